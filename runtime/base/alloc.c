@@ -1,0 +1,74 @@
+#include "base/alloc.h"
+
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/error.h"
+#include "base/size.h"
+
+static _Atomic int64_t countdown; /* > 0: the allocation that brings it to 0 fails */
+static _Atomic int64_t counted;
+
+int64_t shardrt_alloc_fail_at(int64_t n) {
+  atomic_store(&countdown, n);
+  return atomic_exchange(&counted, 0);
+}
+
+bool alloc_must_fail(size_t bytes) {
+  atomic_fetch_add_explicit(&counted, 1, memory_order_relaxed);
+  if (atomic_load_explicit(&countdown, memory_order_relaxed) <= 0) return false;
+  if (atomic_fetch_sub(&countdown, 1) != 1) return false;
+  error_set(SHARDRT_ENOMEM, "out of memory: %zu bytes", bytes);
+  return true;
+}
+
+static void *checked(void *memory, size_t bytes) {
+  if (memory == NULL) error_set(SHARDRT_ENOMEM, "out of memory: %zu bytes", bytes);
+  return memory;
+}
+
+void *alloc_array(size_t n, size_t size) {
+  size_t bytes;
+  if (!size_multiply(n, size, &bytes)) {
+    error_set(SHARDRT_ENOMEM, "out of memory: %zu times %zu bytes", n, size);
+    return NULL;
+  }
+  if (alloc_must_fail(bytes)) return NULL;
+  return checked(malloc(bytes != 0 ? bytes : 1), bytes);
+}
+
+void *alloc_zeros(size_t n, size_t size) {
+  size_t bytes;
+  if (!size_multiply(n, size, &bytes)) {
+    error_set(SHARDRT_ENOMEM, "out of memory: %zu times %zu bytes", n, size);
+    return NULL;
+  }
+  if (alloc_must_fail(bytes)) return NULL;
+  return checked(calloc(bytes != 0 ? bytes : 1, 1), bytes);
+}
+
+void *alloc_aligned(size_t bytes) {
+  if (alloc_must_fail(bytes)) return NULL;
+  void *memory = NULL;
+  if (posix_memalign(&memory, 64, bytes != 0 ? bytes : 1) != 0) memory = NULL;
+  return checked(memory, bytes);
+}
+
+char *alloc_text(const char *format, ...) {
+  va_list args;
+  va_start(args, format);
+  int length = vsnprintf(NULL, 0, format, args);
+  va_end(args);
+  char *text = length < 0 ? NULL : alloc_array((size_t)length + 1, 1);
+  if (text == NULL) return NULL;
+  va_start(args, format);
+  vsnprintf(text, (size_t)length + 1, format, args);
+  va_end(args);
+  return text;
+}
+
+void alloc_free(void *memory) {
+  free(memory);
+}

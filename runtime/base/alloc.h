@@ -1,0 +1,21 @@
+/* alloc.h - malloc and its kin, with a switch that makes the n-th one fail (shardrt_alloc_fail_at), so that tests can
+ * walk every way out of a function. All of the runtime allocates through these. */
+#ifndef SHARDRT_BASE_ALLOC_H
+#define SHARDRT_BASE_ALLOC_H
+
+#include "shardrt.h"
+
+/* NULL and this thread's message set on failure; n * size is checked for overflow; 0 bytes give a pointer to free. */
+void *alloc_array(size_t n, size_t size); /* contents undefined */
+void *alloc_zeros(size_t n, size_t size); /* zeros */
+void *alloc_aligned(size_t bytes);        /* 64-byte aligned, contents undefined */
+char *alloc_text(const char *format, ...) __attribute__((format(printf, 1, 2)));
+void alloc_free(void *memory);
+
+/* What a function returns after one of the above gave NULL. */
+#define ALLOC_FAILED SHARDRT_ENOMEM
+
+/* True where this allocation must fail; for code that gets memory in other ways (mmap). Sets the message. */
+bool alloc_must_fail(size_t bytes);
+
+#endif

@@ -1,0 +1,69 @@
+#include "base/error.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { MESSAGE_BYTES = 4096 };
+static _Thread_local char message[MESSAGE_BYTES];
+
+int error_set(int code, const char *format, ...) {
+  va_list args;
+  va_start(args, format);
+  /* Through a copy: an argument may be the old message. */
+  char text[MESSAGE_BYTES];
+  vsnprintf(text, sizeof text, format, args);
+  va_end(args);
+  memcpy(message, text, sizeof text);
+  return code;
+}
+
+int error_prefix(int code, const char *format, ...) {
+  char prefix[MESSAGE_BYTES];
+  va_list args;
+  va_start(args, format);
+  vsnprintf(prefix, sizeof prefix, format, args);
+  va_end(args);
+  char old[MESSAGE_BYTES];
+  memcpy(old, message, sizeof old);
+  size_t used = strlen(prefix);
+  snprintf(message, sizeof message, "%s", prefix);
+  snprintf(message + used, sizeof message - used, ": %s", old);
+  return code;
+}
+
+const char *shardrt_error_message(void) {
+  return message;
+}
+
+const char *shardrt_error_name(int code) {
+  switch (code) {
+  case SHARDRT_OK:
+    return "OK";
+#define ERROR_NAME(name, number, text)                                                                                 \
+  case number:                                                                                                         \
+    return #name;
+    SHARDRT_ERRORS(ERROR_NAME)
+#undef ERROR_NAME
+  default:
+    return "unknown";
+  }
+}
+
+const char *shardrt_error_text(int code) {
+  switch (code) {
+  case SHARDRT_OK:
+    return "no error";
+#define ERROR_TEXT(name, number, text)                                                                                 \
+  case number:                                                                                                         \
+    return text;
+    SHARDRT_ERRORS(ERROR_TEXT)
+#undef ERROR_TEXT
+  default:
+    return "unknown error";
+  }
+}
+
+const char *shardrt_version(void) {
+  return "0.1.0";
+}

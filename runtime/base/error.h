@@ -1,0 +1,14 @@
+/* error.h - codes and the one message that a failure leaves. */
+#ifndef SHARDRT_BASE_ERROR_H
+#define SHARDRT_BASE_ERROR_H
+
+#include "shardrt.h"
+
+/* Sets this thread's message (printf-like; at most 4,095 bytes are kept) and returns `code`, so that a function can
+ * end with `return error_set(SHARDRT_EINVAL, "…", …);`. */
+int error_set(int code, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* Puts text and ": " before this thread's message and returns `code`: for a caller that knows what was being done. */
+int error_prefix(int code, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+#endif

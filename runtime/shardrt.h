@@ -1,0 +1,351 @@
+/* shardrt.h - the one public header: what Lua (through the FFI) and a C program may call.
+ *
+ * LuaJIT's FFI reads this very file: `cc -E -P -DSHARDRT_CDEF runtime/shardrt.h` gives text that ffi.cdef accepts as
+ * it stands. So: constants are enums, nothing is included under SHARDRT_CDEF, and what has an inside is a handle.
+ *
+ * Conventions that hold for every function here:
+ *   - A function that can fail returns SHARDRT_OK (0) or a negative code from the list below and leaves one message,
+ *     which says what and where, in shardrt_error_message() of the calling thread. It has then freed all it took, and
+ *     its out-parameters are untouched.
+ *   - Handles are counted. `_new` (and every out-parameter that is a handle) gives one count, which the caller owns
+ *     and gives back with `_free`; a function that keeps a handle takes a count of its own. `_free(NULL)` does
+ *     nothing.
+ *   - Sizes are int64_t elements or size_t bytes, and say which. Ids, positions, ranks and axes count from 0.
+ *   - Process index, process count and devices per process are arguments, never globals, so that one process can ask
+ *     as any process of any job. Device d belongs to process d / devices_per_process.
+ */
+#ifndef SHARDRT_H
+#define SHARDRT_H
+
+#ifndef SHARDRT_CDEF
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#ifdef __cplusplus
+extern "C" {
+#endif
+#endif
+
+/* ---- errors (base) ---------------------------------------------------------------------------------------------- */
+
+/* Every code with its name's end and its text, in one place. */
+#define SHARDRT_ERRORS(X)                                                                                              \
+  X(ENOMEM, -1, "out of memory")                                                                                       \
+  X(EINVAL, -2, "invalid argument")                                                                                    \
+  X(EOVERFLOW, -3, "size does not fit in 64 bits")                                                                     \
+  X(EIO, -4, "input/output error")                                                                                     \
+  X(EFORMAT, -5, "malformed file")                                                                                     \
+  X(EMISMATCH, -6, "processes or replicas differ")                                                                     \
+  X(ETIMEOUT, -7, "timed out waiting for another process")                                                             \
+  X(ECOMM, -8, "communication failed")                                                                                 \
+  X(EDATA, -9, "array has no data here")
+
+enum {
+  SHARDRT_OK = 0,
+#define SHARDRT_ERROR_CODE(name, code, text) SHARDRT_##name = code,
+  SHARDRT_ERRORS(SHARDRT_ERROR_CODE)
+#undef SHARDRT_ERROR_CODE
+};
+
+const char *shardrt_version(void);        /* "0.1.0"; static */
+const char *shardrt_error_name(int code); /* "EINVAL"; static; "unknown" for a code outside the list */
+const char *shardrt_error_text(int code); /* the list's text; static */
+const char *shardrt_error_message(void);  /* of the last failure on this thread; valid until the next one; never NULL */
+
+/* For tests: the n-th allocation from now (1 = the next) fails once with ENOMEM, on whatever thread; 0 switches this
+ * off. Returns how many allocations were counted since the last call. */
+int64_t shardrt_alloc_fail_at(int64_t n);
+
+/* ---- layout: boxes, meshes, shardings --------------------------------------------------------------------------- */
+
+enum { SHARDRT_MAX_NDIM = 8 }; /* dimensions of an array; a mesh may have any number of axes */
+
+/* A half-open range in each of ndim dimensions of an array, in elements. */
+typedef struct shardrt_box {
+  int32_t ndim;
+  int64_t start[SHARDRT_MAX_NDIM];
+  int64_t stop[SHARDRT_MAX_NDIM];
+} shardrt_box;
+
+typedef struct shardrt_mesh shardrt_mesh;
+typedef struct shardrt_sharding shardrt_sharding;
+
+/* A mesh: naxes named axes over devices. `ids` are the device ids in row-major mesh order, copied; NULL means
+ * 0, 1, 2, … and then nothing is allocated per device. `nids` is their number (ignored when ids is NULL).
+ * EINVAL, with the reason in the message: naxes < 1, a size < 1, an axis name NULL, empty or repeated, nids different
+ * from the product of the sizes, an id outside [0, device_count), an id that repeats; EOVERFLOW: the product. */
+int shardrt_mesh_new(int32_t naxes, const int64_t *sizes, const char *const *names, int64_t nids, const int32_t *ids,
+                     int64_t device_count, shardrt_mesh **out);
+void shardrt_mesh_free(shardrt_mesh *mesh);
+int64_t shardrt_mesh_size(const shardrt_mesh *mesh);
+int32_t shardrt_mesh_axis_count(const shardrt_mesh *mesh);
+int64_t shardrt_mesh_axis_size(const shardrt_mesh *mesh, int32_t axis);
+const char *shardrt_mesh_axis_name(const shardrt_mesh *mesh, int32_t axis); /* lives as long as the mesh */
+int32_t shardrt_mesh_device(const shardrt_mesh *mesh, int64_t position);    /* the id at a row-major position */
+/* The positions of the mesh whose device id lies in [first_id, first_id + count), ascending; writes at most `capacity`
+ * of them and returns how many there are. */
+int64_t shardrt_mesh_positions(const shardrt_mesh *mesh, int32_t first_id, int32_t count, int64_t *positions,
+                               int64_t capacity);
+bool shardrt_mesh_equal(const shardrt_mesh *a, const shardrt_mesh *b); /* same axes, same devices in the same order */
+
+/* A sharding: for each array dimension the mesh axes that cut it, the first varying slowest. Dimension d is cut by
+ * axis_counts[d] axes; their names stand one after the other in axis_names. Dimensions beyond nentries are whole.
+ * EINVAL: nentries > SHARDRT_MAX_NDIM, a name that is no axis of the mesh, an axis used twice. */
+int shardrt_sharding_new(shardrt_mesh *mesh, int32_t nentries, const int32_t *axis_counts,
+                         const char *const *axis_names, shardrt_sharding **out);
+/* The whole array on one device. */
+int shardrt_sharding_single(int32_t device, shardrt_sharding **out);
+void shardrt_sharding_free(shardrt_sharding *sharding);
+shardrt_mesh *shardrt_sharding_mesh(const shardrt_sharding *sharding); /* borrowed */
+int32_t shardrt_sharding_entry_count(const shardrt_sharding *sharding);
+/* "NamedSharding(Mesh('data': 4, 'model': 2), P('data', nil))"; lives as long as the sharding. */
+const char *shardrt_sharding_text(const shardrt_sharding *sharding);
+/* Into how many equal parts dimension `dim` is cut (1 beyond the spec). */
+int64_t shardrt_sharding_cuts(const shardrt_sharding *sharding, int32_t dim);
+bool shardrt_sharding_is_fully_replicated(const shardrt_sharding *sharding);       /* every device holds everything */
+bool shardrt_sharding_equal(const shardrt_sharding *a, const shardrt_sharding *b); /* one mesh, one layout */
+/* A number that is equal for equal shardings, also in other processes. */
+uint64_t shardrt_sharding_fingerprint(const shardrt_sharding *sharding);
+
+/* The shape of every shard of an array of `shape`. EINVAL where the spec is longer than ndim (also by a nil) or a
+ * dimension does not divide; the message names dimension, axes, both sizes and the nearest sizes that would do.
+ * A dimension of size 0 divides by anything. */
+int shardrt_sharding_shard_shape(const shardrt_sharding *sharding, int32_t ndim, const int64_t *shape,
+                                 int64_t *shard_shape);
+
+/* What one device holds. */
+typedef struct shardrt_shard {
+  int64_t position;   /* in the mesh, row-major */
+  int32_t device;     /* its id */
+  int32_t process;    /* the process that owns it */
+  int64_t replica_id; /* how many devices before it, in mesh order, hold the same box */
+  int32_t block;      /* which of this process's distinct boxes, numbered by first appearance in mesh order */
+  shardrt_box box;
+} shardrt_shard;
+
+/* The box and replica id of the device at one mesh position (block is set to 0). Errors as shard_shape. */
+int shardrt_sharding_shard(const shardrt_sharding *sharding, int32_t ndim, const int64_t *shape, int64_t position,
+                           int32_t devices_per_process, shardrt_shard *out);
+/* The shards of one process, in mesh order, from its own devices only: writes at most `capacity`, sets *count to how
+ * many there are (0 where the process owns no device of the mesh) and *blocks (may be NULL) to how many distinct
+ * boxes. Errors as shard_shape. */
+int shardrt_sharding_shards(const shardrt_sharding *sharding, int32_t ndim, const int64_t *shape, int32_t process,
+                            int32_t devices_per_process, shardrt_shard *out, int64_t capacity, int64_t *count,
+                            int64_t *blocks);
+/* How many distinct sets of ranges the processes have along `dim`, and which one is `process`'s, in ascending order of
+ * the first offset. EINVAL: the sets overlap without being equal, or differ in count; the process owns no device. */
+int shardrt_sharding_process_shards(const shardrt_sharding *sharding, int32_t ndim, const int64_t *shape, int32_t dim,
+                                    int32_t process, int32_t devices_per_process, int64_t *count, int64_t *index);
+
+/* ---- memory: dtypes, buffers, arrays ---------------------------------------------------------------------------- */
+
+enum {
+  SHARDRT_BOOL,
+  SHARDRT_INT8,
+  SHARDRT_INT16,
+  SHARDRT_INT32,
+  SHARDRT_INT64,
+  SHARDRT_UINT8,
+  SHARDRT_UINT16,
+  SHARDRT_UINT32,
+  SHARDRT_UINT64,
+  SHARDRT_FLOAT16,
+  SHARDRT_BFLOAT16,
+  SHARDRT_FLOAT32,
+  SHARDRT_FLOAT64,
+  SHARDRT_DTYPE_COUNT
+};
+
+const char *shardrt_dtype_name(int32_t dtype);     /* "float32"; NULL for no dtype */
+int32_t shardrt_dtype_from_name(const char *name); /* or EINVAL */
+size_t shardrt_dtype_size(int32_t dtype);          /* bytes of one element; 0 for no dtype */
+
+/* Counted memory, 64-byte aligned; what it holds never changes once it is shared. */
+typedef struct shardrt_buffer shardrt_buffer;
+int shardrt_buffer_new(size_t bytes, shardrt_buffer **out);    /* contents undefined; 0 bytes is allowed */
+int shardrt_buffer_zeros(size_t bytes, shardrt_buffer **out);  /* zeros; untouched pages cost nothing */
+shardrt_buffer *shardrt_buffer_retain(shardrt_buffer *buffer); /* one count more; returns buffer */
+void shardrt_buffer_free(shardrt_buffer *buffer);              /* one count less; any thread */
+void *shardrt_buffer_data(const shardrt_buffer *buffer);
+size_t shardrt_buffer_bytes(const shardrt_buffer *buffer);
+
+/* Copies a box between two C-contiguous arrays: `extent` elements in each dimension, from src_start in src to
+ * dst_start in dst. EINVAL where a box leaves its array. The innermost run is as long as the shapes allow. */
+int shardrt_box_copy(int32_t ndim, size_t element_bytes, const int64_t *extent, void *dst, const int64_t *dst_shape,
+                     const int64_t *dst_start, const void *src, const int64_t *src_shape, const int64_t *src_start);
+
+/* A global array, as one process sees it: dtype, global shape, sharding, and a buffer for each of its own shards, in
+ * mesh order. Replicas in one process share a buffer on the host platform. */
+typedef struct shardrt_array shardrt_array;
+/* An array whose shards have no buffers yet. Errors as shardrt_sharding_shard_shape. */
+int shardrt_array_new(shardrt_sharding *sharding, int32_t dtype, int32_t ndim, const int64_t *shape, int32_t process,
+                      int32_t devices_per_process, shardrt_array **out);
+void shardrt_array_free(shardrt_array *array);
+int64_t shardrt_array_shard_count(const shardrt_array *array);
+const shardrt_shard *shardrt_array_shard(const shardrt_array *array, int64_t i); /* borrowed */
+size_t shardrt_array_shard_bytes(const shardrt_array *array);                    /* of one shard */
+shardrt_buffer *shardrt_array_buffer(const shardrt_array *array, int64_t i);     /* borrowed; NULL: no data */
+/* Gives shard i (of an array that is being made) its buffer; takes a count. EINVAL: another size. */
+int shardrt_array_set_buffer(shardrt_array *array, int64_t i, shardrt_buffer *buffer);
+/* Fills every shard of an array that is being made, one buffer for each distinct box, from the whole value. */
+int shardrt_array_fill_global(shardrt_array *array, const void *value);
+/* The same from this process's part of the value, `local_shape` of it: in each dimension either the global size, or
+ * the distinct ranges that this process's devices hold, ascending and packed (make_array_from_process_local_data).
+ * EINVAL where a dimension is neither; the message names it and the sizes that would do. */
+int shardrt_array_fill_local(shardrt_array *array, const int64_t *local_shape, const void *value);
+/* Writes this process's shards into `value`, C-contiguous, of the global shape. EDATA: its shards are not the whole. */
+int shardrt_array_gather(const shardrt_array *array, void *value);
+
+/* ---- the job: processes and what they do together (comm) -------------------------------------------------------- */
+
+enum { SHARDRT_CHECK_OFF, SHARDRT_CHECK_SAMPLE, SHARDRT_CHECK_ALL };
+
+/* The job that this process belongs to, fixed by shardrt_init. */
+typedef struct shardrt_job {
+  int32_t process_index;
+  int32_t process_count;
+  int32_t devices_per_process;
+  int32_t check;    /* SHARDRT_CHECK_… */
+  int32_t planning; /* 1 under `shardrt plan`: no other process exists, nothing is read, nothing moves */
+  double timeout;   /* seconds that any wait on another process may take */
+} shardrt_job;
+
+/* Joins the job: MPI where a launcher (mpirun, srun) started this process, alone otherwise. `wanted` gives
+ * devices_per_process, check, planning and timeout (and, when planning, process_index and process_count); the rest is
+ * filled in. EMISMATCH: processes that want different numbers of devices. Once in a process, on the main thread. */
+int shardrt_init(const shardrt_job *wanted);
+const shardrt_job *shardrt_job_get(void); /* NULL before shardrt_init */
+/* Leaves the job; every process must get here, and waits (with the job's limit) for the others. */
+int shardrt_finalize(void);
+/* Ends the whole job at once with `message` on stderr, printed once where several processes fail alike. Never
+ * returns; the exit status is `status` (1…255). */
+void shardrt_abort(int status, const char *message);
+/* Where in the recipe this process is ("recipe.lua:12"), for reports about processes that wait for each other; copied.
+ */
+void shardrt_job_at(const char *where);
+
+/* What every process of the job does together. `what` says what the call is and must be equal in every process, as
+ * must `bytes`: a difference is EMISMATCH in every process, and the message says who called what, where; a process
+ * that does not come within the job's timeout is ETIMEOUT, naming it. */
+int shardrt_allgather(const char *what, const void *mine, size_t bytes, void *all); /* all: process_count * bytes */
+int shardrt_barrier(const char *what);
+/* The global value of an array in every process: `value` is C-contiguous and of the global shape. Every distinct box
+ * is sent by one process. */
+int shardrt_process_allgather(const shardrt_array *array, void *value);
+
+/* ---- checks: replicas that differ, processes that differ -------------------------------------------------------- */
+
+uint64_t shardrt_fingerprint(const void *data, size_t bytes); /* XXH3, 64 bits */
+/* Every process gives the fingerprints of its shards of one array (its shard_count of them, in mesh order). Where two
+ * devices hold the same box and their fingerprints differ: EMISMATCH in every process, naming `name` (a field, or how
+ * the array was made), the processes, the devices and the index range. */
+int shardrt_check_replicas(const char *name, const shardrt_array *array, const uint64_t *fingerprints);
+/* The same, with the fingerprints taken from the array's buffers. */
+int shardrt_check_array(const char *name, const shardrt_array *array);
+/* Every process must give the same `fingerprint` of `subject` ("the file images.npy", "the host value"): EMISMATCH in
+ * every process otherwise, naming the processes that differ from process 0. */
+int shardrt_check_same(const char *subject, uint64_t fingerprint);
+
+/* ---- sources: random access to samples in files ----------------------------------------------------------------- */
+
+typedef struct shardrt_source shardrt_source;
+
+/* One named field of every sample. */
+typedef struct shardrt_field {
+  const char *name; /* lives as long as the source */
+  int32_t dtype;
+  int32_t ndim; /* of one sample */
+  int64_t shape[SHARDRT_MAX_NDIM];
+} shardrt_field;
+
+/* Fields from .npy files: the first dimension counts the samples.
+ * https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html */
+int shardrt_source_npy(int32_t nfields, const char *const *names, const char *const *paths, shardrt_source **out);
+/* Fields from IDX files (the MNIST family), also gzipped: then decompressed once into `cache` (NULL: the default
+ * folder), safely when many processes start together. http://yann.lecun.com/exdb/mnist/ */
+int shardrt_source_idx(int32_t nfields, const char *const *names, const char *const *paths, const char *cache,
+                       shardrt_source **out);
+/* Fields from host arrays: `shapes` of field f are ndims[f] numbers, one field's after the other's, the first of each
+ * counting the samples; a count is taken of each buffer. A NULL buffer makes a source without data (planning). */
+int shardrt_source_array(int32_t nfields, const char *const *names, const int32_t *dtypes, const int32_t *ndims,
+                         const int64_t *shapes, shardrt_buffer *const *buffers, shardrt_source **out);
+/* The samples i of `source` with i % num_shards == index. */
+int shardrt_source_shard(shardrt_source *source, int64_t num_shards, int64_t index, shardrt_source **out);
+/* `source` with one more field, `name`: int64, a scalar, the sample's number in the file (also after a shard). */
+int shardrt_source_enumerate(shardrt_source *source, const char *name, shardrt_source **out);
+void shardrt_source_free(shardrt_source *source);
+int64_t shardrt_source_count(const shardrt_source *source);
+int32_t shardrt_source_field_count(const shardrt_source *source);
+const shardrt_field *shardrt_source_field(const shardrt_source *source, int32_t field); /* borrowed; NULL: none */
+/* Reads samples first … first + count of one field into `dst`, C-contiguous. EINVAL: outside the source. */
+int shardrt_source_read(const shardrt_source *source, int32_t field, int64_t first, int64_t count, void *dst);
+/* A number that is equal in processes that see the same data: names, dtypes, shapes, lengths of the files and their
+ * first blocks. shardrt_check_source compares it across the job and, on a difference, names file and processes. */
+uint64_t shardrt_source_fingerprint(const shardrt_source *source);
+int shardrt_check_source(const shardrt_source *source);
+
+/* .npy files as host arrays. load: *shape has room for SHARDRT_MAX_NDIM. save: whole or not at all (a temporary name,
+ * synced, renamed). */
+int shardrt_npy_load(const char *path, int32_t *dtype, int32_t *ndim, int64_t *shape, shardrt_buffer **out);
+int shardrt_npy_save(const char *path, int32_t dtype, int32_t ndim, const int64_t *shape, const void *data);
+
+/* ---- loader ----------------------------------------------------------------------------------------------------- */
+
+enum { SHARDRT_DROP, SHARDRT_PAD, SHARDRT_ERROR };                /* the rest of an epoch that does not fill a batch */
+enum { SHARDRT_PER_PROCESS, SHARDRT_GLOBAL, SHARDRT_PER_DEVICE }; /* who reads what */
+
+typedef struct shardrt_loader shardrt_loader;
+
+typedef struct shardrt_loader_options {
+  shardrt_source *source;             /* a count is taken */
+  shardrt_sharding *const *shardings; /* one for each field, then one for the mask (may be NULL unless PAD) */
+  int64_t batch_size;                 /* rows of the global batch */
+  uint64_t seed;                      /* of the order */
+  int64_t epochs;                     /* < 0: without end */
+  int32_t shuffle;                    /* 0: the source's order */
+  int32_t remainder;                  /* SHARDRT_DROP, … */
+  int32_t pipeline;                   /* SHARDRT_PER_PROCESS, … */
+  int32_t num_workers;                /* 0: chosen from the machine */
+  int32_t prefetch;                   /* batches made ahead; at least 1 */
+  int32_t process;
+  int32_t devices_per_process;
+  int32_t check; /* SHARDRT_CHECK_…: which steps are fingerprinted */
+} shardrt_loader_options;
+
+typedef struct shardrt_loader_stats {
+  int64_t bytes_read;  /* taken from the source by this process */
+  int64_t bytes_moved; /* sent to other processes or devices */
+  int64_t samples;     /* rows of the global batches handed out, without padding */
+  int64_t steps;
+  double seconds;      /* since the first batch was asked for */
+  double wait_seconds; /* of these, spent waiting for a batch */
+  int32_t num_workers;
+  int32_t prefetch;
+} shardrt_loader_stats;
+
+int shardrt_loader_new(const shardrt_loader_options *options, shardrt_loader **out);
+void shardrt_loader_free(shardrt_loader *loader); /* joins the workers; arrays already handed out stay valid */
+/* The next global batch: writes one array for each field (then the mask, with PAD), each with a count for the caller.
+ * Returns 1, or 0 after the last one, or an error. Compares the replicas of the steps that `check` picks (EMISMATCH).
+ * Every process must call it alike: the number of steps was fixed by shardrt_loader_new. */
+int shardrt_loader_next(shardrt_loader *loader, shardrt_array **arrays);
+int64_t shardrt_loader_steps_per_epoch(const shardrt_loader *loader);
+void shardrt_loader_stats_get(const shardrt_loader *loader, shardrt_loader_stats *out);
+/* Where the next batch stands: its epoch and its first row in the epoch's order. seek goes there: O(1). EINVAL:
+ * outside the epoch. */
+void shardrt_loader_tell(const shardrt_loader *loader, int64_t *epoch, int64_t *row);
+int shardrt_loader_seek(shardrt_loader *loader, int64_t epoch, int64_t row);
+/* Bytes of buffers that arrays handed out by this loader still hold: lets a garbage collector keep pace. */
+size_t shardrt_loader_outstanding(const shardrt_loader *loader);
+
+/* The keyed permutation behind shuffle: which of `count` samples stands at `position` of `epoch`. O(1), no memory; a
+ * true permutation of [0, count) for every count, seed and epoch. */
+int64_t shardrt_order_index(uint64_t seed, int64_t epoch, int64_t count, int64_t position);
+
+#ifndef SHARDRT_CDEF
+#ifdef __cplusplus
+}
+#endif
+#endif
+
+#endif
