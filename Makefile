@@ -1,0 +1,119 @@
+# shardrt. On a bare Debian 12 with git and make: `make demo` and `make test` install what is missing, then build.
+#
+#   make            builds build/shardrt            make demo     the main job on real data
+#   make test       runs every spec                 make lint     format, static analysis, luacheck
+#   make asan|tsan  the specs under sanitizers      make bench    speed, as ratios in one run
+#   make install PREFIX=/usr/local                  make clean
+
+BUILD   ?= build
+PREFIX  ?= /usr/local
+DESTDIR ?=
+CC       = gcc
+
+# What the project needs from Debian, by what it is for.
+PACKAGES_BUILD = gcc libc6-dev pkgconf libopenmpi-dev openmpi-bin libluajit-5.1-dev luajit libxxhash-dev zlib1g-dev
+PACKAGES_TEST  = lua-busted lua-cjson dataset-fashion-mnist
+PACKAGES_LINT  = clang-format clang-tidy lua-check
+
+# The rest of this file needs no network.
+SOURCES  := $(sort $(shell find runtime -name '*.c'))
+HEADERS  := $(sort $(shell find runtime -name '*.h'))
+LUA      := $(sort $(shell find lua -name '*.lua'))
+OBJECTS  := $(SOURCES:runtime/%.c=$(BUILD)/%.o)
+LUA_OBJECTS := $(LUA:lua/%.lua=$(BUILD)/lua/%.o) $(BUILD)/lua/shardrt/cdef.o
+
+SANITIZE ?=
+OPTIMIZE ?= -O2
+WARNINGS  = -Wall -Wextra -Werror -Wshadow -Wvla -Wstrict-prototypes -Wmissing-prototypes
+CFLAGS    = -std=c11 -D_GNU_SOURCE -Iruntime $(OPTIMIZE) -g -pthread -fno-omit-frame-pointer $(WARNINGS) \
+            $(if $(SANITIZE),-fsanitize=$(SANITIZE))
+# Asked for only where they are used, so that `make deps` works before pkg-config is there.
+MPI_CFLAGS = $(shell pkg-config --cflags ompi-c)
+LUA_CFLAGS = $(shell pkg-config --cflags luajit)
+LIBS       = $(shell pkg-config --libs ompi-c luajit zlib) -lm -ldl
+LDFLAGS    = -Wl,-E -pthread $(if $(SANITIZE),-fsanitize=$(SANITIZE))
+
+# mpirun as root and with more ranks than cores, without the user having to know how.
+export OMPI_ALLOW_RUN_AS_ROOT=1
+export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+export OMPI_MCA_rmaps_base_oversubscribe=1
+
+.PHONY: all deps deps-lint demo test specs lint asan tsan bench install clean
+.DELETE_ON_ERROR:
+
+all: $(BUILD)/shardrt
+
+$(BUILD)/shardrt: $(OBJECTS) $(LUA_OBJECTS)
+	$(CC) $(LDFLAGS) -o $@ $^ $(LIBS)
+
+$(OBJECTS): | $(BUILD)/found
+$(BUILD)/%.o: runtime/%.c Makefile
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS) -MMD -MP -c -o $@ $<
+$(BUILD)/comm/mpi.o: CFLAGS += $(MPI_CFLAGS)
+$(BUILD)/main.o: CFLAGS += $(LUA_CFLAGS)
+-include $(OBJECTS:.o=.d)
+
+# Lua files become objects that `require` finds in the program itself (LuaJIT looks for luaJIT_BC_ symbols).
+lua_module = $(patsubst %.init,%,$(subst /,.,$(patsubst lua/%.lua,%,$(1))))
+$(BUILD)/lua/%.o: lua/%.lua | $(BUILD)/found
+	@mkdir -p $(@D)
+	luajit -b -g -n $(call lua_module,$<) $< $@
+
+# The FFI's declarations are the public header itself.
+$(BUILD)/lua/shardrt/cdef.lua: runtime/shardrt.h | $(BUILD)/found
+	@mkdir -p $(@D)
+	{ echo 'return [==['; $(CC) -E -P -DSHARDRT_CDEF $<; echo ']==]'; } > $@
+$(BUILD)/lua/shardrt/cdef.o: $(BUILD)/lua/shardrt/cdef.lua
+	luajit -b -n shardrt.cdef $< $@
+
+# Names what is missing with the package that holds it, before the compiler fails on it.
+$(BUILD)/found:
+	@mkdir -p $(BUILD); missing=; \
+	tool() { command -v $$1 >/dev/null || { echo "missing: the program $$1, from Debian's package $$2"; missing=1; }; }; \
+	header() { pkg-config --exists $$1 2>/dev/null || { echo "missing: $$2, from Debian's package $$3"; missing=1; }; }; \
+	tool $(CC) gcc; tool pkg-config pkgconf; tool luajit luajit; tool mpirun openmpi-bin; \
+	header ompi-c mpi.h libopenmpi-dev; header luajit luajit.h libluajit-5.1-dev; \
+	header libxxhash xxhash.h libxxhash-dev; header zlib zlib.h zlib1g-dev; \
+	if [ -n "$$missing" ]; then echo "\`make deps\` installs them"; exit 1; fi; touch $@
+
+SUDO = $(if $(filter 0,$(shell id -u)),,sudo)
+define install_packages
+@missing=; for package in $(1); do \
+  dpkg-query -W -f='$${Status}' $$package 2>/dev/null | grep -q 'ok installed' || missing="$$missing $$package"; done; \
+if [ -n "$$missing" ]; then \
+  command -v apt-get >/dev/null || { echo "needs Debian's packages$$missing; this system has no apt-get"; exit 1; }; \
+  echo "installing$$missing"; \
+  $(SUDO) apt-get update -qq && DEBIAN_FRONTEND=noninteractive $(SUDO) apt-get install -y -qq --no-install-recommends $$missing; fi
+endef
+deps:
+	$(call install_packages,$(PACKAGES_BUILD) $(PACKAGES_TEST))
+deps-lint: deps
+	$(call install_packages,$(PACKAGES_LINT))
+
+demo: deps
+	@$(MAKE) --no-print-directory all
+	mpirun -n 4 $(BUILD)/shardrt --devices 2 recipes/data_parallel.lua
+
+test: deps
+	@$(MAKE) --no-print-directory all
+	@$(MAKE) --no-print-directory specs
+
+SPECS ?= $(sort $(wildcard tests/*_spec.lua))
+specs: $(BUILD)/shardrt
+	@SHARDRT=$(abspath $(BUILD)/shardrt) $(BUILD)/shardrt tests/run.lua $(SPECS)
+
+lint: deps-lint
+	@$(MAKE) --no-print-directory $(BUILD)/lua/shardrt/cdef.lua
+	clang-format --dry-run -Werror $(SOURCES) $(HEADERS) $(wildcard tests/bench/*.c)
+	printf '%s\n' $(SOURCES) | xargs -P 2 -n 4 sh -c 'clang-tidy --quiet "$$@" -- -std=c11 -D_GNU_SOURCE -Iruntime \
+	  $(MPI_CFLAGS) $(LUA_CFLAGS) 2>/dev/null' tidy
+	luacheck -q lua recipes tests
+
+install: all
+	install -D -m 755 $(BUILD)/shardrt $(DESTDIR)$(PREFIX)/bin/shardrt
+	install -D -m 644 runtime/shardrt.h $(DESTDIR)$(PREFIX)/include/shardrt.h
+	install -D -m 644 shardrt.1 $(DESTDIR)$(PREFIX)/share/man/man1/shardrt.1
+
+clean:
+	rm -rf build build-asan build-tsan

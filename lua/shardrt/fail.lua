@@ -1,0 +1,103 @@
+-- Errors as a recipe's user sees them: they begin with the recipe's own file and line.
+
+local ffi = require "ffi"
+local C = require "shardrt.C"
+
+---@class shardrt.fail
+local fail = {}
+
+local own = {} -- sources of shardrt's own modules, which a user did not write
+
+--- Marks the file of the calling function as shardrt's own. Every module calls it once.
+function fail.own()
+  own[debug.getinfo(2, "S").source] = true
+end
+own[debug.getinfo(1, "S").source] = true
+
+--- Where the recipe is: the innermost frame on the stack that is not shardrt's own.
+---@return string? # "recipe.lua:12"
+function fail.where()
+  local level = 2
+  while true do
+    local info = debug.getinfo(level, "Sl")
+    if not info then return nil end
+    if info.what ~= "C" and info.currentline >= 0 and not own[info.source] then
+      return (info.source:gsub("^[@=]", "")) .. ":" .. info.currentline
+    end
+    level = level + 1
+  end
+end
+
+--- Raises a message with its place, formatted as by string.format.
+local function raise(_, format, ...)
+  local where = fail.where()
+  local message = select("#", ...) > 0 and format:format(...) or format
+  error(where and where .. ": " .. message or message, 0)
+end
+
+--- Passes on what a C function returned, or raises its message.
+---@param code integer
+---@return integer
+function fail.check(code)
+  if code < 0 then
+    local message = ffi.string(C.shardrt_error_message())
+    if message == "" then message = ffi.string(C.shardrt_error_text(code)) end
+    raise(nil, "%s", message)
+  end
+  return code
+end
+
+-- How many insertions, removals and replacements turn a into b.
+local function edit_distance(a, b)
+  local row = {}
+  for j = 0, #b do row[j] = j end
+  for i = 1, #a do
+    local diagonal = row[0]
+    row[0] = i
+    for j = 1, #b do
+      local above = row[j]
+      local changed = diagonal + (a:byte(i) == b:byte(j) and 0 or 1)
+      row[j] = math.min(above + 1, row[j - 1] + 1, changed)
+      diagonal = above
+    end
+  end
+  return row[#b]
+end
+
+--- The word of a set that was probably meant, as text to add to a message: ` (did you mean "seed"?)`, or "".
+---@param word any
+---@param known table<string, any> # its keys are the words
+---@return string
+function fail.suggestion(word, known)
+  if type(word) ~= "string" then return "" end
+  local best, best_distance = nil, math.max(1, math.floor(#word / 2))
+  local words = {}
+  for name in pairs(known) do words[#words + 1] = tostring(name) end
+  table.sort(words)
+  for _, name in ipairs(words) do
+    local distance = edit_distance(word:lower(), name:lower())
+    if distance <= best_distance and (not best or distance < best_distance) then
+      best, best_distance = name, distance
+    end
+  end
+  return best and (' (did you mean "%s"?)'):format(best) or ""
+end
+
+--- Refuses keys that a function does not know.
+---@param what string # how the function is called in a recipe: "loader"
+---@param given table
+---@param known table<string, any> # its keys are the words allowed
+function fail.keywords(what, given, known)
+  for word in pairs(given) do
+    if known[word] == nil then
+      local names = {}
+      for name in pairs(known) do names[#names + 1] = name end
+      table.sort(names)
+      raise(nil, "%s: unknown keyword %s%s; it takes %s", what,
+        type(word) == "string" and '"' .. word .. '"' or tostring(word), fail.suggestion(word, known),
+        table.concat(names, ", "))
+    end
+  end
+end
+
+return setmetatable(fail, { __call = raise })

@@ -1,0 +1,18 @@
+-- shardrt: the words of a recipe, gathered from one file for each room.
+
+local fail = require "shardrt.fail"
+fail.own()
+
+---@class shardrt
+local shardrt = {
+  ndarray = require "shardrt.ndarray",
+  source = require "shardrt.source",
+}
+
+-- A room's module is the table of its public words, or has them in `words` where it has more than these.
+for _, room in ipairs { "device", "spec", "mesh", "sharding", "array", "loader", "visualize" } do
+  local module = require("shardrt." .. room)
+  for name, word in pairs(module.words or module) do shardrt[name] = word end
+end
+
+return shardrt

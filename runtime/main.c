@@ -1,0 +1,315 @@
+/* main.c - the command: options, the job, one Lua state, the recipe. */
+#include <errno.h>
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <lauxlib.h>
+#include <lua.h>
+#include <lualib.h>
+
+#include "shardrt.h"
+
+enum { EXIT_USAGE = 2, MAX_DEVICES = 1 << 20 };
+
+static const char help[] =
+    "usage: shardrt [options] recipe.lua [arguments]       run a recipe, alone or in each process under mpirun\n"
+    "       shardrt run -n N [options] recipe.lua [args]   start mpirun with N processes of it\n"
+    "       shardrt plan [--processes N] [--devices M] [--process K] recipe.lua [args]\n"
+    "                                                      print what an N x M job would read, without running it\n"
+    "       shardrt test [busted's options] PATH           run busted specs inside shardrt\n"
+    "\n"
+    "  --devices N            host devices in each process (default 1; also SHARDRT_DEVICES)\n"
+    "  --check off|sample|all compare replicas: never; of arrays made by hand and of some loaded batches (default);\n"
+    "                         of every batch\n"
+    "  --timeout SECONDS      how long to wait for another process (default 300)\n"
+    "  --help, --version\n"
+    "\n"
+    "SHARDRT_LUA_PATH names a folder of Lua files that come before those compiled into the program.\n";
+
+typedef enum command { COMMAND_RECIPE, COMMAND_PLAN, COMMAND_TEST, COMMAND_RUN } command;
+
+typedef struct options {
+  command command;
+  shardrt_job job;
+  int processes;      /* run: how many to start */
+  int only_process;   /* plan: -1 for all */
+  const char *recipe; /* NULL for test */
+  int argc;           /* what follows the recipe (for test: the command) */
+  char **argv;
+  char problem[512]; /* what is wrong with the command line; empty if nothing is */
+} options;
+
+static void complain(options *o, const char *format, const char *word) {
+  if (o->problem[0] != '\0') return;
+  int used = snprintf(o->problem, sizeof o->problem, format, word);
+  if (used > 0 && (size_t)used < sizeof o->problem)
+    snprintf(o->problem + used, sizeof o->problem - (size_t)used, " (shardrt --help lists the options)");
+}
+
+static int parse_count(options *o, const char *what, const char *text, int lowest) {
+  char *end;
+  errno = 0;
+  long value = strtol(text, &end, 10);
+  if (errno != 0 || end == text || *end != '\0' || value < lowest || value > MAX_DEVICES) {
+    char format[128];
+    snprintf(format, sizeof format, "%s wants a whole number from %d to %d, not \"%%s\"", what, lowest, MAX_DEVICES);
+    complain(o, format, text);
+    return lowest;
+  }
+  return (int)value;
+}
+
+static double parse_seconds(options *o, const char *text) {
+  char *end;
+  double value = strtod(text, &end);
+  if (end == text || *end != '\0' || !(value > 0 && value <= 1e9)) {
+    complain(o, "--timeout wants seconds greater than 0, not \"%s\"", text);
+    return 1;
+  }
+  return value;
+}
+
+static int parse_check(options *o, const char *text) {
+  if (strcmp(text, "off") == 0) return SHARDRT_CHECK_OFF;
+  if (strcmp(text, "sample") == 0) return SHARDRT_CHECK_SAMPLE;
+  if (strcmp(text, "all") == 0) return SHARDRT_CHECK_ALL;
+  complain(o, "--check is off, sample or all, not \"%s\"", text);
+  return SHARDRT_CHECK_SAMPLE;
+}
+
+static command parse_command(const char *word) {
+  if (strcmp(word, "plan") == 0) return COMMAND_PLAN;
+  if (strcmp(word, "test") == 0) return COMMAND_TEST;
+  if (strcmp(word, "run") == 0) return COMMAND_RUN;
+  return COMMAND_RECIPE;
+}
+
+static void parse_options(options *o, int argc, char **argv) {
+  static const struct option longs[] = {
+      {"devices", required_argument, NULL, 'd'}, {"check", required_argument, NULL, 'c'},
+      {"timeout", required_argument, NULL, 't'}, {"processes", required_argument, NULL, 'n'},
+      {"process", required_argument, NULL, 'k'}, {"help", no_argument, NULL, 'h'},
+      {"version", no_argument, NULL, 'v'},       {NULL, 0, NULL, 0}};
+  opterr = 0;
+  int option;
+  /* "+": stop at the first word that is no option: it is the command or the recipe, and what follows is its own. */
+  while ((option = getopt_long(argc, argv, "+:n:h", longs, NULL)) != -1) {
+    switch (option) {
+    case 'd':
+      o->job.devices_per_process = parse_count(o, "--devices", optarg, 1);
+      break;
+    case 'c':
+      o->job.check = parse_check(o, optarg);
+      break;
+    case 't':
+      o->job.timeout = parse_seconds(o, optarg);
+      break;
+    case 'n':
+      o->processes = parse_count(o, "-n (--processes)", optarg, 1);
+      break;
+    case 'k':
+      o->only_process = parse_count(o, "--process", optarg, 0);
+      break;
+    case 'h':
+      fputs(help, stdout);
+      exit(0);
+    case 'v':
+      printf("shardrt %s\n", shardrt_version());
+      exit(0);
+    case ':':
+      complain(o, "option %s wants a value", argv[optind - 1]);
+      break;
+    default:
+      complain(o, "unknown option %s", argv[optind - 1]);
+      break;
+    }
+  }
+}
+
+static options parse(int argc, char **argv) {
+  options o = {.command = COMMAND_RECIPE,
+               .job = {.devices_per_process = 1, .check = SHARDRT_CHECK_SAMPLE, .timeout = 300},
+               .processes = 1,
+               .only_process = -1};
+  const char *devices = getenv("SHARDRT_DEVICES");
+  if (devices != NULL && devices[0] != '\0') o.job.devices_per_process = parse_count(&o, "SHARDRT_DEVICES", devices, 1);
+  parse_options(&o, argc, argv);
+  if (o.problem[0] == '\0' && optind < argc) o.command = parse_command(argv[optind]);
+  if (o.command == COMMAND_TEST) {
+    o.argc = argc - optind - 1;
+    o.argv = argv + optind + 1;
+    return o;
+  }
+  if (o.command != COMMAND_RECIPE) { /* its own options may follow */
+    argc -= optind;
+    argv += optind;
+    optind = 0; /* GNU getopt: start anew */
+    parse_options(&o, argc, argv);
+  }
+  if (o.command == COMMAND_RECIPE && o.processes != 1)
+    complain(&o, "%s belongs to `shardrt run` or `shardrt plan`", "-n");
+  if (o.command != COMMAND_PLAN && o.only_process >= 0) complain(&o, "%s belongs to `shardrt plan`", "--process");
+  if (o.only_process >= o.processes) complain(&o, "%s is beyond the job's processes", "--process");
+  if (o.problem[0] != '\0') return o;
+  if (optind >= argc) {
+    complain(&o, "%s", "no recipe given");
+    return o;
+  }
+  o.recipe = argv[optind];
+  o.argc = argc - optind - 1;
+  o.argv = argv + optind + 1;
+  if (access(o.recipe, R_OK) != 0) {
+    char format[128];
+    snprintf(format, sizeof format, "cannot read the recipe %%s: %s", strerror(errno));
+    complain(&o, format, o.recipe);
+  }
+  if (o.command == COMMAND_PLAN) {
+    o.job.planning = 1;
+    o.job.process_count = o.processes;
+    o.job.process_index = o.only_process < 0 ? 0 : o.only_process;
+  }
+  return o;
+}
+
+/* Becomes mpirun, set up so that it runs as root and with more processes than cores. Returns only on failure. */
+static void start_mpirun(const options *o, const char *self) {
+  static char count[16], devices[16], timeout[32];
+  static const char *const checks[] = {"off", "sample", "all"};
+  snprintf(count, sizeof count, "%d", o->processes);
+  snprintf(devices, sizeof devices, "%d", o->job.devices_per_process);
+  snprintf(timeout, sizeof timeout, "%g", o->job.timeout);
+  static char program[4096];
+  ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
+  if (length <= 0) snprintf(program, sizeof program, "%s", self);
+  char *head[] = {"mpirun",
+                  "-n",
+                  count,
+                  "--oversubscribe",
+                  program,
+                  "--devices",
+                  devices,
+                  "--timeout",
+                  timeout,
+                  "--check",
+                  (char *)checks[o->job.check],
+                  (char *)o->recipe};
+  size_t head_count = sizeof head / sizeof *head;
+  char **words = calloc(head_count + (size_t)o->argc + 1, sizeof *words);
+  if (words == NULL) return;
+  memcpy(words, head, sizeof head);
+  memcpy(words + head_count, o->argv, (size_t)o->argc * sizeof *words);
+  setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
+  setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
+  execvp(words[0], words);
+  free((void *)words);
+}
+
+/* require's first place to look: SHARDRT_LUA_PATH, for modules named shardrt or shardrt.*; then come those in the
+ * program. */
+static int search_override(lua_State *L) {
+  const char *folder = getenv("SHARDRT_LUA_PATH");
+  const char *name = luaL_checkstring(L, 1);
+  if (folder == NULL || folder[0] == '\0' || strncmp(name, "shardrt", 7) != 0) return 0;
+  const char *path = luaL_gsub(L, name, ".", "/");
+  static const char *const patterns[] = {"%s/%s.lua", "%s/%s/init.lua"};
+  for (size_t i = 0; i < sizeof patterns / sizeof *patterns; i++) {
+    const char *file = lua_pushfstring(L, patterns[i], folder, path);
+    if (access(file, R_OK) != 0) continue;
+    if (luaL_loadfile(L, file) != 0) return lua_error(L);
+    return 1;
+  }
+  return 0;
+}
+
+/* os.exit: leaves the job as the end of the recipe does; a status other than 0 ends the whole job. */
+static int exit_job(lua_State *L) {
+  int status = lua_isboolean(L, 1) ? !lua_toboolean(L, 1) : luaL_optint(L, 1, 0);
+  fflush(stdout);
+  if (status != 0) shardrt_abort(status & 0xff ? status & 0xff : 1, "");
+  int code = shardrt_finalize();
+  if (code < 0) shardrt_abort(1, shardrt_error_message());
+  exit(0);
+}
+
+static lua_State *new_state(const options *o) {
+  lua_State *L = luaL_newstate();
+  if (L == NULL) return NULL;
+  luaL_openlibs(L);
+  lua_getglobal(L, "package");
+  lua_getfield(L, -1, "loaders");
+  for (int i = (int)lua_objlen(L, -1); i >= 1; i--) {
+    lua_rawgeti(L, -1, i);
+    lua_rawseti(L, -2, i + 1);
+  }
+  lua_pushcfunction(L, search_override);
+  lua_rawseti(L, -2, 1);
+  lua_pop(L, 2);
+  lua_getglobal(L, "os");
+  lua_pushcfunction(L, exit_job);
+  lua_setfield(L, -2, "exit");
+  lua_pop(L, 1);
+  lua_createtable(L, o->argc, 1);
+  if (o->recipe != NULL) {
+    lua_pushstring(L, o->recipe);
+    lua_rawseti(L, -2, 0);
+  }
+  for (int i = 0; i < o->argc; i++) {
+    lua_pushstring(L, o->argv[i]);
+    lua_rawseti(L, -2, i + 1);
+  }
+  lua_setglobal(L, "arg");
+  return L;
+}
+
+/* Calls one function of lua/shardrt/program.lua. Returns NULL, or the message of the error that ended it, which lives
+ * as long as the state. */
+static const char *run_program(lua_State *L, const options *o) {
+  static const char *const functions[] = {"run", "plan", "test"};
+  lua_getglobal(L, "require");
+  lua_pushliteral(L, "shardrt.program");
+  if (lua_pcall(L, 1, 1, 0) != 0) return lua_tostring(L, -1);
+  lua_getfield(L, -1, functions[o->command]);
+  if (o->recipe != NULL)
+    lua_pushstring(L, o->recipe);
+  else
+    lua_pushnil(L);
+  if (o->only_process >= 0)
+    lua_pushinteger(L, o->only_process);
+  else
+    lua_pushnil(L);
+  if (lua_pcall(L, 2, 1, 0) != 0 || !lua_isnil(L, -1)) {
+    const char *message = lua_tostring(L, -1);
+    return message != NULL ? message : "error that is not a text";
+  }
+  return NULL;
+}
+
+int main(int argc, char **argv) {
+  options o = parse(argc, argv);
+  if (o.problem[0] == '\0' && o.command == COMMAND_RUN) {
+    start_mpirun(&o, argv[0]);
+    snprintf(o.problem, sizeof o.problem, "cannot start mpirun: %s (Debian's package openmpi-bin holds it)",
+             strerror(errno));
+  }
+  if (o.problem[0] != '\0') { /* once for the job: every process has the same command line */
+    const char *rank = getenv("OMPI_COMM_WORLD_RANK");
+    if (rank == NULL || strcmp(rank, "0") == 0)
+      fprintf(stderr, "shardrt: %s\n", o.problem);
+    else
+      usleep(300 * 1000); /* so that process 0 speaks before mpirun ends the others */
+    return EXIT_USAGE;
+  }
+  if (shardrt_init(&o.job) < 0) {
+    shardrt_abort(1, shardrt_error_message());
+  }
+  lua_State *L = new_state(&o);
+  if (L == NULL) shardrt_abort(1, "out of memory: cannot make the Lua state");
+  const char *message = run_program(L, &o);
+  if (message != NULL) shardrt_abort(1, message);
+  lua_close(L); /* loaders end their threads here, before the job is left */
+  if (shardrt_finalize() < 0) shardrt_abort(1, shardrt_error_message());
+  return 0;
+}

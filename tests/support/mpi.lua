@@ -1,0 +1,73 @@
+-- Starts mpirun (or one process alone) for a spec, with a time limit, and gives back what came out.
+
+local mpi = {}
+
+local function quote(text) return "'" .. tostring(text):gsub("'", "'\\''") .. "'" end
+
+local function slurp(path)
+  local file = assert(io.open(path, "rb"))
+  local text = file:read "*a"
+  file:close()
+  return text
+end
+
+--- Where the program under test is: the one that runs this spec.
+function mpi.program() return os.getenv "SHARDRT" or "build/shardrt" end
+
+--- A folder of its own under the temporary directory; the caller removes it with mpi.remove.
+function mpi.folder()
+  local pipe = assert(io.popen "mktemp -d /tmp/shardrt-test-XXXXXX")
+  local path = pipe:read "*l"
+  pipe:close()
+  return path
+end
+
+function mpi.remove(folder)
+  assert(folder:match "^/tmp/shardrt%-test%-")
+  os.execute("rm -rf " .. quote(folder))
+end
+
+--- Runs a shell command with a time limit (seconds): {status=, stdout=, stderr=, output=(both)}. Status 124: it ran
+--- past the limit.
+function mpi.shell(command, limit)
+  local folder = mpi.folder()
+  local status = os.execute(("timeout -k 5 %d sh -c %s >%s/out 2>%s/err </dev/null"):format(
+    limit or 60, quote(command), folder, folder))
+  local result = { status = math.floor(status / 256), stdout = slurp(folder .. "/out"), stderr = slurp(folder .. "/err") }
+  if status % 256 ~= 0 then result.status = 128 + status % 256 end
+  result.output = result.stdout .. result.stderr
+  mpi.remove(folder)
+  return result
+end
+
+--- Runs a recipe: o.recipe (a path) or o.source (Lua text), with o.args, o.options (of shardrt), o.env (a table),
+--- o.devices, and o.processes under mpirun (nil: alone, without mpirun), for at most o.limit seconds (60).
+function mpi.run(o)
+  local folder
+  local recipe = o.recipe
+  if not recipe then
+    folder = mpi.folder()
+    recipe = folder .. "/recipe.lua"
+    local file = assert(io.open(recipe, "wb"))
+    file:write(o.source)
+    file:close()
+  end
+  local words = {
+    "env", "OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1", "OMPI_MCA_rmaps_base_oversubscribe=1",
+  }
+  for name, value in pairs(o.env or {}) do words[#words + 1] = quote(name .. "=" .. value) end
+  if o.processes then
+    words[#words + 1] = "mpirun -n " .. o.processes
+    for name in pairs(o.env or {}) do words[#words + 1] = "-x " .. name end
+  end
+  words[#words + 1] = quote(mpi.program())
+  if o.devices then words[#words + 1] = "--devices " .. o.devices end
+  for _, option in ipairs(o.options or {}) do words[#words + 1] = quote(option) end
+  words[#words + 1] = quote(recipe)
+  for _, argument in ipairs(o.args or {}) do words[#words + 1] = quote(argument) end
+  local result = mpi.shell(table.concat(words, " "), o.limit)
+  if folder then mpi.remove(folder) end
+  return result
+end
+
+return mpi
