@@ -258,13 +258,22 @@ typedef struct shardrt_field {
   int64_t shape[SHARDRT_MAX_NDIM];
 } shardrt_field;
 
-/* Fields from .npy files: the first dimension counts the samples.
- * https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html */
-int shardrt_source_npy(int32_t nfields, const char *const *names, const char *const *paths, shardrt_source **out);
-/* Fields from IDX files (the MNIST family), also gzipped: then decompressed once into `cache` (NULL: the default
- * folder), safely when many processes start together. http://yann.lecun.com/exdb/mnist/ */
-int shardrt_source_idx(int32_t nfields, const char *const *names, const char *const *paths, const char *cache,
-                       shardrt_source **out);
+/* How a source is opened. */
+typedef struct shardrt_source_options {
+  const char *cache;    /* the folder for decompressed files; NULL or "": $SHARDRT_CACHE, or else $XDG_CACHE_HOME/shardrt,
+                           ~/.cache/shardrt or /tmp/shardrt-<uid> */
+  int32_t headers_only; /* 1: for planning. Shapes are read, nothing is decompressed; there may be no data to read */
+} shardrt_source_options;
+
+/* One field from each file, all of one format; the first dimension counts the samples. Formats:
+ *   "npy"  https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html; C order, little-endian
+ *   "idx"  http://yann.lecun.com/exdb/mnist/ (the MNIST family), also gzipped: then decompressed once into the cache,
+ *          safely when many processes start together
+ * EINVAL: another format; a name that is empty or stands twice; fields of different length. EFORMAT: a file is
+ * malformed. EIO: it cannot be read, or the cache cannot be written. `options` may be NULL. */
+int shardrt_source_open(const char *format, int32_t nfields, const char *const *names, const char *const *paths,
+                        const shardrt_source_options *options, shardrt_source **out);
+const char *shardrt_source_format(int32_t i); /* the name of the i-th format; static; NULL beyond the last */
 /* Fields from host arrays: `shapes` of field f are ndims[f] numbers, one field's after the other's, the first of each
  * counting the samples; a count is taken of each buffer. A NULL buffer makes a source without data (planning). */
 int shardrt_source_array(int32_t nfields, const char *const *names, const int32_t *dtypes, const int32_t *ndims,
@@ -284,9 +293,12 @@ int shardrt_source_read(const shardrt_source *source, int32_t field, int64_t fir
 uint64_t shardrt_source_fingerprint(const shardrt_source *source);
 int shardrt_check_source(const shardrt_source *source);
 
-/* .npy files as host arrays. load: *shape has room for SHARDRT_MAX_NDIM. save: whole or not at all (a temporary name,
- * synced, renamed). */
+/* .npy files as host arrays. header: dtype, ndim and shape (which has room for SHARDRT_MAX_NDIM) only. load: the whole
+ * of it. read: only what lies in `box`, whose ndim is the file's, into dst, C-contiguous. save: whole or not at all (a
+ * temporary name, synced, renamed). */
+int shardrt_npy_header(const char *path, int32_t *dtype, int32_t *ndim, int64_t *shape);
 int shardrt_npy_load(const char *path, int32_t *dtype, int32_t *ndim, int64_t *shape, shardrt_buffer **out);
+int shardrt_npy_read(const char *path, const shardrt_box *box, void *dst);
 int shardrt_npy_save(const char *path, int32_t dtype, int32_t ndim, const int64_t *shape, const void *data);
 
 /* ---- loader ----------------------------------------------------------------------------------------------------- */

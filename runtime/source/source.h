@@ -1,0 +1,80 @@
+/* source.h - random access to samples: what a format offers, and what a loader may ask.
+ *
+ * A source is `count` samples, each with the same named fields; a field has one dtype and one shape in all samples.
+ * A format is one const table of functions (source_format) in a file of its own; one that is opened by its name stands
+ * in the list in formats.c. Everything here is safe from many threads at once: a source never changes after it is
+ * made.
+ */
+#ifndef SHARDRT_SOURCE_SOURCE_H
+#define SHARDRT_SOURCE_SOURCE_H
+
+#include <stdatomic.h>
+
+#include "shardrt.h"
+
+typedef struct source_format {
+  const char *name; /* as in shardrt_source_open: "npy" */
+  /* As shardrt_source_open; NULL in a format that is not made from paths. */
+  int (*open)(int32_t nfields, const char *const *names, const char *const *paths,
+              const shardrt_source_options *options, shardrt_source **out);
+  /* As source_gather, with arguments that were found to be right. */
+  int (*gather)(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
+                const shardrt_box *inner, void *dst);
+  /* As source_bytes. */
+  size_t (*bytes)(const shardrt_source *source, int32_t field, const shardrt_box *inner);
+  /* As source_file_count, _name, _fingerprint. */
+  int32_t (*file_count)(const shardrt_source *source);
+  const char *(*file_name)(const shardrt_source *source, int32_t file);
+  uint64_t (*file_fingerprint)(const shardrt_source *source, int32_t file);
+  /* Gives back what the format holds, also of a source that was left half made; not the source itself. */
+  void (*close)(shardrt_source *source);
+} source_format;
+
+/* The head of every source; a format's own struct begins with it. */
+struct shardrt_source {
+  const source_format *format;
+  _Atomic int32_t holders;
+  int64_t count; /* samples */
+  int32_t nfields;
+  shardrt_field *fields; /* owned by the format, as are their names */
+  /* Sample i is sample first_number + i * number_step of the files (a shard skips some). */
+  int64_t first_number;
+  int64_t number_step;
+};
+
+/* ---- what a loader may ask ---- */
+
+/* Writes n packed boxes: of each of `samples`, in this order (repeats are allowed), what lies in `inner`, a box within
+ * one sample's shape (its ndim is the field's), in the machine's byte order. `dst` has room for n boxes. Takes no lock
+ * and allocates nothing per sample. EINVAL: a field, sample or box outside the source; EDATA: a source without data;
+ * a format's own failures name file, record and offset. After a failure dst holds rubbish. */
+int source_gather(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
+                  const shardrt_box *inner, void *dst);
+
+/* How many bytes of one sample source_gather takes from the storage to give `inner`: what statistics count. 0 for a
+ * field that is computed. */
+size_t source_bytes(const shardrt_source *source, int32_t field, const shardrt_box *inner);
+
+/* One whole sample of a field, as a box. */
+shardrt_box source_whole(const shardrt_source *source, int32_t field);
+
+/* One count more; returns source. */
+shardrt_source *source_retain(shardrt_source *source);
+
+/* The files behind the source (an array counts as one). The name reads well in a message ("the file a.npy", "the array
+ * 'image'") and lives as long as the source. The fingerprint is of the file's length and first SOURCE_BLOCK bytes. */
+enum { SOURCE_BLOCK = 65536 };
+int32_t source_file_count(const shardrt_source *source);
+const char *source_file_name(const shardrt_source *source, int32_t file);
+uint64_t source_file_fingerprint(const shardrt_source *source, int32_t file);
+
+/* ---- for formats ---- */
+
+/* A zeroed source of `bytes` bytes (the format's own struct) with one holder; NULL and the message set when out of
+ * memory. Where making it fails later, shardrt_source_free gives everything back. */
+void *source_new(const source_format *format, size_t bytes);
+
+/* EINVAL: no field, a name that is empty or stands twice. `format` is for the message. */
+int source_check_names(const char *format, int32_t nfields, const char *const *names);
+
+#endif
