@@ -181,11 +181,16 @@ typedef struct shardrt_array shardrt_array;
 int shardrt_array_new(shardrt_sharding *sharding, int32_t dtype, int32_t ndim, const int64_t *shape, int32_t process,
                       int32_t devices_per_process, shardrt_array **out);
 void shardrt_array_free(shardrt_array *array);
+int32_t shardrt_array_dtype(const shardrt_array *array);
+int32_t shardrt_array_ndim(const shardrt_array *array);
+const int64_t *shardrt_array_shape(const shardrt_array *array);       /* the global shape; borrowed */
+shardrt_sharding *shardrt_array_sharding(const shardrt_array *array); /* borrowed */
 int64_t shardrt_array_shard_count(const shardrt_array *array);
 const shardrt_shard *shardrt_array_shard(const shardrt_array *array, int64_t i); /* borrowed */
 size_t shardrt_array_shard_bytes(const shardrt_array *array);                    /* of one shard */
 shardrt_buffer *shardrt_array_buffer(const shardrt_array *array, int64_t i);     /* borrowed; NULL: no data */
-/* Gives shard i (of an array that is being made) its buffer; takes a count. EINVAL: another size. */
+/* Gives shard i (of an array that is being made) its buffer, in place of the one it may have; takes a count. EINVAL:
+ * another size. */
 int shardrt_array_set_buffer(shardrt_array *array, int64_t i, shardrt_buffer *buffer);
 /* Fills every shard of an array that is being made, one buffer for each distinct box, from the whole value. */
 int shardrt_array_fill_global(shardrt_array *array, const void *value);
@@ -260,8 +265,8 @@ typedef struct shardrt_field {
 
 /* How a source is opened. */
 typedef struct shardrt_source_options {
-  const char *cache;    /* the folder for decompressed files; NULL or "": $SHARDRT_CACHE, or else $XDG_CACHE_HOME/shardrt,
-                           ~/.cache/shardrt or /tmp/shardrt-<uid> */
+  const char *cache; /* the folder for decompressed files; NULL or "": $SHARDRT_CACHE, or else $XDG_CACHE_HOME/shardrt,
+                        ~/.cache/shardrt or /tmp/shardrt-<uid> */
   int32_t headers_only; /* 1: for planning. Shapes are read, nothing is decompressed; there may be no data to read */
 } shardrt_source_options;
 
