@@ -1,0 +1,160 @@
+-- The command: options, paths, modules, and how a recipe's error ends it.
+
+local mpi = require "tests.support.mpi"
+
+local function count(text, piece)
+  local n, from = 0, 1
+  while true do
+    local first, last = text:find(piece, from, true)
+    if not first then return n end
+    n, from = n + 1, last + 1
+  end
+end
+
+describe("the command line", function()
+  local function run(words, environment)
+    return mpi.shell((environment or "") .. " " .. mpi.program() .. " " .. words)
+  end
+
+  it("answers --help and --version", function()
+    local help = run "--help"
+    assert.equal(0, help.status)
+    assert.truthy(help.stdout:find("--devices N", 1, true))
+    local version = run "--version"
+    assert.equal(0, version.status)
+    assert.truthy(version.stdout:match "^shardrt %d+%.%d+%.%d+\n$")
+  end)
+
+  it("ends with one line and status 2 where it is wrong", function()
+    local cases = {
+      ["--divices 2 x.lua"] = "unknown option --divices",
+      ["--devices"] = "--devices wants a value",
+      ["--devices two x.lua"] = 'not "two"',
+      ["--devices 0 x.lua"] = 'not "0"',
+      ["--devices 99999999999999999999 x.lua"] = "whole number",
+      ["--check some x.lua"] = 'not "some"',
+      ["--timeout -1 x.lua"] = "--timeout",
+      ["no-such-recipe.lua"] = "no-such-recipe.lua",
+      [""] = "no recipe",
+      ["plan"] = "no recipe",
+      ["plan --process 4 --processes 4 recipes"] = "--process",
+      ["--process 1 recipes"] = "shardrt plan",
+    }
+    for words, expected in pairs(cases) do
+      local result = run(words)
+      assert.equal(2, result.status, words)
+      assert.truthy(result.stderr:find(expected, 1, true), words .. ": " .. result.stderr)
+      assert.equal(1, count(result.stderr, "\n"), result.stderr)
+      assert.equal("", result.stdout)
+    end
+    assert.truthy(run("x.lua", "SHARDRT_DEVICES=many").stderr:find("SHARDRT_DEVICES", 1, true))
+  end)
+
+  it("says it once under mpirun, with status 2", function()
+    for _, recipe in ipairs { "no-such-recipe.lua" } do
+      local result = mpi.run { processes = 4, recipe = recipe }
+      assert.equal(2, result.status)
+      assert.equal(1, count(result.output, "cannot read the recipe"))
+    end
+  end)
+
+  it("gives the recipe its arguments and its path as given", function()
+    local result = mpi.run { source = "print(arg[0], arg[1], arg[2], #arg, ...)", args = { "one", "--devices" } }
+    assert.truthy(result.stdout:match "recipe%.lua\tone\t%-%-devices\t2\tone\t%-%-devices\n")
+  end)
+
+  it("takes the number of devices from the option, else from the environment, else 1", function()
+    local source = "print(require('shardrt').local_device_count())"
+    assert.equal("1\n", mpi.run { source = source }.stdout)
+    assert.equal("3\n", mpi.run { source = source, env = { SHARDRT_DEVICES = 3 } }.stdout)
+    assert.equal("2\n", mpi.run { source = source, devices = 2, env = { SHARDRT_DEVICES = 3 } }.stdout)
+  end)
+end)
+
+describe("modules", function()
+  it("are found in the recipe's own folder, from any working folder", function()
+    local folder = mpi.folder()
+    local function write(name, text)
+      local file = assert(io.open(folder .. "/" .. name, "w"))
+      file:write(text)
+      file:close()
+    end
+    write("helper.lua", "return { answer = 42 }")
+    write("recipe.lua", "require 'shardrt' print(require('helper').answer)")
+    local program = mpi.program()
+    if not program:match "^/" then program = "$OLDPWD/" .. program end
+    local result = mpi.shell(("cd / && %s %s/recipe.lua"):format(program, folder))
+    assert.equal("42\n", result.stdout)
+    mpi.remove(folder)
+  end)
+
+  it("of shardrt are replaced by SHARDRT_LUA_PATH", function()
+    local folder = mpi.folder()
+    os.execute("mkdir " .. folder .. "/shardrt")
+    local file = assert(io.open(folder .. "/shardrt/spec.lua", "w"))
+    file:write "return { P = function() return 'another P' end }"
+    file:close()
+    local result = mpi.run { source = "print(require('shardrt.spec').P())", env = { SHARDRT_LUA_PATH = folder } }
+    assert.equal("another P\n", result.stdout)
+    mpi.remove(folder)
+  end)
+end)
+
+describe("a recipe's error", function()
+  it("is one message with the recipe's line, and a status that is not 0", function()
+    local result = mpi.run { source = "local x = 1\nerror('this is wrong')" }
+    assert.equal(1, result.status)
+    assert.truthy(result.stderr:match "recipe%.lua:2: this is wrong\n$")
+    local syntax = mpi.run { source = "local = 1" }
+    assert.equal(1, syntax.status)
+    assert.truthy(syntax.stderr:match "recipe%.lua:1:")
+    local object = mpi.run { source = "error({})" }
+    assert.truthy(object.stderr:find("an error that is a table", 1, true))
+  end)
+
+  it("raised by shardrt begins with the recipe's line", function()
+    local result = mpi.run { source = "local shardrt = require 'shardrt'\n\nshardrt.loader{ sauce = 1 }" }
+    assert.equal(1, result.status)
+    assert.truthy(result.stderr:match "recipe%.lua:3: ")
+  end)
+
+  it("keeps the status of os.exit", function()
+    assert.equal(0, mpi.run { source = "os.exit(0)" }.status)
+    assert.equal(0, mpi.run { source = "os.exit(true)" }.status)
+    assert.equal(7, mpi.run { source = "os.exit(7)" }.status)
+    assert.equal(1, mpi.run { source = "os.exit(false)" }.status)
+  end)
+end)
+
+describe("shardrt test", function()
+  it("runs a user's specs inside shardrt and counts them", function()
+    local folder = mpi.folder()
+    local file = assert(io.open(folder .. "/mine_spec.lua", "w"))
+    file:write [[
+      local shardrt = require "shardrt"
+      describe("mine", function()
+        it("passes", function() assert.equal(1, shardrt.process_count()) end)
+        it("fails", function() assert.equal(2, shardrt.process_count()) end)
+      end)]]
+    file:close()
+    local result = mpi.shell(("%s test -o plainTerminal %s"):format(mpi.program(), folder))
+    assert.truthy(result.output:find("1 success / 1 failure", 1, true))
+    assert.not_equal(0, result.status)
+    mpi.remove(folder)
+  end)
+end)
+
+describe("shardrt run", function()
+  it("starts mpirun by itself", function()
+    local folder = mpi.folder()
+    local file = assert(io.open(folder .. "/recipe.lua", "w"))
+    file:write "local s = require 'shardrt' io.write(('%d of %d, %d %s\\n'):format(s.process_index(), s.process_count(), s.local_device_count(), arg[1]))"
+    file:close()
+    local result = mpi.shell(("%s run -n 3 --devices 2 %s/recipe.lua word"):format(mpi.program(), folder))
+    assert.equal(0, result.status)
+    for process = 0, 2 do
+      assert.equal(1, count(result.stdout, ("%d of 3, 2 word\n"):format(process)))
+    end
+    mpi.remove(folder)
+  end)
+end)

@@ -1,0 +1,132 @@
+-- The tree keeps to its own rules: rooms include only rooms above them, and the FFI sees what C sees.
+
+local ffi = require "ffi"
+local C = require "shardrt.C"
+local cdef = require "shardrt.cdef"
+
+local function lines_of(command)
+  local pipe = assert(io.popen(command))
+  local list = {}
+  for line in pipe:lines() do list[#list + 1] = line end
+  pipe:close()
+  return list
+end
+
+-- A file's place in the order of rooms; a file may include what stands at its place or before it.
+local function place(path)
+  local room, name = path:match "^(%w+)/(.*)$"
+  if not room then return path == "main.c" and 10 or 0 end -- shardrt.h is for all
+  local interface = (room == "device" and name == "device.h") or (room == "comm" and name == "comm.h")
+  local places = { base = 1, layout = 2, memory = 4, device = 5, comm = 5, check = 6, source = 7, loader = 8, compute = 9 }
+  return interface and 3 or assert(places[room], "a file outside the rooms: " .. path)
+end
+
+describe("the rooms", function()
+  local files = lines_of "find runtime -name '*.[ch]' | sort"
+
+  it("are where the sources are", function()
+    assert.is_true(#files > 20)
+  end)
+
+  it("include only rooms above them", function()
+    for _, file in ipairs(files) do
+      local own = file:gsub("^runtime/", "")
+      for line in io.lines(file) do
+        local included = line:match '^%s*#%s*include%s*"([^"]+)"'
+        if included then
+          assert.is_true(place(included) <= place(own), own .. " includes " .. included)
+        end
+      end
+    end
+  end)
+
+  it("keep mpi.h, lua.h, cuda and nccl where they belong", function()
+    for _, file in ipairs(files) do
+      for line in io.lines(file) do
+        local header = line:match "^%s*#%s*include%s*<([^>]+)>" or ""
+        if header:match "^mpi" then assert.equal("runtime/comm/mpi.c", file) end
+        if header:match "^lua" or header:match "^lauxlib" then assert.equal("runtime/main.c", file) end
+        if header:match "^cuda" then assert.equal("runtime/device/cuda.c", file) end
+        if header:match "^nccl" then assert.equal("runtime/comm/nccl.c", file) end
+      end
+    end
+  end)
+
+  it("never print and never exit", function()
+    for _, file in ipairs(files) do
+      local ends_the_job = file == "runtime/main.c" or file:match "^runtime/comm/"
+      if not ends_the_job then
+        for line in io.lines(file) do
+          local code = line:gsub("/%*.-%*/", "")
+          assert.is_nil(code:match "[^%w_]exit%s*%(" or code:match "[^%w_n]printf%s*%(" or code:match "[^%w_]abort%s*%(",
+            file .. ": " .. line)
+        end
+      end
+    end
+  end)
+end)
+
+describe("the one declaration", function()
+  it("resolves every function of the header", function()
+    local count = 0
+    for name in cdef:gmatch "([%w_]+)%s*%(" do
+      if name:match "^shardrt_" then
+        count = count + 1
+        assert.is_true(pcall(function() return C[name] end), name .. " is declared and not defined")
+      end
+    end
+    assert.is_true(count > 60)
+  end)
+
+  it("gives structures the same size and offsets on both sides", function()
+    -- The C side: a program that prints what the compiler thinks of every structure that the header shows.
+    local structures = {}
+    for body, name in cdef:gmatch "typedef struct [%w_]+ (%b{}) ([%w_]+);" do
+      local members = {}
+      for declaration in body:sub(2, -2):gmatch "([^;]+);" do
+        for part in (declaration:gsub("^%s*[%w_ ]-([%w_]+%s*[,%[]?)", "%1") .. ","):gmatch "([^,]+)," do
+          local member = part:gsub("%b[]", ""):match "([%w_]+)%s*$"
+          if member then members[#members + 1] = member end
+        end
+      end
+      structures[#structures + 1] = { name = name, members = members }
+    end
+    assert.is_true(#structures >= 6)
+
+    local folder = require("tests.support.mpi").folder()
+    local file = assert(io.open(folder .. "/sizes.c", "w"))
+    file:write '#include <stdio.h>\n#include "shardrt.h"\nint main(void) {\n'
+    for _, s in ipairs(structures) do
+      file:write(('printf("%s %%zu\\n", sizeof(%s));\n'):format(s.name, s.name))
+      for _, member in ipairs(s.members) do
+        file:write(('printf("%s.%s %%zu\\n", offsetof(%s, %s));\n'):format(s.name, member, s.name, member))
+      end
+    end
+    file:write "return 0; }\n"
+    file:close()
+    assert.equal(0, os.execute(("gcc -std=c11 -Wall -Werror -Iruntime -o %s/sizes %s/sizes.c"):format(folder, folder)))
+    local sizes = {}
+    for _, line in ipairs(lines_of(folder .. "/sizes")) do
+      local key, value = line:match "^(%S+) (%d+)$"
+      sizes[key] = tonumber(value)
+    end
+    require("tests.support.mpi").remove(folder)
+
+    for _, s in ipairs(structures) do
+      assert.is_true(#s.members > 0, s.name)
+      assert.equal(sizes[s.name], ffi.sizeof(s.name), s.name)
+      for _, member in ipairs(s.members) do
+        assert.equal(sizes[s.name .. "." .. member], ffi.offsetof(s.name, member), s.name .. "." .. member)
+      end
+    end
+  end)
+
+  it("lists each error once, with a name and a text", function()
+    for code = -1, -9, -1 do
+      assert.not_equal("unknown", ffi.string(C.shardrt_error_name(code)))
+      assert.not_equal("unknown error", ffi.string(C.shardrt_error_text(code)))
+    end
+    assert.equal("EINVAL", ffi.string(C.shardrt_error_name(C.SHARDRT_EINVAL)))
+    assert.equal("unknown", ffi.string(C.shardrt_error_name(-1000)))
+  end)
+end)
