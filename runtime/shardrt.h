@@ -160,6 +160,13 @@ const char *shardrt_dtype_name(int32_t dtype);     /* "float32"; NULL for no dty
 int32_t shardrt_dtype_from_name(const char *name); /* or EINVAL */
 size_t shardrt_dtype_size(int32_t dtype);          /* bytes of one element; 0 for no dtype */
 
+/* One element of the two dtypes that C has no type for, as its bits: to the nearest, ties to even, beyond the largest
+ * number infinity. */
+double shardrt_float16_to_double(uint16_t bits);
+uint16_t shardrt_float16_from_double(double value);
+double shardrt_bfloat16_to_double(uint16_t bits);
+uint16_t shardrt_bfloat16_from_double(double value);
+
 /* Counted memory, 64-byte aligned; what it holds never changes once it is shared. */
 typedef struct shardrt_buffer shardrt_buffer;
 int shardrt_buffer_new(size_t bytes, shardrt_buffer **out);    /* contents undefined; 0 bytes is allowed */

@@ -7,15 +7,15 @@
 
 #include "shardrt.h"
 
-typedef struct pool pool;
+struct pool;
 
 /* At most `keep_bytes` of memory wait for reuse; what comes back beyond that is freed. */
-int pool_new(size_t keep_bytes, pool **out);
+int pool_new(size_t keep_bytes, struct pool **out);
 /* The owner's goodbye: waiting memory is freed now, what is still handed out when it comes back. Buffers stay valid. */
-void pool_free(pool *pool);
+void pool_free(struct pool *pool);
 /* A buffer of exactly `bytes`, contents undefined (what its last user left in it), with a count for the caller. */
-int pool_take(pool *pool, size_t bytes, shardrt_buffer **out);
+int pool_take(struct pool *pool, size_t bytes, shardrt_buffer **out);
 /* Bytes of the buffers that are handed out and not yet back. */
-size_t pool_outstanding(const pool *pool);
+size_t pool_outstanding(const struct pool *pool);
 
 #endif

@@ -1,0 +1,144 @@
+#include "memory/pool.h"
+
+#include <pthread.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "device/device.h"
+#include "memory/buffer.h"
+
+/* One piece of memory: handed out, or in the idle list. */
+struct block {
+  struct block *next;
+  struct pool *pool;
+  void *data;
+  size_t bytes;
+};
+
+/* Invariant: `count` is 1 for the owner, until pool_free, and 1 for each block that is handed out; the pool goes with
+ * the last. `idle_bytes` is the sum over the idle list and never above `keep_bytes`. A loader's buffers have few
+ * different sizes, so the idle list is short and searched from its beginning. */
+struct pool {
+  pthread_mutex_t lock;
+  int64_t count;
+  size_t keep_bytes;
+  size_t idle_bytes;
+  size_t outstanding;
+  struct block *idle;
+};
+
+static void block_free(struct block *gone) {
+  device_host.free(gone->data);
+  alloc_free(gone);
+}
+
+static void block_free_list(struct block *list) {
+  while (list != NULL) {
+    struct block *next = list->next;
+    block_free(list);
+    list = next;
+  }
+}
+
+static void destroy(struct pool *pool) {
+  pthread_mutex_destroy(&pool->lock);
+  alloc_free(pool);
+}
+
+int pool_new(size_t keep_bytes, struct pool **out) {
+  struct pool *made = alloc_zeros(1, sizeof *made);
+  if (made == NULL) return ALLOC_FAILED;
+  if (pthread_mutex_init(&made->lock, NULL) != 0) {
+    alloc_free(made);
+    return error_set(SHARDRT_ENOMEM, "no mutex can be made for a pool of buffers");
+  }
+  made->count = 1;
+  made->keep_bytes = keep_bytes;
+  *out = made;
+  return SHARDRT_OK;
+}
+
+void pool_free(struct pool *pool) {
+  if (pool == NULL) return;
+  pthread_mutex_lock(&pool->lock);
+  struct block *idle = pool->idle;
+  pool->idle = NULL;
+  pool->idle_bytes = 0;
+  pool->keep_bytes = 0; /* what comes back from now on is freed */
+  bool last = --pool->count == 0;
+  pthread_mutex_unlock(&pool->lock);
+  block_free_list(idle);
+  if (last) destroy(pool);
+}
+
+/* The block leaves the hands of its user: back to the idle list, or freed. */
+static void give_back(struct block *back) {
+  struct pool *pool = back->pool;
+  pthread_mutex_lock(&pool->lock);
+  pool->outstanding -= back->bytes;
+  if (back->bytes != 0 && back->bytes <= pool->keep_bytes - pool->idle_bytes) {
+    back->next = pool->idle;
+    pool->idle = back;
+    pool->idle_bytes += back->bytes;
+    back = NULL;
+  }
+  bool last = --pool->count == 0;
+  pthread_mutex_unlock(&pool->lock);
+  if (back != NULL) block_free(back);
+  if (last) destroy(pool);
+}
+
+static void release_block(void *context, void *data, size_t bytes) {
+  (void)data;
+  (void)bytes;
+  give_back(context);
+}
+
+/* An idle block of that size, out of the list; NULL: there is none. */
+static struct block *take_idle(struct pool *pool, size_t bytes) {
+  for (struct block **link = &pool->idle; *link != NULL; link = &(*link)->next) {
+    if ((*link)->bytes != bytes) continue;
+    struct block *found = *link;
+    *link = found->next;
+    pool->idle_bytes -= bytes;
+    return found;
+  }
+  return NULL;
+}
+
+static struct block *block_new(struct pool *pool, size_t bytes) {
+  struct block *made = alloc_array(1, sizeof *made);
+  if (made == NULL) return NULL;
+  *made = (struct block){.pool = pool, .bytes = bytes, .data = device_host.allocate(bytes)};
+  if (made->data != NULL) return made;
+  alloc_free(made);
+  return NULL;
+}
+
+int pool_take(struct pool *pool, size_t bytes, shardrt_buffer **out) {
+  pthread_mutex_lock(&pool->lock);
+  struct block *taken = take_idle(pool, bytes);
+  pool->outstanding += bytes;
+  pool->count++;
+  pthread_mutex_unlock(&pool->lock);
+  if (taken == NULL) taken = block_new(pool, bytes);
+  int code = taken == NULL ? ALLOC_FAILED : buffer_wrap(taken->data, bytes, release_block, taken, out);
+  if (code == SHARDRT_OK) return code;
+  if (taken != NULL) {
+    give_back(taken);
+    return code;
+  }
+  pthread_mutex_lock(&pool->lock);
+  pool->outstanding -= bytes;
+  pool->count--; /* never the last: the caller holds the struct pool */
+  pthread_mutex_unlock(&pool->lock);
+  return code;
+}
+
+size_t pool_outstanding(const struct pool *pool) {
+  pthread_mutex_t *lock = (pthread_mutex_t *)&pool->lock; /* reading changes nothing but the lock */
+  pthread_mutex_lock(lock);
+  size_t outstanding = pool->outstanding;
+  pthread_mutex_unlock(lock);
+  return outstanding;
+}
