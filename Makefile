@@ -103,6 +103,18 @@ SPECS ?= $(sort $(wildcard tests/*_spec.lua))
 specs: $(BUILD)/shardrt
 	@SHARDRT=$(abspath $(BUILD)/shardrt) $(BUILD)/shardrt tests/run.lua $(SPECS)
 
+# The same specs with every access (asan) or every race between threads (tsan) watched; the suppressions are for
+# OpenMPI's and LuaJIT's own internals, each explained in its file.
+asan tsan: deps
+	@$(MAKE) --no-print-directory BUILD=build-$@ SANITIZE=$(SANITIZE_$@) OPTIMIZE=-O1 all
+	@$(MAKE) --no-print-directory BUILD=build-$@ SHARDRT_SANITIZER=$@ specs
+SANITIZE_asan = address,undefined
+SANITIZE_tsan = thread
+export ASAN_OPTIONS  = detect_leaks=1:abort_on_error=0
+export LSAN_OPTIONS  = suppressions=$(CURDIR)/tests/support/lsan.supp:print_suppressions=0
+export UBSAN_OPTIONS = halt_on_error=1:print_stacktrace=1
+export TSAN_OPTIONS  = suppressions=$(CURDIR)/tests/support/tsan.supp:halt_on_error=1
+
 lint: deps-lint
 	@$(MAKE) --no-print-directory $(BUILD)/lua/shardrt/cdef.lua
 	clang-format --dry-run -Werror $(SOURCES) $(HEADERS) $(wildcard tests/bench/*.c)
@@ -113,7 +125,7 @@ lint: deps-lint
 install: all
 	install -D -m 755 $(BUILD)/shardrt $(DESTDIR)$(PREFIX)/bin/shardrt
 	install -D -m 644 runtime/shardrt.h $(DESTDIR)$(PREFIX)/include/shardrt.h
-	install -D -m 644 shardrt.1 $(DESTDIR)$(PREFIX)/share/man/man1/shardrt.1
+	install -D -m 644 runtime/shardrt.1 $(DESTDIR)$(PREFIX)/share/man/man1/shardrt.1
 
 clean:
 	rm -rf build build-asan build-tsan
