@@ -122,6 +122,14 @@ lint: deps-lint
 	  $(MPI_CFLAGS) $(LUA_CFLAGS) 2>/dev/null' tidy
 	luacheck -q lua recipes tests
 
+# Speed, as ratios taken in one run; the C programs beside it are the baselines.
+bench: deps
+	@$(MAKE) --no-print-directory all $(BUILD)/bench/gather $(BUILD)/bench/meet
+	@SHARDRT=$(abspath $(BUILD)/shardrt) $(BUILD)/shardrt tests/bench/run.lua $(BUILD)
+$(BUILD)/bench/%: tests/bench/%.c
+	@mkdir -p $(@D)
+	$(CC) -std=c11 -D_GNU_SOURCE -O3 -march=native -pthread $(MPI_CFLAGS) -o $@ $< $(shell pkg-config --libs ompi-c)
+
 install: all
 	install -D -m 755 $(BUILD)/shardrt $(DESTDIR)$(PREFIX)/bin/shardrt
 	install -D -m 644 runtime/shardrt.h $(DESTDIR)$(PREFIX)/include/shardrt.h

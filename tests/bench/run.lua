@@ -1,0 +1,38 @@
+-- make bench: speed and memory as ratios, each pair measured alternately in this one run; medians of seven.
+
+local shell = require("tests.support.mpi").shell
+local build = assert(arg[1], "usage: run.lua BUILD_FOLDER")
+
+local bench = { build = build, rounds = tonumber(os.getenv "SHARDRT_BENCH_ROUNDS" or 7) }
+
+--- Runs a command and gives its output; an error where it fails.
+function bench.output(command, limit)
+  local result = shell(command, limit or 300)
+  assert(result.status == 0, command .. "\n" .. result.output)
+  return result.stdout
+end
+
+function bench.median(list)
+  table.sort(list)
+  local middle = math.floor(#list / 2)
+  return #list % 2 == 1 and list[middle + 1] or (list[middle] + list[middle + 1]) / 2
+end
+
+--- Calls the two functions in turn, as often as there are rounds: the medians of what they return, and of the ratios.
+function bench.alternate(ours, theirs)
+  local a, b, ratios = {}, {}, {}
+  for round = 1, bench.rounds do
+    a[round] = ours()
+    b[round] = theirs()
+    ratios[round] = a[round] / b[round]
+  end
+  return bench.median(a), bench.median(b), bench.median(ratios)
+end
+
+--- One line of the report. `aim` says what the ratio should be: ">= 0.5".
+function bench.report(what, ratio, aim, detail)
+  print(("%-58s %7.2f   aim %-8s  %s"):format(what, ratio, aim, detail or ""))
+  io.stdout:flush()
+end
+
+for _, part in ipairs { "loader", "start" } do require("tests.bench." .. part)(bench) end
