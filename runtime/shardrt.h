@@ -56,6 +56,9 @@ const char *shardrt_error_message(void);  /* of the last failure on this thread;
  * off. Returns how many allocations were counted since the last call. */
 int64_t shardrt_alloc_fail_at(int64_t n);
 
+/* Seconds on the machine's monotonic clock, which is one for all processes of a host. */
+double shardrt_clock(void);
+
 /* ---- layout: boxes, meshes, shardings --------------------------------------------------------------------------- */
 
 enum { SHARDRT_MAX_NDIM = 8 }; /* dimensions of an array; a mesh may have any number of axes */

@@ -1,5 +1,6 @@
 -- shardrt: the words of a recipe, gathered from one file for each room.
 
+local C = require "shardrt.C"
 local fail = require "shardrt.fail"
 fail.own()
 
@@ -8,6 +9,10 @@ local shardrt = {
   ndarray = require "shardrt.ndarray",
   source = require "shardrt.source",
 }
+
+--- Seconds on the machine's monotonic clock: for taking times.
+---@return number
+function shardrt.clock() return C.shardrt_clock() end
 
 -- A room's module is the table of its public words, or has them in `words` where it has more than these.
 for _, room in ipairs { "device", "spec", "mesh", "sharding", "array", "loader", "visualize" } do

@@ -1,11 +1,7 @@
 -- Says when the first batch was there, then loads on and says how much anonymous memory the process had at most, and
 -- how much of it (KiB) the loader's batches may take: prefetch + 1 of them.
 
-local ffi = require "ffi"
 local shardrt = require "shardrt"
-
-ffi.cdef "typedef struct { int64_t seconds, nanoseconds; } bench_time; int clock_gettime(int, bench_time *);"
-local time = ffi.new "bench_time"
 
 local function anonymous()
   for line in io.lines "/proc/self/status" do
@@ -27,8 +23,7 @@ local loader = shardrt.loader {
 local peak, own = 0, 0
 for batch in loader do
   if own == 0 then
-    ffi.C.clock_gettime(0, time)
-    io.write(("first batch at %.6f\n"):format(tonumber(time.seconds) + 1e-9 * tonumber(time.nanoseconds)))
+    io.write(("first batch at %.6f\n"):format(shardrt.clock()))
     for _, field in pairs(batch) do
       for _, shard in ipairs(field.addressable_shards) do own = own + shard.data.size end -- uint8: bytes
     end

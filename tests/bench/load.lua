@@ -1,15 +1,7 @@
 -- load.lua FILE BATCH SEED SECONDS: loads shuffled batches of a .npy file, an epoch to warm up, then whole epochs for
 -- about SECONDS; prints bytes/s, and how many workers and batch buffers there were.
 
-local ffi = require "ffi"
 local shardrt = require "shardrt"
-
-ffi.cdef "typedef struct { int64_t seconds, nanoseconds; } bench_time; int clock_gettime(int, bench_time *);"
-local time = ffi.new "bench_time"
-local function now()
-  ffi.C.clock_gettime(1, time)
-  return tonumber(time.seconds) + 1e-9 * tonumber(time.nanoseconds)
-end
 
 local source = shardrt.source.npy { record = arg[1] }
 local mesh = shardrt.make_mesh({ shardrt.device_count() }, { "data" })
@@ -24,7 +16,7 @@ for batch in loader do
   if start then bytes = bytes + batch.record.size end
   step = step + 1
   if step % steps == 0 then
-    local t = now()
+    local t = shardrt.clock()
     start = start or t
     if t - start >= tonumber(arg[4]) then
       local stats = loader:stats()

@@ -2,15 +2,8 @@
 -- bare MPI program that starts, meets once and ends; and the anonymous memory of a process beyond the bare program's
 -- and that of the batches it holds.
 
-local ffi = require "ffi"
+local C = require "shardrt.C"
 local mpi = require "tests.support.mpi"
-
-ffi.cdef "typedef struct { int64_t seconds, nanoseconds; } bench_clock; int clock_gettime(int, bench_clock *) __asm__(\"clock_gettime\");"
-local clock = ffi.new "bench_clock"
-local function now()
-  ffi.C.clock_gettime(0, clock)
-  return tonumber(clock.seconds) + 1e-9 * tonumber(clock.nanoseconds)
-end
 
 local LAUNCH = "env OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 mpirun -n 4 --oversubscribe "
 
@@ -23,17 +16,17 @@ end
 return function(bench)
   local memory, held, bare = 0, 0, 0
   local function ours()
-    local start = now()
+    local start = C.shardrt_clock()
     local text = bench.output(LAUNCH .. mpi.program() .. " --devices 2 tests/bench/first_batch.lua")
     memory = math.max(memory, largest(text, "anonymous (%d+)"))
     held = largest(text, "held (%d+)")
     return largest(text, "first batch at (%d+%.%d+)") - start
   end
   local function theirs()
-    local start = now()
+    local start = C.shardrt_clock()
     local text = bench.output(LAUNCH .. bench.build .. "/bench/meet")
     bare = math.max(bare, largest(text, "anonymous%s+(%d+)"))
-    return now() - start
+    return C.shardrt_clock() - start
   end
   local a, b, ratio = bench.alternate(ours, theirs)
   bench.report("start to first batch, 4 x 2 / bare MPI program", ratio, "<= 1.5", ("%.2f and %.2f s"):format(a, b))
