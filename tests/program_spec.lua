@@ -148,7 +148,9 @@ describe("shardrt run", function()
   it("starts mpirun by itself", function()
     local folder = mpi.folder()
     local file = assert(io.open(folder .. "/recipe.lua", "w"))
-    file:write "local s = require 'shardrt' io.write(('%d of %d, %d %s\\n'):format(s.process_index(), s.process_count(), s.local_device_count(), arg[1]))"
+    file:write [[
+      local s = require "shardrt"
+      io.write(("%d of %d, %d %s\n"):format(s.process_index(), s.process_count(), s.local_device_count(), arg[1]))]]
     file:close()
     local result = mpi.shell(("%s run -n 3 --devices 2 %s/recipe.lua word"):format(mpi.program(), folder))
     assert.equal(0, result.status)

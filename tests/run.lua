@@ -1,5 +1,6 @@
 -- Runs every spec given, each in a process of its own with a time limit, and counts what really ran.
--- The last line is `N passed, N failed`, with `, N skipped` where some were. A spec that dies or says nothing counts as one failure.
+-- The last line is `N passed, N failed`, with `, N skipped` where some were. A spec that dies or says nothing counts as
+-- one failure.
 
 local limit = tonumber(os.getenv "SHARDRT_TEST_LIMIT" or 600)
 local program = os.getenv "SHARDRT" or "build/shardrt"

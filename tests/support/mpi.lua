@@ -33,7 +33,9 @@ function mpi.shell(command, limit)
   local folder = mpi.folder()
   local status = os.execute(("timeout -k 5 %d sh -c %s >%s/out 2>%s/err </dev/null"):format(
     limit or 60, quote(command), folder, folder))
-  local result = { status = math.floor(status / 256), stdout = slurp(folder .. "/out"), stderr = slurp(folder .. "/err") }
+  local result = {
+    status = math.floor(status / 256), stdout = slurp(folder .. "/out"), stderr = slurp(folder .. "/err"),
+  }
   if status % 256 ~= 0 then result.status = 128 + status % 256 end
   result.output = result.stdout .. result.stderr
   mpi.remove(folder)
