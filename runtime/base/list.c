@@ -1,0 +1,35 @@
+#include "base/list.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+static const char more[] = ", …";
+
+size_t list_numbers(char *out, size_t size, const char *one, const char *many, const bool *chosen, int64_t n) {
+  int64_t count = 0;
+  for (int64_t i = 0; i < n; i++) count += chosen[i];
+  size_t used = (size_t)snprintf(out, size, "%s", count == 1 ? one : many);
+  const char *before = " ";
+  for (int64_t i = 0; i < n; i++) {
+    if (!chosen[i]) continue;
+    int64_t last = i;
+    while (last + 1 < n && chosen[last + 1]) last++;
+    char text[64];
+    if (last - i >= 2) {
+      snprintf(text, sizeof text, "%s%" PRId64 "-%" PRId64, before, i, last);
+      i = last;
+    } else {
+      snprintf(text, sizeof text, "%s%" PRId64, before, i);
+    }
+    size_t length = strlen(text);
+    if (used + length + sizeof more > size) {
+      if (used + sizeof more <= size) memcpy(out + used, more, sizeof more);
+      return strlen(out);
+    }
+    memcpy(out + used, text, length + 1);
+    used += length;
+    before = ", ";
+  }
+  return used;
+}

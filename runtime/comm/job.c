@@ -1,0 +1,128 @@
+/* job.c - the one job that this process belongs to. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "comm/comm.h"
+#include "comm/last.h"
+#include "comm/meet.h"
+#include "shardrt.h"
+
+static struct {
+  shardrt_job job;
+  bool joined; /* shardrt_init succeeded */
+  meet meet;   /* its transport is NULL outside of a job */
+  char where[MEET_WHERE];
+} self;
+
+static bool is_started_by_launcher(void) {
+  static const char *const names[] = {"OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK", "PMI_SIZE"};
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+    if (getenv(names[i]) != NULL) return true;
+  const char *tasks = getenv("SLURM_STEP_NUM_TASKS");
+  return tasks != NULL && atoi(tasks) > 1 && getenv("SLURM_PROCID") != NULL;
+}
+
+/* What must be the same in every process for it to be one job. */
+typedef struct terms {
+  int32_t devices_per_process;
+  int32_t check;
+} terms;
+
+static int agree_on_terms(void) {
+  static const char *const checks[] = {"off", "sample", "all"};
+  terms mine = {self.job.devices_per_process, self.job.check};
+  terms *all = alloc_zeros((size_t)self.job.process_count, sizeof *all);
+  if (all == NULL) return ALLOC_FAILED;
+  int code = meet_gather(&self.meet, "the start of the job", "", &mine, sizeof mine, all);
+  for (int32_t p = 1; code == SHARDRT_OK && p < self.job.process_count; p++) {
+    if (all[p].devices_per_process != all[0].devices_per_process)
+      code = error_set(SHARDRT_EMISMATCH,
+                       "process 0 has %d devices, process %d has %d; every process must be started with the same "
+                       "--devices",
+                       all[0].devices_per_process, p, all[p].devices_per_process);
+    else if (all[p].check != all[0].check)
+      code = error_set(SHARDRT_EMISMATCH,
+                       "process 0 runs with --check %s, process %d with --check %s; it must be the same in all",
+                       checks[all[0].check], p, checks[all[p].check]);
+  }
+  alloc_free(all);
+  return code;
+}
+
+static int check_wanted(const shardrt_job *wanted) {
+  if (self.meet.transport != NULL) return error_set(SHARDRT_EINVAL, "shardrt_init: this process has joined already");
+  if (wanted->devices_per_process < 1)
+    return error_set(SHARDRT_EINVAL, "a process needs at least 1 device, not %d", wanted->devices_per_process);
+  if (wanted->check < SHARDRT_CHECK_OFF || wanted->check > SHARDRT_CHECK_ALL)
+    return error_set(SHARDRT_EINVAL, "%d is no SHARDRT_CHECK_ value", wanted->check);
+  if (!(wanted->timeout > 0))
+    return error_set(SHARDRT_EINVAL, "the timeout must be greater than 0 seconds, not %g", wanted->timeout);
+  if (wanted->planning &&
+      (wanted->process_count < 1 || wanted->process_index < 0 || wanted->process_index >= wanted->process_count))
+    return error_set(SHARDRT_EINVAL, "cannot plan as process %d of %d", wanted->process_index, wanted->process_count);
+  return SHARDRT_OK;
+}
+
+int shardrt_init(const shardrt_job *wanted) {
+  int code = check_wanted(wanted);
+  if (code < 0) return code;
+  /* Under planning the other processes do not exist, so this one is alone, whatever index it plays. */
+  const comm_transport *transport = !wanted->planning && is_started_by_launcher() ? &comm_mpi : &comm_solo;
+  int32_t index, count;
+  code = transport->open(&index, &count);
+  if (code < 0) return code;
+  self.job = *wanted;
+  if (!wanted->planning) {
+    self.job.process_index = index;
+    self.job.process_count = count;
+  }
+  code = meet_open(&self.meet, transport, index, count, wanted->timeout);
+  if (code < 0) return code;
+  if (count > 1) code = agree_on_terms();
+  self.joined = code == SHARDRT_OK;
+  return code;
+}
+
+const shardrt_job *shardrt_job_get(void) {
+  return self.joined ? &self.job : NULL;
+}
+
+int shardrt_finalize(void) {
+  if (!self.joined) return error_set(SHARDRT_EINVAL, "shardrt_finalize: this process is in no job");
+  int code = meet_gather(&self.meet, "the end of the recipe", "", NULL, 0, NULL);
+  if (code < 0) return code;
+  const comm_transport *transport = self.meet.transport;
+  self.joined = false;
+  meet_close(&self.meet);
+  return transport->close();
+}
+
+void shardrt_abort(int status, const char *message) {
+  if (self.meet.transport != NULL) last_words(&self.meet.notes, status, message);
+  /* Alone, in no job, or in one that could not be joined. */
+  fflush(NULL);
+  if (message[0] != '\0') fprintf(stderr, "shardrt: %s\n", message);
+  exit(status);
+}
+
+void shardrt_job_at(const char *where) {
+  size_t length = where == NULL ? 0 : strlen(where);
+  /* Of a path that is too long, the end says more. */
+  const char *end = length < sizeof self.where ? where : where + length - (sizeof self.where - 1);
+  snprintf(self.where, sizeof self.where, "%s", length == 0 ? "" : end);
+}
+
+int shardrt_allgather(const char *what, const void *mine, size_t bytes, void *all) {
+  if (!self.joined) return error_set(SHARDRT_EINVAL, "%s: shardrt_init was not called", what);
+  if (!self.job.planning) return meet_gather(&self.meet, what, self.where, mine, bytes, all);
+  for (int32_t p = 0; p < self.job.process_count && bytes > 0; p++)
+    memcpy((char *)all + (size_t)p * bytes, mine, bytes);
+  return SHARDRT_OK;
+}
+
+int shardrt_barrier(const char *what) {
+  return shardrt_allgather(what, NULL, 0, NULL);
+}

@@ -1,0 +1,12 @@
+/* last.h - how a process ends the job with a message that is printed once. */
+#ifndef SHARDRT_COMM_LAST_H
+#define SHARDRT_COMM_LAST_H
+
+#include "comm/notes.h"
+
+/* As shardrt_abort. Processes that fail within half a second of each other with the same message (whatever line of the
+ * recipe it begins with) print it once, the lowest of them; different messages are printed once each. An empty message
+ * prints nothing. */
+void last_words(notes *n, int status, const char *message) __attribute__((noreturn));
+
+#endif

@@ -1,0 +1,198 @@
+#include "comm/meet.h"
+
+#include <inttypes.h>
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "base/hash.h"
+#include "base/list.h"
+#include "shardrt.h"
+
+#define SPIN_SECONDS     50e-6
+#define BYTES_PER_SECOND 1e9 /* what moves at least this fast is waited for without sleeping */
+#define ANNOUNCE_SECONDS 1.0 /* after this long the others are told who waits; who comes later answers at once */
+#define GRACE_SECONDS    0.3 /* after the deadline, for those answers */
+#define LONGEST_STEP     0.5 /* of the clock between two looks at it: this process was stopped, not waiting */
+enum { SHORTEST_SLEEP = 50000, LONGEST_SLEEP = 1000000 }; /* nanoseconds */
+
+int meet_open(meet *m, const comm_transport *transport, int32_t index, int32_t count, double timeout) {
+  notes inbox = {0};
+  int code = notes_open(&inbox, transport, index, count);
+  if (code < 0) return code;
+  meet_slot *last = alloc_zeros((size_t)count, sizeof *last);
+  meet_slot *next = last == NULL ? NULL : alloc_zeros((size_t)count, sizeof *next);
+  if (next == NULL) {
+    alloc_free(last);
+    notes_close(&inbox);
+    return ALLOC_FAILED;
+  }
+  *m = (meet){.transport = transport,
+              .index = index,
+              .count = count,
+              .timeout = timeout,
+              .notes = inbox,
+              .last = last,
+              .next = next};
+  return SHARDRT_OK;
+}
+
+void meet_close(meet *m) {
+  notes_close(&m->notes);
+  alloc_free(m->last);
+  alloc_free(m->next);
+  *m = (meet){0};
+}
+
+static double seconds_now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+/* One wait: how long it has taken, how much of that is spent spinning, and how long the next rest is. */
+typedef struct patience {
+  double looked, waited, spin;
+  long sleep; /* nanoseconds */
+} patience;
+
+static patience patience_begin(double spin) {
+  return (patience){.looked = seconds_now(), .spin = spin, .sleep = SHORTEST_SLEEP};
+}
+
+static void patience_rest(patience *p) {
+  if (p->waited < p->spin) {
+    sched_yield();
+  } else {
+    nanosleep(&(struct timespec){.tv_nsec = p->sleep}, NULL);
+    p->sleep += p->sleep / 2;
+    if (p->sleep > LONGEST_SLEEP) p->sleep = LONGEST_SLEEP;
+  }
+  double now = seconds_now();
+  double step = now - p->looked;
+  p->waited += step < LONGEST_STEP ? step : LONGEST_STEP;
+  p->looked = now;
+}
+
+/* "process 1 did not come to barrier within 3 seconds (recipe.lua:12); it was last seen at recipe.lua:9, in barrier" */
+static int timed_out(const meet *m, const char *what) {
+  bool *missing = alloc_zeros((size_t)m->count, sizeof *missing);
+  if (missing == NULL) return ALLOC_FAILED;
+  int32_t first = -1;
+  for (int32_t p = m->count - 1; p >= 0; p--) {
+    missing[p] = p != m->index && m->notes.peers[p].waiting < m->sequence;
+    if (missing[p]) first = p;
+  }
+  char names[512], seen[MEET_WHAT + MEET_WHERE + 64] = "";
+  if (first < 0) {
+    snprintf(names, sizeof names, "all processes came, but the last messages did not: not all");
+  } else {
+    list_numbers(names, sizeof names, "process", "processes", missing, m->count);
+    const meet_slot *slot = &m->last[first];
+    if (slot->where[0] != '\0')
+      snprintf(seen, sizeof seen, "; process %" PRId32 " was last seen at %s, in %s", first, slot->where, slot->what);
+  }
+  alloc_free(missing);
+  return error_set(SHARDRT_ETIMEOUT, "%s did not come to %s within %g seconds%s%s", names, what, m->timeout, seen,
+                   " (it has died, hangs, or needs a longer --timeout)");
+}
+
+int meet_wait(meet *m, int started, const char *what, size_t bytes) {
+  if (started < 0) {
+    m->broken = true;
+    return started;
+  }
+  m->sequence++;
+  notes_take(&m->notes);
+  double announce = m->timeout / 4 < ANNOUNCE_SECONDS ? m->timeout / 4 : ANNOUNCE_SECONDS;
+  bool announced = false;
+  patience p = patience_begin(SPIN_SECONDS + (double)bytes / BYTES_PER_SECOND);
+  for (;;) {
+    bool done = false;
+    int code = m->transport->test(&done);
+    if (code < 0 || done) {
+      m->broken = code < 0;
+      return code;
+    }
+    if (p.waited >= p.spin) notes_take(&m->notes);
+    if (!announced && (p.waited >= announce || m->notes.waiting >= m->sequence)) {
+      notes_tell(&m->notes, COMM_WAITING, m->sequence);
+      announced = true;
+    }
+    if (p.waited >= m->timeout + GRACE_SECONDS) {
+      m->broken = true;
+      return timed_out(m, what);
+    }
+    patience_rest(&p);
+  }
+}
+
+static bool slot_equal(const meet_slot *a, const meet_slot *b) {
+  return a->call == b->call && a->bytes == b->bytes;
+}
+
+/* Adds one group of processes that say the same to the message. */
+static size_t describe_group(const meet *m, int32_t first, const bool *group, char *out, size_t size) {
+  const meet_slot *slot = &m->last[first];
+  char names[256], bytes[64] = "";
+  list_numbers(names, sizeof names, "process", "processes", group, m->count);
+  for (int32_t p = 0; p < m->count; p++)
+    if (m->last[p].call == slot->call && m->last[p].bytes != slot->bytes)
+      snprintf(bytes, sizeof bytes, " with %" PRIu64 " bytes", slot->bytes);
+  int length = snprintf(out, size, "%s%s: %s%s%s%s", first == 0 ? "" : "; ", names, slot->what, bytes,
+                        slot->where[0] != '\0' ? " at " : "", slot->where);
+  return length < 0 ? 0 : (size_t)length;
+}
+
+static int mismatch(const meet *m) {
+  bool *group = alloc_zeros((size_t)m->count, 2 * sizeof *group);
+  if (group == NULL) return ALLOC_FAILED;
+  bool *told = group + m->count;
+  char text[3072];
+  size_t used = 0;
+  for (int32_t first = 0; first < m->count && used < sizeof text; first++) {
+    if (told[first]) continue;
+    for (int32_t p = 0; p < m->count; p++) {
+      group[p] = slot_equal(&m->last[first], &m->last[p]);
+      told[p] = told[p] || group[p];
+    }
+    used += describe_group(m, first, group, text + used, sizeof text - used);
+  }
+  alloc_free(group);
+  return error_set(SHARDRT_EMISMATCH,
+                   "the processes do different things (every process must make the same calls in the same order): %s",
+                   text);
+}
+
+/* Where the bytes did not fit into the slots: in pieces, so that no count of the transport's can overflow. */
+static int gather_large(meet *m, const char *what, const char *mine, size_t bytes, char *all) {
+  for (size_t at = 0; at < bytes; at += COMM_PIECE) {
+    size_t piece = bytes - at < COMM_PIECE ? bytes - at : COMM_PIECE;
+    int code = meet_wait(m, m->transport->gather(mine + at, piece, all + at, bytes), what, piece * (size_t)m->count);
+    if (code < 0) return code;
+  }
+  return SHARDRT_OK;
+}
+
+int meet_gather(meet *m, const char *what, const char *where, const void *mine, size_t bytes, void *all) {
+  if (m->broken) return error_set(SHARDRT_ECOMM, "%s: the processes lost each other before", what);
+  m->mine = (meet_slot){.call = hash_text(0, what), .bytes = bytes};
+  snprintf(m->mine.what, sizeof m->mine.what, "%s", what);
+  snprintf(m->mine.where, sizeof m->mine.where, "%s", where);
+  bool small = bytes <= MEET_INLINE;
+  if (small && bytes > 0) memcpy(m->mine.payload, mine, bytes);
+  size_t slot = sizeof(meet_slot);
+  int code = meet_wait(m, m->transport->gather(&m->mine, slot, m->next, slot), what, slot * (size_t)m->count);
+  if (code < 0) return code;
+  meet_slot *said = m->next;
+  m->next = m->last;
+  m->last = said;
+  for (int32_t p = 1; p < m->count; p++)
+    if (!slot_equal(&said[0], &said[p])) return mismatch(m);
+  if (!small) return gather_large(m, what, mine, bytes, all);
+  for (int32_t p = 0; p < m->count && bytes > 0; p++) memcpy((char *)all + (size_t)p * bytes, said[p].payload, bytes);
+  return SHARDRT_OK;
+}

@@ -1,0 +1,49 @@
+/* meet.h - how processes do something together: every collective call begins with a meet.
+ *
+ * In a meet every process gives a slot of fixed size that says what it calls, with how many bytes, and where in the
+ * recipe it is. Only when all say the same does anything else happen, so a process that took another way is found
+ * before anything can be mixed up, and all processes get the same message about it. Waiting is polite (a short spin,
+ * then growing sleeps) and ends after `timeout` seconds.
+ */
+#ifndef SHARDRT_COMM_MEET_H
+#define SHARDRT_COMM_MEET_H
+
+#include "comm/comm.h"
+#include "comm/notes.h"
+
+enum { MEET_WHAT = 160, MEET_WHERE = 96, MEET_INLINE = 240 };
+
+typedef struct meet_slot {
+  uint64_t call;  /* the hash of all of `what` */
+  uint64_t bytes; /* how many each process gives */
+  char what[MEET_WHAT];
+  char where[MEET_WHERE];
+  unsigned char payload[MEET_INLINE]; /* the bytes themselves where they fit */
+} meet_slot;
+
+typedef struct meet {
+  const comm_transport *transport;
+  int32_t index, count;
+  double timeout;    /* seconds */
+  notes notes;       /* which say who else is waiting, once this takes long */
+  uint64_t sequence; /* how many gatherings were started, the same in every process */
+  bool broken;       /* one did not end: what is under way can neither be ended nor trusted */
+  meet_slot mine;
+  /* [count] each: what everyone said last, and what they said the time before; a meet under way writes to the second,
+   * and then they change places. */
+  meet_slot *last, *next;
+} meet;
+
+int meet_open(meet *m, const comm_transport *transport, int32_t index, int32_t count, double timeout);
+void meet_close(meet *m);
+
+/* Gives `bytes` bytes to all and gets those of all, `bytes` apart, in `all`. `what` says what is called ("barrier"),
+ * `where` where ("recipe.lua:12", or ""). EMISMATCH: processes call different things. ETIMEOUT: one did not come.
+ * ECOMM: the transport failed, or a wait failed before. */
+int meet_gather(meet *m, const char *what, const char *where, const void *mine, size_t bytes, void *all);
+
+/* Passes on the code that starting a gathering gave, or waits until that gathering is done; `bytes` is how much moves
+ * through this process, `what` is for the message. */
+int meet_wait(meet *m, int started, const char *what, size_t bytes);
+
+#endif

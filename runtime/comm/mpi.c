@@ -1,0 +1,207 @@
+/* mpi.c - the job of many processes, over MPI. The one file that includes mpi.h.
+ *
+ * Gatherings go over a communicator of their own, notes over another. A note is sent from memory that belongs to its
+ * receiver's place in `peers`, and not touched until MPI has let go of it: a receiver that has stopped holds up its own
+ * notes and nobody else. */
+#include "comm/comm.h"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <mpi.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+
+enum { NOTES_UNDER_WAY = 4, NOTE_TAG = 1 };
+
+typedef struct mpi_peer {
+  MPI_Request requests[NOTES_UNDER_WAY];
+  comm_note notes[NOTES_UNDER_WAY];
+} mpi_peer;
+
+static struct {
+  MPI_Comm work, notes;
+  MPI_Request request; /* of the gathering under way */
+  MPI_Datatype type;   /* what it receives, or MPI_DATATYPE_NULL */
+  int count;
+  mpi_peer *peers;
+  int *counts, *places; /* of an uneven gathering */
+} state = {.request = MPI_REQUEST_NULL, .type = MPI_DATATYPE_NULL};
+
+static int mpi_error(const char *doing, int code) {
+  char text[MPI_MAX_ERROR_STRING] = "";
+  int length = 0;
+  MPI_Error_string(code, text, &length);
+  return error_set(SHARDRT_ECOMM, "%s: %s", doing, text);
+}
+
+/* A container may forbid the system call by which OpenMPI copies between processes, and OpenMPI then complains at every
+ * large message; it is asked to go without where the call does not even work on ourselves. */
+static void mpi_choose_copies(void) {
+  char from = 1, to = 0;
+  struct iovec here = {&to, 1}, there = {&from, 1};
+  if (process_vm_readv(getpid(), &here, 1, &there, 1, 0) != 1)
+    setenv("OMPI_MCA_btl_vader_single_copy_mechanism", "none", 0);
+}
+
+/* How many processes the launcher says it started; 0 where it does not say. */
+static int mpi_expected(void) {
+  static const char *const names[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"};
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    const char *text = getenv(names[i]);
+    if (text != NULL) return atoi(text);
+  }
+  return 0;
+}
+
+static int mpi_join(int32_t *process_index, int32_t *process_count) {
+  int rank, size;
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+  int code = MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  if (code == MPI_SUCCESS) code = MPI_Comm_size(MPI_COMM_WORLD, &size);
+  if (code == MPI_SUCCESS) code = MPI_Comm_dup(MPI_COMM_WORLD, &state.work);
+  if (code == MPI_SUCCESS) code = MPI_Comm_dup(MPI_COMM_WORLD, &state.notes);
+  if (code != MPI_SUCCESS) return mpi_error("joining the job", code);
+  MPI_Comm_set_errhandler(state.work, MPI_ERRORS_RETURN);
+  MPI_Comm_set_errhandler(state.notes, MPI_ERRORS_RETURN);
+  state.count = size;
+  *process_index = rank;
+  *process_count = size;
+  return SHARDRT_OK;
+}
+
+static int mpi_open(int32_t *process_index, int32_t *process_count) {
+  setenv("OMPI_MCA_mpi_yield_when_idle", "1", 0);
+  mpi_choose_copies();
+  int provided;
+  int code = MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &provided);
+  if (code != MPI_SUCCESS) return mpi_error("MPI_Init", code);
+  int status = mpi_join(process_index, process_count);
+  if (status < 0) return status;
+  if (provided < MPI_THREAD_FUNNELED)
+    return error_set(SHARDRT_ECOMM, "this MPI cannot be used by a program with threads (MPI_THREAD_FUNNELED)");
+  int expected = mpi_expected();
+  if (state.count == 1 && expected > 1)
+    return error_set(SHARDRT_ECOMM,
+                     "the launcher started %d processes, but each finds itself alone: it does not speak with this "
+                     "program's OpenMPI; start it with OpenMPI's mpirun, or with srun --mpi=pmix",
+                     expected);
+  size_t count = (size_t)state.count;
+  state.peers = alloc_array(count, sizeof *state.peers);
+  state.counts = alloc_array(count, sizeof *state.counts);
+  state.places = alloc_array(count, sizeof *state.places);
+  if (state.peers == NULL || state.counts == NULL || state.places == NULL) {
+    alloc_free(state.peers);
+    state.peers = NULL; /* no notes then */
+    return ALLOC_FAILED;
+  }
+  for (size_t p = 0; p < count; p++)
+    for (int i = 0; i < NOTES_UNDER_WAY; i++) state.peers[p].requests[i] = MPI_REQUEST_NULL;
+  return SHARDRT_OK;
+}
+
+/* `bytes` bytes that stand `stride` bytes apart, so that no count or place grows with the whole. */
+static int mpi_piece_type(size_t bytes, size_t stride) {
+  MPI_Datatype piece;
+  int code = MPI_Type_contiguous((int)bytes, MPI_BYTE, &piece);
+  if (code != MPI_SUCCESS) return code;
+  code = MPI_Type_create_resized(piece, 0, (MPI_Aint)stride, &state.type);
+  MPI_Type_free(&piece);
+  return code == MPI_SUCCESS ? MPI_Type_commit(&state.type) : code;
+}
+
+static int mpi_gather(const void *mine, size_t bytes, void *all, size_t stride) {
+  int code;
+  if (stride == bytes) {
+    code = MPI_Iallgather(mine, (int)bytes, MPI_BYTE, all, (int)bytes, MPI_BYTE, state.work, &state.request);
+  } else {
+    code = mpi_piece_type(bytes, stride);
+    if (code == MPI_SUCCESS)
+      code = MPI_Iallgather(mine, (int)bytes, MPI_BYTE, all, 1, state.type, state.work, &state.request);
+  }
+  return code == MPI_SUCCESS ? SHARDRT_OK : mpi_error("gathering", code);
+}
+
+static int mpi_gather_uneven(const void *mine, const int32_t *counts, void *all, size_t stride) {
+  int rank;
+  MPI_Comm_rank(state.work, &rank);
+  for (int p = 0; p < state.count; p++) {
+    state.counts[p] = counts[p];
+    state.places[p] = (int)((size_t)p * stride);
+  }
+  int code = MPI_Iallgatherv(mine, counts[rank], MPI_BYTE, all, state.counts, state.places, MPI_BYTE, state.work,
+                             &state.request);
+  return code == MPI_SUCCESS ? SHARDRT_OK : mpi_error("gathering", code);
+}
+
+static int mpi_test(bool *done) {
+  int flag = 0;
+  int code = MPI_Test(&state.request, &flag, MPI_STATUS_IGNORE);
+  if (code != MPI_SUCCESS) return mpi_error("gathering", code);
+  if (flag && state.type != MPI_DATATYPE_NULL) MPI_Type_free(&state.type);
+  *done = flag != 0;
+  return SHARDRT_OK;
+}
+
+static void mpi_send(int32_t to, const comm_note *note) {
+  if (state.peers == NULL) return;
+  mpi_peer *peer = &state.peers[to];
+  for (int i = 0; i < NOTES_UNDER_WAY; i++) {
+    int sent = 0;
+    if (MPI_Test(&peer->requests[i], &sent, MPI_STATUS_IGNORE) != MPI_SUCCESS || !sent) continue;
+    peer->notes[i] = *note;
+    MPI_Isend(&peer->notes[i], (int)sizeof *note, MPI_BYTE, to, NOTE_TAG, state.notes, &peer->requests[i]);
+    return;
+  }
+}
+
+static bool mpi_receive(int32_t *from, comm_note *note) {
+  int there = 0;
+  MPI_Status status;
+  if (state.peers == NULL) return false;
+  if (MPI_Iprobe(MPI_ANY_SOURCE, NOTE_TAG, state.notes, &there, &status) != MPI_SUCCESS || !there) return false;
+  *from = status.MPI_SOURCE;
+  return MPI_Recv(note, (int)sizeof *note, MPI_BYTE, status.MPI_SOURCE, NOTE_TAG, state.notes, MPI_STATUS_IGNORE) ==
+         MPI_SUCCESS;
+}
+
+/* OpenMPI explains MPI_Abort at length on stderr, below what we had to say. */
+static void mpi_hush(void) {
+  int provided, index, count;
+  MPI_T_cvar_handle handle;
+  bool quiet = true;
+  if (MPI_T_init_thread(MPI_THREAD_SINGLE, &provided) != MPI_SUCCESS) return;
+  if (MPI_T_cvar_get_index("orte_execute_quiet", &index) != MPI_SUCCESS) return;
+  if (MPI_T_cvar_handle_alloc(index, NULL, &handle, &count) != MPI_SUCCESS) return;
+  if (count == 1) MPI_T_cvar_write(handle, &quiet);
+}
+
+static _Noreturn void mpi_kill(int status) {
+  mpi_hush();
+  MPI_Abort(MPI_COMM_WORLD, status);
+  _exit(status);
+}
+
+static int mpi_close(void) {
+  int code = MPI_Finalize();
+  alloc_free(state.peers);
+  alloc_free(state.counts);
+  alloc_free(state.places);
+  return code == MPI_SUCCESS ? SHARDRT_OK : error_set(SHARDRT_ECOMM, "MPI_Finalize failed");
+}
+
+const comm_transport comm_mpi = {
+    .name = "mpi",
+    .open = mpi_open,
+    .gather = mpi_gather,
+    .gather_uneven = mpi_gather_uneven,
+    .test = mpi_test,
+    .send = mpi_send,
+    .receive = mpi_receive,
+    .kill = mpi_kill,
+    .close = mpi_close,
+};
