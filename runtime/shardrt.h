@@ -89,6 +89,8 @@ int32_t shardrt_mesh_device(const shardrt_mesh *mesh, int64_t position);    /* t
  * of them and returns how many there are. */
 int64_t shardrt_mesh_positions(const shardrt_mesh *mesh, int32_t first_id, int32_t count, int64_t *positions,
                                int64_t capacity);
+/* Mesh("data": 4, "model": 2), with the devices where they are not 0, 1, 2, …; lives as long as the mesh. */
+const char *shardrt_mesh_text(const shardrt_mesh *mesh);
 bool shardrt_mesh_equal(const shardrt_mesh *a, const shardrt_mesh *b); /* same axes, same devices in the same order */
 
 /* A sharding: for each array dimension the mesh axes that cut it, the first varying slowest. Dimension d is cut by
@@ -101,7 +103,8 @@ int shardrt_sharding_single(int32_t device, shardrt_sharding **out);
 void shardrt_sharding_free(shardrt_sharding *sharding);
 shardrt_mesh *shardrt_sharding_mesh(const shardrt_sharding *sharding); /* borrowed */
 int32_t shardrt_sharding_entry_count(const shardrt_sharding *sharding);
-/* "NamedSharding(Mesh('data': 4, 'model': 2), P('data', nil))"; lives as long as the sharding. */
+/* NamedSharding(Mesh("data": 4, "model": 2), P("data", nil)), or SingleDeviceSharding(device 3); lives as long as the
+ * sharding. */
 const char *shardrt_sharding_text(const shardrt_sharding *sharding);
 /* Into how many equal parts dimension `dim` is cut (1 beyond the spec). */
 int64_t shardrt_sharding_cuts(const shardrt_sharding *sharding, int32_t dim);

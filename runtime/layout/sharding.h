@@ -1,0 +1,48 @@
+/* sharding.h - which box of an array each device holds, as other rooms see it. The public functions are in shardrt.h.
+ *
+ * A sharding cuts each dimension of an array evenly, so the array becomes a grid of equal blocks; the blocks of the
+ * job are numbered row-major in that grid. The mesh axes that cut nothing number the replicas of a block. */
+#ifndef SHARDRT_LAYOUT_SHARDING_H
+#define SHARDRT_LAYOUT_SHARDING_H
+
+#include "layout/box.h"
+#include "layout/mesh.h"
+#include "layout/spec.h"
+#include "shardrt.h"
+
+/* What one mesh axis does: it cuts dimension `dim` (-1: none), and one step along it is `weight` parts further on. */
+struct axis_use {
+  int32_t dim;
+  int64_t weight;
+};
+
+struct shardrt_sharding {
+  _Atomic int64_t count; /* of its owners */
+  shardrt_mesh *mesh;
+  struct spec spec;
+  struct axis_use *uses; /* one for each mesh axis */
+  int64_t cuts[SHARDRT_MAX_NDIM];
+  uint64_t fingerprint;
+  char *text;
+};
+
+shardrt_sharding *sharding_retain(shardrt_sharding *sharding);
+
+/* An array of one shape cut by one sharding. A dimension of size 0 is one part, whatever cuts it: all its parts would
+ * be the same empty range. */
+struct grid {
+  int32_t ndim;
+  int64_t shard_shape[SHARDRT_MAX_NDIM];
+  int64_t parts[SHARDRT_MAX_NDIM];
+  int64_t blocks; /* the product of the parts: at most the mesh's size */
+};
+
+/* Errors as shardrt_sharding_shard_shape. */
+int sharding_grid(const shardrt_sharding *sharding, int32_t ndim, const int64_t *shape, struct grid *out);
+shardrt_box grid_box(const struct grid *grid, int64_t block);
+/* The block that the device at a mesh position holds; *replica_id (may be NULL) becomes how many devices before it in
+ * mesh order hold the same one. Costs the number of mesh axes. */
+int64_t sharding_block(const shardrt_sharding *sharding, const struct grid *grid, int64_t position,
+                       int64_t *replica_id);
+
+#endif
