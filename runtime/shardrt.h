@@ -278,8 +278,8 @@ typedef struct shardrt_field {
 
 /* How a source is opened. */
 typedef struct shardrt_source_options {
-  const char *cache; /* the folder for decompressed files; NULL or "": $SHARDRT_CACHE, or else $XDG_CACHE_HOME/shardrt,
-                        ~/.cache/shardrt or /tmp/shardrt-<uid> */
+  const char *cache;    /* the folder for decompressed files. NULL or "": $SHARDRT_CACHE, or else
+                           $XDG_CACHE_HOME/shardrt, ~/.cache/shardrt or /tmp/shardrt-<uid> */
   int32_t headers_only; /* 1: for planning. Shapes are read, nothing is decompressed; there may be no data to read */
 } shardrt_source_options;
 

@@ -56,7 +56,10 @@ int source_gather(const shardrt_source *source, int32_t field, const int64_t *sa
 size_t source_bytes(const shardrt_source *source, int32_t field, const shardrt_box *inner);
 
 /* One whole sample of a field, as a box. */
-shardrt_box source_whole(const shardrt_source *source, int32_t field);
+shardrt_box source_whole(const shardrt_field *field);
+
+/* The bytes of one packed box of a field, as source_gather writes it. */
+size_t source_box_bytes(const shardrt_field *field, const shardrt_box *inner);
 
 /* One count more; returns source. */
 shardrt_source *source_retain(shardrt_source *source);

@@ -1,0 +1,240 @@
+#include "source/cache.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <zlib.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "base/hash.h"
+#include "source/newfile.h"
+#include "source/source.h"
+
+enum {
+  GZIP_WINDOW = 16 + MAX_WBITS, /* zlib's word for: a gzip header and trailer, which it checks */
+  OUTPUT_BYTES = 1 << 18,
+  INPUT_AT_MOST = 1 << 30, /* bytes; zlib counts them in an unsigned int */
+};
+
+bool cache_is_gzip(const mapping *file) {
+  return file->bytes >= 2 && file->data[0] == 0x1f && file->data[1] == 0x8b;
+}
+
+/* ---- decompressing ---- */
+
+static void *zlib_alloc(void *opaque, unsigned items, unsigned size) {
+  (void)opaque;
+  return alloc_array(items, size);
+}
+
+static void zlib_free(void *opaque, void *memory) {
+  (void)opaque;
+  alloc_free(memory);
+}
+
+typedef struct gunzip {
+  z_stream stream;
+  const char *path;
+  const mapping *file;
+  bool ended; /* the whole file was taken, and all checksums were right */
+} gunzip;
+
+static int gunzip_open(const char *path, const mapping *file, gunzip *out) {
+  *out = (gunzip){.path = path, .file = file, .stream = {.zalloc = zlib_alloc, .zfree = zlib_free}};
+  if (inflateInit2(&out->stream, GZIP_WINDOW) != Z_OK)
+    return error_set(SHARDRT_ENOMEM, "%s: out of memory while decompressing", path);
+  out->stream.next_in = (z_const Bytef *)file->data;
+  return SHARDRT_OK;
+}
+
+static size_t gunzip_left(const gunzip *g) {
+  return g->file->bytes - (size_t)(g->stream.next_in - g->file->data);
+}
+
+/* After the end of one gzip member: the end of the file, or another member (RFC 1952 allows several). */
+static int gunzip_member_end(gunzip *g) {
+  const size_t left = gunzip_left(g);
+  if (left == 0) {
+    g->ended = true;
+    return SHARDRT_OK;
+  }
+  if (left >= 2 && g->stream.next_in[0] == 0x1f && g->stream.next_in[1] == 0x8b) {
+    inflateReset(&g->stream);
+    return SHARDRT_OK;
+  }
+  return error_set(SHARDRT_EFORMAT, "%s: %zu bytes of something else stand behind the end of the gzip data", g->path,
+                   left);
+}
+
+/* Decompresses up to `room` bytes; *got is less only at the end. */
+static int gunzip_read(gunzip *g, void *dst, size_t room, size_t *got) {
+  z_stream *z = &g->stream;
+  z->next_out = dst;
+  z->avail_out = (unsigned)room;
+  while (z->avail_out > 0 && !g->ended) {
+    const size_t left = gunzip_left(g);
+    z->avail_in = (unsigned)(left < INPUT_AT_MOST ? left : INPUT_AT_MOST);
+    const int state = inflate(z, Z_NO_FLUSH);
+    int code = SHARDRT_OK;
+    if (state == Z_STREAM_END)
+      code = gunzip_member_end(g);
+    else if (state == Z_MEM_ERROR)
+      code = error_set(SHARDRT_ENOMEM, "%s: out of memory while decompressing", g->path);
+    else if (state == Z_BUF_ERROR || (state == Z_OK && gunzip_left(g) == 0 && z->avail_out > 0))
+      code = error_set(SHARDRT_EFORMAT, "%s: is cut off: the gzip data does not end within its %zu bytes", g->path,
+                       g->file->bytes);
+    else if (state != Z_OK)
+      code = error_set(SHARDRT_EFORMAT, "%s: malformed gzip data at byte %zu: %s", g->path,
+                       g->file->bytes - gunzip_left(g), z->msg != NULL ? z->msg : zError(state));
+    if (code < 0) return code;
+  }
+  *got = room - z->avail_out;
+  return SHARDRT_OK;
+}
+
+int64_t cache_peek(const char *path, const mapping *file, void *dst, size_t bytes) {
+  gunzip g;
+  int code = gunzip_open(path, file, &g);
+  if (code < 0) return code;
+  size_t got = 0;
+  code = gunzip_read(&g, dst, bytes, &got);
+  inflateEnd(&g.stream);
+  return code < 0 ? code : (int64_t)got;
+}
+
+/* Everything into `out`, which is to become exactly `bytes` long. */
+static int gunzip_all(gunzip *g, uint8_t *buffer, size_t bytes, newfile *out) {
+  size_t total = 0;
+  while (!g->ended) {
+    size_t got = 0;
+    int code = gunzip_read(g, buffer, OUTPUT_BYTES, &got);
+    if (code < 0) return code;
+    if (got > bytes - total)
+      return error_set(SHARDRT_EFORMAT, "%s: holds more than the %zu bytes that its header tells of", g->path, bytes);
+    code = newfile_write(out, buffer, got);
+    if (code < 0) return code;
+    total += got;
+  }
+  if (total < bytes)
+    return error_set(SHARDRT_EFORMAT, "%s: holds %zu bytes, but its header tells of %zu", g->path, total, bytes);
+  return SHARDRT_OK;
+}
+
+static int decompress(const char *path, const mapping *file, size_t bytes, const char *target) {
+  gunzip g;
+  newfile out;
+  uint8_t *buffer = alloc_array(OUTPUT_BYTES, 1);
+  if (buffer == NULL) return ALLOC_FAILED;
+  int code = gunzip_open(path, file, &g);
+  if (code < 0) goto free_buffer;
+  code = newfile_open(target, &out);
+  if (code < 0) goto end_inflate;
+  code = gunzip_all(&g, buffer, bytes, &out);
+  if (code == SHARDRT_OK) code = newfile_commit(&out);
+  newfile_drop(&out);
+end_inflate:
+  inflateEnd(&g.stream);
+free_buffer:
+  alloc_free(buffer);
+  return code;
+}
+
+/* ---- the folder ---- */
+
+/* The variable's value, or NULL where it is not set or empty. */
+static const char *variable(const char *name) {
+  const char *value = getenv(name);
+  return value != NULL && value[0] != '\0' ? value : NULL;
+}
+
+/* The folder's name; owned by the caller. *shared: it lies where other users may put things in its place. */
+static char *folder_name(const char *asked, bool *shared) {
+  *shared = false;
+  if (asked != NULL && asked[0] != '\0') return alloc_text("%s", asked);
+  if (variable("SHARDRT_CACHE") != NULL) return alloc_text("%s", variable("SHARDRT_CACHE"));
+  if (variable("XDG_CACHE_HOME") != NULL) return alloc_text("%s/shardrt", variable("XDG_CACHE_HOME"));
+  const char *home = variable("HOME");
+  if (home != NULL && access(home, W_OK) == 0) return alloc_text("%s/.cache/shardrt", home);
+  *shared = true;
+  return alloc_text("/tmp/shardrt-%lu", (unsigned long)getuid());
+}
+
+/* Makes the folder and those above it, for this user only. `folder` is written to and put back. */
+static int make_folder(char *folder) {
+  for (char *end = folder + 1; end[-1] != '\0'; end++) {
+    if (*end != '/' && *end != '\0') continue;
+    const char old = *end;
+    *end = '\0';
+    const bool made = mkdir(folder, 0700) == 0 || errno == EEXIST || access(folder, F_OK) == 0;
+    const int why = errno;
+    *end = old;
+    if (!made)
+      return error_set(SHARDRT_EIO,
+                       "the cache folder %s cannot be made: %s; $SHARDRT_CACHE (or cache = …) can name another one",
+                       folder, strerror(why));
+  }
+  return SHARDRT_OK;
+}
+
+/* In /tmp anybody may have made it first. */
+static int check_owner(const char *folder) {
+  struct stat status;
+  if (lstat(folder, &status) == 0 && S_ISDIR(status.st_mode) && status.st_uid == getuid() &&
+      (status.st_mode & (S_IWGRP | S_IWOTH)) == 0)
+    return SHARDRT_OK;
+  return error_set(SHARDRT_EIO, "the cache folder %s is not this user's alone; $SHARDRT_CACHE can name another one",
+                   folder);
+}
+
+/* What tells one compressed file from another; its last block holds gzip's checksum and length of the contents. */
+static uint64_t key_of(const char *path, const mapping *file) {
+  char real[PATH_MAX];
+  const size_t block = file->bytes < SOURCE_BLOCK ? file->bytes : SOURCE_BLOCK;
+  uint64_t key = hash_text(0, realpath(path, real) != NULL ? real : path);
+  key = hash_number(key, file->changed);
+  key = hash_number(key, (int64_t)file->bytes);
+  key = hash_bytes(key, file->data, block);
+  return hash_bytes(key, file->data + file->bytes - block, block);
+}
+
+/* Maps a file of the cache if it is there and is what it should be; *out is left alone otherwise. */
+static bool map_cached(const char *target, size_t bytes, const void *head, size_t head_bytes, mapping *out) {
+  mapping cached;
+  if (access(target, R_OK) != 0 || mapping_open(target, &cached) < 0) return false;
+  if (cached.bytes == bytes && bytes >= head_bytes && memcmp(cached.data, head, head_bytes) == 0) {
+    *out = cached;
+    return true;
+  }
+  mapping_close(&cached);
+  return false;
+}
+
+int cache_map(const char *path, const mapping *file, size_t bytes, const void *head, size_t head_bytes,
+              const char *folder, mapping *out) {
+  bool shared;
+  char *name = folder_name(folder, &shared);
+  if (name == NULL) return ALLOC_FAILED;
+  const char *slash = strrchr(path, '/');
+  char *target =
+      alloc_text("%s/%.100s-%016llx", name, slash != NULL ? slash + 1 : path, (unsigned long long)key_of(path, file));
+  int code = target != NULL ? SHARDRT_OK : ALLOC_FAILED;
+  if (code == SHARDRT_OK && shared && access(name, F_OK) == 0) code = check_owner(name);
+  if (code < 0 || map_cached(target, bytes, head, head_bytes, out)) goto done;
+  code = make_folder(name);
+  if (code == SHARDRT_OK && shared) code = check_owner(name);
+  if (code == SHARDRT_OK) code = decompress(path, file, bytes, target);
+  if (code == SHARDRT_OK && !map_cached(target, bytes, head, head_bytes, out))
+    code = error_set(SHARDRT_EIO,
+                     "%s: was decompressed to %s, but cannot be read there: another process may have put "
+                     "something else in its place",
+                     path, target);
+done:
+  alloc_free(target);
+  alloc_free(name);
+  return code;
+}

@@ -1,0 +1,154 @@
+#include "source/copy.h"
+
+#include <stdbool.h>
+#include <string.h>
+
+copy_plan copy_plan_make(const shardrt_field *field, const shardrt_box *inner, size_t element_bytes) {
+  copy_plan plan = {.run_bytes = element_bytes, .run_count = 1, .box_bytes = element_bytes};
+  size_t step = element_bytes; /* bytes between neighbours in dimension d */
+  bool whole = true;           /* the box is whole in every dimension after d: the run goes on */
+  bool inner_loop = false;     /* run_count and run_step are taken */
+  int64_t counts[SHARDRT_MAX_NDIM];
+  size_t steps[SHARDRT_MAX_NDIM];
+  for (int32_t d = field->ndim - 1; d >= 0; d--) {
+    const int64_t extent = inner->stop[d] - inner->start[d];
+    plan.box_bytes *= (size_t)extent;
+    plan.offset += (size_t)inner->start[d] * step;
+    if (whole) {
+      plan.run_bytes *= (size_t)extent;
+    } else if (extent != 1 && !inner_loop) {
+      plan.run_count = extent;
+      plan.run_step = step;
+      inner_loop = true;
+    } else if (extent != 1) {
+      counts[plan.nouter] = extent;
+      steps[plan.nouter++] = step;
+    }
+    whole = whole && extent == field->shape[d];
+    step *= (size_t)field->shape[d];
+  }
+  plan.sample_bytes = step;
+  for (int32_t i = 0; i < plan.nouter; i++) {
+    plan.counts[i] = counts[plan.nouter - 1 - i];
+    plan.steps[i] = steps[plan.nouter - 1 - i];
+  }
+  return plan;
+}
+
+/* `count` runs that are `step` bytes apart, packed. Called with a constant `bytes`, so that the copy of a small run is
+ * a load and a store. */
+static inline uint8_t *copy_fixed(uint8_t *restrict dst, const uint8_t *restrict src, int64_t count, size_t step,
+                                  size_t bytes) {
+  for (int64_t i = 0; i < count; i++) {
+    memcpy(dst, src, bytes);
+    dst += bytes;
+    src += step;
+  }
+  return dst;
+}
+
+static uint8_t *copy_runs(uint8_t *restrict dst, const uint8_t *restrict src, int64_t count, size_t step,
+                          size_t bytes) {
+  switch (bytes) {
+  case 1:
+    return copy_fixed(dst, src, count, step, 1);
+  case 2:
+    return copy_fixed(dst, src, count, step, 2);
+  case 4:
+    return copy_fixed(dst, src, count, step, 4);
+  case 8:
+    return copy_fixed(dst, src, count, step, 8);
+  case 16:
+    return copy_fixed(dst, src, count, step, 16);
+  default:
+    return copy_fixed(dst, src, count, step, bytes);
+  }
+}
+
+/* The box of one sample that is more than one loop of runs. */
+static uint8_t *copy_box(const copy_plan *plan, uint8_t *dst, const uint8_t *src) {
+  int64_t at[SHARDRT_MAX_NDIM] = {0};
+  while (true) {
+    dst = copy_runs(dst, src, plan->run_count, plan->run_step, plan->run_bytes);
+    int32_t d = plan->nouter - 1;
+    for (; d >= 0; d--) {
+      src += plan->steps[d];
+      if (++at[d] < plan->counts[d]) break;
+      src -= plan->steps[d] * (size_t)plan->counts[d];
+      at[d] = 0;
+    }
+    if (d < 0) return dst;
+  }
+}
+
+/* Whole samples: neighbours in the order that are neighbours in memory go in one copy. */
+static void copy_whole(const copy_plan *plan, const uint8_t *data, const int64_t *samples, int64_t n, uint8_t *dst) {
+  for (int64_t i = 0; i < n;) {
+    int64_t end = i + 1;
+    while (end < n && samples[end] == samples[end - 1] + 1) end++;
+    dst = copy_runs(dst, data + (size_t)samples[i] * plan->sample_bytes, 1, 0, plan->sample_bytes * (size_t)(end - i));
+    i = end;
+  }
+}
+
+/* One run of each sample. As in copy_fixed, `bytes` is a constant where it is small. */
+static inline void copy_each(const copy_plan *plan, const uint8_t *restrict data, const int64_t *samples, int64_t n,
+                             uint8_t *restrict dst, size_t bytes) {
+  for (int64_t i = 0; i < n; i++)
+    memcpy(dst + (size_t)i * bytes, data + (size_t)samples[i] * plan->sample_bytes, bytes);
+}
+
+void copy_run(const copy_plan *plan, const uint8_t *data, const int64_t *samples, int64_t n, void *dst) {
+  if (plan->box_bytes == 0) return;
+  const uint8_t *first = data + plan->offset;
+  if (plan->run_count == 1 && plan->nouter == 0) {
+    switch (plan->run_bytes) {
+    case 1:
+      copy_each(plan, first, samples, n, dst, 1);
+      return;
+    case 2:
+      copy_each(plan, first, samples, n, dst, 2);
+      return;
+    case 4:
+      copy_each(plan, first, samples, n, dst, 4);
+      return;
+    case 8:
+      copy_each(plan, first, samples, n, dst, 8);
+      return;
+    default:
+      if (plan->run_bytes == plan->sample_bytes)
+        copy_whole(plan, first, samples, n, dst);
+      else
+        copy_each(plan, first, samples, n, dst, plan->run_bytes);
+      return;
+    }
+  }
+  uint8_t *end = dst;
+  for (int64_t i = 0; i < n; i++) end = copy_box(plan, end, first + (size_t)samples[i] * plan->sample_bytes);
+}
+
+void copy_swap(void *data, size_t n, size_t element_bytes) {
+  uint8_t *bytes = data;
+  if (element_bytes == 2) {
+    for (size_t i = 0; i < n; i++, bytes += 2) {
+      uint16_t value;
+      memcpy(&value, bytes, 2);
+      value = __builtin_bswap16(value);
+      memcpy(bytes, &value, 2);
+    }
+  } else if (element_bytes == 4) {
+    for (size_t i = 0; i < n; i++, bytes += 4) {
+      uint32_t value;
+      memcpy(&value, bytes, 4);
+      value = __builtin_bswap32(value);
+      memcpy(bytes, &value, 4);
+    }
+  } else if (element_bytes == 8) {
+    for (size_t i = 0; i < n; i++, bytes += 8) {
+      uint64_t value;
+      memcpy(&value, bytes, 8);
+      value = __builtin_bswap64(value);
+      memcpy(bytes, &value, 8);
+    }
+  }
+}

@@ -1,0 +1,115 @@
+#include "source/dense.h"
+
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "base/hash.h"
+#include "base/size.h"
+#include "source/copy.h"
+
+dense_source *dense_new(const source_format *format, int32_t nfields) {
+  dense_source *source = source_new(format, sizeof *source);
+  if (source == NULL) return NULL;
+  source->base.nfields = nfields;
+  source->base.fields = alloc_zeros((size_t)nfields, sizeof *source->base.fields);
+  source->parts = alloc_zeros((size_t)nfields, sizeof *source->parts);
+  if (source->base.fields == NULL || source->parts == NULL) {
+    shardrt_source_free(&source->base);
+    return NULL;
+  }
+  return source;
+}
+
+int dense_finish(dense_source *source, const char *const *names) {
+  const dense_part *first = &source->parts[0];
+  for (int32_t f = 0; f < source->base.nfields; f++) {
+    const dense_part *part = &source->parts[f];
+    shardrt_field *field = &source->base.fields[f];
+    if (part->ndim < 1)
+      return error_set(SHARDRT_EINVAL,
+                       "%s: field \"%s\" is a single number; its first dimension must count the samples", part->title,
+                       names[f]);
+    if (part->shape[0] != first->shape[0])
+      return error_set(SHARDRT_EINVAL, "fields of different length: \"%s\" has %lld samples (%s), \"%s\" has %lld (%s)",
+                       names[0], (long long)first->shape[0], first->title, names[f], (long long)part->shape[0],
+                       part->title);
+    size_t sample_bytes; /* also where there are no samples, and so the whole product is 0 */
+    if (!size_bytes(part->ndim - 1, part->shape + 1, shardrt_dtype_size(part->dtype), &sample_bytes))
+      return error_set(SHARDRT_EOVERFLOW, "%s: one sample's shape does not fit in 64 bits", part->title);
+    field->name = alloc_text("%s", names[f]);
+    if (field->name == NULL) return ALLOC_FAILED;
+    field->dtype = part->dtype;
+    field->ndim = part->ndim - 1;
+    memcpy(field->shape, part->shape + 1, (size_t)field->ndim * sizeof field->shape[0]);
+  }
+  source->base.count = first->shape[0];
+  return SHARDRT_OK;
+}
+
+int dense_open(const source_format *format, int32_t nfields, const char *const *names, const char *const *paths,
+               const shardrt_source_options *options, dense_map *map, shardrt_source **out) {
+  dense_source *source = dense_new(format, nfields);
+  if (source == NULL) return ALLOC_FAILED;
+  int code = SHARDRT_OK;
+  for (int32_t f = 0; f < nfields && code == SHARDRT_OK; f++) {
+    source->parts[f].title = alloc_text("the file %s", paths[f]);
+    code = source->parts[f].title != NULL ? map(paths[f], options, &source->parts[f]) : ALLOC_FAILED;
+  }
+  if (code == SHARDRT_OK) code = dense_finish(source, names);
+  if (code < 0) {
+    shardrt_source_free(&source->base);
+    return code;
+  }
+  *out = &source->base;
+  return SHARDRT_OK;
+}
+
+int dense_gather(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
+                 const shardrt_box *inner, void *dst) {
+  const dense_part *part = &((const dense_source *)source)->parts[field];
+  if (part->data == NULL)
+    return error_set(SHARDRT_EDATA, "%s: its samples cannot be read here: it was opened for its shape only (planning)",
+                     part->title);
+  const size_t element_bytes = shardrt_dtype_size(part->dtype);
+  const copy_plan plan = copy_plan_make(&source->fields[field], inner, element_bytes);
+  copy_run(&plan, part->data, samples, n, dst);
+  if (part->swap) copy_swap(dst, plan.box_bytes / element_bytes * (size_t)n, element_bytes);
+  return SHARDRT_OK;
+}
+
+size_t dense_bytes(const shardrt_source *source, int32_t field, const shardrt_box *inner) {
+  return source_box_bytes(&source->fields[field], inner);
+}
+
+int32_t dense_file_count(const shardrt_source *source) {
+  return source->nfields;
+}
+
+const char *dense_file_name(const shardrt_source *source, int32_t file) {
+  return ((const dense_source *)source)->parts[file].title;
+}
+
+uint64_t dense_file_fingerprint(const shardrt_source *source, int32_t file) {
+  const dense_part *part = &((const dense_source *)source)->parts[file];
+  if (part->file.data != NULL) return mapping_fingerprint(&part->file);
+  /* An array is in memory already: all of it is hashed. */
+  const shardrt_box whole = source_whole(&source->fields[file]);
+  const size_t bytes = (size_t)source->count * source_box_bytes(&source->fields[file], &whole);
+  return hash_bytes(hash_number(0, (int64_t)bytes), part->data, part->data != NULL ? bytes : 0);
+}
+
+void dense_close(shardrt_source *source) {
+  dense_source *dense = (dense_source *)source;
+  for (int32_t f = 0; f < source->nfields; f++) {
+    if (source->fields != NULL) alloc_free((char *)source->fields[f].name);
+    if (dense->parts == NULL) continue;
+    dense_part *part = &dense->parts[f];
+    mapping_close(&part->unpacked);
+    mapping_close(&part->file);
+    shardrt_buffer_free(part->buffer);
+    alloc_free(part->title);
+  }
+  alloc_free(dense->parts);
+  alloc_free(source->fields);
+}

@@ -1,0 +1,10 @@
+/* formats.h - the formats, each in the file of its name. */
+#ifndef SHARDRT_SOURCE_FORMATS_H
+#define SHARDRT_SOURCE_FORMATS_H
+
+#include "source/source.h"
+
+extern const source_format npy_format;
+extern const source_format idx_format;
+
+#endif

@@ -1,0 +1,148 @@
+/* source.c - what all formats have in common: holders, checked arguments, fingerprints. */
+#include "source/source.h"
+
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "base/hash.h"
+
+enum { READ_CHUNK = 512 }; /* samples that shardrt_source_read asks for at once */
+
+void *source_new(const source_format *format, size_t bytes) {
+  shardrt_source *source = alloc_zeros(1, bytes);
+  if (source == NULL) return NULL;
+  source->format = format;
+  atomic_init(&source->holders, 1);
+  source->number_step = 1;
+  return source;
+}
+
+shardrt_source *source_retain(shardrt_source *source) {
+  atomic_fetch_add_explicit(&source->holders, 1, memory_order_relaxed);
+  return source;
+}
+
+void shardrt_source_free(shardrt_source *source) {
+  if (source == NULL) return;
+  if (atomic_fetch_sub_explicit(&source->holders, 1, memory_order_acq_rel) != 1) return;
+  source->format->close(source);
+  alloc_free(source);
+}
+
+int64_t shardrt_source_count(const shardrt_source *source) {
+  return source->count;
+}
+
+int32_t shardrt_source_field_count(const shardrt_source *source) {
+  return source->nfields;
+}
+
+const shardrt_field *shardrt_source_field(const shardrt_source *source, int32_t field) {
+  return field >= 0 && field < source->nfields ? &source->fields[field] : NULL;
+}
+
+int source_check_names(const char *format, int32_t nfields, const char *const *names) {
+  if (nfields < 1) return error_set(SHARDRT_EINVAL, "source.%s: no field is given; it needs at least one", format);
+  for (int32_t f = 0; f < nfields; f++) {
+    if (names[f] == NULL || names[f][0] == '\0')
+      return error_set(SHARDRT_EINVAL, "source.%s: the name of field %d is empty", format, (int)f);
+    for (int32_t g = 0; g < f; g++)
+      if (strcmp(names[f], names[g]) == 0)
+        return error_set(SHARDRT_EINVAL, "source.%s: the field \"%s\" is given twice", format, names[f]);
+  }
+  return SHARDRT_OK;
+}
+
+shardrt_box source_whole(const shardrt_field *field) {
+  shardrt_box box = {.ndim = field->ndim};
+  for (int32_t d = 0; d < field->ndim; d++) box.stop[d] = field->shape[d];
+  return box;
+}
+
+size_t source_box_bytes(const shardrt_field *field, const shardrt_box *inner) {
+  /* No overflow: the box lies in a sample whose bytes were found to fit. */
+  size_t bytes = shardrt_dtype_size(field->dtype);
+  for (int32_t d = 0; d < inner->ndim; d++) bytes *= (size_t)(inner->stop[d] - inner->start[d]);
+  return bytes;
+}
+
+static int check_box(const shardrt_field *field, const shardrt_box *inner) {
+  if (inner->ndim != field->ndim)
+    return error_set(SHARDRT_EINVAL, "a box of %d dimensions of the field \"%s\", whose samples have %d",
+                     (int)inner->ndim, field->name, (int)field->ndim);
+  for (int32_t d = 0; d < inner->ndim; d++)
+    if (inner->start[d] < 0 || inner->stop[d] < inner->start[d] || inner->stop[d] > field->shape[d])
+      return error_set(SHARDRT_EINVAL, "the range %lld to %lld in dimension %d of the field \"%s\", whose size is %lld",
+                       (long long)inner->start[d], (long long)inner->stop[d], (int)d, field->name,
+                       (long long)field->shape[d]);
+  return SHARDRT_OK;
+}
+
+int source_gather(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
+                  const shardrt_box *inner, void *dst) {
+  const shardrt_field *f = shardrt_source_field(source, field);
+  if (f == NULL)
+    return error_set(SHARDRT_EINVAL, "field %d of a source of %d fields", (int)field, (int)source->nfields);
+  int code = check_box(f, inner);
+  if (code < 0) return code;
+  for (int64_t i = 0; i < n; i++)
+    if (samples[i] < 0 || samples[i] >= source->count)
+      return error_set(SHARDRT_EINVAL, "sample %lld of a source of %lld samples", (long long)samples[i],
+                       (long long)source->count);
+  return source->format->gather(source, field, samples, n, inner, dst);
+}
+
+size_t source_bytes(const shardrt_source *source, int32_t field, const shardrt_box *inner) {
+  return source->format->bytes(source, field, inner);
+}
+
+int shardrt_source_read(const shardrt_source *source, int32_t field, int64_t first, int64_t count, void *dst) {
+  const shardrt_field *f = shardrt_source_field(source, field);
+  if (f == NULL)
+    return error_set(SHARDRT_EINVAL, "field %d of a source of %d fields", (int)field, (int)source->nfields);
+  if (first < 0 || count < 0 || count > source->count || first > source->count - count)
+    return error_set(SHARDRT_EINVAL, "%lld samples from sample %lld on, of a source of %lld samples", (long long)count,
+                     (long long)first, (long long)source->count);
+  const shardrt_box whole = source_whole(f);
+  const size_t bytes = source_box_bytes(f, &whole);
+  int64_t samples[READ_CHUNK];
+  for (int64_t done = 0; done < count;) {
+    const int64_t n = count - done < READ_CHUNK ? count - done : READ_CHUNK;
+    for (int64_t i = 0; i < n; i++) samples[i] = first + done + i;
+    int code = source->format->gather(source, field, samples, n, &whole, (char *)dst + (size_t)done * bytes);
+    if (code < 0) return code;
+    done += n;
+  }
+  return SHARDRT_OK;
+}
+
+int32_t source_file_count(const shardrt_source *source) {
+  return source->format->file_count(source);
+}
+
+const char *source_file_name(const shardrt_source *source, int32_t file) {
+  return source->format->file_name(source, file);
+}
+
+uint64_t source_file_fingerprint(const shardrt_source *source, int32_t file) {
+  return source->format->file_fingerprint(source, file);
+}
+
+uint64_t shardrt_source_fingerprint(const shardrt_source *source) {
+  uint64_t hash = hash_text(0, "shardrt source");
+  hash = hash_number(hash, source->count);
+  hash = hash_number(hash, source->first_number);
+  hash = hash_number(hash, source->number_step);
+  hash = hash_number(hash, source->nfields);
+  for (int32_t f = 0; f < source->nfields; f++) {
+    const shardrt_field *field = &source->fields[f];
+    hash = hash_text(hash, field->name);
+    hash = hash_number(hash, field->dtype);
+    hash = hash_number(hash, field->ndim);
+    for (int32_t d = 0; d < field->ndim; d++) hash = hash_number(hash, field->shape[d]);
+  }
+  const int32_t files = source_file_count(source);
+  for (int32_t i = 0; i < files; i++) hash = hash_number(hash, (int64_t)source_file_fingerprint(source, i));
+  return hash;
+}

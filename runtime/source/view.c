@@ -1,0 +1,132 @@
+/* view.c - sources made from another source: every n-th sample of it, or one field more. */
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "source/source.h"
+
+enum { VIEW_CHUNK = 256 }; /* samples whose numbers are translated at once, on the stack */
+
+/* Sample i is sample first + i * step of `base`. The fields of base come first; a field beyond them is the number. */
+typedef struct view {
+  shardrt_source head;
+  shardrt_source *base; /* a count */
+  int64_t first;
+  int64_t step;
+} view;
+
+static int gather_base(const view *v, int32_t field, const int64_t *samples, int64_t n, const shardrt_box *inner,
+                       uint8_t *dst) {
+  const size_t bytes = source_box_bytes(&v->head.fields[field], inner);
+  int64_t translated[VIEW_CHUNK];
+  for (int64_t done = 0; done < n;) {
+    const int64_t chunk = n - done < VIEW_CHUNK ? n - done : VIEW_CHUNK;
+    for (int64_t i = 0; i < chunk; i++) translated[i] = v->first + samples[done + i] * v->step;
+    int code = v->base->format->gather(v->base, field, translated, chunk, inner, dst + (size_t)done * bytes);
+    if (code < 0) return code;
+    done += chunk;
+  }
+  return SHARDRT_OK;
+}
+
+static int view_gather(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
+                       const shardrt_box *inner, void *dst) {
+  const view *v = (const view *)source;
+  if (field < v->base->nfields) return gather_base(v, field, samples, n, inner, dst);
+  for (int64_t i = 0; i < n; i++) {
+    const int64_t number = source->first_number + samples[i] * source->number_step;
+    memcpy((uint8_t *)dst + (size_t)i * sizeof number, &number, sizeof number);
+  }
+  return SHARDRT_OK;
+}
+
+static size_t view_bytes(const shardrt_source *source, int32_t field, const shardrt_box *inner) {
+  const view *v = (const view *)source;
+  return field < v->base->nfields ? source_bytes(v->base, field, inner) : 0;
+}
+
+static int32_t view_file_count(const shardrt_source *source) {
+  return source_file_count(((const view *)source)->base);
+}
+
+static const char *view_file_name(const shardrt_source *source, int32_t file) {
+  return source_file_name(((const view *)source)->base, file);
+}
+
+static uint64_t view_file_fingerprint(const shardrt_source *source, int32_t file) {
+  return source_file_fingerprint(((const view *)source)->base, file);
+}
+
+static void view_close(shardrt_source *source) {
+  view *v = (view *)source;
+  if (source->fields != NULL && v->base != NULL && source->nfields > v->base->nfields)
+    alloc_free((char *)source->fields[source->nfields - 1].name);
+  alloc_free(source->fields);
+  shardrt_source_free(v->base);
+}
+
+static const source_format view_format = {
+    .name = "view",
+    .gather = view_gather,
+    .bytes = view_bytes,
+    .file_count = view_file_count,
+    .file_name = view_file_name,
+    .file_fingerprint = view_file_fingerprint,
+    .close = view_close,
+};
+
+/* A view of all of `base`, with its fields and room for `more`; NULL when out of memory. */
+static view *view_new(shardrt_source *base, int32_t more) {
+  view *v = source_new(&view_format, sizeof *v);
+  if (v == NULL) return NULL;
+  v->head.fields = alloc_zeros((size_t)(base->nfields + more), sizeof *v->head.fields);
+  if (v->head.fields == NULL) {
+    shardrt_source_free(&v->head);
+    return NULL;
+  }
+  /* Their names are base's and live as long as it. */
+  memcpy(v->head.fields, base->fields, (size_t)base->nfields * sizeof *base->fields);
+  v->head.nfields = base->nfields;
+  v->head.count = base->count;
+  v->head.first_number = base->first_number;
+  v->head.number_step = base->number_step;
+  v->base = source_retain(base);
+  v->step = 1;
+  return v;
+}
+
+int shardrt_source_shard(shardrt_source *source, int64_t num_shards, int64_t index, shardrt_source **out) {
+  if (num_shards < 1)
+    return error_set(SHARDRT_EINVAL, "source:shard: %lld shards; it takes 1 or more", (long long)num_shards);
+  if (index < 0 || index >= num_shards)
+    return error_set(SHARDRT_EINVAL, "source:shard: shard %lld of %lld; they count from 0 to %lld", (long long)index,
+                     (long long)num_shards, (long long)num_shards - 1);
+  view *v = view_new(source, 0);
+  if (v == NULL) return ALLOC_FAILED;
+  v->head.count = index < source->count ? (source->count - index - 1) / num_shards + 1 : 0;
+  /* Two samples or more: then num_shards is less than the count, and nothing below overflows. Fewer: the step is never
+   * taken. */
+  v->first = v->head.count > 0 ? index : 0;
+  v->step = v->head.count > 1 ? num_shards : 1;
+  v->head.first_number = source->first_number + v->first * source->number_step;
+  v->head.number_step = v->head.count > 1 ? num_shards * source->number_step : 1;
+  *out = &v->head;
+  return SHARDRT_OK;
+}
+
+int shardrt_source_enumerate(shardrt_source *source, const char *name, shardrt_source **out) {
+  if (name == NULL || name[0] == '\0') return error_set(SHARDRT_EINVAL, "source:enumerate: the field's name is empty");
+  for (int32_t f = 0; f < source->nfields; f++)
+    if (strcmp(source->fields[f].name, name) == 0)
+      return error_set(SHARDRT_EINVAL, "source:enumerate: the source has a field \"%s\" already", name);
+  view *v = view_new(source, 1);
+  if (v == NULL) return ALLOC_FAILED;
+  char *copy = alloc_text("%s", name);
+  if (copy == NULL) {
+    shardrt_source_free(&v->head);
+    return ALLOC_FAILED;
+  }
+  v->head.fields[v->head.nfields++] = (shardrt_field){.name = copy, .dtype = SHARDRT_INT64};
+  *out = &v->head;
+  return SHARDRT_OK;
+}
