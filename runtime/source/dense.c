@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/size.h"
-#include "source/copy.h"
+#include "source/gather.h"
 
 dense_source *dense_new(const source_format *format, int32_t nfields) {
   dense_source *source = source_new(format, sizeof *source);
@@ -72,9 +72,9 @@ int dense_gather(const shardrt_source *source, int32_t field, const int64_t *sam
     return error_set(SHARDRT_EDATA, "%s: its samples cannot be read here: it was opened for its shape only (planning)",
                      part->title);
   const size_t element_bytes = shardrt_dtype_size(part->dtype);
-  const copy_plan plan = copy_plan_make(&source->fields[field], inner, element_bytes);
-  copy_run(&plan, part->data, samples, n, dst);
-  if (part->swap) copy_swap(dst, plan.box_bytes / element_bytes * (size_t)n, element_bytes);
+  const gather_plan plan = gather_plan_make(&source->fields[field], inner, element_bytes);
+  gather_run(&plan, part->data, samples, n, dst);
+  if (part->swap) gather_swap(dst, plan.box_bytes / element_bytes * (size_t)n, element_bytes);
   return SHARDRT_OK;
 }
 

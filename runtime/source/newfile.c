@@ -52,7 +52,7 @@ int newfile_write(newfile *file, const void *data, size_t bytes) {
   for (const char *at = data; bytes > 0;) {
     ssize_t written = write(file->fd, at, bytes < WRITE_AT_MOST ? bytes : WRITE_AT_MOST);
     if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return error_set(SHARDRT_EIO, "%s: cannot be written: %s", file->path, strerror(errno));
+    if (written <= 0) return error_set(SHARDRT_EIO, "%s: cannot be written: %s", file->path, strerror(errno));
     at += written;
     bytes -= (size_t)written;
   }

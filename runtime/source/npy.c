@@ -3,9 +3,9 @@
 
 #include "base/error.h"
 #include "base/size.h"
-#include "source/copy.h"
 #include "source/dense.h"
 #include "source/formats.h"
+#include "source/gather.h"
 #include "source/newfile.h"
 #include "source/npy_header.h"
 
@@ -98,8 +98,8 @@ int shardrt_npy_read(const char *path, const shardrt_box *box, void *dst) {
     shardrt_field field = {.name = path, .dtype = header.dtype, .ndim = header.ndim};
     memcpy(field.shape, header.shape, sizeof field.shape);
     const int64_t only = 0;
-    const copy_plan plan = copy_plan_make(&field, box, shardrt_dtype_size(header.dtype));
-    copy_run(&plan, file.data + header.data_offset, &only, 1, dst);
+    const gather_plan plan = gather_plan_make(&field, box, shardrt_dtype_size(header.dtype));
+    gather_run(&plan, file.data + header.data_offset, &only, 1, dst);
   }
   mapping_close(&file);
   return code;

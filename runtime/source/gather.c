@@ -1,10 +1,10 @@
-#include "source/copy.h"
+#include "source/gather.h"
 
 #include <stdbool.h>
 #include <string.h>
 
-copy_plan copy_plan_make(const shardrt_field *field, const shardrt_box *inner, size_t element_bytes) {
-  copy_plan plan = {.run_bytes = element_bytes, .run_count = 1, .box_bytes = element_bytes};
+gather_plan gather_plan_make(const shardrt_field *field, const shardrt_box *inner, size_t element_bytes) {
+  gather_plan plan = {.run_bytes = element_bytes, .run_count = 1, .box_bytes = element_bytes};
   size_t step = element_bytes; /* bytes between neighbours in dimension d */
   bool whole = true;           /* the box is whole in every dimension after d: the run goes on */
   bool inner_loop = false;     /* run_count and run_step are taken */
@@ -66,7 +66,7 @@ static uint8_t *copy_runs(uint8_t *restrict dst, const uint8_t *restrict src, in
 }
 
 /* The box of one sample that is more than one loop of runs. */
-static uint8_t *copy_box(const copy_plan *plan, uint8_t *dst, const uint8_t *src) {
+static uint8_t *copy_box(const gather_plan *plan, uint8_t *dst, const uint8_t *src) {
   int64_t at[SHARDRT_MAX_NDIM] = {0};
   while (true) {
     dst = copy_runs(dst, src, plan->run_count, plan->run_step, plan->run_bytes);
@@ -82,7 +82,7 @@ static uint8_t *copy_box(const copy_plan *plan, uint8_t *dst, const uint8_t *src
 }
 
 /* Whole samples: neighbours in the order that are neighbours in memory go in one copy. */
-static void copy_whole(const copy_plan *plan, const uint8_t *data, const int64_t *samples, int64_t n, uint8_t *dst) {
+static void copy_whole(const gather_plan *plan, const uint8_t *data, const int64_t *samples, int64_t n, uint8_t *dst) {
   for (int64_t i = 0; i < n;) {
     int64_t end = i + 1;
     while (end < n && samples[end] == samples[end - 1] + 1) end++;
@@ -92,13 +92,13 @@ static void copy_whole(const copy_plan *plan, const uint8_t *data, const int64_t
 }
 
 /* One run of each sample. As in copy_fixed, `bytes` is a constant where it is small. */
-static inline void copy_each(const copy_plan *plan, const uint8_t *restrict data, const int64_t *samples, int64_t n,
+static inline void copy_each(const gather_plan *plan, const uint8_t *restrict data, const int64_t *samples, int64_t n,
                              uint8_t *restrict dst, size_t bytes) {
   for (int64_t i = 0; i < n; i++)
     memcpy(dst + (size_t)i * bytes, data + (size_t)samples[i] * plan->sample_bytes, bytes);
 }
 
-void copy_run(const copy_plan *plan, const uint8_t *data, const int64_t *samples, int64_t n, void *dst) {
+void gather_run(const gather_plan *plan, const uint8_t *data, const int64_t *samples, int64_t n, void *dst) {
   if (plan->box_bytes == 0) return;
   const uint8_t *first = data + plan->offset;
   if (plan->run_count == 1 && plan->nouter == 0) {
@@ -127,7 +127,7 @@ void copy_run(const copy_plan *plan, const uint8_t *data, const int64_t *samples
   for (int64_t i = 0; i < n; i++) end = copy_box(plan, end, first + (size_t)samples[i] * plan->sample_bytes);
 }
 
-void copy_swap(void *data, size_t n, size_t element_bytes) {
+void gather_swap(void *data, size_t n, size_t element_bytes) {
   uint8_t *bytes = data;
   if (element_bytes == 2) {
     for (size_t i = 0; i < n; i++, bytes += 2) {

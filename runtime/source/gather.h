@@ -1,0 +1,30 @@
+/* gather.h - the hot path: boxes out of many samples that lie one after the other. */
+#ifndef SHARDRT_SOURCE_GATHER_H
+#define SHARDRT_SOURCE_GATHER_H
+
+#include "shardrt.h"
+
+/* How to copy one box of a sample: in runs of run_bytes each, the innermost loop over run_count runs that are
+ * run_step bytes apart, the outer ones over nouter counts and steps, the slowest first. */
+typedef struct gather_plan {
+  size_t sample_bytes; /* from one sample to the next */
+  size_t box_bytes;    /* of the packed box */
+  size_t offset;       /* of the box's first byte in its sample */
+  size_t run_bytes;    /* as long as the shapes allow */
+  int64_t run_count;
+  size_t run_step;
+  int32_t nouter;
+  int64_t counts[SHARDRT_MAX_NDIM];
+  size_t steps[SHARDRT_MAX_NDIM];
+} gather_plan;
+
+/* `inner` lies in the field's shape, and count * sample bytes fit in size_t. */
+gather_plan gather_plan_make(const shardrt_field *field, const shardrt_box *inner, size_t element_bytes);
+
+/* Packs the boxes of n samples of `data` into dst. */
+void gather_run(const gather_plan *plan, const uint8_t *data, const int64_t *samples, int64_t n, void *dst);
+
+/* Turns the bytes of n elements around, in place. */
+void gather_swap(void *data, size_t n, size_t element_bytes);
+
+#endif
