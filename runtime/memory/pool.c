@@ -130,7 +130,7 @@ int pool_take(struct pool *pool, size_t bytes, shardrt_buffer **out) {
   }
   pthread_mutex_lock(&pool->lock);
   pool->outstanding -= bytes;
-  pool->count--; /* never the last: the caller holds the struct pool */
+  pool->count--; /* never the last: the caller holds the pool */
   pthread_mutex_unlock(&pool->lock);
   return code;
 }

@@ -1,0 +1,270 @@
+-- Host arrays: a dtype, a shape and one block of memory, C-contiguous, in this process only.
+
+local ffi = require "ffi"
+local C = require "shardrt.C"
+local dtype = require "shardrt.dtype"
+local fail = require "shardrt.fail"
+local outside = require "shardrt.outside"
+local shape = require "shardrt.shape"
+fail.own()
+
+---@class shardrt.ndarray.words
+local ndarray = {}
+
+---@class shardrt.ndarray
+---@field shape integer[]
+---@field dtype string
+---@field ndim integer
+---@field size integer # elements
+---@field bytes integer
+---@field data ffi.cdata* # a typed pointer, valid as long as the host array; the 16-bit floats are their bits
+---@field buffer ffi.cdata* # the shardrt_buffer that holds the memory (a view's data may begin inside it)
+local Host = {}
+Host.__index = Host
+
+local byte_pointer = ffi.typeof "uint8_t *"
+local buffer_out = ffi.typeof "shardrt_buffer *[1]"
+local shown_elements = 64 -- tostring shows the values of an array that has at most so many
+
+-- A buffer that a C function wrote to an out-parameter, with its count given to Lua's collector.
+local function own(out)
+  outside.made(tonumber(C.shardrt_buffer_bytes(out[0])))
+  return ffi.gc(out[0], C.shardrt_buffer_free)
+end
+
+--- A host array around a counted buffer (a cdata that gives its count back when it is collected).
+---@param buffer ffi.cdata*
+---@param dtype_name string
+---@param sizes integer[] # kept
+---@param offset integer? # bytes from the buffer's beginning
+---@return shardrt.ndarray
+function ndarray.wrap(buffer, dtype_name, sizes, offset)
+  local kind = dtype.named("ndarray", dtype_name)
+  local size = shape.elements(sizes)
+  return setmetatable({
+    shape = sizes,
+    dtype = dtype_name,
+    ndim = #sizes,
+    size = size,
+    bytes = size * kind.size,
+    data = ffi.cast(kind.pointer, ffi.cast(byte_pointer, C.shardrt_buffer_data(buffer)) + (offset or 0)),
+    buffer = buffer,
+  }, Host)
+end
+
+-- A host array in fresh memory: C.shardrt_buffer_new or C.shardrt_buffer_zeros.
+local function allocate(what, allocator, sizes, dtype_name)
+  local kind = dtype.named(what, dtype_name)
+  local bytes = shape.elements(sizes) * kind.size
+  if bytes > 2 ^ 53 then fail("%s: %s %s has %.3g bytes", what, dtype_name, shape.text(sizes), bytes) end
+  local out = buffer_out()
+  fail.check(allocator(bytes, out))
+  return ndarray.wrap(own(out), dtype_name, sizes), kind
+end
+
+--- A host array whose values are still to be written, through .data.
+---@param sizes integer|integer[]
+---@param dtype_name string
+---@return shardrt.ndarray
+function ndarray.empty(sizes, dtype_name)
+  return (allocate("ndarray.empty", C.shardrt_buffer_new, shape.check("ndarray.empty", sizes), dtype_name))
+end
+
+---@param sizes integer|integer[]
+---@param dtype_name string? # float32
+---@return shardrt.ndarray
+function ndarray.zeros(sizes, dtype_name)
+  sizes = shape.check("ndarray.zeros", sizes)
+  return (allocate("ndarray.zeros", C.shardrt_buffer_zeros, sizes, dtype_name or "float32"))
+end
+
+local function misfit(what, value, kind)
+  fail("%s: %s does not fit %s, which holds %s", what, type(value) == "string" and '"' .. value .. '"'
+    or tostring(value), kind.name, kind.range)
+end
+
+--- Every element the same.
+---@param sizes integer|integer[]
+---@param value number|boolean|ffi.cdata*
+---@param dtype_name string? # float32; bool, int64, uint64 for a value that is one
+---@return shardrt.ndarray
+function ndarray.full(sizes, value, dtype_name)
+  sizes = shape.check("ndarray.full", sizes)
+  local host, kind = allocate("ndarray.full", C.shardrt_buffer_new, sizes,
+    dtype_name or dtype.of_value(value) or misfit("ndarray.full", value, dtype.named("ndarray.full", "float32")))
+  local one = ffi.new(ffi.typeof("uint64_t[1]")) -- also where the array has no element, a value must fit
+  local first = ffi.cast(kind.pointer, one)
+  if not kind.write(first, 0, value) then misfit("ndarray.full", value, kind) end
+  local data, element = host.data, first[0]
+  for i = 0, host.size - 1 do data[i] = element end
+  return host
+end
+
+--- 0, 1, 2, … count - 1.
+---@param count integer
+---@param dtype_name string? # int32
+---@return shardrt.ndarray
+function ndarray.arange(count, dtype_name)
+  local sizes = shape.check("ndarray.arange", count)
+  local host, kind = allocate("ndarray.arange", C.shardrt_buffer_new, sizes, dtype_name or "int32")
+  local data, write = host.data, kind.write
+  for i = 0, host.size - 1 do
+    if not write(data, i, i) then misfit("ndarray.arange", i, kind) end
+  end
+  return host
+end
+
+-- The shape of a nested table, read off its first elements, and the first element (nil: there is none).
+local function nested_shape(what, value)
+  local sizes = {}
+  while type(value) == "table" do
+    sizes[#sizes + 1] = #value
+    if #sizes > C.SHARDRT_MAX_NDIM then
+      fail("%s: a table nested more than %d deep", what, C.SHARDRT_MAX_NDIM)
+    end
+    value = value[1]
+  end
+  return sizes, value
+end
+
+-- "[2][1]", as one would write it after the table's name.
+local function place(path, depth)
+  local words = {}
+  for i = 1, depth do words[i] = "[" .. path[i] .. "]" end
+  return #words > 0 and table.concat(words) or "its value"
+end
+
+-- Writes a nested table that should be of `sizes` from element `at` on; returns the next one. `path` leads to it.
+local function write_nested(what, host, kind, sizes, value, depth, path, at)
+  if depth > #sizes then
+    if not kind.write(host.data, at, value) then
+      misfit(("%s, %s"):format(what, place(path, depth - 1)),
+        type(value) == "table" and "a table (where other elements are numbers)" or value, kind)
+    end
+    return at + 1
+  end
+  local entries = 0
+  if type(value) == "table" then
+    for _ in pairs(value) do entries = entries + 1 end
+  end
+  if type(value) ~= "table" or entries ~= sizes[depth] or #value ~= entries then
+    fail("%s: the table is ragged: %s %s, where a list of %d is expected", what, place(path, depth - 1),
+      type(value) == "table" and ("has %d entries"):format(entries) or "is " .. tostring(value), sizes[depth])
+  end
+  for i = 1, entries do
+    path[depth] = i
+    at = write_nested(what, host, kind, sizes, value[i], depth + 1, path, at)
+  end
+  return at
+end
+
+--- From nested lists of numbers or booleans, all of one length at each depth. A number or boolean by itself makes an
+--- array without dimensions. A value that the dtype cannot hold is an error; floats are rounded to the nearest.
+---@param value table|number|boolean|ffi.cdata*
+---@param dtype_name string? # float32; bool, int64, uint64 where the first element is one
+---@return shardrt.ndarray
+function ndarray.from_table(value, dtype_name)
+  local what = "ndarray.from_table"
+  local sizes, first = nested_shape(what, value)
+  dtype_name = dtype_name or dtype.of_value(first) or "float32"
+  local host, kind = allocate(what, C.shardrt_buffer_new, sizes, dtype_name)
+  write_nested(what, host, kind, sizes, value, 1, {}, 0)
+  return host
+end
+
+--- Reads a .npy file.
+---@param path string
+---@return shardrt.ndarray
+function ndarray.load(path)
+  local code, ndim = ffi.new "int32_t[1]", ffi.new "int32_t[1]"
+  local sizes, out = ffi.new("int64_t[?]", C.SHARDRT_MAX_NDIM), buffer_out()
+  fail.check(C.shardrt_npy_load(path, code, ndim, sizes, out))
+  return ndarray.wrap(own(out), dtype.coded(code[0]).name, shape.from_c(ndim[0], sizes))
+end
+
+--- Whether a value is a host array.
+---@param value any
+---@return boolean
+function ndarray.is(value) return getmetatable(value) == Host end
+
+--- Writes a .npy file, whole or not at all; returns the host array.
+---@param path string
+---@return shardrt.ndarray
+function Host:save(path)
+  fail.check(C.shardrt_npy_save(path, dtype.named("save", self.dtype).code, self.ndim, shape.to_c(self.shape),
+    self.data))
+  return self
+end
+
+-- Another view of the same memory.
+local function view(host, sizes, offset)
+  local base = ffi.cast(byte_pointer, C.shardrt_buffer_data(host.buffer))
+  return ndarray.wrap(host.buffer, host.dtype, sizes, (ffi.cast(byte_pointer, host.data) - base) + offset)
+end
+
+--- The same elements in another shape, in the same memory.
+---@param sizes integer|integer[]
+---@return shardrt.ndarray
+function Host:reshape(sizes)
+  sizes = shape.check("reshape", sizes)
+  if shape.elements(sizes) ~= self.size then
+    fail("reshape: %s has %.0f elements, %s has %.0f", shape.text(self.shape), self.size, shape.text(sizes),
+      shape.elements(sizes))
+  end
+  return view(self, sizes, 0)
+end
+
+--- `count` entries of the first dimension from `first` (from 0) on, in the same memory.
+---@param first integer
+---@param count integer
+---@return shardrt.ndarray
+function Host:rows(first, count)
+  if self.ndim == 0 then fail("rows: an array without dimensions has no rows") end
+  local function whole(n) return type(n) == "number" and n >= 0 and n == math.floor(n) end
+  if not (whole(first) and whole(count)) or first + count > self.shape[1] then
+    fail("rows: %s rows from %s on; there are rows 0 to %.0f", tostring(count), tostring(first), self.shape[1])
+  end
+  local sizes = { unpack(self.shape) }
+  sizes[1] = count
+  local row_bytes = self.shape[1] == 0 and 0 or self.bytes / self.shape[1]
+  return view(self, sizes, first * row_bytes)
+end
+
+--- This array, or a copy of it, such that its buffer holds exactly its elements (a view's may hold more).
+---@return shardrt.ndarray
+function Host:packed()
+  local begins = ffi.cast(byte_pointer, C.shardrt_buffer_data(self.buffer)) == ffi.cast(byte_pointer, self.data)
+  if begins and C.shardrt_buffer_bytes(self.buffer) == self.bytes then return self end
+  local copy = ndarray.empty(self.shape, self.dtype)
+  ffi.copy(copy.data, self.data, self.bytes)
+  return copy
+end
+
+-- The nested table of dimension `depth` and those after it, from element `at` on; and the next element.
+local function read_nested(host, read, depth, at)
+  if depth > host.ndim then return read(host.data, at), at + 1 end
+  local list = {}
+  for i = 1, host.shape[depth] do list[i], at = read_nested(host, read, depth + 1, at) end
+  return list, at
+end
+
+--- Nested lists of numbers, of booleans for bool, of int64_t and uint64_t cdata for these dtypes.
+---@return table|number|boolean|ffi.cdata*
+function Host:to_table()
+  return (read_nested(self, dtype.named("to_table", self.dtype).read, 1, 0))
+end
+
+local function value_text(value)
+  if type(value) == "number" then return ("%.7g"):format(value) end
+  if type(value) ~= "table" then return tostring(value) end
+  local words = {}
+  for i, entry in ipairs(value) do words[i] = value_text(entry) end
+  return "{" .. table.concat(words, ", ") .. "}"
+end
+
+function Host:__tostring()
+  local head = ("%s %s"):format(self.dtype, shape.text(self.shape))
+  return self.size <= shown_elements and head .. ": " .. value_text(self:to_table()) or head
+end
+
+return ndarray

@@ -1,0 +1,259 @@
+/* array.c - global arrays as one process sees them: its own shards and their buffers. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "base/size.h"
+#include "base/text.h"
+#include "layout/sharding.h"
+#include "shardrt.h"
+
+/* Invariant: shards are in mesh order; shards of one `block` have the same box. Buffers are NULL until they are set;
+ * after that an array does not change. */
+struct shardrt_array {
+  shardrt_sharding *sharding;
+  int32_t dtype;
+  int32_t ndim;
+  int64_t shape[SHARDRT_MAX_NDIM];
+  int64_t shard_shape[SHARDRT_MAX_NDIM];
+  size_t bytes;       /* of the whole value */
+  size_t shard_bytes; /* of one shard */
+  int32_t process;
+  int64_t shard_count;
+  int64_t block_count;
+  shardrt_shard *shards;
+  shardrt_buffer **buffers;
+};
+
+enum { FEW_SHARDS = 16 }; /* of one process: so many are found at the first attempt */
+
+static int find_shards(shardrt_array *array, int32_t devices_per_process) {
+  shardrt_shard few[FEW_SHARDS];
+  int64_t count, blocks;
+  int code = shardrt_sharding_shards(array->sharding, array->ndim, array->shape, array->process, devices_per_process,
+                                     few, FEW_SHARDS, &count, &blocks);
+  if (code < 0) return code;
+  array->shards = alloc_array((size_t)count, sizeof *array->shards);
+  if (array->shards == NULL) return ALLOC_FAILED;
+  if (count <= FEW_SHARDS)
+    memcpy(array->shards, few, (size_t)count * sizeof *few);
+  else
+    code = shardrt_sharding_shards(array->sharding, array->ndim, array->shape, array->process, devices_per_process,
+                                   array->shards, count, &count, &blocks);
+  if (code < 0) return code;
+  array->buffers = alloc_zeros((size_t)count, sizeof(shardrt_buffer *));
+  if (array->buffers == NULL) return ALLOC_FAILED;
+  array->shard_count = count;
+  array->block_count = blocks;
+  return SHARDRT_OK;
+}
+
+static int whole_size(int32_t dtype, int32_t ndim, const int64_t *shape, size_t *bytes) {
+  if (shardrt_dtype_size(dtype) == 0) return error_set(SHARDRT_EINVAL, "there is no dtype number %d", dtype);
+  if (ndim < 0 || ndim > SHARDRT_MAX_NDIM)
+    return error_set(SHARDRT_EINVAL, "an array of %d dimensions; it can have 0 to %d", ndim, SHARDRT_MAX_NDIM);
+  for (int32_t d = 0; d < ndim; d++)
+    if (shape[d] < 0)
+      return error_set(SHARDRT_EINVAL, "dimension %d has size %" PRId64 "; a size is 0 or more", d, shape[d]);
+  if (size_bytes(ndim, shape, shardrt_dtype_size(dtype), bytes)) return SHARDRT_OK;
+  char buffer[256];
+  struct text text = {.bytes = buffer, .capacity = sizeof buffer};
+  text_add_shape(&text, ndim, shape);
+  return error_set(SHARDRT_EOVERFLOW, "an array of shape %s and dtype %s has more bytes than 64 bits count", buffer,
+                   shardrt_dtype_name(dtype));
+}
+
+int shardrt_array_new(shardrt_sharding *sharding, int32_t dtype, int32_t ndim, const int64_t *shape, int32_t process,
+                      int32_t devices_per_process, shardrt_array **out) {
+  size_t bytes;
+  int code = whole_size(dtype, ndim, shape, &bytes);
+  if (code < 0) return code;
+  shardrt_array *array = alloc_zeros(1, sizeof *array);
+  if (array == NULL) return ALLOC_FAILED;
+  array->sharding = sharding_retain(sharding);
+  array->dtype = dtype;
+  array->ndim = ndim;
+  array->bytes = bytes;
+  array->process = process;
+  memcpy(array->shape, shape, (size_t)ndim * sizeof *shape);
+  code = shardrt_sharding_shard_shape(sharding, ndim, shape, array->shard_shape);
+  if (code < 0) goto failed;
+  size_bytes(ndim, array->shard_shape, shardrt_dtype_size(dtype), &array->shard_bytes); /* less than the whole's */
+  code = find_shards(array, devices_per_process);
+  if (code < 0) goto failed;
+  *out = array;
+  return SHARDRT_OK;
+
+failed:
+  shardrt_array_free(array);
+  return code;
+}
+
+void shardrt_array_free(shardrt_array *array) {
+  if (array == NULL) return;
+  for (int64_t i = 0; i < array->shard_count; i++) shardrt_buffer_free(array->buffers[i]);
+  alloc_free(array->buffers);
+  alloc_free(array->shards);
+  shardrt_sharding_free(array->sharding);
+  alloc_free(array);
+}
+
+int32_t shardrt_array_dtype(const shardrt_array *array) {
+  return array->dtype;
+}
+
+int32_t shardrt_array_ndim(const shardrt_array *array) {
+  return array->ndim;
+}
+
+const int64_t *shardrt_array_shape(const shardrt_array *array) {
+  return array->shape;
+}
+
+shardrt_sharding *shardrt_array_sharding(const shardrt_array *array) {
+  return array->sharding;
+}
+
+int64_t shardrt_array_shard_count(const shardrt_array *array) {
+  return array->shard_count;
+}
+
+const shardrt_shard *shardrt_array_shard(const shardrt_array *array, int64_t i) {
+  return &array->shards[i];
+}
+
+size_t shardrt_array_shard_bytes(const shardrt_array *array) {
+  return array->shard_bytes;
+}
+
+shardrt_buffer *shardrt_array_buffer(const shardrt_array *array, int64_t i) {
+  return array->buffers[i];
+}
+
+int shardrt_array_set_buffer(shardrt_array *array, int64_t i, shardrt_buffer *buffer) {
+  if (shardrt_buffer_bytes(buffer) != array->shard_bytes)
+    return error_set(SHARDRT_EINVAL, "device %d's shard has %zu bytes, not %zu", array->shards[i].device,
+                     array->shard_bytes, shardrt_buffer_bytes(buffer));
+  shardrt_buffer *before = array->buffers[i];
+  array->buffers[i] = shardrt_buffer_retain(buffer);
+  shardrt_buffer_free(before);
+  return SHARDRT_OK;
+}
+
+/* ---- filling ---- */
+
+/* How a box of the global array is found in the value that fills it, one dimension. */
+struct range_set {
+  bool whole;      /* the value has all of the dimension: at the box's own start */
+  int64_t count;   /* otherwise: the distinct ranges of this process, */
+  int64_t *starts; /* ascending; they stand packed, so the j-th begins at j times the shard's size */
+};
+
+static int compare_starts(const void *a, const void *b) {
+  int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+  return (x > y) - (x < y);
+}
+
+static void range_set_find(struct range_set *set, const shardrt_array *array, int32_t dim) {
+  for (int64_t i = 0; i < array->shard_count; i++) set->starts[i] = array->shards[i].box.start[dim];
+  qsort(set->starts, (size_t)array->shard_count, sizeof *set->starts, compare_starts);
+  set->count = 0;
+  for (int64_t i = 0; i < array->shard_count; i++)
+    if (i == 0 || set->starts[i] != set->starts[set->count - 1]) set->starts[set->count++] = set->starts[i];
+}
+
+static int64_t range_set_offset(const struct range_set *set, int64_t start, int64_t size) {
+  if (set->whole) return start;
+  const int64_t *found = bsearch(&start, set->starts, (size_t)set->count, sizeof start, compare_starts);
+  return (found - set->starts) * size;
+}
+
+/* Fills the buffers from `value`, of `value_shape`, in which `sets` say where a box stands (NULL: at its own
+ * start). All or nothing. */
+static int fill(shardrt_array *array, const int64_t *value_shape, const struct range_set *sets, const void *value) {
+  static const int64_t origin[SHARDRT_MAX_NDIM];
+  shardrt_buffer **blocks = alloc_zeros((size_t)array->block_count, sizeof(shardrt_buffer *));
+  if (blocks == NULL) return ALLOC_FAILED;
+  int code = SHARDRT_OK;
+  for (int64_t i = 0; i < array->shard_count && code == SHARDRT_OK; i++) {
+    const shardrt_shard *shard = &array->shards[i];
+    if (blocks[shard->block] != NULL) continue; /* a replica: it shares the buffer */
+    code = shardrt_buffer_new(array->shard_bytes, &blocks[shard->block]);
+    if (code < 0) break;
+    int64_t start[SHARDRT_MAX_NDIM];
+    for (int32_t d = 0; d < array->ndim; d++)
+      start[d] =
+          sets == NULL ? shard->box.start[d] : range_set_offset(&sets[d], shard->box.start[d], array->shard_shape[d]);
+    code = shardrt_box_copy(array->ndim, shardrt_dtype_size(array->dtype), array->shard_shape,
+                            shardrt_buffer_data(blocks[shard->block]), array->shard_shape, origin, value, value_shape,
+                            start);
+  }
+  for (int64_t i = 0; i < array->shard_count && code == SHARDRT_OK; i++)
+    code = shardrt_array_set_buffer(array, i, blocks[array->shards[i].block]);
+  for (int64_t b = 0; b < array->block_count; b++) shardrt_buffer_free(blocks[b]);
+  alloc_free(blocks);
+  return code;
+}
+
+int shardrt_array_fill_global(shardrt_array *array, const void *value) {
+  return fill(array, array->shape, NULL, value);
+}
+
+static int wrong_local_size(const shardrt_array *array, int32_t dim, int64_t size, const struct range_set *set) {
+  return error_set(SHARDRT_EINVAL,
+                   "dimension %d of the process-local data has size %" PRId64 ", but process %d's devices hold %" PRId64
+                   " distinct range%s of %" PRId64 " of the %" PRId64 " in this dimension: it must be %" PRId64
+                   " (these, packed) or %" PRId64 " (the whole dimension)",
+                   dim, size, array->process, set->count, set->count == 1 ? "" : "s", array->shard_shape[dim],
+                   array->shape[dim], set->count * array->shard_shape[dim], array->shape[dim]);
+}
+
+int shardrt_array_fill_local(shardrt_array *array, const int64_t *local_shape, const void *value) {
+  if (array->shard_count == 0) return SHARDRT_OK; /* nothing is held here, whatever the value */
+  int64_t *starts = alloc_array((size_t)array->shard_count, SHARDRT_MAX_NDIM * sizeof *starts);
+  if (starts == NULL) return ALLOC_FAILED;
+  struct range_set sets[SHARDRT_MAX_NDIM];
+  int code = SHARDRT_OK;
+  for (int32_t d = 0; d < array->ndim && code == SHARDRT_OK; d++) {
+    sets[d].starts = starts + d * array->shard_count;
+    sets[d].whole = local_shape[d] == array->shape[d];
+    range_set_find(&sets[d], array, d);
+    if (!sets[d].whole && local_shape[d] != sets[d].count * array->shard_shape[d])
+      code = wrong_local_size(array, d, local_shape[d], &sets[d]);
+  }
+  if (code == SHARDRT_OK) code = fill(array, local_shape, sets, value);
+  alloc_free(starts);
+  return code;
+}
+
+/* ---- reading ---- */
+
+static int check_whole(const shardrt_array *array) {
+  for (int64_t i = 0; i < array->shard_count; i++)
+    if (array->buffers[i] == NULL)
+      return error_set(SHARDRT_EDATA, "the array has no data: it was made for a plan, or is still being made");
+  /* Distinct boxes of one sharding share no element, so they are the whole exactly if their sizes add up to it. */
+  size_t held = (size_t)array->block_count * array->shard_bytes;
+  if (held == array->bytes) return SHARDRT_OK;
+  return error_set(
+      SHARDRT_EDATA,
+      "process %d's devices hold %zu of the array's %zu bytes; process_allgather brings the whole value to "
+      "every process, addressable_shards are what is here",
+      array->process, held, array->bytes);
+}
+
+int shardrt_array_gather(const shardrt_array *array, void *value) {
+  static const int64_t origin[SHARDRT_MAX_NDIM];
+  int code = check_whole(array);
+  int32_t next = 0; /* blocks are numbered by first appearance: the next one not yet copied */
+  for (int64_t i = 0; i < array->shard_count && code == SHARDRT_OK; i++) {
+    const shardrt_shard *shard = &array->shards[i];
+    if (shard->block != next) continue;
+    next++;
+    code = shardrt_box_copy(array->ndim, shardrt_dtype_size(array->dtype), array->shard_shape, value, array->shape,
+                            shard->box.start, shardrt_buffer_data(array->buffers[i]), array->shard_shape, origin);
+  }
+  return code;
+}
