@@ -94,7 +94,7 @@ local function add(name, ctype, range, write, read)
     name = name,
     code = code,
     size = tonumber(C.shardrt_dtype_size(code)),
-    pointer = ffi.typeof("$ *", ffi.typeof(ctype)),
+    pointer = ffi.typeof(ctype .. " *"),
     range = range,
     write = write,
     read = read or plain_read,

@@ -137,9 +137,10 @@ end
 -- Writes a nested table that should be of `sizes` from element `at` on; returns the next one. `path` leads to it.
 local function write_nested(what, host, kind, sizes, value, depth, path, at)
   if depth > #sizes then
-    if not kind.write(host.data, at, value) then
-      misfit(("%s, %s"):format(what, place(path, depth - 1)),
-        type(value) == "table" and "a table (where other elements are numbers)" or value, kind)
+    if type(value) == "table" then
+      fail("%s: the table is ragged: %s is a table, where a number is expected", what, place(path, depth - 1))
+    elseif not kind.write(host.data, at, value) then
+      misfit(what .. ", " .. place(path, depth - 1), value, kind)
     end
     return at + 1
   end
