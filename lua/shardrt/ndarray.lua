@@ -20,7 +20,14 @@ local ndarray = {}
 ---@field data ffi.cdata* # a typed pointer, valid as long as the host array; the 16-bit floats are their bits
 ---@field buffer ffi.cdata* # the shardrt_buffer that holds the memory (a view's data may begin inside it)
 local Host = {}
-Host.__index = Host
+
+-- Only a host array without memory gets here for these two.
+function Host.__index(_, key)
+  if key == "data" or key == "buffer" then
+    fail("a host array without data (this is a plan: nothing is read), asked for its data")
+  end
+  return Host[key]
+end
 
 local byte_pointer = ffi.typeof "uint8_t *"
 local buffer_out = ffi.typeof "shardrt_buffer *[1]"
@@ -33,7 +40,7 @@ local function own(out)
 end
 
 --- A host array around a counted buffer (a cdata that gives its count back when it is collected).
----@param buffer ffi.cdata*
+---@param buffer ffi.cdata*? # nil: the array has no data, as under `shardrt plan`
 ---@param dtype_name string
 ---@param sizes integer[] # kept
 ---@param offset integer? # bytes from the buffer's beginning
@@ -47,7 +54,7 @@ function ndarray.wrap(buffer, dtype_name, sizes, offset)
     ndim = #sizes,
     size = size,
     bytes = size * kind.size,
-    data = ffi.cast(kind.pointer, ffi.cast(byte_pointer, C.shardrt_buffer_data(buffer)) + (offset or 0)),
+    data = buffer and ffi.cast(kind.pointer, ffi.cast(byte_pointer, C.shardrt_buffer_data(buffer)) + (offset or 0)),
     buffer = buffer,
   }, Host)
 end

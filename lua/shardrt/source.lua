@@ -1,0 +1,216 @@
+-- Sources: random access to samples in files and host arrays.
+
+local ffi = require "ffi"
+local C = require "shardrt.C"
+local dtype = require "shardrt.dtype"
+local fail = require "shardrt.fail"
+local ndarray = require "shardrt.ndarray"
+local shape = require "shardrt.shape"
+fail.own()
+
+---@class shardrt.source.words
+---@field npy fun(files: table<string, string>): shardrt.source # from .npy files
+---@field idx fun(files: table<string, string>, options: {cache: string?}?): shardrt.source # MNIST's format, also gzipped
+local source = {}
+
+---@class shardrt.source.field
+---@field dtype string
+---@field shape integer[] # of one sample
+
+---@class shardrt.source: ffi.cdata*
+---@field fields table<string, shardrt.source.field>
+---@field names string[] # of the fields: those of the files sorted, then those added
+local Source = {} -- the methods; the object itself is the C handle, so that # works
+
+-- What a recipe sees as fields of the handle. (A cdata cannot hold Lua values itself.)
+local properties = setmetatable({}, { __mode = "k" })
+
+local handle = ffi.typeof "shardrt_source *"
+local handle_out = ffi.typeof "shardrt_source *[1]"
+local texts = ffi.typeof "const char *[?]"
+local int32s, int64s = ffi.typeof "int32_t[?]", ffi.typeof "int64_t[?]"
+local largest = 2 ^ 53 -- numbers of samples are Lua numbers
+
+local function read_fields(self)
+  local names, fields = {}, {}
+  for i = 0, C.shardrt_source_field_count(self) - 1 do
+    local field = C.shardrt_source_field(self, i)
+    local name = ffi.string(field.name)
+    names[i + 1] = name
+    fields[name] = { dtype = dtype.coded(field.dtype).name, shape = shape.from_c(field.ndim, field.shape) }
+  end
+  return { names = names, fields = fields }
+end
+
+-- The source that a C function wrote to an out-parameter, with its count given to Lua's collector.
+local function own(out)
+  return ffi.gc(out[0], C.shardrt_source_free)
+end
+
+local function planning() return C.shardrt_job_get().planning == 1 end
+
+--- The names of the fields that a recipe gave, in the order in which every process takes them.
+local function sorted_names(what, given)
+  if type(given) ~= "table" then
+    fail("%s: it takes a table of fields such as {image = …}, not a %s", what, type(given))
+  end
+  local names = {}
+  for name in pairs(given) do
+    if type(name) ~= "string" then
+      fail("%s: every field has a name, as in {image = …}; %s is none", what, tostring(name))
+    end
+    names[#names + 1] = name
+  end
+  table.sort(names)
+  return names
+end
+
+--- A source of files of one of C's formats.
+local function open(format, files, options)
+  local what = "source." .. format
+  local names = sorted_names(what, files)
+  options = options or {}
+  if type(options) ~= "table" then fail("%s: its options are a table, not a %s", what, type(options)) end
+  fail.keywords(what .. ", options", options, { cache = true })
+  if options.cache ~= nil and type(options.cache) ~= "string" then
+    fail("%s: cache is the path of a folder, not a %s", what, type(options.cache))
+  end
+  local c_names, c_paths = texts(#names), texts(#names)
+  for i, name in ipairs(names) do
+    local path = files[name]
+    if type(path) ~= "string" then
+      fail('%s: the field "%s" is the path of a file, not a %s', what, name, type(path))
+    end
+    if path:find "%z" then fail('%s: the path of the field "%s" has a zero byte in it', what, name) end
+    c_names[i - 1], c_paths[i - 1] = name, path
+  end
+  local c_options = ffi.new("shardrt_source_options", { cache = options.cache, headers_only = planning() and 1 or 0 })
+  local out = handle_out()
+  fail.check(C.shardrt_source_open(format, #names, c_names, c_paths, c_options, out))
+  return own(out)
+end
+
+-- A word for every format that C knows: a new format needs no line here.
+do
+  local i = 0
+  while C.shardrt_source_format(i) ~= nil do
+    local format = ffi.string(C.shardrt_source_format(i))
+    source[format] = function(files, options) return open(format, files, options) end
+    i = i + 1
+  end
+end
+
+--- From host arrays or nested tables; their first dimension counts the samples.
+---@param arrays table<string, shardrt.ndarray|table>
+---@return shardrt.source
+function source.array(arrays)
+  local names = sorted_names("source.array", arrays)
+  local buffers = ffi.new("shardrt_buffer *[?]", #names)
+  local c_names, dtypes, ndims = texts(#names), int32s(#names), int32s(#names)
+  local shapes, hosts = int64s(#names * C.SHARDRT_MAX_NDIM), {}
+  local at = 0
+  for i, name in ipairs(names) do
+    local host = arrays[name]
+    if type(host) ~= "table" then
+      fail('source.array: the field "%s" is a host array or a nested table, not a %s', name, type(host))
+    end
+    if not ndarray.is(host) then host = ndarray.from_table(host) end
+    local has_data = rawget(host, "buffer") ~= nil
+    if has_data then host = host:packed() end
+    hosts[i] = host -- keeps its buffer until C has a count of it
+    c_names[i - 1], dtypes[i - 1], ndims[i - 1] = name, dtype.named("source.array", host.dtype).code, host.ndim
+    buffers[i - 1] = has_data and host.buffer or nil
+    for d = 1, host.ndim do
+      shapes[at] = host.shape[d]
+      at = at + 1
+    end
+  end
+  local out = handle_out()
+  fail.check(C.shardrt_source_array(#names, c_names, dtypes, ndims, shapes, buffers, out))
+  return own(out)
+end
+
+--- Whether a value is a source.
+---@param value any
+---@return boolean
+function source.is(value) return ffi.istype(handle, value) end
+
+local function whole(what, name, value)
+  if type(value) ~= "number" or value ~= math.floor(value) or math.abs(value) > largest then
+    fail("%s: %s is a whole number, not %s", what, name, tostring(value))
+  end
+  return value
+end
+
+--- The samples first … first + count - 1, read now: {field = host array}. Under `shardrt plan` they have no data.
+---@param first integer
+---@param count integer
+---@return table<string, shardrt.ndarray>
+function Source:read(first, count)
+  whole("source:read", "the first sample", first)
+  whole("source:read", "the number of samples", count)
+  if first < 0 or count < 0 or first + count > #self then
+    fail("source:read: %.0f samples from sample %.0f on; the source has %.0f samples, 0 to %.0f", count, first, #self,
+      #self - 1)
+  end
+  local plan = planning()
+  local values = {}
+  for i, name in ipairs(self.names) do
+    local field = self.fields[name]
+    local sizes = { count, unpack(field.shape) }
+    if plan then
+      values[name] = ndarray.wrap(nil, field.dtype, sizes)
+    else
+      local host = ndarray.empty(sizes, field.dtype)
+      fail.check(C.shardrt_source_read(self, i - 1, first, count, host.data))
+      values[name] = host
+    end
+  end
+  return values
+end
+
+--- The samples i with i % num_shards == index, as a source.
+---@param num_shards integer
+---@param index integer
+---@return shardrt.source
+function Source:shard(num_shards, index)
+  whole("source:shard", "the number of shards", num_shards)
+  whole("source:shard", "the index", index)
+  local out = handle_out()
+  fail.check(C.shardrt_source_shard(self, num_shards, index, out))
+  return own(out)
+end
+
+--- The same source with one more field: int64, the sample's number in the files (also after a shard).
+---@param name string
+---@return shardrt.source
+function Source:enumerate(name)
+  if type(name) ~= "string" then fail("source:enumerate: it takes the field's name, not a %s", type(name)) end
+  local out = handle_out()
+  fail.check(C.shardrt_source_enumerate(self, name, out))
+  return own(out)
+end
+
+ffi.metatype("shardrt_source", {
+  __index = function(self, key)
+    if Source[key] then return Source[key] end
+    local known = properties[self]
+    if not known then -- another handle of a source, out of a C structure
+      known = read_fields(self)
+      properties[self] = known
+    end
+    return known[key]
+  end,
+  __newindex = function(_, key) fail('a source never changes: "%s" cannot be set', tostring(key)) end,
+  __len = function(self) return tonumber(C.shardrt_source_count(self)) end,
+  __tostring = function(self)
+    local words = {}
+    for i, name in ipairs(self.names) do
+      local field = self.fields[name]
+      words[i] = ("%s: %s %s"):format(name, field.dtype, shape.text(field.shape))
+    end
+    return ("source of %.0f samples of %s"):format(#self, table.concat(words, ", "))
+  end,
+})
+
+return source
