@@ -48,11 +48,12 @@ static int spec_set_axes(struct spec *spec, const shardrt_mesh *mesh, const char
   for (int32_t i = 0; i < naxes; i++) {
     spec->axes[i] = mesh_axis(mesh, axis_names[i]);
     if (spec->axes[i] < 0) return error_unknown_axis(spec, mesh, axis_names[i]);
+  }
+  for (int32_t i = 0; i < naxes; i++)
     for (int32_t j = 0; j < i; j++)
       if (spec->axes[j] == spec->axes[i])
         return error_set(SHARDRT_EINVAL, "axis \"%s\" stands twice in %s; an axis can cut one dimension only, and once",
                          axis_names[i], spec->text);
-  }
   return SHARDRT_OK;
 }
 

@@ -1,0 +1,52 @@
+-- Plain Lua lists that a recipe gave: whether they are any, and how a message shows them.
+
+local fail = require "shardrt.fail"
+fail.own()
+
+local list = {}
+
+local SHOWN = 16 -- values of a list in a message
+
+--- The length of a list, or nil where `value` is none (no table, or one with holes or names).
+---@return integer?
+function list.length(value)
+  if type(value) ~= "table" then return nil end
+  local count = 0
+  for _ in pairs(value) do count = count + 1 end
+  return count == #value and count or nil
+end
+
+function list.copy(value)
+  local made = {}
+  for i, entry in ipairs(value) do made[i] = entry end
+  return made
+end
+
+--- A text as Lua would read it.
+---@param text string
+---@return string
+function list.quote(text)
+  return '"' .. text:gsub('["\\]', "\\%0"):gsub("%c", function(c) return ("\\%03d"):format(c:byte()) end) .. '"'
+end
+
+--- A value for a message: {4, 2}, {"a", "b"}, nil.
+---@return string
+function list.show(value)
+  if type(value) == "string" then return list.quote(value) end
+  local length = list.length(value)
+  if not length or getmetatable(value) then return tostring(value) end
+  local parts = {}
+  for i = 1, math.min(length, SHOWN) do
+    parts[i] = type(value[i]) == "table" and not getmetatable(value[i]) and "{...}" or list.show(value[i])
+  end
+  if length > SHOWN then parts[SHOWN + 1] = "..." end
+  return "{" .. table.concat(parts, ", ") .. "}"
+end
+
+--- Whether `value` is a whole number that a double counts exactly, from `lowest` on.
+---@return boolean
+function list.is_whole(value, lowest)
+  return type(value) == "number" and value % 1 == 0 and value >= lowest and value <= 2 ^ 53
+end
+
+return list

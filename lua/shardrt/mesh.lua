@@ -1,0 +1,113 @@
+-- Meshes: devices on a grid whose axes have names.
+
+local fail = require "shardrt.fail"
+fail.own()
+local ffi = require "ffi"
+local C = require "shardrt.C"
+local device = require "shardrt.device"
+local list = require "shardrt.list"
+
+---@class shardrt.Mesh
+---@field axis_names string[]
+---@field shape table<string, integer> # the size of each axis by its name
+---@field size integer # the number of its devices
+---@field devices shardrt.Device[] # row-major; made when first asked for
+---@field handle ffi.cdata* # shardrt_mesh *
+local Mesh = {}
+
+local mesh = { words = {} }
+
+function mesh.is(value) return getmetatable(value) == Mesh end
+
+local function check_shape(word, shape)
+  local count, text = list.length(shape), list.show(shape)
+  if not count then fail("%s: the shape is %s; it wants a list with the size of each axis, like {4, 2}", word, text) end
+  if count == 0 then fail("%s: the shape is {}, a mesh of no axes; it wants the size of at least one", word) end
+  for _, size in ipairs(shape) do
+    if not list.is_whole(size, 1) then
+      fail("%s: the shape %s has %s as the size of an axis; it wants whole numbers from 1", word, text,
+        list.show(size))
+    end
+  end
+end
+
+local function check_names(word, shape, names)
+  local count, text = list.length(names), list.show(names)
+  if not count then
+    fail('%s: the axis names are %s; it wants a list with one for each axis, like {"data", "model"}', word, text)
+  end
+  for _, name in ipairs(names) do
+    if type(name) ~= "string" or name == "" or name:find("\0", 1, true) then
+      fail("%s: %s in %s is no name for an axis; it wants texts that are not empty", word, list.show(name), text)
+    end
+  end
+  if count ~= #shape then
+    fail("%s: the shape %s has %d %s, but %d %s given: %s", word, list.show(shape), #shape,
+      #shape == 1 and "axis" or "axes", count, count == 1 and "name is" or "names are", text)
+  end
+end
+
+-- The ids of a list of devices or ids, as an array for C.
+local function ids_of(devices)
+  local count = list.length(devices)
+  if not count then
+    fail("Mesh: the devices are %s; it wants a list of devices or their ids, such as shardrt.devices()", list.show(devices))
+  end
+  local ids = ffi.new("int32_t[?]", count + 1)
+  for i, entry in ipairs(devices) do
+    local id = device.is(entry) and entry.id or entry
+    if not list.is_whole(id, 0) or id >= 2 ^ 31 then
+      fail("Mesh: entry %d of the devices is %s; it wants a device or its id", i, list.show(entry))
+    end
+    ids[i - 1] = id
+  end
+  return ids
+end
+
+-- nids, ids: 0, nil for the job's first devices in order.
+local function new(word, shape, names, nids, ids)
+  local handle = ffi.new "shardrt_mesh *[1]"
+  local code = C.shardrt_mesh_new(#shape, ffi.new("int64_t[?]", #shape, shape),
+    ffi.new("const char *[?]", #names, names), nids, ids, device.words.device_count(), handle)
+  if code < 0 then fail("%s: %s", word, ffi.string(C.shardrt_error_message())) end
+  local made = { axis_names = list.copy(names), shape = {}, handle = ffi.gc(handle[0], C.shardrt_mesh_free) }
+  for i, name in ipairs(names) do made.shape[name] = shape[i] end
+  made.size = tonumber(C.shardrt_mesh_size(made.handle))
+  return setmetatable(made, Mesh)
+end
+
+--- A mesh over the job's first devices, in the order of their ids, laid out row-major.
+---@param shape integer[] # the size of each axis
+---@param axis_names string[] # as many
+---@return shardrt.Mesh
+function mesh.words.make_mesh(shape, axis_names)
+  check_shape("make_mesh", shape)
+  check_names("make_mesh", shape, axis_names)
+  return new("make_mesh", shape, axis_names, 0, nil)
+end
+
+--- A mesh over devices in an order of your own, also over some of them only.
+---@param shape integer[] # the size of each axis
+---@param axis_names string[] # as many
+---@param devices (shardrt.Device|integer)[] # or their ids, row-major: as many as the product of the sizes
+---@return shardrt.Mesh
+function mesh.words.Mesh(shape, axis_names, devices)
+  check_shape("Mesh", shape)
+  check_names("Mesh", shape, axis_names)
+  local ids = ids_of(devices)
+  return new("Mesh", shape, axis_names, #devices, ids)
+end
+
+function Mesh:__index(key)
+  if key ~= "devices" then return nil end
+  local devices = {}
+  for i = 1, self.size do devices[i] = device.get(C.shardrt_mesh_device(self.handle, i - 1)) end
+  self.devices = devices
+  return devices
+end
+
+function Mesh:__tostring() return ffi.string(C.shardrt_mesh_text(self.handle)) end
+
+function Mesh.__eq(a, b) return C.shardrt_mesh_equal(a.handle, b.handle) end
+
+return mesh

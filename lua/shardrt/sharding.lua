@@ -1,0 +1,192 @@
+-- Shardings: a mesh and a spec, or one device; they tell which part of an array each device holds.
+
+local fail = require "shardrt.fail"
+fail.own()
+local ffi = require "ffi"
+local C = require "shardrt.C"
+local device = require "shardrt.device"
+local list = require "shardrt.list"
+local mesh = require "shardrt.mesh"
+local spec = require "shardrt.spec"
+
+---@class shardrt.Sharding
+---@field mesh shardrt.Mesh? # nil on a single device
+---@field spec shardrt.Spec? # nil on a single device
+---@field device shardrt.Device? # of a SingleDeviceSharding
+---@field is_fully_replicated boolean # whether every device holds everything
+---@field handle ffi.cdata* # shardrt_sharding *
+local Sharding = {}
+Sharding.__index = Sharding
+
+---@alias shardrt.Index integer[][] # {{start, stop}, …}: a half-open range in each dimension, from 0
+
+local sharding = { words = {} }
+
+function sharding.is(value) return getmetatable(value) == Sharding end
+
+local function new(fields, handle)
+  fields.handle = ffi.gc(handle, C.shardrt_sharding_free)
+  fields.is_fully_replicated = C.shardrt_sharding_is_fully_replicated(handle)
+  return setmetatable(fields, Sharding)
+end
+
+--- The sharding that cuts an array over a mesh as a spec says.
+---@param over shardrt.Mesh
+---@param by shardrt.Spec # P(…)
+---@return shardrt.Sharding
+function sharding.words.NamedSharding(over, by)
+  if not mesh.is(over) then fail("NamedSharding: the mesh is %s; make_mesh and Mesh make one", list.show(over)) end
+  if not spec.is(by) then
+    fail("NamedSharding: the spec is %s; it wants one that P makes, like P(%s)", list.show(by),
+      list.quote(over.axis_names[1]))
+  end
+  local counts, names, unknown = {}, {}, nil
+  for i, entry in ipairs(spec.entries(by)) do
+    counts[i] = #entry
+    for _, name in ipairs(entry) do
+      names[#names + 1] = name
+      if not over.shape[name] then unknown = unknown or name end
+    end
+  end
+  local handle = ffi.new "shardrt_sharding *[1]"
+  local code = C.shardrt_sharding_new(over.handle, #counts, ffi.new("int32_t[?]", #counts + 1, counts),
+    ffi.new("const char *[?]", #names + 1, names), handle)
+  if code < 0 then
+    fail("NamedSharding: %s%s", ffi.string(C.shardrt_error_message()),
+      #counts <= C.SHARDRT_MAX_NDIM and fail.suggestion(unknown, over.shape) or "")
+  end
+  return new({ mesh = over, spec = by }, handle[0])
+end
+
+--- The sharding of an array that is whole on one device.
+---@param on shardrt.Device|integer # or its id
+---@return shardrt.Sharding
+function sharding.words.SingleDeviceSharding(on)
+  local id = device.is(on) and on.id or on
+  local count = device.words.device_count()
+  if not list.is_whole(id, 0) or id >= count then
+    fail("SingleDeviceSharding: %s; it wants one of the job's devices, or its id (0 to %d)", list.show(on), count - 1)
+  end
+  local handle = ffi.new "shardrt_sharding *[1]"
+  fail.check(C.shardrt_sharding_single(id, handle))
+  return new({ device = device.get(id) }, handle[0])
+end
+
+-- A shape of a recipe as numbers for C.
+local function sizes_of(word, shape)
+  local ndim = list.length(shape)
+  if not ndim then fail("%s: the shape is %s; it wants a list of sizes, like {64, 128}", word, list.show(shape)) end
+  for i, size in ipairs(shape) do
+    if not list.is_whole(size, 0) then
+      fail("%s: dimension %d of the shape is %s; it wants whole numbers from 0", word, i - 1, list.show(size))
+    end
+  end
+  return ndim, ffi.new("int64_t[?]", ndim + 1, shape)
+end
+
+local function index_of(box)
+  local index = {}
+  for d = 1, box.ndim do index[d] = { tonumber(box.start[d - 1]), tonumber(box.stop[d - 1]) } end
+  return index
+end
+
+local function check(word, code)
+  if code < 0 then fail("%s: %s", word, ffi.string(C.shardrt_error_message())) end
+end
+
+--- The shape that every device holds of an array.
+---@param shape integer[]
+---@return integer[]
+function Sharding:shard_shape(shape)
+  local ndim, sizes = sizes_of("shard_shape", shape)
+  check("shard_shape", C.shardrt_sharding_shard_shape(self.handle, ndim, sizes, sizes))
+  local shard_shape = {}
+  for d = 1, ndim do shard_shape[d] = tonumber(sizes[d - 1]) end
+  return shard_shape
+end
+
+--- What each device of the mesh holds.
+---@param shape integer[]
+---@return table<integer, shardrt.Index> # by device id
+function Sharding:devices_indices_map(shape)
+  local ndim, sizes = sizes_of("devices_indices_map", shape)
+  local job, shard, map = device.job(), ffi.new "shardrt_shard", {}
+  for position = 0, tonumber(C.shardrt_mesh_size(C.shardrt_sharding_mesh(self.handle))) - 1 do
+    check("devices_indices_map",
+      C.shardrt_sharding_shard(self.handle, ndim, sizes, position, job.devices_per_process, shard))
+    map[shard.device] = index_of(shard.box)
+  end
+  return map
+end
+
+--- What each device of one process holds, in mesh order; for the other rooms.
+---@param word string # who asks, for the message
+---@param self shardrt.Sharding
+---@param shape integer[]
+---@param process integer
+---@param devices_per_process integer
+---@return {device: integer, replica_id: integer, block: integer, index: shardrt.Index}[]
+function sharding.shards(word, self, shape, process, devices_per_process)
+  local ndim, sizes = sizes_of(word, shape)
+  local size = tonumber(C.shardrt_mesh_size(C.shardrt_sharding_mesh(self.handle)))
+  local capacity = math.min(devices_per_process, size)
+  local shards, count = ffi.new("shardrt_shard[?]", capacity), ffi.new "int64_t[1]"
+  check(word, C.shardrt_sharding_shards(self.handle, ndim, sizes, process, devices_per_process, shards, capacity,
+    count, nil))
+  local held = {}
+  for i = 1, tonumber(count[0]) do
+    local shard = shards[i - 1]
+    held[i] = { device = shard.device, replica_id = tonumber(shard.replica_id), block = shard.block,
+      index = index_of(shard.box) }
+  end
+  return held
+end
+
+--- What each of this process's devices holds.
+---@param shape integer[]
+---@return table<integer, shardrt.Index> # by device id
+function Sharding:addressable_devices_indices_map(shape)
+  local job, map = device.job(), {}
+  local shards = sharding.shards("addressable_devices_indices_map", self, shape, job.process_index,
+    job.devices_per_process)
+  for _, shard in ipairs(shards) do map[shard.device] = shard.index end
+  return map
+end
+
+--- This process's devices, in mesh order.
+---@return shardrt.Device[]
+function Sharding:addressable_devices()
+  local job, over = device.job(), C.shardrt_sharding_mesh(self.handle)
+  local own = job.devices_per_process
+  local positions = ffi.new("int64_t[?]", own)
+  local devices = {}
+  for i = 1, tonumber(C.shardrt_mesh_positions(over, job.process_index * own, own, positions, own)) do
+    devices[i] = device.get(C.shardrt_mesh_device(over, positions[i - 1]))
+  end
+  return devices
+end
+
+--- How many distinct sets of ranges the processes hold along one dimension, and which one is this process's, in
+--- ascending order: `source:shard(s:process_shards(shape, 0))` is the stream that this process should read. An error
+--- where the sets overlap or differ in size, and where this process owns no device of the mesh.
+---@param shape integer[]
+---@param dim integer # from 0
+---@return integer count
+---@return integer index
+function Sharding:process_shards(shape, dim)
+  local ndim, sizes = sizes_of("process_shards", shape)
+  if not list.is_whole(dim, 0) or dim >= ndim then
+    fail("process_shards: dimension %s of a shape of %d; it wants one of them, counted from 0", list.show(dim), ndim)
+  end
+  local job, out = device.job(), ffi.new "int64_t[2]"
+  check("process_shards", C.shardrt_sharding_process_shards(self.handle, ndim, sizes, dim, job.process_index,
+    job.devices_per_process, out, out + 1))
+  return tonumber(out[0]), tonumber(out[1])
+end
+
+function Sharding:__tostring() return ffi.string(C.shardrt_sharding_text(self.handle)) end
+
+-- The same mesh and the same layout: P("a") is P("a", nil).
+function Sharding.__eq(a, b) return C.shardrt_sharding_equal(a.handle, b.handle) end
+
+return sharding
