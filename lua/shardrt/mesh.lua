@@ -51,7 +51,7 @@ end
 local function ids_of(devices)
   local count = list.length(devices)
   if not count then
-    fail("Mesh: the devices are %s; it wants a list of devices or their ids, such as shardrt.devices()", list.show(devices))
+    fail("Mesh: the devices are %s; it wants a list of devices or of their ids", list.show(devices))
   end
   local ids = ffi.new("int32_t[?]", count + 1)
   for i, entry in ipairs(devices) do
