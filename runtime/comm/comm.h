@@ -30,9 +30,9 @@ typedef struct comm_transport {
   /* Starts to gather `bytes` bytes (at most COMM_PIECE) from each process; those of process p land at all + p * stride,
    * where stride >= bytes. `mine` and `all` are left alone until it is done. */
   int (*gather)(const void *mine, size_t bytes, void *all, size_t stride);
-  /* The same where process p gives counts[p] bytes, which land at all + p * stride. The counts are the same in every
-   * process, may be 0, and the whole of `all` is at most INT32_MAX bytes. */
-  int (*gather_uneven)(const void *mine, const int32_t *counts, void *all, size_t stride);
+  /* The same where process p gives counts[p] bytes, which land in `all` right after those of the processes before it.
+   * The counts are the same in every process, may be 0, and add up to at most INT32_MAX. */
+  int (*gather_uneven)(const void *mine, const int32_t *counts, void *all);
   /* Whether what was started is done. */
   int (*test)(bool *done);
   /* Hands over a short note; never waits, and drops the note where the receiver has not taken the last ones. */

@@ -6,6 +6,7 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "comm/comm.h"
+#include "comm/job.h"
 #include "comm/last.h"
 #include "comm/meet.h"
 #include "shardrt.h"
@@ -121,6 +122,10 @@ int shardrt_allgather(const char *what, const void *mine, size_t bytes, void *al
   for (int32_t p = 0; p < self.job.process_count && bytes > 0; p++)
     memcpy((char *)all + (size_t)p * bytes, mine, bytes);
   return SHARDRT_OK;
+}
+
+meet *job_meet(void) {
+  return self.joined ? &self.meet : NULL;
 }
 
 int shardrt_barrier(const char *what) {

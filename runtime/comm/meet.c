@@ -86,18 +86,20 @@ static int timed_out(const meet *m, const char *what) {
     missing[p] = p != m->index && m->notes.peers[p].waiting < m->sequence;
     if (missing[p]) first = p;
   }
-  char names[512], seen[MEET_WHAT + MEET_WHERE + 64] = "";
-  if (first < 0) {
-    snprintf(names, sizeof names, "all processes came, but the last messages did not: not all");
-  } else {
+  char names[512] = "", seen[MEET_WHAT + MEET_WHERE + 64] = "";
+  if (first >= 0) {
     list_numbers(names, sizeof names, "process", "processes", missing, m->count);
     const meet_slot *slot = &m->last[first];
     if (slot->where[0] != '\0')
       snprintf(seen, sizeof seen, "; process %" PRId32 " was last seen at %s, in %s", first, slot->where, slot->what);
   }
   alloc_free(missing);
-  return error_set(SHARDRT_ETIMEOUT, "%s did not come to %s within %g seconds%s%s", names, what, m->timeout, seen,
-                   " (it has died, hangs, or needs a longer --timeout)");
+  if (first < 0)
+    return error_set(SHARDRT_ETIMEOUT, "%s did not end within %g seconds, though every process came to it", what,
+                     m->timeout);
+  return error_set(SHARDRT_ETIMEOUT,
+                   "%s did not come to %s within %g seconds%s (stuck, or in need of a longer --timeout)", names, what,
+                   m->timeout, seen);
 }
 
 int meet_wait(meet *m, int started, const char *what, size_t bytes) {

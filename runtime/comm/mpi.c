@@ -5,7 +5,7 @@
  * notes and nobody else. */
 #include "comm/comm.h"
 
-#include <limits.h>
+#include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/uio.h>
@@ -126,12 +126,13 @@ static int mpi_gather(const void *mine, size_t bytes, void *all, size_t stride) 
   return code == MPI_SUCCESS ? SHARDRT_OK : mpi_error("gathering", code);
 }
 
-static int mpi_gather_uneven(const void *mine, const int32_t *counts, void *all, size_t stride) {
-  int rank;
+static int mpi_gather_uneven(const void *mine, const int32_t *counts, void *all) {
+  int rank, place = 0;
   MPI_Comm_rank(state.work, &rank);
   for (int p = 0; p < state.count; p++) {
     state.counts[p] = counts[p];
-    state.places[p] = (int)((size_t)p * stride);
+    state.places[p] = place;
+    place += counts[p];
   }
   int code = MPI_Iallgatherv(mine, counts[rank], MPI_BYTE, all, state.counts, state.places, MPI_BYTE, state.work,
                              &state.request);
@@ -169,15 +170,12 @@ static bool mpi_receive(int32_t *from, comm_note *note) {
          MPI_SUCCESS;
 }
 
-/* OpenMPI explains MPI_Abort at length on stderr, below what we had to say. */
+/* OpenMPI 4 explains MPI_Abort at length on stderr, below what we had to say. Its own switch for that can be set by the
+ * environment only, and would then hide also what is said when MPI_Init fails; so it is turned here, where it is found.
+ */
 static void mpi_hush(void) {
-  int provided, index, count;
-  MPI_T_cvar_handle handle;
-  bool quiet = true;
-  if (MPI_T_init_thread(MPI_THREAD_SINGLE, &provided) != MPI_SUCCESS) return;
-  if (MPI_T_cvar_get_index("orte_execute_quiet", &index) != MPI_SUCCESS) return;
-  if (MPI_T_cvar_handle_alloc(index, NULL, &handle, &count) != MPI_SUCCESS) return;
-  if (count == 1) MPI_T_cvar_write(handle, &quiet);
+  bool *quiet = dlsym(RTLD_DEFAULT, "orte_execute_quiet");
+  if (quiet != NULL) *quiet = true;
 }
 
 static _Noreturn void mpi_kill(int status) {

@@ -18,8 +18,8 @@ static int solo_gather(const void *mine, size_t bytes, void *all, size_t stride)
   return SHARDRT_OK;
 }
 
-static int solo_gather_uneven(const void *mine, const int32_t *counts, void *all, size_t stride) {
-  return solo_gather(mine, (size_t)counts[0], all, stride);
+static int solo_gather_uneven(const void *mine, const int32_t *counts, void *all) {
+  return solo_gather(mine, (size_t)counts[0], all, (size_t)counts[0]);
 }
 
 static int solo_test(bool *done) {

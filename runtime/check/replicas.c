@@ -1,0 +1,198 @@
+/* replicas.c - devices that hold the same box must hold the same data.
+ *
+ * Only fingerprints travel: every process gives those of its shards to all, and each comes to the same finding, with
+ * the same words, by walking the whole mesh. Where no two devices hold one box, every process knows so from the
+ * sharding, and nothing travels at all. */
+#include <inttypes.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "base/hash.h"
+#include "base/list.h"
+#include "layout/sharding.h"
+#include "memory/array_text.h"
+#include "shardrt.h"
+
+enum { RANGES_NAMED = 4 }; /* beyond the first, of those that differ */
+
+typedef struct replicas {
+  const char *name;
+  const shardrt_array *array;
+  const shardrt_job *job;
+  const shardrt_sharding *sharding;
+  const shardrt_mesh *mesh;
+  struct grid grid;
+  /* What all gave: devices_per_process for each process, of which its shard_count count, in mesh order. */
+  uint64_t *given;
+  uint64_t *found;      /* [mesh size] of the device at each position */
+  int64_t *first;       /* [blocks] the first position that holds a block; -1: none yet */
+  bool *differs;        /* [blocks] */
+  bool *devices, *told; /* [devices of the job] for the report */
+} replicas;
+
+uint64_t shardrt_fingerprint(const void *data, size_t bytes) {
+  return hash_bytes(0, data, bytes);
+}
+
+/* The job, if arrays are compared in it; NULL where they are not, in every process alike. */
+static const shardrt_job *checking_job(void) {
+  const shardrt_job *job = shardrt_job_get();
+  return job == NULL || job->check == SHARDRT_CHECK_OFF || job->planning ? NULL : job;
+}
+
+static int64_t block_at(const replicas *r, int64_t position) {
+  return sharding_block(r->sharding, &r->grid, position, NULL);
+}
+
+/* Spreads what the processes gave over the mesh's positions, and marks the blocks whose devices differ. Returns the
+ * first of them, or -1. */
+static int64_t find_difference(replicas *r, int64_t *seen) {
+  int64_t positions = shardrt_mesh_size(r->mesh), devices = r->job->devices_per_process;
+  for (int64_t b = 0; b < r->grid.blocks; b++) r->first[b] = -1;
+  for (int64_t i = 0; i < positions; i++) {
+    int64_t process = shardrt_mesh_device(r->mesh, i) / devices, block = block_at(r, i);
+    r->found[i] = r->given[process * devices + seen[process]++];
+    if (r->first[block] < 0)
+      r->first[block] = i;
+    else if (r->found[i] != r->found[r->first[block]])
+      r->differs[block] = true;
+  }
+  for (int64_t b = 0; b < r->grid.blocks; b++)
+    if (r->differs[b]) return b;
+  return -1;
+}
+
+/* "devices 0, 1 (process 0) and device 4 (process 2)": the holders of a block that agree with position `like`. */
+static void add_group(replicas *r, struct text *text, int64_t block, int64_t like) {
+  int64_t positions = shardrt_mesh_size(r->mesh), devices = r->job->devices_per_process;
+  for (int64_t d = 0; d < devices * r->job->process_count; d++) r->devices[d] = false;
+  for (int64_t i = like; i < positions; i++)
+    if (block_at(r, i) == block && r->found[i] == r->found[like])
+      r->devices[shardrt_mesh_device(r->mesh, i)] = r->told[shardrt_mesh_device(r->mesh, i)] = true;
+  const char *before = "";
+  for (int64_t p = 0; p < r->job->process_count; p++) {
+    bool any = false;
+    for (int64_t d = p * devices; d < (p + 1) * devices; d++) any = any || r->devices[d];
+    if (!any) continue;
+    /* The list is of this process's devices only; those before it were listed already. */
+    char numbers[256];
+    for (int64_t d = 0; d < p * devices; d++) r->devices[d] = false;
+    list_numbers(numbers, sizeof numbers, "device", "devices", r->devices, (p + 1) * devices);
+    text_add(text, "%s%s (process %" PRId64 ")", before, numbers, p);
+    before = ", ";
+  }
+}
+
+static int report(replicas *r, int64_t block) {
+  char bytes[3072], whole[768];
+  struct text text = {.bytes = bytes, .capacity = sizeof bytes};
+  struct text array = {.bytes = whole, .capacity = sizeof whole};
+  array_add_text(r->array, &array);
+  text_add(&text, "%s: the devices that hold ", r->name);
+  shardrt_box box = grid_box(&r->grid, block);
+  box_add_text(&box, &text);
+  text_add(&text, " must hold the same data, but differ: ");
+  const char *before = "";
+  for (int64_t i = r->first[block]; i < shardrt_mesh_size(r->mesh); i++) {
+    if (block_at(r, i) != block || r->told[shardrt_mesh_device(r->mesh, i)]) continue;
+    text_add(&text, "%s", before);
+    add_group(r, &text, block, i);
+    before = " against ";
+  }
+  int64_t more = 0;
+  for (int64_t b = block + 1; b < r->grid.blocks; b++) {
+    if (!r->differs[b] || ++more > RANGES_NAMED) continue;
+    text_add(&text, more == 1 ? "; so do those that hold " : ", ");
+    box = grid_box(&r->grid, b);
+    box_add_text(&box, &text);
+  }
+  if (more > RANGES_NAMED) text_add(&text, " and %" PRId64 " more", more - RANGES_NAMED);
+  return error_set(SHARDRT_EMISMATCH, "%s (%s)", bytes, whole);
+}
+
+static int compare(replicas *r, const uint64_t *mine) {
+  char what[512];
+  struct text text = {.bytes = what, .capacity = sizeof what};
+  text_add(&text, "%s, comparing the replicas of ", r->name);
+  array_add_text(r->array, &text);
+  size_t devices = (size_t)r->job->devices_per_process, processes = (size_t)r->job->process_count;
+  uint64_t *own = alloc_zeros(devices, sizeof *own);
+  int64_t *seen = alloc_zeros(processes, sizeof *seen);
+  r->given = alloc_array(processes, devices * sizeof *r->given);
+  r->found = alloc_array((size_t)shardrt_mesh_size(r->mesh), sizeof *r->found);
+  r->first = alloc_array((size_t)r->grid.blocks, sizeof *r->first);
+  r->differs = alloc_zeros((size_t)r->grid.blocks, sizeof *r->differs);
+  r->devices = alloc_zeros(processes * devices, sizeof *r->devices);
+  r->told = alloc_zeros(processes * devices, sizeof *r->told);
+  int code = SHARDRT_OK;
+  if (own == NULL || seen == NULL || r->given == NULL || r->found == NULL || r->first == NULL || r->differs == NULL ||
+      r->devices == NULL || r->told == NULL)
+    code = ALLOC_FAILED;
+  for (int64_t i = 0; code == SHARDRT_OK && i < shardrt_array_shard_count(r->array); i++) own[i] = mine[i];
+  if (code == SHARDRT_OK) code = shardrt_allgather(what, own, devices * sizeof *own, r->given);
+  int64_t block = code == SHARDRT_OK ? find_difference(r, seen) : -1;
+  if (block >= 0) code = report(r, block);
+  alloc_free(r->told);
+  alloc_free(r->devices);
+  alloc_free(r->differs);
+  alloc_free(r->first);
+  alloc_free(r->found);
+  alloc_free(r->given);
+  alloc_free(seen);
+  alloc_free(own);
+  return code;
+}
+
+/* Whether any two devices of the mesh hold the same box: the same answer in every process. */
+static int has_replicas(const shardrt_array *array, struct grid *grid, bool *answer) {
+  const shardrt_sharding *sharding = shardrt_array_sharding(array);
+  int code = sharding_grid(sharding, shardrt_array_ndim(array), shardrt_array_shape(array), grid);
+  if (code == SHARDRT_OK) *answer = grid->blocks < shardrt_mesh_size(shardrt_sharding_mesh(sharding));
+  return code;
+}
+
+int shardrt_check_replicas(const char *name, const shardrt_array *array, const uint64_t *fingerprints) {
+  replicas r = {.name = name, .array = array, .job = checking_job()};
+  if (r.job == NULL) return SHARDRT_OK;
+  bool any = false;
+  int code = has_replicas(array, &r.grid, &any);
+  if (code < 0 || !any) return code;
+  r.sharding = shardrt_array_sharding(array);
+  r.mesh = shardrt_sharding_mesh(r.sharding);
+  return compare(&r, fingerprints);
+}
+
+/* Replicas in one process mostly share a buffer, and then its fingerprint. */
+static int fingerprint_shards(const char *name, const shardrt_array *array, uint64_t *out, int64_t *first) {
+  size_t bytes = shardrt_array_shard_bytes(array);
+  for (int64_t i = 0; i < shardrt_array_shard_count(array); i++) {
+    const shardrt_buffer *buffer = shardrt_array_buffer(array, i);
+    if (buffer == NULL)
+      return error_set(SHARDRT_EDATA, "%s: device %d has no data to compare", name,
+                       shardrt_array_shard(array, i)->device);
+    int64_t *like = &first[shardrt_array_shard(array, i)->block];
+    if (*like < 0) *like = i;
+    out[i] = *like < i && shardrt_array_buffer(array, *like) == buffer
+                 ? out[*like]
+                 : shardrt_fingerprint(shardrt_buffer_data(buffer), bytes);
+  }
+  return SHARDRT_OK;
+}
+
+int shardrt_check_array(const char *name, const shardrt_array *array) {
+  if (checking_job() == NULL) return SHARDRT_OK;
+  struct grid grid;
+  bool any = false;
+  int code = has_replicas(array, &grid, &any);
+  if (code < 0 || !any) return code;
+  size_t count = (size_t)shardrt_array_shard_count(array);
+  uint64_t *fingerprints = alloc_array(count, sizeof *fingerprints);
+  int64_t *first = fingerprints == NULL ? NULL : alloc_array(count, sizeof *first);
+  code = first == NULL ? ALLOC_FAILED : SHARDRT_OK;
+  for (size_t i = 0; code == SHARDRT_OK && i < count; i++) first[i] = -1;
+  if (code == SHARDRT_OK) code = fingerprint_shards(name, array, fingerprints, first);
+  if (code == SHARDRT_OK) code = shardrt_check_replicas(name, array, fingerprints);
+  alloc_free(first);
+  alloc_free(fingerprints);
+  return code;
+}

@@ -1,0 +1,11 @@
+/* array_text.h - an array in words. */
+#ifndef SHARDRT_MEMORY_ARRAY_TEXT_H
+#define SHARDRT_MEMORY_ARRAY_TEXT_H
+
+#include "base/text.h"
+#include "shardrt.h"
+
+/* "float32 {64, 128} on NamedSharding(...)". */
+void array_add_text(const shardrt_array *array, struct text *text);
+
+#endif
