@@ -311,12 +311,13 @@ int shardrt_source_read(const shardrt_source *source, int32_t field, int64_t fir
 uint64_t shardrt_source_fingerprint(const shardrt_source *source);
 int shardrt_check_source(const shardrt_source *source);
 
-/* .npy files as host arrays. header: dtype, ndim and shape (which has room for SHARDRT_MAX_NDIM) only. load: the whole
- * of it. read: only what lies in `box`, whose ndim is the file's, into dst, C-contiguous. save: whole or not at all (a
- * temporary name, synced, renamed). */
-int shardrt_npy_header(const char *path, int32_t *dtype, int32_t *ndim, int64_t *shape);
+/* .npy files as arrays. header: dtype, ndim, shape (which has room for SHARDRT_MAX_NDIM), and a fingerprint (may be
+ * NULL) of the file's length and first block. load: the whole of it. fill: gives every shard of an array that is being
+ * made, and has the file's dtype and shape, its buffer; reads only this process's distinct boxes, each once, and tells
+ * how many bytes these are (*bytes_read may be NULL). save: whole or not at all (a temporary name, synced, renamed). */
+int shardrt_npy_header(const char *path, int32_t *dtype, int32_t *ndim, int64_t *shape, uint64_t *fingerprint);
 int shardrt_npy_load(const char *path, int32_t *dtype, int32_t *ndim, int64_t *shape, shardrt_buffer **out);
-int shardrt_npy_read(const char *path, const shardrt_box *box, void *dst);
+int shardrt_npy_fill(const char *path, shardrt_array *array, int64_t *bytes_read);
 int shardrt_npy_save(const char *path, int32_t dtype, int32_t ndim, const int64_t *shape, const void *data);
 
 /* ---- loader ----------------------------------------------------------------------------------------------------- */

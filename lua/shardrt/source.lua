@@ -10,7 +10,7 @@ fail.own()
 
 ---@class shardrt.source.words
 ---@field npy fun(files: table<string, string>): shardrt.source # from .npy files
----@field idx fun(files: table<string, string>, options: {cache: string?}?): shardrt.source # MNIST's format, also gzipped
+---@field idx fun(files: table<string, string>, options: {cache: string?}?): shardrt.source # MNIST's, also gzipped
 local source = {}
 
 ---@class shardrt.source.field
@@ -100,26 +100,30 @@ do
   end
 end
 
+-- A field's value as a host array whose buffer holds its elements and nothing else.
+local function packed_host(name, value)
+  if type(value) ~= "table" then
+    fail('source.array: the field "%s" is a host array or a nested table, not a %s', name, type(value))
+  end
+  if not ndarray.is(value) then return ndarray.from_table(value) end
+  return rawget(value, "buffer") and value:packed() or value
+end
+
 --- From host arrays or nested tables; their first dimension counts the samples.
 ---@param arrays table<string, shardrt.ndarray|table>
 ---@return shardrt.source
 function source.array(arrays)
   local names = sorted_names("source.array", arrays)
+  local hosts = {} -- keeps their buffers until C has its counts of them
+  for i, name in ipairs(names) do hosts[i] = packed_host(name, arrays[name]) end
   local buffers = ffi.new("shardrt_buffer *[?]", #names)
   local c_names, dtypes, ndims = texts(#names), int32s(#names), int32s(#names)
-  local shapes, hosts = int64s(#names * C.SHARDRT_MAX_NDIM), {}
+  local shapes = int64s(#names * C.SHARDRT_MAX_NDIM)
   local at = 0
   for i, name in ipairs(names) do
-    local host = arrays[name]
-    if type(host) ~= "table" then
-      fail('source.array: the field "%s" is a host array or a nested table, not a %s', name, type(host))
-    end
-    if not ndarray.is(host) then host = ndarray.from_table(host) end
-    local has_data = rawget(host, "buffer") ~= nil
-    if has_data then host = host:packed() end
-    hosts[i] = host -- keeps its buffer until C has a count of it
+    local host = hosts[i]
     c_names[i - 1], dtypes[i - 1], ndims[i - 1] = name, dtype.named("source.array", host.dtype).code, host.ndim
-    buffers[i - 1] = has_data and host.buffer or nil
+    buffers[i - 1] = rawget(host, "buffer")
     for d = 1, host.ndim do
       shapes[at] = host.shape[d]
       at = at + 1
