@@ -1,0 +1,237 @@
+-- Global arrays as a recipe sees them: one object in every process, of which each process holds its devices' shards.
+
+local ffi = require "ffi"
+local C = require "shardrt.C"
+local device = require "shardrt.device"
+local dtype = require "shardrt.dtype"
+local fail = require "shardrt.fail"
+local ndarray = require "shardrt.ndarray"
+local outside = require "shardrt.outside"
+local shape = require "shardrt.shape"
+fail.own()
+
+local array = {}
+
+---@class shardrt.Shard
+---@field device shardrt.Device
+---@field index shardrt.Index # what part of the array it is
+---@field replica_id integer # how many devices before it, in mesh order, hold the same part
+---@field data shardrt.ndarray # not to be written to: devices with the same part share it
+
+---@class shardrt.Array
+---@field shape integer[]
+---@field dtype string
+---@field ndim integer
+---@field size integer # elements
+---@field sharding shardrt.Sharding
+---@field is_fully_replicated boolean # whether every device of the sharding holds everything
+---@field is_fully_addressable boolean # whether this process owns all of the sharding's devices
+---@field addressable_shards shardrt.Shard[] # this process's shards, in mesh order
+---@field handle ffi.cdata* # shardrt_array *; false after delete
+local Array = {}
+
+--- The array object around what C made: takes over the handle's count.
+---@param handle ffi.cdata* # shardrt_array *
+---@param sharding shardrt.Sharding # the one that it was made with
+---@return shardrt.Array
+function array.wrap(handle, sharding)
+  return setmetatable({ handle = ffi.gc(handle, C.shardrt_array_free), sharding = sharding }, Array)
+end
+
+--- Whether a value is a global array.
+---@param value any
+---@return boolean
+function array.is(value) return getmetatable(value) == Array end
+
+local function describe(x) return ("%s %s"):format(x.dtype, shape.text(x.shape)) end
+
+-- The handle, of an array that was not deleted.
+local function live(what, x)
+  if not x.handle then fail("%s: the array %s was deleted", what, describe(x)) end
+  return x.handle
+end
+
+--- A buffer of a shard as a host array that shares its memory.
+local function shard_view(x, i, sizes)
+  local buffer = C.shardrt_array_buffer(x.handle, i)
+  return ndarray.wrap(ffi.gc(C.shardrt_buffer_retain(buffer), C.shardrt_buffer_free), x.dtype, sizes)
+end
+
+local function index_of(box)
+  local index = {}
+  for d = 1, box.ndim do index[d] = { tonumber(box.start[d - 1]), tonumber(box.stop[d - 1]) } end
+  return index
+end
+
+local function extent_of(box)
+  local sizes = {}
+  for d = 1, box.ndim do sizes[d] = tonumber(box.stop[d - 1] - box.start[d - 1]) end
+  return sizes
+end
+
+local function no_data(what)
+  if C.shardrt_job_get().planning ~= 0 then
+    fail("%s: the array has no data: `shardrt plan` runs a recipe without any", what)
+  end
+  fail("%s: the array has no data", what)
+end
+
+-- A shard of an array without data: asking for .data is the error, all else can be asked.
+local Planned = {
+  __index = function(_, key)
+    if key == "data" then no_data "addressable_shards" end
+  end,
+}
+
+-- What is worked out when it is first asked for, so that making an array for every batch costs little.
+local lazy = {}
+
+function lazy.dtype(x) return dtype.coded(C.shardrt_array_dtype(x.handle)).name end
+function lazy.ndim(x) return tonumber(C.shardrt_array_ndim(x.handle)) end
+function lazy.shape(x) return shape.from_c(x.ndim, C.shardrt_array_shape(x.handle)) end
+function lazy.size(x) return shape.elements(x.shape) end
+function lazy.is_fully_replicated(x) return x.sharding.is_fully_replicated end
+
+function lazy.is_fully_addressable(x)
+  return C.shardrt_array_shard_count(x.handle) == C.shardrt_mesh_size(C.shardrt_sharding_mesh(x.sharding.handle))
+end
+
+function lazy.addressable_shards(x)
+  local shards = {}
+  for i = 1, tonumber(C.shardrt_array_shard_count(live("addressable_shards", x))) do
+    local shard = C.shardrt_array_shard(x.handle, i - 1)
+    local made = {
+      device = device.get(shard.device),
+      index = index_of(shard.box),
+      replica_id = tonumber(shard.replica_id),
+    }
+    if C.shardrt_array_buffer(x.handle, i - 1) ~= nil then
+      made.data = shard_view(x, i - 1, extent_of(shard.box))
+    else
+      setmetatable(made, Planned)
+    end
+    shards[i] = made
+  end
+  return shards
+end
+
+function Array:__index(key)
+  if Array[key] ~= nil then return Array[key] end
+  local make = lazy[key]
+  if not make then return nil end
+  local value = make(self)
+  rawset(self, key, value)
+  return value
+end
+
+function Array:__tostring()
+  return ("Array(%s, %s)"):format(describe(self), self.handle and tostring(self.sharding) or "deleted")
+end
+
+--- Waits until the data is there; returns the array.
+---@return shardrt.Array
+function Array:block_until_ready()
+  live("block_until_ready", self)
+  return self
+end
+
+--- Gives the memory back now, where no view of a shard holds on to it. Using the array's data afterwards is an error.
+function Array:delete()
+  local handle = live("delete", self)
+  -- These stay known, for messages too.
+  local _ = self.shape, self.dtype, self.ndim, self.size, self.is_fully_replicated, self.is_fully_addressable
+  self.handle, self.addressable_shards = false, nil
+  C.shardrt_array_free(ffi.gc(handle, nil))
+end
+
+--- Passes on what a C function returned, or raises its message after the name of the call.
+local function check(what, code)
+  if code < 0 then fail("%s: %s", what, ffi.string(C.shardrt_error_message())) end
+  return code
+end
+
+--- A new array without buffers.
+---@param what string
+---@param sharding shardrt.Sharding
+---@param kind shardrt.dtype
+---@param sizes integer[]
+---@return shardrt.Array
+function array.new(what, sharding, kind, sizes)
+  local job, out = C.shardrt_job_get(), ffi.new "shardrt_array *[1]"
+  check(what, C.shardrt_array_new(sharding.handle, kind.code, #sizes, shape.to_c(sizes), job.process_index,
+    job.devices_per_process, out))
+  return array.wrap(out[0], sharding)
+end
+
+--- Gives every shard of a block its buffer, and tells the collector of its size.
+---@param what string
+---@param x shardrt.Array
+---@param block integer
+---@param buffer ffi.cdata*
+function array.set_block(what, x, block, buffer)
+  for i = 0, tonumber(C.shardrt_array_shard_count(x.handle)) - 1 do
+    if C.shardrt_array_shard(x.handle, i).block == block then
+      check(what, C.shardrt_array_set_buffer(x.handle, i, buffer))
+    end
+  end
+end
+
+-- Bytes of the buffers of an array that was just filled: one for each distinct box.
+local function tell_collector(x)
+  local blocks = 0
+  for i = 0, tonumber(C.shardrt_array_shard_count(x.handle)) - 1 do
+    blocks = math.max(blocks, C.shardrt_array_shard(x.handle, i).block + 1)
+  end
+  outside.made(blocks * tonumber(C.shardrt_array_shard_bytes(x.handle)))
+end
+
+--- Fills from the whole value.
+---@param what string
+---@param x shardrt.Array
+---@param host shardrt.ndarray
+function array.fill_global(what, x, host)
+  check(what, C.shardrt_array_fill_global(x.handle, host.data))
+  tell_collector(x)
+end
+
+--- Fills from this process's part of the value.
+---@param what string
+---@param x shardrt.Array
+---@param host shardrt.ndarray
+function array.fill_local(what, x, host)
+  check(what, C.shardrt_array_fill_local(x.handle, shape.to_c(host.shape), host.data))
+  tell_collector(x)
+end
+
+--- The whole value of an array that is whole in this process.
+---@param what string
+---@param x shardrt.Array
+---@return shardrt.ndarray
+function array.gather(what, x)
+  local handle = live(what, x)
+  if C.shardrt_job_get().planning ~= 0 then no_data(what) end
+  local host = ndarray.empty(x.shape, x.dtype)
+  check(what, C.shardrt_array_gather(handle, host.data))
+  return host
+end
+
+--- The global value in every process; every process must call it.
+---@param what string
+---@param x shardrt.Array
+---@return shardrt.ndarray
+function array.allgather(what, x)
+  local handle = live(what, x)
+  if C.shardrt_job_get().planning ~= 0 then no_data(what) end
+  local host = ndarray.empty(x.shape, x.dtype)
+  C.shardrt_job_at(fail.where())
+  check(what, C.shardrt_process_allgather(handle, host.data))
+  return host
+end
+
+array.live = live
+array.check = check
+array.no_data = no_data
+array.index_of = index_of
+array.extent_of = extent_of
+
+return array

@@ -1,0 +1,213 @@
+-- device_put and its way back: whole values to devices, and from devices.
+
+local C = require "shardrt.C"
+local agree = require "shardrt.agree"
+local array = require "shardrt.array"
+local device = require "shardrt.device"
+local dtype = require "shardrt.dtype"
+local fail = require "shardrt.fail"
+local ndarray = require "shardrt.ndarray"
+local plan = require "shardrt.plan"
+local shape = require "shardrt.shape"
+local sharding = require "shardrt.sharding"
+fail.own()
+
+local put = { words = {} }
+local words = put.words
+
+---@alias shardrt.Value shardrt.ndarray|shardrt.Array|number|boolean|ffi.cdata*|table
+
+local function is_array(value) return ndarray.is(value) or array.is(value) end
+
+-- Whether a table is a tree: it has a name among its keys, or an array somewhere inside. Else it is one nested list of
+-- numbers.
+local function is_tree(value)
+  if type(value) ~= "table" or is_array(value) then return false end
+  for key, entry in pairs(value) do
+    if type(key) ~= "number" or is_array(entry) or is_tree(entry) then return true end
+  end
+  return false
+end
+
+-- The keys of a tree in an order that is the same in every process.
+local function sorted_keys(tree)
+  local keys = {}
+  for key in pairs(tree) do keys[#keys + 1] = key end
+  table.sort(keys, function(a, b)
+    if type(a) ~= type(b) then return type(a) == "number" end
+    return a < b
+  end)
+  for _, key in ipairs(keys) do
+    if type(key) ~= "number" and type(key) ~= "string" then
+      fail("a tree of arrays has names and numbers as keys, not a %s", type(key))
+    end
+  end
+  return keys
+end
+
+local function branch(path, key) return path .. (type(key) == "number" and "[" .. key .. "]" or "." .. key) end
+
+--- A host array of a value that is given whole: itself, or made from numbers.
+---@param what string
+---@param value shardrt.Value
+---@param dtype_name string?
+---@return shardrt.ndarray
+function put.to_host(what, value, dtype_name)
+  if ndarray.is(value) then return value end
+  if type(value) ~= "table" and not dtype.of_value(value) then
+    fail("%s: %s is no value for an array; it takes a host array, a number, or a nested list of numbers", what,
+      type(value) == "string" and '"' .. value .. '"' or tostring(value))
+  end
+  return ndarray.from_table(value, dtype_name)
+end
+
+-- The sharding that a recipe gave, or the one for the device that it gave.
+local function to_sharding(what, value)
+  if sharding.is(value) then return value end
+  if device.is(value) then return sharding.words.SingleDeviceSharding(value) end
+  fail("%s: %s is no sharding and no device; NamedSharding and SingleDeviceSharding make one", what, tostring(value))
+end
+
+--- The sharding argument of a word that takes no device.
+---@param what string
+---@param value any
+---@return shardrt.Sharding
+function put.check_sharding(what, value)
+  if not sharding.is(value) then
+    fail("%s: %s is no sharding; NamedSharding and SingleDeviceSharding make one", what, tostring(value))
+  end
+  return value
+end
+
+-- One host array. What goes to a single device concerns its owner only: no other process is asked, so that each can
+-- put different values on its own devices (and join them by make_array_from_single_device_arrays).
+local function put_host(what, host, to)
+  local job = C.shardrt_job_get()
+  local kind = dtype.named(what, host.dtype)
+  if not to.device then agree.on_array(what, kind, host.shape, to) end
+  local x = array.new(what, to, kind, host.shape)
+  if job.planning ~= 0 then
+    plan.array(what, x)
+    return x
+  end
+  if not to.device and job.check ~= C.SHARDRT_CHECK_OFF then
+    C.shardrt_job_at(fail.where())
+    fail.check(C.shardrt_check_same("the host value of " .. what, C.shardrt_fingerprint(host.data, host.bytes)))
+  end
+  array.fill_global(what, x, host)
+  return x
+end
+
+-- A new array of the same sharding, with the same buffers.
+local function share(what, x, to)
+  local copy = array.new(what, to, dtype.named(what, x.dtype), x.shape)
+  for i = 0, tonumber(C.shardrt_array_shard_count(x.handle)) - 1 do
+    array.check(what, C.shardrt_array_set_buffer(copy.handle, i, C.shardrt_array_buffer(x.handle, i)))
+  end
+  return copy
+end
+
+-- A global array laid out anew, through the whole value in every process: right whatever the layouts are, at the cost
+-- of the whole value's memory. From one device of a process to another of the same, no other process is needed.
+local function put_array(what, x, to)
+  array.live(what, x)
+  local from = x.sharding
+  if C.shardrt_job_get().planning ~= 0 then
+    local planned = array.new(what, to, dtype.named(what, x.dtype), x.shape)
+    plan.array(what, planned)
+    return planned
+  end
+  if C.shardrt_sharding_equal(from.handle, to.handle) then return share(what, x, to) end
+  local moved = array.new(what, to, dtype.named(what, x.dtype), x.shape)
+  if from.device and to.device and from.device.process_index == to.device.process_index then
+    if not x.is_fully_addressable then return moved end
+    array.fill_global(what, moved, array.gather(what, x))
+  else
+    array.fill_global(what, moved, array.allgather(what, x))
+  end
+  return moved
+end
+
+local function put_leaf(what, value, to)
+  to = to_sharding(what, to)
+  if array.is(value) then return put_array(what, value, to) end
+  return put_host(what, put.to_host(what, value), to)
+end
+
+-- Leaf by leaf. `to` is one sharding or device for all below, or a tree with the same keys.
+local function put_tree(what, value, to, path)
+  if not is_tree(value) then
+    return put_leaf(path == "" and what or what .. " of " .. path:gsub("^%.", ""), value, to)
+  end
+  local one = sharding.is(to) or device.is(to)
+  if not one and type(to) ~= "table" then to_sharding(what, to) end
+  if not one then
+    for _, key in ipairs(sorted_keys(to)) do
+      if value[key] == nil then
+        fail("%s: the tree of shardings has %s, which the tree of values has not", what, branch(path, key))
+      end
+    end
+  end
+  local made = {}
+  for _, key in ipairs(sorted_keys(value)) do
+    local below = branch(path, key)
+    if not one and to[key] == nil then
+      fail("%s: the tree of values has %s, for which the tree of shardings has none", what, below)
+    end
+    made[key] = put_tree(what, value[key], one and to or to[key], below)
+  end
+  return made
+end
+
+--- Puts a value on devices. A host value (a host array, a number, a nested list of numbers) is the whole value and must
+--- be the same in every process, which is checked; but what goes to a single device concerns only the process that
+--- owns it. A global array is laid out anew. A table that holds arrays, or has names as keys, is a tree: it is put leaf
+--- by leaf, with one sharding or a tree of them.
+---@param value shardrt.Value
+---@param to shardrt.Sharding|shardrt.Device|table
+---@return shardrt.Array|table
+function words.device_put(value, to)
+  return put_tree("device_put", value, to, "")
+end
+
+-- The tree with every leaf that is an array replaced.
+local function map(value, f)
+  if not is_tree(value) then return f(value) end
+  local made = {}
+  for _, key in ipairs(sorted_keys(value)) do made[key] = map(value[key], f) end
+  return made
+end
+
+--- The value of an array, as a host array. The whole of it must be in this process (see process_allgather). Also of a
+--- tree of arrays, leaf by leaf.
+---@param x shardrt.Array|shardrt.ndarray|table
+---@return shardrt.ndarray|table
+function words.device_get(x)
+  return map(x, function(leaf)
+    return array.is(leaf) and array.gather("device_get", leaf) or put.to_host("device_get", leaf)
+  end)
+end
+
+-- Every process's host array, stacked.
+local function stack(host)
+  local what, job = "process_allgather", C.shardrt_job_get()
+  if job.planning ~= 0 then array.no_data(what) end
+  local stacked = ndarray.empty({ job.process_count, unpack(host.shape) }, host.dtype)
+  local call = ("%s of %s %s"):format(what, host.dtype, shape.text(host.shape))
+  C.shardrt_job_at(fail.where())
+  fail.check(C.shardrt_allgather(call, host.data, host.bytes, stacked.data))
+  return stacked
+end
+
+--- In every process: the global value of a global array; of a host value, which may differ from process to process
+--- but not in dtype and shape, all of them stacked, as {process_count, …}. Also of a tree of these, leaf by leaf.
+---@param x shardrt.Value
+---@return shardrt.ndarray|table
+function words.process_allgather(x)
+  return map(x, function(leaf)
+    if array.is(leaf) then return array.allgather("process_allgather", leaf) end
+    return stack(put.to_host("process_allgather", leaf))
+  end)
+end
+
+return put
