@@ -51,7 +51,7 @@ local function live(what, x)
   return x.handle
 end
 
---- A buffer of a shard as a host array that shares its memory.
+-- The buffer of a shard as a host array that shares its memory.
 local function shard_view(x, i, sizes)
   local buffer = C.shardrt_array_buffer(x.handle, i)
   return ndarray.wrap(ffi.gc(C.shardrt_buffer_retain(buffer), C.shardrt_buffer_free), x.dtype, sizes)
@@ -138,13 +138,14 @@ end
 --- Gives the memory back now, where no view of a shard holds on to it. Using the array's data afterwards is an error.
 function Array:delete()
   local handle = live("delete", self)
-  -- These stay known, for messages too.
-  local _ = self.shape, self.dtype, self.ndim, self.size, self.is_fully_replicated, self.is_fully_addressable
+  for name in pairs(lazy) do -- all but the data stays known, for messages too
+    if name ~= "addressable_shards" then local _ = self[name] end
+  end
   self.handle, self.addressable_shards = false, nil
   C.shardrt_array_free(ffi.gc(handle, nil))
 end
 
---- Passes on what a C function returned, or raises its message after the name of the call.
+-- Passes on what a C function returned, or raises its message after the name of the call.
 local function check(what, code)
   if code < 0 then fail("%s: %s", what, ffi.string(C.shardrt_error_message())) end
   return code

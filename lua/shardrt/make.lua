@@ -90,17 +90,14 @@ local function check_dtype(what, name, kind)
   end
 end
 
--- A plan needs a dtype and nothing else; with none given, one box tells it.
+-- A plan needs a dtype and nothing else; with none given, one box tells it: the first in the mesh, for a planned job
+-- is no process in particular.
 local function plan_callback(what, s, sizes, callback, kind)
   if not kind then
     local job, shard = C.shardrt_job_get(), ffi.new "shardrt_shard[1]"
-    local outline = array.new(what, s, dtype.named(what, "bool"), sizes)
-    local own = tonumber(C.shardrt_array_shard_count(outline.handle)) > 0
-    if not own then
-      array.check(what, C.shardrt_sharding_shard(s.handle, #sizes, shape.to_c(sizes), 0, job.devices_per_process, shard))
-    end
-    local box = own and C.shardrt_array_shard(outline.handle, 0).box or shard[0].box
-    kind = dtype.named(what, call_back(what, callback, box).dtype)
+    array.check(what, C.shardrt_sharding_shard(s.handle, #sizes, shape.to_c(sizes), 0, job.devices_per_process,
+      shard))
+    kind = dtype.named(what, call_back(what, callback, shard[0].box).dtype)
   end
   return finish(what, array.new(what, s, kind, sizes))
 end
