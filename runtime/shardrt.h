@@ -304,6 +304,9 @@ void shardrt_source_free(shardrt_source *source);
 int64_t shardrt_source_count(const shardrt_source *source);
 int32_t shardrt_source_field_count(const shardrt_source *source);
 const shardrt_field *shardrt_source_field(const shardrt_source *source, int32_t field); /* borrowed; NULL: none */
+/* How many bytes of one sample a reader of `inner`, a box within it, takes from the storage; 0 for a field that is
+ * computed. */
+size_t shardrt_source_bytes(const shardrt_source *source, int32_t field, const shardrt_box *inner);
 /* Reads samples first … first + count of one field into `dst`, C-contiguous. EINVAL: outside the source. */
 int shardrt_source_read(const shardrt_source *source, int32_t field, int64_t first, int64_t count, void *dst);
 /* A number that is equal in processes that see the same data: names, dtypes, shapes, lengths of the files and their
@@ -343,16 +346,25 @@ typedef struct shardrt_loader_options {
   int32_t check; /* SHARDRT_CHECK_…: which steps are fingerprinted */
 } shardrt_loader_options;
 
+/* What is read ahead counts when its batch is handed out. */
 typedef struct shardrt_loader_stats {
-  int64_t bytes_read;  /* taken from the source by this process */
+  int64_t bytes_read;  /* taken from the source's storage by this process */
   int64_t bytes_moved; /* sent to other processes or devices */
   int64_t samples;     /* rows of the global batches handed out, without padding */
   int64_t steps;
-  double seconds;      /* since the first batch was asked for */
-  double wait_seconds; /* of these, spent waiting for a batch */
+  int64_t steps_checked; /* in which replicas were compared */
+  double seconds;        /* from the call for the first batch to the last call's end */
+  double wait_seconds;   /* of these, spent waiting for a batch */
+  double read_seconds;   /* spent reading, by all workers together */
+  size_t batch_bytes;    /* of this process's shards of one batch */
+  size_t budget_bytes;   /* of batches made ahead and handed out: prefetch + 1 of them, and SHARDRT_LOADER_SLACK */
   int32_t num_workers;
   int32_t prefetch;
 } shardrt_loader_stats;
+
+/* Bytes that batches which the caller let go may take, before they are collected, beyond prefetch + 1 batches: with
+ * small batches a collection for each would cost more than they do. */
+enum { SHARDRT_LOADER_SLACK = 4 << 20 };
 
 int shardrt_loader_new(const shardrt_loader_options *options, shardrt_loader **out);
 void shardrt_loader_free(shardrt_loader *loader); /* joins the workers; arrays already handed out stay valid */

@@ -97,6 +97,10 @@ size_t source_bytes(const shardrt_source *source, int32_t field, const shardrt_b
   return source->format->bytes(source, field, inner);
 }
 
+size_t shardrt_source_bytes(const shardrt_source *source, int32_t field, const shardrt_box *inner) {
+  return source_bytes(source, field, inner);
+}
+
 int shardrt_source_read(const shardrt_source *source, int32_t field, int64_t first, int64_t count, void *dst) {
   const shardrt_field *f = shardrt_source_field(source, field);
   if (f == NULL)

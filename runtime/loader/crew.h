@@ -1,0 +1,28 @@
+/* crew.h - threads that run numbered tasks in rounds.
+ *
+ * A round is a fixed number of tasks, run in the order of their numbers and of the rounds, each once, on whatever
+ * worker is free: a worker takes the next one by one atomic operation, and sleeps where there is none. Rounds are
+ * offered, waited for and cancelled by one thread, the owner's. */
+#ifndef SHARDRT_LOADER_CREW_H
+#define SHARDRT_LOADER_CREW_H
+
+#include "shardrt.h"
+
+struct crew;
+
+/* Runs one task; `context` is crew_new's, `worker` counts from 0. Returns a code, with the message set. */
+typedef int crew_run(void *context, int64_t round, int64_t task, int32_t worker);
+
+/* Starts `workers` threads for rounds of `tasks` tasks each, of which at most `depth` are offered and not yet waited
+ * for. With 0 tasks no thread is made, and every round is complete. */
+int crew_new(int32_t workers, int64_t tasks, int32_t depth, crew_run *run, void *context, struct crew **out);
+/* Cancels what is left and joins the threads. */
+void crew_free(struct crew *self);
+/* Lets the workers go on with one more round; returns its number, from 0. */
+int64_t crew_offer(struct crew *self);
+/* Waits for a round. Where tasks of it failed: the code and message of the one with the lowest number. */
+int crew_wait(struct crew *self, int64_t round);
+/* No task is begun any more; returns when those that were begun have ended. All rounds offered are then done with. */
+void crew_cancel(struct crew *self);
+
+#endif

@@ -1,0 +1,77 @@
+#include "loader/cursor.h"
+
+#include "base/error.h"
+
+typedef long long ll;
+
+/* With remainder = "error": the nearest sizes that would do, for the message. */
+static int refuse_remainder(const struct cursor_rules *rules, int64_t rows) {
+  int64_t below = rules->batch_size < rows ? rules->batch_size : rows, above = rules->batch_size + 1;
+  while (below > 1 && rows % below != 0) below--;
+  while (above < rows && rows % above != 0) above++;
+  return error_set(
+      SHARDRT_EINVAL,
+      "%lld samples are not a whole number of batches of %lld (remainder = \"error\"): %lld are left over; "
+      "batch_size = %lld or %lld would do, or remainder = \"drop\" or \"pad\"",
+      (ll)rows, (ll)rules->batch_size, (ll)(rows % rules->batch_size), (ll)below, (ll)above);
+}
+
+static bool divides(const struct cursor_rules *rules, int64_t rows) {
+  return rules->remainder != SHARDRT_ERROR || rows % rules->batch_size == 0;
+}
+
+/* Real rows of a batch that would begin at `row`; 0: none does. */
+static int64_t rows_at(const struct cursor_rules *rules, int64_t row) {
+  int64_t left = rules->count - row;
+  if (left >= rules->batch_size) return rules->batch_size;
+  return rules->remainder == SHARDRT_PAD ? left : 0;
+}
+
+int cursor_check(const struct cursor_rules *rules) {
+  if (!divides(rules, rules->count)) return refuse_remainder(rules, rules->count);
+  if (rules->epochs < 0 && rows_at(rules, 0) == 0)
+    return error_set(
+        SHARDRT_EINVAL,
+        "the source has %lld samples, not one batch of %lld, so a loader without end would never give one; "
+        "a smaller batch_size, remainder = \"pad\" or a number of epochs would do",
+        (ll)rules->count, (ll)rules->batch_size);
+  return SHARDRT_OK;
+}
+
+int64_t cursor_steps(const struct cursor_rules *rules) {
+  int64_t whole = rules->count / rules->batch_size;
+  return whole + (rules->remainder == SHARDRT_PAD && rules->count % rules->batch_size != 0);
+}
+
+/* An epoch that has no batch left is over; one that has none at all ends the walk, which then has an end. */
+static void settle(struct cursor *self, const struct cursor_rules *rules) {
+  if (rows_at(rules, self->row) > 0) return;
+  self->epoch = rows_at(rules, 0) > 0 ? self->epoch + 1 : rules->epochs;
+  self->row = 0;
+}
+
+static bool ended(const struct cursor *self, const struct cursor_rules *rules) {
+  return rules->epochs >= 0 && self->epoch >= rules->epochs;
+}
+
+int cursor_seek(struct cursor *self, const struct cursor_rules *rules, int64_t epoch, int64_t row) {
+  bool at_end = rules->epochs >= 0 && epoch == rules->epochs;
+  if (epoch < 0 || (rules->epochs >= 0 && epoch > rules->epochs))
+    return error_set(SHARDRT_EINVAL, "epoch %lld: the loader has %lld", (ll)epoch, (ll)rules->epochs);
+  if (row < 0 || row > (at_end ? 0 : rules->count))
+    return error_set(SHARDRT_EINVAL, "row %lld of epoch %lld: it has %lld rows", (ll)row, (ll)epoch,
+                     (ll)(at_end ? 0 : rules->count));
+  if (!divides(rules, rules->count - row)) return refuse_remainder(rules, rules->count - row);
+  *self = (struct cursor){.epoch = epoch, .row = row};
+  if (!at_end) settle(self, rules);
+  return SHARDRT_OK;
+}
+
+void cursor_advance(struct cursor *self, const struct cursor_rules *rules) {
+  self->row += cursor_rows(self, rules);
+  settle(self, rules);
+}
+
+int64_t cursor_rows(const struct cursor *self, const struct cursor_rules *rules) {
+  return ended(self, rules) ? 0 : rows_at(rules, self->row);
+}

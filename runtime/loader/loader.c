@@ -1,0 +1,343 @@
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "base/size.h"
+#include "loader/crew.h"
+#include "loader/cursor.h"
+#include "loader/slot.h"
+#include "memory/pool.h"
+#include "source/source.h"
+
+enum {
+  MAX_WORKERS = 1024,
+  MAX_PREFETCH = 1024,
+  CHECKED_FIRST = 10, /* `sample` checks a loader's first steps, */
+  CHECKED_EVERY = 100 /* then one in so many */
+};
+
+/* Rounds of the crew are batches: round r is made in slots[r % prefetch]. Invariants: rounds handed … offered are in
+ * the making or made, at most `prefetch` of them, and exactly their slots are open; `place` is where round `handed`
+ * stands in the epochs, `ahead` where round `offered` will. All of this is the owner's; the workers see slots. */
+struct shardrt_loader {
+  struct plan *plan;
+  struct cursor_rules rules;
+  uint64_t seed;
+  bool shuffle;
+  int32_t check;
+  int32_t num_workers;
+  int32_t prefetch;
+  size_t budget;            /* bytes: prefetch + 1 batches and the slack */
+  shardrt_array *mask_like; /* of any batch, without data; NULL unless padding */
+  bool *mask;               /* batch_size of them */
+  struct pool *pool;
+  struct slot *slots;           /* prefetch of them */
+  struct slot_scratch *scratch; /* one for each worker */
+  uint64_t *fingerprints;       /* room for those of a field's shards */
+  int32_t narrays;              /* of a batch: the fields and perhaps the mask */
+  shardrt_array **arrays;       /* room for them while they are made */
+  struct crew *crew;
+  int64_t offered;
+  int64_t handed;
+  struct cursor place;
+  struct cursor ahead;
+  double started; /* when the first batch was asked for; 0: not yet */
+  shardrt_loader_stats stats;
+};
+
+/* ---- making one ------------------------------------------------------------------------------------------------- */
+
+static int check_range(const char *what, int64_t value, int64_t least, int64_t most) {
+  if (value >= least && value <= most) return SHARDRT_OK;
+  return error_set(SHARDRT_EINVAL, "%s = %lld: it is a number from %lld to %lld", what, (long long)value,
+                   (long long)least, (long long)most);
+}
+
+static int check_options(const shardrt_loader_options *o) {
+  int code = check_range("batch_size", o->batch_size, 1, INT64_MAX);
+  if (code == SHARDRT_OK) code = check_range("num_workers", o->num_workers, 0, MAX_WORKERS);
+  if (code == SHARDRT_OK) code = check_range("prefetch", o->prefetch, 1, MAX_PREFETCH);
+  if (code == SHARDRT_OK) code = check_range("remainder", o->remainder, SHARDRT_DROP, SHARDRT_ERROR);
+  if (code == SHARDRT_OK) code = check_range("pipeline", o->pipeline, SHARDRT_PER_PROCESS, SHARDRT_PER_DEVICE);
+  if (code == SHARDRT_OK) code = check_range("check", o->check, SHARDRT_CHECK_OFF, SHARDRT_CHECK_ALL);
+  return code;
+}
+
+/* The cores that this process may use, shared with the other processes that the launcher started on this host. */
+static int32_t choose_workers(int64_t tasks) {
+  cpu_set_t cores;
+  long available = sched_getaffinity(0, sizeof cores, &cores) == 0 ? CPU_COUNT(&cores) : sysconf(_SC_NPROCESSORS_ONLN);
+  const char *text = getenv("OMPI_COMM_WORLD_LOCAL_SIZE"); /* NOLINT(concurrency-mt-unsafe): nothing sets it */
+  long processes = text != NULL ? strtol(text, NULL, 10) : 1;
+  long share = available / (processes > 0 ? processes : 1);
+  if (share > tasks) share = (long)tasks; /* of one batch: more would find nothing to do */
+  return share < 1 ? 1 : share > MAX_WORKERS ? MAX_WORKERS : (int32_t)share;
+}
+
+static int set_mask(shardrt_loader *self, const shardrt_loader_options *o) {
+  if (o->remainder != SHARDRT_PAD) return SHARDRT_OK;
+  shardrt_sharding *sharding = o->shardings[self->plan->nfields];
+  if (sharding == NULL)
+    return error_set(SHARDRT_EINVAL, "remainder = \"pad\" needs a sharding for the mask after those of the fields");
+  int code = shardrt_array_new(sharding, SHARDRT_BOOL, 1, &o->batch_size, o->process, o->devices_per_process,
+                               &self->mask_like);
+  if (code != SHARDRT_OK) return error_prefix(code, "the mask of the loader's batches");
+  self->mask = alloc_array((size_t)o->batch_size, sizeof *self->mask);
+  return self->mask != NULL ? SHARDRT_OK : ALLOC_FAILED;
+}
+
+/* What the batches in the making may take together with those handed out. */
+static int set_budget(shardrt_loader *self) {
+  if (size_multiply(self->plan->batch_bytes, (size_t)self->prefetch + 1, &self->budget) &&
+      size_add(self->budget, SHARDRT_LOADER_SLACK, &self->budget))
+    return SHARDRT_OK;
+  return error_set(SHARDRT_EOVERFLOW, "%d batches of %zu bytes do not fit in 64 bits", (int)self->prefetch + 1,
+                   self->plan->batch_bytes);
+}
+
+static int make_slots(shardrt_loader *self) {
+  self->slots = alloc_zeros((size_t)self->prefetch, sizeof *self->slots);
+  if (self->slots == NULL) return ALLOC_FAILED;
+  self->scratch = alloc_zeros((size_t)self->num_workers, sizeof *self->scratch);
+  if (self->scratch == NULL) return ALLOC_FAILED;
+  int code = SHARDRT_OK;
+  for (int32_t i = 0; i < self->prefetch && code == SHARDRT_OK; i++) code = slot_set(&self->slots[i], self->plan);
+  for (int32_t i = 0; i < self->num_workers && code == SHARDRT_OK; i++)
+    code = slot_scratch_set(&self->scratch[i], self->plan);
+  if (code != SHARDRT_OK) return code;
+  int64_t shards = 0;
+  for (int32_t f = 0; f < self->plan->nfields; f++) {
+    int64_t own = shardrt_array_shard_count(self->plan->fields[f].like);
+    if (own > shards) shards = own;
+  }
+  self->fingerprints = alloc_array((size_t)shards, sizeof *self->fingerprints);
+  if (self->fingerprints == NULL) return ALLOC_FAILED;
+  self->narrays = self->plan->nfields + (self->mask_like != NULL);
+  self->arrays = alloc_zeros((size_t)self->narrays, sizeof(shardrt_array *));
+  return self->arrays != NULL ? SHARDRT_OK : ALLOC_FAILED;
+}
+
+static int run_task(void *context, int64_t round, int64_t task, int32_t worker) {
+  shardrt_loader *self = context;
+  return slot_run(&self->slots[round % self->prefetch], self->plan, task, &self->scratch[worker]);
+}
+
+static int fill(shardrt_loader *self, const shardrt_loader_options *o) {
+  int code = plan_new(o, &self->plan);
+  if (code != SHARDRT_OK) return code;
+  self->num_workers = o->num_workers != 0 ? o->num_workers : choose_workers(self->plan->ntasks);
+  code = set_mask(self, o);
+  if (code == SHARDRT_OK) code = set_budget(self);
+  if (code == SHARDRT_OK) code = pool_new(self->budget, &self->pool);
+  if (code == SHARDRT_OK) code = make_slots(self);
+  if (code == SHARDRT_OK)
+    code = crew_new(self->num_workers, self->plan->ntasks, self->prefetch, run_task, self, &self->crew);
+  return code;
+}
+
+int shardrt_loader_new(const shardrt_loader_options *o, shardrt_loader **out) {
+  int code = check_options(o);
+  if (code != SHARDRT_OK) return code;
+  struct cursor_rules rules = {.count = shardrt_source_count(o->source),
+                               .batch_size = o->batch_size,
+                               .epochs = o->epochs,
+                               .remainder = o->remainder};
+  code = cursor_check(&rules);
+  if (code != SHARDRT_OK) return code;
+  shardrt_loader *made = alloc_zeros(1, sizeof *made);
+  if (made == NULL) return ALLOC_FAILED;
+  made->rules = rules;
+  made->seed = o->seed;
+  made->shuffle = o->shuffle != 0;
+  made->check = o->check;
+  made->prefetch = o->prefetch;
+  code = cursor_seek(&made->place, &rules, 0, 0);
+  made->ahead = made->place;
+  if (code == SHARDRT_OK) code = fill(made, o);
+  if (code == SHARDRT_OK) {
+    made->stats.num_workers = made->num_workers;
+    made->stats.prefetch = made->prefetch;
+    made->stats.batch_bytes = made->plan->batch_bytes;
+    made->stats.budget_bytes = made->budget;
+  }
+  if (code != SHARDRT_OK) {
+    shardrt_loader_free(made);
+    return code;
+  }
+  *out = made;
+  return SHARDRT_OK;
+}
+
+void shardrt_loader_free(shardrt_loader *self) {
+  if (self == NULL) return;
+  crew_free(self->crew); /* first: the workers use all the rest */
+  alloc_free((void *)self->arrays);
+  alloc_free(self->fingerprints);
+  for (int32_t i = 0; self->scratch != NULL && i < self->num_workers; i++) slot_scratch_clear(&self->scratch[i]);
+  alloc_free(self->scratch);
+  for (int32_t i = 0; self->slots != NULL && i < self->prefetch; i++) slot_clear(&self->slots[i], self->plan);
+  alloc_free(self->slots);
+  pool_free(self->pool);
+  alloc_free(self->mask);
+  shardrt_array_free(self->mask_like);
+  plan_free(self->plan);
+  alloc_free(self);
+}
+
+/* ---- batches ---------------------------------------------------------------------------------------------------- */
+
+static bool is_checked(const shardrt_loader *self, int64_t step) {
+  if (self->check != SHARDRT_CHECK_SAMPLE) return self->check == SHARDRT_CHECK_ALL;
+  return step < CHECKED_FIRST || step % CHECKED_EVERY == 0;
+}
+
+static struct slot *slot_at(const shardrt_loader *self, int64_t round) {
+  return &self->slots[round % self->prefetch];
+}
+
+static size_t bytes_ahead(const shardrt_loader *self) {
+  return (size_t)(self->offered - self->handed) * self->plan->batch_bytes;
+}
+
+size_t shardrt_loader_outstanding(const shardrt_loader *self) {
+  return pool_outstanding(self->pool) - bytes_ahead(self);
+}
+
+/* Sets the workers on the batch at `ahead`. */
+static int offer(shardrt_loader *self) {
+  struct slot *next = slot_at(self, self->offered);
+  order_set(&next->order, self->seed, self->ahead.epoch, self->rules.count, self->shuffle);
+  next->first = self->ahead.row;
+  next->rows = cursor_rows(&self->ahead, &self->rules);
+  next->fingerprinted = is_checked(self, self->stats.steps + self->offered - self->handed);
+  int code = slot_open(next, self->plan, self->pool);
+  if (code != SHARDRT_OK) return code;
+  crew_offer(self->crew);
+  self->offered++;
+  cursor_advance(&self->ahead, &self->rules);
+  return SHARDRT_OK;
+}
+
+/* Whether there is a batch at `ahead`, and a slot for it. */
+static bool may_offer(const shardrt_loader *self) {
+  return self->offered - self->handed < self->prefetch && cursor_rows(&self->ahead, &self->rules) > 0;
+}
+
+static bool within_budget(const shardrt_loader *self) {
+  return pool_outstanding(self->pool) + self->plan->batch_bytes <= self->budget;
+}
+
+/* Drops what is in the making, so that the next batch is the one at `place`. */
+static void drop_ahead(shardrt_loader *self) {
+  crew_cancel(self->crew);
+  for (; self->handed < self->offered; self->handed++) slot_close(slot_at(self, self->handed), self->plan);
+  self->ahead = self->place;
+}
+
+static int make_mask(const shardrt_loader *self, int64_t rows, shardrt_array **out) {
+  const shardrt_array *like = self->mask_like;
+  for (int64_t i = 0; i < self->rules.batch_size; i++) self->mask[i] = i < rows;
+  shardrt_array *made;
+  int code = shardrt_array_new(shardrt_array_sharding(like), SHARDRT_BOOL, 1, shardrt_array_shape(like),
+                               self->plan->process, self->plan->devices_per_process, &made);
+  if (code != SHARDRT_OK) return code;
+  code = shardrt_array_fill_global(made, self->mask);
+  if (code != SHARDRT_OK) {
+    shardrt_array_free(made);
+    return code;
+  }
+  *out = made;
+  return SHARDRT_OK;
+}
+
+/* Compares the replicas of all fields across the job. Whether there are any is the same in every process. */
+static int check_replicas(shardrt_loader *self, const struct slot *made) {
+  if (!made->fingerprinted) return SHARDRT_OK;
+  int code = SHARDRT_OK;
+  int64_t compared = 0;
+  for (int32_t f = 0; f < self->plan->nfields && code == SHARDRT_OK; f++) {
+    const struct plan_field *field = &self->plan->fields[f];
+    if (!field->has_replicas) continue;
+    slot_fingerprints(made, self->plan, f, self->fingerprints);
+    code = shardrt_check_replicas(field->field->name, self->arrays[f], self->fingerprints);
+    compared++;
+  }
+  if (code == SHARDRT_OK && compared > 0) self->stats.steps_checked++;
+  return code;
+}
+
+/* The arrays of a batch whose tasks have run, checked, in self->arrays. */
+static int make_arrays(shardrt_loader *self, const struct slot *made) {
+  int32_t n = 0;
+  int code = SHARDRT_OK;
+  while (n < self->narrays && code == SHARDRT_OK) {
+    code = n < self->plan->nfields ? slot_array(made, self->plan, n, &self->arrays[n])
+                                   : make_mask(self, made->rows, &self->arrays[n]);
+    if (code == SHARDRT_OK) n++;
+  }
+  if (code == SHARDRT_OK) code = check_replicas(self, made);
+  if (code == SHARDRT_OK) return code;
+  while (n > 0) shardrt_array_free(self->arrays[--n]);
+  return code;
+}
+
+/* Waits for the next batch and makes its arrays. */
+static int take(shardrt_loader *self) {
+  struct slot *made = slot_at(self, self->handed);
+  double start = shardrt_clock();
+  int code = crew_wait(self->crew, self->handed);
+  self->stats.wait_seconds += shardrt_clock() - start;
+  if (code == SHARDRT_OK) code = make_arrays(self, made);
+  if (code != SHARDRT_OK) return code;
+  self->stats.bytes_read += atomic_load(&made->bytes_read);
+  self->stats.read_seconds += 1e-9 * (double)atomic_load(&made->busy);
+  self->stats.samples += made->rows;
+  self->stats.steps++;
+  slot_close(made, self->plan); /* the arrays hold the buffers now */
+  self->handed++;
+  cursor_advance(&self->place, &self->rules);
+  return SHARDRT_OK;
+}
+
+int shardrt_loader_next(shardrt_loader *self, shardrt_array **arrays) {
+  if (self->started == 0) self->started = shardrt_clock();
+  int code = SHARDRT_OK;
+  while (code == SHARDRT_OK && may_offer(self)) code = offer(self);
+  const bool any = self->handed < self->offered;
+  if (code == SHARDRT_OK && any) code = take(self);
+  if (code != SHARDRT_OK) {
+    drop_ahead(self);
+    return code;
+  }
+  if (any) memcpy(arrays, self->arrays, (size_t)self->narrays * sizeof *arrays);
+  /* What the caller does with this batch is time to make others in, as far as the budget goes (the next call goes to
+   * `prefetch` of them whatever they take). What fails here fails there again, and is reported there. */
+  while (may_offer(self) && within_budget(self) && offer(self) == SHARDRT_OK) {
+  }
+  self->stats.seconds = shardrt_clock() - self->started;
+  return any;
+}
+
+/* ---- what there is to know -------------------------------------------------------------------------------------- */
+
+int64_t shardrt_loader_steps_per_epoch(const shardrt_loader *self) {
+  return cursor_steps(&self->rules);
+}
+
+void shardrt_loader_stats_get(const shardrt_loader *self, shardrt_loader_stats *out) {
+  *out = self->stats;
+}
+
+void shardrt_loader_tell(const shardrt_loader *self, int64_t *epoch, int64_t *row) {
+  *epoch = self->place.epoch;
+  *row = self->place.row;
+}
+
+int shardrt_loader_seek(shardrt_loader *self, int64_t epoch, int64_t row) {
+  int code = cursor_seek(&self->place, &self->rules, epoch, row);
+  if (code == SHARDRT_OK) drop_ahead(self);
+  return code;
+}

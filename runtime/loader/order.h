@@ -1,0 +1,28 @@
+/* order.h - which sample stands where in an epoch. */
+#ifndef SHARDRT_LOADER_ORDER_H
+#define SHARDRT_LOADER_ORDER_H
+
+#include "shardrt.h"
+
+enum { ORDER_MAX_ROUNDS = 24 };
+
+/* The order of one epoch: a permutation of [0, count) that is computed, never stored. A Feistel network over the
+ * fewest bits that hold count, walked along its cycle until it lands in [0, count) again (Black and Rogaway, "Ciphers
+ * with arbitrary finite domains", 2002). Every round changes one half of the bits by a function of the other, which
+ * can be undone whatever the function is: so it is a permutation for every count, also where the two halves differ in
+ * width by one. */
+struct order {
+  int64_t count;
+  int32_t rounds;
+  int32_t low_bits;                /* the halves are low_bits and, above them, as many bits or one more */
+  uint64_t low_mask, high_mask;    /* of either half, moved down to bit 0 */
+  uint64_t keys[ORDER_MAX_ROUNDS]; /* one for each round, drawn from (seed, epoch, count) */
+};
+
+/* Needs count >= 0 and epoch >= 0. Without shuffle the order is the source's own. */
+void order_set(struct order *self, uint64_t seed, int64_t epoch, int64_t count, bool shuffle);
+
+/* The sample at `position`; needs 0 <= position < count. */
+int64_t order_at(const struct order *self, int64_t position);
+
+#endif

@@ -1,0 +1,185 @@
+#include "loader/plan.h"
+
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "base/size.h"
+#include "layout/sharding.h"
+#include "source/source.h"
+
+/* A task is large enough to be worth taking, small enough to share a batch evenly and to stay in a core's cache. The
+ * row numbers of a task are kept by its worker, so their number is bounded too. */
+enum { TASK_BYTES = 192 * 1024, TASK_ROWS = 4096 };
+
+static int64_t rows_of_task(size_t row_bytes) {
+  size_t rows = row_bytes == 0 ? TASK_ROWS : TASK_BYTES / row_bytes;
+  return rows < 1 ? 1 : rows > TASK_ROWS ? TASK_ROWS : (int64_t)rows;
+}
+
+/* The batch's array of one field, still without data: knows shape and shards. */
+static int make_like(const struct plan *self, shardrt_sharding *sharding, struct plan_field *field) {
+  const shardrt_field *sample = field->field;
+  if (sample->ndim >= SHARDRT_MAX_NDIM)
+    return error_set(SHARDRT_EINVAL,
+                     "field \"%s\": its samples have %d dimensions; with the batch's own an array has %d at most",
+                     sample->name, (int)sample->ndim, SHARDRT_MAX_NDIM);
+  int64_t shape[SHARDRT_MAX_NDIM] = {self->batch_size};
+  memcpy(shape + 1, sample->shape, (size_t)sample->ndim * sizeof *shape);
+  int code = shardrt_array_new(sharding, sample->dtype, sample->ndim + 1, shape, self->process,
+                               self->devices_per_process, &field->like);
+  if (code != SHARDRT_OK) return error_prefix(code, "field \"%s\" of the loader's batches", sample->name);
+  struct grid grid;
+  code = sharding_grid(sharding, sample->ndim + 1, shape, &grid);
+  if (code != SHARDRT_OK) return code;
+  field->has_replicas = grid.blocks < shardrt_mesh_size(shardrt_sharding_mesh(sharding));
+  return SHARDRT_OK;
+}
+
+/* Which block each shard is: with per_device one for each, otherwise one for each distinct box. */
+static int map_shards(const struct plan *self, struct plan_field *field) {
+  int64_t shards = shardrt_array_shard_count(field->like);
+  field->shard_blocks = alloc_array((size_t)shards, sizeof *field->shard_blocks);
+  if (field->shard_blocks == NULL) return ALLOC_FAILED;
+  for (int64_t i = 0; i < shards; i++) {
+    int32_t block = self->pipeline == SHARDRT_PER_DEVICE ? (int32_t)i : shardrt_array_shard(field->like, i)->block;
+    field->shard_blocks[i] = block;
+    if (block >= field->nblocks) field->nblocks = block + 1;
+  }
+  return SHARDRT_OK;
+}
+
+static void set_block(const struct plan *self, int32_t f, const shardrt_shard *shard, struct plan_block *block) {
+  const struct plan_field *field = &self->fields[f];
+  block->first_row = shard->box.start[0];
+  block->rows = shard->box.stop[0] - shard->box.start[0];
+  block->inner = (shardrt_box){.ndim = field->field->ndim};
+  size_t elements = 1; /* no overflow: shardrt_array_new has seen the whole size */
+  for (int32_t d = 0; d < block->inner.ndim; d++) {
+    block->inner.start[d] = shard->box.start[d + 1];
+    block->inner.stop[d] = shard->box.stop[d + 1];
+    elements *= (size_t)(block->inner.stop[d] - block->inner.start[d]);
+  }
+  block->row_bytes = elements * shardrt_dtype_size(field->field->dtype);
+  block->storage_bytes = source_bytes(self->source, f, &block->inner);
+  block->bytes = (size_t)block->rows * block->row_bytes;
+}
+
+static int make_blocks(struct plan *self) {
+  for (int32_t f = 0; f < self->nfields; f++) {
+    self->fields[f].first_block = self->nblocks;
+    self->nblocks += self->fields[f].nblocks;
+  }
+  self->blocks = alloc_zeros((size_t)self->nblocks, sizeof *self->blocks);
+  if (self->blocks == NULL) return ALLOC_FAILED;
+  for (int32_t f = 0; f < self->nfields; f++) {
+    const struct plan_field *field = &self->fields[f];
+    for (int64_t i = 0; i < shardrt_array_shard_count(field->like); i++)
+      set_block(self, f, shardrt_array_shard(field->like, i),
+                &self->blocks[field->first_block + field->shard_blocks[i]]);
+  }
+  for (int64_t b = 0; b < self->nblocks; b++)
+    if (!size_add(self->batch_bytes, self->blocks[b].bytes, &self->batch_bytes))
+      return error_set(SHARDRT_EOVERFLOW, "the bytes of one batch do not fit in 64 bits");
+  return SHARDRT_OK;
+}
+
+/* Cuts rows [first, first + rows) into tasks; with tasks == NULL it only counts. */
+static int64_t cut(struct plan_task *tasks, int64_t n, struct plan_task whole, int64_t rows_each) {
+  for (int64_t done = 0; done < whole.count; done += rows_each, n++) {
+    if (tasks == NULL) continue;
+    int64_t left = whole.count - done;
+    tasks[n] = whole;
+    tasks[n].first += done;
+    tasks[n].count = left < rows_each ? left : rows_each;
+  }
+  return n;
+}
+
+static int64_t cut_blocks(struct plan *self, int32_t f, struct plan_task *tasks, int64_t n) {
+  struct plan_field *field = &self->fields[f];
+  for (int64_t b = field->first_block; b < field->first_block + field->nblocks; b++) {
+    const struct plan_block *block = &self->blocks[b];
+    if (block->bytes == 0) continue;
+    struct plan_task whole = {.field = f, .block = b, .first = block->first_row, .count = block->rows};
+    int64_t end = cut(tasks, n, whole, rows_of_task(block->row_bytes));
+    field->tasks = end - n; /* alike for all blocks of a field: their shapes are */
+    n = end;
+  }
+  return n;
+}
+
+/* The global pipeline reads the whole batch in every process, whatever it keeps of it. */
+static int64_t cut_whole(struct plan *self, int32_t f, struct plan_task *tasks, int64_t n) {
+  struct plan_field *field = &self->fields[f];
+  shardrt_box whole = source_whole(field->field);
+  size_t row_bytes = source_box_bytes(field->field, &whole);
+  if (row_bytes == 0) return n;
+  int64_t rows = rows_of_task(row_bytes);
+  if (rows > self->batch_size) rows = self->batch_size;
+  if ((size_t)rows * row_bytes > self->staging_bytes) self->staging_bytes = (size_t)rows * row_bytes;
+  int64_t end = cut(tasks, n, (struct plan_task){.field = f, .block = -1, .count = self->batch_size}, rows);
+  field->tasks = end - n;
+  return end;
+}
+
+static int64_t cut_all(struct plan *self, struct plan_task *tasks) {
+  int64_t n = 0;
+  for (int32_t f = 0; f < self->nfields; f++)
+    n = self->pipeline == SHARDRT_GLOBAL ? cut_whole(self, f, tasks, n) : cut_blocks(self, f, tasks, n);
+  return n;
+}
+
+static int make_tasks(struct plan *self) {
+  self->ntasks = cut_all(self, NULL);
+  self->tasks = alloc_array((size_t)self->ntasks, sizeof *self->tasks);
+  if (self->tasks == NULL) return ALLOC_FAILED;
+  cut_all(self, self->tasks);
+  for (int64_t t = 0; t < self->ntasks; t++)
+    if (self->tasks[t].count > self->task_rows) self->task_rows = self->tasks[t].count;
+  return SHARDRT_OK;
+}
+
+static int fill(struct plan *self, const shardrt_loader_options *options) {
+  self->nfields = shardrt_source_field_count(self->source);
+  self->fields = alloc_zeros((size_t)self->nfields, sizeof *self->fields);
+  if (self->fields == NULL) return ALLOC_FAILED;
+  for (int32_t f = 0; f < self->nfields; f++) {
+    self->fields[f].field = shardrt_source_field(self->source, f);
+    int code = make_like(self, options->shardings[f], &self->fields[f]);
+    if (code == SHARDRT_OK) code = map_shards(self, &self->fields[f]);
+    if (code != SHARDRT_OK) return code;
+  }
+  int code = make_blocks(self);
+  return code != SHARDRT_OK ? code : make_tasks(self);
+}
+
+int plan_new(const shardrt_loader_options *options, struct plan **out) {
+  struct plan *made = alloc_zeros(1, sizeof *made);
+  if (made == NULL) return ALLOC_FAILED;
+  made->source = source_retain(options->source);
+  made->batch_size = options->batch_size;
+  made->process = options->process;
+  made->devices_per_process = options->devices_per_process;
+  made->pipeline = options->pipeline;
+  int code = fill(made, options);
+  if (code != SHARDRT_OK) {
+    plan_free(made);
+    return code;
+  }
+  *out = made;
+  return SHARDRT_OK;
+}
+
+void plan_free(struct plan *self) {
+  if (self == NULL) return;
+  for (int32_t f = 0; self->fields != NULL && f < self->nfields; f++) {
+    shardrt_array_free(self->fields[f].like);
+    alloc_free(self->fields[f].shard_blocks);
+  }
+  alloc_free(self->tasks);
+  alloc_free(self->blocks);
+  alloc_free(self->fields);
+  shardrt_source_free(self->source);
+  alloc_free(self);
+}

@@ -1,0 +1,170 @@
+#include "loader/slot.h"
+
+#include <string.h>
+#include <time.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "memory/pool.h"
+#include "source/source.h"
+
+int slot_scratch_set(struct slot_scratch *self, const struct plan *plan) {
+  self->samples = alloc_array((size_t)plan->task_rows, sizeof *self->samples);
+  if (self->samples == NULL) return ALLOC_FAILED;
+  self->staging = alloc_aligned(plan->staging_bytes);
+  return self->staging != NULL ? SHARDRT_OK : ALLOC_FAILED;
+}
+
+void slot_scratch_clear(struct slot_scratch *self) {
+  alloc_free(self->staging);
+  alloc_free(self->samples);
+}
+
+int slot_set(struct slot *self, const struct plan *plan) {
+  size_t n = (size_t)plan->nblocks;
+  self->buffers = alloc_zeros(n, sizeof *self->buffers);
+  if (self->buffers == NULL) return ALLOC_FAILED;
+  self->fingerprints = alloc_zeros(n, sizeof *self->fingerprints);
+  if (self->fingerprints == NULL) return ALLOC_FAILED;
+  self->left = alloc_zeros(n, sizeof *self->left);
+  return self->left != NULL ? SHARDRT_OK : ALLOC_FAILED;
+}
+
+void slot_clear(struct slot *self, const struct plan *plan) {
+  if (self->buffers != NULL) slot_close(self, plan);
+  alloc_free((void *)self->left);
+  alloc_free(self->fingerprints);
+  alloc_free(self->buffers);
+}
+
+int slot_open(struct slot *self, const struct plan *plan, struct pool *pool) {
+  for (int32_t f = 0; f < plan->nfields; f++) {
+    const struct plan_field *field = &plan->fields[f];
+    for (int64_t b = field->first_block; b < field->first_block + field->nblocks; b++) {
+      atomic_store(&self->left[b], field->tasks);
+      int code = pool_take(pool, plan->blocks[b].bytes, &self->buffers[b]);
+      if (code == SHARDRT_OK && plan->blocks[b].bytes == 0) self->fingerprints[b] = shardrt_fingerprint("", 0);
+      if (code == SHARDRT_OK) continue;
+      slot_close(self, plan);
+      return error_prefix(code, "field \"%s\" of the loader's next batch", field->field->name);
+    }
+  }
+  atomic_store(&self->bytes_read, 0);
+  atomic_store(&self->busy, 0);
+  return SHARDRT_OK;
+}
+
+void slot_close(struct slot *self, const struct plan *plan) {
+  for (int64_t b = 0; b < plan->nblocks; b++) {
+    shardrt_buffer_free(self->buffers[b]);
+    self->buffers[b] = NULL;
+  }
+}
+
+/* Where row `row` of the global batch lies in a block's buffer. */
+static char *row_of(const struct slot *self, const struct plan *plan, int64_t b, int64_t row) {
+  const struct plan_block *block = &plan->blocks[b];
+  return (char *)shardrt_buffer_data(self->buffers[b]) + (size_t)(row - block->first_row) * block->row_bytes;
+}
+
+/* Reads the task's first n rows straight to their final place. */
+static int read_block(struct slot *self, const struct plan *plan, const struct plan_task *task, int64_t n,
+                      const int64_t *samples) {
+  const struct plan_block *block = &plan->blocks[task->block];
+  char *rows = row_of(self, plan, task->block, task->first);
+  memset(rows + (size_t)n * block->row_bytes, 0, (size_t)(task->count - n) * block->row_bytes);
+  if (n == 0) return SHARDRT_OK;
+  atomic_fetch_add(&self->bytes_read, n * (int64_t)block->storage_bytes);
+  return source_gather(plan->source, task->field, samples, n, &block->inner, rows);
+}
+
+/* Copies what one block holds of the task's rows, which stand whole in `staging`. */
+static int copy_block(const struct slot *self, const struct plan *plan, const struct plan_task *task, int64_t b,
+                      const char *staging) {
+  const struct plan_block *block = &plan->blocks[b];
+  const shardrt_field *field = plan->fields[task->field].field;
+  int64_t first = task->first > block->first_row ? task->first : block->first_row;
+  int64_t task_end = task->first + task->count, block_end = block->first_row + block->rows;
+  int64_t rows = (task_end < block_end ? task_end : block_end) - first;
+  if (rows <= 0 || block->bytes == 0) return SHARDRT_OK;
+  int64_t extent[SHARDRT_MAX_NDIM] = {rows}, to_shape[SHARDRT_MAX_NDIM] = {block->rows};
+  int64_t to_start[SHARDRT_MAX_NDIM] = {first - block->first_row};
+  int64_t from_shape[SHARDRT_MAX_NDIM] = {task->count}, from_start[SHARDRT_MAX_NDIM] = {first - task->first};
+  for (int32_t d = 0; d < field->ndim; d++) {
+    extent[d + 1] = to_shape[d + 1] = block->inner.stop[d] - block->inner.start[d];
+    from_shape[d + 1] = field->shape[d];
+    from_start[d + 1] = block->inner.start[d];
+  }
+  return shardrt_box_copy(field->ndim + 1, shardrt_dtype_size(field->dtype), extent,
+                          shardrt_buffer_data(self->buffers[b]), to_shape, to_start, staging, from_shape, from_start);
+}
+
+/* Reads the task's rows whole, then copies what the field's blocks hold of them. */
+static int read_whole(struct slot *self, const struct plan *plan, const struct plan_task *task, int64_t n,
+                      const struct slot_scratch *scratch) {
+  const struct plan_field *field = &plan->fields[task->field];
+  shardrt_box whole = source_whole(field->field);
+  size_t row_bytes = source_box_bytes(field->field, &whole);
+  memset(scratch->staging + (size_t)n * row_bytes, 0, (size_t)(task->count - n) * row_bytes);
+  int code = SHARDRT_OK;
+  if (n > 0) {
+    atomic_fetch_add(&self->bytes_read, n * (int64_t)source_bytes(plan->source, task->field, &whole));
+    code = source_gather(plan->source, task->field, scratch->samples, n, &whole, scratch->staging);
+  }
+  for (int64_t i = 0; i < field->nblocks && code == SHARDRT_OK; i++)
+    code = copy_block(self, plan, task, field->first_block + i, scratch->staging);
+  return code;
+}
+
+/* After a task: whoever runs a block's last one takes its fingerprint, while much of it is in the cache. */
+static void finish_block(struct slot *self, const struct plan *plan, int64_t b) {
+  if (!self->fingerprinted || atomic_fetch_sub(&self->left[b], 1) != 1) return;
+  self->fingerprints[b] = shardrt_fingerprint(shardrt_buffer_data(self->buffers[b]), plan->blocks[b].bytes);
+}
+
+static int64_t nanoseconds(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+int slot_run(struct slot *self, const struct plan *plan, int64_t number, struct slot_scratch *scratch) {
+  const struct plan_task *task = &plan->tasks[number];
+  const struct plan_field *field = &plan->fields[task->field];
+  int64_t start = nanoseconds();
+  int64_t n = self->rows - task->first; /* real rows of this task */
+  n = n < 0 ? 0 : n > task->count ? task->count : n;
+  for (int64_t i = 0; i < n; i++) scratch->samples[i] = order_at(&self->order, self->first + task->first + i);
+  int code =
+      task->block >= 0 ? read_block(self, plan, task, n, scratch->samples) : read_whole(self, plan, task, n, scratch);
+  if (task->block >= 0) {
+    finish_block(self, plan, task->block);
+  } else {
+    for (int64_t i = 0; i < field->nblocks; i++) finish_block(self, plan, field->first_block + i);
+  }
+  atomic_fetch_add(&self->busy, nanoseconds() - start);
+  return code == SHARDRT_OK ? code : error_prefix(code, "field \"%s\"", field->field->name);
+}
+
+int slot_array(const struct slot *self, const struct plan *plan, int32_t f, shardrt_array **out) {
+  const struct plan_field *field = &plan->fields[f];
+  const shardrt_array *like = field->like;
+  shardrt_array *made;
+  int code = shardrt_array_new(shardrt_array_sharding(like), shardrt_array_dtype(like), shardrt_array_ndim(like),
+                               shardrt_array_shape(like), plan->process, plan->devices_per_process, &made);
+  if (code != SHARDRT_OK) return code;
+  for (int64_t i = 0; i < shardrt_array_shard_count(made) && code == SHARDRT_OK; i++)
+    code = shardrt_array_set_buffer(made, i, self->buffers[field->first_block + field->shard_blocks[i]]);
+  if (code != SHARDRT_OK) {
+    shardrt_array_free(made);
+    return code;
+  }
+  *out = made;
+  return SHARDRT_OK;
+}
+
+void slot_fingerprints(const struct slot *self, const struct plan *plan, int32_t f, uint64_t *out) {
+  const struct plan_field *field = &plan->fields[f];
+  for (int64_t i = 0; i < shardrt_array_shard_count(field->like); i++)
+    out[i] = self->fingerprints[field->first_block + field->shard_blocks[i]];
+}

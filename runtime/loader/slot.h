@@ -1,0 +1,52 @@
+/* slot.h - one batch in the making. */
+#ifndef SHARDRT_LOADER_SLOT_H
+#define SHARDRT_LOADER_SLOT_H
+
+#include <stdatomic.h>
+
+#include "loader/order.h"
+#include "loader/plan.h"
+
+struct pool;
+
+/* Between slot_open and slot_close it holds one buffer for each block of the plan, which the tasks fill. What the
+ * tasks share is atomic; the rest does not change while they run. */
+struct slot {
+  struct order order;         /* of the batch's epoch */
+  int64_t first;              /* where the batch begins in that order */
+  int64_t rows;               /* real ones; the rest of the batch is padding */
+  bool fingerprinted;         /* whether the tasks take fingerprints */
+  shardrt_buffer **buffers;   /* one for each block */
+  uint64_t *fingerprints;     /* of each block, when its last task has run */
+  _Atomic int64_t *left;      /* tasks of each block that have not run */
+  _Atomic int64_t bytes_read; /* taken from the storage */
+  _Atomic int64_t busy;       /* nanoseconds that the tasks took, added up */
+};
+
+/* What one worker needs for itself, so that a task allocates nothing. */
+struct slot_scratch {
+  int64_t *samples; /* plan.task_rows of them */
+  char *staging;    /* plan.staging_bytes */
+};
+
+int slot_scratch_set(struct slot_scratch *self, const struct plan *plan);
+void slot_scratch_clear(struct slot_scratch *self);
+
+/* Room for a plan's blocks, no buffers yet. */
+int slot_set(struct slot *self, const struct plan *plan);
+void slot_clear(struct slot *self, const struct plan *plan);
+
+/* Takes buffers for one batch and makes its tasks ready to run; order, first, rows and fingerprinted are set. */
+int slot_open(struct slot *self, const struct plan *plan, struct pool *pool);
+/* Gives the slot's counts of the buffers back. */
+void slot_close(struct slot *self, const struct plan *plan);
+
+/* Runs one task of the plan; any thread. */
+int slot_run(struct slot *self, const struct plan *plan, int64_t task, struct slot_scratch *scratch);
+
+/* The batch's array of one field, when all tasks have run. */
+int slot_array(const struct slot *self, const struct plan *plan, int32_t field, shardrt_array **out);
+/* Its shards' fingerprints, in the array's order. */
+void slot_fingerprints(const struct slot *self, const struct plan *plan, int32_t field, uint64_t *out);
+
+#endif
