@@ -7,6 +7,7 @@ local C = require "shardrt.C"
 local device = require "shardrt.device"
 local list = require "shardrt.list"
 local mesh = require "shardrt.mesh"
+local shape_of = require "shardrt.shape"
 local spec = require "shardrt.spec"
 
 ---@class shardrt.Sharding
@@ -73,15 +74,9 @@ function sharding.words.SingleDeviceSharding(on)
 end
 
 -- A shape of a recipe as numbers for C.
-local function sizes_of(word, shape)
-  local ndim = list.length(shape)
-  if not ndim then fail("%s: the shape is %s; it wants a list of sizes, like {64, 128}", word, list.show(shape)) end
-  for i, size in ipairs(shape) do
-    if not list.is_whole(size, 0) then
-      fail("%s: dimension %d of the shape is %s; it wants whole numbers from 0", word, i - 1, list.show(size))
-    end
-  end
-  return ndim, ffi.new("int64_t[?]", ndim + 1, shape)
+local function sizes_of(word, given)
+  local sizes = shape_of.check(word, given)
+  return #sizes, shape_of.to_c(sizes)
 end
 
 local function index_of(box)
@@ -100,9 +95,7 @@ end
 function Sharding:shard_shape(shape)
   local ndim, sizes = sizes_of("shard_shape", shape)
   check("shard_shape", C.shardrt_sharding_shard_shape(self.handle, ndim, sizes, sizes))
-  local shard_shape = {}
-  for d = 1, ndim do shard_shape[d] = tonumber(sizes[d - 1]) end
-  return shard_shape
+  return shape_of.from_c(ndim, sizes)
 end
 
 --- What each device of the mesh holds.
