@@ -1,0 +1,282 @@
+-- .npy files: numpy's format read and written, as host arrays, as sources, and by the box into sharded arrays.
+
+local ffi = require "ffi"
+local C = require "shardrt.C"
+local files = require "tests.support.files"
+local ndarray = require "shardrt.ndarray"
+local source = require "shardrt.source"
+
+local descrs = {
+  bool = "|b1", int8 = "|i1", int16 = "<i2", int32 = "<i4", int64 = "<i8", uint8 = "|u1", uint16 = "<u2",
+  uint32 = "<u4", uint64 = "<u8", float16 = "<f2", bfloat16 = "<V2", float32 = "<f4", float64 = "<f8",
+}
+
+-- The first python3 that has numpy; nil: there is none.
+local numpy
+for _, program in ipairs { "python3", "/usr/bin/python3" } do
+  if not numpy and os.execute(program .. " -c 'import numpy' 2>/dev/null") == 0 then numpy = program end
+end
+
+local function python(text)
+  local path = os.tmpname()
+  local file = assert(io.open(path, "wb"))
+  file:write("import numpy as np\n", text)
+  file:close()
+  local status = os.execute(numpy .. " " .. path)
+  os.remove(path)
+  assert.equal(0, status, text)
+end
+
+describe(".npy files", function()
+  local folder
+  setup(function() folder = files.folder() end)
+  teardown(function() files.remove(folder) end)
+
+  local function bytes_of(host) return ffi.string(host.data, host.bytes) end
+
+  it("are read in every version, dtype and number of dimensions", function()
+    for name, descr in pairs(descrs) do
+      local size = tonumber(C.shardrt_dtype_size(C.shardrt_dtype_from_name(name)))
+      for _, shape in ipairs { {}, { 5 }, { 2, 3 }, { 0, 4 }, { 3, 0 }, { 1, 2, 1, 2, 1, 2, 1, 2 } } do
+        local elements = 1
+        for _, n in ipairs(shape) do elements = elements * n end
+        local payload = name == "bool" and ("\0\1"):rep(elements):sub(1, elements) or files.bytes(elements * size)
+        for major = 1, 3 do
+          local path = files.write(folder, "a.npy",
+            files.npy { dict = files.dict(descr, shape), payload = payload, major = major })
+          local host = ndarray.load(path)
+          assert.equal(name, host.dtype)
+          assert.same(shape, host.shape)
+          assert.equal(payload, bytes_of(host))
+        end
+      end
+    end
+  end)
+
+  it("are read however Python would write the dict", function()
+    local payload = files.bytes(24)
+    for _, dict in ipairs {
+      "{'shape': (2, 3), 'fortran_order': False, 'descr': '<i4'}",
+      '{"descr":"<i4","fortran_order":False,"shape":(2,3)}',
+      "  {\t'descr' : '<i4' ,\n'fortran_order':\r False,'shape': ( 2L , 3L , ) , }      ",
+    } do
+      local host = ndarray.load(files.write(folder, "a.npy", files.npy { dict = dict, payload = payload }))
+      assert.same({ 2, 3 }, host.shape)
+      assert.equal(payload, bytes_of(host))
+    end
+    -- One byte has no order.
+    local host = ndarray.load(files.write(folder, "a.npy", files.npy { dict = files.dict("<u1", { 3 }), payload = "abc" }))
+    assert.equal("uint8", host.dtype)
+  end)
+
+  it("are written so that they are read back the same, aligned to 64 bytes", function()
+    for name in pairs(descrs) do
+      for _, shape in ipairs { {}, { 7 }, { 3, 4 }, { 0 }, { 2, 1, 2, 1, 2, 1, 2, 1 } } do
+        local host = ndarray.full(shape, 1, name)
+        local path = folder .. "/b.npy"
+        host:save(path)
+        local text = files.slurp(path)
+        assert.equal(0, (#text - host.bytes) % 64)
+        assert.equal("\147NUMPY\1\0", text:sub(1, 8))
+        assert.equal("\n", text:sub(#text - host.bytes, #text - host.bytes))
+        local again = ndarray.load(path)
+        assert.equal(name, again.dtype)
+        assert.same(shape, again.shape)
+        assert.equal(bytes_of(host), bytes_of(again))
+      end
+    end
+  end)
+
+  it("are written with the largest header", function()
+    local shape = {}
+    for d = 1, 8 do shape[d] = d == 8 and 0 or 2 ^ 53 end -- no element, so any sizes go
+    local sizes = ffi.new("int64_t[8]", 9223372036854775807LL)
+    sizes[7] = 0
+    local path = folder .. "/big.npy"
+    assert.equal(0, C.shardrt_npy_save(path, C.SHARDRT_FLOAT64, 8, sizes, nil))
+    local dtype, ndim, read = ffi.new "int32_t[1]", ffi.new "int32_t[1]", ffi.new "int64_t[8]"
+    assert.equal(0, C.shardrt_npy_header(path, dtype, ndim, read, nil))
+    assert.equal(8, ndim[0])
+    for d = 0, 7 do assert.is_true(read[d] == sizes[d]) end
+  end)
+
+  it("are written whole or not at all", function()
+    local path = folder .. "/c.npy"
+    ndarray.full({ 3 }, 7, "int32"):save(path)
+    local old = files.slurp(path)
+    local recipe = files.write(folder, "save.lua",
+      "require('shardrt.ndarray').zeros({1000000}, 'uint8'):save(arg[1])")
+    -- A limit on the size of files stands for a disk that is full.
+    local result = require("tests.support.mpi").shell(
+      ("trap '' XFSZ; ulimit -f 100; %s %s %s"):format(require("tests.support.mpi").program(), recipe, path), 30)
+    assert.not_equal(0, result.status)
+    assert.truthy(result.output:find(path, 1, true), result.output)
+    assert.truthy(result.output:find("save.lua:1", 1, true), result.output)
+    assert.equal(old, files.slurp(path))
+    for _, name in ipairs(files.list(folder)) do assert.is_nil(name:match "%.tmp$") end
+  end)
+
+  it("cannot be written where there is no folder", function()
+    local path = folder .. "/none/d.npy"
+    local message = files.message(function() ndarray.zeros({ 1 }):save(path) end)
+    assert.truthy(message:find(path, 1, true), message)
+    local over = files.message(function() ndarray.zeros({ 1 }):save(folder) end)
+    assert.truthy(over:find(folder, 1, true), over)
+    for _, name in ipairs(files.list(folder)) do assert.is_nil(name:match "%.tmp$") end
+  end)
+
+  it("give sources", function()
+    local image = files.write(folder, "image.npy",
+      files.npy { dict = files.dict("<i2", { 4, 2, 3 }), payload = files.bytes(48) })
+    local label = files.write(folder, "label.npy", files.npy { dict = files.dict("|u1", { 4 }), payload = "abcd" })
+    local s = source.npy { label = label, image = image }
+    assert.equal(4, #s)
+    assert.same({ "image", "label" }, s.names)
+    assert.same({ dtype = "int16", shape = { 2, 3 } }, s.fields.image)
+    assert.same({ dtype = "uint8", shape = {} }, s.fields.label)
+    local read = s:read(1, 2)
+    assert.equal(files.bytes(48):sub(13, 36), bytes_of(read.image))
+    assert.same({ 98, 99 }, read.label:to_table())
+    assert.same({ 2, 2, 3 }, read.image.shape)
+  end)
+
+  it("fill sharded arrays, each distinct box read once", function()
+    local payload = files.bytes(8 * 6 * 4)
+    local path = files.write(folder, "w.npy", files.npy { dict = files.dict("<i4", { 8, 6 }), payload = payload })
+    local whole = ndarray.load(path)
+    local names = ffi.new("const char *[2]", { "a", "b" })
+    local mesh, sharding = ffi.new "shardrt_mesh *[1]", ffi.new "shardrt_sharding *[1]"
+    assert.equal(0, C.shardrt_mesh_new(2, ffi.new("int64_t[2]", 4, 2), names, 0, nil, 8, mesh))
+    local cases = { -- axes of dimension 0 and 1; processes of 8 / n devices; bytes that process 0 reads
+      { { 1, 1 }, { "a", "b" }, 8, 192 }, { { 1, 0 }, { "a" }, 8, 192 }, { { 0, 1 }, { "b" }, 2, 192 },
+      { { 0, 1 }, { "b" }, 1, 96 }, { { 0, 0 }, {}, 8, 192 }, { { 2, 0 }, { "a", "b" }, 2, 48 },
+    }
+    for _, case in ipairs(cases) do
+      local counts, axes = ffi.new("int32_t[2]", case[1]), ffi.new("const char *[2]", case[2])
+      assert.equal(0, C.shardrt_sharding_new(mesh[0], 2, counts, axes, sharding))
+      local array, read = ffi.new "shardrt_array *[1]", ffi.new "int64_t[1]"
+      assert.equal(0, C.shardrt_array_new(sharding[0], C.SHARDRT_INT32, 2, ffi.new("int64_t[2]", 8, 6), 0, case[3],
+        array))
+      assert.equal(0, C.shardrt_npy_fill(path, array[0], read))
+      assert.equal(case[4], tonumber(read[0]))
+      for i = 0, tonumber(C.shardrt_array_shard_count(array[0])) - 1 do
+        local box = C.shardrt_array_shard(array[0], i).box
+        local data = ffi.cast("int32_t *", C.shardrt_buffer_data(C.shardrt_array_buffer(array[0], i)))
+        local at = 0
+        for row = tonumber(box.start[0]), tonumber(box.stop[0]) - 1 do
+          for column = tonumber(box.start[1]), tonumber(box.stop[1]) - 1 do
+            assert.equal(whole.data[row * 6 + column], data[at])
+            at = at + 1
+          end
+        end
+      end
+      C.shardrt_array_free(array[0])
+      -- An array of another shape is refused.
+      assert.equal(0, C.shardrt_array_new(sharding[0], C.SHARDRT_INT32, 2, ffi.new("int64_t[2]", 8, 8), 0, case[3],
+        array))
+      assert.equal(C.SHARDRT_EINVAL, C.shardrt_npy_fill(path, array[0], read))
+      C.shardrt_array_free(array[0])
+      C.shardrt_sharding_free(sharding[0])
+    end
+    C.shardrt_mesh_free(mesh[0])
+  end)
+
+  it("agree with numpy in both directions", function()
+    if not numpy then pending "python3 with numpy is absent" return end
+    python(([==[
+import itertools
+for t in ['bool','int8','int16','int32','int64','uint8','uint16','uint32','uint64','float16','float32','float64']:
+    for i, shape in enumerate([(), (5,), (2, 3), (0, 4), (1, 2, 3, 4)]):
+        a = np.arange(int(np.prod(shape))).reshape(shape).astype(t)
+        np.save('%s/np_' + t + '_' + str(i) + '.npy', a)
+with open('%s/v2.npy', 'wb') as f:
+    np.lib.format.write_array(f, np.arange(6, dtype='<i8'), version=(2, 0))
+with open('%s/v3.npy', 'wb') as f:
+    np.lib.format.write_array(f, np.arange(6, dtype='<i8'), version=(3, 0))
+]==]):format(folder, folder, folder))
+    for name in pairs(descrs) do
+      if name ~= "bfloat16" then
+        for i, shape in ipairs { {}, { 5 }, { 2, 3 }, { 0, 4 }, { 1, 2, 3, 4 } } do
+          local host = ndarray.load(("%s/np_%s_%d.npy"):format(folder, name, i - 1))
+          assert.equal(name, host.dtype)
+          assert.same(shape, host.shape)
+          local flat = host:reshape { host.size }:to_table()
+          for k = 1, host.size do
+            local value = name == "bool" and (flat[k] and 1 or 0) or tonumber(flat[k])
+            assert.equal(name == "bool" and math.min(k - 1, 1) or k - 1, value)
+          end
+          host:save(("%s/our_%s_%d.npy"):format(folder, name, i - 1))
+        end
+      end
+    end
+    assert.same({ 6 }, ndarray.load(folder .. "/v2.npy").shape)
+    assert.same({ 6 }, ndarray.load(folder .. "/v3.npy").shape)
+    python(([==[
+import glob
+count = 0
+for ours in glob.glob('%s/our_*.npy'):
+    a, b = np.load(ours), np.load(ours.replace('our_', 'np_'))
+    assert a.dtype == b.dtype and a.shape == b.shape and (a == b).all(), ours
+    count += 1
+assert count == 60
+]==]):format(folder))
+  end)
+
+  it("in forms that shardrt does not read are refused by name, as numpy writes them", function()
+    if not numpy then pending "python3 with numpy is absent" return end
+    python(([==[
+f = '%s/'
+np.save(f + 'fortran.npy', np.asfortranarray(np.arange(6).reshape(2, 3)))
+np.save(f + 'big.npy', np.arange(6).astype('>i4'))
+np.save(f + 'object.npy', np.array([{}, []], dtype=object), allow_pickle=True)
+np.save(f + 'structured.npy', np.zeros(3, dtype=[('a', 'i4'), ('b', 'f4')]))
+np.save(f + 'text.npy', np.array(['a', 'bc']))
+np.save(f + 'bytes.npy', np.array([b'a', b'bc']))
+np.save(f + 'complex.npy', np.zeros(3, dtype=complex))
+np.save(f + 'times.npy', np.zeros(3, dtype='M8[ns]'))
+np.savez(f + 'archive.npy', np.zeros(3))
+]==]):format(folder))
+    local words = {
+      fortran = "Fortran order", big = "big%-endian", object = "Python objects", structured = "structured",
+      text = "text", bytes = "text", complex = "complex", times = "times", archive = "npz",
+    }
+    os.rename(folder .. "/archive.npy.npz", folder .. "/archive.npy")
+    for name, word in pairs(words) do
+      local path = folder .. "/" .. name .. ".npy"
+      local message = files.message(ndarray.load, path)
+      assert.truthy(message:match(word), message)
+      assert.truthy(message:find(path, 1, true), message)
+    end
+  end)
+
+  it("leave nothing behind when an allocation fails", function()
+    local path = files.write(folder, "e.npy", files.npy { dict = files.dict("<i4", { 3 }), payload = files.bytes(12) })
+    local dtype, ndim, read = ffi.new "int32_t[1]", ffi.new "int32_t[1]", ffi.new "int64_t[8]"
+    local calls = {
+      function()
+        local out = ffi.new "shardrt_buffer *[1]"
+        local code = C.shardrt_npy_load(path, dtype, ndim, read, out)
+        if code == 0 then C.shardrt_buffer_free(out[0]) end
+        return code
+      end,
+      function() return C.shardrt_npy_header(path, dtype, ndim, read, nil) end,
+      function()
+        return C.shardrt_npy_save(folder .. "/f.npy", C.SHARDRT_INT8, 1, ffi.new("int64_t[1]", 3), ffi.new "char[3]")
+      end,
+    }
+    for _, call in ipairs(calls) do
+      local failures = 0
+      for n = 1, 100 do
+        C.shardrt_alloc_fail_at(n)
+        local code = call()
+        C.shardrt_alloc_fail_at(0)
+        if code == 0 then break end
+        assert.equal(C.SHARDRT_ENOMEM, code)
+        assert.truthy(ffi.string(C.shardrt_error_message()):match "out of memory")
+        failures = failures + 1
+      end
+      assert.is_true(failures > 0 and failures < 100)
+    end
+    for _, name in ipairs(files.list(folder)) do assert.is_nil(name:match "%.tmp$") end
+  end)
+end)

@@ -1,0 +1,87 @@
+-- Files made by hand, byte by byte, for specs of sources.
+
+local mpi = require "tests.support.mpi"
+
+local files = {}
+
+--- Writes a file in the folder; returns its path.
+function files.write(folder, name, text)
+  local path = folder .. "/" .. name
+  local file = assert(io.open(path, "wb"))
+  assert(file:write(text))
+  file:close()
+  return path
+end
+
+function files.slurp(path)
+  local file = assert(io.open(path, "rb"))
+  local text = file:read "*a"
+  file:close()
+  return text
+end
+
+--- The names in a folder, sorted.
+function files.list(folder)
+  local names = {}
+  local pipe = assert(io.popen("ls -A '" .. folder .. "' 2>/dev/null"))
+  for name in pipe:lines() do names[#names + 1] = name end
+  pipe:close()
+  return names
+end
+
+local function little(n, bytes)
+  local text = {}
+  for i = 1, bytes do
+    text[i] = string.char(n % 256)
+    n = math.floor(n / 256)
+  end
+  return table.concat(text)
+end
+
+--- A .npy file with any dict literal: o.dict, o.payload, o.major (1), o.minor (0).
+function files.npy(o)
+  local major = o.major or 1
+  local dict = o.dict .. "\n"
+  return "\147NUMPY" .. string.char(major, o.minor or 0) .. little(#dict, major == 1 and 2 or 4) .. dict
+    .. (o.payload or "")
+end
+
+--- A well-formed dict literal.
+function files.dict(descr, shape, order)
+  local sizes = table.concat(shape, ", ") .. (#shape == 1 and "," or "")
+  return ("{'descr': '%s', 'fortran_order': %s, 'shape': (%s), }"):format(descr, order or "False", sizes)
+end
+
+--- An IDX file: type, list of sizes, payload (big-endian).
+function files.idx(type, sizes, payload)
+  local words = { string.char(0, 0, type, #sizes) }
+  for i, size in ipairs(sizes) do words[i + 1] = little(size, 4):reverse() end
+  return table.concat(words) .. payload
+end
+
+--- `count` bytes that look random and are the same every time.
+function files.bytes(count)
+  local bytes, x = {}, 12345
+  for i = 1, count do
+    x = (x * 1103515245 + 12345) % 2147483648
+    bytes[i] = string.char(math.floor(x / 65536) % 256)
+  end
+  return table.concat(bytes)
+end
+
+--- Compresses a file beside itself with the gzip program; returns the new path.
+function files.gzip(path)
+  assert(os.execute(("gzip -nkf '%s'"):format(path)) == 0)
+  return path .. ".gz"
+end
+
+--- Runs a function that must raise; returns the message.
+function files.message(f, ...)
+  local ok, message = pcall(f, ...)
+  assert(not ok, "no error was raised")
+  return tostring(message)
+end
+
+files.folder, files.remove = mpi.folder, mpi.remove
+
+return files
