@@ -133,11 +133,13 @@ static int decompress(const char *path, const mapping *file, size_t bytes, const
   int code = gunzip_open(path, file, &g);
   if (code < 0) goto free_buffer;
   code = newfile_open(target, &out);
-  if (code < 0) goto end_inflate;
-  code = gunzip_all(&g, buffer, bytes, &out);
-  if (code == SHARDRT_OK) code = newfile_commit(&out);
-  newfile_drop(&out);
-end_inflate:
+  if (code == SHARDRT_OK) {
+    code = gunzip_all(&g, buffer, bytes, &out);
+    if (code == SHARDRT_OK) code = newfile_commit(&out);
+    newfile_drop(&out);
+  }
+  if (code == SHARDRT_EIO)
+    error_prefix(code, "the cache of decompressed files ($SHARDRT_CACHE, or cache = …, names another folder)");
   inflateEnd(&g.stream);
 free_buffer:
   alloc_free(buffer);
