@@ -1,0 +1,258 @@
+-- `shardrt plan`: what every process of a job would read and hold, worked out without any of them running.
+--
+-- A plan is a list of entries, one for each array or loader that the recipe made. An entry has parts: named arrays with
+-- dtype, shape and sharding, of which a loader reads one anew in every step.
+
+local ffi = require "ffi"
+local C = require "shardrt.C"
+local dtype = require "shardrt.dtype"
+local fail = require "shardrt.fail"
+local shape = require "shardrt.shape"
+fail.own()
+
+local plan = {}
+
+---@class shardrt.plan.part
+---@field name string? # of a loader's field
+---@field dtype string
+---@field shape integer[]
+---@field sharding shardrt.Sharding
+---@field sample_bytes (fun(box: ffi.cdata*): number)? # of a loader's field: what one row of a box costs to read
+
+---@class shardrt.plan.entry
+---@field where string # the recipe's line
+---@field what string # the call, and what there is to say about it
+---@field parts shardrt.plan.part[]
+---@field loader shardrt.Loader? # nil: an array
+---@field times integer # how often this line made the same
+
+---@type shardrt.plan.entry[]
+local entries = {}
+
+local SHOWN_PROCESSES, SHOWN_DEVICES = 16, 16 -- more than these are cut short to
+local SHORT = 3                               -- the first so many, and the last
+
+local function describe(part)
+  local name = part.name and part.name .. ": " or ""
+  return ("%s%s %s, %s"):format(name, part.dtype, shape.text(part.shape), tostring(part.sharding))
+end
+
+-- A line of the recipe that makes the same thing again (in a loop, say) is one entry.
+local function add(entry)
+  local words = { entry.where, entry.what }
+  for _, part in ipairs(entry.parts) do words[#words + 1] = describe(part) end
+  entry.key = table.concat(words, "\n")
+  local last = entries[#entries]
+  if last and last.key == entry.key then
+    last.times = last.times + 1
+  else
+    entry.times = 1
+    entries[#entries + 1] = entry
+  end
+end
+
+--- Notes an array that a recipe made.
+---@param call string # "device_put"
+---@param x shardrt.Array
+function plan.array(call, x)
+  add {
+    where = fail.where() or "?", what = call,
+    parts = { { dtype = x.dtype, shape = x.shape, sharding = x.sharding } },
+  }
+end
+
+--- Notes a loader that a recipe made.
+---@param made shardrt.Loader
+---@param parts shardrt.plan.part[]
+function plan.loader(made, parts)
+  add { where = fail.where() or "?", what = tostring(made), parts = parts, loader = made }
+end
+
+local function number(n)
+  local digits = ("%.0f"):format(n):reverse():gsub("(%d%d%d)", "%1,"):reverse()
+  return (digits:gsub("^,", ""))
+end
+
+local function count_text(n, one, many) return ("%s %s"):format(number(n), n == 1 and one or many or one .. "s") end
+
+-- "[0:32, :, 8:16]": a box, with ":" where it is the whole dimension.
+local function box_text(box, sizes)
+  local words = {}
+  for d = 1, box.ndim do
+    local start, stop = tonumber(box.start[d - 1]), tonumber(box.stop[d - 1])
+    words[d] = start == 0 and stop == sizes[d] and ":" or ("%.0f:%.0f"):format(start, stop)
+  end
+  return "[" .. table.concat(words, ", ") .. "]"
+end
+
+local function elements_of(box, first_dim)
+  local product = 1
+  for d = first_dim, box.ndim - 1 do product = product * tonumber(box.stop[d] - box.start[d]) end
+  return product
+end
+
+-- What `process` holds of one part: its shards, in mesh order, and how many distinct boxes they are.
+local function shards_of(part, process)
+  local job = C.shardrt_job_get()
+  local devices = job.devices_per_process
+  local shards = ffi.new("shardrt_shard[?]", devices)
+  local out = ffi.new "int64_t[2]"
+  fail.check(C.shardrt_sharding_shards(part.sharding.handle, #part.shape, shape.to_c(part.shape), process, devices,
+    shards, devices, out, out + 1))
+  return shards, tonumber(out[0]), tonumber(out[1])
+end
+
+-- The distinct boxes of a process's shards, ascending.
+local function distinct(shards, count)
+  local boxes, seen = {}, {}
+  for i = 0, count - 1 do
+    if not seen[shards[i].block] then
+      seen[shards[i].block] = true
+      boxes[#boxes + 1] = shards[i].box
+    end
+  end
+  table.sort(boxes, function(a, b)
+    for d = 0, a.ndim - 1 do
+      if a.start[d] ~= b.start[d] then return a.start[d] < b.start[d] end
+    end
+    return false
+  end)
+  return boxes
+end
+
+-- Joins boxes that touch along the first dimension and are alike in all others.
+local function join(boxes)
+  local joined, by_rest = {}, {}
+  for _, box in ipairs(boxes) do
+    local words = {}
+    for d = 1, box.ndim - 1 do words[d] = ("%d:%d"):format(tonumber(box.start[d]), tonumber(box.stop[d])) end
+    local rest = table.concat(words, ",")
+    local last = by_rest[rest]
+    if last and box.ndim > 0 and last.stop[0] == box.start[0] then
+      last.stop[0] = box.stop[0]
+    else
+      last = ffi.new("shardrt_box", box)
+      by_rest[rest] = last
+      joined[#joined + 1] = last
+    end
+  end
+  return joined
+end
+
+local function list_text(list, show)
+  local words, count = {}, #list
+  for i = 1, count do
+    if count <= SHOWN_DEVICES or i <= SHORT or i == count then
+      words[#words + 1] = show(list[i])
+    elseif i == SHORT + 1 then
+      words[#words + 1] = ("… %s more …"):format(number(count - SHORT - 1))
+    end
+  end
+  return table.concat(words, " and ")
+end
+
+-- What a loader reads for one part in a process, by its pipeline.
+local function boxes_read(pipeline, part, shards, count)
+  if pipeline == "global" then
+    local whole = ffi.new("shardrt_box", { ndim = #part.shape })
+    for d = 1, #part.shape do whole.stop[d - 1] = part.shape[d] end
+    return { whole }
+  end
+  if pipeline == "per_process" then return distinct(shards, count) end
+  local all = {}
+  for i = 0, count - 1 do all[#all + 1] = shards[i].box end
+  return all
+end
+
+-- Bytes that these boxes cost in one whole step, and in an epoch (its last batch may be shorter).
+local function cost(loader, part, boxes)
+  local count = #loader.source
+  local whole = math.floor(count / loader.batch_size)
+  local rest = loader.remainder == "pad" and count % loader.batch_size or 0
+  local step, epoch = 0, 0
+  local inner = ffi.new "shardrt_box"
+  for _, box in ipairs(boxes) do
+    inner.ndim = box.ndim - 1
+    for d = 1, box.ndim - 1 do inner.start[d - 1], inner.stop[d - 1] = box.start[d], box.stop[d] end
+    local start, stop = tonumber(box.start[0]), tonumber(box.stop[0])
+    local bytes = part.sample_bytes(inner)
+    step = step + (stop - start) * bytes
+    epoch = epoch + (whole * (stop - start) + math.max(0, math.min(stop, rest) - start)) * bytes
+  end
+  return step, epoch
+end
+
+local function print_devices(write, part, shards, count)
+  for i = 0, count - 1 do
+    if count <= SHOWN_DEVICES or i < SHORT or i == count - 1 then
+      write("      device %d: %s%s", shards[i].device, box_text(shards[i].box, part.shape),
+        shards[i].replica_id > 0 and (", replica %d"):format(tonumber(shards[i].replica_id)) or "")
+    elseif i == SHORT then
+      write("      … %s more devices …", number(count - SHORT - 1))
+    end
+  end
+end
+
+local function print_process(write, entry, process)
+  write("  process %d", process)
+  for _, part in ipairs(entry.parts) do
+    local shards, count, blocks = shards_of(part, process)
+    local name = part.name and part.name .. ": " or ""
+    if count == 0 and not (entry.loader and entry.loader.pipeline == "global") then
+      write("    %snothing: it owns no device of the mesh", name)
+    elseif entry.loader and part.sample_bytes then
+      local boxes = boxes_read(entry.loader.pipeline, part, shards, count)
+      local step, epoch = cost(entry.loader, part, boxes)
+      local shown = entry.loader.pipeline == "per_device" and boxes or join(boxes)
+      write("    %sreads %s: %s bytes in a step, %s in an epoch", name,
+        list_text(shown, function(box) return box_text(box, part.shape) end), number(step), number(epoch))
+    else
+      local bytes = 0
+      local boxes = distinct(shards, count)
+      for _, box in ipairs(boxes) do bytes = bytes + elements_of(box, 0) * dtype.named("plan", part.dtype).size end
+      write("    %sneeds %s: %s bytes, %s", name,
+        list_text(join(boxes), function(box) return box_text(box, part.shape) end), number(bytes),
+        count_text(blocks, "distinct part"))
+    end
+    print_devices(write, part, shards, count)
+  end
+end
+
+local function print_layout(write, part)
+  local sizes = part.sharding:shard_shape(part.shape)
+  local devices = tonumber(C.shardrt_mesh_size(C.shardrt_sharding_mesh(part.sharding.handle)))
+  local parts = 1
+  for d = 1, #sizes do parts = parts * (sizes[d] > 0 and part.shape[d] / sizes[d] or 1) end
+  local replicas = devices / parts
+  write("  %s", describe(part))
+  write("    %s, each with %s, %s bytes; %s", count_text(devices, "device"), shape.text(sizes),
+    number(shape.elements(sizes) * dtype.named("plan", part.dtype).size),
+    replicas == 1 and "no replicas" or ("%s of each part"):format(count_text(replicas, "replica")))
+end
+
+local function print_entry(write, entry, only, processes)
+  write("")
+  write("%s: %s%s", entry.where, entry.what,
+    entry.times > 1 and (" (made %s times)"):format(number(entry.times)) or "")
+  for _, part in ipairs(entry.parts) do print_layout(write, part) end
+  if only then return print_process(write, entry, only) end
+  local all = processes <= SHOWN_PROCESSES
+  for process = 0, (all and processes or SHORT) - 1 do print_process(write, entry, process) end
+  if not all then
+    write("  … %s more processes (--process K shows process K) …", number(processes - SHORT - 1))
+    print_process(write, entry, processes - 1)
+  end
+end
+
+--- Prints the plan of what the recipe made.
+---@param only_process integer? # nil: all processes, or where there are many the first few and the last
+function plan.report(only_process)
+  local job = C.shardrt_job_get()
+  local function write(...) io.stdout:write(string.format(...), "\n") end
+  write("a job of %s with %s each: %s", count_text(job.process_count, "process", "processes"),
+    count_text(job.devices_per_process, "device"), count_text(job.process_count * job.devices_per_process, "device"))
+  if #entries == 0 then write("the recipe made no array and no loader") end
+  for _, entry in ipairs(entries) do print_entry(write, entry, only_process, job.process_count) end
+end
+
+return plan
