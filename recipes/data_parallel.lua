@@ -36,7 +36,7 @@ for batch in loader do
   -- The ids and the mask say what the whole job was given, and every process counts for itself.
   local id, mask = shardrt.device_get(batch.id), shardrt.process_allgather(batch.mask)
   for row = 0, loader.batch_size - 1 do
-    if mask.data[row] ~= 0 then
+    if mask.data[row] then
       local sample = tonumber(id.data[row])
       seen[sample] = (seen[sample] or 0) + 1
       images = images + 1
