@@ -113,7 +113,8 @@ static int report(replicas *r, int64_t block) {
 static int compare(replicas *r, const uint64_t *mine) {
   char what[512];
   struct text text = {.bytes = what, .capacity = sizeof what};
-  text_add(&text, "%s, comparing the replicas of ", r->name);
+  text_add(&text, "%s, comparing replicas (layout %08" PRIx32 ") of ", r->name,
+           (uint32_t)shardrt_sharding_fingerprint(r->sharding));
   array_add_text(r->array, &text);
   size_t devices = (size_t)r->job->devices_per_process, processes = (size_t)r->job->process_count;
   uint64_t *own = alloc_zeros(devices, sizeof *own);

@@ -3,6 +3,7 @@
  * The process that owns replica 0 of a box sends it. Everybody works out from the sharding who sends what, so nothing
  * but data travels: in round r every process sends the next piece of its boxes, one after the other in mesh order, as
  * they lie in memory; receivers put the pieces at their place in the value. */
+#include <inttypes.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -77,7 +78,7 @@ static int exchange_open(exchange *x) {
   if (x->senders == NULL || x->counts == NULL || x->blocks == NULL) return ALLOC_FAILED;
   size_t senders = list_senders(x);
   x->piece = x->box_bytes < LARGEST_PIECE ? x->box_bytes : LARGEST_PIECE;
-  if (x->piece > STAGING / senders) x->piece = STAGING / senders;
+  if (senders > 0 && x->piece > STAGING / senders) x->piece = STAGING / senders;
   x->staging = alloc_array(senders, x->piece);
   return x->staging == NULL ? ALLOC_FAILED : SHARDRT_OK;
 }
@@ -162,7 +163,8 @@ int shardrt_process_allgather(const shardrt_array *array, void *value) {
   if (job->process_count == 1) return shardrt_array_gather(array, value);
   char what[512];
   struct text text = {.bytes = what, .capacity = sizeof what};
-  text_add(&text, "process_allgather of ");
+  text_add(&text, "process_allgather (layout %08" PRIx32 ") of ",
+           (uint32_t)shardrt_sharding_fingerprint(shardrt_array_sharding(array)));
   array_add_text(array, &text);
   exchange x = {.array = array,
                 .job = job,

@@ -1,0 +1,179 @@
+-- The job: who is in it, what its processes gather from each other, and the global value of an array.
+
+local ffi = require "ffi"
+local C = require "shardrt.C"
+local mpi = require "tests.support.mpi"
+
+local head = [[
+package.path = "./?.lua;" .. package.path
+local ffi = require "ffi"
+local C = require "shardrt.C"
+local fail = require "shardrt.fail"
+local arrays = require "tests.support.arrays"
+local P = arrays.P
+local job = C.shardrt_job_get()
+]]
+
+local function run(source, o)
+  o = o or {}
+  o.source = head .. source
+  o.processes = o.processes or 4
+  o.devices = o.devices or 2
+  return mpi.run(o)
+end
+
+local function contains(text, piece)
+  assert.truthy(text:find(piece, 1, true), ("%q is not in: %s"):format(piece, text))
+end
+
+describe("a process alone", function()
+  local job = C.shardrt_job_get()
+
+  it("is the only one of its job", function()
+    assert.equal(0, job.process_index)
+    assert.equal(1, job.process_count)
+  end)
+
+  it("gathers what it gives, small or large", function()
+    for _, bytes in ipairs { 0, 1, 8, 240, 241, 100000 } do
+      local mine, all = ffi.new("uint8_t[?]", bytes + 1), ffi.new("uint8_t[?]", bytes + 1)
+      for i = 0, bytes - 1 do mine[i] = (i * 7 + 1) % 251 end
+      all[bytes] = 99
+      assert.equal(0, C.shardrt_allgather("test", mine, bytes, all))
+      assert.equal(ffi.string(mine, bytes), ffi.string(all, bytes))
+      assert.equal(99, all[bytes])
+    end
+    assert.equal(0, C.shardrt_barrier "test")
+  end)
+
+  it("does not join twice", function()
+    local wanted = ffi.new("shardrt_job", { devices_per_process = 1, timeout = 1 })
+    assert.equal(C.SHARDRT_EINVAL, C.shardrt_init(wanted))
+    assert.equal(1, C.shardrt_job_get().process_count)
+  end)
+end)
+
+describe("a job of several processes", function()
+  it("knows its processes and gathers from all, small and in pieces", function()
+    local result = run([[
+      assert(job.process_count == 3 and job.devices_per_process == 2)
+      for _, bytes in ipairs { 0, 1, 240, 241, 5000, 2^24 + 12345 } do
+        local mine, all = ffi.new("uint8_t[?]", bytes), ffi.new("uint8_t[?]", bytes * 3)
+        for i = 0, bytes - 1 do mine[i] = (i * (job.process_index + 3)) % 251 end
+        fail.check(C.shardrt_allgather("bytes", mine, bytes, all))
+        for p = 0, 2 do
+          for i = 0, bytes - 1 do assert(all[p * bytes + i] == (i * (p + 3)) % 251) end
+        end
+      end
+      io.write("process ", job.process_index, " fine\n")
+    ]], { processes = 3 })
+    assert.equal(0, result.status, result.output)
+    for p = 0, 2 do contains(result.stdout, "process " .. p .. " fine\n") end
+  end)
+
+  it("refuses processes with different --devices", function()
+    local result = mpi.shell(([[OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 \
+      mpirun --oversubscribe -n 1 %s --devices 2 /dev/null : -n 1 %s --devices 3 /dev/null]]):format(
+      mpi.program(), mpi.program()))
+    assert.equal(1, result.status)
+    contains(result.stderr, "process 0 has 2 devices, process 1 has 3")
+  end)
+
+  it("does not burn a core while it waits", function()
+    local result = run [[
+      ffi.cdef "int usleep(unsigned microseconds);"
+      fail.check(C.shardrt_barrier "start")
+      local before = os.clock()
+      if job.process_index == 1 then ffi.C.usleep(2000000) end
+      fail.check(C.shardrt_barrier "end")
+      local used = os.clock() - before -- CPU seconds, while about 2 s went by
+      if used > 1 then error("used " .. used .. " s") end
+    ]]
+    assert.equal(0, result.status, result.output)
+  end)
+end)
+
+describe("process_allgather", function()
+  it("gives every process the whole value, whatever the layout", function()
+    local seed = os.time()
+    local result = run(([[
+      math.randomseed(%d)
+      local sizes = { uint8 = 1, int16 = 2, float32 = 4, int64 = 8 }
+      local function pick(list) return list[math.random(#list)] end
+      for case = 1, 60 do
+        local mesh_sizes = pick { { 8 }, { 4, 2 }, { 2, 4 }, { 2, 2, 2 }, { 6 }, { 3, 2 }, { 1 }, { 2 } }
+        local names, count = {}, 1
+        for i, size in ipairs(mesh_sizes) do names[i], count = ("abc"):sub(i, i), count * size end
+        local ids, all = {}, { 0, 1, 2, 3, 4, 5, 6, 7 }
+        for i = 1, count do ids[i] = table.remove(all, math.random(#all)) end
+        local ndim = math.random(0, 4)
+        local free, entries, shape, elements = { unpack(names) }, {}, {}, 1
+        for d = 1, ndim do
+          local entry, cut = {}, 1
+          while #free > 0 and math.random() < 0.5 do
+            local name = table.remove(free, math.random(#free))
+            entry[#entry + 1] = name
+            cut = cut * mesh_sizes[name:byte() - 96]
+          end
+          entries[d] = #entry > 0 and entry or nil
+          shape[d] = cut * math.random(0, 3)
+          elements = elements * shape[d]
+        end
+        local dtype = pick { "uint8", "int16", "float32", "int64" }
+        local bytes = elements * sizes[dtype]
+        local value = ffi.new("uint8_t[?]", bytes + 1)
+        for i = 0, bytes - 1 do value[i] = math.random(0, 255) end
+        local s = arrays.sharding(mesh_sizes, names, P(unpack(entries, 1, ndim)), ids)
+        local x = arrays.global(s, dtype, shape, value)
+        local got = ffi.new("uint8_t[?]", bytes + 1)
+        fail.check(C.shardrt_process_allgather(x, got))
+        if ffi.string(got, bytes) ~= ffi.string(value, bytes) then
+          error(("case %%d: %%s of {%%s} on %%s"):format(case, dtype, table.concat(shape, ", "), tostring(s)))
+        end
+      end
+    ]]):format(seed))
+    assert.equal(0, result.status, "seed " .. seed .. ": " .. result.output)
+  end)
+
+  it("sends large boxes in pieces", function()
+    local result = run([[
+      local rows, columns = 3, 2 * 1000 * 1003 -- boxes of 12 MB, in runs that no piece divides
+      local value = ffi.new("int32_t[?]", rows * columns)
+      for i = 0, rows * columns - 1 do value[i] = i * 2654435761 % 2147483647 end
+      local x = arrays.global(arrays.sharding({ 2 }, { "a" }, P(nil, "a")), "int32", { rows, columns }, value)
+      local got = ffi.new("int32_t[?]", rows * columns)
+      fail.check(C.shardrt_process_allgather(x, got))
+      assert(ffi.string(got, rows * columns * 4) == ffi.string(value, rows * columns * 4))
+    ]], { processes = 2, devices = 1 })
+    assert.equal(0, result.status, result.output)
+  end)
+
+  it("frees what it took and says so when memory runs out, for every allocation", function()
+    local result = run([[
+      local value = ffi.new("int32_t[?]", 64)
+      for i = 0, 63 do value[i] = i * i end
+      local x = arrays.global(arrays.sharding({ 2, 2 }, { "a", "b" }, P "a"), "int32", { 8, 8 }, value)
+      local got, n = ffi.new("int32_t[?]", 64), 0
+      repeat
+        n = n + 1
+        C.shardrt_alloc_fail_at(n)
+        local code = C.shardrt_process_allgather(x, got)
+        assert(code == 0 or code == C.SHARDRT_ENOMEM)
+      until code == 0
+      C.shardrt_alloc_fail_at(0)
+      assert(n > 2)
+      for i = 0, 63 do assert(got[i] == i * i) end
+    ]], { processes = 2 })
+    assert.equal(0, result.status, result.output)
+  end)
+
+  it("refuses an array that has no data", function()
+    local result = run([[
+      local x = arrays.new(arrays.sharding({ 2 }, { "a" }, P "a"), "int32", { 8 })
+      fail.check(C.shardrt_process_allgather(x, ffi.new "int32_t[8]"))
+    ]], { processes = 2, devices = 1 })
+    assert.equal(1, result.status)
+    contains(result.stderr, "all 2 processes: ")
+    contains(result.stderr, "process_allgather")
+  end)
+end)
