@@ -1,0 +1,247 @@
+-- How a job ends when something goes wrong in it: at once, in every process, with one message and a status.
+
+local mpi = require "tests.support.mpi"
+
+local head = [[
+local ffi = require "ffi"
+local C = require "shardrt.C"
+local fail = require "shardrt.fail"
+local job = C.shardrt_job_get()
+local me = job.process_index
+ffi.cdef "int getpid(void); int kill(int pid, int signal); int usleep(unsigned microseconds);"
+local function meet(what)
+  C.shardrt_job_at("recipe.lua:" .. debug.getinfo(2, "l").currentline)
+  fail.check(C.shardrt_barrier(what))
+end
+]]
+
+local _, lines_before = head:gsub("\n", "")
+
+-- Each of these ends long before the limit, or it hangs.
+local function run(source, o)
+  o = o or {}
+  o.source = head .. source
+  o.processes = o.processes or 4
+  o.devices = 2
+  o.limit = o.limit or 30
+  return mpi.run(o)
+end
+
+local function contains(text, piece)
+  assert.truthy(text:find(piece, 1, true), ("%q is not in: %s"):format(piece, text))
+end
+
+local function times(text, piece)
+  local n, at = 0, 1
+  while true do
+    local first, last = text:find(piece, at, true)
+    if not first then return n end
+    n, at = n + 1, last + 1
+  end
+end
+
+local function line(n) return "recipe.lua:" .. lines_before + n .. ": " end
+
+describe("an error", function()
+  it("in one process ends the others, which wait, with its message, once", function()
+    local result = run [[
+      if me == 2 then error "out of luck" end
+      meet "the others wait here"
+    ]]
+    assert.equal(1, result.status)
+    contains(result.stderr, "shardrt: process 2 of 4: ")
+    contains(result.stderr, line(1) .. "out of luck\n")
+    assert.equal(1, times(result.output, "out of luck"))
+    assert.equal(1, times(result.output, "\n"), result.output) -- nothing else is said, by mpirun neither
+  end)
+
+  it("in one process ends the others, which compute", function()
+    local result = run [[
+      if me == 0 then error "out of luck" end
+      while true do end
+    ]]
+    assert.equal(1, result.status)
+    contains(result.stderr, "shardrt: process 0 of 4: ")
+    assert.equal(1, times(result.output, "out of luck"))
+  end)
+
+  it("in all processes is printed once", function()
+    local result = run [[error "nobody has luck"]]
+    assert.equal(1, result.status)
+    contains(result.stderr, "shardrt: all 4 processes: ")
+    contains(result.stderr, line(1) .. "nobody has luck\n")
+    assert.equal(1, times(result.output, "nobody has luck"))
+  end)
+
+  it("in all processes is printed once also where they get to it one after the other", function()
+    for _, delay in ipairs { "me * 50000", "(3 - me) * 50000", "(3 - me) * 250000" } do
+      local result = run("ffi.C.usleep(" .. delay .. ')\nerror "nobody has luck"')
+      assert.equal(1, result.status)
+      assert.equal(1, times(result.output, "nobody has luck"), result.output)
+    end
+  end)
+
+  it("in two of four is printed once for both", function()
+    local result = run [[
+      if me % 2 == 1 then error "odd" end
+      meet "the others wait here"
+    ]]
+    assert.equal(1, result.status)
+    contains(result.stderr, "shardrt: processes 1, 3 of 4: ")
+    assert.equal(1, times(result.output, "odd\n"))
+  end)
+
+  it("of another kind in each process is printed for each", function()
+    local result = run [[error("unlucky number " .. me)]]
+    assert.equal(1, result.status)
+    for p = 0, 3 do assert.equal(1, times(result.stderr, "unlucky number " .. p .. "\n"), result.output) end
+  end)
+
+  it("that spans lines, or is long, comes out whole", function()
+    local result = run [[error("first\nsecond " .. ("x"):rep(3000) .. " last", 0)]]
+    contains(result.stderr, "shardrt: all 4 processes: first\nsecond x")
+    contains(result.stderr, "x last\n")
+  end)
+
+  it("comes after what was printed before it", function()
+    local result = run [[
+      io.write("printed by ", me, "\n")
+      if me == 1 then error "out of luck" end
+      meet "the others wait here"
+    ]]
+    contains(result.stdout, "printed by 1\n")
+  end)
+
+  it("alone has no process in front of it", function()
+    local result = mpi.run { source = 'error "out of luck"' }
+    assert.equal(1, result.status)
+    assert.truthy(result.stderr:match "^shardrt: [^\n]*recipe.lua:1: out of luck\n$", result.stderr)
+  end)
+end)
+
+describe("a process that leaves", function()
+  it("by the end of its recipe is found by those that go on", function()
+    local result = run [[
+      meet "all"
+      if me == 1 then return end
+      meet "the others"
+    ]]
+    assert.equal(1, result.status)
+    contains(result.stderr, "process 1: the end of the recipe")
+    contains(result.stderr, "processes 0, 2, 3: the others at ")
+    contains(result.stderr, line(3):sub(1, -3))
+    assert.equal(1, times(result.output, "the end of the recipe"), result.output)
+  end)
+
+  it("by os.exit is found, too", function()
+    local result = run [[
+      if me == 1 then os.exit(0) end
+      meet "the others"
+    ]]
+    assert.equal(1, result.status)
+    contains(result.stderr, "process 1: the end of the recipe")
+  end)
+
+  it("by os.exit with a status ends the job with it", function()
+    local result = run [[
+      if me == 1 then os.exit(7) end
+      meet "the others"
+    ]]
+    assert.equal(7, result.status)
+  end)
+
+  it("by os.exit(0) in company of all others is no failure", function()
+    local result = run [[meet "all" os.exit(0)]]
+    assert.equal(0, result.status, result.output)
+    assert.equal("", result.stderr)
+  end)
+
+  it("because it is killed takes the job with it", function()
+    local result = run [[
+      meet "all"
+      if me == 1 then ffi.C.kill(ffi.C.getpid(), 9) end
+      meet "the others"
+    ]]
+    assert.are_not.equal(0, result.status)
+    assert.are_not.equal(124, result.status)
+  end)
+end)
+
+describe("a process that does not come", function()
+  it("is named, with where it was last seen, when the time is up", function()
+    local result = run([[
+      meet "first"
+      if me == 1 then ffi.C.kill(ffi.C.getpid(), 19) end
+      meet "second"
+    ]], { options = { "--timeout", "2" } })
+    assert.equal(1, result.status)
+    contains(result.stderr, "process 1 did not come to second within 2 seconds")
+    contains(result.stderr, "last seen at ")
+    contains(result.stderr, line(1):sub(1, -3) .. ", in first")
+    contains(result.stderr, "processes 0, 2, 3 of 4: ")
+    assert.equal(1, times(result.output, "did not come"), result.output)
+  end)
+
+  it("is named alone, though others come late", function()
+    local result = run([[
+      if me == 3 then ffi.C.usleep(1500000) end
+      if me == 1 then ffi.C.usleep(20000000) end
+      meet "first"
+    ]], { options = { "--timeout", "2" } })
+    assert.equal(1, result.status)
+    contains(result.stderr, ": process 1 did not come to first")
+  end)
+
+  it("is waited for as long as --timeout says", function()
+    local result = run([[
+      if me == 2 then ffi.C.usleep(2500000) end
+      meet "first"
+    ]], { options = { "--timeout", "20" } })
+    assert.equal(0, result.status, result.output)
+  end)
+
+  it("leaves a job that cannot go on, even where the recipe wants to", function()
+    local result = run([[
+      if me == 1 then ffi.C.usleep(20000000) end
+      if C.shardrt_barrier "first" ~= C.SHARDRT_ETIMEOUT then error "no timeout" end
+      meet "second"
+    ]], { options = { "--timeout", "1" } })
+    assert.equal(1, result.status)
+    contains(result.stderr, "second: the processes lost each other")
+  end)
+end)
+
+describe("processes that do different things", function()
+  it("are told who does what, where", function()
+    local result = run [[
+      if me == 1 then
+        meet "left"
+      else
+        meet "right"
+      end
+    ]]
+    assert.equal(1, result.status)
+    contains(result.stderr, "processes 0, 2, 3: right at ")
+    contains(result.stderr, line(4):sub(1, -3))
+    contains(result.stderr, "process 1: left at ")
+    contains(result.stderr, line(2):sub(1, -3))
+    assert.equal(1, times(result.output, "process 1: left"), result.output)
+  end)
+
+  it("are told apart by the size of what they give", function()
+    local result = run [[
+      local bytes = me == 3 and 16 or 8
+      fail.check(C.shardrt_allgather("sizes", ffi.new("char[16]"), bytes, ffi.new("char[64]")))
+    ]]
+    assert.equal(1, result.status)
+    contains(result.stderr, "processes 0-2: sizes with 8 bytes")
+    contains(result.stderr, "process 3: sizes with 16 bytes")
+  end)
+
+  it("are told apart by the end of a long name", function()
+    local result = run [[meet(("x"):rep(300) .. (me == 0 and "a" or "b"))]]
+    assert.equal(1, result.status)
+    contains(result.stderr, "process 0: xxx")
+    contains(result.stderr, "processes 1-3: xxx")
+  end)
+end)
