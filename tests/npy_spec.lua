@@ -65,7 +65,8 @@ describe(".npy files", function()
       assert.equal(payload, bytes_of(host))
     end
     -- One byte has no order.
-    local host = ndarray.load(files.write(folder, "a.npy", files.npy { dict = files.dict("<u1", { 3 }), payload = "abc" }))
+    local text = files.npy { dict = files.dict("<u1", { 3 }), payload = "abc" }
+    local host = ndarray.load(files.write(folder, "a.npy", text))
     assert.equal("uint8", host.dtype)
   end)
 
@@ -88,10 +89,8 @@ describe(".npy files", function()
   end)
 
   it("are written with the largest header", function()
-    local shape = {}
-    for d = 1, 8 do shape[d] = d == 8 and 0 or 2 ^ 53 end -- no element, so any sizes go
     local sizes = ffi.new("int64_t[8]", 9223372036854775807LL)
-    sizes[7] = 0
+    sizes[7] = 0 -- no element, so any sizes go
     local path = folder .. "/big.npy"
     assert.equal(0, C.shardrt_npy_save(path, C.SHARDRT_FLOAT64, 8, sizes, nil))
     local dtype, ndim, read = ffi.new "int32_t[1]", ffi.new "int32_t[1]", ffi.new "int64_t[8]"

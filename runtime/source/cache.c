@@ -204,16 +204,30 @@ static uint64_t key_of(const char *path, const mapping *file) {
   return hash_bytes(key, file->data + file->bytes - block, block);
 }
 
-/* Maps a file of the cache if it is there and is what it should be; *out is left alone otherwise. */
-static bool map_cached(const char *target, size_t bytes, const void *head, size_t head_bytes, mapping *out) {
+/* Maps a file of the cache if it is there and is what it should be: 1, or 0, or ENOMEM. */
+static int map_cached(const char *target, size_t bytes, const void *head, size_t head_bytes, mapping *out) {
   mapping cached;
-  if (access(target, R_OK) != 0 || mapping_open(target, &cached) < 0) return false;
+  if (access(target, R_OK) != 0) return 0;
+  int code = mapping_open(target, &cached);
+  if (code < 0) return code == SHARDRT_ENOMEM ? code : 0;
   if (cached.bytes == bytes && bytes >= head_bytes && memcmp(cached.data, head, head_bytes) == 0) {
     *out = cached;
-    return true;
+    return 1;
   }
   mapping_close(&cached);
-  return false;
+  return 0;
+}
+
+/* Decompresses to `target` and maps that: 1, or an error. */
+static int make_cached(const char *path, const mapping *file, size_t bytes, const void *head, size_t head_bytes,
+                       const char *target, mapping *out) {
+  int code = decompress(path, file, bytes, target);
+  if (code == SHARDRT_OK) code = map_cached(target, bytes, head, head_bytes, out);
+  if (code != 0) return code;
+  return error_set(SHARDRT_EIO,
+                   "%s: was decompressed to %s, but cannot be read there: another process may have put something else "
+                   "in its place",
+                   path, target);
 }
 
 int cache_map(const char *path, const mapping *file, size_t bytes, const void *head, size_t head_bytes,
@@ -226,17 +240,11 @@ int cache_map(const char *path, const mapping *file, size_t bytes, const void *h
       alloc_text("%s/%.100s-%016llx", name, slash != NULL ? slash + 1 : path, (unsigned long long)key_of(path, file));
   int code = target != NULL ? SHARDRT_OK : ALLOC_FAILED;
   if (code == SHARDRT_OK && shared && access(name, F_OK) == 0) code = check_owner(name);
-  if (code < 0 || map_cached(target, bytes, head, head_bytes, out)) goto done;
-  code = make_folder(name);
-  if (code == SHARDRT_OK && shared) code = check_owner(name);
-  if (code == SHARDRT_OK) code = decompress(path, file, bytes, target);
-  if (code == SHARDRT_OK && !map_cached(target, bytes, head, head_bytes, out))
-    code = error_set(SHARDRT_EIO,
-                     "%s: was decompressed to %s, but cannot be read there: another process may have put "
-                     "something else in its place",
-                     path, target);
-done:
+  if (code == SHARDRT_OK) code = map_cached(target, bytes, head, head_bytes, out);
+  if (code == 0) code = make_folder(name);
+  if (code == 0 && shared) code = check_owner(name);
+  if (code == 0) code = make_cached(path, file, bytes, head, head_bytes, target, out);
   alloc_free(target);
   alloc_free(name);
-  return code;
+  return code < 0 ? code : SHARDRT_OK;
 }
