@@ -94,7 +94,7 @@ describe("the replica check in one process", function()
   it("frees what it took and says so when memory runs out, for every allocation", function()
     local y = arrays.apart(x, s, "int32", shape, 3)
     for _, case in ipairs { { x, 0 }, { y, C.SHARDRT_EMISMATCH } } do
-      local n, code = 0, nil
+      local n, code = 0
       repeat
         n = n + 1
         C.shardrt_alloc_fail_at(n)
@@ -104,7 +104,7 @@ describe("the replica check in one process", function()
       C.shardrt_alloc_fail_at(0)
       assert.is_true(n > 2)
     end
-    local n, code = 0, nil
+    local n, code = 0
     repeat
       n = n + 1
       C.shardrt_alloc_fail_at(n)
@@ -247,7 +247,8 @@ describe("what every process must see alike", function()
   end)
 
   it("is not compared with --check off", function()
-    local result = run([[fail.check(C.shardrt_check_same("it", job.process_index))]], { options = { "--check", "off" } })
+    local result = run([[fail.check(C.shardrt_check_same("it", job.process_index))]],
+      { options = { "--check", "off" } })
     assert.equal(0, result.status, result.output)
   end)
 

@@ -25,11 +25,10 @@ static void rest(void) {
 
 /* What makes two messages the same: all but the place in the recipe ("recipe.lua:12: ") that they begin with. */
 static uint64_t message_hash(const char *message) {
-  const char *colon = strchr(message, ':');
-  if (colon != NULL) {
-    size_t digits = strspn(colon + 1, "0123456789");
-    const char *end = colon + 1 + digits;
-    if (digits > 0 && end[0] == ':' && end[1] == ' ') message = end + 2;
+  for (const char *at = strchr(message, ':'); at != NULL; at = strchr(at + 1, ':')) {
+    const char *end = at + 1 + strspn(at + 1, "0123456789");
+    if (end > at + 1 && end[0] == ':' && end[1] == ' ') return hash_text(0, end + 2);
+    if (memchr(message, ' ', (size_t)(end - message)) != NULL) break; /* this is no place any more */
   }
   return hash_text(0, message);
 }
@@ -60,6 +59,7 @@ static void print(const char *text, size_t length) {
 }
 
 static void speak(const notes *n, const bool *alike, const char *message) {
+  if (message[0] == '\0') return;
   char who[256] = "";
   if (n->count > 1) {
     int32_t count = 0;
@@ -112,7 +112,7 @@ static void speak_together(notes *n, const char *message, bool *alike) {
 void last_words(notes *n, int status, const char *message) {
   fflush(NULL);
   bool *alike = alloc_zeros((size_t)n->count, sizeof *alike);
-  if (message[0] != '\0' && alike != NULL) speak_together(n, message, alike);
+  if (alike != NULL) speak_together(n, message, alike);
   alloc_free(alike);
   n->transport->kill(status);
 }

@@ -1,5 +1,5 @@
--- Arrays made through the C interface, for specs and for the recipes that they start (as `require "tests.support.arrays"`
--- with the tree's root on the module path).
+-- Arrays made through the C interface, for specs and for the recipes that they start (which need the tree's root on
+-- their module path).
 
 local ffi = require "ffi"
 local C = require "shardrt.C"
