@@ -1,0 +1,40 @@
+-- Model parallelism across processes (D10): each replica's two devices sit on two processes, which therefore load the
+-- same rows. No word here says which process loads what: the sharding knows.
+--
+--   mpirun -n 4 build/shardrt --devices 2 recipes/model_parallel_across_processes.lua
+
+local shardrt = require "shardrt"
+local P, ndarray = shardrt.P, shardrt.ndarray
+
+local n = shardrt.device_count()
+local parts = n % 2 == 0 and 2 or 1
+local replicas = n / parts
+local ids = {}
+for replica = 0, replicas - 1 do -- one device of the job's first half and one of its second
+  for part = 0, parts - 1 do ids[#ids + 1] = replica + part * replicas end
+end
+local mesh = shardrt.Mesh({ replicas, parts }, { "replica", "model" }, ids)
+local s = shardrt.NamedSharding(mesh, P "replica")
+
+-- The dataset: sample i is {10 i, 10 i + 1, 10 i + 2}. Each process reads the stream that its devices need.
+local SAMPLES, ROWS = 12 * n, 4 * replicas
+local data = ndarray.arange(SAMPLES * 10, "int32"):reshape { SAMPLES, 10 }
+local streams, index = s:process_shards({ ROWS, 10 }, 0)
+local stream = shardrt.source.array { x = data }:shard(streams, index)
+local rows = ROWS / streams -- of every batch
+
+for step = 0, #stream / rows - 1 do
+  local batch = shardrt.make_array_from_process_local_data(s, stream:read(step * rows, rows).x)
+  assert(batch.shape[1] == ROWS)
+  for _, shard in ipairs(batch.addressable_shards) do
+    -- Row r of the batch is row r % rows of stream r // rows, and stream k has the samples k, k + streams, ….
+    local row = shard.index[1][1]
+    local sample = math.floor(row / rows) + streams * (step * rows + row % rows)
+    assert(shard.data.data[0] == 10 * sample)
+    if step == 0 then
+      io.write(("%s, replica_id %d: rows %d to %d, beginning with sample %d\n"):format(tostring(shard.device),
+        shard.replica_id, row, shard.index[1][2], sample))
+    end
+  end
+end
+io.write(("process %d read stream %d of %d: %d samples\n"):format(shardrt.process_index(), index, streams, #stream))

@@ -1,0 +1,43 @@
+-- Data and model parallelism, each replica of the model inside one process (D9): both devices of a replica get the same
+-- rows, and different rows are refused.
+--
+--   mpirun -n 4 build/shardrt --devices 2 recipes/model_parallel_within_process.lua
+
+local shardrt = require "shardrt"
+local P, ndarray = shardrt.P, shardrt.ndarray
+
+local parts = shardrt.local_device_count() % 2 == 0 and 2 or 1 -- devices of each replica
+local replicas = shardrt.device_count() / parts
+local mesh = shardrt.make_mesh({ replicas, parts }, { "model_replicas", "data_parallelism" })
+local rows = shardrt.NamedSharding(mesh, P "model_replicas")
+
+for replica = 0, replicas - 1 do -- the devices of the mesh stand row by row
+  for part = 1, parts do
+    local device, first = mesh.devices[replica * parts + part], mesh.devices[replica * parts + 1]
+    assert(device.process_index == first.process_index, "a replica's devices must sit on one process")
+  end
+end
+
+-- Every replica takes the next batch of 4 rows, filled with the batch's number.
+local function batch(number) return ndarray.full({ 4, 3 }, number, "int32") end
+local function make(number_for)
+  local list = {}
+  for i, device in ipairs(rows:addressable_devices()) do
+    list[i] = shardrt.device_put(batch(number_for(device.id)), device)
+  end
+  return shardrt.make_array_from_single_device_arrays({ 4 * replicas, 3 }, rows, list)
+end
+
+local x = make(function(id) return math.floor(id / parts) end)
+for _, shard in ipairs(x.addressable_shards) do
+  local number = shard.data.data[0]
+  assert(number == math.floor(shard.device.id / parts) and shard.index[1][1] == 4 * number)
+  io.write(("%s, replica_id %d: rows %d to %d, of batch %d\n"):format(tostring(shard.device), shard.replica_id,
+    shard.index[1][1], shard.index[1][2], number))
+end
+
+if parts > 1 then
+  local made, message = pcall(make, function(id) return id end) -- every device a batch of its own
+  assert(not made, "replicas that differ must be refused")
+  if shardrt.process_index() == 0 then print("different rows on a replica's devices are refused:\n" .. message) end
+end
