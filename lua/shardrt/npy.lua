@@ -1,0 +1,54 @@
+-- One array out of a .npy file (weights, a large image), each process reading the parts that its own devices hold.
+
+local ffi = require "ffi"
+local C = require "shardrt.C"
+local agree = require "shardrt.agree"
+local array = require "shardrt.array"
+local dtype = require "shardrt.dtype"
+local fail = require "shardrt.fail"
+local outside = require "shardrt.outside"
+local plan = require "shardrt.plan"
+local put = require "shardrt.put"
+local shape = require "shardrt.shape"
+fail.own()
+
+local npy = { words = {} }
+local words = npy.words
+
+-- What the file's header says, and a fingerprint that is equal in processes that see the same file.
+local function header(path)
+  local code, ndim = ffi.new "int32_t[1]", ffi.new "int32_t[1]"
+  local sizes, fingerprint = ffi.new("int64_t[?]", C.SHARDRT_MAX_NDIM), ffi.new "uint64_t[1]"
+  fail.check(C.shardrt_npy_header(path, code, ndim, sizes, fingerprint))
+  return dtype.coded(code[0]), shape.from_c(ndim[0], sizes), fingerprint[0]
+end
+
+--- The array in a .npy file as a global array. Each process reads, by memory map, the parts that its own devices hold,
+--- each once, and no other byte of the data. Every process must call it; that they see the same file, and hold equal
+--- replicas, is checked.
+---@param path string
+---@param sharding shardrt.Sharding
+---@return shardrt.Array
+---@return integer # bytes that this process read
+function words.load_npy(path, sharding)
+  local what, job = "load_npy", C.shardrt_job_get()
+  if type(path) ~= "string" then fail("%s: it takes the path of a .npy file, not a %s", what, type(path)) end
+  put.check_sharding(what, sharding)
+  local kind, sizes, fingerprint = header(path)
+  local x = array.new(what, sharding, kind, sizes)
+  if job.planning ~= 0 then
+    plan.array(("%s %s"):format(what, path), x)
+    return x, 0
+  end
+  agree.on_array(what, kind, sizes, sharding)
+  C.shardrt_job_at(fail.where())
+  if job.check ~= C.SHARDRT_CHECK_OFF then fail.check(C.shardrt_check_same("the file " .. path, fingerprint)) end
+  local read = ffi.new "int64_t[1]"
+  fail.check(C.shardrt_npy_fill(path, x.handle, read))
+  local bytes = tonumber(read[0])
+  outside.made(bytes)
+  if job.check ~= C.SHARDRT_CHECK_OFF then fail.check(C.shardrt_check_array("load_npy " .. path, x.handle)) end
+  return x, bytes
+end
+
+return npy
