@@ -67,7 +67,7 @@ static int whole_size(int32_t dtype, int32_t ndim, const int64_t *shape, size_t 
 
 int shardrt_array_new(shardrt_sharding *sharding, int32_t dtype, int32_t ndim, const int64_t *shape, int32_t process,
                       int32_t devices_per_process, shardrt_array **out) {
-  size_t bytes;
+  size_t bytes = 0;
   int code = whole_size(dtype, ndim, shape, &bytes);
   if (code < 0) return code;
   shardrt_array *array = alloc_zeros(1, sizeof *array);
@@ -214,7 +214,7 @@ int shardrt_array_fill_local(shardrt_array *array, const int64_t *local_shape, c
   if (array->shard_count == 0) return SHARDRT_OK; /* nothing is held here, whatever the value */
   int64_t *starts = alloc_array((size_t)array->shard_count, SHARDRT_MAX_NDIM * sizeof *starts);
   if (starts == NULL) return ALLOC_FAILED;
-  struct range_set sets[SHARDRT_MAX_NDIM];
+  struct range_set sets[SHARDRT_MAX_NDIM] = {{.starts = starts}};
   int code = SHARDRT_OK;
   for (int32_t d = 0; d < array->ndim && code == SHARDRT_OK; d++) {
     sets[d].starts = starts + d * array->shard_count;
