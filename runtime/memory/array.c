@@ -214,10 +214,11 @@ int shardrt_array_fill_local(shardrt_array *array, const int64_t *local_shape, c
   if (array->shard_count == 0) return SHARDRT_OK; /* nothing is held here, whatever the value */
   int64_t *starts = alloc_array((size_t)array->shard_count, SHARDRT_MAX_NDIM * sizeof *starts);
   if (starts == NULL) return ALLOC_FAILED;
-  struct range_set sets[SHARDRT_MAX_NDIM] = {{.starts = starts}};
+  struct range_set sets[SHARDRT_MAX_NDIM];
+  for (int32_t d = 0; d < SHARDRT_MAX_NDIM; d++)
+    sets[d] = (struct range_set){.whole = true, .starts = starts + d * array->shard_count};
   int code = SHARDRT_OK;
   for (int32_t d = 0; d < array->ndim && code == SHARDRT_OK; d++) {
-    sets[d].starts = starts + d * array->shard_count;
     sets[d].whole = local_shape[d] == array->shape[d];
     range_set_find(&sets[d], array, d);
     if (!sets[d].whole && local_shape[d] != sets[d].count * array->shard_shape[d])
