@@ -68,8 +68,8 @@ static int map_gzip(const char *path, const shardrt_source_options *options, den
   uint8_t head[HEADER_AT_MOST];
   int64_t have = cache_peek(path, &part->file, head, sizeof head);
   if (have < 0) return (int)have;
-  size_t header_bytes;
-  size_t file_bytes;
+  size_t header_bytes = 0;
+  size_t file_bytes = 0;
   int code = parse(path, head, (size_t)have, part, &header_bytes, &file_bytes);
   if (code < 0 || options->headers_only) return code;
   code = cache_map(path, &part->file, file_bytes, head, header_bytes, options->cache, &part->unpacked);
@@ -79,8 +79,8 @@ static int map_gzip(const char *path, const shardrt_source_options *options, den
 }
 
 static int map_plain(const char *path, dense_part *part) {
-  size_t header_bytes;
-  size_t file_bytes;
+  size_t header_bytes = 0;
+  size_t file_bytes = 0;
   int code = parse(path, part->file.data, part->file.bytes, part, &header_bytes, &file_bytes);
   if (code < 0) return code;
   if (part->file.bytes != file_bytes)

@@ -133,7 +133,7 @@ static int read_descr(reader *r, npy_header *out) {
                      "%s: its dtype is structured (several fields in one array); save one file for "
                      "each field",
                      r->path);
-  char descr[DESCR_AT_MOST];
+  char descr[DESCR_AT_MOST] = "";
   int code = read_text(r, "a dtype such as '<f4' for 'descr'", descr, sizeof descr);
   return code < 0 ? code : find_dtype(r->path, descr, &out->dtype);
 }
@@ -154,7 +154,7 @@ static int read_dict(reader *r, npy_header *out) {
   if (!accept(r, '{')) return malformed(r, keys);
   bool comma = true;
   while (!accept(r, '}')) {
-    char key[DESCR_AT_MOST];
+    char key[DESCR_AT_MOST] = "";
     int code = comma ? read_text(r, keys, key, sizeof key) : malformed(r, "a comma or } between the entries");
     if (code < 0) return code;
     const int which = strcmp(key, "descr") == 0           ? DESCR

@@ -79,7 +79,7 @@ static const source_format view_format = {
 static view *view_new(shardrt_source *base, int32_t more) {
   view *v = source_new(&view_format, sizeof *v);
   if (v == NULL) return NULL;
-  v->head.fields = alloc_zeros((size_t)(base->nfields + more), sizeof *v->head.fields);
+  v->head.fields = alloc_zeros((size_t)base->nfields + (size_t)more, sizeof *v->head.fields);
   if (v->head.fields == NULL) {
     shardrt_source_free(&v->head);
     return NULL;
