@@ -170,7 +170,7 @@ end
 local function rows_of(field)
   if field.device then return field end
   local axes = spec.entries(field.spec)[1]
-  return sharding.words.NamedSharding(field.mesh, axes and spec.words.P(axes) or spec.words.P())
+  return sharding.words.NamedSharding(field.mesh, axes and #axes > 0 and spec.words.P(axes) or spec.words.P())
 end
 
 -- The mask is cut as the fields' rows are; where they differ, it is whole on every device.
@@ -346,8 +346,9 @@ end
 function Loader:__tostring()
   local epochs = self.epochs and ("%.0f epoch%s"):format(self.epochs, self.epochs == 1 and "" or "s") or "without end"
   local order = self.shuffle and ("shuffled with seed %.0f"):format(self.seed) or "in the source's order"
-  return ('loader of %.0f samples in batches of %.0f, %s, %s; %.0f steps an epoch, remainder "%s", pipeline "%s"')
-    :format(#self.source, self.batch_size, order, epochs, self.steps_per_epoch, self.remainder, self.pipeline)
+  return ('loader of %.0f samples in batches of %.0f, %s, %s; %.0f step%s an epoch, remainder "%s", pipeline "%s"')
+    :format(#self.source, self.batch_size, order, epochs, self.steps_per_epoch, self.steps_per_epoch == 1 and "" or "s",
+      self.remainder, self.pipeline)
 end
 
 return loader

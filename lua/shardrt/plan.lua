@@ -120,23 +120,34 @@ local function distinct(shards, count)
   return boxes
 end
 
--- Joins boxes that touch along the first dimension and are alike in all others.
-local function join(boxes)
-  local joined, by_rest = {}, {}
-  for _, box in ipairs(boxes) do
-    local words = {}
-    for d = 1, box.ndim - 1 do words[d] = ("%d:%d"):format(tonumber(box.start[d]), tonumber(box.stop[d])) end
-    local rest = table.concat(words, ",")
-    local last = by_rest[rest]
-    if last and box.ndim > 0 and last.stop[0] == box.start[0] then
-      last.stop[0] = box.stop[0]
-    else
-      last = ffi.new("shardrt_box", box)
-      by_rest[rest] = last
-      joined[#joined + 1] = last
-    end
+-- The ranges of a box in all dimensions but one, as a key.
+local function key_without(box, dim)
+  local words = {}
+  for d = 0, box.ndim - 1 do
+    if d ~= dim then words[#words + 1] = ("%d:%d"):format(tonumber(box.start[d]), tonumber(box.stop[d])) end
   end
-  return joined
+  return table.concat(words, ",")
+end
+
+-- Joins boxes, in ascending order, that touch along one dimension and are alike in all others; the last dimension
+-- first. They are copies.
+local function join(boxes)
+  for dim = boxes[1] and boxes[1].ndim - 1 or -1, 0, -1 do
+    local joined, by_rest = {}, {}
+    for _, box in ipairs(boxes) do
+      local rest = key_without(box, dim)
+      local last = by_rest[rest]
+      if last and last.stop[dim] == box.start[dim] then
+        last.stop[dim] = box.stop[dim]
+      else
+        last = ffi.new("shardrt_box", box)
+        by_rest[rest] = last
+        joined[#joined + 1] = last
+      end
+    end
+    boxes = joined
+  end
+  return boxes
 end
 
 local function list_text(list, show)
@@ -204,14 +215,15 @@ local function print_process(write, entry, process)
       local boxes = boxes_read(entry.loader.pipeline, part, shards, count)
       local step, epoch = cost(entry.loader, part, boxes)
       local shown = entry.loader.pipeline == "per_device" and boxes or join(boxes)
-      write("    %sreads %s: %s bytes in a step, %s in an epoch", name,
-        list_text(shown, function(box) return box_text(box, part.shape) end), number(step), number(epoch))
+      write("    %sreads %s: %s in a step, %s in an epoch", name,
+        list_text(shown, function(box) return box_text(box, part.shape) end), count_text(step, "byte"),
+        count_text(epoch, "byte"))
     else
       local bytes = 0
       local boxes = distinct(shards, count)
       for _, box in ipairs(boxes) do bytes = bytes + elements_of(box, 0) * dtype.named("plan", part.dtype).size end
-      write("    %sneeds %s: %s bytes, %s", name,
-        list_text(join(boxes), function(box) return box_text(box, part.shape) end), number(bytes),
+      write("    %sneeds %s: %s, %s", name,
+        list_text(join(boxes), function(box) return box_text(box, part.shape) end), count_text(bytes, "byte"),
         count_text(blocks, "distinct part"))
     end
     print_devices(write, part, shards, count)
@@ -225,9 +237,9 @@ local function print_layout(write, part)
   for d = 1, #sizes do parts = parts * (sizes[d] > 0 and part.shape[d] / sizes[d] or 1) end
   local replicas = devices / parts
   write("  %s", describe(part))
-  write("    %s, each with %s, %s bytes; %s", count_text(devices, "device"), shape.text(sizes),
-    number(shape.elements(sizes) * dtype.named("plan", part.dtype).size),
-    replicas == 1 and "no replicas" or ("%s of each part"):format(count_text(replicas, "replica")))
+  write("    %s, each with %s, %s; %s", count_text(devices, "device"), shape.text(sizes),
+    count_text(shape.elements(sizes) * dtype.named("plan", part.dtype).size, "byte"),
+    replicas == 1 and "no replicas" or ("%s of each part"):format(count_text(replicas, "replica", "replicas")))
 end
 
 local function print_entry(write, entry, only, processes)

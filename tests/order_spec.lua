@@ -1,0 +1,125 @@
+-- The order of an epoch: a permutation for every length, well mixed, another one for every seed and epoch.
+
+local ffi = require "ffi"
+local C = require "shardrt.C"
+
+local function at(seed, epoch, count, position) return tonumber(C.shardrt_order_index(seed, epoch, count, position)) end
+
+-- Whether positions 0 … count - 1 give each of 0 … count - 1 once.
+local function is_permutation(seed, epoch, count)
+  local seen = ffi.new("uint8_t[?]", count)
+  for position = 0, count - 1 do
+    local sample = at(seed, epoch, count, position)
+    if sample < 0 or sample >= count or seen[sample] ~= 0 then return false end
+    seen[sample] = 1
+  end
+  return true
+end
+
+-- How far counts are from even, in standard deviations of chi-square.
+local function unevenness(counts, cells, total)
+  local expected, chi = total / cells, 0
+  for i = 0, cells - 1 do chi = chi + (counts[i] - expected) ^ 2 / expected end
+  return (chi - (cells - 1)) / math.sqrt(2 * (cells - 1))
+end
+
+describe("the order of an epoch", function()
+  it("is a permutation for every small length", function()
+    for count = 1, 600 do
+      for epoch = 0, 2 do assert.is_true(is_permutation(count * 7919, epoch, count), "length " .. count) end
+    end
+  end)
+
+  it("is a permutation around every power of two", function()
+    for bits = 10, 20 do
+      for offset = -1, 1 do
+        assert.is_true(is_permutation(42, bits, 2 ^ bits + offset), "length " .. 2 ^ bits + offset)
+      end
+    end
+  end)
+
+  it("is one to one for lengths that no memory holds", function()
+    for _, count in ipairs { 2 ^ 33 + 1, 2 ^ 52 - 1, 2 ^ 53 } do
+      local seen = {}
+      for i = 0, 4999 do
+        local sample = at(3, 1, count, math.floor(count / 5000) * i)
+        assert.is_true(sample >= 0 and sample < count)
+        assert.is_nil(seen[sample])
+        seen[sample] = true
+      end
+    end
+  end)
+
+  it("refuses a position that is not there", function()
+    for _, wrong in ipairs { { 0, 0 }, { 5, 5 }, { 5, -1 }, { -1, 0 } } do
+      assert.equal(C.SHARDRT_EINVAL, at(1, 0, wrong[1], wrong[2]))
+    end
+    assert.equal(C.SHARDRT_EINVAL, at(1, -1, 5, 0))
+    assert.truthy(ffi.string(C.shardrt_error_message()):find("5 samples", 1, true))
+  end)
+
+  it("gives all orders of a few samples equally often", function()
+    for count = 2, 5 do
+      local orders, cells = {}, 1
+      for i = 2, count do cells = cells * i end
+      local total, distinct = cells * 400, 0
+      for seed = 1, total do
+        local key = 0
+        for position = 0, count - 1 do key = key * count + at(seed, 0, count, position) end
+        if not orders[key] then
+          orders[key], distinct = 0, distinct + 1
+        end
+        orders[key] = orders[key] + 1
+      end
+      assert.equal(cells, distinct)
+      local counts, i = {}, 0
+      for _, times in pairs(orders) do
+        counts[i], i = times, i + 1
+      end
+      assert.is_true(unevenness(counts, cells, total) < 5, "length " .. count)
+    end
+  end)
+
+  it("puts every sample at every place equally often, and neighbours anywhere", function()
+    for _, count in ipairs { 7, 16, 17, 33, 100, 257, 1000, 4097 } do
+      for _, position in ipairs { 0, math.floor(count / 2), count - 2 } do
+        local first, distance = ffi.new("double[?]", count), ffi.new("double[?]", count)
+        local total = count * 30
+        for seed = 1, total do
+          local a, b = at(seed, seed % 3, count, position), at(seed, seed % 3, count, position + 1)
+          first[a] = first[a] + 1
+          distance[(b - a) % count] = distance[(b - a) % count] + 1
+        end
+        local what = ("length %d, position %d"):format(count, position)
+        assert.is_true(math.abs(unevenness(first, count, total)) < 5, what)
+        assert.equal(0, distance[0])
+        assert.is_true(math.abs(unevenness(distance + 1, count - 1, total)) < 5, what)
+      end
+    end
+  end)
+
+  it("is another one for every seed, epoch and length", function()
+    local function agreement(seed, epoch, other_seed, other_epoch)
+      local same = 0
+      for position = 0, 9999 do
+        if at(seed, epoch, 10000, position) == at(other_seed, other_epoch, 10000, position) then same = same + 1 end
+      end
+      return same -- of two unrelated orders: 1 on average
+    end
+    assert.equal(10000, agreement(5, 0, 5, 0))
+    for _, other in ipairs { { 1, 1 }, { 2, 0 }, { 0, 1 }, { 2 ^ 32, 0 }, { 2 ^ 53, 0 } } do
+      assert.is_true(agreement(1, 0, other[1], other[2]) < 12, other[1] .. ", " .. other[2])
+    end
+    local same = 0 -- one sample more is another order, not the old one with a sample put in
+    for position = 0, 9999 do
+      if at(1, 0, 10000, position) == at(1, 0, 10001, position) then same = same + 1 end
+    end
+    assert.is_true(same < 12)
+  end)
+
+  it("stays what it is: a checkpoint continues with a later version's order", function()
+    local first = {}
+    for position = 0, 7 do first[position + 1] = at(42, 0, 60000, position) end
+    assert.same({ 26708, 14155, 30467, 38492, 17629, 2883, 26137, 48409 }, first)
+  end)
+end)
