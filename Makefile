@@ -110,7 +110,7 @@ asan tsan: deps
 	@$(MAKE) --no-print-directory BUILD=build-$@ SHARDRT_SANITIZER=$@ specs
 SANITIZE_asan = address,undefined
 SANITIZE_tsan = thread
-export ASAN_OPTIONS  = detect_leaks=1:abort_on_error=0
+export ASAN_OPTIONS  = detect_leaks=1:abort_on_error=0:allocator_may_return_null=1
 export LSAN_OPTIONS  = suppressions=$(CURDIR)/tests/support/lsan.supp:print_suppressions=0
 export UBSAN_OPTIONS = halt_on_error=1:print_stacktrace=1
 export TSAN_OPTIONS  = suppressions=$(CURDIR)/tests/support/tsan.supp:halt_on_error=1

@@ -19,17 +19,14 @@ int error_set(int code, const char *format, ...) {
 }
 
 int error_prefix(int code, const char *format, ...) {
-  char prefix[MESSAGE_BYTES];
+  char prefix[MESSAGE_BYTES], old[MESSAGE_BYTES];
   va_list args;
   va_start(args, format);
   vsnprintf(prefix, sizeof prefix, format, args);
   va_end(args);
-  char old[MESSAGE_BYTES];
   memcpy(old, message, sizeof old);
-  size_t used = strlen(prefix);
-  snprintf(message, sizeof message, "%s", prefix);
-  snprintf(message + used, sizeof message - used, ": %s", old);
-  return code;
+  int length = snprintf(message, sizeof message, "%s: %s", prefix, old); /* what does not fit is cut off */
+  return length > 0 ? code : SHARDRT_EINVAL;
 }
 
 const char *shardrt_error_message(void) {
