@@ -37,7 +37,7 @@ describe("a host array", function()
     local b = ndarray.from_table { true, false }
     assert.equal("bool", b.dtype)
     assert.same({ true, false }, b:to_table())
-    assert.same({ 1, 0 }, { b.data[0], b.data[1] })
+    assert.same({ true, false }, { b.data[0], b.data[1] })
     assert.same({ true, false }, ndarray.from_table({ 1, 0 }, "bool"):to_table())
     local scalar = ndarray.from_table(7, "uint8")
     assert.same({}, scalar.shape)

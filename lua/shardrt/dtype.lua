@@ -76,12 +76,11 @@ local function float(store, read)
 end
 
 local function write_bool(data, i, value)
-  if type(value) == "boolean" then value = value and 1 or 0 end
-  if value ~= 0 and value ~= 1 then return false end
+  if value == 0 or value == 1 then value = value == 1 end
+  if type(value) ~= "boolean" then return false end
   data[i] = value
   return true
 end
-local function read_bool(data, i) return data[i] ~= 0 end
 
 local function plain_store(data, i, value) data[i] = value end
 local function float16_store(data, i, value) data[i] = C.shardrt_float16_from_double(value) end
@@ -107,7 +106,8 @@ local function add_integer(name, ctype, lowest, highest)
   add(name, ctype, ("whole numbers from %d to %d"):format(lowest, highest), small_integer(lowest, highest))
 end
 
-add("bool", "uint8_t", "true and false", write_bool, read_bool)
+-- C's bool, so that `if mask.data[i] then` means what it says (a 0 would be true in Lua).
+add("bool", "bool", "true and false", write_bool)
 add_integer("int8", "int8_t", -128, 127)
 add_integer("int16", "int16_t", -32768, 32767)
 add_integer("int32", "int32_t", -2147483648, 2147483647)
