@@ -143,6 +143,16 @@ int shardrt_sharding_shards(const shardrt_sharding *sharding, int32_t ndim, cons
 int shardrt_sharding_process_shards(const shardrt_sharding *sharding, int32_t ndim, const int64_t *shape, int32_t dim,
                                     int32_t process, int32_t devices_per_process, int64_t *count, int64_t *index);
 
+/* The way of an array from one sharding to another, as one process sees it: which boxes it copies from its own memory,
+ * receives and sends. It is computed from this process's own devices and moves. Errors as shard_shape, for either. */
+typedef struct shardrt_route shardrt_route;
+int shardrt_route_new(const shardrt_sharding *from, const shardrt_sharding *to, int32_t ndim, const int64_t *shape,
+                      int32_t process, int32_t devices_per_process, shardrt_route **out);
+void shardrt_route_free(shardrt_route *route);
+/* In elements: each that the process receives, once; that it sends, once for each receiving process; and that its new
+ * boxes take from its own old ones. */
+void shardrt_route_elements(const shardrt_route *route, int64_t *received, int64_t *sent, int64_t *copied);
+
 /* ---- memory: dtypes, buffers, arrays ---------------------------------------------------------------------------- */
 
 enum {

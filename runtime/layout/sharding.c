@@ -237,6 +237,26 @@ int64_t sharding_block(const shardrt_sharding *sharding, const struct grid *grid
   return block;
 }
 
+int64_t sharding_position(const shardrt_sharding *sharding, const struct grid *grid, int64_t block,
+                          int64_t replica_id) {
+  const shardrt_mesh *mesh = sharding->mesh;
+  int64_t coordinates[SHARDRT_MAX_NDIM] = {0}, position = 0;
+  for (int32_t d = grid->ndim - 1; d >= 0; d--) {
+    coordinates[d] = block % grid->parts[d];
+    block /= grid->parts[d];
+  }
+  for (int32_t a = mesh->naxes - 1; a >= 0; a--) {
+    struct axis_use use = sharding->uses[a];
+    if (use.dim >= 0 && grid->parts[use.dim] != 1) {
+      position += coordinates[use.dim] / use.weight % mesh->sizes[a] * mesh->strides[a];
+    } else {
+      position += replica_id % mesh->sizes[a] * mesh->strides[a];
+      replica_id /= mesh->sizes[a];
+    }
+  }
+  return position;
+}
+
 static shardrt_shard shard_at(const shardrt_sharding *sharding, const struct grid *grid, int64_t position,
                               int64_t block, int64_t replica_id, int32_t devices_per_process) {
   int32_t device = shardrt_mesh_device(sharding->mesh, position);

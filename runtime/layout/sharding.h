@@ -44,5 +44,7 @@ shardrt_box grid_box(const struct grid *grid, int64_t block);
  * mesh order hold the same one. Costs the number of mesh axes. */
 int64_t sharding_block(const shardrt_sharding *sharding, const struct grid *grid, int64_t position,
                        int64_t *replica_id);
+/* The other way round: the mesh position of the device that holds a block as its replica number `replica_id`. */
+int64_t sharding_position(const shardrt_sharding *sharding, const struct grid *grid, int64_t block, int64_t replica_id);
 
 #endif
