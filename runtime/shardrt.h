@@ -153,6 +153,18 @@ void shardrt_route_free(shardrt_route *route);
  * boxes take from its own old ones. */
 void shardrt_route_elements(const shardrt_route *route, int64_t *received, int64_t *sent, int64_t *copied);
 
+/* A box that goes from one block of the old grid to one of the new; blocks are numbered row-major. */
+typedef struct shardrt_move {
+  int64_t from;
+  int64_t to;
+  int32_t process; /* the other one; in a copy, this one */
+  shardrt_box box;
+} shardrt_move;
+
+enum { SHARDRT_COPIES, SHARDRT_RECEIVES, SHARDRT_SENDS };
+/* All moves of one kind, in the order in which they are made; they live as long as the route. */
+const shardrt_move *shardrt_route_moves(const shardrt_route *route, int32_t kind, int64_t *count);
+
 /* ---- memory: dtypes, buffers, arrays ---------------------------------------------------------------------------- */
 
 enum {
@@ -204,6 +216,10 @@ typedef struct shardrt_array shardrt_array;
 int shardrt_array_new(shardrt_sharding *sharding, int32_t dtype, int32_t ndim, const int64_t *shape, int32_t process,
                       int32_t devices_per_process, shardrt_array **out);
 void shardrt_array_free(shardrt_array *array);
+/* The number of an array among those that all processes made together, the same in every process; 0, as a new array
+ * has: it was not made by all together. What all processes do with an array first compares the numbers. */
+uint64_t shardrt_array_number(const shardrt_array *array);
+void shardrt_array_set_number(shardrt_array *array, uint64_t number);
 int32_t shardrt_array_dtype(const shardrt_array *array);
 int32_t shardrt_array_ndim(const shardrt_array *array);
 const int64_t *shardrt_array_shape(const shardrt_array *array);       /* the global shape; borrowed */
@@ -260,6 +276,21 @@ int shardrt_barrier(const char *what);
 /* The global value of an array in every process: `value` is C-contiguous and of the global shape. Every distinct box
  * is sent by one process. */
 int shardrt_process_allgather(const shardrt_array *array, void *value);
+
+/* Laying an array out anew. NULL for the options: as they are when all are 0. */
+typedef struct shardrt_reshard_options {
+  size_t staging_bytes; /* at most so much memory for messages; 0: 64 MiB. The same in every process */
+  int32_t donate;       /* 1: `x` gives its memory up, block by block as it is no longer needed; also on failure */
+  int32_t num_threads;  /* that copy, this one among them; 0: chosen from the machine */
+} shardrt_reshard_options;
+
+/* The same global array in another sharding, which may be of other devices. Every process must call it alike, also one
+ * that owns no device of either. An element comes over a link only if this process does not hold it, and then once. A
+ * block that was here before is shared, not copied. EINVAL: the sharding does not fit the shape, or names a device
+ * beyond the job's; too little staging for two elements. EDATA: x has no data. EMISMATCH: processes differ in what they
+ * call. ETIMEOUT: a process stopped; the message names it and where it was. */
+int shardrt_reshard(shardrt_array *x, shardrt_sharding *to, const shardrt_reshard_options *options,
+                    shardrt_array **out);
 
 /* ---- checks: replicas that differ, processes that differ -------------------------------------------------------- */
 

@@ -164,6 +164,18 @@ function array.new(what, sharding, kind, sizes)
   return array.wrap(out[0], sharding)
 end
 
+local numbered = 0
+
+--- Numbers an array that all processes have just made together: the calls that make such arrays come in the same order
+--- in every process, so the number is the same in all, and a call in which processes take different arrays is found.
+---@param x shardrt.Array
+---@return shardrt.Array
+function array.made_by_all(x)
+  numbered = numbered + 1
+  C.shardrt_array_set_number(x.handle, numbered)
+  return x
+end
+
 --- Gives every shard of a block its buffer, and tells the collector of its size.
 ---@param what string
 ---@param x shardrt.Array
@@ -216,6 +228,8 @@ function array.gather(what, x)
   return host
 end
 
+local lost = {} -- values that a wait which did not end may still write to
+
 --- The global value in every process; every process must call it.
 ---@param what string
 ---@param x shardrt.Array
@@ -225,11 +239,14 @@ function array.allgather(what, x)
   if C.shardrt_job_get().planning ~= 0 then no_data(what) end
   local host = ndarray.empty(x.shape, x.dtype)
   C.shardrt_job_at(fail.where())
-  check(what, C.shardrt_process_allgather(handle, host.data))
+  local code = C.shardrt_process_allgather(handle, host.data)
+  if code == C.SHARDRT_ETIMEOUT or code == C.SHARDRT_ECOMM then lost[#lost + 1] = host end
+  fail.check(code)
   return host
 end
 
 array.live = live
+array.tell_collector = tell_collector
 array.check = check
 array.no_data = no_data
 array.index_of = index_of

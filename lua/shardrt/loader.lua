@@ -285,7 +285,9 @@ function Loader:__call()
   C.shardrt_job_at(fail.where() or "?")
   if fail.check(C.shardrt_loader_next(self.handle, self.arrays)) == 0 then return nil end
   local batch = {}
-  for i, name in ipairs(self.batch_names) do batch[name] = array.wrap(self.arrays[i - 1], self.sharding[name]) end
+  for i, name in ipairs(self.batch_names) do
+    batch[name] = array.made_by_all(array.wrap(self.arrays[i - 1], self.sharding[name]))
+  end
   return batch
 end
 

@@ -11,6 +11,7 @@ local ndarray = require "shardrt.ndarray"
 local plan = require "shardrt.plan"
 local put = require "shardrt.put"
 local shape = require "shardrt.shape"
+local sharding = require "shardrt.sharding"
 fail.own()
 
 local make = { words = {} }
@@ -25,7 +26,7 @@ local function finish(what, x)
     C.shardrt_job_at(fail.where())
     fail.check(C.shardrt_check_array(what, x.handle))
   end
-  return x
+  return array.made_by_all(x)
 end
 
 -- The global shape of which every process has a part of `local_shape`: as many times its size as there are distinct
@@ -57,7 +58,7 @@ end
 ---@return shardrt.Array
 function words.make_array_from_process_local_data(s, value, global_shape)
   local what = "make_array_from_process_local_data"
-  put.check_sharding(what, s)
+  sharding.check(what, s)
   local host = put.to_host(what, value)
   local kind = dtype.named(what, host.dtype)
   local sizes = global_shape and shape.check(what, global_shape) or infer_shape(what, s, host.shape)
@@ -112,7 +113,7 @@ end
 ---@return shardrt.Array
 function words.make_array_from_callback(global_shape, s, callback, dtype_name)
   local what = "make_array_from_callback"
-  put.check_sharding(what, s)
+  sharding.check(what, s)
   local sizes = shape.check(what, global_shape)
   local kind = dtype_name and dtype.named(what, dtype_name)
   if C.shardrt_job_get().planning ~= 0 then return plan_callback(what, s, sizes, callback, kind) end
@@ -212,7 +213,7 @@ end
 ---@return shardrt.Array
 function words.make_array_from_single_device_arrays(global_shape, s, list)
   local what = "make_array_from_single_device_arrays"
-  put.check_sharding(what, s)
+  sharding.check(what, s)
   local sizes = shape.check(what, global_shape)
   local ordered, kind = match_shards(what, array.new(what, s, dtype.named(what, "bool"), sizes), list)
   kind = agree.on_dtype(what, kind)

@@ -8,8 +8,8 @@ local dtype = require "shardrt.dtype"
 local fail = require "shardrt.fail"
 local outside = require "shardrt.outside"
 local plan = require "shardrt.plan"
-local put = require "shardrt.put"
 local shape = require "shardrt.shape"
+local sharding_of = require "shardrt.sharding"
 fail.own()
 
 local npy = { words = {} }
@@ -33,7 +33,7 @@ end
 function words.load_npy(path, sharding)
   local what, job = "load_npy", C.shardrt_job_get()
   if type(path) ~= "string" then fail("%s: it takes the path of a .npy file, not a %s", what, type(path)) end
-  put.check_sharding(what, sharding)
+  sharding_of.check(what, sharding)
   local kind, sizes, fingerprint = header(path)
   local x = array.new(what, sharding, kind, sizes)
   if job.planning ~= 0 then
@@ -48,7 +48,7 @@ function words.load_npy(path, sharding)
   local bytes = tonumber(read[0])
   outside.made(bytes)
   if job.check ~= C.SHARDRT_CHECK_OFF then fail.check(C.shardrt_check_array("load_npy " .. path, x.handle)) end
-  return x, bytes
+  return array.made_by_all(x), bytes
 end
 
 return npy

@@ -24,6 +24,7 @@ local plan = {}
 ---@field what string # the call, and what there is to say about it
 ---@field parts shardrt.plan.part[]
 ---@field loader shardrt.Loader? # nil: an array
+---@field moves shardrt.ReshardPlan? # how the array came from another one
 ---@field times integer # how often this line made the same
 
 ---@type shardrt.plan.entry[]
@@ -57,6 +58,17 @@ end
 function plan.array(call, x)
   add {
     where = fail.where() or "?", what = call,
+    parts = { { dtype = x.dtype, shape = x.shape, sharding = x.sharding } },
+  }
+end
+
+--- Notes an array that a recipe laid out anew.
+---@param call string
+---@param x shardrt.Array
+---@param moves shardrt.ReshardPlan
+function plan.reshard(call, x, moves)
+  add {
+    where = fail.where() or "?", what = ("%s from %s"):format(call, tostring(moves.from)), moves = moves,
     parts = { { dtype = x.dtype, shape = x.shape, sharding = x.sharding } },
   }
 end
@@ -150,7 +162,7 @@ local function join(boxes)
   return boxes
 end
 
-local function list_text(list, show)
+local function list_text(list, show, separator)
   local words, count = {}, #list
   for i = 1, count do
     if count <= SHOWN_DEVICES or i <= SHORT or i == count then
@@ -159,7 +171,7 @@ local function list_text(list, show)
       words[#words + 1] = ("… %s more …"):format(number(count - SHORT - 1))
     end
   end
-  return table.concat(words, " and ")
+  return table.concat(words, separator or " and ")
 end
 
 -- What a loader reads for one part in a process, by its pipeline.
@@ -204,8 +216,32 @@ local function print_devices(write, part, shards, count)
   end
 end
 
+-- "1,024 bytes from processes 1, 2, 3", of the moves of one kind.
+local function moves_text(moves, kind, bytes, preposition)
+  local processes, seen = {}, {}
+  for _, move in ipairs(moves) do
+    if move.kind == kind and not seen[move.process] then
+      seen[move.process] = true
+      processes[#processes + 1] = move.process
+    end
+  end
+  if #processes == 0 then return "nothing" end
+  table.sort(processes)
+  return ("%s %s %s %s"):format(count_text(bytes, "byte"), preposition, #processes == 1 and "process" or "processes",
+    list_text(processes, tostring, ", "))
+end
+
+local function print_moves(write, plan_of_moves, process)
+  local moves = plan_of_moves:moves(process)
+  write("    receives %s; sends %s; keeps %s",
+    moves_text(moves, "receive", plan_of_moves:bytes_received(process), "from"),
+    moves_text(moves, "send", plan_of_moves:bytes_sent(process), "to"),
+    count_text(plan_of_moves:bytes_copied(process), "byte"))
+end
+
 local function print_process(write, entry, process)
   write("  process %d", process)
+  if entry.moves then print_moves(write, entry.moves, process) end
   for _, part in ipairs(entry.parts) do
     local shards, count, blocks = shards_of(part, process)
     local name = part.name and part.name .. ": " or ""

@@ -8,6 +8,7 @@ local dtype = require "shardrt.dtype"
 local fail = require "shardrt.fail"
 local ndarray = require "shardrt.ndarray"
 local plan = require "shardrt.plan"
+local reshard = require "shardrt.reshard"
 local shape = require "shardrt.shape"
 local sharding = require "shardrt.sharding"
 fail.own()
@@ -61,24 +62,6 @@ function put.to_host(what, value, dtype_name)
   return ndarray.from_table(value, dtype_name)
 end
 
--- The sharding that a recipe gave, or the one for the device that it gave.
-local function to_sharding(what, value)
-  if sharding.is(value) then return value end
-  if device.is(value) then return sharding.words.SingleDeviceSharding(value) end
-  fail("%s: %s is no sharding and no device; NamedSharding and SingleDeviceSharding make one", what, tostring(value))
-end
-
---- The sharding argument of a word that takes no device.
----@param what string
----@param value any
----@return shardrt.Sharding
-function put.check_sharding(what, value)
-  if not sharding.is(value) then
-    fail("%s: %s is no sharding; NamedSharding and SingleDeviceSharding make one", what, tostring(value))
-  end
-  return value
-end
-
 -- One host array. What goes to a single device concerns its owner only: no other process is asked, so that each can
 -- put different values on its own devices (and join them by make_array_from_single_device_arrays).
 local function put_host(what, host, to)
@@ -95,42 +78,12 @@ local function put_host(what, host, to)
     fail.check(C.shardrt_check_same("the host value of " .. what, C.shardrt_fingerprint(host.data, host.bytes)))
   end
   array.fill_global(what, x, host)
-  return x
-end
-
--- A new array of the same sharding, with the same buffers.
-local function share(what, x, to)
-  local copy = array.new(what, to, dtype.named(what, x.dtype), x.shape)
-  for i = 0, tonumber(C.shardrt_array_shard_count(x.handle)) - 1 do
-    array.check(what, C.shardrt_array_set_buffer(copy.handle, i, C.shardrt_array_buffer(x.handle, i)))
-  end
-  return copy
-end
-
--- A global array laid out anew, through the whole value in every process: right whatever the layouts are, at the cost
--- of the whole value's memory. From one device of a process to another of the same, no other process is needed.
-local function put_array(what, x, to)
-  array.live(what, x)
-  local from = x.sharding
-  if C.shardrt_job_get().planning ~= 0 then
-    local planned = array.new(what, to, dtype.named(what, x.dtype), x.shape)
-    plan.array(what, planned)
-    return planned
-  end
-  if C.shardrt_sharding_equal(from.handle, to.handle) then return share(what, x, to) end
-  local moved = array.new(what, to, dtype.named(what, x.dtype), x.shape)
-  if from.device and to.device and from.device.process_index == to.device.process_index then
-    if not x.is_fully_addressable then return moved end
-    array.fill_global(what, moved, array.gather(what, x))
-  else
-    array.fill_global(what, moved, array.allgather(what, x))
-  end
-  return moved
+  return to.device and x or array.made_by_all(x)
 end
 
 local function put_leaf(what, value, to)
-  to = to_sharding(what, to)
-  if array.is(value) then return put_array(what, value, to) end
+  to = sharding.of(what, to)
+  if array.is(value) then return reshard.array(what, value, to) end
   return put_host(what, put.to_host(what, value), to)
 end
 
@@ -140,7 +93,7 @@ local function put_tree(what, value, to, path)
     return put_leaf(path == "" and what or what .. " of " .. path:gsub("^%.", ""), value, to)
   end
   local one = sharding.is(to) or device.is(to)
-  if not one and type(to) ~= "table" then to_sharding(what, to) end
+  if not one and type(to) ~= "table" then sharding.of(what, to) end
   if not one then
     for _, key in ipairs(sorted_keys(to)) do
       if value[key] == nil then

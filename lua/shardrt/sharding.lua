@@ -73,6 +73,27 @@ function sharding.words.SingleDeviceSharding(on)
   return new({ device = device.get(id) }, handle[0])
 end
 
+--- The sharding argument of a word that takes no device.
+---@param what string # the call
+---@param value any
+---@return shardrt.Sharding
+function sharding.check(what, value)
+  if not sharding.is(value) then
+    fail("%s: %s is no sharding; NamedSharding and SingleDeviceSharding make one", what, tostring(value))
+  end
+  return value
+end
+
+--- The sharding that a recipe gave, or the one for the device that it gave.
+---@param what string # the call
+---@param value any
+---@return shardrt.Sharding
+function sharding.of(what, value)
+  if sharding.is(value) then return value end
+  if device.is(value) then return sharding.words.SingleDeviceSharding(value) end
+  fail("%s: %s is no sharding and no device; NamedSharding and SingleDeviceSharding make one", what, tostring(value))
+end
+
 -- A shape of a recipe as numbers for C.
 local function sizes_of(word, given)
   local sizes = shape_of.check(word, given)

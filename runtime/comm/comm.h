@@ -1,4 +1,5 @@
-/* comm.h - what a job offers: gathering from all processes, short notes from one to another, and an end for all.
+/* comm.h - what a job offers: gathering from all processes, messages and short notes from one to another, and an end
+ * for all.
  *
  * A transport is a const table of functions; a new one is one file that defines such a table. All are called on the
  * main thread only. One gathering at a time is under way: it is started, then asked for until it is done, so that
@@ -30,11 +31,16 @@ typedef struct comm_transport {
   /* Starts to gather `bytes` bytes (at most COMM_PIECE) from each process; those of process p land at all + p * stride,
    * where stride >= bytes. `mine` and `all` are left alone until it is done. */
   int (*gather)(const void *mine, size_t bytes, void *all, size_t stride);
-  /* The same where process p gives counts[p] bytes, which land in `all` right after those of the processes before it.
-   * The counts are the same in every process, may be 0, and add up to at most INT32_MAX. */
-  int (*gather_uneven)(const void *mine, const int32_t *counts, void *all);
   /* Whether what was started is done. */
   int (*test)(bool *done);
+  /* Begins to send or to receive one message of exactly `bytes` bytes, at most COMM_PIECE; `data` is left alone until
+   * it has ended. Messages between the same two processes with the same `tag` (>= 0) meet in their order. A message
+   * that was sent has ended only when its receiver has begun to take it. `place` < COMM_PLACES is a number for it that
+   * none of those under way has. */
+  int (*put)(int32_t place, int32_t to, int32_t tag, const void *data, size_t bytes);
+  int (*take)(int32_t place, int32_t from, int32_t tag, void *data, size_t bytes);
+  /* The places of messages that have ended since the last call. ECOMM: one failed, or had another size. */
+  int (*ended)(int32_t *places, int32_t *count);
   /* Hands over a short note; never waits, and drops the note where the receiver has not taken the last ones. */
   void (*send)(int32_t to, const comm_note *note);
   /* Takes the next note that has come; false where there is none. */
@@ -45,7 +51,7 @@ typedef struct comm_transport {
   int (*close)(void);
 } comm_transport;
 
-enum { COMM_PIECE = 1 << 24 };
+enum { COMM_PIECE = 1 << 24, COMM_PLACES = 64 };
 
 extern const comm_transport comm_solo; /* one process, which needs nobody */
 extern const comm_transport comm_mpi;

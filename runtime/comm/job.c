@@ -15,6 +15,7 @@ static struct {
   shardrt_job job;
   bool joined; /* shardrt_init succeeded */
   meet meet;   /* its transport is NULL outside of a job */
+  mover mover;
   char where[MEET_WHERE];
 } self;
 
@@ -97,6 +98,7 @@ int shardrt_finalize(void) {
   if (code < 0) return code;
   const comm_transport *transport = self.meet.transport;
   self.joined = false;
+  mover_close(&self.mover);
   meet_close(&self.meet);
   return transport->close();
 }
@@ -126,6 +128,14 @@ int shardrt_allgather(const char *what, const void *mine, size_t bytes, void *al
 
 meet *job_meet(void) {
   return self.joined ? &self.meet : NULL;
+}
+
+mover *job_mover(void) {
+  return self.joined ? &self.mover : NULL;
+}
+
+const char *job_where(void) {
+  return self.where;
 }
 
 int shardrt_barrier(const char *what) {

@@ -77,47 +77,68 @@ static void patience_rest(patience *p) {
   p->looked = now;
 }
 
-/* "process 1 did not come to barrier within 3 seconds (recipe.lua:12); it was last seen at recipe.lua:9, in barrier" */
-static int timed_out(const meet *m, const char *what) {
-  bool *missing = alloc_zeros((size_t)m->count, sizeof *missing);
-  if (missing == NULL) return ALLOC_FAILED;
-  int32_t first = -1;
-  for (int32_t p = m->count - 1; p >= 0; p--) {
-    missing[p] = p != m->index && m->notes.peers[p].waiting < m->sequence;
-    if (missing[p]) first = p;
-  }
-  char names[512] = "", seen[MEET_WHAT + MEET_WHERE + 64] = "";
-  if (first >= 0) {
-    list_numbers(names, sizeof names, "process", "processes", missing, m->count);
-    const meet_slot *slot = &m->last[first];
+/* "; process 1 was last seen at recipe.lua:9, in barrier", for the first process of a list. */
+static void describe_last(const meet *m, const bool *processes, char *out, size_t size) {
+  for (int32_t p = 0; p < m->count; p++) {
+    const meet_slot *slot = &m->last[p];
+    if (!processes[p]) continue;
     if (slot->where[0] != '\0')
-      snprintf(seen, sizeof seen, "; process %" PRId32 " was last seen at %s, in %s", first, slot->where, slot->what);
+      snprintf(out, size, "; process %" PRId32 " was last seen at %s, in %s", p, slot->where, slot->what);
+    return;
   }
-  alloc_free(missing);
-  if (first < 0)
-    return error_set(SHARDRT_ETIMEOUT, "%s did not end within %g seconds, though every process came to it", what,
-                     m->timeout);
-  return error_set(SHARDRT_ETIMEOUT,
-                   "%s did not come to %s within %g seconds%s (stuck, or in need of a longer --timeout)", names, what,
-                   m->timeout, seen);
 }
 
-int meet_wait(meet *m, int started, const char *what, size_t bytes) {
-  if (started < 0) {
-    m->broken = true;
-    return started;
+/* Leaves in `silent` those of the processes `awaited` that did not say they were waiting, too; all that are awaited if
+ * every one of them did. Returns whether any is silent. */
+static bool find_silent(const meet *m, const bool *awaited, bool *silent) {
+  bool any = false;
+  for (int32_t p = 0; p < m->count; p++) {
+    silent[p] = awaited[p] && m->notes.peers[p].waiting < m->sequence;
+    any = any || silent[p];
   }
+  for (int32_t p = 0; p < m->count && !any; p++) silent[p] = awaited[p];
+  return any;
+}
+
+/* "process 1 did not come to barrier within 3 seconds; process 1 was last seen at recipe.lua:9, in barrier". */
+static int timed_out(const meet *m, const meet_work *work, const char *what) {
+  bool *awaited = alloc_zeros((size_t)m->count, 2 * sizeof *awaited);
+  if (awaited == NULL) return ALLOC_FAILED;
+  bool *silent = awaited + m->count;
+  for (int32_t p = 0; p < m->count && work->awaits == NULL; p++) awaited[p] = p != m->index;
+  if (work->awaits != NULL) work->awaits(work->context, awaited);
+  bool any = find_silent(m, awaited, silent);
+  char names[512] = "", seen[MEET_WHAT + MEET_WHERE + 64] = "";
+  list_numbers(names, sizeof names, "process", "processes", silent, m->count);
+  describe_last(m, silent, seen, sizeof seen);
+  alloc_free(awaited);
+  if (any)
+    return error_set(SHARDRT_ETIMEOUT, "%s did not %s %s within %g seconds%s (stuck, or in need of a longer --timeout)",
+                     names, work->awaits == NULL ? "come to" : "go on with", what, m->timeout, seen);
+  if (work->awaits == NULL || names[0] == '\0')
+    return error_set(SHARDRT_ETIMEOUT, "%s did not end within %g seconds, though every process came to it", what,
+                     m->timeout);
+  return error_set(SHARDRT_ETIMEOUT, "%s did not end within %g seconds: nothing came from, or got to, %s%s", what,
+                   m->timeout, names, seen);
+}
+
+int meet_until(meet *m, const meet_work *work, const char *what, size_t bytes) {
   m->sequence++;
   notes_take(&m->notes);
   double announce = m->timeout / 4 < ANNOUNCE_SECONDS ? m->timeout / 4 : ANNOUNCE_SECONDS;
   bool announced = false;
-  patience p = patience_begin(SPIN_SECONDS + (double)bytes / BYTES_PER_SECOND);
+  const double spin = SPIN_SECONDS + (double)bytes / BYTES_PER_SECOND;
+  patience p = patience_begin(spin);
   for (;;) {
-    bool done = false;
-    int code = m->transport->test(&done);
+    bool done = false, moved = false;
+    int code = work->step(work->context, &done, &moved);
     if (code < 0 || done) {
       m->broken = code < 0;
       return code;
+    }
+    if (moved) {
+      p = patience_begin(spin);
+      continue;
     }
     if (p.waited >= p.spin) notes_take(&m->notes);
     if (!announced && (p.waited >= announce || m->notes.waiting >= m->sequence)) {
@@ -126,10 +147,24 @@ int meet_wait(meet *m, int started, const char *what, size_t bytes) {
     }
     if (p.waited >= m->timeout + GRACE_SECONDS) {
       m->broken = true;
-      return timed_out(m, what);
+      return timed_out(m, work, what);
     }
     patience_rest(&p);
   }
+}
+
+static int test_gathering(void *context, bool *done, bool *moved) {
+  (void)moved;
+  const meet *m = context;
+  return m->transport->test(done);
+}
+
+int meet_wait(meet *m, int started, const char *what, size_t bytes) {
+  if (started < 0) {
+    m->broken = true;
+    return started;
+  }
+  return meet_until(m, &(meet_work){.step = test_gathering, .context = m}, what, bytes);
 }
 
 static bool slot_equal(const meet_slot *a, const meet_slot *b) {

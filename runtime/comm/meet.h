@@ -11,7 +11,7 @@
 #include "comm/comm.h"
 #include "comm/notes.h"
 
-enum { MEET_WHAT = 160, MEET_WHERE = 96, MEET_INLINE = 240 };
+enum { MEET_WHAT = 256, MEET_WHERE = 96, MEET_INLINE = 240 };
 
 typedef struct meet_slot {
   uint64_t call;  /* the hash of all of `what` */
@@ -41,6 +41,20 @@ void meet_close(meet *m);
  * `where` where ("recipe.lua:12", or ""). EMISMATCH: processes call different things. ETIMEOUT: one did not come.
  * ECOMM: the transport failed, or a wait failed before. */
 int meet_gather(meet *m, const char *what, const char *where, const void *mine, size_t bytes, void *all);
+
+/* Something that all processes do at the same time and each ends by itself. */
+typedef struct meet_work {
+  /* Does what can be done now; never waits. *done: nothing is left; *moved: something went on. Returns a code. */
+  int (*step)(void *context, bool *done, bool *moved);
+  /* Marks the processes without which it does not go on. */
+  void (*awaits)(const void *context, bool *processes);
+  void *context;
+} meet_work;
+
+/* Works until it is done. The time that counts against the timeout is that in which nothing went on; `bytes` is how
+ * much one step of it moves at most, `what` is for the message. After a failure nothing that is under way can be ended,
+ * and memory that it uses must never be given back. */
+int meet_until(meet *m, const meet_work *work, const char *what, size_t bytes);
 
 /* Passes on the code that starting a gathering gave, or waits until that gathering is done; `bytes` is how much moves
  * through this process, `what` is for the message. */

@@ -1,8 +1,8 @@
 /* mpi.c - the job of many processes, over MPI. The one file that includes mpi.h.
  *
- * Gatherings go over a communicator of their own, notes over another. A note is sent from memory that belongs to its
- * receiver's place in `peers`, and not touched until MPI has let go of it: a receiver that has stopped holds up its own
- * notes and nobody else. */
+ * Gatherings, messages and notes each go over a communicator of their own. A note is sent from memory that belongs to
+ * its receiver's place in `peers`, and not touched until MPI has let go of it: a receiver that has stopped holds up its
+ * own notes and nobody else. */
 #include "comm/comm.h"
 
 #include <dlfcn.h>
@@ -24,12 +24,14 @@ typedef struct mpi_peer {
 } mpi_peer;
 
 static struct {
-  MPI_Comm work, notes;
+  MPI_Comm work, messages, notes;
   MPI_Request request; /* of the gathering under way */
   MPI_Datatype type;   /* what it receives, or MPI_DATATYPE_NULL */
   int count;
   mpi_peer *peers;
-  int *counts, *places; /* of an uneven gathering */
+  /* By place. */
+  MPI_Request under_way[COMM_PLACES];
+  size_t expected[COMM_PLACES]; /* bytes of a message that is to come; 0 where one is sent */
 } state = {.request = MPI_REQUEST_NULL, .type = MPI_DATATYPE_NULL};
 
 static int mpi_error(const char *doing, int code) {
@@ -64,10 +66,13 @@ static int mpi_join(int32_t *process_index, int32_t *process_count) {
   int code = MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   if (code == MPI_SUCCESS) code = MPI_Comm_size(MPI_COMM_WORLD, &size);
   if (code == MPI_SUCCESS) code = MPI_Comm_dup(MPI_COMM_WORLD, &state.work);
+  if (code == MPI_SUCCESS) code = MPI_Comm_dup(MPI_COMM_WORLD, &state.messages);
   if (code == MPI_SUCCESS) code = MPI_Comm_dup(MPI_COMM_WORLD, &state.notes);
   if (code != MPI_SUCCESS) return mpi_error("joining the job", code);
   MPI_Comm_set_errhandler(state.work, MPI_ERRORS_RETURN);
+  MPI_Comm_set_errhandler(state.messages, MPI_ERRORS_RETURN);
   MPI_Comm_set_errhandler(state.notes, MPI_ERRORS_RETURN);
+  for (int i = 0; i < COMM_PLACES; i++) state.under_way[i] = MPI_REQUEST_NULL;
   state.count = size;
   *process_index = rank;
   *process_count = size;
@@ -92,13 +97,7 @@ static int mpi_open(int32_t *process_index, int32_t *process_count) {
                      expected);
   size_t count = (size_t)state.count;
   state.peers = alloc_array(count, sizeof *state.peers);
-  state.counts = alloc_array(count, sizeof *state.counts);
-  state.places = alloc_array(count, sizeof *state.places);
-  if (state.peers == NULL || state.counts == NULL || state.places == NULL) {
-    alloc_free(state.peers);
-    state.peers = NULL; /* no notes then */
-    return ALLOC_FAILED;
-  }
+  if (state.peers == NULL) return ALLOC_FAILED; /* no notes then */
   for (size_t p = 0; p < count; p++)
     for (int i = 0; i < NOTES_UNDER_WAY; i++) state.peers[p].requests[i] = MPI_REQUEST_NULL;
   return SHARDRT_OK;
@@ -126,19 +125,6 @@ static int mpi_gather(const void *mine, size_t bytes, void *all, size_t stride) 
   return code == MPI_SUCCESS ? SHARDRT_OK : mpi_error("gathering", code);
 }
 
-static int mpi_gather_uneven(const void *mine, const int32_t *counts, void *all) {
-  int rank, place = 0;
-  MPI_Comm_rank(state.work, &rank);
-  for (int p = 0; p < state.count; p++) {
-    state.counts[p] = counts[p];
-    state.places[p] = place;
-    place += counts[p];
-  }
-  int code = MPI_Iallgatherv(mine, counts[rank], MPI_BYTE, all, state.counts, state.places, MPI_BYTE, state.work,
-                             &state.request);
-  return code == MPI_SUCCESS ? SHARDRT_OK : mpi_error("gathering", code);
-}
-
 static int mpi_test(bool *done) {
   int flag = 0;
   int code = MPI_Test(&state.request, &flag, MPI_STATUS_IGNORE);
@@ -146,6 +132,38 @@ static int mpi_test(bool *done) {
   if (flag && state.type != MPI_DATATYPE_NULL) MPI_Type_free(&state.type);
   *done = flag != 0;
   return SHARDRT_OK;
+}
+
+/* A synchronous send: one that MPI could keep for the receiver would let a quick sender fill the receiver's memory. */
+static int mpi_put(int32_t place, int32_t to, int32_t tag, const void *data, size_t bytes) {
+  state.expected[place] = 0;
+  int code = MPI_Issend(data, (int)bytes, MPI_BYTE, to, tag, state.messages, &state.under_way[place]);
+  return code == MPI_SUCCESS ? SHARDRT_OK : mpi_error("sending", code);
+}
+
+static int mpi_take(int32_t place, int32_t from, int32_t tag, void *data, size_t bytes) {
+  state.expected[place] = bytes;
+  int code = MPI_Irecv(data, (int)bytes, MPI_BYTE, from, tag, state.messages, &state.under_way[place]);
+  return code == MPI_SUCCESS ? SHARDRT_OK : mpi_error("receiving", code);
+}
+
+static int mpi_ended(int32_t *places, int32_t *count) {
+  MPI_Status statuses[COMM_PLACES];
+  int ended[COMM_PLACES], n = 0;
+  int code = MPI_Testsome(COMM_PLACES, state.under_way, &n, ended, statuses);
+  *count = n == MPI_UNDEFINED ? 0 : n; /* none is under way */
+  for (int i = 0; i < *count; i++) {
+    if (code == MPI_ERR_IN_STATUS && statuses[i].MPI_ERROR != MPI_SUCCESS)
+      return mpi_error("a message", statuses[i].MPI_ERROR);
+    int bytes = 0;
+    size_t expected = state.expected[ended[i]];
+    if (expected != 0) MPI_Get_count(&statuses[i], MPI_BYTE, &bytes);
+    if ((size_t)bytes != expected)
+      return error_set(SHARDRT_ECOMM, "a message from process %d has %d bytes where %zu were expected",
+                       statuses[i].MPI_SOURCE, bytes, expected);
+    places[i] = ended[i];
+  }
+  return code == MPI_SUCCESS ? SHARDRT_OK : mpi_error("messages", code);
 }
 
 static void mpi_send(int32_t to, const comm_note *note) {
@@ -187,8 +205,6 @@ static _Noreturn void mpi_kill(int status) {
 static int mpi_close(void) {
   int code = MPI_Finalize();
   alloc_free(state.peers);
-  alloc_free(state.counts);
-  alloc_free(state.places);
   return code == MPI_SUCCESS ? SHARDRT_OK : error_set(SHARDRT_ECOMM, "MPI_Finalize failed");
 }
 
@@ -196,8 +212,10 @@ const comm_transport comm_mpi = {
     .name = "mpi",
     .open = mpi_open,
     .gather = mpi_gather,
-    .gather_uneven = mpi_gather_uneven,
     .test = mpi_test,
+    .put = mpi_put,
+    .take = mpi_take,
+    .ended = mpi_ended,
     .send = mpi_send,
     .receive = mpi_receive,
     .kill = mpi_kill,

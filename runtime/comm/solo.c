@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "shardrt.h"
+#include "base/error.h"
 
 static int solo_open(int32_t *process_index, int32_t *process_count) {
   *process_index = 0;
@@ -18,12 +18,24 @@ static int solo_gather(const void *mine, size_t bytes, void *all, size_t stride)
   return SHARDRT_OK;
 }
 
-static int solo_gather_uneven(const void *mine, const int32_t *counts, void *all) {
-  return solo_gather(mine, (size_t)counts[0], all, (size_t)counts[0]);
-}
-
 static int solo_test(bool *done) {
   *done = true;
+  return SHARDRT_OK;
+}
+
+static int solo_put(int32_t place, int32_t to, int32_t tag, const void *data, size_t bytes) {
+  (void)place, (void)tag, (void)data, (void)bytes;
+  return error_set(SHARDRT_ECOMM, "a message to process %d, but this process is alone", to);
+}
+
+static int solo_take(int32_t place, int32_t from, int32_t tag, void *data, size_t bytes) {
+  (void)place, (void)tag, (void)data, (void)bytes;
+  return error_set(SHARDRT_ECOMM, "a message from process %d, but this process is alone", from);
+}
+
+static int solo_ended(int32_t *places, int32_t *count) {
+  (void)places;
+  *count = 0;
   return SHARDRT_OK;
 }
 
@@ -50,8 +62,10 @@ const comm_transport comm_solo = {
     .name = "solo",
     .open = solo_open,
     .gather = solo_gather,
-    .gather_uneven = solo_gather_uneven,
     .test = solo_test,
+    .put = solo_put,
+    .take = solo_take,
+    .ended = solo_ended,
     .send = solo_send,
     .receive = solo_receive,
     .kill = solo_kill,

@@ -47,6 +47,56 @@ bool box_intersect(const shardrt_box *a, const shardrt_box *b, shardrt_box *out)
   return true;
 }
 
+bool box_is_run(const shardrt_box *box, const int64_t *shape) {
+  int32_t d = box->ndim - 1;
+  while (d >= 0 && box->stop[d] - box->start[d] == shape[d]) d--;
+  for (d--; d >= 0; d--)
+    if (box->stop[d] - box->start[d] != 1) return false;
+  return true;
+}
+
+/* Along which dimension a box is cut (-1: not at all), and how many of its rows a piece has at most. */
+static int32_t box_cut(const shardrt_box *box, int64_t limit, int64_t *rows) {
+  int64_t below = 1; /* elements of one row */
+  for (int32_t d = box->ndim - 1; d >= 0; d--) {
+    int64_t extent = box->stop[d] - box->start[d], fit = limit / below;
+    if (extent > fit) {
+      int64_t pieces = (extent + fit - 1) / fit;
+      *rows = (extent + pieces - 1) / pieces;
+      return d;
+    }
+    below *= extent;
+  }
+  return -1;
+}
+
+int64_t box_piece_count(const shardrt_box *box, int64_t limit) {
+  int64_t rows;
+  int32_t cut = box_cut(box, limit, &rows);
+  if (cut < 0) return 1;
+  int64_t count = (box->stop[cut] - box->start[cut] + rows - 1) / rows;
+  for (int32_t d = 0; d < cut; d++) count *= box->stop[d] - box->start[d];
+  return count;
+}
+
+shardrt_box box_piece(const shardrt_box *box, int64_t limit, int64_t i) {
+  int64_t rows;
+  int32_t cut = box_cut(box, limit, &rows);
+  shardrt_box piece = *box;
+  if (cut < 0) return piece;
+  int64_t pieces = (box->stop[cut] - box->start[cut] + rows - 1) / rows;
+  piece.start[cut] += i % pieces * rows;
+  if (box->stop[cut] - piece.start[cut] > rows) piece.stop[cut] = piece.start[cut] + rows;
+  i /= pieces;
+  for (int32_t d = cut - 1; d >= 0; d--) {
+    int64_t extent = box->stop[d] - box->start[d];
+    piece.start[d] += i % extent;
+    piece.stop[d] = piece.start[d] + 1;
+    i /= extent;
+  }
+  return piece;
+}
+
 void box_add_text(const shardrt_box *box, struct text *text) {
   text_add(text, "[");
   for (int32_t d = 0; d < box->ndim; d++)

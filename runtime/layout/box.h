@@ -17,6 +17,13 @@ int64_t box_elements(const shardrt_box *box);
 bool box_contains(const shardrt_box *outer, const shardrt_box *inner);
 /* What a and b, of one array, share: false, and *out alone, where that is nothing. */
 bool box_intersect(const shardrt_box *a, const shardrt_box *b, shardrt_box *out);
+/* Whether the elements of a box within an array of `shape` stand there in one run. `box` is relative to that array. */
+bool box_is_run(const shardrt_box *box, const int64_t *shape);
+/* A box that is not empty cut into pieces of at most `limit` >= 1 elements: whole rows as far as they fit, cut evenly
+ * along one dimension and one by one along those before it, so that every piece of a run is a run. They follow each
+ * other in row-major order. */
+int64_t box_piece_count(const shardrt_box *box, int64_t limit);
+shardrt_box box_piece(const shardrt_box *box, int64_t limit, int64_t i);
 /* "[0:16, 32:64]". */
 void box_add_text(const shardrt_box *box, struct text *text);
 

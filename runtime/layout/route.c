@@ -10,8 +10,7 @@
  * arithmetic on replica numbers, which costs a process only its own moves. */
 enum { WEIGH_LIMIT = 4096 };
 
-/* ---- one side of the way: a sharding, its grid, and the devices of one process in it
- * --------------------------------- */
+/* ---- one side of the way: a sharding, its grid, and the devices of one process in it ---------------------------- */
 
 typedef struct side {
   const shardrt_sharding *sharding;
@@ -108,8 +107,7 @@ static int64_t holding_replica(const holding *h, int64_t block, int32_t process)
   return h->items[first + process % (last - first)].replica;
 }
 
-/* ---- the blocks of a grid that a box meets --------------------------------------------------------------------------
- */
+/* ---- the blocks of a grid that a box meets ----------------------------------------------------------------------- */
 
 typedef struct overlap {
   const struct grid *grid;
@@ -150,8 +148,7 @@ static int64_t overlap_index(const overlap *o, int64_t block) {
   return index;
 }
 
-/* ---- the moves ------------------------------------------------------------------------------------------------------
- */
+/* ---- the moves --------------------------------------------------------------------------------------------------- */
 
 typedef struct planner {
   side from, to;
@@ -164,16 +161,16 @@ typedef struct planner {
 static int moves_add(planner *p, route_moves *moves, int64_t from, int64_t to, int32_t peer) {
   if (moves->count == moves->capacity) {
     int64_t capacity = moves->capacity == 0 ? 16 : 2 * moves->capacity;
-    route_move *items = alloc_array((size_t)capacity, sizeof *items);
+    shardrt_move *items = alloc_array((size_t)capacity, sizeof *items);
     if (items == NULL) return ALLOC_FAILED;
     for (int64_t i = 0; i < moves->count; i++) items[i] = moves->items[i];
     alloc_free(moves->items);
     moves->items = items;
     moves->capacity = capacity;
   }
-  route_move *move = &moves->items[moves->count];
+  shardrt_move *move = &moves->items[moves->count];
   shardrt_box old = grid_box(&p->from.grid, from), new = grid_box(&p->to.grid, to);
-  *move = (route_move){.from = from, .to = to, .peer = peer};
+  *move = (shardrt_move){.from = from, .to = to, .process = peer};
   if (!box_intersect(&old, &new, &move->box)) return SHARDRT_OK; /* of an array without elements */
   moves->count++;
   moves->elements += box_elements(&move->box);
@@ -292,11 +289,26 @@ static int add_arrivals(planner *p) {
   return SHARDRT_OK;
 }
 
-static int compare_moves(const void *a, const void *b) {
-  const route_move *x = a, *y = b;
-  if (x->peer != y->peer) return x->peer < y->peer ? -1 : 1;
+static int compare_blocks(const shardrt_move *x, const shardrt_move *y) {
   if (x->from != y->from) return x->from < y->from ? -1 : 1;
   return (x->to > y->to) - (x->to < y->to);
+}
+
+/* Distances count around 2^32, so that they need no number of processes. */
+static int compare_sends(const void *a, const void *b, void *process) {
+  const shardrt_move *x = a, *y = b;
+  uint32_t me = *(const uint32_t *)process, up_x = (uint32_t)x->process - me, up_y = (uint32_t)y->process - me;
+  return up_x != up_y ? (up_x < up_y ? -1 : 1) : compare_blocks(x, y);
+}
+
+static int compare_receives(const void *a, const void *b, void *process) {
+  const shardrt_move *x = a, *y = b;
+  uint32_t me = *(const uint32_t *)process, down_x = me - (uint32_t)x->process, down_y = me - (uint32_t)y->process;
+  return down_x != down_y ? (down_x < down_y ? -1 : 1) : compare_blocks(x, y);
+}
+
+static void moves_sort(route_moves *moves, int (*compare)(const void *, const void *, void *), int32_t process) {
+  if (moves->count > 1) qsort_r(moves->items, (size_t)moves->count, sizeof *moves->items, compare, &process);
 }
 
 int shardrt_route_new(const shardrt_sharding *from, const shardrt_sharding *to, int32_t ndim, const int64_t *shape,
@@ -307,6 +319,7 @@ int shardrt_route_new(const shardrt_sharding *from, const shardrt_sharding *to, 
   if (code != SHARDRT_OK) return code;
   p.route = alloc_zeros(1, sizeof *p.route);
   if (p.route == NULL) return ALLOC_FAILED;
+  p.route->process = process;
   p.route->from = p.from.grid;
   p.route->to = p.to.grid;
   shardrt_box whole = box_whole(ndim, shape);
@@ -324,9 +337,9 @@ int shardrt_route_new(const shardrt_sharding *from, const shardrt_sharding *to, 
     shardrt_route_free(p.route);
     return code;
   }
-  route_moves *lists[] = {&p.route->copies, &p.route->receives, &p.route->sends};
-  for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
-    if (lists[i]->count > 1) qsort(lists[i]->items, (size_t)lists[i]->count, sizeof *lists[i]->items, compare_moves);
+  moves_sort(&p.route->copies, compare_receives, process);
+  moves_sort(&p.route->receives, compare_receives, process);
+  moves_sort(&p.route->sends, compare_sends, process);
   *out = p.route;
   return SHARDRT_OK;
 }
@@ -343,4 +356,12 @@ void shardrt_route_elements(const shardrt_route *route, int64_t *received, int64
   *received = route->receives.elements;
   *sent = route->sends.elements;
   *copied = route->copies.elements;
+}
+
+const shardrt_move *shardrt_route_moves(const shardrt_route *route, int32_t kind, int64_t *count) {
+  const route_moves *moves = kind == SHARDRT_COPIES     ? &route->copies
+                             : kind == SHARDRT_RECEIVES ? &route->receives
+                                                        : &route->sends;
+  *count = moves->count;
+  return moves->items;
 }

@@ -13,22 +13,19 @@
 
 #include "layout/sharding.h"
 
-/* A box that goes from old block `from` to new block `to` (numbers in the two grids). */
-typedef struct route_move {
-  int64_t from;
-  int64_t to;
-  int32_t peer; /* the other process; in a copy, this one */
-  shardrt_box box;
-} route_move;
-
 typedef struct route_moves {
-  route_move *items; /* ascending by peer, from, to: a sender and its receiver have the same order */
+  shardrt_move *items;
   int64_t count;
   int64_t capacity;
   int64_t elements; /* of all boxes together */
 } route_moves;
 
+/* Sends are ordered by how far the receiver is above the sender, counted upwards and around, receives by how far the
+ * sender is below the receiver: what is d apart for one is d apart for the other. So if all processes send and receive
+ * in this order, a few at a time, the first message of all that is under way always has both its ends at work, and
+ * nothing can wait in a circle. Moves between the same two are ordered by from, to on both sides. */
 struct shardrt_route {
+  int32_t process;
   struct grid from, to;
   route_moves copies, receives, sends;
 };

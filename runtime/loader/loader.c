@@ -1,9 +1,7 @@
-#include <sched.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/cores.h"
 #include "base/error.h"
 #include "base/size.h"
 #include "loader/crew.h"
@@ -66,14 +64,10 @@ static int check_options(const shardrt_loader_options *o) {
   return code;
 }
 
-/* The cores that this process may use, shared with the other processes that the launcher started on this host. */
+/* One for each core that this process may use; of one batch's tasks more would find nothing to do. */
 static int32_t choose_workers(int64_t tasks) {
-  cpu_set_t cores;
-  long available = sched_getaffinity(0, sizeof cores, &cores) == 0 ? CPU_COUNT(&cores) : sysconf(_SC_NPROCESSORS_ONLN);
-  const char *text = getenv("OMPI_COMM_WORLD_LOCAL_SIZE"); /* NOLINT(concurrency-mt-unsafe): nothing sets it */
-  long processes = text != NULL ? strtol(text, NULL, 10) : 1;
-  long share = available / (processes > 0 ? processes : 1);
-  if (share > tasks) share = (long)tasks; /* of one batch: more would find nothing to do */
+  int64_t share = cores_share();
+  if (share > tasks) share = tasks;
   return share < 1 ? 1 : share > MAX_WORKERS ? MAX_WORKERS : (int32_t)share;
 }
 

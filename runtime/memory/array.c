@@ -8,10 +8,10 @@
 #include "base/size.h"
 #include "base/text.h"
 #include "layout/sharding.h"
-#include "shardrt.h"
+#include "memory/array.h"
 
 /* Invariant: shards are in mesh order; shards of one `block` have the same box. Buffers are NULL until they are set;
- * after that an array does not change. */
+ * after that an array does not change, but for giving them up. */
 struct shardrt_array {
   shardrt_sharding *sharding;
   int32_t dtype;
@@ -21,6 +21,7 @@ struct shardrt_array {
   size_t bytes;       /* of the whole value */
   size_t shard_bytes; /* of one shard */
   int32_t process;
+  uint64_t number; /* among the arrays that all processes made together */
   int64_t shard_count;
   int64_t block_count;
   shardrt_shard *shards;
@@ -124,6 +125,14 @@ const shardrt_shard *shardrt_array_shard(const shardrt_array *array, int64_t i) 
   return &array->shards[i];
 }
 
+uint64_t shardrt_array_number(const shardrt_array *array) {
+  return array->number;
+}
+
+void shardrt_array_set_number(shardrt_array *array, uint64_t number) {
+  array->number = number;
+}
+
 size_t shardrt_array_shard_bytes(const shardrt_array *array) {
   return array->shard_bytes;
 }
@@ -140,6 +149,14 @@ int shardrt_array_set_buffer(shardrt_array *array, int64_t i, shardrt_buffer *bu
   array->buffers[i] = shardrt_buffer_retain(buffer);
   shardrt_buffer_free(before);
   return SHARDRT_OK;
+}
+
+void array_drop(shardrt_array *array, int32_t block) {
+  for (int64_t i = 0; i < array->shard_count; i++) {
+    if (array->shards[i].block != block) continue;
+    shardrt_buffer_free(array->buffers[i]);
+    array->buffers[i] = NULL;
+  }
 }
 
 /* ---- filling ---- */

@@ -16,8 +16,9 @@ struct block {
 };
 
 /* Invariant: `count` is 1 for the owner, until pool_free, and 1 for each block that is handed out; the pool goes with
- * the last. `idle_bytes` is the sum over the idle list and never above `keep_bytes`. A loader's buffers have few
- * different sizes, so the idle list is short and searched from its beginning. */
+ * the last. `idle_bytes` is the sum over the idle list, which what comes back may bring to `keep_bytes` and no further;
+ * what came back last stands first. Buffers that are pooled have few different sizes, so the idle list is short and
+ * searched from its beginning. */
 struct pool {
   pthread_mutex_t lock;
   int64_t count;
@@ -76,7 +77,7 @@ static void give_back(struct block *back) {
   struct pool *pool = back->pool;
   pthread_mutex_lock(&pool->lock);
   pool->outstanding -= back->bytes;
-  if (back->bytes != 0 && back->bytes <= pool->keep_bytes - pool->idle_bytes) {
+  if (back->bytes != 0 && pool->idle_bytes < pool->keep_bytes && back->bytes <= pool->keep_bytes - pool->idle_bytes) {
     back->next = pool->idle;
     pool->idle = back;
     pool->idle_bytes += back->bytes;
@@ -133,6 +134,34 @@ int pool_take(struct pool *pool, size_t bytes, shardrt_buffer **out) {
   pool->count--; /* never the last: the caller holds the pool */
   pthread_mutex_unlock(&pool->lock);
   return code;
+}
+
+void pool_limit(struct pool *pool, size_t keep_bytes) {
+  pthread_mutex_lock(&pool->lock);
+  pool->keep_bytes = keep_bytes;
+  pthread_mutex_unlock(&pool->lock);
+}
+
+void pool_trim(struct pool *pool, size_t bytes, int64_t count, size_t spare) {
+  struct block *gone = NULL;
+  pthread_mutex_lock(&pool->lock);
+  for (struct block **link = &pool->idle; *link != NULL;) {
+    struct block *one = *link;
+    if (one->bytes == bytes && count > 0) {
+      count--;
+    } else if (one->bytes <= spare) {
+      spare -= one->bytes;
+    } else {
+      *link = one->next;
+      pool->idle_bytes -= one->bytes;
+      one->next = gone;
+      gone = one;
+      continue;
+    }
+    link = &one->next;
+  }
+  pthread_mutex_unlock(&pool->lock);
+  block_free_list(gone);
 }
 
 size_t pool_outstanding(const struct pool *pool) {

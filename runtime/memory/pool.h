@@ -15,6 +15,11 @@ int pool_new(size_t keep_bytes, struct pool **out);
 void pool_free(struct pool *pool);
 /* A buffer of exactly `bytes`, contents undefined (what its last user left in it), with a count for the caller. */
 int pool_take(struct pool *pool, size_t bytes, shardrt_buffer **out);
+/* From now on at most `keep_bytes` wait for reuse; what waits stays. */
+void pool_limit(struct pool *pool, size_t keep_bytes);
+/* For a caller that is about to take `count` buffers of `bytes`: frees, of the memory that waits and is not for these,
+ * all but `spare` bytes; what has waited longest goes first. */
+void pool_trim(struct pool *pool, size_t bytes, int64_t count, size_t spare);
 /* Bytes of the buffers that are handed out and not yet back. */
 size_t pool_outstanding(const struct pool *pool);
 

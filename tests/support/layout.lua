@@ -4,7 +4,7 @@ local cjson = require "cjson"
 
 local layout = {}
 
-local MODULES = { "device", "mesh", "spec", "sharding", "visualize" }
+local MODULES = { "device", "mesh", "spec", "sharding", "visualize", "reshard" }
 
 --- The words of devices, meshes, specs, shardings and pictures for process `process` of `processes` with
 --- `devices_per_process` each; the modules that specs otherwise see stay as they are.

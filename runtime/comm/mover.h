@@ -1,0 +1,45 @@
+/* mover.h - what a process keeps from one move of data to the next: threads, routes, and memory of blocks that arrays
+ * gave back. Each is made when it is first needed. */
+#ifndef SHARDRT_COMM_MOVER_H
+#define SHARDRT_COMM_MOVER_H
+
+#include "base/team.h"
+#include "layout/route.h"
+#include "memory/pool.h"
+
+enum { MOVER_ROUTES = 16 };
+
+typedef struct mover_entry {
+  shardrt_sharding *from, *to; /* counted */
+  int32_t ndim;
+  int64_t shape[SHARDRT_MAX_NDIM];
+  shardrt_route *route; /* NULL: a free entry */
+  uint64_t used;        /* when it was last asked for */
+} mover_entry;
+
+typedef struct mover {
+  struct team *team;
+  struct pool *pool;
+  mover_entry routes[MOVER_ROUTES];
+  uint64_t asked; /* for routes */
+} mover;
+
+void mover_close(mover *m);
+
+/* A team of so many threads beside the calling one. It belongs to the mover. */
+int mover_team(mover *m, int32_t threads, struct team **out);
+
+/* The route, kept from an earlier call if it was among the last ones asked for. It belongs to the mover, until the next
+ * call. Errors as shardrt_route_new. */
+int mover_route(mover *m, shardrt_sharding *from, shardrt_sharding *to, int32_t ndim, const int64_t *shape,
+                int32_t process, int32_t devices_per_process, const shardrt_route **out);
+
+/* Buffers for the blocks of a new array: `count` of `bytes` each, with a count for the caller. What other memory waits
+ * for reuse is freed down to `spare` bytes before, and what comes back until mover_settle is freed beyond that. All or
+ * nothing. */
+int mover_blocks(mover *m, size_t bytes, int64_t count, size_t spare, shardrt_buffer **out);
+/* After a move whose new blocks have `bytes` in all: so much of what comes back waits for the next one like it, but at
+ * most 512 MiB. */
+void mover_settle(mover *m, size_t bytes);
+
+#endif

@@ -1,0 +1,214 @@
+#include "comm/reshard.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "base/alloc.h"
+#include "base/cores.h"
+#include "base/error.h"
+#include "comm/job.h"
+#include "memory/array.h"
+#include "memory/array_text.h"
+
+enum {
+  STAGING = 64 << 20, /* bytes, where the caller does not say */
+  ALONE = 2 << 20,    /* bytes up to which waking threads costs more than it saves */
+  SHARDING_TEXT = 300 /* of a sharding, in the name of a call; its fingerprint is there in full */
+};
+
+/* ---- what is asked for ------------------------------------------------------------------------------------------ */
+
+static int check_devices(const reshard *r, const shardrt_job *job) {
+  const shardrt_mesh *mesh = shardrt_sharding_mesh(r->to);
+  const int64_t count = (int64_t)job->process_count * job->devices_per_process;
+  const int64_t last = mesh_rank_device(mesh, shardrt_mesh_size(mesh) - 1);
+  if (last < count) return SHARDRT_OK;
+  return error_set(SHARDRT_EINVAL,
+                   "%s to %s: it has device %" PRId64 ", but the job has %" PRId64 " devices, 0 to %" PRId64, r->call,
+                   shardrt_sharding_text(r->to), last, count, count - 1);
+}
+
+int reshard_plan(reshard *r) {
+  const shardrt_job *job = shardrt_job_get();
+  if (job == NULL) return error_set(SHARDRT_EINVAL, "%s: shardrt_init was not called", r->call);
+  if (job->planning) return error_set(SHARDRT_EDATA, "%s: there is no data under `shardrt plan`", r->call);
+  for (int64_t i = 0; i < shardrt_array_shard_count(r->x); i++)
+    if (shardrt_array_buffer(r->x, i) == NULL)
+      return error_set(SHARDRT_EDATA, "%s: the array's data was given up or never given", r->call);
+  int code = check_devices(r, job);
+  if (code < 0) return code;
+  return mover_route(job_mover(), shardrt_array_sharding(r->x), r->to, shardrt_array_ndim(r->x),
+                     shardrt_array_shape(r->x), job->process_index, job->devices_per_process, &r->route);
+}
+
+static size_t staging_of(const reshard *r) {
+  return r->options.staging_bytes != 0 ? r->options.staging_bytes : STAGING;
+}
+
+/* What the processes compare before anything moves. */
+static void name_call(const reshard *r, struct text *text) {
+  const shardrt_sharding *from = shardrt_array_sharding(r->x);
+  text_add(text, "%s of %s ", r->call, shardrt_dtype_name(shardrt_array_dtype(r->x)));
+  text_add_shape(text, shardrt_array_ndim(r->x), shardrt_array_shape(r->x));
+  text_add(text, ", array %" PRIu64 ", on %.*s to %.*s, layouts %016" PRIx64 " to %016" PRIx64 ", staging %zu",
+           shardrt_array_number(r->x), SHARDING_TEXT, shardrt_sharding_text(from), SHARDING_TEXT,
+           shardrt_sharding_text(r->to), shardrt_sharding_fingerprint(from), shardrt_sharding_fingerprint(r->to),
+           staging_of(r));
+}
+
+/* ---- blocks ----------------------------------------------------------------------------------------------------- */
+
+static int compare_blocks(const void *a, const void *b) {
+  const traffic_block *x = a, *y = b;
+  return (x->number > y->number) - (x->number < y->number);
+}
+
+/* The distinct blocks that this process holds of an array, which may have no buffers yet. */
+static int side_new(traffic_side *side, const shardrt_array *array, const struct grid *grid) {
+  const int64_t shards = shardrt_array_shard_count(array);
+  *side = (traffic_side){.blocks = alloc_array((size_t)shards, sizeof *side->blocks)};
+  if (side->blocks == NULL) return ALLOC_FAILED;
+  for (int64_t i = 0; i < shards; i++) {
+    const shardrt_shard *shard = shardrt_array_shard(array, i);
+    if (shard->block != side->count) continue; /* they are numbered by first appearance */
+    const shardrt_buffer *buffer = shardrt_array_buffer(array, i);
+    side->blocks[side->count++] = (traffic_block){
+        .number = sharding_block(shardrt_array_sharding(array), grid, shard->position, NULL),
+        .local = shard->block,
+        .data = buffer == NULL ? NULL : shardrt_buffer_data(buffer),
+    };
+  }
+  qsort(side->blocks, (size_t)side->count, sizeof *side->blocks, compare_blocks);
+  return SHARDRT_OK;
+}
+
+/* The buffer of one block, by its number in the grid. */
+static shardrt_buffer *block_buffer(const shardrt_array *array, const struct grid *grid, int64_t number) {
+  for (int64_t i = 0; i < shardrt_array_shard_count(array); i++)
+    if (sharding_block(shardrt_array_sharding(array), grid, shardrt_array_shard(array, i)->position, NULL) == number)
+      return shardrt_array_buffer(array, i);
+  return NULL;
+}
+
+/* For each new block, by its local number, the old buffer that holds just the same, with a count; returns how many new
+ * blocks have none. */
+static int64_t share_blocks(const reshard *r, const traffic_side *new, shardrt_buffer **buffers) {
+  const shardrt_route *route = r->route;
+  const route_moves *copies = &route->copies;
+  int64_t missing = new->count;
+  for (int64_t i = 0; i < copies->count; i++) {
+    const shardrt_move *move = &copies->items[i];
+    shardrt_box old_box = grid_box(&route->from, move->from), new_box = grid_box(&route->to, move->to);
+    if (!box_equal(&old_box, &new_box)) continue;
+    for (int64_t b = 0; b < new->count; b++)
+      if (new->blocks[b].number == move->to)
+        buffers[new->blocks[b].local] = shardrt_buffer_retain(block_buffer(r->x, &route->from, move->from));
+    missing--;
+  }
+  return missing;
+}
+
+/* Gives the new array its buffers, shared and fresh ones, and their places to `new`. */
+static int make_blocks(const reshard *r, shardrt_array *made, traffic_side *new) {
+  const bool messages = r->route->sends.count + r->route->receives.count > 0;
+  const size_t spare = messages ? 0 : staging_of(r), bytes = shardrt_array_shard_bytes(made);
+  shardrt_buffer **fresh = alloc_zeros((size_t) new->count, 2 * sizeof(shardrt_buffer *));
+  if (fresh == NULL) return ALLOC_FAILED;
+  shardrt_buffer **buffers = fresh + new->count;
+  int64_t missing = share_blocks(r, new, buffers);
+  int code = mover_blocks(job_mover(), bytes, missing, spare, fresh);
+  for (int64_t b = 0; b < new->count &&code == SHARDRT_OK; b++)
+    if (buffers[b] == NULL) buffers[b] = fresh[--missing];
+  for (int64_t i = 0; i < shardrt_array_shard_count(made) && code == SHARDRT_OK; i++)
+    code = shardrt_array_set_buffer(made, i, buffers[shardrt_array_shard(made, i)->block]);
+  for (int64_t b = 0; b < new->count &&code == SHARDRT_OK; b++)
+    new->blocks[b].data = shardrt_buffer_data(buffers[new->blocks[b].local]);
+  for (int64_t b = 0; b < new->count; b++) shardrt_buffer_free(buffers[b]);
+  alloc_free((void *)fresh);
+  return code;
+}
+
+/* One count more for every buffer, which nobody will give back. */
+static void keep_blocks(const shardrt_array *array) {
+  for (int64_t i = 0; i < shardrt_array_shard_count(array); i++)
+    if (shardrt_array_buffer(array, i) != NULL) shardrt_buffer_retain(shardrt_array_buffer(array, i));
+}
+
+/* ---- moving ----------------------------------------------------------------------------------------------------- */
+
+typedef struct donation {
+  shardrt_array *x;
+  const traffic_side *old;
+} donation;
+
+static void give_up(void *context, int64_t index) {
+  const donation *d = context;
+  array_drop(d->x, d->old->blocks[index].local);
+}
+
+static int find_team(const reshard *r, struct team **out) {
+  mover *m = job_mover();
+  const int64_t elements = r->route->copies.elements + r->route->receives.elements + r->route->sends.elements;
+  int32_t threads = m->team != NULL ? team_threads(m->team) : 0;
+  if (r->options.num_threads > 0)
+    threads = r->options.num_threads - 1;
+  else if ((size_t)elements * shardrt_dtype_size(shardrt_array_dtype(r->x)) > ALONE)
+    threads = cores_share() - 1;
+  return mover_team(m, threads, out);
+}
+
+int reshard_run(reshard *r, const traffic_side *new) {
+  char what[1024];
+  struct text text = {.bytes = what, .capacity = sizeof what};
+  name_call(r, &text);
+  meet *m = job_meet();
+  traffic_side old;
+  int code = side_new(&old, r->x, &r->route->from);
+  if (code < 0) return code;
+  donation given = {.x = r->x, .old = &old};
+  traffic_task task = {.route = r->route,
+                       .element = shardrt_dtype_size(shardrt_array_dtype(r->x)),
+                       .old = old,
+                       .new = *new,
+                       .staging = staging_of(r),
+                       .transport = m->transport,
+                       .used_up = r->options.donate ? give_up : NULL,
+                       .context = &given};
+  traffic *t = NULL;
+  code = find_team(r, &task.team);
+  if (code == SHARDRT_OK) code = traffic_new(&task, &t);
+  if (code == SHARDRT_OK) code = meet_gather(m, what, job_where(), NULL, 0, NULL);
+  if (code == SHARDRT_OK) {
+    code = traffic_run(t, m, what);
+    r->stuck = code < 0;
+    if (r->stuck) keep_blocks(r->x);
+  }
+  traffic_free(t);
+  alloc_free(old.blocks);
+  return code;
+}
+
+int shardrt_reshard(shardrt_array *x, shardrt_sharding *to, const shardrt_reshard_options *options,
+                    shardrt_array **out) {
+  reshard r = {.call = "reshard", .x = x, .to = to};
+  if (options != NULL) r.options = *options;
+  int code = reshard_plan(&r);
+  if (code < 0) return code;
+  const shardrt_job *job = shardrt_job_get();
+  shardrt_array *made = NULL;
+  traffic_side new = {0};
+  code = shardrt_array_new(to, shardrt_array_dtype(x), shardrt_array_ndim(x), shardrt_array_shape(x),
+                           job->process_index, job->devices_per_process, &made);
+  if (code == SHARDRT_OK) code = side_new(&new, made, &r.route->to);
+  if (code == SHARDRT_OK) code = make_blocks(&r, made, &new);
+  if (code == SHARDRT_OK) code = reshard_run(&r, &new);
+  if (r.stuck) keep_blocks(made);
+  mover_settle(job_mover(), (size_t) new.count *(made == NULL ? 0 : shardrt_array_shard_bytes(made)));
+  alloc_free(new.blocks);
+  if (code < 0) {
+    shardrt_array_free(made);
+    return code;
+  }
+  *out = made;
+  return SHARDRT_OK;
+}

@@ -1,0 +1,26 @@
+/* reshard.h - an array's blocks brought to where another sharding wants them, as the other files of this room see it.
+ */
+#ifndef SHARDRT_COMM_RESHARD_H
+#define SHARDRT_COMM_RESHARD_H
+
+#include "comm/traffic.h"
+
+/* What all processes do together. */
+typedef struct reshard {
+  const char *call; /* "reshard" */
+  shardrt_array *x;
+  shardrt_sharding *to;
+  shardrt_reshard_options options;
+  const shardrt_route *route;
+  /* Set by reshard_run where it failed with messages under way: they may still be read from the old blocks and written
+   * to the new ones, which must never be given back. */
+  bool stuck;
+} reshard;
+
+/* Checks what the call was given and finds its route. EINVAL: there is no job; the sharding does not fit the array, or
+ * is of devices that the job does not have. EDATA: the array has no data, or the job is a planned one. */
+int reshard_plan(reshard *r);
+/* Brings to the new blocks of this process all that they need. EMISMATCH where processes differ in what they call. */
+int reshard_run(reshard *r, const traffic_side *new);
+
+#endif

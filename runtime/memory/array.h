@@ -1,0 +1,11 @@
+/* array.h - global arrays (shardrt_array), as other rooms see them beyond what is in shardrt.h. */
+#ifndef SHARDRT_MEMORY_ARRAY_H
+#define SHARDRT_MEMORY_ARRAY_H
+
+#include "shardrt.h"
+
+/* Gives back the buffers of one block's shards: they have no data from then on. Other blocks may be dropped on other
+ * threads at the same time. */
+void array_drop(shardrt_array *array, int32_t block);
+
+#endif
