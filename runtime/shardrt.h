@@ -305,6 +305,11 @@ int shardrt_check_array(const char *name, const shardrt_array *array);
  * every process otherwise, naming the processes that differ from process 0. */
 int shardrt_check_same(const char *subject, uint64_t fingerprint);
 
+/* Every process tells how its part of `what`, something that all do together, ended: `code`, and where it is negative,
+ * this thread's message. 0 where all succeeded; else, in every process, the code and the message of the first that did
+ * not, with its number unless all failed alike. */
+int shardrt_check_outcome(const char *what, int code);
+
 /* ---- sources: random access to samples in files ----------------------------------------------------------------- */
 
 typedef struct shardrt_source shardrt_source;
@@ -363,6 +368,50 @@ int shardrt_npy_header(const char *path, int32_t *dtype, int32_t *ndim, int64_t 
 int shardrt_npy_load(const char *path, int32_t *dtype, int32_t *ndim, int64_t *shape, shardrt_buffer **out);
 int shardrt_npy_fill(const char *path, shardrt_array *array, int64_t *bytes_read);
 int shardrt_npy_save(const char *path, int32_t dtype, int32_t ndim, const int64_t *shape, const void *data);
+
+/* .safetensors files: named arrays in one file (https://huggingface.co/docs/safetensors). */
+typedef struct shardrt_tensor {
+  const char *name; /* UTF-8 */
+  int32_t dtype;
+  int32_t ndim;
+  int64_t shape[SHARDRT_MAX_NDIM];
+  size_t offset; /* of its first byte in the file */
+  size_t bytes;
+} shardrt_tensor;
+
+typedef struct shardrt_safetensors shardrt_safetensors;
+/* Opens a file for reading: its header is read and checked, nothing else. EIO: it cannot be read. EFORMAT: it is
+ * malformed, or cut off; the message names the file and the array in question. */
+int shardrt_safetensors_open(const char *path, shardrt_safetensors **out);
+void shardrt_safetensors_free(shardrt_safetensors *file);
+int64_t shardrt_safetensors_count(const shardrt_safetensors *file);
+/* The i-th array, by name, ascending; borrowed from the file, as is its name. */
+const shardrt_tensor *shardrt_safetensors_tensor(const shardrt_safetensors *file, int64_t i);
+/* A number that is equal in processes that see the same file: its length, its header, the first block of its data. */
+uint64_t shardrt_safetensors_fingerprint(const shardrt_safetensors *file);
+/* The whole of one array. */
+int shardrt_safetensors_load(const shardrt_safetensors *file, int64_t i, shardrt_buffer **out);
+/* Gives every shard of an array that is being made, and has the dtype and shape of the file's i-th, its buffer; reads
+ * only this process's distinct boxes, each once, and tells how many bytes these are (*bytes_read may be NULL). */
+int shardrt_safetensors_fill(const shardrt_safetensors *file, int64_t i, shardrt_array *array, int64_t *bytes_read);
+
+/* What is saved under one name. */
+typedef struct shardrt_saved {
+  const char *name;
+  const shardrt_array *array; /* a global array; or NULL: a host value, the same in every process, as follows */
+  const void *data;
+  int32_t dtype;
+  int32_t ndim;
+  int64_t shape[SHARDRT_MAX_NDIM];
+} shardrt_saved;
+
+/* Saves arrays in one file; every process must call it, and all must see the same file system. Each element is written
+ * once in the job: by the process that owns replica 0 of its box, a host value's by process 0 (*bytes_written, which
+ * may be NULL, tells this process's). The file appears under its name whole or not at all, also where the job is killed
+ * or a disk is full: it is written under a temporary name, `path` and ".<16 digits>.tmp", synced, and renamed; what a
+ * killed job left behind is removed by the next one that saves to the same path. An error in one process is an error in
+ * all. EINVAL: a name that is no UTF-8, or stands twice. EMISMATCH: processes that save different things. EIO. */
+int shardrt_safetensors_save(const char *path, int64_t count, const shardrt_saved *entries, int64_t *bytes_written);
 
 /* ---- loader ----------------------------------------------------------------------------------------------------- */
 

@@ -16,15 +16,16 @@ local plan = {}
 ---@field name string? # of a loader's field
 ---@field dtype string
 ---@field shape integer[]
----@field sharding shardrt.Sharding
+---@field sharding shardrt.Sharding? # nil: a host array that is saved
 ---@field sample_bytes (fun(box: ffi.cdata*): number)? # of a loader's field: what one row of a box costs to read
 
 ---@class shardrt.plan.entry
 ---@field where string # the recipe's line
 ---@field what string # the call, and what there is to say about it
 ---@field parts shardrt.plan.part[]
----@field loader shardrt.Loader? # nil: an array
+---@field loader shardrt.Loader? # nil: arrays
 ---@field moves shardrt.ReshardPlan? # how the array came from another one
+---@field saved boolean? # whether the arrays are written to a file
 ---@field times integer # how often this line made the same
 
 ---@type shardrt.plan.entry[]
@@ -35,7 +36,8 @@ local SHORT = 3                               -- the first so many, and the last
 
 local function describe(part)
   local name = part.name and part.name .. ": " or ""
-  return ("%s%s %s, %s"):format(name, part.dtype, shape.text(part.shape), tostring(part.sharding))
+  return ("%s%s %s, %s"):format(name, part.dtype, shape.text(part.shape),
+    part.sharding and tostring(part.sharding) or "a host array")
 end
 
 -- A line of the recipe that makes the same thing again (in a loop, say) is one entry.
@@ -71,6 +73,19 @@ function plan.reshard(call, x, moves)
     where = fail.where() or "?", what = ("%s from %s"):format(call, tostring(moves.from)), moves = moves,
     parts = { { dtype = x.dtype, shape = x.shape, sharding = x.sharding } },
   }
+end
+
+--- Notes arrays that a recipe saves.
+---@param call string # "save w.safetensors"
+---@param names string[]
+---@param arrays table<string, shardrt.Array|shardrt.ndarray>
+function plan.save(call, names, arrays)
+  local parts = {}
+  for i, name in ipairs(names) do
+    local x = arrays[name]
+    parts[i] = { name = name, dtype = x.dtype, shape = x.shape, sharding = x.sharding }
+  end
+  add { where = fail.where() or "?", what = call, parts = parts, saved = true }
 end
 
 --- Notes a loader that a recipe made.
@@ -114,11 +129,11 @@ local function shards_of(part, process)
   return shards, tonumber(out[0]), tonumber(out[1])
 end
 
--- The distinct boxes of a process's shards, ascending.
-local function distinct(shards, count)
+-- The distinct boxes of a process's shards, ascending; of those that are replica 0 if `saved`: these it writes.
+local function distinct(shards, count, saved)
   local boxes, seen = {}, {}
   for i = 0, count - 1 do
-    if not seen[shards[i].block] then
+    if not seen[shards[i].block] and (not saved or shards[i].replica_id == 0) then
       seen[shards[i].block] = true
       boxes[#boxes + 1] = shards[i].box
     end
@@ -239,9 +254,34 @@ local function print_moves(write, plan_of_moves, process)
     count_text(plan_of_moves:bytes_copied(process), "byte"))
 end
 
+local function bytes_of(boxes, part)
+  local elements = 0
+  for _, box in ipairs(boxes) do elements = elements + elements_of(box, 0) end
+  return elements * dtype.named("plan", part.dtype).size
+end
+
+-- What a process writes of one part that is saved: its own boxes; of a host array, as process 0, all.
+local function print_saved(write, part, process)
+  local whole = not part.sharding and process == 0
+  local boxes, bytes = {}, whole and shape.elements(part.shape) * dtype.named("plan", part.dtype).size or 0
+  if part.sharding then
+    local shards, count = shards_of(part, process)
+    boxes = distinct(shards, count, true)
+    bytes = bytes_of(boxes, part)
+  end
+  if bytes == 0 then return write("    %s: writes nothing", part.name) end
+  write("    %s: writes %s: %s", part.name,
+    whole and "all of it" or list_text(join(boxes), function(box) return box_text(box, part.shape) end),
+    count_text(bytes, "byte"))
+end
+
 local function print_process(write, entry, process)
   write("  process %d", process)
   if entry.moves then print_moves(write, entry.moves, process) end
+  if entry.saved then
+    for _, part in ipairs(entry.parts) do print_saved(write, part, process) end
+    return
+  end
   for _, part in ipairs(entry.parts) do
     local shards, count, blocks = shards_of(part, process)
     local name = part.name and part.name .. ": " or ""
@@ -255,11 +295,9 @@ local function print_process(write, entry, process)
         list_text(shown, function(box) return box_text(box, part.shape) end), count_text(step, "byte"),
         count_text(epoch, "byte"))
     else
-      local bytes = 0
       local boxes = distinct(shards, count)
-      for _, box in ipairs(boxes) do bytes = bytes + elements_of(box, 0) * dtype.named("plan", part.dtype).size end
       write("    %sneeds %s: %s, %s", name,
-        list_text(join(boxes), function(box) return box_text(box, part.shape) end), count_text(bytes, "byte"),
+        list_text(join(boxes), function(box) return box_text(box, part.shape) end), count_text(bytes_of(boxes, part), "byte"),
         count_text(blocks, "distinct part"))
     end
     print_devices(write, part, shards, count)
@@ -267,6 +305,7 @@ local function print_process(write, entry, process)
 end
 
 local function print_layout(write, part)
+  if not part.sharding then return write("  %s", describe(part)) end
   local sizes = part.sharding:shard_shape(part.shape)
   local devices = tonumber(C.shardrt_mesh_size(C.shardrt_sharding_mesh(part.sharding.handle)))
   local parts = 1

@@ -13,8 +13,7 @@
 
 enum { WRITE_AT_MOST = 1 << 30 }; /* bytes in one call: Linux takes less than 2 GiB */
 
-/* The folder that a path is in; owned by the caller, NULL when out of memory. */
-static char *folder_of(const char *path) {
+char *newfile_folder(const char *path) {
   const char *slash = strrchr(path, '/');
   if (slash == NULL) return alloc_text(".");
   return slash == path ? alloc_text("/") : alloc_text("%.*s", (int)(slash - path), path);
@@ -38,7 +37,7 @@ int newfile_open(const char *path, newfile *out) {
   newfile file = {.fd = -1,
                   .path = alloc_text("%s", path),
                   .temporary = alloc_text("%s.%016llx.tmp", path, (unsigned long long)random)};
-  char *folder = folder_of(path);
+  char *folder = newfile_folder(path);
   int code = file.path != NULL && file.temporary != NULL && folder != NULL ? create(&file, folder) : ALLOC_FAILED;
   alloc_free(folder);
   if (code < 0)

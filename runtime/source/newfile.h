@@ -26,4 +26,7 @@ int newfile_commit(newfile *file);
 /* Gives it up: nothing is left of it. Does nothing after newfile_commit. */
 void newfile_drop(newfile *file);
 
+/* The folder that a path is in; owned by the caller, NULL when out of memory. */
+char *newfile_folder(const char *path);
+
 #endif

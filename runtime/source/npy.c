@@ -4,8 +4,8 @@
 #include "base/error.h"
 #include "base/size.h"
 #include "source/dense.h"
+#include "source/fill.h"
 #include "source/formats.h"
-#include "source/gather.h"
 #include "source/newfile.h"
 #include "source/npy_header.h"
 
@@ -82,53 +82,13 @@ int shardrt_npy_load(const char *path, int32_t *dtype, int32_t *ndim, int64_t *s
   return code;
 }
 
-static int check_array(const char *path, const npy_header *header, const shardrt_array *array) {
-  const int32_t ndim = shardrt_array_ndim(array);
-  bool same = shardrt_array_dtype(array) == header->dtype && ndim == header->ndim;
-  for (int32_t d = 0; d < ndim && same; d++) same = shardrt_array_shape(array)[d] == header->shape[d];
-  if (same) return SHARDRT_OK;
-  return error_set(SHARDRT_EINVAL, "%s: holds %s of %d dimensions, which is not the array's dtype and shape", path,
-                   shardrt_dtype_name(header->dtype), (int)header->ndim);
-}
-
-/* One box of the file, in a buffer of its own: the whole file is one sample. */
-static int read_box(const mapping *file, const npy_header *header, const shardrt_box *box, size_t bytes,
-                    shardrt_buffer **out) {
-  int code = shardrt_buffer_new(bytes, out);
-  if (code < 0) return code;
-  shardrt_field whole = {.dtype = header->dtype, .ndim = header->ndim};
-  memcpy(whole.shape, header->shape, sizeof whole.shape);
-  const int64_t only = 0;
-  const gather_plan plan = gather_plan_make(&whole, box, shardrt_dtype_size(header->dtype));
-  gather_run(&plan, file->data + header->data_offset, &only, 1, shardrt_buffer_data(*out));
-  return SHARDRT_OK;
-}
-
-/* Shards of one block share the buffer of the first of them. */
-static int fill_shard(const mapping *file, const npy_header *header, shardrt_array *array, int64_t i, int64_t *read) {
-  const shardrt_shard *shard = shardrt_array_shard(array, i);
-  for (int64_t j = 0; j < i; j++)
-    if (shardrt_array_shard(array, j)->block == shard->block)
-      return shardrt_array_set_buffer(array, i, shardrt_array_buffer(array, j));
-  shardrt_buffer *buffer;
-  const size_t bytes = shardrt_array_shard_bytes(array);
-  int code = read_box(file, header, &shard->box, bytes, &buffer);
-  if (code < 0) return code;
-  *read += (int64_t)bytes;
-  code = shardrt_array_set_buffer(array, i, buffer);
-  shardrt_buffer_free(buffer);
-  return code;
-}
-
 int shardrt_npy_fill(const char *path, shardrt_array *array, int64_t *bytes_read) {
   mapping file;
   npy_header header;
   int code = open_file(path, &file, &header);
   if (code < 0) return code;
   int64_t read = 0;
-  code = check_array(path, &header, array);
-  const int64_t shards = shardrt_array_shard_count(array);
-  for (int64_t i = 0; i < shards && code == SHARDRT_OK; i++) code = fill_shard(&file, &header, array, i, &read);
+  code = fill_array(path, header.dtype, header.ndim, header.shape, file.data + header.data_offset, array, &read);
   mapping_close(&file);
   if (code == SHARDRT_OK && bytes_read != NULL) *bytes_read = read;
   return code;
