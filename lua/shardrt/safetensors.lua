@@ -9,7 +9,6 @@ local list = require "shardrt.list"
 local ndarray = require "shardrt.ndarray"
 local outside = require "shardrt.outside"
 local plan = require "shardrt.plan"
-local put = require "shardrt.put"
 local shape = require "shardrt.shape"
 local sharding = require "shardrt.sharding"
 fail.own()
@@ -133,7 +132,7 @@ local function choose(what, entries, wanted)
     if all then
       shardings[i] = wanted
     else
-      shardings[i] = put.check_sharding(what .. ", " .. list.quote(name), wanted[name])
+      shardings[i] = sharding.check(what .. ", " .. list.quote(name), wanted[name])
     end
   end
   return chosen, shardings
