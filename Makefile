@@ -43,7 +43,7 @@ export OMPI_MCA_rmaps_base_oversubscribe=1
 
 all: $(BUILD)/shardrt
 
-$(BUILD)/shardrt: $(OBJECTS) $(LUA_OBJECTS)
+$(BUILD)/shardrt: $(OBJECTS) $(LUA_OBJECTS) $(if $(SANITIZE),tests/support/dlclose.c)
 	$(CC) $(LDFLAGS) -o $@ $^ $(LIBS)
 
 $(OBJECTS): | $(BUILD)/found
