@@ -336,8 +336,7 @@ describe("boxes", function()
 
   it("of a whole array begin at 0, and of an empty one count nothing however large the rest is", function()
     local box = C.box_whole(3, ffi.new("int64_t[3]", 2LL ^ 62, 4, 0))
-    assert.equal("0LL 4611686018427387904LL 4LL 0LL",
-      table.concat({ tostring(box.start[0]), tostring(box.stop[0]), tostring(box.stop[1]), tostring(box.stop[2]) }, " "))
+    assert.is_true(box.start[0] == 0 and box.stop[0] == 2LL ^ 62 and box.stop[1] == 4 and box.stop[2] == 0)
     assert.equal(0, tonumber(C.box_elements(box)))
   end)
 end)
