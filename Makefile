@@ -113,7 +113,7 @@ SANITIZE_tsan = thread
 export ASAN_OPTIONS  = detect_leaks=1:abort_on_error=0:allocator_may_return_null=1
 export LSAN_OPTIONS  = suppressions=$(CURDIR)/tests/support/lsan.supp:print_suppressions=0
 export UBSAN_OPTIONS = halt_on_error=1:print_stacktrace=1
-export TSAN_OPTIONS  = suppressions=$(CURDIR)/tests/support/tsan.supp:halt_on_error=1
+export TSAN_OPTIONS  = suppressions=$(CURDIR)/tests/support/tsan.supp:halt_on_error=1:allocator_may_return_null=1
 
 lint: deps-lint
 	@$(MAKE) --no-print-directory $(BUILD)/lua/shardrt/cdef.lua
