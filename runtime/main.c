@@ -227,10 +227,9 @@ static int search_override(lua_State *L) {
 /* os.exit: leaves the job as the end of the recipe does; a status other than 0 ends the whole job. */
 static int exit_job(lua_State *L) {
   int status = lua_isboolean(L, 1) ? !lua_toboolean(L, 1) : luaL_optint(L, 1, 0);
-  fflush(stdout);
   if (status != 0) shardrt_abort(status & 0xff ? status & 0xff : 1, "");
-  int code = shardrt_finalize();
-  if (code < 0) shardrt_abort(1, shardrt_error_message());
+  lua_close(L); /* loaders end their threads here; as os.exit(…, true) does, it does not return to Lua */
+  if (shardrt_finalize() < 0) shardrt_abort(1, shardrt_error_message());
   exit(0);
 }
 
