@@ -116,3 +116,39 @@ describe("the stream of global batches", function()
     end
   end)
 end)
+
+-- Loads steps of a stream in one job, from the state that arg[1] gives, and prints their hash and the state after them.
+local PART = [[
+local ffi, bit, cjson = require "ffi", require "bit", require "cjson"
+local C = require "shardrt.C"
+local shardrt = require "shardrt"
+local loader = shardrt.loader {
+  source = shardrt.source.array { y = shardrt.ndarray.arange(53, "int64") }, batch_size = tonumber(arg[3]),
+  shuffle = true, seed = 7, epochs = 2, remainder = "pad",
+}
+if arg[1] ~= "" then loader:restore(cjson.decode(arg[1])) end
+for _ = 1, tonumber(arg[2]) do
+  local batch = loader()
+  local y, mask = shardrt.process_allgather(batch.y).data, shardrt.process_allgather(batch.mask).data
+  for row = 0, loader.batch_size - 1 do
+    if mask[row] and shardrt.process_index() == 0 then print(tonumber(y[row])) end
+  end
+end
+if shardrt.process_index() == 0 then print("state " .. cjson.encode(loader:state())) end
+]]
+
+describe("a stream that is interrupted", function()
+  it("goes on in jobs of other sizes, with other batches, and gives every sample once", function()
+    local state, samples = "", {}
+    for _, job in ipairs { { 4, 2, 2, 8 }, { 1, 8, 1, 16 }, { 2, 4, 2, 8 }, { 1, 1, 3, 13 }, { 8, 1, 2, 16 } } do
+      local result = mpi.run { source = PART, processes = job[1], devices = job[2], args = { state, job[3], job[4] } }
+      assert.equal(0, result.status, result.output)
+      state = result.stdout:match "state (%b{})"
+      for line in result.stdout:gmatch "[^\n]+" do samples[#samples + 1] = tonumber(line) end
+    end
+    assert.equal(2 * 53, #samples)
+    for i, sample in ipairs(samples) do
+      assert.equal(tonumber(C.shardrt_order_index(7, math.floor((i - 1) / 53), 53, (i - 1) % 53)), sample)
+    end
+  end)
+end)
