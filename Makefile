@@ -3,7 +3,7 @@
 #   make            builds build/shardrt            make demo     the main job on real data
 #   make test       runs every spec                 make lint     format, static analysis, luacheck
 #   make asan|tsan  the specs under sanitizers      make bench    speed, as ratios in one run
-#   make install PREFIX=/usr/local                  make clean
+#   make install PREFIX=/usr/local                  make clean                   V=1 shows the commands
 
 BUILD   ?= build
 PREFIX  ?= /usr/local
@@ -33,6 +33,8 @@ LUA_CFLAGS = $(shell pkg-config --cflags luajit)
 LIBS       = $(shell pkg-config --libs ompi-c luajit zlib) -lm -ldl
 LDFLAGS    = -Wl,-E -pthread $(if $(SANITIZE),-fsanitize=$(SANITIZE))
 
+quiet = $(if $(V),,@echo "  $(1)  $@";)
+
 # mpirun as root and with more ranks than cores, without the user having to know how.
 export OMPI_ALLOW_RUN_AS_ROOT=1
 export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
@@ -44,12 +46,12 @@ export OMPI_MCA_rmaps_base_oversubscribe=1
 all: $(BUILD)/shardrt
 
 $(BUILD)/shardrt: $(OBJECTS) $(LUA_OBJECTS) $(if $(SANITIZE),tests/support/dlclose.c)
-	$(CC) $(LDFLAGS) -o $@ $^ $(LIBS)
+	$(call quiet,link )$(CC) $(LDFLAGS) -o $@ $^ $(LIBS)
 
 $(OBJECTS): | $(BUILD)/found
 $(BUILD)/%.o: runtime/%.c Makefile
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) -MMD -MP -c -o $@ $<
+	$(call quiet,cc   )$(CC) $(CFLAGS) -MMD -MP -c -o $@ $<
 $(BUILD)/comm/mpi.o: CFLAGS += $(MPI_CFLAGS)
 $(BUILD)/main.o: CFLAGS += $(LUA_CFLAGS)
 -include $(OBJECTS:.o=.d)
@@ -58,14 +60,14 @@ $(BUILD)/main.o: CFLAGS += $(LUA_CFLAGS)
 lua_module = $(patsubst %.init,%,$(subst /,.,$(patsubst lua/%.lua,%,$(1))))
 $(BUILD)/lua/%.o: lua/%.lua | $(BUILD)/found
 	@mkdir -p $(@D)
-	luajit -b -g -n $(call lua_module,$<) $< $@
+	$(call quiet,lua  )luajit -b -g -n $(call lua_module,$<) $< $@
 
 # The FFI's declarations are the public header itself.
 $(BUILD)/lua/shardrt/cdef.lua: runtime/shardrt.h | $(BUILD)/found
 	@mkdir -p $(@D)
-	{ echo 'return [==['; $(CC) -E -P -DSHARDRT_CDEF $<; echo ']==]'; } > $@
+	$(call quiet,cdef ){ echo 'return [==['; $(CC) -E -P -DSHARDRT_CDEF $<; echo ']==]'; } > $@
 $(BUILD)/lua/shardrt/cdef.o: $(BUILD)/lua/shardrt/cdef.lua
-	luajit -b -n shardrt.cdef $< $@
+	$(call quiet,lua  )luajit -b -n shardrt.cdef $< $@
 
 # Names what is missing with the package that holds it, before the compiler fails on it.
 $(BUILD)/found:
@@ -118,9 +120,9 @@ export TSAN_OPTIONS  = ignore_noninstrumented_modules=1:halt_on_error=1:allocato
 
 lint: deps-lint
 	@$(MAKE) --no-print-directory $(BUILD)/lua/shardrt/cdef.lua
-	clang-format --dry-run -Werror $(SOURCES) $(HEADERS) $(wildcard tests/bench/*.c)
-	printf '%s\n' $(SOURCES) | xargs -P 2 -n 4 sh -c 'clang-tidy --quiet "$$@" -- -std=c11 -D_GNU_SOURCE -Iruntime \
-	  $(MPI_CFLAGS) $(LUA_CFLAGS) 2>/dev/null' tidy
+	@clang-format --dry-run -Werror $(SOURCES) $(HEADERS) $(wildcard tests/bench/*.c)
+	@printf '%s\n' $(SOURCES) | xargs -P 2 -n 4 sh -c 'clang-tidy --quiet "$$@" -- -std=c11 -D_GNU_SOURCE -Iruntime \
+	  $(MPI_CFLAGS) $(LUA_CFLAGS) 2>&1 | { ! grep -v "warnings\? generated"; }' tidy
 	luacheck -q lua recipes tests
 
 # Speed, as ratios taken in one run; the C programs beside it are the baselines.
