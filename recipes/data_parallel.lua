@@ -46,6 +46,7 @@ for batch in loader do
   if step == WARM_UP then start = { images = images, time = shardrt.clock() } end
   if step % 40 == 0 then say("step %d of %d: %s images", step, loader.steps_per_epoch, thousands(images)) end
 end
+if step == 0 then return end -- under `shardrt plan` nothing is read
 local seconds = start and shardrt.clock() - start.time
 
 for sample = 0, #source - 1 do

@@ -1,5 +1,5 @@
--- Partial replication: copies of an array, each cut in parts over a few devices. With a copy's devices inside one
--- process (L6) every process needs the whole array; with them on two processes (L7) each process needs one half.
+-- Partial replication (L6, L7): copies of an array, each cut in parts over a few devices. With a copy's devices inside
+-- one process every process needs the whole array (L6); with them on two processes each needs one half (L7).
 --
 --   mpirun -n 4 build/shardrt --devices 2 recipes/partial_replication.lua
 

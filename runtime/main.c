@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <lauxlib.h>
@@ -94,7 +95,7 @@ static void parse_options(options *o, int argc, char **argv) {
       {"process", required_argument, NULL, 'k'}, {"help", no_argument, NULL, 'h'},
       {"version", no_argument, NULL, 'v'},       {NULL, 0, NULL, 0}};
   opterr = 0;
-  int option;
+  int option, word = optind > 0 ? optind : 1; /* where getopt looks next */
   /* "+": stop at the first word that is no option: it is the command or the recipe, and what follows is its own. */
   while ((option = getopt_long(argc, argv, "+:n:h", longs, NULL)) != -1) {
     switch (option) {
@@ -120,12 +121,13 @@ static void parse_options(options *o, int argc, char **argv) {
       printf("shardrt %s\n", shardrt_version());
       exit(0);
     case ':':
-      complain(o, "option %s wants a value", argv[optind - 1]);
+      complain(o, "option %s wants a value", argv[word]);
       break;
     default:
-      complain(o, "unknown option %s", argv[optind - 1]);
+      complain(o, "unknown option %s", argv[word]);
       break;
     }
+    word = optind;
   }
 }
 
@@ -161,9 +163,11 @@ static options parse(int argc, char **argv) {
   o.recipe = argv[optind];
   o.argc = argc - optind - 1;
   o.argv = argv + optind + 1;
-  if (access(o.recipe, R_OK) != 0) {
+  struct stat info;
+  int problem = access(o.recipe, R_OK) != 0 || stat(o.recipe, &info) != 0 ? errno : S_ISDIR(info.st_mode) ? EISDIR : 0;
+  if (problem != 0) {
     char format[128];
-    snprintf(format, sizeof format, "cannot read the recipe %%s: %s", strerror(errno));
+    snprintf(format, sizeof format, "cannot read the recipe %%s: %s", strerror(problem));
     complain(&o, format, o.recipe);
   }
   if (o.command == COMMAND_PLAN) {
@@ -197,7 +201,7 @@ static void start_mpirun(const options *o, const char *self) {
                   (char *)checks[o->job.check],
                   (char *)o->recipe};
   size_t head_count = sizeof head / sizeof *head;
-  char **words = calloc(head_count + (size_t)o->argc + 1, sizeof *words);
+  char **words = calloc(head_count + (size_t)o->argc + 1, sizeof *words); /* until exec */
   if (words == NULL) return;
   memcpy(words, head, sizeof head);
   memcpy(words + head_count, o->argv, (size_t)o->argc * sizeof *words);
@@ -227,10 +231,9 @@ static int search_override(lua_State *L) {
 /* os.exit: leaves the job as the end of the recipe does; a status other than 0 ends the whole job. */
 static int exit_job(lua_State *L) {
   int status = lua_isboolean(L, 1) ? !lua_toboolean(L, 1) : luaL_optint(L, 1, 0);
-  fflush(stdout);
   if (status != 0) shardrt_abort(status & 0xff ? status & 0xff : 1, "");
-  int code = shardrt_finalize();
-  if (code < 0) shardrt_abort(1, shardrt_error_message());
+  lua_close(L); /* loaders end their threads here; as os.exit(…, true) does, it does not return to Lua */
+  if (shardrt_finalize() < 0) shardrt_abort(1, shardrt_error_message());
   exit(0);
 }
 
@@ -294,17 +297,11 @@ int main(int argc, char **argv) {
     snprintf(o.problem, sizeof o.problem, "cannot start mpirun: %s (Debian's package openmpi-bin holds it)",
              strerror(errno));
   }
-  if (o.problem[0] != '\0') { /* once for the job: every process has the same command line */
-    const char *rank = getenv("OMPI_COMM_WORLD_RANK");
-    if (rank == NULL || strcmp(rank, "0") == 0)
-      fprintf(stderr, "shardrt: %s\n", o.problem);
-    else
-      usleep(300 * 1000); /* so that process 0 speaks before mpirun ends the others */
-    return EXIT_USAGE;
-  }
-  if (shardrt_init(&o.job) < 0) {
+  /* A wrong command line is wrong in every process: only the whole job can say so once. */
+  shardrt_job alone = {.devices_per_process = 1, .timeout = 30};
+  if (shardrt_init(o.problem[0] != '\0' ? &alone : &o.job) < 0 && o.problem[0] == '\0')
     shardrt_abort(1, shardrt_error_message());
-  }
+  if (o.problem[0] != '\0') shardrt_abort(EXIT_USAGE, o.problem);
   lua_State *L = new_state(&o);
   if (L == NULL) shardrt_abort(1, "out of memory: cannot make the Lua state");
   const char *message = run_program(L, &o);

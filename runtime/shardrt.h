@@ -261,8 +261,8 @@ int shardrt_init(const shardrt_job *wanted);
 const shardrt_job *shardrt_job_get(void); /* NULL before shardrt_init */
 /* Leaves the job; every process must get here, and waits (with the job's limit) for the others. */
 int shardrt_finalize(void);
-/* Ends the whole job at once with `message` on stderr, printed once where several processes fail alike. Never
- * returns; the exit status is `status` (1…255). */
+/* Ends the whole job at once with `message` on stderr ("shardrt: process 2 of 4: …"; nothing where it is empty),
+ * printed once where several processes fail alike. Never returns; the exit status is `status` (1…255). */
 void shardrt_abort(int status, const char *message);
 /* Where in the recipe this process is ("recipe.lua:12"), for reports about processes that wait for each other; copied.
  */
@@ -293,6 +293,9 @@ int shardrt_reshard(shardrt_array *x, shardrt_sharding *to, const shardrt_reshar
                     shardrt_array **out);
 
 /* ---- checks: replicas that differ, processes that differ -------------------------------------------------------- */
+
+/* Every process must make these calls alike, as those above. They compare nothing and return SHARDRT_OK where the job's
+ * check is off, under planning, and, for arrays, where no two devices hold the same box. */
 
 uint64_t shardrt_fingerprint(const void *data, size_t bytes); /* XXH3, 64 bits */
 /* Every process gives the fingerprints of its shards of one array (its shard_count of them, in mesh order). Where two

@@ -267,7 +267,7 @@ describe("what every process must see alike", function()
         local paths = ffi.new("const char *[2]", { image, file })
         local out = ffi.new "shardrt_source *[1]"
         fail.check(C.shardrt_source_open("npy", number, names, paths, nil, out))
-        return out[0]
+        return ffi.gc(out[0], C.shardrt_source_free)
       end
       fail.check(C.shardrt_check_source(open("one", 2)))
       assert(C.shardrt_check_source(open("one", job.process_index == 3 and 1 or 2)) == C.SHARDRT_EMISMATCH)

@@ -79,6 +79,12 @@ describe("a job of several processes", function()
     contains(result.stderr, "process 0 has 2 devices, process 1 has 3")
   end)
 
+  it("refuses processes that a launcher started together and that find themselves alone", function()
+    local result = mpi.shell("OMPI_COMM_WORLD_SIZE=2 " .. mpi.program() .. " /dev/null")
+    assert.equal(1, result.status)
+    contains(result.stderr, "the launcher started 2 processes, but each finds itself alone")
+  end)
+
   it("does not burn a core while it waits", function()
     local result = run [[
       ffi.cdef "int usleep(unsigned microseconds);"

@@ -4,7 +4,6 @@ local ffi = require "ffi"
 local C = require "shardrt.C"
 
 ffi.cdef [[
-shardrt_box box_whole(int32_t ndim, const int64_t *shape);
 bool box_equal(const shardrt_box *a, const shardrt_box *b);
 bool box_is_empty(const shardrt_box *box);
 int64_t box_elements(const shardrt_box *box);
@@ -334,10 +333,9 @@ describe("boxes", function()
     end
   end)
 
-  it("of a whole array begin at 0, and of an empty one count nothing however large the rest is", function()
-    local box = C.box_whole(3, ffi.new("int64_t[3]", 2LL ^ 62, 4, 0))
-    assert.equal("0LL 4611686018427387904LL 4LL 0LL",
-      table.concat({ tostring(box.start[0]), tostring(box.stop[0]), tostring(box.stop[1]), tostring(box.stop[2]) }, " "))
+  it("count nothing where one range is empty, however large the others are", function()
+    local box = ffi.new "shardrt_box"
+    box.ndim, box.stop[0], box.stop[1] = 3, 2LL ^ 62, 4
     assert.equal(0, tonumber(C.box_elements(box)))
   end)
 end)

@@ -427,7 +427,7 @@ describe("a loader that fails", function()
         },
       }
       local expected = batches_of(o, 40, 0)
-      local failures, n, counted = 0, 0, nil
+      local failures, n = 0, 0
       repeat
         n = n + 1
         C.shardrt_alloc_fail_at(n)
@@ -441,7 +441,7 @@ describe("a loader that fails", function()
               bytes_of(first.data))
           end
         end)
-        counted = tonumber(C.shardrt_alloc_fail_at(0))
+        local counted = tonumber(C.shardrt_alloc_fail_at(0))
         if ok then
           assert.equal(5, step)
         else

@@ -51,7 +51,7 @@ describe("the command line", function()
   end)
 
   it("says it once under mpirun, with status 2", function()
-    for _, recipe in ipairs { "no-such-recipe.lua" } do
+    for _, recipe in ipairs { "no-such-recipe.lua", "recipes" } do
       local result = mpi.run { processes = 4, recipe = recipe }
       assert.equal(2, result.status)
       assert.equal(1, count(result.output, "cannot read the recipe"))

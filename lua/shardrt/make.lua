@@ -66,7 +66,8 @@ function words.make_array_from_process_local_data(s, value, global_shape)
     fail("%s: the data has %d dimensions, %s, and the global shape %d, %s", what, host.ndim, shape.text(host.shape),
       #sizes, shape.text(sizes))
   end
-  local x = array.new(what, s, kind, sizes)
+  local origin = global_shape and "" or (", its shape following from %s here"):format(shape.text(host.shape))
+  local x = array.new(what .. origin, s, kind, sizes)
   agree.on_array(what, kind, sizes, s)
   if C.shardrt_job_get().planning == 0 then array.fill_local(what, x, host) end
   return finish(what, x)

@@ -17,7 +17,7 @@ local ndarray = {}
 ---@field ndim integer
 ---@field size integer # elements
 ---@field bytes integer
----@field data ffi.cdata* # a typed pointer, valid as long as the host array; bool gives booleans, 16-bit floats are bits
+---@field data ffi.cdata* # a typed pointer; lives as long as the host array; bool is booleans, 16-bit floats are bits
 ---@field buffer ffi.cdata* # the shardrt_buffer that holds the memory (a view's data may begin inside it)
 local Host = {}
 

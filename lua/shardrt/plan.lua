@@ -33,6 +33,7 @@ local entries = {}
 
 local SHOWN_PROCESSES, SHOWN_DEVICES = 16, 16 -- more than these are cut short to
 local SHORT = 3                               -- the first so many, and the last
+local SORTED_BOXES = 4096                     -- more than these are not put in order and joined: it would take long
 
 local function describe(part)
   local name = part.name and part.name .. ": " or ""
@@ -129,7 +130,8 @@ local function shards_of(part, process)
   return shards, tonumber(out[0]), tonumber(out[1])
 end
 
--- The distinct boxes of a process's shards, ascending; of those that are replica 0 if `saved`: these it writes.
+-- The distinct boxes of a process's shards, ascending where they are not too many; if `saved`, of those that are
+-- replica 0: these it writes.
 local function distinct(shards, count, saved)
   local boxes, seen = {}, {}
   for i = 0, count - 1 do
@@ -138,6 +140,7 @@ local function distinct(shards, count, saved)
       boxes[#boxes + 1] = shards[i].box
     end
   end
+  if #boxes > SORTED_BOXES then return boxes end
   table.sort(boxes, function(a, b)
     for d = 0, a.ndim - 1 do
       if a.start[d] ~= b.start[d] then return a.start[d] < b.start[d] end
@@ -159,6 +162,7 @@ end
 -- Joins boxes, in ascending order, that touch along one dimension and are alike in all others; the last dimension
 -- first. They are copies.
 local function join(boxes)
+  if #boxes > SORTED_BOXES then return boxes end
   for dim = boxes[1] and boxes[1].ndim - 1 or -1, 0, -1 do
     local joined, by_rest = {}, {}
     for _, box in ipairs(boxes) do

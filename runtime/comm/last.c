@@ -10,18 +10,12 @@
 #include "base/hash.h"
 #include "base/list.h"
 
-/* Milliseconds. */
-enum {
-  STEP = 2,
-  LISTEN = 400, /* for others that fail, too */
-  SETTLE = 40,  /* of these at least, so that one who spoke already is heard even when all have failed */
-  LEAD = 100,   /* for others to print what they have to say that is different */
-  KILLED = 1000 /* for the one that ends the job to do so */
-};
-
-static void rest(void) {
-  nanosleep(&(struct timespec){.tv_nsec = STEP * 1000000L}, NULL);
-}
+/* Seconds. */
+#define LISTEN 0.35 /* for others that fail, too */
+#define DEFER  0.15 /* to a lower process that fails with the same message */
+#define SETTLE 0.04 /* between the claim to print and the printing: of two claims the lower process's holds */
+#define LEAD   0.15 /* for others to print what they have to say that is different */
+#define KILLED 1.0  /* for the one that prints to end the job */
 
 /* What makes two messages the same: all but the place in the recipe ("recipe.lua:12: ") that they begin with. */
 static uint64_t message_hash(const char *message) {
@@ -33,17 +27,36 @@ static uint64_t message_hash(const char *message) {
   return hash_text(0, message);
 }
 
-/* Hears who else fails; returns how many of the others. */
-static int32_t listen(notes *n) {
-  int32_t failed = 0;
-  for (int waited = 0; waited < LISTEN; waited += STEP) {
-    notes_take(n);
-    failed = 0;
-    for (int32_t p = 0; p < n->count; p++) failed += p != n->index && n->peers[p].has_failed;
-    if (failed == n->count - 1 && waited >= SETTLE) break;
-    rest();
+typedef struct quorum {
+  bool *alike;       /* [count] who fails with the same message; this process does */
+  int32_t lowest;    /* of these */
+  int32_t speaker;   /* the lowest of these that claims to print; -1: none */
+  bool is_everyone;  /* all processes fail, with whatever message */
+  bool is_unanimous; /* nobody fails with another message */
+} quorum;
+
+static void hear(notes *n, uint64_t hash, quorum *q) {
+  notes_take(n);
+  *q = (quorum){.alike = q->alike, .lowest = -1, .speaker = -1, .is_everyone = true, .is_unanimous = true};
+  for (int32_t p = 0; p < n->count; p++) {
+    const notes_peer *peer = &n->peers[p];
+    q->alike[p] = p == n->index || (peer->has_failed && peer->failed == hash);
+    if (q->alike[p] && q->lowest < 0) q->lowest = p;
+    if (q->alike[p] && peer->has_spoken && q->speaker < 0) q->speaker = p;
+    if (!q->alike[p] && peer->has_failed) q->is_unanimous = false;
+    if (p != n->index && !peer->has_failed) q->is_everyone = false;
   }
-  return failed;
+}
+
+/* Waits, hearing others. Ends early where a process below `below` claims to print, or where all have failed and
+ * `or_everyone`. */
+static void listen(notes *n, uint64_t hash, quorum *q, double seconds, int32_t below, bool or_everyone) {
+  double end = shardrt_clock() + seconds;
+  do {
+    nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
+    hear(n, hash, q);
+    if (q->speaker >= 0 && q->speaker < below) return;
+  } while (shardrt_clock() < end && !(or_everyone && q->is_everyone));
 }
 
 /* In one write, so that nothing comes between. */
@@ -61,7 +74,7 @@ static void print(const char *text, size_t length) {
 static void speak(const notes *n, const bool *alike, const char *message) {
   if (message[0] == '\0') return;
   char who[256] = "";
-  if (n->count > 1) {
+  if (n->count > 1 && alike != NULL) {
     int32_t count = 0;
     for (int32_t p = 0; p < n->count; p++) count += alike[p];
     if (count == n->count)
@@ -80,39 +93,34 @@ static void speak(const notes *n, const bool *alike, const char *message) {
   if (length > 0) print(text, (size_t)length);
 }
 
-/* Agrees with the others that fail on who prints, prints, and leaves the end to the lowest process that prints. */
-static void speak_together(notes *n, const char *message, bool *alike) {
+/* Agrees with the others that fail on who prints: whether it is this process. */
+static bool has_the_word(notes *n, const char *message, quorum *q) {
   uint64_t hash = message_hash(message);
   notes_tell(n, COMM_FAILED, hash);
-  listen(n);
-  int32_t speaker = n->index;
-  bool is_said = false, is_first = true, is_alone = true;
-  for (int32_t p = 0; p < n->count; p++) {
-    const notes_peer *peer = &n->peers[p];
-    alike[p] = p == n->index || (peer->has_failed && peer->failed == hash);
-    if (alike[p] && p < speaker) speaker = p;
-    if (alike[p] && peer->has_spoken) is_said = true;
-    if (peer->has_failed && p < n->index) is_first = false;
-    if (peer->has_failed && !alike[p]) is_alone = false;
-  }
-  if (!is_said && speaker == n->index) {
-    notes_tell(n, COMM_SPEAKING, hash);
-    speak(n, alike, message);
-    is_said = true;
-    for (int waited = 0; waited < LEAD && !is_alone; waited += STEP) rest();
-    if (is_first || is_alone) return;
-  }
-  for (int waited = 0; waited < KILLED; waited += STEP) { /* to be ended by another */
-    notes_take(n);
-    rest();
-  }
-  if (!is_said && !n->peers[speaker].has_spoken) speak(n, alike, message);
+  listen(n, hash, q, LISTEN, n->count, true);
+  if (q->speaker < 0 && q->lowest < n->index) listen(n, hash, q, DEFER, n->count, false);
+  if (q->speaker >= 0) return false;
+  notes_tell(n, COMM_SPEAKING, hash);
+  listen(n, hash, q, SETTLE, n->index, false);
+  return q->speaker < 0 || q->speaker > n->index;
+}
+
+static void rest(double seconds) {
+  time_t whole = (time_t)seconds;
+  nanosleep(&(struct timespec){.tv_sec = whole, .tv_nsec = (long)((seconds - (double)whole) * 1e9)}, NULL);
 }
 
 void last_words(notes *n, int status, const char *message) {
   fflush(NULL);
-  bool *alike = alloc_zeros((size_t)n->count, sizeof *alike);
-  if (alike != NULL) speak_together(n, message, alike);
-  alloc_free(alike);
+  quorum q = {.alike = alloc_zeros((size_t)n->count, sizeof *q.alike), .is_unanimous = true};
+  if (n->count == 1 || q.alike == NULL) {
+    speak(n, q.alike, message);
+  } else if (has_the_word(n, message, &q)) {
+    speak(n, q.alike, message);
+    if (!q.is_unanimous) rest(LEAD);
+  } else {
+    rest(KILLED);
+  }
+  alloc_free(q.alike);
   n->transport->kill(status);
 }

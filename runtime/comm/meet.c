@@ -47,12 +47,6 @@ void meet_close(meet *m) {
   *m = (meet){0};
 }
 
-static double seconds_now(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
 /* One wait: how long it has taken, how much of that is spent spinning, and how long the next rest is. */
 typedef struct patience {
   double looked, waited, spin;
@@ -60,7 +54,7 @@ typedef struct patience {
 } patience;
 
 static patience patience_begin(double spin) {
-  return (patience){.looked = seconds_now(), .spin = spin, .sleep = SHORTEST_SLEEP};
+  return (patience){.looked = shardrt_clock(), .spin = spin, .sleep = SHORTEST_SLEEP};
 }
 
 static void patience_rest(patience *p) {
@@ -71,7 +65,7 @@ static void patience_rest(patience *p) {
     p->sleep += p->sleep / 2;
     if (p->sleep > LONGEST_SLEEP) p->sleep = LONGEST_SLEEP;
   }
-  double now = seconds_now();
+  double now = shardrt_clock();
   double step = now - p->looked;
   p->waited += step < LONGEST_STEP ? step : LONGEST_STEP;
   p->looked = now;

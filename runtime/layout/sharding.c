@@ -202,7 +202,7 @@ int sharding_grid(const shardrt_sharding *sharding, int32_t ndim, const int64_t 
 
 int shardrt_sharding_shard_shape(const shardrt_sharding *sharding, int32_t ndim, const int64_t *shape,
                                  int64_t *shard_shape) {
-  struct grid grid;
+  struct grid grid = {0};
   int code = sharding_grid(sharding, ndim, shape, &grid);
   if (code != SHARDRT_OK) return code;
   for (int32_t d = 0; d < ndim; d++) shard_shape[d] = grid.shard_shape[d];
@@ -269,7 +269,7 @@ static shardrt_shard shard_at(const shardrt_sharding *sharding, const struct gri
 
 int shardrt_sharding_shard(const shardrt_sharding *sharding, int32_t ndim, const int64_t *shape, int64_t position,
                            int32_t devices_per_process, shardrt_shard *out) {
-  struct grid grid;
+  struct grid grid = {0};
   int code = sharding_grid(sharding, ndim, shape, &grid);
   if (code != SHARDRT_OK) return code;
   if (position < 0 || position >= sharding->mesh->size || devices_per_process < 1)
@@ -319,8 +319,8 @@ static int32_t numbering_number(struct numbering *numbering, int64_t block) {
 int shardrt_sharding_shards(const shardrt_sharding *sharding, int32_t ndim, const int64_t *shape, int32_t process,
                             int32_t devices_per_process, shardrt_shard *out, int64_t capacity, int64_t *count,
                             int64_t *blocks) {
-  struct grid grid;
-  int64_t begin, end;
+  struct grid grid = {0};
+  int64_t begin = 0, end = 0;
   int code = sharding_grid(sharding, ndim, shape, &grid);
   if (code == SHARDRT_OK) code = mesh_owned(sharding->mesh, process, devices_per_process, &begin, &end);
   if (code != SHARDRT_OK) return code;

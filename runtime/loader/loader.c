@@ -1,3 +1,4 @@
+#include <stdio.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -256,7 +257,10 @@ static int check_replicas(shardrt_loader *self, const struct slot *made) {
     const struct plan_field *field = &self->plan->fields[f];
     if (!field->has_replicas) continue;
     slot_fingerprints(made, self->plan, f, self->fingerprints);
-    code = shardrt_check_replicas(field->field->name, self->arrays[f], self->fingerprints);
+    char name[256]; /* a longer one is cut short */
+    snprintf(name, sizeof name, "step %lld of the loader, field \"%s\"", (long long)self->stats.steps,
+             field->field->name);
+    code = shardrt_check_replicas(name, self->arrays[f], self->fingerprints);
     compared++;
   }
   if (code == SHARDRT_OK && compared > 0) self->stats.steps_checked++;

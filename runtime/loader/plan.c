@@ -84,60 +84,39 @@ static int make_blocks(struct plan *self) {
   return SHARDRT_OK;
 }
 
-/* Cuts rows [first, first + rows) into tasks; with tasks == NULL it only counts. */
-static int64_t cut(struct plan_task *tasks, int64_t n, struct plan_task whole, int64_t rows_each) {
-  for (int64_t done = 0; done < whole.count; done += rows_each, n++) {
-    if (tasks == NULL) continue;
-    int64_t left = whole.count - done;
-    tasks[n] = whole;
-    tasks[n].first += done;
-    tasks[n].count = left < rows_each ? left : rows_each;
-  }
-  return n;
-}
-
-static int64_t cut_blocks(struct plan *self, int32_t f, struct plan_task *tasks, int64_t n) {
-  struct plan_field *field = &self->fields[f];
-  for (int64_t b = field->first_block; b < field->first_block + field->nblocks; b++) {
-    const struct plan_block *block = &self->blocks[b];
-    if (block->bytes == 0) continue;
-    struct plan_task whole = {.field = f, .block = b, .first = block->first_row, .count = block->rows};
-    int64_t end = cut(tasks, n, whole, rows_of_task(block->row_bytes));
-    field->tasks = end - n; /* alike for all blocks of a field: their shapes are */
-    n = end;
-  }
-  return n;
-}
-
-/* The global pipeline reads the whole batch in every process, whatever it keeps of it. */
-static int64_t cut_whole(struct plan *self, int32_t f, struct plan_task *tasks, int64_t n) {
-  struct plan_field *field = &self->fields[f];
+/* How the rows of a field are cut into tasks, and how many these are. The global pipeline reads the whole batch in
+ * every process, whatever it keeps of it. */
+static void cut_field(struct plan *self, struct plan_field *field) {
+  const bool global = self->pipeline == SHARDRT_GLOBAL;
+  const struct plan_block *block = field->nblocks > 0 ? &self->blocks[field->first_block] : NULL;
   shardrt_box whole = source_whole(field->field);
-  size_t row_bytes = source_box_bytes(field->field, &whole);
-  if (row_bytes == 0) return n;
-  int64_t rows = rows_of_task(row_bytes);
-  if (rows > self->batch_size) rows = self->batch_size;
-  if ((size_t)rows * row_bytes > self->staging_bytes) self->staging_bytes = (size_t)rows * row_bytes;
-  int64_t end = cut(tasks, n, (struct plan_task){.field = f, .block = -1, .count = self->batch_size}, rows);
-  field->tasks = end - n;
-  return end;
+  size_t row_bytes = global ? source_box_bytes(field->field, &whole) : block != NULL ? block->row_bytes : 0;
+  int64_t rows = global ? self->batch_size : block != NULL ? block->rows : 0;
+  if (row_bytes == 0) rows = 0;
+  field->task_rows = rows_of_task(row_bytes);
+  if (field->task_rows > rows) field->task_rows = rows;
+  field->tasks = rows == 0 ? 0 : (rows - 1) / field->task_rows + 1;
+  field->first_task = self->ntasks;
+  self->ntasks += global ? field->tasks : field->tasks * field->nblocks; /* each has a row of a byte at least */
+  if (field->task_rows > self->task_rows) self->task_rows = field->task_rows;
+  if (global && (size_t)field->task_rows * row_bytes > self->staging_bytes)
+    self->staging_bytes = (size_t)field->task_rows * row_bytes;
 }
 
-static int64_t cut_all(struct plan *self, struct plan_task *tasks) {
-  int64_t n = 0;
-  for (int32_t f = 0; f < self->nfields; f++)
-    n = self->pipeline == SHARDRT_GLOBAL ? cut_whole(self, f, tasks, n) : cut_blocks(self, f, tasks, n);
-  return n;
-}
-
-static int make_tasks(struct plan *self) {
-  self->ntasks = cut_all(self, NULL);
-  self->tasks = alloc_array((size_t)self->ntasks, sizeof *self->tasks);
-  if (self->tasks == NULL) return ALLOC_FAILED;
-  cut_all(self, self->tasks);
-  for (int64_t t = 0; t < self->ntasks; t++)
-    if (self->tasks[t].count > self->task_rows) self->task_rows = self->tasks[t].count;
-  return SHARDRT_OK;
+struct plan_task plan_task_at(const struct plan *self, int64_t number) {
+  int32_t f = 0;
+  while (f + 1 < self->nfields && number >= self->fields[f + 1].first_task) f++;
+  const struct plan_field *field = &self->fields[f];
+  number -= field->first_task;
+  struct plan_task task = {.field = f, .block = -1, .first = number % field->tasks * field->task_rows};
+  int64_t left = self->batch_size - task.first;
+  if (self->pipeline != SHARDRT_GLOBAL) {
+    task.block = field->first_block + number / field->tasks;
+    left = self->blocks[task.block].rows - task.first;
+    task.first += self->blocks[task.block].first_row;
+  }
+  task.count = left < field->task_rows ? left : field->task_rows;
+  return task;
 }
 
 static int fill(struct plan *self, const shardrt_loader_options *options) {
@@ -151,7 +130,8 @@ static int fill(struct plan *self, const shardrt_loader_options *options) {
     if (code != SHARDRT_OK) return code;
   }
   int code = make_blocks(self);
-  return code != SHARDRT_OK ? code : make_tasks(self);
+  for (int32_t f = 0; f < self->nfields && code == SHARDRT_OK; f++) cut_field(self, &self->fields[f]);
+  return code;
 }
 
 int plan_new(const shardrt_loader_options *options, struct plan **out) {
@@ -177,7 +157,6 @@ void plan_free(struct plan *self) {
     shardrt_array_free(self->fields[f].like);
     alloc_free(self->fields[f].shard_blocks);
   }
-  alloc_free(self->tasks);
   alloc_free(self->blocks);
   alloc_free(self->fields);
   shardrt_source_free(self->source);

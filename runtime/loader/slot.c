@@ -129,16 +129,16 @@ static int64_t nanoseconds(void) {
 }
 
 int slot_run(struct slot *self, const struct plan *plan, int64_t number, struct slot_scratch *scratch) {
-  const struct plan_task *task = &plan->tasks[number];
-  const struct plan_field *field = &plan->fields[task->field];
+  const struct plan_task task = plan_task_at(plan, number);
+  const struct plan_field *field = &plan->fields[task.field];
   int64_t start = nanoseconds();
-  int64_t n = self->rows - task->first; /* real rows of this task */
-  n = n < 0 ? 0 : n > task->count ? task->count : n;
-  for (int64_t i = 0; i < n; i++) scratch->samples[i] = order_at(&self->order, self->first + task->first + i);
+  int64_t n = self->rows - task.first; /* real rows of this task */
+  n = n < 0 ? 0 : n > task.count ? task.count : n;
+  for (int64_t i = 0; i < n; i++) scratch->samples[i] = order_at(&self->order, self->first + task.first + i);
   int code =
-      task->block >= 0 ? read_block(self, plan, task, n, scratch->samples) : read_whole(self, plan, task, n, scratch);
-  if (task->block >= 0) {
-    finish_block(self, plan, task->block);
+      task.block >= 0 ? read_block(self, plan, &task, n, scratch->samples) : read_whole(self, plan, &task, n, scratch);
+  if (task.block >= 0) {
+    finish_block(self, plan, task.block);
   } else {
     for (int64_t i = 0; i < field->nblocks; i++) finish_block(self, plan, field->first_block + i);
   }

@@ -1,0 +1,129 @@
+-- What a loader reads: exactly what its pipeline says, counted in bytes.
+
+local shardrt = require "shardrt"
+local mpi = require "tests.support.mpi"
+local P, ndarray = shardrt.P, shardrt.ndarray
+
+assert(shardrt.device_count() == 8, "run this spec with --devices 8, as `make test` does")
+
+local COUNT, BATCH = 40, 16
+local hosts = { x = ndarray.zeros({ COUNT, 4, 8 }, "int16"), y = ndarray.zeros({ COUNT }, "int64") }
+local X, Y = 4 * 8 * 2, 8 -- bytes of a row
+
+local function bytes_read(pipeline, x, y, remainder, epochs)
+  local loader = shardrt.loader {
+    source = shardrt.source.array(hosts), batch_size = BATCH, epochs = epochs or 1, pipeline = pipeline,
+    remainder = remainder, shuffle = true, sharding = { x = x, y = y },
+  }
+  for _ in loader do end -- luacheck: ignore
+  return loader:stats().bytes_read
+end
+
+describe("bytes read in one process of 8 devices", function()
+  local mesh = shardrt.make_mesh({ 4, 2 }, { "data", "model" })
+  local function named(...) return shardrt.NamedSharding(mesh, P(...)) end
+
+  it("are the distinct boxes, per process", function()
+    for _, by in ipairs { P "data", P("data", "model"), P(nil, "model"), P(), P(nil, nil, "data") } do
+      local x = shardrt.NamedSharding(mesh, by)
+      assert.equal(2 * BATCH * (X + Y), bytes_read("per_process", x, named "data"))
+      assert.equal(COUNT * (X + Y), bytes_read("per_process", x, named "data", "pad"))
+      assert.equal(3 * COUNT * (X + Y), bytes_read("per_process", x, named "data", "pad", 3))
+    end
+  end)
+
+  it("are only what own devices need of a part", function()
+    local half = shardrt.Mesh({ 2 }, { "data" }, { 5, 2 })
+    local function over(...) return shardrt.NamedSharding(half, P(...)) end
+    assert.equal(2 * BATCH * (X + Y), bytes_read("per_process", over "data", over "data"))
+    -- A device's part with columns: the whole is read only because both devices are here.
+    assert.equal(2 * BATCH * (X + Y), bytes_read("per_process", over(nil, "data"), over()))
+  end)
+
+  it("are every device's own box, per device", function()
+    assert.equal(2 * BATCH * (2 * X + 2 * Y), bytes_read("per_device", named "data", named "data"))
+    assert.equal(2 * BATCH * (X + 8 * Y), bytes_read("per_device", named("data", "model"), named()))
+    assert.equal(2 * BATCH * (4 * X + 4 * Y), bytes_read("per_device", named(nil, "model"), named "model"))
+    assert.equal(COUNT * (8 * X + 2 * Y), bytes_read("per_device", named(), named "data", "pad"))
+  end)
+
+  it("are the whole batch, globally", function()
+    for _, x in ipairs { named "data", named("data", "model"), named(nil, "model"), named() } do
+      assert.equal(2 * BATCH * (X + Y), bytes_read("global", x, named "data"))
+      assert.equal(COUNT * (X + Y), bytes_read("global", x, named "data", "pad"))
+    end
+  end)
+
+  it("count nothing for a field that is computed, and a batch when it is handed out", function()
+    local loader = shardrt.loader {
+      source = shardrt.source.array { y = hosts.y }:enumerate "id", batch_size = 8, epochs = 1, prefetch = 4,
+    }
+    loader()
+    loader()
+    assert.equal(2 * 8 * Y, loader:stats().bytes_read)
+  end)
+end)
+
+-- One process's bytes a step, as each of 4 processes x 2 devices prints them.
+local RECIPE = [[
+local shardrt = require "shardrt"
+local P, ndarray = shardrt.P, shardrt.ndarray
+local source = shardrt.source.array { x = ndarray.zeros({ 40, 4, 8 }, "int16"), y = ndarray.zeros({ 40 }, "int64") }
+local function read(name, mesh, x, y)
+  for _, pipeline in ipairs { "per_process", "per_device", "global" } do
+    local loader = shardrt.loader {
+      source = source, batch_size = 16, epochs = 1, pipeline = pipeline, shuffle = true,
+      sharding = { x = shardrt.NamedSharding(mesh, x), y = shardrt.NamedSharding(mesh, y) },
+    }
+    for _ in loader do end
+    local bytes = shardrt.process_allgather(ndarray.from_table({ loader:stats().bytes_read / 2 }, "float64")):to_table()
+    local words = {}
+    for i, row in ipairs(bytes) do words[i] = ("%.0f"):format(row[1]) end
+    if shardrt.process_index() == 0 then print(name, pipeline, table.concat(words, " ")) end
+  end
+end
+local mesh = shardrt.make_mesh({ 4, 2 }, { "data", "model" })
+read("rows", mesh, P "data", P "data")
+read("columns", mesh, P(nil, nil, "model"), P())
+local across = shardrt.Mesh({ 4, 2 }, { "data", "model" }, { 0, 4, 1, 5, 2, 6, 3, 7 })
+read("across", across, P(nil, nil, "model"), P "data")
+local flat = shardrt.make_mesh({ 8 }, { "d" })
+read("flat", flat, P(nil, nil, "d"), P "d")
+read("sub", shardrt.Mesh({ 2 }, { "d" }, { 1, 7 }), P "d", P())
+]]
+
+describe("bytes read by 4 processes of 2 devices", function()
+  local result = mpi.run { source = RECIPE, processes = 4, devices = 2 }
+  local rows = {}
+  for name, pipeline, text in result.stdout:gmatch "(%w+)\t([%w_]+)\t([%d ]+)\n" do
+    local list = {}
+    for word in text:gmatch "%d+" do list[#list + 1] = tonumber(word) end
+    rows[name .. " " .. pipeline] = list
+  end
+
+  local function each(value) return { value, value, value, value } end
+
+  it("are each process's own part, and nothing else", function()
+    assert.equal(0, result.status, result.output)
+    assert.same(each(4 * X + 4 * Y), rows["rows per_process"])
+    assert.same(each(16 * X + 16 * Y), rows["columns per_process"]) -- both halves of the columns are in every process
+    -- Devices 0 to 3 need the left half of the columns, 4 to 7 the right half; the rows of y are the devices' own.
+    assert.same(each(16 * X / 2 + 8 * Y), rows["across per_process"])
+    assert.same(each(16 * X / 4 + 4 * Y), rows["flat per_process"])
+    assert.same({ 8 * X + 16 * Y, 0, 0, 8 * X + 16 * Y }, rows["sub per_process"])
+  end)
+
+  it("are each device's own part, replicas again", function()
+    assert.same(each(2 * (4 * X + 4 * Y)), rows["rows per_device"])
+    assert.same(each(16 * X + 32 * Y), rows["columns per_device"])
+    assert.same(each(2 * 16 * X / 2 + 8 * Y), rows["across per_device"])
+    assert.same(each(16 * X / 4 + 4 * Y), rows["flat per_device"])
+    assert.same({ 8 * X + 16 * Y, 0, 0, 8 * X + 16 * Y }, rows["sub per_device"])
+  end)
+
+  it("are the whole batch in every process", function()
+    for _, name in ipairs { "rows", "columns", "across", "flat", "sub" } do
+      assert.same(each(16 * (X + Y)), rows[name .. " global"])
+    end
+  end)
+end)

@@ -1,0 +1,140 @@
+-- `shardrt plan`: what every process of a job would read, without the job.
+
+local mpi = require "tests.support.mpi"
+
+local RECIPE = [[
+local shardrt = require "shardrt"
+local P = shardrt.P
+local n = shardrt.device_count()
+local mesh = shardrt.make_mesh({ n / 2, 2 }, { "data", "model" })
+local image, label = shardrt.NamedSharding(mesh, P("data", "model")), shardrt.NamedSharding(mesh, P "data")
+local source = shardrt.source.array {
+  image = shardrt.ndarray.zeros({ 100, 6, 10 }, "uint8"), label = shardrt.ndarray.zeros({ 100 }, "int64"),
+}
+local loader = shardrt.loader {
+  source = source:enumerate "id", batch_size = PIPELINE and 16 or n, shuffle = true, epochs = 3, remainder = REMAINDER,
+  pipeline = PIPELINE, sharding = { image = image, label = label, id = label },
+}
+for _ in loader do error "a plan has no batches" end
+for i = 1, 3 do shardrt.device_put(shardrt.ndarray.zeros { 4 * n, 8 }, image) end
+]]
+
+local function plan(options, o)
+  o = o or {}
+  local head = ("local PIPELINE, REMAINDER = %s, %q\n"):format(o.pipeline and ("%q"):format(o.pipeline) or "nil",
+    o.remainder or "drop")
+  local words = { "plan" }
+  for _, word in ipairs(options) do words[#words + 1] = tostring(word) end
+  local result = mpi.run { source = head .. (o.recipe or RECIPE), options = words, limit = o.limit }
+  assert.equal(0, result.status, result.output)
+  return result.stdout
+end
+
+local function has(text, ...)
+  for _, line in ipairs { ... } do assert.truthy(text:find(line, 1, true), line .. "\nis not in\n" .. text) end
+end
+
+-- The part of a plan that is about one process, of the entry that begins with `what`.
+local function process_part(text, entry, process)
+  local from = assert(text:find(entry, 1, true), text)
+  local _, start = text:find(("\n  process %d\n"):format(process), from, true)
+  assert(start, "no process " .. process .. " in\n" .. text)
+  local stop = text:find("\n  %S", start) or text:find("\n\n", start, true) or #text
+  return text:sub(start, stop)
+end
+
+describe("shardrt plan", function()
+  it("tells for each process what it reads and where it goes", function()
+    local text = plan({ "--processes", 4, "--devices", 2 }, { pipeline = "per_process" })
+    has(text, "a job of 4 processes with 2 devices each: 8 devices",
+      "recipe.lua:10: loader of 100 samples in batches of 16", "6 steps an epoch",
+      'image: uint8 {16, 6, 10}, NamedSharding(Mesh("data": 4, "model": 2), P("data", "model"))',
+      "8 devices, each with {4, 3, 10}, 120 bytes; no replicas",
+      "8 devices, each with {4}, 32 bytes; 2 replicas of each part")
+    local part = process_part(text, "loader of", 2)
+    has(part, "image: reads [8:12, :, :]: 240 bytes in a step, 1,440 bytes in an epoch",
+      "device 4: [8:12, 0:3, :]", "device 5: [8:12, 3:6, :]",
+      "label: reads [8:12]: 32 bytes in a step, 192 bytes in an epoch", "device 5: [8:12], replica 1",
+      "id: reads [8:12]: 0 bytes in a step")
+  end)
+
+  it("counts the padded last batch as what is read of it", function()
+    local text = plan({ "--processes", 4, "--devices", 2 }, { pipeline = "per_process", remainder = "pad" })
+    has(process_part(text, "loader of", 0), "image: reads [0:4, :, :]: 240 bytes in a step, 1,680 bytes in an epoch")
+    has(process_part(text, "loader of", 1), "image: reads [4:8, :, :]: 240 bytes in a step, 1,440 bytes in an epoch",
+      "mask: needs [4:8]: 4 bytes")
+  end)
+
+  it("knows the pipelines", function()
+    has(process_part(plan({ "--processes", 2, "--devices", 4 }, { pipeline = "per_device" }), "loader of", 1),
+      "image: reads [8:12, 0:3, :] and [8:12, 3:6, :] and [12:16, 0:3, :] and [12:16, 3:6, :]: 480 bytes in a step",
+      "label: reads [8:12] and [8:12] and [12:16] and [12:16]: 128 bytes in a step")
+    has(process_part(plan({ "--processes", 2, "--devices", 4 }, { pipeline = "global" }), "loader of", 1),
+      "image: reads [:, :, :]: 960 bytes in a step, 5,760 bytes in an epoch")
+  end)
+
+  it("says what arrays need, once for a line that makes the same again", function()
+    local text = plan { "--processes", 4, "--devices", 2 }
+    has(text, "recipe.lua:15: device_put (made 3 times)", "float32 {32, 8}")
+    has(process_part(text, "device_put", 3), "needs [24:32, :]: 256 bytes, 2 distinct parts")
+  end)
+
+  it("shows one process when asked", function()
+    local text = plan { "--processes", 4, "--devices", 2, "--process", 3 }
+    has(text, "process 3")
+    assert.is_nil(text:find("process 0\n", 1, true))
+  end)
+
+  it("agrees with what the job then reads", function()
+    local job = [[
+      local stats = loader:stats()
+      local bytes = shardrt.process_allgather(shardrt.ndarray.from_table({ stats.bytes_read }, "float64")):to_table()
+      for process, row in ipairs(bytes) do
+        if shardrt.process_index() == 0 then print(process - 1, row[1] / 3) end
+      end]]
+    for _, pipeline in ipairs { "per_process", "per_device", "global" } do
+      for _, remainder in ipairs { "drop", "pad" } do
+        local head = ("local PIPELINE, REMAINDER = %q, %q\n"):format(pipeline, remainder)
+        local recipe = RECIPE:gsub("for _ in loader do.-end\n", "for _ in loader do end\n")
+        local result = mpi.run { source = head .. recipe .. job, processes = 4, devices = 2 }
+        assert.equal(0, result.status, result.output)
+        local text = plan({ "--processes", 4, "--devices", 2 }, { pipeline = pipeline, remainder = remainder })
+        for process, bytes in result.stdout:gmatch "(%d+)\t(%d+)\n" do
+          local planned = 0
+          for number in process_part(text, "loader of", tonumber(process)):gmatch "step, ([%d,]+) bytes? in an epoch" do
+            planned = planned + tonumber((number:gsub(",", "")))
+          end
+          assert.equal(planned, tonumber(bytes))
+        end
+      end
+    end
+  end)
+
+  it("works for a million devices, and prints a few processes of them", function()
+    for _, job in ipairs { { 2 ^ 18, 4 }, { 2 ^ 20, 1 }, { 2 ^ 10, 2 ^ 10 } } do
+      local text = plan({ "--processes", job[1], "--devices", job[2] }, { limit = 20 })
+      has(text, "1,048,576 devices", "more processes (--process K shows process K)")
+      assert.is_true(#text < 20000)
+      has(process_part(text, "loader of", job[1] - 1), "1048576", "label: reads ")
+    end
+    has(plan { "--processes", 2 ^ 18, "--devices", 4, "--process", 77777 }, "device 311109: [1244432:1244440, 4:8]")
+  end)
+
+  it("works for one process of a million devices", function()
+    has(plan({ "--processes", 1, "--devices", 2 ^ 20 }, { limit = 60 }), "… 1,048,572 more devices …")
+  end)
+
+  it("is an error where data is asked for", function()
+    local result = mpi.run {
+      source = 'local s = require "shardrt"\nlocal x = s.device_put(1, s.devices()[1])\nprint(s.device_get(x))',
+      options = { "plan", "--processes", "2" },
+    }
+    assert.not_equal(0, result.status)
+    assert.truthy(result.stderr:find("recipe.lua:3", 1, true), result.output)
+    assert.truthy(result.stderr:find("no data", 1, true), result.output)
+  end)
+
+  it("says so where there is nothing to plan", function()
+    has(plan({ "--processes", 2 }, { recipe = "" }), "no array and no loader")
+  end)
+end)
