@@ -2,6 +2,12 @@
 
 #include <inttypes.h>
 
+shardrt_box box_whole(int32_t ndim, const int64_t *shape) {
+  shardrt_box box = {.ndim = ndim};
+  for (int32_t d = 0; d < ndim; d++) box.stop[d] = shape[d];
+  return box;
+}
+
 bool box_equal(const shardrt_box *a, const shardrt_box *b) {
   if (a->ndim != b->ndim) return false;
   for (int32_t d = 0; d < a->ndim; d++)

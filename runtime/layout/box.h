@@ -7,6 +7,8 @@
 #include "base/text.h"
 #include "shardrt.h"
 
+/* All of an array of `shape`. */
+shardrt_box box_whole(int32_t ndim, const int64_t *shape);
 bool box_equal(const shardrt_box *a, const shardrt_box *b);
 bool box_is_empty(const shardrt_box *box);
 /* Never more than the array's own elements, which were checked to fit. */
