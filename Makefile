@@ -127,7 +127,7 @@ lint: deps-lint
 
 # Speed, as ratios taken in one run; the C programs beside it are the baselines.
 bench: deps
-	@$(MAKE) --no-print-directory all $(BUILD)/bench/gather $(BUILD)/bench/meet
+	@$(MAKE) --no-print-directory all $(addprefix $(BUILD)/bench/,gather meet copy alltoall)
 	@SHARDRT=$(abspath $(BUILD)/shardrt) $(BUILD)/shardrt tests/bench/run.lua $(BUILD)
 $(BUILD)/bench/%: tests/bench/%.c
 	@mkdir -p $(@D)

@@ -49,10 +49,10 @@ void *alloc_zeros(size_t n, size_t size) {
   return checked(calloc(bytes != 0 ? bytes : 1, 1), bytes);
 }
 
-void *alloc_aligned(size_t bytes) {
+void *alloc_aligned(size_t alignment, size_t bytes) {
   if (alloc_must_fail(bytes)) return NULL;
   void *memory = NULL;
-  if (posix_memalign(&memory, 64, bytes != 0 ? bytes : 1) != 0) memory = NULL;
+  if (posix_memalign(&memory, alignment, bytes != 0 ? bytes : 1) != 0) memory = NULL;
   return checked(memory, bytes);
 }
 

@@ -6,9 +6,9 @@
 #include "shardrt.h"
 
 /* NULL and this thread's message set on failure; n * size is checked for overflow; 0 bytes give a pointer to free. */
-void *alloc_array(size_t n, size_t size); /* contents undefined */
-void *alloc_zeros(size_t n, size_t size); /* zeros */
-void *alloc_aligned(size_t bytes);        /* 64-byte aligned, contents undefined */
+void *alloc_array(size_t n, size_t size);            /* contents undefined */
+void *alloc_zeros(size_t n, size_t size);            /* zeros */
+void *alloc_aligned(size_t alignment, size_t bytes); /* to a power of two; contents undefined */
 char *alloc_text(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void alloc_free(void *memory);
 

@@ -17,6 +17,7 @@ static void entry_clear(mover_entry *entry) {
 void mover_close(mover *m) {
   team_free(m->team);
   pool_free(m->pool);
+  alloc_free(m->staging);
   for (int i = 0; i < MOVER_ROUTES; i++) entry_clear(&m->routes[i]);
   *m = (mover){0};
 }
@@ -31,6 +32,21 @@ int mover_team(mover *m, int32_t threads, struct team **out) {
   }
   *out = m->team;
   return SHARDRT_OK;
+}
+
+int mover_staging(mover *m, size_t bytes, char **out) {
+  if (m->staging == NULL || m->staging_bytes != bytes) {
+    alloc_free(m->staging);
+    m->staging = alloc_array(bytes, 1);
+    m->staging_bytes = bytes;
+    if (m->staging == NULL) return ALLOC_FAILED;
+  }
+  *out = m->staging;
+  return SHARDRT_OK;
+}
+
+void mover_lose_staging(mover *m) {
+  m->staging = NULL;
 }
 
 static bool entry_matches(const mover_entry *entry, const shardrt_sharding *from, const shardrt_sharding *to,

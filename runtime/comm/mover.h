@@ -20,6 +20,8 @@ typedef struct mover_entry {
 typedef struct mover {
   struct team *team;
   struct pool *pool;
+  void *staging; /* the last one asked for */
+  size_t staging_bytes;
   mover_entry routes[MOVER_ROUTES];
   uint64_t asked; /* for routes */
 } mover;
@@ -28,6 +30,11 @@ void mover_close(mover *m);
 
 /* A team of so many threads beside the calling one. It belongs to the mover. */
 int mover_team(mover *m, int32_t threads, struct team **out);
+
+/* Memory for messages, the same as last time if as much is wanted. It belongs to the mover. */
+int mover_staging(mover *m, size_t bytes, char **out);
+/* Messages under way use the staging for good: the next to ask gets another. */
+void mover_lose_staging(mover *m);
 
 /* The route, kept from an earlier call if it was among the last ones asked for. It belongs to the mover, until the next
  * call. Errors as shardrt_route_new. */

@@ -171,6 +171,7 @@ int reshard_run(reshard *r, const traffic_side *new) {
                        .old = old,
                        .new = *new,
                        .staging = staging_of(r),
+                       .mover = job_mover(),
                        .transport = m->transport,
                        .used_up = r->options.donate ? give_up : NULL,
                        .context = &given};

@@ -5,12 +5,15 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "memory/copy.h"
 
 enum {
-  WINDOW = COMM_PLACES / 2, /* messages in each direction at most */
-  PIECE = 1 << 20,          /* bytes of a message through staging, and of a copy, at most */
-  SMALL = 32 << 10,         /* bytes of a move that goes with others in one message, at most */
-  TAGS = 1 << 15            /* what MPI grants at least */
+  WINDOW = 16,        /* messages in each direction at most */
+  PIECE = 256 << 10,  /* bytes of a message through staging, at most */
+  COPIED = 512 << 10, /* bytes of a copy, at most */
+  CACHES = 32 << 20,  /* bytes that may still be in a cache when all is copied */
+  SMALL = 32 << 10,   /* bytes of a move that goes with others in one message, at most */
+  TAGS = 1 << 15      /* what MPI grants at least */
 };
 
 /* A run of whole moves between two processes, or a part of one. */
@@ -52,6 +55,7 @@ struct traffic {
   int64_t direct; /* of one that needs none on either side */
   int64_t small;  /* of a move that goes with others */
   int64_t copied; /* of a copy */
+  bool large;     /* all copies together are more than the caches hold */
   cursor out, in;
   slot *slots;
   char *staging;
@@ -147,8 +151,9 @@ static void copy_piece(void *context, int64_t number) {
   shardrt_box old = box_in_block(t->from, move->from, &box), new = box_in_block(t->to, move->to, &box);
   int64_t extent[SHARDRT_MAX_NDIM];
   extent_of(&box, extent);
-  (void)shardrt_box_copy(box.ndim, t->task.element, extent, block_data(&t->task.new, move->to), t->to->shard_shape,
-                         new.start, block_data(&t->task.old, move->from), t->from->shard_shape, old.start);
+  (void)(t->large ? copy_past_caches : shardrt_box_copy)(
+      box.ndim, t->task.element, extent, block_data(&t->task.new, move->to), t->to->shard_shape, new.start,
+      block_data(&t->task.old, move->from), t->from->shard_shape, old.start);
   use(t, move->from, 1);
 }
 
@@ -340,7 +345,7 @@ static int set_sizes(traffic *t) {
   t->piece = (int64_t)piece;
   t->small = (t->piece < SMALL / (int64_t)element ? t->piece : SMALL / (int64_t)element) / 2;
   t->direct = COMM_PIECE / (int64_t)element;
-  t->copied = PIECE / (int64_t)element;
+  t->copied = COPIED / (int64_t)element;
   return SHARDRT_OK;
 }
 
@@ -351,9 +356,9 @@ static int take_memory(traffic *t) {
   t->slots = alloc_zeros(slots, sizeof *t->slots);
   t->copies_before = alloc_array((size_t)route->copies.count + 1, sizeof *t->copies_before);
   if (t->slots == NULL || t->copies_before == NULL) return ALLOC_FAILED;
-  if (messages) { /* pages that no message needs are never touched */
-    t->staging = alloc_array(slots, piece);
-    if (t->staging == NULL) return ALLOC_FAILED;
+  if (messages) {
+    int code = mover_staging(t->task.mover, slots * piece, &t->staging);
+    if (code < 0) return code;
   }
   for (size_t i = 0; i < slots; i++)
     t->slots[i] =
@@ -378,6 +383,7 @@ int traffic_new(const traffic_task *task, traffic **out) {
     return code;
   }
   count_copies(t);
+  t->large = (size_t)task->route->copies.elements * task->element > CACHES;
   if (t->uses != NULL) count_uses(t);
   *out = t;
   return SHARDRT_OK;
@@ -387,8 +393,10 @@ void traffic_free(traffic *t) {
   if (t == NULL) return;
   alloc_free(t->uses);
   alloc_free(t->copies_before);
-  if (t->busy > 0) return; /* MPI may still read and write the rest */
-  alloc_free(t->staging);
+  if (t->busy > 0) { /* MPI may still read and write the rest */
+    mover_lose_staging(t->task.mover);
+    return;
+  }
   alloc_free(t->slots);
   alloc_free(t);
 }

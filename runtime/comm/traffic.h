@@ -8,9 +8,8 @@
 #ifndef SHARDRT_COMM_TRAFFIC_H
 #define SHARDRT_COMM_TRAFFIC_H
 
-#include "base/team.h"
 #include "comm/meet.h"
-#include "layout/route.h"
+#include "comm/mover.h"
 
 /* One of the blocks that this process holds, and where. */
 typedef struct traffic_block {
@@ -30,6 +29,7 @@ typedef struct traffic_task {
   size_t element; /* bytes */
   traffic_side old, new;
   size_t staging; /* bytes at most */
+  mover *mover;
   struct team *team;
   const comm_transport *transport;
   /* Called, on any thread, when nothing is left to be taken from an old block (the index is that in `old`); may be

@@ -13,6 +13,8 @@ typedef struct device_platform {
   void (*free)(void *memory);
   /* Copies `rows` rows of `row_bytes`; a row begins `pitch` bytes after the one before it. No overlap. */
   void (*copy)(void *dst, size_t dst_pitch, const void *src, size_t src_pitch, size_t row_bytes, size_t rows);
+  /* The same for a part of something so large that it will not be in the caches when it is used: goes past them. */
+  void (*stream)(void *dst, size_t dst_pitch, const void *src, size_t src_pitch, size_t row_bytes, size_t rows);
 } device_platform;
 
 /* Threads' own memory: every device of a process is a name for it, so replicas in one process are one buffer. */

@@ -11,7 +11,7 @@
 int slot_scratch_set(struct slot_scratch *self, const struct plan *plan) {
   self->samples = alloc_array((size_t)plan->task_rows, sizeof *self->samples);
   if (self->samples == NULL) return ALLOC_FAILED;
-  self->staging = alloc_aligned(plan->staging_bytes);
+  self->staging = alloc_aligned(64, plan->staging_bytes);
   return self->staging != NULL ? SHARDRT_OK : ALLOC_FAILED;
 }
 

@@ -4,7 +4,7 @@
 #include "base/error.h"
 #include "base/size.h"
 #include "device/device.h"
-#include "shardrt.h"
+#include "memory/copy.h"
 
 /* A copy as nested loops over bytes. Level 0 varies fastest; the innermost run of `run` bytes is contiguous on both
  * sides. */
@@ -35,13 +35,15 @@ static void walk_add(struct walk *walk, size_t extent, size_t dst_pitch, size_t 
   walk->levels++;
 }
 
-static void walk_run(const struct walk *walk, char *dst, const char *src) {
+typedef void copy_rows(void *dst, size_t dst_pitch, const void *src, size_t src_pitch, size_t row_bytes, size_t rows);
+
+static void walk_run(const struct walk *walk, copy_rows *copy, char *dst, const char *src) {
   size_t at[SHARDRT_MAX_NDIM] = {0}; /* the position in the levels above 0, which the platform's copy takes */
   for (;;) {
     if (walk->levels == 0)
-      device_host.copy(dst, 0, src, 0, walk->run, 1);
+      copy(dst, 0, src, 0, walk->run, 1);
     else
-      device_host.copy(dst, walk->dst_pitch[0], src, walk->src_pitch[0], walk->run, walk->extent[0]);
+      copy(dst, walk->dst_pitch[0], src, walk->src_pitch[0], walk->run, walk->extent[0]);
     int32_t level = 1;
     for (; level < walk->levels; level++) {
       dst += walk->dst_pitch[level];
@@ -69,8 +71,9 @@ static int check_inside(const char *side, int32_t ndim, const int64_t *extent, c
   return SHARDRT_OK;
 }
 
-int shardrt_box_copy(int32_t ndim, size_t element_bytes, const int64_t *extent, void *dst, const int64_t *dst_shape,
-                     const int64_t *dst_start, const void *src, const int64_t *src_shape, const int64_t *src_start) {
+static int copy_box(copy_rows *copy, int32_t ndim, size_t element_bytes, const int64_t *extent, void *dst,
+                    const int64_t *dst_shape, const int64_t *dst_start, const void *src, const int64_t *src_shape,
+                    const int64_t *src_start) {
   if (ndim < 0 || ndim > SHARDRT_MAX_NDIM || element_bytes == 0)
     return error_set(SHARDRT_EINVAL, "a copy of %d dimensions and elements of %zu bytes; there can be 0 to %d, of 1 on",
                      ndim, element_bytes, SHARDRT_MAX_NDIM);
@@ -88,6 +91,17 @@ int shardrt_box_copy(int32_t ndim, size_t element_bytes, const int64_t *extent, 
     dst_pitch *= (size_t)dst_shape[d];
     src_pitch *= (size_t)src_shape[d];
   }
-  walk_run(&walk, (char *)dst + dst_offset, (const char *)src + src_offset);
+  walk_run(&walk, copy, (char *)dst + dst_offset, (const char *)src + src_offset);
   return SHARDRT_OK;
+}
+
+int shardrt_box_copy(int32_t ndim, size_t element_bytes, const int64_t *extent, void *dst, const int64_t *dst_shape,
+                     const int64_t *dst_start, const void *src, const int64_t *src_shape, const int64_t *src_start) {
+  return copy_box(device_host.copy, ndim, element_bytes, extent, dst, dst_shape, dst_start, src, src_shape, src_start);
+}
+
+int copy_past_caches(int32_t ndim, size_t element_bytes, const int64_t *extent, void *dst, const int64_t *dst_shape,
+                     const int64_t *dst_start, const void *src, const int64_t *src_shape, const int64_t *src_start) {
+  return copy_box(device_host.stream, ndim, element_bytes, extent, dst, dst_shape, dst_start, src, src_shape,
+                  src_start);
 }

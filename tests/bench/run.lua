@@ -3,7 +3,10 @@
 local shell = require("tests.support.mpi").shell
 local build = assert(arg[1], "usage: run.lua BUILD_FOLDER")
 
-local bench = { build = build, rounds = tonumber(os.getenv "SHARDRT_BENCH_ROUNDS" or 7) }
+local bench = {
+  build = build, rounds = tonumber(os.getenv "SHARDRT_BENCH_ROUNDS" or 7),
+  jax = os.getenv "JAX_PYTHON", -- a Python that has JAX, to compare with; nil: no comparison
+}
 
 --- Runs a command and gives its output; an error where it fails.
 function bench.output(command, limit)
@@ -35,4 +38,4 @@ function bench.report(what, ratio, aim, detail)
   io.stdout:flush()
 end
 
-for _, part in ipairs { "loader", "start" } do require("tests.bench." .. part)(bench) end
+for _, part in ipairs { "loader", "start", "reshard" } do require("tests.bench." .. part)(bench) end
