@@ -1,0 +1,361 @@
+-- save and load in jobs: one file from any number of processes into any other; what goes wrong in one process; jobs
+-- that are killed in the middle.
+
+local files = require "tests.support.files"
+local mpi = require "tests.support.mpi"
+
+local environment = "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1"
+
+local topologies = {
+  { devices = 8 }, { processes = 2, devices = 4 }, { processes = 4, devices = 2 }, { processes = 8, devices = 1 },
+}
+
+-- What the recipes below begin with: arrays of every kind, the k-th element of each worked out from k.
+local head = [[
+local shardrt = require "shardrt"
+local ffi = require "ffi"
+local P, ndarray = shardrt.P, shardrt.ndarray
+local mesh = shardrt.Mesh({ 4, 2 }, { "a", "b" }, { 3, 6, 1, 0, 7, 2, 5, 4 })
+local few = shardrt.Mesh({ 3 }, { "c" }, { 5, 0, 2 }) -- not all processes own a device of it
+local specs = { P("a", "b"), P("b", "a"), P { "b", "a" }, P("a"), P(nil, { "a", "b" }), P(nil, "b"), P() }
+local function value(k, scale) return (k * 7 + scale) % 120 end
+local function whole(shape, dtype, scale)
+  local host = ndarray.empty(shape, dtype)
+  for k = 0, host.size - 1 do host.data[k] = value(k, scale) end
+  return host
+end
+local function over(i)
+  return i == 0 and shardrt.NamedSharding(few, P(nil, "c")) or shardrt.NamedSharding(mesh, specs[i])
+end
+local function check(x, scale)
+  for _, shard in ipairs(x.addressable_shards) do
+    local rows, columns, at = shard.index[1], shard.index[2], 0
+    for i = rows[1], rows[2] - 1 do
+      for j = columns[1], columns[2] - 1 do
+        assert(shard.data.data[at] == value(i * x.shape[2] + j, scale))
+        at = at + 1
+      end
+    end
+  end
+end
+local function say(...) if shardrt.process_index() == 0 then print(...) end end
+]]
+
+describe("save and load", function()
+  local folder, path
+  before_each(function()
+    folder = files.folder()
+    path = folder .. "/w.safetensors"
+  end)
+  after_each(function() files.remove(folder) end)
+
+  local function run(topology, source, args, options)
+    return mpi.run {
+      source = head .. source, args = args, options = options, processes = topology.processes,
+      devices = topology.devices, limit = 60,
+    }
+  end
+
+  local function refused(topology, source, args, ...)
+    local result = run(topology, source, args, { "--timeout", "20" })
+    assert.not_equal(0, result.status, result.output)
+    for _, word in ipairs { ... } do assert.truthy(result.stderr:find(word, 1, true), word .. "\n" .. result.output) end
+    assert.is_nil(result.stderr:find("\n[^\n]*\n", 1, true), result.output)
+    return result
+  end
+
+  local function assert_nothing_left()
+    for _, name in ipairs(files.list(folder)) do assert.is_nil(name:match "%.tmp$") end
+  end
+
+  local four = topologies[3]
+
+  it("agree over all numbers of processes: one file, whoever writes it, into any layout, whoever reads it", function()
+    local first
+    for _, topology in ipairs(topologies) do
+      local result = run(topology, [[
+        local arrays, bytes = {}, 0
+        for i = 0, #specs do
+          for scale, dtype in ipairs { "int8", "int32", "float64" } do
+            arrays[i .. dtype] = shardrt.device_put(whole({ 16, 24 }, dtype, scale + i), over(i))
+            bytes = bytes + arrays[i .. dtype].size * ({ 1, 4, 8 })[scale]
+          end
+        end
+        arrays.host = whole({ 5, 3 }, "int16", 1)
+        arrays.none = shardrt.device_put(ndarray.zeros { 0, 8 }, over(1))
+        arrays.one = shardrt.device_put(whole({ 1, 1 }, "float32", 5), over(7))
+        local written = shardrt.save(arg[1], arrays)
+        -- Each element was written once in the whole job; the rest is the header.
+        local total = 0
+        for _, n in ipairs(shardrt.process_allgather(ndarray.from_table(written, "float64")):to_table()) do
+          total = total + n
+        end
+        local file = io.open(arg[1], "rb")
+        assert(total == file:seek "end" and total - bytes - 30 - 4 < 4000)
+        say "saved"]], { path })
+      assert.equal(0, result.status, result.output)
+      assert.equal("saved\n", result.stdout)
+      local text = files.slurp(path)
+      first = first or text
+      assert.is_true(text == first)
+      assert.same({ "w.safetensors" }, files.list(folder))
+    end
+    for _, topology in ipairs(topologies) do
+      local result = run(topology, [[
+        -- Every array into another layout than it was saved from.
+        for turn = 1, #specs do
+          local wanted, distinct = {}, 0
+          for i = 0, #specs do
+            for _, dtype in ipairs { "int8", "int32", "float64" } do
+              wanted[i .. dtype] = over((i + turn) % (#specs + 1))
+            end
+          end
+          wanted.host, wanted.none, wanted.one = over(7), over(2), over(7)
+          local back, bytes = shardrt.load(arg[1], wanted)
+          local needed = 0
+          for name, x in pairs(back) do
+            local i, dtype = name:match "^(%d)(.*)$"
+            local scale = ({ int8 = 1, int32 = 2, float64 = 3 })[dtype]
+            check(x, name == "host" and 1 or name == "one" and 5 or name == "none" and 0 or scale + i)
+            local seen = {}
+            for _, shard in ipairs(x.addressable_shards) do
+              local key = shard.index[1][1] .. "," .. shard.index[2][1]
+              if not seen[key] then needed = needed + shard.data.bytes end
+              seen[key] = true
+            end
+          end
+          assert(bytes == needed)
+        end
+        for name, host in pairs((shardrt.load(arg[1]))) do
+          if name == "host" then assert(host.dtype == "int16" and host:to_table()[5][3] == value(14, 1)) end
+        end
+        say "right"]], { path })
+      assert.equal(0, result.status, result.output)
+      assert.equal("right\n", result.stdout)
+    end
+  end)
+
+  it("work with every check, and with none", function()
+    for _, check in ipairs { "off", "all" } do
+      local result = run(four, [[
+        shardrt.save(arg[1], { x = shardrt.device_put(whole({ 8, 8 }, "int32", 3), over(4)) })
+        local x = shardrt.load(arg[1], over(6)).x
+        check(x, 3)
+        say "right"]], { path }, { "--check", check })
+      assert.equal(0, result.status, result.output)
+      assert.equal("right\n", result.stdout)
+    end
+  end)
+
+  it("refuse processes that save different things, in every process, and leave the old file", function()
+    local old = files.write(folder, "w.safetensors", "old")
+    for i, case in ipairs {
+      { "arrays.more = me == 2 and x or nil", "process 0 saves 1 arrays and process 2 2" },
+      { "if me == 3 then arrays = { y = x } end", "process 3 saves arrays of other names than process 0" },
+      { "arrays.h = ndarray.full({ 2 }, me == 1 and 5 or 6)", 'process 1 gives another host value for "h"' },
+      { "arrays.h = ndarray.zeros(me == 1 and { 2, 1 } or { 1, 2 })", 'another dtype, shape or sharding for "h"' },
+      { "arrays.h = ndarray.zeros({ 2 }, me == 3 and 'int32' or nil)", 'another dtype, shape or sharding for "h"' },
+      { "if me == 2 then arrays.x = ndarray.zeros({ 8, 8 }, 'int32') end", 'process 2 gives another dtype, shape' },
+      { "if me == 1 then arrays.x = shardrt.device_put(x, over(4)) end", "do different things" },
+      { "if me == 1 then arg[1] = arg[1] .. '2' end", "do different things" },
+      { "if me == 1 then shardrt.process_allgather(ndarray.zeros { 1 }) end", "do different things" },
+    } do
+      for _, check in ipairs { "off", i == 1 and "sample" or nil } do
+        local result = run(four, [[
+          local x, me = shardrt.device_put(whole({ 8, 8 }, "int32", 3), over(2)), shardrt.process_index()
+          local arrays = { x = x }
+          ]] .. case[1] .. [[
+
+          shardrt.save(arg[1], arrays)
+          say "saved"]], { path }, { "--check", check, "--timeout", "20" })
+        assert.not_equal(0, result.status, result.output)
+        assert.equal("", result.stdout)
+        assert.truthy(result.stderr:find(case[2], 1, true), case[2] .. "\n" .. result.output)
+        assert.equal("old", files.slurp(old))
+        assert.same({ "w.safetensors" }, files.list(folder))
+      end
+    end
+  end)
+
+  it("refuse processes that load different things, or see different files", function()
+    local source = [[
+      local me = shardrt.process_index()
+      local path, wanted = arg[1], { x = over(1) }
+      if arg[2] == "save" then
+        for i = 1, 2 do
+          shardrt.save(arg[1] .. i, { x = whole({ 8, 8 }, "int32", i), y = whole({ 8, 8 }, "int32", i) })
+        end
+        return
+      end
+      ]]
+    assert.equal(0, run(topologies[1], source, { path, "save" }).status)
+    assert.equal(0, os.execute(("cp %s1 %s"):format(path, path)))
+    for _, case in ipairs {
+      { "if me == 2 then wanted.y = over(1) end", "process 2 asks for other arrays or shardings" },
+      { "if me == 1 then wanted.x = over(2) end", "process 1 asks for other arrays or shardings" },
+      { "if me == 1 then wanted = nil end", "process 1 asks for other arrays or shardings" },
+      { "if me == 3 then path = path .. 2 end", "do different things" },
+    } do
+      refused(four, source .. case[1] .. "\nshardrt.load(path, wanted)", { path }, case[2])
+    end
+    -- The same name, and another file behind it: in a folder of each process's own.
+    for i = 0, 3 do
+      os.execute(("mkdir %s/%d; cp %s%d %s/%d/w"):format(folder, i, path, i == 3 and 2 or 1, folder, i))
+    end
+    local enter = "ffi.cdef 'int chdir(const char *)' ffi.C.chdir(arg[1]:match '^(.*)/' .. '/' .. me)\n"
+    refused(four, source .. enter .. "shardrt.load('w', wanted)", { path }, "process 3 sees another file of that name")
+    os.remove(folder .. "/2/w")
+    refused(four, source .. enter .. "shardrt.load('w', wanted)", { path }, "process 2: w: No such file or directory")
+    -- Where nobody has it, a recipe may go on without.
+    local result = run(four, source .. "assert(not pcall(shardrt.load, 'none', wanted))\n"
+      .. "shardrt.save(path, { x = ndarray.zeros { 2 } }) say 'went on'", { path })
+    assert.equal(0, result.status, result.output)
+    assert.equal("went on\n", result.stdout)
+  end)
+
+  it("cannot save where there is no folder, or no common one", function()
+    local source = "local me = shardrt.process_index()\n"
+    local save = "shardrt.save(%s, { x = shardrt.device_put(whole({ 8, 8 }, 'int32', 3), over(2)) })"
+    refused(four, save:format "arg[1] .. '/none'", { path }, "process 0: " .. path .. "/none: cannot be written")
+    refused(four, save:format "'/proc/w'", {}, "process 0: /proc/w: cannot be written")
+    for i = 0, 3 do os.execute(("mkdir %s/%d"):format(folder, i)) end
+    local enter = "ffi.cdef 'int chdir(const char *)' ffi.C.chdir(arg[1]:match '^(.*)/' .. '/' .. me)\n"
+    refused(four, source .. enter .. save:format "'w'", { path }, "process 1: w: ", "must see the same file system")
+    for i = 0, 3 do assert.same({}, files.list(folder .. "/" .. i)) end
+  end)
+
+  -- A recipe that saves 24 MiB, every element of them arg[2], and then says so.
+  local large = [[
+    local shape, n = { 1024, 6144 }, tonumber(arg[2])
+    local function save(k)
+      return shardrt.save(arg[1], { x = shardrt.device_put(ndarray.full(shape, k, "int32"), over(2)),
+        y = ndarray.full({ 100 }, k, "int32") })
+    end
+  ]]
+
+  -- That the file is whole, from one call of it; of which.
+  local function saved()
+    local result = run(topologies[1], [[
+      local all = shardrt.load(arg[1])
+      for k = 0, all.x.size - 1 do assert(all.x.data[k] == all.x.data[0]) end
+      for k = 0, 99 do assert(all.y.data[k] == all.x.data[0]) end
+      print(all.x.data[0])]], { path })
+    assert.equal(0, result.status, result.output)
+    return tonumber(result.stdout)
+  end
+
+  it("keep the old file where the disk is full, in whichever process that shows", function()
+    assert.equal(0, run(topologies[2], large .. "save(n)", { path, "1" }).status)
+    local recipe = files.write(folder, "save.lua", head .. large .. "local ok, message = pcall(save, n)\n"
+      .. "if shardrt.process_index() == 0 then print(ok, message) end\n"
+      .. "shardrt.process_allgather(ndarray.zeros { 1 })") -- all go on together
+    local limited = files.write(folder, "limited.sh", [[
+      trap "" XFSZ
+      if [ $OMPI_COMM_WORLD_RANK = $1 ]; then ulimit -f 200; fi
+      shift
+      exec "$@"]])
+    for _, process in ipairs { 0, 2 } do
+      -- A limit on the size of files in one process stands for its quota.
+      local result = mpi.shell(("%s mpirun -n 4 sh %s %d %s --devices 2 %s %s 2"):format(environment, limited, process,
+        mpi.program(), recipe, path), 60)
+      assert.equal(0, result.status, result.output)
+      assert.truthy(result.stdout:find(("process %d: %s: cannot be written: File too large"):format(process, path), 1,
+        true), result.output)
+      assert.equal(1, saved())
+      assert_nothing_left()
+    end
+  end)
+
+  it("keep the old file where a real disk is full", function()
+    local disk = folder .. "/disk"
+    if os.execute(("mkdir %s && mount -t tmpfs -o size=40m none %s 2>/dev/null"):format(disk, disk)) ~= 0 then
+      pending "no file system can be mounted here"
+      return
+    end
+    local own = path
+    path = disk .. "/w.safetensors"
+    local ok, message = pcall(function()
+      assert.equal(0, run(four, large .. "save(n)", { path, "1" }).status)
+      refused(four, large .. "save(n)", { path, "2" }, "process 0: " .. path .. ": cannot be written: No space left")
+      assert.same({ "w.safetensors" }, files.list(disk))
+      assert.equal(1, saved())
+    end)
+    os.execute("umount " .. disk)
+    path = own
+    assert(ok, message)
+  end)
+
+  it("leave the old file or the new one where the job is killed, and go on from there", function()
+    assert.equal(0, run(topologies[1], large .. "save(1)", { path }).status)
+    local recipe = files.write(folder, "save.lua", head .. large .. [[
+      local pid = io.open("/proc/self/stat"):read "*n"
+      local pids = shardrt.process_allgather(ndarray.from_table(pid, "float64")):to_table()
+      if shardrt.process_index() == 0 then
+        local file = io.open(arg[2], "w")
+        file:write(table.concat(pids, " "), "\n")
+        file:close()
+      end
+      for k = 2, 1000 do save(k) end]])
+    local seed = os.time()
+    math.randomseed(seed)
+    local left = 0
+    for turn = 1, 6 do
+      local pids = folder .. "/pids"
+      os.remove(pids)
+      -- Waits until the job runs, then a while, and kills one process or all of them.
+      local result = mpi.shell(([=[
+        %s mpirun -n 4 %s --devices 2 %s %s %s &
+        while [ ! -s %s ]; do sleep 0.02; done
+        sleep 0.%03d
+        set -- $(cat %s)
+        kill -9 %s
+        wait $!
+        echo ended $?]=]):format(environment, mpi.program(), recipe, path, pids, pids, math.random(50, 500), pids,
+        turn % 2 == 0 and "$3" or "$1 $2 $3 $4"), 60)
+      assert.is_nil(result.stdout:find("ended 0", 1, true), result.output)
+      assert.is_true(saved() >= 1)
+      for _, name in ipairs(files.list(folder)) do
+        if name:match "^w%.safetensors%.%x+%.tmp$" then left = left + 1 end
+      end
+    end
+    -- What is left trips nobody, and goes with the next one.
+    assert.equal(0, run(topologies[2], large .. "save(n)", { path, "7" }).status)
+    assert.equal(7, saved())
+    assert_nothing_left()
+    assert.is_true(left > 0, "no job was killed in mid-save, seed " .. seed)
+  end)
+
+  it("are shown by a recipe, across two numbers of processes", function()
+    for i, topology in ipairs { four, topologies[2], topologies[1], { devices = 1 } } do
+      local result = mpi.run {
+        recipe = "recipes/save_and_load.lua", args = { path }, processes = topology.processes,
+        devices = topology.devices, limit = 60,
+      }
+      assert.equal(0, result.status, result.output)
+      assert.equal(i > 1, result.stdout:find("found " .. path, 1, true) ~= nil, result.output)
+      assert.truthy(result.stdout:find("every weight is where it belongs", 1, true), result.output)
+    end
+  end)
+
+  it("are planned without data, and without writing", function()
+    local written = run(topologies[1], [[
+      shardrt.save(arg[1], { x = shardrt.device_put(whole({ 8, 8 }, "int32", 3), over(2)) })]], { path })
+    assert.equal(0, written.status, written.output)
+    local recipe = files.write(folder, "plan.lua", head .. [[
+      local all = shardrt.load(arg[1])
+      assert(all.x.dtype == "int32" and all.x.shape[2] == 8 and not pcall(function() return all.x.data end))
+      local x = shardrt.load(arg[1], over(4)).x
+      assert(not pcall(function() return x.addressable_shards[1].data.data end))
+      shardrt.save(arg[1] .. "2", { ["the x"] = x, host = all.x })]])
+    local result = mpi.shell(("%s plan --processes 4 --devices 2 %s %s"):format(mpi.program(), recipe, path))
+    assert.equal(0, result.status, result.output)
+    for _, words in ipairs {
+      ('load %s, "x"\n  int32 {8, 8}'):format(path), ("save %s2"):format(path), "host: int32 {8, 8}, a host array",
+      "process 0\n    host: writes all of it: 256 bytes", "process 1\n    host: writes nothing",
+      "the x: writes [0:2, :]: 64 bytes",
+    } do
+      assert.truthy(result.stdout:find(words, 1, true), words .. "\n" .. result.output)
+    end
+    assert.is_nil(table.concat(files.list(folder), " "):find("tensors2", 1, true))
+  end)
+end)
