@@ -15,6 +15,7 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "comm/launcher.h"
 
 enum { NOTES_UNDER_WAY = 4, NOTE_TAG = 1 };
 
@@ -198,6 +199,7 @@ static void mpi_hush(void) {
 
 static _Noreturn void mpi_kill(int status) {
   mpi_hush();
+  launcher_end();
   MPI_Abort(MPI_COMM_WORLD, status);
   _exit(status);
 }
