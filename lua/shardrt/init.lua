@@ -15,7 +15,7 @@ local shardrt = {
 function shardrt.clock() return C.shardrt_clock() end
 
 -- A room's module is the table of its public words, or has them in `words` where it has more than these.
-for _, room in ipairs { "device", "spec", "mesh", "sharding", "put", "make", "npy", "loader", "visualize" } do
+for _, room in ipairs { "job", "device", "spec", "mesh", "sharding", "put", "make", "npy", "loader", "visualize" } do
   local module = require("shardrt." .. room)
   for name, word in pairs(module.words or module) do shardrt[name] = word end
 end
