@@ -102,7 +102,6 @@ int shardrt_sharding_new(shardrt_mesh *mesh, int32_t nentries, const int32_t *ax
 int shardrt_sharding_single(int32_t device, shardrt_sharding **out);
 void shardrt_sharding_free(shardrt_sharding *sharding);
 shardrt_mesh *shardrt_sharding_mesh(const shardrt_sharding *sharding); /* borrowed */
-int32_t shardrt_sharding_entry_count(const shardrt_sharding *sharding);
 /* NamedSharding(Mesh("data": 4, "model": 2), P("data", nil)), or SingleDeviceSharding(device 3); lives as long as the
  * sharding. */
 const char *shardrt_sharding_text(const shardrt_sharding *sharding);
@@ -253,8 +252,10 @@ int shardrt_process_allgather(const shardrt_array *array, void *value);
 
 /* ---- checks: replicas that differ, processes that differ -------------------------------------------------------- */
 
-/* Every process must make these calls alike, as those above. They compare nothing and return SHARDRT_OK where the job's
- * check is off, under planning, and, for arrays, where no two devices hold the same box. */
+/* Every process must make these calls alike, as those above. They compare nothing and return SHARDRT_OK under planning.
+ * What arrays hold is not compared either where the job's check is off, or where no two devices hold the same box; what
+ * else all must see alike (options, files, what is asked for) always is. Replicas are compared bit by bit: 0.0 and -0.0
+ * differ, two NaNs of the same bits do not. */
 
 uint64_t shardrt_fingerprint(const void *data, size_t bytes); /* XXH3, 64 bits */
 /* Every process gives the fingerprints of its shards of one array (its shard_count of them, in mesh order). Where two
@@ -313,7 +314,8 @@ size_t shardrt_source_bytes(const shardrt_source *source, int32_t field, const s
 /* Reads samples first … first + count of one field into `dst`, C-contiguous. EINVAL: outside the source. */
 int shardrt_source_read(const shardrt_source *source, int32_t field, int64_t first, int64_t count, void *dst);
 /* A number that is equal in processes that see the same data: names, dtypes, shapes, lengths of the files and their
- * first blocks. shardrt_check_source compares it across the job and, on a difference, names file and processes. */
+ * first blocks; of host arrays, all they held when the source was made. shardrt_check_source compares it across the
+ * job, whatever the job's check is, and on a difference names file (by process 0's path) and processes. */
 uint64_t shardrt_source_fingerprint(const shardrt_source *source);
 int shardrt_check_source(const shardrt_source *source);
 
