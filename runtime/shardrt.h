@@ -240,6 +240,10 @@ void shardrt_abort(int status, const char *message);
 /* Where in the recipe this process is ("recipe.lua:12"), for reports about processes that wait for each other; copied.
  */
 void shardrt_job_at(const char *where);
+/* Notes a step that every process takes alike and by itself, without waiting for the others ("step 3 of the loader").
+ * Whatever the processes do together next, or the end of the job, is EMISMATCH in all of them where they took other
+ * steps, and the message says who took how many, and which was the last. Copied. */
+void shardrt_job_step(const char *what);
 
 /* What every process of the job does together. `what` says what the call is and must be equal in every process, as
  * must `bytes`: a difference is EMISMATCH in every process, and the message says who called what, where; a process
