@@ -9,7 +9,7 @@
 #include "base/size.h"
 #include "base/text.h"
 #include "layout/sharding.h"
-#include "shardrt.h"
+#include "memory/array.h"
 
 /* Invariant: shards are in mesh order; shards of one `block` have the same box. Buffers are NULL until they are set;
  * after that an array does not change. */
@@ -90,6 +90,26 @@ int shardrt_array_new(shardrt_sharding *sharding, int32_t dtype, int32_t ndim, c
 failed:
   shardrt_array_free(array);
   return code;
+}
+
+int array_like(const shardrt_array *like, shardrt_array **out) {
+  size_t count = (size_t)like->shard_count;
+  shardrt_array *array = alloc_array(1, sizeof *array);
+  if (array == NULL) return ALLOC_FAILED;
+  *array = *like;
+  array->shards = alloc_array(count, sizeof *array->shards);
+  array->buffers = array->shards == NULL ? NULL : alloc_array(count, sizeof(shardrt_buffer *));
+  if (array->buffers == NULL) {
+    alloc_free(array->shards);
+    alloc_free(array);
+    return ALLOC_FAILED;
+  }
+  sharding_retain(array->sharding);
+  memcpy(array->shards, like->shards, count * sizeof *array->shards);
+  for (size_t i = 0; i < count; i++)
+    array->buffers[i] = like->buffers[i] == NULL ? NULL : shardrt_buffer_retain(like->buffers[i]);
+  *out = array;
+  return SHARDRT_OK;
 }
 
 void shardrt_array_free(shardrt_array *array) {
