@@ -352,7 +352,6 @@ typedef struct shardrt_loader_options {
   int32_t prefetch;                   /* batches made ahead; at least 1 */
   int32_t process;
   int32_t devices_per_process;
-  int32_t check; /* SHARDRT_CHECK_…: which steps are fingerprinted */
 } shardrt_loader_options;
 
 /* What is read ahead counts when its batch is handed out. */
@@ -361,12 +360,13 @@ typedef struct shardrt_loader_stats {
   int64_t bytes_moved; /* sent to other processes or devices */
   int64_t samples;     /* rows of the global batches handed out, without padding */
   int64_t steps;
-  int64_t steps_checked; /* in which replicas were compared */
-  double seconds;        /* from the call for the first batch to the last call's end */
-  double wait_seconds;   /* of these, spent waiting for a batch */
-  double read_seconds;   /* spent reading, by all workers together */
-  size_t batch_bytes;    /* of this process's shards of one batch */
-  size_t budget_bytes;   /* of batches made ahead and handed out: prefetch + 1 of them, and SHARDRT_LOADER_SLACK */
+  int64_t steps_checked;       /* in which replicas were compared; 0 where no field has any */
+  int64_t bytes_fingerprinted; /* by this process, for that: of fields that have replicas, in steps that are checked */
+  double seconds;              /* from the call for the first batch to the last call's end */
+  double wait_seconds;         /* of these, spent waiting for a batch */
+  double read_seconds;         /* spent reading, by all workers together */
+  size_t batch_bytes;          /* of this process's shards of one batch */
+  size_t budget_bytes; /* of batches made ahead and handed out: prefetch + 1 of them, and SHARDRT_LOADER_SLACK */
   int32_t num_workers;
   int32_t prefetch;
 } shardrt_loader_stats;
@@ -378,8 +378,10 @@ enum { SHARDRT_LOADER_SLACK = 4 << 20 };
 int shardrt_loader_new(const shardrt_loader_options *options, shardrt_loader **out);
 void shardrt_loader_free(shardrt_loader *loader); /* joins the workers; arrays already handed out stay valid */
 /* The next global batch: writes one array for each field (then the mask, with PAD), each with a count for the caller.
- * Returns 1, or 0 after the last one, or an error. Compares the replicas of the steps that `check` picks (EMISMATCH).
- * Every process must call it alike: the number of steps was fixed by shardrt_loader_new. */
+ * Returns 1, or 0 after the last one, or an error. Compares the replicas of the fields (EMISMATCH), with the job's
+ * check `sample` in the first ten steps and then one in a hundred; the mask is computed alike everywhere, and not
+ * compared. Every process must call it alike: the number of steps was fixed by shardrt_loader_new, and every step is
+ * told to shardrt_job_step, so that a process which took others is found. Masks of full batches share one memory. */
 int shardrt_loader_next(shardrt_loader *loader, shardrt_array **arrays);
 int64_t shardrt_loader_steps_per_epoch(const shardrt_loader *loader);
 void shardrt_loader_stats_get(const shardrt_loader *loader, shardrt_loader_stats *out);
