@@ -3,7 +3,7 @@
 --   mpirun -n 4 build/shardrt --devices 2 recipes/data_parallel.lua [folder]
 
 local shardrt = require "shardrt"
-local P = shardrt.P
+local P, ndarray, say = shardrt.P, shardrt.ndarray, shardrt.say
 
 local folder = arg[1] or "/usr/share/datasets/fashion-mnist"
 local source = shardrt.source.idx {
@@ -22,13 +22,9 @@ local loader = shardrt.loader {
   shuffle = true, seed = 42, epochs = 1,
   remainder = "pad", -- the last batch is filled up, and batch.mask says which rows are real
 }
-
-local function say(...)
-  if shardrt.process_index() == 0 then io.write(string.format(...), "\n") io.stdout:flush() end
-end
-local function thousands(n) return (tostring(n):reverse():gsub("(%d%d%d)", "%1,"):reverse():gsub("^,", "")) end
-
 shardrt.visualize_sharding({ loader.batch_size, 28, 28 }, rows)
+
+local function thousands(n) return (tostring(n):reverse():gsub("(%d%d%d)", "%1,"):reverse():gsub("^,", "")) end
 
 local WARM_UP = 20
 local seen, images, step, start = {}, 0, 0, nil
@@ -46,7 +42,7 @@ for batch in loader do
   if step == WARM_UP then start = { images = images, time = shardrt.clock() } end
   if step % 40 == 0 then say("step %d of %d: %s images", step, loader.steps_per_epoch, thousands(images)) end
 end
-if step == 0 then return end -- under `shardrt plan` nothing is read
+if shardrt.is_planning() then return end -- nothing was read
 local seconds = start and shardrt.clock() - start.time
 
 for sample = 0, #source - 1 do
@@ -54,8 +50,14 @@ for sample = 0, #source - 1 do
 end
 
 local stats = loader:stats()
-local read = shardrt.process_allgather(shardrt.ndarray.from_table({ stats.bytes_read }, "float64")):to_table()
+local read = shardrt.process_allgather(ndarray.from_table({ stats.bytes_read }, "float64")):to_table()
 for process, bytes in ipairs(read) do say("process %d read %.1f MB", process - 1, bytes[1] / 1e6) end
 if start then say("%.0f images/s after a warm-up of %d steps", (images - start.images) / seconds, WARM_UP) end
-say("the replicas agree: compared in %d of %d steps", stats.steps_checked, step)
+if shardrt.device_count() == 1 then
+  say "one device: there are no replicas to compare"
+elseif stats.steps_checked == 0 then
+  say "the replicas were not compared (--check off)"
+else
+  say("the replicas agree: compared in %d of %d steps", stats.steps_checked, step)
+end
 say("%s images, every one seen exactly once", thousands(images))

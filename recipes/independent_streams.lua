@@ -1,43 +1,47 @@
--- Independent streams (D7, D8): each process reads its own part of the source by itself and gives its rows by hand. Any
--- assignment of batches to processes is right, as long as each batch goes to one of them.
+-- Independent streams (D7, D8): each process reads its own stream of batches by itself and gives its rows by hand. Any
+-- assignment of streams to processes is right: two of them, here, give the same batches, each exactly once.
 --
 --   mpirun -n 4 build/shardrt --devices 2 recipes/independent_streams.lua
 
 local shardrt = require "shardrt"
 
--- 100 batches of shape (16, 3), the i-th filled with i; here a sample is a batch.
-local values = shardrt.ndarray.zeros({ 100, 16, 3 }, "int32")
-for i = 0, values.size - 1 do values.data[i] = math.floor(i / 48) end
-local source = shardrt.source.array { batch = values }
+-- 100 batches, the i-th filled with i: of shape (16, 3) with two devices in each process, so that each holds 8 rows.
+local rows = 8 * shardrt.local_device_count()
+local batches = shardrt.ndarray.zeros({ 100, rows, 3 }, "int32")
+for i = 0, batches.size - 1 do batches.data[i] = math.floor(i / (rows * 3)) end
+local source = shardrt.source.array { batch = batches } -- here a sample is a batch
 
 local mesh = shardrt.make_mesh({ shardrt.device_count() }, { "data" })
-local rows = shardrt.NamedSharding(mesh, shardrt.P "data")
-
+local sharding = shardrt.NamedSharding(mesh, shardrt.P "data")
 -- Processes that need the same rows get the same index; here every process its own.
-local streams, index = rows:process_shards({ shardrt.device_count() }, 0)
-local stream = source:shard(streams, index) -- every `streams`-th batch, from batch `index` on
+local streams, index = sharding:process_shards({ shardrt.device_count() }, 0)
+local steps = math.floor(#source / streams)
 
-local seen = {}
-for step = 0, math.floor(#source / streams) - 1 do
-  local own = stream:read(step, 1).batch:reshape { 16, 3 }
-  local x = shardrt.make_array_from_process_local_data(rows, own)
-  assert(x.shape[1] == 16 * streams and x.shape[2] == 3)
-  for _, shard in ipairs(x.addressable_shards) do
-    assert(shard.data.data[0] == own.data[0], "each device holds rows of its own process's batch")
+-- Feeds the job one epoch; returns the set of batches that it was given.
+local function run(shift)
+  local mine = (index + shift) % streams
+  local stream = source:shard(streams, mine) -- every `streams`-th batch, from batch `mine` on
+  local given, count = {}, 0
+  for step = 0, steps - 1 do
+    local own = stream:read(step, 1).batch:reshape { rows, 3 }
+    local x = shardrt.make_array_from_process_local_data(sharding, own)
+    if not shardrt.is_planning() then
+      for _, shard in ipairs(x.addressable_shards) do
+        assert(shard.data.data[0] == mine + streams * step, "each device holds rows of its own process's batch")
+      end
+      local all = shardrt.process_allgather(x)
+      for i = 0, streams - 1 do -- what the whole job was given in this step
+        local number = all.data[i * rows * 3]
+        assert(not given[number], "a batch came twice")
+        given[number], count = true, count + 1
+      end
+    end
   end
-  local all = shardrt.process_allgather(x)
-  for i = 0, streams - 1 do -- what the whole job was given in this step
-    local number = all.data[i * 48]
-    assert(not seen[number], "a batch came twice")
-    seen[number] = true
-  end
-  if step == 0 and shardrt.process_index() == 0 then
-    local shard = x.addressable_shards[1]
-    print(("%s; %d rows on each device"):format(tostring(x), shard.index[1][2] - shard.index[1][1]))
-  end
+  shardrt.say("process 0 takes stream %d of %d: the job was given %d batches, each once", mine, streams, count)
+  return given
 end
 
-local count = 0
-for _ in pairs(seen) do count = count + 1 end
-assert(count == math.floor(#source / streams) * streams)
-if shardrt.process_index() == 0 then print(("%d streams, %d batches, each exactly once"):format(streams, count)) end
+local straight, rotated = run(0), run(1)
+for number in pairs(straight) do assert(rotated[number], "an assignment lost a batch") end
+for number in pairs(rotated) do assert(straight[number], "an assignment lost a batch") end
+if not shardrt.is_planning() then shardrt.say "both assignments gave the same batches" end

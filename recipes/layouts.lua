@@ -3,16 +3,11 @@
 --   mpirun -n 4 build/shardrt --devices 2 recipes/layouts.lua [picture.svg]
 
 local shardrt = require "shardrt"
-local P, NamedSharding = shardrt.P, shardrt.NamedSharding
+local P, NamedSharding, say = shardrt.P, shardrt.NamedSharding, shardrt.say
 
-local function say(...)
-  if shardrt.process_index() == 0 then print(string.format(...)) end
-end
-
-if shardrt.device_count() ~= 8 then
-  say "these layouts are for 8 devices: mpirun -n 4 build/shardrt --devices 2 recipes/layouts.lua"
-  return
-end
+local n = shardrt.device_count() -- the scenarios have 8
+local half = n % 2 == 0 and 2 or 1
+if half == 1 then say("with %d of the devices that come in pairs, no array is cut in two halves", n) end
 
 -- Prints what each process needs of an array: the distinct parts that its devices hold.
 local function tell(title, shape, sharding)
@@ -32,30 +27,36 @@ local function tell(title, shape, sharding)
   end
 end
 
-local shape = { 64, 128 }
-local line = shardrt.make_mesh({ 8 }, { "x" })
-tell("L1, columns in eight", shape, NamedSharding(line, P(nil, "x")))
+local shape = { 8 * n, 16 * n } -- {64, 128}
+local line = shardrt.make_mesh({ n }, { "x" })
+tell("L1, columns in as many parts as there are devices", shape, NamedSharding(line, P(nil, "x")))
 
-local mixed = shardrt.Mesh({ 8 }, { "x" }, { 0, 2, 4, 6, 1, 3, 5, 7 })
-tell("L2, the devices in another order", shape, NamedSharding(mixed, P(nil, "x")))
+local order = {} -- 0, 2, 4, 6, 1, 3, 5, 7
+for id = 0, n - 1, 2 do order[#order + 1] = id end
+for id = 1, n - 1, 2 do order[#order + 1] = id end
+tell("L2, the devices in another order", shape, NamedSharding(shardrt.Mesh({ n }, { "x" }, order), P(nil, "x")))
 
-local tall = shardrt.make_mesh({ 4, 2 }, { "a", "b" })
-local wide = shardrt.make_mesh({ 2, 4 }, { "a", "b" })
-tell("L3, in both directions, 4 x 2", shape, NamedSharding(tall, P("a", "b")))
-tell("L3, in both directions, 2 x 4", shape, NamedSharding(wide, P("a", "b")))
+local tall = shardrt.make_mesh({ n / half, half }, { "a", "b" })
+local wide = shardrt.make_mesh({ half, n / half }, { "a", "b" })
+tell("L3, in both directions, " .. tostring(tall), shape, NamedSharding(tall, P("a", "b")))
+tell("L3, in both directions, " .. tostring(wide), shape, NamedSharding(wide, P("a", "b")))
 
 tell("L5, full replication", shape, NamedSharding(tall, P()))
 
--- Four copies, each cut in two. In the order of their ids the two devices of a copy belong to one process; here …
+-- n / 2 copies, each cut in two. In the order of their ids the two devices of a copy belong to one process; here …
 tell("L6, each copy inside a process", shape, NamedSharding(tall, P("b")))
--- … they belong to two: devices 0 to 3 hold the first half of the rows, 4 to 7 the second.
-local across = shardrt.Mesh({ 4, 2 }, { "copy", "half" }, { 0, 4, 1, 5, 2, 6, 3, 7 })
+-- … they belong to two: the job's first half holds the first halves of the rows, its second half the second ones.
+local pairs_across = {} -- 0, 4, 1, 5, 2, 6, 3, 7
+for copy = 0, n / half - 1 do
+  for part = 0, half - 1 do pairs_across[#pairs_across + 1] = copy + part * n / half end
+end
+local across = shardrt.Mesh({ n / half, half }, { "copy", "half" }, pairs_across)
 tell("L7, each copy across processes", shape, NamedSharding(across, P("half")))
 
-local large = { 8192, 8192 }
+local large = { 1024 * n, 1024 * n } -- {8192, 8192}
 for i, spec in ipairs { P("a", "b"), P("b", "a"), P("a", nil), P(nil, "b"), P(nil, "a"), P({ "a", "b" }, nil) } do
-  say("\nL4, {8192, 8192} over %s: %s", tostring(tall), tostring(spec))
+  say("\nL4, {%d, %d} over %s: %s", large[1], large[2], tostring(tall), tostring(spec))
   shardrt.visualize_sharding(large, NamedSharding(tall, spec), i == 1 and arg[1] or nil) -- the first also as SVG
 end
-say "\nL4, {8192, 8192} on one device"
+say("\nL4, {%d, %d} on one device", large[1], large[2])
 shardrt.visualize_sharding(large, shardrt.SingleDeviceSharding(0))

@@ -4,10 +4,10 @@
 --   mpirun -n 4 build/shardrt --devices 2 recipes/mixed_up_batches.lua
 
 local shardrt = require "shardrt"
-local P, ndarray = shardrt.P, shardrt.ndarray
+local P, ndarray, say = shardrt.P, shardrt.ndarray, shardrt.say
 
 local n = shardrt.device_count()
-if n % 2 == 1 then return print "an odd number of devices makes no pairs of replicas: nothing can be mixed up" end
+if n % 2 == 1 then return say "an odd number of devices makes no pairs of replicas: nothing can be mixed up" end
 
 -- As in model_parallel_across_processes: replica r has the devices r and r + n/2, with 4 processes on two of them.
 local half, ids = n / 2, {}
@@ -26,7 +26,7 @@ local function make(number_for)
 end
 
 local x = make(function(id) return id % half end)
-if shardrt.process_index() == 0 then print("fed rightly: " .. tostring(x)) end
+say("fed rightly: %s", tostring(x))
 
 -- The first two devices of the second half are given each other's batch.
 local made, message = pcall(make, function(id)
@@ -34,5 +34,8 @@ local made, message = pcall(make, function(id)
   if id == half + 1 then return 0 end
   return id % half
 end)
-assert(not made, "mixed-up batches must be refused")
-if shardrt.process_index() == 0 then print("mixed up, it is refused:\n" .. message) end
+if made then
+  say "mixed up: nobody noticed, for nothing is compared with --check off, and in a plan"
+else
+  say("mixed up, it is refused:\n%s", message)
+end

@@ -7,7 +7,7 @@ local shardrt = require "shardrt"
 local P, ndarray = shardrt.P, shardrt.ndarray
 
 local n = shardrt.device_count()
-local parts = n % 2 == 0 and 2 or 1
+local parts = shardrt.process_count() % 2 == 0 and 2 or 1 -- devices of each replica; pairs need two halves of the job
 local replicas = n / parts
 local ids = {}
 for replica = 0, replicas - 1 do -- one device of the job's first half and one of its second
@@ -16,21 +16,21 @@ end
 local mesh = shardrt.Mesh({ replicas, parts }, { "replica", "model" }, ids)
 local s = shardrt.NamedSharding(mesh, P "replica")
 
--- The dataset: sample i is {10 i, 10 i + 1, 10 i + 2}. Each process reads the stream that its devices need.
-local SAMPLES, ROWS = 12 * n, 4 * replicas
-local data = ndarray.arange(SAMPLES * 10, "int32"):reshape { SAMPLES, 10 }
-local streams, index = s:process_shards({ ROWS, 10 }, 0)
+-- The dataset: sample i is {3 i, 3 i + 1, 3 i + 2}. Each process reads the stream that its devices need.
+local ROWS, STEPS = 4 * replicas, 3
+local data = ndarray.arange(STEPS * ROWS * 3, "int32"):reshape { STEPS * ROWS, 3 }
+local streams, index = s:process_shards({ ROWS, 3 }, 0)
 local stream = shardrt.source.array { x = data }:shard(streams, index)
 local rows = ROWS / streams -- of every batch
 
-for step = 0, #stream / rows - 1 do
+for step = 0, STEPS - 1 do
   local batch = shardrt.make_array_from_process_local_data(s, stream:read(step * rows, rows).x)
   assert(batch.shape[1] == ROWS)
-  for _, shard in ipairs(batch.addressable_shards) do
+  for _, shard in ipairs(shardrt.is_planning() and {} or batch.addressable_shards) do
     -- Row r of the batch is row r % rows of stream r // rows, and stream k has the samples k, k + streams, ….
     local row = shard.index[1][1]
     local sample = math.floor(row / rows) + streams * (step * rows + row % rows)
-    assert(shard.data.data[0] == 10 * sample)
+    assert(shard.data.data[0] == 3 * sample)
     if step == 0 then
       io.write(("%s, replica_id %d: rows %d to %d, beginning with sample %d\n"):format(tostring(shard.device),
         shard.replica_id, row, shard.index[1][2], sample))

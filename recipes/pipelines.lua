@@ -4,7 +4,7 @@
 --   mpirun -n 4 build/shardrt --devices 2 recipes/pipelines.lua
 
 local shardrt = require "shardrt"
-local P, ndarray = shardrt.P, shardrt.ndarray
+local P, ndarray, say = shardrt.P, shardrt.ndarray, shardrt.say
 
 local n = shardrt.device_count()
 local mesh = shardrt.make_mesh(n % 2 == 0 and { n / 2, 2 } or { n, 1 }, { "data", "model" })
@@ -16,13 +16,6 @@ local source = shardrt.source.array {
   image = ndarray.arange(count * 256, "int32"):reshape { count, 256 }, label = ndarray.arange(count, "int32"),
 }
 
-local function say(...)
-  if shardrt.process_index() == 0 then print(string.format(...)) end
-end
-local function gathered(number) -- a number from each process, as a list
-  return shardrt.process_allgather(ndarray.from_table(number, "float64")):to_table()
-end
-
 say("%-12s %14s %14s %10s", "pipeline", "bytes/process", "bytes in all", "seconds")
 local first
 for _, pipeline in ipairs { "global", "per_device", "per_process" } do
@@ -30,8 +23,7 @@ for _, pipeline in ipairs { "global", "per_device", "per_process" } do
     source = source, batch_size = batch_size, shuffle = true, seed = 3, epochs = 1, pipeline = pipeline,
     sharding = { image = blocks, label = rows },
   }
-  local sums = 0 -- of what this process's devices hold: the same, whoever read it
-  local step = 0
+  local sums, step = 0, 0 -- of what this process's devices hold: the same, whoever read it
   for batch in loader do
     step = step + 1
     for _, shard in ipairs(batch.image.addressable_shards) do sums = sums + step * shard.data.data[0] end
@@ -39,8 +31,12 @@ for _, pipeline in ipairs { "global", "per_device", "per_process" } do
   end
   first = first or sums
   assert(sums == first, "a pipeline changed the data")
-  local stats, total, most = loader:stats(), 0, 0
-  for _, bytes in ipairs(gathered(stats.bytes_read)) do total, most = total + bytes, math.max(most, bytes) end
-  say("%-12s %14d %14d %10.4f", pipeline, most, total, stats.seconds)
+  if not shardrt.is_planning() then
+    local stats, total, most = loader:stats(), 0, 0
+    local read = shardrt.process_allgather(ndarray.from_table(stats.bytes_read, "float64")):to_table()
+    for _, bytes in ipairs(read) do total, most = total + bytes, math.max(most, bytes) end
+    say("%-12s %14d %14d %10.4f", pipeline, most, total, stats.seconds)
+  end
 end
+if shardrt.is_planning() then return end
 say("the data has %d bytes; every device got the same with all three", count * (256 + 1) * 4)

@@ -3,15 +3,7 @@
 --   mpirun -n 4 build/shardrt --devices 2 recipes/spatial_image.lua [image.npy]
 
 local shardrt = require "shardrt"
-local P = shardrt.P
-
-local function say(...)
-  if shardrt.process_index() == 0 then io.write(string.format(...), "\n") io.stdout:flush() end
-end
--- A number from each process, as a list.
-local function gathered(number)
-  return shardrt.process_allgather(shardrt.ndarray.from_table(number, "float64")):to_table()
-end
+local P, ndarray, say = shardrt.P, shardrt.ndarray, shardrt.say
 
 -- Devices in a grid: its rows cut the height, its columns the width; a pixel's colours stay together.
 local columns = shardrt.device_count() % 2 == 0 and 2 or 1
@@ -19,51 +11,56 @@ local rows = shardrt.device_count() / columns
 local mesh = shardrt.make_mesh({ rows, columns }, { "height", "width" })
 local blocks = shardrt.NamedSharding(mesh, P("height", "width", nil))
 
--- Without an image of your own, process 0 draws one: red grows to the right, green downwards.
-local path, height, width = arg[1], 512 * rows, 1024 * columns
+-- A number from each process, as a list.
+local function each(number) return shardrt.process_allgather(ndarray.from_table(number, "float64")):to_table() end
+
+-- Without an image of your own one is drawn: red grows to the right, green downwards.
 local function red(x) return x % 256 end
 local function green(y) return y % 256 end
-local draw = not path
-if draw then
-  local job = gathered(io.open("/proc/self/stat"):read "*n")[1] -- process 0's id makes the name this job's own
-  path = ("%s/shardrt-image-%d.npy"):format(os.getenv "TMPDIR" or "/tmp", job)
-  if shardrt.process_index() == 0 then
-    local image = shardrt.ndarray.zeros({ height, width, 3 }, "uint8")
-    for y = 0, height - 1 do
-      for x = 0, width - 1 do
-        local pixel = (y * width + x) * 3
-        image.data[pixel], image.data[pixel + 1] = red(x), green(y)
-      end
+local function draw(path)
+  local height, width = rows * math.ceil(1024 / rows), columns * 1024
+  local image = ndarray.zeros({ height, width, 3 }, "uint8")
+  for y = 0, height - 1 do
+    for x = 0, width - 1 do
+      local pixel = (y * width + x) * 3
+      image.data[pixel], image.data[pixel + 1] = red(x), green(y)
     end
-    image:save(path)
   end
-  gathered(0) -- nobody reads before it is written
+  image:save(path)
+end
+
+local path, is_drawn = arg[1], not arg[1]
+if is_drawn then
+  -- Process 0 draws it, in a file that is named after the time it has, so that it is this job's own.
+  local time = shardrt.is_planning() and 0 or each(shardrt.clock() * 1e9)[1]
+  path = ("%s/shardrt-image-%.0f.npy"):format(os.getenv "TMPDIR" or "/tmp", time)
+  if shardrt.process_index() == 0 or shardrt.is_planning() then draw(path) end
+  shardrt.sync_global_devices "the image is drawn"
 end
 
 local image, bytes = shardrt.load_npy(path, blocks)
-shardrt.visualize_sharding({ image.shape[1], image.shape[2] }, shardrt.NamedSharding(mesh, P("height", "width")))
+shardrt.sync_global_devices "all have read"
+if is_drawn and (shardrt.process_index() == 0 or shardrt.is_planning()) then os.remove(path) end
+shardrt.visualize_array_sharding(image)
+if shardrt.is_planning() then return end -- no data to look at
 
-local whole = image.size -- one byte each, of the image drawn here
 local total = 0
-for process, read in ipairs(gathered(bytes)) do
+for process, read in ipairs(each(bytes)) do
   say("process %d read %d bytes", process - 1, read)
   total = total + read
 end
-say("together %d bytes of an image of %d %s values", total, whole, image.dtype)
+say("together %d bytes, of an image of %d %s values", total, image.size, image.dtype)
 
-if draw then
+if is_drawn then
   for _, shard in ipairs(image.addressable_shards) do
-    local y0, y1, x0, x1 = shard.index[1][1], shard.index[1][2], shard.index[2][1], shard.index[2][2]
     local pixel = 0
-    for y = y0, y1 - 1 do
-      for x = x0, x1 - 1 do
+    for y = shard.index[1][1], shard.index[1][2] - 1 do
+      for x = shard.index[2][1], shard.index[2][2] - 1 do
         assert(shard.data.data[pixel] == red(x) and shard.data.data[pixel + 1] == green(y))
         pixel = pixel + 3
       end
     end
   end
-  gathered(0) -- all have checked
-  if shardrt.process_index() == 0 then os.remove(path) end
+  assert(total == image.size)
   say "every pixel is where it belongs, and every byte was read once"
-  assert(total == whole)
 end

@@ -1,38 +1,52 @@
--- A throughput report (D16): average time of a batch and samples/s after the first steps, on 1, 2, 4, … of the devices,
--- with the memory that a batch takes on each.
+-- A throughput report (D16): the average time of a batch and samples/s after the first steps, on 1, 2, 4, … and all
+-- devices, with the memory that a batch takes on each.
 --
 --   mpirun -n 4 build/shardrt --devices 2 recipes/throughput.lua [data.npy]
 
 local shardrt = require "shardrt"
+local ndarray, say = shardrt.ndarray, shardrt.say
+
+local counts, n = {}, shardrt.device_count()
+local power = 1
+while power < n do
+  counts[#counts + 1] = power
+  power = power * 2
+end
+counts[#counts + 1] = n
+
+-- One batch for all of them: at least 256 samples, a number that 1, 2, 4, … and n divide.
+local batch_size = n
+while batch_size % (power / 2) ~= 0 or batch_size < 256 do batch_size = batch_size * 2 end
+local SKIPPED, MEASURED = 10, 100
 
 local source = arg[1] and shardrt.source.npy { x = arg[1] }
-  or shardrt.source.array { x = shardrt.ndarray.zeros({ 4096, 3072 }, "uint8") }
-local BATCH, SKIPPED, MEASURED = 256, 10, 100
+  or shardrt.source.array { x = ndarray.zeros({ 16 * batch_size, 3072 }, "uint8") }
 
-local function say(...)
-  if shardrt.process_index() == 0 then print(string.format(...)) io.stdout:flush() end
-end
-local function gathered(number) -- a number from each process, as a list
-  return shardrt.process_allgather(shardrt.ndarray.from_table(number, "float64")):to_table()
+-- The largest of the processes' numbers.
+local function largest(number)
+  return math.max(unpack(shardrt.process_allgather(ndarray.from_table(number, "float64")):to_table()))
 end
 
 say("%8s %12s %14s %12s", "devices", "ms/batch", "samples/s", "MB/device")
-local count, before = 1, nil
-while count <= shardrt.device_count() do
+local whole -- bytes of a batch
+for _, count in ipairs(counts) do
   local loader = shardrt.loader {
-    source = source, batch_size = BATCH, shuffle = true,
+    source = source, batch_size = batch_size, shuffle = true,
     sharding = shardrt.NamedSharding(shardrt.make_mesh({ count }, { "data" }), shardrt.P "data"),
   }
   local step, start, bytes = 0, nil, 0
   for batch in loader do
     step = step + 1
+    local shard = batch.x.addressable_shards[1]
+    if step == 1 and shard then bytes = shard.data.bytes end
     if step == SKIPPED then start = shardrt.clock() end
-    if step == 1 and batch.x.addressable_shards[1] then bytes = batch.x.addressable_shards[1].data.bytes end
     if step == SKIPPED + MEASURED then break end
   end
-  local seconds = math.max(unpack(gathered(shardrt.clock() - start))) -- the job is as fast as its slowest process
-  bytes = math.max(unpack(gathered(bytes)))
-  say("%8d %12.3f %14.0f %12.3f", count, seconds / MEASURED * 1e3, MEASURED * BATCH / seconds, bytes / 1e6)
-  assert(not before or bytes == before / 2, "twice the devices, half the memory on each")
-  count, before = count * 2, bytes
+  if not shardrt.is_planning() then
+    local seconds = largest(shardrt.clock() - start) -- the job is as fast as its slowest process
+    bytes = largest(bytes)
+    whole = whole or bytes
+    assert(bytes * count == whole, "as much memory on each device as its share of the batch")
+    say("%8d %12.3f %14.0f %12.3f", count, seconds / MEASURED * 1e3, MEASURED * batch_size / seconds, bytes / 1e6)
+  end
 end

@@ -102,7 +102,6 @@ int shardrt_sharding_new(shardrt_mesh *mesh, int32_t nentries, const int32_t *ax
 int shardrt_sharding_single(int32_t device, shardrt_sharding **out);
 void shardrt_sharding_free(shardrt_sharding *sharding);
 shardrt_mesh *shardrt_sharding_mesh(const shardrt_sharding *sharding); /* borrowed */
-int32_t shardrt_sharding_entry_count(const shardrt_sharding *sharding);
 /* NamedSharding(Mesh("data": 4, "model": 2), P("data", nil)), or SingleDeviceSharding(device 3); lives as long as the
  * sharding. */
 const char *shardrt_sharding_text(const shardrt_sharding *sharding);
@@ -267,6 +266,10 @@ void shardrt_abort(int status, const char *message);
 /* Where in the recipe this process is ("recipe.lua:12"), for reports about processes that wait for each other; copied.
  */
 void shardrt_job_at(const char *where);
+/* Notes a step that every process takes alike and by itself, without waiting for the others ("step 3 of the loader").
+ * Whatever the processes do together next, or the end of the job, is EMISMATCH in all of them where they took other
+ * steps, and the message says who took how many, and which was the last. Copied. */
+void shardrt_job_step(const char *what);
 
 /* What every process of the job does together. `what` says what the call is and must be equal in every process, as
  * must `bytes`: a difference is EMISMATCH in every process, and the message says who called what, where; a process
@@ -294,8 +297,10 @@ int shardrt_reshard(shardrt_array *x, shardrt_sharding *to, const shardrt_reshar
 
 /* ---- checks: replicas that differ, processes that differ -------------------------------------------------------- */
 
-/* Every process must make these calls alike, as those above. They compare nothing and return SHARDRT_OK where the job's
- * check is off, under planning, and, for arrays, where no two devices hold the same box. */
+/* Every process must make these calls alike, as those above. They compare nothing and return SHARDRT_OK under planning.
+ * What arrays hold is not compared either where the job's check is off, or where no two devices hold the same box; what
+ * else all must see alike (options, files, what is asked for) always is. Replicas are compared bit by bit: 0.0 and -0.0
+ * differ, two NaNs of the same bits do not. */
 
 uint64_t shardrt_fingerprint(const void *data, size_t bytes); /* XXH3, 64 bits */
 /* Every process gives the fingerprints of its shards of one array (its shard_count of them, in mesh order). Where two
@@ -359,7 +364,8 @@ size_t shardrt_source_bytes(const shardrt_source *source, int32_t field, const s
 /* Reads samples first … first + count of one field into `dst`, C-contiguous. EINVAL: outside the source. */
 int shardrt_source_read(const shardrt_source *source, int32_t field, int64_t first, int64_t count, void *dst);
 /* A number that is equal in processes that see the same data: names, dtypes, shapes, lengths of the files and their
- * first blocks. shardrt_check_source compares it across the job and, on a difference, names file and processes. */
+ * first blocks; of host arrays, all they held when the source was made. shardrt_check_source compares it across the
+ * job, whatever the job's check is, and on a difference names file (by process 0's path) and processes. */
 uint64_t shardrt_source_fingerprint(const shardrt_source *source);
 int shardrt_check_source(const shardrt_source *source);
 
@@ -436,7 +442,6 @@ typedef struct shardrt_loader_options {
   int32_t prefetch;                   /* batches made ahead; at least 1 */
   int32_t process;
   int32_t devices_per_process;
-  int32_t check; /* SHARDRT_CHECK_…: which steps are fingerprinted */
 } shardrt_loader_options;
 
 /* What is read ahead counts when its batch is handed out. */
@@ -445,12 +450,13 @@ typedef struct shardrt_loader_stats {
   int64_t bytes_moved; /* sent to other processes or devices */
   int64_t samples;     /* rows of the global batches handed out, without padding */
   int64_t steps;
-  int64_t steps_checked; /* in which replicas were compared */
-  double seconds;        /* from the call for the first batch to the last call's end */
-  double wait_seconds;   /* of these, spent waiting for a batch */
-  double read_seconds;   /* spent reading, by all workers together */
-  size_t batch_bytes;    /* of this process's shards of one batch */
-  size_t budget_bytes;   /* of batches made ahead and handed out: prefetch + 1 of them, and SHARDRT_LOADER_SLACK */
+  int64_t steps_checked;       /* in which replicas were compared; 0 where no field has any */
+  int64_t bytes_fingerprinted; /* by this process, for that: of fields that have replicas, in steps that are checked */
+  double seconds;              /* from the call for the first batch to the last call's end */
+  double wait_seconds;         /* of these, spent waiting for a batch */
+  double read_seconds;         /* spent reading, by all workers together */
+  size_t batch_bytes;          /* of this process's shards of one batch */
+  size_t budget_bytes; /* of batches made ahead and handed out: prefetch + 1 of them, and SHARDRT_LOADER_SLACK */
   int32_t num_workers;
   int32_t prefetch;
 } shardrt_loader_stats;
@@ -462,8 +468,10 @@ enum { SHARDRT_LOADER_SLACK = 4 << 20 };
 int shardrt_loader_new(const shardrt_loader_options *options, shardrt_loader **out);
 void shardrt_loader_free(shardrt_loader *loader); /* joins the workers; arrays already handed out stay valid */
 /* The next global batch: writes one array for each field (then the mask, with PAD), each with a count for the caller.
- * Returns 1, or 0 after the last one, or an error. Compares the replicas of the steps that `check` picks (EMISMATCH).
- * Every process must call it alike: the number of steps was fixed by shardrt_loader_new. */
+ * Returns 1, or 0 after the last one, or an error. Compares the replicas of the fields (EMISMATCH), with the job's
+ * check `sample` in the first ten steps and then one in a hundred; the mask is computed alike everywhere, and not
+ * compared. Every process must call it alike: the number of steps was fixed by shardrt_loader_new, and every step is
+ * told to shardrt_job_step, so that a process which took others is found. Masks of full batches share one memory. */
 int shardrt_loader_next(shardrt_loader *loader, shardrt_array **arrays);
 int64_t shardrt_loader_steps_per_epoch(const shardrt_loader *loader);
 void shardrt_loader_stats_get(const shardrt_loader *loader, shardrt_loader_stats *out);

@@ -218,7 +218,7 @@ describe("in several processes", function()
     ]]
   end)
 
-  it("--check off asks nobody, and puts the same parts in the same places", function()
+  it("--check off compares no data, and puts the same parts in the same places", function()
     run([[
       local s = named(shardrt.make_mesh({4, 2}, {"a", "b"}), P("a"))
       local value = arange(8):to_table()
@@ -227,6 +227,8 @@ describe("in several processes", function()
       holds(shardrt.make_array_from_process_local_data(s, part(value, {{2 * me, 2 * me + 2}})), value)
       local x = shardrt.device_put(ndarray.full({8}, me), s)
       assert(x.addressable_shards[1].data.data[0] == me)
+      refused("process 0 makes float32 {8} and process 3 int8 {8}", shardrt.device_put,
+        ndarray.zeros({8}, me == 3 and "int8" or "float32"), s)
     ]], 4, 2, { "--check", "off" })
   end)
 

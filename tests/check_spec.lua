@@ -77,6 +77,26 @@ describe("the replica check in one process", function()
     end
   end)
 
+  it("names some of many that differ, and says how many more there are", function()
+    local job = ffi.cast("shardrt_job *", C.shardrt_job_get())
+    local before, many = job.devices_per_process, 2 ^ 18
+    job.devices_per_process = many
+    local ok, problem = pcall(function()
+      local everywhere = arrays.sharding({ many }, { "copies" }, P())
+      local y = arrays.new(everywhere, "int32", { 2 })
+      local prints = ffi.new("uint64_t[?]", many)
+      for i = 0, many - 1 do prints[i] = i end
+      assert.equal(C.SHARDRT_EMISMATCH, C.shardrt_check_replicas("x", y, prints))
+      contains(message(), "differ: device 0 (process 0) against device 1 (process 0) against device 2 (process 0) "
+        .. "against device 3 (process 0) and 262140 more devices")
+      for i = 0, many - 1 do prints[i] = i == 77777 and 1 or 0 end
+      assert.equal(C.SHARDRT_EMISMATCH, C.shardrt_check_replicas("x", y, prints))
+      contains(message(), "differ: devices 0-77776, 77778-262143 (process 0) against device 77777 (process 0) (")
+    end)
+    job.devices_per_process = before
+    assert.is_true(ok, problem)
+  end)
+
   it("compares the fingerprints that it is given", function()
     local prints = ffi.new("uint64_t[8]", { 1, 2, 1, 2, 1, 2, 1, 2 })
     assert.equal(0, C.shardrt_check_replicas("x", x, prints))
@@ -246,10 +266,53 @@ describe("what every process must see alike", function()
     contains(result.stderr, "processes 1, 3")
   end)
 
-  it("is not compared with --check off", function()
+  it("is compared with --check off, too, which is about what arrays hold", function()
     local result = run([[fail.check(C.shardrt_check_same("it", job.process_index))]],
       { options = { "--check", "off" } })
-    assert.equal(0, result.status, result.output)
+    assert.equal(1, result.status, result.output)
+    contains(result.stderr, "it must be the same in every process; different from process 0: processes 1-3")
+  end)
+
+  it("includes files and options with --check off", function()
+    local folder = mpi.folder()
+    for what, body in pairs {
+      ["/0.npy"] = [[shardrt.loader { source = shardrt.source.npy { x = path }, batch_size = 8 }]],
+      ["the loader's options"] = [[shardrt.loader { source = shardrt.source.array { x = shardrt.ndarray.arange(8) },
+        batch_size = 8, seed = job.process_index == 2 and 1 or 0 }]],
+      ["the file a.npy"] = [[
+        fail.check(C.shardrt_barrier "written")
+        ffi.cdef "int chdir(const char *)"
+        os.execute(("cd %s && mkdir -p in%d && mv %d.npy in%d/a.npy"):format(arg[1], job.process_index,
+          job.process_index, job.process_index))
+        ffi.C.chdir(("%s/in%d"):format(arg[1], job.process_index))
+        shardrt.load_npy("a.npy", arrays.sharding({ 8 }, { "x" }, P "x"))]],
+    } do
+      local result = run([[
+        local shardrt = require "shardrt"
+        local path = ("%s/%d.npy"):format(arg[1], job.process_index)
+        shardrt.ndarray.full({ 8 }, job.process_index == 2 and 1 or 0):save(path)
+      ]] .. body, { options = { "--check", "off" }, args = { folder } })
+      assert.equal(1, result.status, what .. result.output)
+      contains(result.stderr, what)
+      contains(result.stderr, "process 2")
+    end
+    mpi.remove(folder)
+  end)
+
+  it("names a file that has another path in each process alike in all, so that it is said once", function()
+    local folder = mpi.folder()
+    local result = run([[
+      local shardrt = require "shardrt"
+      local path = ("%s/%d.npy"):format(arg[1], job.process_index)
+      shardrt.ndarray.full({ 8 }, job.process_index == 2 and 1 or 0):save(path)
+      shardrt.loader { source = shardrt.source.npy { x = path }, batch_size = 8 }
+    ]], { args = { folder } })
+    mpi.remove(folder)
+    assert.equal(1, result.status)
+    assert.equal(1, select(2, result.stderr:gsub("must be the same", "")), result.stderr)
+    contains(result.stderr, "all 4 processes: ")
+    contains(result.stderr, ("the file %s/0.npy (in process 1: the file %s/1.npy) must be the same in every process; "
+      .. "different from process 0: process 2"):format(folder, folder))
   end)
 
   it("includes a source's files: the one that differs is named, with the processes", function()

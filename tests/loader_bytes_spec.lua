@@ -64,6 +64,28 @@ describe("bytes read in one process of 8 devices", function()
   end)
 end)
 
+describe("bytes fingerprinted", function()
+  local mesh = shardrt.make_mesh({ 4, 2 }, { "data", "model" })
+  local function fingerprinted(pipeline, x, y)
+    local loader = shardrt.loader {
+      source = shardrt.source.array(hosts), batch_size = BATCH, epochs = 8, pipeline = pipeline, remainder = "pad",
+      sharding = { x = shardrt.NamedSharding(mesh, x), y = shardrt.NamedSharding(mesh, y) },
+    }
+    for _ in loader do end -- luacheck: ignore
+    local stats = loader:stats()
+    return stats.bytes_fingerprinted, stats.steps_checked
+  end
+
+  it("are those of fields that have replicas, in the steps that are checked", function()
+    for _, pipeline in ipairs { "per_process", "global" } do
+      assert.same({ 10 * BATCH * Y, 10 }, { fingerprinted(pipeline, P("data", "model"), P "data") })
+      assert.same({ 10 * BATCH * (X + Y), 10 }, { fingerprinted(pipeline, P(nil, "model"), P()) })
+      assert.same({ 0, 0 }, { fingerprinted(pipeline, P("data", "model"), P { "model", "data" }) })
+    end
+    assert.same({ 10 * 2 * BATCH * Y, 10 }, { fingerprinted("per_device", P("data", "model"), P "data") })
+  end)
+end)
+
 -- One process's bytes a step, as each of 4 processes x 2 devices prints them.
 local RECIPE = [[
 local shardrt = require "shardrt"

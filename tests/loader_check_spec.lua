@@ -22,6 +22,7 @@ local function count(o)
 end
 local everywhere = shardrt.NamedSharding(shardrt.make_mesh({ 8 }, { "d" }), P())
 local pairwise = shardrt.NamedSharding(shardrt.make_mesh({ 4, 2 }, { "d", "m" }), P "d")
+local apart = shardrt.NamedSharding(shardrt.make_mesh({ 8 }, { "d" }), P "d")
 local across = shardrt.NamedSharding(shardrt.Mesh({ 4, 2 }, { "d", "m" }, { 0, 4, 1, 5, 2, 6, 3, 7 }), P "d")
 ]]
 
@@ -68,7 +69,79 @@ describe("what differs between processes is found", function()
   end)
 end)
 
+describe("processes that get out of step are found", function()
+  -- Without replicas nothing is compared in the steps themselves.
+  local START = [[
+    local loader = shardrt.loader { source = file(), batch_size = 8000, epochs = 1, sharding = apart }
+    local function step(times) for _ = 1, times do assert(loader()) end end
+  ]]
+  local OTHERS = "after 4 steps (the last: step 3 of the loader, from row 24000 of epoch 0)"
+  local ONE = "after 2 steps (the last: step 1 of the loader, from row 8000 of epoch 0)"
+
+  it("at the end of the recipe", function()
+    local early = START .. [[
+      for _ in loader do
+        if me == 1 and loader:stats().steps == 2 then break end
+        if loader:stats().steps == 4 then break end
+      end]]
+    refused(run(early), "processes 0, 2, 3: the end of the recipe " .. OTHERS,
+      "process 1: the end of the recipe " .. ONE)
+    refused(run(early .. "\nos.exit(0)", { "--check", "off" }), OTHERS, ONE)
+  end)
+
+  it("at the next thing that they do together", function()
+    refused(run(START .. [[
+      step(me == 1 and 2 or 4)
+      shardrt.process_allgather(shardrt.ndarray.arange(2))
+      error "never reached"]]), OTHERS, ONE)
+    refused(run(START .. [[
+      step(me == 1 and 2 or 0)
+      shardrt.loader { source = file(), batch_size = 8 }]]), "processes 0, 2, 3: ", "after no step", "process 1: ", ONE)
+  end)
+
+  it("where a loader has replicas, in the next step that is checked", function()
+    refused(run [[
+      local loader = shardrt.loader { source = file(), batch_size = 8000, epochs = 1, sharding = everywhere }
+      for _ in loader do if me == 1 and loader:stats().steps == 2 then break end end]],
+      "processes 0, 2, 3: step 2 of the loader, field \"x\"", "process 1: the end of the recipe " .. ONE)
+  end)
+
+  it("where they take as many steps, but others", function()
+    refused(run(START .. [[
+      require("shardrt.C").shardrt_loader_seek(loader.handle, 0, me == 3 and 8000 or 0)
+      step(1)]]), "processes 0-2: the end of the recipe after 1 step (the last: step 0 of the loader, from row 0 of",
+      "process 3: the end of the recipe after 1 step (the last: step 0 of the loader, from row 8000 of")
+  end)
+
+  it("when they restore other states", function()
+    refused(run(START .. [[
+      local state = loader:state()
+      if me == 2 then state.row = 8000 end
+      loader:restore(state)
+      error "never reached"]]), "the state that loader:restore goes to", "process 2", "recipe.lua:")
+  end)
+end)
+
 describe("what is alike is left alone", function()
+  it("with loaders by turns, left early, gone on with, restored and asked beyond their end", function()
+    local result = run [[
+      local function make(sharding)
+        return shardrt.loader { source = file(), batch_size = 8000, epochs = 1, sharding = sharding }
+      end
+      local a, b, steps = make(apart), make(everywhere), 0
+      local state = a:state()
+      for _ in a do
+        steps = steps + 1
+        if steps == 3 then a:restore(state) end
+        if steps % 2 == 0 then b() end
+      end
+      if me == 1 then assert(not a()) end -- no step
+      shardrt.process_allgather(shardrt.ndarray.arange(2))
+      print(steps, a:stats().steps, b:stats().steps)]]
+    assert.equal(0, result.status, result.output)
+    assert.equal(4, select(2, result.stdout:gsub("8\t8\t4\n", "")), result.stdout)
+  end)
+
   it("where every process reads its own part of data that differs", function()
     local result = run [[
       print(count { source = file(me == 3), batch_size = 4000, epochs = 1, sharding = pairwise })
@@ -98,6 +171,6 @@ describe("the steps that are checked", function()
   end)
 
   it("are none where there are no replicas", function()
-    assert.equal("250\t0", checked("all", 'shardrt.NamedSharding(shardrt.make_mesh({ 8 }, { "d" }), P "d")'))
+    assert.equal("250\t0", checked("all", "apart"))
   end)
 end)

@@ -4,6 +4,7 @@ local cjson = require "cjson"
 local ffi = require "ffi"
 local C = require "shardrt.C"
 local shardrt = require "shardrt"
+local mpi = require "tests.support.mpi"
 local P, ndarray = shardrt.P, shardrt.ndarray
 
 local DEVICES = 8
@@ -221,6 +222,55 @@ describe("a loader", function()
     assert.equal('NamedSharding(Mesh("data": 8), P())', mask_of(named "data", other))
   end)
 
+  it("makes the mask of full batches once, and keeps it", function()
+    local made = shardrt.loader {
+      source = shardrt.source.array { x = ndarray.zeros { 40 } }, batch_size = 16, epochs = 2, remainder = "pad",
+      sharding = shardrt.NamedSharding(shardrt.make_mesh({ 4, 2 }, { "data", "model" }), P "data"),
+    }
+    local function memory(batch)
+      local places = {}
+      for i = 0, 7 do
+        places[i] = tonumber(ffi.cast("intptr_t", C.shardrt_buffer_data(C.shardrt_array_buffer(batch.mask.handle, i))))
+      end
+      return places
+    end
+    local first, second, rest, again = made(), made(), made(), made()
+    assert.same(memory(first), memory(second))
+    assert.same(memory(first), memory(again))
+    for i = 0, 7 do
+      assert.not_equal(memory(first)[i], memory(rest)[i])
+      assert.equal(memory(rest)[i - i % 2], memory(rest)[i]) -- replicas share theirs
+    end
+  end)
+
+  it("costs what its own devices hold: in a job of 2^20 processes, with a batch of 2^40 padded rows", function()
+    local n = 2 ^ 20
+    local axis = ffi.new("const char *[1]", { "d" })
+    local mesh, s = ffi.new "shardrt_mesh *[1]", ffi.new "shardrt_sharding *[1]"
+    assert.equal(0, C.shardrt_mesh_new(1, ffi.new("int64_t[1]", n), axis, n, nil, n, mesh))
+    assert.equal(0, C.shardrt_sharding_new(mesh[0], 1, ffi.new("int32_t[1]", 1), axis, s))
+    local source = shardrt.source.array { x = ndarray.full({ 3 }, 7, "uint8") }
+    for _, process in ipairs { 0, 5 } do
+      local options = ffi.new("shardrt_loader_options", {
+        source = source, shardings = ffi.new("shardrt_sharding *[2]", s[0], s[0]), batch_size = n * n, epochs = 1,
+        remainder = C.SHARDRT_PAD, prefetch = 1, process = process, devices_per_process = 1,
+      })
+      local loader, arrays = ffi.new "shardrt_loader *[1]", ffi.new "shardrt_array *[2]"
+      assert.equal(0, C.shardrt_loader_new(options, loader), ffi.string(C.shardrt_error_message()))
+      assert.equal(1, C.shardrt_loader_next(loader[0], arrays))
+      for i, real in ipairs { 7, 1 } do
+        local buffer = C.shardrt_array_buffer(arrays[i - 1], 0)
+        assert.equal(n, tonumber(C.shardrt_buffer_bytes(buffer)))
+        local bytes = ffi.string(C.shardrt_buffer_data(buffer), n)
+        assert.is_true(bytes == (process == 0 and string.char(real):rep(3) or "\0\0\0") .. ("\0"):rep(n - 3))
+        C.shardrt_array_free(arrays[i - 1])
+      end
+      C.shardrt_loader_free(loader[0])
+    end
+    C.shardrt_sharding_free(s[0])
+    C.shardrt_mesh_free(mesh[0])
+  end)
+
   it("knows its steps before the first one", function()
     for _, count in ipairs { 0, 1, 6, 7, 8, 20, 40 } do
       for _, batch_size in ipairs { 1, 7, 8, 41 } do
@@ -412,6 +462,40 @@ describe("a loader's words", function()
     refused({ sharding = { image = rows, label = shardrt.NamedSharding(mesh, P("data", nil)) } }, '"label"')
     refused({ remainder = "error" }, "20 samples", "batches of 8", "4 are left over", "batch_size = 5 or 10")
     refused({ batch_size = 24 }, "without end", "20 samples", "24")
+  end)
+end)
+
+describe("batches that do not divide the samples", function()
+  -- Sizes are tried one by one for the message, so with a number that has few divisors all of them could be.
+  it("are refused at any size, with sizes that divide, where there are some near", function()
+    local result = mpi.run { limit = 60, source = [[
+      local ffi, C, shardrt = require "ffi", require "shardrt.C", require "shardrt"
+      local one = shardrt.SingleDeviceSharding(0)
+      local shardings = ffi.new("shardrt_sharding *[1]", one.handle)
+      local function try(count, batch_size)
+        local options = ffi.new("shardrt_loader_options", {
+          source = shardrt.source.array { x = shardrt.ndarray.zeros({ count, 0 }, "uint8") }, shardings = shardings,
+          batch_size = batch_size, epochs = 1, remainder = C.SHARDRT_ERROR, prefetch = 1, devices_per_process = 1,
+        })
+        assert(C.shardrt_loader_new(options, ffi.new "shardrt_loader *[1]") == C.SHARDRT_EINVAL)
+        print(ffi.string(C.shardrt_error_message()))
+      end
+      try(1000000000000037, 3e11)
+      try(20, 8)
+      try(20, 24)
+      try(20, 0x7fffffffffffffffLL)
+      try(1000000007, 5)
+      try(1000000007, 1000000006)
+      try(2 ^ 50, 2 ^ 49 + 1)]] }
+    assert.equal(0, result.status, result.output)
+    local said = {}
+    for line in result.stdout:gmatch "[^\n]+" do
+      said[#said + 1] = assert(line:match "^.* are left over; (.*)$"):gsub(' ?o?r? ?remainder = "drop" or "pad"$', "")
+    end
+    assert.same({
+      "", "batch_size = 5 or 10 would do,", "batch_size = 20 would do,", "batch_size = 20 would do,",
+      "batch_size = 1 would do,", "batch_size = 1000000007 would do,", "batch_size = 562949953421312 would do,",
+    }, said)
   end)
 end)
 

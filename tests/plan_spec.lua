@@ -52,31 +52,63 @@ describe("shardrt plan", function()
       "8 devices, each with {4, 3, 10}, 120 bytes; no replicas",
       "8 devices, each with {4}, 32 bytes; 2 replicas of each part")
     local part = process_part(text, "loader of", 2)
-    has(part, "image: reads [8:12, :, :]: 240 bytes in a step, 1,440 bytes in an epoch",
+    has(part, "image: reads [8:12, :, :]: 4 rows, 240 bytes in a step; 24 rows, 1,440 bytes in an epoch",
       "device 4: [8:12, 0:3, :]", "device 5: [8:12, 3:6, :]",
-      "label: reads [8:12]: 32 bytes in a step, 192 bytes in an epoch", "device 5: [8:12], replica 1",
-      "id: reads [8:12]: 0 bytes in a step")
+      "label: reads [8:12]: 4 rows, 32 bytes in a step; 24 rows, 192 bytes in an epoch",
+      "device 5: [8:12], replica 1", "id: computed, not read: [8:12]")
   end)
 
   it("counts the padded last batch as what is read of it", function()
     local text = plan({ "--processes", 4, "--devices", 2 }, { pipeline = "per_process", remainder = "pad" })
-    has(process_part(text, "loader of", 0), "image: reads [0:4, :, :]: 240 bytes in a step, 1,680 bytes in an epoch")
-    has(process_part(text, "loader of", 1), "image: reads [4:8, :, :]: 240 bytes in a step, 1,440 bytes in an epoch",
-      "mask: needs [4:8]: 4 bytes")
+    has(process_part(text, "loader of", 0),
+      "image: reads [0:4, :, :]: 4 rows, 240 bytes in a step; 28 rows, 1,680 bytes in an epoch")
+    has(process_part(text, "loader of", 1),
+      "image: reads [4:8, :, :]: 4 rows, 240 bytes in a step; 24 rows, 1,440 bytes in an epoch",
+      "mask: needs [4:8]: 4 rows, 4 bytes")
   end)
 
   it("knows the pipelines", function()
     has(process_part(plan({ "--processes", 2, "--devices", 4 }, { pipeline = "per_device" }), "loader of", 1),
-      "image: reads [8:12, 0:3, :] and [8:12, 3:6, :] and [12:16, 0:3, :] and [12:16, 3:6, :]: 480 bytes in a step",
-      "label: reads [8:12] and [8:12] and [12:16] and [12:16]: 128 bytes in a step")
+      "image: reads [8:12, 0:3, :] and [8:12, 3:6, :] and [12:16, 0:3, :] and [12:16, 3:6, :]: "
+        .. "16 rows, 480 bytes in a step",
+      "label: reads [8:12] and [8:12] and [12:16] and [12:16]: 16 rows, 128 bytes in a step")
     has(process_part(plan({ "--processes", 2, "--devices", 4 }, { pipeline = "global" }), "loader of", 1),
-      "image: reads [:, :, :]: 960 bytes in a step, 5,760 bytes in an epoch")
+      "image: reads [:, :, :]: 16 rows, 960 bytes in a step; 96 rows, 5,760 bytes in an epoch")
   end)
 
   it("says what arrays need, once for a line that makes the same again", function()
     local text = plan { "--processes", 4, "--devices", 2 }
     has(text, "recipe.lua:15: device_put (made 3 times)", "float32 {32, 8}")
-    has(process_part(text, "device_put", 3), "needs [24:32, :]: 256 bytes, 2 distinct parts")
+    has(process_part(text, "device_put", 3), "needs [24:32, :]: 8 rows, 256 bytes, 2 distinct parts")
+  end)
+
+  it("has one entry for what a loop makes in turn, in the order of first appearance", function()
+    local text = plan({ "--processes", 2 }, { recipe = [[
+      local shardrt = require "shardrt"
+      local s = shardrt.NamedSharding(shardrt.make_mesh({ shardrt.device_count() }, { "data" }), shardrt.P "data")
+      for step = 1, 128 do
+        shardrt.device_put(shardrt.ndarray.zeros { 4, 3 }, s)
+        shardrt.device_put(shardrt.ndarray.zeros { step % 2 == 0 and 2 or 8 }, s)
+      end]] })
+    local entries = {}
+    for entry in text:gmatch "\n\n(%S+ device_put[^\n]*\n[^\n]*)" do entries[#entries + 1] = entry end
+    assert.equal(3, #entries, text)
+    for i, expected in ipairs {
+      { "recipe.lua:5: device_put (made 128 times)", "float32 {4, 3}" },
+      { "recipe.lua:6: device_put (made 64 times)", "float32 {8}" },
+      { "recipe.lua:6: device_put (made 64 times)", "float32 {2}" },
+    } do
+      has(entries[i], unpack(expected))
+    end
+  end)
+
+  it("counts a row that is cut in columns once, and says nothing of rows where there are none", function()
+    local text = plan({ "--processes", 1, "--devices", 4 }, { recipe = [[
+      local shardrt = require "shardrt"
+      local mesh = shardrt.Mesh({ 2, 2 }, { "a", "b" }, { 0, 3, 1, 2 })
+      shardrt.device_put(shardrt.ndarray.zeros { 6, 10 }, shardrt.NamedSharding(mesh, shardrt.P("a", "b")))
+      shardrt.device_put(5, shardrt.NamedSharding(mesh, shardrt.P()))]] })
+    has(text, "needs [:, :]: 6 rows, 240 bytes, 4 distinct parts", "needs []: 4 bytes, 1 distinct part")
   end)
 
   it("shows one process when asked", function()
@@ -101,7 +133,8 @@ describe("shardrt plan", function()
         local text = plan({ "--processes", 4, "--devices", 2 }, { pipeline = pipeline, remainder = remainder })
         for process, bytes in result.stdout:gmatch "(%d+)\t(%d+)\n" do
           local planned = 0
-          for number in process_part(text, "loader of", tonumber(process)):gmatch "step, ([%d,]+) bytes? in an epoch" do
+          local part = process_part(text, "loader of", tonumber(process))
+          for number in part:gmatch "rows?, ([%d,]+) bytes? in an epoch" do
             planned = planned + tonumber((number:gsub(",", "")))
           end
           assert.equal(planned, tonumber(bytes))
@@ -132,6 +165,16 @@ describe("shardrt plan", function()
     assert.not_equal(0, result.status)
     assert.truthy(result.stderr:find("recipe.lua:3", 1, true), result.output)
     assert.truthy(result.stderr:find("no data", 1, true), result.output)
+  end)
+
+  it("shows what was made before an error, and then the error", function()
+    local result = mpi.run {
+      source = 'local s = require "shardrt"\ns.device_put(1, s.devices()[1])\nerror "that far"',
+      options = { "plan", "--processes", "2" },
+    }
+    assert.equal(1, result.status, result.output)
+    has(result.stdout, "a job of 2 processes", "recipe.lua:2: device_put")
+    has(result.stderr, "recipe.lua:3: that far")
   end)
 
   it("says so where there is nothing to plan", function()

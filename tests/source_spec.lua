@@ -307,6 +307,12 @@ describe("a source", function()
       seen[text] = true
     end
     assert.equal(fingerprint(base:shard(2, 1)), fingerprint(source.npy { x = a }:shard(2, 1)))
+    -- An array's is taken once, not each time that it is asked for.
+    local made = source.array { x = zero }
+    local once = fingerprint(made)
+    zero.data[5] = 7
+    assert.equal(once, fingerprint(made))
+    assert.not_equal(once, fingerprint(source.array { x = zero }))
     local both = source.npy { x = a, y = folder .. "/d.npy" }:shard(2, 1)
     assert.equal(2, C.source_file_count(both))
     assert.equal("the file " .. a, ffi.string(C.source_file_name(both, 0)))

@@ -20,15 +20,15 @@ local function request_text(request)
   return dtype.coded(request.dtype).name .. " " .. shape.text(shape.from_c(request.ndim, request.shape))
 end
 
---- An error in every process unless all of them ask for an array of the same dtype, shape and sharding. Asks nobody
---- with `--check off`.
+--- An error in every process unless all of them ask for an array of the same dtype, shape and sharding; also
+--- with `--check off`, which is about what arrays hold.
 ---@param what string # the call
 ---@param kind shardrt.dtype
 ---@param sizes integer[]
 ---@param sharding shardrt.Sharding
 function agree.on_array(what, kind, sizes, sharding)
   local job = C.shardrt_job_get()
-  if alone(job) or job.check == C.SHARDRT_CHECK_OFF then return end
+  if alone(job) then return end
   local mine, all = Request(), Requests(job.process_count)
   mine.dtype, mine.ndim, mine.sharding = kind.code, #sizes, C.shardrt_sharding_fingerprint(sharding.handle)
   for d, size in ipairs(sizes) do mine.shape[d - 1] = size end

@@ -16,7 +16,7 @@ function shardrt.clock() return C.shardrt_clock() end
 
 -- A room's module is the table of its public words, or has them in `words` where it has more than these.
 for _, room in ipairs {
-  "device", "spec", "mesh", "sharding", "reshard", "put", "make", "npy", "safetensors", "loader", "visualize",
+  "job", "device", "spec", "mesh", "sharding", "reshard", "put", "make", "npy", "safetensors", "loader", "visualize",
 } do
   local module = require("shardrt." .. room)
   for name, word in pairs(module.words or module) do shardrt[name] = word end

@@ -32,7 +32,8 @@ fail.own()
 ---@field bytes_moved integer # sent to other processes or devices
 ---@field samples integer # rows of the global batches handed out, without padding
 ---@field steps integer # batches handed out
----@field steps_checked integer # of these, the ones whose replicas were compared
+---@field steps_checked integer # of these, the ones whose replicas were compared; 0 where no field has replicas
+---@field bytes_fingerprinted integer # by this process, to compare them
 ---@field seconds number # from the call for the first batch to the last call's end
 ---@field stages {read: number, wait: number} # seconds: reading, of all workers together; waiting for a batch
 ---@field num_workers integer
@@ -212,7 +213,7 @@ local function open(self, names)
     epochs = self.epochs or -1, shuffle = self.shuffle and 1 or 0, remainder = REMAINDERS[self.remainder],
     pipeline = PIPELINES[self.pipeline], num_workers = math.min(self.num_workers or 0, 2 ^ 31 - 1),
     prefetch = math.min(self.prefetch, 2 ^ 31 - 1), process = job.process_index,
-    devices_per_process = job.devices_per_process, check = job.check,
+    devices_per_process = job.devices_per_process,
   })
   local out = ffi.new "shardrt_loader *[1]"
   local code = C.shardrt_loader_new(options, out)
@@ -323,10 +324,14 @@ local function check_state(state, now)
   end
 end
 
---- Goes to where a state was taken, at no cost: the next batch is the one that would have followed.
+--- Goes to where a state was taken, at no cost: the next batch is the one that would have followed. Every process goes
+--- to the same place.
 ---@param state shardrt.LoaderState
 function Loader:restore(state)
   check_state(state, self:state())
+  local place = ("%.0f %.0f"):format(state.epoch, state.row)
+  C.shardrt_job_at(fail.where() or "?")
+  fail.check(C.shardrt_check_same("the state that loader:restore goes to", C.shardrt_fingerprint(place, #place)))
   if C.shardrt_loader_seek(self.handle, state.epoch, state.row) < 0 then
     fail("loader:restore: %s", ffi.string(C.shardrt_error_message()))
   end
@@ -338,7 +343,8 @@ function Loader:stats()
   local c = stats_of(self)
   return {
     bytes_read = tonumber(c.bytes_read), bytes_moved = tonumber(c.bytes_moved), samples = tonumber(c.samples),
-    steps = tonumber(c.steps), steps_checked = tonumber(c.steps_checked), seconds = c.seconds,
+    steps = tonumber(c.steps), steps_checked = tonumber(c.steps_checked),
+    bytes_fingerprinted = tonumber(c.bytes_fingerprinted), seconds = c.seconds,
     stages = { read = c.read_seconds, wait = c.wait_seconds }, num_workers = c.num_workers, prefetch = c.prefetch,
     buffers = self.batch_bytes == 0 and 0 or math.floor(tonumber(c.budget_bytes) / self.batch_bytes),
     batch_bytes = self.batch_bytes,

@@ -28,8 +28,9 @@ local plan = {}
 ---@field saved boolean? # whether the arrays are written to a file
 ---@field times integer # how often this line made the same
 
----@type shardrt.plan.entry[]
+---@type shardrt.plan.entry[] # in the order in which they were first made
 local entries = {}
+local by_key = {} ---@type table<string, shardrt.plan.entry>
 
 local SHOWN_PROCESSES, SHOWN_DEVICES = 16, 16 -- more than these are cut short to
 local SHORT = 3                               -- the first so many, and the last
@@ -45,14 +46,13 @@ end
 local function add(entry)
   local words = { entry.where, entry.what }
   for _, part in ipairs(entry.parts) do words[#words + 1] = describe(part) end
-  entry.key = table.concat(words, "\n")
-  local last = entries[#entries]
-  if last and last.key == entry.key then
-    last.times = last.times + 1
-  else
-    entry.times = 1
-    entries[#entries + 1] = entry
+  local key = table.concat(words, "\n")
+  if by_key[key] then
+    by_key[key].times = by_key[key].times + 1
+    return
   end
+  entry.times = 1
+  entries[#entries + 1], by_key[key] = entry, entry
 end
 
 --- Notes an array that a recipe made.
@@ -113,9 +113,9 @@ local function box_text(box, sizes)
   return "[" .. table.concat(words, ", ") .. "]"
 end
 
-local function elements_of(box, first_dim)
+local function elements_of(box)
   local product = 1
-  for d = first_dim, box.ndim - 1 do product = product * tonumber(box.stop[d] - box.start[d]) end
+  for d = 0, box.ndim - 1 do product = product * tonumber(box.stop[d] - box.start[d]) end
   return product
 end
 
@@ -206,22 +206,35 @@ local function boxes_read(pipeline, part, shards, count)
   return all
 end
 
--- Bytes that these boxes cost in one whole step, and in an epoch (its last batch may be shorter).
+-- Bytes that one row of a box costs.
+local function row_bytes(part, box)
+  local inner = ffi.new("shardrt_box", { ndim = box.ndim - 1 })
+  for d = 1, box.ndim - 1 do inner.start[d - 1], inner.stop[d - 1] = box.start[d], box.stop[d] end
+  return part.sample_bytes(inner)
+end
+
+-- Rows and bytes that these boxes cost in one whole step, and in an epoch (its last batch may be shorter). A row of
+-- which one reader reads several pieces counts once.
 local function cost(loader, part, boxes)
   local count = #loader.source
   local whole = math.floor(count / loader.batch_size)
   local rest = loader.remainder == "pad" and count % loader.batch_size or 0
-  local step, epoch = 0, 0
-  local inner = ffi.new "shardrt_box"
+  local step, epoch, counted = { rows = 0, bytes = 0 }, { rows = 0, bytes = 0 }, {}
   for _, box in ipairs(boxes) do
-    inner.ndim = box.ndim - 1
-    for d = 1, box.ndim - 1 do inner.start[d - 1], inner.stop[d - 1] = box.start[d], box.stop[d] end
-    local start, stop = tonumber(box.start[0]), tonumber(box.stop[0])
-    local bytes = part.sample_bytes(inner)
-    step = step + (stop - start) * bytes
-    epoch = epoch + (whole * (stop - start) + math.max(0, math.min(stop, rest) - start)) * bytes
+    local start, stop, bytes = tonumber(box.start[0]), tonumber(box.stop[0]), row_bytes(part, box)
+    local in_step = stop - start
+    local in_epoch = whole * in_step + math.max(0, math.min(stop, rest) - start)
+    step.bytes, epoch.bytes = step.bytes + in_step * bytes, epoch.bytes + in_epoch * bytes
+    if loader.pipeline == "per_device" or not counted[start] then
+      counted[start] = true -- the rows are cut evenly: boxes that begin alike have the same rows
+      step.rows, epoch.rows = step.rows + in_step, epoch.rows + in_epoch
+    end
   end
   return step, epoch
+end
+
+local function cost_text(cost_of, span)
+  return ("%s, %s in %s"):format(count_text(cost_of.rows, "row"), count_text(cost_of.bytes, "byte"), span)
 end
 
 local function print_devices(write, part, shards, count)
@@ -260,8 +273,12 @@ end
 
 local function bytes_of(boxes, part)
   local elements = 0
-  for _, box in ipairs(boxes) do elements = elements + elements_of(box, 0) end
+  for _, box in ipairs(boxes) do elements = elements + elements_of(box) end
   return elements * dtype.named("plan", part.dtype).size
+end
+
+local function ranges_text(part, boxes)
+  return list_text(boxes, function(box) return box_text(box, part.shape) end)
 end
 
 -- What a process writes of one part that is saved: its own boxes; of a host array, as process 0, all.
@@ -275,8 +292,31 @@ local function print_saved(write, part, process)
   end
   if bytes == 0 then return write("    %s: writes nothing", part.name) end
   write("    %s: writes %s: %s", part.name,
-    whole and "all of it" or list_text(join(boxes), function(box) return box_text(box, part.shape) end),
-    count_text(bytes, "byte"))
+    whole and "all of it" or ranges_text(part, join(boxes)), count_text(bytes, "byte"))
+end
+
+local function print_read(write, loader, part, name, shards, count)
+  local boxes = boxes_read(loader.pipeline, part, shards, count)
+  local step, epoch = cost(loader, part, boxes)
+  local ranges = ranges_text(part, loader.pipeline == "per_device" and boxes or join(boxes))
+  if step.bytes == 0 and step.rows > 0 then
+    write("    %scomputed, not read: %s", name, ranges)
+  else
+    write("    %sreads %s: %s; %s", name, ranges, cost_text(step, "a step"), cost_text(epoch, "an epoch"))
+  end
+end
+
+local function print_need(write, part, name, shards, count, blocks)
+  local boxes = distinct(shards, count)
+  local rows, counted = 0, {}
+  for _, box in ipairs(boxes) do
+    local start = tonumber(box.start[0])
+    if not counted[start] then rows = rows + tonumber(box.stop[0]) - start end
+    counted[start] = true
+  end
+  write("    %sneeds %s: %s%s, %s", name, ranges_text(part, join(boxes)),
+    #part.shape > 0 and count_text(rows, "row") .. ", " or "",
+    count_text(bytes_of(boxes, part), "byte"), count_text(blocks, "distinct part"))
 end
 
 local function print_process(write, entry, process)
@@ -292,17 +332,9 @@ local function print_process(write, entry, process)
     if count == 0 and not (entry.loader and entry.loader.pipeline == "global") then
       write("    %snothing: it owns no device of the mesh", name)
     elseif entry.loader and part.sample_bytes then
-      local boxes = boxes_read(entry.loader.pipeline, part, shards, count)
-      local step, epoch = cost(entry.loader, part, boxes)
-      local shown = entry.loader.pipeline == "per_device" and boxes or join(boxes)
-      write("    %sreads %s: %s in a step, %s in an epoch", name,
-        list_text(shown, function(box) return box_text(box, part.shape) end), count_text(step, "byte"),
-        count_text(epoch, "byte"))
+      print_read(write, entry.loader, part, name, shards, count)
     else
-      local boxes = distinct(shards, count)
-      write("    %sneeds %s: %s, %s", name,
-        list_text(join(boxes), function(box) return box_text(box, part.shape) end), count_text(bytes_of(boxes, part), "byte"),
-        count_text(blocks, "distinct part"))
+      print_need(write, part, name, shards, count, blocks)
     end
     print_devices(write, part, shards, count)
   end

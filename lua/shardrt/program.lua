@@ -27,14 +27,14 @@ function program.run(path)
   if not ok then return problem end
 end
 
---- Runs a recipe for its plan and prints it, of one process or of all.
+--- Runs a recipe for its plan and prints it, of one process or of all; where the recipe failed, as far as it came.
 ---@param path string
 ---@param only_process integer? # nil: all
 ---@return string?
 function program.plan(path, only_process)
   local message = program.run(path)
-  if message then return message end
   require("shardrt.plan").report(only_process)
+  return message
 end
 
 --- Runs busted with `arg` as its command line; ends by os.exit.

@@ -6,15 +6,16 @@
 
 static const char more[] = ", …";
 
-size_t list_numbers(char *out, size_t size, const char *one, const char *many, const bool *chosen, int64_t n) {
+size_t list_range(char *out, size_t size, const char *one, const char *many, const bool *chosen, int64_t first,
+                  int64_t end) {
   int64_t count = 0;
-  for (int64_t i = 0; i < n; i++) count += chosen[i];
+  for (int64_t i = first; i < end; i++) count += chosen[i];
   size_t used = (size_t)snprintf(out, size, "%s", count == 1 ? one : many);
   const char *before = " ";
-  for (int64_t i = 0; i < n; i++) {
+  for (int64_t i = first; i < end; i++) {
     if (!chosen[i]) continue;
     int64_t last = i;
-    while (last + 1 < n && chosen[last + 1]) last++;
+    while (last + 1 < end && chosen[last + 1]) last++;
     char text[64];
     if (last - i >= 2) {
       snprintf(text, sizeof text, "%s%" PRId64 "-%" PRId64, before, i, last);
@@ -32,4 +33,8 @@ size_t list_numbers(char *out, size_t size, const char *one, const char *many, c
     before = ", ";
   }
   return used;
+}
+
+size_t list_numbers(char *out, size_t size, const char *one, const char *many, const bool *chosen, int64_t n) {
+  return list_range(out, size, one, many, chosen, 0, n);
 }

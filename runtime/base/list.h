@@ -9,5 +9,8 @@
 /* Writes "process 1", "processes 0, 2, 5-9" for the numbers i < n with chosen[i]: `one` or `many`, then the numbers,
  * runs of three and more as a range. A list that does not fit into `size` bytes ends with "…". Returns its length. */
 size_t list_numbers(char *out, size_t size, const char *one, const char *many, const bool *chosen, int64_t n);
+/* The same of the numbers first <= i < end. */
+size_t list_range(char *out, size_t size, const char *one, const char *many, const bool *chosen, int64_t first,
+                  int64_t end);
 
 #endif

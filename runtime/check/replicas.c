@@ -4,6 +4,7 @@
  * the same words, by walking the whole mesh. Where no two devices hold one box, every process knows so from the
  * sharding, and nothing travels at all. */
 #include <inttypes.h>
+#include <string.h>
 
 #include "base/alloc.h"
 #include "base/error.h"
@@ -13,7 +14,13 @@
 #include "memory/array_text.h"
 #include "shardrt.h"
 
-enum { RANGES_NAMED = 4 }; /* beyond the first, of those that differ */
+/* What a message names; of the rest it says how many there are, so that it is as soon made for a million devices as
+ * for eight. */
+enum {
+  GROUPS_NAMED = 4,    /* sets of devices that hold the same */
+  PROCESSES_NAMED = 8, /* of one group */
+  RANGES_NAMED = 4,    /* beyond the first, of those that differ */
+};
 
 typedef struct replicas {
   const char *name;
@@ -65,22 +72,18 @@ static int64_t find_difference(replicas *r, int64_t *seen) {
 /* "devices 0, 1 (process 0) and device 4 (process 2)": the holders of a block that agree with position `like`. */
 static void add_group(replicas *r, struct text *text, int64_t block, int64_t like) {
   int64_t positions = shardrt_mesh_size(r->mesh), devices = r->job->devices_per_process;
-  for (int64_t d = 0; d < devices * r->job->process_count; d++) r->devices[d] = false;
+  memset(r->devices, 0, (size_t)(devices * r->job->process_count) * sizeof *r->devices);
   for (int64_t i = like; i < positions; i++)
     if (block_at(r, i) == block && r->found[i] == r->found[like])
       r->devices[shardrt_mesh_device(r->mesh, i)] = r->told[shardrt_mesh_device(r->mesh, i)] = true;
-  const char *before = "";
+  int64_t named = 0;
   for (int64_t p = 0; p < r->job->process_count; p++) {
-    bool any = false;
-    for (int64_t d = p * devices; d < (p + 1) * devices; d++) any = any || r->devices[d];
-    if (!any) continue;
-    /* The list is of this process's devices only; those before it were listed already. */
-    char numbers[256];
-    for (int64_t d = 0; d < p * devices; d++) r->devices[d] = false;
-    list_numbers(numbers, sizeof numbers, "device", "devices", r->devices, (p + 1) * devices);
-    text_add(text, "%s%s (process %" PRId64 ")", before, numbers, p);
-    before = ", ";
+    if (memchr(&r->devices[p * devices], true, (size_t)devices) == NULL || ++named > PROCESSES_NAMED) continue;
+    char numbers[64];
+    list_range(numbers, sizeof numbers, "device", "devices", r->devices, p * devices, (p + 1) * devices);
+    text_add(text, "%s%s (process %" PRId64 ")", named == 1 ? "" : ", ", numbers, p);
   }
+  if (named > PROCESSES_NAMED) text_add(text, " and those of %" PRId64 " more processes", named - PROCESSES_NAMED);
 }
 
 static int report(replicas *r, int64_t block) {
@@ -92,14 +95,17 @@ static int report(replicas *r, int64_t block) {
   shardrt_box box = grid_box(&r->grid, block);
   box_add_text(&box, &text);
   text_add(&text, " must hold the same data, but differ: ");
-  const char *before = "";
+  int64_t groups = 0, others = 0, more = 0;
   for (int64_t i = r->first[block]; i < shardrt_mesh_size(r->mesh); i++) {
     if (block_at(r, i) != block || r->told[shardrt_mesh_device(r->mesh, i)]) continue;
-    text_add(&text, "%s", before);
-    add_group(r, &text, block, i);
-    before = " against ";
+    if (groups == GROUPS_NAMED) {
+      others++;
+    } else {
+      if (groups++ > 0) text_add(&text, " against ");
+      add_group(r, &text, block, i);
+    }
   }
-  int64_t more = 0;
+  if (others > 0) text_add(&text, " and %" PRId64 " more device%s", others, others == 1 ? "" : "s");
   for (int64_t b = block + 1; b < r->grid.blocks; b++) {
     if (!r->differs[b] || ++more > RANGES_NAMED) continue;
     text_add(&text, more == 1 ? "; so do those that hold " : ", ");

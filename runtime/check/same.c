@@ -21,7 +21,7 @@ static int compare(const char *subject, const uint64_t *given, bool *others, int
 
 int same_compare(const char *what, const char *subject, uint64_t fingerprint, bool *differs) {
   const shardrt_job *job = shardrt_job_get();
-  if (job == NULL || job->check == SHARDRT_CHECK_OFF || job->planning) return SHARDRT_OK;
+  if (job == NULL || job->planning) return SHARDRT_OK;
   size_t count = (size_t)job->process_count;
   uint64_t *given = alloc_array(count, sizeof *given);
   bool *others = given == NULL ? NULL : alloc_array(count, sizeof *others);

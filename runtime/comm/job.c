@@ -118,6 +118,10 @@ void shardrt_job_at(const char *where) {
   snprintf(self.where, sizeof self.where, "%s", length == 0 ? "" : end);
 }
 
+void shardrt_job_step(const char *what) {
+  if (self.joined) meet_step(&self.meet, what);
+}
+
 int shardrt_allgather(const char *what, const void *mine, size_t bytes, void *all) {
   if (!self.joined) return error_set(SHARDRT_EINVAL, "%s: shardrt_init was not called", what);
   if (!self.job.planning) return meet_gather(&self.meet, what, self.where, mine, bytes, all);

@@ -162,18 +162,34 @@ int meet_wait(meet *m, int started, const char *what, size_t bytes) {
 }
 
 static bool slot_equal(const meet_slot *a, const meet_slot *b) {
-  return a->call == b->call && a->bytes == b->bytes;
+  return a->call == b->call && a->bytes == b->bytes && a->steps.hash == b->steps.hash;
+}
+
+static bool steps_differ(const meet *m) {
+  for (int32_t p = 1; p < m->count; p++)
+    if (m->last[p].steps.hash != m->last[0].steps.hash) return true;
+  return false;
+}
+
+/* " after 3 steps (the last: step 2 of the loader)". */
+static void describe_steps(const meet_steps *steps, char *out, size_t size) {
+  if (steps->count == 0)
+    snprintf(out, size, " after no step of a loader");
+  else
+    snprintf(out, size, " after %" PRIu64 " step%s (the last: %s)", steps->count, steps->count == 1 ? "" : "s",
+             steps->last);
 }
 
 /* Adds one group of processes that say the same to the message. */
 static size_t describe_group(const meet *m, int32_t first, const bool *group, char *out, size_t size) {
   const meet_slot *slot = &m->last[first];
-  char names[256], bytes[64] = "";
+  char names[256], bytes[64] = "", steps[MEET_STEP + 64] = "";
   list_numbers(names, sizeof names, "process", "processes", group, m->count);
   for (int32_t p = 0; p < m->count; p++)
     if (m->last[p].call == slot->call && m->last[p].bytes != slot->bytes)
       snprintf(bytes, sizeof bytes, " with %" PRIu64 " bytes", slot->bytes);
-  int length = snprintf(out, size, "%s%s: %s%s%s%s", first == 0 ? "" : "; ", names, slot->what, bytes,
+  if (steps_differ(m)) describe_steps(&slot->steps, steps, sizeof steps);
+  int length = snprintf(out, size, "%s%s: %s%s%s%s%s", first == 0 ? "" : "; ", names, slot->what, bytes, steps,
                         slot->where[0] != '\0' ? " at " : "", slot->where);
   return length < 0 ? 0 : (size_t)length;
 }
@@ -208,9 +224,15 @@ static int gather_large(meet *m, const char *what, const char *mine, size_t byte
   return SHARDRT_OK;
 }
 
+void meet_step(meet *m, const char *what) {
+  m->steps.count++;
+  m->steps.hash = hash_text(m->steps.hash, what);
+  snprintf(m->steps.last, sizeof m->steps.last, "%s", what);
+}
+
 int meet_gather(meet *m, const char *what, const char *where, const void *mine, size_t bytes, void *all) {
   if (m->broken) return error_set(SHARDRT_ECOMM, "%s: the processes lost each other before", what);
-  m->mine = (meet_slot){.call = hash_text(0, what), .bytes = bytes};
+  m->mine = (meet_slot){.call = hash_text(0, what), .bytes = bytes, .steps = m->steps};
   snprintf(m->mine.what, sizeof m->mine.what, "%s", what);
   snprintf(m->mine.where, sizeof m->mine.where, "%s", where);
   bool small = bytes <= MEET_INLINE;

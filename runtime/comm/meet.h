@@ -2,7 +2,8 @@
  *
  * In a meet every process gives a slot of fixed size that says what it calls, with how many bytes, and where in the
  * recipe it is. Only when all say the same does anything else happen, so a process that took another way is found
- * before anything can be mixed up, and all processes get the same message about it. Waiting is polite (a short spin,
+ * before anything can be mixed up, and all processes get the same message about it. The slot also says which steps the
+ * process took that need no meet by themselves (a loader's batches). Waiting is polite (a short spin,
  * then growing sleeps) and ends after `timeout` seconds.
  */
 #ifndef SHARDRT_COMM_MEET_H
@@ -11,13 +12,21 @@
 #include "comm/comm.h"
 #include "comm/notes.h"
 
-enum { MEET_WHAT = 256, MEET_WHERE = 96, MEET_INLINE = 240 };
+enum { MEET_WHAT = 256, MEET_WHERE = 96, MEET_STEP = 96, MEET_INLINE = 240 };
+
+/* The steps that a process took so far without meeting anybody. */
+typedef struct meet_steps {
+  uint64_t count;
+  uint64_t hash;        /* of all of them, in their order */
+  char last[MEET_STEP]; /* cut short where it is longer */
+} meet_steps;
 
 typedef struct meet_slot {
   uint64_t call;  /* the hash of all of `what` */
   uint64_t bytes; /* how many each process gives */
   char what[MEET_WHAT];
   char where[MEET_WHERE];
+  meet_steps steps;
   unsigned char payload[MEET_INLINE]; /* the bytes themselves where they fit */
 } meet_slot;
 
@@ -28,6 +37,7 @@ typedef struct meet {
   notes notes;       /* which say who else is waiting, once this takes long */
   uint64_t sequence; /* how many gatherings were started, the same in every process */
   bool broken;       /* one did not end: what is under way can neither be ended nor trusted */
+  meet_steps steps;  /* this process's */
   meet_slot mine;
   /* [count] each: what everyone said last, and what they said the time before; a meet under way writes to the second,
    * and then they change places. */
@@ -37,9 +47,12 @@ typedef struct meet {
 int meet_open(meet *m, const comm_transport *transport, int32_t index, int32_t count, double timeout);
 void meet_close(meet *m);
 
+/* Notes a step that every process takes alike, for the meets to come. */
+void meet_step(meet *m, const char *what);
+
 /* Gives `bytes` bytes to all and gets those of all, `bytes` apart, in `all`. `what` says what is called ("barrier"),
- * `where` where ("recipe.lua:12", or ""). EMISMATCH: processes call different things. ETIMEOUT: one did not come.
- * ECOMM: the transport failed, or a wait failed before. */
+ * `where` where ("recipe.lua:12", or ""). EMISMATCH: processes call different things, or took different steps before.
+ * ETIMEOUT: one did not come. ECOMM: the transport failed, or a wait failed before. */
 int meet_gather(meet *m, const char *what, const char *where, const void *mine, size_t bytes, void *all);
 
 /* Something that all processes do at the same time and each ends by itself. */

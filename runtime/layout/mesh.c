@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/compare.h"
 #include "base/error.h"
 #include "base/hash.h"
 
@@ -12,11 +13,6 @@ enum { TEXT_RUNS = 16 }; /* of consecutive ids, in a mesh's text */
 
 static int compare_keys(const void *a, const void *b) {
   uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-  return (x > y) - (x < y);
-}
-
-static int compare_positions(const void *a, const void *b) {
-  int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
   return (x > y) - (x < y);
 }
 
@@ -304,7 +300,7 @@ int mesh_owned(const shardrt_mesh *mesh, int32_t process, int32_t devices_per_pr
 
 void mesh_rank_positions(const shardrt_mesh *mesh, int64_t begin, int64_t end, int64_t *positions) {
   for (int64_t rank = begin; rank < end; rank++) positions[rank - begin] = mesh_rank_position(mesh, rank);
-  if (mesh->ids != NULL) qsort(positions, (size_t)(end - begin), sizeof *positions, compare_positions);
+  if (mesh->ids != NULL) qsort(positions, (size_t)(end - begin), sizeof *positions, compare_int64);
 }
 
 int64_t shardrt_mesh_positions(const shardrt_mesh *mesh, int32_t first_id, int32_t count, int64_t *positions,

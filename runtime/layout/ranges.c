@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/compare.h"
 #include "base/error.h"
 #include "layout/sharding.h"
 
@@ -27,11 +28,6 @@ struct ranges {
   int64_t count;
   int64_t *parts;
 };
-
-static int compare_parts(const void *a, const void *b) {
-  int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-  return (x > y) - (x < y);
-}
 
 static int64_t view_part(const struct view *view, int64_t position) {
   const shardrt_mesh *mesh = view->sharding->mesh;
@@ -57,7 +53,7 @@ static void view_ranges(const struct view *view, int32_t process, struct ranges 
   int64_t begin = mesh_rank(mesh, first_id), end = mesh_rank(mesh, first_id + view->devices_per_process);
   for (int64_t rank = begin; rank < end; rank++)
     ranges->parts[rank - begin] = view_part(view, mesh_rank_position(mesh, rank));
-  qsort(ranges->parts, (size_t)(end - begin), sizeof *ranges->parts, compare_parts);
+  qsort(ranges->parts, (size_t)(end - begin), sizeof *ranges->parts, compare_int64);
   ranges->process = process;
   ranges->count = 0;
   for (int64_t i = 0; i < end - begin; i++)

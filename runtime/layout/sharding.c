@@ -111,10 +111,6 @@ shardrt_mesh *shardrt_sharding_mesh(const shardrt_sharding *sharding) {
   return sharding->mesh;
 }
 
-int32_t shardrt_sharding_entry_count(const shardrt_sharding *sharding) {
-  return sharding->spec.nentries;
-}
-
 const char *shardrt_sharding_text(const shardrt_sharding *sharding) {
   return sharding->text;
 }
@@ -148,10 +144,8 @@ uint64_t shardrt_sharding_fingerprint(const shardrt_sharding *sharding) {
 
 /* ---- an array of one shape -------------------------------------------------------------------------------------- */
 
-static int check_shape(const shardrt_sharding *sharding, int32_t ndim, const int64_t *shape) {
-  if (ndim < 0 || ndim > SHARDRT_MAX_NDIM)
-    return error_set(SHARDRT_EINVAL, "a shape of %" PRId32 " dimensions; an array has at most %d", ndim,
-                     SHARDRT_MAX_NDIM);
+/* What is wrong with a shape of `ndim` dimensions that check_shape refuses. */
+static int error_shape(const shardrt_sharding *sharding, int32_t ndim, const int64_t *shape) {
   char bytes[TEXT_BYTES] = "";
   struct text text = {bytes, sizeof bytes, 0};
   text_add_shape(&text, ndim, shape);
@@ -159,15 +153,21 @@ static int check_shape(const shardrt_sharding *sharding, int32_t ndim, const int
     if (shape[d] < 0)
       return error_set(SHARDRT_EINVAL, "dimension %" PRId32 " of shape %s has size %" PRId64 "; sizes are 0 or more", d,
                        bytes, shape[d]);
-  int64_t elements;
-  if (!size_elements(ndim, shape, &elements))
-    return error_set(SHARDRT_EOVERFLOW, "an array of shape %s has more elements than 64 bits can count", bytes);
   if (sharding->spec.nentries > ndim)
     return error_set(SHARDRT_EINVAL,
                      "%s has %" PRId32 " entries, but an array of shape %s has %" PRId32
                      " dimension%s; give at most one entry for each, a trailing nil counts too",
                      sharding->spec.text, sharding->spec.nentries, bytes, ndim, ndim == 1 ? "" : "s");
-  return SHARDRT_OK;
+  return error_set(SHARDRT_EOVERFLOW, "an array of shape %s has more elements than 64 bits can count", bytes);
+}
+
+static int check_shape(const shardrt_sharding *sharding, int32_t ndim, const int64_t *shape) {
+  if (ndim < 0 || ndim > SHARDRT_MAX_NDIM)
+    return error_set(SHARDRT_EINVAL, "a shape of %" PRId32 " dimensions; an array has at most %d", ndim,
+                     SHARDRT_MAX_NDIM);
+  int64_t elements;
+  const bool fits = sharding->spec.nentries <= ndim && size_elements(ndim, shape, &elements);
+  return fits ? SHARDRT_OK : error_shape(sharding, ndim, shape);
 }
 
 static int error_not_divisible(const shardrt_sharding *sharding, int32_t ndim, const int64_t *shape, int32_t dim) {

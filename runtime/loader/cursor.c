@@ -1,19 +1,37 @@
 #include "loader/cursor.h"
 
+#include <inttypes.h>
+
 #include "base/error.h"
+#include "base/text.h"
 
 typedef long long ll;
 
-/* With remainder = "error": the nearest sizes that would do, for the message. */
+enum { NEAR = 1 << 17 }; /* so many sizes on either side are tried for a message, and no more */
+
+/* The first divisor of `rows` from `size` on, going by `step` (1 or -1), within 1 … rows; 0: none is near. */
+static int64_t near_divisor(int64_t rows, int64_t size, int64_t step) {
+  for (int32_t i = 0; i < NEAR && size >= 1 && size <= rows; i++, size += step)
+    if (rows % size == 0) return size;
+  return 0;
+}
+
+/* With remainder = "error", where the batch size does not divide the rows. The message names the sizes next to it that
+ * do, where they are near. */
 static int refuse_remainder(const struct cursor_rules *rules, int64_t rows) {
-  int64_t below = rules->batch_size < rows ? rules->batch_size : rows, above = rules->batch_size + 1;
-  while (below > 1 && rows % below != 0) below--;
-  while (above < rows && rows % above != 0) above++;
+  int64_t size = rules->batch_size;
+  int64_t below = near_divisor(rows, size < rows ? size : rows, -1);
+  int64_t above = size < rows ? near_divisor(rows, size + 1, 1) : 0;
+  char bytes[96] = "";
+  struct text sizes = {.bytes = bytes, .capacity = sizeof bytes};
+  if (below > 0 || above > 0) text_add(&sizes, "batch_size = %" PRId64, below > 0 ? below : above);
+  if (below > 0 && above > 0) text_add(&sizes, " or %" PRId64, above);
+  if (below > 0 || above > 0) text_add(&sizes, " would do, or ");
   return error_set(
       SHARDRT_EINVAL,
       "%lld samples are not a whole number of batches of %lld (remainder = \"error\"): %lld are left over; "
-      "batch_size = %lld or %lld would do, or remainder = \"drop\" or \"pad\"",
-      (ll)rows, (ll)rules->batch_size, (ll)(rows % rules->batch_size), (ll)below, (ll)above);
+      "%sremainder = \"drop\" or \"pad\"",
+      (ll)rows, (ll)size, (ll)(rows % size), bytes);
 }
 
 static bool divides(const struct cursor_rules *rules, int64_t rows) {

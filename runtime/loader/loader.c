@@ -8,6 +8,7 @@
 #include "loader/crew.h"
 #include "loader/cursor.h"
 #include "loader/slot.h"
+#include "memory/array.h"
 #include "memory/pool.h"
 #include "source/source.h"
 
@@ -26,12 +27,11 @@ struct shardrt_loader {
   struct cursor_rules rules;
   uint64_t seed;
   bool shuffle;
-  int32_t check;
   int32_t num_workers;
   int32_t prefetch;
-  size_t budget;            /* bytes: prefetch + 1 batches and the slack */
-  shardrt_array *mask_like; /* of any batch, without data; NULL unless padding */
-  bool *mask;               /* batch_size of them */
+  size_t budget;       /* bytes: prefetch + 1 batches and the slack */
+  shardrt_array *mask; /* of a full batch; NULL unless padding */
+  bool mask_is_filled; /* it has its data, which the first full batch brings */
   struct pool *pool;
   struct slot *slots;           /* prefetch of them */
   struct slot_scratch *scratch; /* one for each worker */
@@ -61,7 +61,6 @@ static int check_options(const shardrt_loader_options *o) {
   if (code == SHARDRT_OK) code = check_range("prefetch", o->prefetch, 1, MAX_PREFETCH);
   if (code == SHARDRT_OK) code = check_range("remainder", o->remainder, SHARDRT_DROP, SHARDRT_ERROR);
   if (code == SHARDRT_OK) code = check_range("pipeline", o->pipeline, SHARDRT_PER_PROCESS, SHARDRT_PER_DEVICE);
-  if (code == SHARDRT_OK) code = check_range("check", o->check, SHARDRT_CHECK_OFF, SHARDRT_CHECK_ALL);
   return code;
 }
 
@@ -77,11 +76,9 @@ static int set_mask(shardrt_loader *self, const shardrt_loader_options *o) {
   shardrt_sharding *sharding = o->shardings[self->plan->nfields];
   if (sharding == NULL)
     return error_set(SHARDRT_EINVAL, "remainder = \"pad\" needs a sharding for the mask after those of the fields");
-  int code = shardrt_array_new(sharding, SHARDRT_BOOL, 1, &o->batch_size, o->process, o->devices_per_process,
-                               &self->mask_like);
-  if (code != SHARDRT_OK) return error_prefix(code, "the mask of the loader's batches");
-  self->mask = alloc_array((size_t)o->batch_size, sizeof *self->mask);
-  return self->mask != NULL ? SHARDRT_OK : ALLOC_FAILED;
+  int code =
+      shardrt_array_new(sharding, SHARDRT_BOOL, 1, &o->batch_size, o->process, o->devices_per_process, &self->mask);
+  return code == SHARDRT_OK ? code : error_prefix(code, "the mask of the loader's batches");
 }
 
 /* What the batches in the making may take together with those handed out. */
@@ -110,7 +107,7 @@ static int make_slots(shardrt_loader *self) {
   }
   self->fingerprints = alloc_array((size_t)shards, sizeof *self->fingerprints);
   if (self->fingerprints == NULL) return ALLOC_FAILED;
-  self->narrays = self->plan->nfields + (self->mask_like != NULL);
+  self->narrays = self->plan->nfields + (self->mask != NULL);
   self->arrays = alloc_zeros((size_t)self->narrays, sizeof(shardrt_array *));
   return self->arrays != NULL ? SHARDRT_OK : ALLOC_FAILED;
 }
@@ -147,7 +144,6 @@ int shardrt_loader_new(const shardrt_loader_options *o, shardrt_loader **out) {
   made->rules = rules;
   made->seed = o->seed;
   made->shuffle = o->shuffle != 0;
-  made->check = o->check;
   made->prefetch = o->prefetch;
   code = cursor_seek(&made->place, &rules, 0, 0);
   made->ahead = made->place;
@@ -176,16 +172,17 @@ void shardrt_loader_free(shardrt_loader *self) {
   for (int32_t i = 0; self->slots != NULL && i < self->prefetch; i++) slot_clear(&self->slots[i], self->plan);
   alloc_free(self->slots);
   pool_free(self->pool);
-  alloc_free(self->mask);
-  shardrt_array_free(self->mask_like);
+  shardrt_array_free(self->mask);
   plan_free(self->plan);
   alloc_free(self);
 }
 
 /* ---- batches ---------------------------------------------------------------------------------------------------- */
 
-static bool is_checked(const shardrt_loader *self, int64_t step) {
-  if (self->check != SHARDRT_CHECK_SAMPLE) return self->check == SHARDRT_CHECK_ALL;
+static bool is_checked(int64_t step) {
+  const shardrt_job *job = shardrt_job_get();
+  const int32_t check = job != NULL ? job->check : SHARDRT_CHECK_OFF;
+  if (check != SHARDRT_CHECK_SAMPLE) return check == SHARDRT_CHECK_ALL;
   return step < CHECKED_FIRST || step % CHECKED_EVERY == 0;
 }
 
@@ -207,7 +204,7 @@ static int offer(shardrt_loader *self) {
   order_set(&next->order, self->seed, self->ahead.epoch, self->rules.count, self->shuffle);
   next->first = self->ahead.row;
   next->rows = cursor_rows(&self->ahead, &self->rules);
-  next->fingerprinted = is_checked(self, self->stats.steps + self->offered - self->handed);
+  next->fingerprinted = is_checked(self->stats.steps + self->offered - self->handed);
   int code = slot_open(next, self->plan, self->pool);
   if (code != SHARDRT_OK) return code;
   crew_offer(self->crew);
@@ -232,14 +229,45 @@ static void drop_ahead(shardrt_loader *self) {
   self->ahead = self->place;
 }
 
-static int make_mask(const shardrt_loader *self, int64_t rows, shardrt_array **out) {
-  const shardrt_array *like = self->mask_like;
-  for (int64_t i = 0; i < self->rules.batch_size; i++) self->mask[i] = i < rows;
-  shardrt_array *made;
-  int code = shardrt_array_new(shardrt_array_sharding(like), SHARDRT_BOOL, 1, shardrt_array_shape(like),
-                               self->plan->process, self->plan->devices_per_process, &made);
+/* One shard of a mask: `true` for the rows before `rows`. */
+static int mask_shard(const shardrt_shard *shard, int64_t rows, shardrt_buffer **out) {
+  int64_t start = shard->box.start[0], size = shard->box.stop[0] - start;
+  int code = shardrt_buffer_new((size_t)size, out);
   if (code != SHARDRT_OK) return code;
-  code = shardrt_array_fill_global(made, self->mask);
+  int64_t real = rows < start ? 0 : rows - start < size ? rows - start : size;
+  bool *data = shardrt_buffer_data(*out);
+  memset(data, true, (size_t)real);
+  memset(data + real, false, (size_t)(size - real));
+  return SHARDRT_OK;
+}
+
+/* Gives every shard of a mask its data, one buffer for each distinct range. */
+static int fill_mask(shardrt_array *mask, int64_t rows) {
+  int64_t count = shardrt_array_shard_count(mask);
+  shardrt_buffer **blocks = alloc_zeros((size_t)count, sizeof(shardrt_buffer *));
+  if (blocks == NULL) return ALLOC_FAILED;
+  int code = SHARDRT_OK;
+  for (int64_t i = 0; i < count && code == SHARDRT_OK; i++) {
+    const shardrt_shard *shard = shardrt_array_shard(mask, i);
+    if (blocks[shard->block] == NULL) code = mask_shard(shard, rows, &blocks[shard->block]);
+    if (code == SHARDRT_OK) code = shardrt_array_set_buffer(mask, i, blocks[shard->block]);
+  }
+  for (int64_t i = 0; i < count; i++) shardrt_buffer_free(blocks[i]);
+  alloc_free((void *)blocks);
+  return code;
+}
+
+static int make_mask(shardrt_loader *self, int64_t rows, shardrt_array **out) {
+  const bool full = rows == self->rules.batch_size;
+  int code = SHARDRT_OK;
+  if (full && !self->mask_is_filled) {
+    code = fill_mask(self->mask, rows);
+    self->mask_is_filled = code == SHARDRT_OK;
+  }
+  shardrt_array *made;
+  if (code == SHARDRT_OK) code = array_like(self->mask, &made);
+  if (code != SHARDRT_OK) return code;
+  if (!full) code = fill_mask(made, rows);
   if (code != SHARDRT_OK) {
     shardrt_array_free(made);
     return code;
@@ -249,7 +277,7 @@ static int make_mask(const shardrt_loader *self, int64_t rows, shardrt_array **o
 }
 
 /* Compares the replicas of all fields across the job. Whether there are any is the same in every process. */
-static int check_replicas(shardrt_loader *self, const struct slot *made) {
+static int check_replicas(shardrt_loader *self, const struct slot *made, const char *step) {
   if (!made->fingerprinted) return SHARDRT_OK;
   int code = SHARDRT_OK;
   int64_t compared = 0;
@@ -258,13 +286,23 @@ static int check_replicas(shardrt_loader *self, const struct slot *made) {
     if (!field->has_replicas) continue;
     slot_fingerprints(made, self->plan, f, self->fingerprints);
     char name[256]; /* a longer one is cut short */
-    snprintf(name, sizeof name, "step %lld of the loader, field \"%s\"", (long long)self->stats.steps,
-             field->field->name);
+    snprintf(name, sizeof name, "%s, field \"%s\"", step, field->field->name);
     code = shardrt_check_replicas(name, self->arrays[f], self->fingerprints);
     compared++;
   }
   if (code == SHARDRT_OK && compared > 0) self->stats.steps_checked++;
   return code;
+}
+
+/* A step that is not compared is still known to the job, which finds at the next occasion who took another. It is told
+ * once, when what may fail here alone is done. */
+static int meet_others(shardrt_loader *self, const struct slot *made) {
+  char step[64], told[128];
+  snprintf(step, sizeof step, "step %lld of the loader", (long long)self->stats.steps);
+  snprintf(told, sizeof told, "%s, from row %lld of epoch %lld", step, (long long)self->place.row,
+           (long long)self->place.epoch);
+  shardrt_job_step(told);
+  return check_replicas(self, made, step);
 }
 
 /* The arrays of a batch whose tasks have run, checked, in self->arrays. */
@@ -276,7 +314,7 @@ static int make_arrays(shardrt_loader *self, const struct slot *made) {
                                    : make_mask(self, made->rows, &self->arrays[n]);
     if (code == SHARDRT_OK) n++;
   }
-  if (code == SHARDRT_OK) code = check_replicas(self, made);
+  if (code == SHARDRT_OK) code = meet_others(self, made);
   if (code == SHARDRT_OK) return code;
   while (n > 0) shardrt_array_free(self->arrays[--n]);
   return code;
@@ -291,6 +329,7 @@ static int take(shardrt_loader *self) {
   if (code == SHARDRT_OK) code = make_arrays(self, made);
   if (code != SHARDRT_OK) return code;
   self->stats.bytes_read += atomic_load(&made->bytes_read);
+  self->stats.bytes_fingerprinted += atomic_load(&made->bytes_fingerprinted);
   self->stats.read_seconds += 1e-9 * (double)atomic_load(&made->busy);
   self->stats.samples += made->rows;
   self->stats.steps++;

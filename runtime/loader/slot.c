@@ -1,10 +1,10 @@
 #include "loader/slot.h"
 
 #include <string.h>
-#include <time.h>
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "memory/array.h"
 #include "memory/pool.h"
 #include "source/source.h"
 
@@ -50,6 +50,7 @@ int slot_open(struct slot *self, const struct plan *plan, struct pool *pool) {
     }
   }
   atomic_store(&self->bytes_read, 0);
+  atomic_store(&self->bytes_fingerprinted, 0);
   atomic_store(&self->busy, 0);
   return SHARDRT_OK;
 }
@@ -117,41 +118,34 @@ static int read_whole(struct slot *self, const struct plan *plan, const struct p
 }
 
 /* After a task: whoever runs a block's last one takes its fingerprint, while much of it is in the cache. */
-static void finish_block(struct slot *self, const struct plan *plan, int64_t b) {
-  if (!self->fingerprinted || atomic_fetch_sub(&self->left[b], 1) != 1) return;
+static void finish_block(struct slot *self, const struct plan *plan, const struct plan_field *field, int64_t b) {
+  if (!self->fingerprinted || !field->has_replicas || atomic_fetch_sub(&self->left[b], 1) != 1) return;
+  atomic_fetch_add(&self->bytes_fingerprinted, (int64_t)plan->blocks[b].bytes);
   self->fingerprints[b] = shardrt_fingerprint(shardrt_buffer_data(self->buffers[b]), plan->blocks[b].bytes);
-}
-
-static int64_t nanoseconds(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
 int slot_run(struct slot *self, const struct plan *plan, int64_t number, struct slot_scratch *scratch) {
   const struct plan_task task = plan_task_at(plan, number);
   const struct plan_field *field = &plan->fields[task.field];
-  int64_t start = nanoseconds();
+  double start = shardrt_clock();
   int64_t n = self->rows - task.first; /* real rows of this task */
   n = n < 0 ? 0 : n > task.count ? task.count : n;
   for (int64_t i = 0; i < n; i++) scratch->samples[i] = order_at(&self->order, self->first + task.first + i);
   int code =
       task.block >= 0 ? read_block(self, plan, &task, n, scratch->samples) : read_whole(self, plan, &task, n, scratch);
   if (task.block >= 0) {
-    finish_block(self, plan, task.block);
+    finish_block(self, plan, field, task.block);
   } else {
-    for (int64_t i = 0; i < field->nblocks; i++) finish_block(self, plan, field->first_block + i);
+    for (int64_t i = 0; i < field->nblocks; i++) finish_block(self, plan, field, field->first_block + i);
   }
-  atomic_fetch_add(&self->busy, nanoseconds() - start);
+  atomic_fetch_add(&self->busy, (int64_t)(1e9 * (shardrt_clock() - start)));
   return code == SHARDRT_OK ? code : error_prefix(code, "field \"%s\"", field->field->name);
 }
 
 int slot_array(const struct slot *self, const struct plan *plan, int32_t f, shardrt_array **out) {
   const struct plan_field *field = &plan->fields[f];
-  const shardrt_array *like = field->like;
   shardrt_array *made;
-  int code = shardrt_array_new(shardrt_array_sharding(like), shardrt_array_dtype(like), shardrt_array_ndim(like),
-                               shardrt_array_shape(like), plan->process, plan->devices_per_process, &made);
+  int code = array_like(field->like, &made);
   if (code != SHARDRT_OK) return code;
   for (int64_t i = 0; i < shardrt_array_shard_count(made) && code == SHARDRT_OK; i++)
     code = shardrt_array_set_buffer(made, i, self->buffers[field->first_block + field->shard_blocks[i]]);

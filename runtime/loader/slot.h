@@ -15,12 +15,13 @@ struct slot {
   struct order order;         /* of the batch's epoch */
   int64_t first;              /* where the batch begins in that order */
   int64_t rows;               /* real ones; the rest of the batch is padding */
-  bool fingerprinted;         /* whether the tasks take fingerprints */
+  bool fingerprinted;         /* whether the tasks take fingerprints, of fields that have replicas */
   shardrt_buffer **buffers;   /* one for each block */
-  uint64_t *fingerprints;     /* of each block, when its last task has run */
+  uint64_t *fingerprints;     /* of each such block, when its last task has run */
   _Atomic int64_t *left;      /* tasks of each block that have not run */
   _Atomic int64_t bytes_read; /* taken from the storage */
-  _Atomic int64_t busy;       /* nanoseconds that the tasks took, added up */
+  _Atomic int64_t bytes_fingerprinted;
+  _Atomic int64_t busy; /* nanoseconds that the tasks took, added up */
 };
 
 /* What one worker needs for itself, so that a task allocates nothing. */

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/compare.h"
 #include "base/error.h"
 #include "base/size.h"
 #include "base/text.h"
@@ -92,6 +93,26 @@ failed:
   return code;
 }
 
+int array_like(const shardrt_array *like, shardrt_array **out) {
+  size_t count = (size_t)like->shard_count;
+  shardrt_array *array = alloc_array(1, sizeof *array);
+  if (array == NULL) return ALLOC_FAILED;
+  *array = *like;
+  array->shards = alloc_array(count, sizeof *array->shards);
+  array->buffers = array->shards == NULL ? NULL : alloc_array(count, sizeof(shardrt_buffer *));
+  if (array->buffers == NULL) {
+    alloc_free(array->shards);
+    alloc_free(array);
+    return ALLOC_FAILED;
+  }
+  sharding_retain(array->sharding);
+  memcpy(array->shards, like->shards, count * sizeof *array->shards);
+  for (size_t i = 0; i < count; i++)
+    array->buffers[i] = like->buffers[i] == NULL ? NULL : shardrt_buffer_retain(like->buffers[i]);
+  *out = array;
+  return SHARDRT_OK;
+}
+
 void shardrt_array_free(shardrt_array *array) {
   if (array == NULL) return;
   for (int64_t i = 0; i < array->shard_count; i++) shardrt_buffer_free(array->buffers[i]);
@@ -168,14 +189,9 @@ struct range_set {
   int64_t *starts; /* ascending; they stand packed, so the j-th begins at j times the shard's size */
 };
 
-static int compare_starts(const void *a, const void *b) {
-  int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-  return (x > y) - (x < y);
-}
-
 static void range_set_find(struct range_set *set, const shardrt_array *array, int32_t dim) {
   for (int64_t i = 0; i < array->shard_count; i++) set->starts[i] = array->shards[i].box.start[dim];
-  qsort(set->starts, (size_t)array->shard_count, sizeof *set->starts, compare_starts);
+  qsort(set->starts, (size_t)array->shard_count, sizeof *set->starts, compare_int64);
   set->count = 0;
   for (int64_t i = 0; i < array->shard_count; i++)
     if (i == 0 || set->starts[i] != set->starts[set->count - 1]) set->starts[set->count++] = set->starts[i];
@@ -183,7 +199,7 @@ static void range_set_find(struct range_set *set, const shardrt_array *array, in
 
 static int64_t range_set_offset(const struct range_set *set, int64_t start, int64_t size) {
   if (set->whole) return start;
-  const int64_t *found = bsearch(&start, set->starts, (size_t)set->count, sizeof start, compare_starts);
+  const int64_t *found = bsearch(&start, set->starts, (size_t)set->count, sizeof start, compare_int64);
   return (found - set->starts) * size;
 }
 

@@ -8,4 +8,8 @@
  * threads at the same time. */
 void array_drop(shardrt_array *array, int32_t block);
 
+/* One more array as `like` is, with a count of each buffer that it has: its dtype, shape, sharding and shards are
+ * copied, not computed. */
+int array_like(const shardrt_array *like, shardrt_array **out);
+
 #endif

@@ -1,6 +1,7 @@
 /* array.c - fields from host arrays. */
 #include "base/alloc.h"
 #include "base/error.h"
+#include "base/hash.h"
 #include "base/size.h"
 #include "source/dense.h"
 
@@ -31,9 +32,11 @@ static int fill_part(dense_part *part, const char *name, int32_t dtype, int32_t 
   part->dtype = dtype;
   part->ndim = ndim;
   for (int32_t d = 0; d < ndim; d++) part->shape[d] = shape[d];
+  part->fingerprint = hash_number(0, (int64_t)bytes);
   if (buffer == NULL) return SHARDRT_OK;
   part->buffer = shardrt_buffer_retain(buffer);
   part->data = shardrt_buffer_data(buffer);
+  part->fingerprint = hash_bytes(part->fingerprint, part->data, bytes);
   return SHARDRT_OK;
 }
 

@@ -4,7 +4,6 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
-#include "base/hash.h"
 #include "base/size.h"
 #include "source/gather.h"
 
@@ -92,11 +91,7 @@ const char *dense_file_name(const shardrt_source *source, int32_t file) {
 
 uint64_t dense_file_fingerprint(const shardrt_source *source, int32_t file) {
   const dense_part *part = &((const dense_source *)source)->parts[file];
-  if (part->file.data != NULL) return mapping_fingerprint(&part->file);
-  /* An array is in memory already: all of it is hashed. */
-  const shardrt_box whole = source_whole(&source->fields[file]);
-  const size_t bytes = (size_t)source->count * source_box_bytes(&source->fields[file], &whole);
-  return hash_bytes(hash_number(0, (int64_t)bytes), part->data, part->data != NULL ? bytes : 0);
+  return part->file.data != NULL ? mapping_fingerprint(&part->file) : part->fingerprint;
 }
 
 void dense_close(shardrt_source *source) {

@@ -12,6 +12,7 @@ typedef struct dense_part {
   mapping file;           /* the file that the user named; data NULL where it is an array */
   mapping unpacked;       /* where that file is compressed: what it holds */
   shardrt_buffer *buffer; /* a count; NULL where it is a file */
+  uint64_t fingerprint;   /* of that buffer's data, which is as large as a user made it: taken once */
   const uint8_t *data;    /* of the first sample; NULL: there is no data (planning) */
   bool swap;              /* elements are big-endian */
   int32_t dtype;

@@ -7,22 +7,25 @@
 
 enum { VIEW_CHUNK = 256 }; /* samples whose numbers are translated at once, on the stack */
 
-/* Sample i is sample first + i * step of `base`. The fields of base come first; a field beyond them is the number. */
+/* The fields of `root` come first; those beyond them are the sample's number in it. */
 typedef struct view {
   shardrt_source head;
-  shardrt_source *base; /* a count */
-  int64_t first;
-  int64_t step;
+  shardrt_source *base; /* a count: what this was made of, which may be a view, too, and owns the fields' names */
+  shardrt_source *root; /* what that comes down to, of which head's numbers are the numbers; lives as long as base */
 } view;
 
-static int gather_base(const view *v, int32_t field, const int64_t *samples, int64_t n, const shardrt_box *inner,
+static int64_t number_of(const view *v, int64_t sample) {
+  return v->head.first_number + sample * v->head.number_step;
+}
+
+static int gather_root(const view *v, int32_t field, const int64_t *samples, int64_t n, const shardrt_box *inner,
                        uint8_t *dst) {
   const size_t bytes = source_box_bytes(&v->head.fields[field], inner);
   int64_t translated[VIEW_CHUNK];
   for (int64_t done = 0; done < n;) {
     const int64_t chunk = n - done < VIEW_CHUNK ? n - done : VIEW_CHUNK;
-    for (int64_t i = 0; i < chunk; i++) translated[i] = v->first + samples[done + i] * v->step;
-    int code = v->base->format->gather(v->base, field, translated, chunk, inner, dst + (size_t)done * bytes);
+    for (int64_t i = 0; i < chunk; i++) translated[i] = number_of(v, samples[done + i]);
+    int code = v->root->format->gather(v->root, field, translated, chunk, inner, dst + (size_t)done * bytes);
     if (code < 0) return code;
     done += chunk;
   }
@@ -32,9 +35,9 @@ static int gather_base(const view *v, int32_t field, const int64_t *samples, int
 static int view_gather(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
                        const shardrt_box *inner, void *dst) {
   const view *v = (const view *)source;
-  if (field < v->base->nfields) return gather_base(v, field, samples, n, inner, dst);
+  if (field < v->root->nfields) return gather_root(v, field, samples, n, inner, dst);
   for (int64_t i = 0; i < n; i++) {
-    const int64_t number = source->first_number + samples[i] * source->number_step;
+    const int64_t number = number_of(v, samples[i]);
     memcpy((uint8_t *)dst + (size_t)i * sizeof number, &number, sizeof number);
   }
   return SHARDRT_OK;
@@ -42,19 +45,19 @@ static int view_gather(const shardrt_source *source, int32_t field, const int64_
 
 static size_t view_bytes(const shardrt_source *source, int32_t field, const shardrt_box *inner) {
   const view *v = (const view *)source;
-  return field < v->base->nfields ? source_bytes(v->base, field, inner) : 0;
+  return field < v->root->nfields ? source_bytes(v->root, field, inner) : 0;
 }
 
 static int32_t view_file_count(const shardrt_source *source) {
-  return source_file_count(((const view *)source)->base);
+  return source_file_count(((const view *)source)->root);
 }
 
 static const char *view_file_name(const shardrt_source *source, int32_t file) {
-  return source_file_name(((const view *)source)->base, file);
+  return source_file_name(((const view *)source)->root, file);
 }
 
 static uint64_t view_file_fingerprint(const shardrt_source *source, int32_t file) {
-  return source_file_fingerprint(((const view *)source)->base, file);
+  return source_file_fingerprint(((const view *)source)->root, file);
 }
 
 static void view_close(shardrt_source *source) {
@@ -91,7 +94,7 @@ static view *view_new(shardrt_source *base, int32_t more) {
   v->head.first_number = base->first_number;
   v->head.number_step = base->number_step;
   v->base = source_retain(base);
-  v->step = 1;
+  v->root = base->format == &view_format ? ((const view *)base)->root : base;
   return v;
 }
 
@@ -106,9 +109,7 @@ int shardrt_source_shard(shardrt_source *source, int64_t num_shards, int64_t ind
   v->head.count = index < source->count ? (source->count - index - 1) / num_shards + 1 : 0;
   /* Two samples or more: then num_shards is less than the count, and nothing below overflows. Fewer: the step is never
    * taken. */
-  v->first = v->head.count > 0 ? index : 0;
-  v->step = v->head.count > 1 ? num_shards : 1;
-  v->head.first_number = source->first_number + v->first * source->number_step;
+  v->head.first_number = source->first_number + (v->head.count > 0 ? index : 0) * source->number_step;
   v->head.number_step = v->head.count > 1 ? num_shards * source->number_step : 1;
   *out = &v->head;
   return SHARDRT_OK;

@@ -1,0 +1,31 @@
+-- The job as a whole: whether it is only planned, what is said once for it, and where its processes meet.
+
+local C = require "shardrt.C"
+local fail = require "shardrt.fail"
+fail.own()
+
+local job = { words = {} }
+local words = job.words
+
+--- Whether this is `shardrt plan`: arrays have no data and loaders no batches, so there is nothing to look at.
+---@return boolean
+function words.is_planning() return C.shardrt_job_get().planning ~= 0 end
+
+--- Prints a line once for the job: in process 0, at once. With more arguments, it is formatted as by string.format.
+---@param format any
+---@param ... any
+function words.say(format, ...)
+  if C.shardrt_job_get().process_index ~= 0 then return end
+  io.stdout:write(select("#", ...) > 0 and format:format(...) or tostring(format), "\n")
+  io.stdout:flush()
+end
+
+--- Waits until every process of the job is here. Every process must call it, with the same name.
+---@param name string # for the report of a process that does not come
+function words.sync_global_devices(name)
+  if type(name) ~= "string" then fail("sync_global_devices: it takes a name, not a %s", type(name)) end
+  C.shardrt_job_at(fail.where() or "?")
+  fail.check(C.shardrt_barrier('sync_global_devices "' .. name .. '"'))
+end
+
+return job
