@@ -162,16 +162,85 @@ describe("IDX files", function()
     assert.equal(1, #files.list(cache))
   end)
 
-  it("come to no harm when a process is killed while it decompresses", function()
-    -- 64 MB of zeros: long enough to be seen at work.
-    local size = 64 * 1024 * 1024
+  -- A command that opens a gzipped file of many zeros, long enough to be seen at work, and prints its length, its last
+  -- number, and the inodes of the cache's files that it has mapped.
+  local function opener(size)
     local head = files.write(folder, "head", files.idx(8, { size }, ""))
     local zipped = folder .. "/z.gz"
     os.execute(("{ cat %s; head -c %d /dev/zero; } | gzip -1n > %s"):format(head, size, zipped))
     local recipe = files.write(folder, "open.lua", [[
       local s = require("shardrt.source").idx({x = arg[1]}, {cache = arg[2]})
-      print(#s, s:read(#s - 1, 1).x.data[0])]])
-    local one = ("%s %s %s %s"):format(mpi.program(), recipe, zipped, cache)
+      local list = {}
+      for line in io.lines "/proc/self/maps" do
+        local inode, path = line:match "(%d+) +(/.*)$"
+        if path and path:sub(1, #arg[2]) == arg[2] then list[#list + 1] = inode end
+      end
+      io.write(("%d\t%d\t%s\n"):format(#s, s:read(#s - 1, 1).x.data[0], table.concat(list, " ")))]])
+    return ("%s %s %s %s"):format(mpi.program(), recipe, zipped, cache)
+  end
+
+  -- What is in the cache, but for what a killed process leaves where files cannot be made without a name.
+  local function whole_files()
+    local list = {}
+    for _, name in ipairs(files.list(cache)) do
+      if not name:match "%.tmp$" then list[#list + 1] = name end
+    end
+    return list
+  end
+
+  -- That each of `count` processes printed the same: the file is right and one file is mapped by all.
+  local function all_map_one(result, count, size)
+    local line = result.stdout:match "[^\n]*\n"
+    assert.truthy(line and line:match(("^%d\t0\t%%d+\n$"):format(size)), result.output)
+    assert.equal(line:rep(count), result.stdout)
+    assert.equal("", result.stderr)
+    assert.equal(1, #whole_files())
+  end
+
+  it("are decompressed by one of many processes that start together; all map its file", function()
+    local size = 48 * 1024 * 1024
+    local one = opener(size)
+    all_map_one(mpi.shell(("for i in 1 2 3 4 5 6; do %s & done; wait"):format(one)), 6, size)
+  end)
+
+  -- Starts two processes while another one, which never decompresses anything, holds the cache's lock; that one is
+  -- killed after the shell command `before`.
+  local function behind_another(one, before)
+    local holder = files.write(folder, "hold.lua", [[
+      local ffi = require "ffi"
+      ffi.cdef "int open(const char *, int); int flock(int, int); unsigned sleep(unsigned);"
+      assert(ffi.C.flock(ffi.C.open(arg[1], 0), 2) == 0)
+      assert(io.open(arg[1] .. "/held", "w")):close()
+      while true do ffi.C.sleep(1000) end]])
+    local result = mpi.shell(([[mkdir -p %s
+      %s %s %s & holder=$!
+      until [ -e %s/held ]; do kill -0 $holder || break; sleep 0.01; done
+      rm %s/held
+      %s & second=$!
+      %s & third=$!
+      %s
+      kill -KILL $holder; wait $holder
+      wait $second; wait $third]]):format(cache, mpi.program(), holder, cache, cache, cache, one, one, before))
+    result.stderr = result.stderr:gsub("[^\n]*Killed[^\n]*\n", "") -- the shell's word on it
+    return result
+  end
+
+  it("are decompressed once also where a process is killed that they waited for", function()
+    local size = 12 * 1024 * 1024
+    all_map_one(behind_another(opener(size), "sleep 0.3"), 2, size)
+  end)
+
+  it("do not wait forever for a process that is stopped", function()
+    local size = 12 * 1024 * 1024
+    local result = behind_another(opener(size), "wait $second; wait $third")
+    assert.equal(2, select(2, result.stdout:gsub(("%d\t0\t%%d+\n"):format(size), "")), result.output)
+    assert.equal("", result.stderr)
+    assert.equal(1, #whole_files())
+  end)
+
+  it("come to no harm when a process is killed while it decompresses", function()
+    local size = 64 * 1024 * 1024
+    local one = opener(size)
     -- Killed as soon as it holds a file of the cache open, three times.
     local killed = mpi.shell(([[for i in 1 2 3; do
       %s & pid=$!
@@ -181,12 +250,7 @@ describe("IDX files", function()
     done]]):format(one, cache))
     assert.truthy(killed.stdout:find("killed", 1, true), killed.output)
     local result = mpi.shell(one)
-    assert.equal(("%d\t0\n"):format(size), result.stdout, result.output)
-    local whole = 0
-    for _, name in ipairs(files.list(cache)) do
-      if not name:match "%.tmp$" then whole = whole + 1 end
-    end
-    assert.equal(1, whole)
+    all_map_one(result, 1, size)
   end)
 
   it("stop at the size that the header tells", function()

@@ -1,10 +1,13 @@
 #include "source/cache.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <zlib.h>
@@ -125,27 +128,6 @@ static int gunzip_all(gunzip *g, uint8_t *buffer, size_t bytes, newfile *out) {
   return SHARDRT_OK;
 }
 
-static int decompress(const char *path, const mapping *file, size_t bytes, const char *target) {
-  gunzip g;
-  newfile out;
-  uint8_t *buffer = alloc_array(OUTPUT_BYTES, 1);
-  if (buffer == NULL) return ALLOC_FAILED;
-  int code = gunzip_open(path, file, &g);
-  if (code < 0) goto free_buffer;
-  code = newfile_open(target, &out);
-  if (code == SHARDRT_OK) {
-    code = gunzip_all(&g, buffer, bytes, &out);
-    if (code == SHARDRT_OK) code = newfile_commit(&out);
-    newfile_drop(&out);
-  }
-  if (code == SHARDRT_EIO)
-    error_prefix(code, "the cache of decompressed files ($SHARDRT_CACHE, or cache = …, names another folder)");
-  inflateEnd(&g.stream);
-free_buffer:
-  alloc_free(buffer);
-  return code;
-}
-
 /* ---- the folder ---- */
 
 /* The variable's value, or NULL where it is not set or empty. */
@@ -204,13 +186,24 @@ static uint64_t key_of(const char *path, const mapping *file) {
   return hash_bytes(key, file->data + file->bytes - block, block);
 }
 
+/* What is wanted of the cache: the contents of one compressed file. */
+typedef struct wanted {
+  const char *path;
+  const mapping *file;
+  size_t bytes; /* of the contents, which begin with `head` */
+  const void *head;
+  size_t head_bytes;
+  char *folder;
+  char *target; /* the name that they have in it */
+} wanted;
+
 /* Maps a file of the cache if it is there and is what it should be: 1, or 0, or ENOMEM. */
-static int map_cached(const char *target, size_t bytes, const void *head, size_t head_bytes, mapping *out) {
+static int map_cached(const wanted *w, mapping *out) {
   mapping cached;
-  if (access(target, R_OK) != 0) return 0;
-  int code = mapping_open(target, &cached);
+  if (access(w->target, R_OK) != 0) return 0;
+  int code = mapping_open(w->target, &cached);
   if (code < 0) return code == SHARDRT_ENOMEM ? code : 0;
-  if (cached.bytes == bytes && bytes >= head_bytes && memcmp(cached.data, head, head_bytes) == 0) {
+  if (cached.bytes == w->bytes && w->bytes >= w->head_bytes && memcmp(cached.data, w->head, w->head_bytes) == 0) {
     *out = cached;
     return 1;
   }
@@ -218,33 +211,82 @@ static int map_cached(const char *target, size_t bytes, const void *head, size_t
   return 0;
 }
 
-/* Decompresses to `target` and maps that: 1, or an error. */
-static int make_cached(const char *path, const mapping *file, size_t bytes, const void *head, size_t head_bytes,
-                       const char *target, mapping *out) {
-  int code = decompress(path, file, bytes, target);
-  if (code == SHARDRT_OK) code = map_cached(target, bytes, head, head_bytes, out);
+/* ---- one process decompresses, the others wait for it ---- */
+
+/* Decompresses to the name in the folder and maps what then has that name: 1, or an error. Where another process was
+ * faster, that is its file: all processes map the same one. */
+static int make_cached(const wanted *w, mapping *out) {
+  gunzip g;
+  newfile file;
+  uint8_t *buffer = alloc_array(OUTPUT_BYTES, 1);
+  if (buffer == NULL) return ALLOC_FAILED;
+  int code = gunzip_open(w->path, w->file, &g);
+  if (code < 0) goto free_buffer;
+  code = newfile_open(w->target, &file);
+  if (code == SHARDRT_OK) {
+    code = gunzip_all(&g, buffer, w->bytes, &file);
+    if (code == SHARDRT_OK) code = map_cached(w, out);
+    if (code == 0) code = newfile_commit(&file);
+    newfile_drop(&file);
+  }
+  if (code == SHARDRT_EIO)
+    error_prefix(code, "the cache of decompressed files ($SHARDRT_CACHE, or cache = …, names another folder)");
+  inflateEnd(&g.stream);
+free_buffer:
+  alloc_free(buffer);
+  if (code == 0) code = map_cached(w, out);
   if (code != 0) return code;
   return error_set(SHARDRT_EIO,
                    "%s: was decompressed to %s, but cannot be read there: another process may have put something else "
                    "in its place",
-                   path, target);
+                   w->path, w->target);
+}
+
+/* How long to wait for another process that decompresses (seconds): more than a slow disk needs for this file. */
+static double patience(const wanted *w) {
+  return 5 + (double)w->bytes / 10e6;
+}
+
+/* Waits for the lock of the folder, which is on the folder itself, so that no file of it is left, and ends with the
+ * process that holds it. Looks whether the file is there by then: 1; else 0, with the lock, or without it where it
+ * cannot be had: the holder may be stopped, or the file system (NFS) may lock no folders. ENOMEM. */
+static int wait_for_lock(const wanted *w, int folder, mapping *out) {
+  const double end = shardrt_clock() + patience(w);
+  long sleep = 500000; /* nanoseconds */
+  while (flock(folder, LOCK_EX | LOCK_NB) != 0 && (errno == EWOULDBLOCK || errno == EINTR) && shardrt_clock() < end) {
+    nanosleep(&(struct timespec){.tv_nsec = sleep}, NULL);
+    if (sleep < 20000000) sleep *= 2;
+    int code = map_cached(w, out);
+    if (code != 0) return code;
+  }
+  return map_cached(w, out);
+}
+
+/* As cache_map, where the file is not there yet. */
+static int make_once(const wanted *w, mapping *out) {
+  int folder = open(w->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  int code = folder >= 0 ? wait_for_lock(w, folder, out) : 0;
+  if (code == 0) code = make_cached(w, out);
+  if (folder >= 0) close(folder);
+  return code;
 }
 
 int cache_map(const char *path, const mapping *file, size_t bytes, const void *head, size_t head_bytes,
               const char *folder, mapping *out) {
+  wanted w = {.path = path, .file = file, .bytes = bytes, .head = head, .head_bytes = head_bytes};
   bool shared;
-  char *name = folder_name(folder, &shared);
-  if (name == NULL) return ALLOC_FAILED;
+  w.folder = folder_name(folder, &shared);
+  if (w.folder == NULL) return ALLOC_FAILED;
   const char *slash = strrchr(path, '/');
-  char *target =
-      alloc_text("%s/%.100s-%016llx", name, slash != NULL ? slash + 1 : path, (unsigned long long)key_of(path, file));
-  int code = target != NULL ? SHARDRT_OK : ALLOC_FAILED;
-  if (code == SHARDRT_OK && shared && access(name, F_OK) == 0) code = check_owner(name);
-  if (code == SHARDRT_OK) code = map_cached(target, bytes, head, head_bytes, out);
-  if (code == 0) code = make_folder(name);
-  if (code == 0 && shared) code = check_owner(name);
-  if (code == 0) code = make_cached(path, file, bytes, head, head_bytes, target, out);
-  alloc_free(target);
-  alloc_free(name);
+  w.target = alloc_text("%s/%.100s-%016llx", w.folder, slash != NULL ? slash + 1 : path,
+                        (unsigned long long)key_of(path, file));
+  int code = w.target != NULL ? SHARDRT_OK : ALLOC_FAILED;
+  if (code == SHARDRT_OK && shared && access(w.folder, F_OK) == 0) code = check_owner(w.folder);
+  if (code == SHARDRT_OK) code = map_cached(&w, out);
+  if (code == 0) code = make_folder(w.folder);
+  if (code == 0 && shared) code = check_owner(w.folder);
+  if (code == 0) code = make_once(&w, out);
+  alloc_free(w.target);
+  alloc_free(w.folder);
   return code < 0 ? code : SHARDRT_OK;
 }
