@@ -1,18 +1,14 @@
--- The plan of a reshard, of any process of any job: the fewest bytes, as JAX's answers and a count element by element in
--- plain Lua have them; sender and receiver of one mind; the load spread.
+-- The plan of a reshard, of any process of any job: the fewest bytes, as JAX's answers and a count element by element
+-- in plain Lua have them; sender and receiver of one mind; the load spread.
 
+local bit = require "bit"
 local ffi = require "ffi"
 local C = require "shardrt.C"
 local golden = require "tests.support.golden"
 local layout = require "tests.support.layout"
+local moves_of = require "tests.support.moves"
 
 -- ---- the oracle: every element, and who has it ----
-
-local function elements_of(shape)
-  local count = 1
-  for _, size in ipairs(shape) do count = count * size end
-  return count
-end
 
 -- Calls f with the row-major number of every element of a box {{start, stop}, …}.
 local function each(index, shape, f)
@@ -99,7 +95,7 @@ describe("a plan agrees with JAX", function()
   end
 
   for number, case in ipairs(cases) do
-    it(("in case %d, %s"):format(number, key({}) .. table.concat(case.global_shape, "x")), function()
+    it(("in case %d, %s"):format(number, case.name), function()
       local words = layout.words(0, case.process_count, case.devices_per_process)
       local from, to = layout.sharding(words, case.from), layout.sharding(words, case.to)
       local plan = words.reshard_plan(case.global_shape, "float32", from, to)
@@ -110,6 +106,154 @@ describe("a plan agrees with JAX", function()
       end
       assert.equal(4 * case.process_receive_total, total)
       check(plan, case.process_count, case.devices_per_process, "case " .. number)
+    end)
+  end
+end)
+
+-- ---- random layouts ----
+
+-- How much some process must send at least, with parts cut as one likes: over every set of processes, what only they
+-- hold, shared by them. `mask` has the holders of each element as bits.
+local function least_sent(mask, old, new, processes)
+  local demand, least = {}, 0
+  for p = 0, processes - 1 do
+    for number in pairs(new[p]) do
+      if not old[p][number] then demand[mask[number]] = (demand[mask[number]] or 0) + 1 end
+    end
+  end
+  for set = 1, 2 ^ processes - 1 do
+    local total, members = 0, 0
+    for holders, count in pairs(demand) do
+      if bit.band(holders, bit.bnot(set)) == 0 then total = total + count end
+    end
+    for p = 0, processes - 1 do members = members + bit.band(bit.rshift(set, p), 1) end
+    least = math.max(least, total / members)
+  end
+  return least
+end
+
+describe("a random plan", function()
+  it("moves the fewest bytes, agrees with the other processes', and lets no sender be the bottleneck", function()
+    local seed, cases = os.time(), 400
+    print("seed", seed)
+    math.randomseed(seed)
+    for case = 1, cases do
+      local topology = ({ { 1, 8 }, { 2, 4 }, { 4, 2 }, { 8, 1 }, { 3, 3 }, { 5, 2 }, { 8, 2 } })[math.random(7)]
+      local processes, devices = topology[1], topology[2]
+      local words = layout.words(0, processes, devices)
+      local shape, from, to = moves_of.case(words, 800)
+      local dtype = moves_of.dtypes[math.random(#moves_of.dtypes)]
+      local plan = words.reshard_plan(shape, dtype, from, to)
+      local label = ("seed %d, case %d: %d x %d, {%s} %s to %s"):format(seed, case, processes, devices,
+        table.concat(shape, ","), tostring(from), tostring(to))
+      local sent, old, new = check(plan, processes, devices, label)
+      -- Twice of what an even spread would take, or of what a process has to receive, and one move.
+      local size, mask = tonumber(C.shardrt_dtype_size(C.shardrt_dtype_from_name(dtype))), {}
+      local most_sent, most_received, largest = 0, 0, 0
+      for p = 0, processes - 1 do
+        for number in pairs(old[p]) do mask[number] = bit.bor(mask[number] or 0, 2 ^ p) end
+        most_sent = math.max(most_sent, sent[p])
+        most_received = math.max(most_received, plan:bytes_received(p))
+        for _, move in ipairs(plan:moves(p)) do
+          local part = size
+          for _, range in ipairs(move.index) do part = part * (range[2] - range[1]) end
+          if move.kind == "send" then largest = math.max(largest, part) end
+        end
+      end
+      local bound = 2 * math.max(most_received, size * least_sent(mask, old, new, processes)) + largest
+      assert.is_true(most_sent <= bound, ("%s: %d of %d bytes"):format(label, most_sent, bound))
+    end
+  end)
+end)
+
+-- ---- replicas share the sending ----
+
+describe("holders of the same part", function()
+  -- Bytes that each process sends of {rows, 4} int8, from replicas on the first devices to the last ones.
+  local function sent(processes, devices, from_count, to_count, to_spec, rows)
+    local words = layout.words(0, processes, devices)
+    local first, last = {}, {}
+    for i = 1, from_count do first[i] = i - 1 end
+    for i = 1, to_count do last[i] = processes * devices - to_count + i - 1 end
+    local plan = words.reshard_plan({ rows, 4 }, "int8",
+      words.NamedSharding(words.Mesh({ from_count }, { "x" }, first), words.P()),
+      words.NamedSharding(words.Mesh({ to_count }, { "x" }, last), words.P(unpack(to_spec, 1, 1))))
+    local list = {}
+    for p = 0, processes - 1 do list[p + 1] = plan:bytes_sent(p) end
+    return list
+  end
+
+  it("send as much as each other, to fewer, as many, and more receivers", function()
+    assert.same({ 24, 24, 24, 24, 0, 0, 0, 0 }, sent(8, 1, 4, 1, {}, 24))
+    assert.same({ 48, 48, 48, 48, 0, 0, 0, 0 }, sent(8, 1, 4, 2, {}, 24))
+    assert.same({ 24, 24, 24, 24, 0, 0, 0, 0 }, sent(8, 1, 4, 4, { "x" }, 24))
+    assert.same({ 192, 192, 0, 0, 0, 0 }, sent(6, 1, 2, 4, {}, 24))
+    assert.same({ 144, 144, 0, 0, 0 }, sent(5, 1, 2, 3, {}, 24))
+    assert.same({ 32, 32, 32, 0 }, sent(4, 2, 6, 2, {}, 24))
+  end)
+
+  it("begin with different ones for different blocks", function()
+    -- Processes 0 and 1 hold blocks 0, 2, 4 and 6, processes 2 and 3 the others; each block goes to one receiver.
+    local words = layout.words(0, 8, 4)
+    local ids = {}
+    for replica = 0, 1 do
+      for block = 0, 7 do ids[#ids + 1] = (block % 2 * 2 + replica) * 4 + math.floor(block / 2) end
+    end
+    local last = {}
+    for i = 1, 8 do last[i] = 16 + 2 * (i - 1) end
+    local plan = words.reshard_plan({ 8, 4 }, "int8",
+      words.NamedSharding(words.Mesh({ 2, 8 }, { "r", "x" }, ids), words.P "x"),
+      words.NamedSharding(words.Mesh({ 8 }, { "x" }, last), words.P "x"))
+    for p = 0, 3 do assert.equal(8, plan:bytes_sent(p)) end
+  end)
+end)
+
+-- ---- the cost of planning ----
+
+describe("planning costs", function()
+  -- What one process of a job does: allocations, and moves.
+  local function cost(processes, devices, process, make)
+    local words = layout.words(process, processes, devices)
+    local shape, from, to = make(words, processes * devices)
+    local plan = words.reshard_plan(shape, "float32", from, to) -- as this process
+    assert.is_true(plan:bytes_received() >= 0)
+    local out = ffi.new "shardrt_route *[1]"
+    local c_shape = ffi.new("int64_t[8]", shape)
+    C.shardrt_alloc_fail_at(0)
+    assert.equal(0, C.shardrt_route_new(from.handle, to.handle, #shape, c_shape, process, devices, out))
+    local allocations = tonumber(C.shardrt_alloc_fail_at(0))
+    C.shardrt_route_free(out[0])
+    return allocations, #plan:moves()
+  end
+
+  local cases = {
+    ["cut along the model axis in another dimension"] = function(words, count)
+      local mesh = words.make_mesh({ count / 8, 8 }, { "data", "model" })
+      return { count, 64 }, words.NamedSharding(mesh, words.P("data", "model")),
+        words.NamedSharding(mesh, words.P({ "data", "model" }, nil))
+    end,
+    ["replicas cut over the model axis"] = function(words, count)
+      local mesh = words.make_mesh({ count / 8, 8 }, { "data", "model" })
+      return { 64, 64 }, words.NamedSharding(mesh, words.P("model", nil)),
+        words.NamedSharding(mesh, words.P(nil, "model"))
+    end,
+    ["the same cut with the devices the other way round"] = function(words, count)
+      local mesh = words.make_mesh({ count / 4, 4 }, { "a", "b" })
+      return { count * 2 }, words.NamedSharding(mesh, words.P({ "a", "b" })),
+        words.NamedSharding(mesh, words.P({ "b", "a" }))
+    end,
+  }
+  for name, make in pairs(cases) do
+    it("do not grow with the job: " .. name, function()
+      local least_allocations, least_moves = cost(4, 8, 1, make)
+      for _, processes in ipairs { 64, 1024, 131072 } do
+        for _, process in ipairs { 0, 17, processes - 1 } do
+          local allocations, moves = cost(processes, 8, process, make)
+          assert.is_true(moves <= 2 * least_moves + 16, ("%d moves, %d in a small job"):format(moves, least_moves))
+          assert.is_true(allocations <= 2 * least_allocations + 16,
+            ("%d allocations, %d in a small job"):format(allocations, least_allocations))
+        end
+      end
     end)
   end
 end)

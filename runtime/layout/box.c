@@ -97,6 +97,36 @@ shardrt_box box_piece(const shardrt_box *box, int64_t limit, int64_t i) {
   return piece;
 }
 
+static int64_t box_extent(const shardrt_box *box, int32_t dim) {
+  return box->stop[dim] - box->start[dim];
+}
+
+/* The dimension along which a box is cut into parts; -1: it has none. */
+static int32_t box_parted(const shardrt_box *box, int64_t parts) {
+  int32_t longest = box->ndim - 1;
+  for (int32_t d = 0; d < box->ndim; d++) {
+    if (box_extent(box, d) >= parts) return d;
+    if (box_extent(box, d) > box_extent(box, longest)) longest = d;
+  }
+  return longest;
+}
+
+int64_t box_part_count(const shardrt_box *box, int64_t parts) {
+  int32_t d = box_parted(box, parts);
+  if (d < 0) return 1;
+  return box_extent(box, d) < parts ? box_extent(box, d) : parts;
+}
+
+shardrt_box box_part(const shardrt_box *box, int64_t parts, int64_t i) {
+  shardrt_box part = *box;
+  int32_t d = box_parted(box, parts);
+  if (d < 0) return part;
+  int64_t count = box_part_count(box, parts), extent = box_extent(box, d);
+  part.start[d] = box->start[d] + extent / count * i + extent % count * i / count;
+  part.stop[d] = box->start[d] + extent / count * (i + 1) + extent % count * (i + 1) / count;
+  return part;
+}
+
 void box_add_text(const shardrt_box *box, struct text *text) {
   text_add(text, "[");
   for (int32_t d = 0; d < box->ndim; d++)

@@ -24,6 +24,10 @@ bool box_is_run(const shardrt_box *box, const int64_t *shape);
  * other in row-major order. */
 int64_t box_piece_count(const shardrt_box *box, int64_t limit);
 shardrt_box box_piece(const shardrt_box *box, int64_t limit, int64_t i);
+/* A box that is not empty cut into as many as `parts` >= 1, but not beyond single rows, as evenly as can be, along the
+ * first dimension that is long enough, or else the longest. */
+int64_t box_part_count(const shardrt_box *box, int64_t parts);
+shardrt_box box_part(const shardrt_box *box, int64_t parts, int64_t i);
 /* "[0:16, 32:64]". */
 void box_add_text(const shardrt_box *box, struct text *text);
 

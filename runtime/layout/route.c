@@ -4,108 +4,13 @@
 #include <stdlib.h>
 
 #include "base/alloc.h"
-#include "base/error.h"
+#include "layout/side.h"
 
 /* Up to this many devices that hold or need parts of one block, senders are chosen by weighing all of them; beyond, by
  * arithmetic on replica numbers, which costs a process only its own moves. */
-enum { WEIGH_LIMIT = 4096 };
+enum { WEIGH_LIMIT = 512 };
 
-/* ---- one side of the way: a sharding, its grid, and the devices of one process in it ---------------------------- */
-
-typedef struct side {
-  const shardrt_sharding *sharding;
-  struct grid grid;
-  int64_t replicas; /* devices that hold each block */
-  int32_t devices_per_process;
-} side;
-
-/* What one process holds of a side: one item for each of its devices, ascending by block, then by replica number. */
-typedef struct held {
-  int64_t block;
-  int64_t replica;
-} held;
-
-typedef struct holding {
-  int64_t count;
-  held *items;
-  int64_t *positions;
-} holding;
-
-static int side_set(side *s, const shardrt_sharding *sharding, int32_t ndim, const int64_t *shape,
-                    int32_t devices_per_process) {
-  int code = sharding_grid(sharding, ndim, shape, &s->grid);
-  if (code != SHARDRT_OK) return code;
-  s->sharding = sharding;
-  s->replicas = sharding->mesh->size / s->grid.blocks;
-  s->devices_per_process = devices_per_process;
-  return SHARDRT_OK;
-}
-
-/* The process that owns the device with a replica number of a block. */
-static int32_t side_process(const side *s, int64_t block, int64_t replica) {
-  int64_t position = sharding_position(s->sharding, &s->grid, block, replica);
-  return shardrt_mesh_device(s->sharding->mesh, position) / s->devices_per_process;
-}
-
-static int compare_held(const void *a, const void *b) {
-  const held *x = a, *y = b;
-  if (x->block != y->block) return x->block < y->block ? -1 : 1;
-  return (x->replica > y->replica) - (x->replica < y->replica);
-}
-
-/* `h` keeps its memory from call to call, for holding_clear. */
-static int holding_set(holding *h, const side *s, int32_t process) {
-  int64_t begin, end;
-  int code = mesh_owned(s->sharding->mesh, process, s->devices_per_process, &begin, &end);
-  if (code != SHARDRT_OK) return code;
-  if (h->items == NULL) {
-    int64_t most = s->devices_per_process;
-    if (most > s->sharding->mesh->size) most = s->sharding->mesh->size;
-    h->items = alloc_array((size_t)most, sizeof *h->items);
-    h->positions = alloc_array((size_t)most, sizeof *h->positions);
-    if (h->items == NULL || h->positions == NULL) return ALLOC_FAILED;
-  }
-  h->count = end - begin;
-  mesh_rank_positions(s->sharding->mesh, begin, end, h->positions);
-  for (int64_t i = 0; i < h->count; i++)
-    h->items[i].block = sharding_block(s->sharding, &s->grid, h->positions[i], &h->items[i].replica);
-  qsort(h->items, (size_t)h->count, sizeof *h->items, compare_held);
-  return SHARDRT_OK;
-}
-
-static void holding_clear(holding *h) {
-  alloc_free(h->items);
-  alloc_free(h->positions);
-}
-
-/* The first item with that block or a higher one. */
-static int64_t holding_find(const holding *h, int64_t block) {
-  int64_t low = 0, high = h->count;
-  while (low < high) {
-    int64_t middle = low + (high - low) / 2;
-    if (h->items[middle].block < block)
-      low = middle + 1;
-    else
-      high = middle;
-  }
-  return low;
-}
-
-static bool holding_has(const holding *h, int64_t block) {
-  int64_t i = holding_find(h, block);
-  return i < h->count && h->items[i].block == block;
-}
-
-static bool holding_is_first(const holding *h, int64_t i) {
-  return i == 0 || h->items[i - 1].block != h->items[i].block;
-}
-
-/* Which of a process's devices with a block stands for the process: not always the first one, so that the numbers that
- * stand for processes are spread over all residues. */
-static int64_t holding_replica(const holding *h, int64_t block, int32_t process) {
-  int64_t first = holding_find(h, block), last = holding_find(h, block + 1);
-  return h->items[first + process % (last - first)].replica;
-}
+enum { PIECES = 8 }; /* of a part, at most */
 
 /* ---- the blocks of a grid that a box meets ----------------------------------------------------------------------- */
 
@@ -158,7 +63,7 @@ typedef struct planner {
   shardrt_route *route;
 } planner;
 
-static int moves_add(planner *p, route_moves *moves, int64_t from, int64_t to, int32_t peer) {
+static int moves_add(route_moves *moves, shardrt_move move, int32_t process) {
   if (moves->count == moves->capacity) {
     int64_t capacity = moves->capacity == 0 ? 16 : 2 * moves->capacity;
     shardrt_move *items = alloc_array((size_t)capacity, sizeof *items);
@@ -168,59 +73,110 @@ static int moves_add(planner *p, route_moves *moves, int64_t from, int64_t to, i
     moves->items = items;
     moves->capacity = capacity;
   }
-  shardrt_move *move = &moves->items[moves->count];
-  shardrt_box old = grid_box(&p->from.grid, from), new = grid_box(&p->to.grid, to);
-  *move = (shardrt_move){.from = from, .to = to, .process = peer};
-  if (!box_intersect(&old, &new, &move->box)) return SHARDRT_OK; /* of an array without elements */
-  moves->count++;
-  moves->elements += box_elements(&move->box);
+  move.process = process;
+  moves->items[moves->count++] = move;
+  moves->elements += box_elements(&move.box);
   return SHARDRT_OK;
 }
 
-static int compare_processes(const void *a, const void *b) {
-  int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
-  return (x > y) - (x < y);
+/* All that old block `from` and new block `to` share. */
+static int add_whole(planner *p, route_moves *moves, int64_t from, int64_t to, int32_t process) {
+  shardrt_box old = grid_box(&p->from.grid, from), new = grid_box(&p->to.grid, to);
+  shardrt_move move = {.from = from, .to = to};
+  return box_intersect(&old, &new, &move.box) ? moves_add(moves, move, process) : SHARDRT_OK;
 }
 
-/* The processes that hold a block, ascending, each once. */
-static int64_t distinct_processes(const side *s, int64_t block, int32_t *out) {
-  for (int64_t r = 0; r < s->replicas; r++) out[r] = side_process(s, block, r);
-  qsort(out, (size_t)s->replicas, sizeof *out, compare_processes);
-  int64_t count = 0;
-  for (int64_t r = 0; r < s->replicas; r++)
-    if (count == 0 || out[r] != out[count - 1]) out[count++] = out[r];
-  return count;
+/* The choice of who sends what of one old block. */
+typedef struct spread {
+  int64_t from;
+  const overlap *news;
+  int64_t holder_count;
+  int32_t *holders, *receivers; /* processes, ascending */
+  int64_t *load;                /* [holders] elements given to each so far */
+  int64_t first;                /* whom of them the block begins with, where the load is even */
+} spread;
+
+static bool spread_has(const spread *s, int32_t process) {
+  int64_t low = 0, high = s->holder_count;
+  while (low < high) {
+    int64_t middle = low + (high - low) / 2;
+    if (s->holders[middle] == process) return true;
+    if (s->holders[middle] < process)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return false;
 }
 
-/* Every part of old block `from` goes to the holder that has the least to send so far. Adds the moves in which this
- * process takes part, as the sender or as the receiver of new block `wanted` (-1: of none). */
-static int weigh(planner *p, int64_t from, const overlap *news, int64_t wanted) {
-  const int64_t most = p->from.replicas + p->to.replicas;
-  int32_t *holders = alloc_array((size_t)most, sizeof *holders);
-  int64_t *load = alloc_zeros((size_t)p->from.replicas, sizeof *load);
-  int code = holders != NULL && load != NULL ? SHARDRT_OK : ALLOC_FAILED;
-  if (code == SHARDRT_OK) {
-    int32_t *receivers = holders + p->from.replicas;
-    int64_t holder_count = distinct_processes(&p->from, from, holders);
-    shardrt_box old = grid_box(&p->from.grid, from);
-    for (int64_t i = 0; code == SHARDRT_OK && i < news->count; i++) {
-      int64_t to = overlap_block(news, i), receiver_count = distinct_processes(&p->to, to, receivers);
-      shardrt_box new = grid_box(&p->to.grid, to), shared;
-      int64_t elements = box_intersect(&old, &new, &shared) ? box_elements(&shared) : 0;
-      for (int64_t r = 0; code == SHARDRT_OK && r < receiver_count; r++) {
-        if (bsearch(&receivers[r], holders, (size_t)holder_count, sizeof *holders, compare_processes)) continue;
-        int64_t best = from % holder_count; /* where the load is even, blocks begin with different holders */
-        for (int64_t h = 0; h < holder_count; h++)
-          if (load[h] < load[best]) best = h;
-        load[best] += elements;
-        if (holders[best] == p->process) code = moves_add(p, &p->route->sends, from, to, receivers[r]);
-        if (receivers[r] == p->process && to == wanted)
-          code = moves_add(p, &p->route->receives, from, to, holders[best]);
-      }
+/* Into how many each part of the block is cut, so that the load of its holders can be even to an eighth: with as many
+ * receivers as holders, into 1; with fewer, the holders share. */
+static int64_t spread_pieces(planner *p, const spread *s) {
+  int64_t parts = 0, pieces = 1;
+  for (int64_t i = 0; i < s->news->count; i++) {
+    int64_t count = side_processes(&p->to, overlap_block(s->news, i), s->receivers);
+    for (int64_t r = 0; r < count; r++) parts += !spread_has(s, s->receivers[r]);
+  }
+  const int64_t holders = s->holder_count, most = holders < PIECES ? holders : PIECES;
+  while (pieces < most && (parts * pieces + holders - 1) / holders * holders * 8 > parts * pieces * 9) pieces++;
+  return pieces;
+}
+
+/* The holder with the least load, of those the next one from `first` on. */
+static int64_t spread_next(const spread *s) {
+  int64_t best = s->first;
+  for (int64_t i = 1; i < s->holder_count; i++) {
+    int64_t h = (s->first + i) % s->holder_count;
+    if (s->load[h] < s->load[best]) best = h;
+  }
+  return best;
+}
+
+/* Adds what goes to the receivers of new block `to`. */
+static int spread_block(planner *p, spread *s, int64_t to, int64_t pieces, bool is_wanted) {
+  shardrt_box old = grid_box(&p->from.grid, s->from), new = grid_box(&p->to.grid, to), part;
+  if (!box_intersect(&old, &new, &part)) return SHARDRT_OK;
+  int64_t count = side_processes(&p->to, to, s->receivers), cut = box_part_count(&part, pieces);
+  int code = SHARDRT_OK;
+  for (int64_t r = 0; r < count; r++) {
+    if (spread_has(s, s->receivers[r])) continue;
+    for (int64_t i = 0; i < cut && code == SHARDRT_OK; i++) {
+      shardrt_move move = {.from = s->from, .to = to, .box = box_part(&part, pieces, i)};
+      int64_t h = spread_next(s);
+      s->load[h] += box_elements(&move.box);
+      if (s->holders[h] == p->process) code = moves_add(&p->route->sends, move, s->receivers[r]);
+      if (code == SHARDRT_OK && is_wanted && s->receivers[r] == p->process)
+        code = moves_add(&p->route->receives, move, s->holders[h]);
     }
   }
-  alloc_free(load);
-  alloc_free(holders);
+  return code;
+}
+
+/* Every part of old block `from`, or piece of one, goes to the holder that has the least to send of it so far. Adds the
+ * moves in which this process takes part, as the sender or as the receiver of new block `wanted` (-1: of none). */
+static int weigh(planner *p, int64_t from, const overlap *news, int64_t wanted) {
+  const size_t replicas = (size_t)p->from.replicas;
+  spread s = {.from = from, .news = news};
+  s.holders = alloc_array(replicas, sizeof *s.holders);
+  s.receivers = alloc_array((size_t)p->to.replicas, sizeof *s.receivers);
+  s.load = alloc_zeros(replicas, sizeof *s.load);
+  int code = s.holders != NULL && s.receivers != NULL && s.load != NULL ? SHARDRT_OK : ALLOC_FAILED;
+  if (code == SHARDRT_OK) {
+    s.holder_count = side_processes(&p->from, from, s.holders);
+    code = holding_set(&p->peer_old, &p->from, s.holders[0]);
+  }
+  if (code == SHARDRT_OK) {
+    /* Blocks that have the same holders begin with one after the other. */
+    s.first = holding_rank(&p->peer_old, from) % s.holder_count;
+    int64_t pieces = spread_pieces(p, &s);
+    for (int64_t i = 0; code == SHARDRT_OK && i < news->count; i++) {
+      int64_t to = overlap_block(news, i);
+      code = spread_block(p, &s, to, pieces, to == wanted);
+    }
+  }
+  alloc_free(s.load);
+  alloc_free(s.receivers);
+  alloc_free(s.holders);
   return code;
 }
 
@@ -229,23 +185,24 @@ static bool is_weighed(const planner *p, const overlap *news) {
 }
 
 /* By arithmetic: the receivers of an old block are numbered by (new block, replica), and number j is served by replica
- * j mod replicas of the old block. */
+ * (j + the block's number) mod replicas of the old block. */
 static int32_t sender_of(planner *p, int64_t from, const overlap *news, int64_t to, const holding *receiver,
                          int32_t process) {
   int64_t number = overlap_index(news, to) * p->to.replicas + holding_replica(receiver, to, process);
-  return side_process(&p->from, from, number % p->from.replicas);
+  return side_process(&p->from, from, (number + from) % p->from.replicas);
 }
 
 /* The other way round: whom the device with replica number `replica` of an old block serves. */
 static int add_served(planner *p, int64_t from, const overlap *news, int64_t replica) {
-  for (int64_t j = replica; j < news->count * p->to.replicas; j += p->from.replicas) {
+  const int64_t first = ((replica - from) % p->from.replicas + p->from.replicas) % p->from.replicas;
+  for (int64_t j = first; j < news->count * p->to.replicas; j += p->from.replicas) {
     int64_t to = overlap_block(news, j / p->to.replicas), wanted = j % p->to.replicas;
     int32_t receiver = side_process(&p->to, to, wanted);
     int code = holding_set(&p->peer_old, &p->from, receiver);
     if (code == SHARDRT_OK) code = holding_set(&p->peer_new, &p->to, receiver);
     if (code != SHARDRT_OK) return code;
     if (holding_has(&p->peer_old, from) || holding_replica(&p->peer_new, to, receiver) != wanted) continue;
-    code = moves_add(p, &p->route->sends, from, to, receiver);
+    code = add_whole(p, &p->route->sends, from, to, receiver);
     if (code != SHARDRT_OK) return code;
   }
   return SHARDRT_OK;
@@ -278,11 +235,11 @@ static int add_arrivals(planner *p) {
       overlap news = overlap_of(&p->to.grid, &old);
       int code;
       if (holding_has(&p->old, from))
-        code = moves_add(p, &p->route->copies, from, to, p->process);
+        code = add_whole(p, &p->route->copies, from, to, p->process);
       else if (is_weighed(p, &news))
         code = weigh(p, from, &news, to);
       else
-        code = moves_add(p, &p->route->receives, from, to, sender_of(p, from, &news, to, &p->new, p->process));
+        code = add_whole(p, &p->route->receives, from, to, sender_of(p, from, &news, to, &p->new, p->process));
       if (code != SHARDRT_OK) return code;
     }
   }
@@ -291,7 +248,10 @@ static int add_arrivals(planner *p) {
 
 static int compare_blocks(const shardrt_move *x, const shardrt_move *y) {
   if (x->from != y->from) return x->from < y->from ? -1 : 1;
-  return (x->to > y->to) - (x->to < y->to);
+  if (x->to != y->to) return x->to < y->to ? -1 : 1;
+  for (int32_t d = 0; d < x->box.ndim; d++)
+    if (x->box.start[d] != y->box.start[d]) return x->box.start[d] < y->box.start[d] ? -1 : 1;
+  return 0;
 }
 
 /* Distances count around 2^32, so that they need no number of processes. */

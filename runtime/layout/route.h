@@ -23,7 +23,8 @@ typedef struct route_moves {
 /* Sends are ordered by how far the receiver is above the sender, counted upwards and around, receives by how far the
  * sender is below the receiver: what is d apart for one is d apart for the other. So if all processes send and receive
  * in this order, a few at a time, the first message of all that is under way always has both its ends at work, and
- * nothing can wait in a circle. Moves between the same two are ordered by from, to on both sides. */
+ * nothing can wait in a circle. Moves between the same two are ordered by from, to
+ * and box on both sides. */
 struct shardrt_route {
   int32_t process;
   struct grid from, to;

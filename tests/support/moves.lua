@@ -13,10 +13,20 @@ moves.dtypes = {
 }
 
 local MESHES = {
-  { 8 }, { 4, 2 }, { 2, 4 }, { 2, 2, 2 }, { 8, 1 }, { 6 }, { 3, 2 }, { 2, 3 }, { 7 }, { 5 }, { 4 }, { 2, 2 }, { 2 }, { 1 },
+  { 8 }, { 4, 2 }, { 2, 4 }, { 2, 2, 2 }, { 8, 1 }, { 6 }, { 3, 2 }, { 2, 3 }, { 7 }, { 5 }, { 4 }, { 2, 2 }, { 2 },
+  { 1 },
 }
 
 local function pick(list) return list[math.random(#list)] end
+
+-- A list in a random order. (Not by table.remove, which LuaJIT 2.1.0-beta3 compiles wrong in such a loop.)
+local function shuffle(list)
+  for i = #list, 2, -1 do
+    local k = math.random(i)
+    list[i], list[k] = list[k], list[i]
+  end
+  return list
+end
 
 --- A random layout of `ndim` dimensions over some of the job's devices in a random order: {sharding, cuts = …}.
 function moves.layout(ndim, words)
@@ -27,16 +37,18 @@ function moves.layout(ndim, words)
     sizes, product = pick(MESHES), 1
     for _, size in ipairs(sizes) do product = product * size end
   until product <= count
-  local names, free, ids, all = {}, {}, {}, {}
+  local names, axes, ids, all = {}, {}, {}, {}
   for i = 1, count do all[i] = i - 1 end
-  for i = 1, #sizes do names[i], free[i] = ("abc"):sub(i, i), i end
-  for i = 1, product do ids[i] = table.remove(all, math.random() < 0.3 and 1 or math.random(#all)) end
-  local entries, cuts = {}, {}
+  for i = 1, #sizes do names[i], axes[i] = ("abc"):sub(i, i), i end
+  if math.random() < 0.7 then shuffle(all) end
+  for i = 1, product do ids[i] = all[i] end
+  shuffle(axes)
+  local entries, cuts, used = {}, {}, 0
   for d = 1, ndim do
     local entry, cut = {}, 1
-    while #free > 0 and math.random() < 0.5 do
-      local axis = table.remove(free, math.random(#free))
-      entry[#entry + 1], cut = names[axis], cut * sizes[axis]
+    while used < #axes and math.random() < 0.5 do
+      used = used + 1
+      entry[#entry + 1], cut = names[axes[used]], cut * sizes[axes[used]]
     end
     entries[d], cuts[d] = #entry > 0 and entry or nil, cut
   end
