@@ -415,12 +415,18 @@ typedef struct shardrt_saved {
 } shardrt_saved;
 
 /* Saves arrays in one file; every process must call it, and all must see the same file system. Each element is written
- * once in the job: by the process that owns replica 0 of its box, a host value's by process 0 (*bytes_written, which
- * may be NULL, tells this process's). The file appears under its name whole or not at all, also where the job is killed
- * or a disk is full: it is written under a temporary name, `path` and ".<16 digits>.tmp", synced, and renamed; what a
- * killed job left behind is removed by the next one that saves to the same path. An error in one process is an error in
- * all. EINVAL: a name that is no UTF-8, or stands twice. EMISMATCH: processes that save different things. EIO. */
+ * once in the job: by the process that owns replica 0 of its box (see shardrt_safetensors_rows), a host value's by
+ * process 0; *bytes_written, which may be NULL, tells this process's. The file appears under its name whole or not at
+ * all, also where the job is killed or a disk is full: it is written under a temporary name, `path` and ".<16
+ * digits>.tmp", synced, and renamed; what a killed job left behind is removed by the next one that saves to the same
+ * path. An error in one process is an error in all. EINVAL: a name that is no UTF-8, or stands twice. EMISMATCH:
+ * processes that save different things. EIO. */
 int shardrt_safetensors_save(const char *path, int64_t count, const shardrt_saved *entries, int64_t *bytes_written);
+/* An array whose boxes would be very many very small runs in the file, scattered between those of other processes
+ * (columns of few bytes), is laid out in rows before it is written, over the job's links: *out becomes that sharding,
+ * with a count, or NULL for an array that is written as it is. Only an array's layout decides. */
+int shardrt_safetensors_rows(const shardrt_sharding *sharding, int32_t dtype, int32_t ndim, const int64_t *shape,
+                             int32_t process_count, int32_t devices_per_process, shardrt_sharding **out);
 
 /* ---- loader ----------------------------------------------------------------------------------------------------- */
 

@@ -505,6 +505,7 @@ save_file({'x': np.arange(12, dtype='<f4').reshape(3, 4), 'y': np.array(True), '
     entries[1].shape[0], entries[1].shape[1] = 8, 8
     local opened = ffi.new "shardrt_safetensors *[1]"
     assert.equal(0, C.shardrt_safetensors_open(path, opened))
+    local thin = shardrt.NamedSharding(s.mesh, P(nil, "x"))
     local made = require("shardrt.array").new("spec", s, { code = C.SHARDRT_INT16 }, { 8, 8 })
     local calls = {
       open = function()
@@ -520,6 +521,13 @@ save_file({'x': np.arange(12, dtype='<f4').reshape(3, 4), 'y': np.array(True), '
         return code
       end,
       fill = function() return C.shardrt_safetensors_fill(opened[0], 0, made.handle, nil) end,
+      rows = function()
+        local out = ffi.new "shardrt_sharding *[1]"
+        local code = C.shardrt_safetensors_rows(thin.handle, C.SHARDRT_INT16, 2, ffi.new("int64_t[2]", 512, 8), 4, 2,
+          out)
+        if code == 0 then C.shardrt_sharding_free(out[0]) end
+        return code
+      end,
       save = function() return C.shardrt_safetensors_save(path, 2, entries, nil) end,
     }
     for name, call in pairs(calls) do

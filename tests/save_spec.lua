@@ -83,6 +83,11 @@ describe("save and load", function()
         end
         arrays.host = whole({ 5, 3 }, "int16", 1)
         arrays.none = shardrt.device_put(ndarray.zeros { 0, 8 }, over(1))
+        -- Columns of a byte or two, which go to the file in rows; of a number of rows that only divides by one, not.
+        arrays.thin = shardrt.device_put(whole({ 4096, 8 }, "int8", 2), over(5))
+        arrays.prime = shardrt.device_put(whole({ 1009, 8 }, "int16", 4), over(6))
+        arrays.primes = shardrt.device_put(whole({ 1009, 8 }, "int16", 4), over(5))
+        bytes = bytes + 4096 * 8 + 2 * 1009 * 8 * 2
         arrays.one = shardrt.device_put(whole({ 1, 1 }, "float32", 5), over(7))
         local written = shardrt.save(arg[1], arrays)
         -- Each element was written once in the whole job; the rest is the header.
@@ -111,12 +116,13 @@ describe("save and load", function()
             end
           end
           wanted.host, wanted.none, wanted.one = over(7), over(2), over(7)
+          wanted.thin, wanted.prime, wanted.primes = over(turn), over(6), over(7)
           local back, bytes = shardrt.load(arg[1], wanted)
           local needed = 0
           for name, x in pairs(back) do
             local i, dtype = name:match "^(%d)(.*)$"
             local scale = ({ int8 = 1, int32 = 2, float64 = 3 })[dtype]
-            check(x, name == "host" and 1 or name == "one" and 5 or name == "none" and 0 or scale + i)
+            check(x, scale and scale + i or ({ host = 1, one = 5, none = 0, thin = 2, prime = 4, primes = 4 })[name])
             local seen = {}
             for _, shard in ipairs(x.addressable_shards) do
               local key = shard.index[1][1] .. "," .. shard.index[2][1]
@@ -133,6 +139,69 @@ describe("save and load", function()
       assert.equal(0, result.status, result.output)
       assert.equal("right\n", result.stdout)
     end
+  end)
+
+  it("lay arrays out in rows where their boxes would be crumbs, one part for each process that fits", function()
+    local ffi = require "ffi"
+    local C = require "shardrt.C"
+    local shardrt = require "shardrt"
+    local P = shardrt.P
+    local mesh = shardrt.make_mesh({ 4, 2 }, { "a", "b" })
+    local function rows(shape, spec, processes, devices)
+      local out = ffi.new "shardrt_sharding *[1]"
+      assert.equal(0, C.shardrt_safetensors_rows(shardrt.NamedSharding(mesh, spec).handle, C.SHARDRT_INT32, #shape,
+        ffi.new("int64_t[?]", #shape, shape), processes, devices, out))
+      if out[0] == nil then return nil end
+      local text = ffi.string(C.shardrt_sharding_text(out[0]))
+      C.shardrt_sharding_free(out[0])
+      return text
+    end
+    local by_four = 'NamedSharding(Mesh("rows": 4; devices 0, 2, 4, 6), P("rows"))'
+    for _, case in ipairs {
+      { { 4096, 8 }, P(nil, "a"), 4, 2, by_four },
+      { { 4096, 8 }, P("b", "a"), 4, 2, by_four },
+      { { 4096, 8 }, P(nil, "a"), 2, 4, 'NamedSharding(Mesh("rows": 2; devices 0, 4), P("rows"))' },
+      { { 4096, 8 }, P(nil, "a"), 1, 8, nil },      -- one process writes them together
+      { { 4096, 8 }, P { "b", "a" }, 4, 2, nil },   -- rows already
+      { { 4096, 8 }, P(), 4, 2, nil },
+      { { 4096, 4096 }, P(nil, "a"), 4, 2, nil },   -- runs of 4096 bytes
+      { { 4096, 4092 }, P(nil, "a"), 4, 2, by_four },
+      { { 255, 8 }, P(nil, "a"), 4, 2, nil },       -- few of them
+      { { 256, 8 }, P(nil, "a"), 4, 2, by_four },
+      { { 4099, 8 }, P(nil, "a"), 4, 2, nil },      -- no number of processes divides them
+      { { 4098, 8 }, P(nil, "a"), 4, 2, 'NamedSharding(Mesh("rows": 3; devices 0, 2, 4), P("rows"))' },
+      { { 1, 4096, 8 }, P(nil, nil, "a"), 4, 2, (by_four:gsub("P%(", "P(nil, ")) },
+      { { 2, 4096, 8 }, P(nil, nil, "a"), 4, 2, (by_four:gsub("P%(", "P(nil, ")) },
+      { { 4096, 4096, 8 }, P(nil, nil, "a"), 4, 2, by_four },
+      { { 4096, 8, 4 }, P(nil, "a"), 4, 2, by_four },
+      { { 4096, 8, 1024 }, P(nil, "a"), 4, 2, nil },
+      { { 4096, 0 }, P(nil, "a"), 4, 2, nil },
+      { { 0, 8 }, P(nil, "a"), 4, 2, nil },
+    } do
+      assert.equal(case[5], rows(unpack(case, 1, 4)))
+    end
+  end)
+
+  it("find replicas that differ in a place that no fingerprint of the file covers", function()
+    local source = [[
+      if arg[2] == "save" then
+        local x = whole({ 400, 400 }, "int8", 1)
+        shardrt.save(arg[1], { x = x })
+        x.data[399 * 400 + 7] = 121
+        shardrt.save(arg[1] .. 2, { x = x })
+        return
+      end
+      ffi.cdef "int chdir(const char *)"
+      ffi.C.chdir(arg[1]:match "^(.*)/" .. "/" .. shardrt.process_index())
+      shardrt.load("w", { x = over(6) })]]
+    assert.equal(0, run(topologies[1], source, { path, "save" }).status)
+    for i = 0, 3 do
+      os.execute(("mkdir %s/%d; cp %s%s %s/%d/w"):format(folder, i, path, i == 3 and "2" or "", folder, i))
+    end
+    local result = run(four, source, { path })
+    assert.not_equal(0, result.status, result.output)
+    assert.truthy(result.stderr:find('load w, "x": the devices that hold [0:400, 0:200]', 1, true), result.output)
+    assert.truthy(result.stderr:match "process 3", result.output)
   end)
 
   it("work with every check, and with none", function()
@@ -346,13 +415,14 @@ describe("save and load", function()
       assert(all.x.dtype == "int32" and all.x.shape[2] == 8 and not pcall(function() return all.x.data end))
       local x = shardrt.load(arg[1], over(4)).x
       assert(not pcall(function() return x.addressable_shards[1].data.data end))
-      shardrt.save(arg[1] .. "2", { ["the x"] = x, host = all.x })]])
+      shardrt.save(arg[1] .. "2", { ["the x"] = x, host = all.x,
+        thin = shardrt.device_put(ndarray.zeros { 256, 4 }, over(6)) })]])
     local result = mpi.shell(("%s plan --processes 4 --devices 2 %s %s"):format(mpi.program(), recipe, path))
     assert.equal(0, result.status, result.output)
     for _, words in ipairs {
       ('load %s, "x"\n  int32 {8, 8}'):format(path), ("save %s2"):format(path), "host: int32 {8, 8}, a host array",
       "process 0\n    host: writes all of it: 256 bytes", "process 1\n    host: writes nothing",
-      "the x: writes [0:2, :]: 64 bytes",
+      "the x: writes [0:2, :]: 64 bytes", "thin: writes [0:64, :]: 1,024 bytes, laid out in rows first",
     } do
       assert.truthy(result.stdout:find(words, 1, true), words .. "\n" .. result.output)
     end

@@ -281,18 +281,29 @@ local function ranges_text(part, boxes)
   return list_text(boxes, function(box) return box_text(box, part.shape) end)
 end
 
+-- The layout in which an array is written to a file: its own, or rows.
+local function written_part(part)
+  local job, out = C.shardrt_job_get(), ffi.new "shardrt_sharding *[1]"
+  fail.check(C.shardrt_safetensors_rows(part.sharding.handle, dtype.named("plan", part.dtype).code, #part.shape,
+    shape.to_c(part.shape), job.process_count, job.devices_per_process, out))
+  if out[0] == nil then return part, "" end
+  return { shape = part.shape, dtype = part.dtype, sharding = { handle = ffi.gc(out[0], C.shardrt_sharding_free) } },
+    ", laid out in rows first"
+end
+
 -- What a process writes of one part that is saved: its own boxes; of a host array, as process 0, all.
 local function print_saved(write, part, process)
-  local whole = not part.sharding and process == 0
-  local boxes, bytes = {}, whole and shape.elements(part.shape) * dtype.named("plan", part.dtype).size or 0
-  if part.sharding then
-    local shards, count = shards_of(part, process)
-    boxes = distinct(shards, count, true)
-    bytes = bytes_of(boxes, part)
+  if not part.sharding then
+    local bytes = shape.elements(part.shape) * dtype.named("plan", part.dtype).size
+    write("    %s: writes %s", part.name, process == 0 and "all of it: " .. count_text(bytes, "byte") or "nothing")
+    return
   end
-  if bytes == 0 then return write("    %s: writes nothing", part.name) end
-  write("    %s: writes %s: %s", part.name,
-    whole and "all of it" or ranges_text(part, join(boxes)), count_text(bytes, "byte"))
+  local written, how = written_part(part)
+  local shards, count = shards_of(written, process)
+  local boxes = distinct(shards, count, true)
+  if #boxes == 0 then return write("    %s: writes nothing%s", part.name, how) end
+  write("    %s: writes %s: %s%s", part.name, ranges_text(part, join(boxes)), count_text(bytes_of(boxes, part), "byte"),
+    how)
 end
 
 local function print_read(write, loader, part, name, shards, count)

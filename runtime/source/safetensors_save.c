@@ -2,7 +2,8 @@
  *
  * All of them work out the header by themselves, and with it where every box of every array goes; process 0 creates the
  * file. Then each writes its own boxes, in rounds: after each, all tell how it went, so that an error in one ends the
- * work of all, and nobody waits for the others' last byte as if they had stopped. */
+ * work of all, and nobody waits for the others' last byte as if they had stopped. Arrays whose boxes would be crumbs in
+ * the file are first laid out in rows, one array at a time. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -20,7 +21,7 @@ enum { ROUND = 64 << 20 }; /* bytes that a process writes between two meetings *
 typedef struct intent {
   uint64_t entries; /* the hash of all that must be equal */
   int64_t count;
-  int64_t bytes;   /* that it will write */
+  int64_t bytes;   /* that it will write in rounds */
   uint64_t number; /* of the temporary file; process 0's counts */
 } intent;
 
@@ -35,6 +36,7 @@ typedef struct save {
   int64_t count;
   const shardrt_saved *entries;
   shardrt_tensor *tensors; /* of the entries, in their order */
+  shardrt_sharding **rows; /* of each entry: how it is laid out before it is written; NULL: as it is */
   char *header;
   size_t header_bytes, file_bytes;
   char *what; /* "save w.safetensors" */
@@ -42,7 +44,8 @@ typedef struct save {
   int64_t rounds, round; /* how many there are; how many are done */
   size_t left;           /* bytes that may still be written in this one */
   bool told;             /* all know of the error that ended the writing */
-  size_t base;           /* where the array that is being written begins in the file */
+  int64_t written;       /* bytes */
+  size_t base;           /* where what is being written begins in the file */
 } save;
 
 static bool is_first(const save *s) {
@@ -74,25 +77,46 @@ static int list_tensors(save *s) {
   return code;
 }
 
+static int choose_rows(save *s) {
+  s->rows = alloc_zeros((size_t)s->count, sizeof(shardrt_sharding *));
+  int code = s->rows != NULL ? SHARDRT_OK : ALLOC_FAILED;
+  for (int64_t e = 0; code == SHARDRT_OK && e < s->count; e++) {
+    const shardrt_array *array = s->entries[e].array;
+    if (array != NULL)
+      code = shardrt_safetensors_rows(shardrt_array_sharding(array), shardrt_array_dtype(array),
+                                      shardrt_array_ndim(array), shardrt_array_shape(array), s->job->process_count,
+                                      s->job->devices_per_process, &s->rows[e]);
+  }
+  return code;
+}
+
 /* Whether this process writes the i-th of its shards: replica 0 of each box is owned once in the job. */
 static bool is_written(const shardrt_array *array, int64_t i) {
   return shardrt_array_shard(array, i)->replica_id == 0;
 }
 
-/* The bytes of the entries that this process writes. EDATA: one is not there. */
-static int count_bytes(const save *s, int64_t *bytes) {
-  *bytes = is_first(s) ? (int64_t)s->header_bytes : 0;
+static int check_data(const save *s) {
   for (int64_t e = 0; e < s->count; e++) {
     const shardrt_array *array = s->entries[e].array;
-    if (array == NULL && is_first(s)) *bytes += (int64_t)s->tensors[e].bytes;
-    for (int64_t i = 0; array != NULL && i < shardrt_array_shard_count(array); i++) {
+    for (int64_t i = 0; array != NULL && i < shardrt_array_shard_count(array); i++)
       if (shardrt_array_buffer(array, i) == NULL)
         return error_set(SHARDRT_EDATA, "%s: \"%s\" has no data: it was made for a plan, or deleted", s->path,
                          s->entries[e].name);
-      if (is_written(array, i)) *bytes += (int64_t)shardrt_array_shard_bytes(array);
-    }
   }
   return SHARDRT_OK;
+}
+
+/* What this process writes in rounds. */
+static int64_t count_bytes(const save *s) {
+  int64_t bytes = is_first(s) ? (int64_t)s->header_bytes : 0;
+  for (int64_t e = 0; e < s->count; e++) {
+    const shardrt_array *array = s->entries[e].array;
+    if (array == NULL && is_first(s)) bytes += (int64_t)s->tensors[e].bytes;
+    if (array == NULL || s->rows[e] != NULL) continue;
+    for (int64_t i = 0; i < shardrt_array_shard_count(array); i++)
+      if (is_written(array, i)) bytes += (int64_t)shardrt_array_shard_bytes(array);
+  }
+  return bytes;
 }
 
 /* ---- all save the same ---- */
@@ -143,7 +167,7 @@ static int explain(const save *s, const identity *mine, const intent *all) {
 }
 
 /* Sets the number of rounds, and the temporary file's. */
-static int agree(save *s, int64_t bytes, uint64_t *number) {
+static int agree(save *s, uint64_t *number) {
   identity *mine = alloc_array((size_t)s->count, sizeof *mine);
   intent *all = alloc_array((size_t)s->job->process_count, sizeof *all);
   int code = mine != NULL && all != NULL ? SHARDRT_OK : ALLOC_FAILED;
@@ -151,7 +175,7 @@ static int agree(save *s, int64_t bytes, uint64_t *number) {
   if (code == SHARDRT_OK) {
     const intent own = {.entries = hash_bytes(0, mine, (size_t)s->count * sizeof *mine),
                         .count = s->count,
-                        .bytes = bytes,
+                        .bytes = count_bytes(s),
                         .number = sharedfile_number()};
     code = shardrt_allgather(s->what, &own, sizeof own, all);
   }
@@ -195,6 +219,7 @@ static int put(void *context, size_t offset, const void *data, size_t bytes) {
     offset += piece;
     bytes -= piece;
     s->left -= piece;
+    s->written += (int64_t)piece;
     if (s->left > 0) continue;
     code = end_round(s, SHARDRT_OK);
     if (code < 0) {
@@ -224,13 +249,34 @@ static int write_array(save *s, const shardrt_array *array) {
 }
 
 static int write_own(save *s) {
+  s->base = 0;
   int code = is_first(s) ? put(s, 0, s->header, s->header_bytes) : SHARDRT_OK;
   for (int64_t e = 0; code == SHARDRT_OK && e < s->count; e++) {
+    if (s->rows[e] != NULL) continue;
     s->base = s->tensors[e].offset;
     if (s->entries[e].array != NULL)
       code = write_array(s, s->entries[e].array);
     else if (is_first(s))
       code = put(s, 0, s->entries[e].data, s->tensors[e].bytes);
+  }
+  return code;
+}
+
+/* The arrays that are laid out anew, one after the other: none takes more memory than its part of one of them. What the
+ * processes write of each is equal, so there are no rounds. */
+static int write_rows(save *s) {
+  int code = SHARDRT_OK;
+  s->left = SIZE_MAX;
+  for (int64_t e = 0; code == SHARDRT_OK && e < s->count; e++) {
+    if (s->rows[e] == NULL) continue;
+    shardrt_array *laid_out = NULL;
+    /* Nothing of the array changes: it is not given up. */
+    code = shardrt_reshard((shardrt_array *)s->entries[e].array, s->rows[e], NULL, &laid_out);
+    if (code < 0) return code;
+    s->base = s->tensors[e].offset;
+    code = write_array(s, laid_out);
+    shardrt_array_free(laid_out);
+    code = shardrt_check_outcome(s->what, code == SHARDRT_OK ? sharedfile_flush(&s->file) : code);
   }
   return code;
 }
@@ -254,6 +300,7 @@ static int run(save *s, uint64_t number) {
   if (code < 0) return code;
   if (!is_first(s)) code = sharedfile_join(s->path, number, &s->file);
   code = shardrt_check_outcome(s->what, code);
+  if (code == SHARDRT_OK) code = write_rows(s);
   if (code == SHARDRT_OK) code = write_together(s);
   if (code < 0) return code;
   return shardrt_check_outcome(s->what, is_first(s) ? sharedfile_commit(&s->file) : SHARDRT_OK);
@@ -263,17 +310,19 @@ int shardrt_safetensors_save(const char *path, int64_t count, const shardrt_save
   save s = {.path = path, .job = shardrt_job_get(), .count = count, .entries = entries, .file = {.fd = -1}};
   if (s.job == NULL) return error_set(SHARDRT_EINVAL, "save %s: shardrt_init was not called", path);
   if (s.job->planning) return error_set(SHARDRT_EDATA, "save %s: there is no data under `shardrt plan`", path);
-  int64_t bytes = 0;
   uint64_t number = 0;
   s.what = alloc_text("save %s", path);
   int code = s.what != NULL ? list_tensors(&s) : ALLOC_FAILED;
-  if (code == SHARDRT_OK) code = count_bytes(&s, &bytes);
-  if (code == SHARDRT_OK) code = agree(&s, bytes, &number);
+  if (code == SHARDRT_OK) code = choose_rows(&s);
+  if (code == SHARDRT_OK) code = check_data(&s);
+  if (code == SHARDRT_OK) code = agree(&s, &number);
   if (code == SHARDRT_OK) code = run(&s, number);
   sharedfile_drop(&s.file);
+  for (int64_t e = 0; s.rows != NULL && e < count; e++) shardrt_sharding_free(s.rows[e]);
+  alloc_free(s.rows);
   alloc_free(s.header);
   alloc_free(s.tensors);
   alloc_free(s.what);
-  if (code == SHARDRT_OK && bytes_written != NULL) *bytes_written = bytes;
+  if (code == SHARDRT_OK && bytes_written != NULL) *bytes_written = s.written;
   return code;
 }
