@@ -12,7 +12,7 @@ CC       = gcc
 
 # What the project needs from Debian, by what it is for.
 PACKAGES_BUILD = gcc libc6-dev pkgconf libopenmpi-dev openmpi-bin libluajit-5.1-dev luajit libxxhash-dev zlib1g-dev
-PACKAGES_TEST  = lua-busted lua-cjson dataset-fashion-mnist
+PACKAGES_TEST  = lua-busted lua-cjson dataset-fashion-mnist iproute2
 PACKAGES_LINT  = clang-format clang-tidy lua-check
 
 # The rest of this file needs no network.

@@ -28,10 +28,10 @@ function hosts.missing()
 end
 
 --- Runs a recipe, o.source, over o.hosts hosts with o.processes processes on each and o.devices in each of these; with
---- o.args, o.options (of shardrt), o.disks (by host and file name, the texts of files that it finds in HOSTS_FOLDER/disk)
---- for at most o.limit seconds (60). Where the recipe makes the file HOSTS_FOLDER/ready, o.down (a host's number) loses its
---- link o.after seconds later. What comes back is as mpi.run has it, and seconds: from the file's making, or the link's end,
---- to the job's; left: the command lines of processes that were left behind, one in each line.
+--- o.args, o.options (of shardrt), o.disks (by host and file name, the texts of files that it finds in
+--- $HOSTS_FOLDER/disk) for at most o.limit seconds (60). Where the recipe makes the file $HOSTS_FOLDER/ready, o.down (a
+--- host's number) loses its link o.after seconds later. What comes back is as mpi.run has it, and seconds: from the
+--- file's making, or the link's end, to the job's; left: the command lines of processes that were left behind.
 function hosts.run(o)
   local folder = files.folder()
   local names, here = {}, io.popen "pwd":read "*l"
