@@ -12,6 +12,7 @@
 #include <lua.h>
 #include <lualib.h>
 
+#include "bus.h"
 #include "shardrt.h"
 
 enum { EXIT_USAGE = 2, MAX_DEVICES = 1 << 20 };
@@ -324,6 +325,7 @@ int main(int argc, char **argv) {
   if (shardrt_init(o.problem[0] != '\0' ? &alone : &o.job) < 0 && o.problem[0] == '\0')
     shardrt_abort(1, shardrt_error_message());
   if (o.problem[0] != '\0') shardrt_abort(EXIT_USAGE, o.problem);
+  bus_watch();
   lua_State *L = new_state(&o);
   if (L == NULL) shardrt_abort(1, "out of memory: cannot make the Lua state");
   const char *message = run_program(L, &o);
