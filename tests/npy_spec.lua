@@ -3,6 +3,7 @@
 local ffi = require "ffi"
 local C = require "shardrt.C"
 local files = require "tests.support.files"
+local mpi = require "tests.support.mpi"
 local ndarray = require "shardrt.ndarray"
 local source = require "shardrt.source"
 
@@ -19,6 +20,47 @@ describe(".npy files", function()
   teardown(function() files.remove(folder) end)
 
   local function bytes_of(host) return ffi.string(host.data, host.bytes) end
+
+  -- A recipe that saves an array to `arg[1]`.
+  local SAVE = 'require("shardrt").ndarray.arange(3, "int32"):save(arg[1])'
+
+  it("are written whole also where there is no /proc", function()
+    local without = "unshare -m sh -c 'mount -t tmpfs none /proc && %s'"
+    if mpi.shell(without:format "true").status ~= 0 then pending "this user may not hide /proc" return end
+    local recipe, path = files.write(folder, "save.lua", SAVE), folder .. "/without/a.npy"
+    os.execute("mkdir " .. folder .. "/without")
+    for _ = 1, 2 do -- the second one in place of the first
+      local result = mpi.shell(without:format(("%s %s %s"):format(mpi.program(), recipe, path)))
+      assert.equal(0, result.status, result.output)
+      assert.same({ 0, 1, 2 }, ndarray.load(path):to_table())
+      assert.same({ "a.npy" }, files.list(folder .. "/without"))
+    end
+  end)
+
+  it("are brought to the disk with their names", function()
+    if os.getenv "SHARDRT_SANITIZER" then pending "a sanitizer wants to be the first library" return end
+    -- A library that tells what is synced, and what was renamed before it.
+    local source_path = files.write(folder, "told.c", [[
+      #include <dlfcn.h>
+      #include <stdio.h>
+      #include <sys/stat.h>
+      int fsync(int fd) {
+        struct stat status;
+        fstat(fd, &status);
+        fprintf(stderr, "sync a %s\n", S_ISDIR(status.st_mode) ? "folder" : "file");
+        return ((int (*)(int))dlsym(RTLD_NEXT, "fsync"))(fd);
+      }
+      int rename(const char *from, const char *to) {
+        fputs("rename\n", stderr);
+        return ((int (*)(const char *, const char *))dlsym(RTLD_NEXT, "rename"))(from, to);
+      }]])
+    local library = folder .. "/told.so"
+    assert.equal(0, os.execute(("gcc -D_GNU_SOURCE -shared -fPIC -o %s %s -ldl"):format(library, source_path)))
+    local recipe = files.write(folder, "save.lua", SAVE)
+    local result = mpi.shell(("LD_PRELOAD=%s %s %s %s/synced.npy"):format(library, mpi.program(), recipe, folder))
+    assert.equal("sync a file\nrename\nsync a folder\n", result.output)
+    assert.same({ 0, 1, 2 }, ndarray.load(folder .. "/synced.npy"):to_table())
+  end)
 
   it("are read in every version, dtype and number of dimensions", function()
     for name, descr in pairs(descrs) do
