@@ -25,9 +25,10 @@ static struct {
   socklen_t name_length;
 } bus;
 
+/* Copies as much of a text as there is room for; returns how much. */
 static size_t bus_add_text(char *line, size_t room, const char *text) {
-  const size_t length = strlen(text) < room ? strlen(text) : room;
-  memcpy(line, text, length);
+  size_t length = 0;
+  for (; length < room && text[length] != '\0'; length++) line[length] = text[length];
   return length;
 }
 
