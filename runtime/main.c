@@ -1,6 +1,7 @@
 /* main.c - the command: options, the job, one Lua state, the recipe. */
 #include <errno.h>
 #include <getopt.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,16 +12,23 @@
 #include <lua.h>
 #include <lualib.h>
 
+#include "bus.h"
 #include "shardrt.h"
 
 enum { EXIT_USAGE = 2, MAX_DEVICES = 1 << 20 };
 
 static const char help[] =
     "usage: shardrt [options] recipe.lua [arguments]       run a recipe, alone or in each process under mpirun\n"
-    "       shardrt run -n N [options] recipe.lua [args]   start mpirun with N processes of it\n"
+    "       shardrt run -n N [options] recipe.lua [args]   start mpirun with N processes of it, also as root and with\n"
+    "                                                      more processes than cores\n"
     "       shardrt plan [--processes N] [--devices M] [--process K] recipe.lua [args]\n"
     "                                                      print what an N x M job would read, without running it\n"
-    "       shardrt test [busted's options] PATH           run busted specs inside shardrt\n"
+    "                                                      (--process: process K of it only)\n"
+    "       shardrt [options] test [busted's options] PATH\n"
+    "                                                      run busted specs inside shardrt (shardrt test --help)\n"
+    "       shardrt run -n N [options] test [busted's options] PATH\n"
+    "\n"
+    "Options stand before the recipe or before `test`; what follows is the recipe's or busted's own.\n"
     "\n"
     "  --devices N            host devices in each process (default 1; also SHARDRT_DEVICES)\n"
     "  --check off|sample|all compare replicas: never; of arrays made by hand and of some loaded batches (default);\n"
@@ -28,7 +36,8 @@ static const char help[] =
     "  --timeout SECONDS      how long to wait for another process (default 300)\n"
     "  --help, --version\n"
     "\n"
-    "SHARDRT_LUA_PATH names a folder of Lua files that come before those compiled into the program.\n";
+    "SHARDRT_CACHE names the folder that decompressed files are kept in (default ~/.cache/shardrt),\n"
+    "SHARDRT_LUA_PATH a folder of Lua files that come before those compiled into the program.\n";
 
 typedef enum command { COMMAND_RECIPE, COMMAND_PLAN, COMMAND_TEST, COMMAND_RUN } command;
 
@@ -37,7 +46,7 @@ typedef struct options {
   shardrt_job job;
   int processes;      /* run: how many to start */
   int only_process;   /* plan: -1 for all */
-  const char *recipe; /* NULL for test */
+  const char *recipe; /* NULL for test; run: "test" where it starts that */
   int argc;           /* what follows the recipe (for test: the command) */
   char **argv;
   char problem[512]; /* what is wrong with the command line; empty if nothing is */
@@ -163,6 +172,11 @@ static options parse(int argc, char **argv) {
   o.recipe = argv[optind];
   o.argc = argc - optind - 1;
   o.argv = argv + optind + 1;
+  if (o.command == COMMAND_RUN && parse_command(o.recipe) == COMMAND_TEST) return o;
+  if (o.command == COMMAND_RUN && parse_command(o.recipe) == COMMAND_PLAN) {
+    complain(&o, "%s", "a plan needs no other process: shardrt plan --processes N, without `run`");
+    return o;
+  }
   struct stat info;
   int problem = access(o.recipe, R_OK) != 0 || stat(o.recipe, &info) != 0 ? errno : S_ISDIR(info.st_mode) ? EISDIR : 0;
   if (problem != 0) {
@@ -228,10 +242,18 @@ static int search_override(lua_State *L) {
   return 0;
 }
 
-/* os.exit: leaves the job as the end of the recipe does; a status other than 0 ends the whole job. */
+/* os.exit: leaves the job as the end of the recipe does; a status other than 0 ends the whole job, which the other
+ * processes should be able to understand. `shardrt test` (the upvalue) has said what it has to say. */
 static int exit_job(lua_State *L) {
   int status = lua_isboolean(L, 1) ? !lua_toboolean(L, 1) : luaL_optint(L, 1, 0);
-  if (status != 0) shardrt_abort(status & 0xff ? status & 0xff : 1, "");
+  if (status != 0) {
+    status = status & 0xff ? status & 0xff : 1;
+    const shardrt_job *job = shardrt_job_get();
+    bool is_quiet = lua_toboolean(L, lua_upvalueindex(1)) || job == NULL || job->process_count == 1;
+    luaL_where(L, 1);
+    lua_pushfstring(L, "%sos.exit ended the job with status %d", lua_tostring(L, -1), status);
+    shardrt_abort(status, is_quiet ? "" : lua_tostring(L, -1));
+  }
   lua_close(L); /* loaders end their threads here; as os.exit(…, true) does, it does not return to Lua */
   if (shardrt_finalize() < 0) shardrt_abort(1, shardrt_error_message());
   exit(0);
@@ -251,7 +273,8 @@ static lua_State *new_state(const options *o) {
   lua_rawseti(L, -2, 1);
   lua_pop(L, 2);
   lua_getglobal(L, "os");
-  lua_pushcfunction(L, exit_job);
+  lua_pushboolean(L, o->command == COMMAND_TEST);
+  lua_pushcclosure(L, exit_job, 1);
   lua_setfield(L, -2, "exit");
   lua_pop(L, 1);
   lua_createtable(L, o->argc, 1);
@@ -302,6 +325,7 @@ int main(int argc, char **argv) {
   if (shardrt_init(o.problem[0] != '\0' ? &alone : &o.job) < 0 && o.problem[0] == '\0')
     shardrt_abort(1, shardrt_error_message());
   if (o.problem[0] != '\0') shardrt_abort(EXIT_USAGE, o.problem);
+  bus_watch();
   lua_State *L = new_state(&o);
   if (L == NULL) shardrt_abort(1, "out of memory: cannot make the Lua state");
   const char *message = run_program(L, &o);

@@ -112,6 +112,23 @@ describe("an error", function()
     contains(result.stdout, "printed by 1\n")
   end)
 
+  it("waits for room where stderr is full and does not wait by itself", function()
+    local folder = mpi.folder()
+    local file = assert(io.open(folder .. "/full.lua", "w"))
+    file:write [[
+      local ffi = require "ffi"
+      ffi.cdef "int fcntl(int, int, int); long write(int, const void *, size_t);"
+      assert(ffi.C.fcntl(2, 4, 2048) == 0) -- F_SETFL, O_NONBLOCK
+      for size = 4096, 1, -4095 do
+        while ffi.C.write(2, ("x"):rep(size), size) > 0 do end
+      end
+      error "the reason"]]
+    file:close()
+    local result = mpi.shell(("%s %s/full.lua 2>&1 >/dev/null | { sleep 0.3; cat; }"):format(mpi.program(), folder))
+    mpi.remove(folder)
+    assert.truthy(result.stdout:match "^x+shardrt: [^\n]*full.lua:7: the reason\n$", result.stdout:sub(-200))
+  end)
+
   it("alone has no process in front of it", function()
     local result = mpi.run { source = 'error "out of luck"' }
     assert.equal(1, result.status)

@@ -118,7 +118,8 @@ describe("processes that get out of step are found", function()
       local state = loader:state()
       if me == 2 then state.row = 8000 end
       loader:restore(state)
-      error "never reached"]], { "--check", "off" }), "the state that loader:restore goes to", "process 2", "recipe.lua:")
+      error "never reached"]], { "--check", "off" }), "the state that loader:restore goes to", "process 2",
+      "recipe.lua:")
   end)
 end)
 

@@ -126,21 +126,82 @@ describe("a recipe's error", function()
   end)
 end)
 
+describe("os.exit", function()
+  it("with a status other than 0, in a job of several, is told by the process and its line", function()
+    local result = mpi.run { processes = 3, source = [[
+      local shardrt = require "shardrt"
+      if shardrt.process_index() == 2 then os.exit(3) end
+      shardrt.sync_global_devices "all"]] }
+    assert.equal(3, result.status)
+    assert.equal(1, count(result.stderr, "os.exit"), result.stderr)
+    assert.truthy(result.stderr:match "process 2 of 3: [^\n]*recipe%.lua:2: os%.exit ended the job with status 3\n")
+  end)
+
+  it("says nothing alone", function()
+    assert.equal("", mpi.run { source = "os.exit(3)" }.output)
+  end)
+end)
+
 describe("shardrt test", function()
+  local folder
+  before_each(function() folder = mpi.folder() end)
+  after_each(function() mpi.remove(folder) end)
+  local function spec(name, text)
+    local file = assert(io.open(folder .. "/" .. name, "w"))
+    file:write(text)
+    file:close()
+  end
+  local function test(options)
+    return mpi.shell(("%s %s"):format(mpi.program(), options:gsub("FOLDER", folder)), 60)
+  end
+
   it("runs a user's specs inside shardrt and counts them", function()
-    local folder = mpi.folder()
-    local file = assert(io.open(folder .. "/mine_spec.lua", "w"))
-    file:write [[
+    spec("mine_spec.lua", [[
       local shardrt = require "shardrt"
       describe("mine", function()
         it("passes", function() assert.equal(1, shardrt.process_count()) end)
         it("fails", function() assert.equal(2, shardrt.process_count()) end)
-      end)]]
-    file:close()
-    local result = mpi.shell(("%s test -o plainTerminal %s"):format(mpi.program(), folder))
-    assert.truthy(result.output:find("1 success / 1 failure", 1, true))
+      end)]])
+    local result = test "test FOLDER"
+    assert.truthy(result.output:find("1 success / 1 failure", 1, true), result.output)
     assert.not_equal(0, result.status)
-    mpi.remove(folder)
+  end)
+
+  it("in a job of several processes is told by process 0, and by those that have failures", function()
+    spec("mine_spec.lua", [[
+      local shardrt = require "shardrt"
+      describe("mine", function()
+        it("passes", function() assert.same({ 4, 8 }, { shardrt.process_count(), shardrt.device_count() }) end)
+        it("fails in one", function() assert.not_equal(2, shardrt.process_index()) end)
+        it("raises in one", function() if shardrt.process_index() == 3 then error "this is wrong" end end)
+        it("meets", function() shardrt.sync_global_devices "all" end)
+      end)]])
+    local result = test "run -n 4 --devices 2 test FOLDER"
+    local text = result.stdout:gsub("\r", "")
+    assert.not_equal(0, result.status)
+    assert.truthy(text:find("++++\n4 successes / 0 failures / 0 errors / 0 pending", 1, true), text)
+    assert.truthy(text:find("\nprocess 2: 3 successes / 1 failure / 0 errors / 0 pending", 1, true), text)
+    assert.truthy(text:find("\nprocess 2: Failure -> " .. folder .. "/mine_spec.lua @ 4\nmine fails in one\n", 1, true),
+      text)
+    assert.truthy(text:find("\nprocess 3: Error -> " .. folder .. "/mine_spec.lua @ 5\nmine raises in one\n", 1, true),
+      text)
+    assert.equal(3, count(text, " pending : "), text)
+    assert.is_nil(text:find("\27", 1, true))
+  end)
+
+  it("in a job of several processes that all pass is one count", function()
+    spec("mine_spec.lua", 'it("passes", function() require("shardrt").sync_global_devices "all" end)')
+    local result = test "run -n 2 test FOLDER"
+    assert.equal(0, result.status, result.output)
+    local all = "^%+\n1 success / 0 failures / 0 errors / 0 pending : [%d.]+ seconds\n$"
+    assert.truthy(result.stdout:gsub("\r", ""):match(all), result.output)
+  end)
+
+  it("answers --help", function()
+    local result = test "test --help"
+    assert.equal(0, result.status, result.output)
+    assert.truthy(result.stdout:find("Usage: shardrt [options] test", 1, true), result.output)
+    assert.is_nil(result.output:find("error:", 1, true), result.output)
   end)
 end)
 
@@ -158,5 +219,38 @@ describe("shardrt run", function()
       assert.equal(1, count(result.stdout, ("%d of 3, 2 word\n"):format(process)))
     end
     mpi.remove(folder)
+  end)
+
+  it("says that a plan needs no other process", function()
+    local result = mpi.shell(mpi.program() .. " run -n 2 plan recipe.lua")
+    assert.equal(2, result.status)
+    assert.truthy(result.stderr:find("shardrt plan --processes N", 1, true), result.output)
+  end)
+end)
+
+describe("the words of the job", function()
+  it("say a line once, and know a plan", function()
+    local source = [[
+      local shardrt = require "shardrt"
+      shardrt.say("%d processes", shardrt.process_count())
+      shardrt.say "100%"
+      shardrt.say(tostring(shardrt.is_planning()))
+      shardrt.sync_global_devices "the end"]]
+    local result = mpi.run { processes = 3, source = source }
+    assert.equal("3 processes\n100%\nfalse\n", result.stdout, result.output)
+    result = mpi.run { options = { "plan", "--processes", "3" }, source = source }
+    assert.equal(1, count(result.stdout, "3 processes\n100%\ntrue\n"), result.output)
+    result = mpi.run { source = "\nrequire('shardrt').sync_global_devices()" }
+    assert.truthy(result.stderr:match "recipe%.lua:2: sync_global_devices: it takes a name, not a nil", result.output)
+  end)
+
+  it("that meet at different places are an error that names them", function()
+    local result = mpi.run { processes = 2, source = [[
+      local shardrt = require "shardrt"
+      shardrt.sync_global_devices(shardrt.process_index() == 0 and "here" or "there")]] }
+    assert.not_equal(0, result.status)
+    for _, name in ipairs { '"here"', '"there"', "recipe.lua:2" } do
+      assert.truthy(result.stderr:find(name, 1, true), result.output)
+    end
   end)
 end)

@@ -163,12 +163,15 @@ describe("the README", function()
         ran = ran + 1
       end
     end
-    assert.is_true(ran >= 4)
+    assert.is_true(ran >= 6)
   end)
 
   it("shows a recipe that runs", function()
     local source = readme:match "```lua\n(.-)```"
     local result = mpi.run { source = source, processes = 4, devices = 2 }
     assert.equal(0, result.status, result.output)
+    for process = 0, 3 do -- 234 batches of 256 rows, a quarter of them each
+      has(result.stdout, ("process %d read %d bytes"):format(process, 234 * 64 * 785))
+    end
   end)
 end)

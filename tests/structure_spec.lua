@@ -15,7 +15,7 @@ end
 -- A file's place in the order of rooms; a file may include what stands at its place or before it.
 local function place(path)
   local room, name = path:match "^(%w+)/(.*)$"
-  if not room then return path == "main.c" and 10 or 0 end -- shardrt.h is for all
+  if not room then return path == "shardrt.h" and 0 or 10 end -- shardrt.h is for all, the others are the program
   local interface = (room == "device" and name == "device.h") or (room == "comm" and name == "comm.h")
   local places = {
     base = 1, layout = 2, memory = 4, device = 5, comm = 5, check = 6, source = 7, loader = 8, compute = 9,
@@ -56,11 +56,11 @@ describe("the rooms", function()
 
   it("never print and never exit", function()
     for _, file in ipairs(files) do
-      local ends_the_job = file == "runtime/main.c" or file:match "^runtime/comm/"
+      local ends_the_job = file == "runtime/main.c" or file == "runtime/bus.c" or file:match "^runtime/comm/"
       if not ends_the_job then
         for line in io.lines(file) do
           local code = line:gsub("/%*.-%*/", "")
-          for _, call in ipairs { "[^%w_]exit%s*%(", "[^%w_n]printf%s*%(", "[^%w_]abort%s*%(" } do
+          for _, call in ipairs { "[^%w]_?exit%s*%(", "[^%w_n]printf%s*%(", "[^%w_]abort%s*%(" } do
             assert.is_nil(code:match(call), file .. ": " .. line)
           end
         end

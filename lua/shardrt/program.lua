@@ -1,6 +1,9 @@
 -- What the program does once it has joined the job: runs a recipe, a plan or the specs of a user.
 
+local C = require "shardrt.C"
 local fail = require "shardrt.fail"
+local job = require "shardrt.job"
+local terminal = require "shardrt.terminal"
 fail.own()
 
 local program = {}
@@ -37,14 +40,29 @@ function program.plan(path, only_process)
   return message
 end
 
+-- The help of `shardrt test`: what is ours, and busted's own.
+local function test_help()
+  local cli = require "busted.modules.cli" { standalone = false, output = "plainTerminal" }
+  cli:set_name "shardrt [options] test"
+  local _, help = cli:parse { "--help" }
+  return "shardrt's own options (shardrt --help) stand before `test`; these, after it, are busted's.\n\n"
+    .. tostring(help):gsub("^.-error: ", ""):gsub("; re%-run with %-%-help for usage%.%s*$", "")
+end
+
 --- Runs busted with `arg` as its command line; ends by os.exit.
 function program.test()
   local found, runner = pcall(require, "busted.runner")
   if not found then return "shardrt test needs busted: Debian's package lua-busted holds it" end
+  for _, word in ipairs(arg) do
+    if word == "--help" or word == "-h" then return job.words.say(test_help()) end
+  end
   arg[0] = "shardrt test"
+  local output = C.shardrt_job_get().process_count > 1 and "shardrt.test_output"
+    or terminal.is_stdout() and "utfTerminal" or "plainTerminal"
   -- From a chunk that is no file: then busted ends by os.exit, also where specs failed.
-  local start = assert(loadstring("local runner = ... runner { standalone = false }", "=shardrt test"))
-  start(runner)
+  local start = assert(loadstring("local runner, output = ... runner { standalone = false, output = output }",
+    "=shardrt test"))
+  start(runner, output)
 end
 
 return program

@@ -1,6 +1,7 @@
 #include "comm/last.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -15,6 +16,7 @@
 #define DEFER  0.15 /* to a lower process that fails with the same message */
 #define SETTLE 0.04 /* between the claim to print and the printing: of two claims the lower process's holds */
 #define LEAD   0.15 /* for others to print what they have to say that is different */
+#define FULL   5.0  /* for the reader of stderr to make room */
 #define KILLED 1.0  /* for the one that prints to end the job */
 
 /* What makes two messages the same: all but the place in the recipe ("recipe.lua:12: ") that they begin with. */
@@ -59,11 +61,16 @@ static void listen(notes *n, uint64_t hash, quorum *q, double seconds, int32_t b
   } while (shardrt_clock() < end && !(or_everyone && q->is_everyone));
 }
 
-/* In one write, so that nothing comes between. */
+/* In one write, so that nothing comes between. Where stderr does not wait by itself (O_NONBLOCK) and is full, its
+ * reader gets some time. */
 static void print(const char *text, size_t length) {
+  const double end = shardrt_clock() + FULL;
   while (length > 0) {
     ssize_t written = write(STDERR_FILENO, text, length);
-    if (written < 0 && errno != EINTR) return;
+    if (written < 0 && errno == EAGAIN && shardrt_clock() < end)
+      poll(&(struct pollfd){.fd = STDERR_FILENO, .events = POLLOUT}, 1, 100);
+    else if (written < 0 && errno != EINTR)
+      return;
     if (written > 0) {
       text += written;
       length -= (size_t)written;

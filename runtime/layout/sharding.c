@@ -166,7 +166,7 @@ static int check_shape(const shardrt_sharding *sharding, int32_t ndim, const int
     return error_set(SHARDRT_EINVAL, "a shape of %" PRId32 " dimensions; an array has at most %d", ndim,
                      SHARDRT_MAX_NDIM);
   int64_t elements;
-  const bool fits = sharding->spec.nentries <= ndim && size_elements(ndim, shape, &elements);
+  const bool fits = size_elements(ndim, shape, &elements) && sharding->spec.nentries <= ndim;
   return fits ? SHARDRT_OK : error_shape(sharding, ndim, shape);
 }
 
@@ -190,6 +190,7 @@ int sharding_grid(const shardrt_sharding *sharding, int32_t ndim, const int64_t 
   int code = check_shape(sharding, ndim, shape);
   if (code != SHARDRT_OK) return code;
   struct grid grid = {.ndim = ndim, .blocks = 1};
+  for (int32_t d = ndim; d < SHARDRT_MAX_NDIM; d++) grid.parts[d] = 1;
   for (int32_t d = 0; d < ndim; d++) {
     if (shape[d] % sharding->cuts[d] != 0) return error_not_divisible(sharding, ndim, shape, d);
     grid.shard_shape[d] = shape[d] / sharding->cuts[d];

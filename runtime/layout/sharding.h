@@ -33,8 +33,8 @@ shardrt_sharding *sharding_retain(shardrt_sharding *sharding);
 struct grid {
   int32_t ndim;
   int64_t shard_shape[SHARDRT_MAX_NDIM];
-  int64_t parts[SHARDRT_MAX_NDIM];
-  int64_t blocks; /* the product of the parts: at most the mesh's size */
+  int64_t parts[SHARDRT_MAX_NDIM]; /* 1 beyond ndim */
+  int64_t blocks;                  /* the product of the parts: at most the mesh's size */
 };
 
 /* Errors as shardrt_sharding_shard_shape. */

@@ -92,11 +92,14 @@ static void *work(void *argument) {
   return NULL;
 }
 
-/* Signals are for the main thread: workers are born with all of them blocked. */
+/* Signals are for the main thread: workers are born with all of them blocked, but for those that a thread raises itself
+ * (SIGBUS: a mapped file was cut short), whose handlers would not be called otherwise. */
 static int start_workers(struct crew *self, int32_t wanted) {
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
+  sigset_t blocked, before;
+  sigfillset(&blocked);
+  static const int own[] = {SIGBUS, SIGSEGV, SIGFPE, SIGILL};
+  for (size_t i = 0; i < sizeof own / sizeof *own; i++) sigdelset(&blocked, own[i]);
+  pthread_sigmask(SIG_SETMASK, &blocked, &before);
   int problem = 0;
   while (problem == 0 && self->nworkers < wanted) {
     struct worker *one = &self->workers[self->nworkers];

@@ -2,6 +2,9 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -14,6 +17,59 @@
 
 static const uint8_t nothing[1]; /* what an empty file maps to: mmap refuses 0 bytes */
 
+/* ---- what is mapped, for who asks in a signal handler ---- */
+
+enum { PATH_BYTES = 512 };
+
+/* Entries are put at the list's head and never leave it: one that is free is used again. So the list can be walked
+ * without a lock at any time. An entry's path and size are written while it is free. */
+struct mapping_entry {
+  _Atomic(const uint8_t *) data; /* NULL: free */
+  _Atomic size_t bytes;
+  mapping_entry *next;
+  char path[PATH_BYTES]; /* of a longer one the end */
+};
+
+static _Atomic(mapping_entry *) entries;
+static pthread_mutex_t entries_lock = PTHREAD_MUTEX_INITIALIZER; /* for those that change the list */
+
+/* NULL: out of memory. */
+static mapping_entry *entry_add(const char *path, const uint8_t *data, size_t bytes) {
+  pthread_mutex_lock(&entries_lock);
+  mapping_entry *entry = atomic_load(&entries);
+  while (entry != NULL && atomic_load(&entry->data) != NULL) entry = entry->next;
+  const bool is_new = entry == NULL;
+  if (is_new) entry = alloc_zeros(1, sizeof *entry);
+  if (entry != NULL) {
+    const size_t length = strlen(path);
+    snprintf(entry->path, sizeof entry->path, "%s", length < PATH_BYTES ? path : path + length - (PATH_BYTES - 1));
+    atomic_store(&entry->bytes, bytes);
+    atomic_store(&entry->data, data);
+    if (is_new) {
+      entry->next = atomic_load(&entries);
+      atomic_store(&entries, entry);
+    }
+  }
+  pthread_mutex_unlock(&entries_lock);
+  return entry;
+}
+
+static void entry_remove(mapping_entry *entry) {
+  pthread_mutex_lock(&entries_lock);
+  atomic_store(&entry->data, NULL);
+  pthread_mutex_unlock(&entries_lock);
+}
+
+const char *mapping_path_at(const void *address) {
+  for (const mapping_entry *entry = atomic_load(&entries); entry != NULL; entry = entry->next) {
+    const uintptr_t start = (uintptr_t)atomic_load(&entry->data), at = (uintptr_t)address;
+    if (start != 0 && at >= start && at - start < atomic_load(&entry->bytes)) return entry->path;
+  }
+  return NULL;
+}
+
+/* ---- mapping ---- */
+
 static int map(const char *path, int fd, mapping *out) {
   struct stat status;
   if (fstat(fd, &status) != 0) return error_set(SHARDRT_EIO, "%s: %s", path, strerror(errno));
@@ -22,15 +78,22 @@ static int map(const char *path, int fd, mapping *out) {
                      S_ISDIR(status.st_mode) ? "is a folder" : "is no regular file");
   const size_t bytes = (size_t)status.st_size;
   const void *data = nothing;
+  mapping_entry *entry = NULL;
   if (bytes != 0) {
     if (alloc_must_fail(bytes)) return error_prefix(ALLOC_FAILED, "%s", path);
     data = mmap(NULL, bytes, PROT_READ, MAP_SHARED, fd, 0);
     if (data == MAP_FAILED)
       return error_set(SHARDRT_EIO, "%s: cannot be mapped, %zu bytes: %s", path, bytes, strerror(errno));
+    entry = entry_add(path, data, bytes);
+    if (entry == NULL) {
+      munmap((void *)data, bytes);
+      return error_prefix(ALLOC_FAILED, "%s", path);
+    }
   }
   *out = (mapping){.data = data,
                    .bytes = bytes,
-                   .changed = (int64_t)status.st_mtim.tv_sec * 1000000000 + (int64_t)status.st_mtim.tv_nsec};
+                   .changed = (int64_t)status.st_mtim.tv_sec * 1000000000 + (int64_t)status.st_mtim.tv_nsec,
+                   .entry = entry};
   return SHARDRT_OK;
 }
 
@@ -44,7 +107,10 @@ int mapping_open(const char *path, mapping *out) {
 }
 
 void mapping_close(mapping *map) {
-  if (map->data != NULL && map->data != nothing) munmap((void *)map->data, map->bytes);
+  if (map->entry != NULL) {
+    entry_remove(map->entry); /* before another mapping can get its addresses */
+    munmap((void *)map->data, map->bytes);
+  }
   *map = (mapping){0};
 }
 

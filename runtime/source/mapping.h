@@ -5,15 +5,23 @@
 #include <stddef.h>
 #include <stdint.h>
 
+typedef struct mapping_entry mapping_entry;
+
 typedef struct mapping {
   const uint8_t *data; /* NULL: closed, or never opened */
   size_t bytes;
-  int64_t changed; /* when the file was last written, in ns since 1970 */
+  int64_t changed;      /* when the file was last written, in ns since 1970 */
+  mapping_entry *entry; /* in the list of what is mapped; NULL for an empty file */
 } mapping;
 
 /* EIO, naming the path and the reason, where it is no regular file that this user may read; an empty file is opened.
- * The file must not shrink while it is mapped: the system ends a process that touches what is gone. */
+ * The file must not shrink while it is mapped: who touches what is gone, or what the disk fails to give, gets the
+ * signal SIGBUS. */
 int mapping_open(const char *path, mapping *out);
+
+/* The path of the file that is mapped at `address`, or NULL; lives until that mapping is closed. A signal handler may
+ * ask, in any thread. */
+const char *mapping_path_at(const void *address);
 
 /* Any mapping that is zeroed or was opened; zeroes it. */
 void mapping_close(mapping *map);

@@ -20,9 +20,12 @@ char *newfile_folder(const char *path) {
 }
 
 static int create(newfile *file, const char *folder) {
-  file->fd = open(folder, O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666);
+  /* Without /proc (a bare chroot) it could not get its name later. */
+  const bool is_nameable = access("/proc/self/fd", X_OK) == 0;
+  if (is_nameable) file->fd = open(folder, O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666);
   if (file->fd >= 0) return SHARDRT_OK;
-  if (errno == EOPNOTSUPP || errno == EISDIR || errno == EINVAL) { /* not on this file system: NFS, old kernels */
+  /* Not on this file system: NFS, old kernels. */
+  if (!is_nameable || errno == EOPNOTSUPP || errno == EISDIR || errno == EINVAL) {
     file->fd = open(file->temporary, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0666);
     file->named = file->fd >= 0;
     if (file->fd >= 0) return SHARDRT_OK;
@@ -67,12 +70,29 @@ static bool name(newfile *file) {
   return file->named;
 }
 
+/* Brings a new name to the disk. Some file systems cannot sync a folder (EINVAL), and one that may be written need not
+ * be readable: there it comes to the disk when the system likes. */
+static int sync_folder(const char *path) {
+  char *folder = newfile_folder(path);
+  if (folder == NULL) return ALLOC_FAILED;
+  int code = SHARDRT_OK;
+  int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd >= 0 && fsync(fd) != 0 && errno != EINVAL)
+    code = error_set(SHARDRT_EIO, "%s: is written, but its folder cannot be brought to the disk: %s", path,
+                     strerror(errno));
+  if (fd >= 0) close(fd);
+  alloc_free(folder);
+  return code;
+}
+
 int newfile_commit(newfile *file) {
   int code = SHARDRT_OK;
-  if (fsync(file->fd) != 0 || !name(file) || rename(file->temporary, file->path) != 0)
+  if (fsync(file->fd) != 0 || !name(file) || rename(file->temporary, file->path) != 0) {
     code = error_set(SHARDRT_EIO, "%s: cannot be written: %s", file->path, strerror(errno));
-  else
+  } else {
     file->named = false;
+    code = sync_folder(file->path);
+  }
   newfile_drop(file);
   return code;
 }

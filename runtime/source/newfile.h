@@ -12,15 +12,16 @@ typedef struct newfile {
   bool named;      /* the file stands under that name now */
 } newfile;
 
-/* Starts a file that shall be called `path`. Where the file system can (O_TMPFILE), it has no name while it is written,
- * so that not even a killed process leaves anything behind. EIO, naming the path: the folder cannot be written. */
+/* Starts a file that shall be called `path`. Where the system can (O_TMPFILE, and /proc to name it), it has no name
+ * while it is written, so that not even a killed process leaves anything behind. EIO, naming the path: the folder
+ * cannot be written. */
 int newfile_open(const char *path, newfile *out);
 
 /* Appends. EIO: the disk is full, … */
 int newfile_write(newfile *file, const void *data, size_t bytes);
 
-/* Brings it to the disk and gives it its name, in place of any file of that name. Closes it in any case; after a
- * failure nothing is left of it. */
+/* Brings it to the disk, gives it its name, in place of any file of that name, and brings that to the disk. Closes it
+ * in any case; after a failure nothing is left of it, but where only the last failed, which the message then says. */
 int newfile_commit(newfile *file);
 
 /* Gives it up: nothing is left of it. Does nothing after newfile_commit. */

@@ -1,0 +1,106 @@
+-- A file that is cut short while a recipe reads it by memory map: the system's SIGBUS becomes a message.
+
+local mpi = require "tests.support.mpi"
+
+-- Writes a file that is worth reading, and cuts it after the second step; `arg[1]` is a folder.
+local CUT = [[
+local shardrt = require "shardrt"
+local path = arg[1] .. "/images.npy"
+if shardrt.process_index() == 0 then shardrt.ndarray.zeros({ 20000, 512 }, "uint8"):save(path) end
+require("shardrt.fail").check(require("shardrt.C").shardrt_barrier "written")
+local loader = shardrt.loader { source = shardrt.source.npy { image = path }, batch_size = 64, prefetch = 1 }
+local step = 0
+for batch in loader do
+  step = step + 1
+  if step == 2 and shardrt.process_index() == 0 then
+    require("ffi").cdef "int truncate(const char *, long)"
+    assert(require("ffi").C.truncate(path, 4096) == 0)
+  end
+end
+print "not noticed"
+]]
+
+local function lines_about(text, name)
+  local list = {}
+  for line in text:gmatch "[^\n]+" do
+    if line:find(name, 1, true) then list[#list + 1] = line end
+  end
+  return list
+end
+
+describe("a file that is cut short while it is read", function()
+  local folder
+  before_each(function() folder = mpi.folder() end)
+  after_each(function() mpi.remove(folder) end)
+
+  local function is_told(processes, pattern)
+    local result = mpi.run { source = CUT, args = { folder }, processes = processes, devices = 2 }
+    assert.is_true(result.status ~= 0 and result.status ~= 124, result.status .. result.output)
+    assert.falsy(result.stdout:find("not noticed", 1, true))
+    local lines = lines_about(result.stderr, "images.npy")
+    assert.equal(1, #lines, result.output)
+    assert.equal(("shardrt: %sthe file %s/images.npy was cut short, or can no longer be read, while it was in use")
+      :format(pattern, folder), (lines[1]:gsub("process [0-3] of 4", "process N of 4")))
+    return result
+  end
+
+  it("is named, by a process alone", function()
+    local result = is_told(nil, "")
+    assert.equal(1, result.status)
+    assert.equal(1, select(2, result.stderr:gsub("\n", "")), result.stderr)
+  end)
+
+  it("is named once by several processes that read it, and ends them all", function()
+    is_told(4, "process N of 4: ")
+  end)
+
+  it("is named also where it is the cached contents of a gzipped one", function()
+    local result = mpi.run { source = [[
+      local shardrt = require "shardrt"
+      local C, ffi = require "shardrt.C", require "ffi"
+      ffi.cdef "int truncate(const char *, long)"
+      os.execute(("cd %s && { printf '\\0\\0\\10\\1\\0\\17\\102\\100'; head -c 1000000 /dev/zero; } | gzip -n > z.gz")
+        :format(arg[1]))
+      local s = shardrt.source.idx({ x = arg[1] .. "/z.gz" }, { cache = arg[1] .. "/cache" })
+      assert(#s == 1000000)
+      local pipe = io.popen(("ls %s/cache/*"):format(arg[1]))
+      assert(ffi.C.truncate(pipe:read "*l", 100) == 0)
+      s:read(0, 1000000)
+      print "not noticed"]], args = { folder } }
+    assert.equal(1, result.status, result.output)
+    assert.truthy(result.stderr:match "^shardrt: the file [^\n]*/cache/z%.gz%-%x+ was cut short[^\n]*\n$",
+      result.output)
+  end)
+end)
+
+describe("a SIGBUS of another kind", function()
+  for what, body in pairs {
+    ["that somebody sends"] = [[ffi.cdef "int raise(int)" ffi.C.raise(7)]],
+    ["from memory that is no source's"] = [[
+      ffi.cdef "void *mmap(void *, size_t, int, int, int, long); int open(const char *, int);"
+      local path = os.tmpname()
+      local file = io.open(path, "w")
+      file:write "x"
+      file:close()
+      local fd = ffi.C.open(path, 0)
+      os.remove(path)
+      local data = ffi.cast("volatile const uint8_t *", ffi.C.mmap(nil, 65536, 1, 1, fd, 0))
+      print(data[40000])]],
+  } do
+    it(what .. " ends the process as it would without us", function()
+      local sanitized = os.getenv "SHARDRT_SANITIZER"
+      for _, processes in ipairs { 0, 2 } do
+        local result = mpi.run {
+          source = [[local ffi = require "ffi"
+            local keep = require("shardrt").source.array { x = { 1, 2 } }
+            ]] .. body .. "\nprint('still here', keep)",
+          processes = processes > 0 and processes or nil,
+        }
+        assert.is_true(result.status ~= 0 and result.status ~= 124, result.output)
+        if processes == 0 and not sanitized then assert.equal(128 + 7, result.status, result.output) end
+        assert.falsy(result.output:find("still here", 1, true))
+        assert.falsy(result.output:find("cut short", 1, true))
+      end
+    end)
+  end
+end)
