@@ -96,5 +96,5 @@ int mover_blocks(mover *m, size_t bytes, int64_t count, size_t spare, shardrt_bu
 }
 
 void mover_settle(mover *m, size_t bytes) {
-  pool_limit(m->pool, bytes < KEPT_MOST ? bytes : KEPT_MOST);
+  if (m->pool != NULL) pool_limit(m->pool, bytes < KEPT_MOST ? bytes : KEPT_MOST);
 }

@@ -23,18 +23,17 @@ static int check_devices(const reshard *r, const shardrt_job *job) {
   const int64_t count = (int64_t)job->process_count * job->devices_per_process;
   const int64_t last = mesh_rank_device(mesh, shardrt_mesh_size(mesh) - 1);
   if (last < count) return SHARDRT_OK;
-  return error_set(SHARDRT_EINVAL,
-                   "%s to %s: it has device %" PRId64 ", but the job has %" PRId64 " devices, 0 to %" PRId64, r->call,
+  return error_set(SHARDRT_EINVAL, "%s has device %" PRId64 ", but the job has %" PRId64 " devices, 0 to %" PRId64,
                    shardrt_sharding_text(r->to), last, count, count - 1);
 }
 
 int reshard_plan(reshard *r) {
   const shardrt_job *job = shardrt_job_get();
-  if (job == NULL) return error_set(SHARDRT_EINVAL, "%s: shardrt_init was not called", r->call);
-  if (job->planning) return error_set(SHARDRT_EDATA, "%s: there is no data under `shardrt plan`", r->call);
+  if (job == NULL) return error_set(SHARDRT_EINVAL, "shardrt_init was not called");
+  if (job->planning) return error_set(SHARDRT_EDATA, "there is no data under `shardrt plan`");
   for (int64_t i = 0; i < shardrt_array_shard_count(r->x); i++)
     if (shardrt_array_buffer(r->x, i) == NULL)
-      return error_set(SHARDRT_EDATA, "%s: the array's data was given up or never given", r->call);
+      return error_set(SHARDRT_EDATA, "the array's data was given up or never given");
   int code = check_devices(r, job);
   if (code < 0) return code;
   return mover_route(job_mover(), shardrt_array_sharding(r->x), r->to, shardrt_array_ndim(r->x),
@@ -50,10 +49,11 @@ static void name_call(const reshard *r, struct text *text) {
   const shardrt_sharding *from = shardrt_array_sharding(r->x);
   text_add(text, "%s of %s ", r->call, shardrt_dtype_name(shardrt_array_dtype(r->x)));
   text_add_shape(text, shardrt_array_ndim(r->x), shardrt_array_shape(r->x));
-  text_add(text, ", array %" PRIu64 ", on %.*s to %.*s, layouts %016" PRIx64 " to %016" PRIx64 ", staging %zu",
+  text_add(text, ", array %" PRIu64 ", on %.*s to %.*s (layouts %08" PRIx32 ", %08" PRIx32 ")",
            shardrt_array_number(r->x), SHARDING_TEXT, shardrt_sharding_text(from), SHARDING_TEXT,
-           shardrt_sharding_text(r->to), shardrt_sharding_fingerprint(from), shardrt_sharding_fingerprint(r->to),
-           staging_of(r));
+           shardrt_sharding_text(r->to), (uint32_t)shardrt_sharding_fingerprint(from),
+           (uint32_t)shardrt_sharding_fingerprint(r->to));
+  if (staging_of(r) != STAGING) text_add(text, " with %zu bytes of staging", staging_of(r));
 }
 
 /* ---- blocks ----------------------------------------------------------------------------------------------------- */

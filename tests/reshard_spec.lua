@@ -1,0 +1,464 @@
+-- Resharding: the right content whatever the layouts, the least of memory and of moving, and every mistake found. What
+-- is planned is in reshard_plan_spec.lua.
+
+local ffi = require "ffi"
+local C = require "shardrt.C"
+local moves = require "tests.support.moves"
+local mpi = require "tests.support.mpi"
+local shardrt = require "shardrt"
+local P = shardrt.P
+ffi.cdef "int memcmp(const void *a, const void *b, size_t n);"
+
+local head = [[
+package.path = "./?.lua;" .. package.path
+local ffi = require "ffi"
+local C = require "shardrt.C"
+local moves = require "tests.support.moves"
+local shardrt = require "shardrt"
+local P = shardrt.P
+local me, count = shardrt.process_index(), shardrt.process_count()
+local line = shardrt.make_mesh({shardrt.device_count()}, {"x"})
+local function on(...) return shardrt.NamedSharding(line, P(...)) end
+ffi.cdef "int getpid(void); int memcmp(const void *a, const void *b, size_t n);"
+local function equal(a, b) return ffi.C.memcmp(a.data, b.data, a.bytes) == 0 end
+-- Memory of this process in bytes: now, and at most since peak(true).
+local function memory(field)
+  for entry in io.lines "/proc/self/status" do
+    local kib = entry:match("^" .. field .. ":%s+(%d+)")
+    if kib then return tonumber(kib) * 1024 end
+  end
+end
+local function forget_peak()
+  local file = io.open("/proc/self/clear_refs", "w")
+  file:write "5"
+  file:close()
+end
+]]
+
+local _, lines_before = head:gsub("\n", "")
+local function line(n) return "recipe.lua:" .. lines_before + n .. ": " end
+
+-- A recipe under mpirun (nil: alone); it must end well unless told otherwise.
+local function run(source, o)
+  o = o or {}
+  o.source, o.limit = head .. source, o.limit or 60
+  if o.processes ~= false then o.processes = o.processes or 4 else o.processes = nil end
+  o.devices = o.devices or 2
+  local result = mpi.run(o)
+  if not o.fails then assert.equal(0, result.status, result.output) end
+  return result
+end
+
+local function contains(text, piece)
+  assert.truthy(text:find(piece, 1, true), ("%q is not in: %s"):format(piece, text))
+end
+
+local function times(text, piece)
+  local _, n = text:gsub(piece:gsub("%p", "%%%0"), "")
+  return n
+end
+
+local function refused(pattern, f, ...)
+  local ok, message = pcall(f, ...)
+  assert.is_false(ok, "was not refused: " .. pattern)
+  assert.truthy(message:find(pattern, 1, true), message)
+  assert.truthy(message:find "^[^:]*reshard_spec%.lua:%d+: ", message)
+end
+
+local mesh = shardrt.make_mesh({ 4, 2 }, { "a", "b" })
+local function on(...) return shardrt.NamedSharding(mesh, P(...)) end
+local function pointers(x)
+  local list = {}
+  for i, shard in ipairs(x.addressable_shards) do list[i] = tonumber(ffi.cast("intptr_t", shard.data.data)) end
+  return list
+end
+
+describe("in one process, resharding", function()
+  it("puts every element where it belongs, whatever the layouts", function()
+    local seed = os.time()
+    assert.equal(300, moves.random(seed, 300))
+    moves.random(seed + 1, 50, { donate = true })
+  end)
+
+  it("takes every dtype", function()
+    for _, dtype in ipairs(moves.dtypes) do
+      local value = moves.value({ 8, 16 }, dtype, 3)
+      moves.holds(shardrt.reshard(shardrt.device_put(value, on("a", "b")), on("b", "a")), value, dtype)
+    end
+  end)
+
+  it("copies large arrays in pieces, on threads", function()
+    local value = moves.value({ 512, 3 * 1024 }, "float32", 1) -- 6 MiB
+    local x = shardrt.device_put(value, on("a", "b"))
+    for _, threads in ipairs { 1, 2, 5 } do
+      local out = ffi.new "shardrt_array *[1]"
+      local options = ffi.new("shardrt_reshard_options", { num_threads = threads })
+      local to = on(nil, { "b", "a" })
+      assert.equal(0, C.shardrt_reshard(x.handle, to.handle, options, out))
+      local y = require("shardrt.array").wrap(out[0], to)
+      assert.equal(0, ffi.C.memcmp(shardrt.device_get(y).data, value.data, value.bytes))
+    end
+  end)
+
+  it("is what device_put and with_sharding_constraint do", function()
+    local value = moves.value({ 8, 8 }, "int32", 5)
+    local x = shardrt.device_put(value, on("a", "b"))
+    moves.holds(shardrt.device_put(x, on(nil, "a")), value, "device_put")
+    moves.holds(shardrt.with_sharding_constraint(x, on("b")), value, "with_sharding_constraint")
+    moves.holds(shardrt.device_put(x, shardrt.devices()[3]), value, "to a device")
+    moves.holds(shardrt.reshard(x, shardrt.devices()[6]), value, "to a device")
+    local tree = shardrt.device_put({ w = x, b = { x } }, on(nil, "b"))
+    moves.holds(tree.b[1], value, "a tree")
+  end)
+
+  it("shares what stays as it is, and what several devices hold", function()
+    local value = moves.value({ 8, 8 }, "float32", 1)
+    local x = shardrt.device_put(value, on("a", "b"))
+    assert.same(pointers(x), pointers(shardrt.reshard(x, on("a", "b"))))
+    -- Other devices, the same parts.
+    local other = shardrt.Mesh({ 4, 2 }, { "a", "b" }, { 7, 6, 5, 4, 3, 2, 1, 0 })
+    assert.same(pointers(x), pointers(shardrt.reshard(x, shardrt.NamedSharding(other, P("a", "b")))))
+    local full = pointers(shardrt.reshard(x, on()))
+    for i = 2, 8 do assert.equal(full[1], full[i]) end
+    local rows = shardrt.device_put(value, on "a") -- from replicas to fewer, equal ones
+    local some = shardrt.Mesh({ 4 }, { "c" }, { 6, 1, 4, 3 })
+    local got = pointers(shardrt.reshard(rows, shardrt.NamedSharding(some, P "c")))
+    local held = pointers(rows)
+    for i = 1, 4 do assert.equal(held[2 * i], got[i]) end
+  end)
+
+  it("keeps the route of a repeated reshard, and the memory of arrays that were let go", function()
+    local x = shardrt.device_put(moves.value({ 1024, 1024 }, "float32", 1), on("a", "b"))
+    local to = on({ "b", "a" })
+    local function allocations()
+      C.shardrt_alloc_fail_at(0)
+      local y = shardrt.reshard(x, to)
+      local n = tonumber(C.shardrt_alloc_fail_at(0))
+      local at = pointers(y)
+      y:delete()
+      return n, at
+    end
+    collectgarbage()
+    local first, where = allocations()
+    collectgarbage()
+    local second, again = allocations()
+    assert.is_true(second < first, ("%d, then %d"):format(first, second))
+    table.sort(where)
+    table.sort(again)
+    assert.same(where, again)
+  end)
+
+  it("gives up a donated array, but not what somebody else holds of it", function()
+    local value = moves.value({ 8, 8 }, "int16", 9)
+    local x = shardrt.device_put(value, on("a", "b"))
+    local view = x.addressable_shards[4].data
+    local kept = view:to_table()
+    local y = shardrt.reshard(x, on("b"), { donate = true })
+    moves.holds(y, value, "donated")
+    assert.same(kept, view:to_table())
+    refused("was deleted", shardrt.device_get, x)
+    local same = shardrt.reshard(y, on("b"), { donate = true })
+    moves.holds(same, value, "donated to the same layout")
+  end)
+
+  it("goes without elements, and without dimensions", function()
+    for _, shape in ipairs { { 0 }, { 0, 8 }, { 8, 0, 8 }, {} } do
+      local value = moves.value(shape, "float64", 1)
+      local x = shardrt.device_put(value, on())
+      local y = shardrt.reshard(x, shape[1] and on "a" or on())
+      moves.holds(y, value, "{" .. table.concat(shape, ",") .. "}")
+      assert.equal(#shape, #y.shape)
+    end
+  end)
+
+  it("frees what it took when memory runs out, at every allocation", function()
+    local value = moves.value({ 64, 64 }, "int32", 2)
+    local x = shardrt.device_put(value, on("a", "b"))
+    local out, failed = ffi.new "shardrt_array *[1]", 0
+    for i = 0, 3 do
+      local to = ({ on("b", "a"), on(), on(nil, { "a", "b" }), on "a" })[i + 1]
+      local n, code = 0
+      repeat
+        n = n + 1
+        C.shardrt_alloc_fail_at(n)
+        code = C.shardrt_reshard(x.handle, to.handle, nil, out)
+        C.shardrt_alloc_fail_at(0)
+        assert.is_true(code == 0 or code == C.SHARDRT_ENOMEM)
+        if code ~= 0 then failed = failed + 1 end
+      until code == 0
+      moves.holds(require("shardrt.array").wrap(out[0], to), value, tostring(to))
+      moves.holds(x, value, "the old one")
+    end
+    assert.is_true(failed > 20)
+  end)
+
+  it("refuses what cannot be", function()
+    local x = shardrt.device_put(moves.value({ 8, 6 }, "float32", 1), on "a")
+    refused("reshard: 5 is no global array", shardrt.reshard, 5, on "a")
+    refused("reshard: a table is no global array", shardrt.reshard, { 1, 2 }, on "a")
+    refused("reshard: nil is no sharding and no device", shardrt.reshard, x, nil)
+    refused("with_sharding_constraint: device 0 (host, process 0) is no sharding", shardrt.with_sharding_constraint, x,
+      shardrt.devices()[1])
+    refused("dimension 1", shardrt.reshard, x, on(nil, "a"))
+    refused("reshard", shardrt.reshard, x, on(nil, nil, "a"))
+    refused('unknown keyword "donnate" (did you mean "donate"?)', shardrt.reshard, x, on(), { donnate = true })
+    refused("donate = 1; it is true or false", shardrt.reshard, x, on(), { donate = 1 })
+    refused("staging_bytes = 0.5", shardrt.reshard, x, on(), { staging_bytes = 0.5 })
+    refused("staging_bytes = -1", shardrt.reshard, x, on(), { staging_bytes = -1 })
+    refused("7 bytes of staging: it takes two elements", shardrt.reshard, x, on(), { staging_bytes = 7 })
+    refused("the options are a table", shardrt.reshard, x, on(), true)
+    x:delete()
+    refused("was deleted", shardrt.reshard, x, on())
+  end)
+
+  it("refuses devices that the job does not have", function()
+    local x = shardrt.device_put(moves.value({ 8, 6 }, "float32", 1), on "a")
+    local out = ffi.new "shardrt_sharding *[1]"
+    assert.equal(0, C.shardrt_sharding_single(8, out))
+    local to = ffi.gc(out[0], C.shardrt_sharding_free)
+    assert.equal(C.SHARDRT_EINVAL, C.shardrt_reshard(x.handle, to, nil, ffi.new "shardrt_array *[1]"))
+    contains(ffi.string(C.shardrt_error_message()), "device 8, but the job has 8 devices, 0 to 7")
+  end)
+end)
+
+describe("a reshard_plan", function()
+  it("counts bytes and lists moves", function()
+    local plan = shardrt.reshard_plan({ 16, 8 }, "float32", on("a", "b"), on("b", "a"))
+    assert.equal(0, plan:bytes_received())
+    assert.equal(0, plan:bytes_sent(0))
+    assert.equal(16 * 8 * 4, plan:bytes_copied())
+    local list = plan:moves()
+    assert.equal(16, #list)
+    for _, move in ipairs(list) do
+      assert.equal("copy", move.kind)
+      assert.equal(0, move.process)
+    end
+    contains(tostring(plan), "process 0 receives 0 bytes, sends 0, copies 512")
+    contains(tostring(plan), "copies [0:4, 0:2]")
+  end)
+
+  it("refuses what cannot be", function()
+    local plan = shardrt.reshard_plan
+    refused("reshard_plan: there is no dtype \"float31\"", plan, { 8 }, "float31", on "a", on())
+    refused("reshard_plan: 3 is no sharding", plan, { 8 }, "float32", 3, on())
+    refused("reshard_plan: nil is no sharding", plan, { 8 }, "float32", on(), nil)
+    refused("reshard_plan: dimension 0", plan, { 6 }, "float32", on "a", on())
+    refused("reshard_plan: dimension 0", plan, { 6 }, "float32", on(), on "a")
+    refused("reshard_plan: a shape is a list of sizes", plan, "8", "float32", on(), on "a")
+    local made = plan({ 8 }, "float32", on "a", on())
+    refused("bytes_sent: process 1: the job has 1 process", made.bytes_sent, made, 1)
+    refused("bytes_received: process -1", made.bytes_received, made, -1)
+    refused("bytes_copied: process \"0\"", made.bytes_copied, made, "0")
+  end)
+
+  it("is what `shardrt plan` shows of a reshard", function()
+    local folder = mpi.folder()
+    local file = assert(io.open(folder .. "/recipe.lua", "w"))
+    file:write [[
+      local shardrt = require "shardrt"
+      local P = shardrt.P
+      local mesh = shardrt.make_mesh({shardrt.device_count()}, {"x"})
+      local x = shardrt.device_put(shardrt.ndarray.zeros({64, 64}, "float32"), shardrt.NamedSharding(mesh, P "x"))
+      local y = shardrt.reshard(x, shardrt.NamedSharding(mesh, P(nil, "x")))
+      assert(y.shape[1] == 64 and y.dtype == "float32")
+      assert(not pcall(function() return y.addressable_shards[1].data end))
+    ]]
+    file:close()
+    local result = mpi.shell(("%s plan --processes 4 --devices 2 %s/recipe.lua"):format(mpi.program(), folder))
+    mpi.remove(folder)
+    assert.equal(0, result.status, result.output)
+    contains(result.stdout, "recipe.lua:5: reshard from NamedSharding")
+    contains(result.stdout, "receives 3,072 bytes from processes 1, 2, 3; sends 3,072 bytes to processes 1, 2, 3; "
+      .. "keeps 1,024 bytes")
+  end)
+end)
+
+describe("between processes, resharding", function()
+  for _, topology in ipairs { { 2, 4 }, { 4, 2 }, { 8, 1 } } do
+    it(("%d x %d puts every element where it belongs, whatever the layouts"):format(unpack(topology)), function()
+      run(([[
+        local seed = %d
+        moves.random(seed, 60)
+        moves.random(seed + 1, 20, { staging_bytes = 16 }) -- two elements at a time, or one
+        moves.random(seed + 2, 20, { staging_bytes = 1000, donate = true })
+      ]]):format(os.time()), { processes = topology[1], devices = topology[2] })
+    end)
+  end
+
+  it("takes every dtype", function()
+    run [[
+      for _, dtype in ipairs(moves.dtypes) do
+        local value = moves.value({ 16, 8 }, dtype, 3)
+        moves.holds(shardrt.reshard(shardrt.device_put(value, on "x"), on(nil, "x")), value, dtype)
+      end
+    ]]
+  end)
+
+  it("moves large arrays in pieces, with and without staging, on threads", function()
+    run([[
+      local value = moves.value({ 1024, 3 * 1024 }, "float32", 1) -- 12 MiB
+      local x = shardrt.device_put(value, on "x")
+      for _, threads in ipairs { 0, 1, 3 } do
+        local out, to = ffi.new "shardrt_array *[1]", on(nil, "x")
+        local options = ffi.new("shardrt_reshard_options", { num_threads = threads, staging_bytes = 2 ^ 20 })
+        assert(C.shardrt_reshard(x.handle, to.handle, options, out) == 0, ffi.string(C.shardrt_error_message()))
+        local y = require("shardrt.array").wrap(out[0], to)
+        assert(equal(shardrt.process_allgather(y), value))
+      end
+      -- 40 MB that stand in one run on both sides, from one device to another process's.
+      value = moves.value({ 10 * 1000 * 1000 }, "float32", 2)
+      local y = shardrt.device_put(value, shardrt.devices()[1])
+      y = shardrt.reshard(y, shardrt.devices()[shardrt.device_count()])
+      if me == count - 1 then assert(equal(y.addressable_shards[1].data, value)) end
+    ]], { processes = 2, devices = 4 })
+  end)
+
+  it("moves what the plan says", function()
+    run [[
+      local x = shardrt.device_put(moves.value({ 16, 8 }, "float32", 1), on "x")
+      local plan = shardrt.reshard_plan(x.shape, x.dtype, x.sharding, on(nil, "x"))
+      assert(plan:bytes_received() == 96 and plan:bytes_sent() == 96 and plan:bytes_copied() == 32)
+      for p = 0, 3 do assert(plan:bytes_received(p) == 96) end
+      assert(tostring(plan):find("process " .. me .. " receives 96 bytes, sends 96, copies 32", 1, true))
+    ]]
+  end)
+
+  it("needs the new shards and the staging, and no more", function()
+    run([[
+      local mib = 2 ^ 20
+      local value = moves.value({ 4096, 4096 }, "float32", 1) -- 64 MiB: 32 in each process
+      local x = shardrt.device_put(value, on "x")
+      value = nil
+      collectgarbage()
+      shardrt.reshard(shardrt.device_put(shardrt.ndarray.zeros({ 8, 8 }, "float32"), on "x"), on(nil, "x"))
+      forget_peak()
+      local before = memory "VmRSS"
+      local y = shardrt.reshard(x, on(nil, "x"), { staging_bytes = mib })
+      local more = memory "VmHWM" - before
+      assert(more > 31 * mib, more)
+      assert(more < 32 * mib + mib + 6 * mib, ("%.1f MiB more"):format(more / mib))
+      assert(y)
+    ]], { processes = 2, devices = 4 })
+  end)
+
+  it("is exact about who calls what: another shape, spec, array, word, or nothing", function()
+    local start = [[
+      local x = shardrt.device_put(moves.value({ 16, 8 }, "int32", 1), on "x")
+      local twin = shardrt.device_put(moves.value({ 16, 8 }, "int32", 2), on "x")
+      local wide = shardrt.device_put(moves.value({ 16, 16 }, "int32", 2), on "x")
+      local real = shardrt.device_put(moves.value({ 16, 8 }, "float32", 1), on "x")
+      local result
+      if me == 2 then
+        %s
+      else
+        result = shardrt.reshard(x, on(nil, "x"))
+      end
+      assert(not result, "a result was seen")
+    ]]
+    local others = {
+      ['shardrt.reshard(wide, on(nil, "x"))'] = "process 2: reshard of int32 {16, 16}",
+      ['shardrt.reshard(real, on(nil, "x"))'] = "process 2: reshard of float32 {16, 8}",
+      ['shardrt.reshard(x, on())'] = "process 2: reshard of int32 {16, 8}",
+      ['shardrt.reshard(twin, on(nil, "x"))'] = "process 2: reshard of int32 {16, 8}, array 2",
+      ['shardrt.reshard(x, on(nil, "x"), { staging_bytes = 1000 })'] = "process 2: reshard of int32 {16, 8}",
+      ["shardrt.process_allgather(x)"] = "process 2: process_allgather of int32 {16, 8}",
+      ["shardrt.process_allgather(1)"] = "process 2: process_allgather of float32 {}",
+      ["shardrt.device_put(moves.value({ 16, 8 }, 'int32', 1), on 'x')"] = "process 2: ",
+      ["return"] = "process 2: the end of the recipe",
+    }
+    for call, said in pairs(others) do
+      for _, check in ipairs { "off", "all" } do
+        if check == "all" or not call:find("device_put", 1, true) then
+          local result = run(start:format("do " .. call .. " end"), { options = { "--check", check }, fails = true })
+          assert.equal(1, result.status, call)
+          contains(result.stderr, "all 4 processes: ")
+          contains(result.stderr, "the processes do different things")
+          contains(result.stderr, "processes 0, 1, 3: reshard of int32 {16, 8}, array 1, on NamedSharding")
+          contains(result.stderr, said)
+          contains(result.stderr, line(9):sub(1, -3))
+          if call ~= "return" then contains(result.stderr, line(7):sub(1, -3)) end
+          assert.equal(1, times(result.output, "different things"), result.output)
+        end
+      end
+    end
+  end)
+
+  it("frees what it took when memory runs out, at every allocation", function()
+    run([[
+      local value = moves.value({ 16, 8 }, "int32", 1)
+      local x, to = shardrt.device_put(value, on "x"), on(nil, "x")
+      local out, n, code = ffi.new "shardrt_array *[1]", 0, nil
+      repeat
+        n = n + 1
+        C.shardrt_alloc_fail_at(n)
+        code = C.shardrt_reshard(x.handle, to.handle, nil, out)
+        C.shardrt_alloc_fail_at(0)
+        assert(code == 0 or code == C.SHARDRT_ENOMEM, ffi.string(C.shardrt_error_message()))
+      until code == 0
+      assert(n > 10)
+      moves.holds(require("shardrt.array").wrap(out[0], to), value, "after all")
+    ]], { processes = 2 })
+  end)
+end)
+
+describe("a donated array", function()
+  it("is freed block by block while the new ones fill", function()
+    run([[
+      local mib = 2 ^ 20
+      local x = shardrt.device_put(shardrt.ndarray.zeros({ 64, 512, 512 }, "float32"), on "x") -- 8 blocks of 8 MiB
+      collectgarbage()
+      local halves = shardrt.NamedSharding(shardrt.make_mesh({ 2, 4 }, { "a", "b" }), P "a")
+      forget_peak()
+      local before = memory "VmRSS"
+      local y = shardrt.reshard(x, halves, { donate = true })
+      local more = memory "VmHWM" - before
+      assert(more < 32 * mib, ("%.1f MiB more"):format(more / mib)) -- 64 MiB without
+      assert(memory "VmRSS" - before < 8 * mib)
+      assert(y and not pcall(shardrt.device_get, x))
+    ]], { processes = false, devices = 8 })
+  end)
+end)
+
+describe("a process that is lost during reshards", function()
+  local source = [[
+    local x = shardrt.device_put(shardrt.ndarray.zeros({ 2048, 2048 }, "float32"), on "x")
+    if me == 2 then os.execute(("(sleep 0.7; kill -%s %%d) &"):format(ffi.C.getpid())) end
+    while true do
+      x = shardrt.reshard(x, on(nil, "x"))
+      x = shardrt.reshard(x, on "x")
+    end
+  ]]
+
+  it("because it was killed ends the job within two seconds", function()
+    local start = C.shardrt_clock()
+    local result = run(source:format "KILL", { options = { "--timeout", "30" }, fails = true })
+    assert.are_not.equal(0, result.status)
+    assert.are_not.equal(124, result.status)
+    assert.is_true(C.shardrt_clock() - start < 0.7 + 2 + 3, "it took too long") -- and the start of mpirun
+  end)
+
+  it("because it was stopped is named, with its line, when the time is up", function()
+    local result = run(source:format "STOP", { options = { "--timeout", "3" }, fails = true })
+    assert.equal(1, result.status)
+    contains(result.stderr, "process 2 did not ")
+    contains(result.stderr, "reshard of float32 {2048, 2048}")
+    contains(result.stderr, "within 3 seconds; process 2 was last seen at ")
+    assert.truthy(result.stderr:find(line(4):sub(1, -3), 1, true) or result.stderr:find(line(5):sub(1, -3), 1, true),
+      result.stderr)
+  end)
+
+  it("leaves a job that cannot go on, even where the recipe wants to", function()
+    local result = run([[
+      local x = shardrt.device_put(shardrt.ndarray.zeros({ 2048, 2048 }, "float32"), on "x")
+      if me == 2 then os.execute(("(sleep 0.7; kill -STOP %d) &"):format(ffi.C.getpid())) end
+      local ok, message
+      repeat ok, message = pcall(shardrt.reshard, x, on(nil, "x")) until not ok
+      collectgarbage()
+      ok, message = pcall(shardrt.reshard, x, on(nil, "x"))
+      assert(not ok)
+      error(message, 0)
+    ]], { options = { "--timeout", "2" }, fails = true })
+    assert.equal(1, result.status)
+    contains(result.stderr, "the processes lost each other before")
+  end)
+end)
