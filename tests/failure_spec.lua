@@ -196,6 +196,30 @@ describe("a process that does not come", function()
     contains(result.stderr, "last seen at ")
     contains(result.stderr, line(1):sub(1, -3) .. ", in first")
     contains(result.stderr, "processes 0, 2, 3 of 4: ")
+    assert.truthy(result.stderr:match "process 1: last seen at [^\n]*, in first, %d%.%d s ago\n", result.output)
+    assert.equal(1, times(result.output, "did not come"), result.output)
+  end)
+
+  it("is told apart from those that wait, by where each is, and for how long", function()
+    local result = run([[
+      meet "first"
+      if me == 1 then ffi.C.usleep(20000000) end
+      if me == 2 then
+        ffi.C.usleep(1000000)
+        meet "elsewhere"
+      end
+      meet "second"
+    ]], { options = { "--timeout", "2" } })
+    assert.equal(1, result.status)
+    local function seconds(pattern)
+      local text = assert(result.stderr:match(pattern:gsub("LINE", "recipe%%.lua:")), result.output)
+      return tonumber(text)
+    end
+    local both = ("\n  processes 0, 3: waiting at LINE%d for up to (%%d%%.%%d) s\n"):format(lines_before + 7)
+    local late = ("\n  process 2: waiting at LINE%d for (%%d%%.%%d) s\n"):format(lines_before + 5)
+    local lost = ("\n  process 1: last seen at LINE%d, in first, (%%d%%.%%d) s ago\n"):format(lines_before + 1)
+    assert.truthy(seconds(both) >= 2 and seconds(lost) >= 2, result.output)
+    assert.truthy(seconds(late) < seconds(both), result.output)
     assert.equal(1, times(result.output, "did not come"), result.output)
   end)
 

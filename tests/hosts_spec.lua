@@ -171,7 +171,12 @@ describe("a job over several hosts", function()
     assert.not_equal(0, result.status)
     assert.not_equal(124, result.status, result.output)
     assert.truthy(result.seconds > 2 and result.seconds < 4 + 8, result.seconds)
-    contains(result.stderr, "processes 2, 3 did not ")
+    assert.truthy(result.stderr:match "process[es]* [23, ]+ did not ", result.output)
+    local here = result.stderr:match "\n  processes 0, 1: waiting at [^\n]*recipe.lua:(%d+) for up to [%d.]+ s\n"
+    local there = result.stderr:match "\n  processes 2, 3: last seen at [^\n]*recipe.lua:(%d+), in [^\n]+ s ago\n"
+    for _, number in ipairs { here or 0, there or 0 } do
+      assert.truthy(line(5) == "recipe.lua:" .. number or line(6) == "recipe.lua:" .. number, result.output)
+    end
   end)
 
   it("of which one process is killed ends at once", function()

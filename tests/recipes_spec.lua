@@ -70,6 +70,11 @@ local claims = {
     "process 3 read 1572864 bytes\n", "together 6291456 bytes, of an image of 6291456 uint8 values\n",
     "every pixel is where it belongs",
   },
+  save_and_load = {
+    "saved 19663%d%d bytes: process 0 4917%d%d, process 1 491520, process 2 491520, process 3 491520\n",
+    "loaded 4915200 bytes: process 0 1228800, process 1 1228800, process 2 1228800, process 3 1228800\n",
+    'layer.0.weight: float32 {960, 256} on P%({"model", "data"}%)\n', "step 100: every weight is where it belongs\n",
+  },
   throughput = { "\n +1 +[%d.]+ +%d+ +0%.786\n", "\n +8 +[%d.]+ +%d+ +0%.098\n" },
   uneven_epoch = {
     "are 3 steps\n  67 real rows were delivered\n", "are 2 steps\n  64 real rows were delivered\n",

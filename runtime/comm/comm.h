@@ -19,9 +19,13 @@ typedef enum comm_note_kind {
   COMM_SPEAKING /* number: the same; the sender prints that message */
 } comm_note_kind;
 
+enum { COMM_WHERE = 96 };
+
 typedef struct comm_note {
   uint64_t kind;
   uint64_t number;
+  double seconds;         /* COMM_WAITING: how long the sender has been there already */
+  char where[COMM_WHERE]; /* COMM_WAITING: "recipe.lua:12", or what it waits in */
 } comm_note;
 
 typedef struct comm_transport {

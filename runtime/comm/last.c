@@ -1,5 +1,6 @@
 #include "comm/last.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
@@ -19,14 +20,29 @@
 #define FULL   5.0  /* for the reader of stderr to make room */
 #define KILLED 1.0  /* for the one that prints to end the job */
 
-/* What makes two messages the same: all but the place in the recipe ("recipe.lua:12: ") that they begin with. */
+/* Numbers of seconds ("4.2 s") are left out: every process has its own. */
+static uint64_t hash_but_seconds(const char *text) {
+  static const char digits[] = "0123456789";
+  uint64_t hash = 0;
+  while (text[0] != '\0') {
+    size_t words = strcspn(text, digits), number = strspn(text + words, "0123456789.");
+    const char *end = text + words + number;
+    bool seconds = end[0] == ' ' && end[1] == 's' && !isalnum((unsigned char)end[2]);
+    hash = hash_bytes(hash, text, seconds ? words : words + number);
+    text = end;
+  }
+  return hash;
+}
+
+/* What makes two messages the same: all but the place in the recipe ("recipe.lua:12: ") that they begin with, and
+ * numbers of seconds. */
 static uint64_t message_hash(const char *message) {
   for (const char *at = strchr(message, ':'); at != NULL; at = strchr(at + 1, ':')) {
     const char *end = at + 1 + strspn(at + 1, "0123456789");
-    if (end > at + 1 && end[0] == ':' && end[1] == ' ') return hash_text(0, end + 2);
+    if (end > at + 1 && end[0] == ':' && end[1] == ' ') return hash_but_seconds(end + 2);
     if (memchr(message, ' ', (size_t)(end - message)) != NULL) break; /* this is no place any more */
   }
-  return hash_text(0, message);
+  return hash_but_seconds(message);
 }
 
 typedef struct quorum {
@@ -103,11 +119,11 @@ static void speak(const notes *n, const bool *alike, const char *message) {
 /* Agrees with the others that fail on who prints: whether it is this process. */
 static bool has_the_word(notes *n, const char *message, quorum *q) {
   uint64_t hash = message_hash(message);
-  notes_tell(n, COMM_FAILED, hash);
+  notes_tell(n, &(comm_note){.kind = COMM_FAILED, .number = hash});
   listen(n, hash, q, LISTEN, n->count, true);
   if (q->speaker < 0 && q->lowest < n->index) listen(n, hash, q, DEFER, n->count, false);
   if (q->speaker >= 0) return false;
-  notes_tell(n, COMM_SPEAKING, hash);
+  notes_tell(n, &(comm_note){.kind = COMM_SPEAKING, .number = hash});
   listen(n, hash, q, SETTLE, n->index, false);
   return q->speaker < 0 || q->speaker > n->index;
 }

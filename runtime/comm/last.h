@@ -5,8 +5,8 @@
 #include "comm/notes.h"
 
 /* As shardrt_abort. Processes that fail within half a second of each other with the same message (whatever line of the
- * recipe it begins with) print it once, the lowest of them; different messages are printed once each. An empty message
- * prints nothing. */
+ * recipe it begins with, and whatever seconds it counts) print it once, the lowest of them; different messages are
+ * printed once each. An empty message prints nothing. */
 void last_words(notes *n, int status, const char *message) __attribute__((noreturn));
 
 #endif

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/list.h"
+#include "comm/report.h"
 #include "shardrt.h"
 
 #define SPIN_SECONDS     50e-6
@@ -71,55 +72,21 @@ static void patience_rest(patience *p) {
   p->looked = now;
 }
 
-/* "; process 1 was last seen at recipe.lua:9, in barrier", for the first process of a list. */
-static void describe_last(const meet *m, const bool *processes, char *out, size_t size) {
-  for (int32_t p = 0; p < m->count; p++) {
-    const meet_slot *slot = &m->last[p];
-    if (!processes[p]) continue;
-    if (slot->where[0] != '\0')
-      snprintf(out, size, "; process %" PRId32 " was last seen at %s, in %s", p, slot->where, slot->what);
-    return;
-  }
+const char *meet_place(const meet *m) {
+  return m->mine.where[0] != '\0' ? m->mine.where : m->mine.what;
 }
 
-/* Leaves in `silent` those of the processes `awaited` that did not say they were waiting, too; all that are awaited if
- * every one of them did. Returns whether any is silent. */
-static bool find_silent(const meet *m, const bool *awaited, bool *silent) {
-  bool any = false;
-  for (int32_t p = 0; p < m->count; p++) {
-    silent[p] = awaited[p] && m->notes.peers[p].waiting < m->sequence;
-    any = any || silent[p];
-  }
-  for (int32_t p = 0; p < m->count && !any; p++) silent[p] = awaited[p];
-  return any;
-}
-
-/* "process 1 did not come to barrier within 3 seconds; process 1 was last seen at recipe.lua:9, in barrier". */
-static int timed_out(const meet *m, const meet_work *work, const char *what) {
-  bool *awaited = alloc_zeros((size_t)m->count, 2 * sizeof *awaited);
-  if (awaited == NULL) return ALLOC_FAILED;
-  bool *silent = awaited + m->count;
-  for (int32_t p = 0; p < m->count && work->awaits == NULL; p++) awaited[p] = p != m->index;
-  if (work->awaits != NULL) work->awaits(work->context, awaited);
-  bool any = find_silent(m, awaited, silent);
-  char names[512] = "", seen[MEET_WHAT + MEET_WHERE + 64] = "";
-  list_numbers(names, sizeof names, "process", "processes", silent, m->count);
-  describe_last(m, silent, seen, sizeof seen);
-  alloc_free(awaited);
-  if (any)
-    return error_set(SHARDRT_ETIMEOUT, "%s did not %s %s within %g seconds%s (stuck, or in need of a longer --timeout)",
-                     names, work->awaits == NULL ? "come to" : "go on with", what, m->timeout, seen);
-  if (work->awaits == NULL || names[0] == '\0')
-    return error_set(SHARDRT_ETIMEOUT, "%s did not end within %g seconds, though every process came to it", what,
-                     m->timeout);
-  return error_set(SHARDRT_ETIMEOUT, "%s did not end within %g seconds: nothing came from, or got to, %s%s", what,
-                   m->timeout, names, seen);
+/* Tells the others that this process waits, and where. */
+static void announce(const meet *m) {
+  comm_note note = {.kind = COMM_WAITING, .number = m->sequence, .seconds = shardrt_clock() - m->came};
+  snprintf(note.where, sizeof note.where, "%.*s", COMM_WHERE - 1, meet_place(m));
+  notes_tell(&m->notes, &note);
 }
 
 int meet_until(meet *m, const meet_work *work, const char *what, size_t bytes) {
   m->sequence++;
   notes_take(&m->notes);
-  double announce = m->timeout / 4 < ANNOUNCE_SECONDS ? m->timeout / 4 : ANNOUNCE_SECONDS;
+  double patient = m->timeout / 4 < ANNOUNCE_SECONDS ? m->timeout / 4 : ANNOUNCE_SECONDS;
   bool announced = false;
   const double spin = SPIN_SECONDS + (double)bytes / BYTES_PER_SECOND;
   patience p = patience_begin(spin);
@@ -135,13 +102,13 @@ int meet_until(meet *m, const meet_work *work, const char *what, size_t bytes) {
       continue;
     }
     if (p.waited >= p.spin) notes_take(&m->notes);
-    if (!announced && (p.waited >= announce || m->notes.waiting >= m->sequence)) {
-      notes_tell(&m->notes, COMM_WAITING, m->sequence);
+    if (!announced && (p.waited >= patient || m->notes.waiting >= m->sequence)) {
+      announce(m);
       announced = true;
     }
     if (p.waited >= m->timeout + GRACE_SECONDS) {
       m->broken = true;
-      return timed_out(m, work, what);
+      return report_timeout(m, work, what);
     }
     patience_rest(&p);
   }
@@ -232,6 +199,7 @@ void meet_step(meet *m, const char *what) {
 
 int meet_gather(meet *m, const char *what, const char *where, const void *mine, size_t bytes, void *all) {
   if (m->broken) return error_set(SHARDRT_ECOMM, "%s: the processes lost each other before", what);
+  m->came = shardrt_clock();
   m->mine = (meet_slot){.call = hash_text(0, what), .bytes = bytes, .steps = m->steps};
   snprintf(m->mine.what, sizeof m->mine.what, "%s", what);
   snprintf(m->mine.where, sizeof m->mine.where, "%s", where);
@@ -243,6 +211,7 @@ int meet_gather(meet *m, const char *what, const char *where, const void *mine, 
   meet_slot *said = m->next;
   m->next = m->last;
   m->last = said;
+  m->seen = shardrt_clock();
   for (int32_t p = 1; p < m->count; p++)
     if (!slot_equal(&said[0], &said[p])) return mismatch(m);
   if (!small) return gather_large(m, what, mine, bytes, all);

@@ -12,7 +12,7 @@
 #include "comm/comm.h"
 #include "comm/notes.h"
 
-enum { MEET_WHAT = 256, MEET_WHERE = 96, MEET_STEP = 96, MEET_INLINE = 240 };
+enum { MEET_WHAT = 256, MEET_WHERE = COMM_WHERE, MEET_STEP = 96, MEET_INLINE = 240 };
 
 /* The steps that a process took so far without meeting anybody. */
 typedef struct meet_steps {
@@ -39,6 +39,8 @@ typedef struct meet {
   bool broken;       /* one did not end: what is under way can neither be ended nor trusted */
   meet_steps steps;  /* this process's */
   meet_slot mine;
+  double came; /* when this process came to the last meet, by shardrt_clock */
+  double seen; /* when the last meet was that all came to */
   /* [count] each: what everyone said last, and what they said the time before; a meet under way writes to the second,
    * and then they change places. */
   meet_slot *last, *next;
@@ -54,6 +56,9 @@ void meet_step(meet *m, const char *what);
  * `where` where ("recipe.lua:12", or ""). EMISMATCH: processes call different things, or took different steps before.
  * ETIMEOUT: one did not come. ECOMM: the transport failed, or a wait failed before. */
 int meet_gather(meet *m, const char *what, const char *where, const void *mine, size_t bytes, void *all);
+
+/* Where in the recipe this process is, or what it does outside of it. */
+const char *meet_place(const meet *m);
 
 /* Something that all processes do at the same time and each ends by itself. */
 typedef struct meet_work {

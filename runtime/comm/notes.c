@@ -1,6 +1,9 @@
 #include "comm/notes.h"
 
+#include <string.h>
+
 #include "base/alloc.h"
+#include "shardrt.h"
 
 int notes_open(notes *n, const comm_transport *transport, int32_t index, int32_t count) {
   notes_peer *peers = alloc_zeros((size_t)count, sizeof *peers);
@@ -22,6 +25,8 @@ void notes_take(notes *n) {
     switch ((comm_note_kind)note.kind) {
     case COMM_WAITING:
       peer->waiting = note.number;
+      peer->since = shardrt_clock() - note.seconds;
+      memcpy(peer->where, note.where, sizeof peer->where);
       if (n->waiting < note.number) n->waiting = note.number;
       break;
     case COMM_SPEAKING:
@@ -37,8 +42,7 @@ void notes_take(notes *n) {
   }
 }
 
-void notes_tell(const notes *n, comm_note_kind kind, uint64_t number) {
-  comm_note note = {.kind = kind, .number = number};
+void notes_tell(const notes *n, const comm_note *note) {
   for (int32_t p = 0; p < n->count; p++)
-    if (p != n->index) n->transport->send(p, &note);
+    if (p != n->index) n->transport->send(p, note);
 }

@@ -6,7 +6,9 @@
 
 typedef struct notes_peer {
   uint64_t waiting; /* the last gathering it said it was waiting in; 0: none */
-  uint64_t failed;  /* the hash of the message it is ending with, if has_failed */
+  double since;     /* when it came there, by shardrt_clock */
+  char where[COMM_WHERE];
+  uint64_t failed; /* the hash of the message it is ending with, if has_failed */
   bool has_failed;
   bool has_spoken; /* it prints that message */
 } notes_peer;
@@ -20,7 +22,7 @@ typedef struct notes {
 
 int notes_open(notes *n, const comm_transport *transport, int32_t index, int32_t count);
 void notes_close(notes *n);
-void notes_take(notes *n);                                             /* takes every note that has come */
-void notes_tell(const notes *n, comm_note_kind kind, uint64_t number); /* all others */
+void notes_take(notes *n);                              /* takes every note that has come */
+void notes_tell(const notes *n, const comm_note *note); /* all others */
 
 #endif

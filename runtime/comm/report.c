@@ -1,0 +1,117 @@
+#include "comm/report.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "base/list.h"
+#include "base/text.h"
+
+enum { GROUPS = 16 }; /* of processes in the same place, at most; the rest are counted */
+
+/* What is known of one process. */
+typedef struct sighting {
+  bool is_waiting;
+  const char *where; /* "": not known */
+  const char *what;  /* what it called there; of those that wait, NULL */
+  double seconds;    /* it has been there for; or since it was seen there */
+} sighting;
+
+static bool is_silent(const meet *m, int32_t p) {
+  return p != m->index && m->notes.peers[p].waiting < m->sequence;
+}
+
+static sighting sight(const meet *m, int32_t p, double now) {
+  const notes_peer *peer = &m->notes.peers[p];
+  if (p == m->index) return (sighting){true, meet_place(m), NULL, now - m->came};
+  if (!is_silent(m, p)) return (sighting){true, peer->where, NULL, now - peer->since};
+  return (sighting){false, m->last[p].where, m->last[p].what, now - m->seen};
+}
+
+static bool is_same_place(const sighting *a, const sighting *b) {
+  return a->is_waiting == b->is_waiting && strncmp(a->where, b->where, COMM_WHERE - 1) == 0 &&
+         (a->is_waiting || strcmp(a->what, b->what) == 0);
+}
+
+/* "\n  processes 0, 2: waiting at recipe.lua:12 for up to 4.2 s", "\n  process 1: last seen at recipe.lua:9, in
+ * barrier, 4.3 s ago". */
+static void add_group(struct text *text, const char *names, const sighting *s, bool several) {
+  text_add(text, "\n  %s: ", names);
+  if (s->is_waiting) {
+    text_add(text, "waiting at %.*s for %s%.1f s", COMM_WHERE - 1, s->where, several ? "up to " : "", s->seconds);
+  } else if (s->what[0] == '\0') {
+    text_add(text, "not heard of yet");
+  } else {
+    text_add(text, "last seen %s%s", s->where[0] == '\0' ? "" : "at ", s->where);
+    text_add(text, "%sin %s, %.1f s ago", s->where[0] == '\0' ? "" : ", ", s->what, s->seconds);
+  }
+}
+
+/* `told` and `group` have room for all processes; `told` is clear. */
+static void add_places(struct text *text, const meet *m, bool *told, bool *group) {
+  const double now = shardrt_clock();
+  int32_t groups = 0, rest = 0;
+  for (int32_t first = 0; first < m->count; first++) {
+    if (told[first]) continue;
+    if (groups++ >= GROUPS) {
+      rest++;
+      continue;
+    }
+    sighting all = sight(m, first, now);
+    int32_t count = 0;
+    for (int32_t p = 0; p < m->count; p++) {
+      sighting one = sight(m, p, now);
+      group[p] = is_same_place(&all, &one);
+      if (!group[p]) continue;
+      told[p] = true;
+      count++;
+      if (one.seconds > all.seconds) all.seconds = one.seconds;
+    }
+    char names[256];
+    list_numbers(names, sizeof names, "process", "processes", group, m->count);
+    add_group(text, names, &all, count > 1);
+  }
+  if (rest > 0) text_add(text, "\n  and %" PRId32 " processes elsewhere", rest);
+}
+
+/* Leaves in `silent` those of the processes `awaited` that did not say they were waiting, too; all that are awaited if
+ * every one of them did. Returns whether any is silent. */
+static bool find_silent(const meet *m, const bool *awaited, bool *silent) {
+  bool any = false;
+  for (int32_t p = 0; p < m->count; p++) {
+    silent[p] = awaited[p] && is_silent(m, p);
+    any = any || silent[p];
+  }
+  for (int32_t p = 0; p < m->count && !any; p++) silent[p] = awaited[p];
+  return any;
+}
+
+/* "process 1 did not come to barrier within 3 seconds". */
+static void add_missing(struct text *text, const meet *m, const meet_work *work, const char *what, bool *awaited,
+                        bool *silent) {
+  for (int32_t p = 0; p < m->count && work->awaits == NULL; p++) awaited[p] = p != m->index;
+  if (work->awaits != NULL) work->awaits(work->context, awaited);
+  bool any = find_silent(m, awaited, silent);
+  char names[512] = "";
+  list_numbers(names, sizeof names, "process", "processes", silent, m->count);
+  if (any)
+    text_add(text, "%s did not %s %s within %g seconds (stuck, cut off, or in need of a longer --timeout)", names,
+             work->awaits == NULL ? "come to" : "go on with", what, m->timeout);
+  else if (work->awaits == NULL || names[0] == '\0')
+    text_add(text, "%s did not end within %g seconds, though every process came to it", what, m->timeout);
+  else
+    text_add(text, "%s did not end within %g seconds: nothing came from, or got to, %s", what, m->timeout, names);
+}
+
+int report_timeout(const meet *m, const meet_work *work, const char *what) {
+  bool *processes = alloc_zeros((size_t)m->count, 3 * sizeof *processes);
+  if (processes == NULL) return ALLOC_FAILED;
+  char bytes[4096] = "";
+  struct text text = {.bytes = bytes, .capacity = sizeof bytes};
+  add_missing(&text, m, work, what, processes, processes + m->count);
+  memset(processes, 0, (size_t)m->count * sizeof *processes);
+  add_places(&text, m, processes, processes + 2 * (size_t)m->count);
+  alloc_free(processes);
+  return error_set(SHARDRT_ETIMEOUT, "%s", bytes);
+}
