@@ -138,7 +138,7 @@ int shardrt_sharding_shards(const shardrt_sharding *sharding, int32_t ndim, cons
                             int32_t devices_per_process, shardrt_shard *out, int64_t capacity, int64_t *count,
                             int64_t *blocks);
 /* How many distinct sets of ranges the processes have along `dim`, and which one is `process`'s, in ascending order of
- * the first offset. EINVAL: the sets overlap without being equal, or differ in count; the process owns no device. */
+ * the first offset; 0 where it owns no device. EINVAL: the sets overlap without being equal, or differ in count. */
 int shardrt_sharding_process_shards(const shardrt_sharding *sharding, int32_t ndim, const int64_t *shape, int32_t dim,
                                     int32_t process, int32_t devices_per_process, int64_t *count, int64_t *index);
 

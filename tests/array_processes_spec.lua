@@ -208,8 +208,18 @@ describe("in several processes", function()
       refused("process 0 makes float32 {32} and process 2 float32 {64}", make, s, ndarray.zeros{me == 2 and 16 or 8})
       refused("process 0 makes float32 {8} and process 3 int8 {8}", shardrt.device_put,
         ndarray.zeros({8}, me == 3 and "int8" or "float32"), s)
-      refused("process 1 gives another sharding", shardrt.device_put, ndarray.zeros{8}, me == 1 and t or s)
-      refused("host value", shardrt.device_put, ndarray.full({8}, me == 1 and 1 or 0), s)
+      local message = refused("process 1 NamedSharding", shardrt.device_put, ndarray.zeros{8}, me == 1 and t or s)
+      assert(message:find('process 0 gives the sharding NamedSharding(Mesh("x": 8)', 1, true), message)
+      assert(message:find(tostring(t), 1, true), message)
+      -- A host value that differs: replicas that came to differ are named, else dtype, shape and processes.
+      local one = ndarray.zeros{8}
+      one.data[5] = me == 1 and 1 or 0
+      message = refused("host value of device_put, float32 {8}", shardrt.device_put, one, s)
+      assert(message:find("different from process 0: process 1", 1, true), message)
+      message = refused("host value of device_put, float32 {8}", shardrt.device_put, one,
+        named(shardrt.make_mesh({4, 2}, {"r", "y"}), P("y")))
+      assert(message:find("different from process 0: process 1", 1, true), message)
+      assert(message:find("[4:8]", 1, true) and message:find("devices? 3%f[%D]"), message)
       refused("process 0 has data of dtype float32 and process 2 of dtype int8", shardrt.make_array_from_callback,
         {8}, s, function() return ndarray.zeros({1}, me == 2 and "int8" or "float32") end)
       -- What goes to single devices is each process's own business.

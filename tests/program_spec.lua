@@ -241,7 +241,7 @@ describe("the words of the job", function()
     result = mpi.run { options = { "plan", "--processes", "3" }, source = source }
     assert.equal(1, count(result.stdout, "3 processes\n100%\ntrue\n"), result.output)
     result = mpi.run { source = "\nrequire('shardrt').sync_global_devices()" }
-    assert.truthy(result.stderr:match "recipe%.lua:2: sync_global_devices: it takes a name, not a nil", result.output)
+    assert.truthy(result.stderr:match "recipe%.lua:2: sync_global_devices: it takes a name, not nil", result.output)
   end)
 
   it("that meet at different places are an error that names them", function()

@@ -23,7 +23,7 @@ local claims = {
     "process 3 read %d+%.%d MB\n", "images/s after a warm%-up of 20 steps\n",
     "the replicas agree: compared in [1-9]%d* of 235 steps\n", "\n60,000 images, every one seen exactly once\n",
   },
-  full_replication = { "process 3: 2 copies of 32768 bytes in meaning, 1 in memory\n", "host 0%-7" },
+  full_replication = { "process 3: 2 copies of 32768 bytes in meaning, 1 in memory\n", "devices 0%-7" },
   images_and_labels = {
     "1%-D mesh\nimage {256, 8, 8, 3}, on each device {64, 8, 8, 3}\n", "process 0 found 256 images beside",
     "2%-D mesh\nimage {256, 8, 8, 3}, on each device {128, 8, 8, 3}\n", "process 0 found 512 images beside",

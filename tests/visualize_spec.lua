@@ -35,7 +35,7 @@ local function lines_of(text)
   return lines
 end
 
--- "host 0-3,6" and "CPU 0,1,2,3,6" as "0 1 2 3 6".
+-- "devices 0-3,6" and "CPU 0,1,2,3,6" as "0 1 2 3 6".
 local function ids_of(label)
   local ids = {}
   for piece in label:gsub("^%a+%s*", ""):gmatch "[^,%s]+" do
@@ -118,9 +118,9 @@ describe("a picture", function()
 
   it("of empty arrays and of numbers without dimensions is one cell", function()
     local s = sharding({ 4, 2 }, { "a", "b" }, P())
-    assert.same({ { "host 0-7" } }, cells_of(lines_of(text({}, s))))
+    assert.same({ { "devices 0-7" } }, cells_of(lines_of(text({}, s))))
     local cut = sharding({ 4, 2 }, { "a", "b" }, P("a", "b"))
-    assert.same({ { "host 0,2,4,6", "host 1,3,5,7" } }, cells_of(lines_of(text({ 0, 2 }, cut))))
+    assert.same({ { "devices 0,2,4,6", "devices 1,3,5,7" } }, cells_of(lines_of(text({ 0, 2 }, cut))))
   end)
 
   it("of more dimensions draws those that are cut, and says which", function()
@@ -130,20 +130,20 @@ describe("a picture", function()
     end
     local note, cells = first_and_cells(P("a", nil, nil, "b"))
     assert.equal("dimension 0 downward, dimension 3 to the right; no other is cut", note)
-    assert.same({ { "host 0,1", "host 2,3" }, { "host 4,5", "host 6,7" } }, cells)
+    assert.same({ { "devices 0,1", "devices 2,3" }, { "devices 4,5", "devices 6,7" } }, cells)
     note, cells = first_and_cells(P "c")
     assert.equal("dimension 0 downward; no other is cut", note)
-    assert.same({ { "host 0,2,4,6" }, { "host 1,3,5,7" } }, cells)
+    assert.same({ { "devices 0,2,4,6" }, { "devices 1,3,5,7" } }, cells)
     note, cells = first_and_cells(P(nil, nil, nil, "a"))
     assert.equal("dimension 3 to the right; no other is cut", note)
-    assert.same({ { "host 0-3", "host 4-7" } }, cells)
+    assert.same({ { "devices 0-3", "devices 4-7" } }, cells)
     note, cells = first_and_cells(P())
     assert.equal("no dimension is cut", note)
-    assert.same({ { "host 0-7" } }, cells)
+    assert.same({ { "devices 0-7" } }, cells)
     note, cells = first_and_cells(P("a", "b", "c"), { 2, 4, 6 })
     assert.equal("3 dimensions are cut; each row is a block", note)
     assert.equal(8, #cells)
-    assert.same({ "[0:1, 2:4, 3:6]  host 3" }, cells[4])
+    assert.same({ "[0:1, 2:4, 3:6]  device 3" }, cells[4])
   end)
 
   it("leaves out the middle of what is too large, never a label", function()
@@ -160,12 +160,12 @@ describe("a picture", function()
   end)
 
   it("shortens long lists of devices", function()
-    assert.same({ { "host 0-8191" } }, cells_of(lines_of(text({ 8 }, sharding({ 8192 }, { "a" }, P())))))
+    assert.same({ { "devices 0-8191" } }, cells_of(lines_of(text({ 8 }, sharding({ 8192 }, { "a" }, P())))))
     local cells = cells_of(lines_of(text({ 8 }, sharding({ 4096, 2 }, { "a", "b" }, P "b"))))
-    assert.same({ { "host 0,2,4,…,8190", "host 1,3,5,…,8191" } }, cells)
+    assert.same({ { "devices 0,2,4,…,8190", "devices 1,3,5,…,8191" } }, cells)
     local ids = { 0, 2, 4, 7, 9, 11, 40, 50 }
     local uneven = words.NamedSharding(words.Mesh({ 8 }, { "a" }, ids), P())
-    assert.same({ { "host 0,2,4,…,50 (8)" } }, cells_of(lines_of(text({ 8 }, uneven))))
+    assert.same({ { "devices 0,2,4,…,50 (8)" } }, cells_of(lines_of(text({ 8 }, uneven))))
   end)
 
   it("is coloured where that is asked for, and the same otherwise", function()
@@ -185,7 +185,9 @@ describe("a picture", function()
     local svg = words.visualize.svg({ 8, 8 }, s)
     local labels = {}
     for label in svg:gmatch ">([^<>]*)</text>" do labels[#labels + 1] = label end
-    assert.same({ "host 0", "host 1", "host 2", "host 3", "host 4", "host 5", "host 6", "host 7" }, labels)
+    local wanted = {}
+    for i = 1, 8 do wanted[i] = "device " .. i - 1 end
+    assert.same(wanted, labels)
     assert.equal(8, select(2, svg:gsub("<rect ", "")))
     assert.truthy(svg:find('"&lt;a&gt;": 4, "b&amp;": 2', 1, true))
     local depth = 0
@@ -210,7 +212,7 @@ describe("visualize_sharding", function()
     local file = folder .. "/picture.svg"
     local result = mpi.run { source = source, processes = 2, devices = 2, args = { file } }
     assert.equal(0, result.status, result.output)
-    local drawn = "│ host 0 │ host 1 │ host 2 │ host 3 │"
+    local drawn = "│ device 0 │ device 1 │ device 2 │ device 3 │"
     assert.equal(2, select(2, result.stdout:gsub(drawn, "")), result.output)
     assert.is_nil(result.stdout:find("\27", 1, true))
     local handle = assert(io.open(file))
@@ -221,15 +223,20 @@ describe("visualize_sharding", function()
     mpi.remove(folder)
   end)
 
-  it("is coloured on a terminal", function()
+  it("is coloured on a terminal that has colours, unless the user wants none", function()
     local folder = mpi.folder()
     local handle = assert(io.open(folder .. "/recipe.lua", "w"))
     handle:write(source)
     handle:close()
-    local result = mpi.shell(("script -qec '%s --devices 4 %s/recipe.lua' /dev/null"):format(mpi.program(), folder))
+    for settings, coloured in pairs {
+      ["TERM=xterm NO_COLOR="] = true, ["TERM=dumb NO_COLOR="] = false, ["TERM=xterm NO_COLOR=1"] = false,
+    } do
+      local result = mpi.shell(("env %s script -qec '%s --devices 4 %s/recipe.lua' /dev/null"):format(settings,
+        mpi.program(), folder))
+      assert.equal(0, result.status, result.output)
+      assert.equal(coloured, result.stdout:find("\27[48;5;", 1, true) ~= nil, settings .. result.output)
+    end
     mpi.remove(folder)
-    assert.equal(0, result.status, result.output)
-    assert.truthy(result.stdout:find("\27[48;5;", 1, true), result.output)
   end)
 
   it("leaves nothing where the file cannot be written", function()
@@ -252,8 +259,8 @@ describe("visualize_sharding", function()
       assert.is_false(ok)
       assert.truthy(message:find(text, 1, true) and message:match "visualize_spec%.lua:%d+: ", message)
     end
-    expect("the sharding is 8", function() words.visualize_sharding({ 8 }, 8) end)
-    expect("the SVG file is 8", function() words.visualize_sharding({ 8 }, s, 8) end)
+    expect("8 is no sharding", function() words.visualize_sharding({ 8 }, 8) end)
+    expect("a .svg file, not 8", function() words.visualize_sharding({ 8 }, s, 8) end)
     expect("visualize_sharding: ", function() words.visualize_sharding("8", s) end)
     expect("no array that lies on devices", function() words.visualize_array_sharding { 8 } end)
     expect("no array that lies on devices", function() words.visualize_array_sharding(8) end)

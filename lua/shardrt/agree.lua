@@ -9,6 +9,8 @@ fail.own()
 
 local agree = {}
 
+local TEXT = 512 -- bytes of a sharding's text that are shown
+
 local Request = ffi.typeof "struct { int64_t shape[8]; uint64_t sharding; int32_t dtype; int32_t ndim; }"
 local Requests = ffi.typeof("$[?]", Request)
 local Codes = ffi.typeof "int32_t[?]"
@@ -18,6 +20,16 @@ local function alone(job) return job.process_count == 1 or job.planning ~= 0 end
 
 local function request_text(request)
   return dtype.coded(request.dtype).name .. " " .. shape.text(shape.from_c(request.ndim, request.shape))
+end
+
+-- Every process knows that `other` gave another sharding than process 0: they tell each other which, for the message.
+local function differ_in_sharding(what, sharding, other)
+  local job = C.shardrt_job_get()
+  local mine, all = ffi.new("char[?]", TEXT), ffi.new("char[?]", job.process_count * TEXT)
+  ffi.copy(mine, tostring(sharding):sub(1, TEXT - 1))
+  fail.check(C.shardrt_allgather(what .. ": the shardings, which differ", mine, TEXT, all))
+  fail("%s: process 0 gives the sharding %s and process %d %s; every process must give the same one", what,
+    ffi.string(all), other, ffi.string(all + other * TEXT))
 end
 
 --- An error in every process unless all of them ask for an array of the same dtype, shape and sharding; also
@@ -39,9 +51,10 @@ function agree.on_array(what, kind, sizes, sharding)
     if first ~= other then
       fail("%s: process 0 makes %s and process %d %s; every process must ask for the same global array", what, first,
         process, other)
-    elseif all[0].sharding ~= all[process].sharding then
-      fail("%s: process %d gives another sharding than process 0; every process must give the same one", what, process)
     end
+  end
+  for process = 1, job.process_count - 1 do
+    if all[0].sharding ~= all[process].sharding then differ_in_sharding(what, sharding, process) end
   end
 end
 

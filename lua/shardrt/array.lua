@@ -5,7 +5,9 @@ local C = require "shardrt.C"
 local device = require "shardrt.device"
 local dtype = require "shardrt.dtype"
 local fail = require "shardrt.fail"
+local list = require "shardrt.list"
 local ndarray = require "shardrt.ndarray"
+local object = require "shardrt.object"
 local outside = require "shardrt.outside"
 local shape = require "shardrt.shape"
 fail.own()
@@ -28,14 +30,34 @@ local array = {}
 ---@field is_fully_addressable boolean # whether this process owns all of the sharding's devices
 ---@field addressable_shards shardrt.Shard[] # this process's shards, in mesh order
 ---@field handle ffi.cdata* # shardrt_array *; false after delete
-local Array = {}
+local methods = {}
+
+-- What is worked out when it is first asked for, so that making an array for every batch costs little.
+local lazy = {}
+local fields = { handle = true, sharding = true }
+for _, name in ipairs {
+  "dtype", "ndim", "shape", "size", "is_fully_replicated", "is_fully_addressable", "addressable_shards",
+} do
+  fields[name] = function(inside, x)
+    local value = inside[name]
+    if value == nil then
+      value = lazy[name](x)
+      inside[name] = value
+    end
+    return value
+  end
+end
+local known_shape = fields.shape
+function fields.shape(inside, x) return list.copy(known_shape(inside, x)) end
+
+local Array = object.class("an array", "x", fields, methods, { shards = "addressable_shards" })
 
 --- The array object around what C made: takes over the handle's count.
 ---@param handle ffi.cdata* # shardrt_array *
 ---@param sharding shardrt.Sharding # the one that it was made with
 ---@return shardrt.Array
 function array.wrap(handle, sharding)
-  return setmetatable({ handle = ffi.gc(handle, C.shardrt_array_free), sharding = sharding }, Array)
+  return object.new(Array, { handle = ffi.gc(handle, C.shardrt_array_free), sharding = sharding })
 end
 
 --- Whether a value is a global array.
@@ -57,18 +79,6 @@ local function shard_view(x, i, sizes)
   return ndarray.wrap(ffi.gc(C.shardrt_buffer_retain(buffer), C.shardrt_buffer_free), x.dtype, sizes)
 end
 
-local function index_of(box)
-  local index = {}
-  for d = 1, box.ndim do index[d] = { tonumber(box.start[d - 1]), tonumber(box.stop[d - 1]) } end
-  return index
-end
-
-local function extent_of(box)
-  local sizes = {}
-  for d = 1, box.ndim do sizes[d] = tonumber(box.stop[d - 1] - box.start[d - 1]) end
-  return sizes
-end
-
 local function no_data(what)
   if C.shardrt_job_get().planning ~= 0 then
     fail("%s: the array has no data: `shardrt plan` runs a recipe without any", what)
@@ -76,15 +86,14 @@ local function no_data(what)
   fail("%s: the array has no data", what)
 end
 
--- A shard of an array without data: asking for .data is the error, all else can be asked.
-local Planned = {
+-- A shard; of an array without data, asking for .data is an error, all else can be asked.
+local SHARD = { device = true, index = true, replica_id = true, data = true }
+local Shard = {
   __index = function(_, key)
     if key == "data" then no_data "addressable_shards" end
+    return fail.misspelt("a shard", key, SHARD)
   end,
 }
-
--- What is worked out when it is first asked for, so that making an array for every batch costs little.
-local lazy = {}
 
 function lazy.dtype(x) return dtype.coded(C.shardrt_array_dtype(x.handle)).name end
 function lazy.ndim(x) return tonumber(C.shardrt_array_ndim(x.handle)) end
@@ -102,26 +111,15 @@ function lazy.addressable_shards(x)
     local shard = C.shardrt_array_shard(x.handle, i - 1)
     local made = {
       device = device.get(shard.device),
-      index = index_of(shard.box),
+      index = shape.index_of(shard.box),
       replica_id = tonumber(shard.replica_id),
     }
     if C.shardrt_array_buffer(x.handle, i - 1) ~= nil then
-      made.data = shard_view(x, i - 1, extent_of(shard.box))
-    else
-      setmetatable(made, Planned)
+      made.data = shard_view(x, i - 1, shape.extent_of(shard.box))
     end
-    shards[i] = made
+    shards[i] = setmetatable(made, Shard)
   end
   return shards
-end
-
-function Array:__index(key)
-  if Array[key] ~= nil then return Array[key] end
-  local make = lazy[key]
-  if not make then return nil end
-  local value = make(self)
-  rawset(self, key, value)
-  return value
 end
 
 function Array:__tostring()
@@ -130,25 +128,20 @@ end
 
 --- Waits until the data is there; returns the array.
 ---@return shardrt.Array
-function Array:block_until_ready()
+function methods:block_until_ready()
   live("block_until_ready", self)
   return self
 end
 
 --- Gives the memory back now, where no view of a shard holds on to it. Using the array's data afterwards is an error.
-function Array:delete()
+function methods:delete()
   local handle = live("delete", self)
   for name in pairs(lazy) do -- all but the data stays known, for messages too
     if name ~= "addressable_shards" then local _ = self[name] end
   end
-  self.handle, self.addressable_shards = false, nil
+  local inside = object.inside(self)
+  inside.handle, inside.addressable_shards = false, nil
   C.shardrt_array_free(ffi.gc(handle, nil))
-end
-
--- Passes on what a C function returned, or raises its message after the name of the call.
-local function check(what, code)
-  if code < 0 then fail("%s: %s", what, ffi.string(C.shardrt_error_message())) end
-  return code
 end
 
 --- A new array without buffers.
@@ -159,8 +152,8 @@ end
 ---@return shardrt.Array
 function array.new(what, sharding, kind, sizes)
   local job, out = C.shardrt_job_get(), ffi.new "shardrt_array *[1]"
-  check(what, C.shardrt_array_new(sharding.handle, kind.code, #sizes, shape.to_c(sizes), job.process_index,
-    job.devices_per_process, out))
+  fail.check(C.shardrt_array_new(sharding.handle, kind.code, #sizes, shape.to_c(sizes), job.process_index,
+    job.devices_per_process, out), what)
   return array.wrap(out[0], sharding)
 end
 
@@ -184,7 +177,7 @@ end
 function array.set_block(what, x, block, buffer)
   for i = 0, tonumber(C.shardrt_array_shard_count(x.handle)) - 1 do
     if C.shardrt_array_shard(x.handle, i).block == block then
-      check(what, C.shardrt_array_set_buffer(x.handle, i, buffer))
+      fail.check(C.shardrt_array_set_buffer(x.handle, i, buffer), what)
     end
   end
 end
@@ -203,7 +196,7 @@ end
 ---@param x shardrt.Array
 ---@param host shardrt.ndarray
 function array.fill_global(what, x, host)
-  check(what, C.shardrt_array_fill_global(x.handle, host.data))
+  fail.check(C.shardrt_array_fill_global(x.handle, host.data), what)
   tell_collector(x)
 end
 
@@ -212,7 +205,7 @@ end
 ---@param x shardrt.Array
 ---@param host shardrt.ndarray
 function array.fill_local(what, x, host)
-  check(what, C.shardrt_array_fill_local(x.handle, shape.to_c(host.shape), host.data))
+  fail.check(C.shardrt_array_fill_local(x.handle, shape.to_c(host.shape), host.data), what)
   tell_collector(x)
 end
 
@@ -224,7 +217,7 @@ function array.gather(what, x)
   local handle = live(what, x)
   if C.shardrt_job_get().planning ~= 0 then no_data(what) end
   local host = ndarray.empty(x.shape, x.dtype)
-  check(what, C.shardrt_array_gather(handle, host.data))
+  fail.check(C.shardrt_array_gather(handle, host.data), what)
   return host
 end
 
@@ -241,15 +234,12 @@ function array.allgather(what, x)
   C.shardrt_job_at(fail.where())
   local code = C.shardrt_process_allgather(handle, host.data)
   if code == C.SHARDRT_ETIMEOUT or code == C.SHARDRT_ECOMM then lost[#lost + 1] = host end
-  fail.check(code)
+  fail.check(code, what)
   return host
 end
 
 array.live = live
 array.tell_collector = tell_collector
-array.check = check
 array.no_data = no_data
-array.index_of = index_of
-array.extent_of = extent_of
 
 return array

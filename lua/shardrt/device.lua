@@ -4,13 +4,13 @@ local fail = require "shardrt.fail"
 fail.own()
 local C = require "shardrt.C"
 local list = require "shardrt.list"
+local object = require "shardrt.object"
 
 ---@class shardrt.Device
 ---@field id integer # counts through the job from 0
 ---@field process_index integer # the process that owns it
 ---@field platform string # "host"
-local Device = {}
-Device.__index = Device
+local Device = object.class("a device", "device", { id = true, process_index = true, platform = true }, {})
 function Device:__tostring()
   return ("device %d (%s, process %d)"):format(self.id, self.platform, self.process_index)
 end
@@ -30,13 +30,21 @@ function device.get(id)
   local found = known[id]
   if not found then
     local process_index = math.floor(id / device.job().devices_per_process)
-    found = setmetatable({ id = id, process_index = process_index, platform = "host" }, Device)
+    found = object.new(Device, { id = id, process_index = process_index, platform = "host" })
     known[id] = found
   end
   return found
 end
 
 function device.is(value) return getmetatable(value) == Device end
+
+--- The id of a device that a recipe gave, or that it gave itself; nil: it is neither.
+---@param value any
+---@return integer?
+function device.id_of(value)
+  local id = device.is(value) and value.id or value
+  return list.is_whole(id, 0) and id < 2 ^ 31 and id or nil
+end
 
 local function range(first, count)
   local devices = {}

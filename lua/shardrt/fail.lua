@@ -6,6 +6,9 @@ local C = require "shardrt.C"
 ---@class shardrt.fail
 local fail = {}
 
+---@type string? # the path of the recipe that runs
+fail.recipe = nil
+
 local own = {} -- sources of shardrt's own modules, which a user did not write
 
 --- Marks the file of the calling function as shardrt's own. Every module calls it once.
@@ -15,12 +18,12 @@ end
 own[debug.getinfo(1, "S").source] = true
 
 --- Where the recipe is: the innermost frame on the stack that is not shardrt's own.
----@return string? # "recipe.lua:12"
+---@return string? # "recipe.lua:12"; "recipe.lua" where a tail call (`return f(…)`) left no frame of it
 function fail.where()
   local level = 2
   while true do
     local info = debug.getinfo(level, "Sl")
-    if not info then return nil end
+    if not info then return fail.recipe end
     if info.what ~= "C" and info.currentline >= 0 and not own[info.source] then
       return (info.source:gsub("^[@=]", "")) .. ":" .. info.currentline
     end
@@ -35,17 +38,24 @@ local function raise(_, format, ...)
   error(where and where .. ": " .. message or message, 0)
 end
 
+--- The message of a C function that has just failed.
+---@param code integer
+---@return string
+function fail.message(code)
+  local message = ffi.string(C.shardrt_error_message())
+  return message ~= "" and message or ffi.string(C.shardrt_error_text(code))
+end
+
 --- Passes on what a C function returned, or raises its message.
 ---@param code integer
+---@param what string? # the call that a recipe made, to stand before the message
 ---@return integer
-function fail.check(code)
-  if code < 0 then
-    local message = ffi.string(C.shardrt_error_message())
-    if message == "" then message = ffi.string(C.shardrt_error_text(code)) end
-    raise(nil, "%s", message)
-  end
+function fail.check(code, what)
+  if code < 0 then raise(nil, "%s%s", what and what .. ": " or "", fail.message(code)) end
   return code
 end
+
+local LONGEST_WORD = 64 -- nothing is suggested for longer ones
 
 -- How many insertions, removals and replacements turn a into b.
 local function edit_distance(a, b)
@@ -64,13 +74,9 @@ local function edit_distance(a, b)
   return row[#b]
 end
 
---- The word of a set that was probably meant, as text to add to a message: ` (did you mean "seed"?)`, or "".
----@param word any
----@param known table<string, any> # its keys are the words
----@return string
-function fail.suggestion(word, known)
-  if type(word) ~= "string" then return "" end
-  local best, best_distance = nil, math.max(1, math.floor(#word / 2))
+-- The word of a set that is nearest to another, not further away than `furthest`, or nil.
+local function nearest(word, known, furthest)
+  local best, best_distance = nil, furthest
   local words = {}
   for name in pairs(known) do words[#words + 1] = tostring(name) end
   table.sort(words)
@@ -80,7 +86,29 @@ function fail.suggestion(word, known)
       best, best_distance = name, distance
     end
   end
+  return best
+end
+
+--- The word of a set that was probably meant, as text to add to a message: ` (did you mean "seed"?)`, or "".
+---@param word any
+---@param known table<string, any> # its keys are the words
+---@return string
+function fail.suggestion(word, known)
+  if type(word) ~= "string" or #word > LONGEST_WORD then return "" end
+  local best = nearest(word, known, math.max(1, math.floor(#word / 2)))
   return best and (' (did you mean "%s"?)'):format(best) or ""
+end
+
+--- For a field that an object does not have: an error where it is all but the name of one that it has; nil otherwise,
+--- since code that is given any value may ask it for any field.
+---@param what string # the object: "an array"
+---@param key any
+---@param known table<string, any> # its keys are the fields
+---@param aliases table<string, string>? # names that mean a field, although they look different
+function fail.misspelt(what, key, known, aliases)
+  if type(key) ~= "string" or #key < 3 or #key > LONGEST_WORD then return nil end
+  local meant = aliases and aliases[key] or nearest(key, known, math.max(1, math.floor(#key / 4)))
+  if meant then raise(nil, '%s has no "%s" (did you mean "%s"?)', what, key, meant) end
 end
 
 --- Refuses keys that a function does not know.

@@ -2,12 +2,55 @@
 
 local C = require "shardrt.C"
 local fail = require "shardrt.fail"
+local ndarray = require "shardrt.ndarray"
+local object = require "shardrt.object"
 fail.own()
 
+---@alias shardrt.Callback fun(index: shardrt.Index): shardrt.Value
+---@alias shardrt.FromLocalData fun(s: shardrt.Sharding, value: shardrt.Value, shape: integer[]?): shardrt.Array
+---@alias shardrt.FromCallback fun(to: integer[], s: shardrt.Sharding, f: shardrt.Callback, as: string?): shardrt.Array
+---@alias shardrt.FromArrays fun(to: integer[], s: shardrt.Sharding, x: shardrt.Array[], as: string?): shardrt.Array
+
+-- Every word stands here for editors, which do not see what the loop below gathers.
 ---@class shardrt
+---@field ndarray shardrt.ndarray.words
+---@field source shardrt.source.words
+---@field clock fun(): number
+---@field is_planning fun(): boolean
+---@field say fun(format: any, ...: any)
+---@field sync_global_devices fun(name: string)
+---@field process_index fun(): integer
+---@field process_count fun(): integer
+---@field device_count fun(): integer
+---@field local_device_count fun(): integer
+---@field devices fun(): shardrt.Device[]
+---@field local_devices fun(process_index: integer?): shardrt.Device[]
+---@field P fun(...: nil|string|string[]): shardrt.Spec
+---@field make_mesh fun(shape: integer[], axis_names: string[]): shardrt.Mesh
+---@field Mesh fun(shape: integer[], axis_names: string[], devices: (shardrt.Device|integer)[]): shardrt.Mesh
+---@field NamedSharding fun(mesh: shardrt.Mesh, spec: shardrt.Spec): shardrt.Sharding
+---@field SingleDeviceSharding fun(device: shardrt.Device|integer): shardrt.Sharding
+---@field device_put fun(value: shardrt.Value, to: shardrt.Sharding|shardrt.Device|integer|table): shardrt.Array|table
+---@field device_get fun(x: shardrt.Value): shardrt.ndarray|table
+---@field process_allgather fun(x: shardrt.Value): shardrt.ndarray|table
+---@field make_array_from_process_local_data shardrt.FromLocalData
+---@field make_array_from_callback shardrt.FromCallback
+---@field make_array_from_single_device_arrays shardrt.FromArrays
+---@field load_npy fun(path: string, s: shardrt.Sharding): shardrt.Array, integer
+---@field reshard fun(x: shardrt.Array, s: shardrt.Sharding, options: table?): shardrt.Array
+---@field reshard_plan fun(shape: integer[], dtype: string, from: shardrt.Sharding, to: shardrt.Sharding): table
+---@field with_sharding_constraint fun(x: shardrt.Array, s: shardrt.Sharding): shardrt.Array
+---@field save fun(path: string, values: table<string, shardrt.Array|shardrt.ndarray>)
+---@field load fun(path: string, shardings: table<string, shardrt.Sharding>|shardrt.Sharding?): table
+---@field loader fun(options: shardrt.LoaderOptions): shardrt.Loader
+---@field visualize_sharding fun(shape: integer[], s: shardrt.Sharding, svg_file: string?)
+---@field visualize_array_sharding fun(x: shardrt.Array, svg_file: string?)
 local shardrt = {
-  ndarray = require "shardrt.ndarray",
-  source = require "shardrt.source",
+  ndarray = object.words("shardrt.ndarray", {
+    empty = ndarray.empty, zeros = ndarray.zeros, full = ndarray.full, arange = ndarray.arange,
+    from_table = ndarray.from_table, load = ndarray.load, is = ndarray.is,
+  }),
+  source = object.words("shardrt.source", require "shardrt.source"),
 }
 
 --- Seconds on the machine's monotonic clock: for taking times.
@@ -22,4 +65,4 @@ for _, room in ipairs {
   for name, word in pairs(module.words or module) do shardrt[name] = word end
 end
 
-return shardrt
+return object.words("shardrt", shardrt)

@@ -2,6 +2,7 @@
 
 local C = require "shardrt.C"
 local fail = require "shardrt.fail"
+local list = require "shardrt.list"
 fail.own()
 
 local job = { words = {} }
@@ -15,15 +16,21 @@ function words.is_planning() return C.shardrt_job_get().planning ~= 0 end
 ---@param format any
 ---@param ... any
 function words.say(format, ...)
+  local text = tostring(format)
+  if select("#", ...) > 0 then
+    local good, formatted = pcall(string.format, format, ...)
+    if not good then fail("say: %s", (formatted:gsub("^bad argument (#%d+) to '.-'", "argument %1"))) end
+    text = formatted
+  end
   if C.shardrt_job_get().process_index ~= 0 then return end
-  io.stdout:write(select("#", ...) > 0 and format:format(...) or tostring(format), "\n")
+  io.stdout:write(text, "\n")
   io.stdout:flush()
 end
 
 --- Waits until every process of the job is here. Every process must call it, with the same name.
 ---@param name string # for the report of a process that does not come
 function words.sync_global_devices(name)
-  if type(name) ~= "string" then fail("sync_global_devices: it takes a name, not a %s", type(name)) end
+  if type(name) ~= "string" then fail("sync_global_devices: it takes a name, not %s", list.show(name)) end
   C.shardrt_job_at(fail.where() or "?")
   fail.check(C.shardrt_barrier('sync_global_devices "' .. name .. '"'))
 end

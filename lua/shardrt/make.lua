@@ -7,7 +7,9 @@ local array = require "shardrt.array"
 local device = require "shardrt.device"
 local dtype = require "shardrt.dtype"
 local fail = require "shardrt.fail"
+local list = require "shardrt.list"
 local ndarray = require "shardrt.ndarray"
+local object = require "shardrt.object"
 local plan = require "shardrt.plan"
 local put = require "shardrt.put"
 local shape = require "shardrt.shape"
@@ -34,16 +36,16 @@ end
 local function infer_shape(what, s, local_shape)
   local job, ndim = C.shardrt_job_get(), #local_shape
   if #s:addressable_devices() == 0 then
-    fail("%s: process %d owns no device of the sharding, so its data does not tell the global shape; give it, as the "
-      .. "third argument", what, job.process_index)
+    fail("%s: this process owns no device of the sharding, so its data does not tell the global shape; give it, as the "
+      .. "third argument, in every process", what)
   end
   -- How often a dimension is cut decides, not how large it is: one element for each part will do.
   local parts = {}
   for d = 1, ndim do parts[d] = tonumber(C.shardrt_sharding_cuts(s.handle, d - 1)) end
   local c_parts, out, sizes = shape.to_c(parts), ffi.new "int64_t[2]", {}
   for d = 1, ndim do
-    array.check(what, C.shardrt_sharding_process_shards(s.handle, ndim, c_parts, d - 1, job.process_index,
-      job.devices_per_process, out, out + 1))
+    fail.check(C.shardrt_sharding_process_shards(s.handle, ndim, c_parts, d - 1, job.process_index,
+      job.devices_per_process, out, out + 1), what)
     sizes[d] = local_shape[d] * tonumber(out[0])
   end
   return sizes
@@ -75,7 +77,7 @@ end
 
 -- What a function gave for one box, as a host array of the right shape.
 local function call_back(what, callback, box, dtype_name)
-  local index, extent = array.index_of(box), array.extent_of(box)
+  local index, extent = shape.index_of(box), shape.extent_of(box)
   local host = put.to_host(what, callback(index), dtype_name)
   if not shape.equal(host.shape, extent) then
     local words_of_index = {}
@@ -97,8 +99,7 @@ end
 local function plan_callback(what, s, sizes, callback, kind)
   if not kind then
     local job, shard = C.shardrt_job_get(), ffi.new "shardrt_shard[1]"
-    array.check(what, C.shardrt_sharding_shard(s.handle, #sizes, shape.to_c(sizes), 0, job.devices_per_process,
-      shard))
+    fail.check(C.shardrt_sharding_shard(s.handle, #sizes, shape.to_c(sizes), 0, job.devices_per_process, shard), what)
     kind = dtype.named(what, call_back(what, callback, shard[0].box).dtype)
   end
   return finish(what, array.new(what, s, kind, sizes))
@@ -116,6 +117,9 @@ function words.make_array_from_callback(global_shape, s, callback, dtype_name)
   local what = "make_array_from_callback"
   sharding.check(what, s)
   local sizes = shape.check(what, global_shape)
+  if type(callback) ~= "function" then
+    fail("%s: it takes a function that returns the part of an index, not %s", what, list.show(callback))
+  end
   local kind = dtype_name and dtype.named(what, dtype_name)
   if C.shardrt_job_get().planning ~= 0 then return plan_callback(what, s, sizes, callback, kind) end
 
@@ -141,14 +145,14 @@ function words.make_array_from_callback(global_shape, s, callback, dtype_name)
 end
 
 -- The arrays of a list by the id of the device that each is on.
-local function by_device(what, list)
+local function by_device(what, arrays)
   local job, found = C.shardrt_job_get(), {}
-  if type(list) ~= "table" or array.is(list) then
-    fail("%s: it takes a list of arrays on single devices, not %s", what, tostring(list))
+  if not list.length(arrays) or object.is(arrays) then
+    fail("%s: it takes a list of arrays on single devices, not %s", what, list.show(arrays))
   end
-  for i, x in ipairs(list) do
+  for i, x in ipairs(arrays) do
     if not array.is(x) then
-      fail("%s: entry %d of the list is %s; device_put to a device makes what is wanted", what, i, tostring(x))
+      fail("%s: entry %d of the list is %s; device_put to a device makes what is wanted", what, i, list.show(x))
     end
     array.live(what, x)
     local over = C.shardrt_sharding_mesh(x.sharding.handle)
@@ -158,8 +162,8 @@ local function by_device(what, list)
     end
     local on = device.get(C.shardrt_mesh_device(over, 0))
     if on.process_index ~= job.process_index then
-      fail("%s: entry %d of the list is on %s; process %d gives the arrays of its own devices only", what, i,
-        tostring(on), job.process_index)
+      fail("%s: entry %d of the list is on %s; each process gives the arrays of its own devices only", what, i,
+        tostring(on))
     elseif found[on.id] then
       fail("%s: two entries of the list are on device %d; each device gives one", what, on.id)
     end
@@ -177,17 +181,17 @@ local function share_replicas(what, x)
     if first[block] == nil then
       first[block] = buffer
     else
-      array.check(what, C.shardrt_array_set_buffer(x.handle, i, first[block]))
+      fail.check(C.shardrt_array_set_buffer(x.handle, i, first[block]), what)
     end
   end
 end
 
 -- Checks the entries of the list against the shards of `outline`; returns them in the shards' order, and their dtype.
-local function match_shards(what, outline, list)
-  local found, ordered, kind = by_device(what, list), {}, nil
+local function match_shards(what, outline, arrays)
+  local found, ordered, kind = by_device(what, arrays), {}, nil
   for i = 0, tonumber(C.shardrt_array_shard_count(outline.handle)) - 1 do
     local shard = C.shardrt_array_shard(outline.handle, i)
-    local x, extent = found[shard.device], array.extent_of(shard.box)
+    local x, extent = found[shard.device], shape.extent_of(shard.box)
     if not x then
       fail("%s: no entry of the list is on device %d, which this process owns and the sharding has", what, shard.device)
     elseif not shape.equal(x.shape, extent) then
@@ -210,21 +214,29 @@ end
 --- the sharding gives one, in any order.
 ---@param global_shape integer[]
 ---@param s shardrt.Sharding
----@param list shardrt.Array[]
+---@param arrays shardrt.Array[]
+---@param dtype_name string? # left out: as the arrays have it, which a plan of a process without any cannot know
 ---@return shardrt.Array
-function words.make_array_from_single_device_arrays(global_shape, s, list)
+function words.make_array_from_single_device_arrays(global_shape, s, arrays, dtype_name)
   local what = "make_array_from_single_device_arrays"
   sharding.check(what, s)
   local sizes = shape.check(what, global_shape)
-  local ordered, kind = match_shards(what, array.new(what, s, dtype.named(what, "bool"), sizes), list)
-  kind = agree.on_dtype(what, kind)
-  if not kind then fail("%s: no array is on a device of process 0, so a plan cannot know the dtype", what) end
+  local wanted = dtype_name and dtype.named(what, dtype_name)
+  local ordered, kind = match_shards(what, array.new(what, s, dtype.named(what, "bool"), sizes), arrays)
+  if wanted and kind and kind ~= wanted then
+    fail("%s: the arrays have dtype %s where %s is wanted", what, kind.name, wanted.name)
+  end
+  kind = wanted or agree.on_dtype(what, kind)
+  if not kind then
+    fail("%s: this process owns no device of the sharding, so a plan cannot know the dtype; give it, as the fourth "
+      .. "argument", what)
+  end
   agree.on_array(what, kind, sizes, s)
   local x = array.new(what, s, kind, sizes)
   local job = C.shardrt_job_get()
   if job.planning ~= 0 then return finish(what, x) end
   for i, part in ipairs(ordered) do
-    array.check(what, C.shardrt_array_set_buffer(x.handle, i - 1, C.shardrt_array_buffer(part.handle, 0)))
+    fail.check(C.shardrt_array_set_buffer(x.handle, i - 1, C.shardrt_array_buffer(part.handle, 0)), what)
   end
   finish(what, x)
   if job.check ~= C.SHARDRT_CHECK_OFF then share_replicas(what, x) end

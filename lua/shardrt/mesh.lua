@@ -6,6 +6,7 @@ local ffi = require "ffi"
 local C = require "shardrt.C"
 local device = require "shardrt.device"
 local list = require "shardrt.list"
+local object = require "shardrt.object"
 
 ---@class shardrt.Mesh
 ---@field axis_names string[]
@@ -13,15 +14,38 @@ local list = require "shardrt.list"
 ---@field size integer # the number of its devices
 ---@field devices shardrt.Device[] # row-major; made when first asked for
 ---@field handle ffi.cdata* # shardrt_mesh *
-local Mesh = {}
 
 local mesh = { words = {} }
+
+local fields = { size = true, handle = true }
+
+function fields.axis_names(inside) return list.copy(inside.axis_names) end
+
+function fields.shape(inside)
+  local sizes = {}
+  for i, name in ipairs(inside.axis_names) do sizes[name] = inside.sizes[i] end
+  return object.strict("the mesh has no axis", sizes)
+end
+
+-- The recipe's own list, once it was asked for: nothing here looks at it.
+function fields.devices(inside)
+  if not inside.devices then
+    inside.devices = {}
+    for i = 1, inside.size do inside.devices[i] = device.get(C.shardrt_mesh_device(inside.handle, i - 1)) end
+  end
+  return inside.devices
+end
+
+local Mesh = object.class("a mesh", "mesh", fields, {})
 
 function mesh.is(value) return getmetatable(value) == Mesh end
 
 local function check_shape(word, shape)
   local count, text = list.length(shape), list.show(shape)
-  if not count then fail("%s: the shape is %s; it wants a list with the size of each axis, like {4, 2}", word, text) end
+  if not count or object.is(shape) then
+    fail('%s: the shape is %s; it wants a list with the size of each axis, like {4, 2}, and then one with their names, '
+      .. 'like {"data", "model"}', word, text)
+  end
   if count == 0 then fail("%s: the shape is {}, a mesh of no axes; it wants the size of at least one", word) end
   for _, size in ipairs(shape) do
     if not list.is_whole(size, 1) then
@@ -50,13 +74,13 @@ end
 -- The ids of a list of devices or ids, as an array for C.
 local function ids_of(devices)
   local count = list.length(devices)
-  if not count then
+  if not count or object.is(devices) then
     fail("Mesh: the devices are %s; it wants a list of devices or of their ids", list.show(devices))
   end
   local ids = ffi.new("int32_t[?]", count + 1)
   for i, entry in ipairs(devices) do
-    local id = device.is(entry) and entry.id or entry
-    if not list.is_whole(id, 0) or id >= 2 ^ 31 then
+    local id = device.id_of(entry)
+    if not id then
       fail("Mesh: entry %d of the devices is %s; it wants a device or its id", i, list.show(entry))
     end
     ids[i - 1] = id
@@ -66,14 +90,14 @@ end
 
 -- nids, ids: 0, nil for the job's first devices in order.
 local function new(word, shape, names, nids, ids)
-  local handle = ffi.new "shardrt_mesh *[1]"
-  local code = C.shardrt_mesh_new(#shape, ffi.new("int64_t[?]", #shape, shape),
-    ffi.new("const char *[?]", #names, names), nids, ids, device.words.device_count(), handle)
-  if code < 0 then fail("%s: %s", word, ffi.string(C.shardrt_error_message())) end
-  local made = { axis_names = list.copy(names), shape = {}, handle = ffi.gc(handle[0], C.shardrt_mesh_free) }
-  for i, name in ipairs(names) do made.shape[name] = shape[i] end
-  made.size = tonumber(C.shardrt_mesh_size(made.handle))
-  return setmetatable(made, Mesh)
+  local out = ffi.new "shardrt_mesh *[1]"
+  fail.check(C.shardrt_mesh_new(#shape, ffi.new("int64_t[?]", #shape, shape), ffi.new("const char *[?]", #names, names),
+    nids, ids, device.words.device_count(), out), word)
+  local handle = ffi.gc(out[0], C.shardrt_mesh_free)
+  return object.new(Mesh, {
+    axis_names = list.copy(names), sizes = list.copy(shape), size = tonumber(C.shardrt_mesh_size(handle)),
+    handle = handle,
+  })
 end
 
 --- A mesh over the job's first devices, in the order of their ids, laid out row-major.
@@ -96,14 +120,6 @@ function mesh.words.Mesh(shape, axis_names, devices)
   check_names("Mesh", shape, axis_names)
   local ids = ids_of(devices)
   return new("Mesh", shape, axis_names, #devices, ids)
-end
-
-function Mesh:__index(key)
-  if key ~= "devices" then return nil end
-  local devices = {}
-  for i = 1, self.size do devices[i] = device.get(C.shardrt_mesh_device(self.handle, i - 1)) end
-  self.devices = devices
-  return devices
 end
 
 function Mesh:__tostring() return ffi.string(C.shardrt_mesh_text(self.handle)) end

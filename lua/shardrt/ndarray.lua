@@ -4,7 +4,10 @@ local ffi = require "ffi"
 local C = require "shardrt.C"
 local dtype = require "shardrt.dtype"
 local fail = require "shardrt.fail"
+local list = require "shardrt.list"
+local object = require "shardrt.object"
 local outside = require "shardrt.outside"
+local path_of = require "shardrt.path"
 local shape = require "shardrt.shape"
 fail.own()
 
@@ -19,15 +22,21 @@ local ndarray = {}
 ---@field bytes integer
 ---@field data ffi.cdata* # a typed pointer; lives as long as the host array; bool is booleans, 16-bit floats are bits
 ---@field buffer ffi.cdata* # the shardrt_buffer that holds the memory (a view's data may begin inside it)
-local Host = {}
+local methods = {}
 
--- Only a host array without memory gets here for these two.
-function Host.__index(_, key)
-  if key == "data" or key == "buffer" then
-    fail("a host array without data (this is a plan: nothing is read), asked for its data")
+local function needs_data(name)
+  return function(inside)
+    if not inside.buffer then
+      fail("a host array without data (this is a plan: nothing is read), asked for its data")
+    end
+    return inside[name]
   end
-  return Host[key]
 end
+
+local Host = object.class("a host array", "h", {
+  shape = function(inside) return list.copy(inside.shape) end,
+  dtype = true, ndim = true, size = true, bytes = true, data = needs_data "data", buffer = needs_data "buffer",
+}, methods)
 
 local byte_pointer = ffi.typeof "uint8_t *"
 local buffer_out = ffi.typeof "shardrt_buffer *[1]"
@@ -48,7 +57,7 @@ end
 function ndarray.wrap(buffer, dtype_name, sizes, offset)
   local kind = dtype.named("ndarray", dtype_name)
   local size = shape.elements(sizes)
-  return setmetatable({
+  return object.new(Host, {
     shape = sizes,
     dtype = dtype_name,
     ndim = #sizes,
@@ -56,7 +65,7 @@ function ndarray.wrap(buffer, dtype_name, sizes, offset)
     bytes = size * kind.size,
     data = buffer and ffi.cast(kind.pointer, ffi.cast(byte_pointer, C.shardrt_buffer_data(buffer)) + (offset or 0)),
     buffer = buffer,
-  }, Host)
+  })
 end
 
 -- A host array in fresh memory: C.shardrt_buffer_new or C.shardrt_buffer_zeros.
@@ -86,8 +95,7 @@ function ndarray.zeros(sizes, dtype_name)
 end
 
 local function misfit(what, value, kind)
-  fail("%s: %s does not fit %s, which holds %s", what, type(value) == "string" and '"' .. value .. '"'
-    or tostring(value), kind.name, kind.range)
+  fail("%s: %s does not fit %s, which holds %s", what, list.show(value), kind.name, kind.range)
 end
 
 --- Every element the same.
@@ -112,7 +120,10 @@ end
 ---@param dtype_name string? # int32
 ---@return shardrt.ndarray
 function ndarray.arange(count, dtype_name)
-  local sizes = shape.check("ndarray.arange", count)
+  if not list.is_whole(count, 0) then
+    fail("ndarray.arange: it takes how many numbers there are, a whole number from 0 on, not %s", list.show(count))
+  end
+  local sizes = { count }
   local host, kind = allocate("ndarray.arange", C.shardrt_buffer_new, sizes, dtype_name or "int32")
   local data, write = host.data, kind.write
   for i = 0, host.size - 1 do
@@ -124,7 +135,7 @@ end
 -- The shape of a nested table, read off its first elements, and the first element (nil: there is none).
 local function nested_shape(what, value)
   local sizes = {}
-  while type(value) == "table" do
+  while type(value) == "table" and not object.is(value) do
     sizes[#sizes + 1] = #value
     if #sizes > C.SHARDRT_MAX_NDIM then
       fail("%s: a table nested more than %d deep", what, C.SHARDRT_MAX_NDIM)
@@ -144,7 +155,7 @@ end
 -- Writes a nested table that should be of `sizes` from element `at` on; returns the next one. `path` leads to it.
 local function write_nested(what, host, kind, sizes, value, depth, path, at)
   if depth > #sizes then
-    if type(value) == "table" then
+    if type(value) == "table" and not object.is(value) then
       fail("%s: the table is ragged: %s is a table, where a number is expected", what, place(path, depth - 1))
     elseif not kind.write(host.data, at, value) then
       misfit(what .. ", " .. place(path, depth - 1), value, kind)
@@ -152,12 +163,12 @@ local function write_nested(what, host, kind, sizes, value, depth, path, at)
     return at + 1
   end
   local entries = 0
-  if type(value) == "table" then
-    for _ in pairs(value) do entries = entries + 1 end
-  end
-  if type(value) ~= "table" or entries ~= sizes[depth] or #value ~= entries then
+  local is_table = type(value) == "table" and not object.is(value)
+  for _ in pairs(is_table and value or {}) do entries = entries + 1 end
+  if not is_table or entries ~= sizes[depth] or #value ~= entries then
     fail("%s: the table is ragged: %s %s, where a list of %d is expected", what, place(path, depth - 1),
-      type(value) == "table" and ("has %d entries"):format(entries) or "is " .. tostring(value), sizes[depth])
+      is_table and ("has %d %s"):format(entries, entries == 1 and "entry" or "entries") or "is " .. list.show(value),
+      sizes[depth])
   end
   for i = 1, entries do
     path[depth] = i
@@ -184,9 +195,10 @@ end
 ---@param path string
 ---@return shardrt.ndarray
 function ndarray.load(path)
+  path_of.check("ndarray.load", path, ".npy")
   local code, ndim = ffi.new "int32_t[1]", ffi.new "int32_t[1]"
   local sizes, out = ffi.new("int64_t[?]", C.SHARDRT_MAX_NDIM), buffer_out()
-  fail.check(C.shardrt_npy_load(path, code, ndim, sizes, out))
+  path_of.check_code("ndarray.load", path, C.shardrt_npy_load(path, code, ndim, sizes, out))
   return ndarray.wrap(own(out), dtype.coded(code[0]).name, shape.from_c(ndim[0], sizes))
 end
 
@@ -195,17 +207,24 @@ end
 ---@return boolean
 function ndarray.is(value) return getmetatable(value) == Host end
 
+--- Whether a host array has memory: under `shardrt plan`, what would be read has none.
+---@param host shardrt.ndarray
+---@return boolean
+function ndarray.has_data(host) return object.inside(host).buffer ~= nil end
+
 --- Writes a .npy file, whole or not at all; returns the host array.
 ---@param path string
 ---@return shardrt.ndarray
-function Host:save(path)
-  fail.check(C.shardrt_npy_save(path, dtype.named("save", self.dtype).code, self.ndim, shape.to_c(self.shape),
-    self.data))
+function methods:save(path)
+  path_of.check("save", path, ".npy")
+  path_of.check_code("save", path, C.shardrt_npy_save(path, dtype.named("save", self.dtype).code, self.ndim,
+    shape.to_c(self.shape), self.data))
   return self
 end
 
--- Another view of the same memory.
+-- Another view of the same memory, or of none.
 local function view(host, sizes, offset)
+  if not ndarray.has_data(host) then return ndarray.wrap(nil, host.dtype, sizes) end
   local base = ffi.cast(byte_pointer, C.shardrt_buffer_data(host.buffer))
   return ndarray.wrap(host.buffer, host.dtype, sizes, (ffi.cast(byte_pointer, host.data) - base) + offset)
 end
@@ -213,7 +232,7 @@ end
 --- The same elements in another shape, in the same memory.
 ---@param sizes integer|integer[]
 ---@return shardrt.ndarray
-function Host:reshape(sizes)
+function methods:reshape(sizes)
   sizes = shape.check("reshape", sizes)
   if shape.elements(sizes) ~= self.size then
     fail("reshape: %s has %.0f elements, %s has %.0f", shape.text(self.shape), self.size, shape.text(sizes),
@@ -226,21 +245,22 @@ end
 ---@param first integer
 ---@param count integer
 ---@return shardrt.ndarray
-function Host:rows(first, count)
+function methods:rows(first, count)
   if self.ndim == 0 then fail("rows: an array without dimensions has no rows") end
-  local function whole(n) return type(n) == "number" and n >= 0 and n == math.floor(n) end
-  if not (whole(first) and whole(count)) or first + count > self.shape[1] then
-    fail("rows: %s rows from %s on; there are rows 0 to %.0f", tostring(count), tostring(first), self.shape[1])
+  local sizes = self.shape
+  local rows = sizes[1]
+  if not (list.is_whole(first, 0) and list.is_whole(count, 0)) or first + count > rows then
+    fail("rows: %s rows from %s on; the array has %.0f, counted from 0", list.show(count), list.show(first), rows)
   end
-  local sizes = { unpack(self.shape) }
   sizes[1] = count
-  local row_bytes = self.shape[1] == 0 and 0 or self.bytes / self.shape[1]
+  local row_bytes = rows == 0 and 0 or self.bytes / rows
   return view(self, sizes, first * row_bytes)
 end
 
 --- This array, or a copy of it, such that its buffer holds exactly its elements (a view's may hold more).
 ---@return shardrt.ndarray
-function Host:packed()
+function methods:packed()
+  if not ndarray.has_data(self) then return self end
   local begins = ffi.cast(byte_pointer, C.shardrt_buffer_data(self.buffer)) == ffi.cast(byte_pointer, self.data)
   if begins and C.shardrt_buffer_bytes(self.buffer) == self.bytes then return self end
   local copy = ndarray.empty(self.shape, self.dtype)
@@ -249,17 +269,17 @@ function Host:packed()
 end
 
 -- The nested table of dimension `depth` and those after it, from element `at` on; and the next element.
-local function read_nested(host, read, depth, at)
-  if depth > host.ndim then return read(host.data, at), at + 1 end
-  local list = {}
-  for i = 1, host.shape[depth] do list[i], at = read_nested(host, read, depth + 1, at) end
-  return list, at
+local function read_nested(data, read, sizes, depth, at)
+  if depth > #sizes then return read(data, at), at + 1 end
+  local values = {}
+  for i = 1, sizes[depth] do values[i], at = read_nested(data, read, sizes, depth + 1, at) end
+  return values, at
 end
 
 --- Nested lists of numbers, of booleans for bool, of int64_t and uint64_t cdata for these dtypes.
 ---@return table|number|boolean|ffi.cdata*
-function Host:to_table()
-  return (read_nested(self, dtype.named("to_table", self.dtype).read, 1, 0))
+function methods:to_table()
+  return (read_nested(self.data, dtype.named("to_table", self.dtype).read, self.shape, 1, 0))
 end
 
 local function value_text(value)
@@ -272,6 +292,7 @@ end
 
 function Host:__tostring()
   local head = ("%s %s"):format(self.dtype, shape.text(self.shape))
+  if not ndarray.has_data(self) then return head .. ", without data" end
   return self.size <= shown_elements and head .. ": " .. value_text(self:to_table()) or head
 end
 

@@ -8,6 +8,7 @@ local dtype = require "shardrt.dtype"
 local fail = require "shardrt.fail"
 local outside = require "shardrt.outside"
 local plan = require "shardrt.plan"
+local path_of = require "shardrt.path"
 local shape = require "shardrt.shape"
 local sharding_of = require "shardrt.sharding"
 fail.own()
@@ -16,10 +17,10 @@ local npy = { words = {} }
 local words = npy.words
 
 -- What the file's header says, and a fingerprint that is equal in processes that see the same file.
-local function header(path)
+local function header(what, path)
   local code, ndim = ffi.new "int32_t[1]", ffi.new "int32_t[1]"
   local sizes, fingerprint = ffi.new("int64_t[?]", C.SHARDRT_MAX_NDIM), ffi.new "uint64_t[1]"
-  fail.check(C.shardrt_npy_header(path, code, ndim, sizes, fingerprint))
+  path_of.check_code(what, path, C.shardrt_npy_header(path, code, ndim, sizes, fingerprint))
   return dtype.coded(code[0]), shape.from_c(ndim[0], sizes), fingerprint[0]
 end
 
@@ -32,9 +33,9 @@ end
 ---@return integer # bytes that this process read
 function words.load_npy(path, sharding)
   local what, job = "load_npy", C.shardrt_job_get()
-  if type(path) ~= "string" then fail("%s: it takes the path of a .npy file, not a %s", what, type(path)) end
+  path_of.check(what, path, ".npy")
   sharding_of.check(what, sharding)
-  local kind, sizes, fingerprint = header(path)
+  local kind, sizes, fingerprint = header(what, path)
   local x = array.new(what, sharding, kind, sizes)
   if job.planning ~= 0 then
     plan.array(("%s %s"):format(what, path), x)

@@ -3,16 +3,18 @@
 
 local outside = {}
 
-local step = 64 * 2 ^ 20
-local since = 0 -- bytes made since the last collection
+local least = 64 * 2 ^ 20
+local allowed = least -- bytes that may be made before the next collection
+local since = 0       -- bytes made since the last one
 
---- Tells of a new buffer. A full collection of a recipe's small heap costs far less than filling `step` bytes did.
+--- Tells of a new buffer. A full collection costs in proportion to Lua's own heap, so it comes once as many bytes were
+--- made as that heap has, which paid for it.
 ---@param bytes number
 function outside.made(bytes)
   since = since + bytes
-  if since < step then return end
-  since = 0
+  if since < allowed then return end
   collectgarbage()
+  since, allowed = 0, math.max(least, collectgarbage "count" * 1024)
 end
 
 return outside

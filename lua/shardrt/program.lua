@@ -18,6 +18,7 @@ end
 ---@return string?
 function program.run(path)
   package.path = folder(path) .. "/?.lua;" .. folder(path) .. "/?/init.lua;" .. package.path
+  fail.recipe = path
   local recipe, message = loadfile(path)
   if not recipe then return message end
   local function describe(problem)

@@ -6,7 +6,9 @@ local array = require "shardrt.array"
 local device = require "shardrt.device"
 local dtype = require "shardrt.dtype"
 local fail = require "shardrt.fail"
+local list = require "shardrt.list"
 local ndarray = require "shardrt.ndarray"
+local object = require "shardrt.object"
 local plan = require "shardrt.plan"
 local reshard = require "shardrt.reshard"
 local shape = require "shardrt.shape"
@@ -18,31 +20,35 @@ local words = put.words
 
 ---@alias shardrt.Value shardrt.ndarray|shardrt.Array|number|boolean|ffi.cdata*|table
 
-local function is_array(value) return ndarray.is(value) or array.is(value) end
+local DEEPEST = 100 -- tables within tables; beyond it, a table most likely holds itself
 
 -- Whether a table is a tree: it has a name among its keys, or an array somewhere inside. Else it is one nested list of
 -- numbers.
-local function is_tree(value)
-  if type(value) ~= "table" or is_array(value) then return false end
+local function is_tree(what, value, depth)
+  if type(value) ~= "table" or object.is(value) then return false end
+  depth = depth or 1
+  if depth > DEEPEST then fail("%s: tables within tables, more than %d deep", what, DEEPEST) end
   for key, entry in pairs(value) do
-    if type(key) ~= "number" or is_array(entry) or is_tree(entry) then return true end
+    if type(key) ~= "number" or ndarray.is(entry) or array.is(entry) or is_tree(what, entry, depth + 1) then
+      return true
+    end
   end
   return false
 end
 
 -- The keys of a tree in an order that is the same in every process.
-local function sorted_keys(tree)
+local function sorted_keys(what, tree)
   local keys = {}
-  for key in pairs(tree) do keys[#keys + 1] = key end
+  for key in pairs(tree) do
+    if type(key) ~= "number" and type(key) ~= "string" then
+      fail("%s: a tree of arrays has names and numbers as keys, not a %s", what, type(key))
+    end
+    keys[#keys + 1] = key
+  end
   table.sort(keys, function(a, b)
     if type(a) ~= type(b) then return type(a) == "number" end
     return a < b
   end)
-  for _, key in ipairs(keys) do
-    if type(key) ~= "number" and type(key) ~= "string" then
-      fail("a tree of arrays has names and numbers as keys, not a %s", type(key))
-    end
-  end
   return keys
 end
 
@@ -55,11 +61,27 @@ local function branch(path, key) return path .. (type(key) == "number" and "[" .
 ---@return shardrt.ndarray
 function put.to_host(what, value, dtype_name)
   if ndarray.is(value) then return value end
-  if type(value) ~= "table" and not dtype.of_value(value) then
+  if (type(value) ~= "table" or object.is(value)) and not dtype.of_value(value) then
     fail("%s: %s is no value for an array; it takes a host array, a number, or a nested list of numbers", what,
-      type(value) == "string" and '"' .. value .. '"' or tostring(value))
+      list.show(value))
   end
   return ndarray.from_table(value, dtype_name)
+end
+
+-- An error in every process unless all of them gave the same value. Where it put different values on devices that are
+-- replicas, these are named, else the processes alone.
+local function check_same(what, host, x)
+  C.shardrt_job_at(fail.where())
+  local subject = ("the host value of %s, %s %s,"):format(what, host.dtype, shape.text(host.shape))
+  local code = C.shardrt_check_same(subject, C.shardrt_fingerprint(host.data, host.bytes))
+  if code >= 0 then return end
+  local message = fail.message(code)
+  if code == C.SHARDRT_EMISMATCH then -- then it is so in every process
+    array.fill_global(what, x, host)
+    code = C.shardrt_check_array(what, x.handle)
+    if code < 0 then message = message .. "; so " .. fail.message(code) end
+  end
+  fail("%s", message)
 end
 
 -- One host array. What goes to a single device concerns its owner only: no other process is asked, so that each can
@@ -73,10 +95,7 @@ local function put_host(what, host, to)
     plan.array(what, x)
     return x
   end
-  if not to.device and job.check ~= C.SHARDRT_CHECK_OFF then
-    C.shardrt_job_at(fail.where())
-    fail.check(C.shardrt_check_same("the host value of " .. what, C.shardrt_fingerprint(host.data, host.bytes)))
-  end
+  if not to.device and job.check ~= C.SHARDRT_CHECK_OFF then check_same(what, host, x) end
   array.fill_global(what, x, host)
   return to.device and x or array.made_by_all(x)
 end
@@ -89,20 +108,20 @@ end
 
 -- Leaf by leaf. `to` is one sharding or device for all below, or a tree with the same keys.
 local function put_tree(what, value, to, path)
-  if not is_tree(value) then
+  if not is_tree(what, value) then
     return put_leaf(path == "" and what or what .. " of " .. path:gsub("^%.", ""), value, to)
   end
-  local one = sharding.is(to) or device.is(to)
-  if not one and type(to) ~= "table" then sharding.of(what, to) end
+  local one = sharding.is(to) or device.is(to) or type(to) == "number"
+  if not one and (type(to) ~= "table" or object.is(to)) then sharding.of(what, to) end
   if not one then
-    for _, key in ipairs(sorted_keys(to)) do
+    for _, key in ipairs(sorted_keys(what, to)) do
       if value[key] == nil then
         fail("%s: the tree of shardings has %s, which the tree of values has not", what, branch(path, key))
       end
     end
   end
   local made = {}
-  for _, key in ipairs(sorted_keys(value)) do
+  for _, key in ipairs(sorted_keys(what, value)) do
     local below = branch(path, key)
     if not one and to[key] == nil then
       fail("%s: the tree of values has %s, for which the tree of shardings has none", what, below)
@@ -117,17 +136,17 @@ end
 --- owns it. A global array is laid out anew. A table that holds arrays, or has names as keys, is a tree: it is put leaf
 --- by leaf, with one sharding or a tree of them.
 ---@param value shardrt.Value
----@param to shardrt.Sharding|shardrt.Device|table
+---@param to shardrt.Sharding|shardrt.Device|integer|table # a device may be given by its id
 ---@return shardrt.Array|table
 function words.device_put(value, to)
   return put_tree("device_put", value, to, "")
 end
 
 -- The tree with every leaf that is an array replaced.
-local function map(value, f)
-  if not is_tree(value) then return f(value) end
+local function map(what, value, f)
+  if not is_tree(what, value) then return f(value) end
   local made = {}
-  for _, key in ipairs(sorted_keys(value)) do made[key] = map(value[key], f) end
+  for _, key in ipairs(sorted_keys(what, value)) do made[key] = map(what, value[key], f) end
   return made
 end
 
@@ -136,7 +155,7 @@ end
 ---@param x shardrt.Array|shardrt.ndarray|table
 ---@return shardrt.ndarray|table
 function words.device_get(x)
-  return map(x, function(leaf)
+  return map("device_get", x, function(leaf)
     return array.is(leaf) and array.gather("device_get", leaf) or put.to_host("device_get", leaf)
   end)
 end
@@ -157,7 +176,7 @@ end
 ---@param x shardrt.Value
 ---@return shardrt.ndarray|table
 function words.process_allgather(x)
-  return map(x, function(leaf)
+  return map("process_allgather", x, function(leaf)
     if array.is(leaf) then return array.allgather("process_allgather", leaf) end
     return stack(put.to_host("process_allgather", leaf))
   end)

@@ -45,8 +45,8 @@ local function route_of(self, what, process)
   local found = self.routes[process]
   if not found then
     local out = ffi.new "shardrt_route *[1]"
-    array.check(what, C.shardrt_route_new(self.from.handle, self.to.handle, #self.shape, shape.to_c(self.shape),
-      process, job.devices_per_process, out))
+    fail.check(C.shardrt_route_new(self.from.handle, self.to.handle, #self.shape, shape.to_c(self.shape), process,
+      job.devices_per_process, out), what)
     found = ffi.gc(out[0], C.shardrt_route_free)
     self.routes[process] = found
   end
@@ -86,7 +86,7 @@ function Plan:moves(process)
   for _, kind in ipairs(KINDS) do
     local moves = C.shardrt_route_moves(route, kind[2], count)
     for i = 0, tonumber(count[0]) - 1 do
-      made[#made + 1] = { kind = kind[1], process = moves[i].process, index = array.index_of(moves[i].box) }
+      made[#made + 1] = { kind = kind[1], process = moves[i].process, index = shape.index_of(moves[i].box) }
     end
   end
   return made
@@ -168,7 +168,7 @@ local BETWEEN_PROCESSES = { [C.SHARDRT_EMISMATCH] = true, [C.SHARDRT_ETIMEOUT] =
 local function stay(what, x, to)
   local moved = array.new(what, to, dtype.named(what, x.dtype), x.shape)
   if x.is_fully_addressable then
-    array.check(what, C.shardrt_array_set_buffer(moved.handle, 0, C.shardrt_array_buffer(x.handle, 0)))
+    fail.check(C.shardrt_array_set_buffer(moved.handle, 0, C.shardrt_array_buffer(x.handle, 0)), what)
   end
   return moved
 end
@@ -199,7 +199,7 @@ function reshard.array(what, x, to, given)
     C.shardrt_job_at(fail.where())
     local code = C.shardrt_reshard(x.handle, to.handle, options, out)
     if BETWEEN_PROCESSES[code] then fail.check(code) end
-    array.check(what, code)
+    fail.check(code, what)
     moved = array.made_by_all(array.wrap(out[0], to))
     array.tell_collector(moved)
   end

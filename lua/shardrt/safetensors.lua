@@ -120,7 +120,7 @@ end
 
 -- What is to be loaded: the entries in the order of their names, and the sharding of each (nil: host arrays).
 local function choose(what, entries, wanted)
-  local all = wanted == nil or sharding.is(wanted)
+  local all = type(wanted) == "nil" or sharding.is(wanted) -- not `== nil`, which a NULL pointer equals
   local names = all and sorted_names(what, entries, "arrays") or sorted_names(what, wanted, "shardings")
   local chosen, shardings = {}, {}
   for i, name in ipairs(names) do

@@ -3,20 +3,39 @@
 local ffi = require "ffi"
 local C = require "shardrt.C"
 local fail = require "shardrt.fail"
+local list = require "shardrt.list"
+local object = require "shardrt.object"
 fail.own()
 
 local shape = {}
 
-local sizes = ffi.typeof("int64_t[?]")
-local largest = 2 ^ 53 -- sizes are Lua numbers: beyond that they would not be whole
+local c_sizes = ffi.typeof("int64_t[?]")
 
 --- "{64, 128}"
----@param list integer[]
+---@param given integer[]
 ---@return string
-function shape.text(list)
+function shape.text(given)
   local words = {}
-  for i, size in ipairs(list) do words[i] = ("%.0f"):format(size) end
+  for i, size in ipairs(given) do words[i] = ("%.0f"):format(size) end
   return "{" .. table.concat(words, ", ") .. "}"
+end
+
+--- A box of C as an index, {{start, stop}, …}.
+---@param box ffi.cdata* # shardrt_box
+---@return shardrt.Index
+function shape.index_of(box)
+  local index = {}
+  for d = 1, box.ndim do index[d] = { tonumber(box.start[d - 1]), tonumber(box.stop[d - 1]) } end
+  return index
+end
+
+--- The shape of a box of C.
+---@param box ffi.cdata* # shardrt_box
+---@return integer[]
+function shape.extent_of(box)
+  local extent = {}
+  for d = 1, box.ndim do extent[d] = tonumber(box.stop[d - 1] - box.start[d - 1]) end
+  return extent
 end
 
 --- A copy of the shape that a recipe gave, checked.
@@ -25,22 +44,23 @@ end
 ---@return integer[]
 function shape.check(what, given)
   if type(given) == "number" then given = { given } end
-  if type(given) ~= "table" then
-    fail("%s: a shape is a list of sizes such as {64, 128}, not a %s", what, type(given))
+  if type(given) ~= "table" or object.is(given) then
+    fail("%s: a shape is a list of sizes such as {64, 128}, not %s", what, list.show(given))
   end
-  local list, count = {}, 0
+  local sizes, count = {}, 0
   for _ in pairs(given) do count = count + 1 end
   for i = 1, count do
-    local size = given[i]
-    if type(size) ~= "number" or size < 0 or size > largest or size ~= math.floor(size) then
-      fail("%s: a shape is a list of sizes, whole numbers from 0 on; dimension %d is %s", what, i - 1, tostring(size))
+    local size = rawget(given, i)
+    if not list.is_whole(size, 0) then
+      fail("%s: a shape is a list of sizes, whole numbers from 0 on; dimension %d is %s", what, i - 1,
+        list.show(size))
     end
-    list[i] = size
+    sizes[i] = size
   end
   if count > C.SHARDRT_MAX_NDIM then
     fail("%s: a shape of %d dimensions; there can be at most %d", what, count, C.SHARDRT_MAX_NDIM)
   end
-  return list
+  return sizes
 end
 
 ---@param a integer[]
@@ -55,20 +75,20 @@ function shape.equal(a, b)
 end
 
 --- How many elements; a number that may be too large for any memory.
----@param list integer[]
+---@param given integer[]
 ---@return number
-function shape.elements(list)
+function shape.elements(given)
   local product = 1
-  for i = 1, #list do product = product * list[i] end
+  for i = 1, #given do product = product * given[i] end
   return product
 end
 
 --- An int64_t[] with the shape (and room for one element where there is none).
----@param list integer[]
+---@param given integer[]
 ---@return ffi.cdata*
-function shape.to_c(list)
-  local c = sizes(math.max(1, #list))
-  for i = 1, #list do c[i - 1] = list[i] end
+function shape.to_c(given)
+  local c = c_sizes(math.max(1, #given))
+  for i = 1, #given do c[i - 1] = given[i] end
   return c
 end
 
@@ -77,9 +97,9 @@ end
 ---@param c ffi.cdata*
 ---@return integer[]
 function shape.from_c(ndim, c)
-  local list = {}
-  for i = 1, ndim do list[i] = tonumber(c[i - 1]) end
-  return list
+  local sizes = {}
+  for i = 1, ndim do sizes[i] = tonumber(c[i - 1]) end
+  return sizes
 end
 
 return shape

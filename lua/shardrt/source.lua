@@ -4,7 +4,10 @@ local ffi = require "ffi"
 local C = require "shardrt.C"
 local dtype = require "shardrt.dtype"
 local fail = require "shardrt.fail"
+local list = require "shardrt.list"
 local ndarray = require "shardrt.ndarray"
+local object = require "shardrt.object"
+local path_of = require "shardrt.path"
 local shape = require "shardrt.shape"
 fail.own()
 
@@ -22,15 +25,12 @@ local source = {}
 ---@field names string[] # of the fields: those of the files sorted, then those added
 local Source = {} -- the methods; the object itself is the C handle, so that # works
 
--- What a recipe sees as fields of the handle. (A cdata cannot hold Lua values itself.)
-local properties = setmetatable({}, { __mode = "k" })
-
 local handle = ffi.typeof "shardrt_source *"
 local handle_out = ffi.typeof "shardrt_source *[1]"
 local texts = ffi.typeof "const char *[?]"
 local int32s, int64s = ffi.typeof "int32_t[?]", ffi.typeof "int64_t[?]"
-local largest = 2 ^ 53 -- numbers of samples are Lua numbers
 
+-- What a recipe sees as fields of the handle: tables of its own each time, as C knows them.
 local function read_fields(self)
   local names, fields = {}, {}
   for i = 0, C.shardrt_source_field_count(self) - 1 do
@@ -51,13 +51,14 @@ local function planning() return C.shardrt_job_get().planning == 1 end
 
 --- The names of the fields that a recipe gave, in the order in which every process takes them.
 local function sorted_names(what, given)
-  if type(given) ~= "table" then
-    fail("%s: it takes a table of fields such as {image = …}, not a %s", what, type(given))
+  if type(given) ~= "table" or object.is(given) then
+    fail("%s: it takes a table of fields with their names, such as {image = …}, not %s", what,
+      ndarray.is(given) and "a host array" or list.show(given))
   end
   local names = {}
   for name in pairs(given) do
-    if type(name) ~= "string" then
-      fail("%s: every field has a name, as in {image = …}; %s is none", what, tostring(name))
+    if type(name) ~= "string" or name:find("\0", 1, true) then
+      fail("%s: every field has a name, as in {image = …}; %s is none", what, list.show(name))
     end
     names[#names + 1] = name
   end
@@ -65,28 +66,39 @@ local function sorted_names(what, given)
   return names
 end
 
+-- The message of a failure to open files: with the field whose file it names.
+local function which_file(names, files, code)
+  local message = fail.message(code)
+  for _, name in ipairs(names) do
+    if message:find(files[name], 1, true) then
+      return (', field "%s": %s%s'):format(name, message, path_of.note(code, files[name]))
+    end
+  end
+  return ": " .. message
+end
+
 --- A source of files of one of C's formats.
 local function open(format, files, options)
   local what = "source." .. format
   local names = sorted_names(what, files)
   options = options or {}
-  if type(options) ~= "table" then fail("%s: its options are a table, not a %s", what, type(options)) end
+  if type(options) ~= "table" or object.is(options) then
+    fail("%s: its options are a table, not %s", what, list.show(options))
+  end
   fail.keywords(what .. ", options", options, { cache = true })
-  if options.cache ~= nil and type(options.cache) ~= "string" then
-    fail("%s: cache is the path of a folder, not a %s", what, type(options.cache))
+  local cache = options.cache
+  if cache ~= nil and (type(cache) ~= "string" or cache:find("\0", 1, true)) then
+    fail("%s: cache is the path of a folder, not %s", what, list.show(cache))
   end
   local c_names, c_paths = texts(#names), texts(#names)
   for i, name in ipairs(names) do
-    local path = files[name]
-    if type(path) ~= "string" then
-      fail('%s: the field "%s" is the path of a file, not a %s', what, name, type(path))
-    end
-    if path:find "%z" then fail('%s: the path of the field "%s" has a zero byte in it', what, name) end
-    c_names[i - 1], c_paths[i - 1] = name, path
+    c_names[i - 1] = name
+    c_paths[i - 1] = path_of.check(('%s, field "%s"'):format(what, name), files[name], "." .. format)
   end
-  local c_options = ffi.new("shardrt_source_options", { cache = options.cache, headers_only = planning() and 1 or 0 })
+  local c_options = ffi.new("shardrt_source_options", { cache = cache, headers_only = planning() and 1 or 0 })
   local out = handle_out()
-  fail.check(C.shardrt_source_open(format, #names, c_names, c_paths, c_options, out))
+  local code = C.shardrt_source_open(format, #names, c_names, c_paths, c_options, out)
+  if code < 0 then fail("%s%s", what, which_file(names, files, code)) end
   return own(out)
 end
 
@@ -102,11 +114,11 @@ end
 
 -- A field's value as a host array whose buffer holds its elements and nothing else.
 local function packed_host(name, value)
-  if type(value) ~= "table" then
-    fail('source.array: the field "%s" is a host array or a nested table, not a %s', name, type(value))
+  if type(value) ~= "table" or object.is(value) and not ndarray.is(value) then
+    fail('source.array: the field "%s" is a host array or a nested table, not %s', name, list.show(value))
   end
   if not ndarray.is(value) then return ndarray.from_table(value) end
-  return rawget(value, "buffer") and value:packed() or value
+  return value:packed()
 end
 
 --- From host arrays or nested tables; their first dimension counts the samples.
@@ -123,14 +135,14 @@ function source.array(arrays)
   for i, name in ipairs(names) do
     local host = hosts[i]
     c_names[i - 1], dtypes[i - 1], ndims[i - 1] = name, dtype.named("source.array", host.dtype).code, host.ndim
-    buffers[i - 1] = rawget(host, "buffer")
-    for d = 1, host.ndim do
-      shapes[at] = host.shape[d]
+    buffers[i - 1] = ndarray.has_data(host) and host.buffer or nil
+    for _, size in ipairs(host.shape) do
+      shapes[at] = size
       at = at + 1
     end
   end
   local out = handle_out()
-  fail.check(C.shardrt_source_array(#names, c_names, dtypes, ndims, shapes, buffers, out))
+  fail.check(C.shardrt_source_array(#names, c_names, dtypes, ndims, shapes, buffers, out), "source.array")
   return own(out)
 end
 
@@ -140,10 +152,7 @@ end
 function source.is(value) return ffi.istype(handle, value) end
 
 local function whole(what, name, value)
-  if type(value) ~= "number" or value ~= math.floor(value) or math.abs(value) > largest then
-    fail("%s: %s is a whole number, not %s", what, name, tostring(value))
-  end
-  return value
+  if not list.is_whole(value, -2 ^ 53) then fail("%s: %s is a whole number, not %s", what, name, list.show(value)) end
 end
 
 --- The samples first … first + count - 1, read now: {field = host array}. Under `shardrt plan` they have no data.
@@ -158,9 +167,9 @@ function Source:read(first, count)
       #self - 1)
   end
   local plan = planning()
-  local values = {}
-  for i, name in ipairs(self.names) do
-    local field = self.fields[name]
+  local values, known = {}, read_fields(self)
+  for i, name in ipairs(known.names) do
+    local field = known.fields[name]
     local sizes = { count, unpack(field.shape) }
     if plan then
       values[name] = ndarray.wrap(nil, field.dtype, sizes)
@@ -189,28 +198,31 @@ end
 ---@param name string
 ---@return shardrt.source
 function Source:enumerate(name)
-  if type(name) ~= "string" then fail("source:enumerate: it takes the field's name, not a %s", type(name)) end
+  if type(name) ~= "string" or name:find("\0", 1, true) then
+    fail("source:enumerate: it takes the field's name, not %s", list.show(name))
+  end
   local out = handle_out()
   fail.check(C.shardrt_source_enumerate(self, name, out))
   return own(out)
 end
 
+local KNOWN = { fields = true, names = true }
+for name, method in pairs(Source) do
+  KNOWN[name], Source[name] = true, object.method(source.is, "source", name, method)
+end
+
 ffi.metatype("shardrt_source", {
   __index = function(self, key)
     if Source[key] then return Source[key] end
-    local known = properties[self]
-    if not known then -- another handle of a source, out of a C structure
-      known = read_fields(self)
-      properties[self] = known
-    end
-    return known[key]
+    if key == "fields" or key == "names" then return read_fields(self)[key] end
+    return fail.misspelt("a source", key, KNOWN)
   end,
   __newindex = function(_, key) fail('a source never changes: "%s" cannot be set', tostring(key)) end,
   __len = function(self) return tonumber(C.shardrt_source_count(self)) end,
   __tostring = function(self)
-    local words = {}
-    for i, name in ipairs(self.names) do
-      local field = self.fields[name]
+    local words, known = {}, read_fields(self)
+    for i, name in ipairs(known.names) do
+      local field = known.fields[name]
       words[i] = ("%s: %s %s"):format(name, field.dtype, shape.text(field.shape))
     end
     return ("source of %.0f samples of %s"):format(#self, table.concat(words, ", "))

@@ -29,4 +29,12 @@ function terminal.is_stdout()
   return target ~= nil and (target:match "^/dev/pts/" or target:match "^/dev/tty") ~= nil
 end
 
+--- Whether what is printed may have colours: on a terminal that has them, unless the user wants none
+--- (https://no-color.org).
+---@return boolean
+function terminal.has_colours()
+  if (os.getenv "NO_COLOR" or "") ~= "" or os.getenv "TERM" == "dumb" then return false end
+  return terminal.is_stdout()
+end
+
 return terminal

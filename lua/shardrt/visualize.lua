@@ -6,6 +6,7 @@ local ffi = require "ffi"
 local C = require "shardrt.C"
 local device = require "shardrt.device"
 local list = require "shardrt.list"
+local path_of = require "shardrt.path"
 local shape_of = require "shardrt.shape"
 local sharding = require "shardrt.sharding"
 local terminal = require "shardrt.terminal"
@@ -14,7 +15,6 @@ local visualize = { words = {} }
 
 local COLUMNS = 80 -- of text
 local MOST_ROWS = 24 -- of blocks that are drawn; what lies between the first ones and the last is left out
-local PLATFORM = "host "
 local MOST_PIECES = 6 -- of a list of device ids
 local LEAST_WIDTH, MOST_HEIGHT = 24, 12 -- of a picture of two dimensions, where its labels do not need other sizes
 local CHARACTER_WIDTH, LINE_HEIGHT = 9, 18 -- of SVG, in pixels
@@ -107,8 +107,8 @@ local function each_device(s, shape, parts, o, visit)
   end
 end
 
--- The labels of the cells that are drawn, labels[row][column], without the platform's name; prefixes[row] stands
--- before it.
+-- The labels of the cells that are drawn, labels[row][column] = {ids = "0,1", word = "devices "}; prefixes[row] stands
+-- before it. And how wide the widest is, with the word and without.
 local function label(s, shape, parts, o, rows, columns)
   local ids, prefixes, is_shown = {}, {}, {}
   for _, row in ipairs(rows) do ids[row] = row and {} end
@@ -120,15 +120,17 @@ local function label(s, shape, parts, o, rows, columns)
     cell[#cell + 1] = shard.device
     if #cell == 1 then prefixes[row] = o.blocks and box_text(shard.box) or "" end
   end)
-  local labels, widest = {}, 1
+  local labels, widest, widest_bare = {}, 1, 1
   for row, cells in pairs(ids) do
     labels[row] = {}
     for column, cell in pairs(cells or {}) do
-      labels[row][column] = ids_text(cell)
-      widest = math.max(widest, width_of(prefixes[row] .. labels[row][column]))
+      local word, text = #cell == 1 and "device " or "devices ", ids_text(cell)
+      labels[row][column] = { ids = text, word = word }
+      widest_bare = math.max(widest_bare, width_of(prefixes[row] .. text))
+      widest = math.max(widest, width_of(prefixes[row] .. word .. text))
     end
   end
-  return labels, prefixes, widest
+  return labels, prefixes, widest, widest_bare
 end
 
 -- The grid of blocks of an array, as rows of cells {text=, colour=}, and how wide the widest text is. A note stands
@@ -142,17 +144,18 @@ local function draw(shape, s)
   local o = orient(shape, parts)
   local row_count, column_count = o.blocks and blocks or parts[o.down] or 1, parts[o.across] or 1
   local rows, columns = shown(row_count, MOST_ROWS), shown(column_count, COLUMNS / 2)
-  local labels, prefixes, width = label(s, shape, parts, o, rows, columns)
-  -- The platform's name stands where there is room for it; where there is none without it, columns are left out.
+  local labels, prefixes, width, width_bare = label(s, shape, parts, o, rows, columns)
+  -- The word "device" stands where there is room for it; where there is none without it, columns are left out.
   local function fits(wide) return #columns * (wide + 1) + 1 <= COLUMNS end
-  local platform = fits(width + #PLATFORM) and PLATFORM or ""
-  width = width + #platform
+  local worded = fits(width)
+  if not worded then width = width_bare end
   if not fits(width) then columns = shown(column_count, math.max(3, math.floor((COLUMNS - 1) / (width + 1)))) end
   local cells = {}
   for i, row in ipairs(rows) do
     cells[i] = {}
     for j, column in ipairs(columns) do
-      cells[i][j] = row and column and { text = prefixes[row] .. platform .. labels[row][column],
+      local cell = row and column and labels[row][column]
+      cells[i][j] = cell and { text = prefixes[row] .. (worded and cell.word or "") .. cell.ids,
         colour = COLOURS[(row * column_count + column) % #COLOURS + 1] } or { text = "…" }
     end
   end
@@ -278,16 +281,12 @@ end
 ---@param s shardrt.Sharding
 ---@param svg_file string? # also writes the picture there, as SVG
 function visualize.words.visualize_sharding(shape, s, svg_file)
-  if not sharding.is(s) then
-    fail("visualize_sharding: the sharding is %s; NamedSharding and SingleDeviceSharding make one", list.show(s))
-  end
-  if svg_file ~= nil and (type(svg_file) ~= "string" or svg_file == "") then
-    fail("visualize_sharding: the SVG file is %s; it wants a file's name", list.show(svg_file))
-  end
+  sharding.check("visualize_sharding", s)
+  svg_file = svg_file ~= nil and path_of.check("visualize_sharding", svg_file, ".svg") or nil
   shape = shape_of.check("visualize_sharding", shape)
   s:shard_shape(shape)
   if device.job().process_index ~= 0 then return end
-  io.stdout:write(visualize.text(shape, s, terminal.is_stdout()))
+  io.stdout:write(visualize.text(shape, s, terminal.has_colours()))
   if svg_file then write_whole(svg_file, visualize.svg(shape, s)) end
 end
 

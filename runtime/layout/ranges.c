@@ -148,14 +148,15 @@ static void view_count_aligned(const struct view *view, int64_t position, int64_
   }
 }
 
+/* For a process, or (-1) for one that owns no device: then the index is 0. */
 static int view_count_walking(const struct view *view, int32_t process, int64_t *count, int64_t *index) {
   const int64_t size = view->sharding->mesh->size;
   const size_t most = (size_t)(view->devices_per_process < size ? view->devices_per_process : size);
   int64_t *parts = alloc_array(2 * most, sizeof *parts);
   if (parts == NULL) return ALLOC_FAILED;
   struct ranges some = {.parts = parts}, other = {.parts = parts + most};
-  view_ranges(view, process, &some);
-  int code = view_count(view, some.parts[0], &some, &other, count, index);
+  if (process >= 0) view_ranges(view, process, &some);
+  int code = view_count(view, process >= 0 ? some.parts[0] : 0, &some, &other, count, index);
   alloc_free(parts);
   return code;
 }
@@ -169,16 +170,14 @@ int shardrt_sharding_process_shards(const shardrt_sharding *sharding, int32_t nd
   if (code != SHARDRT_OK) return code;
   if (dim < 0 || dim >= ndim)
     return error_set(SHARDRT_EINVAL, "dimension %" PRId32 " of an array of %" PRId32 "; they count from 0", dim, ndim);
-  if (begin == end)
-    return error_set(SHARDRT_EINVAL, "process %" PRId32 " owns no device of %s, so it needs no part of the array",
-                     process, sharding->mesh->text);
   if (grid.parts[dim] == 1) {
     *count = 1;
     *index = 0;
     return SHARDRT_OK;
   }
   const struct view view = {sharding, dim, devices_per_process};
-  if (!view_is_aligned(&view)) return view_count_walking(&view, process, count, index);
-  view_count_aligned(&view, mesh_rank_position(sharding->mesh, begin), count, index);
+  const bool owns = begin != end;
+  if (!view_is_aligned(&view)) return view_count_walking(&view, owns ? process : -1, count, index);
+  view_count_aligned(&view, owns ? mesh_rank_position(sharding->mesh, begin) : 0, count, index);
   return SHARDRT_OK;
 }

@@ -1,5 +1,6 @@
 /* array.c - global arrays as one process sees them: its own shards and their buffers. */
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -235,12 +236,15 @@ int shardrt_array_fill_global(shardrt_array *array, const void *value) {
 }
 
 static int wrong_local_size(const shardrt_array *array, int32_t dim, int64_t size, const struct range_set *set) {
+  const int64_t packed = set->count * array->shard_shape[dim];
+  char wanted[64] = "";
+  if (packed != array->shape[dim]) snprintf(wanted, sizeof wanted, "%" PRId64 " (these, packed) or ", packed);
   return error_set(SHARDRT_EINVAL,
-                   "dimension %d of the process-local data has size %" PRId64 ", but process %d's devices hold %" PRId64
-                   " distinct range%s of %" PRId64 " of the %" PRId64 " in this dimension: it must be %" PRId64
-                   " (these, packed) or %" PRId64 " (the whole dimension)",
-                   dim, size, array->process, set->count, set->count == 1 ? "" : "s", array->shard_shape[dim],
-                   array->shape[dim], set->count * array->shard_shape[dim], array->shape[dim]);
+                   "dimension %d of the process-local data has size %" PRId64
+                   ", but this process's devices hold %" PRId64 " distinct range%s of %" PRId64 " of the %" PRId64
+                   " in this dimension: it must be %s%" PRId64 " (the whole dimension)",
+                   dim, size, set->count, set->count == 1 ? "" : "s", array->shard_shape[dim], array->shape[dim],
+                   wanted, array->shape[dim]);
 }
 
 int shardrt_array_fill_local(shardrt_array *array, const int64_t *local_shape, const void *value) {
@@ -273,9 +277,9 @@ static int check_whole(const shardrt_array *array) {
   if (held == array->bytes) return SHARDRT_OK;
   return error_set(
       SHARDRT_EDATA,
-      "process %d's devices hold %zu of the array's %zu bytes; process_allgather brings the whole value to "
+      "this process's devices hold %zu of the array's %zu bytes; process_allgather brings the whole value to "
       "every process, addressable_shards are what is here",
-      array->process, held, array->bytes);
+      held, array->bytes);
 }
 
 int shardrt_array_gather(const shardrt_array *array, void *value) {

@@ -1,0 +1,46 @@
+-- Paths of files that a recipe gives.
+
+local ffi = require "ffi"
+local C = require "shardrt.C"
+local fail = require "shardrt.fail"
+local list = require "shardrt.list"
+fail.own()
+
+ffi.cdef "char *getcwd(char *path, size_t capacity);"
+
+local path = {}
+
+--- A path that a recipe gave, checked.
+---@param what string # the call
+---@param value any
+---@param kind string # what file it is: ".npy"
+---@return string
+function path.check(what, value, kind)
+  if type(value) ~= "string" or value == "" or value:find("\0", 1, true) then
+    fail("%s: it takes the path of a %s file, not %s", what, kind, list.show(value))
+  end
+  return value
+end
+
+--- What there is to say of a path in an error about its file: where a relative one begins; else "".
+---@param code integer
+---@param value string
+---@return string
+function path.note(code, value)
+  if code ~= C.SHARDRT_EIO or value:sub(1, 1) == "/" then return "" end
+  local folder = ffi.new "char[4096]"
+  if ffi.C.getcwd(folder, 4096) == nil then return "" end
+  return (" (the path is taken from the working folder, %s)"):format(ffi.string(folder))
+end
+
+--- Passes on what a C function returned that was given one path, or raises its message.
+---@param what string # the call
+---@param value string
+---@param code integer
+---@return integer
+function path.check_code(what, value, code)
+  if code < 0 then fail("%s: %s%s", what, fail.message(code), path.note(code, value)) end
+  return code
+end
+
+return path

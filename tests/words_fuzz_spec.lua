@@ -1,0 +1,179 @@
+-- Every word and method with odd arguments: each call works, or raises an error that begins with the caller's own line.
+
+local ffi = require "ffi"
+local mpi = require "tests.support.mpi"
+local shardrt = require "shardrt"
+local P, ndarray = shardrt.P, shardrt.ndarray
+
+local mesh = shardrt.make_mesh({ 8 }, { "a" })
+local s, one = shardrt.NamedSharding(mesh, P "a"), shardrt.SingleDeviceSharding(0)
+local function host() return ndarray.arange(16, "int32") end
+local x = shardrt.device_put(host(), s)
+local deleted = shardrt.device_put(host(), s)
+deleted:delete()
+local source = shardrt.source.array { x = host() }
+local cyclic = {}
+cyclic[1] = cyclic
+
+-- Nothing here names a file that could be written, and no size is both large and possible.
+local NIL = {}
+local odd = {
+  NIL, true, false, 0, 1, -1, 0.5, 0 / 0, math.huge, -math.huge, 2 ^ 53, 2 ^ 63, 1e300, "", "nowhere/%s%d", "a\0b", {},
+  { 1 }, { -1 }, { 0 / 0 }, { 1e300 }, { 2 ^ 52, 2 ^ 52 }, { a = 1 }, { [true] = 1, [false] = 2 }, { {} }, { { 1 }, 2 },
+  { 1, nil, 3 }, cyclic, { "a" }, { "" }, tostring, function() end, function() return {} end, ffi.cast("void *", 0),
+  3LL, -1LL, 0xffffffffffffffffULL, ffi.new "int64_t[2]", coroutine.create(tostring), io.stdout, setmetatable({}, {}),
+  mesh, P "a", P(), s, one, x, deleted, host(), ndarray.full({}, 1), source, shardrt.devices()[1],
+  x.addressable_shards[1], shardrt, ndarray, mesh.shape,
+}
+
+local failures
+local function try(what, f, ...)
+  local ok, message = pcall(f, ...)
+  if ok then return end
+  if type(message) ~= "string" or not message:find "^[^\n:]*words_fuzz_spec%.lua:%d+: " then
+    failures[#failures + 1] = ("%s -> %s"):format(what, tostring(message))
+  end
+end
+
+local function name_of(value)
+  if value == NIL then return "nil" end
+  return type(value) == "string" and ("%q"):format(value) or type(value) == "table" and "table" or tostring(value)
+end
+
+-- Calls f with its good arguments, one of them odd, then with all odd, then with none. `self` (nil: none) stays.
+local function fuzz(what, f, self, ...)
+  local count, good = select("#", ...), { ... }
+  local function call(text, arguments, n)
+    if self == nil then
+      try(text, f, unpack(arguments, 1, n))
+    else
+      try(text, f, self, unpack(arguments, 1, n))
+    end
+  end
+  for number, value in ipairs(odd) do
+    local given
+    if value ~= NIL then given = value end
+    local all = {}
+    for i = 1, count do
+      local arguments = { unpack(good, 1, count) }
+      arguments[i], all[i] = given, given
+      call(("%s, argument %d is odd value %d, %s"):format(what, i, number, name_of(value)), arguments, count)
+    end
+    call(("%s, all are odd value %d, %s"):format(what, number, name_of(value)), all, count)
+  end
+  call(what .. " of nothing", {}, 0)
+end
+
+local function nothing_failed() assert.equal("", table.concat(failures, "\n")) end
+
+describe("odd arguments", function()
+  local folder, printed
+  before_each(function() failures = {} end)
+  setup(function()
+    folder = mpi.folder()
+    host():save(folder .. "/h.npy")
+    shardrt.save(folder .. "/x.safetensors", { w = host() })
+    printed = io.stdout
+    io.stdout = assert(io.open("/dev/null", "w")) -- luacheck: ignore 122 (pictures go there)
+  end)
+  teardown(function()
+    io.stdout = printed -- luacheck: ignore 122
+    mpi.remove(folder)
+  end)
+
+  it("of the words", function()
+    local identity = function(index) return ndarray.full({ index[1][2] - index[1][1] }, 1) end
+    local parts = {}
+    for i, device in ipairs(shardrt.devices()) do parts[i] = shardrt.device_put(ndarray.full({ 2 }, i), device) end
+    local good = {
+      clock = {}, is_planning = {}, say = { "%s", 1 }, sync_global_devices = { "here" },
+      process_index = {}, process_count = {}, device_count = {}, local_device_count = {}, devices = {},
+      local_devices = { 0 }, P = { "a", "b" }, make_mesh = { { 8 }, { "a" } }, Mesh = { { 2 }, { "a" }, { 0, 1 } },
+      NamedSharding = { mesh, P "a" }, SingleDeviceSharding = { 0 }, device_put = { host(), s }, device_get = { x },
+      process_allgather = { x }, make_array_from_process_local_data = { s, host(), { 16 } },
+      make_array_from_callback = { { 16 }, s, identity, "float32" },
+      make_array_from_single_device_arrays = { { 16 }, s, parts, "float32" },
+      load_npy = { folder .. "/h.npy", s }, visualize_sharding = { { 16 }, s, folder .. "/v.svg" },
+      save = { folder .. "/w.safetensors", { w = x } }, load = { folder .. "/x.safetensors", { w = s } },
+      reshard = { x, one }, reshard_plan = { { 16 }, "int32", s, one }, with_sharding_constraint = { x, s },
+      visualize_array_sharding = { x, folder .. "/v.svg" },
+    }
+    for name, arguments in pairs(good) do
+      assert(pcall(shardrt[name], unpack(arguments)), name)
+      fuzz(name, shardrt[name], nil, unpack(arguments))
+    end
+    fuzz("loader", shardrt.loader, nil, { source = source, batch_size = 8 })
+    nothing_failed()
+    for name, word in pairs(shardrt) do
+      if type(word) == "function" and name ~= "loader" then assert.truthy(good[name], name .. " is not tried") end
+    end
+  end)
+
+  it("of the words of shardrt.ndarray and shardrt.source", function()
+    local good = {
+      empty = { { 2 }, "int8" }, zeros = { { 2 }, "int8" }, full = { { 2 }, 1, "int8" }, arange = { 4, "int8" },
+      from_table = { { 1, 2 }, "int8" }, load = { folder .. "/h.npy" }, is = { 1 },
+    }
+    for name, arguments in pairs(good) do
+      assert(pcall(ndarray[name], unpack(arguments)), name)
+      fuzz("ndarray." .. name, ndarray[name], nil, unpack(arguments))
+    end
+    for name in pairs(ndarray) do assert.truthy(good[name], name .. " is not tried") end
+    good = {
+      npy = { { h = folder .. "/h.npy" }, { cache = folder } }, idx = { {}, { cache = folder } },
+      array = { { x = host() } }, is = { 1 },
+    }
+    for name in pairs(shardrt.source) do
+      assert.truthy(good[name], name .. " is not tried")
+      fuzz("source." .. name, shardrt.source[name], nil, unpack(good[name]))
+    end
+    for _, value in ipairs(odd) do
+      if value ~= NIL then
+        try("source.npy of a field", shardrt.source.npy, { h = value })
+        try("source.idx of a field", shardrt.source.idx, { h = value })
+        try("source.array of a field", shardrt.source.array, { h = value })
+        try("the cache", shardrt.source.npy, { h = folder .. "/h.npy" }, { cache = value })
+      end
+    end
+    nothing_failed()
+  end)
+
+  it("of methods, and things that are no object of theirs before the colon", function()
+    local loader = shardrt.loader { source = source, batch_size = 8 }
+    local h = host()
+    local methods = {
+      { h, "save", folder .. "/w.npy" }, { h, "reshape", { 16 } }, { h, "rows", 0, 1 }, { h, "packed" },
+      { h, "to_table" }, { x, "block_until_ready" }, { deleted, "delete" }, { deleted, "block_until_ready" },
+      { s, "shard_shape", { 16 } }, { s, "devices_indices_map", { 16 } },
+      { s, "addressable_devices_indices_map", { 16 } }, { s, "addressable_devices" },
+      { s, "process_shards", { 16 }, 0 }, { source, "read", 0, 1 }, { source, "shard", 2, 1 },
+      { source, "enumerate", "id" }, { loader, "restore", loader:state() },
+    }
+    for _, case in ipairs(methods) do
+      local object, name = case[1], case[2]
+      fuzz(name, object[name], object, unpack(case, 3))
+      if object ~= loader then
+        for number, value in ipairs(odd) do
+          local other = value ~= NIL and value or nil
+          try(("%s of odd value %d"):format(name, number), object[name], other, unpack(case, 3))
+        end
+      end
+    end
+    nothing_failed()
+  end)
+
+  it("of fields, set and asked for", function()
+    local shard = shardrt.device_put(host(), s).addressable_shards[1]
+    for number, object in ipairs {
+      mesh, s, one, x, deleted, host(), source, shard.device, shard, shardrt, ndarray, shardrt.source, mesh.shape,
+      P "a",
+    } do
+      for _, value in ipairs(odd) do
+        if value ~= NIL and value == value then
+          try(("field of object %d"):format(number), function() return object[value] end)
+        end
+      end
+    end
+    nothing_failed()
+  end)
+end)
