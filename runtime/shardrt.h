@@ -441,15 +441,15 @@ typedef struct shardrt_loader_options {
   /* One for each field: how a batch is laid out when it is read, before it goes over the links between processes to
    * the layout that is asked for. NULL: it is read as it is asked for. */
   shardrt_sharding *const *load_shardings;
-  int64_t batch_size;                 /* rows of the global batch */
-  uint64_t seed;                      /* of the order */
-  int64_t epochs;                     /* < 0: without end */
-  int64_t first_step;                 /* the number of the first batch, for messages and for which are checked */
-  int32_t shuffle;                    /* 0: the source's order */
-  int32_t remainder;                  /* SHARDRT_DROP, … */
-  int32_t pipeline;                   /* SHARDRT_PER_PROCESS, … */
-  int32_t num_workers;                /* 0: chosen from the machine */
-  int32_t prefetch;                   /* batches made ahead; at least 1 */
+  int64_t batch_size;  /* rows of the global batch */
+  uint64_t seed;       /* of the order */
+  int64_t epochs;      /* < 0: without end */
+  int64_t first_step;  /* the number of the first batch, for messages and for which are checked */
+  int32_t shuffle;     /* 0: the source's order */
+  int32_t remainder;   /* SHARDRT_DROP, … */
+  int32_t pipeline;    /* SHARDRT_PER_PROCESS, … */
+  int32_t num_workers; /* 0: chosen from the machine */
+  int32_t prefetch;    /* batches made ahead; at least 1 */
   int32_t process;
   int32_t devices_per_process;
 } shardrt_loader_options;

@@ -12,8 +12,7 @@ static int64_t bytes_read(const struct plan *plan) {
     }
     return bytes;
   }
-  for (int64_t b = 0; b < plan->nblocks; b++)
-    bytes += plan->blocks[b].rows * (int64_t)plan->blocks[b].storage_bytes;
+  for (int64_t b = 0; b < plan->nblocks; b++) bytes += plan->blocks[b].rows * (int64_t)plan->blocks[b].storage_bytes;
   return bytes;
 }
 

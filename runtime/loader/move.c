@@ -8,6 +8,14 @@
 #include "comm/reshard.h"
 #include "layout/sharding.h"
 
+/* The distinct boxes of this process. */
+static int64_t block_count(const shardrt_array *array) {
+  int64_t blocks = 0; /* they are numbered by first appearance */
+  for (int64_t i = 0; i < shardrt_array_shard_count(array); i++)
+    if (shardrt_array_shard(array, i)->block == blocks) blocks++;
+  return blocks;
+}
+
 static int set_field(struct move *self, const shardrt_loader_options *options, const struct plan *plan, int32_t f) {
   struct move_field *field = &self->fields[f];
   const shardrt_array *read = plan->fields[f].like;
@@ -23,9 +31,8 @@ static int set_field(struct move *self, const shardrt_loader_options *options, c
   code = sharding_grid(to, shardrt_array_ndim(read), shardrt_array_shape(read), &grid);
   if (code != SHARDRT_OK) return code;
   field->has_replicas = grid.blocks < shardrt_mesh_size(shardrt_sharding_mesh(to));
-  int64_t blocks = 0;
-  for (int64_t i = 0; i < shardrt_array_shard_count(field->like); i++)
-    if (shardrt_array_shard(field->like, i)->block == blocks) blocks++; /* they are numbered by first appearance */
+  /* Where nothing moves the blocks are those that are read, of which the plan may want one for each device. */
+  int64_t blocks = field->moves ? block_count(field->like) : plan->fields[f].nblocks;
   if (size_multiply((size_t)blocks, shardrt_array_shard_bytes(field->like), &field->bytes) &&
       size_add(self->batch_bytes, field->bytes, &self->batch_bytes))
     return SHARDRT_OK;
