@@ -29,6 +29,16 @@ function list.quote(text)
   return '"' .. text:gsub('["\\]', "\\%0"):gsub("%c", function(c) return ("\\%03d"):format(c:byte()) end) .. '"'
 end
 
+--- The keys of a set of words, in order: "a", "b", "c".
+---@param set table<string, any>
+---@return string
+function list.words(set)
+  local words = {}
+  for word in pairs(set) do words[#words + 1] = list.quote(word) end
+  table.sort(words)
+  return table.concat(words, ", ")
+end
+
 --- A value for a message: {4, 2}, {"a", "b"}, nil.
 ---@return string
 function list.show(value)
