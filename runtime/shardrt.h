@@ -438,14 +438,18 @@ typedef struct shardrt_loader shardrt_loader;
 typedef struct shardrt_loader_options {
   shardrt_source *source;             /* a count is taken */
   shardrt_sharding *const *shardings; /* one for each field, then one for the mask (may be NULL unless PAD) */
-  int64_t batch_size;                 /* rows of the global batch */
-  uint64_t seed;                      /* of the order */
-  int64_t epochs;                     /* < 0: without end */
-  int32_t shuffle;                    /* 0: the source's order */
-  int32_t remainder;                  /* SHARDRT_DROP, … */
-  int32_t pipeline;                   /* SHARDRT_PER_PROCESS, … */
-  int32_t num_workers;                /* 0: chosen from the machine */
-  int32_t prefetch;                   /* batches made ahead; at least 1 */
+  /* One for each field: how a batch is laid out when it is read, before it goes over the links between processes to
+   * the layout that is asked for. NULL: it is read as it is asked for. */
+  shardrt_sharding *const *load_shardings;
+  int64_t batch_size;  /* rows of the global batch */
+  uint64_t seed;       /* of the order */
+  int64_t epochs;      /* < 0: without end */
+  int64_t first_step;  /* the number of the first batch, for messages and for which are checked */
+  int32_t shuffle;     /* 0: the source's order */
+  int32_t remainder;   /* SHARDRT_DROP, … */
+  int32_t pipeline;    /* SHARDRT_PER_PROCESS, … */
+  int32_t num_workers; /* 0: chosen from the machine */
+  int32_t prefetch;    /* batches made ahead; at least 1 */
   int32_t process;
   int32_t devices_per_process;
 } shardrt_loader_options;
@@ -453,7 +457,7 @@ typedef struct shardrt_loader_options {
 /* What is read ahead counts when its batch is handed out. */
 typedef struct shardrt_loader_stats {
   int64_t bytes_read;  /* taken from the source's storage by this process */
-  int64_t bytes_moved; /* sent to other processes or devices */
+  int64_t bytes_moved; /* received from other processes */
   int64_t samples;     /* rows of the global batches handed out, without padding */
   int64_t steps;
   int64_t steps_checked;       /* in which replicas were compared; 0 where no field has any */
@@ -461,8 +465,9 @@ typedef struct shardrt_loader_stats {
   double seconds;              /* from the call for the first batch to the last call's end */
   double wait_seconds;         /* of these, spent waiting for a batch */
   double read_seconds;         /* spent reading, by all workers together */
+  double move_seconds;         /* spent moving, each time from when all processes had come to it */
   size_t batch_bytes;          /* of this process's shards of one batch */
-  size_t budget_bytes; /* of batches made ahead and handed out: prefetch + 1 of them, and SHARDRT_LOADER_SLACK */
+  size_t budget_bytes;         /* of batches made ahead and handed out, and SHARDRT_LOADER_SLACK */
   int32_t num_workers;
   int32_t prefetch;
 } shardrt_loader_stats;
@@ -471,6 +476,17 @@ typedef struct shardrt_loader_stats {
  * small batches a collection for each would cost more than they do. */
 enum { SHARDRT_LOADER_SLACK = 4 << 20 };
 
+/* What one whole batch costs a process, by the plans alone. */
+typedef struct shardrt_loader_cost {
+  int64_t bytes_read;     /* taken from the source's storage */
+  int64_t bytes_received; /* from other processes */
+  int64_t bytes_sent;     /* to other processes */
+} shardrt_loader_cost;
+/* For options->process, whichever that is. Nothing is read, nobody is asked. EINVAL where a batch does
+ * not divide over a sharding. */
+int shardrt_loader_cost_of(const shardrt_loader_options *options, shardrt_loader_cost *out);
+
+/* A loader that moves its batches (load_shardings) makes collective calls in shardrt_loader_next. */
 int shardrt_loader_new(const shardrt_loader_options *options, shardrt_loader **out);
 void shardrt_loader_free(shardrt_loader *loader); /* joins the workers; arrays already handed out stay valid */
 /* The next global batch: writes one array for each field (then the mask, with PAD), each with a count for the caller.

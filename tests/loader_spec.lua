@@ -447,9 +447,34 @@ describe("a loader's words", function()
 
   it("that are not there yet are refused plainly", function()
     refused({ transform = function() end }, "transform is not there yet")
-    refused({ load_sharding = rows }, "load_sharding is not there yet")
-    refused({ pipeline = "auto" }, '"auto" is not there yet', '"global", "per_device", "per_process"')
-    refused({ pipeline = "reshard" }, '"reshard" is not there yet')
+  end)
+
+  it("that say nothing with this pipeline are refused", function()
+    refused({ load_sharding = rows }, 'load_sharding is for pipeline = "reshard" or "auto"')
+    refused({ pipeline = "reshard", bandwidth = { read = 1, link = 1 } }, 'bandwidth is for pipeline = "auto"')
+  end)
+
+  it("about the layout in which data is read are checked as the others", function()
+    local function load(given, ...) refused({ pipeline = "reshard", load_sharding = given }, ...) end
+    load(3, "load_sharding = 3")
+    load({ image = rows }, "load_sharding.label = nil")
+    load({ image = rows, label = rows, lable = rows }, 'load_sharding names a field "lable"', 'did you mean "label"')
+    load(shardrt.NamedSharding(mesh, P(nil, "data")), '"image"', "as they are read", "6", "4")
+  end)
+
+  it("about bandwidths are checked", function()
+    local function bandwidth(given, ...) refused({ pipeline = "auto", bandwidth = given }, ...) end
+    bandwidth(3, "bandwidth = 3")
+    bandwidth({ read = 1e9 }, "bandwidth.link = nil")
+    bandwidth({ link = 1e9 }, "bandwidth.read = nil")
+    bandwidth({ read = 0, link = 1 }, "bandwidth.read = 0")
+    bandwidth({ read = 1, link = -1 }, "bandwidth.link = -1")
+    bandwidth({ read = 1, link = 0 / 0 }, "bandwidth.link")
+    bandwidth({ read = 1, link = 1, copy = 1 }, '"copy"')
+    bandwidth({ read = {}, link = 1 }, "bandwidth.read")
+    bandwidth({ read = { per_proces = 1 }, link = 1 }, 'did you mean "per_process"')
+    bandwidth({ read = { global = "fast" }, link = 1 }, 'bandwidth.read.global = "fast"')
+    bandwidth({ read = { load_sharding = 1 }, link = 1 }, "no number for any way")
   end)
 
   it("do not include a field named mask", function()

@@ -52,11 +52,12 @@ local workers = 0
 for _, shuffle in ipairs { true, false } do
   for _, remainder in ipairs { "drop", "pad" } do
     for _, name in ipairs { "rows", "columns", "whole", "square", "turned", "mixed", "mixed_columns" } do
-      for _, pipeline in ipairs { "per_process", "global", "per_device" } do
+      for _, pipeline in ipairs { "per_process", "global", "per_device", "reshard", "reshard*", "auto" } do
         workers = workers % 4 + 1
         local hash = stream {
           source = source, batch_size = BATCH, sharding = shardings[name], shuffle = shuffle, seed = 7, epochs = 2,
-          remainder = remainder, pipeline = pipeline, num_workers = workers, prefetch = 1 + workers % 3,
+          remainder = remainder, pipeline = pipeline:match "%l[%l_]*", num_workers = workers,
+          prefetch = 1 + workers % 3, load_sharding = pipeline == "reshard*" and pair(mixed, P(nil, "m"), P()) or nil,
         }
         if shardrt.process_index() == 0 then
           print(("%s/%s %s/%s %s"):format(tostring(shuffle), remainder, name, pipeline, hash))
@@ -104,7 +105,7 @@ describe("the stream of global batches", function()
         assert.equal(hashes[case], hash, case .. " " .. variant)
         streams = streams + 1
       end
-      assert.equal(2 * 2 * 7 * 3, streams)
+      assert.equal(2 * 2 * 7 * 6, streams)
     end)
   end
 

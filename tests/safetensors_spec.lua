@@ -296,7 +296,7 @@ save_file({'x': np.arange(12, dtype='<f4').reshape(3, 4), 'y': np.array(True), '
     gone:delete()
     for _, case in ipairs {
       { "load", { path, { weigths = s } }, '"weigths" (did you mean "weights"?); it has {"bias", "weights"}' },
-      { "load", { path, { bias = "x" } }, '"bias": x is no sharding' },
+      { "load", { path, { bias = "x" } }, '"bias": "x" is no sharding' },
       { "load", { path, { s } }, "name is a text" },
       { "load", { path, 5 }, "a table of shardings by their names" },
       { "load", { path, { bias = shardrt.NamedSharding(s.mesh, P(nil, "x")) } }, "bias" },

@@ -34,6 +34,16 @@ function list.copy(value)
   return made
 end
 
+--- The keys of a set of words, in order: "a", "b", "c".
+---@param set table<string, any>
+---@return string
+function list.words(set)
+  local words = {}
+  for word in pairs(set) do words[#words + 1] = list.quote(word) end
+  table.sort(words)
+  return table.concat(words, ", ")
+end
+
 --- A value for a message: {4, 2}, {"a", "b"}, nil, a function.
 ---@param value any
 ---@return string

@@ -4,14 +4,15 @@ local bit = require "bit"
 local ffi = require "ffi"
 local C = require "shardrt.C"
 local array = require "shardrt.array"
-local device = require "shardrt.device"
+local auto = require "shardrt.auto"
 local fail = require "shardrt.fail"
+local layouts = require "shardrt.layouts"
 local list = require "shardrt.list"
-local mesh = require "shardrt.mesh"
 local plan = require "shardrt.plan"
-local sharding = require "shardrt.sharding"
+local reshard = require "shardrt.reshard"
 local source = require "shardrt.source"
 local spec = require "shardrt.spec"
+local way = require "shardrt.way"
 fail.own()
 
 ---@class shardrt.LoaderOptions
@@ -23,19 +24,24 @@ fail.own()
 ---@field seed integer? # of the order; 0
 ---@field epochs integer? # nil: without end
 ---@field remainder "drop"|"pad"|"error"|nil # what becomes of an epoch's last rows that fill no batch; "drop"
----@field pipeline "per_process"|"global"|"per_device"|nil # who reads what; "per_process"
+---@field pipeline "per_process"|"global"|"per_device"|"reshard"|"auto"|nil # who reads what; "per_process"
+---@field load_sharding shardrt.Sharding|table<string, shardrt.Sharding>|nil # for "reshard": the layout in which the
+---data is read, each part by the process that has its replica 0, before it moves to `sharding`; nil: rows over all
+---devices. For "auto": one more layout to consider
+---@field bandwidth shardrt.Bandwidth? # for "auto"; nil: measured in the first steps
 ---@field num_workers integer? # threads that read; chosen from the machine
 ---@field prefetch integer? # batches made ahead; 2
 
 ---@class shardrt.LoaderStats
 ---@field bytes_read integer # taken from the storage by this process, for the batches handed out
----@field bytes_moved integer # sent to other processes or devices
+---@field bytes_moved integer # received from other processes
 ---@field samples integer # rows of the global batches handed out, without padding
 ---@field steps integer # batches handed out
 ---@field steps_checked integer # of these, the ones whose replicas were compared; 0 where no field has replicas
 ---@field bytes_fingerprinted integer # by this process, to compare them
 ---@field seconds number # from the call for the first batch to the last call's end
----@field stages {read: number, wait: number} # seconds: reading, of all workers together; waiting for a batch
+---@field stages {read: number, wait: number, move: number} # seconds: reading, of all workers together; waiting for
+---a batch; moving, from when all processes had come to it
 ---@field num_workers integer
 ---@field prefetch integer
 ---@field buffers integer # batches that may exist at once, made ahead or let go and not yet collected
@@ -68,24 +74,15 @@ local loader = { words = {} }
 
 local KEYWORDS = {
   source = true, batch_size = true, sharding = true, shuffle = true, seed = true, epochs = true, remainder = true,
-  pipeline = true, load_sharding = true, transform = true, num_workers = true, prefetch = true,
+  pipeline = true, load_sharding = true, bandwidth = true, transform = true, num_workers = true, prefetch = true,
 }
-local REMAINDERS = { drop = C.SHARDRT_DROP, pad = C.SHARDRT_PAD, error = C.SHARDRT_ERROR }
-local PIPELINES = {
-  per_process = C.SHARDRT_PER_PROCESS, global = C.SHARDRT_GLOBAL, per_device = C.SHARDRT_PER_DEVICE,
-}
+local REMAINDERS = { drop = true, pad = true, error = true }
+local PIPELINES = { per_process = true, global = true, per_device = true, reshard = true, auto = true }
 local STATE_VERSION = 1
-
-local function words_of(set)
-  local words = {}
-  for word in pairs(set) do words[#words + 1] = list.quote(word) end
-  table.sort(words)
-  return table.concat(words, ", ")
-end
 
 local function choice(name, value, set)
   if type(value) == "string" and set[value] then return value end
-  fail("loader: %s = %s%s; there are %s", name, list.show(value), fail.suggestion(value, set), words_of(set))
+  fail("loader: %s = %s%s; there are %s", name, list.show(value), fail.suggestion(value, set), list.words(set))
 end
 
 local function whole(name, value, lowest)
@@ -94,15 +91,17 @@ local function whole(name, value, lowest)
     lowest > -2 ^ 53 and (" from %d on"):format(lowest) or "")
 end
 
--- The words of design.md that this version does not have: said plainly, rather than ignored.
-local function refuse_missing(o)
-  for _, name in ipairs { "transform", "load_sharding" } do
-    if o[name] ~= nil then
-      fail("loader: %s is not there yet; a loader gives batches as the source has them, laid out by `sharding`", name)
-    end
+-- What belongs to one pipeline only, or is a word of design.md that this version does not have: said plainly, rather
+-- than ignored.
+local function refuse_useless(o)
+  if o.transform ~= nil then
+    fail "loader: transform is not there yet; a loader gives batches as the source has them, laid out by `sharding`"
   end
-  if o.pipeline == "reshard" or o.pipeline == "auto" then
-    fail('loader: pipeline = "%s" is not there yet; there are %s', o.pipeline, words_of(PIPELINES))
+  if o.load_sharding ~= nil and o.pipeline ~= "reshard" and o.pipeline ~= "auto" then
+    fail 'loader: load_sharding is for pipeline = "reshard" or "auto"; others read the data where `sharding` puts it'
+  end
+  if o.bandwidth ~= nil and o.pipeline ~= "auto" then
+    fail 'loader: bandwidth is for pipeline = "auto", which chooses by it'
   end
 end
 
@@ -110,7 +109,6 @@ end
 local function check_options(o)
   if type(o) ~= "table" then fail("loader: it takes keywords, as in loader{source = …}, not a %s", type(o)) end
   fail.keywords("loader", o, KEYWORDS)
-  refuse_missing(o)
   if not source.is(o.source) then
     fail("loader: source = %s; it is what shardrt.source.npy, .idx or .array makes", list.show(o.source))
   end
@@ -120,6 +118,8 @@ local function check_options(o)
   if o.shuffle ~= nil and type(o.shuffle) ~= "boolean" then
     fail("loader: shuffle = %s; it is true or false", list.show(o.shuffle))
   end
+  local pipeline = choice("pipeline", o.pipeline == nil and "per_process" or o.pipeline, PIPELINES)
+  refuse_useless(o)
   return {
     source = o.source,
     batch_size = whole("batch_size", o.batch_size, 1),
@@ -127,75 +127,24 @@ local function check_options(o)
     seed = o.seed == nil and 0 or whole("seed", o.seed, -2 ^ 53),
     epochs = o.epochs ~= nil and whole("epochs", o.epochs, 0) or nil,
     remainder = choice("remainder", o.remainder == nil and "drop" or o.remainder, REMAINDERS),
-    pipeline = choice("pipeline", o.pipeline == nil and "per_process" or o.pipeline, PIPELINES),
+    pipeline = pipeline,
+    bandwidth = auto.check_bandwidth(o.bandwidth),
     num_workers = o.num_workers ~= nil and whole("num_workers", o.num_workers, 1) or nil,
     prefetch = o.prefetch == nil and 2 or whole("prefetch", o.prefetch, 1),
   }
 end
 
-local function over_all_devices(by)
-  return sharding.words.NamedSharding(mesh.words.make_mesh({ device.words.device_count() }, { "data" }), by)
-end
-
--- A sharding for every field, by name.
-local function field_shardings(given, names)
-  local P = spec.words.P
-  if given == nil then given = over_all_devices(P "data") end
-  local each = {}
-  if sharding.is(given) then
-    for _, name in ipairs(names) do each[name] = given end
-    return each
-  end
-  if type(given) ~= "table" or getmetatable(given) then
-    fail("loader: sharding = %s; it is a sharding, or a table with one for each field", list.show(given))
-  end
-  local known = {}
-  for _, name in ipairs(names) do known[name] = true end
-  for name in pairs(given) do
-    if not known[name] then
-      fail("loader: sharding names a field %s%s; the source has %s", list.show(name), fail.suggestion(name, known),
-        words_of(known))
-    end
-  end
-  for _, name in ipairs(names) do
-    if not sharding.is(given[name]) then
-      fail('loader: sharding.%s = %s; every field needs a sharding, such as NamedSharding(mesh, P("data"))', name,
-        list.show(given[name]))
-    end
-    each[name] = given[name]
-  end
-  return each
-end
-
--- How a field's rows are cut, as a sharding of one dimension.
-local function rows_of(field)
-  if field.device then return field end
-  local axes = spec.entries(field.spec)[1]
-  return sharding.words.NamedSharding(field.mesh, axes and #axes > 0 and spec.words.P(axes) or spec.words.P())
-end
-
--- The mask is cut as the fields' rows are; where they differ, it is whole on every device.
-local function mask_sharding(each, names)
-  local first = rows_of(each[names[1]])
-  local alike, one_mesh = true, true
-  for _, name in ipairs(names) do
-    alike = alike and rows_of(each[name]) == first
-    one_mesh = one_mesh and first.mesh ~= nil and each[name].mesh == first.mesh
-  end
-  if alike then return first end
-  if one_mesh then return sharding.words.NamedSharding(first.mesh, spec.words.P()) end
-  return over_all_devices(spec.words.P())
-end
-
 -- Every process makes the same loader of the same data, or hears which one differs.
-local function agree(self, names)
+local function agree(self, names, load)
   local words = {
     self.batch_size, self.shuffle, self.seed, self.epochs or "without end", self.remainder, self.pipeline,
+    auto.bandwidth_text(self.bandwidth),
   }
   for i, word in ipairs(words) do words[i] = tostring(word) end
   for _, name in ipairs(names) do
     words[#words + 1] = name
     words[#words + 1] = bit.tohex(C.shardrt_sharding_fingerprint(self.sharding[name].handle))
+    if load then words[#words + 1] = bit.tohex(C.shardrt_sharding_fingerprint(load[name].handle)) end
   end
   local text = table.concat(words, "\n")
   C.shardrt_job_at(fail.where() or "?")
@@ -203,32 +152,52 @@ local function agree(self, names)
   fail.check(C.shardrt_check_same("the loader's options", C.shardrt_fingerprint(text, #text)))
 end
 
-local function open(self, names)
-  local job = C.shardrt_job_get()
-  local handles = ffi.new("shardrt_sharding *[?]", #names + 1)
-  for i, name in ipairs(names) do handles[i - 1] = self.sharding[name].handle end
-  if self.sharding.mask then handles[#names] = self.sharding.mask.handle end
-  local options = ffi.new("shardrt_loader_options", {
-    source = self.source, shardings = handles, batch_size = self.batch_size, seed = ffi.cast("int64_t", self.seed),
-    epochs = self.epochs or -1, shuffle = self.shuffle and 1 or 0, remainder = REMAINDERS[self.remainder],
-    pipeline = PIPELINES[self.pipeline], num_workers = math.min(self.num_workers or 0, 2 ^ 31 - 1),
-    prefetch = math.min(self.prefetch, 2 ^ 31 - 1), process = job.process_index,
-    devices_per_process = job.devices_per_process,
-  })
-  local out = ffi.new "shardrt_loader *[1]"
-  local code = C.shardrt_loader_new(options, out)
-  if code < 0 then fail("loader: %s", ffi.string(C.shardrt_error_message())) end
-  return ffi.gc(out[0], C.shardrt_loader_free)
+local function stats_of(self)
+  local stats = ffi.new "shardrt_loader_stats"
+  C.shardrt_loader_stats_get(self.handle, stats)
+  return stats
+end
+
+-- From now on the batches go another way; which samples they are does not change.
+local function go(self, new_way, first_step)
+  self.way = new_way
+  self.handle = way.open(self, new_way, first_step)
+  self.batch_bytes = tonumber(stats_of(self).batch_bytes)
+  self.collect_above = self.batch_bytes + C.SHARDRT_LOADER_SLACK
+end
+
+-- How the fields are laid out as they are read, where the recipe says so.
+local function load_layouts(o, names)
+  if o.load_sharding == nil then return nil end
+  local load = layouts.each("load_sharding", o.load_sharding, names)
+  for name, given in pairs(load) do load[name] = way.without_replicas(given) end
+  return load
+end
+
+-- The way of the first step.
+local function first_way(self, names, load)
+  if self.pipeline == "auto" then
+    local first
+    self.auto, first = auto.new(self, self.bandwidth, load)
+    return first
+  end
+  if self.pipeline ~= "reshard" then return way.direct(self.pipeline) end
+  if load then return way.moved("load_sharding", load) end
+  local rows, all = way.rows(self.batch_size), {}
+  for _, name in ipairs(names) do all[name] = rows end
+  return way.moved("rows", all)
 end
 
 -- For the plan: the arrays of a batch, and what reading a row of them costs.
 local function parts_of(self, names)
   local parts = {}
   for i, name in ipairs(names) do
-    local field = self.source.fields[name]
+    local field, load = self.source.fields[name], self.way.load and self.way.load[name]
+    local sizes = { self.batch_size, unpack(field.shape) }
     parts[i] = {
-      name = name, dtype = field.dtype, shape = { self.batch_size, unpack(field.shape) },
-      sharding = self.sharding[name],
+      name = name, dtype = field.dtype, shape = sizes,
+      sharding = self.sharding[name], load = load,
+      moves = load and reshard.words.reshard_plan(sizes, field.dtype, load, self.sharding[name]),
       sample_bytes = function(box) return tonumber(C.shardrt_source_bytes(self.source, i - 1, box)) end,
     }
   end
@@ -236,12 +205,6 @@ local function parts_of(self, names)
     parts[#parts + 1] = { name = "mask", dtype = "bool", shape = { self.batch_size }, sharding = self.sharding.mask }
   end
   return parts
-end
-
-local function stats_of(self)
-  local stats = ffi.new "shardrt_loader_stats"
-  C.shardrt_loader_stats_get(self.handle, stats)
-  return stats
 end
 
 --- A loader, which a `for` asks for one global batch after another: `for batch in loader do … batch.image … end`. A
@@ -252,19 +215,20 @@ function loader.words.loader(o)
   local self = check_options(o)
   local names = self.source.names
   if #names == 0 then fail "loader: the source has no fields" end
-  self.sharding = field_shardings(o.sharding, names)
-  if self.remainder == "pad" then self.sharding.mask = mask_sharding(self.sharding, names) end
-  local planning = C.shardrt_job_get().planning ~= 0
-  if not planning then agree(self, names) end
-  self.handle = open(self, names)
+  local by = o.sharding
+  if by == nil then by = layouts.over_all_devices(spec.words.P "data") end
+  self.sharding = layouts.each("sharding", by, names)
+  if self.remainder == "pad" then self.sharding.mask = layouts.mask(self.sharding, names) end
+  local planning, load = C.shardrt_job_get().planning ~= 0, load_layouts(o, names)
+  if not planning then agree(self, names, load) end
+  self.before = {} -- what was done by ways that were left
+  go(self, first_way(self, names, load), 0)
   self.steps_per_epoch = tonumber(C.shardrt_loader_steps_per_epoch(self.handle))
   self.batch_names = { unpack(names) }
   self.batch_names[#names + 1] = self.sharding.mask and "mask" or nil
   self.arrays = ffi.new("shardrt_array *[?]", #self.batch_names)
-  self.batch_bytes = tonumber(stats_of(self).batch_bytes)
-  self.collect_above = self.batch_bytes + C.SHARDRT_LOADER_SLACK
   setmetatable(self, Loader)
-  if planning then plan.loader(self, parts_of(self, names)) end
+  if planning then plan.loader(self, parts_of(self, names), self.auto and self.auto:text()) end
   return self
 end
 
@@ -279,11 +243,26 @@ local function make_room(self)
   self.collect_above = held + math.max(C.SHARDRT_LOADER_SLACK, collectgarbage "count" * 1024)
 end
 
+-- With "auto": goes another way from here where it is time to.
+local function change_way(self)
+  local stats = self:stats()
+  local new_way = self.auto:next_way(stats)
+  if new_way and new_way ~= self.way then
+    local old, at = self.handle, ffi.new "int64_t[2]"
+    C.shardrt_loader_tell(old, at, at + 1)
+    self.before = stats
+    go(self, new_way, stats.steps)
+    fail.check(C.shardrt_loader_seek(self.handle, at[0], at[1]))
+    C.shardrt_loader_free(ffi.gc(old, nil)) -- what it read ahead is dropped
+  end
+end
+
 -- The next batch, or nil after the last.
 function Loader:__call()
   if C.shardrt_job_get().planning ~= 0 then return nil end
-  make_room(self)
   C.shardrt_job_at(fail.where() or "?")
+  if self.auto and self.auto:is_measuring() then change_way(self) end
+  make_room(self)
   if fail.check(C.shardrt_loader_next(self.handle, self.arrays)) == 0 then return nil end
   local batch = {}
   for i, name in ipairs(self.batch_names) do
@@ -340,16 +319,24 @@ end
 --- What it did so far, in this process.
 ---@return shardrt.LoaderStats
 function Loader:stats()
-  local c = stats_of(self)
+  local c, before = stats_of(self), self.before
+  local stages = before.stages or { read = 0, wait = 0, move = 0 }
+  local function total(name) return tonumber(c[name]) + (before[name] or 0) end
   return {
-    bytes_read = tonumber(c.bytes_read), bytes_moved = tonumber(c.bytes_moved), samples = tonumber(c.samples),
-    steps = tonumber(c.steps), steps_checked = tonumber(c.steps_checked),
-    bytes_fingerprinted = tonumber(c.bytes_fingerprinted), seconds = c.seconds,
-    stages = { read = c.read_seconds, wait = c.wait_seconds }, num_workers = c.num_workers, prefetch = c.prefetch,
+    bytes_read = total "bytes_read", bytes_moved = total "bytes_moved", samples = total "samples",
+    steps = total "steps", steps_checked = total "steps_checked", bytes_fingerprinted = total "bytes_fingerprinted",
+    seconds = total "seconds", num_workers = c.num_workers, prefetch = c.prefetch,
+    stages = {
+      read = stages.read + c.read_seconds, wait = stages.wait + c.wait_seconds, move = stages.move + c.move_seconds,
+    },
     buffers = self.batch_bytes == 0 and 0 or math.floor(tonumber(c.budget_bytes) / self.batch_bytes),
     batch_bytes = self.batch_bytes,
   }
 end
+
+--- With pipeline = "auto": what is known of every way that the batches could go, and which was chosen; else nil.
+---@return shardrt.Prediction[]?
+function Loader:predictions() return self.auto and self.auto:predictions() end
 
 function Loader:__tostring()
   local epochs = self.epochs and ("%.0f epoch%s"):format(self.epochs, self.epochs == 1 and "" or "s") or "without end"

@@ -17,6 +17,8 @@ local plan = {}
 ---@field dtype string
 ---@field shape integer[]
 ---@field sharding shardrt.Sharding? # nil: a host array that is saved
+---@field load shardrt.Sharding? # of a loader's field: how it is read, where that is not how it is handed out
+---@field moves shardrt.ReshardPlan? # and how it gets from there to its place
 ---@field sample_bytes (fun(box: ffi.cdata*): number)? # of a loader's field: what one row of a box costs to read
 
 ---@class shardrt.plan.entry
@@ -24,6 +26,7 @@ local plan = {}
 ---@field what string # the call, and what there is to say about it
 ---@field parts shardrt.plan.part[]
 ---@field loader shardrt.Loader? # nil: arrays
+---@field note string? # what else there is to say
 ---@field moves shardrt.ReshardPlan? # how the array came from another one
 ---@field saved boolean? # whether the arrays are written to a file
 ---@field times integer # how often this line made the same
@@ -44,8 +47,11 @@ end
 
 -- A line of the recipe that makes the same thing again (in a loop, say) is one entry.
 local function add(entry)
-  local words = { entry.where, entry.what }
-  for _, part in ipairs(entry.parts) do words[#words + 1] = describe(part) end
+  local words = { entry.where, entry.what, entry.note }
+  for _, part in ipairs(entry.parts) do
+    words[#words + 1] = describe(part)
+    words[#words + 1] = part.load and tostring(part.load)
+  end
   local key = table.concat(words, "\n")
   if by_key[key] then
     by_key[key].times = by_key[key].times + 1
@@ -92,8 +98,9 @@ end
 --- Notes a loader that a recipe made.
 ---@param made shardrt.Loader
 ---@param parts shardrt.plan.part[]
-function plan.loader(made, parts)
-  add { where = fail.where() or "?", what = tostring(made), parts = parts, loader = made }
+---@param note string? # what else there is to say
+function plan.loader(made, parts, note)
+  add { where = fail.where() or "?", what = tostring(made), parts = parts, loader = made, note = note }
 end
 
 local function number(n)
@@ -263,9 +270,9 @@ local function moves_text(moves, kind, bytes, preposition)
     list_text(processes, tostring, ", "))
 end
 
-local function print_moves(write, plan_of_moves, process)
+local function print_moves(write, plan_of_moves, process, prefix)
   local moves = plan_of_moves:moves(process)
-  write("    receives %s; sends %s; keeps %s",
+  write("    %sreceives %s; sends %s; keeps %s", prefix or "",
     moves_text(moves, "receive", plan_of_moves:bytes_received(process), "from"),
     moves_text(moves, "send", plan_of_moves:bytes_sent(process), "to"),
     count_text(plan_of_moves:bytes_copied(process), "byte"))
@@ -306,15 +313,21 @@ local function print_saved(write, part, process)
     how)
 end
 
-local function print_read(write, loader, part, name, shards, count)
-  local boxes = boxes_read(loader.pipeline, part, shards, count)
+-- What a process reads of one part, and what then moves to and from it.
+local function print_read(write, loader, part, name, process)
+  local shards, count = shards_of({ shape = part.shape, sharding = part.load or part.sharding }, process)
+  local reads = loader.way.reads
+  local boxes = boxes_read(reads, part, shards, count)
   local step, epoch = cost(loader, part, boxes)
-  local ranges = ranges_text(part, loader.pipeline == "per_device" and boxes or join(boxes))
-  if step.bytes == 0 and step.rows > 0 then
+  local ranges = ranges_text(part, reads == "per_device" and boxes or join(boxes))
+  if #boxes == 0 then
+    write("    %sreads nothing", name)
+  elseif step.bytes == 0 and step.rows > 0 then
     write("    %scomputed, not read: %s", name, ranges)
   else
     write("    %sreads %s: %s; %s", name, ranges, cost_text(step, "a step"), cost_text(epoch, "an epoch"))
   end
+  if part.moves then print_moves(write, part.moves, process, "  in a step: ") end
 end
 
 local function print_need(write, part, name, shards, count, blocks)
@@ -340,10 +353,11 @@ local function print_process(write, entry, process)
   for _, part in ipairs(entry.parts) do
     local shards, count, blocks = shards_of(part, process)
     local name = part.name and part.name .. ": " or ""
-    if count == 0 and not (entry.loader and entry.loader.pipeline == "global") then
+    local read = entry.loader and part.sample_bytes
+    if count == 0 and not (read and (entry.loader.way.reads == "global" or part.load)) then
       write("    %snothing: it owns no device of the mesh", name)
-    elseif entry.loader and part.sample_bytes then
-      print_read(write, entry.loader, part, name, shards, count)
+    elseif read then
+      print_read(write, entry.loader, part, name, process)
     else
       print_need(write, part, name, shards, count, blocks)
     end
@@ -362,12 +376,14 @@ local function print_layout(write, part)
   write("    %s, each with %s, %s; %s", count_text(devices, "device"), shape.text(sizes),
     count_text(shape.elements(sizes) * dtype.named("plan", part.dtype).size, "byte"),
     replicas == 1 and "no replicas" or ("%s of each part"):format(count_text(replicas, "replica", "replicas")))
+  if part.load then write("    read as %s, then moved", tostring(part.load)) end
 end
 
 local function print_entry(write, entry, only, processes)
   write("")
   write("%s: %s%s", entry.where, entry.what,
     entry.times > 1 and (" (made %s times)"):format(number(entry.times)) or "")
+  if entry.note then write("  %s", entry.note) end
   for _, part in ipairs(entry.parts) do print_layout(write, part) end
   if only then return print_process(write, entry, only) end
   local all = processes <= SHOWN_PROCESSES

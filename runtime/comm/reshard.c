@@ -108,15 +108,28 @@ static int64_t share_blocks(const reshard *r, const traffic_side *new, shardrt_b
   return missing;
 }
 
+/* Fresh buffers for new blocks, all or nothing. */
+static int take_blocks(const reshard *r, size_t bytes, int64_t count, shardrt_buffer **out) {
+  const bool messages = r->route->sends.count + r->route->receives.count > 0;
+  if (r->pool == NULL) return mover_blocks(job_mover(), bytes, count, messages ? 0 : staging_of(r), out);
+  int code = SHARDRT_OK;
+  int64_t made = 0;
+  while (code == SHARDRT_OK && made < count) {
+    code = pool_take(r->pool, bytes, &out[made]);
+    if (code == SHARDRT_OK) made++;
+  }
+  if (code == SHARDRT_OK) return code;
+  while (made > 0) shardrt_buffer_free(out[--made]);
+  return code;
+}
+
 /* Gives the new array its buffers, shared and fresh ones, and their places to `new`. */
 static int make_blocks(const reshard *r, shardrt_array *made, traffic_side *new) {
-  const bool messages = r->route->sends.count + r->route->receives.count > 0;
-  const size_t spare = messages ? 0 : staging_of(r), bytes = shardrt_array_shard_bytes(made);
   shardrt_buffer **fresh = alloc_zeros((size_t) new->count, 2 * sizeof(shardrt_buffer *));
   if (fresh == NULL) return ALLOC_FAILED;
   shardrt_buffer **buffers = fresh + new->count;
   int64_t missing = share_blocks(r, new, buffers);
-  int code = mover_blocks(job_mover(), bytes, missing, spare, fresh);
+  int code = take_blocks(r, shardrt_array_shard_bytes(made), missing, fresh);
   for (int64_t b = 0; b < new->count &&code == SHARDRT_OK; b++)
     if (buffers[b] == NULL) buffers[b] = fresh[--missing];
   for (int64_t i = 0; i < shardrt_array_shard_count(made) && code == SHARDRT_OK; i++)
@@ -180,7 +193,9 @@ int reshard_run(reshard *r, const traffic_side *new) {
   if (code == SHARDRT_OK) code = traffic_new(&task, &t);
   if (code == SHARDRT_OK) code = meet_gather(m, what, job_where(), NULL, 0, NULL);
   if (code == SHARDRT_OK) {
+    double start = shardrt_clock();
     code = traffic_run(t, m, what);
+    r->seconds = shardrt_clock() - start;
     r->stuck = code < 0;
     if (r->stuck) keep_blocks(r->x);
   }
@@ -189,22 +204,20 @@ int reshard_run(reshard *r, const traffic_side *new) {
   return code;
 }
 
-int shardrt_reshard(shardrt_array *x, shardrt_sharding *to, const shardrt_reshard_options *options,
-                    shardrt_array **out) {
-  reshard r = {.call = "reshard", .x = x, .to = to};
-  if (options != NULL) r.options = *options;
-  int code = reshard_plan(&r);
+int reshard_array(reshard *r, shardrt_array **out) {
+  int code = reshard_plan(r);
   if (code < 0) return code;
   const shardrt_job *job = shardrt_job_get();
   shardrt_array *made = NULL;
   traffic_side new = {0};
-  code = shardrt_array_new(to, shardrt_array_dtype(x), shardrt_array_ndim(x), shardrt_array_shape(x),
+  code = shardrt_array_new(r->to, shardrt_array_dtype(r->x), shardrt_array_ndim(r->x), shardrt_array_shape(r->x),
                            job->process_index, job->devices_per_process, &made);
-  if (code == SHARDRT_OK) code = side_new(&new, made, &r.route->to);
-  if (code == SHARDRT_OK) code = make_blocks(&r, made, &new);
-  if (code == SHARDRT_OK) code = reshard_run(&r, &new);
-  if (r.stuck) keep_blocks(made);
-  mover_settle(job_mover(), (size_t) new.count *(made == NULL ? 0 : shardrt_array_shard_bytes(made)));
+  if (code == SHARDRT_OK) code = side_new(&new, made, &r->route->to);
+  if (code == SHARDRT_OK) code = make_blocks(r, made, &new);
+  if (code == SHARDRT_OK) code = reshard_run(r, &new);
+  if (r->stuck) keep_blocks(made);
+  if (r->pool == NULL)
+    mover_settle(job_mover(), (size_t) new.count *(made == NULL ? 0 : shardrt_array_shard_bytes(made)));
   alloc_free(new.blocks);
   if (code < 0) {
     shardrt_array_free(made);
@@ -212,4 +225,11 @@ int shardrt_reshard(shardrt_array *x, shardrt_sharding *to, const shardrt_reshar
   }
   *out = made;
   return SHARDRT_OK;
+}
+
+int shardrt_reshard(shardrt_array *x, shardrt_sharding *to, const shardrt_reshard_options *options,
+                    shardrt_array **out) {
+  reshard r = {.call = "reshard", .x = x, .to = to};
+  if (options != NULL) r.options = *options;
+  return reshard_array(&r, out);
 }

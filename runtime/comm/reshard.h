@@ -5,13 +5,17 @@
 
 #include "comm/traffic.h"
 
+struct pool;
+
 /* What all processes do together. */
 typedef struct reshard {
-  const char *call; /* "reshard" */
+  const char *call; /* "reshard", as messages say it; the same in every process */
   shardrt_array *x;
   shardrt_sharding *to;
   shardrt_reshard_options options;
+  struct pool *pool; /* where the blocks of the new array come from; NULL: the job's mover */
   const shardrt_route *route;
+  double seconds; /* set by reshard_run: what moving took, once every process had come to it */
   /* Set by reshard_run where it failed with messages under way: they may still be read from the old blocks and written
    * to the new ones, which must never be given back. */
   bool stuck;
@@ -22,5 +26,8 @@ typedef struct reshard {
 int reshard_plan(reshard *r);
 /* Brings to the new blocks of this process all that they need. EMISMATCH where processes differ in what they call. */
 int reshard_run(reshard *r, const traffic_side *new);
+
+/* All of it: the new array, with a count for the caller. Errors as shardrt_reshard. */
+int reshard_array(reshard *r, shardrt_array **out);
 
 #endif

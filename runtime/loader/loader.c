@@ -7,6 +7,7 @@
 #include "base/size.h"
 #include "loader/crew.h"
 #include "loader/cursor.h"
+#include "loader/move.h"
 #include "loader/slot.h"
 #include "memory/array.h"
 #include "memory/pool.h"
@@ -23,13 +24,15 @@ enum {
  * the making or made, at most `prefetch` of them, and exactly their slots are open; `place` is where round `handed`
  * stands in the epochs, `ahead` where round `offered` will. All of this is the owner's; the workers see slots. */
 struct shardrt_loader {
-  struct plan *plan;
+  struct plan *plan; /* how batches are read */
+  struct move *move; /* and how they get from there to the caller */
   struct cursor_rules rules;
   uint64_t seed;
   bool shuffle;
   int32_t num_workers;
   int32_t prefetch;
-  size_t budget;       /* bytes: prefetch + 1 batches and the slack */
+  int64_t first_step;  /* the number of the first batch */
+  size_t budget;       /* bytes: what the batches may take, and the slack */
   shardrt_array *mask; /* of a full batch; NULL unless padding */
   bool mask_is_filled; /* it has its data, which the first full batch brings */
   struct pool *pool;
@@ -44,6 +47,7 @@ struct shardrt_loader {
   struct cursor place;
   struct cursor ahead;
   double started; /* when the first batch was asked for; 0: not yet */
+  struct move_stats moved;
   shardrt_loader_stats stats;
 };
 
@@ -81,9 +85,13 @@ static int set_mask(shardrt_loader *self, const shardrt_loader_options *o) {
   return code == SHARDRT_OK ? code : error_prefix(code, "the mask of the loader's batches");
 }
 
-/* What the batches in the making may take together with those handed out. */
+/* What the batches in the making may take together with those handed out: `prefetch` of them as they are read, one as
+ * the caller has it, and, where that is another memory, the one that it has had. */
 static int set_budget(shardrt_loader *self) {
-  if (size_multiply(self->plan->batch_bytes, (size_t)self->prefetch + 1, &self->budget) &&
+  const size_t handed_out = self->move->any ? 2 : 1;
+  size_t out;
+  if (size_multiply(self->plan->batch_bytes, (size_t)self->prefetch, &self->budget) &&
+      size_multiply(self->move->batch_bytes, handed_out, &out) && size_add(self->budget, out, &self->budget) &&
       size_add(self->budget, SHARDRT_LOADER_SLACK, &self->budget))
     return SHARDRT_OK;
   return error_set(SHARDRT_EOVERFLOW, "%d batches of %zu bytes do not fit in 64 bits", (int)self->prefetch + 1,
@@ -119,6 +127,7 @@ static int run_task(void *context, int64_t round, int64_t task, int32_t worker) 
 
 static int fill(shardrt_loader *self, const shardrt_loader_options *o) {
   int code = plan_new(o, &self->plan);
+  if (code == SHARDRT_OK) code = move_new(o, self->plan, &self->move);
   if (code != SHARDRT_OK) return code;
   self->num_workers = o->num_workers != 0 ? o->num_workers : choose_workers(self->plan->ntasks);
   code = set_mask(self, o);
@@ -145,13 +154,14 @@ int shardrt_loader_new(const shardrt_loader_options *o, shardrt_loader **out) {
   made->seed = o->seed;
   made->shuffle = o->shuffle != 0;
   made->prefetch = o->prefetch;
+  made->first_step = o->first_step;
   code = cursor_seek(&made->place, &rules, 0, 0);
   made->ahead = made->place;
   if (code == SHARDRT_OK) code = fill(made, o);
   if (code == SHARDRT_OK) {
     made->stats.num_workers = made->num_workers;
     made->stats.prefetch = made->prefetch;
-    made->stats.batch_bytes = made->plan->batch_bytes;
+    made->stats.batch_bytes = made->move->batch_bytes;
     made->stats.budget_bytes = made->budget;
   }
   if (code != SHARDRT_OK) {
@@ -173,6 +183,7 @@ void shardrt_loader_free(shardrt_loader *self) {
   alloc_free(self->slots);
   pool_free(self->pool);
   shardrt_array_free(self->mask);
+  move_free(self->move);
   plan_free(self->plan);
   alloc_free(self);
 }
@@ -198,13 +209,18 @@ size_t shardrt_loader_outstanding(const shardrt_loader *self) {
   return pool_outstanding(self->pool) - bytes_ahead(self);
 }
 
+/* Of the batch at `place`. */
+static int64_t step_number(const shardrt_loader *self) {
+  return self->first_step + self->stats.steps;
+}
+
 /* Sets the workers on the batch at `ahead`. */
 static int offer(shardrt_loader *self) {
   struct slot *next = slot_at(self, self->offered);
   order_set(&next->order, self->seed, self->ahead.epoch, self->rules.count, self->shuffle);
   next->first = self->ahead.row;
   next->rows = cursor_rows(&self->ahead, &self->rules);
-  next->fingerprinted = is_checked(self->stats.steps + self->offered - self->handed);
+  next->fingerprinted = is_checked(step_number(self) + self->offered - self->handed);
   int code = slot_open(next, self->plan, self->pool);
   if (code != SHARDRT_OK) return code;
   crew_offer(self->crew);
@@ -282,12 +298,17 @@ static int check_replicas(shardrt_loader *self, const struct slot *made, const c
   int code = SHARDRT_OK;
   int64_t compared = 0;
   for (int32_t f = 0; f < self->plan->nfields && code == SHARDRT_OK; f++) {
-    const struct plan_field *field = &self->plan->fields[f];
+    const struct move_field *field = &self->move->fields[f];
     if (!field->has_replicas) continue;
-    slot_fingerprints(made, self->plan, f, self->fingerprints);
     char name[256]; /* a longer one is cut short */
-    snprintf(name, sizeof name, "%s, field \"%s\"", step, field->field->name);
-    code = shardrt_check_replicas(name, self->arrays[f], self->fingerprints);
+    snprintf(name, sizeof name, "%s, field \"%s\"", step, field->name);
+    if (field->moves) { /* what was read has other blocks */
+      code = shardrt_check_array(name, self->arrays[f]);
+      self->stats.bytes_fingerprinted += (int64_t)field->bytes;
+    } else {
+      slot_fingerprints(made, self->plan, f, self->fingerprints);
+      code = shardrt_check_replicas(name, self->arrays[f], self->fingerprints);
+    }
     compared++;
   }
   if (code == SHARDRT_OK && compared > 0) self->stats.steps_checked++;
@@ -298,11 +319,14 @@ static int check_replicas(shardrt_loader *self, const struct slot *made, const c
  * once, when what may fail here alone is done. */
 static int meet_others(shardrt_loader *self, const struct slot *made) {
   char step[64], told[128];
-  snprintf(step, sizeof step, "step %lld of the loader", (long long)self->stats.steps);
+  snprintf(step, sizeof step, "step %lld of the loader", (long long)step_number(self));
   snprintf(told, sizeof told, "%s, from row %lld of epoch %lld", step, (long long)self->place.row,
            (long long)self->place.epoch);
   shardrt_job_step(told);
-  return check_replicas(self, made, step);
+  int code = SHARDRT_OK;
+  for (int32_t f = 0; f < self->plan->nfields && code == SHARDRT_OK; f++)
+    code = move_array(self->move, f, step, self->pool, &self->arrays[f], &self->moved);
+  return code == SHARDRT_OK ? check_replicas(self, made, step) : code;
 }
 
 /* The arrays of a batch whose tasks have run, checked, in self->arrays. */
@@ -366,6 +390,8 @@ int64_t shardrt_loader_steps_per_epoch(const shardrt_loader *self) {
 
 void shardrt_loader_stats_get(const shardrt_loader *self, shardrt_loader_stats *out) {
   *out = self->stats;
+  out->bytes_moved = self->moved.bytes;
+  out->move_seconds = self->moved.seconds;
 }
 
 void shardrt_loader_tell(const shardrt_loader *self, int64_t *epoch, int64_t *row) {

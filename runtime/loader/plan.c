@@ -18,7 +18,9 @@ static int64_t rows_of_task(size_t row_bytes) {
 }
 
 /* The batch's array of one field, still without data: knows shape and shards. */
-static int make_like(const struct plan *self, shardrt_sharding *sharding, struct plan_field *field) {
+static int make_like(const struct plan *self, const shardrt_loader_options *options, struct plan_field *field) {
+  const int64_t f = field - self->fields;
+  shardrt_sharding *sharding = options->load_shardings != NULL ? options->load_shardings[f] : options->shardings[f];
   const shardrt_field *sample = field->field;
   if (sample->ndim >= SHARDRT_MAX_NDIM)
     return error_set(SHARDRT_EINVAL,
@@ -28,7 +30,9 @@ static int make_like(const struct plan *self, shardrt_sharding *sharding, struct
   memcpy(shape + 1, sample->shape, (size_t)sample->ndim * sizeof *shape);
   int code = shardrt_array_new(sharding, sample->dtype, sample->ndim + 1, shape, self->process,
                                self->devices_per_process, &field->like);
-  if (code != SHARDRT_OK) return error_prefix(code, "field \"%s\" of the loader's batches", sample->name);
+  if (code != SHARDRT_OK)
+    return error_prefix(code, "field \"%s\" of the loader's batches%s", sample->name,
+                        options->load_shardings != NULL ? ", as they are read" : "");
   struct grid grid;
   code = sharding_grid(sharding, sample->ndim + 1, shape, &grid);
   if (code != SHARDRT_OK) return code;
@@ -125,7 +129,7 @@ static int fill(struct plan *self, const shardrt_loader_options *options) {
   if (self->fields == NULL) return ALLOC_FAILED;
   for (int32_t f = 0; f < self->nfields; f++) {
     self->fields[f].field = shardrt_source_field(self->source, f);
-    int code = make_like(self, options->shardings[f], &self->fields[f]);
+    int code = make_like(self, options, &self->fields[f]);
     if (code == SHARDRT_OK) code = map_shards(self, &self->fields[f]);
     if (code != SHARDRT_OK) return code;
   }

@@ -53,8 +53,8 @@ struct plan {
   size_t staging_bytes; /* the most bytes that a task needs to read before it copies; 0 but for the global pipeline */
 };
 
-/* Of `options`: source, shardings, batch_size, pipeline, process, devices_per_process. EINVAL where a batch does not
- * divide over a field's sharding; the message names the field. */
+/* Of `options`: source, load_shardings or else shardings, batch_size, pipeline, process, devices_per_process. EINVAL
+ * where a batch does not divide over a field's sharding; the message names the field. */
 int plan_new(const shardrt_loader_options *options, struct plan **out);
 /* Needs 0 <= number < ntasks. */
 struct plan_task plan_task_at(const struct plan *self, int64_t number);
