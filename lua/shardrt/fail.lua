@@ -51,8 +51,10 @@ end
 ---@param what string? # the call that a recipe made, to stand before the message
 ---@return integer
 function fail.check(code, what)
-  if code < 0 then raise(nil, "%s%s", what and what .. ": " or "", fail.message(code)) end
-  return code
+  if code >= 0 then return code end
+  -- What differs between processes is told by all of them alike, whatever each of them called: so it is printed once.
+  local told = what and code ~= C.SHARDRT_EMISMATCH and what .. ": " or ""
+  return raise(nil, "%s%s", told, fail.message(code))
 end
 
 local LONGEST_WORD = 64 -- nothing is suggested for longer ones
