@@ -112,7 +112,6 @@ local function oracle_process_shards(shards, d, process)
     sets[shard.process] = sets[shard.process] or {}
     sets[shard.process][range] = true
   end
-  if not sets[process] then return nil end
   local texts, distinct, owner, size = {}, {}, {}, nil
   for p, set in pairs(sets) do
     local list = {}
@@ -132,7 +131,7 @@ local function oracle_process_shards(shards, d, process)
   local count, index = 0, 0
   for _, first in pairs(distinct) do
     count = count + 1
-    if first < distinct[texts[process]] then index = index + 1 end
+    if texts[process] and first < distinct[texts[process]] then index = index + 1 end -- 0 for who owns nothing
   end
   return count .. "/" .. index
 end

@@ -76,9 +76,9 @@ const char *meet_place(const meet *m) {
   return m->mine.where[0] != '\0' ? m->mine.where : m->mine.what;
 }
 
-/* Tells the others that this process waits, and where. */
-static void announce(const meet *m) {
-  comm_note note = {.kind = COMM_WAITING, .number = m->sequence, .seconds = shardrt_clock() - m->came};
+/* Tells the others that this process waits, and where; or, by 0, that it goes on. */
+static void announce(const meet *m, uint64_t sequence) {
+  comm_note note = {.kind = COMM_WAITING, .number = sequence, .seconds = shardrt_clock() - m->came};
   snprintf(note.where, sizeof note.where, "%.*s", COMM_WHERE - 1, meet_place(m));
   notes_tell(&m->notes, &note);
 }
@@ -95,6 +95,7 @@ int meet_until(meet *m, const meet_work *work, const char *what, size_t bytes) {
     int code = work->step(work->context, &done, &moved);
     if (code < 0 || done) {
       m->broken = code < 0;
+      if (announced && done) announce(m, 0);
       return code;
     }
     if (moved) {
@@ -103,7 +104,7 @@ int meet_until(meet *m, const meet_work *work, const char *what, size_t bytes) {
     }
     if (p.waited >= p.spin) notes_take(&m->notes);
     if (!announced && (p.waited >= patient || m->notes.waiting >= m->sequence)) {
-      announce(m);
+      announce(m, m->sequence);
       announced = true;
     }
     if (p.waited >= m->timeout + GRACE_SECONDS) {

@@ -5,7 +5,7 @@
 #include "comm/comm.h"
 
 typedef struct notes_peer {
-  uint64_t waiting; /* the last gathering it said it was waiting in; 0: none */
+  uint64_t waiting; /* the gathering it said it was waiting in; 0: none */
   double since;     /* when it came there, by shardrt_clock */
   char where[COMM_WHERE];
   uint64_t failed; /* the hash of the message it is ending with, if has_failed */

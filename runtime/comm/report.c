@@ -18,8 +18,9 @@ typedef struct sighting {
   double seconds;    /* it has been there for; or since it was seen there */
 } sighting;
 
+/* One that waits is not missing, also where it waits in something that came before. */
 static bool is_silent(const meet *m, int32_t p) {
-  return p != m->index && m->notes.peers[p].waiting < m->sequence;
+  return p != m->index && m->notes.peers[p].waiting == 0;
 }
 
 static sighting sight(const meet *m, int32_t p, double now) {

@@ -1,9 +1,12 @@
 -- Several hosts made on this machine (hosts.sh says how), and a job over them.
 
+local ffi = require "ffi"
 local files = require "tests.support.files"
 local mpi = require "tests.support.mpi"
 
 local hosts = {}
+
+ffi.cdef "int getpid(void);"
 
 local function quote(text) return "'" .. tostring(text):gsub("'", "'\\''") .. "'" end
 
@@ -52,7 +55,8 @@ function hosts.run(o)
   for _, argument in ipairs(o.args or {}) do words[#words + 1] = quote(argument) end
   local result = mpi.shell(table.concat({
     "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1",
-    "HOSTS_FOLDER=" .. folder, "HOSTS_DOWN=" .. (o.down and "host" .. o.down or ""), "HOSTS_AFTER=" .. (o.after or 0),
+    "HOSTS_OWNER=" .. ffi.C.getpid(), "HOSTS_FOLDER=" .. folder,
+    "HOSTS_DOWN=" .. (o.down and "host" .. o.down or ""), "HOSTS_AFTER=" .. (o.after or 0),
     "sh tests/support/hosts.sh", o.hosts, quote(table.concat(words, " ")),
   }, " "), o.limit)
   local function said(name)

@@ -4,12 +4,14 @@
 # $HOSTS_FOLDER/disk.HOST, a folder of its own in $HOSTS_FOLDER/disk.
 #
 # All of it stands in namespaces (of processes, mounts and networks) that nothing outside can see, and that the kernel
-# ends with every process in them when this script ends, however it does. The machine's own network is not touched.
+# ends with every process in them when this script ends, however it does; it is ended when the process HOSTS_OWNER is no
+# more. The machine's own network is not touched.
 #
 # When the command makes the file $HOSTS_FOLDER/ready, the link of the host HOSTS_DOWN, if it is given, is set down
 # HOSTS_AFTER seconds later; the file `seconds` then says how long after that (or after `ready`) the command went on,
 # and the file `left` which processes it left behind.
 if [ "$1" != inside ]; then
+  while kill -0 "$HOSTS_OWNER" && kill -0 $$; do sleep 0.5; done 2>/dev/null && kill -9 $$ 2>/dev/null &
   exec unshare --net --mount --pid --fork --kill-child --mount-proc sh "$0" inside "$@"
 fi
 shift
