@@ -63,6 +63,12 @@ local claims = {
     "global +526336 +2105344 ", "per_device +132096 +528384 ", "per_process +131584 +526336 ",
     "the data has 526336 bytes",
   },
+  reshard = {
+    "rows change places +196608 bytes over links, +65536 from the same memory\n",
+    "mirrored devices +262144 bytes over links, +0 from the same memory\n",
+    "all of it everywhere +0 bytes over links, +1048576 from", "one device +0 bytes over links, +262144 from",
+    "every device holds what it held at first\n", "process 0 receives 49152 bytes, sends 49152, copies 16384\n",
+  },
   single_device = {
     "no sharding: 512 numbers in 4 steps, each once\n", "one device: 512 numbers in 4 steps, each once\n",
   },
@@ -83,7 +89,7 @@ local claims = {
 }
 
 -- These make more of their data than a machine holds, or nothing, where a job has a million devices.
-local small = { layouts = true, pipelines = true, spatial_image = true, throughput = true }
+local small = { layouts = true, pipelines = true, reshard = true, spatial_image = true, throughput = true }
 
 local function run(name, job)
   job.recipe, job.limit = "recipes/" .. name .. ".lua", 120
