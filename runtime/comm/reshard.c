@@ -36,6 +36,7 @@ int reshard_plan(reshard *r) {
       return error_set(SHARDRT_EDATA, "the array's data was given up or never given");
   int code = check_devices(r, job);
   if (code < 0) return code;
+  r->job = job;
   return mover_route(job_mover(), shardrt_array_sharding(r->x), r->to, shardrt_array_ndim(r->x),
                      shardrt_array_shape(r->x), job->process_index, job->devices_per_process, &r->route);
 }
@@ -90,19 +91,19 @@ static shardrt_buffer *block_buffer(const shardrt_array *array, const struct gri
   return NULL;
 }
 
-/* For each new block, by its local number, the old buffer that holds just the same, with a count; returns how many new
- * blocks have none. */
-static int64_t share_blocks(const reshard *r, const traffic_side *new, shardrt_buffer **buffers) {
+/* For each new block, by its local number, the old buffer that holds just the same, with a count; returns how many
+ * of those wanted have none. */
+static int64_t share_blocks(const reshard *r, const traffic_side *wanted, shardrt_buffer **buffers) {
   const shardrt_route *route = r->route;
   const route_moves *copies = &route->copies;
-  int64_t missing = new->count;
+  int64_t missing = wanted->count;
   for (int64_t i = 0; i < copies->count; i++) {
     const shardrt_move *move = &copies->items[i];
     shardrt_box old_box = grid_box(&route->from, move->from), new_box = grid_box(&route->to, move->to);
     if (!box_equal(&old_box, &new_box)) continue;
-    for (int64_t b = 0; b < new->count; b++)
-      if (new->blocks[b].number == move->to)
-        buffers[new->blocks[b].local] = shardrt_buffer_retain(block_buffer(r->x, &route->from, move->from));
+    for (int64_t b = 0; b < wanted->count; b++)
+      if (wanted->blocks[b].number == move->to)
+        buffers[wanted->blocks[b].local] = shardrt_buffer_retain(block_buffer(r->x, &route->from, move->from));
     missing--;
   }
   return missing;
@@ -123,20 +124,20 @@ static int take_blocks(const reshard *r, size_t bytes, int64_t count, shardrt_bu
   return code;
 }
 
-/* Gives the new array its buffers, shared and fresh ones, and their places to `new`. */
-static int make_blocks(const reshard *r, shardrt_array *made, traffic_side *new) {
-  shardrt_buffer **fresh = alloc_zeros((size_t) new->count, 2 * sizeof(shardrt_buffer *));
+/* Gives the new array its buffers, shared and fresh ones, and their places to `wanted`. */
+static int make_blocks(const reshard *r, shardrt_array *made, traffic_side *wanted) {
+  shardrt_buffer **fresh = alloc_zeros((size_t)wanted->count, 2 * sizeof(shardrt_buffer *));
   if (fresh == NULL) return ALLOC_FAILED;
-  shardrt_buffer **buffers = fresh + new->count;
-  int64_t missing = share_blocks(r, new, buffers);
+  shardrt_buffer **buffers = fresh + wanted->count;
+  int64_t missing = share_blocks(r, wanted, buffers);
   int code = take_blocks(r, shardrt_array_shard_bytes(made), missing, fresh);
-  for (int64_t b = 0; b < new->count &&code == SHARDRT_OK; b++)
+  for (int64_t b = 0; b < wanted->count && code == SHARDRT_OK; b++)
     if (buffers[b] == NULL) buffers[b] = fresh[--missing];
   for (int64_t i = 0; i < shardrt_array_shard_count(made) && code == SHARDRT_OK; i++)
     code = shardrt_array_set_buffer(made, i, buffers[shardrt_array_shard(made, i)->block]);
-  for (int64_t b = 0; b < new->count &&code == SHARDRT_OK; b++)
-    new->blocks[b].data = shardrt_buffer_data(buffers[new->blocks[b].local]);
-  for (int64_t b = 0; b < new->count; b++) shardrt_buffer_free(buffers[b]);
+  for (int64_t b = 0; b < wanted->count && code == SHARDRT_OK; b++)
+    wanted->blocks[b].data = shardrt_buffer_data(buffers[wanted->blocks[b].local]);
+  for (int64_t b = 0; b < wanted->count; b++) shardrt_buffer_free(buffers[b]);
   alloc_free((void *)fresh);
   return code;
 }
@@ -170,7 +171,7 @@ static int find_team(const reshard *r, struct team **out) {
   return mover_team(m, threads, out);
 }
 
-int reshard_run(reshard *r, const traffic_side *new) {
+int reshard_run(reshard *r, const traffic_side *wanted) {
   char what[1024];
   struct text text = {.bytes = what, .capacity = sizeof what};
   name_call(r, &text);
@@ -182,7 +183,7 @@ int reshard_run(reshard *r, const traffic_side *new) {
   traffic_task task = {.route = r->route,
                        .element = shardrt_dtype_size(shardrt_array_dtype(r->x)),
                        .old = old,
-                       .new = *new,
+                       .new = *wanted,
                        .staging = staging_of(r),
                        .mover = job_mover(),
                        .transport = m->transport,
@@ -207,18 +208,17 @@ int reshard_run(reshard *r, const traffic_side *new) {
 int reshard_array(reshard *r, shardrt_array **out) {
   int code = reshard_plan(r);
   if (code < 0) return code;
-  const shardrt_job *job = shardrt_job_get();
   shardrt_array *made = NULL;
-  traffic_side new = {0};
+  traffic_side wanted = {0};
   code = shardrt_array_new(r->to, shardrt_array_dtype(r->x), shardrt_array_ndim(r->x), shardrt_array_shape(r->x),
-                           job->process_index, job->devices_per_process, &made);
-  if (code == SHARDRT_OK) code = side_new(&new, made, &r->route->to);
-  if (code == SHARDRT_OK) code = make_blocks(r, made, &new);
-  if (code == SHARDRT_OK) code = reshard_run(r, &new);
+                           r->job->process_index, r->job->devices_per_process, &made);
+  if (code == SHARDRT_OK) code = side_new(&wanted, made, &r->route->to);
+  if (code == SHARDRT_OK) code = make_blocks(r, made, &wanted);
+  if (code == SHARDRT_OK) code = reshard_run(r, &wanted);
   if (r->stuck) keep_blocks(made);
   if (r->pool == NULL)
-    mover_settle(job_mover(), (size_t) new.count *(made == NULL ? 0 : shardrt_array_shard_bytes(made)));
-  alloc_free(new.blocks);
+    mover_settle(job_mover(), (size_t)wanted.count * (made == NULL ? 0 : shardrt_array_shard_bytes(made)));
+  alloc_free(wanted.blocks);
   if (code < 0) {
     shardrt_array_free(made);
     return code;

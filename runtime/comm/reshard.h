@@ -14,7 +14,8 @@ typedef struct reshard {
   shardrt_sharding *to;
   shardrt_reshard_options options;
   struct pool *pool; /* where the blocks of the new array come from; NULL: the job's mover */
-  const shardrt_route *route;
+  const shardrt_job *job;     /* set by reshard_plan, */
+  const shardrt_route *route; /* this, too */
   double seconds; /* set by reshard_run: what moving took, once every process had come to it */
   /* Set by reshard_run where it failed with messages under way: they may still be read from the old blocks and written
    * to the new ones, which must never be given back. */
@@ -25,7 +26,7 @@ typedef struct reshard {
  * is of devices that the job does not have. EDATA: the array has no data, or the job is a planned one. */
 int reshard_plan(reshard *r);
 /* Brings to the new blocks of this process all that they need. EMISMATCH where processes differ in what they call. */
-int reshard_run(reshard *r, const traffic_side *new);
+int reshard_run(reshard *r, const traffic_side *wanted);
 
 /* All of it: the new array, with a count for the caller. Errors as shardrt_reshard. */
 int reshard_array(reshard *r, shardrt_array **out);

@@ -22,7 +22,7 @@ typedef struct overlap {
 } overlap;
 
 static overlap overlap_of(const struct grid *grid, const shardrt_box *box) {
-  overlap o = {.grid = grid, .count = 1};
+  overlap o = {.grid = grid, .parts = {1, 1, 1, 1, 1, 1, 1, 1}, .count = 1};
   for (int32_t d = 0; d < grid->ndim; d++) {
     o.first[d] = box->start[d] / grid->shard_shape[d];
     o.parts[d] = (box->stop[d] - 1) / grid->shard_shape[d] - o.first[d] + 1;

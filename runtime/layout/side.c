@@ -93,5 +93,5 @@ int64_t holding_rank(const holding *h, int64_t block) {
 
 int64_t holding_replica(const holding *h, int64_t block, int32_t process) {
   int64_t first = holding_find(h, block), last = holding_find(h, block + 1);
-  return h->items[first + process % (last - first)].replica;
+  return last > first ? h->items[first + process % (last - first)].replica : 0;
 }

@@ -39,8 +39,8 @@ bool holding_has(const holding *h, int64_t block);
 bool holding_is_first(const holding *h, int64_t i);
 /* How many distinct blocks below `block` the process holds. */
 int64_t holding_rank(const holding *h, int64_t block);
-/* Which of a process's devices with a block stands for the process: not always the first one, so that the numbers that
- * stand for processes are spread over all residues. */
+/* Which of a process's devices with a block that it holds stands for the process: not always the first one, so that the
+ * numbers that stand for processes are spread over all residues. */
 int64_t holding_replica(const holding *h, int64_t block, int32_t process);
 
 #endif
