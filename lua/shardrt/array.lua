@@ -234,7 +234,7 @@ function array.allgather(what, x)
   C.shardrt_job_at(fail.where())
   local code = C.shardrt_process_allgather(handle, host.data)
   if code == C.SHARDRT_ETIMEOUT or code == C.SHARDRT_ECOMM then lost[#lost + 1] = host end
-  fail.check(code, what)
+  fail.check(code)
   return host
 end
 

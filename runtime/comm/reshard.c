@@ -28,7 +28,7 @@ static int check_devices(const reshard *r, const shardrt_job *job) {
 }
 
 int reshard_plan(reshard *r) {
-  const shardrt_job *job = shardrt_job_get();
+  const shardrt_job *job = r->job = shardrt_job_get();
   if (job == NULL) return error_set(SHARDRT_EINVAL, "shardrt_init was not called");
   if (job->planning) return error_set(SHARDRT_EDATA, "there is no data under `shardrt plan`");
   for (int64_t i = 0; i < shardrt_array_shard_count(r->x); i++)
@@ -36,7 +36,6 @@ int reshard_plan(reshard *r) {
       return error_set(SHARDRT_EDATA, "the array's data was given up or never given");
   int code = check_devices(r, job);
   if (code < 0) return code;
-  r->job = job;
   return mover_route(job_mover(), shardrt_array_sharding(r->x), r->to, shardrt_array_ndim(r->x),
                      shardrt_array_shape(r->x), job->process_index, job->devices_per_process, &r->route);
 }
@@ -207,7 +206,7 @@ int reshard_run(reshard *r, const traffic_side *wanted) {
 
 int reshard_array(reshard *r, shardrt_array **out) {
   int code = reshard_plan(r);
-  if (code < 0) return code;
+  if (r->route == NULL) return code;
   shardrt_array *made = NULL;
   traffic_side wanted = {0};
   code = shardrt_array_new(r->to, shardrt_array_dtype(r->x), shardrt_array_ndim(r->x), shardrt_array_shape(r->x),

@@ -13,10 +13,10 @@ typedef struct reshard {
   shardrt_array *x;
   shardrt_sharding *to;
   shardrt_reshard_options options;
-  struct pool *pool; /* where the blocks of the new array come from; NULL: the job's mover */
-  const shardrt_job *job;     /* set by reshard_plan, */
-  const shardrt_route *route; /* this, too */
-  double seconds; /* set by reshard_run: what moving took, once every process had come to it */
+  struct pool *pool;          /* where the blocks of the new array come from; NULL: the job's mover */
+  const shardrt_job *job;     /* set by reshard_plan */
+  const shardrt_route *route; /* this, too; NULL after it failed */
+  double seconds;             /* set by reshard_run: what moving took, once every process had come to it */
   /* Set by reshard_run where it failed with messages under way: they may still be read from the old blocks and written
    * to the new ones, which must never be given back. */
   bool stuck;
