@@ -149,3 +149,96 @@ describe("bytes read by 4 processes of 2 devices", function()
     end
   end)
 end)
+
+-- What each of 4 processes x 2 devices reads and is sent in a step, and what the plan of the move says.
+local MOVED = [==[
+local C, shardrt = require "shardrt.C", require "shardrt"
+local P, ndarray = shardrt.P, shardrt.ndarray
+local source = shardrt.source.array {
+  x = ndarray.arange(40 * 32, "int16"):reshape { 40, 4, 8 }, y = ndarray.arange(40, "int64"),
+}
+local function each(bytes)
+  local words = {}
+  for i, row in ipairs(shardrt.process_allgather(ndarray.from_table(bytes, "float64")):to_table()) do
+    words[i] = ("%.0f"):format(row)
+  end
+  return table.concat(words, " ")
+end
+local function run(name, x, y, load)
+  local loader = shardrt.loader {
+    source = source, batch_size = 16, epochs = 1, pipeline = "reshard", shuffle = true, seed = 3, load_sharding = load,
+    sharding = { x = x, y = y }, remainder = "pad",
+  }
+  local step = 0
+  for batch in loader do
+    for _, shard in ipairs(batch.y.addressable_shards) do
+      for row = shard.index[1][1], shard.index[1][2] - 1 do
+        local position = step * 16 + row
+        local sample = position < 40 and tonumber(C.shardrt_order_index(3, 0, 40, position)) or 0
+        assert(shard.data.data[row - shard.index[1][1]] == sample)
+      end
+    end
+    step = step + 1
+  end
+  local received = 0
+  for _, field in ipairs { { "x", "int16", { 16, 4, 8 }, x }, { "y", "int64", { 16 }, y } } do
+    local from = shardrt.NamedSharding(shardrt.make_mesh({ 8 }, { "d" }), P "d")
+    if load then from = load[field[1]] or load end
+    received = received + shardrt.reshard_plan(field[3], field[2], from, field[4]):bytes_received()
+  end
+  local stats = loader:stats()
+  local read, moved, planned = each(stats.bytes_read), each(stats.bytes_moved / 3), each(received)
+  if shardrt.process_index() == 0 then print(name, read, moved, planned) end
+end
+local mesh, flat = shardrt.make_mesh({ 4, 2 }, { "data", "model" }), shardrt.make_mesh({ 8 }, { "d" })
+local function over(m, ...) return shardrt.NamedSharding(m, P(...)) end
+run("whole", over(mesh), over(mesh))
+run("columns", over(mesh, nil, nil, "model"), over(mesh, "data"))
+run("stays", over(flat, "d"), over(flat, "d"))
+run("own", over(mesh, "data"), over(mesh), { x = over(flat, nil, nil, "d"), y = over(flat, "d") })
+local two = shardrt.Mesh({ 2 }, { "d" }, { 5, 2 })
+run("few", over(two, "d"), over(two))
+run("from_few", over(mesh, "data"), over(mesh), over(two, "d"))
+run("replicas", over(mesh), over(flat, "d"), over(mesh, "model"))
+run("one", shardrt.SingleDeviceSharding(7), over(mesh), shardrt.SingleDeviceSharding(2))
+]==]
+
+describe("bytes read and moved by 4 processes of 2 devices, with reshard,", function()
+  local result = mpi.run { source = MOVED, processes = 4, devices = 2, options = { "--check", "all" } }
+  local rows = {}
+  for name, read, moved, planned in result.stdout:gmatch "([%w_]+)\t([%d ]+)\t([%d ]+)\t([%d ]+)\n" do
+    rows[name] = { read = {}, moved = {}, planned = planned, total = 0 }
+    for word in read:gmatch "%d+" do
+      table.insert(rows[name].read, tonumber(word))
+      rows[name].total = rows[name].total + tonumber(word)
+    end
+    for word in moved:gmatch "%d+" do table.insert(rows[name].moved, tonumber(word)) end
+    rows[name].moved_text = moved
+  end
+
+  it("are every byte once, in the whole job, whatever the layouts", function()
+    assert.equal(0, result.status, result.output)
+    for _, name in ipairs { "whole", "columns", "stays", "own", "few", "from_few", "replicas", "one" } do
+      assert.equal(COUNT * (X + Y), rows[name].total, name)
+    end
+  end)
+
+  it("are each process's part of the layout in which the data is read", function()
+    -- Of 3 steps the last has 8 real rows, which are the first two processes'.
+    assert.same({ 12 * (X + Y), 12 * (X + Y), 8 * (X + Y), 8 * (X + Y) }, rows.whole.read)
+    assert.same({ 40 * X / 4 + 12 * Y, 40 * X / 4 + 12 * Y, 40 * X / 4 + 8 * Y, 40 * X / 4 + 8 * Y }, rows.own.read)
+    assert.same({ 0, 16 * (X + Y), 24 * (X + Y), 0 }, rows.from_few.read)
+    assert.same({ 40 * (X + Y), 0, 0, 0 }, rows.replicas.read) -- by the owner of replica 0
+    assert.same({ 0, 40 * (X + Y), 0, 0 }, rows.one.read)
+  end)
+
+  it("are, of what moves, what a process does not have", function()
+    assert.same({ 12 * (X + Y), 12 * (X + Y), 12 * (X + Y), 12 * (X + Y) }, rows.whole.moved)
+    assert.same({ 0, 0, 0, 0 }, rows.stays.moved)
+    assert.same({ 0, 8 * X + 12 * Y, 8 * X + 12 * Y, 0 }, rows.few.moved)
+    assert.same({ 16 * Y, 0, 16 * Y, 16 * X + 16 * Y }, rows.one.moved)
+    for name, row in pairs(rows) do
+      if name ~= "replicas" then assert.equal(row.planned, row.moved_text, name) end
+    end
+  end)
+end)

@@ -42,7 +42,8 @@ Auto.__index = Auto
 
 local TRIAL_STEPS = 2 -- are measured of each way, after one that is not, for fresh memory is slow
 local HOPELESS = 8    -- a way that reads so many times the bytes of one that moves no more is not tried
-local PLANNED = 256   -- of so many processes a plan knows the costs; of larger jobs it takes some of them
+local PLANNED = 256   -- a plan knows the costs of all of so many processes; of larger jobs it takes some of them, the
+-- fewer the more others each may have to do with, and at least the first and the last
 
 local NAMES = {
   per_process = true, per_device = true, global = true, rows = true, shares = true, load_sharding = true,
@@ -156,8 +157,11 @@ local function costs_of(loader, ways)
   if job.planning == 0 then
     return gather("the costs of the loader's ways", costs_in(loader, ways, job.process_index))
   end
-  local lists, known = {}, math.min(job.process_count, PLANNED)
-  for i = 0, known - 1 do lists[i + 1] = costs_in(loader, ways, math.floor(i * job.process_count / known)) end
+  local lists, count = {}, job.process_count
+  local known = math.min(count, math.max(2, math.floor(PLANNED * PLANNED / count)))
+  for i = 0, known - 1 do
+    lists[i + 1] = costs_in(loader, ways, math.floor(i * (count - 1) / math.max(1, known - 1)))
+  end
   return lists
 end
 
