@@ -1,5 +1,6 @@
--- Three ways to bring the same batches to the same devices (D1, D2, D3), side by side with the bytes they read: every
--- process everything, one reader for each device, and one for each process, which reads what its devices need, once.
+-- Five ways to bring the same batches to the same devices (D1 to D5), side by side with what each reads and moves, and
+-- how long that takes: every process everything, one reader for each device, one for each process, and two layouts in
+-- which nothing is read twice, from which the data then moves over the links. "auto" predicts all, and chooses one.
 --
 --   mpirun -n 4 build/shardrt --devices 2 recipes/pipelines.lua
 
@@ -7,36 +8,47 @@ local shardrt = require "shardrt"
 local P, ndarray, say = shardrt.P, shardrt.ndarray, shardrt.say
 
 local n = shardrt.device_count()
-local mesh = shardrt.make_mesh(n % 2 == 0 and { n / 2, 2 } or { n, 1 }, { "data", "model" })
-local rows = shardrt.NamedSharding(mesh, P "data")             -- two replicas of each part
-local blocks = shardrt.NamedSharding(mesh, P("data", "model")) -- every device its own part
+local parts = n % 2 == 0 and 2 or 1
+local ids = {} -- the devices that hold the same rows are half a job apart, so that in a job they sit on two processes
+for row = 0, n / parts - 1 do
+  for part = 0, parts - 1 do ids[#ids + 1] = row + part * n / parts end
+end
+local s = shardrt.NamedSharding(shardrt.Mesh({ n / parts, parts }, { "data", "model" }, ids), P "data")
 
 local count, batch_size = 64 * n, 16 * n
 local source = shardrt.source.array {
-  image = ndarray.arange(count * 256, "int32"):reshape { count, 256 }, label = ndarray.arange(count, "int32"),
+  image = ndarray.arange(count * 4096, "int32"):reshape { count, 4096 }, label = ndarray.arange(count, "int32"),
 }
 
-say("%-12s %14s %14s %10s", "pipeline", "bytes/process", "bytes in all", "seconds")
-local first
-for _, pipeline in ipairs { "global", "per_device", "per_process" } do
+-- Goes through the data ten times. Returns the loader, a number that says what this process's devices got, and the
+-- milliseconds of a step, once memory is in use and the first steps' replicas were compared.
+local WARM = 12
+local function run(pipeline, load_sharding)
   local loader = shardrt.loader {
-    source = source, batch_size = batch_size, shuffle = true, seed = 3, epochs = 1, pipeline = pipeline,
-    sharding = { image = blocks, label = rows },
+    source = source, batch_size = batch_size, shuffle = true, seed = 3, epochs = 10, sharding = s,
+    pipeline = pipeline, load_sharding = load_sharding,
   }
-  local sums, step = 0, 0 -- of what this process's devices hold: the same, whoever read it
+  local sum, step, start = 0, 0, nil
   for batch in loader do
     step = step + 1
-    for _, shard in ipairs(batch.image.addressable_shards) do sums = sums + step * shard.data.data[0] end
-    for _, shard in ipairs(batch.label.addressable_shards) do sums = sums + step * shard.data.data[0] end
+    if step == WARM then start = shardrt.clock() end
+    for _, shard in ipairs(batch.image.addressable_shards) do sum = sum + step * shard.data.data[0] end
   end
-  first = first or sums
-  assert(sums == first, "a pipeline changed the data")
-  if not shardrt.is_planning() then
-    local stats, total, most = loader:stats(), 0, 0
-    local read = shardrt.process_allgather(ndarray.from_table(stats.bytes_read, "float64")):to_table()
-    for _, bytes in ipairs(read) do total, most = total + bytes, math.max(most, bytes) end
-    say("%-12s %14d %14d %10.4f", pipeline, most, total, stats.seconds)
-  end
+  return loader, sum, start and (shardrt.clock() - start) * 1e3 / (step - WARM)
 end
-if shardrt.is_planning() then return end
-say("the data has %d bytes; every device got the same with all three", count * (256 + 1) * 4)
+
+local predictions, first = run "auto":predictions(), nil
+local function show(milliseconds) return milliseconds and ("%.3f"):format(milliseconds) or "-" end
+say("in a step, in the process with the most:")
+say("%-20s %10s %10s %13s %12s", "pipeline", "read", "moved", "predicted ms", "measured ms")
+for _, way in ipairs(predictions) do
+  local loader, sum, measured = run(way.pipeline, way.load_sharding)
+  first = first or sum
+  assert(sum == first, "a pipeline changed the data")
+  local stats = loader:stats()
+  assert(stats.bytes_read <= way.bytes_read * stats.steps and stats.bytes_moved <= way.bytes_moved * stats.steps)
+  say("%-20s %10d %10d %13s %12s%s", way.load_sharding and "reshard from " .. way.name or way.name, way.bytes_read,
+    way.bytes_moved, show(way.seconds and way.seconds * 1e3), show(measured),
+    way.chosen and "  chosen by auto" or "")
+end
+say("a batch has %d bytes; every device got the same in all of them", batch_size * (4096 + 1) * 4)

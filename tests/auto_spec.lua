@@ -178,10 +178,10 @@ end)
 describe("auto, by bandwidths that it measures,", function()
   it("chooses one way in all processes, and the stream is what it was", function()
     for _, sharding in ipairs { "whole", "across", "rows" } do
-      run(("{ sharding = %q }"):format(sharding), { steps = 22 })
+      run(("{ sharding = %q }"):format(sharding), { steps = 26 })
     end
-    run("{ sharding = 'columns' }", { processes = 1, devices = 8, steps = 16 })
-    run("{ sharding = 'across' }", { processes = 8, devices = 1, steps = 22 })
+    run("{ sharding = 'columns' }", { processes = 1, devices = 8, steps = 26 })
+    run("{ sharding = 'across' }", { processes = 8, devices = 1, steps = 26 })
   end)
 
   it("goes on where a state says, also while it measures", function()

@@ -203,6 +203,23 @@ run("replicas", over(mesh), over(flat, "d"), over(mesh, "model"))
 run("one", shardrt.SingleDeviceSharding(7), over(mesh), shardrt.SingleDeviceSharding(2))
 ]==]
 
+describe("a loader that moves its batches", function()
+  it("finds a process that does something else", function()
+    local result = mpi.run { processes = 2, devices = 1, options = { "--check", "off" }, source = [[
+      local shardrt = require "shardrt"
+      local loader = shardrt.loader {
+        source = shardrt.source.array { x = shardrt.ndarray.zeros { 8, 4 } }, batch_size = 4, pipeline = "reshard",
+        sharding = shardrt.NamedSharding(shardrt.make_mesh({ 2 }, { "d" }), shardrt.P(nil, "d")),
+      }
+      loader()
+      if shardrt.process_index() == 1 then loader() end
+      shardrt.process_allgather(loader().x) ]] }
+    assert.not_equal(0, result.status)
+    assert.truthy(result.stderr:find("of the loader, field \"x\": reshard", 1, true), result.output)
+    assert.truthy(result.stderr:find("recipe.lua:8", 1, true), result.output)
+  end)
+end)
+
 describe("bytes read and moved by 4 processes of 2 devices, with reshard,", function()
   local result = mpi.run { source = MOVED, processes = 4, devices = 2, options = { "--check", "all" } }
   local rows = {}

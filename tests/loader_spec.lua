@@ -319,6 +319,19 @@ describe("a loader", function()
     assert.is_true(most <= 2 * 16 * row_bytes + C.SHARDRT_LOADER_SLACK, most)
     assert.is_true(most >= 16 * row_bytes)
   end)
+
+  it("lets memory go in step where batches move, too", function()
+    local row_bytes = 2 ^ 17
+    local source = shardrt.source.array { x = ndarray.zeros({ 64, row_bytes }, "uint8") }
+    local columns = shardrt.NamedSharding(shardrt.make_mesh({ 8 }, { "d" }), P(nil, "d"))
+    local made = shardrt.loader {
+      source = source, batch_size = 16, epochs = 20, prefetch = 2, pipeline = "reshard", load_sharding = columns,
+    }
+    local most = 0
+    for _ in made do most = math.max(most, tonumber(C.shardrt_loader_outstanding(made.handle))) end
+    assert.is_true(most <= 2 * 16 * row_bytes + C.SHARDRT_LOADER_SLACK, most)
+    assert.is_true(most >= 16 * row_bytes)
+  end)
 end)
 
 describe("a loader's state", function()
@@ -528,7 +541,7 @@ describe("a loader that fails", function()
   it("frees all it took, whichever allocation fails", function()
     local hosts = { x = random_host(40, { 4 }, "int32"), y = random_host(40, {}, "uint8") }
     local mesh = shardrt.make_mesh({ 4, 2 }, { "data", "model" })
-    for _, pipeline in ipairs { "per_process", "global", "per_device" } do
+    for _, pipeline in ipairs { "per_process", "global", "per_device", "reshard", "auto" } do
       local o = {
         source = shardrt.source.array(hosts), batch_size = 8, epochs = 1, remainder = "pad", pipeline = pipeline,
         num_workers = 2, shuffle = true, seed = 3, sharding = {

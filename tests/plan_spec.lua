@@ -124,7 +124,7 @@ describe("shardrt plan", function()
       for process, row in ipairs(bytes) do
         if shardrt.process_index() == 0 then print(process - 1, row[1] / 3) end
       end]]
-    for _, pipeline in ipairs { "per_process", "per_device", "global" } do
+    for _, pipeline in ipairs { "per_process", "per_device", "global", "reshard" } do
       for _, remainder in ipairs { "drop", "pad" } do
         local head = ("local PIPELINE, REMAINDER = %q, %q\n"):format(pipeline, remainder)
         local recipe = RECIPE:gsub("for _ in loader do.-end\n", "for _ in loader do end\n")

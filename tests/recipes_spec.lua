@@ -19,6 +19,10 @@ end
 
 -- What a recipe must have said with 4 processes x 2 devices (Lua patterns): the claims that it makes.
 local claims = {
+  convenient_load = { -- of 1/4 of 327,680 bytes that each process reads, it needs 1/4, or all of the rest
+    'wanted as P%("all"%)\n  process 0 read 81920 bytes and received 61440\n',
+    "wanted as P%(%)\n  process 0 read 81920 bytes and received 245760\n", "has 327680 bytes; read were 327680\n",
+  },
   data_parallel = {
     "process 3 read %d+%.%d MB\n", "images/s after a warm%-up of 20 steps\n",
     "the replicas agree: compared in [1-9]%d* of 235 steps\n", "\n60,000 images, every one seen exactly once\n",
@@ -59,9 +63,9 @@ local claims = {
     "copies across processes: process 1 needs rows 0 to 16 of 32\n",
     "copies across processes: process 2 needs rows 16 to 32 of 32\n",
   },
-  pipelines = { -- of 526,336 bytes of data
-    "global +526336 +2105344 ", "per_device +132096 +528384 ", "per_process +131584 +526336 ",
-    "the data has 526336 bytes",
+  pipelines = { -- of batches of 2,097,664 bytes, half of them for each process
+    "per_process +1048832 +0 ", "per_device +1048832 +0 ", "global +2097664 +0 ", "rows +524416 +1048832 ",
+    "shares +524416 +524416 ", "chosen by auto\n",
   },
   reshard = {
     "rows change places +196608 bytes over links, +65536 from the same memory\n",
@@ -89,7 +93,9 @@ local claims = {
 }
 
 -- These make more of their data than a machine holds, or nothing, where a job has a million devices.
-local small = { layouts = true, pipelines = true, reshard = true, spatial_image = true, throughput = true }
+local small = {
+  convenient_load = true, layouts = true, pipelines = true, reshard = true, spatial_image = true, throughput = true,
+}
 
 local function run(name, job)
   job.recipe, job.limit = "recipes/" .. name .. ".lua", 120

@@ -40,7 +40,8 @@ local auto = {}
 local Auto = {}
 Auto.__index = Auto
 
-local TRIAL_STEPS = 2 -- are measured of each way, after one that is not, for fresh memory is slow
+local WARM_STEPS = 3  -- of each way that is measured: they find fresh memory, which is slow
+local TRIAL_STEPS = 2 -- after these are measured
 local HOPELESS = 8    -- a way that reads so many times the bytes of one that moves no more is not tried
 local PLANNED = 256   -- a plan knows the costs of all of so many processes; of larger jobs it takes some of them, the
 -- fewer the more others each may have to do with, and at least the first and the last
@@ -283,8 +284,9 @@ local function trials_of(candidates)
   return trials
 end
 
--- The bandwidths, from what every process measured of every trial: all bytes over all seconds.
-local function bandwidth_of(trials)
+-- The bandwidths, from what every process measured of every trial: all bytes over all seconds. A way that was not tried
+-- has that of the one which costs the same; a hopeless one that of the first.
+local function bandwidth_of(trials, candidates)
   local mine = {}
   for i, trial in ipairs(trials) do mine[2 * i - 1], mine[2 * i] = trial.read_seconds, trial.move_seconds end
   local lists = gather("what the loader's first steps measured", mine)
@@ -296,6 +298,11 @@ local function bandwidth_of(trials)
       moved, moving = moved + trial.moved[process], moving + numbers[2 * i]
     end
     read[trial.way.name] = bytes > 0 and seconds > 0 and bytes / seconds or math.huge
+  end
+  for _, candidate in ipairs(candidates) do
+    local like = trials[1]
+    for _, trial in ipairs(trials) do like = same_costs(trial, candidate) and trial or like end
+    read[candidate.way.name] = read[candidate.way.name] or read[like.way.name]
   end
   return { read = read, link = moved > 0 and moving > 0 and moved / moving or math.huge }
 end
@@ -320,8 +327,8 @@ function Auto:next_way(stats)
   local trial = self.trials[1]
   local steps = stats.steps - (trial.first or stats.steps)
   trial.first = trial.first or stats.steps
-  if steps == 1 then trial.before = stats end
-  if steps < 1 + TRIAL_STEPS then return nil end
+  if steps == WARM_STEPS then trial.before = stats end
+  if steps < WARM_STEPS + TRIAL_STEPS then return nil end
   measure(trial, stats)
   table.remove(self.trials, 1)
   self.tried[#self.tried + 1] = trial
@@ -331,7 +338,7 @@ function Auto:next_way(stats)
     return next_trial.way
   end
   self.trials = nil
-  self.bandwidth = bandwidth_of(self.tried)
+  self.bandwidth = bandwidth_of(self.tried, self.candidates)
   decide(self)
   say(self)
   return self.chosen.way

@@ -160,8 +160,9 @@ end
 
 -- From now on the batches go another way; which samples they are does not change.
 local function go(self, new_way, first_step)
+  local measuring = self.auto and self.auto:is_measuring()
+  self.handle = way.open(self, new_way, first_step, measuring and 1 or self.prefetch)
   self.way = new_way
-  self.handle = way.open(self, new_way, first_step)
   self.batch_bytes = tonumber(stats_of(self).batch_bytes)
   self.collect_above = self.batch_bytes + C.SHARDRT_LOADER_SLACK
 end
@@ -261,8 +262,12 @@ end
 function Loader:__call()
   if C.shardrt_job_get().planning ~= 0 then return nil end
   C.shardrt_job_at(fail.where() or "?")
-  if self.auto and self.auto:is_measuring() then change_way(self) end
-  make_room(self)
+  if self.auto and self.auto:is_measuring() then
+    change_way(self)
+    collectgarbage() -- so that memory is soon used again, as it will be
+  else
+    make_room(self)
+  end
   if fail.check(C.shardrt_loader_next(self.handle, self.arrays)) == 0 then return nil end
   local batch = {}
   for i, name in ipairs(self.batch_names) do

@@ -137,7 +137,7 @@ end
 local REMAINDERS = { drop = C.SHARDRT_DROP, pad = C.SHARDRT_PAD, error = C.SHARDRT_ERROR }
 
 -- What C is asked for, by the loader's options and a way; and what these options borrow.
-local function options_of(loader, self, process, first_step)
+local function options_of(loader, self, process, first_step, prefetch)
   local names = loader.source.names
   local wanted = handles_of(loader.sharding, names)
   local load = self.load and handles_of(self.load, names)
@@ -145,7 +145,7 @@ local function options_of(loader, self, process, first_step)
     source = loader.source, shardings = wanted, load_shardings = load or nil, batch_size = loader.batch_size,
     seed = ffi.cast("int64_t", loader.seed), epochs = loader.epochs or -1, first_step = first_step,
     shuffle = loader.shuffle and 1 or 0, remainder = REMAINDERS[loader.remainder], pipeline = READS[self.reads],
-    num_workers = math.min(loader.num_workers or 0, 2 ^ 31 - 1), prefetch = math.min(loader.prefetch, 2 ^ 31 - 1),
+    num_workers = math.min(loader.num_workers or 0, 2 ^ 31 - 1), prefetch = math.min(prefetch, 2 ^ 31 - 1),
     process = process, devices_per_process = C.shardrt_job_get().devices_per_process,
   }
   return options, { wanted, load }
@@ -159,9 +159,10 @@ end
 ---@param loader shardrt.Loader
 ---@param self shardrt.way
 ---@param first_step integer # the number of its first batch
+---@param prefetch integer
 ---@return ffi.cdata* # shardrt_loader *
-function way.open(loader, self, first_step)
-  local options, borrowed = options_of(loader, self, C.shardrt_job_get().process_index, first_step)
+function way.open(loader, self, first_step, prefetch)
+  local options, borrowed = options_of(loader, self, C.shardrt_job_get().process_index, first_step, prefetch)
   local out = ffi.new "shardrt_loader *[1]"
   check(C.shardrt_loader_new(options, out))
   borrowed[1] = nil -- the loader has counts of its own
@@ -175,7 +176,7 @@ end
 ---@return number read
 ---@return number moved # received or sent, whichever is more
 function way.cost(loader, self, process)
-  local options, borrowed = options_of(loader, self, process, 0)
+  local options, borrowed = options_of(loader, self, process, 0, loader.prefetch)
   local cost = ffi.new "shardrt_loader_cost"
   check(C.shardrt_loader_cost_of(options, cost))
   borrowed[1] = nil
