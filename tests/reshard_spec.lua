@@ -428,6 +428,25 @@ describe("a donated array", function()
   end)
 end)
 
+describe("memory that waits for the next reshard", function()
+  measures("goes where that has no use for it", function()
+    run([[
+      local mib = 2 ^ 20
+      local x = shardrt.device_put(shardrt.ndarray.zeros({ 64, 512, 512 }, "float32"), on "x") -- 64 MiB
+      collectgarbage()
+      local halves = shardrt.NamedSharding(shardrt.make_mesh({ 2, 4 }, { "a", "b" }), P "a")
+      local y = shardrt.reshard(x, halves)
+      y:delete()
+      forget_peak()
+      local before = memory "VmRSS" -- with the 64 MiB of y
+      y = shardrt.reshard(x, on(), { staging_bytes = mib })
+      local more = memory "VmHWM" - before
+      assert(more < 8 * mib, ("%.1f MiB more"):format(more / mib))
+      assert(y)
+    ]], { processes = false, devices = 8 })
+  end)
+end)
+
 describe("a process that is lost during reshards", function()
   local source = [[
     local x = shardrt.device_put(shardrt.ndarray.zeros({ 2048, 2048 }, "float32"), on "x")

@@ -174,7 +174,7 @@ local function load_sharded(what, file, entry, over)
   fail.check(C.shardrt_safetensors_fill(file, entry.i, x.handle, read))
   local bytes = tonumber(read[0])
   outside.made(bytes)
-  return x, bytes
+  return array.made_by_all(x), bytes
 end
 
 --- Reads arrays from a .safetensors file. Each process reads, by memory map, the parts that its own devices hold, each
