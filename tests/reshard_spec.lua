@@ -410,6 +410,39 @@ describe("between processes, resharding", function()
   end)
 end)
 
+describe("JAX's cases", function()
+  -- With as many processes and devices as a case has; one job for all cases of a kind.
+  local kinds, list = {}, {}
+  for _, case in ipairs(require("tests.support.golden").cases "reshard.json" or {}) do
+    local kind = case.process_count .. " x " .. case.devices_per_process
+    if not kinds[kind] then
+      kinds[kind] = { processes = case.process_count, devices = case.devices_per_process }
+      list[#list + 1] = kind
+    end
+  end
+  if #list == 0 then pending "golden files absent" end
+  for _, kind in ipairs(list) do
+    if kinds[kind].processes <= 8 then
+      it("come out right with " .. kind, function()
+        local result = run([[
+          local layout = require "tests.support.layout"
+          local ran = 0
+          for i, case in ipairs(require("tests.support.golden").cases "reshard.json") do
+            if case.process_count == count and case.devices_per_process == shardrt.local_device_count() then
+              local from, to = layout.sharding(shardrt, case.from), layout.sharding(shardrt, case.to)
+              local value = moves.value(case.global_shape, "int32", i)
+              moves.holds(shardrt.reshard(shardrt.device_put(value, from), to), value, case.name)
+              ran = ran + 1
+            end
+          end
+          if me == 0 then print("ran " .. ran) end
+        ]], kinds[kind])
+        assert.is_true(tonumber(result.stdout:match "ran (%d+)") > 0)
+      end)
+    end
+  end
+end)
+
 describe("a donated array", function()
   measures("is freed block by block while the new ones fill", function()
     run([[
