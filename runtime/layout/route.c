@@ -7,7 +7,8 @@
 #include "layout/side.h"
 
 /* Up to this many devices that hold or need parts of one block, senders are chosen by weighing all of them; beyond, by
- * arithmetic on replica numbers, which costs a process only its own moves. */
+ * arithmetic on replica numbers, which costs a process only its own moves. What one process alone holds comes from it,
+ * whatever the number of devices. */
 enum { WEIGH_LIMIT = 512 };
 
 enum { PIECES = 8 }; /* of a part, at most */
@@ -133,7 +134,7 @@ static int64_t spread_next(const spread *s) {
 }
 
 /* Adds what goes to the receivers of new block `to`. */
-static int spread_block(planner *p, spread *s, int64_t to, int64_t pieces, bool is_wanted) {
+static int spread_block(planner *p, spread *s, int64_t to, int64_t pieces) {
   shardrt_box old = grid_box(&p->from.grid, s->from), new = grid_box(&p->to.grid, to), part;
   if (!box_intersect(&old, &new, &part)) return SHARDRT_OK;
   int64_t count = side_processes(&p->to, to, s->receivers), cut = box_part_count(&part, pieces);
@@ -145,7 +146,7 @@ static int spread_block(planner *p, spread *s, int64_t to, int64_t pieces, bool 
       int64_t h = spread_next(s);
       s->load[h] += box_elements(&move.box);
       if (s->holders[h] == p->process) code = moves_add(&p->route->sends, move, s->receivers[r]);
-      if (code == SHARDRT_OK && is_wanted && s->receivers[r] == p->process)
+      if (code == SHARDRT_OK && s->receivers[r] == p->process)
         code = moves_add(&p->route->receives, move, s->holders[h]);
     }
   }
@@ -153,8 +154,8 @@ static int spread_block(planner *p, spread *s, int64_t to, int64_t pieces, bool 
 }
 
 /* Every part of old block `from`, or piece of one, goes to the holder that has the least to send of it so far. Adds the
- * moves in which this process takes part, as the sender or as the receiver of new block `wanted` (-1: of none). */
-static int weigh(planner *p, int64_t from, const overlap *news, int64_t wanted) {
+ * moves in which this process takes part, as a sender or as the receiver of any of its new blocks. */
+static int weigh(planner *p, int64_t from, const overlap *news) {
   const size_t replicas = (size_t)p->from.replicas;
   spread s = {.from = from, .news = news};
   s.holders = alloc_array(replicas, sizeof *s.holders);
@@ -169,10 +170,8 @@ static int weigh(planner *p, int64_t from, const overlap *news, int64_t wanted) 
     /* Blocks that have the same holders begin with one after the other. */
     s.first = holding_rank(&p->peer_old, from) % s.holder_count;
     int64_t pieces = spread_pieces(p, &s);
-    for (int64_t i = 0; code == SHARDRT_OK && i < news->count; i++) {
-      int64_t to = overlap_block(news, i);
-      code = spread_block(p, &s, to, pieces, to == wanted);
-    }
+    for (int64_t i = 0; code == SHARDRT_OK && i < news->count; i++)
+      code = spread_block(p, &s, overlap_block(news, i), pieces);
   }
   alloc_free(s.load);
   alloc_free(s.receivers);
@@ -184,24 +183,44 @@ static bool is_weighed(const planner *p, const overlap *news) {
   return news->count <= WEIGH_LIMIT && p->from.replicas + news->count * p->to.replicas <= WEIGH_LIMIT;
 }
 
-/* By arithmetic: the receivers of an old block are numbered by (new block, replica), and number j is served by replica
- * (j + the block's number) mod replicas of the old block. */
-static int32_t sender_of(planner *p, int64_t from, const overlap *news, int64_t to, const holding *receiver,
-                         int32_t process) {
-  int64_t number = overlap_index(news, to) * p->to.replicas + holding_replica(receiver, to, process);
-  return side_process(&p->from, from, (number + from) % p->from.replicas);
+/* By arithmetic: the receivers of an old block are numbered by (new block, replica); what stands for a process is the
+ * number of one of its devices. The replicas of the old block, counted from the block's own number on, serve them in
+ * turn. Where there are more replicas than numbers, number j has those from its share on, j * replicas / numbers, for
+ * itself, and takes the first of them for the lowest j, the last one for the highest: so the senders are spread over
+ * the processes both where a process has replicas in a row and where processes have them in turns. */
+static int64_t server_of(int64_t number, int64_t numbers, int64_t replicas) {
+  if (numbers >= replicas) return number % replicas;
+  return number * replicas / numbers + number * (replicas / numbers) / numbers;
+}
+
+/* The lowest number that a replica serves, or `numbers` where it serves none. */
+static int64_t first_served(int64_t replica, int64_t numbers, int64_t replicas) {
+  if (numbers >= replicas) return replica;
+  int64_t number = ((replica + 1) * numbers - 1) / replicas; /* in whose share it is */
+  return server_of(number, numbers, replicas) == replica ? number : numbers;
+}
+
+static int64_t number_of(const planner *p, const overlap *news, int64_t to, const holding *receiver) {
+  int64_t first = overlap_index(news, to) * p->to.replicas;
+  return first + holding_replica(receiver, to, first, news->count * p->to.replicas);
+}
+
+static int32_t sender_of(const planner *p, int64_t from, const overlap *news, int64_t to) {
+  const int64_t numbers = news->count * p->to.replicas, number = number_of(p, news, to, &p->new);
+  return side_process(&p->from, from, (server_of(number, numbers, p->from.replicas) + from) % p->from.replicas);
 }
 
 /* The other way round: whom the device with replica number `replica` of an old block serves. */
 static int add_served(planner *p, int64_t from, const overlap *news, int64_t replica) {
-  const int64_t first = ((replica - from) % p->from.replicas + p->from.replicas) % p->from.replicas;
-  for (int64_t j = first; j < news->count * p->to.replicas; j += p->from.replicas) {
-    int64_t to = overlap_block(news, j / p->to.replicas), wanted = j % p->to.replicas;
-    int32_t receiver = side_process(&p->to, to, wanted);
+  const int64_t replicas = p->from.replicas, numbers = news->count * p->to.replicas;
+  const int64_t turn = ((replica - from) % replicas + replicas) % replicas;
+  for (int64_t j = first_served(turn, numbers, replicas); j < numbers; j += replicas) {
+    int64_t to = overlap_block(news, j / p->to.replicas);
+    int32_t receiver = side_process(&p->to, to, j % p->to.replicas);
     int code = holding_set(&p->peer_old, &p->from, receiver);
     if (code == SHARDRT_OK) code = holding_set(&p->peer_new, &p->to, receiver);
     if (code != SHARDRT_OK) return code;
-    if (holding_has(&p->peer_old, from) || holding_replica(&p->peer_new, to, receiver) != wanted) continue;
+    if (holding_has(&p->peer_old, from) || number_of(p, news, to, &p->peer_new) != j) continue;
     code = add_whole(p, &p->route->sends, from, to, receiver);
     if (code != SHARDRT_OK) return code;
   }
@@ -217,29 +236,42 @@ static int add_sends(planner *p) {
     if (!is_weighed(p, &news))
       code = add_served(p, from, &news, p->old.items[i].replica);
     else if (holding_is_first(&p->old, i))
-      code = weigh(p, from, &news, -1);
+      code = weigh(p, from, &news);
     if (code != SHARDRT_OK) return code;
   }
   return SHARDRT_OK;
 }
 
+/* Whether no new block of this process before item i meets old block `from`. */
+static bool is_met_first(const planner *p, int64_t i, int64_t from) {
+  shardrt_box old = grid_box(&p->from.grid, from), shared;
+  for (int64_t k = 0; k < i; k++) {
+    shardrt_box new = grid_box(&p->to.grid, p->new.items[k].block);
+    if (box_intersect(&old, &new, &shared)) return false;
+  }
+  return true;
+}
+
+/* The part of old block `from` in the new block of item i. */
+static int add_arrival(planner *p, int64_t i, int64_t from) {
+  const int64_t to = p->new.items[i].block;
+  if (holding_has(&p->old, from)) return add_whole(p, &p->route->copies, from, to, p->process);
+  const int32_t holder = side_only_process(&p->from, from);
+  if (holder >= 0) return add_whole(p, &p->route->receives, from, to, holder);
+  shardrt_box old = grid_box(&p->from.grid, from);
+  overlap news = overlap_of(&p->to.grid, &old);
+  if (!is_weighed(p, &news)) return add_whole(p, &p->route->receives, from, to, sender_of(p, from, &news, to));
+  /* Weighing finds the parts of all new blocks. */
+  return is_met_first(p, i, from) ? weigh(p, from, &news) : SHARDRT_OK;
+}
+
 static int add_arrivals(planner *p) {
   for (int64_t i = 0; i < p->new.count; i++) {
     if (!holding_is_first(&p->new, i)) continue;
-    int64_t to = p->new.items[i].block;
-    shardrt_box box = grid_box(&p->to.grid, to);
+    shardrt_box box = grid_box(&p->to.grid, p->new.items[i].block);
     overlap olds = overlap_of(&p->from.grid, &box);
     for (int64_t k = 0; k < olds.count; k++) {
-      int64_t from = overlap_block(&olds, k);
-      shardrt_box old = grid_box(&p->from.grid, from);
-      overlap news = overlap_of(&p->to.grid, &old);
-      int code;
-      if (holding_has(&p->old, from))
-        code = add_whole(p, &p->route->copies, from, to, p->process);
-      else if (is_weighed(p, &news))
-        code = weigh(p, from, &news, to);
-      else
-        code = add_whole(p, &p->route->receives, from, to, sender_of(p, from, &news, to, &p->new, p->process));
+      int code = add_arrival(p, i, overlap_block(&olds, k));
       if (code != SHARDRT_OK) return code;
     }
   }

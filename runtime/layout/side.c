@@ -19,6 +19,13 @@ int32_t side_process(const side *s, int64_t block, int64_t replica) {
   return shardrt_mesh_device(s->sharding->mesh, position) / s->devices_per_process;
 }
 
+int32_t side_only_process(const side *s, int64_t block) {
+  int32_t process = side_process(s, block, 0);
+  for (int64_t r = 1; r < s->replicas; r++)
+    if (side_process(s, block, r) != process) return -1;
+  return process;
+}
+
 static int compare_processes(const void *a, const void *b) {
   int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
   return (x > y) - (x < y);
@@ -91,7 +98,14 @@ int64_t holding_rank(const holding *h, int64_t block) {
   return before;
 }
 
-int64_t holding_replica(const holding *h, int64_t block, int32_t process) {
-  int64_t first = holding_find(h, block), last = holding_find(h, block + 1);
-  return last > first ? h->items[first + process % (last - first)].replica : 0;
+int64_t holding_replica(const holding *h, int64_t block, int64_t base, int64_t numbers) {
+  const int64_t begin = holding_find(h, block), count = holding_find(h, block + 1) - begin;
+  if (count == 0) return 0;
+  const held *own = h->items + begin;
+  const int64_t first = base + own[0].replica;
+  /* Replicas in a row: the first one for the lowest numbers, the last one for the highest. Processes in turns: also one
+   * further from each process to the next. */
+  int64_t turn = first * count / numbers;
+  if (count > 1 && own[1].replica != own[0].replica + 1) turn += first;
+  return own[turn % count].replica;
 }

@@ -16,6 +16,8 @@ int side_set(side *s, const shardrt_sharding *sharding, int32_t ndim, const int6
              int32_t devices_per_process);
 /* The process that owns the device with a replica number of a block. */
 int32_t side_process(const side *s, int64_t block, int64_t replica);
+/* The process that holds a block, where only one does; else -1. Costs that process's devices, at most. */
+int32_t side_only_process(const side *s, int64_t block);
 /* The processes that hold a block, ascending, each once; `out` has room for all replicas. Returns how many. */
 int64_t side_processes(const side *s, int64_t block, int32_t *out);
 
@@ -39,8 +41,9 @@ bool holding_has(const holding *h, int64_t block);
 bool holding_is_first(const holding *h, int64_t i);
 /* How many distinct blocks below `block` the process holds. */
 int64_t holding_rank(const holding *h, int64_t block);
-/* Which of a process's devices with a block that it holds stands for the process: not always the first one, so that the
- * numbers that stand for processes are spread over all residues. */
-int64_t holding_replica(const holding *h, int64_t block, int32_t process);
+/* Which replica of a block that a process holds stands for the process, where replicas are numbered from `base` on, and
+ * there are `numbers` in all: not always the first one, so that the numbers that stand for processes are spread over
+ * all residues. */
+int64_t holding_replica(const holding *h, int64_t block, int64_t base, int64_t numbers);
 
 #endif
