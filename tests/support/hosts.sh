@@ -62,9 +62,9 @@ if [ -e "$HOSTS_FOLDER/begun" ]; then
 fi
 kill "$watcher" 2>/dev/null
 wait "$watcher"
-for _ in 1 2 3 4 5 6 7 8 9 10; do # what is being ended is given a second to go
-  left=$(others)
-  [ -z "$left" ] && break
+tries=100
+while left=$(others) && [ -n "$left" ] && [ "$tries" -gt 0 ]; do # what is being ended is given time to go
+  tries=$((tries - 1))
   sleep 0.1
 done
 echo "$left" >"$HOSTS_FOLDER/left"
