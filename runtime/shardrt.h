@@ -216,9 +216,12 @@ int shardrt_array_new(shardrt_sharding *sharding, int32_t dtype, int32_t ndim, c
                       int32_t devices_per_process, shardrt_array **out);
 void shardrt_array_free(shardrt_array *array);
 /* The number of an array among those that all processes made together, the same in every process; 0, as a new array
- * has: it was not made by all together. What all processes do with an array first compares the numbers. */
+ * has: it was not made by all together. What all processes do with an array first compares the numbers. Where processes
+ * make arrays apart, one by one, the number comes from the value (all of it, C-contiguous): its highest bit is set, and
+ * equal arrays have equal numbers. */
 uint64_t shardrt_array_number(const shardrt_array *array);
 void shardrt_array_set_number(shardrt_array *array, uint64_t number);
+void shardrt_array_number_by_value(shardrt_array *array, const void *value);
 int32_t shardrt_array_dtype(const shardrt_array *array);
 int32_t shardrt_array_ndim(const shardrt_array *array);
 const int64_t *shardrt_array_shape(const shardrt_array *array);       /* the global shape; borrowed */

@@ -97,7 +97,9 @@ local function put_host(what, host, to)
   end
   if not to.device and job.check ~= C.SHARDRT_CHECK_OFF then check_same(what, host, x) end
   array.fill_global(what, x, host)
-  return to.device and x or array.made_by_all(x)
+  if not to.device then return array.made_by_all(x) end
+  C.shardrt_array_number_by_value(x.handle, host.data)
+  return x
 end
 
 local function put_leaf(what, value, to)

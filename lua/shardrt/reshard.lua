@@ -167,6 +167,7 @@ local BETWEEN_PROCESSES = { [C.SHARDRT_EMISMATCH] = true, [C.SHARDRT_ETIMEOUT] =
 -- From one device of a process to another of the same: no other process is asked, and in one memory nothing moves.
 local function stay(what, x, to)
   local moved = array.new(what, to, dtype.named(what, x.dtype), x.shape)
+  C.shardrt_array_set_number(moved.handle, C.shardrt_array_number(x.handle)) -- for it is the same value
   if x.is_fully_addressable then
     fail.check(C.shardrt_array_set_buffer(moved.handle, 0, C.shardrt_array_buffer(x.handle, 0)), what)
   end

@@ -49,9 +49,10 @@ static void name_call(const reshard *r, struct text *text) {
   const shardrt_sharding *from = shardrt_array_sharding(r->x);
   text_add(text, "%s of %s ", r->call, shardrt_dtype_name(shardrt_array_dtype(r->x)));
   text_add_shape(text, shardrt_array_ndim(r->x), shardrt_array_shape(r->x));
-  text_add(text, ", array %" PRIu64 ", on %.*s to %.*s (layouts %08" PRIx32 ", %08" PRIx32 ")",
-           shardrt_array_number(r->x), SHARDING_TEXT, shardrt_sharding_text(from), SHARDING_TEXT,
-           shardrt_sharding_text(r->to), (uint32_t)shardrt_sharding_fingerprint(from),
+  text_add(text, ", ");
+  array_add_number(r->x, text);
+  text_add(text, ", on %.*s to %.*s (layouts %08" PRIx32 ", %08" PRIx32 ")", SHARDING_TEXT, shardrt_sharding_text(from),
+           SHARDING_TEXT, shardrt_sharding_text(r->to), (uint32_t)shardrt_sharding_fingerprint(from),
            (uint32_t)shardrt_sharding_fingerprint(r->to));
   if (staging_of(r) != STAGING) text_add(text, " with %zu bytes of staging", staging_of(r));
 }

@@ -7,6 +7,7 @@
 #include "base/alloc.h"
 #include "base/compare.h"
 #include "base/error.h"
+#include "base/hash.h"
 #include "base/size.h"
 #include "base/text.h"
 #include "layout/sharding.h"
@@ -23,7 +24,7 @@ struct shardrt_array {
   size_t bytes;       /* of the whole value */
   size_t shard_bytes; /* of one shard */
   int32_t process;
-  uint64_t number; /* among the arrays that all processes made together */
+  uint64_t number; /* among the arrays that all processes made together, or of the value */
   int64_t shard_count;
   int64_t block_count;
   shardrt_shard *shards;
@@ -153,6 +154,12 @@ uint64_t shardrt_array_number(const shardrt_array *array) {
 
 void shardrt_array_set_number(shardrt_array *array, uint64_t number) {
   array->number = number;
+}
+
+void shardrt_array_number_by_value(shardrt_array *array, const void *value) {
+  uint64_t hash = hash_number(hash_bytes(0, value, array->bytes), array->dtype);
+  for (int32_t d = 0; d < array->ndim; d++) hash = hash_number(hash, array->shape[d]);
+  array->number = hash | ARRAY_NUMBER_BY_VALUE;
 }
 
 size_t shardrt_array_shard_bytes(const shardrt_array *array) {

@@ -8,4 +8,7 @@
 /* "float32 {64, 128} on NamedSharding(...)". */
 void array_add_text(const shardrt_array *array, struct text *text);
 
+/* "array 12", or "array of value 93f0…" where that is its number. */
+void array_add_number(const shardrt_array *array, struct text *text);
+
 #endif

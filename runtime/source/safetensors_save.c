@@ -27,7 +27,7 @@ typedef struct intent {
 
 /* What must be equal of one entry. */
 typedef struct identity {
-  uint64_t name, layout, value;
+  uint64_t name, layout, value; /* value: of a global array, its number */
 } identity;
 
 typedef struct save {
@@ -127,10 +127,12 @@ static identity identify(const save *s, int64_t i) {
   identity made = {.name = hash_text(0, tensor->name)};
   made.layout = hash_number(hash_number(0, tensor->dtype), tensor->ndim);
   for (int32_t d = 0; d < tensor->ndim; d++) made.layout = hash_number(made.layout, tensor->shape[d]);
-  if (entry->array != NULL)
+  if (entry->array != NULL) {
     made.layout = hash_number(made.layout, (int64_t)shardrt_sharding_fingerprint(shardrt_array_sharding(entry->array)));
-  else
+    made.value = shardrt_array_number(entry->array);
+  } else {
     made.value = hash_bytes(1, entry->data, tensor->bytes);
+  }
   return made;
 }
 
@@ -141,10 +143,11 @@ static int compare_identities(const save *s, const identity *all) {
       if (first->name != other->name)
         return error_set(SHARDRT_EMISMATCH, "%s: process %" PRId32 " saves arrays of other names than process 0",
                          s->what, p);
+      const char *differs = s->entries[i].array != NULL ? "array" : "host value";
+      if (first->layout != other->layout) differs = "dtype, shape or sharding";
       if (first->layout != other->layout || first->value != other->value)
         return error_set(SHARDRT_EMISMATCH, "%s: process %" PRId32 " gives another %s for \"%s\" than process 0",
-                         s->what, p, first->layout != other->layout ? "dtype, shape or sharding" : "host value",
-                         s->entries[i].name);
+                         s->what, p, differs, s->entries[i].name);
     }
   }
   return error_set(SHARDRT_EMISMATCH, "%s: every process must save the same arrays", s->what);
