@@ -253,7 +253,7 @@ typedef struct shardrt_job {
   int32_t devices_per_process;
   int32_t check;    /* SHARDRT_CHECK_… */
   int32_t planning; /* 1 under `shardrt plan`: no other process exists, nothing is read, nothing moves */
-  double timeout;   /* seconds that any wait on another process may take */
+  double timeout;   /* seconds that any wait may take in which no process moves data */
 } shardrt_job;
 
 /* Joins the job: MPI where a launcher (mpirun, srun) started this process, alone otherwise. `wanted` gives

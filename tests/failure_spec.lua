@@ -252,6 +252,51 @@ describe("a process that does not come", function()
   end)
 end)
 
+-- Moves from device 0 to those of process 1, and then 2; process 3 has nothing to do with it. One element is under way
+-- in each direction at a time, so that this takes as long as it is large.
+local slow_move = [[
+  local shardrt = require "shardrt"
+  local function on(...)
+    return shardrt.NamedSharding(shardrt.Mesh({ select("#", ...) }, { "x" }, { ... }), shardrt.P(nil, "x"))
+  end
+  local function start(rows) return shardrt.device_put(shardrt.ndarray.zeros({ rows, 4 }, "int32"), on(0)) end
+  local function move(x) return shardrt.reshard(x, on(2, 4), { staging_bytes = 8 }) end
+]]
+
+describe("a process that moves data", function()
+  it("is waited for, however long it takes, by those whose turn it is not", function()
+    local result = run(slow_move .. [[
+      local seconds, all = ffi.new "double[1]", ffi.new "double[4]"
+      local rows, longest = 2 ^ 15, 0
+      while longest < 4 do -- until it takes several times the timeout
+        rows = rows * 2
+        local x, before = start(rows), C.shardrt_clock()
+        local y = move(x)
+        seconds[0] = C.shardrt_clock() - before
+        fail.check(C.shardrt_allgather("seconds", seconds, 8, all)) -- process 3 waits here
+        for p = 0, 3 do longest = math.max(longest, all[p]) end
+      end
+      io.write("process ", me, " fine\n")
+    ]], { options = { "--timeout", "1" }, limit = 60 })
+    assert.equal(0, result.status, result.output)
+    for p = 0, 3 do contains(result.stdout, "process " .. p .. " fine\n") end
+  end)
+
+  it("and stops in the middle of it is named", function()
+    local result = run(slow_move .. [[
+      local x = start(2 ^ 20)
+      if me == 1 then os.execute("(sleep 1.5; kill -STOP " .. ffi.C.getpid() .. ") >/dev/null 2>&1 &") end
+      move(x)
+      meet "what comes then"
+    ]], { options = { "--timeout", "2" } })
+    assert.equal(1, result.status, result.output)
+    contains(result.stderr, "process 1 did not ")
+    contains(result.stderr, "within 2 seconds")
+    contains(result.stderr, "\n  process 1: last seen at ")
+    assert.equal(0, times(result.output, "though every process came to it"), result.output)
+  end)
+end)
+
 describe("processes that do different things", function()
   it("are told who does what, where", function()
     local result = run [[

@@ -15,6 +15,7 @@
 /* What processes tell each other outside of gatherings. */
 typedef enum comm_note_kind {
   COMM_WAITING, /* number: which gathering the sender is waiting in; 0: in none any more */
+  COMM_MOVING,  /* number: in which one the sender moved data just now */
   COMM_FAILED,  /* number: the hash of the message that the sender is about to end with */
   COMM_SPEAKING /* number: the same; the sender prints that message */
 } comm_note_kind;

@@ -15,7 +15,7 @@
 
 #define SPIN_SECONDS     50e-6
 #define BYTES_PER_SECOND 1e9 /* what moves at least this fast is waited for without sleeping */
-#define ANNOUNCE_SECONDS 1.0 /* after this long the others are told who waits; who comes later answers at once */
+#define ANNOUNCE_SECONDS 1.0 /* after this long the others are told who waits, or moves; late ones answer at once */
 #define GRACE_SECONDS    0.3 /* after the deadline, for those answers */
 #define LONGEST_STEP     0.5 /* of the clock between two looks at it: this process was stopped, not waiting */
 enum { SHORTEST_SLEEP = 50000, LONGEST_SLEEP = 1000000 }; /* nanoseconds */
@@ -48,9 +48,10 @@ void meet_close(meet *m) {
   *m = (meet){0};
 }
 
-/* One wait: how long it has taken, how much of that is spent spinning, and how long the next rest is. */
+/* One wait: how long it has taken, how much of that without news of others, how much is spent spinning, and how long
+ * the next rest is. */
 typedef struct patience {
-  double looked, waited, spin;
+  double looked, waited, quiet, spin;
   long sleep; /* nanoseconds */
 } patience;
 
@@ -68,7 +69,9 @@ static void patience_rest(patience *p) {
   }
   double now = shardrt_clock();
   double step = now - p->looked;
-  p->waited += step < LONGEST_STEP ? step : LONGEST_STEP;
+  if (step > LONGEST_STEP) step = LONGEST_STEP;
+  p->waited += step;
+  p->quiet += step;
   p->looked = now;
 }
 
@@ -83,13 +86,21 @@ static void announce(const meet *m, uint64_t sequence) {
   notes_tell(&m->notes, &note);
 }
 
+/* Tells the others that this process moves data, so that they wait on, and hears what they said meanwhile. */
+static void announce_move(meet *m) {
+  notes_tell(&m->notes, &(comm_note){.kind = COMM_MOVING, .number = m->sequence});
+  notes_take(&m->notes);
+}
+
 int meet_until(meet *m, const meet_work *work, const char *what, size_t bytes) {
   m->sequence++;
   notes_take(&m->notes);
   double patient = m->timeout / 4 < ANNOUNCE_SECONDS ? m->timeout / 4 : ANNOUNCE_SECONDS;
-  bool announced = false;
+  bool announced = false, has_moved = false; /* one that moves waits only when that has ended for a while */
   const double spin = SPIN_SECONDS + (double)bytes / BYTES_PER_SECOND;
   patience p = patience_begin(spin);
+  double told = p.looked;
+  uint64_t moves = m->notes.moves;
   for (;;) {
     bool done = false, moved = false;
     int code = work->step(work->context, &done, &moved);
@@ -100,14 +111,21 @@ int meet_until(meet *m, const meet_work *work, const char *what, size_t bytes) {
     }
     if (moved) {
       p = patience_begin(spin);
+      has_moved = true;
+      if (!announced && p.looked - told < patient) continue;
+      announce_move(m);
+      announced = false;
+      told = p.looked;
       continue;
     }
     if (p.waited >= p.spin) notes_take(&m->notes);
-    if (!announced && (p.waited >= patient || m->notes.waiting >= m->sequence)) {
+    if (m->notes.moves != moves) p.quiet = 0;
+    moves = m->notes.moves;
+    if (!announced && (p.waited >= patient || (!has_moved && m->notes.waiting >= m->sequence))) {
       announce(m, m->sequence);
       announced = true;
     }
-    if (p.waited >= m->timeout + GRACE_SECONDS) {
+    if (p.quiet >= m->timeout + GRACE_SECONDS) {
       m->broken = true;
       return report_timeout(m, work, what);
     }

@@ -4,7 +4,8 @@
  * recipe it is. Only when all say the same does anything else happen, so a process that took another way is found
  * before anything can be mixed up, and all processes get the same message about it. The slot also says which steps the
  * process took that need no meet by themselves (a loader's batches). Waiting is polite (a short spin,
- * then growing sleeps) and ends after `timeout` seconds.
+ * then growing sleeps) and ends after `timeout` seconds in which no process moved any data: one that does says so now
+ * and then, and whoever waits has new patience, as its turn may come after that.
  */
 #ifndef SHARDRT_COMM_MEET_H
 #define SHARDRT_COMM_MEET_H
@@ -69,9 +70,10 @@ typedef struct meet_work {
   void *context;
 } meet_work;
 
-/* Works until it is done. The time that counts against the timeout is that in which nothing went on; `bytes` is how
- * much one step of it moves at most, `what` is for the message. After a failure nothing that is under way can be ended,
- * and memory that it uses must never be given back. */
+/* Works until it is done. The time that counts against the timeout is that in which nothing went on, here or, by what
+ * they say, in other processes: every move comes to an end, so that nobody waits forever. `bytes` is how much one step
+ * of it moves at most, `what` is for the message. After a failure nothing that is under way can be ended, and memory
+ * that it uses must never be given back. */
 int meet_until(meet *m, const meet_work *work, const char *what, size_t bytes);
 
 /* Passes on the code that starting a gathering gave, or waits until that gathering is done; `bytes` is how much moves

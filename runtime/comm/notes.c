@@ -29,6 +29,10 @@ void notes_take(notes *n) {
       memcpy(peer->where, note.where, sizeof peer->where);
       if (n->waiting < note.number) n->waiting = note.number;
       break;
+    case COMM_MOVING:
+      peer->waiting = 0;
+      n->moves++;
+      break;
     case COMM_SPEAKING:
       peer->has_spoken = true;
       peer->failed = note.number;

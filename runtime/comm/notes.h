@@ -18,6 +18,7 @@ typedef struct notes {
   int32_t index, count;
   notes_peer *peers; /* [count] */
   uint64_t waiting;  /* the latest gathering that anybody said it was waiting in */
+  uint64_t moves;    /* how often anybody said that it moves data */
 } notes;
 
 int notes_open(notes *n, const comm_transport *transport, int32_t index, int32_t count);

@@ -88,6 +88,17 @@ static bool find_silent(const meet *m, const bool *awaited, bool *silent) {
   return any;
 }
 
+/* Leaves in `early` those of the processes `awaited`, which all wait, that do so in something before. Returns whether
+ * there are any. */
+static bool find_early(const meet *m, const bool *awaited, bool *early) {
+  bool any = false;
+  for (int32_t p = 0; p < m->count; p++) {
+    early[p] = awaited[p] && m->notes.peers[p].waiting < m->sequence;
+    any = any || early[p];
+  }
+  return any;
+}
+
 /* "process 1 did not come to barrier within 3 seconds". */
 static void add_missing(struct text *text, const meet *m, const meet_work *work, const char *what, bool *awaited,
                         bool *silent) {
@@ -99,7 +110,10 @@ static void add_missing(struct text *text, const meet *m, const meet_work *work,
   if (any)
     text_add(text, "%s did not %s %s within %g seconds (stuck, cut off, or in need of a longer --timeout)", names,
              work->awaits == NULL ? "come to" : "go on with", what, m->timeout);
-  else if (work->awaits == NULL || names[0] == '\0')
+  else if (work->awaits == NULL && find_early(m, awaited, silent)) {
+    list_numbers(names, sizeof names, "process", "processes", silent, m->count);
+    text_add(text, "%s did not come to %s within %g seconds, but wait in something before it", names, what, m->timeout);
+  } else if (work->awaits == NULL || names[0] == '\0')
     text_add(text, "%s did not end within %g seconds, though every process came to it", what, m->timeout);
   else
     text_add(text, "%s did not end within %g seconds: nothing came from, or got to, %s", what, m->timeout, names);
