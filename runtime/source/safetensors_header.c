@@ -65,7 +65,7 @@ static int read_shape(json_reader *r, shardrt_tensor *out) {
   }
 }
 
-/* Into offset and bytes, for now from the end of the header on. */
+/* Into offset and bytes, counted from the end of the header. */
 static int read_offsets(json_reader *r, shardrt_tensor *out) {
   static const char expected[] = "two whole numbers, [begin, end], for \"data_offsets\"";
   int64_t begin = 0, end = 0;
