@@ -29,13 +29,6 @@ int64_t box_elements(const shardrt_box *box) {
   return elements;
 }
 
-bool box_contains(const shardrt_box *outer, const shardrt_box *inner) {
-  if (box_is_empty(inner)) return true;
-  for (int32_t d = 0; d < inner->ndim; d++)
-    if (inner->start[d] < outer->start[d] || inner->stop[d] > outer->stop[d]) return false;
-  return true;
-}
-
 bool box_intersect(const shardrt_box *a, const shardrt_box *b, shardrt_box *out) {
   shardrt_box shared = {.ndim = a->ndim};
   for (int32_t d = 0; d < a->ndim; d++) {

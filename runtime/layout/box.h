@@ -13,8 +13,6 @@ bool box_equal(const shardrt_box *a, const shardrt_box *b);
 bool box_is_empty(const shardrt_box *box);
 /* Never more than the array's own elements, which were checked to fit. */
 int64_t box_elements(const shardrt_box *box);
-/* Whether every element of `inner` lies in `outer`; an empty box lies in every one. */
-bool box_contains(const shardrt_box *outer, const shardrt_box *inner);
 /* What a and b, of one array, share: false, and *out alone, where that is nothing. */
 bool box_intersect(const shardrt_box *a, const shardrt_box *b, shardrt_box *out);
 /* Whether the elements of a box within an array of `shape` stand there in one run. `box` is relative to that array. */
