@@ -3,6 +3,17 @@
 #include <stdbool.h>
 #include <string.h>
 
+/* Shuffled samples are found nowhere near each other, so each begins with a wait: for the page's address and for its
+ * first lines, until the processor has seen which way the copy goes. They are asked for while earlier ones are copied;
+ * short samples overlap by themselves. */
+enum { AHEAD = 2, AHEAD_BYTES = 256, LINE = 64 };
+
+static inline void ask_for(const gather_plan *plan, const uint8_t *data, const int64_t *samples, int64_t i, int64_t n) {
+  if (i + AHEAD >= n || plan->box_bytes < AHEAD_BYTES) return;
+  const uint8_t *next = data + (size_t)samples[i + AHEAD] * plan->sample_bytes;
+  for (size_t at = 0; at < AHEAD_BYTES; at += LINE) __builtin_prefetch(next + at);
+}
+
 gather_plan gather_plan_make(const shardrt_field *field, const shardrt_box *inner, size_t element_bytes) {
   gather_plan plan = {.run_bytes = element_bytes, .run_count = 1, .box_bytes = element_bytes};
   size_t step = element_bytes; /* bytes between neighbours in dimension d */
@@ -86,6 +97,7 @@ static void copy_whole(const gather_plan *plan, const uint8_t *data, const int64
   for (int64_t i = 0; i < n;) {
     int64_t end = i + 1;
     while (end < n && samples[end] == samples[end - 1] + 1) end++;
+    ask_for(plan, data, samples, end - 1, n);
     dst = copy_runs(dst, data + (size_t)samples[i] * plan->sample_bytes, 1, 0, plan->sample_bytes * (size_t)(end - i));
     i = end;
   }
@@ -94,8 +106,10 @@ static void copy_whole(const gather_plan *plan, const uint8_t *data, const int64
 /* One run of each sample. As in copy_fixed, `bytes` is a constant where it is small. */
 static inline void copy_each(const gather_plan *plan, const uint8_t *restrict data, const int64_t *samples, int64_t n,
                              uint8_t *restrict dst, size_t bytes) {
-  for (int64_t i = 0; i < n; i++)
+  for (int64_t i = 0; i < n; i++) {
+    ask_for(plan, data, samples, i, n);
     memcpy(dst + (size_t)i * bytes, data + (size_t)samples[i] * plan->sample_bytes, bytes);
+  }
 }
 
 void gather_run(const gather_plan *plan, const uint8_t *data, const int64_t *samples, int64_t n, void *dst) {
@@ -124,7 +138,10 @@ void gather_run(const gather_plan *plan, const uint8_t *data, const int64_t *sam
     }
   }
   uint8_t *end = dst;
-  for (int64_t i = 0; i < n; i++) end = copy_box(plan, end, first + (size_t)samples[i] * plan->sample_bytes);
+  for (int64_t i = 0; i < n; i++) {
+    ask_for(plan, first, samples, i, n);
+    end = copy_box(plan, end, first + (size_t)samples[i] * plan->sample_bytes);
+  }
 }
 
 void gather_swap(void *data, size_t n, size_t element_bytes) {
