@@ -11,7 +11,8 @@ DESTDIR ?=
 CC       = gcc
 
 # What the project needs from Debian, by what it is for.
-PACKAGES_BUILD = gcc libc6-dev pkgconf libopenmpi-dev openmpi-bin libluajit-5.1-dev luajit libxxhash-dev zlib1g-dev
+PACKAGES_BUILD = gcc libc6-dev pkgconf libopenmpi-dev openmpi-bin libluajit-5.1-dev luajit libxxhash-dev zlib1g-dev \
+                 librandom123-dev
 PACKAGES_TEST  = lua-busted lua-cjson dataset-fashion-mnist iproute2
 PACKAGES_LINT  = clang-format clang-tidy lua-check
 

@@ -330,7 +330,7 @@ typedef struct shardrt_field {
   const char *name; /* lives as long as the source */
   int32_t dtype;
   int32_t ndim; /* of one sample */
-  int64_t shape[SHARDRT_MAX_NDIM];
+  int64_t shape[SHARDRT_MAX_NDIM]; /* -1: differs from sample to sample */
 } shardrt_field;
 
 /* How a source is opened. */
@@ -366,6 +366,10 @@ const shardrt_field *shardrt_source_field(const shardrt_source *source, int32_t 
 size_t shardrt_source_bytes(const shardrt_source *source, int32_t field, const shardrt_box *inner);
 /* Reads samples first … first + count of one field into `dst`, C-contiguous. EINVAL: outside the source. */
 int shardrt_source_read(const shardrt_source *source, int32_t field, int64_t first, int64_t count, void *dst);
+/* One sample of any field, also of one whose samples differ in shape: `shape` (room for SHARDRT_MAX_NDIM) is this one's.
+ */
+int shardrt_source_value(const shardrt_source *source, int32_t field, int64_t sample, int64_t *shape,
+                         shardrt_buffer **out);
 /* A number that is equal in processes that see the same data: names, dtypes, shapes, lengths of the files and their
  * first blocks; of host arrays, all they held when the source was made. shardrt_check_source compares it across the
  * job, whatever the job's check is, and on a difference names file (by process 0's path) and processes. */
@@ -431,6 +435,29 @@ int shardrt_safetensors_save(const char *path, int64_t count, const shardrt_save
 int shardrt_safetensors_rows(const shardrt_sharding *sharding, int32_t dtype, int32_t ndim, const int64_t *shape,
                              int32_t process_count, int32_t devices_per_process, shardrt_sharding **out);
 
+/* ---- transforms: what happens to samples on their way ------------------------------------------------------------ */
+
+/* One transform; it never changes, and may stand in many chains. */
+typedef struct shardrt_transform shardrt_transform;
+/* `kind` is the name of one; what its numbers and bytes mean stands in the file of that kind in runtime/transform/. They
+ * are copied. EINVAL: another name, or numbers that make no sense for it. */
+int shardrt_transform_new(const char *kind, int64_t count, const double *numbers, size_t nbytes, const void *bytes,
+                          shardrt_transform **out);
+void shardrt_transform_free(shardrt_transform *transform);
+
+/* A field of a mapped source: a field of another one through a chain of transforms, perhaps of none. */
+typedef struct shardrt_mapped {
+  const char *name;
+  int32_t field; /* of the source that is mapped */
+  int32_t count; /* of transforms */
+  shardrt_transform *const *transforms;
+} shardrt_mapped;
+
+/* A source of the same samples with these fields. What is random in the transforms depends on the loader's seed, the
+ * epoch, and the sample's number in the files, and on nothing else; shardrt_source_read reads with seed and epoch 0.
+ * EINVAL: a transform that cannot be used on what comes to it; the message names the field. */
+int shardrt_source_map(shardrt_source *source, int32_t nfields, const shardrt_mapped *fields, shardrt_source **out);
+
 /* ---- loader ----------------------------------------------------------------------------------------------------- */
 
 enum { SHARDRT_DROP, SHARDRT_PAD, SHARDRT_ERROR };                /* the rest of an epoch that does not fill a batch */
@@ -467,7 +494,9 @@ typedef struct shardrt_loader_stats {
   int64_t bytes_fingerprinted; /* by this process, for that: of fields that have replicas, in steps that are checked */
   double seconds;              /* from the call for the first batch to the last call's end */
   double wait_seconds;         /* of these, spent waiting for a batch */
-  double read_seconds;         /* spent reading, by all workers together */
+  double read_seconds;         /* spent reading, by all workers together, */
+  double decode_seconds;       /* decoding, */
+  double transform_seconds;    /* and transforming */
   double move_seconds;         /* spent moving, each time from when all processes had come to it */
   size_t batch_bytes;          /* of this process's shards of one batch */
   size_t budget_bytes;         /* of batches made ahead and handed out, and SHARDRT_LOADER_SLACK */

@@ -458,8 +458,11 @@ describe("a loader's words", function()
     refused({ sharding = { image = rows, label = rows, lable = rows } }, '"lable"', 'did you mean "label"')
   end)
 
-  it("that are not there yet are refused plainly", function()
-    refused({ transform = function() end }, "transform is not there yet")
+  it("about transforms are checked", function()
+    refused({ transform = function() end }, "it takes a table of fields")
+    refused({ transform = { imag = {} } }, 'no field "imag"', 'did you mean "image"')
+    refused({ transform = { image = { 3 } } }, "number 1 of its list is 3")
+    refused({ transform = { image = false, label = false } }, "no field is left")
   end)
 
   it("that say nothing with this pipeline are refused", function()

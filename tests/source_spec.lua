@@ -8,7 +8,8 @@ local source = require "shardrt.source"
 
 ffi.cdef [[
 int source_gather(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
-                  const shardrt_box *inner, void *dst);
+                  const shardrt_box *inner, void *reader, void *dst);
+void reader_clear(void *reader);
 size_t source_bytes(const shardrt_source *source, int32_t field, const shardrt_box *inner);
 int32_t source_file_count(const shardrt_source *source);
 const char *source_file_name(const shardrt_source *source, int32_t file);
@@ -49,7 +50,9 @@ local function gather(s, field, samples, box, size)
   local dst = ffi.new("uint8_t[?]", extent + guard)
   ffi.fill(dst, extent + guard, 0xA5)
   local c_samples = ffi.new("int64_t[?]", math.max(1, #samples), samples)
-  local code = C.source_gather(s, field, c_samples, #samples, c_box(box), dst)
+  local reader = ffi.new "uint64_t[64]" -- a struct reader, which is less, of zeros
+  local code = C.source_gather(s, field, c_samples, #samples, c_box(box), reader, dst)
+  C.reader_clear(reader)
   assert.equal(("\165"):rep(guard), ffi.string(dst + extent, guard)) -- nothing is written beyond the end
   return code, ffi.string(dst, extent)
 end

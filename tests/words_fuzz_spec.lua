@@ -127,6 +127,17 @@ describe("odd arguments", function()
       assert.truthy(good[name], name .. " is not tried")
       fuzz("source." .. name, shardrt.source[name], nil, unpack(good[name]))
     end
+    good = { crop = { { size = { 2 } } } }
+    for name in pairs(shardrt.transform) do
+      assert.truthy(good[name], name .. " is not tried")
+      assert(pcall(shardrt.transform[name], unpack(good[name])))
+      fuzz("transform." .. name, shardrt.transform[name], nil, unpack(good[name]))
+      for key in pairs(good[name][1] or {}) do
+        for _, value in ipairs(odd) do
+          if value ~= NIL then try("transform." .. name .. ", " .. tostring(key), shardrt.transform[name], { [key] = value }) end
+        end
+      end
+    end
     for _, value in ipairs(odd) do
       if value ~= NIL then
         try("source.npy of a field", shardrt.source.npy, { h = value })
@@ -147,7 +158,7 @@ describe("odd arguments", function()
       { s, "shard_shape", { 16 } }, { s, "devices_indices_map", { 16 } },
       { s, "addressable_devices_indices_map", { 16 } }, { s, "addressable_devices" },
       { s, "process_shards", { 16 }, 0 }, { source, "read", 0, 1 }, { source, "shard", 2, 1 },
-      { source, "enumerate", "id" }, { loader, "restore", loader:state() },
+      { source, "enumerate", "id" }, { source, "map", { x = { shardrt.transform.crop { size = {} } } } }, { loader, "restore", loader:state() },
     }
     for _, case in ipairs(methods) do
       local object, name = case[1], case[2]

@@ -15,6 +15,7 @@ fail.own()
 ---@class shardrt
 ---@field ndarray shardrt.ndarray.words
 ---@field source shardrt.source.words
+---@field transform shardrt.transform.words
 ---@field clock fun(): number
 ---@field is_planning fun(): boolean
 ---@field say fun(format: any, ...: any)
@@ -51,6 +52,7 @@ local shardrt = {
     from_table = ndarray.from_table, load = ndarray.load, is = ndarray.is,
   }),
   source = object.words("shardrt.source", require "shardrt.source"),
+  transform = object.words("shardrt.transform", require("shardrt.transform").words),
 }
 
 --- Seconds on the machine's monotonic clock: for taking times.

@@ -29,6 +29,7 @@ fail.own()
 ---data is read, each part by the process that has its replica 0, before it moves to `sharding`; nil: rows over all
 ---devices. For "auto": one more layout to consider
 ---@field bandwidth shardrt.Bandwidth? # for "auto"; nil: measured in the first steps
+---@field transform table<string, shardrt.Transform[]|false>? # what fields go through, as source:map takes it
 ---@field num_workers integer? # threads that read; chosen from the machine
 ---@field prefetch integer? # batches made ahead; 2
 
@@ -40,8 +41,8 @@ fail.own()
 ---@field steps_checked integer # of these, the ones whose replicas were compared; 0 where no field has replicas
 ---@field bytes_fingerprinted integer # by this process, to compare them
 ---@field seconds number # from the call for the first batch to the last call's end
----@field stages {read: number, wait: number, move: number} # seconds: reading, of all workers together; waiting for
----a batch; moving, from when all processes had come to it
+---@field stages {read: number, decode: number, transform: number, wait: number, move: number} # seconds: reading,
+---decoding and transforming, of all workers together; waiting for a batch; moving, from when all had come to it
 ---@field num_workers integer
 ---@field prefetch integer
 ---@field buffers integer # batches that may exist at once, made ahead or let go and not yet collected
@@ -94,9 +95,6 @@ end
 -- What belongs to one pipeline only, or is a word of design.md that this version does not have: said plainly, rather
 -- than ignored.
 local function refuse_useless(o)
-  if o.transform ~= nil then
-    fail "loader: transform is not there yet; a loader gives batches as the source has them, laid out by `sharding`"
-  end
   if o.load_sharding ~= nil and o.pipeline ~= "reshard" and o.pipeline ~= "auto" then
     fail 'loader: load_sharding is for pipeline = "reshard" or "auto"; others read the data where `sharding` puts it'
   end
@@ -112,7 +110,8 @@ local function check_options(o)
   if not source.is(o.source) then
     fail("loader: source = %s; it is what shardrt.source.npy, .idx or .array makes", list.show(o.source))
   end
-  if o.source.fields.mask then
+  local given = o.transform ~= nil and o.source:map(o.transform) or o.source
+  if given.fields.mask then
     fail('loader: the source has a field "mask", a name that is kept for the mask of padded batches; rename it')
   end
   if o.shuffle ~= nil and type(o.shuffle) ~= "boolean" then
@@ -121,7 +120,7 @@ local function check_options(o)
   local pipeline = choice("pipeline", o.pipeline == nil and "per_process" or o.pipeline, PIPELINES)
   refuse_useless(o)
   return {
-    source = o.source,
+    source = given,
     batch_size = whole("batch_size", o.batch_size, 1),
     shuffle = o.shuffle or false,
     seed = o.seed == nil and 0 or whole("seed", o.seed, -2 ^ 53),
@@ -325,14 +324,15 @@ end
 ---@return shardrt.LoaderStats
 function Loader:stats()
   local c, before = stats_of(self), self.before
-  local stages = before.stages or { read = 0, wait = 0, move = 0 }
+  local stages = before.stages or { read = 0, decode = 0, transform = 0, wait = 0, move = 0 }
   local function total(name) return tonumber(c[name]) + (before[name] or 0) end
   return {
     bytes_read = total "bytes_read", bytes_moved = total "bytes_moved", samples = total "samples",
     steps = total "steps", steps_checked = total "steps_checked", bytes_fingerprinted = total "bytes_fingerprinted",
     seconds = total "seconds", num_workers = c.num_workers, prefetch = c.prefetch,
     stages = {
-      read = stages.read + c.read_seconds, wait = stages.wait + c.wait_seconds, move = stages.move + c.move_seconds,
+      read = stages.read + c.read_seconds, decode = stages.decode + c.decode_seconds,
+      transform = stages.transform + c.transform_seconds, wait = stages.wait + c.wait_seconds, move = stages.move + c.move_seconds,
     },
     buffers = self.batch_bytes == 0 and 0 or math.floor(tonumber(c.budget_bytes) / self.batch_bytes),
     batch_bytes = self.batch_bytes,

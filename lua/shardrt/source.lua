@@ -9,6 +9,7 @@ local ndarray = require "shardrt.ndarray"
 local object = require "shardrt.object"
 local path_of = require "shardrt.path"
 local shape = require "shardrt.shape"
+local transform = require "shardrt.transform"
 fail.own()
 
 ---@class shardrt.source.words
@@ -18,7 +19,7 @@ local source = {}
 
 ---@class shardrt.source.field
 ---@field dtype string
----@field shape integer[] # of one sample
+---@field shape integer[] # of one sample; -1: differs from sample to sample
 
 ---@class shardrt.source: ffi.cdata*
 ---@field fields table<string, shardrt.source.field>
@@ -155,10 +156,28 @@ local function whole(what, name, value)
   if not list.is_whole(value, -2 ^ 53) then fail("%s: %s is a whole number, not %s", what, name, list.show(value)) end
 end
 
---- The samples first … first + count - 1, read now: {field = host array}. Under `shardrt plan` they have no data.
+local function is_ragged(sizes)
+  for _, size in ipairs(sizes) do
+    if size < 0 then return true end
+  end
+  return false
+end
+
+-- The samples of a field whose shape is not the same in all: a list of host arrays.
+local function read_ragged(self, index, field, first, count)
+  local values, sizes, out = {}, int64s(C.SHARDRT_MAX_NDIM), ffi.new "shardrt_buffer *[1]"
+  for i = 1, count do
+    fail.check(C.shardrt_source_value(self, index, first + i - 1, sizes, out))
+    values[i] = ndarray.wrap(ffi.gc(out[0], C.shardrt_buffer_free), field.dtype, shape.from_c(#field.shape, sizes))
+  end
+  return values
+end
+
+--- The samples first … first + count - 1, read now: {field = host array}; a field whose shape differs from sample to
+--- sample (a size of -1) comes as a list of host arrays. Under `shardrt plan` they have no data.
 ---@param first integer
 ---@param count integer
----@return table<string, shardrt.ndarray>
+---@return table<string, shardrt.ndarray|shardrt.ndarray[]>
 function Source:read(first, count)
   whole("source:read", "the first sample", first)
   whole("source:read", "the number of samples", count)
@@ -173,6 +192,8 @@ function Source:read(first, count)
     local sizes = { count, unpack(field.shape) }
     if plan then
       values[name] = ndarray.wrap(nil, field.dtype, sizes)
+    elseif is_ragged(field.shape) then
+      values[name] = read_ragged(self, i - 1, field, first, count)
     else
       local host = ndarray.empty(sizes, field.dtype)
       fail.check(C.shardrt_source_read(self, i - 1, first, count, host.data))
@@ -203,6 +224,69 @@ function Source:enumerate(name)
   end
   local out = handle_out()
   fail.check(C.shardrt_source_enumerate(self, name, out))
+  return own(out)
+end
+
+-- One field of source:map, as C takes it: its chain, and which of the source's fields it begins with.
+local function mapped_field(known, name, given)
+  local what = ('source:map, field "%s"'):format(name)
+  if type(name) ~= "string" or name == "" or name:find("\0", 1, true) then
+    fail("source:map: it takes fields with their names, as in {image = {…}}; %s is none", list.show(name))
+  end
+  if type(given) ~= "table" or object.is(given) then
+    fail("%s: a list of transforms, or false for a field that is left out, not %s", what, list.show(given))
+  end
+  local from, chain = given.from == nil and name or given.from, {}
+  for key, step in pairs(given) do
+    if key ~= "from" and not (list.is_whole(key, 1) and key <= #given) then
+      fail("%s: a list of transforms, and perhaps `from`; it has %s", what, list.show(key))
+    end
+    if key ~= "from" and not transform.is(step) then
+      fail("%s: number %d of its list is %s; shardrt.transform has the words for transforms", what, key, list.show(step))
+    end
+  end
+  for i, step in ipairs(given) do chain[i] = step end
+  if not known.fields[from] then
+    fail("%s: the source has no field %s%s", what, list.show(from), fail.suggestion(from, known.fields))
+  end
+  return { name = name, from = from, chain = chain }
+end
+
+--- The same samples with other fields: each name's list of transforms is what its field goes through, or that of
+--- another name where `from` says so; false leaves a field out. Fields that are not named stay as they are. Random
+--- transforms depend on the loader's seed, the epoch and the sample's number, and on nothing else.
+---@param fields table<string, shardrt.Transform[]|false>
+---@return shardrt.source
+function Source:map(fields)
+  if type(fields) ~= "table" or object.is(fields) then
+    fail("source:map: it takes a table of fields, as in {image = {…}}, not %s", list.show(fields))
+  end
+  local known, made, added = read_fields(self), {}, {}
+  for i, name in ipairs(known.names) do
+    known.names[name] = i - 1
+    if fields[name] == nil then
+      made[#made + 1] = { name = name, from = name, chain = {} }
+    elseif fields[name] then
+      made[#made + 1] = mapped_field(known, name, fields[name])
+    end
+  end
+  for name, given in pairs(fields) do
+    if not known.fields[name] then added[#added + 1] = mapped_field(known, name, given) end
+  end
+  table.sort(added, function(a, b) return a.name < b.name end)
+  for _, field in ipairs(added) do made[#made + 1] = field end
+  if #made == 0 then fail "source:map: no field is left" end
+  local c_fields, keep = ffi.new("shardrt_mapped[?]", #made), {}
+  for i, field in ipairs(made) do
+    local handles = ffi.new("shardrt_transform *[?]", math.max(#field.chain, 1))
+    for k, step in ipairs(field.chain) do handles[k - 1] = transform.handle(step) end
+    keep[i] = handles
+    local c = c_fields[i - 1]
+    c.name, c.field, c.count, c.transforms = field.name, known.names[field.from], #field.chain, handles
+  end
+  local out = handle_out()
+  fail.check(C.shardrt_source_map(self, #made, c_fields, out), "source:map")
+  assert(#keep == #made) -- what C was shown lived until here
   return own(out)
 end
 

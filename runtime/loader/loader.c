@@ -354,7 +354,10 @@ static int take(shardrt_loader *self) {
   if (code != SHARDRT_OK) return code;
   self->stats.bytes_read += atomic_load(&made->bytes_read);
   self->stats.bytes_fingerprinted += atomic_load(&made->bytes_fingerprinted);
-  self->stats.read_seconds += 1e-9 * (double)atomic_load(&made->busy);
+  const int64_t decoding = atomic_load(&made->decoding), transforming = atomic_load(&made->transforming);
+  self->stats.read_seconds += 1e-9 * (double)(atomic_load(&made->busy) - decoding - transforming);
+  self->stats.decode_seconds += 1e-9 * (double)decoding;
+  self->stats.transform_seconds += 1e-9 * (double)transforming;
   self->stats.samples += made->rows;
   self->stats.steps++;
   slot_close(made, self->plan); /* the arrays hold the buffers now */

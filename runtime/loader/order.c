@@ -22,7 +22,7 @@ static int32_t bits_of(uint64_t count) {
 void order_set(struct order *self, uint64_t seed, int64_t epoch, int64_t count, bool shuffle) {
   const uint64_t golden = 0x9e3779b97f4a7c15u; /* 2^64 / the golden ratio: SplitMix64's step */
   int32_t bits = bits_of((uint64_t)count);
-  *self = (struct order){.count = count, .low_bits = bits / 2};
+  *self = (struct order){.seed = seed, .epoch = epoch, .count = count, .low_bits = bits / 2};
   self->low_mask = (UINT64_C(1) << (bits / 2)) - 1;
   self->high_mask = (UINT64_C(1) << (bits - bits / 2)) - 1;
   if (!shuffle || count < 2) return; /* no rounds: everything stays where it is */

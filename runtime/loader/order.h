@@ -12,6 +12,8 @@ enum { ORDER_MAX_ROUNDS = 24 };
  * can be undone whatever the function is: so it is a permutation for every count, also where the two halves differ in
  * width by one. */
 struct order {
+  uint64_t seed;
+  int64_t epoch;
   int64_t count;
   int32_t rounds;
   int32_t low_bits;                /* the halves are low_bits and, above them, as many bits or one more */

@@ -16,6 +16,7 @@ int slot_scratch_set(struct slot_scratch *self, const struct plan *plan) {
 }
 
 void slot_scratch_clear(struct slot_scratch *self) {
+  reader_clear(&self->reader);
   alloc_free(self->staging);
   alloc_free(self->samples);
 }
@@ -52,6 +53,8 @@ int slot_open(struct slot *self, const struct plan *plan, struct pool *pool) {
   atomic_store(&self->bytes_read, 0);
   atomic_store(&self->bytes_fingerprinted, 0);
   atomic_store(&self->busy, 0);
+  atomic_store(&self->decoding, 0);
+  atomic_store(&self->transforming, 0);
   return SHARDRT_OK;
 }
 
@@ -70,13 +73,12 @@ static char *row_of(const struct slot *self, const struct plan *plan, int64_t b,
 
 /* Reads the task's first n rows straight to their final place. */
 static int read_block(struct slot *self, const struct plan *plan, const struct plan_task *task, int64_t n,
-                      const int64_t *samples) {
+                      struct slot_scratch *scratch) {
   const struct plan_block *block = &plan->blocks[task->block];
   char *rows = row_of(self, plan, task->block, task->first);
   memset(rows + (size_t)n * block->row_bytes, 0, (size_t)(task->count - n) * block->row_bytes);
   if (n == 0) return SHARDRT_OK;
-  atomic_fetch_add(&self->bytes_read, n * (int64_t)block->storage_bytes);
-  return source_gather(plan->source, task->field, samples, n, &block->inner, rows);
+  return source_gather(plan->source, task->field, scratch->samples, n, &block->inner, &scratch->reader, rows);
 }
 
 /* Copies what one block holds of the task's rows, which stand whole in `staging`. */
@@ -102,16 +104,14 @@ static int copy_block(const struct slot *self, const struct plan *plan, const st
 
 /* Reads the task's rows whole, then copies what the field's blocks hold of them. */
 static int read_whole(struct slot *self, const struct plan *plan, const struct plan_task *task, int64_t n,
-                      const struct slot_scratch *scratch) {
+                      struct slot_scratch *scratch) {
   const struct plan_field *field = &plan->fields[task->field];
   shardrt_box whole = source_whole(field->field);
   size_t row_bytes = source_box_bytes(field->field, &whole);
   memset(scratch->staging + (size_t)n * row_bytes, 0, (size_t)(task->count - n) * row_bytes);
   int code = SHARDRT_OK;
-  if (n > 0) {
-    atomic_fetch_add(&self->bytes_read, n * (int64_t)source_bytes(plan->source, task->field, &whole));
-    code = source_gather(plan->source, task->field, scratch->samples, n, &whole, scratch->staging);
-  }
+  if (n > 0)
+    code = source_gather(plan->source, task->field, scratch->samples, n, &whole, &scratch->reader, scratch->staging);
   for (int64_t i = 0; i < field->nblocks && code == SHARDRT_OK; i++)
     code = copy_block(self, plan, task, field->first_block + i, scratch->staging);
   return code;
@@ -124,21 +124,37 @@ static void finish_block(struct slot *self, const struct plan *plan, const struc
   self->fingerprints[b] = shardrt_fingerprint(shardrt_buffer_data(self->buffers[b]), plan->blocks[b].bytes);
 }
 
+/* The figures of one task, which its reader collected from 0 on. */
+static void add_figures(struct slot *self, const struct reader *reader, int64_t nanoseconds) {
+  atomic_fetch_add(&self->busy, nanoseconds);
+  atomic_fetch_add(&self->bytes_read, reader->bytes_read);
+  atomic_fetch_add(&self->decoding, reader->nanoseconds[READER_DECODE]);
+  atomic_fetch_add(&self->transforming, reader->nanoseconds[READER_TRANSFORM]);
+}
+
+static void start_reader(const struct slot *self, struct reader *reader) {
+  reader->seed = self->order.seed;
+  reader->epoch = self->order.epoch;
+  reader->bytes_read = 0;
+  memset(reader->nanoseconds, 0, sizeof reader->nanoseconds);
+}
+
 int slot_run(struct slot *self, const struct plan *plan, int64_t number, struct slot_scratch *scratch) {
   const struct plan_task task = plan_task_at(plan, number);
   const struct plan_field *field = &plan->fields[task.field];
   double start = shardrt_clock();
   int64_t n = self->rows - task.first; /* real rows of this task */
   n = n < 0 ? 0 : n > task.count ? task.count : n;
+  start_reader(self, &scratch->reader);
   for (int64_t i = 0; i < n; i++) scratch->samples[i] = order_at(&self->order, self->first + task.first + i);
   int code =
-      task.block >= 0 ? read_block(self, plan, &task, n, scratch->samples) : read_whole(self, plan, &task, n, scratch);
+      task.block >= 0 ? read_block(self, plan, &task, n, scratch) : read_whole(self, plan, &task, n, scratch);
   if (task.block >= 0) {
     finish_block(self, plan, field, task.block);
   } else {
     for (int64_t i = 0; i < field->nblocks; i++) finish_block(self, plan, field, field->first_block + i);
   }
-  atomic_fetch_add(&self->busy, (int64_t)(1e9 * (shardrt_clock() - start)));
+  add_figures(self, &scratch->reader, (int64_t)(1e9 * (shardrt_clock() - start)));
   return code == SHARDRT_OK ? code : error_prefix(code, "field \"%s\"", field->field->name);
 }
 

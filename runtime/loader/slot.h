@@ -6,6 +6,7 @@
 
 #include "loader/order.h"
 #include "loader/plan.h"
+#include "source/reader.h"
 
 struct pool;
 
@@ -21,13 +22,15 @@ struct slot {
   _Atomic int64_t *left;      /* tasks of each block that have not run */
   _Atomic int64_t bytes_read; /* taken from the storage */
   _Atomic int64_t bytes_fingerprinted;
-  _Atomic int64_t busy; /* nanoseconds that the tasks took, added up */
+  _Atomic int64_t busy; /* nanoseconds that the tasks took, added up, */
+  _Atomic int64_t decoding, transforming; /* and of these, with what */
 };
 
 /* What one worker needs for itself, so that a task allocates nothing. */
 struct slot_scratch {
   int64_t *samples; /* plan.task_rows of them */
   char *staging;    /* plan.staging_bytes */
+  struct reader reader;
 };
 
 int slot_scratch_set(struct slot_scratch *self, const struct plan *plan);

@@ -64,16 +64,38 @@ int dense_open(const source_format *format, int32_t nfields, const char *const *
   return SHARDRT_OK;
 }
 
+static int check_data(const dense_part *part) {
+  if (part->data != NULL) return SHARDRT_OK;
+  return error_set(SHARDRT_EDATA, "%s: its samples cannot be read here: it was opened for its shape only (planning)",
+                   part->title);
+}
+
 int dense_gather(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
-                 const shardrt_box *inner, void *dst) {
+                 const shardrt_box *inner, struct reader *reader, void *dst) {
   const dense_part *part = &((const dense_source *)source)->parts[field];
-  if (part->data == NULL)
-    return error_set(SHARDRT_EDATA, "%s: its samples cannot be read here: it was opened for its shape only (planning)",
-                     part->title);
+  int code = check_data(part);
+  if (code < 0) return code;
   const size_t element_bytes = shardrt_dtype_size(part->dtype);
   const gather_plan plan = gather_plan_make(&source->fields[field], inner, element_bytes);
   gather_run(&plan, part->data, samples, n, dst);
   if (part->swap) gather_swap(dst, plan.box_bytes / element_bytes * (size_t)n, element_bytes);
+  reader->bytes_read += (int64_t)plan.box_bytes * n;
+  return SHARDRT_OK;
+}
+
+int dense_value(const shardrt_source *source, int32_t field, int64_t sample, struct reader *reader, struct value *out,
+                bool *handled) {
+  const dense_part *part = &((const dense_source *)source)->parts[field];
+  const shardrt_field *f = &source->fields[field];
+  int code = check_data(part);
+  if (code < 0) return code;
+  *out = value_whole(f->dtype, f->ndim, f->shape);
+  const size_t bytes = value_bytes(out);
+  const uint8_t *data = part->data + (size_t)sample * bytes;
+  *handled = !part->swap && (uintptr_t)data % shardrt_dtype_size(f->dtype) == 0;
+  if (!*handled) return SHARDRT_OK;
+  out->data = (void *)(uintptr_t)data; /* who reads a value does not write to it */
+  reader->bytes_read += (int64_t)bytes;
   return SHARDRT_OK;
 }
 

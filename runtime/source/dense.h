@@ -40,7 +40,9 @@ int dense_finish(dense_source *source, const char *const *names);
 
 /* A format's functions. */
 int dense_gather(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
-                 const shardrt_box *inner, void *dst);
+                 const shardrt_box *inner, struct reader *reader, void *dst);
+int dense_value(const shardrt_source *source, int32_t field, int64_t sample, struct reader *reader, struct value *out,
+                bool *handled);
 size_t dense_bytes(const shardrt_source *source, int32_t field, const shardrt_box *inner);
 int32_t dense_file_count(const shardrt_source *source);
 const char *dense_file_name(const shardrt_source *source, int32_t file);

@@ -108,6 +108,7 @@ const source_format idx_format = {
     .name = "idx",
     .open = open_idx,
     .gather = dense_gather,
+    .value = dense_value,
     .bytes = dense_bytes,
     .file_count = dense_file_count,
     .file_name = dense_file_name,

@@ -40,6 +40,7 @@ const source_format npy_format = {
     .name = "npy",
     .open = open_npy,
     .gather = dense_gather,
+    .value = dense_value,
     .bytes = dense_bytes,
     .file_count = dense_file_count,
     .file_name = dense_file_name,

@@ -79,18 +79,75 @@ static int check_box(const shardrt_field *field, const shardrt_box *inner) {
   return SHARDRT_OK;
 }
 
+bool source_is_ragged(const shardrt_field *field) {
+  for (int32_t d = 0; d < field->ndim; d++)
+    if (field->shape[d] < 0) return true;
+  return false;
+}
+
+static int refuse_ragged(const shardrt_field *field) {
+  if (!source_is_ragged(field)) return SHARDRT_OK;
+  return error_set(SHARDRT_EINVAL,
+                   "the field \"%s\" differs in shape from sample to sample; a transform that gives it one shape would "
+                   "do (pad, crop, resize, a decoder before these), or source:pack",
+                   field->name);
+}
+
+static int check_field(const shardrt_source *source, int32_t field) {
+  if (field >= 0 && field < source->nfields) return SHARDRT_OK;
+  return error_set(SHARDRT_EINVAL, "field %d of a source of %d fields", (int)field, (int)source->nfields);
+}
+
+static int check_sample(const shardrt_source *source, int64_t sample) {
+  if (sample >= 0 && sample < source->count) return SHARDRT_OK;
+  return error_set(SHARDRT_EINVAL, "sample %lld of a source of %lld samples", (long long)sample,
+                   (long long)source->count);
+}
+
 int source_gather(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
-                  const shardrt_box *inner, void *dst) {
-  const shardrt_field *f = shardrt_source_field(source, field);
-  if (f == NULL)
-    return error_set(SHARDRT_EINVAL, "field %d of a source of %d fields", (int)field, (int)source->nfields);
-  int code = check_box(f, inner);
+                  const shardrt_box *inner, struct reader *reader, void *dst) {
+  int code = check_field(source, field);
+  if (code == SHARDRT_OK) code = refuse_ragged(&source->fields[field]);
+  if (code == SHARDRT_OK) code = check_box(&source->fields[field], inner);
   if (code < 0) return code;
-  for (int64_t i = 0; i < n; i++)
-    if (samples[i] < 0 || samples[i] >= source->count)
-      return error_set(SHARDRT_EINVAL, "sample %lld of a source of %lld samples", (long long)samples[i],
-                       (long long)source->count);
-  return source->format->gather(source, field, samples, n, inner, dst);
+  for (int64_t i = 0; i < n && code == SHARDRT_OK; i++) code = check_sample(source, samples[i]);
+  if (code < 0) return code;
+  const struct reader_mark mark = reader_mark(reader);
+  code = source->format->gather(source, field, samples, n, inner, reader, dst);
+  reader_release(reader, mark);
+  return code;
+}
+
+int source_value(const shardrt_source *source, int32_t field, int64_t sample, const shardrt_box *inner,
+                 struct reader *reader, struct value *out) {
+  int code = check_field(source, field);
+  if (code == SHARDRT_OK) code = check_sample(source, sample);
+  if (code < 0) return code;
+  const shardrt_field *f = &source->fields[field];
+  const shardrt_box whole = source_whole(f);
+  bool handled = false;
+  if (source->format->value != NULL && (inner == NULL || memcmp(inner, &whole, sizeof whole) == 0)) {
+    code = source->format->value(source, field, sample, reader, out, &handled);
+    if (code < 0 || handled) return code;
+  }
+  code = refuse_ragged(f);
+  if (inner == NULL) inner = &whole;
+  if (code == SHARDRT_OK) code = check_box(f, inner);
+  if (code < 0) return code;
+  void *room = reader_room(reader, source_box_bytes(f, inner));
+  if (room == NULL) return ALLOC_FAILED;
+  *out = (struct value){.dtype = f->dtype, .ndim = f->ndim, .reduce = 1, .data = room};
+  for (int32_t d = 0; d < f->ndim; d++) {
+    out->full[d] = f->shape[d];
+    out->start[d] = inner->start[d];
+    out->shape[d] = inner->stop[d] - inner->start[d];
+  }
+  return source->format->gather(source, field, &sample, 1, inner, reader, room);
+}
+
+int64_t source_number(const shardrt_source *source, int64_t sample) {
+  if (source->format->number != NULL) return source->format->number(source, sample);
+  return source->first_number + sample * source->number_step;
 }
 
 size_t source_bytes(const shardrt_source *source, int32_t field, const shardrt_box *inner) {
@@ -102,23 +159,41 @@ size_t shardrt_source_bytes(const shardrt_source *source, int32_t field, const s
 }
 
 int shardrt_source_read(const shardrt_source *source, int32_t field, int64_t first, int64_t count, void *dst) {
-  const shardrt_field *f = shardrt_source_field(source, field);
-  if (f == NULL)
-    return error_set(SHARDRT_EINVAL, "field %d of a source of %d fields", (int)field, (int)source->nfields);
+  int code = check_field(source, field);
+  if (code == SHARDRT_OK) code = refuse_ragged(&source->fields[field]);
+  if (code < 0) return code;
+  const shardrt_field *f = &source->fields[field];
   if (first < 0 || count < 0 || count > source->count || first > source->count - count)
     return error_set(SHARDRT_EINVAL, "%lld samples from sample %lld on, of a source of %lld samples", (long long)count,
                      (long long)first, (long long)source->count);
   const shardrt_box whole = source_whole(f);
   const size_t bytes = source_box_bytes(f, &whole);
   int64_t samples[READ_CHUNK];
-  for (int64_t done = 0; done < count;) {
+  struct reader reader = {0};
+  for (int64_t done = 0; done < count && code == SHARDRT_OK;) {
     const int64_t n = count - done < READ_CHUNK ? count - done : READ_CHUNK;
     for (int64_t i = 0; i < n; i++) samples[i] = first + done + i;
-    int code = source->format->gather(source, field, samples, n, &whole, (char *)dst + (size_t)done * bytes);
-    if (code < 0) return code;
+    code = source_gather(source, field, samples, n, &whole, &reader, (char *)dst + (size_t)done * bytes);
     done += n;
   }
-  return SHARDRT_OK;
+  reader_clear(&reader);
+  return code;
+}
+
+int shardrt_source_value(const shardrt_source *source, int32_t field, int64_t sample, int64_t *shape,
+                         shardrt_buffer **out) {
+  struct reader reader = {0};
+  struct value value;
+  shardrt_buffer *made = NULL;
+  int code = source_value(source, field, sample, NULL, &reader, &value);
+  if (code == SHARDRT_OK) code = shardrt_buffer_new(value_bytes(&value), &made);
+  if (code == SHARDRT_OK) {
+    memcpy(shardrt_buffer_data(made), value.data, value_bytes(&value));
+    memcpy(shape, value.shape, (size_t)value.ndim * sizeof *shape);
+    *out = made;
+  }
+  reader_clear(&reader);
+  return code;
 }
 
 int32_t source_file_count(const shardrt_source *source) {
@@ -133,7 +208,12 @@ uint64_t source_file_fingerprint(const shardrt_source *source, int32_t file) {
   return source->format->file_fingerprint(source, file);
 }
 
+uint64_t source_treatment(const shardrt_source *source) {
+  return source->format->treatment != NULL ? source->format->treatment(source) : 0;
+}
+
 uint64_t shardrt_source_fingerprint(const shardrt_source *source) {
+  if (source->format->fingerprint != NULL) return source->format->fingerprint(source);
   uint64_t hash = hash_text(0, "shardrt source");
   hash = hash_number(hash, source->count);
   hash = hash_number(hash, source->first_number);

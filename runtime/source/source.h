@@ -1,6 +1,7 @@
 /* source.h - random access to samples: what a format offers, and what a loader may ask.
  *
- * A source is `count` samples, each with the same named fields; a field has one dtype and one shape in all samples.
+ * A source is `count` samples, each with the same named fields; a field has one dtype and one shape in all samples, or
+ * is ragged: a dimension whose size is -1 differs from sample to sample.
  * A format is one const table of functions (source_format) in a file of its own; one that is opened by its name stands
  * in the list in formats.c. Everything here is safe from many threads at once: a source never changes after it is
  * made.
@@ -10,7 +11,8 @@
 
 #include <stdatomic.h>
 
-#include "shardrt.h"
+#include "source/reader.h"
+#include "source/value.h"
 
 typedef struct source_format {
   const char *name; /* as in shardrt_source_open: "npy" */
@@ -19,7 +21,18 @@ typedef struct source_format {
               const shardrt_source_options *options, shardrt_source **out);
   /* As source_gather, with arguments that were found to be right. */
   int (*gather)(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
-                const shardrt_box *inner, void *dst);
+                const shardrt_box *inner, struct reader *reader, void *dst);
+  /* As source_value, for whole samples. NULL where every field has one shape and nothing is gained by it. Must be there
+   * where a field is ragged; is only called for fields that are, or where `gather` would copy what lies packed in
+   * memory; *handled = false: use `gather`. */
+  int (*value)(const shardrt_source *source, int32_t field, int64_t sample, struct reader *reader, struct value *out,
+               bool *handled);
+  /* As shardrt_source_fingerprint; NULL: of counts, fields and files. Views say how they choose samples. */
+  uint64_t (*fingerprint)(const shardrt_source *source);
+  /* As source_treatment; NULL: 0. */
+  uint64_t (*treatment)(const shardrt_source *source);
+  /* As source_number; NULL: first_number + sample * number_step. */
+  int64_t (*number)(const shardrt_source *source, int64_t sample);
   /* As source_bytes. */
   size_t (*bytes)(const shardrt_source *source, int32_t field, const shardrt_box *inner);
   /* As source_file_count, _name, _fingerprint. */
@@ -46,13 +59,26 @@ struct shardrt_source {
 
 /* Writes n packed boxes: of each of `samples`, in this order (repeats are allowed), what lies in `inner`, a box within
  * one sample's shape (its ndim is the field's), in the machine's byte order. `dst` has room for n boxes. Takes no lock
- * and allocates nothing per sample. EINVAL: a field, sample or box outside the source; EDATA: a source without data;
- * a format's own failures name file, record and offset. After a failure dst holds rubbish. */
+ * and allocates nothing per sample but in the reader's arena, which stands afterwards where it stood. EINVAL: a field,
+ * sample or box outside the source, a ragged field; EDATA: a source without data; a format's own failures name file,
+ * record and offset. After a failure dst holds rubbish. */
 int source_gather(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
-                  const shardrt_box *inner, void *dst);
+                  const shardrt_box *inner, struct reader *reader, void *dst);
 
-/* How many bytes of one sample source_gather takes from the storage to give `inner`: what statistics count. 0 for a
- * field that is computed. */
+/* One sample of any field, or what lies in `inner` of it (NULL: all; always NULL for a ragged field), where it lies in
+ * memory if it lies there packed, else in the reader's arena. Errors as source_gather. */
+int source_value(const shardrt_source *source, int32_t field, int64_t sample, const shardrt_box *inner,
+                 struct reader *reader, struct value *out);
+
+/* Whether some dimension of the field differs from sample to sample. */
+bool source_is_ragged(const shardrt_field *field);
+
+/* What a sample is known by in all epochs and on all topologies, whatever views lie between: its number in the files.
+ * Random transforms draw by it. */
+int64_t source_number(const shardrt_source *source, int64_t sample);
+
+/* How many bytes of one sample source_gather takes from the storage to give `inner`, as far as that is known without
+ * the sample: what plans count. 0 for a field that is computed. */
 size_t source_bytes(const shardrt_source *source, int32_t field, const shardrt_box *inner);
 
 /* One whole sample of a field, as a box. */
@@ -63,6 +89,9 @@ size_t source_box_bytes(const shardrt_field *field, const shardrt_box *inner);
 
 /* One count more; returns source. */
 shardrt_source *source_retain(shardrt_source *source);
+
+/* A number for what is done to the samples that a fingerprint names, before they are handed out: transforms. */
+uint64_t source_treatment(const shardrt_source *source);
 
 /* The files behind the source (an array counts as one). The name reads well in a message ("the file a.npy", "the array
  * 'image'") and lives as long as the source. The fingerprint is of the file's length and first SOURCE_BLOCK bytes. */

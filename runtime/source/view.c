@@ -3,6 +3,7 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "base/hash.h"
 #include "source/source.h"
 
 enum { VIEW_CHUNK = 256 }; /* samples whose numbers are translated at once, on the stack */
@@ -19,25 +20,39 @@ static int64_t number_of(const view *v, int64_t sample) {
 }
 
 static int gather_root(const view *v, int32_t field, const int64_t *samples, int64_t n, const shardrt_box *inner,
-                       uint8_t *dst) {
+                       struct reader *reader, uint8_t *dst) {
   const size_t bytes = source_box_bytes(&v->head.fields[field], inner);
   int64_t translated[VIEW_CHUNK];
   for (int64_t done = 0; done < n;) {
     const int64_t chunk = n - done < VIEW_CHUNK ? n - done : VIEW_CHUNK;
     for (int64_t i = 0; i < chunk; i++) translated[i] = number_of(v, samples[done + i]);
-    int code = v->root->format->gather(v->root, field, translated, chunk, inner, dst + (size_t)done * bytes);
+    int code = v->root->format->gather(v->root, field, translated, chunk, inner, reader, dst + (size_t)done * bytes);
     if (code < 0) return code;
+    if (reader->epochs != NULL) reader->epochs += chunk;
     done += chunk;
   }
+  if (reader->epochs != NULL) reader->epochs -= n;
   return SHARDRT_OK;
 }
 
-static int view_gather(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
-                       const shardrt_box *inner, void *dst) {
+static int64_t view_number(const shardrt_source *source, int64_t sample) {
   const view *v = (const view *)source;
-  if (field < v->root->nfields) return gather_root(v, field, samples, n, inner, dst);
+  return source_number(v->root, number_of(v, sample));
+}
+
+static int view_value(const shardrt_source *source, int32_t field, int64_t sample, struct reader *reader,
+                      struct value *out, bool *handled) {
+  const view *v = (const view *)source;
+  if (field >= v->root->nfields || v->root->format->value == NULL) return SHARDRT_OK;
+  return v->root->format->value(v->root, field, number_of(v, sample), reader, out, handled);
+}
+
+static int view_gather(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
+                       const shardrt_box *inner, struct reader *reader, void *dst) {
+  const view *v = (const view *)source;
+  if (field < v->root->nfields) return gather_root(v, field, samples, n, inner, reader, dst);
   for (int64_t i = 0; i < n; i++) {
-    const int64_t number = number_of(v, samples[i]);
+    const int64_t number = view_number(source, samples[i]);
     memcpy((uint8_t *)dst + (size_t)i * sizeof number, &number, sizeof number);
   }
   return SHARDRT_OK;
@@ -60,6 +75,20 @@ static uint64_t view_file_fingerprint(const shardrt_source *source, int32_t file
   return source_file_fingerprint(((const view *)source)->root, file);
 }
 
+static uint64_t view_fingerprint(const shardrt_source *source) {
+  const view *v = (const view *)source;
+  uint64_t hash = hash_number(hash_text(0, "shardrt view"), (int64_t)shardrt_source_fingerprint(v->root));
+  hash = hash_number(hash, source->count);
+  hash = hash_number(hash, source->first_number);
+  hash = hash_number(hash, source->number_step);
+  for (int32_t f = v->root->nfields; f < source->nfields; f++) hash = hash_text(hash, source->fields[f].name);
+  return hash;
+}
+
+static uint64_t view_treatment(const shardrt_source *source) {
+  return source_treatment(((const view *)source)->root);
+}
+
 static void view_close(shardrt_source *source) {
   view *v = (view *)source;
   if (source->fields != NULL && v->base != NULL && source->nfields > v->base->nfields)
@@ -71,6 +100,10 @@ static void view_close(shardrt_source *source) {
 static const source_format view_format = {
     .name = "view",
     .gather = view_gather,
+    .value = view_value,
+    .fingerprint = view_fingerprint,
+    .treatment = view_treatment,
+    .number = view_number,
     .bytes = view_bytes,
     .file_count = view_file_count,
     .file_name = view_file_name,

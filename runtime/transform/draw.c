@@ -1,0 +1,21 @@
+#include "transform/draw.h"
+
+#include <Random123/philox.h>
+
+enum { LANES = 4, PLACE_SHIFT = 24 };
+
+uint32_t draw_bits(const struct draw *self, uint32_t i) {
+  const uint64_t number = (uint64_t)self->number;
+  const philox4x32_key_t key = {{(uint32_t)self->seed, (uint32_t)(self->seed >> 32)}};
+  const philox4x32_ctr_t counter = {{(uint32_t)number, (uint32_t)(number >> 32), (uint32_t)self->epoch,
+                                     (uint32_t)self->place << PLACE_SHIFT | i / LANES}};
+  return philox4x32(counter, key).v[i % LANES];
+}
+
+double draw_uniform(const struct draw *self, uint32_t i) {
+  return (draw_bits(self, i) >> 8) * 0x1p-24;
+}
+
+int64_t draw_below(const struct draw *self, uint32_t i, int64_t count) {
+  return (int64_t)((unsigned __int128)draw_bits(self, i) * (uint64_t)count >> 32);
+}

@@ -1,0 +1,62 @@
+/* transform.h - what happens to samples on their way from the storage to a batch.
+ *
+ * A transform takes one value to another. A kind of transform is one const table of functions in a file of its own, and
+ * one line in the list in transform.c. Transforms stand in chains (map.h), which pass values from one to the next. They
+ * never change after they are made, and are used by many threads at once. */
+#ifndef SHARDRT_TRANSFORM_TRANSFORM_H
+#define SHARDRT_TRANSFORM_TRANSFORM_H
+
+#include <stdatomic.h>
+
+#include "source/reader.h"
+#include "source/value.h"
+#include "transform/draw.h"
+
+/* What is known of a value before the sample is: -1 is a size that is not. */
+struct form {
+  int32_t dtype;
+  int32_t ndim;
+  int64_t shape[SHARDRT_MAX_NDIM];
+};
+
+struct transform_kind {
+  const char *name; /* "crop" */
+  int32_t stage;    /* READER_DECODE or READER_TRANSFORM: where its time is counted */
+  bool draws;       /* it uses random numbers: samples are not alike */
+  bool pieces;      /* `run` writes whatever box of its output it is asked for; otherwise it is always asked for all */
+  /* Checks the numbers and the bytes that a new transform was given, and may keep something in self->kept; NULL: there
+   * is nothing to check. EINVAL. */
+  int (*set)(shardrt_transform *self);
+  /* What comes out where `in` comes in. EINVAL where it cannot be used on that: says what it takes. Also called with
+   * the shape of a sample, to know that of its output. */
+  int (*form)(const shardrt_transform *self, const struct form *in, struct form *out);
+  /* For kinds whose output has a shape that only the data tells (a decoder): that of one sample. `in` is whole. */
+  int (*measure)(const shardrt_transform *self, struct reader *reader, const struct value *in, int64_t *shape);
+  /* Which box of an input of shape `full` is needed for the box `out` of the output, and (where *reduce comes back
+   * larger than 1) to which part of its size an image may be reduced when it is decoded; it may come at any reduction
+   * up to that. NULL: all of the input is. */
+  void (*need)(const shardrt_transform *self, const struct draw *draw, const int64_t *full, const shardrt_box *out,
+               shardrt_box *in, int32_t *reduce);
+  /* Transforms n values: in[i] holds at least what was said to be needed; the box out[i] (start, shape, full, dtype are
+   * set) is to be written to out[i].data, packed, which is no part of any input. A decoder finds in out[i].reduce how
+   * far it may reduce, changes shape, start and full to what it made, and writes no more than was asked for. On
+   * failure *failed is which one, and the message says what is wrong with it, not where it came from. */
+  int (*run)(const shardrt_transform *self, struct reader *reader, const struct draw *draws, int64_t n,
+             const struct value *in, struct value *out, int64_t *failed);
+  /* Gives self->kept back; NULL: there is nothing. */
+  void (*clear)(shardrt_transform *self);
+};
+
+struct shardrt_transform {
+  const struct transform_kind *kind;
+  _Atomic int32_t holders;
+  int64_t count; /* of numbers */
+  double *numbers;
+  size_t nbytes;
+  uint8_t *bytes;
+  void *kept; /* the kind's own */
+};
+
+shardrt_transform *transform_retain(shardrt_transform *self);
+
+#endif
