@@ -478,8 +478,9 @@ typedef struct shardrt_loader_options {
   int32_t shuffle;     /* 0: the source's order */
   int32_t remainder;   /* SHARDRT_DROP, … */
   int32_t pipeline;    /* SHARDRT_PER_PROCESS, … */
-  int32_t num_workers; /* 0: chosen from the machine */
-  int32_t prefetch;    /* batches made ahead; at least 1 */
+  int32_t num_workers; /* 0: chosen from the machine, and from how the steps go */
+  int32_t prefetch;    /* batches made ahead; 0: chosen in the same way */
+  int64_t read_size;   /* bytes that a worker reads at once, if they are more than a row; 0: chosen from the machine */
   int32_t process;
   int32_t devices_per_process;
 } shardrt_loader_options;
@@ -500,13 +501,25 @@ typedef struct shardrt_loader_stats {
   double move_seconds;         /* spent moving, each time from when all processes had come to it */
   size_t batch_bytes;          /* of this process's shards of one batch */
   size_t budget_bytes;         /* of batches made ahead and handed out, and SHARDRT_LOADER_SLACK */
-  int32_t num_workers;
+  int32_t num_workers;         /* these three as they are now */
   int32_t prefetch;
+  size_t read_size;
+  const char *why; /* they are so; valid until the loader's next step */
 } shardrt_loader_stats;
+
+/* How a loader goes about it, and what is chosen from how its steps went: for tests, too. */
+typedef struct shardrt_pace {
+  int32_t workers, most_workers;
+  int32_t prefetch, most_prefetch;
+  bool workers_fixed, prefetch_fixed;
+} shardrt_pace;
+/* After a number of steps in which the recipe waited for data, and each of the workers was busy, for a part of the
+ * time between 0 and 1. Returns whether anything was changed. */
+bool shardrt_pace_look(shardrt_pace *pace, double waited, double busy);
 
 /* Bytes that batches which the caller let go may take, before they are collected, beyond prefetch + 1 batches: with
  * small batches a collection for each would cost more than they do. */
-enum { SHARDRT_LOADER_SLACK = 4 << 20 };
+enum { SHARDRT_LOADER_SLACK = 8 << 20 };
 
 /* What one whole batch costs a process, by the plans alone. */
 typedef struct shardrt_loader_cost {

@@ -30,8 +30,9 @@ fail.own()
 ---devices. For "auto": one more layout to consider
 ---@field bandwidth shardrt.Bandwidth? # for "auto"; nil: measured in the first steps
 ---@field transform table<string, shardrt.Transform[]|false>? # what fields go through, as source:map takes it
----@field num_workers integer? # threads that read; chosen from the machine
----@field prefetch integer? # batches made ahead; 2
+---@field num_workers integer? # threads that read; nil: chosen from the machine, and from how the first steps go
+---@field prefetch integer? # batches made ahead; nil: chosen in the same way
+---@field read_size integer? # bytes that a thread reads at once, where they are more than a row; nil: by the machine
 
 ---@class shardrt.LoaderStats
 ---@field bytes_read integer # taken from the storage by this process, for the batches handed out
@@ -43,9 +44,12 @@ fail.own()
 ---@field seconds number # from the call for the first batch to the last call's end
 ---@field stages {read: number, decode: number, transform: number, wait: number, move: number} # seconds: reading,
 ---decoding and transforming, of all workers together; waiting for a batch; moving, from when all had come to it
----@field num_workers integer
----@field prefetch integer
----@field buffers integer # batches that may exist at once, made ahead or let go and not yet collected
+---@field num_workers integer # that make batches now
+---@field prefetch integer # batches made ahead now
+---@field read_size integer # bytes that a worker reads at once, if they are more than a row
+---@field why string # these three are so
+---@field budget_bytes integer # that batches may take here, made ahead or let go and not yet collected
+---@field buffers integer # how many batches these are
 ---@field batch_bytes integer # of this process's shards of one batch
 
 ---@class shardrt.LoaderState # plain numbers, texts and booleans
@@ -76,6 +80,7 @@ local loader = { words = {} }
 local KEYWORDS = {
   source = true, batch_size = true, sharding = true, shuffle = true, seed = true, epochs = true, remainder = true,
   pipeline = true, load_sharding = true, bandwidth = true, transform = true, num_workers = true, prefetch = true,
+  read_size = true,
 }
 local REMAINDERS = { drop = true, pad = true, error = true }
 local PIPELINES = { per_process = true, global = true, per_device = true, reshard = true, auto = true }
@@ -129,7 +134,8 @@ local function check_options(o)
     pipeline = pipeline,
     bandwidth = auto.check_bandwidth(o.bandwidth),
     num_workers = o.num_workers ~= nil and whole("num_workers", o.num_workers, 1) or nil,
-    prefetch = o.prefetch == nil and 2 or whole("prefetch", o.prefetch, 1),
+    prefetch = o.prefetch ~= nil and whole("prefetch", o.prefetch, 1) or nil,
+    read_size = o.read_size ~= nil and whole("read_size", o.read_size, 1) or nil,
   }
 end
 
@@ -160,7 +166,7 @@ end
 -- From now on the batches go another way; which samples they are does not change.
 local function go(self, new_way, first_step)
   local measuring = self.auto and self.auto:is_measuring()
-  self.handle = way.open(self, new_way, first_step, measuring and 1 or self.prefetch)
+  self.handle = way.open(self, new_way, first_step, measuring and 1 or self.prefetch or 0)
   self.way = new_way
   self.batch_bytes = tonumber(stats_of(self).batch_bytes)
   self.collect_above = self.batch_bytes + C.SHARDRT_LOADER_SLACK
@@ -330,9 +336,11 @@ function Loader:stats()
     bytes_read = total "bytes_read", bytes_moved = total "bytes_moved", samples = total "samples",
     steps = total "steps", steps_checked = total "steps_checked", bytes_fingerprinted = total "bytes_fingerprinted",
     seconds = total "seconds", num_workers = c.num_workers, prefetch = c.prefetch,
+    read_size = tonumber(c.read_size), why = ffi.string(c.why), budget_bytes = tonumber(c.budget_bytes),
     stages = {
       read = stages.read + c.read_seconds, decode = stages.decode + c.decode_seconds,
-      transform = stages.transform + c.transform_seconds, wait = stages.wait + c.wait_seconds, move = stages.move + c.move_seconds,
+      transform = stages.transform + c.transform_seconds, wait = stages.wait + c.wait_seconds,
+      move = stages.move + c.move_seconds,
     },
     buffers = self.batch_bytes == 0 and 0 or math.floor(tonumber(c.budget_bytes) / self.batch_bytes),
     batch_bytes = self.batch_bytes,

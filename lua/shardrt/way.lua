@@ -146,6 +146,7 @@ local function options_of(loader, self, process, first_step, prefetch)
     seed = ffi.cast("int64_t", loader.seed), epochs = loader.epochs or -1, first_step = first_step,
     shuffle = loader.shuffle and 1 or 0, remainder = REMAINDERS[loader.remainder], pipeline = READS[self.reads],
     num_workers = math.min(loader.num_workers or 0, 2 ^ 31 - 1), prefetch = math.min(prefetch, 2 ^ 31 - 1),
+    read_size = loader.read_size or 0,
     process = process, devices_per_process = C.shardrt_job_get().devices_per_process,
   }
   return options, { wanted, load }
@@ -159,7 +160,7 @@ end
 ---@param loader shardrt.Loader
 ---@param self shardrt.way
 ---@param first_step integer # the number of its first batch
----@param prefetch integer
+---@param prefetch integer # 0: chosen
 ---@return ffi.cdata* # shardrt_loader *
 function way.open(loader, self, first_step, prefetch)
   local options, borrowed = options_of(loader, self, C.shardrt_job_get().process_index, first_step, prefetch)
@@ -176,7 +177,7 @@ end
 ---@return number read
 ---@return number moved # received or sent, whichever is more
 function way.cost(loader, self, process)
-  local options, borrowed = options_of(loader, self, process, 0, loader.prefetch)
+  local options, borrowed = options_of(loader, self, process, 0, loader.prefetch or 0)
   local cost = ffi.new "shardrt_loader_cost"
   check(C.shardrt_loader_cost_of(options, cost))
   borrowed[1] = nil

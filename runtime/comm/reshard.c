@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "base/alloc.h"
-#include "base/cores.h"
+#include "base/machine.h"
 #include "base/error.h"
 #include "comm/job.h"
 #include "memory/array.h"
@@ -167,7 +167,7 @@ static int find_team(const reshard *r, struct team **out) {
   if (r->options.num_threads > 0)
     threads = r->options.num_threads - 1;
   else if ((size_t)elements * shardrt_dtype_size(shardrt_array_dtype(r->x)) > ALONE)
-    threads = cores_share() - 1;
+    threads = machine_cores() - 1;
   return mover_team(m, threads, out);
 }
 

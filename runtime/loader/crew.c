@@ -37,11 +37,13 @@ struct crew {
   struct round_state *rounds; /* depth of them, in turn */
   int64_t offered;            /* rounds; the owner's */
   _Atomic int64_t next;
-  _Atomic int64_t limit; /* offered * tasks */
+  _Atomic int64_t limit;       /* offered * tasks */
+  _Atomic int32_t active;      /* workers with a lower number run tasks; changes under the lock */
+  struct round_state *awaited; /* whose end the owner sleeps for; NULL: none. Guarded by the lock */
   bool ending;
   pthread_mutex_t lock;
-  pthread_cond_t work; /* limit was raised, or ending */
-  pthread_cond_t done; /* a round's `left` came to 0 */
+  pthread_cond_t work; /* limit or active was raised, or ending */
+  pthread_cond_t done; /* the awaited round's `left` came to 0 */
 };
 
 static struct round_state *round_at(struct crew *self, int64_t round) {
@@ -61,14 +63,18 @@ static void record_failure(struct crew *self, struct round_state *state, int64_t
 static void end_tasks(struct crew *self, struct round_state *state, int64_t count) {
   if (count == 0 || atomic_fetch_sub(&state->left, count) != count) return;
   pthread_mutex_lock(&self->lock);
-  pthread_cond_broadcast(&self->done);
+  if (self->awaited == state) pthread_cond_signal(&self->done);
   pthread_mutex_unlock(&self->lock);
 }
 
+static bool is_active(struct crew *self, const struct worker *me) {
+  return me->number < atomic_load(&self->active);
+}
+
 /* Waits until there may be a task; false: the crew is ending. */
-static bool sleep_for_work(struct crew *self) {
+static bool sleep_for_work(struct crew *self, const struct worker *me) {
   pthread_mutex_lock(&self->lock);
-  while (!self->ending && atomic_load(&self->next) >= atomic_load(&self->limit))
+  while (!self->ending && (!is_active(self, me) || atomic_load(&self->next) >= atomic_load(&self->limit)))
     pthread_cond_wait(&self->work, &self->lock);
   bool go_on = !self->ending;
   pthread_mutex_unlock(&self->lock);
@@ -80,7 +86,7 @@ static void *work(void *argument) {
   struct crew *self = me->crew;
   do {
     int64_t number = atomic_load(&self->next);
-    while (number < atomic_load(&self->limit)) {
+    while (number < atomic_load(&self->limit) && is_active(self, me)) {
       if (!atomic_compare_exchange_weak(&self->next, &number, number + 1)) continue;
       int64_t round = number / self->tasks, task = number % self->tasks;
       int code = self->run(self->context, round, task, me->number);
@@ -88,7 +94,7 @@ static void *work(void *argument) {
       end_tasks(self, round_at(self, round), 1);
       number = atomic_load(&self->next);
     }
-  } while (sleep_for_work(self));
+  } while (sleep_for_work(self, me));
   return NULL;
 }
 
@@ -119,7 +125,7 @@ int crew_new(int32_t workers, int64_t tasks, int32_t depth, crew_run *run, void 
   int code = ALLOC_FAILED;
   struct crew *made = alloc_zeros(1, sizeof *made);
   if (made == NULL) return code;
-  *made = (struct crew){.run = run, .context = context, .tasks = tasks, .depth = depth};
+  *made = (struct crew){.run = run, .context = context, .tasks = tasks, .depth = depth, .active = workers};
   made->workers = alloc_zeros((size_t)workers, sizeof *made->workers);
   if (made->workers == NULL) goto fail_workers;
   made->rounds = alloc_zeros((size_t)depth, sizeof *made->rounds);
@@ -173,17 +179,27 @@ int64_t crew_offer(struct crew *self) {
 static void wait_for(struct crew *self, struct round_state *state) {
   if (atomic_load(&state->left) == 0) return;
   pthread_mutex_lock(&self->lock);
+  self->awaited = state;
   while (atomic_load(&state->left) != 0) pthread_cond_wait(&self->done, &self->lock);
+  self->awaited = NULL;
   pthread_mutex_unlock(&self->lock);
 }
 
-int crew_wait(struct crew *self, int64_t round) {
+int crew_wait(struct crew *self, int64_t round, int64_t through) {
   struct round_state *state = round_at(self, round);
+  if (atomic_load(&state->left) != 0) wait_for(self, round_at(self, through));
   wait_for(self, state);
   pthread_mutex_lock(&self->lock);
   int code = state->code == SHARDRT_OK ? SHARDRT_OK : error_set(state->code, "%s", state->message);
   pthread_mutex_unlock(&self->lock);
   return code;
+}
+
+void crew_set_active(struct crew *self, int32_t workers) {
+  pthread_mutex_lock(&self->lock);
+  atomic_store(&self->active, workers);
+  pthread_cond_broadcast(&self->work);
+  pthread_mutex_unlock(&self->lock);
 }
 
 void crew_cancel(struct crew *self) {

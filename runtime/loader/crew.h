@@ -20,8 +20,12 @@ int crew_new(int32_t workers, int64_t tasks, int32_t depth, crew_run *run, void 
 void crew_free(struct crew *self);
 /* Lets the workers go on with one more round; returns its number, from 0. */
 int64_t crew_offer(struct crew *self);
-/* Waits for a round. Where tasks of it failed: the code and message of the one with the lowest number. */
-int crew_wait(struct crew *self, int64_t round);
+/* Waits for a round. Where tasks of it failed: the code and message of the one with the lowest number. Whoever has to
+ * sleep for it sleeps until the later round `through` (offered, >= round) has ended, too: to be woken for each of many
+ * short rounds costs more than they do. */
+int crew_wait(struct crew *self, int64_t round, int64_t through);
+/* From now on only the first `workers` take tasks: at least 1, at most all, as at first. */
+void crew_set_active(struct crew *self, int32_t workers);
 /* No task is begun any more; returns when those that were begun have ended. All rounds offered are then done with. */
 void crew_cancel(struct crew *self);
 

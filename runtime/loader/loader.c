@@ -2,26 +2,27 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "base/cores.h"
 #include "base/error.h"
 #include "base/size.h"
 #include "loader/crew.h"
 #include "loader/cursor.h"
+#include "loader/mask.h"
 #include "loader/move.h"
+#include "loader/pace.h"
 #include "loader/slot.h"
 #include "memory/array.h"
 #include "memory/pool.h"
 #include "source/source.h"
 
 enum {
-  MAX_WORKERS = 1024,
+  MAX_WORKERS = 1024, /* that may be asked for */
   MAX_PREFETCH = 1024,
   CHECKED_FIRST = 10, /* `sample` checks a loader's first steps, */
   CHECKED_EVERY = 100 /* then one in so many */
 };
 
-/* Rounds of the crew are batches: round r is made in slots[r % prefetch]. Invariants: rounds handed … offered are in
- * the making or made, at most `prefetch` of them, and exactly their slots are open; `place` is where round `handed`
+/* Rounds of the crew are batches: round r is made in slots[r % most_prefetch]. Invariants: rounds handed … offered are
+ * in the making or made, at most `prefetch` of them, and exactly their slots are open; `place` is where round `handed`
  * stands in the epochs, `ahead` where round `offered` will. All of this is the owner's; the workers see slots. */
 struct shardrt_loader {
   struct plan *plan; /* how batches are read */
@@ -29,14 +30,12 @@ struct shardrt_loader {
   struct cursor_rules rules;
   uint64_t seed;
   bool shuffle;
-  int32_t num_workers;
-  int32_t prefetch;
-  int64_t first_step;  /* the number of the first batch */
-  size_t budget;       /* bytes: what the batches may take, and the slack */
-  shardrt_array *mask; /* of a full batch; NULL unless padding */
-  bool mask_is_filled; /* it has its data, which the first full batch brings */
+  struct pace pace;   /* how many workers there are, and batches ahead */
+  int64_t first_step; /* the number of the first batch */
+  size_t budget;      /* bytes: what the batches may take, and the slack */
+  struct mask mask;   /* none unless padding */
   struct pool *pool;
-  struct slot *slots;           /* prefetch of them */
+  struct slot *slots;           /* most_prefetch of them */
   struct slot_scratch *scratch; /* one for each worker */
   uint64_t *fingerprints;       /* room for those of a field's shards */
   int32_t narrays;              /* of a batch: the fields and perhaps the mask */
@@ -44,9 +43,11 @@ struct shardrt_loader {
   struct crew *crew;
   int64_t offered;
   int64_t handed;
+  int64_t round_time; /* nanoseconds that the last batch took the workers; 0: not known */
   struct cursor place;
   struct cursor ahead;
-  double started; /* when the first batch was asked for; 0: not yet */
+  double started;  /* when the first batch was asked for; 0: not yet */
+  double last_end; /* when the last was handed out */
   struct move_stats moved;
   shardrt_loader_stats stats;
 };
@@ -62,27 +63,11 @@ static int check_range(const char *what, int64_t value, int64_t least, int64_t m
 static int check_options(const shardrt_loader_options *o) {
   int code = check_range("batch_size", o->batch_size, 1, INT64_MAX);
   if (code == SHARDRT_OK) code = check_range("num_workers", o->num_workers, 0, MAX_WORKERS);
-  if (code == SHARDRT_OK) code = check_range("prefetch", o->prefetch, 1, MAX_PREFETCH);
+  if (code == SHARDRT_OK) code = check_range("prefetch", o->prefetch, 0, MAX_PREFETCH);
+  if (code == SHARDRT_OK) code = check_range("read_size", o->read_size, 0, INT64_MAX);
   if (code == SHARDRT_OK) code = check_range("remainder", o->remainder, SHARDRT_DROP, SHARDRT_ERROR);
   if (code == SHARDRT_OK) code = check_range("pipeline", o->pipeline, SHARDRT_PER_PROCESS, SHARDRT_PER_DEVICE);
   return code;
-}
-
-/* One for each core that this process may use; of one batch's tasks more would find nothing to do. */
-static int32_t choose_workers(int64_t tasks) {
-  int64_t share = cores_share();
-  if (share > tasks) share = tasks;
-  return share < 1 ? 1 : share > MAX_WORKERS ? MAX_WORKERS : (int32_t)share;
-}
-
-static int set_mask(shardrt_loader *self, const shardrt_loader_options *o) {
-  if (o->remainder != SHARDRT_PAD) return SHARDRT_OK;
-  shardrt_sharding *sharding = o->shardings[self->plan->nfields];
-  if (sharding == NULL)
-    return error_set(SHARDRT_EINVAL, "remainder = \"pad\" needs a sharding for the mask after those of the fields");
-  int code =
-      shardrt_array_new(sharding, SHARDRT_BOOL, 1, &o->batch_size, o->process, o->devices_per_process, &self->mask);
-  return code == SHARDRT_OK ? code : error_prefix(code, "the mask of the loader's batches");
 }
 
 /* What the batches in the making may take together with those handed out: `prefetch` of them as they are read, one as
@@ -90,22 +75,23 @@ static int set_mask(shardrt_loader *self, const shardrt_loader_options *o) {
 static int set_budget(shardrt_loader *self) {
   const size_t handed_out = self->move->any ? 2 : 1;
   size_t out;
-  if (size_multiply(self->plan->batch_bytes, (size_t)self->prefetch, &self->budget) &&
+  if (size_multiply(self->plan->batch_bytes, (size_t)self->pace.now.prefetch, &self->budget) &&
       size_multiply(self->move->batch_bytes, handed_out, &out) && size_add(self->budget, out, &self->budget) &&
       size_add(self->budget, SHARDRT_LOADER_SLACK, &self->budget))
     return SHARDRT_OK;
-  return error_set(SHARDRT_EOVERFLOW, "%d batches of %zu bytes do not fit in 64 bits", (int)self->prefetch + 1,
+  return error_set(SHARDRT_EOVERFLOW, "%d batches of %zu bytes do not fit in 64 bits", (int)self->pace.now.prefetch + 1,
                    self->plan->batch_bytes);
 }
 
 static int make_slots(shardrt_loader *self) {
-  self->slots = alloc_zeros((size_t)self->prefetch, sizeof *self->slots);
+  self->slots = alloc_zeros((size_t)self->pace.now.most_prefetch, sizeof *self->slots);
   if (self->slots == NULL) return ALLOC_FAILED;
-  self->scratch = alloc_zeros((size_t)self->num_workers, sizeof *self->scratch);
+  self->scratch = alloc_zeros((size_t)self->pace.now.most_workers, sizeof *self->scratch);
   if (self->scratch == NULL) return ALLOC_FAILED;
   int code = SHARDRT_OK;
-  for (int32_t i = 0; i < self->prefetch && code == SHARDRT_OK; i++) code = slot_set(&self->slots[i], self->plan);
-  for (int32_t i = 0; i < self->num_workers && code == SHARDRT_OK; i++)
+  for (int32_t i = 0; i < self->pace.now.most_prefetch && code == SHARDRT_OK; i++)
+    code = slot_set(&self->slots[i], self->plan);
+  for (int32_t i = 0; i < self->pace.now.most_workers && code == SHARDRT_OK; i++)
     code = slot_scratch_set(&self->scratch[i], self->plan);
   if (code != SHARDRT_OK) return code;
   int64_t shards = 0;
@@ -115,27 +101,28 @@ static int make_slots(shardrt_loader *self) {
   }
   self->fingerprints = alloc_array((size_t)shards, sizeof *self->fingerprints);
   if (self->fingerprints == NULL) return ALLOC_FAILED;
-  self->narrays = self->plan->nfields + (self->mask != NULL);
+  self->narrays = self->plan->nfields + (self->mask.full != NULL);
   self->arrays = alloc_zeros((size_t)self->narrays, sizeof(shardrt_array *));
   return self->arrays != NULL ? SHARDRT_OK : ALLOC_FAILED;
 }
 
 static int run_task(void *context, int64_t round, int64_t task, int32_t worker) {
   shardrt_loader *self = context;
-  return slot_run(&self->slots[round % self->prefetch], self->plan, task, &self->scratch[worker]);
+  return slot_run(&self->slots[round % self->pace.now.most_prefetch], self->plan, task, &self->scratch[worker]);
 }
 
 static int fill(shardrt_loader *self, const shardrt_loader_options *o) {
   int code = plan_new(o, &self->plan);
   if (code == SHARDRT_OK) code = move_new(o, self->plan, &self->move);
   if (code != SHARDRT_OK) return code;
-  self->num_workers = o->num_workers != 0 ? o->num_workers : choose_workers(self->plan->ntasks);
-  code = set_mask(self, o);
+  pace_set(&self->pace, o, self->plan);
+  if (o->remainder == SHARDRT_PAD) code = mask_set(&self->mask, o, self->plan->nfields);
   if (code == SHARDRT_OK) code = set_budget(self);
   if (code == SHARDRT_OK) code = pool_new(self->budget, &self->pool);
   if (code == SHARDRT_OK) code = make_slots(self);
   if (code == SHARDRT_OK)
-    code = crew_new(self->num_workers, self->plan->ntasks, self->prefetch, run_task, self, &self->crew);
+    code = crew_new(self->pace.now.most_workers, self->plan->ntasks, self->pace.now.most_prefetch, run_task, self,
+                    &self->crew);
   return code;
 }
 
@@ -153,16 +140,12 @@ int shardrt_loader_new(const shardrt_loader_options *o, shardrt_loader **out) {
   made->rules = rules;
   made->seed = o->seed;
   made->shuffle = o->shuffle != 0;
-  made->prefetch = o->prefetch;
   made->first_step = o->first_step;
   code = cursor_seek(&made->place, &rules, 0, 0);
   made->ahead = made->place;
   if (code == SHARDRT_OK) code = fill(made, o);
   if (code == SHARDRT_OK) {
-    made->stats.num_workers = made->num_workers;
-    made->stats.prefetch = made->prefetch;
     made->stats.batch_bytes = made->move->batch_bytes;
-    made->stats.budget_bytes = made->budget;
   }
   if (code != SHARDRT_OK) {
     shardrt_loader_free(made);
@@ -177,12 +160,14 @@ void shardrt_loader_free(shardrt_loader *self) {
   crew_free(self->crew); /* first: the workers use all the rest */
   alloc_free((void *)self->arrays);
   alloc_free(self->fingerprints);
-  for (int32_t i = 0; self->scratch != NULL && i < self->num_workers; i++) slot_scratch_clear(&self->scratch[i]);
+  for (int32_t i = 0; self->scratch != NULL && i < self->pace.now.most_workers; i++)
+    slot_scratch_clear(&self->scratch[i]);
   alloc_free(self->scratch);
-  for (int32_t i = 0; self->slots != NULL && i < self->prefetch; i++) slot_clear(&self->slots[i], self->plan);
+  for (int32_t i = 0; self->slots != NULL && i < self->pace.now.most_prefetch; i++)
+    slot_clear(&self->slots[i], self->plan);
   alloc_free(self->slots);
   pool_free(self->pool);
-  shardrt_array_free(self->mask);
+  mask_clear(&self->mask);
   move_free(self->move);
   plan_free(self->plan);
   alloc_free(self);
@@ -198,7 +183,7 @@ static bool is_checked(int64_t step) {
 }
 
 static struct slot *slot_at(const shardrt_loader *self, int64_t round) {
-  return &self->slots[round % self->prefetch];
+  return &self->slots[round % self->pace.now.most_prefetch];
 }
 
 static size_t bytes_ahead(const shardrt_loader *self) {
@@ -231,7 +216,7 @@ static int offer(shardrt_loader *self) {
 
 /* Whether there is a batch at `ahead`, and a slot for it. */
 static bool may_offer(const shardrt_loader *self) {
-  return self->offered - self->handed < self->prefetch && cursor_rows(&self->ahead, &self->rules) > 0;
+  return self->offered - self->handed < self->pace.now.prefetch && cursor_rows(&self->ahead, &self->rules) > 0;
 }
 
 static bool within_budget(const shardrt_loader *self) {
@@ -243,53 +228,6 @@ static void drop_ahead(shardrt_loader *self) {
   crew_cancel(self->crew);
   for (; self->handed < self->offered; self->handed++) slot_close(slot_at(self, self->handed), self->plan);
   self->ahead = self->place;
-}
-
-/* One shard of a mask: `true` for the rows before `rows`. */
-static int mask_shard(const shardrt_shard *shard, int64_t rows, shardrt_buffer **out) {
-  int64_t start = shard->box.start[0], size = shard->box.stop[0] - start;
-  int code = shardrt_buffer_new((size_t)size, out);
-  if (code != SHARDRT_OK) return code;
-  int64_t real = rows < start ? 0 : rows - start < size ? rows - start : size;
-  bool *data = shardrt_buffer_data(*out);
-  memset(data, true, (size_t)real);
-  memset(data + real, false, (size_t)(size - real));
-  return SHARDRT_OK;
-}
-
-/* Gives every shard of a mask its data, one buffer for each distinct range. */
-static int fill_mask(shardrt_array *mask, int64_t rows) {
-  int64_t count = shardrt_array_shard_count(mask);
-  shardrt_buffer **blocks = alloc_zeros((size_t)count, sizeof(shardrt_buffer *));
-  if (blocks == NULL) return ALLOC_FAILED;
-  int code = SHARDRT_OK;
-  for (int64_t i = 0; i < count && code == SHARDRT_OK; i++) {
-    const shardrt_shard *shard = shardrt_array_shard(mask, i);
-    if (blocks[shard->block] == NULL) code = mask_shard(shard, rows, &blocks[shard->block]);
-    if (code == SHARDRT_OK) code = shardrt_array_set_buffer(mask, i, blocks[shard->block]);
-  }
-  for (int64_t i = 0; i < count; i++) shardrt_buffer_free(blocks[i]);
-  alloc_free((void *)blocks);
-  return code;
-}
-
-static int make_mask(shardrt_loader *self, int64_t rows, shardrt_array **out) {
-  const bool full = rows == self->rules.batch_size;
-  int code = SHARDRT_OK;
-  if (full && !self->mask_is_filled) {
-    code = fill_mask(self->mask, rows);
-    self->mask_is_filled = code == SHARDRT_OK;
-  }
-  shardrt_array *made;
-  if (code == SHARDRT_OK) code = array_like(self->mask, &made);
-  if (code != SHARDRT_OK) return code;
-  if (!full) code = fill_mask(made, rows);
-  if (code != SHARDRT_OK) {
-    shardrt_array_free(made);
-    return code;
-  }
-  *out = made;
-  return SHARDRT_OK;
 }
 
 /* Compares the replicas of all fields across the job. Whether there are any is the same in every process. */
@@ -335,7 +273,7 @@ static int make_arrays(shardrt_loader *self, const struct slot *made) {
   int code = SHARDRT_OK;
   while (n < self->narrays && code == SHARDRT_OK) {
     code = n < self->plan->nfields ? slot_array(made, self->plan, n, &self->arrays[n])
-                                   : make_mask(self, made->rows, &self->arrays[n]);
+                                   : mask_make(&self->mask, made->rows, &self->arrays[n]);
     if (code == SHARDRT_OK) n++;
   }
   if (code == SHARDRT_OK) code = meet_others(self, made);
@@ -344,12 +282,32 @@ static int make_arrays(shardrt_loader *self, const struct slot *made) {
   return code;
 }
 
+/* The round to sleep through where the next batch is not there yet: a later one, if batches take next to no time. */
+static int64_t patient_round(const shardrt_loader *self) {
+  enum { PATIENCE = 200000 }; /* nanoseconds */
+  const int64_t ahead = self->offered - self->handed;
+  int64_t rounds = self->round_time == 0 ? 0 : PATIENCE / self->round_time;
+  if (rounds > (ahead - 1) / 2) rounds = (ahead - 1) / 2; /* the workers have something to do meanwhile */
+  return self->handed + rounds;
+}
+
+/* After a batch that the workers were busy with for so many nanoseconds, and the caller waited for. */
+static void keep_pace(shardrt_loader *self, double waited, int64_t busy) {
+  const double now = shardrt_clock(), since = self->last_end != 0 ? self->last_end : self->started;
+  self->round_time = busy / self->pace.now.workers;
+  self->last_end = now;
+  if (!pace_step(&self->pace, now - since, waited, 1e-9 * (double)busy)) return;
+  crew_set_active(self->crew, self->pace.now.workers);
+  if (set_budget(self) == SHARDRT_OK) pool_limit(self->pool, self->budget); /* as it is less than the memory */
+}
+
 /* Waits for the next batch and makes its arrays. */
 static int take(shardrt_loader *self) {
   struct slot *made = slot_at(self, self->handed);
-  double start = shardrt_clock();
-  int code = crew_wait(self->crew, self->handed);
-  self->stats.wait_seconds += shardrt_clock() - start;
+  const double start = shardrt_clock();
+  int code = crew_wait(self->crew, self->handed, patient_round(self));
+  const double waited = shardrt_clock() - start;
+  self->stats.wait_seconds += waited;
   if (code == SHARDRT_OK) code = make_arrays(self, made);
   if (code != SHARDRT_OK) return code;
   self->stats.bytes_read += atomic_load(&made->bytes_read);
@@ -358,6 +316,7 @@ static int take(shardrt_loader *self) {
   self->stats.read_seconds += 1e-9 * (double)(atomic_load(&made->busy) - decoding - transforming);
   self->stats.decode_seconds += 1e-9 * (double)decoding;
   self->stats.transform_seconds += 1e-9 * (double)transforming;
+  keep_pace(self, waited, atomic_load(&made->busy));
   self->stats.samples += made->rows;
   self->stats.steps++;
   slot_close(made, self->plan); /* the arrays hold the buffers now */
@@ -395,6 +354,11 @@ void shardrt_loader_stats_get(const shardrt_loader *self, shardrt_loader_stats *
   *out = self->stats;
   out->bytes_moved = self->moved.bytes;
   out->move_seconds = self->moved.seconds;
+  out->budget_bytes = self->budget;
+  out->num_workers = self->pace.now.workers;
+  out->prefetch = self->pace.now.prefetch;
+  out->read_size = self->plan->read_size;
+  out->why = self->pace.why;
 }
 
 void shardrt_loader_tell(const shardrt_loader *self, int64_t *epoch, int64_t *row) {

@@ -4,17 +4,26 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "base/machine.h"
 #include "base/size.h"
 #include "layout/sharding.h"
 #include "source/source.h"
 
-/* A task is large enough to be worth taking, small enough to share a batch evenly and to stay in a core's cache. The
- * row numbers of a task are kept by its worker, so their number is bounded too. */
-enum { TASK_BYTES = 192 * 1024, TASK_ROWS = 4096 };
+/* A task is large enough to be worth taking, small enough to share a batch evenly and to stay in a core's cache, with
+ * what it reads. The row numbers of a task are kept by its worker, so their number is bounded too. */
+enum { CACHE_PART = 4, LEAST_READ = 64 << 10, MOST_READ = 1 << 20, TASK_ROWS = 4096 };
 
-static int64_t rows_of_task(size_t row_bytes) {
-  size_t rows = row_bytes == 0 ? TASK_ROWS : TASK_BYTES / row_bytes;
-  return rows < 1 ? 1 : rows > TASK_ROWS ? TASK_ROWS : (int64_t)rows;
+static size_t choose_read_size(void) {
+  const size_t size = machine_cache() / CACHE_PART;
+  return size < LEAST_READ ? LEAST_READ : size > MOST_READ ? MOST_READ : size;
+}
+
+/* Alike for all tasks, as far as whole rows go. */
+static int64_t rows_of_task(const struct plan *self, size_t row_bytes, int64_t all) {
+  const size_t fit = row_bytes == 0 ? TASK_ROWS : self->read_size / row_bytes;
+  const int64_t most = fit < 1 ? 1 : fit > TASK_ROWS ? TASK_ROWS : (int64_t)fit;
+  const int64_t tasks = all == 0 ? 1 : (all - 1) / most + 1;
+  return (all + tasks - 1) / tasks;
 }
 
 /* The batch's array of one field, still without data: knows shape and shards. */
@@ -97,8 +106,7 @@ static void cut_field(struct plan *self, struct plan_field *field) {
   size_t row_bytes = global ? source_box_bytes(field->field, &whole) : block != NULL ? block->row_bytes : 0;
   int64_t rows = global ? self->batch_size : block != NULL ? block->rows : 0;
   if (row_bytes == 0) rows = 0;
-  field->task_rows = rows_of_task(row_bytes);
-  if (field->task_rows > rows) field->task_rows = rows;
+  field->task_rows = rows_of_task(self, row_bytes, rows);
   field->tasks = rows == 0 ? 0 : (rows - 1) / field->task_rows + 1;
   field->first_task = self->ntasks;
   self->ntasks += global ? field->tasks : field->tasks * field->nblocks; /* each has a row of a byte at least */
@@ -146,6 +154,7 @@ int plan_new(const shardrt_loader_options *options, struct plan **out) {
   made->process = options->process;
   made->devices_per_process = options->devices_per_process;
   made->pipeline = options->pipeline;
+  made->read_size = options->read_size != 0 ? (size_t)options->read_size : choose_read_size();
   int code = fill(made, options);
   if (code != SHARDRT_OK) {
     plan_free(made);

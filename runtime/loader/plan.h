@@ -43,6 +43,7 @@ struct plan {
   int32_t process;
   int32_t devices_per_process;
   int32_t pipeline;
+  size_t read_size; /* bytes of the rows that a task takes, but for one row that is larger */
   int32_t nfields;
   struct plan_field *fields;
   int64_t nblocks;
@@ -53,7 +54,8 @@ struct plan {
   size_t staging_bytes; /* the most bytes that a task needs to read before it copies; 0 but for the global pipeline */
 };
 
-/* Of `options`: source, load_shardings or else shardings, batch_size, pipeline, process, devices_per_process. EINVAL
+/* Of `options`: source, load_shardings or else shardings, batch_size, pipeline, read_size, process,
+ * devices_per_process. EINVAL
  * where a batch does not divide over a field's sharding; the message names the field. */
 int plan_new(const shardrt_loader_options *options, struct plan **out);
 /* Needs 0 <= number < ntasks. */

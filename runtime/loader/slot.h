@@ -22,7 +22,7 @@ struct slot {
   _Atomic int64_t *left;      /* tasks of each block that have not run */
   _Atomic int64_t bytes_read; /* taken from the storage */
   _Atomic int64_t bytes_fingerprinted;
-  _Atomic int64_t busy; /* nanoseconds that the tasks took, added up, */
+  _Atomic int64_t busy;                   /* nanoseconds that the tasks took, added up, */
   _Atomic int64_t decoding, transforming; /* and of these, with what */
 };
 

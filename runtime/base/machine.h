@@ -1,0 +1,18 @@
+/* machine.h - what of this machine is this process's: other processes of the job on the same host take as much. */
+#ifndef SHARDRT_BASE_MACHINE_H
+#define SHARDRT_BASE_MACHINE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* How many threads of this process can run at the same time: its share of the cores that the job may use here by
+ * affinity and by the quota of its control groups; at least 1. */
+int32_t machine_cores(void);
+
+/* Its share of the memory, in bytes: of the machine's, or of what its control groups allow. */
+size_t machine_memory(void);
+
+/* A core's own cache (the second level), in bytes; 1 MiB where the system does not say. */
+size_t machine_cache(void);
+
+#endif

@@ -1,0 +1,24 @@
+/* pace.h - how many workers make batches, how many batches ahead, in reads of which size: chosen from the machine, then
+ * from what the steps show. None of it changes what is in a batch. */
+#ifndef SHARDRT_LOADER_PACE_H
+#define SHARDRT_LOADER_PACE_H
+
+#include "loader/plan.h"
+
+/* The steps that are looked at together. `seconds` is their whole time, `waited` what of it the recipe waited, `busy`
+ * what all workers took for tasks. */
+struct pace {
+  shardrt_pace now;
+  int64_t looks; /* so far */
+  int64_t steps; /* of this look */
+  double seconds, waited, busy;
+  char why[256];
+};
+
+/* Of `options`: num_workers and prefetch, where they are not 0. `batch_bytes` are those of one batch in the making. */
+void pace_set(struct pace *self, const shardrt_loader_options *options, const struct plan *plan);
+
+/* One more step; true: `now` has changed, and `why` with it. */
+bool pace_step(struct pace *self, double seconds, double waited, double busy);
+
+#endif
