@@ -329,7 +329,7 @@ typedef struct shardrt_source shardrt_source;
 typedef struct shardrt_field {
   const char *name; /* lives as long as the source */
   int32_t dtype;
-  int32_t ndim; /* of one sample */
+  int32_t ndim;                    /* of one sample */
   int64_t shape[SHARDRT_MAX_NDIM]; /* -1: differs from sample to sample */
 } shardrt_field;
 
@@ -366,7 +366,8 @@ const shardrt_field *shardrt_source_field(const shardrt_source *source, int32_t 
 size_t shardrt_source_bytes(const shardrt_source *source, int32_t field, const shardrt_box *inner);
 /* Reads samples first … first + count of one field into `dst`, C-contiguous. EINVAL: outside the source. */
 int shardrt_source_read(const shardrt_source *source, int32_t field, int64_t first, int64_t count, void *dst);
-/* One sample of any field, also of one whose samples differ in shape: `shape` (room for SHARDRT_MAX_NDIM) is this one's.
+/* One sample of any field, also of one whose samples differ in shape: `shape` (room for SHARDRT_MAX_NDIM) is this
+ * one's.
  */
 int shardrt_source_value(const shardrt_source *source, int32_t field, int64_t sample, int64_t *shape,
                          shardrt_buffer **out);
@@ -439,8 +440,8 @@ int shardrt_safetensors_rows(const shardrt_sharding *sharding, int32_t dtype, in
 
 /* One transform; it never changes, and may stand in many chains. */
 typedef struct shardrt_transform shardrt_transform;
-/* `kind` is the name of one; what its numbers and bytes mean stands in the file of that kind in runtime/transform/. They
- * are copied. EINVAL: another name, or numbers that make no sense for it. */
+/* `kind` is the name of one; what its numbers and bytes mean stands in the file of that kind in runtime/transform/.
+ * They are copied. EINVAL: another name, or numbers that make no sense for it. */
 int shardrt_transform_new(const char *kind, int64_t count, const double *numbers, size_t nbytes, const void *bytes,
                           shardrt_transform **out);
 void shardrt_transform_free(shardrt_transform *transform);

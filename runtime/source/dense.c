@@ -94,7 +94,7 @@ int dense_value(const shardrt_source *source, int32_t field, int64_t sample, str
   const uint8_t *data = part->data + (size_t)sample * bytes;
   *handled = !part->swap && (uintptr_t)data % shardrt_dtype_size(f->dtype) == 0;
   if (!*handled) return SHARDRT_OK;
-  out->data = (void *)(uintptr_t)data; /* who reads a value does not write to it */
+  out->data = (void *)data; /* who reads a value does not write to it */
   reader->bytes_read += (int64_t)bytes;
   return SHARDRT_OK;
 }

@@ -118,6 +118,12 @@ int source_gather(const shardrt_source *source, int32_t field, const int64_t *sa
   return code;
 }
 
+static bool is_whole(const shardrt_field *field, const shardrt_box *box) {
+  for (int32_t d = 0; d < field->ndim; d++)
+    if (box->start[d] != 0 || box->stop[d] != field->shape[d]) return false;
+  return box->ndim == field->ndim;
+}
+
 int source_value(const shardrt_source *source, int32_t field, int64_t sample, const shardrt_box *inner,
                  struct reader *reader, struct value *out) {
   int code = check_field(source, field);
@@ -126,7 +132,7 @@ int source_value(const shardrt_source *source, int32_t field, int64_t sample, co
   const shardrt_field *f = &source->fields[field];
   const shardrt_box whole = source_whole(f);
   bool handled = false;
-  if (source->format->value != NULL && (inner == NULL || memcmp(inner, &whole, sizeof whole) == 0)) {
+  if (source->format->value != NULL && (inner == NULL || is_whole(f, inner))) {
     code = source->format->value(source, field, sample, reader, out, &handled);
     if (code < 0 || handled) return code;
   }

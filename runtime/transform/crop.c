@@ -21,7 +21,7 @@ static int crop_form(const shardrt_transform *self, const struct form *in, struc
     const int64_t start = (int64_t)self->numbers[d], size = (int64_t)self->numbers[in->ndim + d];
     if (in->shape[d] >= 0 && size > in->shape[d] - start)
       return error_set(SHARDRT_EINVAL, "the range %lld to %lld in dimension %d, whose size is %lld", (long long)start,
-                       (long long)(start + size), (int)d, (long long)in->shape[d]);
+                       (long long)start + size, (int)d, (long long)in->shape[d]);
     out->shape[d] = size;
   }
   return SHARDRT_OK;
@@ -46,8 +46,7 @@ static int crop_run(const shardrt_transform *self, struct reader *reader, const 
   int code = SHARDRT_OK;
   for (int64_t i = 0; i < n && code == SHARDRT_OK; i++) {
     int64_t from[SHARDRT_MAX_NDIM];
-    for (int32_t d = 0; d < out->ndim; d++)
-      from[d] = (int64_t)self->numbers[d] + out[i].start[d] - in[i].start[d];
+    for (int32_t d = 0; d < out->ndim; d++) from[d] = (int64_t)self->numbers[d] + out[i].start[d] - in[i].start[d];
     *failed = i;
     code = shardrt_box_copy(out->ndim, shardrt_dtype_size(out->dtype), out[i].shape, out[i].data, out[i].shape, zero,
                             in[i].data, in[i].shape, from);
