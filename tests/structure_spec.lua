@@ -48,7 +48,9 @@ describe("the rooms", function()
       for line in io.lines(file) do
         local header = line:match "^%s*#%s*include%s*<([^>]+)>" or ""
         if header:match "^mpi" then assert.equal("runtime/comm/mpi.c", file) end
-        if header:match "^lua" or header:match "^lauxlib" then assert.truthy(file == "runtime/main.c" or file == "runtime/transform/lua.c", file) end
+        if header:match "^lua" or header:match "^lauxlib" then
+          assert.truthy(file == "runtime/main.c" or file == "runtime/transform/lua.c", file)
+        end
         if header:match "^cuda" then assert.equal("runtime/device/cuda.c", file) end
         if header:match "^nccl" then assert.equal("runtime/comm/nccl.c", file) end
       end

@@ -134,7 +134,9 @@ describe("odd arguments", function()
       fuzz("transform." .. name, shardrt.transform[name], nil, unpack(good[name]))
       for key in pairs(good[name][1] or {}) do
         for _, value in ipairs(odd) do
-          if value ~= NIL then try("transform." .. name .. ", " .. tostring(key), shardrt.transform[name], { [key] = value }) end
+          if value ~= NIL then
+            try("transform." .. name .. ", " .. tostring(key), shardrt.transform[name], { [key] = value })
+          end
         end
       end
     end
@@ -158,7 +160,8 @@ describe("odd arguments", function()
       { s, "shard_shape", { 16 } }, { s, "devices_indices_map", { 16 } },
       { s, "addressable_devices_indices_map", { 16 } }, { s, "addressable_devices" },
       { s, "process_shards", { 16 }, 0 }, { source, "read", 0, 1 }, { source, "shard", 2, 1 },
-      { source, "enumerate", "id" }, { source, "map", { x = { shardrt.transform.crop { size = {} } } } }, { loader, "restore", loader:state() },
+      { source, "enumerate", "id" }, { source, "map", { x = { shardrt.transform.crop { size = {} } } } },
+      { loader, "restore", loader:state() },
     }
     for _, case in ipairs(methods) do
       local object, name = case[1], case[2]

@@ -242,7 +242,7 @@ local function mapped_field(known, name, given)
       fail("%s: a list of transforms, and perhaps `from`; it has %s", what, list.show(key))
     end
     if key ~= "from" and not transform.is(step) then
-      fail("%s: number %d of its list is %s; shardrt.transform has the words for transforms", what, key, list.show(step))
+      fail("%s: number %d of its list is %s; it is made by a word of shardrt.transform", what, key, list.show(step))
     end
   end
   for i, step in ipairs(given) do chain[i] = step end
