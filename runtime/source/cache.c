@@ -10,123 +10,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#include <zlib.h>
-
 #include "base/alloc.h"
 #include "base/error.h"
 #include "base/hash.h"
-#include "source/newfile.h"
 #include "source/source.h"
-
-enum {
-  GZIP_WINDOW = 16 + MAX_WBITS, /* zlib's word for: a gzip header and trailer, which it checks */
-  OUTPUT_BYTES = 1 << 18,
-  INPUT_AT_MOST = 1 << 30, /* bytes; zlib counts them in an unsigned int */
-};
-
-bool cache_is_gzip(const mapping *file) {
-  return file->bytes >= 2 && file->data[0] == 0x1f && file->data[1] == 0x8b;
-}
-
-/* ---- decompressing ---- */
-
-static void *zlib_alloc(void *opaque, unsigned items, unsigned size) {
-  (void)opaque;
-  return alloc_array(items, size);
-}
-
-static void zlib_free(void *opaque, void *memory) {
-  (void)opaque;
-  alloc_free(memory);
-}
-
-typedef struct gunzip {
-  z_stream stream;
-  const char *path;
-  const mapping *file;
-  bool ended; /* the whole file was taken, and all checksums were right */
-} gunzip;
-
-static int gunzip_open(const char *path, const mapping *file, gunzip *out) {
-  *out = (gunzip){.path = path, .file = file, .stream = {.zalloc = zlib_alloc, .zfree = zlib_free}};
-  if (inflateInit2(&out->stream, GZIP_WINDOW) != Z_OK)
-    return error_set(SHARDRT_ENOMEM, "%s: out of memory while decompressing", path);
-  out->stream.next_in = (z_const Bytef *)file->data;
-  return SHARDRT_OK;
-}
-
-static size_t gunzip_left(const gunzip *g) {
-  return g->file->bytes - (size_t)(g->stream.next_in - g->file->data);
-}
-
-/* After the end of one gzip member: the end of the file, or another member (RFC 1952 allows several). */
-static int gunzip_member_end(gunzip *g) {
-  const size_t left = gunzip_left(g);
-  if (left == 0) {
-    g->ended = true;
-    return SHARDRT_OK;
-  }
-  if (left >= 2 && g->stream.next_in[0] == 0x1f && g->stream.next_in[1] == 0x8b) {
-    inflateReset(&g->stream);
-    return SHARDRT_OK;
-  }
-  return error_set(SHARDRT_EFORMAT, "%s: %zu bytes of something else stand behind the end of the gzip data", g->path,
-                   left);
-}
-
-/* Decompresses up to `room` bytes; *got is less only at the end. */
-static int gunzip_read(gunzip *g, void *dst, size_t room, size_t *got) {
-  z_stream *z = &g->stream;
-  z->next_out = dst;
-  z->avail_out = (unsigned)room;
-  while (z->avail_out > 0 && !g->ended) {
-    const size_t left = gunzip_left(g);
-    z->avail_in = (unsigned)(left < INPUT_AT_MOST ? left : INPUT_AT_MOST);
-    const int state = inflate(z, Z_NO_FLUSH);
-    int code = SHARDRT_OK;
-    if (state == Z_STREAM_END)
-      code = gunzip_member_end(g);
-    else if (state == Z_MEM_ERROR)
-      code = error_set(SHARDRT_ENOMEM, "%s: out of memory while decompressing", g->path);
-    else if (state == Z_BUF_ERROR || (state == Z_OK && gunzip_left(g) == 0 && z->avail_out > 0))
-      code = error_set(SHARDRT_EFORMAT, "%s: is cut off: the gzip data does not end within its %zu bytes", g->path,
-                       g->file->bytes);
-    else if (state != Z_OK)
-      code = error_set(SHARDRT_EFORMAT, "%s: malformed gzip data at byte %zu: %s", g->path,
-                       g->file->bytes - gunzip_left(g), z->msg != NULL ? z->msg : zError(state));
-    if (code < 0) return code;
-  }
-  *got = room - z->avail_out;
-  return SHARDRT_OK;
-}
-
-int64_t cache_peek(const char *path, const mapping *file, void *dst, size_t bytes) {
-  gunzip g;
-  int code = gunzip_open(path, file, &g);
-  if (code < 0) return code;
-  size_t got = 0;
-  code = gunzip_read(&g, dst, bytes, &got);
-  inflateEnd(&g.stream);
-  return code < 0 ? code : (int64_t)got;
-}
-
-/* Everything into `out`, which is to become exactly `bytes` long. */
-static int gunzip_all(gunzip *g, uint8_t *buffer, size_t bytes, newfile *out) {
-  size_t total = 0;
-  while (!g->ended) {
-    size_t got = 0;
-    int code = gunzip_read(g, buffer, OUTPUT_BYTES, &got);
-    if (code < 0) return code;
-    if (got > bytes - total)
-      return error_set(SHARDRT_EFORMAT, "%s: holds more than the %zu bytes that its header tells of", g->path, bytes);
-    code = newfile_write(out, buffer, got);
-    if (code < 0) return code;
-    total += got;
-  }
-  if (total < bytes)
-    return error_set(SHARDRT_EFORMAT, "%s: holds %zu bytes, but its header tells of %zu", g->path, total, bytes);
-  return SHARDRT_OK;
-}
 
 /* ---- the folder ---- */
 
@@ -175,7 +62,7 @@ static int check_owner(const char *folder) {
                    folder);
 }
 
-/* What tells one compressed file from another; its last block holds gzip's checksum and length of the contents. */
+/* What tells one file from another; the last block of a gzipped one holds checksum and length of the contents. */
 static uint64_t key_of(const char *path, const mapping *file) {
   char real[PATH_MAX];
   const size_t block = file->bytes < SOURCE_BLOCK ? file->bytes : SOURCE_BLOCK;
@@ -186,24 +73,43 @@ static uint64_t key_of(const char *path, const mapping *file) {
   return hash_bytes(key, file->data + file->bytes - block, block);
 }
 
-/* What is wanted of the cache: the contents of one compressed file. */
-typedef struct wanted {
-  const char *path;
-  const mapping *file;
-  size_t bytes; /* of the contents, which begin with `head` */
-  const void *head;
-  size_t head_bytes;
+/* Where the file that is wanted lies, or shall lie. */
+struct target {
   char *folder;
-  char *target; /* the name that they have in it */
-} wanted;
+  char *path;
+  bool shared; /* other users may put things there */
+};
 
-/* Maps a file of the cache if it is there and is what it should be: 1, or 0, or ENOMEM. */
-static int map_cached(const wanted *w, mapping *out) {
+static void target_clear(struct target *t) {
+  alloc_free(t->path);
+  alloc_free(t->folder);
+  *t = (struct target){0};
+}
+
+/* Beside the file that it is made from. */
+static int target_beside(const struct cache_request *r, struct target *out) {
+  out->folder = newfile_folder(r->path);
+  if (out->folder == NULL) return ALLOC_FAILED;
+  out->path = alloc_text("%s%s", r->path, r->suffix);
+  return out->path != NULL ? SHARDRT_OK : ALLOC_FAILED;
+}
+
+static int target_in_cache(const struct cache_request *r, struct target *out) {
+  out->folder = folder_name(r->folder, &out->shared);
+  if (out->folder == NULL) return ALLOC_FAILED;
+  const char *slash = strrchr(r->path, '/');
+  out->path = alloc_text("%s/%.100s-%016llx%s", out->folder, slash != NULL ? slash + 1 : r->path,
+                         (unsigned long long)key_of(r->path, r->file), r->suffix != NULL ? r->suffix : "");
+  return out->path != NULL ? SHARDRT_OK : ALLOC_FAILED;
+}
+
+/* Maps the file if it is there and is what it should be: 1, or 0, or ENOMEM. */
+static int map_cached(const struct cache_request *r, const struct target *t, mapping *out) {
   mapping cached;
-  if (access(w->target, R_OK) != 0) return 0;
-  int code = mapping_open(w->target, &cached);
+  if (access(t->path, R_OK) != 0) return 0;
+  int code = mapping_open(t->path, &cached);
   if (code < 0) return code == SHARDRT_ENOMEM ? code : 0;
-  if (cached.bytes == w->bytes && w->bytes >= w->head_bytes && memcmp(cached.data, w->head, w->head_bytes) == 0) {
+  if (r->fits(&cached, r->context)) {
     *out = cached;
     return 1;
   }
@@ -211,82 +117,80 @@ static int map_cached(const wanted *w, mapping *out) {
   return 0;
 }
 
-/* ---- one process decompresses, the others wait for it ---- */
+/* ---- one process makes it, the others wait for it ---- */
 
-/* Decompresses to the name in the folder and maps what then has that name: 1, or an error. Where another process was
- * faster, that is its file: all processes map the same one. */
-static int make_cached(const wanted *w, mapping *out) {
-  gunzip g;
+/* Makes the file and maps what then has its name: 1, or an error. Where another process was faster, that is its file:
+ * all processes map the same one. */
+static int make_cached(const struct cache_request *r, const struct target *t, mapping *out) {
   newfile file;
-  uint8_t *buffer = alloc_array(OUTPUT_BYTES, 1);
-  if (buffer == NULL) return ALLOC_FAILED;
-  int code = gunzip_open(w->path, w->file, &g);
-  if (code < 0) goto free_buffer;
-  code = newfile_open(w->target, &file);
+  int code = newfile_open(t->path, &file);
   if (code == SHARDRT_OK) {
-    code = gunzip_all(&g, buffer, w->bytes, &file);
-    if (code == SHARDRT_OK) code = map_cached(w, out);
+    code = r->make(&file, r->context);
+    if (code == SHARDRT_OK) code = map_cached(r, t, out);
     if (code == 0) code = newfile_commit(&file);
     newfile_drop(&file);
   }
-  if (code == SHARDRT_EIO)
-    error_prefix(code, "the cache of decompressed files ($SHARDRT_CACHE, or cache = …, names another folder)");
-  inflateEnd(&g.stream);
-free_buffer:
-  alloc_free(buffer);
-  if (code == 0) code = map_cached(w, out);
+  if (code == SHARDRT_EIO) error_prefix(code, "the cache ($SHARDRT_CACHE, or cache = …, names another folder)");
+  if (code == 0) code = map_cached(r, t, out);
   if (code != 0) return code;
   return error_set(SHARDRT_EIO,
-                   "%s: was decompressed to %s, but cannot be read there: another process may have put something else "
-                   "in its place",
-                   w->path, w->target);
+                   "%s: what was made of it, %s, cannot be read there: another process may have put something else in "
+                   "its place",
+                   r->path, t->path);
 }
 
-/* How long to wait for another process that decompresses (seconds): more than a slow disk needs for this file. */
-static double patience(const wanted *w) {
-  return 5 + (double)w->bytes / 10e6;
+/* How long to wait for another process that makes the file (seconds): more than a slow disk needs for it. */
+static double patience(const struct cache_request *r) {
+  return 5 + (double)r->work_bytes / 10e6;
 }
 
 /* Waits for the lock of the folder, which is on the folder itself, so that no file of it is left, and ends with the
  * process that holds it. Looks whether the file is there by then: 1; else 0, with the lock, or without it where it
  * cannot be had: the holder may be stopped, or the file system (NFS) may lock no folders. ENOMEM. */
-static int wait_for_lock(const wanted *w, int folder, mapping *out) {
-  const double end = shardrt_clock() + patience(w);
+static int wait_for_lock(const struct cache_request *r, const struct target *t, int folder, mapping *out) {
+  const double end = shardrt_clock() + patience(r);
   long sleep = 500000; /* nanoseconds */
   while (flock(folder, LOCK_EX | LOCK_NB) != 0 && (errno == EWOULDBLOCK || errno == EINTR) && shardrt_clock() < end) {
     nanosleep(&(struct timespec){.tv_nsec = sleep}, NULL);
     if (sleep < 20000000) sleep *= 2;
-    int code = map_cached(w, out);
+    int code = map_cached(r, t, out);
     if (code != 0) return code;
   }
-  return map_cached(w, out);
+  return map_cached(r, t, out);
 }
 
-/* As cache_map, where the file is not there yet. */
-static int make_once(const wanted *w, mapping *out) {
-  int folder = open(w->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  int code = folder >= 0 ? wait_for_lock(w, folder, out) : 0;
-  if (code == 0) code = make_cached(w, out);
+static int make_once(const struct cache_request *r, const struct target *t, mapping *out) {
+  int folder = open(t->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  int code = folder >= 0 ? wait_for_lock(r, t, folder, out) : 0;
+  if (code == 0) code = make_cached(r, t, out);
   if (folder >= 0) close(folder);
   return code;
 }
 
-int cache_map(const char *path, const mapping *file, size_t bytes, const void *head, size_t head_bytes,
-              const char *folder, mapping *out) {
-  wanted w = {.path = path, .file = file, .bytes = bytes, .head = head, .head_bytes = head_bytes};
-  bool shared;
-  w.folder = folder_name(folder, &shared);
-  if (w.folder == NULL) return ALLOC_FAILED;
-  const char *slash = strrchr(path, '/');
-  w.target = alloc_text("%s/%.100s-%016llx", w.folder, slash != NULL ? slash + 1 : path,
-                        (unsigned long long)key_of(path, file));
-  int code = w.target != NULL ? SHARDRT_OK : ALLOC_FAILED;
-  if (code == SHARDRT_OK && shared && access(w.folder, F_OK) == 0) code = check_owner(w.folder);
-  if (code == SHARDRT_OK) code = map_cached(&w, out);
-  if (code == 0) code = make_folder(w.folder);
-  if (code == 0 && shared) code = check_owner(w.folder);
-  if (code == 0) code = make_once(&w, out);
-  alloc_free(w.target);
-  alloc_free(w.folder);
+/* The file beside its own: 1; 0 where it is not there and cannot be put there. */
+static int get_beside(const struct cache_request *r, mapping *out) {
+  struct target t = {0};
+  int code = target_beside(r, &t);
+  if (code == SHARDRT_OK) code = map_cached(r, &t, out);
+  if (code == 0 && access(t.folder, W_OK) == 0) code = make_once(r, &t, out);
+  target_clear(&t);
+  return code;
+}
+
+static int get_from_cache(const struct cache_request *r, mapping *out) {
+  struct target t = {0};
+  int code = target_in_cache(r, &t);
+  if (code == SHARDRT_OK && t.shared && access(t.folder, F_OK) == 0) code = check_owner(t.folder);
+  if (code == SHARDRT_OK) code = map_cached(r, &t, out);
+  if (code == 0) code = make_folder(t.folder);
+  if (code == 0 && t.shared) code = check_owner(t.folder);
+  if (code == 0) code = make_once(r, &t, out);
+  target_clear(&t);
+  return code;
+}
+
+int cache_get(const struct cache_request *r, mapping *out) {
+  int code = r->suffix != NULL ? get_beside(r, out) : 0;
+  if (code == 0) code = get_from_cache(r, out);
   return code < 0 ? code : SHARDRT_OK;
 }

@@ -4,9 +4,9 @@
 
 #include "base/error.h"
 #include "base/size.h"
-#include "source/cache.h"
 #include "source/dense.h"
 #include "source/formats.h"
+#include "source/gunzip.h"
 
 enum { MAGIC_BYTES = 4, HEADER_AT_MOST = MAGIC_BYTES + 4 * SHARDRT_MAX_NDIM };
 
@@ -66,13 +66,13 @@ static int parse(const char *path, const uint8_t *bytes, size_t have, dense_part
 
 static int map_gzip(const char *path, const shardrt_source_options *options, dense_part *part) {
   uint8_t head[HEADER_AT_MOST];
-  int64_t have = cache_peek(path, &part->file, head, sizeof head);
+  int64_t have = gunzip_peek(path, &part->file, head, sizeof head);
   if (have < 0) return (int)have;
   size_t header_bytes = 0;
   size_t file_bytes = 0;
   int code = parse(path, head, (size_t)have, part, &header_bytes, &file_bytes);
   if (code < 0 || options->headers_only) return code;
-  code = cache_map(path, &part->file, file_bytes, head, header_bytes, options->cache, &part->unpacked);
+  code = gunzip_map(path, &part->file, file_bytes, head, header_bytes, options->cache, &part->unpacked);
   if (code < 0) return code;
   part->data = part->unpacked.data + header_bytes;
   return SHARDRT_OK;
@@ -93,7 +93,7 @@ static int map_plain(const char *path, dense_part *part) {
 static int map_file(const char *path, const shardrt_source_options *options, dense_part *part) {
   int code = mapping_open(path, &part->file);
   if (code < 0) return code;
-  code = cache_is_gzip(&part->file) ? map_gzip(path, options, part) : map_plain(path, part);
+  code = gunzip_is(&part->file) ? map_gzip(path, options, part) : map_plain(path, part);
   if (code < 0) return code;
   part->swap = shardrt_dtype_size(part->dtype) > 1;
   return SHARDRT_OK;
