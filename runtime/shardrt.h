@@ -520,7 +520,7 @@ bool shardrt_pace_look(shardrt_pace *pace, double waited, double busy);
 
 /* Bytes that batches which the caller let go may take, before they are collected, beyond prefetch + 1 batches: with
  * small batches a collection for each would cost more than they do. */
-enum { SHARDRT_LOADER_SLACK = 8 << 20 };
+enum { SHARDRT_LOADER_SLACK = 4 << 20 };
 
 /* What one whole batch costs a process, by the plans alone. */
 typedef struct shardrt_loader_cost {

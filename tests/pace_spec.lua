@@ -7,6 +7,7 @@ local mpi = require "tests.support.mpi"
 ffi.cdef [[
 double cgroup_cores(const char *root, const char *groups);
 double cgroup_bytes(const char *root, const char *groups);
+int memcmp(const void *a, const void *b, size_t n);
 ]]
 
 local function pace()
@@ -80,6 +81,26 @@ describe("the pace of a loader", function()
     assert.equal(160, #expected)
     assert.same(expected, values {})
     for _, size in ipairs { 1, 13, 25, 1000 } do assert.same(expected, values { read_size = size }) end
+  end)
+end)
+
+describe("batches that no cache holds", function()
+  it("are what smaller ones are", function()
+    local rows, size = 1024, 601 -- of 4 bytes: no row but the first begins a line of the cache
+    local host = shardrt.ndarray.arange(rows * size, "int32"):reshape { rows, size }
+    local source = shardrt.source.array { x = host }:enumerate "id"
+    local made = shardrt.loader { source = source, batch_size = rows / 2, shuffle = true, epochs = 1, prefetch = 1000 }
+    assert.is_true(made:stats().budget_bytes > 2 ^ 30)
+    local steps = 0
+    for batch in made do
+      local x, ids = shardrt.device_get(batch.x), shardrt.device_get(batch.id):to_table()
+      for i, id in ipairs(ids) do
+        local first = x.data + (i - 1) * size
+        assert.equal(0, ffi.C.memcmp(first, host.data + tonumber(id) * size, 4 * size), "row " .. i)
+      end
+      steps = steps + 1
+    end
+    assert.equal(2, steps)
   end)
 end)
 

@@ -2,6 +2,8 @@
 
 #include <math.h>
 #include <sched.h>
+#include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -33,6 +35,16 @@ int32_t machine_cores(void) {
 size_t machine_memory(void) {
   const double all = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
   return (size_t)(fmin(all, cgroup_bytes(ROOT, GROUPS)) / (double)processes_here());
+}
+
+/* Linux counts it in KiB: "32768K". sysconf's figure is of all caches of the processor together, on some. */
+size_t machine_shared_cache(void) {
+  FILE *file = fopen("/sys/devices/system/cpu/cpu0/cache/index3/size", "re");
+  char line[32] = "";
+  const bool any = file != NULL && fgets(line, sizeof line, file) != NULL;
+  if (file != NULL) fclose(file);
+  const long kib = any ? strtol(line, NULL, 10) : 0;
+  return kib > 0 ? (size_t)kib << 10 : 32 << 20;
 }
 
 size_t machine_cache(void) {

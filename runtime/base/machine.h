@@ -12,6 +12,9 @@ int32_t machine_cores(void);
 /* Its share of the memory, in bytes: of the machine's, or of what its control groups allow. */
 size_t machine_memory(void);
 
+/* The cache that cores share (the last level), in bytes; 32 MiB where the system does not say. */
+size_t machine_shared_cache(void);
+
 /* A core's own cache (the second level), in bytes; 1 MiB where the system does not say. */
 size_t machine_cache(void);
 

@@ -3,6 +3,7 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "base/machine.h"
 #include "base/size.h"
 #include "loader/crew.h"
 #include "loader/cursor.h"
@@ -33,6 +34,7 @@ struct shardrt_loader {
   struct pace pace;   /* how many workers there are, and batches ahead */
   int64_t first_step; /* the number of the first batch */
   size_t budget;      /* bytes: what the batches may take, and the slack */
+  bool past_caches;   /* it is more than the caches hold */
   struct mask mask;   /* none unless padding */
   struct pool *pool;
   struct slot *slots;           /* most_prefetch of them */
@@ -77,8 +79,10 @@ static int set_budget(shardrt_loader *self) {
   size_t out;
   if (size_multiply(self->plan->batch_bytes, (size_t)self->pace.now.prefetch, &self->budget) &&
       size_multiply(self->move->batch_bytes, handed_out, &out) && size_add(self->budget, out, &self->budget) &&
-      size_add(self->budget, SHARDRT_LOADER_SLACK, &self->budget))
+      size_add(self->budget, SHARDRT_LOADER_SLACK, &self->budget)) {
+    self->past_caches = self->budget > machine_shared_cache();
     return SHARDRT_OK;
+  }
   return error_set(SHARDRT_EOVERFLOW, "%d batches of %zu bytes do not fit in 64 bits", (int)self->pace.now.prefetch + 1,
                    self->plan->batch_bytes);
 }
@@ -205,6 +209,7 @@ static int offer(shardrt_loader *self) {
   order_set(&next->order, self->seed, self->ahead.epoch, self->rules.count, self->shuffle);
   next->first = self->ahead.row;
   next->rows = cursor_rows(&self->ahead, &self->rules);
+  next->past_caches = self->past_caches;
   next->fingerprinted = is_checked(step_number(self) + self->offered - self->handed);
   int code = slot_open(next, self->plan, self->pool);
   if (code != SHARDRT_OK) return code;

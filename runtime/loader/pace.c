@@ -16,7 +16,7 @@ enum {
 
 /* A recipe that waits more than WAITS of its time needs something, one that waits less than RESTS may have too much. */
 static const double WAITS = 0.05, RESTS = 0.01;
-static const double BUSY = 0.9;  /* workers that are busier than this cannot go faster */
+static const double BUSY = 0.75; /* of the time; busier workers would not get further by making more batches ahead */
 static const double SPARE = 1.5; /* times what the workers were busy is what is kept of them */
 
 static int32_t clamp(double value, int32_t least, int32_t most) {

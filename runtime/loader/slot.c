@@ -146,6 +146,7 @@ int slot_run(struct slot *self, const struct plan *plan, int64_t number, struct 
   int64_t n = self->rows - task.first; /* real rows of this task */
   n = n < 0 ? 0 : n > task.count ? task.count : n;
   start_reader(self, &scratch->reader);
+  scratch->reader.past_caches = self->past_caches && task.block >= 0 && !(self->fingerprinted && field->has_replicas);
   for (int64_t i = 0; i < n; i++) scratch->samples[i] = order_at(&self->order, self->first + task.first + i);
   int code = task.block >= 0 ? read_block(self, plan, &task, n, scratch) : read_whole(self, plan, &task, n, scratch);
   if (task.block >= 0) {

@@ -16,6 +16,7 @@ struct slot {
   struct order order;         /* of the batch's epoch */
   int64_t first;              /* where the batch begins in that order */
   int64_t rows;               /* real ones; the rest of the batch is padding */
+  bool past_caches;           /* the batch does not fit in them, with the others that are in the making */
   bool fingerprinted;         /* whether the tasks take fingerprints, of fields that have replicas */
   shardrt_buffer **buffers;   /* one for each block */
   uint64_t *fingerprints;     /* of each such block, when its last task has run */

@@ -77,7 +77,7 @@ int dense_gather(const shardrt_source *source, int32_t field, const int64_t *sam
   if (code < 0) return code;
   const size_t element_bytes = shardrt_dtype_size(part->dtype);
   const gather_plan plan = gather_plan_make(&source->fields[field], inner, element_bytes);
-  gather_run(&plan, part->data, samples, n, dst);
+  gather_run(&plan, part->data, samples, n, reader->past_caches && !part->swap, dst);
   if (part->swap) gather_swap(dst, plan.box_bytes / element_bytes * (size_t)n, element_bytes);
   reader->bytes_read += (int64_t)plan.box_bytes * n;
   return SHARDRT_OK;

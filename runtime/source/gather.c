@@ -1,12 +1,13 @@
 #include "source/gather.h"
 
-#include <stdbool.h>
 #include <string.h>
+
+#include "device/device.h"
 
 /* Shuffled samples are found nowhere near each other, so each begins with a wait: for the page's address and for its
  * first lines, until the processor has seen which way the copy goes. They are asked for while earlier ones are copied;
  * short samples overlap by themselves. */
-enum { AHEAD = 2, AHEAD_BYTES = 256, LINE = 64 };
+enum { AHEAD = 2, AHEAD_BYTES = 256, LINE = 64, STREAM_BYTES = 1024 };
 
 /* Always inlined: gcc 12 takes a function that only prefetches for one without effect, and leaves out calls of it. */
 __attribute__((always_inline)) static inline void ask_for(const gather_plan *plan, const uint8_t *data,
@@ -114,10 +115,24 @@ static inline void copy_each(const gather_plan *plan, const uint8_t *restrict da
   }
 }
 
-void gather_run(const gather_plan *plan, const uint8_t *data, const int64_t *samples, int64_t n, void *dst) {
+/* The same for large runs, past the caches. */
+static void stream_each(const gather_plan *plan, const uint8_t *data, const int64_t *samples, int64_t n, uint8_t *dst) {
+  for (int64_t i = 0; i < n; i++) {
+    ask_for(plan, data, samples, i, n);
+    device_host.stream(dst + (size_t)i * plan->run_bytes, 0, data + (size_t)samples[i] * plan->sample_bytes, 0,
+                       plan->run_bytes, 1);
+  }
+}
+
+void gather_run(const gather_plan *plan, const uint8_t *data, const int64_t *samples, int64_t n, bool past_caches,
+                void *dst) {
   if (plan->box_bytes == 0) return;
   const uint8_t *first = data + plan->offset;
   if (plan->run_count == 1 && plan->nouter == 0) {
+    if (past_caches && plan->run_bytes >= STREAM_BYTES) {
+      stream_each(plan, first, samples, n, dst);
+      return;
+    }
     switch (plan->run_bytes) {
     case 1:
       copy_each(plan, first, samples, n, dst, 1);

@@ -21,8 +21,9 @@ typedef struct gather_plan {
 /* `inner` lies in the field's shape, and count * sample bytes fit in size_t. */
 gather_plan gather_plan_make(const shardrt_field *field, const shardrt_box *inner, size_t element_bytes);
 
-/* Packs the boxes of n samples of `data` into dst. */
-void gather_run(const gather_plan *plan, const uint8_t *data, const int64_t *samples, int64_t n, void *dst);
+/* Packs the boxes of n samples of `data` into dst; past the caches, if they are large and in one piece. */
+void gather_run(const gather_plan *plan, const uint8_t *data, const int64_t *samples, int64_t n, bool past_caches,
+                void *dst);
 
 /* Turns the bytes of n elements around, in place. */
 void gather_swap(void *data, size_t n, size_t element_bytes);

@@ -148,7 +148,11 @@ int source_value(const shardrt_source *source, int32_t field, int64_t sample, co
     out->start[d] = inner->start[d];
     out->shape[d] = inner->stop[d] - inner->start[d];
   }
-  return source->format->gather(source, field, &sample, 1, inner, reader, room);
+  const bool past_caches = reader->past_caches;
+  reader->past_caches = false; /* it is soon read */
+  code = source->format->gather(source, field, &sample, 1, inner, reader, room);
+  reader->past_caches = past_caches;
+  return code;
 }
 
 int64_t source_number(const shardrt_source *source, int64_t sample) {
