@@ -13,6 +13,7 @@
 #include <lualib.h>
 
 #include "bus.h"
+#include "run.h"
 #include "shardrt.h"
 
 enum { EXIT_USAGE = 2, MAX_DEVICES = 1 << 20 };
@@ -21,6 +22,9 @@ static const char help[] =
     "usage: shardrt [options] recipe.lua [arguments]       run a recipe, alone or in each process under mpirun\n"
     "       shardrt run -n N [options] recipe.lua [args]   start mpirun with N processes of it, also as root and with\n"
     "                                                      more processes than cores\n"
+    "       shardrt run -n N --restarts R [--min M] ...    start it again, R times at most, when a process dies: from "
+    "its\n"
+    "                                                      last checkpoint, with fewer processes (M at least)\n"
     "       shardrt plan [--processes N] [--devices M] [--process K] recipe.lua [args]\n"
     "                                                      print what an N x M job would read, without running it\n"
     "                                                      (--process: process K of it only)\n"
@@ -45,6 +49,8 @@ typedef struct options {
   command command;
   shardrt_job job;
   int processes;      /* run: how many to start */
+  int restarts;       /* run: -1 where the option was not given */
+  int fewest;         /* run: processes to go on with; 0 where the option was not given */
   int only_process;   /* plan: -1 for all */
   const char *recipe; /* NULL for test; run: "test" where it starts that */
   int argc;           /* what follows the recipe (for test: the command) */
@@ -101,7 +107,8 @@ static void parse_options(options *o, int argc, char **argv) {
   static const struct option longs[] = {
       {"devices", required_argument, NULL, 'd'}, {"check", required_argument, NULL, 'c'},
       {"timeout", required_argument, NULL, 't'}, {"processes", required_argument, NULL, 'n'},
-      {"process", required_argument, NULL, 'k'}, {"help", no_argument, NULL, 'h'},
+      {"process", required_argument, NULL, 'k'}, {"restarts", required_argument, NULL, 'r'},
+      {"min", required_argument, NULL, 'm'},     {"help", no_argument, NULL, 'h'},
       {"version", no_argument, NULL, 'v'},       {NULL, 0, NULL, 0}};
   opterr = 0;
   int option, word = optind > 0 ? optind : 1; /* where getopt looks next */
@@ -123,6 +130,12 @@ static void parse_options(options *o, int argc, char **argv) {
     case 'k':
       o->only_process = parse_count(o, "--process", optarg, 0);
       break;
+    case 'r':
+      o->restarts = parse_count(o, "--restarts", optarg, 0);
+      break;
+    case 'm':
+      o->fewest = parse_count(o, "--min", optarg, 1);
+      break;
     case 'h':
       fputs(help, stdout);
       exit(0);
@@ -140,10 +153,18 @@ static void parse_options(options *o, int argc, char **argv) {
   }
 }
 
+/* Where the recipe is not known yet. */
+static void check_restarts(options *o) {
+  if (o->command != COMMAND_RUN && o->restarts >= 0) complain(o, "%s belongs to `shardrt run`", "--restarts");
+  if (o->restarts < 0 && o->fewest > 0) complain(o, "%s belongs to `shardrt run --restarts`", "--min");
+  if (o->fewest > o->processes) complain(o, "%s is beyond the job's processes", "--min");
+}
+
 static options parse(int argc, char **argv) {
   options o = {.command = COMMAND_RECIPE,
                .job = {.devices_per_process = 1, .check = SHARDRT_CHECK_SAMPLE, .timeout = 300},
                .processes = 1,
+               .restarts = -1,
                .only_process = -1};
   const char *devices = getenv("SHARDRT_DEVICES");
   if (devices != NULL && devices[0] != '\0') o.job.devices_per_process = parse_count(&o, "SHARDRT_DEVICES", devices, 1);
@@ -163,6 +184,7 @@ static options parse(int argc, char **argv) {
   if (o.command == COMMAND_RECIPE && o.processes != 1)
     complain(&o, "%s belongs to `shardrt run` or `shardrt plan`", "-n");
   if (o.command != COMMAND_PLAN && o.only_process >= 0) complain(&o, "%s belongs to `shardrt plan`", "--process");
+  check_restarts(&o);
   if (o.only_process >= o.processes) complain(&o, "%s is beyond the job's processes", "--process");
   if (o.problem[0] != '\0') return o;
   if (optind >= argc) {
@@ -172,7 +194,10 @@ static options parse(int argc, char **argv) {
   o.recipe = argv[optind];
   o.argc = argc - optind - 1;
   o.argv = argv + optind + 1;
-  if (o.command == COMMAND_RUN && parse_command(o.recipe) == COMMAND_TEST) return o;
+  if (o.command == COMMAND_RUN && parse_command(o.recipe) == COMMAND_TEST) {
+    if (o.restarts >= 0) complain(&o, "%s is for recipes: specs have no checkpoints", "--restarts");
+    return o;
+  }
   if (o.command == COMMAND_RUN && parse_command(o.recipe) == COMMAND_PLAN) {
     complain(&o, "%s", "a plan needs no other process: shardrt plan --processes N, without `run`");
     return o;
@@ -192,37 +217,20 @@ static options parse(int argc, char **argv) {
   return o;
 }
 
-/* Becomes mpirun, set up so that it runs as root and with more processes than cores. Returns only on failure. */
-static void start_mpirun(const options *o, const char *self) {
-  static char count[16], devices[16], timeout[32];
-  static const char *const checks[] = {"off", "sample", "all"};
-  snprintf(count, sizeof count, "%d", o->processes);
-  snprintf(devices, sizeof devices, "%d", o->job.devices_per_process);
-  snprintf(timeout, sizeof timeout, "%g", o->job.timeout);
-  static char program[4096];
-  ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
-  if (length <= 0) snprintf(program, sizeof program, "%s", self);
-  char *head[] = {"mpirun",
-                  "-n",
-                  count,
-                  "--oversubscribe",
-                  program,
-                  "--devices",
-                  devices,
-                  "--timeout",
-                  timeout,
-                  "--check",
-                  (char *)checks[o->job.check],
-                  (char *)o->recipe};
-  size_t head_count = sizeof head / sizeof *head;
-  char **words = calloc(head_count + (size_t)o->argc + 1, sizeof *words); /* until exec */
-  if (words == NULL) return;
-  memcpy(words, head, sizeof head);
-  memcpy(words + head_count, o->argv, (size_t)o->argc * sizeof *words);
-  setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
-  setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
-  execvp(words[0], words);
-  free((void *)words);
+/* `shardrt run`. Does not return where mpirun could be started. */
+static void start(options *o, const char *self) {
+  const run r = {.self = self,
+                 .job = o->job,
+                 .processes = o->processes,
+                 .restarts = o->restarts > 0 ? o->restarts : 0,
+                 .fewest = o->fewest > 0 ? o->fewest : o->processes,
+                 .recipe = o->recipe,
+                 .argc = o->argc,
+                 .argv = o->argv};
+  const int status = run_job(&r);
+  if (status >= 0) exit(status);
+  snprintf(o->problem, sizeof o->problem, "cannot start mpirun: %s (Debian's package openmpi-bin holds it)",
+           strerror(errno));
 }
 
 /* require's first place to look: SHARDRT_LUA_PATH, for modules named shardrt or shardrt.*; then come those in the
@@ -315,11 +323,7 @@ static const char *run_program(lua_State *L, const options *o) {
 
 int main(int argc, char **argv) {
   options o = parse(argc, argv);
-  if (o.problem[0] == '\0' && o.command == COMMAND_RUN) {
-    start_mpirun(&o, argv[0]);
-    snprintf(o.problem, sizeof o.problem, "cannot start mpirun: %s (Debian's package openmpi-bin holds it)",
-             strerror(errno));
-  }
+  if (o.problem[0] == '\0' && o.command == COMMAND_RUN) start(&o, argv[0]);
   /* A wrong command line is wrong in every process: only the whole job can say so once. */
   shardrt_job alone = {.devices_per_process = 1, .timeout = 30};
   if (shardrt_init(o.problem[0] != '\0' ? &alone : &o.job) < 0 && o.problem[0] == '\0')

@@ -59,7 +59,8 @@ describe("the rooms", function()
 
   it("never print and never exit", function()
     for _, file in ipairs(files) do
-      local ends_the_job = file == "runtime/main.c" or file == "runtime/bus.c" or file:match "^runtime/comm/"
+      local name = file:match "^runtime/(%w+)%.c$"
+      local ends_the_job = name == "main" or name == "bus" or name == "run" or file:match "^runtime/comm/"
       if not ends_the_job then
         for line in io.lines(file) do
           local code = line:gsub("/%*.-%*/", "")

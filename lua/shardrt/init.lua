@@ -44,6 +44,7 @@ fail.own()
 ---@field save fun(path: string, values: table<string, shardrt.Array|shardrt.ndarray>)
 ---@field load fun(path: string, shardings: table<string, shardrt.Sharding>|shardrt.Sharding?): table
 ---@field loader fun(options: shardrt.LoaderOptions): shardrt.Loader
+---@field checkpoint fun(options: shardrt.CheckpointOptions): shardrt.Checkpoint
 ---@field visualize_sharding fun(shape: integer[], s: shardrt.Sharding, svg_file: string?)
 ---@field visualize_array_sharding fun(x: shardrt.Array, svg_file: string?)
 local shardrt = {
@@ -61,7 +62,8 @@ function shardrt.clock() return C.shardrt_clock() end
 
 -- A room's module is the table of its public words, or has them in `words` where it has more than these.
 for _, room in ipairs {
-  "job", "device", "spec", "mesh", "sharding", "reshard", "put", "make", "npy", "safetensors", "loader", "visualize",
+  "job", "device", "spec", "mesh", "sharding", "reshard", "put", "make", "npy", "safetensors", "loader", "checkpoint",
+  "visualize",
 } do
   local module = require("shardrt." .. room)
   for name, word in pairs(module.words or module) do shardrt[name] = word end

@@ -60,6 +60,7 @@ fail.own()
 ---@field seed integer
 ---@field epoch integer # of the next batch
 ---@field row integer # where in the epoch's order it begins
+---@field checksum string # of all the others
 
 ---@class shardrt.Loader
 ---@field source shardrt.source
@@ -281,16 +282,25 @@ function Loader:__call()
   return batch
 end
 
+-- Of a state that is complete: the checksum of its other fields.
+local function checksum(state)
+  local text = ("%.0f %s %.0f %s %.0f %.0f %.0f"):format(state.version, state.source, state.count,
+    tostring(state.shuffle), state.seed, state.epoch, state.row)
+  return bit.tohex(C.shardrt_fingerprint(text, #text))
+end
+
 --- Where the next batch stands, as a plain table that fits into JSON; the same in every process, and of use in a job of
 --- any other size.
 ---@return shardrt.LoaderState
 function Loader:state()
   local at = ffi.new "int64_t[2]"
   C.shardrt_loader_tell(self.handle, at, at + 1)
-  return {
+  local state = {
     version = STATE_VERSION, source = bit.tohex(C.shardrt_source_fingerprint(self.source)), count = #self.source,
     shuffle = self.shuffle, seed = self.seed, epoch = tonumber(at[0]), row = tonumber(at[1]),
   }
+  state.checksum = checksum(state)
+  return state
 end
 
 local function check_state(state, now)
@@ -310,6 +320,15 @@ local function check_state(state, now)
       fail("loader:restore: the state's %s is %s, this loader's is %s: they do not give the same stream of samples",
         meaning[name] or name, list.show(state[name]), list.show(now[name]))
     end
+  end
+  for name in pairs(state) do
+    if now[name] == nil then
+      fail("loader:restore: the state has %s, which no state has: it is damaged", list.show(name))
+    end
+  end
+  if state.checksum ~= checksum(state) then
+    fail("loader:restore: the state's checksum is %s, that of its other fields %s: it is damaged",
+      list.show(state.checksum), list.show(checksum(state)))
   end
 end
 
@@ -358,5 +377,10 @@ function Loader:__tostring()
     :format(#self.source, self.batch_size, order, epochs, self.steps_per_epoch, self.steps_per_epoch == 1 and "" or "s",
       self.remainder, self.pipeline)
 end
+
+--- Whether a value is a loader.
+---@param value any
+---@return boolean
+function loader.is(value) return getmetatable(value) == Loader end
 
 return loader

@@ -131,7 +131,7 @@ local function choose(what, entries, wanted)
     end
     if all then
       shardings[i] = wanted
-    else
+    elseif wanted[name] ~= false then
       shardings[i] = sharding.check(what .. ", " .. list.quote(name), wanted[name])
     end
   end
@@ -178,11 +178,11 @@ local function load_sharded(what, file, entry, over)
 end
 
 --- Reads arrays from a .safetensors file. Each process reads, by memory map, the parts that its own devices hold, each
---- once, and nothing else of the data. With a table of shardings: those arrays; with one sharding: all arrays, laid out
---- by it; without: all arrays, as host arrays. Every process must call it alike; that they see the same file, and hold
+--- once, and nothing else of the data. With a table of shardings: those arrays (false: as a host array); with one
+--- sharding: all arrays, laid out by it; without: all arrays, as host arrays. Every process must call it alike; that they see the same file, and hold
 --- equal replicas, is checked.
 ---@param path string
----@param shardings table<string, shardrt.Sharding>|shardrt.Sharding|nil
+---@param shardings table<string, shardrt.Sharding|false>|shardrt.Sharding|nil
 ---@return table<string, shardrt.Array|shardrt.ndarray>
 ---@return integer # bytes of data that this process read
 function words.load(path, shardings)

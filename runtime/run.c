@@ -1,0 +1,184 @@
+/* run.c - starts mpirun, and starts it again.
+ *
+ * What becomes of a job that died:
+ *   - by a signal (a process was killed): it goes on with one process fewer, if it may.
+ *   - by an error, after it had saved a checkpoint: it goes on with as many.
+ *   - by an error, without having saved one: as many try once more; where these (or fewer than before, as over which a
+ *     batch may not divide) fail in the same way, one fewer, if it may; and if not, this would go on for ever: it ends.
+ * A job that ends well, that was stopped by a signal to the launcher, or whose command line is wrong is over. */
+#include "run.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "comm/progress.h"
+
+enum { BY_SIGNAL = 128, WRONG_WORDS = 2 }; /* exit statuses: above it, the number of a signal; of a command line */
+
+/* How the launcher sees the job. */
+typedef struct watch {
+  const run *options;
+  int processes; /* of this run */
+  int started;   /* runs, beyond the first */
+  bool fewer;    /* than in the run before */
+  bool failed;   /* the run before ended by an error and had saved nothing */
+  int progress;  /* file descriptor; -1: none */
+  int64_t saves; /* before this run */
+  int stop;      /* the signal by which the launcher was told to end; 0: none */
+} watch;
+
+/* mpirun's command line, set up so that it runs as root and with more processes than cores. */
+static char **words_new(const run *r, int processes) {
+  static char count[16], devices[16], timeout[32], program[4096];
+  static const char *const checks[] = {"off", "sample", "all"};
+  snprintf(count, sizeof count, "%d", processes);
+  snprintf(devices, sizeof devices, "%d", r->job.devices_per_process);
+  snprintf(timeout, sizeof timeout, "%g", r->job.timeout);
+  ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
+  if (length <= 0) snprintf(program, sizeof program, "%s", r->self);
+  char *head[] = {"mpirun",
+                  "-n",
+                  count,
+                  "--oversubscribe",
+                  program,
+                  "--devices",
+                  devices,
+                  "--timeout",
+                  timeout,
+                  "--check",
+                  (char *)checks[r->job.check],
+                  (char *)r->recipe};
+  size_t head_count = sizeof head / sizeof *head;
+  char **words = calloc(head_count + (size_t)r->argc + 1, sizeof *words);
+  if (words == NULL) return NULL;
+  memcpy(words, head, sizeof head);
+  memcpy(words + head_count, r->argv, (size_t)r->argc * sizeof *words);
+  setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
+  setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
+  return words;
+}
+
+/* ---- one run ---- */
+
+/* In the child. A group of its own, so that Ctrl-C on a terminal comes to the launcher, which passes it on once: of
+ * two, mpirun would leave its processes alone. So it cannot read the terminal, and what it read would be gone at a
+ * restart. */
+static void become_mpirun(char **words, pid_t launcher, const sigset_t *unblocked, int failure) {
+  setpgid(0, 0);
+  prctl(PR_SET_PDEATHSIG, SIGTERM);
+  const int nothing = open("/dev/null", O_RDONLY);
+  if (nothing >= 0) dup2(nothing, STDIN_FILENO);
+  sigprocmask(SIG_SETMASK, unblocked, NULL);
+  if (getppid() == launcher) execvp(words[0], words);
+  const int problem = errno;
+  const ssize_t written = write(failure, &problem, sizeof problem);
+  _exit(written > 0);
+}
+
+/* The child, or -1 with errno. */
+static pid_t start(char **words, const sigset_t *unblocked) {
+  int failure[2], problem = 0; /* closed by a good exec */
+  if (pipe2(failure, O_CLOEXEC) != 0) return -1;
+  const pid_t launcher = getpid(), child = fork();
+  if (child == 0) become_mpirun(words, launcher, unblocked, failure[1]);
+  if (child < 0) problem = errno;
+  close(failure[1]);
+  if (child > 0 && read(failure[0], &problem, sizeof problem) > 0) waitpid(child, NULL, 0);
+  close(failure[0]);
+  errno = problem;
+  return problem == 0 ? child : -1;
+}
+
+/* The exit status of mpirun. Passes signals on to it. */
+static int await(watch *w, pid_t child, const sigset_t *watched) {
+  for (;;) {
+    const int number = sigwaitinfo(watched, NULL);
+    if (number > 0 && number != SIGCHLD) {
+      w->stop = number;
+      kill(child, number);
+    }
+    int status;
+    if (waitpid(child, &status, WNOHANG) != child) continue;
+    return WIFEXITED(status) ? WEXITSTATUS(status) : BY_SIGNAL + WTERMSIG(status);
+  }
+}
+
+/* ---- and the next ---- */
+
+static void describe(int status, char *text, size_t bytes) {
+  if (status > BY_SIGNAL)
+    snprintf(text, bytes, "a process was ended by signal %d (%s)", status - BY_SIGNAL, strsignal(status - BY_SIGNAL));
+  else
+    snprintf(text, bytes, "the job ended with status %d", status);
+}
+
+/* Whether the job shall go on, and with how many. */
+static bool choose(watch *w, int status, bool saved) {
+  const bool killed = status > BY_SIGNAL, failed = !killed && !saved;
+  const bool lower = killed || (failed && (w->failed || w->fewer));
+  const bool may = w->processes > w->options->fewest;
+  if (failed && lower && !may) return false;
+  w->failed = failed;
+  w->fewer = lower && may;
+  if (w->fewer) w->processes--;
+  return true;
+}
+
+static bool goes_on(watch *w, int status) {
+  if (status == 0 || status == WRONG_WORDS || w->stop != 0) return false;
+  const progress now = w->progress >= 0 ? progress_read(w->progress) : (progress){.step = -1};
+  const bool saved = now.saves > w->saves;
+  w->saves = now.saves;
+  char why[128], from[64] = "its beginning: it has no checkpoint";
+  describe(status, why, sizeof why);
+  if (w->started == w->options->restarts) {
+    fprintf(stderr, "shardrt run: %s, after %d restart%s: this was the last\n", why, w->started,
+            w->started == 1 ? "" : "s");
+    return false;
+  }
+  if (!choose(w, status, saved)) {
+    fprintf(stderr, "shardrt run: %s again, before any new checkpoint: it is not started once more\n", why);
+    return false;
+  }
+  w->started++;
+  if (now.step >= 0) snprintf(from, sizeof from, "its checkpoint of step %" PRId64, now.step);
+  fprintf(stderr, "shardrt run: %s; restart %d of %d, with %d process%s, from %s\n", why, w->started,
+          w->options->restarts, w->processes, w->processes == 1 ? "" : "es", from);
+  return true;
+}
+
+static int run_again(const run *r) {
+  sigset_t watched, before;
+  sigemptyset(&watched);
+  static const int numbers[] = {SIGCHLD, SIGINT, SIGTERM, SIGHUP};
+  for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) sigaddset(&watched, numbers[i]);
+  signal(SIGCHLD, SIG_DFL);
+  sigprocmask(SIG_BLOCK, &watched, &before);
+  watch w = {.options = r, .processes = r->processes, .progress = progress_open()};
+  int status;
+  do {
+    char **words = words_new(r, w.processes);
+    const pid_t child = words != NULL ? start(words, &before) : -1;
+    free((void *)words);
+    status = child > 0 ? await(&w, child, &watched) : -1;
+  } while (status >= 0 && goes_on(&w, status));
+  return status;
+}
+
+int run_job(const run *r) {
+  if (r->restarts > 0) return run_again(r);
+  char **words = words_new(r, r->processes); /* until exec */
+  if (words == NULL) return -1;
+  execvp(words[0], words);
+  free((void *)words);
+  return -1;
+}

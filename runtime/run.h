@@ -1,0 +1,22 @@
+/* run.h - `shardrt run`: the job under mpirun, once or until it has come to its end. */
+#ifndef SHARDRT_RUN_H
+#define SHARDRT_RUN_H
+
+#include "shardrt.h"
+
+typedef struct run {
+  const char *self; /* how this program was called */
+  shardrt_job job;  /* the options for each process */
+  int processes;
+  int restarts; /* how often a job that died is started again; 0: never */
+  int fewest;   /* processes that it may go on with */
+  const char *recipe;
+  int argc; /* the recipe's arguments */
+  char **argv;
+} run;
+
+/* Becomes mpirun where there are no restarts. Otherwise waits for the job and starts it again from its last checkpoint,
+ * and returns the exit status of the last run. -1, with errno: mpirun cannot be started. */
+int run_job(const run *r);
+
+#endif
