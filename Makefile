@@ -2,6 +2,7 @@
 #
 #   make            builds build/shardrt            make demo     the main job on real data
 #   make test       runs every spec                 make lint     format, static analysis, luacheck
+#   make soak       kills a job more than a hundred times
 #   make asan|tsan  the specs under sanitizers      make bench    speed, as ratios in one run
 #   make install PREFIX=/usr/local                  make clean                   V=1 shows the commands
 
@@ -41,7 +42,7 @@ export OMPI_ALLOW_RUN_AS_ROOT=1
 export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 export OMPI_MCA_rmaps_base_oversubscribe=1
 
-.PHONY: all deps deps-lint demo test specs lint asan tsan bench install clean
+.PHONY: all deps deps-lint demo test specs soak lint asan tsan bench install clean
 .DELETE_ON_ERROR:
 
 all: $(BUILD)/shardrt
@@ -105,6 +106,12 @@ test: deps
 SPECS ?= $(sort $(wildcard tests/*_spec.lua))
 specs: $(BUILD)/shardrt
 	@SHARDRT=$(abspath $(BUILD)/shardrt) $(BUILD)/shardrt tests/run.lua $(SPECS)
+
+# What takes longer than `make test` may: many more random kills.
+soak: deps
+	@$(MAKE) --no-print-directory all
+	SHARDRT_KILLS=$(KILLS) SHARDRT_TEST_LIMIT=3600 $(MAKE) --no-print-directory specs SPECS=tests/fault_spec.lua
+KILLS ?= 120
 
 # The same specs with every access (asan) or every race between threads (tsan) watched; suppressed are OpenMPI's and
 # LuaJIT's own internals only.

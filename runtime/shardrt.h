@@ -458,6 +458,7 @@ typedef struct shardrt_mapped {
  * epoch, and the sample's number in the files, and on nothing else; shardrt_source_read reads with seed and epoch 0.
  * EINVAL: a transform that cannot be used on what comes to it; the message names the field. */
 int shardrt_source_map(shardrt_source *source, int32_t nfields, const shardrt_mapped *fields, shardrt_source **out);
+
 /* ---- folders of checkpoints, for one process that keeps them ---------------------------------------------------- */
 
 /* A folder that this process holds: locked while the handle lives (a lock on the folder itself, which ends with the

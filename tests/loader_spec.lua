@@ -398,16 +398,25 @@ describe("a loader's state", function()
     refused({ shuffle = false }, "shuffle")
     refused({ count = 54 }, "number of samples")
     refused({ source = ("0"):rep(16) }, "fingerprint")
-    for _, key in ipairs { "version", "source", "count", "shuffle", "seed", "epoch", "row" } do
+    for _, key in ipairs { "version", "source", "count", "shuffle", "seed", "epoch", "row", "checksum" } do
       refused({ drop = key }, key == "source" and "fingerprint" or key == "count" and "number of samples" or key)
     end
     refused({ row = -1 }, "row")
     refused({ row = 1.5 }, "row")
     refused({ row = "0" }, "row")
-    refused({ row = 54 }, "row 54")
-    refused({ epoch = 4 }, "epoch 4")
-    refused({ epoch = 3, row = 1 }, "row 1")
-    refused({ row = 4 }, 'remainder = "error"', { remainder = "error", batch_size = 53, sharding =
+    refused({ row = 54 }, "damaged")
+    refused({ row = 16 }, "damaged")
+    refused({ epoch = 1 }, "damaged")
+    refused({ checksum = ("0"):rep(16) }, "damaged")
+    refused({ more = 1 }, 'has "more"')
+    local other = make { epochs = 9 }
+    for _ = 1, 4 * 7 do other() end
+    state = other:state()
+    refused({}, "epoch 4", {})
+    local first = make()
+    first()
+    state = first:state()
+    refused({}, 'remainder = "error"', { remainder = "error", batch_size = 53, sharding =
       shardrt.SingleDeviceSharding(0) })
     local ok, problem = pcall(function() make():restore(nil) end)
     assert.is_false(ok)

@@ -27,6 +27,7 @@ local claims = {
     "process 3 read %d+%.%d MB\n", "images/s after a warm%-up of 20 steps\n",
     "the replicas agree: compared in [1-9]%d* of 235 steps\n", "\n60,000 images, every one seen exactly once\n",
   },
+  elastic = { "4 processes, from step 0 on\n", "3840 samples, each once, in the order of an undisturbed run\n" },
   full_replication = { "process 3: 2 copies of 32768 bytes in meaning, 1 in memory\n", "devices 0%-7" },
   images_and_labels = {
     "1%-D mesh\nimage {256, 8, 8, 3}, on each device {64, 8, 8, 3}\n", "process 0 found 256 images beside",
@@ -73,6 +74,10 @@ local claims = {
     "all of it everywhere +0 bytes over links, +1048576 from", "one device +0 bytes over links, +262144 from",
     "every device holds what it held at first\n", "process 0 receives 49152 bytes, sends 49152, copies 16384\n",
   },
+  resume = {
+    "stopped after step 12: 1536 samples\n", "went on from step 10, on 4 of 8 devices, with batches of 256\n",
+    "\n5120 samples, each once, in the order of an undisturbed run; 25 steps are in the weights\n",
+  },
   single_device = {
     "no sharding: 512 numbers in 4 steps, each once\n", "one device: 512 numbers in 4 steps, each once\n",
   },
@@ -92,9 +97,11 @@ local claims = {
   },
 }
 
--- These make more of their data than a machine holds, or nothing, where a job has a million devices.
+-- These make more of their data than a machine holds, or nothing, where a job has a million devices; or have batches
+-- that so many do not divide.
 local small = {
-  convenient_load = true, layouts = true, pipelines = true, reshard = true, spatial_image = true, throughput = true,
+  convenient_load = true, elastic = true, layouts = true, pipelines = true, reshard = true, resume = true,
+  spatial_image = true, throughput = true,
 }
 
 local function run(name, job)
@@ -143,6 +150,14 @@ describe("recipe", function()
   it("data_parallel says so where it has no replicas, or does not compare them", function()
     has(run("data_parallel", {}), "\none device: there are no replicas to compare\n")
     has(run("data_parallel", { devices = 8, options = { "--check", "off" } }), "\nthe replicas were not compared")
+  end)
+
+  it("elastic loses a process, and goes on with fewer", function()
+    local result = mpi.shell(mpi.program() .. " run -n 4 --devices 2 --restarts 3 --min 2 recipes/elastic.lua 12", 120)
+    assert.equal(0, result.status, result.output)
+    has(result.stderr, "\nshardrt run: a process was ended by signal 9 %(Killed%); restart 1 of 3, with 3 processes, "
+      .. "from its checkpoint of step 10\n")
+    has(result.stdout, "4 processes, from step 0 on\r?\n3 processes, from step 10 on\r?\n3840 samples, each once")
   end)
 
   it("that shows a refusal says so where nothing is checked", function()

@@ -103,9 +103,25 @@ describe("odd arguments", function()
       fuzz(name, shardrt[name], nil, unpack(arguments))
     end
     fuzz("loader", shardrt.loader, nil, { source = source, batch_size = 8 })
+    local loader = shardrt.loader { source = source, batch_size = 8 }
+    for number, value in ipairs(odd) do
+      for _, name in ipairs { "dir", "every", "keep", "loader", "arrays", "metadata" } do
+        local o = { dir = ("%s/%d-%s"):format(folder, number, name), loader = loader, arrays = { w = x } }
+        if value ~= NIL and not (name == "dir" and type(value) == "string") then o[name] = value end
+        try(("checkpoint of %s = odd value %d"):format(name, number), function() shardrt.checkpoint(o):close() end)
+      end
+      if value ~= NIL then
+        try("checkpoint of an array", function()
+          shardrt.checkpoint({ dir = ("%s/%d-array"):format(folder, number), arrays = { value } }):close()
+        end)
+      end
+    end
+    fuzz("checkpoint", shardrt.checkpoint, nil, { dir = folder .. "/checkpoints" })
     nothing_failed()
     for name, word in pairs(shardrt) do
-      if type(word) == "function" and name ~= "loader" then assert.truthy(good[name], name .. " is not tried") end
+      if type(word) == "function" and name ~= "loader" and name ~= "checkpoint" then
+        assert.truthy(good[name], name .. " is not tried")
+      end
     end
   end)
 
@@ -154,6 +170,7 @@ describe("odd arguments", function()
   it("of methods, and things that are no object of theirs before the colon", function()
     local loader = shardrt.loader { source = source, batch_size = 8 }
     local h = host()
+    local checkpoint = shardrt.checkpoint { dir = folder .. "/checkpoint", loader = loader, every = 2, keep = 1 }
     local methods = {
       { h, "save", folder .. "/w.npy" }, { h, "reshape", { 16 } }, { h, "rows", 0, 1 }, { h, "packed" },
       { h, "to_table" }, { x, "block_until_ready" }, { deleted, "delete" }, { deleted, "block_until_ready" },
@@ -161,7 +178,7 @@ describe("odd arguments", function()
       { s, "addressable_devices_indices_map", { 16 } }, { s, "addressable_devices" },
       { s, "process_shards", { 16 }, 0 }, { source, "read", 0, 1 }, { source, "shard", 2, 1 },
       { source, "enumerate", "id" }, { source, "map", { x = { shardrt.transform.crop { size = {} } } } },
-      { loader, "restore", loader:state() },
+      { loader, "restore", loader:state() }, { checkpoint, "step" }, { checkpoint, "save" }, { checkpoint, "close" },
     }
     for _, case in ipairs(methods) do
       local object, name = case[1], case[2]

@@ -316,7 +316,11 @@ local function read_together(self, what, name)
   end
   if not content.file then return content end
   local path = ("%s/%s/%s"):format(self.dir, name, ARRAYS)
-  local pieces, problem = fingerprints(what, path, content.file.bytes)
+  local bytes = tonumber((from_first(what .. ": the size of the file", size_of(path), 0)))
+  if bytes ~= content.file.bytes then
+    return nil, ("%s: it has %.0f bytes; %.0f were saved"):format(path, bytes, content.file.bytes)
+  end
+  local pieces, problem = fingerprints(what, path, bytes)
   if not pieces then return nil, problem end
   for i, piece in ipairs(pieces) do
     if piece ~= content.file.pieces[i] then
@@ -355,7 +359,7 @@ local function names_text(set) return next(set) and list.words(set) or "none" en
 local function match(what, kind, saved, given)
   for name in pairs(saved) do
     if given[name] == nil then
-      fail("%s: it has %s %s, which this recipe has not%s; the recipe has %s", what, kind, list.quote(name),
+      fail("%s: it has the %s %s, which this recipe has not%s; the recipe has %s", what, kind, list.quote(name),
         fail.suggestion(name, given), names_text(given))
     end
   end
@@ -387,8 +391,8 @@ local function restore(self, what, leaves)
   local name, content = find(self, what)
   if not name then return end
   what = ("checkpoint %s/%s"):format(self.dir, name)
-  match(what, "the loader", content.loaders, self.loaders)
-  match(what, "the array", content.arrays, leaves)
+  match(what, "loader", content.loaders, self.loaders)
+  match(what, "array", content.arrays, leaves)
   for loader_name, one in pairs(self.loaders) do one:restore(content.loaders[loader_name]) end
   restore_arrays(self, what, name, content.arrays, leaves)
   for key in pairs(self.metadata) do self.metadata[key] = nil end
