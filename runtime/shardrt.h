@@ -543,9 +543,10 @@ typedef struct shardrt_pace {
   int32_t prefetch, most_prefetch;
   bool workers_fixed, prefetch_fixed;
 } shardrt_pace;
-/* After a number of steps in which the recipe waited for data, and each of the workers was busy, for a part of the
- * time between 0 and 1. Returns whether anything was changed. */
-bool shardrt_pace_look(shardrt_pace *pace, double waited, double busy);
+/* After a number of steps; three parts between 0 and 1: of the time that the recipe waited for data, of the time that
+ * each of the workers was busy, and of the steps which began when all batches that may be made ahead were there.
+ * Returns whether anything was changed. */
+bool shardrt_pace_look(shardrt_pace *pace, double waited, double busy, double full);
 
 /* Bytes that batches which the caller let go may take, before they are collected, beyond prefetch + 1 batches: with
  * small batches a collection for each would cost more than they do. */

@@ -14,43 +14,44 @@ local function pace()
   return ffi.new("shardrt_pace", { workers = 8, most_workers = 8, prefetch = 2, most_prefetch = 12 })
 end
 
-local function look(p, waited, busy)
-  local changed = C.shardrt_pace_look(p, waited, busy)
+local function look(p, waited, busy, full)
+  local changed = C.shardrt_pace_look(p, waited, busy, full)
   return changed, p.workers, p.prefetch
 end
 
 local function is(expected, ...) assert.same(expected, { ... }) end
 
 describe("the pace of a loader", function()
-  it("makes more batches ahead while the recipe waits for workers that have time, as far as memory goes", function()
+  it("makes more batches ahead while at times all are there, at others none, as far as memory goes", function()
     local p = pace()
-    is({ true, 8, 4 }, look(p, 0.3, 0.5))
-    is({ true, 8, 8 }, look(p, 0.2, 0.5))
-    is({ true, 8, 12 }, look(p, 0.2, 0.5))
-    is({ false, 8, 12 }, look(p, 0.2, 0.5))
+    is({ true, 8, 4 }, look(p, 0.3, 0.5, 0.5))
+    is({ true, 8, 8 }, look(p, 0.2, 0.5, 0.2))
+    is({ true, 8, 12 }, look(p, 0.2, 0.5, 0.2))
+    is({ false, 8, 12 }, look(p, 0.2, 0.5, 0.2))
   end)
 
   it("changes nothing where the workers can do no more, or nobody waits and all are needed", function()
     local p = pace()
-    is({ false, 8, 2 }, look(p, 0.9, 0.97))
-    is({ false, 8, 2 }, look(p, 0, 0.8))
-    is({ false, 8, 2 }, look(p, 0.03, 0.1)) -- neither much nor little
+    is({ false, 8, 2 }, look(p, 0.9, 0.97, 0))
+    is({ false, 8, 2 }, look(p, 0.9, 0.5, 0.01))
+    is({ false, 8, 2 }, look(p, 0, 0.8, 1))
+    is({ false, 8, 2 }, look(p, 0.03, 0.1, 0.5)) -- neither much nor little
   end)
 
   it("lets workers rest that nobody waits for, and takes them back for good when somebody does", function()
     local p = pace()
-    is({ true, 3, 2 }, look(p, 0, 0.2)) -- of 8, 1.6 were busy; half as much again is kept
-    is({ true, 1, 2 }, look(p, 0, 0.1))
-    is({ false, 1, 2 }, look(p, 0, 0))
-    is({ true, 8, 2 }, look(p, 0.5, 0.99))
-    is({ false, 8, 2 }, look(p, 0, 0.01))
+    is({ true, 3, 2 }, look(p, 0, 0.2, 1)) -- of 8, 1.6 were busy; half as much again is kept
+    is({ true, 1, 2 }, look(p, 0, 0.1, 1))
+    is({ false, 1, 2 }, look(p, 0, 0, 1))
+    is({ true, 8, 2 }, look(p, 0.5, 0.99, 0))
+    is({ false, 8, 2 }, look(p, 0, 0.01, 1))
   end)
 
   it("keeps to what the recipe has fixed", function()
     local p = pace()
     p.workers_fixed, p.prefetch_fixed = true, true
-    is({ false, 8, 2 }, look(p, 0.5, 0.1))
-    is({ false, 8, 2 }, look(p, 0, 0.1))
+    is({ false, 8, 2 }, look(p, 0.5, 0.1, 0.5))
+    is({ false, 8, 2 }, look(p, 0, 0.1, 1))
   end)
 
   local function loader(options)

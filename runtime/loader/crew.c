@@ -195,6 +195,12 @@ int crew_wait(struct crew *self, int64_t round, int64_t through) {
   return code;
 }
 
+bool crew_is_done(struct crew *self) {
+  for (int32_t i = 0; i < self->depth; i++)
+    if (atomic_load(&self->rounds[i].left) != 0) return false;
+  return true;
+}
+
 void crew_set_active(struct crew *self, int32_t workers) {
   pthread_mutex_lock(&self->lock);
   atomic_store(&self->active, workers);

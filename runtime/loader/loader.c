@@ -296,18 +296,19 @@ static int64_t patient_round(const shardrt_loader *self) {
   return self->handed + rounds;
 }
 
-/* After a batch that the workers were busy with for so many nanoseconds, and the caller waited for. */
-static void keep_pace(shardrt_loader *self, double waited, int64_t busy) {
+/* After a batch that the workers were busy with for so many nanoseconds, and the caller waited for; `full`: it found
+ * all made that may be ahead. */
+static void keep_pace(shardrt_loader *self, double waited, int64_t busy, bool full) {
   const double now = shardrt_clock(), since = self->last_end != 0 ? self->last_end : self->started;
   self->round_time = busy / self->pace.now.workers;
   self->last_end = now;
-  if (!pace_step(&self->pace, now - since, waited, 1e-9 * (double)busy)) return;
+  if (!pace_step(&self->pace, now - since, waited, 1e-9 * (double)busy, full)) return;
   crew_set_active(self->crew, self->pace.now.workers);
   if (set_budget(self) == SHARDRT_OK) pool_limit(self->pool, self->budget); /* as it is less than the memory */
 }
 
 /* Waits for the next batch and makes its arrays. */
-static int take(shardrt_loader *self) {
+static int take(shardrt_loader *self, bool full) {
   struct slot *made = slot_at(self, self->handed);
   const double start = shardrt_clock();
   int code = crew_wait(self->crew, self->handed, patient_round(self));
@@ -321,7 +322,7 @@ static int take(shardrt_loader *self) {
   self->stats.read_seconds += 1e-9 * (double)(atomic_load(&made->busy) - decoding - transforming);
   self->stats.decode_seconds += 1e-9 * (double)decoding;
   self->stats.transform_seconds += 1e-9 * (double)transforming;
-  keep_pace(self, waited, atomic_load(&made->busy));
+  keep_pace(self, waited, atomic_load(&made->busy), full);
   self->stats.samples += made->rows;
   self->stats.steps++;
   slot_close(made, self->plan); /* the arrays hold the buffers now */
@@ -333,9 +334,10 @@ static int take(shardrt_loader *self) {
 int shardrt_loader_next(shardrt_loader *self, shardrt_array **arrays) {
   if (self->started == 0) self->started = shardrt_clock();
   int code = SHARDRT_OK;
+  const bool full = self->offered - self->handed == self->pace.now.prefetch && crew_is_done(self->crew);
   while (code == SHARDRT_OK && may_offer(self)) code = offer(self);
   const bool any = self->handed < self->offered;
-  if (code == SHARDRT_OK && any) code = take(self);
+  if (code == SHARDRT_OK && any) code = take(self, full);
   if (code != SHARDRT_OK) {
     drop_ahead(self);
     return code;

@@ -16,7 +16,7 @@ enum {
 
 /* A recipe that waits more than WAITS of its time needs something, one that waits less than RESTS may have too much. */
 static const double WAITS = 0.05, RESTS = 0.01;
-static const double BUSY = 0.75; /* of the time; busier workers would not get further by making more batches ahead */
+static const double FULL = 0.1;  /* of the steps */
 static const double SPARE = 1.5; /* times what the workers were busy is what is kept of them */
 
 static int32_t clamp(double value, int32_t least, int32_t most) {
@@ -41,15 +41,16 @@ void pace_set(struct pace *self, const shardrt_loader_options *options, const st
 }
 
 /* More of what is missing, less of what is not used, and otherwise nothing: so it settles. */
-bool shardrt_pace_look(shardrt_pace *pace, double waited, double busy) {
+bool shardrt_pace_look(shardrt_pace *pace, double waited, double busy, double full) {
   if (waited > WAITS) {
     if (!pace->workers_fixed && pace->workers < pace->most_workers) {
       pace->workers = pace->most_workers;
       pace->workers_fixed = true; /* fewer were tried, and too few */
       return true;
     }
-    /* They had time, but no batch to make: those that are made ahead do not bridge the uneven steps. */
-    if (pace->prefetch_fixed || busy > BUSY || pace->prefetch >= pace->most_prefetch) return false;
+    /* At times there was no batch to make, at others none ready: those ahead do not bridge the uneven steps. Where
+     * there always is one to make, the workers are too slow, and more batches ahead would only take more memory. */
+    if (pace->prefetch_fixed || full < FULL || pace->prefetch >= pace->most_prefetch) return false;
     pace->prefetch = pace->prefetch > pace->most_prefetch / 2 ? pace->most_prefetch : 2 * pace->prefetch;
     return true;
   }
@@ -63,8 +64,9 @@ static int64_t steps_of_look(const struct pace *self) {
   return (int64_t)FIRST_LOOK << (self->looks < 32 ? self->looks : 32);
 }
 
-bool pace_step(struct pace *self, double seconds, double waited, double busy) {
+bool pace_step(struct pace *self, double seconds, double waited, double busy, bool full) {
   self->steps++;
+  self->full += full;
   self->seconds += seconds;
   self->waited += waited;
   self->busy += busy;
@@ -73,7 +75,8 @@ bool pace_step(struct pace *self, double seconds, double waited, double busy) {
   const double waits = self->seconds > 0 ? self->waited / self->seconds : 0;
   const double works = self->seconds > 0 ? self->busy / self->seconds / before.workers : 0;
   /* The first batches are waited for whatever there is: the first look is none. */
-  const bool changed = self->looks > 0 && shardrt_pace_look(&self->now, waits, works);
+  const bool changed =
+      self->looks > 0 && shardrt_pace_look(&self->now, waits, works, (double)self->full / (double)self->steps);
   if (changed)
     snprintf(
         self->why, sizeof self->why,
@@ -82,7 +85,7 @@ bool pace_step(struct pace *self, double seconds, double waited, double busy) {
         (long long)self->steps, 100 * waits, (int)before.workers, before.workers == 1 ? "" : "s", 100 * works,
         (int)before.workers, (int)self->now.workers, (int)before.prefetch, (int)self->now.prefetch);
   self->looks++;
-  self->steps = 0;
+  self->steps = self->full = 0;
   self->seconds = self->waited = self->busy = 0;
   return changed;
 }

@@ -6,11 +6,12 @@
 #include "loader/plan.h"
 
 /* The steps that are looked at together. `seconds` is their whole time, `waited` what of it the recipe waited, `busy`
- * what all workers took for tasks. */
+ * what all workers took for tasks; `full` of them began when all that may be ahead were made. */
 struct pace {
   shardrt_pace now;
   int64_t looks; /* so far */
   int64_t steps; /* of this look */
+  int64_t full;
   double seconds, waited, busy;
   char why[256];
 };
@@ -19,6 +20,6 @@ struct pace {
 void pace_set(struct pace *self, const shardrt_loader_options *options, const struct plan *plan);
 
 /* One more step; true: `now` has changed, and `why` with it. */
-bool pace_step(struct pace *self, double seconds, double waited, double busy);
+bool pace_step(struct pace *self, double seconds, double waited, double busy, bool full);
 
 #endif
