@@ -338,6 +338,7 @@ typedef struct shardrt_source_options {
   const char *cache;    /* the folder for decompressed files. NULL or "": $SHARDRT_CACHE, or else
                            $XDG_CACHE_HOME/shardrt, ~/.cache/shardrt or /tmp/shardrt-<uid> */
   int32_t headers_only; /* 1: for planning. Shapes are read, nothing is decompressed; there may be no data to read */
+  int32_t unverified;   /* 1: checksums of records are not looked at when records are read */
 } shardrt_source_options;
 
 /* One field from each file, all of one format; the first dimension counts the samples. Formats:
@@ -349,6 +350,17 @@ typedef struct shardrt_source_options {
 int shardrt_source_open(const char *format, int32_t nfields, const char *const *names, const char *const *paths,
                         const shardrt_source_options *options, shardrt_source **out);
 const char *shardrt_source_format(int32_t i); /* the name of the i-th format; static; NULL beyond the last */
+/* Whether a format is one of files that hold all fields, opened by shardrt_source_files; false for an unknown one. */
+bool shardrt_source_format_has_files(const char *format);
+
+/* The samples of one or more files, which each hold all fields, one file's after the other's. `fields` are those wanted:
+ * dtype -1 and ndim -1 where the file says (or, for an ndim, the first sample does); none: all that the format finds.
+ * Formats:
+ *   "tfrecord"  TFRecord files of tf.train.Example, https://www.tensorflow.org/tutorials/load_data/tfrecord
+ * What the files do not say themselves (where each record is, a checksum of it) is worked out once and kept in an index
+ * beside the file, or in the cache: see runtime/source/index.h. Errors as shardrt_source_open. */
+int shardrt_source_files(const char *format, int32_t npaths, const char *const *paths, int32_t nfields,
+                         const shardrt_field *fields, const shardrt_source_options *options, shardrt_source **out);
 /* Fields from host arrays: `shapes` of field f are ndims[f] numbers, one field's after the other's, the first of each
  * counting the samples; a count is taken of each buffer. A NULL buffer makes a source without data (planning). */
 int shardrt_source_array(int32_t nfields, const char *const *names, const int32_t *dtypes, const int32_t *ndims,

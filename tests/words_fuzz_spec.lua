@@ -137,7 +137,7 @@ describe("odd arguments", function()
     for name in pairs(ndarray) do assert.truthy(good[name], name .. " is not tried") end
     good = {
       npy = { { h = folder .. "/h.npy" }, { cache = folder } }, idx = { {}, { cache = folder } },
-      array = { { x = host() } }, is = { 1 },
+      array = { { x = host() } }, is = { 1 }, tfrecord = { "nowhere.tfrecord", { fields = { x = "bytes" } } },
     }
     for name in pairs(shardrt.source) do
       assert.truthy(good[name], name .. " is not tried")

@@ -4,6 +4,7 @@ local ffi = require "ffi"
 local C = require "shardrt.C"
 local dtype = require "shardrt.dtype"
 local fail = require "shardrt.fail"
+local files = require "shardrt.files"
 local list = require "shardrt.list"
 local ndarray = require "shardrt.ndarray"
 local object = require "shardrt.object"
@@ -12,8 +13,15 @@ local shape = require "shardrt.shape"
 local transform = require "shardrt.transform"
 fail.own()
 
+---@class shardrt.source.FilesOptions # of formats whose files hold all fields
+---@field fields table<string, string|table>? # those wanted, each with its dtype, {dtype, shape} or "bytes"; nil: all that
+---the format finds. A size of -1 differs from sample to sample
+---@field verify boolean? # whether each record's checksum is looked at when it is read; true
+---@field cache string? # a folder for indexes and the like, where they cannot lie beside the file
+
 ---@class shardrt.source.words
 ---@field npy fun(files: table<string, string>): shardrt.source # from .npy files
+---@field tfrecord fun(files: string|string[], o: shardrt.source.FilesOptions?): shardrt.source
 ---@field idx fun(files: table<string, string>, options: {cache: string?}?): shardrt.source # MNIST's, also gzipped
 local source = {}
 
@@ -68,20 +76,20 @@ local function sorted_names(what, given)
 end
 
 -- The message of a failure to open files: with the field whose file it names.
-local function which_file(names, files, code)
+local function which_file(names, given, code)
   local message = fail.message(code)
   for _, name in ipairs(names) do
-    if message:find(files[name], 1, true) then
-      return (', field "%s": %s%s'):format(name, message, path_of.note(code, files[name]))
+    if message:find(given[name], 1, true) then
+      return (', field "%s": %s%s'):format(name, message, path_of.note(code, given[name]))
     end
   end
   return ": " .. message
 end
 
 --- A source of files of one of C's formats.
-local function open(format, files, options)
+local function open(format, given, options)
   local what = "source." .. format
-  local names = sorted_names(what, files)
+  local names = sorted_names(what, given)
   options = options or {}
   if type(options) ~= "table" or object.is(options) then
     fail("%s: its options are a table, not %s", what, list.show(options))
@@ -94,12 +102,69 @@ local function open(format, files, options)
   local c_names, c_paths = texts(#names), texts(#names)
   for i, name in ipairs(names) do
     c_names[i - 1] = name
-    c_paths[i - 1] = path_of.check(('%s, field "%s"'):format(what, name), files[name], "." .. format)
+    c_paths[i - 1] = path_of.check(('%s, field "%s"'):format(what, name), given[name], "." .. format)
   end
   local c_options = ffi.new("shardrt_source_options", { cache = cache, headers_only = planning() and 1 or 0 })
   local out = handle_out()
   local code = C.shardrt_source_open(format, #names, c_names, c_paths, c_options, out)
-  if code < 0 then fail("%s%s", what, which_file(names, files, code)) end
+  if code < 0 then fail("%s%s", what, which_file(names, given, code)) end
+  return own(out)
+end
+
+-- A field that is asked of files which hold all fields: its dtype, or {dtype, shape}; "bytes" is what the file has as
+-- uint8 of any length.
+local function asked_field(what, name, given, out)
+  local wanted, sizes = given, nil
+  if type(given) == "table" and not object.is(given) then wanted, sizes = given[1], given[2] end
+  if wanted == "bytes" then
+    wanted, sizes = "uint8", sizes or { -1 }
+  end
+  if type(wanted) ~= "string" then
+    fail('%s, fields.%s: a dtype, {dtype, shape} or "bytes", not %s', what, name, list.show(given))
+  end
+  out.name, out.dtype, out.ndim = name, dtype.named(("%s, fields.%s"):format(what, name), wanted).code, -1
+  if sizes == nil then return end
+  if type(sizes) ~= "table" or not list.length(sizes) or #sizes > C.SHARDRT_MAX_NDIM then
+    fail("%s, fields.%s: its shape is a list of up to %d sizes, not %s", what, name, C.SHARDRT_MAX_NDIM,
+      list.show(sizes))
+  end
+  out.ndim = #sizes
+  for i, size in ipairs(sizes) do
+    if not list.is_whole(size, -1) then
+      fail("%s, fields.%s: a size is a whole number, or -1 where it differs, not %s", what, name, list.show(size))
+    end
+    out.shape[i - 1] = size
+  end
+end
+
+-- The options of formats whose files hold all fields, beyond `fields`, as C's struct has them.
+local function files_options(what, o)
+  local cache = o.cache
+  if cache ~= nil and (type(cache) ~= "string" or cache:find("\0", 1, true)) then
+    fail("%s: cache is the path of a folder, not %s", what, list.show(cache))
+  end
+  if o.verify ~= nil and type(o.verify) ~= "boolean" then
+    fail("%s: verify = %s; it is true or false", what, list.show(o.verify))
+  end
+  return ffi.new("shardrt_source_options", {
+    cache = cache, headers_only = planning() and 1 or 0, unverified = o.verify == false and 1 or 0,
+  })
+end
+
+--- A source of files of which each holds all fields.
+local function open_files(format, given, o)
+  local what = "source." .. format
+  o = o or {}
+  if type(o) ~= "table" or object.is(o) then fail("%s: its options are a table, not %s", what, list.show(o)) end
+  fail.keywords(what .. ", options", o, { cache = true, verify = true, fields = true })
+  local paths = files.expand(what, given)
+  local names = o.fields == nil and {} or sorted_names(what .. ", fields", o.fields)
+  local c_fields, c_paths = ffi.new("shardrt_field[?]", math.max(#names, 1)), texts(#paths)
+  for i, name in ipairs(names) do asked_field(what, name, o.fields[name], c_fields[i - 1]) end
+  for i, one in ipairs(paths) do c_paths[i - 1] = one end
+  local out = handle_out()
+  local code = C.shardrt_source_files(format, #paths, c_paths, #names, c_fields, files_options(what, o), out)
+  path_of.check_code(what, paths[1], code)
   return own(out)
 end
 
@@ -108,7 +173,8 @@ do
   local i = 0
   while C.shardrt_source_format(i) ~= nil do
     local format = ffi.string(C.shardrt_source_format(i))
-    source[format] = function(files, options) return open(format, files, options) end
+    local how = C.shardrt_source_format_has_files(format) and open_files or open
+    source[format] = function(given, options) return how(format, given, options) end
     i = i + 1
   end
 end

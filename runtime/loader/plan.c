@@ -31,14 +31,16 @@ static int make_like(const struct plan *self, const shardrt_loader_options *opti
   const int64_t f = field - self->fields;
   shardrt_sharding *sharding = options->load_shardings != NULL ? options->load_shardings[f] : options->shardings[f];
   const shardrt_field *sample = field->field;
+  int code = source_refuse_ragged(sample);
+  if (code != SHARDRT_OK) return error_prefix(code, "a loader's batches");
   if (sample->ndim >= SHARDRT_MAX_NDIM)
     return error_set(SHARDRT_EINVAL,
                      "field \"%s\": its samples have %d dimensions; with the batch's own an array has %d at most",
                      sample->name, (int)sample->ndim, SHARDRT_MAX_NDIM);
   int64_t shape[SHARDRT_MAX_NDIM] = {self->batch_size};
   memcpy(shape + 1, sample->shape, (size_t)sample->ndim * sizeof *shape);
-  int code = shardrt_array_new(sharding, sample->dtype, sample->ndim + 1, shape, self->process,
-                               self->devices_per_process, &field->like);
+  code = shardrt_array_new(sharding, sample->dtype, sample->ndim + 1, shape, self->process, self->devices_per_process,
+                           &field->like);
   if (code != SHARDRT_OK)
     return error_prefix(code, "field \"%s\" of the loader's batches%s", sample->name,
                         options->load_shardings != NULL ? ", as they are read" : "");

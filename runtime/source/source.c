@@ -85,7 +85,7 @@ bool source_is_ragged(const shardrt_field *field) {
   return false;
 }
 
-static int refuse_ragged(const shardrt_field *field) {
+int source_refuse_ragged(const shardrt_field *field) {
   if (!source_is_ragged(field)) return SHARDRT_OK;
   return error_set(SHARDRT_EINVAL,
                    "the field \"%s\" differs in shape from sample to sample; a transform that gives it one shape would "
@@ -107,7 +107,7 @@ static int check_sample(const shardrt_source *source, int64_t sample) {
 int source_gather(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
                   const shardrt_box *inner, struct reader *reader, void *dst) {
   int code = check_field(source, field);
-  if (code == SHARDRT_OK) code = refuse_ragged(&source->fields[field]);
+  if (code == SHARDRT_OK) code = source_refuse_ragged(&source->fields[field]);
   if (code == SHARDRT_OK) code = check_box(&source->fields[field], inner);
   if (code < 0) return code;
   for (int64_t i = 0; i < n && code == SHARDRT_OK; i++) code = check_sample(source, samples[i]);
@@ -136,7 +136,7 @@ int source_value(const shardrt_source *source, int32_t field, int64_t sample, co
     code = source->format->value(source, field, sample, reader, out, &handled);
     if (code < 0 || handled) return code;
   }
-  code = refuse_ragged(f);
+  code = source_refuse_ragged(f);
   if (inner == NULL) inner = &whole;
   if (code == SHARDRT_OK) code = check_box(f, inner);
   if (code < 0) return code;
@@ -155,6 +155,27 @@ int source_value(const shardrt_source *source, int32_t field, int64_t sample, co
   return code;
 }
 
+int source_gather_values(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
+                         const shardrt_box *inner, struct reader *reader, void *dst) {
+  static const int64_t zero[SHARDRT_MAX_NDIM] = {0};
+  const shardrt_field *f = &source->fields[field];
+  const size_t bytes = source_box_bytes(f, inner), element = shardrt_dtype_size(f->dtype);
+  int64_t extent[SHARDRT_MAX_NDIM];
+  for (int32_t d = 0; d < inner->ndim; d++) extent[d] = inner->stop[d] - inner->start[d];
+  int code = SHARDRT_OK;
+  for (int64_t i = 0; i < n && code == SHARDRT_OK; i++) {
+    const struct reader_mark mark = reader_mark(reader);
+    struct value value;
+    bool handled;
+    code = source->format->value(source, field, samples[i], reader, &value, &handled);
+    if (code == SHARDRT_OK)
+      code = shardrt_box_copy(inner->ndim, element, extent, (char *)dst + (size_t)i * bytes, extent, zero, value.data,
+                              value.shape, inner->start);
+    reader_release(reader, mark);
+  }
+  return code;
+}
+
 int64_t source_number(const shardrt_source *source, int64_t sample) {
   if (source->format->number != NULL) return source->format->number(source, sample);
   return source->first_number + sample * source->number_step;
@@ -170,7 +191,7 @@ size_t shardrt_source_bytes(const shardrt_source *source, int32_t field, const s
 
 int shardrt_source_read(const shardrt_source *source, int32_t field, int64_t first, int64_t count, void *dst) {
   int code = check_field(source, field);
-  if (code == SHARDRT_OK) code = refuse_ragged(&source->fields[field]);
+  if (code == SHARDRT_OK) code = source_refuse_ragged(&source->fields[field]);
   if (code < 0) return code;
   const shardrt_field *f = &source->fields[field];
   if (first < 0 || count < 0 || count > source->count || first > source->count - count)

@@ -16,9 +16,11 @@
 
 typedef struct source_format {
   const char *name; /* as in shardrt_source_open: "npy" */
-  /* As shardrt_source_open; NULL in a format that is not made from paths. */
+  /* As shardrt_source_open; NULL in a format that is not made from paths, or has: as shardrt_source_files. */
   int (*open)(int32_t nfields, const char *const *names, const char *const *paths,
               const shardrt_source_options *options, shardrt_source **out);
+  int (*open_files)(int32_t npaths, const char *const *paths, int32_t nfields, const shardrt_field *fields,
+                    const shardrt_source_options *options, shardrt_source **out);
   /* As source_gather, with arguments that were found to be right. */
   int (*gather)(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
                 const shardrt_box *inner, struct reader *reader, void *dst);
@@ -72,6 +74,8 @@ int source_value(const shardrt_source *source, int32_t field, int64_t sample, co
 
 /* Whether some dimension of the field differs from sample to sample. */
 bool source_is_ragged(const shardrt_field *field);
+/* EINVAL where it is, saying what would help. */
+int source_refuse_ragged(const shardrt_field *field);
 
 /* What a sample is known by in all epochs and on all topologies, whatever views lie between: its number in the files.
  * Random transforms draw by it. */
@@ -105,6 +109,11 @@ uint64_t source_file_fingerprint(const shardrt_source *source, int32_t file);
 /* A zeroed source of `bytes` bytes (the format's own struct) with one holder; NULL and the message set when out of
  * memory. Where making it fails later, shardrt_source_free gives everything back. */
 void *source_new(const source_format *format, size_t bytes);
+
+/* A `gather` for formats that give values: the box is copied out of each sample's value, which must have the field's
+ * shape. */
+int source_gather_values(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
+                         const shardrt_box *inner, struct reader *reader, void *dst);
 
 /* EINVAL: no field, a name that is empty or stands twice. `format` is for the message. */
 int source_check_names(const char *format, int32_t nfields, const char *const *names);

@@ -1,0 +1,67 @@
+-- Sets of files that a recipe names: one, a list, a pattern, or the first of "name-00000-of-00128".
+
+local ffi = require "ffi"
+local fail = require "shardrt.fail"
+local list = require "shardrt.list"
+local path = require "shardrt.path"
+fail.own()
+
+ffi.cdef [[
+typedef struct shardrt_glob { size_t count; char **paths; size_t offset; char room[256]; } shardrt_glob;
+int glob(const char *pattern, int flags, void *on_error, shardrt_glob *out);
+void globfree(shardrt_glob *out);
+]]
+
+local files = {}
+
+local INDEX = ".shardrt-index" -- what lies beside data files, and is none
+
+-- The files that a pattern means, in the order of their names' bytes.
+local function expand_pattern(what, pattern)
+  local found, paths = ffi.new "shardrt_glob", {}
+  local code = ffi.C.glob(pattern, 0, nil, found)
+  for i = 0, tonumber(found.count) - 1 do
+    local name = ffi.string(found.paths[i])
+    if name:sub(-#INDEX) ~= INDEX then paths[#paths + 1] = name end
+  end
+  ffi.C.globfree(found)
+  if code ~= 0 and #paths == 0 or #paths == 0 then fail('%s: no file fits the pattern "%s"', what, pattern) end
+  table.sort(paths)
+  return paths
+end
+
+-- All of "name-00000-of-00128", or nil where the path is no first of several.
+local function expand_shards(value)
+  local head, first, count, tail = value:match "^(.*%-)(0+)%-of%-(%d+)(.*)$"
+  if not head or #first ~= #count or #count > 9 then return nil end
+  local paths = {}
+  for i = 0, tonumber(count) - 1 do
+    paths[i + 1] = ("%s%0" .. #count .. "d-of-%s%s"):format(head, i, count, tail)
+  end
+  return paths
+end
+
+local function expand(what, value)
+  path.check(what, value, "data")
+  if value:find "[%*%?%[]" and not value:find "^https?://" then return expand_pattern(what, value) end
+  return expand_shards(value) or { value }
+end
+
+--- The paths that a recipe means: of a path, a pattern ("train-*.tar"), the first of "name-00000-of-00128", which means
+--- all of them, or a list of these.
+---@param what string # the call
+---@param given string|string[]
+---@return string[]
+function files.expand(what, given)
+  if type(given) ~= "table" then return expand(what, given) end
+  local paths = {}
+  if not list.length(given) or #given == 0 then
+    fail("%s: it takes a path, a pattern or a list of these, not %s", what, list.show(given))
+  end
+  for _, value in ipairs(given) do
+    for _, one in ipairs(expand(what, value)) do paths[#paths + 1] = one end
+  end
+  return paths
+end
+
+return files

@@ -1,0 +1,86 @@
+#include "source/records.h"
+
+#include "base/alloc.h"
+#include "base/error.h"
+
+static int open_file(records *self, const char *path, const shardrt_source_options *options, const char *kind,
+                     index_scan *scan, const void *context) {
+  struct record_file *file = &self->files[self->nfiles];
+  int code = stored_open(path, &file->stored);
+  if (code != SHARDRT_OK) return code;
+  self->nfiles++;
+  code = index_open(&file->stored, kind, options->cache, scan, context, &file->index);
+  if (code != SHARDRT_OK) return code;
+  file->first = self->base.count;
+  self->base.count += file->index.rows;
+  return SHARDRT_OK;
+}
+
+int records_open(const source_format *format, size_t bytes, int32_t npaths, const char *const *paths,
+                 const shardrt_source_options *options, const char *kind, index_scan *scan, const void *context,
+                 records **out) {
+  records *made = source_new(format, bytes);
+  if (made == NULL) return ALLOC_FAILED;
+  made->verify = options->unverified == 0;
+  made->files = alloc_zeros((size_t)npaths, sizeof *made->files);
+  int code = made->files != NULL ? SHARDRT_OK : ALLOC_FAILED;
+  for (int32_t i = 0; i < npaths && code == SHARDRT_OK; i++)
+    code = open_file(made, paths[i], options, kind, scan, context);
+  if (code != SHARDRT_OK) {
+    shardrt_source_free(&made->base);
+    return code;
+  }
+  *out = made;
+  return SHARDRT_OK;
+}
+
+const struct record_file *records_find(const records *self, int64_t sample, int64_t *row) {
+  int32_t low = 0, high = self->nfiles - 1; /* the file is one of low … high; empty ones stand before it */
+  while (low < high) {
+    const int32_t middle = low + (high - low + 1) / 2;
+    if (self->files[middle].first <= sample)
+      low = middle;
+    else
+      high = middle - 1;
+  }
+  *row = sample - self->files[low].first;
+  return &self->files[low];
+}
+
+int records_get(const records *self, int64_t sample, int32_t column, struct reader *reader, const uint8_t **out,
+                size_t *bytes) {
+  int64_t row;
+  const struct record_file *file = records_find(self, sample, &row);
+  return index_get(&file->index, &file->stored, row, column, self->verify, reader, out, bytes);
+}
+
+int records_blame(const records *self, int64_t sample, int32_t column, int code) {
+  int64_t row;
+  const struct record_file *file = records_find(self, sample, &row);
+  const struct index_entry *entry = &file->index.entries[row * file->index.columns + column];
+  return error_prefix(code, "%s: record %lld at byte %lld", file->stored.title, (long long)row,
+                      (long long)entry->offset);
+}
+
+int32_t records_file_count(const shardrt_source *source) {
+  return ((const records *)source)->nfiles;
+}
+
+const char *records_file_name(const shardrt_source *source, int32_t file) {
+  return ((const records *)source)->files[file].stored.title;
+}
+
+uint64_t records_file_fingerprint(const shardrt_source *source, int32_t file) {
+  return stored_fingerprint(&((const records *)source)->files[file].stored);
+}
+
+void records_close(shardrt_source *source) {
+  records *self = (records *)source;
+  for (int32_t i = 0; i < self->nfiles; i++) {
+    index_close(&self->files[i].index);
+    stored_close(&self->files[i].stored);
+  }
+  alloc_free(self->files);
+  for (int32_t f = 0; source->fields != NULL && f < source->nfields; f++) alloc_free((char *)source->fields[f].name);
+  alloc_free(source->fields);
+}

@@ -1,0 +1,46 @@
+/* records.h - sources whose samples lie in one or more files of records, each with an index: what the formats tfrecord,
+ * tar, csv and their like have in common. A format says how a file is scanned and what a record means. */
+#ifndef SHARDRT_SOURCE_RECORDS_H
+#define SHARDRT_SOURCE_RECORDS_H
+
+#include "source/index.h"
+#include "source/source.h"
+
+struct record_file {
+  struct stored stored;
+  struct index index;
+  int64_t first; /* the number of its first sample among those of all files */
+};
+
+/* A format's own struct begins with this one. */
+typedef struct records {
+  shardrt_source base;
+  int32_t nfiles;
+  struct record_file *files;
+  bool verify;
+} records;
+
+/* Opens all files and their indexes, and counts the samples; the fields are the format's to make. `bytes` is the size
+ * of the format's own struct, which is zeroed but for the head. What the scan fails with. */
+int records_open(const source_format *format, size_t bytes, int32_t npaths, const char *const *paths,
+                 const shardrt_source_options *options, const char *kind, index_scan *scan, const void *context,
+                 records **out);
+
+/* The file of a sample, and its row in it. */
+const struct record_file *records_find(const records *self, int64_t sample, int64_t *row);
+
+/* The bytes of one part of a sample, found to be what they were. `column` counts in its file's index. */
+int records_get(const records *self, int64_t sample, int32_t column, struct reader *reader, const uint8_t **out,
+                size_t *bytes);
+
+/* Prefixes the message of a failure with the file, the record and its offset. */
+int records_blame(const records *self, int64_t sample, int32_t column, int code);
+
+/* A format's functions; its own `close` ends with records_close. */
+int32_t records_file_count(const shardrt_source *source);
+const char *records_file_name(const shardrt_source *source, int32_t file);
+uint64_t records_file_fingerprint(const shardrt_source *source, int32_t file);
+/* Files and fields; each field's name is freed. */
+void records_close(shardrt_source *source);
+
+#endif
