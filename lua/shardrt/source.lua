@@ -14,7 +14,7 @@ local transform = require "shardrt.transform"
 fail.own()
 
 ---@class shardrt.source.FilesOptions # of formats whose files hold all fields
----@field fields table<string, string|table>? # those wanted, each with its dtype, {dtype, shape} or "bytes"; nil: all that
+---@field fields table<string, string|table>? # those wanted, each with dtype, {dtype, shape} or "bytes"; nil: all that
 ---the format finds. A size of -1 differs from sample to sample
 ---@field verify boolean? # whether each record's checksum is looked at when it is read; true
 ---@field cache string? # a folder for indexes and the like, where they cannot lie beside the file

@@ -130,7 +130,7 @@ int example_find(const uint8_t *data, size_t bytes, const char *name, struct exa
     struct example_feature feature = {0};
     int code = example_next(data, bytes, &at, &feature);
     if (code <= 0) return code < 0 ? code : found;
-    if (feature.name_bytes != length || memcmp(feature.name, name, length) != 0) continue;
+    if (feature.name_bytes != length || feature.name == NULL || memcmp(feature.name, name, length) != 0) continue;
     *out = feature;
     found = 1;
   }
