@@ -547,6 +547,8 @@ typedef struct shardrt_loader_stats {
   int32_t prefetch;
   size_t read_size;
   const char *why; /* they are so; valid until the loader's next step */
+  int64_t bytes_ahead; /* read before the workers needed them, because they were not in the page cache */
+  const char *ahead;   /* how: "io_uring", "threads"; NULL: it was not needed yet; "none": cannot be had; "off" */
 } shardrt_loader_stats;
 
 /* How a loader goes about it, and what is chosen from how its steps went: for tests, too. */

@@ -354,6 +354,7 @@ function Loader:stats()
   return {
     bytes_read = total "bytes_read", bytes_moved = total "bytes_moved", samples = total "samples",
     steps = total "steps", steps_checked = total "steps_checked", bytes_fingerprinted = total "bytes_fingerprinted",
+    bytes_ahead = total "bytes_ahead", ahead = c.ahead ~= nil and ffi.string(c.ahead) or nil,
     seconds = total "seconds", num_workers = c.num_workers, prefetch = c.prefetch,
     read_size = tonumber(c.read_size), why = ffi.string(c.why), budget_bytes = tonumber(c.budget_bytes),
     stages = {

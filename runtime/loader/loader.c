@@ -10,6 +10,7 @@
 #include "loader/mask.h"
 #include "loader/move.h"
 #include "loader/pace.h"
+#include "loader/scout.h"
 #include "loader/slot.h"
 #include "memory/array.h"
 #include "memory/pool.h"
@@ -43,6 +44,7 @@ struct shardrt_loader {
   int32_t narrays;              /* of a batch: the fields and perhaps the mask */
   shardrt_array **arrays;       /* room for them while they are made */
   struct crew *crew;
+  struct scout *scout; /* reads ahead of the crew; NULL: nobody does */
   int64_t offered;
   int64_t handed;
   int64_t round_time; /* nanoseconds that the last batch took the workers; 0: not known */
@@ -127,6 +129,7 @@ static int fill(shardrt_loader *self, const shardrt_loader_options *o) {
   if (code == SHARDRT_OK)
     code = crew_new(self->pace.now.most_workers, self->plan->ntasks, self->pace.now.most_prefetch, run_task, self,
                     &self->crew);
+  if (code == SHARDRT_OK) code = scout_new(self->plan, &self->rules, self->seed, self->shuffle, &self->scout);
   return code;
 }
 
@@ -161,7 +164,8 @@ int shardrt_loader_new(const shardrt_loader_options *o, shardrt_loader **out) {
 
 void shardrt_loader_free(shardrt_loader *self) {
   if (self == NULL) return;
-  crew_free(self->crew); /* first: the workers use all the rest */
+  scout_free(self->scout); /* first these two: their threads use all the rest */
+  crew_free(self->crew);
   alloc_free((void *)self->arrays);
   alloc_free(self->fingerprints);
   for (int32_t i = 0; self->scratch != NULL && i < self->pace.now.most_workers; i++)
@@ -216,6 +220,9 @@ static int offer(shardrt_loader *self) {
   crew_offer(self->crew);
   self->offered++;
   cursor_advance(&self->ahead, &self->rules);
+  const struct scout_view view = {
+      .first = self->handed, .place = self->place, .end = self->offered, .end_place = self->ahead};
+  scout_tell(self->scout, &view);
   return SHARDRT_OK;
 }
 
@@ -233,6 +240,7 @@ static void drop_ahead(shardrt_loader *self) {
   crew_cancel(self->crew);
   for (; self->handed < self->offered; self->handed++) slot_close(slot_at(self, self->handed), self->plan);
   self->ahead = self->place;
+  scout_forget(self->scout);
 }
 
 /* Compares the replicas of all fields across the job. Whether there are any is the same in every process. */
@@ -366,6 +374,7 @@ void shardrt_loader_stats_get(const shardrt_loader *self, shardrt_loader_stats *
   out->prefetch = self->pace.now.prefetch;
   out->read_size = self->plan->read_size;
   out->why = self->pace.why;
+  scout_stats(self->scout, &out->bytes_ahead, &out->ahead);
 }
 
 void shardrt_loader_tell(const shardrt_loader *self, int64_t *epoch, int64_t *row) {

@@ -99,6 +99,15 @@ int dense_value(const shardrt_source *source, int32_t field, int64_t sample, str
   return SHARDRT_OK;
 }
 
+int dense_extents(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
+                  const shardrt_box *inner, struct extents *out) {
+  const dense_part *part = &((const dense_source *)source)->parts[field];
+  const mapping *file = part->unpacked.data != NULL ? &part->unpacked : &part->file;
+  if (part->data == NULL || file->data == NULL) return SHARDRT_OK;
+  const gather_plan plan = gather_plan_make(&source->fields[field], inner, shardrt_dtype_size(part->dtype));
+  return gather_extents(&plan, file, (size_t)(part->data - file->data), samples, n, out);
+}
+
 size_t dense_bytes(const shardrt_source *source, int32_t field, const shardrt_box *inner) {
   return source_box_bytes(&source->fields[field], inner);
 }

@@ -161,6 +161,41 @@ void gather_run(const gather_plan *plan, const uint8_t *data, const int64_t *sam
   }
 }
 
+/* Takes one more loop into the piece of *bytes that it repeats, where its gaps are small. */
+static bool widen(size_t *bytes, int64_t count, size_t step) {
+  if (count > 1 && step > *bytes + EXTENTS_GAP) return false;
+  *bytes += (size_t)(count - 1) * step;
+  return true;
+}
+
+int gather_extents(const gather_plan *plan, const mapping *file, size_t first, const int64_t *samples, int64_t n,
+                   struct extents *out) {
+  if (plan->box_bytes == 0) return SHARDRT_OK;
+  /* As loops, the innermost last; those that leave small gaps become one piece. */
+  gather_plan loops = *plan;
+  loops.counts[loops.nouter] = plan->run_count; /* room: one dimension is within the run */
+  loops.steps[loops.nouter++] = plan->run_step;
+  size_t bytes = plan->run_bytes;
+  while (loops.nouter > 0 && widen(&bytes, loops.counts[loops.nouter - 1], loops.steps[loops.nouter - 1]))
+    loops.nouter--;
+  for (int64_t i = 0; i < n; i++) {
+    size_t offset = first + plan->offset + (size_t)samples[i] * plan->sample_bytes;
+    int64_t at[SHARDRT_MAX_NDIM] = {0};
+    int32_t d = 0;
+    while (d >= 0) {
+      int code = extents_add(out, file, offset, bytes);
+      if (code < 0) return code;
+      for (d = loops.nouter - 1; d >= 0; d--) { /* to the next piece of the sample */
+        offset += loops.steps[d];
+        if (++at[d] < loops.counts[d]) break;
+        offset -= loops.steps[d] * (size_t)loops.counts[d];
+        at[d] = 0;
+      }
+    }
+  }
+  return SHARDRT_OK;
+}
+
 void gather_swap(void *data, size_t n, size_t element_bytes) {
   uint8_t *bytes = data;
   if (element_bytes == 2) {

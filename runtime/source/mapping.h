@@ -2,6 +2,7 @@
 #ifndef SHARDRT_SOURCE_MAPPING_H
 #define SHARDRT_SOURCE_MAPPING_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -22,6 +23,15 @@ int mapping_open(const char *path, mapping *out);
 /* The path of the file that is mapped at `address`, or NULL; lives until that mapping is closed. A signal handler may
  * ask, in any thread. */
 const char *mapping_path_at(const void *address);
+
+/* For who reads a mapped file ahead: a descriptor of it, which lives as long as the mapping, or -1 where there is none:
+ * the path names another file by now, or descriptors are running out. It is opened when it is first asked for; from then
+ * on a page that is touched and missing comes alone, not with all that is around it. Any thread. */
+int mapping_descriptor(const mapping *map);
+
+/* Whether mincore tells of this file's pages: Linux tells only those who own the file or may write to it, and others
+ * that all of it is there. */
+bool mapping_tells(const mapping *map);
 
 /* Any mapping that is zeroed or was opened; zeroes it. */
 void mapping_close(mapping *map);

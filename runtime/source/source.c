@@ -181,6 +181,11 @@ int64_t source_number(const shardrt_source *source, int64_t sample) {
   return source->first_number + sample * source->number_step;
 }
 
+int source_extents(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
+                   const shardrt_box *inner, struct extents *out) {
+  return source->format->extents != NULL ? source->format->extents(source, field, samples, n, inner, out) : SHARDRT_OK;
+}
+
 size_t source_bytes(const shardrt_source *source, int32_t field, const shardrt_box *inner) {
   return source->format->bytes(source, field, inner);
 }

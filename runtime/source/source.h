@@ -11,6 +11,7 @@
 
 #include <stdatomic.h>
 
+#include "source/extents.h"
 #include "source/reader.h"
 #include "source/value.h"
 
@@ -35,6 +36,9 @@ typedef struct source_format {
   uint64_t (*treatment)(const shardrt_source *source);
   /* As source_number; NULL: first_number + sample * number_step. */
   int64_t (*number)(const shardrt_source *source, int64_t sample);
+  /* As source_extents; NULL where nothing is read from files. */
+  int (*extents)(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
+                 const shardrt_box *inner, struct extents *out);
   /* As source_bytes. */
   size_t (*bytes)(const shardrt_source *source, int32_t field, const shardrt_box *inner);
   /* As source_file_count, _name, _fingerprint. */
@@ -80,6 +84,11 @@ int source_refuse_ragged(const shardrt_field *field);
 /* What a sample is known by in all epochs and on all topologies, whatever views lie between: its number in the files.
  * Random transforms draw by it. */
 int64_t source_number(const shardrt_source *source, int64_t sample);
+
+/* Adds to `out` which bytes of files source_gather would take for these samples, perhaps with what is between them; those
+ * that follow one another closely in memory as one. The samples and the box are right. ENOMEM. */
+int source_extents(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
+                   const shardrt_box *inner, struct extents *out);
 
 /* How many bytes of one sample source_gather takes from the storage to give `inner`, as far as that is known without
  * the sample: what plans count. 0 for a field that is computed. */

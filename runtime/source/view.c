@@ -58,6 +58,20 @@ static int view_gather(const shardrt_source *source, int32_t field, const int64_
   return SHARDRT_OK;
 }
 
+static int view_extents(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
+                        const shardrt_box *inner, struct extents *out) {
+  const view *v = (const view *)source;
+  if (field >= v->root->nfields) return SHARDRT_OK;
+  int64_t translated[VIEW_CHUNK];
+  int code = SHARDRT_OK;
+  for (int64_t done = 0; done < n && code == SHARDRT_OK; done += VIEW_CHUNK) {
+    const int64_t chunk = n - done < VIEW_CHUNK ? n - done : VIEW_CHUNK;
+    for (int64_t i = 0; i < chunk; i++) translated[i] = number_of(v, samples[done + i]);
+    code = source_extents(v->root, field, translated, chunk, inner, out);
+  }
+  return code;
+}
+
 static size_t view_bytes(const shardrt_source *source, int32_t field, const shardrt_box *inner) {
   const view *v = (const view *)source;
   return field < v->root->nfields ? source_bytes(v->root, field, inner) : 0;
@@ -104,6 +118,7 @@ static const source_format view_format = {
     .fingerprint = view_fingerprint,
     .treatment = view_treatment,
     .number = view_number,
+    .extents = view_extents,
     .bytes = view_bytes,
     .file_count = view_file_count,
     .file_name = view_file_name,

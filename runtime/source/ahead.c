@@ -1,0 +1,166 @@
+#include "source/ahead.h"
+
+#include <stdatomic.h>
+#include <sys/mman.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/team.h"
+#include "source/ring.h"
+
+enum {
+  EXTENTS = 8192,           /* room at first */
+  PIECE_BYTES = 128 * 1024, /* one read at most: Linux's own read-ahead, unless somebody set it */
+  PAGE_BYTES_LEAST = 4096,  /* so many pages of a piece at most */
+  DEPTH = 64,               /* reads in flight by io_uring */
+  THREADS = 32,             /* and by threads, with this one */
+  PIECES = 1024             /* that the threads are given at once */
+};
+
+/* One read; a whole number of pages. */
+typedef struct piece {
+  int file;
+  size_t offset;
+  size_t bytes;
+} piece;
+
+struct ahead {
+  int32_t wanted;            /* AHEAD_… */
+  _Atomic(const char *) way; /* other threads may ask */
+  size_t page;
+  struct extents extents;
+  struct ring *ring;
+  uint8_t *scratch; /* PIECE_BYTES, what all reads of the ring write to */
+  struct team *team;
+  piece *pieces; /* PIECES of them, for the team */
+  int64_t npieces;
+};
+
+int ahead_new(int32_t way, struct ahead **out) {
+  struct ahead *made = alloc_zeros(1, sizeof *made);
+  if (made == NULL) return ALLOC_FAILED;
+  made->wanted = way;
+  made->page = (size_t)sysconf(_SC_PAGESIZE);
+  made->scratch = alloc_array(PIECE_BYTES, 1);
+  made->pieces = made->scratch == NULL ? NULL : alloc_array(PIECES, sizeof *made->pieces);
+  int code = made->pieces == NULL ? ALLOC_FAILED : extents_set(EXTENTS, &made->extents);
+  if (code < 0) {
+    ahead_free(made);
+    return code;
+  }
+  *out = made;
+  return SHARDRT_OK;
+}
+
+void ahead_free(struct ahead *self) {
+  if (self == NULL) return;
+  ring_free(self->ring);
+  team_free(self->team);
+  extents_clear(&self->extents);
+  alloc_free(self->pieces);
+  alloc_free(self->scratch);
+  alloc_free(self);
+}
+
+struct extents *ahead_extents(struct ahead *self) {
+  return &self->extents;
+}
+
+const char *ahead_way(const struct ahead *self) {
+  return atomic_load(&self->way);
+}
+
+/* ---- what is there already -------------------------------------------------------------------------------------- */
+
+/* From `offset` on, which is a page's start, the bytes from the first page that is missing to the last one's end,
+ * within the next `bytes` bytes: moves *offset there. 0: all are there. */
+static size_t missing(const struct ahead *self, const mapping *file, size_t *offset, size_t bytes) {
+  unsigned char pages[PIECE_BYTES / PAGE_BYTES_LEAST];
+  if (!mapping_tells(file) || mincore((void *)(file->data + *offset), bytes, pages) != 0) return bytes;
+  size_t first = 0, end = (bytes + self->page - 1) / self->page;
+  while (first < end && (pages[first] & 1) != 0) first++;
+  while (end > first && (pages[end - 1] & 1) != 0) end--;
+  *offset += first * self->page;
+  return (end - first) * self->page;
+}
+
+/* As ahead_is_missing, of one page. */
+static bool page_is_missing(const struct ahead *self, const mapping *file, size_t offset) {
+  if (mapping_tells(file)) return missing(self, file, &offset, 1) > 0;
+  const int fd = mapping_descriptor(file);
+  uint8_t byte;
+  const struct iovec to = {.iov_base = &byte, .iov_len = 1};
+  return fd >= 0 && preadv2(fd, &to, 1, (off_t)offset, RWF_NOWAIT) != 1;
+}
+
+bool ahead_is_missing(struct ahead *self) {
+  bool any = false;
+  for (int64_t i = 0; i < self->extents.count && !any; i++) {
+    const struct extent *e = &self->extents.list[i];
+    any = page_is_missing(self, e->file, (e->offset + e->bytes / 2) / self->page * self->page);
+  }
+  self->extents.count = 0;
+  return any;
+}
+
+/* ---- reading ---------------------------------------------------------------------------------------------------- */
+
+/* Sets up what reads, once. */
+static void choose(struct ahead *self) {
+  if (ahead_way(self) != NULL) return;
+  const char *way = "none";
+  if (self->wanted == AHEAD_RING && ring_new(DEPTH, &self->ring) == SHARDRT_OK) way = "io_uring";
+  if (self->ring == NULL && team_new(THREADS - 1, &self->team) == SHARDRT_OK) way = "threads";
+  atomic_store(&self->way, way);
+}
+
+static void read_piece(void *context, int64_t number) {
+  const piece *p = (const piece *)context + number;
+  uint8_t thrown_away[PIECE_BYTES];
+  (void)!pread(p->file, thrown_away, p->bytes, (off_t)p->offset);
+}
+
+/* Has the team read what it was given. */
+static void read_pieces(struct ahead *self) {
+  if (self->npieces == 0) return;
+  team_spread(self->team, read_piece, self->pieces, self->npieces);
+  while (team_help(self->team)) {
+  }
+  team_stop(self->team); /* nothing is left to begin: waits for the last */
+  self->npieces = 0;
+}
+
+static void read_one(struct ahead *self, const piece *p) {
+  if (self->ring != NULL) {
+    ring_read(self->ring, p->file, p->offset, p->bytes, self->scratch);
+  } else if (self->team != NULL) {
+    self->pieces[self->npieces++] = *p;
+    if (self->npieces == PIECES) read_pieces(self);
+  }
+}
+
+int64_t ahead_read(struct ahead *self) {
+  int64_t total = 0;
+  extents_merge(&self->extents);
+  for (int64_t i = 0; i < self->extents.count; i++) {
+    const struct extent *e = &self->extents.list[i];
+    const size_t stop = e->offset + e->bytes;
+    size_t next;
+    for (size_t at = e->offset / self->page * self->page; at < stop; at = next) {
+      next = at + PIECE_BYTES;
+      piece p = {.offset = at};
+      p.bytes = missing(self, e->file, &p.offset, next < stop ? PIECE_BYTES : stop - at);
+      if (p.bytes == 0) continue;
+      p.file = mapping_descriptor(e->file);
+      if (p.file < 0) continue;
+      choose(self);
+      read_one(self, &p);
+      total += (int64_t)p.bytes;
+    }
+  }
+  self->extents.count = 0;
+  if (self->ring != NULL) ring_flush(self->ring);
+  if (self->team != NULL) read_pieces(self);
+  return total;
+}

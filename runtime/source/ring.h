@@ -1,0 +1,20 @@
+/* ring.h - reads whose bytes nobody wants, many in flight at once: io_uring, by liburing. All calls from one thread. */
+#ifndef SHARDRT_SOURCE_RING_H
+#define SHARDRT_SOURCE_RING_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct ring;
+
+/* EIO: the kernel has no io_uring, or does not allow it (as in many containers). */
+int ring_new(unsigned depth, struct ring **out);
+/* Begins a read of at most `bytes` bytes into `scratch`, which any number of reads may share; waits for others to end
+ * where `depth` are in flight. What fails is forgotten. */
+void ring_read(struct ring *self, int file, size_t offset, size_t bytes, void *scratch);
+/* Lets those begin that were held back to begin together. */
+void ring_flush(struct ring *self);
+/* Waits for all that is in flight. */
+void ring_free(struct ring *self);
+
+#endif
