@@ -229,6 +229,8 @@ int scout_new(const struct plan *plan, const struct cursor_rules *rules, uint64_
   pthread_mutex_init(&made->lock, NULL); /* these two cannot fail on Linux with default attributes */
   pthread_cond_init(&made->told, NULL);
   code = ahead_new(way, &made->ahead);
+  if (code == SHARDRT_OK) code = cursor_seek(&made->at, rules, 0, 0);
+  if (code == SHARDRT_OK) (void)is_found(made); /* files that are not there are known before a worker touches them */
   if (code == SHARDRT_OK) code = start(made);
   if (code == SHARDRT_OK) {
     *out = made;

@@ -85,21 +85,40 @@ static size_t missing(const struct ahead *self, const mapping *file, size_t *off
   return (end - first) * self->page;
 }
 
-/* As ahead_is_missing, of one page. */
-static bool page_is_missing(const struct ahead *self, const mapping *file, size_t offset) {
-  if (mapping_tells(file)) return missing(self, file, &offset, 1) > 0;
-  const int fd = mapping_descriptor(file);
+/* The next piece of an extent from *at, a page's start, on of which something is missing, as far as can be told; moves
+ * *at behind it. False: there is none. */
+static bool next_piece(const struct ahead *self, const struct extent *e, size_t *at, piece *out) {
+  const size_t stop = e->offset + e->bytes;
+  while (*at < stop) {
+    out->offset = *at;
+    out->bytes = missing(self, e->file, &out->offset, stop - *at < PIECE_BYTES ? stop - *at : PIECE_BYTES);
+    *at += PIECE_BYTES;
+    if (out->bytes > 0) return true;
+  }
+  return false;
+}
+
+static size_t page_start(const struct ahead *self, size_t offset) {
+  return offset / self->page * self->page;
+}
+
+/* As ahead_is_missing, of one extent. From the first that is missing on, its file's pages come as they are asked for.
+ */
+static bool is_missing(const struct ahead *self, const struct extent *e) {
+  const bool tells = mapping_tells(e->file);
+  size_t at = page_start(self, e->offset);
+  piece p;
+  if (tells && !next_piece(self, e, &at, &p)) return false;
+  const int fd = mapping_descriptor(e->file);
+  if (tells || fd < 0) return fd >= 0;
   uint8_t byte;
   const struct iovec to = {.iov_base = &byte, .iov_len = 1};
-  return fd >= 0 && preadv2(fd, &to, 1, (off_t)offset, RWF_NOWAIT) != 1;
+  return preadv2(fd, &to, 1, (off_t)(e->offset + e->bytes / 2), RWF_NOWAIT) != 1;
 }
 
 bool ahead_is_missing(struct ahead *self) {
   bool any = false;
-  for (int64_t i = 0; i < self->extents.count && !any; i++) {
-    const struct extent *e = &self->extents.list[i];
-    any = page_is_missing(self, e->file, (e->offset + e->bytes / 2) / self->page * self->page);
-  }
+  for (int64_t i = 0; i < self->extents.count; i++) any = is_missing(self, &self->extents.list[i]) || any;
   self->extents.count = 0;
   return any;
 }
@@ -145,15 +164,10 @@ int64_t ahead_read(struct ahead *self) {
   extents_merge(&self->extents);
   for (int64_t i = 0; i < self->extents.count; i++) {
     const struct extent *e = &self->extents.list[i];
-    const size_t stop = e->offset + e->bytes;
-    size_t next;
-    for (size_t at = e->offset / self->page * self->page; at < stop; at = next) {
-      next = at + PIECE_BYTES;
-      piece p = {.offset = at};
-      p.bytes = missing(self, e->file, &p.offset, next < stop ? PIECE_BYTES : stop - at);
-      if (p.bytes == 0) continue;
+    piece p;
+    for (size_t at = page_start(self, e->offset); next_piece(self, e, &at, &p);) {
       p.file = mapping_descriptor(e->file);
-      if (p.file < 0) continue;
+      if (p.file < 0) break;
       choose(self);
       read_one(self, &p);
       total += (int64_t)p.bytes;

@@ -24,7 +24,8 @@ void ahead_free(struct ahead *self);
 
 /* What the next call shall be about; to be filled. */
 struct extents *ahead_extents(struct ahead *self);
-/* Whether the page in the middle of one of them is not in the page cache, or that cannot be told. Forgets them. */
+/* Whether something of them is not in the page cache; where mincore does not tell, whether the page in the middle of
+ * one of them is not, or that cannot be told. Forgets them. */
 bool ahead_is_missing(struct ahead *self);
 /* Sorts and merges them and begins to read what is missing; returns when the last reads are in flight or have ended.
  * Forgets them. Returns how many bytes. */

@@ -104,7 +104,9 @@ int dense_extents(const shardrt_source *source, int32_t field, const int64_t *sa
   const dense_part *part = &((const dense_source *)source)->parts[field];
   const mapping *file = part->unpacked.data != NULL ? &part->unpacked : &part->file;
   if (part->data == NULL || file->data == NULL) return SHARDRT_OK;
-  const gather_plan plan = gather_plan_make(&source->fields[field], inner, shardrt_dtype_size(part->dtype));
+  const shardrt_box whole = source_whole(&source->fields[field]);
+  const gather_plan plan =
+      gather_plan_make(&source->fields[field], inner != NULL ? inner : &whole, shardrt_dtype_size(part->dtype));
   return gather_extents(&plan, file, (size_t)(part->data - file->data), samples, n, out);
 }
 

@@ -126,8 +126,8 @@ int mapping_open(const char *path, mapping *out) {
 
 /* ---- for who reads ahead ---- */
 
-/* Of a file that is open already, another descriptor; -1 where it is not that file, or where it would be one of the last
- * that this process may have. */
+/* Of a file that is open already, another descriptor; -1 where it is not that file, or where it would be one of the
+ * last that this process may have. */
 static int open_again(const mapping_entry *entry) {
   struct stat status;
   struct rlimit limit;

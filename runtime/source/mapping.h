@@ -25,8 +25,8 @@ int mapping_open(const char *path, mapping *out);
 const char *mapping_path_at(const void *address);
 
 /* For who reads a mapped file ahead: a descriptor of it, which lives as long as the mapping, or -1 where there is none:
- * the path names another file by now, or descriptors are running out. It is opened when it is first asked for; from then
- * on a page that is touched and missing comes alone, not with all that is around it. Any thread. */
+ * the path names another file by now, or descriptors are running out. It is opened when it is first asked for; from
+ * then on a page that is touched and missing comes alone, not with all that is around it. Any thread. */
 int mapping_descriptor(const mapping *map);
 
 /* Whether mincore tells of this file's pages: Linux tells only those who own the file or may write to it, and others

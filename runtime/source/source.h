@@ -85,8 +85,8 @@ int source_refuse_ragged(const shardrt_field *field);
  * Random transforms draw by it. */
 int64_t source_number(const shardrt_source *source, int64_t sample);
 
-/* Adds to `out` which bytes of files source_gather would take for these samples, perhaps with what is between them; those
- * that follow one another closely in memory as one. The samples and the box are right. ENOMEM. */
+/* Adds to `out` which bytes of files source_gather (with inner = NULL, source_value) would take for these samples,
+ * perhaps with what is between them: what is to be read ahead. The samples and the box are right. ENOMEM. */
 int source_extents(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
                    const shardrt_box *inner, struct extents *out);
 

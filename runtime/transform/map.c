@@ -267,6 +267,14 @@ static uint64_t map_treatment(const shardrt_source *source) {
   return hash;
 }
 
+/* Whole samples, whatever is cut out of them: what a transform needs of one is not known before it is there. */
+static int map_extents(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
+                       const shardrt_box *inner, struct extents *out) {
+  const map *m = (const map *)source;
+  const struct chain *chain = &m->chains[field];
+  return source_extents(m->base, chain->field, samples, n, chain->count == 0 ? inner : NULL, out);
+}
+
 static size_t map_bytes(const shardrt_source *source, int32_t field, const shardrt_box *inner) {
   const map *m = (const map *)source;
   const struct chain *chain = &m->chains[field];
@@ -311,6 +319,7 @@ static const source_format map_format = {
     .fingerprint = map_fingerprint,
     .treatment = map_treatment,
     .number = map_number,
+    .extents = map_extents,
     .bytes = map_bytes,
     .file_count = map_file_count,
     .file_name = map_file_name,
