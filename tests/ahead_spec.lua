@@ -47,9 +47,7 @@ math.randomseed(seed)
 
 -- ---- the page cache ----
 
-local function evict(path)
-  collectgarbage() -- what is mapped stays
-  collectgarbage()
+local function evict(path) -- but what is mapped into some memory
   local fd = ffi.C.open(path, 0)
   ffi.C.fsync(fd)
   ffi.C.posix_fadvise(fd, 0, 0, 4) -- POSIX_FADV_DONTNEED
@@ -241,18 +239,23 @@ end)
 
 local ROWS, ROW = 512, 3 * PAGE + 100 -- of the file that is evicted
 
-local function write_rows(folder)
-  local text = files.npy { dict = files.dict("|u1", { ROWS, ROW }), payload = files.bytes(ROWS * ROW) }
-  return files.write(folder, "rows.npy", text), text, #text - ROWS * ROW
+local text = files.npy { dict = files.dict("|u1", { ROWS, ROW }), payload = files.bytes(ROWS * ROW) }
+local first = #text - ROWS * ROW -- where its data begins
+
+-- A file of these bytes that nobody has mapped.
+local written = 0
+local function fresh(folder)
+  written = written + 1
+  return files.write(folder, ("rows%d.npy"):format(written), text)
 end
 
-local function pages_of(first, sample)
+local function pages_of(sample)
   local start = first + sample * ROW
   return math.floor(start / PAGE), math.floor((start + ROW - 1) / PAGE)
 end
 
-local function are_resident(pages, first, sample)
-  local from, to = pages_of(first, sample)
+local function are_resident(pages, sample)
+  local from, to = pages_of(sample)
   for page = from, to do
     if not pages[page] then return false end
   end
@@ -273,10 +276,11 @@ local function ahead_new(way)
 end
 
 -- A source of the file's rows of which nothing is there but its first pages, which are read when it is opened.
-local function evicted(path)
+local function evicted(folder)
+  local path = fresh(folder)
   local source = shardrt.source.npy { x = path }
   evict(path)
-  return source
+  return source, path
 end
 
 -- Whether the kernel allows io_uring here.
@@ -291,12 +295,11 @@ end
 
 describe("reading ahead", function()
   local folder = files.folder()
-  local path, text, first = write_rows(folder)
   teardown(function() files.remove(folder) end)
 
   -- The ways that there are here.
   local ways = { threads = THREADS }
-  if can_evict and first_way(evicted(path)) == "io_uring" then ways.io_uring = RING end
+  if can_evict and first_way((evicted(folder))) == "io_uring" then ways.io_uring = RING end
 
   it("can use io_uring here", function()
     if not ways.io_uring then pending "io_uring is not allowed here" end
@@ -305,7 +308,7 @@ describe("reading ahead", function()
 
   for name, way in pairs(ways) do
     it_evicts("brings what is missing, and little else, by " .. name, function()
-      local source = evicted(path)
+      local source, path = evicted(folder)
       local ahead = ahead_new(way)
       local samples, asked = ffi.new "int64_t[20]", {}
       for i = 0, 19 do
@@ -323,8 +326,8 @@ describe("reading ahead", function()
       assert.equal(name, ffi.string(C.ahead_way(ahead)))
       C.ahead_free(ahead) -- waits
       local pages, count = resident(path, #text), 0
-      for sample in pairs(asked) do assert.is_true(are_resident(pages, first, sample), "sample " .. sample) end
-      for page = pages_of(first, ROWS / 2 - 8), #pages do count = count + (pages[page] and 1 or 0) end
+      for sample in pairs(asked) do assert.is_true(are_resident(pages, sample), "sample " .. sample) end
+      for page = pages_of(ROWS / 2 - 8), #pages do count = count + (pages[page] and 1 or 0) end
       assert.is_true(count <= 20 * (5 + GAP / PAGE), count .. " pages")
 
       -- Again: nothing is missing, nothing is read.
@@ -338,7 +341,7 @@ describe("reading ahead", function()
     end)
 
     it_evicts("takes more than fits in flight, and more than one read each, by " .. name, function()
-      local source = evicted(path)
+      local source, path = evicted(folder)
       local ahead = ahead_new(way)
       local all = ffi.new("int64_t[?]", ROWS)
       for i = 0, ROWS - 1 do all[i] = ROWS - 1 - i end
@@ -346,14 +349,13 @@ describe("reading ahead", function()
       assert.is_true(C.ahead_read(ahead) >= ROWS * ROW / 2)
       C.ahead_free(ahead)
       local pages = resident(path, #text)
-      for sample = 0, ROWS - 1 do assert.is_true(are_resident(pages, first, sample)) end
+      for sample = 0, ROWS - 1 do assert.is_true(are_resident(pages, sample)) end
     end)
 
     it_evicts("does no harm where the file has been replaced, by " .. name, function()
-      local other = files.write(folder, "other.npy", text)
-      local source = evicted(other)
-      os.rename(other, other .. ".old")
-      files.write(folder, "other.npy", "something else")
+      local source, path = evicted(folder)
+      os.rename(path, path .. ".old")
+      files.write("", path, "something else")
       local ahead = ahead_new(way)
       C.source_extents(source, 0, ffi.new("int64_t[1]", 500), 1, nil, C.ahead_extents(ahead))
       assert.equal(0, tonumber(C.ahead_read(ahead)))
@@ -386,13 +388,12 @@ local BATCH = 8
 
 describe("a loader", function()
   local folder = files.folder()
-  local path, text, first = write_rows(folder)
   teardown(function() files.remove(folder) end)
 
   local function loader(o)
     o = o or {}
     return shardrt.loader {
-      source = o.source or shardrt.source.npy { x = path }, batch_size = BATCH, shuffle = true, seed = 7,
+      source = o.source or evicted(folder), batch_size = BATCH, shuffle = true, seed = 7,
       epochs = o.epochs or 1, prefetch = o.prefetch or 1, num_workers = 1, pipeline = o.pipeline,
     }
   end
@@ -417,7 +418,8 @@ describe("a loader", function()
     for _, pipeline in ipairs { "per_process", "global" } do
       it_evicts(("has batches there that no worker was set on, by %s, %s"):format(way, pipeline), function()
         with_way(way, function()
-          local made = loader { source = evicted(path), pipeline = pipeline }
+          local source, path = evicted(folder)
+          local made = loader { source = source, pipeline = pipeline }
           check(made(), 0, 0)
           -- Batch 1 is in the making; 2 and all that follow nobody touches.
           local missing
@@ -426,7 +428,7 @@ describe("a loader", function()
             local pages = resident(path, #text)
             for step = 2, 20 do
               for _, sample in ipairs(samples_of(0, step)) do
-                if not are_resident(pages, first, sample) then missing = missing or step end
+                if not are_resident(pages, sample) then missing = missing or step end
               end
             end
             if not missing then break end
@@ -442,7 +444,8 @@ describe("a loader", function()
 
     it_evicts("gives the same bytes however often its file is evicted, and wherever it goes, by " .. way, function()
       with_way(way, function()
-        local made = loader { source = evicted(path), epochs = 2, prefetch = 3 }
+        local source, path = evicted(folder)
+        local made = loader { source = source, epochs = 2, prefetch = 3 }
         local steps = ROWS / BATCH
         for epoch = 0, 1 do
           for step = 0, steps - 1 do
@@ -453,7 +456,8 @@ describe("a loader", function()
         assert.is_nil(made())
         assert.is_true(made:stats().bytes_ahead > 0)
         local state
-        made = loader { epochs = 2 }
+        source, path = evicted(folder)
+        made = loader { source = source, epochs = 2 }
         for step = 0, 9 do
           if step == 3 then state = made:state() end
           check(made(), 0, step)
@@ -470,7 +474,6 @@ describe("a loader", function()
 
   it_evicts("may be let go at any time", function()
     for round = 1, 30 do
-      evict(path)
       with_way(round % 2 == 0 and "threads" or "io_uring", function()
         local made = loader()
         for _ = 1, round % 4 do made() end
@@ -481,8 +484,7 @@ describe("a loader", function()
   end)
 
   it("reads nothing ahead where all is there", function()
-    files.slurp(path)
-    local made = loader { epochs = 3 }
+    local made = loader { source = shardrt.source.npy { x = fresh(folder) }, epochs = 3 }
     for batch in made do assert(batch.x) end
     local stats = made:stats()
     assert.equal(0, stats.bytes_ahead)
@@ -491,7 +493,6 @@ describe("a loader", function()
 
   it("reads nothing ahead where it shall not, and says which words there are", function()
     with_way("off", function()
-      evict(path)
       local made = loader()
       check(made(), 0, 0)
       assert.same({ "off", 0 }, { made:stats().ahead, made:stats().bytes_ahead })
@@ -502,6 +503,7 @@ describe("a loader", function()
   end)
 
   it_evicts("uses threads where the kernel allows no io_uring", function()
+    local path = fresh(folder)
     local result = mpi.run { devices = 2, args = { path }, source = [[
       local ffi = require "ffi"
       ffi.cdef "struct sock_filter { uint16_t code; uint8_t jt, jf; uint32_t k; };"
@@ -520,10 +522,13 @@ describe("a loader", function()
         return
       end
       ffi.cdef "int open(const char *path, int flags, ...); int posix_fadvise(int fd, long at, long bytes, int advice);"
+      ffi.cdef "int fsync(int fd);"
       local shardrt = require "shardrt"
       local source = shardrt.source.npy { x = arg[1] }
-      ffi.C.posix_fadvise(ffi.C.open(arg[1], 0), 0, 0, 4)
-      local loader = shardrt.loader { source = source, batch_size = 8, epochs = 1 }
+      local fd = ffi.C.open(arg[1], 0)
+      ffi.C.fsync(fd)
+      ffi.C.posix_fadvise(fd, 0, 0, 4)
+      local loader = shardrt.loader { source = source, batch_size = 8, epochs = 1, shuffle = true }
       local steps = 0
       for batch in loader do steps = steps + batch.x.shape[1] / 8 end
       local stats = loader:stats()

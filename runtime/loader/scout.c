@@ -67,22 +67,24 @@ static void add_rows(struct scout *self, int32_t field, const shardrt_box *inner
   }
 }
 
-/* All pieces of the batch at self->at, or where it is only looked at, some rows of each field. */
+/* All pieces of the batch at self->at, or where it is only looked at, about LOOKS rows of each field. */
 static void add_batch(struct scout *self, bool reads) {
   const struct plan *plan = self->plan;
+  const bool whole = plan->pipeline == SHARDRT_GLOBAL;
   const int64_t batch_rows = cursor_rows(&self->at, &self->rules);
   for (int32_t f = 0; f < plan->nfields; f++) {
     const struct plan_field *field = &plan->fields[f];
-    const bool whole = plan->pipeline == SHARDRT_GLOBAL;
     const shardrt_box all = source_whole(field->field);
-    const int64_t pieces = field->nblocks == 0 ? 0 : whole || !reads ? 1 : field->nblocks;
-    for (int64_t i = 0; i < pieces; i++) {
+    const int64_t pieces = whole && field->nblocks > 0 ? 1 : field->nblocks;
+    const int64_t step = reads || pieces < LOOKS ? 1 : pieces / LOOKS;
+    for (int64_t i = 0; i < pieces; i += step) {
       const struct plan_block *block = &plan->blocks[field->first_block + i];
       const int64_t first = whole ? 0 : block->first_row;
       int64_t rows = whole ? plan->batch_size : block->rows;
       if (rows > batch_rows - first) rows = batch_rows - first;
       if (rows <= 0) continue;
-      add_rows(self, f, whole ? &all : &block->inner, first, rows, reads || rows < LOOKS ? rows : LOOKS, reads);
+      const int64_t looks = pieces < LOOKS ? LOOKS / pieces : 1;
+      add_rows(self, f, whole ? &all : &block->inner, first, rows, reads || rows < looks ? rows : looks, reads);
     }
   }
 }

@@ -28,8 +28,10 @@ static bool join(struct extent *last, const struct extent *next) {
 int extents_add(struct extents *self, const mapping *file, size_t offset, size_t bytes) {
   if (bytes == 0) return SHARDRT_OK;
   const struct extent next = {.file = file, .offset = offset, .bytes = bytes};
-  struct extent *last = self->count > 0 ? &self->list[self->count - 1] : NULL;
-  if (last != NULL && last->offset <= offset && join(last, &next)) return SHARDRT_OK;
+  if (self->count > 0) {
+    struct extent *last = &self->list[self->count - 1];
+    if (last->offset <= offset && join(last, &next)) return SHARDRT_OK;
+  }
   if (self->count == self->capacity) {
     struct extent *larger = alloc_array((size_t)self->capacity * 2, sizeof *larger);
     if (larger == NULL) return ALLOC_FAILED;
