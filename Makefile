@@ -32,7 +32,7 @@ CFLAGS    = -std=c11 -D_GNU_SOURCE -Iruntime $(OPTIMIZE) -g -pthread -fno-omit-f
 # Asked for only where they are used, so that `make deps` works before pkg-config is there.
 MPI_CFLAGS = $(shell pkg-config --cflags ompi-c)
 LUA_CFLAGS = $(shell pkg-config --cflags luajit)
-LIBS       = $(shell pkg-config --libs ompi-c luajit zlib libisal) -lm -ldl liburing-dev
+LIBS       = $(shell pkg-config --libs ompi-c luajit zlib libisal liburing) -lm -ldl
 LDFLAGS    = -Wl,-E -pthread $(if $(SANITIZE),-fsanitize=$(SANITIZE))
 
 quiet = $(if $(V),,@echo "  $(1)  $@";)
@@ -78,7 +78,8 @@ $(BUILD)/found:
 	header() { pkg-config --exists $$1 2>/dev/null || { echo "missing: $$2, from Debian's package $$3"; missing=1; }; }; \
 	tool $(CC) gcc; tool pkg-config pkgconf; tool luajit luajit; tool mpirun openmpi-bin; \
 	header ompi-c mpi.h libopenmpi-dev; header luajit luajit.h libluajit-5.1-dev; \
-	header libxxhash xxhash.h libxxhash-dev; header zlib zlib.h zlib1g-dev; header libisal isa-l/crc.h libisal-dev; \ liburing-dev
+	header libxxhash xxhash.h libxxhash-dev; header zlib zlib.h zlib1g-dev; header libisal isa-l/crc.h libisal-dev; \
+	header liburing liburing.h liburing-dev; \
 	if [ -n "$$missing" ]; then echo "\`make deps\` installs them"; exit 1; fi; touch $@
 
 SUDO = $(if $(filter 0,$(shell id -u)),,sudo)
