@@ -556,6 +556,8 @@ typedef struct shardrt_pace {
   int32_t workers, most_workers;
   int32_t prefetch, most_prefetch;
   bool workers_fixed, prefetch_fixed;
+  int32_t prefetch_before; /* more than so many are being tried; 0: no */
+  double waited_before;    /* when they were that many */
 } shardrt_pace;
 /* After a number of steps; three parts between 0 and 1: of the time that the recipe waited for data, of the time that
  * each of the workers was busy, and of the steps which began when all batches that may be made ahead were there.

@@ -10,13 +10,16 @@ enum {
   AHEAD_BYTES = 4 << 20, /* that are made ahead, if that is more than LEAST_AHEAD batches */
   LEAST_AHEAD = 2,
   MOST_AHEAD = 32,
-  MEMORY_PART = 16, /* so many times the batches made ahead is the process's memory */
-  FIRST_LOOK = 8    /* steps; each look takes twice as many as the last */
+  MOST_BYTES = 256 << 20, /* that more than LEAST_AHEAD batches take, */
+  MEMORY_PART = 16,       /* and so many times these is at most the process's memory */
+  LOOK = 32,              /* steps that are looked at together, */
+  FIRST_LOOKS = 16        /* so many times; each look after these takes twice as many as the last */
 };
 
 /* A recipe that waits more than WAITS of its time needs something, one that waits less than RESTS may have too much. */
 static const double WAITS = 0.05, RESTS = 0.01;
 static const double FULL = 0.1;  /* of the steps */
+static const double HELPS = 0.8; /* times the waiting before is what is left of it where more batches ahead help */
 static const double SPARE = 1.5; /* times what the workers were busy is what is kept of them */
 
 static int32_t clamp(double value, int32_t least, int32_t most) {
@@ -27,7 +30,7 @@ static int32_t clamp(double value, int32_t least, int32_t most) {
  * megabytes: where a batch takes no time, being woken for each would cost more. */
 void pace_set(struct pace *self, const shardrt_loader_options *options, const struct plan *plan) {
   const double bytes = plan->batch_bytes > 0 ? (double)plan->batch_bytes : 1;
-  const double memory = (double)machine_memory() / MEMORY_PART;
+  const double memory = fmin((double)machine_memory() / MEMORY_PART, MOST_BYTES);
   const int32_t cores = machine_cores();
   *self = (struct pace){.now = {.workers_fixed = options->num_workers != 0, .prefetch_fixed = options->prefetch != 0}};
   shardrt_pace *now = &self->now;
@@ -40,20 +43,32 @@ void pace_set(struct pace *self, const shardrt_loader_options *options, const st
            now->prefetch_fixed ? "prefetch as asked for" : "some megabytes ahead, and at least 2 batches");
 }
 
+/* At times there was no batch to make, at others none ready: those ahead do not bridge the uneven steps. Where there
+ * always is one to make, the workers are too slow, and more batches ahead would only take more memory, as they do where
+ * they were tried and did not help. */
+static bool look_ahead(shardrt_pace *pace, double waited, double full) {
+  if (pace->prefetch_fixed) return false;
+  if (pace->prefetch_before != 0 && waited > HELPS * pace->waited_before) {
+    pace->prefetch = pace->prefetch_before;
+    pace->prefetch_fixed = true;
+    return true;
+  }
+  if (full < FULL || pace->prefetch >= pace->most_prefetch) return false;
+  pace->prefetch_before = pace->prefetch;
+  pace->waited_before = waited;
+  pace->prefetch = pace->prefetch > pace->most_prefetch / 2 ? pace->most_prefetch : 2 * pace->prefetch;
+  return true;
+}
+
 /* More of what is missing, less of what is not used, and otherwise nothing: so it settles. */
 bool shardrt_pace_look(shardrt_pace *pace, double waited, double busy, double full) {
   if (waited > WAITS) {
-    if (!pace->workers_fixed && pace->workers < pace->most_workers) {
-      pace->workers = pace->most_workers;
-      pace->workers_fixed = true; /* fewer were tried, and too few */
-      return true;
-    }
-    /* At times there was no batch to make, at others none ready: those ahead do not bridge the uneven steps. Where
-     * there always is one to make, the workers are too slow, and more batches ahead would only take more memory. */
-    if (pace->prefetch_fixed || full < FULL || pace->prefetch >= pace->most_prefetch) return false;
-    pace->prefetch = pace->prefetch > pace->most_prefetch / 2 ? pace->most_prefetch : 2 * pace->prefetch;
+    if (pace->workers_fixed || pace->workers == pace->most_workers) return look_ahead(pace, waited, full);
+    pace->workers = pace->most_workers;
+    pace->workers_fixed = true; /* fewer were tried, and too few */
     return true;
   }
+  pace->prefetch_before = 0; /* it is well as it is */
   const int32_t enough = clamp(ceil(SPARE * busy * pace->workers), 1, pace->most_workers);
   if (pace->workers_fixed || waited > RESTS || enough >= pace->workers) return false;
   pace->workers = enough;
@@ -61,7 +76,8 @@ bool shardrt_pace_look(shardrt_pace *pace, double waited, double busy, double fu
 }
 
 static int64_t steps_of_look(const struct pace *self) {
-  return (int64_t)FIRST_LOOK << (self->looks < 32 ? self->looks : 32);
+  const int64_t later = self->looks - FIRST_LOOKS;
+  return (int64_t)LOOK << (later < 0 ? 0 : later < 32 ? later : 32);
 }
 
 bool pace_step(struct pace *self, double seconds, double waited, double busy, bool full) {
@@ -74,7 +90,9 @@ bool pace_step(struct pace *self, double seconds, double waited, double busy, bo
   const shardrt_pace before = self->now;
   const double waits = self->seconds > 0 ? self->waited / self->seconds : 0;
   const double works = self->seconds > 0 ? self->busy / self->seconds / before.workers : 0;
-  /* The first batches are waited for whatever there is: the first look is none. */
+  /* The first batches are waited for whatever there is: the first look is none. After the first looks no more memory
+   * is taken. */
+  if (self->looks > FIRST_LOOKS) self->now.prefetch_fixed = true;
   const bool changed =
       self->looks > 0 && shardrt_pace_look(&self->now, waits, works, (double)self->full / (double)self->steps);
   if (changed)
