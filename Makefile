@@ -55,7 +55,7 @@ $(BUILD)/%.o: runtime/%.c Makefile
 	@mkdir -p $(@D)
 	$(call quiet,cc   )$(CC) $(CFLAGS) -MMD -MP -c -o $@ $<
 $(BUILD)/comm/mpi.o: CFLAGS += $(MPI_CFLAGS)
-$(BUILD)/main.o: CFLAGS += $(LUA_CFLAGS)
+$(BUILD)/main.o $(BUILD)/transform/lua.o: CFLAGS += $(LUA_CFLAGS)
 -include $(OBJECTS:.o=.d)
 
 # Lua files become objects that `require` finds in the program itself (LuaJIT looks for luaJIT_BC_ symbols).

@@ -12,6 +12,7 @@ local floor, abs, huge = math.floor, math.abs, math.huge
 ---@field name string
 ---@field code integer # SHARDRT_FLOAT32, …
 ---@field size integer # bytes of one element
+---@field element string # the C type of one
 ---@field pointer ffi.ctype* # what .data of a host array is
 ---@field range string # what fits, for messages
 ---@field write fun(data: ffi.cdata*, i: integer, value: any): boolean # false: the value does not fit
@@ -94,6 +95,7 @@ local function add(name, ctype, range, write, read)
     name = name,
     code = code,
     size = tonumber(C.shardrt_dtype_size(code)),
+    element = ctype,
     pointer = ffi.typeof(ctype .. " *"),
     range = range,
     write = write,

@@ -17,6 +17,11 @@ function fail.own()
 end
 own[debug.getinfo(1, "S").source] = true
 
+--- Whether a file is shardrt's own.
+---@param source string # as debug.getinfo gives it
+---@return boolean
+function fail.is_own(source) return own[source] ~= nil end
+
 --- Where the recipe is: the innermost frame on the stack that is not shardrt's own.
 ---@return string? # "recipe.lua:12"; "recipe.lua" where a tail call (`return f(…)`) left no frame of it
 function fail.where()

@@ -1,7 +1,11 @@
 -- Transforms: what happens to the samples of a field on their way into a batch.
 
+local bit = require "bit"
 local ffi = require "ffi"
 local C = require "shardrt.C"
+local bytecode = require "shardrt.bytecode"
+local carry = require "shardrt.carry"
+local dtype = require "shardrt.dtype"
 local fail = require "shardrt.fail"
 local list = require "shardrt.list"
 local object = require "shardrt.object"
@@ -65,6 +69,70 @@ function words.crop(o)
   local text = ("crop{size = {%s}, start = {%s}}"):format(table.concat(size, ", "),
     table.concat(numbers, ", ", 1, #size))
   return transform.new("crop", text, numbers)
+end
+
+-- ---- in Lua -----------------------------------------------------------------------------------------------------------
+
+-- runtime/transform/lua.c: what becomes of a function's result, and "as the input's".
+local MODE = { transform = 0, predicate = 1 }
+local AS_INPUT = -1
+
+-- A module's text, so that processes which find different ones under its name hear of it.
+local function module_text(name)
+  local path = package.searchpath(name, package.path)
+  local file = path and io.open(path, "rb")
+  if not file then return "" end
+  local text = file:read "*a"
+  file:close()
+  return text or ""
+end
+
+-- The bytes of a function, or of the name of a module that returns one, and how it reads in messages.
+local function lua_bytes(what, f)
+  local text, identity, kind, rest
+  if type(f) == "string" and f ~= "" and not f:find("\0", 1, true) then
+    text, identity, kind, rest = list.quote(f), f .. "\n" .. module_text(f), "M", f
+  elseif type(f) == "function" then
+    rest, identity = carry.pack(what, f)
+    text, kind = "function at " .. bytecode.place(f), "F"
+  else
+    fail("%s: it takes a function, or the name of a module that returns one, not %s", what, list.show(f))
+  end
+  local hash = bit.tohex(C.shardrt_fingerprint(identity, #identity))
+  return ("%s%s\0%s\0%s%s"):format(hash, package.path, package.cpath, kind, rest), ("%s, %s"):format(text, hash)
+end
+
+--- A function of the recipe's own, run on the threads that read: for each sample it reads `sample.data` and writes
+--- `sample.out`, which are pointers to elements counted from 0 (shardrt.Sample in worker.lua has the rest); an output of
+--- one element may be returned instead. What it uses from outside itself is copied to every thread: plain data and
+--- Lua functions; it must leave it as it is. Or the name of a module that returns such a function.
+---@param f string|fun(sample: shardrt.Sample, rng: shardrt.Random): number|boolean|nil
+---@param o {shape: integer[]?, dtype: string?}? # of the output; what is left out is the input's
+---@return shardrt.Transform
+function words.lua(f, o)
+  local what = "transform.lua"
+  if o == nil then o = {} end
+  if type(o) ~= "table" or object.is(o) then fail("%s: its options are a table, not %s", what, list.show(o)) end
+  fail.keywords(what, o, { shape = true, dtype = true })
+  local numbers = { MODE.transform, AS_INPUT, AS_INPUT }
+  if o.dtype ~= nil then numbers[2] = dtype.named(what, o.dtype).code end
+  if o.shape ~= nil then
+    local sizes = sizes_of(what .. ", shape", o.shape)
+    numbers[3] = #sizes
+    for i, size in ipairs(sizes) do numbers[3 + i] = size end
+  end
+  local bytes, text = lua_bytes(what, f)
+  return transform.new("lua", ("lua(%s)"):format(text), numbers, bytes)
+end
+
+--- A transform to one bool, by a function that is given what stands in a field of no dimensions as a value of Lua (of
+--- other fields a shardrt.Sample), and whose outcome is what Lua takes for true: for words that choose among samples.
+---@param what string # the word, for messages
+---@param f string|fun(value: any, rng: shardrt.Random): any
+---@return shardrt.Transform
+function transform.predicate(what, f)
+  local bytes, text = lua_bytes(what, f)
+  return transform.new("lua", ("lua(%s)"):format(text), { MODE.predicate, C.SHARDRT_BOOL, 0 }, bytes)
 end
 
 return transform

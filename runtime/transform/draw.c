@@ -1,15 +1,24 @@
 #include "transform/draw.h"
 
+#include <string.h>
+
 #include <Random123/philox.h>
 
 enum { LANES = 4, PLACE_SHIFT = 24 };
 
-uint32_t draw_bits(const struct draw *self, uint32_t i) {
+void draw_block(const struct draw *self, uint32_t block, uint32_t *bits) {
   const uint64_t number = (uint64_t)self->number;
   const philox4x32_key_t key = {{(uint32_t)self->seed, (uint32_t)(self->seed >> 32)}};
   const philox4x32_ctr_t counter = {{(uint32_t)number, (uint32_t)(number >> 32), (uint32_t)self->epoch,
-                                     (uint32_t)self->place << PLACE_SHIFT | i / LANES}};
-  return philox4x32(counter, key).v[i % LANES];
+                                     (uint32_t)self->place << PLACE_SHIFT | block}};
+  const philox4x32_ctr_t drawn = philox4x32(counter, key);
+  memcpy(bits, drawn.v, sizeof drawn.v);
+}
+
+uint32_t draw_bits(const struct draw *self, uint32_t i) {
+  uint32_t bits[LANES];
+  draw_block(self, i / LANES, bits);
+  return bits[i % LANES];
 }
 
 double draw_uniform(const struct draw *self, uint32_t i) {

@@ -16,6 +16,8 @@ struct draw {
   int32_t place;  /* in the chain, from 0 */
 };
 
+/* What draw_bits gives for 4 * block and the three after it; needs 0 <= block < 2^22. */
+void draw_block(const struct draw *self, uint32_t block, uint32_t *bits);
 /* The i-th 32 random bits; needs 0 <= i < 2^24. */
 uint32_t draw_bits(const struct draw *self, uint32_t i);
 /* The i-th number, evenly in [0, 1); 24 bits of it. Shares its bits with draw_bits of the same i. */

@@ -5,5 +5,6 @@
 #include "transform/transform.h"
 
 extern const struct transform_kind crop_kind;
+extern const struct transform_kind lua_kind;
 
 #endif

@@ -57,10 +57,10 @@ static struct leg *leg_at(const struct journey *j, int32_t k, int64_t i) {
   return &j->legs[k * j->nlegs + i % j->nlegs];
 }
 
-/* A failure's message, with the sample that it happened to. */
+/* A failure's message, with the sample and the field that it happened to. */
 static int blame(const struct journey *j, int32_t k, int64_t i, int code) {
-  return error_prefix(code, "sample %lld: transform.%s", (long long)j->draws[i].number,
-                      j->chain->transforms[k]->kind->name);
+  return error_prefix(code, "sample %lld, field \"%s\": transform.%s", (long long)j->draws[i].number,
+                      j->map->head.fields[j->chain - j->map->chains].name, j->chain->transforms[k]->kind->name);
 }
 
 static shardrt_box whole_box(int32_t ndim, const int64_t *shape) {
@@ -188,6 +188,13 @@ static void set_draws(const struct journey *j) {
                                 .number = source_number(j->map->base, j->samples[i])};
 }
 
+/* Whether all of a sample is wanted of what comes out of the chain. */
+static bool is_all(const struct form *form, const shardrt_box *wanted) {
+  for (int32_t d = 0; d < form->ndim; d++)
+    if (wanted->start[d] != 0 || wanted->stop[d] != form->shape[d]) return false;
+  return true;
+}
+
 /* Takes a chunk from the base through the chain. Into `rows`, where there is only what is `wanted` of each; NULL: what
  * comes out stays in j->in, in the arena. */
 static int travel(struct journey *j, const shardrt_box *wanted, char *rows, size_t row_bytes) {
@@ -201,7 +208,8 @@ static int travel(struct journey *j, const shardrt_box *wanted, char *rows, size
   set_draws(j);
   int code = SHARDRT_OK;
   for (int64_t i = 0; i < j->n && code == SHARDRT_OK; i++) code = take(j, i, wanted);
-  const bool direct = rows != NULL && chain->transforms[chain->count - 1]->kind->pieces;
+  const bool direct = rows != NULL && (chain->transforms[chain->count - 1]->kind->pieces ||
+                                       is_all(&chain->forms[chain->count], wanted));
   for (int32_t k = 0; k < chain->count && code == SHARDRT_OK; k++)
     code = run(j, k, direct && k == chain->count - 1 ? rows : NULL, row_bytes);
   if (code == SHARDRT_OK && rows != NULL && !direct) code = cut(j, wanted, rows, row_bytes);
@@ -260,6 +268,10 @@ static uint64_t map_treatment(const shardrt_source *source) {
     for (int32_t k = 0; k < chain->count; k++) {
       const shardrt_transform *t = chain->transforms[k];
       hash = hash_number(hash_text(hash, t->kind->name), t->count);
+      if (t->kind->treatment != NULL) {
+        hash = hash_number(hash, (int64_t)t->kind->treatment(t));
+        continue;
+      }
       hash = hash_bytes(hash, t->numbers, (size_t)t->count * sizeof *t->numbers);
       hash = hash_bytes(hash, t->bytes, t->nbytes);
     }

@@ -8,6 +8,7 @@
 
 static const struct transform_kind *const kinds[] = {
     &crop_kind,
+    &lua_kind,
 };
 
 static const struct transform_kind *find_kind(const char *name) {

@@ -43,6 +43,8 @@ struct transform_kind {
    * failure *failed is which one, and the message says what is wrong with it, not where it came from. */
   int (*run)(const shardrt_transform *self, struct reader *reader, const struct draw *draws, int64_t n,
              const struct value *in, struct value *out, int64_t *failed);
+  /* A number that is equal for equal transforms in all processes. NULL: by its numbers and bytes. */
+  uint64_t (*treatment)(const shardrt_transform *self);
   /* Gives self->kept back; NULL: there is nothing. */
   void (*clear)(shardrt_transform *self);
 };

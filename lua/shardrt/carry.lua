@@ -1,0 +1,260 @@
+-- Carrying a Lua function to another Lua state, with the values outside it that it uses: plain data, other Lua
+-- functions, and what Lua's own libraries hold, for which the other state has its own. The bytes that it is packed in
+-- are a list of objects (tables, functions, entries of libraries), each referred to by its number, so that what was one
+-- object before is one afterwards, and circles are none.
+
+local bit = require "bit"
+local ffi = require "ffi"
+local bytecode = require "shardrt.bytecode"
+local fail = require "shardrt.fail"
+local list = require "shardrt.list"
+fail.own()
+
+local carry = {}
+
+local int64, uint64 = ffi.typeof "int64_t", ffi.typeof "uint64_t"
+local word_out = ffi.typeof "uint32_t[1]"
+local number_out, int64_out, uint64_out = ffi.typeof "double[1]", ffi.typeof "int64_t[1]", ffi.typeof "uint64_t[1]"
+
+-- ---- what Lua's own libraries hold ----------------------------------------------------------------------------------
+
+local LIBRARIES = { "bit", "coroutine", "debug", "ffi", "io", "jit", "math", "os", "string", "table" }
+
+-- Where a name of a library, such as "math.floor" or "print", leads to; nil: nowhere.
+local function standard(name)
+  local library, entry = name:match "^(%w+)%.(.*)$"
+  if library then return require(library)[entry] end
+  if name == "_G" then return _G end
+  for _, known in ipairs(LIBRARIES) do
+    if known == name then return require(name) end
+  end
+  return rawget(_G, name)
+end
+
+local names = {} ---@type table<any, string> # of what is standard
+
+-- Takes the functions of a library that are LuaJIT's own, not what a recipe put beside them.
+local function learn(library, prefix)
+  names[library] = prefix == "" and "_G" or prefix:sub(1, -2)
+  for name, value in pairs(library) do
+    local info = type(value) == "function" and debug.getinfo(value, "S")
+    if info and (info.what == "C" or info.source == name) then names[value] = prefix .. name end
+  end
+end
+learn(_G, "")
+for _, library in ipairs(LIBRARIES) do learn(require(library), library .. ".") end
+
+-- These would make what a sample becomes depend on the worker that it comes to.
+local REFUSED = {
+  ["math.random"] = "use the function's second argument, as in rng:uniform()",
+  ["math.randomseed"] = "the function's second argument draws from the loader's seed",
+  ["os.exit"] = "use error()",
+}
+
+--- Makes those functions that no carried function may use raise errors, in the state of a worker.
+function carry.refuse()
+  for name, instead in pairs(REFUSED) do
+    local library, entry = name:match "^(%w+)%.(.*)$"
+    require(library)[entry] = function() error(("%s is not for transforms: %s"):format(name, instead), 2) end
+  end
+end
+
+-- ---- packing --------------------------------------------------------------------------------------------------------
+
+---@class shardrt.Packing
+---@field what string # the call, for messages
+---@field objects any[]
+---@field numbers table<any, integer> # of the objects
+---@field paths string[] # how each object is reached: upvalue "means"[3]
+---@field places string[] # where its function uses it
+
+local function word(n)
+  local out = word_out(n)
+  return ffi.string(out, 4)
+end
+
+local function counted(text) return word(#text) .. text end
+
+-- Why a value cannot be carried.
+local function refuse(self, path, where, problem)
+  fail("%s: %s (%s) is %s; a worker takes numbers, texts, booleans, plain tables of these, Lua functions that use no "
+    .. "more than that, and Lua's own libraries", self.what, path, where, problem)
+end
+
+local function module_of(value)
+  for name, module in pairs(package.loaded) do
+    if module == value and name ~= "_G" then return name end
+  end
+end
+
+-- What a value is that cannot be carried; nil: it can.
+local function foreign(value)
+  local kind, name = type(value), names[value]
+  if name then return REFUSED[name] and ("%s: %s"):format(name, REFUSED[name]) end
+  if kind == "userdata" or kind == "thread" or kind == "cdata" then return "a " .. kind .. ", " .. tostring(value) end
+  local module = module_of(value)
+  if module then return ('the module "%s"'):format(module) end
+  if kind == "table" and getmetatable(value) ~= nil then return "a table with a metatable, " .. tostring(value) end
+  if kind == "function" then
+    local info = debug.getinfo(value, "S")
+    if info.what == "C" then return "a function written in C" end
+    if fail.is_own(info.source) then return "a function of shardrt" end
+  end
+end
+
+-- The bytes that stand for a value; a new object is put on the list.
+local function value_bytes(self, value, path, where)
+  local kind = type(value)
+  if value == nil then return "n" end
+  if kind == "boolean" then return value and "t" or "f" end
+  if kind == "number" then return "d" .. ffi.string(number_out(value), 8) end
+  if kind == "string" then return "s" .. counted(value) end
+  if ffi.istype(int64, value) then return "i" .. ffi.string(int64_out(value), 8) end
+  if ffi.istype(uint64, value) then return "u" .. ffi.string(uint64_out(value), 8) end
+  if not self.numbers[value] then
+    local problem = foreign(value)
+    if problem then refuse(self, path, where, problem) end
+    local number = #self.objects + 1
+    self.objects[number], self.numbers[value], self.paths[number], self.places[number] = value, number, path, where
+  end
+  return "r" .. word(self.numbers[value])
+end
+
+-- The bytes from which an object is made, before what it refers to is there.
+local function object_bytes(value)
+  if names[value] then return "L" .. counted(names[value]) end
+  if type(value) == "table" then return "T" end
+  return "F" .. counted(string.dump(value))
+end
+
+local function table_bytes(self, number)
+  local value, path, where = self.objects[number], self.paths[number], self.places[number]
+  local keys = {}
+  for key in pairs(value) do
+    if type(key) ~= "number" and type(key) ~= "string" and type(key) ~= "boolean" then
+      refuse(self, ("a key of %s"):format(path), where, "a " .. type(key))
+    end
+    keys[#keys + 1] = key
+  end
+  table.sort(keys, bytecode.before)
+  local parts = { word(#keys) }
+  for i, key in ipairs(keys) do
+    local inside = ("%s[%s]"):format(path, list.show(key))
+    parts[i + 1] = value_bytes(self, key) .. value_bytes(self, value[key], inside, where)
+  end
+  return table.concat(parts)
+end
+
+-- What the functions are, for the identity, is put to `identity`.
+local function function_bytes(self, number, identity)
+  local f, path = self.objects[number], self.paths[number]
+  identity[#identity + 1] = bytecode.identity(assert(loadstring(string.dump(f))))
+  local parts, i = {}, 1
+  while true do
+    local name, value = debug.getupvalue(f, i)
+    if not name then break end
+    local inside = ('the upvalue "%s" of %s'):format(name, path)
+    parts[i] = value_bytes(self, value, inside, "used in " .. bytecode.upvalue_place(f, i))
+    i = i + 1
+  end
+  return word(#parts) .. table.concat(parts)
+end
+
+--- The bytes of a function, and a text that is equal for equal ones in all processes, which the bytes need not be.
+---@param what string # the call, for messages
+---@param f function
+---@return string bytes
+---@return string identity
+function carry.pack(what, f)
+  local self = { what = what, objects = {}, numbers = {}, paths = {}, places = {} }
+  local problem = foreign(f) or names[f] and "a function of Lua's own"
+  if problem then fail("%s: it takes a function written in Lua, not %s", what, problem) end
+  value_bytes(self, f, "the function", "at " .. bytecode.place(f))
+  local made, filled, identity = {}, {}, {}
+  local i = 1
+  while self.objects[i] ~= nil do -- the list grows as it is walked
+    local value = self.objects[i]
+    made[i] = object_bytes(value)
+    filled[i] = names[value] and "" or type(value) == "table" and table_bytes(self, i)
+      or function_bytes(self, i, identity)
+    identity[#identity + 1] = (names[value] or type(value)) .. filled[i]
+    i = i + 1
+  end
+  return word(#made) .. table.concat(made) .. table.concat(filled), table.concat(identity, "\n")
+end
+
+-- ---- unpacking ------------------------------------------------------------------------------------------------------
+
+---@class shardrt.Unpacking
+---@field bytes string
+---@field at integer # of the next byte, from 1
+
+local function take(self, count)
+  local bytes = self.bytes:sub(self.at, self.at + count - 1)
+  self.at = self.at + count
+  return bytes
+end
+
+local function take_word(self)
+  local a, b, c, d = self.bytes:byte(self.at, self.at + 3)
+  self.at = self.at + 4
+  return bit.bor(a, bit.lshift(b, 8), bit.lshift(c, 16), bit.lshift(d, 24))
+end
+
+local function take_as(self, ctype)
+  local out = ctype()
+  ffi.copy(out, take(self, 8), 8)
+  return out[0]
+end
+
+local function take_value(self, objects)
+  local tag = take(self, 1)
+  if tag == "n" then return nil end
+  if tag == "t" or tag == "f" then return tag == "t" end
+  if tag == "d" then return take_as(self, number_out) end
+  if tag == "s" then return take(self, take_word(self)) end
+  if tag == "i" then return take_as(self, int64_out) end
+  if tag == "u" then return take_as(self, uint64_out) end
+  return objects[take_word(self)]
+end
+
+local function take_object(self)
+  local tag = take(self, 1)
+  if tag == "T" then return {} end
+  local text = take(self, take_word(self))
+  if tag == "L" then
+    local value = standard(text)
+    if value == nil then error(("it uses %s, which is not there in a worker"):format(text), 0) end
+    return value
+  end
+  return assert(loadstring(text))
+end
+
+--- The function that was packed, in this state, and the tables that came with it.
+---@param bytes string
+---@return function f
+---@return table[] tables
+---@return function[] functions # with it
+function carry.unpack(bytes)
+  local self = { bytes = bytes, at = 1 }
+  local objects, tables, functions, kinds = {}, {}, {}, {}
+  for i = 1, take_word(self) do
+    kinds[i] = bytes:sub(self.at, self.at)
+    objects[i] = take_object(self)
+  end
+  for i, object in ipairs(objects) do
+    if kinds[i] == "T" then
+      tables[#tables + 1] = object
+      for _ = 1, take_word(self) do
+        local key = take_value(self, objects)
+        object[key] = take_value(self, objects)
+      end
+    elseif kinds[i] == "F" then
+      functions[#functions + 1] = object
+      for upvalue = 1, take_word(self) do debug.setupvalue(object, upvalue, take_value(self, objects)) end
+    end
+  end
+  return objects[1], tables, functions
+end
+
+return carry

@@ -1,0 +1,174 @@
+/* lua.c - the transform that a recipe wrote in Lua.
+ *
+ * Each worker thread runs it in a Lua state of its own, which its reader keeps, so that no two threads ever share one.
+ * lua/shardrt/worker.lua, compiled into the program, is what that state runs: it unpacks the function and calls it for
+ * each sample of a chunk, so that LuaJIT compiles the user's function together with the loop around it, and C is
+ * entered and left once for each chunk. What the function sees of a sample are pointers to where its bytes are and to
+ * where the output is to be, both whole.
+ *
+ * numbers: what is made of the function's result (MODE_…), the dtype of the output (-1: the input's), its number of
+ *   dimensions (-1: the input's shape) and its sizes.
+ * bytes: IDENTITY of them tell one function from another in all processes; the rest is the function, as
+ *   lua/shardrt/worker.lua takes it.
+ *
+ * For other rooms that run a recipe's functions on workers (filters): lua/shardrt/transform.lua has `predicate`, which
+ * makes a transform of one field to one bool. Map the source by it and gather the bools as any other field. */
+#include <string.h>
+
+#include <lauxlib.h>
+#include <lua.h>
+#include <lualib.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "base/hash.h"
+#include "transform/kinds.h"
+
+enum { MODE_TRANSFORM, MODE_PREDICATE, MODES };
+enum { MODE, DTYPE, NDIM, SIZES }; /* numbers */
+enum { IDENTITY = 16, STATE_BYTES = 64 * 1024 /* about what an empty state takes, for the message of a failure */ };
+
+/* What a reader keeps for one transform; L is NULL until the first chunk. */
+struct worker {
+  lua_State *L;
+  int describe;         /* references to what makes an error's message, */
+  int run;              /* and to what transforms a chunk */
+  shardrt_samples call; /* the chunk, where the state looks for it */
+};
+
+struct opening {
+  const shardrt_transform *transform;
+  struct worker *worker;
+};
+
+static int fail(lua_State *L, int status) {
+  if (status == LUA_ERRMEM) return error_set(SHARDRT_ENOMEM, "a worker's Lua state is out of memory");
+  const char *message = lua_tostring(L, -1);
+  return error_set(SHARDRT_EINVAL, "%s", message != NULL ? message : "an error that is not a text");
+}
+
+/* Called by Lua, so that what it raises is caught. */
+static int open_libraries(lua_State *L) {
+  const struct opening *opening = lua_touserdata(L, 1);
+  luaL_openlibs(L);
+  lua_getglobal(L, "require");
+  lua_pushliteral(L, "shardrt.worker");
+  lua_call(L, 1, 1);
+  lua_getfield(L, -1, "open");
+  lua_pushlstring(L, (const char *)opening->transform->bytes + IDENTITY, opening->transform->nbytes - IDENTITY);
+  lua_pushboolean(L, opening->transform->numbers[MODE] == MODE_PREDICATE);
+  lua_pushlightuserdata(L, &opening->worker->call);
+  lua_call(L, 3, 2);
+  opening->worker->describe = luaL_ref(L, LUA_REGISTRYINDEX);
+  opening->worker->run = luaL_ref(L, LUA_REGISTRYINDEX);
+  return 0;
+}
+
+static int worker_open(struct worker *self, const shardrt_transform *transform) {
+  lua_State *L = alloc_must_fail(STATE_BYTES) ? NULL : luaL_newstate();
+  if (L == NULL) return error_set(SHARDRT_ENOMEM, "out of memory: cannot make a worker's Lua state");
+  struct opening opening = {.transform = transform, .worker = self};
+  int status = lua_cpcall(L, open_libraries, &opening);
+  if (status != 0) {
+    int code = fail(L, status);
+    lua_close(L);
+    return code;
+  }
+  self->L = L;
+  return SHARDRT_OK;
+}
+
+static void *worker_new(const void *owner) {
+  (void)owner;
+  return alloc_zeros(1, sizeof(struct worker));
+}
+
+static void worker_free(void *state) {
+  struct worker *self = state;
+  if (self->L != NULL) lua_close(self->L);
+  alloc_free(self);
+}
+
+/* Also tries the function in a state of its own: what a worker could not use is said when the transform is made. */
+static int lua_set(shardrt_transform *self) {
+  const double *n = self->numbers;
+  if (self->count < SIZES || n[MODE] < 0 || n[MODE] >= MODES || n[NDIM] > SHARDRT_MAX_NDIM ||
+      (n[NDIM] >= 0 ? (double)self->count != SIZES + n[NDIM] : self->count != SIZES) || self->nbytes <= IDENTITY)
+    return error_set(SHARDRT_EINVAL, "numbers and bytes that shardrt.transform.lua would not give");
+  if (n[DTYPE] >= 0 && shardrt_dtype_size((int32_t)n[DTYPE]) == 0)
+    return error_set(SHARDRT_EINVAL, "dtype %g, which there is not", n[DTYPE]);
+  for (int64_t d = SIZES; d < self->count; d++)
+    if (!(n[d] >= 0 && n[d] <= 0x1p53))
+      return error_set(SHARDRT_EINVAL, "a size of %g; they are whole numbers from 0 on", n[d]);
+  struct worker *trial = worker_new(self);
+  if (trial == NULL) return ALLOC_FAILED;
+  int code = worker_open(trial, self);
+  worker_free(trial);
+  return code;
+}
+
+static int lua_form(const shardrt_transform *self, const struct form *in, struct form *out) {
+  const double *n = self->numbers;
+  *out = *in;
+  if (n[DTYPE] >= 0) out->dtype = (int32_t)n[DTYPE];
+  if (n[NDIM] >= 0) out->ndim = (int32_t)n[NDIM];
+  for (int64_t d = SIZES; d < self->count; d++) out->shape[d - SIZES] = (int64_t)n[d];
+  return SHARDRT_OK;
+}
+
+static double elements(const struct value *value) {
+  double count = 1;
+  for (int32_t d = 0; d < value->ndim; d++) count *= (double)value->shape[d];
+  return count;
+}
+
+static shardrt_sample sample_of(const struct draw *draw, const struct value *in, const struct value *out) {
+  shardrt_sample sample = {
+      .data = in->data,
+      .out = out->data,
+      .size = elements(in),
+      .out_size = elements(out),
+      .index = (double)draw->number,
+      .epoch = (double)draw->epoch,
+      .random = {.seed = draw->seed, .epoch = draw->epoch, .number = draw->number, .place = draw->place},
+  };
+  memcpy(sample.shape, in->shape, sizeof sample.shape);
+  return sample;
+}
+
+static int lua_run(const shardrt_transform *self, struct reader *reader, const struct draw *draws, int64_t n,
+                   const struct value *in, struct value *out, int64_t *failed) {
+  if (n == 0) return SHARDRT_OK;
+  *failed = 0;
+  struct worker *worker = reader_state(reader, self, worker_new, worker_free);
+  shardrt_sample *samples = reader_room(reader, (size_t)n * sizeof *samples);
+  if (worker == NULL || samples == NULL) return ALLOC_FAILED;
+  int code = worker->L != NULL ? SHARDRT_OK : worker_open(worker, self);
+  if (code != SHARDRT_OK) return code;
+  for (int64_t i = 0; i < n; i++) samples[i] = sample_of(&draws[i], &in[i], &out[i]);
+  worker->call = (shardrt_samples){
+      .samples = samples, .count = n, .dtype = in->dtype, .out_dtype = out->dtype, .ndim = in->ndim};
+  lua_State *L = worker->L;
+  lua_rawgeti(L, LUA_REGISTRYINDEX, worker->describe);
+  lua_rawgeti(L, LUA_REGISTRYINDEX, worker->run);
+  int status = lua_pcall(L, 0, 0, -2);
+  if (status != 0) {
+    *failed = worker->call.at;
+    code = fail(L, status);
+  }
+  lua_settop(L, 0);
+  return code;
+}
+
+static uint64_t lua_treatment(const shardrt_transform *self) {
+  return hash_bytes(hash_bytes(0, self->numbers, (size_t)self->count * sizeof *self->numbers), self->bytes, IDENTITY);
+}
+
+const struct transform_kind lua_kind = {
+    .name = "lua",
+    .stage = READER_TRANSFORM,
+    .set = lua_set,
+    .form = lua_form,
+    .run = lua_run,
+    .treatment = lua_treatment,
+};
