@@ -143,12 +143,12 @@ describe("odd arguments", function()
       assert.truthy(good[name], name .. " is not tried")
       fuzz("source." .. name, shardrt.source[name], nil, unpack(good[name]))
     end
-    good = { crop = { { size = { 2 } } } }
+    good = { crop = { { size = { 2 } } }, lua = { function() end, { shape = { 2 }, dtype = "int8" } } }
     for name in pairs(shardrt.transform) do
       assert.truthy(good[name], name .. " is not tried")
       assert(pcall(shardrt.transform[name], unpack(good[name])))
       fuzz("transform." .. name, shardrt.transform[name], nil, unpack(good[name]))
-      for key in pairs(good[name][1] or {}) do
+      for key in pairs(type(good[name][1]) == "table" and good[name][1] or {}) do
         for _, value in ipairs(odd) do
           if value ~= NIL then
             try("transform." .. name .. ", " .. tostring(key), shardrt.transform[name], { [key] = value })

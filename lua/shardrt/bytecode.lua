@@ -14,11 +14,11 @@ local function opcode(f, pc)
 end
 
 -- The numbers of opcodes differ between versions of LuaJIT; they are learnt from functions that use them.
-local read_global, write_global, read_upvalue = nil, nil, nil
+local accessor = assert(loadstring "written = read")
+local read_global, write_global = opcode(accessor, 1), opcode(accessor, 2)
+local read_upvalue
 local assign_upvalue = {} ---@type table<integer, boolean>
 do
-  local f = assert(loadstring "written = read")
-  read_global, write_global = opcode(f, 1), opcode(f, 2)
   local u, v, w, x
   local function learn(value)
     u = value
@@ -47,18 +47,26 @@ local function prototypes(f)
   return found
 end
 
--- Where an instruction stands: recipe.lua:12.
-local function place(proto, pc)
-  local info = util.funcinfo(proto, pc)
-  return ("%s:%d"):format((info.source or "?"):gsub("^[@=]", ""), info.currentline or 0)
+--- A line of Lua, as messages show it: recipe.lua:12.
+---@param source string? # as debug.getinfo gives it
+---@param line integer?
+---@return string
+function bytecode.line(source, line)
+  return ("%s:%d"):format((source or ""):match "^[@=](.*)$" or "[string]", line or 0)
 end
 
---- Where a function begins: recipe.lua:12.
+-- Where an instruction stands.
+local function place(proto, pc)
+  local info = util.funcinfo(proto, pc)
+  return bytecode.line(info.source, info.currentline)
+end
+
+--- Where a function begins.
 ---@param f function
 ---@return string
 function bytecode.place(f)
   local info = debug.getinfo(f, "S")
-  return ("%s:%d"):format(info.source:gsub("^[@=]", ""), info.linedefined)
+  return bytecode.line(info.source, info.linedefined)
 end
 
 --- Where a function first uses its i-th upvalue.
@@ -98,9 +106,9 @@ function bytecode.problem(f, globals)
     while op do
       if assign_upvalue[op] then
         local name = util.funcuvname(proto, bit.band(bit.rshift(instruction, 8), 0xff))
-        if outer[name] then
+        if proto == f or not name or outer[name] then -- of those inside, all but local variables of the function
           return ('%s: it assigns to "%s", a variable outside it; what a sample becomes may depend on nothing that '
-            .. "other samples leave behind"):format(place(proto, pc), name)
+            .. "other samples leave behind"):format(place(proto, pc), name ~= "" and name or "?")
         end
       elseif op == write_global or op == read_global then
         local name = util.funck(proto, -bit.rshift(instruction, 16) - 1)

@@ -55,7 +55,7 @@ local REFUSED = {
 function carry.refuse()
   for name, instead in pairs(REFUSED) do
     local library, entry = name:match "^(%w+)%.(.*)$"
-    require(library)[entry] = function() error(("%s is not for transforms: %s"):format(name, instead), 2) end
+    require(library)[entry] = function() fail("%s is not for transforms: %s", name, instead) end
   end
 end
 
@@ -65,13 +65,15 @@ end
 ---@field what string # the call, for messages
 ---@field objects any[]
 ---@field numbers table<any, integer> # of the objects
----@field paths string[] # how each object is reached: upvalue "means"[3]
----@field places string[] # where its function uses it
+---@field paths string[] # how each object is reached: the upvalue means[3]
+---@field places string[] # where a function uses it
 
 local function word(n)
   local out = word_out(n)
   return ffi.string(out, 4)
 end
+
+local LONGEST = 60 -- bytes of a value in a message
 
 local function counted(text) return word(#text) .. text end
 
@@ -87,14 +89,20 @@ local function module_of(value)
   end
 end
 
+-- A value for a message, which may be a whole array.
+local function shown(value)
+  local text = tostring(value)
+  return #text > LONGEST and text:sub(1, LONGEST) .. "..." or text
+end
+
 -- What a value is that cannot be carried; nil: it can.
 local function foreign(value)
   local kind, name = type(value), names[value]
   if name then return REFUSED[name] and ("%s: %s"):format(name, REFUSED[name]) end
-  if kind == "userdata" or kind == "thread" or kind == "cdata" then return "a " .. kind .. ", " .. tostring(value) end
+  if kind == "userdata" or kind == "thread" or kind == "cdata" then return ("a %s, %s"):format(kind, shown(value)) end
   local module = module_of(value)
   if module then return ('the module "%s"'):format(module) end
-  if kind == "table" and getmetatable(value) ~= nil then return "a table with a metatable, " .. tostring(value) end
+  if kind == "table" and getmetatable(value) ~= nil then return "a table with a metatable, " .. shown(value) end
   if kind == "function" then
     local info = debug.getinfo(value, "S")
     if info.what == "C" then return "a function written in C" end
@@ -147,14 +155,13 @@ end
 
 -- What the functions are, for the identity, is put to `identity`.
 local function function_bytes(self, number, identity)
-  local f, path = self.objects[number], self.paths[number]
+  local f = self.objects[number]
   identity[#identity + 1] = bytecode.identity(assert(loadstring(string.dump(f))))
   local parts, i = {}, 1
   while true do
     local name, value = debug.getupvalue(f, i)
     if not name then break end
-    local inside = ('the upvalue "%s" of %s'):format(name, path)
-    parts[i] = value_bytes(self, value, inside, "used in " .. bytecode.upvalue_place(f, i))
+    parts[i] = value_bytes(self, value, "the upvalue " .. name, "used in " .. bytecode.upvalue_place(f, i))
     i = i + 1
   end
   return word(#parts) .. table.concat(parts)
@@ -227,7 +234,7 @@ local function take_object(self)
     if value == nil then error(("it uses %s, which is not there in a worker"):format(text), 0) end
     return value
   end
-  return assert(loadstring(text))
+  return assert(loadstring(text, "=stripped bytecode"))
 end
 
 --- The function that was packed, in this state, and the tables that came with it.

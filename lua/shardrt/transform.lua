@@ -71,7 +71,7 @@ function words.crop(o)
   return transform.new("crop", text, numbers)
 end
 
--- ---- in Lua -----------------------------------------------------------------------------------------------------------
+-- ---- in Lua --------------------------------------------------------------------------------------------------------
 
 -- runtime/transform/lua.c: what becomes of a function's result, and "as the input's".
 local MODE = { transform = 0, predicate = 1 }
@@ -99,7 +99,7 @@ local function lua_bytes(what, f)
     fail("%s: it takes a function, or the name of a module that returns one, not %s", what, list.show(f))
   end
   local hash = bit.tohex(C.shardrt_fingerprint(identity, #identity))
-  return ("%s%s\0%s\0%s%s"):format(hash, package.path, package.cpath, kind, rest), ("%s, %s"):format(text, hash)
+  return ("%s%s\0%s\0%s"):format(hash, package.path, package.cpath, kind) .. rest, text .. ", " .. hash
 end
 
 --- A function of the recipe's own, run on the threads that read: for each sample it reads `sample.data` and writes

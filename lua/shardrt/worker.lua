@@ -20,7 +20,7 @@ local WATCHED = 64 -- entries of tables that are looked at after each sample
 local Random = {}
 
 local function check_left(random)
-  if random.used >= C.SHARDRT_RANDOM_LIMIT - 1 then error("rng: a sample has no more than 2^24 random numbers", 3) end
+  if random.used >= C.SHARDRT_RANDOM_LIMIT - 1 then fail "rng: a sample has no more than 2^24 random numbers" end
 end
 
 --- Evenly in [0, 1).
@@ -36,7 +36,7 @@ end
 function Random:below(count)
   check_left(self)
   if not (count >= 1 and count <= 2 ^ 32 and count % 1 == 0) then
-    error(("rng:below: a whole number from 1 to 2^32, not %s"):format(tostring(count)), 2)
+    fail("rng:below: a whole number from 1 to 2^32, not %s", tostring(count))
   end
   return C.shardrt_random_below(self, count)
 end
@@ -67,12 +67,12 @@ local function sample_type(from, to, shape)
   return ffi.metatype(made, {
     __index = function(_, key)
       if key == "shape" then return shape end
-      error(('a sample has no "%s"; it has data, size, shape, out, out_size, index and epoch'):format(tostring(key)), 2)
+      fail('a sample has no "%s"; it has data, size, shape, out, out_size, index and epoch', tostring(key))
     end,
   })
 end
 
--- ---- what a function must leave as it is ------------------------------------------------------------------------------
+-- ---- what a function must leave as it is ----------------------------------------------------------------------------
 
 local LEFT_BEHIND = "what a sample becomes may depend on nothing that other samples leave behind"
 
@@ -86,7 +86,7 @@ local function watch(tables)
   end
   local frozen = {
     __newindex = function(_, key)
-      error(("it sets the entry %s of a table outside it; %s"):format(tostring(key), LEFT_BEHIND), 2)
+      fail("it sets the entry %s of a table outside it; %s", tostring(key), LEFT_BEHIND)
     end,
     __metatable = false,
   }
@@ -109,7 +109,7 @@ local function watch(tables)
   end
 end
 
--- ---- chunks -----------------------------------------------------------------------------------------------------------
+-- ---- chunks ---------------------------------------------------------------------------------------------------------
 
 -- What was returned, stored where the output is one element.
 local function store(sample, to, result)
@@ -172,7 +172,7 @@ local function predicate_loop(call, f, check, from, to, ndim)
   end
 end
 
--- ---- errors -----------------------------------------------------------------------------------------------------------
+-- ---- errors ---------------------------------------------------------------------------------------------------------
 
 -- The message of an error, with the calls of the user's that led to where it happened.
 local function describe(problem)
@@ -181,7 +181,7 @@ local function describe(problem)
   while debug.getinfo(level, "S") do
     local info = debug.getinfo(level, "Sl")
     if info.what ~= "C" and info.currentline >= 0 and not fail.is_own(info.source) then
-      calls[#calls + 1] = ("%s:%d"):format(info.source:gsub("^[@=]", ""), info.currentline)
+      calls[#calls + 1] = bytecode.line(info.source, info.currentline)
     end
     level = level + 1
   end
@@ -189,10 +189,11 @@ local function describe(problem)
   return table.concat(words, "\n  ")
 end
 
--- ---- opening ----------------------------------------------------------------------------------------------------------
+-- ---- opening --------------------------------------------------------------------------------------------------------
 
 local function load_module(name)
-  local f = require(name)
+  local found, f = pcall(require, name)
+  if not found then error(f, 0) end
   if type(f) ~= "function" then
     error(('the module "%s" returned a %s; it returns the function'):format(name, type(f)), 0)
   end
@@ -206,7 +207,7 @@ local function hide_shardrt()
   end
   table.insert(package.loaders, 1, function(name)
     if name == "shardrt" or name:find "^shardrt%." then
-      error(('a transform cannot use the module "%s": it runs in a worker, which is no recipe'):format(name), 0)
+      fail('a transform cannot use the module "%s": it runs in a worker, which is no recipe', name)
     end
   end)
 end

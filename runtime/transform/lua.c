@@ -146,8 +146,10 @@ static int lua_run(const shardrt_transform *self, struct reader *reader, const s
   int code = worker->L != NULL ? SHARDRT_OK : worker_open(worker, self);
   if (code != SHARDRT_OK) return code;
   for (int64_t i = 0; i < n; i++) samples[i] = sample_of(&draws[i], &in[i], &out[i]);
-  worker->call = (shardrt_samples){
-      .samples = samples, .count = n, .dtype = in->dtype, .out_dtype = out->dtype, .ndim = in->ndim};
+  worker->call = (shardrt_samples){.samples = samples, .count = n};
+  worker->call.dtype = in->dtype;
+  worker->call.out_dtype = out->dtype;
+  worker->call.ndim = in->ndim;
   lua_State *L = worker->L;
   lua_rawgeti(L, LUA_REGISTRYINDEX, worker->describe);
   lua_rawgeti(L, LUA_REGISTRYINDEX, worker->run);
