@@ -38,6 +38,9 @@ static const char help[] =
     "  --check off|sample|all compare replicas: never; of arrays made by hand and of some loaded batches (default);\n"
     "                         of every batch\n"
     "  --timeout SECONDS      how long to wait for another process (default 300)\n"
+    "  --trace FILE           write where the time goes, for https://ui.perfetto.dev (Chrome's trace-event JSON)\n"
+    "  --progress, --no-progress\n"
+    "                         one line on stderr that says how the loop goes (default: where that is a terminal)\n"
     "  --help, --version\n"
     "\n"
     "SHARDRT_CACHE names the folder that decompressed files are kept in (default ~/.cache/shardrt),\n"
@@ -52,6 +55,8 @@ typedef struct options {
   int restarts;       /* run: -1 where the option was not given */
   int fewest;         /* run: processes to go on with; 0 where the option was not given */
   int only_process;   /* plan: -1 for all */
+  const char *trace;  /* NULL: none */
+  int progress;       /* 1: --progress; -1: --no-progress; 0: neither */
   const char *recipe; /* NULL for test; run: "test" where it starts that */
   int argc;           /* what follows the recipe (for test: the command) */
   char **argv;
@@ -104,12 +109,19 @@ static command parse_command(const char *word) {
 }
 
 static void parse_options(options *o, int argc, char **argv) {
-  static const struct option longs[] = {
-      {"devices", required_argument, NULL, 'd'}, {"check", required_argument, NULL, 'c'},
-      {"timeout", required_argument, NULL, 't'}, {"processes", required_argument, NULL, 'n'},
-      {"process", required_argument, NULL, 'k'}, {"restarts", required_argument, NULL, 'r'},
-      {"min", required_argument, NULL, 'm'},     {"help", no_argument, NULL, 'h'},
-      {"version", no_argument, NULL, 'v'},       {NULL, 0, NULL, 0}};
+  static const struct option longs[] = {{"devices", required_argument, NULL, 'd'},
+                                        {"check", required_argument, NULL, 'c'},
+                                        {"timeout", required_argument, NULL, 't'},
+                                        {"processes", required_argument, NULL, 'n'},
+                                        {"process", required_argument, NULL, 'k'},
+                                        {"restarts", required_argument, NULL, 'r'},
+                                        {"min", required_argument, NULL, 'm'},
+                                        {"trace", required_argument, NULL, 'f'},
+                                        {"progress", no_argument, NULL, 'p'},
+                                        {"no-progress", no_argument, NULL, 'q'},
+                                        {"help", no_argument, NULL, 'h'},
+                                        {"version", no_argument, NULL, 'v'},
+                                        {NULL, 0, NULL, 0}};
   opterr = 0;
   int option, word = optind > 0 ? optind : 1; /* where getopt looks next */
   /* "+": stop at the first word that is no option: it is the command or the recipe, and what follows is its own. */
@@ -135,6 +147,16 @@ static void parse_options(options *o, int argc, char **argv) {
       break;
     case 'm':
       o->fewest = parse_count(o, "--min", optarg, 1);
+      break;
+    case 'f':
+      o->trace = optarg;
+      if (optarg[0] == '\0') complain(o, "%s wants the path of a file", "--trace");
+      break;
+    case 'p':
+      o->progress = 1;
+      break;
+    case 'q':
+      o->progress = -1;
       break;
     case 'h':
       fputs(help, stdout);
@@ -185,6 +207,8 @@ static options parse(int argc, char **argv) {
     complain(&o, "%s belongs to `shardrt run` or `shardrt plan`", "-n");
   if (o.command != COMMAND_PLAN && o.only_process >= 0) complain(&o, "%s belongs to `shardrt plan`", "--process");
   check_restarts(&o);
+  if (o.command == COMMAND_PLAN && o.trace != NULL)
+    complain(&o, "%s is for jobs that run: a plan reads nothing", "--trace");
   if (o.only_process >= o.processes) complain(&o, "%s is beyond the job's processes", "--process");
   if (o.problem[0] != '\0') return o;
   if (optind >= argc) {
@@ -224,6 +248,8 @@ static void start(options *o, const char *self) {
                  .processes = o->processes,
                  .restarts = o->restarts > 0 ? o->restarts : 0,
                  .fewest = o->fewest > 0 ? o->fewest : o->processes,
+                 .trace = o->trace,
+                 .progress = o->progress,
                  .recipe = o->recipe,
                  .argc = o->argc,
                  .argv = o->argv};
@@ -250,6 +276,12 @@ static int search_override(lua_State *L) {
   return 0;
 }
 
+/* The end of the job: loaders end their threads with the state, before what these recorded is written. */
+static void leave(lua_State *L) {
+  lua_close(L);
+  if (shardrt_trace_finish() < 0 || shardrt_finalize() < 0) shardrt_abort(1, shardrt_error_message());
+}
+
 /* os.exit: leaves the job as the end of the recipe does; a status other than 0 ends the whole job, which the other
  * processes should be able to understand. `shardrt test` (the upvalue) has said what it has to say. */
 static int exit_job(lua_State *L) {
@@ -262,8 +294,7 @@ static int exit_job(lua_State *L) {
     lua_pushfstring(L, "%sos.exit ended the job with status %d", lua_tostring(L, -1), status);
     shardrt_abort(status, is_quiet ? "" : lua_tostring(L, -1));
   }
-  lua_close(L); /* loaders end their threads here; as os.exit(…, true) does, it does not return to Lua */
-  if (shardrt_finalize() < 0) shardrt_abort(1, shardrt_error_message());
+  leave(L); /* as os.exit(…, true) does, it does not return to Lua */
   exit(0);
 }
 
@@ -314,7 +345,11 @@ static const char *run_program(lua_State *L, const options *o) {
     lua_pushinteger(L, o->only_process);
   else
     lua_pushnil(L);
-  if (lua_pcall(L, 2, 1, 0) != 0 || !lua_isnil(L, -1)) {
+  if (o->progress != 0)
+    lua_pushboolean(L, o->progress > 0);
+  else
+    lua_pushnil(L);
+  if (lua_pcall(L, 3, 1, 0) != 0 || !lua_isnil(L, -1)) {
     const char *message = lua_tostring(L, -1);
     return message != NULL ? message : "error that is not a text";
   }
@@ -330,11 +365,11 @@ int main(int argc, char **argv) {
     shardrt_abort(1, shardrt_error_message());
   if (o.problem[0] != '\0') shardrt_abort(EXIT_USAGE, o.problem);
   bus_watch();
+  if (o.trace != NULL && shardrt_trace_start(o.trace) < 0) shardrt_abort(EXIT_USAGE, shardrt_error_message());
   lua_State *L = new_state(&o);
   if (L == NULL) shardrt_abort(1, "out of memory: cannot make the Lua state");
   const char *message = run_program(L, &o);
   if (message != NULL) shardrt_abort(1, message);
-  lua_close(L); /* loaders end their threads here, before the job is left */
-  if (shardrt_finalize() < 0) shardrt_abort(1, shardrt_error_message());
+  leave(L);
   return 0;
 }

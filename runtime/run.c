@@ -23,6 +23,7 @@
 #include "comm/progress.h"
 
 enum { BY_SIGNAL = 128, WRONG_WORDS = 2 }; /* exit statuses: above it, the number of a signal; of a command line */
+enum { MORE_WORDS = 4 };                   /* of mpirun's command line: options that may be there, and the recipe */
 
 /* How the launcher sees the job. */
 typedef struct watch {
@@ -45,23 +46,19 @@ static char **words_new(const run *r, int processes) {
   snprintf(timeout, sizeof timeout, "%g", r->job.timeout);
   ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
   if (length <= 0) snprintf(program, sizeof program, "%s", r->self);
-  char *head[] = {"mpirun",
-                  "-n",
-                  count,
-                  "--oversubscribe",
-                  program,
-                  "--devices",
-                  devices,
-                  "--timeout",
-                  timeout,
-                  "--check",
-                  (char *)checks[r->job.check],
-                  (char *)r->recipe};
-  size_t head_count = sizeof head / sizeof *head;
-  char **words = calloc(head_count + (size_t)r->argc + 1, sizeof *words);
+  char *head[] = {"mpirun",    "-n",    count,     "--oversubscribe",           program, "--devices", devices,
+                  "--timeout", timeout, "--check", (char *)checks[r->job.check]};
+  size_t count_of_words = sizeof head / sizeof *head;
+  char **words = calloc(count_of_words + MORE_WORDS + (size_t)r->argc + 1, sizeof *words);
   if (words == NULL) return NULL;
   memcpy(words, head, sizeof head);
-  memcpy(words + head_count, r->argv, (size_t)r->argc * sizeof *words);
+  if (r->trace != NULL) {
+    words[count_of_words++] = "--trace";
+    words[count_of_words++] = (char *)r->trace;
+  }
+  if (r->progress != 0) words[count_of_words++] = r->progress > 0 ? "--progress" : "--no-progress";
+  words[count_of_words++] = (char *)r->recipe;
+  memcpy(words + count_of_words, r->argv, (size_t)r->argc * sizeof *words);
   setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
   setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
   return words;

@@ -8,8 +8,10 @@ typedef struct run {
   const char *self; /* how this program was called */
   shardrt_job job;  /* the options for each process */
   int processes;
-  int restarts; /* how often a job that died is started again; 0: never */
-  int fewest;   /* processes that it may go on with */
+  int restarts;      /* how often a job that died is started again; 0: never */
+  int fewest;        /* processes that it may go on with */
+  const char *trace; /* the file of --trace; NULL: none */
+  int progress;      /* 1: --progress; -1: --no-progress; 0: neither */
   const char *recipe;
   int argc; /* the recipe's arguments */
   char **argv;

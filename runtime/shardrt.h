@@ -266,6 +266,17 @@ int shardrt_finalize(void);
 /* Ends the whole job at once with `message` on stderr ("shardrt: process 2 of 4: …"; nothing where it is empty),
  * printed once where several processes fail alike. Never returns; the exit status is `status` (1…255). */
 void shardrt_abort(int status, const char *message);
+/* Records from now on where time goes: on this thread, the main one, and on those that are started later, each of which
+ * keeps its last 32,767 events. shardrt_trace_finish, when all loaders are freed and before shardrt_finalize, writes
+ * what all processes recorded to one file, whole or not at all: JSON of Chrome's trace-event format, which
+ * https://ui.perfetto.dev opens. Its times begin at the start, on one clock for all processes of a host. Where
+ * shardrt_abort ends the job, each process that calls it writes its own instead, if it is given the time: to `path`
+ * where it is alone, else, as process 2, to "trace.2.json". Every process must make both calls; start: once in a
+ * process, on the main thread. finish does nothing where nothing is recorded. EIO: process 0 cannot write the file. */
+int shardrt_trace_start(const char *path);
+int shardrt_trace_finish(void);
+/* From now on a line may stand on the terminal that stderr goes to, which the job's last words are to take away. */
+void shardrt_job_line(void);
 /* Where in the recipe this process is ("recipe.lua:12"), for reports about processes that wait for each other; copied.
  */
 void shardrt_job_at(const char *where);
@@ -575,7 +586,9 @@ typedef struct shardrt_loader_stats {
   double wait_seconds;         /* of these, spent waiting for a batch */
   double read_seconds;         /* spent reading, by all workers together, */
   double decode_seconds;       /* decoding, */
-  double transform_seconds;    /* and transforming */
+  double transform_seconds;    /* transforming, */
+  double scatter_seconds;      /* copying rows that were read whole to where they belong, */
+  double check_seconds;        /* and taking fingerprints of replicas */
   double move_seconds;         /* spent moving, each time from when all processes had come to it */
   size_t batch_bytes;          /* of this process's shards of one batch */
   size_t budget_bytes;         /* of batches made ahead and handed out, and SHARDRT_LOADER_SLACK */

@@ -3,6 +3,7 @@
 local C = require "shardrt.C"
 local fail = require "shardrt.fail"
 local list = require "shardrt.list"
+local progress = require "shardrt.progress"
 fail.own()
 
 local job = { words = {} }
@@ -23,6 +24,7 @@ function words.say(format, ...)
     text = formatted
   end
   if C.shardrt_job_get().process_index ~= 0 then return end
+  progress.make_way(true)
   io.stdout:write(text, "\n")
   io.stdout:flush()
 end

@@ -9,6 +9,7 @@ local fail = require "shardrt.fail"
 local layouts = require "shardrt.layouts"
 local list = require "shardrt.list"
 local plan = require "shardrt.plan"
+local progress = require "shardrt.progress"
 local reshard = require "shardrt.reshard"
 local source = require "shardrt.source"
 local spec = require "shardrt.spec"
@@ -34,6 +35,15 @@ fail.own()
 ---@field prefetch integer? # batches made ahead; nil: chosen in the same way
 ---@field read_size integer? # bytes that a thread reads at once, where they are more than a row; nil: by the machine
 
+---@class shardrt.LoaderStages # seconds: the first five of all workers together, the others of the recipe
+---@field read number # from the storage or the page cache
+---@field decode number
+---@field transform number
+---@field scatter number # copying rows that were read whole ("global") to where they belong
+---@field check number # taking fingerprints of replicas, to compare them
+---@field wait number # for a batch: of `seconds`, what the recipe waited for data
+---@field move number # of batches between processes and shards, from when all processes had come to it
+
 ---@class shardrt.LoaderStats
 ---@field bytes_read integer # taken from the storage by this process, for the batches handed out
 ---@field bytes_moved integer # received from other processes
@@ -42,8 +52,7 @@ fail.own()
 ---@field steps_checked integer # of these, the ones whose replicas were compared; 0 where no field has replicas
 ---@field bytes_fingerprinted integer # by this process, to compare them
 ---@field seconds number # from the call for the first batch to the last call's end
----@field stages {read: number, decode: number, transform: number, wait: number, move: number} # seconds: reading,
----decoding and transforming, of all workers together; waiting for a batch; moving, from when all had come to it
+---@field stages shardrt.LoaderStages
 ---@field num_workers integer # that make batches now
 ---@field prefetch integer # batches made ahead now
 ---@field read_size integer # bytes that a worker reads at once, if they are more than a row
@@ -85,6 +94,7 @@ local KEYWORDS = {
 }
 local REMAINDERS = { drop = true, pad = true, error = true }
 local PIPELINES = { per_process = true, global = true, per_device = true, reshard = true, auto = true }
+local STAGES = { "read", "decode", "transform", "scatter", "check", "wait", "move" }
 local STATE_VERSION = 1
 
 local function choice(name, value, set)
@@ -274,7 +284,11 @@ function Loader:__call()
   else
     make_room(self)
   end
-  if fail.check(C.shardrt_loader_next(self.handle, self.arrays)) == 0 then return nil end
+  if fail.check(C.shardrt_loader_next(self.handle, self.arrays)) == 0 then
+    progress.ended(self)
+    return nil
+  end
+  progress.step(self)
   local batch = {}
   for i, name in ipairs(self.batch_names) do
     batch[name] = array.made_by_all(array.wrap(self.arrays[i - 1], self.sharding[name]))
@@ -349,19 +363,18 @@ end
 ---@return shardrt.LoaderStats
 function Loader:stats()
   local c, before = stats_of(self), self.before
-  local stages = before.stages or { read = 0, decode = 0, transform = 0, wait = 0, move = 0 }
   local function total(name) return tonumber(c[name]) + (before[name] or 0) end
+  local stages = {}
+  for _, name in ipairs(STAGES) do
+    stages[name] = c[name .. "_seconds"] + (before.stages and before.stages[name] or 0)
+  end
   return {
     bytes_read = total "bytes_read", bytes_moved = total "bytes_moved", samples = total "samples",
     steps = total "steps", steps_checked = total "steps_checked", bytes_fingerprinted = total "bytes_fingerprinted",
     bytes_ahead = total "bytes_ahead", ahead = c.ahead ~= nil and ffi.string(c.ahead) or nil,
     seconds = total "seconds", num_workers = c.num_workers, prefetch = c.prefetch,
     read_size = tonumber(c.read_size), why = ffi.string(c.why), budget_bytes = tonumber(c.budget_bytes),
-    stages = {
-      read = stages.read + c.read_seconds, decode = stages.decode + c.decode_seconds,
-      transform = stages.transform + c.transform_seconds, wait = stages.wait + c.wait_seconds,
-      move = stages.move + c.move_seconds,
-    },
+    stages = stages,
     buffers = self.batch_bytes == 0 and 0 or math.floor(tonumber(c.budget_bytes) / self.batch_bytes),
     batch_bytes = self.batch_bytes,
   }

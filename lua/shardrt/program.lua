@@ -3,6 +3,7 @@
 local C = require "shardrt.C"
 local fail = require "shardrt.fail"
 local job = require "shardrt.job"
+local progress = require "shardrt.progress"
 local terminal = require "shardrt.terminal"
 fail.own()
 
@@ -15,8 +16,10 @@ end
 
 --- Runs a recipe; returns nil, or the message of the error that ended it.
 ---@param path string
+---@param _ integer?
+---@param shows_progress boolean? # nil: on a terminal
 ---@return string?
-function program.run(path)
+function program.run(path, _, shows_progress)
   package.path = folder(path) .. "/?.lua;" .. folder(path) .. "/?/init.lua;" .. package.path
   fail.recipe = path
   local recipe, message = loadfile(path)
@@ -27,7 +30,9 @@ function program.run(path)
     if meta and meta.__tostring then return tostring(problem) end
     return ("%s: an error that is a %s, not a text"):format(fail.where() or path, type(problem))
   end
+  progress.start(shows_progress)
   local ok, problem = xpcall(recipe, describe, unpack(arg))
+  progress.finish()
   if not ok then return problem end
 end
 
@@ -36,7 +41,7 @@ end
 ---@param only_process integer? # nil: all
 ---@return string?
 function program.plan(path, only_process)
-  local message = program.run(path)
+  local message = program.run(path, nil, false)
   require("shardrt.plan").report(only_process)
   return message
 end

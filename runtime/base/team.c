@@ -6,6 +6,7 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "base/trace.h"
 
 /* All is guarded by the lock. A task is a large copy, so that the lock costs nothing beside it.
  * Invariant: the range's tasks next … count - 1 were not begun, and `left` of all of them have not ended; `busy` single
@@ -51,6 +52,7 @@ static bool run_one(struct team *self) {
 
 static void *work(void *argument) {
   struct team *self = argument;
+  trace_thread("helper");
   pthread_mutex_lock(&self->lock);
   while (!self->ending) {
     if (run_one(self)) continue;
@@ -59,6 +61,7 @@ static void *work(void *argument) {
     self->sleeping--;
   }
   pthread_mutex_unlock(&self->lock);
+  trace_thread_end();
   return NULL;
 }
 

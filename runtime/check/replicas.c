@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/list.h"
+#include "base/trace.h"
 #include "layout/sharding.h"
 #include "memory/array_text.h"
 #include "shardrt.h"
@@ -171,7 +172,9 @@ int shardrt_check_replicas(const char *name, const shardrt_array *array, const u
 
 /* Replicas in one process mostly share a buffer, and then its fingerprint. */
 static int fingerprint_shards(const char *name, const shardrt_array *array, uint64_t *out, int64_t *first) {
-  size_t bytes = shardrt_array_shard_bytes(array);
+  const size_t bytes = shardrt_array_shard_bytes(array);
+  int64_t taken = 0;
+  const int64_t start = trace_begin();
   for (int64_t i = 0; i < shardrt_array_shard_count(array); i++) {
     const shardrt_buffer *buffer = shardrt_array_buffer(array, i);
     if (buffer == NULL)
@@ -179,10 +182,11 @@ static int fingerprint_shards(const char *name, const shardrt_array *array, uint
                        shardrt_array_shard(array, i)->device);
     int64_t *like = &first[shardrt_array_shard(array, i)->block];
     if (*like < 0) *like = i;
-    out[i] = *like < i && shardrt_array_buffer(array, *like) == buffer
-                 ? out[*like]
-                 : shardrt_fingerprint(shardrt_buffer_data(buffer), bytes);
+    const bool is_known = *like < i && shardrt_array_buffer(array, *like) == buffer;
+    out[i] = is_known ? out[*like] : shardrt_fingerprint(shardrt_buffer_data(buffer), bytes);
+    if (!is_known) taken++;
   }
+  trace_end(start, (struct trace_event){.kind = TRACE_CHECK, .amount = taken * (int64_t)bytes});
   return SHARDRT_OK;
 }
 

@@ -17,6 +17,7 @@ static struct {
   meet meet;   /* its transport is NULL outside of a job */
   mover mover;
   char where[MEET_WHERE];
+  void (*at_abort)(void); /* NULL: nothing */
 } self;
 
 static bool is_started_by_launcher(void) {
@@ -104,11 +105,19 @@ int shardrt_finalize(void) {
 }
 
 void shardrt_abort(int status, const char *message) {
-  if (self.meet.transport != NULL) last_words(&self.meet.notes, status, message);
+  if (self.meet.transport != NULL) last_words(&self.meet.notes, status, message, self.at_abort);
   /* Alone, in no job, or in one that could not be joined. */
   fflush(NULL);
   if (message[0] != '\0') fprintf(stderr, "shardrt: %s\n", message);
   exit(status);
+}
+
+void shardrt_job_line(void) {
+  last_erase("\r\33[K");
+}
+
+void job_at_abort(void (*act)(void)) {
+  self.at_abort = act;
 }
 
 void shardrt_job_at(const char *where) {

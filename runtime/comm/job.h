@@ -5,6 +5,10 @@
 #include "comm/meet.h"
 #include "comm/mover.h"
 
+/* Called once by shardrt_abort, when the job's last words are said and before its processes are ended; it must be
+ * quick, as the others end meanwhile. */
+void job_at_abort(void (*act)(void));
+
 /* NULL outside of a job. */
 meet *job_meet(void);        /* where its processes meet */
 mover *job_mover(void);      /* what this process keeps for moving data */

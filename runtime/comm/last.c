@@ -20,6 +20,12 @@
 #define FULL   5.0  /* for the reader of stderr to make room */
 #define KILLED 1.0  /* for the one that prints to end the job */
 
+static const char *erase = "";
+
+void last_erase(const char *erasing) {
+  erase = erasing;
+}
+
 /* Numbers of seconds ("4.2 s") are left out: every process has its own. */
 static uint64_t hash_but_seconds(const char *text) {
   static const char digits[] = "0123456789";
@@ -108,7 +114,7 @@ static void speak(const notes *n, const bool *alike, const char *message) {
     }
   }
   char text[8192];
-  int length = snprintf(text, sizeof text, "shardrt: %s%s\n", who, message);
+  int length = snprintf(text, sizeof text, "%sshardrt: %s%s\n", erase, who, message);
   if (length >= (int)sizeof text) {
     length = sizeof text - 1;
     text[length - 1] = '\n';
@@ -133,17 +139,16 @@ static void rest(double seconds) {
   nanosleep(&(struct timespec){.tv_sec = whole, .tv_nsec = (long)((seconds - (double)whole) * 1e9)}, NULL);
 }
 
-void last_words(notes *n, int status, const char *message) {
+void last_words(notes *n, int status, const char *message, void (*before_end)(void)) {
   fflush(NULL);
   quorum q = {.alike = alloc_zeros((size_t)n->count, sizeof *q.alike), .is_unanimous = true};
-  if (n->count == 1 || q.alike == NULL) {
-    speak(n, q.alike, message);
-  } else if (has_the_word(n, message, &q)) {
-    speak(n, q.alike, message);
-    if (!q.is_unanimous) rest(LEAD);
-  } else {
+  const bool speaks = n->count == 1 || q.alike == NULL || has_the_word(n, message, &q);
+  if (speaks) speak(n, q.alike, message);
+  if (before_end != NULL) before_end();
+  if (!speaks)
     rest(KILLED);
-  }
+  else if (!q.is_unanimous || (before_end != NULL && n->count > 1))
+    rest(LEAD);
   alloc_free(q.alike);
   n->transport->kill(status);
 }

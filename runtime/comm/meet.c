@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/list.h"
+#include "base/trace.h"
 #include "comm/report.h"
 #include "shardrt.h"
 
@@ -225,8 +226,10 @@ int meet_gather(meet *m, const char *what, const char *where, const void *mine, 
   bool small = bytes <= MEET_INLINE;
   if (small && bytes > 0) memcpy(m->mine.payload, mine, bytes);
   size_t slot = sizeof(meet_slot);
+  const int64_t start = trace_begin();
   int code = meet_wait(m, m->transport->gather(&m->mine, slot, m->next, slot), what, slot * (size_t)m->count);
   if (code < 0) return code;
+  trace_end(start, (struct trace_event){.kind = TRACE_MEET});
   meet_slot *said = m->next;
   m->next = m->last;
   m->last = said;

@@ -4,8 +4,9 @@
 #include <stdlib.h>
 
 #include "base/alloc.h"
-#include "base/machine.h"
 #include "base/error.h"
+#include "base/machine.h"
+#include "base/trace.h"
 #include "comm/job.h"
 #include "memory/array.h"
 #include "memory/array_text.h"
@@ -171,6 +172,10 @@ static int find_team(const reshard *r, struct team **out) {
   return mover_team(m, threads, out);
 }
 
+static int64_t received_bytes(const reshard *r) {
+  return r->route->receives.elements * (int64_t)shardrt_dtype_size(shardrt_array_dtype(r->x));
+}
+
 int reshard_run(reshard *r, const traffic_side *wanted) {
   char what[1024];
   struct text text = {.bytes = what, .capacity = sizeof what};
@@ -194,9 +199,10 @@ int reshard_run(reshard *r, const traffic_side *wanted) {
   if (code == SHARDRT_OK) code = traffic_new(&task, &t);
   if (code == SHARDRT_OK) code = meet_gather(m, what, job_where(), NULL, 0, NULL);
   if (code == SHARDRT_OK) {
-    double start = shardrt_clock();
+    const int64_t start = clock_now();
     code = traffic_run(t, m, what);
-    r->seconds = shardrt_clock() - start;
+    r->seconds = 1e-9 * (double)(clock_now() - start);
+    trace_end(start, (struct trace_event){.kind = TRACE_MOVE, .amount = received_bytes(r)});
     r->stuck = code < 0;
     if (r->stuck) keep_blocks(r->x);
   }

@@ -8,6 +8,7 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "base/trace.h"
 
 /* One round that was offered. `failed_task`, `code` and `message` are guarded by the crew's lock. */
 struct round_state {
@@ -84,6 +85,9 @@ static bool sleep_for_work(struct crew *self, const struct worker *me) {
 static void *work(void *argument) {
   const struct worker *me = argument;
   struct crew *self = me->crew;
+  char name[32];
+  snprintf(name, sizeof name, "worker %d", (int)me->number);
+  trace_thread(name);
   do {
     int64_t number = atomic_load(&self->next);
     while (number < atomic_load(&self->limit) && is_active(self, me)) {
@@ -95,6 +99,7 @@ static void *work(void *argument) {
       number = atomic_load(&self->next);
     }
   } while (sleep_for_work(self, me));
+  trace_thread_end();
   return NULL;
 }
 
@@ -199,6 +204,12 @@ bool crew_is_done(struct crew *self) {
   for (int32_t i = 0; i < self->depth; i++)
     if (atomic_load(&self->rounds[i].left) != 0) return false;
   return true;
+}
+
+int64_t crew_ended(struct crew *self, int64_t round) {
+  int64_t ended = 0;
+  for (; round < self->offered; round++) ended += atomic_load(&round_at(self, round)->left) == 0;
+  return ended;
 }
 
 void crew_set_active(struct crew *self, int32_t workers) {

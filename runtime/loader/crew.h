@@ -26,6 +26,8 @@ int64_t crew_offer(struct crew *self);
 int crew_wait(struct crew *self, int64_t round, int64_t through);
 /* Whether all rounds that were offered have ended. */
 bool crew_is_done(struct crew *self);
+/* How many of the rounds offered, from `round` on, have ended. */
+int64_t crew_ended(struct crew *self, int64_t round);
 /* From now on only the first `workers` take tasks: at least 1, at most all, as at first. */
 void crew_set_active(struct crew *self, int32_t workers);
 /* No task is begun any more; returns when those that were begun have ended. All rounds offered are then done with. */

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/machine.h"
 #include "base/size.h"
+#include "base/trace.h"
 #include "loader/crew.h"
 #include "loader/cursor.h"
 #include "loader/mask.h"
@@ -117,8 +118,14 @@ static int run_task(void *context, int64_t round, int64_t task, int32_t worker) 
   return slot_run(&self->slots[round % self->pace.now.most_prefetch], self->plan, task, &self->scratch[worker]);
 }
 
+static void name_for_trace(struct plan *plan) {
+  plan->trace_loader = trace_loader();
+  for (int32_t f = 0; f < plan->nfields; f++) plan->fields[f].trace_name = trace_name(plan->fields[f].field->name);
+}
+
 static int fill(shardrt_loader *self, const shardrt_loader_options *o) {
   int code = plan_new(o, &self->plan);
+  if (code == SHARDRT_OK) name_for_trace(self->plan);
   if (code == SHARDRT_OK) code = move_new(o, self->plan, &self->move);
   if (code != SHARDRT_OK) return code;
   pace_set(&self->pace, o, self->plan);
@@ -214,7 +221,8 @@ static int offer(shardrt_loader *self) {
   next->first = self->ahead.row;
   next->rows = cursor_rows(&self->ahead, &self->rules);
   next->past_caches = self->past_caches;
-  next->fingerprinted = is_checked(step_number(self) + self->offered - self->handed);
+  next->step = step_number(self) + self->offered - self->handed;
+  next->fingerprinted = is_checked(next->step);
   int code = slot_open(next, self->plan, self->pool);
   if (code != SHARDRT_OK) return code;
   crew_offer(self->crew);
@@ -315,21 +323,36 @@ static void keep_pace(shardrt_loader *self, double waited, int64_t busy, bool fu
   if (set_budget(self) == SHARDRT_OK) pool_limit(self->pool, self->budget); /* as it is less than the memory */
 }
 
+static void add_stages(shardrt_loader_stats *stats, struct slot *made) {
+  const int64_t decoding = atomic_load(&made->decoding), transforming = atomic_load(&made->transforming);
+  const int64_t scattering = atomic_load(&made->scattering), checking = atomic_load(&made->checking);
+  const int64_t reading = atomic_load(&made->busy) - decoding - transforming - scattering - checking;
+  stats->read_seconds += 1e-9 * (double)reading;
+  stats->decode_seconds += 1e-9 * (double)decoding;
+  stats->transform_seconds += 1e-9 * (double)transforming;
+  stats->scatter_seconds += 1e-9 * (double)scattering;
+  stats->check_seconds += 1e-9 * (double)checking;
+}
+
+/* An event of the step at `place`. */
+static struct trace_event trace_what(const shardrt_loader *self, enum trace_kind kind, int64_t amount) {
+  return (struct trace_event){
+      .kind = (uint16_t)kind, .loader = self->plan->trace_loader, .step = step_number(self), .amount = amount};
+}
+
 /* Waits for the next batch and makes its arrays. */
 static int take(shardrt_loader *self, bool full) {
   struct slot *made = slot_at(self, self->handed);
-  const double start = shardrt_clock();
+  const int64_t start = clock_now();
   int code = crew_wait(self->crew, self->handed, patient_round(self));
-  const double waited = shardrt_clock() - start;
+  const double waited = 1e-9 * (double)(clock_now() - start);
+  trace_end(start, trace_what(self, TRACE_WAIT, 0));
   self->stats.wait_seconds += waited;
   if (code == SHARDRT_OK) code = make_arrays(self, made);
   if (code != SHARDRT_OK) return code;
   self->stats.bytes_read += atomic_load(&made->bytes_read);
   self->stats.bytes_fingerprinted += atomic_load(&made->bytes_fingerprinted);
-  const int64_t decoding = atomic_load(&made->decoding), transforming = atomic_load(&made->transforming);
-  self->stats.read_seconds += 1e-9 * (double)(atomic_load(&made->busy) - decoding - transforming);
-  self->stats.decode_seconds += 1e-9 * (double)decoding;
-  self->stats.transform_seconds += 1e-9 * (double)transforming;
+  add_stages(&self->stats, made);
   keep_pace(self, waited, atomic_load(&made->busy), full);
   self->stats.samples += made->rows;
   self->stats.steps++;
@@ -339,7 +362,7 @@ static int take(shardrt_loader *self, bool full) {
   return SHARDRT_OK;
 }
 
-int shardrt_loader_next(shardrt_loader *self, shardrt_array **arrays) {
+static int next_batch(shardrt_loader *self, shardrt_array **arrays) {
   if (self->started == 0) self->started = shardrt_clock();
   int code = SHARDRT_OK;
   const bool full = self->offered - self->handed == self->pace.now.prefetch && crew_is_done(self->crew);
@@ -357,6 +380,17 @@ int shardrt_loader_next(shardrt_loader *self, shardrt_array **arrays) {
   }
   self->stats.seconds = shardrt_clock() - self->started;
   return any;
+}
+
+int shardrt_loader_next(shardrt_loader *self, shardrt_array **arrays) {
+  const int64_t start = trace_enter();
+  if (start == 0) return next_batch(self, arrays);
+  trace_end(start, trace_what(self, TRACE_READY, crew_ended(self->crew, self->handed)));
+  struct trace_event step = trace_what(self, TRACE_STEP, cursor_rows(&self->place, &self->rules));
+  int code = next_batch(self, arrays);
+  trace_end(start, step);
+  trace_leave();
+  return code;
 }
 
 /* ---- what there is to know -------------------------------------------------------------------------------------- */

@@ -26,6 +26,7 @@ struct plan_field {
   int64_t tasks;         /* how many write to each of its blocks; with the global pipeline: to any of them */
   int64_t first_task;
   bool has_replicas; /* some device of the job holds the same box as another */
+  uint16_t trace_name;
 };
 
 /* Rows first … first + count of the global batch: for one block, or (block < 0, the global pipeline) the whole rows,
@@ -43,7 +44,8 @@ struct plan {
   int32_t process;
   int32_t devices_per_process;
   int32_t pipeline;
-  size_t read_size; /* bytes of the rows that a task takes, but for one row that is larger */
+  uint16_t trace_loader; /* of whom the tasks are, where a trace is recorded; 0: not known */
+  size_t read_size;      /* bytes of the rows that a task takes, but for one row that is larger */
   int32_t nfields;
   struct plan_field *fields;
   int64_t nblocks;

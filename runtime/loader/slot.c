@@ -4,6 +4,7 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "base/trace.h"
 #include "memory/array.h"
 #include "memory/pool.h"
 #include "source/source.h"
@@ -55,6 +56,8 @@ int slot_open(struct slot *self, const struct plan *plan, struct pool *pool) {
   atomic_store(&self->busy, 0);
   atomic_store(&self->decoding, 0);
   atomic_store(&self->transforming, 0);
+  atomic_store(&self->scattering, 0);
+  atomic_store(&self->checking, 0);
   return SHARDRT_OK;
 }
 
@@ -71,6 +74,21 @@ static char *row_of(const struct slot *self, const struct plan *plan, int64_t b,
   return (char *)shardrt_buffer_data(self->buffers[b]) + (size_t)(row - block->first_row) * block->row_bytes;
 }
 
+/* One of a task's parts ends now. */
+static void trace_part(const struct slot *self, const struct plan *plan, enum trace_kind kind, int64_t start,
+                       int64_t amount) {
+  trace_end(start, (struct trace_event){
+                       .kind = (uint16_t)kind, .loader = plan->trace_loader, .step = self->step, .amount = amount});
+}
+
+static int gather(const struct slot *self, const struct plan *plan, int32_t field, int64_t n, const shardrt_box *inner,
+                  struct slot_scratch *scratch, void *rows) {
+  const int64_t start = trace_begin();
+  int code = source_gather(plan->source, field, scratch->samples, n, inner, &scratch->reader, rows);
+  trace_part(self, plan, TRACE_READ, start, scratch->reader.bytes_read);
+  return code;
+}
+
 /* Reads the task's first n rows straight to their final place. */
 static int read_block(struct slot *self, const struct plan *plan, const struct plan_task *task, int64_t n,
                       struct slot_scratch *scratch) {
@@ -78,7 +96,7 @@ static int read_block(struct slot *self, const struct plan *plan, const struct p
   char *rows = row_of(self, plan, task->block, task->first);
   memset(rows + (size_t)n * block->row_bytes, 0, (size_t)(task->count - n) * block->row_bytes);
   if (n == 0) return SHARDRT_OK;
-  return source_gather(plan->source, task->field, scratch->samples, n, &block->inner, &scratch->reader, rows);
+  return gather(self, plan, task->field, n, &block->inner, scratch, rows);
 }
 
 /* Copies what one block holds of the task's rows, which stand whole in `staging`. */
@@ -110,29 +128,44 @@ static int read_whole(struct slot *self, const struct plan *plan, const struct p
   size_t row_bytes = source_box_bytes(field->field, &whole);
   memset(scratch->staging + (size_t)n * row_bytes, 0, (size_t)(task->count - n) * row_bytes);
   int code = SHARDRT_OK;
-  if (n > 0)
-    code = source_gather(plan->source, task->field, scratch->samples, n, &whole, &scratch->reader, scratch->staging);
+  if (n > 0) code = gather(self, plan, task->field, n, &whole, scratch, scratch->staging);
+  const int64_t start = clock_now();
   for (int64_t i = 0; i < field->nblocks && code == SHARDRT_OK; i++)
     code = copy_block(self, plan, task, field->first_block + i, scratch->staging);
+  scratch->scattering = clock_now() - start;
+  trace_part(self, plan, TRACE_SCATTER, start, task->count);
   return code;
 }
 
 /* After a task: whoever runs a block's last one takes its fingerprint, while much of it is in the cache. */
-static void finish_block(struct slot *self, const struct plan *plan, const struct plan_field *field, int64_t b) {
+static void finish_block(struct slot *self, const struct plan *plan, const struct plan_field *field, int64_t b,
+                         struct slot_scratch *scratch) {
   if (!self->fingerprinted || !field->has_replicas || atomic_fetch_sub(&self->left[b], 1) != 1) return;
-  atomic_fetch_add(&self->bytes_fingerprinted, (int64_t)plan->blocks[b].bytes);
+  const int64_t start = clock_now(), bytes = (int64_t)plan->blocks[b].bytes;
+  atomic_fetch_add(&self->bytes_fingerprinted, bytes);
   self->fingerprints[b] = shardrt_fingerprint(shardrt_buffer_data(self->buffers[b]), plan->blocks[b].bytes);
+  scratch->checking += clock_now() - start;
+  trace_part(self, plan, TRACE_CHECK, start, bytes);
 }
 
-/* The figures of one task, which its reader collected from 0 on. */
-static void add_figures(struct slot *self, const struct reader *reader, int64_t nanoseconds) {
-  atomic_fetch_add(&self->busy, nanoseconds);
-  atomic_fetch_add(&self->bytes_read, reader->bytes_read);
-  atomic_fetch_add(&self->decoding, reader->nanoseconds[READER_DECODE]);
-  atomic_fetch_add(&self->transforming, reader->nanoseconds[READER_TRANSFORM]);
+static void add(_Atomic int64_t *sum, int64_t figure) {
+  if (figure != 0) atomic_fetch_add(sum, figure);
 }
 
-static void start_reader(const struct slot *self, struct reader *reader) {
+/* The figures of one task, which were collected from 0 on. */
+static void add_figures(struct slot *self, const struct slot_scratch *scratch, int64_t nanoseconds) {
+  const struct reader *reader = &scratch->reader;
+  add(&self->busy, nanoseconds);
+  add(&self->bytes_read, reader->bytes_read);
+  add(&self->decoding, reader->nanoseconds[READER_DECODE]);
+  add(&self->transforming, reader->nanoseconds[READER_TRANSFORM]);
+  add(&self->scattering, scratch->scattering);
+  add(&self->checking, scratch->checking);
+}
+
+static void start_task(const struct slot *self, struct slot_scratch *scratch) {
+  struct reader *reader = &scratch->reader;
+  scratch->scattering = scratch->checking = 0;
   reader->seed = self->order.seed;
   reader->epoch = self->order.epoch;
   reader->bytes_read = 0;
@@ -142,19 +175,24 @@ static void start_reader(const struct slot *self, struct reader *reader) {
 int slot_run(struct slot *self, const struct plan *plan, int64_t number, struct slot_scratch *scratch) {
   const struct plan_task task = plan_task_at(plan, number);
   const struct plan_field *field = &plan->fields[task.field];
-  double start = shardrt_clock();
+  const int64_t start = clock_now();
   int64_t n = self->rows - task.first; /* real rows of this task */
   n = n < 0 ? 0 : n > task.count ? task.count : n;
-  start_reader(self, &scratch->reader);
+  start_task(self, scratch);
   scratch->reader.past_caches = self->past_caches && task.block >= 0 && !(self->fingerprinted && field->has_replicas);
   for (int64_t i = 0; i < n; i++) scratch->samples[i] = order_at(&self->order, self->first + task.first + i);
   int code = task.block >= 0 ? read_block(self, plan, &task, n, scratch) : read_whole(self, plan, &task, n, scratch);
   if (task.block >= 0) {
-    finish_block(self, plan, field, task.block);
+    finish_block(self, plan, field, task.block, scratch);
   } else {
-    for (int64_t i = 0; i < field->nblocks; i++) finish_block(self, plan, field, field->first_block + i);
+    for (int64_t i = 0; i < field->nblocks; i++) finish_block(self, plan, field, field->first_block + i, scratch);
   }
-  add_figures(self, &scratch->reader, (int64_t)(1e9 * (shardrt_clock() - start)));
+  add_figures(self, scratch, clock_now() - start);
+  trace_end(start, (struct trace_event){.kind = TRACE_TASK,
+                                        .name = field->trace_name,
+                                        .loader = plan->trace_loader,
+                                        .step = self->step,
+                                        .amount = n});
   return code == SHARDRT_OK ? code : error_prefix(code, "field \"%s\"", field->field->name);
 }
 

@@ -16,6 +16,7 @@ struct slot {
   struct order order;         /* of the batch's epoch */
   int64_t first;              /* where the batch begins in that order */
   int64_t rows;               /* real ones; the rest of the batch is padding */
+  int64_t step;               /* the batch's number */
   bool past_caches;           /* the batch does not fit in them, with the others that are in the making */
   bool fingerprinted;         /* whether the tasks take fingerprints, of fields that have replicas */
   shardrt_buffer **buffers;   /* one for each block */
@@ -23,14 +24,15 @@ struct slot {
   _Atomic int64_t *left;      /* tasks of each block that have not run */
   _Atomic int64_t bytes_read; /* taken from the storage */
   _Atomic int64_t bytes_fingerprinted;
-  _Atomic int64_t busy;                   /* nanoseconds that the tasks took, added up, */
-  _Atomic int64_t decoding, transforming; /* and of these, with what */
+  _Atomic int64_t busy;                                         /* nanoseconds that the tasks took, added up, */
+  _Atomic int64_t decoding, transforming, scattering, checking; /* and of these, with what */
 };
 
 /* What one worker needs for itself, so that a task allocates nothing. */
 struct slot_scratch {
-  int64_t *samples; /* plan.task_rows of them */
-  char *staging;    /* plan.staging_bytes */
+  int64_t *samples;             /* plan.task_rows of them */
+  char *staging;                /* plan.staging_bytes */
+  int64_t scattering, checking; /* nanoseconds of the task at hand */
   struct reader reader;
 };
 

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/trace.h"
 
 enum { ALIGNMENT = 64, LEAST_CHUNK = 64 * 1024 };
 
@@ -102,5 +103,10 @@ void *reader_state(struct reader *self, const void *owner, reader_make *make, re
 }
 
 int64_t reader_now(void) {
-  return (int64_t)(1e9 * shardrt_clock());
+  return clock_now();
+}
+
+void reader_spent(struct reader *self, int32_t stage, int64_t start) {
+  self->nanoseconds[stage] += clock_now() - start;
+  trace_end(start, (struct trace_event){.kind = stage == READER_DECODE ? TRACE_DECODE : TRACE_TRANSFORM});
 }

@@ -45,7 +45,9 @@ typedef void *reader_make(const void *owner);
 typedef void reader_drop(void *state);
 void *reader_state(struct reader *self, const void *owner, reader_make *make, reader_drop *drop);
 
-/* For timing a stage: nanoseconds since some fixed moment. */
+/* For timing a stage: nanoseconds since some fixed moment, and what was done since then, READER_DECODE or _TRANSFORM.
+ */
 int64_t reader_now(void);
+void reader_spent(struct reader *self, int32_t stage, int64_t start);
 
 #endif

@@ -155,7 +155,7 @@ static int run(struct journey *j, int32_t k, char *rows, size_t row_bytes) {
   const int64_t start = reader_now();
   int64_t failed = 0;
   int code = t->kind->run(t, j->reader, j->draws, j->n, j->in, j->out, &failed);
-  j->reader->nanoseconds[t->kind->stage] += reader_now() - start;
+  reader_spent(j->reader, t->kind->stage, start);
   if (code != SHARDRT_OK) return blame(j, k, failed, code);
   struct value *made = j->out;
   j->out = j->in;

@@ -1,0 +1,71 @@
+#include "comm/collect.h"
+
+#include "base/error.h"
+#include "comm/job.h"
+
+/* One message at a time is under way. */
+struct collection {
+  const collect *c;
+  const comm_transport *transport;
+  bool under_way;
+  int32_t from;  /* process 0: the one that tells now, */
+  int32_t count; /* of so many */
+};
+
+/* Whether the message that was under way has ended. */
+static int end_message(struct collection *self, bool *ended) {
+  int32_t places[COMM_PLACES], count = 0;
+  int code = self->transport->ended(places, &count);
+  *ended = count > 0;
+  if (count > 0) self->under_way = false;
+  return code;
+}
+
+static int receive_step(void *context, bool *done, bool *moved) {
+  struct collection *self = context;
+  collect_room *room = self->c->room;
+  if (self->under_way) {
+    int code = end_message(self, moved);
+    if (code < 0 || !*moved) return code;
+    if (room->bytes > 0)
+      self->c->take(self->c->context, room->piece, room->bytes);
+    else
+      self->from++;
+  }
+  *done = self->from == self->count;
+  if (*done) return SHARDRT_OK;
+  self->under_way = true;
+  return self->transport->take(0, self->from, 0, room, sizeof *room);
+}
+
+static int send_step(void *context, bool *done, bool *moved) {
+  struct collection *self = context;
+  collect_room *room = self->c->room;
+  if (self->under_way) {
+    int code = end_message(self, moved);
+    if (code < 0 || !*moved) return code;
+    *done = room->bytes == 0;
+    if (*done) return SHARDRT_OK;
+  }
+  room->bytes = self->c->give(self->c->context, room->piece);
+  self->under_way = true;
+  return self->transport->put(0, 0, 0, room, sizeof *room);
+}
+
+static void awaits(const void *context, bool *processes) {
+  processes[((const struct collection *)context)->from] = true; /* 0 in those that send */
+}
+
+int collect_run(const collect *c, const char *what) {
+  meet *m = job_meet();
+  if (m == NULL) return error_set(SHARDRT_EINVAL, "%s: shardrt_init was not called", what);
+  struct collection self = {.c = c, .transport = m->transport, .count = m->count};
+  const bool receives = m->index == 0;
+  if (receives) {
+    while ((c->room->bytes = c->give(c->context, c->room->piece)) > 0)
+      c->take(c->context, c->room->piece, c->room->bytes);
+    self.from = 1;
+  }
+  const meet_work work = {.step = receives ? receive_step : send_step, .awaits = awaits, .context = &self};
+  return meet_until(m, &work, what, sizeof *c->room);
+}
