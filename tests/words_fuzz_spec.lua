@@ -143,16 +143,26 @@ describe("odd arguments", function()
       assert.truthy(good[name], name .. " is not tried")
       fuzz("source." .. name, shardrt.source[name], nil, unpack(good[name]))
     end
-    good = { crop = { { size = { 2 } } }, lua = { function() end, { shape = { 2 }, dtype = "int8" } } }
+    good = {
+      crop = { { size = { 2 }, start = { 0 }, axis = 0 } }, center_crop = { { size = { 2 }, axis = 0 } },
+      random_crop = { { size = { 2 }, padding = 1, value = 0, axis = 0 } },
+      pad = { { size = { 2 }, value = 0, where = "both" } }, cast = { { dtype = "int8" } },
+      scale = { { factor = 2, offset = { 1 }, axis = 0, dtype = "int8" } },
+      normalize = { { mean = 1, std = { 1 }, max = 1, axis = 0, dtype = "float32" } },
+      one_hot = { { classes = 3, dtype = "int8" } },
+      lua = { function() end, { shape = { 2 }, dtype = "int8" } },
+      window = { { from = "t", inputs = "i", targets = "t", size = 2, shift = 1, dtype = "int8" } },
+    }
     for name in pairs(shardrt.transform) do
       assert.truthy(good[name], name .. " is not tried")
       assert(pcall(shardrt.transform[name], unpack(good[name])))
       fuzz("transform." .. name, shardrt.transform[name], nil, unpack(good[name]))
       for key in pairs(type(good[name][1]) == "table" and good[name][1] or {}) do
         for _, value in ipairs(odd) do
-          if value ~= NIL then
-            try("transform." .. name .. ", " .. tostring(key), shardrt.transform[name], { [key] = value })
-          end
+          local options = {}
+          for other, kept in pairs(good[name][1]) do options[other] = kept end
+          if value == NIL then options[key] = nil else options[key] = value end
+          try("transform." .. name .. ", " .. tostring(key), shardrt.transform[name], options)
         end
       end
     end

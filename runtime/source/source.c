@@ -124,6 +124,46 @@ static bool is_whole(const shardrt_field *field, const shardrt_box *box) {
   return box->ndim == field->ndim;
 }
 
+/* Where a box begins in a packed sample, in elements; -1: it does not lie there in one piece. */
+static int64_t piece_offset(const shardrt_field *field, const shardrt_box *box) {
+  bool whole = true; /* in all dimensions behind d */
+  int64_t offset = 0, step = 1;
+  for (int32_t d = field->ndim - 1; d >= 0; d--) {
+    const int64_t extent = box->stop[d] - box->start[d];
+    if (!whole && extent > 1) return -1;
+    offset += box->start[d] * step;
+    step *= field->shape[d];
+    whole = whole && extent == field->shape[d];
+  }
+  return offset;
+}
+
+int source_find(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
+                const shardrt_box *inner, struct reader *reader, const void **at, bool *found) {
+  *found = false;
+  const shardrt_field *f = &source->fields[field];
+  const int64_t offset = source->format->value != NULL ? piece_offset(f, inner) : -1;
+  if (offset < 0) return SHARDRT_OK;
+  const size_t bytes = source_box_bytes(f, inner);
+  const int64_t bytes_read = reader->bytes_read;
+  for (int64_t i = 0; i < n; i++) {
+    int code = check_sample(source, samples[i]);
+    if (code < 0) return code;
+    struct value value;
+    bool handled = false;
+    code = source->format->value(source, field, samples[i], reader, &value, &handled);
+    if (code < 0) return code;
+    if (!handled) {
+      reader->bytes_read = bytes_read;
+      return SHARDRT_OK;
+    }
+    at[i] = (const char *)value.data + (size_t)offset * shardrt_dtype_size(f->dtype);
+  }
+  reader->bytes_read = bytes_read + (int64_t)bytes * n;
+  *found = true;
+  return SHARDRT_OK;
+}
+
 int source_value(const shardrt_source *source, int32_t field, int64_t sample, const shardrt_box *inner,
                  struct reader *reader, struct value *out) {
   int code = check_field(source, field);

@@ -76,6 +76,11 @@ int source_gather(const shardrt_source *source, int32_t field, const int64_t *sa
 int source_value(const shardrt_source *source, int32_t field, int64_t sample, const shardrt_box *inner,
                  struct reader *reader, struct value *out);
 
+/* Where what lies in `inner`, a box within the shape of a field that is not ragged, of each of n samples lies in memory,
+ * packed, if it does: then *found, and it stays until the reader's arena is released. */
+int source_find(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
+                const shardrt_box *inner, struct reader *reader, const void **at, bool *found);
+
 /* Whether some dimension of the field differs from sample to sample. */
 bool source_is_ragged(const shardrt_field *field);
 /* EINVAL where it is, saying what would help. */

@@ -43,8 +43,14 @@ struct transform_kind {
    * failure *failed is which one, and the message says what is wrong with it, not where it came from. */
   int (*run)(const shardrt_transform *self, struct reader *reader, const struct draw *draws, int64_t n,
              const struct value *in, struct value *out, int64_t *failed);
+  /* In place of `run`, for kinds that need to know of a sample only its boxes and its draw: transforms n samples of
+   * which these are the same (`in` and `out`, whose data is not set), from the packed boxes from[0] … from[n - 1] to
+   * packed boxes one behind the other at `to`. Where `draws`, n is 1. */
+  int (*alike)(const shardrt_transform *self, struct reader *reader, const struct draw *draw, const struct value *in,
+               const struct value *out, int64_t n, const void *const *from, void *to, int64_t *failed);
   /* A number that is equal for equal transforms in all processes. NULL: by its numbers and bytes. */
   uint64_t (*treatment)(const shardrt_transform *self);
+  bool relabels; /* what `need` says is needed is the output as it stands, but for where it is in the whole */
   /* Gives self->kept back; NULL: there is nothing. */
   void (*clear)(shardrt_transform *self);
 };

@@ -1,0 +1,180 @@
+/* journey.c - samples on their way through a chain, each with shapes and boxes of its own. The samples of a small chunk
+ * go through one transform after the other, in memory that stays in the cache; the last one writes to the final
+ * place. */
+#include <string.h>
+
+#include "base/alloc.h"
+#include "transform/chain.h"
+
+enum { CHUNK_BYTES = 128 * 1024, CHUNK_SAMPLES = 64 };
+
+/* A chunk of n samples. */
+struct journey {
+  const struct chain *chain;
+  const shardrt_source *base;
+  struct reader *reader;
+  const int64_t *samples;
+  int64_t n;
+  struct leg *legs;   /* of sample i before transforms[k]: legs[i * (count + 1) + k] */
+  struct draw *draws; /* one for each sample, as are these: */
+  struct value *in;   /* what goes into the next transform */
+  struct value *out;  /* what it makes */
+};
+
+static struct leg *legs_of(const struct journey *j, int64_t i) {
+  return &j->legs[i * (j->chain->count + 1)];
+}
+
+/* Takes what is needed of sample i from the base. A ragged one, and what a decoder takes, comes whole. */
+static int take(const struct journey *j, int64_t i, const shardrt_box *wanted) {
+  const int32_t field = j->chain->field;
+  struct leg *legs = legs_of(j, i);
+  int code = SHARDRT_OK;
+  if (j->chain->whole_first) {
+    code = source_value(j->base, field, j->samples[i], NULL, j->reader, &j->in[i]);
+    if (code != SHARDRT_OK) return code;
+    memcpy(legs->full, j->in[i].full, sizeof legs->full);
+    return chain_trace(j->chain, j->reader, &j->draws[i], &j->in[i], wanted, legs);
+  }
+  memcpy(legs->full, j->chain->forms[0].shape, sizeof legs->full);
+  code = chain_trace(j->chain, j->reader, &j->draws[i], NULL, wanted, legs);
+  if (code != SHARDRT_OK) return code;
+  return source_value(j->base, field, j->samples[i], &legs->box, j->reader, &j->in[i]);
+}
+
+static int take_all(const struct journey *j, const shardrt_box *wanted) {
+  const int64_t *epochs = j->reader->epochs;
+  int code = SHARDRT_OK;
+  for (int64_t i = 0; i < j->n && code == SHARDRT_OK; i++) {
+    code = take(j, i, wanted);
+    if (epochs != NULL) j->reader->epochs++;
+  }
+  j->reader->epochs = epochs;
+  return code;
+}
+
+static int call(const struct journey *j, const shardrt_transform *t, int64_t *failed) {
+  if (t->kind->run != NULL) return t->kind->run(t, j->reader, j->draws, j->n, j->in, j->out, failed);
+  int code = SHARDRT_OK;
+  for (int64_t i = 0; i < j->n && code == SHARDRT_OK; i++) {
+    const void *from = j->in[i].data;
+    int64_t only;
+    code = t->kind->alike(t, j->reader, &j->draws[i], &j->in[i], &j->out[i], 1, &from, j->out[i].data, &only);
+    *failed = i;
+  }
+  return code;
+}
+
+/* Runs transforms[k] on all samples: into `rows`, row_bytes for each, or the arena where that is NULL. */
+static int pass(struct journey *j, int32_t k, char *rows, size_t row_bytes) {
+  const shardrt_transform *t = j->chain->transforms[k];
+  for (int64_t i = 0; i < j->n; i++) {
+    j->draws[i].place = k;
+    j->out[i] = chain_value(j->chain, k + 1, legs_of(j, i));
+    j->out[i].data = rows != NULL ? rows + (size_t)i * row_bytes : reader_room(j->reader, value_bytes(&j->out[i]));
+    if (j->out[i].data == NULL) return ALLOC_FAILED;
+  }
+  const int64_t start = reader_now();
+  int64_t failed = 0;
+  int code = call(j, t, &failed);
+  reader_spent(j->reader, t->kind->stage, start);
+  if (code != SHARDRT_OK) return chain_blame(j->chain, k, j->draws[failed].number, code);
+  struct value *made = j->out;
+  j->out = j->in;
+  j->in = made;
+  return SHARDRT_OK;
+}
+
+/* Copies what is wanted of the values at the journey's end, which are more than that. */
+static int cut(const struct journey *j, const shardrt_box *wanted, char *rows, size_t row_bytes) {
+  int64_t extent[SHARDRT_MAX_NDIM], zero[SHARDRT_MAX_NDIM] = {0}, from[SHARDRT_MAX_NDIM];
+  int code = SHARDRT_OK;
+  for (int64_t i = 0; i < j->n && code == SHARDRT_OK; i++) {
+    const struct value *value = &j->in[i];
+    for (int32_t d = 0; d < wanted->ndim; d++) {
+      extent[d] = wanted->stop[d] - wanted->start[d];
+      from[d] = wanted->start[d] - value->start[d];
+    }
+    code = shardrt_box_copy(wanted->ndim, shardrt_dtype_size(value->dtype), extent, rows + (size_t)i * row_bytes,
+                            extent, zero, value->data, value->shape, from);
+  }
+  return code;
+}
+
+/* What random transforms draw by, for each sample. */
+static void set_draws(const struct journey *j) {
+  const struct reader *reader = j->reader;
+  for (int64_t i = 0; i < j->n; i++)
+    j->draws[i] = (struct draw){.seed = reader->seed,
+                                .epoch = reader->epochs != NULL ? reader->epochs[i] : reader->epoch,
+                                .number = source_number(j->base, j->samples[i])};
+}
+
+/* Whether all of a sample is wanted of what comes out of the chain. */
+static bool is_all(const struct form *form, const shardrt_box *wanted) {
+  for (int32_t d = 0; d < form->ndim; d++)
+    if (wanted->start[d] != 0 || wanted->stop[d] != form->shape[d]) return false;
+  return true;
+}
+
+/* Takes a chunk from the base through the chain. Into `rows`, where there is only what is `wanted` of each; NULL: what
+ * comes out stays in j->in, in the arena. */
+static int travel(struct journey *j, const shardrt_box *wanted, char *rows, size_t row_bytes) {
+  const struct chain *chain = j->chain;
+  const size_t n = (size_t)j->n;
+  j->legs = reader_room(j->reader, n * ((size_t)chain->count + 1) * sizeof *j->legs);
+  j->draws = reader_room(j->reader, n * sizeof *j->draws);
+  j->in = reader_room(j->reader, n * sizeof *j->in);
+  j->out = reader_room(j->reader, n * sizeof *j->out);
+  if (j->legs == NULL || j->draws == NULL || j->in == NULL || j->out == NULL) return ALLOC_FAILED;
+  set_draws(j);
+  int code = take_all(j, wanted);
+  const bool direct = rows != NULL && (chain->transforms[chain->count - 1]->kind->pieces ||
+                                       is_all(&chain->forms[chain->count], wanted));
+  for (int32_t k = 0; k < chain->count && code == SHARDRT_OK; k++)
+    code = pass(j, k, direct && k == chain->count - 1 ? rows : NULL, row_bytes);
+  if (code == SHARDRT_OK && rows != NULL && !direct) code = cut(j, wanted, rows, row_bytes);
+  return code;
+}
+
+/* How many samples go together: few enough to stay in the cache, as far as their sizes are known. */
+static int64_t chunk_samples(const struct chain *chain) {
+  size_t largest = 1;
+  for (int32_t k = 0; k <= chain->count; k++) {
+    const struct form *form = &chain->forms[k];
+    size_t bytes = shardrt_dtype_size(form->dtype);
+    for (int32_t d = 0; d < form->ndim && bytes < CHUNK_BYTES; d++)
+      bytes *= form->shape[d] < 0 ? 1 : (size_t)form->shape[d];
+    if (bytes > largest) largest = bytes;
+  }
+  const int64_t chunk = (int64_t)(CHUNK_BYTES / largest);
+  return chunk < 1 ? 1 : chunk > CHUNK_SAMPLES ? CHUNK_SAMPLES : chunk;
+}
+
+int chain_gather(const struct chain *self, const shardrt_source *base, const int64_t *samples, int64_t n,
+                 const shardrt_box *wanted, struct reader *reader, char *rows) {
+  if (self->alike) return convoy_gather(self, base, samples, n, wanted, reader, rows);
+  size_t row_bytes = shardrt_dtype_size(self->forms[self->count].dtype);
+  for (int32_t d = 0; d < wanted->ndim; d++) row_bytes *= (size_t)(wanted->stop[d] - wanted->start[d]);
+  const int64_t *epochs = reader->epochs, most = chunk_samples(self);
+  int code = SHARDRT_OK;
+  for (int64_t done = 0; done < n && code == SHARDRT_OK;) {
+    const int64_t chunk = n - done < most ? n - done : most;
+    const struct reader_mark mark = reader_mark(reader);
+    struct journey j = {.chain = self, .base = base, .reader = reader, .samples = samples + done, .n = chunk};
+    reader->epochs = epochs != NULL ? epochs + done : NULL;
+    code = travel(&j, wanted, rows + (size_t)done * row_bytes, row_bytes);
+    reader_release(reader, mark);
+    done += chunk;
+  }
+  reader->epochs = epochs;
+  return code;
+}
+
+int chain_one(const struct chain *self, const shardrt_source *base, int64_t sample, struct reader *reader,
+              struct value *out) {
+  struct journey j = {.chain = self, .base = base, .reader = reader, .samples = &sample, .n = 1};
+  int code = travel(&j, NULL, NULL, 0);
+  if (code == SHARDRT_OK) *out = j.in[0];
+  return code;
+}
