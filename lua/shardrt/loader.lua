@@ -95,6 +95,7 @@ local KEYWORDS = {
 local REMAINDERS = { drop = true, pad = true, error = true }
 local PIPELINES = { per_process = true, global = true, per_device = true, reshard = true, auto = true }
 local STAGES = { "read", "decode", "transform", "scatter", "check", "wait", "move" }
+local ONE_CYCLE = 2 ^ 20 -- KiB: more than any heap has to mark and sweep
 local STATE_VERSION = 1
 
 local function choice(name, value, set)
@@ -180,7 +181,8 @@ local function go(self, new_way, first_step)
   self.handle = way.open(self, new_way, first_step, measuring and 1 or self.prefetch or 0)
   self.way = new_way
   self.batch_bytes = tonumber(stats_of(self).batch_bytes)
-  self.collect_above = self.batch_bytes + C.SHARDRT_LOADER_SLACK
+  self.held = self.batch_bytes
+  self.collect_above = self.held + C.SHARDRT_LOADER_SLACK
 end
 
 -- How the fields are laid out as they are read, where the recipe says so.
@@ -252,12 +254,15 @@ end
 -- A batch that the recipe let go keeps its memory until Lua collects it, and Lua sees only small tables. So a full
 -- collection comes when the batches handed out take more than what was really held after the last one (or one batch,
 -- which the `for` holds while it asks for the next), and beyond that the slack, or as much as Lua's own heap: a
--- collection costs in proportion to that heap, so it is paid for by as many bytes of batches.
+-- collection costs in proportion to that heap, so it is paid for by as many bytes of batches. A step without end goes
+-- through one cycle, a full collection through one and a half; where a cycle was under way it is the rest of that,
+-- which may leave what was let go meanwhile.
 local function make_room(self)
   if C.shardrt_loader_outstanding(self.handle) <= self.collect_above then return end
-  collectgarbage()
-  local held = math.max(self.batch_bytes, tonumber(C.shardrt_loader_outstanding(self.handle)))
-  self.collect_above = held + math.max(C.SHARDRT_LOADER_SLACK, collectgarbage "count" * 1024)
+  collectgarbage("step", ONE_CYCLE)
+  if C.shardrt_loader_outstanding(self.handle) > self.held then collectgarbage() end
+  self.held = math.max(self.batch_bytes, tonumber(C.shardrt_loader_outstanding(self.handle)))
+  self.collect_above = self.held + math.max(C.SHARDRT_LOADER_SLACK, collectgarbage "count" * 1024)
 end
 
 -- With "auto": goes another way from here where it is time to.
