@@ -348,4 +348,21 @@ function transform.predicate(what, f)
   return transform.new("lua", ("lua(%s)"):format(text), { MODE.predicate, C.SHARDRT_BOOL, 0 }, bytes)
 end
 
+--- Decodes an image: the bytes of a JPEG or PNG file become uint8 {height, width, channels}. It comes first in a list;
+--- of the image no more is decoded than those behind it need. `channels` is 3 (red, green, blue) or 1 (grey).
+---@param o {channels: integer?}?
+---@return shardrt.Transform
+function words.decode_image(o)
+  o = o or {}
+  if type(o) ~= "table" or object.is(o) then
+    fail("transform.decode_image: it takes {channels = …} or nothing, not %s", list.show(o))
+  end
+  fail.keywords("transform.decode_image", o, { channels = true })
+  local channels = o.channels == nil and 3 or o.channels
+  if channels ~= 3 and channels ~= 1 then
+    fail("transform.decode_image: channels = %s; it is 3 (red, green, blue) or 1 (grey)", list.show(channels))
+  end
+  return transform.new("decode_image", ("decode_image{channels = %d}"):format(channels), { channels })
+end
+
 return transform

@@ -7,6 +7,7 @@
 extern const struct transform_kind cast_kind;
 extern const struct transform_kind center_crop_kind;
 extern const struct transform_kind crop_kind;
+extern const struct transform_kind decode_image_kind;
 extern const struct transform_kind lua_kind;
 extern const struct transform_kind normalize_kind;
 extern const struct transform_kind one_hot_kind;

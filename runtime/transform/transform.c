@@ -7,8 +7,8 @@
 #include "transform/kinds.h"
 
 static const struct transform_kind *const kinds[] = {
-    &cast_kind,    &center_crop_kind, &crop_kind,        &lua_kind,   &normalize_kind,
-    &one_hot_kind, &pad_kind,         &random_crop_kind, &scale_kind, &window_kind,
+    &cast_kind,    &center_crop_kind, &crop_kind,        &decode_image_kind, &lua_kind,    &normalize_kind,
+    &one_hot_kind, &pad_kind,         &random_crop_kind, &scale_kind,        &window_kind,
 };
 
 static const struct transform_kind *find_kind(const char *name) {

@@ -1,0 +1,163 @@
+/* jpeg.c - JPEG, by libjpeg-turbo: https://github.com/libjpeg-turbo/libjpeg-turbo/blob/main/doc/libjpeg.txt
+ *
+ * Only the rows and columns that are asked for are decoded, and where they may be smaller, at 1/2, 1/4 or 1/8 of their
+ * size, which costs less. Chroma is interpolated from neighbours, so a little more than the columns is decoded: the
+ * same pixels come out whatever box of the image is asked for. */
+#include <setjmp.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <jerror.h>
+#include <jpeglib.h>
+
+#include "base/error.h"
+#include "transform/decode.h"
+
+enum { MARGIN = 2, MOST_SCANS = 500 }; /* in blocks; scans of a progressive image, each of which costs a whole pass */
+
+/* libjpeg ends a failed call by a jump, and only warns of data that is cut off or damaged: here that is an error, but
+ * for what other readers accept in silence and what changes no pixel. */
+struct jpeg {
+  struct jpeg_decompress_struct info;
+  struct jpeg_error_mgr errors;
+  struct jpeg_progress_mgr progress;
+  jmp_buf failed;
+  char message[JMSG_LENGTH_MAX];
+};
+
+static void fail(j_common_ptr info) {
+  struct jpeg *self = info->client_data;
+  info->err->format_message(info, self->message);
+  longjmp(self->failed, 1);
+}
+
+static void warn(j_common_ptr info, int level) {
+  const int code = info->err->msg_code;
+  const bool harmless = code == JWRN_EXTRANEOUS_DATA || code == JWRN_ADOBE_XFORM || code == JWRN_JFIF_MAJOR;
+  if (level < 0 && !harmless) fail(info); /* trace messages have levels from 0 on */
+}
+
+static void be_silent(j_common_ptr info) {
+  (void)info;
+}
+
+static void watch(j_common_ptr info) {
+  struct jpeg *self = info->client_data;
+  if (self->info.input_scan_number <= MOST_SCANS) return;
+  snprintf(self->message, sizeof self->message, "more than %d scans", MOST_SCANS);
+  longjmp(self->failed, 1);
+}
+
+/* To be called first; jpeg_destroy_decompress undoes it. */
+static void start(struct jpeg *self) {
+  memset(self, 0, sizeof *self);
+  self->info.err = jpeg_std_error(&self->errors);
+  self->errors.error_exit = fail;
+  self->errors.emit_message = warn;
+  self->errors.output_message = be_silent;
+  self->progress.progress_monitor = watch;
+  self->info.client_data = self;
+}
+
+/* Ends a failed one. */
+static int refuse(struct jpeg *self) {
+  jpeg_destroy_decompress(&self->info);
+  return error_set(SHARDRT_EFORMAT, "a damaged JPEG: %s", self->message);
+}
+
+static bool is(const uint8_t *data, size_t bytes) {
+  return bytes >= 3 && data[0] == 0xff && data[1] == 0xd8 && data[2] == 0xff;
+}
+
+static void read_header(struct jpeg *self, const uint8_t *data, size_t bytes) {
+  jpeg_create_decompress(&self->info);
+  self->info.client_data = self;
+  self->info.progress = &self->progress;
+  jpeg_mem_src(&self->info, data, bytes);
+  jpeg_read_header(&self->info, TRUE);
+}
+
+static int measure(const uint8_t *data, size_t bytes, int64_t *height, int64_t *width) {
+  struct jpeg self;
+  start(&self);
+  if (setjmp(self.failed)) return refuse(&self);
+  read_header(&self, data, bytes);
+  *height = self.info.image_height;
+  *width = self.info.image_width;
+  jpeg_destroy_decompress(&self.info);
+  return SHARDRT_OK;
+}
+
+/* The largest reduction that libjpeg does and `most` allows. */
+static int32_t choose_reduction(int32_t most) {
+  return most >= 8 ? 8 : most >= 4 ? 4 : most >= 2 ? 2 : 1;
+}
+
+/* What a box is in units of `reduce` pixels: all that it touches. */
+static void reduce_value(struct value *out, int32_t reduce) {
+  out->reduce = reduce;
+  for (int32_t d = 0; d < 2 && reduce > 1; d++) {
+    const int64_t stop = (out->start[d] + out->shape[d] + reduce - 1) / reduce;
+    out->full[d] = (out->full[d] + reduce - 1) / reduce;
+    out->start[d] /= reduce;
+    out->shape[d] = stop - out->start[d];
+  }
+}
+
+/* One row of CMYK, which Adobe's files hold inverted (255 is no ink) and others do not, as red, green, blue or grey. */
+static void convert_cmyk(const uint8_t *row, int64_t width, bool inverted, int64_t channels, uint8_t *out) {
+  for (int64_t x = 0; x < width; x++, row += 4) {
+    uint8_t rgb[3];
+    const unsigned k = inverted ? row[3] : 255u - row[3];
+    for (int32_t c = 0; c < 3; c++) rgb[c] = (uint8_t)(((inverted ? row[c] : 255u - row[c]) * k + 127) / 255);
+    if (channels == 3)
+      memcpy(out + 3 * x, rgb, 3);
+    else
+      out[x] = decode_luma(rgb);
+  }
+}
+
+/* Decodes the rows of `out`, whose columns stand from `skipped` on in a decoded line. */
+static void read_rows(struct jpeg *self, int64_t skipped, uint8_t *line, const struct value *out) {
+  const int64_t channels = out->shape[2], width = out->shape[1];
+  uint8_t *row = out->data;
+  if (out->start[0] > 0) jpeg_skip_scanlines(&self->info, (JDIMENSION)out->start[0]);
+  for (int64_t y = 0; y < out->shape[0]; y++, row += width * channels) {
+    jpeg_read_scanlines(&self->info, &line, 1);
+    const uint8_t *from = line + skipped * self->info.output_components;
+    if (self->info.out_color_space == JCS_CMYK)
+      convert_cmyk(from, width, self->info.saw_Adobe_marker, channels, row);
+    else
+      memcpy(row, from, (size_t)(width * channels));
+  }
+}
+
+static int run(struct reader *reader, const uint8_t *data, size_t bytes, struct value *out) {
+  struct jpeg self;
+  struct value piece = *out; /* of what is made; the setjmp leaves it alone */
+  start(&self);
+  if (setjmp(self.failed)) return refuse(&self);
+  read_header(&self, data, bytes);
+  const bool cmyk = self.info.jpeg_color_space == JCS_CMYK || self.info.jpeg_color_space == JCS_YCCK;
+  self.info.out_color_space = cmyk ? JCS_CMYK : out->shape[2] == 1 ? JCS_GRAYSCALE : JCS_RGB;
+  self.info.scale_num = 1;
+  self.info.scale_denom = (unsigned)choose_reduction(out->reduce);
+  reduce_value(&piece, choose_reduction(out->reduce));
+  jpeg_start_decompress(&self.info);
+  const JDIMENSION margin = (JDIMENSION)(MARGIN * self.info.max_h_samp_factor * DCTSIZE);
+  JDIMENSION first = piece.start[1] > margin ? (JDIMENSION)piece.start[1] - margin : 0;
+  JDIMENSION columns = (JDIMENSION)(piece.start[1] + piece.shape[1]) + margin - first;
+  if (columns > self.info.output_width - first) columns = self.info.output_width - first;
+  if (columns < self.info.output_width) jpeg_crop_scanline(&self.info, &first, &columns);
+  uint8_t *line = reader_room(reader, (size_t)self.info.output_width * (size_t)self.info.output_components);
+  if (line == NULL) {
+    jpeg_destroy_decompress(&self.info);
+    return SHARDRT_ENOMEM;
+  }
+  read_rows(&self, piece.start[1] - first, line, &piece);
+  jpeg_destroy_decompress(&self.info); /* what stands behind the rows is not looked at */
+  *out = piece;
+  return SHARDRT_OK;
+}
+
+const struct decode_format jpeg_decode = {.name = "JPEG", .is = is, .measure = measure, .run = run};
