@@ -146,7 +146,8 @@ describe("odd arguments", function()
     good = {
       crop = { { size = { 2 }, start = { 0 }, axis = 0 } }, center_crop = { { size = { 2 }, axis = 0 } },
       random_crop = { { size = { 2 }, padding = 1, value = 0, axis = 0 } },
-      pad = { { size = { 2 }, value = 0, where = "both" } }, decode_image = { { channels = 3 } }, cast = { { dtype = "int8" } },
+      pad = { { size = { 2 }, value = 0, where = "both" } }, cast = { { dtype = "int8" } },
+      decode_image = { { channels = 3 } },
       scale = { { factor = 2, offset = { 1 }, axis = 0, dtype = "int8" } },
       normalize = { { mean = 1, std = { 1 }, max = 1, axis = 0, dtype = "float32" } },
       one_hot = { { classes = 3, dtype = "int8" } },

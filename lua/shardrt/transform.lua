@@ -316,7 +316,7 @@ local function lua_bytes(what, f)
 end
 
 --- A function of the recipe's own, run on the threads that read: for each sample it reads `sample.data` and writes
---- `sample.out`, which are pointers to elements counted from 0 (shardrt.Sample in worker.lua has the rest); an output of
+--- `sample.out`, which are pointers to elements counted from 0 (see shardrt.Sample); an output of
 --- one element may be returned instead. What it uses from outside itself is copied to every thread: plain data and
 --- Lua functions; it must leave it as it is. Or the name of a module that returns such a function.
 ---@param f string|fun(sample: shardrt.Sample, rng: shardrt.Random): number|boolean|nil

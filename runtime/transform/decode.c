@@ -14,17 +14,19 @@ int decode_check_size(int64_t height, int64_t width) {
                    (long long)width, (long long)DECODE_MOST_PIXELS);
 }
 
-static int find_format(const struct value *in, const struct decode_format **out) {
+/* The format of a file; NULL, with the message of an EFORMAT, where it is none of these. */
+static const struct decode_format *find_format(const struct value *in) {
   const uint8_t *data = in->data;
   const size_t bytes = value_bytes(in);
   for (size_t i = 0; i < sizeof formats / sizeof *formats; i++) {
-    if (!formats[i]->is(data, bytes)) continue;
-    *out = formats[i];
-    return SHARDRT_OK;
+    if (formats[i]->is(data, bytes)) return formats[i];
   }
-  if (bytes < 4) return error_set(SHARDRT_EFORMAT, "%zu bytes, which are no image", bytes);
-  return error_set(SHARDRT_EFORMAT, "no JPEG or PNG: it begins with the bytes %02x %02x %02x %02x", data[0], data[1],
-                   data[2], data[3]);
+  if (bytes < 4)
+    error_set(SHARDRT_EFORMAT, "%zu bytes, which are no image", bytes);
+  else
+    error_set(SHARDRT_EFORMAT, "no JPEG or PNG: it begins with the bytes %02x %02x %02x %02x", data[0], data[1],
+              data[2], data[3]);
+  return NULL;
 }
 
 static int decode_set(shardrt_transform *self) {
@@ -43,9 +45,9 @@ static int decode_form(const shardrt_transform *self, const struct form *in, str
 static int decode_measure(const shardrt_transform *self, struct reader *reader, const struct value *in,
                           int64_t *shape) {
   (void)reader;
-  const struct decode_format *format = NULL;
-  int code = find_format(in, &format);
-  if (code == SHARDRT_OK) code = format->measure(in->data, value_bytes(in), &shape[0], &shape[1]);
+  const struct decode_format *format = find_format(in);
+  if (format == NULL) return SHARDRT_EFORMAT;
+  int code = format->measure(in->data, value_bytes(in), &shape[0], &shape[1]);
   if (code == SHARDRT_OK) code = decode_check_size(shape[0], shape[1]);
   shape[2] = (int64_t)self->numbers[0];
   return code;
@@ -78,10 +80,10 @@ static int decode_run(const shardrt_transform *self, struct reader *reader, cons
   (void)draws;
   for (int64_t i = 0; i < n; i++) {
     *failed = i;
-    const struct decode_format *format = NULL;
-    int code = find_format(&in[i], &format);
+    const struct decode_format *format = find_format(&in[i]);
+    if (format == NULL) return SHARDRT_EFORMAT;
     const struct reader_mark mark = reader_mark(reader);
-    if (code == SHARDRT_OK) code = decode_one(format, reader, &in[i], &out[i]);
+    int code = decode_one(format, reader, &in[i], &out[i]);
     reader_release(reader, mark);
     if (code != SHARDRT_OK) return code;
   }

@@ -48,7 +48,7 @@ static int open_image(const uint8_t *data, size_t bytes, spng_ctx **out, struct 
 
 static int measure(const uint8_t *data, size_t bytes, int64_t *height, int64_t *width) {
   spng_ctx *context = NULL;
-  struct spng_ihdr header;
+  struct spng_ihdr header = {0};
   int code = open_image(data, bytes, &context, &header);
   if (code != SHARDRT_OK) return code;
   spng_ctx_free(context);
@@ -73,7 +73,7 @@ static void copy_box(const uint8_t *pixels, const struct value *out) {
 
 static int run(struct reader *reader, const uint8_t *data, size_t bytes, struct value *out) {
   spng_ctx *context = NULL;
-  struct spng_ihdr header;
+  struct spng_ihdr header = {0};
   int code = open_image(data, bytes, &context, &header);
   if (code != SHARDRT_OK) return code;
   const size_t size = (size_t)header.width * header.height * 3;
