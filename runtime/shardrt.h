@@ -376,10 +376,65 @@ int shardrt_source_files(const char *format, int32_t npaths, const char *const *
  * counting the samples; a count is taken of each buffer. A NULL buffer makes a source without data (planning). */
 int shardrt_source_array(int32_t nfields, const char *const *names, const int32_t *dtypes, const int32_t *ndims,
                          const int64_t *shapes, shardrt_buffer *const *buffers, shardrt_source **out);
+/* Fields whose samples differ in length: sample i of field f is rows offsets[f][i] to offsets[f][i + 1] of data[f].
+ * Both are sources of one field of .npy files or host arrays; the offsets are int64 and one more than the samples.
+ * Where offsets[f] is NULL, the samples of data[f] are the samples. EINVAL: fields of different length. EFORMAT:
+ * offsets that do not ascend, or leave the data. */
+int shardrt_source_ragged(int32_t nfields, const char *const *names, shardrt_source *const *data,
+                          shardrt_source *const *offsets, shardrt_source **out);
+
+typedef struct shardrt_token_options {
+  int64_t window; /* tokens of a sample */
+  int64_t stride; /* from one sample's first token to the next one's */
+  int32_t dtype;  /* SHARDRT_UINT16 or _UINT32; < 0: what the file's header says, or uint16 */
+} shardrt_token_options;
+/* A flat file of token numbers, bare or with the header of llm.c's .bin: one field, "tokens". EFORMAT: its header does
+ * not fit its length. EIO. */
+int shardrt_source_tokens(const char *path, const shardrt_token_options *options, shardrt_source **out);
 /* The samples i of `source` with i % num_shards == index. */
 int shardrt_source_shard(shardrt_source *source, int64_t num_shards, int64_t index, shardrt_source **out);
 /* `source` with one more field, `name`: int64, a scalar, the sample's number in the file (also after a shard). */
 int shardrt_source_enumerate(shardrt_source *source, const char *name, shardrt_source **out);
+/* Sources with equal fields, one after the other, as one. `label` (NULL: none) names a field more: int32, a scalar,
+ * which of the parts a sample is of. EINVAL: fields that differ. */
+int shardrt_source_concat(int32_t nparts, shardrt_source *const *parts, const char *label, shardrt_source **out);
+/* Sources with equal fields in given proportions. The weights become whole numbers that add up to a period of at most
+ * 65,536 samples; where there are none so exact, to the nearest 65,536ths. Of every `period` samples that follow one
+ * another, each part gives exactly its share; of the first n samples, its share to within one. Each part goes through
+ * its samples again and again, in the order of each of its own epochs (see shardrt_loader_options), whatever the epochs
+ * of the mix are. An epoch has `samples` of them, or with 0 as many as there are before the first part would begin
+ * anew. Filtering, packing and sharding are for the parts. EINVAL: no samples, a weight that is not above 0. */
+int shardrt_source_mix(int32_t nparts, shardrt_source *const *parts, const double *weights, int64_t samples,
+                       const char *label, shardrt_source **out);
+int64_t shardrt_source_mix_weight(const shardrt_source *source, int32_t part); /* as a whole number; 0: there is none */
+/* The samples of `source` for which all fields of `verdict`, a source of as many samples and of bool fields without
+ * dimensions, are true. Every process must call it: each works out its share, once, and all know the outcome.
+ * EMISMATCH: their sources differ. What fails in one process fails in all. Under planning all samples are let through.
+ */
+int shardrt_source_filter(shardrt_source *source, const shardrt_source *verdict, shardrt_source **out);
+
+enum { SHARDRT_LONGER_ERROR, SHARDRT_LONGER_TRUNCATE, SHARDRT_LONGER_SPLIT };
+typedef struct shardrt_pack_options {
+  int64_t length;  /* of a row */
+  int64_t window;  /* so many sequences, in the order in which they are taken, are put in rows together */
+  int32_t longer;  /* what becomes of sequences that are longer than a row: SHARDRT_LONGER_… */
+  int32_t shuffle; /* 1: sequences are taken in the order of epoch 0 of `seed`; 0: in the source's */
+  uint64_t seed;
+} shardrt_pack_options;
+/* Sequences of different length, samples of a field whose first dimension alone differs, in rows of fixed length: the
+ * samples are the rows, with three fields: the sequences' own field, one after the other and then zeros; "segment_ids",
+ * int32: which of the row's sequences an element is of, from 1 on, 0 behind the last; "positions", int32: where in the
+ * sequence it stands, from 0 on. Every sequence that is not empty stands in one row, once; the pieces of one that is
+ * split are sequences. Which row depends on lengths and options alone. Every process must call it: each looks at the
+ * lengths of its share of the samples, once. EINVAL: no such field, a longer sequence. Under planning a row for each
+ * sample. */
+int shardrt_source_pack(shardrt_source *source, int32_t field, const shardrt_pack_options *options,
+                        shardrt_source **out);
+/* Of packed rows, the share of elements that are of sequences; negative for a source of anything else. */
+double shardrt_source_fill(const shardrt_source *source);
+/* Under planning: how many samples there are is not known before data is read, and the most there can be are counted.
+ */
+bool shardrt_source_is_guessed(const shardrt_source *source);
 void shardrt_source_free(shardrt_source *source);
 int64_t shardrt_source_count(const shardrt_source *source);
 int32_t shardrt_source_field_count(const shardrt_source *source);

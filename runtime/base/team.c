@@ -65,10 +65,13 @@ static void *work(void *argument) {
   return NULL;
 }
 
-/* Signals are for the main thread: workers are born with all of them blocked. */
+/* Signals are for the main thread: workers are born with all of them blocked, but for those that a thread raises itself
+ * (SIGBUS: a mapped file was cut short), whose handlers would not be called otherwise. */
 static int start_threads(struct team *self, int32_t wanted) {
   sigset_t all, before;
   sigfillset(&all);
+  static const int own[] = {SIGBUS, SIGSEGV, SIGFPE, SIGILL};
+  for (size_t i = 0; i < sizeof own / sizeof *own; i++) sigdelset(&all, own[i]);
   pthread_sigmask(SIG_SETMASK, &all, &before);
   int problem = 0;
   while (problem == 0 && self->nthreads < wanted) {

@@ -417,6 +417,8 @@ void shardrt_loader_tell(const shardrt_loader *self, int64_t *epoch, int64_t *ro
 }
 
 int shardrt_loader_seek(shardrt_loader *self, int64_t epoch, int64_t row) {
+  if (self->rules.count > 0 && epoch >= INT64_MAX / self->rules.count)
+    return error_set(SHARDRT_EINVAL, "epoch %lld: 64 bits do not count the samples before it", (long long)epoch);
   int code = cursor_seek(&self->place, &self->rules, epoch, row);
   if (code == SHARDRT_OK) drop_ahead(self);
   return code;

@@ -1,6 +1,9 @@
 #include "loader/order.h"
 
 #include "base/error.h"
+#include "base/hash.h"
+#include "source/mix.h"
+#include "source/source.h"
 
 /* Below this many bits a round's function takes few values, so more rounds are needed before the permutations are
  * equally likely; their cost does not matter there. */
@@ -22,7 +25,7 @@ static int32_t bits_of(uint64_t count) {
 void order_set(struct order *self, uint64_t seed, int64_t epoch, int64_t count, bool shuffle) {
   const uint64_t golden = 0x9e3779b97f4a7c15u; /* 2^64 / the golden ratio: SplitMix64's step */
   int32_t bits = bits_of((uint64_t)count);
-  *self = (struct order){.seed = seed, .epoch = epoch, .count = count, .low_bits = bits / 2};
+  *self = (struct order){.seed = seed, .epoch = epoch, .count = count, .shuffle = shuffle, .low_bits = bits / 2};
   self->low_mask = (UINT64_C(1) << (bits / 2)) - 1;
   self->high_mask = (UINT64_C(1) << (bits - bits / 2)) - 1;
   if (!shuffle || count < 2) return; /* no rounds: everything stays where it is */
@@ -51,6 +54,18 @@ int64_t order_at(const struct order *self, int64_t position) {
     x = high << low_bits | low;
   } while (x >= (uint64_t)self->count);
   return (int64_t)x;
+}
+
+int64_t order_sample(const struct order *self, const shardrt_source *source, int64_t position, int64_t *epoch) {
+  if (source->mix == NULL) {
+    *epoch = self->epoch;
+    return order_at(self, position);
+  }
+  const struct mix_turn turn = mix_turn_at(source->mix, self->epoch * self->count + position);
+  *epoch = turn.before / turn.count;
+  struct order part;
+  order_set(&part, hash_number(self->seed, turn.first), *epoch, turn.count, self->shuffle);
+  return turn.first + order_at(&part, turn.before % turn.count);
 }
 
 int64_t shardrt_order_index(uint64_t seed, int64_t epoch, int64_t count, int64_t position) {

@@ -15,6 +15,7 @@ struct order {
   uint64_t seed;
   int64_t epoch;
   int64_t count;
+  bool shuffle;
   int32_t rounds;
   int32_t low_bits;                /* the halves are low_bits and, above them, as many bits or one more */
   uint64_t low_mask, high_mask;    /* of either half, moved down to bit 0 */
@@ -26,5 +27,9 @@ void order_set(struct order *self, uint64_t seed, int64_t epoch, int64_t count, 
 
 /* The sample at `position`; needs 0 <= position < count. */
 int64_t order_at(const struct order *self, int64_t position);
+
+/* The same for an epoch of a source, whose length is `count`: of a mix, the order of each part's own epochs, which is
+ * drawn from the seed and the part's place in the mix. *epoch becomes the epoch that the sample is in. */
+int64_t order_sample(const struct order *self, const shardrt_source *source, int64_t position, int64_t *epoch);
 
 #endif

@@ -12,6 +12,8 @@
 int slot_scratch_set(struct slot_scratch *self, const struct plan *plan) {
   self->samples = alloc_array((size_t)plan->task_rows, sizeof *self->samples);
   if (self->samples == NULL) return ALLOC_FAILED;
+  self->epochs = alloc_array((size_t)plan->task_rows, sizeof *self->epochs);
+  if (self->epochs == NULL) return ALLOC_FAILED;
   self->staging = alloc_aligned(64, plan->staging_bytes);
   return self->staging != NULL ? SHARDRT_OK : ALLOC_FAILED;
 }
@@ -19,6 +21,7 @@ int slot_scratch_set(struct slot_scratch *self, const struct plan *plan) {
 void slot_scratch_clear(struct slot_scratch *self) {
   reader_clear(&self->reader);
   alloc_free(self->staging);
+  alloc_free(self->epochs);
   alloc_free(self->samples);
 }
 
@@ -163,11 +166,16 @@ static void add_figures(struct slot *self, const struct slot_scratch *scratch, i
   add(&self->checking, scratch->checking);
 }
 
-static void start_task(const struct slot *self, struct slot_scratch *scratch) {
+/* The task's first n samples, and what the reader has to know of them. */
+static void start_reading(const struct slot *self, const struct plan *plan, const struct plan_task *task, int64_t n,
+                          struct slot_scratch *scratch) {
   struct reader *reader = &scratch->reader;
   scratch->scattering = scratch->checking = 0;
+  for (int64_t i = 0; i < n; i++)
+    scratch->samples[i] = order_sample(&self->order, plan->source, self->first + task->first + i, &scratch->epochs[i]);
   reader->seed = self->order.seed;
   reader->epoch = self->order.epoch;
+  reader->epochs = plan->source->mix != NULL ? scratch->epochs : NULL; /* the parts of a mix have epochs of their own */
   reader->bytes_read = 0;
   memset(reader->nanoseconds, 0, sizeof reader->nanoseconds);
 }
@@ -178,9 +186,8 @@ int slot_run(struct slot *self, const struct plan *plan, int64_t number, struct 
   const int64_t start = clock_now();
   int64_t n = self->rows - task.first; /* real rows of this task */
   n = n < 0 ? 0 : n > task.count ? task.count : n;
-  start_task(self, scratch);
+  start_reading(self, plan, &task, n, scratch);
   scratch->reader.past_caches = self->past_caches && task.block >= 0 && !(self->fingerprinted && field->has_replicas);
-  for (int64_t i = 0; i < n; i++) scratch->samples[i] = order_at(&self->order, self->first + task.first + i);
   int code = task.block >= 0 ? read_block(self, plan, &task, n, scratch) : read_whole(self, plan, &task, n, scratch);
   if (task.block >= 0) {
     finish_block(self, plan, field, task.block, scratch);

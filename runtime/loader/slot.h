@@ -30,7 +30,8 @@ struct slot {
 
 /* What one worker needs for itself, so that a task allocates nothing. */
 struct slot_scratch {
-  int64_t *samples;             /* plan.task_rows of them */
+  int64_t *samples;             /* plan.task_rows of them, */
+  int64_t *epochs;              /* and the epochs that they are in */
   char *staging;                /* plan.staging_bytes */
   int64_t scattering, checking; /* nanoseconds of the task at hand */
   struct reader reader;

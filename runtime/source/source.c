@@ -6,6 +6,7 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "base/hash.h"
+#include "source/mix.h"
 
 enum { READ_CHUNK = 512 }; /* samples that shardrt_source_read asks for at once */
 
@@ -30,8 +31,22 @@ void shardrt_source_free(shardrt_source *source) {
   alloc_free(source);
 }
 
+int64_t source_length(const shardrt_source *source) {
+  return source->mix != NULL ? mix_length(source->mix) : source->count;
+}
+
+bool shardrt_source_is_guessed(const shardrt_source *source) {
+  return source->guessed;
+}
+
 int64_t shardrt_source_count(const shardrt_source *source) {
-  return source->count;
+  return source_length(source);
+}
+
+int source_refuse_mix(const shardrt_source *source, const char *what) {
+  if (source->mix == NULL) return SHARDRT_OK;
+  return error_set(SHARDRT_EINVAL,
+                   "%s: this is a mix, which has an order of its own; do this to the sources that it mixes", what);
 }
 
 int32_t shardrt_source_field_count(const shardrt_source *source) {
@@ -234,21 +249,27 @@ size_t shardrt_source_bytes(const shardrt_source *source, int32_t field, const s
   return source_bytes(source, field, inner);
 }
 
+/* The sample that stands at a position of a source whose samples are taken in its own order. */
+static int64_t sample_at(const shardrt_source *source, int64_t position) {
+  return source->mix != NULL ? mix_sample(source->mix, position) : position;
+}
+
 int shardrt_source_read(const shardrt_source *source, int32_t field, int64_t first, int64_t count, void *dst) {
   int code = check_field(source, field);
   if (code == SHARDRT_OK) code = source_refuse_ragged(&source->fields[field]);
   if (code < 0) return code;
   const shardrt_field *f = &source->fields[field];
-  if (first < 0 || count < 0 || count > source->count || first > source->count - count)
+  const int64_t length = source_length(source);
+  if (first < 0 || count < 0 || count > length || first > length - count)
     return error_set(SHARDRT_EINVAL, "%lld samples from sample %lld on, of a source of %lld samples", (long long)count,
-                     (long long)first, (long long)source->count);
+                     (long long)first, (long long)length);
   const shardrt_box whole = source_whole(f);
   const size_t bytes = source_box_bytes(f, &whole);
   int64_t samples[READ_CHUNK];
   struct reader reader = {0};
   for (int64_t done = 0; done < count && code == SHARDRT_OK;) {
     const int64_t n = count - done < READ_CHUNK ? count - done : READ_CHUNK;
-    for (int64_t i = 0; i < n; i++) samples[i] = first + done + i;
+    for (int64_t i = 0; i < n; i++) samples[i] = sample_at(source, first + done + i);
     code = source_gather(source, field, samples, n, &whole, &reader, (char *)dst + (size_t)done * bytes);
     done += n;
   }
@@ -261,7 +282,11 @@ int shardrt_source_value(const shardrt_source *source, int32_t field, int64_t sa
   struct reader reader = {0};
   struct value value;
   shardrt_buffer *made = NULL;
-  int code = source_value(source, field, sample, NULL, &reader, &value);
+  int code = SHARDRT_OK;
+  if (sample < 0 || sample >= source_length(source))
+    code = error_set(SHARDRT_EINVAL, "sample %lld of a source of %lld samples", (long long)sample,
+                     (long long)source_length(source));
+  if (code == SHARDRT_OK) code = source_value(source, field, sample_at(source, sample), NULL, &reader, &value);
   if (code == SHARDRT_OK) code = shardrt_buffer_new(value_bytes(&value), &made);
   if (code == SHARDRT_OK) {
     memcpy(shardrt_buffer_data(made), value.data, value_bytes(&value));
@@ -289,7 +314,10 @@ uint64_t source_treatment(const shardrt_source *source) {
 }
 
 uint64_t shardrt_source_fingerprint(const shardrt_source *source) {
-  if (source->format->fingerprint != NULL) return source->format->fingerprint(source);
+  return source->format->fingerprint != NULL ? source->format->fingerprint(source) : source_files_fingerprint(source);
+}
+
+uint64_t source_files_fingerprint(const shardrt_source *source) {
   uint64_t hash = hash_text(0, "shardrt source");
   hash = hash_number(hash, source->count);
   hash = hash_number(hash, source->first_number);

@@ -15,6 +15,8 @@
 #include "source/reader.h"
 #include "source/value.h"
 
+struct mix;
+
 typedef struct source_format {
   const char *name; /* as in shardrt_source_open: "npy" */
   /* As shardrt_source_open; NULL in a format that is not made from paths, or has: as shardrt_source_files. */
@@ -59,9 +61,16 @@ struct shardrt_source {
   /* Sample i is sample first_number + i * number_step of the files (a shard skips some). */
   int64_t first_number;
   int64_t number_step;
+  /* Where these are the samples of a mix, one by one: that mix, which says in which order they come and how many an
+   * epoch has. NULL: the samples of an epoch are 0 … count - 1. It lives as long as the source. */
+  const struct mix *mix;
+  bool guessed; /* planning: a view whose samples only the data tells counts as many as there can be */
 };
 
 /* ---- what a loader may ask ---- */
+
+/* How many samples an epoch has, which is not `count` where it is a mix. */
+int64_t source_length(const shardrt_source *source);
 
 /* Writes n packed boxes: of each of `samples`, in this order (repeats are allowed), what lies in `inner`, a box within
  * one sample's shape (its ndim is the field's), in the machine's byte order. `dst` has room for n boxes. Takes no lock
@@ -128,6 +137,12 @@ void *source_new(const source_format *format, size_t bytes);
  * shape. */
 int source_gather_values(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
                          const shardrt_box *inner, struct reader *reader, void *dst);
+
+/* The fingerprint of a format that has no function for it: of counts, fields and files. */
+uint64_t source_files_fingerprint(const shardrt_source *source);
+
+/* EINVAL, saying what `what` would do: the source is a mix, of which no samples can be chosen. */
+int source_refuse_mix(const shardrt_source *source, const char *what);
 
 /* EINVAL: no field, a name that is empty or stands twice. `format` is for the message. */
 int source_check_names(const char *format, int32_t nfields, const char *const *names);

@@ -141,6 +141,8 @@ static view *view_new(shardrt_source *base, int32_t more) {
   v->head.count = base->count;
   v->head.first_number = base->first_number;
   v->head.number_step = base->number_step;
+  v->head.mix = base->mix;
+  v->head.guessed = base->guessed;
   v->base = source_retain(base);
   v->root = base->format == &view_format ? ((const view *)base)->root : base;
   return v;
@@ -152,6 +154,8 @@ int shardrt_source_shard(shardrt_source *source, int64_t num_shards, int64_t ind
   if (index < 0 || index >= num_shards)
     return error_set(SHARDRT_EINVAL, "source:shard: shard %lld of %lld; they count from 0 to %lld", (long long)index,
                      (long long)num_shards, (long long)num_shards - 1);
+  int code = source_refuse_mix(source, "source:shard");
+  if (code < 0) return code;
   view *v = view_new(source, 0);
   if (v == NULL) return ALLOC_FAILED;
   v->head.count = index < source->count ? (source->count - index - 1) / num_shards + 1 : 0;

@@ -134,6 +134,8 @@ static int set_field(map *m, int32_t f, const shardrt_mapped *mapped) {
 static int fill(map *m, shardrt_source *base, int32_t nfields, const shardrt_mapped *fields) {
   m->base = source_retain(base);
   m->head.count = base->count;
+  m->head.mix = base->mix;
+  m->head.guessed = base->guessed;
   m->head.fields = alloc_zeros((size_t)nfields, sizeof *m->head.fields);
   if (m->head.fields == NULL) return ALLOC_FAILED;
   m->chains = alloc_zeros((size_t)nfields, sizeof *m->chains);

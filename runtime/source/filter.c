@@ -1,0 +1,234 @@
+/* filter.c - the samples of a source that count.
+ *
+ * Which ones they are is worked out once, when the filter is made, by all processes together: so all of them know how
+ * many there are and how many steps an epoch has, and any of them finds the k-th without looking at those before it. */
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "base/hash.h"
+#include "source/source.h"
+#include "source/survey.h"
+
+enum {
+  WORD_BITS = 64,
+  BLOCK_WORDS = 8,    /* a cache line of bits */
+  LOOK_WORDS = 16,    /* looked at in one call */
+  FILTER_CHUNK = 256, /* samples whose numbers are translated at once, on the stack */
+};
+
+/* Bit i % 64 of words[i / 64] tells whether sample i of the base counts; before[b] is how many of the blocks before b
+ * do, and before[nblocks] is count. */
+typedef struct filter {
+  shardrt_source head;
+  shardrt_source *base; /* a count; owns the fields */
+  uint64_t *words;
+  int64_t *before;
+  int64_t nblocks;
+  uint64_t hash; /* of the words */
+} filter;
+
+static int64_t words_of(int64_t samples) {
+  return samples / WORD_BITS + (samples % WORD_BITS != 0);
+}
+
+/* Which sample of the base is the k-th that counts; needs 0 <= k < count. */
+static int64_t sample_of(const filter *f, int64_t k) {
+  int64_t low = 0, high = f->nblocks; /* before[low] <= k < before[high] */
+  while (high - low > 1) {
+    const int64_t middle = low + (high - low) / 2;
+    if (f->before[middle] <= k)
+      low = middle;
+    else
+      high = middle;
+  }
+  int64_t word = low * BLOCK_WORDS, left = k - f->before[low];
+  for (int64_t ones; left >= (ones = __builtin_popcountll(f->words[word])); word++) left -= ones;
+  uint64_t bits = f->words[word];
+  for (; left > 0; left--) bits &= bits - 1;
+  return word * WORD_BITS + __builtin_ctzll(bits);
+}
+
+static int filter_gather(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
+                         const shardrt_box *inner, struct reader *reader, void *dst) {
+  const filter *f = (const filter *)source;
+  const size_t bytes = source_box_bytes(&source->fields[field], inner);
+  const int64_t *epochs = reader->epochs;
+  int64_t translated[FILTER_CHUNK];
+  int code = SHARDRT_OK;
+  for (int64_t done = 0; done < n && code == SHARDRT_OK;) {
+    const int64_t chunk = n - done < FILTER_CHUNK ? n - done : FILTER_CHUNK;
+    for (int64_t i = 0; i < chunk; i++) translated[i] = sample_of(f, samples[done + i]);
+    if (epochs != NULL) reader->epochs = epochs + done;
+    code = source_gather(f->base, field, translated, chunk, inner, reader, (uint8_t *)dst + (size_t)done * bytes);
+    done += chunk;
+  }
+  reader->epochs = epochs;
+  return code;
+}
+
+static int filter_value(const shardrt_source *source, int32_t field, int64_t sample, struct reader *reader,
+                        struct value *out, bool *handled) {
+  const filter *f = (const filter *)source;
+  *handled = true;
+  return source_value(f->base, field, sample_of(f, sample), NULL, reader, out);
+}
+
+static int64_t filter_number(const shardrt_source *source, int64_t sample) {
+  const filter *f = (const filter *)source;
+  return source_number(f->base, sample_of(f, sample));
+}
+
+static uint64_t filter_fingerprint(const shardrt_source *source) {
+  const filter *f = (const filter *)source;
+  const uint64_t hash = hash_number(hash_text(0, "shardrt filter"), (int64_t)shardrt_source_fingerprint(f->base));
+  return hash_number(hash, (int64_t)f->hash);
+}
+
+static uint64_t filter_treatment(const shardrt_source *source) {
+  return source_treatment(((const filter *)source)->base);
+}
+
+static size_t filter_bytes(const shardrt_source *source, int32_t field, const shardrt_box *inner) {
+  return source_bytes(((const filter *)source)->base, field, inner);
+}
+
+static int32_t filter_file_count(const shardrt_source *source) {
+  return source_file_count(((const filter *)source)->base);
+}
+
+static const char *filter_file_name(const shardrt_source *source, int32_t file) {
+  return source_file_name(((const filter *)source)->base, file);
+}
+
+static uint64_t filter_file_fingerprint(const shardrt_source *source, int32_t file) {
+  return source_file_fingerprint(((const filter *)source)->base, file);
+}
+
+static void filter_close(shardrt_source *source) {
+  filter *f = (filter *)source;
+  alloc_free(f->before);
+  alloc_free(f->words);
+  shardrt_source_free(f->base);
+}
+
+static const source_format filter_format = {
+    .name = "filter",
+    .gather = filter_gather,
+    .value = filter_value,
+    .fingerprint = filter_fingerprint,
+    .treatment = filter_treatment,
+    .number = filter_number,
+    .bytes = filter_bytes,
+    .file_count = filter_file_count,
+    .file_name = filter_file_name,
+    .file_fingerprint = filter_file_fingerprint,
+    .close = filter_close,
+};
+
+/* ---- making one ------------------------------------------------------------------------------------------------- */
+
+/* Asks all fields of the verdict about one word's samples. */
+static int look_at_word(const shardrt_source *verdict, struct reader *reader, int64_t first, uint64_t *word) {
+  int64_t samples[WORD_BITS], n = verdict->count - first;
+  if (n > WORD_BITS) n = WORD_BITS;
+  for (int64_t i = 0; i < n; i++) samples[i] = first + i;
+  *word = n == WORD_BITS ? ~UINT64_C(0) : (UINT64_C(1) << n) - 1;
+  for (int32_t f = 0; f < verdict->nfields; f++) {
+    uint8_t said[WORD_BITS];
+    const shardrt_box whole = source_whole(&verdict->fields[f]);
+    int code = source_gather(verdict, f, samples, n, &whole, reader, said);
+    if (code < 0) return error_prefix(code, "field \"%s\"", verdict->fields[f].name);
+    for (int64_t i = 0; i < n; i++)
+      if (!said[i]) *word &= ~(UINT64_C(1) << i);
+  }
+  return SHARDRT_OK;
+}
+
+static int look(const void *context, struct reader *reader, int64_t first, int64_t count, void *found) {
+  const shardrt_source *verdict = context;
+  uint64_t *words = found;
+  int code = SHARDRT_OK;
+  for (int64_t i = 0; i < count && code == SHARDRT_OK; i++)
+    code = look_at_word(verdict, reader, (first + i) * WORD_BITS, &words[i]);
+  return code;
+}
+
+/* Counts what the words let through. */
+static int count_words(filter *f, int64_t nwords) {
+  f->nblocks = nwords / BLOCK_WORDS + (nwords % BLOCK_WORDS != 0);
+  f->before = alloc_array((size_t)f->nblocks + 1, sizeof *f->before);
+  if (f->before == NULL) return ALLOC_FAILED;
+  int64_t count = 0;
+  for (int64_t i = 0; i < nwords; i++) {
+    if (i % BLOCK_WORDS == 0) f->before[i / BLOCK_WORDS] = count;
+    count += __builtin_popcountll(f->words[i]);
+  }
+  f->before[f->nblocks] = f->head.count = count;
+  f->hash = hash_bytes(0, f->words, (size_t)nwords * sizeof *f->words);
+  return SHARDRT_OK;
+}
+
+/* Under planning nothing is read, and any sample may count. */
+static int let_all_through(filter *f) {
+  const int64_t nwords = words_of(f->base->count);
+  f->words = alloc_zeros((size_t)nwords, sizeof *f->words);
+  if (f->words == NULL) return ALLOC_FAILED;
+  for (int64_t i = 0; i < f->base->count; i++) f->words[i / WORD_BITS] |= UINT64_C(1) << i % WORD_BITS;
+  f->head.guessed = true;
+  return count_words(f, nwords);
+}
+
+static int fill(filter *f, shardrt_source *base, const shardrt_source *verdict) {
+  const shardrt_job *job = shardrt_job_get();
+  f->base = source_retain(base);
+  f->head.fields = base->fields;
+  f->head.nfields = base->nfields;
+  f->head.guessed = base->guessed;
+  if (job != NULL && job->planning) return let_all_through(f);
+  const struct survey survey = {.what = "filtering a source",
+                                .items = words_of(base->count),
+                                .item_bytes = sizeof *f->words,
+                                .chunk = LOOK_WORDS,
+                                .look = look,
+                                .context = verdict};
+  void *words = NULL;
+  int code = survey_run(&survey, &words);
+  if (code < 0) return code;
+  f->words = words;
+  return shardrt_check_outcome("filtering a source", count_words(f, survey.items));
+}
+
+static int check_verdict(const shardrt_source *source, const shardrt_source *verdict) {
+  if (verdict->count != source->count)
+    return error_set(SHARDRT_EINVAL, "source:filter: %lld verdicts on %lld samples", (long long)verdict->count,
+                     (long long)source->count);
+  for (int32_t f = 0; f < verdict->nfields; f++) {
+    const shardrt_field *field = &verdict->fields[f];
+    if (field->dtype == SHARDRT_BOOL && field->ndim == 0) continue;
+    return error_set(SHARDRT_EINVAL,
+                     "source:filter: what the field \"%s\" goes through gives %s of %d dimensions; it must come to one "
+                     "bool, whether the sample counts",
+                     field->name, shardrt_dtype_name(field->dtype), (int)field->ndim);
+  }
+  return SHARDRT_OK;
+}
+
+int shardrt_source_filter(shardrt_source *source, const shardrt_source *verdict, shardrt_source **out) {
+  int code = source_refuse_mix(source, "source:filter");
+  if (code == SHARDRT_OK) code = check_verdict(source, verdict);
+  filter *made = NULL;
+  if (code == SHARDRT_OK) {
+    made = source_new(&filter_format, sizeof *made);
+    code = made != NULL ? SHARDRT_OK : ALLOC_FAILED;
+  }
+  code = shardrt_check_outcome("making a filter", code);
+  if (code == SHARDRT_OK) code = shardrt_check_source(verdict);
+  if (code == SHARDRT_OK) code = fill(made, source, verdict);
+  if (code < 0) {
+    if (made != NULL) shardrt_source_free(&made->head);
+    return code;
+  }
+  *out = &made->head;
+  return SHARDRT_OK;
+}

@@ -1,0 +1,197 @@
+/* ragged.c - samples of different length, one after the other in one array: sample i of a field is rows offsets[i] to
+ * offsets[i + 1] of it. As in Arrow's variable-size lists and CSR matrices, there is one offset more than there are
+ * samples. */
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "source/dense.h"
+
+/* One field. */
+struct ragged_field {
+  shardrt_source *data;    /* a count: the rows, as the samples of a dense source of one field */
+  shardrt_source *offsets; /* the same; NULL where the samples of data are the samples */
+};
+
+typedef struct ragged_source {
+  shardrt_source head;
+  struct ragged_field *parts; /* one for each field */
+} ragged_source;
+
+static const dense_part *part_of(const shardrt_source *dense) {
+  return &((const dense_source *)dense)->parts[0];
+}
+
+static int ragged_gather(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
+                         const shardrt_box *inner, struct reader *reader, void *dst) {
+  const struct ragged_field *part = &((const ragged_source *)source)->parts[field];
+  return dense_gather(part->data, 0, samples, n, inner, reader, dst);
+}
+
+/* The file of offsets may have been written to since it was opened. */
+static int check_range(const struct ragged_field *part, int64_t sample, int64_t start, int64_t stop) {
+  if (start >= 0 && start <= stop && stop <= part->data->count) return SHARDRT_OK;
+  return error_set(SHARDRT_EFORMAT, "%s: sample %lld begins at %lld and ends at %lld, of %lld rows in %s",
+                   part_of(part->offsets)->title, (long long)sample, (long long)start, (long long)stop,
+                   (long long)part->data->count, part_of(part->data)->title);
+}
+
+static int ragged_value(const shardrt_source *source, int32_t field, int64_t sample, struct reader *reader,
+                        struct value *out, bool *handled) {
+  const struct ragged_field *part = &((const ragged_source *)source)->parts[field];
+  if (part->offsets == NULL) return dense_value(part->data, 0, sample, reader, out, handled);
+  const dense_part *data = part_of(part->data), *offsets = part_of(part->offsets);
+  if (data->data == NULL || offsets->data == NULL)
+    return error_set(SHARDRT_EDATA, "%s: its samples cannot be read here: it was opened for its shape only (planning)",
+                     data->title);
+  int64_t range[2];
+  memcpy(range, offsets->data + (size_t)sample * sizeof range[0], sizeof range);
+  int code = check_range(part, sample, range[0], range[1]);
+  if (code < 0) return code;
+  const shardrt_field *f = &source->fields[field];
+  *out = value_whole(f->dtype, f->ndim, f->shape);
+  out->shape[0] = out->full[0] = range[1] - range[0];
+  const shardrt_box row = source_whole(&part->data->fields[0]);
+  out->data = (void *)(uintptr_t)(data->data + (size_t)range[0] * source_box_bytes(&part->data->fields[0], &row));
+  reader->bytes_read += (int64_t)(value_bytes(out) + sizeof range);
+  *handled = true;
+  return SHARDRT_OK;
+}
+
+static size_t ragged_bytes(const shardrt_source *source, int32_t field, const shardrt_box *inner) {
+  return source_is_ragged(&source->fields[field]) ? 0 : source_box_bytes(&source->fields[field], inner);
+}
+
+static int32_t ragged_file_count(const shardrt_source *source) {
+  int32_t files = 0;
+  for (int32_t f = 0; f < source->nfields; f++) files += ((const ragged_source *)source)->parts[f].offsets ? 2 : 1;
+  return files;
+}
+
+static const shardrt_source *file_at(const shardrt_source *source, int32_t file) {
+  const struct ragged_field *part = ((const ragged_source *)source)->parts;
+  for (;; part++) {
+    if (file == 0) return part->data;
+    if (part->offsets != NULL && --file == 0) return part->offsets;
+    file--;
+  }
+}
+
+static const char *ragged_file_name(const shardrt_source *source, int32_t file) {
+  return source_file_name(file_at(source, file), 0);
+}
+
+static uint64_t ragged_file_fingerprint(const shardrt_source *source, int32_t file) {
+  return source_file_fingerprint(file_at(source, file), 0);
+}
+
+static void ragged_close(shardrt_source *source) {
+  ragged_source *ragged = (ragged_source *)source;
+  for (int32_t f = 0; f < source->nfields; f++) {
+    alloc_free((char *)source->fields[f].name);
+    shardrt_source_free(ragged->parts[f].offsets);
+    shardrt_source_free(ragged->parts[f].data);
+  }
+  alloc_free(ragged->parts);
+  alloc_free(source->fields);
+}
+
+static const source_format ragged_format = {
+    .name = "ragged",
+    .gather = ragged_gather,
+    .value = ragged_value,
+    .bytes = ragged_bytes,
+    .file_count = ragged_file_count,
+    .file_name = ragged_file_name,
+    .file_fingerprint = ragged_file_fingerprint,
+    .close = ragged_close,
+};
+
+/* ---- opening ---------------------------------------------------------------------------------------------------- */
+
+static int check_dense(const shardrt_source *source, const char *name) {
+  if (source->format->gather != dense_gather || source->nfields != 1)
+    return error_set(SHARDRT_EINVAL, "source.ragged, field \"%s\": it takes .npy files and host arrays", name);
+  if (part_of(source)->swap)
+    return error_set(SHARDRT_EINVAL, "source.ragged, field \"%s\": %s is big-endian", name, part_of(source)->title);
+  return SHARDRT_OK;
+}
+
+/* Every sample begins where the one before it ends, and all lie in the data. */
+static int check_offsets(const struct ragged_field *field, const char *name) {
+  const shardrt_source *offsets = field->offsets;
+  const dense_part *part = part_of(offsets);
+  if (offsets->fields[0].dtype != SHARDRT_INT64 || offsets->fields[0].ndim != 0 || offsets->count < 1)
+    return error_set(SHARDRT_EFORMAT,
+                     "source.ragged, field \"%s\": %s holds %s of %d dimensions; offsets are int64, in one dimension, "
+                     "one more than there are samples",
+                     name, part->title, shardrt_dtype_name(offsets->fields[0].dtype), (int)part->ndim);
+  int64_t before = 0;
+  for (int64_t i = 0; part->data != NULL && i < offsets->count; i++) {
+    int64_t offset;
+    memcpy(&offset, part->data + (size_t)i * sizeof offset, sizeof offset);
+    if (offset < before || offset > field->data->count)
+      return error_set(
+          SHARDRT_EFORMAT,
+          "source.ragged, field \"%s\": %s: offset %lld is %lld, after %lld; they ascend from 0 on to at most "
+          "%lld, the rows in %s",
+          name, part->title, (long long)i, (long long)offset, (long long)before, (long long)field->data->count,
+          part_of(field->data)->title);
+    before = offset;
+  }
+  return SHARDRT_OK;
+}
+
+static int set_field(ragged_source *self, int32_t f, const char *name, shardrt_source *data, shardrt_source *offsets) {
+  struct ragged_field *part = &self->parts[f];
+  shardrt_field *field = &self->head.fields[f];
+  part->data = source_retain(data);
+  part->offsets = offsets != NULL ? source_retain(offsets) : NULL;
+  field->name = alloc_text("%s", name);
+  if (field->name == NULL) return ALLOC_FAILED;
+  int code = check_dense(data, name);
+  if (code == SHARDRT_OK && offsets != NULL) code = check_dense(offsets, name);
+  if (code == SHARDRT_OK && offsets != NULL) code = check_offsets(part, name);
+  if (code < 0) return code;
+  const shardrt_field *row = &data->fields[0];
+  const int32_t more = offsets != NULL; /* dimensions */
+  field->dtype = row->dtype;
+  field->ndim = row->ndim + more;
+  if (field->ndim > SHARDRT_MAX_NDIM)
+    return error_set(SHARDRT_EINVAL, "source.ragged, field \"%s\": more than %d dimensions", name, SHARDRT_MAX_NDIM);
+  field->shape[0] = -1;
+  memcpy(field->shape + more, row->shape, (size_t)row->ndim * sizeof row->shape[0]);
+  const int64_t count = offsets != NULL ? offsets->count - 1 : data->count;
+  if (f == 0) self->head.count = count;
+  if (count != self->head.count)
+    return error_set(SHARDRT_EINVAL, "source.ragged: the field \"%s\" has %lld samples, \"%s\" has %lld",
+                     self->head.fields[0].name, (long long)self->head.count, name, (long long)count);
+  return SHARDRT_OK;
+}
+
+static int fill(ragged_source *self, int32_t nfields, const char *const *names, shardrt_source *const *data,
+                shardrt_source *const *offsets) {
+  self->head.fields = alloc_zeros((size_t)nfields, sizeof *self->head.fields);
+  if (self->head.fields == NULL) return ALLOC_FAILED;
+  self->parts = alloc_zeros((size_t)nfields, sizeof *self->parts);
+  if (self->parts == NULL) return ALLOC_FAILED;
+  self->head.nfields = nfields;
+  int code = SHARDRT_OK;
+  for (int32_t f = 0; f < nfields && code == SHARDRT_OK; f++) code = set_field(self, f, names[f], data[f], offsets[f]);
+  return code;
+}
+
+int shardrt_source_ragged(int32_t nfields, const char *const *names, shardrt_source *const *data,
+                          shardrt_source *const *offsets, shardrt_source **out) {
+  int code = source_check_names("ragged", nfields, names);
+  if (code < 0) return code;
+  ragged_source *made = source_new(&ragged_format, sizeof *made);
+  if (made == NULL) return ALLOC_FAILED;
+  code = fill(made, nfields, names, data, offsets);
+  if (code < 0) {
+    shardrt_source_free(&made->head);
+    return code;
+  }
+  *out = &made->head;
+  return SHARDRT_OK;
+}
