@@ -1,6 +1,7 @@
 -- Every word and method with odd arguments: each call works, or raises an error that begins with the caller's own line.
 
 local ffi = require "ffi"
+local files = require "tests.support.files"
 local mpi = require "tests.support.mpi"
 local shardrt = require "shardrt"
 local P, ndarray = shardrt.P, shardrt.ndarray
@@ -73,6 +74,7 @@ describe("odd arguments", function()
     folder = mpi.folder()
     host():save(folder .. "/h.npy")
     shardrt.save(folder .. "/x.safetensors", { w = host() })
+    files.write(folder, "tokens.bin", "abcdef")
     printed = io.stdout
     io.stdout = assert(io.open("/dev/null", "w")) -- luacheck: ignore 122 (pictures go there)
   end)
@@ -96,13 +98,29 @@ describe("odd arguments", function()
       load_npy = { folder .. "/h.npy", s }, visualize_sharding = { { 16 }, s, folder .. "/v.svg" },
       save = { folder .. "/w.safetensors", { w = x } }, load = { folder .. "/x.safetensors", { w = s } },
       reshard = { x, one }, reshard_plan = { { 16 }, "int32", s, one }, with_sharding_constraint = { x, s },
-      visualize_array_sharding = { x, folder .. "/v.svg" },
+      visualize_array_sharding = { x, folder .. "/v.svg" }, concat = { { source, source, part = "part" } },
+      mix = { { { source, 0.5 }, { source, 0.5 }, samples = 9, part = "part" } },
     }
     for name, arguments in pairs(good) do
       assert(pcall(shardrt[name], unpack(arguments)), name)
       fuzz(name, shardrt[name], nil, unpack(arguments))
     end
     fuzz("loader", shardrt.loader, nil, { source = source, batch_size = 8 })
+    for number, value in ipairs(odd) do
+      local given
+      if value ~= NIL then given = value end
+      for _, o in ipairs {
+        { { given, 1 } }, { { source, given } }, { given }, { { source, 1 }, samples = given },
+        { { source, 1 }, part = given },
+      } do
+        try(("mix of odd value %d"):format(number), shardrt.mix, o)
+      end
+      for _, o in ipairs { { source, given }, { source, part = given } } do
+        try(("concat of odd value %d"):format(number), shardrt.concat, o)
+      end
+      try(("the filter of odd value %d"):format(number), shardrt.loader,
+        { source = source, batch_size = 8, filter = { x = given } })
+    end
     local loader = shardrt.loader { source = source, batch_size = 8 }
     for number, value in ipairs(odd) do
       for _, name in ipairs { "dir", "every", "keep", "loader", "arrays", "metadata" } do
@@ -137,7 +155,8 @@ describe("odd arguments", function()
     for name in pairs(ndarray) do assert.truthy(good[name], name .. " is not tried") end
     good = {
       npy = { { h = folder .. "/h.npy" }, { cache = folder } }, idx = { {}, { cache = folder } },
-      array = { { x = host() } }, is = { 1 }, tfrecord = { "nowhere.tfrecord", { fields = { x = "bytes" } } },
+      array = { { x = host() } }, is = { 1 }, ragged = { { x = { host(), host() } } },
+      tokens = { folder .. "/tokens.bin", { window = 2, stride = 1 } }, tfrecord = { "nowhere.tfrecord", { fields = { x = "bytes" } } },
     }
     for name in pairs(shardrt.source) do
       assert.truthy(good[name], name .. " is not tried")
@@ -172,6 +191,15 @@ describe("odd arguments", function()
         try("source.npy of a field", shardrt.source.npy, { h = value })
         try("source.idx of a field", shardrt.source.idx, { h = value })
         try("source.array of a field", shardrt.source.array, { h = value })
+        try("source.ragged of a field", shardrt.source.ragged, { h = value })
+        try("source.ragged of a list", shardrt.source.ragged, { h = { value } })
+        try("source.ragged of data", shardrt.source.ragged, { h = { data = value, offsets = folder .. "/h.npy" } })
+        try("source.ragged of offsets", shardrt.source.ragged, { h = { data = folder .. "/h.npy", offsets = value } })
+        for _, key in ipairs { "window", "stride", "dtype" } do
+          local o = { window = 2 }
+          o[key] = value
+          try("source.tokens of " .. key, shardrt.source.tokens, folder .. "/tokens.bin", o)
+        end
         try("the cache", shardrt.source.npy, { h = folder .. "/h.npy" }, { cache = value })
       end
     end
@@ -180,6 +208,14 @@ describe("odd arguments", function()
 
   it("of methods, and things that are no object of theirs before the colon", function()
     local loader = shardrt.loader { source = source, batch_size = 8 }
+    local ragged = shardrt.source.ragged { x = { host(), host() } }
+    for _, key in ipairs { "field", "length", "longer", "window", "seed" } do
+      for number, value in ipairs(odd) do
+        local o = { length = 32 }
+        if value ~= NIL then o[key] = value end
+        try(("pack of %s = odd value %d"):format(key, number), ragged.pack, ragged, o)
+      end
+    end
     local h = host()
     local checkpoint = shardrt.checkpoint { dir = folder .. "/checkpoint", loader = loader, every = 2, keep = 1 }
     local methods = {
@@ -188,7 +224,8 @@ describe("odd arguments", function()
       { s, "shard_shape", { 16 } }, { s, "devices_indices_map", { 16 } },
       { s, "addressable_devices_indices_map", { 16 } }, { s, "addressable_devices" },
       { s, "process_shards", { 16 }, 0 }, { source, "read", 0, 1 }, { source, "shard", 2, 1 },
-      { source, "enumerate", "id" }, { source, "map", { x = { shardrt.transform.crop { size = {} } } } },
+      { source, "enumerate", "id" }, { source, "filter", { x = {} } },
+      { ragged, "pack", { length = 32 } }, { source, "map", { x = { shardrt.transform.crop { size = {} } } } },
       { loader, "restore", loader:state() }, { checkpoint, "step" }, { checkpoint, "save" }, { checkpoint, "close" },
     }
     for _, case in ipairs(methods) do

@@ -43,6 +43,8 @@ fail.own()
 ---@field with_sharding_constraint fun(x: shardrt.Array, s: shardrt.Sharding): shardrt.Array
 ---@field save fun(path: string, values: table<string, shardrt.Array|shardrt.ndarray>)
 ---@field load fun(path: string, shardings: table<string, shardrt.Sharding>|shardrt.Sharding?): table
+---@field concat fun(o: {[integer]: shardrt.source, part: string?}): shardrt.source
+---@field mix fun(o: {[integer]: {[1]: shardrt.source, [2]: number}, samples: integer?, part: string?}): shardrt.source
 ---@field loader fun(options: shardrt.LoaderOptions): shardrt.Loader
 ---@field checkpoint fun(options: shardrt.CheckpointOptions): shardrt.Checkpoint
 ---@field visualize_sharding fun(shape: integer[], s: shardrt.Sharding, svg_file: string?)
@@ -62,7 +64,8 @@ function shardrt.clock() return C.shardrt_clock() end
 
 -- A room's module is the table of its public words, or has them in `words` where it has more than these.
 for _, room in ipairs {
-  "job", "device", "spec", "mesh", "sharding", "reshard", "put", "make", "npy", "safetensors", "loader", "checkpoint",
+  "job", "device", "spec", "mesh", "sharding", "reshard", "put", "make", "npy", "safetensors", "mix", "loader",
+  "checkpoint",
   "visualize",
 } do
   local module = require("shardrt." .. room)

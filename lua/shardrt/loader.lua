@@ -30,6 +30,7 @@ fail.own()
 ---data is read, each part by the process that has its replica 0, before it moves to `sharding`; nil: rows over all
 ---devices. For "auto": one more layout to consider
 ---@field bandwidth shardrt.Bandwidth? # for "auto"; nil: measured in the first steps
+---@field filter table<string, function|shardrt.Transform[]>? # which samples count, as source:filter takes it
 ---@field transform table<string, shardrt.Transform[]|false>? # what fields go through, as source:map takes it
 ---@field num_workers integer? # threads that read; nil: chosen from the machine, and from how the first steps go
 ---@field prefetch integer? # batches made ahead; nil: chosen in the same way
@@ -89,8 +90,8 @@ local loader = { words = {} }
 
 local KEYWORDS = {
   source = true, batch_size = true, sharding = true, shuffle = true, seed = true, epochs = true, remainder = true,
-  pipeline = true, load_sharding = true, bandwidth = true, transform = true, num_workers = true, prefetch = true,
-  read_size = true,
+  pipeline = true, load_sharding = true, bandwidth = true, filter = true, transform = true,
+  num_workers = true, prefetch = true, read_size = true,
 }
 local REMAINDERS = { drop = true, pad = true, error = true }
 local PIPELINES = { per_process = true, global = true, per_device = true, reshard = true, auto = true }
@@ -127,7 +128,8 @@ local function check_options(o)
   if not source.is(o.source) then
     fail("loader: source = %s; it is what shardrt.source.npy, .idx or .array makes", list.show(o.source))
   end
-  local given = o.transform ~= nil and o.source:map(o.transform) or o.source
+  local given = o.filter ~= nil and o.source:filter(o.filter) or o.source
+  if o.transform ~= nil then given = given:map(o.transform) end
   if given.fields.mask then
     fail('loader: the source has a field "mask", a name that is kept for the mask of padded batches; rename it')
   end
@@ -226,6 +228,13 @@ local function parts_of(self, names)
   return parts
 end
 
+-- For the plan: what else there is to say.
+local function plan_note(self)
+  local guessed = C.shardrt_source_is_guessed(self.source) and
+    "what a filter lets through, and how rows are packed, shows when data is read: here it is the most there can be"
+  return self.auto and self.auto:text() or guessed or nil
+end
+
 --- A loader, which a `for` asks for one global batch after another: `for batch in loader do … batch.image … end`. A
 --- second `for` goes on from the next batch; after the last epoch it ends at once. Every process makes it alike.
 ---@param o shardrt.LoaderOptions
@@ -247,7 +256,7 @@ function loader.words.loader(o)
   self.batch_names[#names + 1] = self.sharding.mask and "mask" or nil
   self.arrays = ffi.new("shardrt_array *[?]", #self.batch_names)
   setmetatable(self, Loader)
-  if planning then plan.loader(self, parts_of(self, names), self.auto and self.auto:text()) end
+  if planning then plan.loader(self, parts_of(self, names), plan_note(self)) end
   return self
 end
 

@@ -356,7 +356,9 @@ function Source:map(fields)
   return own(out)
 end
 
-local KNOWN = { fields = true, names = true }
+require "shardrt.views" (source, Source, sorted_names, read_fields)
+
+local KNOWN = { fields = true, names = true, fill = true }
 for name, method in pairs(Source) do
   KNOWN[name], Source[name] = true, object.method(source.is, "source", name, method)
 end
@@ -365,6 +367,10 @@ ffi.metatype("shardrt_source", {
   __index = function(self, key)
     if Source[key] then return Source[key] end
     if key == "fields" or key == "names" then return read_fields(self)[key] end
+    if key == "fill" then
+      local fill = C.shardrt_source_fill(self)
+      return fill >= 0 and fill or nil
+    end
     return fail.misspelt("a source", key, KNOWN)
   end,
   __newindex = function(_, key) fail('a source never changes: "%s" cannot be set', tostring(key)) end,
@@ -375,7 +381,9 @@ ffi.metatype("shardrt_source", {
       local field = known.fields[name]
       words[i] = ("%s: %s %s"):format(name, field.dtype, shape.text(field.shape))
     end
-    return ("source of %.0f samples of %s"):format(#self, table.concat(words, ", "))
+    local filled = self.fill and (", %.1f %% filled"):format(100 * self.fill) or ""
+    local guessed = C.shardrt_source_is_guessed(self) and "at most " or ""
+    return ("source of %s%.0f samples of %s%s"):format(guessed, #self, table.concat(words, ", "), filled)
   end,
 })
 

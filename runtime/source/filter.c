@@ -201,13 +201,13 @@ static int fill(filter *f, shardrt_source *base, const shardrt_source *verdict) 
 
 static int check_verdict(const shardrt_source *source, const shardrt_source *verdict) {
   if (verdict->count != source->count)
-    return error_set(SHARDRT_EINVAL, "source:filter: %lld verdicts on %lld samples", (long long)verdict->count,
+    return error_set(SHARDRT_EINVAL, "%lld verdicts on %lld samples", (long long)verdict->count,
                      (long long)source->count);
   for (int32_t f = 0; f < verdict->nfields; f++) {
     const shardrt_field *field = &verdict->fields[f];
     if (field->dtype == SHARDRT_BOOL && field->ndim == 0) continue;
     return error_set(SHARDRT_EINVAL,
-                     "source:filter: what the field \"%s\" goes through gives %s of %d dimensions; it must come to one "
+                     "what the field \"%s\" goes through gives %s of %d dimensions; it must come to one "
                      "bool, whether the sample counts",
                      field->name, shardrt_dtype_name(field->dtype), (int)field->ndim);
   }
@@ -215,7 +215,7 @@ static int check_verdict(const shardrt_source *source, const shardrt_source *ver
 }
 
 int shardrt_source_filter(shardrt_source *source, const shardrt_source *verdict, shardrt_source **out) {
-  int code = source_refuse_mix(source, "source:filter");
+  int code = source_refuse_mix(source);
   if (code == SHARDRT_OK) code = check_verdict(source, verdict);
   filter *made = NULL;
   if (code == SHARDRT_OK) {

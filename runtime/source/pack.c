@@ -347,7 +347,7 @@ static int set_fields(pack *p, shardrt_source *base, int32_t field) {
 }
 
 static int fill(pack *p, shardrt_source *base, int32_t field, const shardrt_pack_options *o) {
-  int code = source_refuse_mix(base, "source:pack");
+  int code = source_refuse_mix(base);
   if (code == SHARDRT_OK) code = check_options(o);
   if (code < 0) return code;
   p->base = source_retain(base);

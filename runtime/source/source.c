@@ -43,10 +43,12 @@ int64_t shardrt_source_count(const shardrt_source *source) {
   return source_length(source);
 }
 
-int source_refuse_mix(const shardrt_source *source, const char *what) {
+int source_refuse_mix(const shardrt_source *source) {
   if (source->mix == NULL) return SHARDRT_OK;
-  return error_set(SHARDRT_EINVAL,
-                   "%s: this is a mix, which has an order of its own; do this to the sources that it mixes", what);
+  return error_set(
+      SHARDRT_EINVAL,
+      "this is a mix, which has an order of its own; what can be done is to do this to the sources that it "
+      "mixes");
 }
 
 int32_t shardrt_source_field_count(const shardrt_source *source) {

@@ -141,8 +141,8 @@ int source_gather_values(const shardrt_source *source, int32_t field, const int6
 /* The fingerprint of a format that has no function for it: of counts, fields and files. */
 uint64_t source_files_fingerprint(const shardrt_source *source);
 
-/* EINVAL, saying what `what` would do: the source is a mix, of which no samples can be chosen. */
-int source_refuse_mix(const shardrt_source *source, const char *what);
+/* EINVAL: the source is a mix, of which no samples can be chosen. */
+int source_refuse_mix(const shardrt_source *source);
 
 /* EINVAL: no field, a name that is empty or stands twice. `format` is for the message. */
 int source_check_names(const char *format, int32_t nfields, const char *const *names);

@@ -40,7 +40,7 @@ static int tokens_gather(const shardrt_source *source, int32_t field, const int6
   const tokens_source *tokens = (const tokens_source *)source;
   gather_plan plan = gather_plan_make(&tokens->field, inner, shardrt_dtype_size(tokens->field.dtype));
   plan.sample_bytes = tokens->stride_bytes;
-  gather_run(&plan, tokens->data, samples, n, dst);
+  gather_run(&plan, tokens->data, samples, n, reader->past_caches, dst);
   reader->bytes_read += (int64_t)plan.box_bytes * n;
   return SHARDRT_OK;
 }

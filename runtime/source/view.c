@@ -154,8 +154,8 @@ int shardrt_source_shard(shardrt_source *source, int64_t num_shards, int64_t ind
   if (index < 0 || index >= num_shards)
     return error_set(SHARDRT_EINVAL, "source:shard: shard %lld of %lld; they count from 0 to %lld", (long long)index,
                      (long long)num_shards, (long long)num_shards - 1);
-  int code = source_refuse_mix(source, "source:shard");
-  if (code < 0) return code;
+  int code = source_refuse_mix(source);
+  if (code < 0) return error_prefix(code, "source:shard");
   view *v = view_new(source, 0);
   if (v == NULL) return ALLOC_FAILED;
   v->head.count = index < source->count ? (source->count - index - 1) / num_shards + 1 : 0;
