@@ -58,8 +58,11 @@ static void add_rows(struct scout *self, int32_t field, const shardrt_box *inner
   int64_t samples[CHUNK];
   for (int64_t done = 0; done < count;) {
     const int64_t n = count - done < CHUNK ? count - done : CHUNK;
-    for (int64_t i = 0; i < n; i++)
-      samples[i] = order_at(&self->order, self->at.row + first + (done + i) * rows / count);
+    for (int64_t i = 0; i < n; i++) {
+      int64_t epoch;
+      const int64_t row = first + (done + i) * rows / count;
+      samples[i] = order_sample(&self->order, self->plan->source, self->at.row + row, &epoch);
+    }
     /* What does not fit is not read ahead. */
     (void)source_extents(self->plan->source, field, samples, n, inner, ahead_extents(self->ahead));
     if (reads && ahead_extents(self->ahead)->count >= GATHERED) atomic_fetch_add(&self->bytes, ahead_read(self->ahead));

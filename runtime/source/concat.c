@@ -31,6 +31,15 @@ static void gather_labels(const concat_source *c, const int64_t *samples, int64_
   for (int64_t i = 0; i < n; i++) dst[i] = part = part_of(c, samples[i], part);
 }
 
+/* How many of n samples, from the first on and at most CONCAT_CHUNK, are of part p; translated to the part's own. */
+static int64_t run_of(const concat_source *c, int32_t p, const int64_t *samples, int64_t n, int64_t *translated) {
+  const int64_t first = c->firsts[p], end = c->firsts[p + 1];
+  int64_t run = 0;
+  for (; run < CONCAT_CHUNK && run < n && samples[run] >= first && samples[run] < end; run++)
+    translated[run] = samples[run] - first;
+  return run;
+}
+
 /* Neighbours in the order that are of one part are read together. */
 int concat_gather(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
                   const shardrt_box *inner, struct reader *reader, void *dst) {
@@ -46,19 +55,28 @@ int concat_gather(const shardrt_source *source, int32_t field, const int64_t *sa
   int code = SHARDRT_OK;
   for (int64_t done = 0; done < n && code == SHARDRT_OK;) {
     part = part_of(c, samples[done], part);
-    const int64_t first = c->firsts[part], end = c->firsts[part + 1];
-    int64_t run = 0;
-    for (; run < CONCAT_CHUNK && done + run < n; run++) {
-      const int64_t sample = samples[done + run];
-      if (sample < first || sample >= end) break;
-      translated[run] = sample - first;
-    }
+    const int64_t run = run_of(c, part, samples + done, n - done, translated);
     if (epochs != NULL) reader->epochs = epochs + done;
     code = source_gather(c->parts[part], field_of(c, part, field), translated, run, inner, reader,
                          (uint8_t *)dst + (size_t)done * bytes);
     done += run;
   }
   reader->epochs = epochs;
+  return code;
+}
+
+int concat_extents(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
+                   const shardrt_box *inner, struct extents *out) {
+  const concat_source *c = (const concat_source *)source;
+  int64_t translated[CONCAT_CHUNK];
+  int32_t part = 0;
+  int code = SHARDRT_OK;
+  for (int64_t done = 0; field < c->nshared && done < n && code == SHARDRT_OK;) {
+    part = part_of(c, samples[done], part);
+    const int64_t run = run_of(c, part, samples + done, n - done, translated);
+    code = source_extents(c->parts[part], field_of(c, part, field), translated, run, inner, out);
+    done += run;
+  }
   return code;
 }
 
@@ -142,6 +160,7 @@ void concat_close(shardrt_source *source) {
 static const source_format concat_format = {
     .name = "concat",
     .gather = concat_gather,
+    .extents = concat_extents,
     .value = concat_value,
     .fingerprint = concat_fingerprint,
     .treatment = concat_treatment,

@@ -25,6 +25,8 @@ int concat_fill(concat_source *self, const char *what, int32_t nparts, shardrt_s
 /* A format's functions. */
 int concat_gather(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
                   const shardrt_box *inner, struct reader *reader, void *dst);
+int concat_extents(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
+                   const shardrt_box *inner, struct extents *out);
 int concat_value(const shardrt_source *source, int32_t field, int64_t sample, struct reader *reader, struct value *out,
                  bool *handled);
 uint64_t concat_fingerprint(const shardrt_source *source);

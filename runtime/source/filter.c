@@ -67,6 +67,19 @@ static int filter_gather(const shardrt_source *source, int32_t field, const int6
   return code;
 }
 
+static int filter_extents(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
+                          const shardrt_box *inner, struct extents *out) {
+  const filter *f = (const filter *)source;
+  int64_t translated[FILTER_CHUNK];
+  int code = SHARDRT_OK;
+  for (int64_t done = 0; done < n && code == SHARDRT_OK; done += FILTER_CHUNK) {
+    const int64_t chunk = n - done < FILTER_CHUNK ? n - done : FILTER_CHUNK;
+    for (int64_t i = 0; i < chunk; i++) translated[i] = sample_of(f, samples[done + i]);
+    code = source_extents(f->base, field, translated, chunk, inner, out);
+  }
+  return code;
+}
+
 static int filter_value(const shardrt_source *source, int32_t field, int64_t sample, struct reader *reader,
                         struct value *out, bool *handled) {
   const filter *f = (const filter *)source;
@@ -115,6 +128,7 @@ static void filter_close(shardrt_source *source) {
 static const source_format filter_format = {
     .name = "filter",
     .gather = filter_gather,
+    .extents = filter_extents,
     .value = filter_value,
     .fingerprint = filter_fingerprint,
     .treatment = filter_treatment,
@@ -138,7 +152,7 @@ static int look_at_word(const shardrt_source *verdict, struct reader *reader, in
     uint8_t said[WORD_BITS];
     const shardrt_box whole = source_whole(&verdict->fields[f]);
     int code = source_gather(verdict, f, samples, n, &whole, reader, said);
-    if (code < 0) return error_prefix(code, "field \"%s\"", verdict->fields[f].name);
+    if (code < 0) return code;
     for (int64_t i = 0; i < n; i++)
       if (!said[i]) *word &= ~(UINT64_C(1) << i);
   }
@@ -217,14 +231,11 @@ static int check_verdict(const shardrt_source *source, const shardrt_source *ver
 int shardrt_source_filter(shardrt_source *source, const shardrt_source *verdict, shardrt_source **out) {
   int code = source_refuse_mix(source);
   if (code == SHARDRT_OK) code = check_verdict(source, verdict);
-  filter *made = NULL;
-  if (code == SHARDRT_OK) {
-    made = source_new(&filter_format, sizeof *made);
-    code = made != NULL ? SHARDRT_OK : ALLOC_FAILED;
-  }
+  filter *made = code == SHARDRT_OK ? source_new(&filter_format, sizeof *made) : NULL;
+  if (code == SHARDRT_OK && made == NULL) code = ALLOC_FAILED;
   code = shardrt_check_outcome("making a filter", code);
   if (code == SHARDRT_OK) code = shardrt_check_source(verdict);
-  if (code == SHARDRT_OK) code = fill(made, source, verdict);
+  if (code == SHARDRT_OK && made != NULL) code = fill(made, source, verdict);
   if (code < 0) {
     if (made != NULL) shardrt_source_free(&made->head);
     return code;

@@ -65,6 +65,7 @@ static void mix_close(shardrt_source *source) {
 static const source_format mix_format = {
     .name = "mix",
     .gather = concat_gather,
+    .extents = concat_extents,
     .value = concat_value,
     .fingerprint = mix_fingerprint,
     .treatment = concat_treatment,

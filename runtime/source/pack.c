@@ -115,6 +115,17 @@ static int pack_gather(const shardrt_source *source, int32_t field, const int64_
   return code;
 }
 
+static int pack_extents(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
+                        const shardrt_box *inner, struct extents *out) {
+  (void)inner; /* sequences are read whole */
+  const pack *p = (const pack *)source;
+  int code = SHARDRT_OK;
+  for (int64_t i = 0; field == TOKENS && p->pieces != NULL && i < n && code == SHARDRT_OK; i++)
+    for (int64_t k = p->firsts[samples[i]]; k < p->firsts[samples[i] + 1] && code == SHARDRT_OK; k++)
+      code = source_extents(p->base, p->field, &p->pieces[k].sample, 1, NULL, out);
+  return code;
+}
+
 static uint64_t pack_fingerprint(const shardrt_source *source) {
   const pack *p = (const pack *)source;
   return hash_number(hash_number(hash_text(0, "shardrt pack"), (int64_t)shardrt_source_fingerprint(p->base)),
@@ -151,6 +162,7 @@ static void pack_close(shardrt_source *source) {
 static const source_format pack_format = {
     .name = "pack",
     .gather = pack_gather,
+    .extents = pack_extents,
     .fingerprint = pack_fingerprint,
     .treatment = pack_treatment,
     .bytes = pack_bytes,
@@ -378,7 +390,7 @@ int shardrt_source_pack(shardrt_source *source, int32_t field, const shardrt_pac
   pack *made = source_new(&pack_format, sizeof *made);
   int code = made != NULL ? fill(made, source, field, options) : ALLOC_FAILED;
   code = shardrt_check_outcome("making packed rows", code);
-  if (code == SHARDRT_OK) code = fill_together(made, options);
+  if (code == SHARDRT_OK && made != NULL) code = fill_together(made, options);
   if (code < 0) {
     if (made != NULL) shardrt_source_free(&made->head);
     return code;

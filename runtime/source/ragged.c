@@ -36,6 +36,26 @@ static int check_range(const struct ragged_field *part, int64_t sample, int64_t 
                    (long long)part->data->count, part_of(part->data)->title);
 }
 
+/* The offsets are read for that; they are small beside the rows. */
+static int ragged_extents(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
+                          const shardrt_box *inner, struct extents *out) {
+  const struct ragged_field *part = &((const ragged_source *)source)->parts[field];
+  if (part->offsets == NULL) return dense_extents(part->data, 0, samples, n, inner, out);
+  const dense_part *data = part_of(part->data), *offsets = part_of(part->offsets);
+  const shardrt_box row = source_whole(&part->data->fields[0]);
+  const size_t row_bytes = source_box_bytes(&part->data->fields[0], &row);
+  if (data->data == NULL || offsets->data == NULL || data->file.data == NULL || row_bytes == 0) return SHARDRT_OK;
+  int code = SHARDRT_OK;
+  for (int64_t i = 0; i < n && code == SHARDRT_OK; i++) {
+    int64_t range[2];
+    memcpy(range, offsets->data + (size_t)samples[i] * sizeof range[0], sizeof range);
+    if (check_range(part, samples[i], range[0], range[1]) < 0 || range[0] == range[1]) continue;
+    code = extents_add(out, &data->file, (size_t)(data->data - data->file.data) + (size_t)range[0] * row_bytes,
+                       (size_t)(range[1] - range[0]) * row_bytes);
+  }
+  return code;
+}
+
 static int ragged_value(const shardrt_source *source, int32_t field, int64_t sample, struct reader *reader,
                         struct value *out, bool *handled) {
   const struct ragged_field *part = &((const ragged_source *)source)->parts[field];
@@ -52,7 +72,8 @@ static int ragged_value(const shardrt_source *source, int32_t field, int64_t sam
   *out = value_whole(f->dtype, f->ndim, f->shape);
   out->shape[0] = out->full[0] = range[1] - range[0];
   const shardrt_box row = source_whole(&part->data->fields[0]);
-  out->data = (void *)(uintptr_t)(data->data + (size_t)range[0] * source_box_bytes(&part->data->fields[0], &row));
+  /* Who reads a value does not write to it. */
+  out->data = (void *)(data->data + (size_t)range[0] * source_box_bytes(&part->data->fields[0], &row));
   reader->bytes_read += (int64_t)(value_bytes(out) + sizeof range);
   *handled = true;
   return SHARDRT_OK;
@@ -99,6 +120,7 @@ static void ragged_close(shardrt_source *source) {
 static const source_format ragged_format = {
     .name = "ragged",
     .gather = ragged_gather,
+    .extents = ragged_extents,
     .value = ragged_value,
     .bytes = ragged_bytes,
     .file_count = ragged_file_count,

@@ -81,7 +81,7 @@ static int look_together(struct share *self, struct team *team, const shardrt_jo
     int32_t looking, failed;
   } *all = alloc_array((size_t)job->process_count, sizeof *all);
   int code = shardrt_check_outcome(self->survey->what, all != NULL ? SHARDRT_OK : ALLOC_FAILED);
-  bool go_on = code == SHARDRT_OK;
+  bool go_on = code == SHARDRT_OK && all != NULL;
   while (go_on) {
     struct progress mine = {.looking = look_for(team, job->timeout < 8 ? job->timeout / 8 : 1)};
     pthread_mutex_lock(&self->lock);

@@ -45,12 +45,24 @@ static int tokens_gather(const shardrt_source *source, int32_t field, const int6
   return SHARDRT_OK;
 }
 
+static int tokens_extents(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
+                          const shardrt_box *inner, struct extents *out) {
+  (void)field;
+  const tokens_source *tokens = (const tokens_source *)source;
+  const shardrt_box whole = source_whole(&tokens->field);
+  gather_plan plan =
+      gather_plan_make(&tokens->field, inner != NULL ? inner : &whole, shardrt_dtype_size(tokens->field.dtype));
+  plan.sample_bytes = tokens->stride_bytes;
+  return gather_extents(&plan, &tokens->file, (size_t)(tokens->data - tokens->file.data), samples, n, out);
+}
+
 static int tokens_value(const shardrt_source *source, int32_t field, int64_t sample, struct reader *reader,
                         struct value *out, bool *handled) {
   (void)field;
   const tokens_source *tokens = (const tokens_source *)source;
   *out = value_whole(tokens->field.dtype, 1, tokens->field.shape);
-  out->data = (void *)(uintptr_t)(tokens->data + (size_t)sample * tokens->stride_bytes);
+  out->data =
+      (void *)(tokens->data + (size_t)sample * tokens->stride_bytes); /* who reads a value does not write to it */
   reader->bytes_read += (int64_t)value_bytes(out);
   *handled = true;
   return SHARDRT_OK;
@@ -89,6 +101,7 @@ static void tokens_close(shardrt_source *source) {
 static const source_format tokens_format = {
     .name = "tokens",
     .gather = tokens_gather,
+    .extents = tokens_extents,
     .value = tokens_value,
     .fingerprint = tokens_fingerprint,
     .bytes = tokens_bytes,
