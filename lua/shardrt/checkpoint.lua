@@ -230,6 +230,7 @@ local function write(self, what, leaves, content, temporary, name)
     local text = manifest(encode(what, content))
     code = C.shardrt_file_save(path .. MANIFEST, text, #text)
     if code >= 0 then code = C.shardrt_folder_rename(self.folder, temporary, name) end
+    if code >= 0 then C.shardrt_launcher_tell(self.steps, true) end -- before anybody goes on, and may die
   end
   fail.check(C.shardrt_check_outcome(what, code))
 end
@@ -262,10 +263,7 @@ local function save(self)
     if is_first() then C.shardrt_folder_remove(self.folder, temporary) end
     error(problem, 0)
   end
-  if is_first() then
-    C.shardrt_launcher_tell(self.steps, true)
-    clean(self, { step = self.steps, turn = turn })
-  end
+  if is_first() then clean(self, { step = self.steps, turn = turn }) end
 end
 
 -- ---- what is restored ----

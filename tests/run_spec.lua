@@ -1,0 +1,170 @@
+-- `shardrt run --restarts`: what becomes of a job that dies, and what is said of it.
+
+local files = require "tests.support.files"
+local mpi = require "tests.support.mpi"
+
+describe("shardrt run --restarts", function()
+  local folder
+  before_each(function() folder = files.folder() end)
+  after_each(function() files.remove(folder) end)
+
+  -- What the recipes below begin with. `die` ends the process by a signal, `runs` counts the runs of the job.
+  local head = [[
+    local shardrt = require "shardrt"
+    local n, me, say = shardrt.process_count(), shardrt.process_index(), shardrt.say
+    local function die(signal) os.execute(("kill -%d $PPID"):format(signal)) end
+    local function checkpoint() return shardrt.checkpoint { dir = arg[1] .. "/run", every = 1 } end
+    say("run with %d", n)
+    shardrt.sync_global_devices "begun"
+  ]]
+
+  local function run(options, source, limit)
+    local recipe = files.write(folder, "recipe.lua", head .. source)
+    local result = mpi.shell(("%s run %s %s %s"):format(mpi.program(), options, recipe, folder), limit or 60)
+    local lines, runs = {}, {}
+    for line in result.stderr:gmatch "shardrt run: ([^\n]*)\n" do lines[#lines + 1] = line end
+    for count in result.stdout:gmatch "run with (%d)" do runs[#runs + 1] = count end
+    return result, lines, table.concat(runs, " ")
+  end
+
+  it("goes on with as many, or with one fewer where it may, as often as it may", function()
+    local source = "if me == n - 1 then die(9) end shardrt.sync_global_devices 'never'"
+    local result, lines, runs = run("-n 3 --restarts 1", source)
+    assert.equal("3 3", runs)
+    assert.equal(137, result.status, result.output)
+    assert.same({
+      "a process was ended by signal 9 (Killed); restart 1 of 1, with 3 processes, from its beginning: it has no "
+        .. "checkpoint",
+      "a process was ended by signal 9 (Killed), after 1 restart: this was the last",
+    }, lines)
+    result, lines, runs = run("-n 3 --restarts 4 --min 2", "if n == 3 then " .. source .. " end say 'the end'")
+    assert.equal("3 2", runs)
+    assert.equal(0, result.status, result.output)
+    assert.truthy(result.stdout:find "the end")
+    assert.equal(1, #lines)
+    result, lines, runs = run("-n 3 --restarts 4 --min 1", "if n > 1 then " .. source .. " end")
+    assert.equal("3 2 1", runs)
+    assert.equal(0, result.status, result.output)
+    assert.truthy(lines[2]:find "restart 2 of 4, with 1 process, from")
+  end)
+
+  it("does not try an error of the recipe more than twice", function()
+    local result, lines, runs = run("-n 2 --restarts 9", "error 'typo'")
+    assert.equal("2 2", runs)
+    assert.equal(1, result.status)
+    assert.same({
+      "the job ended with status 1; restart 1 of 9, with 2 processes, from its beginning: it has no checkpoint",
+      "the job ended with status 1 again, before any new checkpoint: it is not started once more",
+    }, lines)
+  end)
+
+  it("goes on as long as there are new checkpoints", function()
+    local result, lines, runs = run("-n 2 --restarts 9", [[
+      local c = checkpoint()
+      if c.steps == 4 then return end
+      c:step()
+      error "not yet"]])
+    assert.equal("2 2 2 2 2", runs)
+    assert.equal(0, result.status, result.output)
+    for i = 1, 4 do
+      assert.equal(("the job ended with status 1; restart %d of 9, with 2 processes, from its checkpoint of step %d")
+        :format(i, i), lines[i])
+    end
+    assert.is_nil(lines[5])
+    -- None that is new: the checkpoint that it went on from does not count.
+    result, lines, runs = run("-n 2 --restarts 9", "checkpoint() error 'still not'")
+    assert.equal(1, result.status)
+    assert.equal("2 2", runs)
+    assert.truthy(lines[1]:find "from its checkpoint of step 4")
+  end)
+
+  it("tries fewer where a batch does not divide over those that are left", function()
+    local result, lines, runs = run("-n 4 --devices 2 --restarts 5 --min 1", [[
+      local source = shardrt.source.array { x = shardrt.ndarray.arange(64) }
+      local loader = shardrt.loader { source = source, batch_size = 16, epochs = 1 }
+      local c = checkpoint()
+      for _ in loader do c:step() end
+      if n == 4 then die(9) end
+      say "the end"]])
+    assert.equal("4 3 2", runs)
+    assert.equal(0, result.status, result.output)
+    assert.equal("the job ended with status 1; restart 2 of 5, with 2 processes, from its checkpoint of step 4",
+      lines[2])
+    assert.truthy(result.stdout:find "the end")
+  end)
+
+  it("tries fewer, too, after the same error twice, down to the fewest", function()
+    local _, _, runs = run("-n 3 --restarts 9 --min 2", "error 'a host is gone, say'")
+    assert.equal("3 3 2", runs)
+  end)
+
+  it("does not start again what ended well, what a wrong command line ended, or where it need not stay", function()
+    for status, source in pairs { [0] = "os.exit(0)", [2] = "os.exit(2)" } do
+      local result, lines, runs = run("-n 2 --restarts 3", source)
+      assert.equal(status, result.status)
+      assert.equal("2", runs)
+      assert.same({}, lines)
+    end
+    local result, lines, runs = run("-n 2 --restarts 0", "os.exit(3)")
+    assert.same({ 3, 0, "2" }, { result.status, #lines, runs })
+  end)
+
+  it("gives the recipe its arguments and options, and nothing to read", function()
+    local result = run("-n 2 --devices 3 --restarts 1", [[
+      shardrt.sync_global_devices "here"
+      say("%d %s %s", shardrt.device_count(), arg[1], tostring(io.read()))]])
+    assert.truthy(result.stdout:find(("6 %s nil"):format(folder), 1, true), result.output)
+  end)
+
+  -- Sends a signal to the launcher when the job runs; returns its status, and which processes are there a while later.
+  local function stop(signal)
+    local recipe = files.write(folder, "recipe.lua", head .. [[
+      local file = io.open(arg[1] .. "/" .. me, "w")
+      file:close()
+      while true do end]])
+    os.remove(folder .. "/0")
+    os.remove(folder .. "/1")
+    local result = mpi.shell(([=[
+      %s run -n 2 --restarts 5 %s %s & launcher=$!
+      while [ ! -e %s/0 ] || [ ! -e %s/1 ]; do sleep 0.02; done
+      kill -%s $launcher
+      wait $launcher
+      echo "status $?"
+      for i in $(seq 100); do # they may take a while
+        grep -lxz %s /proc/[0-9]*/cmdline > %s/left 2>/dev/null
+        [ -s %s/left ] || break
+        sleep 0.1
+      done
+      for each in $(cat %s/left); do echo "$each is left"; done]=]):format(mpi.program(), recipe,
+      folder, folder, folder, signal, recipe, folder, folder, folder), 60)
+    assert.is_nil(result.stdout:find "is left", result.output)
+    return tonumber(result.stdout:match "status (%d+)"), result
+  end
+
+  it("passes signals on, and leaves nothing behind", function()
+    for _, signal in ipairs { "INT", "TERM", "HUP" } do
+      local status, result = stop(signal)
+      assert.is_true(status ~= 0 and status < 128, result.output)
+      assert.is_nil(result.stderr:find("shardrt run:", 1, true), result.output)
+    end
+    assert.equal(137, (stop "KILL"))
+  end)
+
+  it("is refused where it makes no sense", function()
+    for words, expected in pairs {
+      ["run -n 2 --restarts -1 x.lua"] = 'not "-1"', ["run -n 2 --restarts 1 --min 3 x.lua"] = "--min is beyond",
+      ["run -n 2 --min 1 x.lua"] = "--min belongs to `shardrt run --restarts`",
+      ["--restarts 1 x.lua"] = "--restarts belongs to `shardrt run`", ["run -n 2 --restarts 1 --min 0 x"] = 'not "0"',
+      ["plan --restarts 1 x.lua"] = "--restarts belongs to `shardrt run`",
+      ["run -n 2 --restarts 1 test x_spec.lua"] = "--restarts is for recipes",
+      ["run -n 2 --restarts 1 no-such.lua"] = "cannot read the recipe",
+    } do
+      local result = mpi.shell(mpi.program() .. " " .. words)
+      assert.equal(2, result.status, words)
+      assert.truthy(result.stderr:find(expected, 1, true), words .. ": " .. result.stderr)
+    end
+    local result = mpi.shell(("PATH=/nonexistent %s run -n 2 --restarts 1 tests/run.lua"):format(mpi.program()))
+    assert.equal(2, result.status)
+    assert.truthy(result.stderr:find("cannot start mpirun: No such file or directory", 1, true), result.output)
+  end)
+end)
