@@ -109,7 +109,6 @@ void trace_add(struct trace_event event) {
     atomic_fetch_add_explicit(&self.lost, 1, memory_order_relaxed);
     return;
   }
-  event.duration = clock_now() - event.start;
   const int64_t count = atomic_load_explicit(&mine->count, memory_order_relaxed);
   mine->events[count % TRACE_RING] = event;
   atomic_store_explicit(&mine->count, count + 1, memory_order_release);

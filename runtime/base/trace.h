@@ -35,7 +35,7 @@ enum trace_kind {
 
 struct trace_event {
   int64_t start;    /* nanoseconds, by clock_now */
-  int64_t duration; /* nanoseconds; the event ends when it is written */
+  int64_t duration; /* nanoseconds */
   int64_t step;
   int64_t amount;
   uint16_t kind;
@@ -60,7 +60,7 @@ void trace_thread_end(void);
 uint16_t trace_name(const char *text);
 uint16_t trace_loader(void);
 
-/* Writes an event that ends now. */
+/* Writes an event; not where nothing is recorded. */
 void trace_add(struct trace_event event);
 
 /* When a span begins: 0 where nothing is recorded. */
@@ -68,11 +68,17 @@ static inline int64_t trace_begin(void) {
   return atomic_load_explicit(&trace_is_on, memory_order_relaxed) ? clock_now() : 0;
 }
 
-/* Ends a span, which may also have begun at a clock_now; `what` is all but the times. */
-static inline void trace_end(int64_t start, struct trace_event what) {
-  if (start == 0 || !atomic_load_explicit(&trace_is_on, memory_order_relaxed)) return;
+/* A span, by two times of clock_now; `what` is all but these. */
+static inline void trace_span(int64_t start, int64_t end, struct trace_event what) {
+  if (!atomic_load_explicit(&trace_is_on, memory_order_relaxed)) return;
   what.start = start;
+  what.duration = end - start;
   trace_add(what);
+}
+
+/* One that ends now, and began at a trace_begin. */
+static inline void trace_end(int64_t start, struct trace_event what) {
+  if (start != 0) trace_span(start, clock_now(), what);
 }
 
 /* The main thread enters, and leaves, a loader: what is between is the recipe's. trace_enter begins a span, too. */

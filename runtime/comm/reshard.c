@@ -201,8 +201,9 @@ int reshard_run(reshard *r, const traffic_side *wanted) {
   if (code == SHARDRT_OK) {
     const int64_t start = clock_now();
     code = traffic_run(t, m, what);
-    r->seconds = 1e-9 * (double)(clock_now() - start);
-    trace_end(start, (struct trace_event){.kind = TRACE_MOVE, .amount = received_bytes(r)});
+    const int64_t end = clock_now();
+    r->seconds = 1e-9 * (double)(end - start);
+    trace_span(start, end, (struct trace_event){.kind = TRACE_MOVE, .amount = received_bytes(r)});
     r->stuck = code < 0;
     if (r->stuck) keep_blocks(r->x);
   }

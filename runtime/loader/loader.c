@@ -345,8 +345,9 @@ static int take(shardrt_loader *self, bool full) {
   struct slot *made = slot_at(self, self->handed);
   const int64_t start = clock_now();
   int code = crew_wait(self->crew, self->handed, patient_round(self));
-  const double waited = 1e-9 * (double)(clock_now() - start);
-  trace_end(start, trace_what(self, TRACE_WAIT, 0));
+  const int64_t end = clock_now();
+  const double waited = 1e-9 * (double)(end - start);
+  trace_span(start, end, trace_what(self, TRACE_WAIT, 0));
   self->stats.wait_seconds += waited;
   if (code == SHARDRT_OK) code = make_arrays(self, made);
   if (code != SHARDRT_OK) return code;
@@ -385,7 +386,7 @@ static int next_batch(shardrt_loader *self, shardrt_array **arrays) {
 int shardrt_loader_next(shardrt_loader *self, shardrt_array **arrays) {
   const int64_t start = trace_enter();
   if (start == 0) return next_batch(self, arrays);
-  trace_end(start, trace_what(self, TRACE_READY, crew_ended(self->crew, self->handed)));
+  trace_span(start, start, trace_what(self, TRACE_READY, crew_ended(self->crew, self->handed)));
   struct trace_event step = trace_what(self, TRACE_STEP, cursor_rows(&self->place, &self->rules));
   int code = next_batch(self, arrays);
   trace_end(start, step);

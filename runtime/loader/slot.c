@@ -77,18 +77,19 @@ static char *row_of(const struct slot *self, const struct plan *plan, int64_t b,
   return (char *)shardrt_buffer_data(self->buffers[b]) + (size_t)(row - block->first_row) * block->row_bytes;
 }
 
-/* One of a task's parts ends now. */
+/* One of a task's parts, by two times of clock_now. */
 static void trace_part(const struct slot *self, const struct plan *plan, enum trace_kind kind, int64_t start,
-                       int64_t amount) {
-  trace_end(start, (struct trace_event){
-                       .kind = (uint16_t)kind, .loader = plan->trace_loader, .step = self->step, .amount = amount});
+                       int64_t end, int64_t amount) {
+  trace_span(start, end,
+             (struct trace_event){
+                 .kind = (uint16_t)kind, .loader = plan->trace_loader, .step = self->step, .amount = amount});
 }
 
 static int gather(const struct slot *self, const struct plan *plan, int32_t field, int64_t n, const shardrt_box *inner,
                   struct slot_scratch *scratch, void *rows) {
   const int64_t start = trace_begin();
   int code = source_gather(plan->source, field, scratch->samples, n, inner, &scratch->reader, rows);
-  trace_part(self, plan, TRACE_READ, start, scratch->reader.bytes_read);
+  if (start != 0) trace_part(self, plan, TRACE_READ, start, clock_now(), scratch->reader.bytes_read);
   return code;
 }
 
@@ -135,8 +136,9 @@ static int read_whole(struct slot *self, const struct plan *plan, const struct p
   const int64_t start = clock_now();
   for (int64_t i = 0; i < field->nblocks && code == SHARDRT_OK; i++)
     code = copy_block(self, plan, task, field->first_block + i, scratch->staging);
-  scratch->scattering = clock_now() - start;
-  trace_part(self, plan, TRACE_SCATTER, start, task->count);
+  const int64_t end = clock_now();
+  scratch->scattering = end - start;
+  trace_part(self, plan, TRACE_SCATTER, start, end, task->count);
   return code;
 }
 
@@ -147,8 +149,9 @@ static void finish_block(struct slot *self, const struct plan *plan, const struc
   const int64_t start = clock_now(), bytes = (int64_t)plan->blocks[b].bytes;
   atomic_fetch_add(&self->bytes_fingerprinted, bytes);
   self->fingerprints[b] = shardrt_fingerprint(shardrt_buffer_data(self->buffers[b]), plan->blocks[b].bytes);
-  scratch->checking += clock_now() - start;
-  trace_part(self, plan, TRACE_CHECK, start, bytes);
+  const int64_t end = clock_now();
+  scratch->checking += end - start;
+  trace_part(self, plan, TRACE_CHECK, start, end, bytes);
 }
 
 static void add(_Atomic int64_t *sum, int64_t figure) {
@@ -194,12 +197,14 @@ int slot_run(struct slot *self, const struct plan *plan, int64_t number, struct 
   } else {
     for (int64_t i = 0; i < field->nblocks; i++) finish_block(self, plan, field, field->first_block + i, scratch);
   }
-  add_figures(self, scratch, clock_now() - start);
-  trace_end(start, (struct trace_event){.kind = TRACE_TASK,
-                                        .name = field->trace_name,
-                                        .loader = plan->trace_loader,
-                                        .step = self->step,
-                                        .amount = n});
+  const int64_t end = clock_now();
+  add_figures(self, scratch, end - start);
+  trace_span(start, end,
+             (struct trace_event){.kind = TRACE_TASK,
+                                  .name = field->trace_name,
+                                  .loader = plan->trace_loader,
+                                  .step = self->step,
+                                  .amount = n});
   return code == SHARDRT_OK ? code : error_prefix(code, "field \"%s\"", field->field->name);
 }
 

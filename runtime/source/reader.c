@@ -107,6 +107,7 @@ int64_t reader_now(void) {
 }
 
 void reader_spent(struct reader *self, int32_t stage, int64_t start) {
-  self->nanoseconds[stage] += clock_now() - start;
-  trace_end(start, (struct trace_event){.kind = stage == READER_DECODE ? TRACE_DECODE : TRACE_TRANSFORM});
+  const int64_t now = clock_now();
+  self->nanoseconds[stage] += now - start;
+  trace_span(start, now, (struct trace_event){.kind = stage == READER_DECODE ? TRACE_DECODE : TRACE_TRANSFORM});
 }

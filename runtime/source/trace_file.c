@@ -123,11 +123,12 @@ int shardrt_trace_start(const char *path) {
   code = shardrt_check_outcome("the start of the trace", code);
   if (code == SHARDRT_OK) code = shardrt_barrier("the start of the trace");
   if (code < 0) {
+    trace_thread_end();
     forget();
     return code;
   }
   self.text.process = job->process_index;
-  self.text.origin = trace_start(); /* the same moment everywhere, but for what the barrier takes to let go */
+  self.text.origin = trace_start();
   job_at_abort(write_alone);
   return SHARDRT_OK;
 }
@@ -157,14 +158,16 @@ static uint64_t boot_of_host(void) {
   return known ? hash_text(0, id) : 0;
 }
 
-/* Processes on process 0's host count from its origin, others from their own. */
+/* Processes of one host count from the first of their origins, which are those of other hosts, too, but for what the
+ * barrier took to let go. */
 static int agree_on_origin(void) {
   const shardrt_job *job = shardrt_job_get();
   struct clock_id id = {.boot = boot_of_host(), .origin = self.text.origin};
   struct clock_id *all = alloc_zeros((size_t)job->process_count, sizeof *all);
   if (all == NULL) return ALLOC_FAILED;
   int code = shardrt_allgather("the end of the trace", &id, sizeof id, all);
-  if (code == SHARDRT_OK && id.boot != 0 && all[0].boot == id.boot) self.text.origin = all[0].origin;
+  for (int32_t p = 0; code == SHARDRT_OK && id.boot != 0 && p < job->process_count; p++)
+    if (all[p].boot == id.boot && all[p].origin < self.text.origin) self.text.origin = all[p].origin;
   alloc_free(all);
   return code;
 }
