@@ -316,23 +316,27 @@ local function lua_bytes(what, f)
 end
 
 --- A function of the recipe's own, run on the threads that read: for each sample it reads `sample.data` and writes
---- `sample.out`, which are pointers to elements counted from 0 (see shardrt.Sample); an output of
+--- `sample.out`, which are pointers to elements counted from 0 (shardrt.Sample has the rest); an output of
 --- one element may be returned instead. What it uses from outside itself is copied to every thread: plain data and
 --- Lua functions; it must leave it as it is. Or the name of a module that returns such a function.
 ---@param f string|fun(sample: shardrt.Sample, rng: shardrt.Random): number|boolean|nil
----@param o {shape: integer[]?, dtype: string?}? # of the output; what is left out is the input's
+---@param o {shape: integer[]?, dtype: string?, writes_all: boolean?}? # shape and dtype of the output: the input's where
+---they are left out; and whether the function writes every element of it, so that it is not set to 0 before
 ---@return shardrt.Transform
 function words.lua(f, o)
   local what = "transform.lua"
   if o == nil then o = {} end
   if type(o) ~= "table" or object.is(o) then fail("%s: its options are a table, not %s", what, list.show(o)) end
-  fail.keywords(what, o, { shape = true, dtype = true })
-  local numbers = { MODE.transform, AS_INPUT, AS_INPUT }
-  if o.dtype ~= nil then numbers[2] = dtype.named(what, o.dtype).code end
+  fail.keywords(what, o, { shape = true, dtype = true, writes_all = true })
+  if o.writes_all ~= nil and type(o.writes_all) ~= "boolean" then
+    fail("%s: writes_all = %s; it is true or false", what, list.show(o.writes_all))
+  end
+  local numbers = { MODE.transform, o.writes_all and 1 or 0, AS_INPUT, AS_INPUT }
+  if o.dtype ~= nil then numbers[3] = dtype.named(what, o.dtype).code end
   if o.shape ~= nil then
     local sizes = sizes_of(what, "shape", o.shape)
-    numbers[3] = #sizes
-    for i, size in ipairs(sizes) do numbers[3 + i] = size end
+    numbers[4] = #sizes
+    for i, size in ipairs(sizes) do numbers[4 + i] = size end
   end
   local bytes, text = lua_bytes(what, f)
   return transform.new("lua", ("lua(%s)"):format(text), numbers, bytes)
@@ -345,7 +349,7 @@ end
 ---@return shardrt.Transform
 function transform.predicate(what, f)
   local bytes, text = lua_bytes(what, f)
-  return transform.new("lua", ("lua(%s)"):format(text), { MODE.predicate, C.SHARDRT_BOOL, 0 }, bytes)
+  return transform.new("lua", ("lua(%s)"):format(text), { MODE.predicate, 1, C.SHARDRT_BOOL, 0 }, bytes)
 end
 
 --- Decodes an image: the bytes of a JPEG or PNG file become uint8 {height, width, channels}. It comes first in a list;

@@ -52,7 +52,7 @@ end
 ---@field data ffi.cdata* # pointer to the elements of the input, which are not to be written
 ---@field size integer # how many they are
 ---@field shape integer[] # of the input
----@field out ffi.cdata* # pointer to the elements of the output, all 0 at first
+---@field out ffi.cdata* # pointer to the elements of the output, all 0 at first unless `writes_all` was given
 ---@field out_size integer # how many they are
 ---@field index integer # the sample's number in the files
 ---@field epoch integer
@@ -74,6 +74,7 @@ end
 
 -- ---- what a function must leave as it is ----------------------------------------------------------------------------
 
+local DIFFERS = "called twice for one sample, it made two different things of it: it depends on more than the sample"
 local LEFT_BEHIND = "what a sample becomes may depend on nothing that other samples leave behind"
 
 -- A function that is called after each sample, and raises an error where an entry of one of the tables is not what it
@@ -129,44 +130,64 @@ local function plain(value)
   return number > -2 ^ 53 and number < 2 ^ 53 and number or value
 end
 
--- A function that transforms the chunk in `call`, of values of these dtypes with ndim dimensions.
-local function transform_loop(call, f, check, from, to, ndim)
-  local shape = {}
-  local sample, random = sample_type(from, to, shape)(), random_type()
-  local element = to.size
+---@class shardrt.Work # what a state was opened for
+---@field call ffi.cdata* # the shardrt_samples of the chunk
+---@field f function
+---@field check (fun())? # of the tables that came with it
+---@field is_predicate boolean
+---@field writes_all boolean # every element of the output
+
+-- What calls the function for the sample at hand, and puts what it returns to the output.
+local function caller(work, sample, random, from, to, ndim)
+  local f = work.f
+  if work.is_predicate and ndim == 0 then
+    return function() sample.out[0] = f(plain(from.read(sample.data, 0)), random) and true or false end
+  elseif work.is_predicate then
+    return function() sample.out[0] = f(sample, random) and true or false end
+  end
   return function()
-    for i = 0, tonumber(call.count) - 1 do
-      call.at = i
-      local given = call.samples + i
-      ffi.copy(sample, given, ffi.sizeof(sample))
-      ffi.copy(random, given.random, ffi.sizeof(random))
-      for d = 1, ndim do shape[d] = tonumber(given.shape[d - 1]) end
-      ffi.fill(sample.out, sample.out_size * element)
-      local result = f(sample, random)
-      if result ~= nil then store(sample, to, result) end
-      if check then check() end
-    end
+    local result = f(sample, random)
+    if result ~= nil then store(sample, to, result) end
   end
 end
 
--- The same for a predicate: what is no array comes as a value of Lua, and the outcome is what Lua takes for true.
-local function predicate_loop(call, f, check, from, to, ndim)
-  local shape = {}
+-- A function that transforms the chunk at hand, of values of these dtypes with ndim dimensions. Of every chunk whose
+-- number is a power of 2, the first sample is tried twice beforehand: it must become the same both times.
+local function chunk_loop(work, from, to, ndim)
+  local call, check, clears = work.call, work.check, not work.writes_all
+  local shape, element = {}, to.size
   local sample, random = sample_type(from, to, shape)(), random_type()
+  local apply = caller(work, sample, random, from, to, ndim)
+  local chunk, next_tried = 0, 1
+
+  local function take(given)
+    ffi.copy(sample, given, ffi.sizeof(sample))
+    ffi.copy(random, given.random, ffi.sizeof(random))
+    for d = 1, ndim do shape[d] = tonumber(given.shape[d - 1]) end
+  end
+
+  local function outcome(before)
+    take(call.samples)
+    ffi.fill(sample.out, sample.out_size * element, before)
+    apply()
+    if check then check() end
+    return ffi.string(sample.out, sample.out_size * element)
+  end
+
   return function()
+    call.at = 0
+    chunk = chunk + 1
+    if chunk == next_tried then
+      next_tried = 2 * next_tried
+      if outcome(0) ~= outcome(clears and 0 or 0xff) then
+        error(clears and DIFFERS or DIFFERS .. ", or it does not write all of its output, as it says", 0)
+      end
+    end
     for i = 0, tonumber(call.count) - 1 do
       call.at = i
-      local given = call.samples + i
-      ffi.copy(sample, given, ffi.sizeof(sample))
-      ffi.copy(random, given.random, ffi.sizeof(random))
-      for d = 1, ndim do shape[d] = tonumber(given.shape[d - 1]) end
-      local result
-      if ndim == 0 then
-        result = f(plain(from.read(sample.data, 0)), random)
-      else
-        result = f(sample, random)
-      end
-      sample.out[0] = result and true or false
+      take(call.samples + i)
+      if clears then ffi.fill(sample.out, sample.out_size * element) end
+      apply()
       if check then check() end
     end
   end
@@ -215,10 +236,11 @@ end
 --- Makes this state ready.
 ---@param bytes string # package.path, \0, package.cpath, \0, and M and a module's name, or F and carry.pack's bytes
 ---@param is_predicate boolean
+---@param writes_all boolean
 ---@param address lightuserdata # of a shardrt_samples, where each chunk is found
 ---@return function run # transforms the chunk
 ---@return function describe # for lua_pcall
-function worker.open(bytes, is_predicate, address)
+function worker.open(bytes, is_predicate, writes_all, address)
   local path, cpath, kind, rest = bytes:match "^([^%z]*)%z([^%z]*)%z(.)(.*)$"
   package.path, package.cpath = path, cpath
   hide_shardrt()
@@ -229,13 +251,13 @@ function worker.open(bytes, is_predicate, address)
     local problem = bytecode.problem(one, _G)
     if problem then error(problem, 0) end
   end
-  local check = watch(tables)
-  local call, make, loops = ffi.cast(samples_pointer, address), is_predicate and predicate_loop or transform_loop, {}
+  local call, loops = ffi.cast(samples_pointer, address), {}
+  local work = { call = call, f = f, check = watch(tables), is_predicate = is_predicate, writes_all = writes_all }
   local function run()
     local key = (call.dtype * 256 + call.out_dtype) * 256 + call.ndim
     local loop = loops[key]
     if not loop then
-      loop = make(call, f, check, dtype.coded(call.dtype), dtype.coded(call.out_dtype), call.ndim)
+      loop = chunk_loop(work, dtype.coded(call.dtype), dtype.coded(call.out_dtype), call.ndim)
       loops[key] = loop
     end
     loop()

@@ -6,7 +6,8 @@
  * entered and left once for each chunk. What the function sees of a sample are pointers to where its bytes are and to
  * where the output is to be, both whole.
  *
- * numbers: what is made of the function's result (MODE_…), the dtype of the output (-1: the input's), its number of
+ * numbers: what is made of the function's result (MODE_…), whether it writes all of its output (1), so that this need
+ *   not be cleared before, the dtype of the output (-1: the input's), its number of
  *   dimensions (-1: the input's shape) and its sizes.
  * bytes: IDENTITY of them tell one function from another in all processes; the rest is the function, as
  *   lua/shardrt/worker.lua takes it.
@@ -25,7 +26,7 @@
 #include "transform/kinds.h"
 
 enum { MODE_TRANSFORM, MODE_PREDICATE, MODES };
-enum { MODE, DTYPE, NDIM, SIZES }; /* numbers */
+enum { MODE, WRITES_ALL, DTYPE, NDIM, SIZES }; /* numbers */
 enum { IDENTITY = 16, STATE_BYTES = 64 * 1024 /* about what an empty state takes, for the message of a failure */ };
 
 /* What a reader keeps for one transform; L is NULL until the first chunk. */
@@ -57,8 +58,9 @@ static int open_libraries(lua_State *L) {
   lua_getfield(L, -1, "open");
   lua_pushlstring(L, (const char *)opening->transform->bytes + IDENTITY, opening->transform->nbytes - IDENTITY);
   lua_pushboolean(L, opening->transform->numbers[MODE] == MODE_PREDICATE);
+  lua_pushboolean(L, opening->transform->numbers[WRITES_ALL] == 1);
   lua_pushlightuserdata(L, &opening->worker->call);
-  lua_call(L, 3, 2);
+  lua_call(L, 4, 2);
   opening->worker->describe = luaL_ref(L, LUA_REGISTRYINDEX);
   opening->worker->run = luaL_ref(L, LUA_REGISTRYINDEX);
   return 0;
