@@ -3,7 +3,7 @@
 #   make            builds build/shardrt            make demo     the main job on real data
 #   make test       runs every spec                 make lint     format, static analysis, luacheck
 #   make soak       kills a job more than a hundred times
-#   make asan|tsan  the specs under sanitizers      make bench    speed, as ratios in one run
+#   make asan|tsan  the specs under sanitizers      make bench    speed, as ratios in one run (PEERS=1: beside others)
 #   make install PREFIX=/usr/local                  make clean                   V=1 shows the commands
 
 BUILD   ?= build
@@ -16,6 +16,8 @@ PACKAGES_BUILD = gcc libc6-dev pkgconf libopenmpi-dev openmpi-bin libluajit-5.1-
                  librandom123-dev libisal-dev libjpeg62-turbo-dev libspng-dev liburing-dev
 PACKAGES_TEST  = lua-busted lua-cjson dataset-fashion-mnist iproute2
 PACKAGES_LINT  = clang-format clang-tidy lua-check
+PACKAGES_PEERS = python3-venv
+PACKAGES_FFCV  = python3-dev g++ libopencv-dev libturbojpeg0-dev
 
 # The rest of this file needs no network.
 SOURCES  := $(sort $(shell find runtime -name '*.c'))
@@ -42,7 +44,7 @@ export OMPI_ALLOW_RUN_AS_ROOT=1
 export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 export OMPI_MCA_rmaps_base_oversubscribe=1
 
-.PHONY: all deps deps-lint demo test specs soak lint asan tsan bench install clean
+.PHONY: all deps deps-lint deps-ffcv demo test specs soak lint asan tsan bench peers install clean
 .DELETE_ON_ERROR:
 
 all: $(BUILD)/shardrt
@@ -136,10 +138,21 @@ lint: deps-lint
 	  $(MPI_CFLAGS) $(LUA_CFLAGS) 2>&1 | { ! grep -v "warnings\? generated"; }' tidy
 	luacheck -q lua recipes tests
 
-# Speed, as ratios taken in one run; the C programs beside it are the baselines.
+# Speed, as ratios taken in one run; the C programs beside it are the baselines. PEERS=1: then other loaders, too, on the
+# same files in the same run; PARTS="loader start reshard peers" chooses.
+BASELINES = $(addprefix $(BUILD)/bench/,gather meet copy alltoall)
 bench: deps
-	@$(MAKE) --no-print-directory all $(addprefix $(BUILD)/bench/,gather meet copy alltoall)
-	@SHARDRT=$(abspath $(BUILD)/shardrt) $(BUILD)/shardrt tests/bench/run.lua $(BUILD)
+	@$(MAKE) --no-print-directory all $(BASELINES)
+	@$(if $(PEERS),$(MAKE) --no-print-directory peers)
+	@SHARDRT=$(abspath $(BUILD)/shardrt) $(if $(PEERS),JAX_PYTHON=$(abspath $(BUILD)/peers/bin/python)) \
+	  $(BUILD)/shardrt tests/bench/run.lua $(BUILD) $(or $(PARTS),loader start reshard $(if $(PEERS),peers))
+# The other loaders, in a Python environment that is kept; without what FFCV is built from, FFCV is left out.
+peers:
+	$(call install_packages,$(PACKAGES_PEERS))
+	-@$(MAKE) --no-print-directory deps-ffcv
+	@/usr/bin/python3 -B tests/bench/peers/install.py $(BUILD)/peers
+deps-ffcv:
+	$(call install_packages,$(PACKAGES_FFCV))
 $(BUILD)/bench/%: tests/bench/%.c
 	@mkdir -p $(@D)
 	$(CC) -std=c11 -D_GNU_SOURCE -O3 -march=native -pthread $(MPI_CFLAGS) -o $@ $< $(shell pkg-config --libs ompi-c)

@@ -1,7 +1,7 @@
 -- make bench: speed and memory as ratios, each pair measured alternately in this one run; medians of seven.
 
 local shell = require("tests.support.mpi").shell
-local build = assert(arg[1], "usage: run.lua BUILD_FOLDER")
+local build = assert(arg[1], "usage: run.lua BUILD_FOLDER PART...")
 
 local bench = {
   build = build, rounds = tonumber(os.getenv "SHARDRT_BENCH_ROUNDS" or 7),
@@ -38,4 +38,4 @@ function bench.report(what, ratio, aim, detail)
   io.stdout:flush()
 end
 
-for _, part in ipairs { "loader", "start", "reshard" } do require("tests.bench." .. part)(bench) end
+for part = 2, #arg do require("tests.bench." .. arg[part])(bench) end
