@@ -41,8 +41,9 @@ class Peer:
             self.why = "absent"
             return
         # Memory that numpy and others free is kept, not given back and faulted in again for each large batch.
-        environment = dict(os.environ, PYTHONDONTWRITEBYTECODE="1", JAX_PLATFORMS="cpu", TF_CPP_MIN_LOG_LEVEL="3", CUDA_VISIBLE_DEVICES="",
-                           MALLOC_MMAP_MAX_="0", MALLOC_TRIM_THRESHOLD_=str(1 << 40), MALLOC_TOP_PAD_=str(1 << 26))
+        environment = dict(os.environ, PYTHONDONTWRITEBYTECODE="1", JAX_PLATFORMS="cpu", TF_CPP_MIN_LOG_LEVEL="3",
+                           CUDA_VISIBLE_DEVICES="", MALLOC_MMAP_MAX_="0", MALLOC_TRIM_THRESHOLD_=str(1 << 40),
+                           MALLOC_TOP_PAD_=str(1 << 26))
         command = [build / "peers/bin/python", HERE / f"{peer}_peer.py", workload, build / "peers/data", str(threads)]
         self.log = open(build / f"peers/{peer}.{workload}.log", "w+")
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.log,
