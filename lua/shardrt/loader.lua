@@ -8,6 +8,7 @@ local auto = require "shardrt.auto"
 local fail = require "shardrt.fail"
 local layouts = require "shardrt.layouts"
 local list = require "shardrt.list"
+local object = require "shardrt.object"
 local plan = require "shardrt.plan"
 local progress = require "shardrt.progress"
 local reshard = require "shardrt.reshard"
@@ -32,6 +33,8 @@ fail.own()
 ---@field bandwidth shardrt.Bandwidth? # for "auto"; nil: measured in the first steps
 ---@field filter table<string, function|shardrt.Transform[]>? # which samples count, as source:filter takes it
 ---@field transform table<string, shardrt.Transform[]|false>? # what fields go through, as source:map takes it
+---@field batch_transform (fun(batch: table<string, shardrt.Array>): table<string, shardrt.Array>)? # called for every
+---batch on its way to the recipe, by all processes alike; what it returns is the batch. State it keeps is its own
 ---@field num_workers integer? # threads that read; nil: chosen from the machine, and from how the first steps go
 ---@field prefetch integer? # batches made ahead; nil: chosen in the same way
 ---@field read_size integer? # bytes that a thread reads at once, where they are more than a row; nil: by the machine
@@ -90,7 +93,7 @@ local loader = { words = {} }
 
 local KEYWORDS = {
   source = true, batch_size = true, sharding = true, shuffle = true, seed = true, epochs = true, remainder = true,
-  pipeline = true, load_sharding = true, bandwidth = true, filter = true, transform = true,
+  pipeline = true, load_sharding = true, bandwidth = true, filter = true, transform = true, batch_transform = true,
   num_workers = true, prefetch = true, read_size = true,
 }
 local REMAINDERS = { drop = true, pad = true, error = true }
@@ -136,6 +139,9 @@ local function check_options(o)
   if o.shuffle ~= nil and type(o.shuffle) ~= "boolean" then
     fail("loader: shuffle = %s; it is true or false", list.show(o.shuffle))
   end
+  if o.batch_transform ~= nil and type(o.batch_transform) ~= "function" then
+    fail("loader: batch_transform = %s; it is a function from one batch to another", list.show(o.batch_transform))
+  end
   local pipeline = choice("pipeline", o.pipeline == nil and "per_process" or o.pipeline, PIPELINES)
   refuse_useless(o)
   return {
@@ -147,6 +153,7 @@ local function check_options(o)
     remainder = choice("remainder", o.remainder == nil and "drop" or o.remainder, REMAINDERS),
     pipeline = pipeline,
     bandwidth = auto.check_bandwidth(o.bandwidth),
+    batch_transform = o.batch_transform,
     num_workers = o.num_workers ~= nil and whole("num_workers", o.num_workers, 1) or nil,
     prefetch = o.prefetch ~= nil and whole("prefetch", o.prefetch, 1) or nil,
     read_size = o.read_size ~= nil and whole("read_size", o.read_size, 1) or nil,
@@ -157,7 +164,7 @@ end
 local function agree(self, names, load)
   local words = {
     self.batch_size, self.shuffle, self.seed, self.epochs or "without end", self.remainder, self.pipeline,
-    auto.bandwidth_text(self.bandwidth),
+    auto.bandwidth_text(self.bandwidth), self.batch_transform and "batch_transform" or "",
   }
   for i, word in ipairs(words) do words[i] = tostring(word) end
   for _, name in ipairs(names) do
@@ -288,6 +295,25 @@ local function change_way(self)
   end
 end
 
+-- What the recipe's own function makes of a batch.
+local function transform_batch(self, batch)
+  local function refuse(format, ...)
+    fail("loader: batch_transform, in step %d (from 0 on): " .. format, self:stats().steps - 1, ...)
+  end
+  local ok, made = pcall(self.batch_transform, batch)
+  if not ok then refuse("%s", type(made) == "string" and made or "an error that is a " .. type(made)) end
+  if type(made) ~= "table" or object.is(made) or array.is(made) then
+    refuse("it returned %s; it returns the batch, a table of arrays", array.is(made) and "an array" or list.show(made))
+  end
+  for name, value in pairs(made) do
+    if type(name) ~= "string" or not array.is(value) then
+      refuse("it returned a batch in which %s is %s; it holds arrays with their names", list.show(name),
+        list.show(value))
+    end
+  end
+  return made
+end
+
 -- The next batch, or nil after the last.
 function Loader:__call()
   if C.shardrt_job_get().planning ~= 0 then return nil end
@@ -307,7 +333,7 @@ function Loader:__call()
   for i, name in ipairs(self.batch_names) do
     batch[name] = array.made_by_all(array.wrap(self.arrays[i - 1], self.sharding[name]))
   end
-  return batch
+  return self.batch_transform and transform_batch(self, batch) or batch
 end
 
 -- Of a state that is complete: the checksum of its other fields.
