@@ -139,13 +139,13 @@ lint: deps-lint
 	luacheck -q lua recipes tests
 
 # Speed, as ratios taken in one run; the C programs beside it are the baselines. PEERS=1: then other loaders, too, on the
-# same files in the same run; PARTS="loader start reshard peers" chooses.
-BASELINES = $(addprefix $(BUILD)/bench/,gather meet copy alltoall)
+# same files in the same run; PARTS="loader transforms start reshard peers" chooses.
+BASELINES = $(addprefix $(BUILD)/bench/,gather gather-scalar meet copy alltoall)
 bench: deps
 	@$(MAKE) --no-print-directory all $(BASELINES)
 	@$(if $(PEERS),$(MAKE) --no-print-directory peers)
 	@SHARDRT=$(abspath $(BUILD)/shardrt) $(if $(PEERS),JAX_PYTHON=$(abspath $(BUILD)/peers/bin/python)) \
-	  $(BUILD)/shardrt tests/bench/run.lua $(BUILD) $(or $(PARTS),loader start reshard $(if $(PEERS),peers))
+	  $(BUILD)/shardrt tests/bench/run.lua $(BUILD) $(or $(PARTS),loader transforms start reshard $(if $(PEERS),peers))
 # The other loaders, in a Python environment that is kept; without what FFCV is built from, FFCV is left out.
 peers:
 	$(call install_packages,$(PACKAGES_PEERS))
@@ -153,6 +153,9 @@ peers:
 	@/usr/bin/python3 -B tests/bench/peers/install.py $(BUILD)/peers
 deps-ffcv:
 	$(call install_packages,$(PACKAGES_FFCV))
+$(BUILD)/bench/gather-scalar: tests/bench/gather.c
+	@mkdir -p $(@D)
+	$(CC) -std=c11 -D_GNU_SOURCE -O2 -fno-tree-vectorize -pthread -o $@ $<
 $(BUILD)/bench/%: tests/bench/%.c
 	@mkdir -p $(@D)
 	$(CC) -std=c11 -D_GNU_SOURCE -O3 -march=native -pthread $(MPI_CFLAGS) -o $@ $< $(shell pkg-config --libs ompi-c)

@@ -1,22 +1,35 @@
--- load.lua FILE BATCH SEED SECONDS REPLICAS: loads shuffled batches of a .npy file, an epoch to warm up, then whole
--- epochs for about SECONDS; each row goes to so many devices. Prints bytes/s of the global batches, how many workers
--- and batch buffers there were, and the bytes of a batch on each device.
+-- load.lua FILE BATCH SEED SECONDS REPLICAS WHAT: loads shuffled batches of a .npy file, an epoch to warm up, then
+-- whole epochs for about SECONDS; each row goes to so many devices. WHAT is done with it is as in gather.c; "lua" does
+-- in Lua what is "invert" there. Prints bytes/s taken from the file, how many workers and batch buffers there were, and
+-- the bytes of a batch on each device.
 
 local shardrt = require "shardrt"
+local T = shardrt.transform
 
-local source = shardrt.source.npy { record = arg[1] }
-local replicas = tonumber(arg[5])
+local transforms = {
+  normalize = { record = { T.normalize { mean = { 0.1, 0.18, 0.28 }, std = { 0.2, 0.3, 0.4 } } } },
+  lua = { record = { T.lua(function(sample)
+    local from, to = sample.data, sample.out
+    for i = 0, sample.size - 1 do to[i] = (255 - from[i]) / 255 end
+  end, { dtype = "float32" }) } },
+  window = T.window { from = "record", dtype = "int32" },
+}
+
+local source, replicas = shardrt.source.npy { record = arg[1] }, tonumber(arg[5])
 local mesh = shardrt.make_mesh({ shardrt.device_count() / replicas, replicas }, { "data", "replica" })
+local batch_size = tonumber(arg[2])
 local loader = shardrt.loader {
-  source = source, batch_size = tonumber(arg[2]), seed = tonumber(arg[3]), shuffle = true,
+  source = source, batch_size = batch_size, seed = tonumber(arg[3]), shuffle = true,
+  transform = transforms[arg[6]], -- nil for "copy"
   sharding = shardrt.NamedSharding(mesh, shardrt.P "data"),
 }
-local steps = math.floor(#source / tonumber(arg[2]))
+local steps = math.floor(#source / batch_size)
 
 local step, start, bytes, each = 0, nil, 0, nil
+local batch_bytes = batch_size * source:read(0, 1).record.bytes
 for batch in loader do
-  if start then bytes = bytes + batch.record.size end
-  each = each or batch.record.addressable_shards[1].data.bytes
+  if start then bytes = bytes + batch_bytes end
+  each = each or (batch.record or batch.inputs).addressable_shards[1].data.bytes
   step = step + 1
   if step % steps == 0 then
     local t = shardrt.clock()
