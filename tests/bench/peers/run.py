@@ -102,7 +102,7 @@ def gather(build, workload):
     ids = array.array("q", range(rows))
     random.Random(0).shuffle(ids)
     order.write_bytes(ids.tobytes())
-    command = [build / "bench/gather", build / "peers/data" / name, 128, width, order, batch]
+    command = [build / "bench/gather", "copy", build / "peers/data" / name, 128, width, order, batch]
     return lambda buffers: [*command, buffers, THREADS]
 
 
