@@ -58,7 +58,7 @@ $(BUILD)/%.o: runtime/%.c Makefile
 	$(call quiet,cc   )$(CC) $(CFLAGS) -MMD -MP -c -o $@ $<
 $(BUILD)/comm/mpi.o: CFLAGS += $(MPI_CFLAGS)
 $(BUILD)/main.o $(BUILD)/transform/lua.o: CFLAGS += $(LUA_CFLAGS)
-$(BUILD)/transform/lanes.o: CFLAGS += $(if $(SANITIZE),,-O3)# loops that are to become vectors
+$(addprefix $(BUILD)/transform/,lanes.o resample.o strides.o): CFLAGS += $(if $(SANITIZE),,-O3)# loops that are to become vectors
 -include $(OBJECTS:.o=.d)
 
 # Lua files become objects that `require` finds in the program itself (LuaJIT looks for luaJIT_BC_ symbols).

@@ -170,6 +170,9 @@ describe("odd arguments", function()
       scale = { { factor = 2, offset = { 1 }, axis = 0, dtype = "int8" } },
       normalize = { { mean = 1, std = { 1 }, max = 1, axis = 0, dtype = "float32" } },
       one_hot = { { classes = 3, dtype = "int8" } },
+      resize = { { height = 2, width = 2, filter = "nearest", axis = 0 } },
+      random_resized_crop = { { size = { 2, 2 }, scale = { 0.5, 1 }, ratio = { 1, 2 }, filter = "nearest", axis = 0 } },
+      random_flip = { { p = 0.5, axis = 0 } }, transpose = { { axes = { 1, 0 } } },
       lua = { function() end, { shape = { 2 }, dtype = "int8" } },
       window = { { from = "t", inputs = "i", targets = "t", size = 2, shift = 1, dtype = "int8" } },
     }

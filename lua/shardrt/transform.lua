@@ -251,6 +251,68 @@ function words.random_crop(o)
   return made("random_crop", o, append(append({ axis_of(what, "axis", o.axis, 0), value }, paddings), sizes))
 end
 
+local FILTERS = { bilinear = 0, nearest = 1 }
+
+-- What both words for images of another size begin with: axis, filter, height, width.
+local function size_numbers(what, o, height, width)
+  local filter = o.filter == nil and "bilinear" or o.filter
+  if not FILTERS[filter] then fail("%s, filter: one of %s, not %s", what, list.words(FILTERS), list.show(filter)) end
+  return { axis_of(what, "axis", o.axis, 0), FILTERS[filter], height, width }
+end
+
+--- Images brought to another size; the height is that of `axis` (0), the width that of the axis behind it. With the
+--- filter "bilinear" (the default) every element is a mean of all that it stands for, as in Pillow and in torchvision
+--- with antialias: uint8 comes out as from Pillow to the bit. "nearest" takes the element in the middle.
+---@param o {height: integer, width: integer, filter: "bilinear"|"nearest"|nil, axis: integer?}
+---@return shardrt.Transform
+function words.resize(o)
+  local known = { height = true, width = true, filter = true, axis = true }
+  local what = options("resize", o, known, "resize{height = 224, width = 224}")
+  local height, width = whole(what, "height", o.height, 1), whole(what, "width", o.width, 1)
+  return made("resize", o, size_numbers(what, o, height, width))
+end
+
+-- Two numbers, the smaller one first.
+local function range_of(what, name, value, default)
+  local range = value == nil and default or list_of(what, name, value, number)
+  if #range ~= 2 then fail("%s, %s: two numbers, the least and the most, not %s", what, name, list.show(value)) end
+  return range
+end
+
+--- A random box of every image brought to one size, {height, width}: its area is evenly from `scale` ({0.08, 1}) of the
+--- image's, the logarithm of its width by its height evenly from those of `ratio` ({3/4, 4/3}); what does not fit is
+--- drawn again, up to ten times, and then the middle is taken. As torchvision does it, but for the random numbers.
+---@param o {size: integer[], scale: number[]?, ratio: number[]?, filter: "bilinear"|"nearest"|nil, axis: integer?}
+---@return shardrt.Transform
+function words.random_resized_crop(o)
+  local known = { size = true, scale = true, ratio = true, filter = true, axis = true }
+  local what = options("random_resized_crop", o, known, "random_resized_crop{size = {224, 224}}")
+  local size = sizes_of(what, "size", o.size, 1)
+  if #size ~= 2 then fail("%s, size: a height and a width, not %s", what, list.show(o.size)) end
+  local scale = range_of(what, "scale", o.scale, { 0.08, 1 })
+  local ratio = range_of(what, "ratio", o.ratio, { 3 / 4, 4 / 3 })
+  local numbers = size_numbers(what, o, size[1], size[2])
+  return made("random_resized_crop", o, append(append(numbers, scale), ratio))
+end
+
+--- Samples turned around along an axis (1: images left to right), each with the probability `p` (0.5).
+---@param o {p: number?, axis: integer?}?
+---@return shardrt.Transform
+function words.random_flip(o)
+  if o == nil then o = {} end
+  local what = options("random_flip", o, { p = true, axis = true }, "random_flip{p = 0.5}")
+  local p = number(what, "p", o.p == nil and 0.5 or o.p)
+  return made("random_flip", o, { p, axis_of(what, "axis", o.axis, 1) })
+end
+
+--- The axes in another order: for each of the output the one of the input, as in numpy. {2, 0, 1} makes HWC into CHW.
+---@param o {axes: integer[]}
+---@return shardrt.Transform
+function words.transpose(o)
+  local what = options("transpose", o, { axes = true }, "transpose{axes = {2, 0, 1}}")
+  return made("transpose", o, list.copy(sizes_of(what, "axes", o.axes)))
+end
+
 local function name_of(what, key, value, default)
   if value == nil then return default end
   if type(value) ~= "string" or value == "" or value:find("\0", 1, true) then

@@ -284,6 +284,7 @@ static void origin_of(const shardrt_transform *self, const struct draw *draw, in
       .stage = READER_TRANSFORM,                                                                                       \
       .draws = (draws_),                                                                                               \
       .pieces = true,                                                                                                  \
+      .larger = true,                                                                                                  \
       .set = (set_),                                                                                                   \
       .form = (form_),                                                                                                 \
       .need = place_need,                                                                                              \

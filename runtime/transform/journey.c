@@ -53,14 +53,48 @@ static int take_all(const struct journey *j, const shardrt_box *wanted) {
   return code;
 }
 
-static int call(const struct journey *j, const shardrt_transform *t, int64_t *failed) {
+/* Copies the box `wanted` of a value, packed. */
+static int cut_value(const struct value *value, const shardrt_box *wanted, void *to) {
+  static const int64_t zero[SHARDRT_MAX_NDIM] = {0};
+  int64_t extent[SHARDRT_MAX_NDIM], from[SHARDRT_MAX_NDIM];
+  for (int32_t d = 0; d < wanted->ndim; d++) {
+    extent[d] = wanted->stop[d] - wanted->start[d];
+    from[d] = wanted->start[d] - value->start[d];
+  }
+  return shardrt_box_copy(wanted->ndim, shardrt_dtype_size(value->dtype), extent, to, extent, zero, value->data,
+                          value->shape, from);
+}
+
+/* A kind that only takes what it needs is given a whole sample. */
+static bool is_too_large(const struct transform_kind *kind, const struct value *value, const shardrt_box *box) {
+  for (int32_t d = 0; d < box->ndim && !kind->larger; d++)
+    if (value->shape[d] != box->stop[d] - box->start[d]) return true;
+  return false;
+}
+
+static int call_one(const struct journey *j, int32_t k, int64_t i) {
+  const shardrt_transform *t = j->chain->transforms[k];
+  struct value *in = &j->in[i];
+  if (is_too_large(t->kind, in, &legs_of(j, i)[k].box)) {
+    struct value piece = chain_value(j->chain, k, legs_of(j, i));
+    piece.data = reader_room(j->reader, value_bytes(&piece));
+    if (piece.data == NULL) return ALLOC_FAILED;
+    int code = cut_value(in, &legs_of(j, i)[k].box, piece.data);
+    if (code != SHARDRT_OK) return code;
+    *in = piece;
+  }
+  const void *from = in->data;
+  int64_t only;
+  return t->kind->alike(t, j->reader, &j->draws[i], in, &j->out[i], 1, &from, j->out[i].data, &only);
+}
+
+static int call(const struct journey *j, int32_t k, int64_t *failed) {
+  const shardrt_transform *t = j->chain->transforms[k];
   if (t->kind->run != NULL) return t->kind->run(t, j->reader, j->draws, j->n, j->in, j->out, failed);
   int code = SHARDRT_OK;
   for (int64_t i = 0; i < j->n && code == SHARDRT_OK; i++) {
-    const void *from = j->in[i].data;
-    int64_t only;
-    code = t->kind->alike(t, j->reader, &j->draws[i], &j->in[i], &j->out[i], 1, &from, j->out[i].data, &only);
     *failed = i;
+    code = call_one(j, k, i);
   }
   return code;
 }
@@ -76,7 +110,7 @@ static int pass(struct journey *j, int32_t k, char *rows, size_t row_bytes) {
   }
   const int64_t start = reader_now();
   int64_t failed = 0;
-  int code = call(j, t, &failed);
+  int code = call(j, k, &failed);
   reader_spent(j->reader, t->kind->stage, start);
   if (code != SHARDRT_OK) return chain_blame(j->chain, k, j->draws[failed].number, code);
   struct value *made = j->out;
@@ -87,17 +121,9 @@ static int pass(struct journey *j, int32_t k, char *rows, size_t row_bytes) {
 
 /* Copies what is wanted of the values at the journey's end, which are more than that. */
 static int cut(const struct journey *j, const shardrt_box *wanted, char *rows, size_t row_bytes) {
-  int64_t extent[SHARDRT_MAX_NDIM], zero[SHARDRT_MAX_NDIM] = {0}, from[SHARDRT_MAX_NDIM];
   int code = SHARDRT_OK;
-  for (int64_t i = 0; i < j->n && code == SHARDRT_OK; i++) {
-    const struct value *value = &j->in[i];
-    for (int32_t d = 0; d < wanted->ndim; d++) {
-      extent[d] = wanted->stop[d] - wanted->start[d];
-      from[d] = wanted->start[d] - value->start[d];
-    }
-    code = shardrt_box_copy(wanted->ndim, shardrt_dtype_size(value->dtype), extent, rows + (size_t)i * row_bytes,
-                            extent, zero, value->data, value->shape, from);
-  }
+  for (int64_t i = 0; i < j->n && code == SHARDRT_OK; i++)
+    code = cut_value(&j->in[i], wanted, rows + (size_t)i * row_bytes);
   return code;
 }
 

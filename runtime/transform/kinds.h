@@ -4,16 +4,26 @@
 
 #include "transform/transform.h"
 
-extern const struct transform_kind cast_kind;
-extern const struct transform_kind center_crop_kind;
-extern const struct transform_kind crop_kind;
-extern const struct transform_kind decode_image_kind;
-extern const struct transform_kind lua_kind;
-extern const struct transform_kind normalize_kind;
-extern const struct transform_kind one_hot_kind;
-extern const struct transform_kind pad_kind;
-extern const struct transform_kind random_crop_kind;
-extern const struct transform_kind scale_kind;
-extern const struct transform_kind window_kind;
+/* Every kind's name, in one place. */
+#define TRANSFORM_KINDS(X)                                                                                             \
+  X(cast)                                                                                                              \
+  X(center_crop)                                                                                                       \
+  X(crop)                                                                                                              \
+  X(decode_image)                                                                                                      \
+  X(lua)                                                                                                               \
+  X(normalize)                                                                                                         \
+  X(one_hot)                                                                                                           \
+  X(pad)                                                                                                               \
+  X(random_crop)                                                                                                       \
+  X(random_flip)                                                                                                       \
+  X(random_resized_crop)                                                                                               \
+  X(resize)                                                                                                            \
+  X(scale)                                                                                                             \
+  X(transpose)                                                                                                         \
+  X(window)
+
+#define TRANSFORM_KIND(name) extern const struct transform_kind name##_kind;
+TRANSFORM_KINDS(TRANSFORM_KIND)
+#undef TRANSFORM_KIND
 
 #endif

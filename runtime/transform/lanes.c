@@ -5,6 +5,8 @@
 
 #include <string.h>
 
+#include "transform/simd.h"
+
 /* ---- one element ------------------------------------------------------------------------------------------------ */
 
 static inline uint32_t bits_of(float x) {
@@ -73,23 +75,11 @@ TO_WHOLE(f64_to_u64, double, uint64_t, 0.0, 0x1.fffffffffffffp63, 0x1p64, UINT64
 
 /* ---- every loop, for every processor ---------------------------------------------------------------------------- */
 
-#if defined(__x86_64__) && defined(__GNUC__)
-#define FOR_AVX2 __attribute__((target("avx2")))
-static bool has_avx2(void) {
-  return __builtin_cpu_supports("avx2") != 0;
-}
-#else
-#define FOR_AVX2
-static bool has_avx2(void) {
-  return false;
-}
-#endif
-
 typedef void convert_loop(const void *from, void *to, size_t n);
 
 /* The loops from dtype A to B, in C from_t to to_t; `expression` is of x. */
 #define CONVERT_LOOPS(A, B, from_t, to_t, expression)                                                                  \
-  static inline __attribute__((always_inline)) void body_##A##_##B(const void *from, void *to, size_t n) {             \
+  SIMD_INLINE void body_##A##_##B(const void *from, void *to, size_t n) {                                              \
     const from_t *restrict source = from;                                                                              \
     to_t *restrict target = to;                                                                                        \
     for (size_t i = 0; i < n; i++) {                                                                                   \
@@ -100,7 +90,7 @@ typedef void convert_loop(const void *from, void *to, size_t n);
   static void plain_##A##_##B(const void *from, void *to, size_t n) {                                                  \
     body_##A##_##B(from, to, n);                                                                                       \
   }                                                                                                                    \
-  FOR_AVX2 static void avx2_##A##_##B(const void *from, void *to, size_t n) {                                          \
+  SIMD_AVX2 static void avx2_##A##_##B(const void *from, void *to, size_t n) {                                         \
     body_##A##_##B(from, to, n);                                                                                       \
   }
 
@@ -212,7 +202,7 @@ void lanes_convert(int32_t from_dtype, int32_t to_dtype, const void *from, void 
     memcpy(to, from, n * from_size);
     return;
   }
-  const bool avx2 = has_avx2();
+  const bool avx2 = simd_has_avx2();
   convert_loop *const loop = loops[from_dtype][to_dtype][avx2];
   if (loop != NULL) {
     loop(from, to, n);
@@ -235,24 +225,24 @@ void lanes_convert(int32_t from_dtype, int32_t to_dtype, const void *from, void 
       __attribute__((always_inline)) void scale_body_##suffix(lane_t *lanes, size_t n, lane_t factor, lane_t offset) { \
     for (size_t i = 0; i < n; i++) lanes[i] = lanes[i] * factor + offset;                                              \
   }                                                                                                                    \
-  static inline __attribute__((always_inline)) void each_body_##suffix(                                                \
-      lane_t *restrict lanes, size_t n, const lane_t *restrict factors, const lane_t *restrict offsets) {              \
+  SIMD_INLINE void each_body_##suffix(lane_t *restrict lanes, size_t n, const lane_t *restrict factors,                \
+                                      const lane_t *restrict offsets) {                                                \
     for (size_t i = 0; i < n; i++) lanes[i] = lanes[i] * factors[i] + offsets[i];                                      \
   }                                                                                                                    \
-  FOR_AVX2 static void scale_avx2_##suffix(lane_t *lanes, size_t n, lane_t factor, lane_t offset) {                    \
+  SIMD_AVX2 static void scale_avx2_##suffix(lane_t *lanes, size_t n, lane_t factor, lane_t offset) {                   \
     scale_body_##suffix(lanes, n, factor, offset);                                                                     \
   }                                                                                                                    \
-  FOR_AVX2 static void each_avx2_##suffix(lane_t *lanes, size_t n, const lane_t *factors, const lane_t *offsets) {     \
+  SIMD_AVX2 static void each_avx2_##suffix(lane_t *lanes, size_t n, const lane_t *factors, const lane_t *offsets) {    \
     each_body_##suffix(lanes, n, factors, offsets);                                                                    \
   }                                                                                                                    \
   void lanes_scale_##suffix(lane_t *lanes, size_t n, lane_t factor, lane_t offset) {                                   \
-    if (has_avx2())                                                                                                    \
+    if (simd_has_avx2())                                                                                               \
       scale_avx2_##suffix(lanes, n, factor, offset);                                                                   \
     else                                                                                                               \
       scale_body_##suffix(lanes, n, factor, offset);                                                                   \
   }                                                                                                                    \
   void lanes_scale_each_##suffix(lane_t *lanes, size_t n, const lane_t *factors, const lane_t *offsets) {              \
-    if (has_avx2())                                                                                                    \
+    if (simd_has_avx2())                                                                                               \
       each_avx2_##suffix(lanes, n, factors, offsets);                                                                  \
     else                                                                                                               \
       each_body_##suffix(lanes, n, factors, offsets);                                                                  \

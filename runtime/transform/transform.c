@@ -7,8 +7,9 @@
 #include "transform/kinds.h"
 
 static const struct transform_kind *const kinds[] = {
-    &cast_kind,    &center_crop_kind, &crop_kind,        &decode_image_kind, &lua_kind,    &normalize_kind,
-    &one_hot_kind, &pad_kind,         &random_crop_kind, &scale_kind,        &window_kind,
+#define KIND_ENTRY(name) &name##_kind,
+    TRANSFORM_KINDS(KIND_ENTRY)
+#undef KIND_ENTRY
 };
 
 static const struct transform_kind *find_kind(const char *name) {

@@ -1,0 +1,45 @@
+/* resample.h - images made larger or smaller: one axis after the other, each element of the output a weighted sum of
+ * neighbours. The weights are those of Pillow's "bilinear" (src/libImaging/Resample.c), which is also torchvision's
+ * with antialias=True: a triangle as wide as two elements of the output, or of the input where that is the coarser one.
+ */
+#ifndef SHARDRT_TRANSFORM_RESAMPLE_H
+#define SHARDRT_TRANSFORM_RESAMPLE_H
+
+#include "source/reader.h"
+
+/* One axis: `in` elements become `out`. */
+struct resample_axis {
+  int64_t in;
+  int64_t out;
+};
+
+/* Which elements of the input the elements start … stop - 1 of the output need (none for none). */
+void resample_need(const struct resample_axis *axis, int64_t start, int64_t stop, int64_t *in_start, int64_t *in_stop);
+
+/* What the elements start … stop - 1 of the output are sums of: element i of elements first[i] … first[i] + count[i] -
+ * 1 of the input, times weights[i * width …], or as whole numbers of 2^-RESAMPLE_BITS fixed[i * width …]. */
+enum { RESAMPLE_BITS = 22 };
+struct resample_sums {
+  int64_t n;
+  int64_t width;
+  int64_t *first;
+  int64_t *count;
+  double *weights;
+  int32_t *fixed;
+};
+/* In the reader's arena. */
+int resample_sums_set(struct resample_sums *self, const struct resample_axis *axis, int64_t start, int64_t stop,
+                      struct reader *reader);
+
+/* An image of packed uint8 or float32 elements: rows of `columns` pixels of `channels` elements. across: sums along
+ * each of `rows` rows (whose pixel 0 is the axis' element `origin`), to rows of n pixels. down: sums of rows (the first
+ * is element `origin` of the axis) of `row` elements, to n rows. Sums of uint8 are rounded to the nearest, halves up,
+ * from exact ones of the fixed weights; of float32, rounded from float64. */
+void resample_across_u8(const struct resample_sums *sums, int64_t origin, size_t rows, size_t columns, size_t channels,
+                        const uint8_t *from, uint8_t *to);
+void resample_across_f32(const struct resample_sums *sums, int64_t origin, size_t rows, size_t columns, size_t channels,
+                         const float *from, float *to);
+void resample_down_u8(const struct resample_sums *sums, int64_t origin, size_t row, const uint8_t *from, uint8_t *to);
+void resample_down_f32(const struct resample_sums *sums, int64_t origin, size_t row, const float *from, float *to);
+
+#endif
