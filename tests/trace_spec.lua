@@ -22,7 +22,8 @@ local loop = head .. [[
   local s = shardrt.NamedSharding(mesh, P "data")
   local loader = shardrt.loader {
     source = shardrt.source.array { image = x, label = y }, batch_size = 12, sharding = s, shuffle = true, epochs = 2,
-    remainder = "pad", pipeline = arg[1], transform = arg[2] and { image = { T.crop { size = { 2, 2 } }, T.cast "float32" } } or nil,
+    remainder = "pad", pipeline = arg[1],
+    transform = arg[2] and { image = { T.crop { size = { 2, 2 } }, T.cast "float32" } } or nil,
   }
   for batch in loader do assert(batch.image.shape[1] == 12) end
   local stats = loader:stats()

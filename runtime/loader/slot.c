@@ -80,9 +80,9 @@ static char *row_of(const struct slot *self, const struct plan *plan, int64_t b,
 /* One of a task's parts, by two times of clock_now. */
 static void trace_part(const struct slot *self, const struct plan *plan, enum trace_kind kind, int64_t start,
                        int64_t end, int64_t amount) {
-  trace_span(start, end,
-             (struct trace_event){
-                 .kind = (uint16_t)kind, .loader = plan->trace_loader, .step = self->step, .amount = amount});
+  trace_span(
+      start, end,
+      (struct trace_event){.kind = (uint16_t)kind, .loader = plan->trace_loader, .step = self->step, .amount = amount});
 }
 
 static int gather(const struct slot *self, const struct plan *plan, int32_t field, int64_t n, const shardrt_box *inner,
