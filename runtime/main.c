@@ -175,7 +175,7 @@ static void parse_options(options *o, int argc, char **argv) {
   }
 }
 
-/* Where the recipe is not known yet. */
+/* --restarts and --min: whether they make sense beside the rest. */
 static void check_restarts(options *o) {
   if (o->command != COMMAND_RUN && o->restarts >= 0) complain(o, "%s belongs to `shardrt run`", "--restarts");
   if (o->restarts < 0 && o->fewest > 0) complain(o, "%s belongs to `shardrt run --restarts`", "--min");

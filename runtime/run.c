@@ -20,7 +20,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "comm/progress.h"
+#include "comm/saves.h"
 
 enum { BY_SIGNAL = 128, WRONG_WORDS = 2 }; /* exit statuses: above it, the number of a signal; of a command line */
 enum { MORE_WORDS = 4 };                   /* of mpirun's command line: options that may be there, and the recipe */
@@ -32,8 +32,8 @@ typedef struct watch {
   int started;   /* runs, beyond the first */
   bool fewer;    /* than in the run before */
   bool failed;   /* the run before ended by an error and had saved nothing */
-  int progress;  /* file descriptor; -1: none */
-  int64_t saves; /* before this run */
+  int heard;     /* file descriptor of what the job tells; -1: none */
+  int64_t saved; /* checkpoints, before this run */
   int stop;      /* the signal by which the launcher was told to end; 0: none */
 } watch;
 
@@ -132,9 +132,9 @@ static bool choose(watch *w, int status, bool saved) {
 
 static bool goes_on(watch *w, int status) {
   if (status == 0 || status == WRONG_WORDS || w->stop != 0) return false;
-  const progress now = w->progress >= 0 ? progress_read(w->progress) : (progress){.step = -1};
-  const bool saved = now.saves > w->saves;
-  w->saves = now.saves;
+  const saves now = w->heard >= 0 ? saves_read(w->heard) : (saves){.step = -1};
+  const bool saved = now.count > w->saved;
+  w->saved = now.count;
   char why[128], from[64] = "its beginning: it has no checkpoint";
   describe(status, why, sizeof why);
   if (w->started == w->options->restarts) {
@@ -160,7 +160,7 @@ static int run_again(const run *r) {
   for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) sigaddset(&watched, numbers[i]);
   signal(SIGCHLD, SIG_DFL);
   sigprocmask(SIG_BLOCK, &watched, &before);
-  watch w = {.options = r, .processes = r->processes, .progress = progress_open()};
+  watch w = {.options = r, .processes = r->processes, .heard = saves_open()};
   int status;
   do {
     char **words = words_new(r, w.processes);

@@ -406,7 +406,7 @@ describe("checkpoints of jobs", function()
       dir = "run"
       make()]], { "--timeout", "20" })
     assert.not_equal(0, result.status)
-    assert.truthy(result.stderr:find("process 1 does not see the step-0000000001/checkpoint.json that process 0 sees",
+    assert.truthy(result.stderr:find("process 1 does not see the run/step-0000000001/checkpoint.json that process 0",
       1, true), result.output)
   end)
 

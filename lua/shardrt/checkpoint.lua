@@ -7,7 +7,6 @@
 --
 -- Process 0 keeps the folder and decides; the others look at the same files and check that they see what it sees.
 
-local bit = require "bit"
 local ffi = require "ffi"
 local C = require "shardrt.C"
 local array = require "shardrt.array"
@@ -15,10 +14,13 @@ local fail = require "shardrt.fail"
 local json = require "shardrt.json"
 local list = require "shardrt.list"
 local loader = require "shardrt.loader"
+local manifest = require "shardrt.manifest"
 local ndarray = require "shardrt.ndarray"
 local object = require "shardrt.object"
 local plan = require "shardrt.plan"
 local safetensors = require "shardrt.safetensors"
+local steps = require "shardrt.steps"
+local together = require "shardrt.together"
 fail.own()
 
 local checkpoint = { words = {} }
@@ -39,122 +41,11 @@ local checkpoint = { words = {} }
 ---@field restored integer? # the step that this run went on from; nil: it began anew
 
 local KEYWORDS = { dir = true, every = true, keep = true, loader = true, arrays = true, metadata = true }
-local VERSION = 1
-local PATIENCE = 10          -- seconds, for the last process of a job that was killed to let the folder go
-local PIECE = 64 * 2 ^ 20    -- bytes that have a fingerprint
-local DEEPEST = 100          -- tables within tables
-local MANIFEST, ARRAYS = "checkpoint.json", "arrays.safetensors"
-local HEAD = '{"shardrt_checkpoint":%d,"xxh3":"%s","content":'
+local PATIENCE = 10 -- seconds, for the last process of a job that was killed to let the folder go
+local DEEPEST = 100 -- tables within tables
 
-local Hashes, Numbers = ffi.typeof "uint64_t[?]", ffi.typeof "int64_t[?]"
-
-ffi.cdef "long getrandom(void *buffer, size_t bytes, unsigned flags);"
-
-local function is_first() return C.shardrt_job_get().process_index == 0 end
+local is_first = together.is_first
 local function planning() return C.shardrt_job_get().planning ~= 0 end
-
--- What the user should know although the job goes on; said once.
-local function notice(format, ...)
-  if is_first() then io.stderr:write("shardrt: ", format:format(...), "\n") end
-end
-
--- ---- what processes do together ----
-
--- The numbers of all processes, `count` from each.
-local function gather(what, kind, mine, count)
-  local all = kind(C.shardrt_job_get().process_count * count)
-  fail.check(C.shardrt_allgather(what, mine, count * 8, all))
-  return all
-end
-
--- Process 0's two whole numbers, in every process.
-local function from_first(what, a, b)
-  local all = gather(what, Numbers, Numbers(2, a, b), 2)
-  return all[0], all[1]
-end
-
--- The fingerprints of a file's pieces, each taken by one process; or nil and the reason why it cannot be read.
-local function fingerprints(what, path, bytes)
-  local job = C.shardrt_job_get()
-  local count, me, n = math.ceil(bytes / PIECE), job.process_index, job.process_count
-  local share, code = math.ceil(count / n), 0
-  local mine = Hashes(math.max(1, share))
-  for i = 0, share - 1 do
-    local from = (me + i * n) * PIECE
-    if from < bytes and code >= 0 then
-      code = C.shardrt_file_fingerprint(path, from, math.min(PIECE, bytes - from), mine + i)
-    end
-  end
-  code = C.shardrt_check_outcome(what, code)
-  if code == C.SHARDRT_EIO or code == C.SHARDRT_EFORMAT then return nil, fail.message(code) end
-  fail.check(code)
-  local all, pieces = gather(what, Hashes, mine, share), {}
-  for i = 0, count - 1 do pieces[i + 1] = bit.tohex(all[i % n * share + math.floor(i / n)]) end
-  return pieces
-end
-
--- ---- names ----
-
-local function name_of(step, turn)
-  return ("step-%010.0f"):format(step) .. (turn > 0 and (".%d"):format(turn) or "")
-end
-
-local function temporary_name(step, number) return (".step-%010.0f.%s.tmp"):format(step, bit.tohex(number)) end
-
-local function random_number()
-  local number = Numbers(1)
-  ffi.C.getrandom(number, 8, 0)
-  return number[0]
-end
-
--- Process 0: the checkpoints in the folder, oldest first; and the names of what was not completed, or half removed. The
--- third is an error's code, or 0.
-local function look(self)
-  local out, found, left = ffi.new "shardrt_buffer *[1]", {}, {}
-  local code = C.shardrt_folder_names(self.folder, out)
-  if code < 0 then return found, left, code end
-  local names = ffi.gc(out[0], C.shardrt_buffer_free)
-  local at = ffi.cast("const char *", C.shardrt_buffer_data(names))
-  while at[0] ~= 0 do
-    local name = ffi.string(at)
-    local step, turn = name:match "^step%-(%d+)%.?(%d*)$"
-    if step then
-      step, turn = tonumber(step), tonumber(turn) or 0
-      if name == name_of(step, turn) then found[#found + 1] = { step = step, turn = turn } end
-    elseif name:match "^%.step%-%d+%.%x+%.tmp$" then
-      left[#left + 1] = name
-    end
-    at = at + #name + 1
-  end
-  table.sort(found, function(a, b) return a.step < b.step or a.step == b.step and a.turn < b.turn end)
-  return found, left, 0
-end
-
--- Process 0: the space is wanted back, but the job is well without.
-local function remove(self, name)
-  local code = C.shardrt_folder_remove(self.folder, name)
-  if code < 0 then notice("checkpoint: %s; it takes up space, and nothing else", fail.message(code)) end
-end
-
--- Process 0: what killed runs left behind, and of the checkpoints all but those that are kept: the one that was just
--- saved, and those before it. Any of a later step was found damaged, or the job would have gone on from it.
-local function clean(self, saved)
-  local found, left = look(self)
-  for _, name in ipairs(left) do remove(self, name) end
-  if not saved or not self.keep then return end
-  local older = 0
-  for i = #found, 1, -1 do
-    local entry = found[i]
-    local is_saved = entry.step == saved.step and entry.turn == saved.turn
-    local later = entry.step > saved.step or entry.step == saved.step and entry.turn > saved.turn
-    if not later and not is_saved then older = older + 1 end
-    if later or older >= self.keep then
-      local name = temporary_name(entry.step, random_number()) -- never half there under its own name
-      local code = C.shardrt_folder_rename(self.folder, name_of(entry.step, entry.turn), name)
-      if code < 0 then notice("checkpoint: %s", fail.message(code)) else remove(self, name) end
-    end
-  end
-end
 
 -- ---- what is saved ----
 
@@ -183,7 +74,7 @@ local function leaves_of(self, what) return flatten(what, self.arrays, "", {}, 1
 
 -- What all processes must save alike, except the arrays' data.
 local function describe(self, what, leaves)
-  local content = { version = VERSION, step = self.steps, loaders = {}, arrays = {} }
+  local content = { step = self.steps, loaders = {}, arrays = {} }
   for name, one in pairs(self.loaders) do content.loaders[name] = one:state() end
   for name, leaf in pairs(leaves) do
     content.arrays[name] = { dtype = leaf.value.dtype, shape = leaf.value.shape }
@@ -194,41 +85,18 @@ local function describe(self, what, leaves)
   return content
 end
 
-local function encode(what, content)
-  local text, problem = json.encode(content, "the checkpoint")
-  if not text then fail("%s: %s", what, problem) end
-  return text
-end
-
--- checkpoint.json: one object in one line, of whose last part the second one is a checksum.
-local function manifest(content_text)
-  local sum = bit.tohex(C.shardrt_fingerprint(content_text, #content_text))
-  return HEAD:format(VERSION, sum) .. content_text .. "}\n"
-end
-
-local function size_of(path)
-  local file = io.open(path, "rb")
-  local bytes = file and file:seek "end" or 0
-  if file then file:close() end
-  return bytes
-end
-
 -- Writes the temporary folder, and gives it its name.
 local function write(self, what, leaves, content, temporary, name)
-  local path = ("%s/%s/"):format(self.dir, temporary)
+  local path = ("%s/%s"):format(self.dir, temporary)
   if next(leaves) then
     local values = {}
     for leaf_name, leaf in pairs(leaves) do values[leaf_name] = leaf.value end
-    safetensors.words.save(path .. ARRAYS, values)
-    local bytes = tonumber((from_first(what .. ": the size of the file", size_of(path .. ARRAYS), 0)))
-    local pieces, problem = fingerprints(what, path .. ARRAYS, bytes)
-    if not pieces then fail("%s: what was written cannot be read back: %s", what, problem) end
-    content.file = { bytes = bytes, piece = PIECE, pieces = pieces }
+    safetensors.words.save(("%s/%s"):format(path, manifest.ARRAYS), values)
+    content.file = manifest.describe_arrays(what, path)
   end
   local code = 0
   if is_first() then
-    local text = manifest(encode(what, content))
-    code = C.shardrt_file_save(path .. MANIFEST, text, #text)
+    code = manifest.write(path, manifest.encode(what, content))
     if code >= 0 then code = C.shardrt_folder_rename(self.folder, temporary, name) end
     if code >= 0 then C.shardrt_launcher_tell(self.steps, true) end -- before anybody goes on, and may die
   end
@@ -242,111 +110,54 @@ local function save(self)
   C.shardrt_job_at(fail.where() or "?")
   local leaves = leaves_of(self, what)
   local content = describe(self, what, leaves)
-  local text = encode(what, content)
+  local text = manifest.encode(what, content)
   local subject = what .. ": the states of loaders, the metadata or the arrays' names"
   fail.check(C.shardrt_check_same(subject, C.shardrt_fingerprint(text, #text)))
   local code, turn, number = 0, 0, 0
   if is_first() then
-    local found, _, problem = look(self)
+    local found, _, problem = steps.look(self.folder)
     for _, entry in ipairs(found) do
       if entry.step == self.steps then turn = entry.turn + 1 end
     end
-    number = random_number()
-    code = problem < 0 and problem or C.shardrt_folder_make(self.folder, temporary_name(self.steps, number))
+    number = steps.random_number()
+    code = problem
+    if code >= 0 then code = C.shardrt_folder_make(self.folder, steps.temporary_name(self.steps, number)) end
   end
   fail.check(C.shardrt_check_outcome(what, code))
-  turn, number = from_first(what .. ": its name", turn, number)
+  turn, number = together.from_first(what .. ": its name", turn, number)
   turn = tonumber(turn)
-  local temporary = temporary_name(self.steps, number)
-  local ok, problem = pcall(write, self, what, leaves, content, temporary, name_of(self.steps, turn))
+  local temporary = steps.temporary_name(self.steps, number)
+  local ok, problem = pcall(write, self, what, leaves, content, temporary, steps.name(self.steps, turn))
   if not ok then
     if is_first() then C.shardrt_folder_remove(self.folder, temporary) end
     error(problem, 0)
   end
-  if is_first() then clean(self, { step = self.steps, turn = turn }) end
+  if not is_first() then return end
+  steps.tidy(self.folder)
+  if self.keep then steps.keep(self.folder, { step = self.steps, turn = turn }, self.keep) end
 end
 
 -- ---- what is restored ----
 
-local function is_content(content)
-  return type(content) == "table" and list.is_whole(content.step, 0) and type(content.loaders) == "table"
-    and type(content.arrays) == "table" and type(content.metadata) == "table"
-    and (content.file == nil or type(content.file) == "table" and list.is_whole(content.file.bytes, 1)
-      and content.file.piece == PIECE and list.length(content.file.pieces) == math.ceil(content.file.bytes / PIECE))
-end
-
--- What a checkpoint.json holds, and its text; or nil and what is wrong with it.
-local function read(path)
-  local file, problem = io.open(path, "rb")
-  if not file then return nil, problem end
-  local text = file:read "*a"
-  file:close()
-  if not text then return nil, path .. ": cannot be read" end
-  local version, sum = text:match('^{"shardrt_checkpoint":(%d+),"xxh3":"(%x+)","content":')
-  if not version then return nil, path .. ": it does not begin as a checkpoint does" end
-  if tonumber(version) ~= VERSION then return { version = tonumber(version) }, text end
-  local content_text = text:sub(#HEAD:format(VERSION, sum) + 1, -3)
-  if text:sub(-2) ~= "}\n" or bit.tohex(C.shardrt_fingerprint(content_text, #content_text)) ~= sum then
-    return nil, path .. ": it is cut off or damaged: its checksum is of another text"
-  end
-  local content, malformed = json.decode(content_text)
-  if not is_content(content) then
-    return nil, ("%s: %s"):format(path, malformed or "it is not what a checkpoint holds")
-  end
-  return content, text
-end
-
--- A checkpoint's content, the same in every process; or nil and what is wrong with it. Every process must call it.
-local function read_together(self, what, name)
-  local content, text = read(("%s/%s/%s"):format(self.dir, name, MANIFEST))
-  local mine = content and C.shardrt_fingerprint(text, #text) or 0
-  local all = gather(what .. ": " .. MANIFEST, Hashes, Hashes(1, mine), 1)
-  if all[0] == 0 then return nil, not content and text or "process 0 cannot read it" end
-  for process = 1, C.shardrt_job_get().process_count - 1 do
-    if all[process] ~= all[0] then
-      fail("%s: process %d does not see the %s/%s that process 0 sees; all must see the same file system", what,
-        process, name, MANIFEST)
-    end
-  end
-  if content.version ~= VERSION then
-    fail("%s: %s was written by another version of shardrt: its version is %.0f, this one's %d", what, name,
-      content.version, VERSION)
-  end
-  if not content.file then return content end
-  local path = ("%s/%s/%s"):format(self.dir, name, ARRAYS)
-  local bytes = tonumber((from_first(what .. ": the size of the file", size_of(path), 0)))
-  if bytes ~= content.file.bytes then
-    return nil, ("%s: it has %.0f bytes; %.0f were saved"):format(path, bytes, content.file.bytes)
-  end
-  local pieces, problem = fingerprints(what, path, bytes)
-  if not pieces then return nil, problem end
-  for i, piece in ipairs(pieces) do
-    if piece ~= content.file.pieces[i] then
-      return nil, ("%s: its bytes from %.0f on are not those that were saved"):format(path, (i - 1) * PIECE)
-    end
-  end
-  return content
-end
-
 -- The newest complete checkpoint's name and content; nil where there is none. Every process must call it.
 local function find(self, what)
   local found, code, refused, _ = {}, 0, 0, nil
-  if is_first() then found, _, code = look(self) end
+  if is_first() then found, _, code = steps.look(self.folder) end
   fail.check(C.shardrt_check_outcome(what, code))
   while true do
-    local entry = found[#found - refused]
-    local step, turn = from_first(what .. ": which one", entry and entry.step or -1, entry and entry.turn or refused)
+    local entry = found[#found - refused] or { step = -1, turn = 0 }
+    local step, turn = together.from_first(what .. ": which one", entry.step, entry.turn)
     if step < 0 then
-      if turn > 0 then
+      if refused > 0 then
         fail("%s: none of its checkpoints is complete (the first lines say why); the job does not begin anew where one "
           .. "was saved: give it another folder, or empty this one", what)
       end
       return
     end
-    local name = name_of(tonumber(step), tonumber(turn))
-    local content, problem = read_together(self, what, name)
+    local name = steps.name(tonumber(step), tonumber(turn))
+    local content, problem = manifest.read(what, ("%s/%s"):format(self.dir, name))
     if content then return name, content end
-    notice("%s: %s is not used: %s", what, name, problem)
+    together.notice("%s: %s is not used: %s", what, name, problem)
     refused = refused + 1
   end
 end
@@ -380,7 +191,7 @@ local function restore_arrays(self, what, name, saved, leaves)
     end
     wanted[leaf_name] = array.is(leaf.value) and leaf.value.sharding or false
   end
-  local values = safetensors.words.load(("%s/%s/%s"):format(self.dir, name, ARRAYS), wanted)
+  local values = safetensors.words.load(("%s/%s/%s"):format(self.dir, name, manifest.ARRAYS), wanted)
   for leaf_name, leaf in pairs(leaves) do leaf.tree[leaf.key] = values[leaf_name] end
 end
 
@@ -480,10 +291,13 @@ end
 
 local function open(self, what)
   local out, code = ffi.new "shardrt_folder *[1]", 0
-  if is_first() then code = C.shardrt_folder_open(self.dir, PATIENCE, out) end
-  if code >= 0 and is_first() then self.folder = ffi.gc(out[0], C.shardrt_folder_free) end
+  if is_first() then
+    local patience = math.min(PATIENCE, C.shardrt_job_get().timeout / 2) -- the others wait for this process
+    code = C.shardrt_folder_open(self.dir, patience, out)
+    if code >= 0 then self.folder = ffi.gc(out[0], C.shardrt_folder_free) end
+  end
   fail.check(C.shardrt_check_outcome(what, code))
-  if is_first() then clean(self) end
+  if is_first() then steps.tidy(self.folder) end
 end
 
 --- Checkpoints in a folder. Where it holds any, the newest complete one is restored at once: loaders go to where they
@@ -507,7 +321,7 @@ function checkpoint.words.checkpoint(o)
   end
   C.shardrt_job_at(fail.where() or "?")
   content.every, content.keep = self.every, self.keep
-  local text = encode(what, content)
+  local text = manifest.encode(what, content)
   fail.check(C.shardrt_check_same(what .. ": its options", C.shardrt_fingerprint(text, #text)))
   open(self, what)
   local ok, problem = pcall(restore, self, what, leaves)

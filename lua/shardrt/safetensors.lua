@@ -179,8 +179,8 @@ end
 
 --- Reads arrays from a .safetensors file. Each process reads, by memory map, the parts that its own devices hold, each
 --- once, and nothing else of the data. With a table of shardings: those arrays (false: as a host array); with one
---- sharding: all arrays, laid out by it; without: all arrays, as host arrays. Every process must call it alike; that they see the same file, and hold
---- equal replicas, is checked.
+--- sharding: all arrays, laid out by it; without: all arrays, as host arrays. Every process must call it alike; that
+--- they see the same file, and hold equal replicas, is checked.
 ---@param path string
 ---@param shardings table<string, shardrt.Sharding|false>|shardrt.Sharding|nil
 ---@return table<string, shardrt.Array|shardrt.ndarray>

@@ -1,19 +1,19 @@
-/* progress.h - what a job tells `shardrt run --restarts`, which started it, of its checkpoints: a few bytes of memory
+/* saves.h - what a job tells `shardrt run --restarts`, which started it, of its checkpoints: a few bytes of memory
  * that the two share, without a name that could be left behind. */
-#ifndef SHARDRT_COMM_PROGRESS_H
-#define SHARDRT_COMM_PROGRESS_H
+#ifndef SHARDRT_COMM_SAVES_H
+#define SHARDRT_COMM_SAVES_H
 
 #include <stdint.h>
 
-typedef struct progress {
-  int64_t saves; /* checkpoints saved */
+typedef struct saves {
+  int64_t count; /* checkpoints saved */
   int64_t step;  /* that the newest stands at, or the one that the job goes on from; -1: there is none */
-} progress;
+} saves;
 
 /* The launcher's side: makes the memory and names it in the environment, for the processes that are started then on
  * this machine. Returns a file descriptor; -1: there is none to be had, and nothing will be heard. */
-int progress_open(void);
+int saves_open(void);
 /* What was told so far. */
-progress progress_read(int fd);
+saves saves_read(int fd);
 
 #endif

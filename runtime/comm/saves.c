@@ -1,4 +1,4 @@
-#include "comm/progress.h"
+#include "comm/saves.h"
 
 #include <fcntl.h>
 #include <inttypes.h>
@@ -13,17 +13,17 @@
 #include "shardrt.h"
 
 /* "<process>/fd/<descriptor> <name>" */
-static const char variable[] = "SHARDRT_PROGRESS";
+static const char variable[] = "SHARDRT_SAVES";
 
 enum { TEXT = 128 };
 
-int progress_open(void) {
+int saves_open(void) {
   uint64_t number;
   if (getrandom(&number, sizeof number, 0) != (ssize_t)sizeof number) return -1;
   char name[32], text[TEXT];
   snprintf(name, sizeof name, "shardrt-%016" PRIx64, number);
   const int fd = memfd_create(name, MFD_CLOEXEC);
-  const progress none = {.step = -1};
+  const saves none = {.step = -1};
   if (fd >= 0 && pwrite(fd, &none, sizeof none, 0) == (ssize_t)sizeof none) {
     snprintf(text, sizeof text, "%d/fd/%d %s", (int)getpid(), fd, name);
     if (setenv(variable, text, 1) == 0) return fd;
@@ -32,9 +32,9 @@ int progress_open(void) {
   return -1;
 }
 
-progress progress_read(int fd) {
-  progress now;
-  return pread(fd, &now, sizeof now, 0) == (ssize_t)sizeof now ? now : (progress){.step = -1};
+saves saves_read(int fd) {
+  saves now;
+  return pread(fd, &now, sizeof now, 0) == (ssize_t)sizeof now ? now : (saves){.step = -1};
 }
 
 /* On another machine, or after the launcher's end, what has that number is something else: only the name tells. */
@@ -55,9 +55,9 @@ void shardrt_launcher_tell(int64_t step, bool saved) {
   if (!is_ours(path, space + 1)) return;
   const int fd = open(path, O_RDWR | O_CLOEXEC);
   if (fd < 0) return;
-  progress now = progress_read(fd);
+  saves now = saves_read(fd);
   now.step = step;
-  if (saved) now.saves++;
+  if (saved) now.count++;
   /* The launcher reads it when the job is over. Where this fails, it does not hear of a checkpoint. */
   const ssize_t written = pwrite(fd, &now, sizeof now, 0);
   (void)written;
