@@ -115,7 +115,7 @@ specs: $(BUILD)/shardrt
 # What takes longer than `make test` may: many more random kills.
 soak: deps
 	@$(MAKE) --no-print-directory all
-	SHARDRT_KILLS=$(KILLS) SHARDRT_TEST_LIMIT=3600 $(MAKE) --no-print-directory specs SPECS=tests/fault_spec.lua
+	SHARDRT=$(abspath $(BUILD)/shardrt) SHARDRT_KILLS=$(KILLS) $(BUILD)/shardrt --devices 8 test tests/fault_spec.lua
 KILLS ?= 120
 
 # The same specs with every access (asan) or every race between threads (tsan) watched; suppressed are OpenMPI's and
