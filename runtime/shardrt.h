@@ -368,6 +368,7 @@ bool shardrt_source_format_has_files(const char *format);
  * dtype -1 and ndim -1 where the file says (or, for an ndim, the first sample does); none: all that the format finds.
  * Formats:
  *   "tfrecord"  TFRecord files of tf.train.Example, https://www.tensorflow.org/tutorials/load_data/tfrecord
+ *   "tar"       archives of samples as WebDataset has them, https://github.com/webdataset/webdataset
  * What the files do not say themselves (where each record is, a checksum of it) is worked out once and kept in an index
  * beside the file, or in the cache: see runtime/source/index.h. Errors as shardrt_source_open. */
 int shardrt_source_files(const char *format, int32_t npaths, const char *const *paths, int32_t nfields,

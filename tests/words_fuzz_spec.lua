@@ -157,6 +157,7 @@ describe("odd arguments", function()
       npy = { { h = folder .. "/h.npy" }, { cache = folder } }, idx = { {}, { cache = folder } },
       array = { { x = host() } }, is = { 1 }, ragged = { { x = { host(), host() } } },
       tokens = { folder .. "/tokens.bin", { window = 2, stride = 1 } }, tfrecord = { "nowhere.tfrecord", { fields = { x = "bytes" } } },
+      tar = { "nowhere.tar", { fields = { jpg = "bytes" } } },
     }
     for name in pairs(shardrt.source) do
       assert.truthy(good[name], name .. " is not tried")

@@ -22,6 +22,7 @@ fail.own()
 ---@class shardrt.source.words
 ---@field npy fun(files: table<string, string>): shardrt.source # from .npy files
 ---@field tfrecord fun(files: string|string[], o: shardrt.source.FilesOptions?): shardrt.source
+---@field tar fun(files: string|string[], o: shardrt.source.FilesOptions?): shardrt.source # as WebDataset has them
 ---@field idx fun(files: table<string, string>, options: {cache: string?}?): shardrt.source # MNIST's, also gzipped
 local source = {}
 

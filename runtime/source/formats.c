@@ -8,6 +8,7 @@ static const source_format *const formats[] = {
     &npy_format,
     &idx_format,
     &tfrecord_format,
+    &tar_format,
 };
 
 enum { FORMATS = sizeof formats / sizeof formats[0] };

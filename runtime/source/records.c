@@ -1,5 +1,7 @@
 #include "source/records.h"
 
+#include <string.h>
+
 #include "base/alloc.h"
 #include "base/error.h"
 
@@ -60,6 +62,38 @@ int records_blame(const records *self, int64_t sample, int32_t column, int code)
   const struct index_entry *entry = &file->index.entries[row * file->index.columns + column];
   return error_prefix(code, "%s: record %lld at byte %lld", file->stored.title, (long long)row,
                       (long long)entry->offset);
+}
+
+int records_shape(const shardrt_field *field, int64_t elements, int64_t *shape) {
+  int64_t known = 1;
+  int32_t open = -1;
+  for (int32_t d = 0; d < field->ndim; d++) {
+    shape[d] = field->shape[d];
+    if (shape[d] < 0)
+      open = d;
+    else
+      known *= shape[d];
+  }
+  if (open >= 0 && known > 0 && elements % known == 0) {
+    shape[open] = elements / known;
+    return SHARDRT_OK;
+  }
+  if (open < 0 && elements == known) return SHARDRT_OK;
+  return error_set(SHARDRT_EFORMAT,
+                   "\"%s\" holds %lld elements of %s, which is not the shape of the others; `fields` can "
+                   "say {-1} for a length that differs",
+                   field->name, (long long)elements, shardrt_dtype_name(field->dtype));
+}
+
+int records_place(struct value *out, const uint8_t *data, struct reader *reader) {
+  if ((uintptr_t)data % shardrt_dtype_size(out->dtype) == 0) {
+    out->data = (void *)data;
+    return SHARDRT_OK;
+  }
+  out->data = reader_room(reader, value_bytes(out));
+  if (out->data == NULL) return ALLOC_FAILED;
+  memcpy(out->data, data, value_bytes(out));
+  return SHARDRT_OK;
 }
 
 int32_t records_file_count(const shardrt_source *source) {

@@ -36,6 +36,12 @@ int records_get(const records *self, int64_t sample, int32_t column, struct read
 /* Prefixes the message of a failure with the file, the record and its offset. */
 int records_blame(const records *self, int64_t sample, int32_t column, int code);
 
+/* The shape of a sample of `elements` elements in all: the field's, where one size of -1 is what the others leave.
+ * EFORMAT: they are not of that shape. */
+int records_shape(const shardrt_field *field, int64_t elements, int64_t *shape);
+/* Gives a value elements that lie in memory: where they are, or, where they are not aligned, a copy in the arena. */
+int records_place(struct value *out, const uint8_t *data, struct reader *reader);
+
 /* A format's functions; its own `close` ends with records_close. */
 int32_t records_file_count(const shardrt_source *source);
 const char *records_file_name(const shardrt_source *source, int32_t file);

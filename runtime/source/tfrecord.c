@@ -171,40 +171,6 @@ static int open_tfrecord(int32_t npaths, const char *const *paths, int32_t nfiel
 
 /* ---- samples ---------------------------------------------------------------------------------------------------- */
 
-/* Of a sample of `elements` elements in all, the shape; a size of -1 is what the others leave. */
-static int shape_of(const shardrt_field *field, int64_t elements, int64_t *shape) {
-  int64_t known = 1;
-  int32_t open = -1;
-  for (int32_t d = 0; d < field->ndim; d++) {
-    shape[d] = field->shape[d];
-    if (shape[d] < 0)
-      open = d;
-    else
-      known *= shape[d];
-  }
-  if (open >= 0 && known > 0 && elements % known == 0) {
-    shape[open] = elements / known;
-    return SHARDRT_OK;
-  }
-  if (open < 0 && elements == known) return SHARDRT_OK;
-  return error_set(SHARDRT_EFORMAT,
-                   "the feature \"%s\" holds %lld elements of %s, which is not the shape of the others; `fields` can "
-                   "say {-1} for a length that differs",
-                   field->name, (long long)elements, shardrt_dtype_name(field->dtype));
-}
-
-/* Elements that lie in memory, aligned for their dtype: where they are, or a copy in the arena. */
-static int place(struct value *out, const uint8_t *data, struct reader *reader) {
-  if ((uintptr_t)data % shardrt_dtype_size(out->dtype) == 0) {
-    out->data = (void *)data;
-    return SHARDRT_OK;
-  }
-  out->data = reader_room(reader, value_bytes(out));
-  if (out->data == NULL) return ALLOC_FAILED;
-  memcpy(out->data, data, value_bytes(out));
-  return SHARDRT_OK;
-}
-
 static int read_feature(const shardrt_field *field, const struct example_feature *feature, struct reader *reader,
                         struct value *out) {
   int64_t count = example_count(feature), shape[SHARDRT_MAX_NDIM];
@@ -222,10 +188,10 @@ static int read_feature(const shardrt_field *field, const struct example_feature
     return error_set(SHARDRT_EFORMAT, "the feature \"%s\" holds %s here, and %s in the first record", field->name,
                      shardrt_dtype_name(dtype_of(feature->kind)), shardrt_dtype_name(field->dtype));
   }
-  int code = shape_of(field, count, shape);
+  int code = records_shape(field, count, shape);
   if (code != SHARDRT_OK) return code;
   *out = value_whole(field->dtype, field->ndim, shape);
-  if (data != NULL) return place(out, data, reader);
+  if (data != NULL) return records_place(out, data, reader);
   out->data = reader_room(reader, value_bytes(out));
   if (out->data == NULL) return ALLOC_FAILED;
   if (feature->kind == EXAMPLE_FLOATS) example_floats(feature, out->data);

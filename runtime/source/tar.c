@@ -1,0 +1,262 @@
+/* tar.c - tar archives of samples, as WebDataset has them: https://github.com/webdataset/webdataset
+ *
+ * Members (tar_walk.h) that stand together and whose names are equal up to the first dot behind the last slash are one
+ * sample; what follows that dot, in small letters, is the name of a field. An archive says nothing of where its members
+ * are, and has checksums of their headers only: the index has both.
+ *
+ * A field is the member's bytes, uint8 of any length, or raw elements where a dtype and a shape are asked for; "cls" is
+ * a whole number in text, as int64; "npy" an array, of the first sample's dtype and dimensions. A field that is asked
+ * for may have several names, "jpg;jpeg;png": each sample has one of them. */
+#include <ctype.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "source/formats.h"
+#include "source/npy_header.h"
+#include "source/records.h"
+#include "source/tar_index.h"
+
+enum { NAMES_MOST = 8, DIGITS_MOST = 24 }; /* names of one field: "jpg;jpeg;png"; of a number in text */
+
+enum kind { RAW, NUMBER, NPY };
+
+/* The columns that a field is in one file, in the order of its names; -1: the file has no such column. */
+struct places {
+  int32_t columns[NAMES_MOST];
+};
+
+struct tar {
+  struct records records;
+  enum kind *kinds;      /* of each field */
+  struct places *places; /* of field f in file i: places[f * nfiles + i] */
+};
+
+static enum kind kind_of(const char *name, const shardrt_field *asked) {
+  const bool raw = asked != NULL && asked->ndim >= 0;
+  if (strcmp(name, "npy") == 0) return raw && asked->dtype == SHARDRT_UINT8 ? RAW : NPY;
+  return strcmp(name, "cls") == 0 && !raw ? NUMBER : RAW;
+}
+
+static int32_t find_column(const struct index *index, const char *name, size_t length) {
+  for (int32_t c = 0; c < index->columns; c++)
+    if (strlen(index->names[c]) == length && memcmp(index->names[c], name, length) == 0) return c;
+  return -1;
+}
+
+static int set_places(const struct tar *self, const char *names, struct places *out) {
+  for (int32_t i = 0; i < self->records.nfiles; i++) {
+    int32_t count = 0;
+    for (const char *at = names; at != NULL; count++) {
+      if (count == NAMES_MOST)
+        return error_set(SHARDRT_EINVAL, "the field \"%s\" has more than %d names", names, NAMES_MOST);
+      const char *end = strchr(at, ';');
+      out[i].columns[count] =
+          find_column(&self->records.files[i].index, at, end != NULL ? (size_t)(end - at) : strlen(at));
+      at = end != NULL ? end + 1 : NULL;
+    }
+    while (count < NAMES_MOST) out[i].columns[count++] = -1;
+  }
+  return SHARDRT_OK;
+}
+
+/* The column that a field of one sample is; -1: none. */
+static int32_t place_of(const struct tar *self, int32_t field, const struct record_file *file, int64_t row) {
+  const struct places *p = &self->places[field * self->records.nfiles + (file - self->records.files)];
+  for (int32_t i = 0; i < NAMES_MOST; i++)
+    if (p->columns[i] >= 0 && file->index.entries[row * file->index.columns + p->columns[i]].offset >= 0)
+      return p->columns[i];
+  return -1;
+}
+
+/* Every sample has every field. */
+static int check_complete(const struct tar *self, int32_t field) {
+  for (int32_t i = 0; i < self->records.nfiles; i++) {
+    const struct record_file *file = &self->records.files[i];
+    for (int64_t row = 0; row < file->index.rows; row++)
+      if (place_of(self, field, file, row) < 0)
+        return error_set(SHARDRT_EFORMAT,
+                         "%s: sample %lld has no \"%s\"; where samples differ, `fields` says which fields are wanted",
+                         file->stored.title, (long long)row, self->records.base.fields[field].name);
+  }
+  return SHARDRT_OK;
+}
+
+static int get(const struct tar *self, int32_t field, int64_t sample, struct reader *reader, const uint8_t **data,
+               size_t *bytes) {
+  int64_t row;
+  const struct record_file *file = records_find(&self->records, sample, &row);
+  return records_get(&self->records, sample, place_of(self, field, file, row), reader, data, bytes);
+}
+
+/* The shape and dtype of an npy field: those of the first sample. */
+static int set_npy(const struct tar *self, int32_t f, shardrt_field *field) {
+  struct reader arena = {0};
+  const uint8_t *data;
+  size_t bytes;
+  npy_header header;
+  int code = get(self, f, 0, &arena, &data, &bytes);
+  if (code == SHARDRT_OK) code = npy_header_parse("npy", data, bytes, &header);
+  reader_clear(&arena);
+  if (code != SHARDRT_OK) return code;
+  field->dtype = header.dtype;
+  field->ndim = header.ndim;
+  memcpy(field->shape, header.shape, sizeof field->shape);
+  return SHARDRT_OK;
+}
+
+static int set_field(struct tar *self, const char *name, const shardrt_field *asked) {
+  const int32_t f = self->records.base.nfields;
+  shardrt_field *field = &self->records.base.fields[f];
+  field->name = alloc_text("%s", name);
+  if (field->name == NULL) return ALLOC_FAILED;
+  self->records.base.nfields++;
+  self->kinds[f] = kind_of(name, asked);
+  int code = set_places(self, name, &self->places[f * self->records.nfiles]);
+  if (code == SHARDRT_OK) code = check_complete(self, f);
+  if (code != SHARDRT_OK) return code;
+  *field = (shardrt_field){.name = field->name, .dtype = SHARDRT_UINT8, .ndim = 1, .shape = {-1}};
+  if (self->kinds[f] == NUMBER) *field = (shardrt_field){.name = field->name, .dtype = SHARDRT_INT64};
+  if (self->kinds[f] == NPY && self->records.base.count > 0) code = set_npy(self, f, field);
+  if (code != SHARDRT_OK || asked == NULL) return code;
+  if (self->kinds[f] != RAW && asked->dtype != field->dtype)
+    return error_set(SHARDRT_EINVAL, "field \"%s\": %s is asked for, and it holds %s; transform.cast converts", name,
+                     shardrt_dtype_name(asked->dtype), shardrt_dtype_name(field->dtype));
+  if (asked->ndim < 0) return SHARDRT_OK;
+  field->dtype = asked->dtype;
+  field->ndim = asked->ndim;
+  memcpy(field->shape, asked->shape, sizeof field->shape);
+  return SHARDRT_OK;
+}
+
+static int compare_names(const void *a, const void *b) {
+  return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* All fields of the first file, by name. */
+static int set_all(struct tar *self) {
+  const struct index *index = &self->records.files[0].index;
+  const char *names[TAR_COLUMNS_MOST];
+  for (int32_t c = 0; c < index->columns; c++) names[c] = index->names[c];
+  qsort((void *)names, (size_t)index->columns, sizeof *names, compare_names);
+  int code = SHARDRT_OK;
+  for (int32_t c = 0; c < index->columns && code == SHARDRT_OK; c++) code = set_field(self, names[c], NULL);
+  return code;
+}
+
+static int set_fields(struct tar *self, int32_t nfields, const shardrt_field *asked) {
+  const int32_t count = nfields > 0 ? nfields : self->records.files[0].index.columns;
+  self->records.base.fields = alloc_zeros((size_t)count, sizeof *self->records.base.fields);
+  if (self->records.base.fields == NULL) return ALLOC_FAILED;
+  self->kinds = alloc_zeros((size_t)count, sizeof *self->kinds);
+  if (self->kinds == NULL) return ALLOC_FAILED;
+  self->places = alloc_zeros((size_t)count * (size_t)self->records.nfiles, sizeof *self->places);
+  if (self->places == NULL) return ALLOC_FAILED;
+  if (nfields == 0) return set_all(self);
+  int code = SHARDRT_OK;
+  for (int32_t f = 0; f < nfields && code == SHARDRT_OK; f++) code = set_field(self, asked[f].name, &asked[f]);
+  return code;
+}
+
+static int open_tar(int32_t npaths, const char *const *paths, int32_t nfields, const shardrt_field *fields,
+                    const shardrt_source_options *options, shardrt_source **out) {
+  records *made;
+  int code = records_open(&tar_format, sizeof(struct tar), npaths, paths, options, "tar", tar_index_scan, NULL, &made);
+  if (code != SHARDRT_OK) return code;
+  code = set_fields((struct tar *)made, nfields, fields);
+  if (code != SHARDRT_OK) {
+    shardrt_source_free(&made->base);
+    return code;
+  }
+  *out = &made->base;
+  return SHARDRT_OK;
+}
+
+/* ---- samples ---------------------------------------------------------------------------------------------------- */
+
+static int read_number_text(const uint8_t *data, size_t bytes, int64_t *out) {
+  char text[DIGITS_MOST], *end;
+  while (bytes > 0 && isspace(data[bytes - 1])) bytes--;
+  if (bytes > 0 && bytes < sizeof text) {
+    memcpy(text, data, bytes);
+    text[bytes] = '\0';
+    errno = 0;
+    *out = strtoll(text, &end, 10);
+    if (*end == '\0' && errno == 0) return SHARDRT_OK;
+  }
+  return error_set(SHARDRT_EFORMAT, "its \"cls\" is no whole number");
+}
+
+static int make_value(enum kind kind, const shardrt_field *field, const uint8_t *data, size_t bytes,
+                      struct reader *reader, struct value *out) {
+  int64_t shape[SHARDRT_MAX_NDIM];
+  *out = value_whole(field->dtype, field->ndim, field->shape);
+  if (kind == NUMBER) {
+    out->data = reader_room(reader, sizeof(int64_t));
+    return out->data != NULL ? read_number_text(data, bytes, out->data) : SHARDRT_ENOMEM;
+  }
+  if (kind == NPY) {
+    npy_header header;
+    int code = npy_header_parse("its \"npy\"", data, bytes, &header);
+    if (code != SHARDRT_OK) return code;
+    if (header.dtype != field->dtype)
+      return error_set(SHARDRT_EFORMAT, "its \"npy\" holds %s, and that of the first sample %s",
+                       shardrt_dtype_name(header.dtype), shardrt_dtype_name(field->dtype));
+    bool fits = header.ndim == field->ndim;
+    for (int32_t d = 0; d < field->ndim && fits; d++) fits = field->shape[d] < 0 || field->shape[d] == header.shape[d];
+    if (!fits)
+      return error_set(SHARDRT_EFORMAT, "its \"npy\" has not the shape of the first sample's; `fields` can say {-1, …} "
+                                        "for sizes that differ");
+    *out = value_whole(field->dtype, header.ndim, header.shape);
+    return records_place(out, data + header.data_offset, reader);
+  }
+  const size_t element = shardrt_dtype_size(field->dtype);
+  if (bytes % element != 0)
+    return error_set(SHARDRT_EFORMAT, "\"%s\" has %zu bytes, which are no whole number of %s", field->name, bytes,
+                     shardrt_dtype_name(field->dtype));
+  int code = records_shape(field, (int64_t)(bytes / element), shape);
+  if (code != SHARDRT_OK) return code;
+  *out = value_whole(field->dtype, field->ndim, shape);
+  return records_place(out, data, reader);
+}
+
+static int tar_value(const shardrt_source *source, int32_t field, int64_t sample, struct reader *reader,
+                     struct value *out, bool *handled) {
+  const struct tar *self = (const struct tar *)source;
+  const uint8_t *data;
+  size_t bytes;
+  *handled = true;
+  int code = get(self, field, sample, reader, &data, &bytes);
+  if (code != SHARDRT_OK) return code;
+  code = make_value(self->kinds[field], &source->fields[field], data, bytes, reader, out);
+  if (code == SHARDRT_OK) return code;
+  int64_t row;
+  const struct record_file *file = records_find(&self->records, sample, &row);
+  return records_blame(&self->records, sample, place_of(self, field, file, row), code);
+}
+
+static size_t tar_bytes(const shardrt_source *source, int32_t field, const shardrt_box *inner) {
+  const shardrt_field *f = &source->fields[field];
+  return source_is_ragged(f) ? 0 : source_box_bytes(f, inner);
+}
+
+static void tar_close(shardrt_source *source) {
+  struct tar *self = (struct tar *)source;
+  alloc_free(self->places);
+  alloc_free(self->kinds);
+  records_close(source);
+}
+
+const source_format tar_format = {
+    .name = "tar",
+    .open_files = open_tar,
+    .gather = source_gather_values,
+    .value = tar_value,
+    .bytes = tar_bytes,
+    .file_count = records_file_count,
+    .file_name = records_file_name,
+    .file_fingerprint = records_file_fingerprint,
+    .close = tar_close,
+};
