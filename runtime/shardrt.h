@@ -364,11 +364,11 @@ const char *shardrt_source_format(int32_t i); /* the name of the i-th format; st
 /* Whether a format is one of files that hold all fields, opened by shardrt_source_files; false for an unknown one. */
 bool shardrt_source_format_has_files(const char *format);
 
-/* The samples of one or more files, which each hold all fields, one file's after the other's. `fields` are those wanted:
- * dtype -1 and ndim -1 where the file says (or, for an ndim, the first sample does); none: all that the format finds.
- * Formats:
- *   "tfrecord"  TFRecord files of tf.train.Example, https://www.tensorflow.org/tutorials/load_data/tfrecord
- *   "tar"       archives of samples as WebDataset has them, https://github.com/webdataset/webdataset
+/* The samples of one or more files, which each hold all fields, one file's after the other's. `fields` are those
+ * wanted: dtype -1 and ndim -1 where the file says (or, for an ndim, the first sample does); none: all that the format
+ * finds. Formats: "tfrecord"  TFRecord files of tf.train.Example,
+ * https://www.tensorflow.org/tutorials/load_data/tfrecord "tar"       archives of samples as WebDataset has them,
+ * https://github.com/webdataset/webdataset "folder"    one folder of classes of images, as torchvision's ImageFolder
  * What the files do not say themselves (where each record is, a checksum of it) is worked out once and kept in an index
  * beside the file, or in the cache: see runtime/source/index.h. Errors as shardrt_source_open. */
 int shardrt_source_files(const char *format, int32_t npaths, const char *const *paths, int32_t nfields,
@@ -437,6 +437,9 @@ double shardrt_source_fill(const shardrt_source *source);
  */
 bool shardrt_source_is_guessed(const shardrt_source *source);
 void shardrt_source_free(shardrt_source *source);
+/* The i-th class of a source of the format "folder", whose label is i; lives as long as the source. NULL beyond the
+ * last, and in other sources. */
+const char *shardrt_source_class(const shardrt_source *source, int64_t i);
 int64_t shardrt_source_count(const shardrt_source *source);
 int32_t shardrt_source_field_count(const shardrt_source *source);
 const shardrt_field *shardrt_source_field(const shardrt_source *source, int32_t field); /* borrowed; NULL: none */
@@ -651,7 +654,7 @@ typedef struct shardrt_loader_stats {
   int32_t num_workers;         /* these three as they are now */
   int32_t prefetch;
   size_t read_size;
-  const char *why; /* they are so; valid until the loader's next step */
+  const char *why;     /* they are so; valid until the loader's next step */
   int64_t bytes_ahead; /* read before the workers needed them, because they were not in the page cache */
   const char *ahead;   /* how: "io_uring", "threads"; NULL: it was not needed yet; "none": cannot be had; "off" */
 } shardrt_loader_stats;

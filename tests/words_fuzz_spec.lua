@@ -156,8 +156,9 @@ describe("odd arguments", function()
     good = {
       npy = { { h = folder .. "/h.npy" }, { cache = folder } }, idx = { {}, { cache = folder } },
       array = { { x = host() } }, is = { 1 }, ragged = { { x = { host(), host() } } },
-      tokens = { folder .. "/tokens.bin", { window = 2, stride = 1 } }, tfrecord = { "nowhere.tfrecord", { fields = { x = "bytes" } } },
-      tar = { "nowhere.tar", { fields = { jpg = "bytes" } } },
+      tokens = { folder .. "/tokens.bin", { window = 2, stride = 1 } },
+      tfrecord = { "nowhere.tfrecord", { fields = { x = "bytes" } } },
+      tar = { "nowhere.tar", { fields = { jpg = "bytes" } } }, folder = { "nowhere" },
     }
     for name in pairs(shardrt.source) do
       assert.truthy(good[name], name .. " is not tried")

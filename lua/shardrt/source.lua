@@ -23,6 +23,7 @@ fail.own()
 ---@field npy fun(files: table<string, string>): shardrt.source # from .npy files
 ---@field tfrecord fun(files: string|string[], o: shardrt.source.FilesOptions?): shardrt.source
 ---@field tar fun(files: string|string[], o: shardrt.source.FilesOptions?): shardrt.source # as WebDataset has them
+---@field folder fun(folder: string, o: shardrt.source.FilesOptions?): shardrt.source # of classes of images
 ---@field idx fun(files: table<string, string>, options: {cache: string?}?): shardrt.source # MNIST's, also gzipped
 local source = {}
 
@@ -32,6 +33,7 @@ local source = {}
 
 ---@class shardrt.source: ffi.cdata*
 ---@field fields table<string, shardrt.source.field>
+---@field classes string[]? # of a folder of classes: the name of label 0, of label 1, …
 ---@field names string[] # of the fields: those of the files sorted, then those added
 local Source = {} -- the methods; the object itself is the C handle, so that # works
 
@@ -359,7 +361,17 @@ end
 
 require "shardrt.views" (source, Source, sorted_names, read_fields)
 
-local KNOWN = { fields = true, names = true, fill = true }
+-- The names of a folder's classes, or nil.
+local function read_classes(self)
+  local classes, i = {}, 0
+  while C.shardrt_source_class(self, i) ~= nil do
+    i = i + 1
+    classes[i] = ffi.string(C.shardrt_source_class(self, i - 1))
+  end
+  return i > 0 and classes or nil
+end
+
+local KNOWN = { fields = true, names = true, fill = true, classes = true }
 for name, method in pairs(Source) do
   KNOWN[name], Source[name] = true, object.method(source.is, "source", name, method)
 end
@@ -368,6 +380,7 @@ ffi.metatype("shardrt_source", {
   __index = function(self, key)
     if Source[key] then return Source[key] end
     if key == "fields" or key == "names" then return read_fields(self)[key] end
+    if key == "classes" then return read_classes(self) end
     if key == "fill" then
       local fill = C.shardrt_source_fill(self)
       return fill >= 0 and fill or nil
