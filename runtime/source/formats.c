@@ -9,7 +9,7 @@ static const source_format *const formats[] = {
     &idx_format,
     &tfrecord_format,
     &tar_format,
-    &folder_format,
+    &image_folder_format,
 };
 
 enum { FORMATS = sizeof formats / sizeof formats[0] };
