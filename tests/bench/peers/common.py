@@ -62,32 +62,27 @@ class Records:
 
 
 class Tokens:
-    """`tokens`: uint16 {count * 1024 + 1}; window i is the 1025 tokens from i * 1024, the first of which is i; a batch
-    is int32 inputs (the first 1024 of each) and targets (the last 1024)."""
+    """`tokens`: uint16 {count, 1025}, a row begins and ends with its number; a batch is int32 inputs (the first 1024 of
+    each row) and targets (the last 1024)."""
 
     width = 1024
 
     def __init__(self, folder, count=32768, batch=64):
         self.count, self.batch, self.path = count, batch, f"{folder}/tokens.npy"
         if not os.path.exists(self.path):
-            tokens = np.random.default_rng(0).integers(0, 50000, count * self.width + 1, np.uint16)
-            tokens[:-1:self.width] = np.arange(count)
+            tokens = np.random.default_rng(0).integers(0, 50000, (count, self.width + 1), np.uint16)
+            tokens[:, 0] = tokens[:, -1] = np.arange(count)
             np.save(self.path + ".new.npy", tokens)
             os.rename(self.path + ".new.npy", self.path)
-        self.tokens = np.asarray(np.load(self.path, mmap_mode="r"))
-        self.inputs = self.tokens[:-1].reshape(count, self.width)
-        self.targets = self.tokens[1:].reshape(count, self.width)
-        self.rows = np.lib.stride_tricks.as_strided(self.tokens, (count, self.width + 1), (self.width * 2, 2))
+        self.rows = np.asarray(np.load(self.path, mmap_mode="r"))
 
     def buffers(self):
-        shape = (self.batch, self.width)
-        return aligned(shape, np.int32), aligned(shape, np.int32), np.empty(shape, np.uint16)
+        inputs, targets = (aligned((self.batch, self.width), np.int32) for _ in range(2))
+        return inputs, targets, np.empty((self.batch, self.width + 1), np.uint16)
 
     def gather(self, ids, buffers):
-        for rows, out in ((self.inputs, buffers[0]), (self.targets, buffers[1])):
-            np.take(rows, ids, axis=0, out=buffers[2], mode="clip")
-            np.copyto(out, buffers[2])
-        return buffers[:2]
+        np.take(self.rows, ids, axis=0, out=buffers[2], mode="clip")
+        return self.finish(buffers[2], buffers)
 
     def finish(self, rows, buffers):
         np.copyto(buffers[0], rows[:, :-1])
@@ -98,7 +93,7 @@ class Tokens:
         return batch[0][:, 0]
 
     def expected(self, ids):
-        return self.inputs[ids].astype(np.int32), self.targets[ids].astype(np.int32)
+        return self.rows[ids, :-1].astype(np.int32), self.rows[ids, 1:].astype(np.int32)
 
 
 WORKLOADS = {

@@ -22,6 +22,7 @@ HERE = pathlib.Path(__file__).parent
 WORKLOADS = {
     "small": (65536, 3072, 256, "3072.npy", "3,072 bytes", 4.0),
     "large": (4096, 150528, 256, "150528.npy", "150,528 bytes", 1.3),
+    "tokens": (32768, 2050, 64, "tokens.npy", "1,025 tokens", 5.0),
 }
 CONTENDERS = [("numpy", 0), ("numpy", THREADS), ("torch", 0), ("torch", THREADS), ("ffcv", THREADS), ("grain", 1),
               ("tfdata", THREADS), ("datarax", 0)]

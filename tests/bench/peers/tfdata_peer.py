@@ -8,16 +8,17 @@ import common
 
 def batches(work, threads):
     tf.config.set_visible_devices([], "GPU")
-    records = isinstance(work, common.Records)
-    sources = [tf.constant(x) for x in ([work.rows] if records else [work.inputs, work.targets])]
+    source = tf.constant(work.rows)
 
     def epoch(_):
         ids = tf.random.shuffle(tf.range(work.count))
         return tf.data.Dataset.from_tensor_slices(tf.reshape(ids, (-1, work.batch)))
 
     def gather(ids):
-        rows = [tf.gather(source, ids) for source in sources]
-        return tuple(rows if records else [tf.cast(x, tf.int32) for x in rows])
+        rows = tf.gather(source, ids)
+        if isinstance(work, common.Records):
+            return (rows,)
+        return tf.cast(rows[:, :-1], tf.int32), tf.cast(rows[:, 1:], tf.int32)
 
     dataset = tf.data.Dataset.counter().flat_map(epoch).map(gather, num_parallel_calls=threads).prefetch(2)
     for arrays in dataset:
