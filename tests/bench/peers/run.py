@@ -12,17 +12,31 @@ import statistics
 import subprocess
 import sys
 import time
+import typing
 
 from install import PEERS, installed
 
 ROUNDS, SECONDS, THREADS = int(os.environ.get("SHARDRT_BENCH_ROUNDS", 5)), 0.7, 2
 START_LIMIT, ROUND_LIMIT = 240, 30  # seconds: importing, writing its own kind of file, compiling, one epoch; one round
 HERE = pathlib.Path(__file__).parent
-#             rows, bytes of one, batch, file, its title, and how much faster than the best peer shardrt means to be
+
+
+class Workload(typing.NamedTuple):
+    """What common.py and load.lua load: its title, how many times the best peer's rate is the aim, and for the C loop
+    the file, its rows, and what gather.c does with each."""
+    title: str
+    aim: float
+    file: str
+    rows: int
+    row_bytes: int
+    batch: int
+    what: str
+
+
 WORKLOADS = {
-    "small": (65536, 3072, 256, "3072.npy", "3,072 bytes", 4.0),
-    "large": (4096, 150528, 256, "150528.npy", "150,528 bytes", 1.3),
-    "tokens": (32768, 2050, 64, "tokens.npy", "1,025 tokens", 5.0),
+    "small": Workload("3,072 bytes", 4, "3072.npy", 65536, 3072, 256, "copy"),
+    "large": Workload("150,528 bytes", 1.3, "150528.npy", 4096, 150528, 256, "copy"),
+    "tokens": Workload("1,025 tokens", 5, "tokens.npy", 32768, 2050, 64, "window"),
 }
 CONTENDERS = [("numpy", 0), ("numpy", THREADS), ("torch", 0), ("torch", THREADS), ("ffcv", THREADS), ("grain", 1),
               ("tfdata", THREADS), ("datarax", 0)]
@@ -46,7 +60,7 @@ class Peer:
                            CUDA_VISIBLE_DEVICES="", MALLOC_MMAP_MAX_="0", MALLOC_TRIM_THRESHOLD_=str(1 << 40),
                            MALLOC_TOP_PAD_=str(1 << 26))
         command = [build / "peers/bin/python", HERE / f"{peer}_peer.py", workload, build / "peers/data", str(threads)]
-        self.log = open(build / f"peers/{peer}.{workload}.log", "w+")
+        self.log = open(build / f"peers/{peer}.{threads}.{workload}.log", "w+")
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.log,
                                         env=environment, start_new_session=True)
         self.answer("ready", START_LIMIT)
@@ -97,20 +111,21 @@ class Program:
         pass
 
 
-def gather(build, workload):
-    rows, width, batch, name, _, _ = WORKLOADS[workload]
-    order = build / "peers/data" / f"{name}.order"
-    ids = array.array("q", range(rows))
+def gather(build, work):
+    order = build / "peers/data" / f"{work.file}.order"
+    ids = array.array("q", range(work.rows))
     random.Random(0).shuffle(ids)
     order.write_bytes(ids.tobytes())
-    command = [build / "bench/gather", "copy", build / "peers/data" / name, 128, width, order, batch]
+    file = build / "peers/data" / work.file
+    command = [build / "bench/gather", work.what, file, 128, work.row_bytes, order, work.batch]
     return lambda buffers: [*command, buffers, THREADS]
 
 
 def measure(build, shardrt, workload):
     ours = Program(f"shardrt, {THREADS} threads", lambda _: [
         shardrt, "--devices", 8, HERE / "load.lua", workload, build / "peers/data", THREADS])
-    contenders = [ours, Program(f"plain C gather, {THREADS} threads", gather(build, workload), WORKLOADS[workload][1])]
+    work = WORKLOADS[workload]
+    contenders = [ours, Program(f"plain C loop, {THREADS} threads", gather(build, work), work.row_bytes)]
     try:
         for peer, threads in CONTENDERS:
             contenders.append(Peer(build, peer, threads, workload))
@@ -143,8 +158,8 @@ def column(contenders, aim):
 
 def main(build, shardrt):
     start, columns = time.monotonic(), {}
-    for workload, (*_, title, aim) in WORKLOADS.items():
-        columns[title] = column(measure(build, shardrt, workload), aim)
+    for workload, work in WORKLOADS.items():
+        columns[work.title] = column(measure(build, shardrt, workload), work.aim)
     print(f"samples/s over 8 devices in 1 process, shuffled, and shardrt / each; medians of {ROUNDS} rounds in turn")
     print(f"{'':36}" + "".join(f"{title:>17}  shardrt/" for title in columns))
     for title in next(iter(columns.values())):
