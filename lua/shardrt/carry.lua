@@ -61,32 +61,40 @@ end
 
 -- ---- packing --------------------------------------------------------------------------------------------------------
 
+---@class shardrt.Origin # how a value is reached
+---@field path string? # "the upvalue means"; nil: it stands in a table
+---@field place string? # where the function uses that
+---@field owner integer? # the number of that table
+---@field key any # in it
+
 ---@class shardrt.Packing
 ---@field what string # the call, for messages
 ---@field objects any[]
 ---@field numbers table<any, integer> # of the objects
----@field paths string[] # how each object is reached: the upvalue means[3]
----@field places string[] # where a function uses it
+---@field origins shardrt.Origin[] # of the objects
+---@field modules table<any, string> # names of what is loaded
 
 local function word(n)
   local out = word_out(n)
   return ffi.string(out, 4)
 end
 
-local LONGEST = 60 -- bytes of a value in a message
+local LONGEST = 60   -- bytes of a value in a message
+local MOST_KEYS = 16 -- of tables in one another
 
 local function counted(text) return word(#text) .. text end
 
--- Why a value cannot be carried.
-local function refuse(self, path, where, problem)
-  fail("%s: %s (%s) is %s; a worker takes numbers, texts, booleans, plain tables of these, Lua functions that use no "
-    .. "more than that, and Lua's own libraries", self.what, path, where, problem)
-end
-
-local function module_of(value)
-  for name, module in pairs(package.loaded) do
-    if module == value and name ~= "_G" then return name end
+-- Raises why a value cannot be carried: the upvalue means["blue"][3] (used in recipe.lua:12) is …
+local function refuse(self, origin, problem, prefix)
+  local keys, words = {}, {}
+  while origin.owner do
+    keys[#keys + 1] = ("[%s]"):format(list.show(origin.key))
+    origin = self.origins[origin.owner]
   end
+  for i = #keys, math.max(1, #keys - MOST_KEYS + 1), -1 do words[#words + 1] = keys[i] end
+  fail("%s: %s%s%s%s (%s) is %s; a worker takes numbers, texts, booleans, plain tables of these, Lua functions that "
+    .. "use no more than that, and Lua's own libraries", self.what, prefix or "", origin.path, table.concat(words),
+    #keys > MOST_KEYS and "..." or "", origin.place, problem)
 end
 
 -- A value for a message, which may be a whole array.
@@ -96,12 +104,11 @@ local function shown(value)
 end
 
 -- What a value is that cannot be carried; nil: it can.
-local function foreign(value)
+local function foreign(self, value)
   local kind, name = type(value), names[value]
   if name then return REFUSED[name] and ("%s: %s"):format(name, REFUSED[name]) end
   if kind == "userdata" or kind == "thread" or kind == "cdata" then return ("a %s, %s"):format(kind, shown(value)) end
-  local module = module_of(value)
-  if module then return ('the module "%s"'):format(module) end
+  if self.modules[value] then return ('the module "%s"'):format(self.modules[value]) end
   if kind == "table" and getmetatable(value) ~= nil then return "a table with a metatable, " .. shown(value) end
   if kind == "function" then
     local info = debug.getinfo(value, "S")
@@ -110,8 +117,9 @@ local function foreign(value)
   end
 end
 
--- The bytes that stand for a value; a new object is put on the list.
-local function value_bytes(self, value, path, where)
+-- The bytes that stand for a value; a new object is put on the list, with where it comes from: `path` and `place`, or
+-- the table `owner` and its key.
+local function value_bytes(self, value, path, place, owner, key)
   local kind = type(value)
   if value == nil then return "n" end
   if kind == "boolean" then return value and "t" or "f" end
@@ -120,10 +128,11 @@ local function value_bytes(self, value, path, where)
   if ffi.istype(int64, value) then return "i" .. ffi.string(int64_out(value), 8) end
   if ffi.istype(uint64, value) then return "u" .. ffi.string(uint64_out(value), 8) end
   if not self.numbers[value] then
-    local problem = foreign(value)
-    if problem then refuse(self, path, where, problem) end
+    local origin = { path = path, place = place, owner = owner, key = key }
+    local problem = foreign(self, value)
+    if problem then refuse(self, origin, problem) end
     local number = #self.objects + 1
-    self.objects[number], self.numbers[value], self.paths[number], self.places[number] = value, number, path, where
+    self.objects[number], self.numbers[value], self.origins[number] = value, number, origin
   end
   return "r" .. word(self.numbers[value])
 end
@@ -136,19 +145,17 @@ local function object_bytes(value)
 end
 
 local function table_bytes(self, number)
-  local value, path, where = self.objects[number], self.paths[number], self.places[number]
-  local keys = {}
+  local value, keys = self.objects[number], {}
   for key in pairs(value) do
     if type(key) ~= "number" and type(key) ~= "string" and type(key) ~= "boolean" then
-      refuse(self, ("a key of %s"):format(path), where, "a " .. type(key))
+      refuse(self, self.origins[number], "a " .. type(key), "a key of ")
     end
     keys[#keys + 1] = key
   end
   table.sort(keys, bytecode.before)
   local parts = { word(#keys) }
   for i, key in ipairs(keys) do
-    local inside = ("%s[%s]"):format(path, list.show(key))
-    parts[i + 1] = value_bytes(self, key) .. value_bytes(self, value[key], inside, where)
+    parts[i + 1] = value_bytes(self, key) .. value_bytes(self, value[key], nil, nil, number, key)
   end
   return table.concat(parts)
 end
@@ -173,8 +180,9 @@ end
 ---@return string bytes
 ---@return string identity
 function carry.pack(what, f)
-  local self = { what = what, objects = {}, numbers = {}, paths = {}, places = {} }
-  local problem = foreign(f) or names[f] and "a function of Lua's own"
+  local self = { what = what, objects = {}, numbers = {}, origins = {}, modules = {} }
+  for name, module in pairs(package.loaded) do self.modules[module] = name end
+  local problem = foreign(self, f) or names[f] and "a function of Lua's own"
   if problem then fail("%s: it takes a function written in Lua, not %s", what, problem) end
   value_bytes(self, f, "the function", "at " .. bytecode.place(f))
   local made, filled, identity = {}, {}, {}

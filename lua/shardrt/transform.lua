@@ -382,8 +382,8 @@ end
 --- one element may be returned instead. What it uses from outside itself is copied to every thread: plain data and
 --- Lua functions; it must leave it as it is. Or the name of a module that returns such a function.
 ---@param f string|fun(sample: shardrt.Sample, rng: shardrt.Random): number|boolean|nil
----@param o {shape: integer[]?, dtype: string?, writes_all: boolean?}? # shape and dtype of the output: the input's where
----they are left out; and whether the function writes every element of it, so that it is not set to 0 before
+---@param o {shape: integer[]?, dtype: string?, writes_all: boolean?}? # shape and dtype of the output: the input's
+---where they are left out; and whether the function writes every element of it, so that it is not set to 0 before
 ---@return shardrt.Transform
 function words.lua(f, o)
   local what = "transform.lua"

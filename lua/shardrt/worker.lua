@@ -11,7 +11,8 @@ fail.own()
 
 local worker = {}
 
-local WATCHED = 64 -- entries of tables that are looked at after each sample
+local WATCHED = 64    -- entries of tables that are looked at after each sample
+local MOST_CALLS = 16 -- that the message of an error tells of
 
 -- ---- what a function is given ---------------------------------------------------------------------------------------
 
@@ -195,18 +196,18 @@ end
 
 -- ---- errors ---------------------------------------------------------------------------------------------------------
 
--- The message of an error, with the calls of the user's that led to where it happened.
+-- The message of an error, with the calls of the user's that led to where it happened, as far as they are few.
 local function describe(problem)
   local words = { type(problem) == "string" and problem or ("an error that is a %s, not a text"):format(type(problem)) }
-  local calls, level = {}, 2
-  while debug.getinfo(level, "S") do
+  local innermost = true
+  for level = 2, MOST_CALLS do
     local info = debug.getinfo(level, "Sl")
+    if not info then break end
     if info.what ~= "C" and info.currentline >= 0 and not fail.is_own(info.source) then
-      calls[#calls + 1] = bytecode.line(info.source, info.currentline)
+      if not innermost then words[#words + 1] = "called at " .. bytecode.line(info.source, info.currentline) end
+      innermost = false
     end
-    level = level + 1
   end
-  for i = 2, #calls do words[#words + 1] = "called at " .. calls[i] end
   return table.concat(words, "\n  ")
 end
 
