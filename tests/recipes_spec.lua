@@ -46,6 +46,7 @@ local claims = {
       .. "  process 2 needs %[32:64, 0:128%]\n",
     "L4, {8192, 8192} over [^\n]*: P%({\"a\", \"b\"}, nil%)", "on one device\n",
   },
+  lua_transform = { "every element of the first batch is what it should be\n%d+ samples/s after a warm%-up of 20" },
   mixed_up_batches = {
     "fed rightly", "refused:\n[^\n]*device 0 %(process 0%) against device 4 %(process 2%)",
   },
@@ -100,8 +101,8 @@ local claims = {
 -- These make more of their data than a machine holds, or nothing, where a job has a million devices; or have batches
 -- that so many do not divide.
 local small = {
-  convenient_load = true, elastic = true, layouts = true, pipelines = true, reshard = true, resume = true,
-  spatial_image = true, throughput = true,
+  convenient_load = true, elastic = true, layouts = true, lua_transform = true, pipelines = true, reshard = true,
+  resume = true, spatial_image = true, throughput = true,
 }
 
 local function run(name, job)
