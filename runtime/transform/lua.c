@@ -92,7 +92,7 @@ static void worker_free(void *state) {
 }
 
 /* Also tries the function in a state of its own: what a worker could not use is said when the transform is made. */
-static int lua_set(shardrt_transform *self) {
+static int recipe_set(shardrt_transform *self) {
   const double *n = self->numbers;
   if (self->count < SIZES || n[MODE] < 0 || n[MODE] >= MODES || n[NDIM] > SHARDRT_MAX_NDIM ||
       (n[NDIM] >= 0 ? (double)self->count != SIZES + n[NDIM] : self->count != SIZES) || self->nbytes <= IDENTITY)
@@ -109,7 +109,7 @@ static int lua_set(shardrt_transform *self) {
   return code;
 }
 
-static int lua_form(const shardrt_transform *self, const struct form *in, struct form *out) {
+static int recipe_form(const shardrt_transform *self, const struct form *in, struct form *out) {
   const double *n = self->numbers;
   *out = *in;
   if (n[DTYPE] >= 0) out->dtype = (int32_t)n[DTYPE];
@@ -138,8 +138,8 @@ static shardrt_sample sample_of(const struct draw *draw, const struct value *in,
   return sample;
 }
 
-static int lua_run(const shardrt_transform *self, struct reader *reader, const struct draw *draws, int64_t n,
-                   const struct value *in, struct value *out, int64_t *failed) {
+static int recipe_run(const shardrt_transform *self, struct reader *reader, const struct draw *draws, int64_t n,
+                      const struct value *in, struct value *out, int64_t *failed) {
   if (n == 0) return SHARDRT_OK;
   *failed = 0;
   struct worker *worker = reader_state(reader, self, worker_new, worker_free);
@@ -164,15 +164,15 @@ static int lua_run(const shardrt_transform *self, struct reader *reader, const s
   return code;
 }
 
-static uint64_t lua_treatment(const shardrt_transform *self) {
+static uint64_t recipe_treatment(const shardrt_transform *self) {
   return hash_bytes(hash_bytes(0, self->numbers, (size_t)self->count * sizeof *self->numbers), self->bytes, IDENTITY);
 }
 
 const struct transform_kind lua_kind = {
     .name = "lua",
     .stage = READER_TRANSFORM,
-    .set = lua_set,
-    .form = lua_form,
-    .run = lua_run,
-    .treatment = lua_treatment,
+    .set = recipe_set,
+    .form = recipe_form,
+    .run = recipe_run,
+    .treatment = recipe_treatment,
 };
