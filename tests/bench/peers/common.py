@@ -144,6 +144,13 @@ def rate(work, stream, seconds):
     return samples / passed
 
 
+def make(folder):
+    """The files, where they are not there yet."""
+    os.makedirs(folder, exist_ok=True)
+    for workload in WORKLOADS.values():
+        workload(folder)
+
+
 def serve(batches):
     global sharding_of_batches
     sharding_of_batches = sharding()
@@ -156,3 +163,7 @@ def serve(batches):
     for line in sys.stdin:
         print(rate(work, stream, float(line)), file=replies)
     os._exit(0)  # threads and worker processes end with this one
+
+
+if __name__ == "__main__":
+    make(sys.argv[1])
