@@ -115,9 +115,8 @@ describe("processes that get out of step are found", function()
 
   it("when they restore other states", function()
     refused(run(START .. [[
-      local state = loader:state()
-      if me == 2 then state.row = 8000 end
-      loader:restore(state)
+      require("shardrt.C").shardrt_loader_seek(loader.handle, 0, me == 2 and 8000 or 0)
+      loader:restore(loader:state())
       error "never reached"]], { "--check", "off" }), "the state that loader:restore goes to", "process 2",
       "recipe.lua:")
   end)
