@@ -458,6 +458,17 @@ int shardrt_source_value(const shardrt_source *source, int32_t field, int64_t sa
  * job, whatever the job's check is, and on a difference names file (by process 0's path) and processes. */
 uint64_t shardrt_source_fingerprint(const shardrt_source *source);
 int shardrt_check_source(const shardrt_source *source);
+/* What the fingerprint is of, to say what differs: of the files, and of how views choose among what is in them; 0 for
+ * what is not there. `hashes` has room for SHARDRT_DATA_KINDS. */
+enum {
+  SHARDRT_DATA_FILES,
+  SHARDRT_DATA_SHARDS,
+  SHARDRT_DATA_FILTER,
+  SHARDRT_DATA_ROWS,
+  SHARDRT_DATA_MIX,
+  SHARDRT_DATA_KINDS
+};
+void shardrt_source_data(const shardrt_source *source, uint64_t *hashes);
 
 /* .npy files as arrays. header: dtype, ndim, shape (which has room for SHARDRT_MAX_NDIM), and a fingerprint (may be
  * NULL) of the file's length and first block. load: the whole of it. fill: gives every shard of an array that is being

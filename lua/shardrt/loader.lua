@@ -67,7 +67,7 @@ fail.own()
 
 ---@class shardrt.LoaderState # plain numbers, texts and booleans
 ---@field version integer
----@field source string # the source's fingerprint
+---@field source string # the source's fingerprint, and those of what it is made of
 ---@field count integer
 ---@field shuffle boolean
 ---@field seed integer
@@ -336,6 +336,33 @@ function Loader:__call()
   return self.batch_transform and transform_batch(self, batch) or batch
 end
 
+-- What shardrt_source_data tells apart, as states have it and as messages say it.
+local DATA = {
+  { "files", "the files' lengths or first blocks" }, { "shards", "the shard" },
+  { "filter", "what the filter lets through" }, { "rows", "how rows are packed" },
+  { "mix", "the mix's weights or the length of its epochs" },
+}
+
+-- "0123456789abcdef: files 0123456789abcdef, mix 0123456789abcdef": the data, and what it is made of.
+local function data_text(self)
+  local hashes, words = ffi.new("uint64_t[?]", C.SHARDRT_DATA_KINDS), {}
+  C.shardrt_source_data(self.source, hashes)
+  for i, kind in ipairs(DATA) do
+    if hashes[i - 1] ~= 0 then words[#words + 1] = kind[1] .. " " .. bit.tohex(hashes[i - 1]) end
+  end
+  return ("%s: %s"):format(bit.tohex(C.shardrt_source_fingerprint(self.source)), table.concat(words, ", "))
+end
+
+-- In what two such texts differ.
+local function data_difference(state, now)
+  if type(state) ~= "string" then return "" end
+  for _, kind in ipairs(DATA) do
+    local pattern = kind[1] .. " (%x+)"
+    if state:match(pattern) ~= now:match(pattern) then return "; what differs is " .. kind[2] end
+  end
+  return ""
+end
+
 -- Of a state that is complete: the checksum of its other fields.
 local function checksum(state)
   local text = ("%.0f %s %.0f %s %.0f %.0f %.0f"):format(state.version, state.source, state.count,
@@ -350,7 +377,7 @@ function Loader:state()
   local at = ffi.new "int64_t[2]"
   C.shardrt_loader_tell(self.handle, at, at + 1)
   local state = {
-    version = STATE_VERSION, source = bit.tohex(C.shardrt_source_fingerprint(self.source)), count = #self.source,
+    version = STATE_VERSION, source = data_text(self), count = #self.source,
     shuffle = self.shuffle, seed = self.seed, epoch = tonumber(at[0]), row = tonumber(at[1]),
   }
   state.checksum = checksum(state)
@@ -371,8 +398,9 @@ local function check_state(state, now)
   local meaning = { source = "fingerprint of the data", count = "number of samples" }
   for _, name in ipairs { "source", "count", "shuffle", "seed" } do
     if state[name] ~= now[name] then
-      fail("loader:restore: the state's %s is %s, this loader's is %s: they do not give the same stream of samples",
-        meaning[name] or name, list.show(state[name]), list.show(now[name]))
+      fail("loader:restore: the state's %s is %s, this loader's is %s: they do not give the same stream of samples%s",
+        meaning[name] or name, list.show(state[name]), list.show(now[name]),
+        name == "source" and data_difference(state[name], now[name]) or "")
     end
   end
   for name in pairs(state) do

@@ -103,6 +103,11 @@ uint64_t concat_fingerprint(const shardrt_source *source) {
   return hash;
 }
 
+void concat_choices(const shardrt_source *source, uint64_t *hashes) {
+  const concat_source *c = (const concat_source *)source;
+  for (int32_t p = 0; p < c->nparts; p++) source_choices(c->parts[p], hashes);
+}
+
 uint64_t concat_treatment(const shardrt_source *source) {
   const concat_source *c = (const concat_source *)source;
   uint64_t hash = 0;
@@ -163,6 +168,7 @@ static const source_format concat_format = {
     .extents = concat_extents,
     .value = concat_value,
     .fingerprint = concat_fingerprint,
+    .choices = concat_choices,
     .treatment = concat_treatment,
     .number = concat_number,
     .bytes = concat_bytes,

@@ -30,6 +30,7 @@ int concat_extents(const shardrt_source *source, int32_t field, const int64_t *s
 int concat_value(const shardrt_source *source, int32_t field, int64_t sample, struct reader *reader, struct value *out,
                  bool *handled);
 uint64_t concat_fingerprint(const shardrt_source *source);
+void concat_choices(const shardrt_source *source, uint64_t *hashes);
 uint64_t concat_treatment(const shardrt_source *source);
 int64_t concat_number(const shardrt_source *source, int64_t sample);
 size_t concat_bytes(const shardrt_source *source, int32_t field, const shardrt_box *inner);

@@ -98,6 +98,12 @@ static uint64_t filter_fingerprint(const shardrt_source *source) {
   return hash_number(hash, (int64_t)f->hash);
 }
 
+static void filter_choices(const shardrt_source *source, uint64_t *hashes) {
+  const filter *f = (const filter *)source;
+  source_choices(f->base, hashes);
+  hashes[SHARDRT_DATA_FILTER] = hash_number(hashes[SHARDRT_DATA_FILTER], (int64_t)f->hash);
+}
+
 static uint64_t filter_treatment(const shardrt_source *source) {
   return source_treatment(((const filter *)source)->base);
 }
@@ -131,6 +137,7 @@ static const source_format filter_format = {
     .extents = filter_extents,
     .value = filter_value,
     .fingerprint = filter_fingerprint,
+    .choices = filter_choices,
     .treatment = filter_treatment,
     .number = filter_number,
     .bytes = filter_bytes,

@@ -47,11 +47,20 @@ int64_t mix_sample(const struct mix *self, int64_t position) {
 
 /* ---- the source ------------------------------------------------------------------------------------------------- */
 
-static uint64_t mix_fingerprint(const shardrt_source *source) {
-  const struct mix *self = (const struct mix *)source;
-  uint64_t hash = hash_number(hash_text(0, "shardrt mix"), (int64_t)concat_fingerprint(source));
+/* In which order the parts' samples come. */
+static uint64_t pattern(const struct mix *self) {
+  uint64_t hash = hash_number(hash_text(0, "shardrt mix"), self->length);
   for (int32_t p = 0; p < self->all.nparts; p++) hash = hash_number(hash, self->weights[p]);
-  return hash_number(hash, self->length);
+  return hash;
+}
+
+static uint64_t mix_fingerprint(const shardrt_source *source) {
+  return hash_number(concat_fingerprint(source), (int64_t)pattern((const struct mix *)source));
+}
+
+static void mix_choices(const shardrt_source *source, uint64_t *hashes) {
+  concat_choices(source, hashes);
+  hashes[SHARDRT_DATA_MIX] = hash_number(hashes[SHARDRT_DATA_MIX], (int64_t)pattern((const struct mix *)source));
 }
 
 static void mix_close(shardrt_source *source) {
@@ -68,6 +77,7 @@ static const source_format mix_format = {
     .extents = concat_extents,
     .value = concat_value,
     .fingerprint = mix_fingerprint,
+    .choices = mix_choices,
     .treatment = concat_treatment,
     .number = concat_number,
     .bytes = concat_bytes,

@@ -132,6 +132,12 @@ static uint64_t pack_fingerprint(const shardrt_source *source) {
                      (int64_t)p->hash);
 }
 
+static void pack_choices(const shardrt_source *source, uint64_t *hashes) {
+  const pack *p = (const pack *)source;
+  source_choices(p->base, hashes);
+  hashes[SHARDRT_DATA_ROWS] = hash_number(hashes[SHARDRT_DATA_ROWS], (int64_t)p->hash);
+}
+
 static uint64_t pack_treatment(const shardrt_source *source) {
   return source_treatment(((const pack *)source)->base);
 }
@@ -164,6 +170,7 @@ static const source_format pack_format = {
     .gather = pack_gather,
     .extents = pack_extents,
     .fingerprint = pack_fingerprint,
+    .choices = pack_choices,
     .treatment = pack_treatment,
     .bytes = pack_bytes,
     .file_count = pack_file_count,

@@ -311,6 +311,18 @@ uint64_t source_file_fingerprint(const shardrt_source *source, int32_t file) {
   return source->format->file_fingerprint(source, file);
 }
 
+void source_choices(const shardrt_source *source, uint64_t *hashes) {
+  if (source->format->choices != NULL) source->format->choices(source, hashes);
+}
+
+void shardrt_source_data(const shardrt_source *source, uint64_t *hashes) {
+  memset(hashes, 0, SHARDRT_DATA_KINDS * sizeof *hashes);
+  const int32_t files = source_file_count(source);
+  for (int32_t i = 0; i < files; i++)
+    hashes[SHARDRT_DATA_FILES] = hash_number(hashes[SHARDRT_DATA_FILES], (int64_t)source_file_fingerprint(source, i));
+  source_choices(source, hashes);
+}
+
 uint64_t source_treatment(const shardrt_source *source) {
   return source->format->treatment != NULL ? source->format->treatment(source) : 0;
 }

@@ -34,6 +34,8 @@ typedef struct source_format {
                bool *handled);
   /* As shardrt_source_fingerprint; NULL: of counts, fields and files. Views say how they choose samples. */
   uint64_t (*fingerprint)(const shardrt_source *source);
+  /* As source_choices; NULL: nothing is chosen. */
+  void (*choices)(const shardrt_source *source, uint64_t *hashes);
   /* As source_treatment; NULL: 0. */
   uint64_t (*treatment)(const shardrt_source *source);
   /* As source_number; NULL: first_number + sample * number_step. */
@@ -85,8 +87,8 @@ int source_gather(const shardrt_source *source, int32_t field, const int64_t *sa
 int source_value(const shardrt_source *source, int32_t field, int64_t sample, const shardrt_box *inner,
                  struct reader *reader, struct value *out);
 
-/* Where what lies in `inner`, a box within the shape of a field that is not ragged, of each of n samples lies in memory,
- * packed, if it does: then *found, and it stays until the reader's arena is released. */
+/* Where what lies in `inner`, a box within the shape of a field that is not ragged, of each of n samples lies in
+ * memory, packed, if it does: then *found, and it stays until the reader's arena is released. */
 int source_find(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
                 const shardrt_box *inner, struct reader *reader, const void **at, bool *found);
 
@@ -116,6 +118,9 @@ size_t source_box_bytes(const shardrt_field *field, const shardrt_box *inner);
 
 /* One count more; returns source. */
 shardrt_source *source_retain(shardrt_source *source);
+
+/* Adds to the hashes (see shardrt_source_data) how this and the sources below it choose among samples. */
+void source_choices(const shardrt_source *source, uint64_t *hashes);
 
 /* A number for what is done to the samples that a fingerprint names, before they are handed out: transforms. */
 uint64_t source_treatment(const shardrt_source *source);

@@ -99,6 +99,16 @@ static uint64_t view_fingerprint(const shardrt_source *source) {
   return hash;
 }
 
+static void view_choices(const shardrt_source *source, uint64_t *hashes) {
+  const view *v = (const view *)source;
+  source_choices(v->root, hashes);
+  if (source->first_number == v->root->first_number && source->number_step == v->root->number_step &&
+      source->count == v->root->count)
+    return;
+  uint64_t *hash = &hashes[SHARDRT_DATA_SHARDS];
+  *hash = hash_number(hash_number(hash_number(*hash, source->count), source->first_number), source->number_step);
+}
+
 static uint64_t view_treatment(const shardrt_source *source) {
   return source_treatment(((const view *)source)->root);
 }
@@ -116,6 +126,7 @@ static const source_format view_format = {
     .gather = view_gather,
     .value = view_value,
     .fingerprint = view_fingerprint,
+    .choices = view_choices,
     .treatment = view_treatment,
     .number = view_number,
     .extents = view_extents,

@@ -40,6 +40,10 @@ static uint64_t map_fingerprint(const shardrt_source *source) {
   return shardrt_source_fingerprint(((const map *)source)->base);
 }
 
+static void map_choices(const shardrt_source *source, uint64_t *hashes) {
+  source_choices(((const map *)source)->base, hashes);
+}
+
 static uint64_t map_treatment(const shardrt_source *source) {
   const map *m = (const map *)source;
   uint64_t hash = hash_number(hash_text(0, "shardrt map"), (int64_t)source_treatment(m->base));
@@ -104,6 +108,7 @@ static const source_format map_format = {
     .gather = map_gather,
     .value = map_value,
     .fingerprint = map_fingerprint,
+    .choices = map_choices,
     .treatment = map_treatment,
     .number = map_number,
     .extents = map_extents,
