@@ -11,7 +11,7 @@
 #include "base/size.h"
 #include "base/team.h"
 
-enum { PAUSE = 500 * 1000 /* ns */, MAX_THREADS = 256 };
+enum { PAUSE = 200 * 1000 /* ns */, MAX_THREADS = 256 };
 
 /* One process's share: items first … first + count - 1. */
 struct share {
@@ -49,9 +49,9 @@ static void give_reader(struct share *self, struct reader *reader, int64_t chunk
 static void look_at_chunk(void *context, int64_t chunk) {
   struct share *self = context;
   const struct survey *survey = self->survey;
-  struct reader *reader = take_reader(self);
-  if (reader == NULL) return;
   const int64_t first = chunk * survey->chunk, left = self->count - first;
+  struct reader *reader = left > 0 ? take_reader(self) : NULL;
+  if (reader == NULL) return;
   const struct reader_mark mark = reader_mark(reader);
   int code = survey->look(survey->context, reader, self->first + first, left < survey->chunk ? left : survey->chunk,
                           self->found + (size_t)first * survey->item_bytes);
@@ -65,12 +65,13 @@ static bool is_alone(const shardrt_job *job) {
   return job == NULL || job->planning || job->process_count == 1;
 }
 
-/* Looks for at most `seconds`; false: all that was begun has ended, and nothing is left. */
+/* Lets the threads look for at most `seconds`; false: nothing is left. This thread does not help: one chunk may take
+ * longer than the others wait. */
 static bool look_for(struct team *team, double seconds) {
   const double end = shardrt_clock() + seconds;
   while (team_left(team) > 0) {
     if (shardrt_clock() >= end) return true;
-    if (!team_help(team)) nanosleep(&(struct timespec){.tv_nsec = PAUSE}, NULL);
+    nanosleep(&(struct timespec){.tv_nsec = PAUSE}, NULL);
   }
   return false;
 }
@@ -102,8 +103,8 @@ static int look_together(struct share *self, struct team *team, const shardrt_jo
 
 static int look(struct share *self, struct team *team) {
   const shardrt_job *job = shardrt_job_get();
-  const int64_t chunk = self->survey->chunk;
-  team_spread(team, look_at_chunk, self, self->count / chunk + (self->count % chunk != 0));
+  const int64_t chunks = self->count / self->survey->chunk + 1;    /* the last may be empty */
+  team_spread(team, look_at_chunk, self, chunks < 2 ? 2 : chunks); /* for one, a team would wake no thread */
   int code = SHARDRT_OK;
   if (is_alone(job))
     while (look_for(team, 1)) continue;
@@ -113,14 +114,14 @@ static int look(struct share *self, struct team *team) {
   return code;
 }
 
-/* Makes what the threads need, `threads` of them beside this one, and room for what is found of `room` items. */
+/* Makes what `threads` threads need, and room for what is found of `room` items. */
 static int prepare(struct share *self, int32_t threads, int64_t room, struct team **team) {
-  const size_t n = (size_t)threads + 1;
+  const size_t n = (size_t)threads;
   self->readers = alloc_zeros(n, sizeof *self->readers);
   if (self->readers == NULL) return ALLOC_FAILED;
   self->idle = alloc_array(n, sizeof(struct reader *));
   if (self->idle == NULL) return ALLOC_FAILED;
-  while (self->nidle <= threads) {
+  while (self->nidle < threads) {
     self->idle[self->nidle] = &self->readers[self->nidle];
     self->nidle++;
   }
@@ -134,8 +135,8 @@ static int prepare(struct share *self, int32_t threads, int64_t room, struct tea
 
 /* What is found of items beyond the share's count, up to `room`, is zeros. */
 static int run(struct share *self, int64_t room) {
-  const int64_t chunks = self->count / self->survey->chunk;
-  int32_t threads = machine_cores() - 1;
+  const int64_t chunks = self->count / self->survey->chunk + 1;
+  int32_t threads = machine_cores();
   if (threads > chunks) threads = (int32_t)chunks;
   if (threads > MAX_THREADS) threads = MAX_THREADS;
   struct team *team = NULL;
@@ -145,7 +146,8 @@ static int run(struct share *self, int64_t room) {
   for (int32_t i = 0; self->readers != NULL && i < self->nidle; i++) reader_clear(&self->readers[i]);
   alloc_free((void *)self->idle);
   alloc_free(self->readers);
-  if (code == SHARDRT_OK && self->code < 0) code = error_set(self->code, "%s", self->message);
+  if (code < 0) return code; /* in all processes */
+  if (self->code < 0) code = error_set(self->code, "%s", self->message);
   return shardrt_check_outcome(self->survey->what, code);
 }
 

@@ -1,0 +1,760 @@
+-- Ragged fields, token files, and the views that choose samples: what they give, against plain Lua; what they refuse.
+
+local ffi = require "ffi"
+local C = require "shardrt.C"
+local shardrt = require "shardrt"
+local files = require "tests.support.files"
+local mpi = require "tests.support.mpi"
+local ndarray, source = shardrt.ndarray, shardrt.source
+
+local seed = tonumber(os.getenv "SHARDRT_TEST_SEED") or os.time()
+print("seed", seed)
+math.randomseed(seed)
+local random = math.random
+
+local function numbers(host)
+  local list = {}
+  for i = 0, host.size - 1 do list[i + 1] = tonumber(host.data[i]) end
+  return list
+end
+
+local function int32s(list)
+  local host = ndarray.empty({ #list }, "int32")
+  for i, value in ipairs(list) do host.data[i - 1] = value end
+  return host
+end
+
+local function ids(first, count)
+  local list = {}
+  for i = 1, count do list[i] = first + i - 1 end
+  return source.array { id = int32s(list) }
+end
+
+local function all(s, name) return numbers(s:read(0, #s)[name or "id"]) end
+
+local function refused(f, ...)
+  local message = files.message(f)
+  for _, text in ipairs { ... } do assert.truthy(message:find(text, 1, true), message) end
+  assert.truthy(message:match "^tests/views_spec.lua:%d+: ", message)
+end
+
+-- Lists of numbers of random lengths.
+local function sequences(count, longest)
+  local list, value = {}, 0
+  for i = 1, count do
+    list[i] = {}
+    for k = 1, random(0, longest) do
+      value = value + 1
+      list[i][k] = value
+    end
+  end
+  return list
+end
+
+local function ragged(list, field)
+  local hosts = {}
+  for i, values in ipairs(list) do hosts[i] = int32s(values) end
+  return source.ragged { [field or "tokens"] = hosts }
+end
+
+describe("a ragged field", function()
+  local folder
+  setup(function() folder = files.folder() end)
+  teardown(function() files.remove(folder) end)
+
+  it("gives what was put in, from lists, arrays and files, beside fields of one shape", function()
+    for _ = 1, 20 do
+      local list = sequences(random(1, 20), 6)
+      local flat, offsets, labels = {}, { 0 }, {}
+      for i, values in ipairs(list) do
+        for _, value in ipairs(values) do flat[#flat + 1] = value end
+        offsets[i + 1], labels[i] = #flat, i * 3
+      end
+      local data, ends = int32s(flat), ndarray.empty({ #offsets }, "int64")
+      for i, offset in ipairs(offsets) do ends.data[i - 1] = offset end
+      data:save(folder .. "/data.npy")
+      ends:save(folder .. "/offsets.npy")
+      local labelled = int32s(labels)
+      labelled:save(folder .. "/label.npy")
+      for _, s in ipairs {
+        source.ragged { x = { data = data, offsets = ends }, label = labelled },
+        source.ragged { x = { data = folder .. "/data.npy", offsets = folder .. "/offsets.npy" },
+          label = folder .. "/label.npy" },
+      } do
+        assert.equal(#list, #s)
+        assert.same({ -1 }, s.fields.x.shape)
+        local read = s:read(0, #s)
+        assert.same(labels, numbers(read.label))
+        for i, values in ipairs(list) do assert.same(values, numbers(read.x[i])) end
+        for i, host in ipairs(s:shard(2, 1):enumerate("id"):read(0, math.floor(#list / 2)).x) do
+          assert.same(list[2 * i], numbers(host))
+        end
+      end
+      local read = ragged(list):read(0, #list)
+      for i, values in ipairs(list) do assert.same(values, numbers(read.tokens[i])) end
+    end
+  end)
+
+  it("may have more dimensions", function()
+    local one, two = ndarray.arange(6, "int32"):reshape { 2, 3 }, ndarray.arange(3, "int32"):reshape { 1, 3 }
+    local s = source.ragged { x = { one, two } }
+    assert.same({ -1, 3 }, s.fields.x.shape)
+    local read = s:read(0, 2).x
+    assert.same({ { 0, 1, 2 }, { 3, 4, 5 } }, read[1]:to_table())
+    assert.same({ { 0, 1, 2 } }, read[2]:to_table())
+  end)
+
+  it("is refused where its offsets do not ascend, leave the data, or are of another dtype", function()
+    local data = ndarray.arange(5, "int32")
+    local function offsets(list, dtype)
+      local host = ndarray.empty({ #list }, dtype or "int64")
+      for i, value in ipairs(list) do host.data[i - 1] = value end
+      return host
+    end
+    local function open(o) return function() source.ragged { x = { data = data, offsets = o } } end end
+    assert.equal(2, #source.ragged { x = { data = data, offsets = offsets { 1, 1, 5 } } })
+    refused(open(offsets { 0, 3, 2 }), 'field "x"', "offset 2 is 2, after 3")
+    refused(open(offsets { 0, 6 }), "offset 1 is 6", "at most 5")
+    refused(open(offsets { -1, 3 }), "offset 0 is -1")
+    refused(open(offsets {}), "one more than there are samples")
+    refused(open(offsets({ 0, 3 }, "int32")), "int32", "offsets are int64")
+    refused(open(nil), "not nil")
+    refused(function() source.ragged { x = { data = data, ofsets = data } } end, 'did you mean "offsets"')
+    refused(function() source.ragged { x = {} } end, "empty list")
+    refused(function() source.ragged { x = { data, ndarray.arange(3, "int64") } } end, "number 2", "int64")
+    refused(function() source.ragged { x = { data }, y = { data, data } } end, '"x" has 1', '"y"', "2")
+    refused(function() shardrt.loader { source = ragged { { 1 }, { 2, 3 } }, batch_size = 1 } end, "tokens",
+      "source:pack")
+  end)
+end)
+
+describe("a file of tokens", function()
+  local folder
+  setup(function() folder = files.folder() end)
+  teardown(function() files.remove(folder) end)
+
+  local function tokens(dtype, values, header)
+    local host = ndarray.empty({ #values }, dtype)
+    for i, value in ipairs(values) do host.data[i - 1] = value end
+    local words = ffi.new "int32_t[256]"
+    for i, word in ipairs(header or {}) do words[i - 1] = word end
+    return (header and ffi.string(words, 1024) or "") .. ffi.string(host.data, host.bytes)
+  end
+
+  it("is cut into windows, bare or with a header, one or many", function()
+    for case = 1, 40 do
+      local dtype, values = case % 2 == 0 and "uint16" or "uint32", {}
+      for i = 1, random(0, 60) do values[i] = random(0, 65535) end
+      local header = case % 3 == 0 and (dtype == "uint16" and { 20240520, 1, #values } or { 20240801, 7, #values })
+      local path = files.write(folder, "t.bin", tokens(dtype, values, header or nil))
+      local window, stride = random(1, 9), random(1, 9)
+      local o = { window = window, stride = stride, dtype = not header and dtype or nil }
+      local s, expected = source.tokens(path, o), {}
+      for first = 0, #values - window, stride do
+        local sample = {}
+        for i = 1, window do sample[i] = values[first + i] end
+        expected[#expected + 1] = sample
+      end
+      assert.equal(#expected, #s)
+      assert.same({ dtype = dtype, shape = { window } }, s.fields.tokens)
+      if #s > 0 then assert.same(expected, s:read(0, #s).tokens:to_table()) end
+      -- Files follow one another, and no window spans two.
+      local twice = source.tokens({ path, path }, o)
+      assert.equal(2 * #expected, #twice)
+      if #s > 0 then assert.same(expected, twice:read(#s, #s).tokens:to_table()) end
+    end
+    assert.equal(2, #source.tokens(files.write(folder, "w.bin", "abcdef"), { window = 1, stride = 2 }))
+    assert.equal(1, #source.tokens(folder .. "/w.bin", { window = 2 })) -- the stride is as the window
+  end)
+
+  it("is refused where its header lies or its size is odd", function()
+    local function open(text, o)
+      local path = files.write(folder, "bad.bin", text)
+      return function() source.tokens(path, o or { window = 2 }) end
+    end
+    refused(open(tokens("uint16", { 1, 2, 3 }, { 20240520, 1, 4 })), "bad.bin", "counts 4 tokens", "6 bytes")
+    refused(open(tokens("uint16", { 1, 2, 3 }, { 20240520, 2, 3 })), "version 2")
+    refused(open(tokens("uint16", { 1, 2, 3 }, { 20240520, 1, -3 })), "counts -3")
+    refused(open(tokens("uint16", { 1, 2, 3 }, { 20240520, 1, 3 }), { window = 2, dtype = "uint32" }), "are uint16")
+    refused(open "abc", "3 bytes")
+    refused(open("abcdef", { window = 2, dtype = "uint32" }), "6 bytes")
+    refused(open("abcd", { window = 2, dtype = "int32" }), "uint16 or uint32")
+    refused(open("abcd", {}), "window = nil")
+    refused(open("abcd", { window = 1, stride = 0 }), "stride = 0")
+    refused(function() source.tokens(folder .. "/none.bin", { window = 1 }) end, "none.bin", "No such file")
+  end)
+end)
+
+describe("a concatenation", function()
+  it("is its parts, one after the other, with numbers and labels", function()
+    for _ = 1, 60 do
+      local parts, expected, labels, base, numbers_expected = {}, {}, {}, 0, {}
+      for p = 1, random(1, 6) do
+        local count = random(0, 7)
+        parts[p] = ids(p * 100, count)
+        local step = random(1, 3)
+        if random(2) == 1 then parts[p] = parts[p]:shard(step, 0) else step = 1 end
+        local kept = all(parts[p])
+        for i, id in ipairs(kept) do
+          expected[#expected + 1], labels[#labels + 1] = id, p - 1
+          numbers_expected[#numbers_expected + 1] = base + (i - 1) * step
+        end
+        base = base + (#kept > 0 and (#kept - 1) * step + 1 or 0)
+      end
+      parts.part = "from"
+      local s = shardrt.concat(parts):enumerate "number"
+      assert.equal(#expected, #s)
+      assert.same(expected, all(s))
+      assert.same(labels, all(s, "from"))
+      assert.same(numbers_expected, all(s, "number"))
+      local shard, kept = s:shard(3, 1), {}
+      for i = 2, #expected, 3 do kept[#kept + 1] = expected[i] end
+      assert.same(kept, all(shard))
+    end
+  end)
+
+  it("takes fields by their names, whatever their order", function()
+    local a = source.array { x = int32s { 1 } }:enumerate "y"
+    local b = source.array { y = ndarray.full({ 1 }, 7, "int64"), x = int32s { 2 } }:map { x = {}, y = {} }
+    local s = shardrt.concat { a, b }
+    assert.same({ { 1, 2 }, { 0, 7 } }, { all(s, "x"), all(s, "y") })
+  end)
+
+  it("refuses parts that do not go together", function()
+    local a = ids(0, 3)
+    refused(function() shardrt.concat {} end, "there is none")
+    refused(function() shardrt.concat { a, 3 } end, "number 2", "not a source")
+    refused(function() shardrt.concat { a, source.array { x = int32s { 1 } } } end, 'source 2 has no field "id"')
+    refused(function() shardrt.concat { a, a:enumerate "n" } end, "source 1 has 1 fields, source 2 has 2")
+    refused(function() shardrt.concat { a, source.array { id = ndarray.arange(3, "int64") } } end, "int32", "int64")
+    refused(function() shardrt.concat { a, source.array { id = ndarray.zeros({ 3, 1 }, "int32") } } end, "shape")
+    refused(function() shardrt.concat { a, part = "id" } end, '"id" already')
+    refused(function() shardrt.concat { a, prt = "x" } end, 'did you mean "part"')
+    refused(function() shardrt.concat { shardrt.mix { { a, 1 } }, a } end, "source 1 is a mix")
+  end)
+end)
+
+-- ---- mix -----------------------------------------------------------------------------------------------------------
+
+-- The samples that a loader gives, in order, through all its epochs.
+local function delivered(s, o)
+  local list = {}
+  for batch in shardrt.loader {
+    source = s, batch_size = o.batch_size or 4, shuffle = o.shuffle, seed = o.seed, epochs = o.epochs,
+    remainder = "pad", sharding = shardrt.SingleDeviceSharding(0), num_workers = random(1, 3),
+  } do
+    local mask = shardrt.device_get(batch.mask)
+    local values = {}
+    for name in pairs(s.fields) do values[name] = shardrt.device_get(batch[name]) end
+    for row = 0, mask.size - 1 do
+      if mask.data[row] then
+        local sample = {}
+        for name, host in pairs(values) do sample[name] = tonumber(host.data[row]) end
+        list[#list + 1] = sample
+      end
+    end
+  end
+  return list
+end
+
+local function gcd(a, b) return b == 0 and a or gcd(b, a % b) end
+
+describe("a mix", function()
+  it("has exactly each part's share in every period, and to within one from the start", function()
+    for case = 1, 40 do
+      local weights, sum, divisor = {}, 0, 0
+      for p = 1, random(1, 5) do
+        weights[p] = random(1, case % 2 == 0 and 5 or 40)
+        sum, divisor = sum + weights[p], gcd(weights[p], divisor)
+      end
+      local period, parts = sum / divisor, { part = "part" }
+      for p, weight in ipairs(weights) do parts[p] = { ids(p * 1000, random(1, 30)), weight / (case % 3 + 1) } end
+      local length = 3 * period + random(0, period)
+      parts.samples = length
+      local s = shardrt.mix(parts)
+      assert.equal(length, #s)
+      local list = delivered(s, { epochs = 2, shuffle = true, seed = case })
+      assert.equal(2 * length, #list)
+      local counts = {}
+      for p in ipairs(weights) do counts[p] = { [0] = 0 } end
+      for i, sample in ipairs(list) do
+        for p in ipairs(weights) do counts[p][i] = counts[p][i - 1] + (sample.part == p - 1 and 1 or 0) end
+      end
+      local say = ("seed %d, case %d"):format(seed, case)
+      for p, weight in ipairs(weights) do
+        for i = 0, #list do
+          if i >= period then assert.equal(weight / divisor, counts[p][i] - counts[p][i - period], say) end
+          assert.is_true(math.abs(counts[p][i] - i * weight / sum) < 1, say)
+        end
+      end
+    end
+  end)
+
+  it("gives every sample of a part once in each of the part's own epochs, each in its own order", function()
+    for case = 1, 20 do
+      local sizes, parts = { random(1, 9), random(1, 30), random(5, 20) }, { part = "part" }
+      for p, size in ipairs(sizes) do parts[p] = { ids(p * 1000, size), random(1, 7) } end
+      local s, say = shardrt.mix(parts), ("seed %d, case %d"):format(seed, case)
+      local list = delivered(s, { epochs = 7, shuffle = true, seed = 5, batch_size = random(1, 9) })
+      assert.equal(7 * #s, #list)
+      local orders = {}
+      for p, size in ipairs(sizes) do
+        local own = {}
+        for _, sample in ipairs(list) do
+          if sample.part == p - 1 then own[#own + 1] = sample.id end
+        end
+        for first = 1, #own - size + 1, size do
+          local seen, order = {}, {}
+          for i = first, first + size - 1 do
+            assert.is_nil(seen[own[i]], say)
+            seen[own[i]], order[#order + 1] = true, own[i]
+          end
+          orders[#orders + 1] = table.concat(order, " ")
+        end
+      end
+      if sizes[2] > 8 and sizes[3] > 8 then
+        local seen, same = {}, 0
+        for _, order in ipairs(orders) do
+          same = same + (seen[order] and #order > 40 and 1 or 0)
+          seen[order] = true
+        end
+        assert.equal(0, same, say)
+      end
+    end
+  end)
+
+  it("ends an epoch when the first part is used up", function()
+    for _ = 1, 40 do
+      local sizes, parts = { random(1, 40), random(1, 40) }, { part = "part" }
+      for p, size in ipairs(sizes) do parts[p] = { ids(p * 1000, size), random(1, 9) } end
+      local s = shardrt.mix(parts)
+      local function given(length)
+        parts.samples = length
+        local counts = { 0, 0 }
+        for _, part in ipairs(all(shardrt.mix(parts), "part")) do counts[part + 1] = counts[part + 1] + 1 end
+        return counts
+      end
+      local counts, more = given(#s), given(#s + 1)
+      assert.is_true(counts[1] <= sizes[1] and counts[2] <= sizes[2])
+      assert.is_true(more[1] > sizes[1] or more[2] > sizes[2])
+    end
+  end)
+
+  it("without shuffle takes each part in its own order, as read does", function()
+    local s = shardrt.mix { { ids(0, 5), 2 }, { ids(100, 50), 1 }, samples = 20 }
+    local list, small, large = all(s), {}, {}
+    for _, id in ipairs(list) do table.insert(id < 100 and small or large, id) end
+    for i, id in ipairs(small) do assert.equal((i - 1) % 5, id) end
+    for i, id in ipairs(large) do assert.equal(99 + i, id) end
+    local loaded = {}
+    for i, sample in ipairs(delivered(s, { epochs = 1 })) do loaded[i] = sample.id end
+    assert.same(list, loaded)
+    assert.same({ list[8], list[9] }, numbers(s:read(7, 2).id))
+  end)
+
+  it("may be mixed again, each with its own turns", function()
+    local inner = shardrt.mix { { ids(0, 7), 1 }, { ids(100, 9), 2 } }
+    local s = shardrt.mix { { inner, 3 }, { ids(200, 11), 1 }, samples = 240 }
+    local counts, per = { 0, 0, 0 }, {}
+    for _, sample in ipairs(delivered(s, { epochs = 1, shuffle = true })) do
+      local part = math.floor(sample.id / 100) + 1
+      counts[part] = counts[part] + 1
+      per[sample.id] = (per[sample.id] or 0) + 1
+    end
+    assert.same({ 60, 120, 60 }, counts)
+    for id, times in pairs(per) do
+      local size = ({ 7, 9, 11 })[math.floor(id / 100) + 1]
+      local share = counts[math.floor(id / 100) + 1] / size
+      assert.is_true(times == math.floor(share) or times == math.ceil(share))
+    end
+  end)
+
+  it("rounds shares that no period has exactly", function()
+    local s = shardrt.mix { { ids(0, 10), math.pi }, { ids(0, 10), 1 }, { ids(0, 10), 1e-9 } }
+    local weights = {}
+    for p = 0, 2 do weights[p + 1] = tonumber(C.shardrt_source_mix_weight(s, p)) end
+    assert.equal(65536, weights[1] + weights[2] + weights[3])
+    assert.equal(1, weights[3])
+    assert.is_true(math.abs(weights[1] - 65536 * math.pi / (math.pi + 1)) < 2)
+    s = shardrt.mix { { ids(0, 10), 0.7 }, { ids(0, 10), 0.2 }, { ids(0, 10), 0.1 } }
+    assert.equal(7, tonumber(C.shardrt_source_mix_weight(s, 0)))
+    assert.equal(0, tonumber(C.shardrt_source_mix_weight(s, 3)))
+  end)
+
+  it("lets random transforms see each part's own epoch, and no two samples with one number", function()
+    local s = shardrt.mix { { ids(0, 3), 1 }, { ids(100, 40), 1 }, samples = 12 }:enumerate("number"):map {
+      epoch = { from = "id", shardrt.transform.lua(function(sample) return sample.epoch end) },
+      index = { from = "id", shardrt.transform.lua(function(sample) return sample.index end) },
+    }
+    local list = delivered(s, { epochs = 2, shuffle = true, batch_size = 5 })
+    local seen = { small = 0, large = 0 }
+    for _, sample in ipairs(list) do
+      local part, size = sample.id < 100 and "small" or "large", sample.id < 100 and 3 or 40
+      assert.equal(math.floor(seen[part] / size), sample.epoch)
+      assert.equal(sample.number, sample.index)
+      assert.equal(sample.id < 100 and sample.id or sample.id - 97, sample.number)
+      seen[part] = seen[part] + 1
+    end
+    assert.same({ small = 12, large = 12 }, seen)
+  end)
+
+  it("refuses what has no meaning, and says what to do", function()
+    local a = ids(0, 3)
+    local s = shardrt.mix { { a, 1 }, { a, 2 } }
+    for _, f in ipairs {
+      function() s:shard(2, 0) end, function() s:filter { id = {} } end,
+      function() shardrt.mix { { ragged { { 1 } }, 1 } }:pack { length = 2 } end,
+    } do
+      refused(f, "do this to the sources that it mixes")
+    end
+    refused(function() shardrt.mix { { a, 0 } } end, "weight of source 1 is 0")
+    refused(function() shardrt.mix { { a, 1 }, { a, -1 } } end, "weight of source 2 is -1")
+    refused(function() shardrt.mix { { a, 0 / 0 } } end, "weight")
+    refused(function() shardrt.mix { { a, math.huge } } end, "weight")
+    refused(function() shardrt.mix { { a } } end, "weight of source 1 is nil")
+    refused(function() shardrt.mix { a } end, "{source, weight}")
+    refused(function() shardrt.mix { { a, 1 }, { ids(0, 0), 1 } } end, "source 2 has no samples")
+    refused(function() shardrt.mix { { a, 1 }, samples = 0 } end, "samples = 0")
+    refused(function() shardrt.mix { { a, 1 }, { source.array { x = int32s { 1 } }, 1 } } end, 'no field "id"')
+  end)
+end)
+
+-- ---- filter --------------------------------------------------------------------------------------------------------
+
+describe("a filter", function()
+  local function with_marks(count, share)
+    local marks, expected, list = ndarray.empty({ count }, "bool"), {}, {}
+    for i = 0, count - 1 do
+      marks.data[i], list[i + 1] = random() < share, i
+      if marks.data[i] then expected[#expected + 1] = i end
+    end
+    return source.array { id = int32s(list), mark = marks }, expected
+  end
+
+  it("lets through what plain Lua does, for any count and share", function()
+    for _, count in ipairs { 0, 1, 63, 64, 65, 511, 512, 513, 1024, 3000, 70001 } do
+      for _, share in ipairs { 0, 0.01, 0.5, 1 } do
+        local s, expected = with_marks(count, share)
+        local kept = s:filter { mark = {} }
+        assert.equal(#expected, #kept)
+        assert.same(expected, all(kept))
+        assert.same(expected, all(kept:enumerate "n", "n"))
+      end
+    end
+  end)
+
+  it("asks functions of fields, all of which must agree", function()
+    local list, least, expected = {}, { limit = 20 }, {}
+    for i = 1, 300 do list[i] = random(0, 99) end
+    local s = source.array { id = int32s(list), x = ndarray.arange(600, "float32"):reshape { 300, 2 } }
+    local kept = s:filter {
+      id = function(id) return id % 3 == 0 and id >= least.limit end,
+      x = function(sample) return sample.data[1] % 4 == 3 end,
+    }
+    for i, id in ipairs(list) do
+      if id % 3 == 0 and id >= 20 and i % 2 == 0 then expected[#expected + 1] = id end
+    end
+    assert.same(expected, all(kept))
+    local twice = kept:filter { id = function(id) return id < 60 end }
+    for _, id in ipairs(all(twice)) do assert.is_true(id < 60 and id % 3 == 0) end
+    local loaded, o = {}, { id = function(id) return id >= 50 end }
+    for batch in shardrt.loader { source = s, filter = o, batch_size = 4, epochs = 1, remainder = "pad",
+      sharding = shardrt.SingleDeviceSharding(0) } do
+      local mask = shardrt.device_get(batch.mask)
+      for row, id in ipairs(numbers(shardrt.device_get(batch.id))) do
+        if mask.data[row - 1] then loaded[#loaded + 1] = id end
+      end
+    end
+    expected = {}
+    for _, id in ipairs(list) do
+      if id >= 50 then expected[#expected + 1] = id end
+    end
+    assert.same(expected, loaded)
+  end)
+
+  it("reads the named fields only", function()
+    local folder = files.folder()
+    ndarray.arange(10, "int32"):save(folder .. "/a.npy")
+
+    local s = source.array { keep = ndarray.full({ 10 }, true, "bool"), other = ndarray.arange(10, "int32") }
+      :map { other = { shardrt.transform.lua(function() error "was read" end) } }
+    assert.equal(10, #s:filter { keep = {} })
+    files.remove(folder)
+  end)
+
+  it("says what is wrong, with the sample", function()
+    local s = ids(0, 100)
+    refused(function() s:filter {} end, "at least one field")
+    refused(function() s:filter { id = {} } end, '"id"', "int32", "one bool")
+    refused(function() s:filter { ID = {} } end, 'did you mean "id"')
+    refused(function() s:filter { id = false } end, "not false")
+    refused(function() s:filter { id = 3 } end, "not 3")
+    refused(function() s:filter(3) end, "not 3")
+    refused(function() s:filter { id = function(id) return id < 50 or id.x end } end, "sample 50")
+  end)
+
+  it("is the same in all processes, whose shares differ in nothing but the time they take", function()
+    local result = mpi.run { processes = 3, devices = 2, source = [[
+      local shardrt = require "shardrt"
+      local s = shardrt.source.array { id = shardrt.ndarray.arange(1000, "int32") }
+      local kept = s:filter { id = function(id) return id % 7 == 3 end }
+      assert(#kept == 143)
+      local list = kept:read(0, 143).id
+      for i = 0, 142 do assert(list.data[i] == 7 * i + 3) end
+      assert(#s:filter { id = function() return false end } == 0)
+      shardrt.say "alike"
+      local mine = shardrt.process_index()
+      local ok, message = pcall(function() return s:filter { id = function(id) return id % 2 == mine end } end)
+      assert(not ok and message:find("different from process 0: processes 1, 2", 1, true), message)
+      ok, message = pcall(function() return s:filter { id = function(id) return id < 999 or id.x end } end)
+      assert(not ok and message:find("process 2: ", 1, true) and message:find("sample 999", 1, true), message)
+      ok, message = pcall(function()
+        return s:shard(3, mine):filter { id = function() return true end }
+      end)
+      assert(not ok and message:find("different from process 0", 1, true), message)
+      shardrt.say "refused alike"
+    ]] }
+    assert.equal(0, result.status, result.output)
+    assert.equal("alike\nrefused alike\n", result.stdout)
+  end)
+
+  it("may take longer than the job waits", function()
+    local result = mpi.run { processes = 2, options = { "--timeout", "2" }, source = [[
+      local shardrt = require "shardrt"
+      local s = shardrt.source.array { id = shardrt.ndarray.arange(4096, "int32") }
+      local kept = s:filter { id = function(id)
+        if id < 2048 then return true end
+        local x = 0
+        for i = 1, 1e6 do x = (x * 69069 + i) % 1048576 end
+        return x >= 0
+      end }
+      shardrt.say(tostring(#kept))
+    ]] }
+    assert.equal(0, result.status, result.output)
+    assert.equal("4096\n", result.stdout)
+  end)
+end)
+
+-- ---- pack ----------------------------------------------------------------------------------------------------------
+
+-- Whether rows hold these pieces (lists of numbers), each once, whole and in one row, and what else must hold.
+local function check_rows(rows, pieces, length)
+  local read, waiting, elements = rows:read(0, #rows), {}, 0
+  for _, piece in ipairs(pieces) do
+    local key = table.concat(piece, " ")
+    waiting[key] = (waiting[key] or 0) + 1
+    elements = elements + #piece
+  end
+  for row = 0, #rows - 1 do
+    local tokens, segments, positions = read.tokens, read.segment_ids, read.positions
+    local at, segment = row * length, 0
+    local stop = at + length
+    while at < stop and segments.data[at] ~= 0 do
+      segment = segment + 1
+      local piece = {}
+      while at < stop and segments.data[at] == segment do
+        assert.equal(#piece, positions.data[at])
+        piece[#piece + 1] = tokens.data[at]
+        at = at + 1
+      end
+      local key = table.concat(piece, " ")
+      assert.is_true((waiting[key] or 0) > 0, key)
+      waiting[key] = waiting[key] - 1
+    end
+    assert.is_true(segment > 0) -- no row is empty
+    for i = at, stop - 1 do
+      assert.same({ 0, 0, 0 }, { tokens.data[i], segments.data[i], positions.data[i] })
+    end
+  end
+  for key, times in pairs(waiting) do assert.equal(0, times, key) end
+  if #rows > 0 then assert.is_true(math.abs(rows.fill - elements / (#rows * length)) < 1e-12) end
+end
+
+describe("packed rows", function()
+  it("hold every sequence once, whole, with its segment and positions", function()
+    for case = 1, 60 do
+      local length = random(1, 20)
+      local list, pieces = sequences(random(0, 60) + 1, length), {}
+      for _, values in ipairs(list) do
+        if #values > 0 then pieces[#pieces + 1] = values end
+      end
+      local rows = ragged(list):pack { length = length, window = random(1, 70), seed = case % 2 == 0 and case or nil }
+      assert.same({ length }, rows.fields.tokens.shape)
+      check_rows(rows, pieces, length)
+    end
+  end)
+
+  it("cut or split what is longer, when asked to", function()
+    for _ = 1, 30 do
+      local length, list = random(1, 8), sequences(random(1, 40), 30)
+      local cut, split = {}, {}
+      for _, values in ipairs(list) do
+        if #values > 0 then cut[#cut + 1] = { unpack(values, 1, length) } end
+        for first = 1, #values, length do
+          split[#split + 1] = { unpack(values, first, math.min(#values, first + length - 1)) }
+        end
+      end
+      check_rows(ragged(list):pack { length = length, longer = "truncate" }, cut, length)
+      check_rows(ragged(list):pack { length = length, longer = "split", window = random(1, 50) }, split, length)
+    end
+    refused(function() ragged({ { 1 }, { 1, 2, 3 } }):pack { length = 2 } end, "sample 1 has 3 elements", '"truncate"')
+  end)
+
+  it("are few: at most 11/9 of the best and one, in one window", function()
+    for _ = 1, 20 do
+      local length, list = 100, {}
+      for i = 1, 300 do
+        list[i] = {}
+        for k = 1, random(1, 100) do list[i][k] = k end
+      end
+      local elements = 0
+      for _, values in ipairs(list) do elements = elements + #values end
+      -- What no packing can do with: the elements, and the sequences of which no two fit in a row.
+      local least, halves = math.ceil(elements / length), 0
+      for _, values in ipairs(list) do halves = halves + (#values > length / 2 and 1 or 0) end
+      assert.is_true(#ragged(list):pack { length = length } <= 11 / 9 * math.max(least, halves) + 1)
+    end
+  end)
+
+  it("are the same whoever asks, and others with another seed", function()
+    local list = sequences(200, 9)
+    local function bytes(o)
+      local rows = ragged(list):pack(o)
+      local read = rows:read(0, #rows).tokens
+      return ffi.string(read.data, read.bytes)
+    end
+    assert.equal(bytes { length = 16, seed = 3 }, bytes { length = 16, seed = 3 })
+    assert.not_equal(bytes { length = 16, seed = 3 }, bytes { length = 16, seed = 4 })
+    -- In a row, sequences stand in the order in which they were taken, and so do the rows by their first ones.
+    local before = 0
+    local read = ragged(list):pack { length = 16 }:read(0, 5).tokens
+    for row = 0, 4 do
+      assert.is_true(read.data[row * 16] > before)
+      before = read.data[row * 16]
+    end
+  end)
+
+  it("have elements of more dimensions", function()
+    local one, two = ndarray.arange(6, "int32"):reshape { 2, 3 }, ndarray.arange(3, "int32"):reshape { 1, 3 }
+    local rows = source.ragged { x = { one, two } }:pack { length = 4 }
+    assert.same({ 4, 3 }, rows.fields.x.shape)
+    assert.same({ { { 0, 1, 2 }, { 3, 4, 5 }, { 0, 1, 2 }, { 0, 0, 0 } } }, rows:read(0, 1).x:to_table())
+    assert.same({ 0.75, nil }, { rows.fill, rows:shard(1, 0).fill })
+  end)
+
+  it("can be cut among devices along the row", function()
+    local list = sequences(50, 12)
+    local rows = ragged(list):pack { length = 16 }
+    local mesh = shardrt.make_mesh({ 2, 4 }, { "data", "sequence" })
+    local expected = rows:read(0, #rows)
+    local batch = shardrt.loader { source = rows, batch_size = #rows - #rows % 2, epochs = 1,
+      sharding = shardrt.NamedSharding(mesh, shardrt.P("data", "sequence")) }()
+    for name, host in pairs(expected) do
+      assert.same(host:rows(0, #rows - #rows % 2):to_table(), shardrt.device_get(batch[name]):to_table())
+    end
+  end)
+
+  it("are refused where there is nothing to pack, or the field is not clear", function()
+    local s = ragged { { 1, 2 } }
+    refused(function() ids(0, 3):pack { length = 3 } end, "no field differs in length")
+    refused(function() ids(0, 3):pack { length = 3, field = "id" } end, '"id"', "cannot be packed")
+    refused(function() s:pack { length = 3, field = "tokns" } end, 'did you mean "tokens"')
+    refused(function() s:pack {} end, "length = nil")
+    refused(function() s:pack { length = 0 } end, "length = 0")
+    refused(function() s:pack { length = 2 ^ 40 } end, "16777216")
+    refused(function() s:pack { length = 2, longer = "spilt" } end, 'did you mean "split"')
+    refused(function() s:pack { length = 2, window = 0 } end, "window = 0")
+    refused(function() ragged({ { 1 } }, "positions"):pack { length = 2 } end, '"positions"', "rename")
+    local two = source.ragged { a = { int32s { 1 } }, b = { int32s { 1 } } }
+    refused(function() two:pack { length = 2 } end, '"a" and "b"')
+  end)
+end)
+
+describe("a state", function()
+  it("of other weights, another filter or other rows is refused, and says so", function()
+    local function loader(s)
+      return shardrt.loader { source = s, batch_size = 1, sharding = shardrt.SingleDeviceSharding(0) }
+    end
+    local a, b = ids(0, 10), ids(100, 10)
+    local even = shardrt.mix { { a, 1 }, { b, 1 }, samples = 8 }
+    local marks = source.array { mark = ndarray.from_table({ true, false, true }, "bool"), x = int32s { 1, 2, 3 } }
+    local others = source.array { mark = ndarray.from_table({ true, true, false }, "bool"), x = int32s { 1, 2, 3 } }
+    local list = sequences(40, 5)
+    for _, case in ipairs {
+      { even, shardrt.mix { { a, 1 }, { b, 3 }, samples = 8 }, "the mix's weights" },
+      { even, shardrt.mix { { a, 1 }, { b, 1 }, samples = 4 }, "the length of its epochs" },
+      { even, shardrt.mix { { a, 1 }, { a, 1 }, samples = 8 }, "files" },
+      { marks:filter { mark = {} }, marks:filter { x = function(x) return x < 3 end }, "what the filter lets through" },
+      { marks:filter { mark = {} }, others:filter { x = function(x) return x ~= 2 end }, "files" },
+      { ragged(list):pack { length = 5 }, ragged(list):pack { length = 5, seed = 1 }, "how rows are packed" },
+      { a:shard(2, 0), a:shard(2, 1), "the shard" },
+    } do
+      local state = loader(case[1]):state()
+      loader(case[1]):restore(state)
+      refused(function() loader(case[2]):restore(state) end, "fingerprint of the data", "what differs is", case[3])
+    end
+  end)
+end)
+
+describe("views under shardrt plan", function()
+  it("count the most there can be, and say so", function()
+    local result = mpi.run { options = { "plan", "--processes", "4", "--devices", "2" }, source = [[
+      local shardrt = require "shardrt"
+      local s = shardrt.source.array { id = shardrt.ndarray.arange(64, "int32") }
+      local one = shardrt.ndarray.arange(5, "int32")
+      local kept = s:filter { id = function() return false end }
+      shardrt.loader { source = kept, batch_size = 16, epochs = 1 }
+      shardrt.loader { source = shardrt.mix { { kept, 1 } }, batch_size = 16, epochs = 1 }
+      shardrt.loader { source = shardrt.source.ragged { x = { one, one, one, one, one, one, one, one } }
+        :pack { length = 10 }, batch_size = 8, epochs = 1 }
+      shardrt.loader { source = s, batch_size = 16, epochs = 1 }
+    ]] }
+    assert.equal(0, result.status, result.output)
+    local _, notes = result.stdout:gsub("shows when data is read: here it is the most there can be\n", "")
+    assert.equal(3, notes)
+    assert.truthy(result.stdout:find "loader of 64 samples", result.stdout)
+    assert.truthy(result.stdout:find "loader of 8 samples", result.stdout)
+  end)
+end)
+
+describe("making a view", function()
+  it("gives everything back wherever an allocation fails", function()
+    local a, marks = ids(0, 200), source.array { mark = ndarray.full({ 200 }, true, "bool") }
+    local text = ragged(sequences(50, 6))
+    local flat, offsets = source.array { x = int32s { 1, 2, 3 } }, source.array { x = ndarray.arange(4, "int64") }
+    local folder = files.folder()
+    local path = files.write(folder, "t.bin", "abcdefgh")
+    local pair, names = ffi.new("shardrt_source *[2]", a, a), ffi.new("const char *[1]", { "x" })
+    local o = ffi.new("shardrt_pack_options", { length = 8, window = 20, shuffle = 1 })
+    local t = ffi.new("shardrt_token_options", { window = 2, stride = 1, dtype = -1 })
+    local weights = ffi.new("double[2]", 1, 2)
+    for name, call in pairs {
+      concat = function(out) return C.shardrt_source_concat(2, pair, "part", out) end,
+      mix = function(out) return C.shardrt_source_mix(2, pair, weights, 0, "part", out) end,
+      filter = function(out) return C.shardrt_source_filter(a, marks, out) end,
+      pack = function(out) return C.shardrt_source_pack(text, 0, o, out) end,
+      tokens = function(out) return C.shardrt_source_tokens(path, t, out) end,
+      ragged = function(out)
+        return C.shardrt_source_ragged(1, names, ffi.new("shardrt_source *[1]", flat),
+          ffi.new("shardrt_source *[1]", offsets), out)
+      end,
+    } do
+      local failures = 0
+      for n = 1, 200 do
+        local out = ffi.new "shardrt_source *[1]"
+        C.shardrt_alloc_fail_at(n)
+        local code = call(out)
+        C.shardrt_alloc_fail_at(0)
+        if code == 0 then
+          C.shardrt_source_free(out[0])
+          break
+        end
+        assert.equal(C.SHARDRT_ENOMEM, code, name .. ": " .. ffi.string(C.shardrt_error_message()))
+        assert.is_true(out[0] == nil)
+        failures = failures + 1
+      end
+      assert.is_true(failures > 1 and failures < 199, name .. failures)
+    end
+    files.remove(folder)
+  end)
+end)
