@@ -20,6 +20,7 @@ void extents_merge(struct extents *self);
 int source_extents(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
                    const shardrt_box *inner, struct extents *out);
 const char *mapping_path_at(const void *address);
+uint32_t crc32c(uint32_t before, const void *data, size_t bytes);
 struct ahead;
 int ahead_new(int32_t way, struct ahead **out);
 void ahead_free(struct ahead *self);
@@ -216,6 +217,41 @@ describe("what is to be read ahead (seed " .. seed .. ")", function()
       0, { 3, 40 })
     assert.same({ { 12 + 12, 12 + 164 } }, ranges)
     assert.truthy(paths[1]:find(folder .. "/cache/", 1, true), paths[1])
+  end)
+
+  it("is the records of TFRecord files", function()
+    local function little(n, bytes) -- as text
+      local out = {}
+      for i = 1, bytes do out[i] = string.char(math.floor(n / 256 ^ (i - 1)) % 256) end
+      return table.concat(out)
+    end
+    local function checksum(data)
+      local crc = C.crc32c(0, data, #data)
+      return little((bit.ror(crc, 15) + 0xa282ead8) % 2 ^ 32, 4)
+    end
+    local function field(number, data) -- of a protocol buffer: bytes of a length below 2^14
+      return string.char(number * 8 + 2, #data % 128 + 128, math.floor(#data / 128)) .. data
+    end
+    local paths, starts = {}, {}
+    for file = 1, 2 do
+      local words, at = {}, 0
+      for _ = 1, 6 do
+        local value = files.bytes(math.random(1, 9000))
+        local data = field(1, field(1, field(1, "x") .. field(2, field(1, field(1, value)))))
+        local length = little(#data, 8)
+        starts[#starts + 1] = { at + 12, at + 12 + #data, file }
+        words[#words + 1] = length .. checksum(length) .. data .. checksum(data)
+        at = at + 16 + #data
+      end
+      paths[file] = files.write(folder, file .. ".tfrecord", table.concat(words))
+    end
+    local source = shardrt.source.tfrecord(paths)
+    assert.equal(12, #source)
+    local expected = { joined { starts[1], starts[4] }, joined { starts[9], starts[12] } }
+    local ranges, of = extents_of(source, 0, { 11, 3, 8, 0 })
+    local got = { {}, {} }
+    for i, range in ipairs(ranges) do table.insert(got[of[i] == paths[1] and 1 or 2], range) end
+    assert.same(expected, got)
   end)
 
   it("needs memory only where the room is used up", function()

@@ -56,6 +56,17 @@ int records_get(const records *self, int64_t sample, int32_t column, struct read
   return index_get(&file->index, &file->stored, row, column, self->verify, reader, out, bytes);
 }
 
+int records_extents(const records *self, int32_t column, const int64_t *samples, int64_t n, struct extents *out) {
+  int code = SHARDRT_OK;
+  for (int64_t i = 0; i < n && code == SHARDRT_OK; i++) {
+    int64_t row;
+    const struct record_file *file = records_find(self, samples[i], &row);
+    const struct index_entry *entry = &file->index.entries[row * file->index.columns + column];
+    if (entry->offset >= 0) code = extents_add(out, &file->stored.map, (size_t)entry->offset, (size_t)entry->bytes);
+  }
+  return code;
+}
+
 int records_blame(const records *self, int64_t sample, int32_t column, int code) {
   int64_t row;
   const struct record_file *file = records_find(self, sample, &row);

@@ -33,6 +33,9 @@ const struct record_file *records_find(const records *self, int64_t sample, int6
 int records_get(const records *self, int64_t sample, int32_t column, struct reader *reader, const uint8_t **out,
                 size_t *bytes);
 
+/* Where one part of each of n samples lies: what a format's `extents` adds. ENOMEM. */
+int records_extents(const records *self, int32_t column, const int64_t *samples, int64_t n, struct extents *out);
+
 /* Prefixes the message of a failure with the file, the record and its offset. */
 int records_blame(const records *self, int64_t sample, int32_t column, int code);
 

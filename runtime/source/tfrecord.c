@@ -216,6 +216,13 @@ static int tfrecord_value(const shardrt_source *source, int32_t field, int64_t s
   return code == SHARDRT_OK ? code : records_blame(self, sample, 0, code);
 }
 
+static int tfrecord_extents(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
+                            const shardrt_box *inner, struct extents *out) {
+  (void)field; /* of whichever, the record */
+  (void)inner;
+  return records_extents((const records *)source, 0, samples, n, out);
+}
+
 static size_t tfrecord_bytes(const shardrt_source *source, int32_t field, const shardrt_box *inner) {
   const shardrt_field *f = &source->fields[field];
   return source_is_ragged(f) ? 0 : source_box_bytes(f, inner);
@@ -226,6 +233,7 @@ const source_format tfrecord_format = {
     .open_files = open_tfrecord,
     .gather = source_gather_values,
     .value = tfrecord_value,
+    .extents = tfrecord_extents,
     .bytes = tfrecord_bytes,
     .file_count = records_file_count,
     .file_name = records_file_name,
