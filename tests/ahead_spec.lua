@@ -254,6 +254,31 @@ describe("what is to be read ahead (seed " .. seed .. ")", function()
     assert.same(expected, got)
   end)
 
+  it("is the members of tar files", function()
+    local inside, names, parts = folder .. "/members", {}, {}
+    os.execute("mkdir " .. inside)
+    for i = 1, 5 do
+      for _, kind in ipairs { "a", "b" } do
+        names[#names + 1] = ("%d.%s"):format(i, kind)
+        parts[names[#names]] = files.bytes(20000 + math.random(20000)) .. names[#names]
+        files.write(inside, names[#names], parts[names[#names]])
+      end
+    end
+    local path = folder .. "/members.tar"
+    assert.equal(0, os.execute(("cd %s && tar cf %s %s"):format(inside, path, table.concat(names, " "))))
+    local source, packed = shardrt.source.tar(path), files.slurp(path)
+    local field = {}
+    for f = 0, 1 do field[ffi.string(C.shardrt_source_field(source, f).name)] = f end
+    for kind, f in pairs(field) do
+      local expected = {}
+      for i, sample in ipairs { 0, 1, 4 } do
+        local start, stop = packed:find(parts[("%d.%s"):format(sample + 1, kind)], 1, true)
+        expected[i] = { start - 1, stop }
+      end
+      assert.same(joined(expected), (extents_of(source, f, { 4, 0, 1 })))
+    end
+  end)
+
   it("needs memory only where the room is used up", function()
     local source = shardrt.source.npy { x = (hole(folder, "far.npy", "|u1", 1, { 64, 100000 })) }
     local samples = {}

@@ -50,6 +50,8 @@ fail.own()
 
 ---@class shardrt.LoaderStats
 ---@field bytes_read integer # taken from the storage by this process, for the batches handed out
+---@field bytes_ahead integer # read before workers needed them, because they were not in the page cache
+---@field ahead string? # how: "io_uring" or "threads"; nil: nothing was missing yet; "none": neither can be had; "off"
 ---@field bytes_moved integer # received from other processes
 ---@field samples integer # rows of the global batches handed out, without padding
 ---@field steps integer # batches handed out

@@ -237,6 +237,19 @@ static int tar_value(const shardrt_source *source, int32_t field, int64_t sample
   return records_blame(&self->records, sample, place_of(self, field, file, row), code);
 }
 
+static int tar_extents(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
+                       const shardrt_box *inner, struct extents *out) {
+  const struct tar *self = (const struct tar *)source;
+  (void)inner; /* of whichever, the whole part */
+  int code = SHARDRT_OK;
+  for (int64_t i = 0; i < n && code == SHARDRT_OK; i++) {
+    int64_t row;
+    const struct record_file *file = records_find(&self->records, samples[i], &row);
+    code = records_extents(&self->records, place_of(self, field, file, row), &samples[i], 1, out);
+  }
+  return code;
+}
+
 static size_t tar_bytes(const shardrt_source *source, int32_t field, const shardrt_box *inner) {
   const shardrt_field *f = &source->fields[field];
   return source_is_ragged(f) ? 0 : source_box_bytes(f, inner);
@@ -254,6 +267,7 @@ const source_format tar_format = {
     .open_files = open_tar,
     .gather = source_gather_values,
     .value = tar_value,
+    .extents = tar_extents,
     .bytes = tar_bytes,
     .file_count = records_file_count,
     .file_name = records_file_name,
