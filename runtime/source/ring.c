@@ -8,12 +8,10 @@
 #include "base/alloc.h"
 #include "base/error.h"
 
-enum {
-  TOGETHER = 8,      /* reads that one system call begins, and reads that it waits for where all are in flight */
-  LARGE = 32 * 1024, /* bytes of a read that is done by one of the kernel's threads: several cores share the copying (a
-                        quarter to a half more, measured with 128 KB; for one of a few KB they cost more than they give) */
-  KERNEL_THREADS = 32
-};
+/* TOGETHER reads are begun by one system call, and waited for where all are in flight. A read of LARGE bytes or more is
+ * done by one of the kernel's threads, so that several cores share the copying: with 128 KB half as much again,
+ * measured; for a few KB the threads cost more than they give. */
+enum { TOGETHER = 8, LARGE = 32 * 1024, KERNEL_THREADS = 32 };
 
 /* Invariant: held + flying <= depth. */
 struct ring {
