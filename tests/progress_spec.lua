@@ -175,8 +175,11 @@ describe("a loop on a terminal", function()
         end]] }
       assert.equal(0, result.status, result.output)
       local lines, drawn = screen_of(result.stdout)
-      assert.same({ "six", "seven and nine", "ten" }, { lines[1], lines[2], lines[3] }, result.stdout)
-      assert.truthy(lines[4]:match "^step 10/10 | %d", lines[4])
+      assert.same({ "six", "seven and nine" }, { lines[1], lines[2] }, result.stdout)
+      -- mpirun passes on stdout and stderr apart: of the last line of each either comes first.
+      local ten = (processes and lines[4] == "ten") and 4 or 3
+      assert.equal("ten", lines[ten], result.stdout)
+      assert.truthy(lines[7 - ten]:match "^step 10/10 | %d", lines[7 - ten])
       assert.same({ 5, "" }, { #lines, lines[5] })
       assert.is_true(#drawn >= 2)
     end
