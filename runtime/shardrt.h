@@ -661,7 +661,8 @@ typedef struct shardrt_loader_stats {
   double check_seconds;        /* and taking fingerprints of replicas */
   double move_seconds;         /* spent moving, each time from when all processes had come to it */
   size_t batch_bytes;          /* of this process's shards of one batch */
-  size_t budget_bytes;         /* of batches made ahead and handed out, and SHARDRT_LOADER_SLACK */
+  size_t budget_bytes;         /* of batches made ahead and handed out, and slack_bytes */
+  size_t slack_bytes;          /* that batches which the caller let go may take before they are collected */
   int32_t num_workers;         /* these three as they are now */
   int32_t prefetch;
   size_t read_size;
@@ -678,14 +679,10 @@ typedef struct shardrt_pace {
   int32_t prefetch_before; /* more than so many are being tried; 0: no */
   double waited_before;    /* when they were that many */
 } shardrt_pace;
-/* After a number of steps; three parts between 0 and 1: of the time that the recipe waited for data, of the time that
- * each of the workers was busy, and of the steps which began when all batches that may be made ahead were there.
- * Returns whether anything was changed. */
-bool shardrt_pace_look(shardrt_pace *pace, double waited, double busy, double full);
-
-/* Bytes that batches which the caller let go may take, before they are collected, beyond prefetch + 1 batches: with
- * small batches a collection for each would cost more than they do. */
-enum { SHARDRT_LOADER_SLACK = 4 << 20 };
+/* After a number of steps; four parts between 0 and 1: of the time that the recipe waited for data, of the time that
+ * each of the workers was busy, of the steps which began when all batches that may be made ahead were there, and of the
+ * time that the recipe slept. Returns whether anything was changed. */
+bool shardrt_pace_look(shardrt_pace *pace, double waited, double busy, double full, double slept);
 
 /* What one whole batch costs a process, by the plans alone. */
 typedef struct shardrt_loader_cost {

@@ -10,12 +10,12 @@ double cgroup_bytes(const char *root, const char *groups);
 int memcmp(const void *a, const void *b, size_t n);
 ]]
 
-local function pace()
-  return ffi.new("shardrt_pace", { workers = 8, most_workers = 8, prefetch = 2, most_prefetch = 12 })
+local function pace(workers)
+  return ffi.new("shardrt_pace", { workers = workers or 7, most_workers = 8, prefetch = 2, most_prefetch = 12 })
 end
 
-local function look(p, waited, busy, full)
-  local changed = C.shardrt_pace_look(p, waited, busy, full)
+local function look(p, waited, busy, full, slept)
+  local changed = C.shardrt_pace_look(p, waited, busy, full, slept or 0)
   return changed, p.workers, p.prefetch
 end
 
@@ -24,42 +24,47 @@ local function is(expected, ...) assert.same(expected, { ... }) end
 describe("the pace of a loader", function()
   it("makes more batches ahead while at times all are there, at others none, as far as memory goes", function()
     local p = pace()
-    is({ true, 8, 4 }, look(p, 0.4, 0.5, 0.5))
-    is({ true, 8, 8 }, look(p, 0.3, 0.5, 0.2))
-    is({ true, 8, 12 }, look(p, 0.2, 0.5, 0.2))
-    is({ false, 8, 12 }, look(p, 0.1, 0.5, 0.2))
+    is({ true, 7, 4 }, look(p, 0.4, 0.5, 0.5))
+    is({ true, 7, 8 }, look(p, 0.3, 0.5, 0.2))
+    is({ true, 7, 12 }, look(p, 0.2, 0.5, 0.2))
+    is({ false, 7, 12 }, look(p, 0.1, 0.5, 0.2))
   end)
 
   it("goes back where more batches ahead did not help, and stays there", function()
     local p = pace()
-    is({ true, 8, 4 }, look(p, 0.4, 0.5, 0.5))
-    is({ true, 8, 8 }, look(p, 0.2, 0.5, 0.5))
-    is({ true, 8, 4 }, look(p, 0.19, 0.5, 0.5))
-    is({ false, 8, 4 }, look(p, 0.4, 0.5, 0.5))
+    is({ true, 7, 4 }, look(p, 0.4, 0.5, 0.5))
+    is({ true, 7, 8 }, look(p, 0.2, 0.5, 0.5))
+    is({ true, 7, 4 }, look(p, 0.19, 0.5, 0.5))
+    is({ false, 7, 4 }, look(p, 0.4, 0.5, 0.5))
   end)
 
   it("changes nothing where the workers can do no more, or nobody waits and all are needed", function()
     local p = pace()
-    is({ false, 8, 2 }, look(p, 0.9, 0.97, 0))
-    is({ false, 8, 2 }, look(p, 0.9, 0.5, 0.01))
-    is({ false, 8, 2 }, look(p, 0, 0.8, 1))
-    is({ false, 8, 2 }, look(p, 0.03, 0.1, 0.5)) -- neither much nor little
+    is({ false, 7, 2 }, look(p, 0.9, 0.97, 0))
+    is({ false, 7, 2 }, look(p, 0.9, 0.5, 0.01))
+    is({ false, 7, 2 }, look(p, 0, 0.8, 1))
+    is({ false, 7, 2 }, look(p, 0.03, 0.1, 0.5)) -- neither much nor little
   end)
 
-  it("lets workers rest that nobody waits for, and takes them back for good when somebody does", function()
-    local p = pace()
+  it("lets workers rest that nobody waits for, and takes them back when somebody does", function()
+    local p = pace(8)
     is({ true, 3, 2 }, look(p, 0, 0.2, 1)) -- of 8, 1.6 were busy; half as much again is kept
     is({ true, 1, 2 }, look(p, 0, 0.1, 1))
     is({ false, 1, 2 }, look(p, 0, 0, 1))
-    is({ true, 8, 2 }, look(p, 0.5, 0.99, 0))
-    is({ false, 8, 2 }, look(p, 0, 0.01, 1))
+    is({ true, 7, 2 }, look(p, 0.5, 0.99, 0))
+  end)
+
+  it("has a worker on the recipe's own core, too, where that waits after it has slept", function()
+    local p = pace()
+    is({ true, 8, 2 }, look(p, 0.2, 0.99, 0, 0.6))
+    is({ false, 8, 2 }, look(p, 0, 0.01, 1, 0.6)) -- for good
   end)
 
   it("keeps to what the recipe has fixed", function()
     local p = pace()
     p.workers_fixed, p.prefetch_fixed = true, true
-    is({ false, 8, 2 }, look(p, 0.5, 0.1, 0.5))
-    is({ false, 8, 2 }, look(p, 0, 0.1, 1))
+    is({ false, 7, 2 }, look(p, 0.5, 0.1, 0.5, 0.9))
+    is({ false, 7, 2 }, look(p, 0, 0.1, 1))
   end)
 
   local function loader(options)
@@ -71,7 +76,7 @@ describe("the pace of a loader", function()
   it("is said in stats()", function()
     local stats = loader({}):stats()
     assert.is_true(stats.num_workers >= 1 and stats.prefetch >= 2, stats.why)
-    assert.equal("a worker a core; some megabytes ahead, and at least 2 batches", stats.why)
+    assert.equal("a worker for each core but the recipe's own; some megabytes ahead, and at least 2 batches", stats.why)
     assert.is_true(stats.budget_bytes >= (stats.prefetch + 1) * stats.batch_bytes)
     stats = loader({ num_workers = 3, prefetch = 5, read_size = 4096 }):stats()
     is({ 3, 5, 4096 }, stats.num_workers, stats.prefetch, stats.read_size)

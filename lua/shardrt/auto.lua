@@ -311,7 +311,8 @@ end
 local function measure(trial, now)
   local before = trial.before
   local steps = now.steps - before.steps
-  trial.read_seconds = (now.stages.read - before.stages.read) / now.num_workers / steps
+  local threads = now.num_workers + 1 -- the recipe's own helps
+  trial.read_seconds = (now.stages.read - before.stages.read) / threads / steps
   trial.move_seconds = (now.stages.move - before.stages.move) / steps
 end
 

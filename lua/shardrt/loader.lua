@@ -64,6 +64,7 @@ fail.own()
 ---@field read_size integer # bytes that a worker reads at once, if they are more than a row
 ---@field why string # these three are so
 ---@field budget_bytes integer # that batches may take here, made ahead or let go and not yet collected
+---@field slack_bytes integer # of these, what batches that were let go may take before they are collected
 ---@field buffers integer # how many batches these are
 ---@field batch_bytes integer # of this process's shards of one batch
 
@@ -191,9 +192,10 @@ local function go(self, new_way, first_step)
   local measuring = self.auto and self.auto:is_measuring()
   self.handle = way.open(self, new_way, first_step, measuring and 1 or self.prefetch or 0)
   self.way = new_way
-  self.batch_bytes = tonumber(stats_of(self).batch_bytes)
+  local stats = stats_of(self)
+  self.batch_bytes, self.slack = tonumber(stats.batch_bytes), tonumber(stats.slack_bytes)
   self.held = self.batch_bytes
-  self.collect_above = self.held + C.SHARDRT_LOADER_SLACK
+  self.collect_above = self.held + self.slack
 end
 
 -- How the fields are laid out as they are read, where the recipe says so.
@@ -280,7 +282,7 @@ local function make_room(self)
   collectgarbage("step", ONE_CYCLE)
   if C.shardrt_loader_outstanding(self.handle) > self.held then collectgarbage() end
   self.held = math.max(self.batch_bytes, tonumber(C.shardrt_loader_outstanding(self.handle)))
-  self.collect_above = self.held + math.max(C.SHARDRT_LOADER_SLACK, collectgarbage "count" * 1024)
+  self.collect_above = self.held + math.max(self.slack, collectgarbage "count" * 1024)
 end
 
 -- With "auto": goes another way from here where it is time to.
@@ -444,6 +446,7 @@ function Loader:stats()
     bytes_ahead = total "bytes_ahead", ahead = c.ahead ~= nil and ffi.string(c.ahead) or nil,
     seconds = total "seconds", num_workers = c.num_workers, prefetch = c.prefetch,
     read_size = tonumber(c.read_size), why = ffi.string(c.why), budget_bytes = tonumber(c.budget_bytes),
+    slack_bytes = self.slack,
     stages = stages,
     buffers = self.batch_bytes == 0 and 0 or math.floor(tonumber(c.budget_bytes) / self.batch_bytes),
     batch_bytes = self.batch_bytes,

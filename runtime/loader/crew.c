@@ -33,7 +33,8 @@ struct crew {
   void *context;
   int64_t tasks;
   int32_t depth;
-  int32_t nworkers;
+  int32_t owner;    /* its number: those of the workers are lower */
+  int32_t nworkers; /* that were started */
   struct worker *workers;
   struct round_state *rounds; /* depth of them, in turn */
   int64_t offered;            /* rounds; the owner's */
@@ -82,6 +83,20 @@ static bool sleep_for_work(struct crew *self, const struct worker *me) {
   return go_on;
 }
 
+/* Runs the next task; false: there is none. */
+static bool run_next(struct crew *self, int32_t worker) {
+  int64_t number = atomic_load(&self->next);
+  do {
+    if (number >= atomic_load(&self->limit)) return false;
+  } while (!atomic_compare_exchange_weak(&self->next, &number, number + 1));
+  const int64_t round = number / self->tasks, task = number % self->tasks;
+  struct round_state *state = round_at(self, round);
+  int code = self->run(self->context, round, task, worker);
+  if (code != SHARDRT_OK) record_failure(self, state, task, code);
+  end_tasks(self, state, 1);
+  return true;
+}
+
 static void *work(void *argument) {
   const struct worker *me = argument;
   struct crew *self = me->crew;
@@ -89,14 +104,7 @@ static void *work(void *argument) {
   snprintf(name, sizeof name, "worker %d", (int)me->number);
   trace_thread(name);
   do {
-    int64_t number = atomic_load(&self->next);
-    while (number < atomic_load(&self->limit) && is_active(self, me)) {
-      if (!atomic_compare_exchange_weak(&self->next, &number, number + 1)) continue;
-      int64_t round = number / self->tasks, task = number % self->tasks;
-      int code = self->run(self->context, round, task, me->number);
-      if (code != SHARDRT_OK) record_failure(self, round_at(self, round), task, code);
-      end_tasks(self, round_at(self, round), 1);
-      number = atomic_load(&self->next);
+    while (is_active(self, me) && run_next(self, me->number)) {
     }
   } while (sleep_for_work(self, me));
   trace_thread_end();
@@ -130,7 +138,8 @@ int crew_new(int32_t workers, int64_t tasks, int32_t depth, crew_run *run, void 
   int code = ALLOC_FAILED;
   struct crew *made = alloc_zeros(1, sizeof *made);
   if (made == NULL) return code;
-  *made = (struct crew){.run = run, .context = context, .tasks = tasks, .depth = depth, .active = workers};
+  *made = (struct crew){
+      .run = run, .context = context, .tasks = tasks, .depth = depth, .owner = workers, .active = workers};
   made->workers = alloc_zeros((size_t)workers, sizeof *made->workers);
   if (made->workers == NULL) goto fail_workers;
   made->rounds = alloc_zeros((size_t)depth, sizeof *made->rounds);
@@ -190,9 +199,10 @@ static void wait_for(struct crew *self, struct round_state *state) {
   pthread_mutex_unlock(&self->lock);
 }
 
-int crew_wait(struct crew *self, int64_t round, int64_t through) {
+int crew_wait(struct crew *self, int64_t round) {
   struct round_state *state = round_at(self, round);
-  if (atomic_load(&state->left) != 0) wait_for(self, round_at(self, through));
+  while (atomic_load(&state->left) != 0 && run_next(self, self->owner)) {
+  }
   wait_for(self, state);
   pthread_mutex_lock(&self->lock);
   int code = state->code == SHARDRT_OK ? SHARDRT_OK : error_set(state->code, "%s", state->message);

@@ -2,7 +2,7 @@
  *
  * A round is a fixed number of tasks, run in the order of their numbers and of the rounds, each once, on whatever
  * worker is free: a worker takes the next one by one atomic operation, and sleeps where there is none. Rounds are
- * offered, waited for and cancelled by one thread, the owner's. */
+ * offered, waited for and cancelled by one thread, the owner's, which runs tasks, too, as long as it waits. */
 #ifndef SHARDRT_LOADER_CREW_H
 #define SHARDRT_LOADER_CREW_H
 
@@ -10,7 +10,8 @@
 
 struct crew;
 
-/* Runs one task; `context` is crew_new's, `worker` counts from 0. Returns a code, with the message set. */
+/* Runs one task; `context` is crew_new's, `worker` counts from 0, and as many as there are is the owner. Returns a
+ * code, with the message set. */
 typedef int crew_run(void *context, int64_t round, int64_t task, int32_t worker);
 
 /* Starts `workers` threads for rounds of `tasks` tasks each, of which at most `depth` are offered and not yet waited
@@ -20,10 +21,9 @@ int crew_new(int32_t workers, int64_t tasks, int32_t depth, crew_run *run, void 
 void crew_free(struct crew *self);
 /* Lets the workers go on with one more round; returns its number, from 0. */
 int64_t crew_offer(struct crew *self);
-/* Waits for a round. Where tasks of it failed: the code and message of the one with the lowest number. Whoever has to
- * sleep for it sleeps until the later round `through` (offered, >= round) has ended, too: to be woken for each of many
- * short rounds costs more than they do. */
-int crew_wait(struct crew *self, int64_t round, int64_t through);
+/* Waits for a round, and helps with what is to be done meanwhile, of later ones, too. Where tasks of it failed: the
+ * code and message of the one with the lowest number. */
+int crew_wait(struct crew *self, int64_t round);
 /* Whether all rounds that were offered have ended. */
 bool crew_is_done(struct crew *self);
 /* How many of the rounds offered, from `round` on, have ended. */

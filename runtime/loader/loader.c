@@ -36,11 +36,12 @@ struct shardrt_loader {
   struct pace pace;   /* how many workers there are, and batches ahead */
   int64_t first_step; /* the number of the first batch */
   size_t budget;      /* bytes: what the batches may take, and the slack */
+  size_t slack;       /* of these, what may wait to be collected */
   bool past_caches;   /* it is more than the caches hold */
   struct mask mask;   /* none unless padding */
   struct pool *pool;
   struct slot *slots;           /* most_prefetch of them */
-  struct slot_scratch *scratch; /* one for each worker */
+  struct slot_scratch *scratch; /* one for each worker, and one for the owner, who helps them */
   uint64_t *fingerprints;       /* room for those of a field's shards */
   int32_t narrays;              /* of a batch: the fields and perhaps the mask */
   shardrt_array **arrays;       /* room for them while they are made */
@@ -48,7 +49,6 @@ struct shardrt_loader {
   struct scout *scout; /* reads ahead of the crew; NULL: nobody does */
   int64_t offered;
   int64_t handed;
-  int64_t round_time; /* nanoseconds that the last batch took the workers; 0: not known */
   struct cursor place;
   struct cursor ahead;
   double started;  /* when the first batch was asked for; 0: not yet */
@@ -75,14 +75,22 @@ static int check_options(const shardrt_loader_options *o) {
   return code;
 }
 
-/* What the batches in the making may take together with those handed out: `prefetch` of them as they are read, one as
- * the caller has it, and, where that is another memory, the one that it has had. */
+/* What batches that were let go may take, until they are collected: a few of them, so that a collection is not needed
+ * for each, but of small ones more, and of large ones less. */
+static size_t slack_of(size_t batch_bytes) {
+  enum { BATCHES = 4, LEAST = 4 << 20, MOST = 12 << 20 };
+  return batch_bytes < LEAST / BATCHES ? LEAST : batch_bytes > MOST / BATCHES ? MOST : BATCHES * batch_bytes;
+}
+
+/* What the batches in the making may take together with those handed out: `prefetch` of them as they are read, two as
+ * the caller has them (who holds one while he asks for the next), and, where they move, one that is on the way. */
 static int set_budget(shardrt_loader *self) {
-  const size_t handed_out = self->move->any ? 2 : 1;
+  const size_t handed_out = self->move->any ? 3 : 2;
+  self->slack = slack_of(self->move->batch_bytes);
   size_t out;
   if (size_multiply(self->plan->batch_bytes, (size_t)self->pace.now.prefetch, &self->budget) &&
       size_multiply(self->move->batch_bytes, handed_out, &out) && size_add(self->budget, out, &self->budget) &&
-      size_add(self->budget, SHARDRT_LOADER_SLACK, &self->budget)) {
+      size_add(self->budget, self->slack, &self->budget)) {
     self->past_caches = self->budget > machine_shared_cache();
     return SHARDRT_OK;
   }
@@ -93,12 +101,12 @@ static int set_budget(shardrt_loader *self) {
 static int make_slots(shardrt_loader *self) {
   self->slots = alloc_zeros((size_t)self->pace.now.most_prefetch, sizeof *self->slots);
   if (self->slots == NULL) return ALLOC_FAILED;
-  self->scratch = alloc_zeros((size_t)self->pace.now.most_workers, sizeof *self->scratch);
+  self->scratch = alloc_zeros((size_t)self->pace.now.most_workers + 1, sizeof *self->scratch);
   if (self->scratch == NULL) return ALLOC_FAILED;
   int code = SHARDRT_OK;
   for (int32_t i = 0; i < self->pace.now.most_prefetch && code == SHARDRT_OK; i++)
     code = slot_set(&self->slots[i], self->plan);
-  for (int32_t i = 0; i < self->pace.now.most_workers && code == SHARDRT_OK; i++)
+  for (int32_t i = 0; i <= self->pace.now.most_workers && code == SHARDRT_OK; i++)
     code = slot_scratch_set(&self->scratch[i], self->plan);
   if (code != SHARDRT_OK) return code;
   int64_t shards = 0;
@@ -113,9 +121,12 @@ static int make_slots(shardrt_loader *self) {
   return self->arrays != NULL ? SHARDRT_OK : ALLOC_FAILED;
 }
 
-static int run_task(void *context, int64_t round, int64_t task, int32_t worker) {
+/* A task of the crew is some of the plan's. */
+static int run_tasks(void *context, int64_t round, int64_t group, int32_t worker) {
   shardrt_loader *self = context;
-  return slot_run(&self->slots[round % self->pace.now.most_prefetch], self->plan, task, &self->scratch[worker]);
+  const int64_t first = group * self->pace.group, left = self->plan->ntasks - first;
+  return slot_run(&self->slots[round % self->pace.now.most_prefetch], self->plan, first,
+                  left < self->pace.group ? left : self->pace.group, &self->scratch[worker]);
 }
 
 static void name_for_trace(struct plan *plan) {
@@ -134,8 +145,9 @@ static int fill(shardrt_loader *self, const shardrt_loader_options *o) {
   if (code == SHARDRT_OK) code = pool_new(self->budget, &self->pool);
   if (code == SHARDRT_OK) code = make_slots(self);
   if (code == SHARDRT_OK)
-    code = crew_new(self->pace.now.most_workers, self->plan->ntasks, self->pace.now.most_prefetch, run_task, self,
-                    &self->crew);
+    code = crew_new(self->pace.now.most_workers, (self->plan->ntasks + self->pace.group - 1) / self->pace.group,
+                    self->pace.now.most_prefetch, run_tasks, self, &self->crew);
+  if (code == SHARDRT_OK && self->plan->ntasks > 0) crew_set_active(self->crew, self->pace.now.workers);
   if (code == SHARDRT_OK) code = scout_new(self->plan, &self->rules, self->seed, self->shuffle, &self->scout);
   return code;
 }
@@ -175,7 +187,7 @@ void shardrt_loader_free(shardrt_loader *self) {
   crew_free(self->crew);
   alloc_free((void *)self->arrays);
   alloc_free(self->fingerprints);
-  for (int32_t i = 0; self->scratch != NULL && i < self->pace.now.most_workers; i++)
+  for (int32_t i = 0; self->scratch != NULL && i <= self->pace.now.most_workers; i++)
     slot_scratch_clear(&self->scratch[i]);
   alloc_free(self->scratch);
   for (int32_t i = 0; self->slots != NULL && i < self->pace.now.most_prefetch; i++)
@@ -303,22 +315,13 @@ static int make_arrays(shardrt_loader *self, const struct slot *made) {
   return code;
 }
 
-/* The round to sleep through where the next batch is not there yet: a later one, if batches take next to no time. */
-static int64_t patient_round(const shardrt_loader *self) {
-  enum { PATIENCE = 200000 }; /* nanoseconds */
-  const int64_t ahead = self->offered - self->handed;
-  int64_t rounds = self->round_time == 0 ? 0 : PATIENCE / self->round_time;
-  if (rounds > (ahead - 1) / 2) rounds = (ahead - 1) / 2; /* the workers have something to do meanwhile */
-  return self->handed + rounds;
-}
-
 /* After a batch that the workers were busy with for so many nanoseconds, and the caller waited for; `full`: it found
  * all made that may be ahead. */
 static void keep_pace(shardrt_loader *self, double waited, int64_t busy, bool full) {
   const double now = shardrt_clock(), since = self->last_end != 0 ? self->last_end : self->started;
-  self->round_time = busy / self->pace.now.workers;
   self->last_end = now;
-  if (!pace_step(&self->pace, now - since, waited, 1e-9 * (double)busy, full)) return;
+  const double helped = 1e-9 * (double)self->scratch[self->pace.now.most_workers].busy;
+  if (!pace_step(&self->pace, now - since, waited, 1e-9 * (double)busy, helped, full)) return;
   crew_set_active(self->crew, self->pace.now.workers);
   if (set_budget(self) == SHARDRT_OK) pool_limit(self->pool, self->budget); /* as it is less than the memory */
 }
@@ -344,7 +347,7 @@ static struct trace_event trace_what(const shardrt_loader *self, enum trace_kind
 static int take(shardrt_loader *self, bool full) {
   struct slot *made = slot_at(self, self->handed);
   const int64_t start = clock_now();
-  int code = crew_wait(self->crew, self->handed, patient_round(self));
+  int code = crew_wait(self->crew, self->handed);
   const int64_t end = clock_now();
   const double waited = 1e-9 * (double)(end - start);
   trace_span(start, end, trace_what(self, TRACE_WAIT, 0));
@@ -405,6 +408,7 @@ void shardrt_loader_stats_get(const shardrt_loader *self, shardrt_loader_stats *
   out->bytes_moved = self->moved.bytes;
   out->move_seconds = self->moved.seconds;
   out->budget_bytes = self->budget;
+  out->slack_bytes = self->slack;
   out->num_workers = self->pace.now.workers;
   out->prefetch = self->pace.now.prefetch;
   out->read_size = self->plan->read_size;

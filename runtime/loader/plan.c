@@ -1,5 +1,6 @@
 #include "loader/plan.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -110,27 +111,46 @@ static void cut_field(struct plan *self, struct plan_field *field) {
   if (row_bytes == 0) rows = 0;
   field->task_rows = rows_of_task(self, row_bytes, rows);
   field->tasks = rows == 0 ? 0 : (rows - 1) / field->task_rows + 1;
-  field->first_task = self->ntasks;
-  self->ntasks += global ? field->tasks : field->tasks * field->nblocks; /* each has a row of a byte at least */
+  field->all_tasks = global ? field->tasks : field->tasks * field->nblocks; /* each has a row of a byte at least */
   if (field->task_rows > self->task_rows) self->task_rows = field->task_rows;
   if (global && (size_t)field->task_rows * row_bytes > self->staging_bytes)
     self->staging_bytes = (size_t)field->task_rows * row_bytes;
 }
 
-struct plan_task plan_task_at(const struct plan *self, int64_t number) {
-  int32_t f = 0;
-  while (f + 1 < self->nfields && number >= self->fields[f + 1].first_task) f++;
+/* Task i of a field; of its blocks one after the other. */
+static struct plan_task task_of(const struct plan *self, int32_t f, int64_t i) {
   const struct plan_field *field = &self->fields[f];
-  number -= field->first_task;
-  struct plan_task task = {.field = f, .block = -1, .first = number % field->tasks * field->task_rows};
+  struct plan_task task = {.field = f, .block = -1, .first = i % field->tasks * field->task_rows};
   int64_t left = self->batch_size - task.first;
   if (self->pipeline != SHARDRT_GLOBAL) {
-    task.block = field->first_block + number / field->tasks;
+    task.block = field->first_block + i / field->tasks;
     left = self->blocks[task.block].rows - task.first;
     task.first += self->blocks[task.block].first_row;
   }
   task.count = left < field->task_rows ? left : field->task_rows;
   return task;
+}
+
+/* Rows before fields before blocks: who reads the same rows once more finds them in the cache. */
+static int compare_tasks(const void *a, const void *b) {
+  const struct plan_task *x = a, *y = b;
+  if (x->first != y->first) return x->first < y->first ? -1 : 1;
+  if (x->field != y->field) return x->field < y->field ? -1 : 1;
+  return x->block < y->block ? -1 : x->block > y->block;
+}
+
+static int list_tasks(struct plan *self) {
+  for (int32_t f = 0; f < self->nfields; f++) {
+    cut_field(self, &self->fields[f]);
+    self->ntasks += self->fields[f].all_tasks;
+  }
+  self->tasks = alloc_array((size_t)self->ntasks, sizeof *self->tasks);
+  if (self->tasks == NULL) return ALLOC_FAILED;
+  int64_t number = 0;
+  for (int32_t f = 0; f < self->nfields; f++)
+    for (int64_t i = 0; i < self->fields[f].all_tasks; i++) self->tasks[number++] = task_of(self, f, i);
+  qsort(self->tasks, (size_t)self->ntasks, sizeof *self->tasks, compare_tasks);
+  return SHARDRT_OK;
 }
 
 static int fill(struct plan *self, const shardrt_loader_options *options) {
@@ -144,8 +164,7 @@ static int fill(struct plan *self, const shardrt_loader_options *options) {
     if (code != SHARDRT_OK) return code;
   }
   int code = make_blocks(self);
-  for (int32_t f = 0; f < self->nfields && code == SHARDRT_OK; f++) cut_field(self, &self->fields[f]);
-  return code;
+  return code == SHARDRT_OK ? list_tasks(self) : code;
 }
 
 int plan_new(const shardrt_loader_options *options, struct plan **out) {
@@ -172,6 +191,7 @@ void plan_free(struct plan *self) {
     shardrt_array_free(self->fields[f].like);
     alloc_free(self->fields[f].shard_blocks);
   }
+  alloc_free(self->tasks);
   alloc_free(self->blocks);
   alloc_free(self->fields);
   shardrt_source_free(self->source);

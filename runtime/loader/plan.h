@@ -24,8 +24,8 @@ struct plan_field {
   int32_t *shard_blocks; /* for each of its shards in this process, the block that it is, from first_block */
   int64_t task_rows;     /* the most rows of a task; alike for all blocks of a field, as their shapes are */
   int64_t tasks;         /* how many write to each of its blocks; with the global pipeline: to any of them */
-  int64_t first_task;
-  bool has_replicas; /* some device of the job holds the same box as another */
+  int64_t all_tasks;     /* of all its blocks */
+  bool has_replicas;     /* some device of the job holds the same box as another */
   uint16_t trace_name;
 };
 
@@ -51,8 +51,9 @@ struct plan {
   int64_t nblocks;
   struct plan_block *blocks;
   int64_t ntasks;
-  size_t batch_bytes;   /* of the blocks together */
-  int64_t task_rows;    /* the most rows of a task */
+  struct plan_task *tasks; /* in the order in which they are run */
+  size_t batch_bytes;      /* of the blocks together */
+  int64_t task_rows;       /* the most rows of a task */
   size_t staging_bytes; /* the most bytes that a task needs to read before it copies; 0 but for the global pipeline */
 };
 
@@ -60,8 +61,6 @@ struct plan {
  * devices_per_process. EINVAL
  * where a batch does not divide over a field's sharding; the message names the field. */
 int plan_new(const shardrt_loader_options *options, struct plan **out);
-/* Needs 0 <= number < ntasks. */
-struct plan_task plan_task_at(const struct plan *self, int64_t number);
 void plan_free(struct plan *self);
 
 #endif

@@ -87,9 +87,9 @@ static void trace_part(const struct slot *self, const struct plan *plan, enum tr
 
 static int gather(const struct slot *self, const struct plan *plan, int32_t field, int64_t n, const shardrt_box *inner,
                   struct slot_scratch *scratch, void *rows) {
-  const int64_t start = trace_begin();
+  const int64_t start = trace_begin(), before = scratch->reader.bytes_read;
   int code = source_gather(plan->source, field, scratch->samples, n, inner, &scratch->reader, rows);
-  if (start != 0) trace_part(self, plan, TRACE_READ, start, clock_now(), scratch->reader.bytes_read);
+  if (start != 0) trace_part(self, plan, TRACE_READ, start, clock_now(), scratch->reader.bytes_read - before);
   return code;
 }
 
@@ -137,7 +137,7 @@ static int read_whole(struct slot *self, const struct plan *plan, const struct p
   for (int64_t i = 0; i < field->nblocks && code == SHARDRT_OK; i++)
     code = copy_block(self, plan, task, field->first_block + i, scratch->staging);
   const int64_t end = clock_now();
-  scratch->scattering = end - start;
+  scratch->scattering += end - start;
   trace_part(self, plan, TRACE_SCATTER, start, end, task->count);
   return code;
 }
@@ -158,9 +158,16 @@ static void add(_Atomic int64_t *sum, int64_t figure) {
   if (figure != 0) atomic_fetch_add(sum, figure);
 }
 
-/* The figures of one task, which were collected from 0 on. */
-static void add_figures(struct slot *self, const struct slot_scratch *scratch, int64_t nanoseconds) {
+/* The figures of some tasks, which were collected from 0 on. */
+static void start_figures(struct slot_scratch *scratch) {
+  scratch->scattering = scratch->checking = scratch->rows = 0;
+  scratch->reader.bytes_read = 0;
+  memset(scratch->reader.nanoseconds, 0, sizeof scratch->reader.nanoseconds);
+}
+
+static void add_figures(struct slot *self, struct slot_scratch *scratch, int64_t nanoseconds) {
   const struct reader *reader = &scratch->reader;
+  scratch->busy += nanoseconds;
   add(&self->busy, nanoseconds);
   add(&self->bytes_read, reader->bytes_read);
   add(&self->decoding, reader->nanoseconds[READER_DECODE]);
@@ -173,20 +180,16 @@ static void add_figures(struct slot *self, const struct slot_scratch *scratch, i
 static void start_reading(const struct slot *self, const struct plan *plan, const struct plan_task *task, int64_t n,
                           struct slot_scratch *scratch) {
   struct reader *reader = &scratch->reader;
-  scratch->scattering = scratch->checking = 0;
   for (int64_t i = 0; i < n; i++)
     scratch->samples[i] = order_sample(&self->order, plan->source, self->first + task->first + i, &scratch->epochs[i]);
   reader->seed = self->order.seed;
   reader->epoch = self->order.epoch;
   reader->epochs = plan->source->mix != NULL ? scratch->epochs : NULL; /* the parts of a mix have epochs of their own */
-  reader->bytes_read = 0;
-  memset(reader->nanoseconds, 0, sizeof reader->nanoseconds);
 }
 
-int slot_run(struct slot *self, const struct plan *plan, int64_t number, struct slot_scratch *scratch) {
-  const struct plan_task task = plan_task_at(plan, number);
+static int run_task(struct slot *self, const struct plan *plan, int64_t number, struct slot_scratch *scratch) {
+  const struct plan_task task = plan->tasks[number];
   const struct plan_field *field = &plan->fields[task.field];
-  const int64_t start = clock_now();
   int64_t n = self->rows - task.first; /* real rows of this task */
   n = n < 0 ? 0 : n > task.count ? task.count : n;
   start_reading(self, plan, &task, n, scratch);
@@ -197,15 +200,33 @@ int slot_run(struct slot *self, const struct plan *plan, int64_t number, struct 
   } else {
     for (int64_t i = 0; i < field->nblocks; i++) finish_block(self, plan, field, field->first_block + i, scratch);
   }
+  scratch->rows += n;
+  return code == SHARDRT_OK ? code : error_prefix(code, "field \"%s\"", field->field->name);
+}
+
+/* What these tasks were called: by their field, where it is one. */
+static uint16_t trace_name_of(const struct plan *plan, int64_t first, int64_t count) {
+  const int32_t field = plan->tasks[first].field;
+  for (int64_t i = 1; i < count; i++)
+    if (plan->tasks[first + i].field != field) return 0;
+  return plan->fields[field].trace_name;
+}
+
+int slot_run(struct slot *self, const struct plan *plan, int64_t first, int64_t count, struct slot_scratch *scratch) {
+  const int64_t start = clock_now();
+  start_figures(scratch);
+  int code = SHARDRT_OK;
+  for (int64_t i = 0; i < count && code == SHARDRT_OK; i++) code = run_task(self, plan, first + i, scratch);
   const int64_t end = clock_now();
   add_figures(self, scratch, end - start);
-  trace_span(start, end,
-             (struct trace_event){.kind = TRACE_TASK,
-                                  .name = field->trace_name,
-                                  .loader = plan->trace_loader,
-                                  .step = self->step,
-                                  .amount = n});
-  return code == SHARDRT_OK ? code : error_prefix(code, "field \"%s\"", field->field->name);
+  if (trace_begin() != 0)
+    trace_span(start, end,
+               (struct trace_event){.kind = TRACE_TASK,
+                                    .name = trace_name_of(plan, first, count),
+                                    .loader = plan->trace_loader,
+                                    .step = self->step,
+                                    .amount = scratch->rows});
+  return code;
 }
 
 int slot_array(const struct slot *self, const struct plan *plan, int32_t f, shardrt_array **out) {

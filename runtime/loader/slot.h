@@ -33,7 +33,9 @@ struct slot_scratch {
   int64_t *samples;             /* plan.task_rows of them, */
   int64_t *epochs;              /* and the epochs that they are in */
   char *staging;                /* plan.staging_bytes */
-  int64_t scattering, checking; /* nanoseconds of the task at hand */
+  int64_t scattering, checking; /* nanoseconds of the tasks at hand */
+  int64_t rows;                 /* of these tasks */
+  int64_t busy;                 /* nanoseconds of all tasks so far */
   struct reader reader;
 };
 
@@ -49,8 +51,8 @@ int slot_open(struct slot *self, const struct plan *plan, struct pool *pool);
 /* Gives the slot's counts of the buffers back. */
 void slot_close(struct slot *self, const struct plan *plan);
 
-/* Runs one task of the plan; any thread. */
-int slot_run(struct slot *self, const struct plan *plan, int64_t task, struct slot_scratch *scratch);
+/* Runs `count` tasks of the plan, from `first` on; any thread. A failure is of the first that fails. */
+int slot_run(struct slot *self, const struct plan *plan, int64_t first, int64_t count, struct slot_scratch *scratch);
 
 /* The batch's array of one field, when all tasks have run. */
 int slot_array(const struct slot *self, const struct plan *plan, int32_t field, shardrt_array **out);

@@ -2,19 +2,18 @@
 
 #include <string.h>
 
+#include "base/prefetch.h"
 #include "device/device.h"
 
-/* Shuffled samples are found nowhere near each other, so each begins with a wait: for the page's address and for its
- * first lines, until the processor has seen which way the copy goes. They are asked for while earlier ones are copied;
- * short samples overlap by themselves. */
-enum { AHEAD = 2, AHEAD_BYTES = 256, LINE = 64, STREAM_BYTES = 1024 };
+enum {
+  AHEAD = 2,          /* the sample after the next is asked for while one is copied; short ones overlap by themselves */
+  STREAM_BYTES = 1024 /* shorter runs are not worth going past the caches */
+};
 
-/* Always inlined: gcc 12 takes a function that only prefetches for one without effect, and leaves out calls of it. */
 __attribute__((always_inline)) static inline void ask_for(const gather_plan *plan, const uint8_t *data,
                                                           const int64_t *samples, int64_t i, int64_t n) {
-  if (i + AHEAD >= n || plan->box_bytes < AHEAD_BYTES) return;
-  const uint8_t *next = data + (size_t)samples[i + AHEAD] * plan->sample_bytes;
-  for (size_t at = 0; at < AHEAD_BYTES; at += LINE) __builtin_prefetch(next + at);
+  if (i + AHEAD < n && plan->box_bytes >= PREFETCH_BYTES)
+    prefetch_begin(data + (size_t)samples[i + AHEAD] * plan->sample_bytes);
 }
 
 gather_plan gather_plan_make(const shardrt_field *field, const shardrt_box *inner, size_t element_bytes) {

@@ -1,6 +1,7 @@
 /* convoy.c - samples that are alike go through a chain together: which boxes are needed is worked out once, and every
  * transform is called once for many samples, so that samples of a few bytes cost little more than a loop over them. */
 #include "base/alloc.h"
+#include "base/prefetch.h"
 #include "transform/chain.h"
 
 enum {
@@ -37,6 +38,7 @@ static int load(const struct convoy *c) {
   int code = SHARDRT_OK;
   if (bytes >= SMALL_BYTES)
     code = source_find(c->base, c->chain->field, c->samples, c->n, &c->legs[0].box, c->reader, c->at, &there);
+  for (int64_t i = 0; i < c->n && there; i++) prefetch_begin(c->at[i]); /* they all begin at once */
   if (code != SHARDRT_OK || there) return code;
   char *room = reader_room(c->reader, (size_t)c->n * bytes);
   if (room == NULL) return ALLOC_FAILED;

@@ -1,6 +1,6 @@
 -- load.lua FILE BATCH SEED SECONDS REPLICAS WHAT: loads shuffled batches of a .npy file, an epoch to warm up, then
 -- whole epochs for about SECONDS; each row goes to so many devices. WHAT is done with it is as in gather.c; "lua" does
--- in Lua what is "invert" there. Prints bytes/s taken from the file, how many workers and batch buffers there were, and
+-- in Lua what is "invert" there. Prints bytes/s taken from the file, how many threads and batch buffers there were, and
 -- the bytes of a batch on each device.
 
 local shardrt = require "shardrt"
@@ -36,8 +36,8 @@ for batch in loader do
     start = start or t
     if t - start >= tonumber(arg[4]) then
       local stats = loader:stats()
-      print(("%d bytes/s, %d workers, %d buffers, %d bytes on each device"):format(bytes / (t - start),
-        stats.num_workers, stats.buffers, each))
+      print(("%d bytes/s, %d threads, %d buffers, %d bytes on each device"):format(bytes / (t - start),
+        stats.num_workers + 1, stats.buffers, each)) -- the recipe's own thread helps while it waits
       break
     end
   end

@@ -44,14 +44,14 @@ end
 
 function records.remove(o) mpi.remove(o.folder) end
 
---- The loader's bytes/s, and the numbers of its workers and buffers and the bytes of a batch on each device, with
+--- The loader's bytes/s, and the numbers of its threads and buffers and the bytes of a batch on each device, with
 --- options.devices (8), .what is done with a record ("copy"), .replicas (1) and .flags for shardrt.
 function records.load(bench, o, options)
   local text = bench.output(("%s --devices %d %s tests/bench/load.lua %s %d %d %g %d %s"):format(mpi.program(),
     options.devices or 8, options.flags or "", o.path, o.batch, records.SEED, records.SECONDS, options.replicas or 1,
     options.what or "copy"))
-  local rate, workers, buffers, bytes = text:match "(%d+) bytes/s, (%d+) workers, (%d+) buffers, (%d+) bytes on each"
-  return assert(tonumber(rate), text), tonumber(workers), tonumber(buffers), tonumber(bytes)
+  local rate, threads, buffers, bytes = text:match "(%d+) bytes/s, (%d+) threads, (%d+) buffers, (%d+) bytes on each"
+  return assert(tonumber(rate), text), tonumber(threads), tonumber(buffers), tonumber(bytes)
 end
 
 --- Reports what the loader gets through with options.ours, of the bytes/s of a C loop that does options.what with the

@@ -15,7 +15,8 @@ local work = WORKLOADS[arg[1]]
 local source = shardrt.source.npy { row = arg[2] .. "/" .. work.file }
 local mesh = shardrt.make_mesh({ shardrt.device_count() }, { "data" })
 local loader = shardrt.loader {
-  source = source, batch_size = work.batch, shuffle = true, seed = 42, num_workers = tonumber(arg[3]),
+  source = source, batch_size = work.batch, shuffle = true, seed = 42,
+  num_workers = tonumber(arg[3]) - 1, -- and the recipe's own thread
   transform = work.transform,
   sharding = shardrt.NamedSharding(mesh, shardrt.P "data"),
 }
