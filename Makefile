@@ -139,13 +139,14 @@ lint: deps-lint
 	luacheck -q lua recipes tests
 
 # Speed, as ratios taken in one run; the C programs beside it are the baselines. PEERS=1: then other loaders, too, on the
-# same files in the same run; PARTS="loader cold transforms start reshard peers" chooses.
+# same files in the same run; PARTS="loader cold transforms start reshard peers" chooses. With JAX_PYTHON naming a Python
+# that has JAX, as build/peers/bin/python does, reshards are compared with JAX's.
 BASELINES = $(addprefix $(BUILD)/bench/,gather gather-scalar pread meet copy alltoall)
 bench: deps
 	@$(MAKE) --no-print-directory all $(BASELINES)
 	@$(if $(PEERS),$(MAKE) --no-print-directory peers)
-	@SHARDRT=$(abspath $(BUILD)/shardrt) $(if $(PEERS),JAX_PYTHON=$(abspath $(BUILD)/peers/bin/python)) \
-	  $(BUILD)/shardrt tests/bench/run.lua $(BUILD) $(or $(PARTS),loader cold transforms start reshard $(if $(PEERS),peers))
+	@SHARDRT=$(abspath $(BUILD)/shardrt) $(BUILD)/shardrt tests/bench/run.lua $(BUILD) \
+	  $(or $(PARTS),loader cold transforms start reshard $(if $(PEERS),peers))
 # The other loaders, in a Python environment that is kept; without what FFCV is built from, FFCV is left out.
 peers:
 	$(call install_packages,$(PACKAGES_PEERS))
