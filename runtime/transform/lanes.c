@@ -220,32 +220,55 @@ void lanes_convert(int32_t from_dtype, int32_t to_dtype, const void *from, void 
 
 /* ---- factors and offsets ---------------------------------------------------------------------------------------- */
 
-#define SCALE_LOOPS(suffix, lane_t)                                                                                    \
-  static inline                                                                                                        \
-      __attribute__((always_inline)) void scale_body_##suffix(lane_t *lanes, size_t n, lane_t factor, lane_t offset) { \
-    for (size_t i = 0; i < n; i++) lanes[i] = lanes[i] * factor + offset;                                              \
+typedef void scale_loop(const void *from, float *to, size_t n, const float *factors, const float *offsets, bool each);
+
+/* The loops from dtype A to float32 lanes that are scaled on the way. */
+#define SCALE_LOOPS(A, from_t, expression)                                                                             \
+  SIMD_INLINE void scale_body_##A(const void *from, float *to, size_t n, const float *factors, const float *offsets,   \
+                                  bool each) {                                                                         \
+    const from_t *restrict source = from;                                                                              \
+    float *restrict target = to;                                                                                       \
+    const float *restrict a = factors, *restrict b = offsets;                                                          \
+    const float factor = factors[0], offset = offsets[0];                                                              \
+    for (size_t i = 0; i < n && each; i++) {                                                                           \
+      const from_t x = source[i];                                                                                      \
+      target[i] = (float)(expression)*a[i] + b[i];                                                                     \
+    }                                                                                                                  \
+    for (size_t i = 0; i < n && !each; i++) {                                                                          \
+      const from_t x = source[i];                                                                                      \
+      target[i] = (float)(expression)*factor + offset;                                                                 \
+    }                                                                                                                  \
   }                                                                                                                    \
-  SIMD_INLINE void each_body_##suffix(lane_t *restrict lanes, size_t n, const lane_t *restrict factors,                \
-                                      const lane_t *restrict offsets) {                                                \
-    for (size_t i = 0; i < n; i++) lanes[i] = lanes[i] * factors[i] + offsets[i];                                      \
+  static void scale_plain_##A(const void *from, float *to, size_t n, const float *factors, const float *offsets,       \
+                              bool each) {                                                                             \
+    scale_body_##A(from, to, n, factors, offsets, each);                                                               \
   }                                                                                                                    \
-  SIMD_AVX2 static void scale_avx2_##suffix(lane_t *lanes, size_t n, lane_t factor, lane_t offset) {                   \
-    scale_body_##suffix(lanes, n, factor, offset);                                                                     \
-  }                                                                                                                    \
-  SIMD_AVX2 static void each_avx2_##suffix(lane_t *lanes, size_t n, const lane_t *factors, const lane_t *offsets) {    \
-    each_body_##suffix(lanes, n, factors, offsets);                                                                    \
-  }                                                                                                                    \
-  void lanes_scale_##suffix(lane_t *lanes, size_t n, lane_t factor, lane_t offset) {                                   \
-    if (simd_has_avx2())                                                                                               \
-      scale_avx2_##suffix(lanes, n, factor, offset);                                                                   \
-    else                                                                                                               \
-      scale_body_##suffix(lanes, n, factor, offset);                                                                   \
-  }                                                                                                                    \
-  void lanes_scale_each_##suffix(lane_t *lanes, size_t n, const lane_t *factors, const lane_t *offsets) {              \
-    if (simd_has_avx2())                                                                                               \
-      each_avx2_##suffix(lanes, n, factors, offsets);                                                                  \
-    else                                                                                                               \
-      each_body_##suffix(lanes, n, factors, offsets);                                                                  \
+  SIMD_AVX2 static void scale_avx2_##A(const void *from, float *to, size_t n, const float *factors,                    \
+                                       const float *offsets, bool each) {                                              \
+    scale_body_##A(from, to, n, factors, offsets, each);                                                               \
   }
-SCALE_LOOPS(f32, float)
-SCALE_LOOPS(f64, double)
+#define SCALABLE(X)                                                                                                    \
+  X(BOOL, uint8_t, x != 0)                                                                                             \
+  X(INT8, int8_t, x)                                                                                                   \
+  X(INT16, int16_t, x)                                                                                                 \
+  X(UINT8, uint8_t, x)                                                                                                 \
+  X(UINT16, uint16_t, x)                                                                                               \
+  X(FLOAT16, uint16_t, half_widen(x))                                                                                  \
+  X(BFLOAT16, uint16_t, brain_widen(x))                                                                                \
+  X(FLOAT32, float, x)
+SCALABLE(SCALE_LOOPS)
+
+#define SCALE_ENTRY(A, from_t, expression) [SHARDRT_##A] = {scale_plain_##A, scale_avx2_##A},
+static scale_loop *const scale_loops[SHARDRT_DTYPE_COUNT][2] = {SCALABLE(SCALE_ENTRY)};
+
+void lanes_scale_f32(int32_t from_dtype, const void *from, float *to, size_t n, const float *factors,
+                     const float *offsets, bool each) {
+  scale_loops[from_dtype][simd_has_avx2()](from, to, n, factors, offsets, each);
+}
+
+void lanes_scale_f64(int32_t from_dtype, const void *from, double *to, size_t n, const double *factors,
+                     const double *offsets, bool each) {
+  lanes_convert(from_dtype, SHARDRT_FLOAT64, from, to, n);
+  for (size_t i = 0; i < n && each; i++) to[i] = to[i] * factors[i] + offsets[i];
+  for (size_t i = 0; i < n && !each; i++) to[i] = to[i] * factors[0] + offsets[0];
+}

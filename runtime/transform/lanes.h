@@ -18,11 +18,12 @@ enum { LANES_BLOCK = 1024 };
 /* Converts n elements at `from` to `to`; these do not overlap, and are aligned to their dtypes. */
 void lanes_convert(int32_t from_dtype, int32_t to_dtype, const void *from, void *to, size_t n);
 
-/* lane * factor + offset for each of n lanes, in place, rounded after each of the two steps. */
-void lanes_scale_f32(float *lanes, size_t n, float factor, float offset);
-void lanes_scale_f64(double *lanes, size_t n, double factor, double offset);
-/* The same, with a factor and an offset for each lane. */
-void lanes_scale_each_f32(float *lanes, size_t n, const float *factors, const float *offsets);
-void lanes_scale_each_f64(double *lanes, size_t n, const double *factors, const double *offsets);
+/* n elements of some dtype as lanes, each times a factor and plus an offset, rounded after each of the two steps: all
+ * by the first of the factors and offsets, or `each` by one of its own. f32: from a dtype all of whose numbers are
+ * float32's. */
+void lanes_scale_f32(int32_t from_dtype, const void *from, float *to, size_t n, const float *factors,
+                     const float *offsets, bool each);
+void lanes_scale_f64(int32_t from_dtype, const void *from, double *to, size_t n, const double *factors,
+                     const double *offsets, bool each);
 
 #endif
