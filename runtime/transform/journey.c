@@ -67,7 +67,7 @@ static int cut_value(const struct value *value, const shardrt_box *wanted, void 
 
 /* A kind that only takes what it needs is given a whole sample. */
 static bool is_too_large(const struct transform_kind *kind, const struct value *value, const shardrt_box *box) {
-  for (int32_t d = 0; d < box->ndim && !kind->larger; d++)
+  for (int32_t d = 0; d < box->ndim && !kind->larger && value->reduce == 1; d++)
     if (value->shape[d] != box->stop[d] - box->start[d]) return true;
   return false;
 }
