@@ -376,10 +376,12 @@ describe("cast", function()
   local function edges(dtype)
     if dtype == "bool" then return { 0, 1 } end
     if is_float(dtype) then
-      local list = { 0, -0.0, 0.5, 1.5, 2.5, -0.5, -1.5, -0.99, 0.99, 127, 127.5, 128, -128, -129, 255, 255.5, 256, 32767,
-        32768, 65535, 65536, 65504, 65519, 65520, -65520, 1e-8, 6e-8, 2 ^ -24, 2 ^ -25, 2 ^ -133, 3e38, 3.4e38, 3.5e38,
-        -3.5e38, 1e300, 2 ^ 31 - 1, 2 ^ 31, 2 ^ 32, -2 ^ 31, -2 ^ 40, 2 ^ 24 + 1, 1 + 2 ^ -8, 1 + 3 * 2 ^ -9, 1 / 3,
-        math.huge, -math.huge, 0 / 0 }
+      local list = {
+        0, -0.0, 0.5, 1.5, 2.5, -0.5, -1.5, -0.99, 0.99, 127, 127.5, 128, -128, -129, 255, 255.5, 256, 32767, 32768,
+        65535, 65536, 65504, 65519, 65520, -65520, 1e-8, 6e-8, 2 ^ -24, 2 ^ -25, 2 ^ -133, 3e38, 3.4e38, 3.5e38, -3.5e38,
+        1e300, 2 ^ 31 - 1, 2 ^ 31, 2 ^ 32, -2 ^ 31, -2 ^ 40, 2 ^ 24 + 1, 1 + 2 ^ -8, 1 + 3 * 2 ^ -9, 1 / 3, math.huge,
+        -math.huge, 0 / 0,
+      }
       for i, x in ipairs(list) do list[i] = oracle.convert(x, "float64", dtype) end
       return list
     end
@@ -622,8 +624,8 @@ describe("when memory is short", function()
     for kind, given in pairs {
       cast = { 1 }, scale = { 1, -1, 1, 1, 2, 3 }, normalize = { 11, -1, 0, 1, 2, 3 }, one_hot = { 3, 1 },
       pad = { 0, 0, 2 }, crop = { 0, 1, 1 }, center_crop = { 0, 1 }, random_crop = { 0, 0, 1, 1 },
-      resize = { 0, 0, 2, 2 }, random_resized_crop = { 0, 0, 2, 2, 0.5, 1, 1, 2 }, random_flip = { 0.5, 0 }, transpose = { 1, 0 },
-      window = { 0, 1 },
+      resize = { 0, 0, 2, 2 }, random_resized_crop = { 0, 0, 2, 2, 0.5, 1, 1, 2 }, random_flip = { 0.5, 0 },
+      transpose = { 1, 0 }, window = { 0, 1 },
     } do
       local failures = fail_each(function()
         local code = C.shardrt_transform_new(kind, #given, ffi.new("double[?]", #given, given), 0, nil, out)
