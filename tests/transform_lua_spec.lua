@@ -295,7 +295,7 @@ describe("an error in a transform", function()
       ["it takes a function written in Lua, not a function of Lua's own"] = { print },
       ["its options are a table, not 3"] = { print, 3 },
       ['unknown keyword "shpe" (did you mean "shape"?)'] = { print, { shpe = {} } },
-      ["a whole number from 0 on, not -1"] = { print, { shape = { -1 } } },
+      ["whole numbers from 0 on; dimension 0 is -1"] = { print, { shape = { -1 } } },
       ['there is no dtype "float"'] = { print, { dtype = "float" } },
       ["writes_all = 1; it is true or false"] = { print, { writes_all = 1 } },
     } do
