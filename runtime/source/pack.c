@@ -385,6 +385,7 @@ static int fill_together(pack *p, const shardrt_pack_options *o) {
   if (job != NULL && job->planning) {
     p->head.count = p->base->count;
     p->head.guessed = true;
+    p->filled = -1;
     return SHARDRT_OK;
   }
   int code = shardrt_check_source(p->base);
