@@ -1,4 +1,4 @@
--- Text for a language model (D3): windows over a file of tokens as inputs and targets, cut along the batch and along the
+-- Text for a language model (D3): windows over a file of tokens as inputs and targets, cut along the batch and the
 -- sequence; and whole lines packed into rows, with segment ids and positions. The tokens are the letters of this file.
 --
 --   mpirun -n 4 build/shardrt --devices 2 recipes/tokens.lua
@@ -64,8 +64,9 @@ local sequences = 0
 for batch in shardrt.loader {
   source = packed, batch_size = n, shuffle = true, epochs = 1, remainder = "pad", sharding = both,
 } do
-  local tokens, positions = shardrt.process_allgather(batch.tokens).data, shardrt.process_allgather(batch.positions).data
+  local tokens = shardrt.process_allgather(batch.tokens).data
   local segments = shardrt.process_allgather(batch.segment_ids).data
+  local positions = shardrt.process_allgather(batch.positions).data
   for i = 0, n * 128 - 1 do
     if segments[i] > 0 then
       letters = letters - 1

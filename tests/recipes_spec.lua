@@ -47,6 +47,10 @@ local claims = {
     "L4, {8192, 8192} over [^\n]*: P%({\"a\", \"b\"}, nil%)", "on one device\n",
   },
   lua_transform = { "every element of the first batch is what it should be\n%d+ samples/s after a warm%-up of 20" },
+  mix = {
+    "2000 samples: of any ten that follow one another, 6 are web, 3 code and 1 books\n", "of 90 books 200 were given",
+    "after 3 steps with batches of twice the size: the same samples, in the same order\n",
+  },
   mixed_up_batches = {
     "fed rightly", "refused:\n[^\n]*device 0 %(process 0%) against device 4 %(process 2%)",
   },
@@ -90,6 +94,9 @@ local claims = {
     "saved 19663%d%d bytes: process 0 4917%d%d, process 1 491520, process 2 491520, process 3 491520\n",
     "loaded 4915200 bytes: process 0 1228800, process 1 1228800, process 2 1228800, process 3 1228800\n",
     'layer.0.weight: float32 {960, 256} on P%({"model", "data"}%)\n', "step 100: every weight is where it belongs\n",
+  },
+  tokens = {
+    "%d+ windows: every letter but the first", "%d+ lines in %d+ rows of 128 letters, each line whole: 9%d %% of",
   },
   throughput = { "\n +1 +[%d.]+ +%d+ +0%.786\n", "\n +8 +[%d.]+ +%d+ +0%.098\n" },
   uneven_epoch = {
