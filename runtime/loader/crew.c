@@ -44,7 +44,8 @@ struct crew {
   struct round_state *awaited; /* whose end the owner sleeps for; NULL: none. Guarded by the lock */
   bool ending;
   pthread_mutex_t lock;
-  pthread_cond_t work; /* limit or active was raised, or ending */
+  pthread_cond_t work; /* limit was raised, or ending: for active workers */
+  pthread_cond_t turn; /* active was raised, or ending: for the others, who are not woken for each round */
   pthread_cond_t done; /* the awaited round's `left` came to 0 */
 };
 
@@ -77,7 +78,7 @@ static bool is_active(struct crew *self, const struct worker *me) {
 static bool sleep_for_work(struct crew *self, const struct worker *me) {
   pthread_mutex_lock(&self->lock);
   while (!self->ending && (!is_active(self, me) || atomic_load(&self->next) >= atomic_load(&self->limit)))
-    pthread_cond_wait(&self->work, &self->lock);
+    pthread_cond_wait(is_active(self, me) ? &self->work : &self->turn, &self->lock);
   bool go_on = !self->ending;
   pthread_mutex_unlock(&self->lock);
   return go_on;
@@ -144,8 +145,9 @@ int crew_new(int32_t workers, int64_t tasks, int32_t depth, crew_run *run, void 
   if (made->workers == NULL) goto fail_workers;
   made->rounds = alloc_zeros((size_t)depth, sizeof *made->rounds);
   if (made->rounds == NULL) goto fail_rounds;
-  pthread_mutex_init(&made->lock, NULL); /* these three cannot fail on Linux with default attributes */
+  pthread_mutex_init(&made->lock, NULL); /* these four cannot fail on Linux with default attributes */
   pthread_cond_init(&made->work, NULL);
+  pthread_cond_init(&made->turn, NULL);
   pthread_cond_init(&made->done, NULL);
   code = start_workers(made, workers);
   if (code != SHARDRT_OK) {
@@ -168,9 +170,11 @@ void crew_free(struct crew *self) {
   pthread_mutex_lock(&self->lock);
   self->ending = true;
   pthread_cond_broadcast(&self->work);
+  pthread_cond_broadcast(&self->turn);
   pthread_mutex_unlock(&self->lock);
   for (int32_t i = 0; i < self->nworkers; i++) pthread_join(self->workers[i].thread, NULL);
   pthread_cond_destroy(&self->done);
+  pthread_cond_destroy(&self->turn);
   pthread_cond_destroy(&self->work);
   pthread_mutex_destroy(&self->lock);
   alloc_free(self->rounds);
@@ -225,7 +229,7 @@ int64_t crew_ended(struct crew *self, int64_t round) {
 void crew_set_active(struct crew *self, int32_t workers) {
   pthread_mutex_lock(&self->lock);
   atomic_store(&self->active, workers);
-  pthread_cond_broadcast(&self->work);
+  pthread_cond_broadcast(&self->turn);
   pthread_mutex_unlock(&self->lock);
 }
 

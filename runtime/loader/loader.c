@@ -78,7 +78,7 @@ static int check_options(const shardrt_loader_options *o) {
 /* What batches that were let go may take, until they are collected: a few of them, so that a collection is not needed
  * for each, but of small ones more, and of large ones less. */
 static size_t slack_of(size_t batch_bytes) {
-  enum { BATCHES = 4, LEAST = 4 << 20, MOST = 12 << 20 };
+  enum { BATCHES = 4, LEAST = 8 << 20, MOST = 12 << 20 };
   return batch_bytes < LEAST / BATCHES ? LEAST : batch_bytes > MOST / BATCHES ? MOST : BATCHES * batch_bytes;
 }
 
