@@ -63,13 +63,20 @@ local shardrt = {
 function shardrt.clock() return C.shardrt_clock() end
 
 -- A room's module is the table of its public words, or has them in `words` where it has more than these.
-for _, room in ipairs {
-  "job", "device", "spec", "mesh", "sharding", "reshard", "put", "make", "npy", "safetensors", "mix", "loader",
-  "checkpoint",
-  "visualize",
-} do
+for _, room in ipairs { "job", "device", "spec", "mesh", "sharding", "reshard", "put", "mix", "loader" } do
   local module = require("shardrt." .. room)
   for name, word in pairs(module.words or module) do shardrt[name] = word end
+end
+
+-- Rooms that are opened when they are needed (later.lua says why).
+for room, words in pairs {
+  make = { "make_array_from_process_local_data", "make_array_from_callback", "make_array_from_single_device_arrays" },
+  npy = { "load_npy" }, safetensors = { "save", "load" }, checkpoint = { "checkpoint" },
+  visualize = { "visualize_sharding", "visualize_array_sharding" },
+} do
+  for _, name in ipairs(words) do
+    shardrt[name] = function(...) return require("shardrt." .. room).words[name](...) end
+  end
 end
 
 return object.words("shardrt", shardrt)

@@ -4,12 +4,12 @@ local bit = require "bit"
 local ffi = require "ffi"
 local C = require "shardrt.C"
 local array = require "shardrt.array"
-local auto = require "shardrt.auto"
+local auto = require "shardrt.later" "shardrt.auto"
 local fail = require "shardrt.fail"
 local layouts = require "shardrt.layouts"
 local list = require "shardrt.list"
 local object = require "shardrt.object"
-local plan = require "shardrt.plan"
+local plan = require "shardrt.later" "shardrt.plan"
 local progress = require "shardrt.progress"
 local reshard = require "shardrt.reshard"
 local source = require "shardrt.source"
@@ -155,7 +155,7 @@ local function check_options(o)
     epochs = o.epochs ~= nil and whole("epochs", o.epochs, 0) or nil,
     remainder = choice("remainder", o.remainder == nil and "drop" or o.remainder, REMAINDERS),
     pipeline = pipeline,
-    bandwidth = auto.check_bandwidth(o.bandwidth),
+    bandwidth = o.bandwidth ~= nil and auto.check_bandwidth(o.bandwidth) or nil,
     batch_transform = o.batch_transform,
     num_workers = o.num_workers ~= nil and whole("num_workers", o.num_workers, 1) or nil,
     prefetch = o.prefetch ~= nil and whole("prefetch", o.prefetch, 1) or nil,
@@ -167,7 +167,7 @@ end
 local function agree(self, names, load)
   local words = {
     self.batch_size, self.shuffle, self.seed, self.epochs or "without end", self.remainder, self.pipeline,
-    auto.bandwidth_text(self.bandwidth), self.batch_transform and "batch_transform" or "",
+    self.bandwidth and auto.bandwidth_text(self.bandwidth) or "", self.batch_transform and "batch_transform" or "",
   }
   for i, word in ipairs(words) do words[i] = tostring(word) end
   for _, name in ipairs(names) do

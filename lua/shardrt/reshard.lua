@@ -7,7 +7,7 @@ local device = require "shardrt.device"
 local dtype = require "shardrt.dtype"
 local fail = require "shardrt.fail"
 local list = require "shardrt.list"
-local plan = require "shardrt.plan"
+local plan = require "shardrt.later" "shardrt.plan"
 local shape = require "shardrt.shape"
 local sharding = require "shardrt.sharding"
 fail.own()

@@ -8,7 +8,7 @@ local fail = require "shardrt.fail"
 local list = require "shardrt.list"
 local ndarray = require "shardrt.ndarray"
 local outside = require "shardrt.outside"
-local plan = require "shardrt.plan"
+local plan = require "shardrt.later" "shardrt.plan"
 local shape = require "shardrt.shape"
 local sharding = require "shardrt.sharding"
 fail.own()
