@@ -6,7 +6,7 @@
  * BUFFERS batch buffers in turn, and does WHAT with each row on the way:
  *   copy       nothing
  *   normalize  uint8 pixels of 3 channels become float32, times one factor and plus one offset for each channel
- *   invert     uint8 becomes float32: 255 - x, divided by 255
+ *   invert     uint8 becomes float32: 255 - x, times 1/255
  *   window     uint16 tokens become int32, first all but the last, then all but the first
  * Runs one epoch to warm up, then whole epochs for about SECONDS; prints the bytes/s that are taken from the file. */
 #include <fcntl.h>
@@ -50,7 +50,7 @@ static void normalize(void *restrict out, const void *restrict in) {
 static void invert(void *restrict out, const void *restrict in) {
   float *to = out;
   const uint8_t *from = in;
-  for (size_t i = 0; i < record_bytes; i++) to[i] = (float)(255 - from[i]) / 255;
+  for (size_t i = 0; i < record_bytes; i++) to[i] = (float)(255 - from[i]) * (1.0f / 255);
 }
 
 static void window(void *restrict out, const void *restrict in) {

@@ -6,12 +6,14 @@
 local shardrt = require "shardrt"
 local T = shardrt.transform
 
+local scale = 1 / 255
 local transforms = {
   normalize = { record = { T.normalize { mean = { 0.1, 0.18, 0.28 }, std = { 0.2, 0.3, 0.4 } } } },
-  lua = { record = { T.lua(function(sample)
-    local from, to = sample.data, sample.out
-    for i = 0, sample.size - 1 do to[i] = (255 - from[i]) / 255 end
-  end, { dtype = "float32" }) } },
+  lua = { record = { T.lua(function(sample) -- as in recipes/lua_transform.lua
+    for i = 0, sample.size - 1 do
+      sample.out[i] = (255 - sample.data[i]) * scale
+    end
+  end, { dtype = "float32", writes_all = true }) } },
   window = T.window { from = "record", dtype = "int32" },
 }
 
