@@ -13,7 +13,8 @@ CC       = gcc
 
 # What the project needs from Debian, by what it is for.
 PACKAGES_BUILD = gcc libc6-dev pkgconf libopenmpi-dev openmpi-bin libluajit-5.1-dev luajit libxxhash-dev zlib1g-dev \
-                 librandom123-dev libisal-dev libjpeg62-turbo-dev libspng-dev liburing-dev
+                 librandom123-dev libisal-dev libjpeg62-turbo-dev libspng-dev liburing-dev \
+                 libhighwayhash-dev libbrotli-dev libzstd-dev libsnappy-dev
 PACKAGES_TEST  = lua-busted lua-cjson dataset-fashion-mnist iproute2
 PACKAGES_LINT  = clang-format clang-tidy lua-check
 PACKAGES_PEERS = python3-venv
@@ -34,7 +35,7 @@ CFLAGS    = -std=c11 -D_GNU_SOURCE -Iruntime $(OPTIMIZE) -g -pthread -fno-omit-f
 # Asked for only where they are used, so that `make deps` works before pkg-config is there.
 MPI_CFLAGS = $(shell pkg-config --cflags ompi-c)
 LUA_CFLAGS = $(shell pkg-config --cflags luajit)
-LIBS       = $(shell pkg-config --libs ompi-c luajit zlib libisal libjpeg spng liburing) -lm -ldl
+LIBS       = $(shell pkg-config --libs ompi-c luajit zlib libisal libjpeg spng liburing libbrotlidec libzstd snappy) -lhighwayhash -lm -ldl
 LDFLAGS    = -Wl,-E -pthread $(if $(SANITIZE),-fsanitize=$(SANITIZE))
 
 quiet = $(if $(V),,@echo "  $(1)  $@";)
@@ -83,7 +84,10 @@ $(BUILD)/found:
 	header ompi-c mpi.h libopenmpi-dev; header luajit luajit.h libluajit-5.1-dev; \
 	header libxxhash xxhash.h libxxhash-dev; header zlib zlib.h zlib1g-dev; header libisal isa-l/crc.h libisal-dev; \
 	header libjpeg jpeglib.h libjpeg62-turbo-dev; header spng spng.h libspng-dev; \
-	header liburing liburing.h liburing-dev; \
+	header liburing liburing.h liburing-dev; header libbrotlidec brotli/decode.h libbrotli-dev; \
+	header libzstd zstd.h libzstd-dev; header snappy snappy-c.h libsnappy-dev; \
+	echo '#include <highwayhash/c_bindings.h>' | $(CC) -E -o /dev/null - 2>/dev/null || \
+	  { echo "missing: highwayhash/c_bindings.h, from Debian's package libhighwayhash-dev"; missing=1; }; \
 	if [ -n "$$missing" ]; then echo "\`make deps\` installs them"; exit 1; fi; touch $@
 
 SUDO = $(if $(filter 0,$(shell id -u)),,sudo)

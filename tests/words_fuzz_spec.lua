@@ -158,6 +158,7 @@ describe("odd arguments", function()
       array = { { x = host() } }, is = { 1 }, ragged = { { x = { host(), host() } } },
       tokens = { folder .. "/tokens.bin", { window = 2, stride = 1 } },
       tfrecord = { "nowhere.tfrecord", { fields = { x = "bytes" } } },
+      array_record = { "nowhere.array_record", { fields = { record = "bytes" } } },
       tar = { "nowhere.tar", { fields = { jpg = "bytes" } } }, folder = { "nowhere" },
     }
     for name in pairs(shardrt.source) do

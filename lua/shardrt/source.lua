@@ -22,6 +22,7 @@ fail.own()
 ---@class shardrt.source.words
 ---@field npy fun(files: table<string, string>): shardrt.source # from .npy files
 ---@field tfrecord fun(files: string|string[], o: shardrt.source.FilesOptions?): shardrt.source
+---@field array_record fun(files: string|string[], o: shardrt.source.FilesOptions?): shardrt.source # Grain's, TFDS's
 ---@field tar fun(files: string|string[], o: shardrt.source.FilesOptions?): shardrt.source # as WebDataset has them
 ---@field folder fun(folder: string, o: shardrt.source.FilesOptions?): shardrt.source # of classes of images
 ---@field idx fun(files: table<string, string>, options: {cache: string?}?): shardrt.source # MNIST's, also gzipped

@@ -8,6 +8,7 @@ static const source_format *const formats[] = {
     &npy_format,
     &idx_format,
     &tfrecord_format,
+    &array_record_format,
     &tar_format,
     &image_folder_format,
 };

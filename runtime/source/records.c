@@ -107,6 +107,19 @@ int records_place(struct value *out, const uint8_t *data, struct reader *reader)
   return SHARDRT_OK;
 }
 
+int records_elements(const shardrt_field *field, const uint8_t *data, size_t bytes, struct reader *reader,
+                     struct value *out) {
+  int64_t shape[SHARDRT_MAX_NDIM];
+  const size_t element = shardrt_dtype_size(field->dtype);
+  if (bytes % element != 0)
+    return error_set(SHARDRT_EFORMAT, "\"%s\" has %zu bytes, which are no whole number of %s", field->name, bytes,
+                     shardrt_dtype_name(field->dtype));
+  int code = records_shape(field, (int64_t)(bytes / element), shape);
+  if (code != SHARDRT_OK) return code;
+  *out = value_whole(field->dtype, field->ndim, shape);
+  return records_place(out, data, reader);
+}
+
 int32_t records_file_count(const shardrt_source *source) {
   return ((const records *)source)->nfiles;
 }

@@ -44,6 +44,10 @@ int records_blame(const records *self, int64_t sample, int32_t column, int code)
 int records_shape(const shardrt_field *field, int64_t elements, int64_t *shape);
 /* Gives a value elements that lie in memory: where they are, or, where they are not aligned, a copy in the arena. */
 int records_place(struct value *out, const uint8_t *data, struct reader *reader);
+/* The value whose elements these bytes are, as in records_shape and records_place. EFORMAT: they are not of the field's
+ * shape and dtype. */
+int records_elements(const shardrt_field *field, const uint8_t *data, size_t bytes, struct reader *reader,
+                     struct value *out);
 
 /* A format's functions; its own `close` ends with records_close. */
 int32_t records_file_count(const shardrt_source *source);

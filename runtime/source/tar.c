@@ -191,7 +191,6 @@ static int read_number_text(const uint8_t *data, size_t bytes, int64_t *out) {
 
 static int make_value(enum kind kind, const shardrt_field *field, const uint8_t *data, size_t bytes,
                       struct reader *reader, struct value *out) {
-  int64_t shape[SHARDRT_MAX_NDIM];
   *out = value_whole(field->dtype, field->ndim, field->shape);
   if (kind == NUMBER) {
     out->data = reader_room(reader, sizeof(int64_t));
@@ -212,14 +211,7 @@ static int make_value(enum kind kind, const shardrt_field *field, const uint8_t 
     *out = value_whole(field->dtype, header.ndim, header.shape);
     return records_place(out, data + header.data_offset, reader);
   }
-  const size_t element = shardrt_dtype_size(field->dtype);
-  if (bytes % element != 0)
-    return error_set(SHARDRT_EFORMAT, "\"%s\" has %zu bytes, which are no whole number of %s", field->name, bytes,
-                     shardrt_dtype_name(field->dtype));
-  int code = records_shape(field, (int64_t)(bytes / element), shape);
-  if (code != SHARDRT_OK) return code;
-  *out = value_whole(field->dtype, field->ndim, shape);
-  return records_place(out, data, reader);
+  return records_elements(field, data, bytes, reader, out);
 }
 
 static int tar_value(const shardrt_source *source, int32_t field, int64_t sample, struct reader *reader,

@@ -2,18 +2,10 @@
  *
  * Each record is a 64-bit length, the masked CRC-32C of these 8 bytes, the data, the masked CRC-32C of the data, all
  * little-endian; masked is rotated right by 15 bits plus 0xa282ead8. The file says neither how many there are nor
- * where: the index does.
- *
- * Fields are features by name. A feature of bytes is its first string: as uint8 of any length, or, where a dtype and a
- * shape are asked for, raw elements of exactly that size. Features of floats and ints are float32 and int64; where no
- * shape is asked for the first record's counts: one value is a scalar, more are a row of that many. */
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/alloc.h"
+ * where: the index does. Fields are features (example_fields.h). */
 #include "base/crc32c.h"
 #include "base/error.h"
-#include "source/example.h"
+#include "source/example_fields.h"
 #include "source/formats.h"
 #include "source/gunzip.h"
 #include "source/records.h"
@@ -83,67 +75,6 @@ static int scan(const struct stored *file, struct reader *arena, struct index_wr
   return code;
 }
 
-/* ---- fields ----------------------------------------------------------------------------------------------------- */
-
-static int32_t dtype_of(int32_t kind) {
-  return kind == EXAMPLE_FLOATS ? SHARDRT_FLOAT32 : kind == EXAMPLE_INTS ? SHARDRT_INT64 : SHARDRT_UINT8;
-}
-
-/* What a field is, from the first record's feature and what was asked for. */
-static int set_field(const struct example_feature *feature, const shardrt_field *asked, shardrt_field *out) {
-  out->name = asked != NULL ? alloc_text("%s", asked->name)
-                            : alloc_text("%.*s", (int)feature->name_bytes, (const char *)feature->name);
-  if (out->name == NULL) return ALLOC_FAILED;
-  const int32_t kind = feature->kind != 0 ? feature->kind : EXAMPLE_BYTES;
-  out->dtype = asked != NULL && asked->dtype >= 0 ? asked->dtype : dtype_of(kind);
-  if (kind != EXAMPLE_BYTES && out->dtype != dtype_of(kind))
-    return error_set(SHARDRT_EINVAL, "field \"%s\": %s is asked for, and the feature holds %s; transform.cast converts",
-                     out->name, shardrt_dtype_name(out->dtype), shardrt_dtype_name(dtype_of(kind)));
-  if (asked != NULL && asked->ndim >= 0) {
-    out->ndim = asked->ndim;
-    memcpy(out->shape, asked->shape, sizeof out->shape);
-    return SHARDRT_OK;
-  }
-  const int64_t count = kind == EXAMPLE_BYTES ? -1 : example_count(feature);
-  if (kind != EXAMPLE_BYTES && count < 0) return (int)count;
-  out->ndim = count == 1 ? 0 : 1;
-  out->shape[0] = count;
-  return SHARDRT_OK;
-}
-
-/* By name: an example's features stand in no order. */
-static int compare_fields(const void *a, const void *b) {
-  return strcmp(((const shardrt_field *)a)->name, ((const shardrt_field *)b)->name);
-}
-
-/* The fields that were asked for, or all of the first record's. */
-static int set_fields(records *self, int32_t nfields, const shardrt_field *asked, const uint8_t *data, size_t bytes) {
-  struct example_feature feature = {0};
-  size_t at = 0;
-  int32_t count = nfields;
-  if (nfields == 0) {
-    int more;
-    while ((more = example_next(data, bytes, &at, &feature)) == 1) count++;
-    if (more < 0) return more;
-  }
-  if (count == 0) return error_set(SHARDRT_EFORMAT, "an example without features");
-  self->base.fields = alloc_zeros((size_t)count, sizeof *self->base.fields);
-  if (self->base.fields == NULL) return ALLOC_FAILED;
-  at = 0;
-  int code = SHARDRT_OK;
-  for (int32_t f = 0; f < count && code == SHARDRT_OK; f++) {
-    const int found =
-        nfields == 0 ? example_next(data, bytes, &at, &feature) : example_find(data, bytes, asked[f].name, &feature);
-    if (found < 0) return found;
-    if (found == 0) return error_set(SHARDRT_EINVAL, "it has no feature \"%s\"", asked[f].name);
-    self->base.nfields++;
-    code = set_field(&feature, nfields == 0 ? NULL : &asked[f], &self->base.fields[f]);
-  }
-  if (code == SHARDRT_OK && nfields == 0)
-    qsort(self->base.fields, (size_t)count, sizeof *self->base.fields, compare_fields);
-  return code;
-}
-
 static int open_tfrecord(int32_t npaths, const char *const *paths, int32_t nfields, const shardrt_field *fields,
                          const shardrt_source_options *options, shardrt_source **out) {
   records *self;
@@ -157,7 +88,7 @@ static int open_tfrecord(int32_t npaths, const char *const *paths, int32_t nfiel
                      npaths > 1 ? ", and the files after it" : "");
   if (code == SHARDRT_OK) code = records_get(self, 0, 0, &arena, &data, &bytes);
   if (code == SHARDRT_OK) {
-    code = set_fields(self, nfields, fields, data, bytes);
+    code = example_fields(&self->base, nfields, fields, data, bytes);
     if (code != SHARDRT_OK) records_blame(self, 0, 0, code);
   }
   reader_clear(&arena);
@@ -171,34 +102,6 @@ static int open_tfrecord(int32_t npaths, const char *const *paths, int32_t nfiel
 
 /* ---- samples ---------------------------------------------------------------------------------------------------- */
 
-static int read_feature(const shardrt_field *field, const struct example_feature *feature, struct reader *reader,
-                        struct value *out) {
-  int64_t count = example_count(feature), shape[SHARDRT_MAX_NDIM];
-  if (count < 0) return (int)count;
-  const uint8_t *data = NULL;
-  size_t bytes = 0;
-  const size_t element = shardrt_dtype_size(field->dtype);
-  if (feature->kind == EXAMPLE_BYTES) {
-    if (count > 0) example_bytes(feature, &data, &bytes);
-    if (bytes % element != 0)
-      return error_set(SHARDRT_EFORMAT, "the feature \"%s\" has %zu bytes, which are no whole number of %s",
-                       field->name, bytes, shardrt_dtype_name(field->dtype));
-    count = (int64_t)(bytes / element);
-  } else if (feature->kind != 0 && dtype_of(feature->kind) != field->dtype) {
-    return error_set(SHARDRT_EFORMAT, "the feature \"%s\" holds %s here, and %s in the first record", field->name,
-                     shardrt_dtype_name(dtype_of(feature->kind)), shardrt_dtype_name(field->dtype));
-  }
-  int code = records_shape(field, count, shape);
-  if (code != SHARDRT_OK) return code;
-  *out = value_whole(field->dtype, field->ndim, shape);
-  if (data != NULL) return records_place(out, data, reader);
-  out->data = reader_room(reader, value_bytes(out));
-  if (out->data == NULL) return ALLOC_FAILED;
-  if (feature->kind == EXAMPLE_FLOATS) example_floats(feature, out->data);
-  if (feature->kind == EXAMPLE_INTS) example_ints(feature, out->data);
-  return SHARDRT_OK;
-}
-
 static int tfrecord_value(const shardrt_source *source, int32_t field, int64_t sample, struct reader *reader,
                           struct value *out, bool *handled) {
   const records *self = (const records *)source;
@@ -207,12 +110,7 @@ static int tfrecord_value(const shardrt_source *source, int32_t field, int64_t s
   *handled = true;
   int code = records_get(self, sample, 0, reader, &data, &bytes);
   if (code != SHARDRT_OK) return code;
-  struct example_feature feature;
-  code = example_find(data, bytes, source->fields[field].name, &feature);
-  if (code == 0)
-    code = error_set(SHARDRT_EFORMAT, "it has no feature \"%s\"", source->fields[field].name);
-  else if (code > 0)
-    code = read_feature(&source->fields[field], &feature, reader, out);
+  code = example_value(&source->fields[field], data, bytes, reader, out);
   return code == SHARDRT_OK ? code : records_blame(self, sample, 0, code);
 }
 
