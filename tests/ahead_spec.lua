@@ -210,6 +210,41 @@ describe("what is to be read ahead (seed " .. seed .. ")", function()
     assert.same({ { a_first + 5000, a_first + 6000 } }, (extents_of(cropped, field.a, { 5 }, { { 0, 10 } })))
   end)
 
+  it("is, of views that choose samples, what they choose", function()
+    local ROW = 50000
+    local a, first = hole(folder, "a.npy", "|u1", 1, { 10, ROW })
+    local b = hole(folder, "b.npy", "|u1", 1, { 10, ROW })
+    local both = shardrt.concat { shardrt.source.npy { x = a }, shardrt.source.npy { x = b }, part = "part" }
+    local function row(i, start, stop) return { first + i * ROW + (start or 0), first + i * ROW + (stop or ROW) } end
+    local ranges, paths = extents_of(both, 0, { 12, 3 }, { { 0, 7 } })
+    if paths[1] == b then ranges = { ranges[2], ranges[1] } end
+    assert.same({ row(3, 0, 7), row(2, 0, 7) }, ranges)
+    assert.same({}, (extents_of(both, 1, { 12, 3 }, {})))
+    local mixed = shardrt.mix { { both:map { part = false }, 1 }, { shardrt.source.npy { x = b }, 1 } }
+    assert.same({ row(4) }, (extents_of(mixed, 0, { 24 }))) -- as numbered in a concatenation
+    shardrt.ndarray.from_table({ false, true, false, true, false, false, true, false, true, true }, "bool")
+      :save(folder .. "/keep.npy")
+    local kept = shardrt.source.npy { keep = folder .. "/keep.npy", x = a }:filter { keep = {} }
+    assert.same({ row(1), row(6) }, (extents_of(kept, 1, { 2, 0 })))
+    local tokens = files.write(folder, "t.bin", "")
+    assert(os.execute(("truncate -s 600000 '%s'"):format(tokens)) == 0)
+    local windows = shardrt.source.tokens(tokens, { window = 9, stride = 20000 })
+    assert.same({ { 40000, 40018 }, { 120002, 120006 } }, joined((function()
+      local one, two = extents_of(windows, 0, { 1 }), extents_of(windows, 0, { 3 }, { { 1, 3 } })
+      return { one[1], two[1] }
+    end)()))
+    local flat, flat_first = hole(folder, "flat.npy", "|u1", 1, { 300000 })
+    local offsets = shardrt.ndarray.empty({ 5 }, "int64")
+    for i, offset in ipairs { 0, 60000, 60000, 140000, 240000 } do offsets.data[i - 1] = offset end
+    local ragged = shardrt.source.ragged { x = { data = flat, offsets = offsets } }
+    assert.same({ { flat_first, flat_first + 60000 }, { flat_first + 140000, flat_first + 240000 } },
+      (extents_of(ragged, 0, { 3, 1, 0 })))
+    local rows = ragged:pack { length = 160000 } -- the first with the last, the third alone
+    assert.same({ { flat_first, flat_first + 60000 }, { flat_first + 140000, flat_first + 240000 } },
+      (extents_of(rows, 0, { 0 }, { { 0, 5 } })))
+    assert.same({}, (extents_of(rows, 1, { 0 }, { { 0, 5 } })))
+  end)
+
   it("is nothing for arrays, the unpacked file for a packed one", function()
     assert.same({}, (extents_of(shardrt.source.array { x = shardrt.ndarray.zeros { 9, 9 } }, 0, { 1, 2 })))
     local plain = files.write(folder, "x.idx", files.idx(8, { 50, 4 }, files.bytes(200)))

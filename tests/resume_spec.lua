@@ -17,13 +17,17 @@ local random = math.random
 
 local PIPELINES = tonumber(os.getenv "SHARDRT_TEST_PIPELINES") or 48
 
+local WAYS = { "per_process", "global", "per_device", "reshard" }
+
 -- A layout of rows over some of the 8 devices, and a batch size that it divides.
 local function layout()
   local devices = 2 ^ random(0, 3)
   local mesh = shardrt.make_mesh({ devices }, { "data" })
   local spec = random(4) == 1 and P() or P "data"
-  return { batch_size = devices * random(1, 4), sharding = shardrt.NamedSharding(mesh, spec),
-    num_workers = random(1, 4), prefetch = random(1, 3) }
+  return {
+    batch_size = devices * random(1, 4), sharding = shardrt.NamedSharding(mesh, spec), num_workers = random(1, 4),
+    prefetch = random(1, 3), pipeline = WAYS[random(#WAYS)],
+  }
 end
 
 -- What is left of a loader's stream, and the states before each of its steps.
@@ -84,7 +88,7 @@ local C = require "shardrt.C"
 local bit = require "bit"
 local pipelines = require "tests.support.pipelines"
 for _, task in ipairs(cjson.decode(arg[1])) do
-  local loader = pipelines.loader(pipelines.make(task.pipeline), task)
+  local loader = pipelines.loader(pipelines.make(task.case), task)
   if task.state then loader:restore(task.state) end
   local step = 0
   while step < task.steps do
@@ -93,10 +97,10 @@ for _, task in ipairs(cjson.decode(arg[1])) do
     step = step + 1
     for _, row in ipairs(pipelines.rows(batch, shardrt.process_allgather)) do
       local hash = bit.tohex(C.shardrt_fingerprint(row, #row))
-      if shardrt.process_index() == 0 then print(task.pipeline .. " " .. hash) end
+      if shardrt.process_index() == 0 then print(task.case .. " " .. hash) end
     end
   end
-  if shardrt.process_index() == 0 then print(task.pipeline .. " state " .. cjson.encode(loader:state())) end
+  if shardrt.process_index() == 0 then print(task.case .. " state " .. cjson.encode(loader:state())) end
 end
 ]]
 
@@ -114,8 +118,8 @@ describe("the stream of a random pipeline", function()
       local devices = job[1] * job[2]
       for i = 1, 8 do
         local case = seed + i - 1
-        tasks[i] = { pipeline = case, state = states[case], batch_size = devices * random(1, 2),
-          num_workers = random(1, 3), steps = number == 5 and 1e6 or random(0, 3) }
+        tasks[i] = { case = case, state = states[case], batch_size = devices * random(1, 2),
+          num_workers = random(1, 3), pipeline = WAYS[random(#WAYS)], steps = number == 5 and 1e6 or random(0, 3) }
       end
       local result = mpi.run { source = PART, processes = job[1], devices = job[2], args = { cjson.encode(tasks) } }
       assert.equal(0, result.status, result.output)

@@ -128,12 +128,12 @@ function pipelines.make(seed)
   return made
 end
 
---- A loader of it: o.batch_size, o.sharding, o.num_workers, o.prefetch.
+--- A loader of it: o.batch_size, o.sharding, o.num_workers, o.prefetch, o.pipeline.
 function pipelines.loader(made, o)
   return shardrt.loader {
     source = made.source, transform = made.transform, shuffle = made.shuffle, seed = made.seed, epochs = made.epochs,
     remainder = "pad", batch_size = o.batch_size, sharding = o.sharding, num_workers = o.num_workers,
-    prefetch = o.prefetch,
+    prefetch = o.prefetch, pipeline = o.pipeline,
   }
 end
 
