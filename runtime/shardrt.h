@@ -350,6 +350,8 @@ typedef struct shardrt_source_options {
                            $XDG_CACHE_HOME/shardrt, ~/.cache/shardrt or /tmp/shardrt-<uid> */
   int32_t headers_only; /* 1: for planning. Shapes are read, nothing is decompressed; there may be no data to read */
   int32_t unverified;   /* 1: checksums of records are not looked at when records are read */
+  int32_t delimiter;    /* of csv: the character between cells; 0: a comma */
+  int32_t no_header;    /* 1: the first line of a csv file is a row like the others, and columns are "0", "1", … */
 } shardrt_source_options;
 
 /* One field from each file, all of one format; the first dimension counts the samples. Formats:
@@ -366,9 +368,12 @@ bool shardrt_source_format_has_files(const char *format);
 
 /* The samples of one or more files, which each hold all fields, one file's after the other's. `fields` are those
  * wanted: dtype -1 and ndim -1 where the file says (or, for an ndim, the first sample does); none: all that the format
- * finds. Formats: "tfrecord"  TFRecord files of tf.train.Example,
- * https://www.tensorflow.org/tutorials/load_data/tfrecord "tar"       archives of samples as WebDataset has them,
- * https://github.com/webdataset/webdataset "folder"    one folder of classes of images, as torchvision's ImageFolder
+ * finds. Formats, with where they are described:
+ *   "tfrecord"  tf.train.Example: https://www.tensorflow.org/tutorials/load_data/tfrecord
+ *   "tar"       WebDataset's archives: https://github.com/webdataset/webdataset
+ *   "folder"    one folder of classes of images, as torchvision's ImageFolder
+ *   "csv"       https://www.rfc-editor.org/rfc/rfc4180
+ *
  * What the files do not say themselves (where each record is, a checksum of it) is worked out once and kept in an index
  * beside the file, or in the cache: see runtime/source/index.h. Errors as shardrt_source_open. */
 int shardrt_source_files(const char *format, int32_t npaths, const char *const *paths, int32_t nfields,

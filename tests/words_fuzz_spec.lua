@@ -160,6 +160,7 @@ describe("odd arguments", function()
       tfrecord = { "nowhere.tfrecord", { fields = { x = "bytes" } } },
       array_record = { "nowhere.array_record", { fields = { record = "bytes" } } },
       tar = { "nowhere.tar", { fields = { jpg = "bytes" } } }, folder = { "nowhere" },
+      csv = { "nowhere.csv", { delimiter = ";", header = false } },
     }
     for name in pairs(shardrt.source) do
       assert.truthy(good[name], name .. " is not tried")

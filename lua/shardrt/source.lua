@@ -17,6 +17,8 @@ fail.own()
 ---@field fields table<string, string|table>? # those wanted, each with dtype, {dtype, shape} or "bytes"; nil: all that
 ---the format finds. A size of -1 differs from sample to sample
 ---@field verify boolean? # whether each record's checksum is looked at when it is read; true
+---@field delimiter string? # of csv: the character between cells; ","
+---@field header boolean? # of csv: whether the first line names the columns, which are "0", "1", … otherwise; true
 ---@field cache string? # a folder for indexes and the like, where they cannot lie beside the file
 
 ---@class shardrt.source.words
@@ -25,6 +27,7 @@ fail.own()
 ---@field array_record fun(files: string|string[], o: shardrt.source.FilesOptions?): shardrt.source # Grain's, TFDS's
 ---@field tar fun(files: string|string[], o: shardrt.source.FilesOptions?): shardrt.source # as WebDataset has them
 ---@field folder fun(folder: string, o: shardrt.source.FilesOptions?): shardrt.source # of classes of images
+---@field csv fun(files: string|string[], o: shardrt.source.FilesOptions?): shardrt.source # tables in text
 ---@field idx fun(files: table<string, string>, options: {cache: string?}?): shardrt.source # MNIST's, also gzipped
 local source = {}
 
@@ -150,8 +153,15 @@ local function files_options(what, o)
   if o.verify ~= nil and type(o.verify) ~= "boolean" then
     fail("%s: verify = %s; it is true or false", what, list.show(o.verify))
   end
+  if o.delimiter ~= nil and (type(o.delimiter) ~= "string" or not o.delimiter:find '^[^"%z\r\n]$') then
+    fail("%s: delimiter = %s; it is one character, and no quote", what, list.show(o.delimiter))
+  end
+  if o.header ~= nil and type(o.header) ~= "boolean" then
+    fail("%s: header = %s; it is true or false", what, list.show(o.header))
+  end
   return ffi.new("shardrt_source_options", {
     cache = cache, headers_only = planning() and 1 or 0, unverified = o.verify == false and 1 or 0,
+    delimiter = o.delimiter and o.delimiter:byte() or 0, no_header = o.header == false and 1 or 0,
   })
 end
 
@@ -160,7 +170,9 @@ local function open_files(format, given, o)
   local what = "source." .. format
   o = o or {}
   if type(o) ~= "table" or object.is(o) then fail("%s: its options are a table, not %s", what, list.show(o)) end
-  fail.keywords(what .. ", options", o, { cache = true, verify = true, fields = true })
+  fail.keywords(what .. ", options", o, {
+    cache = true, verify = true, fields = true, delimiter = format == "csv" or nil, header = format == "csv" or nil,
+  })
   local paths = files.expand(what, given)
   local names = o.fields == nil and {} or sorted_names(what .. ", fields", o.fields)
   local c_fields, c_paths = ffi.new("shardrt_field[?]", math.max(#names, 1)), texts(#paths)

@@ -11,6 +11,7 @@ static const source_format *const formats[] = {
     &array_record_format,
     &tar_format,
     &image_folder_format,
+    &csv_format,
 };
 
 enum { FORMATS = sizeof formats / sizeof formats[0] };

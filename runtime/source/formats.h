@@ -10,5 +10,6 @@ extern const source_format tfrecord_format;
 extern const source_format array_record_format;
 extern const source_format tar_format;
 extern const source_format image_folder_format;
+extern const source_format csv_format;
 
 #endif

@@ -120,6 +120,11 @@ int records_elements(const shardrt_field *field, const uint8_t *data, size_t byt
   return records_place(out, data, reader);
 }
 
+size_t records_bytes(const shardrt_source *source, int32_t field, const shardrt_box *inner) {
+  const shardrt_field *f = &source->fields[field];
+  return source_is_ragged(f) ? 0 : source_box_bytes(f, inner);
+}
+
 int32_t records_file_count(const shardrt_source *source) {
   return ((const records *)source)->nfiles;
 }

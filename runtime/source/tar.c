@@ -242,11 +242,6 @@ static int tar_extents(const shardrt_source *source, int32_t field, const int64_
   return code;
 }
 
-static size_t tar_bytes(const shardrt_source *source, int32_t field, const shardrt_box *inner) {
-  const shardrt_field *f = &source->fields[field];
-  return source_is_ragged(f) ? 0 : source_box_bytes(f, inner);
-}
-
 static void tar_close(shardrt_source *source) {
   struct tar *self = (struct tar *)source;
   alloc_free(self->places);
@@ -260,7 +255,7 @@ const source_format tar_format = {
     .gather = source_gather_values,
     .value = tar_value,
     .extents = tar_extents,
-    .bytes = tar_bytes,
+    .bytes = records_bytes,
     .file_count = records_file_count,
     .file_name = records_file_name,
     .file_fingerprint = records_file_fingerprint,

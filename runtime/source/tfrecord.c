@@ -121,18 +121,13 @@ static int tfrecord_extents(const shardrt_source *source, int32_t field, const i
   return records_extents((const records *)source, 0, samples, n, out);
 }
 
-static size_t tfrecord_bytes(const shardrt_source *source, int32_t field, const shardrt_box *inner) {
-  const shardrt_field *f = &source->fields[field];
-  return source_is_ragged(f) ? 0 : source_box_bytes(f, inner);
-}
-
 const source_format tfrecord_format = {
     .name = "tfrecord",
     .open_files = open_tfrecord,
     .gather = source_gather_values,
     .value = tfrecord_value,
     .extents = tfrecord_extents,
-    .bytes = tfrecord_bytes,
+    .bytes = records_bytes,
     .file_count = records_file_count,
     .file_name = records_file_name,
     .file_fingerprint = records_file_fingerprint,

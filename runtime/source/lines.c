@@ -1,0 +1,192 @@
+#include "source/lines.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+
+enum {
+  PIECE = 1 << 20,   /* bytes that are looked at together */
+  NUMBER_MOST = 400, /* bytes of a number in text */
+};
+
+/* A walk through a file, piece by piece; a line that does not end in a piece is looked at again from its start. */
+struct lines_walk {
+  const struct stored *file;
+  struct reader *arena;
+  bool quoted;
+  size_t at; /* the next line */
+  size_t piece;
+};
+
+/* How long the line at `data` is, without its end; `bytes` where it does not end here. */
+static size_t line_length(const uint8_t *data, size_t bytes, bool quoted, bool *ended, bool *open) {
+  *open = false;
+  if (!quoted) {
+    const uint8_t *end = memchr(data, '\n', bytes);
+    *ended = end != NULL;
+    return *ended ? (size_t)(end - data) : bytes;
+  }
+  for (size_t i = 0; i < bytes; i++) {
+    if (data[i] == '"') *open = !*open;
+    *ended = data[i] == '\n' && !*open;
+    if (*ended) return i;
+  }
+  *ended = false;
+  return bytes;
+}
+
+/* The next line: 1, or 0 at the end. */
+static int next_line(struct lines_walk *w, size_t *offset, const uint8_t **out, size_t *bytes) {
+  for (;;) {
+    const size_t left = w->file->bytes - w->at;
+    if (left == 0) return 0;
+    const size_t have = left < w->piece ? left : w->piece;
+    bool ended, open;
+    int code = stored_get(w->file, w->at, have, w->arena, out);
+    if (code != SHARDRT_OK) return code;
+    *bytes = line_length(*out, have, w->quoted, &ended, &open);
+    if (!ended && have < left) {
+      w->piece *= 2; /* a line that long: its end is farther away */
+      continue;
+    }
+    if (open)
+      return error_set(SHARDRT_EFORMAT, "%s: the line at byte %zu: its quotes do not end", w->file->title, w->at);
+    *offset = w->at;
+    w->at += *bytes + (ended ? 1 : 0);
+    if (*bytes > 0 && (*out)[*bytes - 1] == '\r') --*bytes;
+    return 1;
+  }
+}
+
+static struct lines_walk walk_from(const struct stored *file, struct reader *arena, bool quoted) {
+  return (struct lines_walk){.file = file, .arena = arena, .quoted = quoted, .piece = PIECE};
+}
+
+int lines_scan(const struct stored *file, struct reader *arena, struct index_writer *writer, const void *rules) {
+  static const char *const name = "line";
+  const struct lines_rules *r = rules;
+  struct lines_walk w = walk_from(file, arena, r->quoted);
+  int code = index_name(writer, 1, &name);
+  bool skip = r->header;
+  while (code == SHARDRT_OK) {
+    const struct reader_mark mark = reader_mark(arena);
+    const uint8_t *line = NULL;
+    size_t offset = 0, bytes = 0;
+    code = next_line(&w, &offset, &line, &bytes);
+    if (code != 1) break;
+    code = SHARDRT_OK;
+    if (bytes > 0 && !skip) {
+      const struct index_entry entry = index_entry_of(offset, line, bytes);
+      code = index_add(writer, &entry);
+    }
+    skip = skip && bytes == 0;
+    reader_release(arena, mark);
+  }
+  return code;
+}
+
+int lines_first(const struct stored *file, struct reader *arena, bool quoted, const uint8_t **out, size_t *bytes) {
+  struct lines_walk w = walk_from(file, arena, quoted);
+  int code = 1;
+  *bytes = 0;
+  while (code == 1 && *bytes == 0) {
+    size_t offset;
+    code = next_line(&w, &offset, out, bytes);
+  }
+  return code;
+}
+
+/* ---- numbers ---------------------------------------------------------------------------------------------------- */
+
+/* As a C text without space around it; false: too long, or empty. */
+static bool copy_number(const uint8_t *text, size_t bytes, char room[NUMBER_MOST]) {
+  while (bytes > 0 && isspace(text[0])) text++, bytes--;
+  while (bytes > 0 && isspace(text[bytes - 1])) bytes--;
+  if (bytes == 0 || bytes >= NUMBER_MOST) return false;
+  memcpy(room, text, bytes);
+  room[bytes] = '\0';
+  return strlen(room) == bytes && strpbrk(room, "xXpP(") == NULL; /* C also reads 0x1p3 and nan(…) */
+}
+
+bool lines_real(const uint8_t *text, size_t bytes, double *out) {
+  char room[NUMBER_MOST], *end;
+  if (!copy_number(text, bytes, room)) return false;
+  *out = strtod(room, &end);
+  return *end == '\0';
+}
+
+bool lines_whole(const uint8_t *text, size_t bytes, int64_t *out) {
+  char room[NUMBER_MOST], *end;
+  if (!copy_number(text, bytes, room)) return false;
+  errno = 0;
+  *out = strtoll(room, &end, 10);
+  return *end == '\0' && errno == 0;
+}
+
+/* A whole number within a dtype's range. */
+static bool put_whole(const uint8_t *text, size_t bytes, int64_t least, int64_t most, size_t size, void *out) {
+  int64_t value;
+  if (!lines_whole(text, bytes, &value) || value < least || value > most) return false;
+  memcpy(out, &value, size); /* little-endian: the low bytes come first */
+  return true;
+}
+
+static bool put_unsigned(const uint8_t *text, size_t bytes, void *out) {
+  char room[NUMBER_MOST], *end;
+  if (!copy_number(text, bytes, room) || room[0] == '-') return false;
+  errno = 0;
+  const uint64_t value = strtoull(room, &end, 10);
+  memcpy(out, &value, sizeof value);
+  return *end == '\0' && errno == 0;
+}
+
+static bool put_real(const uint8_t *text, size_t bytes, int32_t dtype, void *out) {
+  double value;
+  if (!lines_real(text, bytes, &value)) return false;
+  const float single = (float)value;
+  const uint16_t half =
+      dtype == SHARDRT_FLOAT16 ? shardrt_float16_from_double(value) : shardrt_bfloat16_from_double(value);
+  if (dtype == SHARDRT_FLOAT64)
+    memcpy(out, &value, sizeof value);
+  else if (dtype == SHARDRT_FLOAT32)
+    memcpy(out, &single, sizeof single);
+  else
+    memcpy(out, &half, sizeof half);
+  return true;
+}
+
+static bool put_bool(const uint8_t *text, size_t bytes, uint8_t *out) {
+  *out = bytes > 0 && (text[0] == 't' || text[0] == 'T' || text[0] == '1');
+  static const char *const words[] = {"true", "false", "True", "False", "1", "0"};
+  for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+    if (strlen(words[i]) == bytes && memcmp(words[i], text, bytes) == 0) return true;
+  return false;
+}
+
+bool lines_element(const uint8_t *text, size_t bytes, int32_t dtype, void *out) {
+  switch (dtype) {
+  case SHARDRT_BOOL:
+    return put_bool(text, bytes, out);
+  case SHARDRT_INT8:
+    return put_whole(text, bytes, INT8_MIN, INT8_MAX, 1, out);
+  case SHARDRT_INT16:
+    return put_whole(text, bytes, INT16_MIN, INT16_MAX, 2, out);
+  case SHARDRT_INT32:
+    return put_whole(text, bytes, INT32_MIN, INT32_MAX, 4, out);
+  case SHARDRT_INT64:
+    return put_whole(text, bytes, INT64_MIN, INT64_MAX, 8, out);
+  case SHARDRT_UINT8:
+    return put_whole(text, bytes, 0, UINT8_MAX, 1, out);
+  case SHARDRT_UINT16:
+    return put_whole(text, bytes, 0, UINT16_MAX, 2, out);
+  case SHARDRT_UINT32:
+    return put_whole(text, bytes, 0, UINT32_MAX, 4, out);
+  case SHARDRT_UINT64:
+    return put_unsigned(text, bytes, out);
+  default:
+    return put_real(text, bytes, dtype, out);
+  }
+}

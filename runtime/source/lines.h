@@ -1,0 +1,28 @@
+/* lines.h - text files of which every line is a sample, and what csv and jsonl have in common. */
+#ifndef SHARDRT_SOURCE_LINES_H
+#define SHARDRT_SOURCE_LINES_H
+
+#include "source/index.h"
+
+/* How the lines of a file are told apart. */
+struct lines_rules {
+  bool quoted; /* a line goes on where it ends within double quotes (RFC 4180) */
+  bool header; /* the first line names the fields, and is no sample */
+};
+
+/* An index_scan, whose context is the rules: a column "line", without the end of line ("\n", or "\r\n"). Empty lines
+ * are left out. EFORMAT: quotes that do not end. */
+int lines_scan(const struct stored *file, struct reader *arena, struct index_writer *writer, const void *rules);
+
+/* The first line of a file, wherever it is; false: there is none. */
+int lines_first(const struct stored *file, struct reader *arena, bool quoted, const uint8_t **out, size_t *bytes);
+
+/* A number in text, all of it, as JSON, C and Python write decimal ones; also "nan", "inf". False: it is none, or (a
+ * whole one) does not fit in 64 bits. */
+bool lines_real(const uint8_t *text, size_t bytes, double *out);
+bool lines_whole(const uint8_t *text, size_t bytes, int64_t *out);
+
+/* Writes a number that was read as text to an element of a dtype. False: it is no such number. */
+bool lines_element(const uint8_t *text, size_t bytes, int32_t dtype, void *out);
+
+#endif

@@ -1,0 +1,128 @@
+-- Tables in text: cells, quotes, dtypes, rows that lack something; a plain-Lua writer says what must come out.
+
+local C = require "shardrt.C"
+local ffi = require "ffi"
+local mpi = require "tests.support.mpi"
+local shardrt = require "shardrt"
+
+local function text_of(value) return ffi.string(value.data, value.size) end
+
+-- A cell as RFC 4180 has it, quoted where it must be, and now and then where it need not.
+local function quoted(text, delimiter)
+  if text:find('[%c"]') or text:find(delimiter, 1, true) or math.random() < 0.2 then
+    return '"' .. text:gsub('"', '""') .. '"'
+  end
+  return text
+end
+
+describe("a csv file", function()
+  local folder
+  before_each(function() folder = mpi.folder() end)
+  after_each(function() mpi.remove(folder) end)
+
+  local function write(name, text)
+    local file = assert(io.open(folder .. "/" .. name, "wb"))
+    file:write(text)
+    file:close()
+    return folder .. "/" .. name
+  end
+
+  it("is read as it was written, whatever stands in its cells", function()
+    local seed = os.time()
+    math.randomseed(seed)
+    local letters = { "a", "Z", " ", ",", ";", '"', "\n", "\r\n", "é", "\t" }
+    for round = 1, 40 do
+      local delimiter, ends = math.random() < 0.5 and "," or ";", math.random() < 0.5 and "\n" or "\r\n"
+      local rows, lines = {}, { table.concat({ "id", "text", "x" }, delimiter) }
+      for i = 1, math.random(1, 30) do
+        local parts = {}
+        for k = 1, math.random(0, 6) do parts[k] = letters[math.random(#letters)] end
+        local row = { math.random(-1e9, 1e9), table.concat(parts), (math.random() - 0.5) * 10 ^ math.random(-6, 6) }
+        rows[i] = row
+        lines[#lines + 1] = table.concat({
+          quoted(("%d"):format(row[1]), delimiter), quoted(row[2], delimiter), ("%.17g"):format(row[3]),
+        }, delimiter)
+      end
+      local last = math.random() < 0.5 and ends or ""
+      local path = write(("t%d.csv"):format(round), table.concat(lines, ends) .. last)
+      local source = shardrt.source.csv(path, {
+        delimiter = delimiter, fields = { id = "int64", text = "bytes", x = "float64" },
+      })
+      assert.equal(#rows, #source, "seed " .. seed)
+      local got = source:read(0, #rows)
+      for i, row in ipairs(rows) do
+        assert.equal(row[1], tonumber(got.id.data[i - 1]), "seed " .. seed)
+        assert.equal(row[2], text_of(got.text[i]), "seed " .. seed)
+        assert.equal(row[3], got.x.data[i - 1], "seed " .. seed)
+      end
+    end
+  end)
+
+  it("says by its first row what its columns are", function()
+    local path = write("t.csv", "a,b,c\n1,0.5,one\n2,3,two\n")
+    local fields = shardrt.source.csv(path).fields
+    assert.same({ "int64", "float32", "uint8" }, { fields.a.dtype, fields.b.dtype, fields.c.dtype })
+    assert.same({ {}, {}, { -1 } }, { fields.a.shape, fields.b.shape, fields.c.shape })
+    assert.equal(3, #shardrt.source.csv(path, { header = false }))
+  end)
+
+  it("gives several columns as one field, and cuts it among devices", function()
+    local path = write("t.csv", "label,p0,p1,p2,p3\n7,1,2,3,4\n8,5,6,7,8\n")
+    local source = shardrt.source.csv(path, { fields = { label = "int32", p0 = { "uint8", { 2, 2 } } } })
+    assert.same({ { { 1, 2 }, { 3, 4 } }, { { 5, 6 }, { 7, 8 } } }, source:read(0, 2).p0:to_table())
+    local mesh = shardrt.make_mesh({ 2 }, { "m" })
+    local P = shardrt.P
+    for batch in shardrt.loader {
+      source = source, batch_size = 2, epochs = 1,
+      sharding = { p0 = shardrt.NamedSharding(mesh, P(nil, nil, "m")), label = shardrt.NamedSharding(mesh, P()) },
+    } do
+      assert.same({ { { 1 }, { 3 } }, { { 5 }, { 7 } } }, batch.p0.addressable_shards[1].data:to_table())
+      assert.same({ 7, 8 }, shardrt.device_get(batch.label):to_table())
+    end
+  end)
+
+  it("refuses what is no number, no column, no row, and tells where", function()
+    local function refused(text, options, ...)
+      local path = write("bad.csv", text)
+      os.remove(path .. ".shardrt-index")
+      local ok, problem = pcall(function() shardrt.source.csv(path, options):read(0, 2) end)
+      assert.is_false(ok)
+      for _, part in ipairs { ... } do assert.truthy(problem:find(part, 1, true), problem) end
+    end
+    refused("a,b\n1,2\n3,x\n", nil, "bad.csv", "record 1 at byte 8", 'column 1 holds "x"', "int64")
+    refused("a,b\n1,2\n3\n", nil, "record 1 at byte 8", "it has no column 1")
+    refused("a,b\n300,2\n3,4\n", { fields = { a = "uint8" } }, 'holds "300"', "uint8")
+    refused("a,b\n0x1p3,2\n3,4\n", { fields = { a = "float32" } }, 'holds "0x1p3"')
+    refused("a,b\n1,2\n3,4\n", { fields = { c = "uint8" } }, 'no column is called "c"')
+    refused("a,a\n1,2\n3,4\n", nil, 'two columns are called "a"')
+    refused("a,b\n", nil, "holds no row")
+    refused("", nil, "holds no row")
+    refused('a,b\n1,"2\n', nil, "its quotes do not end")
+    refused("a,b\n1,2\n3,4\n", { delimiter = ";;" }, "one character")
+  end)
+
+  it("is found to have changed under its index", function()
+    local path = write("t.csv", "a,b\n1,2\n3,4\n")
+    local source = shardrt.source.csv(path)
+    local file = assert(io.open(path, "r+b"))
+    file:seek("set", 8)
+    file:write "9"
+    file:close()
+    local ok, problem = pcall(source.read, source, 0, 2)
+    assert.is_false(ok)
+    assert.truthy(problem:find("record 1 at byte 8 (3 bytes) is damaged: its CRC-32C is", 1, true), problem)
+  end)
+
+  it("leaves nothing behind where memory ends", function()
+    local path = write("t.csv", 'a,b\n1,"x""y"\n3,z\n')
+    local function open() return shardrt.source.csv(path):read(0, 2) end
+    open()
+    for n = 1, 200 do
+      C.shardrt_alloc_fail_at(n)
+      local ok = pcall(open)
+      local counted = C.shardrt_alloc_fail_at(0)
+      if ok and counted < n then return end
+    end
+    error "it never succeeded"
+  end)
+end)
