@@ -213,7 +213,7 @@ describe("transforms", function()
   local function check(source, values, steps, exact, what)
     local samples, seeded, epoch = {}, random(0, 2 ^ 31), random(0, 5)
     for i = 1, random(0, 6) do samples[i] = random(0, #source - 1) end
-    local code, whole = read.bytes(source, "x", samples, nil, seeded, epoch)
+    local code, whole = read.bytes(source, "x", samples, nil, seeded, epoch, random(2) == 1)
     assert(code == 0, what .. ffi.string(C.shardrt_error_message()))
     local field = source.fields.x
     for i, sample in ipairs(samples) do
@@ -230,7 +230,7 @@ describe("transforms", function()
     end
     for _ = 1, 3 do
       local box = random_box(field.shape)
-      local _, pieces = read.bytes(source, "x", samples, box, seeded, epoch)
+      local _, pieces = read.bytes(source, "x", samples, box, seeded, epoch, random(2) == 1)
       for i in ipairs(samples) do
         local v = read.numbers(whole[i], field.dtype)
         v.shape, v.dtype = field.shape, field.dtype

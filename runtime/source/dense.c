@@ -83,6 +83,15 @@ int dense_gather(const shardrt_source *source, int32_t field, const int64_t *sam
   return SHARDRT_OK;
 }
 
+const void *dense_find(const shardrt_source *source, int32_t field, int64_t sample) {
+  const dense_part *part = &((const dense_source *)source)->parts[field];
+  const size_t element_bytes = shardrt_dtype_size(part->dtype);
+  if (part->data == NULL || part->swap || (uintptr_t)part->data % element_bytes != 0) return NULL;
+  size_t bytes = element_bytes;
+  for (int32_t d = 1; d < part->ndim; d++) bytes *= (size_t)part->shape[d];
+  return part->data + (size_t)sample * bytes;
+}
+
 int dense_value(const shardrt_source *source, int32_t field, int64_t sample, struct reader *reader, struct value *out,
                 bool *handled) {
   const dense_part *part = &((const dense_source *)source)->parts[field];
@@ -96,12 +105,9 @@ int dense_value(const shardrt_source *source, int32_t field, int64_t sample, str
     out->shape[d] = out->full[d] = f->shape[d];
     out->start[d] = 0;
   }
-  const size_t bytes = value_bytes(out);
-  const uint8_t *data = part->data + (size_t)sample * bytes;
-  *handled = !part->swap && (uintptr_t)data % shardrt_dtype_size(f->dtype) == 0;
-  if (!*handled) return SHARDRT_OK;
-  out->data = (void *)data; /* who reads a value does not write to it */
-  reader->bytes_read += (int64_t)bytes;
+  out->data = (void *)(uintptr_t)dense_find(source, field, sample); /* who reads a value does not write to it */
+  *handled = out->data != NULL;
+  if (*handled) reader->bytes_read += (int64_t)value_bytes(out);
   return SHARDRT_OK;
 }
 

@@ -41,6 +41,7 @@ int dense_finish(dense_source *source, const char *const *names);
 /* A format's functions. */
 int dense_gather(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
                  const shardrt_box *inner, struct reader *reader, void *dst);
+const void *dense_find(const shardrt_source *source, int32_t field, int64_t sample);
 int dense_value(const shardrt_source *source, int32_t field, int64_t sample, struct reader *reader, struct value *out,
                 bool *handled);
 int dense_extents(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,

@@ -109,6 +109,7 @@ const source_format idx_format = {
     .open = open_idx,
     .gather = dense_gather,
     .value = dense_value,
+    .find = dense_find,
     .extents = dense_extents,
     .bytes = dense_bytes,
     .file_count = dense_file_count,

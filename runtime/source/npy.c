@@ -41,6 +41,7 @@ const source_format npy_format = {
     .open = open_npy,
     .gather = dense_gather,
     .value = dense_value,
+    .find = dense_find,
     .extents = dense_extents,
     .bytes = dense_bytes,
     .file_count = dense_file_count,

@@ -159,24 +159,17 @@ int source_find(const shardrt_source *source, int32_t field, const int64_t *samp
                 const shardrt_box *inner, struct reader *reader, const void **at, bool *found) {
   *found = false;
   const shardrt_field *f = &source->fields[field];
-  const int64_t offset = source->format->value != NULL ? piece_offset(f, inner) : -1;
+  const int64_t offset = source->format->find != NULL ? piece_offset(f, inner) : -1;
   if (offset < 0) return SHARDRT_OK;
-  const size_t bytes = source_box_bytes(f, inner);
-  const int64_t bytes_read = reader->bytes_read;
+  const size_t first = (size_t)offset * shardrt_dtype_size(f->dtype);
   for (int64_t i = 0; i < n; i++) {
     int code = check_sample(source, samples[i]);
     if (code < 0) return code;
-    struct value value;
-    bool handled = false;
-    code = source->format->value(source, field, samples[i], reader, &value, &handled);
-    if (code < 0) return code;
-    if (!handled) {
-      reader->bytes_read = bytes_read;
-      return SHARDRT_OK;
-    }
-    at[i] = (const char *)value.data + (size_t)offset * shardrt_dtype_size(f->dtype);
+    const char *sample = source->format->find(source, field, samples[i]);
+    if (sample == NULL) return SHARDRT_OK;
+    at[i] = sample + first;
   }
-  reader->bytes_read = bytes_read + (int64_t)bytes * n;
+  reader->bytes_read += (int64_t)source_box_bytes(f, inner) * n;
   *found = true;
   return SHARDRT_OK;
 }

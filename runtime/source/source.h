@@ -32,6 +32,9 @@ typedef struct source_format {
    * memory; *handled = false: use `gather`. */
   int (*value)(const shardrt_source *source, int32_t field, int64_t sample, struct reader *reader, struct value *out,
                bool *handled);
+  /* Where a whole sample lies in memory, packed, in the machine's byte order, aligned to its dtype, as long as the source
+   * lives; NULL: it does not. NULL in a format in which no sample does. */
+  const void *(*find)(const shardrt_source *source, int32_t field, int64_t sample);
   /* As shardrt_source_fingerprint; NULL: of counts, fields and files. Views say how they choose samples. */
   uint64_t (*fingerprint)(const shardrt_source *source);
   /* As source_choices; NULL: nothing is chosen. */
@@ -88,7 +91,7 @@ int source_value(const shardrt_source *source, int32_t field, int64_t sample, co
                  struct reader *reader, struct value *out);
 
 /* Where what lies in `inner`, a box within the shape of a field that is not ragged, of each of n samples lies in
- * memory, packed, if it does: then *found, and it stays until the reader's arena is released. */
+ * memory, packed, if it does: then *found. */
 int source_find(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
                 const shardrt_box *inner, struct reader *reader, const void **at, bool *found);
 

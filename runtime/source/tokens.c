@@ -56,13 +56,17 @@ static int tokens_extents(const shardrt_source *source, int32_t field, const int
   return gather_extents(&plan, &tokens->file, (size_t)(tokens->data - tokens->file.data), samples, n, out);
 }
 
-static int tokens_value(const shardrt_source *source, int32_t field, int64_t sample, struct reader *reader,
-                        struct value *out, bool *handled) {
+static const void *tokens_find(const shardrt_source *source, int32_t field, int64_t sample) {
   (void)field;
   const tokens_source *tokens = (const tokens_source *)source;
+  return tokens->data + (size_t)sample * tokens->stride_bytes;
+}
+
+static int tokens_value(const shardrt_source *source, int32_t field, int64_t sample, struct reader *reader,
+                        struct value *out, bool *handled) {
+  const tokens_source *tokens = (const tokens_source *)source;
   *out = value_whole(tokens->field.dtype, 1, tokens->field.shape);
-  out->data =
-      (void *)(tokens->data + (size_t)sample * tokens->stride_bytes); /* who reads a value does not write to it */
+  out->data = (void *)(uintptr_t)tokens_find(source, field, sample); /* who reads a value does not write to it */
   reader->bytes_read += (int64_t)value_bytes(out);
   *handled = true;
   return SHARDRT_OK;
@@ -103,6 +107,7 @@ static const source_format tokens_format = {
     .gather = tokens_gather,
     .extents = tokens_extents,
     .value = tokens_value,
+    .find = tokens_find,
     .fingerprint = tokens_fingerprint,
     .bytes = tokens_bytes,
     .file_count = tokens_file_count,

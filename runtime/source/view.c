@@ -47,6 +47,12 @@ static int view_value(const shardrt_source *source, int32_t field, int64_t sampl
   return v->root->format->value(v->root, field, number_of(v, sample), reader, out, handled);
 }
 
+static const void *view_find(const shardrt_source *source, int32_t field, int64_t sample) {
+  const view *v = (const view *)source;
+  if (field >= v->root->nfields || v->root->format->find == NULL) return NULL;
+  return v->root->format->find(v->root, field, number_of(v, sample));
+}
+
 static int view_gather(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
                        const shardrt_box *inner, struct reader *reader, void *dst) {
   const view *v = (const view *)source;
@@ -125,6 +131,7 @@ static const source_format view_format = {
     .name = "view",
     .gather = view_gather,
     .value = view_value,
+    .find = view_find,
     .fingerprint = view_fingerprint,
     .choices = view_choices,
     .treatment = view_treatment,

@@ -13,8 +13,8 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "transform/kinds.h"
-#include "transform/lanes.h"
 #include "transform/number.h"
+#include "transform/scaling.h"
 
 enum { CAST_DTYPE, CAST_NUMBERS };
 enum { SCALE_DTYPE, SCALE_AXIS, SCALE_LIMIT, SCALE_COUNT, SCALE_NUMBERS }; /* then factors and offsets */
@@ -26,22 +26,6 @@ static void same_need(const shardrt_transform *self, const struct draw *draw, co
   (void)full;
   (void)reduce;
   *in = *out;
-}
-
-/* The sample after the next is asked for while one is worked on: samples that were shuffled are found nowhere near each
- * other, and each begins with a wait. Always inlined: gcc 12 leaves out calls of functions that only prefetch. */
-enum { AHEAD = 2, AHEAD_BYTES = 512, LINE = 64 };
-__attribute__((always_inline)) static inline void ask_for(const void *const *from, int64_t i, int64_t n, size_t bytes) {
-  if (i + AHEAD >= n) return;
-  const char *next = from[i + AHEAD];
-  for (size_t at = 0; at < AHEAD_BYTES && at < bytes; at += LINE) __builtin_prefetch(next + at);
-}
-
-/* How many of the n samples of `bytes` bytes from the i-th on lie one behind the other: they go as one. */
-static int64_t run_length(const void *const *from, int64_t i, int64_t n, size_t bytes) {
-  int64_t end = i + 1;
-  while (end < n && (const char *)from[end] == (const char *)from[end - 1] + bytes) end++;
-  return end - i;
 }
 
 /* ---- cast ------------------------------------------------------------------------------------------------------- */
@@ -64,14 +48,8 @@ static int cast_alike(const shardrt_transform *self, struct reader *reader, cons
   (void)reader;
   (void)draw;
   (void)failed;
-  const size_t in_bytes = value_bytes(in), out_bytes = value_bytes(out);
-  const size_t count = out_bytes / shardrt_dtype_size(out->dtype);
-  for (int64_t i = 0; i < n;) {
-    const int64_t run = run_length(from, i, n, in_bytes);
-    ask_for(from, i, n, in_bytes);
-    lanes_convert(in->dtype, out->dtype, from[i], (char *)to + (size_t)i * out_bytes, count * (size_t)run);
-    i += run;
-  }
+  const struct scaling scaling = scaling_convert(in->dtype, out->dtype);
+  scaling_run(&scaling, from, to, n, value_bytes(out) / scaling.to_size);
   return SHARDRT_OK;
 }
 
@@ -87,11 +65,7 @@ const struct transform_kind cast_kind = {
 
 /* ---- scale and normalize ---------------------------------------------------------------------------------------- */
 
-/* What a transform keeps: count factors, which do not know the limit, and count offsets. */
-static const double *kept_factors(const shardrt_transform *self) {
-  return self->kept;
-}
-
+/* What a transform keeps is as many factors, which do not know the limit, and then as many offsets. */
 static int64_t scale_count(const shardrt_transform *self) {
   return (int64_t)self->numbers[SCALE_COUNT];
 }
@@ -166,76 +140,9 @@ static double limit_of(const shardrt_transform *self, int32_t dtype) {
   }
 }
 
-/* Whether all numbers of a dtype are float32's. */
-static bool fits_f32(int32_t dtype) {
-  return dtype == SHARDRT_FLOAT32 || shardrt_dtype_size(dtype) <= 2;
-}
-
-/* Elements on their way: converted to lanes, scaled, converted to what is wanted. */
-struct scaling {
-  int32_t from;
-  int32_t lane; /* SHARDRT_FLOAT32 or _FLOAT64 */
-  int32_t to;
-  size_t from_size;
-  size_t to_size;
-};
-
-/* Scales n <= LANES_BLOCK elements: by the n lanes at factors and offsets, or all by their first. */
-static void scale_block(const struct scaling *s, const void *from, void *to, size_t n, const void *factors,
-                        const void *offsets, bool each) {
-  double room[LANES_BLOCK];
-  void *lanes = s->to == s->lane ? to : room;
-  if (s->lane == SHARDRT_FLOAT32)
-    lanes_scale_f32(s->from, from, lanes, n, factors, offsets, each);
-  else
-    lanes_scale_f64(s->from, from, lanes, n, factors, offsets, each);
-  if (lanes != to) lanes_convert(s->lane, s->to, lanes, to, n);
-}
-
-/* `count` elements, all with one factor and offset, or with a table of `table` lanes again and again. */
-static void scale_many(const struct scaling *s, const char *from, char *to, size_t count, const char *factors,
-                       const char *offsets, size_t table) {
-  const size_t lane_size = shardrt_dtype_size(s->lane);
-  for (size_t done = 0, at = 0; done < count;) {
-    const size_t left = table > 1 && table - at < LANES_BLOCK ? table - at : LANES_BLOCK;
-    const size_t n = count - done < left ? count - done : left;
-    scale_block(s, from + done * s->from_size, to + done * s->to_size, n, factors + at * lane_size,
-                offsets + at * lane_size, table > 1);
-    done += n;
-    at = table > 1 && at + n < table ? at + n : 0;
-  }
-}
-
-/* Fills a table: each of `count` numbers `repeat` times, all of them again and again up to `table`, as lanes. */
-static void set_table(int32_t lane, const double *numbers, double divisor, int64_t count, size_t repeat, size_t table,
-                      void *lanes) {
-  size_t at = 0;
-  for (int64_t c = 0; c < count; c++) {
-    const double number = numbers[c] / divisor;
-    for (size_t i = 0; i < repeat && at < table; i++, at++) {
-      if (lane == SHARDRT_FLOAT32)
-        ((float *)lanes)[at] = (float)number;
-      else
-        ((double *)lanes)[at] = number;
-    }
-  }
-  const size_t size = shardrt_dtype_size(lane);
-  while (at < table) { /* what is there once more, as far as there is room */
-    const size_t more = at < table - at ? at : table - at;
-    memcpy((char *)lanes + at * size, lanes, more * size);
-    at += more;
-  }
-}
-
-/* How the elements of a box share factors: `channels` of them, each for `trailing` elements in a row. */
-struct pattern {
-  int64_t first;
-  int64_t channels;
-  size_t trailing;
-};
-
-static struct pattern pattern_of(const shardrt_transform *self, const struct value *in) {
-  struct pattern p = {.channels = 1, .trailing = 1};
+/* How the elements of a box share factors. */
+static struct scaling_pattern pattern_of(const shardrt_transform *self, const struct value *in) {
+  struct scaling_pattern p = {.channels = 1, .trailing = 1};
   if (scale_count(self) == 1) return p;
   const int32_t axis = self->numbers[SCALE_AXIS] < 0 ? in->ndim - 1 : (int32_t)self->numbers[SCALE_AXIS];
   p.first = in->start[axis];
@@ -244,49 +151,20 @@ static struct pattern pattern_of(const shardrt_transform *self, const struct val
   return p;
 }
 
-/* Elements of one channel that are so many in a row go by themselves, if a table for all channels were too long. */
-enum { LONG_RUN = 64 };
-
 static int scale_alike(const shardrt_transform *self, struct reader *reader, const struct draw *draw,
                        const struct value *in, const struct value *out, int64_t n, const void *const *from, void *to,
                        int64_t *failed) {
   (void)draw;
   (void)failed;
-  const struct scaling s = {.from = in->dtype,
-                            .to = out->dtype,
-                            .lane = fits_f32(in->dtype) && fits_f32(out->dtype) ? SHARDRT_FLOAT32 : SHARDRT_FLOAT64,
-                            .from_size = shardrt_dtype_size(in->dtype),
-                            .to_size = shardrt_dtype_size(out->dtype)};
-  const size_t in_bytes = value_bytes(in), out_bytes = value_bytes(out), count = out_bytes / s.to_size;
+  const size_t count = value_bytes(out) / shardrt_dtype_size(out->dtype);
   if (count == 0) return SHARDRT_OK;
-  const struct pattern p = pattern_of(self, in);
-  const size_t period = p.channels > 1 ? (size_t)p.channels * p.trailing : 1;
-  const bool runs = period > LANES_BLOCK && p.trailing >= LONG_RUN;
-  const size_t repeat = runs ? 1 : p.trailing;
-  size_t table = runs ? (size_t)p.channels : period;
-  if (period > 1 && period <= LANES_BLOCK) { /* often enough to fill a block, if there are so many elements */
-    const size_t most = LANES_BLOCK < count * (size_t)n ? LANES_BLOCK : count * (size_t)n;
-    table = most / period * period;
-  }
-  const size_t lane_size = shardrt_dtype_size(s.lane);
-  char *factors = reader_room(reader, table * lane_size), *offsets = reader_room(reader, table * lane_size);
-  if (factors == NULL || offsets == NULL) return ALLOC_FAILED;
-  const double *a = kept_factors(self) + p.first, *b = a + scale_count(self);
-  set_table(s.lane, a, limit_of(self, in->dtype), p.channels, repeat, table, factors);
-  set_table(s.lane, b, 1, p.channels, repeat, table, offsets);
-  for (int64_t i = 0; i < n;) {
-    const int64_t run = run_length(from, i, n, in_bytes);
-    ask_for(from, i, n, in_bytes);
-    const char *source = from[i];
-    char *target = (char *)to + (size_t)i * out_bytes;
-    const size_t all = count * (size_t)run;
-    i += run;
-    if (!runs) scale_many(&s, source, target, all, factors, offsets, table);
-    for (size_t at = 0, c = 0; runs && at < all; at += p.trailing, c = c + 1 < table ? c + 1 : 0)
-      scale_many(&s, source + at * s.from_size, target + at * s.to_size, p.trailing, factors + c * lane_size,
-                 offsets + c * lane_size, 1);
-  }
-  return SHARDRT_OK;
+  const struct scaling_pattern pattern = pattern_of(self, in);
+  const double *factors = self->kept;
+  struct scaling scaling;
+  int code = scaling_set(&scaling, reader, in->dtype, out->dtype, factors, factors + scale_count(self),
+                         limit_of(self, in->dtype), &pattern, count * (size_t)n);
+  if (code == SHARDRT_OK) scaling_run(&scaling, from, to, n, count);
+  return code;
 }
 
 const struct transform_kind scale_kind = {

@@ -6,6 +6,7 @@
 #include "transform/kinds.h"
 #include "transform/lanes.h"
 #include "transform/number.h"
+#include "transform/packed.h"
 
 enum { CLASSES, DTYPE, NUMBERS };
 
@@ -39,16 +40,39 @@ static void one_hot_need(const shardrt_transform *self, const struct draw *draw,
   }
 }
 
-/* Whole numbers as they are, but for those beyond 2^63 - 1, which become negative: no class either way. */
-static int64_t class_at(int32_t dtype, const char *from, size_t i) {
-  int64_t class;
-  lanes_convert(dtype, SHARDRT_INT64, from + i * shardrt_dtype_size(dtype), &class, 1);
-  return class;
+/* What the elements of one sample become, or of several that lie one behind the other. */
+struct rows {
+  int64_t classes;
+  int64_t first; /* of the classes that are here, */
+  int64_t columns;
+  size_t size; /* and the bytes of each */
+  char one[8];
+};
+
+/* The first of n classes that is none; n: they all are. */
+static size_t set_rows(const struct rows *rows, const int64_t *classes, size_t n, char *to) {
+  for (size_t i = 0; i < n; i++, to += (size_t)rows->columns * rows->size) {
+    if (classes[i] < 0 || classes[i] >= rows->classes) return i;
+    const int64_t column = classes[i] - rows->first;
+    if (column >= 0 && column < rows->columns) memcpy(to + (size_t)column * rows->size, rows->one, rows->size);
+  }
+  return n;
 }
 
-/* A 1 where it belongs in a zeroed row that covers classes first … first + columns - 1. */
-static void set_one(char *row, int64_t class, int64_t first, int64_t columns, const char *one, size_t size) {
-  if (class >= first && class - first < columns) memcpy(row + (size_t)(class - first) * size, one, size);
+/* `count` elements. A uint64 beyond 2^63 - 1 becomes negative: it is no class either way. */
+static int set_all(const struct rows *rows, int32_t dtype, const char *from, size_t count, char *to, size_t *wrong) {
+  int64_t classes[LANES_BLOCK];
+  for (size_t done = 0; done < count;) {
+    const size_t n = count - done < LANES_BLOCK ? count - done : LANES_BLOCK;
+    lanes_convert(dtype, SHARDRT_INT64, from + done * shardrt_dtype_size(dtype), classes, n);
+    const size_t set = set_rows(rows, classes, n, to + done * (size_t)rows->columns * rows->size);
+    *wrong = done + set;
+    if (set < n)
+      return error_set(SHARDRT_EINVAL, "the class %lld; there are %lld, from 0 on", (long long)classes[set],
+                       (long long)rows->classes);
+    done += n;
+  }
+  return SHARDRT_OK;
 }
 
 static int one_hot_alike(const shardrt_transform *self, struct reader *reader, const struct draw *draw,
@@ -56,24 +80,23 @@ static int one_hot_alike(const shardrt_transform *self, struct reader *reader, c
                          int64_t *failed) {
   (void)reader;
   (void)draw;
-  const int64_t classes = (int64_t)self->numbers[CLASSES];
-  const int64_t first = out->start[in->ndim], columns = out->shape[in->ndim];
-  const size_t size = shardrt_dtype_size(out->dtype), bytes = value_bytes(out);
-  const size_t count = value_bytes(in) / shardrt_dtype_size(in->dtype);
-  const double number = 1;
-  char one[8], *row = to;
-  lanes_convert(SHARDRT_FLOAT64, out->dtype, &number, one, 1);
+  struct rows rows = {.classes = (int64_t)self->numbers[CLASSES],
+                      .first = out->start[in->ndim],
+                      .columns = out->shape[in->ndim],
+                      .size = shardrt_dtype_size(out->dtype)};
+  const double one = 1;
+  lanes_convert(SHARDRT_FLOAT64, out->dtype, &one, rows.one, 1);
+  const size_t in_bytes = value_bytes(in), bytes = value_bytes(out), count = in_bytes / shardrt_dtype_size(in->dtype);
   memset(to, 0, bytes * (size_t)n);
-  for (int64_t i = 0; i < n; i++)
-    for (size_t e = 0; e < count; e++, row += (size_t)columns * size) {
-      const int64_t class = class_at(in->dtype, from[i], e);
-      *failed = i;
-      if (class < 0 || class >= classes)
-        return error_set(SHARDRT_EINVAL, "the class %lld; there are %lld, from 0 on", (long long)class,
-                         (long long)classes);
-      set_one(row, class, first, columns, one, size);
-    }
-  return SHARDRT_OK;
+  int code = SHARDRT_OK;
+  for (int64_t i = 0; i < n && count > 0 && code == SHARDRT_OK;) {
+    const int64_t together = packed_run(from, i, n, in_bytes);
+    size_t wrong = 0;
+    code = set_all(&rows, in->dtype, from[i], count * (size_t)together, (char *)to + (size_t)i * bytes, &wrong);
+    *failed = i + (int64_t)(wrong / count);
+    i += together;
+  }
+  return code;
 }
 
 const struct transform_kind one_hot_kind = {

@@ -21,7 +21,7 @@ end
 
 --- The samples' bytes of one field within a box {{start, stop}, …} (nil: all), and 64 bytes more that must not be
 --- touched: the C code, and a list of one text for each sample.
-function read.bytes(source, name, samples, box, seed, epoch)
+function read.bytes(source, name, samples, box, seed, epoch, past_caches)
   local index, field = field_of(source, name)
   local c_box, size = ffi.new "shardrt_box", tonumber(C.shardrt_dtype_size(C.shardrt_dtype_from_name(field.dtype)))
   c_box.ndim = #field.shape
@@ -33,8 +33,8 @@ function read.bytes(source, name, samples, box, seed, epoch)
   local room = ffi.new("double[?]", (size * #samples + guard) / 8 + 1) -- as aligned as any element wants to be
   local dst = ffi.cast("uint8_t *", room)
   ffi.fill(dst, size * #samples + guard, 0xA5)
-  local reader = ffi.new "uint64_t[64]" -- a struct reader, which is less: its seed and epoch come first
-  reader[0], reader[1] = seed or 0, epoch or 0
+  local reader = ffi.new "uint64_t[64]" -- a struct reader, which is less: seed, epoch, epochs, past_caches, …
+  reader[0], reader[1], reader[3] = seed or 0, epoch or 0, past_caches and 1 or 0
   local code = C.source_gather(source, index, ffi.new("int64_t[?]", math.max(1, #samples), samples), #samples, c_box,
     reader, dst)
   C.reader_clear(reader)
