@@ -55,12 +55,10 @@ local start = C.shardrt_clock()
 print(("%d cores, load %s; medians of %d rounds, what is compared taken in turn; ! marks what misses its aim"):format(
   bench.output "nproc", words_of("/proc/loadavg", 3), bench.rounds))
 io.stdout:flush()
-local peers = arg[#arg] == "peers"
-if peers then arg[#arg] = nil end
-for part = 2, #arg do require("tests.bench." .. arg[part])(bench) end
+local peers = arg[#arg] == "peers" -- last: a table, which has its own aims
+for part = 2, peers and #arg - 1 or #arg do require("tests.bench." .. arg[part])(bench) end
 if bench.aims > 0 then
   print(("%d of %d aims met, in %.0f s; load %s"):format(bench.aims - bench.missed, bench.aims,
     C.shardrt_clock() - start, words_of("/proc/loadavg", 3)))
 end
--- Last: a table, which has its own aims.
 if peers then require "tests.bench.peers"(bench) end
