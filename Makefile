@@ -14,7 +14,8 @@ CC       = gcc
 # What the project needs from Debian, by what it is for.
 PACKAGES_BUILD = gcc libc6-dev pkgconf libopenmpi-dev openmpi-bin libluajit-5.1-dev luajit libxxhash-dev zlib1g-dev \
                  librandom123-dev libisal-dev libjpeg62-turbo-dev libspng-dev liburing-dev \
-                 libhighwayhash-dev libbrotli-dev libzstd-dev libsnappy-dev
+                 libhighwayhash-dev libbrotli-dev libzstd-dev libsnappy-dev \
+                 libblosc-dev libhdf5-dev
 PACKAGES_TEST  = lua-busted lua-cjson dataset-fashion-mnist iproute2
 PACKAGES_LINT  = clang-format clang-tidy lua-check
 PACKAGES_PEERS = python3-venv
@@ -35,7 +36,8 @@ CFLAGS    = -std=c11 -D_GNU_SOURCE -Iruntime $(OPTIMIZE) -g -pthread -fno-omit-f
 # Asked for only where they are used, so that `make deps` works before pkg-config is there.
 MPI_CFLAGS = $(shell pkg-config --cflags ompi-c)
 LUA_CFLAGS = $(shell pkg-config --cflags luajit)
-LIBS       = $(shell pkg-config --libs ompi-c luajit zlib libisal libjpeg spng liburing libbrotlidec libzstd snappy) -lhighwayhash -lm -ldl
+LIBS       = $(shell pkg-config --libs ompi-c luajit zlib libisal libjpeg spng liburing libbrotlidec libzstd snappy \
+               blosc hdf5-serial) -lhighwayhash -lm -ldl
 LDFLAGS    = -Wl,-E -pthread $(if $(SANITIZE),-fsanitize=$(SANITIZE))
 
 quiet = $(if $(V),,@echo "  $(1)  $@";)
@@ -59,6 +61,7 @@ $(BUILD)/%.o: runtime/%.c Makefile
 	$(call quiet,cc   )$(CC) $(CFLAGS) -MMD -MP -c -o $@ $<
 $(BUILD)/comm/mpi.o: CFLAGS += $(MPI_CFLAGS)
 $(BUILD)/main.o $(BUILD)/transform/lua.o: CFLAGS += $(LUA_CFLAGS)
+$(BUILD)/source/hdf5.o $(BUILD)/source/hdf5_file.o: CFLAGS += $(shell pkg-config --cflags hdf5-serial)
 $(addprefix $(BUILD)/transform/,lanes.o resample.o strides.o): CFLAGS += $(if $(SANITIZE),,-O3)# loops that are to become vectors
 -include $(OBJECTS:.o=.d)
 
@@ -86,6 +89,7 @@ $(BUILD)/found:
 	header libjpeg jpeglib.h libjpeg62-turbo-dev; header spng spng.h libspng-dev; \
 	header liburing liburing.h liburing-dev; header libbrotlidec brotli/decode.h libbrotli-dev; \
 	header libzstd zstd.h libzstd-dev; header snappy snappy-c.h libsnappy-dev; \
+	header blosc blosc.h libblosc-dev; header hdf5-serial hdf5.h libhdf5-dev; \
 	echo '#include <highwayhash/c_bindings.h>' | $(CC) -E -o /dev/null - 2>/dev/null || \
 	  { echo "missing: highwayhash/c_bindings.h, from Debian's package libhighwayhash-dev"; missing=1; }; \
 	if [ -n "$$missing" ]; then echo "\`make deps\` installs them"; exit 1; fi; touch $@

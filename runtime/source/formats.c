@@ -6,6 +6,7 @@
 
 static const source_format *const formats[] = {
     &npy_format,
+    &zarr_format,
     &idx_format,
     &tfrecord_format,
     &array_record_format,

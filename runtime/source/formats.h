@@ -5,6 +5,7 @@
 #include "source/source.h"
 
 extern const source_format npy_format;
+extern const source_format zarr_format;
 extern const source_format idx_format;
 extern const source_format tfrecord_format;
 extern const source_format array_record_format;

@@ -8,7 +8,10 @@
 #include "base/text.h"
 #include "base/utf8.h"
 
-enum { ENTRY_SHOWN = 256 }; /* bytes of an entry's name in a message */
+enum {
+  ENTRY_SHOWN = 256, /* bytes of an entry's name in a message */
+  DEEPEST = 64
+}; /* values within values that are skipped */
 
 int json_bad(const json_reader *r, const char *problem, ...) {
   char entry[ENTRY_SHOWN] = "", text[1024];
@@ -138,4 +141,82 @@ int json_number_read(json_reader *r, const char *expected, int64_t *out) {
   if (r->at == first || goes_on || (*first == '0' && r->at - first > 1)) return json_malformed(r, expected);
   *out = value;
   return SHARDRT_OK;
+}
+
+int json_word_read(json_reader *r, const char *expected, char *word, size_t room) {
+  static const char allowed[] = "+-.0123456789abcdefghijklmnopqrstuvwxyzE";
+  size_t length = 0;
+  skip_space(r);
+  for (; r->at < r->end && *r->at != '\0' && strchr(allowed, *r->at) != NULL; r->at++) {
+    if (length + 1 == room) return json_malformed(r, expected);
+    word[length++] = (char)*r->at;
+  }
+  word[length] = '\0';
+  return length > 0 ? SHARDRT_OK : json_malformed(r, expected);
+}
+
+/* ---- objects and lists ---- */
+
+int json_object_read(json_reader *r, const char *expected, json_member *take, void *context) {
+  if (!json_accept(r, '{')) return json_malformed(r, expected);
+  bool more = true;
+  for (bool first = true;; first = false) {
+    char bytes[64];
+    json_text name = {.bytes = bytes, .room = sizeof bytes};
+    int code = json_next(r, '}', expected, first, &more);
+    if (code < 0 || !more) return code;
+    code = json_text_read(r, expected, &name);
+    if (code < 0) return code;
+    bytes[sizeof bytes - 1] = '\0';
+    if (!json_accept(r, ':')) return json_malformed(r, "\":\" behind a name");
+    code = take(r, bytes, context);
+    if (code < 0) return code;
+  }
+}
+
+int json_list_read(json_reader *r, const char *expected, json_value *take, void *context) {
+  if (!json_accept(r, '[')) return json_malformed(r, expected);
+  bool more = true;
+  for (int32_t i = 0;; i++) {
+    int code = json_next(r, ']', expected, i == 0, &more);
+    if (code < 0 || !more) return code;
+    if (i == INT32_MAX) return json_bad(r, "a list is too long");
+    code = take(r, i, context);
+    if (code < 0) return code;
+  }
+}
+
+static int skip(json_reader *r, int32_t depth);
+
+static int skip_member(json_reader *r, const char *name, void *depth) {
+  (void)name;
+  return skip(r, *(const int32_t *)depth);
+}
+
+static int skip_value(json_reader *r, int32_t i, void *depth) {
+  (void)i;
+  return skip(r, *(const int32_t *)depth);
+}
+
+/* A value that lies within `depth` others. */
+static int skip(json_reader *r, int32_t depth) {
+  char word[512];
+  json_text text = {.bytes = word, .room = 0};
+  if (depth == DEEPEST) return json_bad(r, "values lie within values more than %d deep", (int)DEEPEST);
+  int32_t below = depth + 1;
+  skip_space(r);
+  switch (r->at < r->end ? *r->at : 0) {
+  case '{':
+    return json_object_read(r, "an object", skip_member, &below);
+  case '[':
+    return json_list_read(r, "a list", skip_value, &below);
+  case '"':
+    return json_text_read(r, "a text", &text);
+  default:
+    return json_word_read(r, "a value", word, sizeof word);
+  }
+}
+
+int json_skip(json_reader *r) {
+  return skip(r, 0);
 }

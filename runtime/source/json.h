@@ -28,6 +28,16 @@ int json_malformed(const json_reader *r, const char *expected);
 int json_text_read(json_reader *r, const char *expected, json_text *out);
 /* A whole number from 0 on. */
 int json_number_read(json_reader *r, const char *expected, int64_t *out);
+/* A number of any kind, true, false or null, as it stands there; one that is longer than `room` allows is none. */
+int json_word_read(json_reader *r, const char *expected, char *word, size_t room);
+/* Goes past a value of any kind. */
+int json_skip(json_reader *r);
+/* Gives `take` each entry's name (cut off where it is long) of an object, to read the value. */
+typedef int json_member(json_reader *r, const char *name, void *context);
+int json_object_read(json_reader *r, const char *expected, json_member *take, void *context);
+/* Gives `take` the number of each of a list's values, to read it. */
+typedef int json_value(json_reader *r, int32_t i, void *context);
+int json_list_read(json_reader *r, const char *expected, json_value *take, void *context);
 /* Goes past one character, and the space before it, where it is the next; tells whether it was. */
 bool json_accept(json_reader *r, char c);
 /* What stands between the entries of an object or list, and ends it: *more says whether there is another entry. */

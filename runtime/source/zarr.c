@@ -1,0 +1,197 @@
+/* zarr.c - arrays of Zarr, v2 and v3, in folders: https://zarr-specs.readthedocs.io
+ *
+ * An array is a folder with its metadata (see zarr_metadata.h) and a file for each chunk, a box of the array's
+ * elements in C order, encoded; those at the far edges are as large as all, and one that is missing is the fill value.
+ * A chunk is named by its coordinates: "0.3.1" or "0/3/1", in v3 with a "c" before them.
+ * In v3 such a file may be a shard, which holds chunks of its own: their offsets and lengths, 16 bytes each, are its
+ * index, which ends or begins it; one whose numbers are all bits set is missing. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "base/hash.h"
+#include "base/size.h"
+#include "source/formats.h"
+#include "source/grid.h"
+#include "source/zarr_metadata.h"
+
+/* What a grid's `own` is. */
+struct zarr {
+  struct zarr_metadata about;
+  char *folder;
+  const struct grid *grid;
+};
+
+enum { NUMBER_TEXT = 24 };
+
+/* The path of the file with the chunk at these coordinates; NULL when out of memory. */
+static char *path_of(const struct zarr *self, const int64_t *at, struct reader *reader) {
+  const struct zarr_metadata *about = &self->about;
+  const size_t room = strlen(self->folder) + 4 + (size_t)about->ndim * NUMBER_TEXT;
+  char *path = reader_room(reader, room);
+  if (path == NULL) return NULL;
+  size_t length = (size_t)snprintf(path, room, "%s/%s", self->folder, about->prefix ? "c" : "");
+  for (int32_t d = 0; d < about->ndim; d++) {
+    if (d > 0 || about->prefix) path[length++] = about->separator;
+    length += (size_t)snprintf(path + length, room - length, "%lld", (long long)(at[d] / about->per_shard[d]));
+  }
+  return path;
+}
+
+/* Leaves the file closed where there is none. */
+static int open_chunk(const struct zarr *self, const int64_t *at, struct reader *reader, struct stored *file,
+                      bool *there) {
+  const char *path = path_of(self, at, reader);
+  if (path == NULL) return ALLOC_FAILED;
+  int code = stored_open(path, file);
+  *there = code == SHARDRT_OK;
+  if (code == SHARDRT_EIO && access(path, F_OK) != 0 && errno == ENOENT) return SHARDRT_OK;
+  return code;
+}
+
+static uint64_t number_at(const uint8_t *bytes) {
+  uint64_t number = 0;
+  for (int32_t i = 7; i >= 0; i--) number = number << 8 | bytes[i];
+  return number;
+}
+
+/* Where in a shard the chunk at these coordinates lies; *there = false: it is missing. */
+static int find_in_shard(const struct zarr *self, const int64_t *at, const struct stored *file, struct reader *reader,
+                         size_t *offset, size_t *bytes, bool *there) {
+  enum { ENTRY = 16, CHECKSUM = 4 };
+  const struct zarr_metadata *about = &self->about;
+  size_t chunks = 1, which = 0, plain = 0;
+  for (int32_t d = 0; d < about->ndim; d++) {
+    which = which * (size_t)about->per_shard[d] + (size_t)(at[d] % about->per_shard[d]);
+    if (!size_multiply(chunks, (size_t)about->per_shard[d], &chunks)) chunks = SIZE_MAX / ENTRY;
+  }
+  const size_t checksums = CHECKSUM * (size_t)about->index_codecs.checksums;
+  if (!size_multiply(chunks, ENTRY, &plain) || plain > file->bytes || checksums > file->bytes - plain)
+    return error_set(SHARDRT_EFORMAT, "%s: %zu bytes, which do not hold the index of a shard of %zu chunks",
+                     file->title, file->bytes, chunks);
+  const size_t first = about->index_first ? 0 : file->bytes - plain - checksums;
+  const uint8_t *index = NULL;
+  int code = stored_get(file, first, plain + checksums, reader, &index);
+  if (code == SHARDRT_OK)
+    code = zarr_decode(&about->index_codecs, index, plain + checksums, NULL, plain, reader, &index);
+  if (code < 0) return error_prefix(code, "%s: the shard's index at byte %zu", file->title, first);
+  const uint64_t begin = number_at(index + which * ENTRY), length = number_at(index + which * ENTRY + 8);
+  *there = begin != UINT64_MAX || length != UINT64_MAX;
+  *offset = (size_t)begin;
+  *bytes = (size_t)length;
+  return SHARDRT_OK;
+}
+
+/* Reads what lies at these bytes of a chunk's file. */
+static int decode(const struct zarr *self, const struct stored *file, size_t offset, size_t bytes,
+                  struct reader *reader, struct chunk *out) {
+  const struct zarr_codecs *codecs = &self->about.codecs;
+  const uint8_t *data = NULL;
+  const int64_t read_before = reader->bytes_read;
+  uint8_t *memory = NULL;
+  int code = stored_get(file, offset, bytes, reader, &data);
+  if (code < 0) return code;
+  if (codecs->compressor == ZARR_PLAIN) {
+    reader->bytes_read = read_before; /* who takes something out of it counts that */
+  } else {
+    memory = chunk_room(out, self->grid->chunk_bytes);
+    if (memory == NULL) return ALLOC_FAILED;
+  }
+  code = zarr_decode(codecs, data, bytes, memory, self->grid->chunk_bytes, reader, &out->data);
+  if (code < 0) return error_prefix(code, "%s: the chunk of %zu bytes at byte %zu", file->title, bytes, offset);
+  return SHARDRT_OK;
+}
+
+static int load_from(const struct zarr *self, const int64_t *at, struct reader *reader, struct chunk *out,
+                     struct stored *file) {
+  size_t offset = 0, bytes = 0;
+  bool there = false;
+  int code = open_chunk(self, at, reader, file, &there);
+  if (code < 0 || !there) return code;
+  bytes = file->bytes;
+  if (self->about.sharded) code = find_in_shard(self, at, file, reader, &offset, &bytes, &there);
+  if (code < 0 || !there) return code;
+  return decode(self, file, offset, bytes, reader, out);
+}
+
+static int load_chunk(const void *own, int64_t number, struct reader *reader, struct chunk *out) {
+  const struct zarr *self = own;
+  int64_t at[SHARDRT_MAX_NDIM];
+  struct stored file = {0};
+  grid_place(self->grid, number, at);
+  const struct reader_mark mark = reader_mark(reader);
+  int code = load_from(self, at, reader, out, &file);
+  reader_release(reader, mark);
+  if (code < 0 || !self->grid->in_place) {
+    stored_close(&file);
+    if (code < 0) out->data = NULL;
+  } else {
+    out->file = file;
+  }
+  return code;
+}
+
+static void drop(void *own) {
+  struct zarr *self = own;
+  alloc_free(self->folder);
+  alloc_free(self);
+}
+
+/* Of the metadata and of what its first chunk's file begins with, if it is there. */
+static int fingerprint(const struct zarr *self, const struct stored *metadata, uint64_t *out) {
+  const int64_t first[SHARDRT_MAX_NDIM] = {0};
+  struct reader reader = {0};
+  struct stored file = {0};
+  bool there = false;
+  int code = open_chunk(self, first, &reader, &file, &there);
+  *out = hash_number(stored_fingerprint(metadata), there ? (int64_t)stored_fingerprint(&file) : 0);
+  stored_close(&file);
+  reader_clear(&reader);
+  return code;
+}
+
+static int read_array(const char *path, const shardrt_source_options *options, struct grid *out) {
+  (void)options;
+  struct zarr *self = alloc_zeros(1, sizeof *self);
+  if (self == NULL) return ALLOC_FAILED;
+  out->own = self;
+  out->drop = drop;
+  out->load = load_chunk;
+  self->grid = out;
+  self->folder = alloc_text("%s", path);
+  out->title = alloc_text("the Zarr array %s", path);
+  if (self->folder == NULL || out->title == NULL) return ALLOC_FAILED;
+  struct stored metadata = {0};
+  int code = zarr_metadata_read(path, &metadata, &self->about);
+  if (code == SHARDRT_OK) code = fingerprint(self, &metadata, &out->fingerprint);
+  stored_close(&metadata);
+  if (code < 0) return code;
+  out->dtype = self->about.dtype;
+  out->ndim = self->about.ndim;
+  out->swap = self->about.swap;
+  out->in_place = self->about.codecs.compressor == ZARR_PLAIN;
+  memcpy(out->fill, self->about.fill, sizeof out->fill);
+  memcpy(out->shape, self->about.shape, sizeof out->shape);
+  memcpy(out->chunk, self->about.chunk, sizeof out->chunk);
+  return SHARDRT_OK;
+}
+
+static int open_zarr(int32_t nfields, const char *const *names, const char *const *paths,
+                     const shardrt_source_options *options, shardrt_source **out) {
+  return grid_open(&zarr_format, nfields, names, paths, options, read_array, out);
+}
+
+const source_format zarr_format = {
+    .name = "zarr",
+    .open = open_zarr,
+    .gather = grid_gather,
+    .extents = grid_extents,
+    .bytes = grid_bytes,
+    .file_count = grid_file_count,
+    .file_name = grid_file_name,
+    .file_fingerprint = grid_file_fingerprint,
+    .close = grid_close,
+};
