@@ -519,13 +519,12 @@ describe("a filter", function()
   end)
 
   it("may take longer than the job waits", function()
-    local result = mpi.run { processes = 2, options = { "--timeout", "2" }, source = [[
+    local result = mpi.run { processes = 2, options = { "--timeout", "1" }, source = [[
       local shardrt = require "shardrt"
       local s = shardrt.source.array { id = shardrt.ndarray.arange(4096, "int32") }
       local kept = s:filter { id = function(id)
-        if id < 2048 then return true end
         local x = 0
-        for i = 1, 1e6 do x = (x * 69069 + i) % 1048576 end
+        for i = 1, id >= 2048 and id % 512 == 0 and 2e8 or 0 do x = (x * 69069 + i) % 1048576 end
         return x >= 0
       end }
       shardrt.say(tostring(#kept))
@@ -693,6 +692,33 @@ describe("a state", function()
       loader(case[1]):restore(state)
       refused(function() loader(case[2]):restore(state) end, "fingerprint of the data", "what differs is", case[3])
     end
+  end)
+
+  it("of an epoch that 64 bits do not count is refused", function()
+    local made = shardrt.loader {
+      source = shardrt.mix { { ids(0, 5000), 1 } }, batch_size = 1, sharding = shardrt.SingleDeviceSharding(0),
+    }
+    assert.equal(C.SHARDRT_EINVAL, C.shardrt_loader_seek(made.handle, 2 ^ 53, 0))
+    assert.truthy(ffi.string(C.shardrt_error_message()):find("64 bits", 1, true))
+    assert.equal(0, C.shardrt_loader_seek(made.handle, 2 ^ 50, 4999))
+    assert.is_true(shardrt.device_get(made().id).data[0] < 5000)
+  end)
+end)
+
+describe("what views choose", function()
+  it("stays what it is: a checkpoint continues with a later version's", function()
+    local s = shardrt.mix { { ids(0, 1000), 5 }, { ids(1000, 100), 3 }, { ids(2000, 7), 2 }, samples = 20 }
+    assert.same({ 0, 1000, 1, 2000, 2, 1001, 3, 2001, 1002, 4, 5, 1003, 6, 2002, 7, 1004, 8, 2003, 1005, 9 }, all(s))
+    local given = {}
+    for i, sample in ipairs(delivered(s, { epochs = 2, shuffle = true, seed = 42 })) do given[i] = sample.id end
+    assert.same({ 601, 1001, 847, 2004, 764, 1095, 414, 2003, 1016, 271 }, { unpack(given, 1, 10) })
+    assert.same({ 52, 1053, 501, 2000, 571, 1084, 703, 2006, 1054, 71 }, { unpack(given, 21, 30) })
+    local list = {}
+    for i = 1, 12 do list[i] = ndarray.full({ i * 5 % 7 + 1 }, i, "int32") end
+    assert.same({
+      { 5, 5, 5, 5, 5, 12, 12, 12, 12, 12 }, { 6, 6, 6, 11, 11, 11, 11, 11, 11, 11 }, { 2, 2, 2, 2, 8, 8, 8, 8, 8, 8 },
+      { 9, 9, 9, 9, 1, 1, 1, 1, 1, 1 }, { 4, 4, 4, 4, 4, 4, 4, 10, 10, 7 }, { 3, 3, 0, 0, 0, 0, 0, 0, 0, 0 },
+    }, source.ragged { tokens = list }:pack { length = 10, seed = 1 }:read(0, 6).tokens:to_table())
   end)
 end)
 
