@@ -62,7 +62,8 @@ $(BUILD)/%.o: runtime/%.c Makefile
 $(BUILD)/comm/mpi.o: CFLAGS += $(MPI_CFLAGS)
 $(BUILD)/main.o $(BUILD)/transform/lua.o: CFLAGS += $(LUA_CFLAGS)
 $(BUILD)/source/hdf5.o $(BUILD)/source/hdf5_file.o: CFLAGS += $(shell pkg-config --cflags hdf5-serial)
-$(addprefix $(BUILD)/transform/,lanes.o resample.o strides.o): CFLAGS += $(if $(SANITIZE),,-O3)# loops that are to become vectors
+# Loops that are to become vectors.
+$(addprefix $(BUILD)/transform/,flip.o lanes.o resample.o strides.o): CFLAGS += $(if $(SANITIZE),,-O3)
 -include $(OBJECTS:.o=.d)
 
 # Lua files become objects that `require` finds in the program itself (LuaJIT looks for luaJIT_BC_ symbols).

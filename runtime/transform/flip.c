@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "transform/kinds.h"
 #include "transform/number.h"
+#include "transform/simd.h"
 
 enum { PROBABILITY, AXIS, NUMBERS };
 
@@ -35,30 +36,63 @@ static void flip_need(const shardrt_transform *self, const struct draw *draw, co
   in->stop[axis] = full[axis] - out->start[axis];
 }
 
-/* `count` items of `bytes` bytes each, the last first; called with a constant where `bytes` is small. */
-static inline void turn(char *restrict to, const char *restrict from, size_t count, size_t bytes) {
+/* `count` items, the last first. */
+#define TURN(type)                                                                                                     \
+  static void turn_##type(void *to, const void *from, size_t count) {                                                  \
+    const type *restrict source = from;                                                                                \
+    type *restrict target = to;                                                                                        \
+    for (size_t i = 0; i < count; i++) target[i] = source[count - 1 - i];                                              \
+  }
+TURN(simd_1)
+TURN(simd_2)
+TURN(simd_4)
+TURN(simd_8)
+
+static inline void turn_items(char *restrict to, const char *restrict from, size_t count, size_t bytes) {
   for (size_t i = 0; i < count; i++) memcpy(to + i * bytes, from + (count - 1 - i) * bytes, bytes);
+}
+
+/* Pixels of three bytes, five at a time: of 16 bytes the last is a neighbour's, which lies within the row on both sides
+ * as long as there is a pixel behind those that are read, and one behind those that are written. */
+enum { PIXEL = 3, AT_ONCE = 5 };
+SIMD_AVX2 static void turn_pixels(char *restrict to, const char *restrict from, size_t count) {
+  typedef uint8_t vector __attribute__((vector_size(16)));
+  size_t i = 0;
+  if (count > AT_ONCE) memcpy(to, from + PIXEL * (count - 1 - i++), PIXEL);
+  for (; i > 0 && i + AT_ONCE < count; i += AT_ONCE) {
+    vector v;
+    memcpy(&v, from + PIXEL * (count - AT_ONCE - i), sizeof v);
+    v = __builtin_shufflevector(v, v, 12, 13, 14, 9, 10, 11, 6, 7, 8, 3, 4, 5, 0, 1, 2, 15);
+    memcpy(to + PIXEL * i, &v, sizeof v);
+  }
+  turn_items(to + PIXEL * i, from, count - i, PIXEL);
 }
 
 static void turn_row(char *to, const char *from, size_t count, size_t bytes) {
   switch (bytes) {
   case 1:
-    turn(to, from, count, 1);
+    turn_simd_1(to, from, count);
     return;
   case 2:
-    turn(to, from, count, 2);
+    turn_simd_2(to, from, count);
     return;
-  case 3:
-    turn(to, from, count, 3);
+  case PIXEL:
+    if (simd_has_avx2())
+      turn_pixels(to, from, count);
+    else
+      turn_items(to, from, count, PIXEL);
     return;
   case 4:
-    turn(to, from, count, 4);
+    turn_simd_4(to, from, count);
     return;
-  case 12:
-    turn(to, from, count, 12);
+  case 8:
+    turn_simd_8(to, from, count);
+    return;
+  case PIXEL * sizeof(float):
+    turn_items(to, from, count, PIXEL * sizeof(float));
     return;
   default:
-    turn(to, from, count, bytes);
+    turn_items(to, from, count, bytes);
     return;
   }
 }

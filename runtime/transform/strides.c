@@ -1,5 +1,4 @@
-/* strides.c - compiled with -O3, as are lanes.c and resample.c. Functions that take the bytes of an element are inlined
- * into a caller that knows them, so that each copy is a load and a store. */
+/* strides.c - compiled with -O3, as are lanes.c, resample.c and flip.c. */
 #include "transform/strides.h"
 
 #include <string.h>
@@ -28,59 +27,59 @@ struct plane {
 
 enum { TILE = 32, PIXEL = 3 }; /* in tiles, what one loop has brought to the cache is there for the other */
 
-SIMD_INLINE void tiles(const struct plane *p, const char *restrict from, char *restrict to, size_t size) {
-  for (size_t i0 = 0; i0 < p->rows; i0 += TILE)
-    for (size_t k0 = 0; k0 < p->n; k0 += TILE) {
-      const size_t i1 = p->rows - i0 < TILE ? p->rows : i0 + TILE, k1 = p->n - k0 < TILE ? p->n : k0 + TILE;
-      for (size_t i = i0; i < i1; i++)
-        for (size_t k = k0; k < k1; k++) memcpy(to + (i * p->pitch + k) * size, from + (i + k * p->step) * size, size);
-    }
-}
-
-/* Three channels of pixels to a row for each: what makes HWC into CHW. */
-SIMD_INLINE void split(const struct plane *p, const char *restrict from, char *restrict to, size_t size) {
-  char *restrict a = to, *restrict b = a + p->pitch * size, *restrict c = b + p->pitch * size;
-  for (size_t k = 0; k < p->n; k++) {
-    memcpy(a + k * size, from + PIXEL * k * size, size);
-    memcpy(b + k * size, from + (PIXEL * k + 1) * size, size);
-    memcpy(c + k * size, from + (PIXEL * k + 2) * size, size);
+/* The plane is taken by value: what is stored through a simd_1 * might else be a part of it, for all that gcc knows. */
+#define PLANE_LOOPS(type)                                                                                              \
+  SIMD_INLINE void tiles_##type(struct plane p, const void *from, void *to) {                                          \
+    const type *restrict source = from;                                                                                \
+    type *restrict target = to;                                                                                        \
+    for (size_t i0 = 0; i0 < p.rows; i0 += TILE)                                                                       \
+      for (size_t k0 = 0; k0 < p.n; k0 += TILE) {                                                                      \
+        const size_t i1 = p.rows - i0 < TILE ? p.rows : i0 + TILE, k1 = p.n - k0 < TILE ? p.n : k0 + TILE;             \
+        for (size_t i = i0; i < i1; i++)                                                                               \
+          for (size_t k = k0; k < k1; k++) target[i * p.pitch + k] = source[i + k * p.step];                           \
+      }                                                                                                                \
+  }                                                                                                                    \
+  /* Three channels of pixels to a row for each: what makes HWC into CHW. */                                           \
+  SIMD_INLINE void split_##type(struct plane p, const void *from, void *to) {                                          \
+    const type *restrict source = from;                                                                                \
+    type *restrict a = to, *restrict b = a + p.pitch, *restrict c = b + p.pitch;                                       \
+    for (size_t k = 0; k < p.n; k++) {                                                                                 \
+      a[k] = source[PIXEL * k];                                                                                        \
+      b[k] = source[PIXEL * k + 1];                                                                                    \
+      c[k] = source[PIXEL * k + 2];                                                                                    \
+    }                                                                                                                  \
+  }                                                                                                                    \
+  SIMD_INLINE void body_##type(struct plane p, const void *from, void *to) {                                           \
+    if (p.rows == PIXEL && p.step == PIXEL)                                                                            \
+      split_##type(p, from, to);                                                                                       \
+    else                                                                                                               \
+      tiles_##type(p, from, to);                                                                                       \
+  }                                                                                                                    \
+  static void plain_##type(const struct plane *p, const void *from, void *to) {                                        \
+    body_##type(*p, from, to);                                                                                         \
+  }                                                                                                                    \
+  SIMD_AVX2 static void avx2_##type(const struct plane *p, const void *from, void *to) {                               \
+    body_##type(*p, from, to);                                                                                         \
   }
-}
+PLANE_LOOPS(simd_1)
+PLANE_LOOPS(simd_2)
+PLANE_LOOPS(simd_4)
+PLANE_LOOPS(simd_8)
 
-SIMD_INLINE void any(const struct plane *p, const char *from, char *to, size_t size) {
-  if (p->rows == PIXEL && p->step == PIXEL)
-    split(p, from, to, size);
-  else
-    tiles(p, from, to, size);
-}
+typedef void plane_loop(const struct plane *p, const void *from, void *to);
 
-#define EVERY_SIZE                                                                                                     \
-  switch (size) {                                                                                                      \
-  case 1:                                                                                                              \
-    any(p, from, to, 1);                                                                                               \
-    return;                                                                                                            \
-  case 2:                                                                                                              \
-    any(p, from, to, 2);                                                                                               \
-    return;                                                                                                            \
-  case 4:                                                                                                              \
-    any(p, from, to, 4);                                                                                               \
-    return;                                                                                                            \
-  default:                                                                                                             \
-    any(p, from, to, 8);                                                                                               \
-    return;                                                                                                            \
+static plane_loop *loop_for(size_t element_bytes) {
+  const bool avx2 = simd_has_avx2();
+  switch (element_bytes) {
+  case 1:
+    return avx2 ? avx2_simd_1 : plain_simd_1;
+  case 2:
+    return avx2 ? avx2_simd_2 : plain_simd_2;
+  case 4:
+    return avx2 ? avx2_simd_4 : plain_simd_4;
+  default:
+    return avx2 ? avx2_simd_8 : plain_simd_8;
   }
-
-static void plane_plain(const struct plane *p, const char *from, char *to, size_t size){EVERY_SIZE}
-
-SIMD_AVX2 static void plane_avx2(const struct plane *p, const char *from, char *to, size_t size) {
-  EVERY_SIZE
-}
-
-static void copy_plane(const struct plane *p, const char *from, char *to, size_t size) {
-  if (simd_has_avx2())
-    plane_avx2(p, from, to, size);
-  else
-    plane_plain(p, from, to, size);
 }
 
 void strides_copy(const struct strides *self, size_t element_bytes, const void *from, void *to) {
@@ -102,13 +101,14 @@ void strides_copy(const struct strides *self, size_t element_bytes, const void *
     p.rows = self->extent[own];
     p.pitch = pitches[own];
   }
+  plane_loop *const loop = loop_for(element_bytes);
   const char *source = from;
   char *target = to;
   for (;;) {
     if (p.step == 1)
       memcpy(target, source, p.n * element_bytes);
     else
-      copy_plane(&p, source, target, element_bytes);
+      loop(&p, source, target);
     int32_t level = 1;
     for (; level < self->levels; level++) {
       if (level == own) continue;
