@@ -8,12 +8,18 @@
 #include "source/example.h"
 #include "source/records.h"
 
+enum { NAME_MOST = 4096 };
+
 static int32_t dtype_of(int32_t kind) {
   return kind == EXAMPLE_FLOATS ? SHARDRT_FLOAT32 : kind == EXAMPLE_INTS ? SHARDRT_INT64 : SHARDRT_UINT8;
 }
 
 /* What a field is, from the first record's feature and what was asked for. */
 static int set_field(const struct example_feature *feature, const shardrt_field *asked, shardrt_field *out) {
+  if (feature->name_bytes == 0 || feature->name_bytes > NAME_MOST ||
+      memchr(feature->name, '\0', feature->name_bytes) != NULL)
+    return error_set(SHARDRT_EFORMAT, "the name of a feature has %zu bytes, or a NUL; names have 1 to %d",
+                     feature->name_bytes, NAME_MOST);
   out->name = asked != NULL ? alloc_text("%s", asked->name)
                             : alloc_text("%.*s", (int)feature->name_bytes, (const char *)feature->name);
   if (out->name == NULL) return ALLOC_FAILED;
@@ -62,8 +68,12 @@ int example_fields(shardrt_source *source, int32_t nfields, const shardrt_field 
     source->nfields++;
     code = set_field(&feature, nfields == 0 ? NULL : &asked[f], &source->fields[f]);
   }
-  if (code == SHARDRT_OK && nfields == 0) qsort(source->fields, (size_t)count, sizeof *source->fields, compare_fields);
-  return code;
+  if (code != SHARDRT_OK || nfields > 0) return code;
+  qsort(source->fields, (size_t)count, sizeof *source->fields, compare_fields);
+  for (int32_t f = 1; f < count; f++)
+    if (compare_fields(&source->fields[f - 1], &source->fields[f]) == 0)
+      return error_set(SHARDRT_EFORMAT, "it has the feature \"%s\" twice", source->fields[f].name);
+  return SHARDRT_OK;
 }
 
 static int read_feature(const shardrt_field *field, const struct example_feature *feature, struct reader *reader,

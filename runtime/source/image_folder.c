@@ -2,9 +2,10 @@
  * https://pytorch.org/vision/stable/generated/torchvision.datasets.ImageFolder.html
  *
  * Every folder in it is a class, numbered by the names' bytes; the images in it, and in folders within it, are its
- * samples, in the order of their paths. A sample is "image", the bytes of a file as uint8 of any length, and "label",
- * the class's number as int64. An image is a file whose name ends in .jpg, .jpeg or .png, in small or large letters;
- * names that begin with a dot are left alone. */
+ * samples, in ImageFolder's order: by the folder's path, then by the file's name. A sample is "image", the bytes of a
+ * file as uint8 of any length, and "label", the class's number as int64. An image is a file whose name ends in .jpg,
+ * .jpeg or .png, in small or large letters; one of another kind that ImageFolder takes is refused, not left out. Names
+ * that begin with a dot, and what is no file, are left alone. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -61,8 +62,15 @@ static int names_add(struct names *self, char *text) {
   return SHARDRT_OK;
 }
 
+/* By the folder, then by the name in it. */
 static int compare(const void *a, const void *b) {
-  return strcmp(*(char *const *)a, *(char *const *)b);
+  const char *x = *(char *const *)a, *y = *(char *const *)b;
+  const char *x_end = strrchr(x, '/'), *y_end = strrchr(y, '/');
+  if (x_end == NULL || y_end == NULL) return strcmp(x, y);
+  const size_t x_length = (size_t)(x_end - x), y_length = (size_t)(y_end - y);
+  const int order = memcmp(x, y, x_length < y_length ? x_length : y_length);
+  if (order != 0) return order;
+  return x_length != y_length ? (x_length > y_length) - (x_length < y_length) : strcmp(x_end, y_end);
 }
 
 static void names_sort(struct names *self, int64_t first) {
@@ -71,12 +79,14 @@ static void names_sort(struct names *self, int64_t first) {
 
 /* ---- what is there ---------------------------------------------------------------------------------------------- */
 
-static bool is_image(const char *name) {
-  static const char *const ends[] = {".jpg", ".jpeg", ".png"};
+static const char *const decoded[] = {".jpg", ".jpeg", ".png", NULL};
+static const char *const others[] = {".bmp", ".gif", ".pgm", ".ppm", ".tif", ".tiff", ".webp", NULL};
+
+static bool ends_in(const char *name, const char *const *ends) {
   const size_t length = strlen(name);
-  for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
-    const size_t end = strlen(ends[i]);
-    if (length > end && strcasecmp(name + length - end, ends[i]) == 0) return true;
+  for (; *ends != NULL; ends++) {
+    const size_t end = strlen(*ends);
+    if (length > end && strcasecmp(name + length - end, *ends) == 0) return true;
   }
   return false;
 }
@@ -85,11 +95,28 @@ static int refuse(const char *path) {
   return error_set(SHARDRT_EIO, "the folder %s: %s", path, strerror(errno));
 }
 
-/* Whether an entry is a folder, also where the file system does not say so, or it is a link to one. */
-static bool is_folder(const char *path, const struct dirent *entry) {
-  if (entry->d_type != DT_UNKNOWN && entry->d_type != DT_LNK) return entry->d_type == DT_DIR;
+/* DT_DIR, DT_REG or another one, also where the file system does not say so, or it is a link. A link to nothing counts
+ * as a file: reading it says so. */
+static unsigned char type_of(const char *path, const struct dirent *entry) {
+  if (entry->d_type != DT_UNKNOWN && entry->d_type != DT_LNK) return entry->d_type;
   struct stat status;
-  return stat(path, &status) == 0 && S_ISDIR(status.st_mode);
+  return stat(path, &status) == 0 ? IFTODT(status.st_mode) : DT_REG;
+}
+
+/* Adds an entry to the folders or images, if it is either. */
+static int add_entry(const char *path, const struct dirent *entry, bool full, struct names *folders,
+                     struct names *images) {
+  char *whole = alloc_text("%s/%s", path, entry->d_name);
+  if (whole == NULL) return ALLOC_FAILED;
+  const unsigned char type = type_of(whole, entry);
+  struct names *to = type == DT_DIR ? folders : NULL;
+  int code = SHARDRT_OK;
+  if (type == DT_REG && images != NULL && ends_in(entry->d_name, decoded)) to = images;
+  if (type == DT_REG && images != NULL && ends_in(entry->d_name, others))
+    code = error_set(SHARDRT_EFORMAT, "the file %s: is an image that is not decoded; JPEG and PNG are", whole);
+  if (code == SHARDRT_OK && to != NULL) code = names_add(to, alloc_text("%s", full ? whole : entry->d_name));
+  alloc_free(whole);
+  return code;
 }
 
 /* Adds the names of the folders in `path` to `folders`, and those of the images to `images` (NULL: they are not
@@ -99,15 +126,7 @@ static int list(const char *path, bool full, struct names *folders, struct names
   if (directory == NULL) return refuse(path);
   int code = SHARDRT_OK;
   for (const struct dirent *entry; code == SHARDRT_OK && (errno = 0, entry = readdir(directory)) != NULL;) {
-    if (entry->d_name[0] == '.') continue;
-    char *whole = alloc_text("%s/%s", path, entry->d_name);
-    if (whole == NULL) {
-      code = ALLOC_FAILED;
-      break;
-    }
-    struct names *to = is_folder(whole, entry) ? folders : is_image(entry->d_name) ? images : NULL;
-    if (to != NULL) code = names_add(to, full ? alloc_text("%s", whole) : alloc_text("%s", entry->d_name));
-    alloc_free(whole);
+    if (entry->d_name[0] != '.') code = add_entry(path, entry, full, folders, images);
   }
   if (code == SHARDRT_OK && errno != 0) code = refuse(path);
   closedir(directory);

@@ -11,11 +11,10 @@
 
 enum { KIND_BYTES = 48, BUFFER_ENTRIES = 4096, MOST_COLUMNS = 1 << 16 };
 
-static const char magic[8] = "shrdidx1";
+static const char magic[8] = "shrdidx2";
 
 struct index_footer {
   char kind[KIND_BYTES];
-  uint64_t file_fingerprint;
   int64_t file_bytes;
   int64_t file_changed;
   int64_t rows;
@@ -89,8 +88,7 @@ static int finish(struct index_writer *w, const struct wanted *wanted) {
   int code = flush(w);
   if (code == SHARDRT_OK) code = write_out(w, w->names, w->names_bytes);
   if (code != SHARDRT_OK) return code;
-  struct index_footer footer = {.file_fingerprint = stored_fingerprint(wanted->file),
-                                .file_bytes = (int64_t)wanted->file->bytes,
+  struct index_footer footer = {.file_bytes = (int64_t)wanted->file->bytes,
                                 .file_changed = wanted->file->changed,
                                 .rows = w->rows,
                                 .columns = w->columns,
@@ -137,7 +135,7 @@ static bool fits(const mapping *cached, const void *context) {
   if (!read_footer(cached, &footer)) return false;
   footer.kind[KIND_BYTES - 1] = '\0';
   return strncmp(footer.kind, wanted->kind, KIND_BYTES - 1) == 0 && footer.file_bytes == (int64_t)wanted->file->bytes &&
-         footer.file_changed == wanted->file->changed && footer.file_fingerprint == stored_fingerprint(wanted->file);
+         footer.file_changed == wanted->file->changed; /* not its contents: damage is to be found, not indexed */
 }
 
 /* Finds rows, columns and names in what is mapped, which was found to fit. */

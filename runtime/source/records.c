@@ -80,10 +80,14 @@ int records_shape(const shardrt_field *field, int64_t elements, int64_t *shape) 
   int32_t open = -1;
   for (int32_t d = 0; d < field->ndim; d++) {
     shape[d] = field->shape[d];
-    if (shape[d] < 0)
+    if (shape[d] >= 0) {
+      known *= shape[d]; /* fits: shardrt_source_files saw to it */
+    } else if (open < 0) {
       open = d;
-    else
-      known *= shape[d];
+    } else {
+      return error_set(SHARDRT_EFORMAT, "the shape of \"%s\" leaves dimensions %d and %d open; one can be told",
+                       field->name, (int)open, (int)d);
+    }
   }
   if (open >= 0 && known > 0 && elements % known == 0) {
     shape[open] = elements / known;

@@ -121,11 +121,11 @@ static int set_field(struct tar *self, const char *name, const shardrt_field *as
   if (self->kinds[f] == NUMBER) *field = (shardrt_field){.name = field->name, .dtype = SHARDRT_INT64};
   if (self->kinds[f] == NPY && self->records.base.count > 0) code = set_npy(self, f, field);
   if (code != SHARDRT_OK || asked == NULL) return code;
-  if (self->kinds[f] != RAW && asked->dtype != field->dtype)
+  if (self->kinds[f] != RAW && asked->dtype >= 0 && asked->dtype != field->dtype)
     return error_set(SHARDRT_EINVAL, "field \"%s\": %s is asked for, and it holds %s; transform.cast converts", name,
                      shardrt_dtype_name(asked->dtype), shardrt_dtype_name(field->dtype));
+  if (asked->dtype >= 0) field->dtype = asked->dtype;
   if (asked->ndim < 0) return SHARDRT_OK;
-  field->dtype = asked->dtype;
   field->ndim = asked->ndim;
   memcpy(field->shape, asked->shape, sizeof field->shape);
   return SHARDRT_OK;
@@ -148,6 +148,9 @@ static int set_all(struct tar *self) {
 
 static int set_fields(struct tar *self, int32_t nfields, const shardrt_field *asked) {
   const int32_t count = nfields > 0 ? nfields : self->records.files[0].index.columns;
+  if (nfields == 0 && count > TAR_COLUMNS_MOST)
+    return error_set(SHARDRT_EFORMAT, "%s: its index has %d columns, and an archive at most %d",
+                     self->records.files[0].stored.title, (int)count, TAR_COLUMNS_MOST);
   self->records.base.fields = alloc_zeros((size_t)count, sizeof *self->records.base.fields);
   if (self->records.base.fields == NULL) return ALLOC_FAILED;
   self->kinds = alloc_zeros((size_t)count, sizeof *self->kinds);
@@ -184,7 +187,7 @@ static int read_number_text(const uint8_t *data, size_t bytes, int64_t *out) {
     text[bytes] = '\0';
     errno = 0;
     *out = strtoll(text, &end, 10);
-    if (*end == '\0' && errno == 0) return SHARDRT_OK;
+    if (end == text + bytes && errno == 0) return SHARDRT_OK;
   }
   return error_set(SHARDRT_EFORMAT, "its \"cls\" is no whole number");
 }

@@ -98,7 +98,7 @@ static int add_member(struct grouping *g, struct tar_member *member, struct inde
 static int pass(struct grouping *g, struct index_writer *writer) {
   struct tar_member *member = alloc_array(1, sizeof *member);
   if (member == NULL) return ALLOC_FAILED;
-  g->walk.at = 0;
+  g->walk = (struct tar_walk){.file = g->walk.file, .arena = g->walk.arena};
   int code = 1;
   while (code > 0) {
     const struct reader_mark mark = reader_mark(g->walk.arena);

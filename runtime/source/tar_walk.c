@@ -42,10 +42,27 @@ static bool checksum_fits(const uint8_t *block) {
   return read_number(block + 148, 8, &noted) && ((int64_t)noted == as_unsigned || (int64_t)noted == as_signed);
 }
 
-static bool is_zero(const uint8_t *block) {
-  for (size_t i = 0; i < BLOCK; i++)
+static bool is_zero(const uint8_t *block, size_t bytes) {
+  for (size_t i = 0; i < bytes; i++)
     if (block[i] != 0) return false;
   return true;
+}
+
+/* Goes on to the next block that is not zeros, or the file's end. */
+static int skip_zeros(struct tar_walk *w) {
+  while (w->at < w->file->bytes) {
+    const struct reader_mark mark = reader_mark(w->arena);
+    const size_t left = w->file->bytes - w->at, bytes = left < BLOCK ? left : BLOCK;
+    const uint8_t *block;
+    int code = stored_get(w->file, w->at, bytes, w->arena, &block);
+    if (code != SHARDRT_OK) return code;
+    const bool zeros = is_zero(block, bytes);
+    reader_release(w->arena, mark);
+    if (!zeros) return SHARDRT_OK;
+    w->at += bytes;
+    w->ended = true;
+  }
+  return SHARDRT_OK;
 }
 
 /* The name in a plain header; ustar's may go on before it. */
@@ -137,6 +154,7 @@ static int read_header(struct tar_walk *w, struct overrides *o, struct tar_membe
     code = apply(w, o, out, &size);
     if (code != SHARDRT_OK) return code;
   }
+  if (type >= '1' && type <= '6') size = 0; /* links, devices and folders have no data, whatever they say */
   if (size > w->file->bytes - data) return bad(w, "is cut off");
   if (type == 'L' || type == 'x') {
     const char *text = "";
@@ -158,19 +176,14 @@ static int read_header(struct tar_walk *w, struct overrides *o, struct tar_membe
 }
 
 int tar_walk_next(struct tar_walk *w, struct tar_member *out) {
-  const uint8_t *block;
   struct overrides overrides = {0};
+  int code = skip_zeros(w);
+  if (code != SHARDRT_OK) return code;
+  if (w->at == w->file->bytes && w->ended) return 0;
   if (w->at == w->file->bytes)
     return bad(w, w->at == 0 ? "the file is empty" : "the archive ends without the zeros that end one: it is cut off");
-  if (w->file->bytes - w->at >= BLOCK) {
-    int code = stored_get(w->file, w->at, BLOCK, w->arena, &block);
-    if (code != SHARDRT_OK) return code;
-    if (is_zero(block)) return 0;
-  }
+  w->ended = false;
   out->header = w->at;
-  for (bool done = false; !done;) {
-    int code = read_header(w, &overrides, out, &done);
-    if (code != SHARDRT_OK) return code;
-  }
-  return 1;
+  for (bool done = false; !done && code == SHARDRT_OK;) code = read_header(w, &overrides, out, &done);
+  return code == SHARDRT_OK ? 1 : code;
 }

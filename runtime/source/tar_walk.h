@@ -3,7 +3,7 @@
  * (https://www.gnu.org/software/tar/manual/html_node/Standard.html).
  *
  * Blocks of 512 bytes: before each member a header, behind it zeros up to the next block; two blocks of zeros end the
- * archive. */
+ * archive. Where another archive stands behind them (as after `cat`), it goes on with that one. */
 #ifndef SHARDRT_SOURCE_TAR_WALK_H
 #define SHARDRT_SOURCE_TAR_WALK_H
 
@@ -24,6 +24,7 @@ struct tar_walk {
   const struct stored *file;
   struct reader *arena; /* what a member needed of it may be released before the next one */
   size_t at;            /* the next header */
+  bool ended;           /* what stands before that is zeros, as at an archive's end */
 };
 
 /* The next member: 1, or 0 at the end, or EFORMAT: malformed, damaged, cut off; the message names file and offset. */

@@ -7,7 +7,6 @@
 #include "base/error.h"
 #include "source/example_fields.h"
 #include "source/formats.h"
-#include "source/gunzip.h"
 #include "source/records.h"
 
 enum { HEAD_BYTES = 12, TAIL_BYTES = 4 };
@@ -27,17 +26,16 @@ static int bad_record(const struct stored *file, int64_t record, size_t offset, 
   return error_set(SHARDRT_EFORMAT, "%s: record %lld at byte %zu: %s", file->title, (long long)record, offset, what);
 }
 
+/* A length may begin with the same two bytes as a compressed stream: its checksum tells. */
 static int refuse_compressed(const struct stored *file, struct reader *arena) {
   const uint8_t *head;
-  if (file->bytes < 2) return SHARDRT_OK;
-  int code = stored_get(file, 0, 2, arena, &head);
-  if (code != SHARDRT_OK) return code;
-  const bool zlib = (head[0] & 0x0f) == 8 && (head[0] << 8 | head[1]) % 31 == 0;
-  if (gunzip_is(&file->map))
-    return error_set(SHARDRT_EFORMAT, "%s: is gzipped, and so has no random access: `gunzip` it", file->title);
-  if (!zlib || file->bytes < HEAD_BYTES) return SHARDRT_OK;
-  code = stored_get(file, 0, HEAD_BYTES, arena, &head);
+  if (file->bytes < HEAD_BYTES) return SHARDRT_OK;
+  int code = stored_get(file, 0, HEAD_BYTES, arena, &head);
   if (code != SHARDRT_OK || unmask(read_32(head + 8)) == crc32c(0, head, 8)) return code;
+  if (head[0] == 0x1f && head[1] == 0x8b)
+    return error_set(SHARDRT_EFORMAT, "%s: is gzipped, and so has no random access: `gunzip` it", file->title);
+  const bool zlib = (head[0] & 0x0f) == 8 && (head[0] << 8 | head[1]) % 31 == 0;
+  if (!zlib) return SHARDRT_OK;
   return error_set(SHARDRT_EFORMAT,
                    "%s: is compressed by zlib (TFRecordOptions(\"ZLIB\")), and so has no random access: write it again "
                    "without",

@@ -13,7 +13,8 @@ struct value {
   int64_t shape[SHARDRT_MAX_NDIM];
   int64_t start[SHARDRT_MAX_NDIM];
   int64_t full[SHARDRT_MAX_NDIM];
-  int32_t reduce; /* an image that was decoded smaller: all of the above are in units of `reduce` pixels; else 1 */
+  int32_t reduce; /* an image that was decoded smaller: shape and start are in units of `reduce` pixels, full is not;
+                     else 1 */
   void *data;     /* not written to by who reads the value */
 };
 

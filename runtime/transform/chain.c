@@ -97,6 +97,7 @@ int chain_trace(const struct chain *self, struct reader *reader, struct draw *dr
     from->reduce = 1;
     draw->place = k;
     if (t->kind->need != NULL) t->kind->need(t, draw, from->full, &to->box, &from->box, &from->reduce);
+    if (k != 1 || self->transforms[0]->kind->measure == NULL) from->reduce = 1; /* only a decoder reduces */
   }
   return SHARDRT_OK;
 }

@@ -57,6 +57,7 @@ static int decode_measure(const shardrt_transform *self, struct reader *reader, 
 static int decode_one(const struct decode_format *format, struct reader *reader, const struct value *in,
                       struct value *out) {
   const uint8_t *data = in->data;
+  if (value_bytes(out) == 0) return SHARDRT_OK;
   if (out->shape[2] == out->full[2]) return format->run(reader, data, value_bytes(in), out);
   struct value all = *out;
   all.start[2] = 0;

@@ -77,11 +77,18 @@ static void read_header(struct jpeg *self, const uint8_t *data, size_t bytes) {
   jpeg_read_header(&self->info, TRUE);
 }
 
+/* The functions that call setjmp have no variables of their own that change after it. */
+static int try_header(struct jpeg *self, const uint8_t *data, size_t bytes) {
+  if (setjmp(self->failed)) return refuse(self);
+  read_header(self, data, bytes);
+  return SHARDRT_OK;
+}
+
 static int measure(const uint8_t *data, size_t bytes, int64_t *height, int64_t *width) {
   struct jpeg self;
   start(&self);
-  if (setjmp(self.failed)) return refuse(&self);
-  read_header(&self, data, bytes);
+  int code = try_header(&self, data, bytes);
+  if (code != SHARDRT_OK) return code;
   *height = self.info.image_height;
   *width = self.info.image_width;
   jpeg_destroy_decompress(&self.info);
@@ -98,23 +105,38 @@ static void reduce_value(struct value *out, int32_t reduce) {
   out->reduce = reduce;
   for (int32_t d = 0; d < 2 && reduce > 1; d++) {
     const int64_t stop = (out->start[d] + out->shape[d] + reduce - 1) / reduce;
-    out->full[d] = (out->full[d] + reduce - 1) / reduce;
     out->start[d] /= reduce;
     out->shape[d] = stop - out->start[d];
   }
 }
 
-/* One row of CMYK, which Adobe's files hold inverted (255 is no ink) and others do not, as red, green, blue or grey. */
-static void convert_cmyk(const uint8_t *row, int64_t width, bool inverted, int64_t channels, uint8_t *out) {
+/* a * b / 255, rounded. */
+static unsigned part_of(unsigned a, unsigned b) {
+  const unsigned product = a * b + 128;
+  return (product + (product >> 8)) >> 8;
+}
+
+/* One row of CMYK as red, green, blue or grey. As Pillow has it: all files hold it as Adobe's do, inverted (255 is no
+ * ink), and the rounding is the same. */
+static void convert_cmyk(const uint8_t *row, int64_t width, int64_t channels, uint8_t *out) {
   for (int64_t x = 0; x < width; x++, row += 4) {
     uint8_t rgb[3];
-    const unsigned k = inverted ? row[3] : 255u - row[3];
-    for (int32_t c = 0; c < 3; c++) rgb[c] = (uint8_t)(((inverted ? row[c] : 255u - row[c]) * k + 127) / 255);
+    for (int32_t c = 0; c < 3; c++) rgb[c] = (uint8_t)(row[3] - part_of(255u - row[c], row[3]));
     if (channels == 3)
       memcpy(out + 3 * x, rgb, 3);
     else
       out[x] = decode_luma(rgb);
   }
+}
+
+/* Leaves out columns that are not wanted; returns how many stand before the wanted ones in a decoded line. */
+static int64_t crop_columns(struct jpeg_decompress_struct *info, const struct value *piece) {
+  const int64_t margin = (int64_t)MARGIN * info->max_h_samp_factor * DCTSIZE, stop = piece->start[1] + piece->shape[1];
+  JDIMENSION first = piece->start[1] > margin ? (JDIMENSION)(piece->start[1] - margin) : 0;
+  JDIMENSION columns = info->output_width - first;
+  if (stop + margin < (int64_t)info->output_width) columns = (JDIMENSION)(stop + margin) - first;
+  if (columns < info->output_width) jpeg_crop_scanline(info, &first, &columns);
+  return piece->start[1] - (int64_t)first;
 }
 
 /* Decodes the rows of `out`, whose columns stand from `skipped` on in a decoded line. */
@@ -126,38 +148,35 @@ static void read_rows(struct jpeg *self, int64_t skipped, uint8_t *line, const s
     jpeg_read_scanlines(&self->info, &line, 1);
     const uint8_t *from = line + skipped * self->info.output_components;
     if (self->info.out_color_space == JCS_CMYK)
-      convert_cmyk(from, width, self->info.saw_Adobe_marker, channels, row);
+      convert_cmyk(from, width, channels, row);
     else
       memcpy(row, from, (size_t)(width * channels));
   }
 }
 
+/* Decodes `piece`, which is in units of what is made; the header has been read. */
+static int try_rows(struct jpeg *self, struct reader *reader, const struct value *piece) {
+  if (setjmp(self->failed)) return refuse(self);
+  struct jpeg_decompress_struct *info = &self->info;
+  const bool cmyk = info->jpeg_color_space == JCS_CMYK || info->jpeg_color_space == JCS_YCCK;
+  info->out_color_space = cmyk ? JCS_CMYK : piece->shape[2] == 1 ? JCS_GRAYSCALE : JCS_RGB;
+  info->scale_num = 1;
+  info->scale_denom = (unsigned)piece->reduce;
+  jpeg_start_decompress(info);
+  const int64_t skipped = crop_columns(info, piece);
+  uint8_t *line = reader_room(reader, (size_t)info->output_width * (size_t)info->output_components);
+  if (line != NULL) read_rows(self, skipped, line, piece);
+  jpeg_destroy_decompress(info); /* what stands behind the rows is not looked at */
+  return line != NULL ? SHARDRT_OK : SHARDRT_ENOMEM;
+}
+
 static int run(struct reader *reader, const uint8_t *data, size_t bytes, struct value *out) {
   struct jpeg self;
-  struct value piece = *out; /* of what is made; the setjmp leaves it alone */
   start(&self);
-  if (setjmp(self.failed)) return refuse(&self);
-  read_header(&self, data, bytes);
-  const bool cmyk = self.info.jpeg_color_space == JCS_CMYK || self.info.jpeg_color_space == JCS_YCCK;
-  self.info.out_color_space = cmyk ? JCS_CMYK : out->shape[2] == 1 ? JCS_GRAYSCALE : JCS_RGB;
-  self.info.scale_num = 1;
-  self.info.scale_denom = (unsigned)choose_reduction(out->reduce);
-  reduce_value(&piece, choose_reduction(out->reduce));
-  jpeg_start_decompress(&self.info);
-  const JDIMENSION margin = (JDIMENSION)(MARGIN * self.info.max_h_samp_factor * DCTSIZE);
-  JDIMENSION first = piece.start[1] > margin ? (JDIMENSION)piece.start[1] - margin : 0;
-  JDIMENSION columns = (JDIMENSION)(piece.start[1] + piece.shape[1]) + margin - first;
-  if (columns > self.info.output_width - first) columns = self.info.output_width - first;
-  if (columns < self.info.output_width) jpeg_crop_scanline(&self.info, &first, &columns);
-  uint8_t *line = reader_room(reader, (size_t)self.info.output_width * (size_t)self.info.output_components);
-  if (line == NULL) {
-    jpeg_destroy_decompress(&self.info);
-    return SHARDRT_ENOMEM;
-  }
-  read_rows(&self, piece.start[1] - first, line, &piece);
-  jpeg_destroy_decompress(&self.info); /* what stands behind the rows is not looked at */
-  *out = piece;
-  return SHARDRT_OK;
+  int code = try_header(&self, data, bytes);
+  if (code != SHARDRT_OK) return code;
+  reduce_value(out, choose_reduction(out->reduce));
+  return try_rows(&self, reader, out);
 }
 
 const struct decode_format jpeg_decode = {.name = "JPEG", .is = is, .measure = measure, .run = run};

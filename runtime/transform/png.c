@@ -11,12 +11,24 @@
 
 enum { MOST_CHUNK = 1 << 26 }; /* bytes, of one chunk that is not image data */
 
+/* Whether memory ran out since an image was opened: libspng says other things of it where zlib asked. */
+static _Thread_local bool exhausted;
+
+static void *note(void *memory) {
+  if (memory == NULL) exhausted = true;
+  return memory;
+}
+
 static void *png_malloc(size_t bytes) {
-  return alloc_array(bytes, 1);
+  return note(alloc_array(bytes, 1));
 }
 
 static void *png_calloc(size_t count, size_t bytes) {
-  return alloc_zeros(count, bytes);
+  return note(alloc_zeros(count, bytes));
+}
+
+static void *png_realloc(void *memory, size_t bytes) {
+  return note(alloc_must_fail(bytes) ? NULL : realloc(memory, bytes));
 }
 
 static bool is(const uint8_t *data, size_t bytes) {
@@ -25,16 +37,17 @@ static bool is(const uint8_t *data, size_t bytes) {
 }
 
 static int refuse(int problem) {
-  if (problem == SPNG_EMEM) return error_set(SHARDRT_ENOMEM, "out of memory while decoding a PNG");
+  if (exhausted) return error_set(SHARDRT_ENOMEM, "out of memory while decoding a PNG");
   return error_set(SHARDRT_EFORMAT, "a damaged PNG: %s", spng_strerror(problem));
 }
 
 /* Opens an image whose size was found in `header`; the context is the caller's. */
 static int open_image(const uint8_t *data, size_t bytes, spng_ctx **out, struct spng_ihdr *header) {
   struct spng_alloc memory = {
-      .malloc_fn = png_malloc, .realloc_fn = realloc, .calloc_fn = png_calloc, .free_fn = alloc_free};
+      .malloc_fn = png_malloc, .realloc_fn = png_realloc, .calloc_fn = png_calloc, .free_fn = alloc_free};
+  exhausted = false;
   spng_ctx *context = spng_ctx_new2(&memory, 0);
-  if (context == NULL) return error_set(SHARDRT_ENOMEM, "out of memory while decoding a PNG");
+  if (context == NULL) return ALLOC_FAILED;
   int problem = spng_set_chunk_limits(context, MOST_CHUNK, MOST_CHUNK);
   if (problem == 0) problem = spng_set_png_buffer(context, data, bytes);
   if (problem == 0) problem = spng_get_ihdr(context, header);
@@ -76,14 +89,16 @@ static int run(struct reader *reader, const uint8_t *data, size_t bytes, struct 
   struct spng_ihdr header = {0};
   int code = open_image(data, bytes, &context, &header);
   if (code != SHARDRT_OK) return code;
-  const size_t size = (size_t)header.width * header.height * 3;
-  uint8_t *pixels = reader_room(reader, size);
-  const int problem = pixels != NULL ? spng_decode_image(context, pixels, size, SPNG_FMT_RGB8, 0) : 0;
+  const size_t size = (size_t)header.width * header.height * 3; /* not too much: `measure` was asked first */
+  const bool whole = out->shape[0] == header.height && out->shape[1] == header.width && out->shape[2] == 3;
+  uint8_t *pixels = whole ? out->data : reader_room(reader, size);
+  int problem = pixels != NULL ? spng_decode_image(context, pixels, size, SPNG_FMT_RGB8, 0) : 0;
+  if (problem == 0 && pixels != NULL) problem = spng_decode_chunks(context); /* also the last pixels' checksum */
   spng_ctx_free(context);
   if (pixels == NULL) return ALLOC_FAILED;
   if (problem != 0) return refuse(problem);
   out->reduce = 1;
-  copy_box(pixels, out);
+  if (!whole) copy_box(pixels, out);
   return SHARDRT_OK;
 }
 

@@ -8,24 +8,41 @@
 
 /* ---- weights ---------------------------------------------------------------------------------------------------- */
 
-/* How many elements of the input one element of the output stands for, and how far from its centre they count. */
+/* The axis in elements that are here: how many one element of the output stands for, where the first one begins, how
+ * many there are. */
 static double scale_of(const struct resample_axis *axis) {
-  return (double)axis->in / (double)axis->out;
+  const double scale = (double)axis->in / (double)axis->out;
+  return axis->reduce > 1 ? scale / axis->reduce : scale;
 }
 
+static double start_of(const struct resample_axis *axis) {
+  return axis->reduce > 1 ? (double)axis->before / axis->reduce : 0;
+}
+
+static int64_t count_of(const struct resample_axis *axis) {
+  return axis->reduce > 1 ? (axis->before + axis->in + axis->reduce - 1) / axis->reduce : axis->in;
+}
+
+/* How far from its centre elements count. */
 static double support_of(const struct resample_axis *axis) {
   const double scale = scale_of(axis);
   return scale < 1 ? 1 : scale;
+}
+
+/* The centre of output element i. */
+static double center_of(const struct resample_axis *axis, int64_t i) {
+  return start_of(axis) + ((double)i + 0.5) * scale_of(axis);
 }
 
 /* The elements that output element i is a sum of: *first, and how many. */
 static int64_t bounds(const struct resample_axis *axis, int64_t i, int64_t *first) {
   *first = i;
   if (axis->in == axis->out) return 1; /* the one that it is */
-  const double center = ((double)i + 0.5) * scale_of(axis), support = support_of(axis);
+  const double center = center_of(axis, i), support = support_of(axis);
+  const int64_t all = count_of(axis);
   int64_t start = (int64_t)(center - support + 0.5), stop = (int64_t)(center + support + 0.5);
   if (start < 0) start = 0;
-  if (stop > axis->in) stop = axis->in;
+  if (stop > all) stop = all;
   *first = start;
   return stop - start;
 }
@@ -41,7 +58,7 @@ void resample_need(const struct resample_axis *axis, int64_t start, int64_t stop
 
 /* The weights of output element i, which come to 1. */
 static void set_weights(const struct resample_axis *axis, int64_t i, int64_t first, int64_t count, double *weights) {
-  const double center = ((double)i + 0.5) * scale_of(axis), narrowed = 1 / support_of(axis);
+  const double center = center_of(axis, i), narrowed = 1 / support_of(axis);
   double sum = 0;
   for (int64_t k = 0; k < count; k++) {
     const double distance = fabs(((double)(k + first) - center + 0.5) * narrowed);

@@ -7,10 +7,14 @@
 
 #include "source/reader.h"
 
-/* One axis: `in` elements become `out`. */
+/* One axis: `in` elements become `out`. Where the input was reduced, the elements that are here stand for `reduce` of
+ * them each, the first for those from -before on: it stands over elements that do not count, too, and is counted as
+ * element 0 of the axis. 0: it was not. */
 struct resample_axis {
   int64_t in;
   int64_t out;
+  int32_t reduce;
+  int32_t before;
 };
 
 /* Which elements of the input the elements start … stop - 1 of the output need (none for none). */

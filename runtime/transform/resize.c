@@ -5,8 +5,11 @@
  *                      largest ratio of width to height. Draws 4k to 4k + 3 are for the k-th try
  *
  * "bilinear" is resample.h's. Element i of "nearest" is element floor((i + 1/2) * in / out) of the input; its dtype may
- * be any. Bilinear samples are of uint8, which gives Pillow's very bytes, or of other dtypes that float32 holds:
- * worked out in float32 between the axes, and rounded to whole numbers at the end where they are. */
+ * be any. Where an image is decoded just before, and a bilinear sum takes GAP * 2 or more of its elements on both axes,
+ * the decoder may make it smaller (JPEG by 2, 4 or 8), but so that sums of GAP elements are left: that costs less, and
+ * differs by no more than Pillow's reducing_gap = 2. Bilinear samples are of uint8, which gives Pillow's very bytes, or
+ * of other dtypes that float32 holds: worked out in float32 between the axes, and rounded to whole numbers at the end
+ * where they are. */
 #include <math.h>
 #include <string.h>
 
@@ -30,7 +33,7 @@ enum {
   RANDOM_NUMBERS
 };
 enum { BILINEAR, NEAREST };
-enum { TRIES = 10, RATIO_BITS = 24 };
+enum { TRIES = 10, RATIO_BITS = 24, GAP = 2, MOST_REDUCE = 8 };
 
 static const int64_t LARGEST_SIZE = (int64_t)1 << 24;
 
@@ -173,11 +176,20 @@ static void need_range(const shardrt_transform *self, const struct resample_axis
   *in_stop += origin;
 }
 
+/* How much smaller the whole region may be, so that this is the same whatever box of it is needed. */
+static int32_t reduction_of(const shardrt_transform *self, const struct region *r) {
+  const int64_t height = (int64_t)self->numbers[HEIGHT], width = (int64_t)self->numbers[WIDTH];
+  if (self->numbers[FILTER] != BILINEAR || axis_of(self) != 0) return 1;
+  const int64_t down = r->height / (GAP * height), across = r->width / (GAP * width);
+  const int64_t least = down < across ? down : across;
+  return least < 1 ? 1 : least > MOST_REDUCE ? MOST_REDUCE : (int32_t)least;
+}
+
 static void resize_need(const shardrt_transform *self, const struct draw *draw, const int64_t *full,
                         const shardrt_box *out, shardrt_box *in, int32_t *reduce) {
-  (void)reduce;
   const int32_t h = axis_of(self), w = h + 1;
   const struct region r = region_of(self, draw, full);
+  *reduce = reduction_of(self, &r);
   const struct resample_axis rows = {.in = r.height, .out = (int64_t)self->numbers[HEIGHT]};
   const struct resample_axis columns = {.in = r.width, .out = (int64_t)self->numbers[WIDTH]};
   *in = *out;
@@ -198,6 +210,11 @@ struct job {
   struct resample_sums row_sums, column_sums;
 };
 
+/* The axis of a region's elements from `first` on, of an image that was reduced. */
+static struct resample_axis axis_from(int64_t first, int64_t in, int64_t out, int32_t reduce) {
+  return (struct resample_axis){.in = in, .out = out, .reduce = reduce, .before = (int32_t)(first % reduce)};
+}
+
 static struct job job_of(const shardrt_transform *self, const struct draw *draw, const struct value *in,
                          const struct value *out) {
   const int32_t h = axis_of(self), w = h + 1;
@@ -207,14 +224,14 @@ static struct job job_of(const shardrt_transform *self, const struct draw *draw,
       .channels = 1,
       .in_rows = (size_t)in->shape[h],
       .in_columns = (size_t)in->shape[w],
-      .first_row = in->start[h] - r.top,
-      .first_column = in->start[w] - r.left,
+      .first_row = in->start[h] - r.top / in->reduce,
+      .first_column = in->start[w] - r.left / in->reduce,
       .rows = (size_t)out->shape[h],
       .columns = (size_t)out->shape[w],
       .out_row = out->start[h],
       .out_column = out->start[w],
-      .down = {.in = r.height, .out = (int64_t)self->numbers[HEIGHT]},
-      .across = {.in = r.width, .out = (int64_t)self->numbers[WIDTH]},
+      .down = axis_from(r.top, r.height, (int64_t)self->numbers[HEIGHT], in->reduce),
+      .across = axis_from(r.left, r.width, (int64_t)self->numbers[WIDTH], in->reduce),
   };
   for (int32_t d = 0; d < h; d++) job.images *= (size_t)in->shape[d];
   for (int32_t d = w + 1; d < in->ndim; d++) job.channels *= (size_t)in->shape[d];

@@ -39,7 +39,8 @@ struct transform_kind {
                shardrt_box *in, int32_t *reduce);
   /* Transforms n values: in[i] holds at least what was said to be needed; the box out[i] (start, shape, full, dtype are
    * set) is to be written to out[i].data, packed, which is no part of any input. A decoder finds in out[i].reduce how
-   * far it may reduce, changes shape, start and full to what it made, and writes no more than was asked for. On
+   * far it may reduce, sets it to how far it did, changes shape and start to what it made, and writes no more than was
+   * asked for. On
    * failure *failed is which one, and the message says what is wrong with it, not where it came from. */
   int (*run)(const shardrt_transform *self, struct reader *reader, const struct draw *draws, int64_t n,
              const struct value *in, struct value *out, int64_t *failed);

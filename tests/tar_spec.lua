@@ -1,0 +1,200 @@
+-- Tar archives: as webdataset, Python's tarfile (tests/data/records, made by records.py) and GNU tar write them,
+-- malformed, damaged and cut.
+
+local ffi = require "ffi"
+local C = require "shardrt.C"
+local files = require "tests.support.files"
+local shardrt = require "shardrt"
+
+local COUNT, FOLDER = 12, "tests/data/records/"
+local folder
+before_each(function() folder = files.folder() end)
+after_each(function() files.remove(folder) end)
+
+local function copy(name) return files.write(folder, name, files.slurp(FOLDER .. name)) end
+
+local function raw(i, length)
+  local bytes = {}
+  for k = 0, length - 1 do bytes[k + 1] = string.char((i * 7 + k) % 256) end
+  return table.concat(bytes)
+end
+
+local function text_of(host) return ffi.string(host.data, host.bytes) end
+
+-- A header and its data, by hand: o.type ("0"), o.size (that of the data).
+local function member(name, data, o)
+  o = o or {}
+  local head = name .. ("\0"):rep(100 - #name) .. "0000644\0" .. "0000000\0" .. "0000000\0"
+    .. ("%011o\0"):format(o.size or #data) .. "00000000000\0" .. "        " .. (o.type or "0") .. ("\0"):rep(100)
+    .. "ustar\00000" .. ("\0"):rep(247)
+  local sum = 0
+  for i = 1, 512 do sum = sum + head:byte(i) end
+  return head:sub(1, 148) .. ("%06o\0 "):format(sum) .. head:sub(157) .. data .. ("\0"):rep(-#data % 512)
+end
+
+local ZEROS = ("\0"):rep(1024)
+
+local function open(text, o) return shardrt.source.tar(files.write(folder, "made.tar", text), o) end
+
+local function refused(text, pattern, o)
+  local ok, message = pcall(function()
+    local source = open(text, o)
+    source:read(0, #source)
+  end)
+  assert.is_false(ok, pattern)
+  assert.truthy(message:find(pattern), message .. "\nis not: " .. pattern)
+end
+
+local function shell(command) assert(os.execute("cd " .. folder .. " && " .. command) == 0, command) end
+
+describe("source.tar", function()
+  it("reads what webdataset writes", function()
+    local source = shardrt.source.tar(copy "webdataset.tar")
+    assert.equal(COUNT, #source)
+    assert.same({ "bin", "cls", "json", "npy", "txt" }, source.names)
+    assert.same({ dtype = "int64", shape = {} }, source.fields.cls)
+    assert.same({ dtype = "float32", shape = { 2, 3 } }, source.fields.npy)
+    local all = source:read(0, COUNT)
+    for i = 0, COUNT - 1 do
+      assert.equal(i - 3, tonumber(all.cls.data[i]))
+      assert.equal("number " .. i, text_of(all.txt[i + 1]))
+      assert.equal(('{"i": %d}'):format(i), (text_of(all.json[i + 1]):gsub(":%s*", ": ")))
+      assert.equal(raw(i, i), text_of(all.bin[i + 1]))
+      for k = 0, 5 do assert.equal(i + k, all.npy.data[6 * i + k]) end
+    end
+    local chosen = shardrt.source.tar(folder .. "/webdataset.tar", {
+      fields = { npy = { "float32", { -1, 3 } }, cls = "bytes", ["png;bin"] = "bytes" },
+    })
+    assert.same({ "cls", "npy", "png;bin" }, chosen.names)
+    assert.equal("-3", text_of(chosen:read(0, 1).cls[1]))
+    assert.same({ 2, 3 }, chosen:read(3, 1).npy[1].shape)
+    assert.equal(raw(7, 7), text_of(chosen:read(7, 1)["png;bin"][1]))
+  end)
+
+  for _, name in ipairs { "ustar", "gnu", "pax" } do
+    it("reads what Python's tarfile writes as " .. name, function()
+      local source = shardrt.source.tar(copy(name .. ".tar"))
+      assert.equal(3, #source)
+      assert.same({ "bin", "cls" }, source.names)
+      local all = source:read(0, 3)
+      for i = 0, 2 do
+        assert.equal(i, tonumber(all.cls.data[i]))
+        assert.equal(raw(i + 5, i + 5), text_of(all.bin[i + 1]))
+      end
+    end)
+  end
+
+  for _, format in ipairs { "v7", "oldgnu", "gnu", "ustar", "posix" } do
+    it("reads what GNU tar writes as " .. format, function()
+      local long = format == "v7" and "short" or ("d"):rep(60) .. "/" .. ("n"):rep(60)
+      shell("mkdir -p in/" .. (long:match "^(.*)/" or ""))
+      for i = 0, 4 do
+        files.write(folder, ("in/%s%d.cls"):format(long, i), i .. "\n")
+        files.write(folder, ("in/%s%d.jpg"):format(long, i), raw(i, 600 + i))
+      end
+      shell("ln -s nowhere in/link.jpg && tar --sort=name --format=" .. format .. " -cf out.tar -C in .")
+      local source = shardrt.source.tar(folder .. "/out.tar")
+      assert.equal(5, #source)
+      for i = 0, 4 do
+        local one = source:read(i, 1)
+        assert.equal(i, tonumber(one.cls.data[0]))
+        assert.equal(raw(i, 600 + i), text_of(one.jpg[1]))
+      end
+    end)
+  end
+
+  it("takes jpg;jpeg;png as one field, archives behind each other, several files", function()
+    local text = member("a.jpg", "one") .. member("a.cls", "1") .. member("b.jpeg", "two") .. member("b.cls", " 2\n")
+      .. ZEROS .. member("c.PNG", "three") .. member("c.cls", "3") .. ZEROS
+    local other = files.write(folder, "other.tar", member("d/d.cls", "4") .. member("d/d.png", "four") .. ZEROS)
+    files.write(folder, "made.tar", text)
+    local source = shardrt.source.tar({ folder .. "/made.tar", other },
+      { fields = { ["jpg;jpeg;png"] = "bytes", cls = "int64" } })
+    assert.equal(4, #source)
+    local all = source:read(0, 4)
+    for i, word in ipairs { "one", "two", "three", "four" } do
+      assert.equal(word, text_of(all["jpg;jpeg;png"][i]))
+      assert.equal(i, tonumber(all.cls.data[i - 1]))
+    end
+  end)
+
+  it("takes dtypes and shapes of raw members", function()
+    local text = member("a.bin", "\1\0\2\0\3\0\4\0") .. member("b.bin", "\5\0\6\0\7\0\8\0") .. ZEROS
+    assert.same({ 4 }, open(text, { fields = { bin = "int16" } }):read(1, 1).bin[1].shape)
+    local source = open(text, { fields = { bin = { "int16", { 2, 2 } } } })
+    assert.equal(7, source:read(0, 2).bin.data[6])
+    refused(text, "record 0 at byte 512: \"bin\" holds 4 elements of int16", { fields = { bin = { "int16", { 3 } } } })
+    refused(text, "leaves dimensions 0 and 1 open", { fields = { bin = { "int16", { -1, -1 } } } })
+  end)
+
+  it("refuses what is no sample, missing, twice or in disorder", function()
+    local a, b = member("a.jpg", "x") .. member("a.cls", "1"), member("b.jpg", "y")
+    refused(a .. b .. ZEROS, "made%.tar: sample 1 has no \"cls\"; where samples differ, `fields` says which")
+    assert.equal(2, #open(a .. b .. ZEROS, { fields = { jpg = "bytes" } }))
+    refused(a .. member("a.cls", "2") .. ZEROS, "the member at byte 2048: a second \"cls\" of the sample \"a\"")
+    refused(a .. b .. member("a.txt", "z") .. ZEROS, "the members of a sample do not stand together")
+    refused(member("folder", "", { type = "5" }) .. ZEROS, "holds no sample: none of its members is called name%.field")
+    refused(member("a.cls", "one") .. ZEROS, "record 0 at byte 512: its \"cls\" is no whole number")
+    refused(member("a.cls", "1\0") .. ZEROS, "its \"cls\" is no whole number")
+    refused(member("a.cls", "99999999999999999999") .. ZEROS, "its \"cls\" is no whole number")
+    refused(member("a.npy", "no numpy") .. ZEROS, "npy")
+    refused(member("a.x", "x", { size = 2 ^ 32 }) .. ZEROS, "the member at byte 0: is cut off")
+    refused(member("a.x", "x", { type = "S" }) .. ZEROS, "is a sparse file, which cannot be read where it lies")
+    refused(member("p", "20 GNU.sparse.major=1\n", { type = "x" }) .. a .. ZEROS, "its pax header is malformed")
+    refused(member("p", "22 GNU.sparse.major=1\n", { type = "x" }) .. a .. ZEROS, "is a sparse file")
+    refused(member("p", "9999999 path=x\n", { type = "x" }) .. a .. ZEROS, "its pax header is malformed")
+    refused(member("p", "25 size=9999999999999999\n", { type = "x" }) .. a .. ZEROS, "is cut off")
+    refused("", "the file is empty")
+    refused(ZEROS, "holds no sample")
+    refused(a .. ZEROS .. ("garbage "):rep(64), "the member at byte 3072: its header is damaged %(checksum%)")
+    refused(a .. ZEROS, "it holds int64; transform%.cast converts", { fields = { cls = "int32" } })
+    refused(a .. ZEROS, "sample 0 has no \"png\"", { fields = { png = "bytes" } })
+  end)
+
+  it("refuses gzipped archives with advice", function()
+    copy "ustar.tar"
+    assert.truthy(files.message(shardrt.source.tar, files.gzip(folder .. "/ustar.tar"))
+      :find("ustar.tar.gz: is gzipped, and so has no random access: `gunzip` it", 1, true))
+  end)
+
+  it("survives single bits that are flipped, and finds those in headers' checksums", function()
+    local text = member("a.jpg", "one") .. member("p", "22 path=bbbbbbbbb.jpg\n", { type = "x" }) .. member("x", "two")
+      .. ZEROS
+    open(text)
+    for at = 1, 512 * 6, 7 do
+      local other = string.char(bit.bxor(text:byte(at), 2 ^ (at % 8)))
+      local ok, message = pcall(function()
+        local source = open(text:sub(1, at - 1) .. other .. text:sub(at + 1))
+        return source:read(0, #source)
+      end)
+      local place = (at - 1) % 1024
+      local header = place < 512 and place ~= 154 and place ~= 155 -- what follows the checksum's digits
+      if header then assert.is_false(ok, "byte " .. at) end
+      if not ok then assert.truthy(tostring(message):find "made%.tar: ", message) end
+    end
+  end)
+
+  it("finds every cut", function()
+    local text = member("a.jpg", "one") .. member("b.jpg", "two") .. ZEROS
+    for length = 0, #text - 1025, 3 do refused(text:sub(1, length), "made%.tar: the member at byte %d+: ") end
+  end)
+
+  it("gives everything back where memory runs out", function()
+    local path = copy "webdataset.tar"
+    shardrt.source.tar(path)
+    local paths, out = ffi.new("const char *[1]", { path }), ffi.new "shardrt_source *[1]"
+    for _, indexed in ipairs { true, false } do
+      local n, code = 0, -1
+      while code ~= 0 do
+        n = n + 1
+        if not indexed then os.remove(path .. ".shardrt-index") end
+        C.shardrt_alloc_fail_at(n)
+        code = C.shardrt_source_files("tar", 1, paths, 0, nil, nil, out)
+        C.shardrt_alloc_fail_at(0)
+        assert.is_true(code == 0 or code == C.SHARDRT_ENOMEM, n .. ": " .. ffi.string(C.shardrt_error_message()))
+      end
+      C.shardrt_source_free(out[0])
+      assert.is_true(n > 10)
+    end
+  end)
+end)
