@@ -89,6 +89,14 @@ int concat_value(const shardrt_source *source, int32_t field, int64_t sample, st
   return source_value(c->parts[part], field_of(c, part, field), sample - c->firsts[part], NULL, reader, out);
 }
 
+const void *concat_find(const shardrt_source *source, int32_t field, int64_t sample) {
+  const concat_source *c = (const concat_source *)source;
+  if (field >= c->nshared) return NULL;
+  const int32_t part = part_of(c, sample, 0);
+  const shardrt_source *p = c->parts[part];
+  return p->format->find != NULL ? p->format->find(p, field_of(c, part, field), sample - c->firsts[part]) : NULL;
+}
+
 int64_t concat_number(const shardrt_source *source, int64_t sample) {
   const concat_source *c = (const concat_source *)source;
   const int32_t part = part_of(c, sample, 0);
@@ -167,6 +175,7 @@ static const source_format concat_format = {
     .gather = concat_gather,
     .extents = concat_extents,
     .value = concat_value,
+    .find = concat_find,
     .fingerprint = concat_fingerprint,
     .choices = concat_choices,
     .treatment = concat_treatment,

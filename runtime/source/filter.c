@@ -87,6 +87,11 @@ static int filter_value(const shardrt_source *source, int32_t field, int64_t sam
   return source_value(f->base, field, sample_of(f, sample), NULL, reader, out);
 }
 
+static const void *filter_find(const shardrt_source *source, int32_t field, int64_t sample) {
+  const filter *f = (const filter *)source;
+  return f->base->format->find != NULL ? f->base->format->find(f->base, field, sample_of(f, sample)) : NULL;
+}
+
 static int64_t filter_number(const shardrt_source *source, int64_t sample) {
   const filter *f = (const filter *)source;
   return source_number(f->base, sample_of(f, sample));
@@ -136,6 +141,7 @@ static const source_format filter_format = {
     .gather = filter_gather,
     .extents = filter_extents,
     .value = filter_value,
+    .find = filter_find,
     .fingerprint = filter_fingerprint,
     .choices = filter_choices,
     .treatment = filter_treatment,

@@ -76,6 +76,7 @@ static const source_format mix_format = {
     .gather = concat_gather,
     .extents = concat_extents,
     .value = concat_value,
+    .find = concat_find,
     .fingerprint = mix_fingerprint,
     .choices = mix_choices,
     .treatment = concat_treatment,

@@ -79,6 +79,11 @@ static int ragged_value(const shardrt_source *source, int32_t field, int64_t sam
   return SHARDRT_OK;
 }
 
+static const void *ragged_find(const shardrt_source *source, int32_t field, int64_t sample) {
+  const struct ragged_field *part = &((const ragged_source *)source)->parts[field];
+  return part->offsets == NULL ? dense_find(part->data, 0, sample) : NULL;
+}
+
 static size_t ragged_bytes(const shardrt_source *source, int32_t field, const shardrt_box *inner) {
   return source_is_ragged(&source->fields[field]) ? 0 : source_box_bytes(&source->fields[field], inner);
 }
@@ -122,6 +127,7 @@ static const source_format ragged_format = {
     .gather = ragged_gather,
     .extents = ragged_extents,
     .value = ragged_value,
+    .find = ragged_find,
     .bytes = ragged_bytes,
     .file_count = ragged_file_count,
     .file_name = ragged_file_name,

@@ -66,7 +66,7 @@ static int tokens_value(const shardrt_source *source, int32_t field, int64_t sam
                         struct value *out, bool *handled) {
   const tokens_source *tokens = (const tokens_source *)source;
   *out = value_whole(tokens->field.dtype, 1, tokens->field.shape);
-  out->data = (void *)(uintptr_t)tokens_find(source, field, sample); /* who reads a value does not write to it */
+  out->data = (void *)tokens_find(source, field, sample); /* who reads a value does not write to it */
   reader->bytes_read += (int64_t)value_bytes(out);
   *handled = true;
   return SHARDRT_OK;
