@@ -36,6 +36,7 @@ CFLAGS    = -std=c11 -D_GNU_SOURCE -Iruntime $(OPTIMIZE) -g -pthread -fno-omit-f
 # Asked for only where they are used, so that `make deps` works before pkg-config is there.
 MPI_CFLAGS = $(shell pkg-config --cflags ompi-c)
 LUA_CFLAGS = $(shell pkg-config --cflags luajit)
+HDF5_CFLAGS = $(shell pkg-config --cflags hdf5-serial)
 LIBS       = $(shell pkg-config --libs ompi-c luajit zlib libisal libjpeg spng liburing libbrotlidec libzstd snappy \
                blosc hdf5-serial) -lhighwayhash -lm -ldl
 LDFLAGS    = -Wl,-E -pthread $(if $(SANITIZE),-fsanitize=$(SANITIZE))
@@ -61,7 +62,7 @@ $(BUILD)/%.o: runtime/%.c Makefile
 	$(call quiet,cc   )$(CC) $(CFLAGS) -MMD -MP -c -o $@ $<
 $(BUILD)/comm/mpi.o: CFLAGS += $(MPI_CFLAGS)
 $(BUILD)/main.o $(BUILD)/transform/lua.o: CFLAGS += $(LUA_CFLAGS)
-$(BUILD)/source/hdf5.o $(BUILD)/source/hdf5_file.o: CFLAGS += $(shell pkg-config --cflags hdf5-serial)
+$(BUILD)/source/hdf5_file.o: CFLAGS += $(HDF5_CFLAGS)
 # Loops that are to become vectors.
 $(addprefix $(BUILD)/transform/,flip.o lanes.o resample.o strides.o): CFLAGS += $(if $(SANITIZE),,-O3)
 -include $(OBJECTS:.o=.d)
@@ -144,7 +145,7 @@ lint: deps-lint
 	@$(MAKE) --no-print-directory $(BUILD)/lua/shardrt/cdef.lua
 	@clang-format --dry-run -Werror $(SOURCES) $(HEADERS) $(wildcard tests/bench/*.c)
 	@printf '%s\n' $(SOURCES) | xargs -P 2 -n 4 sh -c 'clang-tidy --quiet "$$@" -- -std=c11 -D_GNU_SOURCE -Iruntime \
-	  $(MPI_CFLAGS) $(LUA_CFLAGS) 2>&1 | { ! grep -v "warnings\? generated"; }' tidy
+	  $(MPI_CFLAGS) $(LUA_CFLAGS) $(HDF5_CFLAGS) 2>&1 | { ! grep -v "warnings\? generated"; }' tidy
 	luacheck -q lua recipes tests
 
 # Speed, as ratios taken in one run; the C programs beside it are the baselines. PEERS=1: then other loaders, too, on the

@@ -357,6 +357,7 @@ typedef struct shardrt_source_options {
 /* One field from each file, all of one format; the first dimension counts the samples. Formats:
  *   "npy"  https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html; C order, little-endian
  *   "zarr" https://zarr-specs.readthedocs.io, v2 and v3: a field is the folder of one array, in C order
+ *   "hdf5" https://docs.hdfgroup.org/hdf5/v1_10: a field is a dataset, named behind its file: "data.h5:/images"
  *   "idx"  http://yann.lecun.com/exdb/mnist/ (the MNIST family), also gzipped: then decompressed once into the cache,
  *          safely when many processes start together
  * EINVAL: another format; a name that is empty or stands twice; fields of different length. EFORMAT: a file is

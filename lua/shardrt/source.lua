@@ -24,6 +24,7 @@ fail.own()
 ---@class shardrt.source.words
 ---@field npy fun(files: table<string, string>): shardrt.source # from .npy files
 ---@field zarr fun(folders: table<string, string>): shardrt.source # from Zarr arrays, v2 and v3
+---@field hdf5 fun(datasets: table<string, string>): shardrt.source # from HDF5 files: "data.h5:/group/images"
 ---@field tfrecord fun(files: string|string[], o: shardrt.source.FilesOptions?): shardrt.source
 ---@field array_record fun(files: string|string[], o: shardrt.source.FilesOptions?): shardrt.source # Grain's, TFDS's
 ---@field tar fun(files: string|string[], o: shardrt.source.FilesOptions?): shardrt.source # as WebDataset has them

@@ -2,14 +2,14 @@
 
 #include <blosc.h>
 #include <string.h>
-#include <zlib.h>
 #include <zstd.h>
 
 #include "base/alloc.h"
 #include "base/crc32c.h"
 #include "base/error.h"
+#include "source/inflate.h"
 
-enum { CHECKSUM = 4, ANY_WRAPPER = 15 + 32 /* zlib's or gzip's, and the largest window */ };
+enum { CHECKSUM = 4 };
 
 static int wrong_length(size_t decoded, size_t bytes) {
   return error_set(SHARDRT_EFORMAT, "it decodes to %zu bytes; a chunk of this array has %zu", decoded, bytes);
@@ -18,61 +18,6 @@ static int wrong_length(size_t decoded, size_t bytes) {
 static int too_long(size_t bytes) {
   return error_set(SHARDRT_EFORMAT, "it decodes to more than %zu bytes, which is what a chunk of this array has",
                    bytes);
-}
-
-/* ---- gzip, zlib ---- */
-
-static voidpf from_alloc(voidpf unused, uInt n, uInt size) {
-  (void)unused;
-  return alloc_array(n, size);
-}
-
-static void to_alloc(voidpf unused, voidpf memory) {
-  (void)unused;
-  alloc_free(memory);
-}
-
-static void *inflater_new(const void *owner) {
-  (void)owner;
-  z_stream *stream = alloc_zeros(1, sizeof *stream);
-  if (stream == NULL) return NULL;
-  stream->zalloc = from_alloc;
-  stream->zfree = to_alloc;
-  if (inflateInit2(stream, ANY_WRAPPER) == Z_OK) return stream;
-  alloc_free(stream);
-  return NULL;
-}
-
-static void inflater_free(void *stream) {
-  inflateEnd(stream);
-  alloc_free(stream);
-}
-
-static int inflate_chunk(const uint8_t *data, size_t data_bytes, uint8_t *dst, size_t bytes, struct reader *reader) {
-  static const char owner = 0; /* its address */
-  z_stream *stream = reader_state(reader, &owner, inflater_new, inflater_free);
-  if (stream == NULL) return ALLOC_FAILED;
-  inflateReset(stream);
-  stream->next_in = (Bytef *)data;
-  stream->avail_in = (uInt)data_bytes;
-  stream->next_out = dst;
-  stream->avail_out = (uInt)bytes;
-  int code = inflate(stream, Z_FINISH);
-  uint8_t beyond; /* where it gives all that there is room for, whether that is its end */
-  if (code == Z_BUF_ERROR && stream->avail_out == 0) {
-    stream->next_out = &beyond;
-    stream->avail_out = 1;
-    code = inflate(stream, Z_FINISH);
-    if (stream->avail_out == 0) return too_long(bytes);
-    stream->avail_out = 0;
-  }
-  if (code == Z_MEM_ERROR) return ALLOC_FAILED;
-  if (code != Z_STREAM_END)
-    return error_set(SHARDRT_EFORMAT, "damaged: %s", stream->msg != NULL ? stream->msg : "it is cut off");
-  if (stream->avail_in != 0)
-    return error_set(SHARDRT_EFORMAT, "damaged: %u bytes stand behind its end", stream->avail_in);
-  if (stream->avail_out != 0) return wrong_length(bytes - stream->avail_out, bytes);
-  return SHARDRT_OK;
 }
 
 /* ---- Zstandard ---- */
@@ -129,7 +74,9 @@ static int decompress(enum zarr_compressor compressor, const uint8_t *data, size
                       size_t bytes, struct reader *reader) {
   if (compressor == ZARR_ZSTD) return unzstd_chunk(data, data_bytes, dst, bytes, reader);
   if (compressor == ZARR_BLOSC) return unblosc_chunk(data, data_bytes, dst, bytes);
-  return inflate_chunk(data, data_bytes, dst, bytes, reader);
+  size_t decoded = 0;
+  int code = inflate_into(data, data_bytes, dst, bytes, reader, &decoded);
+  return code < 0 || decoded == bytes ? code : wrong_length(decoded, bytes);
 }
 
 int zarr_decode(const struct zarr_codecs *codecs, const uint8_t *data, size_t data_bytes, uint8_t *dst, size_t bytes,

@@ -4,7 +4,7 @@
     python3 -m venv env && env/bin/pip install numpy 'zarr>=3' h5py safetensors
     env/bin/python tests/data/arrays.py
 
-Each field is random.npy-like: what is read from the files is compared with `values.npy` of the same dtype.
+What is read from them is compared with the .npy file of the same dtype.
 """
 import json
 import os
@@ -133,7 +133,7 @@ with h5py.File(os.path.join(here, "data.h5"), "w") as f:
     dcpl.set_layout(h5py.h5d.COMPACT)
     d = h5py.h5d.create(f.id, b"compact", h5py.h5t.IEEE_F32LE, h5py.h5s.create_simple(SHAPE), dcpl)
     d.write(h5py.h5s.ALL, h5py.h5s.ALL, v)
-for name, o in [("latest.h5", {"libver": "latest"}), ("user.h5", {"userblock_size": 512})]:
+for name, o in [("v110.h5", {"libver": ("v110", "v110")}), ("user.h5", {"userblock_size": 512})]:
     with h5py.File(os.path.join(here, name), "w", **o) as f:
         f.create_dataset("plain", data=v)
         f.create_dataset("chunked", data=v, chunks=CHUNK)
