@@ -373,6 +373,9 @@ bool shardrt_source_format_has_files(const char *format);
  * finds. Formats, with where they are described:
  *   "tfrecord"  tf.train.Example: https://www.tensorflow.org/tutorials/load_data/tfrecord
  *   "tar"       WebDataset's archives: https://github.com/webdataset/webdataset
+ *   "array_record"  Grain's and TFDS's: https://github.com/google/array_record; one field, "record", or, where `fields`
+ *               asks for others, features of tf.train.Example
+ *   "mds"       one folder of MosaicML Streaming's shards: https://github.com/mosaicml/streaming
  *   "folder"    one folder of classes of images, as torchvision's ImageFolder
  *   "csv"       https://www.rfc-editor.org/rfc/rfc4180
  *

@@ -160,6 +160,7 @@ describe("odd arguments", function()
       tokens = { folder .. "/tokens.bin", { window = 2, stride = 1 } },
       tfrecord = { "nowhere.tfrecord", { fields = { x = "bytes" } } },
       array_record = { "nowhere.array_record", { fields = { record = "bytes" } } },
+      mds = { "nowhere", { fields = { x = "int64" } } },
       tar = { "nowhere.tar", { fields = { jpg = "bytes" } } }, folder = { "nowhere" },
       csv = { "nowhere.csv", { delimiter = ";", header = false } },
     }

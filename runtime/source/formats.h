@@ -10,6 +10,7 @@ extern const source_format hdf5_format;
 extern const source_format idx_format;
 extern const source_format tfrecord_format;
 extern const source_format array_record_format;
+extern const source_format mds_format;
 extern const source_format tar_format;
 extern const source_format image_folder_format;
 extern const source_format csv_format;

@@ -155,6 +155,13 @@ int json_word_read(json_reader *r, const char *expected, char *word, size_t room
   return length > 0 ? SHARDRT_OK : json_malformed(r, expected);
 }
 
+bool json_null(json_reader *r) {
+  skip_space(r);
+  if (r->end - r->at < 4 || memcmp(r->at, "null", 4) != 0) return false;
+  r->at += 4;
+  return true;
+}
+
 /* ---- objects and lists ---- */
 
 int json_object_read(json_reader *r, const char *expected, json_member *take, void *context) {

@@ -42,6 +42,8 @@ int json_list_read(json_reader *r, const char *expected, json_value *take, void 
 bool json_accept(json_reader *r, char c);
 /* What stands between the entries of an object or list, and ends it: *more says whether there is another entry. */
 int json_next(json_reader *r, char close, const char *expected, bool first, bool *more);
+/* Whether null stands here; goes past it then. */
+bool json_null(json_reader *r);
 /* Nothing but space is left. */
 int json_end(json_reader *r, const char *expected);
 

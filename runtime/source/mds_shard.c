@@ -1,0 +1,249 @@
+/* mds_shard.c - https://docs.mosaicml.com/projects/streaming/en/stable/fundamentals/dataset_format.html
+ *
+ * A shard is u32 the number of samples n; n + 1 × u32 where each begins, from the start of the file, and where the last
+ * one ends; text in JSON, which index.json has, too; the samples. A sample is u32 the size of each column whose size
+ * differs, in their order, then the columns' bytes. Numbers are little-endian.
+ *
+ * A shard that is there compressed only is decompressed into the cache once. A shard has no checksums: its side-car
+ * index has the CRC-32C of every column of every sample. Hashes of whole files, where index.json has any, are checked
+ * when a shard is decompressed (the compressed file's) and when its side-car index is made: XXH's, which libxxhash
+ * knows; others (md5, sha…) are not. */
+#include "source/mds_shard.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <xxhash.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "base/hash.h"
+#include "source/cache.h"
+#include "source/decompress.h"
+#include "source/gunzip.h"
+
+enum { OFFSET_BYTES = 4 };
+
+static uint32_t read_32(const uint8_t *bytes) {
+  return (uint32_t)bytes[0] | (uint32_t)bytes[1] << 8 | (uint32_t)bytes[2] << 16 | (uint32_t)bytes[3] << 24;
+}
+
+/* ---- a whole file's hashes --------------------------------------------------------------------------------------- */
+
+static void hash_digits(const char *name, const uint8_t *data, size_t bytes, char *out, size_t room) {
+  if (strcmp(name, "xxh32") == 0) {
+    snprintf(out, room, "%08" PRIx32, XXH32(data, bytes, 0));
+  } else if (strcmp(name, "xxh64") == 0) {
+    snprintf(out, room, "%016" PRIx64, (uint64_t)XXH64(data, bytes, 0));
+  } else if (strcmp(name, "xxh3_64") == 0) {
+    snprintf(out, room, "%016" PRIx64, (uint64_t)XXH3_64bits(data, bytes));
+  } else { /* xxh128 and xxh3_128 are one */
+    const XXH128_hash_t hash = XXH3_128bits(data, bytes);
+    snprintf(out, room, "%016" PRIx64 "%016" PRIx64, (uint64_t)hash.high64, (uint64_t)hash.low64);
+  }
+}
+
+static int check_file(const char *title, const struct mds_file *file, const uint8_t *data, size_t bytes) {
+  if (bytes != (size_t)file->bytes)
+    return error_set(SHARDRT_EFORMAT, "%s: has %zu bytes, and index.json tells of %lld: it is cut off, or another file",
+                     title, bytes, (long long)file->bytes);
+  for (int32_t i = 0; i < file->nhashes; i++) {
+    char digits[MDS_DIGITS + 1];
+    hash_digits(file->hashes[i].name, data, bytes, digits, sizeof digits);
+    if (strcmp(digits, file->hashes[i].digits) != 0)
+      return error_set(SHARDRT_EFORMAT, "%s: is damaged: its %s is %s, and index.json tells of %s", title,
+                       file->hashes[i].name, digits, file->hashes[i].digits);
+  }
+  return SHARDRT_OK;
+}
+
+/* ---- a compressed shard ------------------------------------------------------------------------------------------ */
+
+/* What is wanted of the cache. */
+struct contents {
+  const char *title;
+  const mapping *file;
+  const struct mds_shard *shard;
+  enum decompress_kind kind;
+};
+
+static bool fits(const mapping *cached, const void *context) {
+  return cached->bytes == (size_t)((const struct contents *)context)->shard->raw.bytes;
+}
+
+static int make(newfile *out, const void *context) {
+  const struct contents *c = context;
+  const size_t bytes = (size_t)c->shard->raw.bytes;
+  int code = check_file(c->title, &c->shard->zip, c->file->data, c->file->bytes);
+  if (code != SHARDRT_OK) return code;
+  uint8_t *contents = alloc_array(bytes, 1);
+  if (contents == NULL) return ALLOC_FAILED;
+  code = decompress(c->kind, c->file->data, c->file->bytes, contents, bytes);
+  if (code == SHARDRT_OK)
+    code = newfile_write(out, contents, bytes);
+  else
+    error_prefix(code, "%s", c->title);
+  alloc_free(contents);
+  return code;
+}
+
+/* "zstd:3" is of the kind zstd. */
+static bool is_kind(const char *compression, const char *kind) {
+  const size_t length = strlen(kind);
+  return strncmp(compression, kind, length) == 0 && (compression[length] == '\0' || compression[length] == ':');
+}
+
+/* What the compressed file at `path` holds. */
+static int map_contents(const char *path, const char *title, const struct mds_shard *shard, const char *cache,
+                        const mapping *file, mapping *out) {
+  struct contents contents = {.title = title, .file = file, .shard = shard};
+  const struct cache_request request = {.path = path,
+                                        .file = file,
+                                        .folder = cache,
+                                        .work_bytes = (size_t)shard->raw.bytes,
+                                        .fits = fits,
+                                        .make = make,
+                                        .context = &contents};
+  if (shard->raw.bytes > UINT32_MAX)
+    return error_set(SHARDRT_EFORMAT,
+                     "%s: would become %lld bytes, and no MDS shard has more than %u, which its offsets count to",
+                     title, (long long)shard->raw.bytes, UINT32_MAX);
+  if (is_kind(shard->compression, "gz")) {
+    int code = check_file(title, &shard->zip, file->data, file->bytes);
+    return code == SHARDRT_OK ? gunzip_map(path, file, (size_t)shard->raw.bytes, NULL, 0, cache, out) : code;
+  }
+  if (is_kind(shard->compression, "zstd"))
+    contents.kind = DECOMPRESS_ZSTD;
+  else if (is_kind(shard->compression, "br"))
+    contents.kind = DECOMPRESS_BROTLI;
+  else if (is_kind(shard->compression, "snappy"))
+    contents.kind = DECOMPRESS_SNAPPY;
+  else
+    return error_set(SHARDRT_EFORMAT,
+                     "%s: is compressed by \"%s\"; shardrt reads zstd, gz, br and snappy, and shards that are not "
+                     "compressed",
+                     title, shard->compression);
+  return cache_get(&request, out);
+}
+
+/* The contents take the place of the compressed file, but for its time: the same in every process that has a cache of
+ * its own, so that all agree on the side-car index. */
+static int decompress_stored(const struct mds_shard *shard, const char *cache, struct stored *stored) {
+  mapping contents = {0};
+  int code = map_contents(stored->path, stored->title, shard, cache, &stored->map, &contents);
+  if (code != SHARDRT_OK) return code;
+  mapping_close(&stored->map);
+  stored->map = contents;
+  stored->bytes = contents.bytes;
+  return SHARDRT_OK;
+}
+
+/* ---- samples ----------------------------------------------------------------------------------------------------- */
+
+struct scan {
+  const struct mds_index *index;
+  const struct mds_shard *shard;
+};
+
+static int bad(const struct stored *file, int64_t sample, size_t offset, const char *what) {
+  return error_set(SHARDRT_EFORMAT, "%s: sample %lld at byte %zu: %s", file->title, (long long)sample, offset, what);
+}
+
+/* The columns of the sample in these bytes, which begin at `offset`. */
+static int scan_sample(const struct scan *s, const struct stored *file, int64_t sample, size_t offset,
+                       const uint8_t *data, size_t bytes, struct index_entry *row) {
+  size_t sizes = 0, at = 0;
+  for (int32_t c = 0; c < s->index->ncolumns; c++) at += s->index->columns[c].size == 0 ? OFFSET_BYTES : 0;
+  if (at > bytes) return bad(file, sample, offset, "is shorter than the sizes of its columns");
+  for (int32_t c = 0; c < s->index->ncolumns; c++) {
+    size_t size = (size_t)s->index->columns[c].size;
+    if (size == 0) {
+      size = read_32(data + sizes);
+      sizes += OFFSET_BYTES;
+    }
+    if (size > bytes - at) return bad(file, sample, offset, "has columns that are larger than it is");
+    row[c] = index_entry_of(offset + at, data + at, size);
+    at += size;
+  }
+  return at == bytes ? SHARDRT_OK : bad(file, sample, offset, "is larger than its columns");
+}
+
+static int scan_samples(const struct scan *s, const struct stored *file, struct reader *arena,
+                        struct index_writer *writer, struct index_entry *row) {
+  const size_t head = (size_t)(s->shard->samples + 2) * OFFSET_BYTES;
+  int code = SHARDRT_OK;
+  for (int64_t i = 0; i < s->shard->samples && code == SHARDRT_OK; i++) {
+    const struct reader_mark mark = reader_mark(arena);
+    const uint8_t *pair, *data;
+    code = stored_get(file, (size_t)(i + 1) * OFFSET_BYTES, 2 * OFFSET_BYTES, arena, &pair);
+    if (code != SHARDRT_OK) return code;
+    const size_t begin = read_32(pair), end = read_32(pair + OFFSET_BYTES);
+    if (begin < head || end < begin || end > file->bytes)
+      return bad(file, i, begin, "lies outside of the file, or ends before it begins");
+    code = stored_get(file, begin, end - begin, arena, &data);
+    if (code == SHARDRT_OK) code = scan_sample(s, file, i, begin, data, end - begin, row);
+    if (code == SHARDRT_OK) code = index_add(writer, row);
+    reader_release(arena, mark);
+  }
+  return code;
+}
+
+static int scan(const struct stored *file, struct reader *arena, struct index_writer *writer, const void *context) {
+  const struct scan *s = context;
+  const char *names[MDS_COLUMNS_MOST];
+  for (int32_t c = 0; c < s->index->ncolumns; c++) names[c] = s->index->columns[c].name;
+  int code = index_name(writer, s->index->ncolumns, names);
+  if (code != SHARDRT_OK) return code;
+  const uint8_t *all;
+  code = stored_get(file, 0, file->bytes, arena, &all);
+  if (code == SHARDRT_OK) code = check_file(file->title, &s->shard->raw, all, file->bytes);
+  if (code != SHARDRT_OK) return code;
+  if (file->bytes / OFFSET_BYTES < 2 || s->shard->samples > (int64_t)(file->bytes / OFFSET_BYTES) - 2 ||
+      read_32(all) != s->shard->samples)
+    return error_set(SHARDRT_EFORMAT, "%s: is no MDS shard of %lld samples, as index.json tells", file->title,
+                     (long long)s->shard->samples);
+  struct index_entry *row = alloc_array((size_t)s->index->ncolumns, sizeof *row);
+  if (row == NULL) return ALLOC_FAILED;
+  code = scan_samples(s, file, arena, writer, row);
+  alloc_free(row);
+  return code;
+}
+
+/* ---- opening ----------------------------------------------------------------------------------------------------- */
+
+/* What a side-car index depends on besides the file. */
+static uint64_t columns_hash(const struct mds_index *index, const struct mds_shard *shard) {
+  uint64_t hash = hash_number(0, shard->samples);
+  for (int32_t c = 0; c < index->ncolumns; c++)
+    hash = hash_number(hash_text(hash, index->columns[c].name), index->columns[c].size);
+  for (int32_t i = 0; i < shard->raw.nhashes; i++) hash = hash_text(hash, shard->raw.hashes[i].digits);
+  return hash;
+}
+
+static int open_stored(const char *folder, const struct mds_shard *shard, const char *cache, struct stored *out) {
+  char *path = alloc_text("%s/%s", folder, shard->raw.name);
+  if (path == NULL) return ALLOC_FAILED;
+  const bool is_compressed = shard->zip.name != NULL && access(path, F_OK) != 0;
+  if (is_compressed) {
+    alloc_free(path);
+    path = alloc_text("%s/%s", folder, shard->zip.name);
+    if (path == NULL) return ALLOC_FAILED;
+  }
+  int code = stored_open(path, out);
+  alloc_free(path);
+  return code == SHARDRT_OK && is_compressed ? decompress_stored(shard, cache, out) : code;
+}
+
+int mds_shard_open(const char *folder, const struct mds_index *index, const struct mds_shard *shard, const char *cache,
+                   struct record_file *out) {
+  char kind[32];
+  const struct scan context = {.index = index, .shard = shard};
+  int code = open_stored(folder, shard, cache, &out->stored);
+  if (code == SHARDRT_OK && out->stored.bytes != (size_t)shard->raw.bytes)
+    code = check_file(out->stored.title, &shard->raw, out->stored.map.data, out->stored.bytes);
+  if (code != SHARDRT_OK) return code;
+  snprintf(kind, sizeof kind, "mds %016" PRIx64, columns_hash(index, shard));
+  return index_open(&out->stored, kind, cache, scan, &context, &out->index);
+}

@@ -1,0 +1,14 @@
+/* mds_shard.h - one shard of an MDS folder: its bytes, decompressed where they need be, and its samples' places. */
+#ifndef SHARDRT_SOURCE_MDS_SHARD_H
+#define SHARDRT_SOURCE_MDS_SHARD_H
+
+#include "source/mds_index.h"
+#include "source/records.h"
+
+/* Opens a shard of `folder`, and its side-car index, whose columns are those of MDS. `cache` as in
+ * shardrt_source_options. EFORMAT: it is not what index.json tells of; the message names the file, and the sample and
+ * its offset. EIO. */
+int mds_shard_open(const char *folder, const struct mds_index *index, const struct mds_shard *shard, const char *cache,
+                   struct record_file *out);
+
+#endif

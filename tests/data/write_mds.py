@@ -1,0 +1,42 @@
+"""Writes the folders of tests/data/mds, which tests/mds_spec.lua reads:
+
+    pip install mosaicml-streaming==0.13.0
+    python3 tests/data/write_mds.py tests/data/mds
+"""
+import os
+import sys
+
+import numpy as np
+from streaming import MDSWriter
+
+SCALARS = ['uint8', 'uint16', 'uint32', 'uint64', 'int8', 'int16', 'int32', 'int64', 'float16', 'float32', 'float64']
+COLUMNS = {
+    'number': 'int', 'text': 'str', 'bytes': 'bytes', 'json': 'json', 'digits': 'str_int',
+    'fixed': 'ndarray:int16:2,3', 'typed': 'ndarray:float32', 'free': 'ndarray',
+}
+
+
+def sample(i):
+    """A sample, which the spec works out by the same formulas."""
+    return {
+        'number': i - 5, 'text': 'ä' * (i % 4), 'bytes': bytes((i * 31 + k * 7) % 256 for k in range(i * 3)),
+        'json': {'a': i}, 'digits': 10 ** i, 'fixed': np.arange(6, dtype=np.int16).reshape(2, 3) * i,
+        'typed': np.arange(i + 1, dtype=np.float32) / 4, 'free': np.full((2, i + 1), i, np.uint8),
+    }
+
+
+def write(name, columns, samples, **options):
+    with MDSWriter(out=os.path.join(sys.argv[1], name), columns=columns, **options) as out:
+        for one in samples:
+            out.write(one)
+
+
+for compression in (None, 'zstd:3', 'gz', 'br', 'snappy'):
+    write((compression or 'raw').split(':')[0], COLUMNS, [sample(i) for i in range(12)], compression=compression,
+          size_limit=900)
+write('hashes', COLUMNS, [sample(i) for i in range(12)], size_limit=900,
+      hashes=['md5', 'xxh128', 'xxh32', 'xxh3_64', 'xxh64'])
+write('zstd-hashes', COLUMNS, [sample(i) for i in range(12)], size_limit=900, compression='zstd', hashes=['xxh64'])
+write('scalars', {name: name for name in SCALARS}, [{name: i for name in SCALARS} for i in range(3)])
+write('bz2', {'x': 'int'}, [{'x': 1}], compression='bz2')
+write('pickle', {'x': 'int', 'y': 'pkl'}, [{'x': 1, 'y': None}, {'x': 2, 'y': None}])

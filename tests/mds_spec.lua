@@ -1,0 +1,331 @@
+-- Folders of MDS shards as MosaicML's Streaming writes them (tests/data/write_mds.py): read back column by column;
+-- damaged, cut and lying ones; compressed ones; many processes; running out of memory.
+
+local ffi = require "ffi"
+local C = require "shardrt.C"
+local files = require "tests.support.files"
+local mpi = require "tests.support.mpi"
+local shardrt = require "shardrt"
+
+ffi.cdef "int truncate(const char *path, long length);"
+
+local ragged = {
+  number = "int64", text = "bytes", bytes = "bytes", json = "bytes", digits = "bytes", fixed = "int16",
+  typed = { "float32", { -1 } }, free = { "uint8", { 2, -1 } },
+}
+
+local function bytes_of(host) return ffi.string(host.data, host.bytes) end
+
+local function host_bytes(ctype, values)
+  local array = ffi.new(ctype .. "[?]", #values, values)
+  return ffi.string(array, ffi.sizeof(array))
+end
+
+-- Sample i as the script makes it: each column's bytes.
+local function sample(i)
+  local bytes, fixed, typed, free = {}, {}, {}, {}
+  for k = 0, i * 3 - 1 do bytes[k + 1] = string.char((i * 31 + k * 7) % 256) end
+  for k = 0, 5 do fixed[k + 1] = k * i end
+  for k = 0, i do typed[k + 1] = k / 4 end
+  for k = 1, 2 * (i + 1) do free[k] = i end
+  return {
+    number = host_bytes("int64_t", { i - 5 }), text = ("ä"):rep(i % 4), bytes = table.concat(bytes),
+    json = ('{"a": %d}'):format(i), digits = "1" .. ("0"):rep(i), fixed = host_bytes("int16_t", fixed),
+    typed = host_bytes("float", typed), free = host_bytes("uint8_t", free),
+  }
+end
+
+local function expected()
+  local samples = {}
+  for i = 0, 11 do samples[i + 1] = sample(i) end
+  return samples
+end
+
+describe("MDS folders", function()
+  local folder, cache
+  before_each(function()
+    folder = files.folder()
+    cache = folder .. "/cache"
+  end)
+  after_each(function() files.remove(folder) end)
+
+  local function copy(name)
+    assert(os.execute(("cp -r tests/data/mds/%s %s/"):format(name, folder)) == 0)
+    return folder .. "/" .. name
+  end
+
+  local function open(path, o)
+    return shardrt.source.mds(path, { fields = o and o.fields or ragged, cache = cache, verify = o and o.verify })
+  end
+
+  local function read_all(path, o)
+    local source, samples = open(path, o), {}
+    for i = 0, #source - 1 do
+      local values = source:read(i, 1)
+      samples[i + 1] = {}
+      for name, value in pairs(values) do samples[i + 1][name] = bytes_of(value[1] or value) end
+    end
+    return samples
+  end
+
+  for _, name in ipairs { "raw", "zstd", "gz", "br", "snappy", "hashes", "zstd-hashes" } do
+    it("are read back as they were written: " .. name, function()
+      local path = copy(name)
+      assert.same(expected(), read_all(path))
+      assert.same(expected(), read_all(path)) -- from what the first one left beside them, and in the cache
+      assert.same(expected(), read_all(path, { verify = false }))
+      local left = #files.list(path)
+      for _, one in ipairs(files.list(path)) do left = left - (one:find "%.shardrt%-index$" and 2 or 0) end
+      assert.equal(1, left, "an index beside each shard, and nothing else")
+    end)
+  end
+
+  it("have the fields that their columns tell of", function()
+    local source = shardrt.source.mds(copy "raw")
+    assert.same({
+      number = { dtype = "int64", shape = {} }, text = { dtype = "uint8", shape = { -1 } },
+      bytes = { dtype = "uint8", shape = { -1 } }, json = { dtype = "uint8", shape = { -1 } },
+      digits = { dtype = "uint8", shape = { -1 } }, fixed = { dtype = "int16", shape = { 2, 3 } },
+      typed = { dtype = "float32", shape = { 1 } }, free = { dtype = "uint8", shape = { 2, 1 } },
+    }, source.fields)
+    local message = files.message(source.read, source, 1, 1)
+    assert.truthy(message:find("record 1 at byte", 1, true) and message:find("`fields` can say", 1, true), message)
+    source = shardrt.source.mds(copy "scalars")
+    local values = source:read(0, 3)
+    for dtype, field in pairs(source.fields) do
+      assert.same({ dtype = dtype, shape = {} }, field)
+      if dtype ~= "float16" then
+        for i = 0, 2 do assert.equal(i, tonumber(values[dtype].data[i])) end
+      end
+    end
+    assert.equal("\0\0\0\60\0\64", bytes_of(values.float16))
+  end)
+
+  it("give raw elements where a dtype and a shape are asked for", function()
+    local source = open(copy "raw", { fields = { bytes = { "uint8", { 3, -1 } } } })
+    assert.same({ 3, 5 }, source:read(5, 1).bytes[1].shape)
+    assert.equal(sample(5).bytes, bytes_of(source:read(5, 1).bytes[1]))
+  end)
+
+  local function refused(path, o, ...)
+    local message = files.message(shardrt.source.mds, path, o)
+    for _, what in ipairs { ... } do assert.truthy(message:find(what, 1, true), message) end
+  end
+
+  it("are refused with advice where shardrt does not read them", function()
+    refused(copy "bz2", { cache = cache }, 'compressed by "bz2"', "zstd, gz, br and snappy")
+    refused(copy "pickle", nil, 'column "y" is encoded as "pkl"', "a pickle runs whatever program it holds")
+    assert.equal(2, tonumber(open(folder .. "/pickle", { fields = { x = "int64" } }):read(1, 1).x.data[0]))
+    refused(copy "raw", { fields = { nothing = "bytes" } }, 'has no column "nothing"')
+    refused(folder .. "/raw", { fields = { number = "int32" } }, "int32 is asked for, and it holds int64")
+    refused(folder .. "/nowhere", nil, "nowhere/index.json")
+    refused({ folder .. "/raw", folder .. "/zstd" }, nil, "it takes one")
+  end)
+
+  -- Damage ------------------------------------------------------------------------------------------------------------
+
+  local function write_byte(path, at, byte)
+    local file = assert(io.open(path, "r+b"))
+    file:seek("set", at)
+    file:write(string.char(byte))
+    file:close()
+  end
+
+  -- A byte with one bit turned.
+  local function turned(text, at)
+    local byte, bit = text:byte(at + 1), 2 ^ math.random(0, 7)
+    return math.floor(byte / bit) % 2 == 1 and byte - bit or byte + bit
+  end
+
+  it("are found to be damaged wherever a bit of a sample turns after the index was made", function()
+    local path = copy "raw"
+    local shard = path .. "/shard.00001.mds"
+    local index = shard .. ".shardrt-index"
+    assert.same(expected(), read_all(path))
+    local kept, text, found = files.slurp(index), files.slurp(shard), 0
+    local source = open(path) -- maps the file, as a job does in which a disk begins to fail
+    for at = 0, #text - 1 do
+      write_byte(shard, at, turned(text, at))
+      local ok, message = pcall(source.read, source, 0, #source)
+      if not ok then
+        found = found + 1
+        assert.truthy(message:find("shard.00001.mds: record %d+ at byte %d+ %(%d+ bytes%) is damaged"), message)
+      end
+      write_byte(shard, at, text:byte(at + 1))
+    end
+    -- All but the offsets, the JSON and the sizes, which nobody reads any more.
+    local bytes = 0
+    for i = 0, 11 do
+      for _, value in pairs(sample(i)) do bytes = bytes + #value end
+    end
+    assert.is_true(found > 50 and found < bytes, tostring(found))
+    assert.equal(kept, files.slurp(index))
+  end)
+
+  it("never give more than what stands in them where they were damaged or cut before the index was made", function()
+    local path = copy "raw"
+    local shard = path .. "/shard.00000.mds"
+    local text, refused_ones = files.slurp(shard), 0
+    local function try(what)
+      os.remove(shard .. ".shardrt-index")
+      local ok, message = pcall(read_all, path)
+      if not ok then
+        refused_ones = refused_ones + 1
+        assert.truthy(message:find("shard.00000.mds", 1, true), what .. ": " .. message)
+      end
+      return ok
+    end
+    for at = 0, #text - 1 do
+      write_byte(shard, at, turned(text, at))
+      try("byte " .. at)
+      write_byte(shard, at, text:byte(at + 1))
+    end
+    assert.is_true(refused_ones > 20)
+    for length = #text - 1, 0, -1 do
+      assert(ffi.C.truncate(shard, length) == 0)
+      assert.is_false(try("length " .. length))
+    end
+  end)
+
+  it("with hashes are found to be damaged wherever a bit turns", function()
+    for _, name in ipairs { "hashes/shard.00002.mds", "zstd-hashes/shard.00002.mds.zstd" } do
+      local path = copy(name:match "^[^/]*")
+      local shard = folder .. "/" .. name
+      local text = files.slurp(shard)
+      for at = 0, #text - 1, 3 do
+        write_byte(shard, at, turned(text, at))
+        os.remove(shard .. ".shardrt-index")
+        local message = files.message(open, path)
+        assert.truthy(message:find(name .. ": is damaged: its xxh", 1, true), message)
+        write_byte(shard, at, text:byte(at + 1))
+      end
+      assert.same(expected(), read_all(path))
+    end
+  end)
+
+  it("that are compressed and damaged are refused, or give what stands in them", function()
+    for _, name in ipairs { "zstd", "gz", "br", "snappy" } do
+      local path = copy(name)
+      local shard = ("%s/shard.00000.mds.%s"):format(path, name)
+      local text, failures = files.slurp(shard), 0
+      for at = 0, #text - 1, 3 do
+        write_byte(shard, at, turned(text, at))
+        os.remove(shard .. ".shardrt-index")
+        local ok, message = pcall(read_all, path)
+        if not ok then
+          failures = failures + 1
+          assert.truthy(message:find("shard.00000.mds", 1, true), message)
+        end
+        write_byte(shard, at, text:byte(at + 1))
+      end
+      assert.is_true(failures > 20, name .. ": " .. failures)
+      for length = 0, #text - 1, 5 do
+        files.write(path, "shard.00000.mds." .. name, text:sub(1, length))
+        os.remove(shard .. ".shardrt-index")
+        assert.truthy(files.message(open, path):find("shard.00000.mds", 1, true))
+      end
+    end
+  end)
+
+  it("whose index.json lies are refused", function()
+    local path = copy "raw"
+    local json = files.slurp(path .. "/index.json")
+    local function lie(pattern, replacement, what)
+      local changed, count = json:gsub(pattern, replacement, 1)
+      assert(count == 1, pattern)
+      files.write(path, "index.json", changed)
+      refused(path, { fields = ragged }, what)
+    end
+    lie('"samples": %d+', '"samples": 2', "is no MDS shard of 2 samples")
+    lie('"samples": %d+', '"samples": 9000000000000000000', "is no MDS shard of")
+    lie('"bytes": %d+', '"bytes": 17', "index.json tells of 17")
+    lie('"version": 2', '"version": 3', "is of version 3")
+    lie('"format": "mds"', '"format": "json"', 'format "json"')
+    lie('"basename": "', '"basename": "../', "no name of a file in its folder")
+    lie('"column_names": %[', '"column_names": ["x", ', "has 9 column_names, 8 column_encodings")
+    lie('"column_sizes": %[', '"column_sizes": [null, ', "8 column_encodings and 9 column_sizes")
+    lie('"column_sizes": %[null, ', '"column_sizes": [4, ', "the columns of shard 1")
+    lie('"ndarray:int16:2,3"', '"ndarray:int16:2,4"', "the columns of shard 1")
+    files.write(path, "index.json", (json:gsub('"ndarray:int16:2,3"', '"ndarray:int16:2,4"')))
+    assert.truthy(files.message(read_all, path):find('"fixed" holds 6 elements', 1, true))
+    for _, wrong in ipairs { "ndarray:int16:", "ndarray:int16:0", "ndarray:int16:2,", "ndarray:int16:2,x", "ndarray:q",
+      "ndarray:int16:1,1,1,1,1,1,1,1,1", "what" } do
+      files.write(path, "index.json", (json:gsub('"ndarray:int16:2,3"', '"' .. wrong .. '"')))
+      refused(path, nil, ('is encoded as "%s"'):format(wrong))
+    end
+    path = copy "zstd"
+    json = files.slurp(path .. "/index.json")
+    files.write(path, "index.json", (json:gsub('("raw_data": {"basename": "[^"]*", "bytes": )%d+', "%19999999999")))
+    refused(path, { cache = cache }, "no MDS shard has more than 4294967295")
+    files.write(path, "index.json", (json:gsub('("raw_data": {"basename": "[^"]*", "bytes": )%d+', "%130")))
+    refused(path, { cache = cache }, "do not become the 30 bytes that it tells of")
+  end)
+
+  it("whose index.json is cut or has other bytes never crash", function()
+    local path = copy "raw"
+    local json = files.slurp(path .. "/index.json")
+    for length = 0, #json - 1 do
+      if length % 7 == 0 or length > #json - 40 then
+        files.write(path, "index.json", json:sub(1, length))
+        refused(path, nil, "index.json")
+      end
+    end
+    local seed = os.time()
+    math.randomseed(seed)
+    for _ = 1, 300 do
+      local at = math.random(#json)
+      files.write(path, "index.json", json:sub(1, at - 1) .. string.char(math.random(0, 255)) .. json:sub(at + 1))
+      pcall(read_all, path)
+    end
+    files.write(path, "index.json", '{"version": 2, "shards": []}')
+    refused(path, nil, "tells of no shard")
+    files.write(path, "index.json", ('{"x": %s'):format(("["):rep(100000)))
+    refused(path, nil, "values lie within values")
+  end)
+
+  -- Everything else ---------------------------------------------------------------------------------------------------
+
+  it("give back all memory when an allocation fails, whichever it is", function()
+    for _, name in ipairs { "raw", "zstd", "gz" } do
+      local path, options = copy(name), ffi.new("shardrt_source_options", { cache = cache })
+      local field, failures = ffi.new "shardrt_field[1]", 0
+      field[0].name, field[0].dtype, field[0].ndim = "free", -1, -1
+      for n = 1, 2000 do
+        os.execute(("rm -rf %s %s/*.shardrt-index"):format(cache, path))
+        local out, sizes, buffer = ffi.new "shardrt_source *[1]", ffi.new "int64_t[8]", ffi.new "shardrt_buffer *[1]"
+        C.shardrt_alloc_fail_at(n)
+        local code = C.shardrt_source_files("mds", 1, ffi.new("const char *[1]", { path }), 1, field, options, out)
+        if code == 0 then code = C.shardrt_source_value(out[0], 0, 0, sizes, buffer) end
+        C.shardrt_alloc_fail_at(0)
+        if buffer[0] ~= nil then C.shardrt_buffer_free(buffer[0]) end
+        if out[0] ~= nil then C.shardrt_source_free(out[0]) end
+        if code == 0 then break end
+        assert.equal(C.SHARDRT_ENOMEM, code)
+        assert.truthy(ffi.string(C.shardrt_error_message()):match "out of memory")
+        failures = failures + 1
+      end
+      assert.is_true(failures > 50 and failures < 2000, tostring(failures))
+    end
+  end)
+
+  it("come to many processes that open them at once through a loader as they were written", function()
+    local path = copy "zstd"
+    local result = mpi.run { processes = 8, devices = 1, source = ([[
+      local shardrt = require "shardrt"
+      local source = shardrt.source.mds("%s", { cache = "%s",
+        fields = { number = "int64", fixed = "int16" } })
+      local seen = 0
+      for batch in shardrt.loader { source = source, batch_size = 8, shuffle = true, epochs = 5 } do
+        for s, shard in ipairs(batch.fixed.addressable_shards) do
+          local i = tonumber(batch.number.addressable_shards[s].data.data[0]) + 5
+          for k = 0, 5 do assert(shard.data.data[k] == k * i) end
+          seen = seen + 1
+        end
+      end
+      assert(seen > 0)
+    ]]):format(path, cache) }
+    assert.equal(0, result.status, result.output)
+    assert.equal(4, #files.list(cache)) -- each shard once, and nothing half made
+    assert.same(expected(), read_all(path))
+  end)
+end)
