@@ -38,7 +38,7 @@ MPI_CFLAGS = $(shell pkg-config --cflags ompi-c)
 LUA_CFLAGS = $(shell pkg-config --cflags luajit)
 HDF5_CFLAGS = $(shell pkg-config --cflags hdf5-serial)
 LIBS       = $(shell pkg-config --libs ompi-c luajit zlib libisal libjpeg spng liburing libbrotlidec libzstd snappy \
-               blosc hdf5-serial) -lhighwayhash -lm -ldl
+               libxxhash blosc hdf5-serial) -lhighwayhash -lm -ldl
 LDFLAGS    = -Wl,-E -pthread $(if $(SANITIZE),-fsanitize=$(SANITIZE))
 
 quiet = $(if $(V),,@echo "  $(1)  $@";)
