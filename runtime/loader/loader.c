@@ -3,9 +3,8 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
-#include "base/machine.h"
-#include "base/size.h"
 #include "base/trace.h"
+#include "loader/budget.h"
 #include "loader/crew.h"
 #include "loader/cursor.h"
 #include "loader/mask.h"
@@ -35,10 +34,8 @@ struct shardrt_loader {
   bool shuffle;
   struct pace pace;   /* how many workers there are, and batches ahead */
   int64_t first_step; /* the number of the first batch */
-  size_t budget;      /* bytes: what the batches may take, and the slack */
-  size_t slack;       /* of these, what may wait to be collected */
-  bool past_caches;   /* it is more than the caches hold */
-  struct mask mask;   /* none unless padding */
+  struct budget budget;
+  struct mask mask; /* none unless padding */
   struct pool *pool;
   struct slot *slots;           /* most_prefetch of them */
   struct slot_scratch *scratch; /* one for each worker, and one for the owner, who helps them */
@@ -73,29 +70,6 @@ static int check_options(const shardrt_loader_options *o) {
   if (code == SHARDRT_OK) code = check_range("remainder", o->remainder, SHARDRT_DROP, SHARDRT_ERROR);
   if (code == SHARDRT_OK) code = check_range("pipeline", o->pipeline, SHARDRT_PER_PROCESS, SHARDRT_PER_DEVICE);
   return code;
-}
-
-/* What batches that were let go may take, until they are collected: a few of them, so that a collection is not needed
- * for each, but of small ones more, and of large ones less. */
-static size_t slack_of(size_t batch_bytes) {
-  enum { BATCHES = 4, LEAST = 8 << 20, MOST = 12 << 20 };
-  return batch_bytes < LEAST / BATCHES ? LEAST : batch_bytes > MOST / BATCHES ? MOST : BATCHES * batch_bytes;
-}
-
-/* What the batches in the making may take together with those handed out: `prefetch` of them as they are read, two as
- * the caller has them (who holds one while he asks for the next), and, where they move, one that is on the way. */
-static int set_budget(shardrt_loader *self) {
-  const size_t handed_out = self->move->any ? 3 : 2;
-  self->slack = slack_of(self->move->batch_bytes);
-  size_t out;
-  if (size_multiply(self->plan->batch_bytes, (size_t)self->pace.now.prefetch, &self->budget) &&
-      size_multiply(self->move->batch_bytes, handed_out, &out) && size_add(self->budget, out, &self->budget) &&
-      size_add(self->budget, self->slack, &self->budget)) {
-    self->past_caches = self->budget > machine_shared_cache();
-    return SHARDRT_OK;
-  }
-  return error_set(SHARDRT_EOVERFLOW, "%d batches of %zu bytes do not fit in 64 bits", (int)self->pace.now.prefetch + 1,
-                   self->plan->batch_bytes);
 }
 
 static int make_slots(shardrt_loader *self) {
@@ -141,8 +115,8 @@ static int fill(shardrt_loader *self, const shardrt_loader_options *o) {
   if (code != SHARDRT_OK) return code;
   pace_set(&self->pace, o, self->plan);
   if (o->remainder == SHARDRT_PAD) code = mask_set(&self->mask, o, self->plan->nfields);
-  if (code == SHARDRT_OK) code = set_budget(self);
-  if (code == SHARDRT_OK) code = pool_new(self->budget, &self->pool);
+  if (code == SHARDRT_OK) code = budget_set(&self->budget, self->plan, self->move, self->pace.now.prefetch);
+  if (code == SHARDRT_OK) code = pool_new(self->budget.bytes, &self->pool);
   if (code == SHARDRT_OK) code = make_slots(self);
   if (code == SHARDRT_OK)
     code = crew_new(self->pace.now.most_workers, (self->plan->ntasks + self->pace.group - 1) / self->pace.group,
@@ -232,7 +206,7 @@ static int offer(shardrt_loader *self) {
   order_set(&next->order, self->seed, self->ahead.epoch, self->rules.count, self->shuffle);
   next->first = self->ahead.row;
   next->rows = cursor_rows(&self->ahead, &self->rules);
-  next->past_caches = self->past_caches;
+  next->past_caches = self->budget.past_caches;
   next->step = step_number(self) + self->offered - self->handed;
   next->fingerprinted = is_checked(next->step);
   int code = slot_open(next, self->plan, self->pool);
@@ -252,7 +226,7 @@ static bool may_offer(const shardrt_loader *self) {
 }
 
 static bool within_budget(const shardrt_loader *self) {
-  return pool_outstanding(self->pool) + self->plan->batch_bytes <= self->budget;
+  return pool_outstanding(self->pool) + self->plan->batch_bytes <= self->budget.bytes;
 }
 
 /* Drops what is in the making, so that the next batch is the one at `place`. */
@@ -323,7 +297,8 @@ static void keep_pace(shardrt_loader *self, double waited, int64_t busy, bool fu
   const double helped = 1e-9 * (double)self->scratch[self->pace.now.most_workers].busy;
   if (!pace_step(&self->pace, now - since, waited, 1e-9 * (double)busy, helped, full)) return;
   crew_set_active(self->crew, self->pace.now.workers);
-  if (set_budget(self) == SHARDRT_OK) pool_limit(self->pool, self->budget); /* as it is less than the memory */
+  if (budget_set(&self->budget, self->plan, self->move, self->pace.now.prefetch) == SHARDRT_OK)
+    pool_limit(self->pool, self->budget.bytes); /* as it is less than the memory */
 }
 
 static void add_stages(shardrt_loader_stats *stats, struct slot *made) {
@@ -407,8 +382,8 @@ void shardrt_loader_stats_get(const shardrt_loader *self, shardrt_loader_stats *
   *out = self->stats;
   out->bytes_moved = self->moved.bytes;
   out->move_seconds = self->moved.seconds;
-  out->budget_bytes = self->budget;
-  out->slack_bytes = self->slack;
+  out->budget_bytes = self->budget.bytes;
+  out->slack_bytes = self->budget.slack;
   out->num_workers = self->pace.now.workers;
   out->prefetch = self->pace.now.prefetch;
   out->read_size = self->plan->read_size;

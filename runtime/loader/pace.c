@@ -50,7 +50,7 @@ static int64_t choose_group(const struct plan *plan, int32_t cores) {
 }
 
 /* A worker for each core, but for one, where the recipe runs, and while it waits helps. As many batches ahead as take
- * some megabytes: where a batch takes no time, steps that take more would have none. */
+ * some megabytes: two that take next to no time would not last for a step that takes a little more. */
 void pace_set(struct pace *self, const shardrt_loader_options *options, const struct plan *plan) {
   const double bytes = plan->batch_bytes > 0 ? (double)plan->batch_bytes : 1;
   const double memory = fmin((double)machine_memory() / MEMORY_PART, MOST_BYTES);
@@ -109,11 +109,10 @@ static bool look(struct pace *self, double helped) {
   const double awake = awake_seconds(), all = self->seconds > 0 ? self->seconds : 1;
   const double recipe = fmax(awake - self->awake - (helped - self->helped), 0);
   const double waited = self->waited / all, busy = fmin(self->busy / all / before.workers, 1);
-  const double full = (double)self->full / (double)self->steps;
+  const double full = self->all_steps > FIRST_STEPS ? 0 : (double)self->full / (double)self->steps;
   const double slept = fmax(1 - waited - recipe / all, 0);
   self->awake = awake;
   self->helped = helped;
-  if (self->all_steps > FIRST_STEPS) self->now.prefetch_fixed = true;
   /* The first batches are waited for whatever there is: the first look is none. */
   if (self->looks == 0 || !shardrt_pace_look(&self->now, waited, busy, full, slept)) return false;
   snprintf(

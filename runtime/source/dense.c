@@ -105,7 +105,7 @@ int dense_value(const shardrt_source *source, int32_t field, int64_t sample, str
     out->shape[d] = out->full[d] = f->shape[d];
     out->start[d] = 0;
   }
-  out->data = (void *)(uintptr_t)dense_find(source, field, sample); /* who reads a value does not write to it */
+  out->data = (void *)dense_find(source, field, sample); /* who reads a value does not write to it */
   *handled = out->data != NULL;
   if (*handled) reader->bytes_read += (int64_t)value_bytes(out);
   return SHARDRT_OK;

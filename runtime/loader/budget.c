@@ -1,0 +1,27 @@
+#include "loader/budget.h"
+
+#include "base/error.h"
+#include "base/machine.h"
+#include "base/size.h"
+
+/* A few batches, so that a collection is not needed for each, but of small ones more, and of large ones less. */
+static size_t slack_of(size_t batch_bytes) {
+  enum { BATCHES = 4, LEAST = 8 << 20, MOST = 12 << 20 };
+  return batch_bytes < LEAST / BATCHES ? LEAST : batch_bytes > MOST / BATCHES ? MOST : BATCHES * batch_bytes;
+}
+
+/* `prefetch` of them as they are read, two as the caller has them (who holds one while he asks for the next), and,
+ * where they move, one that is on the way. */
+int budget_set(struct budget *self, const struct plan *plan, const struct move *move, int32_t prefetch) {
+  const size_t handed_out = move->any ? 3 : 2;
+  struct budget made = {.slack = slack_of(move->batch_bytes)};
+  size_t out;
+  if (!size_multiply(plan->batch_bytes, (size_t)prefetch, &made.bytes) ||
+      !size_multiply(move->batch_bytes, handed_out, &out) || !size_add(made.bytes, out, &made.bytes) ||
+      !size_add(made.bytes, made.slack, &made.bytes))
+    return error_set(SHARDRT_EOVERFLOW, "%d batches of %zu bytes do not fit in 64 bits", (int)prefetch + 1,
+                     plan->batch_bytes);
+  made.past_caches = made.bytes > machine_shared_cache();
+  *self = made;
+  return SHARDRT_OK;
+}
