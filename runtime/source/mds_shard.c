@@ -112,7 +112,7 @@ static int map_contents(const char *path, const char *title, const struct mds_sh
                      title, (long long)shard->raw.bytes, UINT32_MAX);
   if (is_kind(shard->compression, "gz")) {
     int code = check_file(title, &shard->zip, file->data, file->bytes);
-    return code == SHARDRT_OK ? gunzip_map(path, file, (size_t)shard->raw.bytes, NULL, 0, cache, out) : code;
+    return code == SHARDRT_OK ? gunzip_map(path, file, (size_t)shard->raw.bytes, "", 0, cache, out) : code;
   }
   if (is_kind(shard->compression, "zstd"))
     contents.kind = DECOMPRESS_ZSTD;
