@@ -149,14 +149,14 @@ lint: deps-lint
 	luacheck -q lua recipes tests
 
 # Speed, as ratios taken in one run; the C programs beside it are the baselines. PEERS=1: then other loaders, too, on the
-# same files in the same run; PARTS="loader cold transforms start reshard peers" chooses. With JAX_PYTHON naming a Python
+# same files in the same run; PARTS="loader cold transforms formats start reshard peers" chooses. With JAX_PYTHON naming a Python
 # that has JAX, as build/peers/bin/python does, reshards are compared with JAX's.
-BASELINES = $(addprefix $(BUILD)/bench/,gather gather-scalar pread meet copy alltoall)
+BASELINES = $(addprefix $(BUILD)/bench/,gather gather-scalar pread meet copy alltoall jpeg)
 bench: deps
 	@$(MAKE) --no-print-directory all $(BASELINES)
 	@$(if $(PEERS),$(MAKE) --no-print-directory peers)
 	@SHARDRT=$(abspath $(BUILD)/shardrt) $(BUILD)/shardrt tests/bench/run.lua $(BUILD) \
-	  $(or $(PARTS),loader cold transforms start reshard $(if $(PEERS),peers))
+	  $(or $(PARTS),loader cold transforms formats start reshard $(if $(PEERS),peers))
 # The other loaders, in a Python environment that is kept; without what FFCV is built from, FFCV is left out.
 peers:
 	$(call install_packages,$(PACKAGES_PEERS))
@@ -169,7 +169,7 @@ $(BUILD)/bench/gather-scalar: tests/bench/gather.c
 	$(CC) -std=c11 -D_GNU_SOURCE -O2 -fno-tree-vectorize -pthread -o $@ $<
 $(BUILD)/bench/%: tests/bench/%.c
 	@mkdir -p $(@D)
-	$(CC) -std=c11 -D_GNU_SOURCE -O3 -march=native -pthread $(MPI_CFLAGS) -o $@ $< $(shell pkg-config --libs ompi-c)
+	$(CC) -std=c11 -D_GNU_SOURCE -O3 -march=native -pthread $(MPI_CFLAGS) -o $@ $< $(shell pkg-config --libs ompi-c libjpeg)
 
 install: all
 	install -D -m 755 $(BUILD)/shardrt $(DESTDIR)$(PREFIX)/bin/shardrt

@@ -62,7 +62,7 @@ describe("decode_image", function()
       local text = read(r.name)
       for channels = 1, 3, 2 do
         local whole = decode(text, T.decode_image { channels = channels })
-        for _ = 1, 12 do
+        for _ = 1, 100 do
           local top, left = math.random(0, r.height - 1), math.random(0, r.width - 1)
           local height, width = math.random(1, r.height - top), math.random(1, r.width - left)
           if math.random(3) == 1 then width = math.min(width, 5) end

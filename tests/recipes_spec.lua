@@ -29,6 +29,10 @@ local claims = {
   },
   elastic = { "4 processes, from step 0 on\n", "3840 samples, each once, in the order of an undisturbed run\n" },
   full_replication = { "process 3: 2 copies of 32768 bytes in meaning, 1 in memory\n", "devices 0%-7" },
+  imagenet_folder = {
+    "10 images of 2 classes: stripes, waves\n",
+    "\n2 epochs: 20 images as float32 {3, 224, 224}, each once in an epoch\n",
+  },
   images_and_labels = {
     "1%-D mesh\nimage {256, 8, 8, 3}, on each device {64, 8, 8, 3}\n", "process 0 found 256 images beside",
     "2%-D mesh\nimage {256, 8, 8, 3}, on each device {128, 8, 8, 3}\n", "process 0 found 512 images beside",
@@ -98,17 +102,23 @@ local claims = {
   tokens = {
     "%d+ windows: every letter but the first", "%d+ lines in %d+ rows of 128 letters, each line whole: 9%d %% of",
   },
+  tfrecord = {
+    "source of 24 samples of image: uint8 {2, 3}, label: int64 {}\n",
+    "24 records, each once; their labels come to 60\n",
+  },
   throughput = { "\n +1 +[%d.]+ +%d+ +0%.786\n", "\n +8 +[%d.]+ +%d+ +0%.098\n" },
   uneven_epoch = {
     "are 3 steps\n  67 real rows were delivered\n", "are 2 steps\n  64 real rows were delivered\n",
     '"error":\n[^\n]*67',
   },
+  webdataset = { "10 samples in all archives\n", "class 0: 5 samples, class 1: 5\n" },
 }
 
 -- These make more of their data than a machine holds, or nothing, where a job has a million devices; or have batches
 -- that so many do not divide.
 local small = {
-  convenient_load = true, elastic = true, layouts = true, lua_transform = true, pipelines = true, reshard = true,
+  convenient_load = true, elastic = true, imagenet_folder = true, layouts = true, lua_transform = true,
+  pipelines = true, reshard = true,
   resume = true, spatial_image = true, throughput = true,
 }
 

@@ -13,7 +13,7 @@
 #include "base/error.h"
 #include "transform/decode.h"
 
-enum { MARGIN = 2, MOST_SCANS = 500 }; /* in blocks; scans of a progressive image, each of which costs a whole pass */
+enum { MARGIN = 4, MOST_SCANS = 500 }; /* in pixels; scans of a progressive image, each of which costs a whole pass */
 
 /* libjpeg ends a failed call by a jump, and only warns of data that is cut off or damaged: here that is an error, but
  * for what other readers accept in silence and what changes no pixel. */
@@ -131,10 +131,10 @@ static void convert_cmyk(const uint8_t *row, int64_t width, int64_t channels, ui
 
 /* Leaves out columns that are not wanted; returns how many stand before the wanted ones in a decoded line. */
 static int64_t crop_columns(struct jpeg_decompress_struct *info, const struct value *piece) {
-  const int64_t margin = (int64_t)MARGIN * info->max_h_samp_factor * DCTSIZE, stop = piece->start[1] + piece->shape[1];
-  JDIMENSION first = piece->start[1] > margin ? (JDIMENSION)(piece->start[1] - margin) : 0;
+  const int64_t stop = piece->start[1] + piece->shape[1];
+  JDIMENSION first = piece->start[1] > MARGIN ? (JDIMENSION)(piece->start[1] - MARGIN) : 0;
   JDIMENSION columns = info->output_width - first;
-  if (stop + margin < (int64_t)info->output_width) columns = (JDIMENSION)(stop + margin) - first;
+  if (stop + MARGIN < (int64_t)info->output_width) columns = (JDIMENSION)(stop + MARGIN) - first;
   if (columns < info->output_width) jpeg_crop_scanline(info, &first, &columns);
   return piece->start[1] - (int64_t)first;
 }

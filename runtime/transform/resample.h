@@ -30,7 +30,11 @@ struct resample_sums {
   int64_t *count;
   double *weights;
   int32_t *fixed;
+  int16_t
+      *split; /* the same for vectors: of each four of fixed[], padded with zeros, four upper parts (of RESAMPLE_BITS
+                 / 2 bits and more), then four lower ones; RESAMPLE_FOURS(width) fours for each element */
 };
+#define RESAMPLE_FOURS(width) (((width) + 3) / 4)
 /* In the reader's arena. */
 int resample_sums_set(struct resample_sums *self, const struct resample_axis *axis, int64_t start, int64_t stop,
                       struct reader *reader);

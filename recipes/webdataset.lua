@@ -1,0 +1,32 @@
+-- Tar archives of samples, as WebDataset has them (D5): a field from members of either of two names, decoded to one
+-- size, and a class in text; samples are shuffled among all archives.
+--
+--   mpirun -n 4 build/shardrt --devices 2 recipes/webdataset.lua [FILES]
+
+local shardrt = require "shardrt"
+local P, T, say = shardrt.P, shardrt.transform, shardrt.say
+
+local source = shardrt.source.tar(arg[1] or "recipes/data/shard-*.tar",
+  { fields = { ["jpg;png"] = "bytes", cls = "int64" } })
+say("%d samples in all archives", #source)
+
+local mesh = shardrt.make_mesh({ shardrt.device_count() }, { "data" })
+local loader = shardrt.loader {
+  source = source:map {
+    image = { from = "jpg;png", T.decode_image(), T.resize { height = 32, width = 32 } }, ["jpg;png"] = false,
+  },
+  batch_size = mesh.size, shuffle = true, seed = 1, epochs = 1, remainder = "pad",
+  sharding = shardrt.NamedSharding(mesh, P "data"),
+}
+
+local seen = {}
+for batch in loader do
+  local class, real = shardrt.process_allgather(batch.cls), shardrt.process_allgather(batch.mask)
+  for i = 0, class.size - 1 do
+    local name = tonumber(class.data[i])
+    if real.data[i] then seen[name] = (seen[name] or 0) + 1 end
+  end
+end
+if shardrt.is_planning() then return end -- nothing was read
+assert(seen[0] + seen[1] == #source)
+say("class 0: %d samples, class 1: %d", seen[0], seen[1])
