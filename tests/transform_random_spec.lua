@@ -78,6 +78,36 @@ describe("random transforms are evenly random:", function()
     assert.is_true(math.abs(unevenness(counts, 4, COUNT)) < 5)
   end)
 
+  it("places in a map of a map are those of one chain, whatever views lie between", function()
+    local host = shardrt.ndarray.empty({ 200, 4, 4 }, "int32")
+    for i = 0, 200 * 16 - 1 do host.data[i] = i % 16 end
+    local flip, crop = T.random_flip { axis = 0 }, T.random_crop { size = { 2, 3 } }
+    local source, samples_of = shardrt.source.array { x = host }, {}
+    for i = 1, 100 do samples_of[i] = i - 1 end
+    local function drawn(made)
+      local code, texts = read.bytes(made, "x", samples_of, nil, 5, 2)
+      assert.equal(0, code)
+      return texts
+    end
+    local one = drawn(source:map { x = { flip, crop, flip } })
+    local flipped = source:map { x = { flip } }
+    assert.same(one, drawn(flipped:map { x = { crop } }:map { x = { flip } }))
+    assert.same(one, drawn(flipped:enumerate "n":map { x = { crop, flip } }))
+    assert.same(one, drawn(shardrt.concat { flipped, flipped }:map { x = { crop, flip } }))
+    assert.same(one, drawn(shardrt.mix { { flipped, 1 }, { flipped, 1 } }:map { x = { crop, flip } }))
+  end)
+
+  it("nor do those behind a filter follow what it drew", function()
+    local host = shardrt.ndarray.empty({ 400, 2 }, "int32")
+    for i = 0, 799 do host.data[i] = i % 2 end
+    local source = shardrt.source.array { x = host }:filter {
+      x = function(_, rng) return rng:uniform() < 0.5 end,
+    }
+    local sum, flipped = 0, source:map { x = { T.random_flip { axis = 0 } } }
+    for _, row in ipairs(flipped:read(0, #source).x:to_table()) do sum = sum + row[1] end
+    assert.is_true(math.abs(sum - #source / 2) < 5 * math.sqrt(#source) / 2, sum .. " of " .. #source)
+  end)
+
   -- An image that is enlarged shows by its corners which box of it was taken.
   it("the areas and ratios of random_resized_crop", function()
     local height, width, areas, ratios = 60, 80, {}, {}

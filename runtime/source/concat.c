@@ -224,6 +224,7 @@ static int match_part(concat_source *c, const char *what, int32_t p, bool mixes)
     return error_set(SHARDRT_EINVAL, "%s: source 1 has %d fields, source %d has %d", what, (int)c->nshared, (int)p + 1,
                      (int)part->nfields);
   c->head.guessed = c->head.guessed || part->guessed;
+  if (part->places > c->head.places) c->head.places = part->places;
   int code = SHARDRT_OK;
   for (int32_t f = 0; f < c->nshared && code == SHARDRT_OK; f++) code = match_field(c, what, p, f);
   if (code < 0) return code;

@@ -212,6 +212,7 @@ static int fill(filter *f, shardrt_source *base, const shardrt_source *verdict) 
   f->head.fields = base->fields;
   f->head.nfields = base->nfields;
   f->head.guessed = base->guessed;
+  f->head.places = verdict->places; /* which may have drawn, too */
   if (job != NULL && job->planning) return let_all_through(f);
   const struct survey survey = {.what = "filtering a source",
                                 .items = words_of(base->count),

@@ -370,6 +370,7 @@ static int fill(pack *p, shardrt_source *base, int32_t field, const shardrt_pack
   if (code == SHARDRT_OK) code = check_options(o);
   if (code < 0) return code;
   p->base = source_retain(base);
+  p->head.places = base->places;
   p->field = field;
   p->length = (int32_t)o->length;
   p->longer = o->longer;

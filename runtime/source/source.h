@@ -32,8 +32,8 @@ typedef struct source_format {
    * memory; *handled = false: use `gather`. */
   int (*value)(const shardrt_source *source, int32_t field, int64_t sample, struct reader *reader, struct value *out,
                bool *handled);
-  /* Where a whole sample lies in memory, packed, in the machine's byte order, aligned to its dtype, as long as the source
-   * lives; NULL: it does not. NULL in a format in which no sample does. */
+  /* Where a whole sample lies in memory, packed, in the machine's byte order, aligned to its dtype, as long as the
+   * source lives; NULL: it does not. NULL in a format in which no sample does. */
   const void *(*find)(const shardrt_source *source, int32_t field, int64_t sample);
   /* As shardrt_source_fingerprint; NULL: of counts, fields and files. Views say how they choose samples. */
   uint64_t (*fingerprint)(const shardrt_source *source);
@@ -69,7 +69,8 @@ struct shardrt_source {
   /* Where these are the samples of a mix, one by one: that mix, which says in which order they come and how many an
    * epoch has. NULL: the samples of an epoch are 0 … count - 1. It lives as long as the source. */
   const struct mix *mix;
-  bool guessed; /* planning: a view whose samples only the data tells counts as many as there can be */
+  int32_t places; /* for random draws that the transforms below have taken; those of a map of it come behind them */
+  bool guessed;   /* planning: a view whose samples only the data tells counts as many as there can be */
 };
 
 /* ---- what a loader may ask ---- */

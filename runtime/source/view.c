@@ -161,6 +161,7 @@ static view *view_new(shardrt_source *base, int32_t more) {
   v->head.number_step = base->number_step;
   v->head.mix = base->mix;
   v->head.guessed = base->guessed;
+  v->head.places = base->places;
   v->base = source_retain(base);
   v->root = base->format == &view_format ? ((const view *)base)->root : base;
   return v;

@@ -95,7 +95,7 @@ int chain_trace(const struct chain *self, struct reader *reader, struct draw *dr
     if (!t->kind->pieces) to->box = whole_box(self->forms[k + 1].ndim, to->full);
     from->box = whole_box(self->forms[k].ndim, from->full);
     from->reduce = 1;
-    draw->place = k;
+    draw->place = self->place + k;
     if (t->kind->need != NULL) t->kind->need(t, draw, from->full, &to->box, &from->box, &from->reduce);
     if (k != 1 || self->transforms[0]->kind->measure == NULL) from->reduce = 1; /* only a decoder reduces */
   }

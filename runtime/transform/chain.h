@@ -13,6 +13,7 @@ struct chain {
   const char *name; /* of what comes out; the owner's */
   int32_t field;    /* of the base */
   int32_t count;
+  int32_t place; /* of the first transform's random draws; those of the others follow */
   shardrt_transform **transforms;
   struct form *forms;
   bool whole_first; /* the first transform takes whole samples, whose shapes are their own or which it decodes */

@@ -13,8 +13,9 @@ struct draw {
   uint64_t seed;
   int64_t epoch;
   int64_t number; /* of the sample, in the files */
-  int32_t place;  /* in the chain, from 0 */
+  int32_t place;  /* in the chain, from 0; of a map of a map it goes on behind the other's chains */
 };
+enum { DRAW_PLACES = 256 };
 
 /* What draw_bits gives for 4 * block and the three after it; needs 0 <= block < 2^22. */
 void draw_block(const struct draw *self, uint32_t block, uint32_t *bits);

@@ -103,7 +103,7 @@ static int call(const struct journey *j, int32_t k, int64_t *failed) {
 static int pass(struct journey *j, int32_t k, char *rows, size_t row_bytes) {
   const shardrt_transform *t = j->chain->transforms[k];
   for (int64_t i = 0; i < j->n; i++) {
-    j->draws[i].place = k;
+    j->draws[i].place = j->chain->place + k;
     j->out[i] = chain_value(j->chain, k + 1, legs_of(j, i));
     j->out[i].data = rows != NULL ? rows + (size_t)i * row_bytes : reader_room(j->reader, value_bytes(&j->out[i]));
     if (j->out[i].data == NULL) return ALLOC_FAILED;

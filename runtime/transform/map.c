@@ -127,6 +127,7 @@ static int set_field(map *m, int32_t f, const shardrt_mapped *mapped) {
   field->name = alloc_text("%s", mapped->name);
   if (field->name == NULL) return ALLOC_FAILED;
   m->chains[f].name = field->name;
+  m->chains[f].place = m->base->places;
   int code = chain_set(&m->chains[f], from, mapped);
   if (code != SHARDRT_OK) return error_prefix(code, "field \"%s\"", mapped->name);
   const struct form *last = &m->chains[f].forms[mapped->count];
@@ -134,6 +135,17 @@ static int set_field(map *m, int32_t f, const shardrt_mapped *mapped) {
   field->ndim = last->ndim;
   memcpy(field->shape, last->shape, sizeof field->shape);
   return SHARDRT_OK;
+}
+
+/* The next map's random draws go on behind the longest chain, as if all stood in one. */
+static int count_places(map *m) {
+  int32_t longest = 0;
+  for (int32_t f = 0; f < m->head.nfields; f++)
+    if (m->chains[f].count > longest) longest = m->chains[f].count;
+  m->head.places = m->base->places + longest;
+  if (m->head.places <= DRAW_PLACES) return SHARDRT_OK;
+  return error_set(SHARDRT_EINVAL, "%d transforms behind each other; there may be %d", (int)m->head.places,
+                   DRAW_PLACES);
 }
 
 static int fill(map *m, shardrt_source *base, int32_t nfields, const shardrt_mapped *fields) {
@@ -148,7 +160,7 @@ static int fill(map *m, shardrt_source *base, int32_t nfields, const shardrt_map
   m->head.nfields = nfields;
   int code = SHARDRT_OK;
   for (int32_t f = 0; f < nfields && code == SHARDRT_OK; f++) code = set_field(m, f, &fields[f]);
-  return code;
+  return code == SHARDRT_OK ? count_places(m) : code;
 }
 
 int shardrt_source_map(shardrt_source *source, int32_t nfields, const shardrt_mapped *fields, shardrt_source **out) {
