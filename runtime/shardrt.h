@@ -377,6 +377,7 @@ bool shardrt_source_format_has_files(const char *format);
  *               asks for others, features of tf.train.Example
  *   "mds"       one folder of MosaicML Streaming's shards: https://github.com/mosaicml/streaming
  *   "folder"    one folder of classes of images, as torchvision's ImageFolder
+ *   "safetensors"  the arrays of https://huggingface.co/docs/safetensors, all of one length, or those wanted
  *   "csv"       https://www.rfc-editor.org/rfc/rfc4180
  *
  * What the files do not say themselves (where each record is, a checksum of it) is worked out once and kept in an index

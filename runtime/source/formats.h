@@ -6,6 +6,7 @@
 
 extern const source_format npy_format;
 extern const source_format zarr_format;
+extern const source_format safetensors_format;
 extern const source_format hdf5_format;
 extern const source_format idx_format;
 extern const source_format tfrecord_format;
