@@ -54,6 +54,29 @@ describe("a file that is cut short while it is read", function()
     is_told(4, "process N of 4: ")
   end)
 
+  -- The workers have no batch beyond row 1,019, and who reads ahead looks for the next one's rows.
+  it("is named also where who reads ahead finds it first", function()
+    local result = mpi.run { source = [[
+      local shardrt = require "shardrt"
+      local ffi = require "ffi"
+      ffi.cdef "int truncate(const char *, long); int usleep(unsigned);"
+      local offsets, data = arg[1] .. "/offsets.npy", arg[1] .. "/data.npy"
+      shardrt.ndarray.arange(40001, "int64"):save(offsets)
+      shardrt.ndarray.zeros({ 40000 }, "uint8"):save(data)
+      local source = shardrt.source.ragged { x = { data = data, offsets = offsets } }
+      local loader = shardrt.loader {
+        source = source:map { x = { shardrt.transform.pad { size = { 1 } } } }, batch_size = 60, prefetch = 1,
+      }
+      local step = 0
+      for _ in loader do
+        step = step + 1
+        if step == 15 then assert(ffi.C.truncate(offsets, 8192) == 0) end
+        if step >= 15 then ffi.C.usleep(300000) end
+      end]], args = { folder } }
+    assert.equal(1, result.status, result.output)
+    assert.truthy(result.stderr:match "^shardrt: the file [^\n]*/offsets.npy was cut short[^\n]*\n$", result.output)
+  end)
+
   it("is named also where it is the cached contents of a gzipped one", function()
     local result = mpi.run { source = [[
       local shardrt = require "shardrt"

@@ -207,9 +207,12 @@ static int64_t far_of(const struct plan *plan) {
 }
 
 static int start(struct scout *self) {
-  sigset_t all, before;
-  sigfillset(&all); /* signals are for the main thread; this one touches no mapping */
-  pthread_sigmask(SIG_SETMASK, &all, &before);
+  sigset_t blocked, before;
+  sigfillset(&blocked); /* signals are for the main thread, but for those that this one raises itself: it touches the
+                           mappings of offsets and indexes, which may be cut short */
+  static const int own[] = {SIGBUS, SIGSEGV, SIGFPE, SIGILL};
+  for (size_t i = 0; i < sizeof own / sizeof *own; i++) sigdelset(&blocked, own[i]);
+  pthread_sigmask(SIG_SETMASK, &blocked, &before);
   const int problem = pthread_create(&self->thread, NULL, work, self);
   pthread_sigmask(SIG_SETMASK, &before, NULL);
   if (problem == 0) return SHARDRT_OK;
