@@ -107,6 +107,7 @@ local claims = {
     "24 records, each once; their labels come to 60\n",
   },
   throughput = { "\n +1 +[%d.]+ +%d+ +0%.786\n", "\n +8 +[%d.]+ +%d+ +0%.098\n" },
+  weights = { "process 3 read 787968 bytes\n", "15 arrays: every weight is where it belongs\n" },
   uneven_epoch = {
     "are 3 steps\n  67 real rows were delivered\n", "are 2 steps\n  64 real rows were delivered\n",
     '"error":\n[^\n]*67',
@@ -119,7 +120,7 @@ local claims = {
 local small = {
   convenient_load = true, elastic = true, imagenet_folder = true, layouts = true, lua_transform = true,
   pipelines = true, reshard = true,
-  resume = true, spatial_image = true, throughput = true,
+  resume = true, spatial_image = true, throughput = true, weights = true,
 }
 
 local function run(name, job)

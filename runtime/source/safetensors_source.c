@@ -2,7 +2,7 @@
  * layout is in safetensors_header.h.
  *
  * Such a file has no checksums. Its index has one of the header and of each block of every array: as many rows as make
- * 4 KiB, so that a small row costs little to check; one row; or, of larger rows, 64 KiB, so that a part of one can be
+ * 2 KiB, so that a small row costs little to check; one row; or, of larger rows, 64 KiB, so that a part of one can be
  * read without the rest. A block is checked whenever something in it is read. */
 #include <string.h>
 
@@ -14,7 +14,7 @@
 #include "source/index.h"
 #include "source/safetensors_header.h"
 
-enum { LEAST_BLOCK = 4096, MOST_BLOCK = 65536, LENGTH = 8 /* bytes of the header's length */ };
+enum { LEAST_BLOCK = 2048, MOST_BLOCK = 65536, LENGTH = 8 /* bytes of the header's length */ };
 
 /* One field. */
 struct part {
