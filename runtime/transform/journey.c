@@ -25,6 +25,24 @@ static struct leg *legs_of(const struct journey *j, int64_t i) {
   return &j->legs[i * (j->chain->count + 1)];
 }
 
+/* Takes the box of a sample from where it lies in memory, if it does; a first transform that takes more than it needs
+ * is given all that lies there. */
+static int find(const struct journey *j, int64_t i, bool *found) {
+  const struct leg *leg = legs_of(j, i);
+  const shardrt_field *field = &j->base->fields[j->chain->field];
+  const shardrt_box whole = source_whole(field);
+  const bool larger = j->chain->transforms[0]->kind->larger;
+  const int64_t bytes_read = j->reader->bytes_read;
+  const void *at;
+  int code =
+      source_find(j->base, j->chain->field, &j->samples[i], 1, larger ? &whole : &leg->box, j->reader, &at, found);
+  if (code != SHARDRT_OK || !*found) return code;
+  j->in[i] = larger ? value_whole(field->dtype, field->ndim, field->shape) : chain_value(j->chain, 0, leg);
+  j->in[i].data = (void *)(uintptr_t)at; /* who reads a value does not write to it */
+  j->reader->bytes_read = bytes_read + (int64_t)source_box_bytes(field, &leg->box);
+  return SHARDRT_OK;
+}
+
 /* Takes what is needed of sample i from the base. A ragged one, and what a decoder takes, comes whole. */
 static int take(const struct journey *j, int64_t i, const shardrt_box *wanted) {
   const int32_t field = j->chain->field;
@@ -38,7 +56,9 @@ static int take(const struct journey *j, int64_t i, const shardrt_box *wanted) {
   }
   memcpy(legs->full, j->chain->forms[0].shape, sizeof legs->full);
   code = chain_trace(j->chain, j->reader, &j->draws[i], NULL, wanted, legs);
-  if (code != SHARDRT_OK) return code;
+  bool found = false;
+  if (code == SHARDRT_OK) code = find(j, i, &found);
+  if (code != SHARDRT_OK || found) return code;
   return source_value(j->base, field, j->samples[i], &legs->box, j->reader, &j->in[i]);
 }
 
