@@ -115,7 +115,7 @@ function boxes.check_loader(folder, one, other)
     assert(#one > 0 and one == other)
     print("the same")
   ]]):format(one, other))
-  local result = mpi.shell(("mpirun -n 2 %s --devices 2 %s"):format(mpi.program(), path))
+  local result = mpi.run { processes = 2, devices = 2, recipe = path }
   assert(result.status == 0, result.output)
   assert(result.output:find("the same\n.*the same"), result.output)
 end
