@@ -1,8 +1,8 @@
 -- The memory of a process that loads batch after batch, of a recipe that does nothing about it.
 local mpi = require "tests.support.mpi"
 
--- Batches are large enough that any which were kept would show: a few are 5 % of the process. What they may take is also
--- held against what stats() says, for a process that has grown too large before step 1,000 stays so.
+-- Batches are large enough that any which were kept would show: a few are 5 % of the process. What they may take is
+-- also held against what stats() says, for a process that has grown too large before step 1,000 stays so.
 local RECIPE = [[
 local shardrt = require "shardrt"
 local function size() -- of the process, in KiB
