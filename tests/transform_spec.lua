@@ -310,7 +310,7 @@ describe("transforms", function()
       for i = 1, 12 do v[i] = sample * 12 + i - 1 end
       local _, got = read.bytes(twice, "w", { sample }, nil, 9, 3)
       local want = oracle.chain(v, { { "random_crop", { size = { 3, 2 } } } }, 9, 3, sample)
-      want = oracle.chain(want, { { "random_flip", { axis = 0 } } }, 9, 3, sample)
+      want = oracle.chain(want, { { "random_flip", { axis = 0 } } }, 9, 3, sample, 1) -- behind the other map's draw
       assert.same({ unpack(want) }, read.numbers(got[1], "int64"))
       local _, plain = read.bytes(twice, "z", { sample }, nil, 9, 3)
       assert.same({ unpack(v) }, read.numbers(plain[1], "int32"))

@@ -335,9 +335,11 @@ function kinds.random_resized_crop(v, o, draw)
   return resized(v, o, axis, region, o.size[1], o.size[2])
 end
 
---- A value through a chain of {name, options}.
-function oracle.chain(v, steps, seed, epoch, number)
-  for i, step in ipairs(steps) do v = kinds[step[1]](v, step[2], oracle.draw(seed, epoch, number, i - 1)) end
+--- A value through a chain of {name, options}, whose first one draws at `place` (0).
+function oracle.chain(v, steps, seed, epoch, number, place)
+  for i, step in ipairs(steps) do
+    v = kinds[step[1]](v, step[2], oracle.draw(seed, epoch, number, (place or 0) + i - 1))
+  end
   return v
 end
 
