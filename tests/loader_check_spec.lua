@@ -41,7 +41,7 @@ end
 
 describe("what differs between processes is found", function()
   it("in the loader's options", function()
-    for _, options in ipairs {
+    for _, options in ipairs { -- named by the first word
       "seed = me == 2 and 5 or 1", "batch_size = me == 2 and 16 or 8", "shuffle = me == 2",
       "epochs = me == 2 and 2 or 1",
       'pipeline = me == 2 and "global" or "per_process"', "sharding = me == 2 and everywhere or pairwise",
@@ -49,7 +49,7 @@ describe("what differs between processes is found", function()
     } do
       refused(run("local o = { source = file(), batch_size = 8, epochs = 1 }\n"
         .. "for key, value in pairs { " .. options .. " } do o[key] = value end\n"
-        .. "shardrt.loader(o)"), "the loader's options", "process 2")
+        .. "shardrt.loader(o)"), ("the loader's options (%s)"):format(options:match "^[%w_]+"), "process 2")
     end
   end)
 

@@ -256,6 +256,7 @@ describe("an error in a transform", function()
     } do
       local message = message_of(read)
       contains(message, 'sample 7, field "x": transform.lua: ')
+      assert.equal(1, select(2, message:gsub('field "x"', "")), message) -- said once
       assert.truthy(message:find(("transform_lua_spec%%.lua:%d: bad 7\n  called at [^\n]*_spec%%.lua:%d"):format(line,
         line + 2)), message)
     end

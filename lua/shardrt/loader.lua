@@ -165,11 +165,14 @@ end
 
 -- Every process makes the same loader of the same data, or hears which one differs.
 local function agree(self, names, load)
-  local words = {
-    self.batch_size, self.shuffle, self.seed, self.epochs or "without end", self.remainder, self.pipeline,
-    self.bandwidth and auto.bandwidth_text(self.bandwidth) or "", self.batch_transform and "batch_transform" or "",
+  local options = {
+    { "batch_size", self.batch_size }, { "shuffle", self.shuffle }, { "seed", self.seed },
+    { "epochs", self.epochs or "without end" }, { "remainder", self.remainder }, { "pipeline", self.pipeline },
+    { "bandwidth", self.bandwidth and auto.bandwidth_text(self.bandwidth) or "" },
+    { "batch_transform", self.batch_transform and "a function" or "" },
   }
-  for i, word in ipairs(words) do words[i] = tostring(word) end
+  local words = {}
+  for i, option in ipairs(options) do words[i] = tostring(option[2]) end
   for _, name in ipairs(names) do
     words[#words + 1] = name
     words[#words + 1] = bit.tohex(C.shardrt_sharding_fingerprint(self.sharding[name].handle))
@@ -178,7 +181,15 @@ local function agree(self, names, load)
   local text = table.concat(words, "\n")
   C.shardrt_job_at(fail.where() or "?")
   fail.check(C.shardrt_check_source(self.source))
-  fail.check(C.shardrt_check_same("the loader's options", C.shardrt_fingerprint(text, #text)))
+  local code = C.shardrt_check_same("the loader's options", C.shardrt_fingerprint(text, #text))
+  if code == C.SHARDRT_EMISMATCH then -- in every process: now which option it is
+    for i, option in ipairs(options) do
+      local subject = ("the loader's options (%s)"):format(option[1])
+      fail.check(C.shardrt_check_same(subject, C.shardrt_fingerprint(words[i], #words[i])))
+    end
+    code = C.shardrt_check_same("the loader's options (sharding)", C.shardrt_fingerprint(text, #text))
+  end
+  fail.check(code)
 end
 
 local function stats_of(self)

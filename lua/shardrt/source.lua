@@ -313,12 +313,13 @@ function Source:enumerate(name)
   return own(out)
 end
 
--- One field of source:map, as C takes it: its chain, and which of the source's fields it begins with.
-local function mapped_field(known, name, given)
-  local what = ('source:map, field "%s"'):format(name)
+-- One field of source:map (or another word that goes this way), as C takes it: its chain, and which of the source's
+-- fields it begins with.
+local function mapped_field(word, known, name, given)
   if type(name) ~= "string" or name == "" or name:find("\0", 1, true) then
-    fail("source:map: it takes fields with their names, as in {image = {…}}; %s is none", list.show(name))
+    fail("%s: it takes fields with their names, as in {image = {…}}; %s is none", word, list.show(name))
   end
+  local what = ('%s, field "%s"'):format(word, name)
   if type(given) ~= "table" or object.is(given) then
     fail("%s: a list of transforms, or false for a field that is left out, not %s", what, list.show(given))
   end
@@ -338,14 +339,10 @@ local function mapped_field(known, name, given)
   return { name = name, from = from, chain = chain }
 end
 
---- The same samples with other fields: each name's list of transforms is what its field goes through, or that of
---- another name where `from` says so; false leaves a field out. Fields that are not named stay as they are. Random
---- transforms depend on the loader's seed, the epoch and the sample's number, and on nothing else.
----@param fields table<string, shardrt.Transform[]|false>
----@return shardrt.source
-function Source:map(fields)
+-- What source:map makes, for a word that its messages begin with.
+local function mapped(self, word, fields)
   if type(fields) ~= "table" or object.is(fields) then
-    fail("source:map: it takes a table of fields, as in {image = {…}}, not %s", list.show(fields))
+    fail("%s: it takes a table of fields, as in {image = {…}}, not %s", word, list.show(fields))
   end
   local known, made, added = read_fields(self), {}, {}
   for i, name in ipairs(known.names) do
@@ -353,15 +350,15 @@ function Source:map(fields)
     if fields[name] == nil then
       made[#made + 1] = { name = name, from = name, chain = {} }
     elseif fields[name] then
-      made[#made + 1] = mapped_field(known, name, fields[name])
+      made[#made + 1] = mapped_field(word, known, name, fields[name])
     end
   end
   for name, given in pairs(fields) do
-    if not known.fields[name] then added[#added + 1] = mapped_field(known, name, given) end
+    if not known.fields[name] then added[#added + 1] = mapped_field(word, known, name, given) end
   end
   table.sort(added, function(a, b) return a.name < b.name end)
   for _, field in ipairs(added) do made[#made + 1] = field end
-  if #made == 0 then fail "source:map: no field is left" end
+  if #made == 0 then fail("%s: no field is left", word) end
   local c_fields, keep = ffi.new("shardrt_mapped[?]", #made), {}
   for i, field in ipairs(made) do
     local handles = ffi.new("shardrt_transform *[?]", math.max(#field.chain, 1))
@@ -371,12 +368,19 @@ function Source:map(fields)
     c.name, c.field, c.count, c.transforms = field.name, known.names[field.from], #field.chain, handles
   end
   local out = handle_out()
-  fail.check(C.shardrt_source_map(self, #made, c_fields, out), "source:map")
+  fail.check(C.shardrt_source_map(self, #made, c_fields, out), word)
   assert(#keep == #made) -- what C was shown lived until here
   return own(out)
 end
 
-require "shardrt.views" (source, Source, sorted_names, read_fields)
+--- The same samples with other fields: each name's list of transforms is what its field goes through, or that of
+--- another name where `from` says so; false leaves a field out. Fields that are not named stay as they are. Random
+--- transforms depend on the loader's seed, the epoch and the sample's number, and on nothing else.
+---@param fields table<string, shardrt.Transform[]|false>
+---@return shardrt.source
+function Source:map(fields) return mapped(self, "source:map", fields) end
+
+require "shardrt.views" (source, Source, sorted_names, read_fields, mapped)
 
 -- The names of a folder's classes, or nil.
 local function read_classes(self)

@@ -187,6 +187,15 @@ static void start_reading(const struct slot *self, const struct plan *plan, cons
   reader->epochs = plan->source->mix != NULL ? scratch->epochs : NULL; /* the parts of a mix have epochs of their own */
 }
 
+/* The message with the field's name, which those of transforms have already. */
+static int blame(const shardrt_field *field, int code) {
+  const char *name = strstr(shardrt_error_message(), "field \"");
+  const size_t length = strlen(field->name);
+  name = name == NULL ? NULL : name + strlen("field \"");
+  if (name != NULL && strncmp(name, field->name, length) == 0 && name[length] == '"') return code;
+  return error_prefix(code, "field \"%s\"", field->name);
+}
+
 static int run_task(struct slot *self, const struct plan *plan, int64_t number, struct slot_scratch *scratch) {
   const struct plan_task task = plan->tasks[number];
   const struct plan_field *field = &plan->fields[task.field];
@@ -201,7 +210,7 @@ static int run_task(struct slot *self, const struct plan *plan, int64_t number, 
     for (int64_t i = 0; i < field->nblocks; i++) finish_block(self, plan, field, field->first_block + i, scratch);
   }
   scratch->rows += n;
-  return code == SHARDRT_OK ? code : error_prefix(code, "field \"%s\"", field->field->name);
+  return code == SHARDRT_OK ? code : blame(field->field, code);
 }
 
 /* What these tasks were called: by their field, where it is one. */
