@@ -210,10 +210,12 @@ void lanes_convert(int32_t from_dtype, int32_t to_dtype, const void *from, void 
   }
   double lanes[LANES_BLOCK]; /* room for any lane */
   const int32_t lane = lane_between(from_dtype, to_dtype);
+  convert_loop *const into = loops[from_dtype][lane][avx2], *const out_of = loops[lane][to_dtype][avx2];
+  if (into == NULL || out_of == NULL) __builtin_unreachable(); /* every dtype has loops to and from its lanes */
   for (size_t done = 0; done < n;) {
     const size_t count = n - done < LANES_BLOCK ? n - done : LANES_BLOCK;
-    loops[from_dtype][lane][avx2]((const char *)from + done * from_size, lanes, count);
-    loops[lane][to_dtype][avx2](lanes, (char *)to + done * to_size, count);
+    into((const char *)from + done * from_size, lanes, count);
+    out_of(lanes, (char *)to + done * to_size, count);
     done += count;
   }
 }
