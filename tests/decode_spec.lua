@@ -4,6 +4,7 @@
 local ffi = require "ffi"
 local C = require "shardrt.C"
 local files = require "tests.support.files"
+local mpi = require "tests.support.mpi"
 local shardrt = require "shardrt"
 local ndarray, T = shardrt.ndarray, shardrt.transform
 
@@ -225,5 +226,38 @@ describe("decode_image", function()
       C.shardrt_buffer_free(out[0])
       assert.is_true(n > 2)
     end
+  end)
+
+  -- 64 samples that become small: each image is 6.75 MB, but only one is in memory at a time.
+  it("holds one image at a time, however small what becomes of it", function()
+    local result = mpi.run { source = [[
+      local shardrt, ffi, bit = require "shardrt", require "ffi", require "bit"
+      local T = shardrt.transform
+      ffi.cdef "unsigned long crc32(unsigned long, const char *, unsigned);"
+      ffi.cdef "int compress(char *, unsigned long *, const char *, unsigned long);"
+      local function big_endian(n)
+        return string.char(bit.band(bit.rshift(n, 24), 255), bit.band(bit.rshift(n, 16), 255),
+          bit.band(bit.rshift(n, 8), 255), bit.band(n, 255))
+      end
+      local function part(name, body)
+        local text = name .. body
+        return big_endian(#body) .. text .. big_endian(tonumber(ffi.C.crc32(0, text, #text)))
+      end
+      local rows, room, used = ("\0"):rep(1500 * 4501), ffi.new "char[100000]", ffi.new("unsigned long[1]", 100000)
+      assert(ffi.C.compress(room, used, rows, #rows) == 0)
+      rows = nil
+      local image = "\137PNG\r\n\26\n" .. part("IHDR", big_endian(1500) .. big_endian(1500) .. "\8\2\0\0\0")
+        .. part("IDAT", ffi.string(room, used[0])) .. part("IEND", "")
+      local host = shardrt.ndarray.empty({ 64, #image }, "uint8")
+      for i = 0, 63 do ffi.copy(host.data + i * #image, image, #image) end
+      local source = shardrt.source.array { image = host }
+        :map { image = { T.decode_image {}, T.resize { height = 2, width = 2 } } }
+      source:read(0, 64)
+      for line in io.lines "/proc/self/status" do
+        if line:match "^VmHWM" then print(line:match "%d+") end
+      end]] }
+    assert.equal(0, result.status, result.output)
+    local limit = os.getenv "SHARDRT_SANITIZER" and 600e3 or 80e3
+    assert.is_true(tonumber(result.stdout) < limit, result.stdout .. " kB")
   end)
 end)

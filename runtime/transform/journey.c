@@ -183,8 +183,10 @@ static int travel(struct journey *j, const shardrt_box *wanted, char *rows, size
   return code;
 }
 
-/* How many samples go together: few enough to stay in the cache, as far as their sizes are known. */
+/* How many samples go together: few enough to stay in the cache, as far as their sizes are known. Of images, which are
+ * large, only a decoder knows. */
 static int64_t chunk_samples(const struct chain *chain) {
+  if (chain->transforms[0]->kind->measure != NULL) return 1;
   size_t largest = 1;
   for (int32_t k = 0; k <= chain->count; k++) {
     const struct form *form = &chain->forms[k];
