@@ -212,9 +212,11 @@ describe("what is to be read ahead (seed " .. seed .. ")", function()
     assert.same({ { a_first + 23000, a_first + 24000 }, { a_first + 93000, a_first + 94000 } },
       (extents_of(view, field.a, { 9, 2 })))
     assert.same({}, (extents_of(view, field.n, { 0, 1 }, {})))
-    -- Through transforms: whole samples.
+    -- Through transforms: what they need; whole samples where that differs from one to the next.
     local cropped = source:map { a = { shardrt.transform.crop { size = { 10 } } } }
     for f = 0, 0 do field[ffi.string(C.shardrt_source_field(cropped, f).name)] = f end
+    assert.same({ { a_first + 5000, a_first + 5010 } }, (extents_of(cropped, field.a, { 5 }, { { 0, 10 } })))
+    cropped = source:map { a = { shardrt.transform.random_crop { size = { 10 } } } }
     assert.same({ { a_first + 5000, a_first + 6000 } }, (extents_of(cropped, field.a, { 5 }, { { 0, 10 } })))
   end)
 

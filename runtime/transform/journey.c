@@ -38,7 +38,7 @@ static int find(const struct journey *j, int64_t i, bool *found) {
       source_find(j->base, j->chain->field, &j->samples[i], 1, larger ? &whole : &leg->box, j->reader, &at, found);
   if (code != SHARDRT_OK || !*found) return code;
   j->in[i] = larger ? value_whole(field->dtype, field->ndim, field->shape) : chain_value(j->chain, 0, leg);
-  j->in[i].data = (void *)(uintptr_t)at; /* who reads a value does not write to it */
+  j->in[i].data = (void *)at; /* who reads a value does not write to it */
   j->reader->bytes_read = bytes_read + (int64_t)source_box_bytes(field, &leg->box);
   return SHARDRT_OK;
 }

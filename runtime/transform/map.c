@@ -69,7 +69,10 @@ static int map_extents(const shardrt_source *source, int32_t field, const int64_
                        const shardrt_box *inner, struct extents *out) {
   const map *m = (const map *)source;
   const struct chain *chain = &m->chains[field];
-  return source_extents(m->base, chain->field, samples, n, chain->count == 0 ? inner : NULL, out);
+  if (inner == NULL || source_is_ragged(&m->base->fields[chain->field]))
+    return source_extents(m->base, chain->field, samples, n, NULL, out);
+  const shardrt_box needed = chain_needed(chain, inner);
+  return source_extents(m->base, chain->field, samples, n, &needed, out);
 }
 
 static size_t map_bytes(const shardrt_source *source, int32_t field, const shardrt_box *inner) {
