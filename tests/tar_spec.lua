@@ -71,6 +71,19 @@ describe("source.tar", function()
     assert.equal(raw(7, 7), text_of(chosen:read(7, 1)["png;bin"][1]))
   end)
 
+  it("goes by what follows a name's last dot, as webdataset does", function()
+    shardrt.ndarray.arange(6, "float32"):reshape({ 2, 3 }):save(folder .. "/x.npy")
+    local text = member("a.left.npy", files.slurp(folder .. "/x.npy")) .. member("a.left.cls", "7") .. ZEROS
+    local source = open(text)
+    assert.same({ dtype = "int64", shape = {} }, source.fields["left.cls"])
+    assert.same({ dtype = "float32", shape = { 2, 3 } }, source.fields["left.npy"])
+    local sample = source:read(0, 1)
+    assert.equal(7, tonumber(sample["left.cls"].data[0]))
+    assert.equal(5, sample["left.npy"].data[5])
+    local either = open(text, { fields = { ["left.cls;right.cls"] = "bytes" } })
+    assert.equal("7", text_of(either:read(0, 1)["left.cls;right.cls"][1]))
+  end)
+
   for _, name in ipairs { "ustar", "gnu", "pax" } do
     it("reads what Python's tarfile writes as " .. name, function()
       local source = shardrt.source.tar(copy(name .. ".tar"))

@@ -5,8 +5,9 @@
  * are, and has checksums of their headers only: the index has both.
  *
  * A field is the member's bytes, uint8 of any length, or raw elements where a dtype and a shape are asked for; "cls" is
- * a whole number in text, as int64; "npy" an array, of the first sample's dtype and dimensions. A field that is asked
- * for may have several names, "jpg;jpeg;png": each sample has one of them. */
+ * a whole number in text, as int64; "npy" an array, of the first sample's dtype and dimensions; "left.npy" as "npy", as
+ * WebDataset goes by what follows the last dot. A field that is asked for may have several names, "jpg;jpeg;png": each
+ * sample has one of them. */
 #include <ctype.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -36,6 +37,8 @@ struct tar {
 
 static enum kind kind_of(const char *name, const shardrt_field *asked) {
   const bool raw = asked != NULL && asked->ndim >= 0;
+  const char *dot = strchr(name, ';') == NULL ? strrchr(name, '.') : NULL;
+  if (dot != NULL) name = dot + 1;
   if (strcmp(name, "npy") == 0) return raw && asked->dtype == SHARDRT_UINT8 ? RAW : NPY;
   return strcmp(name, "cls") == 0 && !raw ? NUMBER : RAW;
 }
