@@ -6,7 +6,7 @@ local progress = require "shardrt.progress"
 
 local ERASE = "\r\27[K"
 
--- 40 samples of 8 bytes by 4, a batch every 100 ms.
+-- 40 samples of 8 bytes by 4: 10 steps in an epoch.
 local head = [[
   local shardrt = require "shardrt"
   local ffi = require "ffi"
@@ -17,9 +17,11 @@ local head = [[
     return shardrt.loader(o)
   end
 ]]
-local loop = head .. [[
-  for _ in new { epochs = 2 } do ffi.C.usleep(100000) end
-]]
+-- Two epochs, a batch every so many milliseconds.
+local function paced(milliseconds)
+  return head .. ("for _ in new { epochs = 2 } do ffi.C.usleep(%d) end"):format(milliseconds * 1000)
+end
+local loop, brief = paced(100), paced(50)
 
 local has_terminal = mpi.shell("script -qec true /dev/null").status == 0
 
@@ -138,9 +140,9 @@ describe("a loop on a terminal", function()
 
   it("has none where it is over at once, or where nobody wants it", function()
     for _, case in ipairs {
-      { source = head .. "for _ in new { epochs = 3 } do end" }, { source = loop, options = "--no-progress" },
-      { source = loop, term = "dumb" }, { source = loop, processes = 2, options = "--no-progress" },
-      { source = loop, options = "2>" .. folder .. "/errors" },
+      { source = head .. "for _ in new { epochs = 3 } do end" }, { source = brief, options = "--no-progress" },
+      { source = brief, term = "dumb" }, { source = brief, processes = 2, options = "--no-progress" },
+      { source = brief, options = "2>" .. folder .. "/errors" },
     } do
       local result = on_terminal(case)
       assert.equal("", result.stdout)
@@ -150,11 +152,11 @@ describe("a loop on a terminal", function()
   end)
 
   it("stays within the terminal's width", function()
-    local result = on_terminal { source = loop, before = "stty cols 30;" }
+    local result = on_terminal { source = brief, before = "stty cols 30;" }
     local lines, drawn = screen_of(result.stdout)
     assert.equal("step 10/10 of epoch 2/2", lines[1])
     for _, text in ipairs(drawn) do assert.is_true(#text < 30, text) end
-    result = on_terminal { source = loop, before = "stty cols 50;", processes = 2 }
+    result = on_terminal { source = brief, before = "stty cols 50;", processes = 2 }
     lines = screen_of(result.stdout)
     assert.truthy(lines[1]:match "^step 10/10 of epoch 2/2 | %d+ samples/s$", lines[1])
   end)
@@ -249,14 +251,14 @@ end)
 describe("a loop without a terminal", function()
   it("has no line", function()
     for _, processes in ipairs { false, 2 } do
-      local result = mpi.run { source = loop, processes = processes or nil }
+      local result = mpi.run { source = brief, processes = processes or nil }
       assert.equal("", result.output)
     end
   end)
 
   it("has lines of their own with --progress, of process 0", function()
     for _, processes in ipairs { false, 2 } do
-      local result = mpi.run { source = loop, processes = processes or nil, options = { "--progress" } }
+      local result = mpi.run { source = paced(10), processes = processes or nil, options = { "--progress" } }
       assert.equal(0, result.status, result.output)
       assert.equal("", result.stdout)
       local first, last = result.stderr:match "^(step 2/10 of epoch 1/2 [^\n]*)\n(step 10/10 of epoch 2/2 [^\n]*)\n$"
