@@ -13,7 +13,7 @@ fail.own()
 local manifest = { ARRAYS = "arrays.safetensors" }
 
 local VERSION = 1
-local PIECE = 64 * 2 ^ 20 -- bytes that have a fingerprint
+local PIECE = 8 * 2 ^ 20 -- bytes that have a fingerprint
 local MANIFEST, ARRAYS = "checkpoint.json", manifest.ARRAYS
 local HEAD = '{"shardrt_checkpoint":%d,"xxh3":"%s","content":'
 
