@@ -72,10 +72,14 @@ static int ragged_value(const shardrt_source *source, int32_t field, int64_t sam
   *out = value_whole(f->dtype, f->ndim, f->shape);
   out->shape[0] = out->full[0] = range[1] - range[0];
   const shardrt_box row = source_whole(&part->data->fields[0]);
-  /* Who reads a value does not write to it. */
-  out->data = (void *)(data->data + (size_t)range[0] * source_box_bytes(&part->data->fields[0], &row));
+  const uint8_t *rows = data->data + (size_t)range[0] * source_box_bytes(&part->data->fields[0], &row);
   reader->bytes_read += (int64_t)(value_bytes(out) + sizeof range);
   *handled = true;
+  out->data = (void *)rows; /* who reads a value does not write to it */
+  if ((uintptr_t)rows % shardrt_dtype_size(f->dtype) == 0) return SHARDRT_OK;
+  out->data = reader_room(reader, value_bytes(out)); /* a .npy file whose header was not padded */
+  if (out->data == NULL) return ALLOC_FAILED;
+  memcpy(out->data, rows, value_bytes(out));
   return SHARDRT_OK;
 }
 
