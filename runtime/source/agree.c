@@ -44,8 +44,8 @@ int shardrt_check_source(const shardrt_source *source) {
   int code = same_compare("comparing the source", "the source", shardrt_source_fingerprint(source), &differs);
   if (!differs)
     return code < 0 ? code
-                    : same_compare("comparing the transforms", "the source's transforms", source_treatment(source),
-                                   &differs);
+                    : same_compare("comparing the transforms", "the source's transforms (or filters)",
+                                   source_treatment(source), &differs);
   int32_t files = source_file_count(source);
   differs = false;
   code = same_compare("counting the source's files", "the number of the source's files", (uint64_t)files, &differs);

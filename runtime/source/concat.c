@@ -97,6 +97,13 @@ const void *concat_find(const shardrt_source *source, int32_t field, int64_t sam
   return p->format->find != NULL ? p->format->find(p, field_of(c, part, field), sample - c->firsts[part]) : NULL;
 }
 
+int concat_blame(const shardrt_source *source, int32_t field, int64_t sample, int code) {
+  const concat_source *c = (const concat_source *)source;
+  if (field >= c->nshared) return code;
+  const int32_t part = part_of(c, sample, 0);
+  return source_blame(c->parts[part], field_of(c, part, field), sample - c->firsts[part], code);
+}
+
 int64_t concat_number(const shardrt_source *source, int64_t sample) {
   const concat_source *c = (const concat_source *)source;
   const int32_t part = part_of(c, sample, 0);
@@ -176,6 +183,7 @@ static const source_format concat_format = {
     .extents = concat_extents,
     .value = concat_value,
     .find = concat_find,
+    .blame = concat_blame,
     .fingerprint = concat_fingerprint,
     .choices = concat_choices,
     .treatment = concat_treatment,

@@ -33,6 +33,7 @@ const void *concat_find(const shardrt_source *source, int32_t field, int64_t sam
 uint64_t concat_fingerprint(const shardrt_source *source);
 void concat_choices(const shardrt_source *source, uint64_t *hashes);
 uint64_t concat_treatment(const shardrt_source *source);
+int concat_blame(const shardrt_source *source, int32_t field, int64_t sample, int code);
 int64_t concat_number(const shardrt_source *source, int64_t sample);
 size_t concat_bytes(const shardrt_source *source, int32_t field, const shardrt_box *inner);
 int32_t concat_file_count(const shardrt_source *source);

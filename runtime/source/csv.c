@@ -251,6 +251,7 @@ const source_format csv_format = {
     .open_files = open_csv,
     .gather = source_gather_values,
     .value = csv_value,
+    .blame = records_source_blame,
     .bytes = records_bytes,
     .file_count = records_file_count,
     .file_name = records_file_name,

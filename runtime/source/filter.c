@@ -92,6 +92,11 @@ static const void *filter_find(const shardrt_source *source, int32_t field, int6
   return f->base->format->find != NULL ? f->base->format->find(f->base, field, sample_of(f, sample)) : NULL;
 }
 
+static int filter_blame(const shardrt_source *source, int32_t field, int64_t sample, int code) {
+  const filter *f = (const filter *)source;
+  return source_blame(f->base, field, sample_of(f, sample), code);
+}
+
 static int64_t filter_number(const shardrt_source *source, int64_t sample) {
   const filter *f = (const filter *)source;
   return source_number(f->base, sample_of(f, sample));
@@ -142,6 +147,7 @@ static const source_format filter_format = {
     .extents = filter_extents,
     .value = filter_value,
     .find = filter_find,
+    .blame = filter_blame,
     .fingerprint = filter_fingerprint,
     .choices = filter_choices,
     .treatment = filter_treatment,

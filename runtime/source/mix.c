@@ -77,6 +77,7 @@ static const source_format mix_format = {
     .extents = concat_extents,
     .value = concat_value,
     .find = concat_find,
+    .blame = concat_blame,
     .fingerprint = mix_fingerprint,
     .choices = mix_choices,
     .treatment = concat_treatment,

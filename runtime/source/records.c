@@ -124,6 +124,11 @@ int records_elements(const shardrt_field *field, const uint8_t *data, size_t byt
   return records_place(out, data, reader);
 }
 
+int records_source_blame(const shardrt_source *source, int32_t field, int64_t sample, int code) {
+  (void)field;
+  return records_blame((const records *)source, sample, 0, code);
+}
+
 size_t records_bytes(const shardrt_source *source, int32_t field, const shardrt_box *inner) {
   const shardrt_field *f = &source->fields[field];
   return source_is_ragged(f) ? 0 : source_box_bytes(f, inner);

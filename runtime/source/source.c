@@ -226,6 +226,10 @@ int source_gather_values(const shardrt_source *source, int32_t field, const int6
   return code;
 }
 
+int source_blame(const shardrt_source *source, int32_t field, int64_t sample, int code) {
+  return source->format->blame != NULL ? source->format->blame(source, field, sample, code) : code;
+}
+
 int64_t source_number(const shardrt_source *source, int64_t sample) {
   if (source->format->number != NULL) return source->format->number(source, sample);
   return source->first_number + sample * source->number_step;

@@ -35,6 +35,8 @@ typedef struct source_format {
   /* Where a whole sample lies in memory, packed, in the machine's byte order, aligned to its dtype, as long as the
    * source lives; NULL: it does not. NULL in a format in which no sample does. */
   const void *(*find)(const shardrt_source *source, int32_t field, int64_t sample);
+  /* As source_blame; NULL: there is no more to say. */
+  int (*blame)(const shardrt_source *source, int32_t field, int64_t sample, int code);
   /* As shardrt_source_fingerprint; NULL: of counts, fields and files. Views say how they choose samples. */
   uint64_t (*fingerprint)(const shardrt_source *source);
   /* As source_choices; NULL: nothing is chosen. */
@@ -125,6 +127,10 @@ shardrt_source *source_retain(shardrt_source *source);
 
 /* Adds to the hashes (see shardrt_source_data) how this and the sources below it choose among samples. */
 void source_choices(const shardrt_source *source, uint64_t *hashes);
+
+/* Begins this thread's message of a failure with where in which file a sample lies, whatever views lie between, and
+ * returns `code`: for failures with what was read, whose reading succeeded. */
+int source_blame(const shardrt_source *source, int32_t field, int64_t sample, int code);
 
 /* A number for what is done to the samples that a fingerprint names, before they are handed out: transforms. */
 uint64_t source_treatment(const shardrt_source *source);

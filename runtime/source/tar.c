@@ -220,6 +220,13 @@ static int make_value(enum kind kind, const shardrt_field *field, const uint8_t 
   return records_elements(field, data, bytes, reader, out);
 }
 
+static int tar_blame(const shardrt_source *source, int32_t field, int64_t sample, int code) {
+  const struct tar *self = (const struct tar *)source;
+  int64_t row;
+  const struct record_file *file = records_find(&self->records, sample, &row);
+  return records_blame(&self->records, sample, place_of(self, field, file, row), code);
+}
+
 static int tar_value(const shardrt_source *source, int32_t field, int64_t sample, struct reader *reader,
                      struct value *out, bool *handled) {
   const struct tar *self = (const struct tar *)source;
@@ -229,10 +236,7 @@ static int tar_value(const shardrt_source *source, int32_t field, int64_t sample
   int code = get(self, field, sample, reader, &data, &bytes);
   if (code != SHARDRT_OK) return code;
   code = make_value(self->kinds[field], &source->fields[field], data, bytes, reader, out);
-  if (code == SHARDRT_OK) return code;
-  int64_t row;
-  const struct record_file *file = records_find(&self->records, sample, &row);
-  return records_blame(&self->records, sample, place_of(self, field, file, row), code);
+  return code == SHARDRT_OK ? code : tar_blame(source, field, sample, code);
 }
 
 static int tar_extents(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
@@ -260,6 +264,7 @@ const source_format tar_format = {
     .open_files = open_tar,
     .gather = source_gather_values,
     .value = tar_value,
+    .blame = tar_blame,
     .extents = tar_extents,
     .bytes = records_bytes,
     .file_count = records_file_count,

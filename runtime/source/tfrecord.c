@@ -124,6 +124,7 @@ const source_format tfrecord_format = {
     .open_files = open_tfrecord,
     .gather = source_gather_values,
     .value = tfrecord_value,
+    .blame = records_source_blame,
     .extents = tfrecord_extents,
     .bytes = records_bytes,
     .file_count = records_file_count,

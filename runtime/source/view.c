@@ -53,6 +53,11 @@ static const void *view_find(const shardrt_source *source, int32_t field, int64_
   return v->root->format->find(v->root, field, number_of(v, sample));
 }
 
+static int view_blame(const shardrt_source *source, int32_t field, int64_t sample, int code) {
+  const view *v = (const view *)source;
+  return field < v->root->nfields ? source_blame(v->root, field, number_of(v, sample), code) : code;
+}
+
 static int view_gather(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
                        const shardrt_box *inner, struct reader *reader, void *dst) {
   const view *v = (const view *)source;
@@ -132,6 +137,7 @@ static const source_format view_format = {
     .gather = view_gather,
     .value = view_value,
     .find = view_find,
+    .blame = view_blame,
     .fingerprint = view_fingerprint,
     .choices = view_choices,
     .treatment = view_treatment,

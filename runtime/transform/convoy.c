@@ -62,7 +62,10 @@ static int pass(const struct convoy *c, int32_t k, char *rows) {
   const struct draw none = {0};
   int64_t failed = 0;
   int code = t->kind->alike(t, c->reader, &none, &in, &out, c->n, c->at, to, &failed);
-  if (code != SHARDRT_OK) return chain_blame(c->chain, k, source_number(c->base, c->samples[failed]), code);
+  if (code != SHARDRT_OK) {
+    code = chain_blame(c->chain, k, source_number(c->base, c->samples[failed]), code);
+    return source_blame(c->base, c->chain->field, c->samples[failed], code);
+  }
   set_row(c->at, to, bytes, c->n);
   return SHARDRT_OK;
 }

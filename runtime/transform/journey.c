@@ -52,7 +52,8 @@ static int take(const struct journey *j, int64_t i, const shardrt_box *wanted) {
     code = source_value(j->base, field, j->samples[i], NULL, j->reader, &j->in[i]);
     if (code != SHARDRT_OK) return code;
     memcpy(legs->full, j->in[i].full, sizeof legs->full);
-    return chain_trace(j->chain, j->reader, &j->draws[i], &j->in[i], wanted, legs);
+    code = chain_trace(j->chain, j->reader, &j->draws[i], &j->in[i], wanted, legs);
+    return code == SHARDRT_OK ? code : source_blame(j->base, field, j->samples[i], code);
   }
   memcpy(legs->full, j->chain->forms[0].shape, sizeof legs->full);
   code = chain_trace(j->chain, j->reader, &j->draws[i], NULL, wanted, legs);
@@ -132,7 +133,10 @@ static int pass(struct journey *j, int32_t k, char *rows, size_t row_bytes) {
   int64_t failed = 0;
   int code = call(j, k, &failed);
   reader_spent(j->reader, t->kind->stage, start);
-  if (code != SHARDRT_OK) return chain_blame(j->chain, k, j->draws[failed].number, code);
+  if (code != SHARDRT_OK) {
+    code = chain_blame(j->chain, k, j->draws[failed].number, code);
+    return source_blame(j->base, j->chain->field, j->samples[failed], code);
+  }
   struct value *made = j->out;
   j->out = j->in;
   j->in = made;

@@ -32,6 +32,11 @@ static int map_value(const shardrt_source *source, int32_t field, int64_t sample
   return *handled ? chain_one(chain, m->base, sample, reader, out) : SHARDRT_OK;
 }
 
+static int map_blame(const shardrt_source *source, int32_t field, int64_t sample, int code) {
+  const map *m = (const map *)source;
+  return source_blame(m->base, m->chains[field].field, sample, code);
+}
+
 static int64_t map_number(const shardrt_source *source, int64_t sample) {
   return source_number(((const map *)source)->base, sample);
 }
@@ -113,6 +118,7 @@ static const source_format map_format = {
     .fingerprint = map_fingerprint,
     .choices = map_choices,
     .treatment = map_treatment,
+    .blame = map_blame,
     .number = map_number,
     .extents = map_extents,
     .bytes = map_bytes,
