@@ -94,6 +94,8 @@ $(BUILD)/found:
 	header blosc blosc.h libblosc-dev; header hdf5-serial hdf5.h libhdf5-dev; \
 	echo '#include <highwayhash/c_bindings.h>' | $(CC) -E -o /dev/null - 2>/dev/null || \
 	  { echo "missing: highwayhash/c_bindings.h, from Debian's package libhighwayhash-dev"; missing=1; }; \
+	echo '#include <Random123/philox.h>' | $(CC) -E -o /dev/null - 2>/dev/null || \
+	  { echo "missing: Random123/philox.h, from Debian's package librandom123-dev"; missing=1; }; \
 	if [ -n "$$missing" ]; then echo "\`make deps\` installs them"; exit 1; fi; touch $@
 
 SUDO = $(if $(filter 0,$(shell id -u)),,sudo)

@@ -1,4 +1,6 @@
 -- The memory of a process that loads batch after batch, of a recipe that does nothing about it.
+local C = require "shardrt.C"
+local shardrt = require "shardrt"
 local mpi = require "tests.support.mpi"
 
 -- Batches are large enough that any which were kept would show: a few are 5 % of the process. What they may take is
@@ -54,4 +56,40 @@ describe("the memory of a process", function()
   it("is after 20,000 steps within 5% of what it was after 1,000", function() run("per_process", 20000, 1) end)
   it("stays as well where batches are moved between processes", function() run("reshard", 2500, 2) end)
   it("stays as well where the way of the batches is chosen", function() run("auto", 2500, 2) end)
+end)
+
+describe("a loader's workers", function()
+  local ndarray, T = shardrt.ndarray, shardrt.transform
+  local texts = {}
+  for i = 1, 1024 do texts[i] = ndarray.arange(i % 7, "int32") end
+  local function add(sample) sample.out[0] = sample.data[0] + 1 end
+  local sources = {
+    ["rows, cut and numbered"] = shardrt.source.array { x = ndarray.zeros({ 1024, 8, 8 }, "uint8") }:enumerate "id",
+    ["transformed images"] = shardrt.source.array { x = ndarray.zeros({ 1024, 8, 8, 3 }, "uint8") }:map {
+      x = { T.random_crop { size = { 8, 8 }, padding = 1 }, T.random_flip(), T.normalize { mean = 0.5, std = 0.2 } },
+      small = { from = "x", T.random_resized_crop { size = { 5, 5 } }, T.transpose { axes = { 2, 0, 1 } } },
+    },
+    ["samples that Lua makes"] = shardrt.source.array { x = ndarray.zeros({ 1024 }, "int32") }
+      :map { x = { T.lua(add) } },
+    ["packed rows, mixed"] = shardrt.mix {
+      { shardrt.source.ragged { x = texts }:pack { length = 6 }, 1 },
+      { shardrt.source.ragged { x = texts }:pack { length = 6, seed = 1 }, 3 }, samples = 4096,
+    },
+  }
+  for name, source in pairs(sources) do
+    it("allocate nothing for a sample: " .. name, function()
+      local STEPS = 200
+      local function allocations(batch_size)
+        local loader = shardrt.loader {
+          source = source, batch_size = batch_size, shuffle = true, num_workers = 2, prefetch = 2,
+        }
+        for _ = 1, STEPS do loader() end
+        C.shardrt_alloc_fail_at(0)
+        for _ = 1, STEPS do loader() end
+        return tonumber(C.shardrt_alloc_fail_at(0))
+      end
+      local few, many = allocations(16), allocations(256) -- samples in each step
+      assert.is_true(few > 0 and many < few + STEPS, ("%d, then %d"):format(few, many))
+    end)
+  end
 end)
