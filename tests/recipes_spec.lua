@@ -198,7 +198,22 @@ describe("the README", function()
   end)
 
   it("links to files that are there", function()
-    for path in readme:gmatch "%]%(([%w_./]+)%)" do assert.is_string(read(path)) end
+    for _, folder in ipairs { "", "docs/" } do
+      local texts = folder == "" and { readme } or { read "docs/data.md", read "docs/jobs.md" }
+      for _, text in ipairs(texts) do
+        for path in text:gmatch "%]%(([%w_./]+)#?[%w%-]*%)" do assert.is_string(read(folder .. path), path) end
+      end
+    end
+  end)
+
+  it("links to headings that are there", function()
+    for path, heading in readme:gmatch "%]%((docs/[%w_]+%.md)#([%w%-]+)%)" do
+      local found = false
+      for title in read(path):gmatch "\n## ([^\n]+)" do
+        found = found or title:lower():gsub("[^%w ]", ""):gsub(" ", "-") == heading
+      end
+      assert.is_true(found, path .. "#" .. heading)
+    end
   end)
 
   it("shows commands that run", function()
