@@ -232,6 +232,22 @@ describe("the README", function()
     assert.is_true(ran >= 6)
   end)
 
+  it("shows transforms that run", function()
+    local shown = 0
+    for source in readme:gmatch "```lua\n(.-)```" do
+      if source:find "transform = {" and source:find "local loader" and not source:find "require" then
+        shown = shown + 1
+        local result = mpi.run { devices = 8, source = [[
+          local shardrt = require "shardrt"
+          local source = shardrt.source.array {
+            image = shardrt.ndarray.zeros({ 512, 32, 32, 3 }, "uint8"), label = shardrt.ndarray.zeros({ 512 }, "uint8"),
+          } ]] .. source:gsub("…", "1") .. 'io.write(loader().image.dtype, "\\n")' }
+        assert.equal("float32\n", result.output)
+      end
+    end
+    assert.equal(2, shown)
+  end)
+
   it("shows a recipe that runs", function()
     local source = readme:match "```lua\n(.-)```"
     local result = mpi.run { source = source, processes = 4, devices = 2 }
