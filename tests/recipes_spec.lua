@@ -218,7 +218,8 @@ describe("the README", function()
 
   it("shows commands that run", function()
     local ran = 0
-    for line in readme:gsub("```.-```", ""):gmatch "\n    ([^\n]+)" do
+    local pages = readme .. read "docs/data.md" .. read "docs/jobs.md"
+    for line in pages:gsub("```.-```", ""):gmatch "\n    ([^\n]+)" do
       local command = line:gsub("%s+#.*", "")
       if not command:match "^make " then
         if command:match " test " then command = command:gsub("path/to/specs", "tests/program_spec.lua --list") end
@@ -234,7 +235,7 @@ describe("the README", function()
 
   it("shows transforms that run", function()
     local shown = 0
-    for source in readme:gmatch "```lua\n(.-)```" do
+    for source in read("docs/data.md"):gmatch "```lua\n(.-)```" do
       if source:find "transform = {" and source:find "local loader" and not source:find "require" then
         shown = shown + 1
         local result = mpi.run { devices = 8, source = [[
