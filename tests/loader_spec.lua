@@ -506,6 +506,13 @@ describe("a loader's words", function()
     refused({ source = shardrt.source.array { mask = ndarray.zeros { 20 } } }, '"mask"')
   end)
 
+  it("tell of a field's transforms under the loader's word, and of one without a shape", function()
+    refused({ transform = { lable = {} } }, 'loader: transform, field "lable"', 'did you mean "label"')
+    local ragged = shardrt.source.ragged { t = { ndarray.zeros { 2 }, ndarray.zeros { 3 } } }
+    refused({ source = ragged, batch_size = 1, sharding = shardrt.SingleDeviceSharding(0) }, 'loader: the field "t" differs in shape',
+      "or t = false to leave it out")
+  end)
+
   it("say which batches would do where one does not divide", function()
     refused({ batch_size = 10 }, '"image"', "10", '"data"', "4", "8", "12")
     refused({ sharding = { image = shardrt.NamedSharding(mesh, P(nil, "data")), label = rows } }, '"image"', "6", "4")

@@ -108,6 +108,8 @@ describe("a recipe's error", function()
     local syntax = mpi.run { source = "local = 1" }
     assert.equal(1, syntax.status)
     assert.truthy(syntax.stderr:match "recipe%.lua:1:")
+    local list = mpi.run { source = "return require('shardrt').source.array { x = { 1, 2 } }[1]" }
+    assert.truthy(list.stderr:find("a source is no list of samples: source:read(0, 1)", 1, true), list.stderr)
     local object = mpi.run { source = "error({})" }
     assert.truthy(object.stderr:find("an error that is a table", 1, true))
   end)

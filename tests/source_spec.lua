@@ -222,7 +222,9 @@ describe("a source", function()
       c = { dtype = "bool", shape = { 2, 2 } },
     }, s.fields)
     assert.equal("source of 2 samples of a: float32 {1}, b: float32 {}, c: bool {2, 2}", tostring(s))
-    assert.is_nil(s.wrong)
+    local message = files.message(function() return s.take end)
+    assert.truthy(message:find('a source has no "take"; it has "classes", "enumerate"', 1, true), message)
+    assert.is_nil(s._name) -- as libraries ask
     assert.is_true(source.is(s))
     assert.is_false(source.is {})
     assert.is_false(source.is(nil))

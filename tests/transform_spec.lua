@@ -489,7 +489,7 @@ describe("resize", function()
 
   it("gives of channels first what it gives of channels last", function()
     local source = shardrt.source.npy { x = FOLDER .. "rgb.npy" }
-    local first, last = T.transpose { axes = { 2, 0, 1 } }, T.transpose { axes = { 1, 2, 0 } }
+    local first, last = T.transpose { 2, 0, 1 }, T.transpose { axes = { 1, 2, 0 } }
     local want = source:map { x = { T.resize { height = 9, width = 40 } } }:read(0, 1).x
     local got = source:map { x = { first, T.resize { height = 9, width = 40, axis = 1 }, last } }:read(0, 1).x
     assert.equal(ffi.string(want.data, want.bytes), ffi.string(got.data, got.bytes))
@@ -565,6 +565,8 @@ describe("mistakes", function()
   it("in what a word is given are told at once", function()
     for _, case in ipairs {
       { function() T.transpose { axes = { 0, 0 } } end, "axis 0 stands twice" },
+      { function() T.transpose { 1, 1 } end, "axis 1 stands twice" },
+      { function() T.crop { 8, 8 } end, "crop: it takes its options by name, as in crop{size = {224, 224}}" },
       { function() T.transpose { axes = { 0, 2 } } end, "an axis is 2; it is a whole number from 0 to 1" },
       { function() T.normalize { mean = 0, std = 0 } end, "std: numbers above 0, not 0" },
       { function() T.normalize { mean = { 1, 2 }, std = { 1, 2, 3 } } end, "2 numbers in mean, and 3 in std" },

@@ -13,6 +13,7 @@ local function options(name, o, known, example)
   if type(o) ~= "table" or object.is(o) or getmetatable(o) then
     fail("%s: it takes a table of options, as in %s, not %s", what, example, list.show(o))
   end
+  if o[1] ~= nil then fail("%s: it takes its options by name, as in %s", what, example) end
   fail.keywords(what, o, known)
   return what
 end
@@ -272,9 +273,10 @@ function words.random_flip(o)
 end
 
 --- The axes in another order: for each of the output the one of the input, as in numpy. {2, 0, 1} makes HWC into CHW.
----@param o {axes: integer[]}
+---@param o integer[]|{axes: integer[]}
 ---@return shardrt.Transform
 function words.transpose(o)
+  if type(o) == "table" and not object.is(o) and (list.length(o) or 0) > 0 then o = { axes = o } end
   local what = options("transpose", o, { axes = true }, "transpose{axes = {2, 0, 1}}")
   return made("transpose", o, list.copy(sizes_of(what, "axes", o.axes)))
 end

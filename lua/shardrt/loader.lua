@@ -8,6 +8,7 @@ local auto = require "shardrt.later" "shardrt.auto"
 local fail = require "shardrt.fail"
 local layouts = require "shardrt.layouts"
 local list = require "shardrt.list"
+local map = require "shardrt.map"
 local object = require "shardrt.object"
 local plan = require "shardrt.later" "shardrt.plan"
 local progress = require "shardrt.progress"
@@ -135,7 +136,7 @@ local function check_options(o)
     fail("loader: source = %s; it is what shardrt.source.npy, .idx or .array makes", list.show(o.source))
   end
   local given = o.filter ~= nil and o.source:filter(o.filter) or o.source
-  if o.transform ~= nil then given = given:map(o.transform) end
+  if o.transform ~= nil then given = map(given, "loader: transform", o.transform) end
   if given.fields.mask then
     fail('loader: the source has a field "mask", a name that is kept for the mask of padded batches; rename it')
   end

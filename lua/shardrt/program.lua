@@ -9,6 +9,10 @@ fail.own()
 
 local program = {}
 
+-- What LuaJIT says of `source[1]` before any metamethod could: a source is a pointer to what Lua does not see.
+local INDEXED = "size of C type is unknown or too large"
+local AS_LIST = "a source is no list of samples: source:read(0, 1) reads the first one, #source counts them"
+
 -- The folder of a file, for the module path.
 local function folder(path)
   return path:match "^(.*)/[^/]*$" or "."
@@ -25,7 +29,7 @@ function program.run(path, _, shows_progress)
   local recipe, message = loadfile(path)
   if not recipe then return message end
   local function describe(problem)
-    if type(problem) == "string" then return problem end
+    if type(problem) == "string" then return (problem:gsub(INDEXED .. "$", AS_LIST)) end
     local meta = getmetatable(problem)
     if meta and meta.__tostring then return tostring(problem) end
     return ("%s: an error that is a %s, not a text"):format(fail.where() or path, type(problem))

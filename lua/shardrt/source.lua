@@ -6,11 +6,11 @@ local dtype = require "shardrt.dtype"
 local fail = require "shardrt.fail"
 local files = require "shardrt.files"
 local list = require "shardrt.list"
+local map = require "shardrt.map"
 local ndarray = require "shardrt.ndarray"
 local object = require "shardrt.object"
 local path_of = require "shardrt.path"
 local shape = require "shardrt.shape"
-local transform = require "shardrt.transform"
 fail.own()
 
 ---@class shardrt.source.FilesOptions # of formats whose files hold all fields
@@ -313,74 +313,14 @@ function Source:enumerate(name)
   return own(out)
 end
 
--- One field of source:map (or another word that goes this way), as C takes it: its chain, and which of the source's
--- fields it begins with.
-local function mapped_field(word, known, name, given)
-  if type(name) ~= "string" or name == "" or name:find("\0", 1, true) then
-    fail("%s: it takes fields with their names, as in {image = {…}}; %s is none", word, list.show(name))
-  end
-  local what = ('%s, field "%s"'):format(word, name)
-  if type(given) ~= "table" or object.is(given) then
-    fail("%s: a list of transforms, or false for a field that is left out, not %s", what, list.show(given))
-  end
-  local from, chain = given.from == nil and name or given.from, {}
-  for key, step in pairs(given) do
-    if key ~= "from" and not (list.is_whole(key, 1) and key <= #given) then
-      fail("%s: a list of transforms, and perhaps `from`; it has %s", what, list.show(key))
-    end
-    if key ~= "from" and not transform.is(step) then
-      fail("%s: number %d of its list is %s; it is made by a word of shardrt.transform", what, key, list.show(step))
-    end
-  end
-  for i, step in ipairs(given) do chain[i] = step end
-  if not known.fields[from] then
-    fail("%s: the source has no field %s%s", what, list.show(from), fail.suggestion(from, known.fields))
-  end
-  return { name = name, from = from, chain = chain }
-end
-
--- What source:map makes, for a word that its messages begin with.
-local function mapped(self, word, fields)
-  if type(fields) ~= "table" or object.is(fields) then
-    fail("%s: it takes a table of fields, as in {image = {…}}, not %s", word, list.show(fields))
-  end
-  local known, made, added = read_fields(self), {}, {}
-  for i, name in ipairs(known.names) do
-    known.names[name] = i - 1
-    if fields[name] == nil then
-      made[#made + 1] = { name = name, from = name, chain = {} }
-    elseif fields[name] then
-      made[#made + 1] = mapped_field(word, known, name, fields[name])
-    end
-  end
-  for name, given in pairs(fields) do
-    if not known.fields[name] then added[#added + 1] = mapped_field(word, known, name, given) end
-  end
-  table.sort(added, function(a, b) return a.name < b.name end)
-  for _, field in ipairs(added) do made[#made + 1] = field end
-  if #made == 0 then fail("%s: no field is left", word) end
-  local c_fields, keep = ffi.new("shardrt_mapped[?]", #made), {}
-  for i, field in ipairs(made) do
-    local handles = ffi.new("shardrt_transform *[?]", math.max(#field.chain, 1))
-    for k, step in ipairs(field.chain) do handles[k - 1] = transform.handle(step) end
-    keep[i] = handles
-    local c = c_fields[i - 1]
-    c.name, c.field, c.count, c.transforms = field.name, known.names[field.from], #field.chain, handles
-  end
-  local out = handle_out()
-  fail.check(C.shardrt_source_map(self, #made, c_fields, out), word)
-  assert(#keep == #made) -- what C was shown lived until here
-  return own(out)
-end
-
 --- The same samples with other fields: each name's list of transforms is what its field goes through, or that of
 --- another name where `from` says so; false leaves a field out. Fields that are not named stay as they are. Random
 --- transforms depend on the loader's seed, the epoch and the sample's number, and on nothing else.
 ---@param fields table<string, shardrt.Transform[]|false>
 ---@return shardrt.source
-function Source:map(fields) return mapped(self, "source:map", fields) end
+function Source:map(fields) return map(self, "source:map", fields) end
 
-require "shardrt.views" (source, Source, sorted_names, read_fields, mapped)
+require "shardrt.views" (source, Source, sorted_names, read_fields)
 
 -- The names of a folder's classes, or nil.
 local function read_classes(self)
@@ -406,7 +346,8 @@ ffi.metatype("shardrt_source", {
       local fill = C.shardrt_source_fill(self)
       return fill >= 0 and fill or nil
     end
-    return fail.misspelt("a source", key, KNOWN)
+    if type(key) == "string" and key:sub(1, 1) == "_" then return nil end -- as libraries ask
+    fail('a source has no %s%s; it has %s', list.show(key), fail.suggestion(key, KNOWN), list.words(KNOWN))
   end,
   __newindex = function(_, key) fail('a source never changes: "%s" cannot be set', tostring(key)) end,
   __len = function(self) return tonumber(C.shardrt_source_count(self)) end,

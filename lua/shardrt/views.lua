@@ -6,6 +6,7 @@ local dtype = require "shardrt.dtype"
 local fail = require "shardrt.fail"
 local files = require "shardrt.files"
 local list = require "shardrt.list"
+local map = require "shardrt.map"
 local ndarray = require "shardrt.ndarray"
 local object = require "shardrt.object"
 local path_of = require "shardrt.path"
@@ -117,8 +118,7 @@ end
 ---@param methods table
 ---@param sorted_names fun(what: string, given: any): string[]
 ---@param fields_of fun(source: shardrt.source): {names: string[], fields: table<string, shardrt.source.field>}
----@param mapped fun(source: shardrt.source, word: string, fields: table): shardrt.source # what source:map makes
-return function(words, methods, sorted_names, fields_of, mapped)
+return function(words, methods, sorted_names, fields_of)
   --- Fields whose samples differ in length: {data = …, offsets = …}, .npy files or host arrays, of which sample i is
   --- rows offsets[i] to offsets[i + 1]; the offsets are int64 and one more than the samples. Or a list of host arrays,
   --- one for each sample. A field that is a file or a host array has samples of one shape, as in source.npy.
@@ -185,7 +185,7 @@ return function(words, methods, sorted_names, fields_of, mapped)
       end
       verdict[name] = given
     end
-    local said, out = mapped(self, "source:filter", verdict), handle_out()
+    local said, out = map(self, "source:filter", verdict), handle_out()
     together()
     fail.check(C.shardrt_source_filter(self, said, out), "source:filter")
     return own(out)

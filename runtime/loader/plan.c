@@ -33,7 +33,7 @@ static int make_like(const struct plan *self, const shardrt_loader_options *opti
   shardrt_sharding *sharding = options->load_shardings != NULL ? options->load_shardings[f] : options->shardings[f];
   const shardrt_field *sample = field->field;
   int code = source_refuse_ragged(sample);
-  if (code != SHARDRT_OK) return error_prefix(code, "a loader's batches");
+  if (code != SHARDRT_OK) return code;
   if (sample->ndim >= SHARDRT_MAX_NDIM)
     return error_set(SHARDRT_EINVAL,
                      "field \"%s\": its samples have %d dimensions; with the batch's own an array has %d at most",

@@ -106,8 +106,8 @@ int source_refuse_ragged(const shardrt_field *field) {
   if (!source_is_ragged(field)) return SHARDRT_OK;
   return error_set(SHARDRT_EINVAL,
                    "the field \"%s\" differs in shape from sample to sample; a transform that gives it one shape would "
-                   "do (pad, crop, resize, a decoder before these), or source:pack",
-                   field->name);
+                   "do (pad, crop, resize, a decoder before these), or source:pack, or %s = false to leave it out",
+                   field->name, field->name);
 }
 
 static int check_field(const shardrt_source *source, int32_t field) {
