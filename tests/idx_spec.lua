@@ -203,24 +203,23 @@ describe("IDX files", function()
     all_map_one(mpi.shell(("for i in 1 2 3 4 5 6; do %s & done; wait"):format(one)), 6, size)
   end)
 
-  -- Starts two processes while another one, which never decompresses anything, holds the cache's lock; that one is
-  -- killed after the shell command `before`.
+  -- Starts two processes while another one, which never decompresses anything, holds the lock of the file that
+  -- they decompress; that one is killed after the shell command `before`.
   local function behind_another(one, before)
     local holder = files.write(folder, "hold.lua", [[
       local ffi = require "ffi"
       ffi.cdef "int open(const char *, int); int flock(int, int); unsigned sleep(unsigned);"
       assert(ffi.C.flock(ffi.C.open(arg[1], 0), 2) == 0)
-      assert(io.open(arg[1] .. "/held", "w")):close()
+      assert(io.open(arg[1] .. ".held", "w")):close()
       while true do ffi.C.sleep(1000) end]])
-    local result = mpi.shell(([[mkdir -p %s
-      %s %s %s & holder=$!
-      until [ -e %s/held ]; do kill -0 $holder || break; sleep 0.01; done
-      rm %s/held
+    local file = folder .. "/z.gz"
+    local result = mpi.shell(([[%s %s %s & holder=$!
+      until [ -e %s.held ]; do kill -0 $holder || break; sleep 0.01; done
       %s & second=$!
       %s & third=$!
       %s
       kill -KILL $holder; wait $holder
-      wait $second; wait $third]]):format(cache, mpi.program(), holder, cache, cache, cache, one, one, before))
+      wait $second; wait $third]]):format(mpi.program(), holder, file, file, one, one, before))
     result.stderr = result.stderr:gsub("[^\n]*Killed[^\n]*\n", "") -- the shell's word on it
     return result
   end

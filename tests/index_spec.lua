@@ -72,6 +72,25 @@ describe("the index beside a file", function()
     assert.equal(41, #files.list(folder)) -- nothing is left over
   end)
 
+  it("is made while a checkpoint keeps the folder, and a checkpoint opened while it is made", function()
+    local work = files.write(folder, "both.lua", ([[
+      local shardrt = require "shardrt"
+      local ffi, C = require "ffi", require "shardrt.C"
+      ffi.cdef "int open(const char *, int); int flock(int, int);"
+      local checkpoint = shardrt.checkpoint { dir = "%s" }
+      assert(#shardrt.source.tar "%s" == 12)
+      print "made"
+      checkpoint:close()
+      assert(ffi.C.flock(ffi.C.open("%s", 0), 2) == 0) -- as one that makes an index holds it
+      shardrt.checkpoint({ dir = "%s" }):close()
+      print "opened"]]):format(folder, path, path, folder))
+    -- A long file, whose end says nothing: the patience with who makes its index is 100 s.
+    assert(os.execute("truncate -s 1G " .. path) == 0)
+    local result = mpi.shell(("timeout 60 %s %s"):format(mpi.program(), work))
+    assert.equal("made\nopened\n", result.stdout, result.output)
+    assert.equal(0, result.status, result.output)
+  end)
+
   it("is made anew where its file is newer", function()
     check(open())
     local first = files.slurp(index)

@@ -144,13 +144,15 @@ static double patience(const struct cache_request *r) {
   return 5 + (double)r->work_bytes / 10e6;
 }
 
-/* Waits for the lock of the folder, which is on the folder itself, so that no file of it is left, and ends with the
- * process that holds it. Looks whether the file is there by then: 1; else 0, with the lock, or without it where it
- * cannot be had: the holder may be stopped, or the file system (NFS) may lock no folders. ENOMEM. */
-static int wait_for_lock(const struct cache_request *r, const struct target *t, int folder, mapping *out) {
+/* Waits for the lock, which is on the file that the wanted one is made from: it is there always, so no file is left
+ * that is only a lock; it can be had where only reading is allowed; and it ends with the process that holds it. The
+ * folder is left to others, such as checkpoints. Looks whether the file is there by then: 1; else 0, with the lock, or
+ * without it where it cannot be had: the holder may be stopped, or the file system (NFS) may not lock what is only
+ * read. ENOMEM. */
+static int wait_for_lock(const struct cache_request *r, const struct target *t, int file, mapping *out) {
   const double end = shardrt_clock() + patience(r);
   long sleep = 500000; /* nanoseconds */
-  while (flock(folder, LOCK_EX | LOCK_NB) != 0 && (errno == EWOULDBLOCK || errno == EINTR) && shardrt_clock() < end) {
+  while (flock(file, LOCK_EX | LOCK_NB) != 0 && (errno == EWOULDBLOCK || errno == EINTR) && shardrt_clock() < end) {
     nanosleep(&(struct timespec){.tv_nsec = sleep}, NULL);
     if (sleep < 20000000) sleep *= 2;
     int code = map_cached(r, t, out);
@@ -160,10 +162,10 @@ static int wait_for_lock(const struct cache_request *r, const struct target *t, 
 }
 
 static int make_once(const struct cache_request *r, const struct target *t, mapping *out) {
-  int folder = open(t->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  int code = folder >= 0 ? wait_for_lock(r, t, folder, out) : 0;
+  int file = open(r->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  int code = file >= 0 ? wait_for_lock(r, t, file, out) : 0;
   if (code == 0) code = make_cached(r, t, out);
-  if (folder >= 0) close(folder);
+  if (file >= 0) close(file);
   return code;
 }
 
