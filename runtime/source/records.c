@@ -113,7 +113,7 @@ int records_place(struct value *out, const uint8_t *data, struct reader *reader)
 
 int records_elements(const shardrt_field *field, const uint8_t *data, size_t bytes, struct reader *reader,
                      struct value *out) {
-  int64_t shape[SHARDRT_MAX_NDIM];
+  int64_t shape[SHARDRT_MAX_NDIM] = {0};
   const size_t element = shardrt_dtype_size(field->dtype);
   if (bytes % element != 0)
     return error_set(SHARDRT_EFORMAT, "\"%s\" has %zu bytes, which are no whole number of %s", field->name, bytes,
