@@ -4,6 +4,7 @@ local cjson = require "cjson"
 local ffi = require "ffi"
 local C = require "shardrt.C"
 local shardrt = require "shardrt"
+local files = require "tests.support.files"
 local mpi = require "tests.support.mpi"
 local P, ndarray = shardrt.P, shardrt.ndarray
 
@@ -506,11 +507,55 @@ describe("a loader's words", function()
     refused({ source = shardrt.source.array { mask = ndarray.zeros { 20 } } }, '"mask"')
   end)
 
+  it("say that a loader would never give a batch", function()
+    local none = { label = function() return false end }
+    refused({ filter = none }, "loader: its filter lets none of the source's 20 samples through")
+    local two = mpi.run { processes = 2, devices = 4, source = [[
+      local shardrt = require "shardrt"
+      local source = shardrt.source.array { x = { 1, 2, 3 } }
+      local function walk(o)
+        for _ in shardrt.loader(o) do error "a batch" end
+      end
+      walk { source = source, batch_size = 8, epochs = 1 }
+      walk { source = source, batch_size = 8, epochs = 0 }
+      walk { source = source:filter { x = function() return false end }, batch_size = 8, epochs = 1 }]] }
+    assert.equal(0, two.status, two.output)
+    local _, lines = two.stderr:gsub("this loader gives no batch", "")
+    assert.equal(2, lines, two.stderr)
+    for _, words in ipairs { "shardrt: ", "the source has 3 samples, not one batch of 8; a smaller batch_size",
+      "the source has no samples: its filter lets none through" } do
+      assert.truthy(two.stderr:find(words, 1, true), two.stderr)
+    end
+  end)
+
+  it("in the name of a batch's field are found, and other names are nil", function()
+    local eight = shardrt.source.array { label = ndarray.arange(8), image = ndarray.zeros { 8, 2 } }
+    local function first(more)
+      local o = { source = eight, batch_size = 8, epochs = 1, sharding = shardrt.SingleDeviceSharding(0) }
+      for key, value in pairs(more or {}) do o[key] = value end
+      return shardrt.loader(o)()
+    end
+    local batch = first()
+    assert.truthy(files.message(function() return batch.lable end)
+      :find('the batch has no "lable" (did you mean "label"?)', 1, true))
+    assert.same({}, { batch.mask, batch.weights, batch[1] })
+    local names = {}
+    for name in pairs(batch) do names[#names + 1] = name end
+    table.sort(names)
+    assert.same({ "image", "label" }, names)
+    local changed = first { batch_transform = function(given)
+      given.image, given.pixels = nil, given.image
+      return given
+    end }
+    assert.is_nil(changed.image)
+    assert.truthy(files.message(function() return changed.pixel end):find('did you mean "pixels"', 1, true))
+  end)
+
   it("tell of a field's transforms under the loader's word, and of one without a shape", function()
     refused({ transform = { lable = {} } }, 'loader: transform, field "lable"', 'did you mean "label"')
     local ragged = shardrt.source.ragged { t = { ndarray.zeros { 2 }, ndarray.zeros { 3 } } }
-    refused({ source = ragged, batch_size = 1, sharding = shardrt.SingleDeviceSharding(0) }, 'loader: the field "t" differs in shape',
-      "or t = false to leave it out")
+    refused({ source = ragged, batch_size = 1, sharding = shardrt.SingleDeviceSharding(0) },
+      'loader: the field "t" differs in shape', "or t = false to leave it out")
   end)
 
   it("say which batches would do where one does not divide", function()

@@ -31,7 +31,8 @@ local checkpoint = { words = {} }
 ---@field keep integer? # how many stay, the newest ones; nil: all
 ---@field loader shardrt.Loader|table<string, shardrt.Loader>|nil # one, or several by name
 ---@field arrays table? # a table of arrays (tables in it, too): saved as it is then, and filled from a checkpoint
----@field metadata table? # plain data, the same in every process: numbers, texts, booleans, tables; as `arrays`
+---@field metadata table? # plain data, the same in every process: numbers, texts, booleans, tables; as `arrays`,
+---but names that the checkpoint has not stay as they are
 
 ---@class shardrt.Checkpoint
 ---@field dir string
@@ -72,6 +73,29 @@ end
 
 local function leaves_of(self, what) return flatten(what, self.arrays, "", {}, 1) end
 
+-- Numbers that JSON has not, by the texts that stand for them; other texts that begin alike get one more mark.
+local MARK = "shardrt:"
+local SPECIAL = { [MARK .. "inf"] = math.huge, [MARK .. "-inf"] = -math.huge, [MARK .. "nan"] = 0 / 0 }
+
+-- Plain data with those texts in place of those numbers. What is not plain stays for json to refuse.
+local function to_json(value, depth)
+  if value ~= value then return MARK .. "nan" end
+  if value == math.huge or value == -math.huge then return MARK .. (value > 0 and "inf" or "-inf") end
+  if type(value) == "string" and value:sub(1, #MARK) == MARK then return MARK .. value end
+  if type(value) ~= "table" or getmetatable(value) or depth > DEEPEST then return value end
+  local made = {}
+  for key, entry in pairs(value) do made[key] = to_json(entry, depth + 1) end
+  return made
+end
+
+local function from_json(value)
+  if type(value) == "string" and value:sub(1, #MARK) == MARK then return SPECIAL[value] or value:sub(#MARK + 1) end
+  if type(value) ~= "table" then return value end
+  local made = {}
+  for key, entry in pairs(value) do made[key] = from_json(entry) end
+  return made
+end
+
 -- What all processes must save alike, except the arrays' data.
 local function describe(self, what, leaves)
   local content = { step = self.steps, loaders = {}, arrays = {} }
@@ -79,9 +103,9 @@ local function describe(self, what, leaves)
   for name, leaf in pairs(leaves) do
     content.arrays[name] = { dtype = leaf.value.dtype, shape = leaf.value.shape }
   end
-  local text, problem = json.encode(self.metadata, "metadata")
+  content.metadata = to_json(self.metadata, 1)
+  local text, problem = json.encode(content.metadata, "metadata")
   if not text then fail("%s: %s", what, problem) end
-  content.metadata = self.metadata
   return content
 end
 
@@ -204,8 +228,7 @@ local function restore(self, what, leaves)
   match(what, "array", content.arrays, leaves)
   for loader_name, one in pairs(self.loaders) do one:restore(content.loaders[loader_name]) end
   restore_arrays(self, what, name, content.arrays, leaves)
-  for key in pairs(self.metadata) do self.metadata[key] = nil end
-  for key, value in pairs(content.metadata) do self.metadata[key] = value end
+  for key, value in pairs(content.metadata) do self.metadata[key] = from_json(value) end
   self.steps, self.restored = content.step, content.step
   if is_first() then C.shardrt_launcher_tell(self.steps, false) end
 end

@@ -64,21 +64,21 @@ end
 
 local LONGEST_WORD = 64 -- nothing is suggested for longer ones
 
--- How many insertions, removals and replacements turn a into b.
+-- How many insertions, removals, replacements and swaps of neighbours turn a into b.
 local function edit_distance(a, b)
-  local row = {}
-  for j = 0, #b do row[j] = j end
+  local rows = { [0] = {} }
+  for j = 0, #b do rows[0][j] = j end
   for i = 1, #a do
-    local diagonal = row[0]
-    row[0] = i
+    local row, above, before = { [0] = i }, rows[i - 1], rows[i - 2]
     for j = 1, #b do
-      local above = row[j]
-      local changed = diagonal + (a:byte(i) == b:byte(j) and 0 or 1)
-      row[j] = math.min(above + 1, row[j - 1] + 1, changed)
-      diagonal = above
+      row[j] = math.min(above[j] + 1, row[j - 1] + 1, above[j - 1] + (a:byte(i) == b:byte(j) and 0 or 1))
+      if before and j > 1 and a:byte(i) == b:byte(j - 1) and a:byte(i - 1) == b:byte(j) then
+        row[j] = math.min(row[j], before[j - 2] + 1)
+      end
     end
+    rows[i] = row
   end
-  return row[#b]
+  return rows[#a][#b]
 end
 
 -- The word of a set that is nearest to another, not further away than `furthest`, or nil.

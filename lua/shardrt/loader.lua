@@ -15,6 +15,7 @@ local progress = require "shardrt.progress"
 local reshard = require "shardrt.reshard"
 local source = require "shardrt.source"
 local spec = require "shardrt.spec"
+local together = require "shardrt.together"
 local way = require "shardrt.way"
 fail.own()
 
@@ -105,6 +106,15 @@ local PIPELINES = { per_process = true, global = true, per_device = true, reshar
 local STAGES = { "read", "decode", "transform", "scatter", "check", "wait", "move" }
 local ONE_CYCLE = 2 ^ 20 -- KiB: more than any heap has to mark and sweep
 local STATE_VERSION = 1
+
+-- Of all batches: a name that is all but a field's is an error, any other that is not there is nil, for code that asks
+-- whether there is a mask.
+local Batch = {
+  __index = function(batch, key)
+    if key ~= "mask" then return fail.misspelt("the batch", key, batch) end
+  end,
+  __metatable = false, -- a plain table to whoever asks
+}
 
 local function choice(name, value, set)
   if type(value) == "string" and set[value] then return value end
@@ -258,8 +268,32 @@ local function plan_note(self)
   return self.auto and self.auto:text() or guessed or nil
 end
 
+-- That a loader never gives a batch is said: an error where it is to go on for ever, else a line on stderr, since a
+-- recipe may be right for sources of any size. Where some samples are too few, and there are to be batches without end
+-- or only whole ones, C says what would do.
+local function tell_of_no_batch(self, o)
+  local count = #self.source
+  if self.epochs == 0 or count >= (self.remainder == "drop" and self.batch_size or 1) then return end
+  if count > 0 and self.epochs == nil then return end
+  local hashes = ffi.new("uint64_t[?]", C.SHARDRT_DATA_KINDS)
+  C.shardrt_source_data(self.source, hashes)
+  local problem = "the source has no samples"
+  if count > 0 then
+    problem = ("the source has %.0f samples, not one batch of %.0f"):format(count, self.batch_size)
+      .. '; a smaller batch_size or remainder = "pad" would do'
+  elseif o.filter ~= nil then
+    problem = ("its filter lets none of the source's %.0f samples through"):format(#o.source)
+  elseif hashes[C.SHARDRT_DATA_FILTER] ~= 0 then
+    problem = "the source has no samples: its filter lets none through"
+  end
+  if self.epochs == nil then fail("loader: %s", problem) end
+  together.notice("%s: this loader gives no batch: %s", fail.where() or "?", problem)
+end
+
 --- A loader, which a `for` asks for one global batch after another: `for batch in loader do … batch.image … end`. A
---- second `for` goes on from the next batch; after the last epoch it ends at once. Every process makes it alike.
+--- second `for` goes on from the next batch; after the last epoch it ends at once. Every process makes it alike. One
+--- whose epochs have no batch says so on stderr; without end, that is an error. Asking a batch for a name that is all
+--- but a field's is an error, too.
 ---@param o shardrt.LoaderOptions
 ---@return shardrt.Loader
 function loader.words.loader(o)
@@ -272,6 +306,7 @@ function loader.words.loader(o)
   if self.remainder == "pad" then self.sharding.mask = layouts.mask(self.sharding, names) end
   local planning, load = C.shardrt_job_get().planning ~= 0, load_layouts(o, names)
   if not planning then agree(self, names, load) end
+  tell_of_no_batch(self, o)
   self.before = {} -- what was done by ways that were left
   go(self, first_way(self, names, load), 0)
   self.steps_per_epoch = tonumber(C.shardrt_loader_steps_per_epoch(self.handle))
@@ -349,6 +384,7 @@ function Loader:__call()
   for i, name in ipairs(self.batch_names) do
     batch[name] = array.made_by_all(array.wrap(self.arrays[i - 1], self.sharding[name]))
   end
+  setmetatable(batch, Batch)
   return self.batch_transform and transform_batch(self, batch) or batch
 end
 
