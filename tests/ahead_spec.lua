@@ -31,6 +31,8 @@ const char *ahead_way(const struct ahead *self);
 
 int open(const char *path, int flags, ...);
 int close(int fd);
+int dup2(int fd, int other);
+long readlink(const char *path, char *to, size_t bytes);
 int fsync(int fd);
 int posix_fadvise(int fd, long offset, long bytes, int advice);
 void *mmap(void *at, size_t bytes, int protection, int flags, int fd, long offset);
@@ -474,6 +476,40 @@ describe("reading ahead", function()
       assert.equal(text:sub(first + 500 * ROW + 1, first + 501 * ROW), ffi.string(read.data, read.bytes))
     end)
   end
+
+  it("counts nothing where io_uring breaks, and ends", function()
+    if not ways.io_uring then pending "io_uring is not allowed here" end
+    local function rings()
+      local list, target = {}, ffi.new "char[64]"
+      for fd = 0, 1023 do
+        local bytes = tonumber(ffi.C.readlink("/proc/self/fd/" .. fd, target, 64))
+        if bytes > 0 and ffi.string(target, bytes):find "io_uring" then list[fd] = true end
+      end
+      return list
+    end
+    local before = rings()
+    local source, path = evicted(folder)
+    local ahead = ahead_new(RING)
+    local function read(sample)
+      assert(C.source_extents(source, 0, ffi.new("int64_t[1]", sample), 1, nil, C.ahead_extents(ahead)) == 0)
+      return tonumber(C.ahead_read(ahead))
+    end
+    assert.is_true(read(ROWS - 1) > 0)
+    local null, broken = ffi.C.open("/dev/null", 0), 0
+    for fd in pairs(rings()) do
+      if not before[fd] then
+        ffi.C.dup2(null, fd)
+        broken = broken + 1
+      end
+    end
+    ffi.C.close(null)
+    assert.equal(1, broken)
+    for sample = ROWS / 2, ROWS / 2 + 200, 20 do
+      evict(path)
+      assert.equal(0, read(sample))
+    end
+    C.ahead_free(ahead)
+  end)
 
   it("reports every failure to make room", function()
     for n = 1, 20 do

@@ -55,11 +55,11 @@ int ahead_new(int32_t way, struct ahead **out) {
 
 void ahead_free(struct ahead *self) {
   if (self == NULL) return;
-  ring_free(self->ring);
+  const bool ended = ring_free(self->ring);
   team_free(self->team);
   extents_clear(&self->extents);
   alloc_free(self->pieces);
-  alloc_free(self->scratch);
+  if (ended) alloc_free(self->scratch); /* else it is left for good: the kernel may still write to it */
   alloc_free(self);
 }
 
@@ -135,28 +135,33 @@ static void choose(struct ahead *self) {
 }
 
 static void read_piece(void *context, int64_t number) {
-  const piece *p = (const piece *)context + number;
+  piece *p = (piece *)context + number;
   uint8_t thrown_away[PIECE_BYTES];
-  (void)!pread(p->file, thrown_away, p->bytes, (off_t)p->offset);
+  if (pread(p->file, thrown_away, p->bytes, (off_t)p->offset) < 0) p->bytes = 0; /* nobody has read them */
 }
 
-/* Has the team read what it was given. */
-static void read_pieces(struct ahead *self) {
-  if (self->npieces == 0) return;
+/* Has the team read what it was given: how many bytes. */
+static int64_t read_pieces(struct ahead *self) {
+  if (self->npieces == 0) return 0;
   team_spread(self->team, read_piece, self->pieces, self->npieces);
   while (team_help(self->team)) {
   }
   team_stop(self->team); /* nothing is left to begin: waits for the last */
+  int64_t total = 0;
+  for (int64_t i = 0; i < self->npieces; i++) total += (int64_t)self->pieces[i].bytes;
   self->npieces = 0;
+  return total;
 }
 
-static void read_one(struct ahead *self, const piece *p) {
+/* Begins one, or has those read that have come together: how many bytes are known to be read by this. */
+static int64_t read_one(struct ahead *self, const piece *p) {
   if (self->ring != NULL) {
     ring_read(self->ring, p->file, p->offset, p->bytes, self->scratch);
   } else if (self->team != NULL) {
     self->pieces[self->npieces++] = *p;
-    if (self->npieces == PIECES) read_pieces(self);
+    if (self->npieces == PIECES) return read_pieces(self);
   }
+  return 0;
 }
 
 int64_t ahead_read(struct ahead *self) {
@@ -169,12 +174,11 @@ int64_t ahead_read(struct ahead *self) {
       p.file = mapping_descriptor(e->file);
       if (p.file < 0) break;
       choose(self);
-      read_one(self, &p);
-      total += (int64_t)p.bytes;
+      total += read_one(self, &p);
     }
   }
   self->extents.count = 0;
-  if (self->ring != NULL) ring_flush(self->ring);
-  if (self->team != NULL) read_pieces(self);
+  if (self->ring != NULL) total += (int64_t)ring_flush(self->ring);
+  if (self->team != NULL) total += read_pieces(self);
   return total;
 }

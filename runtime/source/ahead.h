@@ -21,7 +21,8 @@ enum { AHEAD_RING, AHEAD_THREADS };
 
 /* Makes room; threads or a ring are made when something is missing for the first time. */
 int ahead_new(int32_t way, struct ahead **out);
-/* Waits for what is in flight. */
+/* Waits for what is in flight; where the kernel does not tell of it for seconds, leaves the memory that it writes to.
+ */
 void ahead_free(struct ahead *self);
 
 /* What the next call shall be about; to be filled. */
@@ -30,7 +31,8 @@ struct extents *ahead_extents(struct ahead *self);
  * one of them is not, or that cannot be told. Forgets them. */
 bool ahead_is_missing(struct ahead *self);
 /* Sorts and merges them and begins to read what is missing; returns when the last reads are in flight or have ended.
- * Forgets them. Returns how many bytes. */
+ * Forgets them. Returns how many bytes of these: none
+ * that could not be read, or not begun to be. */
 int64_t ahead_read(struct ahead *self);
 /* The way that is gone, NULL as long as nothing was missing: "io_uring", "threads"; "none" where neither can be had. */
 const char *ahead_way(const struct ahead *self);

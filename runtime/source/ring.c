@@ -2,8 +2,8 @@
 
 #include <errno.h>
 #include <liburing.h>
-#include <stdbool.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/alloc.h"
 #include "base/error.h"
@@ -13,17 +13,22 @@
  * measured; for a few KB the threads cost more than they give. */
 enum { TOGETHER = 8, LARGE = 32 * 1024, KERNEL_THREADS = 32 };
 
+/* How long a read is waited for that the kernel does not tell of when asked. */
+enum { LOOKS = 5000, PAUSE = 1000 * 1000 /* nanoseconds */ };
+
 /* Invariant: held + flying <= depth. */
 struct ring {
   struct io_uring uring;
   unsigned depth;
-  unsigned held;   /* in the submission queue, not given to the kernel */
-  unsigned flying; /* given to the kernel, not ended */
-  bool broken;     /* the kernel took no more */
+  unsigned held;    /* in the submission queue, not given to the kernel */
+  unsigned flying;  /* given to the kernel, not ended */
+  bool broken;      /* the kernel took no more */
+  size_t begun;     /* bytes of the reads that it took, since they were last asked for */
+  unsigned bytes[]; /* of each that is held, in their order */
 };
 
 int ring_new(unsigned depth, struct ring **out) {
-  struct ring *made = alloc_zeros(1, sizeof *made);
+  struct ring *made = alloc_zeros(1, sizeof *made + depth * sizeof *made->bytes);
   if (made == NULL) return ALLOC_FAILED;
   made->depth = depth;
   const int problem = io_uring_queue_init(depth, &made->uring, 0);
@@ -37,19 +42,28 @@ int ring_new(unsigned depth, struct ring **out) {
   return SHARDRT_OK;
 }
 
+static void count_ended(struct ring *self) {
+  const unsigned ended = io_uring_cq_ready(&self->uring);
+  io_uring_cq_advance(&self->uring, ended);
+  self->flying -= ended;
+}
+
+static void count_taken(struct ring *self, unsigned taken) {
+  for (unsigned i = 0; i < taken; i++) self->begun += self->bytes[i];
+  self->held -= taken;
+  self->flying += taken;
+  memmove(self->bytes, self->bytes + taken, self->held * sizeof *self->bytes);
+}
+
 /* Gives the kernel what was held back, and waits until `least` reads have ended (fewer where there are fewer). */
 static void turn(struct ring *self, unsigned least) {
   if (self->broken) return;
   const int taken = io_uring_submit_and_wait(&self->uring, least);
-  if (taken < 0) {
+  if (taken < 0)
     self->broken = taken != -EINTR && taken != -EAGAIN && taken != -EBUSY;
-  } else {
-    self->held -= (unsigned)taken;
-    self->flying += (unsigned)taken;
-  }
-  const unsigned ended = io_uring_cq_ready(&self->uring);
-  io_uring_cq_advance(&self->uring, ended);
-  self->flying -= ended;
+  else
+    count_taken(self, (unsigned)taken);
+  count_ended(self);
 }
 
 void ring_read(struct ring *self, int file, size_t offset, size_t bytes, void *scratch) {
@@ -58,16 +72,26 @@ void ring_read(struct ring *self, int file, size_t offset, size_t bytes, void *s
   if (entry == NULL) return;
   io_uring_prep_read(entry, file, scratch, (unsigned)bytes, offset);
   if (bytes >= LARGE) entry->flags |= IOSQE_ASYNC;
-  if (++self->held == TOGETHER) turn(self, 0);
+  self->bytes[self->held++] = (unsigned)bytes;
+  if (self->held == TOGETHER) turn(self, 0);
 }
 
-void ring_flush(struct ring *self) {
+size_t ring_flush(struct ring *self) {
   if (self->held > 0) turn(self, 0);
+  const size_t begun = self->begun;
+  self->begun = 0;
+  return begun;
 }
 
-void ring_free(struct ring *self) {
-  if (self == NULL) return;
+bool ring_free(struct ring *self) {
+  if (self == NULL) return true;
   while (self->held + self->flying > 0 && !self->broken) turn(self, self->held + self->flying);
+  for (int look = 0; look < LOOKS && self->flying > 0; look++) {
+    nanosleep(&(struct timespec){.tv_nsec = PAUSE}, NULL);
+    count_ended(self);
+  }
+  const bool ended = self->flying == 0;
   io_uring_queue_exit(&self->uring);
   alloc_free(self);
+  return ended;
 }
