@@ -145,6 +145,8 @@ describe("source.tfrecord", function()
     refused(record(example(feature("x", BYTES, field(1, "abc")))), "leaves dimensions 0 and 1 open",
       { fields = { x = { "uint8", { -1, -1 } } } })
     refused(one, "do not fit in 64 bits", { fields = { x = { "int64", { 2 ^ 40, 2 ^ 40 } } } })
+    refused(one, "do not fit in 64 bits", { fields = { x = { "int64", { -1, 2 ^ 40, 2 ^ 40 } } } })
+    refused(one, "not the shape of the others", { fields = { x = { "int64", { -1, 2 ^ 40, 2 ^ 40, 0 } } } })
   end)
 
   it("refuses compressed files with advice, and takes a length that looks like one", function()

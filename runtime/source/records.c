@@ -4,6 +4,7 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "base/size.h"
 
 static int open_file(records *self, const char *path, const shardrt_source_options *options, const char *kind,
                      index_scan *scan, const void *context) {
@@ -76,19 +77,19 @@ int records_blame(const records *self, int64_t sample, int32_t column, int code)
 }
 
 int records_shape(const shardrt_field *field, int64_t elements, int64_t *shape) {
-  int64_t known = 1;
+  int64_t sizes[SHARDRT_MAX_NDIM], known;
   int32_t open = -1;
   for (int32_t d = 0; d < field->ndim; d++) {
     shape[d] = field->shape[d];
-    if (shape[d] >= 0) {
-      known *= shape[d]; /* fits: shardrt_source_files saw to it */
-    } else if (open < 0) {
-      open = d;
-    } else {
+    sizes[d] = shape[d] < 0 ? 1 : shape[d];
+    if (shape[d] >= 0) continue;
+    if (open >= 0)
       return error_set(SHARDRT_EFORMAT, "the shape of \"%s\" leaves dimensions %d and %d open; one can be told",
                        field->name, (int)open, (int)d);
-    }
+    open = d;
   }
+  if (!size_elements(field->ndim, sizes, &known))
+    return error_set(SHARDRT_EFORMAT, "the shape of \"%s\" has more elements than 64 bits can count", field->name);
   if (open >= 0 && known > 0 && elements % known == 0) {
     shape[open] = elements / known;
     return SHARDRT_OK;
