@@ -281,6 +281,16 @@ describe("a stream of augmented batches", function()
     end
   end)
 
+  it("is another one also in epochs of more than 32 bits", function()
+    local seen = {}
+    for _, epoch in ipairs { 0, 1, 2 ^ 32, 2 ^ 32 + 1, 2 ^ 33, 2 ^ 52 } do
+      local random = ffi.new("shardrt_random", { seed = 3, epoch = epoch, number = 5, place = 1 })
+      local bits = C.shardrt_random_bits(random)
+      assert.is_nil(seen[bits], "epoch " .. epoch)
+      seen[bits] = epoch
+    end
+  end)
+
   it("is another one in every epoch, for every seed, and for every sample", function()
     local seen, count = {}, 0
     local same = shardrt.ndarray.arange(192, "uint8"):reshape { 8, 8, 3 }

@@ -421,6 +421,23 @@ describe("cast", function()
     end
   end)
 
+  it("rounds 64 bits to bfloat16 once", function() -- by way of float64 the first would be a tie, and go down
+    local half = bit.lshift(1LL, 60) + bit.lshift(1LL, 52)
+    for _, from in ipairs { "int64", "uint64" } do
+      local whole = ffi.new("int64_t[3]", half + 1, half, half - 1)
+      local host = ndarray.empty({ 3 }, from)
+      ffi.copy(host.data, whole, 24)
+      local _, texts = read.bytes(shardrt.source.array { x = host }:map { x = { T.cast "bfloat16" } }, "x", { 0, 1, 2 })
+      local got = {}
+      for i, text in ipairs(texts) do got[i] = read.numbers(text, "bfloat16")[1] end
+      assert.same({ 2 ^ 60 + 2 ^ 53, 2 ^ 60, 2 ^ 60 }, got)
+    end
+    local host = ndarray.empty({ 1 }, "int64")
+    ffi.copy(host.data, ffi.new("int64_t[1]", -half - 1), 8)
+    local _, texts = read.bytes(shardrt.source.array { x = host }:map { x = { T.cast "bfloat16" } }, "x", { 0 })
+    assert.equal(-2 ^ 60 - 2 ^ 53, read.numbers(texts[1], "bfloat16")[1])
+  end)
+
   it("reads any byte of a bool", function()
     local host = ndarray.zeros({ 4 }, "bool")
     ffi.copy(host.data, "\0\1\2\255", 4)

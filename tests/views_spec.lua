@@ -499,6 +499,19 @@ describe("a filter", function()
     files.remove(folder)
   end)
 
+  it("costs a plan nothing, however many samples there are", function()
+    local dir = files.folder()
+    local head = files.npy { dict = files.dict("|u1", { 1e12 }) }
+    local path = files.write(dir, "x.npy", head)
+    assert(os.execute(("truncate -s %d '%s'"):format(1e12 + #head, path)) == 0)
+    local result = mpi.run { options = { "plan", "--processes", "2" }, source = ([[
+      local shardrt = require "shardrt"
+      local kept = shardrt.source.npy({ x = "%s" }):filter { x = function(x) return x > 3 end }
+      shardrt.say(tostring(#kept == 1e12))]]):format(path) }
+    files.remove(dir)
+    assert.truthy(result.stdout:find("true", 1, true), result.output)
+  end)
+
   it("says what is wrong, with the sample", function()
     local s = ids(0, 100)
     refused(function() s:filter {} end, "at least one field")

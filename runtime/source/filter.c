@@ -18,11 +18,12 @@ enum {
 };
 
 /* Bit i % 64 of words[i / 64] tells whether sample i of the base counts; before[b] is how many of the blocks before b
- * do, and before[nblocks] is count. */
+ * do, and before[nblocks] is count. Under planning there are neither: all count, and how many the base has costs
+ * nothing. */
 typedef struct filter {
   shardrt_source head;
   shardrt_source *base; /* a count; owns the fields */
-  uint64_t *words;
+  uint64_t *words;      /* NULL: all samples count */
   int64_t *before;
   int64_t nblocks;
   uint64_t hash; /* of the words */
@@ -34,6 +35,7 @@ static int64_t words_of(int64_t samples) {
 
 /* Which sample of the base is the k-th that counts; needs 0 <= k < count. */
 static int64_t sample_of(const filter *f, int64_t k) {
+  if (f->words == NULL) return k;
   int64_t low = 0, high = f->nblocks; /* before[low] <= k < before[high] */
   while (high - low > 1) {
     const int64_t middle = low + (high - low) / 2;
@@ -204,12 +206,10 @@ static int count_words(filter *f, int64_t nwords) {
 
 /* Under planning nothing is read, and any sample may count. */
 static int let_all_through(filter *f) {
-  const int64_t nwords = words_of(f->base->count);
-  f->words = alloc_zeros((size_t)nwords, sizeof *f->words);
-  if (f->words == NULL) return ALLOC_FAILED;
-  for (int64_t i = 0; i < f->base->count; i++) f->words[i / WORD_BITS] |= UINT64_C(1) << i % WORD_BITS;
   f->head.guessed = true;
-  return count_words(f, nwords);
+  f->head.count = f->base->count;
+  f->hash = hash_text(0, "all");
+  return SHARDRT_OK;
 }
 
 static int fill(filter *f, shardrt_source *base, const shardrt_source *verdict) {

@@ -28,14 +28,16 @@ struct mapping_entry {
   _Atomic(const uint8_t *) data; /* NULL: free */
   _Atomic size_t bytes;
   mapping_entry *next;
-  _Atomic int descriptor; /* NOT_ASKED, -1 (cannot be had) or an open one */
-  bool tells;             /* as mapping_tells */
+  mapping_entry *next_free; /* for who holds the lock */
+  _Atomic int descriptor;   /* NOT_ASKED, -1 (cannot be had) or an open one */
+  bool tells;               /* as mapping_tells */
   dev_t device;
   ino_t inode;
   char path[PATH_BYTES]; /* of a longer one the end */
 };
 
 static _Atomic(mapping_entry *) entries;
+static mapping_entry *free_entries;                              /* the last that became free first */
 static pthread_mutex_t entries_lock = PTHREAD_MUTEX_INITIALIZER; /* for those that change the list */
 
 /* What mincore asks before it tells of a file's pages. */
@@ -48,9 +50,9 @@ static bool may_see_pages(int fd, const struct stat *status) {
 /* NULL: out of memory. */
 static mapping_entry *entry_add(const char *path, int fd, const struct stat *status, const uint8_t *data) {
   pthread_mutex_lock(&entries_lock);
-  mapping_entry *entry = atomic_load(&entries);
-  while (entry != NULL && atomic_load(&entry->data) != NULL) entry = entry->next;
+  mapping_entry *entry = free_entries;
   const bool is_new = entry == NULL;
+  if (!is_new) free_entries = entry->next_free;
   if (is_new) entry = alloc_zeros(1, sizeof *entry);
   if (entry != NULL) {
     const size_t length = strlen(path);
@@ -75,6 +77,8 @@ static void entry_remove(mapping_entry *entry) {
   atomic_store(&entry->data, NULL);
   const int fd = atomic_load(&entry->descriptor);
   if (fd >= 0) close(fd);
+  entry->next_free = free_entries;
+  free_entries = entry;
   pthread_mutex_unlock(&entries_lock);
 }
 

@@ -6,9 +6,13 @@
 
 enum { LANES = 4, PLACE_SHIFT = 24 };
 
+/* 2^64 by the golden ratio, odd: its multiples lie far apart. */
+static const uint64_t EPOCH_STEP = UINT64_C(0x9E3779B97F4A7C15);
+
 void draw_block(const struct draw *self, uint32_t block, uint32_t *bits) {
   const uint64_t number = (uint64_t)self->number;
-  const philox4x32_key_t key = {{(uint32_t)self->seed, (uint32_t)(self->seed >> 32)}};
+  const uint64_t seed = self->seed + ((uint64_t)self->epoch >> 32) * EPOCH_STEP;
+  const philox4x32_key_t key = {{(uint32_t)seed, (uint32_t)(seed >> 32)}};
   const philox4x32_ctr_t counter = {{(uint32_t)number, (uint32_t)(number >> 32), (uint32_t)self->epoch,
                                      (uint32_t)self->place << PLACE_SHIFT | block}};
   const philox4x32_ctr_t drawn = philox4x32(counter, key);

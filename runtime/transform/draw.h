@@ -3,7 +3,11 @@
  * They come from a counter-based generator, Philox4x32-10 of Random123 (Salmon, Moraes, Dror, Shaw: "Parallel random
  * numbers: as easy as 1, 2, 3", 2011), keyed by nothing but (seed, epoch, sample number, place in the chain): the same
  * on every thread, process and topology, and after a restart. Transforms that stand at the same place in the chains of
- * two fields draw the same numbers for a sample, so that an image and its mask are cropped alike. */
+ * two fields draw the same numbers for a sample, so that an image and its mask are cropped alike.
+ *
+ * The generator's key is the seed; its counter is the sample's number (64 bits), the epoch (32), the place (8) and the
+ * block of four draws (24). An epoch's bits above those 32 change the key: to the seed their number is added,
+ * 2^64 / the golden ratio times. */
 #ifndef SHARDRT_TRANSFORM_DRAW_H
 #define SHARDRT_TRANSFORM_DRAW_H
 

@@ -73,6 +73,16 @@ TO_WHOLE(f64_to_u16, double, uint16_t, 0.0, 65535.0, 65535.0, UINT16_MAX)
 TO_WHOLE(f64_to_u32, double, uint32_t, 0.0, 4294967295.0, 4294967295.0, UINT32_MAX)
 TO_WHOLE(f64_to_u64, double, uint64_t, 0.0, 0x1.fffffffffffffp63, 0x1p64, UINT64_MAX)
 
+/* A whole number as a float64 that need not be equal, but is rounded to bfloat16 as the number itself would be: where
+ * its bits are more than a float64 holds, the last that is kept tells whether any below it is set (rounding to odd). */
+static inline double odd_from_u64(uint64_t x) {
+  return (double)(x >> 53 == 0 ? x : (x & ~UINT64_C(0x7FF)) | (uint64_t)((x & 0x7FF) != 0) << 11);
+}
+
+static inline double odd_from_i64(int64_t x) {
+  return x < 0 ? -odd_from_u64(-(uint64_t)x) : odd_from_u64((uint64_t)x);
+}
+
 /* ---- every loop, for every processor ---------------------------------------------------------------------------- */
 
 typedef void convert_loop(const void *from, void *to, size_t n);
@@ -174,13 +184,18 @@ typedef void convert_loop(const void *from, void *to, size_t n);
   X(FLOAT64, FLOAT16, double, uint16_t, shardrt_float16_from_double(x))                                                \
   X(FLOAT64, BFLOAT16, double, uint16_t, shardrt_bfloat16_from_double(x))                                              \
   X(FLOAT64, FLOAT32, double, float, x)
+/* By way of float64 these would be rounded twice. (To float16 not: what no float64 holds is infinite there.) */
+#define ROUNDED_ONCE(X)                                                                                                \
+  X(INT64, BFLOAT16, int64_t, uint16_t, shardrt_bfloat16_from_double(odd_from_i64(x)))                                 \
+  X(UINT64, BFLOAT16, uint64_t, uint16_t, shardrt_bfloat16_from_double(odd_from_u64(x)))
 
 TO_LANES(CONVERT_LOOPS)
 FROM_LANES(CONVERT_LOOPS)
+ROUNDED_ONCE(CONVERT_LOOPS)
 
 #define CONVERT_ENTRY(A, B, from_t, to_t, expression) [SHARDRT_##A][SHARDRT_##B] = {plain_##A##_##B, avx2_##A##_##B},
-static convert_loop *const loops[SHARDRT_DTYPE_COUNT][SHARDRT_DTYPE_COUNT][2] = {TO_LANES(CONVERT_ENTRY)
-                                                                                     FROM_LANES(CONVERT_ENTRY)};
+static convert_loop *const loops[SHARDRT_DTYPE_COUNT][SHARDRT_DTYPE_COUNT][2] = {
+    TO_LANES(CONVERT_ENTRY) FROM_LANES(CONVERT_ENTRY) ROUNDED_ONCE(CONVERT_ENTRY)};
 
 /* ---- any dtype to any ------------------------------------------------------------------------------------------- */
 
