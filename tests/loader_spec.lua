@@ -602,6 +602,17 @@ describe("batches that do not divide the samples", function()
 end)
 
 describe("a loader that fails", function()
+  it("refuses a batch that no memory holds before it lists the tasks", function()
+    local folder = files.folder()
+    local head = files.npy { dict = files.dict("|u1", { 2 ^ 40 }) }
+    local path = files.write(folder, "x.npy", head)
+    assert(os.execute(("truncate -s %d '%s'"):format(2 ^ 40 + #head, path)) == 0)
+    local message = files.message(shardrt.loader, { source = shardrt.source.npy { x = path }, batch_size = 2 ^ 40 })
+    assert.truthy(message:find("batch_size = 1099511627776: this process's part of one batch takes 1099.5 GB, and the "
+      .. "list of the tasks that read it %d+.%d GB; this machine has [%d.]+ GB of memory"), message)
+    files.remove(folder)
+  end)
+
   it("frees all it took, whichever allocation fails", function()
     local hosts = { x = random_host(40, { 4 }, "int32"), y = random_host(40, {}, "uint8") }
     local mesh = shardrt.make_mesh({ 4, 2 }, { "data", "model" })

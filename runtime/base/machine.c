@@ -32,9 +32,12 @@ int32_t machine_cores(void) {
   return share < 1 ? 1 : share > INT32_MAX ? INT32_MAX : (int32_t)share;
 }
 
+size_t machine_all_memory(void) {
+  return (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE);
+}
+
 size_t machine_memory(void) {
-  const double all = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
-  return (size_t)(fmin(all, cgroup_bytes(ROOT, GROUPS)) / (double)processes_here());
+  return (size_t)(fmin((double)machine_all_memory(), cgroup_bytes(ROOT, GROUPS)) / (double)processes_here());
 }
 
 /* Linux counts it in KiB: "32768K". sysconf's figure is of all caches of the processor together, on some. */

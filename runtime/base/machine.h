@@ -12,6 +12,9 @@ int32_t machine_cores(void);
 /* Its share of the memory, in bytes: of the machine's, or of what its control groups allow. */
 size_t machine_memory(void);
 
+/* The machine's memory, in bytes, whoever may use it. */
+size_t machine_all_memory(void);
+
 /* The cache that cores share (the last level), in bytes; 32 MiB where the system does not say. */
 size_t machine_shared_cache(void);
 

@@ -139,11 +139,28 @@ static int compare_tasks(const void *a, const void *b) {
   return x->block < y->block ? -1 : x->block > y->block;
 }
 
+/* Refuses what no memory here could hold, before any of it is asked for. A plan of a job that is not run asks for the
+ * list alone. */
+static int check_memory(const struct plan *self, double tasks) {
+  const shardrt_job *job = shardrt_job_get();
+  const double list = tasks * sizeof *self->tasks, memory = (double)machine_all_memory();
+  const double batch = job != NULL && job->planning ? 0 : (double)self->batch_bytes;
+  if (list + batch <= memory) return SHARDRT_OK;
+  return error_set(SHARDRT_EINVAL,
+                   "batch_size = %lld: this process's part of one batch takes %.1f GB, and the list of the tasks that "
+                   "read it %.1f GB; this machine has %.1f GB of memory",
+                   (long long)self->batch_size, (double)self->batch_bytes / 1e9, list / 1e9, memory / 1e9);
+}
+
 static int list_tasks(struct plan *self) {
+  double tasks = 0;
   for (int32_t f = 0; f < self->nfields; f++) {
     cut_field(self, &self->fields[f]);
-    self->ntasks += self->fields[f].all_tasks;
+    tasks += (double)self->fields[f].all_tasks;
   }
+  int code = check_memory(self, tasks);
+  if (code != SHARDRT_OK) return code;
+  self->ntasks = (int64_t)tasks;
   self->tasks = alloc_array((size_t)self->ntasks, sizeof *self->tasks);
   if (self->tasks == NULL) return ALLOC_FAILED;
   int64_t number = 0;

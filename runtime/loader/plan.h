@@ -58,8 +58,8 @@ struct plan {
 };
 
 /* Of `options`: source, load_shardings or else shardings, batch_size, pipeline, read_size, process,
- * devices_per_process. EINVAL
- * where a batch does not divide over a field's sharding; the message names the field. */
+ * devices_per_process. EINVAL where a batch does not divide over a field's sharding, which the message names, or where
+ * it or the list of its tasks is larger than this machine's memory. */
 int plan_new(const shardrt_loader_options *options, struct plan **out);
 void plan_free(struct plan *self);
 
