@@ -15,6 +15,7 @@ local progress = require "shardrt.progress"
 local reshard = require "shardrt.reshard"
 local source = require "shardrt.source"
 local spec = require "shardrt.spec"
+local state = require "shardrt.state"
 local together = require "shardrt.together"
 local way = require "shardrt.way"
 fail.own()
@@ -70,16 +71,6 @@ fail.own()
 ---@field buffers integer # how many batches these are
 ---@field batch_bytes integer # of this process's shards of one batch
 
----@class shardrt.LoaderState # plain numbers, texts and booleans
----@field version integer
----@field source string # the source's fingerprint, and those of what it is made of
----@field count integer
----@field shuffle boolean
----@field seed integer
----@field epoch integer # of the next batch
----@field row integer # where in the epoch's order it begins
----@field checksum string # of all the others
-
 ---@class shardrt.Loader
 ---@field source shardrt.source
 ---@field batch_size integer
@@ -105,7 +96,6 @@ local REMAINDERS = { drop = true, pad = true, error = true }
 local PIPELINES = { per_process = true, global = true, per_device = true, reshard = true, auto = true }
 local STAGES = { "read", "decode", "transform", "scatter", "check", "wait", "move" }
 local ONE_CYCLE = 2 ^ 20 -- KiB: more than any heap has to mark and sweep
-local STATE_VERSION = 1
 
 -- Of all batches: a name that is all but a field's is an error, any other that is not there is nil, for code that asks
 -- whether there is a mask.
@@ -388,93 +378,24 @@ function Loader:__call()
   return self.batch_transform and transform_batch(self, batch) or batch
 end
 
--- What shardrt_source_data tells apart, as states have it and as messages say it.
-local DATA = {
-  { "files", "the files' lengths or first blocks" }, { "shards", "the shard" },
-  { "filter", "what the filter lets through" }, { "rows", "how rows are packed" },
-  { "mix", "the mix's weights or the length of its epochs" },
-}
-
--- "0123456789abcdef: files 0123456789abcdef, mix 0123456789abcdef": the data, and what it is made of.
-local function data_text(self)
-  local hashes, words = ffi.new("uint64_t[?]", C.SHARDRT_DATA_KINDS), {}
-  C.shardrt_source_data(self.source, hashes)
-  for i, kind in ipairs(DATA) do
-    if hashes[i - 1] ~= 0 then words[#words + 1] = kind[1] .. " " .. bit.tohex(hashes[i - 1]) end
-  end
-  return ("%s: %s"):format(bit.tohex(C.shardrt_source_fingerprint(self.source)), table.concat(words, ", "))
-end
-
--- In what two such texts differ.
-local function data_difference(state, now)
-  if type(state) ~= "string" then return "" end
-  for _, kind in ipairs(DATA) do
-    local pattern = kind[1] .. " (%x+)"
-    if state:match(pattern) ~= now:match(pattern) then return "; what differs is " .. kind[2] end
-  end
-  return ""
-end
-
--- Of a state that is complete: the checksum of its other fields.
-local function checksum(state)
-  local text = ("%.0f %s %.0f %s %.0f %.0f %.0f"):format(state.version, state.source, state.count,
-    tostring(state.shuffle), state.seed, state.epoch, state.row)
-  return bit.tohex(C.shardrt_fingerprint(text, #text))
-end
-
 --- Where the next batch stands, as a plain table that fits into JSON; the same in every process, and of use in a job of
 --- any other size.
 ---@return shardrt.LoaderState
 function Loader:state()
   local at = ffi.new "int64_t[2]"
   C.shardrt_loader_tell(self.handle, at, at + 1)
-  local state = {
-    version = STATE_VERSION, source = data_text(self), count = #self.source,
-    shuffle = self.shuffle, seed = self.seed, epoch = tonumber(at[0]), row = tonumber(at[1]),
-  }
-  state.checksum = checksum(state)
-  return state
-end
-
-local function check_state(state, now)
-  if type(state) ~= "table" then fail("loader:restore: it takes what state() gave, not %s", list.show(state)) end
-  if state.version ~= STATE_VERSION then
-    fail("loader:restore: the state's version is %s; this is version %d", list.show(state.version), STATE_VERSION)
-  end
-  for _, name in ipairs { "epoch", "row" } do
-    if not list.is_whole(state[name], 0) then
-      fail("loader:restore: the state's %s is %s, where a whole number is expected: it is damaged", name,
-        list.show(state[name]))
-    end
-  end
-  local meaning = { source = "fingerprint of the data", count = "number of samples" }
-  for _, name in ipairs { "source", "count", "shuffle", "seed" } do
-    if state[name] ~= now[name] then
-      fail("loader:restore: the state's %s is %s, this loader's is %s: they do not give the same stream of samples%s",
-        meaning[name] or name, list.show(state[name]), list.show(now[name]),
-        name == "source" and data_difference(state[name], now[name]) or "")
-    end
-  end
-  for name in pairs(state) do
-    if now[name] == nil then
-      fail("loader:restore: the state has %s, which no state has: it is damaged", list.show(name))
-    end
-  end
-  if state.checksum ~= checksum(state) then
-    fail("loader:restore: the state's checksum is %s, that of its other fields %s: it is damaged",
-      list.show(state.checksum), list.show(checksum(state)))
-  end
+  return state.of(self, tonumber(at[0]), tonumber(at[1]))
 end
 
 --- Goes to where a state was taken, at no cost: the next batch is the one that would have followed. Every process goes
 --- to the same place.
----@param state shardrt.LoaderState
-function Loader:restore(state)
-  check_state(state, self:state())
-  local place = ("%.0f %.0f"):format(state.epoch, state.row)
+---@param given shardrt.LoaderState
+function Loader:restore(given)
+  state.check(given, self:state())
+  local place = ("%.0f %.0f"):format(given.epoch, given.row)
   C.shardrt_job_at(fail.where() or "?")
   fail.check(C.shardrt_check_same("the state that loader:restore goes to", C.shardrt_fingerprint(place, #place)))
-  if C.shardrt_loader_seek(self.handle, state.epoch, state.row) < 0 then
+  if C.shardrt_loader_seek(self.handle, given.epoch, given.row) < 0 then
     fail("loader:restore: %s", ffi.string(C.shardrt_error_message()))
   end
 end
