@@ -103,7 +103,7 @@ describe("a source of a safetensors file", function()
           local at = samples[i] * case[2]
           expected[i] = text:sub(at + first + 1, at + stop)
         end
-        local code, got = boxes.gather(s, samples, { { first, stop } }, 1)
+        local code, got = boxes.gather(s, 0, samples, { { first, stop } }, 1)
         assert.equal(0, code)
         assert.is_true(got == table.concat(expected))
       end

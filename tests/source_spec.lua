@@ -2,14 +2,12 @@
 
 local ffi = require "ffi"
 local C = require "shardrt.C"
+local boxes = require "tests.support.boxes"
 local files = require "tests.support.files"
 local ndarray = require "shardrt.ndarray"
 local source = require "shardrt.source"
 
 ffi.cdef [[
-int source_gather(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
-                  const shardrt_box *inner, void *reader, void *dst);
-void reader_clear(void *reader);
 size_t source_bytes(const shardrt_source *source, int32_t field, const shardrt_box *inner);
 int32_t source_file_count(const shardrt_source *source);
 const char *source_file_name(const shardrt_source *source, int32_t file);
@@ -22,42 +20,7 @@ local function product(sizes)
   return n
 end
 
--- The oracle: the bytes of `box` (a list of {start, stop}) of one packed sample, element by element.
-local function cut(sample, shape, box, size)
-  local out = {}
-  local function walk(depth, element)
-    if depth > #shape then
-      out[#out + 1] = sample:sub(element * size + 1, (element + 1) * size)
-      return
-    end
-    for i = box[depth][1], box[depth][2] - 1 do walk(depth + 1, element * shape[depth] + i) end
-  end
-  walk(1, 0)
-  return table.concat(out)
-end
-
-local function c_box(box)
-  local b = ffi.new "shardrt_box"
-  b.ndim = #box
-  for d, range in ipairs(box) do b.start[d - 1], b.stop[d - 1] = range[1], range[2] end
-  return b
-end
-
-local function gather(s, field, samples, box, size)
-  local extent = size * #samples
-  for _, range in ipairs(box) do extent = extent * (range[2] - range[1]) end
-  local guard = 64
-  local dst = ffi.new("uint8_t[?]", extent + guard)
-  ffi.fill(dst, extent + guard, 0xA5)
-  local c_samples = ffi.new("int64_t[?]", math.max(1, #samples), samples)
-  local reader = ffi.new "uint64_t[64]" -- a struct reader, which is less, of zeros
-  local code = C.source_gather(s, field, c_samples, #samples, c_box(box), reader, dst)
-  C.reader_clear(reader)
-  assert.equal(("\165"):rep(guard), ffi.string(dst + extent, guard)) -- nothing is written beyond the end
-  return code, ffi.string(dst, extent)
-end
-
-local function bytes_of(host) return ffi.string(host.data, host.bytes) end
+local cut, c_box, gather, bytes_of = boxes.cut, boxes.c_box, boxes.gather, boxes.bytes_of
 
 describe("a source", function()
   local folder

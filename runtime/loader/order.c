@@ -41,7 +41,8 @@ static inline uint64_t scramble(uint64_t half, uint64_t key) {
   return x >> 32;
 }
 
-int64_t order_at(const struct order *self, int64_t position) {
+/* The sample at `position`; needs 0 <= position < count. */
+static int64_t order_at(const struct order *self, int64_t position) {
   const int32_t low_bits = self->low_bits;
   uint64_t x = (uint64_t)position;
   do {

@@ -25,11 +25,9 @@ struct order {
 /* Needs count >= 0 and epoch >= 0. Without shuffle the order is the source's own. */
 void order_set(struct order *self, uint64_t seed, int64_t epoch, int64_t count, bool shuffle);
 
-/* The sample at `position`; needs 0 <= position < count. */
-int64_t order_at(const struct order *self, int64_t position);
-
-/* The same for an epoch of a source, whose length is `count`: of a mix, the order of each part's own epochs, which is
- * drawn from the seed and the part's place in the mix. *epoch becomes the epoch that the sample is in. */
+/* The sample at `position` of an epoch of a source; needs 0 <= position < count, which is the source's length. Of a
+ * mix, each part has the order of its own epochs, drawn from the seed and the part's place in the mix. *epoch becomes
+ * the epoch that the sample is in. */
 int64_t order_sample(const struct order *self, const shardrt_source *source, int64_t position, int64_t *epoch);
 
 #endif

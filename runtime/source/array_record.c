@@ -276,11 +276,6 @@ static int array_record_extents(const shardrt_source *source, int32_t field, con
   return code;
 }
 
-static size_t array_record_bytes(const shardrt_source *source, int32_t field, const shardrt_box *inner) {
-  const shardrt_field *f = &source->fields[field];
-  return source_is_ragged(f) ? 0 : source_box_bytes(f, inner);
-}
-
 static int32_t array_record_file_count(const shardrt_source *source) {
   return ((const struct array_record *)source)->nfiles;
 }
@@ -307,7 +302,6 @@ const source_format array_record_format = {
     .gather = source_gather_values,
     .value = array_record_value,
     .extents = array_record_extents,
-    .bytes = array_record_bytes,
     .file_count = array_record_file_count,
     .file_name = array_record_file_name,
     .file_fingerprint = array_record_file_fingerprint,

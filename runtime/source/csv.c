@@ -252,7 +252,6 @@ const source_format csv_format = {
     .gather = source_gather_values,
     .value = csv_value,
     .blame = records_source_blame,
-    .bytes = records_bytes,
     .file_count = records_file_count,
     .file_name = records_file_name,
     .file_fingerprint = records_file_fingerprint,

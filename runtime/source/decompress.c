@@ -11,10 +11,6 @@
 
 static const char *const names[] = {"no", "brotli", "zstd", "snappy"};
 
-const char *decompress_name(enum decompress_kind kind) {
-  return names[kind];
-}
-
 static int bad(enum decompress_kind kind, size_t bytes, size_t room, const char *why) {
   return error_set(SHARDRT_EFORMAT, "its %zu bytes of %s data do not become the %zu bytes that it tells of: %s", bytes,
                    names[kind], room, why);

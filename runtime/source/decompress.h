@@ -6,9 +6,6 @@
 
 enum decompress_kind { DECOMPRESS_NONE, DECOMPRESS_BROTLI, DECOMPRESS_ZSTD, DECOMPRESS_SNAPPY };
 
-/* "zstd", …; static. */
-const char *decompress_name(enum decompress_kind kind);
-
 /* Decompresses `bytes` bytes, which must become exactly `room`: nothing is ever written beyond them. EFORMAT: they are
  * damaged, or become more or fewer; the message says what of. ENOMEM. */
 int decompress(enum decompress_kind kind, const uint8_t *data, size_t bytes, uint8_t *dst, size_t room);

@@ -122,10 +122,6 @@ int dense_extents(const shardrt_source *source, int32_t field, const int64_t *sa
   return gather_extents(&plan, file, (size_t)(part->data - file->data), samples, n, out);
 }
 
-size_t dense_bytes(const shardrt_source *source, int32_t field, const shardrt_box *inner) {
-  return source_box_bytes(&source->fields[field], inner);
-}
-
 int32_t dense_file_count(const shardrt_source *source) {
   return source->nfields;
 }

@@ -46,7 +46,6 @@ int dense_value(const shardrt_source *source, int32_t field, int64_t sample, str
                 bool *handled);
 int dense_extents(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
                   const shardrt_box *inner, struct extents *out);
-size_t dense_bytes(const shardrt_source *source, int32_t field, const shardrt_box *inner);
 int32_t dense_file_count(const shardrt_source *source);
 const char *dense_file_name(const shardrt_source *source, int32_t file);
 uint64_t dense_file_fingerprint(const shardrt_source *source, int32_t file);

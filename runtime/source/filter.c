@@ -116,24 +116,12 @@ static void filter_choices(const shardrt_source *source, uint64_t *hashes) {
   hashes[SHARDRT_DATA_FILTER] = hash_number(hashes[SHARDRT_DATA_FILTER], (int64_t)f->hash);
 }
 
-static uint64_t filter_treatment(const shardrt_source *source) {
-  return source_treatment(((const filter *)source)->base);
-}
-
 static size_t filter_bytes(const shardrt_source *source, int32_t field, const shardrt_box *inner) {
   return source_bytes(((const filter *)source)->base, field, inner);
 }
 
-static int32_t filter_file_count(const shardrt_source *source) {
-  return source_file_count(((const filter *)source)->base);
-}
-
-static const char *filter_file_name(const shardrt_source *source, int32_t file) {
-  return source_file_name(((const filter *)source)->base, file);
-}
-
-static uint64_t filter_file_fingerprint(const shardrt_source *source, int32_t file) {
-  return source_file_fingerprint(((const filter *)source)->base, file);
+static const shardrt_source *filter_over(const shardrt_source *source) {
+  return ((const filter *)source)->base;
 }
 
 static void filter_close(shardrt_source *source) {
@@ -152,12 +140,9 @@ static const source_format filter_format = {
     .blame = filter_blame,
     .fingerprint = filter_fingerprint,
     .choices = filter_choices,
-    .treatment = filter_treatment,
     .number = filter_number,
     .bytes = filter_bytes,
-    .file_count = filter_file_count,
-    .file_name = filter_file_name,
-    .file_fingerprint = filter_file_fingerprint,
+    .over = filter_over,
     .close = filter_close,
 };
 

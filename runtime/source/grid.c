@@ -241,10 +241,6 @@ int grid_extents(const shardrt_source *source, int32_t field, const int64_t *sam
   return gather_extents(&plan, file, first, samples, n, out);
 }
 
-size_t grid_bytes(const shardrt_source *source, int32_t field, const shardrt_box *inner) {
-  return source_box_bytes(&source->fields[field], inner);
-}
-
 int32_t grid_file_count(const shardrt_source *source) {
   return source->nfields;
 }

@@ -46,7 +46,6 @@ int grid_gather(const shardrt_source *source, int32_t field, const int64_t *samp
                 const shardrt_box *inner, struct reader *reader, void *dst);
 int grid_extents(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
                  const shardrt_box *inner, struct extents *out);
-size_t grid_bytes(const shardrt_source *source, int32_t field, const shardrt_box *inner);
 int32_t grid_file_count(const shardrt_source *source);
 const char *grid_file_name(const shardrt_source *source, int32_t file);
 uint64_t grid_file_fingerprint(const shardrt_source *source, int32_t file);

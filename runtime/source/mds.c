@@ -288,11 +288,6 @@ static int mds_extents(const shardrt_source *source, int32_t field, const int64_
   return records_extents(&self->records, self->columns[field].number, samples, n, out);
 }
 
-static size_t mds_bytes(const shardrt_source *source, int32_t field, const shardrt_box *inner) {
-  const shardrt_field *f = &source->fields[field];
-  return source_is_ragged(f) ? 0 : source_box_bytes(f, inner);
-}
-
 static void mds_close(shardrt_source *source) {
   alloc_free(((struct mds *)source)->columns);
   records_close(source);
@@ -304,7 +299,6 @@ const source_format mds_format = {
     .gather = source_gather_values,
     .value = mds_value,
     .extents = mds_extents,
-    .bytes = mds_bytes,
     .file_count = records_file_count,
     .file_name = records_file_name,
     .file_fingerprint = records_file_fingerprint,

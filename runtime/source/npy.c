@@ -43,7 +43,6 @@ const source_format npy_format = {
     .value = dense_value,
     .find = dense_find,
     .extents = dense_extents,
-    .bytes = dense_bytes,
     .file_count = dense_file_count,
     .file_name = dense_file_name,
     .file_fingerprint = dense_file_fingerprint,

@@ -138,24 +138,12 @@ static void pack_choices(const shardrt_source *source, uint64_t *hashes) {
   hashes[SHARDRT_DATA_ROWS] = hash_number(hashes[SHARDRT_DATA_ROWS], (int64_t)p->hash);
 }
 
-static uint64_t pack_treatment(const shardrt_source *source) {
-  return source_treatment(((const pack *)source)->base);
-}
-
 static size_t pack_bytes(const shardrt_source *source, int32_t field, const shardrt_box *inner) {
   return field == TOKENS ? source_box_bytes(&source->fields[field], inner) : 0;
 }
 
-static int32_t pack_file_count(const shardrt_source *source) {
-  return source_file_count(((const pack *)source)->base);
-}
-
-static const char *pack_file_name(const shardrt_source *source, int32_t file) {
-  return source_file_name(((const pack *)source)->base, file);
-}
-
-static uint64_t pack_file_fingerprint(const shardrt_source *source, int32_t file) {
-  return source_file_fingerprint(((const pack *)source)->base, file);
+static const shardrt_source *pack_over(const shardrt_source *source) {
+  return ((const pack *)source)->base;
 }
 
 static void pack_close(shardrt_source *source) {
@@ -171,11 +159,8 @@ static const source_format pack_format = {
     .extents = pack_extents,
     .fingerprint = pack_fingerprint,
     .choices = pack_choices,
-    .treatment = pack_treatment,
     .bytes = pack_bytes,
-    .file_count = pack_file_count,
-    .file_name = pack_file_name,
-    .file_fingerprint = pack_file_fingerprint,
+    .over = pack_over,
     .close = pack_close,
 };
 

@@ -88,10 +88,6 @@ static const void *ragged_find(const shardrt_source *source, int32_t field, int6
   return part->offsets == NULL ? dense_find(part->data, 0, sample) : NULL;
 }
 
-static size_t ragged_bytes(const shardrt_source *source, int32_t field, const shardrt_box *inner) {
-  return source_is_ragged(&source->fields[field]) ? 0 : source_box_bytes(&source->fields[field], inner);
-}
-
 static int32_t ragged_file_count(const shardrt_source *source) {
   int32_t files = 0;
   for (int32_t f = 0; f < source->nfields; f++) files += ((const ragged_source *)source)->parts[f].offsets ? 2 : 1;
@@ -132,7 +128,6 @@ static const source_format ragged_format = {
     .extents = ragged_extents,
     .value = ragged_value,
     .find = ragged_find,
-    .bytes = ragged_bytes,
     .file_count = ragged_file_count,
     .file_name = ragged_file_name,
     .file_fingerprint = ragged_file_fingerprint,

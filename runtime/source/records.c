@@ -130,11 +130,6 @@ int records_source_blame(const shardrt_source *source, int32_t field, int64_t sa
   return records_blame((const records *)source, sample, 0, code);
 }
 
-size_t records_bytes(const shardrt_source *source, int32_t field, const shardrt_box *inner) {
-  const shardrt_field *f = &source->fields[field];
-  return source_is_ragged(f) ? 0 : source_box_bytes(f, inner);
-}
-
 int32_t records_file_count(const shardrt_source *source) {
   return ((const records *)source)->nfiles;
 }

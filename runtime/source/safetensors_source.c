@@ -292,10 +292,6 @@ static int get_extents(const shardrt_source *source, int32_t field, const int64_
   return gather_extents(&plan, &self->file.map, self->parts[field].tensor->offset, samples, n, out);
 }
 
-static size_t get_bytes(const shardrt_source *source, int32_t field, const shardrt_box *inner) {
-  return source_box_bytes(&source->fields[field], inner);
-}
-
 static int32_t file_count(const shardrt_source *source) {
   (void)source;
   return 1;
@@ -317,7 +313,6 @@ const source_format safetensors_format = {
     .gather = gather,
     .value = get_value,
     .extents = get_extents,
-    .bytes = get_bytes,
     .file_count = file_count,
     .file_name = file_name,
     .file_fingerprint = file_fingerprint,

@@ -31,7 +31,8 @@ void shardrt_source_free(shardrt_source *source) {
   alloc_free(source);
 }
 
-int64_t source_length(const shardrt_source *source) {
+/* How many samples an epoch has, which is not `count` where it is a mix. */
+static int64_t source_length(const shardrt_source *source) {
   return source->mix != NULL ? mix_length(source->mix) : source->count;
 }
 
@@ -241,7 +242,8 @@ int source_extents(const shardrt_source *source, int32_t field, const int64_t *s
 }
 
 size_t source_bytes(const shardrt_source *source, int32_t field, const shardrt_box *inner) {
-  return source->format->bytes(source, field, inner);
+  if (source->format->bytes != NULL) return source->format->bytes(source, field, inner);
+  return source_is_ragged(&source->fields[field]) ? 0 : source_box_bytes(&source->fields[field], inner);
 }
 
 size_t shardrt_source_bytes(const shardrt_source *source, int32_t field, const shardrt_box *inner) {
@@ -296,20 +298,38 @@ int shardrt_source_value(const shardrt_source *source, int32_t field, int64_t sa
   return code;
 }
 
+/* What a view is made of; NULL: no view, or one of several sources. */
+static const shardrt_source *over(const shardrt_source *source) {
+  return source->format->over != NULL ? source->format->over(source) : NULL;
+}
+
+/* The source whose files these are, below all views. */
+static const shardrt_source *bottom(const shardrt_source *source) {
+  while (over(source) != NULL) source = over(source);
+  return source;
+}
+
 int32_t source_file_count(const shardrt_source *source) {
+  source = bottom(source);
   return source->format->file_count(source);
 }
 
 const char *source_file_name(const shardrt_source *source, int32_t file) {
+  source = bottom(source);
   return source->format->file_name(source, file);
 }
 
 uint64_t source_file_fingerprint(const shardrt_source *source, int32_t file) {
+  source = bottom(source);
   return source->format->file_fingerprint(source, file);
 }
 
 void source_choices(const shardrt_source *source, uint64_t *hashes) {
-  if (source->format->choices != NULL) source->format->choices(source, hashes);
+  if (source->format->choices != NULL) {
+    source->format->choices(source, hashes);
+  } else if (over(source) != NULL) {
+    source_choices(over(source), hashes);
+  }
 }
 
 void shardrt_source_data(const shardrt_source *source, uint64_t *hashes) {
@@ -321,7 +341,8 @@ void shardrt_source_data(const shardrt_source *source, uint64_t *hashes) {
 }
 
 uint64_t source_treatment(const shardrt_source *source) {
-  return source->format->treatment != NULL ? source->format->treatment(source) : 0;
+  if (source->format->treatment != NULL) return source->format->treatment(source);
+  return over(source) != NULL ? source_treatment(over(source)) : 0;
 }
 
 uint64_t shardrt_source_fingerprint(const shardrt_source *source) {

@@ -39,17 +39,20 @@ typedef struct source_format {
   int (*blame)(const shardrt_source *source, int32_t field, int64_t sample, int code);
   /* As shardrt_source_fingerprint; NULL: of counts, fields and files. Views say how they choose samples. */
   uint64_t (*fingerprint)(const shardrt_source *source);
-  /* As source_choices; NULL: nothing is chosen. */
+  /* As source_choices; NULL: nothing is chosen but by `over`. */
   void (*choices)(const shardrt_source *source, uint64_t *hashes);
-  /* As source_treatment; NULL: 0. */
+  /* As source_treatment; NULL: 0, or that of `over`. */
   uint64_t (*treatment)(const shardrt_source *source);
   /* As source_number; NULL: first_number + sample * number_step. */
   int64_t (*number)(const shardrt_source *source, int64_t sample);
   /* As source_extents; NULL where nothing is read from files. */
   int (*extents)(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
                  const shardrt_box *inner, struct extents *out);
-  /* As source_bytes. */
+  /* As source_bytes; NULL: what the box holds, as far as its size is known. */
   size_t (*bytes)(const shardrt_source *source, int32_t field, const shardrt_box *inner);
+  /* The source that a view is made of, whose files are its own and need no functions here; where `choices` or
+   * `treatment` are NULL, they are that one's, too. NULL: it is made of none, or of several. */
+  const shardrt_source *(*over)(const shardrt_source *source);
   /* As source_file_count, _name, _fingerprint. */
   int32_t (*file_count)(const shardrt_source *source);
   const char *(*file_name)(const shardrt_source *source, int32_t file);
@@ -76,9 +79,6 @@ struct shardrt_source {
 };
 
 /* ---- what a loader may ask ---- */
-
-/* How many samples an epoch has, which is not `count` where it is a mix. */
-int64_t source_length(const shardrt_source *source);
 
 /* Writes n packed boxes: of each of `samples`, in this order (repeats are allowed), what lies in `inner`, a box within
  * one sample's shape (its ndim is the field's), in the machine's byte order. `dst` has room for n boxes. Takes no lock

@@ -126,7 +126,6 @@ const source_format tfrecord_format = {
     .value = tfrecord_value,
     .blame = records_source_blame,
     .extents = tfrecord_extents,
-    .bytes = records_bytes,
     .file_count = records_file_count,
     .file_name = records_file_name,
     .file_fingerprint = records_file_fingerprint,

@@ -72,10 +72,6 @@ static int tokens_value(const shardrt_source *source, int32_t field, int64_t sam
   return SHARDRT_OK;
 }
 
-static size_t tokens_bytes(const shardrt_source *source, int32_t field, const shardrt_box *inner) {
-  return source_box_bytes(&source->fields[field], inner);
-}
-
 static int32_t tokens_file_count(const shardrt_source *source) {
   (void)source;
   return 1;
@@ -109,7 +105,6 @@ static const source_format tokens_format = {
     .value = tokens_value,
     .find = tokens_find,
     .fingerprint = tokens_fingerprint,
-    .bytes = tokens_bytes,
     .file_count = tokens_file_count,
     .file_name = tokens_file_name,
     .file_fingerprint = tokens_file_fingerprint,

@@ -88,16 +88,8 @@ static size_t view_bytes(const shardrt_source *source, int32_t field, const shar
   return field < v->root->nfields ? source_bytes(v->root, field, inner) : 0;
 }
 
-static int32_t view_file_count(const shardrt_source *source) {
-  return source_file_count(((const view *)source)->root);
-}
-
-static const char *view_file_name(const shardrt_source *source, int32_t file) {
-  return source_file_name(((const view *)source)->root, file);
-}
-
-static uint64_t view_file_fingerprint(const shardrt_source *source, int32_t file) {
-  return source_file_fingerprint(((const view *)source)->root, file);
+static const shardrt_source *view_over(const shardrt_source *source) {
+  return ((const view *)source)->root;
 }
 
 static uint64_t view_fingerprint(const shardrt_source *source) {
@@ -120,10 +112,6 @@ static void view_choices(const shardrt_source *source, uint64_t *hashes) {
   *hash = hash_number(hash_number(hash_number(*hash, source->count), source->first_number), source->number_step);
 }
 
-static uint64_t view_treatment(const shardrt_source *source) {
-  return source_treatment(((const view *)source)->root);
-}
-
 static void view_close(shardrt_source *source) {
   view *v = (view *)source;
   if (source->fields != NULL && v->base != NULL && source->nfields > v->base->nfields)
@@ -140,13 +128,10 @@ static const source_format view_format = {
     .blame = view_blame,
     .fingerprint = view_fingerprint,
     .choices = view_choices,
-    .treatment = view_treatment,
     .number = view_number,
     .extents = view_extents,
     .bytes = view_bytes,
-    .file_count = view_file_count,
-    .file_name = view_file_name,
-    .file_fingerprint = view_file_fingerprint,
+    .over = view_over,
     .close = view_close,
 };
 

@@ -189,7 +189,6 @@ const source_format zarr_format = {
     .open = open_zarr,
     .gather = grid_gather,
     .extents = grid_extents,
-    .bytes = grid_bytes,
     .file_count = grid_file_count,
     .file_name = grid_file_name,
     .file_fingerprint = grid_file_fingerprint,

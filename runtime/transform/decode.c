@@ -6,12 +6,15 @@
 #include "base/error.h"
 #include "transform/kinds.h"
 
+/* So many pixels at most: a file of a few kilobytes can ask for gigabytes of memory. */
+#define MOST_PIXELS ((int64_t)1 << 28)
+
 static const struct decode_format *const formats[] = {&jpeg_decode, &png_decode};
 
-int decode_check_size(int64_t height, int64_t width) {
-  if (height > 0 && width > 0 && height <= DECODE_MOST_PIXELS / width) return SHARDRT_OK;
+static int check_size(int64_t height, int64_t width) {
+  if (height > 0 && width > 0 && height <= MOST_PIXELS / width) return SHARDRT_OK;
   return error_set(SHARDRT_EFORMAT, "an image of %lld x %lld pixels; at most %lld are decoded", (long long)height,
-                   (long long)width, (long long)DECODE_MOST_PIXELS);
+                   (long long)width, (long long)MOST_PIXELS);
 }
 
 /* The format of a file; NULL, with the message of an EFORMAT, where it is none of these. */
@@ -48,7 +51,7 @@ static int decode_measure(const shardrt_transform *self, struct reader *reader, 
   const struct decode_format *format = find_format(in);
   if (format == NULL) return SHARDRT_EFORMAT;
   int code = format->measure(in->data, value_bytes(in), &shape[0], &shape[1]);
-  if (code == SHARDRT_OK) code = decode_check_size(shape[0], shape[1]);
+  if (code == SHARDRT_OK) code = check_size(shape[0], shape[1]);
   shape[2] = (int64_t)self->numbers[0];
   return code;
 }

@@ -7,9 +7,6 @@
 #include "source/reader.h"
 #include "source/value.h"
 
-/* So many pixels at most: a file of a few kilobytes can ask for gigabytes of memory. */
-#define DECODE_MOST_PIXELS ((int64_t)1 << 28)
-
 struct decode_format {
   const char *name; /* "JPEG" */
   bool (*is)(const uint8_t *data, size_t bytes);
@@ -27,8 +24,5 @@ extern const struct decode_format png_decode;
 static inline uint8_t decode_luma(const uint8_t *rgb) {
   return (uint8_t)((rgb[0] * 19595u + rgb[1] * 38470u + rgb[2] * 7471u + 32768) >> 16);
 }
-
-/* EFORMAT where an image is larger than DECODE_MOST_PIXELS. */
-int decode_check_size(int64_t height, int64_t width);
 
 #endif

@@ -45,10 +45,6 @@ static uint64_t map_fingerprint(const shardrt_source *source) {
   return shardrt_source_fingerprint(((const map *)source)->base);
 }
 
-static void map_choices(const shardrt_source *source, uint64_t *hashes) {
-  source_choices(((const map *)source)->base, hashes);
-}
-
 static uint64_t map_treatment(const shardrt_source *source) {
   const map *m = (const map *)source;
   uint64_t hash = hash_number(hash_text(0, "shardrt map"), (int64_t)source_treatment(m->base));
@@ -88,16 +84,8 @@ static size_t map_bytes(const shardrt_source *source, int32_t field, const shard
   return source_bytes(m->base, chain->field, &needed);
 }
 
-static int32_t map_file_count(const shardrt_source *source) {
-  return source_file_count(((const map *)source)->base);
-}
-
-static const char *map_file_name(const shardrt_source *source, int32_t file) {
-  return source_file_name(((const map *)source)->base, file);
-}
-
-static uint64_t map_file_fingerprint(const shardrt_source *source, int32_t file) {
-  return source_file_fingerprint(((const map *)source)->base, file);
+static const shardrt_source *map_over(const shardrt_source *source) {
+  return ((const map *)source)->base;
 }
 
 static void map_close(shardrt_source *source) {
@@ -116,15 +104,12 @@ static const source_format map_format = {
     .gather = map_gather,
     .value = map_value,
     .fingerprint = map_fingerprint,
-    .choices = map_choices,
     .treatment = map_treatment,
     .blame = map_blame,
     .number = map_number,
     .extents = map_extents,
     .bytes = map_bytes,
-    .file_count = map_file_count,
-    .file_name = map_file_name,
-    .file_fingerprint = map_file_fingerprint,
+    .over = map_over,
     .close = map_close,
 };
 

@@ -24,7 +24,7 @@ end
 function boxes.bytes_of(host) return ffi.string(host.data, host.bytes) end
 
 --- The bytes of `box` (a list of {start, stop}) of one packed sample, element by element.
-local function cut(sample, shape, box, size)
+function boxes.cut(sample, shape, box, size)
   local out = {}
   local function walk(depth, element)
     if depth > #shape then
@@ -37,21 +37,24 @@ local function cut(sample, shape, box, size)
   return table.concat(out)
 end
 
---- What source_gather gives of these samples: its code, and the bytes.
-function boxes.gather(s, samples, box, size)
+--- A list of {start, stop} as C has it.
+function boxes.c_box(box)
+  local made = ffi.new "shardrt_box"
+  made.ndim = #box
+  for d, range in ipairs(box) do made.start[d - 1], made.stop[d - 1] = range[1], range[2] end
+  return made
+end
+
+--- What source_gather gives of these samples of a field, by its number: its code, and the bytes.
+function boxes.gather(s, field, samples, box, size)
   local extent = size * #samples
-  local c_box = ffi.new "shardrt_box"
-  c_box.ndim = #box
-  for d, range in ipairs(box) do
-    extent = extent * (range[2] - range[1])
-    c_box.start[d - 1], c_box.stop[d - 1] = range[1], range[2]
-  end
+  for _, range in ipairs(box) do extent = extent * (range[2] - range[1]) end
   local guard = 64
   local dst = ffi.new("uint8_t[?]", extent + guard)
   ffi.fill(dst, extent + guard, 0xA5)
   local reader = ffi.new "uint64_t[64]" -- a struct reader, which is less, of zeros
   local numbers = ffi.new("int64_t[?]", math.max(1, #samples), samples)
-  local code = C.source_gather(s, 0, numbers, #samples, c_box, reader, dst)
+  local code = C.source_gather(s, field, numbers, #samples, boxes.c_box(box), reader, dst)
   C.reader_clear(reader)
   assert(ffi.string(dst + extent, guard) == ("\165"):rep(guard), "something was written beyond the end")
   return code, ffi.string(dst, extent)
@@ -70,9 +73,10 @@ function boxes.check_random(s, payload, shape, size, rounds)
     end
     for i = 1, math.random(0, 9) do
       samples[i] = math.random(0, #s - 1)
-      expected[i] = cut(payload:sub(samples[i] * sample_bytes + 1, (samples[i] + 1) * sample_bytes), shape, box, size)
+      local at = samples[i] * sample_bytes
+      expected[i] = boxes.cut(payload:sub(at + 1, at + sample_bytes), shape, box, size)
     end
-    local code, got = boxes.gather(s, samples, box, size)
+    local code, got = boxes.gather(s, 0, samples, box, size)
     assert(code == 0 and got == table.concat(expected), ("seed %d, round %d"):format(seed, round))
   end
 end
