@@ -1,0 +1,104 @@
+#include "compute/work.h"
+
+#include "base/error.h"
+#include "base/machine.h"
+#include "memory/pool.h"
+
+/* One for the process: results come and go on the main thread, and no two computations run at once. */
+static struct {
+  struct team *team;
+  struct pool *pool;
+  bool alone; /* threads were asked for, and could not be had */
+} shared;
+
+static bool same_devices(const shardrt_array *a, const shardrt_array *b) {
+  const shardrt_mesh *x = shardrt_sharding_mesh(shardrt_array_sharding(a));
+  const shardrt_mesh *y = shardrt_sharding_mesh(shardrt_array_sharding(b));
+  if (x == y) return true;
+  int64_t size = shardrt_mesh_size(x);
+  if (size != shardrt_mesh_size(y)) return false;
+  for (int64_t i = 0; i < size; i++)
+    if (shardrt_mesh_device(x, i) != shardrt_mesh_device(y, i)) return false;
+  return true;
+}
+
+int work_check(const char *what, int32_t nin, const shardrt_array *const *in, const shardrt_array *out) {
+  for (int32_t k = 0; k < nin; k++) {
+    if (!same_devices(in[k], out))
+      return error_set(SHARDRT_EINVAL,
+                       "%s: operand %d is on %s, the result on %s: it must be the same devices in the "
+                       "same order",
+                       what, k, shardrt_sharding_text(shardrt_array_sharding(in[k])),
+                       shardrt_sharding_text(shardrt_array_sharding(out)));
+    int64_t count = shardrt_array_shard_count(in[k]);
+    for (int64_t i = 0; i < count; i++)
+      if (shardrt_array_buffer(in[k], i) == NULL)
+        return error_set(SHARDRT_EDATA, "%s: operand %d has no data here", what, k);
+  }
+  return SHARDRT_OK;
+}
+
+/* Of the memory that results give back, so much waits for the next ones. */
+static size_t keep_bytes(void) {
+  return machine_memory() / 8;
+}
+
+int work_outputs(shardrt_array *out) {
+  int code = shared.pool == NULL ? pool_new(keep_bytes(), &shared.pool) : SHARDRT_OK;
+  int64_t count = shardrt_array_shard_count(out);
+  for (int64_t i = 0; code == SHARDRT_OK && i < count; i++) {
+    shardrt_buffer *buffer = NULL;
+    int64_t first = 0; /* the first shard with this box */
+    while (shardrt_array_shard(out, first)->block != shardrt_array_shard(out, i)->block) first++;
+    if (first < i)
+      buffer = shardrt_buffer_retain(shardrt_array_buffer(out, first));
+    else
+      code = pool_take(shared.pool, shardrt_array_shard_bytes(out), &buffer);
+    if (code == SHARDRT_OK) code = shardrt_array_set_buffer(out, i, buffer);
+    shardrt_buffer_free(buffer);
+  }
+  return code;
+}
+
+int64_t work_block(const shardrt_array *out, int64_t i) {
+  int64_t count = shardrt_array_shard_count(out);
+  for (; i < count; i++) {
+    int64_t first = 0;
+    while (shardrt_array_shard(out, first)->block != shardrt_array_shard(out, i)->block) first++;
+    if (first == i) return i;
+  }
+  return count;
+}
+
+void work_shard_shape(const shardrt_array *array, int64_t *shape) {
+  bool any = shardrt_array_shard_count(array) > 0;
+  for (int32_t d = 0; d < shardrt_array_ndim(array); d++) {
+    const shardrt_box *box = any ? &shardrt_array_shard(array, 0)->box : NULL;
+    shape[d] = any ? box->stop[d] - box->start[d] : 0;
+  }
+}
+
+int64_t work_shard_elements(const shardrt_array *array) {
+  return (int64_t)(shardrt_array_shard_bytes(array) / shardrt_dtype_size(shardrt_array_dtype(array)));
+}
+
+static struct team *team_of(void) {
+  if (shared.team == NULL && !shared.alone) shared.alone = team_new(machine_cores() - 1, &shared.team) < 0;
+  return shared.team;
+}
+
+int32_t work_threads(void) {
+  struct team *team = team_of();
+  return team == NULL ? 1 : team_threads(team) + 1;
+}
+
+void work_spread(team_run *run, void *context, int64_t count) {
+  struct team *team = count > 1 ? team_of() : NULL;
+  if (team == NULL) {
+    for (int64_t i = 0; i < count; i++) run(context, i);
+    return;
+  }
+  team_spread(team, run, context, count);
+  while (team_help(team)) continue;
+  team_stop(team);
+}
