@@ -92,6 +92,7 @@ int64_t shardrt_mesh_positions(const shardrt_mesh *mesh, int32_t first_id, int32
 /* Mesh("data": 4, "model": 2), with the devices where they are not 0, 1, 2, …; lives as long as the mesh. */
 const char *shardrt_mesh_text(const shardrt_mesh *mesh);
 bool shardrt_mesh_equal(const shardrt_mesh *a, const shardrt_mesh *b); /* same axes, same devices in the same order */
+bool shardrt_mesh_same_devices(const shardrt_mesh *a, const shardrt_mesh *b); /* in the same order */
 
 /* A sharding: for each array dimension the mesh axes that cut it, the first varying slowest. Dimension d is cut by
  * axis_counts[d] axes; their names stand one after the other in axis_names. Dimensions beyond nentries are whole.
@@ -627,6 +628,18 @@ int shardrt_file_fingerprint(const char *path, int64_t offset, int64_t bytes, ui
 /* `shardrt run --restarts` hears of every checkpoint: that the step's was `saved`, or that the job goes on from it.
  * Nothing where this process was not started by it. */
 void shardrt_launcher_tell(int64_t step, bool saved);
+
+/* ---- computation ------------------------------------------------------------------------------------------------ */
+
+/* Every function here computes what this process holds of a result from what it holds of the operands, without asking
+ * other processes. Operands and result lie on the same devices in the same order: what a device gets of the result
+ * comes from what it holds. `out` was made by shardrt_array_new and gets its buffers here; a box that several devices
+ * hold is computed once. EINVAL: other devices, shapes or dtypes than the function takes; EDATA: an operand has no
+ * data; ENOMEM. All are called on the main thread. */
+
+/* The same array cut finer: each box of `out` lies within what the device holds of `x`. Where nothing is cut, the
+ * memory is shared. */
+int shardrt_cut(const shardrt_array *x, shardrt_array *out);
 
 /* ---- loader ----------------------------------------------------------------------------------------------------- */
 

@@ -11,20 +11,10 @@ static struct {
   bool alone; /* threads were asked for, and could not be had */
 } shared;
 
-static bool same_devices(const shardrt_array *a, const shardrt_array *b) {
-  const shardrt_mesh *x = shardrt_sharding_mesh(shardrt_array_sharding(a));
-  const shardrt_mesh *y = shardrt_sharding_mesh(shardrt_array_sharding(b));
-  if (x == y) return true;
-  int64_t size = shardrt_mesh_size(x);
-  if (size != shardrt_mesh_size(y)) return false;
-  for (int64_t i = 0; i < size; i++)
-    if (shardrt_mesh_device(x, i) != shardrt_mesh_device(y, i)) return false;
-  return true;
-}
-
 int work_check(const char *what, int32_t nin, const shardrt_array *const *in, const shardrt_array *out) {
   for (int32_t k = 0; k < nin; k++) {
-    if (!same_devices(in[k], out))
+    if (!shardrt_mesh_same_devices(shardrt_sharding_mesh(shardrt_array_sharding(in[k])),
+                                   shardrt_sharding_mesh(shardrt_array_sharding(out))))
       return error_set(SHARDRT_EINVAL,
                        "%s: operand %d is on %s, the result on %s: it must be the same devices in the "
                        "same order",

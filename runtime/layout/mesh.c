@@ -260,6 +260,13 @@ bool shardrt_mesh_equal(const shardrt_mesh *a, const shardrt_mesh *b) {
   return a->ids == NULL || memcmp(a->ids, b->ids, (size_t)a->size * sizeof *a->ids) == 0;
 }
 
+bool shardrt_mesh_same_devices(const shardrt_mesh *a, const shardrt_mesh *b) {
+  if (a == b) return true;
+  if (a->size != b->size || (a->ids == NULL) != (b->ids == NULL)) return false;
+  if (a->ids == NULL) return a->first == b->first;
+  return memcmp(a->ids, b->ids, (size_t)a->size * sizeof *a->ids) == 0;
+}
+
 /* ---- devices by their ids --------------------------------------------------------------------------------------- */
 
 int64_t mesh_rank(const shardrt_mesh *mesh, int64_t id) {
