@@ -380,6 +380,7 @@ bool shardrt_source_format_has_files(const char *format);
  *   "folder"    one folder of classes of images, as torchvision's ImageFolder
  *   "safetensors"  the arrays of https://huggingface.co/docs/safetensors, all of one length, or those wanted
  *   "csv"       https://www.rfc-editor.org/rfc/rfc4180
+ *   "jsonl"     https://jsonlines.org
  *
  * What the files do not say themselves (where each record is, a checksum of it) is worked out once and kept in an index
  * beside the file, or in the cache: see runtime/source/index.h. Errors as shardrt_source_open. */

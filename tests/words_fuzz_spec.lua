@@ -164,6 +164,7 @@ describe("odd arguments", function()
       mds = { "nowhere", { fields = { x = "int64" } } },
       tar = { "nowhere.tar", { fields = { jpg = "bytes" } } }, folder = { "nowhere" },
       csv = { "nowhere.csv", { delimiter = ";", header = false } },
+      jsonl = { "nowhere.jsonl", { fields = { x = { "int32", { -1 } } } } },
     }
     for name in pairs(shardrt.source) do
       assert.truthy(good[name], name .. " is not tried")

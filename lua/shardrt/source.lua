@@ -32,6 +32,7 @@ fail.own()
 ---@field tar fun(files: string|string[], o: shardrt.source.FilesOptions?): shardrt.source # as WebDataset has them
 ---@field folder fun(folder: string, o: shardrt.source.FilesOptions?): shardrt.source # of classes of images
 ---@field csv fun(files: string|string[], o: shardrt.source.FilesOptions?): shardrt.source # tables in text
+---@field jsonl fun(files: string|string[], o: shardrt.source.FilesOptions?): shardrt.source # lines of JSON objects
 ---@field idx fun(files: table<string, string>, options: {cache: string?}?): shardrt.source # MNIST's, also gzipped
 local source = {}
 

@@ -26,8 +26,8 @@ int json_bad(const json_reader *r, const char *problem, ...) {
 }
 
 int json_malformed(const json_reader *r, const char *expected) {
-  return json_bad(r, "malformed header, at byte %zu of the file: expected %s", r->offset + (size_t)(r->at - r->begin),
-                  expected);
+  return json_bad(r, "malformed %s, at byte %zu of the file: expected %s", r->what != NULL ? r->what : "header",
+                  r->offset + (size_t)(r->at - r->begin), expected);
 }
 
 static void skip_space(json_reader *r) {
@@ -81,7 +81,7 @@ static int read_code(json_reader *r, json_text *out) {
   enum { HIGH = 0xD800, LOW = 0xDC00, BEHIND = 0xE000 };
   int32_t code = read_hex(r);
   if (code < 0) return json_malformed(r, "four hexadecimal digits behind \\u");
-  if (code == 0) return json_bad(r, "a text in the header holds a zero byte");
+  if (code == 0 && r->what == NULL) return json_bad(r, "a text in the header holds a zero byte");
   if (code >= HIGH && code < BEHIND) {
     const bool pair = code < LOW && r->end - r->at >= 2 && r->at[0] == '\\' && r->at[1] == 'u';
     if (pair) r->at += 2;
@@ -144,7 +144,7 @@ int json_number_read(json_reader *r, const char *expected, int64_t *out) {
 }
 
 int json_word_read(json_reader *r, const char *expected, char *word, size_t room) {
-  static const char allowed[] = "+-.0123456789abcdefghijklmnopqrstuvwxyzE";
+  static const char allowed[] = "+-.0123456789abcdefghijklmnopqrstuvwxyzEIN";
   size_t length = 0;
   skip_space(r);
   for (; r->at < r->end && *r->at != '\0' && strchr(allowed, *r->at) != NULL; r->at++) {

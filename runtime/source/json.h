@@ -10,6 +10,7 @@ typedef struct json_reader {
   const char *path;  /* of the file */
   size_t offset;     /* of `begin` in it */
   const char *entry; /* which of the file's entries this is within; NULL: in none */
+  const char *what;  /* this is: "line"; NULL: the file's header */
   const uint8_t *begin, *at, *end;
 } json_reader;
 
@@ -24,7 +25,7 @@ typedef struct json_text {
 int json_bad(const json_reader *r, const char *problem, ...) __attribute__((format(printf, 2, 3)));
 int json_malformed(const json_reader *r, const char *expected);
 
-/* A text in double quotes, as UTF-8 without zero bytes. */
+/* A text in double quotes, as UTF-8; in a header without zero bytes. */
 int json_text_read(json_reader *r, const char *expected, json_text *out);
 /* A whole number from 0 on. */
 int json_number_read(json_reader *r, const char *expected, int64_t *out);

@@ -2,6 +2,8 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <fenv.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,7 +19,8 @@ struct lines_walk {
   const struct stored *file;
   struct reader *arena;
   bool quoted;
-  size_t at; /* the next line */
+  size_t at;       /* the next line, */
+  uint32_t number; /* and its number from 1 on; 0: it does not fit */
   size_t piece;
 };
 
@@ -55,31 +58,45 @@ static int next_line(struct lines_walk *w, size_t *offset, const uint8_t **out, 
     if (open)
       return error_set(SHARDRT_EFORMAT, "%s: the line at byte %zu: its quotes do not end", w->file->title, w->at);
     *offset = w->at;
+    if (w->number != 0) w->number++;
     w->at += *bytes + (ended ? 1 : 0);
     if (*bytes > 0 && (*out)[*bytes - 1] == '\r') --*bytes;
     return 1;
   }
 }
 
-static struct lines_walk walk_from(const struct stored *file, struct reader *arena, bool quoted) {
-  return (struct lines_walk){.file = file, .arena = arena, .quoted = quoted, .piece = PIECE};
+/* Begins at a file's first line, behind a byte order mark. */
+static int walk_from(const struct stored *file, struct reader *arena, bool quoted, struct lines_walk *out) {
+  static const uint8_t mark[] = {0xef, 0xbb, 0xbf}, gzip[] = {0x1f, 0x8b};
+  const uint8_t *head = NULL;
+  const size_t have = file->bytes < sizeof mark ? file->bytes : sizeof mark;
+  *out = (struct lines_walk){.file = file, .arena = arena, .quoted = quoted, .piece = PIECE, .number = 1};
+  int code = stored_get(file, 0, have, arena, &head);
+  if (code != SHARDRT_OK) return code;
+  if (have >= sizeof gzip && memcmp(head, gzip, sizeof gzip) == 0)
+    return error_set(SHARDRT_EFORMAT, "%s: is gzipped, and so has no random access: `gunzip` it", file->title);
+  if (have == sizeof mark && memcmp(head, mark, sizeof mark) == 0) out->at = sizeof mark;
+  return SHARDRT_OK;
 }
 
 int lines_scan(const struct stored *file, struct reader *arena, struct index_writer *writer, const void *rules) {
   static const char *const name = "line";
   const struct lines_rules *r = rules;
-  struct lines_walk w = walk_from(file, arena, r->quoted);
-  int code = index_name(writer, 1, &name);
+  struct lines_walk w;
+  int code = walk_from(file, arena, r->quoted, &w);
+  if (code == SHARDRT_OK) code = index_name(writer, 1, &name);
   bool skip = r->header;
   while (code == SHARDRT_OK) {
     const struct reader_mark mark = reader_mark(arena);
     const uint8_t *line = NULL;
     size_t offset = 0, bytes = 0;
+    const uint32_t number = w.number;
     code = next_line(&w, &offset, &line, &bytes);
     if (code != 1) break;
     code = SHARDRT_OK;
     if (bytes > 0 && !skip) {
-      const struct index_entry entry = index_entry_of(offset, line, bytes);
+      struct index_entry entry = index_entry_of(offset, line, bytes);
+      if (!r->quoted) entry.note = number;
       code = index_add(writer, &entry);
     }
     skip = skip && bytes == 0;
@@ -89,8 +106,9 @@ int lines_scan(const struct stored *file, struct reader *arena, struct index_wri
 }
 
 int lines_first(const struct stored *file, struct reader *arena, bool quoted, const uint8_t **out, size_t *bytes) {
-  struct lines_walk w = walk_from(file, arena, quoted);
-  int code = 1;
+  struct lines_walk w;
+  int code = walk_from(file, arena, quoted, &w);
+  if (code == SHARDRT_OK) code = 1;
   *bytes = 0;
   while (code == 1 && *bytes == 0) {
     size_t offset;
@@ -143,19 +161,41 @@ static bool put_unsigned(const uint8_t *text, size_t bytes, void *out) {
   return *end == '\0' && errno == 0;
 }
 
+/* A number as a double from which a shorter float is rounded as from the number itself: of the two doubles around it
+ * the one whose last bit is 1, which no shorter float's half-way point has (Boldo and Melquiond, "When double rounding
+ * is odd", 2005). */
+static double read_odd(const char *text) {
+  const int rounding = fegetround();
+  fesetround(FE_DOWNWARD);
+  const double below = strtod(text, NULL);
+  fesetround(FE_UPWARD);
+  const double above = strtod(text, NULL);
+  fesetround(rounding);
+  uint64_t bits;
+  memcpy(&bits, &below, sizeof bits);
+  return (bits & 1) != 0 ? below : above;
+}
+
 static bool put_real(const uint8_t *text, size_t bytes, int32_t dtype, void *out) {
-  double value;
-  if (!lines_real(text, bytes, &value)) return false;
-  const float single = (float)value;
-  const uint16_t half =
-      dtype == SHARDRT_FLOAT16 ? shardrt_float16_from_double(value) : shardrt_bfloat16_from_double(value);
-  if (dtype == SHARDRT_FLOAT64)
+  char room[NUMBER_MOST], *end;
+  if (!copy_number(text, bytes, room)) return false;
+  const bool infinite = isinf(strtod(room, &end)) != 0 && strpbrk(room, "nN") != NULL; /* it says so itself */
+  if (*end != '\0') return false;
+  if (dtype == SHARDRT_FLOAT64) {
+    const double value = strtod(room, NULL);
     memcpy(out, &value, sizeof value);
-  else if (dtype == SHARDRT_FLOAT32)
-    memcpy(out, &single, sizeof single);
-  else
-    memcpy(out, &half, sizeof half);
-  return true;
+    return infinite || !isinf(value);
+  }
+  if (dtype == SHARDRT_FLOAT32) {
+    const float value = strtof(room, NULL);
+    memcpy(out, &value, sizeof value);
+    return infinite || !isinf(value);
+  }
+  const double odd = read_odd(room);
+  const uint16_t half = dtype == SHARDRT_FLOAT16 ? shardrt_float16_from_double(odd) : shardrt_bfloat16_from_double(odd);
+  const uint16_t exponent = dtype == SHARDRT_FLOAT16 ? 0x7c00 : 0x7f80;
+  memcpy(out, &half, sizeof half);
+  return infinite || (half & 0x7fff) != exponent;
 }
 
 static bool put_bool(const uint8_t *text, size_t bytes, uint8_t *out) {

@@ -11,7 +11,8 @@ struct lines_rules {
 };
 
 /* An index_scan, whose context is the rules: a column "line", without the end of line ("\n", or "\r\n"). Empty lines
- * are left out. EFORMAT: quotes that do not end. */
+ * are left out, and so is a byte order mark. Where lines are not quoted, an entry's note is the line's number in the
+ * file, from 1 on (0: it has more than 32 bits). EFORMAT: quotes that do not end; a gzipped file. */
 int lines_scan(const struct stored *file, struct reader *arena, struct index_writer *writer, const void *rules);
 
 /* The first line of a file, wherever it is; false: there is none. */
@@ -22,7 +23,8 @@ int lines_first(const struct stored *file, struct reader *arena, bool quoted, co
 bool lines_real(const uint8_t *text, size_t bytes, double *out);
 bool lines_whole(const uint8_t *text, size_t bytes, int64_t *out);
 
-/* Writes a number that was read as text to an element of a dtype. False: it is no such number. */
+/* Writes a number that was read as text to an element of a dtype, rounded to the nearest, once. False: it is no such
+ * number, or too large for the dtype. */
 bool lines_element(const uint8_t *text, size_t bytes, int32_t dtype, void *out);
 
 #endif
