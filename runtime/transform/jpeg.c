@@ -139,18 +139,29 @@ static int64_t crop_columns(struct jpeg_decompress_struct *info, const struct va
   return piece->start[1] - (int64_t)first;
 }
 
-/* Decodes the rows of `out`, whose columns stand from `skipped` on in a decoded line. */
+/* Decodes the rows of `out`, whose columns stand from `skipped` on in a decoded line: in their place, where the pixels
+ * before and behind them fall on others of `out`. Those behind are written afterwards; those before are put back from
+ * `line`, which has room for one. */
 static void read_rows(struct jpeg *self, int64_t skipped, uint8_t *line, const struct value *out) {
-  const int64_t channels = out->shape[2], width = out->shape[1];
-  uint8_t *row = out->data;
-  if (out->start[0] > 0) jpeg_skip_scanlines(&self->info, (JDIMENSION)out->start[0]);
-  for (int64_t y = 0; y < out->shape[0]; y++, row += width * channels) {
-    jpeg_read_scanlines(&self->info, &line, 1);
-    const uint8_t *from = line + skipped * self->info.output_components;
-    if (self->info.out_color_space == JCS_CMYK)
-      convert_cmyk(from, width, channels, row);
-    else
-      memcpy(row, from, (size_t)(width * channels));
+  struct jpeg_decompress_struct *info = &self->info;
+  const size_t pixel = (size_t)info->output_components, bytes = (size_t)(out->shape[1] * out->shape[2]);
+  const size_t before = (size_t)skipped * pixel, decoded = info->output_width * pixel;
+  const size_t all = (size_t)out->shape[0] * bytes;
+  uint8_t *pixels = out->data;
+  if (out->start[0] > 0) jpeg_skip_scanlines(info, (JDIMENSION)out->start[0]);
+  for (size_t at = 0; at < all; at += bytes) {
+    if (info->out_color_space == JCS_CMYK) {
+      jpeg_read_scanlines(info, &line, 1);
+      convert_cmyk(line + before, out->shape[1], out->shape[2], pixels + at);
+    } else if (at >= before && at - before + decoded <= all) {
+      uint8_t *place = pixels + at - before;
+      memcpy(line, place, before);
+      jpeg_read_scanlines(info, &place, 1);
+      memcpy(place, line, before);
+    } else {
+      jpeg_read_scanlines(info, &line, 1);
+      memcpy(pixels + at, line + before, bytes);
+    }
   }
 }
 
