@@ -281,6 +281,42 @@ function words.transpose(o)
   return made("transpose", o, list.copy(sizes_of(what, "axes", o.axes)))
 end
 
+-- The numbers of what bytes are said to be: a dtype and a shape, in which -1 is a size that differs.
+local function elements(name, o)
+  local example = ('%s{dtype = "float32", shape = {3, 4}}'):format(name)
+  local what = options(name, o, { dtype = true, shape = true }, example)
+  local shape = list_of(what, "shape", o.shape, whole, -1)
+  if #shape > C.SHARDRT_MAX_NDIM then
+    fail("%s, shape: %d sizes; an array has at most %d dimensions", what, #shape, C.SHARDRT_MAX_NDIM)
+  end
+  return made(name, o, append({ dtype.named(what, o.dtype).code }, shape))
+end
+
+--- Bytes taken for elements of a dtype, little-endian, in C order; one size of the shape may be -1, for what the others
+--- leave. It comes first in a list, as all decoders do.
+---@param o {dtype: string, shape: integer[]}
+---@return shardrt.Transform
+function words.decode_raw(o) return elements("decode_raw", o) end
+
+--- The bytes of a .npy file become its array, which must be of this dtype and shape; a size of -1 differs from sample
+--- to sample. The header is checked in each.
+---@param o {dtype: string, shape: integer[]}
+---@return shardrt.Transform
+function words.decode_npy(o) return elements("decode_npy", o) end
+
+--- Bytes that must be a text in UTF-8, as bytes: with `size`, that many of each sample, so that texts can stand in a
+--- batch. A shorter one is filled up with the byte `value` (0) behind its end, a longer one is cut off behind its last
+--- character that fits.
+---@param o {size: integer?, value: integer?}?
+---@return shardrt.Transform
+function words.decode_text(o)
+  if o == nil then o = {} end
+  local what = options("decode_text", o, { size = true, value = true }, "decode_text{size = 80}")
+  local value = whole(what, "value", o.value == nil and 0 or o.value, 0)
+  if value > 255 then fail("%s, value: a byte, from 0 to 255, not %s", what, list.show(value)) end
+  return made("decode_text", o, { o.size == nil and -1 or whole(what, "size", o.size, 0), value })
+end
+
 local function name_of(what, key, value, default)
   if value == nil then return default end
   if type(value) ~= "string" or value == "" or value:find("\0", 1, true) then

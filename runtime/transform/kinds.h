@@ -10,6 +10,9 @@
   X(center_crop)                                                                                                       \
   X(crop)                                                                                                              \
   X(decode_image)                                                                                                      \
+  X(decode_npy)                                                                                                        \
+  X(decode_raw)                                                                                                        \
+  X(decode_text)                                                                                                       \
   X(lua)                                                                                                               \
   X(normalize)                                                                                                         \
   X(one_hot)                                                                                                           \
