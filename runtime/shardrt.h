@@ -635,12 +635,77 @@ void shardrt_launcher_tell(int64_t step, bool saved);
 /* Every function here computes what this process holds of a result from what it holds of the operands, without asking
  * other processes. Operands and result lie on the same devices in the same order: what a device gets of the result
  * comes from what it holds. `out` was made by shardrt_array_new and gets its buffers here; a box that several devices
- * hold is computed once. EINVAL: other devices, shapes or dtypes than the function takes; EDATA: an operand has no
- * data; ENOMEM. All are called on the main thread. */
+ * hold is computed once. Shapes, axes and indices are those of a shard, not of the whole array. (Sums that are spread
+ * over devices and not yet formed are an array with a first dimension more, cut into pieces of 1: where a function only
+ * counts out's elements, as it says, such dimensions may be there or not.) EINVAL: other devices, shapes or dtypes than
+ * the function takes; EDATA: an operand has no data; ENOMEM. All run on this process's threads, and are called on the
+ * main thread. */
 
 /* The same array cut finer: each box of `out` lies within what the device holds of `x`. Where nothing is cut, the
  * memory is shared. */
 int shardrt_cut(const shardrt_array *x, shardrt_array *out);
+
+/* -- whole axes, products of matrices, and elements that change places -- */
+
+enum {
+  SHARDRT_SUM,
+  SHARDRT_PROD,
+  SHARDRT_MAX,
+  SHARDRT_MIN,
+  SHARDRT_ANY,
+  SHARDRT_ALL,
+  SHARDRT_ARGMAX,
+  SHARDRT_ARGMIN,
+  SHARDRT_REDUCE_COUNT
+};
+
+/* x reduced over `naxes` distinct axes of it (0: over none, x converted), which vanish: out's elements are as many as
+ * x's other axes have; only they are counted.
+ *   SUM, PROD  out of any dtype (a whole one only of a whole or bool x). Whole numbers wrap as out's dtype does;
+ *              floats are computed in float32, or float64 where out is float64, by halves, so that a sum's error grows
+ *              as log n.
+ *   MAX, MIN   out of x's dtype. A NaN among floats is the result. EINVAL over no elements.
+ *   ANY, ALL   out bool; true is what is not 0 (NaN is not).
+ *   ARGMAX, ARGMIN  out int32: the index, over one axis; over several axes that are neighbours the index in them,
+ *              row-major. The first of equal ones; the first NaN before all else. EINVAL over no elements, or where
+ *              the axes (without those of size 1) are no neighbours.
+ * The result's bits depend on x's shard, its shape and the axes only: not on how many threads there are. */
+int shardrt_reduce(int32_t op, const shardrt_array *x, int32_t naxes, const int32_t *axes, shardrt_array *out);
+
+/* out = a b: [.., M, K] x [.., K, N] -> [.., M, N]; transpose_a: a is [.., K, M], transpose_b: b is [.., N, K]. Both
+ * have 2 dimensions or more; the leading ones (the shorter list is filled up with 1s) are equal or 1, and are
+ * broadcast; of out's leading ones only the elements count. All three have one dtype, not bool. float32 and float64 by
+ * OpenBLAS, which is loaded at the first call (EINVAL: it is not installed); float16 and bfloat16 are computed in
+ * float32 and rounded at the end; whole numbers wrap. K = 0 gives zeros. The result's bits depend on the shapes, the
+ * flags and the kind of processor, not on how many threads there are. */
+int shardrt_matmul(const shardrt_array *a, const shardrt_array *b, int32_t transpose_a, int32_t transpose_b,
+                   shardrt_array *out);
+
+/* The axes in another order: dimension d of `out` is dimension permutation[d] of x, which has as many. */
+int shardrt_transpose(const shardrt_array *x, const int32_t *permutation, shardrt_array *out);
+
+/* out[i] = x[start + i * step] in every dimension; a step is not 0 and may be negative. EINVAL: it leaves x. */
+int shardrt_slice(const shardrt_array *x, const int64_t *start, const int64_t *step, shardrt_array *out);
+/* The other way round: zeros, but out[start + i * step] = x[i]. EINVAL: that leaves `out`. */
+int shardrt_pad(const shardrt_array *x, const int64_t *start, const int64_t *step, shardrt_array *out);
+
+/* n >= 1 arrays, which differ in nothing but their size along `axis`, one behind the other along it. */
+int shardrt_concatenate(int32_t n, shardrt_array *const *in, int32_t axis, shardrt_array *out);
+
+/* x's elements at `indices` (int32 or int64, any shape) along `axis`: out has x's shape with the indices' in place of
+ * that axis. A negative index counts from the end. EINVAL: an index outside x; the message names it and the size. */
+int shardrt_take(const shardrt_array *x, const shardrt_array *indices, int32_t axis, shardrt_array *out);
+/* Its gradient: zeros of the shape that x had, plus dy's elements (of out's shape above) at the indices, in their
+ * order: float16 and bfloat16 are added in float32. dy and out have one dtype, not bool. */
+int shardrt_take_add(const shardrt_array *dy, const shardrt_array *indices, int32_t axis, shardrt_array *out);
+
+/* start + step * i, where i is the index in the whole array along `axis`: every shard fills its own part. Computed in
+ * float64 and then converted (from whole numbers beyond 2^53 it is rounded); out is not bool. */
+int shardrt_iota(double start, double step, int32_t axis, shardrt_array *out);
+
+/* `out` has x's elements in another shape or sharding, and shares x's buffers: the i-th shards have as many elements,
+ * and where shards of `out` have one box, x's have. */
+int shardrt_alias(const shardrt_array *x, shardrt_array *out);
 
 /* ---- loader ----------------------------------------------------------------------------------------------------- */
 
@@ -740,80 +805,6 @@ size_t shardrt_loader_outstanding(const shardrt_loader *loader);
 /* The keyed permutation behind shuffle: which of `count` samples stands at `position` of `epoch`. O(1), no memory; a
  * true permutation of [0, count) for every count, seed and epoch. */
 int64_t shardrt_order_index(uint64_t seed, int64_t epoch, int64_t count, int64_t position);
-
-/* ---- computation ------------------------------------------------------------------------------------------------ */
-
-/* What holds for every computation. It computes this process's shards of `out` from its shards of the operands and
- * communicates nothing. All arrays are over the same devices in the same order, so that shard i of `out` comes from the
- * i-th shard of each operand; shards of `out` with one box share one buffer and are computed once. `out` is new and has
- * no buffers; it gets them here, all or none, of memory that results which were freed have left. Shapes, axes, starts
- * and indices are those of a shard, not of the whole array. Only sums of shards that lie in different devices are left
- * to be formed: an array of those is one with a first dimension more, which its axes cut into pieces of 1; so where it
- * says "elements" below, `out` may have dimensions of 1 more or fewer than are named.
- * EINVAL: other devices, dtypes or shapes than are named; the message has both sides. EDATA: an operand has no data.
- * ENOMEM. All of them run on this process's threads, and are called on the main thread, one at a time. */
-
-/* -- whole axes, products of matrices, and elements that change places -- */
-
-enum {
-  SHARDRT_SUM,
-  SHARDRT_PROD,
-  SHARDRT_MAX,
-  SHARDRT_MIN,
-  SHARDRT_ANY,
-  SHARDRT_ALL,
-  SHARDRT_ARGMAX,
-  SHARDRT_ARGMIN,
-  SHARDRT_REDUCE_COUNT
-};
-
-/* x reduced over `naxes` distinct axes of it (0: over none, x converted), which vanish: out's elements are as many as
- * x's other axes have.
- *   SUM, PROD  out of any dtype (a whole one only of a whole or bool x). Whole numbers wrap as out's dtype does;
- *              floats are computed in float32, or float64 where out is float64, by halves, so that a sum's error grows
- *              as log n.
- *   MAX, MIN   out of x's dtype. A NaN among floats is the result. EINVAL over no elements.
- *   ANY, ALL   out bool; true is what is not 0 (NaN is not).
- *   ARGMAX, ARGMIN  out int32: the index, over one axis; over several axes that are neighbours the index in them,
- *              row-major. The first of equal ones; the first NaN before all else. EINVAL over no elements, or where
- *              the axes (without those of size 1) are no neighbours.
- * The result's bits depend on x's shard, its shape and the axes only: not on how many threads there are. */
-int shardrt_reduce(int32_t op, const shardrt_array *x, int32_t naxes, const int32_t *axes, shardrt_array *out);
-
-/* out = a b: [.., M, K] x [.., K, N] -> [.., M, N]; transpose_a: a is [.., K, M], transpose_b: b is [.., N, K]. Both
- * have 2 dimensions or more; the leading ones (the shorter list is filled up with 1s) are equal or 1, and are
- * broadcast. All three have one dtype, not bool. float32 and float64 by OpenBLAS, which is loaded at the first call
- * (EINVAL: it is not installed); float16 and bfloat16 are computed in float32 and rounded at the end; whole numbers
- * wrap. K = 0 gives zeros. The result's bits depend on the shapes, the flags and the kind of processor, not on how many
- * threads there are. */
-int shardrt_matmul(const shardrt_array *a, const shardrt_array *b, int32_t transpose_a, int32_t transpose_b,
-                   shardrt_array *out);
-
-/* The axes in another order: dimension d of `out` is dimension permutation[d] of x, which has as many. */
-int shardrt_transpose(const shardrt_array *x, const int32_t *permutation, shardrt_array *out);
-
-/* out[i] = x[start + i * step] in every dimension; a step is not 0 and may be negative. EINVAL: it leaves x. */
-int shardrt_slice(const shardrt_array *x, const int64_t *start, const int64_t *step, shardrt_array *out);
-/* The other way round: zeros, but out[start + i * step] = x[i]. EINVAL: that leaves `out`. */
-int shardrt_pad(const shardrt_array *x, const int64_t *start, const int64_t *step, shardrt_array *out);
-
-/* n >= 1 arrays, which differ in nothing but their size along `axis`, one behind the other along it. */
-int shardrt_concatenate(int32_t n, shardrt_array *const *in, int32_t axis, shardrt_array *out);
-
-/* x's elements at `indices` (int32 or int64, any shape) along `axis`: out has x's shape with the indices' in place of
- * that axis. A negative index counts from the end. EINVAL: an index outside x; the message names it and the size. */
-int shardrt_take(const shardrt_array *x, const shardrt_array *indices, int32_t axis, shardrt_array *out);
-/* Its gradient: zeros of the shape that x had, plus dy's elements (of out's shape above) at the indices, in their
- * order: float16 and bfloat16 are added in float32. dy and out have one dtype, not bool. */
-int shardrt_take_add(const shardrt_array *dy, const shardrt_array *indices, int32_t axis, shardrt_array *out);
-
-/* start + step * i, where i is the index in the whole array along `axis`: every shard fills its own part. Computed in
- * float64 and then converted (from whole numbers beyond 2^53 it is rounded); out is not bool. */
-int shardrt_iota(double start, double step, int32_t axis, shardrt_array *out);
-
-/* `out` has x's elements in another shape or sharding, and shares x's buffers: the i-th shards have as many elements,
- * and where shards of `out` have one box, x's have. */
-int shardrt_alias(const shardrt_array *x, shardrt_array *out);
 
 #ifndef SHARDRT_CDEF
 #ifdef __cplusplus
