@@ -3,6 +3,7 @@
 #   make            builds build/shardrt            make demo     the main job on real data
 #   make test       runs every spec                 make lint     format, static analysis, luacheck
 #   make soak       kills a job more than a hundred times
+#   make fuzz       each reader a minute of bad input (FUZZ_SECONDS=, FUZZ="npy tar")
 #   make asan|tsan  the specs under sanitizers      make bench    speed, as ratios in one run (PEERS=1: beside others)
 #   make install PREFIX=/usr/local                  make clean                   V=1 shows the commands
 
@@ -18,6 +19,7 @@ PACKAGES_BUILD = gcc libc6-dev pkgconf libopenmpi-dev openmpi-bin libluajit-5.1-
                  libblosc-dev libhdf5-dev
 PACKAGES_TEST  = lua-busted lua-cjson dataset-fashion-mnist iproute2
 PACKAGES_LINT  = clang-format clang-tidy lua-check
+PACKAGES_FUZZ  = clang libclang-rt-14-dev
 PACKAGES_PEERS = python3-venv
 PACKAGES_FFCV  = python3-dev g++ libopencv-dev libturbojpeg0-dev
 
@@ -48,7 +50,7 @@ export OMPI_ALLOW_RUN_AS_ROOT=1
 export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 export OMPI_MCA_rmaps_base_oversubscribe=1
 
-.PHONY: all deps deps-lint deps-ffcv demo test specs soak lint asan tsan bench peers install clean
+.PHONY: all deps deps-lint deps-ffcv demo test specs soak lint asan tsan fuzz fuzz-targets bench peers install clean
 .DELETE_ON_ERROR:
 
 all: $(BUILD)/shardrt
@@ -121,7 +123,7 @@ test: deps
 	@$(MAKE) --no-print-directory specs
 
 SPECS ?= $(sort $(wildcard tests/*_spec.lua))
-specs: $(BUILD)/shardrt
+specs: $(BUILD)/shardrt $(BUILD)/fuzz/replay
 	@SHARDRT=$(abspath $(BUILD)/shardrt) $(BUILD)/shardrt tests/run.lua $(SPECS)
 
 # What takes longer than `make test` may: many more random kills.
@@ -143,9 +145,35 @@ export UBSAN_OPTIONS = halt_on_error=1:print_stacktrace=1
 # Code that is not instrumented (OpenMPI, LuaJIT) synchronises by atomics that the sanitizer does not see.
 export TSAN_OPTIONS  = ignore_noninstrumented_modules=1:halt_on_error=1:allocator_may_return_null=1
 
+# The readers against bad input: tests/fuzz/fuzz.h. `replay` gives files to a target; libFuzzer makes up its own, from
+# those in tests/fuzz/corpus on, and leaves what fails in build-fuzz/failed.
+FUZZ_SECONDS ?= 60
+FUZZ ?= $(shell sed -n 's/^ *X(\([a-z_]*\)).*/\1/p' tests/fuzz/fuzz.h)
+FUZZ_OBJECTS := $(patsubst tests/fuzz/%.c,$(BUILD)/fuzz/%.o,$(sort $(wildcard tests/fuzz/*.c)))
+READERS := $(filter-out $(BUILD)/main.o,$(OBJECTS))
+$(FUZZ_OBJECTS): $(BUILD)/fuzz/%.o: tests/fuzz/%.c Makefile | $(BUILD)/found
+	@mkdir -p $(@D)
+	$(call quiet,cc   )$(CC) $(CFLAGS) -MMD -MP -c -o $@ $<
+-include $(FUZZ_OBJECTS:.o=.d)
+$(BUILD)/fuzz/replay: $(FUZZ_OBJECTS) $(READERS)
+	$(call quiet,link )$(CC) $(LDFLAGS) -o $@ $^ $(LIBS)
+$(BUILD)/fuzz/libfuzzer: $(filter-out %/replay.o,$(FUZZ_OBJECTS)) $(READERS)
+	$(call quiet,link )$(CC) $(LDFLAGS) -fsanitize=fuzzer -o $@ $^ $(LIBS)
+
+fuzz: deps
+	$(call install_packages,$(PACKAGES_FUZZ))
+	@$(MAKE) --no-print-directory BUILD=build-fuzz CC=clang OPTIMIZE=-O1 SANITIZE=fuzzer-no-link,address,undefined \
+	  build-fuzz/fuzz/libfuzzer
+	@bad=; for target in $(FUZZ); do \
+	  echo "  fuzz   $$target"; mkdir -p build-fuzz/failed/$$target build-fuzz/corpus/$$target; \
+	  SHARDRT_FUZZ=$$target build-fuzz/fuzz/libfuzzer -max_total_time=$(FUZZ_SECONDS) -timeout=20 -rss_limit_mb=4096 \
+	    -malloc_limit_mb=4096 -print_final_stats=1 -verbosity=0 -artifact_prefix=build-fuzz/failed/$$target/ \
+	    build-fuzz/corpus/$$target tests/fuzz/corpus/$$target || bad="$$bad $$target"; done; \
+	  [ -z "$$bad" ] || { echo "failed:$$bad; the inputs lie in build-fuzz/failed"; exit 1; }
+
 lint: deps-lint
 	@$(MAKE) --no-print-directory $(BUILD)/lua/shardrt/cdef.lua
-	@clang-format --dry-run -Werror $(SOURCES) $(HEADERS) $(wildcard tests/bench/*.c)
+	@clang-format --dry-run -Werror $(SOURCES) $(HEADERS) $(wildcard tests/bench/*.c tests/fuzz/*.[ch])
 	@printf '%s\n' $(SOURCES) | xargs -P 2 -n 4 sh -c 'clang-tidy --quiet "$$@" -- -std=c11 -D_GNU_SOURCE -Iruntime \
 	  $(MPI_CFLAGS) $(LUA_CFLAGS) $(HDF5_CFLAGS) 2>&1 | { ! grep -v "warnings\? generated"; }' tidy
 	luacheck -q lua recipes tests
@@ -179,4 +207,4 @@ install: all
 	install -D -m 644 runtime/shardrt.1 $(DESTDIR)$(PREFIX)/share/man/man1/shardrt.1
 
 clean:
-	rm -rf build build-asan build-tsan
+	rm -rf build build-asan build-tsan build-fuzz

@@ -197,7 +197,7 @@ static void mpi_hush(void) {
   if (quiet != NULL) *quiet = true;
 }
 
-static _Noreturn void mpi_kill(int status) {
+static __attribute__((noreturn)) void mpi_kill(int status) {
   mpi_hush();
   launcher_end();
   MPI_Abort(MPI_COMM_WORLD, status);

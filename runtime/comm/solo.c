@@ -50,7 +50,7 @@ static bool solo_receive(int32_t *from, comm_note *note) {
   return false;
 }
 
-static _Noreturn void solo_kill(int status) {
+static __attribute__((noreturn)) void solo_kill(int status) {
   _exit(status); /* threads of a loader may be at work on what exit() would take down */
 }
 

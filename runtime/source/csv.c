@@ -95,12 +95,13 @@ static int set_asked(struct csv *self, int32_t f, const shardrt_field *asked, co
     return error_set(SHARDRT_EINVAL, "%s: no column is called \"%s\"", self->records.files[0].stored.title,
                      asked->name);
   *field = *asked;
+  field->name = alloc_text("%s", asked->name);
+  if (field->name == NULL) return ALLOC_FAILED;
   if (field->ndim < 0) field->ndim = 0;
   self->texts[f] = is_text(field);
   if (!self->texts[f] && source_is_ragged(field))
     return error_set(SHARDRT_EINVAL, "field \"%s\": a table's rows are all of one length", asked->name);
-  field->name = alloc_text("%s", asked->name);
-  return field->name != NULL ? SHARDRT_OK : SHARDRT_ENOMEM;
+  return SHARDRT_OK;
 }
 
 /* Field f is column f. */

@@ -1,0 +1,181 @@
+#!/usr/bin/env python3
+"""Makes the seeds in tests/fuzz/corpus from the files in tests/data, with h5py (any Python that has it) for HDF5:
+
+    python3 -m venv env && env/bin/pip install h5py && env/bin/python tests/fuzz/seeds.py
+
+Inputs that once failed lie beside them under the name of what was wrong; this leaves them alone.
+"""
+import gzip
+import io
+import json
+import os
+import struct
+import tarfile
+import zlib
+
+import h5py
+import numpy as np
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+DATA = os.path.join(HERE, "..", "data")
+BETWEEN = b"\n--8<--\n"
+
+
+def slurp(name):
+    with open(os.path.join(DATA, name), "rb") as file:
+        return file.read()
+
+
+def seed(target, name, data):
+    folder = os.path.join(HERE, "corpus", target)
+    os.makedirs(folder, exist_ok=True)
+    with open(os.path.join(folder, name), "wb") as file:
+        file.write(data)
+
+
+def npy():
+    for name in ["bool", "float64", "fortran", "big", "shape0", "shape2", "shape3", "structured", "version2", "version3"]:
+        seed("npy", name, slurp(name + ".npy"))
+
+
+def idx(kind, sizes, payload):
+    return struct.pack(">HBB", 0, kind, len(sizes)) + struct.pack(f">{len(sizes)}I", *sizes) + payload
+
+
+def idx_and_gzip():
+    images, numbers = idx(8, [3, 2, 2], bytes(range(12))), idx(12, [4], struct.pack(">4i", 1, -2, 3, 4))
+    for target in ["idx", "gzip"]:
+        seed(target, "images", images)
+        seed(target, "numbers", numbers)
+    seed("gzip", "compressed", gzip.compress(images, mtime=0))
+    seed("gzip", "two-members", gzip.compress(images[:9], mtime=0) + gzip.compress(images[9:], mtime=0))
+    text = b"what is said three times is true. " * 3
+    seed("inflate", "zlib", b"\x02" + zlib.compress(text))
+    seed("inflate", "gzip", b"\x02" + gzip.compress(text, mtime=0))
+    seed("inflate", "more-than-room", b"\x01" + zlib.compress(text))
+    seed("inflate", "stored", b"\x02" + zlib.compress(text, 0))
+
+
+def records():
+    for name in ["tensorflow", "package", "gzip", "zlib"]:
+        seed("tfrecord", name, slurp(f"records/{name}.tfrecord"))
+    for name in ["brotli-1", "brotli-4", "zstd-1", "zstd-4", "snappy-4", "uncompressed-1", "uncompressed-4", "examples",
+                 "none", "empty-records", "transposed"]:
+        data = gzip.decompress(slurp(f"array_record/{name}.array_record.gz"))
+        seed("array_record", name, data[:-65536].rstrip(b"\0") + BETWEEN + data[-65536:].rstrip(b"\0"))
+
+
+def archive(form, names, **more):
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w", format=form, **more) as tar:
+        for i, name in enumerate(names):
+            member = tarfile.TarInfo(name)
+            member.size = i + 1
+            tar.addfile(member, io.BytesIO(b"0123456789"[:i + 1]))
+    data = out.getvalue().rstrip(b"\0")
+    return data.ljust((len(data) + 511) // 512 * 512 + 1024, b"\0")
+
+
+def tar():
+    names = ["a.cls", "a.txt", "b.cls", "b.txt"]
+    long = ["long" * 40 + "/" + name for name in names]
+    seed("tar", "ustar", archive(tarfile.USTAR_FORMAT, names))
+    seed("tar", "gnu-long", archive(tarfile.GNU_FORMAT, long))
+    seed("tar", "pax-long", archive(tarfile.PAX_FORMAT, long))
+    seed("tar", "pax-global", archive(tarfile.PAX_FORMAT, names, pax_headers={"comment": "global"}))
+
+
+def mds():
+    for name in ["raw", "scalars", "hashes", "pickle"]:
+        seed("mds", name, slurp(f"mds/{name}/index.json") + BETWEEN + slurp(f"mds/{name}/shard.00000.mds"))
+    for name in ["raw", "zstd"]: # with one shard the whole is read
+        index = json.loads(slurp(f"mds/{name}/index.json"))
+        index["shards"] = index["shards"][:1]
+        parts = [json.dumps(index).encode()]
+        parts += [slurp("mds/raw/shard.00000.mds")] if name == "raw" else [b"", slurp("mds/zstd/shard.00000.mds.zstd")]
+        seed("mds", name + "-one", BETWEEN.join(parts))
+
+
+def arrays():
+    tar = tarfile.open(os.path.join(DATA, "arrays.tar.gz"))
+    names = sorted(tar.getnames())
+    for name in names:
+        kind = name.split("/")[-1]
+        if kind not in (".zarray", "zarr.json") or not name.startswith("zarr/"):
+            continue
+        array = name.split("/")[1]
+        chunks = [n for n in names if n.startswith(f"zarr/{array}/") and tar.getmember(n).isfile()
+                  and n.split("/")[-1] not in (".zarray", ".zattrs", "zarr.json")]
+        parts = [tar.extractfile(n).read() for n in [name] + chunks[:1]]
+        seed("zarr", array, BETWEEN.join(parts))
+
+
+def hdf5_file(**options):
+    out = io.BytesIO()
+    with h5py.File(out, "w", libver=options.pop("libver", "earliest")) as file:
+        file.create_dataset("data", data=np.arange(30, dtype=options.pop("dtype", "<f4")).reshape(5, 6), **options)
+    return out.getvalue()
+
+
+def hdf5():
+    seed("hdf5", "plain", hdf5_file())
+    seed("hdf5", "big", hdf5_file(dtype=">i2"))
+    seed("hdf5", "chunked", hdf5_file(chunks=(2, 4)))
+    seed("hdf5", "gzip", hdf5_file(chunks=(2, 4), compression="gzip", shuffle=True))
+    seed("hdf5", "fletcher", hdf5_file(chunks=(2, 4), fletcher32=True, fillvalue=7))
+    seed("hdf5", "latest", hdf5_file(chunks=(2, 4), libver="latest"))
+
+
+def safetensors(arrays, data):
+    header = json.dumps(arrays).encode()
+    return struct.pack("<Q", len(header)) + header + data
+
+
+def text():
+    seed("safetensors", "two", safetensors({
+        "a": {"dtype": "F32", "shape": [3, 2], "data_offsets": [0, 24]},
+        "b": {"dtype": "I64", "shape": [3], "data_offsets": [24, 48]}}, bytes(range(48))))
+    seed("safetensors", "metadata", safetensors({
+        "__metadata__": {"format": "pt"}, "w": {"dtype": "BF16", "shape": [2, 2], "data_offsets": [0, 8]},
+        "s": {"dtype": "U8", "shape": [], "data_offsets": [8, 9]}}, bytes(range(9))))
+    seed("csv", "numbers", b"id,x,flag\n1,2.5,true\n-3,1e-7,false\n40,inf,true\n")
+    seed("csv", "quoted", b'a,"b ""c""",d\r\n"one\r\ntwo",2,"x,y"\r\n,"",3\r\n')
+    seed("csv", "semicolons", b"1;2;three\n4;5;six\n")
+    seed("json", "nested", b'{"l1":[1,"a\\u00e9\\ud83d\\ude00",null,{"x":1}],"s":[{},[],true,1e5],"n":12345678901}')
+    seed("json", "list", b'[1,[2,[3,{"a":"b\\n"}]],false]')
+    seed("jsonl", "mixed", b'{"id":1,"x":[1.5,2],"ok":true,"text":"a\\u00e9"}\n{"id":-2,"x":[3,4e5],"ok":false,"text":""}\n')
+    seed("jsonl", "nested", b'{"box":[[1,2],[3,4]],"id":0}\r\n\r\n{"id":1,"box":[[5,6],[7,8]],"more":{"a":[]}}')
+    tokens = np.arange(64, dtype="<u2").tobytes()
+    seed("tokens", "bare", tokens)
+    for magic, version, size in [(20240520, 1, 2), (20240801, 7, 4)]:
+        header = struct.pack("<3i", magic, version, len(tokens) // size).ljust(1024, b"\0")
+        seed("tokens", f"llm.c-{size}", header + tokens)
+
+
+def index(kind, columns, rows):
+    """As runtime/source/index.h has it; the target fills in what must fit the file."""
+    names = b"".join(name + b"\0" for name in columns)
+    entries = b"".join(struct.pack("<qqII", *entry) for row in rows for entry in row)
+    return entries + names + kind.ljust(48, b"\0") + struct.pack("<qqqiIII8s", 0, 0, len(rows), len(columns), len(names),
+                                                                   0, 0, b"shrdidx2")
+
+
+def indexes():
+    seed("index", "tfrecord", index(b"tfrecord", [b"record"], [[(0, 5, 0, 0)], [(8, 4, 0, 0)]]))
+    seed("index", "tar", index(b"tar", [b"cls", b"txt"], [[(0, 2, 0, 0), (4, 3, 0, 0)], [(8, 1, 0, 0), (-1, 0, 0, 0)]]))
+    seed("index", "csv", index(b"csv with a header", [b"line"], [[(4, 5, 0, 0)], [(10, 3, 0, 0)], [(14, 5, 0, 0)]]))
+
+
+def images():
+    for kind, end, names in [
+            ("jpeg", "jpg", ["420", "420-progressive", "420-restart", "arithmetic", "cmyk", "grey", "one", "small", "ycck"]),
+            ("png", "png", ["basn0g01", "basn2c16", "basn3p04", "basn4a08", "basn6a16", "ibasn0g08", "ibasn6a08",
+                            "tbbn2c16", "tp1n3p08", "rgb"])]:
+        for name in names:
+            path = f"images/{kind}/{name}.{end}"
+            if os.path.exists(os.path.join(DATA, path)):
+                seed(kind, name, slurp(path))
+
+
+for make in [npy, idx_and_gzip, records, tar, mds, arrays, hdf5, text, indexes, images]:
+    make()
