@@ -164,6 +164,7 @@ describe("odd arguments", function()
       mds = { "nowhere", { fields = { x = "int64" } } },
       tar = { "nowhere.tar", { fields = { jpg = "bytes" } } }, folder = { "nowhere" },
       csv = { "nowhere.csv", { delimiter = ";", header = false } },
+      cifar = { "nowhere.bin", { fields = { label = "uint8" } } },
       jsonl = { "nowhere.jsonl", { fields = { x = { "int32", { -1 } } } } },
     }
     for name in pairs(shardrt.source) do

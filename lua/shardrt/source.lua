@@ -33,6 +33,7 @@ fail.own()
 ---@field folder fun(folder: string, o: shardrt.source.FilesOptions?): shardrt.source # of classes of images
 ---@field csv fun(files: string|string[], o: shardrt.source.FilesOptions?): shardrt.source # tables in text
 ---@field jsonl fun(files: string|string[], o: shardrt.source.FilesOptions?): shardrt.source # lines of JSON objects
+---@field cifar fun(files: string|string[], o: shardrt.source.FilesOptions?): shardrt.source # CIFAR-10 and -100, binary
 ---@field idx fun(files: table<string, string>, options: {cache: string?}?): shardrt.source # MNIST's, also gzipped
 local source = {}
 
