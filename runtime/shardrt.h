@@ -352,6 +352,8 @@ typedef struct shardrt_source_options {
   int32_t headers_only; /* 1: for planning. Shapes are read, nothing is decompressed; there may be no data to read */
   int32_t unverified;   /* 1: checksums of records are not looked at when records are read */
   int32_t delimiter;    /* of csv: the character between cells; 0: a comma */
+  int32_t skips_damage; /* 1: damage that is found as an index is made is noted there, and no failure: whoever reads what
+                           is damaged fails; see shardrt_source_readable */
   int32_t no_header;    /* 1: the first line of a csv file is a row like the others, and columns are "0", "1", … */
 } shardrt_source_options;
 
@@ -427,6 +429,16 @@ int64_t shardrt_source_mix_weight(const shardrt_source *source, int32_t part); /
  * EMISMATCH: their sources differ. What fails in one process fails in all. Under planning all samples are let through.
  */
 int shardrt_source_filter(shardrt_source *source, const shardrt_source *verdict, shardrt_source **out);
+/* The samples of `source` for which those of `looked`, a source made of it by maps, can be read, and what is to be
+ * decoded in them decoded, all of it. A sample is left out where that fails with the data (EFORMAT, EOVERFLOW);
+ * whatever else fails is an error, as it would be later. Every process must call it, as shardrt_source_filter, and has
+ * the same outcome; it is `source` itself where all can be read. EFORMAT: none can. EMISMATCH. */
+int shardrt_source_readable(shardrt_source *source, const shardrt_source *looked, shardrt_source **out);
+/* Of what shardrt_source_readable left out below any views of a source: how many samples; and why, of the first
+ * thousand of each such call: a message that names file, record and reason, living as long as the source, and the
+ * sample's number in the files (may be NULL). NULL beyond the last. */
+int64_t shardrt_source_bad_count(const shardrt_source *source);
+const char *shardrt_source_bad(const shardrt_source *source, int64_t i, int64_t *number);
 
 enum { SHARDRT_LONGER_ERROR, SHARDRT_LONGER_TRUNCATE, SHARDRT_LONGER_SPLIT };
 typedef struct shardrt_pack_options {
@@ -478,6 +490,7 @@ enum {
   SHARDRT_DATA_FILES,
   SHARDRT_DATA_SHARDS,
   SHARDRT_DATA_FILTER,
+  SHARDRT_DATA_DAMAGED, /* which samples are left out because they cannot be read */
   SHARDRT_DATA_ROWS,
   SHARDRT_DATA_MIX,
   SHARDRT_DATA_KINDS

@@ -5,6 +5,7 @@ local ffi = require "ffi"
 local C = require "shardrt.C"
 local array = require "shardrt.array"
 local auto = require "shardrt.later" "shardrt.auto"
+local damage = require "shardrt.damage"
 local fail = require "shardrt.fail"
 local layouts = require "shardrt.layouts"
 local list = require "shardrt.list"
@@ -36,6 +37,8 @@ fail.own()
 ---@field bandwidth shardrt.Bandwidth? # for "auto"; nil: measured in the first steps
 ---@field filter table<string, function|shardrt.Transform[]>? # which samples count, as source:filter takes it
 ---@field transform table<string, shardrt.Transform[]|false>? # what fields go through, as source:map takes it
+---@field on_bad_record "error"|"skip"|nil # what becomes of samples that cannot be read, or be decoded by `transform`:
+---they end the job, or are left out, in all processes alike, before the first batch; "error"
 ---@field batch_transform (fun(batch: table<string, shardrt.Array>): table<string, shardrt.Array>)? # called for every
 ---batch on its way to the recipe, by all processes alike; what it returns is the batch. State it keeps is its own
 ---@field num_workers integer? # threads that read; nil: chosen from the machine, and from how the first steps go
@@ -57,6 +60,7 @@ fail.own()
 ---@field ahead string? # how: "io_uring" or "threads"; nil: nothing was missing yet; "none": neither can be had; "off"
 ---@field bytes_moved integer # received from other processes
 ---@field samples integer # rows of the global batches handed out, without padding
+---@field bad_records integer # samples of the source that were left out, because they cannot be read
 ---@field steps integer # batches handed out
 ---@field steps_checked integer # of these, the ones whose replicas were compared; 0 where no field has replicas
 ---@field bytes_fingerprinted integer # by this process, to compare them
@@ -90,7 +94,7 @@ local loader = { words = {} }
 local KEYWORDS = {
   source = true, batch_size = true, sharding = true, shuffle = true, seed = true, epochs = true, remainder = true,
   pipeline = true, load_sharding = true, bandwidth = true, filter = true, transform = true, batch_transform = true,
-  num_workers = true, prefetch = true, read_size = true,
+  on_bad_record = true, num_workers = true, prefetch = true, read_size = true,
 }
 local REMAINDERS = { drop = true, pad = true, error = true }
 local PIPELINES = { per_process = true, global = true, per_device = true, reshard = true, auto = true }
@@ -128,6 +132,20 @@ local function refuse_useless(o)
   end
 end
 
+-- The source without the samples that cannot be read: what the batches take of them, and what the filter looks at.
+local function without_damage(o)
+  local filter = type(o.filter) == "table" and not object.is(o.filter) and o.filter or {}
+  if type(o.transform) ~= "table" or object.is(o.transform) then
+    return damage.leave_out("loader", o.source, o.source)
+  end
+  local fields = {}
+  for name, given in pairs(o.transform) do
+    fields[name] = given
+    if given == false and filter[name] then fields[name .. ", for the filter"] = { from = name } end
+  end
+  return damage.leave_out("loader", o.source, map(o.source, "loader: transform", fields))
+end
+
 -- The options as the loader keeps them, each checked.
 local function check_options(o)
   if type(o) ~= "table" then fail("loader: it takes keywords, as in loader{source = …}, not a %s", type(o)) end
@@ -135,7 +153,8 @@ local function check_options(o)
   if not source.is(o.source) then
     fail("loader: source = %s; it is what shardrt.source.npy, .idx or .array makes", list.show(o.source))
   end
-  local given = o.filter ~= nil and o.source:filter(o.filter) or o.source
+  local given = damage.skips("loader", o.on_bad_record) and without_damage(o) or o.source
+  if o.filter ~= nil then given = given:filter(o.filter) end
   if o.transform ~= nil then given = map(given, "loader: transform", o.transform) end
   if given.fields.mask then
     fail('loader: the source has a field "mask", a name that is kept for the mask of padded batches; rename it')
@@ -254,7 +273,8 @@ end
 -- For the plan: what else there is to say.
 local function plan_note(self)
   local guessed = C.shardrt_source_is_guessed(self.source) and
-    "what a filter lets through, and how rows are packed, shows when data is read: here it is the most there can be"
+    "what a filter lets through, what is damaged, and how rows are packed, shows when data is read: here it is the most "
+    .. "there can be"
   return self.auto and self.auto:text() or guessed or nil
 end
 
@@ -412,7 +432,7 @@ function Loader:stats()
   return {
     bytes_read = total "bytes_read", bytes_moved = total "bytes_moved", samples = total "samples",
     steps = total "steps", steps_checked = total "steps_checked", bytes_fingerprinted = total "bytes_fingerprinted",
-    bytes_ahead = total "bytes_ahead", ahead = c.ahead ~= nil and ffi.string(c.ahead) or nil,
+    bad_records = tonumber(C.shardrt_source_bad_count(self.source)), bytes_ahead = total "bytes_ahead", ahead = c.ahead ~= nil and ffi.string(c.ahead) or nil,
     seconds = total "seconds", num_workers = c.num_workers, prefetch = c.prefetch,
     read_size = tonumber(c.read_size), why = ffi.string(c.why), budget_bytes = tonumber(c.budget_bytes),
     slack_bytes = self.slack,

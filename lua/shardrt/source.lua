@@ -2,6 +2,7 @@
 
 local ffi = require "ffi"
 local C = require "shardrt.C"
+local damage = require "shardrt.damage"
 local dtype = require "shardrt.dtype"
 local fail = require "shardrt.fail"
 local files = require "shardrt.files"
@@ -17,6 +18,8 @@ fail.own()
 ---@field fields table<string, string|table>? # those wanted, each with dtype, {dtype, shape} or "bytes"; nil: all that
 ---the format finds. A size of -1 differs from sample to sample
 ---@field verify boolean? # whether each record's checksum is looked at when it is read; true
+---@field on_bad_record "error"|"skip"|nil # what becomes of records that are damaged; "skip": they are left out, in all
+---processes alike, as by source:readable, and damage no longer fails the opening of a file; "error"
 ---@field delimiter string? # of csv: the character between cells; ","
 ---@field header boolean? # of csv: whether the first line names the columns, which are "0", "1", … otherwise; true
 ---@field cache string? # a folder for indexes and the like, where they cannot lie beside the file
@@ -45,6 +48,7 @@ local source = {}
 ---@field fields table<string, shardrt.source.field>
 ---@field classes string[]? # of a folder of classes: the name of label 0, of label 1, …
 ---@field names string[] # of the fields: those of the files sorted, then those added
+---@field bad_records shardrt.BadRecord[] # that were left out, the first thousand of each source that it is made of
 local Source = {} -- the methods; the object itself is the C handle, so that # works
 
 local handle = ffi.typeof "shardrt_source *"
@@ -151,7 +155,7 @@ local function asked_field(what, name, given, out)
 end
 
 -- The options of formats whose files hold all fields, beyond `fields`, as C's struct has them.
-local function files_options(what, o)
+local function files_options(what, o, skips)
   local cache = o.cache
   if cache ~= nil and (type(cache) ~= "string" or cache:find("\0", 1, true)) then
     fail("%s: cache is the path of a folder, not %s", what, list.show(cache))
@@ -167,6 +171,7 @@ local function files_options(what, o)
   end
   return ffi.new("shardrt_source_options", {
     cache = cache, headers_only = planning() and 1 or 0, unverified = o.verify == false and 1 or 0,
+    skips_damage = skips and 1 or 0,
     delimiter = o.delimiter and o.delimiter:byte() or 0, no_header = o.header == false and 1 or 0,
   })
 end
@@ -177,7 +182,7 @@ local function open_files(format, given, o)
   o = o or {}
   if type(o) ~= "table" or object.is(o) then fail("%s: its options are a table, not %s", what, list.show(o)) end
   fail.keywords(what .. ", options", o, {
-    cache = true, verify = true, fields = true, delimiter = format == "csv" or nil, header = format == "csv" or nil,
+    cache = true, verify = true, fields = true, on_bad_record = format ~= "folder" or nil, delimiter = format == "csv" or nil, header = format == "csv" or nil,
   })
   local paths = files.expand(what, given)
   local names = o.fields == nil and {} or sorted_names(what .. ", fields", o.fields)
@@ -185,9 +190,11 @@ local function open_files(format, given, o)
   for i, name in ipairs(names) do asked_field(what, name, o.fields[name], c_fields[i - 1]) end
   for i, one in ipairs(paths) do c_paths[i - 1] = one end
   local out = handle_out()
-  local code = C.shardrt_source_files(format, #paths, c_paths, #names, c_fields, files_options(what, o), out)
+  local skips = damage.skips(what, o.on_bad_record)
+  local code = C.shardrt_source_files(format, #paths, c_paths, #names, c_fields, files_options(what, o, skips), out)
   path_of.check_code(what, paths[1], code)
-  return own(out)
+  local made = own(out)
+  return skips and damage.leave_out(what, made, made) or made
 end
 
 -- A word for every format that C knows: a new format needs no line here.
@@ -334,7 +341,7 @@ local function read_classes(self)
   return i > 0 and classes or nil
 end
 
-local KNOWN = { fields = true, names = true, fill = true, classes = true }
+local KNOWN = { fields = true, names = true, bad_records = true, fill = true, classes = true }
 for name, method in pairs(Source) do
   KNOWN[name], Source[name] = true, object.method(source.is, "source", name, method)
 end
@@ -343,6 +350,7 @@ ffi.metatype("shardrt_source", {
   __index = function(self, key)
     if Source[key] then return Source[key] end
     if key == "fields" or key == "names" then return read_fields(self)[key] end
+    if key == "bad_records" then return damage.records(self) end
     if key == "classes" then return read_classes(self) end
     if key == "fill" then
       local fill = C.shardrt_source_fill(self)

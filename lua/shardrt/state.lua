@@ -24,7 +24,8 @@ local VERSION = 1
 -- What shardrt_source_data tells apart, as states have it and as messages say it.
 local DATA = {
   { "files", "the files' lengths or first blocks" }, { "shards", "the shard" },
-  { "filter", "what the filter lets through" }, { "rows", "how rows are packed" },
+  { "filter", "what the filter lets through" },
+  { "damaged", "which samples are left out because they are damaged" }, { "rows", "how rows are packed" },
   { "mix", "the mix's weights or the length of its epochs" },
 }
 

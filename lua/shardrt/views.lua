@@ -2,6 +2,7 @@
 
 local ffi = require "ffi"
 local C = require "shardrt.C"
+local damage = require "shardrt.damage"
 local dtype = require "shardrt.dtype"
 local fail = require "shardrt.fail"
 local files = require "shardrt.files"
@@ -30,6 +31,7 @@ fail.own()
 ---@class shardrt.source
 ---@field fill number? # of packed rows: the share of their elements that are of sequences, 0 to 1
 ---@field filter fun(self: shardrt.source, fields: table<string, function|shardrt.Transform[]>): shardrt.source
+---@field readable fun(self: shardrt.source): shardrt.source
 ---@field pack fun(self: shardrt.source, o: shardrt.PackOptions): shardrt.source
 
 local handle_out = ffi.typeof "shardrt_source *[1]"
@@ -190,6 +192,14 @@ return function(words, methods, sorted_names, fields_of)
     fail.check(C.shardrt_source_filter(self, said, out), "source:filter")
     return own(out)
   end
+
+  --- The samples that can be read: those of which no field is damaged, as checksums and parsing tell, or fails in a
+  --- decoder of a map. It is worked out once, here, by all processes together, which read all of their shares of the
+  --- samples; one line on stderr tells what is left out, and `bad_records` lists it. What fails but not with the data (a
+  --- disk that cannot be read, the recipe's own transforms) is an error, as is what is damaged later. Every process must
+  --- call it; under `shardrt plan` every sample counts.
+  ---@return shardrt.source
+  function methods:readable() return damage.leave_out("source:readable", self, self) end
 
   --- Sequences of different length in rows of one length: the samples of the new source are the rows, with the
   --- sequences' field, zeros behind the last one, `segment_ids` (1, 2, … for the row's sequences, 0 behind them) and

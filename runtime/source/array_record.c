@@ -26,6 +26,7 @@ struct array_record {
   int32_t nfiles;
   struct array_record_file *files;
   bool verify;
+  bool skips; /* fields are told from a record that is not damaged */
   bool examples; /* records are Examples */
 };
 
@@ -211,13 +212,17 @@ static int set_examples(struct array_record *self, int32_t nfields, const shardr
   if (self->base.count == 0)
     return error_set(SHARDRT_EFORMAT, "%s%s: holds no record, and so no field \"%s\"", self->files[0].stored.title,
                      self->nfiles > 1 ? ", and the files after it" : "", asked[0].name);
-  const struct place p = find(self, 0);
+  struct place p = find(self, 0);
   struct reader arena = {0};
   const uint8_t *data;
   size_t bytes;
   bool kept;
   self->examples = true;
   int code = get(self, p, &arena, &data, &bytes, &kept);
+  for (int64_t i = 1; self->skips && code == SHARDRT_EFORMAT && i < self->base.count; i++) {
+    p = find(self, i);
+    code = get(self, p, &arena, &data, &bytes, &kept);
+  }
   if (code == SHARDRT_OK) code = example_fields(&self->base, nfields, asked, data, bytes);
   if (code != SHARDRT_OK) blame(p, code);
   reader_clear(&arena);
@@ -249,6 +254,7 @@ static int open_array_record(int32_t npaths, const char *const *paths, int32_t n
   struct array_record *made = source_new(&array_record_format, sizeof *made);
   if (made == NULL) return ALLOC_FAILED;
   made->verify = options->unverified == 0;
+  made->skips = options->skips_damage != 0;
   made->files = alloc_zeros((size_t)npaths, sizeof *made->files);
   int code = made->files != NULL ? SHARDRT_OK : ALLOC_FAILED;
   for (int32_t i = 0; i < npaths && code == SHARDRT_OK; i++) code = open_file(made, paths[i]);

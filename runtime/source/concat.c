@@ -141,6 +141,12 @@ size_t concat_bytes(const shardrt_source *source, int32_t field, const shardrt_b
   return most;
 }
 
+int32_t concat_parts(const shardrt_source *source, shardrt_source *const **parts) {
+  const concat_source *c = (const concat_source *)source;
+  *parts = c->parts;
+  return c->nparts;
+}
+
 int32_t concat_file_count(const shardrt_source *source) {
   const concat_source *c = (const concat_source *)source;
   int32_t files = 0;
@@ -189,6 +195,7 @@ static const source_format concat_format = {
     .treatment = concat_treatment,
     .number = concat_number,
     .bytes = concat_bytes,
+    .parts = concat_parts,
     .file_count = concat_file_count,
     .file_name = concat_file_name,
     .file_fingerprint = concat_file_fingerprint,

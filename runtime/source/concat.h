@@ -36,6 +36,7 @@ uint64_t concat_treatment(const shardrt_source *source);
 int concat_blame(const shardrt_source *source, int32_t field, int64_t sample, int code);
 int64_t concat_number(const shardrt_source *source, int64_t sample);
 size_t concat_bytes(const shardrt_source *source, int32_t field, const shardrt_box *inner);
+int32_t concat_parts(const shardrt_source *source, shardrt_source *const **parts);
 int32_t concat_file_count(const shardrt_source *source);
 const char *concat_file_name(const shardrt_source *source, int32_t file);
 uint64_t concat_file_fingerprint(const shardrt_source *source, int32_t file);

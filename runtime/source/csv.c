@@ -129,10 +129,11 @@ static int64_t count_cells(const uint8_t *line, size_t bytes, char delimiter) {
 static int set_fields(struct csv *self, int32_t nfields, const shardrt_field *asked, bool named, struct reader *arena) {
   const uint8_t *header, *row = NULL;
   size_t header_bytes, row_bytes = 0;
+  int64_t sample;
   const struct stored *file = &self->records.files[0].stored;
   int code = lines_first(file, arena, true, &header, &header_bytes);
   if (code == 1 && self->records.base.count > 0) {
-    code = records_get(&self->records, 0, 0, arena, &row, &row_bytes);
+    code = records_first(&self->records, 0, arena, &sample, &row, &row_bytes);
     if (code == SHARDRT_OK) code = 1;
   }
   if (code < 0) return code;

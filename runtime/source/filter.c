@@ -7,30 +7,17 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "base/hash.h"
-#include "source/source.h"
+#include "source/filter.h"
 #include "source/survey.h"
 
 enum {
-  WORD_BITS = 64,
   BLOCK_WORDS = 8,    /* a cache line of bits */
   LOOK_WORDS = 16,    /* looked at in one call */
   FILTER_CHUNK = 256, /* samples whose numbers are translated at once, on the stack */
 };
 
-/* Bit i % 64 of words[i / 64] tells whether sample i of the base counts; before[b] is how many of the blocks before b
- * do, and before[nblocks] is count. Under planning there are neither: all count, and how many the base has costs
- * nothing. */
-typedef struct filter {
-  shardrt_source head;
-  shardrt_source *base; /* a count; owns the fields */
-  uint64_t *words;      /* NULL: all samples count */
-  int64_t *before;
-  int64_t nblocks;
-  uint64_t hash; /* of the words */
-} filter;
-
 static int64_t words_of(int64_t samples) {
-  return samples / WORD_BITS + (samples % WORD_BITS != 0);
+  return samples / FILTER_WORD + (samples % FILTER_WORD != 0);
 }
 
 /* Which sample of the base is the k-th that counts; needs 0 <= k < count. */
@@ -48,7 +35,7 @@ static int64_t sample_of(const filter *f, int64_t k) {
   for (int64_t ones; left >= (ones = __builtin_popcountll(f->words[word])); word++) left -= ones;
   uint64_t bits = f->words[word];
   for (; left > 0; left--) bits &= bits - 1;
-  return word * WORD_BITS + __builtin_ctzll(bits);
+  return word * FILTER_WORD + __builtin_ctzll(bits);
 }
 
 static int filter_gather(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
@@ -113,7 +100,7 @@ static uint64_t filter_fingerprint(const shardrt_source *source) {
 static void filter_choices(const shardrt_source *source, uint64_t *hashes) {
   const filter *f = (const filter *)source;
   source_choices(f->base, hashes);
-  hashes[SHARDRT_DATA_FILTER] = hash_number(hashes[SHARDRT_DATA_FILTER], (int64_t)f->hash);
+  hashes[f->kind] = hash_number(hashes[f->kind], (int64_t)f->hash);
 }
 
 static size_t filter_bytes(const shardrt_source *source, int32_t field, const shardrt_box *inner) {
@@ -126,6 +113,7 @@ static const shardrt_source *filter_over(const shardrt_source *source) {
 
 static void filter_close(shardrt_source *source) {
   filter *f = (filter *)source;
+  alloc_free(f->reasons);
   alloc_free(f->before);
   alloc_free(f->words);
   shardrt_source_free(f->base);
@@ -146,31 +134,26 @@ static const source_format filter_format = {
     .close = filter_close,
 };
 
-/* ---- making one ------------------------------------------------------------------------------------------------- */
-
-/* Asks all fields of the verdict about one word's samples. */
-static int look_at_word(const shardrt_source *verdict, struct reader *reader, int64_t first, uint64_t *word) {
-  int64_t samples[WORD_BITS], n = verdict->count - first;
-  if (n > WORD_BITS) n = WORD_BITS;
-  for (int64_t i = 0; i < n; i++) samples[i] = first + i;
-  *word = n == WORD_BITS ? ~UINT64_C(0) : (UINT64_C(1) << n) - 1;
-  for (int32_t f = 0; f < verdict->nfields; f++) {
-    uint8_t said[WORD_BITS];
-    const shardrt_box whole = source_whole(&verdict->fields[f]);
-    int code = source_gather(verdict, f, samples, n, &whole, reader, said);
-    if (code < 0) return code;
-    for (int64_t i = 0; i < n; i++)
-      if (!said[i]) *word &= ~(UINT64_C(1) << i);
-  }
-  return SHARDRT_OK;
+const filter *filter_of(const shardrt_source *source) {
+  return source->format == &filter_format ? (const filter *)source : NULL;
 }
 
+/* ---- making one ------------------------------------------------------------------------------------------------- */
+
+/* What the survey is of. */
+struct question {
+  filter_look *look;
+  const shardrt_source *looked;
+};
+
 static int look(const void *context, struct reader *reader, int64_t first, int64_t count, void *found) {
-  const shardrt_source *verdict = context;
+  const struct question *q = context;
   uint64_t *words = found;
   int code = SHARDRT_OK;
-  for (int64_t i = 0; i < count && code == SHARDRT_OK; i++)
-    code = look_at_word(verdict, reader, (first + i) * WORD_BITS, &words[i]);
+  for (int64_t i = 0; i < count && code == SHARDRT_OK; i++) {
+    const int64_t sample = (first + i) * FILTER_WORD, left = q->looked->count - sample;
+    code = q->look(q->looked, reader, sample, left < FILTER_WORD ? left : FILTER_WORD, &words[i]);
+  }
   return code;
 }
 
@@ -197,25 +180,60 @@ static int let_all_through(filter *f) {
   return SHARDRT_OK;
 }
 
-static int fill(filter *f, shardrt_source *base, const shardrt_source *verdict) {
+static int fill(filter *f, const char *what, filter_look *look_at, shardrt_source *base, const shardrt_source *looked) {
   const shardrt_job *job = shardrt_job_get();
   f->base = source_retain(base);
   f->head.fields = base->fields;
   f->head.nfields = base->nfields;
   f->head.guessed = base->guessed;
-  f->head.places = verdict->places; /* which may have drawn, too */
   if (job != NULL && job->planning) return let_all_through(f);
-  const struct survey survey = {.what = "filtering a source",
+  const struct question question = {.look = look_at, .looked = looked};
+  const struct survey survey = {.what = what,
                                 .items = words_of(base->count),
                                 .item_bytes = sizeof *f->words,
                                 .chunk = LOOK_WORDS,
                                 .look = look,
-                                .context = verdict};
+                                .context = &question};
   void *words = NULL;
   int code = survey_run(&survey, &words);
   if (code < 0) return code;
   f->words = words;
-  return shardrt_check_outcome("filtering a source", count_words(f, survey.items));
+  return shardrt_check_outcome(what, count_words(f, survey.items));
+}
+
+int filter_make(const char *what, int32_t kind, filter_look *look_at, shardrt_source *source,
+                const shardrt_source *looked, filter **out) {
+  filter *made = source_new(&filter_format, sizeof *made);
+  int code = shardrt_check_outcome(what, made != NULL ? SHARDRT_OK : ALLOC_FAILED);
+  if (code == SHARDRT_OK) code = shardrt_check_source(looked);
+  if (code == SHARDRT_OK && made != NULL) {
+    made->kind = kind;
+    code = fill(made, what, look_at, source, looked);
+  }
+  if (code < 0) {
+    if (made != NULL) shardrt_source_free(&made->head);
+    return code;
+  }
+  *out = made;
+  return SHARDRT_OK;
+}
+
+/* ---- by predicates ---------------------------------------------------------------------------------------------- */
+
+/* Asks all fields of the verdict. */
+static int ask(const shardrt_source *verdict, struct reader *reader, int64_t first, int64_t n, uint64_t *word) {
+  int64_t samples[FILTER_WORD];
+  for (int64_t i = 0; i < n; i++) samples[i] = first + i;
+  *word = n == FILTER_WORD ? ~UINT64_C(0) : (UINT64_C(1) << n) - 1;
+  for (int32_t f = 0; f < verdict->nfields; f++) {
+    uint8_t said[FILTER_WORD];
+    const shardrt_box whole = source_whole(&verdict->fields[f]);
+    int code = source_gather(verdict, f, samples, n, &whole, reader, said);
+    if (code < 0) return code;
+    for (int64_t i = 0; i < n; i++)
+      if (!said[i]) *word &= ~(UINT64_C(1) << i);
+  }
+  return SHARDRT_OK;
 }
 
 static int check_verdict(const shardrt_source *source, const shardrt_source *verdict) {
@@ -234,17 +252,14 @@ static int check_verdict(const shardrt_source *source, const shardrt_source *ver
 }
 
 int shardrt_source_filter(shardrt_source *source, const shardrt_source *verdict, shardrt_source **out) {
+  static const char what[] = "filtering a source";
   int code = source_refuse_mix(source);
   if (code == SHARDRT_OK) code = check_verdict(source, verdict);
-  filter *made = code == SHARDRT_OK ? source_new(&filter_format, sizeof *made) : NULL;
-  if (code == SHARDRT_OK && made == NULL) code = ALLOC_FAILED;
-  code = shardrt_check_outcome("making a filter", code);
-  if (code == SHARDRT_OK) code = shardrt_check_source(verdict);
-  if (code == SHARDRT_OK && made != NULL) code = fill(made, source, verdict);
-  if (code < 0) {
-    if (made != NULL) shardrt_source_free(&made->head);
-    return code;
-  }
+  code = shardrt_check_outcome(what, code);
+  filter *made = NULL;
+  if (code == SHARDRT_OK) code = filter_make(what, SHARDRT_DATA_FILTER, ask, source, verdict, &made);
+  if (code < 0) return code;
+  made->head.places = verdict->places; /* which may have drawn, too */
   *out = &made->head;
   return SHARDRT_OK;
 }

@@ -21,7 +21,7 @@ struct index_footer {
   int32_t columns;
   uint32_t names_bytes;
   uint32_t crc; /* of all before the footer, then of the footer with 0 here */
-  uint32_t zero;
+  uint32_t damaged; /* rows that note damage, as far as 32 bits count */
   char magic[sizeof magic];
 };
 
@@ -33,6 +33,8 @@ struct index_writer {
   char *names;
   size_t names_bytes;
   int64_t rows;
+  bool skips;
+  uint32_t damaged;
   uint32_t crc;
   int32_t waiting; /* entries in the buffer */
   struct index_entry *buffer;
@@ -64,11 +66,30 @@ int index_name(struct index_writer *w, int32_t columns, const char *const *names
 
 int index_add(struct index_writer *w, const struct index_entry *row) {
   int code = SHARDRT_OK;
+  bool damaged = false;
   for (int32_t c = 0; c < w->columns && code == SHARDRT_OK; c++) {
+    damaged = damaged || row[c].note != 0;
     w->buffer[w->waiting++] = row[c];
     if (w->waiting == BUFFER_ENTRIES) code = flush(w);
   }
   w->rows++;
+  if (damaged && w->damaged < UINT32_MAX) w->damaged++;
+  return code;
+}
+
+bool index_skips(const struct index_writer *w) {
+  return w->skips;
+}
+
+int index_lose_rest(struct index_writer *w, const struct stored *file, size_t offset, int code) {
+  if (!w->skips || code != SHARDRT_EFORMAT) return code;
+  struct index_entry *row = alloc_array((size_t)w->columns, sizeof *row);
+  if (row == NULL) return ALLOC_FAILED;
+  for (int32_t c = 0; c < w->columns; c++)
+    row[c] = (struct index_entry){
+        .offset = (int64_t)offset, .bytes = (int64_t)(file->bytes - offset), .note = INDEX_LOST};
+  code = index_add(w, row);
+  alloc_free(row);
   return code;
 }
 
@@ -80,6 +101,7 @@ struct index_entry index_entry_of(size_t offset, const uint8_t *data, size_t byt
 struct wanted {
   const struct stored *file;
   const char *kind;
+  bool skips;
   index_scan *scan;
   const void *context;
 };
@@ -92,7 +114,8 @@ static int finish(struct index_writer *w, const struct wanted *wanted) {
                                 .file_changed = wanted->file->changed,
                                 .rows = w->rows,
                                 .columns = w->columns,
-                                .names_bytes = (uint32_t)w->names_bytes};
+                                .names_bytes = (uint32_t)w->names_bytes,
+                                .damaged = w->damaged};
   snprintf(footer.kind, sizeof footer.kind, "%s", wanted->kind);
   memcpy(footer.magic, magic, sizeof magic);
   footer.crc = crc32c(w->crc, &footer, sizeof footer);
@@ -102,7 +125,7 @@ static int finish(struct index_writer *w, const struct wanted *wanted) {
 static int make(newfile *out, const void *context) {
   const struct wanted *wanted = context;
   struct reader arena = {0};
-  struct index_writer w = {.out = out};
+  struct index_writer w = {.out = out, .skips = wanted->skips};
   w.buffer = alloc_array(BUFFER_ENTRIES, sizeof *w.buffer);
   int code = w.buffer != NULL ? wanted->scan(wanted->file, &arena, &w, wanted->context) : ALLOC_FAILED;
   if (code == SHARDRT_OK) code = finish(&w, wanted);
@@ -135,6 +158,7 @@ static bool fits(const mapping *cached, const void *context) {
   if (!read_footer(cached, &footer)) return false;
   footer.kind[KIND_BYTES - 1] = '\0';
   return strncmp(footer.kind, wanted->kind, KIND_BYTES - 1) == 0 && footer.file_bytes == (int64_t)wanted->file->bytes &&
+         (wanted->skips || footer.damaged == 0) &&
          footer.file_changed == wanted->file->changed; /* not its contents: damage is to be found, not indexed */
 }
 
@@ -157,9 +181,9 @@ static int parse(struct index *self) {
   return SHARDRT_OK;
 }
 
-int index_open(const struct stored *file, const char *kind, const char *folder, index_scan *scan, const void *context,
-               struct index *out) {
-  const struct wanted wanted = {.file = file, .kind = kind, .scan = scan, .context = context};
+int index_open(const struct stored *file, const char *kind, const char *folder, bool skips, index_scan *scan,
+               const void *context, struct index *out) {
+  const struct wanted wanted = {.file = file, .kind = kind, .skips = skips, .scan = scan, .context = context};
   const struct cache_request request = {.path = file->path,
                                         .file = &file->map,
                                         .folder = folder,
@@ -185,12 +209,24 @@ void index_close(struct index *self) {
   *self = (struct index){0};
 }
 
+/* Of a part that the index notes as damaged. */
+static int refuse_damaged(const struct stored *file, int64_t row, const struct index_entry *entry) {
+  if (entry->note == INDEX_LOST)
+    return error_set(SHARDRT_EFORMAT,
+                     "%s: record %lld at byte %lld is damaged such that what is behind it cannot be told apart: the "
+                     "rest of the file, %lld bytes, is lost",
+                     file->title, (long long)row, (long long)entry->offset, (long long)entry->bytes);
+  return error_set(SHARDRT_EFORMAT, "%s: record %lld at byte %lld (%lld bytes) is damaged", file->title, (long long)row,
+                   (long long)entry->offset, (long long)entry->bytes);
+}
+
 int index_get(const struct index *self, const struct stored *file, int64_t row, int32_t column, bool verify,
               struct reader *reader, const uint8_t **out, size_t *bytes) {
   const struct index_entry *entry = &self->entries[row * self->columns + column];
   if (entry->offset < 0)
     return error_set(SHARDRT_EFORMAT, "%s: record %lld has no \"%s\"", file->title, (long long)row,
                      self->names[column]);
+  if (entry->note != 0) return refuse_damaged(file, row, entry);
   int code = stored_get(file, (size_t)entry->offset, (size_t)entry->bytes, reader, out);
   if (code != SHARDRT_OK) return code;
   *bytes = (size_t)entry->bytes;

@@ -17,7 +17,11 @@ struct index_entry {
   int64_t offset; /* of its first byte in the file; -1: this sample has no such part */
   int64_t bytes;
   uint32_t crc;  /* CRC-32C of these */
-  uint32_t note; /* the format's own; 0 where it has nothing to say */
+  uint32_t note; /* 0, or: */
+};
+enum {
+  INDEX_DAMAGED = 1, /* these bytes were found to be damaged when the index was made */
+  INDEX_LOST,        /* what begins here was, so that nothing behind it can be told apart: the rest of the file */
 };
 
 struct index {
@@ -36,14 +40,20 @@ typedef int index_scan(const struct stored *file, struct reader *arena, struct i
                        const void *context);
 int index_name(struct index_writer *writer, int32_t columns, const char *const *names);
 int index_add(struct index_writer *writer, const struct index_entry *row);
+/* Whether damage is to be noted, rather than be a failure: then a scan adds rows of entries with such notes. */
+bool index_skips(const struct index_writer *writer);
+/* Ends a scan that failed with `code` at `offset`, behind which nothing can be told apart. Where damage is to be noted,
+ * and this is some, one row is added for the rest of the file. */
+int index_lose_rest(struct index_writer *writer, const struct stored *file, size_t offset, int code);
 /* An entry for bytes that lie at `offset`, with their checksum. */
 struct index_entry index_entry_of(size_t offset, const uint8_t *data, size_t bytes);
 
 /* Opens a file's index, which is made if need be; safely when many processes do so at once. `kind` says what the
  * entries mean, and how the scan was asked for them ("tfrecord", "csv ;"); one of another kind is made anew. `folder`
- * as in shardrt_source_options. What the scan fails with; EIO. */
-int index_open(const struct stored *file, const char *kind, const char *folder, index_scan *scan, const void *context,
-               struct index *out);
+ * as in shardrt_source_options. `skips`: damage is noted; an index that notes some is of no use to those who do not ask
+ * for it, and is made anew. What the scan fails with; EIO. */
+int index_open(const struct stored *file, const char *kind, const char *folder, bool skips, index_scan *scan,
+               const void *context, struct index *out);
 /* Any that is zeroed or was opened; zeroes it. */
 void index_close(struct index *self);
 

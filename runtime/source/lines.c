@@ -92,7 +92,8 @@ int lines_scan(const struct stored *file, struct reader *arena, struct index_wri
     size_t offset = 0, bytes = 0;
     const uint32_t number = w.number;
     code = next_line(&w, &offset, &line, &bytes);
-    if (code != 1) break;
+    if (code < 0) return index_lose_rest(writer, file, w.at, code);
+    if (code == 0) break;
     code = SHARDRT_OK;
     if (bytes > 0 && !skip) {
       struct index_entry entry = index_entry_of(offset, line, bytes);

@@ -151,13 +151,14 @@ static int read_encoding(const struct mds_column *column, enum kind *kind, shard
 static int read_first(const struct mds *self, const struct column *column, shardrt_field *field) {
   struct reader arena = {0};
   const uint8_t *data;
+  int64_t first;
   size_t bytes, head;
   if (self->records.base.count == 0)
     return error_set(SHARDRT_EFORMAT, "there is no sample to tell of \"%s\"", field->name);
-  int code = records_get(&self->records, 0, column->number, &arena, &data, &bytes);
+  int code = records_first(&self->records, column->number, &arena, &first, &data, &bytes);
   if (code == SHARDRT_OK) {
     code = read_array_head(column->kind, data, bytes, field, &head);
-    if (code != SHARDRT_OK) records_blame(&self->records, 0, column->number, code);
+    if (code != SHARDRT_OK) records_blame(&self->records, first, column->number, code);
   }
   reader_clear(&arena);
   return code;
@@ -232,7 +233,7 @@ static int open_shards(struct mds *self, const char *folder, const struct mds_in
   int code = SHARDRT_OK;
   for (int64_t i = 0; i < index->nshards && code == SHARDRT_OK; i++) {
     struct record_file *file = &base->files[base->nfiles++];
-    code = mds_shard_open(folder, index, &index->shards[i], cache, file);
+    code = mds_shard_open(folder, index, &index->shards[i], cache, base->skips, file);
     file->first = base->base.count;
     base->base.count += code == SHARDRT_OK ? file->index.rows : 0;
   }
@@ -247,6 +248,7 @@ static int open_mds(int32_t npaths, const char *const *paths, int32_t nfields, c
   struct mds *made = source_new(&mds_format, sizeof *made);
   if (made == NULL) return ALLOC_FAILED;
   made->records.verify = options->unverified == 0;
+  made->records.skips = options->skips_damage != 0;
   struct mds_index index = {0};
   int code = read_index(paths[0], &index);
   if (code == SHARDRT_OK) code = open_shards(made, paths[0], &index, options->cache);

@@ -170,6 +170,13 @@ static int scan_sample(const struct scan *s, const struct stored *file, int64_t 
   return at == bytes ? SHARDRT_OK : bad(file, sample, offset, "is larger than its columns");
 }
 
+/* Samples are counted: that one is damaged says nothing of the others. */
+static int note_damage(const struct scan *s, size_t offset, struct index_entry *row) {
+  for (int32_t c = 0; c < s->index->ncolumns; c++)
+    row[c] = (struct index_entry){.offset = (int64_t)offset, .note = INDEX_DAMAGED};
+  return SHARDRT_OK;
+}
+
 static int scan_samples(const struct scan *s, const struct stored *file, struct reader *arena,
                         struct index_writer *writer, struct index_entry *row) {
   const size_t head = (size_t)(s->shard->samples + 2) * OFFSET_BYTES;
@@ -181,9 +188,11 @@ static int scan_samples(const struct scan *s, const struct stored *file, struct 
     if (code != SHARDRT_OK) return code;
     const size_t begin = read_32(pair), end = read_32(pair + OFFSET_BYTES);
     if (begin < head || end < begin || end > file->bytes)
-      return bad(file, i, begin, "lies outside of the file, or ends before it begins");
-    code = stored_get(file, begin, end - begin, arena, &data);
+      code = bad(file, i, begin, "lies outside of the file, or ends before it begins");
+    else
+      code = stored_get(file, begin, end - begin, arena, &data);
     if (code == SHARDRT_OK) code = scan_sample(s, file, i, begin, data, end - begin, row);
+    if (code == SHARDRT_EFORMAT && index_skips(writer)) code = note_damage(s, begin, row);
     if (code == SHARDRT_OK) code = index_add(writer, row);
     reader_release(arena, mark);
   }
@@ -199,11 +208,13 @@ static int scan(const struct stored *file, struct reader *arena, struct index_wr
   const uint8_t *all;
   code = stored_get(file, 0, file->bytes, arena, &all);
   if (code == SHARDRT_OK) code = check_file(file->title, &s->shard->raw, all, file->bytes);
-  if (code != SHARDRT_OK) return code;
+  if (code != SHARDRT_OK) return index_lose_rest(writer, file, 0, code);
   if (file->bytes / OFFSET_BYTES < 2 || s->shard->samples > (int64_t)(file->bytes / OFFSET_BYTES) - 2 ||
-      read_32(all) != s->shard->samples)
-    return error_set(SHARDRT_EFORMAT, "%s: is no MDS shard of %lld samples, as index.json tells", file->title,
+      read_32(all) != s->shard->samples) {
+    code = error_set(SHARDRT_EFORMAT, "%s: is no MDS shard of %lld samples, as index.json tells", file->title,
                      (long long)s->shard->samples);
+    return index_lose_rest(writer, file, 0, code);
+  }
   struct index_entry *row = alloc_array((size_t)s->index->ncolumns, sizeof *row);
   if (row == NULL) return ALLOC_FAILED;
   code = scan_samples(s, file, arena, writer, row);
@@ -237,13 +248,13 @@ static int open_stored(const char *folder, const struct mds_shard *shard, const 
 }
 
 int mds_shard_open(const char *folder, const struct mds_index *index, const struct mds_shard *shard, const char *cache,
-                   struct record_file *out) {
+                   bool skips, struct record_file *out) {
   char kind[32];
   const struct scan context = {.index = index, .shard = shard};
   int code = open_stored(folder, shard, cache, &out->stored);
-  if (code == SHARDRT_OK && out->stored.bytes != (size_t)shard->raw.bytes)
+  if (code == SHARDRT_OK && !skips && out->stored.bytes != (size_t)shard->raw.bytes)
     code = check_file(out->stored.title, &shard->raw, out->stored.map.data, out->stored.bytes);
   if (code != SHARDRT_OK) return code;
   snprintf(kind, sizeof kind, "mds %016" PRIx64, columns_hash(index, shard));
-  return index_open(&out->stored, kind, cache, scan, &context, &out->index);
+  return index_open(&out->stored, kind, cache, skips, scan, &context, &out->index);
 }

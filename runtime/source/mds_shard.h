@@ -7,8 +7,8 @@
 
 /* Opens a shard of `folder`, and its side-car index, whose columns are those of MDS. `cache` as in
  * shardrt_source_options. EFORMAT: it is not what index.json tells of; the message names the file, and the sample and
- * its offset. EIO. */
+ * its offset; with `skips`, damage is noted in the index, as in index_open. EIO. */
 int mds_shard_open(const char *folder, const struct mds_index *index, const struct mds_shard *shard, const char *cache,
-                   struct record_file *out);
+                   bool skips, struct record_file *out);
 
 #endif

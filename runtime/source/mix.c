@@ -83,6 +83,7 @@ static const source_format mix_format = {
     .treatment = concat_treatment,
     .number = concat_number,
     .bytes = concat_bytes,
+    .parts = concat_parts,
     .file_count = concat_file_count,
     .file_name = concat_file_name,
     .file_fingerprint = concat_file_fingerprint,

@@ -17,6 +17,7 @@ struct reader {
   int64_t epoch;                      /* of all samples of the call at hand, unless */
   const int64_t *epochs;              /* not NULL: of each of them, in the order of the call's samples */
   bool past_caches;                   /* what is written to dst is not soon read: a hint, for whole samples */
+  bool thorough;                      /* all of a sample is read and decoded, whatever is needed: to find damage */
   int64_t bytes_read;                 /* taken from the storage, counted by the formats themselves */
   int64_t nanoseconds[READER_STAGES]; /* READER_READ is left to the owner: it is what the others are not */
   struct reader_chunk *chunks;        /* the arena: chunks in the order in which they are used */

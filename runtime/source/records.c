@@ -12,7 +12,7 @@ static int open_file(records *self, const char *path, const shardrt_source_optio
   int code = stored_open(path, &file->stored);
   if (code != SHARDRT_OK) return code;
   self->nfiles++;
-  code = index_open(&file->stored, kind, options->cache, scan, context, &file->index);
+  code = index_open(&file->stored, kind, options->cache, self->skips, scan, context, &file->index);
   if (code != SHARDRT_OK) return code;
   file->first = self->base.count;
   self->base.count += file->index.rows;
@@ -25,6 +25,7 @@ int records_open(const source_format *format, size_t bytes, int32_t npaths, cons
   records *made = source_new(format, bytes);
   if (made == NULL) return ALLOC_FAILED;
   made->verify = options->unverified == 0;
+  made->skips = options->skips_damage != 0;
   made->files = alloc_zeros((size_t)npaths, sizeof *made->files);
   int code = made->files != NULL ? SHARDRT_OK : ALLOC_FAILED;
   for (int32_t i = 0; i < npaths && code == SHARDRT_OK; i++)
@@ -55,6 +56,15 @@ int records_get(const records *self, int64_t sample, int32_t column, struct read
   int64_t row;
   const struct record_file *file = records_find(self, sample, &row);
   return index_get(&file->index, &file->stored, row, column, self->verify, reader, out, bytes);
+}
+
+int records_first(const records *self, int32_t column, struct reader *reader, int64_t *sample, const uint8_t **out,
+                  size_t *bytes) {
+  *sample = 0;
+  int code = records_get(self, 0, column, reader, out, bytes);
+  while (self->skips && code == SHARDRT_EFORMAT && *sample + 1 < self->base.count)
+    code = records_get(self, ++*sample, column, reader, out, bytes);
+  return code;
 }
 
 int records_extents(const records *self, int32_t column, const int64_t *samples, int64_t n, struct extents *out) {

@@ -18,6 +18,7 @@ typedef struct records {
   int32_t nfiles;
   struct record_file *files;
   bool verify;
+  bool skips; /* damage that is found when an index is made is noted, and no failure */
 } records;
 
 /* Opens all files and their indexes, and counts the samples; the fields are the format's to make. `bytes` is the size
@@ -32,6 +33,10 @@ const struct record_file *records_find(const records *self, int64_t sample, int6
 /* The bytes of one part of a sample, found to be what they were. `column` counts in its file's index. */
 int records_get(const records *self, int64_t sample, int32_t column, struct reader *reader, const uint8_t **out,
                 size_t *bytes);
+
+/* The same, of the first sample of all whose part is not damaged where `skips`, else of the first; there is one. */
+int records_first(const records *self, int32_t column, struct reader *reader, int64_t *sample, const uint8_t **out,
+                  size_t *bytes);
 
 /* Where one part of each of n samples lies: what a format's `extents` adds. ENOMEM. */
 int records_extents(const records *self, int32_t column, const int64_t *samples, int64_t n, struct extents *out);

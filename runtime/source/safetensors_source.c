@@ -57,7 +57,8 @@ static int scan(const struct stored *file, struct reader *arena, struct index_wr
 
 /* The index, which must be of this header. */
 static int open_index(safetensors_source *self, const shardrt_source_options *options, struct reader *reader) {
-  int code = index_open(&self->blocks.file, "safetensors", options->cache, scan, &self->header, &self->blocks.index);
+  int code =
+      index_open(&self->blocks.file, "safetensors", options->cache, false, scan, &self->header, &self->blocks.index);
   if (code < 0) return code;
   int64_t rows = 1;
   for (int64_t t = 0; t < self->header.count; t++)

@@ -53,6 +53,8 @@ typedef struct source_format {
   /* The source that a view is made of, whose files are its own and need no functions here; where `choices` or
    * `treatment` are NULL, they are that one's, too. NULL: it is made of none, or of several. */
   const shardrt_source *(*over)(const shardrt_source *source);
+  /* How many sources it is made of, where it is of several, and these; NULL: it is not. */
+  int32_t (*parts)(const shardrt_source *source, shardrt_source *const **parts);
   /* As source_file_count, _name, _fingerprint. */
   int32_t (*file_count)(const shardrt_source *source);
   const char *(*file_name)(const shardrt_source *source, int32_t file);

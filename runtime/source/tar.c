@@ -71,7 +71,7 @@ static int32_t place_of(const struct tar *self, int32_t field, const struct reco
   for (int32_t i = 0; i < NAMES_MOST; i++)
     if (p->columns[i] >= 0 && file->index.entries[row * file->index.columns + p->columns[i]].offset >= 0)
       return p->columns[i];
-  return -1;
+  return file->index.entries[row * file->index.columns].note == INDEX_LOST ? 0 : -1; /* then all columns are */
 }
 
 /* Every sample has every field. */
@@ -100,7 +100,10 @@ static int set_npy(const struct tar *self, int32_t f, shardrt_field *field) {
   const uint8_t *data;
   size_t bytes;
   npy_header header;
+  int64_t sample = 0;
   int code = get(self, f, 0, &arena, &data, &bytes);
+  while (self->records.skips && code == SHARDRT_EFORMAT && sample + 1 < self->records.base.count)
+    code = get(self, f, ++sample, &arena, &data, &bytes);
   if (code == SHARDRT_OK) code = npy_header_parse("npy", data, bytes, &header);
   reader_clear(&arena);
   if (code != SHARDRT_OK) return code;

@@ -84,6 +84,7 @@ static int add_member(struct grouping *g, struct tar_member *member, struct inde
     code = end_sample(g, writer);
     if (code != SHARDRT_OK) return code;
     memcpy(g->key, member->name, strlen(member->name) + 1);
+    g->started = member->header;
   }
   if (g->row[column].offset >= 0)
     return error_set(SHARDRT_EFORMAT, "%s: the member at byte %zu: a second \"%s\" of the sample \"%s\"",
@@ -94,8 +95,17 @@ static int add_member(struct grouping *g, struct tar_member *member, struct inde
   return code;
 }
 
+/* Where damage is noted, that of a header ends the archive: the sample at hand, of which members may be missing, and
+ * all behind it are lost. */
+static int lose_rest(struct grouping *g, struct index_writer *writer, int code) {
+  if (writer == NULL) return code;
+  const size_t from = g->key[0] != '\0' ? g->started : g->walk.at;
+  g->key[0] = '\0';
+  return index_lose_rest(writer, g->walk.file, from, code);
+}
+
 /* All members, from the archive's start. */
-static int pass(struct grouping *g, struct index_writer *writer) {
+static int pass(struct grouping *g, bool skips, struct index_writer *writer) {
   struct tar_member *member = alloc_array(1, sizeof *member);
   if (member == NULL) return ALLOC_FAILED;
   g->walk = (struct tar_walk){.file = g->walk.file, .arena = g->walk.arena};
@@ -103,6 +113,10 @@ static int pass(struct grouping *g, struct index_writer *writer) {
   while (code > 0) {
     const struct reader_mark mark = reader_mark(g->walk.arena);
     code = tar_walk_next(&g->walk, member);
+    if (code == SHARDRT_EFORMAT && skips) {
+      code = lose_rest(g, writer, writer != NULL ? code : SHARDRT_OK);
+      break;
+    }
     const int added = code == 1 ? add_member(g, member, writer) : SHARDRT_OK;
     if (added != SHARDRT_OK) code = added;
     reader_release(g->walk.arena, mark);
@@ -136,7 +150,7 @@ int tar_index_scan(const struct stored *file, struct reader *arena, struct index
   struct grouping *g = alloc_zeros(1, sizeof *g);
   if (g == NULL) return ALLOC_FAILED;
   g->walk = (struct tar_walk){.file = file, .arena = arena};
-  int code = pass(g, NULL);
+  int code = pass(g, index_skips(writer), NULL);
   if (code == SHARDRT_OK && g->columns == 0)
     code = error_set(SHARDRT_EFORMAT, "%s: holds no sample: none of its members is called name.field", file->title);
   if (code == SHARDRT_OK) {
@@ -145,7 +159,7 @@ int tar_index_scan(const struct stored *file, struct reader *arena, struct index
   }
   if (code == SHARDRT_OK) {
     clear_row(g);
-    code = pass(g, writer);
+    code = pass(g, index_skips(writer), writer);
   }
   if (code == SHARDRT_OK) code = check_keys(g);
   for (int32_t c = 0; c < g->columns; c++) alloc_free(g->names[c]);

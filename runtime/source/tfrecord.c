@@ -42,6 +42,32 @@ static int refuse_compressed(const struct stored *file, struct reader *arena) {
                    file->title);
 }
 
+/* The record at *at, which goes past it; unless it is damaged such that where it ends is not known. */
+static int scan_record(const struct stored *file, struct reader *arena, struct index_writer *writer, int64_t record,
+                       size_t *at) {
+  const size_t start = *at;
+  const uint8_t *head, *data;
+  if (file->bytes - start < HEAD_BYTES) return bad_record(file, record, start, "is cut off within its length");
+  int code = stored_get(file, start, HEAD_BYTES, arena, &head);
+  if (code != SHARDRT_OK) return code;
+  const uint64_t length = (uint64_t)read_32(head) | (uint64_t)read_32(head + 4) << 32;
+  if (unmask(read_32(head + 8)) != crc32c(0, head, 8))
+    return bad_record(file, record, start,
+                      record == 0 ? "is no TFRecord file, or its length is damaged (CRC-32C)"
+                                  : "its length is damaged (CRC-32C)");
+  if (length > file->bytes - start - HEAD_BYTES || file->bytes - start - HEAD_BYTES - length < TAIL_BYTES)
+    return bad_record(file, record, start, "is cut off");
+  code = stored_get(file, start + HEAD_BYTES, (size_t)length + TAIL_BYTES, arena, &data);
+  if (code != SHARDRT_OK) return code;
+  struct index_entry entry = index_entry_of(start + HEAD_BYTES, data, (size_t)length);
+  if (entry.crc != unmask(read_32(data + length))) {
+    if (!index_skips(writer)) return bad_record(file, record, start, "its data is damaged (CRC-32C)");
+    entry.note = INDEX_DAMAGED;
+  }
+  *at += HEAD_BYTES + (size_t)length + TAIL_BYTES;
+  return index_add(writer, &entry);
+}
+
 static int scan(const struct stored *file, struct reader *arena, struct index_writer *writer, const void *context) {
   (void)context;
   static const char *const name = "record";
@@ -50,24 +76,8 @@ static int scan(const struct stored *file, struct reader *arena, struct index_wr
   size_t at = 0;
   for (int64_t record = 0; at < file->bytes && code == SHARDRT_OK; record++) {
     const struct reader_mark mark = reader_mark(arena);
-    const uint8_t *head, *data;
-    if (file->bytes - at < HEAD_BYTES) return bad_record(file, record, at, "is cut off within its length");
-    code = stored_get(file, at, HEAD_BYTES, arena, &head);
-    if (code != SHARDRT_OK) return code;
-    const uint64_t length = (uint64_t)read_32(head) | (uint64_t)read_32(head + 4) << 32;
-    if (unmask(read_32(head + 8)) != crc32c(0, head, 8))
-      return bad_record(file, record, at,
-                        record == 0 ? "is no TFRecord file, or its length is damaged (CRC-32C)"
-                                    : "its length is damaged (CRC-32C)");
-    if (length > file->bytes - at - HEAD_BYTES || file->bytes - at - HEAD_BYTES - length < TAIL_BYTES)
-      return bad_record(file, record, at, "is cut off");
-    code = stored_get(file, at + HEAD_BYTES, (size_t)length + TAIL_BYTES, arena, &data);
-    if (code != SHARDRT_OK) return code;
-    const struct index_entry entry = index_entry_of(at + HEAD_BYTES, data, (size_t)length);
-    if (entry.crc != unmask(read_32(data + length)))
-      return bad_record(file, record, at, "its data is damaged (CRC-32C)");
-    code = index_add(writer, &entry);
-    at += HEAD_BYTES + (size_t)length + TAIL_BYTES;
+    code = scan_record(file, arena, writer, record, &at);
+    if (code == SHARDRT_EFORMAT) return index_lose_rest(writer, file, at, code);
     reader_release(arena, mark);
   }
   return code;
@@ -81,13 +91,14 @@ static int open_tfrecord(int32_t npaths, const char *const *paths, int32_t nfiel
   struct reader arena = {0};
   const uint8_t *data;
   size_t bytes;
+  int64_t first;
   if (self->base.count == 0)
     code = error_set(SHARDRT_EFORMAT, "%s%s: holds no record", self->files[0].stored.title,
                      npaths > 1 ? ", and the files after it" : "");
-  if (code == SHARDRT_OK) code = records_get(self, 0, 0, &arena, &data, &bytes);
+  if (code == SHARDRT_OK) code = records_first(self, 0, &arena, &first, &data, &bytes);
   if (code == SHARDRT_OK) {
     code = example_fields(&self->base, nfields, fields, data, bytes);
-    if (code != SHARDRT_OK) records_blame(self, 0, 0, code);
+    if (code != SHARDRT_OK) records_blame(self, first, 0, code);
   }
   reader_clear(&arena);
   if (code != SHARDRT_OK) {

@@ -43,6 +43,30 @@ static int find(const struct journey *j, int64_t i, bool *found) {
   return SHARDRT_OK;
 }
 
+/* Reads all of a sample, and forgets it: whether that can be done. */
+static int try_reading(const struct journey *j, int64_t i) {
+  const struct reader_mark mark = reader_mark(j->reader);
+  struct value whole;
+  int code = source_value(j->base, j->chain->field, j->samples[i], NULL, j->reader, &whole);
+  reader_release(j->reader, mark);
+  return code;
+}
+
+/* The same of decoding. */
+static int try_decoding(const struct journey *j, int64_t i) {
+  const shardrt_transform *t = j->chain->transforms[0];
+  int64_t shape[SHARDRT_MAX_NDIM] = {0}, failed;
+  const struct reader_mark mark = reader_mark(j->reader);
+  int code = t->kind->measure(t, j->reader, &j->in[i], shape);
+  if (code == SHARDRT_OK) {
+    struct value all = value_whole(j->chain->forms[1].dtype, j->chain->forms[1].ndim, shape);
+    all.data = reader_room(j->reader, value_bytes(&all));
+    code = all.data != NULL ? t->kind->run(t, j->reader, &j->draws[i], 1, &j->in[i], &all, &failed) : ALLOC_FAILED;
+  }
+  reader_release(j->reader, mark);
+  return code == SHARDRT_OK ? code : chain_blame(j->chain, 0, j->draws[i].number, code);
+}
+
 /* Takes what is needed of sample i from the base. A ragged one, and what a decoder takes, comes whole. */
 static int take(const struct journey *j, int64_t i, const shardrt_box *wanted) {
   const int32_t field = j->chain->field;
@@ -52,11 +76,14 @@ static int take(const struct journey *j, int64_t i, const shardrt_box *wanted) {
     code = source_value(j->base, field, j->samples[i], NULL, j->reader, &j->in[i]);
     if (code != SHARDRT_OK) return code;
     memcpy(legs->full, j->in[i].full, sizeof legs->full);
-    code = chain_trace(j->chain, j->reader, &j->draws[i], &j->in[i], wanted, legs);
+    if (j->reader->thorough && j->chain->count > 0 && j->chain->transforms[0]->kind->measure != NULL)
+      code = try_decoding(j, i);
+    if (code == SHARDRT_OK) code = chain_trace(j->chain, j->reader, &j->draws[i], &j->in[i], wanted, legs);
     return code == SHARDRT_OK ? code : source_blame(j->base, field, j->samples[i], code);
   }
   memcpy(legs->full, j->chain->forms[0].shape, sizeof legs->full);
-  code = chain_trace(j->chain, j->reader, &j->draws[i], NULL, wanted, legs);
+  if (j->reader->thorough) code = try_reading(j, i);
+  if (code == SHARDRT_OK) code = chain_trace(j->chain, j->reader, &j->draws[i], NULL, wanted, legs);
   bool found = false;
   if (code == SHARDRT_OK) code = find(j, i, &found);
   if (code != SHARDRT_OK || found) return code;
@@ -205,7 +232,7 @@ static int64_t chunk_samples(const struct chain *chain) {
 
 int chain_gather(const struct chain *self, const shardrt_source *base, const int64_t *samples, int64_t n,
                  const shardrt_box *wanted, struct reader *reader, char *rows) {
-  if (self->alike) return convoy_gather(self, base, samples, n, wanted, reader, rows);
+  if (self->alike && !reader->thorough) return convoy_gather(self, base, samples, n, wanted, reader, rows);
   size_t row_bytes = shardrt_dtype_size(self->forms[self->count].dtype);
   for (int32_t d = 0; d < wanted->ndim; d++) row_bytes *= (size_t)(wanted->stop[d] - wanted->start[d]);
   const int64_t *epochs = reader->epochs, most = chunk_samples(self);
