@@ -352,8 +352,8 @@ typedef struct shardrt_source_options {
   int32_t headers_only; /* 1: for planning. Shapes are read, nothing is decompressed; there may be no data to read */
   int32_t unverified;   /* 1: checksums of records are not looked at when records are read */
   int32_t delimiter;    /* of csv: the character between cells; 0: a comma */
-  int32_t skips_damage; /* 1: damage that is found as an index is made is noted there, and no failure: whoever reads what
-                           is damaged fails; see shardrt_source_readable */
+  int32_t skips_damage; /* 1: damage that is found as an index is made is noted there, and no failure: whoever reads
+                           what is damaged fails; see shardrt_source_readable */
   int32_t no_header;    /* 1: the first line of a csv file is a row like the others, and columns are "0", "1", … */
 } shardrt_source_options;
 

@@ -75,6 +75,7 @@ describe("odd arguments", function()
     host():save(folder .. "/h.npy")
     shardrt.save(folder .. "/x.safetensors", { w = host() })
     files.write(folder, "tokens.bin", "abcdef")
+    files.write(folder, "t.csv", "a\n1\n")
     printed = io.stdout
     io.stdout = assert(io.open("/dev/null", "w")) -- luacheck: ignore 122 (pictures go there)
   end)
@@ -120,6 +121,10 @@ describe("odd arguments", function()
       end
       try(("the filter of odd value %d"):format(number), shardrt.loader,
         { source = source, batch_size = 8, filter = { x = given } })
+      try(("the loader's on_bad_record of odd value %d"):format(number), shardrt.loader,
+        { source = source, batch_size = 8, on_bad_record = given })
+      try(("the source's on_bad_record of odd value %d"):format(number), shardrt.source.csv, folder .. "/t.csv",
+        { on_bad_record = given })
     end
     local loader = shardrt.loader { source = source, batch_size = 8 }
     for number, value in ipairs(odd) do
@@ -237,7 +242,7 @@ describe("odd arguments", function()
       { s, "shard_shape", { 16 } }, { s, "devices_indices_map", { 16 } },
       { s, "addressable_devices_indices_map", { 16 } }, { s, "addressable_devices" },
       { s, "process_shards", { 16 }, 0 }, { source, "read", 0, 1 }, { source, "shard", 2, 1 },
-      { source, "enumerate", "id" }, { source, "filter", { x = {} } },
+      { source, "enumerate", "id" }, { source, "filter", { x = {} } }, { source, "readable" },
       { ragged, "pack", { length = 32 } }, { source, "map", { x = { shardrt.transform.crop { size = {} } } } },
       { loader, "restore", loader:state() }, { checkpoint, "step" }, { checkpoint, "save" }, { checkpoint, "close" },
     }

@@ -4,6 +4,8 @@ local ffi = require "ffi"
 local C = require "shardrt.C"
 local fail = require "shardrt.fail"
 local list = require "shardrt.list"
+local map = require "shardrt.map"
+local object = require "shardrt.object"
 local together = require "shardrt.together"
 fail.own()
 
@@ -63,10 +65,27 @@ function damage.leave_out(what, source, looked)
   local count = tonumber(C.shardrt_source_bad_count(made) - before)
   if count > 0 then
     local words = told(damage.records(made))
-    together.notice("%s: left out %.0f of %.0f samples, which cannot be read: %s%s", fail.where() or "?", count, #source,
-      table.concat(words, "; "), count > #words and ("; and %.0f more"):format(count - #words) or "")
+    together.notice("%s: left out %.0f of %.0f samples, which cannot be read: %s%s", fail.where() or "?", count,
+      #source, table.concat(words, "; "), count > #words and ("; and %.0f more"):format(count - #words) or "")
   end
   return made
+end
+
+--- The source of a loader's options without the samples that cannot be read: in what the batches take of them, or what
+--- the filter looks at.
+---@param o shardrt.LoaderOptions
+---@return shardrt.source
+function damage.of_loader(o)
+  local function is_table(value) return type(value) == "table" and not object.is(value) end
+  if not is_table(o.transform) then return damage.leave_out("loader", o.source, o.source) end
+  local fields = {}
+  for name, given in pairs(o.transform) do
+    fields[name] = given
+    if given == false and is_table(o.filter) and o.filter[name] then
+      fields[name .. ", for the filter"] = { from = name }
+    end
+  end
+  return damage.leave_out("loader", o.source, map(o.source, "loader: transform", fields))
 end
 
 return damage

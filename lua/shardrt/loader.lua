@@ -132,20 +132,6 @@ local function refuse_useless(o)
   end
 end
 
--- The source without the samples that cannot be read: what the batches take of them, and what the filter looks at.
-local function without_damage(o)
-  local filter = type(o.filter) == "table" and not object.is(o.filter) and o.filter or {}
-  if type(o.transform) ~= "table" or object.is(o.transform) then
-    return damage.leave_out("loader", o.source, o.source)
-  end
-  local fields = {}
-  for name, given in pairs(o.transform) do
-    fields[name] = given
-    if given == false and filter[name] then fields[name .. ", for the filter"] = { from = name } end
-  end
-  return damage.leave_out("loader", o.source, map(o.source, "loader: transform", fields))
-end
-
 -- The options as the loader keeps them, each checked.
 local function check_options(o)
   if type(o) ~= "table" then fail("loader: it takes keywords, as in loader{source = …}, not a %s", type(o)) end
@@ -153,7 +139,7 @@ local function check_options(o)
   if not source.is(o.source) then
     fail("loader: source = %s; it is what shardrt.source.npy, .idx or .array makes", list.show(o.source))
   end
-  local given = damage.skips("loader", o.on_bad_record) and without_damage(o) or o.source
+  local given = damage.skips("loader", o.on_bad_record) and damage.of_loader(o) or o.source
   if o.filter ~= nil then given = given:filter(o.filter) end
   if o.transform ~= nil then given = map(given, "loader: transform", o.transform) end
   if given.fields.mask then
@@ -273,7 +259,7 @@ end
 -- For the plan: what else there is to say.
 local function plan_note(self)
   local guessed = C.shardrt_source_is_guessed(self.source) and
-    "what a filter lets through, what is damaged, and how rows are packed, shows when data is read: here it is the most "
+    "what a filter lets through, what is damaged and how rows are packed shows when data is read: here it is the most "
     .. "there can be"
   return self.auto and self.auto:text() or guessed or nil
 end
@@ -432,7 +418,8 @@ function Loader:stats()
   return {
     bytes_read = total "bytes_read", bytes_moved = total "bytes_moved", samples = total "samples",
     steps = total "steps", steps_checked = total "steps_checked", bytes_fingerprinted = total "bytes_fingerprinted",
-    bad_records = tonumber(C.shardrt_source_bad_count(self.source)), bytes_ahead = total "bytes_ahead", ahead = c.ahead ~= nil and ffi.string(c.ahead) or nil,
+    bad_records = tonumber(C.shardrt_source_bad_count(self.source)),
+    bytes_ahead = total "bytes_ahead", ahead = c.ahead ~= nil and ffi.string(c.ahead) or nil,
     seconds = total "seconds", num_workers = c.num_workers, prefetch = c.prefetch,
     read_size = tonumber(c.read_size), why = ffi.string(c.why), budget_bytes = tonumber(c.budget_bytes),
     slack_bytes = self.slack,

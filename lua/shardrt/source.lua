@@ -181,8 +181,12 @@ local function open_files(format, given, o)
   local what = "source." .. format
   o = o or {}
   if type(o) ~= "table" or object.is(o) then fail("%s: its options are a table, not %s", what, list.show(o)) end
+  if format == "folder" and o.on_bad_record ~= nil then
+    fail('%s: a folder is opened without reading its images; on_bad_record is for the loader, which decodes them', what)
+  end
   fail.keywords(what .. ", options", o, {
-    cache = true, verify = true, fields = true, on_bad_record = format ~= "folder" or nil, delimiter = format == "csv" or nil, header = format == "csv" or nil,
+    cache = true, verify = true, fields = true, on_bad_record = format ~= "folder" or nil,
+    delimiter = format == "csv" or nil, header = format == "csv" or nil,
   })
   local paths = files.expand(what, given)
   local names = o.fields == nil and {} or sorted_names(what .. ", fields", o.fields)

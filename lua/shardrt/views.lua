@@ -194,10 +194,10 @@ return function(words, methods, sorted_names, fields_of)
   end
 
   --- The samples that can be read: those of which no field is damaged, as checksums and parsing tell, or fails in a
-  --- decoder of a map. It is worked out once, here, by all processes together, which read all of their shares of the
-  --- samples; one line on stderr tells what is left out, and `bad_records` lists it. What fails but not with the data (a
-  --- disk that cannot be read, the recipe's own transforms) is an error, as is what is damaged later. Every process must
-  --- call it; under `shardrt plan` every sample counts.
+  --- decoder of a map. It is worked out once, here, by all processes together, which read all of their shares; one line
+  --- on stderr tells what is left out, and `bad_records` lists it. What fails but not with the data (a disk that cannot
+  --- be read, the recipe's own transforms) is an error, as is what is damaged later. Every process must call it; under
+  --- `shardrt plan` every sample counts.
   ---@return shardrt.source
   function methods:readable() return damage.leave_out("source:readable", self, self) end
 

@@ -26,7 +26,6 @@ struct array_record {
   int32_t nfiles;
   struct array_record_file *files;
   bool verify;
-  bool skips; /* fields are told from a record that is not damaged */
   bool examples; /* records are Examples */
 };
 
@@ -219,7 +218,7 @@ static int set_examples(struct array_record *self, int32_t nfields, const shardr
   bool kept;
   self->examples = true;
   int code = get(self, p, &arena, &data, &bytes, &kept);
-  for (int64_t i = 1; self->skips && code == SHARDRT_EFORMAT && i < self->base.count; i++) {
+  for (int64_t i = 1; code == SHARDRT_EFORMAT && i < self->base.count; i++) {
     p = find(self, i);
     code = get(self, p, &arena, &data, &bytes, &kept);
   }
@@ -254,7 +253,6 @@ static int open_array_record(int32_t npaths, const char *const *paths, int32_t n
   struct array_record *made = source_new(&array_record_format, sizeof *made);
   if (made == NULL) return ALLOC_FAILED;
   made->verify = options->unverified == 0;
-  made->skips = options->skips_damage != 0;
   made->files = alloc_zeros((size_t)npaths, sizeof *made->files);
   int code = made->files != NULL ? SHARDRT_OK : ALLOC_FAILED;
   for (int32_t i = 0; i < npaths && code == SHARDRT_OK; i++) code = open_file(made, paths[i]);

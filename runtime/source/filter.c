@@ -258,7 +258,7 @@ int shardrt_source_filter(shardrt_source *source, const shardrt_source *verdict,
   code = shardrt_check_outcome(what, code);
   filter *made = NULL;
   if (code == SHARDRT_OK) code = filter_make(what, SHARDRT_DATA_FILTER, ask, source, verdict, &made);
-  if (code < 0) return code;
+  if (code < 0 || made == NULL) return code;
   made->head.places = verdict->places; /* which may have drawn, too */
   *out = &made->head;
   return SHARDRT_OK;

@@ -20,7 +20,7 @@ struct index_footer {
   int64_t rows;
   int32_t columns;
   uint32_t names_bytes;
-  uint32_t crc; /* of all before the footer, then of the footer with 0 here */
+  uint32_t crc;     /* of all before the footer, then of the footer with 0 here */
   uint32_t damaged; /* rows that note damage, as far as 32 bits count */
   char magic[sizeof magic];
 };
@@ -68,7 +68,7 @@ int index_add(struct index_writer *w, const struct index_entry *row) {
   int code = SHARDRT_OK;
   bool damaged = false;
   for (int32_t c = 0; c < w->columns && code == SHARDRT_OK; c++) {
-    damaged = damaged || row[c].note != 0;
+    damaged = damaged || row[c].note >= INDEX_NOTES;
     w->buffer[w->waiting++] = row[c];
     if (w->waiting == BUFFER_ENTRIES) code = flush(w);
   }
@@ -86,8 +86,8 @@ int index_lose_rest(struct index_writer *w, const struct stored *file, size_t of
   struct index_entry *row = alloc_array((size_t)w->columns, sizeof *row);
   if (row == NULL) return ALLOC_FAILED;
   for (int32_t c = 0; c < w->columns; c++)
-    row[c] = (struct index_entry){
-        .offset = (int64_t)offset, .bytes = (int64_t)(file->bytes - offset), .note = INDEX_LOST};
+    row[c] =
+        (struct index_entry){.offset = (int64_t)offset, .bytes = (int64_t)(file->bytes - offset), .note = INDEX_LOST};
   code = index_add(w, row);
   alloc_free(row);
   return code;
@@ -226,7 +226,7 @@ int index_get(const struct index *self, const struct stored *file, int64_t row, 
   if (entry->offset < 0)
     return error_set(SHARDRT_EFORMAT, "%s: record %lld has no \"%s\"", file->title, (long long)row,
                      self->names[column]);
-  if (entry->note != 0) return refuse_damaged(file, row, entry);
+  if (entry->note >= INDEX_NOTES) return refuse_damaged(file, row, entry);
   int code = stored_get(file, (size_t)entry->offset, (size_t)entry->bytes, reader, out);
   if (code != SHARDRT_OK) return code;
   *bytes = (size_t)entry->bytes;

@@ -17,12 +17,13 @@ struct index_entry {
   int64_t offset; /* of its first byte in the file; -1: this sample has no such part */
   int64_t bytes;
   uint32_t crc;  /* CRC-32C of these */
-  uint32_t note; /* 0, or: */
+  uint32_t note; /* the format's own, below INDEX_NOTES; 0 where it has nothing to say; or: */
 };
-enum {
-  INDEX_DAMAGED = 1, /* these bytes were found to be damaged when the index was made */
-  INDEX_LOST,        /* what begins here was, so that nothing behind it can be told apart: the rest of the file */
-};
+/* These bytes were found to be damaged when the index was made; what begins here was, so that nothing behind it can be
+ * told apart: the rest of the file. */
+#define INDEX_DAMAGED UINT32_MAX
+#define INDEX_LOST    (UINT32_MAX - 1)
+#define INDEX_NOTES   INDEX_LOST
 
 struct index {
   mapping map;

@@ -16,6 +16,7 @@
 struct jsonl {
   struct records records;
   char **titles; /* of each field, for messages */
+  int64_t first; /* the sample that tells what is not said of fields */
   int32_t capacity;
 };
 
@@ -113,11 +114,11 @@ static int add_asked(struct jsonl *self, const shardrt_field *asked, struct read
   *field = *asked;
   field->name = name;
   if (asked->ndim >= 0 && asked->dtype >= 0) return SHARDRT_OK;
-  code = open_line(self, 0, self->titles[self->records.base.nfields - 1], arena, &line);
+  code = open_line(self, self->first, self->titles[self->records.base.nfields - 1], arena, &line);
   if (code == SHARDRT_OK) {
     code = jsonl_find(&line, name, &value);
     if (code == SHARDRT_OK) code = jsonl_guess(&line, value, &found);
-    if (code != SHARDRT_OK) return jsonl_blame(&self->records.base, 0, 0, code);
+    if (code != SHARDRT_OK) return jsonl_blame(&self->records.base, 0, self->first, code);
   }
   if (code != SHARDRT_OK) return code;
   if (asked->dtype < 0) field->dtype = found.dtype;
@@ -127,19 +128,41 @@ static int add_asked(struct jsonl *self, const shardrt_field *asked, struct read
   return SHARDRT_OK;
 }
 
+static int pass_by(json_reader *line, const char *name, struct jsonl_span value, void *context) {
+  (void)line;
+  (void)name;
+  (void)value;
+  (void)context;
+  return SHARDRT_OK;
+}
+
+/* Goes to the first line that is not damaged, and, where what is is to be left out, can be parsed; if there is one. */
+static int find_first(struct jsonl *self, struct reader *arena) {
+  int code = SHARDRT_EFORMAT;
+  for (int64_t i = 0; code == SHARDRT_EFORMAT && i < self->records.base.count; i++) {
+    const struct reader_mark mark = reader_mark(arena);
+    json_reader line;
+    code = open_line(self, i, "its members", arena, &line);
+    if (code == SHARDRT_OK && self->records.skips) code = jsonl_members(&line, pass_by, NULL);
+    if (code == SHARDRT_OK) self->first = i;
+    reader_release(arena, mark);
+  }
+  return code == SHARDRT_EFORMAT ? SHARDRT_OK : code;
+}
+
 static int set_fields(struct jsonl *self, int32_t nfields, const shardrt_field *asked, struct reader *arena) {
   if (self->records.base.count == 0)
     return error_set(SHARDRT_EFORMAT, "%s: holds no line", self->records.files[0].stored.title);
-  int code = SHARDRT_OK;
+  int code = find_first(self, arena);
   for (int32_t f = 0; f < nfields && code == SHARDRT_OK; f++) code = add_asked(self, &asked[f], arena);
-  if (nfields > 0) return code;
+  if (nfields > 0 || code != SHARDRT_OK) return code;
   json_reader line;
-  code = open_line(self, 0, "its members", arena, &line);
+  code = open_line(self, self->first, "its members", arena, &line);
   if (code != SHARDRT_OK) return code;
   code = jsonl_members(&line, add_guessed, self);
   if (code == SHARDRT_OK && self->records.base.nfields == 0)
     code = error_set(SHARDRT_EFORMAT, "an object without members");
-  return code == SHARDRT_OK ? code : jsonl_blame(&self->records.base, 0, 0, code);
+  return code == SHARDRT_OK ? code : jsonl_blame(&self->records.base, 0, self->first, code);
 }
 
 static int open_jsonl(int32_t npaths, const char *const *paths, int32_t nfields, const shardrt_field *fields,

@@ -58,7 +58,7 @@ static int next_line(struct lines_walk *w, size_t *offset, const uint8_t **out, 
     if (open)
       return error_set(SHARDRT_EFORMAT, "%s: the line at byte %zu: its quotes do not end", w->file->title, w->at);
     *offset = w->at;
-    if (w->number != 0) w->number++;
+    if (w->number != 0 && ++w->number == INDEX_NOTES) w->number = 0;
     w->at += *bytes + (ended ? 1 : 0);
     if (*bytes > 0 && (*out)[*bytes - 1] == '\r') --*bytes;
     return 1;

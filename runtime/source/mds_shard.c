@@ -183,7 +183,7 @@ static int scan_samples(const struct scan *s, const struct stored *file, struct 
   int code = SHARDRT_OK;
   for (int64_t i = 0; i < s->shard->samples && code == SHARDRT_OK; i++) {
     const struct reader_mark mark = reader_mark(arena);
-    const uint8_t *pair, *data;
+    const uint8_t *pair, *data = NULL;
     code = stored_get(file, (size_t)(i + 1) * OFFSET_BYTES, 2 * OFFSET_BYTES, arena, &pair);
     if (code != SHARDRT_OK) return code;
     const size_t begin = read_32(pair), end = read_32(pair + OFFSET_BYTES);

@@ -1,7 +1,8 @@
 /* readable.c - the samples of a source that are not damaged.
  *
- * Which ones they are is found as a filter's are: once, before the first batch, by all processes. So every process leaves
- * out the same ones, and what is damaged later is an error. Why a sample was left out is found by reading it again. */
+ * Which ones they are is found as a filter's are: once, before the first batch, by all processes. So every process
+ * leaves out the same ones, and what is damaged later is an error. Why a sample was left out is found by reading it
+ * again. */
 #include <stdio.h>
 #include <string.h>
 
@@ -108,7 +109,7 @@ static int make(shardrt_source *source, const shardrt_source *looked, filter **o
 int shardrt_source_readable(shardrt_source *source, const shardrt_source *looked, shardrt_source **out) {
   filter *made = NULL;
   int code = make(source, looked, &made);
-  if (code < 0) return code;
+  if (code < 0 || made == NULL) return code;
   made->head.places = source->places;
   if (made->head.count < source->count) code = find_reasons(made, looked);
   if (code == SHARDRT_OK && made->head.count == 0 && source->count > 0)

@@ -62,7 +62,7 @@ int records_first(const records *self, int32_t column, struct reader *reader, in
                   size_t *bytes) {
   *sample = 0;
   int code = records_get(self, 0, column, reader, out, bytes);
-  while (self->skips && code == SHARDRT_EFORMAT && *sample + 1 < self->base.count)
+  while (code == SHARDRT_EFORMAT && *sample + 1 < self->base.count)
     code = records_get(self, ++*sample, column, reader, out, bytes);
   return code;
 }

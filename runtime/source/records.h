@@ -34,7 +34,7 @@ const struct record_file *records_find(const records *self, int64_t sample, int6
 int records_get(const records *self, int64_t sample, int32_t column, struct reader *reader, const uint8_t **out,
                 size_t *bytes);
 
-/* The same, of the first sample of all whose part is not damaged where `skips`, else of the first; there is one. */
+/* The same, of the first sample whose part is not damaged, where one is: what tells of fields. There is a sample. */
 int records_first(const records *self, int32_t column, struct reader *reader, int64_t *sample, const uint8_t **out,
                   size_t *bytes);
 

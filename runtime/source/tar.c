@@ -102,7 +102,7 @@ static int set_npy(const struct tar *self, int32_t f, shardrt_field *field) {
   npy_header header;
   int64_t sample = 0;
   int code = get(self, f, 0, &arena, &data, &bytes);
-  while (self->records.skips && code == SHARDRT_EFORMAT && sample + 1 < self->records.base.count)
+  while (code == SHARDRT_EFORMAT && sample + 1 < self->records.base.count)
     code = get(self, f, ++sample, &arena, &data, &bytes);
   if (code == SHARDRT_OK) code = npy_header_parse("npy", data, bytes, &header);
   reader_clear(&arena);
