@@ -67,6 +67,7 @@ $(BUILD)/main.o $(BUILD)/transform/lua.o: CFLAGS += $(LUA_CFLAGS)
 $(BUILD)/source/hdf5_file.o: CFLAGS += $(HDF5_CFLAGS)
 # Loops that are to become vectors.
 $(addprefix $(BUILD)/transform/,flip.o lanes.o resample.o strides.o): CFLAGS += $(if $(SANITIZE),,-O3)
+$(addprefix $(BUILD)/compute/,deviate.o key.o threefry.o): CFLAGS += $(if $(SANITIZE),,-O3) -fno-math-errno -fno-trapping-math
 -include $(OBJECTS:.o=.d)
 
 # Lua files become objects that `require` finds in the program itself (LuaJIT looks for luaJIT_BC_ symbols).

@@ -199,7 +199,7 @@ describe("the README", function()
 
   it("links to files that are there", function()
     for _, folder in ipairs { "", "docs/" } do
-      local texts = folder == "" and { readme } or { read "docs/data.md", read "docs/jobs.md" }
+      local texts = folder == "" and { readme } or { read "docs/data.md", read "docs/jobs.md", read "docs/compute.md" }
       for _, text in ipairs(texts) do
         for path in text:gmatch "%]%(([%w_./]+)#?[%w%-]*%)" do assert.is_string(read(folder .. path), path) end
       end
@@ -218,7 +218,7 @@ describe("the README", function()
 
   it("shows commands that run", function()
     local ran = 0
-    local pages = readme .. read "docs/data.md" .. read "docs/jobs.md"
+    local pages = readme .. read "docs/data.md" .. read "docs/jobs.md" .. read "docs/compute.md"
     for line in pages:gsub("```.-```", ""):gmatch "\n    ([^\n]+)" do
       local command = line:gsub("%s+#.*", "")
       if not command:match "^make " then

@@ -224,6 +224,34 @@ describe("odd arguments", function()
     nothing_failed()
   end)
 
+  it("of the words of shardrt.random", function()
+    local random = shardrt.random
+    local key = random.key(1)
+    local good = {
+      key = { 1, { partitionable = false } }, key_data = { key }, split = { key, 3 }, fold_in = { key, 7 },
+      bits = { key, { 8 }, { dtype = "uint8", sharding = s } },
+      uniform = { key, { 8 }, { minval = 0, maxval = 1, sharding = s } }, normal = { key, { 8 }, s },
+      bernoulli = { key, 0.5, { 8 }, s }, randint = { key, { 8 }, 0, 3, s }, permutation = { key, 8 },
+    }
+    for name in pairs(random) do
+      assert.truthy(good[name], name .. " is not tried")
+      assert(pcall(random[name], unpack(good[name])), name)
+      fuzz("random." .. name, random[name], nil, unpack(good[name]))
+    end
+    for number, value in ipairs(odd) do
+      for _, option in ipairs { "minval", "maxval", "sharding", "dtype" } do
+        local o = { [option] = value ~= NIL and value or nil }
+        local word = option == "dtype" and random.bits or random.uniform
+        try(("random.* of %s = odd value %d"):format(option, number), word, key, { 8 }, o)
+      end
+      local o = { partitionable = value ~= NIL and value or nil }
+      try(("random.key of odd value %d"):format(number), random.key, 1, o)
+      try(("a key's field, odd value %d"):format(number), function() return key[value] end)
+      try(("a key beside odd value %d"):format(number), function() return key == value end)
+    end
+    nothing_failed()
+  end)
+
   it("of methods, and things that are no object of theirs before the colon", function()
     local loader = shardrt.loader { source = source, batch_size = 8 }
     local ragged = shardrt.source.ragged { x = { host(), host() } }

@@ -16,6 +16,7 @@ fail.own()
 ---@field ndarray shardrt.ndarray.words
 ---@field source shardrt.source.words
 ---@field transform shardrt.transform.words
+---@field random shardrt.random
 ---@field clock fun(): number
 ---@field is_planning fun(): boolean
 ---@field say fun(format: any, ...: any)
@@ -69,13 +70,28 @@ for _, room in ipairs { "job", "device", "spec", "mesh", "sharding", "reshard", 
 end
 
 -- Rooms that are opened when they are needed (later.lua says why).
+local function later(room, word)
+  return function(...)
+    local module = require("shardrt." .. room)
+    return (module.words or module)[word](...)
+  end
+end
+
+local random = {}
+for _, name in ipairs {
+  "key", "key_data", "split", "fold_in", "bits", "uniform", "normal", "bernoulli", "randint", "permutation",
+} do
+  random[name] = later("random", name)
+end
+shardrt.random = object.words("shardrt.random", random)
+
 for room, words in pairs {
   make = { "make_array_from_process_local_data", "make_array_from_callback", "make_array_from_single_device_arrays" },
   npy = { "load_npy" }, safetensors = { "save", "load" }, checkpoint = { "checkpoint" },
   visualize = { "visualize_sharding", "visualize_array_sharding" },
 } do
   for _, name in ipairs(words) do
-    shardrt[name] = function(...) return require("shardrt." .. room).words[name](...) end
+    shardrt[name] = later(room, name)
   end
 end
 

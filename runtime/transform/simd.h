@@ -1,4 +1,5 @@
-/* simd.h - loops compiled twice, for any processor and for those with AVX2, and chosen when they are called. */
+/* simd.h - loops compiled twice or more, for any processor, for those with AVX2 and for those with AVX-512, and chosen
+ * when they are called. */
 #ifndef SHARDRT_TRANSFORM_SIMD_H
 #define SHARDRT_TRANSFORM_SIMD_H
 
@@ -12,9 +13,26 @@
 static inline bool simd_has_avx2(void) {
   return __builtin_cpu_supports("avx2") != 0;
 }
+/* A product fused with a sum is an instruction here, for who asks for it by fmaf. */
+#define SIMD_FMA __attribute__((target("avx2,fma")))
+static inline bool simd_has_fma(void) {
+  return __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0;
+}
+#define SIMD_AVX512 __attribute__((target("avx512f")))
+static inline bool simd_has_avx512(void) {
+  return __builtin_cpu_supports("avx512f") != 0;
+}
 #else
 #define SIMD_AVX2
 static inline bool simd_has_avx2(void) {
+  return false;
+}
+#define SIMD_FMA
+static inline bool simd_has_fma(void) {
+  return false;
+}
+#define SIMD_AVX512
+static inline bool simd_has_avx512(void) {
   return false;
 }
 #endif

@@ -1,0 +1,256 @@
+-- shardrt.random: JAX's default random numbers, made where they are wanted, the same in every sharding.
+
+local ffi = require "ffi"
+local C = require "shardrt.C"
+local array = require "shardrt.array"
+local device = require "shardrt.device"
+local dtype = require "shardrt.dtype"
+local fail = require "shardrt.fail"
+local list = require "shardrt.list"
+local object = require "shardrt.object"
+local plan = require "shardrt.later" "shardrt.plan"
+local shape = require "shardrt.shape"
+local sharding = require "shardrt.sharding"
+fail.own()
+
+---@class shardrt.random
+local random = {}
+
+---@class shardrt.random.Key # decides random numbers; equal where its words and its layout are
+---@field partitionable boolean # whether a number depends on its place alone, not on the array's size
+local Key = object.class("a key", "key", { partitionable = true }, {})
+
+local c_key, c_keys = ffi.typeof "shardrt_key", ffi.typeof "shardrt_key[?]"
+local int64, uint64 = ffi.typeof "int64_t", ffi.typeof "uint64_t"
+
+local function wrap(c) return object.new(Key, { c = c, partitionable = c.partitionable ~= 0 }) end
+
+local function words_of(key)
+  local c = object.inside(key).c
+  return c.words[0], c.words[1]
+end
+
+function Key:__tostring()
+  local high, low = words_of(self)
+  return ("key(%.0f, %.0f%s)"):format(high, low, self.partitionable and "" or ", partitionable = false")
+end
+
+function Key.__eq(a, b)
+  local high, low = words_of(a)
+  local other_high, other_low = words_of(b)
+  return high == other_high and low == other_low and a.partitionable == b.partitionable
+end
+
+-- The shardrt_key of a key that a recipe gave.
+local function c_of(what, value)
+  if getmetatable(value) ~= Key then
+    fail("%s: %s is no key; random.key(42) makes one", what, list.show(value))
+  end
+  return object.inside(value).c
+end
+
+-- A whole number as int64_t, or nil.
+local function to_int64(value)
+  if ffi.istype(int64, value) then return value end
+  if ffi.istype(uint64, value) and value <= 0x7fffffffffffffffULL then return ffi.cast(int64, value) end
+  if list.is_whole(value, -2 ^ 53) then return int64(value) end
+end
+
+-- The table of options that a word was given, or the sharding alone.
+local function options_of(what, given, known)
+  if given == nil then return {} end
+  if sharding.is(given) or device.is(given) then given = { sharding = given } end
+  if type(given) ~= "table" or object.is(given) then
+    fail("%s: the options are a table, as in {%s = …}, not %s", what, next(known), list.show(given))
+  end
+  fail.keywords(what, given, known)
+  return given
+end
+
+-- An array that nobody placed: whole, the same value in every process, on the process's first device.
+local function unplaced(what, kind, sizes)
+  local first = device.job().process_index * device.job().devices_per_process
+  return array.new(what, sharding.words.SingleDeviceSharding(first), kind, sizes)
+end
+
+-- An array of that dtype, which fill(handle) gives its numbers. Every process must call it with the same key.
+local function make(what, key, kind_name, sizes, to, fill)
+  local kind, told = dtype.named(what, kind_name), ("%s %s of %s"):format(what, shape.text(sizes), tostring(key))
+  local x = to and array.new(what, sharding.of(what, to), kind, sizes) or unplaced(what, kind, sizes)
+  C.shardrt_job_step(told)
+  if C.shardrt_job_get().planning ~= 0 then
+    plan.array(what, x)
+  else
+    fail.check(fill(x.handle), what)
+    array.tell_collector(x)
+  end
+  return array.made_by_all(x)
+end
+
+---@alias shardrt.random.To shardrt.Sharding|shardrt.Device|{sharding: shardrt.Sharding|shardrt.Device?}
+
+local TO = { sharding = true }
+
+--- The key of a seed. Without `partitionable` it is true, as in JAX now; false gives the numbers of older JAX, whose
+--- every one depends on the size of the whole array.
+---@param seed integer # of which the lowest 32 bits count
+---@param options {partitionable: boolean?}?
+---@return shardrt.random.Key
+function random.key(seed, options)
+  local what = "random.key"
+  local value = ffi.istype(uint64, seed) and seed or to_int64(seed)
+  local given = options_of(what, options, { partitionable = true })
+  if not value then fail("%s: the seed is a whole number, not %s", what, list.show(seed)) end
+  local partitionable = given.partitionable
+  if partitionable ~= nil and type(partitionable) ~= "boolean" then
+    fail("%s: partitionable = %s; it is true or false", what, list.show(partitionable))
+  end
+  return wrap(c_key({ 0, tonumber(ffi.cast("uint32_t", value)) }, partitionable == false and 0 or 1))
+end
+
+--- The two words of a key.
+---@param key shardrt.random.Key
+---@return integer[] # {high, low}
+function random.key_data(key)
+  c_of("random.key_data", key)
+  return { words_of(key) }
+end
+
+--- New keys from one, which should not be used for anything else then.
+---@param key shardrt.random.Key
+---@param n integer? # 2
+---@return shardrt.random.Key[]
+function random.split(key, n)
+  local what = "random.split"
+  local c = c_of(what, key)
+  if n == nil then n = 2 end
+  if not list.is_whole(n, 1) or n > C.SHARDRT_MAX_KEYS then
+    fail("%s: %s keys; it makes a list of from 1 to %d", what, list.show(n), C.SHARDRT_MAX_KEYS)
+  end
+  local made, keys = c_keys(n), {}
+  fail.check(C.shardrt_key_split(c, n, made), what)
+  for i = 1, n do keys[i] = wrap(c_key(made[i - 1])) end
+  return keys
+end
+
+--- A key's n-th other one: of a step, a layer, a process.
+---@param key shardrt.random.Key
+---@param n integer # from 0 to 2^32 - 1
+---@return shardrt.random.Key
+function random.fold_in(key, n)
+  local what = "random.fold_in"
+  local c, value = c_of(what, key), to_int64(n)
+  if not value or value < 0 or value > 0xffffffffLL then
+    fail("%s: the number is whole, from 0 to 4294967295, not %s", what, list.show(n))
+  end
+  local folded = c_key()
+  C.shardrt_key_fold_in(c, tonumber(value), folded)
+  return wrap(folded)
+end
+
+local BITS = { uint8 = true, uint16 = true, uint32 = true }
+
+--- Random bits.
+---@param key shardrt.random.Key
+---@param shape_given integer|integer[]
+---@param options {dtype: string?, sharding: shardrt.Sharding|shardrt.Device?}? # dtype: uint32, uint16 or uint8
+---@return shardrt.Array
+function random.bits(key, shape_given, options)
+  local what = "random.bits"
+  local c, sizes = c_of(what, key), shape.check(what, shape_given)
+  local given = options_of(what, options, { dtype = true, sharding = true })
+  local kind = given.dtype == nil and "uint32" or given.dtype
+  if not BITS[kind] then fail("%s: dtype = %s; it is one of %s", what, list.show(kind), list.words(BITS)) end
+  return make(what, key, kind, sizes, given.sharding, function(out) return C.shardrt_key_bits(c, out) end)
+end
+
+local function number(what, name, value, default)
+  if value == nil then return default end
+  if type(value) ~= "number" then fail("%s: %s = %s; it is a number", what, name, list.show(value)) end
+  return value
+end
+
+--- float32, evenly from minval to below maxval.
+---@param key shardrt.random.Key
+---@param shape_given integer|integer[]
+---@param options {minval: number?, maxval: number?, sharding: shardrt.Sharding|shardrt.Device?}? # from 0 to 1
+---@return shardrt.Array
+function random.uniform(key, shape_given, options)
+  local what = "random.uniform"
+  local c, sizes = c_of(what, key), shape.check(what, shape_given)
+  local given = options_of(what, options, { minval = true, maxval = true, sharding = true })
+  local low, high = number(what, "minval", given.minval, 0), number(what, "maxval", given.maxval, 1)
+  if low >= high or low ~= low or high ~= high then
+    fail("%s: minval = %s and maxval = %s; maxval must be the larger one", what, list.show(low), list.show(high))
+  end
+  return make(what, key, "float32", sizes, given.sharding, function(out)
+    return C.shardrt_key_uniform(c, low, high, out)
+  end)
+end
+
+--- float32 of the normal distribution: mean 0, deviation 1.
+---@param key shardrt.random.Key
+---@param shape_given integer|integer[]
+---@param to shardrt.random.To?
+---@return shardrt.Array
+function random.normal(key, shape_given, to)
+  local what = "random.normal"
+  local c, sizes = c_of(what, key), shape.check(what, shape_given)
+  return make(what, key, "float32", sizes, options_of(what, to, TO).sharding, function(out)
+    return C.shardrt_key_normal(c, out)
+  end)
+end
+
+--- bool, true with a probability.
+---@param key shardrt.random.Key
+---@param p number # the probability
+---@param shape_given integer|integer[]
+---@param to shardrt.random.To?
+---@return shardrt.Array
+function random.bernoulli(key, p, shape_given, to)
+  local what = "random.bernoulli"
+  local c, sizes = c_of(what, key), shape.check(what, shape_given)
+  if type(p) ~= "number" or not (p >= 0 and p <= 1) then
+    fail("%s: the probability is a number from 0 to 1, not %s", what, list.show(p))
+  end
+  return make(what, key, "bool", sizes, options_of(what, to, TO).sharding, function(out)
+    return C.shardrt_key_bernoulli(c, p, out)
+  end)
+end
+
+--- int32, from minval to below maxval.
+---@param key shardrt.random.Key
+---@param shape_given integer|integer[]
+---@param minval integer # from -2^31 on
+---@param maxval integer # up to 2^31
+---@param to shardrt.random.To?
+---@return shardrt.Array
+function random.randint(key, shape_given, minval, maxval, to)
+  local what = "random.randint"
+  local c, sizes = c_of(what, key), shape.check(what, shape_given)
+  local low, high = to_int64(minval), to_int64(maxval)
+  if not low or not high then
+    fail("%s: minval and maxval are whole numbers, not %s and %s", what, list.show(minval), list.show(maxval))
+  elseif low >= high or low < -2LL ^ 31 or high > 2LL ^ 31 then
+    fail("%s: whole numbers from %s to below %s; the second must be larger, and both in [-2^31, 2^31]", what,
+      list.show(minval), list.show(maxval))
+  end
+  return make(what, key, "int32", sizes, options_of(what, to, TO).sharding, function(out)
+    return C.shardrt_key_randint(c, low, high, out)
+  end)
+end
+
+--- int32: the numbers from 0 to n - 1 in random order.
+---@param key shardrt.random.Key
+---@param n integer
+---@return shardrt.Array
+function random.permutation(key, n)
+  local what = "random.permutation"
+  local c = c_of(what, key)
+  if not list.is_whole(n, 0) or n >= 2 ^ 31 then
+    fail("%s: of how many numbers is a whole number from 0 to 2147483647, not %s", what, list.show(n))
+  end
+  return make(what, key, "int32", { n }, nil, function(out) return C.shardrt_key_permutation(c, out) end)
+end
+
+return random
