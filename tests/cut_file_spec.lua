@@ -1,5 +1,7 @@
 -- A file that is cut short while a recipe reads it by memory map: the system's SIGBUS becomes a message.
 
+local boxes = require "tests.support.boxes"
+local files = require "tests.support.files"
 local mpi = require "tests.support.mpi"
 
 -- Writes a file that is worth reading, and cuts it after the second step; `arg[1]` is a folder.
@@ -94,6 +96,61 @@ describe("a file that is cut short while it is read", function()
     assert.truthy(result.stderr:match "^shardrt: the file [^\n]*/cache/z%.gz%-%x+ was cut short[^\n]*\n$",
       result.output)
   end)
+end)
+
+-- Copies of what the formats' own software wrote, opened, read, cut to nothing and read again.
+describe("a file of any format that is cut short between two reads", function()
+  local folder
+  before_each(function() folder = boxes.unpack() end)
+  after_each(function() mpi.remove(folder) end)
+
+  local function gunzip(from, name)
+    assert.equal(0, os.execute(("gzip -dc tests/data/%s > %s/%s"):format(from, folder, name)))
+    return name
+  end
+  local function copy(from)
+    assert.equal(0, os.execute(("cp tests/data/%s %s"):format(from, folder)))
+    return from:match "[^/]*$"
+  end
+  local function write(name, text)
+    files.write(folder, name, text)
+    return name
+  end
+
+  for format, make in pairs {
+    array_record = function() return gunzip("array_record/uncompressed-1.array_record.gz", "a.array_record") end,
+    csv = function() return write("a.csv", "x,y\n1,2\n3,4\n") end,
+    hdf5 = function() return "data.h5", "{ x = %q .. ':/chunked' }" end,
+    idx = function() return write("a.idx", "\0\0\8\1\0\0\0\4abcd"), "{ x = %q }" end,
+    jsonl = function() return write("a.jsonl", '{"x":1}\n{"x":2}\n') end,
+    mds = function()
+      copy "mds/scalars/index.json"
+      return copy "mds/scalars/shard.00000.mds", "(%q):match '(.*)/'"
+    end,
+    npy = function() return copy "int32.npy", "{ x = %q }" end,
+    safetensors = function() return "data.safetensors", "%q, { fields = { float32 = 'float32' } }" end,
+    tar = function() return copy "records/ustar.tar" end,
+    tfrecord = function() return copy "records/tensorflow.tfrecord" end,
+    tokens = function() return write("a.bin", ("\0\1"):rep(100)), "%q, { window = 4 }" end,
+    zarr = function() return "zarr/v2-float32/0.0.0", "{ x = (%q):match '(.*)/' }" end,
+  } do
+    it("is named: " .. format, function()
+      local name, given = make()
+      local path = folder .. "/" .. name
+      local result = mpi.run { source = ([[
+        local shardrt = require "shardrt"
+        local ffi = require "ffi"
+        ffi.cdef "int truncate(const char *, long)"
+        local source = shardrt.source.%s(%s)
+        source:read(0, #source)
+        assert(ffi.C.truncate(%q, 0) == 0)
+        source:read(0, #source)
+        print "not noticed"]]):format(format, (given or "%q"):format(path), path) }
+      assert.equal(1, result.status, result.output)
+      assert.equal(1, #lines_about(result.stderr, path), result.output)
+      assert.falsy(result.output:find("not noticed", 1, true), result.output)
+    end)
+  end
 end)
 
 describe("a SIGBUS of another kind", function()

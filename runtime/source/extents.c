@@ -26,8 +26,9 @@ static bool join(struct extent *last, const struct extent *next) {
 }
 
 int extents_add(struct extents *self, const mapping *file, size_t offset, size_t bytes) {
-  if (bytes == 0) return SHARDRT_OK;
-  const struct extent next = {.file = file, .offset = offset, .bytes = bytes};
+  if (bytes == 0 || offset >= file->bytes) return SHARDRT_OK;
+  const size_t left = file->bytes - offset;
+  const struct extent next = {.file = file, .offset = offset, .bytes = bytes < left ? bytes : left};
   if (self->count > 0) {
     struct extent *last = &self->list[self->count - 1];
     if (last->offset <= offset && join(last, &next)) return SHARDRT_OK;

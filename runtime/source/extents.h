@@ -24,7 +24,8 @@ enum { EXTENTS_GAP = 16 * 1024 };
 /* An empty list, to be cleared in the end. */
 int extents_set(int64_t capacity, struct extents *out);
 void extents_clear(struct extents *self);
-/* What is close behind the last one makes it longer; nothing is allocated until the capacity is used up. ENOMEM. */
+/* What is close behind the last one makes it longer; nothing is allocated until the capacity is used up. What lies
+ * outside the file is left out: who reads it says what is wrong. ENOMEM. */
 int extents_add(struct extents *self, const mapping *file, size_t offset, size_t bytes);
 /* Puts them in the order of files and offsets, none closer to the one before than EXTENTS_GAP. */
 void extents_merge(struct extents *self);

@@ -181,6 +181,15 @@ int json_object_read(json_reader *r, const char *expected, json_member *take, vo
   }
 }
 
+int json_once(const json_reader *r, const char *name, const char *const *names, uint32_t *seen) {
+  for (uint32_t i = 0; names[i] != NULL; i++) {
+    if (strcmp(names[i], name) != 0) continue;
+    if ((*seen >> i & 1) != 0) return json_bad(r, "\"%s\" stands twice", name);
+    *seen |= 1u << i;
+  }
+  return SHARDRT_OK;
+}
+
 int json_list_read(json_reader *r, const char *expected, json_value *take, void *context) {
   if (!json_accept(r, '[')) return json_malformed(r, expected);
   bool more = true;

@@ -12,6 +12,7 @@ enum { TEXT_BYTES = 256, VERSION = 2 };
 
 /* What one shard's entry says; each list may be of another length as long as it is not compared. */
 struct entry {
+  uint32_t seen; /* for json_once */
   struct mds_shard shard;
   int32_t nnames, nencodings, nsizes;
   struct mds_column columns[MDS_COLUMNS_MOST];
@@ -103,7 +104,6 @@ static int read_file_key(json_reader *r, const char *key, void *context) {
 static int read_file(json_reader *r, struct mds_file *out) {
   static const char expected[] = "an object with \"basename\", \"bytes\" and \"hashes\"";
   if (json_null(r)) return SHARDRT_OK;
-  if (out->name != NULL) return json_bad(r, "\"raw_data\" or \"zip_data\" stands twice");
   int code = json_object_read(r, expected, read_file_key, out);
   if (code < 0) return code;
   return out->name != NULL ? SHARDRT_OK : json_bad(r, "\"raw_data\" and \"zip_data\" have a \"basename\"");
@@ -126,7 +126,11 @@ static int read_version(json_reader *r) {
 }
 
 static int read_shard_key(json_reader *r, const char *key, void *context) {
+  static const char *const once[] = {"column_names", "column_encodings", "column_sizes", "samples",  "format",
+                                     "version",      "compression",      "raw_data",     "zip_data", NULL};
   struct entry *e = context;
+  int code = json_once(r, key, once, &e->seen);
+  if (code < 0) return code;
   if (strcmp(key, "column_names") == 0) return json_list_read(r, "a list for \"column_names\"", read_name, e);
   if (strcmp(key, "column_encodings") == 0)
     return json_list_read(r, "a list for \"column_encodings\"", read_encoding, e);
@@ -165,6 +169,10 @@ static int add_shard(const json_reader *r, struct mds_index *index, const struct
   if (e->nnames != e->nencodings || e->nnames != e->nsizes || e->nnames == 0)
     return json_bad(r, "shard %lld has %d column_names, %d column_encodings and %d column_sizes",
                     (long long)index->nshards, (int)e->nnames, (int)e->nencodings, (int)e->nsizes);
+  for (int32_t i = 0; i < e->nnames; i++)
+    for (int32_t other = 0; other < i; other++)
+      if (strcmp(e->columns[i].name, e->columns[other].name) == 0)
+        return json_bad(r, "two columns are called \"%s\"", e->columns[i].name);
   if (e->shard.raw.name == NULL) return json_bad(r, "shard %lld has no \"raw_data\"", (long long)index->nshards);
   *columns_taken = index->nshards == 0;
   if (!*columns_taken && !same_columns(index, e))
@@ -196,16 +204,27 @@ static int read_shard(json_reader *r, int32_t i, void *context) {
   return code;
 }
 
+/* An index that is read. */
+struct reading {
+  struct mds_index *out;
+  uint32_t seen; /* for json_once */
+};
+
 static int read_index_key(json_reader *r, const char *key, void *context) {
+  static const char *const once[] = {"version", "shards", NULL};
+  struct reading *reading = context;
+  int code = json_once(r, key, once, &reading->seen);
+  if (code < 0) return code;
   if (strcmp(key, "version") == 0) return read_version(r);
-  if (strcmp(key, "shards") == 0) return json_list_read(r, "a list for \"shards\"", read_shard, context);
+  if (strcmp(key, "shards") == 0) return json_list_read(r, "a list for \"shards\"", read_shard, reading->out);
   return json_skip(r);
 }
 
 int mds_index_read(const char *path, const uint8_t *text, size_t bytes, struct mds_index *out) {
   json_reader r = {.path = path, .begin = text, .at = text, .end = text + bytes};
   *out = (struct mds_index){0};
-  int code = json_object_read(&r, "an object with \"shards\" and \"version\"", read_index_key, out);
+  struct reading reading = {.out = out};
+  int code = json_object_read(&r, "an object with \"shards\" and \"version\"", read_index_key, &reading);
   if (code == SHARDRT_OK) code = json_end(&r, "the end of the file");
   if (code == SHARDRT_OK && out->nshards == 0) code = json_bad(&r, "tells of no shard");
   if (code < 0) mds_index_clear(out);

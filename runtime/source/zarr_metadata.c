@@ -108,7 +108,7 @@ static int find_shards(const json_reader *r, struct zarr_parse *p) {
   if (out->index_codecs.compressor != ZARR_PLAIN)
     return json_bad(r, "its shards' index is compressed, which shardrt does not read");
   for (int32_t d = 0; d < out->ndim; d++) {
-    if (p->inner_sizes != out->ndim || p->inner[d] < 1 || out->chunk[d] % p->inner[d] != 0)
+    if (p->inner_sizes != out->ndim || p->inner[d] < 1 || out->chunk[d] < 1 || out->chunk[d] % p->inner[d] != 0)
       return json_bad(r, "the chunks of a shard do not fill it");
     out->per_shard[d] = out->chunk[d] / p->inner[d];
     out->chunk[d] = p->inner[d];

@@ -286,7 +286,19 @@ static int read_v3(json_reader *r, const char *key, void *context) {
   return json_bad(r, "has \"%s\", which shardrt does not know", key);
 }
 
+static int read_member(json_reader *r, const char *key, void *context) {
+  static const char *const once[] = {
+      "zarr_format", "shape",     "chunks",    "fill_value",          "compressor",
+      "filters",     "dtype",     "order",     "chunk_grid",          "chunk_key_encoding",
+      "codecs",      "data_type", "node_type", "dimension_separator", "storage_transformers",
+      NULL};
+  struct zarr_parse *p = context;
+  int code = json_once(r, key, once, &p->seen);
+  if (code < 0) return code;
+  return p->out->version == 2 ? read_v2(r, key, p) : read_v3(r, key, p);
+}
+
 int zarr_parse_object(json_reader *r, struct zarr_parse *p) {
-  int code = json_object_read(r, "an object", p->out->version == 2 ? read_v2 : read_v3, p);
+  int code = json_object_read(r, "an object", read_member, p);
   return code < 0 ? code : json_end(r, "nothing behind the object");
 }

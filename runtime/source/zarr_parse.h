@@ -10,6 +10,7 @@ enum { ZARR_WORD = 64 };
 /* What stands in the file, before it is known what it means. */
 struct zarr_parse {
   struct zarr_metadata *out;
+  uint32_t seen; /* for json_once */
   char type[ZARR_WORD];
   char fill[ZARR_WORD];
   bool fill_is_text;
