@@ -1,8 +1,10 @@
 -- Damaged records, left out: batches are those of a dataset that was made without them, on every topology.
 
 local ffi = require "ffi"
+local C = require "shardrt.C"
 local files = require "tests.support.files"
 local mpi = require "tests.support.mpi"
+local shardrt = require "shardrt"
 
 pcall(ffi.cdef, "uint32_t crc32c(uint32_t before, const void *data, size_t bytes);")
 
@@ -330,5 +332,214 @@ describe("damaged records", function()
     local good = {}
     for i, id in ipairs(ids) do good[#good + 1] = i ~= 5 and id or nil end
     check(format, good, 1, { opening = "skip" }, { TOPOLOGIES[2] })
+  end)
+
+  it("of array_record files are left out", function()
+    local path = folder .. "/x.array_record"
+    shell("gunzip -c tests/data/array_record/zstd-1.array_record.gz > '%s'", path)
+    local clean = shardrt.source.array_record(path)
+    local count, at = #clean, 0
+    local function payload_of(i)
+      local host = clean:read(i, 1).record[1]
+      return ffi.string(host.data, host.bytes)
+    end
+    local texts = {}
+    for i = 0, count - 1 do texts[i] = payload_of(i) end
+    for _ = 1, 3 do
+      at = at + 200 + random(900)
+      change(path, at)
+    end
+    local damaged, good, bad = shardrt.source.array_record(path), {}, 0
+    for i = 0, count - 1 do
+      if pcall(damaged.read, damaged, i, 1) then good[#good + 1] = texts[i] else bad = bad + 1 end
+    end
+    assert.truthy(bad > 0 and #good > 4, "seed " .. seed)
+    local result = mpi.run { processes = 2, devices = 2, limit = 100, source = ([[
+      local shardrt = require "shardrt"
+      local ffi = require "ffi"
+      local loader = shardrt.loader { source = shardrt.source.array_record "%s", batch_size = 4, epochs = 1,
+        remainder = "pad", on_bad_record = "skip",
+        transform = { record = { shardrt.transform.pad { size = { 1024 } } } } }
+      for batch in loader do
+        local all, mask = shardrt.process_allgather(batch.record), shardrt.process_allgather(batch.mask)
+        for i = 0, 3 do
+          local text = ffi.string(ffi.cast("char *", all.data) + i * 1024, 1024)
+          if mask.data[i] then
+            shardrt.say("%%s", (text:gsub(".", function(c) return ("%%02x"):format(c:byte()) end)))
+          end
+        end
+      end
+    ]]):format(path) }
+    assert.equal(0, result.status, result.output)
+    local lines = {}
+    for _, text in ipairs(good) do
+      lines[#lines + 1] = (text .. ("\0"):rep(1024 - #text)):gsub(".", function(c) return ("%02x"):format(c:byte()) end)
+    end
+    assert.equal(table.concat(lines, "\n") .. "\n", result.stdout)
+    assert.truthy(result.stderr:find(("left out %d of %d samples"):format(bad, count)), result.stderr)
+  end)
+
+  -- A folder of two classes, of which three images are cut off.
+  local function images()
+    shell("mkdir -p '%s/i/jpeg' '%s/i/png' && cp tests/data/images/jpeg/4*.jpg '%s/i/jpeg' && "
+      .. "cp tests/data/images/png/basn2*.png '%s/i/png'", folder, folder, folder, folder)
+    shell("cp -r '%s/i' '%s/good' && cd '%s' && truncate -s -40 i/jpeg/444.jpg && truncate -s 200 i/jpeg/420.jpg "
+      .. "&& : > i/png/basn2c08.png && rm good/jpeg/444.jpg good/jpeg/420.jpg good/png/basn2c08.png", folder, folder,
+      folder)
+  end
+
+  it("are images that cannot be decoded whole, whatever part of them is taken; resumed, and where a mix has them",
+    function()
+      images()
+      local recipe = ([[
+        local shardrt = require "shardrt"
+        local T, C = shardrt.transform, require "shardrt.C"
+        local chain = { T.decode_image(), T.crop { size = { 2, 2 } } }
+        local source = shardrt.source.folder "%s/WHICH"
+        local function loader(o)
+          local wanted = { source = source, batch_size = 4, shuffle = true, seed = 3, epochs = 2, remainder = "pad",
+            on_bad_record = "skip", transform = { image = chain } }
+          for key, value in pairs(o or {}) do wanted[key] = value end
+          return shardrt.loader(wanted)
+        end
+        local function show(batch)
+          local words = {}
+          for _, name in ipairs { "image", "label", "mask" } do
+            local all = shardrt.process_allgather(batch[name])
+            words[#words + 1] = bit.tohex(C.shardrt_fingerprint(all.data, all.bytes))
+          end
+          return table.concat(words, " ")
+        end
+        local first, state, expected = loader(), nil, nil
+        local step = 0
+        for batch in first do
+          step = step + 1
+          if step == 3 then expected = show(batch) end
+          shardrt.say("%%s", show(batch))
+          if step == 2 then state = first:state() end
+        end
+        local second = loader()
+        second:restore(state)
+        assert(show(second()) == expected)
+        local readable = source:map { image = chain }:readable()
+        local mixed = shardrt.mix { { readable, 0.5 }, { readable, 0.5 } }
+        local both = shardrt.concat { readable, readable }
+        shardrt.say("%%d %%d %%d %%d", #readable, #both, #both.bad_records, #mixed.bad_records)
+        local good, message = pcall(loader, { source = mixed, transform = {} })
+        assert(good == (#source == #readable) or message:find "this is a mix", message)
+        if #readable < #source then
+          local other = loader { on_bad_record = "error" }
+          good, message = pcall(other.restore, other, state)
+          assert(not good and message:find "which samples are left out because they are damaged", message)
+          -- A filter sees only what can be read, also of a field that the batches have not.
+          local filtered = loader { transform = { image = false }, filter = { image = { T.decode_image(),
+            T.lua(function(image) return image.size > 0 end, { shape = {}, dtype = "bool" }) } } }
+          assert(#filtered.source == #readable, #filtered.source)
+        end
+      ]]):format(folder)
+      local outputs = {}
+      for i, topology in ipairs(TOPOLOGIES) do
+        local good = mpi.run { source = recipe:gsub("WHICH", "good"), processes = topology[1], devices = topology[2] }
+        local result = mpi.run { source = recipe:gsub("WHICH", "i"), processes = topology[1], devices = topology[2] }
+        assert.truthy(result.stderr:find "i/jpeg/444.jpg: sample 9, field \"image\": transform.decode_image: a damaged",
+          result.output)
+        assert.equal(0, result.status, result.output)
+        assert.equal(0, good.status, good.output)
+        assert.equal(good.stdout:gsub("(%d+ %d+) 0 0\n$", "%1 6 6\n"), result.stdout)
+        outputs[i] = result.stdout
+      end
+      assert.same({ outputs[1], outputs[1], outputs[1] }, outputs)
+    end)
+
+  it("that were good when they were looked for are an error", function()
+    local format, ids = formats.tfrecord, ids_of(400)
+    local path = folder .. "/" .. format.name
+    format.write(path, ids)
+    run(format, format.name, TOPOLOGIES[1], {})
+    change(path, find(path, ids[3]), nil, true)
+    local start = ('if shardrt.process_index() == 0 then local f = io.open("%s", "r+b") f:seek("set", %d) f:write "?" '
+      .. 'f:close() end shardrt.sync_global_devices "changed"'):format(path, find(path, ids[350]) + 9)
+    local result, bad = run(format, format.name, TOPOLOGIES[2], { start = start,
+      options = 'prefetch = 1, on_bad_record = "skip"' })
+    assert.equal(1, bad, result.output)
+    assert.equal(1, result.status, result.output)
+    assert.truthy(result.stderr:find "x%.tfrecord: record 349 at byte %d+ [^\n]*is damaged", result.stderr)
+  end)
+
+  it("are an error where there is nothing else, and what is not damage always is", function()
+    local path = files.write(folder, "x.csv", "id\n1\n?\n?\n")
+    shardrt.source.csv(path, { fields = { id = "int64" }, on_bad_record = "skip" })
+    path = files.write(folder, "x.csv", "id\n?\n?\n")
+    local message = files.message(shardrt.source.csv, path, { fields = { id = "int64" }, on_bad_record = "skip" })
+    assert.truthy(message:find("all 2 samples are damaged; the first: the file " .. path .. ": record 0", 1, true),
+      message)
+    local source = shardrt.source.array { x = shardrt.ndarray.arange(8, "int32") }
+    local own = shardrt.transform.lua(function(x) error("of the recipe " .. tostring(x.index)) end,
+      { shape = {}, dtype = "int32" })
+    message = files.message(function() source:map { x = { own } }:readable() end)
+    assert.truthy(message:find "of the recipe 0", message)
+    shell("mkdir -p '%s/f/a' && touch '%s/f/a/1.png' && cp tests/data/images/png/basn2c08.png '%s/f/a/2.png'", folder,
+      folder, folder)
+    source = shardrt.source.folder(folder .. "/f")
+    os.remove(folder .. "/f/a/1.png")
+    message = files.message(function() source:readable() end)
+    assert.truthy(message:find "f/a/1.png: No such file", message)
+    message = files.message(shardrt.source.folder, folder .. "/f", { on_bad_record = "skip" })
+    assert.truthy(message:find "on_bad_record is for the loader", message)
+    message = files.message(shardrt.loader, { source = source, batch_size = 1, on_bad_record = "skp" })
+    assert.truthy(message:find 'on_bad_record = "skp" %(did you mean "skip"%?%)', message)
+  end)
+
+  it("cost a plan nothing: every sample counts there", function()
+    local path = files.write(folder, "x.csv", "id\n1\n?\n3\n")
+    local result = mpi.shell(("%s plan %s"):format(mpi.program(), files.write(folder, "plan.lua", ([[
+      local shardrt = require "shardrt"
+      local loader = shardrt.loader { source = shardrt.source.csv("%s", { fields = { id = "int64" } }), batch_size = 1,
+        epochs = 1, on_bad_record = "skip" }
+      for _ in loader do end]]):format(path))))
+    assert.equal(0, result.status, result.output)
+    assert.truthy(result.stdout:find "what is damaged", result.output)
+  end)
+
+  it("are listed, a thousand of them, also where memory runs out", function()
+    local rows = { "id" }
+    for i = 1, 3000 do rows[i + 1] = i % 2 == 0 and "?" or tostring(i) end
+    local path = files.write(folder, "x.csv", table.concat(rows, "\n"))
+    local source = shardrt.source.csv(path, { fields = { id = "int64" } })
+    local readable = source:readable()
+    assert.equal(1500, #readable)
+    assert.equal(1000, #readable.bad_records)
+    assert.equal(1999, readable.bad_records[1000].record)
+    assert.truthy(readable.bad_records[1000].reason:find("the file " .. path .. ": record 1999 at byte", 1, true))
+    assert.equal(2999, tonumber(readable:read(1499, 1).id.data[0]))
+    assert.equal(0, #source.bad_records)
+    local out, failures = ffi.new "shardrt_source *[1]", 0
+    for n = 1, 200 do
+      C.shardrt_alloc_fail_at(n)
+      local code = C.shardrt_source_readable(source, source, out)
+      C.shardrt_alloc_fail_at(0)
+      if code == 0 then
+        C.shardrt_source_free(out[0])
+        break
+      end
+      assert.equal(C.SHARDRT_ENOMEM, code, ffi.string(C.shardrt_error_message()))
+      failures = failures + 1
+    end
+    assert.is_true(failures > 3 and failures < 199, failures)
+    local o = ffi.new("shardrt_source_options", { skips_damage = 1 })
+    local lost = files.write(folder, "lost.csv", 'id\n1\n"3\n')
+    local paths, opened = ffi.new("const char *[1]", { lost }), false
+    for n = 1, 200 do
+      os.remove(lost .. ".shardrt-index")
+      C.shardrt_alloc_fail_at(n)
+      local code = C.shardrt_source_files("csv", 1, paths, 0, nil, o, out)
+      C.shardrt_alloc_fail_at(0)
+      opened = code == 0
+      if opened then break end
+      assert.equal(C.SHARDRT_ENOMEM, code, ffi.string(C.shardrt_error_message()))
+    end
+    assert.is_true(opened)
+    assert.equal(2, tonumber(C.shardrt_source_count(out[0])))
+    C.shardrt_source_free(out[0])
   end)
 end)

@@ -71,21 +71,21 @@ function damage.leave_out(what, source, looked)
   return made
 end
 
+local function is_table(value) return type(value) == "table" and not object.is(value) end
+
 --- The source of a loader's options without the samples that cannot be read: in what the batches take of them, or what
 --- the filter looks at.
 ---@param o shardrt.LoaderOptions
 ---@return shardrt.source
 function damage.of_loader(o)
-  local function is_table(value) return type(value) == "table" and not object.is(value) end
-  if not is_table(o.transform) then return damage.leave_out("loader", o.source, o.source) end
   local fields = {}
-  for name, given in pairs(o.transform) do
-    fields[name] = given
-    if given == false and is_table(o.filter) and o.filter[name] then
-      fields[name .. ", for the filter"] = { from = name }
+  for name, given in pairs(is_table(o.transform) and o.transform or {}) do fields[name] = given end
+  for name, given in pairs(is_table(o.filter) and o.filter or {}) do
+    if type(name) == "string" and o.source.fields[name] then
+      fields[name .. ", for the filter"] = { from = name, unpack(is_table(given) and given or {}) }
     end
   end
-  return damage.leave_out("loader", o.source, map(o.source, "loader: transform", fields))
+  return damage.leave_out("loader", o.source, next(fields) and map(o.source, "loader", fields) or o.source)
 end
 
 return damage
