@@ -10,6 +10,7 @@ local ndarray = require "shardrt.ndarray"
 local object = require "shardrt.object"
 local outside = require "shardrt.outside"
 local shape = require "shardrt.shape"
+local placing = require "shardrt.sharding"
 fail.own()
 
 local array = {}
@@ -28,13 +29,21 @@ local array = {}
 ---@field sharding shardrt.Sharding
 ---@field is_fully_replicated boolean # whether every device of the sharding holds everything
 ---@field is_fully_addressable boolean # whether this process owns all of the sharding's devices
+---@field committed boolean # whether somebody placed it; if not, every process has all of it, and it goes anywhere
 ---@field addressable_shards shardrt.Shard[] # this process's shards, in mesh order
 ---@field handle ffi.cdata* # shardrt_array *; false after delete
+---@operator add(shardrt.Operand): shardrt.Array
+---@operator sub(shardrt.Operand): shardrt.Array
+---@operator mul(shardrt.Operand): shardrt.Array
+---@operator div(shardrt.Operand): shardrt.Array
+---@operator pow(shardrt.Operand): shardrt.Array
+---@operator mod(shardrt.Operand): shardrt.Array
+---@operator unm: shardrt.Array
 local methods = {}
 
 -- What is worked out when it is first asked for, so that making an array for every batch costs little.
 local lazy = {}
-local fields = { handle = true, sharding = true }
+local fields = { sharding = true }
 for _, name in ipairs {
   "dtype", "ndim", "shape", "size", "is_fully_replicated", "is_fully_addressable", "addressable_shards",
 } do
@@ -47,6 +56,19 @@ for _, name in ipairs {
     return value
   end
 end
+
+-- A sum that waits for what it is used for is made now, as it is usually laid out.
+function fields.handle(inside)
+  if inside.finish then
+    local finish = inside.finish
+    inside.finish = nil
+    inside.handle = finish(inside.sharding).handle
+  end
+  return inside.handle
+end
+
+function fields.committed(inside) return not inside.unplaced end
+
 local known_shape = fields.shape
 function fields.shape(inside, x) return list.copy(known_shape(inside, x)) end
 
@@ -58,6 +80,28 @@ local Array = object.class("an array", "x", fields, methods, { shards = "address
 ---@return shardrt.Array
 function array.wrap(handle, sharding)
   return object.new(Array, { handle = ffi.gc(handle, C.shardrt_array_free), sharding = sharding })
+end
+
+--- An array whose value is to be made by `finish(sharding)`, in that sharding or, where the recipe asks for another
+--- layout at once, in that. Every process must use it alike.
+---@param to shardrt.Sharding
+---@param name string # its dtype
+---@param sizes integer[]
+---@param finish fun(to: shardrt.Sharding): shardrt.Array
+---@return shardrt.Array
+function array.pending(to, name, sizes, finish)
+  return object.new(Array, {
+    sharding = to, dtype = name, shape = sizes, ndim = #sizes, size = shape.elements(sizes), finish = finish,
+  })
+end
+
+--- A pending array in a sharding that it may not have; nil: it is not pending.
+---@param x shardrt.Array
+---@param to shardrt.Sharding
+---@return shardrt.Array?
+function array.finished(x, to)
+  local finish = object.inside(x).finish
+  return finish and finish(to)
 end
 
 --- Whether a value is a global array.
@@ -123,7 +167,13 @@ function lazy.addressable_shards(x)
 end
 
 function Array:__tostring()
-  return ("Array(%s, %s)"):format(describe(self), self.handle and tostring(self.sharding) or "deleted")
+  local inside = object.inside(self)
+  local at = inside.unplaced and "not placed" or tostring(self.sharding)
+  return ("Array(%s, %s)"):format(describe(self), inside.handle == false and "deleted" or at)
+end
+
+for _, operator in ipairs { "add", "sub", "mul", "div", "pow", "mod", "unm" } do
+  Array["__" .. operator] = function(a, b) return require("shardrt.numpy").operators[operator](a, b) end
 end
 
 --- Waits until the data is there; returns the array.
@@ -157,6 +207,44 @@ function array.new(what, sharding, kind, sizes)
   return array.wrap(out[0], sharding)
 end
 
+local home ---@type shardrt.Sharding
+
+--- Where arrays are that nobody placed: each process's own first device.
+---@return shardrt.Sharding
+function array.home()
+  if not home then
+    local job = C.shardrt_job_get()
+    home = placing.words.SingleDeviceSharding(job.process_index * job.devices_per_process)
+  end
+  return home
+end
+
+--- A new array that nobody placed, without buffers: every process makes the whole of it, and the same.
+---@param what string
+---@param kind shardrt.dtype
+---@param sizes integer[]
+---@return shardrt.Array
+function array.unplaced(what, kind, sizes)
+  local x = array.new(what, array.home(), kind, sizes)
+  object.inside(x).unplaced = true
+  return x
+end
+
+--- The same of a host value.
+---@param what string
+---@param host shardrt.ndarray
+---@return shardrt.Array
+function array.unplaced_from(what, host)
+  local x = array.unplaced(what, dtype.named(what, host.dtype), host.shape)
+  if C.shardrt_job_get().planning == 0 then array.fill_global(what, x, host) end
+  return x
+end
+
+--- The value of an array that nobody placed, as a host array that shares its memory.
+---@param x shardrt.Array
+---@return shardrt.ndarray
+function array.unplaced_value(x) return shard_view(x, 0, x.shape) end
+
 local numbered = 0
 
 --- Numbers an array that all processes have just made together: the calls that make such arrays come in the same order
@@ -180,6 +268,17 @@ function array.set_block(what, x, block, buffer)
       fail.check(C.shardrt_array_set_buffer(x.handle, i, buffer), what)
     end
   end
+end
+
+--- An array that nobody placed, placed: nothing travels, as every process has all of it.
+---@param what string
+---@param x shardrt.Array
+---@param to shardrt.Sharding
+---@return shardrt.Array
+function array.place(what, x, to)
+  local made = array.new(what, to, dtype.named(what, x.dtype), x.shape)
+  if C.shardrt_job_get().planning == 0 then array.fill_global(what, made, array.unplaced_value(x)) end
+  return array.made_by_all(made)
 end
 
 -- Bytes of the buffers of an array that was just filled: one for each distinct box.
@@ -229,6 +328,7 @@ local lost = {} -- values that a wait which did not end may still write to
 ---@return shardrt.ndarray
 function array.allgather(what, x)
   local handle = live(what, x)
+  if not x.committed then return array.gather(what, x) end
   if C.shardrt_job_get().planning ~= 0 then no_data(what) end
   local host = ndarray.empty(x.shape, x.dtype)
   C.shardrt_job_at(fail.where())

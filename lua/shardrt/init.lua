@@ -42,6 +42,11 @@ fail.own()
 ---@field reshard fun(x: shardrt.Array, s: shardrt.Sharding, options: table?): shardrt.Array
 ---@field reshard_plan fun(shape: integer[], dtype: string, from: shardrt.Sharding, to: shardrt.Sharding): table
 ---@field with_sharding_constraint fun(x: shardrt.Array, s: shardrt.Sharding): shardrt.Array
+---@field grad fun(f: function): function
+---@field value_and_grad fun(f: function): function
+---@field stop_gradient fun(x: shardrt.Operand): shardrt.Array
+---@field explain fun(f: function, ...: any): any
+---@field optimizer shardrt.optimizer.words
 ---@field save fun(path: string, values: table<string, shardrt.Array|shardrt.ndarray>)
 ---@field load fun(path: string, shardings: table<string, shardrt.Sharding>|shardrt.Sharding?): table
 ---@field concat fun(o: {[integer]: shardrt.source, part: string?}): shardrt.source
@@ -84,11 +89,15 @@ for _, name in ipairs {
   random[name] = later("random", name)
 end
 shardrt.random = object.words("shardrt.random", random)
+local optimizer = {}
+for _, name in ipairs { "sgd", "momentum", "adam" } do optimizer[name] = later("optimizer", name) end
+shardrt.optimizer = object.words("shardrt.optimizer", optimizer)
 
 for room, words in pairs {
   make = { "make_array_from_process_local_data", "make_array_from_callback", "make_array_from_single_device_arrays" },
   npy = { "load_npy" }, safetensors = { "save", "load" }, checkpoint = { "checkpoint" },
-  visualize = { "visualize_sharding", "visualize_array_sharding" },
+  visualize = { "visualize_sharding", "visualize_array_sharding" }, constrain = { "with_sharding_constraint" },
+  grad = { "grad", "value_and_grad", "stop_gradient" }, explain = { "explain" },
 } do
   for _, name in ipairs(words) do
     shardrt[name] = later(room, name)

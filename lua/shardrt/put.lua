@@ -13,46 +13,13 @@ local plan = require "shardrt.later" "shardrt.plan"
 local reshard = require "shardrt.reshard"
 local shape = require "shardrt.shape"
 local sharding = require "shardrt.sharding"
+local tree = require "shardrt.tree"
 fail.own()
 
 local put = { words = {} }
 local words = put.words
 
 ---@alias shardrt.Value shardrt.ndarray|shardrt.Array|number|boolean|ffi.cdata*|table
-
-local DEEPEST = 100 -- tables within tables; beyond it, a table most likely holds itself
-
--- Whether a table is a tree: it has a name among its keys, or an array somewhere inside. Else it is one nested list of
--- numbers.
-local function is_tree(what, value, depth)
-  if type(value) ~= "table" or object.is(value) then return false end
-  depth = depth or 1
-  if depth > DEEPEST then fail("%s: tables within tables, more than %d deep", what, DEEPEST) end
-  for key, entry in pairs(value) do
-    if type(key) ~= "number" or ndarray.is(entry) or array.is(entry) or is_tree(what, entry, depth + 1) then
-      return true
-    end
-  end
-  return false
-end
-
--- The keys of a tree in an order that is the same in every process.
-local function sorted_keys(what, tree)
-  local keys = {}
-  for key in pairs(tree) do
-    if type(key) ~= "number" and type(key) ~= "string" then
-      fail("%s: a tree of arrays has names and numbers as keys, not a %s", what, type(key))
-    end
-    keys[#keys + 1] = key
-  end
-  table.sort(keys, function(a, b)
-    if type(a) ~= type(b) then return type(a) == "number" end
-    return a < b
-  end)
-  return keys
-end
-
-local function branch(path, key) return path .. (type(key) == "number" and "[" .. key .. "]" or "." .. key) end
 
 --- A host array of a value that is given whole: itself, or made from numbers.
 ---@param what string
@@ -104,27 +71,31 @@ end
 
 local function put_leaf(what, value, to)
   to = sharding.of(what, to)
+  if array.is(value) and not value.committed then
+    array.live(what, value)
+    if C.shardrt_job_get().planning == 0 then value = array.unplaced_value(value) end
+  end
   if array.is(value) then return reshard.array(what, value, to) end
   return put_host(what, put.to_host(what, value), to)
 end
 
 -- Leaf by leaf. `to` is one sharding or device for all below, or a tree with the same keys.
 local function put_tree(what, value, to, path)
-  if not is_tree(what, value) then
+  if not tree.is(what, value) then
     return put_leaf(path == "" and what or what .. " of " .. path:gsub("^%.", ""), value, to)
   end
   local one = sharding.is(to) or device.is(to) or type(to) == "number"
   if not one and (type(to) ~= "table" or object.is(to)) then sharding.of(what, to) end
   if not one then
-    for _, key in ipairs(sorted_keys(what, to)) do
+    for _, key in ipairs(tree.keys(what, to)) do
       if value[key] == nil then
-        fail("%s: the tree of shardings has %s, which the tree of values has not", what, branch(path, key))
+        fail("%s: the tree of shardings has %s, which the tree of values has not", what, tree.branch(path, key))
       end
     end
   end
   local made = {}
-  for _, key in ipairs(sorted_keys(what, value)) do
-    local below = branch(path, key)
+  for _, key in ipairs(tree.keys(what, value)) do
+    local below = tree.branch(path, key)
     if not one and to[key] == nil then
       fail("%s: the tree of values has %s, for which the tree of shardings has none", what, below)
     end
@@ -144,20 +115,12 @@ function words.device_put(value, to)
   return put_tree("device_put", value, to, "")
 end
 
--- The tree with every leaf that is an array replaced.
-local function map(what, value, f)
-  if not is_tree(what, value) then return f(value) end
-  local made = {}
-  for _, key in ipairs(sorted_keys(what, value)) do made[key] = map(what, value[key], f) end
-  return made
-end
-
 --- The value of an array, as a host array. The whole of it must be in this process (see process_allgather). Also of a
 --- tree of arrays, leaf by leaf.
 ---@param x shardrt.Array|shardrt.ndarray|table
 ---@return shardrt.ndarray|table
 function words.device_get(x)
-  return map("device_get", x, function(leaf)
+  return tree.map("device_get", x, function(leaf)
     return array.is(leaf) and array.gather("device_get", leaf) or put.to_host("device_get", leaf)
   end)
 end
@@ -178,7 +141,7 @@ end
 ---@param x shardrt.Value
 ---@return shardrt.ndarray|table
 function words.process_allgather(x)
-  return map("process_allgather", x, function(leaf)
+  return tree.map("process_allgather", x, function(leaf)
     if array.is(leaf) then return array.allgather("process_allgather", leaf) end
     return stack(put.to_host("process_allgather", leaf))
   end)

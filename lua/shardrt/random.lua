@@ -67,16 +67,10 @@ local function options_of(what, given, known)
   return given
 end
 
--- An array that nobody placed: whole, the same value in every process, on the process's first device.
-local function unplaced(what, kind, sizes)
-  local first = device.job().process_index * device.job().devices_per_process
-  return array.new(what, sharding.words.SingleDeviceSharding(first), kind, sizes)
-end
-
 -- An array of that dtype, which fill(handle) gives its numbers. Every process must call it with the same key.
 local function make(what, key, kind_name, sizes, to, fill)
   local kind, told = dtype.named(what, kind_name), ("%s %s of %s"):format(what, shape.text(sizes), tostring(key))
-  local x = to and array.new(what, sharding.of(what, to), kind, sizes) or unplaced(what, kind, sizes)
+  local x = to and array.new(what, sharding.of(what, to), kind, sizes) or array.unplaced(what, kind, sizes)
   C.shardrt_job_step(told)
   if C.shardrt_job_get().planning ~= 0 then
     plan.array(what, x)

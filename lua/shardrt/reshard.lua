@@ -189,8 +189,11 @@ end
 ---@param given shardrt.ReshardOptions?
 ---@return shardrt.Array
 function reshard.array(what, x, to, given)
+  local finished = array.finished(x, to)
+  if finished then return finished end
   array.live(what, x)
   local options, from = options_of(what, given), x.sharding
+  if not x.committed then return array.place(what, x, to) end
   if C.shardrt_job_get().planning ~= 0 then return note(what, x, to) end
   local moved
   if from.device and to.device and from.device.process_index == to.device.process_index then
@@ -225,15 +228,6 @@ end
 function words.reshard(x, to, options)
   local what = "reshard"
   return reshard.array(what, given_array(what, x), sharding.of(what, to), options)
-end
-
---- The array in exactly that sharding.
----@param x shardrt.Array
----@param to shardrt.Sharding
----@return shardrt.Array
-function words.with_sharding_constraint(x, to)
-  local what = "with_sharding_constraint"
-  return reshard.array(what, given_array(what, x), sharding.check(what, to))
 end
 
 return reshard

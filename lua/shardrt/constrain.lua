@@ -1,0 +1,40 @@
+-- with_sharding_constraint: a value in exactly the sharding that the recipe names, anywhere, also where a gradient is
+-- taken through it.
+
+local array = require "shardrt.array"
+local fail = require "shardrt.fail"
+local list = require "shardrt.list"
+local ndarray = require "shardrt.ndarray"
+local operate = require "shardrt.operate"
+local sharding = require "shardrt.sharding"
+fail.own()
+
+local constrain = { words = {} }
+
+--- The array in that sharding.
+---@param what string
+---@param x shardrt.Array
+---@param to shardrt.Sharding
+---@return shardrt.Array
+function constrain.array(what, x, to)
+  local from, committed = x.sharding, x.committed
+  return operate.done(what, operate.move(what, x, to), { x }, function(dy)
+    return { committed and constrain.array("the gradient of " .. what, dy, from) or dy }
+  end)
+end
+
+--- The array in exactly that sharding.
+---@param x shardrt.Array|shardrt.ndarray
+---@param to shardrt.Sharding
+---@return shardrt.Array
+function constrain.words.with_sharding_constraint(x, to)
+  local what = "with_sharding_constraint"
+  if not array.is(x) and not ndarray.is(x) then
+    fail("%s: %s is no array", what, type(x) == "table" and "a table" or list.show(x))
+  end
+  to = sharding.check(what, to)
+  x = operate.array(what, x, "the operand")
+  return constrain.array(what, x, to)
+end
+
+return constrain

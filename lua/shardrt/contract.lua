@@ -1,0 +1,205 @@
+-- Products of matrices.
+
+local C = require "shardrt.C"
+local dtype = require "shardrt.dtype"
+local elementwise = require "shardrt.elementwise"
+local fail = require "shardrt.fail"
+local later = require "shardrt.later"
+local list = require "shardrt.list"
+local operate = require "shardrt.operate"
+local place = require "shardrt.place"
+local promote = require "shardrt.promote"
+local propagate = require "shardrt.propagate"
+local shape = require "shardrt.shape"
+local sharding = require "shardrt.sharding"
+fail.own()
+local rearrange = later "shardrt.rearrange"
+
+---@class shardrt.contract.words
+local words = {}
+local contract = { words = words }
+
+-- The last two of a list the other way round.
+local function swapped(values, swap)
+  local made = list.copy(values)
+  local n = #made
+  if swap then made[n - 1], made[n] = made[n], made[n - 1] end
+  return made
+end
+
+local function fill(values, ndim, with)
+  local made = {}
+  for d = 1, ndim do made[d] = values[d - ndim + #values] or with end
+  return made
+end
+
+-- An operand as the rules see it: not transposed, and with all batch dimensions.
+local function seen(what, at, x, transpose, ndim)
+  local cuts = place.cuts(at, x)
+  return {
+    cuts = cuts and fill(swapped(cuts, transpose), ndim, {}) or cuts,
+    sizes = fill(swapped(x.shape, transpose), ndim, 1),
+    bytes = dtype.named(what, x.dtype).size,
+  }
+end
+
+-- The operand in its layout.
+local function brought(what, at, x, transpose, cuts, full)
+  local own, ndim = swapped(x.shape, transpose), x.ndim
+  local wanted = {}
+  for d = 1, ndim do
+    local e = d + #cuts - ndim
+    wanted[d] = (d > ndim - 2 or own[d] == full[e]) and cuts[e] or {}
+  end
+  return operate.bring(what, x, at, swapped(wanted, transpose))
+end
+
+local gradient
+
+--- {…, M, K} x {…, K, N}, batched over the leading dimensions, which broadcast. An operand may be given transposed.
+---@param what string
+---@param a shardrt.Array
+---@param b shardrt.Array
+---@param transpose_a boolean # a is {…, K, M}
+---@param transpose_b boolean # b is {…, N, K}
+---@param wanted shardrt.Sharding?
+---@return shardrt.Array
+function contract.matmul(what, a, b, transpose_a, transpose_b, wanted)
+  local at = place.of(what, { a, b })
+  local ndim = math.max(a.ndim, b.ndim)
+  local lhs, rhs = seen(what, at, a, transpose_a, ndim), seen(what, at, b, transpose_b, ndim)
+  if lhs.sizes[ndim] ~= rhs.sizes[ndim - 1] then
+    fail("%s: shapes %s and %s: the left one's last dimension (%d) is to be the right one's %s (%d)", what,
+      shape.text(swapped(a.shape, transpose_a)), shape.text(swapped(b.shape, transpose_b)), lhs.sizes[ndim],
+      b.ndim == 1 and "only one" or "last but one", rhs.sizes[ndim - 1])
+  end
+  local left, right = {}, {}
+  for d = 1, ndim - 2 do left[d], right[d] = lhs.sizes[d], rhs.sizes[d] end
+  local sizes = elementwise.broadcast(what, { left, right })
+  local inner = lhs.sizes[ndim]
+  sizes[ndim - 1], sizes[ndim] = lhs.sizes[ndim - 1], rhs.sizes[ndim]
+  local common = promote.result({ a.dtype, b.dtype }, {})
+  local plan = propagate.matmul(lhs, rhs, sizes, dtype.named(what, common).size, at.axis_size)
+  local full_a, full_b = list.copy(sizes), list.copy(sizes)
+  full_a[ndim], full_b[ndim - 1] = inner, inner
+  local function ready(x, transpose, cuts, full)
+    if x.dtype ~= common then x = elementwise.words.astype(x, common) end
+    return brought(what, at, x, transpose, cuts, full)
+  end
+  local x, y = ready(a, transpose_a, plan.lhs, full_a), ready(b, transpose_b, plan.rhs, full_b)
+  local name = #plan.partial > 0 and operate.part_dtype(common) or common
+  if name ~= common then x, y = elementwise.words.astype(x, name), elementwise.words.astype(y, name) end
+  local out = operate.partial(what, {
+    op = C.SHARDRT_SUM, at = at, cuts = plan.result, partial = plan.partial, dtype = name, sizes = sizes,
+  }, function(parts)
+    operate.compute(what, parts, C.shardrt_matmul, x.handle, y.handle, transpose_a and 1 or 0, transpose_b and 1 or 0,
+      parts.handle)
+  end, wanted)
+  if name ~= common then out = elementwise.words.astype(out, common) end
+  return operate.done(what, out, { a, b }, gradient(what, a, b, transpose_a, transpose_b))
+end
+
+-- d(ab) = dy b^T and a^T dy, whichever way round the operands were given.
+function gradient(what, a, b, transpose_a, transpose_b)
+  local name = "the gradient of " .. what
+  local function as(g, x)
+    if g.dtype ~= x.dtype then g = elementwise.words.astype(g, x.dtype) end
+    return elementwise.unbroadcast(name, g, x)
+  end
+  return function(dy, wants)
+    local grads = {}
+    if promote.is_float(a.dtype) and wants(a) then
+      grads[1] = as(transpose_a and contract.matmul(name, b, dy, transpose_b, true)
+        or contract.matmul(name, dy, b, false, not transpose_b), a)
+    end
+    if promote.is_float(b.dtype) and wants(b) then
+      grads[2] = as(transpose_b and contract.matmul(name, dy, a, true, transpose_a)
+        or contract.matmul(name, a, dy, not transpose_a, false), b)
+    end
+    return grads
+  end
+end
+
+local OPTIONS = { sharding = true }
+
+local function wanted_of(what, options)
+  if options == nil then return nil end
+  if type(options) ~= "table" or sharding.is(options) then
+    fail("%s: the options are a table, as in {sharding = s}", what)
+  end
+  fail.keywords(what, options, OPTIONS)
+  return options.sharding and sharding.check(what, options.sharding)
+end
+
+local function operands(what, a, b)
+  a, b = operate.array(what, a, "the left operand"), operate.array(what, b, "the right operand")
+  if a.dtype == "bool" and b.dtype == "bool" then
+    fail("%s: of two bool arrays; np.astype makes numbers of them", what)
+  end
+  return a, b
+end
+
+local reshape_to = function(x, sizes) return rearrange.words.reshape(x, sizes) end
+
+-- A product with vectors as matrices of one row or column; the dimension of 1 is then dropped.
+local function with_vectors(what, a, b, wanted)
+  local x = a.ndim == 1 and reshape_to(a, { 1, a.shape[1] }) or a
+  local y = b.ndim == 1 and reshape_to(b, { b.shape[1], 1 }) or b
+  if a.ndim > 1 and b.ndim > 1 then return contract.matmul(what, a, b, false, false, wanted) end
+  local out = contract.matmul(what, x, y, false, false)
+  local sizes = out.shape
+  if b.ndim == 1 then table.remove(sizes) end
+  if a.ndim == 1 then table.remove(sizes, #sizes - (b.ndim == 1 and 0 or 1)) end
+  out = reshape_to(out, sizes)
+  return wanted and require("shardrt.constrain").array(what, out, wanted) or out
+end
+
+--- The product of matrices, of a matrix and a vector, or of two vectors; with more dimensions, of all matrices that the
+--- last two make, the others broadcasting. Where the contracted dimension is cut in both operands alike, devices
+--- compute parts of the sum; `sharding` says how the sum is then to lie: no more than needed is moved.
+---@param a shardrt.Operand
+---@param b shardrt.Operand
+---@param options {sharding: shardrt.Sharding?}?
+---@return shardrt.Array
+function words.matmul(a, b, options)
+  local what = "np.matmul"
+  local wanted = wanted_of(what, options)
+  a, b = operands(what, a, b)
+  if a.ndim == 0 or b.ndim == 0 then fail("%s: of a single number; it takes vectors and matrices", what) end
+  return with_vectors(what, a, b, wanted)
+end
+
+--- The sum of products over the last dimension of a and the last but one of b (its only one, of a vector). Of single
+--- numbers, the product.
+---@param a shardrt.Operand
+---@param b shardrt.Operand
+---@param options {sharding: shardrt.Sharding?}?
+---@return shardrt.Array
+function words.dot(a, b, options)
+  local what = "np.dot"
+  local wanted = wanted_of(what, options)
+  a, b = operands(what, a, b)
+  if a.ndim == 0 or b.ndim == 0 then
+    local out = elementwise.words.multiply(a, b)
+    return wanted and require("shardrt.constrain").array(what, out, wanted) or out
+  end
+  if a.ndim <= 2 and b.ndim <= 2 or b.ndim == 1 then return with_vectors(what, a, b, wanted) end
+  -- {…a, K} and {…b, K, N}: as one product of two matrices.
+  local inner, left, right = a.shape[a.ndim], a.shape, {}
+  left[#left] = nil
+  local order = { b.ndim - 2 }
+  for d = 0, b.ndim - 1 do
+    if d ~= b.ndim - 2 then
+      order[#order + 1] = d
+      right[#right + 1] = b.shape[d + 1]
+    end
+  end
+  local flat_b = reshape_to(rearrange.words.transpose(b, order), { b.shape[b.ndim - 1], shape.elements(right) })
+  local out = with_vectors(what, reshape_to(a, { shape.elements(left), inner }), flat_b)
+  local sizes = left
+  for _, size in ipairs(right) do sizes[#sizes + 1] = size end
+  out = reshape_to(out, sizes)
+  return wanted and require("shardrt.constrain").array(what, out, wanted) or out
+end
+
+return contract

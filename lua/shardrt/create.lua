@@ -1,0 +1,110 @@
+-- Arrays that nobody placed: every process makes the whole of them, and they go where they are needed.
+
+local C = require "shardrt.C"
+local array = require "shardrt.array"
+local dtype = require "shardrt.dtype"
+local elementwise = require "shardrt.elementwise"
+local expression = require "shardrt.expression"
+local fail = require "shardrt.fail"
+local list = require "shardrt.list"
+local ndarray = require "shardrt.ndarray"
+local operate = require "shardrt.operate"
+local promote = require "shardrt.promote"
+local put = require "shardrt.put"
+local shape = require "shardrt.shape"
+fail.own()
+
+---@class shardrt.create.words
+local words = {}
+local create = { words = words }
+
+local function filled(what, sizes, value, name)
+  local kind = dtype.named(what, name)
+  if not operate.is_number(value) then
+    fail("%s: the value is %s; it is a number or a boolean", what, list.show(value))
+  end
+  local host = ndarray.full(shape.check(what, sizes), value, kind.name)
+  return operate.done(what, array.unplaced_from(what, host), {}, nil)
+end
+
+--- Zeros.
+---@param sizes integer|integer[]
+---@param name string? # dtype; float32
+---@return shardrt.Array
+function words.zeros(sizes, name) return filled("np.zeros", sizes, 0, name or "float32") end
+
+--- Ones.
+---@param sizes integer|integer[]
+---@param name string? # dtype; float32
+---@return shardrt.Array
+function words.ones(sizes, name) return filled("np.ones", sizes, 1, name or "float32") end
+
+--- The same value everywhere.
+---@param sizes integer|integer[]
+---@param value number|boolean|ffi.cdata*
+---@param name string? # dtype; float32 for a number
+---@return shardrt.Array
+function words.full(sizes, value, name)
+  return filled("np.full", sizes, value, name or dtype.of_value(value) or "float32")
+end
+
+-- Of the shape, dtype and sharding of another array; placed where that one is.
+local function like(word, value)
+  local what = "np." .. word
+  words[word] = function(x, ...)
+    x = operate.array(what, x, "the operand")
+    local fill = value
+    if fill == nil then fill = (...) end
+    local name = select(value == nil and 2 or 1, ...)
+    if not operate.is_number(fill) then
+      fail("%s: the value is %s; it is a number or a boolean", what, list.show(fill))
+    end
+    local to = dtype.named(what, name or x.dtype).name
+    -- 0 * x would be NaN where x is: x is only there for its shape and place.
+    local node = expression.f.SELECT(expression.constant(1), expression.constant(fill), expression.input(1))
+    return elementwise.run(what, { x }, node, to, promote.result({ to }, {}))
+  end
+end
+like("zeros_like", 0)
+like("ones_like", 1)
+like("full_like", nil)
+
+--- 0, 1, …, n - 1; or from start to before stop, by step.
+---@param start number # or n, where nothing else is given
+---@param stop (number|string)? # or the dtype
+---@param step (number|string)?
+---@param name string? # dtype; int32, or float32 where a number is not whole
+---@return shardrt.Array
+function words.arange(start, stop, step, name)
+  local what = "np.arange"
+  if type(stop) == "string" then stop, name = nil, stop end
+  if type(step) == "string" then step, name = nil, step end
+  if stop == nil then start, stop = 0, start end
+  step = step == nil and 1 or step
+  for _, number in ipairs { start, stop, step } do
+    if type(number) ~= "number" or number ~= number then fail("%s: %s is no number", what, list.show(number)) end
+  end
+  if step == 0 then fail("%s: a step of 0", what) end
+  local whole = start % 1 == 0 and stop % 1 == 0 and step % 1 == 0
+  local count = math.max(0, math.ceil((stop - start) / step))
+  local out = array.unplaced(what, dtype.named(what, name or (whole and "int32" or "float32")),
+    shape.check(what, { count }))
+  operate.compute(what, out, C.shardrt_iota, start, step, 0, out.handle)
+  return operate.done(what, out, {}, nil)
+end
+
+--- An array of a value that is given whole and the same in every process: a host array, a number, a nested list.
+---@param value shardrt.Value
+---@param name string? # dtype
+---@return shardrt.Array
+function words.array(value, name)
+  local what = "np.array"
+  if array.is(value) then
+    return name and elementwise.words.astype(value, name) or elementwise.words.copy(value)
+  end
+  local host = put.to_host(what, value, not ndarray.is(value) and name or nil)
+  local x = operate.done(what, array.unplaced_from(what, host), {}, nil)
+  return name and x.dtype ~= name and elementwise.words.astype(x, name) or x
+end
+
+return create

@@ -1,0 +1,292 @@
+-- Operations that treat each element by itself.
+
+local C = require "shardrt.C"
+local dtype = require "shardrt.dtype"
+local expression = require "shardrt.expression"
+local fail = require "shardrt.fail"
+local later = require "shardrt.later"
+local list = require "shardrt.list"
+local operate = require "shardrt.operate"
+local place = require "shardrt.place"
+local promote = require "shardrt.promote"
+local propagate = require "shardrt.propagate"
+local shape = require "shardrt.shape"
+fail.own()
+local fold = later "shardrt.fold"
+local ffi = require "ffi"
+
+local f = expression.f
+
+---@class shardrt.elementwise.words
+local words = {}
+local elementwise = { words = words }
+
+-- ---- shapes ----
+
+--- The shape that all broadcast to.
+---@param what string
+---@param shapes integer[][]
+---@return integer[]
+function elementwise.broadcast(what, shapes)
+  local ndim = 0
+  for _, sizes in ipairs(shapes) do ndim = math.max(ndim, #sizes) end
+  local made = {}
+  for d = 1, ndim do
+    made[d] = 1
+    for _, sizes in ipairs(shapes) do
+      local size = sizes[d - ndim + #sizes] or 1
+      if size ~= 1 and made[d] ~= 1 and size ~= made[d] then
+        local texts = {}
+        for i, each in ipairs(shapes) do texts[i] = shape.text(each) end
+        fail("%s: shapes %s do not go together: counted from the right, sizes must be equal or 1", what,
+          table.concat(texts, " and "))
+      end
+      if size ~= 1 then made[d] = size end
+    end
+  end
+  return made
+end
+
+local function padded(values, ndim, fill)
+  local made = {}
+  for d = 1, ndim do made[d] = values[d - ndim + #values] or fill end
+  return made
+end
+
+-- The result's cuts, and the operands in the layout that goes with them.
+local function laid_out(what, at, arrays, sizes)
+  local operands, ndim = {}, #sizes
+  for i, x in ipairs(arrays) do
+    local cuts = place.cuts(at, x)
+    local own = padded(x.shape, ndim, 1)
+    cuts = cuts and propagate.of_operand(padded(cuts, ndim, {}), own, sizes) or cuts
+    operands[i] = { cuts = cuts, sizes = own, bytes = dtype.named(what, x.dtype).size }
+  end
+  local made = propagate.elementwise(sizes, operands, at.axis_size)
+  local brought = {}
+  for i, x in ipairs(arrays) do
+    local own = propagate.of_operand(made, operands[i].sizes, sizes)
+    local cuts = {}
+    for d = 1, x.ndim do cuts[d] = own[d + ndim - x.ndim] end
+    brought[i] = operate.bring(what, x, at, cuts)
+  end
+  return made, brought
+end
+
+-- Sums what was broadcast, so that a gradient has the shape of what it is the gradient of.
+local function unbroadcast(what, g, x)
+  if shape.equal(g.shape, x.shape) then return g end
+  local axes, ndim = {}, g.ndim
+  for d = 1, ndim do
+    local size = x.shape[d - ndim + x.ndim]
+    if size == nil or size == 1 and g.shape[d] ~= 1 then axes[#axes + 1] = d - 1 end
+  end
+  return fold.sum_to(what, g, axes, x.shape)
+end
+elementwise.unbroadcast = unbroadcast
+
+-- ---- one pass ----
+
+local Arrays = ffi.typeof "shardrt_array *[?]"
+
+local function gradient(what, root, arrays, out)
+  return function(dy, wants)
+    local n, grads = #arrays, {}
+    for i, x in ipairs(arrays) do
+      if promote.is_float(x.dtype) and wants(x) then
+        local node = expression.derivative(root, i, expression.input(n + 1), expression.input(n + 2))
+        if node then
+          local inputs = list.copy(arrays)
+          inputs[n + 1], inputs[n + 2] = out, dy
+          local g = elementwise.run("the gradient of " .. what, inputs, node, x.dtype)
+          grads[i] = unbroadcast(what, g, x)
+        end
+      end
+    end
+    return grads
+  end
+end
+
+-- Only operands that the expression names are read (and decide where it is computed).
+local function used(root, arrays)
+  local made, index, seen = {}, {}, {}
+  local function visit(node)
+    if seen[node] then return seen[node] end
+    local copy = node
+    if node.op == "INPUT" then
+      if not index[node.i] then
+        made[#made + 1] = arrays[node.i]
+        index[node.i] = expression.input(#made)
+      end
+      copy = index[node.i]
+    elseif node[1] then
+      copy = f[node.op](visit(node[1]), node[2] and visit(node[2]), node[3] and visit(node[3]))
+    end
+    seen[node] = copy
+    return copy
+  end
+  return visit(root), made
+end
+
+--- Computes an expression of arrays in one pass.
+---@param what string
+---@param arrays shardrt.Array[]
+---@param root shardrt.Node
+---@param out_dtype string
+---@param in_dtype string? # in which it is computed; left out: what the arrays' promote to
+---@param sizes integer[]? # of the result; left out: what the arrays broadcast to
+---@return shardrt.Array
+function elementwise.run(what, arrays, root, out_dtype, in_dtype, sizes)
+  root, arrays = used(root, arrays)
+  local shapes, dtypes = { sizes }, {}
+  for i, x in ipairs(arrays) do shapes[#shapes + 1], dtypes[i] = x.shape, x.dtype end
+  local full = elementwise.broadcast(what, shapes)
+  local at = place.of(what, arrays)
+  local cuts, brought = laid_out(what, at, arrays, full)
+  local out = operate.result(what, at, cuts, out_dtype, full)
+  if not operate.is_planning() then
+    local computed = promote.computed(in_dtype or promote.result(dtypes, {}))
+    local steps, count = expression.program(root, #brought)
+    local handles = Arrays(#brought + 1)
+    for i, x in ipairs(brought) do handles[i - 1] = x.handle end
+    operate.compute(what, out, C.shardrt_elementwise, steps, count, dtype.named(what, computed).code, #brought, handles,
+      out.handle)
+  end
+  return operate.done(what, out, arrays, gradient(what, root, arrays, out))
+end
+
+-- The operands that a word was given: those that are arrays, and a node for each.
+local function operands_of(what, values, n)
+  local arrays, numbers, nodes, dtypes = {}, {}, {}, {}
+  for i = 1, n do
+    local value = values[i]
+    if operate.is_number(value) and type(value) ~= "cdata" then
+      numbers[#numbers + 1], nodes[i] = value, expression.constant(value)
+    else
+      local x = operate.array(what, value, n == 1 and "the operand" or ("operand %d"):format(i))
+      arrays[#arrays + 1] = x
+      nodes[i], dtypes[#arrays] = expression.input(#arrays), x.dtype
+    end
+  end
+  if #arrays == 0 then -- numbers alone
+    arrays[1] = operate.array(what, values[1], "the operand")
+    nodes[1], dtypes[1] = expression.input(1), arrays[1].dtype
+    table.remove(numbers, 1)
+  end
+  return arrays, nodes, promote.result(dtypes, numbers)
+end
+
+-- A word of n operands. `as`: "same" dtype as the operands, "float" or "bool".
+local function define(name, n, as, build)
+  local what = "np." .. name
+  words[name] = function(...)
+    local given = select("#", ...)
+    if given ~= n then fail("%s: it takes %d operand%s, and got %d", what, n, n == 1 and "" or "s", given) end
+    local arrays, nodes, common = operands_of(what, { ... }, n)
+    if as == "float" then common = promote.to_float(common) end
+    return elementwise.run(what, arrays, build(unpack(nodes)), as == "bool" and "bool" or common, common)
+  end
+end
+
+for name, op in pairs {
+  add = "ADD", subtract = "SUB", multiply = "MUL", maximum = "MAXIMUM", minimum = "MINIMUM",
+  floor_divide = "FLOOR_DIVIDE", remainder = "REMAINDER", power = "POW",
+} do
+  define(name, 2, "same", f[op])
+end
+define("divide", 2, "float", f.DIV)
+define("arctan2", 2, "float", f.ATAN2)
+for name, op in pairs {
+  equal = "EQ", not_equal = "NE", less = "LT", less_equal = "LE", greater = "GT", greater_equal = "GE",
+  logical_and = "LOGICAL_AND", logical_or = "LOGICAL_OR",
+} do
+  define(name, 2, "bool", f[op])
+end
+define("logical_not", 1, "bool", f.LOGICAL_NOT)
+define("isnan", 1, "bool", f.ISNAN)
+define("isfinite", 1, "bool", f.ISFINITE)
+for name, op in pairs { negative = "NEG", abs = "ABS", sign = "SIGN", square = "SQUARE", copy = "COPY" } do
+  define(name, 1, "same", f[op])
+end
+for name, op in pairs {
+  sqrt = "SQRT", rsqrt = "RSQRT", exp = "EXP", expm1 = "EXPM1", log = "LOG", log1p = "LOG1P", sin = "SIN", cos = "COS",
+  tan = "TAN", tanh = "TANH", sigmoid = "LOGISTIC", erf = "ERF", floor = "FLOOR", ceil = "CEIL", round = "ROUND",
+  reciprocal = "RECIPROCAL",
+} do
+  define(name, 1, "float", f[op])
+end
+
+--- Where the condition is not 0 the first, elsewhere the second; all three broadcast.
+---@param condition shardrt.Operand
+---@param a shardrt.Operand
+---@param b shardrt.Operand
+---@return shardrt.Array
+function words.where(condition, a, b)
+  local what = "np.where"
+  local arrays, nodes, common = operands_of(what, { a, b }, 2)
+  local asked = operate.array(what, condition, "the condition")
+  -- The condition is asked in its own dtype, before anything is converted: 0.5 is true among whole numbers, too.
+  if asked.dtype ~= "bool" then asked = words.not_equal(asked, 0) end
+  arrays[#arrays + 1] = asked
+  return elementwise.run(what, arrays, f.SELECT(expression.input(#arrays), nodes[1], nodes[2]), common, common)
+end
+
+--- Within [low, high]; either may be nil.
+---@param x shardrt.Operand
+---@param low shardrt.Operand?
+---@param high shardrt.Operand?
+---@return shardrt.Array
+function words.clip(x, low, high)
+  if low ~= nil then x = words.maximum(x, low) end
+  if high ~= nil then x = words.minimum(x, high) end
+  return operate.array("np.clip", x, "the operand")
+end
+
+--- The same elements as another dtype: whole numbers keep their lowest bits, floats go to the nearest (towards zero
+--- where they become whole numbers).
+---@param x shardrt.Operand
+---@param name string
+---@return shardrt.Array
+function words.astype(x, name)
+  local what = "np.astype"
+  local to = dtype.named(what, name).name
+  x = operate.array(what, x, "the operand")
+  if x.dtype == to then return x end
+  return elementwise.run(what, { x }, expression.input(1), to, x.dtype)
+end
+
+--- For each number of a whole-numbered array n values: 1 at the number's place, 0 elsewhere; a number outside 0 … n - 1
+--- gives zeros.
+---@param x shardrt.Operand
+---@param n integer
+---@param as string? # dtype; float32
+---@return shardrt.Array
+function words.one_hot(x, n, as)
+  local what = "np.one_hot"
+  if not list.is_whole(n, 0) then fail("%s: %s classes; it is a whole number", what, list.show(n)) end
+  x = operate.array(what, x, "the operand")
+  local to = dtype.named(what, as or "float32").name
+  local rearrange = require "shardrt.rearrange"
+  local sizes = x.shape
+  sizes[#sizes + 1] = 1
+  local classes = require("shardrt.create").words.arange(n, promote.is_float(x.dtype) and x.dtype or "int32")
+  local column = rearrange.words.reshape(x, sizes)
+  return elementwise.run(what, { column, classes }, f.EQ(expression.input(1), expression.input(2)), to)
+end
+
+--- The array with its elements repeated such that it has the shape.
+---@param x shardrt.Operand
+---@param to integer[]
+---@return shardrt.Array
+function words.broadcast_to(x, to)
+  local what = "np.broadcast_to"
+  x = operate.array(what, x, "the operand")
+  local sizes = shape.check(what, to)
+  local full = elementwise.broadcast(what, { x.shape, sizes })
+  if not shape.equal(full, sizes) then
+    fail("%s: an array of shape %s does not broadcast to %s", what, shape.text(x.shape), shape.text(sizes))
+  end
+  return elementwise.run(what, { x }, expression.input(1), x.dtype, x.dtype, sizes)
+end
+
+return elementwise

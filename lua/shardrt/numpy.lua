@@ -1,0 +1,24 @@
+-- shardrt.numpy: computation on arrays, with JAX's numpy names and meanings. Every word takes arrays, host arrays and
+-- numbers; where operands lie decides where the result lies, and what must move moves.
+
+local fail = require "shardrt.fail"
+local object = require "shardrt.object"
+fail.own()
+
+---@class shardrt.numpy.joined: shardrt.elementwise.words, shardrt.fold.words, shardrt.contract.words
+---@class shardrt.numpy: shardrt.numpy.joined, shardrt.rearrange.words, shardrt.create.words
+local words = {}
+
+for _, room in ipairs { "elementwise", "fold", "contract", "rearrange", "create" } do
+  for name, word in pairs(require("shardrt." .. room).words) do words[name] = word end
+end
+
+local numpy = object.words("shardrt.numpy", words)
+
+-- What an array's operators are: not words of the recipe, so not found by name.
+rawset(numpy, "operators", {
+  add = words.add, sub = words.subtract, mul = words.multiply, div = words.divide, pow = words.power,
+  mod = words.remainder, unm = function(x) return words.negative(x) end,
+})
+
+return numpy

@@ -1,0 +1,228 @@
+-- What every operation on arrays does: find its place, bring its operands there, make the result, sum what is partial.
+
+local ffi = require "ffi"
+local C = require "shardrt.C"
+local array = require "shardrt.array"
+local dtype = require "shardrt.dtype"
+local fail = require "shardrt.fail"
+local list = require "shardrt.list"
+local ndarray = require "shardrt.ndarray"
+local place = require "shardrt.place"
+local promote = require "shardrt.promote"
+local propagate = require "shardrt.propagate"
+local put = require "shardrt.put"
+local reshard = require "shardrt.reshard"
+local shape = require "shardrt.shape"
+local tape = require "shardrt.tape"
+fail.own()
+
+local operate = {}
+
+---@alias shardrt.Operand shardrt.Array|shardrt.ndarray|number|boolean
+
+--- Who is told of each operation (explain.lua): observer(what, out, inputs).
+---@type fun(what: string, out: shardrt.Array, inputs: shardrt.Array[])|nil
+operate.observer = nil
+--- Who is told of what moves between devices (explain.lua): mover(x, to).
+---@type fun(x: shardrt.Array, to: shardrt.Sharding)|nil
+operate.mover = nil
+
+---@return boolean
+function operate.is_planning() return C.shardrt_job_get().planning ~= 0 end
+
+--- The array that an operand is: itself, or a host array or nested list that nobody placed.
+---@param what string
+---@param value any
+---@param which string # "the first operand", for messages
+---@return shardrt.Array
+function operate.array(what, value, which)
+  if array.is(value) then
+    array.live(what, value)
+    return value
+  end
+  if ndarray.is(value) then return array.unplaced_from(what, value) end
+  if type(value) == "number" or type(value) == "boolean" or type(value) == "cdata" then
+    return array.unplaced_from(what, put.to_host(what, value))
+  end
+  return fail("%s: %s is %s; it takes arrays, host arrays and numbers", what, which,
+    type(value) == "table" and "a table" or list.show(value))
+end
+
+--- Whether a value is one number and not an array.
+---@param value any
+---@return boolean
+function operate.is_number(value)
+  return type(value) == "number" or type(value) == "boolean" or ffi.istype("int64_t", value)
+    or ffi.istype("uint64_t", value)
+end
+
+--- A new array there, without data; every process must call it alike.
+---@param what string
+---@param at shardrt.place
+---@param cuts shardrt.Cuts
+---@param name string # its dtype
+---@param sizes integer[]
+---@return shardrt.Array
+function operate.result(what, at, cuts, name, sizes)
+  local kind = dtype.named(what, name)
+  if not at.committed then return array.unplaced(what, kind, sizes) end
+  return array.made_by_all(array.new(what, place.sharding(at, cuts), kind, sizes))
+end
+
+--- Calls C for a result that was just made; nothing under planning.
+---@param what string
+---@param out shardrt.Array
+---@param call fun(...): integer
+function operate.compute(what, out, call, ...)
+  if operate.is_planning() then return end
+  fail.check(call(...), what)
+  array.tell_collector(out)
+end
+
+--- The array in another sharding, by what links there are between processes.
+---@param what string
+---@param x shardrt.Array
+---@param to shardrt.Sharding
+---@param donate boolean? # nobody needs x as it is any more
+---@return shardrt.Array
+function operate.move(what, x, to, donate)
+  if operate.mover then operate.mover(x, to) end
+  return reshard.array(what, x, to, donate and { donate = true } or nil)
+end
+
+--- The array in that layout. What only has to be cut further does not travel.
+---@param what string
+---@param x shardrt.Array
+---@param at shardrt.place
+---@param cuts shardrt.Cuts
+---@param donate boolean? # nobody needs x as it is any more
+---@return shardrt.Array
+function operate.bring(what, x, at, cuts, donate)
+  if not at.committed then return x end
+  local to, held = place.sharding(at, cuts), place.cuts(at, x)
+  if held == nil then return array.place(what, x, to) end
+  if held and propagate.equal(held, cuts) and (at.mesh == nil or x.sharding.mesh) then return x end
+  if held and propagate.is_finer(held, cuts) then
+    local out = operate.result(what, at, cuts, x.dtype, x.shape)
+    operate.compute(what, out, C.shardrt_cut, x.handle, out.handle)
+    return out
+  end
+  return operate.move(what, x, to, donate)
+end
+
+--- Notes what was computed, for gradients, for other processes' checks and for who watches.
+---@param what string
+---@param out shardrt.Array
+---@param inputs shardrt.Array[]
+---@param vjp shardrt.tape.vjp|nil
+---@return shardrt.Array out
+function operate.done(what, out, inputs, vjp)
+  if C.shardrt_job_get().process_count > 1 then
+    C.shardrt_job_step(("%s → %s %s"):format(what, out.dtype, shape.text(out.shape)))
+  end
+  if tape.is_open() then
+    tape.note { what = what, where = fail.where(), out = out, inputs = inputs, vjp = vjp }
+  end
+  if operate.observer then operate.observer(what, out, inputs) end
+  return out
+end
+
+--- The result with other sizes and cuts but the same elements on each device; shares the memory.
+---@param what string
+---@param x shardrt.Array
+---@param at shardrt.place
+---@param cuts shardrt.Cuts
+---@param sizes integer[]
+---@return shardrt.Array
+function operate.alias(what, x, at, cuts, sizes)
+  local out = operate.result(what, at, cuts, x.dtype, sizes)
+  if not operate.is_planning() then fail.check(C.shardrt_alias(x.handle, out.handle), what) end
+  return out
+end
+
+-- ---- sums that are not complete ----
+
+local LITTLE = 65536 -- bytes of a block for which one exchange is quicker than two of parts of it
+
+local function prepend(first, rest)
+  local made = { first }
+  for i = 1, #rest do made[i + 1] = rest[i] end
+  return made
+end
+
+-- The array {n, …} reduced over its first dimension.
+local function reduce_first(what, op, x, at, cuts, sizes)
+  local out = operate.result(what, at, cuts, x.dtype, sizes)
+  operate.compute(what, out, C.shardrt_reduce, op, x.handle, 1, ffi.new("int32_t[1]", 0), out.handle)
+  return out
+end
+
+-- A layout in which every process sums an equal part: the result's, with one dimension cut further; nil: none divides.
+local function spread(split, cuts, sizes)
+  for d, size in ipairs(sizes) do
+    if size > 0 and size % (propagate.parts(cuts[d], split.at.axis_size) * split.count) == 0 then
+      local made = list.copy(cuts)
+      made[d] = list.copy(cuts[d])
+      for _, axis in ipairs(split.outer) do made[d][#made[d] + 1] = axis end
+      return made
+    end
+  end
+end
+
+-- The parts {count, …} of a sum, one in each process, added up and laid out as it is wanted.
+local function settle(what, op, parts, split, at, cuts, sizes, wanted)
+  local fine, goal = place.renamed(split, cuts), place.renamed(split, wanted)
+  local scattered
+  if propagate.is_finer(fine, goal) and not propagate.equal(fine, goal) then
+    scattered = goal -- reduce-scatter: each process sums what it will hold
+  elseif shape.elements(sizes) * dtype.named(what, parts.dtype).size > LITTLE then
+    scattered = spread(split, fine, sizes)
+  end
+  scattered = scattered or fine
+  local gathered = operate.bring(what, parts, split.at, prepend({}, scattered), true)
+  local sum = reduce_first(what, op, gathered, split.at, scattered, sizes)
+  if propagate.equal(scattered, goal) then return operate.alias(what, sum, at, wanted, sizes) end
+  local to = place.sharding(at, wanted)
+  return operate.move(what, sum, to, true)
+end
+
+--- A result whose parts lie in different devices.
+---@param what string
+---@param o {op: integer, at: shardrt.place, cuts: shardrt.Cuts, partial: string[], dtype: string, sizes: integer[]}
+---@param compute fun(out: shardrt.Array) # fills the array of parts, {count, …} or {…}: sums of each process's own
+---@param wanted shardrt.Sharding? # how the result is to lie; nil: by its cuts
+---@return shardrt.Array
+function operate.partial(what, o, compute, wanted)
+  local at, cuts = o.at, o.cuts
+  local split = #o.partial > 0 and place.split(at, o.partial, C.shardrt_job_get().devices_per_process)
+  if not split or split.count == 1 then
+    local out = operate.result(what, at, cuts, o.dtype, o.sizes)
+    if not operate.is_planning() then compute(out) end
+    if wanted then out = operate.move(what, out, wanted) end
+    return out
+  end
+  local parts = operate.result(what, split.at, prepend(split.outer, place.renamed(split, cuts)), o.dtype,
+    prepend(split.count, o.sizes))
+  if not operate.is_planning() then compute(parts) end
+  local made -- once it was summed
+  local function finish(to)
+    if made then return operate.move(what, made, to) end
+    local goal = to.mesh == at.mesh and place.cuts(at, { sharding = to, ndim = #o.sizes, committed = true })
+    made = settle(what, o.op, parts, split, at, cuts, o.sizes, goal or cuts)
+    parts = nil
+    return goal and made or operate.move(what, made, to)
+  end
+  if wanted then return finish(wanted) end
+  local own = place.sharding(at, cuts)
+  if not tape.is_within() then return finish(own) end
+  return array.pending(own, o.dtype, o.sizes, finish)
+end
+
+--- The dtype in which parts of a sum are kept until they are added up.
+---@param name string
+---@return string
+function operate.part_dtype(name)
+  return promote.is_float(name) and promote.computed(name) or name
+end
+
+return operate

@@ -1,0 +1,161 @@
+-- Optimisers: from parameters, their gradients and a state to new ones. All are trees alike, and each new array has the
+-- sharding of its parameter.
+
+local array = require "shardrt.array"
+local create = require "shardrt.create"
+local elementwise = require "shardrt.elementwise"
+local expression = require "shardrt.expression"
+local fail = require "shardrt.fail"
+local list = require "shardrt.list"
+local object = require "shardrt.object"
+local operate = require "shardrt.operate"
+local tree = require "shardrt.tree"
+fail.own()
+
+local optimizer = {}
+
+---@class shardrt.optimizer.words
+local words = {}
+optimizer.words = words
+
+---@class shardrt.Optimizer
+local methods = {}
+local Optimizer = object.class("an optimizer", "optimizer", { rule = true, options = true, name = true }, methods)
+
+local f, input = expression.f, expression.input
+
+-- One array from others of one layout, in one pass; the first says which dtype.
+local function pass(what, root, ...)
+  local arrays = { ... }
+  return elementwise.run(what, arrays, root, arrays[1].dtype)
+end
+
+-- The entries of trees that are alike, leaf by leaf: f(leaf, leaf, …) gives as many results as `count`.
+local function map(what, count, apply, first, ...)
+  local others, made = { ... }, {}
+  if not tree.is(what, first) then return apply(operate.array(what, first, "a parameter"), ...) end
+  for i = 1, count do made[i] = {} end
+  for _, key in ipairs(tree.keys(what, first)) do
+    local below = {}
+    for i, other in ipairs(others) do
+      if type(other) ~= "table" or array.is(other) or other[key] == nil then
+        fail('%s: the parameters have "%s", which tree %d has not', what, tostring(key), i + 1)
+      end
+      below[i] = other[key]
+    end
+    local results = { map(what, count, apply, first[key], unpack(below)) }
+    for i = 1, count do made[i][key] = results[i] end
+  end
+  return unpack(made, 1, count)
+end
+
+---@class shardrt.optimizer.rule
+---@field init fun(what: string, params: any): table
+---@field update fun(what: string, o: table, params: any, grads: any, state: table): any, table
+
+local function zeros(what, params)
+  return (map(what, 1, function(x) return create.words.zeros_like(x) end, params))
+end
+
+local rules = {}
+
+rules.sgd = {
+  init = function() return {} end,
+  update = function(what, o, params, grads, state)
+    return (map(what, 1, function(p, g)
+      return pass(what, input(1) - input(2) * o.learning_rate, p, g)
+    end, params, grads)), state
+  end,
+}
+
+-- The velocity is momentum times the last one, plus the gradient (as in PyTorch and optax.sgd).
+rules.momentum = {
+  init = function(what, params) return { velocity = zeros(what, params) } end,
+  update = function(what, o, params, grads, state)
+    local made, velocity = map(what, 2, function(p, g, v)
+      local moved = pass(what, input(1) * o.momentum + input(2), v, g)
+      return pass(what, input(1) - input(2) * o.learning_rate, p, moved), moved
+    end, params, grads, state.velocity)
+    return made, { velocity = velocity }
+  end,
+}
+
+-- Kingma and Ba, "Adam: A Method for Stochastic Optimization", 2015, algorithm 1. `step` counts the updates.
+rules.adam = {
+  init = function(what, params)
+    return { step = create.words.zeros({}, "float32"), mean = zeros(what, params), square = zeros(what, params) }
+  end,
+  update = function(what, o, params, grads, state)
+    local step = pass(what, input(1) + 1, state.step)
+    local made, mean, square = map(what, 3, function(p, g, m, v)
+      local new_m = pass(what, input(1) * o.beta1 + input(2) * (1 - o.beta1), m, g)
+      local new_v = pass(what, input(1) * o.beta2 + f.SQUARE(input(2)) * (1 - o.beta2), v, g)
+      -- 1 - beta^step, without what is lost where beta is near 1
+      local m_hat = input(2) / -f.EXPM1(input(4) * math.log(o.beta1))
+      local v_hat = input(3) / -f.EXPM1(input(4) * math.log(o.beta2))
+      return pass(what, input(1) - m_hat * o.learning_rate / (f.SQRT(v_hat) + o.epsilon), p, new_m, new_v, step),
+        new_m, new_v
+    end, params, grads, state.mean, state.square)
+    return made, { step = step, mean = mean, square = square }
+  end,
+}
+
+--- The state before the first step: a tree of arrays that lie as their parameters.
+---@param params any # an array or a tree of arrays
+---@return table
+function methods:init(params)
+  return self.rule.init(self.name, params)
+end
+
+--- One step.
+---@param params any
+---@param grads any # alike
+---@param state table # what init or the last update gave
+---@return any params
+---@return table state
+function methods:update(params, grads, state)
+  if type(state) ~= "table" then
+    fail("%s: the state is %s; it is what optimizer:init(params), or the last update, gave", self.name,
+      list.show(state))
+  end
+  return self.rule.update(self.name, self.options, params, grads, state)
+end
+
+-- A word that makes an optimiser from options: name → default (false: it must be given) and what it may be.
+local function define(name, defaults)
+  local what, known = "optimizer." .. name, {}
+  for option in pairs(defaults) do known[option] = true end
+  words[name] = function(options)
+    if type(options) ~= "table" then fail("%s: it takes a table, as in {learning_rate = 0.1}", what) end
+    fail.keywords(what, options, known)
+    local made = {}
+    for option, default in pairs(defaults) do
+      local value = options[option]
+      if value == nil then value = default end
+      if value == false then fail("%s: %s is missing", what, option) end
+      if type(value) ~= "number" or value ~= value then
+        fail("%s: %s = %s; it is a number", what, option, list.show(value))
+      end
+      if option:find "beta" and (value <= 0 or value >= 1) then
+        fail("%s: %s = %s; it lies between 0 and 1", what, option, list.show(value))
+      end
+      made[option] = value
+    end
+    return object.new(Optimizer, { rule = rules[name], options = made, name = what })
+  end
+end
+
+--- params - learning_rate * gradient.
+---@type fun(options: {learning_rate: number}): shardrt.Optimizer
+words.sgd = nil
+define("sgd", { learning_rate = false })
+--- The same with a velocity: momentum * velocity + gradient.
+---@type fun(options: {learning_rate: number, momentum: number?}): shardrt.Optimizer
+words.momentum = nil
+define("momentum", { learning_rate = false, momentum = 0.9 })
+--- Adam.
+---@type fun(options: {learning_rate: number?, beta1: number?, beta2: number?, epsilon: number?}): shardrt.Optimizer
+words.adam = nil
+define("adam", { learning_rate = 1e-3, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8 })
+
+return optimizer
