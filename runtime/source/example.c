@@ -138,9 +138,15 @@ int example_find(const uint8_t *data, size_t bytes, const char *name, struct exa
 
 /* ---- lists ------------------------------------------------------------------------------------------------------ */
 
+/* A feature without values has no list. */
+static struct message values_of(const struct example_feature *feature) {
+  const uint8_t *end = feature->list_bytes > 0 ? feature->list + feature->list_bytes : feature->list;
+  return (struct message){.at = feature->list, .end = end};
+}
+
 /* Values may stand packed (one entry with all of them) or one by one, or mixed. */
 int64_t example_count(const struct example_feature *feature) {
-  struct message m = {.at = feature->list, .end = feature->list + feature->list_bytes};
+  struct message m = values_of(feature);
   const uint32_t single = feature->kind == EXAMPLE_FLOATS ? WIRE_32 : WIRE_VARINT;
   int64_t count = 0;
   while (m.at < m.end) {
@@ -166,7 +172,7 @@ int64_t example_count(const struct example_feature *feature) {
 }
 
 void example_floats(const struct example_feature *feature, float *out) {
-  struct message m = {.at = feature->list, .end = feature->list + feature->list_bytes};
+  struct message m = values_of(feature);
   struct entry e = {0};
   while (m.at < m.end && next(&m, &e) == SHARDRT_OK) {
     if (e.field != 1) continue;
@@ -177,7 +183,7 @@ void example_floats(const struct example_feature *feature, float *out) {
 }
 
 void example_ints(const struct example_feature *feature, int64_t *out) {
-  struct message m = {.at = feature->list, .end = feature->list + feature->list_bytes};
+  struct message m = values_of(feature);
   struct entry e = {0};
   while (m.at < m.end && next(&m, &e) == SHARDRT_OK) {
     if (e.field != 1) continue;
@@ -188,7 +194,7 @@ void example_ints(const struct example_feature *feature, int64_t *out) {
 }
 
 void example_bytes(const struct example_feature *feature, const uint8_t **out, size_t *bytes) {
-  struct message m = {.at = feature->list, .end = feature->list + feature->list_bytes};
+  struct message m = values_of(feature);
   struct entry e = {0};
   while (m.at < m.end && next(&m, &e) == SHARDRT_OK) {
     if (e.field != 1) continue;

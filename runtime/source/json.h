@@ -36,8 +36,8 @@ int json_skip(json_reader *r);
 /* Gives `take` each entry's name (cut off where it is long) of an object, to read the value. */
 typedef int json_member(json_reader *r, const char *name, void *context);
 int json_object_read(json_reader *r, const char *expected, json_member *take, void *context);
-/* For `take`: that a name stands once. Those that may not stand twice are `names`, up to 32 of them and then NULL; those
- * that stood so far are noted in `seen`. */
+/* For `take`: that a name stands once. Those that may not stand twice are `names`, up to 32 of them and then NULL;
+ * those that stood so far are noted in `seen`. */
 int json_once(const json_reader *r, const char *name, const char *const *names, uint32_t *seen);
 /* Gives `take` the number of each of a list's values, to read it. */
 typedef int json_value(json_reader *r, int32_t i, void *context);

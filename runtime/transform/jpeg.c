@@ -2,7 +2,8 @@
  *
  * Only the rows and columns that are asked for are decoded, and where they may be smaller, at 1/2, 1/4 or 1/8 of their
  * size, which costs less. Chroma is interpolated from neighbours, so a little more than the columns is decoded: the
- * same pixels come out whatever box of the image is asked for. */
+ * same pixels come out whatever box of the image is asked for. Where libjpeg guesses at what a progressive image does
+ * not say, all of it is decoded, for the same reason. */
 #include <setjmp.h>
 #include <stdio.h>
 #include <string.h>
@@ -129,9 +130,21 @@ static void convert_cmyk(const uint8_t *row, int64_t width, int64_t channels, ui
   }
 }
 
+/* Whether a progressive image lacks scans that would say the low frequencies exactly: then libjpeg guesses them from
+ * the blocks around, of which a part of the image has others. */
+static bool is_smoothed(const struct jpeg_decompress_struct *info) {
+  enum { LOW = 10 };
+  if (!info->progressive_mode || info->coef_bits == NULL) return false;
+  for (int32_t c = 0; c < info->num_components; c++)
+    for (int32_t i = 1; i < LOW; i++)
+      if (info->coef_bits[c][i] != 0) return true;
+  return false;
+}
+
 /* Leaves out columns that are not wanted; returns how many stand before the wanted ones in a decoded line. */
 static int64_t crop_columns(struct jpeg_decompress_struct *info, const struct value *piece) {
   const int64_t stop = piece->start[1] + piece->shape[1];
+  if (is_smoothed(info)) return piece->start[1];
   JDIMENSION first = piece->start[1] > MARGIN ? (JDIMENSION)(piece->start[1] - MARGIN) : 0;
   JDIMENSION columns = info->output_width - first;
   if (stop + MARGIN < (int64_t)info->output_width) columns = (JDIMENSION)(stop + MARGIN) - first;
@@ -148,7 +161,10 @@ static void read_rows(struct jpeg *self, int64_t skipped, uint8_t *line, const s
   const size_t before = (size_t)skipped * pixel, decoded = info->output_width * pixel;
   const size_t all = (size_t)out->shape[0] * bytes;
   uint8_t *pixels = out->data;
-  if (out->start[0] > 0) jpeg_skip_scanlines(info, (JDIMENSION)out->start[0]);
+  if (is_smoothed(info))
+    for (int64_t y = 0; y < out->start[0]; y++) jpeg_read_scanlines(info, &line, 1);
+  else if (out->start[0] > 0)
+    jpeg_skip_scanlines(info, (JDIMENSION)out->start[0]);
   for (size_t at = 0; at < all; at += bytes) {
     if (info->out_color_space == JCS_CMYK) {
       jpeg_read_scanlines(info, &line, 1);
