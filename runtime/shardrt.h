@@ -383,6 +383,8 @@ bool shardrt_source_format_has_files(const char *format);
  *   "safetensors"  the arrays of https://huggingface.co/docs/safetensors, all of one length, or those wanted
  *   "csv"       https://www.rfc-editor.org/rfc/rfc4180
  *   "jsonl"     https://jsonlines.org
+ *   "npz"       https://numpy.org/doc/stable/reference/generated/numpy.savez.html, stored or deflated: the latter is
+ *               unpacked once into the cache
  *   "cifar"     CIFAR-10 and -100, the binary versions: https://www.cs.toronto.edu/~kriz/cifar.html
  *
  * What the files do not say themselves (where each record is, a checksum of it) is worked out once and kept in an index

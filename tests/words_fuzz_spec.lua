@@ -169,6 +169,7 @@ describe("odd arguments", function()
       mds = { "nowhere", { fields = { x = "int64" } } },
       tar = { "nowhere.tar", { fields = { jpg = "bytes" } } }, folder = { "nowhere" },
       csv = { "nowhere.csv", { delimiter = ";", header = false } },
+      npz = { "nowhere.npz", { fields = { x = "int8" } } },
       cifar = { "nowhere.bin", { fields = { label = "uint8" } } },
       jsonl = { "nowhere.jsonl", { fields = { x = { "int32", { -1 } } } } },
     }

@@ -32,6 +32,7 @@ fail.own()
 ---@field array_record fun(files: string|string[], o: shardrt.source.FilesOptions?): shardrt.source # Grain's, TFDS's
 ---@field mds fun(folder: string, o: shardrt.source.FilesOptions?): shardrt.source # of MosaicML Streaming's shards
 ---@field safetensors fun(files: string|string[], o: shardrt.source.FilesOptions?): shardrt.source # their arrays
+---@field npz fun(files: string|string[], o: shardrt.source.FilesOptions?): shardrt.source # numpy.savez's arrays
 ---@field tar fun(files: string|string[], o: shardrt.source.FilesOptions?): shardrt.source # as WebDataset has them
 ---@field folder fun(folder: string, o: shardrt.source.FilesOptions?): shardrt.source # of classes of images
 ---@field csv fun(files: string|string[], o: shardrt.source.FilesOptions?): shardrt.source # tables in text

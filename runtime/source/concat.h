@@ -42,4 +42,10 @@ const char *concat_file_name(const shardrt_source *source, int32_t file);
 uint64_t concat_file_fingerprint(const shardrt_source *source, int32_t file);
 void concat_close(shardrt_source *source);
 
+/* The samples of one or more files, one file's after the other's, given how a format opens one: its open_files. */
+typedef int concat_open(const char *path, int32_t nfields, const shardrt_field *fields,
+                        const shardrt_source_options *options, shardrt_source **out);
+int concat_files(concat_open *open, int32_t npaths, const char *const *paths, int32_t nfields,
+                 const shardrt_field *fields, const shardrt_source_options *options, shardrt_source **out);
+
 #endif

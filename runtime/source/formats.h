@@ -17,5 +17,6 @@ extern const source_format image_folder_format;
 extern const source_format csv_format;
 extern const source_format jsonl_format;
 extern const source_format cifar_format;
+extern const source_format npz_format;
 
 #endif

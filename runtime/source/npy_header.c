@@ -181,7 +181,7 @@ static int find_dict(const char *path, const uint8_t *data, size_t bytes, size_t
   if (memcmp(data, magic, compared) != 0)
     return error_set(
         SHARDRT_EFORMAT, "%s: is no .npy file: it does not begin with \\x93NUMPY%s", path,
-        memcmp(data, "PK", bytes < 2 ? bytes : 2) == 0 ? ", but as an archive does (.npz?): unpack it first" : "");
+        memcmp(data, "PK", bytes < 2 ? bytes : 2) == 0 ? ", but as an archive does: source.npz reads .npz files" : "");
   if (bytes < PREFIX_V1)
     return error_set(SHARDRT_EFORMAT, "%s: is cut off within its header: it has %zu bytes", path, bytes);
   const uint8_t major = data[MAGIC_BYTES];

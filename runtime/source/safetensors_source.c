@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/size.h"
 #include "source/blocks.h"
+#include "source/concat.h"
 #include "source/formats.h"
 #include "source/safetensors_header.h"
 
@@ -170,16 +171,7 @@ static int open_one(const char *path, int32_t nasked, const shardrt_field *asked
 
 static int open_files(int32_t npaths, const char *const *paths, int32_t nasked, const shardrt_field *asked,
                       const shardrt_source_options *options, shardrt_source **out) {
-  if (npaths == 1) return open_one(paths[0], nasked, asked, options, out);
-  shardrt_source **opened = alloc_zeros((size_t)npaths, sizeof(shardrt_source *));
-  if (opened == NULL) return ALLOC_FAILED;
-  int code = SHARDRT_OK;
-  for (int32_t i = 0; i < npaths && code == SHARDRT_OK; i++)
-    code = open_one(paths[i], nasked, asked, options, &opened[i]);
-  if (code == SHARDRT_OK) code = shardrt_source_concat(npaths, opened, NULL, out);
-  for (int32_t i = 0; i < npaths; i++) shardrt_source_free(opened[i]);
-  alloc_free(opened);
-  return code;
+  return concat_files(open_one, npaths, paths, nasked, asked, options, out);
 }
 
 static void close_source(shardrt_source *source) {

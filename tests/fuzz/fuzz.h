@@ -9,6 +9,7 @@
 /* Every target's name, in one place. */
 #define FUZZ_TARGETS(X)                                                                                                \
   X(array_record)                                                                                                      \
+  X(cifar)                                                                                                             \
   X(csv)                                                                                                               \
   X(gzip)                                                                                                              \
   X(hdf5)                                                                                                              \
@@ -20,6 +21,7 @@
   X(jsonl)                                                                                                             \
   X(mds)                                                                                                               \
   X(npy)                                                                                                               \
+  X(npz)                                                                                                               \
   X(png)                                                                                                               \
   X(safetensors)                                                                                                       \
   X(tar)                                                                                                               \

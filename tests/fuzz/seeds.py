@@ -177,5 +177,12 @@ def images():
                 seed(kind, name, slurp(path))
 
 
-for make in [npy, idx_and_gzip, records, tar, mds, arrays, hdf5, text, indexes, images]:
+def npz_and_cifar():
+    seed("npz", "mixed", slurp("npz/mixed.npz"))
+    seed("npz", "odd", slurp("npz/odd.npz"))
+    seed("cifar", "ten", slurp("cifar/data_batch_1.bin")[:3073])
+    seed("cifar", "hundred", slurp("cifar/train.bin")[:3074])
+
+
+for make in [npy, idx_and_gzip, records, tar, mds, arrays, hdf5, text, indexes, images, npz_and_cifar]:
     make()
