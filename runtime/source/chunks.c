@@ -37,10 +37,11 @@ uint8_t *chunk_room(struct chunk *self, size_t bytes) {
   return self->memory;
 }
 
-struct chunks *chunks_new(size_t bytes, bool in_place) {
+struct chunks *chunks_new(int64_t count, size_t bytes, bool in_place) {
   const size_t most = in_place ? MOST_IN_PLACE : MOST_DECODED;
   size_t slots = in_place || bytes == 0 ? most : CHUNKS_BYTES / bytes;
   if (slots > most) slots = most;
+  if (slots > (size_t)count) slots = (size_t)count;
   if (slots < 1) slots = 1;
   const size_t nsets = slots < WAYS ? 1 : slots / WAYS;
   struct chunks *self = alloc_zeros(1, sizeof *self + nsets * sizeof *self->sets);

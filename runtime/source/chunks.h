@@ -22,8 +22,8 @@ typedef int chunk_load(const void *context, int64_t number, struct reader *reade
 /* Room for `bytes` bytes in the chunk, which are all chunks' size; NULL when out of memory. */
 uint8_t *chunk_room(struct chunk *self, size_t bytes);
 
-/* For chunks of `bytes` bytes each, decoded, or, where `in_place`, lying in files. NULL when out of memory. */
-struct chunks *chunks_new(size_t bytes, bool in_place);
+/* For `count` chunks of `bytes` bytes each, decoded, or, where `in_place`, lying in files. NULL when out of memory. */
+struct chunks *chunks_new(int64_t count, size_t bytes, bool in_place);
 void chunks_free(struct chunks *self); /* NULL is allowed; no chunk is held */
 
 /* Holds a chunk, which is loaded if it is not kept; threads that want the same one wait for the first. What the load

@@ -35,7 +35,7 @@ static int count_chunks(struct grid *self) {
     return error_set(SHARDRT_EFORMAT,
                      "%s: a chunk decodes to more than %zu bytes, which is the limit; smaller chunks would do",
                      self->title, GRID_CHUNK_AT_MOST);
-  self->chunks = chunks_new(self->chunk_bytes, self->in_place);
+  self->chunks = chunks_new(chunks, self->chunk_bytes, self->in_place);
   return self->chunks != NULL ? SHARDRT_OK : ALLOC_FAILED;
 }
 
