@@ -107,7 +107,7 @@ static int features_of(const uint8_t *data, size_t bytes, struct message *out) {
 int example_next(const uint8_t *data, size_t bytes, size_t *at, struct example_feature *out) {
   struct message m;
   int code = features_of(data, bytes, &m);
-  if (code != SHARDRT_OK) return code;
+  if (code != SHARDRT_OK || m.at == NULL) return code; /* an example without features */
   const uint8_t *start = m.at;
   m.at += *at;
   while (m.at < m.end) {

@@ -127,15 +127,22 @@ static void ask(const char *format, const char *path, const shardrt_source_optio
   }
 }
 
-void fuzz_open_files(const char *format, const char *path, const shardrt_source_options *options) {
-  const shardrt_source_options all = with_cache(options);
+static void open_and_ask(const char *format, const char *path, const shardrt_source_options *options) {
   shardrt_source *source = NULL;
-  int code = shardrt_source_files(format, 1, &path, 0, NULL, &all, &source);
+  int code = shardrt_source_files(format, 1, &path, 0, NULL, options, &source);
   fuzz_check(code);
   if (code < 0) return;
   fuzz_read(source);
-  ask(format, path, &all, source);
+  ask(format, path, options, source);
   shardrt_source_free(source);
+}
+
+void fuzz_open_files(const char *format, const char *path, const shardrt_source_options *options) {
+  shardrt_source_options all = with_cache(options);
+  shardrt_source *source = NULL;
+  open_and_ask(format, path, &all);
+  all.skips_damage = 1;
+  fuzz_opened(shardrt_source_files(format, 1, &path, 0, NULL, &all, &source), &source);
 }
 
 void fuzz_open_both(const char *format, const char *path) {

@@ -52,7 +52,7 @@ int32_t fuzz_split(const uint8_t *data, size_t size, struct fuzz_part *parts, in
 uint8_t *fuzz_copy(const uint8_t *data, size_t size);
 
 /* Opens one file of a format, reads and frees it: of a format of one field in a file; or of one that holds all fields,
- * then also with other dtypes and shapes asked of those that were found. Options may be NULL. */
+ * then also with other dtypes and shapes asked of those that were found, and with damage noted. Options may be NULL. */
 void fuzz_open(const char *format, const char *path, const shardrt_source_options *options);
 void fuzz_open_files(const char *format, const char *path, const shardrt_source_options *options);
 /* The same again without a look at checksums. */
