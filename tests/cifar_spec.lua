@@ -142,6 +142,16 @@ describe("source.cifar", function()
     file:close()
   end)
 
+  it("leaves out records whose labels there are not, where these are to be skipped", function()
+    local text = files.slurp(folder .. "/data_batch_1.bin")
+    local path = files.write(folder, "bad.bin", text .. "\99" .. text:sub(2))
+    assert.truthy(files.message(shardrt.source.cifar, path):find("record 2 at byte 6146: a label is 99", 1, true))
+    local source = shardrt.source.cifar(path, { on_bad_record = "skip" })
+    assert.equal(3, #source)
+    assert.same({ 3, 4, 4 }, source:read(0, 3).label:to_table())
+    assert.equal(2, source.bad_records[1].record)
+  end)
+
   it("leaves nothing behind where memory ends", function()
     local path = folder .. "/train.bin"
     shardrt.source.cifar(path)

@@ -119,6 +119,7 @@ describe("a file of any format that is cut short between two reads", function()
 
   for format, make in pairs {
     array_record = function() return gunzip("array_record/uncompressed-1.array_record.gz", "a.array_record") end,
+    cifar = function() return copy "cifar/train.bin" end,
     csv = function() return write("a.csv", "x,y\n1,2\n3,4\n") end,
     hdf5 = function() return "data.h5", "{ x = %q .. ':/chunked' }" end,
     idx = function() return write("a.idx", "\0\0\8\1\0\0\0\4abcd"), "{ x = %q }" end,
@@ -128,6 +129,7 @@ describe("a file of any format that is cut short between two reads", function()
       return copy "mds/scalars/shard.00000.mds", "(%q):match '(.*)/'"
     end,
     npy = function() return copy "int32.npy", "{ x = %q }" end,
+    npz = function() return copy "npz/stored.npz" end,
     safetensors = function() return "data.safetensors", "%q, { fields = { float32 = 'float32' } }" end,
     tar = function() return copy "records/ustar.tar" end,
     tfrecord = function() return copy "records/tensorflow.tfrecord" end,

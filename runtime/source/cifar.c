@@ -38,7 +38,10 @@ static size_t record_bytes(const struct layout *layout) {
 
 /* ---- which it is ------------------------------------------------------------------------------------------------ */
 
-static int refuse_other(const struct stored *file, const uint8_t *data) {
+static int refuse_other(const struct stored *file, struct reader *arena) {
+  const uint8_t *data = NULL;
+  int code = stored_get(file, 0, file->bytes < 2 ? file->bytes : 2, arena, &data);
+  if (code != SHARDRT_OK) return code;
   if (file->bytes == 0) return error_set(SHARDRT_EFORMAT, "%s: is empty", file->title);
   if (file->bytes > 1 && data[0] == 0x1f && data[1] == 0x8b)
     return error_set(SHARDRT_EFORMAT, "%s: is gzipped: `tar xzf` it, and name the .bin files that come out",
@@ -54,62 +57,70 @@ static int refuse_other(const struct stored *file, const uint8_t *data) {
                    file->title, file->bytes);
 }
 
-/* The first record whose labels are none of this layout's; their number: there is none. */
+/* The first of a record's labels that its layout does not have; -1: it has them all. */
+static int32_t wrong_label(const struct layout *layout, const uint8_t *record) {
+  for (int32_t i = 0; i < layout->labels; i++)
+    if (record[i] >= layout->classes[i]) return record[i];
+  return -1;
+}
+
+/* The first record of which a label is wrong; their number: there is none. */
 static int check_labels(const struct stored *file, const struct layout *layout, struct reader *arena, size_t *wrong,
-                        uint8_t *label) {
+                        int32_t *label) {
   const size_t count = file->bytes / record_bytes(layout);
+  *label = -1;
   for (*wrong = 0; *wrong < count; ++*wrong) {
     const uint8_t *data = NULL;
     const struct reader_mark mark = reader_mark(arena);
     int code = stored_get(file, *wrong * record_bytes(layout), (size_t)layout->labels, arena, &data);
     if (code != SHARDRT_OK) return code;
-    for (int32_t i = 0; i < layout->labels; i++) {
-      *label = data[i];
-      if (*label >= layout->classes[i]) return SHARDRT_OK;
-    }
+    *label = wrong_label(layout, data);
     reader_release(arena, mark);
+    if (*label >= 0) break;
   }
   return SHARDRT_OK;
 }
 
-static int find_layout(const struct stored *file, struct reader *arena, const struct layout **out) {
-  const struct layout *fits = NULL;
-  size_t wrong = 0, count = 0, first_wrong = 0;
-  uint8_t label = 0, first_label = 0;
+/* The layout that the length allows, and that more of the first records' labels fit; which need not be all of them
+ * where damage is noted. */
+static int find_layout(const struct stored *file, struct reader *arena, bool skips, const struct layout **out) {
+  size_t right = 0;
+  int32_t label = -1;
+  bool found = false;
   for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++) {
-    if (file->bytes == 0 || file->bytes % record_bytes(&layouts[i]) != 0) continue;
-    int code = check_labels(file, &layouts[i], arena, &wrong, &label);
+    const struct layout *layout = &layouts[i];
+    size_t wrong = 0;
+    int32_t its_label = -1;
+    if (file->bytes == 0 || file->bytes % record_bytes(layout) != 0) continue;
+    int code = check_labels(file, layout, arena, &wrong, &its_label);
     if (code != SHARDRT_OK) return code;
-    count = file->bytes / record_bytes(&layouts[i]);
-    *out = &layouts[i];
-    if (wrong == count) return SHARDRT_OK;
-    if (fits != NULL && wrong < first_wrong) continue; /* the other one is nearer */
-    fits = &layouts[i];
-    first_wrong = wrong;
-    first_label = label;
+    if (found && (label < 0 || (its_label >= 0 && wrong <= right))) continue;
+    found = true;
+    right = wrong;
+    label = its_label;
+    *out = layout;
   }
-  if (fits != NULL)
-    return error_set(SHARDRT_EFORMAT, "%s: record %zu at byte %zu: a label is %u, which %s does not have", file->title,
-                     first_wrong, first_wrong * record_bytes(fits), first_label, fits->name);
-  const uint8_t *head = NULL;
-  int code = stored_get(file, 0, file->bytes < 2 ? file->bytes : 2, arena, &head);
-  return code == SHARDRT_OK ? refuse_other(file, head) : code;
+  if (!found) return refuse_other(file, arena);
+  if (label < 0 || skips) return SHARDRT_OK;
+  return error_set(SHARDRT_EFORMAT, "%s: record %zu at byte %zu: a label is %d, which %s does not have", file->title,
+                   right, right * record_bytes(*out), (int)label, (*out)->name);
 }
 
 static int scan(const struct stored *file, struct reader *arena, struct index_writer *writer, const void *context) {
   static const char *const name = "record";
   const struct layout *layout = &layouts[0];
   (void)context;
-  int code = find_layout(file, arena, &layout);
+  int code = find_layout(file, arena, index_skips(writer), &layout);
   if (code == SHARDRT_OK) code = index_name(writer, 1, &name);
   for (size_t at = 0; code == SHARDRT_OK && at < file->bytes; at += record_bytes(layout)) {
     const uint8_t *data = NULL;
     const struct reader_mark mark = reader_mark(arena);
     code = stored_get(file, at, record_bytes(layout), arena, &data);
     if (code != SHARDRT_OK) break;
-    const struct index_entry entry = index_entry_of(at, data, record_bytes(layout));
-    code = index_add(writer, &entry);
+    struct index_entry entry = index_entry_of(at, data, record_bytes(layout));
+    if (wrong_label(layout, data) >= 0) entry.note = INDEX_DAMAGED;
     reader_release(arena, mark);
+    code = index_add(writer, &entry);
   }
   return code;
 }
