@@ -137,7 +137,7 @@ KILLS ?= 120
 # LuaJIT's own internals only.
 asan tsan: deps
 	@$(MAKE) --no-print-directory BUILD=build-$@ SANITIZE=$(SANITIZE_$@) OPTIMIZE=-O1 all
-	@$(MAKE) --no-print-directory BUILD=build-$@ SHARDRT_SANITIZER=$@ specs
+	@$(MAKE) --no-print-directory BUILD=build-$@ SANITIZE=$(SANITIZE_$@) OPTIMIZE=-O1 SHARDRT_SANITIZER=$@ specs
 SANITIZE_asan = address,undefined
 SANITIZE_tsan = thread
 export ASAN_OPTIONS  = detect_leaks=1:abort_on_error=0:allocator_may_return_null=1
