@@ -9,6 +9,7 @@
 /* Every target's name, in one place. */
 #define FUZZ_TARGETS(X)                                                                                                \
   X(array_record)                                                                                                      \
+  X(bytes)                                                                                                             \
   X(cifar)                                                                                                             \
   X(csv)                                                                                                               \
   X(gzip)                                                                                                              \
@@ -64,7 +65,17 @@ void fuzz_opened(int code, shardrt_source *const *source);
  * it is in the whole. */
 void fuzz_read(const shardrt_source *source);
 
-/* Images in memory through a chain of transforms. */
+/* What is in memory through chains of transforms. */
+enum { FUZZ_STEPS = 2, FUZZ_NUMBERS = 8 };
+struct fuzz_chain {
+  struct fuzz_step {
+    const char *kind; /* NULL: none */
+    int32_t count;
+    double numbers[FUZZ_NUMBERS];
+  } steps[FUZZ_STEPS];
+};
+void fuzz_chains(const uint8_t *data, size_t size, int32_t count, const struct fuzz_chain *chains);
+/* An image: as it is, a box of it, smaller, and at random. */
 void fuzz_image(const uint8_t *data, size_t size);
 
 /* A failure must have a code of the list, and a message. */

@@ -145,6 +145,9 @@ def text():
     seed("json", "list", b'[1,[2,[3,{"a":"b\\n"}]],false]')
     seed("jsonl", "mixed", b'{"id":1,"x":[1.5,2],"ok":true,"text":"a\\u00e9"}\n{"id":-2,"x":[3,4e5],"ok":false,"text":""}\n')
     seed("jsonl", "nested", b'{"box":[[1,2],[3,4]],"id":0}\r\n\r\n{"id":1,"box":[[5,6],[7,8]],"more":{"a":[]}}')
+    for name in ["int32", "shape1", "uint8"]:
+        seed("bytes", name, slurp(name + ".npy"))
+    seed("bytes", "text", "Grüße, 世界 🙂".encode())
     tokens = np.arange(64, dtype="<u2").tobytes()
     seed("tokens", "bare", tokens)
     for magic, version, size in [(20240520, 1, 2), (20240801, 7, 4)]:
