@@ -309,6 +309,22 @@ describe("in every sharding, with both layouts of counters,", function()
     end
   end)
 
+  it("they are committed where a sharding is given, and nowhere else", function()
+    local key = random.key(1)
+    assert.is_true(random.normal(key, { 8 }, shardrt.NamedSharding(mesh, P())).committed)
+    assert.is_false(random.normal(key, { 8 }).committed)
+    assert.is_false(random.permutation(key, 8).committed)
+  end)
+
+  it("explain tells of them", function()
+    local result = mpi.run { devices = 2, source = [[
+local shardrt = require "shardrt"
+shardrt.explain(function() return shardrt.random.normal(shardrt.random.key(0), {8}) end)
+]] }
+    assert.equal(0, result.status, result.output)
+    assert.truthy(result.output:find "random%.normal +float32 {8} not placed", result.output)
+  end)
+
   it("a device may be named instead", function()
     local key = random.key(1)
     local x = random.normal(key, 5, { sharding = shardrt.devices()[4] })

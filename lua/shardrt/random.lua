@@ -8,6 +8,7 @@ local dtype = require "shardrt.dtype"
 local fail = require "shardrt.fail"
 local list = require "shardrt.list"
 local object = require "shardrt.object"
+local operate = require "shardrt.operate"
 local plan = require "shardrt.later" "shardrt.plan"
 local shape = require "shardrt.shape"
 local sharding = require "shardrt.sharding"
@@ -78,6 +79,7 @@ local function make(what, key, kind_name, sizes, to, fill)
     fail.check(fill(x.handle), what)
     array.tell_collector(x)
   end
+  if operate.observer then operate.observer(what, x, {}) end
   return array.made_by_all(x)
 end
 
