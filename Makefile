@@ -67,7 +67,9 @@ $(BUILD)/main.o $(BUILD)/transform/lua.o: CFLAGS += $(LUA_CFLAGS)
 $(BUILD)/source/hdf5_file.o: CFLAGS += $(HDF5_CFLAGS)
 # Loops that are to become vectors.
 $(addprefix $(BUILD)/transform/,flip.o lanes.o resample.o strides.o): CFLAGS += $(if $(SANITIZE),,-O3)
-$(addprefix $(BUILD)/compute/,deviate.o key.o threefry.o): CFLAGS += $(if $(SANITIZE),,-O3) -fno-math-errno -fno-trapping-math
+# The same, and comparisons and roots that set no flags which nobody reads.
+$(addprefix $(BUILD)/compute/,deviate.o float32.o float64.o key.o threefry.o whole.o): \
+  CFLAGS += $(if $(SANITIZE),,-O3) -fno-math-errno -fno-trapping-math
 -include $(OBJECTS:.o=.d)
 
 # Lua files become objects that `require` finds in the program itself (LuaJIT looks for luaJIT_BC_ symbols).
