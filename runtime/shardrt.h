@@ -657,9 +657,9 @@ void shardrt_launcher_tell(int64_t step, bool saved);
  * the function takes; EDATA: an operand has no data; ENOMEM. All run on this process's threads, and are called on the
  * main thread. */
 
-/* The same array cut finer: each box of `out` lies within what the device holds of `x`. Where nothing is cut, the
- * memory is shared. */
-int shardrt_cut(const shardrt_array *x, shardrt_array *out);
+/* The same array laid out otherwise: every box of `out` is put together from what this process holds of x. EINVAL: it
+ * does not hold all of it. Where nothing changes, the memory is shared. */
+int shardrt_regroup(const shardrt_array *x, shardrt_array *out);
 
 /* -- elements, one by one -- */
 

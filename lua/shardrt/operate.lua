@@ -90,6 +90,13 @@ function operate.move(what, x, to, donate)
   return reshard.array(what, x, to, donate and { donate = true } or nil)
 end
 
+-- The array in a layout of which this process holds all that it needs.
+local function regroup(what, x, at, cuts)
+  local out = operate.result(what, at, cuts, x.dtype, x.shape)
+  operate.compute(what, out, C.shardrt_regroup, x.handle, out.handle)
+  return out
+end
+
 --- The array in that layout. What only has to be cut further does not travel.
 ---@param what string
 ---@param x shardrt.Array
@@ -102,10 +109,8 @@ function operate.bring(what, x, at, cuts, donate)
   local to, held = place.sharding(at, cuts), place.cuts(at, x)
   if held == nil then return array.place(what, x, to) end
   if held and propagate.equal(held, cuts) and (at.mesh == nil or x.sharding.mesh) then return x end
-  if held and propagate.is_finer(held, cuts) then
-    local out = operate.result(what, at, cuts, x.dtype, x.shape)
-    operate.compute(what, out, C.shardrt_cut, x.handle, out.handle)
-    return out
+  if C.shardrt_job_get().process_count == 1 or held and propagate.is_finer(held, cuts) then
+    return regroup(what, x, at, cuts)
   end
   return operate.move(what, x, to, donate)
 end
@@ -169,8 +174,12 @@ local function spread(split, cuts, sizes)
   end
 end
 
--- The parts {count, …} of a sum, one in each process, added up and laid out as it is wanted.
+-- The parts {count, …} of a sum, added up over processes and laid out as it is wanted.
 local function settle(what, op, parts, split, at, cuts, sizes, wanted)
+  if split.count == 1 then
+    local sum = operate.alias(what, parts, at, cuts, sizes)
+    return propagate.equal(cuts, wanted) and sum or operate.bring(what, sum, at, wanted, true)
+  end
   local fine, goal = place.renamed(split, cuts), place.renamed(split, wanted)
   local scattered
   if propagate.is_finer(fine, goal) and not propagate.equal(fine, goal) then
@@ -186,6 +195,20 @@ local function settle(what, op, parts, split, at, cuts, sizes, wanted)
   return operate.move(what, sum, to, true)
 end
 
+-- The parts {count, …} of a sum, one in each process: each device's own, and of these what is in one process added up.
+local function own_parts(what, o, split, compute)
+  local count = propagate.parts(o.partial, o.at.axis_size)
+  local cuts = prepend(o.partial, o.cuts)
+  local each = operate.result(what, o.at, cuts, o.dtype, prepend(count, o.sizes))
+  if not operate.is_planning() then compute(each) end
+  if split.count == count then return each end
+  local outer = prepend(split.outer, place.renamed(split, o.cuts))
+  local together = regroup(what, each, split.at, outer)
+  local out = operate.result(what, split.at, outer, o.dtype, prepend(split.count, o.sizes))
+  operate.compute(what, out, C.shardrt_reduce, o.op, together.handle, 1, ffi.new("int32_t[1]", 0), out.handle)
+  return out
+end
+
 --- A result whose parts lie in different devices.
 ---@param what string
 ---@param o {op: integer, at: shardrt.place, cuts: shardrt.Cuts, partial: string[], dtype: string, sizes: integer[]}
@@ -194,16 +217,13 @@ end
 ---@return shardrt.Array
 function operate.partial(what, o, compute, wanted)
   local at, cuts = o.at, o.cuts
-  local split = #o.partial > 0 and place.split(at, o.partial, C.shardrt_job_get().devices_per_process)
-  if not split or split.count == 1 then
+  if #o.partial == 0 then
     local out = operate.result(what, at, cuts, o.dtype, o.sizes)
     if not operate.is_planning() then compute(out) end
-    if wanted then out = operate.move(what, out, wanted) end
-    return out
+    return wanted and operate.move(what, out, wanted) or out
   end
-  local parts = operate.result(what, split.at, prepend(split.outer, place.renamed(split, cuts)), o.dtype,
-    prepend(split.count, o.sizes))
-  if not operate.is_planning() then compute(parts) end
+  local split = place.split(at, o.partial, C.shardrt_job_get().devices_per_process)
+  local parts = own_parts(what, o, split, compute)
   local made -- once it was summed
   local function finish(to)
     if made then return operate.move(what, made, to) end
