@@ -170,6 +170,14 @@ static int scan_sample(const struct scan *s, const struct stored *file, int64_t 
   return at == bytes ? SHARDRT_OK : bad(file, sample, offset, "is larger than its columns");
 }
 
+/* The sample that lies from `begin` to `end`. */
+static int scan_range(const struct scan *s, const struct stored *file, int64_t sample, size_t begin, size_t end,
+                      struct reader *arena, struct index_entry *row) {
+  const uint8_t *data;
+  int code = stored_get(file, begin, end - begin, arena, &data);
+  return code == SHARDRT_OK ? scan_sample(s, file, sample, begin, data, end - begin, row) : code;
+}
+
 /* Samples are counted: that one is damaged says nothing of the others. */
 static int note_damage(const struct scan *s, size_t offset, struct index_entry *row) {
   for (int32_t c = 0; c < s->index->ncolumns; c++)
@@ -183,15 +191,14 @@ static int scan_samples(const struct scan *s, const struct stored *file, struct 
   int code = SHARDRT_OK;
   for (int64_t i = 0; i < s->shard->samples && code == SHARDRT_OK; i++) {
     const struct reader_mark mark = reader_mark(arena);
-    const uint8_t *pair, *data = NULL;
+    const uint8_t *pair;
     code = stored_get(file, (size_t)(i + 1) * OFFSET_BYTES, 2 * OFFSET_BYTES, arena, &pair);
     if (code != SHARDRT_OK) return code;
     const size_t begin = read_32(pair), end = read_32(pair + OFFSET_BYTES);
     if (begin < head || end < begin || end > file->bytes)
       code = bad(file, i, begin, "lies outside of the file, or ends before it begins");
     else
-      code = stored_get(file, begin, end - begin, arena, &data);
-    if (code == SHARDRT_OK) code = scan_sample(s, file, i, begin, data, end - begin, row);
+      code = scan_range(s, file, i, begin, end, arena, row);
     if (code == SHARDRT_EFORMAT && index_skips(writer)) code = note_damage(s, begin, row);
     if (code == SHARDRT_OK) code = index_add(writer, row);
     reader_release(arena, mark);
