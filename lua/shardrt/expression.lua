@@ -167,7 +167,7 @@ function expression.program(root, n)
       register[node] = node.i - 1
     else
       local step = steps[count]
-      step.op = C["SHARDRT_" .. node.op]
+      step.op = C["SHARDRT_OP_" .. node.op]
       step.a, step.b, step.c = 0, 0, 0
       if node[1] then step.a = register[node[1]] end
       if node[2] then step.b = register[node[2]] end
