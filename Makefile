@@ -22,6 +22,7 @@ PACKAGES_LINT  = clang-format clang-tidy lua-check
 PACKAGES_FUZZ  = clang libclang-rt-14-dev
 PACKAGES_PEERS = python3-venv
 PACKAGES_FFCV  = python3-dev g++ libopencv-dev libturbojpeg0-dev
+PACKAGES_SPDL  = libavdevice59
 
 # The rest of this file needs no network.
 SOURCES  := $(sort $(shell find runtime -name '*.c'))
@@ -50,7 +51,7 @@ export OMPI_ALLOW_RUN_AS_ROOT=1
 export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 export OMPI_MCA_rmaps_base_oversubscribe=1
 
-.PHONY: all deps deps-lint deps-ffcv demo test specs soak lint asan tsan fuzz fuzz-targets bench peers install clean
+.PHONY: all deps deps-lint deps-ffcv deps-spdl demo test specs soak lint asan tsan fuzz fuzz-targets bench peers install clean
 .DELETE_ON_ERROR:
 
 all: $(BUILD)/shardrt
@@ -190,13 +191,17 @@ bench: deps
 	@$(if $(PEERS),$(MAKE) --no-print-directory peers)
 	@SHARDRT=$(abspath $(BUILD)/shardrt) $(BUILD)/shardrt tests/bench/run.lua $(BUILD) \
 	  $(or $(PARTS),loader cold transforms formats start reshard $(if $(PEERS),peers))
-# The other loaders, in a Python environment that is kept; without what FFCV is built from, FFCV is left out.
+# The other loaders, in a Python environment that is kept; without what FFCV is built from, or what SPDL loads, these are
+# left out.
 peers:
 	$(call install_packages,$(PACKAGES_PEERS))
 	-@$(MAKE) --no-print-directory deps-ffcv
+	-@$(MAKE) --no-print-directory deps-spdl
 	@/usr/bin/python3 -B tests/bench/peers/install.py $(BUILD)/peers
 deps-ffcv:
 	$(call install_packages,$(PACKAGES_FFCV))
+deps-spdl:
+	$(call install_packages,$(PACKAGES_SPDL))
 $(BUILD)/bench/gather-scalar: tests/bench/gather.c
 	@mkdir -p $(@D)
 	$(CC) -std=c11 -D_GNU_SOURCE -O2 -fno-tree-vectorize -pthread -o $@ $<

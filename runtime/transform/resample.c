@@ -232,8 +232,8 @@ SIMD_AVX2 static size_t across_rows_avx2(const struct resample_sums *sums, int64
 }
 
 /* LANES elements of an output row: rows in pairs, their elements side by side. */
-SIMD_AVX2 static inline void lanes_down_avx2(const int16_t *split, int64_t count, size_t row, const uint8_t *from,
-                                             uint8_t *to) {
+SIMD_AVX2 SIMD_INLINE void lanes_down_avx2(const int16_t *split, int64_t count, size_t row, const uint8_t *from,
+                                           uint8_t *to) {
   const __m256i zero = _mm256_setzero_si256();
   __m256i upper[4], lower[4];
   for (int32_t q = 0; q < 4; q++) upper[q] = lower[q] = zero;

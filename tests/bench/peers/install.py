@@ -1,7 +1,7 @@
 """install.py FOLDER: a Python environment with the peers, by pip; kept, and added to only where a version changed.
 
 A peer that cannot be installed is left out, and the table says so. Needs the network the first time; and for FFCV,
-which comes as source, Debian's python3-dev, g++, libopencv-dev and libturbojpeg0-dev."""
+which comes as source, Debian's python3-dev, g++, libopencv-dev and libturbojpeg0-dev, for SPDL its FFmpeg."""
 import pathlib
 import subprocess
 import sys
@@ -20,8 +20,18 @@ PEERS = {
     "grain": ("Grain 0.2.18", ["numpy==2.3.5 grain==0.2.18"]),
     "tfdata": ("tf.data 2.20.0", ["numpy==2.3.5 tensorflow==2.20.0"]),
     "datarax": ("datarax 0.1.4", ["numpy==2.3.5 jax==0.10.2 tensorflow==2.20.0 datarax==0.1.4"]),
+    "array_record": ("array_record 0.8.6", ["numpy==2.3.5 array_record==0.8.6"]),
+    "tfrecord": ("tfrecord 1.14.6", ["numpy==2.3.5 tfrecord==1.14.6"]),
+    "webdataset": ("WebDataset 1.0.2", ["numpy==2.3.5 webdataset==1.0.2"]),
+    "streaming": ("Streaming 0.13.0", [  # which asks for an older numpy, and for the clients of all clouds
+        "numpy==2.3.5 boto3 brotli catalogue matplotlib python-snappy pyyaml requests tqdm transformers xxhash<4 zstd",
+        "--no-deps mosaicml-streaming==0.13.0"]),
+    "torchvision": ("torchvision 0.29.2", ["numpy==2.3.5 pillow", "--no-deps torchvision==0.29.2"]),
+    "pillow": ("Pillow", ["numpy==2.3.5 pillow"]),
+    "dali": ("DALI 2.4.0", ["numpy==2.3.5 nvidia-dali-cuda130==2.4.0"]),
+    "spdl": ("SPDL 0.8.0", ["numpy==2.3.5 spdl==0.8.0"]),
 }
-NEEDS = {"ffcv": "torch"}
+NEEDS = {"ffcv": "torch", "webdataset": "torch", "streaming": "torch", "torchvision": "torch"}
 
 
 def done(folder, peer):

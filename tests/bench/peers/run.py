@@ -50,17 +50,22 @@ class Peer:
     """A peer's process; `why` says why there is none any more."""
 
     def __init__(self, build, peer, threads, workload):
-        self.title = TITLES.get((peer, threads), PEERS[peer][0])
+        script = (f"{peer}_peer.py", workload, build / "peers/data", str(threads))
+        self.start(build, TITLES.get((peer, threads), PEERS[peer][0]), peer, script, f"{peer}.{threads}.{workload}")
+
+    def start(self, build, title, package, script, log):
+        """script: the program, and its arguments; log: what the file of its messages is called."""
+        self.title = title
         self.process, self.why, self.rates = None, None, []
-        if not installed(build / "peers", peer):
+        if not installed(build / "peers", package):
             self.why = "absent"
             return
         # Memory that numpy and others free is kept, not given back and faulted in again for each large batch.
         environment = dict(os.environ, PYTHONDONTWRITEBYTECODE="1", JAX_PLATFORMS="cpu", TF_CPP_MIN_LOG_LEVEL="3",
                            CUDA_VISIBLE_DEVICES="", MALLOC_MMAP_MAX_="0", MALLOC_TRIM_THRESHOLD_=str(1 << 40),
                            MALLOC_TOP_PAD_=str(1 << 26))
-        command = [build / "peers/bin/python", HERE / f"{peer}_peer.py", workload, build / "peers/data", str(threads)]
-        self.log = open(build / f"peers/{peer}.{threads}.{workload}.log", "w+")
+        command = [build / "peers/bin/python", HERE / script[0], *script[1:]]
+        self.log = open(build / f"peers/{log}.log", "w+")
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.log,
                                         env=environment, start_new_session=True)
 
