@@ -16,7 +16,7 @@ CC       = gcc
 PACKAGES_BUILD = gcc libc6-dev pkgconf libopenmpi-dev openmpi-bin libluajit-5.1-dev luajit libxxhash-dev zlib1g-dev \
                  librandom123-dev libisal-dev libjpeg62-turbo-dev libspng-dev liburing-dev \
                  libhighwayhash-dev libbrotli-dev libzstd-dev libsnappy-dev \
-                 libblosc-dev libhdf5-dev
+                 libblosc-dev libhdf5-dev libopenblas0-pthread
 PACKAGES_TEST  = lua-busted lua-cjson dataset-fashion-mnist iproute2
 PACKAGES_LINT  = clang-format clang-tidy lua-check
 PACKAGES_FUZZ  = clang libclang-rt-14-dev
@@ -71,6 +71,7 @@ $(addprefix $(BUILD)/transform/,flip.o lanes.o resample.o strides.o): CFLAGS += 
 # The same, and comparisons and roots that set no flags which nobody reads.
 $(addprefix $(BUILD)/compute/,deviate.o float32.o float64.o key.o threefry.o whole.o): \
   CFLAGS += $(if $(SANITIZE),,-O3) -fno-math-errno -fno-trapping-math
+$(addprefix $(BUILD)/compute/,fold.o place.o tile.o wrap.o): CFLAGS += $(if $(SANITIZE),,-O3)
 -include $(OBJECTS:.o=.d)
 
 # Lua files become objects that `require` finds in the program itself (LuaJIT looks for luaJIT_BC_ symbols).

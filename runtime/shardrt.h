@@ -788,10 +788,11 @@ int shardrt_reduce(int32_t op, const shardrt_array *x, int32_t naxes, const int3
 
 /* out = a b: [.., M, K] x [.., K, N] -> [.., M, N]; transpose_a: a is [.., K, M], transpose_b: b is [.., N, K]. Both
  * have 2 dimensions or more; the leading ones (the shorter list is filled up with 1s) are equal or 1, and are
- * broadcast; of out's leading ones only the elements count. All three have one dtype, not bool. float32 and float64 by
- * OpenBLAS, which is loaded at the first call (EINVAL: it is not installed); float16 and bfloat16 are computed in
- * float32 and rounded at the end; whole numbers wrap. K = 0 gives zeros. The result's bits depend on the shapes, the
- * flags and the kind of processor, not on how many threads there are. */
+ * broadcast; of out's leading ones only the elements count. All three have one dtype, not bool; of float16 and bfloat16
+ * `out` may be float32. float32 and float64 by OpenBLAS, which is loaded at the first call (EINVAL: it is not
+ * installed); float16 and bfloat16 are computed in float32 and rounded at the end; whole numbers wrap. K = 0 gives
+ * zeros. The result's bits depend on the shapes, the flags and the kind of processor, not on how many threads there
+ * are. */
 int shardrt_matmul(const shardrt_array *a, const shardrt_array *b, int32_t transpose_a, int32_t transpose_b,
                    shardrt_array *out);
 
@@ -810,7 +811,8 @@ int shardrt_concatenate(int32_t n, shardrt_array *const *in, int32_t axis, shard
  * that axis. A negative index counts from the end. EINVAL: an index outside x; the message names it and the size. */
 int shardrt_take(const shardrt_array *x, const shardrt_array *indices, int32_t axis, shardrt_array *out);
 /* Its gradient: zeros of the shape that x had, plus dy's elements (of out's shape above) at the indices, in their
- * order: float16 and bfloat16 are added in float32. dy and out have one dtype, not bool. */
+ * order: float16 and bfloat16 are added in float32. dy and out have one dtype, not bool. out may have dimensions of 1
+ * before x's (sums that are not yet formed); `axis` is counted without them. */
 int shardrt_take_add(const shardrt_array *dy, const shardrt_array *indices, int32_t axis, shardrt_array *out);
 
 /* start + step * i, where i is the index in the whole array along `axis`: every shard fills its own part. Computed in

@@ -1,0 +1,21 @@
+/* blocks.h - the distinct blocks of a result, and where they and their operands are found. */
+#ifndef SHARDRT_COMPUTE_BLOCKS_H
+#define SHARDRT_COMPUTE_BLOCKS_H
+
+#include "shardrt.h"
+
+struct blocks {
+  int64_t count;
+  int64_t *shards; /* of each, the number of its first shard, in the result and in every operand */
+};
+
+/* Checks the operands (work_check), gives `out` its buffers (work_outputs) and lists its blocks: none where this
+ * process holds nothing of it. */
+int blocks_begin(const char *what, int32_t nin, const shardrt_array *const *in, shardrt_array *out,
+                 struct blocks *self);
+void blocks_end(struct blocks *self);
+
+/* The memory of a block in the result or in an operand. */
+void *blocks_data(const struct blocks *self, const shardrt_array *array, int64_t block);
+
+#endif
