@@ -15,56 +15,57 @@ enum { LOW_BITS = RESAMPLE_BITS / 2 };
 /* ---- weights ---------------------------------------------------------------------------------------------------- */
 
 /* The axis in elements that are here: how many one element of the output stands for, where the first one begins, how
- * many there are. */
-static double scale_of(const struct resample_axis *axis) {
-  const double scale = (double)axis->in / (double)axis->out;
-  return axis->reduce > 1 ? scale / axis->reduce : scale;
-}
+ * far from its centre elements count, how many there are; worked out once for all elements. */
+struct scale {
+  double scale;
+  double start;
+  double support;
+  int64_t count;
+  bool same; /* the output is the input */
+};
 
-static double start_of(const struct resample_axis *axis) {
-  return axis->reduce > 1 ? (double)axis->before / axis->reduce : 0;
-}
-
-static int64_t count_of(const struct resample_axis *axis) {
-  return axis->reduce > 1 ? (axis->before + axis->in + axis->reduce - 1) / axis->reduce : axis->in;
-}
-
-/* How far from its centre elements count. */
-static double support_of(const struct resample_axis *axis) {
-  const double scale = scale_of(axis);
-  return scale < 1 ? 1 : scale;
+static struct scale scale_of(const struct resample_axis *axis) {
+  struct scale s = {.scale = (double)axis->in / (double)axis->out, .count = axis->in, .same = axis->in == axis->out};
+  if (axis->reduce > 1) {
+    s.scale /= axis->reduce;
+    s.start = (double)axis->before / axis->reduce;
+    s.count = (axis->before + axis->in + axis->reduce - 1) / axis->reduce;
+  }
+  s.support = s.scale < 1 ? 1 : s.scale;
+  return s;
 }
 
 /* The centre of output element i. */
-static double center_of(const struct resample_axis *axis, int64_t i) {
-  return start_of(axis) + ((double)i + 0.5) * scale_of(axis);
+static double center_of(const struct scale *s, int64_t i) {
+  return s->start + ((double)i + 0.5) * s->scale;
 }
 
 /* The elements that output element i is a sum of: *first, and how many. */
-static int64_t bounds(const struct resample_axis *axis, int64_t i, int64_t *first) {
+static int64_t bounds(const struct scale *s, int64_t i, int64_t *first) {
   *first = i;
-  if (axis->in == axis->out) return 1; /* the one that it is */
-  const double center = center_of(axis, i), support = support_of(axis);
-  const int64_t all = count_of(axis);
-  int64_t start = (int64_t)(center - support + 0.5), stop = (int64_t)(center + support + 0.5);
+  if (s->same) return 1; /* the one that it is */
+  const double center = center_of(s, i);
+  int64_t start = (int64_t)(center - s->support + 0.5), stop = (int64_t)(center + s->support + 0.5);
   if (start < 0) start = 0;
-  if (stop > all) stop = all;
+  if (stop > s->count) stop = s->count;
   *first = start;
   return stop - start;
 }
 
 void resample_need(const struct resample_axis *axis, int64_t start, int64_t stop, int64_t *in_start, int64_t *in_stop) {
+  const struct scale scale = scale_of(axis);
   *in_start = *in_stop = 0;
   if (start == stop) return;
   int64_t last;
-  bounds(axis, start, in_start);
-  *in_stop = bounds(axis, stop - 1, &last);
+  bounds(&scale, start, in_start);
+  *in_stop = bounds(&scale, stop - 1, &last);
   *in_stop += last;
 }
 
-/* The weights of output element i, which come to 1. */
-static void set_weights(const struct resample_axis *axis, int64_t i, int64_t first, int64_t count, double *weights) {
-  const double center = center_of(axis, i), narrowed = 1 / support_of(axis);
+/* The weights of output element i, which come to 1. `narrowed` is 1 / support. */
+static void set_weights(const struct scale *s, double narrowed, int64_t i, int64_t first, int64_t count,
+                        double *weights) {
+  const double center = center_of(s, i);
   double sum = 0;
   for (int64_t k = 0; k < count; k++) {
     const double distance = fabs(((double)(k + first) - center + 0.5) * narrowed);
@@ -86,7 +87,9 @@ static void split_weights(const int32_t *fixed, int64_t count, int64_t fours, in
 int resample_sums_set(struct resample_sums *self, const struct resample_axis *axis, int64_t start, int64_t stop,
                       struct reader *reader) {
   self->n = stop - start;
-  self->width = (int64_t)ceil(support_of(axis)) * 2 + 1;
+  const struct scale scale = scale_of(axis);
+  const double narrowed = 1 / scale.support;
+  self->width = (int64_t)ceil(scale.support) * 2 + 1;
   const size_t n = (size_t)self->n, all = n * (size_t)self->width;
   self->first = reader_room(reader, n * sizeof *self->first);
   self->count = reader_room(reader, n * sizeof *self->count);
@@ -98,8 +101,8 @@ int resample_sums_set(struct resample_sums *self, const struct resample_axis *ax
   for (int64_t i = 0; i < self->n; i++) {
     double *weights = self->weights + i * self->width;
     int32_t *fixed = self->fixed + i * self->width;
-    self->count[i] = bounds(axis, start + i, &self->first[i]);
-    set_weights(axis, start + i, self->first[i], self->count[i], weights);
+    self->count[i] = bounds(&scale, start + i, &self->first[i]);
+    set_weights(&scale, narrowed, start + i, self->first[i], self->count[i], weights);
     for (int64_t k = 0; k < self->count[i]; k++) fixed[k] = (int32_t)(0.5 + weights[k] * (1 << RESAMPLE_BITS));
     split_weights(fixed, self->count[i], RESAMPLE_FOURS(self->width),
                   self->split + i * RESAMPLE_FOURS(self->width) * 8);

@@ -223,15 +223,16 @@ def dali_images(work, threads):
 
 
 def spdl_images(work, threads):
-    """FFmpeg's decoder, cut and scaled by its filters, in SPDL's threads."""
+    """FFmpeg's decoder, cut and scaled by its filters, in SPDL's threads; without those that FFmpeg adds to each."""
     import spdl.io
     from spdl.pipeline import PipelineBuilder
+    one = spdl.io.decode_config(decoder_options={"threads": "1"})
 
     def load(path):
         top, left, height, width = crop_box(375, 500, random)
-        chain = f"crop={width}:{height}:{left}:{top}:exact=1,scale={common.SIZE}:{common.SIZE}:flags=bilinear"
+        chain = f"crop={width}:{height}:{left}:{top}:exact=1,scale={common.SIZE}:{common.SIZE}:flags=bilinear:threads=1"
         packets = spdl.io.demux_image(path)
-        return spdl.io.decode_packets(packets, filter_desc=spdl.io.get_video_filter_desc(
+        return spdl.io.decode_packets(packets, decode_config=one, filter_desc=spdl.io.get_video_filter_desc(
             filter_desc=chain, pix_fmt="rgb24"))
 
     def join(frames):
