@@ -249,6 +249,13 @@ describe("the README", function()
     assert.equal(2, shown)
   end)
 
+  it("shows computation that runs", function()
+    local source = read("docs/compute.md"):match "```lua\n(.-)```"
+    local result = mpi.run { source = 'local shardrt = require "shardrt" ' .. source, processes = 4, devices = 2 }
+    assert.equal(0, result.status, result.output)
+    assert.equal('P("data", nil)\n', result.output)
+  end)
+
   it("shows a recipe that runs", function()
     local source = readme:match "```lua\n(.-)```"
     local result = mpi.run { source = source, processes = 4, devices = 2 }

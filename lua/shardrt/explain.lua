@@ -58,6 +58,10 @@ function explain.words.explain(f, ...)
   local results = { pcall(tape.within, f, ...) }
   operate.observer, operate.mover = nil, nil
   if not results[1] then error(results[2], 0) end
+  if bytes > 0 then
+    job.words.say("%-28s %-34s %-12s %7.2f ms", "results completed", "", bytes_text(bytes),
+      (C.shardrt_clock() - since) * 1000)
+  end
   job.words.say("in all: %s moved, %.2f ms", bytes_text(all + bytes), (C.shardrt_clock() - began) * 1000)
   return unpack(results, 2, table.maxn(results))
 end
