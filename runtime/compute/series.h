@@ -247,8 +247,9 @@ SIMD_INLINE double series_atan2(double y, double x) {
 /* floor(x / y): the quotient of two float32s differs from a whole number that it is not by more than float64 rounds by,
  * as far as float32 has room for halves. */
 SIMD_INLINE double series_floor_divide(double x, double y) {
-  const bool opposite = (x < 0) != (y < 0);
-  const double finite = fabs(y) < INFINITY ? floor(x / y) : y != y ? y : opposite & (x != 0) ? -1 : 0;
+  const double quotient = x / y;
+  const bool below = ((x < 0) != (y < 0)) & (x != 0);
+  const double finite = fabs(y) < INFINITY ? floor(quotient) : below & (y == y) ? -1 : quotient;
   return (fabs(x) < INFINITY) | (y == 0) ? finite : NAN;
 }
 
