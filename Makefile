@@ -51,7 +51,7 @@ export OMPI_ALLOW_RUN_AS_ROOT=1
 export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 export OMPI_MCA_rmaps_base_oversubscribe=1
 
-.PHONY: all deps deps-lint deps-ffcv deps-spdl demo test specs soak lint asan tsan fuzz fuzz-targets bench peers install clean
+.PHONY: all deps deps-lint deps-ffcv deps-spdl demo test specs soak lint asan tsan fuzz bench peers install clean
 .DELETE_ON_ERROR:
 
 all: $(BUILD)/shardrt
@@ -155,7 +155,7 @@ export TSAN_OPTIONS  = ignore_noninstrumented_modules=1:halt_on_error=1:allocato
 FUZZ_SECONDS ?= 60
 FUZZ ?= $(shell sed -n 's/^ *X(\([a-z_]*\)).*/\1/p' tests/fuzz/fuzz.h)
 FUZZ_OBJECTS := $(patsubst tests/fuzz/%.c,$(BUILD)/fuzz/%.o,$(sort $(wildcard tests/fuzz/*.c)))
-READERS := $(filter-out $(BUILD)/main.o,$(OBJECTS))
+READERS := $(filter-out $(BUILD)/main.o $(BUILD)/compute/%,$(OBJECTS))
 $(FUZZ_OBJECTS): $(BUILD)/fuzz/%.o: tests/fuzz/%.c Makefile | $(BUILD)/found
 	@mkdir -p $(@D)
 	$(call quiet,cc   )$(CC) $(CFLAGS) -MMD -MP -c -o $@ $<
@@ -167,7 +167,7 @@ $(BUILD)/fuzz/libfuzzer: $(filter-out %/replay.o,$(FUZZ_OBJECTS)) $(READERS)
 
 fuzz: deps
 	$(call install_packages,$(PACKAGES_FUZZ))
-	@$(MAKE) --no-print-directory BUILD=build-fuzz CC=clang OPTIMIZE=-O1 SANITIZE=fuzzer-no-link,address,undefined \
+	@$(MAKE) --no-print-directory BUILD=build-fuzz CC=clang OPTIMIZE=-O1 WARNINGS= SANITIZE=fuzzer-no-link,address,undefined \
 	  build-fuzz/fuzz/libfuzzer
 	@bad=; for target in $(FUZZ); do \
 	  echo "  fuzz   $$target"; mkdir -p build-fuzz/failed/$$target build-fuzz/corpus/$$target; \

@@ -75,8 +75,9 @@ struct fuzz_chain {
   } steps[FUZZ_STEPS];
 };
 void fuzz_chains(const uint8_t *data, size_t size, int32_t count, const struct fuzz_chain *chains);
-/* An image: as it is, a box of it, smaller, and at random. */
-void fuzz_image(const uint8_t *data, size_t size);
+/* An image of a size that it tells of: as it is, a box of it, smaller, and at random. One of very many
+ * pixels, but not so many that it is refused, is left alone: under the sanitizers, memory for it takes seconds. */
+void fuzz_image(const uint8_t *data, size_t size, uint64_t height, uint64_t width);
 
 /* A failure must have a code of the list, and a message. */
 void fuzz_check(int code);

@@ -6,7 +6,7 @@
 
 #include "fuzz.h"
 
-enum { SIGNATURE = 8, HEAD = 8, TAIL = 4 };
+enum { SIGNATURE = 8, HEAD = 8, TAIL = 4, WIDTH_AT = 16, HEIGHT_AT = 20, IHDR_END = 24 };
 
 static uint32_t read_big(const uint8_t *at) {
   return (uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 | at[3];
@@ -25,7 +25,9 @@ static void repair(uint8_t *data, size_t size) {
 void fuzz_png(const uint8_t *data, size_t size) {
   uint8_t *copy = fuzz_copy(data, size);
   repair(copy, size);
-  fuzz_image(data, size);
-  if (memcmp(copy, data, size) != 0) fuzz_image(copy, size);
+  const uint64_t width = size >= IHDR_END ? read_big(data + WIDTH_AT) : 0;
+  const uint64_t height = size >= IHDR_END ? read_big(data + HEIGHT_AT) : 0;
+  fuzz_image(data, size, height, width);
+  if (memcmp(copy, data, size) != 0) fuzz_image(copy, size, height, width);
   free(copy);
 }
