@@ -16,8 +16,8 @@ CC       = gcc
 PACKAGES_BUILD = gcc libc6-dev pkgconf libopenmpi-dev openmpi-bin libluajit-5.1-dev luajit libxxhash-dev zlib1g-dev \
                  librandom123-dev libisal-dev libjpeg62-turbo-dev libspng-dev liburing-dev \
                  libhighwayhash-dev libbrotli-dev libzstd-dev libsnappy-dev \
-                 libblosc-dev libhdf5-dev libopenblas0-pthread
-PACKAGES_TEST  = lua-busted lua-cjson dataset-fashion-mnist iproute2
+                 libblosc-dev libhdf5-dev libopenblas0-pthread libcurl4-openssl-dev
+PACKAGES_TEST  = lua-busted lua-cjson dataset-fashion-mnist iproute2 nginx-light python3
 PACKAGES_LINT  = clang-format clang-tidy lua-check
 PACKAGES_FUZZ  = clang libclang-rt-14-dev
 PACKAGES_PEERS = python3-venv
@@ -41,7 +41,7 @@ MPI_CFLAGS = $(shell pkg-config --cflags ompi-c)
 LUA_CFLAGS = $(shell pkg-config --cflags luajit)
 HDF5_CFLAGS = $(shell pkg-config --cflags hdf5-serial)
 LIBS       = $(shell pkg-config --libs ompi-c luajit zlib libisal libjpeg spng liburing libbrotlidec libzstd snappy \
-               libxxhash blosc hdf5-serial) -lhighwayhash -lm -ldl
+               libxxhash blosc hdf5-serial libcurl) -lhighwayhash -lm -ldl
 LDFLAGS    = -Wl,-E -pthread $(if $(SANITIZE),-fsanitize=$(SANITIZE))
 
 quiet = $(if $(V),,@echo "  $(1)  $@";)
@@ -65,7 +65,7 @@ $(BUILD)/%.o: runtime/%.c Makefile
 	$(call quiet,cc   )$(CC) $(CFLAGS) -MMD -MP -c -o $@ $<
 $(BUILD)/comm/mpi.o: CFLAGS += $(MPI_CFLAGS)
 $(BUILD)/main.o $(BUILD)/transform/lua.o: CFLAGS += $(LUA_CFLAGS)
-$(BUILD)/source/hdf5_file.o: CFLAGS += $(HDF5_CFLAGS)
+$(BUILD)/source/hdf5_file.o $(BUILD)/source/hdf5_remote.o: CFLAGS += $(HDF5_CFLAGS)
 # Loops that are to become vectors.
 $(addprefix $(BUILD)/transform/,flip.o lanes.o resample.o strides.o): CFLAGS += $(if $(SANITIZE),,-O3)
 # The same, and comparisons and roots that set no flags which nobody reads.
@@ -99,6 +99,7 @@ $(BUILD)/found:
 	header liburing liburing.h liburing-dev; header libbrotlidec brotli/decode.h libbrotli-dev; \
 	header libzstd zstd.h libzstd-dev; header snappy snappy-c.h libsnappy-dev; \
 	header blosc blosc.h libblosc-dev; header hdf5-serial hdf5.h libhdf5-dev; \
+	header libcurl curl/curl.h libcurl4-openssl-dev; \
 	echo '#include <highwayhash/c_bindings.h>' | $(CC) -E -o /dev/null - 2>/dev/null || \
 	  { echo "missing: highwayhash/c_bindings.h, from Debian's package libhighwayhash-dev"; missing=1; }; \
 	echo '#include <Random123/philox.h>' | $(CC) -E -o /dev/null - 2>/dev/null || \

@@ -347,8 +347,9 @@ typedef struct shardrt_field {
 
 /* How a source is opened. */
 typedef struct shardrt_source_options {
-  const char *cache;    /* the folder for decompressed files. NULL or "": $SHARDRT_CACHE, or else
-                           $XDG_CACHE_HOME/shardrt, ~/.cache/shardrt or /tmp/shardrt-<uid> */
+  const char *cache;    /* the folder for what is worked out of files, and for parts of those on servers. NULL or "":
+                           $SHARDRT_CACHE, or else    $XDG_CACHE_HOME/shardrt, ~/.cache/shardrt or /tmp/shardrt-<uid> */
+  int64_t cache_bytes;  /* at most so much of files on servers is kept there; 0: $SHARDRT_CACHE_BYTES, or 10 GiB */
   int32_t headers_only; /* 1: for planning. Shapes are read, nothing is decompressed; there may be no data to read */
   int32_t unverified;   /* 1: checksums of records are not looked at when records are read */
   int32_t delimiter;    /* of csv: the character between cells; 0: a comma */
@@ -357,7 +358,8 @@ typedef struct shardrt_source_options {
   int32_t no_header;    /* 1: the first line of a csv file is a row like the others, and columns are "0", "1", … */
 } shardrt_source_options;
 
-/* One field from each file, all of one format; the first dimension counts the samples. Formats:
+/* One field from each file, all of one format; the first dimension counts the samples. Wherever a source takes a path
+ * it takes an address, http:// or https://, too, but for "folder": see runtime/source/remote.h. Formats:
  *   "npy"  https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html; C order, little-endian
  *   "zarr" https://zarr-specs.readthedocs.io, v2 and v3: a field is the folder of one array, in C order
  *   "hdf5" https://docs.hdfgroup.org/hdf5/v1_10: a field is a dataset, named behind its file: "data.h5:/images"
@@ -406,6 +408,7 @@ typedef struct shardrt_token_options {
   int64_t window; /* tokens of a sample */
   int64_t stride; /* from one sample's first token to the next one's */
   int32_t dtype;  /* SHARDRT_UINT16 or _UINT32; < 0: what the file's header says, or uint16 */
+  shardrt_source_options files;
 } shardrt_token_options;
 /* A flat file of token numbers, bare or with the header of llm.c's .bin: one field, "tokens". EFORMAT: its header does
  * not fit its length. EIO. */

@@ -220,6 +220,11 @@ describe("odd arguments", function()
           try("source.tokens of " .. key, shardrt.source.tokens, folder .. "/tokens.bin", o)
         end
         try("the cache", shardrt.source.npy, { h = folder .. "/h.npy" }, { cache = value })
+        try("the cache's limit", shardrt.source.npy, { h = folder .. "/h.npy" }, { cache_bytes = value })
+        try("the cache of tokens", shardrt.source.tokens, folder .. "/tokens.bin", { window = 2, cache = value })
+        try("the cache's limit of tokens", shardrt.source.tokens, folder .. "/tokens.bin",
+          { window = 2, cache_bytes = value })
+        try("the cache's limit of tar", shardrt.source.tar, "nowhere.tar", { cache_bytes = value })
       end
     end
     nothing_failed()

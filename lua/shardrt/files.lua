@@ -43,7 +43,14 @@ end
 
 local function expand(what, value)
   path.check(what, value, "data")
-  if value:find "[%*%?%[]" and not value:find "^https?://" then return expand_pattern(what, value) end
+  if path.is_url(value) then
+    if value:find("*", 1, true) then
+      fail('%s: "%s" is a pattern, and what files a server has cannot be asked of it; a list of addresses would do, or '
+        .. "the first of name-00000-of-00128", what, value)
+    end
+  elseif value:find "[%*%?%[]" then
+    return expand_pattern(what, value)
+  end
   return expand_shards(value) or { value }
 end
 
@@ -62,6 +69,23 @@ function files.expand(what, given)
     for _, one in ipairs(expand(what, value)) do paths[#paths + 1] = one end
   end
   return paths
+end
+
+--- The options of all sources of files that are about the cache: its folder, and the bytes of files on servers that are
+--- kept there (0: the default).
+---@param what string # the call
+---@param o {cache: string?, cache_bytes: integer?}
+---@return string?
+---@return integer
+function files.cache(what, o)
+  local folder, bytes = o.cache, o.cache_bytes
+  if folder ~= nil and (type(folder) ~= "string" or folder:find("\0", 1, true)) then
+    fail("%s: cache is the path of a folder, not %s", what, list.show(folder))
+  end
+  if bytes ~= nil and not list.is_whole(bytes, 1) then
+    fail("%s: cache_bytes is a number of bytes, not %s", what, list.show(bytes))
+  end
+  return folder, bytes ~= nil and bytes or 0 -- a NULL pointer is nil, too
 end
 
 return files

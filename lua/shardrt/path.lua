@@ -22,12 +22,17 @@ function path.check(what, value, kind)
   return value
 end
 
+--- Whether a path is the address of a file on a server.
+---@param value string
+---@return boolean
+function path.is_url(value) return value:lower():find "^https?://" ~= nil end
+
 --- What there is to say of a path in an error about its file: where a relative one begins; else "".
 ---@param code integer
 ---@param value string
 ---@return string
 function path.note(code, value)
-  if code ~= C.SHARDRT_EIO or value:sub(1, 1) == "/" then return "" end
+  if code ~= C.SHARDRT_EIO or value:sub(1, 1) == "/" or path.is_url(value) then return "" end
   local folder = ffi.new "char[4096]"
   if ffi.C.getcwd(folder, 4096) == nil then return "" end
   return (" (the path is taken from the working folder, %s)"):format(ffi.string(folder))

@@ -23,11 +23,16 @@ fail.own()
 ---@field delimiter string? # of csv: the character between cells; ","
 ---@field header boolean? # of csv: whether the first line names the columns, which are "0", "1", … otherwise; true
 ---@field cache string? # a folder for indexes and the like, where they cannot lie beside the file
+---@field cache_bytes integer? # of files read over HTTP, at most so much is kept there; $SHARDRT_CACHE_BYTES, or 10 GiB
+
+---@class shardrt.source.CacheOptions # a path may be an address, http:// or https://, wherever a source takes one
+---@field cache string? # a folder for indexes and the like, and for parts of files on servers
+---@field cache_bytes integer? # of files on servers, at most so much is kept there; $SHARDRT_CACHE_BYTES, or 10 GiB
 
 ---@class shardrt.source.words
----@field npy fun(files: table<string, string>): shardrt.source # from .npy files
----@field zarr fun(folders: table<string, string>): shardrt.source # from Zarr arrays, v2 and v3
----@field hdf5 fun(datasets: table<string, string>): shardrt.source # from HDF5 files: "data.h5:/group/images"
+---@field npy fun(files: table<string, string>, o: shardrt.source.CacheOptions?): shardrt.source # from .npy files
+---@field zarr fun(folders: table<string, string>, o: shardrt.source.CacheOptions?): shardrt.source # from Zarr arrays, v2 and v3
+---@field hdf5 fun(datasets: table<string, string>, o: shardrt.source.CacheOptions?): shardrt.source # "a.h5:/x"
 ---@field tfrecord fun(files: string|string[], o: shardrt.source.FilesOptions?): shardrt.source
 ---@field array_record fun(files: string|string[], o: shardrt.source.FilesOptions?): shardrt.source # Grain's, TFDS's
 ---@field mds fun(folder: string, o: shardrt.source.FilesOptions?): shardrt.source # of MosaicML Streaming's shards
@@ -38,7 +43,7 @@ fail.own()
 ---@field csv fun(files: string|string[], o: shardrt.source.FilesOptions?): shardrt.source # tables in text
 ---@field jsonl fun(files: string|string[], o: shardrt.source.FilesOptions?): shardrt.source # lines of JSON objects
 ---@field cifar fun(files: string|string[], o: shardrt.source.FilesOptions?): shardrt.source # CIFAR-10 and -100, binary
----@field idx fun(files: table<string, string>, options: {cache: string?}?): shardrt.source # MNIST's, also gzipped
+---@field idx fun(files: table<string, string>, o: shardrt.source.CacheOptions?): shardrt.source # MNIST's, also gzipped
 local source = {}
 
 ---@class shardrt.source.field
@@ -112,17 +117,15 @@ local function open(format, given, options)
   if type(options) ~= "table" or object.is(options) then
     fail("%s: its options are a table, not %s", what, list.show(options))
   end
-  fail.keywords(what .. ", options", options, { cache = true })
-  local cache = options.cache
-  if cache ~= nil and (type(cache) ~= "string" or cache:find("\0", 1, true)) then
-    fail("%s: cache is the path of a folder, not %s", what, list.show(cache))
-  end
+  fail.keywords(what .. ", options", options, { cache = true, cache_bytes = true })
+  local cache, cache_bytes = files.cache(what, options)
   local c_names, c_paths = texts(#names), texts(#names)
   for i, name in ipairs(names) do
     c_names[i - 1] = name
     c_paths[i - 1] = path_of.check(('%s, field "%s"'):format(what, name), given[name], "." .. format)
   end
-  local c_options = ffi.new("shardrt_source_options", { cache = cache, headers_only = planning() and 1 or 0 })
+  local c_options = ffi.new("shardrt_source_options",
+    { cache = cache, cache_bytes = cache_bytes, headers_only = planning() and 1 or 0 })
   local out = handle_out()
   local code = C.shardrt_source_open(format, #names, c_names, c_paths, c_options, out)
   if code < 0 then fail("%s%s", what, which_file(names, given, code)) end
@@ -157,10 +160,7 @@ end
 
 -- The options of formats whose files hold all fields, beyond `fields`, as C's struct has them.
 local function files_options(what, o, skips)
-  local cache = o.cache
-  if cache ~= nil and (type(cache) ~= "string" or cache:find("\0", 1, true)) then
-    fail("%s: cache is the path of a folder, not %s", what, list.show(cache))
-  end
+  local cache, cache_bytes = files.cache(what, o)
   if o.verify ~= nil and type(o.verify) ~= "boolean" then
     fail("%s: verify = %s; it is true or false", what, list.show(o.verify))
   end
@@ -171,8 +171,8 @@ local function files_options(what, o, skips)
     fail("%s: header = %s; it is true or false", what, list.show(o.header))
   end
   return ffi.new("shardrt_source_options", {
-    cache = cache, headers_only = planning() and 1 or 0, unverified = o.verify == false and 1 or 0,
-    skips_damage = skips and 1 or 0,
+    cache = cache, cache_bytes = cache_bytes, headers_only = planning() and 1 or 0,
+    unverified = o.verify == false and 1 or 0, skips_damage = skips and 1 or 0,
     delimiter = o.delimiter and o.delimiter:byte() or 0, no_header = o.header == false and 1 or 0,
   })
 end
@@ -186,7 +186,7 @@ local function open_files(format, given, o)
     fail('%s: a folder is opened without reading its images; on_bad_record is for the loader, which decodes them', what)
   end
   fail.keywords(what .. ", options", o, {
-    cache = true, verify = true, fields = true, on_bad_record = format ~= "folder" or nil,
+    cache = true, cache_bytes = true, verify = true, fields = true, on_bad_record = format ~= "folder" or nil,
     delimiter = format == "csv" or nil, header = format == "csv" or nil,
   })
   local paths = files.expand(what, given)

@@ -19,7 +19,14 @@ fail.own()
 
 ---@class shardrt.source.words
 ---@field ragged fun(fields: table<string, shardrt.source.Ragged|shardrt.source.Rows|table[]>): shardrt.source
----@field tokens fun(files: string|string[], o: {window: integer, stride: integer?, dtype: string?}): shardrt.source
+---@field tokens fun(files: string|string[], o: shardrt.source.TokensOptions): shardrt.source
+
+---@class shardrt.source.TokensOptions
+---@field window integer # tokens of a sample
+---@field stride integer? # from one sample's first token to the next one's; the window
+---@field dtype string? # "uint16" or "uint32"; what the file's header says, or uint16
+---@field cache string? # a folder for parts of files on servers
+---@field cache_bytes integer? # at most so much of them is kept there; $SHARDRT_CACHE_BYTES, or 10 GiB
 
 ---@class shardrt.PackOptions
 ---@field length integer # of a row
@@ -147,14 +154,16 @@ return function(words, methods, sorted_names, fields_of)
   --- and the dtype as the header says, or uint16. Windows do not go from one file into the next. Files as for
   --- source.tfrecord.
   ---@param given string|string[]
-  ---@param o {window: integer, stride: integer?, dtype: string?}
+  ---@param o shardrt.source.TokensOptions
   ---@return shardrt.source
   function words.tokens(given, o)
     local what = "source.tokens"
     local paths = files.expand(what, given)
     plain_table(what, "options, as in {window = 1025}", o)
-    fail.keywords(what .. ", options", o, { window = true, stride = true, dtype = true })
-    local c = ffi.new "shardrt_token_options"
+    fail.keywords(what .. ", options", o,
+      { window = true, stride = true, dtype = true, cache = true, cache_bytes = true })
+    local c, cache, cache_bytes = ffi.new "shardrt_token_options", files.cache(what, o)
+    c.files.cache, c.files.cache_bytes = cache, cache_bytes -- `cache` keeps the text
     c.window = whole(what, "window", o.window, 1)
     c.stride = o.stride == nil and o.window or whole(what, "stride", o.stride, 1)
     c.dtype = o.dtype == nil and -1 or dtype.named(what, o.dtype).code

@@ -7,6 +7,7 @@
 
 #include "base/alloc.h"
 #include "base/team.h"
+#include "source/remote.h"
 #include "source/ring.h"
 
 enum {
@@ -33,7 +34,8 @@ struct ahead {
   struct ring *ring;
   uint8_t *scratch; /* PIECE_BYTES, what all reads of the ring write to */
   struct team *team;
-  piece *pieces; /* PIECES of them, for the team */
+  struct reader reader; /* for files on servers */
+  piece *pieces;        /* PIECES of them, for the team */
   int64_t npieces;
 };
 
@@ -58,6 +60,7 @@ void ahead_free(struct ahead *self) {
   const bool ended = ring_free(self->ring);
   team_free(self->team);
   extents_clear(&self->extents);
+  reader_clear(&self->reader);
   alloc_free(self->pieces);
   if (ended) alloc_free(self->scratch); /* else it is left for good: the kernel may still write to it */
   alloc_free(self);
@@ -105,6 +108,7 @@ static size_t page_start(const struct ahead *self, size_t offset) {
 /* As ahead_is_missing, of one extent. From the first that is missing on, its file's pages come as they are asked for.
  */
 static bool is_missing(const struct ahead *self, const struct extent *e) {
+  if (e->file->remote != NULL) return !remote_has(e->file->remote, e->offset, e->bytes);
   const bool tells = mapping_tells(e->file);
   size_t at = page_start(self, e->offset);
   piece p;
@@ -170,6 +174,7 @@ int64_t ahead_read(struct ahead *self) {
   for (int64_t i = 0; i < self->extents.count; i++) {
     const struct extent *e = &self->extents.list[i];
     piece p;
+    if (e->file->remote != NULL) continue;
     for (size_t at = page_start(self, e->offset); next_piece(self, e, &at, &p);) {
       p.file = mapping_descriptor(e->file);
       if (p.file < 0) break;
@@ -177,6 +182,7 @@ int64_t ahead_read(struct ahead *self) {
       total += read_one(self, &p);
     }
   }
+  total += remote_bring(&self->extents, &self->reader);
   self->extents.count = 0;
   if (self->ring != NULL) total += (int64_t)ring_flush(self->ring);
   if (self->team != NULL) total += read_pieces(self);

@@ -196,9 +196,9 @@ static int array_record_value(const shardrt_source *source, int32_t field, int64
 
 /* ---- the source -------------------------------------------------------------------------------------------------- */
 
-static int open_file(struct array_record *self, const char *path) {
+static int open_file(struct array_record *self, const char *path, const shardrt_source_options *options) {
   struct array_record_file *f = &self->files[self->nfiles];
-  int code = array_record_file_open(path, f);
+  int code = array_record_file_open(path, options, f);
   if (code != SHARDRT_OK) return code;
   self->nfiles++;
   f->first = self->base.count;
@@ -255,7 +255,7 @@ static int open_array_record(int32_t npaths, const char *const *paths, int32_t n
   made->verify = options->unverified == 0;
   made->files = alloc_zeros((size_t)npaths, sizeof *made->files);
   int code = made->files != NULL ? SHARDRT_OK : ALLOC_FAILED;
-  for (int32_t i = 0; i < npaths && code == SHARDRT_OK; i++) code = open_file(made, paths[i]);
+  for (int32_t i = 0; i < npaths && code == SHARDRT_OK; i++) code = open_file(made, paths[i], options);
   if (code == SHARDRT_OK) code = set_fields(made, nfields, fields);
   if (code != SHARDRT_OK) {
     shardrt_source_free(&made->base);

@@ -141,10 +141,10 @@ static int read_footer(struct array_record_file *f, struct reader *arena) {
   return code;
 }
 
-int array_record_file_open(const char *path, struct array_record_file *out) {
+int array_record_file_open(const char *path, const shardrt_source_options *options, struct array_record_file *out) {
   struct reader arena = {0};
   *out = (struct array_record_file){0};
-  int code = stored_open(path, &out->stored);
+  int code = stored_open(path, options, &out->stored);
   if (code == SHARDRT_OK) code = read_footer(out, &arena);
   reader_clear(&arena);
   if (code != SHARDRT_OK) array_record_file_close(out);

@@ -19,7 +19,7 @@ struct array_record_file {
 
 /* Opens a file and reads its footer. EFORMAT: it is no ArrayRecord file, or was cut off or damaged where it was read;
  * the message names it. EIO. */
-int array_record_file_open(const char *path, struct array_record_file *out);
+int array_record_file_open(const char *path, const shardrt_source_options *options, struct array_record_file *out);
 /* Any that is zeroed or was opened, or failed to. */
 void array_record_file_close(struct array_record_file *self);
 

@@ -13,7 +13,9 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "base/hash.h"
+#include "source/remote.h"
 #include "source/source.h"
+#include "source/url.h"
 
 /* ---- the folder ---- */
 
@@ -64,6 +66,7 @@ static int check_owner(const char *folder) {
 
 /* What tells one file from another; the last block of a gzipped one holds checksum and length of the contents. */
 static uint64_t key_of(const char *path, const mapping *file) {
+  if (file->remote != NULL) return remote_key(file->remote);
   char real[PATH_MAX];
   const size_t block = file->bytes < SOURCE_BLOCK ? file->bytes : SOURCE_BLOCK;
   uint64_t key = hash_text(0, realpath(path, real) != NULL ? real : path);
@@ -98,7 +101,9 @@ static int target_in_cache(const struct cache_request *r, struct target *out) {
   out->folder = folder_name(r->folder, &out->shared);
   if (out->folder == NULL) return ALLOC_FAILED;
   const char *slash = strrchr(r->path, '/');
-  out->path = alloc_text("%s/%.100s-%016llx%s", out->folder, slash != NULL ? slash + 1 : r->path,
+  const char *name = slash != NULL ? slash + 1 : r->path;
+  const size_t length = url_is(r->path) ? strcspn(name, "?#") : strlen(name);
+  out->path = alloc_text("%s/%.*s-%016llx%s", out->folder, (int)(length < 100 ? length : 100), name,
                          (unsigned long long)key_of(r->path, r->file), r->suffix != NULL ? r->suffix : "");
   return out->path != NULL ? SHARDRT_OK : ALLOC_FAILED;
 }
@@ -161,8 +166,18 @@ static int wait_for_lock(const struct cache_request *r, const struct target *t, 
   return map_cached(r, t, out);
 }
 
+/* Of what is made of a file on a server, the lock is on one of the cache's folders for its blocks. */
+static int open_for_lock(const struct cache_request *r, const struct target *t) {
+  if (!url_is(r->path)) return open(r->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  char *folder = alloc_text("%s/http/%02x", t->folder, (unsigned)(hash_text(0, r->path) & 0xff));
+  if (folder == NULL) return -1;
+  int fd = make_folder(folder) == SHARDRT_OK ? open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+  alloc_free(folder);
+  return fd;
+}
+
 static int make_once(const struct cache_request *r, const struct target *t, mapping *out) {
-  int file = open(r->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  int file = open_for_lock(r, t);
   int code = file >= 0 ? wait_for_lock(r, t, file, out) : 0;
   if (code == 0) code = make_cached(r, t, out);
   if (file >= 0) close(file);
@@ -179,6 +194,21 @@ static int get_beside(const struct cache_request *r, mapping *out) {
   return code;
 }
 
+int cache_folder(const char *asked, char **out) {
+  bool shared;
+  char *folder = folder_name(asked, &shared);
+  int code = folder != NULL ? SHARDRT_OK : ALLOC_FAILED;
+  if (code == SHARDRT_OK && shared && access(folder, F_OK) == 0) code = check_owner(folder);
+  if (code == SHARDRT_OK) code = make_folder(folder);
+  if (code == SHARDRT_OK && shared) code = check_owner(folder);
+  if (code != SHARDRT_OK) {
+    alloc_free(folder);
+    return code;
+  }
+  *out = folder;
+  return SHARDRT_OK;
+}
+
 static int get_from_cache(const struct cache_request *r, mapping *out) {
   struct target t = {0};
   int code = target_in_cache(r, &t);
@@ -192,7 +222,7 @@ static int get_from_cache(const struct cache_request *r, mapping *out) {
 }
 
 int cache_get(const struct cache_request *r, mapping *out) {
-  int code = r->suffix != NULL ? get_beside(r, out) : 0;
+  int code = r->suffix != NULL && !url_is(r->path) ? get_beside(r, out) : 0;
   if (code == 0) code = get_from_cache(r, out);
   return code < 0 ? code : SHARDRT_OK;
 }

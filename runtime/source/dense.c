@@ -64,8 +64,25 @@ int dense_open(const source_format *format, int32_t nfields, const char *const *
   return SHARDRT_OK;
 }
 
+int dense_head(const char *path, const shardrt_source_options *options, size_t most, struct reader *reader,
+               dense_part *part, const uint8_t **head, size_t *have) {
+  int code = stored_open(path, options, &part->file);
+  if (code < 0) return code;
+  *have = part->file.bytes < most || part->file.map.remote == NULL ? part->file.bytes : most;
+  const int64_t read = reader->bytes_read;
+  code = stored_get(&part->file, 0, *have, reader, head);
+  reader->bytes_read = read;
+  return code;
+}
+
+void dense_place(dense_part *part, size_t first) {
+  part->remote = part->file.map.remote != NULL;
+  part->first = first;
+  part->data = part->remote ? NULL : part->file.map.data + first;
+}
+
 static int check_data(const dense_part *part) {
-  if (part->data != NULL) return SHARDRT_OK;
+  if (part->data != NULL || part->remote) return SHARDRT_OK;
   return error_set(SHARDRT_EDATA, "%s: its samples cannot be read here: it was opened for its shape only (planning)",
                    part->title);
 }
@@ -77,9 +94,13 @@ int dense_gather(const shardrt_source *source, int32_t field, const int64_t *sam
   if (code < 0) return code;
   const size_t element_bytes = shardrt_dtype_size(part->dtype);
   const gather_plan plan = gather_plan_make(&source->fields[field], inner, element_bytes);
-  gather_run(&plan, part->data, samples, n, reader->past_caches && !part->swap, dst);
+  if (part->remote)
+    code = gather_read(&plan, &part->file, part->first, samples, n, reader, dst);
+  else
+    gather_run(&plan, part->data, samples, n, reader->past_caches && !part->swap, dst);
+  if (code < 0) return code;
   if (part->swap) gather_swap(dst, plan.box_bytes / element_bytes * (size_t)n, element_bytes);
-  reader->bytes_read += (int64_t)plan.box_bytes * n;
+  if (!part->remote) reader->bytes_read += (int64_t)plan.box_bytes * n;
   return SHARDRT_OK;
 }
 
@@ -114,12 +135,13 @@ int dense_value(const shardrt_source *source, int32_t field, int64_t sample, str
 int dense_extents(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
                   const shardrt_box *inner, struct extents *out) {
   const dense_part *part = &((const dense_source *)source)->parts[field];
-  const mapping *file = part->unpacked.data != NULL ? &part->unpacked : &part->file;
-  if (part->data == NULL || file->data == NULL) return SHARDRT_OK;
+  const mapping *file = part->unpacked.data != NULL ? &part->unpacked : &part->file.map;
+  if (!part->remote && (part->data == NULL || file->data == NULL)) return SHARDRT_OK;
   const shardrt_box whole = source_whole(&source->fields[field]);
   const gather_plan plan =
       gather_plan_make(&source->fields[field], inner != NULL ? inner : &whole, shardrt_dtype_size(part->dtype));
-  return gather_extents(&plan, file, (size_t)(part->data - file->data), samples, n, out);
+  const size_t first = part->remote ? part->first : (size_t)(part->data - file->data);
+  return gather_extents(&plan, file, first, samples, n, out);
 }
 
 int32_t dense_file_count(const shardrt_source *source) {
@@ -132,7 +154,7 @@ const char *dense_file_name(const shardrt_source *source, int32_t file) {
 
 uint64_t dense_file_fingerprint(const shardrt_source *source, int32_t file) {
   const dense_part *part = &((const dense_source *)source)->parts[file];
-  return part->file.data != NULL ? mapping_fingerprint(&part->file) : part->fingerprint;
+  return part->file.path != NULL ? stored_fingerprint(&part->file) : part->fingerprint;
 }
 
 void dense_close(shardrt_source *source) {
@@ -142,7 +164,7 @@ void dense_close(shardrt_source *source) {
     if (dense->parts == NULL) continue;
     dense_part *part = &dense->parts[f];
     mapping_close(&part->unpacked);
-    mapping_close(&part->file);
+    stored_close(&part->file);
     shardrt_buffer_free(part->buffer);
     alloc_free(part->title);
   }

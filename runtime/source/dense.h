@@ -1,19 +1,22 @@
-/* dense.h - fields whose samples lie one after the other in memory, C-contiguous: mapped files, host arrays. What the
+/* dense.h - fields whose samples lie one after the other in memory, C-contiguous: mapped files, host arrays; or so
+ * in files on servers. What the
  * formats npy, idx and array have in common. */
 #ifndef SHARDRT_SOURCE_DENSE_H
 #define SHARDRT_SOURCE_DENSE_H
 
-#include "source/mapping.h"
 #include "source/source.h"
+#include "source/stored.h"
 
 /* Where the samples of one field are. */
 typedef struct dense_part {
   char *title;            /* for messages: "the file a.npy" */
-  mapping file;           /* the file that the user named; data NULL where it is an array */
+  struct stored file;     /* the file that the user named; closed where it is an array */
   mapping unpacked;       /* where that file is compressed: what it holds */
   shardrt_buffer *buffer; /* a count; NULL where it is a file */
   uint64_t fingerprint;   /* of that buffer's data, which is as large as a user made it: taken once */
-  const uint8_t *data;    /* of the first sample; NULL: there is no data (planning) */
+  const uint8_t *data;    /* of the first sample; NULL: there is no data (planning), or */
+  bool remote;            /* it is read from `file`, which lies on a server, */
+  size_t first;           /* where it begins here */
   bool swap;              /* elements are big-endian */
   int32_t dtype;
   int32_t ndim; /* of all samples together: shape[0] is their number */
@@ -24,6 +27,12 @@ typedef struct dense_source {
   shardrt_source base;
   dense_part *parts; /* one for each field */
 } dense_source;
+
+/* Opens the part's file, and gives what it begins with, in memory or the reader's arena: `most` bytes, or all. */
+int dense_head(const char *path, const shardrt_source_options *options, size_t most, struct reader *reader,
+               dense_part *part, const uint8_t **head, size_t *have);
+/* Notes that the samples begin at byte `first` of the part's file. */
+void dense_place(dense_part *part, size_t first);
 
 /* Fills a zeroed part from a file, with its data's bytes found to be there; what it leaves in the part after a failure
  * is closed too. */

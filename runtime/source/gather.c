@@ -160,6 +160,54 @@ void gather_run(const gather_plan *plan, const uint8_t *data, const int64_t *sam
   }
 }
 
+/* The runs of one sample's box, the first of which is at `offset` of the file. */
+static int read_runs(const gather_plan *plan, const struct stored *file, size_t offset, struct reader *reader,
+                     uint8_t **dst) {
+  int code = SHARDRT_OK;
+  for (int64_t i = 0; i < plan->run_count && code == SHARDRT_OK; i++) {
+    code = stored_read(file, offset + (size_t)i * plan->run_step, plan->run_bytes, reader, *dst);
+    *dst += plan->run_bytes;
+  }
+  return code;
+}
+
+static int read_box(const gather_plan *plan, const struct stored *file, size_t offset, struct reader *reader,
+                    uint8_t **dst) {
+  int64_t at[SHARDRT_MAX_NDIM] = {0};
+  for (;;) {
+    int code = read_runs(plan, file, offset, reader, dst);
+    if (code != SHARDRT_OK) return code;
+    int32_t d = plan->nouter - 1;
+    for (; d >= 0; d--) {
+      offset += plan->steps[d];
+      if (++at[d] < plan->counts[d]) break;
+      offset -= plan->steps[d] * (size_t)plan->counts[d];
+      at[d] = 0;
+    }
+    if (d < 0) return SHARDRT_OK;
+  }
+}
+
+int gather_read(const gather_plan *plan, const struct stored *file, size_t first, const int64_t *samples, int64_t n,
+                struct reader *reader, void *dst) {
+  uint8_t *at = dst;
+  int code = SHARDRT_OK;
+  if (plan->box_bytes == 0) return SHARDRT_OK;
+  for (int64_t i = 0; i < n && code == SHARDRT_OK;) {
+    int64_t end = i + 1; /* neighbours that are whole are read together */
+    while (end < n && plan->box_bytes == plan->sample_bytes && samples[end] == samples[end - 1] + 1) end++;
+    const size_t offset = first + plan->offset + (size_t)samples[i] * plan->sample_bytes;
+    if (end > i + 1) {
+      code = stored_read(file, offset, plan->sample_bytes * (size_t)(end - i), reader, at);
+      at += plan->sample_bytes * (size_t)(end - i);
+    } else {
+      code = read_box(plan, file, offset, reader, &at);
+    }
+    i = end;
+  }
+  return code;
+}
+
 /* Takes one more loop into the piece of *bytes that it repeats, where its gaps are small. */
 static bool widen(size_t *bytes, int64_t count, size_t step) {
   if (count > 1 && step > *bytes + EXTENTS_GAP) return false;

@@ -4,6 +4,7 @@
 
 #include "shardrt.h"
 #include "source/extents.h"
+#include "source/stored.h"
 
 /* How to copy one box of a sample: in runs of run_bytes each, the innermost loop over run_count runs that are
  * run_step bytes apart, the outer ones over nouter counts and steps, the slowest first. */
@@ -25,6 +26,11 @@ gather_plan gather_plan_make(const shardrt_field *field, const shardrt_box *inne
 /* Packs the boxes of n samples of `data` into dst; past the caches, if they are large and in one piece. */
 void gather_run(const gather_plan *plan, const uint8_t *data, const int64_t *samples, int64_t n, bool past_caches,
                 void *dst);
+
+/* The same of samples that lie in a file from byte `first` on, which may be on a server. What stored_read fails with.
+ */
+int gather_read(const gather_plan *plan, const struct stored *file, size_t first, const int64_t *samples, int64_t n,
+                struct reader *reader, void *dst);
 
 /* Where those boxes are in the file whose bytes from `first` on are `data`: added to `out`. ENOMEM. */
 int gather_extents(const gather_plan *plan, const mapping *file, size_t first, const int64_t *samples, int64_t n,

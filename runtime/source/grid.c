@@ -21,7 +21,7 @@ static int count_chunks(struct grid *self) {
   int64_t chunks = 1;
   if (!size_bytes(self->ndim, self->shape, element_bytes, &bytes))
     return error_set(SHARDRT_EOVERFLOW, "%s: its shape does not fit in 64 bits", self->title);
-  if (self->data != NULL) return SHARDRT_OK;
+  if (self->data != NULL || self->file != NULL) return SHARDRT_OK;
   for (int32_t d = 0; d < self->ndim; d++) {
     if (self->chunk[d] < 1)
       return error_set(SHARDRT_EFORMAT, "%s: its chunks have the size %lld in dimension %d", self->title,
@@ -220,11 +220,17 @@ int grid_gather(const shardrt_source *source, int32_t field, const int64_t *samp
   if (grid->data != NULL) {
     const gather_plan plan = gather_plan_make(&source->fields[field], inner, element_bytes);
     gather_run(&plan, grid->data, samples, n, reader->past_caches && !grid->swap, dst);
+  } else if (grid->file != NULL) {
+    const int64_t read = reader->bytes_read;
+    const gather_plan plan = gather_plan_make(&source->fields[field], inner, element_bytes);
+    code = gather_read(&plan, grid->file, grid->first, samples, n, reader, dst);
+    reader->bytes_read = read; /* counted below */
   } else {
     code = gather_chunks(grid, samples, n, inner, box_bytes, reader, dst);
   }
   if (code < 0) return code;
-  if (grid->in_place) reader->bytes_read += (int64_t)box_bytes * n; /* decoders count what they take */
+  if (grid->in_place || grid->file != NULL)
+    reader->bytes_read += (int64_t)box_bytes * n; /* decoders count what they take */
   if (grid->swap) gather_swap(dst, box_bytes / element_bytes * (size_t)n, element_bytes);
   return SHARDRT_OK;
 }
@@ -232,13 +238,11 @@ int grid_gather(const shardrt_source *source, int32_t field, const int64_t *samp
 int grid_extents(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
                  const shardrt_box *inner, struct extents *out) {
   const struct grid *grid = &((const grid_source *)source)->grids[field];
-  size_t first = 0;
-  const mapping *file = grid->data != NULL && grid->file != NULL ? grid->file(grid->own, &first) : NULL;
-  if (file == NULL) return SHARDRT_OK;
+  if (grid->file == NULL) return SHARDRT_OK;
   const shardrt_box whole = source_whole(&source->fields[field]);
   const gather_plan plan =
       gather_plan_make(&source->fields[field], inner != NULL ? inner : &whole, shardrt_dtype_size(grid->dtype));
-  return gather_extents(&plan, file, first, samples, n, out);
+  return gather_extents(&plan, &grid->file->map, grid->first, samples, n, out);
 }
 
 int32_t grid_file_count(const shardrt_source *source) {

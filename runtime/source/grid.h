@@ -25,7 +25,8 @@ struct grid {
   chunk_load *load; /* given `own` */
   void *own;        /* the format's */
   void (*drop)(void *own);
-  const mapping *(*file)(const void *own, size_t *first); /* what `data` lies in, from which byte on; NULL: no file */
+  const struct stored *file; /* what `data` lies in; NULL: no file. It lies on a server: `data` is NULL */
+  size_t first;              /* where it begins there */
 };
 
 /* Fills a zeroed grid but for what grid_open makes, from what the user named; grids that failed are dropped too. */

@@ -14,8 +14,8 @@ enum {
   INPUT_AT_MOST = 1 << 30, /* bytes; zlib counts them in an unsigned int */
 };
 
-bool gunzip_is(const mapping *file) {
-  return file->bytes >= 2 && file->data[0] == 0x1f && file->data[1] == 0x8b;
+bool gunzip_is(const uint8_t *data, size_t bytes) {
+  return bytes >= 2 && data[0] == 0x1f && data[1] == 0x8b;
 }
 
 static void *zlib_alloc(void *opaque, unsigned items, unsigned size) {

@@ -6,8 +6,8 @@
 
 #include "source/mapping.h"
 
-/* Does a file begin as gzip does? */
-bool gunzip_is(const mapping *file);
+/* Does a file begin as gzip does? Of its first bytes, of which two are enough. */
+bool gunzip_is(const uint8_t *data, size_t bytes);
 
 /* Decompresses the first `bytes` bytes of gzip data into dst; fewer where it holds fewer. Returns how many, or EFORMAT.
  */

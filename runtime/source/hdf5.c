@@ -11,6 +11,7 @@
 #include "source/formats.h"
 #include "source/grid.h"
 #include "source/hdf5_file.h"
+#include "source/url.h"
 
 /* What a grid's `own` is. */
 struct hdf5 {
@@ -41,6 +42,10 @@ static int load_chunk_at(const struct hdf5 *self, int64_t number, struct reader 
     memory = chunk_room(out, grid->chunk_bytes + 4 * (size_t)dataset->nfilters);
   if (!grid->in_place && memory == NULL) return ALLOC_FAILED;
   code = hdf5_decode(dataset, mask, data, (size_t)bytes, memory, grid->chunk_bytes, reader, &out->data);
+  if (code == SHARDRT_OK && self->file.map.remote != NULL && memory != NULL && out->data != memory) { /* no filter was at work */
+    memcpy(memory, out->data, grid->chunk_bytes);
+    out->data = memory;
+  }
   if (code < 0)
     return error_prefix(code, "%s: the chunk of %llu bytes at byte %llu", grid->title, (unsigned long long)bytes,
                         (unsigned long long)offset);
@@ -63,20 +68,24 @@ static void drop(void *own) {
   alloc_free(self);
 }
 
-static const mapping *file_of(const void *own, size_t *first) {
-  const struct hdf5 *self = own;
-  *first = (size_t)self->dataset.offset;
-  return self->dataset.compact ? NULL : &self->file.map;
+/* Elements in one piece of the file. */
+static int place_data(struct hdf5 *self, size_t offset, size_t bytes, struct grid *out) {
+  struct reader none = {0};
+  out->file = &self->file;
+  out->first = offset;
+  if (self->file.map.remote == NULL) return stored_get(&self->file, offset, bytes, &none, &out->data);
+  if (offset <= self->file.bytes && bytes <= self->file.bytes - offset) return SHARDRT_OK;
+  return error_set(SHARDRT_EFORMAT, "%s: its %zu bytes from byte %zu on are not all there: the file has %zu",
+                   out->title, bytes, offset, self->file.bytes);
 }
 
 /* Elements in one piece. */
 static int find_data(struct hdf5 *self, struct grid *out) {
   const struct hdf5_dataset *dataset = &self->dataset;
-  struct reader none = {0};
   size_t bytes;
   if (!size_bytes(out->ndim, out->shape, shardrt_dtype_size(out->dtype), &bytes))
     return error_set(SHARDRT_EOVERFLOW, "%s: its shape does not fit in 64 bits", out->title);
-  if (!dataset->compact) return stored_get(&self->file, (size_t)dataset->offset, bytes, &none, &out->data);
+  if (!dataset->compact) return place_data(self, (size_t)dataset->offset, bytes, out);
   if (bytes > self->file.bytes) /* it lies in the file */
     return error_set(SHARDRT_EFORMAT, "%s: it is larger than its file", out->title);
   self->compact = alloc_zeros(bytes > 0 ? bytes : 1, 1);
@@ -89,22 +98,24 @@ static int find_data(struct hdf5 *self, struct grid *out) {
 /* "a.h5:/group/x", cut in two: the name is where the text goes on. NULL: there is no name. */
 static char *cut_name(char *path) {
   char *at = NULL;
-  for (char *colon = strstr(path, ":/"); colon != NULL; colon = strstr(colon + 1, ":/")) at = colon;
-  if (at == NULL) at = strrchr(path, ':');
+  char *begin = url_is(path) ? strstr(path, "://") + 3 : path;
+  for (char *colon = strstr(begin, ":/"); colon != NULL; colon = strstr(colon + 1, ":/")) at = colon;
+  if (at == NULL && !url_is(path)) at = strrchr(path, ':');
   if (at == NULL || at[1] == '\0') return NULL;
   *at = '\0';
   return at + 1;
 }
 
-static int open_dataset(struct hdf5 *self, const char *path, const char *name, struct grid *out) {
-  int code = stored_open(path, &self->file);
-  if (code == SHARDRT_OK) code = hdf5_open(path, name, &self->dataset);
+static int open_dataset(struct hdf5 *self, const char *path, const char *name, const shardrt_source_options *options,
+                        struct grid *out) {
+  int code = stored_open(path, options, &self->file);
+  if (code == SHARDRT_OK) code = hdf5_open(&self->file, name, &self->dataset);
   if (code < 0) return code;
   const struct hdf5_dataset *dataset = &self->dataset;
   out->dtype = dataset->dtype;
   out->ndim = dataset->ndim;
   out->swap = dataset->swap;
-  out->in_place = dataset->nfilters == 0;
+  out->in_place = dataset->nfilters == 0 && self->file.map.remote == NULL;
   out->fingerprint = hash_text(stored_fingerprint(&self->file), name);
   memcpy(out->fill, dataset->fill, sizeof out->fill);
   memcpy(out->shape, dataset->shape, sizeof out->shape);
@@ -115,13 +126,11 @@ static int open_dataset(struct hdf5 *self, const char *path, const char *name, s
 }
 
 static int read_array(const char *path, const shardrt_source_options *options, struct grid *out) {
-  (void)options;
   struct hdf5 *self = alloc_zeros(1, sizeof *self);
   if (self == NULL) return ALLOC_FAILED;
   out->own = self;
   out->drop = drop;
   out->load = load_chunk;
-  out->file = file_of;
   self->grid = out;
   out->title = alloc_text("the dataset %s", path);
   char *file = alloc_text("%s", path);
@@ -131,7 +140,7 @@ static int read_array(const char *path, const shardrt_source_options *options, s
   }
   const char *name = cut_name(file);
   int code = name != NULL
-                 ? open_dataset(self, file, name, out)
+                 ? open_dataset(self, file, name, options, out)
                  : error_set(SHARDRT_EINVAL, "%s: a dataset is named behind its file, as in data.h5:/images", path);
   alloc_free(file);
   return code;

@@ -8,6 +8,7 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "base/size.h"
+#include "source/hdf5_remote.h"
 
 /* Debian's library is built to be called by many threads, others are not. */
 static pthread_mutex_t library = PTHREAD_MUTEX_INITIALIZER;
@@ -37,8 +38,10 @@ static herr_t keep_reason(unsigned n, const H5E_error2_t *entry, void *reason) {
 /* With the library's innermost reason. */
 static int refuse(int code, const char *path, const char *name, const char *what) {
   char reason[REASON] = "";
+  const char *remote = hdf5_remote_failure();
   H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, keep_reason, reason);
   H5Eclear2(H5E_DEFAULT);
+  if (remote[0] != '\0') return error_set(SHARDRT_EIO, "%s:%s: %s", path, name, remote);
   return error_set(code, "%s:%s: %s%s%s", path, name, what, reason[0] != '\0' ? ": " : "", reason);
 }
 
@@ -231,21 +234,23 @@ static int read_dataset(struct hdf5_dataset *out, const char *path, const char *
 }
 
 /* Without the lock on the file that the library would take: who only reads needs none, and it would keep others out. */
-static hid_t open_file(const char *path) {
+static hid_t open_file(const struct stored *file) {
   const hid_t list = H5Pcreate(H5P_FILE_ACCESS);
   if (list < 0) return list;
   H5Pset_file_locking(list, false, true);
-  const hid_t file = H5Fopen(path, H5F_ACC_RDONLY, list);
+  const bool is_ready = file->map.remote == NULL || hdf5_remote_use(list, file);
+  const hid_t opened = is_ready ? H5Fopen(file->path, H5F_ACC_RDONLY, list) : -1;
   H5Pclose(list);
-  return file;
+  return opened;
 }
 
-int hdf5_open(const char *path, const char *name, struct hdf5_dataset *out) {
+int hdf5_open(const struct stored *file, const char *name, struct hdf5_dataset *out) {
+  const char *path = file->path;
   int code;
   *out = (struct hdf5_dataset){0};
   if (alloc_must_fail(0)) return ALLOC_FAILED; /* the library allocates for itself */
   library_enter();
-  out->file_id = open_file(path);
+  out->file_id = open_file(file);
   out->id = out->file_id > 0 ? H5Dopen2(out->file_id, name, H5P_DEFAULT) : -1;
   if (out->file_id < 0)
     code = refuse(SHARDRT_EFORMAT, path, name, "this is no HDF5 file that can be read");
@@ -283,8 +288,14 @@ int hdf5_find(const struct hdf5_dataset *self, const int64_t *at, uint64_t *offs
   library_enter();
   const herr_t found = H5Dget_chunk_info_by_coord(self->id, element, &left_out, &address, &size);
   H5Eclear2(H5E_DEFAULT);
+  int code = SHARDRT_OK;
+  const char *remote = hdf5_remote_failure();
+  if (found < 0 && remote[0] != '\0')
+    code = error_set(SHARDRT_EIO, "%s", remote);
+  else if (found < 0)
+    code = error_set(SHARDRT_EFORMAT, "where a chunk lies cannot be found: the file is damaged");
   library_leave();
-  if (found < 0) return error_set(SHARDRT_EFORMAT, "where a chunk lies cannot be found: the file is damaged");
+  if (code < 0) return code;
   *bytes = address == HADDR_UNDEF ? 0 : size;
   *offset = address + self->base;
   *mask = left_out;

@@ -26,9 +26,9 @@ struct hdf5_dataset {
   enum hdf5_filter_kind filters[HDF5_FILTERS]; /* in the order in which they were applied */
 };
 
-/* Finds a dataset. What it leaves is closed in any case. EIO: no file, no dataset; EFORMAT: malformed, or something
- * that shardrt does not read, which the message names. */
-int hdf5_open(const char *path, const char *name, struct hdf5_dataset *out);
+/* Finds a dataset of a file, which outlives it. What it leaves is closed in any case. EIO: no file, no dataset;
+ * EFORMAT: malformed, or something that shardrt does not read, which the message names. */
+int hdf5_open(const struct stored *file, const char *name, struct hdf5_dataset *out);
 void hdf5_close(struct hdf5_dataset *self);
 
 /* The elements of a compact dataset, `bytes` bytes. */

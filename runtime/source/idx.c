@@ -64,36 +64,43 @@ static int parse(const char *path, const uint8_t *bytes, size_t have, dense_part
   return SHARDRT_OK;
 }
 
-static int map_gzip(const char *path, const shardrt_source_options *options, dense_part *part) {
+/* `file` is the compressed one, whole. */
+static int map_gzip(const char *path, const shardrt_source_options *options, const mapping *file, dense_part *part) {
   uint8_t head[HEADER_AT_MOST];
-  int64_t have = gunzip_peek(path, &part->file, head, sizeof head);
+  int64_t have = gunzip_peek(path, file, head, sizeof head);
   if (have < 0) return (int)have;
   size_t header_bytes = 0;
   size_t file_bytes = 0;
   int code = parse(path, head, (size_t)have, part, &header_bytes, &file_bytes);
   if (code < 0 || options->headers_only) return code;
-  code = gunzip_map(path, &part->file, file_bytes, head, header_bytes, options->cache, &part->unpacked);
+  code = gunzip_map(path, file, file_bytes, head, header_bytes, options->cache, &part->unpacked);
   if (code < 0) return code;
   part->data = part->unpacked.data + header_bytes;
   return SHARDRT_OK;
 }
 
-static int map_plain(const char *path, dense_part *part) {
+static int map_plain(const char *path, const uint8_t *head, size_t have, dense_part *part) {
   size_t header_bytes = 0;
   size_t file_bytes = 0;
-  int code = parse(path, part->file.data, part->file.bytes, part, &header_bytes, &file_bytes);
+  int code = parse(path, head, have, part, &header_bytes, &file_bytes);
   if (code < 0) return code;
   if (part->file.bytes != file_bytes)
     return error_set(SHARDRT_EFORMAT, "%s: has %zu bytes, but its header tells of %zu: %s", path, part->file.bytes,
                      file_bytes, part->file.bytes < file_bytes ? "it is cut off" : "something stands behind the data");
-  part->data = part->file.data + header_bytes;
+  dense_place(part, header_bytes);
   return SHARDRT_OK;
 }
 
 static int map_file(const char *path, const shardrt_source_options *options, dense_part *part) {
-  int code = mapping_open(path, &part->file);
-  if (code < 0) return code;
-  code = gunzip_is(&part->file) ? map_gzip(path, options, part) : map_plain(path, part);
+  struct reader reader = {0};
+  const uint8_t *head = NULL;
+  size_t have = 0;
+  int code = dense_head(path, options, HEADER_AT_MOST, &reader, part, &head, &have);
+  mapping whole = part->file.map;
+  const bool zipped = code == SHARDRT_OK && gunzip_is(head, have);
+  if (zipped) code = stored_get(&part->file, 0, whole.bytes, &reader, &whole.data);
+  if (code == SHARDRT_OK) code = zipped ? map_gzip(path, options, &whole, part) : map_plain(path, head, have, part);
+  reader_clear(&reader);
   if (code < 0) return code;
   part->swap = shardrt_dtype_size(part->dtype) > 1;
   return SHARDRT_OK;

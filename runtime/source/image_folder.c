@@ -19,6 +19,7 @@
 #include "base/hash.h"
 #include "source/formats.h"
 #include "source/source.h"
+#include "source/url.h"
 
 enum { IMAGE, LABEL, FIELDS, DEEPEST = 32 };
 
@@ -209,6 +210,11 @@ static int open_image_folder(int32_t npaths, const char *const *paths, int32_t n
                              const shardrt_source_options *options, shardrt_source **out) {
   (void)options;
   if (npaths != 1) return error_set(SHARDRT_EINVAL, "source.folder: %d folders; it takes one", (int)npaths);
+  if (url_is(paths[0]))
+    return error_set(SHARDRT_EINVAL,
+                     "%s: what files a server has cannot be asked of it; the images as tar archives (source.tar) would "
+                     "do, or downloading them",
+                     paths[0]);
   struct image_folder *made = source_new(&image_folder_format, sizeof *made);
   if (made == NULL) return ALLOC_FAILED;
   made->path = alloc_text("%s", paths[0]);

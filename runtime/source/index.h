@@ -51,8 +51,8 @@ struct index_entry index_entry_of(size_t offset, const uint8_t *data, size_t byt
 
 /* Opens a file's index, which is made if need be; safely when many processes do so at once. `kind` says what the
  * entries mean, and how the scan was asked for them ("tfrecord", "csv ;"); one of another kind is made anew. `folder`
- * as in shardrt_source_options. `skips`: damage is noted; an index that notes some is of no use to those who do not ask
- * for it, and is made anew. What the scan fails with; EIO. */
+ * as in shardrt_source_options; that of a file on a server lies there. `skips`: damage is noted; an index that notes
+ * some is of no use to those who do not ask for it, and is made anew. What the scan fails with; EIO. */
 int index_open(const struct stored *file, const char *kind, const char *folder, bool skips, index_scan *scan,
                const void *context, struct index *out);
 /* Any that is zeroed or was opened; zeroes it. */

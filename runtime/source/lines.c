@@ -10,7 +10,8 @@
 #include "base/error.h"
 
 enum {
-  PIECE = 1 << 20,   /* bytes that are looked at together */
+  PIECE = 1 << 20,   /* bytes that are looked at together, */
+  COPIED = 1 << 10,  /* or these at first, where each look copies them out of the cache of a file on a server */
   NUMBER_MOST = 400, /* bytes of a number in text */
 };
 
@@ -70,7 +71,8 @@ static int walk_from(const struct stored *file, struct reader *arena, bool quote
   static const uint8_t mark[] = {0xef, 0xbb, 0xbf}, gzip[] = {0x1f, 0x8b};
   const uint8_t *head = NULL;
   const size_t have = file->bytes < sizeof mark ? file->bytes : sizeof mark;
-  *out = (struct lines_walk){.file = file, .arena = arena, .quoted = quoted, .piece = PIECE, .number = 1};
+  *out = (struct lines_walk){.file = file, .arena = arena, .quoted = quoted, .number = 1};
+  out->piece = file->map.remote != NULL ? COPIED : PIECE;
   int code = stored_get(file, 0, have, arena, &head);
   if (code != SHARDRT_OK) return code;
   if (have >= sizeof gzip && memcmp(head, gzip, sizeof gzip) == 0)

@@ -15,6 +15,7 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "source/source.h"
+#include "source/url.h"
 
 static const uint8_t nothing[1]; /* what an empty file maps to: mmap refuses 0 bytes */
 
@@ -120,6 +121,9 @@ static int map(const char *path, int fd, mapping *out) {
 }
 
 int mapping_open(const char *path, mapping *out) {
+  if (url_is(path))
+    return error_set(SHARDRT_EIO, "%s: only sources read over HTTP; this takes a file, and downloading it would do",
+                     path);
   /* Not blocking: a pipe would wait for a writer. */
   int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) return error_set(SHARDRT_EIO, "%s: %s", path, strerror(errno));

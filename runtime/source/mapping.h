@@ -8,11 +8,14 @@
 
 typedef struct mapping_entry mapping_entry;
 
+struct remote;
+
 typedef struct mapping {
   const uint8_t *data; /* NULL: closed, or never opened */
   size_t bytes;
-  int64_t changed;      /* when the file was last written, in ns since 1970 */
-  mapping_entry *entry; /* in the list of what is mapped; NULL for an empty file */
+  int64_t changed;       /* when the file was last written, in ns since 1970 */
+  mapping_entry *entry;  /* in the list of what is mapped; NULL for an empty file */
+  struct remote *remote; /* the file lies on a server: `data` is NULL, and stored_get reads it; owned by who set it */
 } mapping;
 
 /* EIO, naming the path and the reason, where it is no regular file that this user may read; an empty file is opened.

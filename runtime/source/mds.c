@@ -208,13 +208,13 @@ static int set_fields(struct mds *self, const struct mds_index *index, int32_t n
 
 /* ---- opening ----------------------------------------------------------------------------------------------------- */
 
-static int read_index(const char *folder, struct mds_index *out) {
+static int read_index(const char *folder, const shardrt_source_options *options, struct mds_index *out) {
   char *path = alloc_text("%s/index.json", folder);
   if (path == NULL) return ALLOC_FAILED;
   struct stored file;
   struct reader arena = {0};
   const uint8_t *text;
-  int code = stored_open(path, &file);
+  int code = stored_open(path, options, &file);
   if (code == SHARDRT_OK) {
     code = stored_get(&file, 0, file.bytes, &arena, &text);
     if (code == SHARDRT_OK) code = mds_index_read(path, text, file.bytes, out);
@@ -225,7 +225,8 @@ static int read_index(const char *folder, struct mds_index *out) {
   return code;
 }
 
-static int open_shards(struct mds *self, const char *folder, const struct mds_index *index, const char *cache) {
+static int open_shards(struct mds *self, const char *folder, const struct mds_index *index,
+                       const shardrt_source_options *options) {
   struct records *base = &self->records;
   if (index->nshards > INT32_MAX) return error_set(SHARDRT_EFORMAT, "tells of too many shards");
   base->files = alloc_zeros((size_t)index->nshards, sizeof *base->files);
@@ -233,7 +234,7 @@ static int open_shards(struct mds *self, const char *folder, const struct mds_in
   int code = SHARDRT_OK;
   for (int64_t i = 0; i < index->nshards && code == SHARDRT_OK; i++) {
     struct record_file *file = &base->files[base->nfiles++];
-    code = mds_shard_open(folder, index, &index->shards[i], cache, base->skips, file);
+    code = mds_shard_open(folder, index, &index->shards[i], options, file);
     file->first = base->base.count;
     base->base.count += code == SHARDRT_OK ? file->index.rows : 0;
   }
@@ -250,8 +251,8 @@ static int open_mds(int32_t npaths, const char *const *paths, int32_t nfields, c
   made->records.verify = options->unverified == 0;
   made->records.skips = options->skips_damage != 0;
   struct mds_index index = {0};
-  int code = read_index(paths[0], &index);
-  if (code == SHARDRT_OK) code = open_shards(made, paths[0], &index, options->cache);
+  int code = read_index(paths[0], options, &index);
+  if (code == SHARDRT_OK) code = open_shards(made, paths[0], &index, options);
   if (code == SHARDRT_OK) {
     code = set_fields(made, &index, nfields, fields);
     if (code != SHARDRT_OK) error_prefix(code, "the folder %s", paths[0]);

@@ -13,7 +13,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include <xxhash.h>
 
@@ -23,6 +22,7 @@
 #include "source/cache.h"
 #include "source/decompress.h"
 #include "source/gunzip.h"
+#include "source/url.h"
 
 enum { OFFSET_BYTES = 4 };
 
@@ -131,10 +131,13 @@ static int map_contents(const char *path, const char *title, const struct mds_sh
 /* The contents take the place of the compressed file, but for its time: the same in every process that has a cache of
  * its own, so that all agree on the side-car index. */
 static int decompress_stored(const struct mds_shard *shard, const char *cache, struct stored *stored) {
-  mapping contents = {0};
-  int code = map_contents(stored->path, stored->title, shard, cache, &stored->map, &contents);
+  mapping contents = {0}, whole = stored->map;
+  struct reader reader = {0};
+  int code = stored_get(stored, 0, stored->bytes, &reader, &whole.data);
+  if (code == SHARDRT_OK) code = map_contents(stored->path, stored->title, shard, cache, &whole, &contents);
+  reader_clear(&reader);
   if (code != SHARDRT_OK) return code;
-  mapping_close(&stored->map);
+  stored_unmap(stored);
   stored->map = contents;
   stored->bytes = contents.bytes;
   return SHARDRT_OK;
@@ -242,28 +245,35 @@ static uint64_t columns_hash(const struct mds_index *index, const struct mds_sha
   return hash;
 }
 
-static int open_stored(const char *folder, const struct mds_shard *shard, const char *cache, struct stored *out) {
-  char *path = alloc_text("%s/%s", folder, shard->raw.name);
-  if (path == NULL) return ALLOC_FAILED;
-  const bool is_compressed = shard->zip.name != NULL && access(path, F_OK) != 0;
-  if (is_compressed) {
-    alloc_free(path);
-    path = alloc_text("%s/%s", folder, shard->zip.name);
+/* On a server only the compressed one is looked for, where there may be one: whoever compresses shards keeps no others.
+ */
+static int open_stored(const char *folder, const struct mds_shard *shard, const shardrt_source_options *options,
+                       struct stored *out) {
+  bool there = false;
+  int code = SHARDRT_OK;
+  if (shard->zip.name == NULL || !url_is(folder)) {
+    char *path = alloc_text("%s/%s", folder, shard->raw.name);
     if (path == NULL) return ALLOC_FAILED;
+    code = shard->zip.name == NULL ? stored_open(path, options, out) : stored_open_if(path, options, NULL, out, &there);
+    alloc_free(path);
+    if (code < 0 || there || shard->zip.name == NULL) return code;
   }
-  int code = stored_open(path, out);
+  char *path = alloc_text("%s/%s", folder, shard->zip.name);
+  if (path == NULL) return ALLOC_FAILED;
+  code = stored_open(path, options, out);
   alloc_free(path);
-  return code == SHARDRT_OK && is_compressed ? decompress_stored(shard, cache, out) : code;
+  return code == SHARDRT_OK ? decompress_stored(shard, options->cache, out) : code;
 }
 
-int mds_shard_open(const char *folder, const struct mds_index *index, const struct mds_shard *shard, const char *cache,
-                   bool skips, struct record_file *out) {
+int mds_shard_open(const char *folder, const struct mds_index *index, const struct mds_shard *shard,
+                   const shardrt_source_options *options, struct record_file *out) {
   char kind[32];
+  const bool skips = options->skips_damage != 0;
   const struct scan context = {.index = index, .shard = shard};
-  int code = open_stored(folder, shard, cache, &out->stored);
+  int code = open_stored(folder, shard, options, &out->stored);
   if (code == SHARDRT_OK && !skips && out->stored.bytes != (size_t)shard->raw.bytes)
     code = check_file(out->stored.title, &shard->raw, out->stored.map.data, out->stored.bytes);
   if (code != SHARDRT_OK) return code;
   snprintf(kind, sizeof kind, "mds %016" PRIx64, columns_hash(index, shard));
-  return index_open(&out->stored, kind, cache, skips, scan, &context, &out->index);
+  return index_open(&out->stored, kind, options->cache, skips, scan, &context, &out->index);
 }

@@ -5,10 +5,10 @@
 #include "source/mds_index.h"
 #include "source/records.h"
 
-/* Opens a shard of `folder`, and its side-car index, whose columns are those of MDS. `cache` as in
- * shardrt_source_options. EFORMAT: it is not what index.json tells of; the message names the file, and the sample and
- * its offset; with `skips`, damage is noted in the index, as in index_open. EIO. */
-int mds_shard_open(const char *folder, const struct mds_index *index, const struct mds_shard *shard, const char *cache,
-                   bool skips, struct record_file *out);
+/* Opens a shard of `folder`, and its side-car index, whose columns are those of MDS. EFORMAT: it is not what index.json
+ * tells of; the message names the file, and the sample and its offset; where damage is to be skipped, it is noted in
+ * the index, as in index_open. EIO. */
+int mds_shard_open(const char *folder, const struct mds_index *index, const struct mds_shard *shard,
+                   const shardrt_source_options *options, struct record_file *out);
 
 #endif

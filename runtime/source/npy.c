@@ -20,11 +20,15 @@ static int open_file(const char *path, mapping *file, npy_header *header) {
 /* ---- as a source ---- */
 
 static int map_file(const char *path, const shardrt_source_options *options, dense_part *part) {
-  (void)options;
-  npy_header header;
-  int code = open_file(path, &part->file, &header);
+  npy_header header = {0};
+  struct reader reader = {0};
+  const uint8_t *head = NULL;
+  size_t have = 0;
+  int code = dense_head(path, options, NPY_HEADER_READ, &reader, part, &head, &have);
+  if (code == SHARDRT_OK) code = npy_header_parse_head(path, head, have, part->file.bytes, &header);
+  reader_clear(&reader);
   if (code < 0) return code;
-  part->data = part->file.data + header.data_offset;
+  dense_place(part, header.data_offset);
   part->dtype = header.dtype;
   part->ndim = header.ndim;
   memcpy(part->shape, header.shape, sizeof part->shape);

@@ -198,10 +198,10 @@ static int find_dict(const char *path, const uint8_t *data, size_t bytes, size_t
   return SHARDRT_OK;
 }
 
-int npy_header_parse(const char *path, const uint8_t *data, size_t bytes, npy_header *out) {
+int npy_header_parse_head(const char *path, const uint8_t *data, size_t have, size_t bytes, npy_header *out) {
   size_t offset = 0;
   size_t length = 0;
-  int code = find_dict(path, data, bytes, &offset, &length);
+  int code = find_dict(path, data, have, &offset, &length);
   if (code < 0) return code;
   npy_header header = {0};
   reader r = {.path = path, .at = (const char *)data + offset, .end = (const char *)data + offset + length};
@@ -217,6 +217,10 @@ int npy_header_parse(const char *path, const uint8_t *data, size_t bytes, npy_he
                      bytes < file_bytes ? "it is cut off" : "something stands behind the data");
   *out = header;
   return SHARDRT_OK;
+}
+
+int npy_header_parse(const char *path, const uint8_t *data, size_t bytes, npy_header *out) {
+  return npy_header_parse_head(path, data, bytes, bytes, out);
 }
 
 size_t npy_header_write(int32_t dtype, int32_t ndim, const int64_t *shape, char text[NPY_HEADER_AT_MOST]) {

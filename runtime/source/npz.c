@@ -293,7 +293,7 @@ static int fill(npz *self, const char *path, int32_t nasked, const shardrt_field
                 const shardrt_source_options *options) {
   struct reader reader = {0};
   self->blocks.verify = options->unverified == 0;
-  int code = stored_open(path, &self->blocks.file);
+  int code = stored_open(path, options, &self->blocks.file);
   if (code == SHARDRT_OK) code = zip_open(&self->blocks.file, &reader, &self->zip);
   if (code == SHARDRT_OK) code = find_arrays(self, &reader);
   if (code == SHARDRT_OK) code = make_fields(self, nasked, asked, &reader);

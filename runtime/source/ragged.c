@@ -11,6 +11,8 @@
 struct ragged_field {
   shardrt_source *data;    /* a count: the rows, as the samples of a dense source of one field */
   shardrt_source *offsets; /* the same; NULL where the samples of data are the samples */
+  const uint8_t *ranges;   /* the offsets, int64; NULL: there are none, or no data (planning) */
+  uint8_t *downloaded;     /* the same, where they come from a server; owned */
 };
 
 typedef struct ragged_source {
@@ -41,16 +43,17 @@ static int ragged_extents(const shardrt_source *source, int32_t field, const int
                           const shardrt_box *inner, struct extents *out) {
   const struct ragged_field *part = &((const ragged_source *)source)->parts[field];
   if (part->offsets == NULL) return dense_extents(part->data, 0, samples, n, inner, out);
-  const dense_part *data = part_of(part->data), *offsets = part_of(part->offsets);
+  const dense_part *data = part_of(part->data);
   const shardrt_box row = source_whole(&part->data->fields[0]);
   const size_t row_bytes = source_box_bytes(&part->data->fields[0], &row);
-  if (data->data == NULL || offsets->data == NULL || data->file.data == NULL || row_bytes == 0) return SHARDRT_OK;
+  if (data->file.path == NULL || data->unpacked.data != NULL || part->ranges == NULL || row_bytes == 0)
+    return SHARDRT_OK;
   int code = SHARDRT_OK;
   for (int64_t i = 0; i < n && code == SHARDRT_OK; i++) {
     int64_t range[2];
-    memcpy(range, offsets->data + (size_t)samples[i] * sizeof range[0], sizeof range);
+    memcpy(range, part->ranges + (size_t)samples[i] * sizeof range[0], sizeof range);
     if (check_range(part, samples[i], range[0], range[1]) < 0 || range[0] == range[1]) continue;
-    code = extents_add(out, &data->file, (size_t)(data->data - data->file.data) + (size_t)range[0] * row_bytes,
+    code = extents_add(out, &data->file.map, data->first + (size_t)range[0] * row_bytes,
                        (size_t)(range[1] - range[0]) * row_bytes);
   }
   return code;
@@ -60,21 +63,29 @@ static int ragged_value(const shardrt_source *source, int32_t field, int64_t sam
                         struct value *out, bool *handled) {
   const struct ragged_field *part = &((const ragged_source *)source)->parts[field];
   if (part->offsets == NULL) return dense_value(part->data, 0, sample, reader, out, handled);
-  const dense_part *data = part_of(part->data), *offsets = part_of(part->offsets);
-  if (data->data == NULL || offsets->data == NULL)
+  const dense_part *data = part_of(part->data);
+  if ((data->data == NULL && !data->remote) || part->ranges == NULL)
     return error_set(SHARDRT_EDATA, "%s: its samples cannot be read here: it was opened for its shape only (planning)",
                      data->title);
   int64_t range[2];
-  memcpy(range, offsets->data + (size_t)sample * sizeof range[0], sizeof range);
+  memcpy(range, part->ranges + (size_t)sample * sizeof range[0], sizeof range);
   int code = check_range(part, sample, range[0], range[1]);
   if (code < 0) return code;
   const shardrt_field *f = &source->fields[field];
   *out = value_whole(f->dtype, f->ndim, f->shape);
   out->shape[0] = out->full[0] = range[1] - range[0];
   const shardrt_box row = source_whole(&part->data->fields[0]);
-  const uint8_t *rows = data->data + (size_t)range[0] * source_box_bytes(&part->data->fields[0], &row);
-  reader->bytes_read += (int64_t)(value_bytes(out) + sizeof range);
+  const size_t first = (size_t)range[0] * source_box_bytes(&part->data->fields[0], &row);
   *handled = true;
+  reader->bytes_read += (int64_t)sizeof range;
+  if (data->remote) {
+    const uint8_t *bytes = NULL;
+    code = stored_get(&data->file, data->first + first, value_bytes(out), reader, &bytes);
+    out->data = (void *)bytes;
+    return code;
+  }
+  const uint8_t *rows = data->data + first;
+  reader->bytes_read += (int64_t)value_bytes(out);
   out->data = (void *)rows; /* who reads a value does not write to it */
   if ((uintptr_t)rows % shardrt_dtype_size(f->dtype) == 0) return SHARDRT_OK;
   out->data = reader_room(reader, value_bytes(out)); /* a .npy file whose header was not padded */
@@ -115,6 +126,7 @@ static void ragged_close(shardrt_source *source) {
   ragged_source *ragged = (ragged_source *)source;
   for (int32_t f = 0; f < source->nfields; f++) {
     alloc_free((char *)source->fields[f].name);
+    alloc_free(ragged->parts[f].downloaded);
     shardrt_source_free(ragged->parts[f].offsets);
     shardrt_source_free(ragged->parts[f].data);
   }
@@ -154,9 +166,9 @@ static int check_offsets(const struct ragged_field *field, const char *name) {
                      "one more than there are samples",
                      name, part->title, shardrt_dtype_name(offsets->fields[0].dtype), (int)part->ndim);
   int64_t before = 0;
-  for (int64_t i = 0; part->data != NULL && i < offsets->count; i++) {
+  for (int64_t i = 0; field->ranges != NULL && i < offsets->count; i++) {
     int64_t offset;
-    memcpy(&offset, part->data + (size_t)i * sizeof offset, sizeof offset);
+    memcpy(&offset, field->ranges + (size_t)i * sizeof offset, sizeof offset);
     if (offset < before || offset > field->data->count)
       return error_set(
           SHARDRT_EFORMAT,
@@ -169,6 +181,21 @@ static int check_offsets(const struct ragged_field *field, const char *name) {
   return SHARDRT_OK;
 }
 
+/* Offsets are read for every sample: those on a server are downloaded. */
+static int find_ranges(struct ragged_field *field) {
+  const dense_part *part = part_of(field->offsets);
+  struct reader reader = {0};
+  field->ranges = part->data;
+  if (!part->remote) return SHARDRT_OK;
+  const size_t bytes = part->file.bytes - part->first;
+  field->downloaded = alloc_array(bytes > 0 ? bytes : 1, 1);
+  if (field->downloaded == NULL) return ALLOC_FAILED;
+  field->ranges = field->downloaded;
+  int code = stored_read(&part->file, part->first, bytes, &reader, field->downloaded);
+  reader_clear(&reader);
+  return code;
+}
+
 static int set_field(ragged_source *self, int32_t f, const char *name, shardrt_source *data, shardrt_source *offsets) {
   struct ragged_field *part = &self->parts[f];
   shardrt_field *field = &self->head.fields[f];
@@ -178,6 +205,7 @@ static int set_field(ragged_source *self, int32_t f, const char *name, shardrt_s
   if (field->name == NULL) return ALLOC_FAILED;
   int code = check_dense(data, name);
   if (code == SHARDRT_OK && offsets != NULL) code = check_dense(offsets, name);
+  if (code == SHARDRT_OK && offsets != NULL) code = find_ranges(part);
   if (code == SHARDRT_OK && offsets != NULL) code = check_offsets(part, name);
   if (code < 0) return code;
   const shardrt_field *row = &data->fields[0];

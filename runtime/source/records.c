@@ -9,7 +9,7 @@
 static int open_file(records *self, const char *path, const shardrt_source_options *options, const char *kind,
                      index_scan *scan, const void *context) {
   struct record_file *file = &self->files[self->nfiles];
-  int code = stored_open(path, &file->stored);
+  int code = stored_open(path, options, &file->stored);
   if (code != SHARDRT_OK) return code;
   self->nfiles++;
   code = index_open(&file->stored, kind, options->cache, self->skips, scan, context, &file->index);

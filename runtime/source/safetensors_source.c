@@ -148,7 +148,7 @@ static int fill(safetensors_source *self, const char *path, int32_t nasked, cons
                 const shardrt_source_options *options) {
   struct reader reader = {0};
   self->blocks.verify = options->unverified == 0;
-  int code = stored_open(path, &self->blocks.file);
+  int code = stored_open(path, options, &self->blocks.file);
   if (code == SHARDRT_OK) code = read_header(&self->blocks.file, &reader, &self->header);
   if (code == SHARDRT_OK) code = make_fields(self, nasked, asked);
   if (code == SHARDRT_OK && self->blocks.verify && options->headers_only == 0)

@@ -145,12 +145,16 @@ static int check_keys(struct grouping *g) {
 
 int tar_index_scan(const struct stored *file, struct reader *arena, struct index_writer *writer, const void *context) {
   (void)context;
-  if (gunzip_is(&file->map))
+  const uint8_t *head = NULL;
+  const size_t have = file->bytes < 2 ? file->bytes : 2;
+  int code = stored_get(file, 0, have, arena, &head);
+  if (code != SHARDRT_OK) return code;
+  if (gunzip_is(head, have))
     return error_set(SHARDRT_EFORMAT, "%s: is gzipped, and so has no random access: `gunzip` it", file->title);
   struct grouping *g = alloc_zeros(1, sizeof *g);
   if (g == NULL) return ALLOC_FAILED;
   g->walk = (struct tar_walk){.file = file, .arena = arena};
-  int code = pass(g, index_skips(writer), NULL);
+  code = pass(g, index_skips(writer), NULL);
   if (code == SHARDRT_OK && g->columns == 0)
     code = error_set(SHARDRT_EFORMAT, "%s: holds no sample: none of its members is called name.field", file->title);
   if (code == SHARDRT_OK) {

@@ -11,8 +11,8 @@
 #include "base/hash.h"
 #include "base/size.h"
 #include "source/gather.h"
-#include "source/mapping.h"
 #include "source/source.h"
+#include "source/stored.h"
 
 enum { HEADER_BYTES = 1024 };
 
@@ -28,9 +28,9 @@ static const struct token_header {
 typedef struct tokens_source {
   shardrt_source head;
   shardrt_field field;
-  mapping file;
-  char *title;
-  const uint8_t *data; /* of the first token */
+  struct stored file;
+  const uint8_t *data; /* of the first token; NULL: the file lies on a server */
+  size_t first;        /* where that one is in the file */
   size_t stride_bytes;
 } tokens_source;
 
@@ -40,6 +40,7 @@ static int tokens_gather(const shardrt_source *source, int32_t field, const int6
   const tokens_source *tokens = (const tokens_source *)source;
   gather_plan plan = gather_plan_make(&tokens->field, inner, shardrt_dtype_size(tokens->field.dtype));
   plan.sample_bytes = tokens->stride_bytes;
+  if (tokens->data == NULL) return gather_read(&plan, &tokens->file, tokens->first, samples, n, reader, dst);
   gather_run(&plan, tokens->data, samples, n, reader->past_caches, dst);
   reader->bytes_read += (int64_t)plan.box_bytes * n;
   return SHARDRT_OK;
@@ -53,13 +54,13 @@ static int tokens_extents(const shardrt_source *source, int32_t field, const int
   gather_plan plan =
       gather_plan_make(&tokens->field, inner != NULL ? inner : &whole, shardrt_dtype_size(tokens->field.dtype));
   plan.sample_bytes = tokens->stride_bytes;
-  return gather_extents(&plan, &tokens->file, (size_t)(tokens->data - tokens->file.data), samples, n, out);
+  return gather_extents(&plan, &tokens->file.map, tokens->first, samples, n, out);
 }
 
 static const void *tokens_find(const shardrt_source *source, int32_t field, int64_t sample) {
   (void)field;
   const tokens_source *tokens = (const tokens_source *)source;
-  return tokens->data + (size_t)sample * tokens->stride_bytes;
+  return tokens->data != NULL ? tokens->data + (size_t)sample * tokens->stride_bytes : NULL;
 }
 
 static int tokens_value(const shardrt_source *source, int32_t field, int64_t sample, struct reader *reader,
@@ -67,8 +68,8 @@ static int tokens_value(const shardrt_source *source, int32_t field, int64_t sam
   const tokens_source *tokens = (const tokens_source *)source;
   *out = value_whole(tokens->field.dtype, 1, tokens->field.shape);
   out->data = (void *)tokens_find(source, field, sample); /* who reads a value does not write to it */
-  reader->bytes_read += (int64_t)value_bytes(out);
-  *handled = true;
+  *handled = out->data != NULL;
+  if (*handled) reader->bytes_read += (int64_t)value_bytes(out);
   return SHARDRT_OK;
 }
 
@@ -79,12 +80,12 @@ static int32_t tokens_file_count(const shardrt_source *source) {
 
 static const char *tokens_file_name(const shardrt_source *source, int32_t file) {
   (void)file;
-  return ((const tokens_source *)source)->title;
+  return ((const tokens_source *)source)->file.title;
 }
 
 static uint64_t tokens_file_fingerprint(const shardrt_source *source, int32_t file) {
   (void)file;
-  return mapping_fingerprint(&((const tokens_source *)source)->file);
+  return stored_fingerprint(&((const tokens_source *)source)->file);
 }
 
 /* The stride changes the samples, and neither their number nor their shape need tell. */
@@ -94,8 +95,7 @@ static uint64_t tokens_fingerprint(const shardrt_source *source) {
 
 static void tokens_close(shardrt_source *source) {
   tokens_source *tokens = (tokens_source *)source;
-  mapping_close(&tokens->file);
-  alloc_free(tokens->title);
+  stored_close(&tokens->file);
 }
 
 static const source_format tokens_format = {
@@ -114,21 +114,27 @@ static const source_format tokens_format = {
 /* ---- opening ---------------------------------------------------------------------------------------------------- */
 
 /* What a header says: NULL where there is none. */
-static const struct token_header *find_header(const mapping *file, int32_t *version, int32_t *count) {
+static int find_header(const struct stored *file, const struct token_header **out, int32_t *version, int32_t *count) {
   int32_t words[3];
-  if (file->bytes < HEADER_BYTES) return NULL;
-  memcpy(words, file->data, sizeof words);
+  struct reader reader = {0};
+  *out = NULL;
+  if (file->bytes < HEADER_BYTES) return SHARDRT_OK;
+  int code = stored_read(file, 0, sizeof words, &reader, words);
+  reader_clear(&reader);
+  if (code < 0) return code;
   *version = words[1];
   *count = words[2];
   for (size_t i = 0; i < sizeof headers / sizeof *headers; i++)
-    if (headers[i].magic == words[0]) return &headers[i];
-  return NULL;
+    if (headers[i].magic == words[0]) *out = &headers[i];
+  return SHARDRT_OK;
 }
 
 /* Finds the tokens' dtype (`asked`: what the recipe says, < 0: nothing), their place and how many they are. */
 static int parse(tokens_source *self, const char *path, int32_t asked, int64_t *count) {
   int32_t version = 0, said = 0;
-  const struct token_header *header = find_header(&self->file, &version, &said);
+  const struct token_header *header;
+  int code = find_header(&self->file, &header, &version, &said);
+  if (code < 0) return code;
   const size_t before = header != NULL ? HEADER_BYTES : 0, bytes = self->file.bytes - before;
   const int32_t dtype = header != NULL ? header->dtype : asked < 0 ? SHARDRT_UINT16 : asked;
   const size_t size = shardrt_dtype_size(dtype);
@@ -145,16 +151,15 @@ static int parse(tokens_source *self, const char *path, int32_t asked, int64_t *
     return error_set(SHARDRT_EFORMAT, "%s: %zu bytes are no whole number of %s tokens", path, bytes,
                      shardrt_dtype_name(dtype));
   self->field.dtype = dtype;
-  self->data = self->file.data + before;
+  self->first = before;
+  self->data = self->file.map.remote == NULL ? self->file.map.data + before : NULL;
   *count = (int64_t)(bytes / size);
   return SHARDRT_OK;
 }
 
 static int open_file(tokens_source *self, const char *path, const shardrt_token_options *options) {
-  self->title = alloc_text("the file %s", path);
-  if (self->title == NULL) return ALLOC_FAILED;
   int64_t count = 0;
-  int code = mapping_open(path, &self->file);
+  int code = stored_open(path, &options->files, &self->file);
   if (code == SHARDRT_OK) code = parse(self, path, options->dtype, &count);
   if (code < 0) return code;
   const size_t size = shardrt_dtype_size(self->field.dtype);

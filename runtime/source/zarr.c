@@ -5,10 +5,8 @@
  * A chunk is named by its coordinates: "0.3.1" or "0/3/1", in v3 with a "c" before them.
  * In v3 such a file may be a shard, which holds chunks of its own: their offsets and lengths, 16 bytes each, are its
  * index, which ends or begins it; one whose numbers are all bits set is missing. */
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/error.h"
@@ -16,6 +14,7 @@
 #include "base/size.h"
 #include "source/formats.h"
 #include "source/grid.h"
+#include "source/url.h"
 #include "source/zarr_metadata.h"
 
 /* What a grid's `own` is. */
@@ -23,6 +22,8 @@ struct zarr {
   struct zarr_metadata about;
   char *folder;
   const struct grid *grid;
+  shardrt_source_options options; /* how its files are opened; */
+  char *cache;                    /* owned */
 };
 
 enum { NUMBER_TEXT = 24 };
@@ -46,10 +47,7 @@ static int open_chunk(const struct zarr *self, const int64_t *at, struct reader 
                       bool *there) {
   const char *path = path_of(self, at, reader);
   if (path == NULL) return ALLOC_FAILED;
-  int code = stored_open(path, file);
-  *there = code == SHARDRT_OK;
-  if (code == SHARDRT_EIO && access(path, F_OK) != 0 && errno == ENOENT) return SHARDRT_OK;
-  return code;
+  return stored_open_if(path, &self->options, reader, file, there);
 }
 
 static uint64_t number_at(const uint8_t *bytes) {
@@ -94,13 +92,17 @@ static int decode(const struct zarr *self, const struct stored *file, size_t off
   uint8_t *memory = NULL;
   int code = stored_get(file, offset, bytes, reader, &data);
   if (code < 0) return code;
-  if (codecs->compressor == ZARR_PLAIN) {
+  if (self->grid->in_place) {
     reader->bytes_read = read_before; /* who takes something out of it counts that */
   } else {
     memory = chunk_room(out, self->grid->chunk_bytes);
     if (memory == NULL) return ALLOC_FAILED;
   }
   code = zarr_decode(codecs, data, bytes, memory, self->grid->chunk_bytes, reader, &out->data);
+  if (code == SHARDRT_OK && memory != NULL && out->data != memory) { /* plain, from a server */
+    memcpy(memory, out->data, self->grid->chunk_bytes);
+    out->data = memory;
+  }
   if (code < 0) return error_prefix(code, "%s: the chunk of %zu bytes at byte %zu", file->title, bytes, offset);
   return SHARDRT_OK;
 }
@@ -136,6 +138,7 @@ static int load_chunk(const void *own, int64_t number, struct reader *reader, st
 
 static void drop(void *own) {
   struct zarr *self = own;
+  alloc_free(self->cache);
   alloc_free(self->folder);
   alloc_free(self);
 }
@@ -154,7 +157,6 @@ static int fingerprint(const struct zarr *self, const struct stored *metadata, u
 }
 
 static int read_array(const char *path, const shardrt_source_options *options, struct grid *out) {
-  (void)options;
   struct zarr *self = alloc_zeros(1, sizeof *self);
   if (self == NULL) return ALLOC_FAILED;
   out->own = self;
@@ -163,16 +165,18 @@ static int read_array(const char *path, const shardrt_source_options *options, s
   self->grid = out;
   self->folder = alloc_text("%s", path);
   out->title = alloc_text("the Zarr array %s", path);
-  if (self->folder == NULL || out->title == NULL) return ALLOC_FAILED;
+  self->cache = alloc_text("%s", options->cache != NULL ? options->cache : "");
+  if (self->folder == NULL || out->title == NULL || self->cache == NULL) return ALLOC_FAILED;
+  self->options = (shardrt_source_options){.cache = self->cache, .cache_bytes = options->cache_bytes};
   struct stored metadata = {0};
-  int code = zarr_metadata_read(path, &metadata, &self->about);
+  int code = zarr_metadata_read(path, options, &metadata, &self->about);
   if (code == SHARDRT_OK) code = fingerprint(self, &metadata, &out->fingerprint);
   stored_close(&metadata);
   if (code < 0) return code;
   out->dtype = self->about.dtype;
   out->ndim = self->about.ndim;
   out->swap = self->about.swap;
-  out->in_place = self->about.codecs.compressor == ZARR_PLAIN;
+  out->in_place = self->about.codecs.compressor == ZARR_PLAIN && !url_is(path);
   memcpy(out->fill, self->about.fill, sizeof out->fill);
   memcpy(out->shape, self->about.shape, sizeof out->shape);
   memcpy(out->chunk, self->about.chunk, sizeof out->chunk);

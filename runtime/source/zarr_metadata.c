@@ -4,7 +4,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/error.h"
@@ -150,14 +149,15 @@ static int parse(const struct stored *file, struct zarr_metadata *out) {
   return code;
 }
 
-int zarr_metadata_read(const char *folder, struct stored *file, struct zarr_metadata *out) {
+int zarr_metadata_read(const char *folder, const shardrt_source_options *options, struct stored *file,
+                       struct zarr_metadata *out) {
   static const char *const names[] = {"zarr.json", ".zarray"};
   *out = (struct zarr_metadata){.separator = '.'};
   for (int32_t i = 0; i < 2; i++) {
     char *path = alloc_text("%s/%s", folder, names[i]);
     if (path == NULL) return ALLOC_FAILED;
-    const bool there = access(path, F_OK) == 0;
-    int code = there ? stored_open(path, file) : SHARDRT_OK;
+    bool there;
+    int code = stored_open_if(path, options, NULL, file, &there);
     alloc_free(path);
     if (code < 0) return code;
     out->version = 3 - i;

@@ -29,6 +29,7 @@ struct zarr_metadata {
 
 /* Reads the metadata of the array in a folder. `file` is to be closed in any case. EIO: there is none; EFORMAT: it is
  * malformed, or tells of something that shardrt does not read, which the message names. */
-int zarr_metadata_read(const char *folder, struct stored *file, struct zarr_metadata *out);
+int zarr_metadata_read(const char *folder, const shardrt_source_options *options, struct stored *file,
+                       struct zarr_metadata *out);
 
 #endif

@@ -1,0 +1,478 @@
+-- Files on servers: every format from nginx as from the file, by one process and by four that share a cache folder;
+-- the cache's limit, kills, damage in the cache; and a server that fails in every way that it can.
+
+local bit = require "bit"
+local ffi = require "ffi"
+local C = require "shardrt.C"
+local boxes = require "tests.support.boxes"
+local files = require "tests.support.files"
+local mpi = require "tests.support.mpi"
+local nginx = require "tests.support.nginx"
+local shardrt = require "shardrt"
+
+ffi.cdef [[
+int setenv(const char *name, const char *value, int replace);
+int unsetenv(const char *name);
+]]
+
+local BLOCK, BIG = 262144, 1500000 -- numbers in the large .npy file: 23 blocks;
+local SMALL = 180000 -- in the smaller one: 3
+local folder, cache, server
+
+setup(function()
+  folder = boxes.unpack() -- arrays of zarr, hdf5, safetensors and .npy
+  assert(os.execute(("cp tests/data/records/* tests/data/cifar/data_batch_*.bin '%s'"):format(folder)) == 0)
+  assert(os.execute(("cp -r tests/data/mds tests/data/npz '%s'"):format(folder)) == 0)
+  for _, name in ipairs { "zstd-4", "uncompressed-4", "examples" } do
+    local from = ("tests/data/array_record/%s.array_record.gz"):format(name)
+    assert(os.execute(("gunzip -c %s >'%s/%s.array_record'"):format(from, folder, name)) == 0)
+  end
+  shardrt.ndarray.arange(BIG, "int32"):reshape { BIG / 6, 6 }:save(folder .. "/big.npy")
+  shardrt.ndarray.arange(SMALL, "int32"):reshape { SMALL / 6, 6 }:save(folder .. "/small.npy")
+  shardrt.ndarray.arange(1001, "int64"):save(folder .. "/offsets.npy")
+  files.gzip(files.write(folder, "labels.idx", files.idx(0x0C, { 40, 3 }, files.bytes(480))))
+  files.write(folder, "tokens.bin", files.bytes(700002))
+  local rows = { "a,b" }
+  for i = 1, 60000 do rows[#rows + 1] = ("%d,%.3f"):format(i * 7 % 1000, i / 8) end
+  files.write(folder, "table.csv", table.concat(rows, "\n") .. "\n")
+  for i = 1, 60000 do rows[i] = ('{"a": %d, "b": [%d, %d]}'):format(i, i % 7, i % 11) end
+  files.write(folder, "lines.jsonl", table.concat(rows, "\n", 1, 60000) .. "\n")
+  for i = 0, 2 do
+    os.execute(("cp '%s/tensorflow.tfrecord' '%s/set-0000%d-of-00003'"):format(folder, folder, i))
+  end
+  files.write(folder, "empty.csv", "")
+  server = nginx.start(folder)
+end)
+teardown(function()
+  server:stop()
+  files.remove(folder)
+end)
+before_each(function()
+  cache = files.folder()
+  server:log()
+  server:log "faults"
+  assert(ffi.C.setenv("SHARDRT_CACHE", cache, 1) == 0)
+end)
+after_each(function()
+  ffi.C.unsetenv "SHARDRT_HTTP_TIMEOUT"
+  files.remove(cache)
+end)
+
+local function npy(url, o) return shardrt.source.npy({ x = url }, o) end
+
+-- The large file, or the smaller one, as it should be.
+local function check_big(source, count)
+  assert.equal((count or BIG) / 6, #source)
+  local x = source:read(0, #source).x
+  local data, wrong = ffi.cast("const int32_t *", x.data), 0
+  for i = 0, #source * 6 - 1 do if data[i] ~= i then wrong = wrong + 1 end end
+  assert.equal(0, wrong)
+end
+local function check_small(source) check_big(source, SMALL) end
+
+-- What lies in the cache: the files of blocks, and their bytes.
+local function blocks()
+  local list, bytes = {}, 0
+  local pipe = assert(io.popen(("find '%s/http' -type f -name '*-*' -printf '%%s %%p\\n' 2>/dev/null"):format(cache)))
+  for line in pipe:lines() do
+    local size, path = line:match "^(%d+) (.*)$"
+    list[#list + 1], bytes = path, bytes + tonumber(size)
+  end
+  pipe:close()
+  return list, bytes
+end
+
+-- The bytes that a server sent as parts of a file, by its log.
+local function sent(name)
+  local bytes = 0
+  for _, line in ipairs(server:log()) do
+    local path, status, count = line:match "^(%S+) (%d+) .* (%d+) %d+$"
+    if path and path:find(name, 1, true) and status == "206" then bytes = bytes + tonumber(count) end
+  end
+  return bytes
+end
+
+-- All sources, opened below `base` (a folder or an address), as a recipe says it; `o` are options with the cache.
+local SOURCES = [[
+  local s = require("shardrt").source
+  local MDS = { bytes = "bytes", fixed = "int16", number = "int64", text = "bytes" }
+  local function sources(base, o)
+    local function at(name) return base .. "/" .. name end
+    local function with(more)
+      for key, value in pairs(o) do more[key] = value end
+      return more
+    end
+    return {
+      npy = s.npy({ x = at "big.npy", y = at "big.npy" }, o), set = s.tfrecord(at "set-00000-of-00003", o),
+      list = s.tfrecord({ at "package.tfrecord", at "tensorflow.tfrecord" }, o),
+      zstd = s.array_record(at "zstd-4.array_record", o), plain = s.array_record(at "uncompressed-4.array_record", o),
+      examples = s.array_record(at "examples.array_record", with { fields = { label = "int64" } }),
+      mds = s.mds(at "mds/raw", with { fields = MDS }), mds_scalars = s.mds(at "mds/scalars", o),
+      mds_zstd = s.mds(at "mds/zstd-hashes", with { fields = MDS }), mds_gz = s.mds(at "mds/gz", with { fields = MDS }),
+      tar = s.tar(at "webdataset.tar", o), csv = s.csv(at "table.csv", o), jsonl = s.jsonl(at "lines.jsonl", o),
+      cifar = s.cifar({ at "data_batch_1.bin", at "data_batch_2.bin" }, o),
+      safetensors = s.safetensors(at "data.safetensors", with { fields = { float32 = "float32", int8 = "int8" } }),
+      unverified = s.safetensors(at "data.safetensors", with { verify = false, fields = { uint64 = "uint64" } }),
+      npz = s.npz(at "npz/stored.npz", o), deflated = s.npz(at "npz/deflated.npz", o),
+      idx = s.idx({ x = at "labels.idx" }, o), gzipped = s.idx({ x = at "labels.idx.gz" }, o),
+      tokens = s.tokens(at "tokens.bin", with { window = 129, stride = 64 }),
+      ragged = s.ragged { x = { data = at "tokens.npy", offsets = at "offsets.npy" } },
+      v2 = s.zarr({ x = at "zarr/v2-zstd" }, o), v3 = s.zarr({ x = at "zarr/v3-plain" }, o),
+      shards = s.zarr({ x = at "zarr/v3-shard-zstd-end" }, o), holes = s.zarr({ x = at "zarr/v2-holes" }, o),
+      h5 = s.hdf5({ x = at "data.h5:/group/int16" }, o), h5_gzip = s.hdf5({ x = at "data.h5:/gzip" }, o),
+      h5_chunks = s.hdf5({ x = at "v110.h5:/chunked" }, o), h5_user = s.hdf5({ x = at "user.h5:/plain" }, o),
+      h5_compact = s.hdf5({ x = at "data.h5:/compact" }, o),
+    }
+  end
+]]
+
+describe("a file on a server", function()
+  setup(function() shardrt.ndarray.arange(2000, "int16"):save(folder .. "/tokens.npy") end)
+
+  it("is as the file, in every format, for one process and for four", function()
+    local out = files.folder()
+    local recipe = SOURCES .. ([[
+      local shardrt = require "shardrt"
+      local ffi, C = require "ffi", require "shardrt.C"
+      ffi.cdef "uint64_t hash_bytes(uint64_t seed, const void *data, size_t bytes);"
+      local lines, all = {}, sources(arg[1], { cache = arg[2] })
+      local function add(hash, host)
+        local packed = host:packed()
+        local size = tonumber(C.shardrt_dtype_size(C.shardrt_dtype_from_name(host.dtype)))
+        for _, extent in ipairs(host.shape) do hash = ffi.C.hash_bytes(hash, tostring(extent), #tostring(extent)) end
+        return ffi.C.hash_bytes(hash, packed.data, packed.size * size)
+      end
+      for name, source in pairs(all) do
+        local values = source:read(0, #source)
+        for field, value in pairs(values) do
+          local hash = 0ULL
+          if shardrt.ndarray.is and type(value) ~= "table" then
+            hash = add(hash, value)
+          else
+            for _, one in ipairs(value) do hash = add(hash, one) end
+          end
+          lines[#lines + 1] = ("%%s.%%s %%s of %%d"):format(name, field, tostring(hash), #source)
+        end
+      end
+      table.sort(lines)
+      -- And as a loader reads it: shuffled, cut among all devices, ahead of who asks.
+      local mesh = shardrt.make_mesh({ shardrt.device_count() / 2, 2 }, { "a", "b" })
+      local loader = shardrt.loader {
+        source = all.npy, batch_size = 400, shuffle = true, seed = 3, epochs = 1,
+        sharding = {
+          x = shardrt.NamedSharding(mesh, shardrt.P("a", "b")), y = shardrt.NamedSharding(mesh, shardrt.P "a"),
+        },
+      }
+      local hash = 0ULL
+      for batch in loader do
+        hash = add(add(hash, shardrt.process_allgather(batch.x)), shardrt.process_allgather(batch.y))
+      end
+      lines[#lines + 1] = "loader " .. tostring(hash)
+      local file = assert(io.open(("%s/%%s-%%d"):format(arg[3], shardrt.process_index()), "w"))
+      file:write(table.concat(lines, "\n"))
+      file:close()
+    ]]):format(out)
+    local function run(name, base, processes, folder_of_cache)
+      local result = mpi.run {
+        source = recipe, processes = processes, devices = processes and 2 or 8, limit = 200,
+        args = { base, folder_of_cache or cache, name }, env = { SHARDRT_CACHE = folder_of_cache or cache },
+      }
+      assert.equal(0, result.status, result.output)
+      return files.slurp(("%s/%s-0"):format(out, name))
+    end
+    local here = run("here", folder)
+    local _, fields = here:gsub("\n", "\n")
+    assert.is_true(fields > 40, here)
+    assert.equal(here, run("one", server.url))
+    assert.equal(4 * BIG + 128, sent "big.npy") -- each block once, though it is read four times
+    assert.equal(here, run("again", server.url))
+    assert.equal(0, sent "big.npy") -- the cache has it
+    local shared = files.folder()
+    assert.equal(here, run("four", server.url, 4, shared))
+    for i = 1, 3 do assert.equal(here, files.slurp(("%s/four-%d"):format(out, i))) end
+    -- Once for all of them, but for the first block, which comes with the answer to each process that opens the file.
+    local together = sent "big.npy"
+    assert.is_true(together <= 4 * BIG + 128 + 3 * BLOCK, tostring(together))
+    files.remove(shared)
+    files.remove(out)
+  end)
+
+  it("is planned for as a file is", function()
+    local result = mpi.run {
+      source = ([[
+        local shardrt = require "shardrt"
+        local source = shardrt.source.npy { x = "%s/big.npy" }
+        shardrt.say("%%d", #source)
+      ]]):format(server.url), options = { "plan" }, env = { SHARDRT_CACHE = cache },
+    }
+    assert.equal(0, result.status, result.output)
+    assert.truthy(result.stdout:find("250000", 1, true))
+  end)
+
+  it("has its index in the cache folder", function()
+    shardrt.source.csv(server.url .. "/table.csv")
+    shardrt.source.csv(server.url .. "/table.csv?x=1#y")
+    local names = table.concat(files.list(cache), " ")
+    local _, count = names:gsub("table%.csv%-%x+%.shardrt%-index", "")
+    assert.equal(2, count, names)
+    assert.truthy(files.message(shardrt.source.csv, server.url .. "/empty.csv"):find "holds no row")
+  end)
+
+  it("is found where it was moved to, and asked for with a password", function()
+    check_big(npy(server.url .. "/moved/big.npy"))
+    check_big(npy(server.url:gsub("//", "//me:secret@") .. "/password/big.npy"))
+    local message = files.message(npy, server.url:gsub("//", "//me:wrong@") .. "/password/big.npy?signature=abc")
+    assert.truthy(message:find("/password/big.npy?…", 1, true), message)
+    assert.is_nil(message:find "wrong", message)
+    assert.is_nil(message:find "abc", message)
+    assert.truthy(message:find("401", 1, true))
+  end)
+
+  for name, case in pairs {
+    ["/nothing.npy"] = "/nothing%.npy: there is no such file on the server %(404%)",
+    ["/forbidden/x.npy"] = "/forbidden/x%.npy: bytes 0 to 262143: the server answers 403 .*%(1 try,",
+    ["/circle/x.npy"] = "/circle/x%.npy: bytes 0 to 262143: .*redirects",
+    ["/table.csv"] = "/table%.csv: is no %.npy file",
+  } do
+    it("is refused if it is " .. name, function()
+      local message = files.message(npy, server.url .. name)
+      assert.truthy(message:find(case), message)
+    end)
+  end
+
+  it("is no pattern, no folder of images, and nothing but a source", function()
+    assert.truthy(files.message(shardrt.source.tar, server.url .. "/*.tar"):find "cannot be asked")
+    assert.truthy(files.message(shardrt.source.folder, server.url .. "/images"):find "source%.tar")
+    assert.truthy(files.message(shardrt.ndarray.load, server.url .. "/big.npy"):find "only sources read over HTTP")
+    assert.truthy(files.message(npy, "http://127.0.0.1:1/x.npy" --[[ nobody is there ]]):find "6 tries")
+    assert.truthy(files.message(shardrt.source.hdf5, { x = server.url .. "/data.h5" }):find "named behind its file")
+    assert.truthy(files.message(shardrt.source.hdf5, { x = server.url .. "/data.h5:/none" }):find "cannot be opened")
+  end)
+
+  it("can be opened when memory runs out, or says so", function()
+    local paths = ffi.new("const char *[1]", { server.url .. "/webdataset.tar" })
+    local out = ffi.new "shardrt_source *[1]"
+    local n, code = 0, -1
+    while code ~= 0 do
+      n = n + 1
+      C.shardrt_alloc_fail_at(n)
+      code = C.shardrt_source_files("tar", 1, paths, 0, nil, nil, out)
+      C.shardrt_alloc_fail_at(0)
+      assert.is_true(code == 0 or code == C.SHARDRT_ENOMEM, n .. ": " .. ffi.string(C.shardrt_error_message()))
+    end
+    C.shardrt_source_free(out[0])
+    assert.is_true(n > 10)
+  end)
+end)
+
+describe("the cache of files on servers", function()
+  it("keeps to its limit, also when four processes read more than it holds", function()
+    local LIMIT = 4 * 1024 * 1024 -- of 23 blocks it holds fifteen
+    check_big(npy(server.url .. "/big.npy", { cache_bytes = LIMIT }))
+    local _, bytes = blocks()
+    assert.is_true(bytes <= LIMIT and bytes > LIMIT / 2, tostring(bytes))
+    local stop = cache .. "/stop"
+    local most = cache .. "/most" -- what somebody who looks all the time sees
+    os.execute(([[sh -c 'most=0; while [ ! -e %s ]; do
+      now=$(find %s/http -type f -name "*-*" -printf "%%s\n" 2>/dev/null | awk "{s += \$1} END {print s + 0}");
+      [ "$now" -gt "$most" ] && most=$now; done; echo $most >%s' &]]):format(stop, cache, most))
+    local result = mpi.run {
+      processes = 4, devices = 1, limit = 200, env = { SHARDRT_CACHE = cache }, source = ([[
+        local shardrt = require "shardrt"
+        local source = shardrt.source.npy({ x = "%s/big.npy" }, { cache_bytes = %d })
+        local rank, wrong = shardrt.process_index(), 0
+        for i = 0, 25 do
+          local first = (i * 104729 + rank * 31337) %% (#source - 3000)
+          local x = source:read(first, 3000).x
+          for k = 0, 17999 do if tonumber(x.data[k]) ~= first * 6 + k then wrong = wrong + 1 end end
+        end
+        assert(wrong == 0)
+        shardrt.sync_global_devices "end"
+        shardrt.say "all read"
+      ]]):format(server.url, LIMIT),
+    }
+    files.write(cache, "stop", "")
+    assert.equal(0, result.status, result.output)
+    assert.truthy(result.stdout:find "all read")
+    _, bytes = blocks()
+    assert.is_true(bytes <= LIMIT, tostring(bytes))
+    for _ = 1, 100 do
+      if io.open(most) then break end
+      os.execute "sleep 0.05"
+    end
+    local seen = tonumber(files.slurp(most))
+    -- While one is renamed or removed, a look at 256 folders may count a block twice.
+    assert.is_true(seen > LIMIT / 2 and seen <= LIMIT + 2 * BLOCK, tostring(seen))
+  end)
+
+  it("removes what was not used for the longest time", function()
+    local source = npy(server.url .. "/big.npy", { cache_bytes = 4 * 1024 * 1024 })
+    local rows = BLOCK / 24
+    for i = 1, 22 do
+      source:read(math.ceil(rows), 1) -- of the second block, which stays in use
+      source:read(math.ceil(i * rows), 1)
+    end
+    server:log()
+    source:read(math.ceil(rows), 1)
+    assert.equal(0, sent "big.npy")
+    source:read(math.ceil(2 * rows), 1)
+    assert.equal(BLOCK, sent "big.npy")
+  end)
+
+  it("refuses a limit that holds next to nothing", function()
+    assert.truthy(files.message(npy, server.url .. "/big.npy", { cache_bytes = 1000 }):find "4194304 or more")
+    ffi.C.setenv("SHARDRT_CACHE_BYTES", "lots", 1)
+    local message = files.message(npy, server.url .. "/big.npy")
+    ffi.C.unsetenv "SHARDRT_CACHE_BYTES"
+    assert.truthy(message:find "lots", message)
+  end)
+
+  it("finds damage in itself, and downloads anew", function()
+    check_big(npy(server.url .. "/big.npy"))
+    local list = blocks()
+    for i, path in ipairs(list) do
+      local size = #files.slurp(path)
+      if i % 3 == 0 then
+        assert(os.execute(("truncate -s %d '%s'"):format(size / 2, path)) == 0)
+      else
+        local at = i % 3 == 1 and math.floor(size * i / (#list + 1)) or size - 1 - i
+        local file = assert(io.open(path, "r+b"))
+        file:seek("set", at)
+        local byte = file:read(1):byte()
+        file:seek("set", at)
+        file:write(string.char(bit.bxor(byte, 4)))
+        file:close()
+      end
+    end
+    check_big(npy(server.url .. "/big.npy"))
+    assert.is_true(sent "big.npy" > 4 * BIG)
+  end)
+
+  it("is whole whenever a process that fills it is killed", function()
+    local script = files.write(cache, "read.lua", ([[
+      local source = require("shardrt").source.npy({ x = "%s/big.npy" }, { cache_bytes = 4194304 })
+      for round = 1, 100 do source:read(0, #source) end
+    ]]):format(server.url))
+    for i = 1, 12 do
+      os.execute(("timeout -s KILL %.2f %s %s >/dev/null 2>&1"):format(0.05 + 0.06 * i, mpi.program(), script))
+      local _, bytes = blocks()
+      assert.is_true(bytes <= 4194304, "kill " .. i .. ": " .. bytes)
+    end
+    check_big(npy(server.url .. "/big.npy", { cache_bytes = 4194304 }))
+    local left = {}
+    for _, name in ipairs(files.list(cache .. "/http")) do
+      if #name ~= 2 then left[#left + 1] = name end
+    end
+    assert.is_true(#left <= 2, table.concat(left, " ")) -- the lock and, of a killed process, "new"
+  end)
+
+  it("says when its folder cannot be written", function()
+    local message = files.message(npy, server.url .. "/big.npy", { cache = "/proc/nothing" })
+    assert.truthy(message:find("/proc/nothing", 1, true) and message:find("SHARDRT_CACHE", 1, true), message)
+  end)
+end)
+
+describe("a server that fails", function()
+  local function fault(how, name) return ("%s/%s/%s"):format(server.faults, how, name or "big.npy") end
+
+  for _, how in ipairs { "status-2-503", "status-1-500", "status-1-429", "drop-2", "reset-2", "short-2", "other-1" } do
+    it("is asked again: " .. how, function()
+      check_small(npy(fault(how, "small.npy")))
+      assert.is_true(#server:log "faults" >= 4)
+    end)
+  end
+
+  for how, why in pairs {
+    ["status--503"] = "the server answers 503", drop = "", short = "the server answers 206, with other bytes",
+  } do
+    it("is given up in the end: " .. how, function()
+      local message = files.message(npy, fault((how:gsub("%-%-", "-99-"))))
+      assert.truthy(message:find("/big.npy: bytes 0 to 262143: ", 1, true), message)
+      assert.truthy(message:find(why, 1, true), message)
+      assert.truthy(message:find "%(6 tries, %d+%.%d s%)", message)
+      assert.equal(6, #server:log "faults")
+    end)
+  end
+
+  for _, how in ipairs { "silent", "stall", "slow" } do
+    it("is given up when time is over: " .. how, function()
+      ffi.C.setenv("SHARDRT_HTTP_TIMEOUT", "0.3", 1)
+      local message = files.message(npy, fault(how))
+      assert.truthy(message:find "bytes 0 to 262143: .*%(%d tr[iy]e?s?, %d+%.%d s%)", message)
+    end)
+  end
+
+  it("is waited for where it says how long", function()
+    -- Four times that, and a second for 256 KiB: five pauses of a second are too long.
+    ffi.C.setenv("SHARDRT_HTTP_TIMEOUT", "0.01", 1)
+    local message = files.message(npy, fault("status-99-429", "offsets.npy"))
+    assert.truthy(message:find "429 %(too many requests%), and wants to be asked later than there is time for", message)
+  end)
+
+  it("is not believed when the file changes, and data is never mixed", function()
+    for _, how in ipairs { "changed-3", "gone-3" } do
+      local source = npy(fault(how))
+      assert.equal(5, tonumber(source:read(0, 1).x.data[5]))
+      local message = files.message(function() return source:read(0, #source) end)
+      local why = how == "gone-3" and "not on the server any more" or "another one since it was opened"
+      assert.truthy(message:find(why, 1, true), message)
+    end
+    local source = npy(fault "plain")
+    check_big(source)
+    local other = shardrt.ndarray.arange(BIG, "int32"):reshape { BIG / 6, 6 }
+    local path = folder .. "/changing.npy"
+    other:save(path)
+    source = npy(server.url .. "/changing.npy")
+    other.data[BIG - 1] = 77
+    os.execute "sleep 1.1" -- nginx's ETag counts seconds
+    other:save(path)
+    assert.truthy(files.message(function() return source:read(#source - 1, 1) end):find "another one")
+    assert.equal(77, tonumber(npy(server.url .. "/changing.npy"):read(BIG / 6 - 1, 1).x.data[5])) -- as it is now
+  end)
+
+  it("sends whole files only: into the cache, if they fit", function()
+    check_big(npy(server.url .. "/whole/big.npy"))
+    local whole = 0
+    for _, line in ipairs(server:log()) do if line:find "/whole/big.npy 200 .* 6000128 " then whole = whole + 1 end end
+    assert.equal(1, whole)
+    check_big(npy(server.url .. "/whole/big.npy")) -- from the cache
+    local again = server:log()
+    assert.equal(1, #again, table.concat(again, "\n"))
+    assert.truthy(again[1]:find " 304 ")
+    local message = files.message(npy, server.url .. "/whole/big.npy",
+      { cache = cache .. "/small", cache_bytes = 4194304 })
+    assert.truthy(message:find "sends files whole only .* 6000128 bytes.*cache_bytes", message)
+    message = files.message(npy, fault("endless"))
+    assert.truthy(message:find "does not say how long", message)
+    local result = mpi.run {
+      processes = 4, devices = 1, env = { SHARDRT_CACHE = cache .. "/four" }, source = ([[
+        local shardrt = require "shardrt"
+        local source = shardrt.source.npy { x = "%s/whole/big.npy" }
+        local x = source:read(0, #source).x
+        for i = 0, x.size - 1 do assert(x.data[i] == i) end
+      ]]):format(server.url),
+    }
+    assert.equal(0, result.status, result.output)
+    whole = 0
+    for _, line in ipairs(server:log()) do if line:find "/whole/big.npy 200 .* 6000128 " then whole = whole + 1 end end
+    assert.equal(1, whole) -- one process downloads it
+  end)
+
+  it("may say neither ETag nor time, but not that it compresses", function()
+    check_big(npy(fault "unnamed"))
+    assert.truthy(files.message(npy, fault "encoded"):find "Content%-Encoding")
+  end)
+
+  it("ends a job with the message of the process that met it", function()
+    local result = mpi.run {
+      processes = 2, devices = 1, env = { SHARDRT_CACHE = cache, SHARDRT_HTTP_TIMEOUT = "1" }, source = ([[
+        local shardrt = require "shardrt"
+        local loader = shardrt.loader {
+          source = shardrt.source.npy { x = "%s" }, batch_size = 1000, shuffle = true, seed = 1, epochs = 1 }
+        for _ in loader do end
+      ]]):format(fault "gone-4"),
+    }
+    assert.is_true(result.status ~= 0)
+    assert.truthy(result.output:find "not on the server any more", result.output)
+  end)
+end)

@@ -1,0 +1,121 @@
+-- nginx on a free port of the loopback, with a folder of its own, for specs that read over HTTP; and beside it a small
+-- server of faults (faults.py), for what nginx does not do when asked. Real sockets, real servers.
+
+local files = require "tests.support.files"
+
+local nginx = {}
+
+local CONFIG = [[
+%s
+worker_processes 2;
+pid nginx.pid;
+error_log error.log;
+events { worker_connections 256; }
+http {
+  log_format ranges '$request_uri $status $http_range $body_bytes_sent $connection';
+  access_log access.log ranges;
+  client_body_temp_path t1; proxy_temp_path t2; fastcgi_temp_path t3; uwsgi_temp_path t4; scgi_temp_path t5;
+  keepalive_requests 100000;
+  server {
+    listen 127.0.0.1:%d;
+    root %s;
+    location /whole/ { alias %s/; max_ranges 0; }
+    location /moved/ { rewrite ^/moved/(.*)$ /$1 redirect; }
+    location /circle/ { return 302 /circle/; }
+    location /forbidden/ { return 403; }
+    location /down/ { return 503; }
+    location /password/ { alias %s/; auth_basic "here"; auth_basic_user_file %s/users; }
+  }
+}
+]]
+
+local function start(self, command, ready)
+  local quoted = command:gsub("'", "'\\''")
+  os.execute(("sh -c '%s' >%s/start.log 2>&1 &"):format(quoted, self.work))
+  for _ = 1, 300 do
+    if ready() then return true end
+    os.execute "sleep 0.02"
+  end
+  return false
+end
+
+local function answers(port)
+  return os.execute(("curl -s -o /dev/null --noproxy '*' -m 2 http://127.0.0.1:%d/"):format(port)) == 0
+end
+
+local function is_free(port)
+  return os.execute(("python3 -c 'import socket; socket.socket().bind((\"127.0.0.1\", %d))' 2>/dev/null"):format(port))
+    == 0
+end
+
+local function free_port()
+  for _ = 1, 100 do
+    local port = math.random(20000, 60000)
+    if is_free(port) then return port end
+  end
+  error "no port is free"
+end
+
+local function read_pid(path)
+  local file = io.open(path)
+  local pid = file and file:read "*n"
+  if file then file:close() end
+  return pid
+end
+
+--- Starts both servers over a folder of files. `url` and `faults` are their addresses, without a slash at the end.
+---@param folder string
+function nginx.start(folder)
+  local self = setmetatable({ folder = folder, work = files.folder() }, { __index = nginx })
+  math.randomseed(os.time() + tonumber(tostring(self):match "0x(%x+)" or "0", 16) % 1000000)
+  local pipe = assert(io.popen "id -u")
+  local user = pipe:read "*n" == 0 and "user root;" or ""
+  pipe:close()
+  files.write(self.work, "users", "me:{PLAIN}secret\n")
+  for _ = 1, 20 do -- somebody else may take the port in between
+    local port = free_port()
+    files.write(self.work, "nginx.conf", CONFIG:format(user, port, folder, folder, folder, self.work))
+    local path = os.getenv "PATH" .. ":/usr/sbin"
+    if start(self, ("PATH=%s nginx -p %s -e error.log -c nginx.conf"):format(path, self.work), function()
+      return read_pid(self.work .. "/nginx.pid") and answers(port)
+    end) then
+      self.url = "http://127.0.0.1:" .. port
+      break
+    end
+  end
+  assert(self.url, "nginx does not start: " .. files.slurp(self.work .. "/start.log"))
+  assert(start(self, ("exec python3 tests/support/faults.py %s %s"):format(folder, self.work), function()
+    local port = read_pid(self.work .. "/port")
+    if port then self.faults = "http://127.0.0.1:" .. math.floor(port) end
+    return self.faults ~= nil
+  end), "faults.py does not start")
+  return self
+end
+
+--- What was asked of a server ("access" or "faults") since the last call: its lines.
+function nginx:log(which)
+  local name = ("%s/%s.log"):format(self.work, which or "access")
+  local lines, file = {}, io.open(name)
+  self.seen = self.seen or {}
+  local seen = self.seen[name] or 0
+  if not file then return lines end
+  local n = 0
+  for line in file:lines() do
+    n = n + 1
+    if n > seen then lines[#lines + 1] = line end
+  end
+  file:close()
+  self.seen[name] = n
+  return lines
+end
+
+--- Ends both, and removes what they wrote.
+function nginx:stop()
+  for _, name in ipairs { "nginx.pid", "faults.pid" } do
+    local pid = read_pid(("%s/%s"):format(self.work, name))
+    if pid then os.execute(("kill %d 2>/dev/null"):format(pid)) end
+  end
+  files.remove(self.work)
+end
+
+return nginx
