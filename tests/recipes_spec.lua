@@ -2,6 +2,7 @@
 -- planned, begins with a comment that names its scenario, and stands in the README; every command of the README runs.
 
 local mpi = require "tests.support.mpi"
+local nginx = require "tests.support.nginx"
 
 local function read(path)
   local file = assert(io.open(path, "rb"))
@@ -29,6 +30,9 @@ local claims = {
   },
   elastic = { "4 processes, from step 0 on\n", "3840 samples, each once, in the order of an undisturbed run\n" },
   full_replication = { "process 3: 2 copies of 32768 bytes in meaning, 1 in memory\n", "devices 0%-7" },
+  http = {
+    "10 samples in 2 archives\n", "two epochs: 20 samples, each once in an epoch; their classes come to 10\n",
+  },
   imagenet_folder = {
     "10 images of 2 classes: stripes, waves\n",
     "\n2 epochs: 20 images as float32 {3, 224, 224}, each once in an epoch\n",
@@ -118,13 +122,18 @@ local claims = {
 -- These make more of their data than a machine holds, or nothing, where a job has a million devices; or have batches
 -- that so many do not divide.
 local small = {
-  convenient_load = true, elastic = true, imagenet_folder = true, layouts = true, lua_transform = true,
+  convenient_load = true, elastic = true, http = true, imagenet_folder = true, layouts = true, lua_transform = true,
   pipelines = true, reshard = true,
   resume = true, spatial_image = true, throughput = true, weights = true,
 }
 
+local server -- of recipes/data, for the recipe that reads from one
 local function run(name, job)
   job.recipe, job.limit = "recipes/" .. name .. ".lua", 120
+  if name == "http" and not job.args then
+    job.args = { server.url .. "/shard-000000.tar", server.url .. "/shard-000001.tar" }
+    job.env = { SHARDRT_CACHE = server.work .. "/cache" }
+  end
   local result = mpi.run(job)
   assert.equal(0, result.status, name .. "\n" .. result.output)
   assert.not_equal("", result.stdout, name .. " says nothing")
@@ -134,6 +143,13 @@ end
 local function has(text, pattern) assert.truthy(text:find(pattern), pattern .. "\nis not in\n" .. text) end
 
 describe("recipe", function()
+  setup(function()
+    local pipe = assert(io.popen "pwd")
+    server = nginx.start(pipe:read "*l" .. "/recipes/data")
+    pipe:close()
+  end)
+  teardown(function() server:stop() end)
+
   for _, name in ipairs(recipes) do
     it(name .. " begins with its scenario", function()
       assert.truthy(read("recipes/" .. name .. ".lua"):match "^%-%- [^\n]*[LDC]%d+", name)
@@ -169,6 +185,10 @@ describe("recipe", function()
   it("data_parallel says so where it has no replicas, or does not compare them", function()
     has(run("data_parallel", {}), "\none device: there are no replicas to compare\n")
     has(run("data_parallel", { devices = 8, options = { "--check", "off" } }), "\nthe replicas were not compared")
+  end)
+
+  it("http explains itself where it is given no address", function()
+    has(run("http", { args = {} }), "it takes the addresses of archives")
   end)
 
   it("elastic loses a process, and goes on with fewer", function()

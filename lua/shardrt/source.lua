@@ -31,7 +31,7 @@ fail.own()
 
 ---@class shardrt.source.words
 ---@field npy fun(files: table<string, string>, o: shardrt.source.CacheOptions?): shardrt.source # from .npy files
----@field zarr fun(folders: table<string, string>, o: shardrt.source.CacheOptions?): shardrt.source # from Zarr arrays, v2 and v3
+---@field zarr fun(folders: table<string, string>, o: shardrt.source.CacheOptions?): shardrt.source # v2 and v3
 ---@field hdf5 fun(datasets: table<string, string>, o: shardrt.source.CacheOptions?): shardrt.source # "a.h5:/x"
 ---@field tfrecord fun(files: string|string[], o: shardrt.source.FilesOptions?): shardrt.source
 ---@field array_record fun(files: string|string[], o: shardrt.source.FilesOptions?): shardrt.source # Grain's, TFDS's

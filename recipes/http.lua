@@ -1,0 +1,36 @@
+-- Tar archives on a server (D5): read by parts over HTTP, through a cache folder of limited size that all processes of
+-- a host share; the second epoch, and the next job, find there what was read before. Any other source takes addresses,
+-- too.
+--
+--   mpirun -n 4 build/shardrt --devices 2 recipes/http.lua https://HOST/shard-000000.tar https://HOST/shard-000001.tar
+
+local shardrt = require "shardrt"
+local P, T, say = shardrt.P, shardrt.transform, shardrt.say
+
+if #arg == 0 then
+  say("it takes the addresses of archives, http://… or https://…, as in its first lines; recipes/data has two to serve")
+  return
+end
+local source = shardrt.source.tar({ unpack(arg) },
+  { fields = { ["jpg;png"] = "bytes", cls = "int64" }, cache_bytes = 2 ^ 30 })
+say("%d samples in %d archives", #source, #arg)
+
+local mesh = shardrt.make_mesh({ shardrt.device_count() }, { "data" })
+local loader = shardrt.loader {
+  source = source:map {
+    image = { from = "jpg;png", T.decode_image(), T.resize { height = 32, width = 32 } }, ["jpg;png"] = false,
+  },
+  batch_size = mesh.size, shuffle = true, seed = 1, epochs = 2, remainder = "pad",
+  sharding = shardrt.NamedSharding(mesh, P "data"),
+}
+
+local sum, samples = 0, 0
+for batch in loader do
+  local class, real = shardrt.process_allgather(batch.cls), shardrt.process_allgather(batch.mask)
+  for i = 0, class.size - 1 do
+    if real.data[i] then sum, samples = sum + tonumber(class.data[i]), samples + 1 end
+  end
+end
+if shardrt.is_planning() then return end -- nothing was read
+assert(samples == 2 * #source)
+say("two epochs: %d samples, each once in an epoch; their classes come to %d", samples, sum)
