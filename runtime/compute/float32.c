@@ -31,11 +31,11 @@ KERNEL_FLOATS(F32_LOOPS)
 F32_SERIES(F32_LOOPS)
 F32_FAR(F32_FAR_LOOPS)
 
-#define F32_ENTRY(op, expression)                [SHARDRT_OP_##op] = {f32_##op##_plain, f32_##op##_avx2},
+#define F32_ENTRY(op, expression)                [SHARDRT_OP_##op] = KERNEL_ENTRY(f32_##op),
 #define F32_FAR_ENTRY(op, expression, far, slow) F32_ENTRY(op, expression)
-static kernel *const kernels[SHARDRT_OP_COUNT][2] = {KERNEL_FLOATS(F32_ENTRY) F32_SERIES(F32_ENTRY)
-                                                         F32_FAR(F32_FAR_ENTRY)};
+static kernel *const kernels[SHARDRT_OP_COUNT][SIMD_LEVELS] = {KERNEL_FLOATS(F32_ENTRY) F32_SERIES(F32_ENTRY)
+                                                                   F32_FAR(F32_FAR_ENTRY)};
 
 kernel *float32_kernel(int32_t op) {
-  return kernels[op][simd_has_avx2()];
+  return kernels[op][simd_level()];
 }

@@ -43,9 +43,9 @@ static inline double floor_divide(double x, double y) {
 KERNEL_FLOATS(F64_LOOPS)
 F64_LIBRARY(F64_LOOPS)
 
-#define F64_ENTRY(op, expression) [SHARDRT_OP_##op] = {f64_##op##_plain, f64_##op##_avx2},
-static kernel *const kernels[SHARDRT_OP_COUNT][2] = {KERNEL_FLOATS(F64_ENTRY) F64_LIBRARY(F64_ENTRY)};
+#define F64_ENTRY(op, expression) [SHARDRT_OP_##op] = KERNEL_ENTRY(f64_##op),
+static kernel *const kernels[SHARDRT_OP_COUNT][SIMD_LEVELS] = {KERNEL_FLOATS(F64_ENTRY) F64_LIBRARY(F64_ENTRY)};
 
 kernel *float64_kernel(int32_t op) {
-  return kernels[op][simd_has_avx2()];
+  return kernels[op][simd_level()];
 }

@@ -17,8 +17,8 @@ kernel *whole_kernel(int32_t op, int32_t dtype);
 kernel *float32_kernel(int32_t op);
 kernel *float64_kernel(int32_t op);
 
-/* A loop over lanes of C type lane_t, for any processor and for those with AVX2; `expression` is of a, b, c. Both give
- * the same bits: no product is fused with a sum (-std=c11 forbids it). */
+/* A loop over lanes of C type lane_t, for each kind of processor (simd.h); `expression` is of a, b, c. All give the
+ * same bits: no product is fused with a sum (-std=c11 forbids it). */
 #define KERNEL(name, lane_t, expression)                                                                               \
   SIMD_INLINE void name##_body(const void *const *from, void *to, size_t n) {                                          \
     const lane_t *restrict as = from[0], *restrict bs = from[1], *restrict cs = from[2];                               \
@@ -30,7 +30,7 @@ kernel *float64_kernel(int32_t op);
       out[i] = (lane_t)(expression);                                                                                   \
     }                                                                                                                  \
   }                                                                                                                    \
-  KERNEL_PAIR(name)
+  KERNEL_LEVELS(name)
 
 /* The same where some elements (`far`, of a, b) need another way, `slow`, which is no vector's. */
 #define KERNEL_FAR(name, lane_t, expression, far, slow)                                                                \
@@ -50,15 +50,20 @@ kernel *float64_kernel(int32_t op);
       if (far) out[i] = (lane_t)(slow);                                                                                \
     }                                                                                                                  \
   }                                                                                                                    \
-  KERNEL_PAIR(name)
+  KERNEL_LEVELS(name)
 
-#define KERNEL_PAIR(name)                                                                                              \
+#define KERNEL_LEVELS(name)                                                                                            \
   static void name##_plain(const void *const *from, void *to, size_t n) {                                              \
     name##_body(from, to, n);                                                                                          \
   }                                                                                                                    \
   SIMD_AVX2 static void name##_avx2(const void *const *from, void *to, size_t n) {                                     \
     name##_body(from, to, n);                                                                                          \
+  }                                                                                                                    \
+  SIMD_AVX512 static void name##_avx512(const void *const *from, void *to, size_t n) {                                 \
+    name##_body(from, to, n);                                                                                          \
   }
+#define KERNEL_ENTRY(name)                                                                                             \
+  { name##_plain, name##_avx2, name##_avx512 }
 
 /* What is said in the same words of all lanes. X(operation, expression) */
 #define KERNEL_ALIKE(X)                                                                                                \

@@ -96,7 +96,7 @@ SIMD_INLINE double series_log_of(double x, double x_1) {
   p = p * z + 2 / 7.0;
   p = p * z + 2 / 5.0;
   p = p * z + 2 / 3.0;
-  const double inside = e * 0x1.62e42fefa39efp-1 + s * (2 + z * p);
+  const double part = s * (2 + z * p), inside = e == 0 ? part : e * 0x1.62e42fefa39efp-1 + part; /* -0 stays */
   return x > 0 ? (x < INFINITY ? inside : x) : x == 0 ? -INFINITY : NAN;
 }
 
@@ -106,19 +106,20 @@ SIMD_INLINE double series_log(double x) {
 }
 
 SIMD_INLINE double series_log1p(double x) {
-  return x == 0 ? x : series_log_of(1 + x, x);
+  return series_log_of(1 + x, x);
 }
 
 /* x^y. Errors of the logarithm grow by y ln(x) <= 89 or so. */
 SIMD_INLINE double series_pow(double x, double y) {
-  const double size = fabs(x), near = series_clamp(y == y ? y : 0, -0x1p25, 0x1p25);
-  const int32_t whole = (int32_t)near; /* every float32 from 2^24 on is even */
-  const bool odd = (whole & 1) != 0 && whole == near;
+  const double size = fabs(x), near = series_clamp(y, -0x1p25, 0x1p25); /* every float32 from 2^24 on is even */
+  const double shifted = near + SERIES_WHOLE;
+  const bool whole = shifted - SERIES_WHOLE == near;
   const double exponent = y * series_log(size);
   const double power = series_exp((size == 1) & (y == y) ? 0 : exponent);
-  const bool none = (x < 0) & (x > -INFINITY) & (whole != near);
-  const double value = none ? NAN : series_double(series_bits(power) ^ (odd ? series_bits(x) & series_bits(-0.0) : 0));
-  return (y == 0) | (x == 1) ? 1 : value;
+  const uint64_t odd = series_bits(shifted) << 63; /* where y is whole */
+  const double value = series_double(series_bits(power) ^ (odd & series_bits(x)));
+  const double beside = (x < 0) & (x > -INFINITY) ? NAN : power;
+  return (y == 0) | (x == 1) ? 1 : whole ? value : beside;
 }
 
 /* ---- angles ----------------------------------------------------------------------------------------------------- */

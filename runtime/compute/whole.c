@@ -61,15 +61,15 @@ WHOLE_KERNELS(I64_LOOPS, i64, int64_t, uint64_t)
 WHOLE_KERNELS(U64_LOOPS, u64, uint64_t, uint64_t)
 
 enum { INT32_LANES, UINT32_LANES, INT64_LANES, UINT64_LANES, LANES };
-#define I32_ENTRY(op, expression) [INT32_LANES][SHARDRT_OP_##op] = {i32_##op##_plain, i32_##op##_avx2},
-#define U32_ENTRY(op, expression) [UINT32_LANES][SHARDRT_OP_##op] = {u32_##op##_plain, u32_##op##_avx2},
-#define I64_ENTRY(op, expression) [INT64_LANES][SHARDRT_OP_##op] = {i64_##op##_plain, i64_##op##_avx2},
-#define U64_ENTRY(op, expression) [UINT64_LANES][SHARDRT_OP_##op] = {u64_##op##_plain, u64_##op##_avx2},
-static kernel *const kernels[LANES][SHARDRT_OP_COUNT][2] = {
+#define I32_ENTRY(op, expression) [INT32_LANES][SHARDRT_OP_##op] = KERNEL_ENTRY(i32_##op),
+#define U32_ENTRY(op, expression) [UINT32_LANES][SHARDRT_OP_##op] = KERNEL_ENTRY(u32_##op),
+#define I64_ENTRY(op, expression) [INT64_LANES][SHARDRT_OP_##op] = KERNEL_ENTRY(i64_##op),
+#define U64_ENTRY(op, expression) [UINT64_LANES][SHARDRT_OP_##op] = KERNEL_ENTRY(u64_##op),
+static kernel *const kernels[LANES][SHARDRT_OP_COUNT][SIMD_LEVELS] = {
     WHOLE_KERNELS(I32_ENTRY, i32, int32_t, uint32_t) WHOLE_KERNELS(U32_ENTRY, u32, uint32_t, uint32_t)
         WHOLE_KERNELS(I64_ENTRY, i64, int64_t, uint64_t) WHOLE_KERNELS(U64_ENTRY, u64, uint64_t, uint64_t)};
 
 kernel *whole_kernel(int32_t op, int32_t dtype) {
   const bool wide = shardrt_dtype_size(dtype) == 8, is_signed = dtype == SHARDRT_INT32 || dtype == SHARDRT_INT64;
-  return kernels[2 * wide + !is_signed][op][simd_has_avx2()];
+  return kernels[2 * wide + !is_signed][op][simd_level()];
 }

@@ -37,6 +37,12 @@ static inline bool simd_has_avx512(void) {
 }
 #endif
 
+/* Which of a loop's three kinds this processor is to run: any processor's, AVX2's, AVX-512's. */
+enum { SIMD_LEVELS = 3 };
+static inline int32_t simd_level(void) {
+  return simd_has_avx512() ? 2 : simd_has_avx2();
+}
+
 /* Elements that are only moved, whatever they mean and wherever they lie. (Copies by memcpy become no vectors.) */
 typedef uint8_t __attribute__((may_alias)) simd_1;
 typedef uint16_t __attribute__((may_alias, aligned(1))) simd_2;
