@@ -173,7 +173,7 @@ function Array:__tostring()
 end
 
 for _, operator in ipairs { "add", "sub", "mul", "div", "pow", "mod", "unm" } do
-  Array["__" .. operator] = function(a, b) return require("shardrt.numpy").operators[operator](a, b) end
+  Array["__" .. operator] = function(a, b) return require("shardrt.elementwise").operators[operator](a, b) end
 end
 
 --- Waits until the data is there; returns the array.

@@ -176,23 +176,29 @@ local function operands_of(what, values, n)
   return arrays, nodes, promote.result(dtypes, numbers)
 end
 
--- A word of n operands. `as`: "same" dtype as the operands, "float" or "bool".
+-- A word of n operands. `as`: what it is computed in and gives: "same" as the operands; "number": the same, but of
+-- bools it is refused; "whole": the same, but of bools int32; "float"; "bool".
 local function define(name, n, as, build)
   local what = "np." .. name
   words[name] = function(...)
     local given = select("#", ...)
     if given ~= n then fail("%s: it takes %d operand%s, and got %d", what, n, n == 1 and "" or "s", given) end
     local arrays, nodes, common = operands_of(what, { ... }, n)
+    if common == "bool" and as == "number" then
+      fail("%s: of bool; np.astype(x, \"int32\") makes numbers of it", what)
+    end
     if as == "float" then common = promote.to_float(common) end
+    if as == "whole" and common == "bool" then common = "int32" end
     return elementwise.run(what, arrays, build(unpack(nodes)), as == "bool" and "bool" or common, common)
   end
 end
 
-for name, op in pairs {
-  add = "ADD", subtract = "SUB", multiply = "MUL", maximum = "MAXIMUM", minimum = "MINIMUM",
-  floor_divide = "FLOOR_DIVIDE", remainder = "REMAINDER", power = "POW",
-} do
+for name, op in pairs { add = "ADD", multiply = "MUL", maximum = "MAXIMUM", minimum = "MINIMUM" } do
   define(name, 2, "same", f[op])
+end
+define("subtract", 2, "number", f.SUB)
+for name, op in pairs { floor_divide = "FLOOR_DIVIDE", remainder = "REMAINDER", power = "POW" } do
+  define(name, 2, "whole", f[op])
 end
 define("divide", 2, "float", f.DIV)
 define("arctan2", 2, "float", f.ATAN2)
@@ -203,18 +209,37 @@ for name, op in pairs {
   define(name, 2, "bool", f[op])
 end
 define("logical_not", 1, "bool", f.LOGICAL_NOT)
-define("isnan", 1, "bool", f.ISNAN)
-define("isfinite", 1, "bool", f.ISFINITE)
-for name, op in pairs { negative = "NEG", abs = "ABS", sign = "SIGN", square = "SQUARE", copy = "COPY" } do
-  define(name, 1, "same", f[op])
-end
+for name, op in pairs { negative = "NEG", sign = "SIGN" } do define(name, 1, "number", f[op]) end
+for name, op in pairs { abs = "ABS", copy = "COPY" } do define(name, 1, "same", f[op]) end
+define("square", 1, "whole", f.SQUARE)
 for name, op in pairs {
   sqrt = "SQRT", rsqrt = "RSQRT", exp = "EXP", expm1 = "EXPM1", log = "LOG", log1p = "LOG1P", sin = "SIN", cos = "COS",
-  tan = "TAN", tanh = "TANH", sigmoid = "LOGISTIC", erf = "ERF", floor = "FLOOR", ceil = "CEIL", round = "ROUND",
-  reciprocal = "RECIPROCAL",
+  tan = "TAN", tanh = "TANH", sigmoid = "LOGISTIC", erf = "ERF", reciprocal = "RECIPROCAL",
 } do
   define(name, 1, "float", f[op])
 end
+
+-- What is of floats only. Whole numbers are whole already, and always finite.
+local function define_of_floats(name, op, otherwise)
+  local what = "np." .. name
+  words[name] = function(...)
+    if select("#", ...) ~= 1 then fail("%s: it takes 1 operand, and got %d", what, select("#", ...)) end
+    local x = operate.array(what, (...), "the operand")
+    local as = otherwise and "bool" or x.dtype
+    local node = promote.is_float(x.dtype) and f[op](expression.input(1))
+      or otherwise and f[otherwise](expression.input(1), expression.input(1)) or f.COPY(expression.input(1))
+    return elementwise.run(what, { x }, node, as, x.dtype)
+  end
+end
+for name, op in pairs { floor = "FLOOR", ceil = "CEIL", round = "ROUND" } do define_of_floats(name, op) end
+define_of_floats("isnan", "ISNAN", "NE")
+define_of_floats("isfinite", "ISFINITE", "EQ")
+
+--- What an array's operators are.
+elementwise.operators = {
+  add = words.add, sub = words.subtract, mul = words.multiply, div = words.divide, pow = words.power,
+  mod = words.remainder, unm = function(x) return words.negative(x) end, -- Lua gives it x twice
+}
 
 --- Where the condition is not 0 the first, elsewhere the second; all three broadcast.
 ---@param condition shardrt.Operand

@@ -13,12 +13,4 @@ for _, room in ipairs { "elementwise", "fold", "contract", "rearrange", "create"
   for name, word in pairs(require("shardrt." .. room).words) do words[name] = word end
 end
 
-local numpy = object.words("shardrt.numpy", words)
-
--- What an array's operators are: not words of the recipe, so not found by name.
-rawset(numpy, "operators", {
-  add = words.add, sub = words.subtract, mul = words.multiply, div = words.divide, pow = words.power,
-  mod = words.remainder, unm = function(x) return words.negative(x) end,
-})
-
-return numpy
+return object.words("shardrt.numpy", words)

@@ -69,6 +69,7 @@ void work_shard_shape(const shardrt_array *array, int64_t *shape) {
 }
 
 int64_t work_shard_elements(const shardrt_array *array) {
+  if (shardrt_array_shard_count(array) == 0) return 0; /* this process owns none of its devices */
   return (int64_t)(shardrt_array_shard_bytes(array) / shardrt_dtype_size(shardrt_array_dtype(array)));
 }
 
