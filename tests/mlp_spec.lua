@@ -8,7 +8,7 @@ local mpi = require "tests.support.mpi"
 -- Runs the cases' networks in a layout and tells what came out, as one line of JSON.
 local SOURCE = [[
   local shardrt = require "shardrt"
-  local cjson, mlp = require "cjson", dofile "recipes/network/mlp.lua"
+  local cjson, mlp = require "cjson", dofile "recipes/parts/mlp.lua"
   local P, NamedSharding = shardrt.P, shardrt.NamedSharding
 
   local function cut(mesh) return NamedSharding(mesh, P("batch", nil)) end

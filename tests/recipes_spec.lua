@@ -28,6 +28,12 @@ local claims = {
     "process 3 read %d+%.%d MB\n", "images/s after a warm%-up of 20 steps\n",
     "the replicas agree: compared in [1-9]%d* of 235 steps\n", "\n60,000 images, every one seen exactly once\n",
   },
+  disagreeing_shardings = {
+    "another order is refused:\nrecipes/disagreeing_shardings.lua:%d+: np.add: [^\n]*%[0, 1, 2, 3, 4, 5, 6, 7%] and "
+      .. "array 2 on %[7, 6, 5, 4, 3, 2, 1, 0%]",
+    "a single device is refused:\n[^\n]* on %[7%]", "\nx %+ a host array lies by P%(\"x\"%)\n",
+    "the sum of x %+ arange is 992\n",
+  },
   elastic = { "4 processes, from step 0 on\n", "3840 samples, each once, in the order of an undisturbed run\n" },
   full_replication = { "process 3: 2 copies of 32768 bytes in meaning, 1 in memory\n", "devices 0%-7" },
   http = {
@@ -55,9 +61,23 @@ local claims = {
     "L4, {8192, 8192} over [^\n]*: P%({\"a\", \"b\"}, nil%)", "on one device\n",
   },
   lua_transform = { "every element of the first batch is what it should be\n%d+ samples/s after a warm%-up of 20" },
+  matmul = { -- of {256, 256} float32, over 8 devices
+    'np.dot +float32 {256, 256} P%("a", "b"%) +0 B [^\n]*P%("a", nil%), P%(nil, "b"%)\nin all: 0 B moved',
+    "in all: 1536 KiB moved", "in all: 768 KiB moved", -- all-reduce and reduce-scatter of 256 KiB, over 4 processes
+    "all products are the one that one device computes\n", "ms on one device, [%d.]+ ms on 8\n",
+  },
   mix = {
     "2000 samples: of any ten that follow one another, 6 are web, 3 code and 1 books\n", "of 90 books 200 were given",
     "after 3 steps with batches of twice the size: the same samples, in the same order\n",
+  },
+  mlp_data_parallel = { -- golden/mlp.json
+    "256 rows, 32 on each device", "after  0 steps the loss is 34.8407%d%d\n", "after 30 steps the loss is 25.3248[45]%d\n",
+    "ms on one device, [%d.]+ ms on 8\n",
+  },
+  mlp_tensor_parallel = {
+    "after 30 steps the loss is 25.3248[45]%d\nrows over batch, W2 by P%(nil, \"model\"%) and W3 by "
+      .. "P%(\"model\", nil%):\nafter  0 steps the loss is 25.3248[45]%d\n",
+    "ms on one device, [%d.]+ ms on 8\n",
   },
   mixed_up_batches = {
     "fed rightly", "refused:\n[^\n]*device 0 %(process 0%) against device 4 %(process 2%)",
@@ -91,6 +111,13 @@ local claims = {
     "stopped after step 12: 1536 samples\n", "went on from step 10, on 4 of 8 devices, with batches of 256\n",
     "\n5120 samples, each once, in the order of an undisturbed run; 25 steps are in the weights\n",
   },
+  sharding_constraint = {
+    'f%(x%) by P%("y", "x"%):\n', "f%(x%) by P%(%):\n", "every element is where its sharding says\n",
+  },
+  sin_follows_sharding = {
+    'np.sin +float32 {1024, 1024} P%("a", "b"%) +0 B', 'np.copy +float32 {1024, 1024} P%("a", "b"%) +0 B',
+    "every element is the sine of the one in its place\n", "ms on one device, [%d.]+ ms on 8\n",
+  },
   single_device = {
     "no sharding: 512 numbers in 4 steps, each once\n", "one device: 512 numbers in 4 steps, each once\n",
   },
@@ -120,9 +147,10 @@ local claims = {
 }
 
 -- These make more of their data than a machine holds, or nothing, where a job has a million devices; or have batches
--- that so many do not divide.
+-- that so many do not divide; or work out for minutes what moves between so many.
 local small = {
   convenient_load = true, elastic = true, http = true, imagenet_folder = true, layouts = true, lua_transform = true,
+  matmul = true, mlp_data_parallel = true, mlp_tensor_parallel = true, sharding_constraint = true,
   pipelines = true, reshard = true,
   resume = true, spatial_image = true, throughput = true, weights = true,
 }

@@ -47,4 +47,35 @@ function mlp.loss(params, batch)
   return np.mean(np.sum((mlp.predict(params, batch.inputs) - batch.targets) ^ 2, 1))
 end
 
+--- Steps of gradient descent; says the loss before the first step, after some, and after the last.
+---@return table params
+function mlp.train(params, batch, steps, size, say)
+  local sgd, step = shardrt.optimizer.sgd { learning_rate = size }, shardrt.value_and_grad(mlp.loss)
+  local state = sgd:init(params)
+  local function report(taken, loss)
+    if not shardrt.is_planning() then
+      say("after %2d steps the loss is %.6f", taken, shardrt.process_allgather(loss):to_table())
+    end
+  end
+  for taken = 0, steps - 1 do
+    local loss, gradients = step(params, batch)
+    if taken % 10 == 0 then report(taken, loss) end
+    for name, gradient in pairs(gradients) do assert(gradient.sharding == params[name].sharding) end
+    params, state = sgd:update(params, gradients, state)
+  end
+  report(steps, mlp.loss(params, batch))
+  return params
+end
+
+--- The sizes that a recipe's arguments ask for: "full", the notebook's own, or the width of the layers; then the steps,
+--- and "older" for keys as JAX had them then. The number of rows is one that the devices divide.
+function mlp.sizes(full_or_width, steps, keys)
+  local width = full_or_width == "full" and 8192 or tonumber(full_or_width) or 256
+  local devices = shardrt.device_count()
+  return {
+    layers = { 784, width, width, width, 10 }, batch = devices * math.ceil(width / devices),
+    steps = shardrt.is_planning() and 1 or tonumber(steps) or 30, partitionable = keys ~= "older",
+  }
+end
+
 return mlp

@@ -1,0 +1,34 @@
+-- What is computed of each element follows the sharding (C1), and so does a copy (L8): nothing moves, and every device
+-- computes its own shard.
+--
+--   mpirun -n 4 build/shardrt --devices 2 recipes/sin_follows_sharding.lua [8192]
+
+local shardrt = require "shardrt"
+local np, random = require "shardrt.numpy", shardrt.random
+local P, say = shardrt.P, shardrt.say
+local seconds = dofile((arg[0]:match "^.*/" or "") .. "parts/seconds.lua")
+
+local devices = shardrt.device_count()
+local columns = devices % 2 == 0 and 2 or 1
+local mesh = shardrt.make_mesh({ devices / columns, columns }, { "a", "b" })
+local sharding = shardrt.NamedSharding(mesh, P("a", "b"))
+local n = devices * math.ceil((tonumber(arg[1]) or 1024) / devices) -- which the mesh divides
+
+local x = random.normal(random.key(0), { n, n }, sharding)
+local function f() return np.sin(x) end
+local y, copied = shardrt.explain(f), shardrt.explain(np.copy, x)
+assert(y.sharding == sharding and copied.sharding == sharding)
+say("sin of %s lies by %s, and a copy, too", tostring(x), tostring(y.sharding))
+shardrt.visualize_sharding(y.shape, y.sharding)
+if shardrt.is_planning() then return end
+
+for i, shard in ipairs(y.addressable_shards) do
+  local own, copy = x.addressable_shards[i].data, copied.addressable_shards[i].data
+  for k = 0, own.size - 1 do
+    assert(math.abs(shard.data.data[k] - math.sin(own.data[k])) < 1e-7 and copy.data[k] == own.data[k])
+  end
+end
+say "every element is the sine of the one in its place"
+
+local alone = random.normal(random.key(0), { n, n }, shardrt.SingleDeviceSharding(0)) -- the same numbers
+say("%.2f ms on one device, %.2f ms on %d", seconds(function() np.sin(alone) end) * 1000, seconds(f) * 1000, devices)
