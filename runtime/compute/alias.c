@@ -8,7 +8,7 @@ int shardrt_alias(const shardrt_array *x, shardrt_array *out) {
   const int32_t a = shardrt_array_dtype(x), b = shardrt_array_dtype(out);
   if (a != b) return error_set(SHARDRT_EINVAL, "%s cannot be seen as %s", shardrt_dtype_name(a), shardrt_dtype_name(b));
   int code = work_check("alias", 1, &x, out);
-  if (code < 0) return code;
+  if (code != SHARDRT_OK) return code;
   const int64_t count = shardrt_array_shard_count(out);
   if (count > 0 && work_shard_elements(x) != work_shard_elements(out))
     return error_set(SHARDRT_EINVAL, "a shard of %" PRId64 " elements cannot be seen as one of %" PRId64,

@@ -7,12 +7,12 @@ int blocks_begin(const char *what, int32_t nin, const shardrt_array *const *in, 
                  struct blocks *self) {
   *self = (struct blocks){0};
   int code = work_check(what, nin, in, out);
-  if (code < 0) return code;
+  if (code != SHARDRT_OK) return code;
   const int64_t count = shardrt_array_shard_count(out);
   int64_t *shards = alloc_array((size_t)count, sizeof *shards);
   if (shards == NULL) return ALLOC_FAILED;
   code = work_outputs(out);
-  if (code < 0) {
+  if (code != SHARDRT_OK) {
     alloc_free(shards);
     return code;
   }

@@ -35,7 +35,7 @@ int shardrt_concatenate(int32_t n, shardrt_array *const *in, int32_t axis, shard
   for (int32_t i = 0; i < n; i++) {
     int64_t shape[SHARDRT_MAX_NDIM];
     int code = check_one(i, in[i], axis, out);
-    if (code < 0) return code;
+    if (code != SHARDRT_OK) return code;
     work_shard_shape(in[i], shape);
     sum += shape[axis];
   }
@@ -45,7 +45,7 @@ int shardrt_concatenate(int32_t n, shardrt_array *const *in, int32_t axis, shard
                      axis, wanted[axis]);
   struct blocks blocks;
   int code = blocks_begin("concatenate", n, (const shardrt_array *const *)in, out, &blocks);
-  if (code < 0) return code;
+  if (code != SHARDRT_OK) return code;
   struct place place = {.ndim = ndim};
   place_strides(ndim, wanted, place.to_stride);
   for (int32_t i = 0; i < n; i++) {

@@ -43,7 +43,7 @@ int shardrt_iota(double start, double step, int32_t axis, shardrt_array *out) {
   if (dtype == SHARDRT_BOOL) return error_set(SHARDRT_EINVAL, "numbers that count are not bool");
   struct blocks blocks;
   int code = blocks_begin("iota", 0, NULL, out, &blocks);
-  if (code < 0) return code;
+  if (code != SHARDRT_OK) return code;
   int64_t shape[SHARDRT_MAX_NDIM];
   work_shard_shape(out, shape);
   struct counting self = {.blocks = &blocks, .out = out, .axis = axis, .dtype = dtype, .n = shape[axis], .inner = 1};

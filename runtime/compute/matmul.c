@@ -220,7 +220,7 @@ static int find_shapes(struct product *self, const shardrt_array *a, const shard
   if (self->k != k)
     return error_set(SHARDRT_EINVAL, "matmul over %" PRId64 " and %" PRId64 " elements of a shard", self->k, k);
   int code = find_batch(self, na, x, nb, y);
-  if (code < 0 || shardrt_array_shard_count(out) == 0) return code;
+  if (code != SHARDRT_OK || shardrt_array_shard_count(out) == 0) return code;
   if (self->batches * self->m * self->n != work_shard_elements(out))
     return error_set(SHARDRT_EINVAL,
                      "matmul gives %" PRId64 " matrices of %" PRId64 " by %" PRId64
@@ -252,14 +252,14 @@ static int run(struct product *self, const shardrt_array *a, const shardrt_array
 int shardrt_matmul(const shardrt_array *a, const shardrt_array *b, int32_t transpose_a, int32_t transpose_b,
                    shardrt_array *out) {
   int code = check_dtypes(a, b, out);
-  if (code < 0) return code;
+  if (code != SHARDRT_OK) return code;
   struct product self = {.transpose_a = transpose_a != 0, .transpose_b = transpose_b != 0};
   self.lane = fold_lane(shardrt_array_dtype(a));
   code = find_shapes(&self, a, b, out);
-  if (code < 0) return code;
+  if (code != SHARDRT_OK) return code;
   struct blocks blocks;
   code = blocks_begin("matmul", 2, (const shardrt_array *const[]){a, b}, out, &blocks);
-  if (code < 0) return code;
+  if (code != SHARDRT_OK) return code;
   self.blocks = &blocks;
   for (int64_t i = 0; i < blocks.count && self.k == 0; i++)
     memset(blocks_data(&blocks, out, i), 0, shardrt_array_shard_bytes(out));

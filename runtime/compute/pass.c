@@ -10,6 +10,10 @@ static size_t at_least_one(size_t n) {
   return n > 0 ? n : 1;
 }
 
+static size_t least(size_t a, size_t b) {
+  return a < b ? a : b;
+}
+
 static size_t ceiling(size_t n, size_t of) {
   return n / of + (n % of > 0);
 }
@@ -27,13 +31,9 @@ struct pass pass_cut(size_t outer, size_t n, size_t inner) {
     self.chunks = ceiling(n, self.chunk);
   }
   if (self.spans == 1 && self.chunks == 1 && inner < WORTH / n) self.each = WORTH / (n * inner);
-  if (self.each > outer) self.each = outer;
+  self.each = at_least_one(least(self.each, outer));
   self.tasks = (int64_t)(ceiling(outer, self.each) * self.spans * self.chunks);
   return self;
-}
-
-static size_t least(size_t a, size_t b) {
-  return a < b ? a : b;
 }
 
 struct part pass_part(const struct pass *self, int64_t task) {

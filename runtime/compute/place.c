@@ -72,21 +72,29 @@ static void place_range(const struct placing *self, const char *from, char *to, 
   const int64_t size = (int64_t)self->bytes;
   const int32_t inner = place->ndim - 1;
   const int64_t ts = place->to_stride[inner], fs = place->from_stride[inner];
+  int64_t at[SHARDRT_MAX_NDIM], t = place->to_first, f = place->from_first;
+  for (int64_t d = inner, rest = first; d >= 0; d--) {
+    at[d] = rest % place->extent[d];
+    rest /= place->extent[d];
+    t += at[d] * place->to_stride[d];
+    f += at[d] * place->from_stride[d];
+  }
   for (int64_t i = first; i < last;) {
-    int64_t rest = i, at = 0, t = place->to_first, f = place->from_first;
-    for (int32_t d = inner; d >= 0; d--) {
-      const int64_t index = rest % place->extent[d];
-      rest /= place->extent[d];
-      if (d == inner) at = index;
-      t += index * place->to_stride[d];
-      f += index * place->from_stride[d];
-    }
-    const int64_t left = place->extent[inner] - at, n = left < last - i ? left : last - i;
+    const int64_t left = place->extent[inner] - at[inner], n = left < last - i ? left : last - i;
     if (ts == 1 && fs == 1)
       memcpy(to + t * size, from + f * size, (size_t)(n * size));
     else
       self->loop(to + t * size, ts, from + f * size, fs, n);
     i += n;
+    at[inner] += n; /* which is its extent, or this was the last run */
+    t += n * ts;
+    f += n * fs;
+    for (int32_t d = inner; d > 0 && at[d] == place->extent[d]; d--) {
+      t += place->to_stride[d - 1] - at[d] * place->to_stride[d];
+      f += place->from_stride[d - 1] - at[d] * place->from_stride[d];
+      at[d] = 0;
+      at[d - 1]++;
+    }
   }
 }
 

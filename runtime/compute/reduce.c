@@ -245,7 +245,7 @@ int shardrt_reduce(int32_t op, const shardrt_array *x, int32_t naxes, const int3
   bool vanishes[SHARDRT_MAX_NDIM] = {false};
   int code = check_dtypes(op, shardrt_array_dtype(x), shardrt_array_dtype(out));
   if (code == SHARDRT_OK) code = find_axes(names[op], x, naxes, axes, vanishes);
-  if (code < 0) return code;
+  if (code != SHARDRT_OK) return code;
   int64_t shape[SHARDRT_MAX_NDIM], kept = 1;
   work_shard_shape(x, shape);
   const int64_t elements = work_shard_elements(out);
@@ -265,7 +265,7 @@ int shardrt_reduce(int32_t op, const shardrt_array *x, int32_t naxes, const int3
     return error_set(SHARDRT_EINVAL, "%s of no elements: there is none", names[op]);
   struct blocks blocks;
   code = blocks_begin(names[op], 1, &x, out, &blocks);
-  if (code < 0) return code;
+  if (code != SHARDRT_OK) return code;
   if (empty)
     fill_empty(&blocks, op, out);
   else if (elements > 0 && here)

@@ -47,7 +47,7 @@ static int64_t stepped(int32_t ndim, const int64_t *shape, const int64_t *start,
 
 int shardrt_slice(const shardrt_array *x, const int64_t *start, const int64_t *step, shardrt_array *out) {
   int code = check_alike("slice", x, out);
-  if (code < 0) return code;
+  if (code != SHARDRT_OK) return code;
   int64_t shape[SHARDRT_MAX_NDIM];
   struct place place = {.ndim = shardrt_array_ndim(x)};
   work_shard_shape(x, shape);
@@ -55,7 +55,7 @@ int shardrt_slice(const shardrt_array *x, const int64_t *start, const int64_t *s
   code = check_inside("slice", place.ndim, place.extent, shape, start, step);
   struct blocks blocks;
   if (code == SHARDRT_OK) code = blocks_begin("slice", 1, &x, out, &blocks);
-  if (code < 0) return code;
+  if (code != SHARDRT_OK) return code;
   place_strides(place.ndim, place.extent, place.to_stride);
   place.from_first = stepped(place.ndim, shape, start, step, place.from_stride);
   place_run(&place, &blocks, x, out);
@@ -75,7 +75,7 @@ static void zeros_task(void *context, int64_t block) {
 
 int shardrt_pad(const shardrt_array *x, const int64_t *start, const int64_t *step, shardrt_array *out) {
   int code = check_alike("pad", x, out);
-  if (code < 0) return code;
+  if (code != SHARDRT_OK) return code;
   int64_t shape[SHARDRT_MAX_NDIM];
   struct place place = {.ndim = shardrt_array_ndim(x)};
   work_shard_shape(x, place.extent);
@@ -83,7 +83,7 @@ int shardrt_pad(const shardrt_array *x, const int64_t *start, const int64_t *ste
   code = check_inside("pad", place.ndim, place.extent, shape, start, step);
   struct blocks blocks;
   if (code == SHARDRT_OK) code = blocks_begin("pad", 1, &x, out, &blocks);
-  if (code < 0) return code;
+  if (code != SHARDRT_OK) return code;
   place_strides(place.ndim, place.extent, place.from_stride);
   place.to_first = stepped(place.ndim, shape, start, step, place.to_stride);
   if (shardrt_array_shard_bytes(x) < shardrt_array_shard_bytes(out)) {

@@ -39,8 +39,9 @@ static int check_dtypes(const char *what, int32_t whole, int32_t index, int32_t 
  * before them. */
 static int check(const char *what, const shardrt_array *whole, const shardrt_array *indices, int32_t axis,
                  const shardrt_array *taken, struct taking *self) {
+  self->outer = self->count = self->inner = 1;
   int code = check_dtypes(what, shardrt_array_dtype(whole), shardrt_array_dtype(indices), shardrt_array_dtype(taken));
-  if (code < 0) return code;
+  if (code != SHARDRT_OK) return code;
   const int32_t more = shardrt_array_ndim(indices), left = shardrt_array_ndim(taken), ndim = left - more + 1;
   const int32_t lead = shardrt_array_ndim(whole) - ndim;
   if (ndim < 1 || lead < 0 || axis < 0 || axis >= ndim)
@@ -53,7 +54,6 @@ static int check(const char *what, const shardrt_array *whole, const shardrt_arr
   for (int32_t d = 0; d < lead; d++)
     if (all[d] > 1) return error_set(SHARDRT_EINVAL, "%s: the whole has %d dimensions too many", what, lead);
   const int64_t *from = all + lead;
-  self->outer = self->count = self->inner = 1;
   self->size = from[axis];
   for (int32_t d = 0; d < left; d++) {
     const int64_t wanted = d < axis ? from[d] : d < axis + more ? at[d - axis] : from[d - more + 1];
@@ -111,10 +111,10 @@ int shardrt_take(const shardrt_array *x, const shardrt_array *indices, int32_t a
     return error_set(SHARDRT_EINVAL, "take: indices of %d dimensions in place of one of %d do not make %d",
                      shardrt_array_ndim(indices), shardrt_array_ndim(x), shardrt_array_ndim(out));
   int code = check("take", x, indices, axis, out, &self);
-  if (code < 0) return code;
+  if (code != SHARDRT_OK) return code;
   struct blocks blocks;
   code = blocks_begin("take", 2, (const shardrt_array *const[]){x, indices}, out, &blocks);
-  if (code < 0) return code;
+  if (code != SHARDRT_OK) return code;
   self.blocks = &blocks;
   code = check_indices("take", &self);
   const int64_t rows = self.outer * self.count;
@@ -168,10 +168,10 @@ int shardrt_take_add(const shardrt_array *dy, const shardrt_array *indices, int3
   struct taking self = {.x = dy, .indices = indices, .out = out, .dtype = dtype, .lane = fold_lane(dtype)};
   if (dtype == SHARDRT_BOOL) return error_set(SHARDRT_EINVAL, "take_add: bools are not added");
   int code = check("take_add", out, indices, axis, dy, &self);
-  if (code < 0) return code;
+  if (code != SHARDRT_OK) return code;
   struct blocks blocks;
   code = blocks_begin("take_add", 2, (const shardrt_array *const[]){dy, indices}, out, &blocks);
-  if (code < 0) return code;
+  if (code != SHARDRT_OK) return code;
   self.blocks = &blocks;
   code = check_indices("take_add", &self);
   if (code == SHARDRT_OK && self.lane != dtype) {

@@ -4,8 +4,6 @@
 
 #include <stddef.h>
 
-enum { TILE_SIDE = 32 }; /* what is best a part of the numbers of rows */
-
 /* to[i * to_pitch + k] = from[k * from_pitch + i] for i < rows and k < columns, elements of 1, 2, 4 or 8 bytes. */
 void tile_transpose(size_t element_bytes, const void *from, size_t from_pitch, void *to, size_t to_pitch, size_t rows,
                     size_t columns);

@@ -7,34 +7,36 @@
 #include "compute/tile.h"
 #include "compute/work.h"
 
-enum { WORTH = 64 << 10 }; /* elements that are worth a task */
+enum { SIDE = 256, WORTH = SIDE * SIDE }; /* of a part of a plane; elements that are worth a task */
 
-/* Loops over planes: in a plane, one axis is packed in the result (`a`) and another in x (`b`). A task takes a band of
+/* Loops over planes: in a plane, one axis is packed in the result (`a`) and another in x (`b`). A task takes a part of
  * one plane, or several small planes. */
 struct transposing {
   const struct blocks *blocks;
   const shardrt_array *x;
   shardrt_array *out;
-  size_t bytes;        /* of an element */
-  int64_t a, a_stride; /* its size; elements in x from one to the next */
-  int64_t b, b_stride; /* its size; elements in the result from one to the next */
-  struct place outer;  /* the other axes */
-  int64_t planes;      /* of a block */
-  int64_t band, bands; /* of `b`, of a task; of a plane */
-  int64_t each;        /* planes of a task */
-  int64_t tasks;       /* of a block */
+  size_t bytes;             /* of an element */
+  int64_t a, a_stride;      /* its size; elements in x from one to the next */
+  int64_t b, b_stride;      /* its size; elements in the result from one to the next */
+  struct place outer;       /* the other axes */
+  int64_t planes;           /* of a block */
+  int64_t parts_a, parts_b; /* of a plane */
+  int64_t each;             /* planes of a task */
+  int64_t tasks;            /* of a block */
 };
 
 static void transpose_task(void *context, int64_t number) {
   const struct transposing *self = context;
-  const int64_t block = number / self->tasks, task = number % self->tasks;
-  const int64_t first = task / self->bands * self->each, top = task % self->bands * self->band;
+  const int64_t block = number / self->tasks, task = number % self->tasks, parts = self->parts_a * self->parts_b;
+  const int64_t first = task / parts * self->each, part = task % parts;
   const int64_t last = self->planes - first < self->each ? self->planes : first + self->each;
-  const int64_t rows = self->b - top < self->band ? self->b - top : self->band;
+  const int64_t top = part / self->parts_a * SIDE, left = part % self->parts_a * SIDE;
+  const int64_t rows = parts == 1 || self->b - top < SIDE ? self->b - top : SIDE;
+  const int64_t columns = parts == 1 || self->a - left < SIDE ? self->a - left : SIDE;
   const char *from = blocks_data(self->blocks, self->x, block);
   char *to = blocks_data(self->blocks, self->out, block);
   for (int64_t plane = first; plane < last; plane++) {
-    int64_t rest = plane, f = top, t = top * self->b_stride;
+    int64_t rest = plane, f = top + left * self->a_stride, t = top * self->b_stride + left;
     for (int32_t d = self->outer.ndim - 1; d >= 0; d--) {
       const int64_t index = rest % self->outer.extent[d];
       rest /= self->outer.extent[d];
@@ -42,7 +44,7 @@ static void transpose_task(void *context, int64_t number) {
       t += index * self->outer.to_stride[d];
     }
     tile_transpose(self->bytes, from + (size_t)f * self->bytes, (size_t)self->a_stride, to + (size_t)t * self->bytes,
-                   (size_t)self->b_stride, (size_t)rows, (size_t)self->a);
+                   (size_t)self->b_stride, (size_t)rows, (size_t)columns);
   }
 }
 
@@ -55,7 +57,7 @@ static void run(struct transposing *self, const struct place *loops) {
   const int32_t last = loops->ndim - 1;
   self->a = loops->extent[last];
   self->a_stride = loops->from_stride[last];
-  self->planes = 1;
+  self->planes = self->b = self->b_stride = 1;
   for (int32_t d = 0; d < last; d++) {
     if (loops->from_stride[d] == 1) {
       self->b = loops->extent[d];
@@ -67,11 +69,11 @@ static void run(struct transposing *self, const struct place *loops) {
     self->outer.to_stride[self->outer.ndim++] = loops->to_stride[d];
     self->planes *= loops->extent[d];
   }
-  self->band = (WORTH / self->a / TILE_SIDE + 1) * TILE_SIDE;
-  if (self->band > self->b) self->band = self->b;
-  self->bands = (self->b - 1) / self->band + 1;
-  self->each = self->bands > 1 ? 1 : (WORTH - 1) / (self->a * self->b) + 1;
-  self->tasks = self->bands * ((self->planes - 1) / self->each + 1);
+  const bool small = self->a * self->b <= WORTH;
+  self->parts_a = small ? 1 : (self->a - 1) / SIDE + 1;
+  self->parts_b = small ? 1 : (self->b - 1) / SIDE + 1;
+  self->each = small ? (WORTH - 1) / (self->a * self->b) + 1 : 1;
+  self->tasks = self->parts_a * self->parts_b * ((self->planes - 1) / self->each + 1);
   work_spread(transpose_task, self, self->blocks->count * self->tasks);
 }
 
@@ -99,10 +101,10 @@ static int check(const shardrt_array *x, const int32_t *permutation, const shard
 
 int shardrt_transpose(const shardrt_array *x, const int32_t *permutation, shardrt_array *out) {
   int code = check(x, permutation, out);
-  if (code < 0) return code;
+  if (code != SHARDRT_OK) return code;
   struct blocks blocks;
   code = blocks_begin("transpose", 1, &x, out, &blocks);
-  if (code < 0) return code;
+  if (code != SHARDRT_OK) return code;
   int64_t shape[SHARDRT_MAX_NDIM], strides[SHARDRT_MAX_NDIM];
   struct place place = {.ndim = shardrt_array_ndim(x)};
   work_shard_shape(x, shape);
