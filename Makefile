@@ -69,7 +69,7 @@ $(BUILD)/source/hdf5_file.o $(BUILD)/source/hdf5_remote.o: CFLAGS += $(HDF5_CFLA
 # Loops that are to become vectors.
 $(addprefix $(BUILD)/transform/,flip.o lanes.o resample.o strides.o): CFLAGS += $(if $(SANITIZE),,-O3)
 # The same, and comparisons and roots that set no flags which nobody reads.
-$(addprefix $(BUILD)/compute/,deviate.o float32.o float64.o key.o threefry.o whole.o): \
+$(addprefix $(BUILD)/compute/,deviate.o float32.o float64.o key.o threefry.o operand.o whole.o): \
   CFLAGS += $(if $(SANITIZE),,-O3) -fno-math-errno -fno-trapping-math
 $(addprefix $(BUILD)/compute/,fold.o place.o tile.o wrap.o): CFLAGS += $(if $(SANITIZE),,-O3)
 -include $(OBJECTS:.o=.d)
