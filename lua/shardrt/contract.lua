@@ -91,6 +91,7 @@ function contract.matmul(what, a, b, transpose_a, transpose_b, wanted)
   if name ~= common then x, y = elementwise.words.astype(x, name), elementwise.words.astype(y, name) end
   local out = operate.partial(what, {
     op = C.SHARDRT_SUM, at = at, cuts = plan.result, partial = plan.partial, dtype = name, sizes = sizes,
+    adds = true,
   }, function(parts)
     operate.compute(what, parts, C.shardrt_matmul, x.handle, y.handle, transpose_a and 1 or 0, transpose_b and 1 or 0,
       parts.handle)

@@ -197,12 +197,17 @@ end
 
 -- The parts {count, …} of a sum, one in each process: each device's own, and of these what is in one process added up.
 local function own_parts(what, o, split, compute)
+  local outer = prepend(split.outer, place.renamed(split, o.cuts))
+  if o.adds then
+    local out = operate.result(what, split.at, outer, o.dtype, prepend(split.count, o.sizes))
+    if not operate.is_planning() then compute(out) end
+    return out
+  end
   local count = propagate.parts(o.partial, o.at.axis_size)
   local cuts = prepend(o.partial, o.cuts)
   local each = operate.result(what, o.at, cuts, o.dtype, prepend(count, o.sizes))
   if not operate.is_planning() then compute(each) end
   if split.count == count then return each end
-  local outer = prepend(split.outer, place.renamed(split, o.cuts))
   local together = regroup(what, each, split.at, outer)
   local out = operate.result(what, split.at, outer, o.dtype, prepend(split.count, o.sizes))
   operate.compute(what, out, C.shardrt_reduce, o.op, together.handle, 1, ffi.new("int32_t[1]", 0), out.handle)
@@ -211,8 +216,9 @@ end
 
 --- A result whose parts lie in different devices.
 ---@param what string
----@param o {op: integer, at: shardrt.place, cuts: shardrt.Cuts, partial: string[], dtype: string, sizes: integer[]}
----@param compute fun(out: shardrt.Array) # fills the array of parts, {count, …} or {…}: sums of each process's own
+---@param o {op: integer, at: shardrt.place, cuts: shardrt.Cuts, partial: string[], dtype: string, sizes: integer[], adds: boolean?}
+---@param compute fun(out: shardrt.Array) # fills the array of parts, {count, …} or {…}: each device's own, or where it
+--- `adds`, the sums of each process's own
 ---@param wanted shardrt.Sharding? # how the result is to lie; nil: by its cuts
 ---@return shardrt.Array
 function operate.partial(what, o, compute, wanted)

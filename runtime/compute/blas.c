@@ -70,16 +70,19 @@ struct vector {
   int32_t out_step;
 };
 
-static void multiply_vector(bool wide, const struct vector *v, void *out) {
+static void multiply_vector(bool wide, double beta, const struct vector *v, void *out) {
   const int as = v->transposed ? TRANSPOSED : AS_IS, rows = v->rows, columns = v->columns;
   if (wide)
-    blas.dgemv(ROW_MAJOR, as, rows, columns, 1, v->matrix.data, v->matrix.pitch, v->data, v->step, 0, out, v->out_step);
+    blas.dgemv(ROW_MAJOR, as, rows, columns, 1, v->matrix.data, v->matrix.pitch, v->data, v->step, beta, out,
+               v->out_step);
   else
-    blas.sgemv(ROW_MAJOR, as, rows, columns, 1, v->matrix.data, v->matrix.pitch, v->data, v->step, 0, out, v->out_step);
+    blas.sgemv(ROW_MAJOR, as, rows, columns, 1, v->matrix.data, v->matrix.pitch, v->data, v->step, (float)beta, out,
+               v->out_step);
 }
 
-void blas_multiply(bool wide, int32_t m, int32_t n, int32_t k, struct blas_matrix a, struct blas_matrix b, void *out,
-                   int32_t pitch) {
+void blas_multiply(bool wide, bool add, int32_t m, int32_t n, int32_t k, struct blas_matrix a, struct blas_matrix b,
+                   void *out, int32_t pitch) {
+  const double beta = add ? 1 : 0;
   if (m == 1) {
     const struct vector v = {.matrix = b,
                              .rows = b.transposed ? n : k,
@@ -88,7 +91,7 @@ void blas_multiply(bool wide, int32_t m, int32_t n, int32_t k, struct blas_matri
                              .data = a.data,
                              .step = a.transposed ? a.pitch : 1,
                              .out_step = 1};
-    multiply_vector(wide, &v, out);
+    multiply_vector(wide, beta, &v, out);
     return;
   }
   if (n == 1) {
@@ -99,12 +102,12 @@ void blas_multiply(bool wide, int32_t m, int32_t n, int32_t k, struct blas_matri
                              .data = b.data,
                              .step = b.transposed ? 1 : b.pitch,
                              .out_step = pitch};
-    multiply_vector(wide, &v, out);
+    multiply_vector(wide, beta, &v, out);
     return;
   }
   const int a_as = a.transposed ? TRANSPOSED : AS_IS, b_as = b.transposed ? TRANSPOSED : AS_IS;
   if (wide)
-    blas.dgemm(ROW_MAJOR, a_as, b_as, m, n, k, 1, a.data, a.pitch, b.data, b.pitch, 0, out, pitch);
+    blas.dgemm(ROW_MAJOR, a_as, b_as, m, n, k, 1, a.data, a.pitch, b.data, b.pitch, beta, out, pitch);
   else
-    blas.sgemm(ROW_MAJOR, a_as, b_as, m, n, k, 1, a.data, a.pitch, b.data, b.pitch, 0, out, pitch);
+    blas.sgemm(ROW_MAJOR, a_as, b_as, m, n, k, 1, a.data, a.pitch, b.data, b.pitch, (float)beta, out, pitch);
 }

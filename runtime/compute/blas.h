@@ -19,8 +19,9 @@ struct blas_matrix {
   bool transposed;
 };
 
-/* out[m, n] = a[m, k] b[k, n], on this thread. After blas_open, which succeeded; no size is 0. Any thread. */
-void blas_multiply(bool wide, int32_t m, int32_t n, int32_t k, struct blas_matrix a, struct blas_matrix b, void *out,
-                   int32_t pitch);
+/* out[m, n] = a[m, k] b[k, n], on this thread; `add`: added to what stands in out. After blas_open, which succeeded; no
+ * size is 0. Any thread. */
+void blas_multiply(bool wide, bool add, int32_t m, int32_t n, int32_t k, struct blas_matrix a, struct blas_matrix b,
+                   void *out, int32_t pitch);
 
 #endif

@@ -2,7 +2,8 @@
  *
  * A product is cut into tiles by its own sizes alone, and each is computed by one thread; so are the bits of the result
  * the same on any number of threads. (OpenBLAS's are not, nor the same in tiles of another size, on some processors.)
- * A transposed operand is read as it lies. */
+ * A transposed operand is read as it lies. Shards of the result with one box whose operands differ are parts of one
+ * sum, which one thread adds up tile by tile, in the shards' order: no part is ever stored by itself. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -16,24 +17,35 @@
 #include "transform/lanes.h"
 
 enum {
-  TILE = 2 << 20,     /* elements of the largest tile: smaller ones cost some percent of OpenBLAS's speed */
-  WORTH = 1 << 20,    /* products of two numbers that are worth a task */
-  CONVERT = 64 << 10, /* elements whose conversion is */
-  LEAST_SIDE = 64     /* of a tile, but for the last ones */
+  TILE = 2 << 20,       /* elements of the largest tile: smaller ones cost some percent of OpenBLAS's speed */
+  TILE_ADDED = 1 << 18, /* the same where parts are added up: a tile stays in the cache from one to the next */
+  WORTH = 1 << 20,      /* products of two numbers that are worth a task */
+  CONVERT = 64 << 10,   /* elements whose conversion is */
+  LEAST_SIDE = 64       /* of a tile, but for the last ones */
+};
+
+/* What is multiplied: the parts of each block's sum, most often one, those of block b from begin[b] on. */
+struct terms {
+  int64_t count;
+  int64_t *begin; /* of each block, and of what would be the next one */
+  int64_t *shard; /* of each: where its operands are */
 };
 
 /* An operand or the result, in the dtype in which it is computed: where it lies, or a copy. */
 struct side {
   const shardrt_array *array;
+  int64_t count;         /* of pieces: an operand has one for each term, the result one for each block */
+  const int64_t *shards; /* of each */
   int32_t dtype;
   int32_t lane;
-  size_t elements; /* of a block */
-  char *copy;      /* of its blocks, one behind the other; NULL: it is computed as it lies */
-  int64_t *first;  /* of each block: the first one that has the same memory, whose copy it shares */
+  size_t elements; /* of a piece */
+  char *copy;      /* of its pieces, one behind the other; NULL: it is computed as it lies */
+  int64_t *first;  /* of each piece: the first one that has the same memory, whose copy it shares */
 };
 
 struct product {
   const struct blocks *blocks;
+  struct terms terms;
   struct side a, b, out;
   int32_t lane;
   bool transpose_a, transpose_b;
@@ -46,9 +58,13 @@ struct product {
   int64_t tasks; /* of a block */
 };
 
-static char *side_data(const struct product *self, const struct side *side, int64_t block) {
-  if (side->copy == NULL) return blocks_data(self->blocks, side->array, block);
-  const int64_t at = side->first == NULL ? block : side->first[block];
+static char *side_own(const struct side *side, int64_t piece) {
+  return shardrt_buffer_data(shardrt_array_buffer(side->array, side->shards[piece]));
+}
+
+static char *side_data(const struct side *side, int64_t piece) {
+  if (side->copy == NULL) return side_own(side, piece);
+  const int64_t at = side->first == NULL ? piece : side->first[piece];
   return side->copy + (size_t)at * side->elements * shardrt_dtype_size(side->lane);
 }
 
@@ -58,8 +74,9 @@ static struct wrap_matrix strided(const void *data, int64_t rows, int64_t column
   return transposed ? (struct wrap_matrix){data, 1, (size_t)rows} : (struct wrap_matrix){data, (size_t)columns, 1};
 }
 
-/* Of one matrix of the batch, the tile of m rows and n columns from row i and column j on. */
-static void multiply(const struct product *self, const char *a, const char *b, char *out, int64_t i, int64_t j) {
+/* Of one matrix of the batch, the tile of m rows and n columns from row i and column j on; `add`: to what is there. */
+static void multiply(const struct product *self, const char *a, const char *b, char *out, int64_t i, int64_t j,
+                     bool add) {
   const int64_t m = self->m - i < self->tile_m ? self->m - i : self->tile_m;
   const int64_t n = self->n - j < self->tile_n ? self->n - j : self->tile_n;
   const size_t lane = shardrt_dtype_size(self->lane);
@@ -68,13 +85,13 @@ static void multiply(const struct product *self, const char *a, const char *b, c
   b += (size_t)(self->transpose_b ? j * self->k : j) * lane;
   out += (size_t)(i * self->n + j) * lane;
   if (self->lane < SHARDRT_FLOAT16) {
-    wrap_multiply(wide, (size_t)m, (size_t)n, (size_t)self->k, strided(a, self->m, self->k, self->transpose_a),
+    wrap_multiply(wide, add, (size_t)m, (size_t)n, (size_t)self->k, strided(a, self->m, self->k, self->transpose_a),
                   strided(b, self->k, self->n, self->transpose_b), out, (size_t)self->n);
     return;
   }
   const struct blas_matrix left = {a, (int32_t)(self->transpose_a ? self->m : self->k), self->transpose_a};
   const struct blas_matrix right = {b, (int32_t)(self->transpose_b ? self->k : self->n), self->transpose_b};
-  blas_multiply(wide, (int32_t)m, (int32_t)n, (int32_t)self->k, left, right, out, (int32_t)self->n);
+  blas_multiply(wide, add, (int32_t)m, (int32_t)n, (int32_t)self->k, left, right, out, (int32_t)self->n);
 }
 
 static void product_task(void *context, int64_t number) {
@@ -91,10 +108,12 @@ static void product_task(void *context, int64_t number) {
       a += index * self->a_stride[d];
       b += index * self->b_stride[d];
     }
-    multiply(self, side_data(self, &self->a, block) + (size_t)(a * self->m * self->k) * lane,
-             side_data(self, &self->b, block) + (size_t)(b * self->k * self->n) * lane,
-             side_data(self, &self->out, block) + (size_t)(batch * self->m * self->n) * lane,
-             tile / self->tiles_n * self->tile_m, tile % self->tiles_n * self->tile_n);
+    const int64_t begin = self->terms.begin[block];
+    for (int64_t term = begin; term < self->terms.begin[block + 1]; term++)
+      multiply(self, side_data(&self->a, term) + (size_t)(a * self->m * self->k) * lane,
+               side_data(&self->b, term) + (size_t)(b * self->k * self->n) * lane,
+               side_data(&self->out, block) + (size_t)(batch * self->m * self->n) * lane,
+               tile / self->tiles_n * self->tile_m, tile % self->tiles_n * self->tile_n, term > begin);
   }
 }
 
@@ -107,7 +126,8 @@ static void cut(struct product *self) {
   self->tile_n = self->n;
   /* A product with a vector reads as much as it computes, so that k counts. */
   const int64_t depth = self->m == 1 || self->n == 1 ? self->k : 1;
-  while (self->tile_m * self->tile_n > TILE / depth && (self->tile_m > LEAST_SIDE || self->tile_n > LEAST_SIDE)) {
+  const int64_t most = (self->terms.count > self->blocks->count ? TILE_ADDED : TILE) / depth;
+  while (self->tile_m * self->tile_n > most && (self->tile_m > LEAST_SIDE || self->tile_n > LEAST_SIDE)) {
     if (2 * self->tile_m > self->tile_n)
       self->tile_m = half_of(self->tile_m);
     else
@@ -123,47 +143,48 @@ static void cut(struct product *self) {
 /* ---- other dtypes ----------------------------------------------------------------------------------------------- */
 
 struct conversion {
-  const struct product *product;
   const struct side *side;
   bool back;     /* from the copy, not to it */
-  int64_t tasks; /* of a block */
+  int64_t tasks; /* of a piece */
 };
 
 static void convert_task(void *context, int64_t number) {
   const struct conversion *self = context;
   const struct side *side = self->side;
-  const int64_t block = number / self->tasks;
-  if (side->first != NULL && side->first[block] != block) return;
+  const int64_t piece = number / self->tasks;
+  if (side->first != NULL && side->first[piece] != piece) return;
   const size_t first = (size_t)(number % self->tasks) * CONVERT;
   const size_t n = side->elements - first < CONVERT ? side->elements - first : CONVERT;
-  char *own = (char *)blocks_data(self->product->blocks, side->array, block) + first * shardrt_dtype_size(side->dtype);
-  char *copy = side_data(self->product, side, block) + first * shardrt_dtype_size(side->lane);
+  char *own = side_own(side, piece) + first * shardrt_dtype_size(side->dtype);
+  char *copy = side_data(side, piece) + first * shardrt_dtype_size(side->lane);
   if (self->back)
     lanes_convert(side->lane, side->dtype, copy, own, n);
   else
     lanes_convert(side->dtype, side->lane, own, copy, n);
 }
 
-static void convert(const struct product *self, const struct side *side, bool back) {
+static void convert(const struct side *side, bool back) {
   if (side->copy == NULL || side->elements == 0) return;
-  struct conversion conversion = {self, side, back, (int64_t)((side->elements - 1) / CONVERT + 1)};
-  work_spread(convert_task, &conversion, self->blocks->count * conversion.tasks);
+  struct conversion conversion = {side, back, (int64_t)((side->elements - 1) / CONVERT + 1)};
+  work_spread(convert_task, &conversion, side->count * conversion.tasks);
 }
 
-/* Room for a copy where the side is not in the lanes in which it is computed. An operand's blocks may be replicas. */
-static int side_begin(const struct product *self, struct side *side, const shardrt_array *array, bool operand) {
-  const int64_t count = self->blocks->count;
-  *side = (struct side){.array = array, .dtype = shardrt_array_dtype(array), .lane = self->lane};
+/* Room for a copy where the side is not in the lanes in which it is computed. Pieces of an operand may be replicas. */
+static int side_begin(struct side *side, int32_t lane, const shardrt_array *array, int64_t count, const int64_t *shards,
+                      bool operand) {
+  *side = (struct side){.array = array, .count = count, .shards = shards};
+  side->dtype = shardrt_array_dtype(array);
+  side->lane = lane;
   side->elements = (size_t)work_shard_elements(array);
   if (side->dtype == side->lane) return SHARDRT_OK;
   if (operand) side->first = alloc_array((size_t)count, sizeof *side->first);
   if (operand && side->first == NULL) return ALLOC_FAILED;
   side->copy = alloc_array((size_t)count * side->elements, shardrt_dtype_size(side->lane));
   if (side->copy == NULL) return ALLOC_FAILED;
-  for (int64_t b = 0; b < count && operand; b++) {
+  for (int64_t piece = 0; piece < count && operand; piece++) {
     int64_t first = 0;
-    while (blocks_data(self->blocks, array, first) != blocks_data(self->blocks, array, b)) first++;
-    side->first[b] = first;
+    while (side_own(side, first) != side_own(side, piece)) first++;
+    side->first[piece] = first;
   }
   return SHARDRT_OK;
 }
@@ -231,21 +252,64 @@ static int find_shapes(struct product *self, const shardrt_array *a, const shard
   return SHARDRT_OK;
 }
 
+/* ---- parts of sums ---------------------------------------------------------------------------------------------- */
+
+static int64_t block_of(const shardrt_array *array, int64_t i) {
+  return shardrt_array_shard(array, i)->block;
+}
+
+/* Whether a shard's operands are those of a term that is there. */
+static bool is_counted(const struct terms *self, int64_t begin, const shardrt_array *a, const shardrt_array *b,
+                       int64_t i) {
+  for (int64_t term = begin; term < self->count; term++) {
+    const int64_t shard = self->shard[term];
+    if (block_of(a, shard) == block_of(a, i) && block_of(b, shard) == block_of(b, i)) return true;
+  }
+  return false;
+}
+
+static int terms_begin(struct terms *self, const struct blocks *blocks, const shardrt_array *a, const shardrt_array *b,
+                       const shardrt_array *out) {
+  const int64_t shards = shardrt_array_shard_count(out);
+  self->count = 0;
+  self->begin = alloc_array((size_t)blocks->count + 1, sizeof *self->begin);
+  self->shard = alloc_array((size_t)shards, sizeof *self->shard);
+  if (self->begin == NULL || self->shard == NULL) return ALLOC_FAILED;
+  for (int64_t block = 0; block < blocks->count; block++) {
+    self->begin[block] = self->count;
+    const int64_t first = blocks->shards[block];
+    for (int64_t i = first; i < shards; i++)
+      if (block_of(out, i) == block_of(out, first) && !is_counted(self, self->begin[block], a, b, i))
+        self->shard[self->count++] = i;
+  }
+  self->begin[blocks->count] = self->count;
+  return SHARDRT_OK;
+}
+
+static void terms_end(struct terms *self) {
+  alloc_free(self->shard);
+  alloc_free(self->begin);
+}
+
 static int run(struct product *self, const shardrt_array *a, const shardrt_array *b, shardrt_array *out) {
+  const struct terms *terms = &self->terms;
   int code = self->lane < SHARDRT_FLOAT16 ? SHARDRT_OK : blas_open();
-  if (code == SHARDRT_OK) code = side_begin(self, &self->a, a, true);
-  if (code == SHARDRT_OK) code = side_begin(self, &self->b, b, true);
-  if (code == SHARDRT_OK) code = side_begin(self, &self->out, out, false);
+  if (code == SHARDRT_OK) code = terms_begin(&self->terms, self->blocks, a, b, out);
+  if (code == SHARDRT_OK) code = side_begin(&self->a, self->lane, a, terms->count, terms->shard, true);
+  if (code == SHARDRT_OK) code = side_begin(&self->b, self->lane, b, terms->count, terms->shard, true);
+  if (code == SHARDRT_OK)
+    code = side_begin(&self->out, self->lane, out, self->blocks->count, self->blocks->shards, false);
   if (code == SHARDRT_OK) {
-    convert(self, &self->a, false);
-    convert(self, &self->b, false);
+    convert(&self->a, false);
+    convert(&self->b, false);
     cut(self);
     work_spread(product_task, self, self->blocks->count * self->tasks);
-    convert(self, &self->out, true);
+    convert(&self->out, true);
   }
   side_end(&self->out);
   side_end(&self->b);
   side_end(&self->a);
+  terms_end(&self->terms);
   return code;
 }
 

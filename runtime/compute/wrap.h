@@ -11,8 +11,9 @@ struct wrap_matrix {
   size_t row, column;
 };
 
-/* out[m, n] = a[m, k] b[k, n] in 32 bits, or in 64 where it is `wide`; out is packed but for its pitch. */
-void wrap_multiply(bool wide, size_t m, size_t n, size_t k, struct wrap_matrix a, struct wrap_matrix b, void *out,
-                   size_t pitch);
+/* out[m, n] = a[m, k] b[k, n] in 32 bits, or in 64 where it is `wide`; out is packed but for its pitch. `add`: it is
+ * added to what stands in out. */
+void wrap_multiply(bool wide, bool add, size_t m, size_t n, size_t k, struct wrap_matrix a, struct wrap_matrix b,
+                   void *out, size_t pitch);
 
 #endif
