@@ -49,6 +49,36 @@ describe("checkpoints", function()
     assert.truthy(message:find "^[^:]*checkpoint_spec.lua:%d+: ", message)
   end
 
+  it("give back arrays that nobody placed, to jobs of any size", function()
+    local recipe = [[
+      local shardrt, np = require "shardrt", require "shardrt.numpy"
+      local model = { step = np.zeros({}), free = np.arange(6) }
+      model.rows = shardrt.device_put(np.arange(12), shardrt.NamedSharding(
+        shardrt.make_mesh({ shardrt.device_count() }, { "x" }), shardrt.P "x"))
+      local checkpoint = shardrt.checkpoint { dir = arg[1], arrays = model }
+      assert(not model.step.committed and not model.free.committed and model.rows.committed)
+      model.step, model.free = model.step + 1, model.free * 2
+      checkpoint:save()
+      assert(shardrt.device_get(model.step):to_table() == tonumber(arg[2]))
+      assert(shardrt.device_get(np.sum(model.free)):to_table() == 15 * 2 ^ arg[2])
+      shardrt.save(arg[1] .. "/saved.safetensors", model)
+      local loaded = shardrt.load(arg[1] .. "/saved.safetensors")
+      assert(loaded.free.data[5] == 5 * 2 ^ arg[2] and loaded.rows.data[11] == 11)
+    ]]
+    for run, job in ipairs {
+      { processes = 4, devices = 1 }, { devices = 1 }, { processes = 2, devices = 3 }, { processes = 3, devices = 1 },
+    } do
+      job.source, job.args = recipe, { dir, run }
+      local result = mpi.run(job)
+      assert.equal(0, result.status, result.output)
+    end
+    local planned = mpi.run { options = { "plan", "--processes", "2" }, source = [[
+      local shardrt, np = require "shardrt", require "shardrt.numpy"
+      shardrt.save("weights.safetensors", { step = np.zeros {} })
+    ]] }
+    assert.truthy(planned.stdout:find("step: float32 {}, a host array", 1, true), planned.output)
+  end)
+
   it("give back loaders, arrays in the recipe's own layouts, and metadata", function()
     local first, other = new_loader(), new_loader { seed = 6, batch_size = 16 }
     local model = { w = full(1, over("a", "b")), layers = { { b = ndarray.full({ 3 }, 1, "float32") }, {} },

@@ -131,6 +131,9 @@ local claims = {
     "loaded 4915200 bytes: process 0 1228800, process 1 1228800, process 2 1228800, process 3 1228800\n",
     'layer.0.weight: float32 {960, 256} on P%({"model", "data"}%)\n', "step 100: every weight is where it belongs\n",
   },
+  train_fashion_mnist = {
+    "step 300: loss 0.%d+\n", "after 300 steps and [%d.]+ s 8[5-9]%.%d%d %% of the test images are named rightly\n",
+  },
   tokens = {
     "%d+ windows: every letter but the first", "%d+ lines in %d+ rows of 128 letters, each line whole: 9%d %% of",
   },
@@ -153,7 +156,8 @@ local small = {
   convenient_load = true, elastic = true, http = true, imagenet_folder = true, layouts = true, lua_transform = true,
   matmul = true, mlp_data_parallel = true, mlp_tensor_parallel = true, sharding_constraint = true,
   pipelines = true, reshard = true,
-  resume = true, spatial_image = true, throughput = true, weights = true,
+  resume = true, spatial_image = true, throughput = true, train_fashion_mnist = true,
+  weights = true,
 }
 
 local server -- of recipes/data, for the recipe that reads from one

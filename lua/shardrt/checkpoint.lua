@@ -213,10 +213,15 @@ local function restore_arrays(self, what, name, saved, leaves)
       fail("%s: %s is %s there, and %s in this recipe", what, list.quote(leaf_name), text(saved[leaf_name]),
         text(leaf.value))
     end
-    wanted[leaf_name] = array.is(leaf.value) and leaf.value.sharding or false
+    wanted[leaf_name] = array.is(leaf.value) and leaf.value.committed and leaf.value.sharding or false
   end
   local values = safetensors.words.load(("%s/%s/%s"):format(self.dir, name, manifest.ARRAYS), wanted)
-  for leaf_name, leaf in pairs(leaves) do leaf.tree[leaf.key] = values[leaf_name] end
+  for leaf_name, leaf in pairs(leaves) do
+    local value = values[leaf_name]
+    -- What nobody had placed nobody has placed now.
+    if array.is(leaf.value) and not array.is(value) then value = array.unplaced_from(what, value) end
+    leaf.tree[leaf.key] = value
+  end
 end
 
 -- Goes to where the newest complete checkpoint was taken.

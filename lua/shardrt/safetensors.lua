@@ -51,10 +51,22 @@ local function set_entry(what, entry, name, value)
   end
 end
 
+-- What is written of a value: an array that nobody placed is whole in every process, and written as a host array.
+local function value_of(what, name, value)
+  if ndarray.is(value) then return value end
+  if not array.is(value) then
+    fail("%s: %s is %s; it takes global arrays and host arrays", what, list.quote(name), list.show(value))
+  end
+  array.live(what, value)
+  if value.committed then return value end
+  if C.shardrt_job_get().planning ~= 0 then return { dtype = value.dtype, shape = value.shape } end
+  return array.unplaced_value(value)
+end
+
 --- Writes arrays to one .safetensors file, which other programs read too. Each process writes the parts that its own
---- devices hold, each element once in the job; host arrays must be the same in every process, and are written by
---- process 0. The file appears under its name whole or not at all, also where the job is killed or the disk is full.
---- Every process must call it alike, and see the same file system.
+--- devices hold, each element once in the job; host arrays, and arrays that nobody placed, must be the same in every
+--- process, and are written by process 0. The file appears under its name whole or not at all, also where the job is
+--- killed or the disk is full. Every process must call it alike, and see the same file system.
 ---@param path string
 ---@param arrays table<string, shardrt.Array|shardrt.ndarray>
 ---@return integer # bytes that this process wrote
@@ -62,21 +74,14 @@ function words.save(path, arrays)
   local what = "save"
   check_path(what, path)
   what = what .. " " .. path
-  local names = sorted_names(what, arrays, "arrays")
-  for _, name in ipairs(names) do
-    local value = arrays[name]
-    if not array.is(value) and not ndarray.is(value) then
-      fail("%s: %s is %s; it takes global arrays and host arrays", what, list.quote(name), list.show(value))
-    elseif array.is(value) then
-      array.live(what, value)
-    end
-  end
+  local names, values = sorted_names(what, arrays, "arrays"), {}
+  for _, name in ipairs(names) do values[name] = value_of(what, name, arrays[name]) end
   if C.shardrt_job_get().planning ~= 0 then
-    plan.save(what, names, arrays)
+    plan.save(what, names, values)
     return 0
   end
   local entries, written = ffi.new("shardrt_saved[?]", math.max(1, #names)), ffi.new "int64_t[1]"
-  for i, name in ipairs(names) do set_entry(what, entries[i - 1], name, arrays[name]) end
+  for i, name in ipairs(names) do set_entry(what, entries[i - 1], name, values[name]) end
   C.shardrt_job_at(fail.where())
   fail.check(C.shardrt_safetensors_save(path, #names, entries, written))
   return tonumber(written[0])
