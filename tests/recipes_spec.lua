@@ -309,6 +309,22 @@ describe("the README", function()
     assert.equal('P("data", nil)\n', result.output)
   end)
 
+  it("shows training that runs, and alike in every topology", function()
+    local example = read("docs/compute.md"):match "\n## Training.-```lua\n(.-)```"
+    local source = 'local shardrt = require "shardrt" ' .. example
+    local function losses(job)
+      job.source = source
+      local result, made = mpi.run(job), {}
+      assert.equal(0, result.status, result.output)
+      for loss in result.stdout:gmatch "loss ([%d.]+)" do made[#made + 1] = tonumber(loss) end
+      return made
+    end
+    local alone, shared = losses { devices = 1 }, losses { processes = 2, devices = 4 }
+    assert.equal(50, #alone)
+    assert.is_true(alone[50] < alone[1] / 20, table.concat(alone, " "))
+    for i, loss in ipairs(alone) do assert.is_true(math.abs(shared[i] - loss) <= 2e-4) end
+  end)
+
   it("shows a recipe that runs", function()
     local source = readme:match "```lua\n(.-)```"
     local result = mpi.run { source = source, processes = 4, devices = 2 }
