@@ -197,6 +197,32 @@ describe("a file on a server", function()
     files.remove(out)
   end)
 
+  it("is brought ahead of a shuffled loader, by many requests at once", function()
+    local result = mpi.run {
+      devices = 1, env = { SHARDRT_CACHE = cache }, source = ([[
+        local shardrt = require "shardrt"
+        local loader = shardrt.loader {
+          source = shardrt.source.npy { x = "%s/big.npy" }, batch_size = 500, shuffle = true, seed = 5, epochs = 1 }
+        local sum = 0
+        for batch in loader do
+          local x = shardrt.device_get(batch.x)
+          for i = 0, x.size - 1 do sum = sum + x.data[i] end
+        end
+        shardrt.say("%%.0f", sum)
+      ]]):format(server.url),
+    }
+    assert.equal(0, result.status, result.output)
+    assert.truthy(result.stdout:find(("%.0f"):format((BIG - 1) * BIG / 2), 1, true), result.stdout)
+    local connections, count = {}, 0
+    for _, line in ipairs(server:log()) do
+      local connection = line:match "^/big%.npy 206 .* (%d+)$"
+      if connection and not connections[connection] then
+        connections[connection], count = true, count + 1
+      end
+    end
+    assert.is_true(count >= 4, count .. " connections")
+  end)
+
   it("is planned for as a file is", function()
     local result = mpi.run {
       source = ([[

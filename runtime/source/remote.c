@@ -20,6 +20,7 @@ enum {
   REQUEST_BLOCKS = 4, /* of one request at most */
   WINDOW_BLOCKS = 32, /* that are asked for together by who reads on and on */
   BRING_REQUESTS = 64,
+  BRING_TRIES = 3,
   ATTEMPTS = 8 /* to read a block that others push out */
 };
 
@@ -316,7 +317,7 @@ static int bring_ended(void *context, struct fetch_request *request) {
 }
 
 static void bring_now(struct bringing *all) {
-  if (all->n > 0) (void)fetch_run(all->state->fetch, all->requests, all->n, 1, bring_ended, all);
+  if (all->n > 0) (void)fetch_run(all->state->fetch, all->requests, all->n, BRING_TRIES, bring_ended, all);
   for (int64_t i = 0; i < all->nclaims; i++) close(all->claims[i]);
   all->n = all->nclaims = 0;
 }

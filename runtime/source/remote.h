@@ -35,7 +35,7 @@ int remote_read(const struct remote *self, size_t offset, size_t bytes, struct r
 /* Whether all of these bytes are in the cache. */
 bool remote_has(const struct remote *self, size_t offset, size_t bytes);
 /* Brings into the cache what is missing there of the extents that are of remote files, and nobody else is bringing;
- * many requests at once, one attempt each. Returns how many bytes; what fails is forgotten. */
+ * many requests at once, fewer attempts each. Returns how many bytes; what fails is forgotten. */
 int64_t remote_bring(const struct extents *extents, struct reader *reader);
 
 #endif

@@ -39,10 +39,6 @@ local function start(self, command, ready)
   return false
 end
 
-local function answers(port)
-  return os.execute(("curl -s -o /dev/null --noproxy '*' -m 2 http://127.0.0.1:%d/"):format(port)) == 0
-end
-
 local function is_free(port)
   return os.execute(("python3 -c 'import socket; socket.socket().bind((\"127.0.0.1\", %d))' 2>/dev/null"):format(port))
     == 0
@@ -75,9 +71,8 @@ function nginx.start(folder)
   for _ = 1, 20 do -- somebody else may take the port in between
     local port = free_port()
     files.write(self.work, "nginx.conf", CONFIG:format(user, port, folder, folder, folder, self.work))
-    local path = os.getenv "PATH" .. ":/usr/sbin"
-    if start(self, ("PATH=%s nginx -p %s -e error.log -c nginx.conf"):format(path, self.work), function()
-      return read_pid(self.work .. "/nginx.pid") and answers(port)
+    if start(self, ("PATH=$PATH:/usr/sbin nginx -p %s -e error.log -c nginx.conf"):format(self.work), function()
+      return read_pid(self.work .. "/nginx.pid") -- it listens by then
     end) then
       self.url = "http://127.0.0.1:" .. port
       break
