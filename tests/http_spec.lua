@@ -158,7 +158,7 @@ describe("a file on a server", function()
       -- And as a loader reads it: shuffled, cut among all devices, ahead of who asks.
       local mesh = shardrt.make_mesh({ shardrt.device_count() / 2, 2 }, { "a", "b" })
       local loader = shardrt.loader {
-        source = all.npy, batch_size = 400, shuffle = true, seed = 3, epochs = 1,
+        source = all.npy:shard(10, 3), batch_size = 400, shuffle = true, seed = 3, epochs = 1,
         sharding = {
           x = shardrt.NamedSharding(mesh, shardrt.P("a", "b")), y = shardrt.NamedSharding(mesh, shardrt.P "a"),
         },

@@ -43,17 +43,17 @@ struct about {
 /* A page that was read lately. */
 struct page {
   struct rangecache_key key;
-  int64_t number; /* in the file; -1: none */
+  int64_t number; /* in the file; -1: it could not be read */
   uint8_t data[PAGE];
 };
 
 /* What each reader has. */
 struct state {
   struct fetch *fetch;
-  struct rangecache_block block; /* the last one that was read, */
-  int64_t next;                  /* and the one behind it */
-  int64_t window;                /* blocks to ask for at once */
-  struct page *pages;            /* KEPT_PAGES; each in the place that its number gives it */
+  struct rangecache_block block;  /* the last one that was read, */
+  int64_t next;                   /* and the one behind it */
+  int64_t window;                 /* blocks to ask for at once */
+  struct page *pages[KEPT_PAGES]; /* each in the place that its number gives it; NULL: none */
 };
 
 static const char state_owner;
@@ -62,7 +62,7 @@ static void drop_state(void *memory) {
   struct state *state = memory;
   rangecache_leave(&state->block);
   fetch_free(state->fetch);
-  alloc_free(state->pages);
+  for (int32_t i = 0; i < KEPT_PAGES; i++) alloc_free(state->pages[i]);
   alloc_free(state);
 }
 
@@ -71,14 +71,9 @@ static void *make_state(const void *owner) {
   struct state *made = alloc_zeros(1, sizeof *made);
   if (made == NULL) return NULL;
   made->next = -1;
-  made->pages = alloc_array(KEPT_PAGES, sizeof *made->pages);
-  if (made->pages == NULL || fetch_new(&made->fetch) != SHARDRT_OK) {
-    alloc_free(made->pages);
-    alloc_free(made);
-    return NULL;
-  }
-  for (int32_t i = 0; i < KEPT_PAGES; i++) made->pages[i].number = -1;
-  return made;
+  if (fetch_new(&made->fetch) == SHARDRT_OK) return made;
+  alloc_free(made);
+  return NULL;
 }
 
 static struct state *state_of(struct reader *reader) {
@@ -262,9 +257,12 @@ static int read_page(const struct remote *self, struct state *state, int64_t num
 /* The same through what is kept of pages that were read lately. */
 static int find_page(const struct remote *self, struct state *state, int64_t number, int64_t last,
                      const uint8_t **out) {
-  struct page *page = &state->pages[(self->key.a + (uint64_t)number) % KEPT_PAGES];
+  struct page **place = &state->pages[(self->key.a + (uint64_t)number) % KEPT_PAGES], *page = *place;
+  const bool is_new = page == NULL;
+  if (is_new) page = *place = alloc_array(1, sizeof *page);
+  if (page == NULL) return ALLOC_FAILED;
   *out = page->data;
-  if (page->number == number && page->key.a == self->key.a && page->key.b == self->key.b) return SHARDRT_OK;
+  if (!is_new && page->number == number && page->key.a == self->key.a && page->key.b == self->key.b) return SHARDRT_OK;
   page->number = -1;
   int code = read_page(self, state, number, last, page->data);
   if (code != SHARDRT_OK) return code;
