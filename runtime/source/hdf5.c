@@ -42,7 +42,8 @@ static int load_chunk_at(const struct hdf5 *self, int64_t number, struct reader 
     memory = chunk_room(out, grid->chunk_bytes + 4 * (size_t)dataset->nfilters);
   if (!grid->in_place && memory == NULL) return ALLOC_FAILED;
   code = hdf5_decode(dataset, mask, data, (size_t)bytes, memory, grid->chunk_bytes, reader, &out->data);
-  if (code == SHARDRT_OK && self->file.map.remote != NULL && memory != NULL && out->data != memory) { /* no filter was at work */
+  if (code == SHARDRT_OK && self->file.map.remote != NULL && memory != NULL &&
+      out->data != memory) { /* no filter was at work */
     memcpy(memory, out->data, grid->chunk_bytes);
     out->data = memory;
   }
