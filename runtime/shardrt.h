@@ -51,6 +51,9 @@ const char *shardrt_version(void);        /* "0.1.0"; static */
 const char *shardrt_error_name(int code); /* "EINVAL"; static; "unknown" for a code outside the list */
 const char *shardrt_error_text(int code); /* the list's text; static */
 const char *shardrt_error_message(void);  /* of the last failure on this thread; valid until the next one; never NULL */
+/* Takes out of a text, in place, what no message shows: names and passwords of addresses, and what follows their "?".
+ */
+void shardrt_error_hide(char *text);
 
 /* For tests: the n-th allocation from now (1 = the next) fails once with ENOMEM, on whatever thread; 0 switches this
  * off. Returns how many allocations were counted since the last call. */
@@ -794,8 +797,8 @@ int shardrt_reduce(int32_t op, const shardrt_array *x, int32_t naxes, const int3
  * broadcast; of out's leading ones only the elements count. All three have one dtype, not bool; of float16 and bfloat16
  * `out` may be float32. float32 and float64 by OpenBLAS, which is loaded at the first call (EINVAL: it is not
  * installed); float16 and bfloat16 are computed in float32 and rounded at the end; whole numbers wrap. K = 0 gives
- * zeros. Where shards of out have one box, but their operands' boxes differ, the products are parts of one sum, which is
- * what out gets: it is added up over what this process has, each pair of boxes once. The result's bits depend on the
+ * zeros. Where shards of out have one box, but their operands' boxes differ, the products are parts of one sum, which
+ * is what out gets: it is added up over what this process has, each pair of boxes once. The result's bits depend on the
  * shapes, the flags, these parts and the kind of processor, not on how many threads there are. */
 int shardrt_matmul(const shardrt_array *a, const shardrt_array *b, int32_t transpose_a, int32_t transpose_b,
                    shardrt_array *out);

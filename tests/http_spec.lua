@@ -254,6 +254,49 @@ describe("a file on a server", function()
     assert.truthy(message:find("401", 1, true))
   end)
 
+  it("is named without password and signature by whatever fails", function()
+    local base, n, o = server.url:gsub("//", "//me:secret@") .. "/password", 0, { cache = cache }
+    for _, name in ipairs { "x.npy", "x.idx", "x.bin", "x.h5", "x.safetensors", "x.npz", "x.tar", "x.csv", "x.jsonl" } do
+      files.write(folder, name, "damaged, and no whole {")
+    end
+    files.write(folder, "x.idx.gz", "\31\139\8" .. ("\0"):rep(40))
+    local function try(format, what, more)
+      local message = files.message(shardrt.source[format], what, more or o)
+      assert.truthy(message:find("http://127.0.0.1", 1, true), message)
+      for _, secret in ipairs { "secret", "abc" } do assert.is_nil(message:find(secret, 1, true), message) end
+      n = n + 1
+    end
+    for _, name in ipairs { "x.npy", "x.idx", "x.idx.gz", "x.safetensors", "x.npz", "x.tar", "x.csv", "x.jsonl" } do
+      local format = name:match "%.(%a+)"
+      local url = ("%s/%s?signature=abc"):format(base, name)
+      try(format, (format == "npy" or format == "idx") and { x = url } or url)
+    end
+    try("tokens", base .. "/x.bin?signature=abc", { window = 10, cache = cache })
+    try("hdf5", { x = base .. "/x.h5?signature=abc" })
+    try("hdf5", { x = base .. "/x.h5?signature=abc:/x" })
+    try("zarr", { x = base .. "/nothing" })
+    try("folder", base .. "/images?signature=abc")
+    try("tar", base .. "/*.tar?signature=abc")
+    try("cifar", { base .. "/x.csv?signature=abc" })
+    assert.equal(15, n)
+    local url = server.url .. "/table.csv?a=/b/abc-signature"
+    shardrt.source.csv(url, o)
+    assert.is_nil(table.concat(files.list(cache), " "):find "signature") -- nor is a file in the cache
+  end)
+
+  it("is cut out of any text", function()
+    for given, hidden in pairs {
+      ["a http://u:p@h/x?sig=1: b HTTPS://v@h?s=2, c"] = "a http://h/x?…: b HTTPS://h?…, c",
+      ['"http://h/x?y=1" and u@h'] = '"http://h/x?…" and u@h', ["http://h/u@x"] = "http://h/u@x",
+      ["http://u:a:b@c@h:8/x"] = "http://h:8/x", ["http://"] = "http://", ["http:// ?abcd"] = "http:// ?abcd",
+      ["https://h/x?… 100 %"] = "https://h/x?… 100 %", ["http, http:/u@h"] = "http, http:/u@h",
+    } do
+      local text = ffi.new("char[?]", #given + 1, given)
+      C.shardrt_error_hide(text)
+      assert.equal(hidden, ffi.string(text))
+    end
+  end)
+
   for name, case in pairs {
     ["/nothing.npy"] = "/nothing%.npy: there is no such file on the server %(404%)",
     ["/forbidden/x.npy"] = "/forbidden/x%.npy: bytes 0 to 262143: the server answers 403 .*%(1 try,",

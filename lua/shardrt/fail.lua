@@ -40,6 +40,11 @@ end
 local function raise(_, format, ...)
   local where = fail.where()
   local message = select("#", ...) > 0 and format:format(...) or format
+  if message:find("://", 1, true) then
+    local text = ffi.new("char[?]", #message + 1, message)
+    C.shardrt_error_hide(text)
+    message = ffi.string(text)
+  end
   error(where and where .. ": " .. message or message, 0)
 end
 

@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/secret.h"
+
 enum { MESSAGE_BYTES = 4096 };
 static _Thread_local char message[MESSAGE_BYTES];
 
@@ -14,6 +16,7 @@ int error_set(int code, const char *format, ...) {
   char text[MESSAGE_BYTES];
   vsnprintf(text, sizeof text, format, args);
   va_end(args);
+  secret_hide(text);
   memcpy(message, text, sizeof text);
   return code;
 }
@@ -24,6 +27,7 @@ int error_prefix(int code, const char *format, ...) {
   va_start(args, format);
   vsnprintf(prefix, sizeof prefix, format, args);
   va_end(args);
+  secret_hide(prefix);
   memcpy(old, message, sizeof old);
   int length = snprintf(message, sizeof message, "%s: %s", prefix, old); /* what does not fit is cut off */
   return length > 0 ? code : SHARDRT_EINVAL;
@@ -31,6 +35,10 @@ int error_prefix(int code, const char *format, ...) {
 
 const char *shardrt_error_message(void) {
   return message;
+}
+
+void shardrt_error_hide(char *text) {
+  secret_hide(text);
 }
 
 const char *shardrt_error_name(int code) {

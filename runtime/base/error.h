@@ -5,7 +5,8 @@
 #include "shardrt.h"
 
 /* Sets this thread's message (printf-like; at most 4,095 bytes are kept) and returns `code`, so that a function can
- * end with `return error_set(SHARDRT_EINVAL, "…", …);`. */
+ * end with `return error_set(SHARDRT_EINVAL, "…", …);`. Of addresses no password and no signature is kept (secret.h).
+ */
 int error_set(int code, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* Puts text and ": " before this thread's message and returns `code`: for a caller that knows what was being done. */

@@ -100,11 +100,14 @@ static int target_beside(const struct cache_request *r, struct target *out) {
 static int target_in_cache(const struct cache_request *r, struct target *out) {
   out->folder = folder_name(r->folder, &out->shared);
   if (out->folder == NULL) return ALLOC_FAILED;
-  const char *slash = strrchr(r->path, '/');
-  const char *name = slash != NULL ? slash + 1 : r->path;
-  const size_t length = url_is(r->path) ? strcspn(name, "?#") : strlen(name);
+  const bool on_server = url_is(r->path);
+  char *path = on_server ? url_shown(r->path) : alloc_text("%s", r->path);
+  if (path == NULL) return ALLOC_FAILED;
+  const char *slash = strrchr(path, '/'), *name = slash != NULL ? slash + 1 : path;
+  const size_t length = on_server ? strcspn(name, "?") : strlen(name);
   out->path = alloc_text("%s/%.*s-%016llx%s", out->folder, (int)(length < 100 ? length : 100), name,
                          (unsigned long long)key_of(r->path, r->file), r->suffix != NULL ? r->suffix : "");
+  alloc_free(path);
   return out->path != NULL ? SHARDRT_OK : ALLOC_FAILED;
 }
 

@@ -11,7 +11,7 @@
 const char *reply_advice(long status) {
   switch (status) {
   case 401:
-    return " (it wants a name and a password, as in https://name:password@host/…)";
+    return " (it wants a name and a password: name:password@ before the host)";
   case 403:
     return " (it does not allow this)";
   case 408:
