@@ -256,8 +256,8 @@ describe("a file on a server", function()
 
   it("is named without password and signature by whatever fails", function()
     local base, n, o = server.url:gsub("//", "//me:secret@") .. "/password", 0, { cache = cache }
-    for _, name in ipairs { "x.npy", "x.idx", "x.bin", "x.h5", "x.safetensors", "x.npz", "x.tar", "x.csv", "x.jsonl" } do
-      files.write(folder, name, "damaged, and no whole {")
+    for _, name in ipairs { "npy", "idx", "bin", "h5", "safetensors", "npz", "tar", "csv", "jsonl" } do
+      files.write(folder, "x." .. name, "damaged, and no whole {")
     end
     files.write(folder, "x.idx.gz", "\31\139\8" .. ("\0"):rep(40))
     local function try(format, what, more)
