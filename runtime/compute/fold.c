@@ -25,8 +25,9 @@ int32_t fold_lane(int32_t dtype) {
   }
 }
 
-/* A row of so few elements is folded one by one. */
-enum { FEW = 16 };
+/* A row of so few elements is folded one by one; a long one is read from the front to the end, as the processor looks
+ * ahead best, and becomes so many elements on the way. */
+enum { FEW = 16, STRIPE = 64 };
 
 /* The loops of one operation on one kind of lanes, in C `type`; `expression` is of a and b. `half` holds what a group
  * has been halved to: a row in the middle, of an odd number, waits for the next turn. */
@@ -53,12 +54,29 @@ enum { FEW = 16 };
       to[k] = (type)(expression);                                                                                      \
     }                                                                                                                  \
   }                                                                                                                    \
+  SIMD_INLINE void stripes_##OP##_##LANE(type *to, const type *x, size_t stripes) {                                    \
+    type sums[STRIPE];                                                                                                 \
+    memcpy(sums, x, sizeof sums);                                                                                      \
+    for (size_t i = 1; i < stripes; i++)                                                                               \
+      for (size_t k = 0; k < STRIPE; k++) {                                                                            \
+        const type a = sums[k], b = x[i * STRIPE + k];                                                                 \
+        sums[k] = (type)(expression);                                                                                  \
+      }                                                                                                                \
+    memcpy(to, sums, sizeof sums);                                                                                     \
+  }                                                                                                                    \
   SIMD_INLINE void groups_body_##OP##_##LANE(const void *x, void *to, size_t count, size_t rows, size_t width) {       \
     const type *source = x;                                                                                            \
     type *target = to, half[FOLD_BLOCK];                                                                               \
     for (size_t g = 0; g < count; g++, source += rows * width, target += width) {                                      \
       const type *from = source;                                                                                       \
       size_t left = rows;                                                                                              \
+      if (width == 1 && rows >= 8 * STRIPE) {                                                                          \
+        const size_t stripes = rows / STRIPE;                                                                          \
+        left = rows - (stripes - 1) * STRIPE;                                                                          \
+        stripes_##OP##_##LANE(half, from, stripes);                                                                    \
+        memcpy(half + STRIPE, from + stripes * STRIPE, (left - STRIPE) * sizeof(type));                                \
+        from = half;                                                                                                   \
+      }                                                                                                                \
       while (left > (width == 1 ? FEW : 1)) {                                                                          \
         const size_t pairs = left / 2, low = left - pairs;                                                             \
         halve_##OP##_##LANE(half, from, from + low * width, pairs * width);                                            \
