@@ -9,7 +9,6 @@ end
 
 return function(f, runs)
   local times = {}
-  f() -- what is only done once
   for run = 1, runs or 5 do
     local start = together "before"
     f()
