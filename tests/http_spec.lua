@@ -235,6 +235,24 @@ describe("a file on a server", function()
     assert.truthy(result.stdout:find("250000", 1, true))
   end)
 
+  it("has lines of any length", function()
+    local lines = { ('{"a": "%s"}'):format(("x"):rep(3000000)) } -- each line behind it was once looked for in as much
+    for i = 2, 60000 do lines[i] = ('{"a": "%s"}'):format(("y"):rep(i % 61)) end
+    lines[30000] = ('{"a": "%s"}'):format(("z"):rep(1500000))
+    local path = files.write(folder, "long.jsonl", table.concat(lines, "\n"))
+    local here, there = shardrt.source.jsonl(path), shardrt.source.jsonl(server.url .. "/long.jsonl")
+    assert.equal(60000, #here)
+    assert.equal(60000, #there)
+    for _, i in ipairs { 0, 1, 2, 777, 29998, 29999, 30000, 59999 } do
+      local length = #lines[i + 1] - 9
+      for _, source in ipairs { here, there } do
+        local a = source:read(i, 1).a[1]
+        assert.equal(length, a.size)
+        if length > 0 then assert.equal(lines[i + 1]:byte(8), tonumber(a.data[length - 1])) end
+      end
+    end
+  end)
+
   it("has its index in the cache folder", function()
     shardrt.source.csv(server.url .. "/table.csv")
     shardrt.source.csv(server.url .. "/table.csv?x=1#y")

@@ -10,19 +10,21 @@
 #include "base/error.h"
 
 enum {
-  PIECE = 1 << 20,   /* bytes that are looked at together, */
-  COPIED = 1 << 10,  /* or these at first, where each look copies them out of the cache of a file on a server */
+  FIRST = 1 << 16,   /* bytes that are looked at together at first, */
+  PIECE = 1 << 20,   /* and then; more where a line is longer */
   NUMBER_MOST = 400, /* bytes of a number in text */
 };
 
-/* A walk through a file, piece by piece; a line that does not end in a piece is looked at again from its start. */
+/* A walk through a file, piece by piece; a line that does not end in a piece begins the next one. */
 struct lines_walk {
   const struct stored *file;
   struct reader *arena;
+  struct reader_mark mark; /* the arena without the piece */
   bool quoted;
   size_t at;       /* the next line, */
   uint32_t number; /* and its number from 1 on; 0: it does not fit */
-  size_t piece;
+  const uint8_t *data;
+  size_t first, have; /* the piece at hand: where it begins in the file, and how long it is */
 };
 
 /* How long the line at `data` is, without its end; `bytes` where it does not end here. */
@@ -42,18 +44,27 @@ static size_t line_length(const uint8_t *data, size_t bytes, bool quoted, bool *
   return bytes;
 }
 
-/* The next line: 1, or 0 at the end. */
+/* Has the piece at hand begin with the next line; longer than it was where that did not do. */
+static int next_piece(struct lines_walk *w) {
+  const size_t left = w->file->bytes - w->at;
+  const size_t wanted = w->have == 0 ? FIRST : w->first == w->at ? 2 * w->have : PIECE;
+  reader_release(w->arena, w->mark);
+  w->first = w->at;
+  w->have = left < wanted ? left : wanted;
+  return stored_get(w->file, w->at, w->have, w->arena, &w->data);
+}
+
+/* The next line, which stays where it is until the one behind it is asked for: 1, or 0 at the end. */
 static int next_line(struct lines_walk *w, size_t *offset, const uint8_t **out, size_t *bytes) {
   for (;;) {
-    const size_t left = w->file->bytes - w->at;
-    if (left == 0) return 0;
-    const size_t have = left < w->piece ? left : w->piece;
-    bool ended, open;
-    int code = stored_get(w->file, w->at, have, w->arena, out);
-    if (code != SHARDRT_OK) return code;
+    if (w->at == w->file->bytes) return 0;
+    const size_t within = w->at - w->first, have = w->have - within;
+    bool ended = false, open = false;
+    *out = w->data + within;
     *bytes = line_length(*out, have, w->quoted, &ended, &open);
-    if (!ended && have < left) {
-      w->piece *= 2; /* a line that long: its end is farther away */
+    if (!ended && w->first + w->have < w->file->bytes) {
+      int code = next_piece(w);
+      if (code != SHARDRT_OK) return code;
       continue;
     }
     if (open)
@@ -69,15 +80,12 @@ static int next_line(struct lines_walk *w, size_t *offset, const uint8_t **out, 
 /* Begins at a file's first line, behind a byte order mark. */
 static int walk_from(const struct stored *file, struct reader *arena, bool quoted, struct lines_walk *out) {
   static const uint8_t mark[] = {0xef, 0xbb, 0xbf}, gzip[] = {0x1f, 0x8b};
-  const uint8_t *head = NULL;
-  const size_t have = file->bytes < sizeof mark ? file->bytes : sizeof mark;
-  *out = (struct lines_walk){.file = file, .arena = arena, .quoted = quoted, .number = 1};
-  out->piece = file->map.remote != NULL ? COPIED : PIECE;
-  int code = stored_get(file, 0, have, arena, &head);
+  *out = (struct lines_walk){.file = file, .arena = arena, .mark = reader_mark(arena), .quoted = quoted, .number = 1};
+  int code = next_piece(out);
   if (code != SHARDRT_OK) return code;
-  if (have >= sizeof gzip && memcmp(head, gzip, sizeof gzip) == 0)
+  if (out->have >= sizeof gzip && memcmp(out->data, gzip, sizeof gzip) == 0)
     return error_set(SHARDRT_EFORMAT, "%s: is gzipped, and so has no random access: `gunzip` it", file->title);
-  if (have == sizeof mark && memcmp(head, mark, sizeof mark) == 0) out->at = sizeof mark;
+  if (out->have >= sizeof mark && memcmp(out->data, mark, sizeof mark) == 0) out->at = sizeof mark;
   return SHARDRT_OK;
 }
 
@@ -89,7 +97,6 @@ int lines_scan(const struct stored *file, struct reader *arena, struct index_wri
   if (code == SHARDRT_OK) code = index_name(writer, 1, &name);
   bool skip = r->header;
   while (code == SHARDRT_OK) {
-    const struct reader_mark mark = reader_mark(arena);
     const uint8_t *line = NULL;
     size_t offset = 0, bytes = 0;
     const uint32_t number = w.number;
@@ -103,7 +110,6 @@ int lines_scan(const struct stored *file, struct reader *arena, struct index_wri
       code = index_add(writer, &entry);
     }
     skip = skip && bytes == 0;
-    reader_release(arena, mark);
   }
   return code;
 }
