@@ -95,6 +95,11 @@ function array.pending(to, name, sizes, finish)
   })
 end
 
+--- Whether an array is a sum that waits for what it is used for.
+---@param x shardrt.Array
+---@return boolean
+function array.is_pending(x) return object.inside(x).finish ~= nil end
+
 --- A pending array in a sharding that it may not have; nil: it is not pending.
 ---@param x shardrt.Array
 ---@param to shardrt.Sharding
@@ -111,9 +116,16 @@ function array.is(value) return getmetatable(value) == Array end
 
 local function describe(x) return ("%s %s"):format(x.dtype, shape.text(x.shape)) end
 
+--- An error if the array was deleted; a sum that waits goes on waiting.
+---@param what string
+---@param x shardrt.Array
+function array.check(what, x)
+  if object.inside(x).handle == false then fail("%s: the array %s was deleted", what, describe(x)) end
+end
+
 -- The handle, of an array that was not deleted.
 local function live(what, x)
-  if not x.handle then fail("%s: the array %s was deleted", what, describe(x)) end
+  array.check(what, x)
   return x.handle
 end
 

@@ -11,17 +11,29 @@ fail.own()
 
 local constrain = { words = {} }
 
+-- The gradient of what was placed otherwise lies as that did.
+local function back(what, x)
+  local from, committed = x.sharding, x.committed
+  return function(dy) return { committed and constrain.array("the gradient of " .. what, dy, from) or dy } end
+end
+
 --- The array in that sharding.
 ---@param what string
 ---@param x shardrt.Array
 ---@param to shardrt.Sharding
+---@param options shardrt.ReshardOptions?
 ---@return shardrt.Array
-function constrain.array(what, x, to)
-  local from, committed = x.sharding, x.committed
-  return operate.done(what, operate.move(what, x, to), { x }, function(dy)
-    return { committed and constrain.array("the gradient of " .. what, dy, from) or dy }
-  end)
+function constrain.array(what, x, to, options)
+  local gradient = back(what, x)
+  return operate.done(what, operate.move(what, x, to, options), { x }, gradient)
 end
+
+--- What was made of x by placing it, as a result of it.
+---@param what string
+---@param x shardrt.Array
+---@param out shardrt.Array
+---@return shardrt.Array out
+function constrain.placed(what, x, out) return operate.done(what, out, { x }, back(what, x)) end
 
 --- The array in exactly that sharding.
 ---@param x shardrt.Array|shardrt.ndarray

@@ -132,7 +132,19 @@ function words.mean(x, axis, keepdims)
   return elementwise.words.divide(words.sum(x, axes, keepdims), count_of(x, axes))
 end
 
---- The product over axes.
+-- For each element, the product of all others along the axes. Where one is 0 its own is that of the others, and all
+-- others' are 0: written such that gradients of that, too, are right, as `zero` (the sum of what is 0) is a number.
+local function others(x, axes)
+  local w = elementwise.words
+  local is_zero = w.equal(x, 0)
+  local count, zero = words.sum(w.astype(is_zero, x.dtype), axes, true), words.sum(w.where(is_zero, x, 0), axes, true)
+  local nonzero = w.where(is_zero, 1, x)
+  local of_zero = w.where(w.equal(count, 1), 1, w.where(w.equal(count, 2), zero - x, 0))
+  local of_others = w.where(w.equal(count, 0), 1, w.where(w.equal(count, 1), zero, 0)) / nonzero
+  return words.prod(nonzero, axes, true) * w.where(is_zero, of_zero, of_others)
+end
+
+--- The product over axes. Of whole numbers of less than 32 bits it has 32.
 ---@param x shardrt.Operand
 ---@param axis (integer|integer[])?
 ---@param keepdims boolean?
@@ -141,7 +153,8 @@ function words.prod(x, axis, keepdims)
   local what = "np.prod"
   x = operand(what, x)
   local axes = fold.axes(what, axis, x.ndim)
-  return reduce(what, C.SHARDRT_PROD, x, axes, keepdims, promote.summed(x.dtype))
+  return reduce(what, C.SHARDRT_PROD, x, axes, keepdims, promote.summed(x.dtype), promote.is_float(x.dtype)
+    and function(dy) return with_axes(dy, x, axes) * others(x, axes) end or nil)
 end
 
 -- The elements that are the largest share the gradient equally, as in JAX.

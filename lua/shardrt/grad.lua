@@ -1,6 +1,7 @@
 -- Gradients: what was computed is written down (tape.lua), and gone through backwards.
 
 local array = require "shardrt.array"
+local constrain = require "shardrt.constrain"
 local create = require "shardrt.create"
 local elementwise = require "shardrt.elementwise"
 local fail = require "shardrt.fail"
@@ -9,7 +10,6 @@ local operate = require "shardrt.operate"
 local place = require "shardrt.place"
 local promote = require "shardrt.promote"
 local propagate = require "shardrt.propagate"
-local reshard = require "shardrt.reshard"
 local shape = require "shardrt.shape"
 local tape = require "shardrt.tape"
 local tree = require "shardrt.tree"
@@ -96,7 +96,8 @@ local function run(what, f, params, ...)
     i = i + 1
     local g = found[i]
     if not g then return create.words.zeros_like(leaf) end
-    return leaf.committed and reshard.array("the gradient", g, leaf.sharding) or g
+    if not leaf.committed or g.sharding == leaf.sharding then return g end
+    return constrain.array("the gradient", g, leaf.sharding) -- noted, for gradients of gradients
   end)
   return value, grads, unpack(results, 3, table.maxn(results))
 end

@@ -37,7 +37,7 @@ function operate.is_planning() return C.shardrt_job_get().planning ~= 0 end
 ---@return shardrt.Array
 function operate.array(what, value, which)
   if array.is(value) then
-    array.live(what, value)
+    array.check(what, value)
     return value
   end
   if ndarray.is(value) then return array.unplaced_from(what, value) end
@@ -79,15 +79,17 @@ function operate.compute(what, out, call, ...)
   array.tell_collector(out)
 end
 
+local DONATE = { donate = true }
+
 --- The array in another sharding, by what links there are between processes.
 ---@param what string
 ---@param x shardrt.Array
 ---@param to shardrt.Sharding
----@param donate boolean? # nobody needs x as it is any more
+---@param options shardrt.ReshardOptions?
 ---@return shardrt.Array
-function operate.move(what, x, to, donate)
-  if operate.mover then operate.mover(x, to) end
-  return reshard.array(what, x, to, donate and { donate = true } or nil)
+function operate.move(what, x, to, options)
+  if operate.mover and not array.is_pending(x) then operate.mover(x, to) end -- what finishes a sum tells by itself
+  return reshard.array(what, x, to, options)
 end
 
 -- The array in a layout of which this process holds all that it needs.
@@ -109,10 +111,11 @@ function operate.bring(what, x, at, cuts, donate)
   local to, held = place.sharding(at, cuts), place.cuts(at, x)
   if held == nil then return array.place(what, x, to) end
   if held and propagate.equal(held, cuts) and (at.mesh == nil or x.sharding.mesh) then return x end
+  if array.is_pending(x) then return operate.move(what, x, to) end -- summed as it is needed
   if C.shardrt_job_get().process_count == 1 or held and propagate.is_finer(held, cuts) then
     return regroup(what, x, at, cuts)
   end
-  return operate.move(what, x, to, donate)
+  return operate.move(what, x, to, donate and DONATE or nil)
 end
 
 --- Notes what was computed, for gradients, for other processes' checks and for who watches.
@@ -192,7 +195,7 @@ local function settle(what, op, parts, split, at, cuts, sizes, wanted)
   local sum = reduce_first(what, op, gathered, split.at, scattered, sizes)
   if propagate.equal(scattered, goal) then return operate.alias(what, sum, at, wanted, sizes) end
   local to = place.sharding(at, wanted)
-  return operate.move(what, sum, to, true)
+  return operate.move(what, sum, to, DONATE)
 end
 
 -- The parts {count, …} of a sum, one in each process: each device's own, and of these what is in one process added up.

@@ -9,8 +9,8 @@ local fail = require "shardrt.fail"
 local list = require "shardrt.list"
 local ndarray = require "shardrt.ndarray"
 local object = require "shardrt.object"
-local plan = require "shardrt.later" "shardrt.plan"
-local reshard = require "shardrt.reshard"
+local later = require "shardrt.later"
+local constrain, plan = later "shardrt.constrain", later "shardrt.plan"
 local shape = require "shardrt.shape"
 local sharding = require "shardrt.sharding"
 local tree = require "shardrt.tree"
@@ -71,12 +71,10 @@ end
 
 local function put_leaf(what, value, to)
   to = sharding.of(what, to)
-  if array.is(value) and not value.committed then
-    array.live(what, value)
-    if C.shardrt_job_get().planning == 0 then value = array.unplaced_value(value) end
-  end
-  if array.is(value) then return reshard.array(what, value, to) end
-  return put_host(what, put.to_host(what, value), to)
+  if not array.is(value) then return put_host(what, put.to_host(what, value), to) end
+  array.check(what, value)
+  if value.committed or C.shardrt_job_get().planning ~= 0 then return constrain.array(what, value, to) end
+  return constrain.placed(what, value, put_host(what, array.unplaced_value(value), to))
 end
 
 -- Leaf by leaf. `to` is one sharding or device for all below, or a tree with the same keys.

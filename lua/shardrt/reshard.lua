@@ -7,7 +7,8 @@ local device = require "shardrt.device"
 local dtype = require "shardrt.dtype"
 local fail = require "shardrt.fail"
 local list = require "shardrt.list"
-local plan = require "shardrt.later" "shardrt.plan"
+local later = require "shardrt.later"
+local constrain, plan = later "shardrt.constrain", later "shardrt.plan"
 local shape = require "shardrt.shape"
 local sharding = require "shardrt.sharding"
 fail.own()
@@ -227,7 +228,7 @@ end
 ---@return shardrt.Array
 function words.reshard(x, to, options)
   local what = "reshard"
-  return reshard.array(what, given_array(what, x), sharding.of(what, to), options)
+  return constrain.array(what, given_array(what, x), sharding.of(what, to), options)
 end
 
 return reshard

@@ -1,7 +1,9 @@
 -- What was computed from what, while somebody wants a gradient of it (grad.lua).
 
 local array = require "shardrt.array"
+local fail = require "shardrt.fail"
 local tree = require "shardrt.tree"
+fail.own()
 
 local DEEPEST = 100 -- tables within tables
 
@@ -38,18 +40,6 @@ function tape.finish(made)
     open[#open] = nil
     if last == made then return end
   end
-end
-
---- Whether any tape follows one of these arrays.
----@param inputs shardrt.Array[]
----@return boolean
-function tape.follows(inputs)
-  for _, made in ipairs(open) do
-    for _, x in ipairs(inputs) do
-      if made.tracked[x] then return true end
-    end
-  end
-  return false
 end
 
 --- Writes down that `out` was computed, on each tape that follows one of its inputs.
