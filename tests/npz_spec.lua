@@ -251,4 +251,18 @@ describe("source.npz", function()
       assert.is_true(done)
     end
   end)
+
+  it("is not unpacked for a header that says it is large", function()
+    local path = folder .. "/bomb.npz"
+    local script = files.write(folder, "bomb.py", [[
+import struct, sys, zipfile
+dict = b"{'descr': '|u1', 'fortran_order': False, 'shape': (4,), }"
+header = dict + b" " * ((64 << 20) - len(dict) - 1) + b"\n"
+with zipfile.ZipFile(sys.argv[1], "w", zipfile.ZIP_DEFLATED) as out:
+    out.writestr("x.npy", b"\x93NUMPY\2\0" + struct.pack("<I", len(header)) + header + b"1234")
+]])
+    assert(os.execute(("python3 '%s' '%s'"):format(script, path)) == 0)
+    local message = files.message(open, path)
+    assert.truthy(message:find("x.npy: is cut off within its header, which is 67108876 bytes", 1, true), message)
+  end)
 end)

@@ -70,10 +70,11 @@ static int read_header(const npz *self, const struct zip_member *member, struct 
   if (have == HEAD_BYTES)
     length += data[6] == 1 ? data[8] | (size_t)data[9] << 8
                            : data[8] | (size_t)data[9] << 8 | (size_t)data[10] << 16 | (size_t)data[11] << 24;
-  code = zip_peek(file, member, length, arena, &data, &have);
+  const size_t most = length < NPY_HEADER_READ ? length : NPY_HEADER_READ; /* whatever it says of itself */
+  code = zip_peek(file, member, most, arena, &data, &have);
   if (code < 0) return code;
-  const size_t bytes = have < length ? have : member->bytes; /* it is cut off, or there are the elements behind it */
-  code = npy_header_parse(member->name, data, bytes, out);
+  const size_t bytes = have < most ? have : member->bytes; /* it is cut off, or there are the elements behind it */
+  code = npy_header_parse_head(member->name, data, have, bytes, out);
   return code < 0 ? error_prefix(code, "%s", file->title) : code;
 }
 
