@@ -545,6 +545,24 @@ describe("a server that fails", function()
     assert.equal(1, whole) -- one process downloads it
   end)
 
+  it("is asked for a file that has no ETag, whatever its date", function()
+    local path, host = folder .. "/dated.npy", shardrt.ndarray.arange(600, "int32"):reshape { 100, 6 }
+    host:save(path)
+    check_big(npy(fault("dated", "dated.npy")), 600)
+    host.data[599] = 77
+    host:save(path)
+    assert(os.execute(("touch -d 2001-01-01 '%s'"):format(path)) == 0) -- as of a backup that was put back
+    assert.equal(77, tonumber(npy(fault("dated", "dated.npy")):read(99, 1).x.data[5]))
+  end)
+
+  it("is not waited for as nobody can say how long", function()
+    for _, text in ipairs { "soon", "-1", "0", "nan", "inf", "1e300" } do
+      ffi.C.setenv("SHARDRT_HTTP_TIMEOUT", text, 1)
+      local message = files.message(npy, fault "plain")
+      assert.truthy(message:find(('SHARDRT_HTTP_TIMEOUT is "%s"'):format(text), 1, true), message)
+    end
+  end)
+
   it("may say neither ETag nor time, but not that it compresses", function()
     check_big(npy(fault "unnamed"))
     assert.truthy(files.message(npy, fault "encoded"):find "Content%-Encoding")

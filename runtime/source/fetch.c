@@ -11,7 +11,13 @@
 #include "base/error.h"
 #include "source/reply.h"
 
-enum { IN_FLIGHT = 16, IDLE = 8, REDIRECTS = 10, ALL_TRIES = 4 /* times one attempt's limit, for all of them */ };
+enum {
+  IN_FLIGHT = 16,
+  IDLE = 8,
+  REDIRECTS = 10,
+  SECONDS_MOST = 86400,
+  ALL_TRIES = 4 /* times one attempt's limit, for all of them */
+};
 
 static const double CONNECT_SECONDS = 10, FIRST_PAUSE = 0.25;
 
@@ -46,10 +52,22 @@ static void start_library(void) {
   curl_global_init(CURL_GLOBAL_DEFAULT);
 }
 
-static double attempt_seconds(void) {
+/* False: what is asked for is no such number. */
+static bool attempt_seconds(double *out) {
   const char *text = getenv("SHARDRT_HTTP_TIMEOUT");
-  const double seconds = text != NULL ? strtod(text, NULL) : 0;
-  return seconds > 0 ? seconds : 30;
+  char *end;
+  *out = 30;
+  if (text == NULL || text[0] == '\0') return true;
+  const double asked = strtod(text, &end);
+  if (*end != '\0' || !(asked > 0) || asked > SECONDS_MOST) return false;
+  *out = asked;
+  return true;
+}
+
+static int set_seconds(struct fetch *self) {
+  if (attempt_seconds(&self->seconds)) return SHARDRT_OK;
+  return error_set(SHARDRT_EINVAL, "SHARDRT_HTTP_TIMEOUT is \"%s\"; it is a number of seconds, above 0 and up to %d",
+                   getenv("SHARDRT_HTTP_TIMEOUT"), SECONDS_MOST);
 }
 
 static double limit_of(double seconds, size_t bytes) {
@@ -57,7 +75,9 @@ static double limit_of(double seconds, size_t bytes) {
 }
 
 double fetch_patience(size_t bytes) {
-  return ALL_TRIES * limit_of(attempt_seconds(), bytes) + 5;
+  double seconds;
+  (void)attempt_seconds(&seconds);
+  return ALL_TRIES * limit_of(seconds, bytes) + 5;
 }
 
 /* Those that nobody has any more: the next one takes over their connections. */
@@ -169,10 +189,8 @@ static int set_headers(struct transfer *t) {
   snprintf(range, sizeof range, "%zu-%zu", r->offset, r->offset + r->bytes - 1);
   curl_easy_setopt(t->easy, CURLOPT_RANGE, r->take == NULL ? range : NULL);
   int code = SHARDRT_OK;
-  if (r->known != NULL && r->known->etag[0] != '\0')
-    code = add_header(t, "If-None-Match", r->known->etag);
-  else if (r->known != NULL && r->known->modified[0] != '\0')
-    code = add_header(t, "If-Modified-Since", r->known->modified);
+  /* Not If-Modified-Since: that is true also of another file with an older date, which is put in its place. */
+  if (r->known != NULL && r->known->etag[0] != '\0') code = add_header(t, "If-None-Match", r->known->etag);
   curl_easy_setopt(t->easy, CURLOPT_HTTPHEADER, t->headers);
   return code;
 }
@@ -180,7 +198,7 @@ static int set_headers(struct transfer *t) {
 static void set_options(const struct fetch *self, struct transfer *t, double left) {
   const struct fetch_request *r = t->request;
   const size_t bytes = r->take != NULL && r->version != NULL ? (size_t)r->version->bytes : r->bytes;
-  const double limit = limit_of(self->seconds, bytes);
+  const double most = limit_of(self->seconds, bytes), limit = left < most ? left : most;
   CURL *easy = t->easy;
   curl_easy_reset(easy);
   curl_easy_setopt(easy, CURLOPT_URL, r->url);
@@ -195,7 +213,7 @@ static void set_options(const struct fetch *self, struct transfer *t, double lef
   curl_easy_setopt(easy, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1); /* a connection for each in flight */
   curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS,
                    (long)(1000 * (self->seconds < CONNECT_SECONDS ? self->seconds : CONNECT_SECONDS)));
-  curl_easy_setopt(easy, CURLOPT_TIMEOUT_MS, (long)(1000 * (limit < left ? limit : left)) + 1);
+  curl_easy_setopt(easy, CURLOPT_TIMEOUT_MS, limit > 0 ? (long)(1000 * limit) + 1 : 1L); /* 0 would be none */
   curl_easy_setopt(easy, CURLOPT_LOW_SPEED_LIMIT, 1L); /* a large one that stands still ends before its time is up */
   curl_easy_setopt(easy, CURLOPT_LOW_SPEED_TIME, (long)self->seconds + 1);
   curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, t->why);
@@ -361,8 +379,7 @@ static int finish(struct fetch *self, struct run *run) {
 int fetch_run(struct fetch *self, struct fetch_request *requests, int64_t n, int32_t tries, fetch_ended *ended,
               void *context) {
   struct run run = {.requests = requests, .n = n, .tries = tries, .ended = ended, .context = context};
-  int code = SHARDRT_OK;
-  self->seconds = attempt_seconds();
+  int code = set_seconds(self);
   while (run.done < n && code == SHARDRT_OK) {
     int running, pause;
     code = begin(self, &run, &pause);

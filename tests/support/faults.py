@@ -13,6 +13,7 @@ The path says how: /FAULT[-TIMES][-NUMBER]/…/FILE. Each part of a file fails t
   silent    takes the request, and never answers
   changed   after TIMES requests for the file, it is another one (all bytes + 1), with another ETag
   gone      after TIMES requests for the file, it is no longer there
+  dated     without ETag; as RFC 9110 says of If-Modified-Since, an older file is not modified
   unnamed   without ETag and Last-Modified
   encoded   says that the body is compressed
   endless   sends the whole file, in chunks, without saying how long it is
@@ -28,6 +29,7 @@ import socket
 import sys
 import threading
 import time
+from email.utils import formatdate, parsedate_to_datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 FOLDER, WORK = sys.argv[1:3]
@@ -105,6 +107,12 @@ class Handler(BaseHTTPRequestHandler):
             self.send_response(304)
             self.end_headers()
             return None
+        since = self.headers.get("If-Modified-Since")
+        if fault == "dated" and since and parsedate_to_datetime(since).timestamp() >= int(os.path.getmtime(path)):
+            self.note(304)
+            self.send_response(304)
+            self.end_headers()
+            return None
         wanted = re.match(r"bytes=(\d+)-(\d+)$", self.headers.get("Range", ""))
         if fault == "endless":
             return self.send_chunks(data)
@@ -118,7 +126,9 @@ class Handler(BaseHTTPRequestHandler):
         body = data[first : last + 1]
         self.note(206 if wanted else 200)
         self.send_response(206 if wanted else 200)
-        if fault != "unnamed":
+        if fault == "dated":
+            self.send_header("Last-Modified", formatdate(os.path.getmtime(path), usegmt=True))
+        elif fault != "unnamed":
             self.send_header("ETag", tag)
         if fault == "encoded":
             self.send_header("Content-Encoding", "gzip")
