@@ -4,6 +4,7 @@ local ffi = require "ffi"
 local files = require "tests.support.files"
 local mpi = require "tests.support.mpi"
 local shardrt = require "shardrt"
+local np = require "shardrt.numpy"
 local P, ndarray = shardrt.P, shardrt.ndarray
 
 local mesh = shardrt.make_mesh({ 8 }, { "a" })
@@ -86,6 +87,7 @@ describe("odd arguments", function()
 
   it("of the words", function()
     local identity = function(index) return ndarray.full({ index[1][2] - index[1][1] }, 1) end
+    local floats, total = np.astype(x, "float32"), np.sum
     local parts = {}
     for i, device in ipairs(shardrt.devices()) do parts[i] = shardrt.device_put(ndarray.full({ 2 }, i), device) end
     local good = {
@@ -101,6 +103,7 @@ describe("odd arguments", function()
       reshard = { x, one }, reshard_plan = { { 16 }, "int32", s, one }, with_sharding_constraint = { x, s },
       visualize_array_sharding = { x, folder .. "/v.svg" }, concat = { { source, source, part = "part" } },
       mix = { { { source, 0.5 }, { source, 0.5 }, samples = 9, part = "part" } },
+      grad = { total }, value_and_grad = { total }, stop_gradient = { x }, explain = { total, floats },
     }
     for name, arguments in pairs(good) do
       assert(pcall(shardrt[name], unpack(arguments)), name)
@@ -254,6 +257,98 @@ describe("odd arguments", function()
       try(("random.key of odd value %d"):format(number), random.key, 1, o)
       try(("a key's field, odd value %d"):format(number), function() return key[value] end)
       try(("a key beside odd value %d"):format(number), function() return key == value end)
+    end
+    nothing_failed()
+  end)
+
+  it("of the words of shardrt.numpy, and of arrays' operators", function()
+    local good, y = {}, np.astype(x, "float32")
+    for name in pairs(np) do good[name] = { y } end
+    for _, name in ipairs {
+      "add", "subtract", "multiply", "divide", "floor_divide", "remainder", "power", "maximum", "minimum", "arctan2",
+      "equal", "not_equal", "less", "less_equal", "greater", "greater_equal", "logical_and", "logical_or",
+    } do
+      good[name] = { y, y }
+    end
+    for _, name in ipairs { "sum", "mean", "prod", "max", "min", "any", "all", "argmax", "argmin", "var", "std" } do
+      good[name] = { y, 0, true }
+    end
+    for name, arguments in pairs {
+      where = { y, y, y }, clip = { y, 0, 1 }, astype = { y, "int32" }, one_hot = { x, 4, "int8" },
+      broadcast_to = { y, { 2, 16 } }, softmax = { y, 0 }, log_softmax = { y, 0 },
+      dot = { y, y, { sharding = shardrt.NamedSharding(mesh, P()) } },
+      matmul = { y, y, { sharding = shardrt.NamedSharding(mesh, P()) } },
+      reshape = { y, { 4, -1 } }, transpose = { y, { 0 } }, expand_dims = { y, 0 },
+      squeeze = { np.reshape(y, { 16, 1 }), 1 }, slice = { y, { { 0, 4, 2 } } }, split = { y, { 4 }, 0 },
+      concatenate = { { y, y }, 0 }, stack = { { y, y }, 0 }, take = { y, x, 0 }, zeros = { { 4 }, "int8" },
+      ones = { { 4 }, "int8" }, full = { { 4 }, 1, "int8" }, arange = { 0, 4, 1, "int8" }, array = { { 1, 2 }, "int8" },
+      zeros_like = { y, "int8" }, ones_like = { y, "int8" }, full_like = { y, 1, "int8" },
+    } do
+      good[name] = arguments
+    end
+    for name, word in pairs(np) do
+      local ok, message = pcall(word, unpack(good[name]))
+      assert(ok, name .. ": " .. tostring(message))
+      fuzz("np." .. name, word, nil, unpack(good[name]))
+    end
+    for number, value in ipairs(odd) do
+      local given
+      if value ~= NIL then given = value end
+      for name, operator in pairs {
+        add = function(a, b) return a + b end, sub = function(a, b) return a - b end,
+        mul = function(a, b) return a * b end, div = function(a, b) return a / b end,
+        pow = function(a, b) return a ^ b end, mod = function(a, b) return a % b end,
+      } do
+        local function text(way) return ("%s, %s, odd value %d, %s"):format(name, way, number, name_of(value)) end
+        try(text "behind", operator, y, given)
+        try(text "before", operator, given, y)
+      end
+      try(("a slice of odd value %d"):format(number), np.slice, y, { given })
+      for place = 1, 3 do
+        local range = { 0, 4, 1 }
+        range[place] = given
+        try(("a slice's number, odd value %d"):format(number), np.slice, y, { range })
+      end
+      try(("a list of odd value %d"):format(number), np.concatenate, { y, given })
+      try(("a list of odd value %d"):format(number), np.stack, { y, given })
+      try(("a product to odd value %d"):format(number), np.dot, y, y, { sharding = given })
+    end
+    nothing_failed()
+  end)
+
+  it("of gradients, and of optimisers", function()
+    local y = np.astype(x, "float32")
+    local g = shardrt.value_and_grad(np.sum)
+    for number, value in ipairs(odd) do
+      local given
+      if value ~= NIL then given = value end
+      try(("a gradient of odd value %d"):format(number), g, given)
+      try(("a gradient of a tree with odd value %d"):format(number), g, { w = given })
+      try(("a function that gives odd value %d"):format(number), shardrt.grad(function() return given end), y)
+      try(("explain of odd value %d"):format(number), shardrt.explain, function() return given end)
+    end
+    for name, options in pairs {
+      sgd = { learning_rate = 0.1 }, momentum = { learning_rate = 0.1, momentum = 0.9 },
+      adam = { learning_rate = 0.1, beta1 = 0.9, beta2 = 0.99, epsilon = 1e-8 },
+    } do
+      local word = shardrt.optimizer[name]
+      fuzz("optimizer." .. name, word, nil, options)
+      for option in pairs(options) do
+        for number, value in ipairs(odd) do
+          local o = {}
+          for other, kept in pairs(options) do o[other] = kept end
+          if value == NIL then o[option] = nil else o[option] = value end
+          try(("optimizer.%s of %s = odd value %d"):format(name, option, number), word, o)
+        end
+      end
+      local made = word(options)
+      fuzz("init", made.init, made, y)
+      fuzz("update", made.update, made, y, y, made:init(y))
+      fuzz("init of a tree", made.init, made, { w = y })
+      fuzz("update of a tree", made.update, made, { w = y }, { w = y }, made:init { w = y })
+    end
+    for name in pairs(shardrt.optimizer) do
+      assert.truthy(name == "sgd" or name == "momentum" or name == "adam", name .. " is not tried")
     end
     nothing_failed()
   end)

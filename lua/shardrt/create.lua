@@ -81,8 +81,11 @@ function words.arange(start, stop, step, name)
   if type(step) == "string" then step, name = nil, step end
   if stop == nil then start, stop = 0, start end
   step = step == nil and 1 or step
-  for _, number in ipairs { start, stop, step } do
-    if type(number) ~= "number" or number ~= number then fail("%s: %s is no number", what, list.show(number)) end
+  local given = { start, stop, step }
+  for i = 1, 3 do
+    if type(given[i]) ~= "number" or given[i] ~= given[i] then
+      fail("%s: %s is no number", what, list.show(given[i]))
+    end
   end
   if step == 0 then fail("%s: a step of 0", what) end
   local whole = start % 1 == 0 and stop % 1 == 0 and step % 1 == 0

@@ -47,6 +47,16 @@ function fold.axes(what, given, ndim)
   return made
 end
 
+--- The one axis that a recipe gave.
+---@param what string
+---@param given integer
+---@param ndim integer
+---@return integer # from 0
+function fold.axis(what, given, ndim)
+  if type(given) ~= "number" then fail("%s: the axis is %s; it wants one, a number", what, list.show(given)) end
+  return fold.axes(what, given, ndim)[1]
+end
+
 -- What is left of a list with an entry for each dimension.
 local function rest(values, axes, keep)
   local gone, made = {}, {}

@@ -9,6 +9,7 @@ local fail = require "shardrt.fail"
 local list = require "shardrt.list"
 local object = require "shardrt.object"
 local operate = require "shardrt.operate"
+local shape = require "shardrt.shape"
 local tree = require "shardrt.tree"
 fail.own()
 
@@ -30,14 +31,28 @@ local function pass(what, root, ...)
   return elementwise.run(what, arrays, root, arrays[1].dtype)
 end
 
+-- A parameter's gradient, and what is kept for it, have its shape.
+local function like(what, x, parameter)
+  if not shape.equal(x.shape, parameter.shape) then
+    fail("%s: a parameter of shape %s, and its gradient or state of %s", what, shape.text(parameter.shape),
+      shape.text(x.shape))
+  end
+  return x
+end
+
 -- The entries of trees that are alike, leaf by leaf: f(leaf, leaf, …) gives as many results as `count`.
 local function map(what, count, apply, first, ...)
-  local others, made = { ... }, {}
-  if not tree.is(what, first) then return apply(operate.array(what, first, "a parameter"), ...) end
+  local others, n, made = { ... }, select("#", ...), {}
+  if not tree.is(what, first) then
+    local x = operate.array(what, first, "a parameter")
+    for i = 1, n do others[i] = like(what, operate.array(what, others[i], "a gradient or state"), x) end
+    return apply(x, unpack(others, 1, n))
+  end
   for i = 1, count do made[i] = {} end
   for _, key in ipairs(tree.keys(what, first)) do
     local below = {}
-    for i, other in ipairs(others) do
+    for i = 1, n do
+      local other = others[i]
       if type(other) ~= "table" or array.is(other) or other[key] == nil then
         fail('%s: the parameters have "%s", which tree %d has not', what, tostring(key), i + 1)
       end
@@ -86,7 +101,7 @@ rules.adam = {
     return { step = create.words.zeros({}, "float32"), mean = zeros(what, params), square = zeros(what, params) }
   end,
   update = function(what, o, params, grads, state)
-    local step = pass(what, input(1) + 1, state.step)
+    local step = pass(what, input(1) + 1, operate.array(what, state.step, "the state's step"))
     local made, mean, square = map(what, 3, function(p, g, m, v)
       local new_m = pass(what, input(1) * o.beta1 + input(2) * (1 - o.beta1), m, g)
       local new_v = pass(what, input(1) * o.beta2 + f.SQUARE(input(2)) * (1 - o.beta2), v, g)

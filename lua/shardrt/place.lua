@@ -55,6 +55,7 @@ end
 function place.of(what, arrays)
   local first, found, named
   for i, x in ipairs(arrays) do
+    array.check(what, x) -- a gradient may need what was deleted since
     if x.committed then
       local s = x.sharding
       if not first then

@@ -94,7 +94,7 @@ function words.expand_dims(x, axis)
   local what = "np.expand_dims"
   x = operand(what, x)
   local sizes = x.shape
-  table.insert(sizes, fold.axes(what, axis, x.ndim + 1)[1] + 1, 1)
+  table.insert(sizes, fold.axis(what, axis, x.ndim + 1) + 1, 1)
   return words.reshape(x, sizes)
 end
 
@@ -199,7 +199,7 @@ end
 function words.split(x, at, axis)
   local what = "np.split"
   x = operand(what, x)
-  local along = fold.axes(what, axis or 0, x.ndim)[1] + 1
+  local along = fold.axis(what, axis or 0, x.ndim) + 1
   local size, ends = x.shape[along], {}
   if type(at) == "number" then
     if not list.is_whole(at, 1) or size % at ~= 0 then
@@ -244,11 +244,11 @@ function words.concatenate(arrays, axis)
     dtypes[i] = all[i].dtype
   end
   local first, common = all[1], promote.result(dtypes, {})
-  local along = fold.axes(what, axis or 0, first.ndim)[1] + 1
+  local along = fold.axis(what, axis or 0, first.ndim) + 1
   local sizes, starts = first.shape, { 0 }
   for i, x in ipairs(all) do
     local own = x.shape
-    own[along] = sizes[along]
+    if #own == #sizes then own[along] = sizes[along] end
     if not shape.equal(own, sizes) then
       fail("%s: shapes %s and %s differ in more than axis %d", what, shape.text(first.shape), shape.text(x.shape),
         along - 1)
@@ -352,7 +352,7 @@ function words.take(x, indices, axis)
   end
   if indices.dtype ~= "int32" and indices.dtype ~= "int64" then indices = elementwise.words.astype(indices, "int64") end
   if x.ndim == 0 then fail("%s: of a single number", what) end
-  local along = fold.axes(what, axis or 0, x.ndim)[1] + 1
+  local along = fold.axis(what, axis or 0, x.ndim) + 1
   local at, whole, kept, made, sizes = take_layout(what, x, indices, along)
   local from, by = operate.bring(what, x, at, whole), operate.bring(what, indices, at, kept)
   local out = operate.result(what, at, made, x.dtype, sizes)
