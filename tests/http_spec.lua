@@ -223,6 +223,38 @@ describe("a file on a server", function()
     assert.is_true(count >= 4, count .. " connections")
   end)
 
+  it("is downloaded once where what it was decompressed to is kept", function()
+    local function little(n, bytes)
+      local text = {}
+      for i = 1, bytes do text[i] = string.char(math.floor(n / 256 ^ (i - 1)) % 256) end
+      return table.concat(text)
+    end
+    -- An MDS shard of one sample; and as zstd (RFC 8878) in blocks that are not compressed.
+    local BYTES = 1000000
+    local head = little(1, 4) .. little(12, 4) .. little(16 + BYTES, 4)
+    local shard = head .. little(BYTES, 4) .. ("shard+rt"):rep(BYTES / 8)
+    local zstd = { "\x28\xb5\x2f\xfd\xa0" .. little(#shard, 4) }
+    for at = 1, #shard, 131072 do
+      local piece = shard:sub(at, at + 131071)
+      zstd[#zstd + 1] = little(#piece * 8 + (at + #piece > #shard and 1 or 0), 3) .. piece
+    end
+    zstd = table.concat(zstd)
+    os.execute(("mkdir -p '%s/large'"):format(folder))
+    files.write(folder .. "/large", "s.mds.zstd", zstd)
+    files.write(folder .. "/large", "index.json", ([[{"version": 2, "shards": [{"column_encodings": ["bytes"],
+      "column_names": ["x"], "column_sizes": [null], "compression": "zstd", "format": "mds", "hashes": [],
+      "samples": 1, "size_limit": null, "version": 2, "raw_data": {"basename": "s.mds", "bytes": %d, "hashes": {}},
+      "zip_data": {"basename": "s.mds.zstd", "bytes": %d, "hashes": {}}}]}]]):format(#shard, #zstd))
+    for i, most in ipairs { #zstd, BLOCK } do
+      local source = shardrt.source.mds(server.url .. "/large", { fields = { x = "bytes" } })
+      local x = source:read(0, 1).x[1]
+      assert.equal(BYTES, x.size)
+      assert.equal(("t"):byte(), x.data[BYTES - 1])
+      assert.equal(most, sent "s.mds.zstd", i)
+      files.remove(cache .. "/http")
+    end
+  end)
+
   it("is planned for as a file is", function()
     local result = mpi.run {
       source = ([[

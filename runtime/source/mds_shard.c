@@ -63,8 +63,7 @@ static int check_file(const char *title, const struct mds_file *file, const uint
 
 /* What is wanted of the cache. */
 struct contents {
-  const char *title;
-  const mapping *file;
+  const struct stored *file;
   const struct mds_shard *shard;
   enum decompress_kind kind;
 };
@@ -73,19 +72,28 @@ static bool fits(const mapping *cached, const void *context) {
   return cached->bytes == (size_t)((const struct contents *)context)->shard->raw.bytes;
 }
 
-static int make(newfile *out, const void *context) {
-  const struct contents *c = context;
+static int write_contents(const struct contents *c, const uint8_t *data, newfile *out) {
   const size_t bytes = (size_t)c->shard->raw.bytes;
-  int code = check_file(c->title, &c->shard->zip, c->file->data, c->file->bytes);
+  int code = check_file(c->file->title, &c->shard->zip, data, c->file->bytes);
   if (code != SHARDRT_OK) return code;
   uint8_t *contents = alloc_array(bytes, 1);
   if (contents == NULL) return ALLOC_FAILED;
-  code = decompress(c->kind, c->file->data, c->file->bytes, contents, bytes);
+  code = decompress(c->kind, data, c->file->bytes, contents, bytes);
   if (code == SHARDRT_OK)
     code = newfile_write(out, contents, bytes);
   else
-    error_prefix(code, "%s", c->title);
+    error_prefix(code, "%s", c->file->title);
   alloc_free(contents);
+  return code;
+}
+
+static int make(newfile *out, const void *context) {
+  const struct contents *c = context;
+  struct reader reader = {0};
+  const uint8_t *data = NULL;
+  int code = stored_get(c->file, 0, c->file->bytes, &reader, &data);
+  if (code == SHARDRT_OK) code = write_contents(c, data, out);
+  reader_clear(&reader);
   return code;
 }
 
@@ -95,12 +103,21 @@ static bool is_kind(const char *compression, const char *kind) {
   return strncmp(compression, kind, length) == 0 && (compression[length] == '\0' || compression[length] == ':');
 }
 
-/* What the compressed file at `path` holds. */
-static int map_contents(const char *path, const char *title, const struct mds_shard *shard, const char *cache,
-                        const mapping *file, mapping *out) {
-  struct contents contents = {.title = title, .file = file, .shard = shard};
-  const struct cache_request request = {.path = path,
-                                        .file = file,
+static int map_gzipped(const struct stored *file, const struct mds_shard *shard, const char *cache, mapping *out) {
+  mapping whole = file->map;
+  struct reader reader = {0};
+  int code = stored_get(file, 0, file->bytes, &reader, &whole.data);
+  if (code == SHARDRT_OK) code = check_file(file->title, &shard->zip, whole.data, whole.bytes);
+  if (code == SHARDRT_OK) code = gunzip_map(file->path, &whole, (size_t)shard->raw.bytes, "", 0, cache, out);
+  reader_clear(&reader);
+  return code;
+}
+
+/* What the compressed file holds. Of one on a server nothing is read where the cache has it. */
+static int map_contents(const struct stored *file, const struct mds_shard *shard, const char *cache, mapping *out) {
+  struct contents contents = {.file = file, .shard = shard};
+  const struct cache_request request = {.path = file->path,
+                                        .file = &file->map,
                                         .folder = cache,
                                         .work_bytes = (size_t)shard->raw.bytes,
                                         .fits = fits,
@@ -109,11 +126,8 @@ static int map_contents(const char *path, const char *title, const struct mds_sh
   if (shard->raw.bytes > UINT32_MAX)
     return error_set(SHARDRT_EFORMAT,
                      "%s: would become %lld bytes, and no MDS shard has more than %u, which its offsets count to",
-                     title, (long long)shard->raw.bytes, UINT32_MAX);
-  if (is_kind(shard->compression, "gz")) {
-    int code = check_file(title, &shard->zip, file->data, file->bytes);
-    return code == SHARDRT_OK ? gunzip_map(path, file, (size_t)shard->raw.bytes, "", 0, cache, out) : code;
-  }
+                     file->title, (long long)shard->raw.bytes, UINT32_MAX);
+  if (is_kind(shard->compression, "gz")) return map_gzipped(file, shard, cache, out);
   if (is_kind(shard->compression, "zstd"))
     contents.kind = DECOMPRESS_ZSTD;
   else if (is_kind(shard->compression, "br"))
@@ -124,18 +138,15 @@ static int map_contents(const char *path, const char *title, const struct mds_sh
     return error_set(SHARDRT_EFORMAT,
                      "%s: is compressed by \"%s\"; shardrt reads zstd, gz, br and snappy, and shards that are not "
                      "compressed",
-                     title, shard->compression);
+                     file->title, shard->compression);
   return cache_get(&request, out);
 }
 
 /* The contents take the place of the compressed file, but for its time: the same in every process that has a cache of
  * its own, so that all agree on the side-car index. */
 static int decompress_stored(const struct mds_shard *shard, const char *cache, struct stored *stored) {
-  mapping contents = {0}, whole = stored->map;
-  struct reader reader = {0};
-  int code = stored_get(stored, 0, stored->bytes, &reader, &whole.data);
-  if (code == SHARDRT_OK) code = map_contents(stored->path, stored->title, shard, cache, &whole, &contents);
-  reader_clear(&reader);
+  mapping contents = {0};
+  int code = map_contents(stored, shard, cache, &contents);
   if (code != SHARDRT_OK) return code;
   stored_unmap(stored);
   stored->map = contents;
