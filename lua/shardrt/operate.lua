@@ -217,9 +217,18 @@ local function own_parts(what, o, split, compute)
   return out
 end
 
+---@class shardrt.operate.partial
+---@field op integer
+---@field at shardrt.place
+---@field cuts shardrt.Cuts # of the result
+---@field partial string[] # the axes over which it is to be summed
+---@field dtype string
+---@field sizes integer[]
+---@field adds boolean? # compute adds up the parts of a process itself
+
 --- A result whose parts lie in different devices.
 ---@param what string
----@param o {op: integer, at: shardrt.place, cuts: shardrt.Cuts, partial: string[], dtype: string, sizes: integer[], adds: boolean?}
+---@param o shardrt.operate.partial
 ---@param compute fun(out: shardrt.Array) # fills the array of parts, {count, …} or {…}: each device's own, or where it
 --- `adds`, the sums of each process's own
 ---@param wanted shardrt.Sharding? # how the result is to lie; nil: by its cuts

@@ -297,9 +297,14 @@ function words.stack(arrays, axis)
   if type(arrays) ~= "table" or not list.length(arrays) or #arrays == 0 then
     fail("%s: it takes a list of arrays, not %s", what, list.show(arrays))
   end
-  local made = {}
+  local made, first = {}, nil
   for i, x in ipairs(arrays) do
-    made[i] = words.expand_dims(operate.array(what, x, ("array %d"):format(i)), axis or 0)
+    x = operate.array(what, x, ("array %d"):format(i))
+    first = first or x.shape
+    if not shape.equal(first, x.shape) then
+      fail("%s: shapes %s and %s; it wants arrays of one shape", what, shape.text(first), shape.text(x.shape))
+    end
+    made[i] = words.expand_dims(x, axis or 0)
   end
   return words.concatenate(made, axis or 0)
 end

@@ -1,0 +1,191 @@
+-- Mistakes with shardrt.numpy: each is an error that begins with the recipe's line and says what is so and what would
+-- work. Plans of recipes that compute. Processes that compute different things.
+
+local mpi = require "tests.support.mpi"
+local shardrt = require "shardrt"
+local np = require "shardrt.numpy"
+local ndarray, P = shardrt.ndarray, shardrt.P
+
+local mesh = shardrt.make_mesh({ 4, 2 }, { "a", "b" })
+local function on(...) return shardrt.NamedSharding(mesh, P(...)) end
+
+local function refused(pattern, f, ...)
+  local ok, message = pcall(f, ...)
+  assert.is_false(ok, "was not refused: " .. pattern)
+  assert.truthy(message:find(pattern, 1, true), message)
+  assert.truthy(message:find "^[^:\n]*numpy_errors_spec%.lua:%d+: ", message)
+end
+
+local function contains(text, piece)
+  assert.truthy(text:find(piece, 1, true), ("%q is not in: %s"):format(piece, text))
+end
+
+describe("a mistake with shardrt.numpy is named:", function()
+  local x = shardrt.device_put(ndarray.full({ 8, 4 }, 1), on("a", "b"))
+  local y = shardrt.device_put(ndarray.full({ 8, 3 }, 1), on "a")
+
+  it("shapes that do not broadcast", function()
+    refused("np.add: shapes {8, 4} and {8, 3} do not go together: counted from the right, sizes must be equal or 1",
+      function() return x + y end)
+    refused("np.where: shapes", np.where, np.greater(x, 0), y, 0)
+    refused("np.broadcast_to: an array of shape {8, 4} does not broadcast to {8, 1}", np.broadcast_to, x, { 8, 1 })
+    refused("np.broadcast_to: shapes {8, 4} and {4, 8}", np.broadcast_to, x, { 4, 8 })
+  end)
+
+  it("dimensions that do not fit", function()
+    refused("np.dot: shapes {8, 4} and {8, 3}: the left one's last dimension (4) is to be the right one's last but one "
+      .. "(8)", np.dot, x, y)
+    refused("np.matmul: shapes {8, 4} and {8, 3}", np.matmul, x, y)
+    refused("np.matmul: of a single number", np.matmul, x, 2)
+    refused("np.concatenate: shapes {8, 4} and {8, 3} differ in more than axis 0", np.concatenate, { x, y })
+    refused("np.stack: shapes {8, 4} and {8, 3}; it wants arrays of one shape", np.stack, { x, y })
+    refused("np.reshape: 32 elements of shape {8, 4} do not fill {5, -1}", np.reshape, x, { 5, -1 })
+    refused("np.sum: axis 2 of an array of 2 dimensions; axes count from 0, or from the end as -1", np.sum, x, 2)
+    refused("np.sum: axis 1 is named twice", np.sum, x, { 1, -1 })
+    refused("np.transpose: the axes {0}; it wants each of the array's 2 once", np.transpose, x, { 0 })
+    refused("np.squeeze: axis 0 has size 8; only sizes of 1 can go", np.squeeze, x, 0)
+    refused("np.max: over no elements", np.max, np.zeros { 0, 4 })
+    refused("np.split: 8 elements along axis 0 do not make 3 equal parts", np.split, x, 3)
+    refused("np.slice: the index is", np.slice, x, { {}, {}, {} })
+    refused("np.take: index 8", np.take, x, ndarray.from_table({ 8 }, "int32"))
+  end)
+
+  it("dtypes that do not fit", function()
+    local flags = np.greater(x, 0)
+    refused("np.take: the indices are float32; they are whole numbers", np.take, x, y)
+    refused("np.subtract: of bool", function() return flags - flags end)
+    refused("np.negative: of bool", function() return -flags end)
+    refused("np.dot: of two bool arrays; np.astype makes numbers of them", np.dot, flags, flags)
+    refused('"float31"', np.astype, x, "float31")
+    refused("np.zeros", np.zeros, { 2 }, "int7")
+  end)
+
+  it("a division of an axis that does not fit", function()
+    refused("with_sharding_constraint", shardrt.with_sharding_constraint, y, on(nil, "b"))
+    refused("np.dot", np.dot, x, np.zeros { 4, 3 }, { sharding = on("a", "b") })
+    refused("P", shardrt.with_sharding_constraint, np.sum(x), on "a")
+  end)
+
+  it("devices that are others, or in another order", function()
+    local turned = shardrt.Mesh({ 8 }, { "x" }, { 1, 0, 2, 3, 4, 5, 6, 7 })
+    local z = shardrt.device_put(ndarray.full({ 8, 4 }, 1), shardrt.NamedSharding(turned, P "x"))
+    local one = shardrt.device_put(ndarray.full({ 8, 4 }, 1), shardrt.SingleDeviceSharding(3))
+    refused("np.multiply: array 1 is placed on the devices [0, 1, 2, 3, 4, 5, 6, 7] and array 2 on "
+      .. "[1, 0, 2, 3, 4, 5, 6, 7]: placed arrays do not move by themselves; device_put(x, s)", np.multiply, x, z)
+    refused("on [3]", np.dot, np.transpose(x), one)
+    refused("np.concatenate: array 2 is placed on", np.concatenate, { np.zeros { 1, 4 }, x, one })
+    refused("np.where: ", np.where, np.greater(x, 0), x, one)
+  end)
+
+  it("operands that are none", function()
+    refused("np.sin: the operand is a table", np.sin, {})
+    refused("np.add: operand 2 is nil", function() return x + nil end)
+    refused('np.add: operand 1 is "text"', function() return "text" + x end)
+    refused("np.sin: it takes 1 operand, and got 2", np.sin, x, x)
+    local gone = np.copy(x)
+    gone:delete()
+    refused("np.add: the array float32 {8, 4} was deleted", function() return x + gone end)
+    refused('did you mean "sqrt"', function() return np.sqr end)
+  end)
+
+  it("a gradient of what was deleted", function()
+    refused("was deleted", shardrt.grad(function(p)
+      local square = p * p
+      local cube = square * p
+      square:delete()
+      return np.sum(cube)
+    end), x)
+  end)
+end)
+
+describe("between processes,", function()
+  local function run(source, o)
+    o = o or {}
+    o.source, o.processes, o.devices, o.limit = source, o.processes or 2, 2, 60
+    return mpi.run(o)
+  end
+
+  it("operations that differ are found, not waited for", function()
+    local head = [[
+      local shardrt, np = require "shardrt", require "shardrt.numpy"
+      local mesh = shardrt.make_mesh({4}, {"a"})
+      local x = shardrt.device_put(shardrt.ndarray.full({8, 8}, 1), shardrt.NamedSharding(mesh, shardrt.P "a"))
+      local first = shardrt.process_index() == 0
+    ]]
+    for _, differ in ipairs {
+      "local y = first and np.sin(x) or np.cos(x) print(np.sum(y):block_until_ready())",
+      "local y = first and np.sum(x, 0) or np.sum(x, 1) shardrt.process_allgather(y)",
+      "if first then np.sum(x) end shardrt.sync_global_devices 'here'",
+    } do
+      local result = run(head .. differ, { options = { "--timeout", "5" } })
+      assert.are_not.equal(0, result.status, differ)
+      assert.are_not.equal(124, result.status, differ)
+      contains(result.output, "recipe.lua:5: the processes do different things")
+    end
+  end)
+
+  it("a mesh that differs is found", function()
+    local result = run [[
+      local shardrt, np = require "shardrt", require "shardrt.numpy"
+      local ids = shardrt.process_index() == 0 and {0, 1, 2, 3} or {3, 2, 1, 0}
+      local mesh = shardrt.Mesh({4}, {"a"}, ids)
+      local x = shardrt.device_put(shardrt.ndarray.full({8, 8}, 1), shardrt.NamedSharding(mesh, shardrt.P "a"))
+      shardrt.process_allgather(np.sin(x))
+    ]]
+    assert.are_not.equal(0, result.status)
+    assert.are_not.equal(124, result.status)
+    contains(result.output, "recipe.lua:4:")
+  end)
+
+  it("an error that all raise is printed once", function()
+    local result = run [[
+      local shardrt, np = require "shardrt", require "shardrt.numpy"
+      return np.reshape(np.arange(6), {4})
+    ]]
+    assert.are_not.equal(0, result.status)
+    local _, n = result.output:gsub("do not fill", "")
+    assert.equal(1, n)
+  end)
+end)
+
+describe("shardrt plan", function()
+  it("runs through a recipe that computes, without data", function()
+    local result = mpi.run {
+      options = { "plan", "--processes", "4" }, devices = 2,
+      source = [[
+        local shardrt, np = require "shardrt", require "shardrt.numpy"
+        local P = shardrt.P
+        local mesh = shardrt.make_mesh({4, 2}, {"a", "b"})
+        local function on(...) return shardrt.NamedSharding(mesh, P(...)) end
+        local x = shardrt.device_put(shardrt.ndarray.zeros({8, 4}), on("a", "b"))
+        local w = shardrt.device_put(shardrt.ndarray.zeros({4, 16}), on("b", nil))
+        local function is(y, shape, spec)
+          assert(table.concat(y.shape, " ") == shape and tostring(y.sharding.spec) == spec,
+            tostring(y))
+        end
+        is(np.sin(x) + 1, "8 4", 'P("a", "b")')
+        is(np.dot(x, w), "8 16", 'P("a", nil)')
+        is(np.sum(x, 0), "4", 'P("b")')
+        is(np.mean(x), "", "P()")
+        is(np.transpose(x), "4 8", 'P("b", "a")')
+        is(np.reshape(x, {2, 4, 4}), "2 4 4", tostring(np.reshape(x, {2, 4, 4}).sharding.spec))
+        is(np.softmax(x), "8 4", 'P("a", "b")')
+        is(np.concatenate({x, x}, 1), "8 8", 'P("a", nil)')
+        is(np.take(x, np.arange(3)), "3 4", 'P(nil, "b")')
+        is(np.slice(x, {{0, 2}}), "2 4", 'P(nil, "b")')
+        local value, grads = shardrt.value_and_grad(function(p)
+          return np.mean(np.square(np.dot(x, p.w) + np.arange(16, "float32")))
+        end)({w = w})
+        is(value, "", "P()")
+        is(grads.w, "4 16", 'P("b", nil)')
+        local optimizer = shardrt.optimizer.adam{}
+        local params = optimizer:update({w = w}, grads, optimizer:init{w = w})
+        is(params.w, "4 16", 'P("b", nil)')
+        is(shardrt.random.normal(shardrt.random.key(0), {8}, on "a"), "8", 'P("a")')
+        assert(not pcall(function() return x.addressable_shards[1].data end))
+        shardrt.explain(function() return np.dot(x, w) end)
+      ]],
+    }
+    assert.equal(0, result.status, result.output)
+  end)
+end)
