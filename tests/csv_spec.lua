@@ -113,6 +113,40 @@ describe("a csv file", function()
     assert.truthy(problem:find("record 1 at byte 8 (3 bytes) is damaged: its CRC-32C is", 1, true), problem)
   end)
 
+  it("that is cut or has flipped bits gives what stands there, or an error; and with its index, an error", function()
+    local text = 'a,"b ""c""",d\n1,"x, y",-2.5\n20,"two\nlines",3e2\n'
+    local whole = shardrt.source.csv(write("whole.csv", text)):read(0, 2)
+    assert.equal(20, tonumber(whole.a.data[1]))
+    local function read(path)
+      local source = shardrt.source.csv(path)
+      return source:read(0, #source)
+    end
+    local refused = 0
+    for length = 0, #text - 2 do
+      local ok, problem = pcall(read, write(("cut-%d.csv"):format(length), text:sub(1, length)))
+      if not ok then
+        refused = refused + 1
+        assert.truthy(problem:find(("cut-%d.csv"):format(length), 1, true), problem)
+      end
+    end
+    assert.equal(39, refused) -- not where what is left of a row is one, too: of 3e2 "3e" is none, and "3" is
+    for i = 1, #text do
+      for bit = 0, 7 do
+        local name = ("bit-%d-%d.csv"):format(i, bit)
+        local path = write(name, text)
+        local source = i % 4 == bit % 4 and shardrt.source.csv(path)
+        local file = assert(io.open(path, "r+b"))
+        file:seek("set", i - 1)
+        file:write(string.char(require("bit").bxor(text:byte(i), 2 ^ bit)))
+        file:close()
+        local ok, problem = pcall(source and source.read or read, source or path, 0, 2)
+        if not ok then assert.truthy(problem:find(name, 1, true), problem) end
+        local in_row = i > 14 and text:sub(i, i) ~= "\n"
+        if source and in_row then assert.truthy(not ok and problem:find "is damaged: its CRC%-32C is", problem) end
+      end
+    end
+  end)
+
   it("leaves nothing behind where memory ends", function()
     local path = write("t.csv", 'a,b\n1,"x""y"\n3,z\n')
     local function open() return shardrt.source.csv(path):read(0, 2) end

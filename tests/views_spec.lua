@@ -200,6 +200,28 @@ describe("a file of tokens", function()
     refused(open("abcd", { window = 1, stride = 0 }), "stride = 0")
     refused(function() source.tokens(folder .. "/none.bin", { window = 1 }) end, "none.bin", "No such file")
   end)
+
+  it("that is cut is refused, at every length, and its header wherever a bit of it that counts is flipped", function()
+    local whole = tokens("uint16", { 1, 2, 3, 500 }, { 20240520, 1, 4 })
+    local path = folder .. "/damaged.bin"
+    local function read(text)
+      files.write(folder, "damaged.bin", text)
+      local s = source.tokens(path, { window = 2 })
+      return s:read(0, #s)
+    end
+    assert.equal(500, tonumber(read(whole).tokens.data[3]))
+    for length = 0, #whole - 1 do
+      -- Before the header can be told, an even number of bytes is a file of bare tokens.
+      if length >= 12 or length % 2 == 1 then refused(function() read(whole:sub(1, length)) end, path) end
+    end
+    for i = 0, 11 do
+      for b = 0, 7 do
+        local at = string.char(bit.bxor(whole:byte(i + 1), 2 ^ b))
+        local text = whole:sub(1, i) .. at .. whole:sub(i + 2)
+        if i >= 4 then refused(function() read(text) end, path) else pcall(read, text) end -- the first four: no header
+      end
+    end
+  end)
 end)
 
 describe("a concatenation", function()

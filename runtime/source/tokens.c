@@ -118,7 +118,7 @@ static int find_header(const struct stored *file, const struct token_header **ou
   int32_t words[3];
   struct reader reader = {0};
   *out = NULL;
-  if (file->bytes < HEADER_BYTES) return SHARDRT_OK;
+  if (file->bytes < sizeof words) return SHARDRT_OK;
   int code = stored_read(file, 0, sizeof words, &reader, words);
   reader_clear(&reader);
   if (code < 0) return code;
@@ -135,12 +135,16 @@ static int parse(tokens_source *self, const char *path, int32_t asked, int64_t *
   const struct token_header *header;
   int code = find_header(&self->file, &header, &version, &said);
   if (code < 0) return code;
-  const size_t before = header != NULL ? HEADER_BYTES : 0, bytes = self->file.bytes - before;
+  const size_t before = header != NULL && self->file.bytes >= HEADER_BYTES ? HEADER_BYTES : 0;
+  const size_t bytes = self->file.bytes - before;
   const int32_t dtype = header != NULL ? header->dtype : asked < 0 ? SHARDRT_UINT16 : asked;
   const size_t size = shardrt_dtype_size(dtype);
   if (header != NULL && version != header->version)
     return error_set(SHARDRT_EFORMAT, "%s: a token file of llm.c of version %d; shardrt reads version %d", path,
                      (int)version, (int)header->version);
+  if (header != NULL && self->file.bytes < HEADER_BYTES)
+    return error_set(SHARDRT_EFORMAT, "%s: is cut off within its header of %d bytes: it has %zu", path, HEADER_BYTES,
+                     self->file.bytes);
   if (header != NULL && (said < 0 || (size_t)said * size != bytes))
     return error_set(SHARDRT_EFORMAT, "%s: its header counts %d tokens of %s; %zu bytes follow it", path, (int)said,
                      shardrt_dtype_name(dtype), bytes);
