@@ -10,37 +10,27 @@
 
 #if defined(__x86_64__)
 #define SIMD_AVX2 __attribute__((target("avx2")))
-static inline bool simd_has_avx2(void) {
-  return __builtin_cpu_supports("avx2") != 0;
-}
 /* A product fused with a sum is an instruction here, for who asks for it by fmaf. */
-#define SIMD_FMA __attribute__((target("avx2,fma")))
-static inline bool simd_has_fma(void) {
-  return __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0;
-}
+#define SIMD_FMA    __attribute__((target("avx2,fma")))
 #define SIMD_AVX512 __attribute__((target("avx512f")))
-static inline bool simd_has_avx512(void) {
-  return __builtin_cpu_supports("avx512f") != 0;
-}
 #else
 #define SIMD_AVX2
-static inline bool simd_has_avx2(void) {
-  return false;
-}
 #define SIMD_FMA
-static inline bool simd_has_fma(void) {
-  return false;
-}
 #define SIMD_AVX512
-static inline bool simd_has_avx512(void) {
-  return false;
-}
 #endif
 
-/* Which of a loop's three kinds this processor is to run: any processor's, AVX2's, AVX-512's. */
+/* Which of a loop's three kinds is to run: any processor's, AVX2's, AVX-512's. It is the highest that this processor
+ * has, unless shardrt_simd_limit says otherwise. */
 enum { SIMD_LEVELS = 3 };
-static inline int32_t simd_level(void) {
-  return simd_has_avx512() ? 2 : simd_has_avx2();
+int32_t simd_level(void);
+bool simd_has_fma(void);
+
+static inline bool simd_has_avx2(void) {
+  return simd_level() >= 1;
+}
+
+static inline bool simd_has_avx512(void) {
+  return simd_level() >= 2;
 }
 
 /* Elements that are only moved, whatever they mean and wherever they lie. (Copies by memcpy become no vectors.) */

@@ -1,0 +1,173 @@
+-- Loops that are compiled for several processors: what each gives, on whatever processor this is, has the same bits.
+-- (By themselves only the highest level's would run here.)
+
+local ffi = require "ffi"
+local C = require "shardrt.C"
+local arrays = require "tests.support.arrays"
+local dtypes = require "shardrt.dtype"
+local P = arrays.P
+
+local seed = tonumber(os.getenv "SHARDRT_TEST_SEED") or os.time()
+print("seed", seed)
+math.randomseed(seed)
+local random = math.random
+
+local ALL = 2
+local highest = C.shardrt_simd_limit(ALL)
+local NAMES = { "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "bfloat16",
+  "float32", "float64" }
+local LANES = { "int32", "uint32", "int64", "uint64", "float32", "float64" }
+local one = arrays.sharding({ 1 }, { "a" }, P())
+
+local function message() return ffi.string(C.shardrt_error_message()) end
+
+local function elements(shape)
+  local n = 1
+  for _, size in ipairs(shape) do n = n * size end
+  return n
+end
+
+-- Elements of any bits: of floats all are there, NaNs and infinities, too, and as many of the sizes that are usual.
+local function any_bits(name, shape)
+  local kind, n = dtypes.named("levels_spec", name), elements(shape)
+  local data = ffi.new("uint8_t[?]", n * kind.size)
+  for i = 0, n * kind.size - 1 do data[i] = name == "bool" and random(0, 1) or random(0, 255) end
+  local usual = (name == "float32" or name == "float64") and ffi.cast(kind.pointer, data)
+  for i = 0, n - 1 do
+    if usual and i % 2 == 0 then usual[i] = (random() - 0.5) * 2 ^ random(-20, 20) end
+  end
+  return arrays.global(one, name, shape, data)
+end
+
+-- Of a float's bits: all above the sign, and those of infinity. (What is above infinity is a NaN.)
+local INFINITY = { float16 = { "uint16_t *", 0x8000, 0x7C00 }, bfloat16 = { "uint16_t *", 0x8000, 0x7F80 },
+  float32 = { "uint32_t *", 2 ^ 31, 0x7F800000 }, float64 = { "uint64_t *", 2ULL ^ 63, 0x7FF0000000000000ULL } }
+
+-- The bytes of an array; every NaN as the same one, for which one comes of several is not said.
+local function bytes_of(x, name)
+  local bytes, form = tonumber(C.shardrt_array_shard_bytes(x)), INFINITY[name]
+  local data = ffi.new("uint8_t[?]", bytes)
+  ffi.copy(data, C.shardrt_buffer_data(C.shardrt_array_buffer(x, 0)), bytes)
+  if form then
+    local bits, size = ffi.cast(form[1], data), dtypes.named("levels_spec", name).size
+    for i = 0, bytes / size - 1 do
+      if bits[i] % form[2] > form[3] then bits[i] = form[3] + 1 end
+    end
+  end
+  return ffi.string(data, bytes)
+end
+
+-- What make(out) puts into a new array, at every level.
+local function same_at_all_levels(what, name, shape, make)
+  local first
+  for level = 0, highest do
+    assert.equal(level, C.shardrt_simd_limit(level))
+    local out = arrays.new(one, name, shape)
+    local code = make(out)
+    assert(code == 0, code < 0 and what .. ": " .. message())
+    local bytes = bytes_of(out, name)
+    first = first or bytes
+    assert(first == bytes, ("%s: level %d differs from 0"):format(what, level))
+  end
+end
+
+describe("at every level of vectors, the same bits come", function()
+  after_each(function() C.shardrt_simd_limit(ALL) end)
+
+  it("from a level that the processor has, and no higher one", function()
+    assert.equal(0, C.shardrt_simd_limit(-1))
+    assert.equal(0, C.shardrt_simd_limit(0))
+    assert.equal(highest, C.shardrt_simd_limit(99))
+    local info = assert(io.open "/proc/cpuinfo"):read "*a"
+    assert.equal(info:find " avx512f" and 2 or info:find " avx2" and 1 or 0, highest)
+  end)
+
+  it("of every elementwise operation", function()
+    local n = 1000 + random(0, 100)
+    for _, lane in ipairs(LANES) do
+      local list = ffi.new("shardrt_array *[3]")
+      local held = {}
+      for k = 0, 2 do
+        held[k] = any_bits(lane, { n })
+        list[k] = held[k]
+      end
+      for op = 1, C.SHARDRT_OP_COUNT - 1 do
+        local name = ffi.string(C.shardrt_op_name(op))
+        local steps = ffi.new("shardrt_step[1]", { { op, 0, 1, 2, 0 } })
+        local code = C.SHARDRT_OK
+        local computed = pcall(function()
+          code = C.shardrt_elementwise(steps, 1, C["SHARDRT_" .. lane:upper()], 3, list, arrays.new(one, lane, { n }))
+        end)
+        if computed and code == C.SHARDRT_OK then
+          same_at_all_levels(name .. " in " .. lane, lane, { n }, function(out)
+            return C.shardrt_elementwise(steps, 1, C["SHARDRT_" .. lane:upper()], 3, list, out)
+          end)
+        else
+          assert.truthy(message():find "is not computed in", 1)
+        end
+      end
+    end
+  end)
+
+  it("of every conversion", function()
+    local steps = ffi.new("shardrt_step[1]", { { C.SHARDRT_OP_COPY, 0, 0, 0, 0 } })
+    for _, from in ipairs(NAMES) do
+      local x = any_bits(from, { 3001 })
+      local list = ffi.new("shardrt_array *[1]", x)
+      for _, lane in ipairs(LANES) do
+        for _, to in ipairs(NAMES) do
+          same_at_all_levels(("%s as %s as %s"):format(from, lane, to), to, { 3001 }, function(out)
+            return C.shardrt_elementwise(steps, 1, C["SHARDRT_" .. lane:upper()], 1, list, out)
+          end)
+        end
+      end
+    end
+  end)
+
+  it("of every reduction", function()
+    for _, name in ipairs(NAMES) do
+      for _, case in ipairs { { { 5003 }, {}, 0 }, { { 301, 37 }, { 37 }, 0 }, { { 37, 301 }, { 37 }, 1 },
+        { { 20, 1100 }, { 1100 }, 0 }, { { 9, 50, 3 }, { 9, 3 }, 1 } } do
+        local x, axis = any_bits(name, case[1]), ffi.new("int32_t[1]", case[3])
+        for op = 0, C.SHARDRT_REDUCE_COUNT - 1 do
+          local to = op >= C.SHARDRT_ARGMAX and "int32" or op >= C.SHARDRT_ANY and "bool" or name
+          if op < C.SHARDRT_MAX and name == "bool" then to = "int32" end
+          same_at_all_levels(("reduction %d of %s"):format(op, name), to, case[2], function(out)
+            return C.shardrt_reduce(op, x, 1, axis, out)
+          end)
+        end
+      end
+    end
+  end)
+
+  it("of products of whole numbers, and of what is added at indices", function()
+    for _, name in ipairs { "int8", "uint16", "int32", "uint64" } do
+      local a, b = any_bits(name, { 17, 70 }), any_bits(name, { 70, 261 })
+      same_at_all_levels("matmul of " .. name, name, { 17, 261 }, function(out)
+        return C.shardrt_matmul(a, b, 0, 0, out)
+      end)
+    end
+    local indices = arrays.global(one, "int32", { 4 }, ffi.new("int32_t[4]", 2, 0, 2, 2))
+    for _, name in ipairs { "float16", "bfloat16", "float32", "float64", "int16" } do
+      local dy = any_bits(name, { 4, 133 })
+      same_at_all_levels("take_add of " .. name, name, { 3, 133 }, function(out)
+        return C.shardrt_take_add(dy, indices, 0, out)
+      end)
+    end
+  end)
+
+  it("of random numbers", function()
+    for partitionable = 0, 1 do
+      local key = ffi.new("shardrt_key", { { random(0, 2 ^ 31), random(0, 2 ^ 31) }, partitionable })
+      local function is_same(what, name, shape, make) same_at_all_levels(what, name, shape, make) end
+      for _, name in ipairs { "uint8", "uint16", "uint32" } do
+        is_same("bits", name, { 5003 }, function(out) return C.shardrt_key_bits(key, out) end)
+      end
+      is_same("uniform", "float32", { 50003 }, function(out) return C.shardrt_key_uniform(key, -0.3, 7.7, out) end)
+      is_same("normal", "float32", { 200003 }, function(out) return C.shardrt_key_normal(key, out) end)
+      is_same("bernoulli", "bool", { 5003 }, function(out) return C.shardrt_key_bernoulli(key, 0.3, out) end)
+      is_same("randint", "int32", { 5003 }, function(out) return C.shardrt_key_randint(key, -7, 1000, out) end)
+      is_same("permutation", "int32", { 5003 }, function(out) return C.shardrt_key_permutation(key, out) end)
+    end
+  end)
+end)
