@@ -98,6 +98,22 @@ describe("a mistake with shardrt.numpy is named:", function()
   end)
 end)
 
+describe("editors", function()
+  it("find every word annotated", function()
+    local text = {}
+    for _, room in ipairs { "elementwise", "fold", "contract", "rearrange", "create" } do
+      local file = assert(io.open("lua/shardrt/" .. room .. ".lua"))
+      text[#text + 1] = file:read "*a"
+      file:close()
+    end
+    text = table.concat(text)
+    for name in pairs(np) do
+      local written = text:find("\n---@return [^\n]+\nfunction words%." .. name .. "%(")
+      assert.truthy(written or text:find("\n---@field " .. name .. " ", 1, true), name)
+    end
+  end)
+end)
+
 describe("between processes,", function()
   local function run(source, o)
     o = o or {}

@@ -14,7 +14,11 @@ local put = require "shardrt.put"
 local shape = require "shardrt.shape"
 fail.own()
 
+-- What `like` defines stands here for editors: of the shape and sharding of x, and its dtype if none is named.
 ---@class shardrt.create.words
+---@field zeros_like fun(x: shardrt.Operand, dtype: string?): shardrt.Array
+---@field ones_like fun(x: shardrt.Operand, dtype: string?): shardrt.Array
+---@field full_like fun(x: shardrt.Operand, value: number|boolean, dtype: string?): shardrt.Array
 local words = {}
 local create = { words = words }
 

@@ -17,7 +17,53 @@ local ffi = require "ffi"
 
 local f = expression.f
 
+---@alias shardrt.Unary fun(x: shardrt.Operand): shardrt.Array
+---@alias shardrt.Binary fun(a: shardrt.Operand, b: shardrt.Operand): shardrt.Array
+
+-- What loops below define stands here for editors.
 ---@class shardrt.elementwise.words
+---@field add shardrt.Binary # a + b
+---@field subtract shardrt.Binary # a - b
+---@field multiply shardrt.Binary # a * b
+---@field divide shardrt.Binary # a / b, in floats
+---@field power shardrt.Binary # a ^ b
+---@field floor_divide shardrt.Binary # a / b, rounded down
+---@field remainder shardrt.Binary # a % b: what floor_divide leaves, with the sign of b
+---@field maximum shardrt.Binary # the larger; NaN where either is
+---@field minimum shardrt.Binary # the smaller; NaN where either is
+---@field arctan2 shardrt.Binary # the angle of the point (b, a)
+---@field equal shardrt.Binary # bool
+---@field not_equal shardrt.Binary # bool
+---@field less shardrt.Binary # bool
+---@field less_equal shardrt.Binary # bool
+---@field greater shardrt.Binary # bool
+---@field greater_equal shardrt.Binary # bool
+---@field logical_and shardrt.Binary # bool; what is not 0 is true
+---@field logical_or shardrt.Binary # bool
+---@field negative shardrt.Unary # -x
+---@field abs shardrt.Unary # without its sign
+---@field sign shardrt.Unary # -1, 0 or 1
+---@field square shardrt.Unary # x * x
+---@field copy shardrt.Unary # the same elements in memory of their own
+---@field sqrt shardrt.Unary # the square root
+---@field rsqrt shardrt.Unary # 1 / sqrt(x)
+---@field reciprocal shardrt.Unary # 1 / x
+---@field exp shardrt.Unary # e ^ x
+---@field expm1 shardrt.Unary # e ^ x - 1
+---@field log shardrt.Unary # the natural logarithm
+---@field log1p shardrt.Unary # log(1 + x)
+---@field sin shardrt.Unary # of an angle in radians
+---@field cos shardrt.Unary # of an angle in radians
+---@field tan shardrt.Unary # of an angle in radians
+---@field tanh shardrt.Unary # the hyperbolic tangent
+---@field sigmoid shardrt.Unary # 1 / (1 + e ^ -x)
+---@field erf shardrt.Unary # the error function
+---@field floor shardrt.Unary # rounded down
+---@field ceil shardrt.Unary # rounded up
+---@field round shardrt.Unary # to the nearest whole number, ties to even
+---@field logical_not shardrt.Unary # bool: where x is 0
+---@field isnan shardrt.Unary # bool
+---@field isfinite shardrt.Unary # bool
 local words = {}
 local elementwise = { words = words }
 

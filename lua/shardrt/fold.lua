@@ -14,7 +14,17 @@ local later = require "shardrt.later"
 fail.own()
 local rearrange = later "shardrt.rearrange"
 
+---@alias shardrt.Fold fun(x: shardrt.Operand, axis: (integer|integer[])?, keepdims: boolean?): shardrt.Array
+---@alias shardrt.FoldIndex fun(x: shardrt.Operand, axis: integer?, keepdims: boolean?): shardrt.Array
+
+-- What loops below define stands here for editors.
 ---@class shardrt.fold.words
+---@field max shardrt.Fold # the largest over axes (all where none are named); NaN where one is
+---@field min shardrt.Fold # the smallest
+---@field any shardrt.Fold # bool: whether one is not 0
+---@field all shardrt.Fold # bool: whether none is 0
+---@field argmax shardrt.FoldIndex # int32: the place of the (first) largest along an axis, or in the whole array
+---@field argmin shardrt.FoldIndex # int32: of the smallest
 local words = {}
 local fold = { words = words }
 

@@ -13,4 +13,6 @@ for _, room in ipairs { "elementwise", "fold", "contract", "rearrange", "create"
   for name, word in pairs(require("shardrt." .. room).words) do words[name] = word end
 end
 
-return object.words("shardrt.numpy", words)
+---@type shardrt.numpy
+local numpy = object.words("shardrt.numpy", words)
+return numpy
