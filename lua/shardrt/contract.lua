@@ -179,9 +179,10 @@ end
 function words.dot(a, b, options)
   local what = "np.dot"
   local wanted = wanted_of(what, options)
+  local x, y = a, b -- a Lua number has no dtype of its own
   a, b = operands(what, a, b)
   if a.ndim == 0 or b.ndim == 0 then
-    local out = elementwise.words.multiply(a, b)
+    local out = elementwise.words.multiply(x, y)
     return wanted and require("shardrt.constrain").array(what, out, wanted) or out
   end
   if a.ndim <= 2 and b.ndim <= 2 or b.ndim == 1 then return with_vectors(what, a, b, wanted) end

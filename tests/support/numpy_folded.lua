@@ -160,6 +160,15 @@ return function(cases)
       }
     end
   end
-  words.dot = product("dot", false)
+  local arrays = product("dot", false)
+  function words.dot(here)
+    if chance(0.9) then return arrays(here) end
+    local value, number = some_value(some_shape(0, 2), some_factor(some_dtype())), random(0, 3)
+    local x, placed, text = given(here, value)
+    return {
+      what = ("%s, %d"):format(text, number), placed = placed, call = function() return np.dot(x, number) end,
+      right = oracle.map(value.dtype, function(v) return v * number end, value),
+    }
+  end
   words.matmul = product("matmul", true)
 end
