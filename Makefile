@@ -17,7 +17,7 @@ PACKAGES_BUILD = gcc libc6-dev pkgconf libopenmpi-dev openmpi-bin libluajit-5.1-
                  librandom123-dev libisal-dev libjpeg62-turbo-dev libspng-dev liburing-dev \
                  libhighwayhash-dev libbrotli-dev libzstd-dev libsnappy-dev \
                  libblosc-dev libhdf5-dev libopenblas0-pthread libcurl4-openssl-dev
-PACKAGES_TEST  = lua-busted lua-cjson dataset-fashion-mnist iproute2 nginx-light python3
+PACKAGES_TEST  = lua-busted lua-cjson dataset-fashion-mnist iproute2 nginx-light openssl python3
 PACKAGES_LINT  = clang-format clang-tidy lua-check
 PACKAGES_FUZZ  = clang libclang-rt-14-dev
 PACKAGES_PEERS = python3-venv

@@ -304,6 +304,21 @@ describe("a file on a server", function()
     assert.truthy(message:find("401", 1, true))
   end)
 
+  it("is read by https where the server's certificate can be trusted, and not asked for where it cannot", function()
+    local url = server.secure .. "/small.npy"
+    local message = files.message(npy, url)
+    assert.truthy(message:find "certificate" and message:find("(1 try", 1, true), message)
+    assert(ffi.C.setenv("CURL_CA_BUNDLE", server.work .. "/cert.pem", 1) == 0)
+    local ok, problem = pcall(function()
+      check_small(npy(url))
+      local moved = files.message(npy, (url:gsub("127%.0%.0%.1", "localhost")))
+      assert.truthy(moved:find "certificate", moved) -- it is another server's
+    end)
+    ffi.C.unsetenv "CURL_CA_BUNDLE"
+    assert.is_true(ok, problem)
+    assert.equal(4 * SMALL + 128, sent "small.npy")
+  end)
+
   it("is named without password and signature by whatever fails", function()
     local base, n, o = server.url:gsub("//", "//me:secret@") .. "/password", 0, { cache = cache }
     for _, name in ipairs { "npy", "idx", "bin", "h5", "safetensors", "npz", "tar", "csv", "jsonl" } do

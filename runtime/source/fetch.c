@@ -211,6 +211,8 @@ static void set_options(const struct fetch *self, struct transfer *t, double lef
   curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https");
   curl_easy_setopt(easy, CURLOPT_REDIR_PROTOCOLS_STR, "http,https");
   curl_easy_setopt(easy, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1); /* a connection for each in flight */
+  const char *authorities = getenv("CURL_CA_BUNDLE");
+  if (authorities != NULL && authorities[0] != '\0') curl_easy_setopt(easy, CURLOPT_CAINFO, authorities);
   curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS,
                    (long)(1000 * (self->seconds < CONNECT_SECONDS ? self->seconds : CONNECT_SECONDS)));
   curl_easy_setopt(easy, CURLOPT_TIMEOUT_MS, limit > 0 ? (long)(1000 * limit) + 1 : 1L); /* 0 would be none */

@@ -1,8 +1,9 @@
 /* remote.h - a file on an HTTP server, read by the block through the cache (rangecache.h) by requests (fetch.h).
  *
  * What the server says of the file when it is opened (length, ETag, Last-Modified) is what it must say whenever a part
- * of it is read: a file that has changed is an error, and never data of two files. What the cache holds of it is known
- * by the same, so that another job gets it from there after one short request.
+ * of it is read: a file that has changed is an error, and never data of two files. (Of one that has neither ETag nor
+ * Last-Modified only another length is noticed, and when it is opened another first block.) What the cache holds of it
+ * is known by the same, so that another job gets it from there after one short request.
  *
  * A server that does not give parts of files (one that does not know Range) sends the whole one, which is put into the
  * cache if it fits its limit, by one process while the others wait for the blocks that they want. */

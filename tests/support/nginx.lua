@@ -18,6 +18,9 @@ http {
   keepalive_requests 100000;
   server {
     listen 127.0.0.1:%d;
+    listen 127.0.0.1:%d ssl;
+    ssl_certificate cert.pem;
+    ssl_certificate_key key.pem;
     root %s;
     location /whole/ { alias %s/; max_ranges 0; }
     location /moved/ { rewrite ^/moved/(.*)$ /$1 redirect; }
@@ -52,6 +55,12 @@ local function free_port()
   error "no port is free"
 end
 
+-- A certificate that nobody vouches for: cert.pem, with key.pem.
+local function make_certificate(work)
+  assert(os.execute(("cd '%s' && openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=127.0.0.1 -addext "
+    .. "subjectAltName=IP:127.0.0.1 -keyout key.pem -out cert.pem >openssl.log 2>&1"):format(work)) == 0)
+end
+
 local function read_pid(path)
   local file = io.open(path)
   local pid = file and file:read "*n"
@@ -59,7 +68,8 @@ local function read_pid(path)
   return pid
 end
 
---- Starts both servers over a folder of files. `url` and `faults` are their addresses, without a slash at the end.
+--- Starts both servers over a folder of files. `url`, `secure` (by https) and `faults` are their addresses, without a
+--- slash at the end.
 ---@param folder string
 function nginx.start(folder)
   local self = setmetatable({ folder = folder, work = files.folder() }, { __index = nginx })
@@ -68,13 +78,14 @@ function nginx.start(folder)
   local user = pipe:read "*n" == 0 and "user root;" or ""
   pipe:close()
   files.write(self.work, "users", "me:{PLAIN}secret\n")
-  for _ = 1, 20 do -- somebody else may take the port in between
-    local port = free_port()
-    files.write(self.work, "nginx.conf", CONFIG:format(user, port, folder, folder, folder, self.work))
+  make_certificate(self.work)
+  for _ = 1, 20 do -- somebody else may take the ports in between
+    local port, secure = free_port(), free_port()
+    files.write(self.work, "nginx.conf", CONFIG:format(user, port, secure, folder, folder, folder, self.work))
     if start(self, ("PATH=$PATH:/usr/sbin nginx -p %s -e error.log -c nginx.conf"):format(self.work), function()
       return read_pid(self.work .. "/nginx.pid") -- it listens by then
     end) then
-      self.url = "http://127.0.0.1:" .. port
+      self.url, self.secure = "http://127.0.0.1:" .. port, "https://127.0.0.1:" .. secure
       break
     end
   end
