@@ -787,7 +787,7 @@ enum {
  *   SUM, PROD  out of any dtype (a whole one only of a whole or bool x). Whole numbers wrap as out's dtype does;
  *              floats are computed in float32, or float64 where out is float64, by halves, so that a sum's error grows
  *              as log n.
- *   MAX, MIN   out of x's dtype. A NaN among floats is the result. EINVAL over no elements.
+ *   MAX, MIN   out of x's dtype. A NaN among floats is the result; -0 is less than 0. EINVAL over no elements.
  *   ANY, ALL   out bool; true is what is not 0 (NaN is not).
  *   ARGMAX, ARGMIN  out int32: the index, over one axis; over several axes that are neighbours the index in them,
  *              row-major. The first of equal ones; the first NaN before all else. EINVAL over no elements, or where

@@ -320,6 +320,29 @@ describe("a reduction", function()
     end
   end)
 
+  it("of zeros of both signs is the same in any order", function()
+    local over = arrays.sharding({ 1 }, { "a" }, P())
+    for _, name in ipairs { "float16", "float32", "float64" } do
+      for _, shape in ipairs { { 2 }, { 5 }, { 40 }, { 3000 }, { 200, 700 } } do
+        for negative = 0, shape[1] - 1, math.ceil(shape[1] / 5) do
+          for _, sign in ipairs { 1, -1 } do -- one row of the other sign
+            local width = elements(shape) / shape[1]
+            local x = global(over, name, shape, function(i)
+              return floor(i / width) == negative and -sign * 0.0 or sign * 0.0
+            end)
+            for _, op in ipairs { "MAX", "MIN" } do
+              local out = arrays.new(over, name, { unpack(shape, 2) })
+              ok(C.shardrt_reduce(C["SHARDRT_" .. op], x, 1, int32 { 0 }, out))
+              for _, value in pairs(shard(out, 0)) do
+                assert.equal(op == "MAX" and 1 / 0 or -1 / 0, 1 / value)
+              end
+            end
+          end
+        end
+      end
+    end
+  end)
+
   it("says what it cannot do", function()
     local over = arrays.sharding({ 2 }, { "a" }, P "a")
     local x, half = global(over, "float32", { 4, 6 }), arrays.sharding({ 2 }, { "a" }, P())

@@ -103,6 +103,23 @@ enum { FEW = 16, STRIPE = 64 };
     groups_body_##OP##_##LANE(x, to, count, rows, width);                                                              \
   }
 
+/* Below 0 where the sign bit is set. */
+SIMD_INLINE int32_t signs_f32(float x) {
+  int32_t bits;
+  memcpy(&bits, &x, sizeof bits);
+  return bits;
+}
+
+SIMD_INLINE int64_t signs_f64(double x) {
+  int64_t bits;
+  memcpy(&bits, &x, sizeof bits);
+  return bits;
+}
+
+/* Of a zero and its negative, which are equal, the same one in any order. */
+#define MOST(a, b, signs)  (((b > a) | (b != b) | ((b == a) & (signs(b) >= 0))) ? b : a)
+#define LEAST(a, b, signs) (((b < a) | (b != b) | ((b == a) & (signs(b) < 0))) ? b : a)
+
 /* Wrapping is what unsigned types do, and the bits are the same for signed ones. */
 #define FOLDS(X)                                                                                                       \
   X(SUM, INT32, uint32_t, a + b)                                                                                       \
@@ -117,14 +134,14 @@ enum { FEW = 16, STRIPE = 64 };
   X(MAX, UINT32, uint32_t, b > a ? b : a)                                                                              \
   X(MAX, INT64, int64_t, b > a ? b : a)                                                                                \
   X(MAX, UINT64, uint64_t, b > a ? b : a)                                                                              \
-  X(MAX, FLOAT32, float, ((b > a) | (b != b)) ? b : a)                                                                 \
-  X(MAX, FLOAT64, double, ((b > a) | (b != b)) ? b : a)                                                                \
+  X(MAX, FLOAT32, float, MOST(a, b, signs_f32))                                                                        \
+  X(MAX, FLOAT64, double, MOST(a, b, signs_f64))                                                                       \
   X(MIN, INT32, int32_t, b < a ? b : a)                                                                                \
   X(MIN, UINT32, uint32_t, b < a ? b : a)                                                                              \
   X(MIN, INT64, int64_t, b < a ? b : a)                                                                                \
   X(MIN, UINT64, uint64_t, b < a ? b : a)                                                                              \
-  X(MIN, FLOAT32, float, ((b < a) | (b != b)) ? b : a)                                                                 \
-  X(MIN, FLOAT64, double, ((b < a) | (b != b)) ? b : a)
+  X(MIN, FLOAT32, float, LEAST(a, b, signs_f32))                                                                       \
+  X(MIN, FLOAT64, double, LEAST(a, b, signs_f64))
 FOLDS(FOLD_LOOPS) /* NOLINT(clang-analyzer-core.uninitialized.Assign): a group is not empty */
 
 static const struct loops {

@@ -1,8 +1,9 @@
 /* fold.h - many elements become one: sums, products, the largest and the smallest, in the loops that matter.
  *
  * Operations are SHARDRT_SUM, PROD, MAX and MIN. Elements are lanes: int32, uint32, int64, uint64, float32 or float64,
- * aligned. Whole numbers wrap. A NaN is larger than all and smaller than all. Whatever the processor, an operation is
- * done on the same elements in the same order, so that the result's bits are the same. */
+ * aligned. Whole numbers wrap. A NaN is larger than all and smaller than all, and -0 less than 0 (but equal to it where
+ * a place is looked for). Whatever the processor, an operation is done on the same elements in the same order, so that
+ * the result's bits are the same. */
 #ifndef SHARDRT_COMPUTE_FOLD_H
 #define SHARDRT_COMPUTE_FOLD_H
 
