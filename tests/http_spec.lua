@@ -507,7 +507,8 @@ end)
 describe("a server that fails", function()
   local function fault(how, name) return ("%s/%s/%s"):format(server.faults, how, name or "big.npy") end
 
-  for _, how in ipairs { "status-2-503", "status-1-500", "status-1-429", "drop-2", "reset-2", "short-2", "other-1" } do
+  for _, how in ipairs { "status-2-503", "status-1-500", "status-1-429", "drop-2", "reset-2", "short-2", "less-2",
+    "more-2", "other-1" } do
     it("is asked again: " .. how, function()
       check_small(npy(fault(how, "small.npy")))
       assert.is_true(#server:log "faults" >= 4)
@@ -516,6 +517,7 @@ describe("a server that fails", function()
 
   for how, why in pairs {
     ["status--503"] = "the server answers 503", drop = "", short = "the server answers 206, with other bytes",
+    less = "131072 bytes came, not 262144", more = "more bytes came than were asked for",
   } do
     it("is given up in the end: " .. how, function()
       local message = files.message(npy, fault((how:gsub("%-%-", "-99-"))))

@@ -7,6 +7,8 @@ The path says how: /FAULT[-TIMES][-NUMBER]/…/FILE. Each part of a file fails t
   drop      closes the connection in the middle of the body
   reset     closes it before it has answered
   short     sends half of what was asked for, and says so
+  less      sends half of what it says that it sends, as if that were all
+  more      sends more than it says
   other     sends other bytes than were asked for, and says so
   stall     sends half of the body, and then nothing
   slow      a byte every 50 ms
@@ -124,6 +126,10 @@ class Handler(BaseHTTPRequestHandler):
         if fault == "other" and fails:
             first, last = first + 1, last
         body = data[first : last + 1]
+        if fault == "less" and fails:
+            body = body[: len(body) // 2]
+        if fault == "more" and fails:
+            body += bytes(1 << 21)
         self.note(206 if wanted else 200)
         self.send_response(206 if wanted else 200)
         if fault == "dated":
