@@ -670,6 +670,10 @@ void shardrt_launcher_tell(int64_t step, bool saved);
  * does not hold all of it. Where nothing changes, the memory is shared. */
 int shardrt_regroup(const shardrt_array *x, shardrt_array *out);
 
+/* shardrt_reshard between two operations: the new blocks' memory is of what results have given back, and comes back to
+ * it. (Steps of training move many sizes in turn; shardrt_reshard keeps memory for the last one only.) */
+int shardrt_carry(shardrt_array *x, shardrt_sharding *to, const shardrt_reshard_options *options, shardrt_array **out);
+
 /* -- elements, one by one -- */
 
 /* X(name, code, operands). Codes never change. */

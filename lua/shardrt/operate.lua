@@ -89,7 +89,7 @@ local DONATE = { donate = true }
 ---@return shardrt.Array
 function operate.move(what, x, to, options)
   if operate.mover and not array.is_pending(x) then operate.mover(x, to) end -- what finishes a sum tells by itself
-  return reshard.array(what, x, to, options)
+  return reshard.array(what, x, to, options, C.shardrt_carry)
 end
 
 -- The array in a layout of which this process holds all that it needs.

@@ -188,8 +188,9 @@ end
 ---@param x shardrt.Array
 ---@param to shardrt.Sharding
 ---@param given shardrt.ReshardOptions?
+---@param move function? # C's; shardrt_reshard where it is left out
 ---@return shardrt.Array
-function reshard.array(what, x, to, given)
+function reshard.array(what, x, to, given, move)
   local finished = array.finished(x, to)
   if finished then return finished end
   array.live(what, x)
@@ -202,7 +203,7 @@ function reshard.array(what, x, to, given)
   else
     local out = ffi.new "shardrt_array *[1]"
     C.shardrt_job_at(fail.where())
-    local code = C.shardrt_reshard(x.handle, to.handle, options, out)
+    local code = (move or C.shardrt_reshard)(x.handle, to.handle, options, out)
     if BETWEEN_PROCESSES[code] then fail.check(code) end
     fail.check(code, what)
     moved = array.made_by_all(array.wrap(out[0], to))

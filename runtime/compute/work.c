@@ -33,8 +33,15 @@ static size_t keep_bytes(void) {
   return machine_memory() / 8;
 }
 
-int work_outputs(shardrt_array *out) {
+int work_pool(struct pool **out) {
   int code = shared.pool == NULL ? pool_new(keep_bytes(), &shared.pool) : SHARDRT_OK;
+  *out = shared.pool;
+  return code;
+}
+
+int work_outputs(shardrt_array *out) {
+  struct pool *pool;
+  int code = work_pool(&pool);
   int64_t count = shardrt_array_shard_count(out);
   for (int64_t i = 0; code == SHARDRT_OK && i < count; i++) {
     shardrt_buffer *buffer = NULL;
@@ -43,7 +50,7 @@ int work_outputs(shardrt_array *out) {
     if (first < i)
       buffer = shardrt_buffer_retain(shardrt_array_buffer(out, first));
     else
-      code = pool_take(shared.pool, shardrt_array_shard_bytes(out), &buffer);
+      code = pool_take(pool, shardrt_array_shard_bytes(out), &buffer);
     if (code == SHARDRT_OK) code = shardrt_array_set_buffer(out, i, buffer);
     shardrt_buffer_free(buffer);
   }
