@@ -529,6 +529,51 @@ describe("a product of matrices", function()
     refuses(try({ 2, 3 }, { 3, 5 }, { 2, 5 }, { "float32", "float64", "float64" }), C.SHARDRT_EINVAL, "float64")
     refuses(try({ 2, 3 }, { 3, 5 }, { 2, 5 }, { "bool", "bool", "bool" }), C.SHARDRT_EINVAL, "not bool")
   end)
+
+  it("writes over whatever the memory held", function()
+    local over = arrays.sharding({ 1 }, { "a" }, P())
+    for _, name in ipairs { "float32", "float64", "float16" } do
+      for _, case in ipairs { { 1, 300, 7 }, { 300, 1, 7 }, { 30, 10, 7 }, { 1, 1, 7 }, { 30, 10, 0 } } do
+        local m, n, k = unpack(case)
+        local used = arrays.new(over, name, { m, n })
+        ok(C.shardrt_iota(0 / 0, 0, 0, used))
+        local at = C.shardrt_buffer_data(C.shardrt_array_buffer(used, 0))
+        C.shardrt_array_free(ffi.gc(used, nil)) -- what was freed last is the next to be used
+        local out = arrays.new(over, name, { m, n })
+        ok(C.shardrt_matmul(global(over, name, { m, k }), global(over, name, { k, n }), 0, 0, out))
+        assert.equal(at, C.shardrt_buffer_data(C.shardrt_array_buffer(out, 0)))
+        for _, value in pairs(shard(out, 0)) do assert.equal(value, value) end
+      end
+    end
+  end)
+
+  -- A folder with a libopenblas.so.0 that is found before the machine's.
+  local function dot_with(make)
+    local folder = mpi.folder()
+    assert.equal(0, os.execute(make(folder .. "/libopenblas.so.0")))
+    local result = mpi.run { env = { LD_LIBRARY_PATH = folder }, source = [[
+      local np = require "shardrt.numpy"
+      np.dot(np.ones {2, 3}, np.ones {3, 2})
+    ]] }
+    mpi.remove(folder)
+    assert.equal(1, result.status)
+    assert.truthy(result.stderr:find("recipe.lua:2: np.dot: products of matrices are computed by OpenBLAS", 1, true),
+      result.stderr)
+    return result.stderr
+  end
+
+  it("needs an OpenBLAS that works, and says so", function()
+    local said = dot_with(function(path) return ("echo nothing >%s"):format(path) end)
+    assert.truthy(said:find "package libopenblas0%-pthread: [^\n]*libopenblas%.so%.0", said)
+    local function compiled(source)
+      return function(path) return ("echo '%s' | gcc -shared -fPIC -x c -o %s -"):format(source, path) end
+    end
+    local functions = "void cblas_sgemm() {} void cblas_dgemm() {} void cblas_sgemv() {} void cblas_dgemv() {} "
+    assert.truthy(dot_with(compiled(functions)):find("is no OpenBLAS with the C interface", 1, true))
+    functions = functions .. "void openblas_set_num_threads() {} "
+    local wide = 'char *openblas_get_config() { return "OpenBLAS 0.3.21 USE64BITINT Haswell"; }'
+    assert.truthy(dot_with(compiled(functions .. wide)):find("integers of 64 bits", 1, true))
+  end)
 end)
 
 -- ---- elements that change places ----
