@@ -267,6 +267,18 @@ describe("a file on a server", function()
     assert.truthy(result.stdout:find("250000", 1, true))
   end)
 
+  it("is never taken for another one, of hundreds", function()
+    os.execute(("mkdir -p '%s/many'"):format(folder))
+    local urls = {}
+    for i = 1, 400 do -- more than there are places for pages that were read lately
+      shardrt.ndarray.full({ 2 }, i, "int32"):save(("%s/many/%d.npy"):format(folder, i))
+      urls["x" .. i] = ("%s/many/%d.npy"):format(server.url, i)
+    end
+    local source = shardrt.source.npy(urls)
+    local both = source:read(0, 2)
+    for i = 1, 400 do assert.equal(i, tonumber(both["x" .. i].data[1])) end
+  end)
+
   it("has lines of any length", function()
     local lines = { ('{"a": "%s"}'):format(("x"):rep(3000000)) } -- each line behind it was once looked for in as much
     for i = 2, 60000 do lines[i] = ('{"a": "%s"}'):format(("y"):rep(i % 61)) end
