@@ -60,6 +60,19 @@ describe("a mistake with shardrt.numpy is named:", function()
     refused("np.zeros", np.zeros, { 2 }, "int7")
   end)
 
+  it("arguments that are not looked at, and numbers that a dtype does not hold", function()
+    refused("grad: it takes a function alone", shardrt.grad, function(a) return np.sum(a) end, 2)
+    refused("np.sum: it takes 3 arguments, and got 4", np.sum, x, 0, true, "junk")
+    refused("np.zeros: the dtype is", np.zeros, { 2 }, { dtype = "int32" })
+    refused("beside an array of int32, which holds whole numbers from", function() return np.arange(3) + 2 ^ 40 end)
+    local sgd = shardrt.optimizer.sgd { learning_rate = 1 }
+    refused('tree 2 has "v", which the parameters have not', sgd.update, sgd, { w = x }, { w = x, v = x }, {})
+    refused("item: an array of shape {8, 4}", x.item, x)
+    assert.equal(7, np.full({ 1, 1 }, 7):item())
+    assert.same({ 0, 1, 2 }, np.arange(3):to_table())
+    assert.is_true(np.zeros({ 8, 4 }, "int32", on("a", "b")).sharding == on("a", "b"))
+  end)
+
   it("a division of an axis that does not fit", function()
     refused("with_sharding_constraint", shardrt.with_sharding_constraint, y, on(nil, "b"))
     refused("np.dot", np.dot, x, np.zeros { 4, 3 }, { sharding = on("a", "b") })
@@ -138,6 +151,55 @@ describe("between processes,", function()
       assert.are_not.equal(124, result.status, differ)
       contains(result.output, "recipe.lua:5: the processes do different things")
     end
+  end)
+
+  local placed = [[
+    local shardrt, np = require "shardrt", require "shardrt.numpy"
+    local me, random = shardrt.process_index(), shardrt.random
+    local mesh = shardrt.make_mesh({4}, {"a"})
+    local all = shardrt.NamedSharding(mesh, shardrt.P())
+    local x, y = shardrt.device_put(np.ones{8}, all), shardrt.device_put(np.ones{8}, all)
+  ]]
+
+  it("numbers, host values and arrays that differ are found where they meet what all have", function()
+    for _, differ in ipairs {
+      "x = x * (1 + me)", "x = x + np.array{me}", "x = x + shardrt.ndarray.full({8}, me)", "x = x + np.full({8}, me)",
+      "x = x + np.arange(me, 8 + me, 1)", "x = x + random.normal(random.key(me), {8})", "x = me == 0 and x + y or y + x",
+      "x = x * (np.sin(np.array{me}) + 1)",
+      "x = np.zeros({8}, 'float32', all) + me", "x = np.clip(x, me)",
+    } do
+      local result = run(placed .. differ .. "\nshardrt.sync_global_devices 'here'", { options = { "--timeout", "5" } })
+      assert.are_not.equal(0, result.status, differ)
+      contains(result.output, "the processes do different things")
+    end
+  end)
+
+  it("what a process computes for itself is its own", function()
+    local result = run(placed .. [[
+      if me == 0 then print(np.sum(np.arange(5) * (1 + me)):item(), random.normal(random.key(3), {2}).size) end
+      shardrt.sync_global_devices 'here'
+      print(np.sum(x):item())
+    ]])
+    assert.equal(0, result.status, result.output)
+    contains(result.output, "10\t2\n")
+  end)
+
+  it("tables of arrays are gone through in one order", function()
+    local result = run([[
+      local shardrt, np = require "shardrt", require "shardrt.numpy"
+      local s = shardrt.NamedSharding(shardrt.make_mesh({8}, {"a"}), shardrt.P "a")
+      local arrays, sums = {}, {}
+      for i = 1, 12 do arrays["name" .. i * 7919] = shardrt.device_put(np.full({16}, i), s) end
+      for name, x in pairs(arrays) do sums[name] = np.sum(x) end
+      for i = 1, 12 do assert(sums["name" .. i * 7919]:item() == 16 * i) end
+      local seen = {}
+      for key in pairs { 5, 6, b = 1, a = 2, [3.5] = 3, [true] = 4 } do seen[#seen + 1] = tostring(key) end
+      assert(#seen == 6 and seen[5] == "a" and seen[6] == "b" and seen[1] == "1", table.concat(seen, " "))
+      local left = { a = 1, b = 2, c = 3 }
+      for name in pairs(left) do left[name], left.b = nil, nil end
+      assert(next(left) == nil)
+    ]], { processes = 4 })
+    assert.equal(0, result.status, result.output)
   end)
 
   it("a mesh that differs is found", function()

@@ -482,13 +482,14 @@ describe("jobs", function()
 
   it("in which processes draw different numbers are found", function()
     for _, source in ipairs {
-      'random.normal(random.key(shardrt.process_index()), {8})',
-      'random.normal(random.key(0), {8 + shardrt.process_index()})',
-      'if shardrt.process_index() == 1 then random.permutation(random.key(0), 8) end',
+      'random.normal(random.key(shardrt.process_index()), {8}, all)',
+      'random.normal(random.key(0), {8 + 2 * shardrt.process_index()}, all)',
+      'if shardrt.process_index() == 1 then random.bits(random.key(0), {8}, all) end',
     } do
       local result = mpi.run {
         processes = 2, devices = 1,
-        source = 'local shardrt = require "shardrt"\nlocal random = shardrt.random\n' .. source
+        source = 'local shardrt = require "shardrt"\nlocal random = shardrt.random\n'
+          .. 'local all = shardrt.NamedSharding(shardrt.make_mesh({2}, {"a"}), shardrt.P())\n' .. source
           .. '\nshardrt.sync_global_devices "here"\n',
       }
       assert.are_not.equal(0, result.status)

@@ -92,6 +92,7 @@ end
 function array.pending(to, name, sizes, finish)
   return object.new(Array, {
     sharding = to, dtype = name, shape = sizes, ndim = #sizes, size = shape.elements(sizes), finish = finish,
+    number = array.next_number(),
   })
 end
 
@@ -195,6 +196,22 @@ function methods:block_until_ready()
   return self
 end
 
+--- The array's one number, where all of it is in this process (a loss, an accuracy).
+---@return number|boolean|ffi.cdata*
+function methods:item()
+  if self.size ~= 1 then
+    fail("item: an array of shape %s; it is of one number. to_table gives all", shape.text(self.shape))
+  end
+  local value = array.gather("item", self):to_table()
+  while type(value) == "table" do value = value[1] end
+  return value
+end
+
+--- The array's value as nested lists of numbers, where all of it is in this process; else shardrt.process_allgather(x)
+--- brings it, in every process, and has to_table, too.
+---@return any
+function methods:to_table() return array.gather("to_table", self):to_table() end
+
 --- Gives the memory back now, where no view of a shard holds on to it. Using the array's data afterwards is an error.
 function methods:delete()
   local handle = live("delete", self)
@@ -247,8 +264,9 @@ end
 ---@param host shardrt.ndarray
 ---@return shardrt.Array
 function array.unplaced_from(what, host)
-  local x = array.unplaced(what, dtype.named(what, host.dtype), host.shape)
-  if C.shardrt_job_get().planning == 0 then array.fill_global(what, x, host) end
+  local x, job = array.unplaced(what, dtype.named(what, host.dtype), host.shape), C.shardrt_job_get()
+  if job.planning == 0 then array.fill_global(what, x, host) end
+  if job.process_count > 1 then C.shardrt_array_number_by_value(x.handle, host.data) end
   return x
 end
 
@@ -264,9 +282,35 @@ local numbered = 0
 ---@param x shardrt.Array
 ---@return shardrt.Array
 function array.made_by_all(x)
-  numbered = numbered + 1
-  C.shardrt_array_set_number(x.handle, numbered)
+  C.shardrt_array_set_number(x.handle, array.next_number())
   return x
+end
+
+--- The number of the next array that all processes make together.
+---@return integer
+function array.next_number()
+  numbered = numbered + 1
+  return numbered
+end
+
+--- Which array it is, in words that are the same in every process where the array is: its number among those that all
+--- made together, or what its value comes from.
+---@param x shardrt.Array
+---@return string
+function array.name(x)
+  local inside = object.inside(x)
+  if inside.number then return ("array %d"):format(inside.number) end
+  return inside.handle and "array " .. tostring(C.shardrt_array_number(inside.handle)):gsub("ULL", "") or "deleted"
+end
+
+local BY_VALUE = 0x8000000000000000ULL
+
+--- Gives an array that processes make apart, each for itself, a number that comes from how it was made: it is the same
+--- where that was the same.
+---@param x shardrt.Array
+---@param told string
+function array.derived(x, told)
+  C.shardrt_array_set_number(x.handle, bit.bor(C.shardrt_fingerprint(told, #told), BY_VALUE))
 end
 
 --- Gives every shard of a block its buffer, and tells the collector of its size.
@@ -288,6 +332,7 @@ end
 ---@param to shardrt.Sharding
 ---@return shardrt.Array
 function array.place(what, x, to)
+  C.shardrt_job_step(("%s places %s"):format(what, array.name(x)))
   local made = array.new(what, to, dtype.named(what, x.dtype), x.shape)
   if C.shardrt_job_get().planning == 0 then array.fill_global(what, made, array.unplaced_value(x)) end
   return array.made_by_all(made)

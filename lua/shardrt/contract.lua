@@ -97,7 +97,8 @@ function contract.matmul(what, a, b, transpose_a, transpose_b, wanted)
       parts.handle)
   end, wanted)
   if name ~= common then out = elementwise.words.astype(out, common) end
-  return operate.done(what, out, { a, b }, gradient(what, a, b, transpose_a, transpose_b))
+  return operate.done(what, out, { a, b }, gradient(what, a, b, transpose_a, transpose_b),
+    (transpose_a and "transposed " or "") .. (transpose_b and "by transposed" or ""))
 end
 
 -- d(ab) = dy b^T and a^T dy, whichever way round the operands were given.
@@ -144,6 +145,11 @@ local reshape_to = function(x, sizes) return rearrange.words.reshape(x, sizes) e
 
 -- A product with vectors as matrices of one row or column; the dimension of 1 is then dropped.
 local function with_vectors(what, a, b, wanted)
+  local inner, other = a.shape[a.ndim], b.shape[math.max(1, b.ndim - 1)]
+  if inner ~= other then
+    fail("%s: shapes %s and %s: the left one's last dimension (%d) is to be the right one's %s (%d)", what,
+      shape.text(a.shape), shape.text(b.shape), inner, b.ndim == 1 and "only one" or "last but one", other)
+  end
   local x = a.ndim == 1 and reshape_to(a, { 1, a.shape[1] }) or a
   local y = b.ndim == 1 and reshape_to(b, { b.shape[1], 1 }) or b
   if a.ndim > 1 and b.ndim > 1 then return contract.matmul(what, a, b, false, false, wanted) end
@@ -188,6 +194,10 @@ function words.dot(a, b, options)
   if a.ndim <= 2 and b.ndim <= 2 or b.ndim == 1 then return with_vectors(what, a, b, wanted) end
   -- {…a, K} and {…b, K, N}: as one product of two matrices.
   local inner, left, right = a.shape[a.ndim], a.shape, {}
+  if inner ~= b.shape[b.ndim - 1] then
+    fail("%s: shapes %s and %s: the left one's last dimension (%d) is to be the right one's last but one (%d)", what,
+      shape.text(a.shape), shape.text(b.shape), inner, b.shape[b.ndim - 1])
+  end
   left[#left] = nil
   local order = { b.ndim - 2 }
   for d = 0, b.ndim - 1 do

@@ -2,6 +2,7 @@
 
 local C = require "shardrt.C"
 local array = require "shardrt.array"
+local constrain = require "shardrt.constrain"
 local dtype = require "shardrt.dtype"
 local elementwise = require "shardrt.elementwise"
 local expression = require "shardrt.expression"
@@ -12,6 +13,7 @@ local operate = require "shardrt.operate"
 local promote = require "shardrt.promote"
 local put = require "shardrt.put"
 local shape = require "shardrt.shape"
+local sharding = require "shardrt.sharding"
 fail.own()
 
 -- What `like` defines stands here for editors: of the shape and sharding of x, and its dtype if none is named.
@@ -22,34 +24,50 @@ fail.own()
 local words = {}
 local create = { words = words }
 
-local function filled(what, sizes, value, name)
+-- Placed where the recipe asks for it.
+local function placed(what, x, to)
+  return to ~= nil and constrain.array(what, x, sharding.of(what, to)) or x
+end
+
+local function check_dtype(what, name)
+  if name ~= nil and type(name) ~= "string" then
+    fail("%s: the dtype is %s; it is a name, and a sharding stands behind it", what, list.show(name))
+  end
+end
+
+local function filled(what, sizes, value, name, to)
+  check_dtype(what, name)
   local kind = dtype.named(what, name)
   if not operate.is_number(value) then
     fail("%s: the value is %s; it is a number or a boolean", what, list.show(value))
   end
   local host = ndarray.full(shape.check(what, sizes), value, kind.name)
-  return operate.done(what, array.unplaced_from(what, host), {}, nil)
+  local x = array.unplaced_from(what, host)
+  return placed(what, operate.done(what, x, {}, nil, tostring(value)), to)
 end
 
 --- Zeros.
 ---@param sizes integer|integer[]
 ---@param name string? # dtype; float32
+---@param to (shardrt.Sharding|shardrt.Device|integer)? # nil: not placed
 ---@return shardrt.Array
-function words.zeros(sizes, name) return filled("np.zeros", sizes, 0, name or "float32") end
+function words.zeros(sizes, name, to) return filled("np.zeros", sizes, 0, name or "float32", to) end
 
 --- Ones.
 ---@param sizes integer|integer[]
 ---@param name string? # dtype; float32
+---@param to (shardrt.Sharding|shardrt.Device|integer)? # nil: not placed
 ---@return shardrt.Array
-function words.ones(sizes, name) return filled("np.ones", sizes, 1, name or "float32") end
+function words.ones(sizes, name, to) return filled("np.ones", sizes, 1, name or "float32", to) end
 
 --- The same value everywhere.
 ---@param sizes integer|integer[]
 ---@param value number|boolean|ffi.cdata*
 ---@param name string? # dtype; float32 for a number
+---@param to (shardrt.Sharding|shardrt.Device|integer)? # nil: not placed
 ---@return shardrt.Array
-function words.full(sizes, value, name)
-  return filled("np.full", sizes, value, name or dtype.of_value(value) or "float32")
+function words.full(sizes, value, name, to)
+  return filled("np.full", sizes, value, name or dtype.of_value(value) or "float32", to)
 end
 
 -- Of the shape, dtype and sharding of another array; placed where that one is.
@@ -97,7 +115,7 @@ function words.arange(start, stop, step, name)
   local out = array.unplaced(what, dtype.named(what, name or (whole and "int32" or "float32")),
     shape.check(what, { count }))
   operate.compute(what, out, C.shardrt_iota, start, step, 0, out.handle)
-  return operate.done(what, out, {}, nil)
+  return operate.done(what, out, {}, nil, ("%.17g by %.17g"):format(start, step))
 end
 
 --- An array of a value that is given whole and the same in every process: a host array, a number, a nested list.
@@ -110,7 +128,8 @@ function words.array(value, name)
     return name and elementwise.words.astype(value, name) or elementwise.words.copy(value)
   end
   local host = put.to_host(what, value, not ndarray.is(value) and name or nil)
-  local x = operate.done(what, array.unplaced_from(what, host), {}, nil)
+  local x = array.unplaced_from(what, host)
+  operate.done(what, x, {}, nil, array.name(x))
   return name and x.dtype ~= name and elementwise.words.astype(x, name) or x
 end
 

@@ -198,10 +198,18 @@ function elementwise.run(what, arrays, root, out_dtype, in_dtype, sizes)
     operate.compute(what, out, C.shardrt_elementwise, steps, count, dtype.named(what, computed).code, #brought, handles,
       out.handle)
   end
-  return operate.done(what, out, arrays, gradient(what, root, arrays, out))
+  return operate.done(what, out, arrays, gradient(what, root, arrays, out), function() return expression.text(root) end)
 end
 
 -- The operands that a word was given: those that are arrays, and a node for each.
+local function check_range(what, number, name)
+  local kind = dtype.named(what, name)
+  if type(number) == "number" and not kind.write(ffi.new(ffi.typeof("$[1]", ffi.typeof(kind.element))), 0, number) then
+    fail("%s: the number %s beside an array of %s, which holds %s; np.astype gives the array another dtype", what,
+      list.show(number), name, kind.range)
+  end
+end
+
 local function operands_of(what, values, n)
   local arrays, numbers, nodes, dtypes = {}, {}, {}, {}
   for i = 1, n do
@@ -219,7 +227,11 @@ local function operands_of(what, values, n)
     nodes[1], dtypes[1] = expression.input(1), arrays[1].dtype
     table.remove(numbers, 1)
   end
-  return arrays, nodes, promote.result(dtypes, numbers)
+  local common = promote.result(dtypes, numbers)
+  if not promote.is_float(common) and common ~= "bool" then
+    for _, number in ipairs(numbers) do check_range(what, number, common) end
+  end
+  return arrays, nodes, common
 end
 
 -- A word of n operands. `as`: what it is computed in and gives: "same" as the operands; "number": the same, but of

@@ -149,6 +149,22 @@ function expression.derivative(root, i, y, dy)
   return found
 end
 
+--- The expression in words, which are equal for equal ones.
+---@param root shardrt.Node
+---@return string
+function expression.text(root)
+  local words, index = {}, {}
+  for i, node in ipairs(ordered(root)) do
+    index[node], words[i] = i, node.op
+    local detail = node.i or node.value
+    if detail then words[i] = ("%s %.17g"):format(node.op, detail) end
+    for k = 1, 3 do
+      if node[k] then words[i] = words[i] .. " " .. index[node[k]] end
+    end
+  end
+  return table.concat(words, "; ")
+end
+
 -- ---- programs ----
 
 local Steps = ffi.typeof "shardrt_step[?]"

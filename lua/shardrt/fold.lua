@@ -100,7 +100,7 @@ local function reduce(what, op, x, axes, keep, out_dtype, vjp)
     operate.compute(what, parts, C.shardrt_reduce, op, x.handle, #axes, c_axes, parts.handle)
   end)
   if part_dtype ~= out_dtype then out = elementwise.words.astype(out, out_dtype) end
-  return operate.done(what, out, { x }, vjp and function(dy) return { vjp(dy, out) } end)
+  return operate.done(what, out, { x }, vjp and function(dy) return { vjp(dy, out) } end, table.concat(axes, " "))
 end
 
 -- A gradient with the reduced axes in place, of size 1.

@@ -102,7 +102,11 @@ local function run(what, f, params, ...)
   return value, grads, unpack(results, 3, table.maxn(results))
 end
 
-local function check_function(what, f)
+local function check_function(what, f, ...)
+  if select("#", ...) > 0 then
+    fail("%s: it takes a function alone: gradients are of its first argument, which may be a tree of arrays, and what "
+      .. "it returns behind the value comes behind the gradients", what)
+  end
   if type(f) ~= "function" then
     fail("%s: it takes a function of parameters that returns one number, not %s", what, list.show(f))
   end
@@ -114,16 +118,16 @@ end
 --- the same way. What f takes out of an array as a host array or a number is a constant from there on.
 ---@param f fun(params: any, ...: any): shardrt.Array, ...
 ---@return fun(params: any, ...: any): shardrt.Array, any, ...
-function words.value_and_grad(f)
-  check_function("value_and_grad", f)
+function words.value_and_grad(f, ...)
+  check_function("value_and_grad", f, ...)
   return function(params, ...) return tape.within(run, "value_and_grad", f, params, ...) end
 end
 
 --- A function that gives the gradients alone.
 ---@param f fun(params: any, ...: any): shardrt.Array
 ---@return fun(params: any, ...: any): any
-function words.grad(f)
-  check_function("grad", f)
+function words.grad(f, ...)
+  check_function("grad", f, ...)
   return function(params, ...) return (select(2, tape.within(run, "grad", f, params, ...))) end
 end
 

@@ -17,6 +17,7 @@ fail.own()
 ---@field source shardrt.source.words
 ---@field transform shardrt.transform.words
 ---@field random shardrt.random
+---@field numpy shardrt.numpy
 ---@field clock fun(): number
 ---@field is_planning fun(): boolean
 ---@field say fun(format: any, ...: any)
@@ -88,6 +89,7 @@ for _, name in ipairs {
 } do
   random[name] = later("random", name)
 end
+shardrt.numpy = require "shardrt.later" "shardrt.numpy"
 shardrt.random = object.words("shardrt.random", random)
 local optimizer = {}
 for _, name in ipairs { "sgd", "momentum", "adam" } do optimizer[name] = later("optimizer", name) end

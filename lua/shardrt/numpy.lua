@@ -9,8 +9,21 @@ fail.own()
 ---@class shardrt.numpy: shardrt.numpy.joined, shardrt.rearrange.words, shardrt.create.words
 local words = {}
 
+-- A word that refuses arguments which it would not look at.
+local function bounded(name, word)
+  local info = debug.getinfo(word, "u")
+  if info.isvararg then return word end
+  return function(...)
+    if select("#", ...) > info.nparams then
+      fail("np.%s: it takes %d argument%s, and got %d", name, info.nparams, info.nparams == 1 and "" or "s",
+        select("#", ...))
+    end
+    return word(...)
+  end
+end
+
 for _, room in ipairs { "elementwise", "fold", "contract", "rearrange", "create" } do
-  for name, word in pairs(require("shardrt." .. room).words) do words[name] = word end
+  for name, word in pairs(require("shardrt." .. room).words) do words[name] = bounded(name, word) end
 end
 
 ---@type shardrt.numpy

@@ -66,6 +66,7 @@ end
 function operate.result(what, at, cuts, name, sizes)
   local kind = dtype.named(what, name)
   if not at.committed then return array.unplaced(what, kind, sizes) end
+  if at.single then return array.new(what, at.single, kind, sizes) end -- what is on one device is its owner's alone
   return array.made_by_all(array.new(what, place.sharding(at, cuts), kind, sizes))
 end
 
@@ -118,16 +119,29 @@ function operate.bring(what, x, at, cuts, donate)
   return operate.move(what, x, to, donate and DONATE or nil)
 end
 
+-- Tells what a result was computed from: where processes compute it together, as a step that all must take alike; else
+-- it becomes the result's number, which is compared once the result meets what all have.
+local function agree(what, out, inputs, told)
+  local words = { ("%s: %s %s"):format(what, out.dtype, shape.text(out.shape)) }
+  for _, x in ipairs(inputs) do words[#words + 1] = array.name(x) end
+  words[#words + 1] = type(told) == "function" and told() or told
+  local text = table.concat(words, ", ")
+  if out.committed and not out.sharding.device then
+    C.shardrt_job_step(text)
+  else
+    array.derived(out, text)
+  end
+end
+
 --- Notes what was computed, for gradients, for other processes' checks and for who watches.
 ---@param what string
 ---@param out shardrt.Array
 ---@param inputs shardrt.Array[]
 ---@param vjp shardrt.tape.vjp|nil
+---@param told (string|fun(): string)? # what else the result depends on: numbers, axes
 ---@return shardrt.Array out
-function operate.done(what, out, inputs, vjp)
-  if C.shardrt_job_get().process_count > 1 then
-    C.shardrt_job_step(("%s → %s %s"):format(what, out.dtype, shape.text(out.shape)))
-  end
+function operate.done(what, out, inputs, vjp, told)
+  if C.shardrt_job_get().process_count > 1 then agree(what, out, inputs, told) end
   if tape.is_open() then
     tape.note { what = what, where = fail.where(), out = out, inputs = inputs, vjp = vjp }
   end

@@ -49,6 +49,13 @@ local function map(what, count, apply, first, ...)
     return apply(x, unpack(others, 1, n))
   end
   for i = 1, count do made[i] = {} end
+  for i = 1, n do
+    for _, key in ipairs(type(others[i]) == "table" and not array.is(others[i]) and tree.keys(what, others[i]) or {}) do
+      if first[key] == nil then
+        fail('%s: tree %d has "%s", which the parameters have not', what, i + 1, tostring(key))
+      end
+    end
+  end
   for _, key in ipairs(tree.keys(what, first)) do
     local below = {}
     for i = 1, n do

@@ -72,7 +72,7 @@ end
 local function make(what, key, kind_name, sizes, to, fill)
   local kind, told = dtype.named(what, kind_name), ("%s %s of %s"):format(what, shape.text(sizes), tostring(key))
   local x = to and array.new(what, sharding.of(what, to), kind, sizes) or array.unplaced(what, kind, sizes)
-  C.shardrt_job_step(told)
+  if to then C.shardrt_job_step(told) end
   if C.shardrt_job_get().planning ~= 0 then
     plan.array(what, x)
   else
@@ -80,7 +80,9 @@ local function make(what, key, kind_name, sizes, to, fill)
     array.tell_collector(x)
   end
   if operate.observer then operate.observer(what, x, {}) end
-  return array.made_by_all(x)
+  if to then return array.made_by_all(x) end
+  array.derived(x, told)
+  return x
 end
 
 ---@alias shardrt.random.To shardrt.Sharding|shardrt.Device|{sharding: shardrt.Sharding|shardrt.Device?}

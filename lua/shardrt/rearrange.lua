@@ -2,6 +2,7 @@
 
 local ffi = require "ffi"
 local C = require "shardrt.C"
+local array = require "shardrt.array"
 local dtype = require "shardrt.dtype"
 local elementwise = require "shardrt.elementwise"
 local fail = require "shardrt.fail"
@@ -83,7 +84,8 @@ function words.transpose(x, axes)
   end
   local out = operate.result(what, at, made, x.dtype, sizes)
   operate.compute(what, out, C.shardrt_transpose, x.handle, ffi.new("int32_t[?]", ndim + 1, order), out.handle)
-  return operate.done(what, out, { x }, function(dy) return { words.transpose(dy, back) } end)
+  return operate.done(what, out, { x }, function(dy) return { words.transpose(dy, back) } end,
+    table.concat(order, " "))
 end
 
 --- The array with a dimension of size 1 more, before which `axis` others stand.
@@ -131,7 +133,8 @@ local function slice(what, x, start, step, sizes)
   local out = operate.result(what, at, made, x.dtype, sizes)
   local c_start, c_step = Sizes(x.ndim + 1, start), Sizes(x.ndim + 1, step)
   operate.compute(what, out, C.shardrt_slice, from.handle, c_start, c_step, out.handle)
-  return operate.done(what, out, { x }, function(dy) return { rearrange.pad(what, dy, start, step, old) } end)
+  return operate.done(what, out, { x }, function(dy) return { rearrange.pad(what, dy, start, step, old) } end,
+    table.concat(start, " ") .. " by " .. table.concat(step, " "))
 end
 
 --- The gradient of a slice: zeros of that shape, with x where the slice was taken.
@@ -145,7 +148,8 @@ function rearrange.pad(what, x, start, step, sizes)
   local from, made = whole_along(name, at, x, cuts, parts)
   local out = operate.result(name, at, made, x.dtype, sizes)
   operate.compute(name, out, C.shardrt_pad, from.handle, Sizes(x.ndim + 1, start), Sizes(x.ndim + 1, step), out.handle)
-  return operate.done(name, out, { x }, function(dy) return { slice(name, dy, start, step, small) } end)
+  return operate.done(name, out, { x }, function(dy) return { slice(name, dy, start, step, small) } end,
+    table.concat(start, " ") .. " by " .. table.concat(step, " "))
 end
 
 -- {start, stop, step} of one dimension, as numpy counts: negative ones from the end, beyond the end is the end.
@@ -285,7 +289,7 @@ function words.concatenate(arrays, axis)
       grads[i] = words.slice(dy, index)
     end
     return grads
-  end)
+  end, "along " .. along)
 end
 
 --- Arrays of one shape as one, with a dimension more.
@@ -364,7 +368,7 @@ function words.take(x, indices, axis)
   operate.compute(what, out, C.shardrt_take, from.handle, by.handle, along - 1, out.handle)
   return operate.done(what, out, { x, indices }, function(dy)
     return { rearrange.take_add(what, dy, indices, along, x) }
-  end)
+  end, "along " .. along)
 end
 
 --- The gradient of take: zeros of x's shape, with dy added at the indices.
@@ -388,7 +392,8 @@ function rearrange.take_add(what, dy, indices, along, x)
   }, function(parts)
     operate.compute(name, parts, C.shardrt_take_add, from.handle, by.handle, along - 1, parts.handle)
   end)
-  return operate.done(name, out, { dy }, function(ddy) return { words.take(ddy, indices, along - 1) } end)
+  return operate.done(name, out, { dy }, function(ddy) return { words.take(ddy, indices, along - 1) } end,
+    "along " .. along .. " at " .. array.name(indices))
 end
 
 return rearrange
