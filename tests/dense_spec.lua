@@ -320,6 +320,32 @@ describe("a reduction", function()
     end
   end)
 
+  it("finds an extreme wherever it stands, the first of equals and of NaNs", function()
+    local over = arrays.sharding({ 1 }, { "a" }, P())
+    local rows = 200003
+    for width = 1, 2 do
+      for _, name in ipairs { "float32", "int16" } do
+        local plain = {}
+        for _, at in ipairs { 0, 1023, 1024, 65535, 65536, 131072, random(0, rows - 2), rows - 2 } do
+          for _, planted in ipairs { 100, name == "float32" and 0 / 0 or -100 } do
+            local data = host(name, rows * width, function() return 7 end)
+            data[at * width], data[(rows - 1) * width] = planted, planted -- in the first column
+            local x = arrays.global(over, name, { rows, width }, data)
+            for _, op in ipairs { "ARGMAX", "ARGMIN", "MAX", "MIN" } do
+              local most = op:match "MAX$"
+              local found = planted ~= planted or planted > 0 == (most ~= nil)
+              local out = arrays.new(over, op:match "^ARG" and "int32" or name, { width })
+              ok(C.shardrt_reduce(C["SHARDRT_" .. op], x, 1, int32 { 0 }, out))
+              plain[0] = op:match "^ARG" and (found and at or at == 0 and 1 or 0) or found and planted or 7
+              plain[1] = width == 2 and (op:match "^ARG" and 0 or 7) or nil
+              same(plain, shard(out, 0), ("%s of %d rows of %s"):format(op, rows, name))
+            end
+          end
+        end
+      end
+    end
+  end)
+
   it("of zeros of both signs is the same in any order", function()
     local over = arrays.sharding({ 1 }, { "a" }, P())
     for _, name in ipairs { "float16", "float32", "float64" } do
@@ -838,6 +864,8 @@ describe("elements that change places", function()
     refuses(C.shardrt_slice(x, int64 { 0, 2 }, int64 { 1, 2 }, new(4, 3)), C.SHARDRT_EINVAL, "dimension 1")
     refuses(C.shardrt_slice(x, int64 { 0, 2 }, int64 { 1, 0 }, new(4, 3)), C.SHARDRT_EINVAL, "is 0")
     refuses(C.shardrt_slice(x, int64 { 0, 1 }, int64 { 1, -1 }, new(4, 3)), C.SHARDRT_EINVAL, "dimension 1")
+    refuses(C.shardrt_slice(x, int64 { -1, 0 }, int64 { 1, 1 }, new(4, 6)), C.SHARDRT_EINVAL, "dimension 0")
+    refuses(C.shardrt_slice(x, int64 { 4, 0 }, int64 { -1, 1 }, new(4, 6)), C.SHARDRT_EINVAL, "dimension 0")
     refuses(C.shardrt_slice(x, int64 { 0, 2 ^ 62 }, int64 { 1, 2 ^ 62 }, new(4, 3)), C.SHARDRT_EINVAL, "dimension 1")
     refuses(C.shardrt_pad(x, int64 { 0, 1 }, int64 { 1, 1 }, new(4, 6)), C.SHARDRT_EINVAL, "dimension 1")
     local two = ffi.new("shardrt_array *[2]", { x, new(4, 5) })
@@ -848,6 +876,11 @@ describe("elements that change places", function()
     assert.equal(C.SHARDRT_EDATA, C.shardrt_concatenate(2, two, 1, new(4, 11)))
     local indices = global(over, "int32", { 2 }, function(i) return i == 0 and 3 or 6 end)
     refuses(C.shardrt_take(x, indices, 0, new(2, 6)), C.SHARDRT_EINVAL, "index 6 is outside an axis of 4")
+    local next_one = global(over, "int64", { 2 }, function(i) return i == 0 and 3 or 4 end)
+    refuses(C.shardrt_take(x, next_one, 0, new(2, 6)), C.SHARDRT_EINVAL, "index 4 is outside an axis of 4")
+    refuses(C.shardrt_take_add(new(2, 6), next_one, 0, new(4, 6)), C.SHARDRT_EDATA, "no data")
+    local dy = global(over, "float32", { 2, 6 })
+    refuses(C.shardrt_take_add(dy, next_one, 0, new(4, 6)), C.SHARDRT_EINVAL, "index 4 is outside an axis of 4")
     ok(C.shardrt_take(x, global(over, "int32", { 2 }, function() return -4 end), 0, new(2, 6)))
     refuses(C.shardrt_take(x, global(over, "int64", { 2 }, function() return -5 end), 0, new(2, 6)), C.SHARDRT_EINVAL,
       "index -5")

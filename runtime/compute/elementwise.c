@@ -4,8 +4,7 @@
  * spread alike. */
 #include <string.h>
 
-#include "base/alloc.h"
-#include "base/error.h"
+#include "compute/blocks.h"
 #include "compute/operand.h"
 #include "compute/program.h"
 #include "compute/work.h"
@@ -21,8 +20,8 @@ struct elementwise {
   shardrt_array *out;
   int32_t out_dtype;
   size_t out_size;
-  bool in_place;    /* the last step writes where the result is to lie */
-  int64_t *blocks;  /* the first shard of each block */
+  bool in_place; /* the last step writes where the result is to lie */
+  struct blocks blocks;
   int64_t elements; /* of one block */
   int64_t total;
   int64_t task; /* elements of each, but for the last */
@@ -125,7 +124,7 @@ static void run_task(void *context, int64_t number) {
   while (at < stop) {
     const int64_t block = at / self->elements, first = at % self->elements;
     const int64_t n = stop - at < self->elements - first ? stop - at : self->elements - first;
-    part.shard = self->blocks[block];
+    part.shard = self->blocks.shards[block];
     part_run(&part, first, first + n);
     at += n;
   }
@@ -153,17 +152,11 @@ static int set_operands(struct elementwise *self) {
   return program_lay_out(program, self->in_place, raw);
 }
 
-static int set_blocks(struct elementwise *self) {
-  const int64_t shards = shardrt_array_shard_count(self->out);
-  self->blocks = alloc_array((size_t)shards, sizeof *self->blocks);
-  if (self->blocks == NULL) return ALLOC_FAILED;
-  int64_t count = 0;
-  for (int64_t i = work_block(self->out, 0); i < shards; i = work_block(self->out, i + 1)) self->blocks[count++] = i;
+static void set_tasks(struct elementwise *self) {
   self->elements = work_shard_elements(self->out);
-  self->total = count * self->elements;
+  self->total = self->blocks.count * self->elements;
   const int64_t share = self->total / ((int64_t)work_threads() * TASKS_PER_THREAD);
   self->task = share < LEAST_TASK ? LEAST_TASK : share > MOST_TASK ? MOST_TASK : share / PROGRAM_TILE * PROGRAM_TILE;
-  return SHARDRT_OK;
 }
 
 int shardrt_elementwise(const shardrt_step *steps, int32_t nsteps, int32_t compute_dtype, int32_t nin,
@@ -171,11 +164,11 @@ int shardrt_elementwise(const shardrt_step *steps, int32_t nsteps, int32_t compu
   struct elementwise self = {.in = in, .out = out, .out_dtype = shardrt_array_dtype(out)};
   self.out_size = shardrt_dtype_size(self.out_dtype);
   int code = program_set(&self.program, steps, nsteps, compute_dtype, nin);
-  if (code == SHARDRT_OK) code = work_check("elementwise", nin, (const shardrt_array *const *)in, out);
   if (code == SHARDRT_OK) code = set_operands(&self);
-  if (code == SHARDRT_OK) code = set_blocks(&self);
-  if (code == SHARDRT_OK) code = work_outputs(out);
-  if (code == SHARDRT_OK && self.total > 0) work_spread(run_task, &self, (self.total + self.task - 1) / self.task);
-  alloc_free(self.blocks);
-  return code;
+  if (code == SHARDRT_OK) code = blocks_begin("elementwise", nin, (const shardrt_array *const *)in, out, &self.blocks);
+  if (code != SHARDRT_OK) return code;
+  set_tasks(&self);
+  if (self.total > 0) work_spread(run_task, &self, (self.total + self.task - 1) / self.task);
+  blocks_end(&self.blocks);
+  return SHARDRT_OK;
 }

@@ -39,6 +39,14 @@ static int fill(const shardrt_array *x, shardrt_array *out, int64_t j) {
                    shardrt_array_shard(out, j)->device);
 }
 
+static bool is_same_shape(const shardrt_array *a, const shardrt_array *b) {
+  const int32_t ndim = shardrt_array_ndim(a);
+  if (ndim != shardrt_array_ndim(b)) return false;
+  for (int32_t d = 0; d < ndim; d++)
+    if (shardrt_array_shape(a)[d] != shardrt_array_shape(b)[d]) return false;
+  return true;
+}
+
 /* Where every shard stays what it is, the memory is shared. */
 static bool stays(const shardrt_array *x, const shardrt_array *out) {
   for (int64_t i = 0; i < shardrt_array_shard_count(out); i++)
@@ -49,8 +57,8 @@ static bool stays(const shardrt_array *x, const shardrt_array *out) {
 int shardrt_regroup(const shardrt_array *x, shardrt_array *out) {
   int code = work_check("regroup", 1, &x, out);
   if (code < 0) return code;
-  if (shardrt_array_dtype(x) != shardrt_array_dtype(out) || shardrt_array_ndim(x) != shardrt_array_ndim(out))
-    return error_set(SHARDRT_EINVAL, "regroup: the result has another dtype or number of dimensions");
+  if (shardrt_array_dtype(x) != shardrt_array_dtype(out) || !is_same_shape(x, out))
+    return error_set(SHARDRT_EINVAL, "regroup: the result has another dtype or shape");
   int64_t count = shardrt_array_shard_count(out);
   if (stays(x, out)) {
     for (int64_t i = 0; code == SHARDRT_OK && i < count; i++)

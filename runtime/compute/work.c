@@ -39,14 +39,20 @@ int work_pool(struct pool **out) {
   return code;
 }
 
+int64_t work_first(const shardrt_array *array, int64_t i) {
+  const int64_t block = shardrt_array_shard(array, i)->block;
+  int64_t first = 0;
+  while (shardrt_array_shard(array, first)->block != block) first++;
+  return first;
+}
+
 int work_outputs(shardrt_array *out) {
   struct pool *pool;
   int code = work_pool(&pool);
   int64_t count = shardrt_array_shard_count(out);
   for (int64_t i = 0; code == SHARDRT_OK && i < count; i++) {
     shardrt_buffer *buffer = NULL;
-    int64_t first = 0; /* the first shard with this box */
-    while (shardrt_array_shard(out, first)->block != shardrt_array_shard(out, i)->block) first++;
+    const int64_t first = work_first(out, i);
     if (first < i)
       buffer = shardrt_buffer_retain(shardrt_array_buffer(out, first));
     else
@@ -59,12 +65,8 @@ int work_outputs(shardrt_array *out) {
 
 int64_t work_block(const shardrt_array *out, int64_t i) {
   int64_t count = shardrt_array_shard_count(out);
-  for (; i < count; i++) {
-    int64_t first = 0;
-    while (shardrt_array_shard(out, first)->block != shardrt_array_shard(out, i)->block) first++;
-    if (first == i) return i;
-  }
-  return count;
+  while (i < count && work_first(out, i) != i) i++;
+  return i;
 }
 
 void work_shard_shape(const shardrt_array *array, int64_t *shape) {

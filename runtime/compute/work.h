@@ -20,6 +20,8 @@ int work_pool(struct pool **out);
 /* Gives every block of `out`, which has no buffers yet, one of its own. Contents undefined. */
 int work_outputs(shardrt_array *out);
 
+/* The first shard with the box of shard i. */
+int64_t work_first(const shardrt_array *array, int64_t i);
 /* The next shard of `out` from `i` on that is the first with its box; the number of shards where there is none. So
  *   for (int64_t i = work_block(out, 0); i < count; i = work_block(out, i + 1))
  * goes through the distinct blocks. */
