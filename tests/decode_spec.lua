@@ -45,6 +45,19 @@ local function box_of(image, top, left, height, width)
 end
 
 describe("decode_image", function()
+  it("gives the same pixels of a progressive JPEG without its later scans, whatever box is asked for", function()
+    local text = files.slurp "tests/fuzz/corpus/jpeg/failed-progressive-with-one-scan"
+    local whole = decode(text, T.decode_image())
+    for top = 0, 40, 3 do
+      for left = 0, 140, 7 do
+        local height, width = math.min(9, whole.shape[1] - top), math.min(20, whole.shape[2] - left)
+        local box = decode(text, T.decode_image(), T.crop { start = { top, left }, size = { height, width } })
+        local same = box_of(whole, top, left, height, width) == ffi.string(box.data, box.bytes)
+        assert.is_true(same, top .. ", " .. left)
+      end
+    end
+  end)
+
   it("gives Pillow's pixels of every kind of JPEG and of PngSuite", function()
     assert.is_true(#references > 70)
     for _, r in ipairs(references) do
