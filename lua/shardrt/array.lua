@@ -59,10 +59,9 @@ end
 
 -- A sum that waits for what it is used for is made now, as it is usually laid out.
 function fields.handle(inside)
-  if inside.finish then
-    local finish = inside.finish
+  if inside.finish then -- which goes on waiting where that fails
+    inside.handle = inside.finish(inside.sharding).handle
     inside.finish = nil
-    inside.handle = finish(inside.sharding).handle
   end
   return inside.handle
 end
@@ -87,7 +86,7 @@ end
 ---@param to shardrt.Sharding
 ---@param name string # its dtype
 ---@param sizes integer[]
----@param finish fun(to: shardrt.Sharding): shardrt.Array
+---@param finish fun(to: shardrt.Sharding, what: string?): shardrt.Array # each time an array of its own
 ---@return shardrt.Array
 function array.pending(to, name, sizes, finish)
   return object.new(Array, {
@@ -104,10 +103,11 @@ function array.is_pending(x) return object.inside(x).finish ~= nil end
 --- A pending array in a sharding that it may not have; nil: it is not pending.
 ---@param x shardrt.Array
 ---@param to shardrt.Sharding
+---@param what string # who asks, for messages
 ---@return shardrt.Array?
-function array.finished(x, to)
+function array.finished(x, to, what)
   local finish = object.inside(x).finish
-  return finish and finish(to)
+  return finish and finish(to, what)
 end
 
 --- Whether a value is a global array.
@@ -159,7 +159,12 @@ function lazy.size(x) return shape.elements(x.shape) end
 function lazy.is_fully_replicated(x) return x.sharding.is_fully_replicated end
 
 function lazy.is_fully_addressable(x)
-  return C.shardrt_array_shard_count(x.handle) == C.shardrt_mesh_size(C.shardrt_sharding_mesh(x.sharding.handle))
+  local over, job = C.shardrt_sharding_mesh(x.sharding.handle), C.shardrt_job_get()
+  for position = 0, tonumber(C.shardrt_mesh_size(over)) - 1 do
+    local process = math.floor(C.shardrt_mesh_device(over, position) / job.devices_per_process)
+    if process ~= job.process_index then return false end
+  end
+  return true
 end
 
 function lazy.addressable_shards(x)
@@ -214,13 +219,14 @@ function methods:to_table() return array.gather("to_table", self):to_table() end
 
 --- Gives the memory back now, where no view of a shard holds on to it. Using the array's data afterwards is an error.
 function methods:delete()
-  local handle = live("delete", self)
+  array.check("delete", self)
   for name in pairs(lazy) do -- all but the data stays known, for messages too
     if name ~= "addressable_shards" then local _ = self[name] end
   end
   local inside = object.inside(self)
-  inside.handle, inside.addressable_shards = false, nil
-  C.shardrt_array_free(ffi.gc(handle, nil))
+  local handle = inside.handle
+  inside.handle, inside.finish, inside.addressable_shards = false, nil, nil
+  if handle then C.shardrt_array_free(ffi.gc(handle, nil)) end -- a sum that waited is never made
 end
 
 --- A new array without buffers.

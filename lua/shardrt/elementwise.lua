@@ -144,8 +144,10 @@ local function gradient(what, root, arrays, out)
         if node then
           local inputs = list.copy(arrays)
           inputs[n + 1], inputs[n + 2] = out, dy
-          local g = elementwise.run("the gradient of " .. what, inputs, node, x.dtype)
-          grads[i] = unbroadcast(what, g, x)
+          -- What is summed then is rounded once, after that.
+          local name = shape.equal(out.shape, x.shape) and x.dtype or promote.computed(x.dtype)
+          local g = elementwise.run("the gradient of " .. what, inputs, node, name)
+          grads[i] = words.astype(unbroadcast(what, g, x), x.dtype)
         end
       end
     end
@@ -201,7 +203,7 @@ function elementwise.run(what, arrays, root, out_dtype, in_dtype, sizes)
   return operate.done(what, out, arrays, gradient(what, root, arrays, out), function() return expression.text(root) end)
 end
 
--- The operands that a word was given: those that are arrays, and a node for each.
+-- What a Lua number would become is the number.
 local function check_range(what, number, name)
   local kind = dtype.named(what, name)
   if type(number) == "number" and not kind.write(ffi.new(ffi.typeof("$[1]", ffi.typeof(kind.element))), 0, number) then
@@ -210,6 +212,7 @@ local function check_range(what, number, name)
   end
 end
 
+-- The operands that a word was given: those that are arrays, and a node for each.
 local function operands_of(what, values, n)
   local arrays, numbers, nodes, dtypes = {}, {}, {}, {}
   for i = 1, n do

@@ -147,9 +147,10 @@ end
 function words.mean(x, axis, keepdims)
   local what = "np.mean"
   x = operand(what, x)
-  if not promote.is_float(x.dtype) then x = elementwise.words.astype(x, "float32") end
+  local own = promote.to_float(x.dtype)
+  x = elementwise.words.astype(x, promote.computed(own)) -- in whose range the sum is, too
   local axes = fold.axes(what, axis, x.ndim)
-  return elementwise.words.divide(words.sum(x, axes, keepdims), count_of(x, axes))
+  return elementwise.words.astype(elementwise.words.divide(words.sum(x, axes, keepdims), count_of(x, axes)), own)
 end
 
 -- For each element, the product of all others along the axes. Where one is 0 its own is that of the others, and all
@@ -267,8 +268,11 @@ end
 function words.var(x, axis, keepdims)
   local what = "np.var"
   x = float_operand(what, x)
+  local own = x.dtype
+  x = elementwise.words.astype(x, promote.computed(own))
   local axes = fold.axes(what, axis, x.ndim)
-  return words.mean(elementwise.words.square(x - words.mean(x, axes, true)), axes, keepdims)
+  local squares = elementwise.words.square(x - words.mean(x, axes, true))
+  return elementwise.words.astype(words.mean(squares, axes, keepdims), own)
 end
 
 --- The standard deviation over axes.

@@ -33,7 +33,7 @@ local function backward(what, made, out, leaves)
   local function wants(x) return made.tracked[x] == true end
   for i = #made.entries, 1, -1 do
     local entry = made.entries[i]
-    made.entries[i] = nil -- what is done with is given back
+    made.entries[i], made.tracked[entry.out] = nil, nil -- what is done with is given back
     local dy = grads[entry.out]
     if dy then
       if entry.out ~= out then grads[entry.out] = nil end

@@ -213,20 +213,19 @@ local function settle(what, op, parts, split, at, cuts, sizes, wanted)
 end
 
 -- The parts {count, …} of a sum, one in each process: each device's own, and of these what is in one process added up.
-local function own_parts(what, o, split, compute)
-  local outer = prepend(split.outer, place.renamed(split, o.cuts))
+local function own_parts(what, o, cuts, sizes, split, compute)
+  local outer = prepend(split.outer, place.renamed(split, cuts))
   if o.adds then
-    local out = operate.result(what, split.at, outer, o.dtype, prepend(split.count, o.sizes))
+    local out = operate.result(what, split.at, outer, o.dtype, prepend(split.count, sizes))
     if not operate.is_planning() then compute(out) end
     return out
   end
   local count = propagate.parts(o.partial, o.at.axis_size)
-  local cuts = prepend(o.partial, o.cuts)
-  local each = operate.result(what, o.at, cuts, o.dtype, prepend(count, o.sizes))
+    local each = operate.result(what, o.at, prepend(o.partial, cuts), o.dtype, prepend(count, sizes))
   if not operate.is_planning() then compute(each) end
   if split.count == count then return each end
   local together = regroup(what, each, split.at, outer)
-  local out = operate.result(what, split.at, outer, o.dtype, prepend(split.count, o.sizes))
+  local out = operate.result(what, split.at, outer, o.dtype, prepend(split.count, sizes))
   operate.compute(what, out, C.shardrt_reduce, o.op, together.handle, 1, ffi.new("int32_t[1]", 0), out.handle)
   return out
 end
@@ -239,6 +238,25 @@ end
 ---@field dtype string
 ---@field sizes integer[]
 ---@field adds boolean? # compute adds up the parts of a process itself
+
+-- Parts have a dimension more than their sum. Where no array has as many, two of its dimensions are taken for one that
+-- lies alike in the memory of every device.
+local function fitted(cuts, sizes)
+  if #sizes < C.SHARDRT_MAX_NDIM then return cuts, sizes end
+  for d = 1, #sizes - 1 do
+    if #cuts[d + 1] == 0 or sizes[d] == 1 and #cuts[d] == 0 then
+      local made_cuts, made_sizes = {}, {}
+      for e = 1, #sizes - 1 do
+        local old = e < d and e or e + 1
+        made_cuts[e], made_sizes[e] = cuts[old], sizes[old]
+      end
+      made_cuts[d] = #cuts[d] > 0 and cuts[d] or cuts[d + 1]
+      made_sizes[d] = sizes[d] * sizes[d + 1]
+      return made_cuts, made_sizes
+    end
+  end
+  return cuts, sizes
+end
 
 --- A result whose parts lie in different devices.
 ---@param what string
@@ -255,14 +273,21 @@ function operate.partial(what, o, compute, wanted)
     return wanted and operate.move(what, out, wanted) or out
   end
   local split = place.split(at, o.partial, C.shardrt_job_get().devices_per_process)
-  local parts = own_parts(what, o, split, compute)
+  local part_cuts, part_sizes = fitted(cuts, o.sizes)
+  local parts = own_parts(what, o, part_cuts, part_sizes, split, compute)
   local made -- once it was summed
-  local function finish(to)
-    if made then return operate.move(what, made, to) end
-    local goal = to.mesh == at.mesh and place.cuts(at, { sharding = to, ndim = #o.sizes, committed = true })
-    made = settle(what, o.op, parts, split, at, cuts, o.sizes, goal or cuts)
+  local function finish(to, asked)
+    local who = asked or what
+    if made then return operate.move(who, made, to) end
+    local goal
+    if to.mesh == at.mesh and #part_sizes == #o.sizes then
+      goal = place.cuts(at, { sharding = to, ndim = #o.sizes, committed = true })
+    end
+    made = settle(who, o.op, parts, split, at, part_cuts, part_sizes, goal or part_cuts)
     parts = nil
-    return goal and made or operate.move(what, made, to)
+    if goal then return operate.alias(who, made, at, goal, o.sizes) end -- which may be deleted: this is kept
+    made = operate.alias(who, made, at, cuts, o.sizes)
+    return operate.move(who, made, to)
   end
   if wanted then return finish(wanted) end
   local own = place.sharding(at, cuts)

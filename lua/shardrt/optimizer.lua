@@ -9,6 +9,7 @@ local fail = require "shardrt.fail"
 local list = require "shardrt.list"
 local object = require "shardrt.object"
 local operate = require "shardrt.operate"
+local place = require "shardrt.place"
 local shape = require "shardrt.shape"
 local tree = require "shardrt.tree"
 fail.own()
@@ -31,13 +32,15 @@ local function pass(what, root, ...)
   return elementwise.run(what, arrays, root, arrays[1].dtype)
 end
 
--- A parameter's gradient, and what is kept for it, have its shape.
+-- A parameter's gradient, and what is kept for it, have its shape, and are brought to where it lies.
 local function like(what, x, parameter)
   if not shape.equal(x.shape, parameter.shape) then
     fail("%s: a parameter of shape %s, and its gradient or state of %s", what, shape.text(parameter.shape),
       shape.text(x.shape))
   end
-  return x
+  if not parameter.committed then return x end
+  local at = place.of(what, { parameter, x })
+  return operate.bring(what, x, at, place.cuts(at, parameter))
 end
 
 -- The entries of trees that are alike, leaf by leaf: f(leaf, leaf, …) gives as many results as `count`.

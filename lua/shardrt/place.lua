@@ -8,6 +8,7 @@ local array = require "shardrt.array"
 local fail = require "shardrt.fail"
 local list = require "shardrt.list"
 local mesh = require "shardrt.mesh"
+local object = require "shardrt.object"
 local propagate = require "shardrt.propagate"
 local sharding = require "shardrt.sharding"
 local spec = require "shardrt.spec"
@@ -23,17 +24,17 @@ local place = {}
 ---@field shardings table<string, shardrt.Sharding>
 ---@field splits table<string, shardrt.place.split>
 
----@type table<shardrt.Mesh, shardrt.place>
-local of_mesh = setmetatable({}, { __mode = "k" })
 local nowhere ---@type shardrt.place
 
+-- A mesh holds its place: a table of them by mesh would keep every mesh, as each place holds its own.
 local function over_mesh(over)
-  local found = of_mesh[over]
+  local inside = object.inside(over)
+  local found = inside.place
   if not found then
     local axis_size = {}
     for _, name in ipairs(over.axis_names) do axis_size[name] = rawget(over.shape, name) end
     found = { committed = true, mesh = over, axis_size = axis_size, shardings = {}, splits = {} }
-    of_mesh[over] = found
+    inside.place = found
   end
   return found
 end

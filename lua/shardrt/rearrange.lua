@@ -352,10 +352,10 @@ end
 ---@return shardrt.Array
 function words.take(x, indices, axis)
   local what = "np.take"
-  x, indices = operand(what, x), operate.array(what, indices, "the indices")
-  if operate.is_number(indices) or indices.dtype == "float32" and indices.ndim == 0 then
-    indices = elementwise.words.astype(indices, "int32")
-  end
+  x = operand(what, x)
+  local one = list.is_whole(indices, -2 ^ 31)
+  indices = operate.array(what, indices, "the indices")
+  if one then indices = elementwise.words.astype(indices, "int64") end
   if promote.is_float(indices.dtype) or indices.dtype == "bool" then
     fail("%s: the indices are %s; they are whole numbers", what, indices.dtype)
   end

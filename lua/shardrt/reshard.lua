@@ -191,10 +191,13 @@ end
 ---@param move function? # C's; shardrt_reshard where it is left out
 ---@return shardrt.Array
 function reshard.array(what, x, to, given, move)
-  local finished = array.finished(x, to)
-  if finished then return finished end
-  array.live(what, x)
+  array.check(what, x)
   local options, from = options_of(what, given), x.sharding
+  local finished = array.finished(x, to, what)
+  if finished then
+    if options.donate ~= 0 then x:delete() end
+    return finished
+  end
   if not x.committed then return array.place(what, x, to) end
   if C.shardrt_job_get().planning ~= 0 then return note(what, x, to) end
   local moved

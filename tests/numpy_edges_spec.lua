@@ -1,0 +1,193 @@
+-- Computation where something ends: the range of a dtype, the number of dimensions, memory, the life of an array.
+
+local files = require "tests.support.files"
+local mpi = require "tests.support.mpi"
+local shardrt = require "shardrt"
+local np = require "shardrt.numpy"
+local C = require "shardrt.C"
+local P = shardrt.P
+
+local mesh = shardrt.make_mesh({ 8 }, { "x" })
+local function on(...) return shardrt.NamedSharding(mesh, P(...)) end
+local function table_of(x) return shardrt.process_allgather(x):to_table() end
+
+local function count_of(set)
+  local n = 0
+  for _ in pairs(set) do n = n + 1 end
+  return n
+end
+
+describe("a number beside an array", function()
+  it("that its dtype has not is refused", function()
+    for _, case in ipairs {
+      { "uint8", -1 }, { "uint32", -1 }, { "uint32", 2 ^ 32 }, { "int32", 2 ^ 31 }, { "int16", -2 ^ 31 - 1 },
+      { "int64", 2 ^ 63 }, { "uint64", -1 },
+    } do
+      local x = np.ones({ 2 }, case[1])
+      for _, word in ipairs { "add", "less", "maximum" } do
+        local message = files.message(function() np[word](x, case[2]) end)
+        assert.truthy(message:find(("np.%s: the number "):format(word), 1, true), message)
+        assert.truthy(message:find("beside an array of " .. case[1], 1, true), message)
+      end
+    end
+  end)
+
+  it("that it has is taken, also at the end", function()
+    assert.same({ 2 ^ 32 - 1 }, table_of(np.maximum(np.ones({ 1 }, "uint32"), 2 ^ 32 - 1)))
+    assert.same({ -2 ^ 31 }, table_of(np.minimum(np.ones({ 1 }, "int32"), -2 ^ 31)))
+    assert.same({ 0 }, table_of(np.astype(np.less(np.ones({ 1 }, "uint8"), 0), "int32")))
+    assert.same({ 1 }, table_of(np.minimum(np.ones({ 1 }, "int32"), math.huge))) -- a float makes floats of it
+  end)
+
+  it("is an index where it is whole", function()
+    assert.equal(3, table_of(np.take(np.arange(5), 3)))
+    assert.truthy(files.message(function() np.take(np.arange(5), 1.5) end):find("they are whole numbers", 1, true))
+    assert.truthy(files.message(function() np.take(np.arange(5), np.array(1.5)) end):find("are float32", 1, true))
+  end)
+end)
+
+describe("float16", function()
+  it("has a mean and a variance where their sums are beyond its range", function()
+    local x = shardrt.device_put(np.full({ 2 ^ 17 }, 3, "float16"), on "x")
+    assert.equal("float16", np.mean(x).dtype)
+    assert.equal(3, table_of(np.astype(np.mean(x), "float32")))
+    local far = np.concatenate { np.full({ 2 ^ 16 }, 100, "float16"), np.full({ 2 ^ 16 }, -100, "float16") }
+    assert.equal("float16", np.std(far).dtype)
+    assert.equal(10000, table_of(np.astype(np.var(far), "float32")))
+  end)
+
+  it("sums a gradient before it is rounded", function()
+    local rows = shardrt.device_put(np.ones({ 65536, 1 }), on "x")
+    local g = shardrt.grad(function(bias) return np.sum((rows + bias) * 1e-8) end)(np.zeros({ 1 }, "float16"))
+    assert.equal("float16", g.dtype)
+    assert.is_true(math.abs(table_of(np.astype(g, "float32"))[1] - 65536e-8) < 1e-6)
+  end)
+end)
+
+describe("eight dimensions", function()
+  it("are summed where they are cut", function()
+    local sizes = { 8, 2, 1, 1, 3, 1, 1, 2 }
+    local x = shardrt.device_put(np.reshape(np.arange(96, "float32"), sizes), on "x")
+    local sum = np.sum(x, 0, true)
+    assert.same({ 1, 2, 1, 1, 3, 1, 1, 2 }, sum.shape)
+    assert.same(table_of(np.sum(np.reshape(np.arange(96, "float32"), { 8, 12 }), 0)), table_of(np.reshape(sum, 12)))
+    local last = np.transpose(x)
+    local product = np.matmul(last, np.transpose(last, { 0, 1, 2, 3, 4, 5, 7, 6 })) -- over the dimension that is cut
+    assert.same({ 2, 1, 1, 3, 1, 1, 2, 2 }, product.shape)
+    local whole = shardrt.device_put(last, on())
+    assert.same(table_of(np.matmul(whole, np.transpose(whole, { 0, 1, 2, 3, 4, 5, 7, 6 }))), table_of(product))
+    assert.equal(8, np.softmax(x, 0).ndim)
+  end)
+end)
+
+describe("memory", function()
+  it("of what a gradient is done with is given back", function()
+    local operate = require "shardrt.operate"
+    local alive, least = setmetatable({}, { __mode = "k" }), math.huge
+    operate.observer = function(what)
+      if not what:find("gradient", 1, true) then return end
+      collectgarbage()
+      collectgarbage()
+      least = math.min(least, count_of(alive))
+    end
+    local ok, problem = pcall(shardrt.grad(function(x)
+      for _ = 1, 20 do
+        x = np.sin(x)
+        alive[x] = true
+      end
+      assert(count_of(alive) == 20)
+      return np.sum(x)
+    end), shardrt.device_put(np.ones { 8 }, on "x"))
+    operate.observer = nil
+    assert.is_true(ok, problem)
+    assert.is_true(least <= 3, least)
+  end)
+
+  it("does not grow with meshes", function()
+    local alive = setmetatable({}, { __mode = "k" })
+    for _ = 1, 20 do
+      local other = shardrt.make_mesh({ 8 }, { "x" })
+      alive[other] = true
+      local _ = np.sum(shardrt.device_put(np.ones { 8 }, shardrt.NamedSharding(other, P "x")))
+    end
+    for _ = 1, 4 do collectgarbage() end
+    assert.is_true(count_of(alive) <= 2, count_of(alive))
+  end)
+end)
+
+describe("an optimiser", function()
+  it("gives parameters that lie as they did, however the gradients lie", function()
+    for _, name in ipairs { "sgd", "momentum", "adam" } do
+      local optimizer = shardrt.optimizer[name] { learning_rate = 1 }
+      local params = { w = shardrt.device_put(np.ones { 8 }, on()), v = shardrt.device_put(np.ones { 8 }, on "x") }
+      local grads = { w = shardrt.device_put(np.ones { 8 }, on "x"), v = shardrt.device_put(np.ones { 8 }, on()) }
+      local made, state = optimizer:update(params, grads, optimizer:init(params))
+      made = optimizer:update(made, grads, state)
+      assert.is_true(made.w.is_fully_replicated, name)
+      assert.is_false(made.v.is_fully_replicated, name)
+    end
+  end)
+end)
+
+-- Within a function whose gradient is taken, sums wait (array.pending).
+local WAITING = [[
+  local shardrt, np = require "shardrt", require "shardrt.numpy"
+  local P, n = shardrt.P, shardrt.device_count()
+  local mesh = shardrt.make_mesh({ n }, { "x" })
+  local function on(...) return shardrt.NamedSharding(mesh, P(...)) end
+  local x = shardrt.device_put(np.ones { n, 4 }, on "x")
+  local function within(f) return shardrt.process_allgather(shardrt.grad(function(z)
+    return np.sum(f(np.dot(np.transpose(z), z)))
+  end)(x)).data[0] end
+  local function expect(what, got, right) if got ~= right then error(what .. ": " .. tostring(got), 0) end end
+
+  expect("used", within(function(h) return h end), 8)
+  expect("deleted", within(function(h) h:delete() return np.sum(x) * 0 end), 0)
+  expect("its other layout deleted", within(function(h)
+    shardrt.with_sharding_constraint(h, on "x"):delete()
+    return h
+  end), 8)
+  expect("given away", within(function(h)
+    local moved = shardrt.reshard(h, on "x", { donate = true })
+    local ok, problem = pcall(np.sin, h)
+    assert(not ok and problem:find("was deleted", 1, true), problem)
+    return moved
+  end), 8)
+  expect("asked where it is", within(function(h)
+    if shardrt.process_index() == 0 then assert(not h.is_fully_addressable and h.committed and tostring(h)) end
+    return h
+  end), 8)
+  local function refused(f, text)
+    local ok, problem = pcall(within, f)
+    assert(not ok and problem:find(text, 1, true), problem)
+  end
+  refused(function(h) return shardrt.reshard(h, on "x", { donat = true }) end, 'did you mean "donate"')
+  refused(function(h) return shardrt.with_sharding_constraint(h, on(nil, nil, "x")) end,
+    "with_sharding_constraint: P(nil, nil, \"x\") has 3 entries")
+  shardrt.say "done"
+]]
+
+describe("a sum that waits", function()
+  it("can be asked for again where there was no memory for it", function()
+    local x, failed = shardrt.device_put(np.ones { 8, 4 }, on "x"), 0
+    for at = 1, 40 do
+      local g = shardrt.grad(function(z)
+        local h = np.dot(np.transpose(z), z)
+        C.shardrt_alloc_fail_at(at)
+        local ok, problem = pcall(function() return h.addressable_shards end)
+        C.shardrt_alloc_fail_at(0)
+        assert(ok or problem:find("out of memory", 1, true), problem)
+        if not ok then failed = failed + 1 end
+        return np.sum(h)
+      end)(x)
+      assert.equal(8, table_of(g)[1][1])
+    end
+    assert.is_true(failed > 0)
+  end)
+
+  it("may be deleted, given away and looked at", function()
+    local result = mpi.run { processes = 2, devices = 2, source = WAITING }
+    assert.equal("done\n", result.output)
+    assert.equal(0, result.status)
+  end)
+end)
