@@ -553,6 +553,8 @@ describe("a product of matrices", function()
     refuses(try({ 2, 2, 3 }, { 3, 3, 5 }, { 2, 2, 5 }), C.SHARDRT_EINVAL, "2 and 3 in a shard")
     refuses(try({ 2, 3 }, { 3, 5 }, { 5, 5 }), C.SHARDRT_EINVAL, "25 elements")
     refuses(try({ 2, 3 }, { 3, 5 }, { 2, 5 }, { "float32", "float64", "float64" }), C.SHARDRT_EINVAL, "float64")
+    refuses(try({ 2, 3 }, { 3, 5 }, { 2, 5 }, { "float32", "float32", "int32" }), C.SHARDRT_EINVAL, "as int32")
+    refuses(try({ 2, 3 }, { 3, 5 }, { 2, 5 }, { "int16", "int16", "float32" }), C.SHARDRT_EINVAL, "as float32")
     refuses(try({ 2, 3 }, { 3, 5 }, { 2, 5 }, { "bool", "bool", "bool" }), C.SHARDRT_EINVAL, "not bool")
   end)
 
@@ -893,6 +895,18 @@ describe("elements that change places", function()
 end)
 
 describe("a computation of this kind", function()
+  it("is refused where devices with one part of the result hold different parts of an operand", function()
+    local cut, whole = arrays.sharding({ 2 }, { "a" }, P "a"), arrays.sharding({ 2 }, { "a" }, P())
+    local x = global(cut, "float32", { 4 })
+    local function new(...) return arrays.new(whole, "float32", { ... }) end
+    local text = "operand 0, devices 0 and 1 hold different parts"
+    local steps = ffi.new("shardrt_step[1]", { { C.SHARDRT_OP_COPY, 0, 0, 0, 0 } })
+    local list = ffi.new("shardrt_array *[1]", x)
+    refuses(C.shardrt_elementwise(steps, 1, C.SHARDRT_FLOAT32, 1, list, new(2)), C.SHARDRT_EINVAL, text)
+    refuses(C.shardrt_reduce(C.SHARDRT_SUM, x, 1, int32 { 0 }, new()), C.SHARDRT_EINVAL, text)
+    refuses(C.shardrt_transpose(x, int32 { 0 }, new(2)), C.SHARDRT_EINVAL, text)
+  end)
+
   it("frees what it took, whichever allocation fails", function()
     local over = arrays.sharding({ 2, 2 }, { "a", "b" }, P("a", "b"))
     local x, y = global(over, "float16", { 8, 8 }), global(over, "float16", { 8, 8 })

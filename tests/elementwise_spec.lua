@@ -404,6 +404,18 @@ describe("an operation", function()
     end)
   end
 
+  it("POW of whole numbers to negative powers is 1, -1 or 0", function()
+    local over = arrays.sharding({ 1 }, { "a" }, P())
+    for _, lane in ipairs { "int32", "int64" } do
+      local function of(...)
+        return { handle = arrays.global(over, lane, { 8 }, ffi.new(ELEMENT[lane] .. "[8]", ...)) }
+      end
+      local got = run({ { "POW", 0, 1 } }, lane, { of(-1, -1, 1, 1, 2, -2, 0, -1), of(-1, -2, -1, -2, -1, -3, -1, -7) },
+        over, lane, { 8 })
+      for i, expected in ipairs { -1, 1, 1, 1, 0, 0, 0, -1 } do assert.equal(expected, tonumber(got[i - 1])) end
+    end
+  end)
+
   it("has the code and the name that the header gives it", function()
     assert.equal(44, C.SHARDRT_OP_COUNT)
     assert.equal("CONSTANT", ffi.string(C.shardrt_op_name(0)))

@@ -1,10 +1,38 @@
 #include "compute/blocks.h"
 
 #include "base/alloc.h"
+#include "base/error.h"
 #include "compute/work.h"
+
+static int64_t block_of(const shardrt_array *array, int64_t i) {
+  return shardrt_array_shard(array, i)->block;
+}
+
+/* Shards of the result with one box are computed once: so what they are computed from must be one, too. (Boxes of
+ * nothing are all the same.) */
+static int check_replicas(const char *what, int32_t nin, const shardrt_array *const *in, const shardrt_array *out) {
+  const int64_t count = work_shard_elements(out) > 0 ? shardrt_array_shard_count(out) : 0;
+  for (int64_t i = 0; i < count; i++) {
+    const int64_t first = work_first(out, i);
+    for (int32_t k = 0; k < nin; k++)
+      if (block_of(in[k], first) != block_of(in[k], i))
+        return error_set(SHARDRT_EINVAL,
+                         "%s: of operand %d, devices %d and %d hold different parts, but of the result the same", what,
+                         k, shardrt_array_shard(out, first)->device, shardrt_array_shard(out, i)->device);
+  }
+  return SHARDRT_OK;
+}
 
 int blocks_begin(const char *what, int32_t nin, const shardrt_array *const *in, shardrt_array *out,
                  struct blocks *self) {
+  *self = (struct blocks){0};
+  int code = work_check(what, nin, in, out);
+  if (code == SHARDRT_OK) code = check_replicas(what, nin, in, out);
+  return code == SHARDRT_OK ? blocks_begin_parts(what, nin, in, out, self) : code;
+}
+
+int blocks_begin_parts(const char *what, int32_t nin, const shardrt_array *const *in, shardrt_array *out,
+                       struct blocks *self) {
   *self = (struct blocks){0};
   int code = work_check(what, nin, in, out);
   if (code != SHARDRT_OK) return code;

@@ -9,10 +9,14 @@ struct blocks {
   int64_t *shards; /* of each, the number of its first shard, in the result and in every operand */
 };
 
-/* Checks the operands (work_check), gives `out` its buffers (work_outputs) and lists its blocks: none where this
+/* Checks the operands (work_check; EINVAL, too, where shards of `out` with one box would be computed from different
+ * ones), gives `out` its buffers (work_outputs) and lists its blocks: none where this
  * process holds nothing of it. */
 int blocks_begin(const char *what, int32_t nin, const shardrt_array *const *in, shardrt_array *out,
                  struct blocks *self);
+/* The same where such are parts of one sum. */
+int blocks_begin_parts(const char *what, int32_t nin, const shardrt_array *const *in, shardrt_array *out,
+                       struct blocks *self);
 void blocks_end(struct blocks *self);
 
 /* The memory of a block in the result or in an operand. */

@@ -322,7 +322,7 @@ int shardrt_matmul(const shardrt_array *a, const shardrt_array *b, int32_t trans
   code = find_shapes(&self, a, b, out);
   if (code != SHARDRT_OK) return code;
   struct blocks blocks;
-  code = blocks_begin("matmul", 2, (const shardrt_array *const[]){a, b}, out, &blocks);
+  code = blocks_begin_parts("matmul", 2, (const shardrt_array *const[]){a, b}, out, &blocks);
   if (code != SHARDRT_OK) return code;
   self.blocks = &blocks;
   for (int64_t i = 0; i < blocks.count && self.k == 0; i++)
