@@ -56,7 +56,65 @@ function propagate.is_finer(coarse, fine)
   return true
 end
 
---- How many elements a device receives where an array of these sizes goes from one layout to another.
+-- Whether what a device has of one dimension says something of what it needs of another, or of the same in another
+-- order: an axis then cuts two dimensions, or one that is not simply cut further.
+local function is_entangled(from, to)
+  local cut = {}
+  for d = 1, #from do
+    for _, axis in ipairs(from[d]) do cut[axis] = d end
+  end
+  for d = 1, #to do
+    local nested = is_beginning(from[d], to[d]) or is_beginning(to[d], from[d])
+    for _, axis in ipairs(to[d]) do
+      if cut[axis] and (cut[axis] ~= d or not nested) then return true end
+    end
+  end
+  return false
+end
+
+local COUNTED = 4096 -- devices, at most, that are looked at one by one
+
+-- The part of its new block that a device has already, on average: by going through all places of the axes; nil where
+-- these are too many.
+local function counted(from, to, sizes, axis_size)
+  local axes, known, places = {}, {}, 1
+  for _, cuts in ipairs { from, to } do
+    for d = 1, #cuts do
+      for _, axis in ipairs(cuts[d]) do
+        if not known[axis] then
+          known[axis], places = true, places * axis_size[axis]
+          axes[#axes + 1] = axis
+        end
+      end
+    end
+  end
+  if places > COUNTED then return nil end
+  local sum, scale, at = 0, 1 / places, {}
+  local function part_of(list)
+    local part = 0
+    for _, axis in ipairs(list) do part = part * axis_size[axis] + at[axis] end
+    return part
+  end
+  for d, size in ipairs(sizes) do
+    scale = scale * size / (parts(from[d], axis_size) * parts(to[d], axis_size))
+  end
+  for place = 0, places - 1 do
+    local left, held = place, 1
+    for _, axis in ipairs(axes) do
+      at[axis] = left % axis_size[axis]
+      left = math.floor(left / axis_size[axis])
+    end
+    for d = 1, #sizes do -- in whole numbers, so that what is equal stays so
+      local old, new = part_of(from[d]), part_of(to[d])
+      local n, m = parts(to[d], axis_size), parts(from[d], axis_size)
+      held = held * math.max(0, math.min((old + 1) * n, (new + 1) * m) - math.max(old * n, new * m))
+    end
+    sum = sum + held
+  end
+  return sum * scale
+end
+
+--- How many elements a device receives, on average, where an array of these sizes goes from one layout to another.
 ---@param from shardrt.Cuts|false|nil
 ---@param to shardrt.Cuts
 ---@param sizes integer[]
@@ -74,6 +132,7 @@ function propagate.moved(from, to, sizes, axis_size)
       held = held * (nested and math.min(old, new) or size > 0 and old * new / size or 0)
     end
   end
+  if from and is_entangled(from, to) then held = counted(from, to, sizes, axis_size) or held end
   return wanted - held
 end
 local moved = propagate.moved
