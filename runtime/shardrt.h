@@ -365,7 +365,7 @@ typedef struct shardrt_source_options {
 } shardrt_source_options;
 
 /* One field from each file, all of one format; the first dimension counts the samples. Wherever a source takes a path
- * it takes an address, http:// or https://, too, but for "folder": see runtime/source/remote.h. Formats:
+ * it takes an address, http:// or https://, too, but for "folder": see runtime/storage/remote.h. Formats:
  *   "npy"  https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html; C order, little-endian
  *   "zarr" https://zarr-specs.readthedocs.io, v2 and v3: a field is the folder of one array, in C order
  *   "hdf5" https://docs.hdfgroup.org/hdf5/v1_10: a field is a dataset, named behind its file: "data.h5:/images"

@@ -15,11 +15,11 @@ end
 -- A file's place in the order of rooms; a file may include what stands at its place or before it.
 local function place(path)
   local room, name = path:match "^(%w+)/(.*)$"
-  if not room then return path == "shardrt.h" and 0 or 11 end -- shardrt.h is for all, the others are the program
+  if not room then return path == "shardrt.h" and 0 or 12 end -- shardrt.h is for all, the others are the program
   local interface = (room == "device" and name == "device.h") or (room == "comm" and name == "comm.h")
   local places = {
-    base = 1, layout = 2, memory = 4, device = 5, comm = 5, check = 6, source = 7, transform = 8, loader = 9,
-    compute = 10,
+    base = 1, layout = 2, memory = 4, device = 5, comm = 5, check = 6, storage = 7, source = 8, transform = 9,
+    loader = 10, compute = 11,
   }
   return interface and 3 or assert(places[room], "a file outside the rooms: " .. path)
 end

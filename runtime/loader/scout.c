@@ -9,8 +9,8 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "loader/order.h"
-#include "source/ahead.h"
 #include "source/source.h"
+#include "storage/ahead.h"
 
 enum {
   CHUNK = 256,         /* samples whose numbers are worked out at once */

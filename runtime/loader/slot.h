@@ -6,7 +6,7 @@
 
 #include "loader/order.h"
 #include "loader/plan.h"
-#include "source/reader.h"
+#include "storage/reader.h"
 
 struct pool;
 

@@ -2,7 +2,7 @@
 #ifndef SHARDRT_SOURCE_ARRAY_RECORD_FILE_H
 #define SHARDRT_SOURCE_ARRAY_RECORD_FILE_H
 
-#include "source/stored.h"
+#include "storage/stored.h"
 
 /* Where a chunk of data is. */
 struct array_record_chunk {

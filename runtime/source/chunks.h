@@ -3,7 +3,7 @@
 #ifndef SHARDRT_SOURCE_CHUNKS_H
 #define SHARDRT_SOURCE_CHUNKS_H
 
-#include "source/stored.h"
+#include "storage/stored.h"
 
 /* One piece. */
 struct chunk {

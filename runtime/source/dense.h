@@ -5,7 +5,7 @@
 #define SHARDRT_SOURCE_DENSE_H
 
 #include "source/source.h"
-#include "source/stored.h"
+#include "storage/stored.h"
 
 /* Where the samples of one field are. */
 typedef struct dense_part {

@@ -3,8 +3,8 @@
 #define SHARDRT_SOURCE_GATHER_H
 
 #include "shardrt.h"
-#include "source/extents.h"
-#include "source/stored.h"
+#include "storage/extents.h"
+#include "storage/stored.h"
 
 /* How to copy one box of a sample: in runs of run_bytes each, the innermost loop over run_count runs that are
  * run_step bytes apart, the outer ones over nouter counts and steps, the slowest first. */

@@ -11,7 +11,7 @@
 #include "source/formats.h"
 #include "source/grid.h"
 #include "source/hdf5_file.h"
-#include "source/url.h"
+#include "storage/url.h"
 
 /* What a grid's `own` is. */
 struct hdf5 {

@@ -3,7 +3,7 @@
 #ifndef SHARDRT_SOURCE_HDF5_FILE_H
 #define SHARDRT_SOURCE_HDF5_FILE_H
 
-#include "source/stored.h"
+#include "storage/stored.h"
 
 enum hdf5_filter_kind { HDF5_DEFLATE, HDF5_SHUFFLE, HDF5_FLETCHER32 };
 

@@ -5,7 +5,7 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "source/hdf5_file.h"
-#include "source/inflate.h"
+#include "storage/inflate.h"
 
 enum { CHECKSUM = 4, SUMS = 360 /* of so many words fit in 32 bits */ };
 

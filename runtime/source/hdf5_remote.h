@@ -4,7 +4,7 @@
 #ifndef SHARDRT_SOURCE_HDF5_REMOTE_H
 #define SHARDRT_SOURCE_HDF5_REMOTE_H
 
-#include "source/stored.h"
+#include "storage/stored.h"
 
 /* For a list of access properties (hid_t) under which `file` is to be opened, by its path; it outlives what is opened.
  * False: the library refuses. The caller holds the library, as for all of these. */

@@ -6,7 +6,7 @@
 #include "base/size.h"
 #include "source/dense.h"
 #include "source/formats.h"
-#include "source/gunzip.h"
+#include "storage/gunzip.h"
 
 enum { MAGIC_BYTES = 4, HEADER_AT_MOST = MAGIC_BYTES + 4 * SHARDRT_MAX_NDIM };
 

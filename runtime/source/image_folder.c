@@ -19,7 +19,7 @@
 #include "base/hash.h"
 #include "source/formats.h"
 #include "source/source.h"
-#include "source/url.h"
+#include "storage/url.h"
 
 enum { IMAGE, LABEL, FIELDS, DEEPEST = 32 };
 

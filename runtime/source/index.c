@@ -7,7 +7,7 @@
 #include "base/crc32c.h"
 #include "base/error.h"
 #include "base/hash.h"
-#include "source/cache.h"
+#include "storage/cache.h"
 
 enum { KIND_BYTES = 48, BUFFER_ENTRIES = 4096, MOST_COLUMNS = 1 << 16 };
 

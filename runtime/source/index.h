@@ -10,7 +10,7 @@
 #ifndef SHARDRT_SOURCE_INDEX_H
 #define SHARDRT_SOURCE_INDEX_H
 
-#include "source/stored.h"
+#include "storage/stored.h"
 
 /* One part of a sample: a record, a member of an archive, a line. */
 struct index_entry {

@@ -3,8 +3,8 @@
 #define SHARDRT_SOURCE_JSONL_H
 
 #include "source/json.h"
-#include "source/reader.h"
 #include "source/value.h"
+#include "storage/reader.h"
 
 enum { JSONL_NAME_MOST = 256 /* bytes of a field's name, with a NUL */ };
 

@@ -19,10 +19,10 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "base/hash.h"
-#include "source/cache.h"
-#include "source/decompress.h"
-#include "source/gunzip.h"
-#include "source/url.h"
+#include "storage/cache.h"
+#include "storage/decompress.h"
+#include "storage/gunzip.h"
+#include "storage/url.h"
 
 enum { OFFSET_BYTES = 4 };
 

@@ -6,8 +6,8 @@
 #include "source/dense.h"
 #include "source/fill.h"
 #include "source/formats.h"
-#include "source/newfile.h"
 #include "source/npy_header.h"
+#include "storage/newfile.h"
 
 static int open_file(const char *path, mapping *file, npy_header *header) {
   int code = mapping_open(path, file);

@@ -13,12 +13,12 @@
 #include "base/error.h"
 #include "base/size.h"
 #include "source/blocks.h"
-#include "source/cache.h"
 #include "source/concat.h"
 #include "source/formats.h"
 #include "source/gather.h"
 #include "source/npy_header.h"
 #include "source/zip.h"
+#include "storage/cache.h"
 
 enum { HEAD_BYTES = 12, CACHE_HEAD = 64 };
 

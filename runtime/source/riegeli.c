@@ -6,7 +6,7 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
-#include "source/decompress.h"
+#include "storage/decompress.h"
 
 enum { BLOCK_HEADER = 24, CHUNK_HEADER = 40, VARINT_BYTES = 10 };
 

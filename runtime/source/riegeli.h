@@ -12,7 +12,7 @@
 #ifndef SHARDRT_SOURCE_RIEGELI_H
 #define SHARDRT_SOURCE_RIEGELI_H
 
-#include "source/stored.h"
+#include "storage/stored.h"
 
 enum {
   RIEGELI_BLOCK = 1 << 16,

@@ -5,9 +5,9 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "source/fill.h"
-#include "source/mapping.h"
 #include "source/safetensors_header.h"
 #include "source/source.h"
+#include "storage/mapping.h"
 
 struct shardrt_safetensors {
   char *path;
@@ -46,7 +46,7 @@ const shardrt_tensor *shardrt_safetensors_tensor(const shardrt_safetensors *file
 
 uint64_t shardrt_safetensors_fingerprint(const shardrt_safetensors *file) {
   const size_t data = file->file.bytes - file->header.data_offset;
-  const size_t compared = file->header.data_offset + (data < SOURCE_BLOCK ? data : SOURCE_BLOCK);
+  const size_t compared = file->header.data_offset + (data < STORAGE_HEAD ? data : STORAGE_HEAD);
   return hash_bytes(hash_number(0, (int64_t)file->file.bytes), file->file.data, compared);
 }
 

@@ -13,7 +13,7 @@
 #include "base/size.h"
 #include "source/runs.h"
 #include "source/safetensors_header.h"
-#include "source/sharedfile.h"
+#include "storage/sharedfile.h"
 
 enum { ROUND = 64 << 20 }; /* bytes that a process writes between two meetings */
 

@@ -11,9 +11,9 @@
 
 #include <stdatomic.h>
 
-#include "source/extents.h"
-#include "source/reader.h"
 #include "source/value.h"
+#include "storage/extents.h"
+#include "storage/reader.h"
 
 struct mix;
 
@@ -138,8 +138,7 @@ int source_blame(const shardrt_source *source, int32_t field, int64_t sample, in
 uint64_t source_treatment(const shardrt_source *source);
 
 /* The files behind the source (an array counts as one). The name reads well in a message ("the file a.npy", "the array
- * 'image'") and lives as long as the source. The fingerprint is of the file's length and first SOURCE_BLOCK bytes. */
-enum { SOURCE_BLOCK = 65536 };
+ * 'image'") and lives as long as the source. The fingerprint is of the file's length and first STORAGE_HEAD bytes. */
 int32_t source_file_count(const shardrt_source *source);
 const char *source_file_name(const shardrt_source *source, int32_t file);
 uint64_t source_file_fingerprint(const shardrt_source *source, int32_t file);

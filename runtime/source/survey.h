@@ -3,7 +3,7 @@
 #ifndef SHARDRT_SOURCE_SURVEY_H
 #define SHARDRT_SOURCE_SURVEY_H
 
-#include "source/reader.h"
+#include "storage/reader.h"
 
 /* Looks at items first … first + count - 1 and writes what it finds of each to `found`, packed. Called in many threads
  * at once, each with a reader of its own. Returns a code, with the message set. */

@@ -7,8 +7,8 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "base/hash.h"
-#include "source/gunzip.h"
 #include "source/tar_walk.h"
+#include "storage/gunzip.h"
 
 /* The samples of an archive, one after the other. */
 struct grouping {

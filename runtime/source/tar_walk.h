@@ -7,7 +7,7 @@
 #ifndef SHARDRT_SOURCE_TAR_WALK_H
 #define SHARDRT_SOURCE_TAR_WALK_H
 
-#include "source/stored.h"
+#include "storage/stored.h"
 
 enum { TAR_NAME_MOST = 4096 };
 

@@ -12,7 +12,7 @@
 #include "base/size.h"
 #include "source/gather.h"
 #include "source/source.h"
-#include "source/stored.h"
+#include "storage/stored.h"
 
 enum { HEADER_BYTES = 1024 };
 

@@ -14,8 +14,8 @@
 #include "base/size.h"
 #include "source/formats.h"
 #include "source/grid.h"
-#include "source/url.h"
 #include "source/zarr_metadata.h"
+#include "storage/url.h"
 
 /* What a grid's `own` is. */
 struct zarr {

@@ -7,7 +7,7 @@
 #include "base/alloc.h"
 #include "base/crc32c.h"
 #include "base/error.h"
-#include "source/inflate.h"
+#include "storage/inflate.h"
 
 enum { CHECKSUM = 4 };
 

@@ -2,7 +2,7 @@
 #ifndef SHARDRT_SOURCE_ZARR_CODEC_H
 #define SHARDRT_SOURCE_ZARR_CODEC_H
 
-#include "source/reader.h"
+#include "storage/reader.h"
 
 enum zarr_compressor { ZARR_PLAIN, ZARR_GZIP /* or zlib */, ZARR_ZSTD, ZARR_BLOSC };
 

@@ -6,8 +6,8 @@
 #ifndef SHARDRT_SOURCE_ZARR_METADATA_H
 #define SHARDRT_SOURCE_ZARR_METADATA_H
 
-#include "source/stored.h"
 #include "source/zarr_codec.h"
+#include "storage/stored.h"
 
 struct zarr_metadata {
   int32_t version; /* 2 or 3 */

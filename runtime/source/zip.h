@@ -7,7 +7,7 @@
 #ifndef SHARDRT_SOURCE_ZIP_H
 #define SHARDRT_SOURCE_ZIP_H
 
-#include "source/stored.h"
+#include "storage/stored.h"
 
 struct zip_member {
   char *name;    /* owned */

@@ -4,8 +4,8 @@
 #ifndef SHARDRT_TRANSFORM_DECODE_H
 #define SHARDRT_TRANSFORM_DECODE_H
 
-#include "source/reader.h"
 #include "source/value.h"
+#include "storage/reader.h"
 
 struct decode_format {
   const char *name; /* "JPEG" */

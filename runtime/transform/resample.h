@@ -5,7 +5,7 @@
 #ifndef SHARDRT_TRANSFORM_RESAMPLE_H
 #define SHARDRT_TRANSFORM_RESAMPLE_H
 
-#include "source/reader.h"
+#include "storage/reader.h"
 
 /* One axis: `in` elements become `out`. Where the input was reduced, the elements that are here stand for `reduce` of
  * them each, the first for those from -before on: it stands over elements that do not count, too, and is counted as

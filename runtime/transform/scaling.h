@@ -3,8 +3,8 @@
 #ifndef SHARDRT_TRANSFORM_SCALING_H
 #define SHARDRT_TRANSFORM_SCALING_H
 
-#include "source/reader.h"
 #include "source/value.h"
+#include "storage/reader.h"
 
 /* How elements share factors: `channels` of them from the first on, each for `trailing` elements in a row, and all of
  * that again and again. */

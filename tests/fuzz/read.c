@@ -4,8 +4,8 @@
 
 #include "base/size.h"
 #include "fuzz.h"
-#include "source/extents.h"
 #include "source/source.h"
+#include "storage/extents.h"
 
 enum { READ_AT_MOST = 1 << 20 /* bytes of a box */, SAMPLES = 4, BOX = 3 };
 

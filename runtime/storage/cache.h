@@ -1,0 +1,32 @@
+/* cache.h - files that are worked out of other files once, and kept: contents of compressed ones, indexes. */
+#ifndef SHARDRT_STORAGE_CACHE_H
+#define SHARDRT_STORAGE_CACHE_H
+
+#include "storage/mapping.h"
+#include "storage/newfile.h"
+
+/* What is wanted. */
+struct cache_request {
+  const char *path; /* of the file that it is made from, */
+  const mapping *file;
+  const char *folder; /* as in shardrt_source_options */
+  const char *suffix; /* NULL: it lies in the cache folder. Else beside the file, under its name with this behind it,
+                         or, where that folder cannot be written or it is a URL, in the cache folder */
+  size_t work_bytes;  /* how much there is to do: for how long to wait for another process that does it */
+  bool (*fits)(const mapping *cached, const void *context); /* whether a file that is there is what is wanted */
+  int (*make)(newfile *out, const void *context);           /* writes it */
+  const void *context;
+};
+
+/* Maps the file that is wanted, which is made if it is not there. Any number of processes may do so at once, and may be
+ * killed at any time: one of them makes it while the others wait (not forever: should it be stopped, they do it for
+ * themselves), and all map the same file; a file is whole from the moment that it has its name. In the cache folder it
+ * is known by the path, length, time and ends of the file that it is made from, or by a remote file's key; beside it,
+ * only `fits` can tell. What `make` fails with; EIO: the folder cannot be written. */
+int cache_get(const struct cache_request *request, mapping *out);
+
+/* The name of the cache folder, which is made if it is not there, for this user only; owned by the caller. `asked` as
+ * in shardrt_source_options. EIO. */
+int cache_folder(const char *asked, char **out);
+
+#endif

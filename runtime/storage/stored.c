@@ -1,0 +1,107 @@
+#include "storage/stored.h"
+
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "storage/remote.h"
+#include "storage/url.h"
+
+static int open_remote(const char *url, const shardrt_source_options *options, struct reader *reader,
+                       struct stored *out, bool *there) {
+  struct reader own = {0};
+  int code = remote_open(url, options, reader != NULL ? reader : &own, &out->map.remote, there);
+  reader_clear(&own);
+  if (code != SHARDRT_OK || !*there) return code;
+  char *shown = url_shown(url);
+  out->title = shown != NULL ? alloc_text("the file %s", shown) : NULL;
+  alloc_free(shown);
+  out->map.bytes = remote_bytes(out->map.remote);
+  out->map.changed = (int64_t)remote_key(out->map.remote);
+  return out->title != NULL ? SHARDRT_OK : ALLOC_FAILED;
+}
+
+static int open_local(const char *path, struct stored *out, bool *there) {
+  out->title = alloc_text("the file %s", path);
+  int code = out->title != NULL ? mapping_open(path, &out->map) : ALLOC_FAILED;
+  *there = code != SHARDRT_EIO || access(path, F_OK) == 0 || errno != ENOENT;
+  return *there ? code : SHARDRT_OK;
+}
+
+int stored_open_if(const char *path, const shardrt_source_options *options, struct reader *reader, struct stored *out,
+                   bool *there) {
+  *out = (struct stored){.path = alloc_text("%s", path)};
+  *there = false;
+  int code = out->path == NULL ? ALLOC_FAILED
+             : url_is(path)    ? open_remote(path, options, reader, out, there)
+                               : open_local(path, out, there);
+  if (code < 0 || !*there) {
+    stored_close(out);
+    return code;
+  }
+  out->bytes = out->map.bytes;
+  out->changed = out->map.changed;
+  return SHARDRT_OK;
+}
+
+int stored_open(const char *path, const shardrt_source_options *options, struct stored *out) {
+  bool there;
+  int code = stored_open_if(path, options, NULL, out, &there);
+  if (code < 0 || there) return code;
+  if (!url_is(path)) return error_set(SHARDRT_EIO, "%s: %s", path, strerror(ENOENT));
+  char *shown = url_shown(path);
+  code = shown != NULL ? error_set(SHARDRT_EIO, "%s: there is no such file on the server (404)", shown) : ALLOC_FAILED;
+  alloc_free(shown);
+  return code;
+}
+
+void stored_unmap(struct stored *self) {
+  remote_close(self->map.remote);
+  mapping_close(&self->map);
+}
+
+void stored_close(struct stored *self) {
+  stored_unmap(self);
+  alloc_free(self->title);
+  alloc_free(self->path);
+  *self = (struct stored){0};
+}
+
+static int check_range(const struct stored *self, size_t offset, size_t bytes) {
+  if (offset <= self->bytes && bytes <= self->bytes - offset) return SHARDRT_OK;
+  return error_set(SHARDRT_EFORMAT, "%s: %zu bytes from byte %zu on, but it has %zu: it is cut off", self->title, bytes,
+                   offset, self->bytes);
+}
+
+int stored_get(const struct stored *self, size_t offset, size_t bytes, struct reader *reader, const uint8_t **out) {
+  int code = check_range(self, offset, bytes);
+  if (code != SHARDRT_OK) return code;
+  if (self->map.remote != NULL) {
+    uint8_t *room = reader_room(reader, bytes);
+    if (room == NULL) return ALLOC_FAILED;
+    code = remote_read(self->map.remote, offset, bytes, reader, room);
+    if (code != SHARDRT_OK) return code;
+    *out = room;
+  } else {
+    *out = self->map.data + offset;
+  }
+  reader->bytes_read += (int64_t)bytes;
+  return SHARDRT_OK;
+}
+
+int stored_read(const struct stored *self, size_t offset, size_t bytes, struct reader *reader, void *dst) {
+  int code = check_range(self, offset, bytes);
+  if (code != SHARDRT_OK) return code;
+  if (self->map.remote != NULL)
+    code = remote_read(self->map.remote, offset, bytes, reader, dst);
+  else
+    memcpy(dst, self->map.data + offset, bytes);
+  if (code == SHARDRT_OK) reader->bytes_read += (int64_t)bytes;
+  return code;
+}
+
+uint64_t stored_fingerprint(const struct stored *self) {
+  return self->map.remote != NULL ? remote_fingerprint(self->map.remote) : mapping_fingerprint(&self->map);
+}

@@ -1,0 +1,38 @@
+/* stored.h - a file that samples are read from, wherever it lies. */
+#ifndef SHARDRT_STORAGE_STORED_H
+#define SHARDRT_STORAGE_STORED_H
+
+#include "storage/mapping.h"
+#include "storage/reader.h"
+
+struct stored {
+  char *path;  /* as it was given, which may be a URL; owned */
+  char *title; /* for messages: "the file a.tfrecord"; owned */
+  size_t bytes;
+  int64_t changed; /* another number when the file is another one */
+  mapping map;
+};
+
+/* EIO, naming the path and the reason, where it cannot be read; of a URL, what remote_open says. Of the options the
+ * cache's are looked at. */
+int stored_open(const char *path, const shardrt_source_options *options, struct stored *out);
+/* The same, but that *there = false, with SHARDRT_OK and nothing open, where there is no such file. The reader's
+ * connections are used; NULL: some of its own. */
+int stored_open_if(const char *path, const shardrt_source_options *options, struct reader *reader, struct stored *out,
+                   bool *there);
+/* Closes the file, but keeps its name: another mapping takes its place. */
+void stored_unmap(struct stored *self);
+/* Any that is zeroed or was opened, or failed to; zeroes it. */
+void stored_close(struct stored *self);
+
+/* `bytes` bytes from `offset` on: in memory where the file lies there, else in the reader's arena. EFORMAT: beyond the
+ * end; the message names file and offset. Of a remote file what remote_read fails with. */
+int stored_get(const struct stored *self, size_t offset, size_t bytes, struct reader *reader, const uint8_t **out);
+
+/* The same, to dst. */
+int stored_read(const struct stored *self, size_t offset, size_t bytes, struct reader *reader, void *dst);
+
+/* Of its length and first STORAGE_HEAD bytes; of a remote file, of its ETag, too. */
+uint64_t stored_fingerprint(const struct stored *self);
+
+#endif
