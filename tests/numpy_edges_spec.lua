@@ -191,3 +191,39 @@ describe("a sum that waits", function()
     assert.equal(0, result.status)
   end)
 end)
+
+describe("what one process computes on its own device", function()
+  it("concerns no other process", function()
+    local result = mpi.run {
+      processes = 2, devices = 2,
+      source = [[
+        local shardrt, np = require "shardrt", require "shardrt.numpy"
+        local random, P = shardrt.random, shardrt.P
+        local all = shardrt.NamedSharding(shardrt.make_mesh({ 4 }, { "x" }), P "x")
+        if shardrt.process_index() == 1 then
+          local noise = random.normal(random.key(1), { 4 }, shardrt.SingleDeviceSharding(2))
+          local value = shardrt.device_put(shardrt.ndarray.arange(4, "float32"), 3)
+          assert(np.sum(noise * noise):item() > 0 and np.sum(value + random.uniform(random.key(2), { 4 })):item() > 6)
+        end
+        local sum = np.sum(shardrt.device_put(np.ones { 4 }, all) + random.normal(random.key(3), { 4 }, all) * 0)
+        shardrt.say("%g", shardrt.process_allgather(sum):to_table())
+      ]],
+    }
+    assert.equal("4\n", result.output)
+    assert.equal(0, result.status)
+  end)
+end)
+
+describe("np.take", function()
+  it("by indices that are cut by the array's own axis", function()
+    local x = np.reshape(np.arange(48, "float32"), { 6, 8 })
+    local indices = np.array({ 0, 5, 2, 2, 4, 1, 3, 0 }, "int32")
+    local right = table_of(np.take(x, indices))
+    local placed, cut = shardrt.device_put(x, on(nil, "x")), shardrt.device_put(indices, on "x")
+    assert.same(right, table_of(np.take(placed, cut)))
+    assert.same(right, table_of(np.take(shardrt.device_put(x, on()), cut)))
+    assert.equal(on("x", nil), np.take(shardrt.device_put(x, on()), cut).sharding)
+    local function loss(z, by) return np.sum(np.take(z, by) ^ 2) end
+    assert.same(table_of(shardrt.grad(loss)(x, indices)), table_of(shardrt.grad(loss)(placed, cut)))
+  end)
+end)

@@ -338,10 +338,13 @@ end
 ---@param to shardrt.Sharding
 ---@return shardrt.Array
 function array.place(what, x, to)
-  C.shardrt_job_step(("%s places %s"):format(what, array.name(x)))
+  local told = ("%s places %s"):format(what, array.name(x))
+  if not to.device then C.shardrt_job_step(told) end
   local made = array.new(what, to, dtype.named(what, x.dtype), x.shape)
   if C.shardrt_job_get().planning == 0 then array.fill_global(what, made, array.unplaced_value(x)) end
-  return array.made_by_all(made)
+  if not to.device then return array.made_by_all(made) end
+  array.derived(made, told) -- what is on one device is its owner's alone
+  return made
 end
 
 -- Bytes of the buffers of an array that was just filled: one for each distinct box.

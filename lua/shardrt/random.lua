@@ -72,7 +72,8 @@ end
 local function make(what, key, kind_name, sizes, to, fill)
   local kind, told = dtype.named(what, kind_name), ("%s %s of %s"):format(what, shape.text(sizes), tostring(key))
   local x = to and array.new(what, sharding.of(what, to), kind, sizes) or array.unplaced(what, kind, sizes)
-  if to then C.shardrt_job_step(told) end
+  local together = x.committed and not x.sharding.device -- what is on one device is its owner's alone
+  if together then C.shardrt_job_step(told) end
   if C.shardrt_job_get().planning ~= 0 then
     plan.array(what, x)
   else
@@ -80,7 +81,7 @@ local function make(what, key, kind_name, sizes, to, fill)
     array.tell_collector(x)
   end
   if operate.observer then operate.observer(what, x, {}) end
-  if to then return array.made_by_all(x) end
+  if together then return array.made_by_all(x) end
   array.derived(x, told)
   return x
 end
