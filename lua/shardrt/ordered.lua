@@ -1,6 +1,7 @@
 -- pairs in one order. LuaJIT goes through the names in a table in an order that differs from process to process and
--- from run to run, and a recipe that walks a table of arrays does things that all processes must do alike. So a recipe's
--- `pairs` goes through names in ascending order, after all that is no name.
+-- from run to run, and a recipe that walks a table of arrays does things that all processes must do alike. So a
+-- recipe's `pairs` goes through names in ascending order, after all that is no name. (Only keys that are tables or
+-- functions still come in an order of their own, by where they lie in memory.)
 
 local ordered = {}
 
@@ -24,7 +25,7 @@ function ordered.pairs(t)
   table.sort(names)
   local i, others = 0, true
   return function(_, last)
-    while others do -- what is no name, in its own order, which does not differ
+    while others do -- what is no name, in its own order
       local key, value = next(t, last)
       if key == nil then
         others = false
