@@ -164,7 +164,8 @@ describe("between processes,", function()
   it("numbers, host values and arrays that differ are found where they meet what all have", function()
     for _, differ in ipairs {
       "x = x * (1 + me)", "x = x + np.array{me}", "x = x + shardrt.ndarray.full({8}, me)", "x = x + np.full({8}, me)",
-      "x = x + np.arange(me, 8 + me, 1)", "x = x + random.normal(random.key(me), {8})", "x = me == 0 and x + y or y + x",
+      "x = x + np.arange(me, 8 + me, 1)", "x = x + random.normal(random.key(me), {8})",
+      "x = me == 0 and x + y or y + x",
       "x = x * (np.sin(np.array{me}) + 1)",
       "x = np.zeros({8}, 'float32', all) + me", "x = np.clip(x, me)",
     } do
