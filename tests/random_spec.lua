@@ -387,6 +387,9 @@ describe("whole numbers", function()
       { 0, 65536 }, { 0, 65537 }, { -100000, 900000 } } do
       assert.same(expected(range[1], range[2] - range[1]), values_of(random.randint(key, 1000, range[1], range[2])))
     end
+    for _, maxval in ipairs { 5, 4, -2 ^ 31 } do -- JAX's span is 1 there
+      assert.same({ 5, 5, 5, 5 }, values_of(random.randint(key, 4, 5, maxval)))
+    end
     local all = values_of(random.randint(key, 1000, -2 ^ 31, 2 ^ 31))
     for i = 1, 1000 do assert.equal(bit.tobit(-2 ^ 31 + low[i]), all[i]) end
     assert.same(values_of(random.randint(key, 9, -5, 6)), values_of(random.randint(key, 9, -5LL, 6ULL)))
@@ -554,8 +557,8 @@ describe("an error", function()
     refused("the options are a table", random.normal, key, { 2 }, 3)
     refused('"there" is no sharding', random.normal, key, { 2 }, { sharding = "there" })
     refused("the probability is a number from 0 to 1, not 1.5", random.bernoulli, key, 1.5, { 2 })
-    refused("whole numbers from 3 to below 3", random.randint, key, { 2 }, 3, 3)
-    refused("both in [-2^31, 2^31]", random.randint, key, { 2 }, 0, 2 ^ 31 + 1)
+    refused("the second in [-2^31, 2^31]", random.randint, key, { 2 }, 0, 2 ^ 31 + 1)
+    refused("the first is in [-2^31, 2^31)", random.randint, key, { 2 }, 2 ^ 31, 2 ^ 31)
     refused("not 0.5 and 3", random.randint, key, { 2 }, 0.5, 3)
     refused("not -1", random.permutation, key, -1)
     refused("not 2147483648", random.permutation, key, 2 ^ 31)

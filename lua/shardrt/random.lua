@@ -217,7 +217,7 @@ function random.bernoulli(key, p, shape_given, to)
   end)
 end
 
---- int32, from minval to below maxval.
+--- int32, from minval to below maxval; where maxval is not the larger one, minval, as in JAX.
 ---@param key shardrt.random.Key
 ---@param shape_given integer|integer[]
 ---@param minval integer # from -2^31 on
@@ -230,8 +230,8 @@ function random.randint(key, shape_given, minval, maxval, to)
   local low, high = to_int64(minval), to_int64(maxval)
   if not low or not high then
     fail("%s: minval and maxval are whole numbers, not %s and %s", what, list.show(minval), list.show(maxval))
-  elseif low >= high or low < -2LL ^ 31 or high > 2LL ^ 31 then
-    fail("%s: whole numbers from %s to below %s; the second must be larger, and both in [-2^31, 2^31]", what,
+  elseif low < -2LL ^ 31 or low >= 2LL ^ 31 or high < -2LL ^ 31 or high > 2LL ^ 31 then
+    fail("%s: whole numbers from %s to below %s; the first is in [-2^31, 2^31), the second in [-2^31, 2^31]", what,
       list.show(minval), list.show(maxval))
   end
   return make(what, key, "int32", sizes, options_of(what, to, TO).sharding, function(out)

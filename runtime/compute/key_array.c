@@ -206,12 +206,13 @@ int shardrt_key_randint(const shardrt_key *key, int64_t minval, int64_t maxval, 
   const int64_t limit = INT32_MAX + (int64_t)1;
   int code = check_dtype("random whole numbers", SHARDRT_INT32, out);
   if (code < 0) return code;
-  if (minval >= maxval || minval < -limit || maxval > limit)
-    return error_set(SHARDRT_EINVAL,
-                     "whole numbers from %lld to below %lld; the second must be larger, and both in [-2^31, 2^31]",
-                     (long long)minval, (long long)maxval);
-  struct fill fill = {
-      .nkeys = 2, .width = 32, .tile = tile_randint, .least = (int32_t)minval, .count = (uint32_t)(maxval - minval)};
+  if (minval < -limit || minval >= limit || maxval < -limit || maxval > limit)
+    return error_set(
+        SHARDRT_EINVAL,
+        "whole numbers from %lld to below %lld; the first is in [-2^31, 2^31), the second in [-2^31, 2^31]",
+        (long long)minval, (long long)maxval);
+  const int64_t span = maxval > minval ? maxval - minval : 1; /* as in jax.random.randint: minval alone */
+  struct fill fill = {.nkeys = 2, .width = 32, .tile = tile_randint, .least = (int32_t)minval, .count = (uint32_t)span};
   code = shardrt_key_split(key, 2, fill.keys);
   return code < 0 ? code : run_fill(&fill, out);
 }
