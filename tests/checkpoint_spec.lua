@@ -279,7 +279,7 @@ describe("checkpoints", function()
     refused({ keep = 1.5 }, "keep = 1.5")
     refused({ evry = 1 }, "unknown keyword", 'did you mean "every"?')
     refused({ dir = "" }, 'dir = ""')
-    refused({ arrays = { step = 3 } }, "arrays.step is 3", "metadata")
+    refused({ arrays = { step = 3 } }, 'arrays: "step" is 3', "metadata")
     refused({ arrays = { ["a.b"] = x, a = { b = x } } }, '"a.b"')
     refused({ loader = { 1 } }, "loader is a loader or a table of them")
     refused({ metadata = { f = print } }, "metadata.f is a function")
@@ -292,7 +292,7 @@ describe("checkpoints", function()
     data.n = print
     assert.truthy(files.message(function() checkpoint:save() end):find("metadata.n is a function", 1, true))
     data.n, model.x = 1, 5
-    assert.truthy(files.message(function() checkpoint:save() end):find("arrays.x is 5", 1, true))
+    assert.truthy(files.message(function() checkpoint:save() end):find('arrays: "x" is 5', 1, true))
     model.x = x
     checkpoint:save()
     checkpoint:close()

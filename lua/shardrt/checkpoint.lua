@@ -15,12 +15,12 @@ local json = require "shardrt.json"
 local list = require "shardrt.list"
 local loader = require "shardrt.loader"
 local manifest = require "shardrt.manifest"
-local ndarray = require "shardrt.ndarray"
 local object = require "shardrt.object"
 local plan = require "shardrt.later" "shardrt.plan"
 local safetensors = require "shardrt.safetensors"
 local steps = require "shardrt.steps"
 local together = require "shardrt.together"
+local tree = require "shardrt.tree"
 fail.own()
 
 local checkpoint = { words = {} }
@@ -50,28 +50,10 @@ local function planning() return C.shardrt_job_get().planning ~= 0 end
 
 -- ---- what is saved ----
 
--- The arrays of a tree by the names that they have in the file, "layers.1.weight", each with its place in the tree.
-local function flatten(what, tree, path, made, depth)
-  if depth > DEEPEST then fail("%s: arrays: tables within tables, more than %d deep", what, DEEPEST) end
-  for key, value in pairs(tree) do
-    if type(key) ~= "string" and not list.is_whole(key, -2 ^ 53) then
-      fail("%s: arrays: a name in it is %s; it is a text or a whole number", what, list.show(key))
-    end
-    local name = path .. (type(key) == "number" and ("%.0f"):format(key) or key)
-    if array.is(value) or ndarray.is(value) then
-      if made[name] then fail("%s: arrays: two of them would be called %s", what, list.quote(name)) end
-      made[name] = { value = value, tree = tree, key = key }
-    elseif type(value) == "table" and not object.is(value) and not getmetatable(value) then
-      flatten(what, value, name .. ".", made, depth + 1)
-    else
-      fail("%s: arrays.%s is %s; it holds global arrays, host arrays, and tables of these (numbers and texts belong "
-        .. "into metadata)", what, name, list.show(value))
-    end
-  end
-  return made
+local function leaves_of(self, what)
+  return tree.leaves(what .. ": arrays", self.arrays,
+    "global arrays, host arrays, and tables of these (numbers and texts belong into metadata)")
 end
-
-local function leaves_of(self, what) return flatten(what, self.arrays, "", {}, 1) end
 
 -- Numbers that JSON has not, by the texts that stand for them; other texts that begin alike get one more mark.
 local MARK = "shardrt:"

@@ -48,7 +48,7 @@ fail.own()
 ---@field stop_gradient fun(x: shardrt.Operand): shardrt.Array
 ---@field explain fun(f: function, ...: any): any
 ---@field optimizer shardrt.optimizer.words
----@field save fun(path: string, values: table<string, shardrt.Array|shardrt.ndarray>)
+---@field save fun(path: string, values: table<string|integer, shardrt.Array|shardrt.ndarray|table>)
 ---@field load fun(path: string, shardings: table<string, shardrt.Sharding>|shardrt.Sharding?): table
 ---@field concat fun(o: {[integer]: shardrt.source, part: string?}): shardrt.source
 ---@field mix fun(o: {[integer]: {[1]: shardrt.source, [2]: number}, samples: integer?, part: string?}): shardrt.source

@@ -7,10 +7,13 @@ local dtype = require "shardrt.dtype"
 local fail = require "shardrt.fail"
 local list = require "shardrt.list"
 local ndarray = require "shardrt.ndarray"
+local object = require "shardrt.object"
 local outside = require "shardrt.outside"
+local path_of = require "shardrt.path"
 local plan = require "shardrt.later" "shardrt.plan"
 local shape = require "shardrt.shape"
 local sharding = require "shardrt.sharding"
+local tree = require "shardrt.tree"
 fail.own()
 
 local safetensors = { words = {} }
@@ -22,13 +25,18 @@ local function check_path(what, path)
   if type(path) ~= "string" or path == "" or path:find("\0", 1, true) then
     fail("%s: it takes the path of a .safetensors file, not %s", what, list.show(path))
   end
+  path_of.refuse_scheme(what, path)
+end
+
+local function check_table(what, given, values)
+  if type(given) ~= "table" or object.is(given) then
+    fail("%s: it takes a table of %s by their names, not %s", what, values, tostring(given))
+  end
 end
 
 -- The names in a table that a recipe gave, ascending.
 local function sorted_names(what, given, values)
-  if type(given) ~= "table" or array.is(given) or ndarray.is(given) then
-    fail("%s: it takes a table of %s by their names, not %s", what, values, tostring(given))
-  end
+  check_table(what, given, values)
   local names = {}
   for name in pairs(given) do
     if type(name) ~= "string" or name:find("\0", 1, true) then
@@ -52,30 +60,32 @@ local function set_entry(what, entry, name, value)
 end
 
 -- What is written of a value: an array that nobody placed is whole in every process, and written as a host array.
-local function value_of(what, name, value)
+local function value_of(what, value)
   if ndarray.is(value) then return value end
-  if not array.is(value) then
-    fail("%s: %s is %s; it takes global arrays and host arrays", what, list.quote(name), list.show(value))
-  end
   array.live(what, value)
   if value.committed then return value end
   if C.shardrt_job_get().planning ~= 0 then return { dtype = value.dtype, shape = value.shape } end
   return array.unplaced_value(value)
 end
 
---- Writes arrays to one .safetensors file, which other programs read too. Each process writes the parts that its own
---- devices hold, each element once in the job; host arrays, and arrays that nobody placed, must be the same in every
---- process, and are written by process 0. The file appears under its name whole or not at all, also where the job is
---- killed or the disk is full. Every process must call it alike, and see the same file system.
+--- Writes arrays to one .safetensors file, which other programs read too; those in tables within the table by names
+--- like "layers.1.weight", as in a checkpoint, under which `load` gives them back. Each process writes the parts that
+--- its own devices hold, each element once in the job; host arrays, and arrays that nobody placed, must be the same in
+--- every process, and are written by process 0. The file appears under its name whole or not at all, also where the job
+--- is killed or the disk is full. Every process must call it alike, and see the same file system.
 ---@param path string
----@param arrays table<string, shardrt.Array|shardrt.ndarray>
+---@param arrays table<string|integer, shardrt.Array|shardrt.ndarray|table>
 ---@return integer # bytes that this process wrote
 function words.save(path, arrays)
   local what = "save"
   check_path(what, path)
   what = what .. " " .. path
-  local names, values = sorted_names(what, arrays, "arrays"), {}
-  for _, name in ipairs(names) do values[name] = value_of(what, name, arrays[name]) end
+  check_table(what, arrays, "arrays")
+  local names, values = {}, {}
+  for name, leaf in pairs(tree.leaves(what, arrays, "global arrays, host arrays, and tables of these")) do
+    names[#names + 1], values[name] = name, value_of(what, leaf.value)
+  end
+  table.sort(names)
   if C.shardrt_job_get().planning ~= 0 then
     plan.save(what, names, values)
     return 0
@@ -123,6 +133,17 @@ local function open(what, path)
   return file, entries
 end
 
+-- The one sharding that was given for all arrays, which must fit each.
+local function for_all(what, entry, over)
+  local sizes = ffi.new("int64_t[?]", #entry.shape + 1, entry.shape)
+  local code = C.shardrt_sharding_shard_shape(over.handle, #entry.shape, sizes, sizes)
+  if code < 0 then
+    fail("%s, %s: %s; one sharding is for all arrays, and a table of shardings by name, as in {[%s] = …}, gives each "
+      .. "its own (false: a host array)", what, list.quote(entry.name), fail.message(code), list.quote(entry.name))
+  end
+  return over
+end
+
 -- What is to be loaded: the entries in the order of their names, and the sharding of each (nil: host arrays).
 local function choose(what, entries, wanted)
   local all = type(wanted) == "nil" or sharding.is(wanted) -- not `== nil`, which a NULL pointer equals
@@ -135,7 +156,7 @@ local function choose(what, entries, wanted)
         list.show(sorted_names(what, entries, "arrays")))
     end
     if all then
-      shardings[i] = wanted
+      shardings[i] = wanted and for_all(what, chosen[i], wanted)
     elseif wanted[name] ~= false then
       shardings[i] = sharding.check(what .. ", " .. list.quote(name), wanted[name])
     end

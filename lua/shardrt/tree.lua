@@ -2,6 +2,7 @@
 
 local array = require "shardrt.array"
 local fail = require "shardrt.fail"
+local list = require "shardrt.list"
 local ndarray = require "shardrt.ndarray"
 local object = require "shardrt.object"
 fail.own()
@@ -52,6 +53,35 @@ end
 ---@param key string|number
 ---@return string
 function tree.branch(path, key) return path .. (type(key) == "number" and "[" .. key .. "]" or "." .. key) end
+
+--- The arrays of a tree by the names that they have in a file, "layers.1.weight", each with its place in the tree.
+---@param what string
+---@param value table
+---@param takes string # for messages: what may be in the tree
+---@param path string? # what names begin with
+---@param made table? # where they are put
+---@param depth integer?
+---@return table<string, {value: any, tree: table, key: string|integer}>
+function tree.leaves(what, value, takes, path, made, depth)
+  path, made, depth = path or "", made or {}, depth or 1
+  if depth > DEEPEST then fail("%s: tables within tables, more than %d deep", what, DEEPEST) end
+  for key, entry in pairs(value) do
+    if type(key) == "string" and key:find("\0", 1, true)
+      or type(key) ~= "string" and not list.is_whole(key, -2 ^ 53) then
+      fail("%s: a name in it is %s; it is a text without zero bytes, or a whole number", what, list.show(key))
+    end
+    local name = path .. (type(key) == "number" and ("%.0f"):format(key) or key)
+    if array.is(entry) or ndarray.is(entry) then
+      if made[name] then fail("%s: two of them would be called %s", what, list.quote(name)) end
+      made[name] = { value = entry, tree = value, key = key }
+    elseif type(entry) == "table" and not object.is(entry) and not getmetatable(entry) then
+      tree.leaves(what, entry, takes, name .. ".", made, depth + 1)
+    else
+      fail("%s: %s is %s; it takes %s", what, list.quote(name), list.show(entry), takes)
+    end
+  end
+  return made
+end
 
 --- The tree with every leaf replaced; leaves come in the order of tree.keys.
 ---@param what string
