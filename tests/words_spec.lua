@@ -118,7 +118,7 @@ describe("a name that is not there", function()
     for _, value in ipairs { x, s, mesh, host(), shardrt.devices()[1], x.addressable_shards[1], P("a") } do
       assert.same({}, { value.to_json, value.__index, value.class, value._name })
     end
-    assert.is_nil(x.to_table)
+    assert.is_nil(x.to_list)
     assert.is_nil(s.shape)
     assert.is_nil(mesh.shape[1])
     assert.is_nil(shardrt.__name)
