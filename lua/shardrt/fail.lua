@@ -127,15 +127,17 @@ end
 ---@param what string # how the function is called in a recipe: "loader"
 ---@param given table
 ---@param known table<string, any> # its keys are the words allowed
-function fail.keywords(what, given, known)
+---@param aliases table<string, string>? # names that mean a word, although they look different
+function fail.keywords(what, given, known, aliases)
   for word in pairs(given) do
     if known[word] == nil then
       local names = {}
       for name in pairs(known) do names[#names + 1] = name end
       table.sort(names)
+      local meant = aliases and aliases[word]
       raise(nil, "%s: unknown keyword %s%s; it takes %s", what,
-        type(word) == "string" and '"' .. word .. '"' or tostring(word), fail.suggestion(word, known),
-        table.concat(names, ", "))
+        type(word) == "string" and '"' .. word .. '"' or tostring(word),
+        meant and (' (did you mean "%s"?)'):format(meant) or fail.suggestion(word, known), table.concat(names, ", "))
     end
   end
 end

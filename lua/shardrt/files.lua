@@ -41,8 +41,21 @@ local function expand_shards(value)
   return paths
 end
 
+-- What bash makes of "{0..9}" and "{a,b}", nothing makes of it here.
+local function refuse_braces(what, value)
+  if not value:find "{[^{}]*%.%.[^{}]*}" and not value:find "{[^{}]*,[^{}]*}" then return end
+  local file = io.open(value, "rb")
+  if file then
+    file:close()
+    return
+  end
+  fail('%s: %s: braces are not understood here; a pattern ("shard-*.tar"), the first of name-00000-of-00128 or a list '
+    .. "of paths or addresses would do", what, list.quote(value))
+end
+
 local function expand(what, value)
   path.check(what, value, "data")
+  refuse_braces(what, value)
   if path.is_url(value) then
     if value:find("*", 1, true) then
       fail('%s: "%s" is a pattern, and what files a server has cannot be asked of it; a list of addresses would do, or '
@@ -52,6 +65,41 @@ local function expand(what, value)
     return expand_pattern(what, value)
   end
   return expand_shards(value) or { value }
+end
+
+-- The files that a pattern finds within a folder, whatever the folder is called.
+local function inside(folder, pattern)
+  local escaped, paths = folder:gsub("[%*%?%[%]\\]", "\\%0") .. "/" .. pattern, {}
+  local found = ffi.new "shardrt_glob"
+  ffi.C.glob(escaped, 0, nil, found)
+  for i = 0, tonumber(found.count) - 1 do paths[i + 1] = ffi.string(found.paths[i]) end
+  ffi.C.globfree(found)
+  return paths
+end
+
+--- Where one of the folders that were given as Zarr arrays is a group: which arrays it has, to add to the message.
+---@param names string[] # of the fields
+---@param given table<string, string>
+---@param message string # which names the folder
+---@return string
+function files.zarr_note(names, given, message)
+  for _, name in ipairs(names) do
+    local folder, arrays = (given[name]:gsub("/+$", "")), {}
+    if message:find(folder, 1, true) and not path.is_url(folder) then
+      for _, one in ipairs(inside(folder, "*/.zarray")) do arrays[#arrays + 1] = one:sub(1, -#"/.zarray" - 1) end
+      for _, one in ipairs(inside(folder, "*/zarr.json")) do
+        local file = io.open(one, "rb")
+        local text = file and file:read "*a" or ""
+        if file then file:close() end
+        if text:find '"node_type"%s*:%s*"array"' then arrays[#arrays + 1] = one:sub(1, -#"/zarr.json" - 1) end
+      end
+    end
+    if #arrays > 0 then
+      table.sort(arrays)
+      return ("; its arrays are %s"):format(list.show(arrays))
+    end
+  end
+  return ""
 end
 
 --- The paths that a recipe means: of a path, a pattern ("train-*.tar"), the first of "name-00000-of-00128", which means

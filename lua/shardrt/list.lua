@@ -50,7 +50,12 @@ end
 function list.show(value)
   if type(value) == "string" then return list.quote(#value > LONGEST and value:sub(1, LONGEST) .. "…" or value) end
   if type(value) == "function" or type(value) == "thread" then return "a " .. type(value) end
-  if type(value) == "table" and not getmetatable(value) and not list.length(value) then return "a table with names" end
+  if type(value) == "table" and not getmetatable(value) and not list.length(value) then
+    for key in pairs(value) do
+      if type(key) ~= "number" then return "a table with names" end
+    end
+    return "a list with nil in it"
+  end
   local length = list.length(value)
   if not length or getmetatable(value) then return tostring(value) end
   local parts = {}

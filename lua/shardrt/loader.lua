@@ -134,7 +134,7 @@ end
 
 -- The options as the loader keeps them, each checked.
 local function check_options(o)
-  if type(o) ~= "table" then fail("loader: it takes keywords, as in loader{source = …}, not a %s", type(o)) end
+  if type(o) ~= "table" then fail("loader: it takes keywords, as in loader{source = …}, not %s", list.show(o)) end
   fail.keywords("loader", o, KEYWORDS)
   if not source.is(o.source) then
     fail("loader: source = %s; it is what shardrt.source.npy, .idx or .array makes", list.show(o.source))

@@ -53,6 +53,10 @@ return function(self, word, fields)
     end
   end
   for name, given in pairs(fields) do
+    if given == false and not known.fields[name] then
+      fail("%s: the source has no field %s%s, which could be left out; it has %s", word, list.show(name),
+        fail.suggestion(name, known.fields), list.words(known.fields))
+    end
     if not known.fields[name] then added[#added + 1] = mapped_field(word, known, name, given) end
   end
   table.sort(added, function(a, b) return a.name < b.name end)

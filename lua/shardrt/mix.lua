@@ -72,7 +72,12 @@ function words.mix(o)
     if type(part) ~= "table" or object.is(part) then
       fail("mix: number %d of its list is %s; it takes {source, weight}", i, list.show(part))
     end
-    fail.keywords(("mix, number %d of its list"):format(i), part, { true, true })
+    for key in pairs(part) do
+      if key ~= 1 and key ~= 2 then
+        fail("mix: number %d of its list has %s; it is {source, weight}, in that order and without names", i,
+          list.show(key))
+      end
+    end
     if type(part[2]) ~= "number" then
       fail("mix: the weight of source %d is %s; it is a number above 0", i, list.show(part[2]))
     end

@@ -146,13 +146,16 @@ function methods:update(params, grads, state)
   return self.rule.update(self.name, self.options, params, grads, state)
 end
 
+-- As other libraries call them.
+local ALIASES = { lr = "learning_rate", b1 = "beta1", b2 = "beta2", eps = "epsilon" }
+
 -- A word that makes an optimiser from options: name → default (false: it must be given) and what it may be.
 local function define(name, defaults)
   local what, known = "optimizer." .. name, {}
   for option in pairs(defaults) do known[option] = true end
   words[name] = function(options)
     if type(options) ~= "table" then fail("%s: it takes a table, as in {learning_rate = 0.1}", what) end
-    fail.keywords(what, options, known)
+    fail.keywords(what, options, known, ALIASES)
     local made = {}
     for option, default in pairs(defaults) do
       local value = options[option]

@@ -10,6 +10,17 @@ ffi.cdef "char *getcwd(char *path, size_t capacity);"
 
 local path = {}
 
+--- An error for addresses that nothing here reads.
+---@param what string # the call
+---@param value string
+function path.refuse_scheme(what, value)
+  local scheme = value:match "^(%a[%w+-]*)://"
+  if scheme and not path.is_url(value) then
+    fail("%s: %s begins with %s://; what can be read are paths of files, written without it, and http:// and https:// "
+      .. "addresses", what, list.show(value), scheme)
+  end
+end
+
 --- A path that a recipe gave, checked.
 ---@param what string # the call
 ---@param value any
@@ -19,6 +30,7 @@ function path.check(what, value, kind)
   if type(value) ~= "string" or value == "" or value:find("\0", 1, true) then
     fail("%s: it takes the path of a %s file, not %s", what, kind, list.show(value))
   end
+  path.refuse_scheme(what, value)
   return value
 end
 

@@ -156,7 +156,8 @@ end
 local function range_of(what, given, size, dim)
   if given == nil or type(given) == "table" and next(given) == nil then return 0, 1, size end
   if type(given) ~= "table" or not list.length(given) or #given > 3 or #given < 2 then
-    fail("%s: dimension %d: %s; a range is {start, stop} or {start, stop, step}", what, dim, list.show(given))
+    fail("%s: dimension %d: %s; a range has both: {start, stop} or {start, stop, step}, and is {} for all of the "
+      .. "dimension; a stop of %d is its end", what, dim, list.show(given), size)
   end
   local step = given[3] == nil and 1 or given[3]
   for _, number in ipairs { given[1], given[2], step } do

@@ -15,8 +15,8 @@ local shape = require "shardrt.shape"
 fail.own()
 
 ---@class shardrt.source.FilesOptions # of formats whose files hold all fields
----@field fields table<string, string|table>? # those wanted, each with dtype, {dtype, shape} or "bytes"; nil: all that
----the format finds. A size of -1 differs from sample to sample
+---@field fields table<string|integer, string|table>? # those wanted, each with dtype, {dtype, shape} or "bytes", or a
+---name alone: as the file has it; nil: all that the format finds. A size of -1 differs from sample to sample
 ---@field verify boolean? # whether each record's checksum is looked at when it is read; true
 ---@field on_bad_record "error"|"skip"|nil # what becomes of records that are damaged; "skip": they are left out, in all
 ---processes alike, as by source:readable, and damage no longer fails the opening of a file; "error"
@@ -128,7 +128,10 @@ local function open(format, given, options)
     { cache = cache, cache_bytes = cache_bytes, headers_only = planning() and 1 or 0 })
   local out = handle_out()
   local code = C.shardrt_source_open(format, #names, c_names, c_paths, c_options, out)
-  if code < 0 then fail("%s%s", what, which_file(names, given, code)) end
+  if code < 0 then
+    local told = which_file(names, given, code)
+    fail("%s%s%s", what, told, format == "zarr" and files.zarr_note(names, given, fail.message(code)) or "")
+  end
   return own(out)
 end
 
@@ -177,6 +180,35 @@ local function files_options(what, o, skips)
   })
 end
 
+-- A source of files of which each holds all fields, with those asked for, or (none) those found.
+local function open_paths(what, format, paths, fields, o, skips)
+  local names = fields == nil and {} or sorted_names(what .. ", fields", fields)
+  local c_fields, c_paths = ffi.new("shardrt_field[?]", math.max(#names, 1)), texts(#paths)
+  for i, name in ipairs(names) do asked_field(what, name, fields[name], c_fields[i - 1]) end
+  for i, one in ipairs(paths) do c_paths[i - 1] = one end
+  local out = handle_out()
+  local code = C.shardrt_source_files(format, #paths, c_paths, #names, c_fields, files_options(what, o, skips), out)
+  path_of.check_code(what, paths[1], code)
+  return own(out)
+end
+
+-- `fields` of a recipe with what the files have in place of those that are a name alone.
+local function found_fields(what, format, paths, o, skips)
+  if type(o.fields) ~= "table" or object.is(o.fields) or o.fields[1] == nil then return o.fields end
+  local known, made = open_paths(what, format, paths, nil, o, skips).fields, {}
+  for key, value in pairs(o.fields) do
+    if type(key) ~= "number" then
+      made[key] = value
+    elseif known[value] == nil then
+      fail('%s, fields: the files have no field %s%s; without being told more, they have %s (a field with its dtype is '
+        .. 'written x = "float32")', what, list.show(value), fail.suggestion(value, known), list.words(known))
+    else
+      made[value] = { known[value].dtype, known[value].shape }
+    end
+  end
+  return made
+end
+
 --- A source of files of which each holds all fields.
 local function open_files(format, given, o)
   local what = "source." .. format
@@ -190,15 +222,8 @@ local function open_files(format, given, o)
     delimiter = format == "csv" or nil, header = format == "csv" or nil,
   })
   local paths = files.expand(what, given)
-  local names = o.fields == nil and {} or sorted_names(what .. ", fields", o.fields)
-  local c_fields, c_paths = ffi.new("shardrt_field[?]", math.max(#names, 1)), texts(#paths)
-  for i, name in ipairs(names) do asked_field(what, name, o.fields[name], c_fields[i - 1]) end
-  for i, one in ipairs(paths) do c_paths[i - 1] = one end
-  local out = handle_out()
   local skips = damage.skips(what, o.on_bad_record)
-  local code = C.shardrt_source_files(format, #paths, c_paths, #names, c_fields, files_options(what, o, skips), out)
-  path_of.check_code(what, paths[1], code)
-  local made = own(out)
+  local made = open_paths(what, format, paths, found_fields(what, format, paths, o, skips), o, skips)
   return skips and damage.leave_out(what, made, made) or made
 end
 

@@ -81,8 +81,15 @@ bool index_skips(const struct index_writer *w) {
   return w->skips;
 }
 
+int index_tell_option(int code) {
+  if (code != SHARDRT_EFORMAT) return code;
+  return error_set(code, "%s; on_bad_record = \"skip\" as an option of the source leaves out what is damaged",
+                   shardrt_error_message());
+}
+
 int index_lose_rest(struct index_writer *w, const struct stored *file, size_t offset, int code) {
-  if (!w->skips || code != SHARDRT_EFORMAT) return code;
+  if (code != SHARDRT_EFORMAT) return code;
+  if (!w->skips) return offset > 0 ? index_tell_option(code) : code;
   struct index_entry *row = alloc_array((size_t)w->columns, sizeof *row);
   if (row == NULL) return ALLOC_FAILED;
   for (int32_t c = 0; c < w->columns; c++)

@@ -44,8 +44,11 @@ int index_add(struct index_writer *writer, const struct index_entry *row);
 /* Whether damage is to be noted, rather than be a failure: then a scan adds rows of entries with such notes. */
 bool index_skips(const struct index_writer *writer);
 /* Ends a scan that failed with `code` at `offset`, behind which nothing can be told apart. Where damage is to be noted,
- * and this is some, one row is added for the rest of the file. */
+ * and this is some, one row is added for the rest of the file. Else the message tells that it could be; not at the
+ * file's start: it may be of another format. */
 int index_lose_rest(struct index_writer *writer, const struct stored *file, size_t offset, int code);
+/* Adds to the message of EFORMAT which option leaves out what is damaged; other codes stay as they are. */
+int index_tell_option(int code);
 /* An entry for bytes that lie at `offset`, with their checksum. */
 struct index_entry index_entry_of(size_t offset, const uint8_t *data, size_t bytes);
 

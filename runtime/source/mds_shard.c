@@ -284,7 +284,9 @@ int mds_shard_open(const char *folder, const struct mds_index *index, const stru
   int code = open_stored(folder, shard, options, &out->stored);
   if (code == SHARDRT_OK && !skips && out->stored.bytes != (size_t)shard->raw.bytes)
     code = check_file(out->stored.title, &shard->raw, out->stored.map.data, out->stored.bytes);
-  if (code != SHARDRT_OK) return code;
-  snprintf(kind, sizeof kind, "mds %016" PRIx64, columns_hash(index, shard));
-  return index_open(&out->stored, kind, options->cache, skips, scan, &context, &out->index);
+  if (code == SHARDRT_OK) {
+    snprintf(kind, sizeof kind, "mds %016" PRIx64, columns_hash(index, shard));
+    code = index_open(&out->stored, kind, options->cache, skips, scan, &context, &out->index);
+  }
+  return skips ? code : index_tell_option(code);
 }

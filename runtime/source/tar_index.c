@@ -117,6 +117,7 @@ static int pass(struct grouping *g, bool skips, struct index_writer *writer) {
       code = lose_rest(g, writer, writer != NULL ? code : SHARDRT_OK);
       break;
     }
+    if (g->walk.at > 0) code = index_tell_option(code); /* at the start it may be no archive at all */
     const int added = code == 1 ? add_member(g, member, writer) : SHARDRT_OK;
     if (added != SHARDRT_OK) code = added;
     reader_release(g->walk.arena, mark);

@@ -278,7 +278,7 @@ static int read_v3(json_reader *r, const char *key, void *context) {
   if (strcmp(key, "node_type") == 0) {
     int code = read_word(r, "\"array\"", word);
     if (code == SHARDRT_OK && strcmp(word, "array") != 0)
-      return json_bad(r, "this is a %s; a field is one array in it, such as %s/image", word, r->path);
+      return json_bad(r, "this is a %s; a field is the folder of one array", word);
     return code;
   }
   for (size_t i = 0; i < sizeof ignored / sizeof *ignored; i++)

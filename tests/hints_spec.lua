@@ -1,0 +1,104 @@
+-- What messages tell where a recipe is almost right: the words of other libraries, and what would have worked.
+
+local files = require "tests.support.files"
+local np = require "shardrt.numpy"
+local shardrt = require "shardrt"
+local P, ndarray, source = shardrt.P, shardrt.ndarray, shardrt.source
+
+describe("a message", function()
+  local folder
+  setup(function() folder = files.folder() end)
+  teardown(function() files.remove(folder) end)
+
+  local function tells(wanted, f, ...)
+    local message = files.message(f, ...)
+    assert.truthy(message:find(wanted, 1, true), message)
+  end
+
+  it("tells what paths are read", function()
+    tells("s3://; what can be read are paths", source.tar, "s3://bucket/x.tar")
+    tells("http:// and https:// addresses", source.npy, { x = "gs://bucket/x.npy" })
+    tells("file://; what can be read are paths of files, written without it", shardrt.load, "file:///x.safetensors")
+    tells("braces are not understood", source.tar, folder .. "/shard-{000000..000001}.tar")
+    tells("braces are not understood", source.tar, { "https://host/shard-{a,b}.tar" })
+    files.write(folder, "{a,b}.csv", "x\n1\n")
+    assert.equal(1, #source.csv(folder .. "/{a,b}.csv"))
+  end)
+
+  it("tells which arrays a Zarr group has", function()
+    for version, group in pairs { [2] = folder .. "/v2", [3] = folder .. "/v[3]" } do
+      local file = version == 2 and ".zarray" or "zarr.json"
+      assert(os.execute(("mkdir -p '%s/y' '%s/x' '%s/g'"):format(group, group, group)) == 0)
+      files.write(group, version == 2 and ".zgroup" or "zarr.json", ('{"zarr_format": %d%s}'):format(version,
+        version == 3 and ', "node_type": "group"' or ""))
+      for _, name in ipairs { "x", "y" } do files.write(group .. "/" .. name, file, '{"node_type": "array"}') end
+      if version == 3 then files.write(group .. "/g", "zarr.json", '{"node_type": "group"}') end
+      tells(('its arrays are {"%s/x", "%s/y"}'):format(group, group), source.zarr, { x = group .. "/" })
+    end
+  end)
+
+  it("tells which option of a source leaves out what is damaged", function()
+    local path = folder .. "/quotes.csv"
+    files.write(folder, "quotes.csv", 'x,y\n1,a\n2,"b\n')
+    tells('its quotes do not end; on_bad_record = "skip" as an option of the source', source.csv, path)
+    assert.equal(1, #source.csv(path, { on_bad_record = "skip" }))
+    files.write(folder, "text.tar", ("no archive\n"):rep(100))
+    assert.is_nil(files.message(source.tar, folder .. "/text.tar"):find("on_bad_record", 1, true))
+  end)
+
+  it("tells what words want", function()
+    local a = source.array { x = ndarray.zeros { 8, 2 } }
+    local adam, slice = shardrt.optimizer.adam, np.slice
+    tells('no field "y"', shardrt.loader, { source = a, batch_size = 2, transform = { y = false } })
+    tells('has "source"; it is {source, weight}, in that order', shardrt.mix, { { source = a, weight = 1 } })
+    tells('"lr" (did you mean "learning_rate"?)', adam, { lr = 0.1 })
+    tells("a range has both: {start, stop}", slice, np.zeros { 8, 2 }, { { -1 } })
+    tells("a list with nil in it; a range has both", slice, np.zeros { 8, 2 }, { { nil, nil, -1 } })
+    tells("as in loader{source = …}, not nil", shardrt.loader)
+  end)
+
+  it("tells how arrays of different ranks are loaded", function()
+    local path, s = folder .. "/w.safetensors", shardrt.NamedSharding(shardrt.make_mesh({ 2 }, { "x" }), P("x", nil))
+    shardrt.save(path, { w = ndarray.zeros { 4, 4 }, b = ndarray.zeros { 4 } })
+    tells('{["b"] = …}, gives each its own', shardrt.load, path, s)
+    assert.equal(s, shardrt.load(path, { w = s, b = false }).w.sharding)
+  end)
+end)
+
+describe("fields that are asked for by a name alone", function()
+  local folder
+  setup(function() folder = files.folder() end)
+  teardown(function() files.remove(folder) end)
+
+  it("are as the file has them", function()
+    local path = folder .. "/t.csv"
+    files.write(folder, "t.csv", "id,price,name\n1,2,a\n2,2.5,b\n")
+    local s = source.csv(path, { fields = { "id", "name", price = "float32" } })
+    assert.same({ id = { dtype = "int64", shape = {} }, name = { dtype = "uint8", shape = { -1 } },
+      price = { dtype = "float32", shape = {} } }, s.fields)
+    assert.same({ 2, 2.5 }, s:read(0, 2).price:to_table())
+    assert.same({ "id" }, source.csv(path, { fields = { "id" } }).names)
+    local message = files.message(source.csv, path, { fields = { "id", "nam" } })
+    assert.truthy(message:find('no field "nam" (did you mean "name"?)', 1, true), message)
+    for _, odd in ipairs { { "id", 5 }, { { "id" } }, { true } } do
+      assert.truthy(files.message(source.csv, path, { fields = odd }):find("the files have no field", 1, true))
+    end
+  end)
+end)
+
+describe("nested tables of arrays", function()
+  it("are saved by the names that a checkpoint has", function()
+    local folder = files.folder()
+    local s = shardrt.NamedSharding(shardrt.make_mesh({ 2 }, { "x" }), P "x")
+    local w = shardrt.device_put(ndarray.arange(4, "float32"), s)
+    shardrt.save(folder .. "/n", { layers = { { w = w }, { w = ndarray.full({ 3 }, 2, "int32"), none = {} } } })
+    local back = shardrt.load(folder .. "/n", { ["layers.1.w"] = s, ["layers.2.w"] = false })
+    assert.equal(s, back["layers.1.w"].sharding)
+    assert.same({ 0, 1, 2, 3 }, back["layers.1.w"]:to_table())
+    assert.same({ 2, 2, 2 }, back["layers.2.w"]:to_table())
+    local n = 0
+    for _ in pairs(shardrt.load(folder .. "/n")) do n = n + 1 end
+    assert.equal(2, n)
+    files.remove(folder)
+  end)
+end)
