@@ -1,12 +1,14 @@
 -- with_sharding_constraint: a value in exactly the sharding that the recipe names, anywhere, also where a gradient is
 -- taken through it.
 
+local C = require "shardrt.C"
 local array = require "shardrt.array"
 local fail = require "shardrt.fail"
 local list = require "shardrt.list"
 local ndarray = require "shardrt.ndarray"
 local operate = require "shardrt.operate"
 local sharding = require "shardrt.sharding"
+local tape = require "shardrt.tape"
 fail.own()
 
 local constrain = { words = {} }
@@ -25,7 +27,8 @@ end
 ---@return shardrt.Array
 function constrain.array(what, x, to, options)
   local gradient = back(what, x)
-  return operate.done(what, operate.move(what, x, to, options), { x }, gradient)
+  local move = not tape.is_within() and C.shardrt_reshard or nil -- whose memory goes where the next has no use for it
+  return operate.done(what, operate.move(what, x, to, options, move), { x }, gradient)
 end
 
 --- What was made of x by placing it, as a result of it.

@@ -87,10 +87,11 @@ local DONATE = { donate = true }
 ---@param x shardrt.Array
 ---@param to shardrt.Sharding
 ---@param options shardrt.ReshardOptions?
+---@param move function? # C's; left out: the one that takes memory from results which are gone
 ---@return shardrt.Array
-function operate.move(what, x, to, options)
+function operate.move(what, x, to, options, move)
   if operate.mover and not array.is_pending(x) then operate.mover(x, to) end -- what finishes a sum tells by itself
-  return reshard.array(what, x, to, options, C.shardrt_carry)
+  return reshard.array(what, x, to, options, move or C.shardrt_carry)
 end
 
 -- The array in a layout of which this process holds all that it needs.
