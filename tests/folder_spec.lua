@@ -1,7 +1,6 @@
 -- Class folders of images: which samples there are, their order and labels, and what is refused.
 
 local ffi = require "ffi"
-local C = require "shardrt.C"
 local files = require "tests.support.files"
 local mpi = require "tests.support.mpi"
 local shardrt = require "shardrt"
@@ -119,16 +118,6 @@ describe("source.folder", function()
 
   it("gives everything back where memory runs out", function()
     make("a/1.jpg", "b/2.jpg", "b/c/3.jpg")
-    local paths, out = ffi.new("const char *[1]", { folder }), ffi.new "shardrt_source *[1]"
-    local n, code = 0, -1
-    while code ~= 0 do
-      n = n + 1
-      C.shardrt_alloc_fail_at(n)
-      code = C.shardrt_source_files("folder", 1, paths, 0, nil, nil, out)
-      C.shardrt_alloc_fail_at(0)
-      assert.is_true(code == 0 or code == C.SHARDRT_ENOMEM, n .. ": " .. ffi.string(C.shardrt_error_message()))
-    end
-    C.shardrt_source_free(out[0])
-    assert.is_true(n > 10)
+    assert.is_true(files.opens_or_lacks_memory("folder", folder) > 10)
   end)
 end)

@@ -396,18 +396,7 @@ describe("a file on a server", function()
   end)
 
   it("can be opened when memory runs out, or says so", function()
-    local paths = ffi.new("const char *[1]", { server.url .. "/webdataset.tar" })
-    local out = ffi.new "shardrt_source *[1]"
-    local n, code = 0, -1
-    while code ~= 0 do
-      n = n + 1
-      C.shardrt_alloc_fail_at(n)
-      code = C.shardrt_source_files("tar", 1, paths, 0, nil, nil, out)
-      C.shardrt_alloc_fail_at(0)
-      assert.is_true(code == 0 or code == C.SHARDRT_ENOMEM, n .. ": " .. ffi.string(C.shardrt_error_message()))
-    end
-    C.shardrt_source_free(out[0])
-    assert.is_true(n > 10)
+    assert.is_true(files.opens_or_lacks_memory("tar", server.url .. "/webdataset.tar") > 10)
   end)
 end)
 

@@ -222,7 +222,7 @@ local function own_parts(what, o, cuts, sizes, split, compute)
     return out
   end
   local count = propagate.parts(o.partial, o.at.axis_size)
-    local each = operate.result(what, o.at, prepend(o.partial, cuts), o.dtype, prepend(count, sizes))
+  local each = operate.result(what, o.at, prepend(o.partial, cuts), o.dtype, prepend(count, sizes))
   if not operate.is_planning() then compute(each) end
   if split.count == count then return each end
   local together = regroup(what, each, split.at, outer)

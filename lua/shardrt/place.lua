@@ -76,13 +76,6 @@ function place.of(what, arrays)
   return nowhere
 end
 
---- The place of a sharding.
----@param s shardrt.Sharding
----@return shardrt.place
-function place.of_sharding(s)
-  return s.mesh and over_mesh(s.mesh) or { committed = true, axis_size = {}, single = s }
-end
-
 local function key_of(cuts)
   local words = {}
   for d, axes in ipairs(cuts) do words[d] = table.concat(axes, "\1") end

@@ -4,7 +4,7 @@
  * spread alike. */
 #include <string.h>
 
-#include "compute/blocks.h"
+#include "compute/distinct.h"
 #include "compute/operand.h"
 #include "compute/program.h"
 #include "compute/work.h"
@@ -21,7 +21,7 @@ struct elementwise {
   int32_t out_dtype;
   size_t out_size;
   bool in_place; /* the last step writes where the result is to lie */
-  struct blocks blocks;
+  struct distinct blocks;
   int64_t elements; /* of one block */
   int64_t total;
   int64_t task; /* elements of each, but for the last */
@@ -165,10 +165,11 @@ int shardrt_elementwise(const shardrt_step *steps, int32_t nsteps, int32_t compu
   self.out_size = shardrt_dtype_size(self.out_dtype);
   int code = program_set(&self.program, steps, nsteps, compute_dtype, nin);
   if (code == SHARDRT_OK) code = set_operands(&self);
-  if (code == SHARDRT_OK) code = blocks_begin("elementwise", nin, (const shardrt_array *const *)in, out, &self.blocks);
+  if (code == SHARDRT_OK)
+    code = distinct_begin("elementwise", nin, (const shardrt_array *const *)in, out, &self.blocks);
   if (code != SHARDRT_OK) return code;
   set_tasks(&self);
   if (self.total > 0) work_spread(run_task, &self, (self.total + self.task - 1) / self.task);
-  blocks_end(&self.blocks);
+  distinct_end(&self.blocks);
   return SHARDRT_OK;
 }

@@ -2,12 +2,12 @@
 #ifndef SHARDRT_COMPUTE_EXTREME_H
 #define SHARDRT_COMPUTE_EXTREME_H
 
-#include "compute/blocks.h"
+#include "compute/distinct.h"
 #include "compute/pass.h"
 
 /* One pass over all blocks of x into `out`, int32, with SHARDRT_MAX or MIN: of equals the first, the first NaN before
  * all others. EINVAL: more rows than an int32 counts. */
-int extreme_run(int32_t op, const struct pass *pass, const struct blocks *blocks, const shardrt_array *x,
+int extreme_run(int32_t op, const struct pass *pass, const struct distinct *blocks, const shardrt_array *x,
                 shardrt_array *out);
 
 #endif

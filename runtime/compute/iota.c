@@ -1,6 +1,6 @@
 /* iota.c - numbers that count along an axis of the whole array. */
 #include "base/error.h"
-#include "compute/blocks.h"
+#include "compute/distinct.h"
 #include "compute/work.h"
 #include "transform/lanes.h"
 
@@ -8,7 +8,7 @@ enum { WORTH = 64 << 10 }; /* elements that are worth a task */
 
 /* A block is [outer, n, inner], and what it counts along n begins where its box does. */
 struct counting {
-  const struct blocks *blocks;
+  const struct distinct *blocks;
   shardrt_array *out;
   int32_t axis, dtype;
   int64_t n, inner, elements; /* of a block */
@@ -21,7 +21,7 @@ static void count_task(void *context, int64_t number) {
   const int64_t block = number / self->tasks, first = number % self->tasks * WORTH;
   const int64_t last = self->elements - first < WORTH ? self->elements : first + WORTH;
   const int64_t begin = shardrt_array_shard(self->out, self->blocks->shards[block])->box.start[self->axis];
-  char *out = blocks_data(self->blocks, self->out, block);
+  char *out = distinct_data(self->blocks, self->out, block);
   double lanes[LANES_BLOCK];
   for (int64_t i = first; i < last; i += LANES_BLOCK) {
     const int64_t count = last - i < LANES_BLOCK ? last - i : LANES_BLOCK;
@@ -41,8 +41,8 @@ int shardrt_iota(double start, double step, int32_t axis, shardrt_array *out) {
   const int32_t ndim = shardrt_array_ndim(out), dtype = shardrt_array_dtype(out);
   if (axis < 0 || axis >= ndim) return error_set(SHARDRT_EINVAL, "numbers along axis %d of %d dimensions", axis, ndim);
   if (dtype == SHARDRT_BOOL) return error_set(SHARDRT_EINVAL, "numbers that count are not bool");
-  struct blocks blocks;
-  int code = blocks_begin("iota", 0, NULL, out, &blocks);
+  struct distinct blocks;
+  int code = distinct_begin("iota", 0, NULL, out, &blocks);
   if (code != SHARDRT_OK) return code;
   int64_t shape[SHARDRT_MAX_NDIM];
   work_shard_shape(out, shape);
@@ -53,6 +53,6 @@ int shardrt_iota(double start, double step, int32_t axis, shardrt_array *out) {
   for (int32_t d = axis + 1; d < ndim; d++) self.inner *= shape[d];
   self.tasks = (self.elements - 1) / WORTH + 1;
   if (self.elements > 0) work_spread(count_task, &self, blocks.count * self.tasks);
-  blocks_end(&blocks);
+  distinct_end(&blocks);
   return SHARDRT_OK;
 }

@@ -5,8 +5,8 @@
 
 #include "base/error.h"
 #include "base/size.h"
-#include "compute/blocks.h"
 #include "compute/deviate.h"
+#include "compute/distinct.h"
 #include "compute/key.h"
 #include "compute/work.h"
 
@@ -26,7 +26,7 @@ struct fill;
 typedef void fill_tile(const struct fill *fill, const uint32_t bits[2][KEY_TILE], size_t n, void *to);
 
 struct fill {
-  struct blocks blocks;
+  struct distinct blocks;
   const shardrt_array *out;
   shardrt_key keys[2];
   int32_t nkeys;
@@ -99,7 +99,7 @@ static void run_task(void *context, int64_t number) {
   const int64_t block = number / self->per_block;
   const int64_t origin = place_of(self->out, &shardrt_array_shard(self->out, self->blocks.shards[block])->box);
   const size_t element = shardrt_dtype_size(shardrt_array_dtype(self->out));
-  char *data = blocks_data(&self->blocks, self->out, block);
+  char *data = distinct_data(&self->blocks, self->out, block);
   int64_t first = number % self->per_block * TASK, stop = first + TASK;
   if (stop > self->elements) stop = self->elements;
   while (first < stop) {
@@ -118,13 +118,13 @@ static int run_fill(struct fill *self, shardrt_array *out) {
   if (!size_elements(shardrt_array_ndim(out), shardrt_array_shape(out), &self->size))
     return error_set(SHARDRT_EOVERFLOW, "the elements of an array of random numbers");
   int code = key_check(&self->keys[0], self->size, self->width);
-  if (code == SHARDRT_OK) code = blocks_begin("random numbers", 0, NULL, out, &self->blocks);
+  if (code == SHARDRT_OK) code = distinct_begin("random numbers", 0, NULL, out, &self->blocks);
   if (code != SHARDRT_OK) return code;
   self->elements = work_shard_elements(out);
   self->per_block = (self->elements + TASK - 1) / TASK;
   self->runs = runs_of(out);
   work_spread(run_task, self, self->blocks.count * self->per_block);
-  blocks_end(&self->blocks);
+  distinct_end(&self->blocks);
   return SHARDRT_OK;
 }
 

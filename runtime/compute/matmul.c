@@ -10,7 +10,7 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "compute/blas.h"
-#include "compute/blocks.h"
+#include "compute/distinct.h"
 #include "compute/fold.h"
 #include "compute/work.h"
 #include "compute/wrap.h"
@@ -44,7 +44,7 @@ struct side {
 };
 
 struct product {
-  const struct blocks *blocks;
+  const struct distinct *blocks;
   struct terms terms;
   struct side a, b, out;
   int32_t lane;
@@ -268,8 +268,8 @@ static bool is_counted(const struct terms *self, int64_t begin, const shardrt_ar
   return false;
 }
 
-static int terms_begin(struct terms *self, const struct blocks *blocks, const shardrt_array *a, const shardrt_array *b,
-                       const shardrt_array *out) {
+static int terms_begin(struct terms *self, const struct distinct *blocks, const shardrt_array *a,
+                       const shardrt_array *b, const shardrt_array *out) {
   const int64_t shards = shardrt_array_shard_count(out);
   self->count = 0;
   self->begin = alloc_array((size_t)blocks->count + 1, sizeof *self->begin);
@@ -321,13 +321,13 @@ int shardrt_matmul(const shardrt_array *a, const shardrt_array *b, int32_t trans
   self.lane = fold_lane(shardrt_array_dtype(a));
   code = find_shapes(&self, a, b, out);
   if (code != SHARDRT_OK) return code;
-  struct blocks blocks;
-  code = blocks_begin_parts("matmul", 2, (const shardrt_array *const[]){a, b}, out, &blocks);
+  struct distinct blocks;
+  code = distinct_begin_parts("matmul", 2, (const shardrt_array *const[]){a, b}, out, &blocks);
   if (code != SHARDRT_OK) return code;
   self.blocks = &blocks;
   for (int64_t i = 0; i < blocks.count && self.k == 0; i++)
-    memset(blocks_data(&blocks, out, i), 0, shardrt_array_shard_bytes(out));
+    memset(distinct_data(&blocks, out, i), 0, shardrt_array_shard_bytes(out));
   if (blocks.count > 0 && self.k > 0 && work_shard_elements(out) > 0) code = run(&self, a, b, out);
-  blocks_end(&blocks);
+  distinct_end(&blocks);
   return code;
 }

@@ -57,7 +57,7 @@ static run_loop *run_for(size_t bytes) {
 
 struct placing {
   struct place place;
-  const struct blocks *blocks;
+  const struct distinct *blocks;
   const shardrt_array *x;
   shardrt_array *out;
   size_t bytes;  /* of an element */
@@ -102,11 +102,11 @@ static void place_task(void *context, int64_t number) {
   const struct placing *self = context;
   const int64_t block = number / self->tasks, first = number % self->tasks * WORTH;
   const int64_t last = self->n - first < WORTH ? self->n : first + WORTH;
-  place_range(self, blocks_data(self->blocks, self->x, block), blocks_data(self->blocks, self->out, block), first,
+  place_range(self, distinct_data(self->blocks, self->x, block), distinct_data(self->blocks, self->out, block), first,
               last);
 }
 
-void place_run(const struct place *self, const struct blocks *blocks, const shardrt_array *x, shardrt_array *out) {
+void place_run(const struct place *self, const struct distinct *blocks, const shardrt_array *x, shardrt_array *out) {
   struct placing placing = {.place = place_merged(self), .blocks = blocks, .x = x, .out = out, .n = 1};
   placing.bytes = shardrt_dtype_size(shardrt_array_dtype(out));
   for (int32_t d = 0; d < self->ndim; d++) placing.n *= self->extent[d];

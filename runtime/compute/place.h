@@ -2,7 +2,7 @@
 #ifndef SHARDRT_COMPUTE_PLACE_H
 #define SHARDRT_COMPUTE_PLACE_H
 
-#include "compute/blocks.h"
+#include "compute/distinct.h"
 
 /* Nested loops, the outermost first; strides are in elements and may be negative or, in the source, 0. */
 struct place {
@@ -20,6 +20,6 @@ void place_strides(int32_t ndim, const int64_t *shape, int64_t *strides);
 struct place place_merged(const struct place *from);
 
 /* In all blocks, copies from x's to out's, which have elements of the same size, by all threads. */
-void place_run(const struct place *self, const struct blocks *blocks, const shardrt_array *x, shardrt_array *out);
+void place_run(const struct place *self, const struct distinct *blocks, const shardrt_array *x, shardrt_array *out);
 
 #endif

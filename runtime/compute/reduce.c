@@ -6,7 +6,7 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "base/size.h"
-#include "compute/blocks.h"
+#include "compute/distinct.h"
 #include "compute/extreme.h"
 #include "compute/fold.h"
 #include "compute/pass.h"
@@ -22,7 +22,7 @@ struct fold_pass {
   int32_t lane; /* in which it computes, */
   int32_t to;   /* and of what it leaves */
   bool truth;   /* whether elements are not 0 counts, and nothing else */
-  const struct blocks *blocks;
+  const struct distinct *blocks;
   const shardrt_array *x; /* NULL: it reads `before` */
   shardrt_array *out;     /* NULL: it leaves `after` */
   const char *before;
@@ -99,9 +99,9 @@ static void fold_task(void *context, int64_t number) {
   const int64_t block = number / pass->tasks;
   const struct part part = pass_part(pass, number % pass->tasks);
   const size_t lane = shardrt_dtype_size(self->lane);
-  const char *x = self->x != NULL ? blocks_data(self->blocks, self->x, block)
+  const char *x = self->x != NULL ? distinct_data(self->blocks, self->x, block)
                                   : self->before + (size_t)block * pass->outer * pass->n * pass->inner * lane;
-  char *out = self->out != NULL ? blocks_data(self->blocks, self->out, block)
+  char *out = self->out != NULL ? distinct_data(self->blocks, self->out, block)
                                 : self->after + (size_t)block * elements_left(pass) * lane;
   if (pass->inner <= PASS_NARROW && pass->n <= pass->base)
     fold_small(self, x, &part, out);
@@ -215,15 +215,15 @@ static int find_axes(const char *what, const shardrt_array *x, int32_t naxes, co
 }
 
 /* Of no elements: 0, or 1 where all or a product is asked for. */
-static void fill_empty(const struct blocks *blocks, int32_t op, shardrt_array *out) {
+static void fill_empty(const struct distinct *blocks, int32_t op, shardrt_array *out) {
   const int32_t dtype = shardrt_array_dtype(out), one = op == SHARDRT_PROD || op == SHARDRT_ALL;
   const size_t n = (size_t)work_shard_elements(out), size = shardrt_dtype_size(dtype);
   for (int64_t b = 0; b < blocks->count; b++)
     for (size_t i = 0; i < n; i++)
-      lanes_convert(SHARDRT_INT32, dtype, &one, (char *)blocks_data(blocks, out, b) + i * size, 1);
+      lanes_convert(SHARDRT_INT32, dtype, &one, (char *)distinct_data(blocks, out, b) + i * size, 1);
 }
 
-static int reduce_blocks(const struct blocks *blocks, int32_t op, const shardrt_array *x, const struct axes *axes,
+static int reduce_blocks(const struct distinct *blocks, int32_t op, const shardrt_array *x, const struct axes *axes,
                          shardrt_array *out) {
   const int32_t from = shardrt_array_dtype(x), to = shardrt_array_dtype(out);
   if (op == SHARDRT_ARGMAX || op == SHARDRT_ARGMIN) {
@@ -263,13 +263,13 @@ int shardrt_reduce(int32_t op, const shardrt_array *x, int32_t naxes, const int3
   const bool any = op == SHARDRT_SUM || op == SHARDRT_PROD || op == SHARDRT_ANY || op == SHARDRT_ALL;
   if (here && empty && elements > 0 && !any)
     return error_set(SHARDRT_EINVAL, "%s of no elements: there is none", names[op]);
-  struct blocks blocks;
-  code = blocks_begin(names[op], 1, &x, out, &blocks);
+  struct distinct blocks;
+  code = distinct_begin(names[op], 1, &x, out, &blocks);
   if (code != SHARDRT_OK) return code;
   if (empty)
     fill_empty(&blocks, op, out);
   else if (elements > 0 && here)
     code = reduce_blocks(&blocks, op, x, &list, out);
-  blocks_end(&blocks);
+  distinct_end(&blocks);
   return code;
 }

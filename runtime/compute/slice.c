@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "compute/blocks.h"
+#include "compute/distinct.h"
 #include "compute/place.h"
 #include "compute/work.h"
 
@@ -53,24 +53,24 @@ int shardrt_slice(const shardrt_array *x, const int64_t *start, const int64_t *s
   work_shard_shape(x, shape);
   work_shard_shape(out, place.extent);
   code = check_inside("slice", place.ndim, place.extent, shape, start, step);
-  struct blocks blocks;
-  if (code == SHARDRT_OK) code = blocks_begin("slice", 1, &x, out, &blocks);
+  struct distinct blocks;
+  if (code == SHARDRT_OK) code = distinct_begin("slice", 1, &x, out, &blocks);
   if (code != SHARDRT_OK) return code;
   place_strides(place.ndim, place.extent, place.to_stride);
   place.from_first = stepped(place.ndim, shape, start, step, place.from_stride);
   place_run(&place, &blocks, x, out);
-  blocks_end(&blocks);
+  distinct_end(&blocks);
   return SHARDRT_OK;
 }
 
 struct zeros {
-  const struct blocks *blocks;
+  const struct distinct *blocks;
   shardrt_array *out;
 };
 
 static void zeros_task(void *context, int64_t block) {
   const struct zeros *self = context;
-  memset(blocks_data(self->blocks, self->out, block), 0, shardrt_array_shard_bytes(self->out));
+  memset(distinct_data(self->blocks, self->out, block), 0, shardrt_array_shard_bytes(self->out));
 }
 
 int shardrt_pad(const shardrt_array *x, const int64_t *start, const int64_t *step, shardrt_array *out) {
@@ -81,8 +81,8 @@ int shardrt_pad(const shardrt_array *x, const int64_t *start, const int64_t *ste
   work_shard_shape(x, place.extent);
   work_shard_shape(out, shape);
   code = check_inside("pad", place.ndim, place.extent, shape, start, step);
-  struct blocks blocks;
-  if (code == SHARDRT_OK) code = blocks_begin("pad", 1, &x, out, &blocks);
+  struct distinct blocks;
+  if (code == SHARDRT_OK) code = distinct_begin("pad", 1, &x, out, &blocks);
   if (code != SHARDRT_OK) return code;
   place_strides(place.ndim, place.extent, place.from_stride);
   place.to_first = stepped(place.ndim, shape, start, step, place.to_stride);
@@ -91,6 +91,6 @@ int shardrt_pad(const shardrt_array *x, const int64_t *start, const int64_t *ste
     work_spread(zeros_task, &zeros, blocks.count);
   }
   place_run(&place, &blocks, x, out);
-  blocks_end(&blocks);
+  distinct_end(&blocks);
   return SHARDRT_OK;
 }

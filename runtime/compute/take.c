@@ -5,7 +5,7 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
-#include "compute/blocks.h"
+#include "compute/distinct.h"
 #include "compute/fold.h"
 #include "compute/work.h"
 #include "transform/lanes.h"
@@ -17,7 +17,7 @@ enum {
 
 /* The whole array is [outer, size, inner], the taken one [outer, count, inner]. */
 struct taking {
-  const struct blocks *blocks;
+  const struct distinct *blocks;
   const shardrt_array *x, *indices;
   shardrt_array *out;
   int64_t outer, size, count, inner;
@@ -76,7 +76,7 @@ static int check_indices(const char *what, const struct taking *self) {
   const int32_t dtype = shardrt_array_dtype(self->indices);
   const int64_t n = self->outer * self->inner > 0 ? self->count : 0;
   for (int64_t b = 0; b < self->blocks->count; b++) {
-    const void *indices = blocks_data(self->blocks, self->indices, b);
+    const void *indices = distinct_data(self->blocks, self->indices, b);
     for (int64_t i = 0; i < n; i++) {
       const int64_t index = index_at(indices, dtype, i);
       if (index < -self->size || index >= self->size)
@@ -94,10 +94,10 @@ static void take_task(void *context, int64_t number) {
                 all = self->outer * self->count;
   const int64_t last = all - first < self->rows ? all : first + self->rows;
   const int32_t dtype = shardrt_array_dtype(self->indices);
-  const void *indices = blocks_data(self->blocks, self->indices, block);
+  const void *indices = distinct_data(self->blocks, self->indices, block);
   const size_t bytes = (size_t)self->inner * shardrt_dtype_size(self->dtype);
-  const char *from = blocks_data(self->blocks, self->x, block);
-  char *to = blocks_data(self->blocks, self->out, block);
+  const char *from = distinct_data(self->blocks, self->x, block);
+  char *to = distinct_data(self->blocks, self->out, block);
   for (int64_t row = first; row < last; row++) {
     const int64_t index = index_at(indices, dtype, row % self->count);
     const int64_t at = row / self->count * self->size + (index < 0 ? index + self->size : index);
@@ -112,8 +112,8 @@ int shardrt_take(const shardrt_array *x, const shardrt_array *indices, int32_t a
                      shardrt_array_ndim(indices), shardrt_array_ndim(x), shardrt_array_ndim(out));
   int code = check("take", x, indices, axis, out, &self);
   if (code != SHARDRT_OK) return code;
-  struct blocks blocks;
-  code = blocks_begin("take", 2, (const shardrt_array *const[]){x, indices}, out, &blocks);
+  struct distinct blocks;
+  code = distinct_begin("take", 2, (const shardrt_array *const[]){x, indices}, out, &blocks);
   if (code != SHARDRT_OK) return code;
   self.blocks = &blocks;
   code = check_indices("take", &self);
@@ -123,7 +123,7 @@ int shardrt_take(const shardrt_array *x, const shardrt_array *indices, int32_t a
     self.tasks = (rows - 1) / self.rows + 1;
     work_spread(take_task, &self, blocks.count * self.tasks);
   }
-  blocks_end(&blocks);
+  distinct_end(&blocks);
   return code;
 }
 
@@ -138,11 +138,11 @@ static void add_task(void *context, int64_t number) {
   const int64_t last = self->outer - first < self->rows ? self->outer : first + self->rows;
   const size_t n = (size_t)(self->inner - left < SPAN ? self->inner - left : SPAN);
   const int32_t dtype = shardrt_array_dtype(self->indices);
-  const void *indices = blocks_data(self->blocks, self->indices, block);
+  const void *indices = distinct_data(self->blocks, self->indices, block);
   const size_t element = shardrt_dtype_size(self->dtype), lane = shardrt_dtype_size(self->lane);
   const bool convert = self->room != NULL;
-  const char *dy = blocks_data(self->blocks, self->x, block);
-  char *out = blocks_data(self->blocks, self->out, block);
+  const char *dy = distinct_data(self->blocks, self->x, block);
+  char *out = distinct_data(self->blocks, self->out, block);
   char *sums = convert ? self->room + (size_t)(block * self->outer * self->size * self->inner) * lane : out;
   double room[SPAN];
   for (int64_t o = first; o < last; o++) {
@@ -169,8 +169,8 @@ int shardrt_take_add(const shardrt_array *dy, const shardrt_array *indices, int3
   if (dtype == SHARDRT_BOOL) return error_set(SHARDRT_EINVAL, "take_add: bools are not added");
   int code = check("take_add", out, indices, axis, dy, &self);
   if (code != SHARDRT_OK) return code;
-  struct blocks blocks;
-  code = blocks_begin("take_add", 2, (const shardrt_array *const[]){dy, indices}, out, &blocks);
+  struct distinct blocks;
+  code = distinct_begin("take_add", 2, (const shardrt_array *const[]){dy, indices}, out, &blocks);
   if (code != SHARDRT_OK) return code;
   self.blocks = &blocks;
   code = check_indices("take_add", &self);
@@ -185,6 +185,6 @@ int shardrt_take_add(const shardrt_array *dy, const shardrt_array *indices, int3
     work_spread(add_task, &self, blocks.count * self.tasks);
   }
   alloc_free(self.room);
-  blocks_end(&blocks);
+  distinct_end(&blocks);
   return code;
 }

@@ -34,8 +34,7 @@ struct npz_array {
 };
 
 typedef struct npz {
-  shardrt_source base;
-  struct blocks blocks;
+  blocks_source head; /* its parts: of fields that are stored, not deflated */
   struct zip zip;
   int64_t count;
   struct npz_array *arrays; /* by name */
@@ -43,7 +42,6 @@ typedef struct npz {
   size_t unpacked_bytes;
   mapping unpacked;
   const struct npz_array **chosen; /* of each field */
-  struct blocks_part *parts;       /* the same, of stored ones */
 } npz;
 
 /* ---- the archive's arrays --------------------------------------------------------------------------------------- */
@@ -61,7 +59,7 @@ static int compare_arrays(const void *a, const void *b) {
 
 /* Reads an array's header; of its bytes, no more than that is asked for. */
 static int read_header(const npz *self, const struct zip_member *member, struct reader *arena, npy_header *out) {
-  const struct stored *file = &self->blocks.file;
+  const struct stored *file = &self->head.blocks.file;
   const uint8_t *data = NULL;
   size_t have;
   int code = zip_peek(file, member, HEAD_BYTES, arena, &data, &have);
@@ -99,7 +97,8 @@ static int place(npz *self, struct npz_array *array) {
   if (size_add(self->unpacked_bytes, bytes, &self->unpacked_bytes) &&
       size_add(self->unpacked_bytes, more, &self->unpacked_bytes))
     return SHARDRT_OK;
-  return error_set(SHARDRT_EOVERFLOW, "%s: its arrays have more bytes than 64 bits can count", self->blocks.file.title);
+  return error_set(SHARDRT_EOVERFLOW, "%s: its arrays have more bytes than 64 bits can count",
+                   self->head.blocks.file.title);
 }
 
 static int find_arrays(npz *self, struct reader *arena) {
@@ -114,7 +113,7 @@ static int find_arrays(npz *self, struct reader *arena) {
     struct npz_array *array = &self->arrays[i];
     const struct reader_mark mark = reader_mark(arena);
     if (i > 0 && strcmp(array->member->name, array[-1].member->name) == 0)
-      return error_set(SHARDRT_EFORMAT, "%s: two members are called \"%s\"", self->blocks.file.title,
+      return error_set(SHARDRT_EFORMAT, "%s: two members are called \"%s\"", self->head.blocks.file.title,
                        array->member->name);
     int code = read_header(self, array->member, arena, &array->header);
     reader_release(arena, mark);
@@ -148,7 +147,7 @@ static int scan(const struct stored *file, struct reader *arena, struct index_wr
 
 /* The index, which must be of this archive and these headers. */
 static int open_index(npz *self, const shardrt_source_options *options, struct reader *reader) {
-  struct blocks *blocks = &self->blocks;
+  struct blocks *blocks = &self->head.blocks;
   const uint8_t *data = NULL;
   size_t bytes = 0;
   int code = index_open(&blocks->file, "npz", options->cache, false, scan, self, &blocks->index);
@@ -157,7 +156,7 @@ static int open_index(npz *self, const shardrt_source_options *options, struct r
   if (code == SHARDRT_OK && blocks->index.rows != self->rows)
     return error_set(SHARDRT_EFORMAT, "%s: its index has %lld blocks, not the %lld that its headers tell of",
                      blocks->file.title, (long long)blocks->index.rows, (long long)self->rows);
-  for (int32_t f = 0; f < self->base.nfields && code == SHARDRT_OK; f++)
+  for (int32_t f = 0; f < self->head.base.nfields && code == SHARDRT_OK; f++)
     if (!self->chosen[f]->member->deflated)
       code = index_get(&blocks->index, &blocks->file, self->chosen[f]->row, 0, true, reader, &data, &bytes);
   return code;
@@ -185,7 +184,7 @@ static int unpack(newfile *out, const void *context) {
     const struct npz_array *array = &self->arrays[i];
     if (!array->readable || !array->member->deflated) continue;
     struct unpacking u = {.out = out, .skip = array->header.data_offset};
-    code = zip_read(&self->blocks.file, array->member, &arena, write_elements, &u);
+    code = zip_read(&self->head.blocks.file, array->member, &arena, write_elements, &u);
     const size_t more = (CACHE_HEAD - array->header.data_bytes % CACHE_HEAD) % CACHE_HEAD;
     if (code == SHARDRT_OK) code = newfile_write(out, zeros, more);
   }
@@ -199,10 +198,10 @@ static bool fits(const mapping *cached, const void *context) {
 
 static int open_unpacked(npz *self, const shardrt_source_options *options) {
   bool wanted = false;
-  for (int32_t f = 0; f < self->base.nfields; f++) wanted = wanted || self->chosen[f]->member->deflated;
+  for (int32_t f = 0; f < self->head.base.nfields; f++) wanted = wanted || self->chosen[f]->member->deflated;
   if (!wanted) return SHARDRT_OK;
-  const struct cache_request request = {.path = self->blocks.file.path,
-                                        .file = &self->blocks.file.map,
+  const struct cache_request request = {.path = self->head.blocks.file.path,
+                                        .file = &self->head.blocks.file.map,
                                         .folder = options->cache,
                                         .work_bytes = self->unpacked_bytes,
                                         .fits = fits,
@@ -222,7 +221,7 @@ static const struct npz_array *find(const npz *self, const char *name) {
 }
 
 static int check_asked(const npz *self, const shardrt_field *asked, const npy_header *header) {
-  const char *title = self->blocks.file.title;
+  const char *title = self->head.blocks.file.title;
   if (asked->dtype >= 0 && asked->dtype != header->dtype)
     return error_set(SHARDRT_EINVAL, "%s: \"%s\" is %s, not %s; transform.cast converts", title, asked->name,
                      shardrt_dtype_name(header->dtype), shardrt_dtype_name(asked->dtype));
@@ -235,9 +234,9 @@ static int check_asked(const npz *self, const shardrt_field *asked, const npy_he
 }
 
 static int add_field(npz *self, const struct npz_array *array, struct reader *arena) {
-  const char *title = self->blocks.file.title, *name = array->member->name;
-  const int32_t f = self->base.nfields;
-  shardrt_field *field = &self->base.fields[f];
+  const char *title = self->head.blocks.file.title, *name = array->member->name;
+  const int32_t f = self->head.base.nfields;
+  shardrt_field *field = &self->head.base.fields[f];
   npy_header header = array->header;
   if (!array->readable) {
     int code = read_header(self, array->member, arena, &header); /* says why */
@@ -248,11 +247,12 @@ static int add_field(npz *self, const struct npz_array *array, struct reader *ar
                      "%s: \"%s\" is a single number; the first dimension of a field counts the samples; `fields` can "
                      "name those wanted",
                      title, name);
-  if (f > 0 && self->base.count != header.shape[0])
+  if (f > 0 && self->head.base.count != header.shape[0])
     return error_set(SHARDRT_EINVAL,
                      "%s: arrays of different length: \"%s\" has %lld samples, \"%s\" has %lld; `fields` can name "
                      "those wanted",
-                     title, self->base.fields[0].name, (long long)self->base.count, name, (long long)header.shape[0]);
+                     title, self->head.base.fields[0].name, (long long)self->head.base.count, name,
+                     (long long)header.shape[0]);
   size_t sample_bytes; /* also where there are no samples, and so the whole product is 0 */
   if (!size_bytes(header.ndim - 1, header.shape + 1, shardrt_dtype_size(header.dtype), &sample_bytes))
     return error_set(SHARDRT_EOVERFLOW, "%s: \"%s\": one sample's shape does not fit in 64 bits", title, name);
@@ -260,28 +260,28 @@ static int add_field(npz *self, const struct npz_array *array, struct reader *ar
   memcpy(field->shape, header.shape + 1, (size_t)field->ndim * sizeof field->shape[0]);
   field->name = alloc_text("%.*s", (int)name_length(array->member), name);
   if (field->name == NULL) return ALLOC_FAILED;
-  self->base.nfields++;
-  self->base.count = header.shape[0];
+  self->head.base.nfields++;
+  self->head.base.count = header.shape[0];
   self->chosen[f] = array;
-  self->parts[f] = (struct blocks_part){
+  self->head.parts[f] = (struct blocks_part){
       .name = field->name, .offset = elements_at(array), .block = block_size(array), .first = array->row + 1};
   return SHARDRT_OK;
 }
 
 static int make_fields(npz *self, int32_t nasked, const shardrt_field *asked, struct reader *arena) {
   const int64_t count = nasked > 0 ? nasked : self->count;
-  if (count < 1) return error_set(SHARDRT_EFORMAT, "%s: it has no arrays (NAME.npy)", self->blocks.file.title);
-  if (count > INT32_MAX) return error_set(SHARDRT_EFORMAT, "%s: it has too many arrays", self->blocks.file.title);
-  self->base.fields = alloc_zeros((size_t)count, sizeof *self->base.fields);
-  self->parts = alloc_zeros((size_t)count, sizeof *self->parts);
+  if (count < 1) return error_set(SHARDRT_EFORMAT, "%s: it has no arrays (NAME.npy)", self->head.blocks.file.title);
+  if (count > INT32_MAX) return error_set(SHARDRT_EFORMAT, "%s: it has too many arrays", self->head.blocks.file.title);
+  self->head.base.fields = alloc_zeros((size_t)count, sizeof *self->head.base.fields);
+  self->head.parts = alloc_zeros((size_t)count, sizeof *self->head.parts);
   self->chosen = alloc_zeros((size_t)count, sizeof(struct npz_array *));
-  if (self->base.fields == NULL || self->parts == NULL || self->chosen == NULL) return ALLOC_FAILED;
+  if (self->head.base.fields == NULL || self->head.parts == NULL || self->chosen == NULL) return ALLOC_FAILED;
   int code = SHARDRT_OK;
   for (int64_t f = 0; f < count && code == SHARDRT_OK; f++) {
     const struct npz_array *array = nasked > 0 ? find(self, asked[f].name) : &self->arrays[f];
     if (array == NULL)
       return error_set(SHARDRT_EINVAL, "%s: it has no array \"%s\"; of its %lld the first is \"%.*s\"",
-                       self->blocks.file.title, asked[f].name, (long long)self->count,
+                       self->head.blocks.file.title, asked[f].name, (long long)self->count,
                        self->count > 0 ? (int)name_length(self->arrays[0].member) : 0,
                        self->count > 0 ? self->arrays[0].member->name : "");
     code = add_field(self, array, arena);
@@ -293,13 +293,13 @@ static int make_fields(npz *self, int32_t nasked, const shardrt_field *asked, st
 static int fill(npz *self, const char *path, int32_t nasked, const shardrt_field *asked,
                 const shardrt_source_options *options) {
   struct reader reader = {0};
-  self->blocks.verify = options->unverified == 0;
-  int code = stored_open(path, options, &self->blocks.file);
-  if (code == SHARDRT_OK) code = zip_open(&self->blocks.file, &reader, &self->zip);
+  self->head.blocks.verify = options->unverified == 0;
+  int code = stored_open(path, options, &self->head.blocks.file);
+  if (code == SHARDRT_OK) code = zip_open(&self->head.blocks.file, &reader, &self->zip);
   if (code == SHARDRT_OK) code = find_arrays(self, &reader);
   if (code == SHARDRT_OK) code = make_fields(self, nasked, asked, &reader);
   const bool data = options->headers_only == 0;
-  if (code == SHARDRT_OK && self->blocks.verify && data) code = open_index(self, options, &reader);
+  if (code == SHARDRT_OK && self->head.blocks.verify && data) code = open_index(self, options, &reader);
   if (code == SHARDRT_OK && data) code = open_unpacked(self, options);
   reader_clear(&reader);
   return code;
@@ -311,9 +311,9 @@ static int open_one(const char *path, int32_t nasked, const shardrt_field *asked
   if (self == NULL) return ALLOC_FAILED;
   int code = fill(self, path, nasked, asked, options);
   if (code < 0)
-    shardrt_source_free(&self->base);
+    shardrt_source_free(&self->head.base);
   else
-    *out = &self->base;
+    *out = &self->head.base;
   return code;
 }
 
@@ -326,13 +326,13 @@ static void close_source(shardrt_source *source) {
   npz *self = (npz *)source;
   for (int32_t f = 0; f < source->nfields; f++) alloc_free((char *)source->fields[f].name);
   alloc_free(source->fields);
-  alloc_free(self->parts);
+  alloc_free(self->head.parts);
   alloc_free((void *)self->chosen);
   alloc_free(self->arrays);
   mapping_close(&self->unpacked);
   zip_close(&self->zip);
-  index_close(&self->blocks.index);
-  stored_close(&self->blocks.file);
+  index_close(&self->head.blocks.index);
+  stored_close(&self->head.blocks.file);
 }
 
 /* ---- samples ---------------------------------------------------------------------------------------------------- */
@@ -343,7 +343,7 @@ static int find_unpacked(const npz *self, int32_t field, const uint8_t **out) {
   if (!self->chosen[field]->member->deflated) return SHARDRT_OK;
   if (self->unpacked.data == NULL)
     return error_set(SHARDRT_EDATA, "%s: its samples cannot be read here: it was opened for its shape only (planning)",
-                     self->blocks.file.title);
+                     self->head.blocks.file.title);
   *out = self->unpacked.data + self->chosen[field]->unpacked;
   return SHARDRT_OK;
 }
@@ -355,7 +355,8 @@ static int gather(const shardrt_source *source, int32_t field, const int64_t *sa
   const uint8_t *data;
   int code = find_unpacked(self, field, &data);
   if (code < 0) return code;
-  if (data == NULL) return blocks_gather(&self->blocks, &self->parts[field], f, samples, n, inner, reader, dst);
+  if (data == NULL)
+    return blocks_gather(&self->head.blocks, &self->head.parts[field], f, samples, n, inner, reader, dst);
   const gather_plan plan = gather_plan_make(f, inner, shardrt_dtype_size(f->dtype));
   gather_run(&plan, data, samples, n, reader->past_caches, dst);
   reader->bytes_read += (int64_t)plan.box_bytes * n;
@@ -369,7 +370,7 @@ static int get_value(const shardrt_source *source, int32_t field, int64_t sample
   const uint8_t *data;
   int code = find_unpacked(self, field, &data);
   if (code < 0) return code;
-  if (data == NULL) return blocks_value(&self->blocks, &self->parts[field], f, sample, reader, out, handled);
+  if (data == NULL) return blocks_value(&self->head.blocks, &self->head.parts[field], f, sample, reader, out, handled);
   *out = value_whole(f->dtype, f->ndim, f->shape);
   out->data = (void *)(data + (size_t)sample * value_bytes(out)); /* who reads a value does not write to it */
   reader->bytes_read += (int64_t)value_bytes(out);
@@ -382,26 +383,11 @@ static int get_extents(const shardrt_source *source, int32_t field, const int64_
   const npz *self = (const npz *)source;
   const shardrt_field *f = &source->fields[field];
   if (!self->chosen[field]->member->deflated)
-    return blocks_extents(&self->blocks, &self->parts[field], f, samples, n, inner, out);
+    return blocks_extents(&self->head.blocks, &self->head.parts[field], f, samples, n, inner, out);
   if (self->unpacked.data == NULL) return SHARDRT_OK;
   const shardrt_box whole = source_whole(f);
   const gather_plan plan = gather_plan_make(f, inner != NULL ? inner : &whole, shardrt_dtype_size(f->dtype));
   return gather_extents(&plan, &self->unpacked, self->chosen[field]->unpacked, samples, n, out);
-}
-
-static int32_t file_count(const shardrt_source *source) {
-  (void)source;
-  return 1;
-}
-
-static const char *file_name(const shardrt_source *source, int32_t file) {
-  (void)file;
-  return ((const npz *)source)->blocks.file.title;
-}
-
-static uint64_t file_fingerprint(const shardrt_source *source, int32_t file) {
-  (void)file;
-  return stored_fingerprint(&((const npz *)source)->blocks.file);
 }
 
 const source_format npz_format = {
@@ -410,8 +396,8 @@ const source_format npz_format = {
     .gather = gather,
     .value = get_value,
     .extents = get_extents,
-    .file_count = file_count,
-    .file_name = file_name,
-    .file_fingerprint = file_fingerprint,
+    .file_count = blocks_file_count,
+    .file_name = blocks_file_name,
+    .file_fingerprint = blocks_file_fingerprint,
     .close = close_source,
 };

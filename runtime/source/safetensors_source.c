@@ -15,10 +15,8 @@
 enum { LENGTH = 8 /* bytes of the header's length */ };
 
 typedef struct safetensors_source {
-  shardrt_source base;
-  struct blocks blocks;
+  blocks_source head;
   safetensors_header header;
-  struct blocks_part *parts; /* of each field */
 } safetensors_source;
 
 /* ---- blocks and their index ------------------------------------------------------------------------------------- */
@@ -58,20 +56,20 @@ static int scan(const struct stored *file, struct reader *arena, struct index_wr
 
 /* The index, which must be of this header. */
 static int open_index(safetensors_source *self, const shardrt_source_options *options, struct reader *reader) {
-  int code =
-      index_open(&self->blocks.file, "safetensors", options->cache, false, scan, &self->header, &self->blocks.index);
+  int code = index_open(&self->head.blocks.file, "safetensors", options->cache, false, scan, &self->header,
+                        &self->head.blocks.index);
   if (code < 0) return code;
   int64_t rows = 1;
   for (int64_t t = 0; t < self->header.count; t++)
     rows += blocks_count(self->header.tensors[t].bytes, block_size(&self->header.tensors[t]));
   const uint8_t *header = NULL;
   size_t bytes = 0;
-  code = self->blocks.index.rows > 0
-             ? index_get(&self->blocks.index, &self->blocks.file, 0, 0, true, reader, &header, &bytes)
+  code = self->head.blocks.index.rows > 0
+             ? index_get(&self->head.blocks.index, &self->head.blocks.file, 0, 0, true, reader, &header, &bytes)
              : SHARDRT_OK;
-  if (code < 0 || self->blocks.index.rows == rows) return code;
+  if (code < 0 || self->head.blocks.index.rows == rows) return code;
   return error_set(SHARDRT_EFORMAT, "%s: its index has %lld blocks, not the %lld that its header tells of",
-                   self->blocks.file.title, (long long)self->blocks.index.rows, (long long)rows);
+                   self->head.blocks.file.title, (long long)self->head.blocks.index.rows, (long long)rows);
 }
 
 /* ---- opening ---------------------------------------------------------------------------------------------------- */
@@ -85,41 +83,41 @@ static int64_t find(const safetensors_header *header, const char *name) {
 static int check_asked(const safetensors_source *self, const shardrt_field *asked, int64_t t) {
   if (t < 0)
     return error_set(SHARDRT_EINVAL, "%s: it has no array \"%s\"; of its %lld the first is \"%s\"",
-                     self->blocks.file.title, asked->name, (long long)self->header.count,
+                     self->head.blocks.file.title, asked->name, (long long)self->header.count,
                      self->header.count > 0 ? self->header.tensors[0].name : "");
   const shardrt_tensor *tensor = &self->header.tensors[t];
   if (asked->dtype >= 0 && asked->dtype != tensor->dtype)
-    return error_set(SHARDRT_EINVAL, "%s: \"%s\" is %s, not %s", self->blocks.file.title, asked->name,
+    return error_set(SHARDRT_EINVAL, "%s: \"%s\" is %s, not %s", self->head.blocks.file.title, asked->name,
                      shardrt_dtype_name(tensor->dtype), shardrt_dtype_name(asked->dtype));
   bool same = asked->ndim < 0 || asked->ndim == tensor->ndim - 1;
   for (int32_t d = 0; same && d < asked->ndim; d++)
     same = asked->shape[d] < 0 || asked->shape[d] == tensor->shape[d + 1];
   if (same) return SHARDRT_OK;
   return error_set(SHARDRT_EINVAL, "%s: the samples of \"%s\" do not have the shape that `fields` says",
-                   self->blocks.file.title, asked->name);
+                   self->head.blocks.file.title, asked->name);
 }
 
 static int add_field(safetensors_source *self, int64_t t) {
   const shardrt_tensor *tensor = &self->header.tensors[t];
-  struct blocks_part *part = &self->parts[self->base.nfields];
-  shardrt_field *field = &self->base.fields[self->base.nfields];
+  struct blocks_part *part = &self->head.parts[self->head.base.nfields];
+  shardrt_field *field = &self->head.base.fields[self->head.base.nfields];
   if (tensor->ndim < 1)
     return error_set(SHARDRT_EINVAL,
                      "%s: \"%s\" is a single number; the first dimension of a field counts the samples; `fields` can "
                      "name those wanted",
-                     self->blocks.file.title, tensor->name);
-  if (self->base.nfields > 0 && self->base.count != tensor->shape[0])
+                     self->head.blocks.file.title, tensor->name);
+  if (self->head.base.nfields > 0 && self->head.base.count != tensor->shape[0])
     return error_set(SHARDRT_EINVAL,
                      "%s: arrays of different length: \"%s\" has %lld samples, \"%s\" has %lld; `fields` can name "
                      "those wanted",
-                     self->blocks.file.title, self->base.fields[0].name, (long long)self->base.count, tensor->name,
-                     (long long)tensor->shape[0]);
+                     self->head.blocks.file.title, self->head.base.fields[0].name, (long long)self->head.base.count,
+                     tensor->name, (long long)tensor->shape[0]);
   size_t sample_bytes; /* also where there are no samples, and so the whole product is 0 */
   if (!size_bytes(tensor->ndim - 1, tensor->shape + 1, shardrt_dtype_size(tensor->dtype), &sample_bytes))
     return error_set(SHARDRT_EOVERFLOW, "%s: \"%s\": one sample's shape does not fit in 64 bits",
-                     self->blocks.file.title, tensor->name);
-  self->base.nfields++;
-  self->base.count = tensor->shape[0];
+                     self->head.blocks.file.title, tensor->name);
+  self->head.base.nfields++;
+  self->head.base.count = tensor->shape[0];
   *part = (struct blocks_part){.name = tensor->name, .offset = tensor->offset, .block = block_size(tensor), .first = 1};
   for (int64_t before = 0; before < t; before++)
     part->first += blocks_count(self->header.tensors[before].bytes, block_size(&self->header.tensors[before]));
@@ -130,11 +128,11 @@ static int add_field(safetensors_source *self, int64_t t) {
 
 static int make_fields(safetensors_source *self, int32_t nasked, const shardrt_field *asked) {
   const int64_t count = nasked > 0 ? nasked : self->header.count;
-  if (count < 1) return error_set(SHARDRT_EFORMAT, "%s: it has no arrays", self->blocks.file.title);
-  if (count > INT32_MAX) return error_set(SHARDRT_EFORMAT, "%s: it has too many arrays", self->blocks.file.title);
-  self->base.fields = alloc_zeros((size_t)count, sizeof *self->base.fields);
-  self->parts = alloc_zeros((size_t)count, sizeof *self->parts);
-  if (self->base.fields == NULL || self->parts == NULL) return ALLOC_FAILED;
+  if (count < 1) return error_set(SHARDRT_EFORMAT, "%s: it has no arrays", self->head.blocks.file.title);
+  if (count > INT32_MAX) return error_set(SHARDRT_EFORMAT, "%s: it has too many arrays", self->head.blocks.file.title);
+  self->head.base.fields = alloc_zeros((size_t)count, sizeof *self->head.base.fields);
+  self->head.parts = alloc_zeros((size_t)count, sizeof *self->head.parts);
+  if (self->head.base.fields == NULL || self->head.parts == NULL) return ALLOC_FAILED;
   int code = SHARDRT_OK;
   for (int64_t f = 0; f < count && code == SHARDRT_OK; f++) {
     const int64_t t = nasked > 0 ? find(&self->header, asked[f].name) : f;
@@ -147,11 +145,11 @@ static int make_fields(safetensors_source *self, int32_t nasked, const shardrt_f
 static int fill(safetensors_source *self, const char *path, int32_t nasked, const shardrt_field *asked,
                 const shardrt_source_options *options) {
   struct reader reader = {0};
-  self->blocks.verify = options->unverified == 0;
-  int code = stored_open(path, options, &self->blocks.file);
-  if (code == SHARDRT_OK) code = read_header(&self->blocks.file, &reader, &self->header);
+  self->head.blocks.verify = options->unverified == 0;
+  int code = stored_open(path, options, &self->head.blocks.file);
+  if (code == SHARDRT_OK) code = read_header(&self->head.blocks.file, &reader, &self->header);
   if (code == SHARDRT_OK) code = make_fields(self, nasked, asked);
-  if (code == SHARDRT_OK && self->blocks.verify && options->headers_only == 0)
+  if (code == SHARDRT_OK && self->head.blocks.verify && options->headers_only == 0)
     code = open_index(self, options, &reader);
   reader_clear(&reader);
   return code;
@@ -163,9 +161,9 @@ static int open_one(const char *path, int32_t nasked, const shardrt_field *asked
   if (self == NULL) return ALLOC_FAILED;
   int code = fill(self, path, nasked, asked, options);
   if (code < 0)
-    shardrt_source_free(&self->base);
+    shardrt_source_free(&self->head.base);
   else
-    *out = &self->base;
+    *out = &self->head.base;
   return code;
 }
 
@@ -176,10 +174,10 @@ static int open_files(int32_t npaths, const char *const *paths, int32_t nasked, 
 
 static void close_source(shardrt_source *source) {
   safetensors_source *self = (safetensors_source *)source;
-  index_close(&self->blocks.index);
+  index_close(&self->head.blocks.index);
   safetensors_header_clear(&self->header);
-  stored_close(&self->blocks.file);
-  alloc_free(self->parts);
+  stored_close(&self->head.blocks.file);
+  alloc_free(self->head.parts);
   alloc_free(source->fields);
 }
 
@@ -188,34 +186,21 @@ static void close_source(shardrt_source *source) {
 static int gather(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
                   const shardrt_box *inner, struct reader *reader, void *dst) {
   const safetensors_source *self = (const safetensors_source *)source;
-  return blocks_gather(&self->blocks, &self->parts[field], &source->fields[field], samples, n, inner, reader, dst);
+  return blocks_gather(&self->head.blocks, &self->head.parts[field], &source->fields[field], samples, n, inner, reader,
+                       dst);
 }
 
 static int get_value(const shardrt_source *source, int32_t field, int64_t sample, struct reader *reader,
                      struct value *out, bool *handled) {
   const safetensors_source *self = (const safetensors_source *)source;
-  return blocks_value(&self->blocks, &self->parts[field], &source->fields[field], sample, reader, out, handled);
+  return blocks_value(&self->head.blocks, &self->head.parts[field], &source->fields[field], sample, reader, out,
+                      handled);
 }
 
 static int get_extents(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
                        const shardrt_box *inner, struct extents *out) {
   const safetensors_source *self = (const safetensors_source *)source;
-  return blocks_extents(&self->blocks, &self->parts[field], &source->fields[field], samples, n, inner, out);
-}
-
-static int32_t file_count(const shardrt_source *source) {
-  (void)source;
-  return 1;
-}
-
-static const char *file_name(const shardrt_source *source, int32_t file) {
-  (void)file;
-  return ((const safetensors_source *)source)->blocks.file.title;
-}
-
-static uint64_t file_fingerprint(const shardrt_source *source, int32_t file) {
-  (void)file;
-  return stored_fingerprint(&((const safetensors_source *)source)->blocks.file);
+  return blocks_extents(&self->head.blocks, &self->head.parts[field], &source->fields[field], samples, n, inner, out);
 }
 
 const source_format safetensors_format = {
@@ -224,8 +209,8 @@ const source_format safetensors_format = {
     .gather = gather,
     .value = get_value,
     .extents = get_extents,
-    .file_count = file_count,
-    .file_name = file_name,
-    .file_fingerprint = file_fingerprint,
+    .file_count = blocks_file_count,
+    .file_name = blocks_file_name,
+    .file_fingerprint = blocks_file_fingerprint,
     .close = close_source,
 };

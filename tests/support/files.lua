@@ -1,5 +1,7 @@
 -- Files made by hand, byte by byte, for specs of sources.
 
+local ffi = require "ffi"
+local C = require "shardrt.C"
 local mpi = require "tests.support.mpi"
 
 local files = {}
@@ -80,6 +82,22 @@ function files.message(f, ...)
   local ok, message = pcall(f, ...)
   assert(not ok, "no error was raised")
   return tostring(message)
+end
+
+--- Opens a source of files again and again, each time with another allocation that fails, until one goes well: every
+--- other time it must say that memory ran out. Returns how often.
+function files.opens_or_lacks_memory(format, path)
+  local paths, out = ffi.new("const char *[1]", { path }), ffi.new "shardrt_source *[1]"
+  local n, code = 0, -1
+  while code ~= 0 do
+    n = n + 1
+    C.shardrt_alloc_fail_at(n)
+    code = C.shardrt_source_files(format, 1, paths, 0, nil, nil, out)
+    C.shardrt_alloc_fail_at(0)
+    assert(code == 0 or code == C.SHARDRT_ENOMEM, n .. ": " .. ffi.string(C.shardrt_error_message()))
+  end
+  C.shardrt_source_free(out[0])
+  return n
 end
 
 files.folder, files.remove = mpi.folder, mpi.remove

@@ -1,4 +1,4 @@
-#include "compute/blocks.h"
+#include "compute/distinct.h"
 
 #include "base/alloc.h"
 #include "base/error.h"
@@ -23,17 +23,17 @@ static int check_replicas(const char *what, int32_t nin, const shardrt_array *co
   return SHARDRT_OK;
 }
 
-int blocks_begin(const char *what, int32_t nin, const shardrt_array *const *in, shardrt_array *out,
-                 struct blocks *self) {
-  *self = (struct blocks){0};
+int distinct_begin(const char *what, int32_t nin, const shardrt_array *const *in, shardrt_array *out,
+                   struct distinct *self) {
+  *self = (struct distinct){0};
   int code = work_check(what, nin, in, out);
   if (code == SHARDRT_OK) code = check_replicas(what, nin, in, out);
-  return code == SHARDRT_OK ? blocks_begin_parts(what, nin, in, out, self) : code;
+  return code == SHARDRT_OK ? distinct_begin_parts(what, nin, in, out, self) : code;
 }
 
-int blocks_begin_parts(const char *what, int32_t nin, const shardrt_array *const *in, shardrt_array *out,
-                       struct blocks *self) {
-  *self = (struct blocks){0};
+int distinct_begin_parts(const char *what, int32_t nin, const shardrt_array *const *in, shardrt_array *out,
+                         struct distinct *self) {
+  *self = (struct distinct){0};
   int code = work_check(what, nin, in, out);
   if (code != SHARDRT_OK) return code;
   const int64_t count = shardrt_array_shard_count(out);
@@ -49,10 +49,10 @@ int blocks_begin_parts(const char *what, int32_t nin, const shardrt_array *const
   return SHARDRT_OK;
 }
 
-void blocks_end(struct blocks *self) {
+void distinct_end(struct distinct *self) {
   alloc_free(self->shards);
 }
 
-void *blocks_data(const struct blocks *self, const shardrt_array *array, int64_t block) {
+void *distinct_data(const struct distinct *self, const shardrt_array *array, int64_t block) {
   return shardrt_buffer_data(shardrt_array_buffer(array, self->shards[block]));
 }
