@@ -34,7 +34,9 @@ static const char help[] =
     "\n"
     "Options stand before the recipe or before `test`; what follows is the recipe's or busted's own.\n"
     "\n"
-    "  --devices N            host devices in each process (default 1; also SHARDRT_DEVICES)\n"
+    "  --platform NAME        host, cuda, or auto: cuda where there is a GPU (default; also SHARDRT_PLATFORM)\n"
+    "  --devices N            devices in each process (default 1, of cuda the process's share of the machine's GPUs;\n"
+    "                         also SHARDRT_DEVICES)\n"
     "  --check off|sample|all compare replicas: never; of arrays made by hand and of some loaded batches (default);\n"
     "                         of every batch\n"
     "  --timeout SECONDS      how long to wait for another process (default 300)\n"
@@ -101,6 +103,18 @@ static int parse_check(options *o, const char *text) {
   return SHARDRT_CHECK_SAMPLE;
 }
 
+static void parse_platform(options *o, const char *what, const char *text) {
+  static const char *const names[] = {"auto", "host", "cuda"};
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    if (strcmp(text, names[i]) != 0) continue;
+    snprintf(o->job.platform, sizeof o->job.platform, "%s", text);
+    return;
+  }
+  char format[64];
+  snprintf(format, sizeof format, "%s is host, cuda or auto, not \"%%s\"", what);
+  complain(o, format, text);
+}
+
 static command parse_command(const char *word) {
   if (strcmp(word, "plan") == 0) return COMMAND_PLAN;
   if (strcmp(word, "test") == 0) return COMMAND_TEST;
@@ -109,19 +123,14 @@ static command parse_command(const char *word) {
 }
 
 static void parse_options(options *o, int argc, char **argv) {
-  static const struct option longs[] = {{"devices", required_argument, NULL, 'd'},
-                                        {"check", required_argument, NULL, 'c'},
-                                        {"timeout", required_argument, NULL, 't'},
-                                        {"processes", required_argument, NULL, 'n'},
-                                        {"process", required_argument, NULL, 'k'},
-                                        {"restarts", required_argument, NULL, 'r'},
-                                        {"min", required_argument, NULL, 'm'},
-                                        {"trace", required_argument, NULL, 'f'},
-                                        {"progress", no_argument, NULL, 'p'},
-                                        {"no-progress", no_argument, NULL, 'q'},
-                                        {"help", no_argument, NULL, 'h'},
-                                        {"version", no_argument, NULL, 'v'},
-                                        {NULL, 0, NULL, 0}};
+  static const struct option longs[] = {
+      {"devices", required_argument, NULL, 'd'},   {"platform", required_argument, NULL, 'a'},
+      {"check", required_argument, NULL, 'c'},     {"timeout", required_argument, NULL, 't'},
+      {"processes", required_argument, NULL, 'n'}, {"process", required_argument, NULL, 'k'},
+      {"restarts", required_argument, NULL, 'r'},  {"min", required_argument, NULL, 'm'},
+      {"trace", required_argument, NULL, 'f'},     {"progress", no_argument, NULL, 'p'},
+      {"no-progress", no_argument, NULL, 'q'},     {"help", no_argument, NULL, 'h'},
+      {"version", no_argument, NULL, 'v'},         {NULL, 0, NULL, 0}};
   opterr = 0;
   int option, word = optind > 0 ? optind : 1; /* where getopt looks next */
   /* "+": stop at the first word that is no option: it is the command or the recipe, and what follows is its own. */
@@ -129,6 +138,9 @@ static void parse_options(options *o, int argc, char **argv) {
     switch (option) {
     case 'd':
       o->job.devices_per_process = parse_count(o, "--devices", optarg, 1);
+      break;
+    case 'a':
+      parse_platform(o, "--platform", optarg);
       break;
     case 'c':
       o->job.check = parse_check(o, optarg);
@@ -184,11 +196,12 @@ static void check_restarts(options *o) {
 
 static options parse(int argc, char **argv) {
   options o = {.command = COMMAND_RECIPE,
-               .job = {.devices_per_process = 1, .check = SHARDRT_CHECK_SAMPLE, .timeout = 300},
+               .job = {.check = SHARDRT_CHECK_SAMPLE, .timeout = 300},
                .processes = 1,
                .restarts = -1,
                .only_process = -1};
-  const char *devices = getenv("SHARDRT_DEVICES");
+  const char *devices = getenv("SHARDRT_DEVICES"), *platform = getenv("SHARDRT_PLATFORM");
+  if (platform != NULL && platform[0] != '\0') parse_platform(&o, "SHARDRT_PLATFORM", platform);
   if (devices != NULL && devices[0] != '\0') o.job.devices_per_process = parse_count(&o, "SHARDRT_DEVICES", devices, 1);
   parse_options(&o, argc, argv);
   if (o.problem[0] == '\0' && optind < argc) o.command = parse_command(argv[optind]);
@@ -360,7 +373,7 @@ int main(int argc, char **argv) {
   options o = parse(argc, argv);
   if (o.problem[0] == '\0' && o.command == COMMAND_RUN) start(&o, argv[0]);
   /* A wrong command line is wrong in every process: only the whole job can say so once. */
-  shardrt_job alone = {.devices_per_process = 1, .timeout = 30};
+  shardrt_job alone = {.devices_per_process = 1, .timeout = 30, .platform = "host"};
   if (shardrt_init(o.problem[0] != '\0' ? &alone : &o.job) < 0 && o.problem[0] == '\0')
     shardrt_abort(1, shardrt_error_message());
   if (o.problem[0] != '\0') shardrt_abort(EXIT_USAGE, o.problem);

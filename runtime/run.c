@@ -23,7 +23,7 @@
 #include "comm/saves.h"
 
 enum { BY_SIGNAL = 128, WRONG_WORDS = 2 }; /* exit statuses: above it, the number of a signal; of a command line */
-enum { MORE_WORDS = 4 };                   /* of mpirun's command line: options that may be there, and the recipe */
+enum { MORE_WORDS = 6 };                   /* of mpirun's command line: options that may be there, and the recipe */
 
 /* How the launcher sees the job. */
 typedef struct watch {
@@ -46,12 +46,18 @@ static char **words_new(const run *r, int processes) {
   snprintf(timeout, sizeof timeout, "%g", r->job.timeout);
   ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
   if (length <= 0) snprintf(program, sizeof program, "%s", r->self);
-  char *head[] = {"mpirun",    "-n",    count,     "--oversubscribe",           program, "--devices", devices,
+  static char platform[sizeof r->job.platform];
+  snprintf(platform, sizeof platform, "%s", r->job.platform[0] == '\0' ? "auto" : r->job.platform);
+  char *head[] = {"mpirun",    "-n",    count,     "--oversubscribe",           program, "--platform", platform,
                   "--timeout", timeout, "--check", (char *)checks[r->job.check]};
   size_t count_of_words = sizeof head / sizeof *head;
   char **words = calloc(count_of_words + MORE_WORDS + (size_t)r->argc + 1, sizeof *words);
   if (words == NULL) return NULL;
   memcpy(words, head, sizeof head);
+  if (r->job.devices_per_process > 0) { /* else each process has its share of what is there */
+    words[count_of_words++] = "--devices";
+    words[count_of_words++] = devices;
+  }
   if (r->trace != NULL) {
     words[count_of_words++] = "--trace";
     words[count_of_words++] = (char *)r->trace;

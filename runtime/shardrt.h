@@ -38,7 +38,8 @@ extern "C" {
   X(EMISMATCH, -6, "processes or replicas differ")                                                                     \
   X(ETIMEOUT, -7, "timed out waiting for another process")                                                             \
   X(ECOMM, -8, "communication failed")                                                                                 \
-  X(EDATA, -9, "array has no data here")
+  X(EDATA, -9, "array has no data here")                                                                               \
+  X(EDEVICE, -10, "a device failed")
 
 enum {
   SHARDRT_OK = 0,
@@ -201,13 +202,22 @@ uint16_t shardrt_float16_from_double(double value);
 double shardrt_bfloat16_to_double(uint16_t bits);
 uint16_t shardrt_bfloat16_from_double(double value);
 
-/* Counted memory, 64-byte aligned; what it holds never changes once it is shared. */
+/* Counted memory, 64-byte aligned; what it holds never changes once it is shared. It is the process's own, or that of a
+ * device which has memory of its own. */
 typedef struct shardrt_buffer shardrt_buffer;
 int shardrt_buffer_new(size_t bytes, shardrt_buffer **out);    /* contents undefined; 0 bytes is allowed */
 int shardrt_buffer_zeros(size_t bytes, shardrt_buffer **out);  /* zeros; untouched pages cost nothing */
 shardrt_buffer *shardrt_buffer_retain(shardrt_buffer *buffer); /* one count more; returns buffer */
 void shardrt_buffer_free(shardrt_buffer *buffer);              /* one count less; any thread */
+/* Its address, which is the host's where shardrt_buffer_device is -1, else the device's: not to be read here. */
 void *shardrt_buffer_data(const shardrt_buffer *buffer);
+/* Which of this process's devices it lies on, from 0; -1: in the process's own memory. */
+int32_t shardrt_buffer_device(const shardrt_buffer *buffer);
+/* What it holds, in the process's own memory: the buffer's data, or a copy of it, which is made at the first call and
+ * lives as long as the buffer; not to be written to. Waits for what is still computed. EDEVICE, ENOMEM. */
+int shardrt_buffer_host(shardrt_buffer *buffer, void **out);
+/* Begins to make that copy, and does not wait for it. */
+int shardrt_buffer_fetch(shardrt_buffer *buffer);
 size_t shardrt_buffer_bytes(const shardrt_buffer *buffer);
 
 /* Copies a box between two C-contiguous arrays: `extent` elements in each dimension, from src_start in src to
@@ -216,7 +226,7 @@ int shardrt_box_copy(int32_t ndim, size_t element_bytes, const int64_t *extent, 
                      const int64_t *dst_start, const void *src, const int64_t *src_shape, const int64_t *src_start);
 
 /* A global array, as one process sees it: dtype, global shape, sharding, and a buffer for each of its own shards, in
- * mesh order. Replicas in one process share a buffer on the host platform. */
+ * mesh order. On the host platform replicas in one process share a buffer; on others each device has its own. */
 typedef struct shardrt_array shardrt_array;
 /* An array whose shards have no buffers yet. Errors as shardrt_sharding_shard_shape. */
 int shardrt_array_new(shardrt_sharding *sharding, int32_t dtype, int32_t ndim, const int64_t *shape, int32_t process,
@@ -237,8 +247,8 @@ int64_t shardrt_array_shard_count(const shardrt_array *array);
 const shardrt_shard *shardrt_array_shard(const shardrt_array *array, int64_t i); /* borrowed */
 size_t shardrt_array_shard_bytes(const shardrt_array *array);                    /* of one shard */
 shardrt_buffer *shardrt_array_buffer(const shardrt_array *array, int64_t i);     /* borrowed; NULL: no data */
-/* Gives shard i (of an array that is being made) its buffer, in place of the one it may have; takes a count. EINVAL:
- * another size. */
+/* Gives shard i (of an array that is being made) its buffer, in place of the one it may have; takes a count. One that
+ * does not lie in the memory of the shard's device is copied there. EINVAL: another size. */
 int shardrt_array_set_buffer(shardrt_array *array, int64_t i, shardrt_buffer *buffer);
 /* Fills every shard of an array that is being made, one buffer for each distinct box, from the whole value. */
 int shardrt_array_fill_global(shardrt_array *array, const void *value);
@@ -248,6 +258,8 @@ int shardrt_array_fill_global(shardrt_array *array, const void *value);
 int shardrt_array_fill_local(shardrt_array *array, const int64_t *local_shape, const void *value);
 /* Writes this process's shards into `value`, C-contiguous, of the global shape. EDATA: its shards are not the whole. */
 int shardrt_array_gather(const shardrt_array *array, void *value);
+/* Waits until what the array's shards here hold has been computed and copied. EDEVICE: something before has failed. */
+int shardrt_array_wait(const shardrt_array *array);
 
 /* ---- the job: processes and what they do together (comm) -------------------------------------------------------- */
 
@@ -260,12 +272,15 @@ typedef struct shardrt_job {
   int32_t devices_per_process;
   int32_t check;    /* SHARDRT_CHECK_… */
   int32_t planning; /* 1 under `shardrt plan`: no other process exists, nothing is read, nothing moves */
+  char platform[16]; /* of the devices: "host" or "cuda" */
   double timeout;   /* seconds that any wait may take in which no process moves data */
 } shardrt_job;
 
 /* Joins the job: MPI where a launcher (mpirun, srun) started this process, alone otherwise. `wanted` gives
- * devices_per_process, check, planning and timeout (and, when planning, process_index and process_count); the rest is
- * filled in. EMISMATCH: processes that want different numbers of devices. Once in a process, on the main thread. */
+ * devices_per_process (0: 1 on the host, else this process's share of the machine's GPUs), check, planning, timeout and
+ * platform (empty or "auto": "cuda" where there is a GPU and the plug-in, else "host"), and, when planning,
+ * process_index and process_count; the rest is filled in. EINVAL: a platform that cannot be had. EMISMATCH: processes
+ * with different numbers of devices or other platforms. Once in a process, on the main thread. */
 int shardrt_init(const shardrt_job *wanted);
 const shardrt_job *shardrt_job_get(void); /* NULL before shardrt_init */
 /* Leaves the job; every process must get here, and waits (with the job's limit) for the others. */

@@ -16,7 +16,7 @@ end
 local function place(path)
   local room, name = path:match "^(%w+)/(.*)$"
   if not room then return path == "shardrt.h" and 0 or 12 end -- shardrt.h is for all, the others are the program
-  local interface = (room == "device" and name == "device.h") or (room == "comm" and name == "comm.h")
+  local interface = (room == "device" and (name == "device.h" or name == "accelerator.h")) or (room == "comm" and name == "comm.h")
   local places = {
     base = 1, layout = 2, memory = 4, device = 5, comm = 5, check = 6, storage = 7, source = 8, transform = 9,
     loader = 10, compute = 11,

@@ -143,12 +143,16 @@ local function no_data(what)
   fail("%s: the array has no data", what)
 end
 
--- A shard; of an array without data, asking for .data is an error, all else can be asked.
+-- A shard; of an array without data, asking for .data is an error, all else can be asked. What a device holds is brought
+-- here when it is first asked for.
 local SHARD = { device = true, index = true, replica_id = true, data = true }
+local held = setmetatable({}, { __mode = "k" }) -- of shards: their buffers, dtypes and sizes
 local Shard = {
-  __index = function(_, key)
-    if key == "data" then no_data "addressable_shards" end
-    return fail.misspelt("a shard", key, SHARD)
+  __index = function(self, key)
+    if key ~= "data" then return fail.misspelt("a shard", key, SHARD) end
+    local its = held[self] or no_data "addressable_shards"
+    self.data, held[self] = ndarray.wrap(its.buffer, its.dtype, its.sizes), nil
+    return self.data
   end,
 }
 
@@ -176,10 +180,14 @@ function lazy.addressable_shards(x)
       index = shape.index_of(shard.box),
       replica_id = tonumber(shard.replica_id),
     }
-    if C.shardrt_array_buffer(x.handle, i - 1) ~= nil then
-      made.data = shard_view(x, i - 1, shape.extent_of(shard.box))
-    end
     shards[i] = setmetatable(made, Shard)
+    local buffer = C.shardrt_array_buffer(x.handle, i - 1)
+    if buffer ~= nil then
+      held[made] = {
+        buffer = ffi.gc(C.shardrt_buffer_retain(buffer), C.shardrt_buffer_free), dtype = x.dtype,
+        sizes = shape.extent_of(shard.box),
+      }
+    end
   end
   return shards
 end
@@ -197,8 +205,18 @@ end
 --- Waits until the data is there; returns the array.
 ---@return shardrt.Array
 function methods:block_until_ready()
-  live("block_until_ready", self)
+  fail.check(C.shardrt_array_wait(live("block_until_ready", self)), "block_until_ready")
   return self
+end
+
+--- Begins to bring what this process's devices hold to the host, and does not wait for it: asking for the value later
+--- then waits less. Nothing where it lies there anyway.
+function methods:copy_to_host_async()
+  local handle = live("copy_to_host_async", self)
+  for i = 0, tonumber(C.shardrt_array_shard_count(handle)) - 1 do
+    local buffer = C.shardrt_array_buffer(handle, i)
+    if buffer ~= nil then fail.check(C.shardrt_buffer_fetch(buffer), "copy_to_host_async") end
+  end
 end
 
 --- The array's one number, where all of it is in this process (a loss, an accuracy).

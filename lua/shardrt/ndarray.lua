@@ -48,6 +48,14 @@ local function own(out)
   return ffi.gc(out[0], C.shardrt_buffer_free)
 end
 
+local address = ffi.new "void *[1]"
+
+-- Where a buffer's bytes lie in the process's own memory: those of a device are brought here.
+local function host_address(buffer)
+  fail.check(C.shardrt_buffer_host(buffer, address), "an array's data")
+  return ffi.cast(byte_pointer, address[0])
+end
+
 --- A host array around a counted buffer (a cdata that gives its count back when it is collected).
 ---@param buffer ffi.cdata*? # nil: the array has no data, as under `shardrt plan`
 ---@param dtype_name string
@@ -63,7 +71,7 @@ function ndarray.wrap(buffer, dtype_name, sizes, offset)
     ndim = #sizes,
     size = size,
     bytes = size * kind.size,
-    data = buffer and ffi.cast(kind.pointer, ffi.cast(byte_pointer, C.shardrt_buffer_data(buffer)) + (offset or 0)),
+    data = buffer and ffi.cast(kind.pointer, host_address(buffer) + (offset or 0)),
     buffer = buffer,
   })
 end
@@ -225,7 +233,7 @@ end
 -- Another view of the same memory, or of none.
 local function view(host, sizes, offset)
   if not ndarray.has_data(host) then return ndarray.wrap(nil, host.dtype, sizes) end
-  local base = ffi.cast(byte_pointer, C.shardrt_buffer_data(host.buffer))
+  local base = host_address(host.buffer)
   return ndarray.wrap(host.buffer, host.dtype, sizes, (ffi.cast(byte_pointer, host.data) - base) + offset)
 end
 
@@ -261,7 +269,7 @@ end
 ---@return shardrt.ndarray
 function methods:packed()
   if not ndarray.has_data(self) then return self end
-  local begins = ffi.cast(byte_pointer, C.shardrt_buffer_data(self.buffer)) == ffi.cast(byte_pointer, self.data)
+  local begins = host_address(self.buffer) == ffi.cast(byte_pointer, self.data)
   if begins and C.shardrt_buffer_bytes(self.buffer) == self.bytes then return self end
   local copy = ndarray.empty(self.shape, self.dtype)
   ffi.copy(copy.data, self.data, self.bytes)

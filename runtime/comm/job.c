@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/error.h"
@@ -9,6 +10,7 @@
 #include "comm/job.h"
 #include "comm/last.h"
 #include "comm/meet.h"
+#include "device/accelerator.h"
 #include "shardrt.h"
 
 static struct {
@@ -32,16 +34,23 @@ static bool is_started_by_launcher(void) {
 typedef struct terms {
   int32_t devices_per_process;
   int32_t check;
+  char platform[16];
 } terms;
 
 static int agree_on_terms(void) {
   static const char *const checks[] = {"off", "sample", "all"};
-  terms mine = {self.job.devices_per_process, self.job.check};
+  terms mine = {.devices_per_process = self.job.devices_per_process, .check = self.job.check};
+  memcpy(mine.platform, self.job.platform, sizeof mine.platform);
   terms *all = alloc_zeros((size_t)self.job.process_count, sizeof *all);
   if (all == NULL) return ALLOC_FAILED;
   int code = meet_gather(&self.meet, "the start of the job", "", &mine, sizeof mine, all);
   for (int32_t p = 1; code == SHARDRT_OK && p < self.job.process_count; p++) {
-    if (all[p].devices_per_process != all[0].devices_per_process)
+    if (strcmp(all[p].platform, all[0].platform) != 0)
+      code = error_set(SHARDRT_EMISMATCH,
+                       "process 0 has devices of platform %s, process %d of %s; it must be the same in all: --platform "
+                       "host asks for the host's everywhere",
+                       all[0].platform, p, all[p].platform);
+    else if (all[p].devices_per_process != all[0].devices_per_process)
       code = error_set(SHARDRT_EMISMATCH,
                        "process 0 has %d devices, process %d has %d; every process must be started with the same "
                        "--devices",
@@ -55,10 +64,44 @@ static int agree_on_terms(void) {
   return code;
 }
 
+/* Which of the job's processes on this host this one is, in order of their indices. */
+static int find_neighbours(int32_t *rank, int32_t *size) {
+  enum { NAME = 256 };
+  const int32_t count = self.meet.count, own = self.meet.index;
+  char mine[NAME] = "", *all = alloc_zeros((size_t)count, NAME);
+  if (all == NULL) return ALLOC_FAILED;
+  gethostname(mine, sizeof mine - 1);
+  int code = meet_gather(&self.meet, "which processes are on which host", "", mine, sizeof mine, all);
+  *rank = *size = 0;
+  for (int32_t p = 0; code == SHARDRT_OK && p < count; p++) {
+    if (memcmp(all + (size_t)p * NAME, mine, NAME) != 0) continue;
+    if (p < own) ++*rank;
+    ++*size;
+  }
+  alloc_free(all);
+  return code;
+}
+
+/* The devices of this process. A planned job has none: the host stands for them. */
+static int open_platform(void) {
+  int32_t rank = 0, size = 1;
+  int code = SHARDRT_OK;
+  if (self.job.planning) {
+    if (self.job.devices_per_process == 0) self.job.devices_per_process = 1;
+  } else {
+    if (self.meet.count > 1) code = find_neighbours(&rank, &size);
+    if (code == SHARDRT_OK) code = accelerator_open(self.job.platform, rank, size, &self.job.devices_per_process);
+  }
+  if (code == SHARDRT_OK) snprintf(self.job.platform, sizeof self.job.platform, "%s", accelerator_name());
+  return code;
+}
+
 static int check_wanted(const shardrt_job *wanted) {
   if (self.meet.transport != NULL) return error_set(SHARDRT_EINVAL, "shardrt_init: this process has joined already");
-  if (wanted->devices_per_process < 1)
+  if (wanted->devices_per_process < 0)
     return error_set(SHARDRT_EINVAL, "a process needs at least 1 device, not %d", wanted->devices_per_process);
+  if (memchr(wanted->platform, '\0', sizeof wanted->platform) == NULL)
+    return error_set(SHARDRT_EINVAL, "the platform's name does not end");
   if (wanted->check < SHARDRT_CHECK_OFF || wanted->check > SHARDRT_CHECK_ALL)
     return error_set(SHARDRT_EINVAL, "%d is no SHARDRT_CHECK_ value", wanted->check);
   if (!(wanted->timeout > 0))
@@ -84,7 +127,8 @@ int shardrt_init(const shardrt_job *wanted) {
   }
   code = meet_open(&self.meet, transport, index, count, wanted->timeout);
   if (code < 0) return code;
-  if (count > 1) code = agree_on_terms();
+  code = open_platform();
+  if (code == SHARDRT_OK && count > 1) code = agree_on_terms();
   self.joined = code == SHARDRT_OK;
   return code;
 }
@@ -101,6 +145,7 @@ int shardrt_finalize(void) {
   self.joined = false;
   mover_close(&self.mover);
   meet_close(&self.meet);
+  accelerator_close();
   return transport->close();
 }
 

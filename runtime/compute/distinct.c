@@ -3,6 +3,7 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "compute/work.h"
+#include "memory/array.h"
 
 static int64_t block_of(const shardrt_array *array, int64_t i) {
   return shardrt_array_shard(array, i)->block;
@@ -14,7 +15,7 @@ static int check_replicas(const char *what, int32_t nin, const shardrt_array *co
   const int64_t count = work_shard_elements(out) > 0 ? shardrt_array_shard_count(out) : 0;
   for (int64_t i = 0; i < count; i++) {
     const int64_t first = work_first(out, i);
-    for (int32_t k = 0; k < nin; k++)
+    for (int32_t k = 0; first != i && k < nin; k++)
       if (block_of(in[k], first) != block_of(in[k], i))
         return error_set(SHARDRT_EINVAL,
                          "%s: of operand %d, devices %d and %d hold different parts, but of the result the same", what,
@@ -55,4 +56,8 @@ void distinct_end(struct distinct *self) {
 
 void *distinct_data(const struct distinct *self, const shardrt_array *array, int64_t block) {
   return shardrt_buffer_data(shardrt_array_buffer(array, self->shards[block]));
+}
+
+int32_t distinct_device(const struct distinct *self, const shardrt_array *array, int64_t block) {
+  return array_local_device(array, self->shards[block]);
 }

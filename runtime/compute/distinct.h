@@ -21,5 +21,7 @@ void distinct_end(struct distinct *self);
 
 /* The memory of a block in the result or in an operand. */
 void *distinct_data(const struct distinct *self, const shardrt_array *array, int64_t block);
+/* Which of this process's devices a block is on: one that has memory of its own. */
+int32_t distinct_device(const struct distinct *self, const shardrt_array *array, int64_t block);
 
 #endif

@@ -2,6 +2,9 @@
 
 #include "base/error.h"
 #include "base/machine.h"
+#include "device/accelerator.h"
+#include "memory/array.h"
+#include "memory/buffer.h"
 #include "memory/pool.h"
 
 /* One for the process: results come and go on the main thread, and no two computations run at once. */
@@ -40,6 +43,7 @@ int work_pool(struct pool **out) {
 }
 
 int64_t work_first(const shardrt_array *array, int64_t i) {
+  if (accelerator_get() != NULL) return i;
   const int64_t block = shardrt_array_shard(array, i)->block;
   int64_t first = 0;
   while (shardrt_array_shard(array, first)->block != block) first++;
@@ -55,6 +59,9 @@ int work_outputs(shardrt_array *out) {
     const int64_t first = work_first(out, i);
     if (first < i)
       buffer = shardrt_buffer_retain(shardrt_array_buffer(out, first));
+    else if (accelerator_get() != NULL)
+      code = buffer_on_device(array_local_device(out, i), ACCELERATOR_MAIN, ACCELERATOR_ARRAYS,
+                              shardrt_array_shard_bytes(out), &buffer);
     else
       code = pool_take(pool, shardrt_array_shard_bytes(out), &buffer);
     if (code == SHARDRT_OK) code = shardrt_array_set_buffer(out, i, buffer);

@@ -1,8 +1,9 @@
 /* work.h - what every computation shares: checked operands, memory for results, and threads.
  *
  * A computation looks only at what this process holds. Its operands and its result lie on the same devices in the same
- * order, so the i-th shard of the result is computed from the i-th shards of the operands; shards of the result with
- * the same box are one block, computed once. All functions are called on the main thread. */
+ * order, so the i-th shard of the result is computed from the i-th shards of the operands; shards of the result that
+ * share memory (on the host, those with the same box) are one block, computed once. Where the devices have memory of
+ * their own (device/accelerator.h), each computes its own shards. All functions are called on the main thread. */
 #ifndef SHARDRT_COMPUTE_WORK_H
 #define SHARDRT_COMPUTE_WORK_H
 
@@ -20,7 +21,8 @@ int work_pool(struct pool **out);
 /* Gives every block of `out`, which has no buffers yet, one of its own. Contents undefined. */
 int work_outputs(shardrt_array *out);
 
-/* The first shard with the box of shard i. */
+/* The first shard that has the memory of shard i: with its box, on the host; itself, where each device has memory of
+ * its own. */
 int64_t work_first(const shardrt_array *array, int64_t i);
 /* The next shard of `out` from `i` on that is the first with its box; the number of shards where there is none. So
  *   for (int64_t i = work_block(out, 0); i < count; i = work_block(out, i + 1))

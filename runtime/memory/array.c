@@ -10,8 +10,11 @@
 #include "base/hash.h"
 #include "base/size.h"
 #include "base/text.h"
+#include "device/accelerator.h"
+#include "layout/box.h"
 #include "layout/sharding.h"
 #include "memory/array.h"
+#include "memory/buffer.h"
 
 /* Invariant: shards are in mesh order; shards of one `block` have the same box. Buffers are NULL until they are set;
  * after that an array does not change, but for giving them up. */
@@ -24,6 +27,7 @@ struct shardrt_array {
   size_t bytes;       /* of the whole value */
   size_t shard_bytes; /* of one shard */
   int32_t process;
+  int32_t devices_per_process;
   uint64_t number; /* among the arrays that all processes made together, or of the value */
   int64_t shard_count;
   int64_t block_count;
@@ -81,6 +85,7 @@ int shardrt_array_new(shardrt_sharding *sharding, int32_t dtype, int32_t ndim, c
   array->ndim = ndim;
   array->bytes = bytes;
   array->process = process;
+  array->devices_per_process = devices_per_process;
   memcpy(array->shape, shape, (size_t)ndim * sizeof *shape);
   code = shardrt_sharding_shard_shape(sharding, ndim, shape, array->shard_shape);
   if (code < 0) goto failed;
@@ -170,12 +175,21 @@ shardrt_buffer *shardrt_array_buffer(const shardrt_array *array, int64_t i) {
   return array->buffers[i];
 }
 
+int32_t array_local_device(const shardrt_array *array, int64_t i) {
+  return array->shards[i].device - array->process * array->devices_per_process;
+}
+
 int shardrt_array_set_buffer(shardrt_array *array, int64_t i, shardrt_buffer *buffer) {
   if (shardrt_buffer_bytes(buffer) != array->shard_bytes)
     return error_set(SHARDRT_EINVAL, "device %d's shard has %zu bytes, not %zu", array->shards[i].device,
                      array->shard_bytes, shardrt_buffer_bytes(buffer));
   shardrt_buffer *before = array->buffers[i];
-  array->buffers[i] = shardrt_buffer_retain(buffer);
+  if (accelerator_get() == NULL) {
+    array->buffers[i] = shardrt_buffer_retain(buffer);
+  } else {
+    int code = buffer_to_device(buffer, array_local_device(array, i), &array->buffers[i]);
+    if (code < 0) return code;
+  }
   shardrt_buffer_free(before);
   return SHARDRT_OK;
 }
@@ -211,25 +225,47 @@ static int64_t range_set_offset(const struct range_set *set, int64_t start, int6
   return (found - set->starts) * size;
 }
 
+/* The part of `value`, of `value_shape`, that begins at `start`: where it lies, for as long as the value does, if that
+ * is one run and only looked at (on the host platform what arrays hold is their own), else a copy. */
+static int part_of(const shardrt_array *array, const int64_t *value_shape, const int64_t *start, const void *value,
+                   shardrt_buffer **out) {
+  static const int64_t origin[SHARDRT_MAX_NDIM];
+  const size_t element = shardrt_dtype_size(array->dtype);
+  shardrt_box box = {.ndim = array->ndim};
+  int64_t offset = 0;
+  for (int32_t d = 0; d < array->ndim; d++) {
+    box.start[d] = start[d];
+    box.stop[d] = start[d] + array->shard_shape[d];
+    offset = offset * value_shape[d] + start[d];
+  }
+  if (accelerator_get() != NULL && box_is_run(&box, value_shape)) {
+    void *there = (void *)((uintptr_t)value + (size_t)offset * element); /* which is not written to */
+    return buffer_wrap(there, array->shard_bytes, NULL, NULL, out);
+  }
+  int code = shardrt_buffer_new(array->shard_bytes, out);
+  if (code < 0) return code;
+  code = shardrt_box_copy(array->ndim, element, array->shard_shape, shardrt_buffer_data(*out), array->shard_shape,
+                          origin, value, value_shape, start);
+  if (code < 0) shardrt_buffer_free(*out);
+  return code;
+}
+
 /* Fills the buffers from `value`, of `value_shape`, in which `sets` say where a box stands (NULL: at its own
  * start). All or nothing. */
 static int fill(shardrt_array *array, const int64_t *value_shape, const struct range_set *sets, const void *value) {
-  static const int64_t origin[SHARDRT_MAX_NDIM];
   shardrt_buffer **blocks = alloc_zeros((size_t)array->block_count, sizeof(shardrt_buffer *));
   if (blocks == NULL) return ALLOC_FAILED;
   int code = SHARDRT_OK;
   for (int64_t i = 0; i < array->shard_count && code == SHARDRT_OK; i++) {
     const shardrt_shard *shard = &array->shards[i];
     if (blocks[shard->block] != NULL) continue; /* a replica: it shares the buffer */
-    code = shardrt_buffer_new(array->shard_bytes, &blocks[shard->block]);
-    if (code < 0) break;
     int64_t start[SHARDRT_MAX_NDIM];
     for (int32_t d = 0; d < array->ndim; d++)
       start[d] =
           sets == NULL ? shard->box.start[d] : range_set_offset(&sets[d], shard->box.start[d], array->shard_shape[d]);
-    code = shardrt_box_copy(array->ndim, shardrt_dtype_size(array->dtype), array->shard_shape,
-                            shardrt_buffer_data(blocks[shard->block]), array->shard_shape, origin, value, value_shape,
-                            start);
+    shardrt_buffer *part = NULL;
+    code = part_of(array, value_shape, start, value, &part);
+    if (code == SHARDRT_OK) blocks[shard->block] = part;
   }
   for (int64_t i = 0; i < array->shard_count && code == SHARDRT_OK; i++)
     code = shardrt_array_set_buffer(array, i, blocks[array->shards[i].block]);
@@ -292,13 +328,35 @@ static int check_whole(const shardrt_array *array) {
 int shardrt_array_gather(const shardrt_array *array, void *value) {
   static const int64_t origin[SHARDRT_MAX_NDIM];
   int code = check_whole(array);
-  int32_t next = 0; /* blocks are numbered by first appearance: the next one not yet copied */
+  int32_t next = 0; /* blocks are numbered by first appearance: the next one not yet asked for */
+  for (int64_t i = 0; i < array->shard_count && code == SHARDRT_OK; i++) { /* all devices at once */
+    if (array->shards[i].block != next) continue;
+    next++;
+    code = shardrt_buffer_fetch(array->buffers[i]);
+  }
+  next = 0; /* and now, not yet copied */
   for (int64_t i = 0; i < array->shard_count && code == SHARDRT_OK; i++) {
     const shardrt_shard *shard = &array->shards[i];
     if (shard->block != next) continue;
     next++;
-    code = shardrt_box_copy(array->ndim, shardrt_dtype_size(array->dtype), array->shard_shape, value, array->shape,
-                            shard->box.start, shardrt_buffer_data(array->buffers[i]), array->shard_shape, origin);
+    void *data;
+    code = shardrt_buffer_host(array->buffers[i], &data);
+    if (code == SHARDRT_OK)
+      code = shardrt_box_copy(array->ndim, shardrt_dtype_size(array->dtype), array->shard_shape, value, array->shape,
+                              shard->box.start, data, array->shard_shape, origin);
+  }
+  return code;
+}
+
+int shardrt_array_wait(const shardrt_array *array) {
+  const accelerator *a = accelerator_get();
+  int code = SHARDRT_OK;
+  for (int64_t i = 0; a != NULL && i < array->shard_count && code == SHARDRT_OK; i++) {
+    if (array->buffers[i] == NULL) continue;
+    accelerator_event *made = NULL;
+    code = a->record(shardrt_buffer_device(array->buffers[i]), ACCELERATOR_MAIN, &made);
+    if (code == SHARDRT_OK) code = a->finish(made);
+    a->event_free(made);
   }
   return code;
 }

@@ -11,6 +11,9 @@
  * threads at the same time. */
 void array_drop(shardrt_array *array, int32_t block);
 
+/* Which of this process's devices shard i is on, from 0. */
+int32_t array_local_device(const shardrt_array *array, int64_t i);
+
 /* One more array as `like` is, with a count of each buffer that it has: its dtype, shape, sharding and shards are
  * copied, not computed. */
 int array_like(const shardrt_array *like, shardrt_array **out);

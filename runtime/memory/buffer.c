@@ -5,22 +5,30 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "base/size.h"
+#include "device/accelerator.h"
 #include "device/device.h"
 
 enum { BUFFER_ALIGNMENT = 64 };
 
+/* Of a device's memory there may be a copy here (`mirror`), which is there once `arriving`, if it is not NULL, was
+ * reached. These two are the main thread's. */
 struct shardrt_buffer {
   _Atomic int64_t count;
   void *data;
   size_t bytes;
-  buffer_release *release;
+  buffer_release *release; /* NULL: nothing is to be done */
   void *context;
+  int32_t device;
+  int32_t holder;
+  void *mirror;
+  accelerator_event *arriving;
 };
 
 int buffer_wrap(void *data, size_t bytes, buffer_release *release, void *context, shardrt_buffer **out) {
   shardrt_buffer *buffer = alloc_array(1, sizeof *buffer);
   if (buffer == NULL) return ALLOC_FAILED;
-  *buffer = (shardrt_buffer){.data = data, .bytes = bytes, .release = release, .context = context};
+  *buffer =
+      (shardrt_buffer){.data = data, .bytes = bytes, .release = release, .context = context, .device = BUFFER_HOST};
   atomic_init(&buffer->count, 1);
   *out = buffer;
   return SHARDRT_OK;
@@ -58,6 +66,16 @@ int shardrt_buffer_zeros(size_t bytes, shardrt_buffer **out) {
   return code;
 }
 
+/* The device's memory goes once its own copy here is made, the copy when that has arrived. */
+static void release_on_device(shardrt_buffer *buffer) {
+  const accelerator *a = accelerator_get();
+  if (buffer->arriving != NULL) (void)a->wait(buffer->device, ACCELERATOR_MAIN, buffer->arriving);
+  a->free(buffer->device, ACCELERATOR_MAIN, buffer->holder, buffer->data, buffer->bytes);
+  if (buffer->arriving != NULL) (void)a->finish(buffer->arriving);
+  a->event_free(buffer->arriving);
+  if (buffer->mirror != NULL) a->free_pinned(buffer->mirror, buffer->bytes);
+}
+
 shardrt_buffer *shardrt_buffer_retain(shardrt_buffer *buffer) {
   atomic_fetch_add_explicit(&buffer->count, 1, memory_order_relaxed);
   return buffer;
@@ -66,7 +84,10 @@ shardrt_buffer *shardrt_buffer_retain(shardrt_buffer *buffer) {
 void shardrt_buffer_free(shardrt_buffer *buffer) {
   /* Acquire and release: whoever takes the memory back sees all that other threads did with it. */
   if (buffer == NULL || atomic_fetch_sub_explicit(&buffer->count, 1, memory_order_acq_rel) != 1) return;
-  buffer->release(buffer->context, buffer->data, buffer->bytes);
+  if (buffer->device != BUFFER_HOST)
+    release_on_device(buffer);
+  else if (buffer->release != NULL)
+    buffer->release(buffer->context, buffer->data, buffer->bytes);
   alloc_free(buffer);
 }
 
@@ -76,4 +97,89 @@ void *shardrt_buffer_data(const shardrt_buffer *buffer) {
 
 size_t shardrt_buffer_bytes(const shardrt_buffer *buffer) {
   return buffer->bytes;
+}
+
+int32_t shardrt_buffer_device(const shardrt_buffer *buffer) {
+  return buffer->device;
+}
+
+/* ---- on devices that have memory of their own ------------------------------------------------------------------- */
+
+int buffer_on_device(int32_t device, int32_t stream, int32_t holder, size_t bytes, shardrt_buffer **out) {
+  const accelerator *a = accelerator_get();
+  void *data;
+  int code = a->allocate(device, stream, holder, bytes, &data);
+  if (code < 0) return code;
+  code = buffer_wrap(data, bytes, NULL, NULL, out);
+  if (code < 0) {
+    a->free(device, stream, holder, data, bytes);
+    return code;
+  }
+  (*out)->device = device;
+  (*out)->holder = holder;
+  return SHARDRT_OK;
+}
+
+int buffer_to_device(shardrt_buffer *buffer, int32_t device, shardrt_buffer **out) {
+  if (buffer->device == device) {
+    *out = shardrt_buffer_retain(buffer);
+    return SHARDRT_OK;
+  }
+  const accelerator *a = accelerator_get();
+  shardrt_buffer *made;
+  int code = buffer_on_device(device, ACCELERATOR_MAIN, ACCELERATOR_ARRAYS, buffer->bytes, &made);
+  if (code < 0) return code;
+  if (buffer->device == BUFFER_HOST) {
+    code = a->upload(device, ACCELERATOR_MAIN, made->data, buffer->data, buffer->bytes);
+  } else {
+    code = a->after(device, buffer->device);
+    if (code == SHARDRT_OK) code = a->copy(device, made->data, buffer->device, buffer->data, buffer->bytes);
+    if (code == SHARDRT_OK) code = a->after(buffer->device, device);
+  }
+  if (code < 0) {
+    shardrt_buffer_free(made);
+    return code;
+  }
+  *out = made;
+  return SHARDRT_OK;
+}
+
+/* Downloads beside what the device goes on to compute. */
+static int begin_mirror(shardrt_buffer *buffer, void *mirror, accelerator_event **arriving) {
+  const accelerator *a = accelerator_get();
+  accelerator_event *made = NULL;
+  int code = a->record(buffer->device, ACCELERATOR_MAIN, &made);
+  if (code == SHARDRT_OK) code = a->wait(buffer->device, ACCELERATOR_OUT, made);
+  a->event_free(made);
+  if (code == SHARDRT_OK) code = a->download(buffer->device, ACCELERATOR_OUT, mirror, buffer->data, buffer->bytes);
+  return code < 0 ? code : a->record(buffer->device, ACCELERATOR_OUT, arriving);
+}
+
+int shardrt_buffer_fetch(shardrt_buffer *buffer) {
+  if (buffer->device == BUFFER_HOST || buffer->mirror != NULL) return SHARDRT_OK;
+  const accelerator *a = accelerator_get();
+  void *mirror;
+  int code = a->allocate_pinned(buffer->bytes, &mirror);
+  if (code < 0) return code;
+  code = begin_mirror(buffer, mirror, &buffer->arriving);
+  if (code < 0) /* what failed may still write to it: it is given up */
+    return error_prefix(code, "an array's data cannot be brought to the host");
+  buffer->mirror = mirror;
+  return SHARDRT_OK;
+}
+
+int shardrt_buffer_host(shardrt_buffer *buffer, void **out) {
+  if (buffer->device == BUFFER_HOST) {
+    *out = buffer->data;
+    return SHARDRT_OK;
+  }
+  int code = shardrt_buffer_fetch(buffer);
+  if (code == SHARDRT_OK && buffer->arriving != NULL) {
+    code = accelerator_get()->finish(buffer->arriving);
+    if (code < 0) return error_prefix(code, "an array's data cannot be brought to the host");
+    accelerator_get()->event_free(buffer->arriving);
+    buffer->arriving = NULL;
+  }
+  if (code == SHARDRT_OK) *out = buffer->mirror;
+  return code;
 }

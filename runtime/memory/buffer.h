@@ -1,17 +1,27 @@
 /* buffer.h - counted memory (shardrt_buffer), as other rooms make it.
  *
  * Invariant: `data` is valid while any count is left; with the last one the release function runs, once, on whatever
- * thread gave that count back. */
+ * thread gave that count back. A device's memory is given back in the order of its main stream: whoever lets another
+ * stream use it has the main stream wait for that before the last count goes. */
 #ifndef SHARDRT_MEMORY_BUFFER_H
 #define SHARDRT_MEMORY_BUFFER_H
 
 #include "shardrt.h"
 
+enum { BUFFER_HOST = -1 }; /* as a device: the process's own memory */
+
 /* Takes back the memory of a wrapped buffer. It may be called on any thread. */
 typedef void buffer_release(void *context, void *data, size_t bytes);
 
 /* A buffer around memory that somebody else provides (a pool, a memory map). With the last count, `release` is called
- * with the other three. On ENOMEM nothing was taken and `release` is not called. */
+ * with the other three; NULL: nothing is to be done. On ENOMEM nothing was taken and `release` is not called. */
 int buffer_wrap(void *data, size_t bytes, buffer_release *release, void *context, shardrt_buffer **out);
+
+/* Memory of one of this process's devices, which has memory of its own, contents undefined, to be used on the stream
+ * (device/accelerator.h), or on another one after that. `holder` is for reports of what holds memory. */
+int buffer_on_device(int32_t device, int32_t stream, int32_t holder, size_t bytes, shardrt_buffer **out);
+
+/* The same bytes in that device's memory: the buffer itself with one more count, where it lies there, else a copy. */
+int buffer_to_device(shardrt_buffer *buffer, int32_t device, shardrt_buffer **out);
 
 #endif

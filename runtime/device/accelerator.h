@@ -1,0 +1,209 @@
+/* accelerator.h - what a platform offers whose devices have memory of their own (GPUs): memory, streams, transfers, and
+ * the computing that is done there.
+ *
+ * A platform is a const table of functions in a plug-in, which is opened when the platform is asked for or found. Host
+ * code never looks into a device's memory: it hands over addresses. `device` counts the process's own devices from 0
+ * (a mesh's device of id p * devices_per_process + device); several may be one GPU, each with streams of its own.
+ *
+ * Each device has three streams. What is put on one runs in the order in which it was put there, and the call returns
+ * before it has run. Everything is put on MAIN, unless a call takes a stream: computing, copies between devices, what a
+ * recipe asks for. IN is for batches that are uploaded ahead, OUT for what is downloaded while MAIN goes on. Order
+ * between streams is made by events, or by `after`.
+ *
+ * What holds for memory: it is allocated and freed on a stream, in that stream's order. Whoever uses it on another one
+ * has that stream wait first, and the stream on which it is freed wait afterwards. So what MAIN of one device takes
+ * from another device's memory is `after(device, other)`, the work, `after(other, device)`.
+ *
+ * All functions may be called on any thread, but those that compute on the main one only. Those that return int give 0
+ * or a negative code with the message set: ENOMEM says what is held by what; EDEVICE names the call, the device and
+ * what was asked for last, as a device may fail long after the call. `what` is the operation, for messages. Needs no
+ * more checks: shapes, dtypes and sizes have been checked by the callers. Sizes of 0 are allowed and do nothing. */
+#ifndef SHARDRT_DEVICE_ACCELERATOR_H
+#define SHARDRT_DEVICE_ACCELERATOR_H
+
+#include "shardrt.h"
+
+enum { ACCELERATOR_MAIN, ACCELERATOR_IN, ACCELERATOR_OUT, ACCELERATOR_STREAMS };
+
+/* Who holds memory, for reports. */
+enum { ACCELERATOR_ARRAYS, ACCELERATOR_BATCHES, ACCELERATOR_SCRATCH, ACCELERATOR_HOLDERS };
+
+/* Something that a stream has come to. */
+typedef struct accelerator_event accelerator_event;
+
+typedef struct accelerator_wanted {
+  int32_t devices;    /* how many the process is to have; 0: chosen from the machine */
+  int32_t local_rank; /* among the job's processes on this host, */
+  int32_t local_size; /* of so many */
+} accelerator_wanted;
+
+/* How two devices are linked, the better the larger. */
+enum { ACCELERATOR_FAR, ACCELERATOR_HOST_LINK, ACCELERATOR_PEER, ACCELERATOR_NVLINK, ACCELERATOR_SAME };
+
+typedef struct accelerator_info {
+  char name[64];    /* "NVIDIA H200" */
+  uint8_t uuid[16]; /* of the GPU: devices that share one have the same */
+  int32_t gpu;      /* its number in this process */
+  int32_t shared;   /* how many of the process's devices it is */
+  size_t memory;    /* bytes of the GPU */
+} accelerator_info;
+
+/* A box of elements whose strides, in elements, may be any: element i (an index in each dimension) goes from
+ * from[from_first + sum of i[d] * from_stride[d]] to the same of `to`. ndim 0: one element. */
+typedef struct accelerator_place {
+  int32_t ndim;
+  int64_t extent[SHARDRT_MAX_NDIM];
+  int64_t to_first, to_stride[SHARDRT_MAX_NDIM];
+  int64_t from_first, from_stride[SHARDRT_MAX_NDIM];
+} accelerator_place;
+
+/* An operand of an elementwise program: as struct operand of compute/operand.h. The element at a row-major position of
+ * the result is at the sum of strides[d] * (the position's index in dimension d), in dimensions of `sizes` elements;
+ * ndim 0: one element for all. */
+typedef struct accelerator_operand {
+  const void *data;
+  int32_t dtype;
+  int32_t ndim;
+  int64_t sizes[SHARDRT_MAX_NDIM];
+  int64_t strides[SHARDRT_MAX_NDIM];
+} accelerator_operand;
+
+typedef struct accelerator_program {
+  const shardrt_step *steps; /* checked, as shardrt_elementwise says */
+  int32_t nsteps;
+  int32_t nin;
+  int32_t dtype; /* in which it computes */
+} accelerator_program;
+
+/* [outer, n, inner] becomes [outer, inner]. */
+typedef struct accelerator_fold {
+  int32_t op;       /* SHARDRT_SUM, … */
+  int32_t from, to; /* dtypes */
+  int64_t outer, n, inner;
+} accelerator_fold;
+
+/* `batches` products; of the b-th, the matrices begin `a_at[b]`, `b_at[b]` matrices after the first. All are packed
+ * row-major; a transposed operand lies as its transposed. */
+typedef struct accelerator_product {
+  int32_t dtype;     /* of a and b */
+  int32_t out_dtype; /* the same, or float32 of float16 and bfloat16 */
+  bool transpose_a, transpose_b;
+  bool add; /* to what is in out */
+  int64_t m, n, k;
+  int64_t batches;
+  /* As strides over the leading dimensions: nbatch of them, `batch` their sizes, and in each operand how many matrices
+   * lie from one to the next (0: broadcast). */
+  int32_t nbatch;
+  int64_t batch[SHARDRT_MAX_NDIM], a_stride[SHARDRT_MAX_NDIM], b_stride[SHARDRT_MAX_NDIM];
+} accelerator_product;
+
+/* Elements of x, [outer, size, inner], at `count` indices. */
+typedef struct accelerator_taking {
+  int32_t dtype;       /* of x and of what is taken */
+  int32_t index_dtype; /* SHARDRT_INT32 or SHARDRT_INT64 */
+  int64_t outer, size, inner, count;
+} accelerator_taking;
+
+/* What random numbers are made of: compute/key_array.c says what the fields mean. */
+enum { ACCELERATOR_BITS, ACCELERATOR_UNIFORM, ACCELERATOR_NORMAL, ACCELERATOR_BERNOULLI, ACCELERATOR_RANDINT };
+typedef struct accelerator_random {
+  int32_t kind;
+  int32_t dtype;
+  shardrt_key keys[2];
+  int32_t width;
+  float low, span, probability;
+  int32_t least;
+  uint32_t count;
+  int64_t size;     /* elements of the whole array */
+  int64_t elements; /* of the box */
+  int64_t origin;   /* place of the box's first element in the whole array */
+  int32_t outer;    /* runs of `run` elements, extent[0] * … * extent[outer - 1] of them, `step` elements apart */
+  int64_t run;
+  int64_t extent[SHARDRT_MAX_NDIM], step[SHARDRT_MAX_NDIM];
+} accelerator_random;
+
+typedef struct accelerator {
+  uint32_t version; /* ACCELERATOR_VERSION */
+  const char *name; /* what a recipe sees as device.platform */
+
+  /* How many GPUs this process may use; 0 where there is none, or no driver: then no message. */
+  int32_t (*count)(void);
+  /* Opens this process's devices and says how many they are. EINVAL: more are wanted than can be had. */
+  int (*open)(const accelerator_wanted *wanted, int32_t *devices);
+  /* Waits for all that was put on the streams, and gives everything back. */
+  void (*close)(void);
+  int (*describe)(int32_t device, accelerator_info *out);
+  int32_t (*link)(int32_t device, int32_t other); /* ACCELERATOR_FAR … ACCELERATOR_SAME */
+  /* The stream itself (a cudaStream_t), and the GPU's number, for the plug-in's own links between processes. */
+  void *(*stream)(int32_t device, int32_t stream);
+
+  /* -- memory, 256-byte aligned -- */
+  int (*allocate)(int32_t device, int32_t stream, int32_t holder, size_t bytes, void **out);
+  void (*free)(int32_t device, int32_t stream, int32_t holder, void *data, size_t bytes);
+  /* Host memory that devices copy from and to by themselves. Nothing may be under way with what is freed. */
+  int (*allocate_pinned)(size_t bytes, void **out);
+  void (*free_pinned)(void *data, size_t bytes);
+
+  /* -- order -- */
+  int (*record)(int32_t device, int32_t stream, accelerator_event **out); /* when all that is on it now has run */
+  int (*wait)(int32_t device, int32_t stream, accelerator_event *event);  /* the stream goes on after the event */
+  int (*reached)(accelerator_event *event, bool *out);
+  int (*finish)(accelerator_event *event); /* this thread waits for it */
+  void (*event_free)(accelerator_event *event);
+  /* MAIN of `device` goes on after all that MAIN of `other` has now. Nothing where they are one. */
+  int (*after)(int32_t device, int32_t other);
+
+  /* -- transfers -- */
+  /* From pageable memory, `from` may be used again when the call returns; from pinned memory when the stream is there.
+   * What is downloaded is there when the stream is. */
+  int (*upload)(int32_t device, int32_t stream, void *to, const void *from, size_t bytes);
+  int (*download)(int32_t device, int32_t stream, void *to, const void *from, size_t bytes);
+  /* On MAIN of `device`, from another's memory or its own; the caller makes the order (see above). */
+  int (*copy)(int32_t device, void *to, int32_t other, const void *from, size_t bytes);
+  /* Whether what runs on `device` reads and writes the memory of `other` by itself. */
+  bool (*reaches)(int32_t device, int32_t other);
+  /* Strided boxes, all at once: of `element` bytes; `from` in memory that the device reaches. */
+  int (*place)(const char *what, int32_t device, size_t element, const accelerator_place *place, void *to,
+               const void *from);
+  int (*zero)(int32_t device, void *to, size_t bytes);
+  /* Of bytes in the device's memory: equal bytes have equal ones, on every device. On that stream; *out is in pinned
+   * memory, and there when the stream is. */
+  int (*fingerprint)(int32_t device, int32_t stream, const void *data, size_t bytes, uint64_t *out);
+
+  /* -- computing, as the functions of shardrt.h say -- */
+  int (*elementwise)(const char *what, int32_t device, const accelerator_program *program,
+                     const accelerator_operand *operands, int32_t out_dtype, void *out, int64_t elements);
+  int (*fold)(const char *what, int32_t device, const accelerator_fold *fold, const void *x, void *out);
+  int (*product)(const char *what, int32_t device, const accelerator_product *product, const void *a, const void *b,
+                 void *out);
+  /* EINVAL, after waiting: an index is outside of the axis; the message names it and the size. */
+  int (*check_indices)(const char *what, int32_t device, const accelerator_taking *taking, const void *indices);
+  int (*take)(const char *what, int32_t device, const accelerator_taking *taking, const void *x, const void *indices,
+              void *out);
+  /* out, [outer, size, inner], becomes zeros plus dy, [outer, count, inner], at the indices, in their order. */
+  int (*take_add)(const char *what, int32_t device, const accelerator_taking *taking, const void *dy,
+                  const void *indices, void *out);
+  /* out, [outer, n, inner]: start + step * (begin + the index along n), computed in float64. */
+  int (*count_along)(const char *what, int32_t device, int32_t dtype, double start, double step, int64_t begin,
+                     int64_t outer, int64_t n, int64_t inner, void *out);
+  int (*random)(const char *what, int32_t device, const accelerator_random *random, void *out);
+} accelerator;
+
+enum { ACCELERATOR_VERSION = 1 };
+/* What a plug-in exports, under the name "shardrt_accelerator". */
+typedef const accelerator *accelerator_plugin(void);
+
+/* ---- the one of this process: device/accelerator.c --------------------------------------------------------------- */
+
+/* NULL: the devices are the host's. */
+const accelerator *accelerator_get(void);
+/* Opens a platform by its name ("host", "cuda"; NULL or "auto": cuda where the plug-in is and finds a GPU, else the
+ * host), for `*devices` devices of the process (0: chosen; for the host, 1), which becomes how many there are. EINVAL:
+ * there is no such platform, it was not built, or there is no GPU: the message says what would do. Once in a process.
+ */
+int accelerator_open(const char *name, int32_t local_rank, int32_t local_size, int32_t *devices);
+void accelerator_close(void);
+/* "host" or the accelerator's name. */
+const char *accelerator_name(void);
+
+#endif
