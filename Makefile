@@ -25,7 +25,8 @@ PACKAGES_FFCV  = python3-dev g++ libopencv-dev libturbojpeg0-dev
 PACKAGES_SPDL  = libavdevice59
 
 # The rest of this file needs no network.
-SOURCES  := $(sort $(shell find runtime -name '*.c'))
+PLUGIN   := runtime/device/cuda.c runtime/comm/nccl.c runtime/compute/cublas.c # CUDA's: with *.cu, a library of its own
+SOURCES  := $(filter-out $(PLUGIN),$(sort $(shell find runtime -name '*.c')))
 HEADERS  := $(sort $(shell find runtime -name '*.h'))
 LUA      := $(sort $(shell find lua -name '*.lua'))
 OBJECTS  := $(SOURCES:runtime/%.c=$(BUILD)/%.o)

@@ -122,6 +122,41 @@ typedef struct accelerator_random {
   int64_t extent[SHARDRT_MAX_NDIM], step[SHARDRT_MAX_NDIM];
 } accelerator_random;
 
+/* ---- links between processes ---- */
+
+/* A message to or from a device of another process. */
+typedef struct accelerator_message {
+  int32_t device; /* this process's */
+  int32_t rank;   /* of the other one's GPU, among those of the job */
+  bool outgoing;
+  void *data; /* in the device's memory */
+  size_t bytes;
+} accelerator_message;
+
+enum { ACCELERATOR_LINK_ID = 128 };
+
+/* Between the GPUs of a job's processes. A GPU has one rank, however many devices it is; the processes have settled the
+ * ranks, and that no two of them share a GPU, before. No call waits for another process: what was started is done when
+ * `state` says so. All are called on the main thread. */
+typedef struct accelerator_links {
+  /* EINVAL: there is no library for it (libnccl), with what would do. */
+  int (*open)(void);
+  /* Makes the id of a group of GPUs, in one process; the others get it from there. */
+  int (*id)(uint8_t id[ACCELERATOR_LINK_ID]);
+  /* Starts to join as the ranks of these devices, one for each GPU of this process. Every process does it. */
+  int (*join)(const uint8_t id[ACCELERATOR_LINK_ID], int32_t ranks, int32_t own, const int32_t *devices,
+              const int32_t *own_ranks);
+  /* Puts messages on the MAIN streams of their devices, as one group: those between the same two GPUs meet in their
+   * order. */
+  int (*exchange)(int64_t count, const accelerator_message *messages);
+  /* Whether what was started has been put on the streams (that these have run, events tell). EDEVICE, ECOMM: the link
+   * failed, with NCCL's words; nothing else can be done with it then but `abort`. */
+  int (*state)(bool *done);
+  /* Ends what is under way, whatever the other side does. The streams go on; what was being received is undefined. */
+  void (*abort)(void);
+  void (*close)(void);
+} accelerator_links;
+
 typedef struct accelerator {
   uint32_t version; /* ACCELERATOR_VERSION */
   const char *name; /* what a recipe sees as device.platform */
@@ -134,8 +169,6 @@ typedef struct accelerator {
   void (*close)(void);
   int (*describe)(int32_t device, accelerator_info *out);
   int32_t (*link)(int32_t device, int32_t other); /* ACCELERATOR_FAR … ACCELERATOR_SAME */
-  /* The stream itself (a cudaStream_t), and the GPU's number, for the plug-in's own links between processes. */
-  void *(*stream)(int32_t device, int32_t stream);
 
   /* -- memory, 256-byte aligned -- */
   int (*allocate)(int32_t device, int32_t stream, int32_t holder, size_t bytes, void **out);
@@ -187,6 +220,8 @@ typedef struct accelerator {
   int (*count_along)(const char *what, int32_t device, int32_t dtype, double start, double step, int64_t begin,
                      int64_t outer, int64_t n, int64_t inner, void *out);
   int (*random)(const char *what, int32_t device, const accelerator_random *random, void *out);
+
+  const accelerator_links *links;
 } accelerator;
 
 enum { ACCELERATOR_VERSION = 1 };

@@ -1,0 +1,64 @@
+/* cuda.h - what the files of the CUDA plug-in share: device/cuda.c (memory, streams, transfers), comm/nccl.c (links
+ * between processes), compute/cublas.c, and the kernels in *.cu. Nothing else includes it. */
+#ifndef SHARDRT_DEVICE_CUDA_H
+#define SHARDRT_DEVICE_CUDA_H
+
+#include <cuda_runtime_api.h>
+
+#include "device/accelerator.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Makes the device's GPU the one that this thread's calls go to. */
+int cuda_use(const char *what, int32_t device);
+cudaStream_t cuda_stream(int32_t device, int32_t stream);
+/* SHARDRT_OK, or EDEVICE (ENOMEM where memory is missing) with a message that names the call ("cudaMemcpyAsync"), the
+ * operation, the device, CUDA's own words, and what was put on the device last, which may be what failed. */
+int cuda_check(cudaError_t problem, const char *call, const char *what, int32_t device);
+/* After a kernel was launched: what the launch itself says. Notes `what` as the last that was put on the device. */
+int cuda_launched(const char *what, int32_t device);
+/* Memory for the time of some kernels, on MAIN; given back in its order, so that one may do so right after launching.
+ */
+int cuda_scratch(const char *what, int32_t device, size_t bytes, void **out);
+void cuda_scratch_free(int32_t device, void *data, size_t bytes);
+/* Multiprocessors of the device's GPU: how many blocks are worth launching at a time. */
+int32_t cuda_multiprocessors(int32_t device);
+
+/* The functions of struct accelerator that have files of their own, as it says of each. */
+int cuda_place(const char *what, int32_t device, size_t element, const accelerator_place *place, void *to,
+               const void *from); /* compute/place.cu */
+int cuda_fingerprint(int32_t device, int32_t stream, const void *data, size_t bytes,
+                     uint64_t *out); /* check/fingerprint.cu */
+int cuda_elementwise(const char *what, int32_t device, const accelerator_program *program,
+                     const accelerator_operand *operands, int32_t out_dtype, void *out,
+                     int64_t elements); /* compute/elementwise.cu */
+int cuda_fold(const char *what, int32_t device, const accelerator_fold *fold, const void *x,
+              void *out); /* compute/fold.cu */
+int cuda_product(const char *what, int32_t device, const accelerator_product *product, const void *a, const void *b,
+                 void *out); /* compute/cublas.c */
+/* Whole numbers, which wrap: compute/wrap.cu, for cuda_product. */
+int cuda_wrap(const char *what, int32_t device, const accelerator_product *product, const void *a, const void *b,
+              void *out);
+int cuda_check_indices(const char *what, int32_t device, const accelerator_taking *taking,
+                       const void *indices); /* compute/take.cu */
+int cuda_take(const char *what, int32_t device, const accelerator_taking *taking, const void *x, const void *indices,
+              void *out);
+int cuda_take_add(const char *what, int32_t device, const accelerator_taking *taking, const void *dy,
+                  const void *indices, void *out);
+int cuda_count_along(const char *what, int32_t device, int32_t dtype, double start, double step, int64_t begin,
+                     int64_t outer, int64_t n, int64_t inner, void *out);                       /* compute/iota.cu */
+int cuda_random(const char *what, int32_t device, const accelerator_random *random, void *out); /* compute/random.cu */
+
+/* Gives back what these keep; cuda.c calls them when the platform is closed. */
+void cublas_close(void);
+
+/* comm/nccl.c */
+extern const accelerator_links nccl_links;
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

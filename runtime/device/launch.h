@@ -1,0 +1,21 @@
+/* launch.h - kernels that nvcc compiles for GPUs, and tests as plain C++ (tests/standin/kernel.h), so that what they
+ * compute is tested where there is no GPU.
+ *
+ * For that, a *.cu file keeps to C++17 of which both know all: no warp shuffles, no dynamic shared memory, no headers
+ * of CUDA but those of its runtime API, no device-side intrinsics but those that tests/standin/kernel.h has, and
+ *   KERNEL_LAUNCH(kernel, blocks, threads, stream, arguments...)
+ * instead of the chevrons. A kernel that calls __syncthreads() is launched by KERNEL_LAUNCH_TOGETHER. */
+#ifndef SHARDRT_DEVICE_LAUNCH_H
+#define SHARDRT_DEVICE_LAUNCH_H
+
+#include "device/cuda.h"
+
+#ifdef __CUDACC__
+#define KERNEL_LAUNCH(kernel, blocks, threads, stream, ...)                                                            \
+  kernel<<<(unsigned)(blocks), (unsigned)(threads), 0, (stream)>>>(__VA_ARGS__)
+#define KERNEL_LAUNCH_TOGETHER KERNEL_LAUNCH
+#else
+#include "standin/kernel.h"
+#endif
+
+#endif

@@ -1,0 +1,83 @@
+/* kernel.h - kernels as plain C++: what launch.h needs where nvcc is not the compiler. A launch is put on the stand-in's
+ * stream with copies of its arguments, and runs when the stream does: block after block, thread after thread, or, where
+ * threads wait for each other (KERNEL_LAUNCH_TOGETHER), each thread on a stack of its own. Shared memory is static: one
+ * block runs at a time. */
+#ifndef STANDIN_KERNEL_H
+#define STANDIN_KERNEL_H
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+
+#include <cuda_runtime_api.h>
+
+#define __global__
+#define __device__
+#define __host__
+#define __forceinline__ inline
+#define __noinline__
+#define __shared__ static
+#define __constant__ static const
+#define __launch_bounds__(...)
+
+struct standin_index {
+  unsigned x, y, z;
+};
+extern standin_index threadIdx, blockIdx, blockDim, gridDim;
+
+/* In tests/standin/launch.cc. `together`: threads that call __syncthreads. */
+void standin_launch(cudaStream_t stream, unsigned blocks, unsigned threads, bool together, std::function<void()> body);
+void standin_sync_threads();
+
+#define __syncthreads standin_sync_threads
+#define KERNEL_LAUNCH(kernel, blocks, threads, stream, ...)                                                            \
+  standin_launch((stream), (unsigned)(blocks), (unsigned)(threads), false, [=] { kernel(__VA_ARGS__); })
+#define KERNEL_LAUNCH_TOGETHER(kernel, blocks, threads, stream, ...)                                                   \
+  standin_launch((stream), (unsigned)(blocks), (unsigned)(threads), true, [=] { kernel(__VA_ARGS__); })
+
+/* One thread runs at a time, so that these are atomic as they stand. */
+template <class T, class U> static inline T atomicAdd(T *at, U x) {
+  T old = *at;
+  *at = (T)(old + (T)x);
+  return old;
+}
+template <class T, class U> static inline T atomicMin(T *at, U x) {
+  T old = *at;
+  if ((T)x < old) *at = (T)x;
+  return old;
+}
+template <class T, class U> static inline T atomicMax(T *at, U x) {
+  T old = *at;
+  if (old < (T)x) *at = (T)x;
+  return old;
+}
+template <class T, class U, class V> static inline T atomicCAS(T *at, U wanted, V x) {
+  T old = *at;
+  if (old == (T)wanted) *at = (T)x;
+  return old;
+}
+
+static inline float __uint_as_float(uint32_t bits) {
+  float x;
+  memcpy(&x, &bits, sizeof x);
+  return x;
+}
+static inline uint32_t __float_as_uint(float x) {
+  uint32_t bits;
+  memcpy(&bits, &x, sizeof bits);
+  return bits;
+}
+static inline double __longlong_as_double(int64_t bits) {
+  double x;
+  memcpy(&x, &bits, sizeof x);
+  return x;
+}
+static inline int64_t __double_as_longlong(double x) {
+  int64_t bits;
+  memcpy(&bits, &x, sizeof bits);
+  return bits;
+}
+template <class T> static inline T __ldg(const T *at) { return *at; }
+
+#endif
