@@ -76,7 +76,9 @@ end
 ---@param call fun(...): integer
 function operate.compute(what, out, call, ...)
   if operate.is_planning() then return end
-  fail.check(call(...), what)
+  local code = call(...)
+  if code == C.SHARDRT_EDEVICE or code == C.SHARDRT_ENOMEM then what = ("%s for %s"):format(what, tostring(out)) end
+  fail.check(code, what)
   array.tell_collector(out)
 end
 

@@ -14,6 +14,7 @@
 #include "layout/box.h"
 #include "layout/sharding.h"
 #include "memory/array.h"
+#include "memory/array_text.h"
 #include "memory/buffer.h"
 
 /* Invariant: shards are in mesh order; shards of one `block` have the same box. Buffers are NULL until they are set;
@@ -179,6 +180,14 @@ int32_t array_local_device(const shardrt_array *array, int64_t i) {
   return array->shards[i].device - array->process * array->devices_per_process;
 }
 
+/* With the array in the message, as a device's memory or a device may fail at any of many. */
+static int wrong_device(const shardrt_array *array, int64_t i, int code) {
+  char bytes[512];
+  struct text text = {.bytes = bytes, .capacity = sizeof bytes};
+  array_add_text(array, &text);
+  return error_prefix(code, "device %d's shard of %s", array->shards[i].device, bytes);
+}
+
 int shardrt_array_set_buffer(shardrt_array *array, int64_t i, shardrt_buffer *buffer) {
   if (shardrt_buffer_bytes(buffer) != array->shard_bytes)
     return error_set(SHARDRT_EINVAL, "device %d's shard has %zu bytes, not %zu", array->shards[i].device,
@@ -188,7 +197,7 @@ int shardrt_array_set_buffer(shardrt_array *array, int64_t i, shardrt_buffer *bu
     array->buffers[i] = shardrt_buffer_retain(buffer);
   } else {
     int code = buffer_to_device(buffer, array_local_device(array, i), &array->buffers[i]);
-    if (code < 0) return code;
+    if (code < 0) return wrong_device(array, i, code);
   }
   shardrt_buffer_free(before);
   return SHARDRT_OK;
