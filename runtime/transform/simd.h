@@ -6,7 +6,12 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* What kernels (device/launch.h) compile, too, is for GPUs then. */
+#ifdef __CUDACC__
+#define SIMD_INLINE static __host__ __device__ __forceinline__
+#else
 #define SIMD_INLINE static inline __attribute__((always_inline))
+#endif
 
 #if defined(__x86_64__)
 #define SIMD_AVX2 __attribute__((target("avx2")))
