@@ -25,7 +25,7 @@ PACKAGES_FFCV  = python3-dev g++ libopencv-dev libturbojpeg0-dev
 PACKAGES_SPDL  = libavdevice59
 
 # The rest of this file needs no network.
-PLUGIN   := runtime/device/cuda.c runtime/comm/nccl.c runtime/compute/cublas.c # CUDA's: with *.cu, a library of its own
+PLUGIN   := runtime/device/cuda.c runtime/device/library.c runtime/comm/nccl.c runtime/compute/cublas.c # CUDA's: with *.cu, a library of its own
 SOURCES  := $(filter-out $(PLUGIN),$(sort $(shell find runtime -name '*.c')))
 HEADERS  := $(sort $(shell find runtime -name '*.h'))
 LUA      := $(sort $(shell find lua -name '*.lua'))

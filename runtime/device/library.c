@@ -1,0 +1,48 @@
+/* library.c - the libraries of CUDA that are opened when they are first needed: cuBLAS and NCCL. */
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/error.h"
+#include "device/cuda.h"
+
+/* Where the toolkit's libraries were when this was built; the Makefile knows. */
+#ifndef CUDA_LIBRARIES
+#define CUDA_LIBRARIES ""
+#endif
+
+/* The first of `names` in a folder, or, where that is empty, wherever the system looks. `reason`, where it is empty,
+ * becomes why it is none; NULL: nobody asks. */
+static void *open_in(const char *folder, const char *const *names, char *reason, size_t room) {
+  for (; *names != NULL; names++) {
+    char path[4096];
+    const int length = snprintf(path, sizeof path, "%s%s%s", folder, folder[0] == '\0' ? "" : "/", *names);
+    if (length < 0 || (size_t)length >= sizeof path) continue;
+    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (library != NULL) return library;
+    const char *problem = dlerror(); /* NOLINT(concurrency-mt-unsafe): glibc's is of this thread */
+    if (reason != NULL && reason[0] == '\0') snprintf(reason, room, "%s", problem);
+  }
+  return NULL;
+}
+
+void *cuda_library(const char *what, const char *const *names, const char *remedy) {
+  const char *named = getenv("SHARDRT_CUDA_LIBRARIES");
+  char reason[1024] = "";
+  void *library = NULL;
+  if (named != NULL && named[0] != '\0') library = open_in(named, names, reason, sizeof reason);
+  if (library == NULL && CUDA_LIBRARIES[0] != '\0') library = open_in(CUDA_LIBRARIES, names, NULL, 0); /* or gone */
+  if (library == NULL) library = open_in("", names, reason, sizeof reason);
+  if (library == NULL)
+    error_set(SHARDRT_EINVAL,
+              "%s needs %s, which is not found: %s; `%s` brings it, and LD_LIBRARY_PATH or SHARDRT_CUDA_LIBRARIES "
+              "says in which folder it is",
+              what, names[0], reason, remedy);
+  return library;
+}
+
+void *cuda_function(const char *what, void *library, const char *name) {
+  void *function = dlsym(library, name);
+  if (function == NULL) error_set(SHARDRT_EINVAL, "%s: the library that is found has no %s: it is too old", what, name);
+  return function;
+}
