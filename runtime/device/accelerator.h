@@ -182,8 +182,7 @@ typedef struct accelerator {
   int (*wait)(int32_t device, int32_t stream, accelerator_event *event);  /* the stream goes on after the event */
   int (*reached)(accelerator_event *event, bool *out);
   int (*finish)(accelerator_event *event); /* this thread waits for it */
-  /* As record, and `elapsed` tells the seconds from one such event to a later one of the same device. Both were reached.
-   */
+  /* As record, and `elapsed` tells the seconds from one such event to a later one of the device; both were reached. */
   int (*mark)(int32_t device, int32_t stream, accelerator_event **out);
   int (*elapsed)(accelerator_event *from, accelerator_event *to, double *seconds);
   void (*event_free)(accelerator_event *event); /* reached or not; NULL: nothing */

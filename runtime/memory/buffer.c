@@ -16,9 +16,10 @@ struct shardrt_buffer {
   _Atomic int64_t count;
   void *data;
   size_t bytes;
-  buffer_release *release; /* NULL: nothing is to be done */
+  buffer_release *release; /* NULL: nothing is to be done. Of a device's memory: who hears that it is gone */
   void *context;
   int32_t device;
+  int32_t stream; /* in whose order it is given back */
   int32_t holder;
   void *mirror;
   accelerator_event *arriving;
@@ -69,8 +70,8 @@ int shardrt_buffer_zeros(size_t bytes, shardrt_buffer **out) {
 /* The device's memory goes once its own copy here is made, the copy when that has arrived. */
 static void release_on_device(shardrt_buffer *buffer) {
   const accelerator *a = accelerator_get();
-  if (buffer->arriving != NULL) (void)a->wait(buffer->device, ACCELERATOR_MAIN, buffer->arriving);
-  a->free(buffer->device, ACCELERATOR_MAIN, buffer->holder, buffer->data, buffer->bytes);
+  if (buffer->arriving != NULL) (void)a->wait(buffer->device, buffer->stream, buffer->arriving);
+  a->free(buffer->device, buffer->stream, buffer->holder, buffer->data, buffer->bytes);
   if (buffer->arriving != NULL) (void)a->finish(buffer->arriving);
   a->event_free(buffer->arriving);
   if (buffer->mirror != NULL) a->free_pinned(buffer->mirror, buffer->bytes);
@@ -84,10 +85,8 @@ shardrt_buffer *shardrt_buffer_retain(shardrt_buffer *buffer) {
 void shardrt_buffer_free(shardrt_buffer *buffer) {
   /* Acquire and release: whoever takes the memory back sees all that other threads did with it. */
   if (buffer == NULL || atomic_fetch_sub_explicit(&buffer->count, 1, memory_order_acq_rel) != 1) return;
-  if (buffer->device != BUFFER_HOST)
-    release_on_device(buffer);
-  else if (buffer->release != NULL)
-    buffer->release(buffer->context, buffer->data, buffer->bytes);
+  if (buffer->device != BUFFER_HOST) release_on_device(buffer);
+  if (buffer->release != NULL) buffer->release(buffer->context, buffer->data, buffer->bytes);
   alloc_free(buffer);
 }
 
@@ -116,8 +115,20 @@ int buffer_on_device(int32_t device, int32_t stream, int32_t holder, size_t byte
     return code;
   }
   (*out)->device = device;
+  (*out)->stream = stream;
   (*out)->holder = holder;
   return SHARDRT_OK;
+}
+
+void buffer_to_main(shardrt_buffer *buffer) {
+  buffer->stream = ACCELERATOR_MAIN;
+}
+
+bool buffer_watch(shardrt_buffer *buffer, buffer_release *gone, void *context) {
+  if (buffer->release != NULL) return false;
+  buffer->release = gone;
+  buffer->context = context;
+  return true;
 }
 
 int buffer_to_device(shardrt_buffer *buffer, int32_t device, shardrt_buffer **out) {

@@ -4,8 +4,37 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "device/accelerator.h"
 #include "device/device.h"
 #include "memory/buffer.h"
+
+/* Where a pool's memory comes from. */
+struct pool_memory {
+  int (*allocate)(size_t bytes, void **out);
+  void (*free)(void *memory, size_t bytes);
+};
+
+static int allocate_here(size_t bytes, void **out) {
+  *out = device_host.allocate(bytes);
+  return *out != NULL ? SHARDRT_OK : ALLOC_FAILED;
+}
+
+static void free_here(void *memory, size_t bytes) {
+  (void)bytes;
+  device_host.free(memory);
+}
+
+static const struct pool_memory host_memory = {allocate_here, free_here};
+
+static int allocate_pinned(size_t bytes, void **out) {
+  return accelerator_get()->allocate_pinned(bytes, out);
+}
+
+static void free_pinned(void *memory, size_t bytes) {
+  accelerator_get()->free_pinned(memory, bytes);
+}
+
+static const struct pool_memory pinned_memory = {allocate_pinned, free_pinned};
 
 /* One piece of memory: handed out, or in the idle list. */
 struct block {
@@ -20,6 +49,7 @@ struct block {
  * what came back last stands first. Buffers that are pooled have few different sizes, so the idle list is short and
  * searched from its beginning. */
 struct pool {
+  const struct pool_memory *memory;
   pthread_mutex_t lock;
   int64_t count;
   size_t keep_bytes;
@@ -29,7 +59,7 @@ struct pool {
 };
 
 static void block_free(struct block *gone) {
-  device_host.free(gone->data);
+  gone->pool->memory->free(gone->data, gone->bytes);
   alloc_free(gone);
 }
 
@@ -46,17 +76,26 @@ static void destroy(struct pool *pool) {
   alloc_free(pool);
 }
 
-int pool_new(size_t keep_bytes, struct pool **out) {
+static int make(const struct pool_memory *memory, size_t keep_bytes, struct pool **out) {
   struct pool *made = alloc_zeros(1, sizeof *made);
   if (made == NULL) return ALLOC_FAILED;
   if (pthread_mutex_init(&made->lock, NULL) != 0) {
     alloc_free(made);
     return error_set(SHARDRT_ENOMEM, "no mutex can be made for a pool of buffers");
   }
+  made->memory = memory;
   made->count = 1;
   made->keep_bytes = keep_bytes;
   *out = made;
   return SHARDRT_OK;
+}
+
+int pool_new(size_t keep_bytes, struct pool **out) {
+  return make(&host_memory, keep_bytes, out);
+}
+
+int pool_new_pinned(size_t keep_bytes, struct pool **out) {
+  return make(&pinned_memory, keep_bytes, out);
 }
 
 void pool_free(struct pool *pool) {
@@ -107,13 +146,17 @@ static struct block *take_idle(struct pool *pool, size_t bytes) {
   return NULL;
 }
 
-static struct block *block_new(struct pool *pool, size_t bytes) {
+static int block_new(struct pool *pool, size_t bytes, struct block **out) {
   struct block *made = alloc_array(1, sizeof *made);
-  if (made == NULL) return NULL;
-  *made = (struct block){.pool = pool, .bytes = bytes, .data = device_host.allocate(bytes)};
-  if (made->data != NULL) return made;
-  alloc_free(made);
-  return NULL;
+  if (made == NULL) return ALLOC_FAILED;
+  *made = (struct block){.pool = pool, .bytes = bytes};
+  int code = pool->memory->allocate(bytes, &made->data);
+  if (code != SHARDRT_OK) {
+    alloc_free(made);
+    return code;
+  }
+  *out = made;
+  return SHARDRT_OK;
 }
 
 int pool_take(struct pool *pool, size_t bytes, shardrt_buffer **out) {
@@ -122,8 +165,8 @@ int pool_take(struct pool *pool, size_t bytes, shardrt_buffer **out) {
   pool->outstanding += bytes;
   pool->count++;
   pthread_mutex_unlock(&pool->lock);
-  if (taken == NULL) taken = block_new(pool, bytes);
-  int code = taken == NULL ? ALLOC_FAILED : buffer_wrap(taken->data, bytes, release_block, taken, out);
+  int code = taken == NULL ? block_new(pool, bytes, &taken) : SHARDRT_OK;
+  if (code == SHARDRT_OK) code = buffer_wrap(taken->data, bytes, release_block, taken, out);
   if (code == SHARDRT_OK) return code;
   if (taken != NULL) {
     give_back(taken);

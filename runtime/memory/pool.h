@@ -11,6 +11,9 @@ struct pool;
 
 /* At most `keep_bytes` of memory wait for reuse; what comes back beyond that is freed. */
 int pool_new(size_t keep_bytes, struct pool **out);
+/* The same of memory that devices copy from by themselves (device/accelerator.h: pinned), where they are no host's.
+ * Nothing may be under way from a buffer whose last count goes. */
+int pool_new_pinned(size_t keep_bytes, struct pool **out);
 /* The owner's goodbye: waiting memory is freed now, what is still handed out when it comes back. Buffers stay valid. */
 void pool_free(struct pool *pool);
 /* A buffer of exactly `bytes`, contents undefined (what its last user left in it), with a count for the caller. */
