@@ -15,22 +15,12 @@ enum { WORD_BITS = 32 };
 /* Of 2^32 - 1 words and more JAX makes several arrays, each of a key of its own, one behind the other. */
 static const int64_t MOST_WORDS = UINT32_MAX - (int64_t)1;
 
-/* The logarithm of how many elements stand in a word. */
-static int word_shift(int32_t width) {
-  return width == 32 ? 0 : width == 16 ? 1 : 2;
-}
-
-static int64_t word_count(int64_t size, int32_t width) {
-  const int shift = word_shift(width);
-  return (size >> shift) + ((size & ((1 << shift) - 1)) != 0);
-}
-
 int key_check(const shardrt_key *key, int64_t size, int32_t width) {
-  if (key->partitionable || word_count(size, width) <= MOST_WORDS) return SHARDRT_OK;
+  if (key->partitionable || key_word_count(size, width) <= MOST_WORDS) return SHARDRT_OK;
   return error_set(SHARDRT_EINVAL,
                    "%lld numbers of %d bits from a key that is not partitionable, which has counters for %lld; a "
                    "partitionable key has enough",
-                   (long long)size, width, (long long)MOST_WORDS << word_shift(width));
+                   (long long)size, width, (long long)MOST_WORDS << key_word_shift(width));
 }
 
 static void bits_partitionable(const shardrt_key *key, const int64_t *at, size_t n, uint32_t *bits) {
@@ -45,18 +35,14 @@ static void bits_partitionable(const shardrt_key *key, const int64_t *at, size_t
 
 static void bits_older(const shardrt_key *key, int64_t size, int32_t width, const int64_t *at, size_t n,
                        uint32_t *bits) {
-  const int shift = word_shift(width);
-  const uint32_t words = (uint32_t)word_count(size, width), half = words / 2 + words % 2;
+  const int shift = key_word_shift(width);
+  const uint32_t words = (uint32_t)key_word_count(size, width);
   uint32_t second[KEY_TILE];
-  for (size_t i = 0; i < n; i++) {
-    const uint32_t word = (uint32_t)((uint64_t)at[i] >> shift), pair = word < half ? word : word - half;
-    bits[i] = pair;
-    second[i] = pair + half < words ? pair + half : 0;
-  }
+  for (size_t i = 0; i < n; i++) key_pair((uint32_t)((uint64_t)at[i] >> shift), words, &bits[i], &second[i]);
   threefry_blocks(key->words, n, bits, second);
   for (size_t i = 0; i < n; i++) {
-    const uint32_t word = (uint32_t)((uint64_t)at[i] >> shift), within = (uint32_t)at[i] & ((1U << shift) - 1);
-    bits[i] = (word < half ? bits[i] : second[i]) >> within * (uint32_t)width;
+    const uint32_t word = (uint32_t)((uint64_t)at[i] >> shift);
+    bits[i] = key_within(key_word_of_pair(word, words, bits[i], second[i]), at[i], width);
   }
 }
 

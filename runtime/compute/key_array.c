@@ -1,5 +1,5 @@
 /* key_array.c - arrays of random numbers: every distinct box of this process is made from its place in the whole array,
- * tile by tile, on the process's threads. */
+ * tile by tile, on the process's threads; or each by its own device, from the same formulas (random.cu). */
 #include <math.h>
 #include <string.h>
 
@@ -9,6 +9,7 @@
 #include "compute/distinct.h"
 #include "compute/key.h"
 #include "compute/work.h"
+#include "device/accelerator.h"
 
 enum { TASK = 16 * KEY_TILE }; /* elements that a thread takes at a time */
 
@@ -31,6 +32,7 @@ struct fill {
   shardrt_key keys[2];
   int32_t nkeys;
   int32_t width; /* of the bits */
+  int32_t kind;  /* ACCELERATOR_BITS, …: the same as `tile` */
   fill_tile *tile;
   float low, span; /* of uniform numbers */
   float probability;
@@ -113,6 +115,31 @@ static void run_task(void *context, int64_t number) {
   }
 }
 
+static int run_on_devices(const accelerator *a, const struct fill *self) {
+  accelerator_random random = {.kind = self->kind,
+                               .dtype = shardrt_array_dtype(self->out),
+                               .keys = {self->keys[0], self->keys[1]},
+                               .width = self->width,
+                               .low = self->low,
+                               .span = self->span,
+                               .probability = self->probability,
+                               .least = self->least,
+                               .count = self->count,
+                               .size = self->size,
+                               .elements = self->elements,
+                               .outer = self->runs.outer,
+                               .run = self->runs.run};
+  memcpy(random.extent, self->runs.extent, sizeof random.extent);
+  memcpy(random.step, self->runs.step, sizeof random.step);
+  int code = SHARDRT_OK;
+  for (int64_t block = 0; block < self->blocks.count && code == SHARDRT_OK; block++) {
+    random.origin = place_of(self->out, &shardrt_array_shard(self->out, self->blocks.shards[block])->box);
+    code = a->random("random numbers", distinct_device(&self->blocks, self->out, block), &random,
+                     distinct_data(&self->blocks, self->out, block));
+  }
+  return code;
+}
+
 static int run_fill(struct fill *self, shardrt_array *out) {
   self->out = out;
   if (!size_elements(shardrt_array_ndim(out), shardrt_array_shape(out), &self->size))
@@ -123,9 +150,13 @@ static int run_fill(struct fill *self, shardrt_array *out) {
   self->elements = work_shard_elements(out);
   self->per_block = (self->elements + TASK - 1) / TASK;
   self->runs = runs_of(out);
-  work_spread(run_task, self, self->blocks.count * self->per_block);
+  const accelerator *a = accelerator_get();
+  if (a != NULL)
+    code = run_on_devices(a, self);
+  else
+    work_spread(run_task, self, self->blocks.count * self->per_block);
   distinct_end(&self->blocks);
-  return SHARDRT_OK;
+  return code;
 }
 
 static int check_dtype(const char *what, int32_t wanted, const shardrt_array *out) {
@@ -148,7 +179,11 @@ int shardrt_key_bits(const shardrt_key *key, shardrt_array *out) {
   const int32_t dtype = shardrt_array_dtype(out);
   if (dtype != SHARDRT_UINT8 && dtype != SHARDRT_UINT16 && dtype != SHARDRT_UINT32)
     return error_set(SHARDRT_EINVAL, "random bits are uint8, uint16 or uint32, not %s", shardrt_dtype_name(dtype));
-  struct fill fill = {.keys = {*key}, .nkeys = 1, .width = 8 * (int32_t)shardrt_dtype_size(dtype), .tile = tile_bits};
+  struct fill fill = {.keys = {*key},
+                      .nkeys = 1,
+                      .width = 8 * (int32_t)shardrt_dtype_size(dtype),
+                      .kind = ACCELERATOR_BITS,
+                      .tile = tile_bits};
   return run_fill(&fill, out);
 }
 
@@ -167,7 +202,13 @@ int shardrt_key_uniform(const shardrt_key *key, float minval, float maxval, shar
                      "uniform numbers from %.9g to below %.9g; as float32 the second must be larger, and their "
                      "difference finite",
                      (double)minval, (double)maxval);
-  struct fill fill = {.keys = {*key}, .nkeys = 1, .width = 32, .tile = tile_uniform, .low = minval, .span = span};
+  struct fill fill = {.keys = {*key},
+                      .nkeys = 1,
+                      .width = 32,
+                      .kind = ACCELERATOR_UNIFORM,
+                      .tile = tile_uniform,
+                      .low = minval,
+                      .span = span};
   return run_fill(&fill, out);
 }
 
@@ -179,7 +220,7 @@ static void tile_normal(const struct fill *self, const uint32_t bits[2][KEY_TILE
 int shardrt_key_normal(const shardrt_key *key, shardrt_array *out) {
   int code = check_dtype("normal numbers", SHARDRT_FLOAT32, out);
   if (code < 0) return code;
-  struct fill fill = {.keys = {*key}, .nkeys = 1, .width = 32, .tile = tile_normal};
+  struct fill fill = {.keys = {*key}, .nkeys = 1, .width = 32, .kind = ACCELERATOR_NORMAL, .tile = tile_normal};
   return run_fill(&fill, out);
 }
 
@@ -194,7 +235,12 @@ int shardrt_key_bernoulli(const shardrt_key *key, float probability, shardrt_arr
   if (code < 0) return code;
   if (!(probability >= 0 && probability <= 1))
     return error_set(SHARDRT_EINVAL, "a probability of %.9g; it is from 0 to 1", (double)probability);
-  struct fill fill = {.keys = {*key}, .nkeys = 1, .width = 32, .tile = tile_bernoulli, .probability = probability};
+  struct fill fill = {.keys = {*key},
+                      .nkeys = 1,
+                      .width = 32,
+                      .kind = ACCELERATOR_BERNOULLI,
+                      .tile = tile_bernoulli,
+                      .probability = probability};
   return run_fill(&fill, out);
 }
 
@@ -212,7 +258,12 @@ int shardrt_key_randint(const shardrt_key *key, int64_t minval, int64_t maxval, 
         "whole numbers from %lld to below %lld; the first is in [-2^31, 2^31), the second in [-2^31, 2^31]",
         (long long)minval, (long long)maxval);
   const int64_t span = maxval > minval ? maxval - minval : 1; /* as in jax.random.randint: minval alone */
-  struct fill fill = {.nkeys = 2, .width = 32, .tile = tile_randint, .least = (int32_t)minval, .count = (uint32_t)span};
+  struct fill fill = {.nkeys = 2,
+                      .width = 32,
+                      .kind = ACCELERATOR_RANDINT,
+                      .tile = tile_randint,
+                      .least = (int32_t)minval,
+                      .count = (uint32_t)span};
   code = shardrt_key_split(key, 2, fill.keys);
   return code < 0 ? code : run_fill(&fill, out);
 }

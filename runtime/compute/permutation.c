@@ -1,11 +1,13 @@
 /* permutation.c - whole numbers in random order, as JAX's (jax/_src/random/core.py, _shuffle): sorted by random words
- * of 32 bits, stable, and again until equal words are unlikely to have mattered. */
+ * of 32 bits, stable, and again until equal words are unlikely to have mattered. It is sorted on the host, also where
+ * devices have memory of their own: an order is made once an epoch, and each device gets a copy of it. */
 #include <math.h>
 
 #include "base/alloc.h"
 #include "base/error.h"
 #include "compute/key.h"
 #include "compute/work.h"
+#include "device/accelerator.h"
 
 enum { DIGIT_BITS = 11, DIGITS = 1 << DIGIT_BITS, PASSES = 3 };
 
@@ -68,11 +70,8 @@ static int check(const shardrt_key *key, const shardrt_array *out) {
   return key_check(key, n, 32);
 }
 
-int shardrt_key_permutation(const shardrt_key *key, shardrt_array *out) {
-  int code = check(key, out);
-  if (code == SHARDRT_OK) code = work_outputs(out);
-  if (code < 0 || shardrt_array_shard_count(out) == 0) return code;
-  const int64_t n = shardrt_array_shape(out)[0];
+/* Writes the numbers below n in the order that the key gives. */
+static int write_order(const shardrt_key *key, int64_t n, int32_t *values) {
   uint64_t *entries = alloc_array((size_t)n, sizeof *entries), *spare = NULL;
   if (entries == NULL) return ALLOC_FAILED;
   spare = alloc_array((size_t)n, sizeof *spare);
@@ -82,9 +81,28 @@ int shardrt_key_permutation(const shardrt_key *key, shardrt_array *out) {
   }
   for (int64_t i = 0; i < n; i++) entries[i] = (uint64_t)i;
   const uint64_t *shuffled = shuffle(*key, entries, spare, n);
-  int32_t *values = shardrt_buffer_data(shardrt_array_buffer(out, 0));
   for (int64_t i = 0; i < n; i++) values[i] = (int32_t)(uint32_t)shuffled[i];
   alloc_free(spare);
   alloc_free(entries);
   return SHARDRT_OK;
+}
+
+static int write_to_devices(const shardrt_key *key, int64_t n, shardrt_array *out) {
+  shardrt_buffer *buffer;
+  int code = shardrt_buffer_new(shardrt_array_shard_bytes(out), &buffer);
+  if (code < 0) return code;
+  code = write_order(key, n, shardrt_buffer_data(buffer));
+  const int64_t count = shardrt_array_shard_count(out);
+  for (int64_t i = 0; i < count && code == SHARDRT_OK; i++) code = shardrt_array_set_buffer(out, i, buffer);
+  shardrt_buffer_free(buffer);
+  return code;
+}
+
+int shardrt_key_permutation(const shardrt_key *key, shardrt_array *out) {
+  int code = check(key, out);
+  if (code < 0 || shardrt_array_shard_count(out) == 0) return code;
+  const int64_t n = shardrt_array_shape(out)[0];
+  if (accelerator_get() != NULL) return write_to_devices(key, n, out);
+  code = work_outputs(out);
+  return code < 0 ? code : write_order(key, n, shardrt_buffer_data(shardrt_array_buffer(out, 0)));
 }
