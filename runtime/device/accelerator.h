@@ -146,11 +146,13 @@ typedef struct accelerator_links {
   /* Starts to join as the ranks of these devices, one for each GPU of this process. Every process does it. */
   int (*join)(const uint8_t id[ACCELERATOR_LINK_ID], int32_t ranks, int32_t own, const int32_t *devices,
               const int32_t *own_ranks);
-  /* Puts messages on the MAIN streams of their devices, as one group: those between the same two GPUs meet in their
-   * order. */
+  /* Puts messages on the way, as one group, after what MAIN of their devices has now; those between the same two GPUs
+   * meet in their order, and none are between GPUs of one process. Messages of 0 bytes are left out, by both sides.
+   * What is put on MAIN of these devices when `state` has said "done" comes after the messages; nothing may be put
+   * there before. */
   int (*exchange)(int64_t count, const accelerator_message *messages);
-  /* Whether what was started has been put on the streams (that these have run, events tell). EDEVICE, ECOMM: the link
-   * failed, with NCCL's words; nothing else can be done with it then but `abort`. */
+  /* Whether what was started is on its way (that messages have come, events on MAIN tell). EDEVICE, ECOMM: the links
+   * failed, with NCCL's words, also after "done"; nothing else can be done with them then but `abort`. */
   int (*state)(bool *done);
   /* Ends what is under way, whatever the other side does. The streams go on; what was being received is undefined. */
   void (*abort)(void);

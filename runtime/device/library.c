@@ -2,6 +2,7 @@
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/error.h"
 #include "device/cuda.h"
@@ -12,10 +13,12 @@
 #endif
 
 /* The first of `names` in a folder, or, where that is empty, wherever the system looks. `reason`, where it is empty,
- * becomes why it is none; NULL: nobody asks. */
+ * becomes why it is none; NULL: nobody asks. A name with a slash lies beside
+ * such a folder. */
 static void *open_in(const char *folder, const char *const *names, char *reason, size_t room) {
   for (; *names != NULL; names++) {
     char path[4096];
+    if (folder[0] == '\0' && strchr(*names, '/') != NULL) continue;
     const int length = snprintf(path, sizeof path, "%s%s%s", folder, folder[0] == '\0' ? "" : "/", *names);
     if (length < 0 || (size_t)length >= sizeof path) continue;
     void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);

@@ -1,0 +1,378 @@
+/* nccl.c - links between the GPUs of a job's processes: NCCL, opened when it is first needed.
+ *
+ * Communicators are non-blocking: what a call starts goes on in threads of NCCL's, which put it on streams, and until
+ * ncclCommGetAsyncError says that this is done, nobody else may put anything there. So each GPU's communicator has a
+ * stream of its own, where its groups stand in the order in which they were called; it waits for MAIN of the devices
+ * that send and receive, and these wait for it as soon as the group is on it.
+ *
+ * NCCL's User Guide, "Group Calls", "Point-to-point communication" (messages of a group between the same two meet in
+ * their order) and "Fault Tolerance" (ncclCommAbort) say what is relied on. */
+#include <nccl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "device/cuda.h"
+
+enum {
+  OLDEST = NCCL_VERSION(2, 14, 0), /* the first with communicators that do not block */
+  ENDING = 10,                     /* seconds that ending communicators may take, before they are left as they are */
+  PAUSE = 100                      /* microseconds between looks at one that is being finished */
+};
+
+_Static_assert((int)NCCL_UNIQUE_ID_BYTES == (int)ACCELERATOR_LINK_ID, "an id of NCCL's is an id of a group");
+
+#define FUNCTIONS(X)                                                                                                   \
+  X(ncclGetVersion)                                                                                                    \
+  X(ncclGetErrorString)                                                                                                \
+  X(ncclGetLastError)                                                                                                  \
+  X(ncclGetUniqueId)                                                                                                   \
+  X(ncclCommInitRankConfig)                                                                                            \
+  X(ncclCommGetAsyncError)                                                                                             \
+  X(ncclCommFinalize)                                                                                                  \
+  X(ncclCommDestroy)                                                                                                   \
+  X(ncclCommAbort)                                                                                                     \
+  X(ncclGroupStart)                                                                                                    \
+  X(ncclGroupEnd)                                                                                                      \
+  X(ncclSend)                                                                                                          \
+  X(ncclRecv)
+
+static struct {
+  void *library; /* NULL: not opened */
+#define MEMBER(name) __typeof__(name) *name;
+  FUNCTIONS(MEMBER)
+#undef MEMBER
+} nccl;
+
+/* A GPU of this process. */
+typedef struct nccl_link {
+  int32_t device; /* the first that is it */
+  int gpu;        /* CUDA's number */
+  int32_t rank;
+  ncclComm_t comm; /* NULL: not begun, or gone */
+  cudaStream_t stream;
+  cudaEvent_t event; /* that one stream has come to where another one waits for it; recorded again and again */
+} nccl_link;
+
+/* Those of this process. */
+typedef struct nccl_group {
+  int32_t count;
+  nccl_link links[];
+} nccl_group;
+
+static struct {
+  nccl_group *group; /* NULL: not joined */
+  int32_t ranks;     /* of the job */
+  bool broken;       /* a call failed, or all was aborted: nothing can be sent anymore */
+  const char *what;  /* was started last */
+  int32_t *after;    /* devices whose MAIN goes on after the messages that were started; NULL: none were, or they do */
+  int64_t waiting;   /* how many these are */
+} self;
+
+/* ---- failures --------------------------------------------------------------------------------------------------- */
+
+/* What NCCL says about a call; `link` NULL: it concerns no GPU. */
+static int fail_call(ncclResult_t result, const char *call, const nccl_link *link) {
+  char where[96] = "", words[1024] = "";
+  if (link != NULL) snprintf(where, sizeof where, " on device %d (GPU %d of %d)", link->device, link->rank, self.ranks);
+  const char *last = nccl.ncclGetLastError(link == NULL ? NULL : link->comm);
+  if (last != NULL && last[0] != '\0') snprintf(words, sizeof words, " (%s)", last);
+  self.broken = true;
+  return error_set(result == ncclUnhandledCudaError ? SHARDRT_EDEVICE : SHARDRT_ECOMM,
+                   "%s, in %s%s, said: %s%s; NCCL_DEBUG=INFO has NCCL tell more", call, self.what, where,
+                   nccl.ncclGetErrorString(result), words);
+}
+
+static int check(ncclResult_t result, const char *call, const nccl_link *link) {
+  return result == ncclSuccess || result == ncclInProgress ? SHARDRT_OK : fail_call(result, call, link);
+}
+
+static int check_cuda(cudaError_t problem, const char *call, const nccl_link *link) {
+  const int code = cuda_check(problem, call, self.what, link->device);
+  if (code < 0) self.broken = true;
+  return code;
+}
+
+static int refuse(void) {
+  return error_set(SHARDRT_ECOMM, "the links between GPUs failed before; nothing can be sent over them anymore");
+}
+
+/* ---- the library ------------------------------------------------------------------------------------------------ */
+
+static int check_version(void) {
+  int version = 0;
+  self.what = "asking for its version";
+  const int code = check(nccl.ncclGetVersion(&version), "ncclGetVersion", NULL);
+  if (code < 0) return code;
+  if (version >= OLDEST) return SHARDRT_OK;
+  /* Before 2.9 the number was made in another way; those are too old either way. */
+  return error_set(SHARDRT_EINVAL,
+                   "NCCL %d.%d is too old: its communicators cannot be used without blocking; 2.14 and newer can, "
+                   "and `pip install nvidia-nccl-cu13` brings one",
+                   version / (version < 10000 ? 1000 : 10000), version / 100 % (version < 10000 ? 10 : 100));
+}
+
+static int nccl_open(void) {
+  if (nccl.library != NULL) return SHARDRT_OK;
+  static const char *const names[] = {"libnccl.so.2", "../../nccl/lib/libnccl.so.2", NULL}; /* pip's lies beside */
+  const char *what = "moving data between GPUs of different processes";
+  void *library = cuda_library(what, names, "pip install nvidia-nccl-cu13");
+  if (library == NULL) return SHARDRT_EINVAL;
+#define FIND(name)                                                                                                     \
+  *(void **)&nccl.name = cuda_function("NCCL", library, #name); /* as POSIX says for functions */                      \
+  if (nccl.name == NULL) return SHARDRT_EINVAL;
+  FUNCTIONS(FIND)
+#undef FIND
+  const int code = check_version();
+  if (code == SHARDRT_OK) nccl.library = library;
+  return code;
+}
+
+static int nccl_id(uint8_t id[ACCELERATOR_LINK_ID]) {
+  int code = nccl_open();
+  if (code < 0) return code;
+  ncclUniqueId made;
+  self.what = "making the id of the job's GPUs";
+  code = check(nccl.ncclGetUniqueId(&made), "ncclGetUniqueId", NULL);
+  if (code == SHARDRT_OK) memcpy(id, made.internal, ACCELERATOR_LINK_ID);
+  return code;
+}
+
+/* ---- joining ---------------------------------------------------------------------------------------------------- */
+
+static int link_begin(nccl_link *link, const ncclUniqueId *id) {
+  int code = cuda_use(self.what, link->device);
+  if (code == SHARDRT_OK) code = check_cuda(cudaGetDevice(&link->gpu), "cudaGetDevice", link);
+  if (code == SHARDRT_OK)
+    code =
+        check_cuda(cudaStreamCreateWithFlags(&link->stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags", link);
+  if (code == SHARDRT_OK)
+    code = check_cuda(cudaEventCreateWithFlags(&link->event, cudaEventDisableTiming), "cudaEventCreateWithFlags", link);
+  if (code < 0) return code;
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 0;
+  return check(nccl.ncclCommInitRankConfig(&link->comm, self.ranks, *id, link->rank, &config), "ncclCommInitRankConfig",
+               link);
+}
+
+static int nccl_join(const uint8_t id[ACCELERATOR_LINK_ID], int32_t ranks, int32_t own, const int32_t *devices,
+                     const int32_t *own_ranks) {
+  int code = nccl_open();
+  if (code < 0) return code;
+  if (self.broken) return refuse();
+  nccl_group *group = alloc_zeros(1, sizeof *group + (size_t)own * sizeof *group->links);
+  if (group == NULL) return ALLOC_FAILED;
+  group->count = own;
+  for (int32_t i = 0; i < own; i++) group->links[i] = (nccl_link){.device = devices[i], .rank = own_ranks[i]};
+  self.group = group;
+  self.ranks = ranks;
+  self.what = "joining the job's GPUs";
+  ncclUniqueId joined;
+  memcpy(joined.internal, id, ACCELERATOR_LINK_ID);
+  code = check(nccl.ncclGroupStart(), "ncclGroupStart", NULL);
+  if (code < 0) return code;
+  for (int32_t i = 0; i < own && code == SHARDRT_OK; i++) code = link_begin(&group->links[i], &joined);
+  const ncclResult_t ended = nccl.ncclGroupEnd(); /* also after a failure, whose message it must not replace */
+  return code < 0 ? code : check(ended, "ncclGroupEnd", NULL);
+}
+
+/* ---- messages --------------------------------------------------------------------------------------------------- */
+
+/* The link of a device's GPU. */
+static int find_link(int32_t device, nccl_link **out) {
+  int gpu = -1;
+  int code = cuda_use(self.what, device);
+  if (code == SHARDRT_OK) code = cuda_check(cudaGetDevice(&gpu), "cudaGetDevice", self.what, device);
+  if (code < 0) return code;
+  for (int32_t i = 0; self.group != NULL && i < self.group->count; i++) {
+    *out = &self.group->links[i];
+    if ((*out)->gpu == gpu) return SHARDRT_OK;
+  }
+  return error_set(SHARDRT_EINVAL, "the GPU of device %d has not joined those of the job", device);
+}
+
+static bool is_listed(int32_t device) {
+  for (int64_t i = self.waiting; i-- > 0;)
+    if (self.after[i] == device) return true;
+  return false;
+}
+
+/* The link goes on after what the device's MAIN has now. */
+static int link_follow(nccl_link *link, int32_t device) {
+  int code = check_cuda(cudaEventRecord(link->event, cuda_stream(device, ACCELERATOR_MAIN)), "cudaEventRecord", link);
+  if (code == SHARDRT_OK)
+    code = check_cuda(cudaStreamWaitEvent(link->stream, link->event, 0), "cudaStreamWaitEvent", link);
+  return code;
+}
+
+/* The other way around. */
+static int link_lead(nccl_link *link, int32_t device) {
+  int code = check_cuda(cudaEventRecord(link->event, link->stream), "cudaEventRecord", link);
+  if (code == SHARDRT_OK)
+    code = check_cuda(cudaStreamWaitEvent(cuda_stream(device, ACCELERATOR_MAIN), link->event, 0), "cudaStreamWaitEvent",
+                      link);
+  return code;
+}
+
+/* Lists the devices that have messages, each once, and has their links follow them. */
+static int gather_devices(int64_t count, const accelerator_message *messages) {
+  self.after = alloc_array((size_t)count, sizeof *self.after);
+  if (self.after == NULL) return ALLOC_FAILED;
+  self.waiting = 0;
+  int code = SHARDRT_OK;
+  for (int64_t i = 0; i < count && code == SHARDRT_OK; i++) {
+    nccl_link *link;
+    if (messages[i].bytes == 0 || is_listed(messages[i].device)) continue;
+    code = find_link(messages[i].device, &link);
+    if (code == SHARDRT_OK) code = link_follow(link, messages[i].device);
+    self.after[self.waiting++] = messages[i].device;
+  }
+  return code;
+}
+
+static int put_message(const accelerator_message *m) {
+  nccl_link *link;
+  const int code = find_link(m->device, &link);
+  if (code < 0) return code;
+  if (m->outgoing)
+    return check(nccl.ncclSend(m->data, m->bytes, ncclUint8, m->rank, link->comm, link->stream), "ncclSend", link);
+  return check(nccl.ncclRecv(m->data, m->bytes, ncclUint8, m->rank, link->comm, link->stream), "ncclRecv", link);
+}
+
+static void forget_devices(void) {
+  alloc_free(self.after);
+  self.after = NULL;
+  self.waiting = 0;
+}
+
+/* Messages of no bytes are left out, by both sides. */
+static int nccl_exchange(int64_t count, const accelerator_message *messages) {
+  if (self.broken) return refuse();
+  if (self.after != NULL)
+    return error_set(SHARDRT_EINVAL, "messages are being put on the way still: `state` says when that is done");
+  self.what = "an exchange between GPUs";
+  int code = count == 0 ? SHARDRT_OK : gather_devices(count, messages);
+  if (code == SHARDRT_OK && self.waiting > 0) {
+    code = check(nccl.ncclGroupStart(), "ncclGroupStart", NULL);
+    if (code < 0) return code;
+    for (int64_t i = 0; i < count && code == SHARDRT_OK; i++)
+      if (messages[i].bytes > 0) code = put_message(&messages[i]);
+    const ncclResult_t ended = nccl.ncclGroupEnd();
+    if (code == SHARDRT_OK) code = check(ended, "ncclGroupEnd", NULL);
+  }
+  if (code < 0) self.broken = true; /* the other side waits for what is not sent */
+  return code;
+}
+
+/* The group is on the links: MAIN of the devices goes on after it. */
+static int let_devices_go_on(void) {
+  int code = SHARDRT_OK;
+  for (int64_t i = 0; i < self.waiting && code == SHARDRT_OK; i++) {
+    nccl_link *link;
+    code = find_link(self.after[i], &link);
+    if (code == SHARDRT_OK) code = link_lead(link, self.after[i]);
+  }
+  forget_devices();
+  return code;
+}
+
+static int nccl_state(bool *done) {
+  *done = false;
+  if (self.broken) return refuse();
+  bool all = true;
+  for (int32_t i = 0; self.group != NULL && i < self.group->count; i++) {
+    const nccl_link *link = &self.group->links[i];
+    ncclResult_t said = ncclSuccess;
+    int code = check(nccl.ncclCommGetAsyncError(link->comm, &said), "ncclCommGetAsyncError", link);
+    if (code == SHARDRT_OK) code = check(said, "ncclCommGetAsyncError", link);
+    if (code < 0) return code;
+    all &= said == ncclSuccess;
+  }
+  *done = all;
+  return all ? let_devices_go_on() : SHARDRT_OK;
+}
+
+/* ---- the end ---------------------------------------------------------------------------------------------------- */
+
+static void *abort_all(void *context) {
+  const nccl_group *group = context;
+  for (int32_t i = 0; i < group->count; i++)
+    if (group->links[i].comm != NULL) nccl.ncclCommAbort(group->links[i].comm);
+  return NULL;
+}
+
+static ncclResult_t finish_link(const nccl_link *link) {
+  ncclResult_t said = ncclInProgress;
+  while (said == ncclInProgress) {
+    const ncclResult_t result = nccl.ncclCommGetAsyncError(link->comm, &said);
+    if (result != ncclSuccess) return result;
+    if (said == ncclInProgress) usleep(PAUSE);
+  }
+  return said;
+}
+
+/* All are finished before the first is destroyed, which would wait for the others. */
+static void *finish_all(void *context) {
+  const nccl_group *group = context;
+  bool failed = false;
+  for (int32_t i = 0; i < group->count; i++) nccl.ncclCommFinalize(group->links[i].comm);
+  for (int32_t i = 0; i < group->count; i++) failed |= finish_link(&group->links[i]) != ncclSuccess;
+  if (failed) return abort_all(context);
+  for (int32_t i = 0; i < group->count; i++) nccl.ncclCommDestroy(group->links[i].comm);
+  return NULL;
+}
+
+static void group_free(nccl_group *group) {
+  for (int32_t i = 0; i < group->count; i++) {
+    if (group->links[i].event != NULL) cudaEventDestroy(group->links[i].event);
+    if (group->links[i].stream != NULL) cudaStreamDestroy(group->links[i].stream);
+  }
+  alloc_free(group);
+}
+
+/* Ends the group in one of these ways, on a thread: other processes may have to do the same, and may be gone or hang,
+ * and then so do NCCL's calls (NVIDIA/nccl#549, #1013). What has not ended in time is left to the end of this process.
+ */
+static void end_group(void *(*way)(void *)) {
+  nccl_group *group = self.group;
+  self.group = NULL;
+  forget_devices();
+  if (group == NULL) return;
+  pthread_t thread;
+  struct timespec until;
+  clock_gettime(CLOCK_MONOTONIC, &until);
+  until.tv_sec += ENDING;
+  if (pthread_create(&thread, NULL, way, group) != 0) {
+    way(group);
+  } else if (pthread_clockjoin_np(thread, NULL, CLOCK_MONOTONIC, &until) != 0) {
+    pthread_detach(thread);
+    return;
+  }
+  group_free(group);
+}
+
+static void nccl_abort(void) {
+  self.broken = true;
+  end_group(abort_all);
+}
+
+static void nccl_close(void) {
+  bool done = false;
+  const bool well = nccl_state(&done) == SHARDRT_OK && done;
+  end_group(well ? finish_all : abort_all);
+  self.broken = false;
+}
+
+const accelerator_links nccl_links = {
+    .open = nccl_open,
+    .id = nccl_id,
+    .join = nccl_join,
+    .exchange = nccl_exchange,
+    .state = nccl_state,
+    .abort = nccl_abort,
+    .close = nccl_close,
+};
