@@ -65,39 +65,4 @@ kernel *float64_kernel(int32_t op);
 #define KERNEL_ENTRY(name)                                                                                             \
   { name##_plain, name##_avx2, name##_avx512 }
 
-/* What is said in the same words of all lanes. X(operation, expression) */
-#define KERNEL_ALIKE(X)                                                                                                \
-  X(EQ, a == b)                                                                                                        \
-  X(NE, a != b)                                                                                                        \
-  X(LT, a < b)                                                                                                         \
-  X(LE, a <= b)                                                                                                        \
-  X(GT, a > b)                                                                                                         \
-  X(GE, a >= b)                                                                                                        \
-  X(LOGICAL_AND, (a != 0) & (b != 0))                                                                                  \
-  X(LOGICAL_OR, (a != 0) | (b != 0))                                                                                   \
-  X(LOGICAL_NOT, a == 0)                                                                                               \
-  X(SELECT, a != 0 ? b : c)                                                                                            \
-  X(COPY, a)
-
-/* And of both floats. (a + b of two zeros is -0 only where both are.) */
-#define KERNEL_FLOATS(X)                                                                                               \
-  KERNEL_ALIKE(X)                                                                                                      \
-  X(ADD, a + b)                                                                                                        \
-  X(SUB, a - b)                                                                                                        \
-  X(MUL, a *b)                                                                                                         \
-  X(DIV, a / b)                                                                                                        \
-  X(MAXIMUM, (a > b) | (a != a) ? a : (a == 0) & (b == 0) ? a + b : b)                                                 \
-  X(MINIMUM, (a < b) | (a != a) ? a : (a == 0) & (b == 0) ? -(-a - b) : b)                                             \
-  X(NEG, -a)                                                                                                           \
-  X(ABS, fabs(a))                                                                                                      \
-  X(SIGN, a > 0 ? 1 : a < 0 ? -1 : a)                                                                                  \
-  X(SQRT, sqrt(a))                                                                                                     \
-  X(FLOOR, floor(a))                                                                                                   \
-  X(CEIL, ceil(a))                                                                                                     \
-  X(ROUND, rint(a))                                                                                                    \
-  X(SQUARE, a *a)                                                                                                      \
-  X(RECIPROCAL, 1 / a)                                                                                                 \
-  X(ISNAN, a != a)                                                                                                     \
-  X(ISFINITE, fabs(a) < INFINITY)
-
 #endif

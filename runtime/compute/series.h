@@ -185,7 +185,7 @@ SIMD_INLINE double series_tan(double x) {
 /* The same of a float32 from 2^21 on, one at a time: x / pi modulo 2, times 2^63, from the bits of 1 / pi that matter
  * (Payne and Hanek, "Radian reduction for trigonometric functions", SIGNUM Newsletter 18, 1983). 64 bits are kept; no
  * float32 is closer to a multiple of pi / 2 than 2^-30, which leaves 32 or more. */
-static inline uint64_t series_turn(float x) {
+SIMD_INLINE uint64_t series_turn(float x) {
   static const uint32_t inverse[] = {0,          0x517cc1b7, 0x27220a94, 0xfe13abe8, 0xfa9a6ee0,
                                      0x6db14acc, 0x9e21c820, 0xff28b1d5, 0xef5de2b0};
   uint32_t bits;
@@ -201,19 +201,19 @@ static inline uint64_t series_turn(float x) {
 }
 
 /* A turn as an angle. */
-static inline double series_angle(uint64_t turn) {
+SIMD_INLINE double series_angle(uint64_t turn) {
   return (double)(int64_t)turn * 0x1.921fb54442d18p-62;
 }
 
 /* sin(x + half pi / 2) */
-static inline double series_sin_far(float x, uint64_t half) {
+SIMD_INLINE double series_sin_far(float x, uint64_t half) {
   if (!(fabsf(x) < INFINITY)) return NAN;
   const uint64_t turn = series_turn(x) + (half << 62), nearest = (turn + (UINT64_C(1) << 62)) >> 63;
   const double sine = series_sin_inside(series_angle(turn - (nearest << 63)));
   return nearest != 0 ? -sine : sine;
 }
 
-static inline double series_tan_far(float x) {
+SIMD_INLINE double series_tan_far(float x) {
   if (!(fabsf(x) < INFINITY)) return NAN;
   const uint64_t turn = series_turn(x), nearest = (turn + (UINT64_C(1) << 61)) >> 62;
   return series_tan_inside(series_angle(turn - (nearest << 62)), (nearest & 1) != 0);
@@ -265,7 +265,7 @@ SIMD_INLINE bool series_is_far(double x, double y) {
   return !((fabs(x / y) < 0x1p28) & (fabs(y) < INFINITY));
 }
 
-static inline double series_remainder_far(double x, double y) {
+SIMD_INLINE double series_remainder_far(double x, double y) {
   const double rest = fmod(x, y);
   return rest != 0 && (rest < 0) != (y < 0) ? rest + y : rest;
 }
