@@ -182,17 +182,15 @@ static int nccl_join(const uint8_t id[ACCELERATOR_LINK_ID], int32_t ranks, int32
 
 /* ---- messages --------------------------------------------------------------------------------------------------- */
 
-/* The link of a device's GPU. */
-static int find_link(int32_t device, nccl_link **out) {
+/* The link of a device's GPU; NULL with the message set for EDEVICE. */
+static nccl_link *find_link(int32_t device) {
   int gpu = -1;
-  int code = cuda_use(self.what, device);
-  if (code == SHARDRT_OK) code = cuda_check(cudaGetDevice(&gpu), "cudaGetDevice", self.what, device);
-  if (code < 0) return code;
-  for (int32_t i = 0; self.group != NULL && i < self.group->count; i++) {
-    *out = &self.group->links[i];
-    if ((*out)->gpu == gpu) return SHARDRT_OK;
-  }
-  return error_set(SHARDRT_EINVAL, "the GPU of device %d has not joined those of the job", device);
+  if (cuda_use(self.what, device) < 0 || cuda_check(cudaGetDevice(&gpu), "cudaGetDevice", self.what, device) < 0)
+    return NULL;
+  for (int32_t i = 0; self.group != NULL && i < self.group->count; i++)
+    if (self.group->links[i].gpu == gpu) return &self.group->links[i];
+  error_set(SHARDRT_EDEVICE, "the GPU of device %d has not joined those of the job", device);
+  return NULL;
 }
 
 static bool is_listed(int32_t device) {
@@ -202,7 +200,7 @@ static bool is_listed(int32_t device) {
 }
 
 /* The link goes on after what the device's MAIN has now. */
-static int link_follow(nccl_link *link, int32_t device) {
+static int link_follow(const nccl_link *link, int32_t device) {
   int code = check_cuda(cudaEventRecord(link->event, cuda_stream(device, ACCELERATOR_MAIN)), "cudaEventRecord", link);
   if (code == SHARDRT_OK)
     code = check_cuda(cudaStreamWaitEvent(link->stream, link->event, 0), "cudaStreamWaitEvent", link);
@@ -210,7 +208,7 @@ static int link_follow(nccl_link *link, int32_t device) {
 }
 
 /* The other way around. */
-static int link_lead(nccl_link *link, int32_t device) {
+static int link_lead(const nccl_link *link, int32_t device) {
   int code = check_cuda(cudaEventRecord(link->event, link->stream), "cudaEventRecord", link);
   if (code == SHARDRT_OK)
     code = check_cuda(cudaStreamWaitEvent(cuda_stream(device, ACCELERATOR_MAIN), link->event, 0), "cudaStreamWaitEvent",
@@ -225,19 +223,17 @@ static int gather_devices(int64_t count, const accelerator_message *messages) {
   self.waiting = 0;
   int code = SHARDRT_OK;
   for (int64_t i = 0; i < count && code == SHARDRT_OK; i++) {
-    nccl_link *link;
     if (messages[i].bytes == 0 || is_listed(messages[i].device)) continue;
-    code = find_link(messages[i].device, &link);
-    if (code == SHARDRT_OK) code = link_follow(link, messages[i].device);
+    const nccl_link *link = find_link(messages[i].device);
+    code = link == NULL ? SHARDRT_EDEVICE : link_follow(link, messages[i].device);
     self.after[self.waiting++] = messages[i].device;
   }
   return code;
 }
 
 static int put_message(const accelerator_message *m) {
-  nccl_link *link;
-  const int code = find_link(m->device, &link);
-  if (code < 0) return code;
+  const nccl_link *link = find_link(m->device);
+  if (link == NULL) return SHARDRT_EDEVICE;
   if (m->outgoing)
     return check(nccl.ncclSend(m->data, m->bytes, ncclUint8, m->rank, link->comm, link->stream), "ncclSend", link);
   return check(nccl.ncclRecv(m->data, m->bytes, ncclUint8, m->rank, link->comm, link->stream), "ncclRecv", link);
@@ -272,9 +268,8 @@ static int nccl_exchange(int64_t count, const accelerator_message *messages) {
 static int let_devices_go_on(void) {
   int code = SHARDRT_OK;
   for (int64_t i = 0; i < self.waiting && code == SHARDRT_OK; i++) {
-    nccl_link *link;
-    code = find_link(self.after[i], &link);
-    if (code == SHARDRT_OK) code = link_lead(link, self.after[i]);
+    const nccl_link *link = find_link(self.after[i]);
+    code = link == NULL ? SHARDRT_EDEVICE : link_lead(link, self.after[i]);
   }
   forget_devices();
   return code;
