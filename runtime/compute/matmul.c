@@ -3,7 +3,8 @@
  * A product is cut into tiles by its own sizes alone, and each is computed by one thread; so are the bits of the result
  * the same on any number of threads. (OpenBLAS's are not, nor the same in tiles of another size, on some processors.)
  * A transposed operand is read as it lies. Shards of the result with one box whose operands differ are parts of one
- * sum, which one thread adds up tile by tile, in the shards' order: no part is ever stored by itself. */
+ * sum, which one thread adds up tile by tile, in the shards' order: no part is ever stored by itself. Where devices
+ * have memory of their own, product.c does it. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -12,8 +13,11 @@
 #include "compute/blas.h"
 #include "compute/distinct.h"
 #include "compute/fold.h"
+#include "compute/product.h"
+#include "compute/terms.h"
 #include "compute/work.h"
 #include "compute/wrap.h"
+#include "device/accelerator.h"
 #include "transform/lanes.h"
 
 enum {
@@ -22,13 +26,6 @@ enum {
   WORTH = 1 << 20,      /* products of two numbers that are worth a task */
   CONVERT = 64 << 10,   /* elements whose conversion is */
   LEAST_SIDE = 64       /* of a tile, but for the last ones */
-};
-
-/* What is multiplied: the parts of each block's sum, most often one, those of block b from begin[b] on. */
-struct terms {
-  int64_t count;
-  int64_t *begin; /* of each block, and of what would be the next one */
-  int64_t *shard; /* of each: where its operands are */
 };
 
 /* An operand or the result, in the dtype in which it is computed: where it lies, or a copy. */
@@ -45,7 +42,7 @@ struct side {
 
 struct product {
   const struct distinct *blocks;
-  struct terms terms;
+  struct terms terms; /* a block is a box */
   struct side a, b, out;
   int32_t lane;
   bool transpose_a, transpose_b;
@@ -252,49 +249,12 @@ static int find_shapes(struct product *self, const shardrt_array *a, const shard
   return SHARDRT_OK;
 }
 
-/* ---- parts of sums ---------------------------------------------------------------------------------------------- */
-
-static int64_t block_of(const shardrt_array *array, int64_t i) {
-  return shardrt_array_shard(array, i)->block;
-}
-
-/* Whether a shard's operands are those of a term that is there. */
-static bool is_counted(const struct terms *self, int64_t begin, const shardrt_array *a, const shardrt_array *b,
-                       int64_t i) {
-  for (int64_t term = begin; term < self->count; term++) {
-    const int64_t shard = self->shard[term];
-    if (block_of(a, shard) == block_of(a, i) && block_of(b, shard) == block_of(b, i)) return true;
-  }
-  return false;
-}
-
-static int terms_begin(struct terms *self, const struct distinct *blocks, const shardrt_array *a,
-                       const shardrt_array *b, const shardrt_array *out) {
-  const int64_t shards = shardrt_array_shard_count(out);
-  self->count = 0;
-  self->begin = alloc_array((size_t)blocks->count + 1, sizeof *self->begin);
-  self->shard = alloc_array((size_t)shards, sizeof *self->shard);
-  if (self->begin == NULL || self->shard == NULL) return ALLOC_FAILED;
-  for (int64_t block = 0; block < blocks->count; block++) {
-    self->begin[block] = self->count;
-    const int64_t first = blocks->shards[block];
-    for (int64_t i = first; i < shards; i++)
-      if (block_of(out, i) == block_of(out, first) && !is_counted(self, self->begin[block], a, b, i))
-        self->shard[self->count++] = i;
-  }
-  self->begin[blocks->count] = self->count;
-  return SHARDRT_OK;
-}
-
-static void terms_end(struct terms *self) {
-  alloc_free(self->shard);
-  alloc_free(self->begin);
-}
+/* ---- on the host ------------------------------------------------------------------------------------------------ */
 
 static int run(struct product *self, const shardrt_array *a, const shardrt_array *b, shardrt_array *out) {
   const struct terms *terms = &self->terms;
   int code = self->lane < SHARDRT_FLOAT16 ? SHARDRT_OK : blas_open();
-  if (code == SHARDRT_OK) code = terms_begin(&self->terms, self->blocks, a, b, out);
+  if (code == SHARDRT_OK) code = terms_begin(&self->terms, a, b, out);
   if (code == SHARDRT_OK) code = side_begin(&self->a, self->lane, a, terms->count, terms->shard, true);
   if (code == SHARDRT_OK) code = side_begin(&self->b, self->lane, b, terms->count, terms->shard, true);
   if (code == SHARDRT_OK)
@@ -313,6 +273,37 @@ static int run(struct product *self, const shardrt_array *a, const shardrt_array
   return code;
 }
 
+/* ---- on devices with memory of their own ------------------------------------------------------------------------ */
+
+static int run_on_devices(const accelerator *platform, const struct product *self, const shardrt_array *a,
+                          const shardrt_array *b, shardrt_array *out) {
+  accelerator_product product = {.dtype = shardrt_array_dtype(a),
+                                 .out_dtype = shardrt_array_dtype(out),
+                                 .transpose_a = self->transpose_a,
+                                 .transpose_b = self->transpose_b,
+                                 .m = self->m,
+                                 .n = self->n,
+                                 .k = self->k,
+                                 .batches = self->batches,
+                                 .nbatch = self->nbatch};
+  memcpy(product.batch, self->batch, sizeof product.batch);
+  memcpy(product.a_stride, self->a_stride, sizeof product.a_stride);
+  memcpy(product.b_stride, self->b_stride, sizeof product.b_stride);
+  return product_on_devices(platform, &product, self->blocks, a, b, out);
+}
+
+static int clear(const struct distinct *blocks, shardrt_array *out) {
+  const accelerator *platform = accelerator_get();
+  const size_t bytes = shardrt_array_shard_bytes(out);
+  int code = SHARDRT_OK;
+  for (int64_t i = 0; i < blocks->count && code == SHARDRT_OK; i++)
+    if (platform != NULL)
+      code = platform->zero(distinct_device(blocks, out, i), distinct_data(blocks, out, i), bytes);
+    else
+      memset(distinct_data(blocks, out, i), 0, bytes);
+  return code;
+}
+
 int shardrt_matmul(const shardrt_array *a, const shardrt_array *b, int32_t transpose_a, int32_t transpose_b,
                    shardrt_array *out) {
   int code = check_dtypes(a, b, out);
@@ -325,9 +316,13 @@ int shardrt_matmul(const shardrt_array *a, const shardrt_array *b, int32_t trans
   code = distinct_begin_parts("matmul", 2, (const shardrt_array *const[]){a, b}, out, &blocks);
   if (code != SHARDRT_OK) return code;
   self.blocks = &blocks;
-  for (int64_t i = 0; i < blocks.count && self.k == 0; i++)
-    memset(distinct_data(&blocks, out, i), 0, shardrt_array_shard_bytes(out));
-  if (blocks.count > 0 && self.k > 0 && work_shard_elements(out) > 0) code = run(&self, a, b, out);
+  const accelerator *platform = accelerator_get();
+  if (blocks.count == 0 || work_shard_elements(out) == 0)
+    code = SHARDRT_OK;
+  else if (self.k == 0)
+    code = clear(&blocks, out);
+  else
+    code = platform != NULL ? run_on_devices(platform, &self, a, b, out) : run(&self, a, b, out);
   distinct_end(&blocks);
   return code;
 }
