@@ -25,7 +25,9 @@ PACKAGES_FFCV  = python3-dev g++ libopencv-dev libturbojpeg0-dev
 PACKAGES_SPDL  = libavdevice59
 
 # The rest of this file needs no network.
-PLUGIN   := runtime/device/cuda.c runtime/device/library.c runtime/comm/nccl.c runtime/compute/cublas.c # CUDA's: with *.cu, a library of its own
+# CUDA's: with the kernels in *.cu a library of its own, which the program opens when it is asked for.
+PLUGIN   := $(wildcard $(addprefix runtime/,device/cuda.c device/pinned.c device/library.c comm/nccl.c compute/cublas.c))
+KERNELS  := $(sort $(shell find runtime -name '*.cu'))
 SOURCES  := $(filter-out $(PLUGIN),$(sort $(shell find runtime -name '*.c')))
 HEADERS  := $(sort $(shell find runtime -name '*.h'))
 LUA      := $(sort $(shell find lua -name '*.lua'))
@@ -74,6 +76,41 @@ $(addprefix $(BUILD)/compute/,deviate.o float32.o float64.o key.o threefry.o ope
   CFLAGS += $(if $(SANITIZE),,-O3) -fno-math-errno -fno-trapping-math
 $(addprefix $(BUILD)/compute/,fold.o place.o tile.o wrap.o): CFLAGS += $(if $(SANITIZE),,-O3)
 -include $(OBJECTS:.o=.d)
+
+# The plug-in against the stand-in of CUDA's runtime and libraries (tests/standin): for the specs, where there is no GPU.
+STANDIN = $(BUILD)/standin
+STANDIN_FLAGS = -D_GNU_SOURCE -Itests/standin/include -Iruntime -Itests $(OPTIMIZE) -g -fPIC -pthread -Wall -Wextra \
+                -Werror -fno-omit-frame-pointer -ffp-contract=off $(if $(SANITIZE),-fsanitize=$(SANITIZE))
+STANDIN_SOURCES := $(filter-out $(if $(wildcard tests/standin/include/nccl.h),,%/nccl.c) \
+                     $(if $(wildcard tests/standin/include/cublas_v2.h),,%/cublas.c),$(PLUGIN))
+STANDIN_PLUGIN := $(STANDIN_SOURCES:runtime/%=$(STANDIN)/plugin/%.o) $(KERNELS:runtime/%=$(STANDIN)/plugin/%.o)
+STANDIN_LIBRARIES := $(if $(wildcard tests/standin/nccl.c*),$(STANDIN)/libnccl.so.2) \
+                     $(if $(wildcard tests/standin/cublas.c*),$(STANDIN)/libcublas.so.13)
+.PHONY: standin
+standin: $(STANDIN)/shardrt-cuda.so $(STANDIN_LIBRARIES)
+$(STANDIN)/plugin/%.c.o: runtime/%.c Makefile
+	@mkdir -p $(@D)
+	$(call quiet,cc   )$(CC) -std=c11 $(STANDIN_FLAGS) -MMD -MP -c -o $@ $<
+$(STANDIN)/plugin/%.cu.o: runtime/%.cu Makefile
+	@mkdir -p $(@D)
+	$(call quiet,c++  )g++ -std=c++17 $(STANDIN_FLAGS) -MMD -MP -x c++ -c -o $@ $<
+$(STANDIN)/%.c.o: tests/standin/%.c Makefile
+	@mkdir -p $(@D)
+	$(call quiet,cc   )$(CC) -std=c11 $(STANDIN_FLAGS) -MMD -MP -c -o $@ $<
+$(STANDIN)/%.cc.o: tests/standin/%.cc Makefile
+	@mkdir -p $(@D)
+	$(call quiet,c++  )g++ -std=c++17 $(STANDIN_FLAGS) -MMD -MP -c -o $@ $<
+# Each finds the others beside it.
+STANDIN_LINK = g++ -shared -pthread $(if $(SANITIZE),-fsanitize=$(SANITIZE)) '-Wl,-rpath,$$ORIGIN' -Wl,-soname,$(@F) -o $@ $^
+$(STANDIN)/libstandin.so: $(STANDIN)/cudart.cc.o $(STANDIN)/launch.cc.o
+	$(call quiet,link )$(STANDIN_LINK)
+$(STANDIN)/shardrt-cuda.so: $(STANDIN_PLUGIN) $(STANDIN)/libstandin.so
+	$(call quiet,link )$(STANDIN_LINK)
+$(STANDIN)/libnccl.so.2: $(patsubst tests/standin/%,$(STANDIN)/%.o,$(wildcard tests/standin/nccl.c*)) $(STANDIN)/libstandin.so
+	$(call quiet,link )$(STANDIN_LINK)
+$(STANDIN)/libcublas.so.13: $(patsubst tests/standin/%,$(STANDIN)/%.o,$(wildcard tests/standin/cublas.c*)) $(STANDIN)/libstandin.so
+	$(call quiet,link )$(STANDIN_LINK)
+-include $(STANDIN_PLUGIN:.o=.d) $(wildcard $(STANDIN)/*.d)
 
 # Lua files become objects that `require` finds in the program itself (LuaJIT looks for luaJIT_BC_ symbols).
 lua_module = $(patsubst %.init,%,$(subst /,.,$(patsubst lua/%.lua,%,$(1))))
