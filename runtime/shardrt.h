@@ -270,10 +270,10 @@ typedef struct shardrt_job {
   int32_t process_index;
   int32_t process_count;
   int32_t devices_per_process;
-  int32_t check;    /* SHARDRT_CHECK_… */
-  int32_t planning; /* 1 under `shardrt plan`: no other process exists, nothing is read, nothing moves */
+  int32_t check;     /* SHARDRT_CHECK_… */
+  int32_t planning;  /* 1 under `shardrt plan`: no other process exists, nothing is read, nothing moves */
   char platform[16]; /* of the devices: "host" or "cuda" */
-  double timeout;   /* seconds that any wait may take in which no process moves data */
+  double timeout;    /* seconds that any wait may take in which no process moves data */
 } shardrt_job;
 
 /* Joins the job: MPI where a launcher (mpirun, srun) started this process, alone otherwise. `wanted` gives
@@ -907,9 +907,10 @@ typedef struct shardrt_loader_options {
 
 /* What is read ahead counts when its batch is handed out. */
 typedef struct shardrt_loader_stats {
-  int64_t bytes_read;  /* taken from the source's storage by this process */
-  int64_t bytes_moved; /* received from other processes */
-  int64_t samples;     /* rows of the global batches handed out, without padding */
+  int64_t bytes_read;     /* taken from the source's storage by this process */
+  int64_t bytes_moved;    /* received from other processes */
+  int64_t bytes_uploaded; /* to devices with memory of their own; of batches that have arrived there */
+  int64_t samples;        /* rows of the global batches handed out, without padding */
   int64_t steps;
   int64_t steps_checked;       /* in which replicas were compared; 0 where no field has any */
   int64_t bytes_fingerprinted; /* by this process, for that: of fields that have replicas, in steps that are checked */
@@ -921,8 +922,11 @@ typedef struct shardrt_loader_stats {
   double scatter_seconds;      /* copying rows that were read whole to where they belong, */
   double check_seconds;        /* and taking fingerprints of replicas */
   double move_seconds;         /* spent moving, each time from when all processes had come to it */
+  double upload_seconds;       /* that these uploads took, by the devices' clocks, each batch's longest, */
+  double upload_wait_seconds;  /* and of these, when what was asked of the devices had to wait for them */
   size_t batch_bytes;          /* of this process's shards of one batch */
   size_t budget_bytes;         /* of batches made ahead and handed out, and slack_bytes */
+  size_t pinned_bytes;         /* of the host's memory from which batches are uploaded, at most; 0: none are */
   size_t slack_bytes;          /* that batches which the caller let go may take before they are collected */
   int32_t num_workers;         /* these three as they are now */
   int32_t prefetch;

@@ -45,7 +45,7 @@ fail.own()
 ---@field prefetch integer? # batches made ahead; nil: chosen in the same way
 ---@field read_size integer? # bytes that a thread reads at once, where they are more than a row; nil: by the machine
 
----@class shardrt.LoaderStages # seconds: the first five of all workers together, the others of the recipe
+---@class shardrt.LoaderStages # seconds: the first five of all workers together, `wait` and `move` of the recipe
 ---@field read number # from the storage or the page cache
 ---@field decode number
 ---@field transform number
@@ -53,12 +53,15 @@ fail.own()
 ---@field check number # taking fingerprints of replicas, to compare them
 ---@field wait number # for a batch: of `seconds`, what the recipe waited for data
 ---@field move number # of batches between processes and shards, from when all processes had come to it
+---@field upload number # copying to devices with memory of their own, by their clocks: of each batch, the longest
+---@field upload_wait number # of that, when a device stood still for it: 1 - upload_wait / upload of copying was hidden
 
 ---@class shardrt.LoaderStats
 ---@field bytes_read integer # taken from the storage by this process, for the batches handed out
 ---@field bytes_ahead integer # read before workers needed them, because they were not in the page cache
 ---@field ahead string? # how: "io_uring" or "threads"; nil: nothing was missing yet; "none": neither can be had; "off"
 ---@field bytes_moved integer # received from other processes
+---@field bytes_uploaded integer # to devices with memory of their own (GPUs), in batches that have arrived there
 ---@field samples integer # rows of the global batches handed out, without padding
 ---@field bad_records integer # samples of the source that were left out, because they cannot be read
 ---@field steps integer # batches handed out
@@ -74,6 +77,7 @@ fail.own()
 ---@field slack_bytes integer # of these, what batches that were let go may take before they are collected
 ---@field buffers integer # how many batches these are
 ---@field batch_bytes integer # of this process's shards of one batch
+---@field pinned_bytes integer # of host memory from which batches are uploaded, at most; 0 where devices are the host's
 
 ---@class shardrt.Loader
 ---@field source shardrt.source
@@ -98,7 +102,7 @@ local KEYWORDS = {
 }
 local REMAINDERS = { drop = true, pad = true, error = true }
 local PIPELINES = { per_process = true, global = true, per_device = true, reshard = true, auto = true }
-local STAGES = { "read", "decode", "transform", "scatter", "check", "wait", "move" }
+local STAGES = { "read", "decode", "transform", "scatter", "check", "wait", "move", "upload", "upload_wait" }
 local ONE_CYCLE = 2 ^ 20 -- KiB: more than any heap has to mark and sweep
 
 -- Of all batches: a name that is all but a field's is an error, any other that is not there is nil, for code that asks
@@ -416,7 +420,8 @@ function Loader:stats()
     stages[name] = c[name .. "_seconds"] + (before.stages and before.stages[name] or 0)
   end
   return {
-    bytes_read = total "bytes_read", bytes_moved = total "bytes_moved", samples = total "samples",
+    bytes_read = total "bytes_read", bytes_moved = total "bytes_moved",
+    bytes_uploaded = total "bytes_uploaded", samples = total "samples",
     steps = total "steps", steps_checked = total "steps_checked", bytes_fingerprinted = total "bytes_fingerprinted",
     bad_records = tonumber(C.shardrt_source_bad_count(self.source)),
     bytes_ahead = total "bytes_ahead", ahead = c.ahead ~= nil and ffi.string(c.ahead) or nil,
@@ -425,7 +430,7 @@ function Loader:stats()
     slack_bytes = self.slack,
     stages = stages,
     buffers = self.batch_bytes == 0 and 0 or math.floor(tonumber(c.budget_bytes) / self.batch_bytes),
-    batch_bytes = self.batch_bytes,
+    batch_bytes = self.batch_bytes, pinned_bytes = tonumber(c.pinned_bytes),
   }
 end
 

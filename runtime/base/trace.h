@@ -29,6 +29,7 @@ enum trace_kind {
   TRACE_TRANSFORM,
   TRACE_SCATTER, /* from rows that were read whole to where they belong */
   TRACE_CHECK,   /* fingerprints of replicas are taken */
+  TRACE_UPLOAD,  /* a batch's copies to devices with memory of their own are put on their way; amount: bytes */
   TRACE_READY,   /* no span: so many batches (amount) of a loader are made and not yet asked for */
   TRACE_KINDS
 };

@@ -9,6 +9,7 @@
 #include "loader/cursor.h"
 #include "loader/mask.h"
 #include "loader/move.h"
+#include "loader/options.h"
 #include "loader/pace.h"
 #include "loader/scout.h"
 #include "loader/slot.h"
@@ -17,15 +18,15 @@
 #include "source/source.h"
 
 enum {
-  MAX_WORKERS = 1024, /* that may be asked for */
-  MAX_PREFETCH = 1024,
   CHECKED_FIRST = 10, /* `sample` checks a loader's first steps, */
   CHECKED_EVERY = 100 /* then one in so many */
 };
 
-/* Rounds of the crew are batches: round r is made in slots[r % most_prefetch]. Invariants: rounds handed … offered are
- * in the making or made, at most `prefetch` of them, and exactly their slots are open; `place` is where round `handed`
- * stands in the epochs, `ahead` where round `offered` will. All of this is the owner's; the workers see slots. */
+/* Rounds of the crew are batches: round r is made in slots[r % nslots]. Invariants: rounds handed … offered are in the
+ * making or made, at most `prefetch` of them, and exactly their slots are open; rounds landed … handed were handed out
+ * or dropped, but their slots' blocks may still be copied from (never where devices are the host's: then landed is
+ * handed), at most LANDING of them once there are others; `place` is where round `handed` stands in the epochs, `ahead`
+ * where round `offered` will. All of this is the owner's; the workers see slots. */
 struct shardrt_loader {
   struct plan *plan; /* how batches are read */
   struct move *move; /* and how they get from there to the caller */
@@ -35,9 +36,11 @@ struct shardrt_loader {
   struct pace pace;   /* how many workers there are, and batches ahead */
   int64_t first_step; /* the number of the first batch */
   struct budget budget;
-  struct mask mask; /* none unless padding */
+  struct mask mask;            /* none unless padding */
+  struct upload_plan *uploads; /* NULL: devices are the host's */
   struct pool *pool;
-  struct slot *slots;           /* most_prefetch of them */
+  struct slot *slots; /* nslots of them */
+  int32_t nslots;
   struct slot_scratch *scratch; /* one for each worker, and one for the owner, who helps them */
   uint64_t *fingerprints;       /* room for those of a field's shards */
   int32_t narrays;              /* of a batch: the fields and perhaps the mask */
@@ -46,40 +49,27 @@ struct shardrt_loader {
   struct scout *scout; /* reads ahead of the crew; NULL: nobody does */
   int64_t offered;
   int64_t handed;
+  int64_t landed;
   struct cursor place;
   struct cursor ahead;
   double started;  /* when the first batch was asked for; 0: not yet */
   double last_end; /* when the last was handed out */
   struct move_stats moved;
+  struct upload_stats uploaded;
   shardrt_loader_stats stats;
 };
 
 /* ---- making one ------------------------------------------------------------------------------------------------- */
 
-static int check_range(const char *what, int64_t value, int64_t least, int64_t most) {
-  if (value >= least && value <= most) return SHARDRT_OK;
-  return error_set(SHARDRT_EINVAL, "%s = %lld: it is a number from %lld to %lld", what, (long long)value,
-                   (long long)least, (long long)most);
-}
-
-static int check_options(const shardrt_loader_options *o) {
-  int code = check_range("batch_size", o->batch_size, 1, INT64_MAX);
-  if (code == SHARDRT_OK) code = check_range("num_workers", o->num_workers, 0, MAX_WORKERS);
-  if (code == SHARDRT_OK) code = check_range("prefetch", o->prefetch, 0, MAX_PREFETCH);
-  if (code == SHARDRT_OK) code = check_range("read_size", o->read_size, 0, INT64_MAX);
-  if (code == SHARDRT_OK) code = check_range("remainder", o->remainder, SHARDRT_DROP, SHARDRT_ERROR);
-  if (code == SHARDRT_OK) code = check_range("pipeline", o->pipeline, SHARDRT_PER_PROCESS, SHARDRT_PER_DEVICE);
-  return code;
-}
-
 static int make_slots(shardrt_loader *self) {
-  self->slots = alloc_zeros((size_t)self->pace.now.most_prefetch, sizeof *self->slots);
+  self->nslots = self->pace.now.most_prefetch + (self->uploads != NULL ? LANDING : 0);
+  self->slots = alloc_zeros((size_t)self->nslots, sizeof *self->slots);
   if (self->slots == NULL) return ALLOC_FAILED;
   self->scratch = alloc_zeros((size_t)self->pace.now.most_workers + 1, sizeof *self->scratch);
   if (self->scratch == NULL) return ALLOC_FAILED;
   int code = SHARDRT_OK;
-  for (int32_t i = 0; i < self->pace.now.most_prefetch && code == SHARDRT_OK; i++)
-    code = slot_set(&self->slots[i], self->plan);
+  for (int32_t i = 0; i < self->nslots && code == SHARDRT_OK; i++)
+    code = slot_set(&self->slots[i], self->plan, self->uploads);
   for (int32_t i = 0; i <= self->pace.now.most_workers && code == SHARDRT_OK; i++)
     code = slot_scratch_set(&self->scratch[i], self->plan);
   if (code != SHARDRT_OK) return code;
@@ -95,17 +85,25 @@ static int make_slots(shardrt_loader *self) {
   return self->arrays != NULL ? SHARDRT_OK : ALLOC_FAILED;
 }
 
+static struct slot *slot_at(const shardrt_loader *self, int64_t round) {
+  return &self->slots[round % self->nslots];
+}
+
 /* A task of the crew is some of the plan's. */
 static int run_tasks(void *context, int64_t round, int64_t group, int32_t worker) {
   shardrt_loader *self = context;
   const int64_t first = group * self->pace.group, left = self->plan->ntasks - first;
-  return slot_run(&self->slots[round % self->pace.now.most_prefetch], self->plan, first,
-                  left < self->pace.group ? left : self->pace.group, &self->scratch[worker]);
+  return slot_run(slot_at(self, round), self->plan, first, left < self->pace.group ? left : self->pace.group,
+                  &self->scratch[worker]);
 }
 
 static void name_for_trace(struct plan *plan) {
   plan->trace_loader = trace_loader();
   for (int32_t f = 0; f < plan->nfields; f++) plan->fields[f].trace_name = trace_name(plan->fields[f].field->name);
+}
+
+static int set_budget(shardrt_loader *self) {
+  return budget_set(&self->budget, self->plan, self->move, self->uploads, self->pace.now.prefetch);
 }
 
 static int fill(shardrt_loader *self, const shardrt_loader_options *o) {
@@ -115,8 +113,9 @@ static int fill(shardrt_loader *self, const shardrt_loader_options *o) {
   if (code != SHARDRT_OK) return code;
   pace_set(&self->pace, o, self->plan);
   if (o->remainder == SHARDRT_PAD) code = mask_set(&self->mask, o, self->plan->nfields);
-  if (code == SHARDRT_OK) code = budget_set(&self->budget, self->plan, self->move, self->pace.now.prefetch);
-  if (code == SHARDRT_OK) code = pool_new(self->budget.bytes, &self->pool);
+  if (code == SHARDRT_OK) code = upload_plan_new(self->plan, &self->uploads);
+  if (code == SHARDRT_OK) code = set_budget(self);
+  if (code == SHARDRT_OK) code = (self->uploads != NULL ? pool_new_pinned : pool_new)(self->budget.pool, &self->pool);
   if (code == SHARDRT_OK) code = make_slots(self);
   if (code == SHARDRT_OK)
     code = crew_new(self->pace.now.most_workers, (self->plan->ntasks + self->pace.group - 1) / self->pace.group,
@@ -127,7 +126,7 @@ static int fill(shardrt_loader *self, const shardrt_loader_options *o) {
 }
 
 int shardrt_loader_new(const shardrt_loader_options *o, shardrt_loader **out) {
-  int code = check_options(o);
+  int code = options_check(o);
   if (code != SHARDRT_OK) return code;
   struct cursor_rules rules = {.count = shardrt_source_count(o->source),
                                .batch_size = o->batch_size,
@@ -144,9 +143,7 @@ int shardrt_loader_new(const shardrt_loader_options *o, shardrt_loader **out) {
   code = cursor_seek(&made->place, &rules, 0, 0);
   made->ahead = made->place;
   if (code == SHARDRT_OK) code = fill(made, o);
-  if (code == SHARDRT_OK) {
-    made->stats.batch_bytes = made->move->batch_bytes;
-  }
+  if (code == SHARDRT_OK) made->stats.batch_bytes = made->move->batch_bytes;
   if (code != SHARDRT_OK) {
     shardrt_loader_free(made);
     return code;
@@ -164,10 +161,10 @@ void shardrt_loader_free(shardrt_loader *self) {
   for (int32_t i = 0; self->scratch != NULL && i <= self->pace.now.most_workers; i++)
     slot_scratch_clear(&self->scratch[i]);
   alloc_free(self->scratch);
-  for (int32_t i = 0; self->slots != NULL && i < self->pace.now.most_prefetch; i++)
-    slot_clear(&self->slots[i], self->plan);
+  for (int32_t i = 0; self->slots != NULL && i < self->nslots; i++) slot_clear(&self->slots[i], self->plan);
   alloc_free(self->slots);
   pool_free(self->pool);
+  upload_plan_free(self->uploads);
   mask_clear(&self->mask);
   move_free(self->move);
   plan_free(self->plan);
@@ -183,16 +180,27 @@ static bool is_checked(int64_t step) {
   return step < CHECKED_FIRST || step % CHECKED_EVERY == 0;
 }
 
-static struct slot *slot_at(const shardrt_loader *self, int64_t round) {
-  return &self->slots[round % self->pace.now.most_prefetch];
-}
-
-static size_t bytes_ahead(const shardrt_loader *self) {
-  return (size_t)(self->offered - self->handed) * self->plan->batch_bytes;
+/* What `batches` of them take before they are handed out. */
+static size_t bytes_ahead(const shardrt_loader *self, int64_t batches) {
+  return (size_t)batches * (self->uploads != NULL ? self->uploads->batch_bytes : self->plan->batch_bytes);
 }
 
 size_t shardrt_loader_outstanding(const shardrt_loader *self) {
-  return pool_outstanding(self->pool) - bytes_ahead(self);
+  if (self->uploads != NULL) return upload_counted(self->uploads);
+  return pool_outstanding(self->pool) - bytes_ahead(self, self->offered - self->handed);
+}
+
+/* Finds what has landed; where not so few are left as `most`, waits for the eldest. */
+static int land(shardrt_loader *self, int64_t most) {
+  while (self->landed < self->handed) {
+    const bool wait = self->offered - self->landed > most;
+    bool landed;
+    int code = slot_land(slot_at(self, self->landed), self->plan, wait, &self->uploaded, &landed);
+    self->landed += landed;
+    if (code != SHARDRT_OK) return error_prefix(code, "the copies of the loader's batches to the devices");
+    if (!landed) break;
+  }
+  return SHARDRT_OK;
 }
 
 /* Of the batch at `place`. */
@@ -202,6 +210,8 @@ static int64_t step_number(const shardrt_loader *self) {
 
 /* Sets the workers on the batch at `ahead`. */
 static int offer(shardrt_loader *self) {
+  int code = land(self, self->pace.now.prefetch + LANDING - 1);
+  if (code != SHARDRT_OK) return code;
   struct slot *next = slot_at(self, self->offered);
   order_set(&next->order, self->seed, self->ahead.epoch, self->rules.count, self->shuffle);
   next->first = self->ahead.row;
@@ -209,7 +219,7 @@ static int offer(shardrt_loader *self) {
   next->past_caches = self->budget.past_caches;
   next->step = step_number(self) + self->offered - self->handed;
   next->fingerprinted = is_checked(next->step);
-  int code = slot_open(next, self->plan, self->pool);
+  code = slot_open(next, self->plan, self->pool);
   if (code != SHARDRT_OK) return code;
   crew_offer(self->crew);
   self->offered++;
@@ -220,25 +230,28 @@ static int offer(shardrt_loader *self) {
   return SHARDRT_OK;
 }
 
-/* Whether there is a batch at `ahead`, and a slot for it. */
+/* Whether there is a batch at `ahead`, and it may be made. */
 static bool may_offer(const shardrt_loader *self) {
   return self->offered - self->handed < self->pace.now.prefetch && cursor_rows(&self->ahead, &self->rules) > 0;
 }
 
+/* And without waiting. */
 static bool within_budget(const shardrt_loader *self) {
-  return pool_outstanding(self->pool) + self->plan->batch_bytes <= self->budget.bytes;
+  const size_t bytes = shardrt_loader_outstanding(self) + bytes_ahead(self, self->offered - self->handed + 1);
+  return bytes <= self->budget.bytes && self->offered - self->landed < self->pace.now.prefetch + LANDING;
 }
 
 /* Drops what is in the making, so that the next batch is the one at `place`. */
 static void drop_ahead(shardrt_loader *self) {
   crew_cancel(self->crew);
   for (; self->handed < self->offered; self->handed++) slot_close(slot_at(self, self->handed), self->plan);
+  (void)land(self, INT64_MAX); /* what fails here fails when its slot is needed */
   self->ahead = self->place;
   scout_forget(self->scout);
 }
 
 /* Compares the replicas of all fields across the job. Whether there are any is the same in every process. */
-static int check_replicas(shardrt_loader *self, const struct slot *made, const char *step) {
+static int check_replicas(shardrt_loader *self, struct slot *made, const char *step) {
   if (!made->fingerprinted) return SHARDRT_OK;
   int code = SHARDRT_OK;
   int64_t compared = 0;
@@ -251,8 +264,8 @@ static int check_replicas(shardrt_loader *self, const struct slot *made, const c
       code = shardrt_check_array(name, self->arrays[f]);
       self->stats.bytes_fingerprinted += (int64_t)field->bytes;
     } else {
-      slot_fingerprints(made, self->plan, f, self->fingerprints);
-      code = shardrt_check_replicas(name, self->arrays[f], self->fingerprints);
+      code = slot_fingerprints(made, self->plan, f, self->fingerprints);
+      if (code == SHARDRT_OK) code = shardrt_check_replicas(name, self->arrays[f], self->fingerprints);
     }
     compared++;
   }
@@ -262,7 +275,7 @@ static int check_replicas(shardrt_loader *self, const struct slot *made, const c
 
 /* A step that is not compared is still known to the job, which finds at the next occasion who took another. It is told
  * once, when what may fail here alone is done. */
-static int meet_others(shardrt_loader *self, const struct slot *made) {
+static int meet_others(shardrt_loader *self, struct slot *made) {
   char step[64], told[128];
   snprintf(step, sizeof step, "step %lld of the loader", (long long)step_number(self));
   snprintf(told, sizeof told, "%s, from row %lld of epoch %lld", step, (long long)self->place.row,
@@ -270,14 +283,14 @@ static int meet_others(shardrt_loader *self, const struct slot *made) {
   shardrt_job_step(told);
   int code = SHARDRT_OK;
   for (int32_t f = 0; f < self->plan->nfields && code == SHARDRT_OK; f++)
-    code = move_array(self->move, f, step, self->pool, &self->arrays[f], &self->moved);
+    code = move_array(self->move, f, step, self->uploads == NULL ? self->pool : NULL, &self->arrays[f], &self->moved);
   return code == SHARDRT_OK ? check_replicas(self, made, step) : code;
 }
 
 /* The arrays of a batch whose tasks have run, checked, in self->arrays. */
-static int make_arrays(shardrt_loader *self, const struct slot *made) {
+static int make_arrays(shardrt_loader *self, struct slot *made) {
   int32_t n = 0;
-  int code = SHARDRT_OK;
+  int code = slot_hand_over(made, self->plan);
   while (n < self->narrays && code == SHARDRT_OK) {
     code = n < self->plan->nfields ? slot_array(made, self->plan, n, &self->arrays[n])
                                    : mask_make(&self->mask, made->rows, &self->arrays[n]);
@@ -297,19 +310,7 @@ static void keep_pace(shardrt_loader *self, double waited, int64_t busy, bool fu
   const double helped = 1e-9 * (double)self->scratch[self->pace.now.most_workers].busy;
   if (!pace_step(&self->pace, now - since, waited, 1e-9 * (double)busy, helped, full)) return;
   crew_set_active(self->crew, self->pace.now.workers);
-  if (budget_set(&self->budget, self->plan, self->move, self->pace.now.prefetch) == SHARDRT_OK)
-    pool_limit(self->pool, self->budget.bytes); /* as it is less than the memory */
-}
-
-static void add_stages(shardrt_loader_stats *stats, struct slot *made) {
-  const int64_t decoding = atomic_load(&made->decoding), transforming = atomic_load(&made->transforming);
-  const int64_t scattering = atomic_load(&made->scattering), checking = atomic_load(&made->checking);
-  const int64_t reading = atomic_load(&made->busy) - decoding - transforming - scattering - checking;
-  stats->read_seconds += 1e-9 * (double)reading;
-  stats->decode_seconds += 1e-9 * (double)decoding;
-  stats->transform_seconds += 1e-9 * (double)transforming;
-  stats->scatter_seconds += 1e-9 * (double)scattering;
-  stats->check_seconds += 1e-9 * (double)checking;
+  if (set_budget(self) == SHARDRT_OK) pool_limit(self->pool, self->budget.pool); /* as it is less than the memory */
 }
 
 /* An event of the step at `place`. */
@@ -329,9 +330,9 @@ static int take(shardrt_loader *self, bool full) {
   self->stats.wait_seconds += waited;
   if (code == SHARDRT_OK) code = make_arrays(self, made);
   if (code != SHARDRT_OK) return code;
-  self->stats.bytes_read += atomic_load(&made->bytes_read);
-  self->stats.bytes_fingerprinted += atomic_load(&made->bytes_fingerprinted);
-  add_stages(&self->stats, made);
+  slot_add_figures(made, &self->stats);
+  for (int32_t f = 0; self->uploads != NULL && f < self->plan->nfields; f++)
+    upload_count(self->uploads, self->arrays[f]);
   keep_pace(self, waited, atomic_load(&made->busy), full);
   self->stats.samples += made->rows;
   self->stats.steps++;
@@ -343,7 +344,7 @@ static int take(shardrt_loader *self, bool full) {
 
 static int next_batch(shardrt_loader *self, shardrt_array **arrays) {
   if (self->started == 0) self->started = shardrt_clock();
-  int code = SHARDRT_OK;
+  int code = land(self, INT64_MAX);
   const bool full = self->offered - self->handed == self->pace.now.prefetch && crew_is_done(self->crew);
   while (code == SHARDRT_OK && may_offer(self)) code = offer(self);
   const bool any = self->handed < self->offered;
@@ -355,6 +356,7 @@ static int next_batch(shardrt_loader *self, shardrt_array **arrays) {
   if (any) memcpy(arrays, self->arrays, (size_t)self->narrays * sizeof *arrays);
   /* What the caller does with this batch is time to make others in, as far as the budget goes (the next call goes to
    * `prefetch` of them whatever they take). What fails here fails there again, and is reported there. */
+  (void)land(self, INT64_MAX);
   while (may_offer(self) && within_budget(self) && offer(self) == SHARDRT_OK) {
   }
   self->stats.seconds = shardrt_clock() - self->started;
@@ -382,8 +384,12 @@ void shardrt_loader_stats_get(const shardrt_loader *self, shardrt_loader_stats *
   *out = self->stats;
   out->bytes_moved = self->moved.bytes;
   out->move_seconds = self->moved.seconds;
+  out->bytes_uploaded = self->uploaded.bytes;
+  out->upload_seconds = self->uploaded.seconds;
+  out->upload_wait_seconds = self->uploaded.waited;
   out->budget_bytes = self->budget.bytes;
   out->slack_bytes = self->budget.slack;
+  out->pinned_bytes = self->uploads != NULL ? self->budget.pool : 0;
   out->num_workers = self->pace.now.workers;
   out->prefetch = self->pace.now.prefetch;
   out->read_size = self->plan->read_size;

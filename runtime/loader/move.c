@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/size.h"
 #include "comm/reshard.h"
+#include "device/accelerator.h"
 #include "layout/sharding.h"
 
 /* The distinct boxes of this process. */
@@ -31,8 +32,10 @@ static int set_field(struct move *self, const shardrt_loader_options *options, c
   code = sharding_grid(to, shardrt_array_ndim(read), shardrt_array_shape(read), &grid);
   if (code != SHARDRT_OK) return code;
   field->has_replicas = grid.blocks < shardrt_mesh_size(shardrt_sharding_mesh(to));
-  /* Where nothing moves the blocks are those that are read, of which the plan may want one for each device. */
+  /* Where nothing moves the blocks are those that are read, of which the plan may want one for each device. Devices
+   * that have memory of their own do not share one. */
   int64_t blocks = field->moves ? block_count(field->like) : plan->fields[f].nblocks;
+  if (accelerator_get() != NULL) blocks = shardrt_array_shard_count(field->like);
   if (size_multiply((size_t)blocks, shardrt_array_shard_bytes(field->like), &field->bytes) &&
       size_add(self->batch_bytes, field->bytes, &self->batch_bytes))
     return SHARDRT_OK;

@@ -39,8 +39,8 @@ struct move_stats {
   double seconds; /* from when all had come to it */
 };
 
-/* Puts one field's array, as it was read, in its final layout; memory for it is the pool's. `step` names the batch,
- * alike in every process. On failure the array is the one that was read. */
+/* Puts one field's array, as it was read, in its final layout; memory for it is the pool's (NULL: devices have memory
+ * of their own). `step` names the batch, alike in every process. On failure the array is the one that was read. */
 int move_array(const struct move *self, int32_t field, const char *step, struct pool *pool, shardrt_array **array,
                struct move_stats *stats);
 

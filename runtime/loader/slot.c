@@ -25,18 +25,22 @@ void slot_scratch_clear(struct slot_scratch *self) {
   alloc_free(self->samples);
 }
 
-int slot_set(struct slot *self, const struct plan *plan) {
+int slot_set(struct slot *self, const struct plan *plan, const struct upload_plan *uploads) {
   size_t n = (size_t)plan->nblocks;
   self->buffers = alloc_zeros(n, sizeof *self->buffers);
   if (self->buffers == NULL) return ALLOC_FAILED;
   self->fingerprints = alloc_zeros(n, sizeof *self->fingerprints);
   if (self->fingerprints == NULL) return ALLOC_FAILED;
   self->left = alloc_zeros(n, sizeof *self->left);
-  return self->left != NULL ? SHARDRT_OK : ALLOC_FAILED;
+  return self->left != NULL ? upload_set(&self->upload, uploads) : ALLOC_FAILED;
 }
 
 void slot_clear(struct slot *self, const struct plan *plan) {
   if (self->buffers != NULL) slot_close(self, plan);
+  struct upload_stats unread = {0};
+  bool landed; /* if not even now, a device fails, and may still read the blocks: they are given up */
+  if (self->buffers != NULL) (void)slot_land(self, plan, true, &unread, &landed);
+  upload_clear(&self->upload);
   alloc_free((void *)self->left);
   alloc_free(self->fingerprints);
   alloc_free(self->buffers);
@@ -54,6 +58,7 @@ int slot_open(struct slot *self, const struct plan *plan, struct pool *pool) {
       return error_prefix(code, "field \"%s\" of the loader's next batch", field->field->name);
     }
   }
+  atomic_store(&self->all_left, plan->ntasks);
   atomic_store(&self->bytes_read, 0);
   atomic_store(&self->bytes_fingerprinted, 0);
   atomic_store(&self->busy, 0);
@@ -64,11 +69,22 @@ int slot_open(struct slot *self, const struct plan *plan, struct pool *pool) {
   return SHARDRT_OK;
 }
 
-void slot_close(struct slot *self, const struct plan *plan) {
+static void free_blocks(struct slot *self, const struct plan *plan) {
   for (int64_t b = 0; b < plan->nblocks; b++) {
     shardrt_buffer_free(self->buffers[b]);
     self->buffers[b] = NULL;
   }
+}
+
+void slot_close(struct slot *self, const struct plan *plan) {
+  upload_drop(&self->upload);
+  if (!upload_is_under_way(&self->upload)) free_blocks(self, plan);
+}
+
+int slot_land(struct slot *self, const struct plan *plan, bool wait, struct upload_stats *stats, bool *landed) {
+  int code = upload_land(&self->upload, wait, stats, landed);
+  if (*landed) free_blocks(self, plan);
+  return code;
 }
 
 /* Where row `row` of the global batch lies in a block's buffer. */
@@ -142,10 +158,12 @@ static int read_whole(struct slot *self, const struct plan *plan, const struct p
   return code;
 }
 
-/* After a task: whoever runs a block's last one takes its fingerprint, while much of it is in the cache. */
+/* After a task: whoever runs a block's last one takes its fingerprint, while much of it is in the cache. (Devices with
+ * memory of their own take those of what arrives there.) */
 static void finish_block(struct slot *self, const struct plan *plan, const struct plan_field *field, int64_t b,
                          struct slot_scratch *scratch) {
-  if (!self->fingerprinted || !field->has_replicas || atomic_fetch_sub(&self->left[b], 1) != 1) return;
+  const bool compared = self->fingerprinted && field->has_replicas && self->upload.plan == NULL;
+  if (!compared || atomic_fetch_sub(&self->left[b], 1) != 1) return;
   const int64_t start = clock_now(), bytes = (int64_t)plan->blocks[b].bytes;
   atomic_fetch_add(&self->bytes_fingerprinted, bytes);
   self->fingerprints[b] = shardrt_fingerprint(shardrt_buffer_data(self->buffers[b]), plan->blocks[b].bytes);
@@ -221,6 +239,23 @@ static uint16_t trace_name_of(const struct plan *plan, int64_t first, int64_t co
   return plan->fields[field].trace_name;
 }
 
+static int upload(struct slot *self, const struct plan *plan) {
+  const int64_t start = trace_begin();
+  int code = upload_start(&self->upload, self->buffers, self->fingerprinted);
+  if (code == SHARDRT_OK && self->upload.is_fingerprinted)
+    atomic_fetch_add(&self->bytes_fingerprinted, (int64_t)self->upload.plan->compared_bytes);
+  if (start != 0) trace_part(self, plan, TRACE_UPLOAD, start, clock_now(), (int64_t)self->upload.plan->batch_bytes);
+  return code;
+}
+
+/* After tasks that did not fail: whoever runs the batch's last ones sends it on its way. Where there is no room on a
+ * device there may be when the batch is asked for, and then it is tried again. */
+static int upload_last(struct slot *self, const struct plan *plan, int64_t count) {
+  if (self->upload.plan == NULL || atomic_fetch_sub(&self->all_left, count) != count) return SHARDRT_OK;
+  int code = upload(self, plan);
+  return code == SHARDRT_ENOMEM ? SHARDRT_OK : code;
+}
+
 int slot_run(struct slot *self, const struct plan *plan, int64_t first, int64_t count, struct slot_scratch *scratch) {
   const int64_t start = clock_now();
   start_figures(scratch);
@@ -235,16 +270,28 @@ int slot_run(struct slot *self, const struct plan *plan, int64_t first, int64_t 
                                     .loader = plan->trace_loader,
                                     .step = self->step,
                                     .amount = scratch->rows});
-  return code;
+  return code == SHARDRT_OK ? upload_last(self, plan, count) : code;
+}
+
+int slot_hand_over(struct slot *self, const struct plan *plan) {
+  if (self->upload.plan == NULL) return SHARDRT_OK;
+  int code = self->upload.is_started ? SHARDRT_OK : upload(self, plan);
+  return code == SHARDRT_OK ? upload_hand_over(&self->upload) : code;
+}
+
+/* What a field's i-th shard holds. */
+static shardrt_buffer *buffer_of(const struct slot *self, const struct plan *plan, int32_t f, int64_t i) {
+  const struct upload_plan *uploads = self->upload.plan;
+  if (uploads != NULL) return self->upload.buffers[uploads->first_shard[f] + i];
+  return self->buffers[plan->fields[f].first_block + plan->fields[f].shard_blocks[i]];
 }
 
 int slot_array(const struct slot *self, const struct plan *plan, int32_t f, shardrt_array **out) {
-  const struct plan_field *field = &plan->fields[f];
   shardrt_array *made;
-  int code = array_like(field->like, &made);
+  int code = array_like(plan->fields[f].like, &made);
   if (code != SHARDRT_OK) return code;
   for (int64_t i = 0; i < shardrt_array_shard_count(made) && code == SHARDRT_OK; i++)
-    code = shardrt_array_set_buffer(made, i, self->buffers[field->first_block + field->shard_blocks[i]]);
+    code = shardrt_array_set_buffer(made, i, buffer_of(self, plan, f, i));
   if (code != SHARDRT_OK) {
     shardrt_array_free(made);
     return code;
@@ -253,8 +300,23 @@ int slot_array(const struct slot *self, const struct plan *plan, int32_t f, shar
   return SHARDRT_OK;
 }
 
-void slot_fingerprints(const struct slot *self, const struct plan *plan, int32_t f, uint64_t *out) {
+int slot_fingerprints(struct slot *self, const struct plan *plan, int32_t f, uint64_t *out) {
   const struct plan_field *field = &plan->fields[f];
+  if (self->upload.plan != NULL) return upload_fingerprints(&self->upload, f, out);
   for (int64_t i = 0; i < shardrt_array_shard_count(field->like); i++)
     out[i] = self->fingerprints[field->first_block + field->shard_blocks[i]];
+  return SHARDRT_OK;
+}
+
+void slot_add_figures(struct slot *self, shardrt_loader_stats *stats) {
+  const int64_t decoding = atomic_load(&self->decoding), transforming = atomic_load(&self->transforming);
+  const int64_t scattering = atomic_load(&self->scattering), checking = atomic_load(&self->checking);
+  const int64_t reading = atomic_load(&self->busy) - decoding - transforming - scattering - checking;
+  stats->bytes_read += atomic_load(&self->bytes_read);
+  stats->bytes_fingerprinted += atomic_load(&self->bytes_fingerprinted);
+  stats->read_seconds += 1e-9 * (double)reading;
+  stats->decode_seconds += 1e-9 * (double)decoding;
+  stats->transform_seconds += 1e-9 * (double)transforming;
+  stats->scatter_seconds += 1e-9 * (double)scattering;
+  stats->check_seconds += 1e-9 * (double)checking;
 }

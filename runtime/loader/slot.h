@@ -6,22 +6,26 @@
 
 #include "loader/order.h"
 #include "loader/plan.h"
+#include "loader/upload.h"
 #include "storage/reader.h"
 
 struct pool;
 
-/* Between slot_open and slot_close it holds one buffer for each block of the plan, which the tasks fill. What the
- * tasks share is atomic; the rest does not change while they run. */
+/* Between slot_open and slot_close it holds one buffer for each block of the plan, which the tasks fill, and, where
+ * devices have memory of their own, until slot_land says that nothing is under way from there. What the tasks share is
+ * atomic; the rest does not change while they run. */
 struct slot {
-  struct order order;         /* of the batch's epoch */
-  int64_t first;              /* where the batch begins in that order */
-  int64_t rows;               /* real ones; the rest of the batch is padding */
-  int64_t step;               /* the batch's number */
-  bool past_caches;           /* the batch does not fit in them, with the others that are in the making */
-  bool fingerprinted;         /* whether the tasks take fingerprints, of fields that have replicas */
-  shardrt_buffer **buffers;   /* one for each block */
-  uint64_t *fingerprints;     /* of each such block, when its last task has run */
-  _Atomic int64_t *left;      /* tasks of each block that have not run */
+  struct order order;       /* of the batch's epoch */
+  int64_t first;            /* where the batch begins in that order */
+  int64_t rows;             /* real ones; the rest of the batch is padding */
+  int64_t step;             /* the batch's number */
+  bool past_caches;         /* the batch does not fit in them, with the others that are in the making */
+  bool fingerprinted;       /* whether the tasks take fingerprints, of fields that have replicas */
+  shardrt_buffer **buffers; /* one for each block */
+  uint64_t *fingerprints;   /* of each such block, when its last task has run */
+  _Atomic int64_t *left;    /* tasks of each block that have not run */
+  _Atomic int64_t all_left; /* and of all together */
+  struct upload upload;
   _Atomic int64_t bytes_read; /* taken from the storage */
   _Atomic int64_t bytes_fingerprinted;
   _Atomic int64_t busy;                                         /* nanoseconds that the tasks took, added up, */
@@ -42,21 +46,29 @@ struct slot_scratch {
 int slot_scratch_set(struct slot_scratch *self, const struct plan *plan);
 void slot_scratch_clear(struct slot_scratch *self);
 
-/* Room for a plan's blocks, no buffers yet. */
-int slot_set(struct slot *self, const struct plan *plan);
+/* Room for a plan's blocks, no buffers yet. `uploads`: NULL where devices are the host's. */
+int slot_set(struct slot *self, const struct plan *plan, const struct upload_plan *uploads);
+/* Waits until it has landed. */
 void slot_clear(struct slot *self, const struct plan *plan);
 
 /* Takes buffers for one batch and makes its tasks ready to run; order, first, rows and fingerprinted are set. */
 int slot_open(struct slot *self, const struct plan *plan, struct pool *pool);
-/* Gives the slot's counts of the buffers back. */
+/* Gives the slot's counts of the buffers back, those of blocks that are being uploaded with slot_land. */
 void slot_close(struct slot *self, const struct plan *plan);
+/* After slot_close: whether the slot may be opened again; if `wait`, not before. What the upload took is added. */
+int slot_land(struct slot *self, const struct plan *plan, bool wait, struct upload_stats *stats, bool *landed);
 
 /* Runs `count` tasks of the plan, from `first` on; any thread. A failure is of the first that fails. */
 int slot_run(struct slot *self, const struct plan *plan, int64_t first, int64_t count, struct slot_scratch *scratch);
 
-/* The batch's array of one field, when all tasks have run. */
+/* When all tasks have run, on the main thread: the batch is on its way to the devices, if that is to be, and what they
+ * are told to do from now on comes after its arrival. */
+int slot_hand_over(struct slot *self, const struct plan *plan);
+/* The batch's array of one field, after that. */
 int slot_array(const struct slot *self, const struct plan *plan, int32_t field, shardrt_array **out);
-/* Its shards' fingerprints, in the array's order. */
-void slot_fingerprints(const struct slot *self, const struct plan *plan, int32_t field, uint64_t *out);
+/* Its shards' fingerprints, in the array's order: where devices have memory of their own, of what lies there. */
+int slot_fingerprints(struct slot *self, const struct plan *plan, int32_t field, uint64_t *out);
+/* Adds what its tasks took. */
+void slot_add_figures(struct slot *self, shardrt_loader_stats *stats);
 
 #endif

@@ -25,6 +25,7 @@ static const struct {
     [TRACE_TRANSFORM] = {"transform", "worker", NULL},
     [TRACE_SCATTER] = {"scatter", "worker", "rows"},
     [TRACE_CHECK] = {"check", "worker", "bytes"},
+    [TRACE_UPLOAD] = {"upload", "worker", "bytes"},
     [TRACE_READY] = {"batches ready", "loader", NULL},
 };
 
