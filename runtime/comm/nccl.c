@@ -314,7 +314,10 @@ static ncclResult_t finish_link(const nccl_link *link) {
 static void *finish_all(void *context) {
   const nccl_group *group = context;
   bool failed = false;
-  for (int32_t i = 0; i < group->count; i++) nccl.ncclCommFinalize(group->links[i].comm);
+  for (int32_t i = 0; i < group->count; i++) {
+    const ncclResult_t result = nccl.ncclCommFinalize(group->links[i].comm);
+    failed |= result != ncclSuccess && result != ncclInProgress;
+  }
   for (int32_t i = 0; i < group->count; i++) failed |= finish_link(&group->links[i]) != ncclSuccess;
   if (failed) return abort_all(context);
   for (int32_t i = 0; i < group->count; i++) nccl.ncclCommDestroy(group->links[i].comm);

@@ -264,21 +264,17 @@ bool receive_some(ncclComm *comm, message &m) {
 bool run(ncclComm *comm, group &g) {
   std::lock_guard<std::mutex> in(door);
   if (g.leaves) disconnect(comm);
-  if (g.leaves || (comm->failed != ncclSuccess && !comm->aborted)) {
-    if (comm->failed == ncclSuccess) comm->failed = fails(ncclSystemError, "this rank is to have died");
-    return false;
-  }
+  if (g.leaves && comm->failed == ncclSuccess) comm->failed = fails(ncclSystemError, "this rank is to have died");
   bool all = true;
-  for (size_t i = 0; i < g.messages.size() && !comm->aborted; i++) {
+  for (size_t i = 0; i < g.messages.size() && !comm->aborted && comm->failed == ncclSuccess; i++) {
     message &m = g.messages[i];
     bool first = true; /* of those with the same rank that are left, in its direction */
     for (size_t k = 0; k < i; k++)
       first = first && (g.messages[k].done || g.messages[k].rank != m.rank || g.messages[k].outgoing != m.outgoing);
-    if (!m.done && first && comm->failed == ncclSuccess)
-      m.done = m.outgoing ? send_some(comm, m) : receive_some(comm, m);
+    if (!m.done && first) m.done = m.outgoing ? send_some(comm, m) : receive_some(comm, m);
     all = all && m.done;
   }
-  if (!comm->aborted && (!all || g.hangs)) return false;
+  if (!comm->aborted && (!all || g.hangs || comm->failed != ncclSuccess)) return false;
   comm->running--;
   note("done %d %d", g.number, comm->rank);
   return true;

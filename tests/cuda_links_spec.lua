@@ -1,0 +1,475 @@
+-- Links between the GPUs of several processes (runtime/comm/nccl.c), against the stand-in of CUDA and NCCL: what is sent
+-- is what an oracle says, arrives where it should, and whatever fails or hangs is said and ends.
+
+local mpi = require "tests.support.mpi"
+
+local plugin = os.getenv "SHARDRT_STANDIN" or "build/standin/shardrt-cuda.so"
+
+local function write(path, text)
+  local file = assert(io.open(path, "wb"))
+  file:write(text)
+  file:close()
+end
+
+local function read(path)
+  local file = io.open(path, "rb")
+  if not file then return "" end
+  local text = file:read "*a"
+  file:close()
+  return text
+end
+
+-- Runs a recipe in several processes that tell each other what they have to through files: o.processes is a list of
+-- {gpus = "0,1", devices = 2, env = {…}}, o.files a table of files in their folder, which is `folder` to the recipe.
+-- Gives back, for each, {status=, output=, log= (NCCL's calls)}.
+local function run(o)
+  local folder = mpi.folder()
+  for name, text in pairs(o.files or {}) do write(folder .. "/" .. name, text) end
+  write(folder .. "/recipe.lua", ([[
+    local folder = %q
+    local links = require "tests.support.links"
+    local a = require("tests.support.accelerator").get()
+  ]]):format(folder):gsub("\n", " ") .. o.source)
+  local lines = {}
+  for p, process in ipairs(o.processes) do
+    local env = {
+      SHARDRT_CUDA_PLUGIN = plugin, CUDA_VISIBLE_DEVICES = process.gpus, STANDIN_GPUS = 16, STANDIN_MEMORY = 64 * 2 ^ 20,
+      SHARDRT_LINKS_AS = ("%s %d %d"):format(folder, p - 1, #o.processes), STANDIN_NCCL_LOG = ("%s/log-%d"):format(folder, p),
+      STANDIN_HOST = "here",
+    }
+    for name, value in pairs(o.env or {}) do env[name] = value end
+    for name, value in pairs(process.env or {}) do env[name] = value end
+    local words = { "env" }
+    for name, value in pairs(env) do words[#words + 1] = ("'%s=%s'"):format(name, value) end
+    lines[p] = ("(%s %s --platform cuda --devices %d %s/recipe.lua >%s/out-%d 2>&1; echo $? >%s/status-%d) &"):format(
+      table.concat(words, " "), mpi.program(), process.devices or 1, folder, folder, p, folder, p)
+  end
+  local all = mpi.shell(table.concat(lines, " ") .. " wait", o.limit or 60)
+  local results = { status = all.status }
+  for p in ipairs(o.processes) do
+    results[p] = {
+      status = tonumber(read(("%s/status-%d"):format(folder, p))), output = read(("%s/out-%d"):format(folder, p)),
+      log = read(("%s/log-%d"):format(folder, p)),
+    }
+  end
+  mpi.remove(folder)
+  return results
+end
+
+local function all_well(results)
+  assert.equal(0, results.status)
+  for p = 1, #results do
+    assert.equal(0, results[p].status, ("process %d: %s%s"):format(p - 1, results[p].output, results[p].log))
+  end
+end
+
+-- One process with two GPUs, which are linked as if they were of two.
+local function alone(source, env, limit)
+  return run { processes = { { gpus = "0,1", devices = 2 } }, source = source, env = env, limit = limit }[1]
+end
+
+local pair = [[
+  local text = ("what is sent"):rep(500)
+  local function send_one()
+    local x, y = links.memory(0, text), links.memory(1, #text)
+    links.exchange {
+      { device = 0, rank = 1, outgoing = true, data = x, bytes = #text },
+      { device = 1, rank = 0, outgoing = false, data = y, bytes = #text },
+    }
+    links.settle()
+    return y
+  end
+]]
+
+describe("links between GPUs", function()
+  if not io.open(plugin) then
+    pending("need the stand-in of CUDA: make standin")
+    return
+  end
+
+  -- What a route is made of: a job's devices on GPUs, and rounds of messages {from process, device, to process, device,
+  -- bytes} between GPUs of different processes.
+  local function random_job(random)
+    local job = { processes = {}, rounds = {} }
+    local gpu = 0
+    for p = 1, random(2, 4) do
+      local gpus, names = random(1, 3), {}
+      for g = 1, gpus do names[g], gpu = gpu, gpu + 1 end
+      job.processes[p] = { gpus = table.concat(names, ","), count = gpus, devices = gpus + random(0, 2) }
+    end
+    for r = 1, 3 do
+      job.rounds[r] = {}
+      for m = 1, random(0, 14) do
+        local from = random(1, #job.processes)
+        local to = (from + random(1, #job.processes - 1) - 1) % #job.processes + 1
+        job.rounds[r][m] = {
+          from - 1, random(0, job.processes[from].devices - 1), to - 1, random(0, job.processes[to].devices - 1),
+          ({ 0, 1, random(2, 300), random(2, 300), random(1000, 400000) })[random(1, 5)],
+        }
+      end
+    end
+    return job
+  end
+
+  -- By what the platform says of devices and GPUs: the first ranks are process 0's GPUs.
+  local function rank_of(job, process, device)
+    local before = 0
+    for p = 1, process do before = before + job.processes[p].count end
+    local its = job.processes[process + 1]
+    return before + math.floor(device * its.count / its.devices)
+  end
+
+  -- What a process is to have called: in each round one group of each of its GPUs that has messages, in their order.
+  local function expected(job, process)
+    local lines, number = {}, 0
+    for _, round in ipairs(job.rounds) do
+      local order, of = {}, {}
+      for _, m in ipairs(round) do
+        local from, to, bytes = rank_of(job, m[1], m[2]), rank_of(job, m[3], m[4]), m[5]
+        local own = m[1] == process and from or m[3] == process and to
+        if own and bytes > 0 then
+          if not of[own] then
+            of[own] = {}
+            order[#order + 1] = own
+          end
+          table.insert(of[own], m[1] == process and { "send", own, to, bytes } or { "recv", own, from, bytes })
+        end
+      end
+      for _, own in ipairs(order) do
+        number = number + 1
+        lines[#lines + 1] = ("group %d %d"):format(number, own)
+        for _, l in ipairs(of[own]) do
+          lines[#lines + 1] = ("%s %d %d %d %d 1"):format(l[1], number, l[2], l[3], l[4])
+        end
+      end
+    end
+    return lines
+  end
+
+  local function literal(rounds)
+    local parts = {}
+    for _, round in ipairs(rounds) do
+      local list = {}
+      for _, m in ipairs(round) do list[#list + 1] = "{" .. table.concat(m, ",") .. "}" end
+      parts[#parts + 1] = "{" .. table.concat(list, ",") .. "}"
+    end
+    return "return {" .. table.concat(parts, ",") .. "}"
+  end
+
+  local route = [==[
+    local rounds = dofile(folder .. "/rounds.lua")
+    local devices = tonumber((links.hear("devices-" .. links.index)))
+    local ranks = links.join(devices)
+    assert(links.settle() > 1, "joining took no time")
+    local function text_of(m, number) return (("%d of %d,"):format(number, m[5])):rep(math.ceil(m[5] / 5)):sub(1, m[5]) end
+    local garbage = ("garbage!"):rep(50001)
+    local shuffled = 0
+    for r, round in ipairs(rounds) do
+      local messages, received, sent = {}, {}, {}
+      for number, m in ipairs(round) do
+        local text = text_of(m, number + 100 * r)
+        if m[1] == links.index then
+          local data = links.memory(m[2], text)
+          sent[#sent + 1] = { m[2], data, #text }
+          messages[#messages + 1] = { device = m[2], rank = ranks[m[3]][m[4]], outgoing = true, data = data, bytes = #text }
+        elseif m[3] == links.index then
+          -- What is on MAIN before comes before.
+          local data = links.memory(m[4], garbage:sub(1, #text))
+          received[#received + 1] = { m[4], data, text }
+          messages[#messages + 1] = { device = m[4], rank = ranks[m[1]][m[2]], outgoing = false, data = data, bytes = #text }
+        end
+      end
+      links.exchange(messages)
+      local asked = links.settle()
+      -- What is put there afterwards comes after.
+      for _, s in ipairs(sent) do links.check(a.upload(s[1], 0, s[2], garbage, s[3])) end
+      for _, x in ipairs(received) do
+        assert(links.read(x[1], x[2], #x[3]) == x[3], "round " .. r .. ": what came is not what was sent")
+      end
+    end
+    links.meet()
+    a.links.close()
+  ]==]
+
+  for seed = 1, 6 do
+    it("carry messages in groups that an oracle says, and to where they are meant, seed " .. seed, function()
+      math.randomseed(seed)
+      local job = random_job(math.random)
+      local files = { ["rounds.lua"] = literal(job.rounds) }
+      for p, process in ipairs(job.processes) do files["devices-" .. p - 1] = tostring(process.devices) end
+      local results = run { processes = job.processes, source = route, files = files, env = { STANDIN_SEED = seed } }
+      all_well(results)
+      local sends, receives = {}, {} -- bytes, by "from to", in their order
+      for p = 1, #job.processes do
+        local lines = {}
+        for line in results[p].log:gmatch "[^\n]+" do
+          local call, _, rank, peer, bytes = line:match "^(%a+) (%d+) (%d+) (%d+) (%d+)"
+          if line:match "^group" or call == "send" or call == "recv" then lines[#lines + 1] = line end
+          if call == "send" or call == "recv" then
+            local key = call == "send" and rank .. " " .. peer or peer .. " " .. rank
+            local list = call == "send" and sends or receives
+            list[key] = (list[key] or "") .. bytes .. " "
+          end
+        end
+        assert.same(expected(job, p - 1), lines)
+      end
+      assert.same(sends, receives)
+    end)
+  end
+
+  it("are left in order: finished by all, then given back", function()
+    local result = alone(pair .. "links.join(2) links.settle() send_one() a.links.close()")
+    assert.equal(0, result.status, result.output)
+    assert.truthy(result.log:match "finalize 0\nfinalize 1\n.*destroy 0\ndestroy 1\n$")
+    assert.is_nil(result.log:match "abort")
+  end)
+
+  it("can be joined again after they were closed", function()
+    local result = alone(pair .. [[
+      links.join(2) links.settle() send_one() a.links.close()
+      links.join(2) links.settle()
+      assert(links.read(1, send_one(), #text) == text)
+      a.links.close()
+    ]])
+    assert.equal(0, result.status, result.output)
+  end)
+
+  it("have nothing to do where there is no message, or none with bytes", function()
+    local result = alone [[
+      links.join(2) links.settle()
+      links.exchange {}
+      assert(links.settle() == 1)
+      links.exchange { { device = 0, rank = 1, outgoing = true, data = nil, bytes = 0 } }
+      assert(links.settle() == 1)
+      a.links.close()
+    ]]
+    assert.equal(0, result.status, result.output)
+    assert.is_nil(result.log:match "group")
+  end)
+
+  it("refuse messages while others are being put on the way", function()
+    local result = alone(pair .. [[
+      links.join(2) links.settle()
+      local x, y = links.memory(0, text), links.memory(1, #text)
+      local messages = {
+        { device = 0, rank = 1, outgoing = true, data = x, bytes = #text },
+        { device = 1, rank = 0, outgoing = false, data = y, bytes = #text },
+      }
+      links.exchange(messages)
+      print(links.fails(links.exchange, messages))
+      links.settle()
+      assert(links.read(1, y, #text) == text)
+    ]])
+    assert.equal(0, result.status, result.output)
+    assert.truthy(result.output:find("EINVAL: messages are being put on the way still", 1, true), result.output)
+  end)
+
+  describe("whose other side does not come", function()
+    it("are aborted while they hang: streams go on, and nothing more is sent", function()
+      local results = run { processes = { { gpus = "0" }, { gpus = "1" } }, source = [[
+        if links.index == 1 then links.setenv("STANDIN_NCCL_HANG", "1") end
+        local ranks = links.join(1)
+        links.settle()
+        local x = links.memory(0, 1000)
+        links.exchange { { device = 0, rank = 1 - links.index, outgoing = links.index == 0, data = x, bytes = 1000 } }
+        links.settle()
+        if links.index == 0 then
+          -- The one that is waited for: its message arrives, though that group of the other side never ends.
+          assert(links.ends(0, 5000))
+        else
+          assert(not links.ends(0, 100))
+        end
+        links.meet()
+        a.links.abort()
+        assert(links.ends(0, 5000))
+        print(links.fails(links.exchange, { { device = 0, rank = 1 - links.index, outgoing = true, data = x, bytes = 10 } }))
+        print(links.fails(links.settle))
+        a.links.abort() -- again: nothing
+        a.links.close()
+      ]] }
+      all_well(results)
+      for p = 1, 2 do
+        local _, count = results[p].output:gsub("ECOMM: the links between GPUs failed before", "")
+        assert.equal(2, count, results[p].output)
+        assert.truthy(results[p].log:find("abort", 1, true))
+      end
+    end)
+
+    it("are aborted while it is waited for when joining", function()
+      local results = run { processes = { { gpus = "0,1", devices = 2 }, { gpus = "2" } }, source = [[
+        if links.index == 1 then
+          links.rank(1)
+        else
+          links.join(2)
+          local done = require("ffi").new "bool[1]"
+          for _ = 1, 50 do
+            links.check(a.links.state(done))
+            assert(not done[0])
+          end
+          a.links.abort()
+          print(links.fails(links.settle))
+        end
+      ]] }
+      all_well(results)
+      assert.truthy(results[1].output:find("ECOMM: the links between GPUs failed before", 1, true))
+    end)
+
+    it("say so when it has died", function()
+      local results = run { processes = { { gpus = "0" }, { gpus = "1" } }, source = [[
+        if links.index == 1 then links.setenv("STANDIN_NCCL_LEAVE", "1") end
+        links.join(1)
+        links.settle()
+        local x = links.memory(0, 100000)
+        links.exchange { { device = 0, rank = 1 - links.index, outgoing = links.index == 0, data = x, bytes = 100000 } }
+        links.settle()
+        local done, last = require("ffi").new "bool[1]", 0
+        for _ = 1, 5000 do
+          last = a.links.state(done)
+          if last < 0 then break end
+          require("ffi").C.usleep(1000)
+        end
+        print(links.fails(links.check, last))
+        a.links.abort()
+        assert(links.ends(0, 5000))
+      ]] }
+      all_well(results)
+      assert.truthy(results[1].output:find("ECOMM: ncclCommGetAsyncError, in an exchange between GPUs on device 0 (GPU 0 of "
+        .. "2), said: remote process exited or there was a network error (Connection closed by remote peer); "
+        .. "NCCL_DEBUG=INFO has NCCL tell more", 1, true), results[1].output)
+    end)
+
+    it("are left as they are where NCCL does not end them either", function()
+      local result = alone(pair .. [[
+        links.join(2) links.settle()
+        links.setenv("STANDIN_NCCL_STUCK", "1")
+        a.links.abort()
+        print(links.fails(links.settle))
+        a.links.close()
+      ]], nil, 50)
+      assert.equal(0, result.status, result.output)
+      assert.truthy(result.output:find("ECOMM: the links between GPUs failed before", 1, true), result.output)
+    end)
+  end)
+
+  it("refuse a GPU that two processes have, with NCCL's words", function()
+    local results = run { processes = { { gpus = "0" }, { gpus = "0" } }, source = [[
+      links.rank = function() return { [0] = { [0] = 0 }, { [0] = 1 } }, 2 end
+      links.join(1)
+      print(links.fails(links.settle))
+      a.links.close()
+    ]] }
+    all_well(results)
+    for p = 1, 2 do
+      assert.truthy(results[p].output:find("ECOMM: ncclCommGetAsyncError, in joining the job's GPUs", 1, true), results[p].output)
+      assert.truthy(results[p].output:find("invalid usage (Duplicate GPU detected", 1, true), results[p].output)
+    end
+  end)
+
+  describe("without a library that does", function()
+    local function opened(env) return alone("print(links.fails(links.check, a.links.open()))", env).output end
+
+    it("say what would, where there is none", function()
+      local folder = mpi.folder()
+      write(folder .. "/libnccl.so.2", "no library")
+      local said = opened { LD_LIBRARY_PATH = folder, SHARDRT_CUDA_LIBRARIES = folder }
+      mpi.remove(folder)
+      assert.truthy(said:find("EINVAL: moving data between GPUs of different processes needs libnccl.so.2, which is not "
+        .. "found: " .. folder .. "/libnccl.so.2", 1, true), said)
+      assert.truthy(said:find("`pip install nvidia-nccl-cu13` brings it", 1, true), said)
+    end)
+
+    it("say that it is too old", function()
+      assert.truthy(opened { STANDIN_NCCL_VERSION = "21304" }:find("EINVAL: NCCL 2.13 is too old", 1, true))
+      assert.truthy(opened { STANDIN_NCCL_VERSION = "2804" }:find("EINVAL: NCCL 2.8 is too old", 1, true))
+    end)
+
+    it("find the one that pip put beside the toolkit", function()
+      local folder = mpi.folder()
+      local absolute = plugin:sub(1, 1) == "/" and plugin or io.popen("pwd"):read "*l" .. "/" .. plugin
+      os.execute(("mkdir -p %s/nvidia/cu13/lib %s/nvidia/nccl/lib && ln -s %s %s/nvidia/nccl/lib/"):format(
+        folder, folder, absolute:gsub("[^/]+$", "libnccl.so.2"), folder))
+      -- What the system would find is none.
+      write(folder .. "/libnccl.so.2", "no library")
+      local result = alone("links.check(a.links.open()) print 'opened'",
+        { LD_LIBRARY_PATH = folder, SHARDRT_CUDA_LIBRARIES = folder .. "/nvidia/cu13/lib" })
+      mpi.remove(folder)
+      assert.equal("opened\n", result.output)
+    end)
+
+    it("take the real one, where it is", function()
+      local pipe = io.popen "ls /usr/local/cuda/lib64/libnccl.so.2 2>/dev/null"
+      local path = pipe:read "*l"
+      pipe:close()
+      if not path then return pending "needs NCCL" end
+      local result = alone("links.check(a.links.open()) print 'opened'", { SHARDRT_CUDA_LIBRARIES = "/usr/local/cuda/lib64" })
+      assert.equal("opened\n", result.output)
+    end)
+  end)
+
+  describe("where a call fails", function()
+    -- The call and which one of its name, the result and its words; the rest is as long as there is no failure.
+    local cases = {
+      { "ncclGetVersion@1", 3, "ECOMM: ncclGetVersion, in asking for its version, said: internal error" },
+      { "ncclGetUniqueId@1", 2, "ECOMM: ncclGetUniqueId, in making the id of the job's GPUs, said: unhandled system error" },
+      { "ncclGroupStart@1", 3, "ECOMM: ncclGroupStart, in joining the job's GPUs, said: internal error" },
+      { "ncclCommInitRankConfig@1", 4, "ECOMM: ncclCommInitRankConfig, in joining the job's GPUs on device 0 (GPU 0 of 2)" },
+      { "ncclCommInitRankConfig@2", 1, "EDEVICE: ncclCommInitRankConfig, in joining the job's GPUs on device 1 (GPU 1 of 2), "
+        .. "said: unhandled cuda error (injected into ncclCommInitRankConfig)" },
+      { "ncclGroupEnd@1", 2, "ECOMM: ncclGroupEnd, in joining the job's GPUs, said: unhandled system error" },
+      { "ncclCommGetAsyncError@2", 3, "ECOMM: ncclCommGetAsyncError, in joining the job's GPUs on device 1" },
+      { "ncclGroupStart@2", 3, "ECOMM: ncclGroupStart, in an exchange between GPUs, said: internal error" },
+      { "ncclSend@1", 4, "ECOMM: ncclSend, in an exchange between GPUs on device 0 (GPU 0 of 2), said: invalid argument" },
+      { "ncclRecv@1", 1, "EDEVICE: ncclRecv, in an exchange between GPUs on device 1 (GPU 1 of 2), said: unhandled cuda" },
+      { "ncclGroupEnd@2", 6, "ECOMM: ncclGroupEnd, in an exchange between GPUs, said: remote process exited" },
+    }
+    for _, case in ipairs(cases) do
+      it("say which, " .. case[1], function()
+        local result = alone(pair .. [[
+          local function all()
+            links.join(2)
+            links.settle()
+            send_one()
+          end
+          print(links.fails(all))
+          links.setenv("STANDIN_FAIL", "")
+          print(links.fails(links.exchange, {}))
+          a.links.abort()
+          assert(links.ends(0, 5000) and links.ends(1, 5000))
+          a.links.close()
+        ]], { STANDIN_FAIL = case[1] .. "=" .. case[2] })
+        assert.equal(0, result.status, result.output)
+        assert.truthy(result.output:find(case[3], 1, true), result.output)
+        assert.truthy(result.output:find("ECOMM: the links between GPUs failed before", 1, true), result.output)
+      end)
+    end
+
+    it("close all the same", function()
+      for _, fault in ipairs { "ncclCommFinalize@1=3", "ncclCommDestroy@2=3" } do
+        local result = alone(pair .. "links.join(2) links.settle() send_one() a.links.close()", { STANDIN_FAIL = fault })
+        assert.equal(0, result.status, result.output)
+      end
+    end)
+  end)
+
+  it("leave nothing behind where an allocation fails", function()
+    local result = alone(pair .. [[
+      local C = require "shardrt.C"
+      local failed = 0
+      for n = 1, 50 do
+        C.shardrt_alloc_fail_at(n)
+        local well, message = pcall(function()
+          links.join(2)
+          links.settle()
+          send_one()
+        end)
+        C.shardrt_alloc_fail_at(0)
+        a.links.close()
+        if well then break end
+        failed = failed + 1
+        assert(message:find "ENOMEM", message)
+      end
+      assert(failed > 1, failed)
+    ]])
+    assert.equal(0, result.status, result.output)
+  end)
+end)
