@@ -133,7 +133,7 @@ cudaError_t dead = cudaSuccess;
 std::map<std::string, int64_t> calls;
 std::vector<std::pair<std::string, int>> failures; /* "name@n", error */
 uint64_t frees;
-bool goes_on;
+bool goes_on, ends; /* that thread runs; the process ends, and what that thread would run with is taken down */
 int64_t runs;
 struct sigaction old_handler;
 
@@ -400,10 +400,19 @@ void run_some(CUstream_st *target, unsigned pieces) {
   close_arenas();
 }
 
+/* Taken down before what stands above. */
+struct ending {
+  ~ending() {
+    held lock_is_held;
+    ends = true;
+  }
+} at_the_end;
+
 void *go_on(void *nothing) {
   for (;;) {
     usleep(5000);
     held lock_is_held;
+    if (ends) return nothing;
     run_some(NULL, 1 + random_below(50));
   }
   return nothing;
