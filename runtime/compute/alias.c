@@ -14,7 +14,7 @@ int shardrt_alias(const shardrt_array *x, shardrt_array *out) {
     return error_set(SHARDRT_EINVAL, "a shard of %" PRId64 " elements cannot be seen as one of %" PRId64,
                      work_shard_elements(x), work_shard_elements(out));
   for (int64_t i = 0; i < count; i++) {
-    const int64_t first = work_first(out, i);
+    const int64_t first = work_replica(out, i);
     if (shardrt_array_shard(x, first)->block != shardrt_array_shard(x, i)->block)
       return error_set(
           SHARDRT_EINVAL, "what lies in %s cannot be seen as %s: devices that hold different parts would hold the same",

@@ -48,12 +48,12 @@ int shardrt_concatenate(int32_t n, shardrt_array *const *in, int32_t axis, shard
   if (code != SHARDRT_OK) return code;
   struct place place = {.ndim = ndim};
   place_strides(ndim, wanted, place.to_stride);
-  for (int32_t i = 0; i < n; i++) {
+  for (int32_t i = 0; i < n && code == SHARDRT_OK; i++) {
     work_shard_shape(in[i], place.extent);
     place_strides(ndim, place.extent, place.from_stride);
-    place_run(&place, &blocks, in[i], out);
+    code = place_run("concatenate", &place, &blocks, in[i], out);
     place.to_first += place.extent[axis] * place.to_stride[axis];
   }
   distinct_end(&blocks);
-  return SHARDRT_OK;
+  return code;
 }

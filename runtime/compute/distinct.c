@@ -14,7 +14,7 @@ static int64_t block_of(const shardrt_array *array, int64_t i) {
 static int check_replicas(const char *what, int32_t nin, const shardrt_array *const *in, const shardrt_array *out) {
   const int64_t count = work_shard_elements(out) > 0 ? shardrt_array_shard_count(out) : 0;
   for (int64_t i = 0; i < count; i++) {
-    const int64_t first = work_first(out, i);
+    const int64_t first = work_replica(out, i);
     for (int32_t k = 0; first != i && k < nin; k++)
       if (block_of(in[k], first) != block_of(in[k], i))
         return error_set(SHARDRT_EINVAL,

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "compute/work.h"
+#include "device/accelerator.h"
 #include "transform/simd.h"
 
 enum { WORTH = 64 << 10 }; /* elements that are worth a task */
@@ -106,12 +107,32 @@ static void place_task(void *context, int64_t number) {
               last);
 }
 
-void place_run(const struct place *self, const struct distinct *blocks, const shardrt_array *x, shardrt_array *out) {
+static int place_on_devices(const char *what, const struct place *self, const struct distinct *blocks,
+                            const shardrt_array *x, shardrt_array *out) {
+  const accelerator *a = accelerator_get();
+  const size_t element = shardrt_dtype_size(shardrt_array_dtype(out));
+  accelerator_place place = {.ndim = self->ndim, .to_first = self->to_first, .from_first = self->from_first};
+  for (int32_t d = 0; d < self->ndim; d++) {
+    place.extent[d] = self->extent[d];
+    place.to_stride[d] = self->to_stride[d];
+    place.from_stride[d] = self->from_stride[d];
+  }
+  int code = SHARDRT_OK;
+  for (int64_t b = 0; b < blocks->count && code == SHARDRT_OK; b++)
+    code = a->place(what, distinct_device(blocks, out, b), element, &place, distinct_data(blocks, out, b),
+                    distinct_data(blocks, x, b));
+  return code;
+}
+
+int place_run(const char *what, const struct place *self, const struct distinct *blocks, const shardrt_array *x,
+              shardrt_array *out) {
+  if (accelerator_get() != NULL) return place_on_devices(what, self, blocks, x, out);
   struct placing placing = {.place = place_merged(self), .blocks = blocks, .x = x, .out = out, .n = 1};
   placing.bytes = shardrt_dtype_size(shardrt_array_dtype(out));
   for (int32_t d = 0; d < self->ndim; d++) placing.n *= self->extent[d];
-  if (placing.n == 0) return;
+  if (placing.n == 0) return SHARDRT_OK;
   placing.tasks = (placing.n - 1) / WORTH + 1;
   placing.loop = run_for(placing.bytes);
   work_spread(place_task, &placing, blocks->count * placing.tasks);
+  return SHARDRT_OK;
 }

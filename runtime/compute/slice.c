@@ -6,6 +6,7 @@
 #include "compute/distinct.h"
 #include "compute/place.h"
 #include "compute/work.h"
+#include "device/accelerator.h"
 
 /* `small` has the elements that stand in `large` at start + i * step. */
 static int check_inside(const char *what, int32_t ndim, const int64_t *small, const int64_t *large,
@@ -58,9 +59,9 @@ int shardrt_slice(const shardrt_array *x, const int64_t *start, const int64_t *s
   if (code != SHARDRT_OK) return code;
   place_strides(place.ndim, place.extent, place.to_stride);
   place.from_first = stepped(place.ndim, shape, start, step, place.from_stride);
-  place_run(&place, &blocks, x, out);
+  code = place_run("slice", &place, &blocks, x, out);
   distinct_end(&blocks);
-  return SHARDRT_OK;
+  return code;
 }
 
 struct zeros {
@@ -71,6 +72,16 @@ struct zeros {
 static void zeros_task(void *context, int64_t block) {
   const struct zeros *self = context;
   memset(distinct_data(self->blocks, self->out, block), 0, shardrt_array_shard_bytes(self->out));
+}
+
+static int fill_zeros(const struct distinct *blocks, shardrt_array *out) {
+  const accelerator *a = accelerator_get();
+  struct zeros zeros = {blocks, out};
+  int code = SHARDRT_OK;
+  if (a == NULL) work_spread(zeros_task, &zeros, blocks->count);
+  for (int64_t b = 0; a != NULL && b < blocks->count && code == SHARDRT_OK; b++)
+    code = a->zero(distinct_device(blocks, out, b), distinct_data(blocks, out, b), shardrt_array_shard_bytes(out));
+  return code;
 }
 
 int shardrt_pad(const shardrt_array *x, const int64_t *start, const int64_t *step, shardrt_array *out) {
@@ -86,11 +97,8 @@ int shardrt_pad(const shardrt_array *x, const int64_t *start, const int64_t *ste
   if (code != SHARDRT_OK) return code;
   place_strides(place.ndim, place.extent, place.from_stride);
   place.to_first = stepped(place.ndim, shape, start, step, place.to_stride);
-  if (shardrt_array_shard_bytes(x) < shardrt_array_shard_bytes(out)) {
-    struct zeros zeros = {&blocks, out};
-    work_spread(zeros_task, &zeros, blocks.count);
-  }
-  place_run(&place, &blocks, x, out);
+  if (shardrt_array_shard_bytes(x) < shardrt_array_shard_bytes(out)) code = fill_zeros(&blocks, out);
+  if (code == SHARDRT_OK) code = place_run("pad", &place, &blocks, x, out);
   distinct_end(&blocks);
-  return SHARDRT_OK;
+  return code;
 }

@@ -8,6 +8,7 @@
 #include "compute/distinct.h"
 #include "compute/fold.h"
 #include "compute/work.h"
+#include "device/accelerator.h"
 #include "transform/lanes.h"
 
 enum {
@@ -87,6 +88,44 @@ static int check_indices(const char *what, const struct taking *self) {
   return SHARDRT_OK;
 }
 
+/* ---- on devices that have memory of their own ------------------------------------------------------------------- */
+
+static accelerator_taking device_taking(const struct taking *self) {
+  return (accelerator_taking){.dtype = self->dtype,
+                              .index_dtype = shardrt_array_dtype(self->indices),
+                              .outer = self->outer,
+                              .size = self->size,
+                              .inner = self->inner,
+                              .count = self->count};
+}
+
+/* Replicas of indices are looked at once: it means to wait for a device. */
+static int check_on_devices(const char *what, const struct taking *self) {
+  const accelerator_taking taking = device_taking(self);
+  int code = SHARDRT_OK;
+  for (int64_t b = 0; b < self->blocks->count && self->outer * self->inner > 0 && code == SHARDRT_OK; b++) {
+    const int64_t shard = self->blocks->shards[b];
+    if (work_replica(self->indices, shard) == shard)
+      code = accelerator_get()->check_indices(what, distinct_device(self->blocks, self->out, b), &taking,
+                                              distinct_data(self->blocks, self->indices, b));
+  }
+  return code;
+}
+
+/* `add`: the way back. */
+static int take_on_devices(const char *what, const struct taking *self, bool add) {
+  const accelerator *a = accelerator_get();
+  const accelerator_taking taking = device_taking(self);
+  int code = check_on_devices(what, self);
+  for (int64_t b = 0; b < self->blocks->count && code == SHARDRT_OK; b++)
+    code = (add ? a->take_add : a->take)(
+        what, distinct_device(self->blocks, self->out, b), &taking, distinct_data(self->blocks, self->x, b),
+        distinct_data(self->blocks, self->indices, b), distinct_data(self->blocks, self->out, b));
+  return code;
+}
+
+/* ---- there ------------------------------------------------------------------------------------------------------ */
+
 /* Rows of `inner` elements that stand one behind the other in what is taken. */
 static void take_task(void *context, int64_t number) {
   const struct taking *self = context;
@@ -116,6 +155,11 @@ int shardrt_take(const shardrt_array *x, const shardrt_array *indices, int32_t a
   code = distinct_begin("take", 2, (const shardrt_array *const[]){x, indices}, out, &blocks);
   if (code != SHARDRT_OK) return code;
   self.blocks = &blocks;
+  if (accelerator_get() != NULL) {
+    code = take_on_devices("take", &self, false);
+    distinct_end(&blocks);
+    return code;
+  }
   code = check_indices("take", &self);
   const int64_t rows = self.outer * self.count;
   if (code == SHARDRT_OK && rows > 0 && self.inner > 0) {
@@ -173,6 +217,11 @@ int shardrt_take_add(const shardrt_array *dy, const shardrt_array *indices, int3
   code = distinct_begin("take_add", 2, (const shardrt_array *const[]){dy, indices}, out, &blocks);
   if (code != SHARDRT_OK) return code;
   self.blocks = &blocks;
+  if (accelerator_get() != NULL) {
+    code = take_on_devices("take_add", &self, true);
+    distinct_end(&blocks);
+    return code;
+  }
   code = check_indices("take_add", &self);
   if (code == SHARDRT_OK && self.lane != dtype) {
     self.room = alloc_array((size_t)(blocks.count * work_shard_elements(out)), shardrt_dtype_size(self.lane));

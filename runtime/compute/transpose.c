@@ -6,6 +6,7 @@
 #include "compute/place.h"
 #include "compute/tile.h"
 #include "compute/work.h"
+#include "device/accelerator.h"
 
 enum { SIDE = 256, WORTH = SIDE * SIDE }; /* of a part of a plane; elements that are worth a task */
 
@@ -115,10 +116,10 @@ int shardrt_transpose(const shardrt_array *x, const int32_t *permutation, shardr
   const struct place loops = place_merged(&place);
   struct transposing self = {.blocks = &blocks, .x = x, .out = out};
   self.bytes = shardrt_dtype_size(shardrt_array_dtype(x));
-  if (is_copy(&loops) || work_shard_elements(out) == 0)
-    place_run(&loops, &blocks, x, out);
+  if (is_copy(&loops) || work_shard_elements(out) == 0 || accelerator_get() != NULL)
+    code = place_run("transpose", &loops, &blocks, x, out);
   else
     run(&self, &loops);
   distinct_end(&blocks);
-  return SHARDRT_OK;
+  return code;
 }

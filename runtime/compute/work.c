@@ -42,31 +42,39 @@ int work_pool(struct pool **out) {
   return code;
 }
 
-int64_t work_first(const shardrt_array *array, int64_t i) {
-  if (accelerator_get() != NULL) return i;
+int64_t work_replica(const shardrt_array *array, int64_t i) {
   const int64_t block = shardrt_array_shard(array, i)->block;
   int64_t first = 0;
   while (shardrt_array_shard(array, first)->block != block) first++;
   return first;
 }
 
-int work_outputs(shardrt_array *out) {
+int64_t work_first(const shardrt_array *array, int64_t i) {
+  return accelerator_get() != NULL ? i : work_replica(array, i);
+}
+
+int work_output(shardrt_array *out, int64_t i) {
   struct pool *pool;
-  int code = work_pool(&pool);
-  int64_t count = shardrt_array_shard_count(out);
-  for (int64_t i = 0; code == SHARDRT_OK && i < count; i++) {
-    shardrt_buffer *buffer = NULL;
-    const int64_t first = work_first(out, i);
-    if (first < i)
-      buffer = shardrt_buffer_retain(shardrt_array_buffer(out, first));
-    else if (accelerator_get() != NULL)
-      code = buffer_on_device(array_local_device(out, i), ACCELERATOR_MAIN, ACCELERATOR_ARRAYS,
-                              shardrt_array_shard_bytes(out), &buffer);
-    else
-      code = pool_take(pool, shardrt_array_shard_bytes(out), &buffer);
-    if (code == SHARDRT_OK) code = shardrt_array_set_buffer(out, i, buffer);
-    shardrt_buffer_free(buffer);
+  shardrt_buffer *buffer = NULL;
+  int code = SHARDRT_OK;
+  const int64_t first = work_first(out, i);
+  if (first < i) {
+    buffer = shardrt_buffer_retain(shardrt_array_buffer(out, first));
+  } else if (accelerator_get() != NULL) {
+    code = buffer_on_device(array_local_device(out, i), ACCELERATOR_MAIN, ACCELERATOR_ARRAYS,
+                            shardrt_array_shard_bytes(out), &buffer);
+  } else {
+    code = work_pool(&pool);
+    if (code == SHARDRT_OK) code = pool_take(pool, shardrt_array_shard_bytes(out), &buffer);
   }
+  if (code == SHARDRT_OK) code = shardrt_array_set_buffer(out, i, buffer);
+  shardrt_buffer_free(buffer);
+  return code;
+}
+
+int work_outputs(shardrt_array *out) {
+  int code = SHARDRT_OK;
+  for (int64_t i = 0; code == SHARDRT_OK && i < shardrt_array_shard_count(out); i++) code = work_output(out, i);
   return code;
 }
 

@@ -20,9 +20,12 @@ int work_check(const char *what, int32_t nin, const shardrt_array *const *in, co
 int work_pool(struct pool **out);
 /* Gives every block of `out`, which has no buffers yet, one of its own. Contents undefined. */
 int work_outputs(shardrt_array *out);
+/* The same for one shard; those before it have theirs. */
+int work_output(shardrt_array *out, int64_t i);
 
-/* The first shard that has the memory of shard i: with its box, on the host; itself, where each device has memory of
- * its own. */
+/* The first shard that has the box of shard i. */
+int64_t work_replica(const shardrt_array *array, int64_t i);
+/* The first one that has its memory: with its box, on the host; itself, where each device has memory of its own. */
 int64_t work_first(const shardrt_array *array, int64_t i);
 /* The next shard of `out` from `i` on that is the first with its box; the number of shards where there is none. So
  *   for (int64_t i = work_block(out, 0); i < count; i = work_block(out, i + 1))
