@@ -343,7 +343,8 @@ uint64_t shardrt_fingerprint(const void *data, size_t bytes); /* XXH3, 64 bits *
  * devices hold the same box and their fingerprints differ: EMISMATCH in every process, naming `name` (a field, or how
  * the array was made), the processes, the devices and the index range. */
 int shardrt_check_replicas(const char *name, const shardrt_array *array, const uint64_t *fingerprints);
-/* The same, with the fingerprints taken from the array's buffers. */
+/* The same, with the fingerprints taken from the array's buffers: by the devices, where these have memory of their own
+ * (all processes' have, or none's; runtime/check/fingerprint.cu says which 64 bits). */
 int shardrt_check_array(const char *name, const shardrt_array *array);
 /* Every process must give the same `fingerprint` of `subject` ("the file images.npy", "the host value"): EMISMATCH in
  * every process otherwise, naming the processes that differ from process 0. */

@@ -11,6 +11,7 @@
 #include "base/hash.h"
 #include "base/list.h"
 #include "base/trace.h"
+#include "device/accelerator.h"
 #include "layout/sharding.h"
 #include "memory/array_text.h"
 #include "shardrt.h"
@@ -170,16 +171,21 @@ int shardrt_check_replicas(const char *name, const shardrt_array *array, const u
   return compare(&r, fingerprints);
 }
 
+static int check_data(const char *name, const shardrt_array *array) {
+  for (int64_t i = 0; i < shardrt_array_shard_count(array); i++)
+    if (shardrt_array_buffer(array, i) == NULL)
+      return error_set(SHARDRT_EDATA, "%s: device %d has no data to compare", name,
+                       shardrt_array_shard(array, i)->device);
+  return SHARDRT_OK;
+}
+
 /* Replicas in one process mostly share a buffer, and then its fingerprint. */
-static int fingerprint_shards(const char *name, const shardrt_array *array, uint64_t *out, int64_t *first) {
+static void fingerprint_shards(const shardrt_array *array, uint64_t *out, int64_t *first) {
   const size_t bytes = shardrt_array_shard_bytes(array);
   int64_t taken = 0;
   const int64_t start = trace_begin();
   for (int64_t i = 0; i < shardrt_array_shard_count(array); i++) {
     const shardrt_buffer *buffer = shardrt_array_buffer(array, i);
-    if (buffer == NULL)
-      return error_set(SHARDRT_EDATA, "%s: device %d has no data to compare", name,
-                       shardrt_array_shard(array, i)->device);
     int64_t *like = &first[shardrt_array_shard(array, i)->block];
     if (*like < 0) *like = i;
     const bool is_known = *like < i && shardrt_array_buffer(array, *like) == buffer;
@@ -187,7 +193,43 @@ static int fingerprint_shards(const char *name, const shardrt_array *array, uint
     if (!is_known) taken++;
   }
   trace_end(start, (struct trace_event){.kind = TRACE_CHECK, .amount = taken * (int64_t)bytes});
-  return SHARDRT_OK;
+}
+
+/* Each device works out those of its own memory, all at the same time. */
+static int fingerprint_devices(const char *name, const shardrt_array *array, uint64_t *pinned,
+                               accelerator_event **ends) {
+  const accelerator *a = accelerator_get();
+  const size_t bytes = shardrt_array_shard_bytes(array);
+  const int64_t count = shardrt_array_shard_count(array), start = trace_begin();
+  int code = SHARDRT_OK;
+  for (int64_t i = 0; code == SHARDRT_OK && i < count; i++) {
+    const shardrt_buffer *buffer = shardrt_array_buffer(array, i);
+    const int32_t device = shardrt_buffer_device(buffer);
+    code = a->fingerprint(device, ACCELERATOR_MAIN, shardrt_buffer_data(buffer), bytes, &pinned[i]);
+    if (code == SHARDRT_OK) code = a->record(device, ACCELERATOR_MAIN, &ends[i]);
+  }
+  for (int64_t i = 0; i < count; i++) {
+    if (code == SHARDRT_OK) code = a->finish(ends[i]);
+    a->event_free(ends[i]);
+  }
+  trace_end(start, (struct trace_event){.kind = TRACE_CHECK, .amount = count * (int64_t)bytes});
+  return code < 0 ? error_prefix(code, "%s: comparing replicas", name) : code;
+}
+
+static int fetch_fingerprints(const char *name, const shardrt_array *array, uint64_t *out) {
+  const accelerator *a = accelerator_get();
+  const size_t count = (size_t)shardrt_array_shard_count(array);
+  if (count == 0) return SHARDRT_OK;
+  void *pinned = NULL;
+  accelerator_event **ends = alloc_zeros(count, sizeof(void *));
+  int code = ends == NULL ? ALLOC_FAILED : a->allocate_pinned(count * sizeof *out, &pinned);
+  if (code == SHARDRT_OK) code = fingerprint_devices(name, array, pinned, ends);
+  if (code == SHARDRT_OK) { /* else what failed may still write there: it is given up */
+    memcpy(out, pinned, count * sizeof *out);
+    a->free_pinned(pinned, count * sizeof *out);
+  }
+  alloc_free(ends);
+  return code;
 }
 
 int shardrt_check_array(const char *name, const shardrt_array *array) {
@@ -201,7 +243,11 @@ int shardrt_check_array(const char *name, const shardrt_array *array) {
   int64_t *first = fingerprints == NULL ? NULL : alloc_array(count, sizeof *first);
   code = first == NULL ? ALLOC_FAILED : SHARDRT_OK;
   for (size_t i = 0; code == SHARDRT_OK && i < count; i++) first[i] = -1;
-  if (code == SHARDRT_OK) code = fingerprint_shards(name, array, fingerprints, first);
+  if (code == SHARDRT_OK) code = check_data(name, array);
+  if (code == SHARDRT_OK && accelerator_get() != NULL)
+    code = fetch_fingerprints(name, array, fingerprints);
+  else if (code == SHARDRT_OK)
+    fingerprint_shards(array, fingerprints, first);
   if (code == SHARDRT_OK) code = shardrt_check_replicas(name, array, fingerprints);
   alloc_free(first);
   alloc_free(fingerprints);

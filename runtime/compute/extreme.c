@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "base/error.h"
 #include "compute/work.h"
 #include "transform/lanes.h"
 
@@ -98,8 +97,6 @@ static void search_end(void *context, int64_t row) {
 
 int extreme_run(int32_t op, const struct pass *pass, const struct distinct *blocks, const shardrt_array *x,
                 shardrt_array *out) {
-  if (pass->n > INT32_MAX)
-    return error_set(SHARDRT_EINVAL, "the index of an extreme of %zu elements does not fit in int32", pass->n);
   const int32_t from = shardrt_array_dtype(x), lane = fold_lane(from);
   struct search self = {.pass = *pass, .op = op, .from = from, .lane = lane, .blocks = blocks, .x = x, .out = out};
   self.lane_bytes = shardrt_dtype_size(lane);

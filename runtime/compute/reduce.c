@@ -11,6 +11,8 @@
 #include "compute/fold.h"
 #include "compute/pass.h"
 #include "compute/work.h"
+#include "device/accelerator.h"
+#include "memory/buffer.h"
 #include "transform/lanes.h"
 
 /* One pass over all blocks. What a pass reads is x's or what the pass before it left: one block after the other in
@@ -182,7 +184,48 @@ static int run_passes(struct fold_pass *self, struct axes axes, shardrt_array *o
   return code;
 }
 
+/* ---- on devices that have memory of their own ------------------------------------------------------------------- */
+
 static const char *const names[SHARDRT_REDUCE_COUNT] = {"sum", "prod", "max", "min", "any", "all", "argmax", "argmin"};
+
+/* The dtype of what is left between passes. */
+static int32_t lane_between(int32_t op, int32_t to) {
+  return op == SHARDRT_SUM || op == SHARDRT_PROD ? fold_lane(to) : to;
+}
+
+/* One block on its own device, pass by pass, each from memory that is given back as soon as the next pass is put there.
+ */
+static int reduce_on_device(const struct distinct *blocks, int64_t block, int32_t op, const shardrt_array *x,
+                            const struct axes *axes, shardrt_array *out) {
+  const accelerator *a = accelerator_get();
+  const int32_t device = distinct_device(blocks, out, block), to = shardrt_array_dtype(out);
+  const int32_t between = lane_between(op, to);
+  struct axes left = *axes;
+  const void *from = distinct_data(blocks, x, block);
+  accelerator_fold fold = {.op = op, .from = shardrt_array_dtype(x)};
+  shardrt_buffer *before = NULL;
+  int code = SHARDRT_OK;
+  bool done = false;
+  while (code == SHARDRT_OK && !done) {
+    const struct pass pass = axes_next(&left);
+    const size_t bytes = pass.outer * pass.inner * shardrt_dtype_size(between);
+    done = axes_done(&left);
+    fold.outer = (int64_t)pass.outer;
+    fold.n = (int64_t)pass.n;
+    fold.inner = (int64_t)pass.inner;
+    fold.to = done ? to : between;
+    shardrt_buffer *after = NULL;
+    if (!done) code = buffer_on_device(device, ACCELERATOR_MAIN, ACCELERATOR_SCRATCH, bytes, &after);
+    void *target = done ? distinct_data(blocks, out, block) : code < 0 ? NULL : shardrt_buffer_data(after);
+    if (code == SHARDRT_OK) code = a->fold(names[op], device, &fold, from, target);
+    shardrt_buffer_free(before);
+    before = after;
+    from = target;
+    fold.from = between;
+  }
+  shardrt_buffer_free(before);
+  return code;
+}
 
 static bool is_float(int32_t dtype) {
   return dtype >= SHARDRT_FLOAT16;
@@ -215,12 +258,29 @@ static int find_axes(const char *what, const shardrt_array *x, int32_t naxes, co
 }
 
 /* Of no elements: 0, or 1 where all or a product is asked for. */
-static void fill_empty(const struct distinct *blocks, int32_t op, shardrt_array *out) {
-  const int32_t dtype = shardrt_array_dtype(out), one = op == SHARDRT_PROD || op == SHARDRT_ALL;
-  const size_t n = (size_t)work_shard_elements(out), size = shardrt_dtype_size(dtype);
-  for (int64_t b = 0; b < blocks->count; b++)
-    for (size_t i = 0; i < n; i++)
-      lanes_convert(SHARDRT_INT32, dtype, &one, (char *)distinct_data(blocks, out, b) + i * size, 1);
+static void fill(int32_t op, int32_t dtype, char *to, size_t n) {
+  const int32_t one = op == SHARDRT_PROD || op == SHARDRT_ALL;
+  for (size_t i = 0; i < n; i++) lanes_convert(SHARDRT_INT32, dtype, &one, to + i * shardrt_dtype_size(dtype), 1);
+}
+
+static int fill_devices(const struct distinct *blocks, int32_t op, shardrt_array *out, size_t n) {
+  const accelerator *a = accelerator_get();
+  const size_t bytes = shardrt_array_shard_bytes(out);
+  char *filled = alloc_array(1, bytes);
+  if (filled == NULL) return ALLOC_FAILED;
+  fill(op, shardrt_array_dtype(out), filled, n);
+  int code = SHARDRT_OK;
+  for (int64_t b = 0; code == SHARDRT_OK && b < blocks->count; b++)
+    code = a->upload(distinct_device(blocks, out, b), ACCELERATOR_MAIN, distinct_data(blocks, out, b), filled, bytes);
+  alloc_free(filled);
+  return code;
+}
+
+static int fill_empty(const struct distinct *blocks, int32_t op, shardrt_array *out) {
+  const size_t n = (size_t)work_shard_elements(out);
+  if (accelerator_get() != NULL) return fill_devices(blocks, op, out, n);
+  for (int64_t b = 0; b < blocks->count; b++) fill(op, shardrt_array_dtype(out), distinct_data(blocks, out, b), n);
+  return SHARDRT_OK;
 }
 
 static int reduce_blocks(const struct distinct *blocks, int32_t op, const shardrt_array *x, const struct axes *axes,
@@ -230,7 +290,16 @@ static int reduce_blocks(const struct distinct *blocks, int32_t op, const shardr
     struct axes left = *axes;
     const struct pass pass = axes_next(&left);
     if (!axes_done(&left)) return error_set(SHARDRT_EINVAL, "%s over axes that are no neighbours", names[op]);
-    return extreme_run(op == SHARDRT_ARGMAX ? SHARDRT_MAX : SHARDRT_MIN, &pass, blocks, x, out);
+    if (pass.n > INT32_MAX)
+      return error_set(SHARDRT_EINVAL, "the index of an extreme of %zu elements does not fit in int32", pass.n);
+    if (accelerator_get() == NULL)
+      return extreme_run(op == SHARDRT_ARGMAX ? SHARDRT_MAX : SHARDRT_MIN, &pass, blocks, x, out);
+  }
+  if (accelerator_get() != NULL) {
+    int code = SHARDRT_OK;
+    for (int64_t b = 0; code == SHARDRT_OK && b < blocks->count; b++)
+      code = reduce_on_device(blocks, b, op, x, axes, out);
+    return code;
   }
   struct fold_pass pass = {.op = op, .from = from, .lane = fold_lane(to), .blocks = blocks, .x = x};
   if (op == SHARDRT_ANY || op == SHARDRT_ALL) {
@@ -267,7 +336,7 @@ int shardrt_reduce(int32_t op, const shardrt_array *x, int32_t naxes, const int3
   code = distinct_begin(names[op], 1, &x, out, &blocks);
   if (code != SHARDRT_OK) return code;
   if (empty)
-    fill_empty(&blocks, op, out);
+    code = fill_empty(&blocks, op, out);
   else if (elements > 0 && here)
     code = reduce_blocks(&blocks, op, x, &list, out);
   distinct_end(&blocks);

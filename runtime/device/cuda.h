@@ -11,6 +11,9 @@
 extern "C" {
 #endif
 
+/* All of it, as the plug-in exports it. */
+const accelerator *shardrt_accelerator(void);
+
 /* Makes the device's GPU the one that this thread's calls go to. */
 int cuda_use(const char *what, int32_t device);
 cudaStream_t cuda_stream(int32_t device, int32_t stream);

@@ -14,8 +14,10 @@
 #define KERNEL_LAUNCH(kernel, blocks, threads, stream, ...)                                                            \
   kernel<<<(unsigned)(blocks), (unsigned)(threads), 0, (stream)>>>(__VA_ARGS__)
 #define KERNEL_LAUNCH_TOGETHER KERNEL_LAUNCH
+#define KERNEL_UNROLL          _Pragma("unroll") /* before a loop: all of it, so that its arrays are registers */
 #else
 #include "standin/kernel.h"
+#define KERNEL_UNROLL
 #endif
 
 #endif
