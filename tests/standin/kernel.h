@@ -30,11 +30,17 @@ extern standin_index threadIdx, blockIdx, blockDim, gridDim;
 void standin_launch(cudaStream_t stream, unsigned blocks, unsigned threads, bool together, std::function<void()> body);
 void standin_sync_threads();
 
+/* The call, with its arguments as they are now: what they are read from may be gone when the stream runs it. */
+template <class Kernel, class... Arguments>
+static inline std::function<void()> standin_call(Kernel kernel, Arguments... arguments) {
+  return [=] { kernel(arguments...); };
+}
+
 #define __syncthreads standin_sync_threads
 #define KERNEL_LAUNCH(kernel, blocks, threads, stream, ...)                                                            \
-  standin_launch((stream), (unsigned)(blocks), (unsigned)(threads), false, [=] { kernel(__VA_ARGS__); })
+  standin_launch((stream), (unsigned)(blocks), (unsigned)(threads), false, standin_call(kernel, __VA_ARGS__))
 #define KERNEL_LAUNCH_TOGETHER(kernel, blocks, threads, stream, ...)                                                   \
-  standin_launch((stream), (unsigned)(blocks), (unsigned)(threads), true, [=] { kernel(__VA_ARGS__); })
+  standin_launch((stream), (unsigned)(blocks), (unsigned)(threads), true, standin_call(kernel, __VA_ARGS__))
 
 /* One thread runs at a time, so that these are atomic as they stand. */
 template <class T, class U> static inline T atomicAdd(T *at, U x) {
