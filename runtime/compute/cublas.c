@@ -8,6 +8,7 @@
  * same each time while several streams are at work. */
 #include <cublas_v2.h>
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -44,9 +45,10 @@ static struct handle *handles;
 
 static int check(cublasStatus_t status, const char *call, const char *what, int32_t device) {
   if (status == CUBLAS_STATUS_SUCCESS) return SHARDRT_OK;
-  return error_set(status == CUBLAS_STATUS_ALLOC_FAILED ? SHARDRT_ENOMEM : SHARDRT_EDEVICE,
-                   "%s: %s on device %d failed: %s, %s", what, call, device, cublas.status_name(status),
-                   cublas.status_text(status));
+  char words[256];
+  snprintf(words, sizeof words, "%s (%s)", cublas.status_text(status), cublas.status_name(status));
+  return cuda_failed(status == CUBLAS_STATUS_ALLOC_FAILED ? SHARDRT_ENOMEM : SHARDRT_EDEVICE, call, words, what,
+                     device);
 }
 
 /* ---- the library ------------------------------------------------------------------------------------------------ */

@@ -103,16 +103,22 @@ static int failed(cudaError_t problem, const char *call, const char *what) {
                    what, call, cudaGetErrorString(problem), cudaGetErrorName(problem));
 }
 
-int cuda_check(cudaError_t problem, const char *call, const char *what, int32_t number) {
-  if (problem == cudaSuccess) return SHARDRT_OK;
-  (void)cudaGetLastError(); /* what does not stay is not reported again */
+int cuda_failed(int code, const char *call, const char *words, const char *what, int32_t number) {
   const gpu *g = &self.gpus[self.devices[number].gpu];
   char last[LAST * (NOTE + 16)];
   list_last(number, last, sizeof last);
-  return error_set(problem == cudaErrorMemoryAllocation ? SHARDRT_ENOMEM : SHARDRT_EDEVICE,
-                   "%s: %s failed on device %d (GPU %d, %s): %s (%s)%s%s", what, call, id_of(number), g->number,
-                   g->name, cudaGetErrorString(problem), cudaGetErrorName(problem),
+  return error_set(code, "%s: %s failed on device %d (GPU %d, %s): %s%s%s", what, call, id_of(number), g->number,
+                   g->name, words,
                    last[0] == '\0' ? "" : "; it may be about what was put on the device before: ", last);
+}
+
+int cuda_check(cudaError_t problem, const char *call, const char *what, int32_t number) {
+  if (problem == cudaSuccess) return SHARDRT_OK;
+  (void)cudaGetLastError(); /* what does not stay is not reported again */
+  char words[256];
+  snprintf(words, sizeof words, "%s (%s)", cudaGetErrorString(problem), cudaGetErrorName(problem));
+  return cuda_failed(problem == cudaErrorMemoryAllocation ? SHARDRT_ENOMEM : SHARDRT_EDEVICE, call, words, what,
+                     number);
 }
 
 int cuda_launched(const char *what, int32_t number) {

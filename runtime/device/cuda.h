@@ -20,6 +20,8 @@ cudaStream_t cuda_stream(int32_t device, int32_t stream);
 /* SHARDRT_OK, or EDEVICE (ENOMEM where memory is missing) with a message that names the call ("cudaMemcpyAsync"), the
  * operation, the device, CUDA's own words, and what was put on the device last, which may be what failed. */
 int cuda_check(cudaError_t problem, const char *call, const char *what, int32_t device);
+/* The same for what another library of CUDA says, in `words`, whose call failed. Returns the code. */
+int cuda_failed(int code, const char *call, const char *words, const char *what, int32_t device);
 /* After a kernel was launched: what the launch itself says. Notes `what` as the last that was put on the device. */
 int cuda_launched(const char *what, int32_t device);
 /* Memory for the time of some kernels, on MAIN; given back in its order, so that one may do so right after launching.
