@@ -8,6 +8,7 @@
 #include "compute/operand.h"
 #include "compute/program.h"
 #include "compute/work.h"
+#include "device/accelerator.h"
 #include "transform/lanes.h"
 
 /* Elements of one task, at least and at most; what is not more than the least runs here. */
@@ -130,6 +131,28 @@ static void run_task(void *context, int64_t number) {
   }
 }
 
+/* ---- on devices with memory of their own ------------------------------------------------------------------------ */
+
+static int run_on_devices(const accelerator *platform, const struct elementwise *self) {
+  const struct program *program = &self->program;
+  const accelerator_program given = {program->steps, program->nsteps, program->nin, program->dtype};
+  accelerator_operand operands[SHARDRT_MAX_REGISTERS];
+  for (int32_t k = 0; k < program->nin; k++) {
+    const struct operand *operand = &self->operands[k];
+    operands[k].dtype = operand->dtype;
+    operands[k].ndim = operand->ndim;
+    memcpy(operands[k].sizes, operand->sizes, sizeof operand->sizes);
+    memcpy(operands[k].strides, operand->strides, sizeof operand->strides);
+  }
+  int code = SHARDRT_OK;
+  for (int64_t block = 0; block < self->blocks.count && code == SHARDRT_OK; block++) {
+    for (int32_t k = 0; k < program->nin; k++) operands[k].data = distinct_data(&self->blocks, self->in[k], block);
+    code = platform->elementwise("elementwise", distinct_device(&self->blocks, self->out, block), &given, operands,
+                                 self->out_dtype, distinct_data(&self->blocks, self->out, block), self->elements);
+  }
+  return code;
+}
+
 /* ---- before it runs --------------------------------------------------------------------------------------------- */
 
 /* How each operand comes to a tile, and what that takes. A bool is converted even to where it would be one. */
@@ -169,7 +192,11 @@ int shardrt_elementwise(const shardrt_step *steps, int32_t nsteps, int32_t compu
     code = distinct_begin("elementwise", nin, (const shardrt_array *const *)in, out, &self.blocks);
   if (code != SHARDRT_OK) return code;
   set_tasks(&self);
-  if (self.total > 0) work_spread(run_task, &self, (self.total + self.task - 1) / self.task);
+  const accelerator *platform = accelerator_get();
+  if (platform != NULL)
+    code = run_on_devices(platform, &self);
+  else if (self.total > 0)
+    work_spread(run_task, &self, (self.total + self.task - 1) / self.task);
   distinct_end(&self.blocks);
-  return SHARDRT_OK;
+  return code;
 }

@@ -2,6 +2,7 @@
 #include "base/error.h"
 #include "compute/distinct.h"
 #include "compute/work.h"
+#include "device/accelerator.h"
 #include "transform/lanes.h"
 
 enum { WORTH = 64 << 10 }; /* elements that are worth a task */
@@ -37,6 +38,17 @@ static void count_task(void *context, int64_t number) {
   }
 }
 
+static int run_on_devices(const accelerator *platform, const struct counting *self) {
+  int code = SHARDRT_OK;
+  for (int64_t block = 0; block < self->blocks->count && code == SHARDRT_OK; block++) {
+    const int64_t begin = shardrt_array_shard(self->out, self->blocks->shards[block])->box.start[self->axis];
+    code = platform->count_along("iota", distinct_device(self->blocks, self->out, block), self->dtype, self->start,
+                                 self->step, begin, self->elements / (self->n * self->inner), self->n, self->inner,
+                                 distinct_data(self->blocks, self->out, block));
+  }
+  return code;
+}
+
 int shardrt_iota(double start, double step, int32_t axis, shardrt_array *out) {
   const int32_t ndim = shardrt_array_ndim(out), dtype = shardrt_array_dtype(out);
   if (axis < 0 || axis >= ndim) return error_set(SHARDRT_EINVAL, "numbers along axis %d of %d dimensions", axis, ndim);
@@ -52,7 +64,11 @@ int shardrt_iota(double start, double step, int32_t axis, shardrt_array *out) {
   self.elements = work_shard_elements(out);
   for (int32_t d = axis + 1; d < ndim; d++) self.inner *= shape[d];
   self.tasks = (self.elements - 1) / WORTH + 1;
-  if (self.elements > 0) work_spread(count_task, &self, blocks.count * self.tasks);
+  const accelerator *platform = accelerator_get();
+  if (self.elements > 0 && platform != NULL)
+    code = run_on_devices(platform, &self);
+  else if (self.elements > 0)
+    work_spread(count_task, &self, blocks.count * self.tasks);
   distinct_end(&blocks);
-  return SHARDRT_OK;
+  return code;
 }
