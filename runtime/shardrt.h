@@ -256,6 +256,9 @@ int shardrt_array_fill_global(shardrt_array *array, const void *value);
  * the distinct ranges that this process's devices hold, ascending and packed (make_array_from_process_local_data).
  * EINVAL where a dimension is neither; the message names it and the sizes that would do. */
 int shardrt_array_fill_local(shardrt_array *array, const int64_t *local_shape, const void *value);
+/* The same from an array that is whole on one of this process's devices; where these have memory of their own, from
+ * device to device, without waiting. EDATA: it has no data. */
+int shardrt_array_fill_from(shardrt_array *array, const shardrt_array *whole);
 /* Writes this process's shards into `value`, C-contiguous, of the global shape. EDATA: its shards are not the whole. */
 int shardrt_array_gather(const shardrt_array *array, void *value);
 /* Waits until what the array's shards here hold has been computed and copied. EDEVICE: something before has failed. */
@@ -316,18 +319,24 @@ int shardrt_barrier(const char *what);
  * is sent by one process. */
 int shardrt_process_allgather(const shardrt_array *array, void *value);
 
+/* What the user should know although the job goes on, each thing once, in process 0: that data between the devices of
+ * processes goes through the host, and why. Borrowed until the job ends; NULL: there is nothing, or nothing more. */
+const char *shardrt_job_notice(void);
+
 /* Laying an array out anew. NULL for the options: as they are when all are 0. */
 typedef struct shardrt_reshard_options {
-  size_t staging_bytes; /* at most so much memory for messages; 0: 64 MiB. The same in every process */
+  size_t staging_bytes; /* at most so much memory for messages; 0: 64 MiB, on GPUs 64 MiB for each device. The same in
+                           every process. GPUs take one element for each two devices that exchange any, at least */
   int32_t donate;       /* 1: `x` gives its memory up, block by block as it is no longer needed; also on failure */
   int32_t num_threads;  /* that copy, this one among them; 0: chosen from the machine */
 } shardrt_reshard_options;
 
 /* The same global array in another sharding, which may be of other devices. Every process must call it alike, also one
  * that owns no device of either. An element comes over a link only if this process does not hold it, and then once. A
- * block that was here before is shared, not copied. EINVAL: the sharding does not fit the shape, or names a device
- * beyond the job's; too little staging for two elements. EDATA: x has no data. EMISMATCH: processes differ in what they
- * call. ETIMEOUT: a process stopped; the message names it and where it was. */
+ * block that was here before is shared, not copied (on GPUs: on the same device). On GPUs, copies within the process are
+ * under way when it returns. EINVAL: the sharding does not fit the shape, or names a device beyond the job's; too little
+ * staging for two elements. EDATA: x has no data. EMISMATCH: processes differ in what they call. ETIMEOUT: a process
+ * stopped; the message names it and where it was. */
 int shardrt_reshard(shardrt_array *x, shardrt_sharding *to, const shardrt_reshard_options *options,
                     shardrt_array **out);
 

@@ -143,8 +143,8 @@ local function no_data(what)
   fail("%s: the array has no data", what)
 end
 
--- A shard; of an array without data, asking for .data is an error, all else can be asked. What a device holds is brought
--- here when it is first asked for.
+-- A shard; of an array without data, asking for .data is an error, all else can be asked. What a device holds is
+-- brought here when it is first asked for.
 local SHARD = { device = true, index = true, replica_id = true, data = true }
 local held = setmetatable({}, { __mode = "k" }) -- of shards: their buffers, dtypes and sizes
 local Shard = {
@@ -346,8 +346,21 @@ function array.set_block(what, x, block, buffer)
   for i = 0, tonumber(C.shardrt_array_shard_count(x.handle)) - 1 do
     if C.shardrt_array_shard(x.handle, i).block == block then
       fail.check(C.shardrt_array_set_buffer(x.handle, i, buffer), what)
+      buffer = C.shardrt_array_buffer(x.handle, i) -- replicas on other devices are copied from there
     end
   end
+end
+
+-- Bytes of the buffers of an array that was just filled: one for each distinct box, or, where each device has memory of
+-- its own, for each shard.
+local function tell_collector(x)
+  local count, blocks = tonumber(C.shardrt_array_shard_count(x.handle)), 0
+  if count > 0 and C.shardrt_buffer_device(C.shardrt_array_buffer(x.handle, 0)) >= 0 then
+    blocks = count
+  else
+    for i = 0, count - 1 do blocks = math.max(blocks, C.shardrt_array_shard(x.handle, i).block + 1) end
+  end
+  outside.made(blocks * tonumber(C.shardrt_array_shard_bytes(x.handle)))
 end
 
 --- An array that nobody placed, placed: nothing travels, as every process has all of it.
@@ -359,19 +372,13 @@ function array.place(what, x, to)
   local told = ("%s places %s"):format(what, array.name(x))
   if not to.device then C.shardrt_job_step(told) end
   local made = array.new(what, to, dtype.named(what, x.dtype), x.shape)
-  if C.shardrt_job_get().planning == 0 then array.fill_global(what, made, array.unplaced_value(x)) end
+  if C.shardrt_job_get().planning == 0 then
+    fail.check(C.shardrt_array_fill_from(made.handle, live(what, x)), what)
+    tell_collector(made)
+  end
   if not to.device then return array.made_by_all(made) end
   array.derived(made, told) -- what is on one device is its owner's alone
   return made
-end
-
--- Bytes of the buffers of an array that was just filled: one for each distinct box.
-local function tell_collector(x)
-  local blocks = 0
-  for i = 0, tonumber(C.shardrt_array_shard_count(x.handle)) - 1 do
-    blocks = math.max(blocks, C.shardrt_array_shard(x.handle, i).block + 1)
-  end
-  outside.made(blocks * tonumber(C.shardrt_array_shard_bytes(x.handle)))
 end
 
 --- Fills from the whole value.

@@ -379,6 +379,7 @@ function Loader:__call()
     progress.ended(self)
     return nil
   end
+  together.pass_on()
   progress.step(self)
   local batch = {}
   for i, name in ipairs(self.batch_names) do

@@ -172,8 +172,10 @@ local function by_device(what, arrays)
   return found
 end
 
--- Devices that share a box had their own buffers; now known to be equal, they share the first one's.
+-- Devices that share a box had their own buffers; now known to be equal, they share the first one's, where they have no
+-- memory of their own.
 local function share_replicas(what, x)
+  if ffi.string(C.shardrt_job_get().platform) ~= "host" then return end
   local first = {}
   for i = 0, tonumber(C.shardrt_array_shard_count(x.handle)) - 1 do
     local block = C.shardrt_array_shard(x.handle, i).block

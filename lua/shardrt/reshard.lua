@@ -11,6 +11,7 @@ local later = require "shardrt.later"
 local constrain, plan = later "shardrt.constrain", later "shardrt.plan"
 local shape = require "shardrt.shape"
 local sharding = require "shardrt.sharding"
+local together = require "shardrt.together"
 fail.own()
 
 local reshard = { words = {} }
@@ -209,6 +210,7 @@ function reshard.array(what, x, to, given, move)
     local code = (move or C.shardrt_reshard)(x.handle, to.handle, options, out)
     if BETWEEN_PROCESSES[code] then fail.check(code) end
     fail.check(code, what)
+    together.pass_on()
     moved = array.made_by_all(array.wrap(out[0], to))
     array.tell_collector(moved)
   end

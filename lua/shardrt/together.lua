@@ -20,6 +20,12 @@ function together.notice(format, ...)
   if together.is_first() then io.stderr:write("shardrt: ", format:format(...), "\n") end
 end
 
+--- Says what C has found that the user should know, each thing once.
+function together.pass_on()
+  local said = C.shardrt_job_notice()
+  if said ~= nil then together.notice("%s", ffi.string(said)) end
+end
+
 --- The numbers of all processes, process by process. Every process must call it alike.
 ---@param what string
 ---@param kind ffi.ctype* # of arrays of 8 bytes each

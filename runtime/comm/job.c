@@ -192,6 +192,10 @@ mover *job_mover(void) {
   return self.joined ? &self.mover : NULL;
 }
 
+const char *shardrt_job_notice(void) {
+  return self.joined ? crossing_notice(&self.mover.crossing) : NULL;
+}
+
 const char *job_where(void) {
   return self.where;
 }

@@ -18,6 +18,7 @@ void mover_close(mover *m) {
   team_free(m->team);
   pool_free(m->pool);
   alloc_free(m->staging);
+  crossing_close(&m->crossing);
   for (int i = 0; i < MOVER_ROUTES; i++) entry_clear(&m->routes[i]);
   *m = (mover){0};
 }

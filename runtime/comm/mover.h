@@ -1,9 +1,10 @@
-/* mover.h - what a process keeps from one move of data to the next: threads, routes, and memory of blocks that arrays
- * gave back. Each is made when it is first needed. */
+/* mover.h - what a process keeps from one move of data to the next: threads, routes, memory of blocks that arrays gave
+ * back, and the way between the devices of processes. Each is made when it is first needed. */
 #ifndef SHARDRT_COMM_MOVER_H
 #define SHARDRT_COMM_MOVER_H
 
 #include "base/team.h"
+#include "comm/crossing.h"
 #include "layout/route.h"
 #include "memory/pool.h"
 
@@ -24,6 +25,7 @@ typedef struct mover {
   size_t staging_bytes;
   mover_entry routes[MOVER_ROUTES];
   uint64_t asked; /* for routes */
+  crossing crossing;
 } mover;
 
 void mover_close(mover *m);

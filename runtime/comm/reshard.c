@@ -7,9 +7,12 @@
 #include "base/error.h"
 #include "base/machine.h"
 #include "base/trace.h"
+#include "comm/freight.h"
 #include "comm/job.h"
+#include "device/accelerator.h"
 #include "memory/array.h"
 #include "memory/array_text.h"
+#include "memory/buffer.h"
 
 enum {
   STAGING = 64 << 20, /* bytes, where the caller does not say */
@@ -41,12 +44,16 @@ int reshard_plan(reshard *r) {
                      shardrt_array_shape(r->x), job->process_index, job->devices_per_process, &r->route);
 }
 
-static size_t staging_of(const reshard *r) {
-  return r->options.staging_bytes != 0 ? r->options.staging_bytes : STAGING;
+/* Where the caller does not say: on devices that have memory of their own, so much for each. */
+static size_t usual_staging(const reshard *r) {
+  return accelerator_get() == NULL ? STAGING : (size_t)STAGING * (size_t)r->job->devices_per_process;
 }
 
-/* What the processes compare before anything moves. */
-static void name_call(const reshard *r, struct text *text) {
+size_t reshard_staging(const reshard *r) {
+  return r->options.staging_bytes != 0 ? r->options.staging_bytes : usual_staging(r);
+}
+
+void reshard_name(const reshard *r, struct text *text) {
   const shardrt_sharding *from = shardrt_array_sharding(r->x);
   text_add(text, "%s of %s ", r->call, shardrt_dtype_name(shardrt_array_dtype(r->x)));
   text_add_shape(text, shardrt_array_ndim(r->x), shardrt_array_shape(r->x));
@@ -55,7 +62,7 @@ static void name_call(const reshard *r, struct text *text) {
   text_add(text, ", on %.*s to %.*s (layouts %08" PRIx32 ", %08" PRIx32 ")", SHARDING_TEXT, shardrt_sharding_text(from),
            SHARDING_TEXT, shardrt_sharding_text(r->to), (uint32_t)shardrt_sharding_fingerprint(from),
            (uint32_t)shardrt_sharding_fingerprint(r->to));
-  if (staging_of(r) != STAGING) text_add(text, " with %zu bytes of staging", staging_of(r));
+  if (reshard_staging(r) != usual_staging(r)) text_add(text, " with %zu bytes of staging", reshard_staging(r));
 }
 
 /* ---- blocks ----------------------------------------------------------------------------------------------------- */
@@ -65,7 +72,8 @@ static int compare_blocks(const void *a, const void *b) {
   return (x->number > y->number) - (x->number < y->number);
 }
 
-/* The distinct blocks that this process holds of an array, which may have no buffers yet. */
+/* The distinct blocks that this process holds of an array, which may have no buffers yet. What devices hold of it is
+ * nowhere yet (borrow_blocks). */
 static int side_new(traffic_side *side, const shardrt_array *array, const struct grid *grid) {
   const int64_t shards = shardrt_array_shard_count(array);
   *side = (traffic_side){.blocks = alloc_array((size_t)shards, sizeof *side->blocks)};
@@ -92,6 +100,26 @@ static shardrt_buffer *block_buffer(const shardrt_array *array, const struct gri
   return NULL;
 }
 
+/* Brings what devices hold of an array's blocks to the host: all are on their way before the first is waited for. */
+static int borrow_blocks(traffic_side *side, const shardrt_array *array, const struct grid *grid, int64_t *borrowed) {
+  int code = SHARDRT_OK;
+  for (int64_t b = 0; b < side->count && code == SHARDRT_OK; b++) {
+    code = buffer_borrow(block_buffer(array, grid, side->blocks[b].number));
+    if (code == SHARDRT_OK) ++*borrowed;
+  }
+  for (int64_t b = 0; b < side->count && code == SHARDRT_OK; b++) {
+    void *data = NULL;
+    code = buffer_borrowed(block_buffer(array, grid, side->blocks[b].number), &data);
+    side->blocks[b].data = data;
+  }
+  return code;
+}
+
+static void return_blocks(const traffic_side *side, const shardrt_array *array, const struct grid *grid,
+                          int64_t borrowed) {
+  for (int64_t b = 0; b < borrowed; b++) buffer_return(block_buffer(array, grid, side->blocks[b].number));
+}
+
 /* For each new block, by its local number, the old buffer that holds just the same, with a count; returns how many
  * of those wanted have none. */
 static int64_t share_blocks(const reshard *r, const traffic_side *wanted, shardrt_buffer **buffers) {
@@ -113,7 +141,7 @@ static int64_t share_blocks(const reshard *r, const traffic_side *wanted, shardr
 /* Fresh buffers for new blocks, all or nothing. */
 static int take_blocks(const reshard *r, size_t bytes, int64_t count, shardrt_buffer **out) {
   const bool messages = r->route->sends.count + r->route->receives.count > 0;
-  if (r->pool == NULL) return mover_blocks(job_mover(), bytes, count, messages ? 0 : staging_of(r), out);
+  if (r->pool == NULL) return mover_blocks(job_mover(), bytes, count, messages ? 0 : reshard_staging(r), out);
   int code = SHARDRT_OK;
   int64_t made = 0;
   while (code == SHARDRT_OK && made < count) {
@@ -179,23 +207,26 @@ static int64_t received_bytes(const reshard *r) {
 int reshard_run(reshard *r, const traffic_side *wanted) {
   char what[1024];
   struct text text = {.bytes = what, .capacity = sizeof what};
-  name_call(r, &text);
+  reshard_name(r, &text);
   meet *m = job_meet();
   traffic_side old;
+  int64_t borrowed = 0;
   int code = side_new(&old, r->x, &r->route->from);
   if (code < 0) return code;
+  const bool on_devices = accelerator_get() != NULL;
+  if (on_devices) code = borrow_blocks(&old, r->x, &r->route->from, &borrowed);
   donation given = {.x = r->x, .old = &old};
   traffic_task task = {.route = r->route,
                        .element = shardrt_dtype_size(shardrt_array_dtype(r->x)),
                        .old = old,
                        .new = *wanted,
-                       .staging = staging_of(r),
+                       .staging = reshard_staging(r),
                        .mover = job_mover(),
                        .transport = m->transport,
                        .used_up = r->options.donate ? give_up : NULL,
                        .context = &given};
   traffic *t = NULL;
-  code = find_team(r, &task.team);
+  if (code == SHARDRT_OK) code = find_team(r, &task.team);
   if (code == SHARDRT_OK) code = traffic_new(&task, &t);
   if (code == SHARDRT_OK) code = meet_gather(m, what, job_where(), NULL, 0, NULL);
   if (code == SHARDRT_OK) {
@@ -208,13 +239,28 @@ int reshard_run(reshard *r, const traffic_side *wanted) {
     if (r->stuck) keep_blocks(r->x);
   }
   traffic_free(t);
+  if (on_devices && !r->stuck) return_blocks(&old, r->x, &r->route->from, borrowed);
   alloc_free(old.blocks);
+  return code;
+}
+
+/* Where the devices have memory of their own. */
+static int reshard_on_devices(reshard *r, shardrt_array **out) {
+  shardrt_array *made = NULL;
+  int code = shardrt_array_new(r->to, shardrt_array_dtype(r->x), shardrt_array_ndim(r->x), shardrt_array_shape(r->x),
+                               r->job->process_index, r->job->devices_per_process, &made);
+  if (code == SHARDRT_OK) code = freight_run(r, made);
+  if (code < 0)
+    shardrt_array_free(made);
+  else
+    *out = made;
   return code;
 }
 
 int reshard_array(reshard *r, shardrt_array **out) {
   int code = reshard_plan(r);
   if (r->route == NULL) return code;
+  if (accelerator_get() != NULL) return reshard_on_devices(r, out);
   shardrt_array *made = NULL;
   traffic_side wanted = {0};
   code = shardrt_array_new(r->to, shardrt_array_dtype(r->x), shardrt_array_ndim(r->x), shardrt_array_shape(r->x),

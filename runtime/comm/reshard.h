@@ -25,7 +25,12 @@ typedef struct reshard {
 /* Checks what the call was given and finds its route. EINVAL: there is no job; the sharding does not fit the array, or
  * is of devices that the job does not have. EDATA: the array has no data, or the job is a planned one. */
 int reshard_plan(reshard *r);
-/* Brings to the new blocks of this process all that they need. EMISMATCH where processes differ in what they call. */
+/* What processes compare before anything moves. */
+void reshard_name(const reshard *r, struct text *text);
+/* Bytes of memory for messages, as it was asked for or usual. */
+size_t reshard_staging(const reshard *r);
+/* Brings to the new blocks of this process, in the host's memory, all that they need. EMISMATCH where processes differ
+ * in what they call. */
 int reshard_run(reshard *r, const traffic_side *wanted);
 
 /* All of it: the new array, with a count for the caller. Errors as shardrt_reshard. */

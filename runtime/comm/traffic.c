@@ -334,14 +334,18 @@ static void count_uses(traffic *t) {
     for (int64_t i = 0; i < m.count; i++) t->uses[block_index(&t->task.old, m.moves[i].from)]++;
 }
 
+int traffic_check_staging(size_t staging, size_t element) {
+  if (staging / 2 >= element) return SHARDRT_OK;
+  return error_set(SHARDRT_EINVAL,
+                   "%zu bytes of staging: it takes two elements at least, one to send and one to receive, of %zu bytes",
+                   staging, element);
+}
+
 /* As many slots as there can be messages through staging of one element or more. */
 static int set_sizes(traffic *t) {
   const size_t element = t->task.element, room = t->task.staging / 2 / element; /* elements in each direction */
-  if (room == 0)
-    return error_set(
-        SHARDRT_EINVAL,
-        "%zu bytes of staging: it takes two elements at least, one to send and one to receive, of %zu bytes",
-        t->task.staging, element);
+  int code = traffic_check_staging(t->task.staging, element);
+  if (code < 0) return code;
   t->window = room < WINDOW ? (int32_t)room : WINDOW;
   size_t piece = room / (size_t)t->window;
   if (piece > PIECE / element) piece = PIECE / element;

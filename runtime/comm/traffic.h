@@ -40,7 +40,9 @@ typedef struct traffic_task {
 
 typedef struct traffic traffic;
 
-/* Takes all the memory that the move needs. The task's parts are borrowed. EINVAL: less staging than two elements. */
+/* EINVAL: less staging than two elements of so many bytes. */
+int traffic_check_staging(size_t staging, size_t element);
+/* Takes all the memory that the move needs. The task's parts are borrowed. Errors as traffic_check_staging. */
 int traffic_new(const traffic_task *task, traffic **out);
 /* After a failure of traffic_run, memory that messages under way use is kept for good. */
 void traffic_free(traffic *t);

@@ -276,8 +276,13 @@ static int fill(shardrt_array *array, const int64_t *value_shape, const struct r
     code = part_of(array, value_shape, start, value, &part);
     if (code == SHARDRT_OK) blocks[shard->block] = part;
   }
-  for (int64_t i = 0; i < array->shard_count && code == SHARDRT_OK; i++)
-    code = shardrt_array_set_buffer(array, i, blocks[array->shards[i].block]);
+  for (int64_t i = 0; i < array->shard_count && code == SHARDRT_OK; i++) {
+    shardrt_buffer **block = &blocks[array->shards[i].block];
+    code = shardrt_array_set_buffer(array, i, *block);
+    if (code < 0) break;
+    shardrt_buffer_free(*block); /* replicas are copied from where it lies now */
+    *block = shardrt_buffer_retain(array->buffers[i]);
+  }
   for (int64_t b = 0; b < array->block_count; b++) shardrt_buffer_free(blocks[b]);
   alloc_free(blocks);
   return code;
@@ -340,19 +345,21 @@ int shardrt_array_gather(const shardrt_array *array, void *value) {
   int32_t next = 0; /* blocks are numbered by first appearance: the next one not yet asked for */
   for (int64_t i = 0; i < array->shard_count && code == SHARDRT_OK; i++) { /* all devices at once */
     if (array->shards[i].block != next) continue;
-    next++;
-    code = shardrt_buffer_fetch(array->buffers[i]);
+    code = buffer_borrow(array->buffers[i]);
+    if (code == SHARDRT_OK) next++;
   }
+  const int32_t borrowed = next;
   next = 0; /* and now, not yet copied */
-  for (int64_t i = 0; i < array->shard_count && code == SHARDRT_OK; i++) {
+  for (int64_t i = 0; i < array->shard_count && next < borrowed; i++) {
     const shardrt_shard *shard = &array->shards[i];
     if (shard->block != next) continue;
     next++;
     void *data;
-    code = shardrt_buffer_host(array->buffers[i], &data);
+    if (code == SHARDRT_OK) code = buffer_borrowed(array->buffers[i], &data);
     if (code == SHARDRT_OK)
       code = shardrt_box_copy(array->ndim, shardrt_dtype_size(array->dtype), array->shard_shape, value, array->shape,
                               shard->box.start, data, array->shard_shape, origin);
+    buffer_return(array->buffers[i]);
   }
   return code;
 }

@@ -11,7 +11,8 @@
 enum { BUFFER_ALIGNMENT = 64 };
 
 /* Of a device's memory there may be a copy here (`mirror`), which is there once `arriving`, if it is not NULL, was
- * reached. These two are the main thread's. */
+ * reached. It stays where somebody asked for it for good (`kept`), else until nobody borrows it. These are the main
+ * thread's. */
 struct shardrt_buffer {
   _Atomic int64_t count;
   void *data;
@@ -23,6 +24,8 @@ struct shardrt_buffer {
   int32_t holder;
   void *mirror;
   accelerator_event *arriving;
+  bool kept;
+  int32_t borrowers;
 };
 
 int buffer_wrap(void *data, size_t bytes, buffer_release *release, void *context, shardrt_buffer **out) {
@@ -166,7 +169,7 @@ static int begin_mirror(shardrt_buffer *buffer, void *mirror, accelerator_event 
   return code < 0 ? code : a->record(buffer->device, ACCELERATOR_OUT, arriving);
 }
 
-int shardrt_buffer_fetch(shardrt_buffer *buffer) {
+static int fetch(shardrt_buffer *buffer) {
   if (buffer->device == BUFFER_HOST || buffer->mirror != NULL) return SHARDRT_OK;
   const accelerator *a = accelerator_get();
   void *mirror;
@@ -179,18 +182,48 @@ int shardrt_buffer_fetch(shardrt_buffer *buffer) {
   return SHARDRT_OK;
 }
 
-int shardrt_buffer_host(shardrt_buffer *buffer, void **out) {
+/* Waits for what was fetched. */
+static int arrive(shardrt_buffer *buffer, void **out) {
   if (buffer->device == BUFFER_HOST) {
     *out = buffer->data;
     return SHARDRT_OK;
   }
-  int code = shardrt_buffer_fetch(buffer);
-  if (code == SHARDRT_OK && buffer->arriving != NULL) {
-    code = accelerator_get()->finish(buffer->arriving);
+  if (buffer->arriving != NULL) {
+    int code = accelerator_get()->finish(buffer->arriving);
     if (code < 0) return error_prefix(code, "an array's data cannot be brought to the host");
     accelerator_get()->event_free(buffer->arriving);
     buffer->arriving = NULL;
   }
-  if (code == SHARDRT_OK) *out = buffer->mirror;
+  *out = buffer->mirror;
+  return SHARDRT_OK;
+}
+
+int shardrt_buffer_fetch(shardrt_buffer *buffer) {
+  buffer->kept = true;
+  return fetch(buffer);
+}
+
+int shardrt_buffer_host(shardrt_buffer *buffer, void **out) {
+  int code = shardrt_buffer_fetch(buffer);
+  return code == SHARDRT_OK ? arrive(buffer, out) : code;
+}
+
+int buffer_borrow(shardrt_buffer *buffer) {
+  int code = fetch(buffer);
+  if (code == SHARDRT_OK) buffer->borrowers++;
   return code;
+}
+
+int buffer_borrowed(shardrt_buffer *buffer, void **out) {
+  return arrive(buffer, out);
+}
+
+void buffer_return(shardrt_buffer *buffer) {
+  if (--buffer->borrowers > 0 || buffer->kept || buffer->mirror == NULL) return;
+  const accelerator *a = accelerator_get();
+  if (buffer->arriving != NULL) (void)a->finish(buffer->arriving);
+  a->event_free(buffer->arriving);
+  a->free_pinned(buffer->mirror, buffer->bytes);
+  buffer->arriving = NULL;
+  buffer->mirror = NULL;
 }

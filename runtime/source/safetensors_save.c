@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/size.h"
+#include "memory/buffer.h"
 #include "source/runs.h"
 #include "source/safetensors_header.h"
 #include "storage/sharedfile.h"
@@ -233,19 +234,41 @@ static int put(void *context, size_t offset, const void *data, size_t bytes) {
   return SHARDRT_OK;
 }
 
+/* The first `borrowed` of those that are written: where they are on the host. What devices hold is there only while one
+ * array is written. */
+static int list_data(const shardrt_array *array, int64_t *borrowed, shardrt_box *boxes, const void **data) {
+  const int64_t shards = shardrt_array_shard_count(array);
+  int64_t count = 0;
+  int code = SHARDRT_OK;
+  for (int64_t i = 0; i < shards && code == SHARDRT_OK; i++) { /* all devices at once */
+    if (!is_written(array, i)) continue;
+    code = buffer_borrow(shardrt_array_buffer(array, i));
+    if (code == SHARDRT_OK) ++*borrowed;
+  }
+  for (int64_t i = 0; i < shards && code == SHARDRT_OK; i++) {
+    if (!is_written(array, i)) continue;
+    void *bytes = NULL;
+    code = buffer_borrowed(shardrt_array_buffer(array, i), &bytes);
+    boxes[count] = shardrt_array_shard(array, i)->box;
+    data[count++] = bytes;
+  }
+  return code;
+}
+
 static int write_array(save *s, const shardrt_array *array) {
   const int64_t shards = shardrt_array_shard_count(array);
   shardrt_box *boxes = alloc_array((size_t)shards, sizeof *boxes);
   const void **data = boxes == NULL ? NULL : alloc_array((size_t)shards, sizeof *data);
-  int64_t count = 0;
-  for (int64_t i = 0; data != NULL && i < shards; i++) {
+  int64_t borrowed = 0;
+  int code = data == NULL ? ALLOC_FAILED : list_data(array, &borrowed, boxes, data);
+  if (code == SHARDRT_OK)
+    code = runs_walk(shardrt_array_dtype(array), shardrt_array_ndim(array), shardrt_array_shape(array), borrowed, boxes,
+                     data, put, s);
+  for (int64_t i = 0; i < shards && borrowed > 0; i++) {
     if (!is_written(array, i)) continue;
-    boxes[count] = shardrt_array_shard(array, i)->box;
-    data[count++] = shardrt_buffer_data(shardrt_array_buffer(array, i));
+    buffer_return(shardrt_array_buffer(array, i));
+    borrowed--;
   }
-  int code = data == NULL ? ALLOC_FAILED
-                          : runs_walk(shardrt_array_dtype(array), shardrt_array_ndim(array), shardrt_array_shape(array),
-                                      count, boxes, data, put, s);
   alloc_free(data);
   alloc_free(boxes);
   return code;
