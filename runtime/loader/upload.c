@@ -158,6 +158,10 @@ static int blame(const struct upload *self, const struct upload_shard *shard, in
   return code == SHARDRT_OK ? code : error_prefix(code, "field \"%s\" of the loader's next batch", name);
 }
 
+static int blame_batch(int code) {
+  return code == SHARDRT_OK ? code : error_prefix(code, "the loader's next batch");
+}
+
 /* Everything at once: what is under way when memory turns out to be missing would have to be waited for. */
 static int take_memory(struct upload *self) {
   const struct upload_plan *plan = self->plan;
@@ -191,13 +195,13 @@ static int start_line(struct upload *self, int32_t d, shardrt_buffer *const *blo
   const int64_t *shards = plan->by_device + plan->first_of[d], count = plan->first_of[d + 1] - plan->first_of[d];
   struct upload_line *line = &self->lines[d];
   if (count == 0) return SHARDRT_OK;
-  int code = plan->a->mark(d, ACCELERATOR_IN, &line->begin);
+  int code = blame_batch(plan->a->mark(d, ACCELERATOR_IN, &line->begin));
   line->used = line->used || code == SHARDRT_OK;
   for (int64_t i = 0; i < count && code == SHARDRT_OK; i++) code = copy_shard(self, shards[i], blocks);
-  if (code == SHARDRT_OK) code = plan->a->mark(d, ACCELERATOR_IN, &line->copied);
+  if (code == SHARDRT_OK) code = blame_batch(plan->a->mark(d, ACCELERATOR_IN, &line->copied));
   if (!self->is_fingerprinted) return code;
   for (int64_t i = 0; i < count && code == SHARDRT_OK; i++) code = fingerprint_shard(self, shards[i]);
-  return code == SHARDRT_OK ? plan->a->record(d, ACCELERATOR_IN, &line->ready) : code;
+  return code == SHARDRT_OK ? blame_batch(plan->a->record(d, ACCELERATOR_IN, &line->ready)) : code;
 }
 
 int upload_start(struct upload *self, shardrt_buffer *const *blocks, bool fingerprinted) {
@@ -238,7 +242,7 @@ int upload_hand_over(struct upload *self) {
   int code = SHARDRT_OK;
   for (int32_t d = 0; d < self->plan->ndevices && code == SHARDRT_OK; d++)
     if (self->lines[d].used) code = hand_over_line(self, d);
-  return code == SHARDRT_OK ? code : error_prefix(code, "the loader's next batch");
+  return blame_batch(code);
 }
 
 int upload_fingerprints(struct upload *self, int32_t f, uint64_t *out) {

@@ -25,6 +25,7 @@
  *                    with that error of CUDA; "any@7=700" the seventh call; "run@5=700" the fifth piece of work that
  *                    runs, which is known later only. Errors of the device (700, 719, …) stay, as CUDA's do
  *   STANDIN_HANG     "2": GPU 2 never goes on
+ *   STANDIN_FLIP     "5": of the fifth copy from pinned memory to a device, the first byte arrives with another bit
  *   STANDIN_LOG      a file to which calls ("call cudaMallocAsync") and work that runs ("run kernel stream 3 gpu 1")
  *                    are appended, as lines that begin with the process's id
  */
@@ -126,6 +127,7 @@ size_t held_by_others;
 bool pools;
 uint64_t state_of_random;
 int hanging = -1;
+uint64_t flipped, copied_in; /* from pinned memory */
 FILE *logged;
 std::vector<CUstream_st *> streams;
 std::map<char *, pinned> pinned_blocks;
@@ -196,6 +198,7 @@ void make_ready() {
   held_by_others = number_of("STANDIN_HELD", 0);
   pools = number_of("STANDIN_POOLS", 1) != 0;
   state_of_random = number_of("STANDIN_SEED", 1) * 2654435761u + 12345;
+  flipped = number_of("STANDIN_FLIP", 0);
   if (getenv("STANDIN_HANG") != NULL) hanging = atoi(getenv("STANDIN_HANG"));
   if (getenv("STANDIN_LOG") != NULL) logged = fopen(getenv("STANDIN_LOG"), "a");
   read_failures(getenv("STANDIN_FAIL"));
@@ -593,8 +596,10 @@ cudaError_t copy(const rows &r, enum cudaMemcpyKind kind, CUstream_st *stream, c
   }
   if (to == PINNED) use_pinned(r.to, 1);
   if (from == PINNED) use_pinned(r.from, 1);
-  put(stream, to == DEVICE ? (from == DEVICE ? "copy" : "copy in") : "copy out", [r, to, from] {
+  const bool flips = from == PINNED && ++copied_in == flipped;
+  put(stream, to == DEVICE ? (from == DEVICE ? "copy" : "copy in") : "copy out", [r, to, from, flips] {
     copy_rows(r);
+    if (flips) *r.to ^= 1;
     if (to == PINNED) use_pinned(r.to, -1);
     if (from == PINNED) use_pinned(r.from, -1);
     return true;

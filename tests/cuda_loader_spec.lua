@@ -1,0 +1,284 @@
+-- The loader where devices have memory of their own: what it gives, against the host platform's in the same job; batches
+-- that are held, dropped while they are uploaded, and refused by a device; what all of it leaves behind. On the stand-in
+-- for CUDA's runtime (tests/standin), whose streams run late and in bad orders, or, with SHARDRT_TEST_PLATFORM=cuda, on
+-- GPUs, as far as nothing is made to fail.
+
+local mpi = require "tests.support.mpi"
+
+local ON_GPUS = os.getenv "SHARDRT_TEST_PLATFORM" == "cuda"
+local PLUGIN = mpi.program():match "^(.*)/" .. "/standin/shardrt-cuda.so"
+local SEED = tonumber(os.getenv "SHARDRT_TEST_SEED") or os.time() % 100000
+
+local function is_there(path)
+  local file = io.open(path)
+  return file and file:close()
+end
+
+-- The job on devices of their own; `standin` is for its environment (STANDIN_FAIL = …).
+local function run(o)
+  local env = { CUDA_VISIBLE_DEVICES = ON_GPUS and os.getenv "CUDA_VISIBLE_DEVICES" or nil }
+  if not ON_GPUS then env.SHARDRT_CUDA_PLUGIN = PLUGIN end
+  for name, value in pairs(ON_GPUS and {} or o.standin or {}) do env["STANDIN_" .. name] = value end
+  return mpi.run {
+    source = o.source, args = o.args, processes = o.processes, devices = o.devices, limit = o.limit or 120, env = env,
+    options = { "--platform", "cuda" },
+  }
+end
+
+local function lines_of(path)
+  local lines = {}
+  for line in io.lines(path) do lines[#lines + 1] = line end
+  return lines
+end
+
+-- What stands in one file for each process.
+local function files_of(folder, processes)
+  local texts = {}
+  for p = 1, processes or 1 do
+    local file = assert(io.open(folder .. "/" .. p - 1, "rb"))
+    texts[p] = file:read "*a"
+    file:close()
+  end
+  return texts
+end
+
+-- How often the stand-in was called, and did so; and what should be given back is.
+local function calls_of(log)
+  local calls = setmetatable({}, { __index = function() return 0 end })
+  for _, line in ipairs(lines_of(log)) do
+    local name = line:match "call (%S+)"
+    if name then calls[name] = calls[name] + 1 end
+  end
+  return calls
+end
+
+local PAIRS = {
+  { "cudaMallocAsync", "cudaFreeAsync" }, { "cudaHostAlloc", "cudaFreeHost" },
+  { "cudaEventCreateWithFlags", "cudaEventDestroy" }, { "cudaStreamCreateWithFlags", "cudaStreamDestroy" },
+}
+
+-- `failed`: of the first of each pair, how many calls were made to fail.
+local function check_balance(calls, failed, what)
+  for _, pair in ipairs(PAIRS) do
+    local made = calls[pair[1]] - (failed and failed[pair[1]] or 0)
+    assert.is_true(made > 0, what)
+    assert.equal(made, calls[pair[2]], what .. ": " .. pair[2])
+  end
+end
+
+local standin_it = function(what, body)
+  if ON_GPUS then return pending(what .. " (on the stand-in alone)") end
+  it(what, body)
+end
+
+-- ---- what it gives ----
+
+-- Reads shards at once, later, or never; goes back and forth; lets loaders go in the middle. What it does depends on
+-- the seed alone; of what it reads it writes the shards' fingerprints.
+local STREAMS = [[
+local ffi, bit = require "ffi", require "bit"
+local C = require "shardrt.C"
+local shardrt = require "shardrt"
+local pipelines = require "tests.support.pipelines"
+local P = shardrt.P
+local folder, seed = arg[1], tonumber(arg[2])
+local out = assert(io.open(folder .. "/" .. shardrt.process_index(), "wb"))
+math.randomseed(seed)
+local random = math.random
+
+local n = shardrt.device_count()
+local flat = shardrt.make_mesh({ n }, { "d" })
+local square = n > 1 and shardrt.make_mesh({ 2, n / 2 }, { "d", "m" }) or flat
+local some = n > 2 and shardrt.Mesh({ 2 }, { "d" }, { n - 1, 0 }) or flat -- of two devices, perhaps of two processes
+local shardings = {
+  shardrt.NamedSharding(flat, P "d"), shardrt.NamedSharding(flat, P()), shardrt.NamedSharding(square, P "d"),
+  shardrt.NamedSharding(square, P { n > 1 and "m" or "d" }), shardrt.NamedSharding(some, P "d"),
+}
+local ways = { "per_process", "global", "per_device" }
+
+local function write(what, batch)
+  local names = {}
+  for name in pairs(batch) do names[#names + 1] = name end
+  table.sort(names)
+  for _, name in ipairs(names) do
+    for i, shard in ipairs(batch[name].addressable_shards) do
+      local host = shard.data
+      out:write(("%s %s %d %s %s\n"):format(what, name, i, tostring(shard.device):gsub("^.-(%d+).*$", "%1"),
+        bit.tohex(C.shardrt_fingerprint(host.data, host.bytes))))
+    end
+  end
+end
+
+local uploaded = 0
+for case = 1, 4 do
+  local made = pipelines.make(seed * 10 + case)
+  local o = {
+    batch_size = 8 * random(1, 2), sharding = shardings[random(#shardings)], num_workers = random(3),
+    prefetch = random(3) > 1 and random(4) or nil, pipeline = ways[random(#ways)],
+  }
+  local loader, late, state, restored, step = pipelines.loader(made, o), {}, nil, false, 0
+  while true do
+    local batch = loader()
+    if not batch then break end
+    step = step + 1
+    local choice = random(4)
+    local what = ("case %d step %d"):format(case, step)
+    if choice == 1 then write(what, batch) end
+    if choice == 2 then late[#late + 1] = { what, batch } end
+    if choice == 3 and random(3) == 1 then collectgarbage() end
+    if state == nil and random(3) == 1 then state = loader:state() end
+    if state and not restored and random(3) == 1 then
+      loader:restore(state)
+      restored = true
+    end
+    if step > 40 then break end -- and it is let go, with what it was making
+  end
+  uploaded = uploaded + loader:stats().bytes_uploaded
+  if random(2) == 1 then
+    loader = nil
+    collectgarbage()
+  end
+  for _, one in ipairs(late) do write(one[1] .. " late", one[2]) end
+end
+out:write "end\n"
+out:close()
+if shardrt.process_index() == 0 then print(uploaded) end
+]]
+
+describe("batches on devices with memory of their own", function()
+  if not ON_GPUS and not is_there(PLUGIN) then
+    return pending("there is no stand-in for CUDA's runtime; `make standin` builds it")
+  end
+
+  for i, job in ipairs {
+    { devices = 1, gpus = 1 }, { devices = 2, gpus = 1 }, { devices = 2, gpus = 2 }, { devices = 4, gpus = 3 },
+    { devices = 8, gpus = 1 }, { devices = 8, gpus = 4 }, { processes = 2, devices = 1, gpus = 1 },
+    { processes = 2, devices = 4, gpus = 2 }, { processes = 2, devices = 2, gpus = 4 },
+  } do
+    local what = ("%s%d device%s on %d GPU%s"):format(job.processes and job.processes .. " processes with " or "",
+      job.devices, job.devices == 1 and "" or "s", job.gpus, job.gpus == 1 and "" or "s")
+    it("are the host platform's: " .. what, function()
+      local seed, here, there = SEED + i, mpi.folder(), mpi.folder()
+      finally(function()
+        mpi.remove(here)
+        mpi.remove(there)
+      end)
+      local host = mpi.run { source = STREAMS, args = { here, seed }, processes = job.processes, devices = job.devices }
+      assert.equal(0, host.status, "seed " .. seed .. "\n" .. host.output)
+      local result = run {
+        source = STREAMS, args = { there, seed }, processes = job.processes, devices = job.devices,
+        standin = { GPUS = job.gpus, SEED = seed },
+      }
+      assert.equal(0, result.status, "seed " .. seed .. "\n" .. result.output)
+      assert.same(files_of(here, job.processes), files_of(there, job.processes), "seed " .. seed)
+      assert.is_true(tonumber(result.stdout) > 0, result.stdout)
+      assert.equal(0, tonumber(host.stdout))
+    end)
+  end
+
+  -- ---- what it takes ----
+
+  standin_it("take no more pinned memory however many there are, and give everything back", function()
+    local folder = mpi.folder()
+    finally(function() mpi.remove(folder) end)
+    local result = run {
+      source = [[
+        local shardrt = require "shardrt"
+        local P, ndarray = shardrt.P, shardrt.ndarray
+        local mesh = shardrt.make_mesh({ 4 }, { "d" })
+        local loader = shardrt.loader {
+          source = shardrt.source.array { x = ndarray.arange(256, "int32"), y = ndarray.arange(512, "float32")
+            :reshape { 256, 2 } },
+          batch_size = 16, epochs = 65, shuffle = true, prefetch = 2, num_workers = 2,
+          sharding = { x = shardrt.NamedSharding(mesh, P "d"), y = shardrt.NamedSharding(mesh, P()) },
+        }
+        local steps, most = 0, 0
+        for batch in loader do
+          steps = steps + 1
+          if steps % 100 == 0 then batch.x:block_until_ready() end
+        end
+        local stats = loader:stats()
+        print(steps, stats.pinned_bytes, stats.bytes_uploaded, stats.stages.upload > 0, stats.batch_bytes,
+          stats.budget_bytes - stats.slack_bytes)
+      ]],
+      devices = 4, standin = { GPUS = 2, LOG = folder .. "/log" },
+    }
+    assert.equal(0, result.status, result.output)
+    local steps, pinned, uploaded, took, batch, budget = result.stdout:match "(%d+)%s+(%d+)%s+(%d+)%s+(%a+)%s+(%d+)%s+(%d+)"
+    assert.equal("1040", steps, result.output)
+    assert.equal(4 * 16 * (4 + 8), tonumber(pinned)) -- two batches ahead, two that land: each box once
+    assert.equal(16 * 4 + 4 * 16 * 8, tonumber(batch)) -- on devices, replicas each
+    assert.equal(4 * (16 * 4 + 4 * 16 * 8), tonumber(budget)) -- two ahead, two handed out
+    assert.equal("true", took)
+    assert.is_true(tonumber(uploaded) >= 1036 * tonumber(batch) and tonumber(uploaded) <= 1040 * tonumber(batch))
+    local calls = calls_of(folder .. "/log")
+    assert.is_true(calls.cudaHostAlloc <= 4 * (4 + 1) + 4, calls.cudaHostAlloc) -- five blocks; fingerprints of each slot
+    check_balance(calls, nil, "after 1040 steps")
+  end)
+
+  -- ---- what fails ----
+
+  local FAILING = [[
+    local shardrt = require "shardrt"
+    local P, ndarray = shardrt.P, shardrt.ndarray
+    local mesh = shardrt.make_mesh({ 2 }, { "d" })
+    local function fresh()
+      return shardrt.loader {
+        source = shardrt.source.array { image = ndarray.arange(64, "int32"), label = ndarray.arange(64, "int64") },
+        batch_size = 8, epochs = 1, prefetch = 2, num_workers = 1,
+        sharding = { image = shardrt.NamedSharding(mesh, P()), label = shardrt.NamedSharding(mesh, P "d") },
+      }
+    end
+    local ok, loader = pcall(fresh)
+    if not ok then
+      print("problem: " .. tostring(loader))
+      loader = fresh()
+    end
+    local step = 0
+    while step < 10 do
+      local ok, batch = pcall(loader)
+      if not ok then
+        print("problem: " .. tostring(batch):gsub("\n", " "))
+      elseif not batch then
+        break
+      else
+        for _, name in ipairs { "image", "label" } do
+          local ok, host = pcall(shardrt.device_get, batch[name])
+          if not ok then print("problem: " .. tostring(host)) end
+          for i = 0, ok and 7 or -1 do assert(host.data[i] == step * 8 + i, "another batch") end
+        end
+        step = step + 1
+      end
+    end
+    print(step .. " steps")
+  ]]
+
+  -- Every place of a call where it matters: the loader goes on with the same batch, and nothing stays.
+  for _, case in ipairs {
+    { "cudaMemcpyAsync", 1 }, { "cudaEventRecord", 1 }, { "cudaStreamWaitEvent", 1 }, { "cudaEventQuery", 1 },
+    { "cudaEventCreateWithFlags", 2 }, { "cudaHostAlloc", 1 }, { "cudaEventElapsedTime", 1 }, { "cudaMallocAsync", 1 },
+  } do
+    standin_it("are made again where " .. case[1] .. " failed, and say so", function()
+      local folder = mpi.folder()
+      finally(function() mpi.remove(folder) end)
+      local problems = 0
+      for n = 1, 17, 4 do
+        local log = folder .. "/log" .. n
+        local result = run {
+          source = FAILING, devices = 2,
+          standin = { GPUS = 2, SEED = SEED + n, LOG = log, FAIL = ("%s@%d=%d"):format(case[1], n, case[2]) },
+        }
+        local what = ("%s, call %d, seed %d\n%s"):format(case[1], n, SEED + n, result.output)
+        assert.equal(0, result.status, what)
+        assert.truthy(result.stdout:find("8 steps", 1, true), what)
+        for problem in result.stdout:gmatch "problem: ([^\n]*)" do
+          problems = problems + 1
+          assert.truthy(problem:find "^[^:]+:%d+: ", what)
+          assert.truthy(problem:find(case[1] .. " failed", 1, true) or problem:find "out of memory", what)
+        end
+        check_balance(calls_of(log), { [case[1]] = 1 }, what)
+      end
+      assert.is_true(problems > 0, "nothing failed")
+    end)
+  end
+end)
