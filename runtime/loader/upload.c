@@ -116,11 +116,11 @@ void upload_plan_free(struct upload_plan *self) {
 
 int upload_set(struct upload *self, const struct upload_plan *plan) {
   if (plan == NULL) return SHARDRT_OK;
-  self->plan = plan;
   self->buffers = alloc_zeros((size_t)plan->nshards, sizeof(shardrt_buffer *));
   if (self->buffers == NULL) return ALLOC_FAILED;
   self->lines = alloc_zeros((size_t)plan->ndevices, sizeof *self->lines);
   if (self->lines == NULL) return ALLOC_FAILED;
+  self->plan = plan; /* from here on there is something to do */
   if (plan->compared_bytes == 0) return SHARDRT_OK;
   void *fingerprints;
   int code = plan->a->allocate_pinned((size_t)plan->nshards * sizeof *self->fingerprints, &fingerprints);
@@ -138,10 +138,8 @@ static void free_events(const struct upload_plan *plan, struct upload_line *line
 
 void upload_clear(struct upload *self) {
   const struct upload_plan *plan = self->plan;
-  if (plan == NULL) return;
-  if (self->buffers != NULL) upload_drop(self);
-  const bool is_lost = self->lines != NULL && upload_is_under_way(self); /* and may write to the fingerprints */
-  for (int32_t d = 0; self->lines != NULL && d < plan->ndevices; d++) free_events(plan, &self->lines[d]);
+  const bool is_lost = upload_is_under_way(self); /* what failed may write to the fingerprints: they are given up */
+  for (int32_t d = 0; plan != NULL && d < plan->ndevices; d++) free_events(plan, &self->lines[d]);
   if (self->fingerprints != NULL && !is_lost)
     plan->a->free_pinned(self->fingerprints, (size_t)plan->nshards * sizeof *self->fingerprints);
   alloc_free(self->lines);
@@ -321,7 +319,9 @@ int upload_land(struct upload *self, bool wait, struct upload_stats *stats, bool
     if (!self->lines[d].used) continue;
     was_handed_over = was_handed_over || self->lines[d].given != NULL;
     int code = land_line(self, d, wait, landed);
-    if (code != SHARDRT_OK) return code;
+    if (code == SHARDRT_OK) continue;
+    *landed = false; /* as far as is known */
+    return code;
   }
   if (!*landed) return SHARDRT_OK;
   int code = add_times(self, stats);

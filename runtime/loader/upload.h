@@ -70,7 +70,7 @@ struct upload_stats {
 };
 
 int upload_set(struct upload *self, const struct upload_plan *plan);
-/* It has landed, or never will. */
+/* It was dropped, and has landed or never will. */
 void upload_clear(struct upload *self);
 
 /* Takes memory on the devices, and puts copies of the plan's blocks on their IN streams, and what takes fingerprints of
