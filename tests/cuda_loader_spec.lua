@@ -1,7 +1,7 @@
--- The loader where devices have memory of their own: what it gives, against the host platform's in the same job; batches
--- that are held, dropped while they are uploaded, and refused by a device; what all of it leaves behind. On the stand-in
--- for CUDA's runtime (tests/standin), whose streams run late and in bad orders, or, with SHARDRT_TEST_PLATFORM=cuda, on
--- GPUs, as far as nothing is made to fail.
+-- The loader where devices have memory of their own: what it gives, against the host platform's in the same job;
+-- batches that are held, dropped while they are uploaded, and refused by a device; what all of it leaves behind. On the
+-- stand-in for CUDA's runtime (tests/standin), whose streams run late and in bad orders, or, with
+-- SHARDRT_TEST_PLATFORM=cuda, on GPUs, as far as nothing is made to fail.
 
 local mpi = require "tests.support.mpi"
 
@@ -204,7 +204,8 @@ describe("batches on devices with memory of their own", function()
       devices = 4, standin = { GPUS = 2, LOG = folder .. "/log" },
     }
     assert.equal(0, result.status, result.output)
-    local steps, pinned, uploaded, took, batch, budget = result.stdout:match "(%d+)%s+(%d+)%s+(%d+)%s+(%a+)%s+(%d+)%s+(%d+)"
+    local steps, pinned, uploaded, took, batch, budget =
+      result.stdout:match "(%d+)%s+(%d+)%s+(%d+)%s+(%a+)%s+(%d+)%s+(%d+)"
     assert.equal("1040", steps, result.output)
     assert.equal(4 * 16 * (4 + 8), tonumber(pinned)) -- two batches ahead, two that land: each box once
     assert.equal(16 * 4 + 4 * 16 * 8, tonumber(batch)) -- on devices, replicas each
@@ -212,7 +213,7 @@ describe("batches on devices with memory of their own", function()
     assert.equal("true", took)
     assert.is_true(tonumber(uploaded) >= 1036 * tonumber(batch) and tonumber(uploaded) <= 1040 * tonumber(batch))
     local calls = calls_of(folder .. "/log")
-    assert.is_true(calls.cudaHostAlloc <= 4 * (4 + 1) + 4, calls.cudaHostAlloc) -- five blocks; fingerprints of each slot
+    assert.is_true(calls.cudaHostAlloc <= 4 * (4 + 1) + 4, calls.cudaHostAlloc) -- blocks, fingerprints of each slot
     check_balance(calls, nil, "after 1040 steps")
   end)
 
@@ -256,7 +257,8 @@ describe("batches on devices with memory of their own", function()
 
   -- Every place of a call where it matters: the loader goes on with the same batch, and nothing stays.
   for _, case in ipairs {
-    { "cudaMemcpyAsync", 1 }, { "cudaEventRecord", 1 }, { "cudaStreamWaitEvent", 1 }, { "cudaEventQuery", 1, absorbed = true },
+    { "cudaMemcpyAsync", 1 }, { "cudaEventRecord", 1 }, { "cudaStreamWaitEvent", 1 },
+    { "cudaEventQuery", 1, absorbed = true },
     { "cudaEventCreateWithFlags", 2 }, { "cudaHostAlloc", 1 }, { "cudaEventElapsedTime", 1 }, { "cudaMallocAsync", 1 },
   } do
     standin_it("are made again where " .. case[1] .. " failed, and say so", function()
@@ -287,8 +289,9 @@ describe("batches on devices with memory of their own", function()
 
   standin_it("end with the device's error where it will never work again", function()
     for n = 1, 40, 13 do
-      local result = run { source = FAILING, devices = 2, standin = { GPUS = 2, SEED = SEED + n, FAIL = "run@" .. n .. "=700" },
-        limit = 30 }
+      local result = run {
+        source = FAILING, devices = 2, standin = { GPUS = 2, SEED = SEED + n, FAIL = "run@" .. n .. "=700" }, limit = 30,
+      }
       assert.truthy(result.status == 0 or result.status == 1, result.output)
       assert.truthy(result.stdout:find("problem: [^\n]*device [01] %(GPU [01], Stand%-in [01]%)"), result.output)
     end
@@ -333,8 +336,8 @@ describe("batches on devices with memory of their own", function()
     local steps, problems = result.stdout:match "(%d+)\t(%d+)\n$"
     assert.equal("16", steps, result.output)
     assert.is_true(tonumber(problems) >= 2, result.output)
-    assert.truthy(result.stdout:find('recipe.lua:%d+: field "image" of the loader\'s next batch: out of memory on device '
-      .. "[01] %(GPU 0, Stand%-in 0%): 524288 bytes are wanted for batches; .* as batches"), result.output)
+    assert.truthy(result.stdout:find('recipe.lua:%d+: field "image" of the loader\'s next batch: out of memory on '
+      .. "device [01] %(GPU 0, Stand%-in 0%): 524288 bytes are wanted for batches; .* as batches"), result.output)
     local calls = calls_of(folder .. "/log")
     assert.equal(calls.cudaHostAlloc, calls.cudaFreeHost)
     assert.equal(calls.cudaEventCreateWithFlags, calls.cudaEventDestroy)
@@ -346,7 +349,9 @@ describe("batches on devices with memory of their own", function()
       local P, ndarray = shardrt.P, shardrt.ndarray
       local mesh = shardrt.make_mesh({ shardrt.device_count() }, { "d" })
       local loader = shardrt.loader {
-        source = shardrt.source.array { x = ndarray.arange(64 * 4, "int32"):reshape { 64, 4 }, y = ndarray.arange(64, "int32") },
+        source = shardrt.source.array {
+          x = ndarray.arange(64 * 4, "int32"):reshape { 64, 4 }, y = ndarray.arange(64, "int32"),
+        },
         sharding = { x = shardrt.NamedSharding(mesh, P()), y = shardrt.NamedSharding(mesh, P "d") }, batch_size = 16,
         epochs = 1,
       }

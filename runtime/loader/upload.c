@@ -136,12 +136,15 @@ static void free_events(const struct upload_plan *plan, struct upload_line *line
   }
 }
 
-void upload_clear(struct upload *self) {
-  const struct upload_plan *plan = self->plan;
-  const bool is_lost = upload_is_under_way(self); /* what failed may write to the fingerprints: they are given up */
-  for (int32_t d = 0; plan != NULL && d < plan->ndevices; d++) free_events(plan, &self->lines[d]);
-  if (self->fingerprints != NULL && !is_lost)
+/* What failed may still write to the fingerprints: then they are given up. */
+static void give_back(struct upload *self, const struct upload_plan *plan) {
+  if (self->fingerprints != NULL && !upload_is_under_way(self))
     plan->a->free_pinned(self->fingerprints, (size_t)plan->nshards * sizeof *self->fingerprints);
+  for (int32_t d = 0; d < plan->ndevices; d++) free_events(plan, &self->lines[d]);
+}
+
+void upload_clear(struct upload *self) {
+  if (self->plan != NULL) give_back(self, self->plan);
   alloc_free(self->lines);
   alloc_free((void *)self->buffers);
   *self = (struct upload){0};
