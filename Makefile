@@ -5,6 +5,7 @@
 #   make soak       kills a job more than a hundred times
 #   make fuzz       each reader a minute of bad input (FUZZ_SECONDS=, FUZZ="npy tar")
 #   make asan|tsan  the specs under sanitizers      make bench    speed, as ratios in one run (PEERS=1: beside others)
+#   make cuda       builds the plug-in for GPUs, too (as `make` does where CUDA's toolkit is), or says what is missing
 #   make install PREFIX=/usr/local                  make clean                   V=1 shows the commands
 
 BUILD   ?= build
@@ -17,7 +18,8 @@ PACKAGES_BUILD = gcc libc6-dev pkgconf libopenmpi-dev openmpi-bin libluajit-5.1-
                  librandom123-dev libisal-dev libjpeg62-turbo-dev libspng-dev liburing-dev \
                  libhighwayhash-dev libbrotli-dev libzstd-dev libsnappy-dev \
                  libblosc-dev libhdf5-dev libopenblas0-pthread libcurl4-openssl-dev
-PACKAGES_TEST  = lua-busted lua-cjson dataset-fashion-mnist iproute2 nginx-light openssl python3
+PACKAGES_CUDA  = g++
+PACKAGES_TEST  = g++ lua-busted lua-cjson dataset-fashion-mnist iproute2 nginx-light openssl python3
 PACKAGES_LINT  = clang-format clang-tidy lua-check
 PACKAGES_FUZZ  = clang libclang-rt-14-dev
 PACKAGES_PEERS = python3-venv
@@ -54,10 +56,10 @@ export OMPI_ALLOW_RUN_AS_ROOT=1
 export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 export OMPI_MCA_rmaps_base_oversubscribe=1
 
-.PHONY: all deps deps-lint deps-ffcv deps-spdl demo test specs soak lint asan tsan fuzz bench peers install clean
+.PHONY: all cuda standin deps deps-cuda deps-lint deps-ffcv deps-spdl demo test specs soak lint asan tsan fuzz bench peers install clean
 .DELETE_ON_ERROR:
 
-all: $(BUILD)/shardrt
+all: $(BUILD)/shardrt $(if $(CUDA_MISSING)$(SANITIZE),,$(BUILD)/shardrt-cuda.so)
 
 $(BUILD)/shardrt: $(OBJECTS) $(LUA_OBJECTS) $(if $(SANITIZE),tests/support/dlclose.c)
 	$(call quiet,link )$(CC) $(LDFLAGS) -o $@ $^ $(LIBS)
@@ -77,6 +79,58 @@ $(addprefix $(BUILD)/compute/,deviate.o float32.o float64.o key.o threefry.o ope
 $(addprefix $(BUILD)/compute/,fold.o place.o tile.o wrap.o): CFLAGS += $(if $(SANITIZE),,-O3)
 -include $(OBJECTS:.o=.d)
 
+# CUDA's toolkit: CUDA_HOME, else where nvcc is, else /usr/local/cuda, else as pip installs it (nvidia-cuda-nvcc and the
+# others, for the user or in the environment that is active). What the plug-in needs of it is missing or not.
+PYTHONS := $(wildcard $(addsuffix /lib/python3*/site-packages,$(VIRTUAL_ENV) $(HOME)/.local) \
+             /usr/local/lib/python3*/dist-packages)
+ifndef CUDA_HOME
+CUDA_HOME := $(firstword $(patsubst %/bin/nvcc,%,$(realpath $(shell command -v nvcc)) \
+               $(wildcard $(addsuffix /bin/nvcc,/usr/local/cuda $(wildcard $(addsuffix /nvidia/cu1*,$(PYTHONS)))))))
+endif
+NCCL_HOME ?= $(CUDA_HOME)/../nccl
+CUDA_LIBRARIES := $(firstword $(wildcard $(addprefix $(CUDA_HOME)/,lib64 targets/x86_64-linux/lib lib)))
+cuda_needs = $(if $(wildcard $(2)),,$(1))
+CUDA_MISSING := $(strip $(call cuda_needs,nvcc,$(CUDA_HOME)/bin/nvcc) \
+  $(call cuda_needs,cuda_runtime_api.h,$(CUDA_HOME)/include/cuda_runtime_api.h) \
+  $(call cuda_needs,libcudart_static.a,$(CUDA_LIBRARIES)/libcudart_static.a) \
+  $(call cuda_needs,cublas_v2.h,$(CUDA_HOME)/include/cublas_v2.h) \
+  $(call cuda_needs,nccl.h,$(addsuffix /nccl.h,$(CUDA_HOME)/include $(NCCL_HOME)/include /usr/include)) \
+  $(if $(shell command -v g++),,g++))
+# The GPUs that kernels are compiled for, the last one's as PTX, too: that is for all that are newer.
+CUDA_ARCHS ?= 80 90
+CUDA_FLAGS  = -isystem $(CUDA_HOME)/include -isystem $(NCCL_HOME)/include -Iruntime
+NVCC_FLAGS  = -std=c++17 -O3 -fmad=false -Werror all-warnings -Xcompiler -fPIC,-Wall,-Wextra,-Werror,-fno-exceptions -t 2 \
+              $(foreach arch,$(CUDA_ARCHS),-gencode arch=compute_$(arch),code=sm_$(arch)) \
+              -gencode arch=compute_$(lastword $(CUDA_ARCHS)),code=compute_$(lastword $(CUDA_ARCHS))
+CUDA_OBJECTS := $(PLUGIN:runtime/%=$(BUILD)/cuda/%.o) $(KERNELS:runtime/%=$(BUILD)/cuda/%.o)
+CUDA_SAYS = $(if $(CUDA_MISSING),cuda: no $(firstword $(CUDA_MISSING)) found$(if $(CUDA_HOME), in $(CUDA_HOME))$(comma) \
+              built for the host only,cuda: $(CUDA_HOME)$(comma) for $(addprefix sm_,$(CUDA_ARCHS)))
+comma := ,
+
+# What is built, said when it is another thing than the last time.
+$(BUILD)/cuda/said: FORCE
+	@mkdir -p $(@D); [ "$$(cat $@ 2>/dev/null)" = "$(strip $(CUDA_SAYS))" ] || { echo "$(strip $(CUDA_SAYS))" | tee $@; }
+FORCE:
+$(BUILD)/shardrt: | $(if $(SANITIZE),,$(BUILD)/cuda/said)
+$(CUDA_OBJECTS): $(BUILD)/cuda/said Makefile
+$(BUILD)/cuda/%.c.o: runtime/%.c
+	@mkdir -p $(@D)
+	$(call quiet,cc   )$(CC) $(CFLAGS) -fPIC $(CUDA_FLAGS) -DCUDA_LEAST=$(firstword $(CUDA_ARCHS)) \
+	  -DCUDA_LIBRARIES='"$(realpath $(CUDA_LIBRARIES))"' -MMD -MP -c -o $@ $<
+$(BUILD)/cuda/%.cu.o: runtime/%.cu
+	@mkdir -p $(@D)
+	$(call quiet,nvcc )$(CUDA_HOME)/bin/nvcc $(NVCC_FLAGS) $(CUDA_FLAGS) -MMD -MP -c -o $@ $<
+$(BUILD)/shardrt-cuda.so: $(CUDA_OBJECTS)
+	$(call quiet,link )$(CC) -shared -pthread -Wl,--exclude-libs,ALL -o $@ $^ -L$(CUDA_LIBRARIES) -lcudart_static -lrt -ldl
+-include $(CUDA_OBJECTS:.o=.d)
+
+cuda:
+	@[ -z "$(CUDA_MISSING)" ] || { echo "missing for CUDA: $(CUDA_MISSING). CUDA_HOME says where the toolkit is. Without \
+	one: \`make deps-cuda\` installs g++, and"; \
+	echo "  pip install nvidia-cuda-nvcc nvidia-cuda-runtime nvidia-cublas nvidia-nccl-cu13"; \
+	echo "the rest, in a Python environment that is active or for the user"; exit 1; }
+	@$(MAKE) --no-print-directory $(BUILD)/shardrt $(BUILD)/shardrt-cuda.so
+
 # The plug-in against the stand-in of CUDA's runtime and libraries (tests/standin): for the specs, where there is no GPU.
 STANDIN = $(BUILD)/standin
 STANDIN_FLAGS = -D_GNU_SOURCE -Itests/standin/include -Iruntime -Itests $(OPTIMIZE) -g -fPIC -pthread -Wall -Wextra \
@@ -86,7 +140,6 @@ STANDIN_SOURCES := $(filter-out $(if $(wildcard tests/standin/include/nccl.h),,%
 STANDIN_PLUGIN := $(STANDIN_SOURCES:runtime/%=$(STANDIN)/plugin/%.o) $(KERNELS:runtime/%=$(STANDIN)/plugin/%.o)
 STANDIN_LIBRARIES := $(if $(wildcard tests/standin/nccl.c*),$(STANDIN)/libnccl.so.2) \
                      $(if $(wildcard tests/standin/cublas.c*),$(STANDIN)/libcublas.so.13)
-.PHONY: standin
 standin: $(STANDIN)/shardrt-cuda.so $(STANDIN_LIBRARIES)
 $(STANDIN)/plugin/%.c.o: runtime/%.c Makefile
 	@mkdir -p $(@D)
@@ -155,6 +208,8 @@ if [ -n "$$missing" ]; then \
 endef
 deps:
 	$(call install_packages,$(PACKAGES_BUILD) $(PACKAGES_TEST))
+deps-cuda:
+	$(call install_packages,$(PACKAGES_CUDA))
 deps-lint: deps
 	$(call install_packages,$(PACKAGES_LINT))
 
@@ -167,7 +222,7 @@ test: deps
 	@$(MAKE) --no-print-directory specs
 
 SPECS ?= $(sort $(wildcard tests/*_spec.lua))
-specs: $(BUILD)/shardrt $(BUILD)/fuzz/replay
+specs: $(BUILD)/shardrt $(BUILD)/fuzz/replay standin
 	@SHARDRT=$(abspath $(BUILD)/shardrt) $(BUILD)/shardrt tests/run.lua $(SPECS)
 
 # What takes longer than `make test` may: many more random kills.
@@ -251,6 +306,7 @@ $(BUILD)/bench/%: tests/bench/%.c
 
 install: all
 	install -D -m 755 $(BUILD)/shardrt $(DESTDIR)$(PREFIX)/bin/shardrt
+	$(if $(CUDA_MISSING),,install -D -m 755 $(BUILD)/shardrt-cuda.so $(DESTDIR)$(PREFIX)/lib/shardrt/shardrt-cuda.so)
 	install -D -m 644 runtime/shardrt.h $(DESTDIR)$(PREFIX)/include/shardrt.h
 	install -D -m 644 runtime/shardrt.1 $(DESTDIR)$(PREFIX)/share/man/man1/shardrt.1
 

@@ -1,17 +1,56 @@
 -- Runs every spec given, each in a process of its own with a time limit, and counts what really ran.
 -- The last line is `N passed, N failed`, with `, N skipped` where some were. A spec that dies or says nothing counts as
 -- one failure.
+--
+-- SHARDRT_TEST_PLATFORM says on what devices: host (the default), cuda (the GPUs of this machine; without one, every
+-- spec is skipped), or standin (the plug-in for GPUs on what tests/standin puts in the place of CUDA).
 
 local limit = tonumber(os.getenv "SHARDRT_TEST_LIMIT" or 600)
 local program = os.getenv "SHARDRT" or "build/shardrt"
 local passed, failed, skipped = 0, 0, 0
 
+local platform = os.getenv "SHARDRT_TEST_PLATFORM" or ""
+if platform == "" then platform = "host" end
+local plugin = (program:match "^(.*/)" or "") .. "standin/shardrt-cuda.so"
+local environments = {
+  host = "SHARDRT_PLATFORM=host",
+  cuda = "SHARDRT_PLATFORM=cuda",
+  standin = ("SHARDRT_PLATFORM=cuda SHARDRT_CUDA_PLUGIN=%s"):format(plugin),
+}
+local environment = environments[platform]
+if not environment then
+  io.stderr:write(("SHARDRT_TEST_PLATFORM is %s; it may be host, cuda or standin\n"):format(platform))
+  os.exit(1)
+end
+
+-- Whether there is a job on that platform; else what shardrt says of it.
+local function try_platform()
+  local recipe = os.tmpname()
+  local file = assert(io.open(recipe, "w"))
+  file:write "local _ = require 'shardrt'.devices()"
+  file:close()
+  local pipe = assert(io.popen(("%s timeout -k 10 60 %s %s 2>&1"):format(environment, program, recipe)))
+  local said = pipe:read "*a"
+  pipe:close()
+  os.remove(recipe)
+  return said
+end
+
+if platform ~= "host" then
+  local said = try_platform()
+  if said ~= "" then
+    io.write(("skipped: %d specs, as there is no platform %s here:\n%s"):format(#arg, platform, said))
+    print(("0 passed, 0 failed, %d skipped"):format(#arg))
+    os.exit(platform == "cuda" and 0 or 1) -- the stand-in is always there
+  end
+end
+
 local function number(text, word) return tonumber(text:match("(%d+) " .. word)) end
 
 for _, spec in ipairs(arg) do
   local log = os.tmpname()
-  local status = os.execute(("SHARDRT=%s timeout -k 10 %d %s --devices 8 test -o plainTerminal %s >%s 2>&1 </dev/null")
-    :format(program, limit, program, spec, log))
+  local command = "%s SHARDRT=%s timeout -k 10 %d %s --devices 8 test -o plainTerminal %s >%s 2>&1 </dev/null"
+  local status = os.execute(command:format(environment, program, limit, program, spec, log))
   local file = assert(io.open(log, "rb"))
   local text = file:read "*a"
   file:close()

@@ -13,7 +13,8 @@ function layout.words(process, processes, devices_per_process)
   for _, name in ipairs(MODULES) do
     before[name], package.loaded["shardrt." .. name] = package.loaded["shardrt." .. name], nil
   end
-  local job = { process_index = process, process_count = processes, devices_per_process = devices_per_process }
+  local job = { process_index = process, process_count = processes, devices_per_process = devices_per_process,
+    platform = "host" }
   require("shardrt.device").job = function() return job end
   for _, name in ipairs(MODULES) do
     local module = require("shardrt." .. name)
