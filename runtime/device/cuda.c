@@ -17,20 +17,6 @@
 #include "base/error.h"
 #include "device/pinned.h"
 
-/* Those whose files are being written. */
-#pragma weak cuda_place
-#pragma weak cuda_fingerprint
-#pragma weak cuda_elementwise
-#pragma weak cuda_fold
-#pragma weak cuda_product
-#pragma weak cuda_check_indices
-#pragma weak cuda_take
-#pragma weak cuda_take_add
-#pragma weak cuda_count_along
-#pragma weak cuda_random
-#pragma weak cublas_close
-#pragma weak nccl_links
-
 enum { MAX_GPUS = 64, LAST = 4, NOTE = 40 };
 
 struct accelerator_event {
@@ -280,7 +266,7 @@ static void close_all(void) {
   for (int32_t d = 0; d < self.count; d++)
     for (int32_t s = 0; s < ACCELERATOR_STREAMS; s++)
       if (self.devices[d].streams[s] != NULL) (void)cudaStreamSynchronize(self.devices[d].streams[s]);
-  if (cublas_close != NULL) cublas_close();
+  cublas_close();
   pinned_close();
   for (int32_t g = 0; g < self.gpu_count; g++) {
     for (accelerator_event *e = self.gpus[g].events, *next; e != NULL; e = next) {

@@ -226,6 +226,9 @@ void make_ready() {
     s.blocks[s.arena] = block{2 * memory, 0, false, false, NULL, 0};
     s.pool = CUmemPoolHandle_st{g, 0};
   }
+  static bool watched;
+  if (watched) return;
+  watched = true;
   struct sigaction action;
   memset(&action, 0, sizeof action);
   action.sa_sigaction = touched;
@@ -671,6 +674,40 @@ bool standin_reaches(cudaStream_t stream, const void *data, size_t bytes) {
 cudaError_t standin_enter(const char *call) {
   held lock_is_held;
   return enter(call);
+}
+
+void standin_reset(void) {
+  held lock_is_held;
+  for (int g = 0; g < gpus; g++) {
+    munmap(states[g].arena, 2 * memory);
+    states[g] = gpu_state();
+  }
+  for (CUstream_st *stream : streams) delete stream;
+  streams.clear();
+  for (auto &known : pinned_blocks) munmap(known.first, known.second.room);
+  pinned_blocks.clear();
+  calls.clear();
+  failures.clear();
+  if (logged != NULL) fclose(logged);
+  logged = NULL;
+  dead = last_error = cudaSuccess;
+  gpus = current_gpu = 0;
+  hanging = -1;
+  runs = 0;
+  ready = false;
+}
+
+size_t standin_held(int gpu) {
+  held lock_is_held;
+  if (gpu >= 0) return states[gpu].used;
+  size_t bytes = 0;
+  for (const auto &known : pinned_blocks) bytes += known.second.bytes;
+  return bytes;
+}
+
+long long standin_calls(const char *call) {
+  held lock_is_held;
+  return calls[call];
 }
 
 void standin_die(cudaError_t error) {

@@ -1,7 +1,7 @@
-/* kernel.h - kernels as plain C++: what launch.h needs where nvcc is not the compiler. A launch is put on the stand-in's
- * stream with copies of its arguments, and runs when the stream does: block after block, thread after thread, or, where
- * threads wait for each other (KERNEL_LAUNCH_TOGETHER), each thread on a stack of its own. Shared memory is static: one
- * block runs at a time. */
+/* kernel.h - kernels as plain C++: what launch.h needs where nvcc is not the compiler. A launch is put on the
+ * stand-in's stream with copies of its arguments, and runs when the stream does: block after block, thread after
+ * thread, or, where threads wait for each other (KERNEL_LAUNCH_TOGETHER), each thread on a stack of its own. Shared
+ * memory is static: one block runs at a time. */
 #ifndef STANDIN_KERNEL_H
 #define STANDIN_KERNEL_H
 
@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <cstring>
 #include <functional>
+#include <type_traits>
 
 #include <cuda_runtime_api.h>
 
@@ -17,7 +18,7 @@
 #define __host__
 #define __forceinline__ inline
 #define __noinline__
-#define __shared__ static
+#define __shared__   static
 #define __constant__ static const
 #define __launch_bounds__(...)
 
@@ -30,17 +31,23 @@ extern standin_index threadIdx, blockIdx, blockDim, gridDim;
 void standin_launch(cudaStream_t stream, unsigned blocks, unsigned threads, bool together, std::function<void()> body);
 void standin_sync_threads();
 
-/* The call, with its arguments as they are now: what they are read from may be gone when the stream runs it. */
+/* The call, with its arguments as they are now: what they are read from may be gone when the stream runs it. Those that
+ * are addresses are of the device's memory, or of pinned memory. */
+void standin_address(cudaStream_t stream, const void *address);
+template <class Argument> static inline void standin_argument(cudaStream_t stream, const Argument &argument) {
+  if constexpr (std::is_pointer_v<Argument>) standin_address(stream, (const void *)argument);
+}
 template <class Kernel, class... Arguments>
-static inline std::function<void()> standin_call(Kernel kernel, Arguments... arguments) {
+static inline std::function<void()> standin_call(cudaStream_t stream, Kernel kernel, Arguments... arguments) {
+  (standin_argument(stream, arguments), ...);
   return [=] { kernel(arguments...); };
 }
 
 #define __syncthreads standin_sync_threads
 #define KERNEL_LAUNCH(kernel, blocks, threads, stream, ...)                                                            \
-  standin_launch((stream), (unsigned)(blocks), (unsigned)(threads), false, standin_call(kernel, __VA_ARGS__))
+  standin_launch((stream), (unsigned)(blocks), (unsigned)(threads), false, standin_call((stream), kernel, __VA_ARGS__))
 #define KERNEL_LAUNCH_TOGETHER(kernel, blocks, threads, stream, ...)                                                   \
-  standin_launch((stream), (unsigned)(blocks), (unsigned)(threads), true, standin_call(kernel, __VA_ARGS__))
+  standin_launch((stream), (unsigned)(blocks), (unsigned)(threads), true, standin_call((stream), kernel, __VA_ARGS__))
 
 /* One thread runs at a time, so that these are atomic as they stand. */
 template <class T, class U> static inline T atomicAdd(T *at, U x) {
@@ -84,6 +91,8 @@ static inline int64_t __double_as_longlong(double x) {
   memcpy(&bits, &x, sizeof bits);
   return bits;
 }
-template <class T> static inline T __ldg(const T *at) { return *at; }
+template <class T> static inline T __ldg(const T *at) {
+  return *at;
+}
 
 #endif

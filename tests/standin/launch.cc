@@ -134,6 +134,13 @@ void standin_sync_threads() {
   threadIdx.x = self;
 }
 
+void standin_address(cudaStream_t stream, const void *address) {
+  if (address != nullptr && !standin_reaches(stream, address, 0))
+    standin_wrong(
+        "a kernel is given an address that GPU %d does not reach: the host's, another GPU's, or of freed memory",
+        standin_gpu(stream));
+}
+
 void standin_launch(cudaStream_t stream, unsigned blocks, unsigned threads, bool together, std::function<void()> body) {
   if (blocks == 0 || threads == 0 || threads > MAX_THREADS)
     standin_wrong("a kernel is launched with %u blocks of %u threads", blocks, threads);

@@ -28,4 +28,14 @@ unsigned standin_random(unsigned n);
 int standin_gpu(cudaStream_t stream);
 int standin_current_gpu();
 
+/* For specs that call the plug-in in their own process. */
+extern "C" {
+/* As at the start of a process, with what the environment says now: the plug-in is closed. */
+void standin_reset(void);
+/* Bytes that are allocated: of a GPU, of pinned memory (-1). */
+size_t standin_held(int gpu);
+/* How often a call was made ("cudaHostAlloc"; "any": all). */
+long long standin_calls(const char *call);
+}
+
 #endif
