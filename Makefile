@@ -28,7 +28,7 @@ PACKAGES_SPDL  = libavdevice59
 
 # The rest of this file needs no network.
 # CUDA's: with the kernels in *.cu a library of its own, which the program opens when it is asked for.
-PLUGIN   := $(wildcard $(addprefix runtime/,device/cuda.c device/pinned.c device/library.c comm/nccl.c compute/cublas.c))
+PLUGIN   := $(wildcard $(addprefix runtime/,device/cuda.c device/pinned.c device/library.c device/topology.c comm/nccl.c compute/cublas.c))
 KERNELS  := $(sort $(shell find runtime -name '*.cu'))
 SOURCES  := $(filter-out $(PLUGIN),$(sort $(shell find runtime -name '*.c')))
 HEADERS  := $(sort $(shell find runtime -name '*.h'))

@@ -286,6 +286,9 @@ typedef struct shardrt_job {
  * with different numbers of devices or other platforms. Once in a process, on the main thread. */
 int shardrt_init(const shardrt_job *wanted);
 const shardrt_job *shardrt_job_get(void); /* NULL before shardrt_init */
+/* The ids of the job's devices, all of them, in the order in which make_mesh takes them: those that are linked best
+ * side by side, the processes of a host together. NULL: 0, 1, 2, … They live as long as the job. */
+const int32_t *shardrt_job_order(void);
 /* Leaves the job; every process must get here, and waits (with the job's limit) for the others. */
 int shardrt_finalize(void);
 /* Ends the whole job at once with `message` on stderr ("shardrt: process 2 of 4: …"; nothing where it is empty),

@@ -1,5 +1,5 @@
--- Links between the GPUs of several processes (runtime/comm/nccl.c), against the stand-in of CUDA and NCCL: what is sent
--- is what an oracle says, arrives where it should, and whatever fails or hangs is said and ends.
+-- Links between the GPUs of several processes (runtime/comm/nccl.c), against the stand-in of CUDA and NCCL: what is
+-- sent is what an oracle says, arrives where it should, and whatever fails or hangs is said and ends.
 
 local mpi = require "tests.support.mpi"
 
@@ -33,9 +33,10 @@ local function run(o)
   local lines = {}
   for p, process in ipairs(o.processes) do
     local env = {
-      SHARDRT_CUDA_PLUGIN = plugin, CUDA_VISIBLE_DEVICES = process.gpus, STANDIN_GPUS = 16, STANDIN_MEMORY = 64 * 2 ^ 20,
-      SHARDRT_LINKS_AS = ("%s %d %d"):format(folder, p - 1, #o.processes), STANDIN_NCCL_LOG = ("%s/log-%d"):format(folder, p),
-      STANDIN_HOST = "here",
+      SHARDRT_CUDA_PLUGIN = plugin, CUDA_VISIBLE_DEVICES = process.gpus, STANDIN_GPUS = 16,
+      STANDIN_MEMORY = 64 * 2 ^ 20, STANDIN_HOST = "here",
+      SHARDRT_LINKS_AS = ("%s %d %d"):format(folder, p - 1, #o.processes),
+      STANDIN_NCCL_LOG = ("%s/log-%d"):format(folder, p),
     }
     for name, value in pairs(o.env or {}) do env[name] = value end
     for name, value in pairs(process.env or {}) do env[name] = value end
@@ -161,22 +162,30 @@ describe("links between GPUs", function()
     local devices = tonumber((links.hear("devices-" .. links.index)))
     local ranks = links.join(devices)
     assert(links.settle() > 1, "joining took no time")
-    local function text_of(m, number) return (("%d of %d,"):format(number, m[5])):rep(math.ceil(m[5] / 5)):sub(1, m[5]) end
+    local function text_of(m, number)
+      return (("%d of %d,"):format(number, m[5])):rep(math.ceil(m[5] / 5)):sub(1, m[5])
+    end
+    local messages
+    local function add(device, peer, peers_device, outgoing, data, bytes)
+      local rank = ranks[peer][peers_device]
+      messages[#messages + 1] = { device = device, rank = rank, outgoing = outgoing, data = data, bytes = bytes }
+    end
     local garbage = ("garbage!"):rep(50001)
     local shuffled = 0
     for r, round in ipairs(rounds) do
-      local messages, received, sent = {}, {}, {}
+      local received, sent = {}, {}
+      messages = {}
       for number, m in ipairs(round) do
         local text = text_of(m, number + 100 * r)
         if m[1] == links.index then
           local data = links.memory(m[2], text)
           sent[#sent + 1] = { m[2], data, #text }
-          messages[#messages + 1] = { device = m[2], rank = ranks[m[3]][m[4]], outgoing = true, data = data, bytes = #text }
+          add(m[2], m[3], m[4], true, data, #text)
         elseif m[3] == links.index then
           -- What is on MAIN before comes before.
           local data = links.memory(m[4], garbage:sub(1, #text))
           received[#received + 1] = { m[4], data, text }
-          messages[#messages + 1] = { device = m[4], rank = ranks[m[1]][m[2]], outgoing = false, data = data, bytes = #text }
+          add(m[4], m[1], m[2], false, data, #text)
         end
       end
       links.exchange(messages)
@@ -271,7 +280,8 @@ describe("links between GPUs", function()
         local ranks = links.join(1)
         links.settle()
         local x = links.memory(0, 1000)
-        links.exchange { { device = 0, rank = 1 - links.index, outgoing = links.index == 0, data = x, bytes = 1000 } }
+        local message = { device = 0, rank = 1 - links.index, outgoing = links.index == 0, data = x, bytes = 1000 }
+        links.exchange { message }
         links.settle()
         if links.index == 0 then
           -- The one that is waited for: its message arrives, though that group of the other side never ends.
@@ -282,7 +292,7 @@ describe("links between GPUs", function()
         links.meet()
         a.links.abort()
         assert(links.ends(0, 5000))
-        print(links.fails(links.exchange, { { device = 0, rank = 1 - links.index, outgoing = true, data = x, bytes = 10 } }))
+        print(links.fails(links.exchange, { message }))
         print(links.fails(links.settle))
         a.links.abort() -- again: nothing
         a.links.close()
@@ -333,8 +343,8 @@ describe("links between GPUs", function()
         assert(links.ends(0, 5000))
       ]] }
       all_well(results)
-      assert.truthy(results[1].output:find("ECOMM: ncclCommGetAsyncError, in an exchange between GPUs on device 0 (GPU 0 of "
-        .. "2), said: remote process exited or there was a network error (Connection closed by remote peer); "
+      assert.truthy(results[1].output:find("ECOMM: ncclCommGetAsyncError, in an exchange between GPUs on device 0 "
+        .. "(GPU 0 of 2), said: remote process exited or there was a network error (Connection closed by remote peer); "
         .. "NCCL_DEBUG=INFO has NCCL tell more", 1, true), results[1].output)
     end)
 
@@ -360,8 +370,9 @@ describe("links between GPUs", function()
     ]] }
     all_well(results)
     for p = 1, 2 do
-      assert.truthy(results[p].output:find("ECOMM: ncclCommGetAsyncError, in joining the job's GPUs", 1, true), results[p].output)
-      assert.truthy(results[p].output:find("invalid usage (Duplicate GPU detected", 1, true), results[p].output)
+      local said = results[p].output
+      assert.truthy(said:find("ECOMM: ncclCommGetAsyncError, in joining the job's GPUs on device 0", 1, true), said)
+      assert.truthy(said:find("invalid usage (Duplicate GPU detected", 1, true), said)
     end
   end)
 
@@ -373,8 +384,8 @@ describe("links between GPUs", function()
       write(folder .. "/libnccl.so.2", "no library")
       local said = opened { LD_LIBRARY_PATH = folder, SHARDRT_CUDA_LIBRARIES = folder }
       mpi.remove(folder)
-      assert.truthy(said:find("EINVAL: moving data between GPUs of different processes needs libnccl.so.2, which is not "
-        .. "found: " .. folder .. "/libnccl.so.2", 1, true), said)
+      assert.truthy(said:find("EINVAL: moving data between GPUs of different processes needs libnccl.so.2, which is "
+        .. "not found: " .. folder .. "/libnccl.so.2", 1, true), said)
       assert.truthy(said:find("`pip install nvidia-nccl-cu13` brings it", 1, true), said)
     end)
 
@@ -401,7 +412,8 @@ describe("links between GPUs", function()
       local path = pipe:read "*l"
       pipe:close()
       if not path then return pending "needs NCCL" end
-      local result = alone("links.check(a.links.open()) print 'opened'", { SHARDRT_CUDA_LIBRARIES = "/usr/local/cuda/lib64" })
+      local env = { SHARDRT_CUDA_LIBRARIES = "/usr/local/cuda/lib64" }
+      local result = alone("links.check(a.links.open()) print 'opened'", env)
       assert.equal("opened\n", result.output)
     end)
   end)
@@ -410,16 +422,16 @@ describe("links between GPUs", function()
     -- The call and which one of its name, the result and its words; the rest is as long as there is no failure.
     local cases = {
       { "ncclGetVersion@1", 3, "ECOMM: ncclGetVersion, in asking for its version, said: internal error" },
-      { "ncclGetUniqueId@1", 2, "ECOMM: ncclGetUniqueId, in making the id of the job's GPUs, said: unhandled system error" },
+      { "ncclGetUniqueId@1", 2, "ECOMM: ncclGetUniqueId, in making the id of the job's GPUs, said: unhandled system" },
       { "ncclGroupStart@1", 3, "ECOMM: ncclGroupStart, in joining the job's GPUs, said: internal error" },
-      { "ncclCommInitRankConfig@1", 4, "ECOMM: ncclCommInitRankConfig, in joining the job's GPUs on device 0 (GPU 0 of 2)" },
-      { "ncclCommInitRankConfig@2", 1, "EDEVICE: ncclCommInitRankConfig, in joining the job's GPUs on device 1 (GPU 1 of 2), "
-        .. "said: unhandled cuda error (injected into ncclCommInitRankConfig)" },
+      { "ncclCommInitRankConfig@1", 4, "ECOMM: ncclCommInitRankConfig, in joining the job's GPUs on device 0 (GPU 0 of" },
+      { "ncclCommInitRankConfig@2", 1, "EDEVICE: ncclCommInitRankConfig, in joining the job's GPUs on device 1 (GPU"
+        .. " 1 of 2), said: unhandled cuda error (injected into ncclCommInitRankConfig)" },
       { "ncclGroupEnd@1", 2, "ECOMM: ncclGroupEnd, in joining the job's GPUs, said: unhandled system error" },
       { "ncclCommGetAsyncError@2", 3, "ECOMM: ncclCommGetAsyncError, in joining the job's GPUs on device 1" },
       { "ncclGroupStart@2", 3, "ECOMM: ncclGroupStart, in an exchange between GPUs, said: internal error" },
-      { "ncclSend@1", 4, "ECOMM: ncclSend, in an exchange between GPUs on device 0 (GPU 0 of 2), said: invalid argument" },
-      { "ncclRecv@1", 1, "EDEVICE: ncclRecv, in an exchange between GPUs on device 1 (GPU 1 of 2), said: unhandled cuda" },
+      { "ncclSend@1", 4, "ECOMM: ncclSend, in an exchange between GPUs on device 0 (GPU 0 of 2), said: invalid" },
+      { "ncclRecv@1", 1, "EDEVICE: ncclRecv, in an exchange between GPUs on device 1 (GPU 1 of 2), said: unhandled" },
       { "ncclGroupEnd@2", 6, "ECOMM: ncclGroupEnd, in an exchange between GPUs, said: remote process exited" },
     }
     for _, case in ipairs(cases) do
@@ -445,7 +457,8 @@ describe("links between GPUs", function()
 
     it("close all the same", function()
       for _, fault in ipairs { "ncclCommFinalize@1=3", "ncclCommDestroy@2=3" } do
-        local result = alone(pair .. "links.join(2) links.settle() send_one() a.links.close()", { STANDIN_FAIL = fault })
+        local all = pair .. "links.join(2) links.settle() send_one() a.links.close()"
+        local result = alone(all, { STANDIN_FAIL = fault })
         assert.equal(0, result.status, result.output)
       end
     end)

@@ -100,14 +100,24 @@ local function new(word, shape, names, nids, ids)
   })
 end
 
---- A mesh over the job's first devices, in the order of their ids, laid out row-major.
+-- The devices that a mesh of this shape takes, as `new` wants them: in the job's order, where that is one of its own
+-- (shardrt_job_order). Of a mesh that is too large, C says so.
+local function first_devices(shape)
+  local order, count = C.shardrt_job_order(), 1
+  for _, size in ipairs(shape) do count = count * size end
+  if order == nil or count > device.words.device_count() then return 0, nil end
+  return count, order
+end
+
+--- A mesh over the job's first devices, laid out row-major: in the order of their ids, and on GPUs so that those that
+--- are linked best stand side by side.
 ---@param shape integer[] # the size of each axis
 ---@param axis_names string[] # as many
 ---@return shardrt.Mesh
 function mesh.words.make_mesh(shape, axis_names)
   check_shape("make_mesh", shape)
   check_names("make_mesh", shape, axis_names)
-  return new("make_mesh", shape, axis_names, 0, nil)
+  return new("make_mesh", shape, axis_names, first_devices(shape))
 end
 
 --- A mesh over devices in an order of your own, also over some of them only.

@@ -9,6 +9,7 @@
 #include "comm/comm.h"
 #include "comm/job.h"
 #include "comm/last.h"
+#include "comm/lineup.h"
 #include "comm/meet.h"
 #include "device/accelerator.h"
 #include "shardrt.h"
@@ -18,6 +19,7 @@ static struct {
   bool joined; /* shardrt_init succeeded */
   meet meet;   /* its transport is NULL outside of a job */
   mover mover;
+  int32_t *order; /* in which meshes take the devices; NULL: 0, 1, 2, … */
   char where[MEET_WHERE];
   void (*at_abort)(void); /* NULL: nothing */
 } self;
@@ -129,12 +131,18 @@ int shardrt_init(const shardrt_job *wanted) {
   if (code < 0) return code;
   code = open_platform();
   if (code == SHARDRT_OK && count > 1) code = agree_on_terms();
+  if (code == SHARDRT_OK && accelerator_get() != NULL)
+    code = lineup_settle(&self.meet, self.job.devices_per_process, &self.order);
   self.joined = code == SHARDRT_OK;
   return code;
 }
 
 const shardrt_job *shardrt_job_get(void) {
   return self.joined ? &self.job : NULL;
+}
+
+const int32_t *shardrt_job_order(void) {
+  return self.joined ? self.order : NULL;
 }
 
 int shardrt_finalize(void) {
@@ -145,6 +153,8 @@ int shardrt_finalize(void) {
   self.joined = false;
   mover_close(&self.mover);
   meet_close(&self.meet);
+  alloc_free(self.order);
+  self.order = NULL;
   accelerator_close();
   return transport->close();
 }

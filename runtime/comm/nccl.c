@@ -78,7 +78,8 @@ static struct {
 /* What NCCL says about a call; `link` NULL: it concerns no GPU. */
 static int fail_call(ncclResult_t result, const char *call, const nccl_link *link) {
   char where[96] = "", words[1024] = "";
-  if (link != NULL) snprintf(where, sizeof where, " on device %d (GPU %d of %d)", link->device, link->rank, self.ranks);
+  if (link != NULL)
+    snprintf(where, sizeof where, " on device %d (GPU %d of %d)", cuda_id(link->device), link->rank, self.ranks);
   const char *last = nccl.ncclGetLastError(link == NULL ? NULL : link->comm);
   if (last != NULL && last[0] != '\0') snprintf(words, sizeof words, " (%s)", last);
   self.broken = true;
@@ -189,7 +190,7 @@ static nccl_link *find_link(int32_t device) {
     return NULL;
   for (int32_t i = 0; self.group != NULL && i < self.group->count; i++)
     if (self.group->links[i].gpu == gpu) return &self.group->links[i];
-  error_set(SHARDRT_EDEVICE, "the GPU of device %d has not joined those of the job", device);
+  error_set(SHARDRT_EDEVICE, "the GPU of device %d has not joined those of the job", cuda_id(device));
   return NULL;
 }
 

@@ -171,6 +171,9 @@ typedef struct accelerator {
   void (*close)(void);
   int (*describe)(int32_t device, accelerator_info *out);
   int32_t (*link)(int32_t device, int32_t other); /* ACCELERATOR_FAR … ACCELERATOR_SAME */
+  /* How GPUs of this host are linked, each with each: links[i * count + k]. They may be other processes'; of those that
+   * this one does not see nothing is known: ACCELERATOR_FAR. */
+  int (*topology)(int32_t count, const uint8_t (*uuids)[16], int32_t *links);
 
   /* -- memory, 256-byte aligned -- */
   int (*allocate)(int32_t device, int32_t stream, int32_t holder, size_t bytes, void **out);

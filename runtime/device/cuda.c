@@ -57,8 +57,7 @@ static struct {
 
 /* ---- what went wrong -------------------------------------------------------------------------------------------- */
 
-/* The number that recipes know the device by. */
-static int32_t id_of(int32_t number) {
+int32_t cuda_id(int32_t number) {
   const shardrt_job *job = shardrt_job_get();
   return job == NULL ? number : job->process_index * job->devices_per_process + number;
 }
@@ -93,7 +92,7 @@ int cuda_failed(int code, const char *call, const char *words, const char *what,
   const gpu *g = &self.gpus[self.devices[number].gpu];
   char last[LAST * (NOTE + 16)];
   list_last(number, last, sizeof last);
-  return error_set(code, "%s: %s failed on device %d (GPU %d, %s): %s%s%s", what, call, id_of(number), g->number,
+  return error_set(code, "%s: %s failed on device %d (GPU %d, %s): %s%s%s", what, call, cuda_id(number), g->number,
                    g->name, words,
                    last[0] == '\0' ? "" : "; it may be about what was put on the device before: ", last);
 }
@@ -292,17 +291,11 @@ static int describe(int32_t number, accelerator_info *out) {
   return SHARDRT_OK;
 }
 
-/* Atomic operations go over NVLink and not over PCIe; that is what the runtime tells of it. (What it calls a link's
- * performance rank only compares links of one kind.) */
 static int32_t link_between(int32_t number, int32_t other) {
   const int32_t from = self.devices[number].gpu, to = self.devices[other].gpu;
   if (from == to) return ACCELERATOR_SAME;
   if (!self.gpus[from].reaches[to]) return ACCELERATOR_HOST_LINK;
-  int atomics = 0;
-  if (cudaDeviceGetP2PAttribute(&atomics, cudaDevP2PAttrNativeAtomicSupported, self.gpus[from].number,
-                                self.gpus[to].number) != cudaSuccess)
-    (void)cudaGetLastError();
-  return atomics ? ACCELERATOR_NVLINK : ACCELERATOR_PEER;
+  return cuda_peer_link(self.gpus[from].number, self.gpus[to].number);
 }
 
 static bool reaches(int32_t number, int32_t other) {
@@ -334,7 +327,7 @@ static int is_out_of_memory(int32_t number, int32_t holder, size_t bytes) {
       "this process holds %.2f there%s: %.2f as arrays, %.2f as batches, %.2f as scratch memory; %.2f are "
       "other processes', CUDA's own, or in pieces; smaller batches, arrays cut over more devices, or "
       "x:delete() of what is not needed would help",
-      id_of(number), g->number, g->name, bytes, holders[holder], (double)total / gib, (double)available / gib,
+      cuda_id(number), g->number, g->name, bytes, holders[holder], (double)total / gib, (double)available / gib,
       (double)mine / gib, sharing, (double)held[ACCELERATOR_ARRAYS] / gib, (double)held[ACCELERATOR_BATCHES] / gib,
       (double)held[ACCELERATOR_SCRATCH] / gib, taken > mine ? (double)(taken - mine) / gib : 0.0);
 }
@@ -560,6 +553,7 @@ static const accelerator cuda = {
     .close = close_all,
     .describe = describe,
     .link = link_between,
+    .topology = cuda_topology,
     .allocate = allocate,
     .free = free_memory,
     .allocate_pinned = allocate_pinned,

@@ -17,6 +17,8 @@ const accelerator *shardrt_accelerator(void);
 /* Makes the device's GPU the one that this thread's calls go to. */
 int cuda_use(const char *what, int32_t device);
 cudaStream_t cuda_stream(int32_t device, int32_t stream);
+/* The number that recipes know the device by, for messages. */
+int32_t cuda_id(int32_t device);
 /* SHARDRT_OK, or EDEVICE (ENOMEM where memory is missing) with a message that names the call ("cudaMemcpyAsync"), the
  * operation, the device, CUDA's own words, and what was put on the device last, which may be what failed. */
 int cuda_check(cudaError_t problem, const char *call, const char *what, int32_t device);
@@ -39,6 +41,10 @@ void *cuda_library(const char *what, const char *const *names, const char *remed
 void *cuda_function(const char *what, void *library, const char *name);
 
 /* The functions of struct accelerator that have files of their own, as it says of each. */
+/* Of two GPUs with access to each other, by CUDA's numbers. Atomic operations go over NVLink and not over PCIe; that is
+ * what the runtime tells of it. (What it calls a link's performance rank only compares links of one kind.) */
+int32_t cuda_peer_link(int gpu, int other);
+int cuda_topology(int32_t count, const uint8_t (*uuids)[16], int32_t *links); /* device/topology.c */
 int cuda_place(const char *what, int32_t device, size_t element, const accelerator_place *place, void *to,
                const void *from); /* compute/place.cu */
 int cuda_fingerprint(int32_t device, int32_t stream, const void *data, size_t bytes,

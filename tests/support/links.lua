@@ -1,5 +1,5 @@
--- Links between GPUs (device/accelerator.h) without the words in between: for recipes of specs, each of which is started
--- as a job of one process; what processes tell each other goes through files.
+-- Links between GPUs (device/accelerator.h) without the words in between: for recipes of specs, each of which is
+-- started as a job of one process; what processes tell each other goes through files.
 
 local ffi = require "ffi"
 local accelerator = require "tests.support.accelerator"
