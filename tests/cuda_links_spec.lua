@@ -343,9 +343,11 @@ describe("links between GPUs", function()
         assert(links.ends(0, 5000))
       ]] }
       all_well(results)
-      assert.truthy(results[1].output:find("ECOMM: ncclCommGetAsyncError, in an exchange between GPUs on device 0 "
-        .. "(GPU 0 of 2), said: remote process exited or there was a network error (Connection closed by remote peer); "
-        .. "NCCL_DEBUG=INFO has NCCL tell more", 1, true), results[1].output)
+      assert.truthy(results[1].output:find("ECOMM: an exchange between GPUs: ncclCommGetAsyncError failed on device 0 "
+        .. "(GPU 0, ", 1, true), results[1].output)
+      assert.truthy(results[1].output:find("remote process exited or there was a network error (Connection closed by "
+        .. "remote peer) (it is number 0 of the job's 2 GPUs); NCCL_DEBUG=INFO has NCCL tell more", 1, true),
+        results[1].output)
     end)
 
     it("are left as they are where NCCL does not end them either", function()
@@ -371,7 +373,7 @@ describe("links between GPUs", function()
     all_well(results)
     for p = 1, 2 do
       local said = results[p].output
-      assert.truthy(said:find("ECOMM: ncclCommGetAsyncError, in joining the job's GPUs on device 0", 1, true), said)
+      assert.truthy(said:find("ECOMM: joining the job's GPUs: ncclCommGetAsyncError failed on device", 1, true), said)
       assert.truthy(said:find("invalid usage (Duplicate GPU detected", 1, true), said)
     end
   end)
@@ -419,20 +421,21 @@ describe("links between GPUs", function()
   end)
 
   describe("where a call fails", function()
-    -- The call and which one of its name, the result and its words; the rest is as long as there is no failure.
+    -- The call and which one of its name, the result, and what is said.
+    local joining, sending = "joining the job's GPUs: ", "an exchange between GPUs: "
     local cases = {
-      { "ncclGetVersion@1", 3, "ECOMM: ncclGetVersion, in asking for its version, said: internal error" },
-      { "ncclGetUniqueId@1", 2, "ECOMM: ncclGetUniqueId, in making the id of the job's GPUs, said: unhandled system" },
-      { "ncclGroupStart@1", 3, "ECOMM: ncclGroupStart, in joining the job's GPUs, said: internal error" },
-      { "ncclCommInitRankConfig@1", 4, "ECOMM: ncclCommInitRankConfig, in joining the job's GPUs on device 0 (GPU 0 of" },
-      { "ncclCommInitRankConfig@2", 1, "EDEVICE: ncclCommInitRankConfig, in joining the job's GPUs on device 1 (GPU"
-        .. " 1 of 2), said: unhandled cuda error (injected into ncclCommInitRankConfig)" },
-      { "ncclGroupEnd@1", 2, "ECOMM: ncclGroupEnd, in joining the job's GPUs, said: unhandled system error" },
-      { "ncclCommGetAsyncError@2", 3, "ECOMM: ncclCommGetAsyncError, in joining the job's GPUs on device 1" },
-      { "ncclGroupStart@2", 3, "ECOMM: ncclGroupStart, in an exchange between GPUs, said: internal error" },
-      { "ncclSend@1", 4, "ECOMM: ncclSend, in an exchange between GPUs on device 0 (GPU 0 of 2), said: invalid" },
-      { "ncclRecv@1", 1, "EDEVICE: ncclRecv, in an exchange between GPUs on device 1 (GPU 1 of 2), said: unhandled" },
-      { "ncclGroupEnd@2", 6, "ECOMM: ncclGroupEnd, in an exchange between GPUs, said: remote process exited" },
+      { "ncclGetVersion@1", 3, "ECOMM: asking for its version: ncclGetVersion failed: internal error" },
+      { "ncclGetUniqueId@1", 2, "ECOMM: making the id of the job's GPUs: ncclGetUniqueId failed: unhandled system" },
+      { "ncclGroupStart@1", 3, "ECOMM: " .. joining .. "ncclGroupStart failed: internal error" },
+      { "ncclCommInitRankConfig@1", 4, "ECOMM: " .. joining .. "ncclCommInitRankConfig failed on device 0 (GPU 0, " },
+      { "ncclCommInitRankConfig@2", 1, "EDEVICE: " .. joining .. "ncclCommInitRankConfig failed on device 1 (GPU 1, ",
+        "unhandled cuda error (injected into ncclCommInitRankConfig) (it is number 1 of the job's 2 GPUs)" },
+      { "ncclGroupEnd@1", 2, "ECOMM: " .. joining .. "ncclGroupEnd failed: unhandled system error" },
+      { "ncclCommGetAsyncError@2", 3, "ECOMM: " .. joining .. "ncclCommGetAsyncError failed on device 1" },
+      { "ncclGroupStart@2", 3, "ECOMM: " .. sending .. "ncclGroupStart failed: internal error" },
+      { "ncclSend@1", 4, "ECOMM: " .. sending .. "ncclSend failed on device 0 (GPU 0, ", "invalid argument" },
+      { "ncclRecv@1", 1, "EDEVICE: " .. sending .. "ncclRecv failed on device 1 (GPU 1, ", "unhandled cuda error" },
+      { "ncclGroupEnd@2", 6, "ECOMM: " .. sending .. "ncclGroupEnd failed: remote process exited" },
     }
     for _, case in ipairs(cases) do
       it("say which, " .. case[1], function()
@@ -451,6 +454,7 @@ describe("links between GPUs", function()
         ]], { STANDIN_FAIL = case[1] .. "=" .. case[2] })
         assert.equal(0, result.status, result.output)
         assert.truthy(result.output:find(case[3], 1, true), result.output)
+        assert.truthy(result.output:find(case[4] or "", 1, true), result.output)
         assert.truthy(result.output:find("ECOMM: the links between GPUs failed before", 1, true), result.output)
       end)
     end

@@ -77,15 +77,16 @@ static struct {
 
 /* What NCCL says about a call; `link` NULL: it concerns no GPU. */
 static int fail_call(ncclResult_t result, const char *call, const nccl_link *link) {
-  char where[96] = "", words[1024] = "";
-  if (link != NULL)
-    snprintf(where, sizeof where, " on device %d (GPU %d of %d)", cuda_id(link->device), link->rank, self.ranks);
+  const int code = result == ncclUnhandledCudaError ? SHARDRT_EDEVICE : SHARDRT_ECOMM;
   const char *last = nccl.ncclGetLastError(link == NULL ? NULL : link->comm);
-  if (last != NULL && last[0] != '\0') snprintf(words, sizeof words, " (%s)", last);
+  char words[1024], detail[768] = "", number[64] = "";
+  if (last != NULL && last[0] != '\0') snprintf(detail, sizeof detail, " (%s)", last);
+  if (link != NULL) snprintf(number, sizeof number, " (it is number %d of the job's %d GPUs)", link->rank, self.ranks);
+  snprintf(words, sizeof words, "%s%s%s; NCCL_DEBUG=INFO has NCCL tell more", nccl.ncclGetErrorString(result), detail,
+           number);
   self.broken = true;
-  return error_set(result == ncclUnhandledCudaError ? SHARDRT_EDEVICE : SHARDRT_ECOMM,
-                   "%s, in %s%s, said: %s%s; NCCL_DEBUG=INFO has NCCL tell more", call, self.what, where,
-                   nccl.ncclGetErrorString(result), words);
+  if (link != NULL) return cuda_failed(code, call, words, self.what, link->device);
+  return error_set(code, "%s: %s failed: %s", self.what, call, words);
 }
 
 static int check(ncclResult_t result, const char *call, const nccl_link *link) {
