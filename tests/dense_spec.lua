@@ -89,8 +89,9 @@ local function as_number(value)
 end
 
 local function elements_of(x, i)
-  local kind = dtype.coded(C.shardrt_array_dtype(x))
-  return ffi.cast(kind.pointer, C.shardrt_buffer_data(C.shardrt_array_buffer(x, i or 0)))
+  local kind, at = dtype.coded(C.shardrt_array_dtype(x)), ffi.new "void *[1]"
+  assert(C.shardrt_buffer_host(C.shardrt_array_buffer(x, i or 0), at) == 0)
+  return ffi.cast(kind.pointer, at[0])
 end
 
 -- The i-th shard of an array as Lua numbers, from 0 on.

@@ -199,17 +199,20 @@ template <int32_t lane> struct fold_finds {
 /* ---- operations: `kept` is what elements become, `none` is kept of no elements ----------------------------------- */
 
 struct fold_sum {
+  enum { TURNS = 0 };
   /* -0 plus anything is the same; 0 plus -0 is not. */
   template <class L> static __device__ __forceinline__ L none() { return fold_is_float<L> ? (L)-0.0F : (L)0; }
   template <class L> static __device__ __forceinline__ L join(L a, L b) { return a + b; }
 };
 
 struct fold_prod {
+  enum { TURNS = 0 };
   template <class L> static __device__ __forceinline__ L none() { return (L)1; }
   template <class L> static __device__ __forceinline__ L join(L a, L b) { return a * b; }
 };
 
 struct fold_most {
+  enum { TURNS = 1 };
   template <class L> static __device__ __forceinline__ L none() { return fold_lowest<L>(); }
   template <class L> static __device__ __forceinline__ L join(L a, L b) {
     if constexpr (fold_is_float<L>) { /* as compute/fold.c */
@@ -222,6 +225,7 @@ struct fold_most {
 };
 
 struct fold_any {
+  enum { TURNS = 1 };
   template <class L> static __device__ __forceinline__ L none() { return 0; }
   template <class L> static __device__ __forceinline__ L join(L a, L b) { return a | b; }
 };
@@ -232,12 +236,12 @@ template <class Op, class Reader> struct fold_values {
   static __device__ __forceinline__ kept none() { return Op::template none<kept>(); }
   static __device__ __forceinline__ kept join(kept a, kept b) { return Op::template join<kept>(a, b); }
   static __device__ __forceinline__ kept of(const fold_data &data, typename Reader::raw x, int32_t) {
-    return fold_turned(Reader::read(data, x), data.turned);
+    return fold_turned(Reader::read(data, x), Op::TURNS && data.turned);
   }
   template <int V> static __device__ __forceinline__ void put(const fold_data &data, int64_t at, const kept *x) {
     kept lanes[V];
     KERNEL_UNROLL
-    for (int k = 0; k < V; k++) lanes[k] = fold_turned(x[k], data.turn_back);
+    for (int k = 0; k < V; k++) lanes[k] = fold_turned(x[k], Op::TURNS && data.turn_back);
     if (data.lanes)
       fold_write<V>(data.out, at, lanes);
     else
@@ -365,8 +369,8 @@ static __global__ void __launch_bounds__(THREADS) fold_kernel(const fold_data da
       fold_rows<F, V, ROWS, true>(data, cut, first, i, last, kept);
     if (i < last) fold_rows<F, V, ROWS, false>(data, cut, first, i, last, kept);
     if constexpr (V > 1)
-      if (chunk == cut.chunks - 1 && row < cut.tail) {
-        const int64_t at = cut.n * V + row;
+      for (int32_t k = row; chunk == cut.chunks - 1 && k < cut.tail; k += cut.rows) {
+        const int64_t at = cut.n * V + k;
         kept[0] = F::join(kept[0], F::of(data, F::reader::fetch(data, at), (int32_t)at));
       }
   }

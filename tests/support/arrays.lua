@@ -39,7 +39,9 @@ function arrays.apart(array, over, dtype, shape, device)
     fail.check(C.shardrt_buffer_new(bytes, out))
     local buffer = ffi.gc(out[0], C.shardrt_buffer_free)
     local data = ffi.cast("uint8_t *", C.shardrt_buffer_data(buffer))
-    ffi.copy(data, C.shardrt_buffer_data(C.shardrt_array_buffer(array, i)), bytes)
+    local from = ffi.new "void *[1]"
+    fail.check(C.shardrt_buffer_host(C.shardrt_array_buffer(array, i), from))
+    ffi.copy(data, from[0], bytes)
     if C.shardrt_array_shard(array, i).device == device then
       local last = tonumber(bytes) - 1
       data[last] = (data[last] + 1) % 256
