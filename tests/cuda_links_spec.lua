@@ -468,6 +468,85 @@ describe("links between GPUs", function()
     end)
   end)
 
+  describe("that a recipe's reshards go over", function()
+    local recipe = [[
+      local shardrt = require "shardrt"
+      local ffi = require "ffi"
+      ffi.cdef "int setenv(const char *, const char *, int);"
+      local P, n = shardrt.P, shardrt.device_count()
+      local mesh = shardrt.make_mesh({ n }, { "x" })
+      local function named(...) return shardrt.NamedSharding(mesh, P(...)) end
+      local host = shardrt.ndarray.arange(24 * 24, "int32"):reshape { 24, 24 }
+      local x = shardrt.device_put(host, named("x", nil))
+      local function check(y)
+        for _, shard in ipairs(y.addressable_shards) do
+          local rows, columns, data = shard.index[1], shard.index[2], shard.data:to_table()
+          for i = rows[1], rows[2] - 1 do
+            for k = columns[1], columns[2] - 1 do
+              assert(data[i - rows[1] + 1][k - columns[1] + 1] == 24 * i + k)
+            end
+          end
+        end
+      end
+    ]]
+
+    local function go(o)
+      local folder = mpi.folder()
+      local env = { SHARDRT_CUDA_PLUGIN = plugin, STANDIN_GPUS = 6, STANDIN_NCCL_LOG = folder .. "/log" }
+      local result = mpi.run {
+        processes = o.processes, devices = o.devices, options = o.options or { "--platform", "cuda" }, env = env,
+        source = recipe .. o.source, limit = 60,
+      }
+      result.log = read(folder .. "/log")
+      mpi.remove(folder)
+      return result
+    end
+
+    it("each message is sent as it is received, between GPUs of different processes only", function()
+      local result = go { processes = 3, devices = 2, source = [[
+        local y = shardrt.reshard(x, named(nil, "x"))
+        check(y)
+        check(shardrt.reshard(y, named("x", nil)))
+        check(shardrt.reshard(y, named()))
+      ]] }
+      assert.equal(0, result.status, result.output)
+      local sums = { send = {}, recv = {} }
+      local lines = 0
+      for call, rank, peer, bytes in result.log:gmatch "(%a+) %d+ (%d+) (%d+) (%d+) 1\n" do
+        assert.not_equal(math.floor(rank / 2), math.floor(peer / 2)) -- ranks 0 and 1 are process 0's GPUs
+        local key = call == "send" and rank .. " to " .. peer or peer .. " to " .. rank
+        sums[call][key] = (sums[call][key] or "") .. bytes .. " "
+        lines = lines + 1
+      end
+      assert.is_true(lines > 0)
+      assert.same(sums.send, sums.recv)
+    end)
+
+    it("one that hangs ends by the timeout, with who was waited for", function()
+      local result = go { processes = 2, devices = 1, options = { "--platform", "cuda", "--timeout", "2" }, source = [[
+        if shardrt.process_index() == 1 then ffi.C.setenv("STANDIN_NCCL_HANG", "1", 1) end
+        local y = shardrt.reshard(x, named(nil, "x"))
+        shardrt.process_allgather(y)
+        print "it went on"
+      ]] }
+      assert.not_equal(0, result.status)
+      assert.is_nil(result.output:find("it went on", 1, true))
+      assert.truthy(result.output:find("reshard of int32 {24, 24}", 1, true), result.output)
+      local why = "did not end within 2 seconds: nothing came from, or got to, process 0"
+      assert.truthy(result.output:find(why, 1, true), result.output)
+    end)
+  end)
+
+  it("are against a header that is NCCL's own, as far as it goes", function()
+    local home = os.getenv "CUDA_HOME" or "/usr/local/cuda"
+    local header = io.open(home .. "/include/nccl.h")
+    if not header then return pending "needs NCCL's header" end
+    header:close()
+    local result = mpi.shell(("gcc -std=c11 -Wall -Wextra -Werror -fsyntax-only -isystem %s/include -Itests %s"):format(
+      home, "tests/standin/nccl_drift.c"))
+    assert.equal(0, result.status, result.output)
+  end)
+
   it("leave nothing behind where an allocation fails", function()
     local result = alone(pair .. [[
       local C = require "shardrt.C"
