@@ -94,7 +94,7 @@ local shardings = {
   shardrt.NamedSharding(flat, P "d"), shardrt.NamedSharding(flat, P()), shardrt.NamedSharding(square, P "d"),
   shardrt.NamedSharding(square, P { n > 1 and "m" or "d" }), shardrt.NamedSharding(some, P "d"),
 }
-local ways = { "per_process", "global", "per_device" }
+local ways = { "per_process", "global", "per_device", "reshard" }
 
 local function write(what, batch)
   local names = {}
@@ -163,7 +163,10 @@ describe("batches on devices with memory of their own", function()
         mpi.remove(here)
         mpi.remove(there)
       end)
-      local host = mpi.run { source = STREAMS, args = { here, seed }, processes = job.processes, devices = job.devices }
+      local host = mpi.run {
+        source = STREAMS, args = { here, seed }, processes = job.processes, devices = job.devices,
+        options = { "--platform", "host" },
+      }
       assert.equal(0, host.status, "seed " .. seed .. "\n" .. host.output)
       local result = run {
         source = STREAMS, args = { there, seed }, processes = job.processes, devices = job.devices,
