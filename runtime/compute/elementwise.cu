@@ -45,7 +45,8 @@ static bool takes_fours(const accelerator_operand *operand) {
   const int32_t inner = operand->ndim - 1;
   if (inner > 0 && operand->sizes[inner] % LANES_FOUR != 0) return false;
   if (operand->strides[inner] == 0) return inner > 0; /* along a row */
-  if (operand->strides[inner] != 1 || !lanes_are_aligned(operand->data, shardrt_dtype_size(operand->dtype))) return false;
+  if (operand->strides[inner] != 1 || !lanes_are_aligned(operand->data, shardrt_dtype_size(operand->dtype)))
+    return false;
   for (int32_t d = 0; d < inner; d++)
     if (operand->strides[d] % LANES_FOUR != 0) return false;
   return true;
