@@ -58,6 +58,7 @@ static uint16_t add_operand(fused_long *out, const accelerator_operand *operand)
   own->dtype = (uint8_t)operand->dtype;
   own->ndim = (uint8_t)operand->ndim;
   own->first = out->dimensions;
+  own->plain = operand->ndim == 1 && operand->strides[0] == 1;
   own->wide = out->elements > INT32_MAX;
   own->same = operand->ndim == 0 || operand->strides[operand->ndim - 1] == 0;
   own->fours = operand->ndim == 0 || takes_fours(operand);

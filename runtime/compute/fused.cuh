@@ -22,7 +22,7 @@ enum : uint16_t {
   FUSED_CONSTANT = 0x4000,      /* + its number */
   FUSED_LAST = 0x8000,          /* of a, b, c: the value of the step before */
   FUSED_NOWHERE = FUSED_LAST,   /* of to: no slot */
-  FUSED_LOAD = SHARDRT_OP_COUNT /* gives an operand, number `a`. Other operations are SHARDRT_OP_…; COPY of a value */
+  FUSED_LOAD = SHARDRT_OP_COUNT /* as op, besides SHARDRT_OP_…: gives operand number `a` */
 };
 
 struct fused_step {
@@ -44,6 +44,7 @@ struct fused_operand {
   uint8_t dtype;
   bool fours; /* four neighbours that begin at a multiple of 4 are aligned neighbours here, or one element; */
   bool same;  /* the latter: the innermost stride is 0 */
+  bool plain; /* its elements are the result's, in their order */
   bool wide;  /* positions may be 2^31 and more */
 };
 
@@ -62,7 +63,8 @@ template <int step_room, int constant_room, int operand_room, int dimension_room
   fused_dimension dimension[dimension_room];
 };
 
-/* A step that has a kernel of its own: of operands of the compute dtype, and constants. `value` says which. */
+/* A step that has a kernel of its own: its values are numbers of operands, which are of the compute dtype, or
+ * constants. */
 typedef fused_program<1, 3, 3, 12> fused_single;
 /* What goes with a launch (its 4 KiB), and keeps its slots in the threads' own memory, */
 typedef fused_program<96, 48, 12, 32> fused_short;
@@ -157,9 +159,10 @@ static __device__ __forceinline__ void fused_apply(const lane_t<D> *a, const lan
   if constexpr (fused_op<D, op>::parted) {
     bool any = false;
     FUSED_UNROLL for (int u = 0; u < fused_lanes<D>; u++) any |= fused_op<D, op>::far(a[u], b[u]);
-    if (any)
-      FUSED_UNROLL for (int u = 0; u < fused_lanes<D>; u++) if (fused_op<D, op>::far(a[u], b[u])) to[u] =
-          fused_op<D, op>::slow(a[u], b[u]);
+    if (!any) return;
+    FUSED_UNROLL for (int u = 0; u < fused_lanes<D>; u++) {
+      if (fused_op<D, op>::far(a[u], b[u])) to[u] = fused_op<D, op>::slow(a[u], b[u]);
+    }
   }
 }
 
@@ -167,7 +170,7 @@ static __device__ __forceinline__ void fused_apply(const lane_t<D> *a, const lan
 
 template <class program> static __device__ __forceinline__ int64_t fused_index(const program &self, int k, int64_t at) {
   const fused_operand &operand = self.operand[k];
-  if (operand.ndim == 0) return 0;
+  if (operand.plain) return at;
   const fused_dimension *dimension = self.dimension + operand.first;
   int64_t index = 0, left = at;
   for (int d = operand.ndim - 1; d > 0; d--) {
@@ -281,7 +284,7 @@ template <int32_t D> static constexpr int32_t fused_single_out(int32_t op) {
 
 /* The slots of a thread: its own memory, */
 template <int32_t D> struct fused_own_slots {
-  lane_t<D> lane[FUSED_SHORT_SLOTS][fused_lanes<D>];
+  alignas(16) lane_t<D> lane[FUSED_SHORT_SLOTS][fused_lanes<D>];
   __device__ __forceinline__ lane_t<D> &at(int slot, int u) { return lane[slot][u]; }
 };
 
