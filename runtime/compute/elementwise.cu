@@ -170,6 +170,7 @@ static void find_single(fusing *self, fused_plan *plan) {
   fused_step step = all->step[final];
   if (step.op == FUSED_LOAD) step = {SHARDRT_OP_COPY, final, FUSED_LAST, FUSED_LAST, FUSED_NOWHERE};
   plan->is_single = false;
+  if (!fused_has_single(self->given->dtype, step.op)) return;
   if (all->operands > fused_single::OPERANDS || all->constants > fused_single::CONSTANTS ||
       all->dimensions > fused_single::DIMENSIONS)
     return;

@@ -263,6 +263,12 @@ static __global__ void __launch_bounds__(FUSED_THREADS) fused_single_kernel(fuse
   fused_store<D>(self, out_dtype, first, to);
 }
 
+/* Which steps have one. In dtypes other than float32 the rest are rare: they run as programs of many steps do, and the
+ * compiler is spared them. */
+static constexpr bool fused_has_single(int32_t dtype, int32_t op) {
+  return dtype == SHARDRT_FLOAT32 || op <= SHARDRT_OP_MUL;
+}
+
 /* Whether a step gives what is true or not, */
 static constexpr bool fused_is_truth(int32_t op) {
   return (op >= SHARDRT_OP_EQ && op <= SHARDRT_OP_LOGICAL_NOT) || op >= SHARDRT_OP_ISNAN;
@@ -275,7 +281,7 @@ template <int32_t D> static constexpr int32_t fused_single_out(int32_t op) {
 
 #define FUSED_SINGLE_CASE(name, code, operands)                                                                        \
   case code:                                                                                                           \
-    if constexpr (fused_op<D, code>::known)                                                                            \
+    if constexpr (fused_op<D, code>::known && fused_has_single(D, code))                                               \
       KERNEL_LAUNCH((fused_single_kernel<D, code, fused_single_out<D>(code), operands>), tiles, FUSED_THREADS, stream, \
                     single);                                                                                           \
     break;
