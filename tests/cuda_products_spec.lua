@@ -290,7 +290,7 @@ multiply { dtype = "float32", layout = LAYOUTS[1], m = 3, n = 4, k = 5, batch = 
       "failed to launch")
     failing("cublasCreate@1=1", "matmul: cublasCreate failed on device 0", "CUBLAS_STATUS_NOT_INITIALIZED")
     failing("cublasCreate@2=3", "matmul: cublasCreate failed on device 1", "CUBLAS_STATUS_ALLOC_FAILED")
-    failing("cublasSetWorkspace@1=7", "matmul: cublasSetWorkspace failed on device 0", "CUBLAS_STATUS_INVALID_VALUE")
+    failing("cublasSetMathMode@1=7", "matmul: cublasSetMathMode failed on device 0", "CUBLAS_STATUS_INVALID_VALUE")
     failing("run@20=700", "an illegal memory access was encountered")
   end)
 

@@ -4,8 +4,8 @@
  * A product of float32 is one of float32, as on the host. (JAX's default on GPUs from Ampere on is TF32, which has 11
  * of float32's 24 bits: jax_default_matmul_precision = "highest" is what this is compared with. SHARDRT_CUDA_TF32=1
  * allows it here, too.) Those of float16 and bfloat16 are added up in float32, wherever cuBLAS splits the sum, and
- * rounded once. Each device has a handle and a workspace of its own, as cuBLAS wants it for results whose bits are the
- * same each time while several streams are at work. */
+ * rounded once. Each device has a handle of its own, and so cuBLAS's workspace is never that of two streams: its
+ * documentation wants this for results whose bits are the same each time. */
 #include <cublas_v2.h>
 #include <limits.h>
 #include <stdio.h>
@@ -16,16 +16,12 @@
 #include "base/error.h"
 #include "device/cuda.h"
 
-enum {
-  WORKSPACE = 32 << 20, /* bytes: what cuBLAS's documentation asks for on Hopper and Blackwell, more than for others */
-  MOST_BATCHES = 65535  /* of one call: the second and third sizes of a grid end here */
-};
+enum { MOST_BATCHES = 65535 }; /* of one call: the second and third sizes of a grid end here */
 
 static struct {
   __typeof__(cublasCreate_v2) *create;
   __typeof__(cublasDestroy_v2) *destroy;
   __typeof__(cublasSetStream_v2) *set_stream;
-  __typeof__(cublasSetWorkspace_v2) *set_workspace;
   __typeof__(cublasSetMathMode) *set_math_mode;
   __typeof__(cublasGetStatusName) *status_name;
   __typeof__(cublasGetStatusString) *status_text;
@@ -38,7 +34,6 @@ static struct {
 struct handle {
   int32_t device;
   cublasHandle_t handle;
-  void *workspace;
   struct handle *next;
 };
 static struct handle *handles;
@@ -65,7 +60,6 @@ static int open_library(const char *what) {
       {"cublasCreate_v2", (void **)&cublas.create},
       {"cublasDestroy_v2", (void **)&cublas.destroy},
       {"cublasSetStream_v2", (void **)&cublas.set_stream},
-      {"cublasSetWorkspace_v2", (void **)&cublas.set_workspace},
       {"cublasSetMathMode", (void **)&cublas.set_math_mode},
       {"cublasGetStatusName", (void **)&cublas.status_name},
       {"cublasGetStatusString", (void **)&cublas.status_text},
@@ -81,23 +75,18 @@ static int open_library(const char *what) {
   return SHARDRT_OK;
 }
 
-/* What a new handle computes with. (A new stream makes cuBLAS forget the workspace, so that this comes after it.) */
-static int handle_set(struct handle *self, const char *what) {
-  const int32_t device = self->device;
-  int code =
-      check(cublas.set_stream(self->handle, cuda_stream(device, ACCELERATOR_MAIN)), "cublasSetStream", what, device);
-  if (code == SHARDRT_OK) code = cuda_scratch(what, device, WORKSPACE, &self->workspace);
-  if (code == SHARDRT_OK)
-    code = check(cublas.set_workspace(self->handle, self->workspace, WORKSPACE), "cublasSetWorkspace", what, device);
+/* What a new handle computes with. */
+static int handle_set(const struct handle *self, const char *what) {
+  int code = check(cublas.set_stream(self->handle, cuda_stream(self->device, ACCELERATOR_MAIN)), "cublasSetStream",
+                   what, self->device);
   const unsigned mode = (unsigned)CUBLAS_DEFAULT_MATH | (unsigned)CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION;
   if (code == SHARDRT_OK)
-    code = check(cublas.set_math_mode(self->handle, (cublasMath_t)mode), "cublasSetMathMode", what, device);
+    code = check(cublas.set_math_mode(self->handle, (cublasMath_t)mode), "cublasSetMathMode", what, self->device);
   return code;
 }
 
 static void handle_free(struct handle *self) {
   (void)cublas.destroy(self->handle); /* after what it has put on the stream */
-  if (self->workspace != NULL) cuda_scratch_free(self->device, self->workspace, WORKSPACE);
   alloc_free(self);
 }
 

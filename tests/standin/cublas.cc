@@ -1,8 +1,8 @@
 /* cublas.cc - a stand-in for cuBLAS, which only the tests use: products of column-major matrices, computed plainly when
  * the handle's stream runs. It is as strict as cuBLAS may be: a handle is used on the GPU on which it was made,
- * matrices lie in that GPU's memory whole, a workspace belongs to one handle (what is left in it is destroyed at every
- * product), and what nobody forbade is done: products of TF32 lose what that has no room for, and sums of float16 and
- * bfloat16 are rounded after every addition unless the mode says otherwise.
+ * matrices lie in that GPU's memory whole, a handle puts its products on one stream only (two would share
+ * its workspace), and what nobody forbade is done: products of TF32 lose what that has no room for, and sums of float16
+ * and bfloat16 are rounded after every addition unless the mode says otherwise.
  *
  * From the environment, beside what cudart.cc reads (STANDIN_FAIL injects statuses: "cublasGemmEx@3=13"):
  *   STANDIN_CUBLAS_LOG  a file to which products are appended, as lines: "function m n k count", m … k as cuBLAS has
@@ -22,8 +22,6 @@
 struct cublasContext {
   int gpu;
   cudaStream_t stream;
-  char *workspace;
-  size_t workspace_bytes;
   unsigned mode;
 };
 
@@ -210,10 +208,7 @@ cublasStatus_t put(const char *call, cublasContext *handle, product p) {
     fprintf(file, "%s %d %d %d %d\n", call, (int)p.m, (int)p.n, (int)p.k, (int)p.count);
     fclose(file);
   }
-  char *workspace = handle->workspace;
-  const size_t bytes = handle->workspace_bytes;
-  standin_put(handle->stream, call, [p, workspace, bytes] {
-    if (bytes > 0) memset(workspace, (int)standin_random(256), bytes < 4096 ? bytes : 4096);
+  standin_put(handle->stream, call, [p] {
     for (int64_t i = 0; i < p.count; i++)
       p.compute == CUBLAS_COMPUTE_64F ? compute<double>(p, i) : compute<float>(p, i);
     return true;
@@ -230,7 +225,7 @@ double scalar(const void *at, cublasComputeType_t compute) {
 cublasStatus_t cublasCreate_v2(cublasHandle_t *handle) {
   const cublasStatus_t status = enter("cublasCreate");
   if (status != CUBLAS_STATUS_SUCCESS) return status;
-  *handle = new cublasContext{standin_current_gpu(), nullptr, nullptr, 0, CUBLAS_DEFAULT_MATH};
+  *handle = new cublasContext{standin_current_gpu(), nullptr, CUBLAS_DEFAULT_MATH};
   contexts.insert(*handle);
   return status;
 }
@@ -245,22 +240,8 @@ cublasStatus_t cublasSetStream_v2(cublasHandle_t handle, cudaStream_t stream) {
   const cublasStatus_t status = enter("cublasSetStream");
   if (status != CUBLAS_STATUS_SUCCESS) return status;
   if (standin_gpu(stream) != handle->gpu) standin_wrong("cublasSetStream: a stream of another GPU than the handle's");
+  if (handle->stream != nullptr) standin_wrong("cublasSetStream: the handle has another stream, and one workspace");
   handle->stream = stream;
-  handle->workspace = nullptr; /* as cuBLAS does */
-  handle->workspace_bytes = 0;
-  return status;
-}
-
-cublasStatus_t cublasSetWorkspace_v2(cublasHandle_t handle, void *workspace, size_t bytes) {
-  const cublasStatus_t status = enter("cublasSetWorkspace");
-  if (status != CUBLAS_STATUS_SUCCESS) return status;
-  if ((uintptr_t)workspace % 256 != 0) return CUBLAS_STATUS_INVALID_VALUE;
-  for (const cublasContext *other : contexts)
-    if (other != handle && other->workspace == workspace) standin_wrong("two cuBLAS handles have one workspace");
-  if (!standin_reaches(handle->stream, workspace, bytes))
-    standin_wrong("cublasSetWorkspace: the workspace is not where it is said to be");
-  handle->workspace = (char *)workspace;
-  handle->workspace_bytes = bytes;
   return status;
 }
 
