@@ -38,7 +38,7 @@ local function run(source, o)
   local env = { SHARDRT_CUDA_PLUGIN = plugin, STANDIN_GPUS = o.gpus or 4, STANDIN_SEED = seed % 1000 + 1 }
   for name, value in pairs(o.env or {}) do env[name] = value end
   local result = mpi.run {
-    source = PRELUDE .. source, devices = o.devices or 8, env = env, limit = 120,
+    source = PRELUDE .. source, devices = o.devices or 8, env = env, limit = 300,
     options = { "--platform", o.gpus and "cuda" or "host" },
   }
   if not o.fails then assert.equal(0, result.status, result.output) end
