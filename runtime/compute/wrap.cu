@@ -32,7 +32,8 @@ static __device__ __forceinline__ void load(Part &part, const T *from, lies at, 
 }
 
 template <class T>
-static __global__ void __launch_bounds__(THREADS, 2) multiply(wrapped self, const T *all_a, const T *all_b, T *all_out) {
+static __global__ void __launch_bounds__(THREADS, 2)
+    multiply(wrapped self, const T *all_a, const T *all_b, T *all_out) {
   typedef typename lane<T>::type number;
   __shared__ number part_a[DEPTH][TILE + 1], part_b[DEPTH][TILE + 1];
   const accelerator_product &product = self.product;
