@@ -257,7 +257,7 @@ int cuda_product(const char *what, int32_t device, const accelerator_product *pr
     return cuda_check(cudaMemsetAsync(out, 0, bytes, cuda_stream(device, ACCELERATOR_MAIN)), "cudaMemsetAsync", what,
                       device);
   }
-  struct handle *handle;
+  struct handle *handle = NULL;
   code = open_library(what);
   if (code == SHARDRT_OK) code = handle_of(what, device, &handle);
   if (code < 0) return code;
