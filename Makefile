@@ -56,7 +56,7 @@ export OMPI_ALLOW_RUN_AS_ROOT=1
 export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 export OMPI_MCA_rmaps_base_oversubscribe=1
 
-.PHONY: all cuda standin deps deps-cuda deps-lint deps-ffcv deps-spdl demo test specs soak lint asan tsan fuzz bench peers install clean
+.PHONY: all cuda cuda-where standin deps deps-cuda deps-lint deps-ffcv deps-spdl demo test specs soak lint asan tsan fuzz bench peers install clean
 .DELETE_ON_ERROR:
 
 all: $(BUILD)/shardrt $(if $(CUDA_MISSING)$(SANITIZE)$(wildcard /tmp/no-cuda-now),,$(BUILD)/shardrt-cuda.so)
@@ -124,6 +124,9 @@ $(BUILD)/shardrt-cuda.so: $(CUDA_OBJECTS)
 	$(call quiet,link )$(CC) -shared -pthread -Wl,--exclude-libs,ALL -o $@ $^ -L$(CUDA_LIBRARIES) -lcudart_static -lrt -ldl
 -include $(CUDA_OBJECTS:.o=.d)
 
+# For specs: where the toolkit's headers are.
+cuda-where:
+	@[ -z "$(CUDA_MISSING)" ] && echo '$(CUDA_FLAGS)'
 cuda:
 	@[ -z "$(CUDA_MISSING)" ] || { echo "missing for CUDA: $(CUDA_MISSING). CUDA_HOME says where the toolkit is. Without \
 	one: \`make deps-cuda\` installs g++, and"; \

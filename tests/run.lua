@@ -49,8 +49,8 @@ local function number(text, word) return tonumber(text:match("(%d+) " .. word)) 
 
 for _, spec in ipairs(arg) do
   local log = os.tmpname()
-  local command = "%s SHARDRT=%s timeout -k 10 %d %s --devices 8 test -o plainTerminal %s >%s 2>&1 </dev/null"
-  local status = os.execute(command:format(environment, program, limit, program, spec, log))
+  local command = "%s SHARDRT_STANDIN=%s SHARDRT=%s timeout -k 10 %d %s --devices 8 test -o plainTerminal %s >%s 2>&1 </dev/null"
+  local status = os.execute(command:format(environment, plugin, program, limit, program, spec, log))
   local file = assert(io.open(log, "rb"))
   local text = file:read "*a"
   file:close()

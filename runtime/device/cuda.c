@@ -372,12 +372,10 @@ static int allocate(int32_t number, int32_t stream, int32_t holder, size_t bytes
 static void free_memory(int32_t number, int32_t stream, int32_t holder, void *data, size_t bytes) {
   if (data == NULL || number >= self.count) return; /* closed: CUDA has taken it back */
   atomic_fetch_sub(&self.devices[number].held[holder], bytes);
-  if (cudaSetDevice(gpu_of(number)->number) == cudaSuccess) {
-    if (gpu_of(number)->pool != NULL)
-      (void)cudaFreeAsync(data, cuda_stream(number, stream));
-    else if (cudaStreamSynchronize(cuda_stream(number, stream)) == cudaSuccess)
-      (void)cudaFree(data);
-  }
+  if (gpu_of(number)->pool != NULL)
+    (void)cudaFreeAsync(data, cuda_stream(number, stream));
+  else if (cudaStreamSynchronize(cuda_stream(number, stream)) == cudaSuccess)
+    (void)cudaFree(data);
   (void)cudaGetLastError();
 }
 

@@ -513,8 +513,9 @@ cudaError_t allocate(int gpu, CUstream_st *stream, size_t bytes, void **out) {
 void look_at_guard(const char *data, size_t bytes, size_t whole) {
   for (size_t i = bytes; i < whole; i++)
     if ((unsigned char)data[i] != GUARDED)
-      standin_wrong("work of a device wrote behind an allocation of %zu bytes: %zu bytes behind its end", bytes,
-                    i - bytes);
+      standin_wrong("work of a device wrote %zu bytes behind the end of an allocation of %zu bytes, or it is freed "
+                    "before the stream that allocates it has done so",
+                    i - bytes, bytes);
 }
 
 /* The block, which is checked to be an allocation's beginning. */
