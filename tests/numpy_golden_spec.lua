@@ -15,7 +15,7 @@ describe("shardrt.numpy, as JAX", function()
         recipe = "tests/support/numpy_golden.lua", processes = topology[1], devices = topology[2], limit = 240,
       }
       assert.equal(0, result.status, result.output)
-      assert.equal("looked at 425 cases, of which 297 have one layout in JAX\n", result.output)
+      assert.equal("looked at 425 cases, of which 297 have one layout in JAX\n", result.stdout)
     end)
   end
 end)
