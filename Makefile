@@ -56,7 +56,7 @@ export OMPI_ALLOW_RUN_AS_ROOT=1
 export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 export OMPI_MCA_rmaps_base_oversubscribe=1
 
-.PHONY: all cuda cuda-where standin deps deps-cuda deps-lint deps-ffcv deps-spdl demo test specs soak lint asan tsan fuzz bench peers install clean
+.PHONY: all cuda cuda-where plugin-sources standin deps deps-cuda deps-lint deps-ffcv deps-spdl demo test specs soak lint asan tsan fuzz bench peers install clean
 .DELETE_ON_ERROR:
 
 all: $(BUILD)/shardrt $(if $(CUDA_MISSING)$(SANITIZE)$(wildcard /tmp/no-cuda-now),,$(BUILD)/shardrt-cuda.so)
@@ -124,7 +124,9 @@ $(BUILD)/shardrt-cuda.so: $(CUDA_OBJECTS)
 	$(call quiet,link )$(CC) -shared -pthread -Wl,--exclude-libs,ALL -o $@ $^ -L$(CUDA_LIBRARIES) -lcudart_static -lrt -ldl
 -include $(CUDA_OBJECTS:.o=.d)
 
-# For specs: where the toolkit's headers are.
+# For specs: what the plug-in is made of, and where the toolkit's headers are.
+plugin-sources:
+	@echo $(PLUGIN) $(KERNELS)
 cuda-where:
 	@[ -z "$(CUDA_MISSING)" ] && echo '$(CUDA_FLAGS)'
 cuda:
@@ -275,9 +277,12 @@ fuzz: deps
 
 lint: deps-lint
 	@$(MAKE) --no-print-directory $(BUILD)/lua/shardrt/cdef.lua
-	@clang-format --dry-run -Werror $(SOURCES) $(HEADERS) $(wildcard tests/bench/*.c tests/fuzz/*.[ch])
+	@clang-format --dry-run -Werror $(SOURCES) $(PLUGIN) $(KERNELS) $(HEADERS) $(sort $(shell find runtime -name '*.cuh')) \
+	  $(wildcard tests/bench/*.c tests/fuzz/*.[ch] tests/standin/*.* tests/standin/include/*)
 	@printf '%s\n' $(SOURCES) | xargs -P 2 -n 4 sh -c 'clang-tidy --quiet "$$@" -- -std=c11 -D_GNU_SOURCE -Iruntime \
 	  $(MPI_CFLAGS) $(LUA_CFLAGS) $(HDF5_CFLAGS) 2>&1 | { ! grep -v "warnings\? generated"; }' tidy
+	@printf '%s\n' $(PLUGIN) | xargs -P 2 -n 4 sh -c 'clang-tidy --quiet "$$@" -- -std=c11 -D_GNU_SOURCE -Iruntime -Itests \
+	  -Itests/standin/include 2>&1 | { ! grep -v "warnings\? generated"; }' tidy
 	luacheck -q lua recipes tests
 
 # Speed, as ratios taken in one run; the C programs beside it are the baselines. PEERS=1: then other loaders, too, on the

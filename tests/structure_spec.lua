@@ -16,7 +16,7 @@ end
 local function place(path)
   local room, name = path:match "^(%w+)/(.*)$"
   if not room then return path == "shardrt.h" and 0 or 12 end -- shardrt.h is for all, the others are the program
-  local interface = (room == "device" and (name == "device.h" or name == "accelerator.h")) or (room == "comm" and name == "comm.h")
+  local interface = path == "device/device.h" or path == "device/accelerator.h" or path == "comm/comm.h"
   local places = {
     base = 1, layout = 2, memory = 4, device = 5, comm = 5, check = 6, storage = 7, source = 8, transform = 9,
     loader = 10, compute = 11,
@@ -55,6 +55,35 @@ describe("the rooms", function()
         if header:match "^cublas" then assert.equal("runtime/compute/cublas.c", file) end
         if header:match "^nccl" then assert.equal("runtime/comm/nccl.c", file) end
       end
+    end
+  end)
+
+  it("keep what is CUDA's in the plug-in, which the program does not have", function()
+    local plugin, count = {}, 0
+    for path in lines_of("make -s plugin-sources")[1]:gmatch "%S+" do
+      plugin[path], count = true, count + 1
+    end
+    assert.is_true(count >= 15)
+    for _, file in ipairs(files) do
+      local own = file:match "%.cuh?$" or plugin[file] or file == "runtime/device/cuda.h" or
+        file == "runtime/device/launch.h"
+      if file:match "%.cu$" then assert.is_true(plugin[file], file) end
+      for line in io.lines(file) do
+        local included = line:match '^%s*#%s*include%s*"([^"]+)"' or ""
+        local is_cuda = included == "device/cuda.h" or included == "device/launch.h" or included:match "%.cuh$"
+        assert.is_truthy(own or not is_cuda, file .. " includes " .. included)
+        -- What the stand-in cannot run is not tested: launch.h.
+        if own and file ~= "runtime/device/launch.h" then
+          for _, word in ipairs { "<<<", "__shfl", "__ballot", "cooperative_groups" } do
+            assert.is_nil(line:find(word, 1, true), file .. ": " .. line)
+          end
+        end
+      end
+    end
+    local symbols = table.concat(lines_of(("nm -D --defined-only %s"):format(require("tests.support.mpi").program())))
+    assert.truthy(symbols:find "shardrt_init")
+    for _, name in ipairs { "shardrt_accelerator", "cuda_check", "pinned_allocate", "nccl_links", "cudaMalloc" } do
+      assert.is_nil(symbols:find(" " .. name, 1, true), name .. " is in the program")
     end
   end)
 
@@ -130,7 +159,7 @@ describe("the one declaration", function()
   end)
 
   it("lists each error once, with a name and a text", function()
-    for code = -1, -9, -1 do
+    for code = -1, -10, -1 do
       assert.not_equal("unknown", ffi.string(C.shardrt_error_name(code)))
       assert.not_equal("unknown error", ffi.string(C.shardrt_error_text(code)))
     end
