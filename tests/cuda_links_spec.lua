@@ -392,7 +392,7 @@ describe("links between GPUs", function()
     end)
 
     it("say that it is too old", function()
-      assert.truthy(opened { STANDIN_NCCL_VERSION = "21304" }:find("EINVAL: NCCL 2.13 is too old", 1, true))
+      assert.truthy(opened { STANDIN_NCCL_VERSION = "21806" }:find("EINVAL: NCCL 2.18 is too old", 1, true))
       assert.truthy(opened { STANDIN_NCCL_VERSION = "2804" }:find("EINVAL: NCCL 2.8 is too old", 1, true))
     end)
 

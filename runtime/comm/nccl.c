@@ -19,7 +19,7 @@
 #include "device/cuda.h"
 
 enum {
-  OLDEST = NCCL_VERSION(2, 14, 0), /* the first with communicators that do not block */
+  OLDEST = NCCL_VERSION(2, 19, 0), /* the first where what one thread began can be aborted on another */
   ENDING = 10,                     /* seconds that ending communicators may take, before they are left as they are */
   PAUSE = 100                      /* microseconds between looks at one that is being finished */
 };
@@ -113,8 +113,8 @@ static int check_version(void) {
   if (version >= OLDEST) return SHARDRT_OK;
   /* Before 2.9 the number was made in another way; those are too old either way. */
   return error_set(SHARDRT_EINVAL,
-                   "NCCL %d.%d is too old: its communicators cannot be used without blocking; 2.14 and newer can, "
-                   "and `pip install nvidia-nccl-cu13` brings one",
+                   "NCCL %d.%d is too old: what hangs could not be ended; 2.19 and newer can do that, and `pip install "
+                   "nvidia-nccl-cu13` brings one",
                    version / (version < 10000 ? 1000 : 10000), version / 100 % (version < 10000 ? 10 : 100));
 }
 
