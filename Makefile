@@ -130,10 +130,10 @@ plugin-sources:
 cuda-where:
 	@[ -z "$(CUDA_MISSING)" ] && echo '$(CUDA_FLAGS)'
 cuda:
-	@[ -z "$(CUDA_MISSING)" ] || { echo "missing for CUDA: $(CUDA_MISSING). CUDA_HOME says where the toolkit is. Without \
-	one: \`make deps-cuda\` installs g++, and"; \
-	echo "  pip install nvidia-cuda-nvcc nvidia-cuda-runtime nvidia-cublas nvidia-nccl-cu13"; \
-	echo "the rest, in a Python environment that is active or for the user"; exit 1; }
+	@[ -z "$(CUDA_MISSING)" ] || { \
+	  echo "missing for CUDA: $(CUDA_MISSING)"; \
+	  echo "CUDA_HOME says where the toolkit is; \`make deps-cuda\` installs g++. Without a toolkit, in a Python environment:"; \
+	  echo "  pip install nvidia-cuda-nvcc nvidia-cuda-runtime nvidia-cublas nvidia-nccl-cu13"; exit 1; }
 	@$(MAKE) --no-print-directory $(BUILD)/shardrt $(BUILD)/shardrt-cuda.so
 
 # The plug-in against the stand-in of CUDA's runtime and libraries (tests/standin): for the specs, where there is no GPU.

@@ -14,7 +14,7 @@ end
 
 -- A file's place in the order of rooms; a file may include what stands at its place or before it.
 local function place(path)
-  local room, name = path:match "^(%w+)/(.*)$"
+  local room = path:match "^(%w+)/"
   if not room then return path == "shardrt.h" and 0 or 12 end -- shardrt.h is for all, the others are the program
   local interface = path == "device/device.h" or path == "device/accelerator.h" or path == "comm/comm.h"
   local places = {
