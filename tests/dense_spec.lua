@@ -89,9 +89,8 @@ local function as_number(value)
 end
 
 local function elements_of(x, i)
-  local kind, at = dtype.coded(C.shardrt_array_dtype(x)), ffi.new "void *[1]"
-  assert(C.shardrt_buffer_host(C.shardrt_array_buffer(x, i or 0), at) == 0)
-  return ffi.cast(kind.pointer, at[0])
+  local kind = dtype.coded(C.shardrt_array_dtype(x))
+  return ffi.cast(kind.pointer, arrays.data(x, i or 0))
 end
 
 -- The i-th shard of an array as Lua numbers, from 0 on.
@@ -577,7 +576,8 @@ describe("a product of matrices", function()
         C.shardrt_array_free(ffi.gc(used, nil)) -- what was freed last is the next to be used
         local out = arrays.new(over, name, { m, n })
         ok(C.shardrt_matmul(global(over, name, { m, k }), global(over, name, { k, n }), 0, 0, out))
-        assert.equal(at, C.shardrt_buffer_data(C.shardrt_array_buffer(out, 0)))
+        local buffer = C.shardrt_array_buffer(out, 0) -- a device's memory is its driver's to hand out
+        if C.shardrt_buffer_device(buffer) < 0 then assert.equal(at, C.shardrt_buffer_data(buffer)) end
         for _, value in pairs(shard(out, 0)) do assert.equal(value, value) end
       end
     end
@@ -971,7 +971,7 @@ describe("a computation of this kind", function()
     end
     local text = {}
     local function show(out)
-      local data = ffi.cast("uint32_t *", C.shardrt_buffer_data(C.shardrt_array_buffer(out, 0)))
+      local data = ffi.cast("uint32_t *", arrays.data(out, 0))
       local sum = 0
       for i = 0, tonumber(C.shardrt_array_shard_bytes(out)) / 4 - 1 do sum = (sum * 31 + data[i]) % 2 ^ 40 end
       text[#text + 1] = ("%.0f"):format(sum)

@@ -35,7 +35,7 @@ end
 local function check(x, shape)
   for i = 0, tonumber(C.shardrt_array_shard_count(x)) - 1 do
     local box = C.shardrt_array_shard(x, i).box
-    local data = ffi.cast("int32_t *", C.shardrt_buffer_data(C.shardrt_array_buffer(x, i)))
+    local data = ffi.cast("int32_t *", arrays.data(x, i))
     local k = 0
     local function level(d, at)
       if d == #shape then

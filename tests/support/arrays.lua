@@ -30,6 +30,13 @@ function arrays.global(over, dtype, shape, value)
   return array
 end
 
+--- What shard i (from 0) holds, on the host, for as long as the array lives.
+function arrays.data(array, i)
+  local out = ffi.new "void *[1]"
+  fail.check(C.shardrt_buffer_host(C.shardrt_array_buffer(array, i), out))
+  return out[0]
+end
+
 --- A copy in which every device has memory of its own, and one byte of one device's (an id; nil: none) is another.
 function arrays.apart(array, over, dtype, shape, device)
   local copy = arrays.new(over, dtype, shape)
@@ -39,9 +46,7 @@ function arrays.apart(array, over, dtype, shape, device)
     fail.check(C.shardrt_buffer_new(bytes, out))
     local buffer = ffi.gc(out[0], C.shardrt_buffer_free)
     local data = ffi.cast("uint8_t *", C.shardrt_buffer_data(buffer))
-    local from = ffi.new "void *[1]"
-    fail.check(C.shardrt_buffer_host(C.shardrt_array_buffer(array, i), from))
-    ffi.copy(data, from[0], bytes)
+    ffi.copy(data, arrays.data(array, i), bytes)
     if C.shardrt_array_shard(array, i).device == device then
       local last = tonumber(bytes) - 1
       data[last] = (data[last] + 1) % 256
