@@ -8,6 +8,7 @@ local C = require "shardrt.C"
 local P, ndarray = shardrt.P, shardrt.ndarray
 
 local devices = shardrt.devices()
+local shares = devices[1].platform == "host" -- elsewhere each device has memory of its own
 local mesh = shardrt.make_mesh({ 4, 2 }, { "a", "b" })
 local function named(...) return shardrt.NamedSharding(mesh, P(...)) end
 local function arange(...)
@@ -88,7 +89,7 @@ describe("device_put", function()
     h.data[0] = 99
     local shards = x.addressable_shards
     assert.equal(0, shards[1].data.data[0])
-    for i = 1, 8, 2 do assert.truthy(shards[i].data.data == shards[i + 1].data.data) end
+    for i = 1, 8, 2 do assert.equal(shares, shards[i].data.data == shards[i + 1].data.data) end
     assert.truthy(shards[1].data.data ~= shards[3].data.data)
   end)
 
@@ -168,6 +169,7 @@ describe("an array", function()
   end)
 
   it("gives its memory back when nobody holds it", function()
+    if not shares then return pending "gives its memory back: it is the host's that is measured" end
     local function resident()
       local file = io.open "/proc/self/statm"
       local pages = tonumber(file:read("*a"):match "%d+ (%d+)")
@@ -270,7 +272,7 @@ describe("make_array_from_single_device_arrays", function()
       local at = {}
       for _, shard in ipairs(x.addressable_shards) do
         local key = cjson.encode(shard.index)
-        assert.truthy(at[key] == nil or at[key] == shard.data.data)
+        if at[key] then assert.equal(shares, at[key] == shard.data.data) end
         at[key] = shard.data.data
       end
     end

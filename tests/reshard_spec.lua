@@ -124,6 +124,7 @@ describe("in one process, resharding", function()
     local value = moves.value({ 8, 8 }, "float32", 1)
     local x = shardrt.device_put(value, on("a", "b"))
     assert.same(pointers(x), pointers(shardrt.reshard(x, on("a", "b"))))
+    if shardrt.devices()[1].platform ~= "host" then return end -- each device has memory of its own
     -- Other devices, the same parts.
     local other = shardrt.Mesh({ 4, 2 }, { "a", "b" }, { 7, 6, 5, 4, 3, 2, 1, 0 })
     assert.same(pointers(x), pointers(shardrt.reshard(x, shardrt.NamedSharding(other, P("a", "b")))))
@@ -206,8 +207,8 @@ describe("in one process, resharding", function()
     refused("reshard: 5 is no global array", shardrt.reshard, 5, on "a")
     refused("reshard: a table is no global array", shardrt.reshard, { 1, 2 }, on "a")
     refused("reshard: nil is no sharding and no device", shardrt.reshard, x, nil)
-    refused("with_sharding_constraint: device 0 (host, process 0) is no sharding", shardrt.with_sharding_constraint, x,
-      shardrt.devices()[1])
+    refused(("with_sharding_constraint: %s is no sharding"):format(tostring(shardrt.devices()[1])),
+      shardrt.with_sharding_constraint, x, shardrt.devices()[1])
     refused("dimension 1", shardrt.reshard, x, on(nil, "a"))
     refused("reshard", shardrt.reshard, x, on(nil, nil, "a"))
     refused('unknown keyword "donnate" (did you mean "donate"?)', shardrt.reshard, x, on(), { donnate = true })

@@ -1,6 +1,7 @@
 #include "comm/convoy.h"
 
 #include "base/alloc.h"
+#include "base/error.h"
 #include "device/accelerator.h"
 
 enum { ROUNDS = 4 /* under way at a time */ };
@@ -176,6 +177,7 @@ int convoy_run(const cargo *load, lanes *out, lanes *in, crossing *way, meet *m,
   if (code == SHARDRT_OK) {
     const meet_work work = {.step = convoy_step, .awaits = convoy_awaits, .context = &c};
     code = meet_until(m, &work, what, bytes);
+    if (code == SHARDRT_ECOMM) code = error_prefix(code, "%s", what);
     if (code < 0) crossing_break(way);
   }
   convoy_free(&c);

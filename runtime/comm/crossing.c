@@ -7,6 +7,7 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "base/list.h"
+#include "comm/job.h"
 #include "device/accelerator.h"
 
 static const char what[] = "the links between the processes' GPUs";
@@ -118,7 +119,7 @@ static int spread_id(meet *m, uint8_t id[ACCELERATOR_LINK_ID]) {
   said mine = {0}, *all = alloc_zeros((size_t)m->count, sizeof *all);
   if (all == NULL) return ALLOC_FAILED;
   if (m->index == 0) mine.code = accelerator_get()->links->id(mine.id);
-  int code = meet_gather(m, what, "", &mine, sizeof mine, all);
+  int code = meet_gather(m, what, job_where(), &mine, sizeof mine, all);
   if (code == SHARDRT_OK && m->index == 0) code = mine.code;
   if (code == SHARDRT_OK && all[0].code < 0) code = error_set(all[0].code, "process 0 could not begin %s", what);
   memcpy(id, all[0].id, ACCELERATOR_LINK_ID);
@@ -126,34 +127,47 @@ static int spread_id(meet *m, uint8_t id[ACCELERATOR_LINK_ID]) {
   return code;
 }
 
+typedef struct joining {
+  uint8_t id[ACCELERATOR_LINK_ID];
+  int32_t all, own;   /* GPUs of the job, and of this process */
+  int32_t *devices;   /* the first of each own one, */
+  int32_t *own_ranks; /* and its rank */
+  bool has_begun;
+} joining;
+
 static int join_step(void *context, bool *done, bool *moved) {
-  (void)context;
-  (void)moved;
-  return accelerator_get()->links->state(done);
+  joining *j = context;
+  const accelerator_links *links = accelerator_get()->links;
+  if (j->has_begun) return links->state(done);
+  j->has_begun = *moved = true;
+  return links->join(j->id, j->all, j->own, j->devices, j->own_ranks);
+}
+
+static void list_own(const crossing *c, const meet *m, joining *j) {
+  for (int64_t i = 0; i < (int64_t)m->count * c->devices; i++)
+    if (c->ranks[i] >= j->all) j->all = c->ranks[i] + 1;
+  for (int32_t d = 0; d < c->devices; d++) {
+    const int32_t rank = c->ranks[(int64_t)m->index * c->devices + d];
+    int32_t before = 0;
+    while (before < j->own && j->own_ranks[before] != rank) before++;
+    if (before < j->own) continue;
+    j->devices[j->own] = d;
+    j->own_ranks[j->own++] = rank;
+  }
 }
 
 static int join(crossing *c, meet *m) {
-  uint8_t id[ACCELERATOR_LINK_ID];
-  int code = spread_id(m, id);
-  if (code < 0) return code;
-  int32_t *devices = alloc_array((size_t)c->devices, 2 * sizeof *devices);
-  if (devices == NULL) return ALLOC_FAILED;
-  int32_t *own_ranks = devices + c->devices, own = 0, all = 0;
-  for (int32_t i = 0; i < m->count * c->devices; i++)
-    if (c->ranks[i] >= all) all = c->ranks[i] + 1;
-  for (int32_t d = 0; d < c->devices; d++) {
-    const int32_t rank = c->ranks[m->index * c->devices + d];
-    int32_t before = 0;
-    while (before < own && own_ranks[before] != rank) before++;
-    if (before < own) continue;
-    devices[own] = d;
-    own_ranks[own++] = rank;
+  joining j = {.devices = alloc_array((size_t)c->devices, 2 * sizeof *j.devices)};
+  if (j.devices == NULL) return ALLOC_FAILED;
+  j.own_ranks = j.devices + c->devices;
+  list_own(c, m, &j);
+  int code = spread_id(m, j.id);
+  if (code == SHARDRT_OK) {
+    code = meet_until(m, &(meet_work){.step = join_step, .context = &j}, what, 0);
+    if (code == SHARDRT_ECOMM || code == SHARDRT_EDEVICE) code = error_prefix(code, "%s", what);
+    if (code < 0) crossing_break(c);
   }
-  code = accelerator_get()->links->join(id, all, own, devices, own_ranks);
-  alloc_free(devices);
-  if (code < 0) return code;
-  code = meet_until(m, &(meet_work){.step = join_step}, what, 0);
-  if (code < 0) crossing_break(c);
+  alloc_free(j.devices);
   return code;
 }
 
@@ -169,7 +183,7 @@ static int compare_selves(crossing *c, meet *m, told *t) {
   bool *sharing = alloc_zeros((size_t)t->processes, sizeof *sharing);
   c->ranks = alloc_array((size_t)t->processes * (size_t)t->devices, sizeof *c->ranks);
   code = sharing == NULL || c->ranks == NULL ? ALLOC_FAILED : SHARDRT_OK;
-  if (code == SHARDRT_OK) code = meet_gather(m, what, "", self, t->stride, t->all);
+  if (code == SHARDRT_OK) code = meet_gather(m, what, job_where(), self, t->stride, t->all);
   if (code == SHARDRT_OK) code = rank_gpus(t, c->ranks, sharing);
   if (code == SHARDRT_OK) choose(c, t, m->index, sharing);
   alloc_free(sharing);
@@ -187,11 +201,14 @@ int crossing_settle(crossing *c, meet *m, int32_t devices) {
   alloc_free(t.all);
   if (code == SHARDRT_OK && c->way == CROSSING_LINKS) code = join(c, m);
   if (code == SHARDRT_OK && c->way == CROSSING_LINKS) return code;
+  alloc_free(c->ranks); /* which nobody asks for */
+  c->ranks = NULL;
+  if (code < 0) {
+    c->way = CROSSING_UNSETTLED;
+    return code;
+  }
   if (c->is_open) accelerator_get()->links->close();
   c->is_open = false;
-  alloc_free(c->ranks);
-  c->ranks = NULL;
-  if (code < 0) c->way = CROSSING_UNSETTLED;
   return code;
 }
 

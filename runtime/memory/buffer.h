@@ -27,14 +27,9 @@ void buffer_to_main(shardrt_buffer *buffer);
  */
 bool buffer_watch(shardrt_buffer *buffer, buffer_release *gone, void *context);
 
-/* A device's bytes on the host for a while: as shardrt_buffer_fetch and shardrt_buffer_host, but buffer_return gives the
- * copy back, unless somebody else asked for it or still has it. On the main thread. */
-int buffer_borrow(shardrt_buffer *buffer);
-int buffer_borrowed(shardrt_buffer *buffer, void **out);
-void buffer_return(shardrt_buffer *buffer);
-
-/* A device's bytes on the host for a while: as shardrt_buffer_fetch and shardrt_buffer_host, but buffer_return, once for
- * each buffer_borrow that succeeded, gives the copy back, unless somebody asked for it for good. On the main thread. */
+/* A device's bytes on the host for a while: as shardrt_buffer_fetch and shardrt_buffer_host, but buffer_return, once
+ * for each buffer_borrow that succeeded, gives the copy back, unless somebody asked for it for good. On the main
+ * thread. */
 int buffer_borrow(shardrt_buffer *buffer);
 int buffer_borrowed(shardrt_buffer *buffer, void **out);
 void buffer_return(shardrt_buffer *buffer);
