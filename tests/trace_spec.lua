@@ -3,6 +3,7 @@
 local cjson = require "cjson"
 local files = require "tests.support.files"
 local mpi = require "tests.support.mpi"
+local shardrt = require "shardrt"
 local trace = require "tests.support.trace"
 
 local folder
@@ -136,7 +137,11 @@ describe("--trace", function()
       check_meets(read, 3)
       assert.equal(pipeline == "global", #trace.named(read, "scatter") > 0)
       assert.equal(pipeline == "reshard", #trace.named(read, "move") > 0)
-      assert.is_true(#trace.named(read, "transform") > 0 and #trace.named(read, "check") > 0)
+      assert.is_true(#trace.named(read, "transform") > 0)
+      -- Where devices have memory of their own, they take the fingerprints of what was uploaded there.
+      local here = shardrt.devices()[1].platform == "host"
+      assert.equal(here or pipeline == "reshard", #trace.named(read, "check") > 0)
+      assert.equal(not here, #trace.named(read, "upload") > 0)
     end)
   end
 
