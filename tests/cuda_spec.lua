@@ -75,7 +75,7 @@ describe("a process's devices", function()
   it("are those that CUDA_VISIBLE_DEVICES leaves, in its order", function()
     well(alone [[
       standin.reset { STANDIN_GPUS = 8, STANDIN_MEMORY = 2 ^ 22, CUDA_VISIBLE_DEVICES = "6,1,4" }
-      assert(a.count() == 3)
+      assert(standin.count() == 3)
       assert(standin.open(0) == 3)
       for d, physical in ipairs { 6, 1, 4 } do
         local info = standin.describe(d - 1)
@@ -84,8 +84,32 @@ describe("a process's devices", function()
       end
       a.close()
       standin.reset { STANDIN_GPUS = 8, CUDA_VISIBLE_DEVICES = "" }
-      assert(a.count() == 0)
+      assert(standin.count() == 0)
     ]])
+  end)
+
+  it("are shared with processes that see the same ones, and no others", function()
+    well(alone [[
+      local seen = {}
+      for _, host in ipairs { "here", "there" } do
+        for _, visible in ipairs { "0,1,2,3", "0,1", "2,3", "3" } do
+          standin.reset { STANDIN_GPUS = 4, STANDIN_HOST = host, CUDA_VISIBLE_DEVICES = visible }
+          local number, which = standin.count()
+          assert(number == math.floor(#visible / 2) + 1 and which ~= 0)
+          which = tostring(which)
+          assert(seen[which] == nil, visible)
+          seen[which] = true
+          standin.reset { STANDIN_GPUS = 4, STANDIN_HOST = host, CUDA_VISIBLE_DEVICES = visible }
+          assert(tostring(select(2, standin.count())) == which)
+        end
+      end
+    ]])
+    -- As with a launcher that gives each process two of four GPUs: both are its own.
+    local job = ([[env OMPI_ALLOW_RUN_AS_ROOT=1 \
+      OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1 mpirun -n 2 sh -c 'export STANDIN_GPUS=4;       export CUDA_VISIBLE_DEVICES=$((OMPI_COMM_WORLD_RANK * 2)),$((OMPI_COMM_WORLD_RANK * 2 + 1));       SHARDRT_CUDA_PLUGIN=%s exec %s --platform cuda tests/support/gpus.lua']]):format(plugin, mpi.program())
+    local result = well(mpi.shell(job, 60))
+    assert.truthy(result.stdout:find("0\t4\tStand-in 0, Stand-in 1\n", 1, true), result.output)
+    assert.truthy(result.stdout:find("1\t4\tStand-in 2, Stand-in 3\n", 1, true), result.output)
   end)
 
   it("know how they are linked", function()

@@ -2,7 +2,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/error.h"
@@ -66,17 +65,15 @@ static int agree_on_terms(void) {
   return code;
 }
 
-/* Which of the job's processes on this host this one is, in order of their indices. */
-static int find_neighbours(int32_t *rank, int32_t *size) {
-  enum { NAME = 256 };
+/* Which of the job's processes that may use the same GPUs this one is, in order of their indices. */
+static int find_neighbours(uint64_t which, int32_t *rank, int32_t *size) {
   const int32_t count = self.meet.count, own = self.meet.index;
-  char mine[NAME] = "", *all = alloc_zeros((size_t)count, NAME);
+  uint64_t *all = alloc_array((size_t)count, sizeof *all);
   if (all == NULL) return ALLOC_FAILED;
-  gethostname(mine, sizeof mine - 1);
-  int code = meet_gather(&self.meet, "which processes are on which host", "", mine, sizeof mine, all);
+  int code = meet_gather(&self.meet, "which processes have the same GPUs", "", &which, sizeof which, all);
   *rank = *size = 0;
   for (int32_t p = 0; code == SHARDRT_OK && p < count; p++) {
-    if (memcmp(all + (size_t)p * NAME, mine, NAME) != 0) continue;
+    if (all[p] != which) continue;
     if (p < own) ++*rank;
     ++*size;
   }
@@ -91,8 +88,10 @@ static int open_platform(void) {
   if (self.job.planning) {
     if (self.job.devices_per_process == 0) self.job.devices_per_process = 1;
   } else {
-    if (self.meet.count > 1) code = find_neighbours(&rank, &size);
-    if (code == SHARDRT_OK) code = accelerator_open(self.job.platform, rank, size, &self.job.devices_per_process);
+    uint64_t which;
+    code = accelerator_find(self.job.platform, &which);
+    if (code == SHARDRT_OK && self.meet.count > 1) code = find_neighbours(which, &rank, &size);
+    if (code == SHARDRT_OK) code = accelerator_open(rank, size, &self.job.devices_per_process);
   }
   if (code == SHARDRT_OK) snprintf(self.job.platform, sizeof self.job.platform, "%s", accelerator_name());
   return code;

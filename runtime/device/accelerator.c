@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 
+static const accelerator *chosen; /* by accelerator_find */
 static const accelerator *opened; /* by accelerator_open */
 
 const accelerator *accelerator_get(void) {
@@ -58,33 +59,36 @@ static const accelerator *load_plugin(const char *path) {
   return NULL;
 }
 
-int accelerator_open(const char *name, int32_t local_rank, int32_t local_size, int32_t *devices) {
+int accelerator_find(const char *name, uint64_t *which) {
   const bool automatic = name == NULL || name[0] == '\0' || strcmp(name, "auto") == 0;
-  if (!automatic && strcmp(name, "host") != 0 && strcmp(name, "cuda") != 0)
+  *which = 0;
+  chosen = NULL;
+  if (!automatic && strcmp(name, "host") == 0) return SHARDRT_OK;
+  if (!automatic && strcmp(name, "cuda") != 0)
     return error_set(SHARDRT_EINVAL, "there is no platform \"%s\"; it is host, cuda or auto", name);
   char path[4160];
-  const accelerator *found = NULL;
-  if (automatic || strcmp(name, "cuda") == 0) {
-    const bool is_there = find_plugin(path, sizeof path);
-    if (!is_there && !automatic)
-      return error_set(SHARDRT_EINVAL, "this shardrt was built without CUDA: `make cuda` builds the plug-in, where "
-                                       "CUDA's toolkit is; --platform host runs without");
-    if (is_there) found = load_plugin(path);
-    if (is_there && found == NULL && !automatic) return SHARDRT_EINVAL;
-    if (found != NULL && found->count() == 0) {
-      if (!automatic)
-        return error_set(SHARDRT_EINVAL, "no GPU was found here, or no driver for it (nvidia-smi shows them; "
-                                         "CUDA_VISIBLE_DEVICES may hide them); --platform host runs without");
-      found = NULL;
-    }
-  }
-  if (found == NULL) {
+  const bool is_there = find_plugin(path, sizeof path);
+  if (!is_there && !automatic)
+    return error_set(SHARDRT_EINVAL, "this shardrt was built without CUDA: `make cuda` builds the plug-in, where "
+                                     "CUDA's toolkit is; --platform host runs without");
+  const accelerator *loaded = is_there ? load_plugin(path) : NULL;
+  if (is_there && loaded == NULL && !automatic) return SHARDRT_EINVAL;
+  if (loaded != NULL && loaded->count(which) > 0)
+    chosen = loaded;
+  else if (!automatic)
+    return error_set(SHARDRT_EINVAL, "no GPU was found here, or no driver for it (nvidia-smi shows them; "
+                                     "CUDA_VISIBLE_DEVICES may hide them); --platform host runs without");
+  return SHARDRT_OK;
+}
+
+int accelerator_open(int32_t local_rank, int32_t local_size, int32_t *devices) {
+  if (chosen == NULL) {
     if (*devices == 0) *devices = 1;
     return SHARDRT_OK;
   }
   const accelerator_wanted wanted = {.devices = *devices, .local_rank = local_rank, .local_size = local_size};
-  int code = found->open(&wanted, devices);
-  if (code == SHARDRT_OK) opened = found;
+  int code = chosen->open(&wanted, devices);
+  if (code == SHARDRT_OK) opened = chosen;
   return code;
 }
 

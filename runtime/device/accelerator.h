@@ -33,7 +33,7 @@ typedef struct accelerator_event accelerator_event;
 
 typedef struct accelerator_wanted {
   int32_t devices;    /* how many the process is to have; 0: chosen from the machine */
-  int32_t local_rank; /* among the job's processes on this host, */
+  int32_t local_rank; /* among the job's processes that may use the same GPUs, */
   int32_t local_size; /* of so many */
 } accelerator_wanted;
 
@@ -163,8 +163,9 @@ typedef struct accelerator {
   uint32_t version; /* ACCELERATOR_VERSION */
   const char *name; /* what a recipe sees as device.platform */
 
-  /* How many GPUs this process may use; 0 where there is none, or no driver: then no message. */
-  int32_t (*count)(void);
+  /* How many GPUs this process may use; 0 where there is none, or no driver: then no message. *which is the same number
+   * in all processes that may use the same ones, and in no others. */
+  int32_t (*count)(uint64_t *which);
   /* Opens this process's devices and says how many they are. EINVAL: more are wanted than can be had. */
   int (*open)(const accelerator_wanted *wanted, int32_t *devices);
   /* Waits for all that was put on the streams, and gives everything back. */
@@ -240,11 +241,13 @@ typedef const accelerator *accelerator_plugin(void);
 
 /* NULL: the devices are the host's. */
 const accelerator *accelerator_get(void);
-/* Opens a platform by its name ("host", "cuda"; NULL or "auto": cuda where the plug-in is and finds a GPU, else the
- * host), for `*devices` devices of the process (0: chosen; for the host, 1), which becomes how many there are. EINVAL:
- * there is no such platform, it was not built, or there is no GPU: the message says what would do. Once in a process.
- */
-int accelerator_open(const char *name, int32_t local_rank, int32_t local_size, int32_t *devices);
+/* Looks for a platform by its name ("host", "cuda"; NULL or "auto": cuda where the plug-in is and finds a GPU, else the
+ * host). *which tells who shares its GPUs, as `count` does; 0: the host's. EINVAL: there is no such platform, it was
+ * not built, or there is no GPU: the message says what would do. */
+int accelerator_find(const char *name, uint64_t *which);
+/* Opens what was found, once in a process, which is the local_rank-th of local_size that share its GPUs. `*devices` of
+ * the process are wanted (0: chosen; for the host, 1), which becomes how many there are. */
+int accelerator_open(int32_t local_rank, int32_t local_size, int32_t *devices);
 void accelerator_close(void);
 /* "host" or the accelerator's name. */
 const char *accelerator_name(void);

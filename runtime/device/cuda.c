@@ -15,6 +15,7 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "base/hash.h"
 #include "device/pinned.h"
 
 enum { MAX_GPUS = 64, LAST = 4, NOTE = 40 };
@@ -129,12 +130,17 @@ int32_t cuda_multiprocessors(int32_t number) {
   return gpu_of(number)->multiprocessors;
 }
 
-static int32_t count(void) {
+static int32_t count(uint64_t *which) {
   int there = 0;
-  const cudaError_t problem = cudaGetDeviceCount(&there);
-  if (problem == cudaSuccess) return there;
+  *which = 0;
+  if (cudaGetDeviceCount(&there) != cudaSuccess) there = 0;
+  for (int g = 0; g < there; g++) {
+    struct cudaDeviceProp properties = {0};
+    (void)cudaGetDeviceProperties(&properties, g); /* what is wrong, open says */
+    *which = hash_bytes(*which, properties.uuid.bytes, sizeof properties.uuid.bytes);
+  }
   (void)cudaGetLastError();
-  return 0;
+  return there;
 }
 
 /* Which GPUs are this process's: as many as processes or more, and each has its own, side by side; fewer, and they go
@@ -237,7 +243,8 @@ static int open_device(device *d, int32_t of_gpu) {
 static void close_all(void);
 
 static int open_all(const accelerator_wanted *wanted, int32_t *devices) {
-  const int32_t there = count();
+  uint64_t which;
+  const int32_t there = count(&which);
   if (there == 0) return error_set(SHARDRT_EINVAL, "no GPU was found here, or no driver for it");
   int32_t first, end;
   share(there, wanted, &first, &end);

@@ -47,6 +47,12 @@ function standin.open(devices, rank, size)
   return number[0]
 end
 
+--- How many GPUs there are, and which.
+function standin.count()
+  local which = ffi.new "uint64_t[1]"
+  return a.count(which), which[0]
+end
+
 function standin.message() return ffi.string(accelerator.C.shardrt_error_message()) end
 
 --- Bytes that are allocated: of a GPU, or, -1, pinned.
