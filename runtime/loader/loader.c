@@ -24,9 +24,9 @@ enum {
 
 /* Rounds of the crew are batches: round r is made in slots[r % nslots]. Invariants: rounds handed … offered are in the
  * making or made, at most `prefetch` of them, and exactly their slots are open; rounds landed … handed were handed out
- * or dropped, but their slots' blocks may still be copied from (never where devices are the host's: then landed is
- * handed), at most LANDING of them once there are others; `place` is where round `handed` stands in the epochs, `ahead`
- * where round `offered` will. All of this is the owner's; the workers see slots. */
+ * or dropped, but devices have not come to use them, or still copy them from their slots' blocks (where devices are the
+ * host's, there are none), and together these are at most nslots; `place` is where round `handed` stands in the epochs,
+ * `ahead` where round `offered` will. All of this is the owner's; the workers see slots. */
 struct shardrt_loader {
   struct plan *plan; /* how batches are read */
   struct move *move; /* and how they get from there to the caller */
@@ -62,7 +62,7 @@ struct shardrt_loader {
 /* ---- making one ------------------------------------------------------------------------------------------------- */
 
 static int make_slots(shardrt_loader *self) {
-  self->nslots = self->pace.now.most_prefetch + (self->uploads != NULL ? LANDING : 0);
+  self->nslots = self->pace.now.most_prefetch + budget_landing(self->uploads, self->pace.now.most_prefetch);
   self->slots = alloc_zeros((size_t)self->nslots, sizeof *self->slots);
   if (self->slots == NULL) return ALLOC_FAILED;
   self->scratch = alloc_zeros((size_t)self->pace.now.most_workers + 1, sizeof *self->scratch);
@@ -210,7 +210,7 @@ static int64_t step_number(const shardrt_loader *self) {
 
 /* Sets the workers on the batch at `ahead`. */
 static int offer(shardrt_loader *self) {
-  int code = land(self, self->pace.now.prefetch + LANDING - 1);
+  int code = land(self, self->pace.now.prefetch + self->budget.landing - 1);
   if (code != SHARDRT_OK) return code;
   struct slot *next = slot_at(self, self->offered);
   order_set(&next->order, self->seed, self->ahead.epoch, self->rules.count, self->shuffle);
@@ -238,7 +238,7 @@ static bool may_offer(const shardrt_loader *self) {
 /* And without waiting. */
 static bool within_budget(const shardrt_loader *self) {
   const size_t bytes = shardrt_loader_outstanding(self) + bytes_ahead(self, self->offered - self->handed + 1);
-  return bytes <= self->budget.bytes && self->offered - self->landed < self->pace.now.prefetch + LANDING;
+  return bytes <= self->budget.bytes && self->offered - self->landed < self->pace.now.prefetch + self->budget.landing;
 }
 
 /* Drops what is in the making, so that the next batch is the one at `place`. */

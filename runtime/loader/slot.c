@@ -35,11 +35,17 @@ int slot_set(struct slot *self, const struct plan *plan, const struct upload_pla
   return self->left != NULL ? upload_set(&self->upload, uploads) : ALLOC_FAILED;
 }
 
+static void free_blocks(struct slot *self, const struct plan *plan) {
+  for (int64_t b = 0; b < plan->nblocks; b++) {
+    shardrt_buffer_free(self->buffers[b]);
+    self->buffers[b] = NULL;
+  }
+}
+
 void slot_clear(struct slot *self, const struct plan *plan) {
   if (self->buffers != NULL) slot_close(self, plan);
-  struct upload_stats unread = {0};
-  bool landed; /* if not even now, a device fails, and may still read the blocks: they are given up */
-  if (self->buffers != NULL) (void)slot_land(self, plan, true, &unread, &landed);
+  /* Where a device fails it may still read the blocks: they are given up. */
+  if (self->buffers != NULL && upload_end(&self->upload)) free_blocks(self, plan);
   upload_clear(&self->upload);
   alloc_free((void *)self->left);
   alloc_free(self->fingerprints);
@@ -67,13 +73,6 @@ int slot_open(struct slot *self, const struct plan *plan, struct pool *pool) {
   atomic_store(&self->scattering, 0);
   atomic_store(&self->checking, 0);
   return SHARDRT_OK;
-}
-
-static void free_blocks(struct slot *self, const struct plan *plan) {
-  for (int64_t b = 0; b < plan->nblocks; b++) {
-    shardrt_buffer_free(self->buffers[b]);
-    self->buffers[b] = NULL;
-  }
 }
 
 void slot_close(struct slot *self, const struct plan *plan) {

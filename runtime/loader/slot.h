@@ -11,9 +11,9 @@
 
 struct pool;
 
-/* Between slot_open and slot_close it holds one buffer for each block of the plan, which the tasks fill, and, where
- * devices have memory of their own, until slot_land says that nothing is under way from there. What the tasks share is
- * atomic; the rest does not change while they run. */
+/* Between slot_open and slot_close it holds one buffer for each block of the plan, which the tasks fill; where devices
+ * have memory of their own, until slot_land says that the batch has landed. What the tasks share is atomic; the rest
+ * does not change while they run. */
 struct slot {
   struct order order;       /* of the batch's epoch */
   int64_t first;            /* where the batch begins in that order */
@@ -48,12 +48,12 @@ void slot_scratch_clear(struct slot_scratch *self);
 
 /* Room for a plan's blocks, no buffers yet. `uploads`: NULL where devices are the host's. */
 int slot_set(struct slot *self, const struct plan *plan, const struct upload_plan *uploads);
-/* Waits until it has landed. */
+/* Waits until nothing is under way from its blocks. */
 void slot_clear(struct slot *self, const struct plan *plan);
 
 /* Takes buffers for one batch and makes its tasks ready to run; order, first, rows and fingerprinted are set. */
 int slot_open(struct slot *self, const struct plan *plan, struct pool *pool);
-/* Gives the slot's counts of the buffers back, those of blocks that are being uploaded with slot_land. */
+/* Gives the slot's counts of the buffers back; where the batch is being uploaded, slot_land does. */
 void slot_close(struct slot *self, const struct plan *plan);
 /* After slot_close: whether the slot may be opened again; if `wait`, not before. What the upload took is added. */
 int slot_land(struct slot *self, const struct plan *plan, bool wait, struct upload_stats *stats, bool *landed);

@@ -272,23 +272,12 @@ bool upload_is_under_way(const struct upload *self) {
   return false;
 }
 
-/* Where the device's part has ended before its MAIN had come to wait for it, MAIN did not stand still, and when it will
- * come there is not waited for: its mark is not needed. Where MAIN had come there, it goes on at this moment. */
 static int land_line(struct upload *self, int32_t d, bool wait, bool *landed) {
   const accelerator *a = self->plan->a;
-  struct upload_line *line = &self->lines[d];
-  accelerator_event *end;
+  accelerator_event *end = self->lines[d].given;
+  int code = end == NULL ? end_of(self, d, &end) : SHARDRT_OK;
   *landed = true;
-  int code = end_of(self, d, &end);
   if (code == SHARDRT_OK) code = wait ? a->finish(end) : a->reached(end, landed);
-  if (code != SHARDRT_OK || !*landed || line->asked == NULL || line->given == NULL) return code;
-  bool had_come;
-  code = a->reached(line->asked, &had_come);
-  if (code == SHARDRT_OK && had_come) return wait ? a->finish(line->given) : a->reached(line->given, landed);
-  if (code == SHARDRT_OK) {
-    a->event_free(line->asked);
-    line->asked = NULL;
-  }
   return code;
 }
 
@@ -303,7 +292,6 @@ static int add_times(const struct upload *self, struct upload_stats *stats) {
     int code = a->elapsed(line->begin, line->copied, &took);
     if (code != SHARDRT_OK) return code;
     if (took > seconds) seconds = took;
-    if (line->asked == NULL) continue;
     code = a->elapsed(line->asked, line->given, &took);
     if (code != SHARDRT_OK) return code;
     if (took > waited) waited = took;
@@ -311,6 +299,15 @@ static int add_times(const struct upload *self, struct upload_stats *stats) {
   stats->seconds += seconds;
   stats->waited += waited;
   return SHARDRT_OK;
+}
+
+/* Nothing is under way anymore. */
+static void forget(struct upload *self) {
+  for (int32_t d = 0; self->plan != NULL && d < self->plan->ndevices; d++) {
+    free_events(self->plan, &self->lines[d]);
+    self->lines[d].used = false;
+  }
+  self->is_started = false;
 }
 
 int upload_land(struct upload *self, bool wait, struct upload_stats *stats, bool *landed) {
@@ -329,10 +326,18 @@ int upload_land(struct upload *self, bool wait, struct upload_stats *stats, bool
   if (!*landed) return SHARDRT_OK;
   int code = add_times(self, stats);
   if (code == SHARDRT_OK && was_handed_over) stats->bytes += (int64_t)plan->batch_bytes;
-  for (int32_t d = 0; d < plan->ndevices; d++) {
-    free_events(plan, &self->lines[d]);
-    self->lines[d].used = false;
-  }
-  self->is_started = false;
+  forget(self);
   return code;
+}
+
+bool upload_end(struct upload *self) {
+  int code = SHARDRT_OK;
+  for (int32_t d = 0; self->plan != NULL && d < self->plan->ndevices && code == SHARDRT_OK; d++) {
+    accelerator_event *end;
+    if (!self->lines[d].used) continue;
+    code = end_of(self, d, &end);
+    if (code == SHARDRT_OK) code = self->plan->a->finish(end);
+  }
+  if (code == SHARDRT_OK) forget(self);
+  return code == SHARDRT_OK;
 }

@@ -2,8 +2,10 @@
  * the tasks filled to memory of each shard on its device, by the devices' IN streams, beside what they compute.
  *
  * An upload is started once the blocks are full, on any thread; handed over, on the main one, by telling the devices'
- * MAIN streams to wait for it, which no thread does; and landed when nothing is under way from the blocks any more.
- * One that is not handed over is dropped: its memory is given back in the order of the IN streams. */
+ * MAIN streams to wait for it, which no thread does; and has landed when these have come to that and gone on. (That the
+ * blocks are not used again before keeps a recipe from being ahead of its devices by as many batches as their memory
+ * holds.) One that is not handed over is dropped: its memory is given back in the order of the IN streams, and it has
+ * landed when nothing is under way from the blocks any more. */
 #ifndef SHARDRT_LOADER_UPLOAD_H
 #define SHARDRT_LOADER_UPLOAD_H
 
@@ -70,7 +72,8 @@ struct upload_stats {
 };
 
 int upload_set(struct upload *self, const struct upload_plan *plan);
-/* It was dropped, and has landed or never will. */
+/* It was dropped. Waits until nothing is under way from the blocks; false: it cannot be known, as a device fails. */
+bool upload_end(struct upload *self);
 void upload_clear(struct upload *self);
 
 /* Takes memory on the devices, and puts copies of the plan's blocks on their IN streams, and what takes fingerprints of
@@ -84,8 +87,8 @@ int upload_fingerprints(struct upload *self, int32_t field, uint64_t *out);
 void upload_drop(struct upload *self);
 /* Whether something may be; as far as is known without asking the devices. */
 bool upload_is_under_way(const struct upload *self);
-/* Whether nothing is under way from the blocks any more; if `wait`, not before. An upload that was never started has
- * landed. What it took is added to the stats. */
+/* Whether it has landed; if `wait`, not before. An upload that was never started has. What it took is added to the
+ * stats. */
 int upload_land(struct upload *self, bool wait, struct upload_stats *stats, bool *landed);
 
 #endif
