@@ -834,9 +834,12 @@ int shardrt_reduce(int32_t op, const shardrt_array *x, int32_t naxes, const int3
  * installed); float16 and bfloat16 are computed in float32 and rounded at the end; whole numbers wrap. K = 0 gives
  * zeros. Where shards of out have one box, but their operands' boxes differ, the products are parts of one sum, which
  * is what out gets: it is added up over what this process has, each pair of boxes once. The result's bits depend on the
- * shapes, the flags, these parts and the kind of processor, not on how many threads there are. */
+ * shapes, the flags, these parts and the kind of processor, not on how many threads there are. `precision` is how exact
+ * a product of float32 is at least: SHARDRT_PRECISION_TF32 lets devices that have TF32 round the operands to its 11
+ * significant bits; the host computes in float32. */
+enum { SHARDRT_PRECISION_FLOAT32, SHARDRT_PRECISION_TF32, SHARDRT_PRECISIONS };
 int shardrt_matmul(const shardrt_array *a, const shardrt_array *b, int32_t transpose_a, int32_t transpose_b,
-                   shardrt_array *out);
+                   int32_t precision, shardrt_array *out);
 
 /* The axes in another order: dimension d of `out` is dimension permutation[d] of x, which has as many. */
 int shardrt_transpose(const shardrt_array *x, const int32_t *permutation, shardrt_array *out);

@@ -131,7 +131,7 @@ local function multiply(case)
   local a = matrix(case, 2, m, k, l.m, l.k, case.ta, case.dtype, true)
   local b = matrix(case, 3, k, n, l.k, l.n, case.tb, case.dtype, true)
   local out = matrix(case, 1, m, n, l.m, l.n, false, case.out or case.dtype)
-  fail.check(C.shardrt_matmul(a, b, case.ta and 1 or 0, case.tb and 1 or 0, out))
+  fail.check(C.shardrt_matmul(a, b, case.ta and 1 or 0, case.tb and 1 or 0, 0, out))
   local batch = {}
   for d, sizes in ipairs(case.batch) do batch[d] = table.concat(sizes, "/") end
   tell(("%s %s->%s [%s] %dx%dx%d %s%s"):format(l.name, case.dtype, case.out or case.dtype, table.concat(batch, " "),
@@ -190,7 +190,7 @@ for _, spec in ipairs { { P(), P() }, { P(nil, "a"), P("a") } } do
   local a = arrays.global(on(spec[1]), "float32", { 9, 800 }, normals(7200))
   local b = arrays.global(on(spec[2]), "float32", { 800, 7 }, normals(5600))
   local out = arrays.new(on(P()), "float32", { 9, 7 })
-  fail.check(C.shardrt_matmul(a, b, 0, 0, out))
+  fail.check(C.shardrt_matmul(a, b, 0, 0, 0, out))
   for i = 0, 7 do
     local data = ffi.cast("const float *", (bytes_of(out, i)))
     for j = 0, 62 do print(("%.9g"):format(data[j])) end
@@ -207,18 +207,49 @@ end
     assert.equal(2 * 8 * 63, count)
   end)
 
-  it("of float32 is exact in all of its bits, unless TF32 is allowed", function()
+  it("of float32 is exact in all of its bits, unless TF32 is asked for", function()
     local source = [[
 local function one(value)
   return arrays.global(arrays.sharding({ 1 }, { "a" }, P()), "float32", { 1, 1 }, ffi.new("float[1]", value))
 end
 local out = one(0)
 out = arrays.new(arrays.sharding({ 1 }, { "a" }, P()), "float32", { 1, 1 })
-fail.check(C.shardrt_matmul(one(1 + 2 ^ -20), one(1), 0, 0, out))
+fail.check(C.shardrt_matmul(one(1 + 2 ^ -20), one(1), 0, 0, PRECISION, out))
 print(("%.9g"):format(ffi.cast("const float *", (bytes_of(out, 0)))[0]))
 ]]
-    assert.equal(("%.9g\n"):format(1 + 2 ^ -20), run(source, { gpus = 1, devices = 1 }).stdout)
-    assert.equal("1\n", run(source, { gpus = 1, devices = 1, env = { SHARDRT_CUDA_TF32 = "1" } }).stdout)
+    local exact, gpu = ("%.9g\n"):format(1 + 2 ^ -20), { gpus = 1, devices = 1 }
+    local full, less = source:gsub("PRECISION", "C.SHARDRT_PRECISION_FLOAT32"),
+      source:gsub("PRECISION", "C.SHARDRT_PRECISION_TF32")
+    assert.equal(exact, run(full, gpu).stdout)
+    assert.equal("1\n", run(less, gpu).stdout)
+    assert.equal(exact, run(less, { devices = 1 }).stdout) -- the host has none
+  end)
+
+  it("and its gradients are as exact as the recipe says: by the product, or for all", function()
+    local source = [[
+local shardrt, np = require "shardrt", require "shardrt.numpy"
+local x = shardrt.device_put(np.full({ 1, 1 }, 1 + 2 ^ -20), arrays.sharding({ 1 }, { "a" }, P()))
+local function tell_of(options)
+  local product, gradient = shardrt.value_and_grad(function(y) return np.sum(np.dot(y, x, options)) end)(x)
+  print(("%.9g %.9g"):format(product:item(), gradient:item()))
+end
+tell_of()
+tell_of { precision = "tensorfloat32" }
+local kept = shardrt.value_and_grad(function(y)
+  local product = np.sum(np.dot(y, x))
+  shardrt.default_matmul_precision "tensorfloat32" -- what was computed before stays what it is
+  return product
+end)
+local product, gradient = kept(x)
+print(("%.9g %.9g"):format(product:item(), gradient:item()))
+tell_of()
+tell_of { precision = "float32" }
+print(np.dot(np.astype(x, "float16"), np.full({ 1, 1 }, 3, "float16")):item())
+]]
+    local exact = ("%.9g %.9g\n"):format(1 + 2 ^ -19, 1 + 2 ^ -20)
+    assert.equal(exact:rep(5) .. "3\n", run(source, { devices = 1 }).stdout)
+    assert.equal(exact .. "1 1\n" .. exact .. "1 1\n" .. exact .. "3\n",
+      run(source, { gpus = 1, devices = 1 }).stdout)
   end)
 
   it("is as few calls of cuBLAS as the leading dimensions allow", function()

@@ -478,7 +478,7 @@ local function random_product(name)
   local y = global(sharding(mesh, b_cuts), name, b_shape, make)
   local as = (name == "float16" or name == "bfloat16") and random(2) == 1 and "float32" or name
   local out = arrays.new(sharding(mesh, out_cuts), as, out_shape)
-  ok(C.shardrt_matmul(x, y, ta, tb, out))
+  ok(C.shardrt_matmul(x, y, ta, tb, 0, out))
   local what = ("%s, %dx%dx%d, transposed %s %s"):format(name, m, n, k, tostring(ta), tostring(tb))
   local function block(array, i) return C.shardrt_array_shard(array, i).block end
   for i = 0, shards(x) do
@@ -518,7 +518,7 @@ describe("a product of matrices", function()
         local x = global(over, name, ta and { k, m } or { m, k })
         local y = global(over, name, tb and { n, k } or { k, n })
         local out = arrays.new(over, name, { m, n })
-        ok(C.shardrt_matmul(x, y, ta, tb, out))
+        ok(C.shardrt_matmul(x, y, ta, tb, 0, out))
         local a, b, got = elements_of(x), elements_of(y), elements_of(out)
         local arow, acolumn, brow, bcolumn = ta and 1 or k, ta and m or 1, tb and 1 or n, tb and k or 1
         for i = 0, m - 1, m > 1 and 7 or 1 do
@@ -543,7 +543,7 @@ describe("a product of matrices", function()
       local x = global(over, "float32", { m, k }, function() return 0 end)
       local y = global(over, "float32", { k, n }, function() return 0 / 0 end)
       local out = arrays.new(over, "float32", { m, n })
-      ok(C.shardrt_matmul(x, y, false, false, out))
+      ok(C.shardrt_matmul(x, y, false, false, 0, out))
       for _, value in pairs(shard(out, 0)) do assert.is_true(value ~= value) end
     end
   end)
@@ -552,7 +552,7 @@ describe("a product of matrices", function()
     local over = arrays.sharding({ 2 }, { "a" }, P())
     local function try(a, b, c, names)
       names = names or { "float32", "float32", "float32" }
-      return C.shardrt_matmul(global(over, names[1], a), global(over, names[2], b), false, false,
+      return C.shardrt_matmul(global(over, names[1], a), global(over, names[2], b), false, false, 0,
         arrays.new(over, names[3], c))
     end
     refuses(try({ 2, 3 }, { 4, 5 }, { 2, 5 }), C.SHARDRT_EINVAL, "over 3 and 4 elements")
@@ -575,7 +575,7 @@ describe("a product of matrices", function()
         local at = C.shardrt_buffer_data(C.shardrt_array_buffer(used, 0))
         C.shardrt_array_free(ffi.gc(used, nil)) -- what was freed last is the next to be used
         local out = arrays.new(over, name, { m, n })
-        ok(C.shardrt_matmul(global(over, name, { m, k }), global(over, name, { k, n }), 0, 0, out))
+        ok(C.shardrt_matmul(global(over, name, { m, k }), global(over, name, { k, n }), 0, 0, 0, out))
         local buffer = C.shardrt_array_buffer(out, 0) -- a device's memory is its driver's to hand out
         if C.shardrt_buffer_device(buffer) < 0 then assert.equal(at, C.shardrt_buffer_data(buffer)) end
         for _, value in pairs(shard(out, 0)) do assert.equal(value, value) end
@@ -928,7 +928,7 @@ describe("a computation of this kind", function()
     local calls = {
       reduce = function() return C.shardrt_reduce(C.SHARDRT_SUM, large, 1, int32 { 0 }, one "float32") end,
       argmax = function() return C.shardrt_reduce(C.SHARDRT_ARGMAX, large, 1, int32 { 0 }, one "int32") end,
-      matmul = function() return C.shardrt_matmul(x, y, true, false, square()) end,
+      matmul = function() return C.shardrt_matmul(x, y, true, false, 0, square()) end,
       transpose = function() return C.shardrt_transpose(x, int32 { 1, 0 }, square()) end,
       slice = function() return C.shardrt_slice(x, int64 { 3, 0 }, int64 { -1, 1 }, square()) end,
       pad = function() return C.shardrt_pad(x, int64 { 1, 0 }, int64 { 2, 1 }, wide()) end,
@@ -987,7 +987,7 @@ describe("a computation of this kind", function()
     for _, case in ipairs { { 1501, 1603, 77 }, { 3, 5, 70001 }, { 1, 4099, 777 }, { 4099, 1, 777 }, { 99, 98, 97 } } do
       local m, n, k = unpack(case)
       local out = arrays.new(over, "float32", { m, n })
-      assert(0 == C.shardrt_matmul(make { m, k }, make { k, n }, 0, 0, out))
+      assert(0 == C.shardrt_matmul(make { m, k }, make { k, n }, 0, 0, 0, out))
       show(out)
     end
     print(table.concat(text, " "))

@@ -144,7 +144,7 @@ describe("at every level of vectors, the same bits come", function()
     for _, name in ipairs { "int8", "uint16", "int32", "uint64" } do
       local a, b = any_bits(name, { 17, 70 }), any_bits(name, { 70, 261 })
       same_at_all_levels("matmul of " .. name, name, { 17, 261 }, function(out)
-        return C.shardrt_matmul(a, b, 0, 0, out)
+        return C.shardrt_matmul(a, b, 0, 0, 0, out)
       end)
     end
     local indices = arrays.global(one, "int32", { 4 }, ffi.new("int32_t[4]", 2, 0, 2, 2))

@@ -57,6 +57,11 @@ describe("a mistake with shardrt.numpy is named:", function()
     refused("np.negative: of bool", function() return -flags end)
     refused("np.dot: of two bool arrays; np.astype makes numbers of them", np.dot, flags, flags)
     refused('"float31"', np.astype, x, "float31")
+    refused('np.dot: the precision is "float31" (did you mean "float32"?); there are "float32" and "tensorfloat32"',
+      np.dot, x, np.transpose(x), { precision = "float31" })
+    refused("np.matmul: the precision is 32", np.matmul, x, np.transpose(x), { precision = 32 })
+    refused('np.dot: unknown keyword "precison" (did you mean "precision"?)', np.dot, x, y, { precison = "float32" })
+    refused("default_matmul_precision: the precision is nil", shardrt.default_matmul_precision)
     refused("np.zeros", np.zeros, { 2 }, "int7")
   end)
 
@@ -168,6 +173,8 @@ describe("between processes,", function()
       "x = me == 0 and x + y or y + x",
       "x = x * (np.sin(np.array{me}) + 1)",
       "x = np.zeros({8}, 'float32', all) + me", "x = np.clip(x, me)",
+      "shardrt.default_matmul_precision(me == 0 and 'float32' or 'tensorfloat32') x = np.dot(x, y)",
+      "x = np.dot(x, y, { precision = me == 0 and 'float32' or 'tensorfloat32' })",
     } do
       local result = run(placed .. differ .. "\nshardrt.sync_global_devices 'here'", { options = { "--timeout", "5" } })
       assert.are_not.equal(0, result.status, differ)

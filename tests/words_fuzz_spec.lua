@@ -104,6 +104,7 @@ describe("odd arguments", function()
       visualize_array_sharding = { x, folder .. "/v.svg" }, concat = { { source, source, part = "part" } },
       mix = { { { source, 0.5 }, { source, 0.5 }, samples = 9, part = "part" } },
       grad = { total }, value_and_grad = { total }, stop_gradient = { x }, explain = { total, floats },
+      default_matmul_precision = { "float32" },
     }
     for name, arguments in pairs(good) do
       assert(pcall(shardrt[name], unpack(arguments)), name)
@@ -276,7 +277,7 @@ describe("odd arguments", function()
     for name, arguments in pairs {
       where = { y, y, y }, clip = { y, 0, 1 }, astype = { y, "int32" }, one_hot = { x, 4, "int8" },
       broadcast_to = { y, { 2, 16 } }, softmax = { y, 0 }, log_softmax = { y, 0 },
-      dot = { y, y, { sharding = shardrt.NamedSharding(mesh, P()) } },
+      dot = { y, y, { sharding = shardrt.NamedSharding(mesh, P()), precision = "float32" } },
       matmul = { y, y, { sharding = shardrt.NamedSharding(mesh, P()) } },
       reshape = { y, { 4, -1 } }, transpose = { y, { 0 } }, expand_dims = { y, 0 },
       squeeze = { np.reshape(y, { 16, 1 }), 1 }, slice = { y, { { 0, 4, 2 } } }, split = { y, { 4 }, 0 },
@@ -312,6 +313,7 @@ describe("odd arguments", function()
       try(("a list of odd value %d"):format(number), np.concatenate, { y, given })
       try(("a list of odd value %d"):format(number), np.stack, { y, given })
       try(("a product to odd value %d"):format(number), np.dot, y, y, { sharding = given })
+      try(("a product in precision of odd value %d"):format(number), np.dot, y, y, { precision = given })
     end
     nothing_failed()
   end)

@@ -8,12 +8,17 @@ local later = require "shardrt.later"
 local list = require "shardrt.list"
 local operate = require "shardrt.operate"
 local place = require "shardrt.place"
+local precision = require "shardrt.precision"
 local promote = require "shardrt.promote"
 local propagate = require "shardrt.propagate"
 local shape = require "shardrt.shape"
 local sharding = require "shardrt.sharding"
 fail.own()
 local rearrange = later "shardrt.rearrange"
+
+---@class shardrt.ProductOptions
+---@field sharding shardrt.Sharding? # how the product is to lie
+---@field precision shardrt.precision?
 
 ---@class shardrt.contract.words
 local words = {}
@@ -62,9 +67,10 @@ local gradient
 ---@param b shardrt.Array
 ---@param transpose_a boolean # a is {…, K, M}
 ---@param transpose_b boolean # b is {…, N, K}
+---@param accuracy shardrt.precision
 ---@param wanted shardrt.Sharding?
 ---@return shardrt.Array
-function contract.matmul(what, a, b, transpose_a, transpose_b, wanted)
+function contract.matmul(what, a, b, transpose_a, transpose_b, accuracy, wanted)
   local at = place.of(what, { a, b })
   local ndim = math.max(a.ndim, b.ndim)
   local lhs, rhs = seen(what, at, a, transpose_a, ndim), seen(what, at, b, transpose_b, ndim)
@@ -94,15 +100,16 @@ function contract.matmul(what, a, b, transpose_a, transpose_b, wanted)
     adds = true,
   }, function(parts)
     operate.compute(what, parts, C.shardrt_matmul, x.handle, y.handle, transpose_a and 1 or 0, transpose_b and 1 or 0,
-      parts.handle)
+      precision.code(accuracy), parts.handle)
   end, wanted)
   if name ~= common then out = elementwise.words.astype(out, common) end
-  return operate.done(what, out, { a, b }, gradient(what, a, b, transpose_a, transpose_b),
-    (transpose_a and "transposed " or "") .. (transpose_b and "by transposed" or ""))
+  return operate.done(what, out, { a, b }, gradient(what, a, b, transpose_a, transpose_b, accuracy),
+    (transpose_a and "transposed " or "") .. (transpose_b and "by transposed " or "")
+    .. (accuracy ~= "float32" and "in " .. accuracy or ""))
 end
 
--- d(ab) = dy b^T and a^T dy, whichever way round the operands were given.
-function gradient(what, a, b, transpose_a, transpose_b)
+-- d(ab) = dy b^T and a^T dy, whichever way round the operands were given, in the product's precision.
+function gradient(what, a, b, transpose_a, transpose_b, accuracy)
   local name = "the gradient of " .. what
   local function as(g, x)
     if g.dtype ~= x.dtype then g = elementwise.words.astype(g, x.dtype) end
@@ -111,26 +118,27 @@ function gradient(what, a, b, transpose_a, transpose_b)
   return function(dy, wants)
     local grads = {}
     if promote.is_float(a.dtype) and wants(a) then
-      grads[1] = as(transpose_a and contract.matmul(name, b, dy, transpose_b, true)
-        or contract.matmul(name, dy, b, false, not transpose_b), a)
+      grads[1] = as(transpose_a and contract.matmul(name, b, dy, transpose_b, true, accuracy)
+        or contract.matmul(name, dy, b, false, not transpose_b, accuracy), a)
     end
     if promote.is_float(b.dtype) and wants(b) then
-      grads[2] = as(transpose_b and contract.matmul(name, dy, a, true, transpose_a)
-        or contract.matmul(name, a, dy, not transpose_a, false), b)
+      grads[2] = as(transpose_b and contract.matmul(name, dy, a, true, transpose_a, accuracy)
+        or contract.matmul(name, a, dy, not transpose_a, false, accuracy), b)
     end
     return grads
   end
 end
 
-local OPTIONS = { sharding = true }
+local OPTIONS = { sharding = true, precision = true }
 
+-- How the product is to lie, and how exact it is to be.
 local function wanted_of(what, options)
-  if options == nil then return nil end
+  if options == nil then return nil, precision.of(what) end
   if type(options) ~= "table" or sharding.is(options) then
     fail("%s: the options are a table, as in {sharding = s}", what)
   end
   fail.keywords(what, options, OPTIONS)
-  return options.sharding and sharding.check(what, options.sharding)
+  return options.sharding and sharding.check(what, options.sharding), precision.of(what, options.precision)
 end
 
 local function operands(what, a, b)
@@ -144,7 +152,7 @@ end
 local reshape_to = function(x, sizes) return rearrange.words.reshape(x, sizes) end
 
 -- A product with vectors as matrices of one row or column; the dimension of 1 is then dropped.
-local function with_vectors(what, a, b, wanted)
+local function with_vectors(what, a, b, accuracy, wanted)
   local inner, other = a.shape[a.ndim], b.shape[math.max(1, b.ndim - 1)]
   if inner ~= other then
     fail("%s: shapes %s and %s: the left one's last dimension (%d) is to be the right one's %s (%d)", what,
@@ -152,8 +160,8 @@ local function with_vectors(what, a, b, wanted)
   end
   local x = a.ndim == 1 and reshape_to(a, { 1, a.shape[1] }) or a
   local y = b.ndim == 1 and reshape_to(b, { b.shape[1], 1 }) or b
-  if a.ndim > 1 and b.ndim > 1 then return contract.matmul(what, a, b, false, false, wanted) end
-  local out = contract.matmul(what, x, y, false, false)
+  if a.ndim > 1 and b.ndim > 1 then return contract.matmul(what, a, b, false, false, accuracy, wanted) end
+  local out = contract.matmul(what, x, y, false, false, accuracy)
   local sizes = out.shape
   if b.ndim == 1 then table.remove(sizes) end
   if a.ndim == 1 then table.remove(sizes, #sizes - (b.ndim == 1 and 0 or 1)) end
@@ -163,35 +171,36 @@ end
 
 --- The product of matrices, of a matrix and a vector, or of two vectors; with more dimensions, of all matrices that the
 --- last two make, the others broadcasting. Where the contracted dimension is cut in both operands alike, devices
---- compute parts of the sum; `sharding` says how the sum is then to lie: no more than needed is moved.
+--- compute parts of the sum; `sharding` says how the sum is then to lie: no more than needed is moved. `precision` is
+--- how exact float32 is at least, and its gradients; left out, what default_matmul_precision says.
 ---@param a shardrt.Operand
 ---@param b shardrt.Operand
----@param options {sharding: shardrt.Sharding?}?
+---@param options shardrt.ProductOptions?
 ---@return shardrt.Array
 function words.matmul(a, b, options)
   local what = "np.matmul"
-  local wanted = wanted_of(what, options)
+  local wanted, accuracy = wanted_of(what, options)
   a, b = operands(what, a, b)
   if a.ndim == 0 or b.ndim == 0 then fail("%s: of a single number; it takes vectors and matrices", what) end
-  return with_vectors(what, a, b, wanted)
+  return with_vectors(what, a, b, accuracy, wanted)
 end
 
 --- The sum of products over the last dimension of a and the last but one of b (its only one, of a vector). Of single
 --- numbers, the product.
 ---@param a shardrt.Operand
 ---@param b shardrt.Operand
----@param options {sharding: shardrt.Sharding?}?
+---@param options shardrt.ProductOptions?
 ---@return shardrt.Array
 function words.dot(a, b, options)
   local what = "np.dot"
-  local wanted = wanted_of(what, options)
+  local wanted, accuracy = wanted_of(what, options)
   local x, y = a, b -- a Lua number has no dtype of its own
   a, b = operands(what, a, b)
   if a.ndim == 0 or b.ndim == 0 then
     local out = elementwise.words.multiply(x, y)
     return wanted and require("shardrt.constrain").array(what, out, wanted) or out
   end
-  if a.ndim <= 2 and b.ndim <= 2 or b.ndim == 1 then return with_vectors(what, a, b, wanted) end
+  if a.ndim <= 2 and b.ndim <= 2 or b.ndim == 1 then return with_vectors(what, a, b, accuracy, wanted) end
   -- {…a, K} and {…b, K, N}: as one product of two matrices.
   local inner, left, right = a.shape[a.ndim], a.shape, {}
   if inner ~= b.shape[b.ndim - 1] then
@@ -207,7 +216,7 @@ function words.dot(a, b, options)
     end
   end
   local flat_b = reshape_to(rearrange.words.transpose(b, order), { b.shape[b.ndim - 1], shape.elements(right) })
-  local out = with_vectors(what, reshape_to(a, { shape.elements(left), inner }), flat_b)
+  local out = with_vectors(what, reshape_to(a, { shape.elements(left), inner }), flat_b, accuracy)
   local sizes = left
   for _, size in ipairs(right) do sizes[#sizes + 1] = size end
   out = reshape_to(out, sizes)

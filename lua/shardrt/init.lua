@@ -46,6 +46,7 @@ fail.own()
 ---@field grad fun(f: function): function
 ---@field value_and_grad fun(f: function): function
 ---@field stop_gradient fun(x: shardrt.Operand): shardrt.Array
+---@field default_matmul_precision fun(precision: shardrt.precision)
 ---@field explain fun(f: function, ...: any): any
 ---@field optimizer shardrt.optimizer.words
 ---@field save fun(path: string, values: table<string|integer, shardrt.Array|shardrt.ndarray|table>)
@@ -100,6 +101,7 @@ for room, words in pairs {
   npy = { "load_npy" }, safetensors = { "save", "load" }, checkpoint = { "checkpoint" },
   visualize = { "visualize_sharding", "visualize_array_sharding" }, constrain = { "with_sharding_constraint" },
   grad = { "grad", "value_and_grad", "stop_gradient" }, explain = { "explain" },
+  precision = { "default_matmul_precision" },
 } do
   for _, name in ipairs(words) do
     shardrt[name] = later(room, name)

@@ -1,15 +1,13 @@
 /* cublas.c - products of matrices of floats by cuBLAS (https://docs.nvidia.com/cuda/cublas), which is opened when the
  * first one is asked for. Those of whole numbers are wrap.cu's.
  *
- * A product of float32 is one of float32, as on the host. (JAX's default on GPUs from Ampere on is TF32, which has 11
- * of float32's 24 bits: jax_default_matmul_precision = "highest" is what this is compared with. SHARDRT_CUDA_TF32=1
- * allows it here, too.) Those of float16 and bfloat16 are added up in float32, wherever cuBLAS splits the sum, and
- * rounded once. Each device has a handle of its own, and so cuBLAS's workspace is never that of two streams: its
- * documentation wants this for results whose bits are the same each time. */
+ * A product of float32 is one of float32, as on the host, unless TF32 is asked for, which has 11 of float32's 24 bits.
+ * Those of float16 and bfloat16 are added up in float32, wherever cuBLAS splits the sum, and rounded once. Each device
+ * has a handle of its own, and so cuBLAS's workspace is never that of two streams: its documentation wants this for
+ * results whose bits are the same each time. */
 #include <cublas_v2.h>
 #include <limits.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -27,7 +25,6 @@ static struct {
   __typeof__(cublasGetStatusString) *status_text;
   __typeof__(cublasGemmEx) *gemm;
   __typeof__(cublasGemmStridedBatchedEx) *gemm_batched; /* found last: not NULL where all are */
-  bool tf32;
 } cublas;
 
 /* A device's. */
@@ -70,8 +67,6 @@ static int open_library(const char *what) {
     *wanted[i].function = cuda_function(what, library, wanted[i].name);
     if (*wanted[i].function == NULL) return SHARDRT_EINVAL;
   }
-  const char *tf32 = getenv("SHARDRT_CUDA_TF32");
-  cublas.tf32 = tf32 != NULL && strcmp(tf32, "1") == 0;
   return SHARDRT_OK;
 }
 
@@ -178,14 +173,13 @@ static struct multiplication multiplication_of(const accelerator_product *produc
   self.size = shardrt_dtype_size(product->dtype);
   self.out_size = shardrt_dtype_size(product->out_dtype);
   const bool wide = product->dtype == SHARDRT_FLOAT64;
+  const bool tf32 = product->dtype == SHARDRT_FLOAT32 && product->precision == SHARDRT_PRECISION_TF32;
   self.type = wide                                ? CUDA_R_64F
               : product->dtype == SHARDRT_FLOAT32 ? CUDA_R_32F
               : product->dtype == SHARDRT_FLOAT16 ? CUDA_R_16F
                                                   : CUDA_R_16BF;
   self.out_type = self.out_size == self.size ? self.type : CUDA_R_32F;
-  self.compute = wide                                               ? CUBLAS_COMPUTE_64F
-                 : cublas.tf32 && product->dtype == SHARDRT_FLOAT32 ? CUBLAS_COMPUTE_32F_FAST_TF32
-                                                                    : CUBLAS_COMPUTE_32F;
+  self.compute = wide ? CUBLAS_COMPUTE_64F : tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
   find_runs(&self, product);
   return self;
 }

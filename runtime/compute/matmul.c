@@ -275,12 +275,13 @@ static int run(struct product *self, const shardrt_array *a, const shardrt_array
 
 /* ---- on devices with memory of their own ------------------------------------------------------------------------ */
 
-static int run_on_devices(const accelerator *platform, const struct product *self, const shardrt_array *a,
-                          const shardrt_array *b, shardrt_array *out) {
+static int run_on_devices(const accelerator *platform, const struct product *self, int32_t precision,
+                          const shardrt_array *a, const shardrt_array *b, shardrt_array *out) {
   accelerator_product product = {.dtype = shardrt_array_dtype(a),
                                  .out_dtype = shardrt_array_dtype(out),
                                  .transpose_a = self->transpose_a,
                                  .transpose_b = self->transpose_b,
+                                 .precision = precision,
                                  .m = self->m,
                                  .n = self->n,
                                  .k = self->k,
@@ -305,7 +306,9 @@ static int clear(const struct distinct *blocks, shardrt_array *out) {
 }
 
 int shardrt_matmul(const shardrt_array *a, const shardrt_array *b, int32_t transpose_a, int32_t transpose_b,
-                   shardrt_array *out) {
+                   int32_t precision, shardrt_array *out) {
+  if (precision < 0 || precision >= SHARDRT_PRECISIONS)
+    return error_set(SHARDRT_EINVAL, "a product in precision %d; there are %d", precision, SHARDRT_PRECISIONS);
   int code = check_dtypes(a, b, out);
   if (code != SHARDRT_OK) return code;
   struct product self = {.transpose_a = transpose_a != 0, .transpose_b = transpose_b != 0};
@@ -322,7 +325,7 @@ int shardrt_matmul(const shardrt_array *a, const shardrt_array *b, int32_t trans
   else if (self.k == 0)
     code = clear(&blocks, out);
   else
-    code = platform != NULL ? run_on_devices(platform, &self, a, b, out) : run(&self, a, b, out);
+    code = platform != NULL ? run_on_devices(platform, &self, precision, a, b, out) : run(&self, a, b, out);
   distinct_end(&blocks);
   return code;
 }

@@ -88,7 +88,8 @@ typedef struct accelerator_product {
   int32_t dtype;     /* of a and b */
   int32_t out_dtype; /* the same, or float32 of float16 and bfloat16 */
   bool transpose_a, transpose_b;
-  bool add; /* to what is in out */
+  bool add;          /* to what is in out */
+  int32_t precision; /* SHARDRT_PRECISION_…, of float32 */
   int64_t m, n, k;
   int64_t batches;
   /* As strides over the leading dimensions: nbatch of them, `batch` their sizes, and in each operand how many matrices
@@ -233,7 +234,7 @@ typedef struct accelerator {
   const accelerator_links *links;
 } accelerator;
 
-enum { ACCELERATOR_VERSION = 1 };
+enum { ACCELERATOR_VERSION = 2 };
 /* What a plug-in exports, under the name "shardrt_accelerator". */
 typedef const accelerator *accelerator_plugin(void);
 
