@@ -336,10 +336,10 @@ typedef struct shardrt_reshard_options {
 
 /* The same global array in another sharding, which may be of other devices. Every process must call it alike, also one
  * that owns no device of either. An element comes over a link only if this process does not hold it, and then once. A
- * block that was here before is shared, not copied (on GPUs: on the same device). On GPUs, copies within the process are
- * under way when it returns. EINVAL: the sharding does not fit the shape, or names a device beyond the job's; too little
- * staging for two elements. EDATA: x has no data. EMISMATCH: processes differ in what they call. ETIMEOUT: a process
- * stopped; the message names it and where it was. */
+ * block that was here before is shared, not copied (on GPUs: on the same device). On GPUs, copies within the process
+ * are under way when it returns. EINVAL: the sharding does not fit the shape, or names a device beyond the job's; too
+ * little staging for two elements. EDATA: x has no data. EMISMATCH: processes differ in what they call. ETIMEOUT: a
+ * process stopped; the message names it and where it was. */
 int shardrt_reshard(shardrt_array *x, shardrt_sharding *to, const shardrt_reshard_options *options,
                     shardrt_array **out);
 
