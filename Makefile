@@ -158,8 +158,8 @@ $(STANDIN)/%.c.o: tests/standin/%.c Makefile
 $(STANDIN)/%.cc.o: tests/standin/%.cc Makefile
 	@mkdir -p $(@D)
 	$(call quiet,c++  )g++ -std=c++17 $(STANDIN_FLAGS) -MMD -MP -c -o $@ $<
-# Each finds the others beside it.
-STANDIN_LINK = g++ -shared -pthread $(if $(SANITIZE),-fsanitize=$(SANITIZE)) '-Wl,-rpath,$$ORIGIN' -Wl,-soname,$(@F) -o $@ $^
+# Each finds the others beside it; whoever was there stays, as its handler of signals does.
+STANDIN_LINK = g++ -shared -pthread $(if $(SANITIZE),-fsanitize=$(SANITIZE)) -Wl,-z,nodelete '-Wl,-rpath,$$ORIGIN' -Wl,-soname,$(@F) -o $@ $^
 $(STANDIN)/libstandin.so: $(STANDIN)/cudart.cc.o $(STANDIN)/launch.cc.o
 	$(call quiet,link )$(STANDIN_LINK)
 $(STANDIN)/shardrt-cuda.so: $(STANDIN_PLUGIN) $(STANDIN)/libstandin.so

@@ -45,6 +45,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -92,7 +93,6 @@ struct CUevent_st {
   uint64_t at;
   int asked;
   bool timed;
-  bool destroyed;
 };
 
 struct CUmemPoolHandle_st {
@@ -119,9 +119,10 @@ struct held {
   ~held() { pthread_mutex_unlock(&lock); }
 };
 
+/* What is made by `new` stays when the process ends: threads may go on until then. */
 bool ready; /* the rest is made */
 int gpus;
-gpu_state states[MAX_GPUS];
+gpu_state *const states = new gpu_state[MAX_GPUS]();
 size_t memory;
 size_t held_by_others;
 bool pools;
@@ -129,11 +130,12 @@ uint64_t state_of_random;
 int hanging = -1;
 uint64_t flipped, copied_in; /* from pinned memory */
 FILE *logged;
-std::vector<CUstream_st *> streams;
-std::map<char *, pinned> pinned_blocks;
+auto &streams = *new std::vector<CUstream_st *>;
+auto &events = *new std::set<CUevent_st *>;
+auto &pinned_blocks = *new std::map<char *, pinned>;
 cudaError_t dead = cudaSuccess;
-std::map<std::string, int64_t> calls;
-std::vector<std::pair<std::string, int>> failures; /* "name@n", error */
+auto &calls = *new std::map<std::string, int64_t>;
+auto &failures = *new std::vector<std::pair<std::string, int>>; /* "name@n", error */
 uint64_t frees;
 bool goes_on, ends; /* that thread runs; the process ends, and what that thread would run with is taken down */
 int64_t runs;
@@ -631,7 +633,7 @@ bool is_gpu(int gpu) {
 }
 
 CUevent_st *checked(cudaEvent_t event, const char *call) {
-  if (event == NULL || event->destroyed) standin_wrong("%s is called with an event that was destroyed", call);
+  if (events.count(event) == 0) standin_wrong("%s is called with what is no event, or was destroyed", call);
   return event;
 }
 
@@ -685,6 +687,8 @@ void standin_reset(void) {
   }
   for (CUstream_st *stream : streams) delete stream;
   streams.clear();
+  for (CUevent_st *event : events) delete event;
+  events.clear();
   for (auto &known : pinned_blocks) munmap(known.first, known.second.room);
   pinned_blocks.clear();
   calls.clear();
@@ -1061,13 +1065,15 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned int flags) {
   ENTER("cudaEventCreateWithFlags");
   if (flags != cudaEventDisableTiming && flags != cudaEventDefault) return fails(cudaErrorInvalidValue);
-  *event = new CUevent_st{current_gpu, NULL, 0, 0, flags == cudaEventDefault, false};
+  *event = new CUevent_st{current_gpu, NULL, 0, 0, flags == cudaEventDefault};
+  events.insert(*event);
   return cudaSuccess;
 }
 
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
   ENTER("cudaEventDestroy");
-  delete checked(event, "cudaEventDestroy");
+  events.erase(checked(event, "cudaEventDestroy"));
+  delete event;
   return cudaSuccess;
 }
 
