@@ -47,7 +47,9 @@ local INFINITY = { float16 = { "uint16_t *", 0x8000, 0x7C00 }, bfloat16 = { "uin
 local function bytes_of(x, name)
   local bytes, form = tonumber(C.shardrt_array_shard_bytes(x)), INFINITY[name]
   local data = ffi.new("uint8_t[?]", bytes)
-  ffi.copy(data, C.shardrt_buffer_data(C.shardrt_array_buffer(x, 0)), bytes)
+  local here = ffi.new "void *[1]"
+  ok(C.shardrt_buffer_host(C.shardrt_array_buffer(x, 0), here))
+  ffi.copy(data, here[0], bytes)
   if form then
     local bits, size = ffi.cast(form[1], data), dtypes.named("levels_spec", name).size
     for i = 0, bytes / size - 1 do

@@ -82,8 +82,7 @@ typedef struct accelerator_fold {
   int64_t outer, n, inner;
 } accelerator_fold;
 
-/* `batches` products; of the b-th, the matrices begin `a_at[b]`, `b_at[b]` matrices after the first. All are packed
- * row-major; a transposed operand lies as its transposed. */
+/* `batches` products of matrices. All are packed row-major; a transposed operand lies as its transposed. */
 typedef struct accelerator_product {
   int32_t dtype;     /* of a and b */
   int32_t out_dtype; /* the same, or float32 of float16 and bfloat16 */
