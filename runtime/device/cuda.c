@@ -34,10 +34,10 @@ typedef struct gpu {
   uint8_t uuid[16];
   size_t memory;
   int32_t multiprocessors;
-  int32_t shared;            /* devices that it is */
-  cudaMemPool_t pool;        /* NULL: it has none */
-  bool reaches[MAX_GPUS];    /* the memory of another of `self.gpus` */
-  accelerator_event *events; /* to be used again; under `self.lock` */
+  int32_t shared;               /* devices that it is */
+  cudaMemPool_t pool;           /* NULL: it has none */
+  bool reaches[MAX_GPUS];       /* the memory of another of `self.gpus` */
+  accelerator_event *events[2]; /* to be used again; those in [1] tell the time; under `self.lock` */
 } gpu;
 
 typedef struct device {
@@ -267,6 +267,14 @@ static int open_all(const accelerator_wanted *wanted, int32_t *devices) {
   return SHARDRT_OK;
 }
 
+static void destroy_events(accelerator_event *list) {
+  for (accelerator_event *next; list != NULL; list = next) {
+    next = list->next;
+    (void)cudaEventDestroy(list->event);
+    alloc_free(list);
+  }
+}
+
 /* Whatever still runs is waited for; after an error that stays, CUDA does not wait. */
 static void close_all(void) {
   for (int32_t d = 0; d < self.count; d++)
@@ -275,11 +283,7 @@ static void close_all(void) {
   cublas_close();
   pinned_close();
   for (int32_t g = 0; g < self.gpu_count; g++) {
-    for (accelerator_event *e = self.gpus[g].events, *next; e != NULL; e = next) {
-      next = e->next;
-      (void)cudaEventDestroy(e->event);
-      alloc_free(e);
-    }
+    for (int32_t timed = 0; timed < 2; timed++) destroy_events(self.gpus[g].events[timed]);
   }
   for (int32_t d = 0; d < self.count; d++)
     for (int32_t s = 0; s < ACCELERATOR_STREAMS; s++)
@@ -402,17 +406,14 @@ static int allocate_pinned(size_t bytes, void **out) {
 
 /* ---- order ------------------------------------------------------------------------------------------------------ */
 
-/* An event of the GPU, a used one where there is one. Those that tell the time are not kept. */
+/* An event of the GPU, a used one where there is one. */
 static int take_event(int32_t number, unsigned flags, accelerator_event **out) {
   static const char what[] = "an event is recorded";
-  gpu *g = gpu_of(number);
-  accelerator_event *e = NULL;
-  if (flags == cudaEventDisableTiming) {
-    pthread_mutex_lock(&self.lock);
-    e = g->events;
-    if (e != NULL) g->events = e->next;
-    pthread_mutex_unlock(&self.lock);
-  }
+  accelerator_event **used = &gpu_of(number)->events[flags != cudaEventDisableTiming];
+  pthread_mutex_lock(&self.lock);
+  accelerator_event *e = *used;
+  if (e != NULL) *used = e->next;
+  pthread_mutex_unlock(&self.lock);
   if (e == NULL) {
     e = alloc_array(1, sizeof *e);
     if (e == NULL) return ALLOC_FAILED;
@@ -431,14 +432,14 @@ static int take_event(int32_t number, unsigned flags, accelerator_event **out) {
 
 static void event_free(accelerator_event *e) {
   if (e == NULL) return;
-  if (e->timed || self.count == 0) {
-    if (self.count > 0) (void)cudaEventDestroy(e->event);
+  if (self.count == 0) { /* closed: CUDA has taken it back */
     alloc_free(e);
     return;
   }
+  accelerator_event **used = &self.gpus[e->gpu].events[e->timed];
   pthread_mutex_lock(&self.lock);
-  e->next = self.gpus[e->gpu].events;
-  self.gpus[e->gpu].events = e;
+  e->next = *used;
+  *used = e;
   pthread_mutex_unlock(&self.lock);
 }
 

@@ -46,6 +46,7 @@ static void add_field(struct upload_plan *self, int32_t f) {
   const struct plan_field *field = &self->plan->fields[f];
   const size_t bytes = shardrt_array_shard_bytes(field->like);
   self->first_shard[f] = self->nshards;
+  self->compares = self->compares || field->has_replicas;
   for (int64_t i = 0; i < shardrt_array_shard_count(field->like); i++) {
     self->shards[self->nshards++] = (struct upload_shard){.field = f,
                                                           .device = array_local_device(field->like, i),
@@ -121,7 +122,7 @@ int upload_set(struct upload *self, const struct upload_plan *plan) {
   self->lines = alloc_zeros((size_t)plan->ndevices, sizeof *self->lines);
   if (self->lines == NULL) return ALLOC_FAILED;
   self->plan = plan; /* from here on there is something to do */
-  if (plan->compared_bytes == 0) return SHARDRT_OK;
+  if (!plan->compares) return SHARDRT_OK;
   void *fingerprints;
   int code = plan->a->allocate_pinned((size_t)plan->nshards * sizeof *self->fingerprints, &fingerprints);
   if (code == SHARDRT_OK) self->fingerprints = fingerprints;

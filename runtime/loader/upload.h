@@ -32,7 +32,8 @@ struct upload_plan {
   int64_t *by_device;    /* shards, device after device, */
   int64_t *first_of;     /* and where in this list each device begins; ndevices + 1 of them */
   size_t batch_bytes;    /* of all shards */
-  size_t compared_bytes; /* of those of fields that have replicas */
+  bool compares;         /* some field has replicas; */
+  size_t compared_bytes; /* of the shards of such fields */
   struct upload_account *account;
 };
 
