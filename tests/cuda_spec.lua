@@ -37,7 +37,7 @@ describe("a process's devices", function()
               local at = ("%d GPUs, process %d of %d, %d wanted"):format(gpus, rank, size, devices)
               local mine = {}
               for gpu = 0, gpus - 1 do
-                local is = gpu == rank % gpus
+                local is = gpu == math.floor(rank * gpus / size)
                 if gpus >= size then is = owner[gpu] == rank end
                 if is then mine[#mine + 1] = gpu end
               end

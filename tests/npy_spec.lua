@@ -2,6 +2,7 @@
 
 local ffi = require "ffi"
 local C = require "shardrt.C"
+local arrays = require "tests.support.arrays"
 local files = require "tests.support.files"
 local mpi = require "tests.support.mpi"
 local ndarray = require "shardrt.ndarray"
@@ -189,7 +190,7 @@ describe(".npy files", function()
       assert.equal(case[4], tonumber(read[0]))
       for i = 0, tonumber(C.shardrt_array_shard_count(array[0])) - 1 do
         local box = C.shardrt_array_shard(array[0], i).box
-        local data = ffi.cast("int32_t *", C.shardrt_buffer_data(C.shardrt_array_buffer(array[0], i)))
+        local data = ffi.cast("int32_t *", arrays.data(array[0], i))
         local at = 0
         for row = tonumber(box.start[0]), tonumber(box.stop[0]) - 1 do
           for column = tonumber(box.start[1]), tonumber(box.stop[1]) - 1 do

@@ -40,7 +40,7 @@ describe("shardrt.numpy's words, at random,", function()
         ]],
       }
       assert.equal(0, result.status, result.output)
-      assert.equal(("looked at %d\n"):format(EACH * count_of(cases.words)), result.output)
+      assert.equal(("looked at %d\n"):format(EACH * count_of(cases.words)), result.stdout)
     end)
   end
 

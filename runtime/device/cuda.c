@@ -143,17 +143,13 @@ static int32_t count(uint64_t *which) {
   return there;
 }
 
-/* Which GPUs are this process's: as many as processes or more, and each has its own, side by side; fewer, and they go
- * round. */
+/* Which GPUs are this process's: as many as processes or more, and each has its own, side by side; fewer, and neighbours
+ * share one, so that make_mesh, which puts devices of one GPU side by side, leaves the processes in their order. */
 static void share(int32_t there, const accelerator_wanted *wanted, int32_t *first, int32_t *end) {
-  const int32_t rank = wanted->local_rank, size = wanted->local_size;
-  if (there < size) {
-    *first = rank % there;
-    *end = *first + 1;
-  } else {
-    *first = (int32_t)((int64_t)there * rank / size);
-    *end = (int32_t)((int64_t)there * (rank + 1) / size);
-  }
+  const int64_t rank = wanted->local_rank, size = wanted->local_size;
+  *first = (int32_t)(there * rank / size);
+  *end = (int32_t)(there * (rank + 1) / size);
+  if (there < size) *end = *first + 1;
 }
 
 #ifndef CUDA_LEAST

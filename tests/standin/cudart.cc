@@ -222,9 +222,13 @@ void make_ready() {
     gpu_state &s = states[g];
     s.physical = chosen[g];
     /* Twice the memory, as addresses: what is freed and still in use by a stream is not given to another. */
-    void *arena = mmap(NULL, 2 * memory, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void *arena = mmap(NULL, 2 * memory + STEP, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (arena == MAP_FAILED) standin_wrong("no addresses for a GPU's memory");
-    s.arena = (char *)arena;
+    s.arena = (char *)(((uintptr_t)arena + STEP - 1) / STEP * STEP);
+    const size_t before = (size_t)(s.arena - (char *)arena);
+    if (before > 0) munmap(arena, before);
+    munmap(s.arena + 2 * memory, STEP - before);
+    madvise(s.arena, 2 * memory, MADV_HUGEPAGE); /* few pages to open and to close, again and again */
     s.blocks[s.arena] = block{2 * memory, 0, false, false, NULL, 0};
     s.pool = CUmemPoolHandle_st{g, 0};
   }
