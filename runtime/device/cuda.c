@@ -143,8 +143,8 @@ static int32_t count(uint64_t *which) {
   return there;
 }
 
-/* Which GPUs are this process's: as many as processes or more, and each has its own, side by side; fewer, and neighbours
- * share one, so that make_mesh, which puts devices of one GPU side by side, leaves the processes in their order. */
+/* Which GPUs are this process's: as many as processes or more, and each has its own, side by side; fewer, and
+ * neighbours share one: make_mesh, which puts devices of one GPU side by side, then leaves the processes in order. */
 static void share(int32_t there, const accelerator_wanted *wanted, int32_t *first, int32_t *end) {
   const int64_t rank = wanted->local_rank, size = wanted->local_size;
   *first = (int32_t)(there * rank / size);
