@@ -219,6 +219,9 @@ int shardrt_buffer_host(shardrt_buffer *buffer, void **out);
 /* Begins to make that copy, and does not wait for it. */
 int shardrt_buffer_fetch(shardrt_buffer *buffer);
 size_t shardrt_buffer_bytes(const shardrt_buffer *buffer);
+/* Bytes that this process's devices have of their own, together; of a GPU that is several devices, once. 0: they have
+ * no memory but the process's. */
+size_t shardrt_device_memory(void);
 
 /* Copies a box between two C-contiguous arrays: `extent` elements in each dimension, from src_start in src to
  * dst_start in dst. EINVAL where a box leaves its array. The innermost run is as long as the shapes allow. */

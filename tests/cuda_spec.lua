@@ -382,6 +382,51 @@ describe("memory of a GPU", function()
   end)
 end)
 
+describe("arrays that a recipe does not need any more", function()
+  -- A recipe on one stand-in of a GPU; STANDIN_FAIL and the like in `standin`.
+  local function run(source, standin)
+    local env = { SHARDRT_CUDA_PLUGIN = plugin, STANDIN_GPUS = 1, STANDIN_SEED = seed % 1000 + 1 }
+    for name, value in pairs(standin) do env["STANDIN_" .. name] = value end
+    return well(mpi.run { options = { "--platform", "cuda" }, devices = 2, limit = 120, env = env, source = [[
+      local C, shardrt, np = require "shardrt.C", require "shardrt", require "shardrt.numpy"
+      local mesh = shardrt.make_mesh({ 2 }, { "a" })
+      local x = np.zeros({ 1024, 1024 }, "float32", shardrt.NamedSharding(mesh, shardrt.P "a"))
+    ]] .. source })
+  end
+
+  it("are collected as often as the GPU's memory wants it, not at every operation", function()
+    run([[
+      assert(tonumber(C.shardrt_device_memory()) == 2 ^ 28)
+      local collections, collect = 0, collectgarbage
+      function collectgarbage(...)
+        if select("#", ...) == 0 then collections = collections + 1 end
+        return collect(...)
+      end
+      for _ = 1, 300 do local y = np.sin(x) end -- of 4 MiB each
+      assert(collections >= 300 / 5 and collections <= 300 / 3, collections)
+    ]], { MEMORY = 2 ^ 28 })
+  end)
+
+  it("make room where there is none", function()
+    local pairs_of_calls = {}
+    for n = 30, 90, 5 do
+      pairs_of_calls[#pairs_of_calls + 1] = ("cudaMallocAsync@%d=2,cudaMallocAsync@%d=2"):format(n, n + 1)
+    end
+    local result = run([[
+      local collections, collect = 0, collectgarbage
+      function collectgarbage(...)
+        if select("#", ...) == 0 then collections = collections + 1 end
+        return collect(...)
+      end
+      local y = x
+      for _ = 1, 60 do y = np.add(y, 1) end
+      assert(np.max(y):item() == 60 and np.min(y):item() == 60)
+      print(collections > 5)
+    ]], { FAIL = table.concat(pairs_of_calls, ",") })
+    assert.equal("true\n", result.stdout)
+  end)
+end)
+
 describe("pinned memory", function()
   it("is used again, up to a limit, and given back at the end", function()
     well(alone [[

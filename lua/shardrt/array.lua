@@ -356,10 +356,9 @@ end
 local function tell_collector(x)
   local count, blocks = tonumber(C.shardrt_array_shard_count(x.handle)), 0
   if count > 0 and C.shardrt_buffer_device(C.shardrt_array_buffer(x.handle, 0)) >= 0 then
-    blocks = count
-  else
-    for i = 0, count - 1 do blocks = math.max(blocks, C.shardrt_array_shard(x.handle, i).block + 1) end
+    return outside.made_on_devices(count * tonumber(C.shardrt_array_shard_bytes(x.handle)))
   end
+  for i = 0, count - 1 do blocks = math.max(blocks, C.shardrt_array_shard(x.handle, i).block + 1) end
   outside.made(blocks * tonumber(C.shardrt_array_shard_bytes(x.handle)))
 end
 

@@ -11,6 +11,7 @@
 
 static const accelerator *chosen; /* by accelerator_find */
 static const accelerator *opened; /* by accelerator_open */
+static size_t memory;             /* of its devices' GPUs */
 
 const accelerator *accelerator_get(void) {
   return opened;
@@ -88,8 +89,18 @@ int accelerator_open(int32_t local_rank, int32_t local_size, int32_t *devices) {
   }
   const accelerator_wanted wanted = {.devices = *devices, .local_rank = local_rank, .local_size = local_size};
   int code = chosen->open(&wanted, devices);
-  if (code == SHARDRT_OK) opened = chosen;
-  return code;
+  if (code < 0) return code;
+  opened = chosen;
+  memory = 0;
+  for (int32_t d = 0; d < *devices; d++) {
+    accelerator_info info;
+    if (opened->describe(d, &info) == SHARDRT_OK) memory += info.memory / (size_t)info.shared;
+  }
+  return SHARDRT_OK;
+}
+
+size_t shardrt_device_memory(void) {
+  return opened == NULL ? 0 : memory;
 }
 
 void accelerator_close(void) {
