@@ -37,6 +37,7 @@ for batch in loader do
       end
     end
   end
+  if step == SKIPPED or step == STEPS then batch.image:block_until_ready() end -- it may still be on its way
   if step == SKIPPED then start = shardrt.clock() end
   if step == STEPS then break end
 end

@@ -44,5 +44,5 @@ say("contracted over a: %s, or, as it is asked for, %s", tostring(sum.sharding.s
 if shardrt.is_planning() then return end
 
 say "all products are the one that one device computes"
-say("%.2f ms on one device, %.2f ms on %d", seconds(function() np.dot(l, r) end) * 1000,
-  seconds(function() np.dot(rows, cut_columns) end) * 1000, devices)
+say("%.2f ms on one device, %.2f ms on %d", seconds(function() return np.dot(l, r) end) * 1000,
+  seconds(function() return np.dot(rows, cut_columns) end) * 1000, devices)

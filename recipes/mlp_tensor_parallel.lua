@@ -30,6 +30,6 @@ if shardrt.is_planning() then return end
 
 local step = shardrt.value_and_grad(mlp.loss)
 local alone, alone_batch = mlp.init(size.layers, size.batch, { default = shardrt.SingleDeviceSharding(0) }, size)
-local on_one = seconds(function() step(alone, alone_batch) end, size.runs)
+local on_one = seconds(function() return step(alone, alone_batch) end, size.runs)
 say("a gradient step: %.1f ms on one device, %.1f ms on %d", on_one * 1000,
-  seconds(function() step(params, batch) end, size.runs) * 1000, shardrt.device_count())
+  seconds(function() return step(params, batch) end, size.runs) * 1000, shardrt.device_count())

@@ -42,6 +42,7 @@ local function measure(run)
     step = step + 1
     local shard = step == 1 and batch.x.addressable_shards[1]
     if shard then run.bytes = shard.data.bytes end
+    if step == SKIPPED or step == SKIPPED + MEASURED then batch.x:block_until_ready() end -- it may still be on its way
     if step == SKIPPED then start = shardrt.clock() end
     if step == SKIPPED + MEASURED then return largest(shardrt.clock() - start) end
   end
