@@ -149,9 +149,13 @@ standin: $(STANDIN)/shardrt-cuda.so $(STANDIN_LIBRARIES)
 $(STANDIN)/plugin/%.c.o: runtime/%.c Makefile
 	@mkdir -p $(@D)
 	$(call quiet,cc   )$(CC) -std=c11 $(STANDIN_FLAGS) -MMD -MP -c -o $@ $<
+# Addresses that are not aligned to their types, which end a kernel on a GPU, end the specs; so does what C++ leaves
+# undefined, which GPUs do otherwise.
+STANDIN_CHECKS = -fsanitize=alignment,shift,signed-integer-overflow,float-cast-overflow,integer-divide-by-zero,bounds \
+                 -fno-sanitize-recover=all
 $(STANDIN)/plugin/%.cu.o: runtime/%.cu Makefile
 	@mkdir -p $(@D)
-	$(call quiet,c++  )g++ -std=c++17 $(STANDIN_FLAGS) -MMD -MP -x c++ -c -o $@ $<
+	$(call quiet,c++  )g++ -std=c++17 $(STANDIN_FLAGS) $(STANDIN_CHECKS) -MMD -MP -x c++ -c -o $@ $<
 $(STANDIN)/%.c.o: tests/standin/%.c Makefile
 	@mkdir -p $(@D)
 	$(call quiet,cc   )$(CC) -std=c11 $(STANDIN_FLAGS) -MMD -MP -c -o $@ $<
@@ -159,7 +163,8 @@ $(STANDIN)/%.cc.o: tests/standin/%.cc Makefile
 	@mkdir -p $(@D)
 	$(call quiet,c++  )g++ -std=c++17 $(STANDIN_FLAGS) -MMD -MP -c -o $@ $<
 # Each finds the others beside it; whoever was there stays, as its handler of signals does.
-STANDIN_LINK = g++ -shared -pthread $(if $(SANITIZE),-fsanitize=$(SANITIZE)) -Wl,-z,nodelete '-Wl,-rpath,$$ORIGIN' -Wl,-soname,$(@F) -o $@ $^
+STANDIN_LINK = g++ -shared -pthread $(if $(SANITIZE),-fsanitize=$(SANITIZE)) $(STANDIN_CHECKS) \
+               -Wl,-z,nodelete '-Wl,-rpath,$$ORIGIN' -Wl,-soname,$(@F) -o $@ $^
 $(STANDIN)/libstandin.so: $(STANDIN)/cudart.cc.o $(STANDIN)/launch.cc.o
 	$(call quiet,link )$(STANDIN_LINK)
 $(STANDIN)/shardrt-cuda.so: $(STANDIN_PLUGIN) $(STANDIN)/libstandin.so

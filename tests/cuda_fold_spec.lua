@@ -6,14 +6,17 @@ local C = require "shardrt.C"
 local mpi = require "tests.support.mpi"
 
 local plugin = os.getenv "SHARDRT_STANDIN" or "build/standin/shardrt-cuda.so"
+local seed = tonumber(os.getenv "SHARDRT_TEST_SEED") or os.time()
+print("seed", seed)
 local own_accelerator = require "tests.support.accelerator"
 local a = C.accelerator_get()
 
 if a == nil then
   describe("on the stand-in for CUDA", function()
     it("this spec passes", function()
-      local run = mpi.shell(("SHARDRT_CUDA_PLUGIN=%s %s --platform cuda --devices 4 test -o plainTerminal %s"):format(
-        plugin, mpi.program(), "tests/cuda_fold_spec.lua"), 400)
+      local command = "SHARDRT_TEST_SEED=%d STANDIN_SEED=%d SHARDRT_CUDA_PLUGIN=%s %s --platform cuda --devices 4 "
+        .. "test -o plainTerminal tests/cuda_fold_spec.lua"
+      local run = mpi.shell(command:format(seed, seed % 1000, plugin, mpi.program()), 400)
       assert.equal(0, run.status, run.output)
       assert.truthy(run.output:find(" 0 failures / 0 errors", 1, true), run.output)
     end)
@@ -26,7 +29,6 @@ local dtype = require "shardrt.dtype"
 local P = arrays.P
 local check = own_accelerator.check
 
-local seed = tonumber(os.getenv "SHARDRT_SEED") or os.time()
 math.randomseed(seed)
 local random = math.random
 

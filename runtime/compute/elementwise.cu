@@ -59,7 +59,7 @@ static uint16_t add_operand(fused_long *out, const accelerator_operand *operand)
   own->ndim = (uint8_t)operand->ndim;
   own->first = out->dimensions;
   own->plain = operand->ndim == 1 && operand->strides[0] == 1;
-  own->wide = out->elements > INT32_MAX;
+  own->wide = out->elements > kernel_narrow();
   own->same = operand->ndim == 0 || operand->strides[operand->ndim - 1] == 0;
   own->fours = operand->ndim == 0 || takes_fours(operand);
   for (int32_t d = 0; d < operand->ndim; d++) {

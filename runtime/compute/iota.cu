@@ -44,6 +44,7 @@ int cuda_count_along(const char *what, int32_t device, int32_t dtype, double sta
   if (elements == 0) return SHARDRT_OK;
   const int code = cuda_use(what, device);
   if (code != SHARDRT_OK) return code;
-  return (elements <= INT32_MAX / 2 ? count_along<uint32_t> : count_along<uint64_t>)(what, device, dtype, start, step,
-                                                                                     begin, outer, n, inner, out);
+  return (elements <= kernel_narrow() / 2 ? count_along<uint32_t> : count_along<uint64_t>)(what, device, dtype, start,
+                                                                                           step, begin, outer, n, inner,
+                                                                                           out);
 }

@@ -393,7 +393,7 @@ static int run_boxes(const struct placing *self, const struct boxes *boxes) {
     return cuda_check(problem, "cudaMemcpyAsync", self->what, self->device);
   }
   if (is_rows(boxes, self->unit)) return rows_copy(self, boxes);
-  if (units > INT32_MAX) { /* more than kernels count: one half after the other */
+  if (units > kernel_narrow()) { /* more than kernels count: one half after the other */
     struct boxes half = *boxes;
     half.extent[0] = boxes->extent[0] / 2;
     struct boxes rest = *boxes;

@@ -109,7 +109,7 @@ int cuda_random(const char *what, int32_t device, const accelerator_random *rand
   self.asked = *random;
   self.words = (uint32_t)key_word_count(random->size, random->width);
   self.multiplier = deviate_multiplier(random->count);
-  self.narrow = random->elements <= UINT32_MAX;
+  self.narrow = random->elements <= kernel_narrow();
   switch (random->kind) {
   case ACCELERATOR_UNIFORM:
     return launch<uniform>(what, device, self, out);

@@ -125,7 +125,7 @@ template <class Unit>
 static int take_in(const char *what, int32_t device, const accelerator_taking *taking, int64_t bytes, const void *x,
                    const void *indices, void *out) {
   const int64_t units = bytes / (int64_t)sizeof(Unit);
-  if (taking->outer * taking->count * units <= INT32_MAX)
+  if (taking->outer * taking->count * units <= kernel_narrow())
     return take_run<Unit, uint32_t>(what, device, taking, units, x, indices, out);
   return take_run<Unit, uint64_t>(what, device, taking, units, x, indices, out);
 }
@@ -275,7 +275,7 @@ template <int32_t D, int V> static int add_parts(const struct adding *self) {
   cudaStream_t stream = cuda_stream(self->device, ACCELERATOR_MAIN);
   int code = cuda_check(cudaMemsetAsync(self->out, 0, bytes, stream), "cudaMemsetAsync", self->what, self->device);
   if (code < 0 || t->count == 0) return code;
-  if (t->outer * t->count * parts <= INT32_MAX && t->size <= INT32_MAX) return sort_and_add<D, V, uint32_t>(self);
+  if (t->outer * t->count * parts <= kernel_narrow() && t->size <= INT32_MAX) return sort_and_add<D, V, uint32_t>(self);
   return sort_and_add<D, V, uint64_t>(self);
 }
 

@@ -15,6 +15,10 @@
   kernel<<<(unsigned)(blocks), (unsigned)(threads), 0, (stream)>>>(__VA_ARGS__)
 #define KERNEL_LAUNCH_TOGETHER KERNEL_LAUNCH
 #define KERNEL_UNROLL          _Pragma("unroll") /* before a loop: all of it, so that its arrays are registers */
+/* So many elements kernels count in 32 bits; more they count in 64, or are given in parts. */
+static inline int64_t kernel_narrow(void) {
+  return INT32_MAX;
+}
 #else
 #include "standin/kernel.h"
 #define KERNEL_UNROLL

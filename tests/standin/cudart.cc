@@ -21,6 +21,7 @@
  *   STANDIN_HOST     of a text of whose GPUs these are, for uuids (the host's name)
  *   STANDIN_POOLS    0: no stream-ordered allocation (1)
  *   STANDIN_SEED     of the order (1)
+ *   STANDIN_NARROW   so many elements kernels count in 32 bits (2147483647)
  *   STANDIN_FAIL     calls that fail: "cudaMallocAsync@3=2,cudaHostAlloc@1=2": the third and the first of this process,
  *                    with that error of CUDA; "any@7=700" the seventh call; "run@5=700" the fifth piece of work that
  *                    runs, which is known later only. Errors of the device (700, 719, …) stay, as CUDA's do

@@ -1,7 +1,8 @@
 /* kernel.h - kernels as plain C++: what launch.h needs where nvcc is not the compiler. A launch is put on the
  * stand-in's stream with copies of its arguments, and runs when the stream does: block after block, thread after
  * thread, or, where threads wait for each other (KERNEL_LAUNCH_TOGETHER), each thread on a stack of its own. Shared
- * memory is static: one block runs at a time. */
+ * memory is the running thread's own static memory, as one block runs at a time: so all of it, and nothing else, is the
+ * plug-in's thread-local memory, which launch.cc fills before each launch with what nobody put there. */
 #ifndef STANDIN_KERNEL_H
 #define STANDIN_KERNEL_H
 
@@ -18,7 +19,7 @@
 #define __host__
 #define __forceinline__ inline
 #define __noinline__
-#define __shared__   static
+#define __shared__   static thread_local
 #define __constant__ static const
 #define __launch_bounds__(...)
 
@@ -27,9 +28,15 @@ struct standin_index {
 };
 extern standin_index threadIdx, blockIdx, blockDim, gridDim;
 
-/* In tests/standin/launch.cc. `together`: threads that call __syncthreads. */
-void standin_launch(cudaStream_t stream, unsigned blocks, unsigned threads, bool together, std::function<void()> body);
-void standin_sync_threads();
+/* In tests/standin/launch.cc. `together`: threads that call __syncthreads. `shared`: an address in the shared memory of
+ * the thread that calls it. */
+void standin_launch(cudaStream_t stream, uint64_t blocks, uint64_t threads, bool together, const void *(*shared)(),
+                    std::function<void()> body);
+void standin_sync_threads(const char *file, int line);
+static inline const void *standin_shared() {
+  static thread_local char in_it;
+  return &in_it;
+}
 
 /* The call, with its arguments as they are now: what they are read from may be gone when the stream runs it. Those that
  * are addresses are of the device's memory, or of pinned memory. */
@@ -43,11 +50,16 @@ static inline std::function<void()> standin_call(cudaStream_t stream, Kernel ker
   return [=] { kernel(arguments...); };
 }
 
-#define __syncthreads standin_sync_threads
+/* STANDIN_NARROW, so that few elements do for what is done with many; else as on a GPU. */
+int64_t kernel_narrow();
+
+#define __syncthreads() standin_sync_threads(__FILE__, __LINE__)
 #define KERNEL_LAUNCH(kernel, blocks, threads, stream, ...)                                                            \
-  standin_launch((stream), (unsigned)(blocks), (unsigned)(threads), false, standin_call((stream), kernel, __VA_ARGS__))
+  standin_launch((stream), (uint64_t)(blocks), (uint64_t)(threads), false, standin_shared,                             \
+                 standin_call((stream), kernel, __VA_ARGS__))
 #define KERNEL_LAUNCH_TOGETHER(kernel, blocks, threads, stream, ...)                                                   \
-  standin_launch((stream), (unsigned)(blocks), (unsigned)(threads), true, standin_call((stream), kernel, __VA_ARGS__))
+  standin_launch((stream), (uint64_t)(blocks), (uint64_t)(threads), true, standin_shared,                              \
+                 standin_call((stream), kernel, __VA_ARGS__))
 
 /* One thread runs at a time, so that these are atomic as they stand. */
 template <class T, class U> static inline T atomicAdd(T *at, U x) {

@@ -1,9 +1,16 @@
 /* launch.cc - runs kernels: blocks one after another, in one of several orders, in a block thread after thread. Threads
- * that wait for each other each have a stack; the barrier is a switch to the next thread that has not come to it. */
+ * that wait for each other each have a stack; the barrier is a switch to the next thread that has not come to it. From
+ * one barrier to the next threads run in an order that no kernel can know, so that where a barrier is missing some find
+ * what is not there yet, or not any more. */
+#include <limits.h>
+#include <link.h>
 #include <setjmp.h>
 #include <sys/mman.h>
 #include <ucontext.h>
 
+#include <cstdlib>
+#include <cstring>
+#include <numeric>
 #include <utility>
 
 #include "standin/kernel.h"
@@ -22,6 +29,7 @@ namespace {
 
 constexpr unsigned MAX_THREADS = 1024;
 constexpr size_t STACK = 256 << 10;
+constexpr int UNWRITTEN = 0xb5; /* a byte of shared memory before a launch */
 
 /* Where a thread of a block goes on. The last one, of MAX_THREADS, is the runner's own. */
 struct fiber {
@@ -30,6 +38,8 @@ struct fiber {
   bool has_left;
   void *stack;
   bool ended;
+  const char *file; /* of the barrier that it waits at */
+  int line;
 #ifdef __SANITIZE_THREAD__
   void *tsan;
 #endif
@@ -107,25 +117,61 @@ void prepare(unsigned thread) {
 #endif
 }
 
-/* All threads come to a barrier, or end, before any goes on after it: a round for each barrier, each round beginning
- * with another thread. */
+/* Where the threads have come to: all at one barrier, or all at their end. */
+void look_at_barrier(unsigned ended) {
+  if (ended == blockDim.x) return;
+  const fiber *first = nullptr;
+  for (unsigned t = 0; t < blockDim.x; t++) {
+    const fiber &f = fibers[t];
+    if (f.ended) continue;
+    if (first == nullptr) first = &f;
+    if (ended > 0)
+      standin_wrong("%u of a block's %u threads have ended when others wait at %s:%d", ended, blockDim.x, f.file,
+                    f.line);
+    if (f.line != first->line || strcmp(f.file, first->file) != 0)
+      standin_wrong("a block's threads wait at different barriers, %s:%d and %s:%d", first->file, first->line, f.file,
+                    f.line);
+  }
+}
+
+/* All threads come to a barrier, or all end, before any goes on after it: a round for each barrier, each round in
+ * another order. */
 void run_together(const std::function<void()> &body) {
   running = &body;
-  for (unsigned t = 0; t < blockDim.x; t++) prepare(t);
+  const unsigned n = blockDim.x;
+  for (unsigned t = 0; t < n; t++) prepare(t);
 #ifdef __SANITIZE_THREAD__
   runner.tsan = __tsan_get_current_fiber();
 #endif
-  for (unsigned left = blockDim.x; left > 0;) {
-    const unsigned first = standin_random(blockDim.x);
-    for (unsigned i = 0; i < blockDim.x; i++) {
-      current = (first + i) % blockDim.x;
-      if (fibers[current].ended) continue;
+  for (unsigned ended = 0; ended < n;) {
+    const unsigned first = standin_random(n);
+    unsigned step = 1 + standin_random(n);
+    while (std::gcd(step, n) != 1) step++;
+    for (unsigned i = 0; i < n; i++) {
+      current = (unsigned)((first + (uint64_t)i * step) % n);
       threadIdx.x = current;
       go_to(runner, fibers[current]);
-      if (fibers[current].ended) left--;
+      if (fibers[current].ended) ended++;
     }
+    look_at_barrier(ended);
   }
   running = nullptr;
+}
+
+/* The thread-local memory of the plug-in, in which `shared` points to something. */
+void spoil_shared(const void *shared) {
+  dl_iterate_phdr(
+      [](dl_phdr_info *info, size_t, void *within) {
+        for (unsigned i = 0; i < info->dlpi_phnum; i++) {
+          const ElfW(Phdr) &part = info->dlpi_phdr[i];
+          char *from = (char *)info->dlpi_tls_data;
+          if (part.p_type != PT_TLS || from == nullptr || within < from || within >= from + part.p_memsz) continue;
+          memset(from, UNWRITTEN, part.p_memsz);
+          return 1;
+        }
+        return 0;
+      },
+      const_cast<void *>(shared));
 }
 
 void run_block(bool together, const std::function<void()> &body) {
@@ -142,12 +188,19 @@ void run_block(bool together, const std::function<void()> &body) {
 
 } // namespace
 
-void standin_sync_threads() {
+void standin_sync_threads(const char *file, int line) {
   if (running == nullptr)
     standin_wrong("a kernel calls __syncthreads() that was not launched by KERNEL_LAUNCH_TOGETHER");
   const unsigned self = current;
+  fibers[self].file = file;
+  fibers[self].line = line;
   go_to(fibers[self], runner);
   threadIdx.x = self;
+}
+
+int64_t kernel_narrow() {
+  const char *narrow = getenv("STANDIN_NARROW");
+  return narrow == nullptr ? INT32_MAX : atoll(narrow);
 }
 
 void standin_address(cudaStream_t stream, const void *address) {
@@ -157,14 +210,18 @@ void standin_address(cudaStream_t stream, const void *address) {
         standin_gpu(stream));
 }
 
-void standin_launch(cudaStream_t stream, unsigned blocks, unsigned threads, bool together, std::function<void()> body) {
-  if (blocks == 0 || threads == 0 || threads > MAX_THREADS)
-    standin_wrong("a kernel is launched with %u blocks of %u threads", blocks, threads);
+void standin_launch(cudaStream_t stream, uint64_t wanted, uint64_t each, bool together, const void *(*shared)(),
+                    std::function<void()> body) {
+  if (wanted == 0 || wanted > INT_MAX || each == 0 || each > MAX_THREADS)
+    standin_wrong("a kernel is launched with %llu blocks of %llu threads", (unsigned long long)wanted,
+                  (unsigned long long)each);
+  const unsigned blocks = (unsigned)wanted, threads = (unsigned)each;
   if (standin_gpu(stream) != standin_current_gpu())
     standin_wrong("a kernel is launched on a stream of GPU %d while GPU %d is the current one", standin_gpu(stream),
                   standin_current_gpu());
   if (standin_enter("kernel") != cudaSuccess) return; /* what cudaGetLastError then says */
-  standin_put(stream, "kernel", [blocks, threads, together, body = std::move(body)] {
+  standin_put(stream, "kernel", [blocks, threads, together, shared, body = std::move(body)] {
+    spoil_shared(shared());
     gridDim = {blocks, 1, 1};
     blockDim = {threads, 1, 1};
     const unsigned first = standin_random(blocks);
