@@ -17,7 +17,9 @@ end
 -- The job on devices of their own; `standin` is for its environment (STANDIN_FAIL = …).
 local function run(o)
   local env = { CUDA_VISIBLE_DEVICES = ON_GPUS and os.getenv "CUDA_VISIBLE_DEVICES" or nil }
-  if not ON_GPUS then env.SHARDRT_CUDA_PLUGIN = PLUGIN end
+  if not ON_GPUS then
+    env.SHARDRT_CUDA_PLUGIN, env.SHARDRT_CUDA_LIBRARIES = PLUGIN, PLUGIN:match "^(.*)/"
+  end
   for name, value in pairs(ON_GPUS and {} or o.standin or {}) do env["STANDIN_" .. name] = value end
   return mpi.run {
     source = o.source, args = o.args, processes = o.processes, devices = o.devices, limit = o.limit or 120, env = env,
@@ -192,11 +194,14 @@ describe("batches on devices with memory of their own", function()
         local mesh = shardrt.make_mesh({ 4 }, { "d" })
         local loader = shardrt.loader {
           source = shardrt.source.array { x = ndarray.arange(256, "int32"), y = ndarray.arange(512, "float32")
-            :reshape { 256, 2 } },
+            :reshape { 256, 2 }, none = ndarray.zeros({ 256, 0 }, "int32") },
           batch_size = 16, epochs = 65, shuffle = true, prefetch = 2, num_workers = 2,
-          sharding = { x = shardrt.NamedSharding(mesh, P "d"), y = shardrt.NamedSharding(mesh, P()) },
+          sharding = {
+            x = shardrt.NamedSharding(mesh, P "d"), y = shardrt.NamedSharding(mesh, P()),
+            none = shardrt.NamedSharding(mesh, P()),
+          },
         }
-        local steps, most = 0, 0
+        local steps = 0
         for batch in loader do
           steps = steps + 1
           if steps % 100 == 0 then batch.x:block_until_ready() end
@@ -217,7 +222,7 @@ describe("batches on devices with memory of their own", function()
     assert.equal("true", took)
     assert.is_true(tonumber(uploaded) >= 1036 * tonumber(batch) and tonumber(uploaded) <= 1040 * tonumber(batch))
     local calls = calls_of(folder .. "/log")
-    assert.is_true(calls.cudaHostAlloc <= 4 * (4 + 1) + 4, calls.cudaHostAlloc) -- blocks, fingerprints of each slot
+    assert.is_true(calls.cudaHostAlloc <= 4 * (4 + 1 + 1) + 4, calls.cudaHostAlloc) -- blocks, fingerprints
     check_balance(calls, nil, "after 1040 steps")
   end)
 
@@ -296,6 +301,7 @@ describe("batches on devices with memory of their own", function()
   end
 
   standin_it("end with the device's error where it will never work again", function()
+    if os.getenv "SHARDRT_SANITIZER" then pending "what such a device may still read is given up" return end
     for n = 1, 40, 13 do
       local result = run {
         source = FAILING, devices = 2, limit = 30,
