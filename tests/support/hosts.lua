@@ -3,6 +3,7 @@
 local ffi = require "ffi"
 local files = require "tests.support.files"
 local mpi = require "tests.support.mpi"
+local platform = require "tests.support.platform"
 
 local hosts = {}
 
@@ -55,6 +56,7 @@ function hosts.run(o)
   for _, argument in ipairs(o.args or {}) do words[#words + 1] = quote(argument) end
   local result = mpi.shell(table.concat({
     "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1",
+    platform.standin and "SHARDRT_LINKS=off" or "", -- the stand-in's NCCL stays on a host
     "HOSTS_OWNER=" .. ffi.C.getpid(), "HOSTS_FOLDER=" .. folder,
     "HOSTS_DOWN=" .. (o.down and "host" .. o.down or ""), "HOSTS_AFTER=" .. (o.after or 0),
     "sh tests/support/hosts.sh", o.hosts, quote(table.concat(words, " ")),
