@@ -11,11 +11,12 @@ local passed, failed, skipped = 0, 0, 0
 
 local platform = os.getenv "SHARDRT_TEST_PLATFORM" or ""
 if platform == "" then platform = "host" end
-local plugin = (program:match "^(.*/)" or "") .. "standin/shardrt-cuda.so"
+local libraries = (program:match "^(.*/)" or "") .. "standin"
+local plugin = libraries .. "/shardrt-cuda.so"
 local environments = {
   host = "SHARDRT_PLATFORM=host",
   cuda = "SHARDRT_PLATFORM=cuda",
-  standin = ("SHARDRT_PLATFORM=cuda SHARDRT_CUDA_PLUGIN=%s"):format(plugin),
+  standin = ("SHARDRT_PLATFORM=cuda SHARDRT_CUDA_PLUGIN=%s SHARDRT_CUDA_LIBRARIES=%s"):format(plugin, libraries),
 }
 local environment = environments[platform]
 if not environment then
@@ -49,7 +50,8 @@ local function number(text, word) return tonumber(text:match("(%d+) " .. word)) 
 
 for _, spec in ipairs(arg) do
   local log = os.tmpname()
-  local command = "%s SHARDRT_STANDIN=%s SHARDRT=%s timeout -k 10 %d %s --devices 8 test -o plainTerminal %s >%s 2>&1 </dev/null"
+  local command = "%s SHARDRT_STANDIN=%s SHARDRT=%s timeout -k 10 %d %s --devices 8 test -o plainTerminal %s >%s 2>&1 "
+    .. "</dev/null"
   local status = os.execute(command:format(environment, plugin, program, limit, program, spec, log))
   local file = assert(io.open(log, "rb"))
   local text = file:read "*a"

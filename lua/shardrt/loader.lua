@@ -77,7 +77,8 @@ fail.own()
 ---@field slack_bytes integer # of these, what batches that were let go may take before they are collected
 ---@field buffers integer # how many batches these are
 ---@field batch_bytes integer # of this process's shards of one batch
----@field pinned_bytes integer # of host memory from which batches are uploaded, at most; 0 where devices are the host's
+---@field pinned_bytes integer # of the host's memory from which batches are uploaded, at most, but for a quarter that
+---rounding adds to a block; 0 where devices are the host's
 
 ---@class shardrt.Loader
 ---@field source shardrt.source
