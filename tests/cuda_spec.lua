@@ -611,6 +611,86 @@ describe("a call of CUDA's that fails", function()
   end)
 end)
 
+describe("a thread that did nothing on a GPU yet", function()
+  it("may do all that any thread may, on this process's GPUs", function()
+    well(alone [[
+      ffi.cdef "int pthread_create(uint64_t *, const void *, void *(*)(void *), void *);"
+      ffi.cdef "int pthread_join(uint64_t, void **);"
+      local function there(call, argument)
+        local thread = ffi.new "uint64_t[1]"
+        assert(ffi.C.pthread_create(thread, nil, ffi.cast("void *(*)(void *)", call), argument) == 0)
+        assert(ffi.C.pthread_join(thread[0], nil) == 0)
+      end
+      standin.reset { STANDIN_GPUS = 2 }
+      assert(standin.open(1, 1, 2) == 1)
+      local marked = ffi.new "accelerator_event *[1]"
+      check(a.mark(0, MAIN, marked))
+      there(a.finish, marked[0])
+      there(a.event_free, marked[0])
+      check(a.mark(0, MAIN, marked))
+      there(a.event_free, marked[0])
+      a.close()
+    ]])
+  end)
+end)
+
+describe("memory that is uploaded", function()
+  it("may be used again at once where it is not pinned, also by GPUs that read it by themselves", function()
+    well(alone [[
+      for pageable = 0, 1 do
+        standin.reset { STANDIN_GPUS = 1, STANDIN_PAGEABLE = pageable }
+        assert(standin.open(1) == 1)
+        local data, from = assert(standin.allocate(0, MAIN, ARRAYS, 64)), ffi.new("uint8_t[64]", 7)
+        local pinned = ffi.cast("uint8_t *", assert(standin.pinned(64)))
+        ffi.fill(from, 64, 7)
+        check(a.upload(0, MAIN, data, from, 64))
+        ffi.fill(from, 64, 9)
+        check(a.download(0, MAIN, pinned, data, 64))
+        local event = assert(standin.record(0, MAIN))
+        check(a.finish(event))
+        a.event_free(event)
+        for i = 0, 63 do assert(pinned[i] == 7, "the byte is " .. pinned[i]) end
+        local waits = standin.calls "cudaStreamSynchronize" -- which what is pinned needs not
+        check(a.upload(0, MAIN, data, pinned, 64))
+        assert(standin.calls "cudaStreamSynchronize" == waits)
+        a.free(0, MAIN, ARRAYS, data, 64)
+        event = assert(standin.record(0, MAIN))
+        check(a.finish(event))
+        a.event_free(event)
+        a.free_pinned(pinned, 64)
+        a.close()
+      end
+    ]])
+  end)
+end)
+
+describe("a recipe", function()
+  it("has the memory of all arrays that it has let go of", function()
+    well(mpi.run { options = { "--platform", "cuda" }, limit = 60, source = [[
+        local shardrt = require "shardrt"
+        local x = shardrt.numpy.zeros({ 2 ^ 21 }, "float32")
+        for i = 1, 20 do assert((x + i):block_until_ready().shape[1] == 2 ^ 21) end
+      ]], env = { SHARDRT_CUDA_PLUGIN = plugin, STANDIN_GPUS = 1, STANDIN_MEMORY = 60 * 2 ^ 20 } })
+  end)
+
+  it("brings what replicas hold to the host once", function()
+    local log = os.tmpname()
+    well(mpi.run { options = { "--platform", "cuda", "--devices", 4 }, limit = 60, source = [[
+        local shardrt = require "shardrt"
+        local mesh = shardrt.make_mesh({ 2, 2 }, { "a", "b" })
+        local to = shardrt.NamedSharding(mesh, shardrt.P("a"))
+        local x = shardrt.make_array_from_callback({ 4 }, to, function() return { 1, 2 } end, "float32")
+        x:block_until_ready()
+        local before = io.open(os.getenv "STANDIN_LOG"):read "*a"
+        x:copy_to_host_async()
+        assert(x.addressable_shards[1].data)
+        local _, count = io.open(os.getenv "STANDIN_LOG"):read("*a"):sub(#before + 1):gsub("call cudaMemcpyAsync", "")
+        assert(count == 2, count .. " copies")
+      ]], env = { SHARDRT_CUDA_PLUGIN = plugin, STANDIN_GPUS = 2, STANDIN_LOG = log } })
+    os.remove(log)
+  end)
+end)
+
 describe("a device that hangs", function()
   it("lets everything go on that does not wait for it", function()
     well(alone [[
@@ -662,6 +742,12 @@ describe("--platform", function()
     local result = run(env, "--platform", "cuda")
     assert.equal(1, result.status)
     assert.truthy(result.stderr:find("no GPU was found here, or no driver for it", 1, true), result.output)
+    assert.truthy(result.stderr:find("no CUDA-capable device is detected (cudaErrorNoDevice)", 1, true), result.output)
+    assert.equal("host\t1\n", well(run(env)).stdout)
+    env.STANDIN_GPUS, env.STANDIN_FAIL = 1, "cudaGetDeviceCount@1=35"
+    result = run(env, "--platform", "cuda")
+    assert.equal(1, result.status)
+    assert.truthy(result.stderr:find("(cudaErrorInsufficientDriver)", 1, true), result.output)
     assert.equal("host\t1\n", well(run(env)).stdout)
   end)
 

@@ -130,9 +130,15 @@ local function live(what, x)
   return x.handle
 end
 
+-- Of a device's memory there will be a copy in the process's own.
+local function tell_of_copy(buffer)
+  if C.shardrt_buffer_device(buffer) >= 0 then outside.made(tonumber(C.shardrt_buffer_bytes(buffer))) end
+end
+
 -- The buffer of a shard as a host array that shares its memory.
 local function shard_view(x, i, sizes)
   local buffer = C.shardrt_array_buffer(x.handle, i)
+  tell_of_copy(buffer)
   return ndarray.wrap(ffi.gc(C.shardrt_buffer_retain(buffer), C.shardrt_buffer_free), x.dtype, sizes)
 end
 
@@ -151,6 +157,7 @@ local Shard = {
   __index = function(self, key)
     if key ~= "data" then return fail.misspelt("a shard", key, SHARD) end
     local its = held[self] or no_data "addressable_shards"
+    tell_of_copy(its.buffer)
     self.data, held[self] = ndarray.wrap(its.buffer, its.dtype, its.sizes), nil
     return self.data
   end,
@@ -212,10 +219,15 @@ end
 --- Begins to bring what this process's devices hold to the host, and does not wait for it: asking for the value later
 --- then waits less. Nothing where it lies there anyway.
 function methods:copy_to_host_async()
-  local handle = live("copy_to_host_async", self)
+  local handle, count = live("copy_to_host_async", self), 0
   for i = 0, tonumber(C.shardrt_array_shard_count(handle)) - 1 do
     local buffer = C.shardrt_array_buffer(handle, i)
-    if buffer ~= nil then fail.check(C.shardrt_buffer_fetch(buffer), "copy_to_host_async") end
+    local block = C.shardrt_array_shard(handle, i).block
+    if buffer ~= nil and block == count then -- they are numbered by first appearance, and replicas hold the same
+      fail.check(C.shardrt_buffer_fetch(buffer), "copy_to_host_async")
+      tell_of_copy(buffer)
+      count = count + 1
+    end
   end
 end
 
@@ -354,12 +366,13 @@ end
 -- Bytes of the buffers of an array that was just filled: one for each distinct box, or, where each device has memory of
 -- its own, for each shard.
 local function tell_collector(x)
-  local count, blocks = tonumber(C.shardrt_array_shard_count(x.handle)), 0
+  local count, bytes = tonumber(C.shardrt_array_shard_count(x.handle)), tonumber(C.shardrt_array_shard_bytes(x.handle))
   if count > 0 and C.shardrt_buffer_device(C.shardrt_array_buffer(x.handle, 0)) >= 0 then
-    return outside.made_on_devices(count * tonumber(C.shardrt_array_shard_bytes(x.handle)))
+    return outside.made_on_devices(count * bytes)
   end
+  local blocks = 0
   for i = 0, count - 1 do blocks = math.max(blocks, C.shardrt_array_shard(x.handle, i).block + 1) end
-  outside.made(blocks * tonumber(C.shardrt_array_shard_bytes(x.handle)))
+  outside.made(blocks * bytes)
 end
 
 --- An array that nobody placed, placed: nothing travels, as every process has all of it.
@@ -372,7 +385,7 @@ function array.place(what, x, to)
   if not to.device then C.shardrt_job_step(told) end
   local made = array.new(what, to, dtype.named(what, x.dtype), x.shape)
   if C.shardrt_job_get().planning == 0 then
-    fail.check(C.shardrt_array_fill_from(made.handle, live(what, x)), what)
+    fail.check(outside.call(C.shardrt_array_fill_from, made.handle, live(what, x)), what)
     tell_collector(made)
   end
   if not to.device then return array.made_by_all(made) end

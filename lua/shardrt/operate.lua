@@ -77,8 +77,7 @@ end
 ---@param call fun(...): integer
 function operate.compute(what, out, call, ...)
   if operate.is_planning() then return end
-  local code = call(...)
-  if code == C.SHARDRT_ENOMEM and outside.short() then code = call(...) end
+  local code = outside.call(call, ...)
   if code == C.SHARDRT_EDEVICE or code == C.SHARDRT_ENOMEM then what = ("%s for %s"):format(what, tostring(out)) end
   fail.check(code, what)
   array.tell_collector(out)

@@ -5,40 +5,46 @@ local C = require "shardrt.C"
 
 local outside = {}
 
-local least = 64 * 2 ^ 20
-local allowed = least -- bytes that may be made before the next collection
-local since = 0       -- bytes made since the last one
-local on_devices = 0  -- the same of devices' own memory
+-- Of the process's own memory, and of its GPUs, which make as many bytes in so much less time that collecting as often
+-- would take longer than what they compute: there it is a part of all that a GPU has.
+local least, part = 64 * 2 ^ 20, 1 / 16
+local here = { allowed = least, since = 0 } -- bytes that may be made before the next collection, and were
+local there                                 -- the same of GPUs
+
+local function devices()
+  there = there or { allowed = math.max(least, part * tonumber(C.shardrt_device_memory())), since = 0 }
+  return there
+end
 
 local function collect()
   collectgarbage()
-  since, allowed, on_devices = 0, math.max(least, collectgarbage "count" * 1024), 0
+  here.since, here.allowed = 0, math.max(least, collectgarbage "count" * 1024)
+  if there then there.since = 0 end
 end
 
---- Tells of a new buffer. A full collection costs in proportion to Lua's own heap, so it comes once as many bytes were
---- made as that heap has, which paid for it.
+local function count(memory, bytes)
+  memory.since = memory.since + bytes
+  if memory.since >= memory.allowed then collect() end
+end
+
+--- Tells of a new buffer of the process's own memory. A full collection costs in proportion to Lua's own heap, so it
+--- comes once as many bytes were made as that heap has, which paid for it.
 ---@param bytes number
-function outside.made(bytes)
-  since = since + bytes
-  if since >= allowed then collect() end
-end
+function outside.made(bytes) count(here, bytes) end
 
-local SHARE = 1 / 16 -- of devices' memory that may be made, and not needed any more, before the next collection
-
---- The same of memory that devices have of their own. They fill it within microseconds, while a collection takes a
---- millisecond of the recipe's thread: so it comes when a share of that memory was made, and when there is too little.
+--- Tells of new buffers of devices that have memory of their own.
 ---@param bytes number
-function outside.made_on_devices(bytes)
-  on_devices = on_devices + bytes
-  if on_devices >= SHARE * tonumber(C.shardrt_device_memory()) then collect() end
-end
+function outside.made_on_devices(bytes) count(devices(), bytes) end
 
---- Where devices have memory of their own and it does not suffice: gives back what nobody needs any more.
----@return boolean # whether to try again
-function outside.short()
-  if C.shardrt_device_memory() == 0 or on_devices == 0 then return false end
+--- Calls C for what devices are to compute: where one of them has no memory left, once more after a collection, which
+--- gives back what nobody holds. What it calls may be called again when it has failed.
+---@param call fun(...): integer
+---@return integer # its code
+function outside.call(call, ...)
+  local code = call(...)
+  if code ~= C.SHARDRT_ENOMEM or C.shardrt_device_memory() == 0 then return code end
   collect()
-  return true
+  return call(...)
 end
 
 return outside

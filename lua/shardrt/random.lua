@@ -9,6 +9,7 @@ local fail = require "shardrt.fail"
 local list = require "shardrt.list"
 local object = require "shardrt.object"
 local operate = require "shardrt.operate"
+local outside = require "shardrt.outside"
 local plan = require "shardrt.later" "shardrt.plan"
 local shape = require "shardrt.shape"
 local sharding = require "shardrt.sharding"
@@ -77,7 +78,7 @@ local function make(what, key, kind_name, sizes, to, fill)
   if C.shardrt_job_get().planning ~= 0 then
     plan.array(what, x)
   else
-    fail.check(fill(x.handle), what)
+    fail.check(outside.call(fill, x.handle), what)
     array.tell_collector(x)
   end
   if operate.observer then operate.observer(what, x, {}) end

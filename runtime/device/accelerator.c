@@ -77,8 +77,9 @@ int accelerator_find(const char *name, uint64_t *which) {
   if (loaded != NULL && loaded->count(which) > 0)
     chosen = loaded;
   else if (!automatic)
-    return error_set(SHARDRT_EINVAL, "no GPU was found here, or no driver for it (nvidia-smi shows them; "
-                                     "CUDA_VISIBLE_DEVICES may hide them); --platform host runs without");
+    return error_set(SHARDRT_EINVAL,
+                     "%s; nvidia-smi shows them, and CUDA_VISIBLE_DEVICES may hide them; --platform host runs without",
+                     shardrt_error_message());
   return SHARDRT_OK;
 }
 

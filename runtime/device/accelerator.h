@@ -163,8 +163,8 @@ typedef struct accelerator {
   uint32_t version; /* ACCELERATOR_VERSION */
   const char *name; /* what a recipe sees as device.platform */
 
-  /* How many GPUs this process may use; 0 where there is none, or no driver: then no message. *which is the same number
-   * in all processes that may use the same ones, and in no others. */
+  /* How many GPUs this process may use; 0 where there is none, or no driver, and the message says which. *which is the
+   * same number in all processes that may use the same ones, and in no others. */
   int32_t (*count)(uint64_t *which);
   /* Opens this process's devices and says how many they are. EINVAL: more are wanted than can be had. */
   int (*open)(const accelerator_wanted *wanted, int32_t *devices);

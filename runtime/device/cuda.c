@@ -34,6 +34,7 @@ typedef struct gpu {
   uint8_t uuid[16];
   size_t memory;
   int32_t multiprocessors;
+  bool reads_pageable;          /* the host's memory that is not pinned, by itself: the driver need not stage it */
   int32_t shared;               /* devices that it is */
   cudaMemPool_t pool;           /* NULL: it has none */
   bool reaches[MAX_GPUS];       /* the memory of another of `self.gpus` */
@@ -130,10 +131,21 @@ int32_t cuda_multiprocessors(int32_t number) {
   return gpu_of(number)->multiprocessors;
 }
 
+/* As a thread that has chosen none makes a context on the first GPU, which need not be this process's, giving back
+ * chooses one, too. */
+static void come_back(int32_t number) {
+  (void)cudaSetDevice(gpu_of(number)->number);
+}
+
 static int32_t count(uint64_t *which) {
   int there = 0;
   *which = 0;
-  if (cudaGetDeviceCount(&there) != cudaSuccess) there = 0;
+  const cudaError_t problem = cudaGetDeviceCount(&there);
+  if (problem != cudaSuccess || there == 0) {
+    there = 0;
+    error_set(SHARDRT_EINVAL, "no GPU was found here, or no driver for it: %s (%s)", cudaGetErrorString(problem),
+              cudaGetErrorName(problem));
+  }
   for (int g = 0; g < there; g++) {
     struct cudaDeviceProp properties = {0};
     (void)cudaGetDeviceProperties(&properties, g); /* what is wrong, open says */
@@ -174,7 +186,10 @@ static int open_gpu(gpu *g, int number) {
                      properties.major, properties.minor);
   problem = cudaSetDevice(number);
   if (problem != cudaSuccess) return failed(problem, "cudaSetDevice", what);
-  int has_pools = 0;
+  int reads_pageable = 0, has_pools = 0;
+  problem = cudaDeviceGetAttribute(&reads_pageable, cudaDevAttrPageableMemoryAccess, number);
+  if (problem != cudaSuccess) return failed(problem, "cudaDeviceGetAttribute", what);
+  g->reads_pageable = reads_pageable != 0;
   problem = cudaDeviceGetAttribute(&has_pools, cudaDevAttrMemoryPoolsSupported, number);
   if (problem != cudaSuccess) return failed(problem, "cudaDeviceGetAttribute", what);
   if (!has_pools) return SHARDRT_OK;
@@ -241,7 +256,7 @@ static void close_all(void);
 static int open_all(const accelerator_wanted *wanted, int32_t *devices) {
   uint64_t which;
   const int32_t there = count(&which);
-  if (there == 0) return error_set(SHARDRT_EINVAL, "no GPU was found here, or no driver for it");
+  if (there == 0) return SHARDRT_EINVAL;
   int32_t first, end;
   share(there, wanted, &first, &end);
   if (end - first > MAX_GPUS) end = first + MAX_GPUS;
@@ -378,6 +393,7 @@ static int allocate(int32_t number, int32_t stream, int32_t holder, size_t bytes
 /* Where nothing works anymore, neither does this, and nobody wants to hear of it. */
 static void free_memory(int32_t number, int32_t stream, int32_t holder, void *data, size_t bytes) {
   if (data == NULL || number >= self.count) return; /* closed: CUDA has taken it back */
+  come_back(number);
   atomic_fetch_sub(&self.devices[number].held[holder], bytes);
   if (gpu_of(number)->pool != NULL)
     (void)cudaFreeAsync(data, cuda_stream(number, stream));
@@ -398,6 +414,11 @@ void cuda_scratch_free(int32_t number, void *data, size_t bytes) {
 static int allocate_pinned(size_t bytes, void **out) {
   int code = cuda_use("pinned memory is allocated", 0); /* in this process's context, not GPU 0's */
   return code < 0 ? code : pinned_allocate(bytes, out);
+}
+
+static void free_pinned(void *data, size_t bytes) {
+  if (self.count > 0) come_back(0);
+  pinned_free(data, bytes);
 }
 
 /* ---- order ------------------------------------------------------------------------------------------------------ */
@@ -463,9 +484,12 @@ static int mark(int32_t number, int32_t stream, accelerator_event **out) {
 }
 
 static int elapsed(accelerator_event *from, accelerator_event *to, double *seconds) {
+  static const char what[] = "time is taken";
   float milliseconds = 0;
-  int code = cuda_check(cudaEventElapsedTime(&milliseconds, from->event, to->event), "cudaEventElapsedTime",
-                        "time is taken", to->device);
+  int code = cuda_use(what, to->device);
+  if (code < 0) return code;
+  code =
+      cuda_check(cudaEventElapsedTime(&milliseconds, from->event, to->event), "cudaEventElapsedTime", what, to->device);
   *seconds = milliseconds / 1e3;
   return code;
 }
@@ -479,17 +503,21 @@ static int wait_for(int32_t number, int32_t stream, accelerator_event *event) {
 }
 
 static int reached(accelerator_event *event, bool *out) {
+  static const char what[] = "what was put on it runs";
+  int code = cuda_use(what, event->device);
+  *out = false;
+  if (code < 0) return code;
   const cudaError_t problem = cudaEventQuery(event->event);
   *out = problem == cudaSuccess;
-  if (problem != cudaErrorNotReady)
-    return cuda_check(problem, "cudaEventQuery", "what was put on it runs", event->device);
+  if (problem != cudaErrorNotReady) return cuda_check(problem, "cudaEventQuery", what, event->device);
   (void)cudaGetLastError();
   return SHARDRT_OK;
 }
 
 static int finish(accelerator_event *event) {
-  return cuda_check(cudaEventSynchronize(event->event), "cudaEventSynchronize", "what was put on it is waited for",
-                    event->device);
+  static const char what[] = "what was put on it is waited for";
+  int code = cuda_use(what, event->device);
+  return code < 0 ? code : cuda_check(cudaEventSynchronize(event->event), "cudaEventSynchronize", what, event->device);
 }
 
 static int after(int32_t number, int32_t other) {
@@ -514,8 +542,16 @@ static int transfer(const char *what, int32_t number, int32_t stream, void *to, 
                     number);
 }
 
+/* CUDA's "API synchronization behavior": from pageable memory that must first be staged the call returns when it has
+ * been; where the GPU reads it by itself (HMM, Grace), the copy may be asynchronous, and is waited for. */
 static int upload(int32_t number, int32_t stream, void *to, const void *from, size_t bytes) {
-  return transfer("upload", number, stream, to, from, bytes, cudaMemcpyHostToDevice);
+  static const char what[] = "upload";
+  int code = transfer(what, number, stream, to, from, bytes, cudaMemcpyHostToDevice);
+  if (code < 0 || bytes == 0 || !gpu_of(number)->reads_pageable) return code;
+  struct cudaPointerAttributes memory;
+  code = cuda_check(cudaPointerGetAttributes(&memory, from), "cudaPointerGetAttributes", what, number);
+  if (code < 0 || memory.type != cudaMemoryTypeUnregistered) return code;
+  return cuda_check(cudaStreamSynchronize(cuda_stream(number, stream)), "cudaStreamSynchronize", what, number);
 }
 
 static int download(int32_t number, int32_t stream, void *to, const void *from, size_t bytes) {
@@ -559,7 +595,7 @@ static const accelerator cuda = {
     .allocate = allocate,
     .free = free_memory,
     .allocate_pinned = allocate_pinned,
-    .free_pinned = pinned_free,
+    .free_pinned = free_pinned,
     .record = record,
     .wait = wait_for,
     .reached = reached,

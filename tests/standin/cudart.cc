@@ -20,6 +20,8 @@
  *                    "0-1:nvlink,2-3:pcie", where the rest is none (pcie)
  *   STANDIN_HOST     of a text of whose GPUs these are, for uuids (the host's name)
  *   STANDIN_POOLS    0: no stream-ordered allocation (1)
+ *   STANDIN_PAGEABLE 1: GPUs read pageable memory by themselves, and when a copy from it runs, not when it is put on a
+ *                    stream (0)
  *   STANDIN_SEED     of the order (1)
  *   STANDIN_NARROW   so many elements kernels count in 32 bits (2147483647)
  *   STANDIN_FAIL     calls that fail: "cudaMallocAsync@3=2,cudaHostAlloc@1=2": the third and the first of this process,
@@ -126,7 +128,7 @@ int gpus;
 gpu_state *const states = new gpu_state[MAX_GPUS]();
 size_t memory;
 size_t held_by_others;
-bool pools;
+bool pools, reads_pageable;
 uint64_t state_of_random;
 int hanging = -1;
 uint64_t flipped, copied_in; /* from pinned memory */
@@ -143,6 +145,7 @@ int64_t runs;
 struct sigaction old_handler;
 
 thread_local int current_gpu;
+thread_local bool has_chosen; /* a GPU: cudaSetDevice was called on this thread */
 thread_local cudaError_t last_error = cudaSuccess;
 
 unsigned random_below(unsigned n) {
@@ -200,6 +203,7 @@ void make_ready() {
   memory = number_of("STANDIN_MEMORY", (size_t)1 << 30) / STEP * STEP;
   held_by_others = number_of("STANDIN_HELD", 0);
   pools = number_of("STANDIN_POOLS", 1) != 0;
+  reads_pageable = number_of("STANDIN_PAGEABLE", 0) != 0;
   state_of_random = number_of("STANDIN_SEED", 1) * 2654435761u + 12345;
   flipped = number_of("STANDIN_FLIP", 0);
   if (getenv("STANDIN_HANG") != NULL) hanging = atoi(getenv("STANDIN_HANG"));
@@ -279,10 +283,21 @@ bool injected(const std::string &name, int64_t n, cudaError_t *error) {
   return false;
 }
 
+/* Whether a call makes a context on the thread's GPU, where there is none. A thread that has chosen no GPU makes it on
+ * the first one, be that another process's: hundreds of megabytes, and a second. */
+bool makes_context(const char *call) {
+  static const char *const others[] = {"cudaGetDevice", "cudaDeviceGet", "cudaDeviceCan", "cudaSetDevice",
+                                       "cudaMemPool"};
+  for (const char *other : others)
+    if (strncmp(call, other, strlen(other)) == 0) return false;
+  return strncmp(call, "cuda", 4) == 0;
+}
+
 cudaError_t enter(const char *call) {
   make_ready();
   note("call %s", call);
   if (dead != cudaSuccess) return fails(dead);
+  if (!has_chosen && makes_context(call)) standin_wrong("%s is called on a thread that has chosen no GPU", call);
   cudaError_t error;
   const int64_t n = ++calls[call], all = ++calls["any"];
   if (!injected(call, n, &error) && !injected("any", all, &error)) return cudaSuccess;
@@ -596,7 +611,7 @@ cudaError_t copy(const rows &r, enum cudaMemcpyKind kind, CUstream_st *stream, c
   const enum cudaMemcpyKind is =
       to == DEVICE ? (from == DEVICE ? cudaMemcpyDeviceToDevice : cudaMemcpyHostToDevice) : cudaMemcpyDeviceToHost;
   if (kind != cudaMemcpyDefault && kind != is) return fails(cudaErrorInvalidValue);
-  if (from == PAGEABLE) { /* has been read when the call returns */
+  if (from == PAGEABLE && !reads_pageable) { /* has been read when the call returns */
     auto kept = std::make_shared<std::vector<char>>(r.width * r.height);
     copy_rows(rows{kept->data(), r.width, r.from, r.from_pitch, r.width, r.height});
     put(stream, "copy in", [kept, r] {
@@ -702,6 +717,7 @@ void standin_reset(void) {
   logged = NULL;
   dead = last_error = cudaSuccess;
   gpus = current_gpu = 0;
+  has_chosen = false;
   hanging = -1;
   runs = 0;
   ready = false;
@@ -801,6 +817,7 @@ cudaError_t cudaSetDevice(int gpu) {
   ENTER("cudaSetDevice");
   if (!is_gpu(gpu)) return fails(cudaErrorInvalidDevice);
   current_gpu = gpu;
+  has_chosen = true;
   return cudaSuccess;
 }
 
@@ -831,6 +848,9 @@ cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, in
     break;
   case cudaDevAttrPciBusId:
     *value = states[gpu].physical + 1;
+    break;
+  case cudaDevAttrPageableMemoryAccess:
+    *value = reads_pageable;
     break;
   case cudaDevAttrMemoryPoolsSupported:
     *value = pools;
@@ -1023,6 +1043,15 @@ cudaError_t cudaFreeHost(void *data) {
   if (found->second.users != 0) standin_wrong("cudaFreeHost is called with memory that a stream is still to use");
   munmap(data, found->second.room);
   pinned_blocks.erase(found);
+  return cudaSuccess;
+}
+
+cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *attributes, const void *data) {
+  ENTER("cudaPointerGetAttributes");
+  const where is = where_is(data, 0, "cudaPointerGetAttributes");
+  attributes->type = is == DEVICE   ? cudaMemoryTypeDevice
+                     : is == PINNED ? cudaMemoryTypeHost
+                                    : cudaMemoryTypeUnregistered;
   return cudaSuccess;
 }
 

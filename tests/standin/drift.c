@@ -13,16 +13,18 @@ STANDIN_POOL_ATTRIBUTES(SAME)
 STANDIN_COPIES(SAME)
 STANDIN_LOCATIONS(SAME)
 STANDIN_ACCESS(SAME)
+STANDIN_MEMORIES(SAME)
 STANDIN_FLAGS(SAME)
 
 /* The fields of structs that the plug-in reads and writes, with their types. */
-void fields(struct cudaDeviceProp *properties, struct cudaMemAccessDesc *access);
-void fields(struct cudaDeviceProp *properties, struct cudaMemAccessDesc *access) {
+void fields(struct cudaDeviceProp *properties, struct cudaMemAccessDesc *access, struct cudaPointerAttributes *data);
+void fields(struct cudaDeviceProp *properties, struct cudaMemAccessDesc *access, struct cudaPointerAttributes *data) {
   char(*name)[256] = &properties->name;
   char(*uuid)[16] = &properties->uuid.bytes;
   size_t *memory = &properties->totalGlobalMem;
   int *counts[] = {&properties->major, &properties->minor, &properties->multiProcessorCount, &access->location.id};
   enum cudaMemLocationType *type = &access->location.type;
   enum cudaMemAccessFlags *flags = &access->flags;
-  (void)name, (void)uuid, (void)memory, (void)counts, (void)type, (void)flags;
+  enum cudaMemoryType *kind = &data->type;
+  (void)name, (void)uuid, (void)memory, (void)counts, (void)type, (void)flags, (void)kind;
 }

@@ -23,7 +23,7 @@ local standin = { a = a, library = library, -- which goes when nobody holds it
 
 local NAMES = {
   "STANDIN_GPUS", "STANDIN_MEMORY", "STANDIN_HELD", "STANDIN_LINKS", "STANDIN_HOST", "STANDIN_POOLS", "STANDIN_SEED",
-  "STANDIN_FAIL", "STANDIN_HANG", "STANDIN_LOG", "CUDA_VISIBLE_DEVICES",
+  "STANDIN_FAIL", "STANDIN_HANG", "STANDIN_LOG", "STANDIN_PAGEABLE", "CUDA_VISIBLE_DEVICES",
 }
 
 --- Begins anew, with GPUs as `env` says; nothing is open.

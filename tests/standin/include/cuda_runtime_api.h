@@ -53,6 +53,7 @@ extern "C" {
   X(cudaDevAttrPciDomainId, 50)                                                                                        \
   X(cudaDevAttrComputeCapabilityMajor, 75)                                                                             \
   X(cudaDevAttrComputeCapabilityMinor, 76)                                                                             \
+  X(cudaDevAttrPageableMemoryAccess, 88)                                                                               \
   X(cudaDevAttrMemoryPoolsSupported, 115)
 #define STANDIN_P2P(X)                                                                                                 \
   X(cudaDevP2PAttrPerformanceRank, 1)                                                                                  \
@@ -76,6 +77,10 @@ extern "C" {
 #define STANDIN_LOCATIONS(X)                                                                                           \
   X(cudaMemLocationTypeInvalid, 0)                                                                                     \
   X(cudaMemLocationTypeDevice, 1)
+#define STANDIN_MEMORIES(X)                                                                                            \
+  X(cudaMemoryTypeUnregistered, 0)                                                                                     \
+  X(cudaMemoryTypeHost, 1)                                                                                             \
+  X(cudaMemoryTypeDevice, 2)
 #define STANDIN_ACCESS(X)                                                                                              \
   X(cudaMemAccessFlagsProtNone, 0)                                                                                     \
   X(cudaMemAccessFlagsProtRead, 1)                                                                                     \
@@ -97,6 +102,7 @@ enum cudaMemPoolAttr { STANDIN_POOL_ATTRIBUTES(STANDIN_VALUE) };
 enum cudaMemcpyKind { STANDIN_COPIES(STANDIN_VALUE) };
 enum cudaMemLocationType { STANDIN_LOCATIONS(STANDIN_VALUE) };
 enum cudaMemAccessFlags { STANDIN_ACCESS(STANDIN_VALUE) };
+enum cudaMemoryType { STANDIN_MEMORIES(STANDIN_VALUE) };
 enum { STANDIN_FLAGS(STANDIN_VALUE) };
 #undef STANDIN_VALUE
 
@@ -127,6 +133,11 @@ struct cudaMemLocation {
 struct cudaMemAccessDesc {
   struct cudaMemLocation location;
   enum cudaMemAccessFlags flags;
+};
+
+/* Of the real one's fields the one that the plug-in reads. */
+struct cudaPointerAttributes {
+  enum cudaMemoryType type;
 };
 
 #endif
@@ -161,6 +172,7 @@ cudaError_t cudaMemPoolTrimTo(cudaMemPool_t pool, size_t keep);
 cudaError_t cudaMemPoolSetAccess(cudaMemPool_t pool, const struct cudaMemAccessDesc *list, size_t count);
 cudaError_t cudaHostAlloc(void **out, size_t bytes, unsigned int flags);
 cudaError_t cudaFreeHost(void *data);
+cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *attributes, const void *data);
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned int flags);
 cudaError_t cudaStreamDestroy(cudaStream_t stream);
