@@ -12,7 +12,7 @@ local here = { allowed = least, since = 0 } -- bytes that may be made before the
 local there                                 -- the same of GPUs
 
 local function devices()
-  there = there or { allowed = math.max(least, part * tonumber(C.shardrt_device_memory())), since = 0 }
+  there = there or { allowed = part * tonumber(C.shardrt_device_memory()), since = 0 }
   return there
 end
 
