@@ -190,6 +190,18 @@ function case.take_add()
   return text, out
 end
 
+-- So many indices that the counts of their digits are added up in several rounds (compute/buckets.cu), and rows that
+-- none of them names.
+function case.take_add_many()
+  local size, count, over = random(40, 600), 580000 + random(0, 4000), alone()
+  local named = size - random(3)
+  local indices = values(over, "int32", { count }, function() return random(0, named - 1) - random(0, 1) * size end)
+  local dy = values(over, "float32", { 1, count, 1 }, function() return random(-100, 100) / 7 end)
+  local out = arrays.new(over, "float32", { 1, size, 1 })
+  fail.check(C.shardrt_take_add(dy, indices, 1, out))
+  return ("%d at %d"):format(size, count), out
+end
+
 -- Over all devices, whose sizes divide 8.
 function case.regroup()
   local name, ndim, shape = any_of(MOVED), random(0, 4), {}
