@@ -162,6 +162,16 @@ for _, dtype in ipairs(DTYPES) do
     multiply { dtype = dtype, layout = layout, m = 5, n = 7, k = 9, batch = {} }
   end
 end
+for _, batch in ipairs { { { 3, 3, 3 } }, { { 3, 3, 1 } }, { { 3, 1, 3 } }, { { 2, 2, 1 }, { 3, 3, 3 } },
+  { { 2, 2, 2 }, { 3, 3, 1 } }, { { 2, 1, 2 }, { 3, 3, 1 } } } do
+  for number = 0, 3 do
+    local case = { layout = LAYOUTS[1], m = 5, n = 7, k = 9, batch = batch, ta = number % 2 == 1, tb = number > 1 }
+    for _, dtype in ipairs { "float32", "int16" } do
+      case.dtype = dtype
+      multiply(case)
+    end
+  end
+end
 ]], EVERYWHERE)
   end)
 
