@@ -382,6 +382,24 @@ describe("memory of a GPU", function()
   end)
 end)
 
+describe("what a device's data was brought to", function()
+  it("is uploaded to others before it is used again", function()
+    for order = 1, 6 do
+      local result = well(mpi.run { processes = 2, devices = 2, limit = 120, options = { "--platform", "cuda" },
+        env = { SHARDRT_CUDA_PLUGIN = plugin, STANDIN_GPUS = 2, STANDIN_SEED = order, SHARDRT_LINKS = "off" }, source = [[
+          local shardrt, np = require "shardrt", require "shardrt.numpy"
+          local all = shardrt.NamedSharding(shardrt.make_mesh({ 4 }, { "x" }), shardrt.P "x")
+          local a = shardrt.device_put(np.ones { 4 }, all) -- by way of the host: nobody placed the ones
+          shardrt.random.normal(shardrt.random.key(3), { 4 }, all)
+          local s = a + 0 * a
+          assert(shardrt.process_allgather(np.sum(s)):to_table() == 4)
+          assert(table.concat(shardrt.process_allgather(s):to_table(), " ") == "1 1 1 1")
+        ]] })
+      assert.equal("", result.stderr)
+    end
+  end)
+end)
+
 describe("arrays that a recipe does not need any more", function()
   -- A recipe on one stand-in of a GPU; STANDIN_FAIL and the like in `standin`.
   local function run(source, standin)

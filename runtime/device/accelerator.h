@@ -199,6 +199,7 @@ typedef struct accelerator {
   /* From pageable memory, `from` may be used again when the call returns; from pinned memory when the stream is there.
    * What is downloaded is there when the stream is. */
   int (*upload)(int32_t device, int32_t stream, void *to, const void *from, size_t bytes);
+  bool (*is_pinned)(const void *data); /* of the host's memory, anywhere in a block */
   int (*download)(int32_t device, int32_t stream, void *to, const void *from, size_t bytes);
   /* On MAIN of `device`, from another's memory or its own; the caller makes the order (see above). */
   int (*copy)(int32_t device, void *to, int32_t other, const void *from, size_t bytes);
@@ -233,7 +234,7 @@ typedef struct accelerator {
   const accelerator_links *links;
 } accelerator;
 
-enum { ACCELERATOR_VERSION = 2 };
+enum { ACCELERATOR_VERSION = 3 };
 /* What a plug-in exports, under the name "shardrt_accelerator". */
 typedef const accelerator *accelerator_plugin(void);
 

@@ -554,6 +554,14 @@ static int upload(int32_t number, int32_t stream, void *to, const void *from, si
   return cuda_check(cudaStreamSynchronize(cuda_stream(number, stream)), "cudaStreamSynchronize", what, number);
 }
 
+static bool is_pinned(const void *data) {
+  struct cudaPointerAttributes memory;
+  const cudaError_t problem = cudaPointerGetAttributes(&memory, data);
+  if (problem == cudaSuccess) return memory.type == cudaMemoryTypeHost;
+  (void)cudaGetLastError();
+  return true; /* not known: then it is waited for */
+}
+
 static int download(int32_t number, int32_t stream, void *to, const void *from, size_t bytes) {
   return transfer("download", number, stream, to, from, bytes, cudaMemcpyDeviceToHost);
 }
@@ -605,6 +613,7 @@ static const accelerator cuda = {
     .event_free = event_free,
     .after = after,
     .upload = upload,
+    .is_pinned = is_pinned,
     .download = download,
     .copy = copy,
     .reaches = reaches,

@@ -134,6 +134,19 @@ bool buffer_watch(shardrt_buffer *buffer, buffer_release *gone, void *context) {
   return true;
 }
 
+/* From memory that may be given back, or written to, as soon as this returns: what an array's data was brought to is
+ * pinned, and a view of it may be what is uploaded. */
+static int upload(shardrt_buffer *made, const void *from) {
+  const accelerator *a = accelerator_get();
+  int code = a->upload(made->device, ACCELERATOR_MAIN, made->data, from, made->bytes);
+  if (code < 0 || made->bytes == 0 || !a->is_pinned(from)) return code;
+  accelerator_event *there = NULL;
+  code = a->record(made->device, ACCELERATOR_MAIN, &there);
+  if (code == SHARDRT_OK) code = a->finish(there);
+  a->event_free(there);
+  return code;
+}
+
 int buffer_to_device(shardrt_buffer *buffer, int32_t device, shardrt_buffer **out) {
   if (buffer->device == device) {
     *out = shardrt_buffer_retain(buffer);
@@ -144,7 +157,7 @@ int buffer_to_device(shardrt_buffer *buffer, int32_t device, shardrt_buffer **ou
   int code = buffer_on_device(device, ACCELERATOR_MAIN, ACCELERATOR_ARRAYS, buffer->bytes, &made);
   if (code < 0) return code;
   if (buffer->device == BUFFER_HOST) {
-    code = a->upload(device, ACCELERATOR_MAIN, made->data, buffer->data, buffer->bytes);
+    code = upload(made, buffer->data);
   } else {
     code = a->after(device, buffer->device);
     if (code == SHARDRT_OK) code = a->copy(device, made->data, buffer->device, buffer->data, buffer->bytes);
