@@ -283,12 +283,17 @@ describe("make_mesh on GPUs", function()
   end)
 
   it("says what of it fails, and where", function()
-    local result = mpi.run {
-      options = { "--platform", "cuda" }, source = "",
-      env = { SHARDRT_CUDA_PLUGIN = plugin, STANDIN_GPUS = 2, STANDIN_FAIL = "cudaGetDeviceProperties@3=46" },
-    }
-    assert.truthy(result.output:find("links between GPUs are looked at: cudaGetDeviceProperties failed", 1, true),
-      result.output)
-    assert.not_equal(0, result.status)
+    local said = 0
+    for n = 1, 10 do -- others ask for the same before it
+      local result = mpi.run {
+        options = { "--platform", "cuda" }, source = "",
+        env = { SHARDRT_CUDA_PLUGIN = plugin, STANDIN_GPUS = 2, STANDIN_FAIL = ("cudaGetDeviceProperties@%d=46"):format(n) },
+      }
+      if result.output:find("links between GPUs are looked at: cudaGetDeviceProperties failed", 1, true) then
+        assert.not_equal(0, result.status)
+        said = said + 1
+      end
+    end
+    assert.is_true(said > 0)
   end)
 end)
