@@ -287,7 +287,10 @@ describe("make_mesh on GPUs", function()
     for n = 1, 10 do -- others ask for the same before it
       local result = mpi.run {
         options = { "--platform", "cuda" }, source = "",
-        env = { SHARDRT_CUDA_PLUGIN = plugin, STANDIN_GPUS = 2, STANDIN_FAIL = ("cudaGetDeviceProperties@%d=46"):format(n) },
+        env = {
+          SHARDRT_CUDA_PLUGIN = plugin, STANDIN_GPUS = 2,
+          STANDIN_FAIL = ("cudaGetDeviceProperties@%d=46"):format(n),
+        },
       }
       if result.output:find("links between GPUs are looked at: cudaGetDeviceProperties failed", 1, true) then
         assert.not_equal(0, result.status)

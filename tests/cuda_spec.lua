@@ -386,7 +386,8 @@ describe("what a device's data was brought to", function()
   it("is uploaded to others before it is used again", function()
     for order = 1, 6 do
       local result = well(mpi.run { processes = 2, devices = 2, limit = 120, options = { "--platform", "cuda" },
-        env = { SHARDRT_CUDA_PLUGIN = plugin, STANDIN_GPUS = 2, STANDIN_SEED = order, SHARDRT_LINKS = "off" }, source = [[
+        env = { SHARDRT_CUDA_PLUGIN = plugin, STANDIN_GPUS = 2, STANDIN_SEED = order, SHARDRT_LINKS = "off" },
+        source = [[
           local shardrt, np = require "shardrt", require "shardrt.numpy"
           local all = shardrt.NamedSharding(shardrt.make_mesh({ 4 }, { "x" }), shardrt.P "x")
           local a = shardrt.device_put(np.ones { 4 }, all) -- by way of the host: nobody placed the ones
