@@ -59,7 +59,7 @@ export OMPI_MCA_rmaps_base_oversubscribe=1
 .PHONY: all cuda cuda-where plugin-sources standin deps deps-cuda deps-lint deps-ffcv deps-spdl demo test specs soak lint asan tsan fuzz bench peers install clean
 .DELETE_ON_ERROR:
 
-all: $(BUILD)/shardrt $(if $(CUDA_MISSING)$(SANITIZE)$(wildcard /tmp/no-cuda-now),,$(BUILD)/shardrt-cuda.so)
+all: $(BUILD)/shardrt $(if $(CUDA_MISSING)$(SANITIZE),,$(BUILD)/shardrt-cuda.so)
 
 $(BUILD)/shardrt: $(OBJECTS) $(LUA_OBJECTS) $(if $(SANITIZE),tests/support/dlclose.c)
 	$(call quiet,link )$(CC) $(LDFLAGS) -o $@ $^ $(LIBS)
@@ -121,7 +121,7 @@ $(BUILD)/cuda/%.cu.o: runtime/%.cu
 	@mkdir -p $(@D)
 	$(call quiet,nvcc )$(CUDA_HOME)/bin/nvcc $(NVCC_FLAGS) $(CUDA_FLAGS) -MMD -MP -c -o $@ $<
 $(BUILD)/shardrt-cuda.so: $(CUDA_OBJECTS)
-	$(call quiet,link )$(CC) -shared -pthread -Wl,--exclude-libs,ALL -o $@ $^ -L$(CUDA_LIBRARIES) -lcudart_static -lrt -ldl
+	$(call quiet,link )$(CC) -shared -pthread -Wl,--exclude-libs,ALL -o $@ $^ -L$(CUDA_LIBRARIES) -lcudart_static -lstdc++ -lrt -ldl
 -include $(CUDA_OBJECTS:.o=.d)
 
 # For specs: what the plug-in is made of, and where the toolkit's headers are.
