@@ -19,6 +19,8 @@ local environments = {
   standin = ("SHARDRT_PLATFORM=cuda SHARDRT_CUDA_PLUGIN=%s SHARDRT_CUDA_LIBRARIES=%s"):format(plugin, libraries),
 }
 local environment = environments[platform]
+-- A sanitizer opens libraries by itself, and so not those that lie beside whoever asks for them.
+if os.getenv "SHARDRT_SANITIZER" then environment = environment and environment .. " LD_LIBRARY_PATH=" .. libraries end
 if not environment then
   io.stderr:write(("SHARDRT_TEST_PLATFORM is %s; it may be host, cuda or standin\n"):format(platform))
   os.exit(1)
