@@ -336,7 +336,7 @@ multiply { dtype = "float32", layout = LAYOUTS[1], m = 3, n = 4, k = 5, batch = 
   end)
 
   it("says what is needed where cuBLAS is missing, and finds it where it is said to be", function()
-    if os.getenv "SHARDRT_SANITIZER" then pending "tests/run.lua shows sanitizers the stand-in's libraries everywhere" end
+    if os.getenv "SHARDRT_SANITIZER" then pending "sanitizers are shown the stand-in's libraries everywhere" end
     local folder = mpi.folder()
     local from = plugin:match "^(.*)/"
     mpi.shell(("cp %s %s/libstandin.so %s"):format(plugin, from, folder))
