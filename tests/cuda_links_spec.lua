@@ -357,7 +357,7 @@ describe("links between GPUs", function()
         a.links.abort()
         print(links.fails(links.settle))
         a.links.close()
-      ]], nil, 50)
+      ]], { ASAN_OPTIONS = "detect_leaks=0" }, 50) -- a thread of NCCL's is left at work: at the end nobody can count
       assert.equal(0, result.status, result.output)
       assert.truthy(result.output:find("ECOMM: the links between GPUs failed before", 1, true), result.output)
     end)
