@@ -28,7 +28,8 @@ PACKAGES_SPDL  = libavdevice59
 
 # The rest of this file needs no network.
 # CUDA's: with the kernels in *.cu a library of its own, which the program opens when it is asked for.
-PLUGIN   := $(wildcard $(addprefix runtime/,device/cuda.c device/pinned.c device/library.c device/topology.c comm/nccl.c compute/cublas.c))
+PLUGIN   := $(wildcard $(addprefix runtime/,device/cuda.c device/event.c device/failure.c device/gpu.c device/library.c device/pinned.c \
+  device/pool.c device/topology.c device/transfer.c comm/nccl.c compute/cublas.c))
 KERNELS  := $(sort $(shell find runtime -name '*.cu'))
 SOURCES  := $(filter-out $(PLUGIN),$(sort $(shell find runtime -name '*.c')))
 HEADERS  := $(sort $(shell find runtime -name '*.h'))
@@ -120,8 +121,9 @@ $(BUILD)/cuda/%.c.o: runtime/%.c
 $(BUILD)/cuda/%.cu.o: runtime/%.cu
 	@mkdir -p $(@D)
 	$(call quiet,nvcc )$(CUDA_HOME)/bin/nvcc $(NVCC_FLAGS) $(CUDA_FLAGS) -MMD -MP -c -o $@ $<
-$(BUILD)/shardrt-cuda.so: $(CUDA_OBJECTS)
-	$(call quiet,link )$(CC) -shared -pthread -Wl,--exclude-libs,ALL -o $@ $^ -L$(CUDA_LIBRARIES) -lcudart_static -lstdc++ -lrt -ldl
+EXPORTS = runtime/device/exports.map
+$(BUILD)/shardrt-cuda.so: $(CUDA_OBJECTS) $(EXPORTS)
+	$(call quiet,link )$(CC) -shared -pthread -Wl,--version-script=$(EXPORTS) -o $@ $(CUDA_OBJECTS) -L$(CUDA_LIBRARIES) -lcudart_static -lstdc++ -lrt -ldl
 -include $(CUDA_OBJECTS:.o=.d)
 
 # For specs: what the plug-in is made of, and where the toolkit's headers are.
@@ -164,10 +166,10 @@ $(STANDIN)/%.cc.o: tests/standin/%.cc Makefile
 	$(call quiet,c++  )g++ -std=c++17 $(STANDIN_FLAGS) -MMD -MP -c -o $@ $<
 # Each finds the others beside it; whoever was there stays, as its handler of signals does.
 STANDIN_LINK = g++ -shared -pthread $(if $(SANITIZE),-fsanitize=$(SANITIZE)) $(STANDIN_CHECKS) \
-               -Wl,-z,nodelete '-Wl,-rpath,$$ORIGIN' -Wl,-soname,$(@F) -o $@ $^
+               -Wl,-z,nodelete '-Wl,-rpath,$$ORIGIN' -Wl,-soname,$(@F) -o $@ $(filter-out %.map,$^) $(patsubst %,-Wl$(comma)--version-script=%,$(filter %.map,$^))
 $(STANDIN)/libstandin.so: $(STANDIN)/cudart.cc.o $(STANDIN)/launch.cc.o
 	$(call quiet,link )$(STANDIN_LINK)
-$(STANDIN)/shardrt-cuda.so: $(STANDIN_PLUGIN) $(STANDIN)/libstandin.so
+$(STANDIN)/shardrt-cuda.so: $(STANDIN_PLUGIN) $(STANDIN)/libstandin.so $(EXPORTS)
 	$(call quiet,link )$(STANDIN_LINK)
 $(STANDIN)/libnccl.so.2: $(patsubst tests/standin/%,$(STANDIN)/%.o,$(wildcard tests/standin/nccl.c*)) $(STANDIN)/libstandin.so
 	$(call quiet,link )$(STANDIN_LINK)

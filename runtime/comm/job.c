@@ -66,16 +66,16 @@ static int agree_on_terms(void) {
 }
 
 /* Which of the job's processes that may use the same GPUs this one is, in order of their indices. */
-static int find_neighbours(uint64_t which, int32_t *rank, int32_t *size) {
+static int find_neighbours(uint64_t which, accelerator_wanted *wanted) {
   const int32_t count = self.meet.count, own = self.meet.index;
   uint64_t *all = alloc_array((size_t)count, sizeof *all);
   if (all == NULL) return ALLOC_FAILED;
   int code = meet_gather(&self.meet, "which processes have the same GPUs", "", &which, sizeof which, all);
-  *rank = *size = 0;
+  wanted->local_rank = wanted->local_size = 0;
   for (int32_t p = 0; code == SHARDRT_OK && p < count; p++) {
     if (all[p] != which) continue;
-    if (p < own) ++*rank;
-    ++*size;
+    if (p < own) wanted->local_rank++;
+    wanted->local_size++;
   }
   alloc_free(all);
   return code;
@@ -83,15 +83,16 @@ static int find_neighbours(uint64_t which, int32_t *rank, int32_t *size) {
 
 /* The devices of this process. A planned job has none: the host stands for them. */
 static int open_platform(void) {
-  int32_t rank = 0, size = 1;
+  accelerator_wanted wanted = {
+      .devices = self.job.devices_per_process, .process = self.job.process_index, .local_size = 1};
   int code = SHARDRT_OK;
   if (self.job.planning) {
     if (self.job.devices_per_process == 0) self.job.devices_per_process = 1;
   } else {
     uint64_t which;
     code = accelerator_find(self.job.platform, &which);
-    if (code == SHARDRT_OK && self.meet.count > 1) code = find_neighbours(which, &rank, &size);
-    if (code == SHARDRT_OK) code = accelerator_open(rank, size, &self.job.devices_per_process);
+    if (code == SHARDRT_OK && self.meet.count > 1) code = find_neighbours(which, &wanted);
+    if (code == SHARDRT_OK) code = accelerator_open(&wanted, &self.job.devices_per_process);
   }
   if (code == SHARDRT_OK) snprintf(self.job.platform, sizeof self.job.platform, "%s", accelerator_name());
   return code;

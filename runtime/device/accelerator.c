@@ -83,13 +83,13 @@ int accelerator_find(const char *name, uint64_t *which) {
   return SHARDRT_OK;
 }
 
-int accelerator_open(int32_t local_rank, int32_t local_size, int32_t *devices) {
+int accelerator_open(const accelerator_wanted *wanted, int32_t *devices) {
+  *devices = wanted->devices;
   if (chosen == NULL) {
     if (*devices == 0) *devices = 1;
     return SHARDRT_OK;
   }
-  const accelerator_wanted wanted = {.devices = *devices, .local_rank = local_rank, .local_size = local_size};
-  int code = chosen->open(&wanted, devices);
+  int code = chosen->open(wanted, devices);
   if (code < 0) return code;
   opened = chosen;
   memory = 0;

@@ -32,7 +32,8 @@ enum { ACCELERATOR_ARRAYS, ACCELERATOR_BATCHES, ACCELERATOR_SCRATCH, ACCELERATOR
 typedef struct accelerator_event accelerator_event;
 
 typedef struct accelerator_wanted {
-  int32_t devices;    /* how many the process is to have; 0: chosen from the machine */
+  int32_t devices;    /* how many the process is to have; 0: chosen from the machine; of the host, 1 */
+  int32_t process;    /* its index in the job, for the numbers that recipes know devices by */
   int32_t local_rank; /* among the job's processes that may use the same GPUs, */
   int32_t local_size; /* of so many */
 } accelerator_wanted;
@@ -234,7 +235,7 @@ typedef struct accelerator {
   const accelerator_links *links;
 } accelerator;
 
-enum { ACCELERATOR_VERSION = 3 };
+enum { ACCELERATOR_VERSION = 4 };
 /* What a plug-in exports, under the name "shardrt_accelerator". */
 typedef const accelerator *accelerator_plugin(void);
 
@@ -246,9 +247,8 @@ const accelerator *accelerator_get(void);
  * host). *which tells who shares its GPUs, as `count` does; 0: the host's. EINVAL: there is no such platform, it was
  * not built, or there is no GPU: the message says what would do. */
 int accelerator_find(const char *name, uint64_t *which);
-/* Opens what was found, once in a process, which is the local_rank-th of local_size that share its GPUs. `*devices` of
- * the process are wanted (0: chosen; for the host, 1), which becomes how many there are. */
-int accelerator_open(int32_t local_rank, int32_t local_size, int32_t *devices);
+/* Opens what was found, once in a process; *devices becomes how many there are. */
+int accelerator_open(const accelerator_wanted *wanted, int32_t *devices);
 void accelerator_close(void);
 /* "host" or the accelerator's name. */
 const char *accelerator_name(void);

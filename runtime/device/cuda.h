@@ -1,5 +1,5 @@
-/* cuda.h - what the files of the CUDA plug-in share: device/cuda.c (memory, streams, transfers), comm/nccl.c (links
- * between processes), compute/cublas.c, and the kernels in *.cu. Nothing else includes it. */
+/* cuda.h - what the files of the CUDA plug-in share, the kernels in *.cu among them; device/cuda.c lists the files.
+ * Nothing else includes it. */
 #ifndef SHARDRT_DEVICE_CUDA_H
 #define SHARDRT_DEVICE_CUDA_H
 

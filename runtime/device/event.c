@@ -1,0 +1,136 @@
+/* event.c - what streams have come to, and who waits for it. */
+#include "device/event.h"
+
+#include <pthread.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "device/gpu.h"
+
+struct accelerator_event {
+  cudaEvent_t event;
+  int32_t gpu; /* this process's, from 0 */
+  int32_t device;
+  bool timed;
+  accelerator_event *next; /* unused ones of a GPU */
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static accelerator_event *unused[GPU_MOST][2]; /* to be used again; those in [1] tell the time; under `lock` */
+
+/* An event of the GPU, a used one where there is one. */
+static int take_event(int32_t number, unsigned flags, accelerator_event **out) {
+  static const char what[] = "an event is recorded";
+  accelerator_event **used = &unused[gpu_of(number)->own][flags != cudaEventDisableTiming];
+  pthread_mutex_lock(&lock);
+  accelerator_event *e = *used;
+  if (e != NULL) *used = e->next;
+  pthread_mutex_unlock(&lock);
+  if (e == NULL) {
+    e = alloc_array(1, sizeof *e);
+    if (e == NULL) return ALLOC_FAILED;
+    int code = cuda_check(cudaEventCreateWithFlags(&e->event, flags), "cudaEventCreateWithFlags", what, number);
+    if (code < 0) {
+      alloc_free(e);
+      return code;
+    }
+  }
+  e->gpu = gpu_of(number)->own;
+  e->device = number;
+  e->timed = flags != cudaEventDisableTiming;
+  *out = e;
+  return SHARDRT_OK;
+}
+
+void event_free(accelerator_event *e) {
+  if (e == NULL) return;
+  if (gpu_devices() == 0) { /* closed: CUDA has taken it back */
+    alloc_free(e);
+    return;
+  }
+  accelerator_event **used = &unused[e->gpu][e->timed];
+  pthread_mutex_lock(&lock);
+  e->next = *used;
+  *used = e;
+  pthread_mutex_unlock(&lock);
+}
+
+static int record_with(int32_t number, int32_t stream, unsigned flags, accelerator_event **out) {
+  static const char what[] = "an event is recorded";
+  int code = cuda_use(what, number);
+  if (code < 0) return code;
+  accelerator_event *e;
+  code = take_event(number, flags, &e);
+  if (code < 0) return code;
+  code = cuda_check(cudaEventRecord(e->event, cuda_stream(number, stream)), "cudaEventRecord", what, number);
+  if (code < 0)
+    event_free(e);
+  else
+    *out = e;
+  return code;
+}
+
+int event_record(int32_t number, int32_t stream, accelerator_event **out) {
+  return record_with(number, stream, cudaEventDisableTiming, out);
+}
+
+int event_mark(int32_t number, int32_t stream, accelerator_event **out) {
+  return record_with(number, stream, 0, out);
+}
+
+int event_elapsed(accelerator_event *from, accelerator_event *to, double *seconds) {
+  static const char what[] = "time is taken";
+  float milliseconds = 0;
+  int code = cuda_use(what, to->device);
+  if (code < 0) return code;
+  code =
+      cuda_check(cudaEventElapsedTime(&milliseconds, from->event, to->event), "cudaEventElapsedTime", what, to->device);
+  *seconds = milliseconds / 1e3;
+  return code;
+}
+
+int event_wait(int32_t number, int32_t stream, accelerator_event *event) {
+  static const char what[] = "a stream waits for another one";
+  int code = cuda_use(what, number);
+  if (code < 0) return code;
+  return cuda_check(cudaStreamWaitEvent(cuda_stream(number, stream), event->event, 0), "cudaStreamWaitEvent", what,
+                    number);
+}
+
+int event_reached(accelerator_event *event, bool *out) {
+  static const char what[] = "what was put on it runs";
+  int code = cuda_use(what, event->device);
+  *out = false;
+  if (code < 0) return code;
+  const cudaError_t problem = cudaEventQuery(event->event);
+  *out = problem == cudaSuccess;
+  if (problem != cudaErrorNotReady) return cuda_check(problem, "cudaEventQuery", what, event->device);
+  (void)cudaGetLastError();
+  return SHARDRT_OK;
+}
+
+int event_finish(accelerator_event *event) {
+  static const char what[] = "what was put on it is waited for";
+  int code = cuda_use(what, event->device);
+  return code < 0 ? code : cuda_check(cudaEventSynchronize(event->event), "cudaEventSynchronize", what, event->device);
+}
+
+int event_after(int32_t number, int32_t other) {
+  if (number == other) return SHARDRT_OK;
+  accelerator_event *event;
+  int code = event_record(other, ACCELERATOR_MAIN, &event);
+  if (code < 0) return code;
+  code = event_wait(number, ACCELERATOR_MAIN, event);
+  event_free(event); /* whoever waits keeps to what was recorded */
+  return code;
+}
+
+void event_close(void) {
+  for (int32_t g = 0; g < GPU_MOST; g++)
+    for (int32_t timed = 0; timed < 2; timed++)
+      for (accelerator_event *e = unused[g][timed]; e != NULL; e = unused[g][timed]) {
+        unused[g][timed] = e->next;
+        (void)cudaEventDestroy(e->event);
+        alloc_free(e);
+      }
+}

@@ -1,0 +1,19 @@
+/* event.h - events on streams: what accelerator.h says of record, mark, elapsed, wait, reached, finish, event_free and
+ * after. Part of the CUDA plug-in. */
+#ifndef SHARDRT_DEVICE_EVENT_H
+#define SHARDRT_DEVICE_EVENT_H
+
+#include "device/accelerator.h"
+
+int event_record(int32_t device, int32_t stream, accelerator_event **out);
+int event_mark(int32_t device, int32_t stream, accelerator_event **out);
+int event_elapsed(accelerator_event *from, accelerator_event *to, double *seconds);
+int event_wait(int32_t device, int32_t stream, accelerator_event *event);
+int event_reached(accelerator_event *event, bool *out);
+int event_finish(accelerator_event *event);
+int event_after(int32_t device, int32_t other);
+void event_free(accelerator_event *event);
+/* Gives back those that wait for reuse. */
+void event_close(void);
+
+#endif

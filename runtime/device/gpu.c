@@ -1,0 +1,224 @@
+/* gpu.c - which of the machine's GPUs are this process's, which of its devices are which GPU, and their streams. */
+#include "device/gpu.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "base/hash.h"
+
+static struct {
+  int32_t process; /* in the job */
+  int32_t count;   /* of devices; 0: closed */
+  gpu_device *devices;
+  int32_t gpu_count;
+  gpu gpus[GPU_MOST];
+} self;
+
+int32_t gpu_devices(void) {
+  return self.count;
+}
+
+gpu_device *gpu_device_at(int32_t number) {
+  return &self.devices[number];
+}
+
+gpu *gpu_of(int32_t number) {
+  return self.devices[number].gpu;
+}
+
+int32_t cuda_id(int32_t number) {
+  return self.process * self.count + number;
+}
+
+int cuda_use(const char *what, int32_t number) {
+  return cuda_check(cudaSetDevice(gpu_of(number)->number), "cudaSetDevice", what, number);
+}
+
+cudaStream_t cuda_stream(int32_t number, int32_t stream) {
+  return self.devices[number].streams[stream];
+}
+
+int32_t cuda_multiprocessors(int32_t number) {
+  return gpu_of(number)->multiprocessors;
+}
+
+void gpu_come_back(int32_t number) {
+  (void)cudaSetDevice(gpu_of(number)->number);
+}
+
+int32_t gpu_count(uint64_t *which) {
+  int there = 0;
+  *which = 0;
+  const cudaError_t problem = cudaGetDeviceCount(&there);
+  if (problem != cudaSuccess || there == 0) {
+    there = 0;
+    error_set(SHARDRT_EINVAL, "no GPU was found here, or no driver for it: %s (%s)", cudaGetErrorString(problem),
+              cudaGetErrorName(problem));
+  }
+  for (int g = 0; g < there; g++) {
+    struct cudaDeviceProp properties = {0};
+    (void)cudaGetDeviceProperties(&properties, g); /* what is wrong, open says */
+    *which = hash_bytes(*which, properties.uuid.bytes, sizeof properties.uuid.bytes);
+  }
+  (void)cudaGetLastError();
+  return there;
+}
+
+/* Which GPUs are this process's: as many as processes or more, and each has its own, side by side; fewer, and
+ * neighbours share one: make_mesh, which puts devices of one GPU side by side, then leaves the processes in order. */
+static void share(int32_t there, const accelerator_wanted *wanted, int32_t *first, int32_t *end) {
+  const int64_t rank = wanted->local_rank, size = wanted->local_size;
+  *first = (int32_t)(there * rank / size);
+  *end = (int32_t)(there * (rank + 1) / size);
+  if (there < size) *end = *first + 1;
+}
+
+#ifndef CUDA_LEAST
+#define CUDA_LEAST 80 /* of the architectures that the kernels were compiled for, the least */
+#endif
+
+static int open_gpu(gpu *g, int number) {
+  static const char what[] = "the GPUs are opened";
+  *g = (gpu){.number = number};
+  struct cudaDeviceProp properties;
+  cudaError_t problem = cudaGetDeviceProperties(&properties, number);
+  if (problem != cudaSuccess) return gpu_failed(problem, "cudaGetDeviceProperties", what);
+  snprintf(g->name, sizeof g->name, "%.*s", (int)sizeof g->name - 1, properties.name);
+  memcpy(g->uuid, properties.uuid.bytes, sizeof g->uuid);
+  g->memory = properties.totalGlobalMem;
+  g->multiprocessors = properties.multiProcessorCount;
+  if (properties.major * 10 + properties.minor < CUDA_LEAST)
+    return error_set(SHARDRT_EINVAL,
+                     "GPU %d, %s, has compute capability %d.%d; this shardrt's kernels need %d.%d or newer: `make cuda "
+                     "CUDA_ARCHS=%d%d` builds them for it, --platform host runs without",
+                     number, g->name, properties.major, properties.minor, CUDA_LEAST / 10, CUDA_LEAST % 10,
+                     properties.major, properties.minor);
+  problem = cudaSetDevice(number);
+  if (problem != cudaSuccess) return gpu_failed(problem, "cudaSetDevice", what);
+  int reads_pageable = 0, has_pools = 0;
+  problem = cudaDeviceGetAttribute(&reads_pageable, cudaDevAttrPageableMemoryAccess, number);
+  if (problem != cudaSuccess) return gpu_failed(problem, "cudaDeviceGetAttribute", what);
+  g->reads_pageable = reads_pageable != 0;
+  problem = cudaDeviceGetAttribute(&has_pools, cudaDevAttrMemoryPoolsSupported, number);
+  if (problem != cudaSuccess) return gpu_failed(problem, "cudaDeviceGetAttribute", what);
+  if (!has_pools) return SHARDRT_OK;
+  problem = cudaDeviceGetDefaultMemPool(&g->pool, number);
+  if (problem != cudaSuccess) return gpu_failed(problem, "cudaDeviceGetDefaultMemPool", what);
+  unsigned long long keep = ~0ull; /* all that was freed: the next step wants it again */
+  problem = cudaMemPoolSetAttribute(g->pool, cudaMemPoolAttrReleaseThreshold, &keep);
+  return problem == cudaSuccess ? SHARDRT_OK : gpu_failed(problem, "cudaMemPoolSetAttribute", what);
+}
+
+/* Lets GPU `from` read and write the memory of `to`. Where that cannot be, copies go through the host. */
+static int open_peer(gpu *from, const gpu *to) {
+  static const char what[] = "GPUs are given access to each other's memory";
+  int can = 0;
+  cudaError_t problem = cudaDeviceCanAccessPeer(&can, from->number, to->number);
+  if (problem != cudaSuccess) return gpu_failed(problem, "cudaDeviceCanAccessPeer", what);
+  if (!can) return SHARDRT_OK;
+  problem = cudaSetDevice(from->number);
+  if (problem != cudaSuccess) return gpu_failed(problem, "cudaSetDevice", what);
+  problem = cudaDeviceEnablePeerAccess(to->number, 0);
+  if (problem != cudaSuccess) (void)cudaGetLastError();
+  if (problem == cudaErrorTooManyPeers || problem == cudaErrorPeerAccessUnsupported) return SHARDRT_OK;
+  if (problem != cudaSuccess && problem != cudaErrorPeerAccessAlreadyEnabled)
+    return gpu_failed(problem, "cudaDeviceEnablePeerAccess", what);
+  if (to->pool != NULL) { /* for what comes from pools, that is not enough */
+    const struct cudaMemAccessDesc access = {.location = {.type = cudaMemLocationTypeDevice, .id = from->number},
+                                             .flags = cudaMemAccessFlagsProtReadWrite};
+    problem = cudaMemPoolSetAccess(to->pool, &access, 1);
+    if (problem != cudaSuccess) return gpu_failed(problem, "cudaMemPoolSetAccess", what);
+  }
+  from->reaches[to->own] = true;
+  return SHARDRT_OK;
+}
+
+static int open_gpus(int32_t first, int32_t end) {
+  int code = SHARDRT_OK;
+  for (int32_t number = first; code == SHARDRT_OK && number < end; number++) {
+    code = open_gpu(&self.gpus[self.gpu_count], number);
+    self.gpus[self.gpu_count].own = self.gpu_count;
+    if (code == SHARDRT_OK) self.gpu_count++;
+  }
+  for (int32_t from = 0; code == SHARDRT_OK && from < self.gpu_count; from++) {
+    self.gpus[from].reaches[from] = true;
+    for (int32_t to = 0; code == SHARDRT_OK && to < self.gpu_count; to++)
+      if (from != to) code = open_peer(&self.gpus[from], &self.gpus[to]);
+  }
+  return code;
+}
+
+static int open_device(gpu_device *d, gpu *g) {
+  static const char what[] = "the devices are opened";
+  d->gpu = g;
+  g->shared++;
+  cudaError_t problem = cudaSetDevice(g->number);
+  if (problem != cudaSuccess) return gpu_failed(problem, "cudaSetDevice", what);
+  for (int32_t s = 0; s < ACCELERATOR_STREAMS; s++) {
+    problem = cudaStreamCreateWithFlags(&d->streams[s], cudaStreamNonBlocking);
+    if (problem != cudaSuccess) return gpu_failed(problem, "cudaStreamCreateWithFlags", what);
+  }
+  return SHARDRT_OK;
+}
+
+int gpu_open(const accelerator_wanted *wanted, int32_t *devices) {
+  uint64_t which;
+  const int32_t there = gpu_count(&which);
+  if (there == 0) return SHARDRT_EINVAL;
+  int32_t first, end;
+  share(there, wanted, &first, &end);
+  if (end - first > GPU_MOST) end = first + GPU_MOST;
+  /* The same number in every process, also where some could have one more. */
+  int32_t number = there / wanted->local_size;
+  if (wanted->devices > 0) number = wanted->devices;
+  if (number < 1) number = 1;
+  if (end - first > number) end = first + number;
+  self.process = wanted->process;
+  self.devices = alloc_zeros((size_t)number, sizeof *self.devices);
+  if (self.devices == NULL) return ALLOC_FAILED;
+  int code = open_gpus(first, end);
+  for (; code == SHARDRT_OK && self.count < number; self.count++)
+    code = open_device(&self.devices[self.count], &self.gpus[(int64_t)self.count * self.gpu_count / number]);
+  if (code < 0) {
+    gpu_close();
+    return code;
+  }
+  *devices = number;
+  return SHARDRT_OK;
+}
+
+void gpu_synchronize(void) {
+  for (int32_t d = 0; d < self.count; d++)
+    for (int32_t s = 0; s < ACCELERATOR_STREAMS; s++)
+      if (self.devices[d].streams[s] != NULL) (void)cudaStreamSynchronize(self.devices[d].streams[s]);
+}
+
+void gpu_close(void) {
+  for (int32_t d = 0; d < self.count; d++)
+    for (int32_t s = 0; s < ACCELERATOR_STREAMS; s++)
+      if (self.devices[d].streams[s] != NULL) (void)cudaStreamDestroy(self.devices[d].streams[s]);
+  alloc_free(self.devices);
+  self.devices = NULL;
+  self.count = self.gpu_count = 0;
+  (void)cudaGetLastError();
+}
+
+int gpu_describe(int32_t number, accelerator_info *out) {
+  const gpu *g = gpu_of(number);
+  *out = (accelerator_info){.gpu = g->number, .shared = g->shared, .memory = g->memory};
+  memcpy(out->name, g->name, sizeof out->name);
+  memcpy(out->uuid, g->uuid, sizeof out->uuid);
+  return SHARDRT_OK;
+}
+
+int32_t gpu_link(int32_t number, int32_t other) {
+  const gpu *from = gpu_of(number), *to = gpu_of(other);
+  if (from == to) return ACCELERATOR_SAME;
+  return from->reaches[to->own] ? cuda_peer_link(from->number, to->number) : ACCELERATOR_HOST_LINK;
+}
+
+bool gpu_reaches(int32_t number, int32_t other) {
+  return gpu_of(number)->reaches[gpu_of(other)->own];
+}

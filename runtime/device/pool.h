@@ -1,0 +1,10 @@
+/* pool.h - the GPUs' memory: what accelerator.h says of allocate and free. Part of the CUDA plug-in. */
+#ifndef SHARDRT_DEVICE_POOL_H
+#define SHARDRT_DEVICE_POOL_H
+
+#include "shardrt.h"
+
+int pool_allocate(int32_t device, int32_t stream, int32_t holder, size_t bytes, void **out);
+void pool_free(int32_t device, int32_t stream, int32_t holder, void *data, size_t bytes);
+
+#endif
