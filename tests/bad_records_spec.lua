@@ -321,10 +321,11 @@ describe("damaged records", function()
 
   it("of csv and jsonl that do not parse are left out", function()
     for _, kind in ipairs { "csv", "jsonl" } do
-      local format = formats[kind]
-      local good, bad = choose(ids_of(23), 2)
+      local format, ids = formats[kind], ids_of(23)
+      local good, bad
+      repeat good, bad = choose(ids, 2) until bad[1] ~= ids[1] -- which tells of fields
       local path = folder .. "/" .. format.name
-      format.write(path, ids_of(23))
+      format.write(path, ids)
       for _, id in ipairs(bad) do
         local text = files.slurp(path)
         local at = text:find((kind == "csv" and "\n%d," or ' %d,'):format(id))
