@@ -50,6 +50,34 @@ LIBS       = $(shell pkg-config --libs ompi-c luajit zlib libisal libjpeg spng l
                libxxhash blosc hdf5-serial libcurl) -lhighwayhash -lm -ldl
 LDFLAGS    = -Wl,-E -pthread $(if $(SANITIZE),-fsanitize=$(SANITIZE))
 
+# CUDA's toolkit: CUDA_HOME, else where nvcc is, else /usr/local/cuda, else as pip installs it (nvidia-cuda-nvcc and the
+# others, for the user or in the environment that is active). What the plug-in needs of it is missing or not.
+PYTHONS := $(wildcard $(addsuffix /lib/python3*/site-packages,$(VIRTUAL_ENV) $(HOME)/.local) \
+             /usr/local/lib/python3*/dist-packages)
+ifndef CUDA_HOME
+CUDA_HOME := $(firstword $(patsubst %/bin/nvcc,%,$(realpath $(shell command -v nvcc)) \
+               $(wildcard $(addsuffix /bin/nvcc,/usr/local/cuda $(wildcard $(addsuffix /nvidia/cu1*,$(PYTHONS)))))))
+endif
+NCCL_HOME ?= $(CUDA_HOME)/../nccl
+CUDA_LIBRARIES := $(firstword $(wildcard $(addprefix $(CUDA_HOME)/,lib64 targets/x86_64-linux/lib lib)))
+cuda_needs = $(if $(wildcard $(2)),,$(1))
+CUDA_MISSING := $(strip $(call cuda_needs,nvcc,$(CUDA_HOME)/bin/nvcc) \
+  $(call cuda_needs,cuda_runtime_api.h,$(CUDA_HOME)/include/cuda_runtime_api.h) \
+  $(call cuda_needs,libcudart_static.a,$(CUDA_LIBRARIES)/libcudart_static.a) \
+  $(call cuda_needs,cublas_v2.h,$(CUDA_HOME)/include/cublas_v2.h) \
+  $(call cuda_needs,nccl.h,$(addsuffix /nccl.h,$(CUDA_HOME)/include $(NCCL_HOME)/include /usr/include)) \
+  $(if $(shell command -v g++),,g++))
+# The GPUs that kernels are compiled for, the last one's as PTX, too: that is for all that are newer.
+CUDA_ARCHS ?= 80 90
+CUDA_FLAGS  = -isystem $(CUDA_HOME)/include -isystem $(NCCL_HOME)/include -Iruntime
+NVCC_FLAGS  = -std=c++17 -O3 -fmad=false -Werror all-warnings -Xcompiler -fPIC,-Wall,-Wextra,-Werror,-fno-exceptions -t 2 \
+              $(foreach arch,$(CUDA_ARCHS),-gencode arch=compute_$(arch),code=sm_$(arch)) \
+              -gencode arch=compute_$(lastword $(CUDA_ARCHS)),code=compute_$(lastword $(CUDA_ARCHS))
+CUDA_OBJECTS := $(PLUGIN:runtime/%=$(BUILD)/cuda/%.o) $(KERNELS:runtime/%=$(BUILD)/cuda/%.o)
+CUDA_SAYS = $(if $(CUDA_MISSING),cuda: no $(firstword $(CUDA_MISSING)) found$(if $(CUDA_HOME), in $(CUDA_HOME))$(comma) \
+              built for the host only,cuda: $(CUDA_HOME)$(comma) for $(addprefix sm_,$(CUDA_ARCHS)))
+comma := ,
+
 quiet = $(if $(V),,@echo "  $(1)  $@";)
 
 # mpirun as root and with more ranks than cores, without the user having to know how.
@@ -79,34 +107,6 @@ $(addprefix $(BUILD)/compute/,deviate.o float32.o float64.o key.o threefry.o ope
   CFLAGS += $(if $(SANITIZE),,-O3) -fno-math-errno -fno-trapping-math
 $(addprefix $(BUILD)/compute/,fold.o place.o tile.o wrap.o): CFLAGS += $(if $(SANITIZE),,-O3)
 -include $(OBJECTS:.o=.d)
-
-# CUDA's toolkit: CUDA_HOME, else where nvcc is, else /usr/local/cuda, else as pip installs it (nvidia-cuda-nvcc and the
-# others, for the user or in the environment that is active). What the plug-in needs of it is missing or not.
-PYTHONS := $(wildcard $(addsuffix /lib/python3*/site-packages,$(VIRTUAL_ENV) $(HOME)/.local) \
-             /usr/local/lib/python3*/dist-packages)
-ifndef CUDA_HOME
-CUDA_HOME := $(firstword $(patsubst %/bin/nvcc,%,$(realpath $(shell command -v nvcc)) \
-               $(wildcard $(addsuffix /bin/nvcc,/usr/local/cuda $(wildcard $(addsuffix /nvidia/cu1*,$(PYTHONS)))))))
-endif
-NCCL_HOME ?= $(CUDA_HOME)/../nccl
-CUDA_LIBRARIES := $(firstword $(wildcard $(addprefix $(CUDA_HOME)/,lib64 targets/x86_64-linux/lib lib)))
-cuda_needs = $(if $(wildcard $(2)),,$(1))
-CUDA_MISSING := $(strip $(call cuda_needs,nvcc,$(CUDA_HOME)/bin/nvcc) \
-  $(call cuda_needs,cuda_runtime_api.h,$(CUDA_HOME)/include/cuda_runtime_api.h) \
-  $(call cuda_needs,libcudart_static.a,$(CUDA_LIBRARIES)/libcudart_static.a) \
-  $(call cuda_needs,cublas_v2.h,$(CUDA_HOME)/include/cublas_v2.h) \
-  $(call cuda_needs,nccl.h,$(addsuffix /nccl.h,$(CUDA_HOME)/include $(NCCL_HOME)/include /usr/include)) \
-  $(if $(shell command -v g++),,g++))
-# The GPUs that kernels are compiled for, the last one's as PTX, too: that is for all that are newer.
-CUDA_ARCHS ?= 80 90
-CUDA_FLAGS  = -isystem $(CUDA_HOME)/include -isystem $(NCCL_HOME)/include -Iruntime
-NVCC_FLAGS  = -std=c++17 -O3 -fmad=false -Werror all-warnings -Xcompiler -fPIC,-Wall,-Wextra,-Werror,-fno-exceptions -t 2 \
-              $(foreach arch,$(CUDA_ARCHS),-gencode arch=compute_$(arch),code=sm_$(arch)) \
-              -gencode arch=compute_$(lastword $(CUDA_ARCHS)),code=compute_$(lastword $(CUDA_ARCHS))
-CUDA_OBJECTS := $(PLUGIN:runtime/%=$(BUILD)/cuda/%.o) $(KERNELS:runtime/%=$(BUILD)/cuda/%.o)
-CUDA_SAYS = $(if $(CUDA_MISSING),cuda: no $(firstword $(CUDA_MISSING)) found$(if $(CUDA_HOME), in $(CUDA_HOME))$(comma) \
-              built for the host only,cuda: $(CUDA_HOME)$(comma) for $(addprefix sm_,$(CUDA_ARCHS)))
-comma := ,
 
 # What is built, said when it is another thing than the last time.
 $(BUILD)/cuda/said: FORCE

@@ -868,4 +868,14 @@ describe("the toolkit", function()
     assert.truthy(result.output:find("missing for CUDA: nvcc cuda_runtime_api.h", 1, true), result.output)
     assert.truthy(result.output:find("pip install nvidia-cuda-nvcc", 1, true), result.output)
   end)
+
+  it("is left out by `make` where there is no toolkit, which says so", function()
+    local result = mpi.shell(("make -n all CUDA_HOME=/nowhere SANITIZE= BUILD=%s/build"):format(mpi.folder()), 60)
+    assert.equal(0, result.status, result.output)
+    assert.truthy(result.output:find("no nvcc found in /nowhere, built for the host only", 1, true), result.output)
+    assert.truthy(result.output:find("/build/shardrt ", 1, true), result.output)
+    for _, part in ipairs { "shardrt-cuda.so", "/nowhere/", "cuda/device" } do
+      assert.is_nil(result.output:find(part, 1, true), part)
+    end
+  end)
 end)
