@@ -34,14 +34,15 @@ static int check_alike(const char *what, const shardrt_array *x, const shardrt_a
   return SHARDRT_OK;
 }
 
-/* The strides and the first element of what stands in a block of this shape at start + i * step. */
-static int64_t stepped(int32_t ndim, const int64_t *shape, const int64_t *start, const int64_t *step,
-                       int64_t *strides) {
+/* The strides and the first element of the `small` ones that stand in a block of this shape at start + i * step. What
+ * no element was checked against, a start of none and a step from the only one, is of any size and not multiplied. */
+static int64_t stepped(int32_t ndim, const int64_t *small, const int64_t *shape, const int64_t *start,
+                       const int64_t *step, int64_t *strides) {
   int64_t first = 0;
   place_strides(ndim, shape, strides);
   for (int32_t d = 0; d < ndim; d++) {
-    first += start[d] * strides[d];
-    strides[d] *= step[d];
+    if (small[d] > 0) first += start[d] * strides[d];
+    strides[d] = small[d] > 1 ? strides[d] * step[d] : 0;
   }
   return first;
 }
@@ -58,7 +59,7 @@ int shardrt_slice(const shardrt_array *x, const int64_t *start, const int64_t *s
   if (code == SHARDRT_OK) code = distinct_begin("slice", 1, &x, out, &blocks);
   if (code != SHARDRT_OK) return code;
   place_strides(place.ndim, place.extent, place.to_stride);
-  place.from_first = stepped(place.ndim, shape, start, step, place.from_stride);
+  place.from_first = stepped(place.ndim, place.extent, shape, start, step, place.from_stride);
   code = place_run("slice", &place, &blocks, x, out);
   distinct_end(&blocks);
   return code;
@@ -96,7 +97,7 @@ int shardrt_pad(const shardrt_array *x, const int64_t *start, const int64_t *ste
   if (code == SHARDRT_OK) code = distinct_begin("pad", 1, &x, out, &blocks);
   if (code != SHARDRT_OK) return code;
   place_strides(place.ndim, place.extent, place.from_stride);
-  place.to_first = stepped(place.ndim, shape, start, step, place.to_stride);
+  place.to_first = stepped(place.ndim, place.extent, shape, start, step, place.to_stride);
   if (shardrt_array_shard_bytes(x) < shardrt_array_shard_bytes(out)) code = fill_zeros(&blocks, out);
   if (code == SHARDRT_OK) code = place_run("pad", &place, &blocks, x, out);
   distinct_end(&blocks);

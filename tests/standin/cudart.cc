@@ -477,8 +477,11 @@ bool is_free(const block &b) {
   return !b.used && b.freed_on == NULL;
 }
 
-void merge(gpu_state &s) {
-  for (auto it = s.blocks.begin(); it != s.blocks.end();) {
+/* What is free now of that block, with what is free beside it: no two free ones lie side by side. */
+void merge(gpu_state &s, char *data, size_t bytes) {
+  auto it = s.blocks.lower_bound(data);
+  if (it != s.blocks.begin()) --it;
+  while (it != s.blocks.end() && it->first < data + bytes) {
     auto next = std::next(it);
     if (next != s.blocks.end() && is_free(it->second) && is_free(next->second)) {
       it->second.bytes += next->second.bytes;
@@ -567,7 +570,7 @@ cudaError_t free_async(void *data, CUstream_st *stream) {
     memset(from, FREED, whole);
     for (auto it = s->blocks.lower_bound(from); it != s->blocks.end() && it->first < from + whole; ++it)
       if (!it->second.used && it->second.freed_on != NULL && it->second.freed_by == by) it->second.freed_on = NULL;
-    merge(*s);
+    merge(*s, from, whole);
     return true;
   });
   return cudaSuccess;
@@ -957,7 +960,7 @@ cudaError_t cudaFree(void *data) {
   b.used = false;
   s->used -= b.bytes - GUARD;
   s->reserved = s->used;
-  merge(*s);
+  merge(*s, (char *)data, b.bytes);
   return cudaSuccess;
 }
 
