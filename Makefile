@@ -164,6 +164,7 @@ $(STANDIN)/%.c.o: tests/standin/%.c Makefile
 $(STANDIN)/%.cc.o: tests/standin/%.cc Makefile
 	@mkdir -p $(@D)
 	$(call quiet,c++  )g++ -std=c++17 $(STANDIN_FLAGS) -MMD -MP -c -o $@ $<
+$(STANDIN)/cublas.cc.o: OPTIMIZE = -O3 # recipes that train spend much of their time in its loops
 # Each finds the others beside it; whoever was there stays, as its handler of signals does.
 STANDIN_LINK = g++ -shared -pthread $(if $(SANITIZE),-fsanitize=$(SANITIZE)) $(STANDIN_CHECKS) \
                -Wl,-z,nodelete '-Wl,-rpath,$$ORIGIN' -Wl,-soname,$(@F) -o $@ $(filter-out %.map,$^) $(patsubst %,-Wl$(comma)--version-script=%,$(filter %.map,$^))

@@ -213,7 +213,7 @@ describe("between processes,", function()
         shardrt.say "done"
       ]],
     }
-    assert.equal("done\n", result.output)
+    assert.equal("done\n", result.stdout, result.output)
     assert.equal(0, result.status)
   end)
 
