@@ -329,10 +329,18 @@ multiply { dtype = "float32", layout = LAYOUTS[1], m = 3, n = 4, k = 5, batch = 
     end
     failing("cublasGemmEx@3=13", "matmul: cublasGemmEx failed on device 2", "CUBLAS_STATUS_EXECUTION_FAILED",
       "failed to launch")
-    failing("cublasCreate@1=1", "matmul: cublasCreate failed on device 0", "CUBLAS_STATUS_NOT_INITIALIZED")
-    failing("cublasCreate@2=3", "matmul: cublasCreate failed on device 1", "CUBLAS_STATUS_ALLOC_FAILED")
+    failing("cublasCreate@1=1,cublasCreate@2=1", "matmul: cublasCreate failed on device 0",
+      "CUBLAS_STATUS_NOT_INITIALIZED")
+    failing("cublasCreate@2=3,cublasCreate@3=3", "matmul: cublasCreate failed on device 1",
+      "CUBLAS_STATUS_ALLOC_FAILED")
     failing("cublasSetMathMode@1=7", "matmul: cublasSetMathMode failed on device 0", "CUBLAS_STATUS_INVALID_VALUE")
     failing("run@20=700", "an illegal memory access was encountered")
+  end)
+
+  it("is tried again where cuBLAS finds no memory of its own", function()
+    local expected = run(SMALL, { gpus = 2 }).stdout
+    local calls = "cublasCreate@1=1,cublasCreate@3=3,cublasGemmEx@1=3"
+    assert.equal(expected, run(SMALL, { gpus = 2, env = { STANDIN_FAIL = calls } }).stdout)
   end)
 
   it("says what is needed where cuBLAS is missing, and finds it where it is said to be", function()

@@ -358,6 +358,58 @@ describe("memory of a GPU", function()
     assert.truthy(second:find(two, 1, true), second)
   end)
 
+  it("that was freed is kept, but for what other processes and CUDA's libraries need", function()
+    well(alone [[
+      ffi.cdef "int cudaMemGetInfo(size_t *available, size_t *total);"
+      local function available()
+        local sizes = ffi.new "size_t[2]"
+        assert(standin.runtime.cudaMemGetInfo(sizes, sizes + 1) == 0)
+        return tonumber(sizes[0])
+      end
+      -- All of each GPU is taken and given back; once that has happened, a part of it is everybody's.
+      for case = 1, 40 do
+        local gpus, size, total = math.random(1, 5), math.random(1, 9), 2 ^ 24
+        local rank, first, sharing = math.random(0, size - 1), nil, 0
+        local function gpu_of(r) return math.floor(gpus * r / size) end
+        for r = 0, size - 1 do if gpu_of(r) == gpu_of(rank) then sharing = sharing + 1 end end
+        if gpus >= size then sharing = 1 end
+        local at = ("%d GPUs, process %d of %d"):format(gpus, rank, size)
+        standin.reset { STANDIN_GPUS = gpus, STANDIN_MEMORY = total }
+        local number = assert(standin.open(gpus < size and math.random(1, 3) or 0, rank, size))
+        for d = 0, number - 1 do
+          local info = standin.describe(d)
+          assert(info.memory == math.floor(total / sharing), at)
+          if d == 0 or info.gpu ~= standin.describe(d - 1).gpu then
+            local data = assert(standin.allocate(d, MAIN, ARRAYS, total))
+            a.free(d, MAIN, ARRAYS, data, total)
+            local event = assert(standin.record(d, MAIN))
+            check(a.finish(event))
+            a.event_free(event)
+            assert(total - available() == math.floor(total / 16 * 15 / sharing), at)
+          end
+        end
+        a.close()
+      end
+      -- What nobody has waited for is given back when a library finds none.
+      standin.reset { STANDIN_GPUS = 1, STANDIN_MEMORY = 2 ^ 24 }
+      standin.open(1)
+      a.free(0, MAIN, ARRAYS, assert(standin.allocate(0, MAIN, ARRAYS, 2 ^ 24)), 2 ^ 24)
+      assert(available() == 0)
+      local x, y, z = standin.allocate(0, MAIN, ARRAYS, 4), standin.allocate(0, MAIN, ARRAYS, 4), nil
+      z = standin.allocate(0, MAIN, ARRAYS, 4)
+      check(a.upload(0, MAIN, x, ffi.new("float[1]", 3), 4))
+      check(a.upload(0, MAIN, y, ffi.new("float[1]", 5), 4))
+      local C = require "shardrt.C"
+      local product = ffi.new("accelerator_product", { dtype = C.SHARDRT_FLOAT32, out_dtype = C.SHARDRT_FLOAT32,
+        m = 1, n = 1, k = 1, batches = 1 })
+      check(a.product("matmul", 0, product, x, y, z))
+      local got = ffi.new "float[1]"
+      check(a.download(0, MAIN, got, z, 4))
+      assert(got[0] == 15)
+      a.close()
+    ]])
+  end)
+
   it("has an address also where it has no bytes", function()
     well(alone [[
       for pools = 0, 1 do

@@ -295,8 +295,14 @@ static int nccl_state(bool *done) {
 
 /* ---- the end ---------------------------------------------------------------------------------------------------- */
 
+/* NCCL goes back to the GPU that the thread has chosen, which would become the first one, be that another process's. */
+static void choose_gpu(const nccl_group *group) {
+  (void)cuda_use("links between GPUs are ended", group->links[0].device);
+}
+
 static void *abort_all(void *context) {
   const nccl_group *group = context;
+  choose_gpu(group);
   for (int32_t i = 0; i < group->count; i++)
     if (group->links[i].comm != NULL) nccl.ncclCommAbort(group->links[i].comm);
   return NULL;
@@ -315,6 +321,7 @@ static ncclResult_t finish_link(const nccl_link *link) {
 /* All are finished before the first is destroyed, which would wait for the others. */
 static void *finish_all(void *context) {
   const nccl_group *group = context;
+  choose_gpu(group);
   bool failed = false;
   for (int32_t i = 0; i < group->count; i++) {
     const ncclResult_t result = nccl.ncclCommFinalize(group->links[i].comm);

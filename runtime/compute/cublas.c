@@ -13,6 +13,7 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "device/cuda.h"
+#include "device/pool.h"
 
 enum { MOST_BATCHES = 65535 }; /* of one call: the second and third sizes of a grid end here */
 
@@ -41,6 +42,14 @@ static int check(cublasStatus_t status, const char *call, const char *what, int3
   snprintf(words, sizeof words, "%s (%s)", cublas.status_text(status), cublas.status_name(status));
   return cuda_failed(status == CUBLAS_STATUS_ALLOC_FAILED ? SHARDRT_ENOMEM : SHARDRT_EDEVICE, call, words, what,
                      device);
+}
+
+/* What cuBLAS takes for itself is not of the pool, which may keep all that was freed: true where the call may be tried
+ * again, now that it has been given back. A handle that finds no memory also says that CUDA is not initialized. */
+static bool lacks_memory(cublasStatus_t status, const char *what, int32_t device) {
+  if (status != CUBLAS_STATUS_ALLOC_FAILED && status != CUBLAS_STATUS_NOT_INITIALIZED) return false;
+  pool_gather(what, device);
+  return true;
 }
 
 /* ---- the library ------------------------------------------------------------------------------------------------ */
@@ -95,7 +104,9 @@ static int handle_of(const char *what, int32_t device, struct handle **out) {
   struct handle *made = alloc_array(1, sizeof *made);
   if (made == NULL) return ALLOC_FAILED;
   *made = (struct handle){.device = device, .next = handles};
-  int code = check(cublas.create(&made->handle), "cublasCreate", what, device);
+  cublasStatus_t status = cublas.create(&made->handle);
+  if (lacks_memory(status, what, device)) status = cublas.create(&made->handle);
+  int code = check(status, "cublasCreate", what, device);
   if (code < 0) {
     alloc_free(made);
     return code;
@@ -185,22 +196,26 @@ static struct multiplication multiplication_of(const accelerator_product *produc
 }
 
 /* cuBLAS's matrices are column-major: a row-major one is its transposed there, and (a b)' is b' a'. */
-static int multiply(const struct multiplication *self, const struct run *run, const char *a, const char *b, char *out) {
+static cublasStatus_t call(const struct multiplication *self, const struct run *run, const char *a, const char *b,
+                           char *out) {
   const float one = 1, beta = self->add ? 1 : 0;
   const double wide_one = 1, wide_beta = beta;
   const bool wide = self->compute == CUBLAS_COMPUTE_64F;
   const void *alphas = wide ? (const void *)&wide_one : &one, *betas = wide ? (const void *)&wide_beta : &beta;
   cublasHandle_t handle = self->handle->handle;
   if (run->count == 1)
-    return check(cublas.gemm(handle, self->b_as, self->a_as, self->n, self->m, self->k, alphas, b, self->type,
-                             self->b_pitch, a, self->type, self->a_pitch, betas, out, self->out_type, self->n,
-                             self->compute, CUBLAS_GEMM_DEFAULT),
-                 "cublasGemmEx", self->what, self->device);
-  return check(cublas.gemm_batched(handle, self->b_as, self->a_as, self->n, self->m, self->k, alphas, b, self->type,
-                                   self->b_pitch, run->b, a, self->type, self->a_pitch, run->a, betas, out,
-                                   self->out_type, self->n, run->out, (int)run->count, self->compute,
-                                   CUBLAS_GEMM_DEFAULT),
-               "cublasGemmStridedBatchedEx", self->what, self->device);
+    return cublas.gemm(handle, self->b_as, self->a_as, self->n, self->m, self->k, alphas, b, self->type, self->b_pitch,
+                       a, self->type, self->a_pitch, betas, out, self->out_type, self->n, self->compute,
+                       CUBLAS_GEMM_DEFAULT);
+  return cublas.gemm_batched(handle, self->b_as, self->a_as, self->n, self->m, self->k, alphas, b, self->type,
+                             self->b_pitch, run->b, a, self->type, self->a_pitch, run->a, betas, out, self->out_type,
+                             self->n, run->out, (int)run->count, self->compute, CUBLAS_GEMM_DEFAULT);
+}
+
+static int multiply(const struct multiplication *self, const struct run *run, const char *a, const char *b, char *out) {
+  cublasStatus_t status = call(self, run, a, b, out);
+  if (lacks_memory(status, self->what, self->device)) status = call(self, run, a, b, out);
+  return check(status, run->count == 1 ? "cublasGemmEx" : "cublasGemmStridedBatchedEx", self->what, self->device);
 }
 
 /* The longest run by calls of as many products as one may have, those around it one by one. */

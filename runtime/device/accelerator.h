@@ -46,7 +46,7 @@ typedef struct accelerator_info {
   uint8_t uuid[16]; /* of the GPU: devices that share one have the same */
   int32_t gpu;      /* its number in this process */
   int32_t shared;   /* how many of the process's devices it is */
-  size_t memory;    /* bytes of the GPU */
+  size_t memory;    /* bytes of the GPU; where processes share it (accelerator_wanted), this one's part */
 } accelerator_info;
 
 /* A box of elements whose strides, in elements, may be any: element i (an index in each dimension) goes from

@@ -79,9 +79,25 @@ static void share(int32_t there, const accelerator_wanted *wanted, int32_t *firs
 #define CUDA_LEAST 80 /* of the architectures that the kernels were compiled for, the least */
 #endif
 
-static int open_gpu(gpu *g, int number) {
+/* How many of the processes have a GPU. */
+static int32_t count_processes(int32_t there, const accelerator_wanted *wanted, int32_t number) {
+  const int64_t size = wanted->local_size;
+  if (there >= size) return 1;
+  const int64_t first = (number * size + there - 1) / there, end = ((number + 1) * size + there - 1) / there;
+  return (int32_t)(end - first);
+}
+
+/* What the pool may keep of what was freed: this process's part of the GPU, less a sixteenth for what is not of the
+ * pool, to which this is no free memory: contexts, kernels, what cuBLAS and NCCL take for themselves. More than that
+ * goes back to the GPU when somebody waits for it. */
+static cudaError_t keep_freed(const gpu *g) {
+  unsigned long long keep = g->memory / 16 * 15 / (size_t)g->processes;
+  return cudaMemPoolSetAttribute(g->pool, cudaMemPoolAttrReleaseThreshold, &keep);
+}
+
+static int open_gpu(gpu *g, int number, int32_t processes) {
   static const char what[] = "the GPUs are opened";
-  *g = (gpu){.number = number};
+  *g = (gpu){.number = number, .processes = processes};
   struct cudaDeviceProp properties;
   cudaError_t problem = cudaGetDeviceProperties(&properties, number);
   if (problem != cudaSuccess) return gpu_failed(problem, "cudaGetDeviceProperties", what);
@@ -106,8 +122,7 @@ static int open_gpu(gpu *g, int number) {
   if (!has_pools) return SHARDRT_OK;
   problem = cudaDeviceGetDefaultMemPool(&g->pool, number);
   if (problem != cudaSuccess) return gpu_failed(problem, "cudaDeviceGetDefaultMemPool", what);
-  unsigned long long keep = ~0ull; /* all that was freed: the next step wants it again */
-  problem = cudaMemPoolSetAttribute(g->pool, cudaMemPoolAttrReleaseThreshold, &keep);
+  problem = keep_freed(g);
   return problem == cudaSuccess ? SHARDRT_OK : gpu_failed(problem, "cudaMemPoolSetAttribute", what);
 }
 
@@ -135,10 +150,10 @@ static int open_peer(gpu *from, const gpu *to) {
   return SHARDRT_OK;
 }
 
-static int open_gpus(int32_t first, int32_t end) {
+static int open_gpus(int32_t first, int32_t end, int32_t there, const accelerator_wanted *wanted) {
   int code = SHARDRT_OK;
   for (int32_t number = first; code == SHARDRT_OK && number < end; number++) {
-    code = open_gpu(&self.gpus[self.gpu_count], number);
+    code = open_gpu(&self.gpus[self.gpu_count], number, count_processes(there, wanted, number));
     self.gpus[self.gpu_count].own = self.gpu_count;
     if (code == SHARDRT_OK) self.gpu_count++;
   }
@@ -178,7 +193,7 @@ int gpu_open(const accelerator_wanted *wanted, int32_t *devices) {
   self.process = wanted->process;
   self.devices = alloc_zeros((size_t)number, sizeof *self.devices);
   if (self.devices == NULL) return ALLOC_FAILED;
-  int code = open_gpus(first, end);
+  int code = open_gpus(first, end, there, wanted);
   for (; code == SHARDRT_OK && self.count < number; self.count++)
     code = open_device(&self.devices[self.count], &self.gpus[(int64_t)self.count * self.gpu_count / number]);
   if (code < 0) {
@@ -207,7 +222,7 @@ void gpu_close(void) {
 
 int gpu_describe(int32_t number, accelerator_info *out) {
   const gpu *g = gpu_of(number);
-  *out = (accelerator_info){.gpu = g->number, .shared = g->shared, .memory = g->memory};
+  *out = (accelerator_info){.gpu = g->number, .shared = g->shared, .memory = g->memory / (size_t)g->processes};
   memcpy(out->name, g->name, sizeof out->name);
   memcpy(out->uuid, g->uuid, sizeof out->uuid);
   return SHARDRT_OK;

@@ -17,6 +17,7 @@ typedef struct gpu {
   int32_t multiprocessors;
   bool reads_pageable;    /* the host's memory that is not pinned, by itself: the driver need not stage it */
   int32_t shared;         /* devices that it is */
+  int32_t processes;      /* of the job's that have it */
   cudaMemPool_t pool;     /* NULL: it has none */
   bool reaches[GPU_MOST]; /* the memory of another one of this process's */
 } gpu;

@@ -1,6 +1,6 @@
 /* pool.c - the GPUs' memory, and who holds it. It comes from the GPU's default pool, in the order of streams, and what
- * is freed stays with the pool: an allocation costs about a microsecond and stops nothing. Where a GPU has no pools,
- * memory is given back after waiting for its stream. */
+ * is freed stays with the pool, but for what others need (gpu.c): an allocation costs about a microsecond and stops
+ * nothing. Where a GPU has no pools, memory is given back after waiting for its stream. */
 #include "device/pool.h"
 
 #include <stdio.h>
@@ -41,9 +41,10 @@ static cudaError_t try_allocate(int32_t number, int32_t stream, size_t bytes, vo
   return cudaMallocAsync(out, bytes, cuda_stream(number, stream));
 }
 
-/* Waits until all that was freed on the GPU by this process is free, and in one piece. */
-static void gather_free(int32_t number) {
+/* What was in pieces is in one then, too. */
+void pool_gather(const char *what, int32_t number) {
   const gpu *g = gpu_of(number);
+  if (cuda_use(what, number) < 0) return;
   for (int32_t d = 0; d < gpu_devices(); d++)
     for (int32_t s = 0; gpu_of(d) == g && s < ACCELERATOR_STREAMS; s++)
       (void)cudaStreamSynchronize(gpu_device_at(d)->streams[s]);
@@ -60,7 +61,7 @@ int pool_allocate(int32_t number, int32_t stream, int32_t holder, size_t bytes, 
   cudaError_t problem = try_allocate(number, stream, room, out);
   if (problem == cudaErrorMemoryAllocation) {
     (void)cudaGetLastError();
-    gather_free(number);
+    pool_gather(what, number);
     problem = try_allocate(number, stream, room, out);
   }
   if (problem == cudaErrorMemoryAllocation) {

@@ -6,5 +6,8 @@
 
 int pool_allocate(int32_t device, int32_t stream, int32_t holder, size_t bytes, void **out);
 void pool_free(int32_t device, int32_t stream, int32_t holder, void *data, size_t bytes);
+/* Waits until all that this process has freed on the device's GPU is free, and gives it back to the GPU, where what is
+ * not of the pool finds it: what cuBLAS takes for itself. */
+void pool_gather(const char *what, int32_t device);
 
 #endif

@@ -19,6 +19,8 @@
 
 #include "standin/standin.h"
 
+enum { WORKSPACE = 128 << 10 }; /* bytes that a handle takes on its GPU */
+
 struct cublasContext {
   int gpu;
   cudaStream_t stream;
@@ -225,6 +227,7 @@ double scalar(const void *at, cublasComputeType_t compute) {
 cublasStatus_t cublasCreate_v2(cublasHandle_t *handle) {
   const cublasStatus_t status = enter("cublasCreate");
   if (status != CUBLAS_STATUS_SUCCESS) return status;
+  if (!standin_take(standin_current_gpu(), WORKSPACE)) return CUBLAS_STATUS_ALLOC_FAILED;
   *handle = new cublasContext{standin_current_gpu(), nullptr, CUBLAS_DEFAULT_MATH};
   contexts.insert(*handle);
   return status;
@@ -232,6 +235,7 @@ cublasStatus_t cublasCreate_v2(cublasHandle_t *handle) {
 
 cublasStatus_t cublasDestroy_v2(cublasHandle_t handle) {
   if (contexts.erase(handle) == 0) return CUBLAS_STATUS_NOT_INITIALIZED;
+  standin_give_back(handle->gpu, WORKSPACE);
   delete handle;
   return CUBLAS_STATUS_SUCCESS;
 }

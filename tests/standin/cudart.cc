@@ -20,8 +20,8 @@
  *                    "0-1:nvlink,2-3:pcie", where the rest is none (pcie)
  *   STANDIN_HOST     of a text of whose GPUs these are, for uuids (the host's name)
  *   STANDIN_POOLS    0: no stream-ordered allocation (1)
- *   STANDIN_PAGEABLE 1: GPUs read pageable memory by themselves, and when a copy from it runs, not when it is put on a
- *                    stream (0)
+ *   STANDIN_PAGEABLE 1: GPUs read and write pageable memory by themselves, and when a copy runs, not when it is put on
+ *                    a stream (0)
  *   STANDIN_SEED     of the order (1)
  *   STANDIN_NARROW   so many elements kernels count in 32 bits (2147483647)
  *   STANDIN_FAIL     calls that fail: "cudaMallocAsync@3=2,cudaHostAlloc@1=2": the third and the first of this process,
@@ -108,9 +108,10 @@ namespace {
 struct gpu_state {
   int physical;
   char *arena;
-  size_t opened; /* bytes that are accessible now */
-  size_t reach;  /* bytes that were ever in use */
-  size_t used, reserved, high;
+  size_t opened;                  /* bytes that are accessible now */
+  size_t reach;                   /* bytes that were ever in use */
+  size_t used, reserved, high;    /* of what is allocated here; `reserved` has what a pool keeps, too */
+  size_t taken;                   /* by libraries */
   std::map<char *, block> blocks; /* all of the arena, no two free ones side by side */
   bool peer[MAX_GPUS], pool_access[MAX_GPUS];
   CUmemPoolHandle_st pool;
@@ -268,8 +269,9 @@ bool stays(cudaError_t error) {
   }
 }
 
+/* What cudaGetLastError says next, be it only that something is not ready. */
 cudaError_t fails(cudaError_t error) {
-  if (error != cudaSuccess && error != cudaErrorNotReady) last_error = error;
+  if (error != cudaSuccess) last_error = error;
   return error;
 }
 
@@ -284,13 +286,14 @@ bool injected(const std::string &name, int64_t n, cudaError_t *error) {
 }
 
 /* Whether a call makes a context on the thread's GPU, where there is none. A thread that has chosen no GPU makes it on
- * the first one, be that another process's: hundreds of megabytes, and a second. */
+ * the first one, be that another process's: hundreds of megabytes, and a second. NCCL's calls that end a communicator
+ * work on its GPU, and then go back to the thread's by cudaSetDevice. */
 bool makes_context(const char *call) {
-  static const char *const others[] = {"cudaGetDevice", "cudaDeviceGet", "cudaDeviceCan", "cudaSetDevice",
-                                       "cudaMemPool"};
+  static const char *const others[] = {"cudaGetDevice", "cudaDeviceGet", "cudaDeviceCan",        "cudaSetDevice",
+                                       "cudaMemPool",   "ncclGet",       "ncclCommGetAsyncError"};
   for (const char *other : others)
     if (strncmp(call, other, strlen(other)) == 0) return false;
-  return strncmp(call, "cuda", 4) == 0;
+  return strncmp(call, "cuda", 4) == 0 || strncmp(call, "nccl", 4) == 0 || strncmp(call, "cublas", 6) == 0;
 }
 
 cudaError_t enter(const char *call) {
@@ -319,6 +322,13 @@ CUstream_st *checked(cudaStream_t stream, const char *call) {
       return stream;
     }
   standin_wrong("%s is called with what is no stream", call);
+}
+
+/* Of copies whose memory may be of a pool, CUDA's Programming Guide ("Current Context/Device Sensitivity") wants this.
+ */
+void check_current(cudaStream_t stream, const char *call) {
+  if (checked(stream, call)->gpu != current_gpu)
+    standin_wrong("%s: a stream of GPU %d while GPU %d is the current one", call, stream->gpu, current_gpu);
 }
 
 /* ---- what runs --------------------------------------------------------------------------------------------------- */
@@ -393,7 +403,8 @@ CUstream_st *pick(CUstream_st *target, unsigned manner, const std::vector<CUstre
   return may[random_below((unsigned)may.size())];
 }
 
-/* Until the target has done `at` pieces; nobody sees a device's memory afterwards. */
+/* Until the target has done `at` pieces; nobody sees a device's memory afterwards. As somebody waited, the pool gives
+ * back what it keeps beyond its threshold. */
 cudaError_t run_until(CUstream_st *target, uint64_t at) {
   const unsigned manner = random_below(3);
   std::vector<CUstream_st *> stuck;
@@ -414,6 +425,9 @@ cudaError_t run_until(CUstream_st *target, uint64_t at) {
     pthread_mutex_lock(&lock);
   }
   close_arenas();
+  gpu_state &s = states[target->gpu];
+  const size_t keeps = s.pool.threshold < s.used ? s.used : (size_t)s.pool.threshold;
+  if (s.reserved > keeps) s.reserved = keeps;
   return fails(dead);
 }
 
@@ -507,7 +521,7 @@ std::map<char *, block>::iterator find_room(gpu_state &s, CUstream_st *stream, s
 cudaError_t allocate(int gpu, CUstream_st *stream, size_t bytes, void **out) {
   gpu_state &s = states[gpu];
   const size_t room = (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT, whole = room + GUARD;
-  if (bytes > memory || s.used + room > memory - held_by_others) return fails(cudaErrorMemoryAllocation);
+  if (bytes > memory || s.used + room > memory - held_by_others - s.taken) return fails(cudaErrorMemoryAllocation);
   auto it = find_room(s, stream, whole);
   if (it == s.blocks.end()) return fails(cudaErrorMemoryAllocation);
   char *data = it->first;
@@ -633,7 +647,7 @@ cudaError_t copy(const rows &r, enum cudaMemcpyKind kind, CUstream_st *stream, c
     if (from == PINNED) use_pinned(r.from, -1);
     return true;
   });
-  return to == PAGEABLE ? run_until(stream, stream->put) : cudaSuccess;
+  return to == PAGEABLE && !reads_pageable ? run_until(stream, stream->put) : cudaSuccess;
 }
 
 /* How two GPUs are linked: 0 not, 1 by PCIe, 2 by NVLink. */
@@ -695,6 +709,19 @@ bool standin_reaches(cudaStream_t stream, const void *data, size_t bytes) {
   const gpu_state *s = arena_of(data);
   if (s == NULL) return pinned_block(data, bytes) != pinned_blocks.end();
   return may_reach(stream->gpu, (int)(s - states)) && used_block(data, bytes) != NULL;
+}
+
+bool standin_take(int gpu, size_t bytes) {
+  held lock_is_held;
+  gpu_state &s = states[gpu];
+  if (memory - held_by_others - s.taken - s.reserved < bytes) return false;
+  s.taken += bytes;
+  return true;
+}
+
+void standin_give_back(int gpu, size_t bytes) {
+  held lock_is_held;
+  states[gpu].taken -= bytes;
 }
 
 cudaError_t standin_enter(const char *call) {
@@ -934,7 +961,7 @@ cudaError_t cudaMemGetInfo(size_t *available, size_t *total) {
   ENTER("cudaMemGetInfo");
   const gpu_state &s = states[current_gpu];
   *total = memory;
-  *available = memory - held_by_others - s.reserved;
+  *available = memory - held_by_others - s.taken - s.reserved;
   return cudaSuccess;
 }
 
@@ -1085,7 +1112,7 @@ cudaError_t cudaStreamQuery(cudaStream_t stream) {
   checked(stream, "cudaStreamQuery");
   run_some(stream, random_below(4));
   if (dead != cudaSuccess) return fails(dead);
-  return stream->done == stream->put ? cudaSuccess : cudaErrorNotReady;
+  return fails(stream->done == stream->put ? cudaSuccess : cudaErrorNotReady);
 }
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned int flags) {
@@ -1130,7 +1157,7 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
   if (checked(event, "cudaEventQuery")->stream == NULL) standin_wrong("an event is asked for that was never recorded");
   if (event->stream->done < event->at) run_some(event->stream, event->asked++ < 3 ? random_below(2) : 8);
   if (dead != cudaSuccess) return fails(dead);
-  return event->stream->done >= event->at ? cudaSuccess : cudaErrorNotReady;
+  return fails(event->stream->done >= event->at ? cudaSuccess : cudaErrorNotReady);
 }
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
@@ -1146,21 +1173,21 @@ cudaError_t cudaEventElapsedTime(float *milliseconds, cudaEvent_t from, cudaEven
   if (!checked(from, "cudaEventElapsedTime")->timed || !checked(to, "cudaEventElapsedTime")->timed)
     return fails(cudaErrorInvalidResourceHandle);
   if (from->stream == NULL || to->stream == NULL) return fails(cudaErrorInvalidResourceHandle);
-  if (from->stream->done < from->at || to->stream->done < to->at) return cudaErrorNotReady;
+  if (from->stream->done < from->at || to->stream->done < to->at) return fails(cudaErrorNotReady);
   *milliseconds = from->stream == to->stream ? (float)(to->at - from->at) : 1;
   return cudaSuccess;
 }
 
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind, cudaStream_t stream) {
   ENTER("cudaMemcpyAsync");
-  checked(stream, "cudaMemcpyAsync");
+  check_current(stream, "cudaMemcpyAsync");
   return copy(rows{(char *)to, 0, (const char *)from, 0, bytes, 1}, kind, stream, "cudaMemcpyAsync");
 }
 
 cudaError_t cudaMemcpy2DAsync(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width,
                               size_t height, enum cudaMemcpyKind kind, cudaStream_t stream) {
   ENTER("cudaMemcpy2DAsync");
-  checked(stream, "cudaMemcpy2DAsync");
+  check_current(stream, "cudaMemcpy2DAsync");
   if (width > to_pitch || width > from_pitch) return fails(cudaErrorInvalidValue);
   return copy(rows{(char *)to, to_pitch, (const char *)from, from_pitch, width, height}, kind, stream,
               "cudaMemcpy2DAsync");
@@ -1180,7 +1207,7 @@ cudaError_t cudaMemcpyPeerAsync(void *to, int to_gpu, const void *from, int from
 
 cudaError_t cudaMemsetAsync(void *to, int value, size_t bytes, cudaStream_t stream) {
   ENTER("cudaMemsetAsync");
-  checked(stream, "cudaMemsetAsync");
+  check_current(stream, "cudaMemsetAsync");
   if (bytes == 0) return cudaSuccess;
   if (where_is(to, bytes, "cudaMemsetAsync") != DEVICE) standin_wrong("cudaMemsetAsync is called with host memory");
   put(stream, "set", [to, value, bytes] {

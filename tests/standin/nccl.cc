@@ -432,7 +432,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int ranks, ncclUniqueId id
   note("init %d %d", rank, ranks);
   joined.push_back(made);
   *comm = made;
-  return ncclSuccess;
+  return ncclInProgress; /* which is no failure */
 }
 
 ncclResult_t ncclGroupStart() {

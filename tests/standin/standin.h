@@ -16,6 +16,10 @@ void standin_go_on();
 /* Whether [data, data + bytes) lies in one allocation of the stream's GPU, or of one that this has access to, or in
  * pinned memory. */
 bool standin_reaches(cudaStream_t stream, const void *data, size_t bytes);
+/* Memory of a GPU that a library takes for itself. What a pool keeps is no memory for others, not even in the process:
+ * false where there is not so much beside it. */
+bool standin_take(int gpu, size_t bytes);
+void standin_give_back(int gpu, size_t bytes);
 /* Called at the beginning of every call of a library: not cudaSuccess where a failure is to be injected ("ncclSend",
  * STANDIN_FAIL), or where the context is dead. */
 cudaError_t standin_enter(const char *call);

@@ -18,7 +18,7 @@ local runtime = ffi.load((plugin:gsub("[^/]*$", "", 1)) .. "libstandin.so")
 local library = ffi.load(plugin)
 local a = library.shardrt_accelerator()
 
-local standin = { a = a, library = library, -- which goes when nobody holds it
+local standin = { a = a, runtime = runtime, library = library, -- which goes when nobody holds it
   check = accelerator.check, MAIN = 0, IN = 1, OUT = 2, ARRAYS = 0, BATCHES = 1, SCRATCH = 2 }
 
 local NAMES = {
