@@ -233,6 +233,11 @@ describe("links between GPUs", function()
     assert.is_nil(result.log:match "abort")
   end)
 
+  it("never block, whatever the user has set for other programs", function()
+    local result = alone(pair .. "links.join(2) links.settle() send_one() a.links.close()", { NCCL_COMM_BLOCKING = 1 })
+    assert.equal(0, result.status, result.output)
+  end)
+
   it("can be joined again after they were closed", function()
     local result = alone(pair .. [[
       links.join(2) links.settle() send_one() a.links.close()

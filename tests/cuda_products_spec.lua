@@ -364,6 +364,16 @@ multiply { dtype = "float32", layout = LAYOUTS[1], m = 3, n = 4, k = 5, batch = 
     env.SHARDRT_CUDA_LIBRARIES = from
     local found = run(SMALL, { gpus = 1, env = env })
     assert.equal(run(SMALL).stdout, found.stdout)
+    -- One that needs another one beside it, which nothing else would find; both are empty.
+    local other = mpi.folder()
+    local linked = mpi.shell(("cd %s && echo 'int none;' > none.c && gcc -shared -fPIC -Wl,-soname,libneeded.so.1 " ..
+      "-o libneeded.so.1 none.c && gcc -shared -fPIC -Wl,--no-as-needed -o libcublas.so.13 none.c " ..
+      "./libneeded.so.1"):format(other))
+    assert.equal(0, linked.status, linked.output)
+    env.SHARDRT_CUDA_LIBRARIES = other
+    result = run(SMALL, { gpus = 1, fails = true, env = env })
+    assert.truthy(result.stderr:find("the library that is found has no cublasCreate_v2", 1, true), result.stderr)
+    mpi.remove(other)
     env.SHARDRT_CUDA_LIBRARIES = folder -- whole numbers need none
     local whole = SMALL:gsub('"float32"', '"int32"')
     assert.equal(run(whole).stdout, run(whole, { gpus = 1, env = env }).stdout)

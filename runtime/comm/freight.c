@@ -191,7 +191,8 @@ static int copy_parts(freight *f, const part *items, int64_t count) {
     const haul_place from = haul_in_block(p->source, p->from->number, p->box, p->from->device, p->from->data);
     code = haul_box(f->element, p->box, &to, &from, f->staging);
   }
-  return code == SHARDRT_OK ? haul_after(pairs) : code;
+  const int after = haul_after(pairs); /* also where one could not be put on the way: others were */
+  return code < 0 ? code : after;
 }
 
 static void drop_unused(freight *f) {

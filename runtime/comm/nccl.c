@@ -1,9 +1,10 @@
 /* nccl.c - links between the GPUs of a job's processes: NCCL, opened when it is first needed.
  *
- * Communicators are non-blocking: what a call starts goes on in threads of NCCL's, which put it on streams, and until
- * ncclCommGetAsyncError says that this is done, nobody else may put anything there. So each GPU's communicator has a
- * stream of its own, where its groups stand in the order in which they were called; it waits for MAIN of the devices
- * that send and receive, and these wait for it as soon as the group is on it.
+ * Communicators are non-blocking (device/cuda.c sees to it that nothing else decides that): what a call starts goes on
+ * in threads of NCCL's, which put it on streams, and until ncclCommGetAsyncError says that this is done, nobody else
+ * may put anything there. So each GPU's communicator has a stream of its own, where its groups stand in the order in
+ * which they were called; it waits for MAIN of the devices that send and receive, and these wait for it as soon as the
+ * group is on it.
  *
  * NCCL's User Guide, "Group Calls", "Point-to-point communication" (messages of a group between the same two meet in
  * their order) and "Fault Tolerance" (ncclCommAbort) say what is relied on. */

@@ -14,6 +14,9 @@
  * has that stream wait first, and the stream on which it is freed wait afterwards. So what MAIN of one device takes
  * from another device's memory is `after(device, other)`, the work, `after(other, device)`.
  *
+ * Waiting for a device has no limit: nobody knows how long what was put on it should take, and what hangs there ends
+ * with its process alone. Of a job the other processes, which wait for this one with a limit (comm/meet.h), end it.
+ *
  * All functions may be called on any thread, but those that compute on the main one only. Those that return int give 0
  * or a negative code with the message set: ENOMEM says what is held by what; EDEVICE names the call, the device and
  * what was asked for last, as a device may fail long after the call. `what` is the operation, for messages. Needs no

@@ -4,11 +4,20 @@
  * (compute/cublas.c, library.c) and the kernels (*.cu). */
 #include "device/cuda.h"
 
+#include <stdlib.h>
+
 #include "device/event.h"
 #include "device/gpu.h"
 #include "device/pinned.h"
 #include "device/pool.h"
 #include "device/transfer.h"
+
+/* What a user, or the machine's nccl.conf, has set for other programs would be stronger than what comm/nccl.c says of
+ * its communicators. Now, as other threads may read the environment later. */
+static int open_all(const accelerator_wanted *wanted, int32_t *devices) {
+  setenv("NCCL_COMM_BLOCKING", "0", 1); /* NOLINT(concurrency-mt-unsafe) */
+  return gpu_open(wanted, devices);
+}
 
 static void close_all(void) {
   gpu_synchronize();
@@ -33,7 +42,7 @@ static const accelerator cuda = {
     .version = ACCELERATOR_VERSION,
     .name = "cuda",
     .count = gpu_count,
-    .open = gpu_open,
+    .open = open_all,
     .close = close_all,
     .describe = gpu_describe,
     .link = gpu_link,

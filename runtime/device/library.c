@@ -7,21 +7,37 @@
 #include "base/error.h"
 #include "device/cuda.h"
 
+enum { MOST_NEEDED = 4 };
+
 /* Where the toolkit's libraries were when this was built; the Makefile knows. */
 #ifndef CUDA_LIBRARIES
 #define CUDA_LIBRARIES ""
 #endif
 
+/* Opens a library of a folder, and before that those which it needs, where they lie beside it and the system does not
+ * look there, as cuBLAS's is in some toolkits: what dlopen then says begins with the name. NULL: dlerror says why. */
+static void *open_path(const char *folder, const char *path) {
+  for (int needed = 0;; needed++) {
+    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (library != NULL || folder[0] == '\0' || needed == MOST_NEEDED) return library;
+    char message[1024], beside[4096];
+    snprintf(message, sizeof message, "%s", dlerror()); /* NOLINT(concurrency-mt-unsafe): glibc's is of this thread */
+    const size_t name = strcspn(message, ":/");
+    const int length = snprintf(beside, sizeof beside, "%s/%.*s", folder, (int)name, message);
+    const bool is_beside = message[name] == ':' && length > 0 && (size_t)length < sizeof beside;
+    if (!is_beside || dlopen(beside, RTLD_NOW | RTLD_LOCAL) == NULL) return dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  }
+}
+
 /* The first of `names` in a folder, or, where that is empty, wherever the system looks. `reason`, where it is empty,
- * becomes why it is none; NULL: nobody asks. A name with a slash lies beside
- * such a folder. */
+ * becomes why it is none; NULL: nobody asks. A name with a slash lies beside such a folder. */
 static void *open_in(const char *folder, const char *const *names, char *reason, size_t room) {
   for (; *names != NULL; names++) {
     char path[4096];
     if (folder[0] == '\0' && strchr(*names, '/') != NULL) continue;
     const int length = snprintf(path, sizeof path, "%s%s%s", folder, folder[0] == '\0' ? "" : "/", *names);
     if (length < 0 || (size_t)length >= sizeof path) continue;
-    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    void *library = open_path(folder, path);
     if (library != NULL) return library;
     const char *problem = dlerror(); /* NOLINT(concurrency-mt-unsafe): glibc's is of this thread */
     if (reason != NULL && reason[0] == '\0') snprintf(reason, room, "%s", problem);

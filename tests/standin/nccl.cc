@@ -408,7 +408,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int ranks, ncclUniqueId id
   const ncclResult_t entered = enter("ncclCommInitRankConfig");
   if (entered != ncclSuccess) return entered;
   if (config->magic != 0xcafebeef || config->size != sizeof *config) standin_wrong("a config was not initialized");
-  if (config->blocking != 0) standin_wrong("a communicator is to block");
+  if (number_of("NCCL_COMM_BLOCKING", config->blocking) != 0) standin_wrong("a communicator is to block");
   if (depth == 0) standin_wrong("ncclCommInitRankConfig is called outside of a group");
   if (rank < 0 || rank >= ranks) return fails(ncclInvalidArgument, "Invalid rank requested : %d/%d", rank, ranks);
   cudaDeviceProp properties;
