@@ -24,6 +24,7 @@
 
 enum { BY_SIGNAL = 128, WRONG_WORDS = 2 }; /* exit statuses: above it, the number of a signal; of a command line */
 enum { MORE_WORDS = 6 };                   /* of mpirun's command line: options that may be there, and the recipe */
+enum { BOUND_TO_CORES = 2 };               /* so many processes, at most, are bound to cores where nothing is said */
 
 /* How the launcher sees the job. */
 typedef struct watch {
@@ -36,6 +37,12 @@ typedef struct watch {
   int64_t saved; /* checkpoints, before this run */
   int stop;      /* the signal by which the launcher was told to end; 0: none */
 } watch;
+
+/* OpenMPI binds each process of one or two to a core, where a loader's threads would stand in each other's way. More
+ * are bound to a NUMA node each, or not at all, and have cores enough. What the user has set holds. */
+static void leave_cores(int processes) {
+  if (processes <= BOUND_TO_CORES) setenv("OMPI_MCA_hwloc_base_binding_policy", "none", 0);
+}
 
 /* mpirun's command line, set up so that it runs as root and with more processes than cores. */
 static char **words_new(const run *r, int processes) {
@@ -67,6 +74,7 @@ static char **words_new(const run *r, int processes) {
   memcpy(words + count_of_words, r->argv, (size_t)r->argc * sizeof *words);
   setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
   setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
+  leave_cores(processes);
   return words;
 }
 

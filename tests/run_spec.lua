@@ -3,6 +3,33 @@
 local files = require "tests.support.files"
 local mpi = require "tests.support.mpi"
 
+describe("shardrt run", function()
+  -- The cores that each process may use, as the kernel lists them.
+  local function cores(processes, env)
+    local recipe = os.tmpname()
+    files.write(recipe:match "^(.*)/", recipe:match "[^/]*$", [[
+      for line in io.lines "/proc/self/status" do
+        local list = line:match "^Cpus_allowed_list:%s*(%S+)"
+        if list then io.write("cores ", list, "\n") end
+      end]])
+    local result = mpi.shell(("env -u OMPI_MCA_hwloc_base_binding_policy %s %s run -n %d --platform host %s"):format(
+      env or "", mpi.program(), processes, recipe), 60)
+    os.remove(recipe)
+    assert.equal(0, result.status, result.output)
+    local found = {}
+    for list in result.stdout:gmatch "cores (%S+)" do found[#found + 1] = list end
+    assert.equal(processes, #found, result.output)
+    return found
+  end
+
+  it("leaves one or two processes all cores, unless the user binds them", function()
+    local all = mpi.shell("sed -n 's/^Cpus_allowed_list:[[:space:]]*//p' /proc/self/status").stdout:match "%S+"
+    assert.same({ all }, cores(1))
+    assert.same({ all, all }, cores(2))
+    assert.truthy(cores(1, "OMPI_MCA_hwloc_base_binding_policy=hwthread")[1]:match "^%d+$")
+  end)
+end)
+
 describe("shardrt run --restarts", function()
   local folder
   before_each(function() folder = files.folder() end)
