@@ -222,6 +222,10 @@ size_t shardrt_buffer_bytes(const shardrt_buffer *buffer);
 /* Bytes that this process's devices have of their own, together; of a GPU that is several devices, once. 0: they have
  * no memory but the process's. */
 size_t shardrt_device_memory(void);
+/* What this thread calls from now on where a device has no memory left for it, or the host none that is pinned, before
+ * it tries again: it may free whatever the thread's own call at that moment was not given. NULL, as at first: nothing.
+ */
+void shardrt_device_reclaim(void (*reclaim)(void));
 
 /* Copies a box between two C-contiguous arrays: `extent` elements in each dimension, from src_start in src to
  * dst_start in dst. EINVAL where a box leaves its array. The innermost run is as long as the shapes allow. */

@@ -333,6 +333,7 @@ multiply { dtype = "float32", layout = LAYOUTS[1], m = 3, n = 4, k = 5, batch = 
       "CUBLAS_STATUS_NOT_INITIALIZED")
     failing("cublasCreate@2=3,cublasCreate@3=3", "matmul: cublasCreate failed on device 1",
       "CUBLAS_STATUS_ALLOC_FAILED")
+    run(SMALL, { gpus = 2, env = { STANDIN_FAIL = "cublasCreate@2=3,cublasCreate@4=1" } }) -- which then has room
     failing("cublasSetMathMode@1=7", "matmul: cublasSetMathMode failed on device 0", "CUBLAS_STATUS_INVALID_VALUE")
     failing("run@20=700", "an illegal memory access was encountered")
   end)

@@ -22,7 +22,8 @@ ffi.cdef "int getpid(void);"
 ]]
 local _, lines_before = head:gsub("\n", "")
 
--- A recipe on o.gpus stand-in GPUs (2) in o.processes (nil: alone); it must end well unless o.fails.
+-- A recipe on o.gpus stand-in GPUs (2) in o.processes (nil: alone), of which process 1 is told o.one, too; it must end
+-- well unless o.fails.
 local function run(source, o)
   o = o or {}
   local env = {
@@ -32,28 +33,8 @@ local function run(source, o)
   for name, value in pairs(o.env or {}) do env[name] = value end
   local options = { "--platform", "cuda", "--timeout", o.timeout or 60 }
   local result = mpi.run { source = head .. source, processes = o.processes, devices = o.devices or 8, env = env,
-    options = options, limit = 120 }
+    one = o.one, options = options, limit = 120 }
   if not o.fails then assert.equal(0, result.status, result.output) end
-  return result
-end
-
--- The same in processes of which one (o.one, a table of its environment) is told something of its own.
-local function run_apart(source, o)
-  local words = {}
-  for name, value in pairs(o.one) do words[#words + 1] = ("export %s='%s';"):format(name, value) end
-  local folder = mpi.folder()
-  local script = folder .. "/program.sh"
-  local file = assert(io.open(script, "w"))
-  file:write(('#!/bin/sh\nif [ "$OMPI_COMM_WORLD_RANK" = 1 ]; then %s fi\nexec %s "$@"\n'):format(
-    table.concat(words, " "), mpi.program()))
-  file:close()
-  os.execute("chmod +x " .. script)
-  local program = mpi.program
-  mpi.program = function() return script end
-  local ok, result = pcall(run, source, o)
-  mpi.program = program
-  mpi.remove(folder)
-  assert(ok, result)
   return result
 end
 
@@ -314,7 +295,7 @@ describe("where processes share GPUs, data goes through the host", function()
   end
 
   it("as where NCCL cannot be had in one of them", function()
-    local result = run_apart(random(5), { processes = 2, devices = 2, gpus = 4,
+    local result = run(random(5), { processes = 2, devices = 2, gpus = 4,
       one = { STANDIN_NCCL_VERSION = "2709" } })
     contains(result.stderr, "NCCL 2.7 is too old")
     contains(result.stderr, "data between processes goes through the host")
@@ -362,7 +343,7 @@ describe("links that fail during reshards", function()
   end)
 
   it("because an operation hangs end by the timeout, and say what hangs", function()
-    local result = run_apart(TIMES, { processes = 2, devices = 2, gpus = 4, timeout = 3, fails = true,
+    local result = run(TIMES, { processes = 2, devices = 2, gpus = 4, timeout = 3, fails = true,
       one = { STANDIN_NCCL_HANG = "5" } })
     assert.equal(1, result.status, result.output)
     contains(result.stderr, "within 3 seconds")
@@ -372,7 +353,7 @@ describe("links that fail during reshards", function()
   end)
 
   it("say which call, array and device, and are of no use any more", function()
-    local result = run_apart(TIMES, { processes = 2, devices = 2, gpus = 4, timeout = 3, fails = true,
+    local result = run(TIMES, { processes = 2, devices = 2, gpus = 4, timeout = 3, fails = true,
       one = { STANDIN_FAIL = "ncclSend@5=2" } })
     assert.equal(1, result.status, result.output)
     local first = result.stderr:match "first in 1: ([^\n]*)"
@@ -384,7 +365,7 @@ describe("links that fail during reshards", function()
   end)
 
   it("or cannot be joined, say so", function()
-    local result = run_apart(TIMES, { processes = 2, devices = 2, gpus = 4, timeout = 3, fails = true,
+    local result = run(TIMES, { processes = 2, devices = 2, gpus = 4, timeout = 3, fails = true,
       one = { STANDIN_FAIL = "ncclCommInitRankConfig@1=2" } })
     assert.equal(1, result.status, result.output)
     contains(result.stderr, "first in 1: ")
@@ -393,7 +374,7 @@ describe("links that fail during reshards", function()
   end)
 
   it("leave what a device failed at to its own message", function()
-    local result = run_apart(TIMES, { processes = 2, devices = 2, gpus = 4, timeout = 3, fails = true,
+    local result = run(TIMES, { processes = 2, devices = 2, gpus = 4, timeout = 3, fails = true,
       one = { STANDIN_FAIL = "run@40=700" } })
     assert.equal(1, result.status, result.output)
     contains(result.stderr, "illegal memory access")

@@ -224,7 +224,7 @@ function methods:copy_to_host_async()
     local buffer = C.shardrt_array_buffer(handle, i)
     local block = C.shardrt_array_shard(handle, i).block
     if buffer ~= nil and block == count then -- they are numbered by first appearance, and replicas hold the same
-      fail.check(C.shardrt_buffer_fetch(buffer), "copy_to_host_async")
+      fail.check(outside.call(C.shardrt_buffer_fetch, buffer), "copy_to_host_async")
       tell_of_copy(buffer)
       count = count + 1
     end
@@ -349,7 +349,20 @@ function array.derived(x, told)
   C.shardrt_array_set_number(x.handle, bit.bor(C.shardrt_fingerprint(told, #told), BY_VALUE))
 end
 
---- Gives every shard of a block its buffer, and tells the collector of its size.
+--- Gives a shard its buffer; a device that has memory of its own, and not that buffer, a copy.
+---@param what string
+---@param x shardrt.Array
+---@param i integer # from 0
+---@param buffer ffi.cdata* # which the caller holds
+---@return ffi.cdata* # the one that the shard has now
+function array.set_buffer(what, x, i, buffer)
+  fail.check(outside.call(C.shardrt_array_set_buffer, x.handle, i, buffer), what)
+  local set = C.shardrt_array_buffer(x.handle, i)
+  if set ~= buffer then outside.made_on_devices(tonumber(C.shardrt_buffer_bytes(set))) end
+  return set
+end
+
+--- Gives every shard of a block its buffer.
 ---@param what string
 ---@param x shardrt.Array
 ---@param block integer
@@ -357,8 +370,7 @@ end
 function array.set_block(what, x, block, buffer)
   for i = 0, tonumber(C.shardrt_array_shard_count(x.handle)) - 1 do
     if C.shardrt_array_shard(x.handle, i).block == block then
-      fail.check(C.shardrt_array_set_buffer(x.handle, i, buffer), what)
-      buffer = C.shardrt_array_buffer(x.handle, i) -- replicas on other devices are copied from there
+      buffer = array.set_buffer(what, x, i, buffer) -- replicas on other devices are copied from there
     end
   end
 end
@@ -398,7 +410,7 @@ end
 ---@param x shardrt.Array
 ---@param host shardrt.ndarray
 function array.fill_global(what, x, host)
-  fail.check(C.shardrt_array_fill_global(x.handle, host.data), what)
+  fail.check(outside.call(C.shardrt_array_fill_global, x.handle, host.data), what)
   tell_collector(x)
 end
 
@@ -407,9 +419,15 @@ end
 ---@param x shardrt.Array
 ---@param host shardrt.ndarray
 function array.fill_local(what, x, host)
-  fail.check(C.shardrt_array_fill_local(x.handle, shape.to_c(host.shape), host.data), what)
+  fail.check(outside.call(C.shardrt_array_fill_local, x.handle, shape.to_c(host.shape), host.data), what)
   tell_collector(x)
 end
+
+--- An error in every process where devices that hold the same part of an array hold other data; every process must call
+--- it.
+---@param name string # the array, for messages
+---@param x shardrt.Array
+function array.check_replicas(name, x) fail.check(outside.call(C.shardrt_check_array, name, x.handle)) end
 
 --- The whole value of an array that is whole in this process.
 ---@param what string
@@ -419,7 +437,7 @@ function array.gather(what, x)
   local handle = live(what, x)
   if C.shardrt_job_get().planning ~= 0 then no_data(what) end
   local host = ndarray.empty(x.shape, x.dtype)
-  fail.check(C.shardrt_array_gather(handle, host.data), what)
+  fail.check(outside.call(C.shardrt_array_gather, handle, host.data), what)
   return host
 end
 
@@ -435,7 +453,7 @@ function array.allgather(what, x)
   if C.shardrt_job_get().planning ~= 0 then no_data(what) end
   local host = ndarray.empty(x.shape, x.dtype)
   C.shardrt_job_at(fail.where())
-  local code = C.shardrt_process_allgather(handle, host.data)
+  local code = outside.call(C.shardrt_process_allgather, handle, host.data)
   if code == C.SHARDRT_ETIMEOUT or code == C.SHARDRT_ECOMM then lost[#lost + 1] = host end
   fail.check(code)
   return host

@@ -11,6 +11,7 @@ local layouts = require "shardrt.layouts"
 local list = require "shardrt.list"
 local map = require "shardrt.map"
 local object = require "shardrt.object"
+local outside = require "shardrt.outside"
 local plan = require "shardrt.later" "shardrt.plan"
 local progress = require "shardrt.progress"
 local reshard = require "shardrt.reshard"
@@ -376,7 +377,7 @@ function Loader:__call()
   else
     make_room(self)
   end
-  if fail.check(C.shardrt_loader_next(self.handle, self.arrays)) == 0 then
+  if fail.check(outside.call(C.shardrt_loader_next, self.handle, self.arrays)) == 0 then
     progress.ended(self)
     return nil
   end

@@ -26,7 +26,7 @@ local function finish(what, x)
     plan.array(what, x)
   elseif job.check ~= C.SHARDRT_CHECK_OFF then
     C.shardrt_job_at(fail.where())
-    fail.check(C.shardrt_check_array(what, x.handle))
+    array.check_replicas(what, x)
   end
   return array.made_by_all(x)
 end
@@ -238,7 +238,7 @@ function words.make_array_from_single_device_arrays(global_shape, s, arrays, dty
   local job = C.shardrt_job_get()
   if job.planning ~= 0 then return finish(what, x) end
   for i, part in ipairs(ordered) do
-    fail.check(C.shardrt_array_set_buffer(x.handle, i - 1, C.shardrt_array_buffer(part.handle, 0)), what)
+    array.set_buffer(what, x, i - 1, C.shardrt_array_buffer(part.handle, 0))
   end
   finish(what, x)
   if job.check ~= C.SHARDRT_CHECK_OFF then share_replicas(what, x) end

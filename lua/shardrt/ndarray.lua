@@ -52,7 +52,7 @@ local address = ffi.new "void *[1]"
 
 -- Where a buffer's bytes lie in the process's own memory: those of a device are brought here.
 local function host_address(buffer)
-  fail.check(C.shardrt_buffer_host(buffer, address), "an array's data")
+  fail.check(outside.call(C.shardrt_buffer_host, buffer, address), "an array's data")
   return ffi.cast(byte_pointer, address[0])
 end
 

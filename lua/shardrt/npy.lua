@@ -45,11 +45,10 @@ function words.load_npy(path, sharding)
   C.shardrt_job_at(fail.where())
   fail.check(C.shardrt_check_same("the file " .. path, fingerprint))
   local read = ffi.new "int64_t[1]"
-  fail.check(C.shardrt_npy_fill(path, x.handle, read))
-  local bytes = tonumber(read[0])
-  outside.made(bytes)
-  if job.check ~= C.SHARDRT_CHECK_OFF then fail.check(C.shardrt_check_array("load_npy " .. path, x.handle)) end
-  return array.made_by_all(x), bytes
+  fail.check(outside.call(C.shardrt_npy_fill, path, x.handle, read))
+  array.tell_collector(x)
+  if job.check ~= C.SHARDRT_CHECK_OFF then array.check_replicas("load_npy " .. path, x) end
+  return array.made_by_all(x), tonumber(read[0])
 end
 
 return npy

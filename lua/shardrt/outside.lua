@@ -1,6 +1,7 @@
 -- Memory that Lua's collector does not see: buffers are freed when their Lua handles are collected, and a handle of a
 -- few bytes gives no reason to collect. So whoever makes buffers tells how large they are.
 
+local ffi = require "ffi"
 local C = require "shardrt.C"
 
 local outside = {}
@@ -36,15 +37,32 @@ function outside.made(bytes) count(here, bytes) end
 ---@param bytes number
 function outside.made_on_devices(bytes) count(devices(), bytes) end
 
---- Calls C for what devices are to compute: where one of them has no memory left, once more after a collection, which
---- gives back what nobody holds. What it calls may be called again when it has failed.
----@param call fun(...): integer
+-- What C calls then. An error in a finalizer must not go through C, which goes on without the memory.
+local reclaim ---@type ffi.cdata*
+
+local function called(ok, code)
+  C.shardrt_device_reclaim(nil)
+  if not ok then error(code, 0) end
+  return code
+end
+
+-- LuaJIT ends the program where C that was called by compiled code calls Lua: so this is never compiled, nor what calls
+-- it as far as that goes, and C may call back only while a function of its own is called from here.
+local function call_there(call, ...)
+  reclaim = reclaim or ffi.cast("void (*)(void)", function() pcall(collect) end)
+  C.shardrt_device_reclaim(reclaim)
+  return called(pcall(call, ...))
+end
+jit.off(call_there)
+
+--- Calls C for what may take memory of devices. Where one has none left, C has a collection give back what nobody
+--- holds, there and then, and goes on: nothing is done twice, and other processes that take part only wait. What
+--- pointers among the arguments lead to must be held by the caller.
+---@param call ffi.cdata* # a function of C's
 ---@return integer # its code
 function outside.call(call, ...)
-  local code = call(...)
-  if code ~= C.SHARDRT_ENOMEM or C.shardrt_device_memory() == 0 then return code end
-  collect()
-  return call(...)
+  if C.shardrt_device_memory() == 0 then return call(...) end
+  return call_there(call, ...)
 end
 
 return outside

@@ -11,6 +11,7 @@ local ndarray = require "shardrt.ndarray"
 local object = require "shardrt.object"
 local later = require "shardrt.later"
 local constrain, plan = later "shardrt.constrain", later "shardrt.plan"
+local outside = require "shardrt.outside"
 local shape = require "shardrt.shape"
 local sharding = require "shardrt.sharding"
 local tree = require "shardrt.tree"
@@ -45,7 +46,7 @@ local function check_same(what, host, x)
   local message = fail.message(code)
   if code == C.SHARDRT_EMISMATCH then -- then it is so in every process
     array.fill_global(what, x, host)
-    code = C.shardrt_check_array(what, x.handle)
+    code = outside.call(C.shardrt_check_array, what, x.handle)
     if code < 0 then message = message .. "; so " .. fail.message(code) end
   end
   fail("%s", message)

@@ -69,8 +69,9 @@ local function options_of(what, given, known)
   return given
 end
 
--- An array of that dtype, which fill(handle) gives its numbers. Every process must call it with the same key.
-local function make(what, key, kind_name, sizes, to, fill)
+-- An array of that dtype, which a function of C's gives its numbers: `call` is that and what it takes before the array.
+-- Every process must call it with the same key.
+local function make(what, key, kind_name, sizes, to, call)
   local kind, told = dtype.named(what, kind_name), ("%s %s of %s"):format(what, shape.text(sizes), tostring(key))
   local x = to and array.new(what, sharding.of(what, to), kind, sizes) or array.unplaced(what, kind, sizes)
   local together = x.committed and not x.sharding.device -- what is on one device is its owner's alone
@@ -78,7 +79,8 @@ local function make(what, key, kind_name, sizes, to, fill)
   if C.shardrt_job_get().planning ~= 0 then
     plan.array(what, x)
   else
-    fail.check(outside.call(fill, x.handle), what)
+    call[#call + 1] = x.handle
+    fail.check(outside.call(unpack(call)), what)
     array.tell_collector(x)
   end
   if operate.observer then operate.observer(what, x, {}) end
@@ -161,7 +163,7 @@ function random.bits(key, shape_given, options)
   local given = options_of(what, options, { dtype = true, sharding = true })
   local kind = given.dtype == nil and "uint32" or given.dtype
   if not BITS[kind] then fail("%s: dtype = %s; it is one of %s", what, list.show(kind), list.words(BITS)) end
-  return make(what, key, kind, sizes, given.sharding, function(out) return C.shardrt_key_bits(c, out) end)
+  return make(what, key, kind, sizes, given.sharding, { C.shardrt_key_bits, c })
 end
 
 local function number(what, name, value, default)
@@ -183,9 +185,7 @@ function random.uniform(key, shape_given, options)
   if low >= high or low ~= low or high ~= high then
     fail("%s: minval = %s and maxval = %s; maxval must be the larger one", what, list.show(low), list.show(high))
   end
-  return make(what, key, "float32", sizes, given.sharding, function(out)
-    return C.shardrt_key_uniform(c, low, high, out)
-  end)
+  return make(what, key, "float32", sizes, given.sharding, { C.shardrt_key_uniform, c, low, high })
 end
 
 --- float32 of the normal distribution: mean 0, deviation 1.
@@ -196,9 +196,7 @@ end
 function random.normal(key, shape_given, to)
   local what = "random.normal"
   local c, sizes = c_of(what, key), shape.check(what, shape_given)
-  return make(what, key, "float32", sizes, options_of(what, to, TO).sharding, function(out)
-    return C.shardrt_key_normal(c, out)
-  end)
+  return make(what, key, "float32", sizes, options_of(what, to, TO).sharding, { C.shardrt_key_normal, c })
 end
 
 --- bool, true with a probability.
@@ -213,9 +211,7 @@ function random.bernoulli(key, p, shape_given, to)
   if type(p) ~= "number" or not (p >= 0 and p <= 1) then
     fail("%s: the probability is a number from 0 to 1, not %s", what, list.show(p))
   end
-  return make(what, key, "bool", sizes, options_of(what, to, TO).sharding, function(out)
-    return C.shardrt_key_bernoulli(c, p, out)
-  end)
+  return make(what, key, "bool", sizes, options_of(what, to, TO).sharding, { C.shardrt_key_bernoulli, c, p })
 end
 
 --- int32, from minval to below maxval; where maxval is not the larger one, minval, as in JAX.
@@ -235,9 +231,7 @@ function random.randint(key, shape_given, minval, maxval, to)
     fail("%s: whole numbers from %s to below %s; the first is in [-2^31, 2^31), the second in [-2^31, 2^31]", what,
       list.show(minval), list.show(maxval))
   end
-  return make(what, key, "int32", sizes, options_of(what, to, TO).sharding, function(out)
-    return C.shardrt_key_randint(c, low, high, out)
-  end)
+  return make(what, key, "int32", sizes, options_of(what, to, TO).sharding, { C.shardrt_key_randint, c, low, high })
 end
 
 --- int32: the numbers from 0 to n - 1 in random order.
@@ -250,7 +244,7 @@ function random.permutation(key, n)
   if not list.is_whole(n, 0) or n >= 2 ^ 31 then
     fail("%s: of how many numbers is a whole number from 0 to 2147483647, not %s", what, list.show(n))
   end
-  return make(what, key, "int32", { n }, nil, function(out) return C.shardrt_key_permutation(c, out) end)
+  return make(what, key, "int32", { n }, nil, { C.shardrt_key_permutation, c })
 end
 
 return random

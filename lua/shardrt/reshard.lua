@@ -9,6 +9,7 @@ local fail = require "shardrt.fail"
 local list = require "shardrt.list"
 local later = require "shardrt.later"
 local constrain, plan = later "shardrt.constrain", later "shardrt.plan"
+local outside = require "shardrt.outside"
 local shape = require "shardrt.shape"
 local sharding = require "shardrt.sharding"
 local together = require "shardrt.together"
@@ -171,7 +172,7 @@ local function stay(what, x, to)
   local moved = array.new(what, to, dtype.named(what, x.dtype), x.shape)
   C.shardrt_array_set_number(moved.handle, C.shardrt_array_number(x.handle)) -- for it is the same value
   if x.is_fully_addressable then
-    fail.check(C.shardrt_array_set_buffer(moved.handle, 0, C.shardrt_array_buffer(x.handle, 0)), what)
+    array.set_buffer(what, moved, 0, C.shardrt_array_buffer(x.handle, 0))
   end
   return moved
 end
@@ -207,7 +208,7 @@ function reshard.array(what, x, to, given, move)
   else
     local out = ffi.new "shardrt_array *[1]"
     C.shardrt_job_at(fail.where())
-    local code = (move or C.shardrt_reshard)(x.handle, to.handle, options, out)
+    local code = outside.call(move or C.shardrt_reshard, x.handle, to.handle, options, out)
     if BETWEEN_PROCESSES[code] then fail.check(code) end
     fail.check(code, what)
     together.pass_on()

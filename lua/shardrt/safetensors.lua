@@ -93,7 +93,7 @@ function words.save(path, arrays)
   local entries, written = ffi.new("shardrt_saved[?]", math.max(1, #names)), ffi.new "int64_t[1]"
   for i, name in ipairs(names) do set_entry(what, entries[i - 1], name, values[name]) end
   C.shardrt_job_at(fail.where())
-  fail.check(C.shardrt_safetensors_save(path, #names, entries, written))
+  fail.check(outside.call(C.shardrt_safetensors_save, path, #names, entries, written))
   return tonumber(written[0])
 end
 
@@ -197,10 +197,9 @@ local function load_sharded(what, file, entry, over)
     return x, 0
   end
   local read = ffi.new "int64_t[1]"
-  fail.check(C.shardrt_safetensors_fill(file, entry.i, x.handle, read))
-  local bytes = tonumber(read[0])
-  outside.made(bytes)
-  return array.made_by_all(x), bytes
+  fail.check(outside.call(C.shardrt_safetensors_fill, file, entry.i, x.handle, read))
+  array.tell_collector(x)
+  return array.made_by_all(x), tonumber(read[0])
 end
 
 --- Reads arrays from a .safetensors file. Each process reads, by memory map, the parts that its own devices hold, each
@@ -231,7 +230,7 @@ function words.load(path, shardings)
   end
   for i, entry in ipairs(chosen) do
     if over[i] and C.shardrt_job_get().planning == 0 then
-      fail.check(C.shardrt_check_array(("%s, %s"):format(what, list.quote(entry.name)), made[entry.name].handle))
+      array.check_replicas(("%s, %s"):format(what, list.quote(entry.name)), made[entry.name])
     end
   end
   return made, total

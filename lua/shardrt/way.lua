@@ -6,6 +6,7 @@ local C = require "shardrt.C"
 local device = require "shardrt.device"
 local fail = require "shardrt.fail"
 local mesh = require "shardrt.mesh"
+local outside = require "shardrt.outside"
 local sharding = require "shardrt.sharding"
 local spec = require "shardrt.spec"
 fail.own()
@@ -165,7 +166,7 @@ end
 function way.open(loader, self, first_step, prefetch)
   local options, borrowed = options_of(loader, self, C.shardrt_job_get().process_index, first_step, prefetch)
   local out = ffi.new "shardrt_loader *[1]"
-  check(C.shardrt_loader_new(options, out))
+  check(outside.call(C.shardrt_loader_new, options, out))
   borrowed[1] = nil -- the loader has counts of its own
   return ffi.gc(out[0], C.shardrt_loader_free)
 end

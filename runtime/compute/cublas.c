@@ -45,9 +45,11 @@ static int check(cublasStatus_t status, const char *call, const char *what, int3
 }
 
 /* What cuBLAS takes for itself is not of the pool, which may keep all that was freed: true where the call may be tried
- * again, now that it has been given back. A handle that finds no memory also says that CUDA is not initialized. */
+ * again, now that this, and what nobody needs, was given back. A handle that finds no memory also says that CUDA is not
+ * initialized. */
 static bool lacks_memory(cublasStatus_t status, const char *what, int32_t device) {
   if (status != CUBLAS_STATUS_ALLOC_FAILED && status != CUBLAS_STATUS_NOT_INITIALIZED) return false;
+  (void)pool_reclaim(device);
   pool_gather(what, device);
   return true;
 }

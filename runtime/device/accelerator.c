@@ -12,6 +12,7 @@
 static const accelerator *chosen; /* by accelerator_find */
 static const accelerator *opened; /* by accelerator_open */
 static size_t memory;             /* of its devices' GPUs */
+static _Thread_local void (*reclaim)(void);
 
 const accelerator *accelerator_get(void) {
   return opened;
@@ -102,6 +103,16 @@ int accelerator_open(const accelerator_wanted *wanted, int32_t *devices) {
 
 size_t shardrt_device_memory(void) {
   return opened == NULL ? 0 : memory;
+}
+
+void shardrt_device_reclaim(void (*given)(void)) {
+  reclaim = given;
+}
+
+bool accelerator_reclaim(void) {
+  if (reclaim == NULL) return false;
+  reclaim();
+  return true;
 }
 
 void accelerator_close(void) {

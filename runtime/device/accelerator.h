@@ -10,7 +10,8 @@
  * recipe asks for. IN is for batches that are uploaded ahead, OUT for what is downloaded while MAIN goes on. Order
  * between streams is made by events, or by `after`.
  *
- * What holds for memory: it is allocated and freed on a stream, in that stream's order. Whoever uses it on another one
+ * What holds for memory: it is allocated and freed on a stream, in that stream's order. Where there is none left, what
+ * nobody needs is given back (accelerator_reclaim), and only then is it an error. Whoever uses it on another one
  * has that stream wait first, and the stream on which it is freed wait afterwards. So what MAIN of one device takes
  * from another device's memory is `after(device, other)`, the work, `after(other, device)`.
  *
@@ -253,6 +254,10 @@ int accelerator_find(const char *name, uint64_t *which);
 /* Opens what was found, once in a process; *devices becomes how many there are. */
 int accelerator_open(const accelerator_wanted *wanted, int32_t *devices);
 void accelerator_close(void);
+/* For who finds no memory: has memory given back that nobody needs, as far as this thread may (shardrt_device_reclaim).
+ * False: it may not. What is held must be in order then, and no lock be held that freeing takes; the GPU that calls of
+ * this thread go to may be another one afterwards. */
+bool accelerator_reclaim(void);
 /* "host" or the accelerator's name. */
 const char *accelerator_name(void);
 

@@ -30,7 +30,9 @@ static void close_all(void) {
 /* In this process's context, not GPU 0's. */
 static int allocate_pinned(size_t bytes, void **out) {
   int code = cuda_use("pinned memory is allocated", 0);
-  return code < 0 ? code : pinned_allocate(bytes, out);
+  if (code == SHARDRT_OK) code = pinned_allocate(bytes, out);
+  if (code == SHARDRT_ENOMEM && pool_reclaim(0)) code = pinned_allocate(bytes, out);
+  return code;
 }
 
 static void free_pinned(void *data, size_t bytes) {

@@ -41,6 +41,13 @@ static cudaError_t try_allocate(int32_t number, int32_t stream, size_t bytes, vo
   return cudaMallocAsync(out, bytes, cuda_stream(number, stream));
 }
 
+bool pool_reclaim(int32_t number) {
+  (void)cudaGetLastError();
+  const bool could = accelerator_reclaim();
+  gpu_come_back(number);
+  return could;
+}
+
 /* What was in pieces is in one then, too. */
 void pool_gather(const char *what, int32_t number) {
   const gpu *g = gpu_of(number);
@@ -59,7 +66,8 @@ int pool_allocate(int32_t number, int32_t stream, int32_t holder, size_t bytes, 
   if (code < 0) return code;
   const size_t room = bytes > 0 ? bytes : 1; /* so that it has an address */
   cudaError_t problem = try_allocate(number, stream, room, out);
-  if (problem == cudaErrorMemoryAllocation) {
+  if (problem == cudaErrorMemoryAllocation && pool_reclaim(number)) problem = try_allocate(number, stream, room, out);
+  if (problem == cudaErrorMemoryAllocation) { /* now it is worth waiting for */
     (void)cudaGetLastError();
     pool_gather(what, number);
     problem = try_allocate(number, stream, room, out);

@@ -9,5 +9,8 @@ void pool_free(int32_t device, int32_t stream, int32_t holder, void *data, size_
 /* Waits until all that this process has freed on the device's GPU is free, and gives it back to the GPU, where what is
  * not of the pool finds it: what cuBLAS takes for itself. */
 void pool_gather(const char *what, int32_t device);
+/* After memory was found missing, on the device or, pinned, on the host: accelerator_reclaim. The thread's calls go to
+ * the device's GPU afterwards. */
+bool pool_reclaim(int32_t device);
 
 #endif

@@ -43,7 +43,8 @@ function mpi.shell(command, limit)
 end
 
 --- Runs a recipe: o.recipe (a path) or o.source (Lua text), with o.args, o.options (of shardrt), o.env (a table),
---- o.devices, and o.processes under mpirun (nil: alone, without mpirun), for at most o.limit seconds (60).
+--- o.devices, and o.processes under mpirun (nil: alone, without mpirun), of which process 1 alone has o.one (a table)
+--- in its environment, for at most o.limit seconds (60).
 function mpi.run(o)
   local folder
   local recipe = o.recipe
@@ -61,6 +62,12 @@ function mpi.run(o)
   if o.processes then
     words[#words + 1] = "mpirun -n " .. o.processes
     for name in pairs(o.env or {}) do words[#words + 1] = "-x " .. name end
+  end
+  if o.one then
+    local own = {}
+    for name, value in pairs(o.one) do own[#own + 1] = quote(name .. "=" .. value) end
+    words[#words + 1] = "sh -c " .. quote(('[ "$OMPI_COMM_WORLD_RANK" != 1 ] || export %s; exec "$0" "$@"'):format(
+      table.concat(own, " ")))
   end
   words[#words + 1] = quote(mpi.program())
   if o.devices then words[#words + 1] = "--devices " .. o.devices end
