@@ -264,12 +264,13 @@ static __global__ void __launch_bounds__(THREADS)
   int64_t t = 0, f = 0;
   place_at(self.outer, outer, &t, &f);
   Word words[SIDE / ROWS][N];
-  for (uint32_t j = 0; j < SIDE / ROWS; j++) {
-    const uint32_t row = a + y + j * ROWS;
-    if (row >= self.words_a || b + x >= self.words_b) continue;
-    for (uint32_t r = 0; r < N; r++)
-      words[j][r] = from[f + (int64_t)(row * N + r) * self.a_from + (int64_t)(b + x) * self.b_from];
+  from += f + (int64_t)((a + y) * N) * self.a_from + (int64_t)(b + x) * self.b_from;
+  KERNEL_UNROLL
+  for (uint32_t j = 0; j < SIDE / ROWS; j++, from += N * ROWS * self.a_from) {
+    if (a + y + j * ROWS >= self.words_a || b + x >= self.words_b) continue;
+    for (uint32_t r = 0; r < N; r++) words[j][r] = from[r * self.a_from];
   }
+  KERNEL_UNROLL
   for (uint32_t j = 0; j < SIDE / ROWS; j++) {
     if (a + y + j * ROWS >= self.words_a || b + x >= self.words_b) continue;
     Word turned[N];
@@ -277,11 +278,11 @@ static __global__ void __launch_bounds__(THREADS)
     for (uint32_t q = 0; q < N; q++) tile[q][x][y + j * ROWS] = turned[q];
   }
   __syncthreads();
-  for (uint32_t j = 0; j < SIDE / ROWS; j++) {
-    const uint32_t row = b + y + j * ROWS;
-    if (row >= self.words_b || a + x >= self.words_a) continue;
-    for (uint32_t q = 0; q < N; q++)
-      to[t + (int64_t)(row * N + q) * self.b_to + (int64_t)(a + x) * self.a_to] = tile[q][y + j * ROWS][x];
+  to += t + (int64_t)((b + y) * N) * self.b_to + (int64_t)(a + x) * self.a_to;
+  KERNEL_UNROLL
+  for (uint32_t j = 0; j < SIDE / ROWS; j++, to += N * ROWS * self.b_to) {
+    if (b + y + j * ROWS >= self.words_b || a + x >= self.words_a) continue;
+    for (uint32_t q = 0; q < N; q++) to[q * self.b_to] = tile[q][y + j * ROWS][x];
   }
 }
 
