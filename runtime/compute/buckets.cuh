@@ -20,10 +20,17 @@ int buckets_make(const char *what, int32_t device, const accelerator_taking *tak
 int buckets_make(const char *what, int32_t device, const accelerator_taking *taking, const void *indices,
                  struct buckets<uint64_t> *out);
 
+static __device__ __forceinline__ int64_t bucket_index(const void *indices, bool wide, int64_t i) {
+  return wide ? ((const int64_t *)indices)[i] : ((const int32_t *)indices)[i];
+}
+
 /* An index as the row that it names: a negative one counts from the end. */
-static __device__ __forceinline__ int64_t bucket_row(const void *indices, bool wide, int64_t size, int64_t i) {
-  const int64_t index = wide ? ((const int64_t *)indices)[i] : ((const int32_t *)indices)[i];
+static __device__ __forceinline__ int64_t bucket_within(int64_t index, int64_t size) {
   return index < 0 ? index + size : index;
+}
+
+static __device__ __forceinline__ int64_t bucket_row(const void *indices, bool wide, int64_t size, int64_t i) {
+  return bucket_within(bucket_index(indices, wide, i), size);
 }
 
 #endif

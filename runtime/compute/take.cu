@@ -95,14 +95,21 @@ template <class Unit, class Number>
 static __global__ void __launch_bounds__(THREADS) take_units(const take_loops<Number> self, const void *indices,
                                                              Unit *__restrict__ to, const Unit *__restrict__ from) {
   const Number first = (Number)blockIdx.x * (THREADS * BATCH) + threadIdx.x;
+  int64_t rows[BATCH], at[BATCH];
   Unit units[BATCH];
-  for (int32_t k = 0; k < BATCH; k++) {
+  KERNEL_UNROLL
+  for (int32_t k = 0; k < BATCH; k++) { /* so that all are under way before the first is waited for */
     Number rest = first + (Number)(k * THREADS);
     if (rest >= self.all) continue;
     const Number unit = divisor_split(self.units, &rest), i = divisor_split(self.count, &rest);
-    const int64_t row = bucket_row(indices, self.wide, self.size, (int64_t)i);
-    units[k] = from[((int64_t)rest * self.size + row) * (int64_t)self.units.by + (int64_t)unit];
+    rows[k] = bucket_index(indices, self.wide, (int64_t)i);
+    at[k] = (int64_t)rest * self.size * (int64_t)self.units.by + (int64_t)unit;
   }
+  KERNEL_UNROLL
+  for (int32_t k = 0; k < BATCH; k++)
+    if (first + (Number)(k * THREADS) < self.all)
+      units[k] = from[at[k] + bucket_within(rows[k], self.size) * (int64_t)self.units.by];
+  KERNEL_UNROLL
   for (int32_t k = 0; k < BATCH; k++)
     if (first + (Number)(k * THREADS) < self.all) to[first + (Number)(k * THREADS)] = units[k];
 }
