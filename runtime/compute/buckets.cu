@@ -11,7 +11,8 @@ enum {
   BITS = 4,
   DIGITS = 1 << BITS,
   COUNTS = DIGITS * THREADS, /* in a block: of each digit, how many each thread has */
-  SUMMED = 16                /* of a thread that adds up counts */
+  SUMMED = 16,               /* of a thread that adds up counts, */
+  LENGTH = THREADS * SUMMED  /* of its block */
 };
 
 template <class Number>
@@ -61,20 +62,29 @@ template <class Number> static __device__ Number sum_before(Number own, Number *
   return through - own;
 }
 
-/* Each of n counts becomes the sum of those before it. One block. */
-template <class Number> static __global__ void __launch_bounds__(THREADS) buckets_sum(Number *counts, const size_t n) {
-  Number before = 0;
-  for (size_t first = 0; first < n; first += (size_t)THREADS * SUMMED) {
-    const size_t from = first + (size_t)threadIdx.x * SUMMED;
-    Number own = 0, all;
-    for (size_t k = from; k < from + SUMMED && k < n; k++) own += counts[k];
-    Number sum = before + sum_before(own, &all);
-    for (size_t k = from; k < from + SUMMED && k < n; k++) {
-      const Number one = counts[k];
-      counts[k] = sum;
-      sum += one;
-    }
-    before += all;
+/* Of each length of n counts, the sum. */
+template <class Number>
+static __global__ void __launch_bounds__(THREADS) buckets_add(const Number *counts, const size_t n, Number *sums) {
+  Number own = 0, all;
+  for (size_t k = 0; k < SUMMED; k++) {
+    const size_t at = (size_t)blockIdx.x * LENGTH + k * THREADS + threadIdx.x;
+    if (at < n) own += counts[at];
+  }
+  sum_before(own, &all);
+  if (threadIdx.x == 0) sums[blockIdx.x] = all;
+}
+
+/* Each of n counts becomes the sum of those before it: a block's length by itself, after what stands before it. */
+template <class Number>
+static __global__ void __launch_bounds__(THREADS) buckets_sum(Number *counts, const size_t n, const Number *before) {
+  const size_t from = ((size_t)blockIdx.x * THREADS + threadIdx.x) * SUMMED;
+  Number own = 0, all;
+  for (size_t k = from; k < from + SUMMED && k < n; k++) own += counts[k];
+  Number sum = sum_before(own, &all) + (before != nullptr ? before[blockIdx.x] : 0);
+  for (size_t k = from; k < from + SUMMED && k < n; k++) {
+    const Number one = counts[k];
+    counts[k] = sum;
+    sum += one;
   }
 }
 
@@ -136,12 +146,37 @@ static uint32_t bits_of(int64_t size) {
   return bits;
 }
 
+static size_t lengths_of(size_t n) {
+  return (n - 1) / LENGTH + 1;
+}
+
+/* How many sums of lengths, and of lengths of these, there are. */
+static size_t sums_of(size_t n) {
+  const size_t lengths = lengths_of(n);
+  return lengths > 1 ? lengths + sums_of(lengths) : 0;
+}
+
+template <class Number>
+static int sum_counts(const char *what, int32_t device, Number *counts, size_t n, Number *sums) {
+  cudaStream_t stream = cuda_stream(device, ACCELERATOR_MAIN);
+  const size_t lengths = lengths_of(n);
+  if (lengths > 1) {
+    KERNEL_LAUNCH_TOGETHER(buckets_add<Number>, lengths, THREADS, stream, counts, n, sums);
+    int code = cuda_launched(what, device);
+    if (code == SHARDRT_OK) code = sum_counts(what, device, sums, lengths, sums + lengths);
+    if (code < 0) return code;
+  }
+  const Number *before = lengths > 1 ? sums : nullptr;
+  KERNEL_LAUNCH_TOGETHER(buckets_sum<Number>, lengths, THREADS, stream, counts, n, before);
+  return cuda_launched(what, device);
+}
+
 template <class Number>
 static int sort_all(const char *what, int32_t device, const accelerator_taking *taking, const void *indices,
                     struct buckets<Number> *out) {
   const size_t count = (size_t)taking->count, bits = bits_of(taking->size), passes = (bits + BITS - 1) / BITS;
   const size_t blocks = (count - 1) / SHARE + 1, counts = blocks > 1 ? DIGITS * blocks : 0;
-  out->bytes = (4 * count + counts) * sizeof(Number);
+  out->bytes = (4 * count + counts + (counts > 0 ? sums_of(counts) : 0)) * sizeof(Number);
   int code = cuda_scratch(what, device, out->bytes, &out->scratch);
   if (code < 0) return code;
   cudaStream_t stream = cuda_stream(device, ACCELERATOR_MAIN);
@@ -157,8 +192,7 @@ static int sort_all(const char *what, int32_t device, const accelerator_taking *
       KERNEL_LAUNCH_TOGETHER(buckets_count<Number>, blocks, THREADS, stream, rows, (Number)count, shift,
                              (uint32_t)blocks, starts);
       code = cuda_launched(what, device);
-      KERNEL_LAUNCH_TOGETHER(buckets_sum<Number>, 1, THREADS, stream, starts, counts);
-      if (code == SHARDRT_OK) code = cuda_launched(what, device);
+      if (code == SHARDRT_OK) code = sum_counts(what, device, starts, counts, starts + counts);
     }
     KERNEL_LAUNCH_TOGETHER(buckets_move<Number>, blocks, THREADS, stream, rows, places, to_rows, to_places,
                            (Number)count, shift, last, (uint32_t)blocks, starts);
