@@ -119,17 +119,6 @@ template <int V, class L> __device__ __forceinline__ void fold_put(int32_t to, v
   }
 }
 
-/* A NaN's other bits do not count here, so that the GPU's own instruction does it. */
-__device__ __forceinline__ float fold_widened(uint16_t half) {
-#ifdef __CUDA_ARCH__
-  float x;
-  asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(half));
-  return x;
-#else
-  return lanes_cast<SHARDRT_FLOAT16, SHARDRT_FLOAT32>::of(half);
-#endif
-}
-
 /* ---- what is read: V elements in a unit, `raw` until they are made lanes ----------------------------------------- */
 
 template <int32_t from, int32_t lane> struct fold_elements {
@@ -137,12 +126,7 @@ template <int32_t from, int32_t lane> struct fold_elements {
   typedef lanes_type<lane> L;
   enum { V = 16 / sizeof(raw), LANE = lane };
   static __device__ __forceinline__ raw fetch(const fold_data &data, int64_t i) { return ((const raw *)data.x)[i]; }
-  static __device__ __forceinline__ L read(const fold_data &, raw x) {
-    if constexpr (from == SHARDRT_FLOAT16)
-      return fold_widened(x);
-    else
-      return lanes_cast<from, lane>::of(x);
-  }
+  static __device__ __forceinline__ L read(const fold_data &, raw x) { return lanes_cast<from, lane>::of(x); }
   static __device__ __forceinline__ int32_t where(raw, int32_t at) { return at; }
 };
 

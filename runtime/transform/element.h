@@ -21,22 +21,35 @@ SIMD_INLINE float element_float(uint32_t bits) {
   return x;
 }
 
-/* float16 and back by float32's own arithmetic: the scheme of https://github.com/Maratyszcza/FP16. */
+/* float16 and back by float32's own arithmetic: the scheme of https://github.com/Maratyszcza/FP16. On GPUs each is an
+ * instruction, and a NaN that was made wider has other bits. */
 SIMD_INLINE float element_half_widen(uint16_t half) {
+#ifdef __CUDA_ARCH__
+  float x;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(half));
+  return x;
+#else
   const uint32_t word = (uint32_t)half << 16, sign = word & 0x80000000U, twice = word + word;
   const float normal = element_float((twice >> 4) + (0xE0U << 23)) * 0x1p-112F;
   const float subnormal = element_float((twice >> 17) | (126U << 23)) - 0.5F;
   return element_float(sign | (twice < (1U << 27) ? element_bits(subnormal) : element_bits(normal)));
+#endif
 }
 
 SIMD_INLINE uint16_t element_half_narrow(float x) {
   const uint32_t word = element_bits(x), sign = word & 0x80000000U, twice = word + word;
+#ifdef __CUDA_ARCH__
+  uint16_t half;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(half) : "f"(x));
+  return (uint16_t)(twice > 0xFF000000U ? sign >> 16 | 0x7E00U : half);
+#else
   uint32_t bias = twice & 0xFF000000U;
   bias = bias < 0x71000000U ? 0x71000000U : bias;
   const float clipped = (element_float(word & 0x7FFFFFFFU) * 0x1p+112F) * 0x1p-110F;
   const uint32_t rounded = element_bits(element_float((bias >> 1) + 0x07800000U) + clipped);
   const uint32_t magnitude = ((rounded >> 13) & 0x7C00U) + (rounded & 0x0FFFU);
   return (uint16_t)((sign >> 16) | (twice > 0xFF000000U ? 0x7E00U : magnitude));
+#endif
 }
 
 /* bfloat16 is the upper half of float32. */
