@@ -151,19 +151,22 @@ template <int32_t D> constexpr int fused_lanes = FUSED_BYTES / (int)sizeof(lane_
 template <int32_t D> constexpr int fused_groups = fused_lanes<D> / LANES_FOUR;
 template <int32_t D> constexpr int fused_tile = FUSED_THREADS *fused_lanes<D>; /* of a block */
 
+/* `to` may be `a`. */
 template <int32_t D, int32_t op>
 static __device__ __forceinline__ void fused_apply(const lane_t<D> *a, const lane_t<D> *b, const lane_t<D> *c,
                                                    lane_t<D> *to) {
-  if constexpr (fused_op<D, op>::known)
-    FUSED_UNROLL for (int u = 0; u < fused_lanes<D>; u++) to[u] = fused_op<D, op>::of(a[u], b[u], c[u]);
-  if constexpr (fused_op<D, op>::parted) {
+  typedef fused_op<D, op> kind;
+  if constexpr (kind::parted) {
     bool any = false;
-    FUSED_UNROLL for (int u = 0; u < fused_lanes<D>; u++) any |= fused_op<D, op>::far(a[u], b[u]);
-    if (!any) return;
-    FUSED_UNROLL for (int u = 0; u < fused_lanes<D>; u++) {
-      if (fused_op<D, op>::far(a[u], b[u])) to[u] = fused_op<D, op>::slow(a[u], b[u]);
+    FUSED_UNROLL for (int u = 0; u < fused_lanes<D>; u++) any |= kind::far(a[u], b[u]);
+    if (any) {
+      FUSED_UNROLL for (int u = 0; u < fused_lanes<D>; u++) {
+        to[u] = kind::far(a[u], b[u]) ? kind::slow(a[u], b[u]) : kind::of(a[u], b[u], c[u]);
+      }
+      return;
     }
   }
+  if constexpr (kind::known) FUSED_UNROLL for (int u = 0; u < fused_lanes<D>; u++) to[u] = kind::of(a[u], b[u], c[u]);
 }
 
 /* ---- operands and results --------------------------------------------------------------------------------------- */
@@ -173,7 +176,7 @@ template <class program> static __device__ __forceinline__ int64_t fused_index(c
   if (operand.plain) return at;
   const fused_dimension *dimension = self.dimension + operand.first;
   int64_t index = 0, left = at;
-  for (int d = operand.ndim - 1; d > 0; d--) {
+  FUSED_ONCE for (int d = operand.ndim - 1; d > 0; d--) {
     const int64_t over = operand.wide ? left / dimension[d].size : divisor_quotient(dimension[d].by, (uint32_t)left);
     index += (left - over * dimension[d].size) * dimension[d].stride;
     left = over;
@@ -316,25 +319,39 @@ static __device__ __forceinline__ void fused_fetch(const program &self, slot_roo
   }
 }
 
+/* Steps load operands one after the other: what the next ones have for a whole tile is asked for while the first one
+ * comes, so that a block waits for the memory once. */
+enum { FUSED_AHEAD = 4 };
+template <int32_t D> static __device__ __forceinline__ void fused_ask(const fused_short &self, int64_t first) {
+  if (threadIdx.x > 0 || self.elements < first + fused_tile<D>) return;
+  FUSED_ONCE for (int k = 1; k < self.operands && k < FUSED_AHEAD; k++) {
+    const fused_operand &operand = self.operand[k];
+    const uint32_t size = lanes_size(operand.dtype);
+    if (operand.plain && operand.fours)
+      kernel_prefetch((const char *)operand.data + first * size, fused_tile<D> * size);
+  }
+}
+
+/* What it takes besides the step before comes first: that one's lanes become the result's. */
 #define FUSED_CASE(name, code, operands)                                                                               \
-  case code:                                                                                                           \
-    fused_apply<D, code>(a, b, c, last);                                                                               \
-    break;
+  case code: {                                                                                                         \
+    lane_t<D> b[fused_lanes<D>] = {}, c[fused_lanes<D>] = {};                                                          \
+    if (operands > 1) fused_fetch<D>(self, slots, step.b, last, b);                                                    \
+    if (operands > 2) fused_fetch<D>(self, slots, step.c, last, c);                                                    \
+    if (step.a != FUSED_LAST) fused_fetch<D>(self, slots, step.a, last, last);                                         \
+    fused_apply<D, code>(last, b, c, last);                                                                            \
+  } break;
 
 /* A step is decoded once for all lanes of a thread; so do all threads, together. */
 template <int32_t D, class program, class slot_room>
 static __device__ __forceinline__ void fused_steps(const program &self, slot_room &slots, int64_t first) {
-  lane_t<D> last[fused_lanes<D>], a[fused_lanes<D>], b[fused_lanes<D>], c[fused_lanes<D>];
-  FUSED_UNROLL for (int u = 0; u < fused_lanes<D>; u++) last[u] = 0;
+  lane_t<D> last[fused_lanes<D>] = {};
   for (int i = 0; i < self.steps; i++) {
     const fused_step step = self.step[i];
-    if (step.op == FUSED_LOAD) {
+    switch (step.op) {
+      SHARDRT_OPS(FUSED_CASE)
+    default: /* FUSED_LOAD */
       fused_load<D>(self, step.a, self.operand[step.a].dtype, first, last);
-    } else {
-      fused_fetch<D>(self, slots, step.a, last, a);
-      fused_fetch<D>(self, slots, step.b, last, b);
-      if (step.op == SHARDRT_OP_SELECT) fused_fetch<D>(self, slots, step.c, last, c);
-      switch (step.op) { SHARDRT_OPS(FUSED_CASE) }
     }
     if (step.to == FUSED_NOWHERE) continue;
     FUSED_UNROLL for (int u = 0; u < fused_lanes<D>; u++) slots.at(step.to, u) = last[u];
@@ -343,8 +360,10 @@ static __device__ __forceinline__ void fused_steps(const program &self, slot_roo
 }
 
 template <int32_t D> static __global__ void __launch_bounds__(FUSED_THREADS, 4) fused_short_kernel(fused_short self) {
+  const int64_t first = (int64_t)blockIdx.x * fused_tile<D>;
   fused_own_slots<D> slots;
-  fused_steps<D>(self, slots, (int64_t)blockIdx.x * fused_tile<D>);
+  fused_ask<D>(self, first);
+  fused_steps<D>(self, slots, first);
 }
 
 template <int32_t D>
@@ -363,6 +382,7 @@ static void fused_shorten(const fused_long *from, fused_short *to) {
   to->out_dtype = from->out_dtype;
   to->fours = from->fours;
   to->steps = from->steps;
+  to->operands = from->operands;
   memcpy(to->step, from->step, from->steps * sizeof *to->step);
   memcpy(to->constant, from->constant, from->constants * sizeof *to->constant);
   memcpy(to->operand, from->operand, from->operands * sizeof *to->operand);

@@ -70,6 +70,13 @@ ELEMENT_ROUNDED_ONCE(LANES_CAST)
     break;                                                                                                             \
   }
 
+/* Bytes of an element. */
+static __device__ __forceinline__ uint32_t lanes_size(int32_t dtype) {
+  uint32_t size = 1;
+  LANES_DTYPE(dtype, D, size = sizeof(lanes_type<D>))
+  return size;
+}
+
 /* Of an array of `dtype` at `data`, the element `at` as a lane of dtype L. */
 template <int32_t L>
 static __device__ __forceinline__ lanes_type<L> lanes_load(int32_t dtype, const void *data, int64_t at) {

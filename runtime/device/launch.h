@@ -15,6 +15,18 @@
   kernel<<<(unsigned)(blocks), (unsigned)(threads), 0, (stream)>>>(__VA_ARGS__)
 #define KERNEL_LAUNCH_TOGETHER KERNEL_LAUNCH
 #define KERNEL_UNROLL          _Pragma("unroll") /* before a loop: all of it, so that its arrays are registers */
+/* Says that a block will soon read so many bytes, a multiple of 16, of which the first is within the 16 at `from`: one
+ * of its threads does. GPUs before Hopper are not told. */
+static __device__ __forceinline__ void kernel_prefetch(const void *from, uint32_t bytes) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(__cvta_generic_to_global(from) & ~(size_t)15),
+               "r"(bytes)
+               : "memory");
+#else
+  (void)from;
+  (void)bytes;
+#endif
+}
 /* So many elements kernels count in 32 bits; more they count in 64, or are given in parts. */
 static inline int64_t kernel_narrow(void) {
   return INT32_MAX;

@@ -14,6 +14,8 @@
 
 #include <cuda_runtime_api.h>
 
+#include "standin/standin.h"
+
 #define __global__
 #define __device__
 #define __host__
@@ -46,8 +48,17 @@ template <class Argument> static inline void standin_argument(cudaStream_t strea
 }
 template <class Kernel, class... Arguments>
 static inline std::function<void()> standin_call(cudaStream_t stream, Kernel kernel, Arguments... arguments) {
+  static_assert((sizeof(Arguments) + ... + 0) <= 32764, "more than goes with a launch");
   (standin_argument(stream, arguments), ...);
   return [=] { kernel(arguments...); };
+}
+
+/* Reads the ends of it, so that it is memory that the kernel may read. */
+static inline void kernel_prefetch(const void *from, uint32_t bytes) {
+  const volatile char *first = (const volatile char *)((uintptr_t)from & ~(uintptr_t)15);
+  if (bytes == 0 || bytes % 16 != 0) standin_wrong("a kernel asks for %u bytes ahead", bytes);
+  (void)first[0];
+  (void)first[bytes - 1];
 }
 
 /* STANDIN_NARROW, so that few elements do for what is done with many; else as on a GPU. */
