@@ -1,6 +1,6 @@
 -- For the benchmark: compute_once.lua WHAT LAYOUT ROUNDS prints the seconds that a computation takes (the slowest
 -- process's, the best of several rounds), the seconds that all processes' threads computed in a round, and the bytes
--- that all processes took at most beyond the bare program. What is computed is as in compute_jax.py.
+-- that all processes took at most beyond the bare program. What is computed is as in work_jax.py.
 
 local ffi = require "ffi"
 local C = require "shardrt.C"
