@@ -27,6 +27,13 @@ local function run(o)
   }
 end
 
+-- A folder until the test has ended.
+local function own_folder()
+  local folder = mpi.folder()
+  finally(function() mpi.remove(folder) end)
+  return folder
+end
+
 local function lines_of(path)
   local lines = {}
   for line in io.lines(path) do lines[#lines + 1] = line end
@@ -72,6 +79,13 @@ local standin_it = function(what, body)
   if ON_GPUS then return pending(what .. " (on the stand-in alone)") end
   it(what, body)
 end
+
+-- How recipes begin whose batches lie on all devices.
+local ON_LINE = [[
+  local shardrt = require "shardrt"
+  local P, ndarray = shardrt.P, shardrt.ndarray
+  local mesh = shardrt.make_mesh({ shardrt.device_count() }, { "d" })
+]]
 
 -- ---- what it gives ----
 
@@ -185,8 +199,7 @@ describe("batches on devices with memory of their own", function()
   -- ---- what it takes ----
 
   standin_it("take no more pinned memory however many there are, and give everything back", function()
-    local folder = mpi.folder()
-    finally(function() mpi.remove(folder) end)
+    local folder = own_folder()
     local result = run {
       source = [[
         local shardrt = require "shardrt"
@@ -272,8 +285,7 @@ describe("batches on devices with memory of their own", function()
     { "cudaEventCreateWithFlags", 2, absorbed = true },
   } do
     standin_it("are made again where " .. case[1] .. " failed, and say so", function()
-      local folder = mpi.folder()
-      finally(function() mpi.remove(folder) end)
+      local folder = own_folder()
       local problems = 0
       for n = 1, 17, 4 do
         local log = folder .. "/log" .. n
@@ -314,13 +326,9 @@ describe("batches on devices with memory of their own", function()
 
   -- The recipe holds batches until a device is full; then it lets them go, and goes on where it was.
   standin_it("say which field has no room on a device, and come once there is", function()
-    local folder = mpi.folder()
-    finally(function() mpi.remove(folder) end)
+    local folder = own_folder()
     local result = run {
-      source = [[
-        local shardrt = require "shardrt"
-        local P, ndarray = shardrt.P, shardrt.ndarray
-        local mesh = shardrt.make_mesh({ 2 }, { "d" })
+      source = ON_LINE .. [[
         local loader = shardrt.loader {
           source = shardrt.source.array { image = ndarray.arange(64 * 2 ^ 16, "int32"):reshape { 64, 2 ^ 16 } },
           batch_size = 4, epochs = 1, prefetch = 2, sharding = shardrt.NamedSharding(mesh, P "d"),
@@ -359,10 +367,7 @@ describe("batches on devices with memory of their own", function()
   end)
 
   standin_it("are compared as they lie on the devices: a bit that an upload turns is found", function()
-    local source = [[
-      local shardrt = require "shardrt"
-      local P, ndarray = shardrt.P, shardrt.ndarray
-      local mesh = shardrt.make_mesh({ shardrt.device_count() }, { "d" })
+    local source = ON_LINE .. [[
       local loader = shardrt.loader {
         source = shardrt.source.array {
           x = ndarray.arange(64 * 4, "int32"):reshape { 64, 4 }, y = ndarray.arange(64, "int32"),
@@ -396,14 +401,10 @@ describe("batches on devices with memory of their own", function()
   end)
 
   standin_it("are made again wherever the host's memory runs out", function()
-    local folder = mpi.folder()
-    finally(function() mpi.remove(folder) end)
+    local folder = own_folder()
     local result = run {
-      source = [[
+      source = ON_LINE .. [[
         local C = require "shardrt.C"
-        local shardrt = require "shardrt"
-        local P, ndarray = shardrt.P, shardrt.ndarray
-        local mesh = shardrt.make_mesh({ 2 }, { "d" })
         local data = shardrt.source.array { x = ndarray.arange(20, "int32"), y = ndarray.arange(20, "int64") }
         local o = {
           source = data, batch_size = 8, epochs = 1, remainder = "pad", num_workers = 1, prefetch = 2,

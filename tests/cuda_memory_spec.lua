@@ -8,15 +8,8 @@ local seed = tonumber(os.getenv "SHARDRT_TEST_SEED") or os.time()
 print("seed", seed)
 
 -- Nobody tells the collector of memory on devices, and Lua's own steps are off: it runs where memory is missing.
-local head = [[
-package.path = "./?.lua;" .. package.path
-local C, outside = require "shardrt.C", require "shardrt.outside"
-local moves = require "tests.support.moves"
-local shardrt, np = require "shardrt", require "shardrt.numpy"
-local P = shardrt.P
-local me, count = shardrt.process_index(), shardrt.device_count()
-local line = shardrt.make_mesh({ count }, { "x" })
-local function on(...) return shardrt.NamedSharding(line, P(...)) end
+local head = require "tests.support.on_line" .. [[
+local np, outside = require "shardrt.numpy", require "shardrt.outside"
 outside.made_on_devices = function() end
 collectgarbage "stop"
 local collections, collect = 0, collectgarbage

@@ -8,18 +8,7 @@ local plugin = os.getenv "SHARDRT_STANDIN" or "build/standin/shardrt-cuda.so"
 local seed = tonumber(os.getenv "SHARDRT_TEST_SEED") or os.time()
 print("seed", seed)
 
-local head = [[
-package.path = "./?.lua;" .. package.path
-local ffi = require "ffi"
-local C = require "shardrt.C"
-local moves = require "tests.support.moves"
-local shardrt = require "shardrt"
-local P = shardrt.P
-local me, count = shardrt.process_index(), shardrt.process_count()
-local line = shardrt.make_mesh({shardrt.device_count()}, {"x"})
-local function on(...) return shardrt.NamedSharding(line, P(...)) end
-ffi.cdef "int getpid(void);"
-]]
+local head = require "tests.support.on_line"
 local _, lines_before = head:gsub("\n", "")
 
 -- A recipe on o.gpus stand-in GPUs (2) in o.processes (nil: alone), of which process 1 is told o.one, too; it must end
@@ -318,23 +307,33 @@ local TIMES = [[
   shardrt.reshard(x, on(nil, "x"))
 ]]
 
+-- Reshards until something fails, in processes of which process 1 is told something: all of stderr, and what it said
+-- first.
+local function failing(one)
+  local result = run(TIMES, { processes = 2, devices = 2, gpus = 4, timeout = 3, fails = true, one = one })
+  assert.equal(1, result.status, result.output)
+  return result.stderr, result.stderr:match "first in 1: ([^\n]*)"
+end
+
+-- Reshards until process 1 gets a signal.
+local function signalled(signal, o)
+  o.fails = true
+  return run(([[
+    local x = shardrt.device_put(shardrt.ndarray.zeros({ 512, 512 }, "float32"), on "x")
+    if me == 1 then os.execute(("(sleep 0.5; kill -%s %%d) &"):format(ffi.C.getpid())) end
+    while true do x = shardrt.reshard(shardrt.reshard(x, on(nil, "x")), on "x") end
+  ]]):format(signal), o)
+end
+
 describe("links that fail during reshards", function()
   it("end the job where a process was killed", function()
-    local result = run([[
-      local x = shardrt.device_put(shardrt.ndarray.zeros({ 512, 512 }, "float32"), on "x")
-      if me == 1 then os.execute(("(sleep 0.5; kill -KILL %d) &"):format(ffi.C.getpid())) end
-      while true do x = shardrt.reshard(shardrt.reshard(x, on(nil, "x")), on "x") end
-    ]], { processes = 2, devices = 2, gpus = 4, fails = true })
+    local result = signalled("KILL", { processes = 2, devices = 2, gpus = 4 })
     assert.are_not.equal(0, result.status)
     assert.are_not.equal(124, result.status)
   end)
 
   it("are waited for as long as the timeout says; who is silent is named", function()
-    local result = run([[
-      local x = shardrt.device_put(shardrt.ndarray.zeros({ 512, 512 }, "float32"), on "x")
-      if me == 1 then os.execute(("(sleep 0.5; kill -STOP %d) &"):format(ffi.C.getpid())) end
-      while true do x = shardrt.reshard(shardrt.reshard(x, on(nil, "x")), on "x") end
-    ]], { processes = 4, devices = 1, gpus = 4, timeout = 3, fails = true })
+    local result = signalled("STOP", { processes = 4, devices = 1, gpus = 4, timeout = 3 })
     assert.equal(1, result.status, result.output)
     contains(result.stderr, "process 1 did not ")
     contains(result.stderr, "reshard of float32 {512, 512}")
@@ -343,41 +342,30 @@ describe("links that fail during reshards", function()
   end)
 
   it("because an operation hangs end by the timeout, and say what hangs", function()
-    local result = run(TIMES, { processes = 2, devices = 2, gpus = 4, timeout = 3, fails = true,
-      one = { STANDIN_NCCL_HANG = "5" } })
-    assert.equal(1, result.status, result.output)
-    contains(result.stderr, "within 3 seconds")
-    contains(result.stderr, "reshard of float32 {512, 512}")
-    contains(result.stderr, "recipe.lua:" .. lines_before + 4)
-    contains(result.stderr, "the processes lost each other before")
+    local said = failing { STANDIN_NCCL_HANG = "5" }
+    contains(said, "within 3 seconds")
+    contains(said, "reshard of float32 {512, 512}")
+    contains(said, "recipe.lua:" .. lines_before + 4)
+    contains(said, "the processes lost each other before")
   end)
 
   it("say which call, array and device, and are of no use any more", function()
-    local result = run(TIMES, { processes = 2, devices = 2, gpus = 4, timeout = 3, fails = true,
-      one = { STANDIN_FAIL = "ncclSend@5=2" } })
-    assert.equal(1, result.status, result.output)
-    local first = result.stderr:match "first in 1: ([^\n]*)"
+    local said, first = failing { STANDIN_FAIL = "ncclSend@5=2" }
     contains(first, "reshard of float32 {512, 512}, array 1, on NamedSharding")
     contains(first, "ncclSend")
     contains(first, "on device ")
-    contains(result.stderr, "then in 1: ")
-    contains(result.stderr:match "then in 1: ([^\n]*)", "the processes lost each other before")
+    contains(said:match "then in 1: ([^\n]*)", "the processes lost each other before")
   end)
 
   it("or cannot be joined, say so", function()
-    local result = run(TIMES, { processes = 2, devices = 2, gpus = 4, timeout = 3, fails = true,
-      one = { STANDIN_FAIL = "ncclCommInitRankConfig@1=2" } })
-    assert.equal(1, result.status, result.output)
-    contains(result.stderr, "first in 1: ")
-    contains(result.stderr:match "first in 1: ([^\n]*)", "the links between the processes' GPUs: ")
-    contains(result.stderr:match "first in 1: ([^\n]*)", "ncclCommInitRankConfig")
+    local _, first = failing { STANDIN_FAIL = "ncclCommInitRankConfig@1=2" }
+    contains(first, "the links between the processes' GPUs: ")
+    contains(first, "ncclCommInitRankConfig")
   end)
 
   it("leave what a device failed at to its own message", function()
-    local result = run(TIMES, { processes = 2, devices = 2, gpus = 4, timeout = 3, fails = true,
-      one = { STANDIN_FAIL = "run@40=700" } })
-    assert.equal(1, result.status, result.output)
-    contains(result.stderr, "illegal memory access")
-    contains(result.stderr, "float32 {512, 512}")
+    local said = failing { STANDIN_FAIL = "run@40=700" }
+    contains(said, "illegal memory access")
+    contains(said, "float32 {512, 512}")
   end)
 end)

@@ -9,17 +9,8 @@ local shardrt = require "shardrt"
 local P = shardrt.P
 ffi.cdef "int memcmp(const void *a, const void *b, size_t n);"
 
-local head = [[
-package.path = "./?.lua;" .. package.path
-local ffi = require "ffi"
-local C = require "shardrt.C"
-local moves = require "tests.support.moves"
-local shardrt = require "shardrt"
-local P = shardrt.P
-local me, count = shardrt.process_index(), shardrt.process_count()
-local line = shardrt.make_mesh({shardrt.device_count()}, {"x"})
-local function on(...) return shardrt.NamedSharding(line, P(...)) end
-ffi.cdef "int getpid(void); int memcmp(const void *a, const void *b, size_t n);"
+local head = require "tests.support.on_line" .. [[
+ffi.cdef "int memcmp(const void *a, const void *b, size_t n);"
 local function equal(a, b) return ffi.C.memcmp(a.data, b.data, a.bytes) == 0 end
 -- Memory of this process in bytes: now, and at most since peak(true).
 local function memory(field)

@@ -1,5 +1,5 @@
--- What the bench computes on a GPU, and how large: for gpu.lua and gpu_once.lua; work_jax.py has the same. The sizes are
--- C1's, C2's, C6's and C7's, divided by SHARDRT_BENCH_SHRINK, which serves to try the bench itself.
+-- What the bench computes on a GPU, and how large: for gpu.lua and gpu_once.lua; work_jax.py has the same. The sizes
+-- are C1's, C2's, C6's and C7's, divided by SHARDRT_BENCH_SHRINK, which serves to try the bench itself.
 
 local shrink = tonumber(os.getenv "SHARDRT_BENCH_SHRINK" or 1)
 
