@@ -4,6 +4,7 @@ local ffi = require "ffi"
 local C = require "shardrt.C"
 local device = require "shardrt.device"
 local dtype = require "shardrt.dtype"
+local elsewhere = require "shardrt.elsewhere"
 local fail = require "shardrt.fail"
 local list = require "shardrt.list"
 local ndarray = require "shardrt.ndarray"
@@ -71,7 +72,15 @@ function fields.committed(inside) return not inside.unplaced end
 local known_shape = fields.shape
 function fields.shape(inside, x) return list.copy(known_shape(inside, x)) end
 
-local Array = object.class("an array", "x", fields, methods, { shards = "addressable_shards" })
+-- An array has no elements that Lua could take: a part of it is an array, which all processes make alike.
+local function hint(key)
+  if type(key) == "string" then return elsewhere.of_arrays("x", key) end
+  return ('it is not indexed: np.take(x, %s) takes one place of its first dimension (from 0 on), '
+    .. 'np.slice(x, {{start, stop}}) a part, where np = require "shardrt.numpy"; x:to_table() gives the numbers')
+    :format(type(key) == "number" and list.show(key) or "i")
+end
+
+local Array = object.class("an array", "x", fields, methods, { shards = "addressable_shards" }, hint)
 
 --- The array object around what C made: takes over the handle's count.
 ---@param handle ffi.cdata* # shardrt_array *
@@ -155,7 +164,7 @@ local SHARD = { device = true, index = true, replica_id = true, data = true }
 local held = setmetatable({}, { __mode = "k" }) -- of shards: their buffers, dtypes and sizes
 local Shard = {
   __index = function(self, key)
-    if key ~= "data" then return fail.misspelt("a shard", key, SHARD) end
+    if key ~= "data" then return fail.no_field("a shard", key, SHARD) end
     local its = held[self] or no_data "addressable_shards"
     tell_of_copy(its.buffer)
     self.data, held[self] = ndarray.wrap(its.buffer, its.dtype, its.sizes), nil

@@ -111,16 +111,25 @@ function fail.suggestion(word, known)
   return best and (' (did you mean "%s"?)'):format(best) or ""
 end
 
---- For a field that an object does not have: an error where it is all but the name of one that it has; nil otherwise,
---- since code that is given any value may ask it for any field.
+local function quoted(key) return type(key) == "string" and '"' .. key .. '"' or tostring(key) end
+
+--- For a field that an object does not have: an error; but nil for names that begin with "_", for which libraries ask.
 ---@param what string # the object: "an array"
 ---@param key any
 ---@param known table<string, any> # its keys are the fields
 ---@param aliases table<string, string>? # names that mean a field, although they look different
-function fail.misspelt(what, key, known, aliases)
-  if type(key) ~= "string" or #key < 3 or #key > LONGEST_WORD then return nil end
-  local meant = aliases and aliases[key] or nearest(key, known, math.max(1, math.floor(#key / 4)))
-  if meant then raise(nil, '%s has no "%s" (did you mean "%s"?)', what, key, meant) end
+---@param hint string? # what would work; nil: the field that is nearest, or all
+function fail.no_field(what, key, known, aliases, hint)
+  if type(key) == "string" and key:sub(1, 1) == "_" then return nil end
+  local meant = aliases and aliases[key]
+  local text = hint and "; " .. hint or meant and (' (did you mean "%s"?)'):format(meant) or fail.suggestion(key, known)
+  if text == "" then
+    local names = {}
+    for name in pairs(known) do names[#names + 1] = quoted(name) end
+    table.sort(names)
+    text = "; it has " .. table.concat(names, ", ")
+  end
+  raise(nil, "%s has no %s%s", what, quoted(key), text)
 end
 
 --- Refuses keys that a function does not know.
@@ -136,7 +145,7 @@ function fail.keywords(what, given, known, aliases)
       table.sort(names)
       local meant = aliases and aliases[word]
       raise(nil, "%s: unknown keyword %s%s; it takes %s", what,
-        type(word) == "string" and '"' .. word .. '"' or tostring(word),
+        quoted(word),
         meant and (' (did you mean "%s"?)'):format(meant) or fail.suggestion(word, known), table.concat(names, ", "))
     end
   end

@@ -3,6 +3,7 @@
 local ffi = require "ffi"
 local C = require "shardrt.C"
 local dtype = require "shardrt.dtype"
+local elsewhere = require "shardrt.elsewhere"
 local fail = require "shardrt.fail"
 local list = require "shardrt.list"
 local object = require "shardrt.object"
@@ -36,7 +37,10 @@ end
 local Host = object.class("a host array", "h", {
   shape = function(inside) return list.copy(inside.shape) end,
   dtype = true, ndim = true, size = true, bytes = true, data = needs_data "data", buffer = needs_data "buffer",
-}, methods)
+}, methods, nil, function(key)
+  if type(key) == "string" then return elsewhere.of_arrays("h", key) end
+  return "it is not indexed: h:rows(0, 1) is its first row, h.data[0] its first element, h:to_table() all"
+end)
 
 local byte_pointer = ffi.typeof "uint8_t *"
 local buffer_out = ffi.typeof "shardrt_buffer *[1]"
@@ -288,6 +292,15 @@ end
 ---@return table|number|boolean|ffi.cdata*
 function methods:to_table()
   return (read_nested(self.data, dtype.named("to_table", self.dtype).read, self.shape, 1, 0))
+end
+
+--- The array's one number.
+---@return number|boolean|ffi.cdata*
+function methods:item()
+  if self.size ~= 1 then
+    fail("item: a host array of shape %s; it is of one number. to_table gives all", shape.text(self.shape))
+  end
+  return dtype.named("item", self.dtype).read(self.data, 0)
 end
 
 local function value_text(value)

@@ -56,14 +56,15 @@ function object.strict(problem, entries)
 end
 
 --- A class of objects: the metatable that all of them have. Methods added to `methods` afterwards are wrapped. A name
---- that is neither field nor method is nil, for code that probes, or an error where a field of nearly that name exists.
+--- that is neither field nor method is an error (code that probes any value may use rawget).
 ---@param what string # "an array", for messages
 ---@param example string # "x"
 ---@param fields table<string, true|fun(inside: table, self: table): any> # true: as it stands inside
 ---@param methods table
 ---@param aliases table<string, string>? # names that mean a field, although they look different
+---@param hint (fun(key: any): string?)? # what to say of a name that is not there; nil: the field that is nearest
 ---@return metatable
-function object.class(what, example, fields, methods, aliases)
+function object.class(what, example, fields, methods, aliases, hint)
   local class, known = {}, {}
   local function is(value) return getmetatable(value) == class end
   for name in pairs(fields) do known[name] = true end
@@ -79,7 +80,7 @@ function object.class(what, example, fields, methods, aliases)
     local inside, field = self[INSIDE], fields[key]
     if field == true then return inside[key] end
     if field then return field(inside, self) end
-    return fail.misspelt(what, key, known, aliases)
+    return fail.no_field(what, key, known, aliases, hint and hint(key))
   end
   function class.__newindex(_, key)
     fail('%s never changes: "%s" cannot be set', what, tostring(key))

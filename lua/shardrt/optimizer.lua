@@ -54,7 +54,7 @@ local function map(what, count, apply, first, ...)
   for i = 1, count do made[i] = {} end
   for i = 1, n do
     for _, key in ipairs(type(others[i]) == "table" and not array.is(others[i]) and tree.keys(what, others[i]) or {}) do
-      if first[key] == nil then
+      if rawget(first, key) == nil then
         fail('%s: tree %d has "%s", which the parameters have not', what, i + 1, tostring(key))
       end
     end
@@ -63,7 +63,7 @@ local function map(what, count, apply, first, ...)
     local below = {}
     for i = 1, n do
       local other = others[i]
-      if type(other) ~= "table" or array.is(other) or other[key] == nil then
+      if type(other) ~= "table" or rawget(other, key) == nil then
         fail('%s: the parameters have "%s", which tree %d has not', what, tostring(key), i + 1)
       end
       below[i] = other[key]

@@ -87,7 +87,7 @@ local function put_tree(what, value, to, path)
   if not one and (type(to) ~= "table" or object.is(to)) then sharding.of(what, to) end
   if not one then
     for _, key in ipairs(tree.keys(what, to)) do
-      if value[key] == nil then
+      if rawget(value, key) == nil then
         fail("%s: the tree of shardings has %s, which the tree of values has not", what, tree.branch(path, key))
       end
     end
@@ -95,7 +95,7 @@ local function put_tree(what, value, to, path)
   local made = {}
   for _, key in ipairs(tree.keys(what, value)) do
     local below = tree.branch(path, key)
-    if not one and to[key] == nil then
+    if not one and rawget(to, key) == nil then
       fail("%s: the tree of values has %s, for which the tree of shardings has none", what, below)
     end
     made[key] = put_tree(what, value[key], one and to or to[key], below)
