@@ -706,15 +706,18 @@ describe("a thread that did nothing on a GPU yet", function()
 end)
 
 describe("memory that is uploaded", function()
-  it("may be used again at once where it is not pinned, also by GPUs that read it by themselves", function()
+  it("may be used again at once where it is not pinned, and is not waited for, also by GPUs that read it", function()
     well(alone [[
-      for pageable = 0, 1 do
-        standin.reset { STANDIN_GPUS = 1, STANDIN_PAGEABLE = pageable }
+      for _, case in ipairs { { pageable = 0 }, { pageable = 1 }, { pageable = 1, refuses = true } } do
+        standin.reset { STANDIN_GPUS = 1, STANDIN_PAGEABLE = case.pageable,
+          STANDIN_FAIL = case.refuses and "cudaMemcpyBatchAsync@1=1" or nil }
         assert(standin.open(1) == 1)
         local data, from = assert(standin.allocate(0, MAIN, ARRAYS, 64)), ffi.new("uint8_t[64]", 7)
         local pinned = ffi.cast("uint8_t *", assert(standin.pinned(64)))
         ffi.fill(from, 64, 7)
+        local before = standin.calls "cudaStreamSynchronize"
         check(a.upload(0, MAIN, data, from, 64))
+        assert(standin.calls "cudaStreamSynchronize" - before == (case.refuses and 1 or 0), "it is waited for")
         ffi.fill(from, 64, 9)
         check(a.download(0, MAIN, pinned, data, 64))
         local event = assert(standin.record(0, MAIN))

@@ -13,15 +13,43 @@ static int transfer(const char *what, int32_t number, int32_t stream, void *to, 
                     number);
 }
 
+/* Whether the memory is pageable and the GPU reads it by itself (HMM, Grace). */
+static int is_read_there(int32_t number, const void *from, bool *out) {
+  static const char what[] = "upload";
+  *out = false;
+  if (!gpu_of(number)->reads_pageable) return SHARDRT_OK;
+  struct cudaPointerAttributes memory;
+  int code = cuda_use(what, number);
+  if (code == SHARDRT_OK)
+    code = cuda_check(cudaPointerGetAttributes(&memory, from), "cudaPointerGetAttributes", what, number);
+  *out = code == SHARDRT_OK && memory.type == cudaMemoryTypeUnregistered;
+  return code;
+}
+
+/* A copy whose source is read before the call returns, in whatever order, so that nobody waits for what the stream has
+ * before; false: the driver knows no such copy. */
+static bool upload_at_once(int32_t number, int32_t stream, void *to, const void *from, size_t bytes) {
+  struct cudaMemcpyAttributes attributes = {.srcAccessOrder = cudaMemcpySrcAccessOrderDuringApiCall};
+  size_t first = 0; /* of the copies that have these attributes */
+  gpu_note("upload", number);
+  if (cudaMemcpyBatchAsync(&to, &from, &bytes, 1, &attributes, &first, 1, cuda_stream(number, stream)) == cudaSuccess)
+    return true;
+  (void)cudaGetLastError();
+  return false;
+}
+
 /* CUDA's "API synchronization behavior": from pageable memory that must first be staged the call returns when it has
- * been; where the GPU reads it by itself (HMM, Grace), the copy may be asynchronous, and is waited for. */
+ * been (its programming guide: without waiting for the device, up to 64 KiB; so small uploads need no pinned memory of
+ * ours on their way). Where the GPU reads such memory by itself, a plain copy may read it later, and is waited for,
+ * with all that the stream had before. */
 int transfer_upload(int32_t number, int32_t stream, void *to, const void *from, size_t bytes) {
   static const char what[] = "upload";
-  int code = transfer(what, number, stream, to, from, bytes, cudaMemcpyHostToDevice);
-  if (code < 0 || bytes == 0 || !gpu_of(number)->reads_pageable) return code;
-  struct cudaPointerAttributes memory;
-  code = cuda_check(cudaPointerGetAttributes(&memory, from), "cudaPointerGetAttributes", what, number);
-  if (code < 0 || memory.type != cudaMemoryTypeUnregistered) return code;
+  if (bytes == 0) return SHARDRT_OK;
+  bool read_there;
+  int code = is_read_there(number, from, &read_there);
+  if (code < 0 || (read_there && upload_at_once(number, stream, to, from, bytes))) return code;
+  code = transfer(what, number, stream, to, from, bytes, cudaMemcpyHostToDevice);
+  if (code < 0 || !read_there) return code;
   return cuda_check(cudaStreamSynchronize(cuda_stream(number, stream)), "cudaStreamSynchronize", what, number);
 }
 

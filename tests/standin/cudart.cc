@@ -620,7 +620,8 @@ void copy_rows(const rows &r) {
   for (size_t i = 0; i < r.height; i++) memmove(r.to + i * r.to_pitch, r.from + i * r.from_pitch, r.width);
 }
 
-cudaError_t copy(const rows &r, enum cudaMemcpyKind kind, CUstream_st *stream, const char *call) {
+cudaError_t copy(const rows &r, enum cudaMemcpyKind kind, CUstream_st *stream, const char *call,
+                 bool read_now = false) {
   if (r.width == 0 || r.height == 0) return cudaSuccess;
   const where to = where_is(r.to, (r.height - 1) * r.to_pitch + r.width, call);
   const where from = where_is(r.from, (r.height - 1) * r.from_pitch + r.width, call);
@@ -628,7 +629,8 @@ cudaError_t copy(const rows &r, enum cudaMemcpyKind kind, CUstream_st *stream, c
   const enum cudaMemcpyKind is =
       to == DEVICE ? (from == DEVICE ? cudaMemcpyDeviceToDevice : cudaMemcpyHostToDevice) : cudaMemcpyDeviceToHost;
   if (kind != cudaMemcpyDefault && kind != is) return fails(cudaErrorInvalidValue);
-  if (from == PAGEABLE && !reads_pageable) { /* has been read when the call returns */
+  if (read_now || (from == PAGEABLE && !reads_pageable)) { /* has been read when the call returns */
+    if (from == DEVICE) standin_wrong("%s reads a device's memory at once", call);
     auto kept = std::make_shared<std::vector<char>>(r.width * r.height);
     copy_rows(rows{kept->data(), r.width, r.from, r.from_pitch, r.width, r.height});
     put(stream, "copy in", [kept, r] {
@@ -1191,6 +1193,23 @@ cudaError_t cudaMemcpy2DAsync(void *to, size_t to_pitch, const void *from, size_
   if (width > to_pitch || width > from_pitch) return fails(cudaErrorInvalidValue);
   return copy(rows{(char *)to, to_pitch, (const char *)from, from_pitch, width, height}, kind, stream,
               "cudaMemcpy2DAsync");
+}
+
+cudaError_t cudaMemcpyBatchAsync(void *const *to, const void *const *from, const size_t *bytes, size_t count,
+                                 struct cudaMemcpyAttributes *attributes, size_t *first, size_t attribute_count,
+                                 cudaStream_t stream) {
+  ENTER("cudaMemcpyBatchAsync");
+  checked(stream, "cudaMemcpyBatchAsync");
+  if (count == 0 || attribute_count == 0 || attribute_count > count || first[0] != 0)
+    return fails(cudaErrorInvalidValue);
+  for (size_t i = 0, a = 0; i < count; i++) {
+    if (a + 1 < attribute_count && first[a + 1] == i) a++;
+    const bool read_now = attributes[a].srcAccessOrder == cudaMemcpySrcAccessOrderDuringApiCall;
+    const cudaError_t problem = copy(rows{(char *)to[i], 0, (const char *)from[i], 0, bytes[i], 1}, cudaMemcpyDefault,
+                                     stream, "cudaMemcpyBatchAsync", read_now);
+    if (problem != cudaSuccess) return problem;
+  }
+  return cudaSuccess;
 }
 
 cudaError_t cudaMemcpyPeerAsync(void *to, int to_gpu, const void *from, int from_gpu, size_t bytes,

@@ -14,11 +14,14 @@ STANDIN_COPIES(SAME)
 STANDIN_LOCATIONS(SAME)
 STANDIN_ACCESS(SAME)
 STANDIN_MEMORIES(SAME)
+STANDIN_READS(SAME)
 STANDIN_FLAGS(SAME)
 
 /* The fields of structs that the plug-in reads and writes, with their types. */
-void fields(struct cudaDeviceProp *properties, struct cudaMemAccessDesc *access, struct cudaPointerAttributes *data);
-void fields(struct cudaDeviceProp *properties, struct cudaMemAccessDesc *access, struct cudaPointerAttributes *data) {
+void fields(struct cudaDeviceProp *properties, struct cudaMemAccessDesc *access, struct cudaPointerAttributes *data,
+            struct cudaMemcpyAttributes *copy);
+void fields(struct cudaDeviceProp *properties, struct cudaMemAccessDesc *access, struct cudaPointerAttributes *data,
+            struct cudaMemcpyAttributes *copy) {
   char(*name)[256] = &properties->name;
   char(*uuid)[16] = &properties->uuid.bytes;
   size_t *memory = &properties->totalGlobalMem;
@@ -26,5 +29,6 @@ void fields(struct cudaDeviceProp *properties, struct cudaMemAccessDesc *access,
   enum cudaMemLocationType *type = &access->location.type;
   enum cudaMemAccessFlags *flags = &access->flags;
   enum cudaMemoryType *kind = &data->type;
-  (void)name, (void)uuid, (void)memory, (void)counts, (void)type, (void)flags, (void)kind;
+  enum cudaMemcpySrcAccessOrder *reads = &copy->srcAccessOrder;
+  (void)name, (void)uuid, (void)memory, (void)counts, (void)type, (void)flags, (void)kind, (void)reads;
 }

@@ -77,6 +77,10 @@ extern "C" {
 #define STANDIN_LOCATIONS(X)                                                                                           \
   X(cudaMemLocationTypeInvalid, 0)                                                                                     \
   X(cudaMemLocationTypeDevice, 1)
+#define STANDIN_READS(X)                                                                                               \
+  X(cudaMemcpySrcAccessOrderStream, 1)                                                                                 \
+  X(cudaMemcpySrcAccessOrderDuringApiCall, 2)                                                                          \
+  X(cudaMemcpySrcAccessOrderAny, 3)
 #define STANDIN_MEMORIES(X)                                                                                            \
   X(cudaMemoryTypeUnregistered, 0)                                                                                     \
   X(cudaMemoryTypeHost, 1)                                                                                             \
@@ -102,6 +106,7 @@ enum cudaMemPoolAttr { STANDIN_POOL_ATTRIBUTES(STANDIN_VALUE) };
 enum cudaMemcpyKind { STANDIN_COPIES(STANDIN_VALUE) };
 enum cudaMemLocationType { STANDIN_LOCATIONS(STANDIN_VALUE) };
 enum cudaMemAccessFlags { STANDIN_ACCESS(STANDIN_VALUE) };
+enum cudaMemcpySrcAccessOrder { STANDIN_READS(STANDIN_VALUE) };
 enum cudaMemoryType { STANDIN_MEMORIES(STANDIN_VALUE) };
 enum { STANDIN_FLAGS(STANDIN_VALUE) };
 #undef STANDIN_VALUE
@@ -133,6 +138,12 @@ struct cudaMemLocation {
 struct cudaMemAccessDesc {
   struct cudaMemLocation location;
   enum cudaMemAccessFlags flags;
+};
+
+struct cudaMemcpyAttributes {
+  enum cudaMemcpySrcAccessOrder srcAccessOrder;
+  struct cudaMemLocation srcLocHint, dstLocHint;
+  unsigned int flags;
 };
 
 /* Of the real one's fields the one that the plug-in reads. */
@@ -191,6 +202,9 @@ cudaError_t cudaMemcpy2DAsync(void *to, size_t to_pitch, const void *from, size_
                               size_t height, enum cudaMemcpyKind kind, cudaStream_t stream);
 cudaError_t cudaMemcpyPeerAsync(void *to, int to_gpu, const void *from, int from_gpu, size_t bytes,
                                 cudaStream_t stream);
+cudaError_t cudaMemcpyBatchAsync(void *const *to, const void *const *from, const size_t *bytes, size_t count,
+                                 struct cudaMemcpyAttributes *attributes, size_t *first, size_t attribute_count,
+                                 cudaStream_t stream);
 cudaError_t cudaMemsetAsync(void *to, int value, size_t bytes, cudaStream_t stream);
 
 #ifdef __cplusplus
