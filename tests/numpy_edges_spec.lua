@@ -41,7 +41,7 @@ describe("a number beside an array", function()
 
   it("is an index where it is whole", function()
     assert.equal(3, table_of(np.take(np.arange(5), 3)))
-    assert.truthy(files.message(function() np.take(np.arange(5), 1.5) end):find("they are whole numbers", 1, true))
+    assert.truthy(files.message(function() np.take(np.arange(5), 1.5) end):find("a dtype of whole numbers", 1, true))
     assert.truthy(files.message(function() np.take(np.arange(5), np.array(1.5)) end):find("are float32", 1, true))
   end)
 end)

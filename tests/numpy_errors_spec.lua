@@ -52,7 +52,8 @@ describe("a mistake with shardrt.numpy is named:", function()
 
   it("dtypes that do not fit", function()
     local flags = np.greater(x, 0)
-    refused("np.take: the indices are float32; they are whole numbers", np.take, x, y)
+    refused('np.take: the indices are float32; they must be of a dtype of whole numbers, as np.array({…}, "int32")',
+      np.take, x, y)
     refused("np.subtract: of bool", function() return flags - flags end)
     refused("np.negative: of bool", function() return -flags end)
     refused("np.dot: of two bool arrays; np.astype makes numbers of them", np.dot, flags, flags)

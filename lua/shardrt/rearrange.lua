@@ -358,7 +358,8 @@ function words.take(x, indices, axis)
   indices = operate.array(what, indices, "the indices")
   if one then indices = elementwise.words.astype(indices, "int64") end
   if promote.is_float(indices.dtype) or indices.dtype == "bool" then
-    fail("%s: the indices are %s; they are whole numbers", what, indices.dtype)
+    fail('%s: the indices are %s; they must be of a dtype of whole numbers, as np.array({…}, "int32") makes of a list '
+      .. 'and np.astype(i, "int32") of an array', what, indices.dtype)
   end
   if indices.dtype ~= "int32" and indices.dtype ~= "int64" then indices = elementwise.words.astype(indices, "int64") end
   if x.ndim == 0 then fail("%s: of a single number", what) end
