@@ -50,33 +50,57 @@ LIBS       = $(shell pkg-config --libs ompi-c luajit zlib libisal libjpeg spng l
                libxxhash blosc hdf5-serial libcurl) -lhighwayhash -lm -ldl
 LDFLAGS    = -Wl,-E -pthread $(if $(SANITIZE),-fsanitize=$(SANITIZE))
 
-# CUDA's toolkit: CUDA_HOME, else where nvcc is, else /usr/local/cuda, else as pip installs it (nvidia-cuda-nvcc and the
-# others, for the user or in the environment that is active). What the plug-in needs of it is missing or not.
-PYTHONS := $(wildcard $(addsuffix /lib/python3*/site-packages,$(VIRTUAL_ENV) $(HOME)/.local) \
-             /usr/local/lib/python3*/dist-packages)
-ifndef CUDA_HOME
-CUDA_HOME := $(firstword $(patsubst %/bin/nvcc,%,$(realpath $(shell command -v nvcc)) \
-               $(wildcard $(addsuffix /bin/nvcc,/usr/local/cuda $(wildcard $(addsuffix /nvidia/cu1*,$(PYTHONS)))))))
-endif
-NCCL_HOME ?= $(CUDA_HOME)/../nccl
-CUDA_LIBRARIES := $(firstword $(wildcard $(addprefix $(CUDA_HOME)/,lib64 targets/x86_64-linux/lib lib)))
+# CUDA's toolkit: CUDA_HOME; else, of these, the first that has all that the plug-in needs: where pip puts it in the Python
+# environment that is active (nvidia-cuda-nvcc and the others), where nvcc is, /usr/local/cuda, where pip puts it for the
+# user. NCCL lies in NCCL_HOME; else in it, beside it, where pip puts it, or with the system's headers.
+pip_folders = $(wildcard $(addsuffix /lib/python3*/site-packages/nvidia,$(1)))
+PIP_FOLDERS := $(call pip_folders,$(VIRTUAL_ENV) $(HOME)/.local) $(wildcard /usr/local/lib/python3*/dist-packages/nvidia)
+pip_nvcc = $(wildcard $(addsuffix /cu1*/bin/nvcc,$(1)))
+CUDA_CANDIDATES := $(if $(CUDA_HOME),$(or $(realpath $(CUDA_HOME)),$(CUDA_HOME)),$(patsubst %/bin/nvcc,%,$(realpath \
+  $(call pip_nvcc,$(call pip_folders,$(VIRTUAL_ENV))) $(shell command -v nvcc) $(wildcard /usr/local/cuda/bin/nvcc) \
+  $(call pip_nvcc,$(PIP_FOLDERS)))))
+nccl_home = $(or $(NCCL_HOME),$(patsubst %/include/nccl.h,%,$(firstword $(wildcard $(addsuffix /include/nccl.h,$(1) \
+              $(1)/../nccl $(addsuffix /nccl,$(PIP_FOLDERS)) /usr)))))
+cuda_libraries = $(firstword $(wildcard $(addprefix $(1)/,lib64 targets/x86_64-linux/lib lib)))
+# What a toolkit lacks, and its version where that is below 13.
 cuda_needs = $(if $(wildcard $(2)),,$(1))
-CUDA_MISSING := $(strip $(call cuda_needs,nvcc,$(CUDA_HOME)/bin/nvcc) \
-  $(call cuda_needs,cuda_runtime_api.h,$(CUDA_HOME)/include/cuda_runtime_api.h) \
-  $(call cuda_needs,libcudart_static.a,$(CUDA_LIBRARIES)/libcudart_static.a) \
-  $(call cuda_needs,cublas_v2.h,$(CUDA_HOME)/include/cublas_v2.h) \
-  $(call cuda_needs,nccl.h,$(addsuffix /nccl.h,$(CUDA_HOME)/include $(NCCL_HOME)/include /usr/include)) \
-  $(if $(shell command -v g++),,g++))
-# The GPUs that kernels are compiled for, the last one's as PTX, too: that is for all that are newer.
+cuda_missing = $(strip $(call cuda_needs,nvcc,$(1)/bin/nvcc) \
+  $(call cuda_needs,cuda_runtime_api.h,$(1)/include/cuda_runtime_api.h) \
+  $(call cuda_needs,nv/target,$(1)/include/nv/target) \
+  $(call cuda_needs,libcudart_static.a,$(call cuda_libraries,$(1))/libcudart_static.a) \
+  $(call cuda_needs,cublas_v2.h,$(1)/include/cublas_v2.h) \
+  $(call cuda_needs,nccl.h,$(call nccl_home,$(1))/include/nccl.h))
+cuda_old = $(shell awk '$$2 == "CUDART_VERSION" { if ($$3 < 13000) printf "%d.%d", $$3 / 1000, $$3 % 1000 / 10; exit }' \
+             $(1)/include/cuda_runtime_api.h 2>/dev/null)
+CUDA_TOOLKIT := $(firstword $(foreach home,$(CUDA_CANDIDATES),$(if $(call cuda_old,$(home))$(call cuda_missing,$(home)),,\
+                  $(home))) $(CUDA_CANDIDATES))
+CUDA_NCCL := $(call nccl_home,$(CUDA_TOOLKIT))
+CUDA_LIBRARIES := $(call cuda_libraries,$(CUDA_TOOLKIT))
+CUDA_OLD := $(call cuda_old,$(CUDA_TOOLKIT))
+CUDA_MISSING := $(strip $(if $(CUDA_OLD),CUDA-13,$(call cuda_missing,$(CUDA_TOOLKIT))) $(if $(shell command -v g++),,g++))
+CUDA_LACKS = $(if $(CUDA_OLD),CUDA 13: in $(CUDA_TOOLKIT) is $(CUDA_OLD),$(1)$(if $(CUDA_TOOLKIT), in $(CUDA_TOOLKIT)))
+# The GPUs that kernels are compiled for, the newest one's as PTX, too: that is for all that are newer.
 CUDA_ARCHS ?= 80 90
-CUDA_FLAGS  = -isystem $(CUDA_HOME)/include -isystem $(NCCL_HOME)/include -Iruntime
+ARCHS := $(shell printf '%s\n' $(CUDA_ARCHS) | sort -nu)
+ifneq ($(words $(ARCHS)),$(words $(shell printf '%s\n' $(ARCHS) | grep -E '^[1-9][0-9][0-9]?$$')))
+  $(error CUDA_ARCHS is a list of compute capabilities without their points, as "80 90", not "$(CUDA_ARCHS)")
+endif
+ifeq ($(ARCHS),)
+  $(error CUDA_ARCHS is empty; it lists compute capabilities without their points, as "80 90")
+endif
+# NCCL's headers go first, where it is another one than the toolkit's; the compiler knows the system's by itself.
+CUDA_ELSEWHERE := $(realpath $(filter-out $(CUDA_TOOLKIT) /usr,$(CUDA_NCCL)))
+CUDA_FLAGS  = $(addprefix -isystem ,$(addsuffix /include,$(CUDA_ELSEWHERE) $(CUDA_TOOLKIT))) -Iruntime
+# Folders of libraries that the plug-in looks in, with ":" between them.
+CUDA_FOLDERS = $(subst $(space),:,$(strip $(realpath $(CUDA_LIBRARIES) $(addsuffix /lib,$(CUDA_ELSEWHERE)))))
 NVCC_FLAGS  = -std=c++17 -O3 -fmad=false -Werror all-warnings -Xcompiler -fPIC,-Wall,-Wextra,-Werror,-fno-exceptions -t 2 \
-              $(foreach arch,$(CUDA_ARCHS),-gencode arch=compute_$(arch),code=sm_$(arch)) \
-              -gencode arch=compute_$(lastword $(CUDA_ARCHS)),code=compute_$(lastword $(CUDA_ARCHS))
+              $(foreach arch,$(ARCHS),-gencode arch=compute_$(arch),code=sm_$(arch)) \
+              -gencode arch=compute_$(lastword $(ARCHS)),code=compute_$(lastword $(ARCHS))
 CUDA_OBJECTS := $(PLUGIN:runtime/%=$(BUILD)/cuda/%.o) $(KERNELS:runtime/%=$(BUILD)/cuda/%.o)
-CUDA_SAYS = $(if $(CUDA_MISSING),cuda: no $(firstword $(CUDA_MISSING)) found$(if $(CUDA_HOME), in $(CUDA_HOME))$(comma) \
-              built for the host only,cuda: $(CUDA_HOME)$(comma) for $(addprefix sm_,$(CUDA_ARCHS)))
+CUDA_SAYS = $(if $(CUDA_MISSING),cuda: no $(call CUDA_LACKS,$(firstword $(CUDA_MISSING)) found)$(comma) built for the host only, \
+              cuda: $(CUDA_TOOLKIT)$(if $(CUDA_ELSEWHERE), with NCCL in $(CUDA_ELSEWHERE))$(comma) for $(addprefix sm_,$(ARCHS)))
 comma := ,
+space := $() #
 
 quiet = $(if $(V),,@echo "  $(1)  $@";)
 
@@ -112,15 +136,15 @@ $(addprefix $(BUILD)/compute/,fold.o place.o tile.o wrap.o): CFLAGS += $(if $(SA
 $(BUILD)/cuda/said: FORCE
 	@mkdir -p $(@D); [ "$$(cat $@ 2>/dev/null)" = "$(strip $(CUDA_SAYS))" ] || { echo "$(strip $(CUDA_SAYS))" | tee $@; }
 FORCE:
-$(BUILD)/shardrt: | $(if $(SANITIZE),,$(BUILD)/cuda/said)
+$(BUILD)/shardrt: | $(if $(SANITIZE)$(filter install,$(MAKECMDGOALS)),,$(BUILD)/cuda/said)
 $(CUDA_OBJECTS): $(BUILD)/cuda/said Makefile
 $(BUILD)/cuda/%.c.o: runtime/%.c
 	@mkdir -p $(@D)
-	$(call quiet,cc   )$(CC) $(CFLAGS) -fPIC $(CUDA_FLAGS) -DCUDA_LEAST=$(firstword $(CUDA_ARCHS)) \
-	  -DCUDA_LIBRARIES='"$(realpath $(CUDA_LIBRARIES))"' -MMD -MP -c -o $@ $<
+	$(call quiet,cc   )$(CC) $(CFLAGS) -fPIC $(CUDA_FLAGS) -DCUDA_LEAST=$(firstword $(ARCHS)) \
+	  -DCUDA_LIBRARIES='"$(CUDA_FOLDERS)"' -MMD -MP -c -o $@ $<
 $(BUILD)/cuda/%.cu.o: runtime/%.cu
 	@mkdir -p $(@D)
-	$(call quiet,nvcc )$(CUDA_HOME)/bin/nvcc $(NVCC_FLAGS) $(CUDA_FLAGS) -MMD -MP -c -o $@ $<
+	$(call quiet,nvcc )$(CUDA_TOOLKIT)/bin/nvcc $(NVCC_FLAGS) $(CUDA_FLAGS) -MMD -MP -c -o $@ $<
 EXPORTS = runtime/device/exports.map
 $(BUILD)/shardrt-cuda.so: $(CUDA_OBJECTS) $(EXPORTS)
 	$(call quiet,link )$(CC) -shared -pthread -Wl,--version-script=$(EXPORTS) -o $@ $(CUDA_OBJECTS) -L$(CUDA_LIBRARIES) -lcudart_static -lstdc++ -lrt -ldl
@@ -133,9 +157,10 @@ cuda-where:
 	@[ -z "$(CUDA_MISSING)" ] && echo '$(CUDA_FLAGS)'
 cuda:
 	@[ -z "$(CUDA_MISSING)" ] || { \
-	  echo "missing for CUDA: $(CUDA_MISSING)"; \
-	  echo "CUDA_HOME says where the toolkit is; \`make deps-cuda\` installs g++. Without a toolkit, in a Python environment:"; \
-	  echo "  pip install nvidia-cuda-nvcc nvidia-cuda-runtime nvidia-cublas nvidia-nccl-cu13"; exit 1; }
+	  echo "missing for CUDA: $(call CUDA_LACKS,$(CUDA_MISSING))"; \
+	  echo "CUDA_HOME says where CUDA's toolkit is (13 or newer), NCCL_HOME where NCCL is; \`make deps-cuda\` installs g++."; \
+	  echo "Without a toolkit, in a Python environment that is active:"; \
+	  echo "  pip install nvidia-cuda-nvcc nvidia-cuda-runtime nvidia-cuda-cccl nvidia-cublas nvidia-nccl-cu13"; exit 1; }
 	@$(MAKE) --no-print-directory $(BUILD)/shardrt $(BUILD)/shardrt-cuda.so
 
 # The plug-in against the stand-in of CUDA's runtime and libraries (tests/standin): for the specs, where there is no GPU.
@@ -320,15 +345,19 @@ $(BUILD)/bench/gather-scalar: tests/bench/gather.c
 	$(CC) -std=c11 -D_GNU_SOURCE -O2 -fno-tree-vectorize -pthread -o $@ $<
 $(BUILD)/bench/upload: tests/bench/upload.c
 	@mkdir -p $(@D)
-	$(CC) -std=c11 -O2 -Wall -Wextra -Werror -isystem $(CUDA_HOME)/include -pthread -o $@ $< -L$(CUDA_LIBRARIES) \
+	$(CC) -std=c11 -O2 -Wall -Wextra -Werror -isystem $(CUDA_TOOLKIT)/include -pthread -o $@ $< -L$(CUDA_LIBRARIES) \
 	  -lcudart_static -lrt -ldl
 $(BUILD)/bench/%: tests/bench/%.c
 	@mkdir -p $(@D)
 	$(CC) -std=c11 -D_GNU_SOURCE -O3 -march=native -pthread $(MPI_CFLAGS) -o $@ $< $(shell pkg-config --libs ompi-c libjpeg)
 
-install: all
+# What was built, as it is: whoever installs, often root, may have another toolkit or none.
+install: $(BUILD)/shardrt $(if $(CUDA_MISSING)$(wildcard $(BUILD)/shardrt-cuda.so),,$(BUILD)/shardrt-cuda.so)
+	@[ ! -e $(BUILD)/shardrt-cuda.so ] || [ -z "$$(find $(PLUGIN) $(KERNELS) -newer $(BUILD)/shardrt-cuda.so)" ] || { \
+	  echo "$(BUILD)/shardrt-cuda.so is older than what it is made of: \`make cuda\` makes it anew"; exit 1; }
 	install -D -m 755 $(BUILD)/shardrt $(DESTDIR)$(PREFIX)/bin/shardrt
-	$(if $(CUDA_MISSING),,install -D -m 755 $(BUILD)/shardrt-cuda.so $(DESTDIR)$(PREFIX)/lib/shardrt/shardrt-cuda.so)
+	[ ! -e $(BUILD)/shardrt-cuda.so ] || \
+	  install -D -m 755 $(BUILD)/shardrt-cuda.so $(DESTDIR)$(PREFIX)/lib/shardrt/shardrt-cuda.so
 	install -D -m 644 runtime/shardrt.h $(DESTDIR)$(PREFIX)/include/shardrt.h
 	install -D -m 644 runtime/shardrt.1 $(DESTDIR)$(PREFIX)/share/man/man1/shardrt.1
 

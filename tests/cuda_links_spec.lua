@@ -401,7 +401,7 @@ describe("links between GPUs", function()
       assert.truthy(opened { STANDIN_NCCL_VERSION = "2804" }:find("EINVAL: NCCL 2.8 is too old", 1, true))
     end)
 
-    it("find the one that pip put beside the toolkit", function()
+    it("find the one that pip put beside the toolkit, and in a list of folders", function()
       local folder = mpi.folder()
       local absolute = plugin:sub(1, 1) == "/" and plugin or io.popen("pwd"):read "*l" .. "/" .. plugin
       os.execute(("mkdir -p %s/nvidia/cu13/lib %s/nvidia/nccl/lib && ln -s %s %s/nvidia/nccl/lib/"):format(
@@ -410,8 +410,11 @@ describe("links between GPUs", function()
       write(folder .. "/libnccl.so.2", "no library")
       local result = alone("links.check(a.links.open()) print 'opened'",
         { LD_LIBRARY_PATH = folder, SHARDRT_CUDA_LIBRARIES = folder .. "/nvidia/cu13/lib" })
+      local listed = alone("links.check(a.links.open()) print 'opened'",
+        { LD_LIBRARY_PATH = folder, SHARDRT_CUDA_LIBRARIES = (":/nowhere:%s/nvidia/nccl/lib"):format(folder) })
       mpi.remove(folder)
       assert.equal("opened\n", result.output)
+      assert.equal("opened\n", listed.output)
     end)
 
     it("take the real one, where it is", function()

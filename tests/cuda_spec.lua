@@ -924,6 +924,101 @@ describe("the toolkit", function()
     assert.truthy(result.output:find("pip install nvidia-cuda-nvcc", 1, true), result.output)
   end)
 
+  -- A folder that looks like a toolkit, all but what is left out.
+  local function fake(folder, version, left_out)
+    local names = { "bin/nvcc", "include/cuda_runtime_api.h", "include/nv/target", "lib/libcudart_static.a",
+      "include/cublas_v2.h", "include/nccl.h" }
+    os.execute(("mkdir -p %s/bin %s/include/nv %s/lib"):format(folder, folder, folder))
+    for _, name in ipairs(names) do
+      if name ~= left_out then
+        local file = assert(io.open(folder .. "/" .. name, "w"))
+        if name:find "runtime" then file:write("#define CUDART_VERSION  ", version, "\n") end
+        file:close()
+      end
+    end
+  end
+
+  it("is of CUDA 13 at least, and whole", function()
+    local folder = mpi.folder()
+    fake(folder .. "/old", 12040)
+    fake(folder .. "/half", 13000, "include/nv/target")
+    local old = mpi.shell(("make cuda CUDA_HOME=%s/old"):format(folder), 60)
+    local half = mpi.shell(("make cuda CUDA_HOME=%s/half"):format(folder), 60)
+    mpi.remove(folder)
+    assert.not_equal(0, old.status)
+    local said = ("missing for CUDA: CUDA 13: in %s/old is 12.4\n"):format(folder)
+    assert.truthy(old.output:find(said, 1, true), old.output)
+    assert.not_equal(0, half.status)
+    assert.truthy(half.output:find(("missing for CUDA: nv/target in %s/half\n"):format(folder), 1, true), half.output)
+    assert.truthy(half.output:find("nvidia-cuda-cccl", 1, true), half.output)
+  end)
+
+  it("is the active environment's, where that has one, and so is NCCL", function()
+    local folder = mpi.folder()
+    local pip = folder .. "/env/lib/python3.11/site-packages/nvidia"
+    fake(pip .. "/cu13", 13050, "include/nccl.h")
+    fake(folder .. "/kit", 13000, "include/nccl.h")
+    os.execute(("mkdir -p %s/nccl/include && touch %s/nccl/include/nccl.h"):format(pip, pip))
+    local function where(words)
+      return mpi.shell(("env -u CUDA_HOME -u NCCL_HOME VIRTUAL_ENV=%s/env make -s cuda-where %s"):format(folder, words),
+        60).output:gsub((folder:gsub("%p", "%%%0")), ""):gsub("/lib/python3.11/site%-packages/nvidia", "")
+    end
+    local active, named = where "", where(("CUDA_HOME=%s/kit"):format(folder))
+    os.remove(pip .. "/cu13/include/nv/target")
+    local broken = where ""
+    mpi.remove(folder)
+    assert.equal("-isystem /env/nccl/include -isystem /env/cu13/include -Iruntime\n", active)
+    assert.equal("-isystem /env/nccl/include -isystem /kit/include -Iruntime\n", named)
+    assert.is_nil(broken:find("cu13", 1, true), broken)
+  end)
+
+  it("compiles for the GPUs that are named, the oldest being what is needed", function()
+    local folder = mpi.folder()
+    fake(folder .. "/kit", 13000)
+    local function make(archs)
+      return mpi.shell(("make -n cuda CUDA_HOME=%s/kit CUDA_ARCHS=%s BUILD=%s/build"):format(folder, archs, folder), 60)
+    end
+    local results = { wrong = {} }
+    for _, archs in ipairs { "sm_90", "9.0", "90a", "9", "''" } do results.wrong[archs] = make(archs) end
+    results.right = make "'120 90 80 90'"
+    mpi.remove(folder)
+    for archs, result in pairs(results.wrong) do
+      assert.not_equal(0, result.status, archs)
+      assert.truthy(result.output:find("compute capabilities without their points", 1, true), result.output)
+    end
+    assert.equal(0, results.right.status, results.right.output)
+    assert.truthy(results.right.output:find("-DCUDA_LEAST=80 ", 1, true))
+    assert.truthy(results.right.output:find("arch=compute_80,code=sm_80 -gencode arch=compute_90,code=sm_90 "
+      .. "-gencode arch=compute_120,code=sm_120 -gencode arch=compute_120,code=compute_120 ", 1, true))
+  end)
+
+  it("need not be there where what it built is installed", function()
+    local folder = mpi.folder()
+    os.execute(("mkdir %s/build && touch %s/build/shardrt"):format(folder, folder))
+    local function install(to)
+      return mpi.shell(("make install CUDA_HOME=/nowhere BUILD=%s/build DESTDIR=%s/%s -o %s/build/shardrt"):format(
+        folder, folder, to, folder), 60)
+    end
+    local function holds(path)
+      local file = io.open(folder .. "/" .. path)
+      return file ~= nil and file:close()
+    end
+    local program = install "one"
+    assert.equal(0, program.status, program.output)
+    assert.is_true(holds "one/usr/local/bin/shardrt")
+    assert.is_false(holds "one/usr/local/lib/shardrt/shardrt-cuda.so")
+    os.execute(("touch %s/build/shardrt-cuda.so"):format(folder))
+    local both = install "two"
+    assert.equal(0, both.status, both.output)
+    assert.is_true(holds "two/usr/local/lib/shardrt/shardrt-cuda.so")
+    os.execute(("touch -d 2001-01-01 %s/build/shardrt-cuda.so"):format(folder))
+    local stale = install "three"
+    assert.not_equal(0, stale.status)
+    assert.truthy(stale.output:find("is older than what it is made of", 1, true), stale.output)
+    assert.is_false(holds "three/usr/local/bin/shardrt")
+    mpi.remove(folder)
+  end)
+
   it("is left out by `make` where there is no toolkit, which says so", function()
     local result = mpi.shell(("make -n all CUDA_HOME=/nowhere SANITIZE= BUILD=%s/build"):format(mpi.folder()), 60)
     assert.equal(0, result.status, result.output)

@@ -34,8 +34,9 @@ void cuda_scratch_free(int32_t device, void *data, size_t bytes);
 int32_t cuda_multiprocessors(int32_t device);
 
 /* device/library.c: opens one of CUDA's libraries, the first of `names` ("libcublas.so.13", …; NULL ends them) that is
- * in $SHARDRT_CUDA_LIBRARIES, else where the toolkit was when this was built, else where the system looks. NULL, with
- * the message set for EINVAL: there is none; `what` wants it, and the command `remedy` installs it. */
+ * in a folder of $SHARDRT_CUDA_LIBRARIES (with ":" between), else where the toolkit was when this was built, else where
+ * the system looks. NULL, with the message set for EINVAL: there is none; `what` wants it, and the command `remedy`
+ * installs it. */
 void *cuda_library(const char *what, const char *const *names, const char *remedy);
 /* One of its functions; NULL, with the message set for EINVAL, where it has none of that name. */
 void *cuda_function(const char *what, void *library, const char *name);

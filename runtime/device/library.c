@@ -9,7 +9,7 @@
 
 enum { MOST_NEEDED = 4 };
 
-/* Where the toolkit's libraries were when this was built; the Makefile knows. */
+/* Where the toolkit's libraries and NCCL were when this was built, with ":" between; the Makefile knows. */
 #ifndef CUDA_LIBRARIES
 #define CUDA_LIBRARIES ""
 #endif
@@ -45,17 +45,31 @@ static void *open_in(const char *folder, const char *const *names, char *reason,
   return NULL;
 }
 
+/* In the first of several folders, with ":" between, that has it; empty ones are none. */
+static void *open_among(const char *folders, const char *const *names, char *reason, size_t room) {
+  void *library = NULL;
+  while (library == NULL && folders[0] != '\0') {
+    char folder[4096];
+    const size_t length = strcspn(folders, ":");
+    if (length > 0 && length < sizeof folder) {
+      snprintf(folder, sizeof folder, "%.*s", (int)length, folders);
+      library = open_in(folder, names, reason, room);
+    }
+    folders += length + (folders[length] == ':');
+  }
+  return library;
+}
+
 void *cuda_library(const char *what, const char *const *names, const char *remedy) {
   const char *named = getenv("SHARDRT_CUDA_LIBRARIES");
   char reason[1024] = "";
-  void *library = NULL;
-  if (named != NULL && named[0] != '\0') library = open_in(named, names, reason, sizeof reason);
-  if (library == NULL && CUDA_LIBRARIES[0] != '\0') library = open_in(CUDA_LIBRARIES, names, NULL, 0); /* or gone */
+  void *library = named != NULL ? open_among(named, names, reason, sizeof reason) : NULL;
+  if (library == NULL) library = open_among(CUDA_LIBRARIES, names, NULL, 0); /* or gone */
   if (library == NULL) library = open_in("", names, reason, sizeof reason);
   if (library == NULL)
     error_set(SHARDRT_EINVAL,
               "%s needs %s, which is not found: %s; `%s` brings it, and LD_LIBRARY_PATH or SHARDRT_CUDA_LIBRARIES "
-              "says in which folder it is",
+              "says in which folders to look",
               what, names[0], reason, remedy);
   return library;
 }
