@@ -243,6 +243,17 @@ describe("between processes with GPUs of their own, resharding", function()
     end
   end)
 
+  it("takes the other way where it is asked to, which is news only where not all were asked", function()
+    local source = "shardrt.reshard(shardrt.device_put(moves.value({ 16 }, 'int32', 1), on 'x'), on())"
+    local all = run(source, { processes = 2, devices = 2, gpus = 4, env = { SHARDRT_LINKS = "off" } })
+    assert.is_nil(all.stderr:find("goes through the host", 1, true), all.stderr)
+    local some = run(source, { processes = 2, devices = 2, gpus = 4, one = { SHARDRT_LINKS = "off" } })
+    contains(some.stderr, "SHARDRT_LINKS is off in 1 of the 2 processes: data between processes goes through the host")
+    local wrong = mpi.run { source = "", env = { SHARDRT_LINKS = "of" } }
+    assert.equal(1, wrong.status)
+    contains(wrong.stderr, 'SHARDRT_LINKS is on (as without it) or off, not "of"')
+  end)
+
   it("gathers the value in every process", function()
     run([[
       local value = moves.value({ 16, 24 }, "bfloat16", 1)

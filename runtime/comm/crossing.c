@@ -39,14 +39,23 @@ static const gpu *gpu_of(const told *t, int64_t device) {
   return (const gpu *)its + device % t->devices;
 }
 
-static int describe_self(char *mine, int32_t devices) {
+int crossing_wish(bool *is_off) {
   const char *wanted = getenv("SHARDRT_LINKS"); /* NOLINT(concurrency-mt-unsafe): nothing sets it */
+  *is_off = wanted != NULL && strcmp(wanted, "off") == 0;
+  if (*is_off || wanted == NULL || wanted[0] == '\0' || strcmp(wanted, "on") == 0) return SHARDRT_OK;
+  return error_set(SHARDRT_EINVAL, "SHARDRT_LINKS is on (as without it) or off, not \"%s\"", wanted);
+}
+
+static int describe_self(char *mine, int32_t devices) {
   terms *self = (terms *)mine;
-  *self = (terms){.is_off = wanted != NULL && strcmp(wanted, "off") == 0};
+  bool is_off;
+  int code = crossing_wish(&is_off);
+  if (code < 0) return code;
+  *self = (terms){.is_off = is_off};
   gpu *gpus = (gpu *)(self + 1);
   for (int32_t d = 0; d < devices; d++) {
     accelerator_info info;
-    int code = accelerator_get()->describe(d, &info);
+    code = accelerator_get()->describe(d, &info);
     if (code < 0) return code;
     memcpy(gpus[d].uuid, info.uuid, sizeof gpus[d].uuid);
   }
@@ -92,11 +101,18 @@ static void choose_host(crossing *c, int32_t process, const char *reason) {
 static void choose(crossing *c, const told *t, int32_t process, const bool *sharing) {
   char reason[160], names[128];
   bool any = false;
-  for (int32_t p = 0; p < t->processes; p++) any = any || sharing[p];
-  c->way = CROSSING_LINKS;
-  for (int32_t p = 0; p < t->processes; p++)
-    if (terms_of(t, p)->is_off) c->way = CROSSING_HOST; /* as was asked for: that is no news */
-  if (c->way == CROSSING_HOST) return;
+  int32_t off = 0;
+  for (int32_t p = 0; p < t->processes; p++) {
+    any = any || sharing[p];
+    off += terms_of(t, p)->is_off;
+  }
+  c->way = off > 0 ? CROSSING_HOST : CROSSING_LINKS;
+  if (off == t->processes) return; /* as was asked for: that is no news */
+  if (off > 0) {
+    snprintf(reason, sizeof reason, "SHARDRT_LINKS is off in %d of the %d processes", off, t->processes);
+    choose_host(c, process, reason);
+    return;
+  }
   if (any) {
     list_numbers(names, sizeof names, "process", "processes", sharing, t->processes);
     snprintf(reason, sizeof reason, "GPUs are shared by %s", names);

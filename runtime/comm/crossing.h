@@ -18,6 +18,8 @@ typedef struct crossing {
   bool is_told;            /* the user knows */
 } crossing;
 
+/* Whether SHARDRT_LINKS is "off"; EINVAL: it is none of the words that it may be. */
+int crossing_wish(bool *is_off);
 /* Settles it, where it is not: every process calls it alike. The processes' GPUs are compared; where two processes
  * share one, where links cannot be opened, or SHARDRT_LINKS is "off" in any, it is the host. ECOMM, EDEVICE: the links
  * could not be joined, or were broken before. */

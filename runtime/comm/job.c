@@ -115,7 +115,9 @@ static int check_wanted(const shardrt_job *wanted) {
 }
 
 int shardrt_init(const shardrt_job *wanted) {
+  bool is_off; /* asked again where links are made; a wrong word is to be said at once */
   int code = check_wanted(wanted);
+  if (code == SHARDRT_OK) code = crossing_wish(&is_off);
   if (code < 0) return code;
   /* Under planning the other processes do not exist, so this one is alone, whatever index it plays. */
   const comm_transport *transport = !wanted->planning && is_started_by_launcher() ? &comm_mpi : &comm_solo;
