@@ -1,6 +1,7 @@
 -- Random calls of every word of shardrt.numpy on operands that lie anyhow, compared with the oracle, shard by shard.
 -- Every process must make the same calls: what is drawn depends on the seed only.
 
+local array = require "shardrt.array"
 local oracle = require "tests.support.numpy_oracle"
 local shardrt = require "shardrt"
 local np = require "shardrt.numpy"
@@ -233,7 +234,7 @@ for name, rule in pairs(oracle.binary) do
     return {
       what = text .. (swap and ", the other way round" or ""), placed = placed,
       call = function()
-        if OPERATORS[name] and (type(x) == "table" and x.sharding or type(y) == "table" and y.sharding) then
+        if OPERATORS[name] and (array.is(x) or array.is(y)) then
           return OPERATORS[name](x, y)
         end
         return np[name](x, y)
