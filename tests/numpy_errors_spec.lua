@@ -159,6 +159,29 @@ describe("between processes,", function()
     end
   end)
 
+  it("no process gets a sum, a maximum or a product that has another operation's parts in it", function()
+    for _, pair in ipairs {
+      { "np.sum(x)", "np.max(x)" }, { "np.sum(x * 2)", "np.sum(x * 3)" }, { "np.any(x)", "np.all(x)" },
+      { "np.sum(x, 0)", "np.prod(x, 0)" }, { "np.sum(x)", "np.sum(y)" }, { "np.mean(x, 0)", "np.max(x, 0)" },
+      { "np.dot(np.transpose(x), x)", "np.dot(np.transpose(x), y)" },
+    } do
+      local result = run([[
+        local shardrt, np = require "shardrt", require "shardrt.numpy"
+        local mesh = shardrt.make_mesh({4}, {"a"})
+        local s = shardrt.NamedSharding(mesh, shardrt.P "a")
+        local x = shardrt.device_put(shardrt.ndarray.full({8, 8}, 1), s)
+        local y = shardrt.device_put(shardrt.ndarray.full({8, 8}, 2), s)
+        local first = shardrt.process_index() == 0
+        np.sum(x):block_until_ready()
+        local z = first and ]] .. pair[1] .. " or not first and " .. pair[2] .. [[
+        io.write("came ", np.sum(z):item(), "\n")
+      ]], { options = { "--timeout", "5" } })
+      assert.are_not.equal(0, result.status, pair[2])
+      contains(result.output, "the processes do different things")
+      assert.is_nil(result.output:find "came", result.output)
+    end
+  end)
+
   local placed = [[
     local shardrt, np = require "shardrt", require "shardrt.numpy"
     local me, random = shardrt.process_index(), shardrt.random

@@ -95,17 +95,17 @@ function contract.matmul(what, a, b, transpose_a, transpose_b, accuracy, wanted)
   local x, y = ready(a, transpose_a, plan.lhs, full_a), ready(b, transpose_b, plan.rhs, full_b)
   local name = #plan.partial > 0 and operate.part_dtype(common) or common
   if name ~= common then x, y = elementwise.words.astype(x, name), elementwise.words.astype(y, name) end
+  local told = (transpose_a and "transposed " or "") .. (transpose_b and "by transposed " or "")
+    .. (accuracy ~= "float32" and "in " .. accuracy or "")
   local out = operate.partial(what, {
     op = C.SHARDRT_SUM, at = at, cuts = plan.result, partial = plan.partial, dtype = name, sizes = sizes,
-    adds = true,
+    adds = true, inputs = { a, b }, told = told,
   }, function(parts)
     operate.compute(what, parts, C.shardrt_matmul, x.handle, y.handle, transpose_a and 1 or 0, transpose_b and 1 or 0,
       precision.code(accuracy), parts.handle)
   end, wanted)
   if name ~= common then out = elementwise.words.astype(out, common) end
-  return operate.done(what, out, { a, b }, gradient(what, a, b, transpose_a, transpose_b, accuracy),
-    (transpose_a and "transposed " or "") .. (transpose_b and "by transposed " or "")
-    .. (accuracy ~= "float32" and "in " .. accuracy or ""))
+  return operate.done(what, out, { a, b }, gradient(what, a, b, transpose_a, transpose_b, accuracy), told)
 end
 
 -- d(ab) = dy b^T and a^T dy, whichever way round the operands were given, in the product's precision.

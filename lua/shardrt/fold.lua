@@ -92,15 +92,16 @@ local function reduce(what, op, x, axes, keep, out_dtype, vjp)
   end
   local sum = op == C.SHARDRT_SUM or op == C.SHARDRT_PROD
   local part_dtype = #partial > 0 and sum and operate.part_dtype(out_dtype) or out_dtype
-  local c_axes = ffi.new("int32_t[?]", #axes + 1, axes)
+  local c_axes, told = ffi.new("int32_t[?]", #axes + 1, axes), "axes " .. table.concat(axes, " ")
   local out = operate.partial(what, {
     op = op, at = at, partial = partial, dtype = part_dtype,
     cuts = rest(cuts, axes, keep and {} or nil), sizes = rest(x.shape, axes, keep and 1 or nil),
+    inputs = { x }, told = told,
   }, function(parts)
     operate.compute(what, parts, C.shardrt_reduce, op, x.handle, #axes, c_axes, parts.handle)
   end)
   if part_dtype ~= out_dtype then out = elementwise.words.astype(out, out_dtype) end
-  return operate.done(what, out, { x }, vjp and function(dy) return { vjp(dy, out) } end, table.concat(axes, " "))
+  return operate.done(what, out, { x }, vjp and function(dy) return { vjp(dy, out) } end, told)
 end
 
 -- A gradient with the reduced axes in place, of size 1.

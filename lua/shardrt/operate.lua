@@ -123,13 +123,18 @@ function operate.bring(what, x, at, cuts, donate)
   return operate.move(what, x, to, donate and DONATE or nil)
 end
 
+-- What is computed from what.
+local function described(what, name, sizes, inputs, told)
+  local words = { ("%s: %s %s"):format(what, name, shape.text(sizes)) }
+  for _, x in ipairs(inputs) do words[#words + 1] = array.name(x) end
+  words[#words + 1] = type(told) == "function" and told() or told
+  return table.concat(words, ", ")
+end
+
 -- Tells what a result was computed from: where processes compute it together, as a step that all must take alike; else
 -- it becomes the result's number, which is compared once the result meets what all have.
 local function agree(what, out, inputs, told)
-  local words = { ("%s: %s %s"):format(what, out.dtype, shape.text(out.shape)) }
-  for _, x in ipairs(inputs) do words[#words + 1] = array.name(x) end
-  words[#words + 1] = type(told) == "function" and told() or told
-  local text = table.concat(words, ", ")
+  local text = described(what, out.dtype, out.shape, inputs, told)
   if out.committed and not out.sharding.device then
     C.shardrt_job_step(text)
   else
@@ -241,6 +246,8 @@ end
 ---@field partial string[] # the axes over which it is to be summed
 ---@field dtype string
 ---@field sizes integer[]
+---@field inputs shardrt.Array[]
+---@field told string? # what else it depends on, as of `done`
 ---@field adds boolean? # compute adds up the parts of a process itself
 
 -- Parts have a dimension more than their sum. Where no array has as many, two of its dimensions are taken for one that
@@ -277,6 +284,8 @@ function operate.partial(what, o, compute, wanted)
     return wanted and operate.move(what, out, wanted) or out
   end
   local split = place.split(at, o.partial, C.shardrt_job_get().devices_per_process)
+  -- Processes that compute different things find out before they add up each other's parts.
+  if split.count > 1 then C.shardrt_job_step("parts of " .. described(what, o.dtype, o.sizes, o.inputs, o.told)) end
   local part_cuts, part_sizes = fitted(cuts, o.sizes)
   local parts = own_parts(what, o, part_cuts, part_sizes, split, compute)
   local made -- once it was summed

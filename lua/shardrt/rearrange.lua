@@ -389,13 +389,14 @@ function rearrange.take_add(what, dy, indices, along, x)
     end
   end
   local from, by = operate.bring(name, dy, at, wanted), operate.bring(name, indices, at, kept)
+  local told = "along " .. along .. " at " .. array.name(indices)
   local out = operate.partial(name, {
     op = C.SHARDRT_SUM, at = at, cuts = made, partial = partial, dtype = dy.dtype, sizes = sizes,
+    inputs = { dy }, told = told,
   }, function(parts)
     operate.compute(name, parts, C.shardrt_take_add, from.handle, by.handle, along - 1, parts.handle)
   end)
-  return operate.done(name, out, { dy }, function(ddy) return { words.take(ddy, indices, along - 1) } end,
-    "along " .. along .. " at " .. array.name(indices))
+  return operate.done(name, out, { dy }, function(ddy) return { words.take(ddy, indices, along - 1) } end, told)
 end
 
 return rearrange
