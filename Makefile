@@ -273,7 +273,8 @@ KILLS ?= 120
 # LuaJIT's own internals only.
 asan tsan: deps
 	@$(MAKE) --no-print-directory BUILD=build-$@ SANITIZE=$(SANITIZE_$@) OPTIMIZE=-O1 all
-	@$(MAKE) --no-print-directory BUILD=build-$@ SANITIZE=$(SANITIZE_$@) OPTIMIZE=-O1 SHARDRT_SANITIZER=$@ specs
+	@$(MAKE) --no-print-directory BUILD=build-$@ SANITIZE=$(SANITIZE_$@) OPTIMIZE=-O1 SHARDRT_SANITIZER=$@ \
+	  SHARDRT_TEST_LIMIT=$(or $(SHARDRT_TEST_LIMIT),1800) specs
 SANITIZE_asan = address,undefined
 SANITIZE_tsan = thread
 export ASAN_OPTIONS  = detect_leaks=1:abort_on_error=0:allocator_may_return_null=1

@@ -329,8 +329,9 @@ int shardrt_barrier(const char *what);
  * is sent by one process. */
 int shardrt_process_allgather(const shardrt_array *array, void *value);
 
-/* What the user should know although the job goes on, each thing once, in process 0: that data between the devices of
- * processes goes through the host, and why. Borrowed until the job ends; NULL: there is nothing, or nothing more. */
+/* What the user should know although the job goes on, each thing once, in process 0: that a plug-in is there which
+ * cannot be used; that data between the devices of processes goes through the host; and why. Borrowed until the job
+ * ends; NULL: there is nothing, or nothing more. */
 const char *shardrt_job_notice(void);
 
 /* Laying an array out anew. NULL for the options: as they are when all are 0. */

@@ -838,7 +838,9 @@ describe("--platform", function()
     local result, automatic, host = there "--platform cuda", there "", there "--platform host"
     mpi.remove(folder)
     assert.equal(1, result.status)
-    assert.truthy(result.stderr:find("this shardrt was built without CUDA", 1, true), result.output)
+    local where = ("there is no CUDA plug-in, shardrt-cuda.so, in %s or %s/../lib/shardrt: `make cuda`"):format(folder,
+      folder)
+    assert.truthy(result.stderr:find(where, 1, true), result.output)
     assert.equal("host\t1\n", well(automatic).stdout)
     assert.equal("host\t1\n", well(host).stdout)
     assert.equal("", automatic.stderr)
@@ -848,7 +850,26 @@ describe("--platform", function()
     wrong.SHARDRT_CUDA_PLUGIN = "/nowhere.so"
     local nowhere = run(wrong, "--platform", "cuda")
     assert.truthy(nowhere.stderr:find("the CUDA plug-in cannot be loaded: /nowhere.so", 1, true), nowhere.output)
-    assert.equal("host\t1\n", well(run(wrong)).stdout)
+    nowhere = run(wrong) -- what was named is wanted
+    assert.equal(1, nowhere.status)
+    assert.truthy(nowhere.stderr:find("SHARDRT_CUDA_PLUGIN: the CUDA plug-in cannot be loaded: /nowhere.so", 1, true))
+  end)
+
+  it("auto says why a plug-in that is there is not used, once", function()
+    local folder = mpi.folder()
+    assert(os.execute(("cp %s %s/shardrt && echo old > %s/shardrt-cuda.so"):format(mpi.program(), folder, folder)) == 0)
+    local file = assert(io.open(folder .. "/recipe.lua", "w"))
+    file:write(source)
+    file:close()
+    local command = "env -u SHARDRT_CUDA_PLUGIN -u SHARDRT_PLATFORM %s/shardrt run -n 2 %s %s/recipe.lua"
+    local automatic = mpi.shell(command:format(folder, "", folder))
+    local host = mpi.shell(command:format(folder, "--platform host", folder))
+    mpi.remove(folder)
+    assert.equal("host\t1\nhost\t1\n", well(automatic).stdout)
+    local _, times = automatic.stderr:gsub("the CUDA plug%-in cannot be loaded: [^\n]+: devices are the host's", "")
+    assert.equal(1, times, automatic.output)
+    assert.equal("host\t1\nhost\t1\n", well(host).stdout)
+    assert.equal("", host.stderr)
   end)
 end)
 

@@ -108,4 +108,6 @@ for room, words in pairs {
   end
 end
 
+require("shardrt.together").pass_on() -- what the start has found
+
 return object.words("shardrt", shardrt)

@@ -23,7 +23,10 @@ end
 --- Says what C has found that the user should know, each thing once.
 function together.pass_on()
   local said = C.shardrt_job_notice()
-  if said ~= nil then together.notice("%s", ffi.string(said)) end
+  while said ~= nil do
+    together.notice("%s", ffi.string(said))
+    said = C.shardrt_job_notice()
+  end
 end
 
 --- The numbers of all processes, process by process. Every process must call it alike.

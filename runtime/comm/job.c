@@ -205,7 +205,9 @@ mover *job_mover(void) {
 }
 
 const char *shardrt_job_notice(void) {
-  return self.joined ? crossing_notice(&self.mover.crossing) : NULL;
+  if (!self.joined) return NULL;
+  const char *notice = accelerator_notice();
+  return notice != NULL ? notice : crossing_notice(&self.mover.crossing);
 }
 
 const char *job_where(void) {

@@ -249,7 +249,8 @@ typedef const accelerator *accelerator_plugin(void);
 const accelerator *accelerator_get(void);
 /* Looks for a platform by its name ("host", "cuda"; NULL or "auto": cuda where the plug-in is and finds a GPU, else the
  * host). *which tells who shares its GPUs, as `count` does; 0: the host's. EINVAL: there is no such platform, it was
- * not built, or there is no GPU: the message says what would do. */
+ * not built, or there is no GPU, or the plug-in that SHARDRT_CUDA_PLUGIN names is none: the message says what would do.
+ */
 int accelerator_find(const char *name, uint64_t *which);
 /* Opens what was found, once in a process; *devices becomes how many there are. */
 int accelerator_open(const accelerator_wanted *wanted, int32_t *devices);
@@ -258,6 +259,8 @@ void accelerator_close(void);
  * False: it may not. What is held must be in order then, and no lock be held that freeing takes; the GPU that calls of
  * this thread go to may be another one afterwards. */
 bool accelerator_reclaim(void);
+/* What the user should know, once: that "auto" found a plug-in which cannot be used. NULL: nothing. Borrowed. */
+const char *accelerator_notice(void);
 /* "host" or the accelerator's name. */
 const char *accelerator_name(void);
 
