@@ -89,8 +89,8 @@ describe("a csv file", function()
       assert.is_false(ok)
       for _, part in ipairs { ... } do assert.truthy(problem:find(part, 1, true), problem) end
     end
-    refused("a,b\n1,2\n3,x\n", nil, "bad.csv", "record 1 at byte 8", 'column 1 holds "x"', "int64")
-    refused("a,b\n1,2\n3\n", nil, "record 1 at byte 8", "it has no column 1")
+    refused("a,b\n1,2\n3,x\n", nil, "bad.csv", "record 1 at byte 8", 'column 1 (from 0 on) holds "x"', "int64")
+    refused("a,b\n1,2\n3\n", nil, "record 1 at byte 8", "it has no column 1 (from 0 on)")
     refused("a,b\n300,2\n3,4\n", { fields = { a = "uint8" } }, 'holds "300"', "uint8")
     refused("a,b\n0x1p3,2\n3,4\n", { fields = { a = "float32" } }, 'holds "0x1p3"')
     refused("a,b\n1,2\n3,4\n", { fields = { c = "uint8" } }, 'no column is called "c"')

@@ -57,6 +57,38 @@ describe("a message", function()
     tells("as in loader{source = …}, not nil", shardrt.loader)
   end)
 
+  it("tells what words of JAX are here", function()
+    tells('shardrt has no word "jit"; nothing is compiled before', function() return shardrt.jit end)
+    tells('shardrt.numpy has no word "einsum"; np.matmul (batched), ', function() return np.einsum end)
+    tells('shardrt.random has no word "PRNGKey"; shardrt.random.key(seed)', function()
+      return shardrt.random.PRNGKey
+    end)
+  end)
+
+  it("tells what `save` writes, where a file's name is another format's", function()
+    for _, ending in ipairs { "npy", "npz", "pt", "h5", "HDF5" } do
+      local path = ("%s/out.%s"):format(folder, ending)
+      tells(('"%s/out.safetensors" would do'):format(folder), shardrt.save, path, { x = ndarray.zeros { 2 } })
+      assert.is_nil(io.open(path))
+    end
+    tells("process_allgather(x):save(path) writes one array as .npy", shardrt.save, "x.npy", {})
+    for _, name in ipairs { "out", "out.bin", "out.v2", "out.safetensors" } do
+      shardrt.save(folder .. "/" .. name, { x = ndarray.zeros { 2 } })
+    end
+  end)
+
+  it("tells which call did not find a file, and where it looked", function()
+    tells("load nowhere.safetensors: ", shardrt.load, "nowhere.safetensors")
+    tells("(the path is taken from the working folder, ", shardrt.load, "nowhere.safetensors")
+  end)
+
+  it("tells how samples of one shape are told so", function()
+    files.write(folder, "v.jsonl", ('{"v": [1, 2, 3], "w": 1}\n'):rep(8))
+    tells('fields = {v = {"int64", {3}}} of a source of files', shardrt.loader,
+      { source = source.jsonl(folder .. "/v.jsonl"), batch_size = 2 })
+    assert.same({ 3 }, source.jsonl(folder .. "/v.jsonl", { fields = { v = { "int64", { 3 } } } }).fields.v.shape)
+  end)
+
   it("tells how arrays of different ranks are loaded", function()
     local path, s = folder .. "/w.safetensors", shardrt.NamedSharding(shardrt.make_mesh({ 2 }, { "x" }), P("x", nil))
     shardrt.save(path, { w = ndarray.zeros { 4, 4 }, b = ndarray.zeros { 4 } })

@@ -1,6 +1,7 @@
 -- Objects that a recipe is given: their fields can be read and not set, and what a field holds within is out of reach,
 -- so that no table which a recipe changes decides how much memory is touched.
 
+local elsewhere = require "shardrt.elsewhere"
 local fail = require "shardrt.fail"
 fail.own()
 
@@ -37,7 +38,7 @@ function object.words(name, words)
       return word(...)
     end
   end
-  return object.strict(name .. " has no word", made)
+  return object.strict(name .. " has no word", made, function(key) return elsewhere.of_words(name, key) end)
 end
 
 --- A table in which asking for a name that is not there is an error. (Names that begin with "_" are asked for by
@@ -45,12 +46,14 @@ end
 ---@generic T: table
 ---@param problem string # how the message begins, before the name: "the mesh has no axis"
 ---@param entries T
+---@param hint (fun(key: string): string?)? # what to say of a name; nil: the one that is nearest
 ---@return T # the same table
-function object.strict(problem, entries)
+function object.strict(problem, entries, hint)
   return setmetatable(entries, {
     __index = function(_, key)
       if type(key) ~= "string" or key:sub(1, 1) == "_" then return nil end
-      fail('%s "%s"%s', problem, key, fail.suggestion(key, entries))
+      local told = hint and hint(key)
+      fail('%s "%s"%s', problem, key, told and "; " .. told or fail.suggestion(key, entries))
     end,
   })
 end

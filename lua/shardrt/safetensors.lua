@@ -28,6 +28,19 @@ local function check_path(what, path)
   path_of.refuse_scheme(what, path)
 end
 
+-- Names that promise files of another format.
+local OTHERS = {
+  npy = true, npz = true, pt = true, pth = true, pkl = true, h5 = true, hdf5 = true, zarr = true, onnx = true,
+}
+
+local function refuse_other(what, path)
+  local ending = path:lower():match "%.(%w+)$"
+  if not OTHERS[ending] then return end
+  fail("%s: it writes .safetensors files, and that is the name of another format's; %s would do%s", what,
+    list.quote(path:sub(1, -#ending - 1) .. "safetensors"),
+    ending == "npy" and ", and shardrt.process_allgather(x):save(path) writes one array as .npy" or "")
+end
+
 local function check_table(what, given, values)
   if type(given) ~= "table" or object.is(given) then
     fail("%s: it takes a table of %s by their names, not %s", what, values, tostring(given))
@@ -80,6 +93,7 @@ function words.save(path, arrays)
   local what = "save"
   check_path(what, path)
   what = what .. " " .. path
+  refuse_other(what, path)
   check_table(what, arrays, "arrays")
   local names, values = {}, {}
   for name, leaf in pairs(tree.leaves(what, arrays, "global arrays, host arrays, and tables of these")) do
@@ -117,7 +131,7 @@ end
 -- Opens the file in every process, the same one in all: the handle, and its entries by name.
 local function open(what, path)
   local out = ffi.new "shardrt_safetensors *[1]"
-  fail.check(C.shardrt_check_outcome(what, C.shardrt_safetensors_open(path, out)))
+  path_of.check_code(what, path, C.shardrt_check_outcome(what, C.shardrt_safetensors_open(path, out)))
   local file, entries = ffi.gc(out[0], C.shardrt_safetensors_free), {}
   local other = first_other(what .. ": the file", C.shardrt_safetensors_fingerprint(file))
   if other then

@@ -208,9 +208,11 @@ static int make_numbers(const struct csv *self, int32_t f, const uint8_t *line, 
   struct cell cell;
   for (size_t i = 0; i < count; i++) {
     if (!next_cell(line, bytes, self->delimiter, &at, &cell))
-      return error_set(SHARDRT_EFORMAT, "it has no column %lld", (long long)self->columns[f] + (long long)i);
+      return error_set(SHARDRT_EFORMAT, "it has no column %lld (from 0 on)",
+                       (long long)self->columns[f] + (long long)i);
     if (!lines_element(cell.text, cell.bytes, out->dtype, (char *)out->data + i * element))
-      return error_set(SHARDRT_EFORMAT, "column %lld holds \"%.*s\", which is no %s; `fields` can say what it is",
+      return error_set(SHARDRT_EFORMAT,
+                       "column %lld (from 0 on) holds \"%.*s\", which is no %s; `fields` can say what it is",
                        (long long)self->columns[f] + (long long)i, cell.bytes < 60 ? (int)cell.bytes : 60,
                        (const char *)cell.text, shardrt_dtype_name(out->dtype));
   }
@@ -232,7 +234,7 @@ static int csv_value(const shardrt_source *source, int32_t field, int64_t sample
   if (self->texts[field]) {
     code = next_cell(line, bytes, self->delimiter, &at, &cell)
                ? make_text(&cell, reader, out)
-               : error_set(SHARDRT_EFORMAT, "it has no column %lld", (long long)self->columns[field]);
+               : error_set(SHARDRT_EFORMAT, "it has no column %lld (from 0 on)", (long long)self->columns[field]);
   } else {
     *out = value_whole(f->dtype, f->ndim, f->shape);
     out->data = reader_room(reader, value_bytes(out));

@@ -107,8 +107,9 @@ int source_refuse_ragged(const shardrt_field *field) {
   if (!source_is_ragged(field)) return SHARDRT_OK;
   return error_set(SHARDRT_EINVAL,
                    "the field \"%s\" differs in shape from sample to sample; a transform that gives it one shape would "
-                   "do (pad, crop, resize, a decoder before these), or source:pack, or %s = false to leave it out",
-                   field->name, field->name);
+                   "do (pad, crop, resize, a decoder before these), or source:pack, or %s = false to leave it out; one "
+                   "shape that all samples have is told as in fields = {%s = {\"%s\", {3}}} of a source of files",
+                   field->name, field->name, field->name, shardrt_dtype_name(field->dtype));
 }
 
 static int check_field(const shardrt_source *source, int32_t field) {
