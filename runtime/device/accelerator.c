@@ -13,7 +13,7 @@ static const accelerator *chosen; /* by accelerator_find */
 static const accelerator *opened; /* by accelerator_open */
 static size_t memory;             /* of its devices' GPUs */
 static _Thread_local void (*reclaim)(void);
-static char notice[1024];         /* for the user: why the host stands in for GPUs; "": nothing */
+static char notice[1024]; /* for the user: why the host stands in for GPUs; "": nothing */
 
 const accelerator *accelerator_get(void) {
   return opened;
