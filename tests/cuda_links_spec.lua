@@ -411,10 +411,12 @@ describe("links between GPUs", function()
       local result = alone("links.check(a.links.open()) print 'opened'",
         { LD_LIBRARY_PATH = folder, SHARDRT_CUDA_LIBRARIES = folder .. "/nvidia/cu13/lib" })
       local listed = alone("links.check(a.links.open()) print 'opened'",
-        { LD_LIBRARY_PATH = folder, SHARDRT_CUDA_LIBRARIES = (":/nowhere:%s/nvidia/nccl/lib"):format(folder) })
+        { LD_LIBRARY_PATH = folder, SHARDRT_CUDA_LIBRARIES = (":/tmp:%s/nvidia/nccl/lib"):format(folder) })
       mpi.remove(folder)
       assert.equal("opened\n", result.output)
       assert.equal("opened\n", listed.output)
+      local said = opened { SHARDRT_CUDA_LIBRARIES = "/tmp:/nowhere/lib" }
+      assert.truthy(said:find("SHARDRT_CUDA_LIBRARIES names /nowhere/lib, which is no folder", 1, true), said)
     end)
 
     it("take the real one, where it is", function()

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/error.h"
 #include "device/cuda.h"
@@ -60,9 +61,22 @@ static void *open_among(const char *folders, const char *const *names, char *rea
   return library;
 }
 
+/* What SHARDRT_CUDA_LIBRARIES names must be there: else another library than was meant would be taken. */
+static int check_folders(const char *folders) {
+  for (size_t length; folders[0] != '\0'; folders += length + (folders[length] == ':')) {
+    char folder[4096];
+    length = strcspn(folders, ":");
+    snprintf(folder, sizeof folder, "%.*s", (int)length, folders);
+    if (length > 0 && access(folder, X_OK) != 0)
+      return error_set(SHARDRT_EINVAL, "SHARDRT_CUDA_LIBRARIES names %s, which is no folder that can be read", folder);
+  }
+  return SHARDRT_OK;
+}
+
 void *cuda_library(const char *what, const char *const *names, const char *remedy) {
   const char *named = getenv("SHARDRT_CUDA_LIBRARIES");
   char reason[1024] = "";
+  if (named != NULL && check_folders(named) < 0) return NULL;
   void *library = named != NULL ? open_among(named, names, reason, sizeof reason) : NULL;
   if (library == NULL) library = open_among(CUDA_LIBRARIES, names, NULL, 0); /* or gone */
   if (library == NULL) library = open_in("", names, reason, sizeof reason);
