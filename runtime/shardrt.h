@@ -317,7 +317,8 @@ void shardrt_job_line(void);
 void shardrt_job_at(const char *where);
 /* Notes a step that every process takes alike and by itself, without waiting for the others ("step 3 of the loader").
  * Whatever the processes do together next, or the end of the job, is EMISMATCH in all of them where they took other
- * steps, and the message says who took how many, and which was the last. Copied. */
+ * steps, and the message says who took how many, and which was the last, by what stands before the first end of a line
+ * in `what`. Copied. */
 void shardrt_job_step(const char *what);
 
 /* What every process of the job does together. `what` says what the call is and must be equal in every process, as

@@ -156,6 +156,7 @@ describe("between processes,", function()
       assert.are_not.equal(0, result.status, differ)
       assert.are_not.equal(124, result.status, differ)
       contains(result.output, "recipe.lua:5: the processes do different things")
+      assert.is_nil(result.output:find "layouts %x" or result.output:find "between processes", result.output)
     end
   end)
 
@@ -203,6 +204,7 @@ describe("between processes,", function()
       local result = run(placed .. differ .. "\nshardrt.sync_global_devices 'here'", { options = { "--timeout", "5" } })
       assert.are_not.equal(0, result.status, differ)
       contains(result.output, "the processes do different things")
+      assert.is_nil(result.output:find "INPUT" or result.output:find "%d%d%d%d%d%d%d%d%d%d", result.output)
     end
   end)
 

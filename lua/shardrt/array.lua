@@ -402,7 +402,7 @@ end
 ---@param to shardrt.Sharding
 ---@return shardrt.Array
 function array.place(what, x, to)
-  local told = ("%s places %s"):format(what, array.name(x))
+  local told = ("%s places an array\n%s"):format(what, array.name(x))
   if not to.device then C.shardrt_job_step(told) end
   local made = array.new(what, to, dtype.named(what, x.dtype), x.shape)
   if C.shardrt_job_get().planning == 0 then

@@ -123,9 +123,9 @@ function operate.bring(what, x, at, cuts, donate)
   return operate.move(what, x, to, donate and DONATE or nil)
 end
 
--- What is computed from what.
+-- What is computed from what. Behind the first line's end stands what processes compare and messages do not show.
 local function described(what, name, sizes, inputs, told)
-  local words = { ("%s: %s %s"):format(what, name, shape.text(sizes)) }
+  local words = { ("%s: %s %s\n"):format(what, name, shape.text(sizes)) }
   for _, x in ipairs(inputs) do words[#words + 1] = array.name(x) end
   words[#words + 1] = type(told) == "function" and told() or told
   return table.concat(words, ", ")

@@ -40,7 +40,7 @@ end
 -- replicas, these are named, else the processes alone.
 local function check_same(what, host, x)
   C.shardrt_job_at(fail.where())
-  local subject = ("the host value of %s, %s %s,"):format(what, host.dtype, shape.text(host.shape))
+  local subject = ("the host value of %s, %s %s"):format(what, host.dtype, shape.text(host.shape))
   local code = C.shardrt_check_same(subject, C.shardrt_fingerprint(host.data, host.bytes))
   if code >= 0 then return end
   local message = fail.message(code)

@@ -275,13 +275,15 @@ static int exchange(freight *f, meet *m, const char *what, int64_t lanes_at_most
 
 /* ---- the whole -------------------------------------------------------------------------------------------------- */
 
-static int run(freight *f, const char *what) {
+/* `what` is shortened to what is shown of it. */
+static int run(freight *f, char *what) {
   meet *m = job_meet();
   int64_t lanes_at_most = 0;
   const bool drops = f->r->options.donate != 0;
   int code = finish_devices(f);
   if (code == SHARDRT_OK && !drops) code = take_buffers(f);
   if (code == SHARDRT_OK) code = meet_all(f, m, what, &lanes_at_most);
+  meet_shorten(what);
   if (code == SHARDRT_OK && lanes_at_most > 0)
     code = crossing_settle(&job_mover()->crossing, m, f->r->job->devices_per_process);
   if (code < 0) return code;

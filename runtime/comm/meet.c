@@ -152,6 +152,10 @@ static bool slot_equal(const meet_slot *a, const meet_slot *b) {
   return a->call == b->call && a->bytes == b->bytes && a->steps.hash == b->steps.hash;
 }
 
+void meet_shorten(char *what) {
+  what[strcspn(what, "\n")] = '\0';
+}
+
 static bool steps_differ(const meet *m) {
   for (int32_t p = 1; p < m->count; p++)
     if (m->last[p].steps.hash != m->last[0].steps.hash) return true;
@@ -176,9 +180,19 @@ static size_t describe_group(const meet *m, int32_t first, const bool *group, ch
     if (m->last[p].call == slot->call && m->last[p].bytes != slot->bytes)
       snprintf(bytes, sizeof bytes, " with %" PRIu64 " bytes", slot->bytes);
   if (steps_differ(m)) describe_steps(&slot->steps, steps, sizeof steps);
-  int length = snprintf(out, size, "%s%s: %s%s%s%s%s", first == 0 ? "" : "; ", names, slot->what, bytes, steps,
-                        slot->where[0] != '\0' ? " at " : "", slot->where);
+  int length = snprintf(out, size, "%s%s: %s%s%s%s%s", first == 0 ? "" : "; ", names, slot->what,
+                        slot->where[0] != '\0' ? " at " : "", slot->where, bytes, steps);
   return length < 0 ? 0 : (size_t)length;
+}
+
+/* Whether what is shown of all is the same, as they differ in what is not. */
+static bool look_alike(const meet *m) {
+  for (int32_t p = 1; p < m->count; p++) {
+    const meet_slot *a = &m->last[0], *b = &m->last[p];
+    if (strcmp(a->what, b->what) != 0 || a->bytes != b->bytes || strcmp(a->where, b->where) != 0) return false;
+    if (a->steps.count != b->steps.count || strcmp(a->steps.last, b->steps.last) != 0) return false;
+  }
+  return true;
 }
 
 static int mismatch(const meet *m) {
@@ -197,8 +211,8 @@ static int mismatch(const meet *m) {
   }
   alloc_free(group);
   return error_set(SHARDRT_EMISMATCH,
-                   "the processes do different things (every process must make the same calls in the same order): %s",
-                   text);
+                   "the processes do different things (every process must make the same calls in the same order): %s%s",
+                   text, look_alike(m) ? "; they differ in numbers, operands or layouts of this or of a step before" : "");
 }
 
 /* Where the bytes did not fit into the slots: in pieces, so that no count of the transport's can overflow. */
@@ -214,20 +228,20 @@ static int gather_large(meet *m, const char *what, const char *mine, size_t byte
 void meet_step(meet *m, const char *what) {
   m->steps.count++;
   m->steps.hash = hash_text(m->steps.hash, what);
-  snprintf(m->steps.last, sizeof m->steps.last, "%s", what);
+  snprintf(m->steps.last, sizeof m->steps.last, "%.*s", (int)strcspn(what, "\n"), what);
 }
 
 int meet_gather(meet *m, const char *what, const char *where, const void *mine, size_t bytes, void *all) {
   if (m->broken) return error_set(SHARDRT_ECOMM, "%s: the processes lost each other before", what);
   m->came = shardrt_clock();
   m->mine = (meet_slot){.call = hash_text(0, what), .bytes = bytes, .steps = m->steps};
-  snprintf(m->mine.what, sizeof m->mine.what, "%s", what);
+  snprintf(m->mine.what, sizeof m->mine.what, "%.*s", (int)strcspn(what, "\n"), what);
   snprintf(m->mine.where, sizeof m->mine.where, "%s", where);
   bool small = bytes <= MEET_INLINE;
   if (small && bytes > 0) memcpy(m->mine.payload, mine, bytes);
   size_t slot = sizeof(meet_slot);
   const int64_t start = trace_begin();
-  int code = meet_wait(m, m->transport->gather(&m->mine, slot, m->next, slot), what, slot * (size_t)m->count);
+  int code = meet_wait(m, m->transport->gather(&m->mine, slot, m->next, slot), m->mine.what, slot * (size_t)m->count);
   if (code < 0) return code;
   trace_end(start, (struct trace_event){.kind = TRACE_MEET});
   meet_slot *said = m->next;

@@ -50,6 +50,9 @@ typedef struct meet {
 int meet_open(meet *m, const comm_transport *transport, int32_t index, int32_t count, double timeout);
 void meet_close(meet *m);
 
+/* Of a text that says what is called, all is compared, and what stands before its first line's end is shown. */
+void meet_shorten(char *what);
+
 /* Notes a step that every process takes alike, for the meets to come. */
 void meet_step(meet *m, const char *what);
 

@@ -57,12 +57,14 @@ void reshard_name(const reshard *r, struct text *text) {
   const shardrt_sharding *from = shardrt_array_sharding(r->x);
   text_add(text, "%s of %s ", r->call, shardrt_dtype_name(shardrt_array_dtype(r->x)));
   text_add_shape(text, shardrt_array_ndim(r->x), shardrt_array_shape(r->x));
+  if (r->within) text_add(text, "\n"); /* what follows are layouts that no recipe named */
   text_add(text, ", ");
   array_add_number(r->x, text);
-  text_add(text, ", on %.*s to %.*s (layouts %08" PRIx32 ", %08" PRIx32 ")", SHARDING_TEXT, shardrt_sharding_text(from),
-           SHARDING_TEXT, shardrt_sharding_text(r->to), (uint32_t)shardrt_sharding_fingerprint(from),
-           (uint32_t)shardrt_sharding_fingerprint(r->to));
+  text_add(text, ", on %.*s to %.*s", SHARDING_TEXT, shardrt_sharding_text(from), SHARDING_TEXT,
+           shardrt_sharding_text(r->to));
   if (reshard_staging(r) != usual_staging(r)) text_add(text, " with %zu bytes of staging", reshard_staging(r));
+  text_add(text, "\n%08" PRIx32 " %08" PRIx32, (uint32_t)shardrt_sharding_fingerprint(from),
+           (uint32_t)shardrt_sharding_fingerprint(r->to));
 }
 
 /* ---- blocks ----------------------------------------------------------------------------------------------------- */
@@ -229,6 +231,7 @@ int reshard_run(reshard *r, const traffic_side *wanted) {
   if (code == SHARDRT_OK) code = find_team(r, &task.team);
   if (code == SHARDRT_OK) code = traffic_new(&task, &t);
   if (code == SHARDRT_OK) code = meet_gather(m, what, job_where(), NULL, 0, NULL);
+  meet_shorten(what);
   if (code == SHARDRT_OK) {
     const int64_t start = clock_now();
     code = traffic_run(t, m, what);

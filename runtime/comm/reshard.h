@@ -17,6 +17,7 @@ typedef struct reshard {
   const shardrt_job *job;     /* set by reshard_plan */
   const shardrt_route *route; /* this, too; NULL after it failed */
   double seconds;             /* set by reshard_run: what moving took, once every process had come to it */
+  bool within; /* an operation, which chose the layouts */
   /* Set by reshard_run where it failed with messages under way: they may still be read from the old blocks and written
    * to the new ones, which must never be given back. */
   bool stuck;
@@ -25,7 +26,7 @@ typedef struct reshard {
 /* Checks what the call was given and finds its route. EINVAL: there is no job; the sharding does not fit the array, or
  * is of devices that the job does not have. EDATA: the array has no data, or the job is a planned one. */
 int reshard_plan(reshard *r);
-/* What processes compare before anything moves. */
+/* What processes compare before anything moves; what is not shown stands behind a line's end (meet.h). */
 void reshard_name(const reshard *r, struct text *text);
 /* Bytes of memory for messages, as it was asked for or usual. */
 size_t reshard_staging(const reshard *r);
