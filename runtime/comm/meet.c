@@ -212,7 +212,8 @@ static int mismatch(const meet *m) {
   alloc_free(group);
   return error_set(SHARDRT_EMISMATCH,
                    "the processes do different things (every process must make the same calls in the same order): %s%s",
-                   text, look_alike(m) ? "; they differ in numbers, operands or layouts of this or of a step before" : "");
+                   text,
+                   look_alike(m) ? "; they differ in numbers, operands or layouts of this or of a step before" : "");
 }
 
 /* Where the bytes did not fit into the slots: in pieces, so that no count of the transport's can overflow. */

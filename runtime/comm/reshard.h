@@ -17,7 +17,7 @@ typedef struct reshard {
   const shardrt_job *job;     /* set by reshard_plan */
   const shardrt_route *route; /* this, too; NULL after it failed */
   double seconds;             /* set by reshard_run: what moving took, once every process had come to it */
-  bool within; /* an operation, which chose the layouts */
+  bool within;                /* an operation, which chose the layouts */
   /* Set by reshard_run where it failed with messages under way: they may still be read from the old blocks and written
    * to the new ones, which must never be given back. */
   bool stuck;
