@@ -233,10 +233,11 @@ void meet_step(meet *m, const char *what) {
 }
 
 int meet_gather(meet *m, const char *what, const char *where, const void *mine, size_t bytes, void *all) {
-  if (m->broken) return error_set(SHARDRT_ECOMM, "%s: the processes lost each other before", what);
+  const int shown = (int)strcspn(what, "\n");
+  if (m->broken) return error_set(SHARDRT_ECOMM, "%.*s: the processes lost each other before", shown, what);
   m->came = shardrt_clock();
   m->mine = (meet_slot){.call = hash_text(0, what), .bytes = bytes, .steps = m->steps};
-  snprintf(m->mine.what, sizeof m->mine.what, "%.*s", (int)strcspn(what, "\n"), what);
+  snprintf(m->mine.what, sizeof m->mine.what, "%.*s", shown, what);
   snprintf(m->mine.where, sizeof m->mine.where, "%s", where);
   bool small = bytes <= MEET_INLINE;
   if (small && bytes > 0) memcpy(m->mine.payload, mine, bytes);
@@ -251,7 +252,7 @@ int meet_gather(meet *m, const char *what, const char *where, const void *mine, 
   m->seen = shardrt_clock();
   for (int32_t p = 1; p < m->count; p++)
     if (!slot_equal(&said[0], &said[p])) return mismatch(m);
-  if (!small) return gather_large(m, what, mine, bytes, all);
+  if (!small) return gather_large(m, m->mine.what, mine, bytes, all);
   for (int32_t p = 0; p < m->count && bytes > 0; p++) memcpy((char *)all + (size_t)p * bytes, said[p].payload, bytes);
   return SHARDRT_OK;
 }
