@@ -81,8 +81,8 @@ CUDA_MISSING := $(strip $(if $(CUDA_OLD),CUDA-13,$(call cuda_missing,$(CUDA_TOOL
 CUDA_LACKS = $(if $(CUDA_OLD),CUDA 13: in $(CUDA_TOOLKIT) is $(CUDA_OLD),$(1)$(if $(CUDA_TOOLKIT), in $(CUDA_TOOLKIT)))
 # The GPUs that kernels are compiled for, the newest one's as PTX, too: that is for all that are newer.
 CUDA_ARCHS ?= 80 90
-ARCHS := $(shell printf '%s\n' $(CUDA_ARCHS) | sort -nu)
-ifneq ($(words $(ARCHS)),$(words $(shell printf '%s\n' $(ARCHS) | grep -E '^[1-9][0-9][0-9]?$$')))
+ARCHS := $(shell printf '%s\n' $(CUDA_ARCHS) | sort -u | sort -n)
+ifneq ($(words $(ARCHS)),$(words $(shell printf '%s\n' $(CUDA_ARCHS) | sort -u | grep -E '^[1-9][0-9][0-9]?$$')))
   $(error CUDA_ARCHS is a list of compute capabilities without their points, as "80 90", not "$(CUDA_ARCHS)")
 endif
 ifeq ($(ARCHS),)

@@ -267,6 +267,8 @@ describe("save and load", function()
     } do
       refused(four, source .. case[1] .. "\nshardrt.load(path, wanted)", { path }, case[2])
     end
+    local other = run(four, source .. "if me == 3 then path = path .. 2 end\nshardrt.load(path, wanted)", { path })
+    assert.equal(1, select(2, other.output:gsub("different things", "")), other.output) -- told once for all
     -- The same name, and another file behind it: in a folder of each process's own.
     for i = 0, 3 do
       os.execute(("mkdir %s/%d; cp %s%d %s/%d/w"):format(folder, i, path, i == 3 and 2 or 1, folder, i))

@@ -67,6 +67,13 @@ function fail.check(code, what)
   return raise(nil, "%s%s", told, fail.message(code))
 end
 
+local BETWEEN_PROCESSES = { [C.SHARDRT_EMISMATCH] = true, [C.SHARDRT_ETIMEOUT] = true, [C.SHARDRT_ECOMM] = true }
+
+--- Whether an error is about what lies between processes: these tell it alike, and it names what each of them called.
+---@param code integer
+---@return boolean
+function fail.is_between_processes(code) return BETWEEN_PROCESSES[code] == true end
+
 local LONGEST_WORD = 64 -- nothing is suggested for longer ones
 
 -- How many insertions, removals, replacements and swaps of neighbours turn a into b.
@@ -113,23 +120,18 @@ end
 
 local function quoted(key) return type(key) == "string" and '"' .. key .. '"' or tostring(key) end
 
---- For a field that an object does not have: an error; but nil for names that begin with "_", for which libraries ask.
+--- For a field that an object does not have: an error where there is a hint, or where it is all but the name of one
+--- that it has; nil otherwise, since code that is given any value may ask it for any field.
 ---@param what string # the object: "an array"
 ---@param key any
 ---@param known table<string, any> # its keys are the fields
 ---@param aliases table<string, string>? # names that mean a field, although they look different
----@param hint string? # what would work; nil: the field that is nearest, or all
+---@param hint string? # what would work
 function fail.no_field(what, key, known, aliases, hint)
-  if type(key) == "string" and key:sub(1, 1) == "_" then return nil end
-  local meant = aliases and aliases[key]
-  local text = hint and "; " .. hint or meant and (' (did you mean "%s"?)'):format(meant) or fail.suggestion(key, known)
-  if text == "" then
-    local names = {}
-    for name in pairs(known) do names[#names + 1] = quoted(name) end
-    table.sort(names)
-    text = "; it has " .. table.concat(names, ", ")
-  end
-  raise(nil, "%s has no %s%s", what, quoted(key), text)
+  local is_word = type(key) == "string" and #key >= 3 and #key <= LONGEST_WORD and key:sub(1, 1) ~= "_"
+  local meant = is_word and (aliases and aliases[key] or nearest(key, known, math.max(1, math.floor(#key / 4))))
+  if hint then raise(nil, "%s has no %s; %s", what, quoted(key), hint) end
+  if meant then raise(nil, '%s has no %s (did you mean "%s"?)', what, quoted(key), meant) end
 end
 
 --- Refuses keys that a function does not know.

@@ -106,7 +106,8 @@ local PIPELINES = { per_process = true, global = true, per_device = true, reshar
 local STAGES = { "read", "decode", "transform", "scatter", "check", "wait", "move", "upload", "upload_wait" }
 local ONE_CYCLE = 2 ^ 20 -- KiB: more than any heap has to mark and sweep
 
--- Of all batches: a name that is not there is an error, but for code that asks whether there is a mask.
+-- Of all batches: a name that is all but a field's is an error, any other that is not there is nil, for code that asks
+-- whether there is a mask.
 local Batch = {
   __index = function(batch, key)
     if key ~= "mask" then return fail.no_field("the batch", key, batch) end
@@ -114,11 +115,6 @@ local Batch = {
   __metatable = false, -- a plain table to whoever asks
 }
 
--- What of a loader may be nil: the recipe's own, and what only this file and its helpers ask for.
-local OPTIONAL = {
-  epochs = true, auto = true, bandwidth = true, batch_transform = true, num_workers = true, prefetch = true,
-  read_size = true,
-}
 local FIELDS = {
   source = true, batch_size = true, sharding = true, shuffle = true, seed = true, epochs = true, remainder = true,
   pipeline = true, steps_per_epoch = true, state = true, restore = true, stats = true, predictions = true,
@@ -126,7 +122,7 @@ local FIELDS = {
 
 function Loader.__index(_, key)
   local method = Loader[key]
-  if method ~= nil or OPTIONAL[key] then return method end
+  if method ~= nil or FIELDS[key] then return method end -- `epochs` may be nil
   local hint = "`for batch in loader do` takes its batches in turn; loader.steps_per_epoch is how many an epoch has"
   return fail.no_field("a loader", key, FIELDS, { steps = "steps_per_epoch" }, type(key) == "number" and hint or nil)
 end
@@ -310,7 +306,7 @@ end
 --- A loader, which a `for` asks for one global batch after another: `for batch in loader do … batch.image … end`. A
 --- second `for` goes on from the next batch; after the last epoch it ends at once. Every process makes it alike. One
 --- whose epochs have no batch says so on stderr; without end, that is an error. Asking a batch for a
---- field that it has not is an error, too; its mask is nil where there is none.
+--- name that is all but a field's is an error, too.
 ---@param o shardrt.LoaderOptions
 ---@return shardrt.Loader
 function loader.words.loader(o)

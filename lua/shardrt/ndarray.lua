@@ -37,10 +37,7 @@ end
 local Host = object.class("a host array", "h", {
   shape = function(inside) return list.copy(inside.shape) end,
   dtype = true, ndim = true, size = true, bytes = true, data = needs_data "data", buffer = needs_data "buffer",
-}, methods, nil, function(key)
-  if type(key) == "string" then return elsewhere.of_arrays("h", key) end
-  return "it is not indexed: h:rows(0, 1) is its first row, h.data[0] its first element, h:to_table() all"
-end)
+}, methods, nil, function(key) return type(key) == "string" and elsewhere.of_arrays("h", key) or nil end)
 
 local byte_pointer = ffi.typeof "uint8_t *"
 local buffer_out = ffi.typeof "shardrt_buffer *[1]"

@@ -59,13 +59,14 @@ function object.strict(problem, entries, hint)
 end
 
 --- A class of objects: the metatable that all of them have. Methods added to `methods` afterwards are wrapped. A name
---- that is neither field nor method is an error (code that probes any value may use rawget).
+--- that is neither field nor method is nil, for code that probes, or an error where a field of nearly that name exists,
+--- or there is a hint.
 ---@param what string # "an array", for messages
 ---@param example string # "x"
 ---@param fields table<string, true|fun(inside: table, self: table): any> # true: as it stands inside
 ---@param methods table
 ---@param aliases table<string, string>? # names that mean a field, although they look different
----@param hint (fun(key: any): string?)? # what to say of a name that is not there; nil: the field that is nearest
+---@param hint (fun(key: any): string?)? # what to write in place of a name that other libraries have
 ---@return metatable
 function object.class(what, example, fields, methods, aliases, hint)
   local class, known = {}, {}

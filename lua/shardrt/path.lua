@@ -56,6 +56,7 @@ end
 ---@param code integer
 ---@return integer
 function path.check_code(what, value, code)
+  if code < 0 and fail.is_between_processes(code) then fail.check(code) end
   if code < 0 then fail("%s: %s%s", what, fail.message(code), path.note(code, value)) end
   return code
 end

@@ -165,8 +165,6 @@ local function options_of(what, given)
 end
 
 -- What these say begins with the call that each process made.
-local BETWEEN_PROCESSES = { [C.SHARDRT_EMISMATCH] = true, [C.SHARDRT_ETIMEOUT] = true, [C.SHARDRT_ECOMM] = true }
-
 -- From one device of a process to another of the same: no other process is asked, and in one memory nothing moves.
 local function stay(what, x, to)
   local moved = array.new(what, to, dtype.named(what, x.dtype), x.shape)
@@ -209,7 +207,7 @@ function reshard.array(what, x, to, given, move)
     local out = ffi.new "shardrt_array *[1]"
     C.shardrt_job_at(fail.where())
     local code = outside.call(move or C.shardrt_reshard, x.handle, to.handle, options, out)
-    if BETWEEN_PROCESSES[code] then fail.check(code) end
+    if fail.is_between_processes(code) then fail.check(code) end
     fail.check(code, what)
     together.pass_on()
     moved = array.made_by_all(array.wrap(out[0], to))

@@ -1,6 +1,7 @@
 /* source.c - what all formats have in common: holders, checked arguments, fingerprints. */
 #include "source/source.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -105,11 +106,16 @@ bool source_is_ragged(const shardrt_field *field) {
 
 int source_refuse_ragged(const shardrt_field *field) {
   if (!source_is_ragged(field)) return SHARDRT_OK;
+  /* Bytes are mostly files or texts, which no shape fits. */
+  char one[160] = "";
+  if (field->dtype != SHARDRT_UINT8)
+    snprintf(one, sizeof one,
+             "; one shape that all samples have is told as in fields = {%s = {\"%s\", {3}}} of a source of files",
+             field->name, shardrt_dtype_name(field->dtype));
   return error_set(SHARDRT_EINVAL,
                    "the field \"%s\" differs in shape from sample to sample; a transform that gives it one shape would "
-                   "do (pad, crop, resize, a decoder before these), or source:pack, or %s = false to leave it out; one "
-                   "shape that all samples have is told as in fields = {%s = {\"%s\", {3}}} of a source of files",
-                   field->name, field->name, field->name, shardrt_dtype_name(field->dtype));
+                   "do (pad, crop, resize, a decoder before these), or source:pack, or %s = false to leave it out%s",
+                   field->name, field->name, one);
 }
 
 static int check_field(const shardrt_source *source, int32_t field) {
