@@ -120,9 +120,15 @@ local FIELDS = {
   pipeline = true, steps_per_epoch = true, state = true, restore = true, stats = true, predictions = true,
 }
 
+-- What is nil in most loaders, and asked for in every step or by this module's helpers: not searched for likenesses.
+local OPTIONAL = {
+  epochs = true, auto = true, bandwidth = true, batch_transform = true, num_workers = true, prefetch = true,
+  read_size = true,
+}
+
 function Loader.__index(_, key)
   local method = Loader[key]
-  if method ~= nil or FIELDS[key] then return method end -- `epochs` may be nil
+  if method ~= nil or OPTIONAL[key] then return method end
   local hint = "`for batch in loader do` takes its batches in turn; loader.steps_per_epoch is how many an epoch has"
   return fail.no_field("a loader", key, FIELDS, { steps = "steps_per_epoch" }, type(key) == "number" and hint or nil)
 end
