@@ -13,6 +13,7 @@
 #include <lualib.h>
 
 #include "bus.h"
+#include "comm/alone.h"
 #include "run.h"
 #include "shardrt.h"
 
@@ -54,6 +55,7 @@ typedef struct options {
   command command;
   shardrt_job job;
   int processes;      /* run: how many to start */
+  bool is_counted;    /* their number was given */
   int restarts;       /* run: -1 where the option was not given */
   int fewest;         /* run: processes to go on with; 0 where the option was not given */
   int only_process;   /* plan: -1 for all */
@@ -150,6 +152,7 @@ static void parse_options(options *o, int argc, char **argv) {
       break;
     case 'n':
       o->processes = parse_count(o, "-n (--processes)", optarg, 1);
+      o->is_counted = true;
       break;
     case 'k':
       o->only_process = parse_count(o, "--process", optarg, 0);
@@ -254,8 +257,15 @@ static options parse(int argc, char **argv) {
   return o;
 }
 
+/* On stderr, as what a recipe prints is its own. */
+static void note_alone(void) {
+  const char *notice = alone_notice();
+  if (notice != NULL) fprintf(stderr, "shardrt: %s\n", notice);
+}
+
 /* `shardrt run`. Does not return where mpirun could be started. */
 static void start(options *o, const char *self) {
+  if (!o->is_counted) note_alone();
   const run r = {.self = self,
                  .job = o->job,
                  .processes = o->processes,
@@ -374,9 +384,11 @@ int main(int argc, char **argv) {
   if (o.problem[0] == '\0' && o.command == COMMAND_RUN) start(&o, argv[0]);
   /* A wrong command line is wrong in every process: only the whole job can say so once. */
   shardrt_job alone = {.devices_per_process = 1, .timeout = 30, .platform = "host"};
-  if (shardrt_init(o.problem[0] != '\0' ? &alone : &o.job) < 0 && o.problem[0] == '\0')
-    shardrt_abort(1, shardrt_error_message());
-  if (o.problem[0] != '\0') shardrt_abort(EXIT_USAGE, o.problem);
+  const int code = shardrt_init(o.problem[0] != '\0' ? &alone : &o.job);
+  const bool is_told = code < 0 && shardrt_error_message()[0] == '\0'; /* by another process */
+  if (o.problem[0] != '\0') shardrt_abort(EXIT_USAGE, is_told ? "" : o.problem);
+  if (code < 0) shardrt_abort(1, shardrt_error_message());
+  if (!o.job.planning && shardrt_job_get()->process_count == 1) note_alone();
   bus_watch();
   if (o.trace != NULL && shardrt_trace_start(o.trace) < 0) shardrt_abort(EXIT_USAGE, shardrt_error_message());
   lua_State *L = new_state(&o);

@@ -11,11 +11,15 @@
 
 static const char ROOT[] = "/sys/fs/cgroup", GROUPS[] = "/proc/self/cgroup";
 
-/* How many processes the launcher started on this host. */
-static long processes_here(void) {
-  const char *text = getenv("OMPI_COMM_WORLD_LOCAL_SIZE"); /* NOLINT(concurrency-mt-unsafe): nothing sets it */
-  const long processes = text != NULL ? strtol(text, NULL, 10) : 1;
-  return processes < 1 ? 1 : processes;
+/* Written once, before there are threads. */
+static struct {
+  int32_t processes; /* of the job, on this host */
+  pid_t launcher;    /* theirs; 0: none */
+} self = {.processes = 1};
+
+void machine_share(int32_t processes, pid_t launcher) {
+  self.processes = processes < 1 ? 1 : processes;
+  self.launcher = launcher;
 }
 
 static long cores_of(pid_t pid) {
@@ -23,10 +27,43 @@ static long cores_of(pid_t pid) {
   return sched_getaffinity(pid, sizeof cores, &cores) == 0 ? CPU_COUNT(&cores) : sysconf(_SC_NPROCESSORS_ONLN);
 }
 
+/* The hardware threads of the core that `cpu` is one of: "0,64" or "0-1". */
+static void threads_of_core(int cpu, cpu_set_t *out) {
+  char path[96], line[256] = "";
+  CPU_ZERO(out);
+  CPU_SET((size_t)cpu, out);
+  snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%d/topology/thread_siblings_list", cpu);
+  FILE *file = fopen(path, "re");
+  const bool any = file != NULL && fgets(line, sizeof line, file) != NULL;
+  if (file != NULL) fclose(file);
+  for (const char *at = line; any && *at != '\0' && *at != '\n'; at += *at == ',') {
+    char *end;
+    const long first = strtol(at, &end, 10), last = *end == '-' ? strtol(end + 1, &end, 10) : first;
+    if (end == at || first < 0 || last >= CPU_SETSIZE) return;
+    for (long i = first; i <= last; i++) CPU_SET((size_t)i, out);
+    at = end;
+  }
+}
+
+bool machine_widen(void) {
+  cpu_set_t own, all, core, both;
+  if (self.launcher == 0 || sched_getaffinity(0, sizeof own, &own) != 0 ||
+      sched_getaffinity(self.launcher, sizeof all, &all) != 0)
+    return false;
+  int first = 0;
+  while (first < CPU_SETSIZE - 1 && !CPU_ISSET((size_t)first, &own)) first++;
+  threads_of_core(first, &core);
+  CPU_OR(&both, &own, &core);
+  if (!CPU_EQUAL(&both, &core)) return false; /* more than one core */
+  CPU_AND(&both, &own, &all);
+  if (!CPU_EQUAL(&both, &own) || CPU_COUNT(&all) <= CPU_COUNT(&own)) return false;
+  return sched_setaffinity(0, sizeof all, &all) == 0;
+}
+
 /* A launcher may bind each process to cores of its own, and then these are its share already; what they share is what
- * the launcher, their parent, may use. */
+ * the launcher may use. */
 int32_t machine_cores(void) {
-  const long processes = processes_here(), own = cores_of(0), all = processes > 1 ? cores_of(getppid()) : own;
+  const long processes = self.processes, own = cores_of(0), all = processes > 1 ? cores_of(self.launcher) : own;
   double share = (double)(all > own ? all : own) / (double)processes;
   share = fmin(fmin(share, (double)own), ceil(cgroup_cores(ROOT, GROUPS)) / (double)processes);
   return share < 1 ? 1 : share > INT32_MAX ? INT32_MAX : (int32_t)share;
@@ -37,7 +74,7 @@ size_t machine_all_memory(void) {
 }
 
 size_t machine_memory(void) {
-  return (size_t)(fmin((double)machine_all_memory(), cgroup_bytes(ROOT, GROUPS)) / (double)processes_here());
+  return (size_t)(fmin((double)machine_all_memory(), cgroup_bytes(ROOT, GROUPS)) / (double)self.processes);
 }
 
 /* Linux counts it in KiB: "32768K". sysconf's figure is of all caches of the processor together, on some. */

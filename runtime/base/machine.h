@@ -2,8 +2,18 @@
 #ifndef SHARDRT_BASE_MACHINE_H
 #define SHARDRT_BASE_MACHINE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
+
+/* Says, before there are threads, how many processes of the job are on this host, and the launcher (0: none) whose
+ * cores they share. Until then this process is the only one. */
+void machine_share(int32_t processes, pid_t launcher);
+
+/* Where this process may use one core only, lets it use all that its launcher may; threads float then. Returns whether
+ * it did. For one that was bound though nobody had asked for it; threads that are there already stay where they are. */
+bool machine_widen(void);
 
 /* How many threads of this process can run at the same time: its share of the cores that the job may use here by
  * affinity and by the quota of its control groups; at least 1. */

@@ -29,10 +29,19 @@ typedef struct comm_note {
   char where[COMM_WHERE]; /* COMM_WAITING: "recipe.lua:12", or what it waits in */
 } comm_note;
 
+/* A process's place in the job. */
+typedef struct comm_place {
+  int32_t index, count;
+  int32_t here;             /* processes of the job on this host */
+  bool is_bound_by_default; /* the launcher bound it to cores, and nobody had asked for that */
+} comm_place;
+
 typedef struct comm_transport {
   const char *name;
-  /* Joins the job and tells this process's index and how many there are. */
-  int (*open)(int32_t *process_index, int32_t *process_count);
+  /* Whether what started this process speaks with this transport; where not, `open` may end the process. */
+  bool (*is_reachable)(void);
+  /* Joins the job and tells this process's place in it. */
+  int (*open)(comm_place *place);
   /* Starts to gather `bytes` bytes (at most COMM_PIECE) from each process; those of process p land at all + p * stride,
    * where stride >= bytes. `mine` and `all` are left alone until it is done. */
   int (*gather)(const void *mine, size_t bytes, void *all, size_t stride);

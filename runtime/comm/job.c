@@ -5,9 +5,12 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "base/machine.h"
+#include "comm/alone.h"
 #include "comm/comm.h"
 #include "comm/job.h"
 #include "comm/last.h"
+#include "comm/launcher.h"
 #include "comm/lineup.h"
 #include "comm/meet.h"
 #include "device/accelerator.h"
@@ -22,14 +25,6 @@ static struct {
   char where[MEET_WHERE];
   void (*at_abort)(void); /* NULL: nothing */
 } self;
-
-static bool is_started_by_launcher(void) {
-  static const char *const names[] = {"OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK", "PMI_SIZE"};
-  for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-    if (getenv(names[i]) != NULL) return true;
-  const char *tasks = getenv("SLURM_STEP_NUM_TASKS");
-  return tasks != NULL && atoi(tasks) > 1 && getenv("SLURM_PROCID") != NULL;
-}
 
 /* What must be the same in every process for it to be one job. */
 typedef struct terms {
@@ -120,10 +115,19 @@ int shardrt_init(const shardrt_job *wanted) {
   if (code == SHARDRT_OK) code = crossing_wish(&is_off);
   if (code < 0) return code;
   /* Under planning the other processes do not exist, so this one is alone, whatever index it plays. */
-  const comm_transport *transport = !wanted->planning && is_started_by_launcher() ? &comm_mpi : &comm_solo;
-  int32_t index, count;
-  code = transport->open(&index, &count);
+  const bool is_launched = !wanted->planning && alone_has_launcher() && comm_mpi.is_reachable();
+  const comm_transport *transport = is_launched ? &comm_mpi : &comm_solo;
+  alone_finding looked;
+  alone_look(&looked);
+  comm_place place;
+  code = transport->open(&place);
+  if (code == SHARDRT_OK && !wanted->planning && place.count == 1) code = alone_check(&looked);
   if (code < 0) return code;
+  const int32_t index = place.index, count = place.count;
+  if (is_launched) {
+    machine_share(place.here, launcher_pid());
+    if (place.is_bound_by_default) machine_widen();
+  }
   self.job = *wanted;
   if (!wanted->planning) {
     self.job.process_index = index;

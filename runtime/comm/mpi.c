@@ -6,6 +6,8 @@
 #include "comm/comm.h"
 
 #include <dlfcn.h>
+#include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/uio.h>
@@ -51,51 +53,114 @@ static void mpi_choose_copies(void) {
     setenv("OMPI_MCA_btl_vader_single_copy_mechanism", "none", 0);
 }
 
-/* How many processes the launcher says it started; 0 where it does not say. */
-static int mpi_expected(void) {
-  static const char *const names[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"};
-  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-    const char *text = getenv(names[i]);
-    if (text != NULL) return atoi(text);
-  }
-  return 0;
+static bool mpi_is_any_set(const char *const *names) {
+  for (; *names != NULL; names++)
+    if (getenv(*names) != NULL) return true; /* NOLINT(concurrency-mt-unsafe): MPI's threads come later */
+  return false;
 }
 
-static int mpi_join(int32_t *process_index, int32_t *process_count) {
-  int rank, size;
+static bool mpi_is_openmpi(void) {
+  char version[MPI_MAX_LIBRARY_VERSION_STRING] = "";
+  int length = 0;
+  return MPI_Get_library_version(version, &length) == MPI_SUCCESS && strncmp(version, "Open MPI", 8) == 0;
+}
+
+/* Some OpenMPI 4 can, besides PMIx, do what Slurm's and Cray's launchers did before: by components beside the library,
+ * or within it. */
+static bool mpi_has_older_ways(void) {
+  static const char *const components[] = {"mca_pmix_s1", "mca_pmix_s2", "mca_pmix_cray"};
+  static const char *const folders[] = {"openmpi", "openmpi3"};
+  Dl_info library;
+  if (dladdr((void *)(uintptr_t)MPI_Init_thread, &library) == 0 || library.dli_fname == NULL) return true;
+  const char *slash = strrchr(library.dli_fname, '/');
+  const int length = slash == NULL ? 0 : (int)(slash - library.dli_fname) + 1;
+  for (size_t i = 0; i < sizeof components / sizeof *components; i++) {
+    char path[PATH_MAX];
+    snprintf(path, sizeof path, "%s_component", components[i]);
+    if (dlsym(RTLD_DEFAULT, path) != NULL) return true;
+    for (size_t f = 0; f < sizeof folders / sizeof *folders; f++) {
+      snprintf(path, sizeof path, "%.*s%s/%s.so", length, library.dli_fname, folders[f], components[i]);
+      if (access(path, F_OK) == 0) return true;
+    }
+  }
+  return false;
+}
+
+/* Below srun without PMIx, OpenMPI's MPI_Init would end the process, with half a hundred lines of its own. */
+static bool mpi_is_reachable(void) {
+  static const char *const ways[] = {"PMIX_NAMESPACE", "PMIX_RANK", "OMPI_MCA_orte_hnp_uri", "FLUX_JOB_ID", NULL};
+  return !mpi_is_openmpi() || mpi_is_any_set(ways) || mpi_has_older_ways();
+}
+
+/* Whether a policy of mpirun's --map-by says what to bind to: "core", "ppr:2:socket", "slot:PE=4"; and not "node",
+ * "slot:oversubscribe", "ppr:1:node". */
+static bool mpi_is_mapped_to_cores(void) {
+  const char *policy = getenv("OMPI_MCA_rmaps_base_mapping_policy"); /* NOLINT(concurrency-mt-unsafe): as above */
+  if (policy == NULL) return false;
+  if (strcasestr(policy, "pe=") != NULL) return true;
+  if (strncasecmp(policy, "ppr:", 4) == 0) policy += 4 + strcspn(policy + 4, ":") + (strchr(policy + 4, ':') != NULL);
+  const size_t length = strcspn(policy, ":");
+  static const char *const wide[] = {"", "slot", "node", "seq"};
+  for (size_t i = 0; i < sizeof wide / sizeof *wide; i++)
+    if (length == strlen(wide[i]) && strncasecmp(policy, wide[i], length) == 0) return false;
+  return true;
+}
+
+/* OpenMPI 4 says that it bound this process. What somebody asked for is in the environment, too, or, by a file of
+ * parameters, in a variable of its own that knows whether it was given. Version 5 says none of it. */
+static bool mpi_is_bound_by_default(void) {
+  static const char *const bound[] = {"OMPI_MCA_orte_bound_at_launch", NULL};
+  static const char *const asked[] = {"OMPI_MCA_hwloc_base_binding_policy", "OMPI_MCA_hwloc_base_bind_to_core",
+                                      "OMPI_MCA_hwloc_base_bind_to_socket", "OMPI_MCA_hwloc_base_cpu_set",
+                                      "OMPI_MCA_hwloc_base_cpu_list",       "OMPI_MCA_hwloc_base_slot_list",
+                                      "OMPI_MCA_rmaps_base_slot_list",      "OMPI_MCA_rmaps_base_cpus_per_rank",
+                                      "OMPI_MCA_rmaps_base_cpus_per_proc",  "OMPI_MCA_orte_rankfile",
+                                      "OMPI_MCA_rmaps_rank_file_path",      NULL};
+  enum { GIVEN = 0x4000 };
+  const uint16_t *policy = dlsym(RTLD_DEFAULT, "opal_hwloc_binding_policy");
+  return mpi_is_any_set(bound) && !mpi_is_any_set(asked) && !mpi_is_mapped_to_cores() &&
+         (policy == NULL || (*policy & GIVEN) == 0);
+}
+
+/* How many processes of the job are on this host. */
+static int mpi_count_here(int *here) {
+  MPI_Comm host;
+  int code = MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host);
+  if (code != MPI_SUCCESS) return code;
+  code = MPI_Comm_size(host, here);
+  MPI_Comm_free(&host);
+  return code;
+}
+
+static int mpi_join(comm_place *place) {
+  int rank, size, here = 1;
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   int code = MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   if (code == MPI_SUCCESS) code = MPI_Comm_size(MPI_COMM_WORLD, &size);
   if (code == MPI_SUCCESS) code = MPI_Comm_dup(MPI_COMM_WORLD, &state.work);
   if (code == MPI_SUCCESS) code = MPI_Comm_dup(MPI_COMM_WORLD, &state.messages);
   if (code == MPI_SUCCESS) code = MPI_Comm_dup(MPI_COMM_WORLD, &state.notes);
+  if (code == MPI_SUCCESS) code = mpi_count_here(&here);
   if (code != MPI_SUCCESS) return mpi_error("joining the job", code);
   MPI_Comm_set_errhandler(state.work, MPI_ERRORS_RETURN);
   MPI_Comm_set_errhandler(state.messages, MPI_ERRORS_RETURN);
   MPI_Comm_set_errhandler(state.notes, MPI_ERRORS_RETURN);
   for (int i = 0; i < COMM_PLACES; i++) state.under_way[i] = MPI_REQUEST_NULL;
   state.count = size;
-  *process_index = rank;
-  *process_count = size;
+  *place = (comm_place){.index = rank, .count = size, .here = here, .is_bound_by_default = mpi_is_bound_by_default()};
   return SHARDRT_OK;
 }
 
-static int mpi_open(int32_t *process_index, int32_t *process_count) {
+static int mpi_open(comm_place *place) {
   setenv("OMPI_MCA_mpi_yield_when_idle", "1", 0);
   mpi_choose_copies();
   int provided;
   int code = MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &provided);
   if (code != MPI_SUCCESS) return mpi_error("MPI_Init", code);
-  int status = mpi_join(process_index, process_count);
+  int status = mpi_join(place);
   if (status < 0) return status;
   if (provided < MPI_THREAD_FUNNELED)
     return error_set(SHARDRT_ECOMM, "this MPI cannot be used by a program with threads (MPI_THREAD_FUNNELED)");
-  int expected = mpi_expected();
-  if (state.count == 1 && expected > 1)
-    return error_set(SHARDRT_ECOMM,
-                     "the launcher started %d processes, but each finds itself alone: it does not speak with this "
-                     "program's OpenMPI; start it with OpenMPI's mpirun, or with srun --mpi=pmix",
-                     expected);
   size_t count = (size_t)state.count;
   state.peers = alloc_array(count, sizeof *state.peers);
   if (state.peers == NULL) return ALLOC_FAILED; /* no notes then */
@@ -212,6 +277,7 @@ static int mpi_close(void) {
 
 const comm_transport comm_mpi = {
     .name = "mpi",
+    .is_reachable = mpi_is_reachable,
     .open = mpi_open,
     .gather = mpi_gather,
     .test = mpi_test,

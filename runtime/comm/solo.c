@@ -6,9 +6,12 @@
 
 #include "base/error.h"
 
-static int solo_open(int32_t *process_index, int32_t *process_count) {
-  *process_index = 0;
-  *process_count = 1;
+static bool solo_is_reachable(void) {
+  return true;
+}
+
+static int solo_open(comm_place *place) {
+  *place = (comm_place){.index = 0, .count = 1, .here = 1};
   return SHARDRT_OK;
 }
 
@@ -60,6 +63,7 @@ static int solo_close(void) {
 
 const comm_transport comm_solo = {
     .name = "solo",
+    .is_reachable = solo_is_reachable,
     .open = solo_open,
     .gather = solo_gather,
     .test = solo_test,

@@ -1,0 +1,27 @@
+/* alone.h - what the environment says of a process that finds itself alone: whether it should be. */
+#ifndef SHARDRT_COMM_ALONE_H
+#define SHARDRT_COMM_ALONE_H
+
+#include <stdbool.h>
+
+/* Whether a launcher of MPI programs started this process, so that MPI is asked for the others. */
+bool alone_has_launcher(void);
+
+/* Why this process must not be alone. */
+typedef struct alone_finding {
+  char message[512]; /* names the variable that says so and the command that works; "": it may be alone */
+  bool is_quiet;     /* process 0's message comes to the same terminal */
+} alone_finding;
+
+/* Looks at the environment: before MPI does, which changes it. */
+void alone_look(alone_finding *out);
+
+/* For a process that no transport joined to others. ECOMM: a launcher started several. One that is quiet leaves an
+ * empty message, and returns only when process 0's is surely out: a launcher may end all with the first that ends. */
+int alone_check(const alone_finding *looked);
+
+/* One line, static, for a process that nobody launched, in a batch job's allocation for several: what would use that.
+ * NULL: there is nothing to say. */
+const char *alone_notice(void);
+
+#endif
