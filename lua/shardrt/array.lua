@@ -460,8 +460,8 @@ function array.allgather(what, x)
   local handle = live(what, x)
   if not x.committed then return array.gather(what, x) end
   if C.shardrt_job_get().planning ~= 0 then no_data(what) end
-  local host = ndarray.empty(x.shape, x.dtype)
   C.shardrt_job_at(fail.where())
+  local host = ndarray.for_all(what, x.shape, x.dtype)
   local code = outside.call(C.shardrt_process_allgather, handle, host.data)
   if code == C.SHARDRT_ETIMEOUT or code == C.SHARDRT_ECOMM then lost[#lost + 1] = host end
   fail.check(code)

@@ -78,13 +78,25 @@ function ndarray.wrap(buffer, dtype_name, sizes, offset)
 end
 
 -- A host array in fresh memory: C.shardrt_buffer_new or C.shardrt_buffer_zeros.
-local function allocate(what, allocator, sizes, dtype_name)
+local function allocate(what, allocator, sizes, dtype_name, for_all)
   local kind = dtype.named(what, dtype_name)
   local bytes = shape.elements(sizes) * kind.size
   if bytes > 2 ^ 53 then fail("%s: %s %s has %.3g bytes", what, dtype_name, shape.text(sizes), bytes) end
   local out = buffer_out()
-  fail.check(allocator(bytes, out))
+  local code = allocator(bytes, out)
+  if code < 0 and for_all then code = C.shardrt_check_outcome(what, code) end
+  fail.check(code)
   return ndarray.wrap(own(out), dtype_name, sizes), kind
+end
+
+--- Room for what all processes are about to gather, each of them the same. One that has no memory for it tells the
+--- others, which wait for it in the gathering, so that this fails in all.
+---@param what string # what they do together
+---@param sizes integer[]
+---@param dtype_name string
+---@return shardrt.ndarray
+function ndarray.for_all(what, sizes, dtype_name)
+  return (allocate(what, C.shardrt_buffer_new, sizes, dtype_name, true))
 end
 
 --- A host array whose values are still to be written, through .data.

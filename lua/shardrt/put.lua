@@ -128,9 +128,9 @@ end
 local function stack(host)
   local what, job = "process_allgather", C.shardrt_job_get()
   if job.planning ~= 0 then array.no_data(what) end
-  local stacked = ndarray.empty({ job.process_count, unpack(host.shape) }, host.dtype)
   local call = ("%s of %s %s"):format(what, host.dtype, shape.text(host.shape))
   C.shardrt_job_at(fail.where())
+  local stacked = ndarray.for_all(what, { job.process_count, unpack(host.shape) }, host.dtype)
   fail.check(C.shardrt_allgather(call, host.data, host.bytes, stacked.data))
   return stacked
 end

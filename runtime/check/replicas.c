@@ -11,6 +11,7 @@
 #include "base/hash.h"
 #include "base/list.h"
 #include "base/trace.h"
+#include "comm/job.h"
 #include "device/accelerator.h"
 #include "layout/sharding.h"
 #include "memory/array_text.h"
@@ -118,7 +119,8 @@ static int report(replicas *r, int64_t block) {
   return error_set(SHARDRT_EMISMATCH, "%s (%s)", bytes, whole);
 }
 
-static int compare(replicas *r, const uint64_t *mine) {
+/* `code` is of what came before, in this process. */
+static int compare(replicas *r, const uint64_t *mine, int code) {
   char what[512];
   struct text text = {.bytes = what, .capacity = sizeof what};
   text_add(&text, "%s, comparing replicas (layout %08" PRIx32 ") of ", r->name,
@@ -133,12 +135,11 @@ static int compare(replicas *r, const uint64_t *mine) {
   r->differs = alloc_zeros((size_t)r->grid.blocks, sizeof *r->differs);
   r->devices = alloc_zeros(processes * devices, sizeof *r->devices);
   r->told = alloc_zeros(processes * devices, sizeof *r->told);
-  int code = SHARDRT_OK;
   if (own == NULL || seen == NULL || r->given == NULL || r->found == NULL || r->first == NULL || r->differs == NULL ||
       r->devices == NULL || r->told == NULL)
     code = ALLOC_FAILED;
   for (int64_t i = 0; code == SHARDRT_OK && i < shardrt_array_shard_count(r->array); i++) own[i] = mine[i];
-  if (code == SHARDRT_OK) code = shardrt_allgather(what, own, devices * sizeof *own, r->given);
+  code = job_join(what, code, own, devices * sizeof *own, r->given);
   int64_t block = code == SHARDRT_OK ? find_difference(r, seen) : -1;
   if (block >= 0) code = report(r, block);
   alloc_free(r->told);
@@ -160,15 +161,20 @@ static int has_replicas(const shardrt_array *array, struct grid *grid, bool *ans
   return code;
 }
 
-int shardrt_check_replicas(const char *name, const shardrt_array *array, const uint64_t *fingerprints) {
+/* Where there is nothing to compare, `code` goes back as it is. */
+static int check_replicas(const char *name, const shardrt_array *array, const uint64_t *fingerprints, int code) {
   replicas r = {.name = name, .array = array, .job = checking_job()};
-  if (r.job == NULL) return SHARDRT_OK;
+  if (r.job == NULL) return code;
   bool any = false;
-  int code = has_replicas(array, &r.grid, &any);
-  if (code < 0 || !any) return code;
+  const int found = has_replicas(array, &r.grid, &any);
+  if (found < 0 || !any) return code < 0 ? code : found;
   r.sharding = shardrt_array_sharding(array);
   r.mesh = shardrt_sharding_mesh(r.sharding);
-  return compare(&r, fingerprints);
+  return compare(&r, fingerprints, code);
+}
+
+int shardrt_check_replicas(const char *name, const shardrt_array *array, const uint64_t *fingerprints) {
+  return check_replicas(name, array, fingerprints, SHARDRT_OK);
 }
 
 static int check_data(const char *name, const shardrt_array *array) {
@@ -248,7 +254,7 @@ int shardrt_check_array(const char *name, const shardrt_array *array) {
     code = fetch_fingerprints(name, array, fingerprints);
   else if (code == SHARDRT_OK)
     fingerprint_shards(array, fingerprints, first);
-  if (code == SHARDRT_OK) code = shardrt_check_replicas(name, array, fingerprints);
+  code = check_replicas(name, array, fingerprints, code);
   alloc_free(first);
   alloc_free(fingerprints);
   return code;

@@ -3,6 +3,7 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "base/list.h"
+#include "comm/job.h"
 
 /* `given` is a number from each process, `others` has room for a mark for each. */
 static int compare(const char *subject, const uint64_t *given, bool *others, int32_t count, bool *differs) {
@@ -25,7 +26,8 @@ int same_compare(const char *what, const char *subject, uint64_t fingerprint, bo
   size_t count = (size_t)job->process_count;
   uint64_t *given = alloc_array(count, sizeof *given);
   bool *others = given == NULL ? NULL : alloc_array(count, sizeof *others);
-  int code = others == NULL ? ALLOC_FAILED : shardrt_allgather(what, &fingerprint, sizeof fingerprint, given);
+  int code = others == NULL ? ALLOC_FAILED : SHARDRT_OK;
+  code = job_join(what, code, &fingerprint, sizeof fingerprint, given);
   if (code == SHARDRT_OK) code = compare(subject, given, others, job->process_count, differs);
   alloc_free(others);
   alloc_free(given);

@@ -70,11 +70,10 @@ static int compare_gpus(const void *a, const void *b, void *context) {
   return order != 0 ? order : (x > y) - (x < y);
 }
 
-/* Numbers the GPUs by their first device, into `ranks`; marks in `sharing` the processes that share one with others. */
-static int rank_gpus(const told *t, int32_t *ranks, bool *sharing) {
+/* Numbers the GPUs by their first device, into `ranks`; marks in `sharing` the processes that share one with others.
+ * `order` has room for two numbers of each device. */
+static void rank_gpus(const told *t, int64_t *order, int32_t *ranks, bool *sharing) {
   const int64_t count = (int64_t)t->processes * t->devices;
-  int64_t *order = alloc_array((size_t)count, 2 * sizeof *order);
-  if (order == NULL) return ALLOC_FAILED;
   int64_t *first = order + count; /* of each device, the first one of its GPU */
   for (int64_t i = 0; i < count; i++) order[i] = i;
   qsort_r(order, (size_t)count, sizeof *order, compare_gpus, (void *)t);
@@ -87,8 +86,6 @@ static int rank_gpus(const told *t, int32_t *ranks, bool *sharing) {
   }
   int32_t next = 0;
   for (int64_t i = 0; i < count; i++) ranks[i] = first[i] == i ? next++ : ranks[first[i]];
-  alloc_free(order);
-  return SHARDRT_OK;
 }
 
 /* ---- which way -------------------------------------------------------------------------------------------------- */
@@ -126,19 +123,19 @@ static void choose(crossing *c, const told *t, int32_t process, const bool *shar
 
 /* ---- joining ---------------------------------------------------------------------------------------------------- */
 
-/* Process 0's id of the group, in every process. */
-static int spread_id(meet *m, uint8_t id[ACCELERATOR_LINK_ID]) {
+/* Process 0's id of the group, in every process. `code` is of what came before, in this one. */
+static int spread_id(meet *m, int code, uint8_t id[ACCELERATOR_LINK_ID]) {
   typedef struct said {
     int32_t code;
     uint8_t id[ACCELERATOR_LINK_ID];
   } said;
   said mine = {0}, *all = alloc_zeros((size_t)m->count, sizeof *all);
-  if (all == NULL) return ALLOC_FAILED;
-  if (m->index == 0) mine.code = accelerator_get()->links->id(mine.id);
-  int code = meet_gather(m, what, job_where(), &mine, sizeof mine, all);
+  if (code == SHARDRT_OK && all == NULL) code = ALLOC_FAILED;
+  if (code == SHARDRT_OK && m->index == 0) mine.code = accelerator_get()->links->id(mine.id);
+  code = meet_join(m, what, job_where(), code, &mine, sizeof mine, all);
   if (code == SHARDRT_OK && m->index == 0) code = mine.code;
   if (code == SHARDRT_OK && all[0].code < 0) code = error_set(all[0].code, "process 0 could not begin %s", what);
-  memcpy(id, all[0].id, ACCELERATOR_LINK_ID);
+  if (code == SHARDRT_OK) memcpy(id, all[0].id, ACCELERATOR_LINK_ID);
   alloc_free(all);
   return code;
 }
@@ -174,10 +171,11 @@ static void list_own(const crossing *c, const meet *m, joining *j) {
 
 static int join(crossing *c, meet *m) {
   joining j = {.devices = alloc_array((size_t)c->devices, 2 * sizeof *j.devices)};
-  if (j.devices == NULL) return ALLOC_FAILED;
-  j.own_ranks = j.devices + c->devices;
-  list_own(c, m, &j);
-  int code = spread_id(m, j.id);
+  if (j.devices != NULL) {
+    j.own_ranks = j.devices + c->devices;
+    list_own(c, m, &j);
+  }
+  int code = spread_id(m, j.devices == NULL ? ALLOC_FAILED : SHARDRT_OK, j.id);
   if (code == SHARDRT_OK) {
     code = meet_until(m, &(meet_work){.step = join_step, .context = &j}, what, 0);
     if (code == SHARDRT_ECOMM || code == SHARDRT_EDEVICE) code = error_prefix(code, "%s", what);
@@ -189,19 +187,26 @@ static int join(crossing *c, meet *m) {
 
 /* ---- the whole -------------------------------------------------------------------------------------------------- */
 
+/* That they cannot be opened here is no failure. */
+static void open_links(crossing *c, terms *mine) {
+  mine->code = mine->is_off ? SHARDRT_OK : accelerator_get()->links->open();
+  c->is_open = !mine->is_off && mine->code == SHARDRT_OK;
+  if (mine->code < 0) snprintf(mine->problem, sizeof mine->problem, "%s", shardrt_error_message());
+}
+
 static int compare_selves(crossing *c, meet *m, told *t) {
-  terms *self = (terms *)(t->all + (size_t)t->processes * t->stride);
-  int code = describe_self((char *)self, t->devices);
-  if (code < 0) return code;
-  self->code = self->is_off ? SHARDRT_OK : accelerator_get()->links->open();
-  c->is_open = !self->is_off && self->code == SHARDRT_OK;
-  if (self->code < 0) snprintf(self->problem, sizeof self->problem, "%s", shardrt_error_message());
+  const size_t count = (size_t)t->processes * (size_t)t->devices;
+  terms *self = t->all == NULL ? NULL : (terms *)(t->all + (size_t)t->processes * t->stride);
   bool *sharing = alloc_zeros((size_t)t->processes, sizeof *sharing);
-  c->ranks = alloc_array((size_t)t->processes * (size_t)t->devices, sizeof *c->ranks);
-  code = sharing == NULL || c->ranks == NULL ? ALLOC_FAILED : SHARDRT_OK;
-  if (code == SHARDRT_OK) code = meet_gather(m, what, job_where(), self, t->stride, t->all);
-  if (code == SHARDRT_OK) code = rank_gpus(t, c->ranks, sharing);
+  int64_t *order = alloc_array(count, 2 * sizeof *order);
+  c->ranks = alloc_array(count, sizeof *c->ranks);
+  int code = self == NULL || sharing == NULL || order == NULL || c->ranks == NULL ? ALLOC_FAILED : SHARDRT_OK;
+  if (code == SHARDRT_OK) code = describe_self((char *)self, t->devices);
+  if (code == SHARDRT_OK) open_links(c, self);
+  code = meet_join(m, what, job_where(), code, self, t->stride, t->all);
+  if (code == SHARDRT_OK) rank_gpus(t, order, c->ranks, sharing);
   if (code == SHARDRT_OK) choose(c, t, m->index, sharing);
+  alloc_free(order);
   alloc_free(sharing);
   return code;
 }
@@ -211,7 +216,6 @@ int crossing_settle(crossing *c, meet *m, int32_t devices) {
   if (c->way != CROSSING_UNSETTLED) return SHARDRT_OK;
   told t = {.processes = m->count, .devices = devices, .stride = sizeof(terms) + (size_t)devices * sizeof(gpu)};
   t.all = alloc_array((size_t)t.processes + 1, t.stride);
-  if (t.all == NULL) return ALLOC_FAILED;
   c->devices = devices;
   int code = compare_selves(c, m, &t);
   alloc_free(t.all);
@@ -219,10 +223,8 @@ int crossing_settle(crossing *c, meet *m, int32_t devices) {
   if (code == SHARDRT_OK && c->way == CROSSING_LINKS) return code;
   alloc_free(c->ranks); /* which nobody asks for */
   c->ranks = NULL;
-  if (code < 0) {
-    c->way = CROSSING_UNSETTLED;
-    return code;
-  }
+  if (code < 0) c->way = CROSSING_UNSETTLED;
+  if (c->is_broken) return code; /* crossing_close has the rest */
   if (c->is_open) accelerator_get()->links->close();
   c->is_open = false;
   return code;

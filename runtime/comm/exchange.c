@@ -20,13 +20,12 @@ int shardrt_process_allgather(const shardrt_array *array, void *value) {
   if (job == NULL) return error_set(SHARDRT_EINVAL, "process_allgather: shardrt_init was not called");
   shardrt_sharding *to = NULL;
   int code = everywhere(job, &to);
-  if (code < 0) return code;
   /* Nothing is donated, so the array stays as it is. */
   reshard r = {.call = "process_allgather", .x = (shardrt_array *)array, .to = to};
-  code = reshard_plan(&r);
+  if (code == SHARDRT_OK) code = reshard_plan(&r);
   if (code < 0) error_prefix(code, "process_allgather");
   traffic_block whole = {.number = 0, .data = value};
-  if (code == SHARDRT_OK) code = reshard_run(&r, &(traffic_side){.count = 1, .blocks = &whole});
+  code = code < 0 ? reshard_fail(&r, code) : reshard_run(&r, &(traffic_side){.count = 1, .blocks = &whole});
   shardrt_sharding_free(to);
   return code;
 }

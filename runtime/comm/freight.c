@@ -247,12 +247,12 @@ static int finish_devices(const freight *f) {
   return code;
 }
 
-/* All processes say what they call, and hear how many lanes any of them has at most. */
-static int meet_all(const freight *f, meet *m, const char *what, int64_t *lanes_at_most) {
+/* All processes say what they call, or that they failed before, and hear how many lanes any of them has at most. */
+static int meet_all(const freight *f, meet *m, const char *what, int code, int64_t *lanes_at_most) {
   const int64_t mine = f->out.count > f->in.count ? f->out.count : f->in.count;
   int64_t *all = alloc_array((size_t)m->count, sizeof *all);
-  if (all == NULL) return ALLOC_FAILED;
-  int code = meet_gather(m, what, job_where(), &mine, sizeof mine, all);
+  if (code == SHARDRT_OK && all == NULL) code = ALLOC_FAILED;
+  code = code < 0 ? reshard_fail(f->r, code) : meet_gather(m, what, job_where(), &mine, sizeof mine, all);
   *lanes_at_most = 0;
   for (int32_t p = 0; p < m->count && code == SHARDRT_OK; p++)
     if (all[p] > *lanes_at_most) *lanes_at_most = all[p];
@@ -282,7 +282,7 @@ static int run(freight *f, char *what) {
   const bool drops = f->r->options.donate != 0;
   int code = finish_devices(f);
   if (code == SHARDRT_OK && !drops) code = take_buffers(f);
-  if (code == SHARDRT_OK) code = meet_all(f, m, what, &lanes_at_most);
+  code = meet_all(f, m, what, code, &lanes_at_most);
   meet_shorten(what);
   if (code == SHARDRT_OK && lanes_at_most > 0)
     code = crossing_settle(&job_mover()->crossing, m, f->r->job->devices_per_process);
@@ -322,7 +322,7 @@ int freight_run(reshard *r, shardrt_array *made) {
                .staging = reshard_staging(r) / 2};
   int code = traffic_check_staging(reshard_staging(r), f.element);
   if (code == SHARDRT_OK) code = freight_new(&f);
-  if (code == SHARDRT_OK) code = run(&f, what);
+  code = code < 0 ? reshard_fail(r, code) : run(&f, what);
   if (r->options.donate != 0) drop_all(r->x);
   freight_free(&f);
   return name_array(r, code);
@@ -343,7 +343,8 @@ static int fill_shard(shardrt_array *array, int64_t i, const shardrt_array *whol
   const haul_place from = haul_in_block(all, 0, box, other, shardrt_buffer_data(source));
   code = accelerator_get()->after(device, other);
   if (code == SHARDRT_OK) code = haul_box(shardrt_dtype_size(shardrt_array_dtype(array)), box, &to, &from, STAGED);
-  if (code == SHARDRT_OK) code = accelerator_get()->after(other, device);
+  const int after = accelerator_get()->after(other, device); /* also where it failed: some of it may be under way */
+  if (code == SHARDRT_OK) code = after;
   if (code == SHARDRT_OK) code = shardrt_array_set_buffer(array, i, made);
   shardrt_buffer_free(made);
   return code;

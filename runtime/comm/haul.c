@@ -71,7 +71,8 @@ static int pass_piece(size_t element, const shardrt_box *box, const haul_place *
   if (code == SHARDRT_OK) code = a->after(to->device, from->device);
   if (code == SHARDRT_OK) code = copy_run(element, box, &coming, &leaving);
   if (code == SHARDRT_OK && unpacked != NULL) code = place_box(to->device, element, box, to, &coming);
-  return code == SHARDRT_OK ? a->after(from->device, to->device) : code;
+  const int after = a->after(from->device, to->device); /* also where something failed: what was begun is under way */
+  return code < 0 ? code : after;
 }
 
 static int pass_through(size_t element, const shardrt_box *box, const haul_place *to, const haul_place *from,

@@ -192,12 +192,17 @@ void shardrt_job_step(const char *what) {
   if (self.joined) meet_step(&self.meet, what);
 }
 
-int shardrt_allgather(const char *what, const void *mine, size_t bytes, void *all) {
-  if (!self.joined) return error_set(SHARDRT_EINVAL, "%s: shardrt_init was not called", what);
-  if (!self.job.planning) return meet_gather(&self.meet, what, self.where, mine, bytes, all);
+int job_join(const char *what, int own, const void *mine, size_t bytes, void *all) {
+  if (!self.joined) return own < 0 ? own : error_set(SHARDRT_EINVAL, "%s: shardrt_init was not called", what);
+  if (!self.job.planning) return meet_join(&self.meet, what, self.where, own, mine, bytes, all);
+  if (own < 0) return own;
   for (int32_t p = 0; p < self.job.process_count && bytes > 0; p++)
     memcpy((char *)all + (size_t)p * bytes, mine, bytes);
   return SHARDRT_OK;
+}
+
+int shardrt_allgather(const char *what, const void *mine, size_t bytes, void *all) {
+  return job_join(what, SHARDRT_OK, mine, bytes, all);
 }
 
 meet *job_meet(void) {

@@ -14,4 +14,8 @@ meet *job_meet(void);        /* where its processes meet */
 mover *job_mover(void);      /* what this process keeps for moving data */
 const char *job_where(void); /* what shardrt_job_at said last */
 
+/* As shardrt_allgather, for a process that may have failed before it came, as `own` says (meet_join). What one process
+ * finds no memory for is an error in all then, and none waits for it. */
+int job_join(const char *what, int own, const void *mine, size_t bytes, void *all);
+
 #endif

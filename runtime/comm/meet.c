@@ -19,6 +19,7 @@
 #define ANNOUNCE_SECONDS 1.0 /* after this long the others are told who waits, or moves; late ones answer at once */
 #define GRACE_SECONDS    0.3 /* after the deadline, for those answers */
 #define LONGEST_STEP     0.5 /* of the clock between two looks at it: this process was stopped, not waiting */
+enum { PASSED_ON = 2 * sizeof(meet_slot) };               /* bytes of a message that all processes get */
 enum { SHORTEST_SLEEP = 50000, LONGEST_SLEEP = 1000000 }; /* nanoseconds */
 
 int meet_open(meet *m, const comm_transport *transport, int32_t index, int32_t count, double timeout) {
@@ -232,15 +233,56 @@ void meet_step(meet *m, const char *what) {
   snprintf(m->steps.last, sizeof m->steps.last, "%.*s", (int)strcspn(what, "\n"), what);
 }
 
+/* Whoever failed has said what it could; the others must call the same. Returns whether they do. */
+static bool check_slots(const meet *m, bool *any_failed) {
+  int32_t first = 0;
+  while (first < m->count && m->last[first].code < 0) first++;
+  *any_failed = first > 0;
+  bool alike = true;
+  for (int32_t p = first + 1; p < m->count; p++) {
+    *any_failed = *any_failed || m->last[p].code < 0;
+    alike = alike && (m->last[p].code < 0 || slot_equal(&m->last[first], &m->last[p]));
+  }
+  return alike;
+}
+
+/* Gives every process the message of the first that failed; `message` is this one's, "" where it did not. It needs no
+ * memory, which may be what is missing. */
+static int pass_on(meet *m, const char message[PASSED_ON]) {
+  const size_t slot = sizeof(meet_slot);
+  char first_said[PASSED_ON];
+  int32_t first = 0;
+  while (m->last[first].code >= 0) first++;
+  bool alike = true;
+  for (size_t at = 0; at < PASSED_ON; at += slot) {
+    memcpy(m->words, message + at, slot);
+    int code = meet_wait(m, m->transport->gather(m->words, slot, m->next, slot), "a message", slot * (size_t)m->count);
+    if (code < 0) return code;
+    memcpy(first_said + at, &m->next[first], slot);
+    for (int32_t p = 0; p < m->count; p++)
+      alike = alike && m->last[p].code < 0 && memcmp(&m->next[p], &m->next[first], slot) == 0;
+  }
+  first_said[PASSED_ON - 1] = '\0';
+  const int code = error_set(m->last[first].code, "%s", first_said);
+  return alike ? code : error_prefix(code, "process %d", (int)first);
+}
+
 int meet_gather(meet *m, const char *what, const char *where, const void *mine, size_t bytes, void *all) {
+  return meet_join(m, what, where, SHARDRT_OK, mine, bytes, all);
+}
+
+int meet_join(meet *m, const char *what, const char *where, int own, const void *mine, size_t bytes, void *all) {
   const int shown = (int)strcspn(what, "\n");
+  if (own < 0 && (m->broken || m->count == 1)) return own;
   if (m->broken) return error_set(SHARDRT_ECOMM, "%.*s: the processes lost each other before", shown, what);
+  char message[PASSED_ON] = "";
+  if (own < 0) snprintf(message, sizeof message, "%s", shardrt_error_message());
   m->came = shardrt_clock();
-  m->mine = (meet_slot){.call = hash_text(0, what), .bytes = bytes, .steps = m->steps};
+  m->mine = (meet_slot){.call = hash_text(0, what), .bytes = bytes, .steps = m->steps, .code = own < 0 ? own : 0};
   snprintf(m->mine.what, sizeof m->mine.what, "%.*s", shown, what);
   snprintf(m->mine.where, sizeof m->mine.where, "%s", where);
   bool small = bytes <= MEET_INLINE;
-  if (small && bytes > 0) memcpy(m->mine.payload, mine, bytes);
+  if (small && bytes > 0 && own >= 0) memcpy(m->mine.payload, mine, bytes);
   size_t slot = sizeof(meet_slot);
   const int64_t start = trace_begin();
   int code = meet_wait(m, m->transport->gather(&m->mine, slot, m->next, slot), m->mine.what, slot * (size_t)m->count);
@@ -250,8 +292,9 @@ int meet_gather(meet *m, const char *what, const char *where, const void *mine, 
   m->next = m->last;
   m->last = said;
   m->seen = shardrt_clock();
-  for (int32_t p = 1; p < m->count; p++)
-    if (!slot_equal(&said[0], &said[p])) return mismatch(m);
+  bool any_failed;
+  if (!check_slots(m, &any_failed)) return mismatch(m);
+  if (any_failed) return pass_on(m, message);
   if (!small) return gather_large(m, m->mine.what, mine, bytes, all);
   for (int32_t p = 0; p < m->count && bytes > 0; p++) memcpy((char *)all + (size_t)p * bytes, said[p].payload, bytes);
   return SHARDRT_OK;

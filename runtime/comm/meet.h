@@ -28,6 +28,7 @@ typedef struct meet_slot {
   char what[MEET_WHAT];
   char where[MEET_WHERE];
   meet_steps steps;
+  int32_t code;                       /* < 0: this process cannot take part, and only says so */
   unsigned char payload[MEET_INLINE]; /* the bytes themselves where they fit */
 } meet_slot;
 
@@ -40,8 +41,9 @@ typedef struct meet {
   bool broken;       /* one did not end: what is under way can neither be ended nor trusted */
   meet_steps steps;  /* this process's */
   meet_slot mine;
-  double came; /* when this process came to the last meet, by shardrt_clock */
-  double seen; /* when the last meet was that all came to */
+  char words[sizeof(meet_slot)]; /* a part of the message that this process failed with */
+  double came;                   /* when this process came to the last meet, by shardrt_clock */
+  double seen;                   /* when the last meet was that all came to */
   /* [count] each: what everyone said last, and what they said the time before; a meet under way writes to the second,
    * and then they change places. */
   meet_slot *last, *next;
@@ -60,6 +62,12 @@ void meet_step(meet *m, const char *what);
  * `where` where ("recipe.lua:12", or ""). EMISMATCH: processes call different things, or took different steps before.
  * ETIMEOUT: one did not come. ECOMM: the transport failed, or a wait failed before. */
 int meet_gather(meet *m, const char *what, const char *where, const void *mine, size_t bytes, void *all);
+
+/* As meet_gather, for a process that may have failed before it came: with what `own` says, and its message. If any has,
+ * nothing is gathered and all return the code of the first of these, with its message, which names the process unless
+ * all failed alike; `mine` and `all` may be NULL in one that failed. It is not compared with what others call, so that
+ * nobody needs memory to fail in company. */
+int meet_join(meet *m, const char *what, const char *where, int own, const void *mine, size_t bytes, void *all);
 
 /* Where in the recipe this process is, or what it does outside of it. */
 const char *meet_place(const meet *m);

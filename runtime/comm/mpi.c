@@ -7,6 +7,7 @@
 
 #include <dlfcn.h>
 #include <limits.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,6 +33,8 @@ static struct {
   MPI_Datatype type;   /* what it receives, or MPI_DATATYPE_NULL */
   int count;
   mpi_peer *peers;
+  int32_t *sent;    /* notes, to each process */
+  int32_t received; /* notes, from all */
   /* By place. */
   MPI_Request under_way[COMM_PLACES];
   size_t expected[COMM_PLACES]; /* bytes of a message that is to come; 0 where one is sent */
@@ -151,6 +154,14 @@ static int mpi_join(comm_place *place) {
   return SHARDRT_OK;
 }
 
+static int mpi_without_notes(void) {
+  alloc_free(state.peers);
+  alloc_free(state.sent);
+  state.peers = NULL;
+  state.sent = NULL;
+  return ALLOC_FAILED;
+}
+
 static int mpi_open(comm_place *place) {
   setenv("OMPI_MCA_mpi_yield_when_idle", "1", 0);
   mpi_choose_copies();
@@ -163,7 +174,8 @@ static int mpi_open(comm_place *place) {
     return error_set(SHARDRT_ECOMM, "this MPI cannot be used by a program with threads (MPI_THREAD_FUNNELED)");
   size_t count = (size_t)state.count;
   state.peers = alloc_array(count, sizeof *state.peers);
-  if (state.peers == NULL) return ALLOC_FAILED; /* no notes then */
+  state.sent = alloc_zeros(count, sizeof *state.sent);
+  if (state.peers == NULL || state.sent == NULL) return mpi_without_notes();
   for (size_t p = 0; p < count; p++)
     for (int i = 0; i < NOTES_UNDER_WAY; i++) state.peers[p].requests[i] = MPI_REQUEST_NULL;
   return SHARDRT_OK;
@@ -239,7 +251,9 @@ static void mpi_send(int32_t to, const comm_note *note) {
     int sent = 0;
     if (MPI_Test(&peer->requests[i], &sent, MPI_STATUS_IGNORE) != MPI_SUCCESS || !sent) continue;
     peer->notes[i] = *note;
-    MPI_Isend(&peer->notes[i], (int)sizeof *note, MPI_BYTE, to, NOTE_TAG, state.notes, &peer->requests[i]);
+    if (MPI_Isend(&peer->notes[i], (int)sizeof *note, MPI_BYTE, to, NOTE_TAG, state.notes, &peer->requests[i]) ==
+        MPI_SUCCESS)
+      state.sent[to]++;
     return;
   }
 }
@@ -250,8 +264,11 @@ static bool mpi_receive(int32_t *from, comm_note *note) {
   if (state.peers == NULL) return false;
   if (MPI_Iprobe(MPI_ANY_SOURCE, NOTE_TAG, state.notes, &there, &status) != MPI_SUCCESS || !there) return false;
   *from = status.MPI_SOURCE;
-  return MPI_Recv(note, (int)sizeof *note, MPI_BYTE, status.MPI_SOURCE, NOTE_TAG, state.notes, MPI_STATUS_IGNORE) ==
-         MPI_SUCCESS;
+  if (MPI_Recv(note, (int)sizeof *note, MPI_BYTE, status.MPI_SOURCE, NOTE_TAG, state.notes, MPI_STATUS_IGNORE) !=
+      MPI_SUCCESS)
+    return false;
+  state.received++;
+  return true;
 }
 
 /* OpenMPI 4 explains MPI_Abort at length on stderr, below what we had to say. Its own switch for that can be set by the
@@ -269,9 +286,24 @@ static __attribute__((noreturn)) void mpi_kill(int status) {
   _exit(status);
 }
 
+/* Takes the notes that are still on their way here, and waits for those that left: MPI must not end with any. Every
+ * process is about to close, and sends none any more. */
+static int mpi_take_last_notes(void) {
+  int32_t expected = 0, from;
+  comm_note note;
+  int code = MPI_Reduce_scatter_block(state.sent, &expected, 1, MPI_INT32_T, MPI_SUM, state.work);
+  while (code == MPI_SUCCESS && state.received < expected)
+    if (!mpi_receive(&from, &note)) sched_yield();
+  for (int p = 0; code == MPI_SUCCESS && p < state.count; p++)
+    code = MPI_Waitall(NOTES_UNDER_WAY, state.peers[p].requests, MPI_STATUSES_IGNORE);
+  return code;
+}
+
 static int mpi_close(void) {
-  int code = MPI_Finalize();
+  int code = state.count > 1 ? mpi_take_last_notes() : MPI_SUCCESS;
+  if (code == MPI_SUCCESS) code = MPI_Finalize();
   alloc_free(state.peers);
+  alloc_free(state.sent);
   return code == MPI_SUCCESS ? SHARDRT_OK : error_set(SHARDRT_ECOMM, "MPI_Finalize failed");
 }
 

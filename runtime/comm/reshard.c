@@ -206,6 +206,12 @@ static int64_t received_bytes(const reshard *r) {
   return r->route->receives.elements * (int64_t)shardrt_dtype_size(shardrt_array_dtype(r->x));
 }
 
+/* What is wrong with the operands is wrong in every process. */
+int reshard_fail(const reshard *r, int code) {
+  if (code != SHARDRT_ENOMEM && code != SHARDRT_EDEVICE) return code;
+  return job_join(r->call, code, NULL, 0, NULL);
+}
+
 int reshard_run(reshard *r, const traffic_side *wanted) {
   char what[1024];
   struct text text = {.bytes = what, .capacity = sizeof what};
@@ -214,7 +220,7 @@ int reshard_run(reshard *r, const traffic_side *wanted) {
   traffic_side old;
   int64_t borrowed = 0;
   int code = side_new(&old, r->x, &r->route->from);
-  if (code < 0) return code;
+  if (code < 0) return reshard_fail(r, code);
   const bool on_devices = accelerator_get() != NULL;
   if (on_devices) code = borrow_blocks(&old, r->x, &r->route->from, &borrowed);
   donation given = {.x = r->x, .old = &old};
@@ -230,7 +236,7 @@ int reshard_run(reshard *r, const traffic_side *wanted) {
   traffic *t = NULL;
   if (code == SHARDRT_OK) code = find_team(r, &task.team);
   if (code == SHARDRT_OK) code = traffic_new(&task, &t);
-  if (code == SHARDRT_OK) code = meet_gather(m, what, job_where(), NULL, 0, NULL);
+  code = code < 0 ? reshard_fail(r, code) : meet_gather(m, what, job_where(), NULL, 0, NULL);
   meet_shorten(what);
   if (code == SHARDRT_OK) {
     const int64_t start = clock_now();
@@ -252,7 +258,7 @@ static int reshard_on_devices(reshard *r, shardrt_array **out) {
   shardrt_array *made = NULL;
   int code = shardrt_array_new(r->to, shardrt_array_dtype(r->x), shardrt_array_ndim(r->x), shardrt_array_shape(r->x),
                                r->job->process_index, r->job->devices_per_process, &made);
-  if (code == SHARDRT_OK) code = freight_run(r, made);
+  code = code < 0 ? reshard_fail(r, code) : freight_run(r, made);
   if (code < 0)
     shardrt_array_free(made);
   else
@@ -261,8 +267,8 @@ static int reshard_on_devices(reshard *r, shardrt_array **out) {
 }
 
 int reshard_array(reshard *r, shardrt_array **out) {
-  int code = reshard_plan(r);
-  if (r->route == NULL) return code;
+  int code = r->code < 0 ? r->code : reshard_plan(r);
+  if (r->route == NULL) return reshard_fail(r, code);
   if (accelerator_get() != NULL) return reshard_on_devices(r, out);
   shardrt_array *made = NULL;
   traffic_side wanted = {0};
@@ -270,7 +276,7 @@ int reshard_array(reshard *r, shardrt_array **out) {
                            r->job->process_index, r->job->devices_per_process, &made);
   if (code == SHARDRT_OK) code = side_new(&wanted, made, &r->route->to);
   if (code == SHARDRT_OK) code = make_blocks(r, made, &wanted);
-  if (code == SHARDRT_OK) code = reshard_run(r, &wanted);
+  code = code < 0 ? reshard_fail(r, code) : reshard_run(r, &wanted);
   if (r->stuck) keep_blocks(made);
   if (r->pool == NULL)
     mover_settle(job_mover(), (size_t)wanted.count * (made == NULL ? 0 : shardrt_array_shard_bytes(made)));

@@ -18,6 +18,7 @@ typedef struct reshard {
   const shardrt_route *route; /* this, too; NULL after it failed */
   double seconds;             /* set by reshard_run: what moving took, once every process had come to it */
   bool within;                /* an operation, which chose the layouts */
+  int code;                   /* < 0: what the caller needed before failed in this process */
   /* Set by reshard_run where it failed with messages under way: they may still be read from the old blocks and written
    * to the new ones, which must never be given back. */
   bool stuck;
@@ -33,6 +34,10 @@ size_t reshard_staging(const reshard *r);
 /* Brings to the new blocks of this process, in the host's memory, all that they need. EMISMATCH where processes differ
  * in what they call. */
 int reshard_run(reshard *r, const traffic_side *wanted);
+
+/* For a process in which something failed before that: tells the others, so that it fails in them, too, where it is
+ * something that they need not have found. Returns `code`, with its message. */
+int reshard_fail(const reshard *r, int code);
 
 /* All of it: the new array, with a count for the caller. Errors as shardrt_reshard. */
 int reshard_array(reshard *r, shardrt_array **out);

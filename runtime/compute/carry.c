@@ -5,6 +5,6 @@
 int shardrt_carry(shardrt_array *x, shardrt_sharding *to, const shardrt_reshard_options *options, shardrt_array **out) {
   reshard r = {.call = "reshard", .x = x, .to = to, .within = true};
   if (options != NULL) r.options = *options;
-  int code = work_pool(&r.pool);
-  return code < 0 ? code : reshard_array(&r, out);
+  r.code = work_pool(&r.pool);
+  return reshard_array(&r, out);
 }

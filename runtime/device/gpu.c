@@ -194,8 +194,10 @@ int gpu_open(const accelerator_wanted *wanted, int32_t *devices) {
   self.devices = alloc_zeros((size_t)number, sizeof *self.devices);
   if (self.devices == NULL) return ALLOC_FAILED;
   int code = open_gpus(first, end, there, wanted);
-  for (; code == SHARDRT_OK && self.count < number; self.count++)
-    code = open_device(&self.devices[self.count], &self.gpus[(int64_t)self.count * self.gpu_count / number]);
+  while (code == SHARDRT_OK && self.count < number) {
+    const int32_t d = self.count++; /* counted before it is open: what it has by then goes with the others */
+    code = open_device(&self.devices[d], &self.gpus[(int64_t)d * self.gpu_count / number]);
+  }
   if (code < 0) {
     gpu_close();
     return code;

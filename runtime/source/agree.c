@@ -5,6 +5,7 @@
 #include "base/alloc.h"
 #include "base/text.h"
 #include "check/same.h"
+#include "comm/job.h"
 #include "source/source.h"
 
 enum { NAME_BYTES = 512 };
@@ -16,9 +17,8 @@ static int name_file(const shardrt_source *source, int32_t file, const char *wha
   char mine[NAME_BYTES];
   snprintf(mine, sizeof mine, "%s", source_file_name(source, file));
   char(*names)[NAME_BYTES] = alloc_array((size_t)job->process_count, sizeof *names);
-  if (names == NULL) return ALLOC_FAILED;
-  int code = shardrt_allgather(what, mine, sizeof mine, names);
-  if (code == SHARDRT_OK) {
+  int code = job_join(what, names == NULL ? ALLOC_FAILED : SHARDRT_OK, mine, sizeof mine, names);
+  if (code == SHARDRT_OK && names != NULL) {
     text_add(out, "%s", names[0]);
     int32_t other = 1;
     while (other < job->process_count && strcmp(names[other], names[0]) == 0) other++;

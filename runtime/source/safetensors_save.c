@@ -5,12 +5,15 @@
  * work of all, and nobody waits for the others' last byte as if they had stopped. Arrays whose boxes would be crumbs in
  * the file are first laid out in rows, one array at a time. */
 #include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/alloc.h"
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/size.h"
+#include "comm/job.h"
 #include "memory/buffer.h"
 #include "source/runs.h"
 #include "source/safetensors_header.h"
@@ -40,7 +43,7 @@ typedef struct save {
   shardrt_sharding **rows; /* of each entry: how it is laid out before it is written; NULL: as it is */
   char *header;
   size_t header_bytes, file_bytes;
-  char *what; /* "save w.safetensors" */
+  char what[PATH_MAX + 8]; /* "save w.safetensors" */
   sharedfile file;
   int64_t rounds, round; /* how many there are; how many are done */
   size_t left;           /* bytes that may still be written in this one */
@@ -163,26 +166,26 @@ static int explain(const save *s, const identity *mine, const intent *all) {
                        "; every process must save the same",
                        s->what, all[0].count, p, all[p].count);
   identity *given = alloc_array((size_t)s->job->process_count, (size_t)s->count * sizeof *given);
-  if (given == NULL) return ALLOC_FAILED;
-  int code = shardrt_allgather(s->what, mine, (size_t)s->count * sizeof *mine, given);
+  int code = given == NULL ? ALLOC_FAILED : SHARDRT_OK;
+  code = job_join(s->what, code, mine, (size_t)s->count * sizeof *mine, given);
   if (code == SHARDRT_OK) code = compare_identities(s, given);
   alloc_free(given);
   return code;
 }
 
-/* Sets the number of rounds, and the temporary file's. */
-static int agree(save *s, uint64_t *number) {
+/* Sets the number of rounds, and the temporary file's. `code` is of what came before, in this process. */
+static int agree(save *s, int code, uint64_t *number) {
   identity *mine = alloc_array((size_t)s->count, sizeof *mine);
   intent *all = alloc_array((size_t)s->job->process_count, sizeof *all);
-  int code = mine != NULL && all != NULL ? SHARDRT_OK : ALLOC_FAILED;
+  intent own = {.count = s->count};
+  if (code == SHARDRT_OK && (mine == NULL || all == NULL)) code = ALLOC_FAILED;
   for (int64_t i = 0; code == SHARDRT_OK && i < s->count; i++) mine[i] = identify(s, i);
   if (code == SHARDRT_OK) {
-    const intent own = {.entries = hash_bytes(0, mine, (size_t)s->count * sizeof *mine),
-                        .count = s->count,
-                        .bytes = count_bytes(s),
-                        .number = sharedfile_number()};
-    code = shardrt_allgather(s->what, &own, sizeof own, all);
+    own.entries = hash_bytes(0, mine, (size_t)s->count * sizeof *mine);
+    own.bytes = count_bytes(s);
+    own.number = sharedfile_number();
   }
+  code = job_join(s->what, code, &own, sizeof own, all);
   bool same = true;
   int64_t most = 0;
   for (int32_t p = 0; code == SHARDRT_OK && p < s->job->process_count; p++) {
@@ -298,9 +301,8 @@ static int write_rows(save *s) {
     shardrt_array *laid_out = NULL;
     /* Nothing of the array changes: it is not given up. */
     code = shardrt_reshard((shardrt_array *)s->entries[e].array, s->rows[e], NULL, &laid_out);
-    if (code < 0) return code;
     s->base = s->tensors[e].offset;
-    code = write_array(s, laid_out);
+    if (code == SHARDRT_OK) code = write_array(s, laid_out);
     shardrt_array_free(laid_out);
     code = shardrt_check_outcome(s->what, code == SHARDRT_OK ? sharedfile_flush(&s->file) : code);
   }
@@ -337,18 +339,17 @@ int shardrt_safetensors_save(const char *path, int64_t count, const shardrt_save
   if (s.job == NULL) return error_set(SHARDRT_EINVAL, "save %s: shardrt_init was not called", path);
   if (s.job->planning) return error_set(SHARDRT_EDATA, "save %s: there is no data under `shardrt plan`", path);
   uint64_t number = 0;
-  s.what = alloc_text("save %s", path);
-  int code = s.what != NULL ? list_tensors(&s) : ALLOC_FAILED;
+  snprintf(s.what, sizeof s.what, "save %s", path);
+  int code = list_tensors(&s);
   if (code == SHARDRT_OK) code = choose_rows(&s);
   if (code == SHARDRT_OK) code = check_data(&s);
-  if (code == SHARDRT_OK) code = agree(&s, &number);
+  code = agree(&s, code, &number);
   if (code == SHARDRT_OK) code = run(&s, number);
   sharedfile_drop(&s.file);
   for (int64_t e = 0; s.rows != NULL && e < count; e++) shardrt_sharding_free(s.rows[e]);
   alloc_free(s.rows);
   alloc_free(s.header);
   alloc_free(s.tensors);
-  alloc_free(s.what);
   if (code == SHARDRT_OK && bytes_written != NULL) *bytes_written = s.written;
   return code;
 }

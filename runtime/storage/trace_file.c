@@ -164,9 +164,8 @@ static int agree_on_origin(void) {
   const shardrt_job *job = shardrt_job_get();
   struct clock_id id = {.boot = boot_of_host(), .origin = self.text.origin};
   struct clock_id *all = alloc_zeros((size_t)job->process_count, sizeof *all);
-  if (all == NULL) return ALLOC_FAILED;
-  int code = shardrt_allgather("the end of the trace", &id, sizeof id, all);
-  for (int32_t p = 0; code == SHARDRT_OK && id.boot != 0 && p < job->process_count; p++)
+  const int code = job_join("the end of the trace", all == NULL ? ALLOC_FAILED : SHARDRT_OK, &id, sizeof id, all);
+  for (int32_t p = 0; code == SHARDRT_OK && all != NULL && id.boot != 0 && p < job->process_count; p++)
     if (all[p].boot == id.boot && all[p].origin < self.text.origin) self.text.origin = all[p].origin;
   alloc_free(all);
   return code;
