@@ -379,4 +379,70 @@ describe("links that fail during reshards", function()
     contains(said, "illegal memory access")
     contains(said, "float32 {512, 512}")
   end)
+
+  it("fails in all processes where one finds no memory, of the host or of its devices", function()
+    local source = [[
+      local value = moves.value({ 16, 8 }, "int32", 1)
+      local x, to = shardrt.device_put(value, on "x"), on(nil, "x")
+      %s
+      local out, last = ffi.new "shardrt_array *[1]", %d
+      for n = 1, last do
+        if me == 1 then C.shardrt_alloc_fail_at(n) end
+        local code = C.shardrt_reshard(x.handle, to.handle, nil, out)
+        local said = ffi.string(C.shardrt_error_message())
+        C.shardrt_alloc_fail_at(0)
+        assert(code == C.SHARDRT_ENOMEM and said:find("process 1: ", 1, true), n .. ": " .. said)
+        shardrt.sync_global_devices "the next"
+      end
+      moves.holds(shardrt.reshard(x, to), value, "after all")
+    ]]
+    local settled = source:format("shardrt.reshard(x, to) -- settles the way, which is done once", 25)
+    local links_off = { SHARDRT_LINKS = "off" }
+    run(settled, { processes = 2, devices = 2, gpus = 4, timeout = 20 })
+    run(settled, { processes = 2, devices = 2, gpus = 4, timeout = 20, env = links_off })
+    -- And what settling takes.
+    run(source:format("", 30), { processes = 2, devices = 2, gpus = 4, timeout = 20, env = links_off })
+    -- A device that is full: the large array goes there, and nowhere else.
+    run([[
+      local to = on(nil, "x")
+      local x = shardrt.device_put(moves.value({ 1024, 1024 }, "float32", 1), on "x")
+      local hold = {}
+      if me == 1 then
+        for i = 1, 64 do
+          local ok, more = pcall(shardrt.device_put, moves.value({ 256, 1024 }, "float32", i), 2)
+          if not ok then break end
+          hold[i] = more
+        end
+      end
+      local ok, said = pcall(shardrt.reshard, x, to)
+      assert(not ok and said:find("process 1: ", 1, true), tostring(said))
+      shardrt.sync_global_devices "and on"
+    ]], { processes = 2, devices = 2, gpus = 4, timeout = 20, memory = 16 * 2 ^ 20 })
+  end)
+end)
+
+describe("a copy between devices that fails midway", function()
+  -- The device that the data comes from waits for the other one, as it does where nothing fails: a part of the copy may
+  -- be under way, and the memory must not be used for something else before.
+  it("is waited for as one that does not fail", function()
+    local waits = {}
+    for i, faults in ipairs { "", "cudaMemcpyPeerAsync@1=1" } do
+      local result = run([[
+        local runtime = ffi.load(((os.getenv "SHARDRT_CUDA_PLUGIN"):gsub("[^/]*$", "", 1)) .. "libstandin.so")
+        ffi.cdef "long long standin_calls(const char *call);"
+        local x = shardrt.device_put(shardrt.ndarray.zeros({ 16, 16 }, "int32"), 0)
+        local to, made, shape = on(nil, "x"), ffi.new "shardrt_array *[1]", ffi.new("int64_t[2]", { 16, 16 })
+        assert(C.shardrt_array_new(to.handle, C.shardrt_array_dtype(x.handle), 2, shape, 0, 2, made) == 0)
+        local before = tonumber(runtime.standin_calls "cudaStreamWaitEvent")
+        local code = C.shardrt_array_fill_from(made[0], x.handle)
+        io.write(("%s, %d waits\n"):format(code == 0 and "well" or "failed",
+          tonumber(runtime.standin_calls "cudaStreamWaitEvent") - before))
+      ]], { devices = 2, gpus = 2, env = { STANDIN_LINKS = "none", STANDIN_FAIL = faults } })
+      local how, count = result.stdout:match "(%a+), (%d+) waits"
+      assert.equal(i == 1 and "well" or "failed", how, result.output)
+      waits[i] = tonumber(count)
+    end
+    assert.is_true(waits[1] > 0)
+    assert.equal(waits[1], waits[2])
+  end)
 end)

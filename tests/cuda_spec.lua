@@ -632,6 +632,23 @@ describe("a call of CUDA's that fails", function()
     for said in result.stdout:gmatch "said%s+(%d+)" do assert.is_true(tonumber(said) > 100) end
   end)
 
+  it("while a device is half open gives its streams back, too", function()
+    well(alone [[
+      standin.reset { STANDIN_GPUS = 2, STANDIN_MEMORY = 2 ^ 22 }
+      assert(standin.open(3) == 3)
+      local streams = standin.calls "cudaStreamCreateWithFlags"
+      a.close()
+      assert(streams % 3 == 0 and streams > 3, streams)
+      for n = 1, streams do
+        standin.reset { STANDIN_GPUS = 2, STANDIN_MEMORY = 2 ^ 22,
+          STANDIN_FAIL = ("cudaStreamCreateWithFlags@%d=2"):format(n) }
+        assert(standin.open(3) == nil)
+        local made, gone = standin.calls "cudaStreamCreateWithFlags" - 1, standin.calls "cudaStreamDestroy"
+        assert(made == n - 1 and gone == made, ("%d made, %d destroyed"):format(made, gone))
+      end
+    ]])
+  end)
+
   it("long after it was put on the device names what was put there last", function()
     local said = well(alone [[
       standin.reset { STANDIN_GPUS = 1, STANDIN_FAIL = "run@3=700" }

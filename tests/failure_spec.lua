@@ -336,3 +336,148 @@ describe("processes that do different things", function()
     contains(result.stderr, "processes 1-3: xxx")
   end)
 end)
+
+describe("what one process finds no memory for", function()
+  -- Every call, at every allocation of process 1 alone until none is missing: all fail alike, or none does.
+  it("before it meets the others fails in all of them, and the job may go on", function()
+    local folder = mpi.folder()
+    local result = run(([[
+      local shardrt, folder = require "shardrt", %q
+      local value = shardrt.ndarray.arange(96)
+      local line = shardrt.make_mesh({ 6 }, { "a" })
+      local cut, whole = shardrt.NamedSharding(line, shardrt.P "a"), shardrt.NamedSharding(line, shardrt.P())
+      local x, y = shardrt.device_put(value, cut), shardrt.device_put(value, whole)
+      local out, got = ffi.new "shardrt_array *[1]", ffi.new("int32_t[96]")
+      -- Another file in process 2, so that all are compared and named.
+      local path, source = ("%%s/%%d.npy"):format(folder, me == 2 and 2 or 0), ffi.new "shardrt_source *[1]"
+      fail.check(C.shardrt_npy_save(path, C.SHARDRT_INT32, 1, ffi.new("int64_t[1]", { 4 }),
+        ffi.new("int32_t[4]", { 1, 2, 3, me })))
+      fail.check(C.shardrt_source_open("npy", 1, ffi.new("const char *[1]", { "x" }),
+        ffi.new("const char *[1]", { path }), nil, source))
+      local entry = ffi.new("shardrt_saved[1]", { { name = "x", array = x.handle } })
+      local tall = shardrt.device_put(shardrt.ndarray.zeros({ 600, 6 }, "float32"),
+        shardrt.NamedSharding(line, shardrt.P(nil, "a"))) -- is laid out in rows before it is written
+      local crumbs = ffi.new("shardrt_saved[1]", { { name = "tall", array = tall.handle } })
+      local calls = {
+        { "reshard", function() return C.shardrt_reshard(x.handle, whole.handle, nil, out) end },
+        { "carry", function() return C.shardrt_carry(x.handle, whole.handle, nil, out) end },
+        { "process_allgather", function() return C.shardrt_process_allgather(x.handle, got) end },
+        { "save", function() return C.shardrt_safetensors_save(folder .. "/x.safetensors", 1, entry, nil) end },
+        { "save in rows", function()
+          return C.shardrt_safetensors_save(folder .. "/y.safetensors", 1, crumbs, nil)
+        end },
+        { "check_array", function() return C.shardrt_check_array("y", y.handle) end },
+        { "check_same", function() return C.shardrt_check_same("it", 1) end },
+        { "check_source", function()
+          local code = C.shardrt_check_source(source[0])
+          return code == C.SHARDRT_EMISMATCH and 0 or code
+        end },
+        { "the words", function()
+          local ok, message = pcall(shardrt.process_allgather, x)
+          return ok and 0 or C.SHARDRT_ENOMEM, message
+        end },
+        { "stacking", function()
+          local ok, message = pcall(shardrt.process_allgather, value)
+          return ok and 0 or C.SHARDRT_ENOMEM, message
+        end },
+      }
+      local codes, mine = ffi.new "int32_t[3]", ffi.new "int32_t[1]"
+      for _, call in ipairs(calls) do
+        local name, n, failed = call[1], 0, 0
+        repeat
+          n = n + 1
+          if me == 1 then C.shardrt_alloc_fail_at(n) end
+          local code, message = call[2]()
+          local missed = me == 1 and tonumber(C.shardrt_alloc_fail_at(0)) >= n
+          message = message or ffi.string(C.shardrt_error_message())
+          local at = ("%%s, allocation %%d, process %%d: %%d %%s"):format(name, n, me, code, message)
+          assert(code == 0 or code == C.SHARDRT_ENOMEM, at)
+          assert(code == 0 or message:find "process 1: .*out of memory", at)
+          assert(me ~= 1 or (code ~= 0) == missed, at)
+          mine[0] = code
+          fail.check(C.shardrt_allgather("how it went", mine, 4, codes))
+          assert(codes[0] == codes[1] and codes[2] == codes[1], at)
+          failed = failed + (code == 0 and 0 or 1)
+        until code == 0
+        if me == 0 then io.write(name, ": ", failed, "\n") end
+      end
+    ]]):format(folder), { processes = 3, options = { "--timeout", "10" }, limit = 60 })
+    mpi.remove(folder)
+    assert.equal(0, result.status, result.output)
+    for _, name in ipairs { "reshard", "carry", "process_allgather", "save", "save in rows", "check_array",
+      "check_same", "check_source", "the words", "stacking" } do
+      local failed = tonumber(result.stdout:match("%f[%w]" .. name .. ": (%d+)"))
+      assert.is_true(failed ~= nil and failed >= 1, name .. ": " .. result.output)
+    end
+  end)
+
+  it("is passed on with a long message, which is cut, and with those of others", function()
+    local result = run [[
+      local message = ("x"):rep(me == 2 and 5000 or 10)
+      -- A message that C leaves: a path that cannot be opened is named in it.
+      local out = ffi.new "shardrt_safetensors *[1]"
+      local code = 0
+      if me >= 2 then code = C.shardrt_safetensors_open("/nowhere/" .. message, out) end
+      assert(me < 2 or code < 0)
+      local all = C.shardrt_check_outcome("opening", code)
+      local said = ffi.string(C.shardrt_error_message())
+      assert(all == C.SHARDRT_EIO, all)
+      assert(said:find("^process 2: /nowhere/xxx"), said)
+      assert(#said > 1000, #said)
+      meet "after it"
+      code = C.shardrt_safetensors_open("/nowhere/alike", out)
+      all = C.shardrt_check_outcome("opening", code)
+      assert(all == C.SHARDRT_EIO and ffi.string(C.shardrt_error_message()):find "^/nowhere/alike")
+      io.write "fine\n"
+    ]]
+    assert.equal(0, result.status, result.output)
+    assert.equal(4, times(result.stdout, "fine"))
+  end)
+end)
+
+describe("the end of a job", function()
+  -- Counts what is sent and received at MPI's own door.
+  local shim = [[
+    #include <mpi.h>
+    #include <stdio.h>
+    static long sent, received;
+    int MPI_Isend(const void *data, int n, MPI_Datatype type, int to, int tag, MPI_Comm comm, MPI_Request *request) {
+      sent++;
+      return PMPI_Isend(data, n, type, to, tag, comm, request);
+    }
+    int MPI_Recv(void *data, int n, MPI_Datatype type, int from, int tag, MPI_Comm comm, MPI_Status *status) {
+      received++;
+      return PMPI_Recv(data, n, type, from, tag, comm, status);
+    }
+    int MPI_Finalize(void) {
+      long mine[2] = {sent, received}, all[2];
+      int rank;
+      PMPI_Comm_rank(MPI_COMM_WORLD, &rank);
+      PMPI_Allreduce(mine, all, 2, MPI_LONG, MPI_SUM, MPI_COMM_WORLD);
+      if (rank == 0) fprintf(stderr, "notes: %ld sent, %ld received\n", all[0], all[1]);
+      return PMPI_Finalize();
+    }]]
+
+  it("leaves no note of who waited for whom unread", function()
+    local folder = mpi.folder()
+    local file = assert(io.open(folder .. "/shim.c", "w"))
+    file:write(shim)
+    file:close()
+    local compile = "cd %s && gcc -shared -fPIC $(pkg-config --cflags ompi-c) -o shim.so shim.c"
+    local made = mpi.shell(compile:format(folder))
+    assert.equal(0, made.status, made.output)
+    file = assert(io.open(folder .. "/recipe.lua", "w"))
+    file:write(head, [[
+      meet "begin"
+      if me == 2 then ffi.C.usleep(1500000) end -- the others say that they wait, and then that they do not any more]])
+    file:close()
+    local result = mpi.shell(([[OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 \
+      mpirun --oversubscribe -n 4 env LD_PRELOAD=%s/shim.so %s %s/recipe.lua]]):format(
+      folder, mpi.program(), folder), 60)
+    mpi.remove(folder)
+    assert.equal(0, result.status, result.output)
+    local sent, received = result.stderr:match "notes: (%d+) sent, (%d+) received"
+    assert.is_true(tonumber(sent) > 0, result.output)
+    assert.equal(sent, received)
+  end)
+end)
