@@ -28,7 +28,7 @@ int same_compare(const char *what, const char *subject, uint64_t fingerprint, bo
   bool *others = given == NULL ? NULL : alloc_array(count, sizeof *others);
   int code = others == NULL ? ALLOC_FAILED : SHARDRT_OK;
   code = job_join(what, code, &fingerprint, sizeof fingerprint, given);
-  if (code == SHARDRT_OK) code = compare(subject, given, others, job->process_count, differs);
+  if (code == SHARDRT_OK && others != NULL) code = compare(subject, given, others, job->process_count, differs);
   alloc_free(others);
   alloc_free(given);
   return code;

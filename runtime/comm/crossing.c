@@ -134,8 +134,9 @@ static int spread_id(meet *m, int code, uint8_t id[ACCELERATOR_LINK_ID]) {
   if (code == SHARDRT_OK && m->index == 0) mine.code = accelerator_get()->links->id(mine.id);
   code = meet_join(m, what, job_where(), code, &mine, sizeof mine, all);
   if (code == SHARDRT_OK && m->index == 0) code = mine.code;
-  if (code == SHARDRT_OK && all[0].code < 0) code = error_set(all[0].code, "process 0 could not begin %s", what);
-  if (code == SHARDRT_OK) memcpy(id, all[0].id, ACCELERATOR_LINK_ID);
+  if (code == SHARDRT_OK && all != NULL && all[0].code < 0)
+    code = error_set(all[0].code, "process 0 could not begin %s", what);
+  if (code == SHARDRT_OK && all != NULL) memcpy(id, all[0].id, ACCELERATOR_LINK_ID);
   alloc_free(all);
   return code;
 }

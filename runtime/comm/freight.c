@@ -254,7 +254,7 @@ static int meet_all(const freight *f, meet *m, const char *what, int code, int64
   if (code == SHARDRT_OK && all == NULL) code = ALLOC_FAILED;
   code = code < 0 ? reshard_fail(f->r, code) : meet_gather(m, what, job_where(), &mine, sizeof mine, all);
   *lanes_at_most = 0;
-  for (int32_t p = 0; p < m->count && code == SHARDRT_OK; p++)
+  for (int32_t p = 0; p < m->count && code == SHARDRT_OK && all != NULL; p++)
     if (all[p] > *lanes_at_most) *lanes_at_most = all[p];
   alloc_free(all);
   return code;

@@ -258,9 +258,10 @@ static int pass_on(meet *m, const char message[PASSED_ON]) {
     memcpy(m->words, message + at, slot);
     int code = meet_wait(m, m->transport->gather(m->words, slot, m->next, slot), "a message", slot * (size_t)m->count);
     if (code < 0) return code;
-    memcpy(first_said + at, &m->next[first], slot);
+    const char *said = (const char *)m->next; /* the places of slots serve for text */
+    memcpy(first_said + at, said + (size_t)first * slot, slot);
     for (int32_t p = 0; p < m->count; p++)
-      alike = alike && m->last[p].code < 0 && memcmp(&m->next[p], &m->next[first], slot) == 0;
+      alike = alike && m->last[p].code < 0 && memcmp(said + (size_t)p * slot, first_said + at, slot) == 0;
   }
   first_said[PASSED_ON - 1] = '\0';
   const int code = error_set(m->last[first].code, "%s", first_said);

@@ -74,7 +74,7 @@ static bool mpi_has_older_ways(void) {
   static const char *const components[] = {"mca_pmix_s1", "mca_pmix_s2", "mca_pmix_cray"};
   static const char *const folders[] = {"openmpi", "openmpi3"};
   Dl_info library;
-  if (dladdr((void *)(uintptr_t)MPI_Init_thread, &library) == 0 || library.dli_fname == NULL) return true;
+  if (dladdr(dlsym(RTLD_DEFAULT, "MPI_Init_thread"), &library) == 0 || library.dli_fname == NULL) return true;
   const char *slash = strrchr(library.dli_fname, '/');
   const int length = slash == NULL ? 0 : (int)(slash - library.dli_fname) + 1;
   for (size_t i = 0; i < sizeof components / sizeof *components; i++) {
@@ -294,8 +294,9 @@ static int mpi_take_last_notes(void) {
   int code = MPI_Reduce_scatter_block(state.sent, &expected, 1, MPI_INT32_T, MPI_SUM, state.work);
   while (code == MPI_SUCCESS && state.received < expected)
     if (!mpi_receive(&from, &note)) sched_yield();
-  for (int p = 0; code == MPI_SUCCESS && p < state.count; p++)
-    code = MPI_Waitall(NOTES_UNDER_WAY, state.peers[p].requests, MPI_STATUSES_IGNORE);
+  for (int p = 0; p < state.count; p++)
+    for (int gone = 0; code == MPI_SUCCESS && !gone;)
+      code = MPI_Testall(NOTES_UNDER_WAY, state.peers[p].requests, &gone, MPI_STATUSES_IGNORE);
   return code;
 }
 

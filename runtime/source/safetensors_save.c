@@ -168,7 +168,7 @@ static int explain(const save *s, const identity *mine, const intent *all) {
   identity *given = alloc_array((size_t)s->job->process_count, (size_t)s->count * sizeof *given);
   int code = given == NULL ? ALLOC_FAILED : SHARDRT_OK;
   code = job_join(s->what, code, mine, (size_t)s->count * sizeof *mine, given);
-  if (code == SHARDRT_OK) code = compare_identities(s, given);
+  if (code == SHARDRT_OK && given != NULL) code = compare_identities(s, given);
   alloc_free(given);
   return code;
 }
@@ -188,12 +188,13 @@ static int agree(save *s, int code, uint64_t *number) {
   code = job_join(s->what, code, &own, sizeof own, all);
   bool same = true;
   int64_t most = 0;
-  for (int32_t p = 0; code == SHARDRT_OK && p < s->job->process_count; p++) {
+  const bool is_agreed = code == SHARDRT_OK && all != NULL;
+  for (int32_t p = 0; is_agreed && p < s->job->process_count; p++) {
     same = same && all[p].entries == all[0].entries;
     most = all[p].bytes > most ? all[p].bytes : most;
   }
   if (!same) code = explain(s, mine, all);
-  if (code == SHARDRT_OK) {
+  if (code == SHARDRT_OK && is_agreed) {
     s->rounds = (most + ROUND - 1) / ROUND;
     *number = all[0].number;
   }
