@@ -199,4 +199,28 @@ describe("a launcher", function()
     result = start("", "taskset -c " .. all:match "%d+" .. " mpirun -n 1 " .. mpi.program())
     assert.truthy(result.stdout:match " on %d+\n", result.output)
   end)
+
+  it("need not say how many processes are on a host for them to share its cores", function()
+    local all = shell("sed -n 's/^Cpus_allowed_list:[[:space:]]*//p' /proc/self/status").stdout:match "%S+"
+    if all:match "^%d+$" then return pending "one core only" end
+    local path = files.write(folder, "threads.lua", [[
+      local shardrt = require "shardrt"
+      shardrt.device_get(shardrt.numpy.ones { 2000, 1000 } * 2 + 1) -- by as many threads as there are cores
+      for line in io.lines "/proc/self/status" do
+        local count = line:match "^Threads:%s*(%d+)"
+        if count then io.write("threads ", count, "\n") end
+      end]])
+    local function threads(processes, without)
+      local result = shell(("mpirun -n %d --bind-to none env %s %s --platform host %s"):format(processes, without,
+        mpi.program(), path))
+      assert.equal(0, result.status, result.output)
+      local counts = {}
+      for count in result.stdout:gmatch "threads (%d+)" do counts[#counts + 1] = tonumber(count) end
+      assert.equal(processes, #counts, result.output)
+      return counts
+    end
+    local shared, alone = threads(2, "A=B"), threads(1, "A=B")
+    assert.is_true(shared[1] < alone[1], ("%d threads of one in two, %d alone"):format(shared[1], alone[1]))
+    assert.same(shared, threads(2, "-u OMPI_COMM_WORLD_LOCAL_SIZE")) -- as srun starts them
+  end)
 end)
