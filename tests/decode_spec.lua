@@ -205,7 +205,7 @@ describe("decode_image", function()
     for _, size in ipairs { { 22, 70 }, { 11, 37 }, { 5, 18 }, { 1, 1 } } do
       local step = T.resize { height = size[1], width = size[2] }
       local colours, grey = decode(text, T.decode_image(), step), decode(text, T.decode_image { channels = 1 }, step)
-      assert.same({ size[1], size[2], 1 }, grey.shape)
+      assert.equal(colours.size, 3 * grey.size)
       for i = 0, grey.size - 1 do
         local red, green, blue = colours.data[3 * i], colours.data[3 * i + 1], colours.data[3 * i + 2]
         local luma = (red * 19595 + green * 38470 + blue * 7471) / 65536
