@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "source/fill.h"
+#include "source/gather.h"
 #include "source/safetensors_header.h"
 #include "source/source.h"
 #include "storage/mapping.h"
@@ -56,6 +57,7 @@ int shardrt_safetensors_load(const shardrt_safetensors *file, int64_t i, shardrt
   int code = shardrt_buffer_new(tensor->bytes, &buffer);
   if (code < 0) return error_prefix(code, "%s: %s", file->path, tensor->name);
   if (tensor->bytes > 0) memcpy(shardrt_buffer_data(buffer), file->file.data + tensor->offset, tensor->bytes);
+  if (tensor->dtype == SHARDRT_BOOL) gather_bools(shardrt_buffer_data(buffer), tensor->bytes);
   *out = buffer;
   return SHARDRT_OK;
 }
