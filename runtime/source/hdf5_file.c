@@ -124,7 +124,7 @@ static int read_type(struct hdf5_dataset *out, hid_t list, const char *path, con
   if (out->dtype < 0)
     return error_set(SHARDRT_EFORMAT,
                      "%s:%s: its elements are %s; shardrt reads integers of 8 to 64 bits and floats of 16, 32 and 64, "
-                     "and h5py's bool",
+                     "and h5py's bool; rewriting it as one of these would do",
                      path, name,
                      class > 1 && class < (int32_t)(sizeof classes / sizeof *classes) ? classes[class]
                                                                                       : "numbers of another kind");

@@ -22,6 +22,8 @@ int shardrt_safetensors_open(const char *path, shardrt_safetensors **out) {
   file->path = alloc_text("%s", path);
   int code = file->path != NULL ? mapping_open(path, &file->file) : ALLOC_FAILED;
   if (code == SHARDRT_OK) code = safetensors_header_parse(path, file->file.data, file->file.bytes, &file->header);
+  for (int64_t i = 0; i < file->header.count && code == SHARDRT_OK; i++)
+    code = safetensors_header_check(path, &file->header.tensors[i]);
   if (code < 0)
     shardrt_safetensors_free(file);
   else

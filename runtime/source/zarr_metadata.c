@@ -71,8 +71,8 @@ static bool fill_integer(struct zarr_parse *p) {
   char *end;
   const int32_t dtype = p->out->dtype;
   const size_t bits = 8 * shardrt_dtype_size(dtype);
-  const bool is_signed = dtype == SHARDRT_INT8 || dtype == SHARDRT_INT16 || dtype == SHARDRT_INT32 ||
-                         dtype == SHARDRT_INT64;
+  const bool is_signed =
+      dtype == SHARDRT_INT8 || dtype == SHARDRT_INT16 || dtype == SHARDRT_INT32 || dtype == SHARDRT_INT64;
   errno = 0;
   if (p->fill_is_text) return false;
   if (p->fill[0] == '-') {
@@ -133,8 +133,8 @@ static int finish(const json_reader *r, struct zarr_parse *p) {
                     : p->chunk_sizes < 0 ? "chunks' shape"
                                          : "data type");
   const char *missing = zarr_parse_missing(p);
-  if (missing != NULL) return json_bad(r, "it does not have \"%s\", which every array of Zarr v%d has", missing,
-                                       (int)out->version);
+  if (missing != NULL)
+    return json_bad(r, "it does not have \"%s\", which every array of Zarr v%d has", missing, (int)out->version);
   if (p->shape_sizes != p->chunk_sizes)
     return json_bad(r, "its shape has %d sizes, its chunks' %d", (int)p->shape_sizes, (int)p->chunk_sizes);
   if (out->version == 3 && !p->has_bytes) return json_bad(r, "its codecs do not have \"bytes\"");

@@ -301,8 +301,8 @@ static const char *const once[] = {
 const char *zarr_parse_missing(const struct zarr_parse *p) {
   static const char *const v2[] = {"zarr_format", "shape",   "chunks", "dtype", "fill_value",
                                    "compressor",  "filters", "order",  NULL};
-  static const char *const v3[] = {"zarr_format", "node_type",  "shape",  "data_type", "chunk_grid", "chunk_key_encoding",
-                                   "codecs",      "fill_value", NULL};
+  static const char *const v3[] = {"zarr_format",        "node_type", "shape",      "data_type", "chunk_grid",
+                                   "chunk_key_encoding", "codecs",    "fill_value", NULL};
   for (const char *const *name = p->out->version == 2 ? v2 : v3; *name != NULL; name++)
     for (size_t i = 0; once[i] != NULL; i++)
       if (strcmp(once[i], *name) == 0 && (p->seen >> i & 1) == 0) return *name;
