@@ -151,7 +151,7 @@ describe("a Zarr array", function()
 
   it("has a fill value that its dtype can hold", function()
     local there = files.folder()
-    local function open(dtype, fill)
+    local function fill_of(dtype, fill)
       files.write(there, ".zarray", ([[{"zarr_format": 2, "shape": [3], "chunks": [2], "dtype": "%s", "order": "C",
         "compressor": null, "filters": null, "fill_value": %s}]]):format(dtype, fill))
       return source.zarr { x = there }:read(0, 3).x
@@ -160,10 +160,10 @@ describe("a Zarr array", function()
       { ">u2", 0, 2 ^ 16 - 1 }, { "<i4", -2 ^ 31, 2 ^ 31 - 1 }, { "<u4", 0, 2 ^ 32 - 1 } } do
       local dtype, lowest, highest = unpack(case)
       for fill = lowest, highest, highest - lowest do
-        assert.same({ fill, fill, fill }, open(dtype, ("%.0f"):format(fill)):to_table())
+        assert.same({ fill, fill, fill }, fill_of(dtype, ("%.0f"):format(fill)):to_table())
       end
       for _, fill in ipairs { lowest - 1, highest + 1 } do
-        local message = files.message(open, dtype, ("%.0f"):format(fill))
+        local message = files.message(fill_of, dtype, ("%.0f"):format(fill))
         assert.truthy(message:find(("its fill_value %.0f is no "):format(fill), 1, true), message)
       end
     end
@@ -171,7 +171,7 @@ describe("a Zarr array", function()
       ["<i8"] = { "9223372036854775808", "-9223372036854775809" }, ["<u8"] = { "18446744073709551616", "-1" },
     } do
       for _, fill in ipairs(fills) do
-        assert.truthy(files.message(open, dtype, fill):find("its fill_value " .. fill, 1, true))
+        assert.truthy(files.message(fill_of, dtype, fill):find("its fill_value " .. fill, 1, true))
       end
     end
     files.remove(there)

@@ -285,6 +285,8 @@ int hdf5_open(const struct stored *file, const char *name, struct hdf5_dataset *
   int code;
   *out = (struct hdf5_dataset){0};
   if (alloc_must_fail(0)) return ALLOC_FAILED; /* the library allocates for itself */
+  out->checked = alloc_zeros(1, sizeof *out->checked);
+  if (out->checked == NULL) return ALLOC_FAILED;
   library_enter();
   out->file_id = open_file(file);
   out->id = out->file_id > 0 ? H5Dopen2(out->file_id, name, H5P_DEFAULT) : -1;
@@ -303,6 +305,8 @@ void hdf5_close(struct hdf5_dataset *self) {
   if (self->id > 0) H5Dclose(self->id);
   if (self->file_id > 0) H5Fclose(self->file_id);
   library_leave();
+  alloc_free(self->checked);
+  self->checked = NULL;
   self->id = self->file_id = 0;
 }
 
@@ -316,13 +320,54 @@ int hdf5_read_compact(const struct hdf5_dataset *self, void *dst) {
   return read ? SHARDRT_OK : error_set(SHARDRT_EFORMAT, "its elements cannot be read");
 }
 
+/* The number of a dataset's chunks, missing or not, if it is small enough to look for each of them; else 0. */
+static int64_t count_chunks(const struct hdf5_dataset *self) {
+  enum { MOST = 1 << 16 };
+  int64_t count = 1;
+  for (int32_t d = 0; d < self->ndim; d++) {
+    const int64_t chunks = (self->shape[d] - 1) / self->chunk[d] + 1;
+    if (chunks > MOST / count) return 0;
+    count *= chunks;
+  }
+  return count;
+}
+
+/* Whether each chunk that the index holds is found where it belongs. Of one whose coordinates are damaged, the library
+ * says that it is missing, and each of its elements would be the fill value. */
+static bool is_index_whole(const struct hdf5_dataset *self) {
+  hsize_t held = 0, there = 0, size;
+  const int64_t count = count_chunks(self);
+  const hid_t space = count > 0 ? H5Dget_space(self->id) : -1;
+  const bool counted = space >= 0 && H5Dget_num_chunks(self->id, space, &held) >= 0;
+  if (space >= 0) H5Sclose(space);
+  if (!counted) return count == 0;
+  for (int64_t number = 0; number < count; number++) {
+    hsize_t element[H5S_MAX_RANK] = {0};
+    haddr_t address = HADDR_UNDEF;
+    unsigned left_out;
+    int64_t rest = number;
+    for (int32_t d = self->ndim - 1; d >= 0; d--) {
+      const int64_t chunks = (self->shape[d] - 1) / self->chunk[d] + 1;
+      element[d] = (hsize_t)(rest % chunks * self->chunk[d]);
+      rest /= chunks;
+    }
+    if (H5Dget_chunk_info_by_coord(self->id, element, &left_out, &address, &size) < 0) return false;
+    there += address != HADDR_UNDEF;
+  }
+  return there == held;
+}
+
 int hdf5_find(const struct hdf5_dataset *self, const int64_t *at, uint64_t *offset, uint64_t *bytes, uint32_t *mask) {
   hsize_t element[H5S_MAX_RANK] = {0}, size = 0;
   haddr_t address = HADDR_UNDEF;
   unsigned left_out = 0;
   for (int32_t d = 0; d < self->ndim; d++) element[d] = (hsize_t)at[d] * (hsize_t)self->chunk[d];
   library_enter();
-  const herr_t found = H5Dget_chunk_info_by_coord(self->id, element, &left_out, &address, &size);
+  herr_t found = H5Dget_chunk_info_by_coord(self->id, element, &left_out, &address, &size);
+  if (found >= 0 && address == HADDR_UNDEF && !*self->checked) {
+    *self->checked = is_index_whole(self);
+    if (!*self->checked) found = -1;
+  }
   H5Eclear2(H5E_DEFAULT);
   int code = SHARDRT_OK;
   const char *remote = hdf5_remote_failure();
