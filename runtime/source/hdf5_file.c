@@ -348,7 +348,7 @@ static bool is_index_whole(const struct hdf5_dataset *self) {
     int64_t rest = number;
     for (int32_t d = self->ndim - 1; d >= 0; d--) {
       const int64_t chunks = (self->shape[d] - 1) / self->chunk[d] + 1;
-      element[d] = (hsize_t)(rest % chunks * self->chunk[d]);
+      element[d] = (hsize_t)(rest % chunks) * (hsize_t)self->chunk[d];
       rest /= chunks;
     }
     if (H5Dget_chunk_info_by_coord(self->id, element, &left_out, &address, &size) < 0) return false;
