@@ -224,7 +224,8 @@ local function check_names(what, format, paths, alone, o, skips)
   for value in pairs(alone) do
     if known[value] == nil then
       fail('%s, fields: the files have no field %s%s; without being told more, they have %s (a field with its dtype is '
-        .. 'written x = "float32")', what, list.show(value), fail.suggestion(value, known), list.words(known))
+        .. 'written x = "float32"); the first of them is %s', what, list.show(value), fail.suggestion(value, known),
+        list.words(known), paths[1])
     end
   end
 end
