@@ -164,7 +164,7 @@ START
 for batch in loader do
   local words = {}
   for i, name in ipairs { "id", "payload", "mask" } do
-    local all = batch[name] and shardrt.process_allgather(batch[name])
+    local all = rawget(batch, name) and shardrt.process_allgather(batch[name])
     if all and name == "payload" then
       words[i] = bit.tohex(C.shardrt_fingerprint(all.data, all.bytes))
     else

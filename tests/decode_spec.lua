@@ -200,6 +200,20 @@ describe("decode_image", function()
     end
   end)
 
+  it("reduces an image in grey as it does in colours", function()
+    local text = read "jpeg/420.jpg"
+    for _, size in ipairs { { 22, 70 }, { 11, 37 }, { 5, 18 }, { 1, 1 } } do
+      local step = T.resize { height = size[1], width = size[2] }
+      local colours, grey = decode(text, T.decode_image(), step), decode(text, T.decode_image { channels = 1 }, step)
+      assert.equal(colours.size, 3 * grey.size)
+      for i = 0, grey.size - 1 do
+        local red, green, blue = colours.data[3 * i], colours.data[3 * i + 1], colours.data[3 * i + 2]
+        local luma = (red * 19595 + green * 38470 + blue * 7471) / 65536
+        assert.is_true(math.abs(grey.data[i] - luma) < 1.6, ("%d x %d, element %d"):format(size[1], size[2], i))
+      end
+    end
+  end)
+
   it("gives a box of a reduced image the pixels that the whole has", function()
     local text = read "jpeg/420.jpg"
     for seed = 1, 20 do

@@ -86,7 +86,7 @@ local function check_stream(o, hosts, what)
       for i, sample in ipairs(samples) do mask[i] = sample and "\1" or "\0" end
       check_array(batch.mask, table.concat(mask), what .. ", mask")
     else
-      assert.is_nil(batch.mask)
+      assert.is_nil(rawget(batch, "mask"))
     end
   end
   assert.equal(#expected, batch_number, what)
@@ -531,7 +531,64 @@ describe("a loader's words", function()
     end
   end)
 
-  it("in the name of a batch's field are found, and other names are nil", function()
+  it("say once for each line that a loader is used up, and nothing of a loop that gave batches", function()
+    local recipe = [[
+      local shardrt = require "shardrt"
+      local eight = shardrt.source.array { x = shardrt.ndarray.arange(8) }
+      local function loader(epochs) return shardrt.loader { source = eight, batch_size = 4, epochs = epochs } end
+      local used, twice, ended = loader(1), loader(1), loader(2)
+      for _ in ended do end
+      while true do
+        if not twice() then break end
+      end
+      local restored = loader(2)
+      restored:restore(ended:state())
+      for pass = 1, 3 do
+        local count = 0
+        for _ in used do count = count + 1 end -- line 13
+        shardrt.say("%d batches in pass %d", count, pass)
+      end
+      for _ in restored do error "a batch" end -- line 16
+      for _ in used do error "a batch" end -- line 17
+      for _ in loader(0) do error "a batch" end]]
+    local two = mpi.run { processes = 2, devices = 2, source = recipe }
+    assert.equal(0, two.status, two.output)
+    local lines = {}
+    for line, told in two.stderr:gmatch "recipe.lua:(%d+): this loader has no batches left: ([^\n]*)" do
+      lines[#lines + 1] = line .. " " .. told:match "^[^.]*"
+    end
+    assert.same({ "13 its one epoch is behind it", "16 its 2 epochs are behind it", "17 its one epoch is behind it" },
+      lines, two.stderr)
+    assert.truthy(two.stderr:find("epochs = 2 would give one pass more (nil: without end), as would a new loader; "
+      .. "loader:restore(state) goes back", 1, true), two.stderr)
+  end)
+
+  it("cannot break a loader: what it is lies where no assignment reaches", function()
+    local made = shardrt.loader { source = shardrt.source.array { x = ndarray.arange(16) }, batch_size = 8, epochs = 1 }
+    for _, name in ipairs { "arrays", "handle", "sharding", "batch_names", "source", "epochs", "anything" } do
+      local told = files.message(function() made[name] = nil end)
+      assert.truthy(told:find(('a loader never changes: "%s" cannot be set'):format(name), 1, true), told)
+    end
+    made.sharding.x = nil
+    assert.has_error(function() rawset(made, "arrays", nil) end)
+    for _, walk in ipairs { ipairs, pairs, next } do
+      local told = files.message(function() return walk(made)(made) end)
+      assert.truthy(told:find("table expected, got userdata", 1, true), told)
+    end
+    for words, ask in pairs {
+      ["a loader has no length; loader.steps_per_epoch is how many batches"] = function() return #made end,
+      ['a loader has no "next"; `for batch in loader do` takes its batches'] = function() return made:next() end,
+      ['a loader has no "weights"; it has "batch_size", '] = function() return made.weights end,
+      ['a loader has no "num_workers"; loader:stats() tells'] = function() return made.num_workers end,
+    } do
+      local told = files.message(ask)
+      assert.truthy(told:find("^tests/loader_spec.lua:%d+: ") and told:find(words, 1, true), told)
+    end
+    assert.equal(8, made().x.shape[1])
+    assert.equal(1, made:stats().steps)
+  end)
+
+  it("in the name of a batch's field are found, and list the fields that there are", function()
     local eight = shardrt.source.array { label = ndarray.arange(8), image = ndarray.zeros { 8, 2 } }
     local function first(more)
       local o = { source = eight, batch_size = 8, epochs = 1, sharding = shardrt.SingleDeviceSharding(0) }
@@ -541,7 +598,16 @@ describe("a loader's words", function()
     local batch = first()
     assert.truthy(files.message(function() return batch.lable end)
       :find('the batch has no "lable" (did you mean "label"?)', 1, true))
-    assert.same({}, { batch.mask, batch.weights, batch[1] })
+    for key, words in pairs {
+      weights = 'the batch has no "weights"; its fields are "image", "label"',
+      mask = 'the batch has no "mask": only a loader with remainder = "pad" fills batches up',
+      [1] = 'the batch has no 1; its fields are "image", "label"',
+    } do
+      local told = files.message(function() return batch[key] end)
+      assert.truthy(told:find("^tests/loader_spec.lua:%d+: ") and told:find(words, 1, true), told)
+    end
+    assert.same({}, { batch.__index, rawget(batch, "weights") })
+    assert.equal("bool", first { remainder = "pad" }.mask.dtype)
     local names = {}
     for name in pairs(batch) do names[#names + 1] = name end
     table.sort(names)
@@ -550,7 +616,11 @@ describe("a loader's words", function()
       given.image, given.pixels = nil, given.image
       return given
     end }
-    assert.is_nil(changed.image)
+    assert.truthy(files.message(function() return changed.image end):find('no "image"; its fields are', 1, true))
+    assert.equal(changed.pixels, first { batch_transform = function() return { z = changed.pixels } end }.z)
+    assert.truthy(files.message(function()
+      return first { batch_transform = function() return { z = changed.pixels } end }.image
+    end):find('the batch has no "image"; its fields are "z"', 1, true))
     assert.truthy(files.message(function() return changed.pixel end):find('did you mean "pixels"', 1, true))
   end)
 

@@ -23,7 +23,7 @@ local function stream(o)
   local words = {}
   for batch in shardrt.loader(o) do
     for _, name in ipairs { "x", "y", "mask" } do
-      if batch[name] then
+      if rawget(batch, name) then
         local value = shardrt.process_allgather(batch[name])
         words[#words + 1] = ffi.string(value.data, value.bytes)
       end

@@ -145,12 +145,23 @@ describe("a name that is not there", function()
     } do
       refuses(text, function() local _ = ask() end)
     end
-    assert.same({}, { batch.mask, batch.weights, batch[1], batch.__index, loader.__name, loader.epochs,
-      loader.next_batch })
+    assert.same({}, { batch.__index, loader.__name, loader.epochs })
     local names = {}
     for name in pairs(batch) do names[#names + 1] = name end
     table.sort(names)
     assert.same({ "image", "label" }, names)
+  end)
+
+  it("cannot be set in a plan of a reshard, whose bytes do not change", function()
+    local plan = shardrt.reshard_plan({ 8, 8 }, "float32", s, shardrt.SingleDeviceSharding(0))
+    local before = plan:bytes_received()
+    for _, name in ipairs { "shape", "from", "to", "dtype", "routes" } do
+      refuses(('a plan never changes: "%s" cannot be set'):format(name), function() plan[name] = nil end)
+    end
+    plan.shape[1] = 2 ^ 40
+    assert.same({ 8, 8 }, plan.shape)
+    assert.equal(before, plan:bytes_received())
+    refuses("bytes_sent: it is a method: call it with a colon", function() plan.bytes_sent() end)
   end)
 
   it("is nil for code that probes what it is given", function()

@@ -118,9 +118,61 @@ describe("a Zarr array", function()
     refused("11,", "9223372036854775807,", "does not fit in 64 bits")
     refused("%f[%d]3%f[%D]%s*%]", "2147483647]", "which is the limit")
     refused("%f[%d]3%f[%D]%s*%]", "0]", "the size 0")
+    refused('"fill_value": 0.0', '"fill_value": null', "its fill_value is null; in Zarr v3 it is a float32")
+    refused('"fill_value"', '"attributes"', 'it does not have "fill_value"')
+    refused('"node_type"', '"_node_type"', '"_node_type"')
+    refused('"chunk_shape"', '"chunk_shepe"', 'has "chunk_shepe" in the configuration of "regular"')
+    refused('"configuration"', '"confiouration"', 'has "confiouration" beside the name "')
     for length = 0, #text - 1, 3 do
       files.write(path, "zarr.json", text:sub(1, length))
       assert.is_false(pcall(source.zarr, { x = path }), length)
+    end
+    files.remove(there)
+  end)
+
+  it("says what of its metadata is damaged where a reader could do without, in v2, too", function()
+    local path, there = copy "v2-gzip"
+    local text = files.slurp(path .. "/.zarray")
+    local function refused(from, to, word)
+      local changed, n = text:gsub(from, to)
+      assert.truthy(n > 0, from)
+      files.write(path, ".zarray", changed)
+      local message = files.message(function() source.zarr { x = path } end)
+      assert.truthy(message:find(word, 1, true) and message:find(path, 1, true), message)
+    end
+    for _, name in ipairs { "filters", "order", "compressor", "fill_value" } do
+      refused('"' .. name .. '"', '"_' .. name .. '"', ('it does not have "%s"'):format(name))
+    end
+    refused('"dimension_separator"', '"dimension_separctor"', 'has "dimension_separctor"')
+    files.write(path, ".zarray", (text:gsub('"order"', '"_nczarr_array": {}, "order"')))
+    assert.equal(11, #source.zarr { x = path })
+    files.remove(there)
+  end)
+
+  it("has a fill value that its dtype can hold", function()
+    local there = files.folder()
+    local function fill_of(dtype, fill)
+      files.write(there, ".zarray", ([[{"zarr_format": 2, "shape": [3], "chunks": [2], "dtype": "%s", "order": "C",
+        "compressor": null, "filters": null, "fill_value": %s}]]):format(dtype, fill))
+      return source.zarr { x = there }:read(0, 3).x
+    end
+    for _, case in ipairs { { "|i1", -128, 127 }, { "|u1", 0, 255 }, { "<i2", -2 ^ 15, 2 ^ 15 - 1 },
+      { ">u2", 0, 2 ^ 16 - 1 }, { "<i4", -2 ^ 31, 2 ^ 31 - 1 }, { "<u4", 0, 2 ^ 32 - 1 } } do
+      local dtype, lowest, highest = unpack(case)
+      for fill = lowest, highest, highest - lowest do
+        assert.same({ fill, fill, fill }, fill_of(dtype, ("%.0f"):format(fill)):to_table())
+      end
+      for _, fill in ipairs { lowest - 1, highest + 1 } do
+        local message = files.message(fill_of, dtype, ("%.0f"):format(fill))
+        assert.truthy(message:find(("its fill_value %.0f is no "):format(fill), 1, true), message)
+      end
+    end
+    for dtype, fills in pairs {
+      ["<i8"] = { "9223372036854775808", "-9223372036854775809" }, ["<u8"] = { "18446744073709551616", "-1" },
+    } do
+      for _, fill in ipairs(fills) do
+        assert.truthy(files.message(fill_of, dtype, fill):find("its fill_value " .. fill, 1, true))
+      end
     end
     files.remove(there)
   end)

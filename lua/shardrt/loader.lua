@@ -106,32 +106,37 @@ local PIPELINES = { per_process = true, global = true, per_device = true, reshar
 local STAGES = { "read", "decode", "transform", "scatter", "check", "wait", "move", "upload", "upload_wait" }
 local ONE_CYCLE = 2 ^ 20 -- KiB: more than any heap has to mark and sweep
 
--- Of all batches: a name that is all but a field's is an error, any other that is not there is nil, for code that asks
--- whether there is a mask.
+-- Whether whoever asks an object for a name may do so of any object: shardrt's own code, which tells by that what it
+-- was given, and libraries, whose names begin with "_".
+local function may_probe(key)
+  return type(key) == "string" and key:sub(1, 1) == "_" or fail.is_own(debug.getinfo(3, "S").source)
+end
+
+-- Of all batches: a name that is no field's is an error. A recipe that must ask whether there is one has rawget, and
+-- pairs gives those that there are.
 local Batch = {
   __index = function(batch, key)
-    if key ~= "mask" then return fail.no_field("the batch", key, batch) end
+    if may_probe(key) then return nil end
+    local fields = list.words(batch)
+    if key == "mask" then
+      fail('the batch has no "mask": only a loader with remainder = "pad" fills batches up, and says which rows are '
+        .. "real; its fields are %s", fields)
+    end
+    fail("the batch has no %s%s; its fields are %s", list.show(key), fail.suggestion(key, batch), fields)
   end,
   __metatable = false, -- a plain table to whoever asks
 }
 
+-- What a recipe sees of a loader. `handle` is C's, as arrays have theirs.
 local FIELDS = {
   source = true, batch_size = true, sharding = true, shuffle = true, seed = true, epochs = true, remainder = true,
-  pipeline = true, steps_per_epoch = true, state = true, restore = true, stats = true, predictions = true,
+  pipeline = true, steps_per_epoch = true, handle = true,
 }
 
--- What is nil in most loaders, and asked for in every step or by this module's helpers: not searched for likenesses.
-local OPTIONAL = {
-  epochs = true, auto = true, bandwidth = true, batch_transform = true, num_workers = true, prefetch = true,
-  read_size = true,
-}
-
-function Loader.__index(_, key)
-  local method = Loader[key]
-  if method ~= nil or OPTIONAL[key] then return method end
-  local hint = "`for batch in loader do` takes its batches in turn; loader.steps_per_epoch is how many an epoch has"
-  return fail.no_field("a loader", key, FIELDS, { steps = "steps_per_epoch" }, type(key) == "number" and hint or nil)
-end
+-- Within, in this module and those that it calls, a loader is a table, in which what is not there is nil. A recipe is
+-- given a userdata with that table as its environment: no assignment reaches it, and Lua's `ipairs`, `pairs` and `#`,
+-- which would find nothing in a table, refuse it.
+Loader.__index = Loader
 
 local function choice(name, value, set)
   if type(value) == "string" and set[value] then return value end
@@ -292,7 +297,8 @@ end
 -- or only whole ones, C says what would do.
 local function tell_of_no_batch(self, o)
   local count = #self.source
-  if self.epochs == 0 or count >= (self.remainder == "drop" and self.batch_size or 1) then return end
+  self.never_gives = self.epochs == 0 or count < (self.remainder == "drop" and self.batch_size or 1)
+  if self.epochs == 0 or not self.never_gives then return end
   if count > 0 and self.epochs == nil then return end
   local hashes = ffi.new("uint64_t[?]", C.SHARDRT_DATA_KINDS)
   C.shardrt_source_data(self.source, hashes)
@@ -309,10 +315,12 @@ local function tell_of_no_batch(self, o)
   together.notice("%s: this loader gives no batch: %s", fail.where() or "?", problem)
 end
 
+local hand_out
+
 --- A loader, which a `for` asks for one global batch after another: `for batch in loader do … batch.image … end`. A
---- second `for` goes on from the next batch; after the last epoch it ends at once. Every process makes it alike. One
---- whose epochs have no batch says so on stderr; without end, that is an error. Asking a batch for a
---- name that is all but a field's is an error, too.
+--- second `for` goes on from the next batch; after the last epoch it ends at once, and says so on stderr. Every process
+--- makes it alike. One whose epochs have no batch says so on stderr; without end, that is an error. Asking a batch for
+--- a name that is no field's is an error, too.
 ---@param o shardrt.LoaderOptions
 ---@return shardrt.Loader
 function loader.words.loader(o)
@@ -327,6 +335,7 @@ function loader.words.loader(o)
   if not planning then agree(self, names, load) end
   tell_of_no_batch(self, o)
   self.before = {} -- what was done by ways that were left
+  self.told = {} -- lines of the recipe that were told that no batch is left
   go(self, first_way(self, names, load), 0)
   self.steps_per_epoch = tonumber(C.shardrt_loader_steps_per_epoch(self.handle))
   self.batch_names = { unpack(names) }
@@ -334,7 +343,7 @@ function loader.words.loader(o)
   self.arrays = ffi.new("shardrt_array *[?]", #self.batch_names)
   setmetatable(self, Loader)
   if planning then plan.loader(self, parts_of(self, names), plan_note(self)) end
-  return self
+  return hand_out(self)
 end
 
 -- A batch that the recipe let go keeps its memory until Lua collects it, and Lua sees only small tables. So a full
@@ -381,11 +390,22 @@ local function transform_batch(self, batch)
         list.show(value))
     end
   end
-  return made
+  return getmetatable(made) == nil and setmetatable(made, Batch) or made
+end
+
+-- Says that a pass over a loader found it used up: for each line of the recipe once. What ends after some batches is
+-- how every loop ends.
+local function tell_of_end(self)
+  local where, count = fail.where() or "?", self.epochs
+  if self.gave or self.never_gives or self.told[where] then return end
+  self.told[where] = true
+  together.notice("%s: this loader has no batches left: its %s behind it. epochs = %.0f would give one pass more (nil: "
+    .. "without end), as would a new loader; loader:restore(state) goes back to where loader:state() was asked", where,
+    count == 1 and "one epoch is" or ("%.0f epochs are"):format(count), count + 1)
 end
 
 -- The next batch, or nil after the last.
-function Loader:__call()
+local function next_batch(self)
   if C.shardrt_job_get().planning ~= 0 then return nil end
   C.shardrt_job_at(fail.where() or "?")
   if self.auto and self.auto:is_measuring() then
@@ -395,9 +415,12 @@ function Loader:__call()
     make_room(self)
   end
   if fail.check(outside.call(C.shardrt_loader_next, self.handle, self.arrays)) == 0 then
+    tell_of_end(self)
+    self.gave = false
     progress.ended(self)
     return nil
   end
+  self.gave = true
   together.pass_on()
   progress.step(self)
   local batch = {}
@@ -466,9 +489,60 @@ function Loader:__tostring()
       self.remainder, self.pipeline)
 end
 
+-- ---- what a recipe is given ----
+
+local prototype = newproxy(true)
+local Public = getmetatable(prototype)
+Public.__metatable = false
+
+-- How other libraries ask for batches and for their number.
+local TAKES_TURNS = "`for batch in loader do` takes its batches in turn, loader() the next"
+local COUNTS = "loader.steps_per_epoch is how many batches an epoch has, #loader.source how many samples there are"
+local ELSEWHERE = {
+  next = TAKES_TURNS, next_batch = TAKES_TURNS, iter = TAKES_TURNS, batches = TAKES_TURNS,
+  len = COUNTS, size = COUNTS, length = COUNTS,
+  reset = "loader:restore(state) goes back to where loader:state() was asked",
+  state_dict = "loader:state() is where it stands", load_state_dict = "loader:restore(state) goes there",
+}
+
 --- Whether a value is a loader.
 ---@param value any
 ---@return boolean
-function loader.is(value) return getmetatable(value) == Loader end
+function loader.is(value) return type(value) == "userdata" and debug.getmetatable(value) == Public end
+
+local function copy(fields)
+  local made = {}
+  for name, value in pairs(fields) do made[name] = value end
+  return made
+end
+
+local METHODS, KNOWN = {}, {}
+for name in pairs(FIELDS) do KNOWN[name] = true end
+for _, name in ipairs { "state", "restore", "stats", "predictions" } do
+  local method = Loader[name]
+  KNOWN[name] = true
+  local function call(made, ...) return method(debug.getfenv(made), ...) end
+  METHODS[name] = object.method(loader.is, "loader", name, call)
+end
+KNOWN.handle = nil
+
+function Public.__index(made, key)
+  if METHODS[key] then return METHODS[key] end
+  local self = debug.getfenv(made)
+  if key == "sharding" then return copy(self.sharding) end
+  if FIELDS[key] then return self[key] end
+  if may_probe(key) then return nil end
+  if type(key) ~= "string" then fail("a loader has no %s; %s; %s", list.show(key), TAKES_TURNS, COUNTS) end
+  local meant = key == "steps" and ' (did you mean "steps_per_epoch"?)' or fail.suggestion(key, KNOWN)
+  fail("a loader has no %s%s; %s", list.show(key), ELSEWHERE[key] and "" or meant,
+    ELSEWHERE[key] or KEYWORDS[key] and "loader:stats() tells what became of options" or "it has " .. list.words(KNOWN))
+end
+
+function Public.__newindex(_, key) fail('a loader never changes: "%s" cannot be set', tostring(key)) end
+function Public.__len() fail("a loader has no length; %s", COUNTS) end
+function Public.__call(made) return next_batch(debug.getfenv(made)) end
+function Public.__tostring(made) return tostring(debug.getfenv(made)) end
+
+function hand_out(self) return debug.setfenv(newproxy(prototype), self) end
 
 return loader

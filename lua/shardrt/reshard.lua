@@ -8,6 +8,7 @@ local dtype = require "shardrt.dtype"
 local fail = require "shardrt.fail"
 local list = require "shardrt.list"
 local later = require "shardrt.later"
+local object = require "shardrt.object"
 local constrain, plan = later "shardrt.constrain", later "shardrt.plan"
 local outside = require "shardrt.outside"
 local shape = require "shardrt.shape"
@@ -32,8 +33,10 @@ local words = reshard.words
 ---@field dtype string
 ---@field from shardrt.Sharding
 ---@field to shardrt.Sharding
+local plan_fields = { dtype = true, from = true, to = true }
+function plan_fields.shape(inside) return list.copy(inside.shape) end
 local Plan = {}
-Plan.__index = Plan
+local PlanClass = object.class("a plan", "plan", plan_fields, Plan)
 
 -- ---- the plan ----
 
@@ -45,13 +48,14 @@ local function route_of(self, what, process)
     fail("%s: process %s: the job has %d process%s, counted from 0", what, list.show(process), job.process_count,
       job.process_count == 1 and "" or "es")
   end
-  local found = self.routes[process]
+  local inside = object.inside(self)
+  local found = inside.routes[process]
   if not found then
     local out = ffi.new "shardrt_route *[1]"
-    fail.check(C.shardrt_route_new(self.from.handle, self.to.handle, #self.shape, shape.to_c(self.shape), process,
-      job.devices_per_process, out), what)
+    fail.check(C.shardrt_route_new(inside.from.handle, inside.to.handle, #inside.shape, shape.to_c(inside.shape),
+      process, job.devices_per_process, out), what)
     found = ffi.gc(out[0], C.shardrt_route_free)
-    self.routes[process] = found
+    inside.routes[process] = found
   end
   return found
 end
@@ -105,7 +109,7 @@ local function index_text(index)
 end
 
 -- What this process does, move by move.
-function Plan:__tostring()
+function PlanClass:__tostring()
   local me, moves = device.job().process_index, self:moves()
   local lines = {
     ("%s %s from %s to %s"):format(self.dtype, shape.text(self.shape), tostring(self.from), tostring(self.to)),
@@ -121,7 +125,7 @@ end
 
 -- Without checks of what a recipe gave.
 local function new_plan(what, sizes, dtype_name, from, to)
-  local made = setmetatable({ shape = sizes, dtype = dtype_name, from = from, to = to, routes = {} }, Plan)
+  local made = object.new(PlanClass, { shape = sizes, dtype = dtype_name, from = from, to = to, routes = {} })
   route_of(made, what, device.job().process_index) -- so that a sharding which does not fit is found here
   return made
 end

@@ -135,10 +135,16 @@ local function open(format, given, options)
   return own(out)
 end
 
+local AS_FOUND = {} -- in the place of a field's dtype: as the files have it
+
 -- A field that is asked of files which hold all fields: its dtype, or {dtype, shape}; "bytes" is what the file has as
 -- uint8 of any length.
 local function asked_field(what, name, given, out)
   local wanted, sizes = given, nil
+  if given == AS_FOUND then
+    out.name, out.dtype, out.ndim = name, -1, -1
+    return
+  end
   if type(given) == "table" and not object.is(given) then wanted, sizes = given[1], given[2] end
   if wanted == "bytes" then
     wanted, sizes = "uint8", sizes or { -1 }
@@ -180,33 +186,59 @@ local function files_options(what, o, skips)
   })
 end
 
--- A source of files of which each holds all fields, with those asked for, or (none) those found.
-local function open_paths(what, format, paths, fields, o, skips)
+-- Opens files of which each holds all fields, with those asked for, or (none) those found: C's code, and the source.
+local function try_paths(what, format, paths, fields, o, skips)
   local names = fields == nil and {} or sorted_names(what .. ", fields", fields)
   local c_fields, c_paths = ffi.new("shardrt_field[?]", math.max(#names, 1)), texts(#paths)
   for i, name in ipairs(names) do asked_field(what, name, fields[name], c_fields[i - 1]) end
   for i, one in ipairs(paths) do c_paths[i - 1] = one end
   local out = handle_out()
   local code = C.shardrt_source_files(format, #paths, c_paths, #names, c_fields, files_options(what, o, skips), out)
-  path_of.check_code(what, paths[1], code)
-  return own(out)
+  return code, code >= 0 and own(out) or nil
 end
 
--- `fields` of a recipe with what the files have in place of those that are a name alone.
-local function found_fields(what, format, paths, o, skips)
-  if type(o.fields) ~= "table" or object.is(o.fields) or o.fields[1] == nil then return o.fields end
-  local known, made = open_paths(what, format, paths, nil, o, skips).fields, {}
-  for key, value in pairs(o.fields) do
+-- `fields` of a recipe by their names, and a set of those that are a name alone.
+local function named_fields(what, given)
+  if type(given) ~= "table" or object.is(given) or given[1] == nil then return given, {} end
+  local made, alone = {}, {}
+  for key, value in pairs(given) do
     if type(key) ~= "number" then
       made[key] = value
-    elseif known[value] == nil then
-      fail('%s, fields: the files have no field %s%s; without being told more, they have %s (a field with its dtype is '
-        .. 'written x = "float32")', what, list.show(value), fail.suggestion(value, known), list.words(known))
+    elseif type(value) ~= "string" then
+      fail("%s, fields: the files have no field %s; a field's name is a text", what, list.show(value))
+    elseif given[value] ~= nil or alone[value] then
+      fail("%s, fields: %s stands twice", what, list.quote(value))
     else
-      made[value] = { known[value].dtype, known[value].shape }
+      made[value], alone[value] = AS_FOUND, true
     end
   end
-  return made
+  return made, alone
+end
+
+-- Where files could not be opened with the fields that are asked for: an error, if a name alone is none of theirs.
+local function check_names(what, format, paths, alone, o, skips)
+  if next(alone) == nil then return end
+  local code, all = try_paths(what, format, paths, nil, o, skips)
+  if code < 0 then return end -- of all that they have something cannot be read: what was asked for says more
+  local known = all.fields
+  for value in pairs(alone) do
+    if known[value] == nil then
+      fail('%s, fields: the files have no field %s%s; without being told more, they have %s (a field with its dtype is '
+        .. 'written x = "float32"); the first of them is %s', what, list.show(value), fail.suggestion(value, known),
+        list.words(known), paths[1])
+    end
+  end
+end
+
+-- A source of files of which each holds all fields, with those that a recipe asks for: no others are looked at.
+local function open_paths(what, format, paths, o, skips)
+  local fields, alone = named_fields(what, o.fields)
+  local code, made = try_paths(what, format, paths, fields, o, skips)
+  if made then return made end
+  if fail.is_between_processes(code) then fail.check(code) end
+  local problem = fail.message(code)
+  check_names(what, format, paths, alone, o, skips)
+  fail("%s: %s%s", what, problem, path_of.note(code, paths[1]))
 end
 
 --- A source of files of which each holds all fields.
@@ -223,7 +255,7 @@ local function open_files(format, given, o)
   })
   local paths = files.expand(what, given)
   local skips = damage.skips(what, o.on_bad_record)
-  local made = open_paths(what, format, paths, found_fields(what, format, paths, o, skips), o, skips)
+  local made = open_paths(what, format, paths, o, skips)
   return skips and damage.leave_out(what, made, made) or made
 end
 

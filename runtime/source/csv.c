@@ -87,6 +87,19 @@ static bool is_text(const shardrt_field *field) {
   return field->dtype == SHARDRT_UINT8 && field->ndim == 1 && field->shape[0] < 0;
 }
 
+/* Field f, which was asked for by its name alone, is what its cell in the first row is. */
+static int set_found(struct csv *self, int32_t f, const uint8_t *row, size_t bytes) {
+  shardrt_field *field = &self->records.base.fields[f];
+  struct cell cell = {0};
+  size_t at = 0;
+  for (int64_t column = 0; column <= self->columns[f]; column++)
+    if (!next_cell(row, bytes, self->delimiter, &at, &cell))
+      return error_set(SHARDRT_EFORMAT, "%s: its first row has fewer than %lld cells",
+                       self->records.files[0].stored.title, (long long)self->columns[f] + 1);
+  guess(&cell, field, &self->texts[f]);
+  return SHARDRT_OK;
+}
+
 static int set_asked(struct csv *self, int32_t f, const shardrt_field *asked, const uint8_t *header, size_t bytes,
                      bool named) {
   shardrt_field *field = &self->records.base.fields[f];
@@ -152,6 +165,7 @@ static int set_fields(struct csv *self, int32_t nfields, const shardrt_field *as
     self->records.base.nfields++; /* so that what it has is freed */
     if (nfields > 0) {
       code = set_asked(self, f, &asked[f], header, header_bytes, named);
+      if (code == SHARDRT_OK && asked[f].dtype < 0) code = set_found(self, f, row, row_bytes);
     } else if (next_cell(header, header_bytes, self->delimiter, &at, &name) &&
                next_cell(row, row_bytes, self->delimiter, &at_row, &first)) {
       code = set_guessed(self, f, &name, named, &first);

@@ -268,3 +268,23 @@ void gather_swap(void *data, size_t n, size_t element_bytes) {
     }
   }
 }
+
+bool gather_are_bools(const void *data, size_t n) {
+  const uint8_t *bytes = data;
+  const uint64_t others = ~(uint64_t)0x0101010101010101;
+  uint64_t word = 0;
+  size_t i = 0;
+  for (; i + sizeof word <= n; i += sizeof word) {
+    memcpy(&word, bytes + i, sizeof word);
+    if ((word & others) != 0) return false;
+  }
+  for (; i < n; i++)
+    if (bytes[i] > 1) return false;
+  return true;
+}
+
+void gather_bools(void *data, size_t n) {
+  uint8_t *bytes = data;
+  if (gather_are_bools(data, n)) return;
+  for (size_t i = 0; i < n; i++) bytes[i] = bytes[i] != 0;
+}

@@ -39,4 +39,10 @@ int gather_extents(const gather_plan *plan, const mapping *file, size_t first, c
 /* Turns the bytes of n elements around, in place. */
 void gather_swap(void *data, size_t n, size_t element_bytes);
 
+/* Whether n bytes are bools, 0 or 1, all of them. */
+bool gather_are_bools(const void *data, size_t n);
+
+/* Makes bools of n bytes, in place: any byte but 0 is true, as it is to numpy. A file may hold others than 1. */
+void gather_bools(void *data, size_t n);
+
 #endif

@@ -124,7 +124,7 @@ static int read_type(struct hdf5_dataset *out, hid_t list, const char *path, con
   if (out->dtype < 0)
     return error_set(SHARDRT_EFORMAT,
                      "%s:%s: its elements are %s; shardrt reads integers of 8 to 64 bits and floats of 16, 32 and 64, "
-                     "and h5py's bool",
+                     "and h5py's bool; rewriting it as one of these would do",
                      path, name,
                      class > 1 && class < (int32_t)(sizeof classes / sizeof *classes) ? classes[class]
                                                                                       : "numbers of another kind");
@@ -132,17 +132,51 @@ static int read_type(struct hdf5_dataset *out, hid_t list, const char *path, con
 }
 
 static int read_shape(struct hdf5_dataset *out, const char *path, const char *name) {
-  hsize_t shape[H5S_MAX_RANK] = {0};
+  hsize_t shape[H5S_MAX_RANK] = {0}, most[H5S_MAX_RANK] = {0};
   const hid_t space = H5Dget_space(out->id);
-  const int ndim = space >= 0 ? H5Sget_simple_extent_dims(space, shape, NULL) : -1;
+  const int ndim = space >= 0 ? H5Sget_simple_extent_dims(space, shape, most) : -1;
   if (space >= 0) H5Sclose(space);
   if (ndim < 0) return refuse(SHARDRT_EFORMAT, path, name, "it has no shape");
   if (ndim > SHARDRT_MAX_NDIM)
     return error_set(SHARDRT_EFORMAT, "%s:%s: has %d dimensions; at most %d are read", path, name, ndim,
                      SHARDRT_MAX_NDIM);
   out->ndim = ndim;
-  for (int32_t d = 0; d < ndim; d++) out->shape[d] = out->chunk[d] = shape[d] > INT64_MAX ? -1 : (int64_t)shape[d];
+  for (int32_t d = 0; d < ndim; d++) {
+    out->shape[d] = out->chunk[d] = shape[d] > INT64_MAX ? -1 : (int64_t)shape[d];
+    if (most[d] != H5S_UNLIMITED && shape[d] > most[d])
+      return error_set(SHARDRT_EFORMAT,
+                       "%s:%s: dimension %d has size %llu, and may have %llu at most: what describes it is damaged",
+                       path, name, (int)d, (unsigned long long)shape[d], (unsigned long long)most[d]);
+  }
   return SHARDRT_OK;
+}
+
+/* Whether elements in one piece are as many as the shape has: the file says both. */
+static int check_piece(const struct hdf5_dataset *self, const char *path, const char *name) {
+  const hsize_t stored = H5Dget_storage_size(self->id);
+  size_t bytes;
+  if (size_bytes(self->ndim, self->shape, shardrt_dtype_size(self->dtype), &bytes) && bytes == stored)
+    return SHARDRT_OK;
+  return error_set(SHARDRT_EFORMAT,
+                   "%s:%s: the file has %llu bytes for it, which is not what its shape and dtype ask for: what "
+                   "describes it is damaged",
+                   path, name, (unsigned long long)stored);
+}
+
+/* HDF5 lets chunks be missing, and each element of those is the fill value. But where a file of so many bytes cannot
+ * have a small part of the chunks, its shape is damaged, or nobody wrote what was to be read. */
+static int check_chunks(const struct hdf5_dataset *self, size_t file_bytes, const char *path, const char *name) {
+  size_t chunks = 1;
+  bool fits = true;
+  for (int32_t d = 0; d < self->ndim && fits; d++) {
+    if (self->shape[d] < 1 || self->chunk[d] < 1) return SHARDRT_OK; /* none, or refused when there is a grid */
+    fits = size_multiply(chunks, (size_t)((self->shape[d] - 1) / self->chunk[d] + 1), &chunks);
+  }
+  if (fits && chunks <= file_bytes) return SHARDRT_OK;
+  return error_set(SHARDRT_EFORMAT,
+                   "%s:%s: its shape has more chunks than the file has bytes, %zu: it is damaged, or hardly any of it "
+                   "was written",
+                   path, name, file_bytes);
 }
 
 static int read_filters(struct hdf5_dataset *out, hid_t list, const char *path, const char *name) {
@@ -186,11 +220,13 @@ static int read_chunks(struct hdf5_dataset *out, hid_t list, const char *path, c
   return read_filters(out, list, path, name);
 }
 
-static int read_layout(struct hdf5_dataset *out, hid_t list, const char *path, const char *name) {
+static int read_layout(struct hdf5_dataset *out, hid_t list, size_t file_bytes, const char *path, const char *name) {
   haddr_t offset;
+  int code;
   switch (H5Pget_layout(list)) {
   case H5D_CHUNKED:
-    return read_chunks(out, list, path, name);
+    code = read_chunks(out, list, path, name);
+    return code < 0 ? code : check_chunks(out, file_bytes, path, name);
   case H5D_COMPACT:
     out->written = out->compact = true;
     return SHARDRT_OK;
@@ -201,7 +237,7 @@ static int read_layout(struct hdf5_dataset *out, hid_t list, const char *path, c
     offset = H5Dget_offset(out->id);
     out->written = offset != HADDR_UNDEF;
     out->offset = offset;
-    return SHARDRT_OK;
+    return out->written ? check_piece(out, path, name) : SHARDRT_OK;
   default:
     return refuse(SHARDRT_EFORMAT, path, name,
                   "it is a virtual dataset, or one of an unknown layout; h5repack makes "
@@ -216,7 +252,7 @@ static bool is_in(const struct hdf5_dataset *self) {
          H5Oget_info2(self->file_id, &root, H5O_INFO_BASIC) >= 0 && dataset.fileno == root.fileno;
 }
 
-static int read_dataset(struct hdf5_dataset *out, const char *path, const char *name) {
+static int read_dataset(struct hdf5_dataset *out, size_t file_bytes, const char *path, const char *name) {
   if (!is_in(out))
     return refuse(SHARDRT_EFORMAT, path, name, "this is a link to another file; that file is to be named");
   const hid_t list = H5Dget_create_plist(out->id), file_list = H5Fget_create_plist(out->file_id);
@@ -227,7 +263,7 @@ static int read_dataset(struct hdf5_dataset *out, const char *path, const char *
   out->base = base;
   if (code == SHARDRT_OK) code = read_shape(out, path, name);
   if (code == SHARDRT_OK) code = read_type(out, list, path, name);
-  if (code == SHARDRT_OK) code = read_layout(out, list, path, name);
+  if (code == SHARDRT_OK) code = read_layout(out, list, file_bytes, path, name);
   if (file_list >= 0) H5Pclose(file_list);
   if (list >= 0) H5Pclose(list);
   return code;
@@ -249,6 +285,8 @@ int hdf5_open(const struct stored *file, const char *name, struct hdf5_dataset *
   int code;
   *out = (struct hdf5_dataset){0};
   if (alloc_must_fail(0)) return ALLOC_FAILED; /* the library allocates for itself */
+  out->checked = alloc_zeros(1, sizeof *out->checked);
+  if (out->checked == NULL) return ALLOC_FAILED;
   library_enter();
   out->file_id = open_file(file);
   out->id = out->file_id > 0 ? H5Dopen2(out->file_id, name, H5P_DEFAULT) : -1;
@@ -257,7 +295,7 @@ int hdf5_open(const struct stored *file, const char *name, struct hdf5_dataset *
   else if (out->id < 0)
     code = refuse(SHARDRT_EFORMAT, path, name, "this dataset cannot be opened");
   else
-    code = read_dataset(out, path, name);
+    code = read_dataset(out, file->bytes, path, name);
   library_leave();
   return code;
 }
@@ -267,6 +305,8 @@ void hdf5_close(struct hdf5_dataset *self) {
   if (self->id > 0) H5Dclose(self->id);
   if (self->file_id > 0) H5Fclose(self->file_id);
   library_leave();
+  alloc_free(self->checked);
+  self->checked = NULL;
   self->id = self->file_id = 0;
 }
 
@@ -280,13 +320,54 @@ int hdf5_read_compact(const struct hdf5_dataset *self, void *dst) {
   return read ? SHARDRT_OK : error_set(SHARDRT_EFORMAT, "its elements cannot be read");
 }
 
+/* The number of a dataset's chunks, missing or not, if it is small enough to look for each of them; else 0. */
+static int64_t count_chunks(const struct hdf5_dataset *self) {
+  enum { MOST = 1 << 16 };
+  int64_t count = 1;
+  for (int32_t d = 0; d < self->ndim; d++) {
+    const int64_t chunks = (self->shape[d] - 1) / self->chunk[d] + 1;
+    if (chunks > MOST / count) return 0;
+    count *= chunks;
+  }
+  return count;
+}
+
+/* Whether each chunk that the index holds is found where it belongs. Of one whose coordinates are damaged, the library
+ * says that it is missing, and each of its elements would be the fill value. */
+static bool is_index_whole(const struct hdf5_dataset *self) {
+  hsize_t held = 0, there = 0, size;
+  const int64_t count = count_chunks(self);
+  const hid_t space = count > 0 ? H5Dget_space(self->id) : -1;
+  const bool counted = space >= 0 && H5Dget_num_chunks(self->id, space, &held) >= 0;
+  if (space >= 0) H5Sclose(space);
+  if (!counted) return count == 0;
+  for (int64_t number = 0; number < count; number++) {
+    hsize_t element[H5S_MAX_RANK] = {0};
+    haddr_t address = HADDR_UNDEF;
+    unsigned left_out;
+    int64_t rest = number;
+    for (int32_t d = self->ndim - 1; d >= 0; d--) {
+      const int64_t chunks = (self->shape[d] - 1) / self->chunk[d] + 1;
+      element[d] = (hsize_t)(rest % chunks) * (hsize_t)self->chunk[d];
+      rest /= chunks;
+    }
+    if (H5Dget_chunk_info_by_coord(self->id, element, &left_out, &address, &size) < 0) return false;
+    there += address != HADDR_UNDEF;
+  }
+  return there == held;
+}
+
 int hdf5_find(const struct hdf5_dataset *self, const int64_t *at, uint64_t *offset, uint64_t *bytes, uint32_t *mask) {
   hsize_t element[H5S_MAX_RANK] = {0}, size = 0;
   haddr_t address = HADDR_UNDEF;
   unsigned left_out = 0;
   for (int32_t d = 0; d < self->ndim; d++) element[d] = (hsize_t)at[d] * (hsize_t)self->chunk[d];
   library_enter();
-  const herr_t found = H5Dget_chunk_info_by_coord(self->id, element, &left_out, &address, &size);
+  herr_t found = H5Dget_chunk_info_by_coord(self->id, element, &left_out, &address, &size);
+  if (found >= 0 && address == HADDR_UNDEF && !*self->checked) {
+    *self->checked = is_index_whole(self);
+    if (!*self->checked) found = -1;
+  }
   H5Eclear2(H5E_DEFAULT);
   int code = SHARDRT_OK;
   const char *remote = hdf5_remote_failure();

@@ -22,6 +22,7 @@ struct hdf5_dataset {
   bool compact; /* among what describes it, so that the library must be asked for them; else */
   uint64_t offset;
   uint8_t fill[8]; /* in the machine's byte order */
+  bool *checked;   /* whether the index of its chunks was looked at as a whole: see hdf5_find; owned */
   int32_t nfilters;
   enum hdf5_filter_kind filters[HDF5_FILTERS]; /* in the order in which they were applied */
 };
@@ -34,7 +35,9 @@ void hdf5_close(struct hdf5_dataset *self);
 /* The elements of a compact dataset, `bytes` bytes. */
 int hdf5_read_compact(const struct hdf5_dataset *self, void *dst);
 
-/* Where the chunk at these coordinates, in chunks, lies; *bytes = 0: nowhere. Bit i of *mask: filter i was left out. */
+/* Where the chunk at these coordinates, in chunks, lies; *bytes = 0: nowhere. Bit i of *mask: filter i was left out.
+ * Before the first that lies nowhere, all of the index is looked at: EFORMAT, if it holds chunks that cannot be found.
+ */
 int hdf5_find(const struct hdf5_dataset *self, const int64_t *at, uint64_t *offset, uint64_t *bytes, uint32_t *mask);
 
 /* Takes back what a chunk's filters did, where `mask` does not say otherwise: into `dst`, which has room for `bytes`

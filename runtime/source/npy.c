@@ -6,6 +6,7 @@
 #include "source/dense.h"
 #include "source/fill.h"
 #include "source/formats.h"
+#include "source/gather.h"
 #include "source/npy_header.h"
 #include "storage/newfile.h"
 
@@ -80,6 +81,7 @@ int shardrt_npy_load(const char *path, int32_t *dtype, int32_t *ndim, int64_t *s
   code = shardrt_buffer_new(header.data_bytes, out);
   if (code == SHARDRT_OK) {
     memcpy(shardrt_buffer_data(*out), file.data + header.data_offset, header.data_bytes);
+    if (header.dtype == SHARDRT_BOOL) gather_bools(shardrt_buffer_data(*out), header.data_bytes);
     tell(&header, dtype, ndim, shape);
   } else {
     code = error_prefix(code, "%s", path);

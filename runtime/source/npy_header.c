@@ -123,6 +123,9 @@ static int find_dtype(const char *path, const char *descr, int32_t *out) {
     why = "complex numbers; save real and imaginary parts as two arrays";
   else if (strchr(descr, 'M') != NULL || strchr(descr, 'm') != NULL)
     why = "times; save them as int64";
+  else if (strchr(descr, 'V') != NULL)
+    why = "bytes without a meaning, as which numpy writes ml_dtypes' float8 and int4; save it as "
+          "array.astype('float32'), or its bits as array.view('uint8')";
   return error_set(SHARDRT_EFORMAT, "%s: its dtype is '%s': %s", path, descr, why);
 }
 

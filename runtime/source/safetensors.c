@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "source/fill.h"
+#include "source/gather.h"
 #include "source/safetensors_header.h"
 #include "source/source.h"
 #include "storage/mapping.h"
@@ -21,6 +22,8 @@ int shardrt_safetensors_open(const char *path, shardrt_safetensors **out) {
   file->path = alloc_text("%s", path);
   int code = file->path != NULL ? mapping_open(path, &file->file) : ALLOC_FAILED;
   if (code == SHARDRT_OK) code = safetensors_header_parse(path, file->file.data, file->file.bytes, &file->header);
+  for (int64_t i = 0; i < file->header.count && code == SHARDRT_OK; i++)
+    code = safetensors_header_check(path, &file->header.tensors[i]);
   if (code < 0)
     shardrt_safetensors_free(file);
   else
@@ -56,6 +59,7 @@ int shardrt_safetensors_load(const shardrt_safetensors *file, int64_t i, shardrt
   int code = shardrt_buffer_new(tensor->bytes, &buffer);
   if (code < 0) return error_prefix(code, "%s: %s", file->path, tensor->name);
   if (tensor->bytes > 0) memcpy(shardrt_buffer_data(buffer), file->file.data + tensor->offset, tensor->bytes);
+  if (tensor->dtype == SHARDRT_BOOL) gather_bools(shardrt_buffer_data(buffer), tensor->bytes);
   *out = buffer;
   return SHARDRT_OK;
 }

@@ -23,6 +23,15 @@ static const struct {
     {"U64", SHARDRT_UINT64},
 };
 
+/* Those that it has beyond these, and the bits of an element. A file may hold them beside what is wanted. */
+static const struct {
+  const char *name;
+  size_t bits;
+} others[] = {{"F4", 4},      {"F6_E2M3", 6},     {"F6_E3M2", 6},     {"F8_E5M2", 8}, {"F8_E4M3", 8},
+              {"F8_E8M0", 8}, {"F8_E5M2FNUZ", 8}, {"F8_E4M3FNUZ", 8}, {"C64", 64}};
+
+enum { OTHERS = sizeof others / sizeof *others };
+
 static const char metadata_name[] = "__metadata__";
 
 enum {
@@ -31,6 +40,8 @@ enum {
   ALIGNMENT = 8,              /* of the data */
   WORD_AT_MOST = 32,          /* with the NUL: a key or a dtype that is longer is none */
 };
+
+#define READ_DTYPES "BOOL, I8, I16, I32, I64, U8, U16, U32, U64, F16, BF16, F32, F64"
 
 /* ---- reading: one array ---- */
 
@@ -44,10 +55,13 @@ static int read_dtype(json_reader *r, shardrt_tensor *out) {
     out->dtype = dtypes[i].dtype;
     return SHARDRT_OK;
   }
-  return json_bad(r,
-                  "its dtype is %s%s%s; shardrt reads BOOL, I8, I16, I32, I64, U8, U16, U32, U64, F16, BF16, F32, F64",
-                  w.length < sizeof name ? "\"" : "", w.length < sizeof name ? name : "a long text",
-                  w.length < sizeof name ? "\"" : "");
+  for (int32_t i = 0; i < OTHERS && w.length < sizeof name; i++) {
+    if (strcmp(name, others[i].name) != 0) continue;
+    out->dtype = -1 - i;
+    return SHARDRT_OK;
+  }
+  return json_bad(r, "its dtype is %s%s%s; shardrt reads " READ_DTYPES, w.length < sizeof name ? "\"" : "",
+                  w.length < sizeof name ? name : "a long text", w.length < sizeof name ? "\"" : "");
 }
 
 static int read_shape(json_reader *r, shardrt_tensor *out) {
@@ -84,8 +98,10 @@ static int read_offsets(json_reader *r, shardrt_tensor *out) {
 
 static int check_bytes(const json_reader *r, const shardrt_tensor *tensor) {
   size_t bytes;
-  if (!size_bytes(tensor->ndim, tensor->shape, shardrt_dtype_size(tensor->dtype), &bytes))
+  const size_t element = tensor->dtype >= 0 ? 8 * shardrt_dtype_size(tensor->dtype) : others[-1 - tensor->dtype].bits;
+  if (!size_bytes(tensor->ndim, tensor->shape, element, &bytes)) /* so far bits */
     return json_bad(r, "its sizes multiply to more than 64 bits hold");
+  bytes = bytes / 8 + (bytes % 8 != 0);
   if (bytes == tensor->bytes) return SHARDRT_OK;
   return json_bad(r, "its dtype and shape make %zu bytes, its data_offsets %zu", bytes, tensor->bytes);
 }
@@ -268,6 +284,12 @@ int safetensors_header_parse(const char *path, const uint8_t *data, size_t bytes
   sort(&header, by_name);
   *out = header;
   return SHARDRT_OK;
+}
+
+int safetensors_header_check(const char *path, const shardrt_tensor *tensor) {
+  if (tensor->dtype >= 0) return SHARDRT_OK;
+  return error_set(SHARDRT_EFORMAT, "%s: \"%s\": its dtype is \"%s\"; shardrt reads " READ_DTYPES, path, tensor->name,
+                   others[-1 - tensor->dtype].name);
 }
 
 void safetensors_header_clear(safetensors_header *header) {

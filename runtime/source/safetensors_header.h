@@ -21,6 +21,10 @@ typedef struct safetensors_header {
  * data to belong to exactly one array, and the names to differ. EFORMAT naming `path`, and the array it is about. */
 int safetensors_header_parse(const char *path, const uint8_t *data, size_t bytes, safetensors_header *out);
 
+/* EFORMAT: an array that a header names has a dtype of the format that shardrt does not read, and so none (-1 or less).
+ * It is to be asked of each that is used. */
+int safetensors_header_check(const char *path, const shardrt_tensor *tensor);
+
 /* Any header that is zeroed or was parsed. */
 void safetensors_header_clear(safetensors_header *header);
 

@@ -86,6 +86,8 @@ static int check_asked(const safetensors_source *self, const shardrt_field *aske
                      self->head.blocks.file.title, asked->name, (long long)self->header.count,
                      self->header.count > 0 ? self->header.tensors[0].name : "");
   const shardrt_tensor *tensor = &self->header.tensors[t];
+  int code = safetensors_header_check(self->head.blocks.file.path, tensor);
+  if (code < 0) return code;
   if (asked->dtype >= 0 && asked->dtype != tensor->dtype)
     return error_set(SHARDRT_EINVAL, "%s: \"%s\" is %s, not %s", self->head.blocks.file.title, asked->name,
                      shardrt_dtype_name(tensor->dtype), shardrt_dtype_name(asked->dtype));
@@ -101,6 +103,8 @@ static int add_field(safetensors_source *self, int64_t t) {
   const shardrt_tensor *tensor = &self->header.tensors[t];
   struct blocks_part *part = &self->head.parts[self->head.base.nfields];
   shardrt_field *field = &self->head.base.fields[self->head.base.nfields];
+  int code = safetensors_header_check(self->head.blocks.file.path, tensor);
+  if (code < 0) return code;
   if (tensor->ndim < 1)
     return error_set(SHARDRT_EINVAL,
                      "%s: \"%s\" is a single number; the first dimension of a field counts the samples; `fields` can "

@@ -7,6 +7,7 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "base/hash.h"
+#include "source/gather.h"
 #include "source/mix.h"
 
 enum { READ_CHUNK = 512 }; /* samples that shardrt_source_read asks for at once */
@@ -140,6 +141,8 @@ int source_gather(const shardrt_source *source, int32_t field, const int64_t *sa
   const struct reader_mark mark = reader_mark(reader);
   code = source->format->gather(source, field, samples, n, inner, reader, dst);
   reader_release(reader, mark);
+  const shardrt_field *f = &source->fields[field];
+  if (code == SHARDRT_OK && f->dtype == SHARDRT_BOOL) gather_bools(dst, source_box_bytes(f, inner) * (size_t)n);
   return code;
 }
 
@@ -168,7 +171,7 @@ int source_find(const shardrt_source *source, int32_t field, const int64_t *samp
   *found = false;
   const shardrt_field *f = &source->fields[field];
   const int64_t offset = source->format->find != NULL ? piece_offset(f, inner) : -1;
-  if (offset < 0) return SHARDRT_OK;
+  if (offset < 0 || f->dtype == SHARDRT_BOOL) return SHARDRT_OK; /* what a file has as bools may be none */
   const size_t first = (size_t)offset * shardrt_dtype_size(f->dtype);
   for (int64_t i = 0; i < n; i++) {
     int code = check_sample(source, samples[i]);
@@ -182,8 +185,8 @@ int source_find(const shardrt_source *source, int32_t field, const int64_t *samp
   return SHARDRT_OK;
 }
 
-int source_value(const shardrt_source *source, int32_t field, int64_t sample, const shardrt_box *inner,
-                 struct reader *reader, struct value *out) {
+static int read_value(const shardrt_source *source, int32_t field, int64_t sample, const shardrt_box *inner,
+                      struct reader *reader, struct value *out) {
   int code = check_field(source, field);
   if (code == SHARDRT_OK) code = check_sample(source, sample);
   if (code < 0) return code;
@@ -211,6 +214,18 @@ int source_value(const shardrt_source *source, int32_t field, int64_t sample, co
   code = source->format->gather(source, field, &sample, 1, inner, reader, room);
   reader->past_caches = past_caches;
   return code;
+}
+
+int source_value(const shardrt_source *source, int32_t field, int64_t sample, const shardrt_box *inner,
+                 struct reader *reader, struct value *out) {
+  int code = read_value(source, field, sample, inner, reader, out);
+  if (code < 0 || out->dtype != SHARDRT_BOOL || gather_are_bools(out->data, value_bytes(out))) return code;
+  void *room = reader_room(reader, value_bytes(out)); /* what it is may lie in a mapped file */
+  if (room == NULL) return ALLOC_FAILED;
+  memcpy(room, out->data, value_bytes(out));
+  gather_bools(room, value_bytes(out));
+  out->data = room;
+  return SHARDRT_OK;
 }
 
 int source_gather_values(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,

@@ -69,23 +69,31 @@ static bool fill_float(struct zarr_parse *p) {
 
 static bool fill_integer(struct zarr_parse *p) {
   char *end;
-  const size_t bits = 8 * shardrt_dtype_size(p->out->dtype);
+  const int32_t dtype = p->out->dtype;
+  const size_t bits = 8 * shardrt_dtype_size(dtype);
+  const bool is_signed =
+      dtype == SHARDRT_INT8 || dtype == SHARDRT_INT16 || dtype == SHARDRT_INT32 || dtype == SHARDRT_INT64;
   errno = 0;
   if (p->fill_is_text) return false;
   if (p->fill[0] == '-') {
     const long long value = strtoll(p->fill, &end, 10);
     memcpy(p->out->fill, &value, sizeof value);
-    return *end == '\0' && errno == 0 && value >= -1 - (INT64_MAX >> (64 - bits));
+    const long long lowest = is_signed ? -1 - (INT64_MAX >> (64 - bits)) : 0;
+    return *end == '\0' && errno == 0 && value >= lowest;
   }
   const unsigned long long value = strtoull(p->fill, &end, 10);
   memcpy(p->out->fill, &value, sizeof value);
-  return *end == '\0' && end != p->fill && errno == 0 && value <= UINT64_MAX >> (64 - bits);
+  const unsigned long long highest = (is_signed ? (uint64_t)INT64_MAX : UINT64_MAX) >> (64 - bits);
+  return *end == '\0' && end != p->fill && errno == 0 && value <= highest;
 }
 
 static int find_fill(const json_reader *r, struct zarr_parse *p) {
   const int32_t dtype = p->out->dtype;
   bool good;
-  if (p->fill[0] == '\0' || strcmp(p->fill, "null") == 0) return SHARDRT_OK;
+  if (!p->fill_is_text && strcmp(p->fill, "null") == 0) {
+    if (p->out->version == 2) return SHARDRT_OK; /* the elements of a chunk that is missing may be anything */
+    return json_bad(r, "its fill_value is null; in Zarr v3 it is a %s", shardrt_dtype_name(dtype));
+  }
   if (dtype == SHARDRT_BOOL) {
     good = strcmp(p->fill, "true") == 0 || strcmp(p->fill, "false") == 0;
     p->out->fill[0] = p->fill[0] == 't';
@@ -124,6 +132,9 @@ static int finish(const json_reader *r, struct zarr_parse *p) {
                     p->shape_sizes < 0   ? "shape"
                     : p->chunk_sizes < 0 ? "chunks' shape"
                                          : "data type");
+  const char *missing = zarr_parse_missing(p);
+  if (missing != NULL)
+    return json_bad(r, "it does not have \"%s\", which every array of Zarr v%d has", missing, (int)out->version);
   if (p->shape_sizes != p->chunk_sizes)
     return json_bad(r, "its shape has %d sizes, its chunks' %d", (int)p->shape_sizes, (int)p->chunk_sizes);
   if (out->version == 3 && !p->has_bytes) return json_bad(r, "its codecs do not have \"bytes\"");

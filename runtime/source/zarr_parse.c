@@ -89,6 +89,7 @@ static int transpose_order(json_reader *r, int32_t i, void *context) {
 
 /* One setting of a codec, or of a chunk grid or key encoding; those that do not matter to a reader are skipped. */
 static int read_setting(json_reader *r, const char *key, void *context) {
+  static const char *const for_writers[] = {"level", "checksum", "typesize", "cname", "clevel", "shuffle", "blocksize"};
   struct zarr_parse *p = context;
   char word[ZARR_WORD] = "";
   const bool shard = strcmp(p->name, "sharding_indexed") == 0;
@@ -122,7 +123,9 @@ static int read_setting(json_reader *r, const char *key, void *context) {
     p->out->separator = word[0];
     return code;
   }
-  return json_skip(r);
+  for (size_t i = 0; i < sizeof for_writers / sizeof *for_writers; i++)
+    if (strcmp(key, for_writers[i]) == 0) return json_skip(r);
+  return json_bad(r, "has \"%s\" in the configuration of \"%s\", which shardrt does not know", key, p->name);
 }
 
 /* The member "configuration" of {"name": …, "configuration": {…}}, which is looked at twice: the name may stand
@@ -134,8 +137,10 @@ static int find_name(json_reader *r, const char *key, void *context) {
 
 static int read_configuration(json_reader *r, const char *key, void *context) {
   static const char expected[] = "an object of settings";
-  if (strcmp(key, "configuration") != 0) return json_skip(r);
-  return json_object_read(r, expected, read_setting, context);
+  if (strcmp(key, "configuration") == 0) return json_object_read(r, expected, read_setting, context);
+  if (strcmp(key, "name") == 0 || strcmp(key, "must_understand") == 0) return json_skip(r);
+  return json_bad(r, "has \"%s\" beside the name \"%s\", which shardrt does not know", key,
+                  ((struct zarr_parse *)context)->name);
 }
 
 /* Leaves the name in p->name. An extension without settings may be a bare name. */
@@ -240,7 +245,8 @@ static int read_v2(json_reader *r, const char *key, void *context) {
     p->name[0] = '\0';
     return read_setting(r, "separator", p);
   }
-  return json_skip(r);
+  if (key[0] == '_') return json_skip(r); /* as NCZarr adds some */
+  return json_bad(r, "has \"%s\", which shardrt does not know", key);
 }
 
 static int read_grid(json_reader *r, struct zarr_parse *p) {
@@ -286,12 +292,24 @@ static int read_v3(json_reader *r, const char *key, void *context) {
   return json_bad(r, "has \"%s\", which shardrt does not know", key);
 }
 
+static const char *const once[] = {
+    "zarr_format", "shape",     "chunks",    "fill_value",          "compressor",
+    "filters",     "dtype",     "order",     "chunk_grid",          "chunk_key_encoding",
+    "codecs",      "data_type", "node_type", "dimension_separator", "storage_transformers",
+    NULL};
+
+const char *zarr_parse_missing(const struct zarr_parse *p) {
+  static const char *const v2[] = {"zarr_format", "shape",   "chunks", "dtype", "fill_value",
+                                   "compressor",  "filters", "order",  NULL};
+  static const char *const v3[] = {"zarr_format",        "node_type", "shape",      "data_type", "chunk_grid",
+                                   "chunk_key_encoding", "codecs",    "fill_value", NULL};
+  for (const char *const *name = p->out->version == 2 ? v2 : v3; *name != NULL; name++)
+    for (size_t i = 0; once[i] != NULL; i++)
+      if (strcmp(once[i], *name) == 0 && (p->seen >> i & 1) == 0) return *name;
+  return NULL;
+}
+
 static int read_member(json_reader *r, const char *key, void *context) {
-  static const char *const once[] = {
-      "zarr_format", "shape",     "chunks",    "fill_value",          "compressor",
-      "filters",     "dtype",     "order",     "chunk_grid",          "chunk_key_encoding",
-      "codecs",      "data_type", "node_type", "dimension_separator", "storage_transformers",
-      NULL};
   struct zarr_parse *p = context;
   int code = json_once(r, key, once, &p->seen);
   if (code < 0) return code;

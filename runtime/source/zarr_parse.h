@@ -30,4 +30,7 @@ struct zarr_parse {
  * shardrt does not read. */
 int zarr_parse_object(json_reader *r, struct zarr_parse *p);
 
+/* The member that every array of this version has, and this one has not; NULL: none. Another one may be it, damaged. */
+const char *zarr_parse_missing(const struct zarr_parse *p);
+
 #endif

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/size.h"
 #include "base/utf8.h"
+#include "source/gather.h"
 #include "source/npy_header.h"
 #include "transform/kinds.h"
 #include "transform/number.h"
@@ -102,8 +103,10 @@ static int npy_measure(const shardrt_transform *self, struct reader *reader, con
 static int copy_box(const uint8_t *data, struct value *out) {
   static const int64_t zero[SHARDRT_MAX_NDIM] = {0};
   out->reduce = 1;
-  return shardrt_box_copy(out->ndim, shardrt_dtype_size(out->dtype), out->shape, out->data, out->shape, zero, data,
-                          out->full, out->start);
+  int code = shardrt_box_copy(out->ndim, shardrt_dtype_size(out->dtype), out->shape, out->data, out->shape, zero, data,
+                              out->full, out->start);
+  if (code == SHARDRT_OK && out->dtype == SHARDRT_BOOL) gather_bools(out->data, value_bytes(out));
+  return code;
 }
 
 static int elements_run(const shardrt_transform *self, struct reader *reader, const struct draw *draws, int64_t n,

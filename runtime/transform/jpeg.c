@@ -117,6 +117,17 @@ static unsigned part_of(unsigned a, unsigned b) {
   return (product + (product >> 8)) >> 8;
 }
 
+/* Whether libjpeg makes other channels than are asked for: of CMYK it makes no others; and grey of colours is that of
+ * the colours as Pillow's convert("L") has it, not the file's own luma, which draft("L") takes. */
+static bool is_converted(const struct jpeg_decompress_struct *info, const struct value *out) {
+  return info->out_color_space == JCS_CMYK || info->output_components != out->shape[2];
+}
+
+/* One row of red, green, blue as grey. */
+static void convert_rgb(const uint8_t *row, int64_t width, uint8_t *out) {
+  for (int64_t x = 0; x < width; x++, row += 3) out[x] = decode_luma(row);
+}
+
 /* One row of CMYK as red, green, blue or grey. As Pillow has it: all files hold it as Adobe's do, inverted (255 is no
  * ink), and the rounding is the same. */
 static void convert_cmyk(const uint8_t *row, int64_t width, int64_t channels, uint8_t *out) {
@@ -166,9 +177,12 @@ static void read_rows(struct jpeg *self, int64_t skipped, uint8_t *line, const s
   else if (out->start[0] > 0)
     jpeg_skip_scanlines(info, (JDIMENSION)out->start[0]);
   for (size_t at = 0; at < all; at += bytes) {
-    if (info->out_color_space == JCS_CMYK) {
+    if (is_converted(info, out)) {
       jpeg_read_scanlines(info, &line, 1);
-      convert_cmyk(line + before, out->shape[1], out->shape[2], pixels + at);
+      if (info->out_color_space == JCS_CMYK)
+        convert_cmyk(line + before, out->shape[1], out->shape[2], pixels + at);
+      else
+        convert_rgb(line + before, out->shape[1], pixels + at);
     } else if (at >= before && at - before + decoded <= all) {
       uint8_t *place = pixels + at - before;
       memcpy(line, place, before);
@@ -186,13 +200,15 @@ static int try_rows(struct jpeg *self, struct reader *reader, const struct value
   if (setjmp(self->failed)) return refuse(self);
   struct jpeg_decompress_struct *info = &self->info;
   const bool cmyk = info->jpeg_color_space == JCS_CMYK || info->jpeg_color_space == JCS_YCCK;
-  info->out_color_space = cmyk ? JCS_CMYK : piece->shape[2] == 1 ? JCS_GRAYSCALE : JCS_RGB;
+  const bool grey = info->jpeg_color_space == JCS_GRAYSCALE && piece->shape[2] == 1;
+  info->out_color_space = cmyk ? JCS_CMYK : grey ? JCS_GRAYSCALE : JCS_RGB;
   info->scale_num = 1;
   info->scale_denom = (unsigned)piece->reduce;
   jpeg_start_decompress(info);
   const int64_t skipped = crop_columns(info, piece);
-  uint8_t *line = reader_room(reader, (size_t)info->output_width * (size_t)info->output_components);
-  if (line != NULL) read_rows(self, skipped, line, piece);
+  uint8_t *line = reader_room(reader, (size_t)info->output_width * (size_t)info->output_components + 1);
+  /* One byte further: libjpeg-turbo writes lines that are aligned past the caches, and this one is read at once. */
+  if (line != NULL) read_rows(self, skipped, line + 1, piece);
   jpeg_destroy_decompress(info); /* what stands behind the rows is not looked at */
   return line != NULL ? SHARDRT_OK : SHARDRT_ENOMEM;
 }

@@ -84,10 +84,7 @@ def decode(path):
         grey = (np.asarray(image).astype(np.uint32) >> 8).astype(np.uint8)
         return np.stack([grey] * 3, -1), grey
     rgb = np.asarray(image.convert("RGBA").convert("RGB") if image.mode == "P" else image.convert("RGB"))
-    grey = Image.open(path)
-    if path.endswith(".jpg") and grey.mode == "RGB":
-        grey.draft("L", grey.size)  # the file's own luma
-    return rgb, np.asarray(grey if grey.mode == "L" else Image.fromarray(rgb).convert("L"))
+    return rgb, np.asarray(image if image.mode == "L" else Image.fromarray(rgb).convert("L"))
 
 
 if __name__ == "__main__":
