@@ -185,6 +185,23 @@ function words.matmul(a, b, options)
   return with_vectors(what, a, b, accuracy, wanted)
 end
 
+-- Whether an array of that shape that is seen as a matrix, and lies as this one does, is no longer cut as it is.
+local function loses_cuts(at, x, flat)
+  local cuts = place.cuts(at, x)
+  return cuts and not propagate.equal(cuts, (propagate.reshape(cuts, x.shape, flat, at.axis_size)))
+end
+
+-- {…a, M, K} and {…b, K, N}: all products of a matrix of the one and a matrix of the other.
+local function products(what, a, b, accuracy)
+  local left, sizes, order = a.shape, {}, {}
+  local outer, inner = a.ndim - 2, b.ndim - 2
+  for d = 1, outer do sizes[d], order[d] = left[d], d - 1 end
+  for d = 1, inner do sizes[outer + d], order[outer + 1 + d] = 1, outer + d - 1 end
+  sizes[outer + inner + 1], sizes[outer + inner + 2] = left[outer + 1], left[outer + 2]
+  order[outer + 1], order[outer + inner + 2] = outer + inner, outer + inner + 1
+  return rearrange.words.transpose(contract.matmul(what, reshape_to(a, sizes), b, false, false, accuracy), order)
+end
+
 --- The sum of products over the last dimension of a and the last but one of b (its only one, of a vector). Of single
 --- numbers, the product.
 ---@param a shardrt.Operand
@@ -200,8 +217,10 @@ function words.dot(a, b, options)
     local out = elementwise.words.multiply(x, y)
     return wanted and require("shardrt.constrain").array(what, out, wanted) or out
   end
-  if a.ndim <= 2 and b.ndim <= 2 or b.ndim == 1 then return with_vectors(what, a, b, accuracy, wanted) end
-  -- {…a, K} and {…b, K, N}: as one product of two matrices.
+  if a.ndim <= 2 and b.ndim <= 2 or a.ndim == 1 or b.ndim == 1 then
+    return with_vectors(what, a, b, accuracy, wanted)
+  end
+  -- {…a, K} and {…b, K, N}: as one product of two matrices, unless what cuts an operand would be lost.
   local inner, left, right = a.shape[a.ndim], a.shape, {}
   if inner ~= b.shape[b.ndim - 1] then
     fail("%s: shapes %s and %s: the left one's last dimension (%d) is to be the right one's last but one (%d)", what,
@@ -215,11 +234,17 @@ function words.dot(a, b, options)
       right[#right + 1] = b.shape[d + 1]
     end
   end
-  local flat_b = reshape_to(rearrange.words.transpose(b, order), { b.shape[b.ndim - 1], shape.elements(right) })
-  local out = with_vectors(what, reshape_to(a, { shape.elements(left), inner }), flat_b, accuracy)
-  local sizes = left
-  for _, size in ipairs(right) do sizes[#sizes + 1] = size end
-  out = reshape_to(out, sizes)
+  local at, turned = place.of(what, { a, b }), b.ndim > 2 and rearrange.words.transpose(b, order) or b
+  local flat_a, flat_b = { shape.elements(left), inner }, { inner, shape.elements(right) }
+  local out
+  if loses_cuts(at, a, flat_a) or loses_cuts(at, turned, flat_b) then
+    out = products(what, a, b, accuracy)
+  else
+    out = with_vectors(what, reshape_to(a, flat_a), reshape_to(turned, flat_b), accuracy)
+    local sizes = left
+    for _, size in ipairs(right) do sizes[#sizes + 1] = size end
+    out = reshape_to(out, sizes)
+  end
   return wanted and require("shardrt.constrain").array(what, out, wanted) or out
 end
 
