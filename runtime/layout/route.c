@@ -274,6 +274,7 @@ static int add_arrival(planner *p, int64_t i, int64_t from) {
   if (holder >= 0) return add_whole(p, &p->route->receives, from, to, holder);
   shardrt_box old = grid_box(&p->from.grid, from);
   overlap news = overlap_of(&p->to.grid, &old);
+  if (news.count == 0) return SHARDRT_OK; /* it meets item i's block at least */
   if (!is_weighed(p, &news)) return add_whole(p, &p->route->receives, from, to, sender_of(p, from, &news, to));
   /* Weighing finds the parts of all new blocks. */
   return is_met_first(p, i, from) ? weigh(p, from, &news) : SHARDRT_OK;
