@@ -155,6 +155,17 @@ int shardrt_sharding_process_shards(const shardrt_sharding *sharding, int32_t nd
 typedef struct shardrt_route shardrt_route;
 int shardrt_route_new(const shardrt_sharding *from, const shardrt_sharding *to, int32_t ndim, const int64_t *shape,
                       int32_t process, int32_t devices_per_process, shardrt_route **out);
+/* An array that becomes a part of another one, or a part of which becomes one: element i of the old array is element
+ * i + by of the new one, where there is such a one. */
+typedef struct shardrt_shift {
+  int32_t ndim;
+  int64_t old_shape[SHARDRT_MAX_NDIM];
+  int64_t new_shape[SHARDRT_MAX_NDIM];
+  int64_t by[SHARDRT_MAX_NDIM];
+} shardrt_shift;
+/* The way of these elements; boxes are counted as in the new array. */
+int shardrt_route_shifted(const shardrt_sharding *from, const shardrt_sharding *to, const shardrt_shift *shift,
+                          int32_t process, int32_t devices_per_process, shardrt_route **out);
 void shardrt_route_free(shardrt_route *route);
 /* In elements: each that the process receives, once; that it sends, once for each receiving process; and that its new
  * boxes take from its own old ones. */
@@ -710,6 +721,13 @@ int shardrt_regroup(const shardrt_array *x, shardrt_array *out);
 /* shardrt_reshard between two operations: the new blocks' memory is of what results have given back, and comes back to
  * it. (Steps of training move many sizes in turn; shardrt_reshard keeps memory for the last one only.) */
 int shardrt_carry(shardrt_array *x, shardrt_sharding *to, const shardrt_reshard_options *options, shardrt_array **out);
+
+/* n >= 0 arrays put into `out`, which all processes do together: out[i + by[k]] = in[k][i], wherever out has that; `by`
+ * has a number for each dimension of each array. What no array gives is 0. No two may give one element. An element
+ * comes over a link only to a process that does not hold it, and once. Shapes are those of the whole arrays, which may
+ * lie in any sharding over out's devices. EINVAL: other devices, dtypes or numbers of dimensions; EDATA; ENOMEM;
+ * EMISMATCH where processes differ in what they call. */
+int shardrt_assemble(int32_t n, shardrt_array *const *in, const int64_t *by, shardrt_array *out);
 
 /* -- elements, one by one -- */
 

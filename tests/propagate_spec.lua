@@ -27,17 +27,20 @@ local function range(axes, size, at, axis_size)
   return part * size / parts, (part + 1) * size / parts
 end
 
--- Elements that all devices together receive from one layout to another.
-local function received(from, to, sizes, axis_size)
+-- Elements that all devices together receive from one layout to another, which is of a larger array where `larger` are
+-- its sizes: then the old one's elements stand there from `first` on in each dimension.
+local function received(from, to, sizes, axis_size, larger, first)
   if not from then return 0 end
   local sum = 0
   for a = 0, axis_size.a - 1 do
     for b = 0, axis_size.b - 1 do
       local at, wanted, held = { a = a, b = b }, 1, 1
       for d, size in ipairs(sizes) do
-        local low, high = range(to[d], size, at, axis_size)
+        local low, high = range(to[d], larger and larger[d] or size, at, axis_size)
         local old_low, old_high = range(from[d], size, at, axis_size)
-        wanted = wanted * (high - low)
+        local offset = first and first[d] or 0
+        low, high = math.max(low - offset, 0), math.min(high - offset, size)
+        wanted = wanted * math.max(0, high - low)
         held = held * math.max(0, math.min(high, old_high) - math.max(low, old_low))
       end
       sum = sum + wanted - held
@@ -73,6 +76,44 @@ describe("the layout of an elementwise result", function()
         if x.cuts then
           assert.is_true(cost(chosen) <= cost(x.cuts), ("%s → %s moves %d, %s %d"):format(table.concat(names, ", "),
             text(chosen), cost(chosen), text(x.cuts), cost(x.cuts)))
+        end
+      end
+    end
+  end)
+end)
+
+describe("the layout of arrays one behind the other", function()
+  it("makes equal parts, and moves no more than any operand's own would", function()
+    for _ = 1, 2000 do
+      local axis_size, along = { a = pick { 2, 3, 4 }, b = pick { 2, 4 } }, pick { 1, 2 }
+      local sizes, operands, firsts = { 48, 48 }, {}, {}
+      sizes[along] = 0
+      for i = 1, math.random(2, 3) do
+        local own = { 48, 48 }
+        own[along], firsts[i] = pick { 24, 48, 96, 5 }, { 0, 0 }
+        firsts[i][along] = sizes[along]
+        sizes[along] = sizes[along] + own[along]
+        local layout = math.random() < 0.9 and propagate.fitting(pick(layouts), own, axis_size) or nil
+        operands[i] = { cuts = layout, sizes = own, bytes = pick { 1, 2, 4 } }
+      end
+      local function cost(cuts)
+        local sum = 0
+        for i, x in ipairs(operands) do
+          local elements = received(x.cuts, cuts, x.sizes, axis_size, sizes, firsts[i])
+          local average = propagate.placed(x.cuts, cuts, x.sizes, sizes, firsts[i], axis_size)
+          assert.near(elements, average * axis_size.a * axis_size.b, 1e-6)
+          sum = sum + x.bytes * elements
+        end
+        return sum
+      end
+      local chosen = propagate.concatenate(sizes, along, operands, axis_size)
+      assert.same(chosen, propagate.fitting(chosen, sizes, axis_size))
+      for _, x in ipairs(operands) do
+        local other = x.cuts and propagate.fitting(x.cuts, sizes, axis_size)
+        -- What somebody's own layout leaves whole, another operand may cut.
+        if other and propagate.equal(other, x.cuts) then
+          assert.is_true(cost(chosen) <= cost(other), ("%s: %d, %s: %d"):format(text(chosen), cost(chosen),
+            text(other), cost(other)))
         end
       end
     end

@@ -169,6 +169,89 @@ local function with_vectors(what, a, b, accuracy, wanted)
   return wanted and require("shardrt.constrain").array(what, out, wanted) or out
 end
 
+-- The cuts and the shape of an array with dimensions first … last seen as one.
+local function as_one(cuts, sizes, first, last)
+  local made, shape_made = {}, {}
+  for d, size in ipairs(sizes) do
+    local e = #made
+    if d <= first or d > last then
+      e = e + 1
+      made[e], shape_made[e] = {}, 1
+    end
+    for _, axis in ipairs(cuts[d]) do table.insert(made[e], axis) end
+    shape_made[e] = shape_made[e] * size
+  end
+  return made, shape_made
+end
+
+-- The array with those elements on each device, under other sizes and cuts, and the way back for its gradient. Where
+-- that is no reshape, it numbers elements in another way: as all arrays do that were seen so from the same cuts.
+local function seen_as(what, at, x, from, sizes, cuts)
+  local out = operate.alias(what, operate.bring(what, x, at, from), at, cuts, sizes)
+  local old = x.shape
+  return operate.done(what, out, { x }, function(dy) return { seen_as(what, at, dy, cuts, old, from) } end)
+end
+
+-- How the operands of a dot lie as matrices {M, K} and {K, N}, where each device has of these what it has of them: nil
+-- where some axis cuts dimensions of both, or where no names say how one lies.
+local function matrices(at, a, b)
+  local made, used = {}, {}
+  for i, x in ipairs { a, b } do
+    local cuts = place.cuts(at, x)
+    if cuts == false or x.size == 0 then return nil end
+    cuts = cuts or propagate.whole(x.ndim)
+    local flat, sizes = as_one(cuts, x.shape, i, i == 1 and x.ndim - 1 or x.ndim)
+    for _, axis in ipairs(flat[i]) do
+      if used[axis] then return nil end
+      used[axis] = true
+    end
+    made[i] = { cuts = cuts, flat = flat, sizes = sizes, placed = x.committed }
+  end
+  return made
+end
+
+-- {…a, K} and {K, …b} as one product of two matrices.
+local function as_matrices(what, at, a, b, ways, accuracy)
+  local left, right = ways[1], ways[2]
+  local function matrix(x, way)
+    if x.ndim == 2 then return x end
+    return way.placed and seen_as(what, at, x, way.cuts, way.sizes, way.flat) or reshape_to(x, way.sizes)
+  end
+  local out = contract.matmul(what, matrix(a, left), matrix(b, right), false, false, accuracy)
+  local cuts, sizes = {}, {}
+  for d = 1, a.ndim - 1 do cuts[d], sizes[d] = left.cuts[d], a.shape[d] end
+  for d = 2, b.ndim do cuts[#cuts + 1], sizes[#sizes + 1] = right.cuts[d], b.shape[d] end
+  return seen_as(what, at, out, { left.flat[1], right.flat[2] }, sizes, cuts)
+end
+
+-- {…a, M, K} and {…b, K, N}: all products of a matrix of the one and a matrix of the other.
+local function products(what, a, b, accuracy)
+  if b.ndim == 2 then return contract.matmul(what, a, b, false, false, accuracy) end
+  local left, sizes, order = a.shape, {}, {}
+  local outer, inner = a.ndim - 2, b.ndim - 2
+  for d = 1, outer do sizes[d], order[d] = left[d], d - 1 end
+  for d = 1, inner do sizes[outer + d], order[outer + 1 + d] = 1, outer + d - 1 end
+  sizes[outer + inner + 1], sizes[outer + inner + 2] = left[outer + 1], left[outer + 2]
+  order[outer + 1], order[outer + inner + 2] = outer + inner, outer + inner + 1
+  return rearrange.words.transpose(contract.matmul(what, reshape_to(a, sizes), b, false, false, accuracy), order)
+end
+
+-- {…a, K} by {…b, K, N}: every row of the one by every matrix of the other.
+local function all_by_all(what, a, b, accuracy)
+  local inner = a.shape[a.ndim]
+  if inner ~= b.shape[b.ndim - 1] then
+    fail("%s: shapes %s and %s: the left one's last dimension (%d) is to be the right one's last but one (%d)", what,
+      shape.text(a.shape), shape.text(b.shape), inner, b.shape[b.ndim - 1])
+  end
+  local order = { b.ndim - 2 }
+  for d = 0, b.ndim - 1 do
+    if d ~= b.ndim - 2 then order[#order + 1] = d end
+  end
+  local at, turned = place.of(what, { a, b }), b.ndim > 2 and rearrange.words.transpose(b, order) or b
+  local ways = matrices(at, a, turned)
+  return ways and as_matrices(what, at, a, turned, ways, accuracy) or products(what, a, b, accuracy)
+end
+
 --- The product of matrices, of a matrix and a vector, or of two vectors; with more dimensions, of all matrices that the
 --- last two make, the others broadcasting. Where the contracted dimension is cut in both operands alike, devices
 --- compute parts of the sum; `sharding` says how the sum is then to lie: no more than needed is moved. `precision` is
@@ -182,6 +265,7 @@ function words.matmul(a, b, options)
   local wanted, accuracy = wanted_of(what, options)
   a, b = operands(what, a, b)
   if a.ndim == 0 or b.ndim == 0 then fail("%s: of a single number; it takes vectors and matrices", what) end
+  if a.ndim > 2 and b.ndim == 2 and not wanted then return all_by_all(what, a, b, accuracy) end
   return with_vectors(what, a, b, accuracy, wanted)
 end
 
@@ -200,26 +284,10 @@ function words.dot(a, b, options)
     local out = elementwise.words.multiply(x, y)
     return wanted and require("shardrt.constrain").array(what, out, wanted) or out
   end
-  if a.ndim <= 2 and b.ndim <= 2 or b.ndim == 1 then return with_vectors(what, a, b, accuracy, wanted) end
-  -- {…a, K} and {…b, K, N}: as one product of two matrices.
-  local inner, left, right = a.shape[a.ndim], a.shape, {}
-  if inner ~= b.shape[b.ndim - 1] then
-    fail("%s: shapes %s and %s: the left one's last dimension (%d) is to be the right one's last but one (%d)", what,
-      shape.text(a.shape), shape.text(b.shape), inner, b.shape[b.ndim - 1])
+  if a.ndim <= 2 and b.ndim <= 2 or a.ndim == 1 or b.ndim == 1 or b.ndim == 2 and wanted then
+    return with_vectors(what, a, b, accuracy, wanted)
   end
-  left[#left] = nil
-  local order = { b.ndim - 2 }
-  for d = 0, b.ndim - 1 do
-    if d ~= b.ndim - 2 then
-      order[#order + 1] = d
-      right[#right + 1] = b.shape[d + 1]
-    end
-  end
-  local flat_b = reshape_to(rearrange.words.transpose(b, order), { b.shape[b.ndim - 1], shape.elements(right) })
-  local out = with_vectors(what, reshape_to(a, { shape.elements(left), inner }), flat_b, accuracy)
-  local sizes = left
-  for _, size in ipairs(right) do sizes[#sizes + 1] = size end
-  out = reshape_to(out, sizes)
+  local out = all_by_all(what, a, b, accuracy)
   return wanted and require("shardrt.constrain").array(what, out, wanted) or out
 end
 

@@ -19,9 +19,9 @@ local function lies(x)
 end
 
 -- Bytes that all processes together receive.
-local function moved(x, to)
+local function moved(x, to, shift)
   if not x.committed then return 0 end
-  local plan, bytes = reshard.words.reshard_plan(x.shape, x.dtype, x.sharding, to), 0
+  local plan, bytes = reshard.plan("explain", x, to, shift), 0
   for process = 0, C.shardrt_job_get().process_count - 1 do bytes = bytes + plan:bytes_received(process) end
   return bytes
 end
@@ -46,7 +46,7 @@ function explain.words.explain(f, ...)
   if operate.observer then fail("%s: within another explain", what) end
   local bytes, all, since, began = 0, 0, C.shardrt_clock(), C.shardrt_clock()
   job.words.say("%-28s %-34s %-12s %10s  from", "operation", "result", "moved", "time")
-  operate.mover = function(x, to) bytes = bytes + moved(x, to) end
+  operate.mover = function(x, to, shift) bytes = bytes + moved(x, to, shift) end
   operate.observer = function(word, out, inputs)
     local now, from = C.shardrt_clock(), {}
     for i, x in ipairs(inputs) do from[i] = lies(x) end

@@ -24,8 +24,8 @@ local operate = {}
 --- Who is told of each operation (explain.lua): observer(what, out, inputs).
 ---@type fun(what: string, out: shardrt.Array, inputs: shardrt.Array[])|nil
 operate.observer = nil
---- Who is told of what moves between devices (explain.lua): mover(x, to).
----@type fun(x: shardrt.Array, to: shardrt.Sharding)|nil
+--- Who is told of what moves between devices (explain.lua): mover(x, to), or mover(x, to, what of it goes where).
+---@type fun(x: shardrt.Array, to: shardrt.Sharding, shift: shardrt.Shift?)|nil
 operate.mover = nil
 
 ---@return boolean
@@ -121,6 +121,18 @@ function operate.bring(what, x, at, cuts, donate)
     return regroup(what, x, at, cuts)
   end
   return operate.move(what, x, to, donate and DONATE or nil)
+end
+
+--- Puts arrays into a result that was just made, wherever their parts lie; each begins there at an element of its own.
+---@param what string
+---@param out shardrt.Array
+---@param arrays shardrt.Array[] # over the same devices
+---@param starts integer[][] # may be negative, or beyond the end: what the result does not have is left out
+function operate.assemble(what, out, arrays, starts)
+  for i, x in ipairs(arrays) do
+    if operate.mover then operate.mover(x, out.sharding, { shape = out.shape, by = starts[i] }) end
+  end
+  reshard.assemble(what, out, arrays, starts)
 end
 
 -- What is computed from what. Behind the first line's end stands what processes compare and messages do not show.

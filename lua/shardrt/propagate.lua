@@ -74,11 +74,11 @@ end
 
 local COUNTED = 4096 -- devices, at most, that are looked at one by one
 
--- The part of its new block that a device has already, on average: by going through all places of the axes; nil where
--- these are too many.
-local function counted(from, to, sizes, axis_size)
-  local axes, known, places = {}, {}, 1
-  for _, cuts in ipairs { from, to } do
+-- All places of the axes in some lists of cuts: how many, a function that goes to one, counted from 0, and one that
+-- says which part of a dimension that is cut by a list of axes is there. nil where these are too many.
+local function places_of(all, axis_size)
+  local axes, known, places, at = {}, {}, 1, {}
+  for _, cuts in ipairs(all) do
     for d = 1, #cuts do
       for _, axis in ipairs(cuts[d]) do
         if not known[axis] then
@@ -89,21 +89,32 @@ local function counted(from, to, sizes, axis_size)
     end
   end
   if places > COUNTED then return nil end
-  local sum, scale, at = 0, 1 / places, {}
+  local function go_to(place)
+    for _, axis in ipairs(axes) do
+      at[axis] = place % axis_size[axis]
+      place = math.floor(place / axis_size[axis])
+    end
+  end
   local function part_of(list)
     local part = 0
     for _, axis in ipairs(list) do part = part * axis_size[axis] + at[axis] end
     return part
   end
+  return places, go_to, part_of
+end
+
+-- The part of its new block that a device has already, on average: by going through all places of the axes; nil where
+-- these are too many.
+local function counted(from, to, sizes, axis_size)
+  local places, go_to, part_of = places_of({ from, to }, axis_size)
+  if not places then return nil end
+  local sum, scale = 0, 1 / places
   for d, size in ipairs(sizes) do
     scale = scale * size / (parts(from[d], axis_size) * parts(to[d], axis_size))
   end
   for place = 0, places - 1 do
-    local left, held = place, 1
-    for _, axis in ipairs(axes) do
-      at[axis] = left % axis_size[axis]
-      left = math.floor(left / axis_size[axis])
-    end
+    local held = 1
+    go_to(place)
     for d = 1, #sizes do -- in whole numbers, so that what is equal stays so
       local old, new = part_of(from[d]), part_of(to[d])
       local n, m = parts(to[d], axis_size), parts(from[d], axis_size)
@@ -215,6 +226,91 @@ function propagate.elementwise(sizes, operands, axis_size)
     if operand.cuts then
       local candidate = merge_all(operands, operand.cuts, #sizes)
       local cost = cost_of(candidate, operands, sizes, axis_size)
+      if not least or cost < least then cuts, least = candidate, cost end
+    end
+  end
+  return cuts
+end
+
+--- Of each dimension's axes as many, from the first one on, as cut it into equal parts.
+---@param cuts shardrt.Cuts
+---@param sizes integer[]
+---@param axis_size table<string, integer>
+---@return shardrt.Cuts
+function propagate.fitting(cuts, sizes, axis_size)
+  local made = {}
+  for d, size in ipairs(sizes) do
+    local n = 1
+    made[d] = {}
+    for i, axis in ipairs(cuts[d]) do
+      n = n * axis_size[axis]
+      if size % n ~= 0 then break end
+      made[d][i] = axis
+    end
+  end
+  return made
+end
+local fitting = propagate.fitting
+
+--- How many elements a device receives, on average, where all of an array becomes a part of a larger one.
+---@param from shardrt.Cuts|false|nil
+---@param to shardrt.Cuts # of the larger one
+---@param old integer[] # its shape
+---@param new integer[] # that of the larger one
+---@param by integer[] # where in it the array begins
+---@param axis_size table<string, integer>
+---@return number
+function propagate.placed(from, to, old, new, by, axis_size)
+  if from == nil then return 0 end
+  local places, go_to, part_of = places_of({ from or propagate.whole(#old), to }, axis_size)
+  if not places then return moved(from, fitting(to, old, axis_size), old, axis_size) end
+  local sum = 0
+  for place = 0, places - 1 do
+    local wanted, held = 1, from and 1 or 0
+    go_to(place)
+    for d, size in ipairs(old) do
+      local block = new[d] / parts(to[d], axis_size)
+      local low = math.max(part_of(to[d]) * block, by[d])
+      local high = math.min((part_of(to[d]) + 1) * block, by[d] + size)
+      wanted = wanted * math.max(0, high - low)
+      if from then
+        block = size / parts(from[d], axis_size)
+        local first = by[d] + part_of(from[d]) * block
+        held = held * math.max(0, math.min(high, first + block) - math.max(low, first))
+      end
+    end
+    sum = sum + wanted - held
+  end
+  return sum / places
+end
+
+local function is_among(cuts, list)
+  for _, other in ipairs(list) do
+    if propagate.equal(cuts, other) then return true end
+  end
+  return false
+end
+
+--- The cuts of arrays one behind the other: as of an elementwise result, as far as they make equal parts of it.
+---@param sizes integer[] # of the result
+---@param along integer # the dimension in which they follow each other, from 1
+---@param operands shardrt.propagate.operand[] # their sizes are their own
+---@param axis_size table<string, integer>
+---@return shardrt.Cuts
+function propagate.concatenate(sizes, along, operands, axis_size)
+  local cuts, complete = merge_all(operands, nil, #sizes)
+  if complete then return fitting(cuts, sizes, axis_size) end
+  local least, tried = nil, {}
+  for _, operand in ipairs(operands) do
+    local candidate = operand.cuts and fitting(merge_all(operands, operand.cuts, #sizes), sizes, axis_size)
+    if candidate and not is_among(candidate, tried) then
+      local cost, by = 0, {}
+      for d = 1, #sizes do by[d] = 0 end
+      for _, one in ipairs(operands) do
+        cost = cost + one.bytes * propagate.placed(one.cuts, candidate, one.sizes, sizes, by, axis_size)
+        by[along] = by[along] + one.sizes[along]
+      end
+      tried[#tried + 1] = candidate
       if not least or cost < least then cuts, least = candidate, cost end
     end
   end

@@ -27,13 +27,6 @@ local function lies(what, x)
   return at, place.cuts(at, x) or propagate.whole(x.ndim)
 end
 
--- The array with some dimensions whole on each device, and its cuts then.
-local function whole_along(what, at, x, cuts, axes)
-  local made = list.copy(cuts)
-  for _, axis in ipairs(axes) do made[axis + 1] = {} end
-  return operate.bring(what, x, at, made), made
-end
-
 --- The same elements, row-major, in another shape; one size may be -1: what is left for it.
 ---@param x shardrt.Operand
 ---@param to integer|integer[]
@@ -122,34 +115,107 @@ end
 
 local Sizes = ffi.typeof "int64_t[?]"
 
--- x[start + i * step], `sizes` of them; what is cut where a part is taken is first made whole.
-local function slice(what, x, start, step, sizes)
-  local at, cuts = lies(what, x)
-  local parts, old = {}, x.shape
-  for d = 1, x.ndim do
-    if start[d] ~= 0 or step[d] ~= 1 or sizes[d] ~= old[d] then parts[#parts + 1] = d - 1 end
+-- The dimensions of `large` in which a range is not all of it.
+local function changed(start, step, small, large)
+  local made = {}
+  for d = 1, #large do
+    if start[d] ~= 0 or step[d] ~= 1 or small[d] ~= large[d] then made[#made + 1] = d end
   end
-  local from, made = whole_along(what, at, x, cuts, parts)
-  local out = operate.result(what, at, made, x.dtype, sizes)
-  local c_start, c_step = Sizes(x.ndim + 1, start), Sizes(x.ndim + 1, step)
-  operate.compute(what, out, C.shardrt_slice, from.handle, c_start, c_step, out.handle)
-  return operate.done(what, out, { x }, function(dy) return { rearrange.pad(what, dy, start, step, old) } end,
-    table.concat(start, " ") .. " by " .. table.concat(step, " "))
+  return made
 end
 
---- The gradient of a slice: zeros of that shape, with x where the slice was taken.
-function rearrange.pad(what, x, start, step, sizes)
+local function is_cut(at, cuts, dims)
+  for _, d in ipairs(dims) do
+    if propagate.parts(cuts[d], at.axis_size) > 1 then return true end
+  end
+  return false
+end
+
+-- A range start + i * step in two steps: the run of elements within which it lies, from `low` on, `sizes` of them, and
+-- the elements first + i * step of that. Such a run is cut as the range is; it may go on beyond the array's end. `back`
+-- is where the array begins in the run.
+local function run_of(start, step, sizes)
+  local run = { low = {}, sizes = {}, back = {}, first = {}, step = {}, stepped = false }
+  for d, n in ipairs(sizes) do
+    local by = n > 1 and step[d] or 1
+    run.low[d] = by < 0 and start[d] + (n - 1) * by or start[d]
+    run.sizes[d], run.back[d], run.step[d] = n * math.abs(by), 0 - run.low[d], by
+    run.first[d] = by < 0 and -(n - 1) * by or 0
+    run.stepped = run.stepped or by ~= 1
+  end
+  return run
+end
+
+local function range_text(start, step) return table.concat(start, " ") .. " by " .. table.concat(step, " ") end
+
+-- x[start + i * step], `sizes` of them. What is cut where a part is taken stays cut, if the parts are equal and the
+-- step goes forwards; nothing but the part travels.
+local function slice(what, x, start, step, sizes)
+  local at, cuts = lies(what, x)
+  local old, from, first, by = x.shape, x, start, step
+  local parts = changed(start, step, sizes, old)
+  if is_cut(at, cuts, parts) then
+    local made, run = propagate.fitting(cuts, sizes, at.axis_size), run_of(start, step, sizes)
+    for _, d in ipairs(parts) do
+      if run.step[d] < 0 then made[d] = {} end
+    end
+    from, first, by, cuts = operate.result(what, at, made, x.dtype, run.sizes), run.first, run.step, made
+    operate.assemble(what, from, { x }, { run.back })
+    parts = run.stepped and parts or {}
+  end
+  local out = from
+  if #parts > 0 or from == x then
+    out = operate.result(what, at, cuts, x.dtype, sizes)
+    local c_first, c_step = Sizes(x.ndim + 1, first), Sizes(x.ndim + 1, by)
+    operate.compute(what, out, C.shardrt_slice, from.handle, c_first, c_step, out.handle)
+  end
+  local like = { sharding = x.sharding, committed = x.committed, ndim = x.ndim, shape = old }
+  return operate.done(what, out, { x }, function(dy) return { rearrange.pad(what, dy, start, step, like) } end,
+    range_text(start, step))
+end
+
+-- How the gradient of a slice lies: where the slice was taken, as the array of which it is a slice; else as it does.
+local function pad_cuts(at, cuts, parts, like)
+  local wanted, made, used = place.cuts(at, like) or cuts, list.copy(cuts), {}
+  for _, d in ipairs(parts) do made[d] = {} end
+  for _, axes in ipairs(made) do
+    for _, axis in ipairs(axes) do used[axis] = true end
+  end
+  for _, d in ipairs(parts) do
+    for i, axis in ipairs(wanted[d]) do
+      if used[axis] then break end
+      made[d][i], used[axis] = axis, true
+    end
+  end
+  return propagate.fitting(made, like.shape, at.axis_size)
+end
+
+--- The gradient of a slice: zeros of the shape of what it was taken of, with x where it was taken.
+function rearrange.pad(what, x, start, step, like)
   local name = "the gradient of " .. what
   local at, cuts = lies(name, x)
-  local parts, small = {}, x.shape
-  for d = 1, x.ndim do
-    if start[d] ~= 0 or step[d] ~= 1 or sizes[d] ~= small[d] then parts[#parts + 1] = d - 1 end
-  end
-  local from, made = whole_along(name, at, x, cuts, parts)
+  local small, sizes = x.shape, like.shape
+  local parts = changed(start, step, small, sizes)
+  local made = pad_cuts(at, cuts, parts, like)
   local out = operate.result(name, at, made, x.dtype, sizes)
-  operate.compute(name, out, C.shardrt_pad, from.handle, Sizes(x.ndim + 1, start), Sizes(x.ndim + 1, step), out.handle)
+  if is_cut(at, cuts, parts) or is_cut(at, made, parts) then
+    local run, from = run_of(start, step, small), x
+    if run.stepped then
+      local held = list.copy(cuts)
+      for d = 1, x.ndim do
+        if run.step[d] < 0 then held[d] = {} end
+      end
+      from = operate.result(name, at, held, x.dtype, run.sizes)
+      local whole = operate.bring(name, x, at, held)
+      operate.compute(name, from, C.shardrt_pad, whole.handle, Sizes(x.ndim + 1, run.first),
+        Sizes(x.ndim + 1, run.step), from.handle)
+    end
+    operate.assemble(name, out, { from }, { run.low })
+  else
+    operate.compute(name, out, C.shardrt_pad, x.handle, Sizes(x.ndim + 1, start), Sizes(x.ndim + 1, step), out.handle)
+  end
   return operate.done(name, out, { x }, function(dy) return { slice(name, dy, start, step, small) } end,
-    table.concat(start, " ") .. " by " .. table.concat(step, " "))
+    range_text(start, step))
 end
 
 -- {start, stop, step} of one dimension, as numpy counts: negative ones from the end, beyond the end is the end.
@@ -234,7 +300,31 @@ end
 
 local Arrays = ffi.typeof "shardrt_array *[?]"
 
---- Arrays one behind the other along an axis, which is then whole on each device.
+-- All of them put into the result, which is cut along that axis: only what a process does not hold travels.
+local function join_cut(what, at, out, all, starts, along, cuts)
+  local own, firsts = {}, {}
+  for i, x in ipairs(all) do
+    own[i], firsts[i] = x, {}
+    for d = 1, x.ndim do firsts[i][d] = d == along and starts[i] or 0 end
+    if not x.committed then
+      own[i] = operate.bring(what, x, at, propagate.whole(x.ndim)) -- which every process has already
+    elseif array.is_pending(x) then
+      own[i] = operate.bring(what, x, at, propagate.fitting(cuts, x.shape, at.axis_size))
+    end
+  end
+  operate.assemble(what, out, own, firsts)
+end
+
+local function join_whole(what, at, out, all, along, cuts)
+  local handles, brought = Arrays(#all), {}
+  for i, x in ipairs(all) do
+    brought[i] = operate.bring(what, x, at, cuts)
+    handles[i - 1] = brought[i].handle
+  end
+  operate.compute(what, out, C.shardrt_concatenate, #all, handles, along - 1, out.handle)
+end
+
+--- Arrays one behind the other along an axis. It is cut as it is in the operands, if the parts are equal.
 ---@param arrays shardrt.Operand[]
 ---@param axis integer? # 0
 ---@return shardrt.Array
@@ -262,26 +352,18 @@ function words.concatenate(arrays, axis)
   end
   local at, operands, total = place.of(what, all), {}, 0
   for i, x in ipairs(all) do
-    local cuts = place.cuts(at, x)
-    if cuts then
-      cuts = list.copy(cuts)
-      cuts[along] = {}
-    end
-    operands[i] = { cuts = cuts, sizes = sizes, bytes = dtype.named(what, common).size }
+    operands[i] = { cuts = place.cuts(at, x), sizes = x.shape, bytes = dtype.named(what, common).size }
     total = total + x.shape[along]
     starts[i + 1] = total
   end
-  local cuts = propagate.elementwise(sizes, operands, at.axis_size)
-  cuts = list.copy(cuts)
-  cuts[along] = {}
   sizes[along] = total
+  local cuts = propagate.concatenate(sizes, along, operands, at.axis_size)
   local out = operate.result(what, at, cuts, common, sizes)
-  local handles, brought = Arrays(#all), {}
-  for i, x in ipairs(all) do
-    brought[i] = operate.bring(what, x, at, cuts)
-    handles[i - 1] = brought[i].handle
+  if is_cut(at, cuts, { along }) then
+    join_cut(what, at, out, all, starts, along, cuts)
+  else
+    join_whole(what, at, out, all, along, cuts)
   end
-  operate.compute(what, out, C.shardrt_concatenate, #all, handles, along - 1, out.handle)
   return operate.done(what, out, all, function(dy)
     local grads = {}
     for i in ipairs(all) do

@@ -28,6 +28,10 @@ local words = reshard.words
 ---@field process integer # the other one; in a copy, this one
 ---@field index shardrt.Index
 
+---@class shardrt.Shift # element i of an array is element i + by of another one, where that has it
+---@field shape integer[] # of the other one
+---@field by integer[]
+
 ---@class shardrt.ReshardPlan # what every process does in a reshard
 ---@field shape integer[]
 ---@field dtype string
@@ -39,6 +43,23 @@ local Plan = {}
 local PlanClass = object.class("a plan", "plan", plan_fields, Plan)
 
 -- ---- the plan ----
+
+local Shift = ffi.typeof "shardrt_shift"
+
+local function unmoved(sizes)
+  local by = {}
+  for d = 1, #sizes do by[d] = 0 end
+  return { shape = sizes, by = by }
+end
+
+local function to_c(sizes, shift)
+  local made = Shift()
+  made.ndim = #sizes
+  for d, size in ipairs(sizes) do
+    made.old_shape[d - 1], made.new_shape[d - 1], made.by[d - 1] = size, shift.shape[d], shift.by[d]
+  end
+  return made
+end
 
 -- The route of one process (a process's own where none is named), made when it is first asked for.
 local function route_of(self, what, process)
@@ -52,8 +73,9 @@ local function route_of(self, what, process)
   local found = inside.routes[process]
   if not found then
     local out = ffi.new "shardrt_route *[1]"
-    fail.check(C.shardrt_route_new(inside.from.handle, inside.to.handle, #inside.shape, shape.to_c(inside.shape),
-      process, job.devices_per_process, out), what)
+    local shift = to_c(inside.shape, inside.shift or unmoved(inside.shape))
+    fail.check(C.shardrt_route_shifted(inside.from.handle, inside.to.handle, shift, process, job.devices_per_process,
+      out), what)
     found = ffi.gc(out[0], C.shardrt_route_free)
     inside.routes[process] = found
   end
@@ -124,8 +146,9 @@ function PlanClass:__tostring()
 end
 
 -- Without checks of what a recipe gave.
-local function new_plan(what, sizes, dtype_name, from, to)
-  local made = object.new(PlanClass, { shape = sizes, dtype = dtype_name, from = from, to = to, routes = {} })
+local function new_plan(what, sizes, dtype_name, from, to, shift)
+  local made = object.new(PlanClass,
+    { shape = sizes, dtype = dtype_name, from = from, to = to, shift = shift, routes = {} })
   route_of(made, what, device.job().process_index) -- so that a sharding which does not fit is found here
   return made
 end
@@ -142,6 +165,14 @@ function words.reshard_plan(shape_given, dtype_name, from, to)
   return new_plan(what, sizes, dtype.named(what, dtype_name).name, sharding.check(what, from),
     sharding.check(what, to))
 end
+
+--- What an array that is there costs to lay out anew, or to become a part of another one.
+---@param what string
+---@param x shardrt.Array
+---@param to shardrt.Sharding
+---@param shift shardrt.Shift?
+---@return shardrt.ReshardPlan
+function reshard.plan(what, x, to, shift) return new_plan(what, x.shape, x.dtype, x.sharding, to, shift) end
 
 -- ---- the move ----
 
@@ -183,8 +214,16 @@ end
 local function note(what, x, to)
   local kind = dtype.named(what, x.dtype)
   local moved = array.new(what, to, kind, x.shape)
-  plan.reshard(what, moved, new_plan(what, x.shape, kind.name, x.sharding, to))
+  plan.reshard(what, moved, reshard.plan(what, x, to))
   return moved
+end
+
+local function called_by_all(what, call, ...)
+  C.shardrt_job_at(fail.where())
+  local code = outside.call(call, ...)
+  if fail.is_between_processes(code) then fail.check(code) end
+  fail.check(code, what)
+  together.pass_on()
 end
 
 --- A global array laid out anew; every process must call it.
@@ -209,16 +248,37 @@ function reshard.array(what, x, to, given, move)
     moved = stay(what, x, to)
   else
     local out = ffi.new "shardrt_array *[1]"
-    C.shardrt_job_at(fail.where())
-    local code = outside.call(move or C.shardrt_reshard, x.handle, to.handle, options, out)
-    if fail.is_between_processes(code) then fail.check(code) end
-    fail.check(code, what)
-    together.pass_on()
+    called_by_all(what, move or C.shardrt_reshard, x.handle, to.handle, options, out)
     moved = array.made_by_all(array.wrap(out[0], to))
     array.tell_collector(moved)
   end
   if options.donate ~= 0 then x:delete() end
   return moved
+end
+
+local Arrays, Numbers = ffi.typeof "shardrt_array *[?]", ffi.typeof "int64_t[?]"
+
+--- Puts arrays into one that was just made, in which each begins at an element of its own; what none gives is 0. Every
+--- process must call it.
+---@param what string
+---@param out shardrt.Array
+---@param arrays shardrt.Array[]
+---@param starts integer[][]
+function reshard.assemble(what, out, arrays, starts)
+  local ndim = out.ndim
+  local handles, by = Arrays(#arrays), Numbers(#arrays * ndim)
+  for i, x in ipairs(arrays) do
+    if C.shardrt_job_get().planning ~= 0 then
+      plan.reshard(("%s at %s"):format(what, shape.text(starts[i])), out,
+        reshard.plan(what, x, out.sharding, { shape = out.shape, by = starts[i] }))
+    else
+      handles[i - 1] = x.handle
+      for d = 1, ndim do by[(i - 1) * ndim + d - 1] = starts[i][d] end
+    end
+  end
+  if C.shardrt_job_get().planning ~= 0 then return end
+  called_by_all(what, C.shardrt_assemble, #arrays, handles, by, out.handle)
+  array.tell_collector(out)
 end
 
 local function given_array(what, x)

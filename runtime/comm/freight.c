@@ -84,7 +84,7 @@ static int find_copies(freight *f) {
     const berth *to = berths_of(&f->new, move->to, &count);
     for (int64_t k = 0; k < count && code == SHARDRT_OK; k++) {
       const berth *from = nearest(f, move->from, to[k].device);
-      if (from->device == to[k].device && is_whole(f, move))
+      if (from->device == to[k].device && is_whole(f, move) && to[k].data == NULL)
         code = shardrt_array_set_buffer(f->made, to[k].shard, shardrt_array_buffer(f->r->x, from->shard));
       else
         f->copies.items[f->copies.count++] =

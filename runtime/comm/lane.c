@@ -26,13 +26,18 @@ typedef struct ends {
   bool outgoing;
 } ends;
 
+static void shape_of(const struct grid *grid, int64_t *shape) {
+  for (int32_t d = 0; d < grid->ndim; d++) shape[d] = grid->shard_shape[d] * grid->parts[d];
+}
+
 static int ends_new(ends *e, const shardrt_route *route, bool outgoing, const shardrt_sharding *from,
                     const shardrt_sharding *to, int32_t devices_per_process) {
   *e = (ends){.outgoing = outgoing};
   int64_t shape[SHARDRT_MAX_NDIM];
-  for (int32_t d = 0; d < route->from.ndim; d++) shape[d] = route->from.shard_shape[d] * route->from.parts[d];
+  shape_of(&route->from, shape);
   int code = side_set(&e->from, from, route->from.ndim, shape, devices_per_process);
-  if (code == SHARDRT_OK) code = side_set(&e->to, to, route->from.ndim, shape, devices_per_process);
+  shape_of(&route->to, shape);
+  if (code == SHARDRT_OK) code = side_set(&e->to, to, route->to.ndim, shape, devices_per_process);
   if (code == SHARDRT_OK) code = holding_set(&e->mine, outgoing ? &e->from : &e->to, route->process);
   return code;
 }

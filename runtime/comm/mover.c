@@ -50,18 +50,23 @@ void mover_lose_staging(mover *m) {
   m->staging = NULL;
 }
 
+static bool is_same_shift(const shardrt_shift *a, const shardrt_shift *b) {
+  const size_t bytes = (size_t)a->ndim * sizeof *a->by;
+  return a->ndim == b->ndim && memcmp(a->old_shape, b->old_shape, bytes) == 0 &&
+         memcmp(a->new_shape, b->new_shape, bytes) == 0 && memcmp(a->by, b->by, bytes) == 0;
+}
+
 static bool entry_matches(const mover_entry *entry, const shardrt_sharding *from, const shardrt_sharding *to,
-                          int32_t ndim, const int64_t *shape) {
-  return entry->route != NULL && entry->ndim == ndim &&
-         memcmp(entry->shape, shape, (size_t)ndim * sizeof *shape) == 0 && shardrt_sharding_equal(entry->from, from) &&
+                          const shardrt_shift *shift) {
+  return entry->route != NULL && is_same_shift(&entry->shift, shift) && shardrt_sharding_equal(entry->from, from) &&
          shardrt_sharding_equal(entry->to, to);
 }
 
-int mover_route(mover *m, shardrt_sharding *from, shardrt_sharding *to, int32_t ndim, const int64_t *shape,
-                int32_t process, int32_t devices_per_process, const shardrt_route **out) {
+int mover_route(mover *m, shardrt_sharding *from, shardrt_sharding *to, const shardrt_shift *shift, int32_t process,
+                int32_t devices_per_process, const shardrt_route **out) {
   mover_entry *entry = &m->routes[0];
   for (int i = 0; i < MOVER_ROUTES; i++) {
-    if (entry_matches(&m->routes[i], from, to, ndim, shape)) {
+    if (entry_matches(&m->routes[i], from, to, shift)) {
       m->routes[i].used = ++m->asked;
       *out = m->routes[i].route;
       return SHARDRT_OK;
@@ -69,12 +74,11 @@ int mover_route(mover *m, shardrt_sharding *from, shardrt_sharding *to, int32_t 
     if (m->routes[i].used < entry->used) entry = &m->routes[i]; /* the one that waits longest, or a free one */
   }
   shardrt_route *route = NULL;
-  int code = shardrt_route_new(from, to, ndim, shape, process, devices_per_process, &route);
+  int code = shardrt_route_shifted(from, to, shift, process, devices_per_process, &route);
   if (code < 0) return code;
   entry_clear(entry);
   *entry = (mover_entry){
-      .from = sharding_retain(from), .to = sharding_retain(to), .ndim = ndim, .route = route, .used = ++m->asked};
-  memcpy(entry->shape, shape, (size_t)ndim * sizeof *shape);
+      .from = sharding_retain(from), .to = sharding_retain(to), .shift = *shift, .route = route, .used = ++m->asked};
   *out = route;
   return SHARDRT_OK;
 }

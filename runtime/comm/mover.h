@@ -12,8 +12,7 @@ enum { MOVER_ROUTES = 16 };
 
 typedef struct mover_entry {
   shardrt_sharding *from, *to; /* counted */
-  int32_t ndim;
-  int64_t shape[SHARDRT_MAX_NDIM];
+  shardrt_shift shift;
   shardrt_route *route; /* NULL: a free entry */
   uint64_t used;        /* when it was last asked for */
 } mover_entry;
@@ -39,9 +38,9 @@ int mover_staging(mover *m, size_t bytes, char **out);
 void mover_lose_staging(mover *m);
 
 /* The route, kept from an earlier call if it was among the last ones asked for. It belongs to the mover, until the next
- * call. Errors as shardrt_route_new. */
-int mover_route(mover *m, shardrt_sharding *from, shardrt_sharding *to, int32_t ndim, const int64_t *shape,
-                int32_t process, int32_t devices_per_process, const shardrt_route **out);
+ * call. Errors as shardrt_route_shifted. */
+int mover_route(mover *m, shardrt_sharding *from, shardrt_sharding *to, const shardrt_shift *shift, int32_t process,
+                int32_t devices_per_process, const shardrt_route **out);
 
 /* Buffers for the blocks of a new array: `count` of `bytes` each, with a count for the caller. What other memory waits
  * for reuse is freed down to `spare` bytes before, and what comes back until mover_settle is freed beyond that. All or

@@ -40,8 +40,10 @@ int reshard_plan(reshard *r) {
       return error_set(SHARDRT_EDATA, "the array's data was given up or never given");
   int code = check_devices(r, job);
   if (code < 0) return code;
-  return mover_route(job_mover(), shardrt_array_sharding(r->x), r->to, shardrt_array_ndim(r->x),
-                     shardrt_array_shape(r->x), job->process_index, job->devices_per_process, &r->route);
+  shardrt_shift none;
+  shift_none(shardrt_array_ndim(r->x), shardrt_array_shape(r->x), &none);
+  return mover_route(job_mover(), shardrt_array_sharding(r->x), r->to, r->shift == NULL ? &none : r->shift,
+                     job->process_index, job->devices_per_process, &r->route);
 }
 
 /* Where the caller does not say: on devices that have memory of their own, so much for each. */
@@ -65,6 +67,11 @@ void reshard_name(const reshard *r, struct text *text) {
   if (reshard_staging(r) != usual_staging(r)) text_add(text, " with %zu bytes of staging", reshard_staging(r));
   text_add(text, "\n%08" PRIx32 " %08" PRIx32, (uint32_t)shardrt_sharding_fingerprint(from),
            (uint32_t)shardrt_sharding_fingerprint(r->to));
+  if (r->shift == NULL) return;
+  text_add(text, " into ");
+  text_add_shape(text, r->shift->ndim, r->shift->new_shape);
+  text_add(text, " from ");
+  text_add_shape(text, r->shift->ndim, r->shift->by);
 }
 
 /* ---- blocks ----------------------------------------------------------------------------------------------------- */
@@ -287,6 +294,18 @@ int reshard_array(reshard *r, shardrt_array **out) {
   }
   *out = made;
   return SHARDRT_OK;
+}
+
+int reshard_into(reshard *r, shardrt_array *out) {
+  int code = reshard_plan(r);
+  if (code < 0) return code;
+  if (accelerator_get() != NULL) return freight_run(r, out);
+  traffic_side wanted;
+  code = side_new(&wanted, out, &r->route->to);
+  if (code == SHARDRT_OK) code = reshard_run(r, &wanted);
+  if (r->stuck) keep_blocks(out);
+  alloc_free(wanted.blocks);
+  return code;
 }
 
 int shardrt_reshard(shardrt_array *x, shardrt_sharding *to, const shardrt_reshard_options *options,

@@ -13,6 +13,7 @@ typedef struct reshard {
   shardrt_array *x;
   shardrt_sharding *to;
   shardrt_reshard_options options;
+  const shardrt_shift *shift; /* what of x becomes what of another array; NULL: all of x, which stays as it is */
   struct pool *pool;          /* where the blocks of the new array come from; NULL: the job's mover */
   const shardrt_job *job;     /* set by reshard_plan */
   const shardrt_route *route; /* this, too; NULL after it failed */
@@ -34,8 +35,10 @@ size_t reshard_staging(const reshard *r);
 /* Brings to the new blocks of this process, in the host's memory, all that they need. EMISMATCH where processes differ
  * in what they call. */
 int reshard_run(reshard *r, const traffic_side *wanted);
-
-/* For a process in which something failed before that: tells the others, so that it fails in them, too, where it is
+/* The same on any platform, to the buffers that `out` has already, of all that x gives to it. Errors as
+ * shardrt_reshard. */
+int reshard_into(reshard *r, shardrt_array *out);
+/* For a process in which something failed before either: tells the others, so that it fails in them, too, where it is
  * something that they need not have found. Returns `code`, with its message. */
 int reshard_fail(const reshard *r, int code);
 

@@ -1,8 +1,11 @@
 #include "compute/distinct.h"
 
+#include <string.h>
+
 #include "base/alloc.h"
 #include "base/error.h"
 #include "compute/work.h"
+#include "device/accelerator.h"
 #include "memory/array.h"
 
 static int64_t block_of(const shardrt_array *array, int64_t i) {
@@ -60,4 +63,24 @@ void *distinct_data(const struct distinct *self, const shardrt_array *array, int
 
 int32_t distinct_device(const struct distinct *self, const shardrt_array *array, int64_t block) {
   return array_local_device(array, self->shards[block]);
+}
+
+struct zeros {
+  const struct distinct *blocks;
+  shardrt_array *out;
+};
+
+static void zeros_task(void *context, int64_t block) {
+  const struct zeros *self = context;
+  memset(distinct_data(self->blocks, self->out, block), 0, shardrt_array_shard_bytes(self->out));
+}
+
+int distinct_zero(const struct distinct *self, shardrt_array *out) {
+  const accelerator *a = accelerator_get();
+  struct zeros zeros = {self, out};
+  int code = SHARDRT_OK;
+  if (a == NULL) work_spread(zeros_task, &zeros, self->count);
+  for (int64_t b = 0; a != NULL && b < self->count && code == SHARDRT_OK; b++)
+    code = a->zero(distinct_device(self, out, b), distinct_data(self, out, b), shardrt_array_shard_bytes(out));
+  return code;
 }

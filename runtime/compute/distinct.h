@@ -23,5 +23,7 @@ void distinct_end(struct distinct *self);
 void *distinct_data(const struct distinct *self, const shardrt_array *array, int64_t block);
 /* Which of this process's devices a block is on: one that has memory of its own. */
 int32_t distinct_device(const struct distinct *self, const shardrt_array *array, int64_t block);
+/* Fills all blocks of the result with zeros. EDEVICE. */
+int distinct_zero(const struct distinct *self, shardrt_array *out);
 
 #endif

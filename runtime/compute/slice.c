@@ -1,12 +1,10 @@
 /* slice.c - elements at steps within each shard, and the way back. */
 #include <inttypes.h>
-#include <string.h>
 
 #include "base/error.h"
 #include "compute/distinct.h"
 #include "compute/place.h"
 #include "compute/work.h"
-#include "device/accelerator.h"
 
 /* `small` has the elements that stand in `large` at start + i * step. */
 static int check_inside(const char *what, int32_t ndim, const int64_t *small, const int64_t *large,
@@ -65,26 +63,6 @@ int shardrt_slice(const shardrt_array *x, const int64_t *start, const int64_t *s
   return code;
 }
 
-struct zeros {
-  const struct distinct *blocks;
-  shardrt_array *out;
-};
-
-static void zeros_task(void *context, int64_t block) {
-  const struct zeros *self = context;
-  memset(distinct_data(self->blocks, self->out, block), 0, shardrt_array_shard_bytes(self->out));
-}
-
-static int fill_zeros(const struct distinct *blocks, shardrt_array *out) {
-  const accelerator *a = accelerator_get();
-  struct zeros zeros = {blocks, out};
-  int code = SHARDRT_OK;
-  if (a == NULL) work_spread(zeros_task, &zeros, blocks->count);
-  for (int64_t b = 0; a != NULL && b < blocks->count && code == SHARDRT_OK; b++)
-    code = a->zero(distinct_device(blocks, out, b), distinct_data(blocks, out, b), shardrt_array_shard_bytes(out));
-  return code;
-}
-
 int shardrt_pad(const shardrt_array *x, const int64_t *start, const int64_t *step, shardrt_array *out) {
   int code = check_alike("pad", x, out);
   if (code != SHARDRT_OK) return code;
@@ -98,7 +76,7 @@ int shardrt_pad(const shardrt_array *x, const int64_t *start, const int64_t *ste
   if (code != SHARDRT_OK) return code;
   place_strides(place.ndim, place.extent, place.from_stride);
   place.to_first = stepped(place.ndim, place.extent, shape, start, step, place.to_stride);
-  if (shardrt_array_shard_bytes(x) < shardrt_array_shard_bytes(out)) code = fill_zeros(&blocks, out);
+  if (shardrt_array_shard_bytes(x) < shardrt_array_shard_bytes(out)) code = distinct_zero(&blocks, out);
   if (code == SHARDRT_OK) code = place_run("pad", &place, &blocks, x, out);
   distinct_end(&blocks);
   return code;

@@ -2,6 +2,7 @@
 
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/alloc.h"
 #include "layout/side.h"
@@ -22,11 +23,23 @@ typedef struct overlap {
   int64_t count;
 } overlap;
 
-static overlap overlap_of(const struct grid *grid, const shardrt_box *box) {
-  overlap o = {.grid = grid, .parts = {1, 1, 1, 1, 1, 1, 1, 1}, .count = 1};
+static shardrt_box whole_of(const struct grid *grid) {
+  shardrt_box box = {.ndim = grid->ndim};
   for (int32_t d = 0; d < grid->ndim; d++) {
-    o.first[d] = box->start[d] / grid->shard_shape[d];
-    o.parts[d] = (box->stop[d] - 1) / grid->shard_shape[d] - o.first[d] + 1;
+    box.start[d] = grid->origin[d];
+    box.stop[d] = grid->origin[d] + grid->parts[d] * grid->shard_shape[d];
+  }
+  return box;
+}
+
+static overlap overlap_of(const struct grid *grid, const shardrt_box *box) {
+  overlap o = {.grid = grid, .parts = {1, 1, 1, 1, 1, 1, 1, 1}, .count = 0};
+  shardrt_box whole = whole_of(grid), inside;
+  if (!box_intersect(box, &whole, &inside)) return o;
+  o.count = 1;
+  for (int32_t d = 0; d < grid->ndim; d++) {
+    o.first[d] = (inside.start[d] - grid->origin[d]) / grid->shard_shape[d];
+    o.parts[d] = (inside.stop[d] - 1 - grid->origin[d]) / grid->shard_shape[d] - o.first[d] + 1;
     o.count *= o.parts[d];
   }
   return o;
@@ -232,6 +245,7 @@ static int add_sends(planner *p) {
     int64_t from = p->old.items[i].block;
     shardrt_box box = grid_box(&p->from.grid, from);
     overlap news = overlap_of(&p->to.grid, &box);
+    if (news.count == 0) continue;
     int code = SHARDRT_OK;
     if (!is_weighed(p, &news))
       code = add_served(p, from, &news, p->old.items[i].replica);
@@ -260,6 +274,7 @@ static int add_arrival(planner *p, int64_t i, int64_t from) {
   if (holder >= 0) return add_whole(p, &p->route->receives, from, to, holder);
   shardrt_box old = grid_box(&p->from.grid, from);
   overlap news = overlap_of(&p->to.grid, &old);
+  if (news.count == 0) return SHARDRT_OK; /* it meets item i's block at least */
   if (!is_weighed(p, &news)) return add_whole(p, &p->route->receives, from, to, sender_of(p, from, &news, to));
   /* Weighing finds the parts of all new blocks. */
   return is_met_first(p, i, from) ? weigh(p, from, &news) : SHARDRT_OK;
@@ -276,6 +291,12 @@ static int add_arrivals(planner *p) {
     }
   }
   return SHARDRT_OK;
+}
+
+void shift_none(int32_t ndim, const int64_t *shape, shardrt_shift *out) {
+  *out = (shardrt_shift){.ndim = ndim};
+  memcpy(out->old_shape, shape, (size_t)ndim * sizeof *shape);
+  memcpy(out->new_shape, shape, (size_t)ndim * sizeof *shape);
 }
 
 static int compare_blocks(const shardrt_move *x, const shardrt_move *y) {
@@ -303,21 +324,22 @@ static void moves_sort(route_moves *moves, int (*compare)(const void *, const vo
   if (moves->count > 1) qsort_r(moves->items, (size_t)moves->count, sizeof *moves->items, compare, &process);
 }
 
-int shardrt_route_new(const shardrt_sharding *from, const shardrt_sharding *to, int32_t ndim, const int64_t *shape,
-                      int32_t process, int32_t devices_per_process, shardrt_route **out) {
+int shardrt_route_shifted(const shardrt_sharding *from, const shardrt_sharding *to, const shardrt_shift *shift,
+                          int32_t process, int32_t devices_per_process, shardrt_route **out) {
   planner p = {.process = process};
-  int code = side_set(&p.from, from, ndim, shape, devices_per_process);
-  if (code == SHARDRT_OK) code = side_set(&p.to, to, ndim, shape, devices_per_process);
+  int code = side_set(&p.from, from, shift->ndim, shift->old_shape, devices_per_process);
+  if (code == SHARDRT_OK) code = side_set(&p.to, to, shift->ndim, shift->new_shape, devices_per_process);
   if (code != SHARDRT_OK) return code;
+  memcpy(p.from.grid.origin, shift->by, (size_t)shift->ndim * sizeof *shift->by);
   p.route = alloc_zeros(1, sizeof *p.route);
   if (p.route == NULL) return ALLOC_FAILED;
   p.route->process = process;
   p.route->from = p.from.grid;
   p.route->to = p.to.grid;
-  shardrt_box whole = box_whole(ndim, shape);
+  shardrt_box old = whole_of(&p.from.grid), new = whole_of(&p.to.grid), shared;
   code = holding_set(&p.old, &p.from, process);
   if (code == SHARDRT_OK) code = holding_set(&p.new, &p.to, process);
-  if (!box_is_empty(&whole)) { /* an array without elements has nothing to move */
+  if (box_intersect(&old, &new, &shared)) { /* an array without elements has nothing to move */
     if (code == SHARDRT_OK) code = add_sends(&p);
     if (code == SHARDRT_OK) code = add_arrivals(&p);
   }
@@ -334,6 +356,13 @@ int shardrt_route_new(const shardrt_sharding *from, const shardrt_sharding *to, 
   moves_sort(&p.route->sends, compare_sends, process);
   *out = p.route;
   return SHARDRT_OK;
+}
+
+int shardrt_route_new(const shardrt_sharding *from, const shardrt_sharding *to, int32_t ndim, const int64_t *shape,
+                      int32_t process, int32_t devices_per_process, shardrt_route **out) {
+  shardrt_shift none;
+  shift_none(ndim, shape, &none);
+  return shardrt_route_shifted(from, to, &none, process, devices_per_process, out);
 }
 
 void shardrt_route_free(shardrt_route *route) {

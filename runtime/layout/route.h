@@ -31,4 +31,7 @@ struct shardrt_route {
   route_moves copies, receives, sends;
 };
 
+/* The shift of an array of `shape` that becomes just that. */
+void shift_none(int32_t ndim, const int64_t *shape, shardrt_shift *out);
+
 #endif

@@ -213,7 +213,7 @@ int shardrt_sharding_shard_shape(const shardrt_sharding *sharding, int32_t ndim,
 shardrt_box grid_box(const struct grid *grid, int64_t block) {
   shardrt_box box = {.ndim = grid->ndim};
   for (int32_t d = grid->ndim - 1; d >= 0; d--) {
-    box.start[d] = block % grid->parts[d] * grid->shard_shape[d];
+    box.start[d] = grid->origin[d] + block % grid->parts[d] * grid->shard_shape[d];
     box.stop[d] = box.start[d] + grid->shard_shape[d];
     block /= grid->parts[d];
   }

@@ -32,6 +32,7 @@ shardrt_sharding *sharding_retain(shardrt_sharding *sharding);
  * be the same empty range. */
 struct grid {
   int32_t ndim;
+  int64_t origin[SHARDRT_MAX_NDIM]; /* where its first element is counted from: 0, unless a route shifts it */
   int64_t shard_shape[SHARDRT_MAX_NDIM];
   int64_t parts[SHARDRT_MAX_NDIM]; /* 1 beyond ndim */
   int64_t blocks;                  /* the product of the parts: at most the mesh's size */

@@ -21,6 +21,7 @@ function layout.words(process, processes, devices_per_process)
     words[name] = module
     for word, value in pairs(module.words) do words[word] = value end
   end
+  words.plan_of = require("shardrt.reshard").plan -- also of what becomes a part of another array
   for _, name in ipairs(MODULES) do package.loaded["shardrt." .. name] = before[name] end
   return words
 end

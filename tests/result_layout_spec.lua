@@ -1,0 +1,80 @@
+-- How results of words that join, cut and multiply lie: as in JAX (tests/data/layouts.txt), unless operands contradict
+-- each other or a slice goes backwards; and that nothing travels for it but what a process does not hold.
+
+local mpi = require "tests.support.mpi"
+
+local LOOKED = [[
+concatenate: 200 lines, 39 of them with operands that contradict each other
+stack: 100 lines, 20 of them with operands that contradict each other
+split: 200 lines, 0 of them with operands that contradict each other
+slice: 120 lines, 0 of them with operands that contradict each other
+dot: 240 lines, 33 of them with operands that contradict each other
+matmul: 240 lines, 24 of them with operands that contradict each other
+]]
+
+local TOPOLOGIES = { { 1, 8 }, { 2, 4 }, { 4, 2 }, { 8, 1 } }
+
+local seed = tonumber(os.getenv "SHARDRT_TEST_SEED") or os.time()
+print("seed", seed)
+
+describe("a result", function()
+  for _, topology in ipairs { { 1, 8 }, { 2, 4 } } do
+    it(("lies as in JAX, with the same values, on %d x %d"):format(topology[1], topology[2]), function()
+      local result = mpi.run {
+        recipe = "tests/support/result_layouts.lua", processes = topology[1], devices = topology[2], limit = 240,
+      }
+      assert.equal(0, result.status, result.output)
+      assert.equal(LOOKED, result.stdout)
+    end)
+  end
+
+  for _, topology in ipairs(TOPOLOGIES) do
+    it(("takes only what a process does not hold, on %d x %d"):format(topology[1], topology[2]), function()
+      local result = mpi.run {
+        recipe = "tests/support/result_bytes.lua", processes = topology[1], devices = topology[2], limit = 240,
+        args = { seed, 80 },
+      }
+      assert.equal(0, result.status, result.output)
+      assert.equal("looked at 80\n", result.stdout)
+    end)
+  end
+
+  it("stays cut in gradients, and what is added up there is no more than a parameter", function()
+    local result = mpi.run {
+      processes = 4, devices = 2, limit = 120,
+      source = [[
+        local shardrt = require "shardrt"
+        local job, np, P = require "shardrt.job", require "shardrt.numpy", shardrt.P
+        local mesh = shardrt.make_mesh({ 8 }, { "x" })
+        local function ones(shape, ...)
+          return np.ones(shape, "float32", shardrt.NamedSharding(mesh, P(...)))
+        end
+        local function lie(name, arrays)
+          local specs = {}
+          for i, x in ipairs(arrays) do specs[i] = tostring(x.sharding.spec) end
+          shardrt.say("%s: %s", name, table.concat(specs, ", "))
+        end
+        local a, b = ones({ 16, 4 }, "x", nil), ones({ 8, 4 }, "x", nil)
+        lie("concatenate", shardrt.grad(function(p) return np.sum(np.concatenate(p) ^ 2) end) { a, b })
+        lie("split", { shardrt.grad(function(x) return np.sum(np.split(x, 2)[2] ^ 2) end)(a) })
+        lie("slice", { shardrt.grad(function(x) return np.sum(np.slice(x, { { 3, 14, 2 } }) ^ 2) end)(a) })
+        local tokens = ones({ 4, 16, 8 }, nil, "x", nil)
+        local step = shardrt.grad(function(w) return np.sum(np.dot(tokens, w)) end)
+        local lines, say = {}, job.words.say
+        local w = ones({ 8, 2 })
+        job.words.say = function(format, ...) lines[#lines + 1] = format:format(...) end
+        shardrt.explain(step, w)
+        job.words.say = say
+        -- Each process receives the three others' parts of a sum of 8 x 2, and of one number.
+        shardrt.say("dot: %s", lines[#lines]:match "^in all: (.-) moved")
+      ]],
+    }
+    assert.equal(0, result.status, result.output)
+    assert.equal([[
+concatenate: P("x", nil), P("x", nil)
+split: P("x", nil)
+slice: P("x", nil)
+dot: 816 B
+]], result.stdout)
+  end)
+end)
