@@ -212,20 +212,27 @@ local function check_range(what, number, name)
   end
 end
 
--- The number that an array of this dtype holds for it: floats of 16 bits are computed in 32, which have others between.
--- What is beyond their range is infinite.
-local function rounded(what, value, name)
+--- The number that an array of a dtype of floats holds for a Lua number: those of 16 bits are computed in 32, which
+--- have others between. What is beyond the dtype's range is infinite.
+---@param what string
+---@param value number|boolean
+---@param name string
+---@return number
+function elementwise.rounded(what, value, name)
   local kind = dtype.named(what, name)
   local cell = ffi.new(ffi.typeof("$[1]", ffi.typeof(kind.element)))
   kind.write(cell, 0, value == true and 1 or value == false and 0 or value)
   return kind.read(cell, 0)
 end
 
--- Operands as numbers of the dtype that they have in common, where one that is computed in holds more of them.
+-- Operands as numbers of the dtype that they have in common, where one that is computed in holds more of them. A whole
+-- power says how often something is multiplied: x ^ 257 is odd, also in bfloat16, which has no 257.
 local function round_operands(what, values, nodes, arrays, common)
+  local is_short = promote.is_float(common) and promote.computed(common) ~= common
   for i, node in pairs(nodes) do
-    if node.op == "CONSTANT" and promote.computed(common) ~= common and promote.is_float(common) then
-      nodes[i] = expression.constant(rounded(what, values[i], common))
+    local is_count = what == "np.power" and i == 2 and type(values[i]) == "number" and values[i] % 1 == 0
+    if is_short and node.op == "CONSTANT" and not is_count then
+      nodes[i] = expression.constant(elementwise.rounded(what, values[i], common))
     end
   end
   for k, x in ipairs(arrays) do

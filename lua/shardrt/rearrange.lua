@@ -296,6 +296,11 @@ end
 
 local function is_weak(x) return type(x) == "number" or type(x) == "boolean" end
 
+local function number_in(what, value, name)
+  if promote.is_float(name) then return elementwise.rounded(what, value, name) end
+  return value == true and 1 or value == false and 0 or value
+end
+
 -- What arrays promote to with the Lua numbers beside them, which have no dtype of their own; nil: all are numbers.
 local function common_of(values)
   local dtypes, numbers = {}, {}
@@ -320,7 +325,7 @@ function words.stack(arrays, axis)
   end
   local made, first, common = {}, nil, common_of(arrays)
   for i, x in ipairs(arrays) do
-    if common and is_weak(x) then x = put.to_host(what, x == true and 1 or x == false and 0 or x, common) end
+    if common and is_weak(x) then x = put.to_host(what, number_in(what, x, common), common) end
     x = operate.array(what, x, ("array %d"):format(i))
     first = first or x.shape
     if not shape.equal(first, x.shape) then
