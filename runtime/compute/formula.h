@@ -114,8 +114,8 @@ SIMD_INLINE double formula_floor_divide(double x, double y) {
 /* ---- whole numbers, which wrap around: sums and products are those of the unsigned numbers ----------------------- */
 
 /* What C leaves undefined, or does otherwise, for numbers of type T, of which U is the unsigned one. By 0 all is as in
- * JAX: a division gives -1 (all bits set), which floor_divide rounds down to -2 where the number is not 0; the remainder
- * is 0. */
+ * JAX: a division gives -1 (all bits set), which floor_divide rounds down to -2 where the number is not 0; the
+ * remainder is 0. */
 #define FORMULA_SIGNED(T)      ((T)-1 < 1)
 #define FORMULA_NEGATIVE(T, x) (FORMULA_SIGNED(T) && (x) < 1 && (x) != 0)
 #define FORMULA_WHOLE_FUNCTIONS(prefix, T, U)                                                                          \
