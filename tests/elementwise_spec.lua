@@ -161,6 +161,7 @@ end
 local whole = setmetatable({
   DIV = divided,
   FLOOR_DIVIDE = function(a, b, lowest)
+    if b == 0 then return lowest and a ~= 0 and a - a - 2 or a - a - 1 end -- as JAX answers
     local q, rest = divided(a, b, lowest), rest_of(a, b, lowest)
     if lowest and rest ~= 0 and (rest < 0) ~= (b < 0) then q = q - 1 end
     return q

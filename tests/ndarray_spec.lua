@@ -22,6 +22,23 @@ local function refuses(text, f, ...)
 end
 
 describe("a host array", function()
+  it("gives a number for any bits of a NaN", function()
+    for dtype, bits in pairs {
+      float32 = { "uint32_t *", 0xffffffffULL, 0x7fffffffULL, 0xffc00000ULL, 0xffe00000ULL, 0xfffb1234ULL },
+      float64 = { "uint64_t *", 0xffffffffffffffffULL, 0xfffb123456789abcULL, 0x7ff0000000000001ULL },
+      float16 = { "uint16_t *", 0xffffULL, 0x7fffULL, 0xfe00ULL }, bfloat16 = { "uint16_t *", 0xffffULL, 0xffc1ULL },
+    } do
+      local h = ndarray.zeros({ 200 }, dtype)
+      for k = 2, #bits do
+        for i = 0, h.size - 1 do ffi.cast(bits[1], h.data)[i] = bits[k] end
+        for i, v in ipairs(h:to_table()) do assert(type(v) == "number" and v ~= v, dtype .. " " .. i) end
+        assert.equal(200, #h:to_table())
+      end
+      ffi.cast(bits[1], h.data)[0] = 0
+      assert.equal(0, h:to_table()[1])
+    end
+  end)
+
   it("knows its shape, dtype, size and bytes", function()
     local h = ndarray.arange(24, "int32"):reshape { 4, 6 }
     assert.same({ 4, 6 }, h.shape)

@@ -142,11 +142,13 @@ local function wanted_of(what, options)
 end
 
 local function operands(what, a, b)
-  a, b = operate.array(what, a, "the left operand"), operate.array(what, b, "the right operand")
-  if a.dtype == "bool" and b.dtype == "bool" then
-    fail("%s: of two bool arrays; np.astype makes numbers of them", what)
-  end
-  return a, b
+  return operate.array(what, a, "the left operand"), operate.array(what, b, "the right operand")
+end
+
+-- Of bool by bool: whether any two are both true; the others as `multiply` has them.
+local function of_bools(multiply, a, b, options)
+  local whole = elementwise.words.astype
+  return elementwise.words.not_equal(multiply(whole(a, "int32"), whole(b, "int32"), options), 0)
 end
 
 local reshape_to = function(x, sizes) return rearrange.words.reshape(x, sizes) end
@@ -265,6 +267,7 @@ function words.matmul(a, b, options)
   local wanted, accuracy = wanted_of(what, options)
   a, b = operands(what, a, b)
   if a.ndim == 0 or b.ndim == 0 then fail("%s: of a single number; it takes vectors and matrices", what) end
+  if a.dtype == "bool" and b.dtype == "bool" then return of_bools(words.matmul, a, b, options) end
   if a.ndim > 2 and b.ndim == 2 and not wanted then return all_by_all(what, a, b, accuracy) end
   return with_vectors(what, a, b, accuracy, wanted)
 end
@@ -284,6 +287,7 @@ function words.dot(a, b, options)
     local out = elementwise.words.multiply(x, y)
     return wanted and require("shardrt.constrain").array(what, out, wanted) or out
   end
+  if a.dtype == "bool" and b.dtype == "bool" then return of_bools(words.dot, a, b, options) end
   if a.ndim <= 2 and b.ndim <= 2 or a.ndim == 1 or b.ndim == 1 or b.ndim == 2 and wanted then
     return with_vectors(what, a, b, accuracy, wanted)
   end

@@ -1,5 +1,6 @@
 -- Arrays that nobody placed: every process makes the whole of them, and they go where they are needed.
 
+local ffi = require "ffi"
 local C = require "shardrt.C"
 local array = require "shardrt.array"
 local constrain = require "shardrt.constrain"
@@ -35,12 +36,23 @@ local function check_dtype(what, name)
   end
 end
 
-local function filled(what, sizes, value, name, to)
-  check_dtype(what, name)
-  local kind = dtype.named(what, name)
+local function check_number(what, value, kind)
+  if not kind.write(ffi.new(ffi.typeof("$[1]", ffi.typeof(kind.element))), 0, value) then
+    fail("%s: %s does not fit %s, which holds %s", what, list.show(value), kind.name, kind.range)
+  end
+end
+
+local function check_fill(what, value, kind)
   if not operate.is_number(value) then
     fail("%s: the value is %s; it is a number or a boolean", what, list.show(value))
   end
+  check_number(what, value, kind)
+end
+
+local function filled(what, sizes, value, name, to)
+  check_dtype(what, name)
+  local kind = dtype.named(what, name)
+  check_fill(what, value, kind)
   local host = ndarray.full(shape.check(what, sizes), value, kind.name)
   local x = array.unplaced_from(what, host)
   return placed(what, operate.done(what, x, {}, nil, tostring(value)), to)
@@ -78,13 +90,15 @@ local function like(word, value)
     local fill = value
     if fill == nil then fill = (...) end
     local name = select(value == nil and 2 or 1, ...)
-    if not operate.is_number(fill) then
-      fail("%s: the value is %s; it is a number or a boolean", what, list.show(fill))
-    end
-    local to = dtype.named(what, name or x.dtype).name
+    local kind = dtype.named(what, name or x.dtype)
+    check_fill(what, fill == true and 1 or fill == false and 0 or fill, kind)
     -- 0 * x would be NaN where x is: x is only there for its shape and place.
-    local node = expression.f.SELECT(expression.constant(1), expression.constant(fill), expression.input(1))
-    return elementwise.run(what, { x }, node, to, promote.result({ to }, {}))
+    local arrays, filling = { x }, expression.constant(fill)
+    if type(fill) == "cdata" then -- whose 64 bits a constant has not
+      arrays[2], filling = operate.array(what, fill, "the value"), expression.input(2)
+    end
+    local node = expression.f.SELECT(expression.constant(1), filling, expression.input(1))
+    return elementwise.run(what, arrays, node, kind.name, kind.name)
   end
 end
 like("zeros_like", 0)
@@ -112,8 +126,13 @@ function words.arange(start, stop, step, name)
   if step == 0 then fail("%s: a step of 0", what) end
   local whole = start % 1 == 0 and stop % 1 == 0 and step % 1 == 0
   local count = math.max(0, math.ceil((stop - start) / step))
-  local out = array.unplaced(what, dtype.named(what, name or (whole and "int32" or "float32")),
-    shape.check(what, { count }))
+  local kind = dtype.named(what, name or (whole and "int32" or "float32"))
+  if not promote.is_float(kind.name) and count > 0 then
+    check_number(what, start, kind)
+    if step % 1 ~= 0 then fail("%s: a step of %s in %s, of whole numbers", what, list.show(step), kind.name) end
+    check_number(what, start + (count - 1) * step, kind)
+  end
+  local out = array.unplaced(what, kind, shape.check(what, { count }))
   operate.compute(what, out, C.shardrt_iota, start, step, 0, out.handle)
   return operate.done(what, out, {}, nil, ("%.17g by %.17g"):format(start, step))
 end

@@ -7,6 +7,7 @@ fail.own()
 
 local int64, uint64 = ffi.typeof "int64_t", ffi.typeof "uint64_t"
 local floor, abs, huge = math.floor, math.abs, math.huge
+local band = require("bit").band
 
 ---@class shardrt.dtype
 ---@field name string
@@ -26,6 +27,22 @@ local by_name = {}
 local by_code = {}
 
 local function plain_read(data, i) return data[i] end
+
+-- A NaN whose other bits are set would be taken for what LuaJIT keeps in such bits: nil, or the address of a table. So
+-- a float is looked at as whole numbers first.
+local words = ffi.typeof "const uint32_t *"
+
+local function float32_read(data, i)
+  if band(ffi.cast(words, data)[i], 0x7fffffff) > 0x7f800000 then return 0 / 0 end
+  return data[i]
+end
+
+local function float64_read(data, i)
+  local pair = ffi.cast(words, data)
+  local high = band(pair[2 * i + 1], 0x7fffffff)
+  if high > 0x7ff00000 or high == 0x7ff00000 and pair[2 * i] ~= 0 then return 0 / 0 end
+  return data[i]
+end
 
 -- Every whole number from lowest to highest; both are exact as doubles.
 local function small_integer(lowest, highest)
@@ -85,9 +102,15 @@ end
 
 local function plain_store(data, i, value) data[i] = value end
 local function float16_store(data, i, value) data[i] = C.shardrt_float16_from_double(value) end
-local function float16_read(data, i) return C.shardrt_float16_to_double(data[i]) end
+local function float16_read(data, i)
+  if band(data[i], 0x7fff) > 0x7c00 then return 0 / 0 end
+  return C.shardrt_float16_to_double(data[i])
+end
 local function bfloat16_store(data, i, value) data[i] = C.shardrt_bfloat16_from_double(value) end
-local function bfloat16_read(data, i) return C.shardrt_bfloat16_to_double(data[i]) end
+local function bfloat16_read(data, i)
+  if band(data[i], 0x7fff) > 0x7f80 then return 0 / 0 end
+  return C.shardrt_bfloat16_to_double(data[i])
+end
 
 local function add(name, ctype, range, write, read)
   local code = C.shardrt_dtype_from_name(name)
@@ -120,8 +143,8 @@ add("int64", "int64_t", "whole numbers from -2^63 to 2^63 - 1", write_int64)
 add("uint64", "uint64_t", "whole numbers from 0 to 2^64 - 1", write_uint64)
 add("float16", "uint16_t", "numbers up to 65504", float(float16_store, float16_read), float16_read)
 add("bfloat16", "uint16_t", "numbers up to 3.39e38", float(bfloat16_store, bfloat16_read), bfloat16_read)
-add("float32", "float", "numbers up to 3.40e38", float(plain_store, plain_read))
-add("float64", "double", "numbers", float(plain_store, plain_read))
+add("float32", "float", "numbers up to 3.40e38", float(plain_store, float32_read), float32_read)
+add("float64", "double", "numbers", float(plain_store, float64_read), float64_read)
 
 --- The dtype of that name.
 ---@param what string # the call, for messages

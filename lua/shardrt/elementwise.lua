@@ -212,7 +212,36 @@ local function check_range(what, number, name)
   end
 end
 
--- The operands that a word was given: those that are arrays, and a node for each.
+--- The number that an array of a dtype of floats holds for a Lua number: those of 16 bits are computed in 32, which
+--- have others between. What is beyond the dtype's range is infinite.
+---@param what string
+---@param value number|boolean
+---@param name string
+---@return number
+function elementwise.rounded(what, value, name)
+  local kind = dtype.named(what, name)
+  local cell = ffi.new(ffi.typeof("$[1]", ffi.typeof(kind.element)))
+  kind.write(cell, 0, value == true and 1 or value == false and 0 or value)
+  return kind.read(cell, 0)
+end
+
+-- Operands as numbers of the dtype that they have in common, where one that is computed in holds more of them. A whole
+-- power says how often something is multiplied: x ^ 257 is odd, also in bfloat16, which has no 257.
+local function round_operands(what, values, nodes, arrays, common)
+  local is_short = promote.is_float(common) and promote.computed(common) ~= common
+  for i, node in pairs(nodes) do
+    local is_count = what == "np.power" and i == 2 and type(values[i]) == "number" and values[i] % 1 == 0
+    if is_short and node.op == "CONSTANT" and not is_count then
+      nodes[i] = expression.constant(elementwise.rounded(what, values[i], common))
+    end
+  end
+  for k, x in ipairs(arrays) do
+    if promote.is_rounded(x.dtype, common) then arrays[k] = words.astype(x, common) end
+  end
+end
+
+-- The operands that a word was given: those that are arrays, and a node for each; what they promote to, and what they
+-- are compared in.
 local function operands_of(what, values, n)
   local arrays, numbers, nodes, dtypes = {}, {}, {}, {}
   for i = 1, n do
@@ -234,23 +263,33 @@ local function operands_of(what, values, n)
   if not promote.is_float(common) and common ~= "bool" then
     for _, number in ipairs(numbers) do check_range(what, number, common) end
   end
-  return arrays, nodes, common
+  round_operands(what, values, nodes, arrays, common)
+  return arrays, nodes, common, promote.compared(dtypes, common)
 end
 
 -- A word of n operands. `as`: what it is computed in and gives: "same" as the operands; "number": the same, but of
--- bools it is refused; "whole": the same, but of bools int32; "float"; "bool".
-local function define(name, n, as, build)
+-- bools it is refused; "whole": the same, but of bools int32; "float"; "bool". `check` may refuse values.
+local function define(name, n, as, build, check)
   local what = "np." .. name
   words[name] = function(...)
     local given = select("#", ...)
     if given ~= n then fail("%s: it takes %d operand%s, and got %d", what, n, n == 1 and "" or "s", given) end
-    local arrays, nodes, common = operands_of(what, { ... }, n)
+    local arrays, nodes, common, compared = operands_of(what, { ... }, n)
+    if check then check(what, common, ...) end
     if common == "bool" and as == "number" then
       fail("%s: of bool; np.astype(x, \"int32\") makes numbers of it", what)
     end
     if as == "float" then common = promote.to_float(common) end
     if as == "whole" and common == "bool" then common = "int32" end
-    return elementwise.run(what, arrays, build(unpack(nodes)), as == "bool" and "bool" or common, common)
+    if as == "bool" then return elementwise.run(what, arrays, build(unpack(nodes)), "bool", compared) end
+    return elementwise.run(what, arrays, build(unpack(nodes)), common, common)
+  end
+end
+
+-- Few whole numbers have a whole one to a negative power. Of arrays of powers those that have none are 0.
+local function check_power(what, common, _, power)
+  if type(power) == "number" and power < 0 and not promote.is_float(common) then
+    fail("%s: whole numbers to the power %s; np.astype(x, \"float32\") has such powers", what, list.show(power))
   end
 end
 
@@ -258,9 +297,9 @@ for name, op in pairs { add = "ADD", multiply = "MUL", maximum = "MAXIMUM", mini
   define(name, 2, "same", f[op])
 end
 define("subtract", 2, "number", f.SUB)
-for name, op in pairs { floor_divide = "FLOOR_DIVIDE", remainder = "REMAINDER", power = "POW" } do
-  define(name, 2, "whole", f[op])
-end
+define("floor_divide", 2, "whole", f.FLOOR_DIVIDE)
+define("remainder", 2, "whole", f.REMAINDER)
+define("power", 2, "whole", f.POW, check_power)
 define("divide", 2, "float", f.DIV)
 define("arctan2", 2, "float", f.ATAN2)
 for name, op in pairs {
@@ -355,7 +394,8 @@ function words.one_hot(x, n, as)
   local rearrange = require "shardrt.rearrange"
   local sizes = x.shape
   sizes[#sizes + 1] = 1
-  local classes = require("shardrt.create").words.arange(n, promote.is_float(x.dtype) and x.dtype or "int32")
+  local counted = promote.is_float(x.dtype) and promote.computed(x.dtype) or "int32" -- which holds every class
+  local classes = require("shardrt.create").words.arange(n, counted)
   local column = rearrange.words.reshape(x, sizes)
   return elementwise.run(what, { column, classes }, f.EQ(expression.input(1), expression.input(2)), to)
 end

@@ -72,20 +72,20 @@ local derivative = {
   MUL = function(dy, _, a, b) return dy * b, dy * a end,
   DIV = function(dy, y, _, b) return dy / b, -(dy * y / b) end,
   POW = function(dy, y, a, b)
-    -- 0^b has no logarithm to pass on, and a^0 no slope.
+    -- 0^b has no logarithm to pass on, and a^0 no slope (of a number 0 in JAX, too; of an array of 0, it has NaN at 0).
     local da = f.SELECT(f.EQ(b, 0), 0, dy * b * f.POW(a, b - 1))
-    return da, dy * f.SELECT(f.EQ(a, 0), 0, y * f.LOG(f.SELECT(f.EQ(a, 0), 1, a)))
+    return da, dy * y * f.LOG(f.SELECT(f.EQ(a, 0), 1, a))
   end,
   MAXIMUM = function(dy, _, a, b) return larger(dy, a, b), larger(dy, b, a) end,
   MINIMUM = function(dy, _, a, b) return larger(dy, b, a), larger(dy, a, b) end,
   ATAN2 = function(dy, _, a, b)
     local square = a * a + b * b
-    return dy * b / square, -(dy * a / square)
+    return dy * (b / square), -(dy * (a / square)) -- 0 where the square is beyond all numbers
   end,
-  REMAINDER = function(dy, _, a, b) return dy, -(dy * f.FLOOR(a / b)) end,
+  REMAINDER = function(dy, _, a, b) return dy, -(dy * f.FLOOR_DIVIDE(a, b)) end,
   SELECT = function(dy, _, c) return nil, f.SELECT(c, dy, 0), f.SELECT(c, 0, dy) end,
   NEG = function(dy) return -dy end,
-  ABS = function(dy, _, a) return dy * f.SIGN(a) end,
+  ABS = function(dy, _, a) return f.SELECT(f.GE(a, 0), dy, -dy) end, -- 1 at 0, as in JAX
   SQRT = function(dy, y) return dy * 0.5 / y end,
   RSQRT = function(dy, y, a) return dy * -0.5 * y / a end,
   EXP = function(dy, y) return dy * y end,

@@ -156,8 +156,10 @@ end
 
 -- For each element, the product of all others along the axes. Where one is 0 its own is that of the others, and all
 -- others' are 0: written such that gradients of that, too, are right, as `zero` (the sum of what is 0) is a number.
+-- Computed in float64, in whose range the product of all is where that of the others is in x's.
 local function others(x, axes)
   local w = elementwise.words
+  x = w.astype(x, "float64")
   local is_zero = w.equal(x, 0)
   local count, zero = words.sum(w.astype(is_zero, x.dtype), axes, true), words.sum(w.where(is_zero, x, 0), axes, true)
   local nonzero = w.where(is_zero, 1, x)
@@ -176,7 +178,7 @@ function words.prod(x, axis, keepdims)
   x = operand(what, x)
   local axes = fold.axes(what, axis, x.ndim)
   return reduce(what, C.SHARDRT_PROD, x, axes, keepdims, promote.summed(x.dtype), promote.is_float(x.dtype)
-    and function(dy) return with_axes(dy, x, axes) * others(x, axes) end or nil)
+    and function(dy) return elementwise.words.astype(with_axes(dy, x, axes) * others(x, axes), x.dtype) end or nil)
 end
 
 -- The elements that are the largest share the gradient equally, as in JAX.
@@ -233,8 +235,8 @@ end
 
 -- x less its largest along the axes, such that exp does not overflow; the largest is no part of any gradient.
 local function shifted(x, axes)
-  local most = require("shardrt.grad").words.stop_gradient(words.max(x, axes, true))
-  return x - elementwise.words.where(elementwise.words.isfinite(most), most, 0)
+  if count_of(x, axes) == 0 then return x end
+  return x - require("shardrt.grad").words.stop_gradient(words.max(x, axes, true))
 end
 
 --- exp(x) over its sum along the axes.

@@ -113,9 +113,10 @@ local function check_function(what, f, ...)
 end
 
 --- A function that gives f's value and its gradients. f's first argument is an array or a tree of arrays (nested
---- tables), and the gradients are a tree like it, each with its parameter's shape, dtype and sharding. f returns
---- an array of one number; what it returns beyond that comes after the gradients. Gradients of gradients are taken in
---- the same way. What f takes out of an array as a host array or a number is a constant from there on.
+--- tables), and the gradients are a tree like it, each with its parameter's shape and dtype, and its sharding where it
+--- is placed. f returns an array of one number; what it returns beyond that comes after the gradients. Gradients of
+--- gradients are taken in the same way. What f takes out of an array as a host array or a number is a constant from
+--- there on.
 ---@param f fun(params: any, ...: any): shardrt.Array, ...
 ---@return fun(params: any, ...: any): shardrt.Array, any, ...
 function words.value_and_grad(f, ...)

@@ -1,4 +1,5 @@
--- Which dtype comes out where operands have different ones: JAX's rules, for any width.
+-- Which dtype comes out where operands have different ones: JAX's rules. Where no operand has 64 bits they are those of
+-- JAX without x64, which has none; else those with it.
 -- https://docs.jax.dev/en/latest/type_promotion.html
 
 local ffi = require "ffi"
@@ -47,7 +48,7 @@ local function two(a, b)
   if x == y then return size(a) > size(b) and a or b end
   if x == "int" then a, b = b, a end -- a is unsigned, b signed
   if size(a) < size(b) then return b end
-  return size(a) == 8 and "float32" or "int" .. size(a) * 16
+  return size(a) == 8 and "float64" or "int" .. math.min(size(a) * 16, 32)
 end
 
 -- What a Lua value asks for: the least, so that it leaves the dtype of an array as it is where that can hold its kind.
@@ -77,6 +78,25 @@ function promote.result(dtypes, values)
     end
   end
   return found
+end
+
+--- The dtype in which operands that promote to `common` are compared: one that has all their numbers, where there is.
+---@param dtypes string[]
+---@param common string
+---@return string
+function promote.compared(dtypes, common)
+  for _, name in ipairs(dtypes) do
+    if name == "uint32" and common == "int32" then return "int64" end
+  end
+  return common
+end
+
+--- Whether a dtype's numbers are rounded where they become another, in which less precise ones are computed than held.
+---@param from string
+---@param to string
+---@return boolean
+function promote.is_rounded(from, to)
+  return KIND[to] == "float" and size(to) == 2 and KIND[from] ~= "float" and size(from) > 1
 end
 
 --- The dtype of floats that stands for a dtype: itself, or float32.

@@ -12,6 +12,7 @@ local operate = require "shardrt.operate"
 local place = require "shardrt.place"
 local promote = require "shardrt.promote"
 local propagate = require "shardrt.propagate"
+local put = require "shardrt.put"
 local shape = require "shardrt.shape"
 fail.own()
 
@@ -375,6 +376,26 @@ function words.concatenate(arrays, axis)
   end, "along " .. along)
 end
 
+local function is_weak(x) return type(x) == "number" or type(x) == "boolean" end
+
+local function number_in(what, value, name)
+  if promote.is_float(name) then return elementwise.rounded(what, value, name) end
+  return value == true and 1 or value == false and 0 or value
+end
+
+-- What arrays promote to with the Lua numbers beside them, which have no dtype of their own; nil: all are numbers.
+local function common_of(values)
+  local dtypes, numbers = {}, {}
+  for i, x in ipairs(values) do
+    if is_weak(x) then
+      numbers[#numbers + 1] = x
+    else
+      dtypes[#dtypes + 1] = operate.array("np.stack", x, ("array %d"):format(i)).dtype
+    end
+  end
+  return #dtypes > 0 and promote.result(dtypes, numbers) or nil
+end
+
 --- Arrays of one shape as one, with a dimension more.
 ---@param arrays shardrt.Operand[]
 ---@param axis integer? # 0
@@ -384,8 +405,9 @@ function words.stack(arrays, axis)
   if type(arrays) ~= "table" or not list.length(arrays) or #arrays == 0 then
     fail("%s: it takes a list of arrays, not %s", what, list.show(arrays))
   end
-  local made, first = {}, nil
+  local made, first, common = {}, nil, common_of(arrays)
   for i, x in ipairs(arrays) do
+    if common and is_weak(x) then x = put.to_host(what, number_in(what, x, common), common) end
     x = operate.array(what, x, ("array %d"):format(i))
     first = first or x.shape
     if not shape.equal(first, x.shape) then

@@ -113,8 +113,9 @@ SIMD_INLINE double formula_floor_divide(double x, double y) {
 
 /* ---- whole numbers, which wrap around: sums and products are those of the unsigned numbers ----------------------- */
 
-/* What C leaves undefined, or does otherwise, for numbers of type T, of which U is the unsigned one. Where JAX says
- * what a division gives, so does this; by 0 it is -1 (all bits set), its remainder 0. */
+/* What C leaves undefined, or does otherwise, for numbers of type T, of which U is the unsigned one. By 0 all is as in
+ * JAX: a division gives -1 (all bits set), which floor_divide rounds down to -2 where the number is not 0; the
+ * remainder is 0. */
 #define FORMULA_SIGNED(T)      ((T)-1 < 1)
 #define FORMULA_NEGATIVE(T, x) (FORMULA_SIGNED(T) && (x) < 1 && (x) != 0)
 #define FORMULA_WHOLE_FUNCTIONS(prefix, T, U)                                                                          \
@@ -126,6 +127,7 @@ SIMD_INLINE double formula_floor_divide(double x, double y) {
     return b == 0 || (FORMULA_SIGNED(T) && b == (T)-1) ? 0 : (T)(a % b);                                               \
   }                                                                                                                    \
   SIMD_INLINE T prefix##_floor_divide(T a, T b) {                                                                      \
+    if (b == 0) return (T)(FORMULA_SIGNED(T) && a != 0 ? (T)-2 : (T)-1);                                               \
     const T rest = prefix##_rest(a, b);                                                                                \
     return (T)(prefix##_divide(a, b) - (rest != 0 && FORMULA_NEGATIVE(T, rest) != FORMULA_NEGATIVE(T, b)));            \
   }                                                                                                                    \

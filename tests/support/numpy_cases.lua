@@ -230,6 +230,8 @@ for name, rule in pairs(oracle.binary) do
     if as == "float" then common = oracle.float_of(common) end
     common = arithmetic(as, common)
     local swap = chance(0.5)
+    -- Whole numbers to a negative power are refused where that is a Lua number.
+    if name == "power" and type(y) == "number" and y < 0 and not oracle.is_float(common) then swap = true end
     if swap then a, b, x, y = b, a, y, x end
     return {
       what = text .. (swap and ", the other way round" or ""), placed = placed,

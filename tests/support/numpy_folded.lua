@@ -136,8 +136,8 @@ return function(cases)
       left[#left + 1] = inner
       if not batched and #right == 2 and right[1] ~= inner then right = { inner } end
       if not batched and #right > 2 and right[2] ~= inner then right = { inner, 4 } end
-      local a_dtype = some_factor(some_dtype())
-      local b_dtype = chance(0.6) and a_dtype or some_factor(some_dtype())
+      local a_dtype = some_dtype()
+      local b_dtype = chance(0.6) and a_dtype or some_dtype()
       local a, b = some_value(left, a_dtype), some_value(right, b_dtype)
       local x, x_placed, x_text = given(here, a)
       local y, y_placed, y_text = given(here, b)

@@ -58,7 +58,8 @@ return function(cases)
   for name, fill in pairs { zeros_like = 0, ones_like = 1, full_like = 3 } do
     words[name] = function(here)
       local value, dtype = some_value(some_shape(), some_dtype()), chance(0.5) and pick(oracle.dtypes) or nil
-      local rest = name == "full_like" and { fill, dtype } or { dtype }
+      local of_bool = name == "full_like" and (dtype or value.dtype) == "bool"
+      local rest = name == "full_like" and { of_bool and 1 or fill, dtype } or { dtype }
       return of_one(name, value, here, oracle.make(value.shape, dtype or value.dtype, function() return fill end),
         tostring(dtype), unpack(rest))
     end

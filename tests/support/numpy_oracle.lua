@@ -3,8 +3,7 @@
 
 local oracle = {}
 
--- What JAX's jax.numpy.promote_types answers (0.10.2); where it says the default float (int64 with uint64), that is
--- float32 here.
+-- What JAX's jax.numpy.promote_types answers (0.10.2): without x64 where neither has 64 bits, else with it.
 local names = {
   "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "bfloat16", "float32",
   "float64",
@@ -12,14 +11,14 @@ local names = {
 oracle.dtypes = names
 local table_of = [[
 b    i8   i16  i32  i64  u8   u16  u32  u64  f16  bf16 f32  f64
-i8   i8   i16  i32  i64  i16  i32  i64  f32  f16  bf16 f32  f64
-i16  i16  i16  i32  i64  i16  i32  i64  f32  f16  bf16 f32  f64
-i32  i32  i32  i32  i64  i32  i32  i64  f32  f16  bf16 f32  f64
-i64  i64  i64  i64  i64  i64  i64  i64  f32  f16  bf16 f32  f64
+i8   i8   i16  i32  i64  i16  i32  i32  f64  f16  bf16 f32  f64
+i16  i16  i16  i32  i64  i16  i32  i32  f64  f16  bf16 f32  f64
+i32  i32  i32  i32  i64  i32  i32  i32  f64  f16  bf16 f32  f64
+i64  i64  i64  i64  i64  i64  i64  i64  f64  f16  bf16 f32  f64
 u8   i16  i16  i32  i64  u8   u16  u32  u64  f16  bf16 f32  f64
 u16  i32  i32  i32  i64  u16  u16  u32  u64  f16  bf16 f32  f64
-u32  i64  i64  i64  i64  u32  u32  u32  u64  f16  bf16 f32  f64
-u64  f32  f32  f32  f32  u64  u64  u64  u64  f16  bf16 f32  f64
+u32  i32  i32  i32  i64  u32  u32  u32  u64  f16  bf16 f32  f64
+u64  f64  f64  f64  f64  u64  u64  u64  u64  f16  bf16 f32  f64
 f16  f16  f16  f16  f16  f16  f16  f16  f16  f16  f32  f32  f64
 bf16 bf16 bf16 bf16 bf16 bf16 bf16 bf16 bf16 f32  bf16 f32  f64
 f32  f32  f32  f32  f32  f32  f32  f32  f32  f32  f32  f32  f64
@@ -208,7 +207,7 @@ oracle.binary = {
   maximum = { "same", function(a, b) return math.max(a, b) end },
   minimum = { "same", function(a, b) return math.min(a, b) end },
   floor_divide = { "whole", function(a, b, dtype)
-    if b == 0 and not oracle.is_float(dtype) then return -1 end
+    if b == 0 and not oracle.is_float(dtype) then return a ~= 0 and not oracle.is_unsigned(dtype) and -2 or -1 end
     return math.floor(a / b)
   end },
   remainder = { "whole", function(a, b, dtype)
