@@ -109,7 +109,7 @@ local function foreign(self, value)
   if name then return REFUSED[name] and ("%s: %s"):format(name, REFUSED[name]) end
   if kind == "userdata" or kind == "thread" or kind == "cdata" then return ("a %s, %s"):format(kind, shown(value)) end
   if self.modules[value] then return ('the module "%s"'):format(self.modules[value]) end
-  if kind == "table" and getmetatable(value) ~= nil then return "a table with a metatable, " .. shown(value) end
+  if kind == "table" and not list.is_plain(value) then return "a table with a metatable, " .. shown(value) end
   if kind == "function" then
     local info = debug.getinfo(value, "S")
     if info.what == "C" then return "a function written in C" end

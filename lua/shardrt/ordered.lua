@@ -3,6 +3,8 @@
 -- recipe's `pairs` goes through names in ascending order, after all that is no name. (Only keys that are tables or
 -- functions still come in an order of their own, by where they lie in memory.)
 
+require("shardrt.fail").own()
+
 local ordered = {}
 
 --- As Lua's own pairs; entries that are removed on the way are left out.

@@ -1,6 +1,7 @@
 -- What the program does once it has joined the job: runs a recipe, a plan or the specs of a user.
 
 local C = require "shardrt.C"
+local comparison = require "shardrt.comparison"
 local fail = require "shardrt.fail"
 local job = require "shardrt.job"
 local ordered = require "shardrt.ordered"
@@ -30,7 +31,9 @@ function program.run(path, _, shows_progress)
   local recipe, message = loadfile(path)
   if not recipe then return message end
   local function describe(problem)
-    if type(problem) == "string" then return (problem:gsub(INDEXED .. "$", AS_LIST)) end
+    if type(problem) == "string" then
+      return comparison.explained((problem:gsub(INDEXED .. "$", AS_LIST)))
+    end
     local meta = getmetatable(problem)
     if meta and meta.__tostring then return tostring(problem) end
     return ("%s: an error that is a %s, not a text"):format(fail.where() or path, type(problem))
