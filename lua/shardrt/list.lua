@@ -13,8 +13,10 @@ local LONGEST = 200 -- bytes of a text in a message
 ---@return integer?
 function list.length(value)
   if type(value) ~= "table" then return nil end
-  local count = 0
-  for _ in pairs(value) do count = count + 1 end
+  local count, key = 0, next(value)
+  while key ~= nil do
+    count, key = count + 1, next(value, key)
+  end
   return count == #value and count or nil
 end
 
