@@ -374,6 +374,17 @@ describe("an argument of another kind", function()
   end)
 end)
 
+describe("the declarations for editors", function()
+  it("have all words, and no others", function()
+    local declared = {}
+    for line in io.lines "lua/shardrt/init.lua" do
+      local name = line:match "^%-%-%-@field ([%w_]+) "
+      if name then declared[name] = shardrt[name] ~= nil end -- which raises where there is none
+    end
+    for name in pairs(shardrt) do assert.is_true(declared[name], name) end
+  end)
+end)
+
 describe("a recipe", function()
   it("whose last word is a tail call, is named in the error", function()
     local result = mpi.run { source = 'local shardrt = require "shardrt"\nreturn shardrt.make_mesh({99}, {"a"})' }
