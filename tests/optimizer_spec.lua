@@ -138,6 +138,17 @@ describe("optimizer", function()
     assert.same({ -0.5, -0.5, -0.5, -0.5 }, shardrt.device_get(np.astype(made.w, "float32")):to_table())
   end)
 
+  it("keeps the options that it was made with", function()
+    local options = { learning_rate = 0.5, beta1 = 0.75 }
+    local adam = optimizer.adam(options)
+    options.learning_rate = 3
+    assert.same({ 0.5, 0.75, 0.999, 1e-8 }, { adam.learning_rate, adam.beta1, adam.beta2, adam.epsilon })
+    assert.is_nil(adam.momentum)
+    assert.is_nil(adam.options)
+    local message = files.message(function() adam.learning_rate = 0.1 end)
+    assert.truthy(message:find('an optimizer never changes: "learning_rate" cannot be set', 1, true), message)
+  end)
+
   it("refuses arguments in another order", function()
     local grad = shardrt.grad(function(p) return np.sum(p.w * p.w) + np.sum(p.deep[1]) end)
     for _, chosen in ipairs {

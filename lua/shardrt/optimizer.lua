@@ -20,9 +20,19 @@ local optimizer = {}
 local words = {}
 optimizer.words = words
 
----@class shardrt.Optimizer
+---@class shardrt.Optimizer # with the options that it was made with
+---@field name string # "optimizer.adam"
+---@field learning_rate number
+---@field momentum number?
+---@field beta1 number?
+---@field beta2 number?
+---@field epsilon number?
 local methods = {}
-local Optimizer = object.class("an optimizer", "optimizer", { rule = true, options = true, name = true }, methods)
+local fields = { name = true }
+for _, option in ipairs { "learning_rate", "momentum", "beta1", "beta2", "epsilon" } do
+  fields[option] = function(inside) return inside.options[option] end
+end
+local Optimizer = object.class("an optimizer", "optimizer", fields, methods)
 
 local f, input = expression.f, expression.input
 
@@ -133,7 +143,7 @@ rules.adam = {
 ---@param params any # an array or a tree of arrays
 ---@return table
 function methods:init(params)
-  return self.rule.init(self.name, params)
+  return object.inside(self).rule.init(self.name, params)
 end
 
 local ORDER = "update takes (params, gradients, state), in this order (optax: gradients, state, params), and returns "
@@ -173,8 +183,9 @@ end
 ---@return any params
 ---@return table state
 function methods:update(params, grads, state)
-  check_order(self.name, self.rule, params, grads, state)
-  return self.rule.update(self.name, self.options, params, grads, state)
+  local inside = object.inside(self)
+  check_order(inside.name, inside.rule, params, grads, state)
+  return inside.rule.update(inside.name, inside.options, params, grads, state)
 end
 
 -- As other libraries call them.
