@@ -133,7 +133,8 @@ describe("a list that a recipe is given", function()
   it("counts from 1: [0] of objects is an error", function()
     local x = shardrt.device_put(host(), s)
     for _, list in ipairs {
-      shardrt.devices(), shardrt.local_devices(), mesh.devices, s:addressable_devices(), x.addressable_shards,
+      shardrt.devices(), shardrt.local_devices(), shardrt.make_mesh({ 8 }, { "a" }).devices, s:addressable_devices(),
+      x.addressable_shards,
     } do
       refuses("a list has no [0]: lists count from 1, and this one has [1] to [8]", function() return list[0] end)
       assert.is_nil(list[9])
@@ -146,10 +147,11 @@ describe("a list that a recipe is given", function()
   end)
 
   it("can be changed, and nothing goes by it", function()
-    local names, devices = mesh.axis_names, mesh.devices
+    local names, devices = mesh.axis_names, shardrt.devices()
     names[1], names[2] = "b", "c"
     devices[1], devices[2] = devices[2], devices[1]
-    assert.equal(0, mesh.devices[1].id)
+    assert.equal(0, shardrt.devices()[1].id)
+    assert.same({ "data", "model" }, mesh.axis_names)
     local x = shardrt.device_put(host(), s)
     table.remove(x.addressable_shards)
     x.shape[1], x.addressable_shards[1] = 5, nil

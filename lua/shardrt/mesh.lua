@@ -12,7 +12,7 @@ local object = require "shardrt.object"
 ---@field axis_names string[]
 ---@field shape table<string, integer> # the size of each axis by its name
 ---@field size integer # the number of its devices
----@field devices shardrt.Device[] # row-major
+---@field devices shardrt.Device[] # row-major; made when first asked for
 ---@field handle ffi.cdata* # shardrt_mesh *
 
 local mesh = { words = {} }
@@ -27,13 +27,15 @@ function fields.shape(inside)
   return object.strict("the mesh has no axis", sizes)
 end
 
+-- The recipe's own list, once it was asked for: nothing here looks at it. (A copy each time would take a loop over the
+-- devices of a large mesh too long.)
 function fields.devices(inside)
   if not inside.devices then
     local devices = {}
     for i = 1, inside.size do devices[i] = device.get(C.shardrt_mesh_device(inside.handle, i - 1)) end
-    inside.devices = devices
+    inside.devices = list.counted(devices)
   end
-  return list.counted(list.copy(inside.devices))
+  return inside.devices
 end
 
 local Mesh = object.class("a mesh", "mesh", fields, {})
