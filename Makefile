@@ -363,4 +363,4 @@ install: $(BUILD)/shardrt $(if $(CUDA_MISSING)$(wildcard $(BUILD)/shardrt-cuda.s
 	install -D -m 644 runtime/shardrt.1 $(DESTDIR)$(PREFIX)/share/man/man1/shardrt.1
 
 clean:
-	rm -rf build build-asan build-tsan build-fuzz
+	rm -rf $(BUILD) $(if $(filter build,$(BUILD)),build-asan build-tsan build-fuzz)

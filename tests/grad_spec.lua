@@ -84,6 +84,15 @@ describe("grad", function()
     assert.equal("text", last)
   end)
 
+  it("and explain pass on every result, nil at the end, too", function()
+    local function f(p) return np.sum(p), nil, "two", nil, nil end
+    assert.equal(6, select("#", shardrt.value_and_grad(f)(x)))
+    assert.equal("two", (select(4, shardrt.value_and_grad(f)(x))))
+    assert.equal(1, select("#", shardrt.grad(f)(x)))
+    assert.equal(5, select("#", shardrt.explain(f, x)))
+    assert.equal(0, select("#", shardrt.explain(function() end)))
+  end)
+
   it("follows closures, but takes gradients of the parameters only", function()
     local scale = x * 2
     local g = shardrt.grad(function(p) return np.sum(p * scale + x * x) end)(x)

@@ -4,6 +4,7 @@ local ffi = require "ffi"
 local C = require "shardrt.C"
 local mpi = require "tests.support.mpi"
 local ndarray = require "shardrt.ndarray"
+local shardrt = require "shardrt"
 
 local integers = {
   int8 = { -128, 127 }, int16 = { -32768, 32767 }, int32 = { -2147483648, 2147483647 },
@@ -116,8 +117,23 @@ describe("a host array", function()
     refuses("[2] has 1 entry, where a list of 2", ndarray.from_table, { { 1, 2 }, { 3 } })
     refuses("[2] is 3, where a list of 2", ndarray.from_table, { { 1, 2 }, 3 })
     refuses("ragged: [2] is a table, where a number", ndarray.from_table, { 1, { 2 } })
-    refuses("ragged", ndarray.from_table, { 1, 2, [4] = 4 })
-    refuses("ragged", ndarray.from_table, { 1, 2, x = 4 })
+    refuses("ragged: [3] is nil, although the list goes on behind it", ndarray.from_table, { 1, 2, [4] = 4 })
+    refuses("ragged: [2] is nil, although", ndarray.from_table, { 1, nil, 3 })
+    refuses("ragged: [2][1] is nil, although", ndarray.from_table, { { 1, 2 }, { nil, 3 } })
+    refuses('ragged: its value has the name "x"', ndarray.from_table, { 1, 2, x = 4 })
+    refuses('ragged: [2] has the name "x"', ndarray.from_table, { { 1 }, { x = 4 } })
+  end)
+
+  it("refuses lists of arrays, with what joins them", function()
+    local h, np, device_put = ndarray.zeros { 2 }, shardrt.numpy, shardrt.device_put
+    for at, value in pairs { ["[1]"] = { h, h }, ["[2]"] = { { 1, 2 }, h }, ["[2][1]"] = { { 1 }, { h } } } do
+      refuses(at .. " is an array, where numbers are expected: np.stack{x, y} joins", ndarray.from_table, value)
+      refuses("np.array: " .. at .. " is an array", function() return np.array(value) end)
+    end
+    refuses("[2] is an array, where numbers", function() return np.array { 1, device_put(h, 0) } end)
+    refuses("np.array{1, 2} makes an array of a list", function() return np.add({ 1, 2 }, 1) end)
+    assert.same({ { 0, 0 }, { 0, 0 } }, np.stack({ h, device_put(h, 0) }):to_table())
+    assert.equal(2, #device_put({ h, h }, 0)) -- a tree
     refuses("nested more than 8 deep", ndarray.from_table, { { { { { { { { { 1 } } } } } } } } })
   end)
 

@@ -138,6 +138,57 @@ describe("optimizer", function()
     assert.same({ -0.5, -0.5, -0.5, -0.5 }, shardrt.device_get(np.astype(made.w, "float32")):to_table())
   end)
 
+  it("keeps the options that it was made with", function()
+    local options = { learning_rate = 0.5, beta1 = 0.75 }
+    local adam = optimizer.adam(options)
+    options.learning_rate = 3
+    assert.same({ 0.5, 0.75, 0.999, 1e-8 }, { adam.learning_rate, adam.beta1, adam.beta2, adam.epsilon })
+    assert.is_nil(adam.momentum)
+    assert.is_nil(adam.options)
+    local message = files.message(function() adam.learning_rate = 0.1 end)
+    assert.truthy(message:find('an optimizer never changes: "learning_rate" cannot be set', 1, true), message)
+  end)
+
+  it("refuses arguments in another order", function()
+    local grad = shardrt.grad(function(p) return np.sum(p.w * p.w) + np.sum(p.deep[1]) end)
+    for _, chosen in ipairs {
+      optimizer.sgd { learning_rate = 1 }, optimizer.momentum { learning_rate = 1 }, optimizer.adam {},
+    } do
+      local params = { w = np.ones { 4 }, deep = { np.ones { 2 } } }
+      local grads, state = grad(params), chosen:init(params)
+      for _, order in ipairs {
+        { grads, state, params }, { grads, params, state }, { params, state, grads }, { state, params, grads },
+        { state, grads, params }, { params, grads, params.w }, { params, grads, grads },
+      } do
+        local message = files.message(function() chosen:update(order[1], order[2], order[3]) end)
+        assert.truthy(message:find("takes (params, gradients, state), in this order", 1, true), message)
+        assert.truthy(message:find "optimizer_spec.lua:%d+: ", message)
+      end
+      -- of one array, too
+      local one = shardrt.grad(function(p) return np.sum(p * p) end)(params.w)
+      assert.is_false(pcall(chosen.update, chosen, one, params.w, chosen:init(params.w)))
+    end
+  end)
+
+  it("takes gradients that the recipe made something of, and parameters made of gradients", function()
+    local grad = shardrt.grad(function(p) return np.sum(p.w * p.w) end)
+    for _, chosen in ipairs { optimizer.sgd { learning_rate = 0.5 }, optimizer.momentum { learning_rate = 0.5 } } do
+      local params = { w = np.ones { 4 } }
+      local grads, state = grad(params), chosen:init(params)
+      local by_hand = { w = grads.w * 0.5 } -- clipped, averaged
+      assert.same({ 0.5, 0.5, 0.5, 0.5 }, chosen:update(params, by_hand, state).w:to_table())
+      grads.w = params.w - 0.5 * grads.w -- the table of gradients becomes that of parameters
+      assert.same({ 0, 0, 0, 0 }, grads.w:to_table())
+      assert.same({ -0.5, -0.5, -0.5, -0.5 }, chosen:update(grads, by_hand, state).w:to_table())
+      local dual = grad { w = np.ones { 4 } } -- parameters that begin as a gradient
+      assert.same({ 1, 1, 1, 1 }, chosen:update(dual, grad(params), state).w:to_table())
+      assert.same({ 2, 2, 2, 2 }, dual.w:to_table())
+      local restored = {}
+      for name, value in pairs(state) do restored[name] = value end
+      assert.same({ 0, 0, 0, 0 }, chosen:update(params, grad(params), restored).w:to_table())
+    end
+  end)
+
   it("refuses what does not fit, with the recipe's line", function()
     local adam = optimizer.adam {}
     local params = { w = np.zeros { 4 } }

@@ -256,3 +256,65 @@ describe("the words of the job", function()
     end
   end)
 end)
+
+describe("a loop over pairs or next", function()
+  -- https://github.com/LuaJIT/LuaJIT/issues/827: after some ten thousand rounds, loops end early or begin again.
+  local function lost(head, inner)
+    return mpi.run { limit = 120, source = ([[
+      local function back(...) for _ = 1, 100 do end end -- to where nothing is compiled
+      local values = { 1, 2, 3, 4, 5 }
+      local function try(tree, expected)
+        for round = 1, 100000 do
+          back()
+          local count = 0
+          for _, value in %s do
+            for _ in %s do end
+            count = count + 1
+          end
+          if count ~= expected then error(("round %%d: %%d of %%d entries"):format(round, count, expected)) end
+        end
+      end
+      try({ values, values, values, values, values }, 5)
+      try({ a = values, values, values, values }, 4)
+      try({ a = values, b = values, c = values, d = values }, 4)
+    ]]):format(head, inner) }
+  end
+
+  for _, case in ipairs {
+    { "pairs(tree)", "pairs(value)" }, { "next, tree", "next, value" }, { "pairs(tree)", "next, value" },
+  } do
+    it(("takes every entry once, compiled: %s, %s"):format(case[1], case[2]), function()
+      local result = lost(case[1], case[2])
+      assert.equal("", result.output)
+      assert.equal(0, result.status)
+    end)
+  end
+
+  it("in specs and in libraries is such a one, too", function()
+    assert.truthy(debug.getinfo(pairs, "S").source:find "ordered")
+    assert.truthy(debug.getinfo(next, "S").source:find "ordered")
+    for _, f in ipairs { pairs {}, (pairs { 1, a = 2 }) } do assert.are_not.equal("C", debug.getinfo(f, "S").what) end
+    local ok, message = pcall(function() return pairs(nil) end)
+    assert.is_false(ok)
+    assert.truthy(message:find "bad argument #1 to 'pairs' %(table expected, got nil%)", message)
+    assert.is_nil(next {})
+    assert.same({ 1, "x" }, { next { "x" } })
+  end)
+
+  it("goes through names in ascending order behind the rest, and may remove them", function()
+    local t, keys = { 30, 10, [2.5] = 1, [true] = 2 }, {}
+    for i = 1, 40 do t[("n%02d"):format(i * 7 % 41)] = i end
+    for key in pairs(t) do
+      keys[#keys + 1] = key
+      t[key], t.n25 = nil, nil
+    end
+    local names = {}
+    for i, key in ipairs(keys) do
+      assert.equal(i > 4, type(key) == "string")
+      if i > 4 then names[#names + 1] = key end
+    end
+    assert.equal(39, #names)
+    for i = 2, #names do assert.is_true(names[i - 1] < names[i]) end
+    assert.is_nil(next(t))
+  end)
+end)

@@ -111,6 +111,39 @@ describe("the rooms", function()
   end)
 end)
 
+describe("the Lua files", function()
+  it("are known as shardrt's own, so that errors name the recipe's line", function()
+    local files = lines_of "find lua/shardrt -name '*.lua' | sort"
+    assert.is_true(#files > 60)
+    for _, file in ipairs(files) do
+      local opened = assert(io.open(file))
+      local text = opened:read "*a"
+      opened:close()
+      if file ~= "lua/shardrt/C.lua" and file ~= "lua/shardrt/fail.lua" then -- which stand before it
+        assert.truthy(text:find('fail.own()', 1, true) or text:find('require("shardrt.fail").own()', 1, true), file)
+      end
+    end
+  end)
+
+  it("leave no loop to LuaJIT's own pairs: the first thing that a state runs replaces it", function()
+    for _, name in ipairs { "program", "worker" } do -- what C starts, in a recipe's state and in a worker's
+      for line in io.lines("lua/shardrt/" .. name .. ".lua") do
+        if not line:find "^%-%-" and line ~= "" then
+          assert.equal('require("shardrt.ordered").install() -- before any other loop', line)
+          break
+        end
+      end
+    end
+  end)
+end)
+
+describe("make clean", function()
+  it("removes the folder that was built in", function()
+    assert.truthy(lines_of("make -n clean BUILD=/nowhere/else")[1]:find "^rm %-rf /nowhere/else *$")
+    assert.truthy(lines_of("make -n clean BUILD=build")[1]:find "^rm %-rf build build%-asan")
+  end)
+end)
+
 describe("the one declaration", function()
   it("resolves every function of the header", function()
     local count = 0

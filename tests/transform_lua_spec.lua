@@ -502,6 +502,47 @@ describe("the outcome of a transform", function()
   end)
 end)
 
+describe("pairs in a transform", function()
+  local names = { "alpha", "beta", "gamma", "delta", "eps", "zeta", "eta", "theta" }
+  local set, sorted = {}, { unpack(names) }
+  for i, name in ipairs(names) do set[name] = i end
+  table.sort(sorted)
+  local expected = 0
+  for _, name in ipairs(sorted) do expected = expected * 8 + set[name] - 1 end
+
+  it("goes through names in one order in every worker", function()
+    local all = pairs -- also as a variable outside the function
+    for _ = 1, 4 do -- in each state of LuaJIT names come in another order
+      local loader = shardrt.loader {
+        source = shardrt.source.array { x = ndarray.zeros { 64 } }, batch_size = 64, epochs = 1, num_workers = 4,
+        transform = { x = { lua(function()
+          local once, again = 0, 0
+          for _, i in pairs(set) do once = once * 8 + i - 1 end
+          for _, i in all(set) do again = again * 8 + i - 1 end
+          return once + again
+        end, { dtype = "float64" }) } },
+      }
+      for batch in loader do
+        for _, both in ipairs(shardrt.device_get(batch.x):to_table()) do assert.equal(2 * expected, both) end
+      end
+    end
+  end)
+
+  it("makes no other function of one that ran before", function()
+    local function fresh()
+      return assert(loadstring([[
+        local sum = 0
+        for _, v in pairs { 1, 2 } do sum = sum + v end
+        for _, v in next, { 3 } do sum = sum + v end
+        return sum]], "=f"))
+    end
+    local ran = fresh()
+    for _ = 1, 200 do assert.equal(6, ran()) end
+    assert.equal(tostring(lua(fresh())), tostring(lua(ran)))
+    assert.are_not.equal(tostring(lua(fresh())), tostring(lua(assert(loadstring("return 6", "=f")))))
+  end)
+end)
+
 describe("the loop over samples", function()
   it("stays compiled: after the first samples nothing more is compiled or given up", function()
     local folder, path = files.folder(), package.path
@@ -532,8 +573,8 @@ describe("the loop over samples", function()
       for _, name in ipairs(files.list(folder .. "/logs")) do
         local log = files.slurp(folder .. "/logs/" .. name)
         for count, what in log:gmatch "(%d+) ([^\n]+)" do
-          -- "leaving loop": tried again, from elsewhere
-          assert.truthy(what == "start" or what == "stop" or what == "leaving loop in root trace", log)
+          -- "leaving loop": tried again, from elsewhere; 0: while it is loaded
+          assert.truthy(what == "start" or what == "stop" or what == "leaving loop in root trace" or count == "0", log)
           assert.is_true(tonumber(count) < 6400, log)
           traces = traces + (what == "stop" and 1 or 0)
         end

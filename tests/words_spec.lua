@@ -1,6 +1,8 @@
 -- What a recipe may do wrong with the words and the objects that it is given: each is said plainly.
 
+local ffi = require "ffi"
 local mpi = require "tests.support.mpi"
+local np = require "shardrt.numpy"
 local shardrt = require "shardrt"
 local P, ndarray = shardrt.P, shardrt.ndarray
 
@@ -54,6 +56,134 @@ describe("what a recipe is given", function()
     refuses('a sharding never changes: "mesh"', function() s.mesh = nil end)
     refuses('a mesh never changes: "size"', function() mesh.size = 3 end)
     refuses('a device never changes: "id"', function() shardrt.devices()[1].id = 3 end)
+  end)
+end)
+
+describe("arrays and host arrays", function()
+  it("are not compared by Lua's operators, which give one boolean", function()
+    local h, x = host(), shardrt.device_put(host(), s)
+    for _, pair in ipairs { { x, shardrt.device_put(host(), s) }, { h, host() }, { x, h }, { h, x } } do
+      local a, b = pair[1], pair[2]
+      for text, compare in pairs {
+        ["np.equal(x, y) compares element by element, np.all(np.equal(x, y)):item()"] = function() return a == b end,
+        ["rawequal(x, y) tells whether two are one object"] = function() return a ~= b end,
+        ["np.less(x, y) and np.greater(x, y) compare element by element"] = function() return a < b end,
+        ["for a condition, an array of one number is a number as x:item()"] = function() return a > b end,
+        ["np.less_equal(x, y) and np.greater_equal(x, y)"] = function() return a <= b end,
+        ["<= and >= compare no arrays"] = function() return a >= b end,
+      } do
+        refuses(text, compare)
+      end
+    end
+    local same = x
+    assert.is_true(x == same and rawequal(x, same) and not rawequal(x, h))
+    assert.is_true(np.all(np.equal(x, h)):item())
+    assert.is_false(x == 1 or x == "x" or x == nil or x == {}) -- which Lua asks nobody about
+  end)
+
+  it("compared with numbers are told what is wrong by the program", function()
+    local result = mpi.run {
+      source = 'local np = require "shardrt.numpy"\nif np.sum(np.ones {3}) > 0 then print(1) end',
+    }
+    assert.equal(1, result.status)
+    assert.truthy(result.stderr:find("recipe%.lua:2: attempt to compare number with table %(if that is an array: "),
+      result.stderr)
+    assert.truthy(result.stderr:find("x:item() > 0", 1, true), result.stderr)
+  end)
+
+  it("are read-only where devices share the memory, and else the recipe's own", function()
+    local x = shardrt.device_put(host(), shardrt.NamedSharding(mesh, P()))
+    local value, shards = shardrt.device_get(x):to_table(), x.addressable_shards
+    local view = shards[1].data
+    for _, data in ipairs { view.data, view:reshape { 64 }.data, view:rows(2, 3).data, view:packed().data } do
+      refuses("attempt to write to constant location", function() data[0] = 7 end)
+      assert.is_false(pcall(ffi.copy, data, "1234", 4))
+      assert.is_false(pcall(ffi.fill, data, 4))
+    end
+    for _, own in ipairs {
+      host(), shardrt.device_get(x), shardrt.process_allgather(x), shardrt.device_get(np.ones { 2 }),
+    } do
+      own.data[0] = 42
+      assert.equal(42, own.data[0])
+    end
+    assert.same(value, shardrt.device_get(x):to_table())
+    assert.equal(8, view.data[8])
+    assert.equal(1, np.ones({ 2 }):to_table()[1])
+  end)
+end)
+
+describe("a list that a recipe is given", function()
+  it("is equal to another with the same in it, and shows it", function()
+    local x, y = shardrt.device_put(host(), s), np.ones { 8, 8 }
+    assert.is_true(x.shape == y.shape and x.shape == host().shape and np.ones({}).shape == np.zeros({}).shape)
+    assert.is_true(x.shape ~= np.ones({ 8 }).shape and x.shape ~= np.ones({ 8, 9 }).shape)
+    assert.is_true(s:shard_shape { 8, 8 } == x.addressable_shards[1].data.shape)
+    assert.is_true(x.addressable_shards[1].index == s:devices_indices_map({ 8, 8 })[0])
+    assert.is_true(x.addressable_shards[1].index ~= x.addressable_shards[2].index)
+    assert.is_true(mesh.axis_names == shardrt.make_mesh({ 2, 4 }, { "data", "model" }).axis_names)
+    assert.equal("{8, 8}", tostring(x.shape))
+    assert.is_false(x.shape == { 8, 8 }) -- a list of the recipe's own: Lua asks nobody
+    assert.same({ 8, 8 }, x.shape)
+    assert.is_nil(np.ones({ 3 }).shape[0]) -- as `shape[d - n] or 1` asks
+    local json, size = {}, 0
+    for i, n in ipairs(x.shape) do json[i], size = n, size + #x.shape end
+    assert.same({ { 8, 8 }, 4 }, { json, size })
+  end)
+
+  it("counts from 1: [0] of objects is an error", function()
+    local x = shardrt.device_put(host(), s)
+    for _, list in ipairs {
+      shardrt.devices(), shardrt.local_devices(), shardrt.make_mesh({ 8 }, { "a" }).devices, s:addressable_devices(),
+      x.addressable_shards,
+    } do
+      refuses("a list has no [0]: lists count from 1, and this one has [1] to [8]", function() return list[0] end)
+      assert.is_nil(list[9])
+      assert.equal(8, #list)
+    end
+    refuses("and this one has [1] alone", function() return shardrt.random.split(shardrt.random.key(0), 1)[0] end)
+    refuses("x.addressable_shards[1].data is the first shard's", function() return x:addressable_data(0) end)
+    refuses("h.data[i] is its i-th element", function() return x.addressable_shards[1].data[0] end)
+    refuses("h:to_table() gives nested lists", function() return host()[1] end)
+  end)
+
+  it("can be changed, and nothing goes by it", function()
+    local names, devices = mesh.axis_names, shardrt.devices()
+    names[1], names[2] = "b", "c"
+    devices[1], devices[2] = devices[2], devices[1]
+    assert.equal(0, shardrt.devices()[1].id)
+    assert.same({ "data", "model" }, mesh.axis_names)
+    local x = shardrt.device_put(host(), s)
+    table.remove(x.addressable_shards)
+    x.shape[1], x.addressable_shards[1] = 5, nil
+    assert.equal(8, #x.addressable_shards)
+    assert.equal(2016, np.sum(x):item())
+    local result = mpi.run { processes = 2, devices = 2, source = [[
+      local shardrt = require "shardrt"
+      local np, mesh = require "shardrt.numpy", shardrt.make_mesh({ 2, 2 }, { "a", "b" })
+      local devices = mesh.devices
+      devices[1], devices[2] = devices[2], devices[1]
+      mesh.devices[3], mesh.devices[4] = mesh.devices[4], mesh.devices[3]
+      local h = shardrt.ndarray.arange(16, "int32"):reshape { 4, 4 }
+      local x = shardrt.device_put(h, shardrt.NamedSharding(mesh, shardrt.P("a", "b")))
+      assert(shardrt.process_allgather(np.sum(x)):item() == 120)
+      assert(tostring(mesh) == 'Mesh("a": 2, "b": 2)')
+    ]] }
+    assert.equal(0, result.status, result.output)
+  end)
+
+  it("is plain data where that is wanted", function()
+    local x = shardrt.device_put(host(), s)
+    local shape, folder = x.shape, mpi.folder()
+    local source = shardrt.source.array { x = ndarray.arange(4) }
+    local made = source:map { x = { shardrt.transform.lua(function() return shape[1] + #shape end) } }
+    assert.same({ 10, 10, 10, 10 }, made:read(0, 4).x:to_table())
+    local checkpoint = shardrt.checkpoint { dir = folder .. "/c", arrays = { x = x }, values = nil }
+    checkpoint:save()
+    checkpoint:close()
+    shardrt.save(folder .. "/x.safetensors", { x = x, deep = { x.addressable_shards[1].data } })
+    assert.equal("{8, 8}", tostring(shardrt.load(folder .. "/x.safetensors").x.shape))
+    mpi.remove(folder)
+    refuses("it is not {8, 8}", function() error(("it is not %s"):format(tostring(shape))) end)
   end)
 end)
 
@@ -135,6 +265,47 @@ describe("a name that is not there", function()
       shardrt.process_allgather(require("shardrt.numpy").take(x, 3)):to_table())
   end)
 
+  it("of JAX's is told as what it is here", function()
+    local x, devices = shardrt.device_put(host(), s), shardrt.devices()
+    for text, ask in pairs {
+      ['a dtype is a text: "float32"'] = function() return np.float32 end,
+      ['a dtype is a text: "bool"'] = function() return np.bool_ end,
+      ['has no word "relu"; np.maximum(x, 0) is it'] = function() return np.relu(x) end,
+      ["nested tables of arrays are trees"] = function() return shardrt.tree.map end,
+      ['an array has no "at"; it never changes: np.where(condition, new, x)'] = function() return x.at[0] end,
+      ['shardrt.numpy has no word "conv"'] = function() return shardrt.numpy.conv end,
+      ['shardrt.numpy has no word "conw"'] = function() return require("shardrt").numpy.conw end,
+      ["Mesh: the devices come last"] = function() return shardrt.Mesh(devices, { "a" }) end,
+      ['row by row: Mesh({4, 2}, {"data", "model"}, devices)'] = function()
+        return shardrt.Mesh({ { devices[1], devices[2] }, { devices[3], devices[4] } }, { "a", "b" })
+      end,
+      ["make_mesh: the devices come last"] = function() return shardrt.make_mesh(devices, { "a" }) end,
+    } do
+      refuses(text, function() local _ = ask() end)
+    end
+    local random = shardrt.random
+    local k1, k2 = random.split(random.key(0))
+    refuses("nil is no key; random.key(42) makes one, and random.split(key) returns a list of keys: keys[1]",
+      random.normal, k2, { 3 })
+    refuses("a list of keys, {key(", random.normal, k1, { 3 })
+  end)
+
+  it("has a replacement that is right", function()
+    local x = np.array { -1.5, 0, 0.25, 3 }
+    local function numbers(y) return np.array(y):to_table() end
+    assert.same({ 0, 0, 0.25, 3 }, numbers(np.maximum(x, 0)))
+    assert.same({ { 1, 0, 0 }, { 0, 1, 0 }, { 0, 0, 1 } }, numbers(np.one_hot(np.arange(3), 3)))
+    local start, stop, n = 2, 5, 4
+    assert.same({ 2, 3, 4, 5 }, numbers(np.arange(n) * ((stop - start) / (n - 1)) + start))
+    local function close(y) return np.all(np.less_equal(np.abs(x - y), 1e-8 + np.abs(y) * 1e-5)):item() end
+    assert.is_true(close(x) and close(x * 1.000001) and not close(x + 0.01))
+    for i, v in ipairs { -0.10021080, 0, 0.14967659, 2.99595031 } do -- x times the normal distribution's share below x
+      assert.is_true(math.abs(numbers(x * 0.5 * (1 + np.erf(x / math.sqrt(2))))[i] - v) < 1e-6)
+      local exact = ({ -1.5, 0, 0.25, 3 })[i]
+      assert.is_true(math.abs(numbers(x * np.sigmoid(x))[i] - exact / (1 + math.exp(-exact))) < 1e-6)
+    end
+  end)
+
   it("of a batch or a loader is found", function()
     local loader = shardrt.loader { source = shardrt.source.array { image = host(), label = host() }, batch_size = 8 }
     local batch = loader()
@@ -172,7 +343,7 @@ describe("a name that is not there", function()
     assert.is_nil(x.to_list)
     assert.is_nil(x.zeros)
     assert.is_nil(s.shape)
-    assert.is_nil(host()[1])
+    assert.is_nil(host()[true])
     assert.is_nil(mesh.shape[1])
     assert.is_nil(shardrt.__name)
     assert.is_nil(x.addressable_shards[99])
@@ -213,6 +384,17 @@ describe("an argument of another kind", function()
     local ok, message = pcall(ndarray.load, "/nothere.npy")
     assert.is_false(ok)
     assert.is_nil(message:find("working folder", 1, true))
+  end)
+end)
+
+describe("the declarations for editors", function()
+  it("have all words, and no others", function()
+    local declared = {}
+    for line in io.lines "lua/shardrt/init.lua" do
+      local name = line:match "^%-%-%-@field ([%w_]+) "
+      if name then declared[name] = shardrt[name] ~= nil end -- which raises where there is none
+    end
+    for name in pairs(shardrt) do assert.is_true(declared[name], name) end
   end)
 end)
 

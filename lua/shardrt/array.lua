@@ -2,6 +2,7 @@
 
 local ffi = require "ffi"
 local C = require "shardrt.C"
+local comparison = require "shardrt.comparison"
 local device = require "shardrt.device"
 local dtype = require "shardrt.dtype"
 local elsewhere = require "shardrt.elsewhere"
@@ -20,7 +21,7 @@ local array = {}
 ---@field device shardrt.Device
 ---@field index shardrt.Index # what part of the array it is
 ---@field replica_id integer # how many devices before it, in mesh order, hold the same part
----@field data shardrt.ndarray # not to be written to: devices with the same part share it
+---@field data shardrt.ndarray # its .data is a pointer to const: devices with the same part share the memory
 
 ---@class shardrt.Array
 ---@field shape integer[]
@@ -70,17 +71,28 @@ end
 function fields.committed(inside) return not inside.unplaced end
 
 local known_shape = fields.shape
-function fields.shape(inside, x) return list.copy(known_shape(inside, x)) end
+function fields.shape(inside, x) return list.given(list.copy(known_shape(inside, x))) end
+
+local known_shards = fields.addressable_shards
+function fields.addressable_shards(inside, x) return list.counted(list.copy(known_shards(inside, x))) end
+
+local HINTS = {
+  at = "it never changes: np.where(condition, new, x) is an array with other elements, np.concatenate joins parts that "
+    .. 'np.slice takes, where np = require "shardrt.numpy"',
+  addressable_data = "x.addressable_shards[1].data is the first shard's; the list counts from 1",
+  devices = "x.sharding:addressable_devices() lists this process's, x.sharding.mesh.devices all",
+}
 
 -- An array has no elements that Lua could take: a part of it is an array, which all processes make alike.
 local function hint(key)
-  if type(key) == "string" then return elsewhere.of_arrays("x", key) end
+  if type(key) == "string" then return HINTS[key] or elsewhere.of_arrays("x", key) end
   return ('it is not indexed: np.take(x, %s) takes one place of its first dimension (from 0 on), '
     .. 'np.slice(x, {{start, stop}}) a part, where np = require "shardrt.numpy"; x:to_table() gives the numbers')
     :format(type(key) == "number" and list.show(key) or "i")
 end
 
 local Array = object.class("an array", "x", fields, methods, { shards = "addressable_shards" }, hint)
+comparison.refuse(Array)
 
 --- The array object around what C made: takes over the handle's count.
 ---@param handle ffi.cdata* # shardrt_array *
@@ -124,6 +136,14 @@ end
 ---@return boolean
 function array.is(value) return getmetatable(value) == Array end
 
+--- Notes that an array is a gradient, which nobody takes for a parameter then.
+---@param x shardrt.Array # that nobody has yet
+function array.mark_gradient(x) object.inside(x).is_gradient = true end
+
+---@param x shardrt.Array
+---@return boolean
+function array.is_gradient(x) return object.inside(x).is_gradient == true end
+
 local function describe(x) return ("%s %s"):format(x.dtype, shape.text(x.shape)) end
 
 --- An error if the array was deleted; a sum that waits goes on waiting.
@@ -144,11 +164,11 @@ local function tell_of_copy(buffer)
   if C.shardrt_buffer_device(buffer) >= 0 then outside.made(tonumber(C.shardrt_buffer_bytes(buffer))) end
 end
 
--- The buffer of a shard as a host array that shares its memory.
+-- The buffer of a shard as a host array that shares its memory, and may only be read.
 local function shard_view(x, i, sizes)
   local buffer = C.shardrt_array_buffer(x.handle, i)
   tell_of_copy(buffer)
-  return ndarray.wrap(ffi.gc(C.shardrt_buffer_retain(buffer), C.shardrt_buffer_free), x.dtype, sizes)
+  return ndarray.shared(ffi.gc(C.shardrt_buffer_retain(buffer), C.shardrt_buffer_free), x.dtype, sizes)
 end
 
 local function no_data(what)
@@ -167,7 +187,7 @@ local Shard = {
     if key ~= "data" then return fail.no_field("a shard", key, SHARD) end
     local its = held[self] or no_data "addressable_shards"
     tell_of_copy(its.buffer)
-    self.data, held[self] = ndarray.wrap(its.buffer, its.dtype, its.sizes), nil
+    self.data, held[self] = ndarray.shared(its.buffer, its.dtype, its.sizes), nil
     return self.data
   end,
 }

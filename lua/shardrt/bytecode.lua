@@ -31,6 +31,19 @@ do
   read_upvalue = opcode(use, 1)
 end
 
+-- How a loop over `pairs` or `next` starts and goes on before it has run, and what LuaJIT writes in these places once
+-- it finds that it was given others (ordered.lua's).
+local settled = {} ---@type table<integer, integer>
+do
+  local fresh, other = assert(loadstring "for _ in pairs() do end"), assert(loadstring "for _ in other() do end")
+  local pc = 1
+  while opcode(fresh, pc) do
+    local before, after = opcode(fresh, pc), opcode(other, pc)
+    if before ~= after then settled[before] = after end
+    pc = pc + 1
+  end
+end
+
 -- The function's own prototypes: itself, then those of the functions inside it.
 local function prototypes(f)
   local found, at = { f }, 1
@@ -146,8 +159,8 @@ local function constant_text(value)
   return "{" .. table.concat(words, ";") .. "}"
 end
 
---- A text that is equal for equal functions with equal names, in all processes: string.dump's is not, since it has the
---- entries of tables in their order in memory.
+--- A text that is equal for equal functions with equal names, in all processes, whether they ran before or not:
+--- string.dump's is not, since it has the entries of tables in their order in memory.
 ---@param f function # not compiled: fresh from loadstring
 ---@return string
 function bytecode.identity(f)
@@ -156,9 +169,11 @@ function bytecode.identity(f)
     local info = util.funcinfo(proto)
     words[#words + 1] = ("%s %d %d"):format(info.source or "?", info.linedefined or 0, info.params)
     local pc = 0
-    while util.funcbc(proto, pc) do
-      words[#words + 1] = bit.tohex((util.funcbc(proto, pc)))
+    local op, instruction = opcode(proto, pc)
+    while op do
+      words[#words + 1] = bit.tohex(instruction - op + (settled[op] or op))
       pc = pc + 1
+      op, instruction = opcode(proto, pc)
     end
     for i = -1, -info.gcconsts, -1 do
       local constant = util.funck(proto, i)

@@ -43,6 +43,7 @@ local function learn(library, prefix)
 end
 learn(_G, "")
 for _, library in ipairs(LIBRARIES) do learn(require(library), library .. ".") end
+names[pairs], names[next] = "pairs", "next" -- those that shardrt has put in their place (ordered.lua), here and there
 
 -- These would make what a sample becomes depend on the worker that it comes to.
 local REFUSED = {
@@ -109,7 +110,7 @@ local function foreign(self, value)
   if name then return REFUSED[name] and ("%s: %s"):format(name, REFUSED[name]) end
   if kind == "userdata" or kind == "thread" or kind == "cdata" then return ("a %s, %s"):format(kind, shown(value)) end
   if self.modules[value] then return ('the module "%s"'):format(self.modules[value]) end
-  if kind == "table" and getmetatable(value) ~= nil then return "a table with a metatable, " .. shown(value) end
+  if kind == "table" and not list.is_plain(value) then return "a table with a metatable, " .. shown(value) end
   if kind == "function" then
     local info = debug.getinfo(value, "S")
     if info.what == "C" then return "a function written in C" end

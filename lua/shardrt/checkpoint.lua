@@ -64,7 +64,7 @@ local function to_json(value, depth)
   if value ~= value then return MARK .. "nan" end
   if value == math.huge or value == -math.huge then return MARK .. (value > 0 and "inf" or "-inf") end
   if type(value) == "string" and value:sub(1, #MARK) == MARK then return MARK .. value end
-  if type(value) ~= "table" or getmetatable(value) or depth > DEEPEST then return value end
+  if type(value) ~= "table" or not list.is_plain(value) or depth > DEEPEST then return value end
   local made = {}
   for key, entry in pairs(value) do made[key] = to_json(entry, depth + 1) end
   return made

@@ -50,7 +50,7 @@ end
 local function range(first, count)
   local devices = {}
   for i = 1, count do devices[i] = device.get(first + i - 1) end
-  return devices
+  return list.counted(devices)
 end
 
 --- Which process of the job this is.

@@ -15,6 +15,7 @@ local band = require("bit").band
 ---@field size integer # bytes of one element
 ---@field element string # the C type of one
 ---@field pointer ffi.ctype* # what .data of a host array is
+---@field constant ffi.ctype* # what it is where others have the memory, too
 ---@field range string # what fits, for messages
 ---@field write fun(data: ffi.cdata*, i: integer, value: any): boolean # false: the value does not fit
 ---@field read fun(data: ffi.cdata*, i: integer): any
@@ -120,6 +121,7 @@ local function add(name, ctype, range, write, read)
     size = tonumber(C.shardrt_dtype_size(code)),
     element = ctype,
     pointer = ffi.typeof(ctype .. " *"),
+    constant = ffi.typeof("const " .. ctype .. " *"),
     range = range,
     write = write,
     read = read or plain_read,
@@ -158,6 +160,11 @@ function dtype.named(what, name)
   end
   return found
 end
+
+--- Whether there is a dtype of that name.
+---@param name string
+---@return boolean
+function dtype.exists(name) return by_name[name] ~= nil end
 
 --- The dtype of a code that C gave.
 ---@param code integer

@@ -55,7 +55,7 @@ function explain.words.explain(f, ...)
       table.concat(from, ", "))
     all, bytes, since = all + bytes, 0, C.shardrt_clock()
   end
-  local results = { pcall(tape.within, f, ...) }
+  local results, count = list.pack(pcall(tape.within, f, ...))
   operate.observer, operate.mover = nil, nil
   if not results[1] then error(results[2], 0) end
   if bytes > 0 then
@@ -63,7 +63,7 @@ function explain.words.explain(f, ...)
       (C.shardrt_clock() - since) * 1000)
   end
   job.words.say("in all: %s moved, %.2f ms", bytes_text(all + bytes), (C.shardrt_clock() - began) * 1000)
-  return unpack(results, 2, table.maxn(results))
+  return unpack(results, 2, count)
 end
 
 return explain

@@ -4,6 +4,7 @@
 
 local ffi = require "ffi"
 local C = require "shardrt.C"
+require("shardrt.fail").own()
 
 local expression = {}
 

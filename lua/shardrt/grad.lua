@@ -36,7 +36,7 @@ local function backward(what, made, out, leaves)
     made.entries[i], made.tracked[entry.out] = nil, nil -- what is done with is given back
     local dy = grads[entry.out]
     if dy then
-      if entry.out ~= out then grads[entry.out] = nil end
+      if not rawequal(entry.out, out) then grads[entry.out] = nil end
       if not entry.vjp then
         fail("%s: %s (at %s) has no gradient; shardrt.stop_gradient(x) keeps one from being asked for", what,
           entry.what, entry.where or "?")
@@ -86,7 +86,7 @@ end
 local function run(what, f, params, ...)
   local leaves, copy = leaves_of(what, params)
   local made = tape.begin(leaves)
-  local results = { pcall(f, copy, ...) }
+  local results, count = list.pack(pcall(f, copy, ...))
   tape.finish(made)
   if not results[1] then error(results[2], 0) end
   local value = results[2]
@@ -94,12 +94,14 @@ local function run(what, f, params, ...)
   local found, i = backward(what, made, value, leaves), 0
   local grads = tree.map(what, copy, function(leaf)
     i = i + 1
-    local g = found[i]
-    if not g then return create.words.zeros_like(leaf) end
-    if not leaf.committed or g.sharding == leaf.sharding then return g end
-    return constrain.array("the gradient", g, leaf.sharding) -- noted, for gradients of gradients
+    local g = found[i] or create.words.zeros_like(leaf)
+    if found[i] and leaf.committed and g.sharding ~= leaf.sharding then
+      g = constrain.array("the gradient", g, leaf.sharding) -- noted, for gradients of gradients
+    end
+    array.mark_gradient(g)
+    return g
   end)
-  return value, grads, unpack(results, 3, table.maxn(results))
+  return value, grads, unpack(results, 3, count)
 end
 
 local function check_function(what, f, ...)

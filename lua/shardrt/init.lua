@@ -7,8 +7,15 @@ local object = require "shardrt.object"
 fail.own()
 
 ---@alias shardrt.Callback fun(index: shardrt.Index): shardrt.Value
+---@alias shardrt.PlanOf fun(of: integer[], as: string, a: shardrt.Sharding, b: shardrt.Sharding): shardrt.ReshardPlan
 ---@alias shardrt.FromLocalData fun(s: shardrt.Sharding, value: shardrt.Value, shape: integer[]?): shardrt.Array
 ---@alias shardrt.FromCallback fun(to: integer[], s: shardrt.Sharding, f: shardrt.Callback, as: string?): shardrt.Array
+---@alias shardrt.GradOf fun(f: fun(params: any, ...: any): shardrt.Array, any): fun(params: any, ...: any): any
+---@alias shardrt.Differentiated fun(params: any, ...: any): shardrt.Array, any, any # value, gradients, the rest
+---@alias shardrt.ValueAndGradOf fun(f: fun(params: any, ...: any): shardrt.Array, any): shardrt.Differentiated
+---@alias shardrt.Saved table<string|integer, shardrt.Array|shardrt.ndarray|table>
+---@alias shardrt.Loaded table<string, shardrt.Array|shardrt.ndarray>
+---@alias shardrt.LoadAs table<string, shardrt.Sharding|false>|shardrt.Sharding
 ---@alias shardrt.FromArrays fun(to: integer[], s: shardrt.Sharding, x: shardrt.Array[], as: string?): shardrt.Array
 
 -- Every word stands here for editors, which do not see what the loop below gathers.
@@ -39,18 +46,18 @@ fail.own()
 ---@field make_array_from_process_local_data shardrt.FromLocalData
 ---@field make_array_from_callback shardrt.FromCallback
 ---@field make_array_from_single_device_arrays shardrt.FromArrays
----@field load_npy fun(path: string, s: shardrt.Sharding): shardrt.Array, integer
----@field reshard fun(x: shardrt.Array, s: shardrt.Sharding, options: table?): shardrt.Array
----@field reshard_plan fun(shape: integer[], dtype: string, from: shardrt.Sharding, to: shardrt.Sharding): table
----@field with_sharding_constraint fun(x: shardrt.Array, s: shardrt.Sharding): shardrt.Array
----@field grad fun(f: function): function
----@field value_and_grad fun(f: function): function
+---@field load_npy fun(path: string, s: shardrt.Sharding): shardrt.Array, integer # and bytes that this process read
+---@field reshard fun(x: shardrt.Array, to: shardrt.Sharding|shardrt.Device, o: shardrt.ReshardOptions?): shardrt.Array
+---@field reshard_plan shardrt.PlanOf
+---@field with_sharding_constraint fun(x: shardrt.Array|shardrt.ndarray, s: shardrt.Sharding): shardrt.Array
+---@field grad shardrt.GradOf
+---@field value_and_grad shardrt.ValueAndGradOf
 ---@field stop_gradient fun(x: shardrt.Operand): shardrt.Array
 ---@field default_matmul_precision fun(precision: shardrt.precision)
----@field explain fun(f: function, ...: any): any
+---@field explain fun(f: function, ...: any): any, any # all that f returns
 ---@field optimizer shardrt.optimizer.words
----@field save fun(path: string, values: table<string|integer, shardrt.Array|shardrt.ndarray|table>)
----@field load fun(path: string, shardings: table<string, shardrt.Sharding>|shardrt.Sharding?): table
+---@field save fun(path: string, values: shardrt.Saved): integer # bytes that this process wrote
+---@field load fun(path: string, shardings: shardrt.LoadAs?): shardrt.Loaded, integer # and bytes that this process read
 ---@field concat fun(o: {[integer]: shardrt.source, part: string?}): shardrt.source
 ---@field mix fun(o: {[integer]: {[1]: shardrt.source, [2]: number}, samples: integer?, part: string?}): shardrt.source
 ---@field loader fun(options: shardrt.LoaderOptions): shardrt.Loader

@@ -1,6 +1,7 @@
 -- JSON (https://www.rfc-editor.org/rfc/rfc8259) of plain tables. What is read is parsed, never run.
 
 local list = require "shardrt.list"
+require("shardrt.fail").own()
 
 local json = {}
 
@@ -40,7 +41,7 @@ local write
 
 local function write_table(value, path, depth)
   if depth > DEEPEST then problem("%s: tables within tables, more than %d deep", path, DEEPEST) end
-  if getmetatable(value) then problem("%s is %s, not plain data", path, tostring(value)) end
+  if not list.is_plain(value) then problem("%s is %s, not plain data", path, tostring(value)) end
   local parts, length = {}, list.length(value)
   if length and length > 0 then
     for i = 1, length do parts[i] = write(value[i], child(path, i), depth + 1) end

@@ -13,8 +13,10 @@ local LONGEST = 200 -- bytes of a text in a message
 ---@return integer?
 function list.length(value)
   if type(value) ~= "table" then return nil end
-  local count = 0
-  for _ in pairs(value) do count = count + 1 end
+  local count, key = 0, next(value)
+  while key ~= nil do
+    count, key = count + 1, next(value, key)
+  end
   return count == #value and count or nil
 end
 
@@ -34,6 +36,55 @@ function list.copy(value)
   return made
 end
 
+-- What the lists that a recipe is given have beyond those of its own: `==` compares what is in them, and tostring shows
+-- it. All that goes through a list (#, ipairs, unpack, pairs) sees nothing of it.
+local Given = {}
+
+function Given.__eq(a, b)
+  if #a ~= #b then return false end
+  for i = 1, #a do
+    if a[i] ~= b[i] then return false end
+  end
+  return true
+end
+
+-- The same of lists of objects, whose [0], as JAX counts, is an error. (Of shapes it is nil: `shape[d - n] or 1` asks.)
+local Counted = { __eq = Given.__eq }
+
+function Counted.__index(self, key)
+  local count = #self
+  if key ~= 0 or count == 0 then return nil end -- value[#value] is the last one's, if there is one
+  fail("a list has no [0]: lists count from 1, and this one has %s", count == 1 and "[1] alone"
+    or ("[1] to [%d]"):format(count))
+end
+
+--- Makes a list of numbers, texts or such lists one that a recipe is given. It is a copy: nothing of shardrt's own goes
+--- by it.
+---@generic T
+---@param value T[]
+---@return T[] # the same
+function list.given(value) return setmetatable(value, Given) end
+
+--- The same of objects.
+---@generic T
+---@param value T[]
+---@return T[] # the same
+function list.counted(value) return setmetatable(value, Counted) end
+
+--- Whether a table is plain data: no metatable says what it means, or it is a list that a recipe was given.
+---@param value table
+---@return boolean
+function list.is_plain(value)
+  local meta = getmetatable(value)
+  return meta == nil or meta == Given or meta == Counted
+end
+
+--- Values as a list and their count, with which nil at the end is not lost.
+---@param ... any
+---@return any[]
+---@return integer
+function list.pack(...) return { ... }, select("#", ...) end
+
 --- The keys of a set of words, in order: "a", "b", "c".
 ---@param set table<string, any>
 ---@return string
@@ -50,21 +101,24 @@ end
 function list.show(value)
   if type(value) == "string" then return list.quote(#value > LONGEST and value:sub(1, LONGEST) .. "…" or value) end
   if type(value) == "function" or type(value) == "thread" then return "a " .. type(value) end
-  if type(value) == "table" and not getmetatable(value) and not list.length(value) then
+  local is_plain = type(value) == "table" and list.is_plain(value)
+  if is_plain and not list.length(value) then
     for key in pairs(value) do
       if type(key) ~= "number" then return "a table with names" end
     end
     return "a list with nil in it"
   end
-  local length = list.length(value)
-  if not length or getmetatable(value) then return tostring(value) end
+  if not is_plain then return tostring(value) end
+  local length = #value
   local parts = {}
   for i = 1, math.min(length, SHOWN) do
-    parts[i] = type(value[i]) == "table" and not getmetatable(value[i]) and "{...}" or list.show(value[i])
+    parts[i] = type(value[i]) == "table" and list.is_plain(value[i]) and "{...}" or list.show(value[i])
   end
   if length > SHOWN then parts[SHOWN + 1] = "..." end
   return "{" .. table.concat(parts, ", ") .. "}"
 end
+
+Given.__tostring, Counted.__tostring = list.show, list.show
 
 --- Whether `value` is a whole number that a double counts exactly, from `lowest` on.
 ---@param value any

@@ -19,7 +19,7 @@ local mesh = { words = {} }
 
 local fields = { size = true, handle = true }
 
-function fields.axis_names(inside) return list.copy(inside.axis_names) end
+function fields.axis_names(inside) return list.given(list.copy(inside.axis_names)) end
 
 function fields.shape(inside)
   local sizes = {}
@@ -27,11 +27,13 @@ function fields.shape(inside)
   return object.strict("the mesh has no axis", sizes)
 end
 
--- The recipe's own list, once it was asked for: nothing here looks at it.
+-- The recipe's own list, once it was asked for: nothing here looks at it. (A copy each time would take a loop over the
+-- devices of a large mesh too long.)
 function fields.devices(inside)
   if not inside.devices then
-    inside.devices = {}
-    for i = 1, inside.size do inside.devices[i] = device.get(C.shardrt_mesh_device(inside.handle, i - 1)) end
+    local devices = {}
+    for i = 1, inside.size do devices[i] = device.get(C.shardrt_mesh_device(inside.handle, i - 1)) end
+    inside.devices = list.counted(devices)
   end
   return inside.devices
 end
@@ -40,7 +42,20 @@ local Mesh = object.class("a mesh", "mesh", fields, {})
 
 function mesh.is(value) return getmetatable(value) == Mesh end
 
+-- Whether a value is a list of devices, or of such lists, as JAX's Mesh takes first.
+local function is_of_devices(value)
+  for _ = 1, C.SHARDRT_MAX_NDIM do
+    if type(value) ~= "table" or object.is(value) then break end
+    value = value[1]
+  end
+  return device.is(value)
+end
+
 local function check_shape(word, shape)
+  if is_of_devices(shape) then
+    fail('%s: the devices come last: it takes the shape, the names of the axes and, of Mesh, the devices as one list, '
+      .. 'row by row: Mesh({4, 2}, {"data", "model"}, devices)', word)
+  end
   local count, text = list.length(shape), list.show(shape)
   if not count or object.is(shape) then
     fail('%s: the shape is %s; it wants a list with the size of each axis, like {4, 2}, and then one with their names, '

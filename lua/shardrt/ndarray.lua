@@ -2,6 +2,7 @@
 
 local ffi = require "ffi"
 local C = require "shardrt.C"
+local comparison = require "shardrt.comparison"
 local dtype = require "shardrt.dtype"
 local elsewhere = require "shardrt.elsewhere"
 local fail = require "shardrt.fail"
@@ -21,7 +22,8 @@ local ndarray = {}
 ---@field ndim integer
 ---@field size integer # elements
 ---@field bytes integer
----@field data ffi.cdata* # a typed pointer; lives as long as the host array; bool is booleans, 16-bit floats are bits
+---@field data ffi.cdata* # a typed pointer, of a shard's memory to const; lives as long as the host array; bool is
+---booleans, 16-bit floats are bits
 ---@field buffer ffi.cdata* # the shardrt_buffer that holds the memory (a view's data may begin inside it)
 local methods = {}
 
@@ -34,10 +36,17 @@ local function needs_data(name)
   end
 end
 
+local function hint(key)
+  if type(key) == "string" then return elsewhere.of_arrays("h", key) end
+  if type(key) ~= "number" then return nil end
+  return "it is not indexed: h.data[i] is its i-th element, from 0 on and row by row; h:to_table() gives nested lists"
+end
+
 local Host = object.class("a host array", "h", {
-  shape = function(inside) return list.copy(inside.shape) end,
+  shape = function(inside) return list.given(list.copy(inside.shape)) end,
   dtype = true, ndim = true, size = true, bytes = true, data = needs_data "data", buffer = needs_data "buffer",
-}, methods, nil, function(key) return type(key) == "string" and elsewhere.of_arrays("h", key) or nil end)
+}, methods, nil, hint)
+comparison.refuse(Host)
 
 local byte_pointer = ffi.typeof "uint8_t *"
 local buffer_out = ffi.typeof "shardrt_buffer *[1]"
@@ -57,13 +66,7 @@ local function host_address(buffer)
   return ffi.cast(byte_pointer, address[0])
 end
 
---- A host array around a counted buffer (a cdata that gives its count back when it is collected).
----@param buffer ffi.cdata*? # nil: the array has no data, as under `shardrt plan`
----@param dtype_name string
----@param sizes integer[] # kept
----@param offset integer? # bytes from the buffer's beginning
----@return shardrt.ndarray
-function ndarray.wrap(buffer, dtype_name, sizes, offset)
+local function around(buffer, dtype_name, sizes, offset, is_shared)
   local kind = dtype.named("ndarray", dtype_name)
   local size = shape.elements(sizes)
   return object.new(Host, {
@@ -72,10 +75,28 @@ function ndarray.wrap(buffer, dtype_name, sizes, offset)
     ndim = #sizes,
     size = size,
     bytes = size * kind.size,
-    data = buffer and ffi.cast(kind.pointer, host_address(buffer) + (offset or 0)),
+    data = buffer and ffi.cast(is_shared and kind.constant or kind.pointer, host_address(buffer) + offset),
     buffer = buffer,
+    is_shared = is_shared,
   })
 end
+
+--- A host array around a counted buffer (a cdata that gives its count back when it is collected).
+---@param buffer ffi.cdata*? # nil: the array has no data, as under `shardrt plan`
+---@param dtype_name string
+---@param sizes integer[] # kept
+---@param offset integer? # bytes from the buffer's beginning
+---@return shardrt.ndarray
+function ndarray.wrap(buffer, dtype_name, sizes, offset)
+  return around(buffer, dtype_name, sizes, offset or 0, false)
+end
+
+--- The same around memory that others have, too, as the devices of an array: its .data is a pointer to const.
+---@param buffer ffi.cdata*
+---@param dtype_name string
+---@param sizes integer[] # kept
+---@return shardrt.ndarray
+function ndarray.shared(buffer, dtype_name, sizes) return around(buffer, dtype_name, sizes, 0, true) end
 
 -- A host array in fresh memory: C.shardrt_buffer_new or C.shardrt_buffer_zeros.
 local function allocate(what, allocator, sizes, dtype_name, for_all)
@@ -173,23 +194,49 @@ local function place(path, depth)
   return #words > 0 and table.concat(words) or "its value"
 end
 
+-- An array where numbers are expected is an error.
+local function check_no_array(what, value, at)
+  if not ndarray.is(value) and not require("shardrt.array").is(value) then return end
+  fail("%s: %s is an array, where numbers are expected: np.stack{x, y} joins arrays of one shape along a new "
+    .. 'dimension, np.concatenate{x, y} along their first, where np = require "shardrt.numpy"', what, at)
+end
+
+-- What is wrong with a value that stands where a list of `count` is expected, and leads there by path[1 … depth].
+local function list_problem(value, count, path, depth)
+  if type(value) ~= "table" or object.is(value) then
+    return ("%s is %s, where a list of %d is expected"):format(place(path, depth), list.show(value), count)
+  end
+  local entries, i = 0, 1
+  for key in pairs(value) do
+    if type(key) ~= "number" then
+      return ("%s has the name %s, where a list is expected"):format(place(path, depth), list.show(key))
+    end
+    entries = entries + 1
+  end
+  while value[i] ~= nil do i = i + 1 end
+  if i - 1 == entries then
+    return ("%s has %d %s, where a list of %d is expected"):format(place(path, depth), entries,
+      entries == 1 and "entry" or "entries", count)
+  end
+  path[depth + 1] = i
+  return ("%s is nil, although the list goes on behind it"):format(place(path, depth + 1))
+end
+
 -- Writes a nested table that should be of `sizes` from element `at` on; returns the next one. `path` leads to it.
 local function write_nested(what, host, kind, sizes, value, depth, path, at)
   if depth > #sizes then
     if type(value) == "table" and not object.is(value) then
       fail("%s: the table is ragged: %s is a table, where a number is expected", what, place(path, depth - 1))
     elseif not kind.write(host.data, at, value) then
+      check_no_array(what, value, place(path, depth - 1))
       misfit(what .. ", " .. place(path, depth - 1), value, kind)
     end
     return at + 1
   end
-  local entries = 0
-  local is_table = type(value) == "table" and not object.is(value)
-  for _ in pairs(is_table and value or {}) do entries = entries + 1 end
-  if not is_table or entries ~= sizes[depth] or #value ~= entries then
-    fail("%s: the table is ragged: %s %s, where a list of %d is expected", what, place(path, depth - 1),
-      is_table and ("has %d %s"):format(entries, entries == 1 and "entry" or "entries") or "is " .. list.show(value),
-      sizes[depth])
+  local entries = not object.is(value) and list.length(value)
+  if entries ~= sizes[depth] then
+    check_no_array(what, value, place(path, depth - 1))
+    fail("%s: the table is ragged: %s", what, list_problem(value, sizes[depth], path, depth - 1))
   end
   for i = 1, entries do
     path[depth] = i
@@ -203,8 +250,14 @@ end
 ---@param value table|number|boolean|ffi.cdata*
 ---@param dtype_name string? # float32; bool, int64, uint64 where the first element is one
 ---@return shardrt.ndarray
-function ndarray.from_table(value, dtype_name)
-  local what = "ndarray.from_table"
+function ndarray.from_table(value, dtype_name) return ndarray.nested("ndarray.from_table", value, dtype_name) end
+
+--- The same for other words.
+---@param what string # the call, for messages
+---@param value table|number|boolean|ffi.cdata*
+---@param dtype_name string?
+---@return shardrt.ndarray
+function ndarray.nested(what, value, dtype_name)
   local sizes, first = nested_shape(what, value)
   dtype_name = dtype_name or dtype.of_value(first) or "float32"
   local host, kind = allocate(what, C.shardrt_buffer_new, sizes, dtype_name)
@@ -247,7 +300,8 @@ end
 local function view(host, sizes, offset)
   if not ndarray.has_data(host) then return ndarray.wrap(nil, host.dtype, sizes) end
   local base = host_address(host.buffer)
-  return ndarray.wrap(host.buffer, host.dtype, sizes, (ffi.cast(byte_pointer, host.data) - base) + offset)
+  return around(host.buffer, host.dtype, sizes, (ffi.cast(byte_pointer, host.data) - base) + offset,
+    object.inside(host).is_shared)
 end
 
 --- The same elements in another shape, in the same memory.

@@ -31,7 +31,7 @@ operate.mover = nil
 ---@return boolean
 function operate.is_planning() return C.shardrt_job_get().planning ~= 0 end
 
---- The array that an operand is: itself, or a host array or nested list that nobody placed.
+--- The array that an operand is: itself, or one that nobody placed, of a host array or number.
 ---@param what string
 ---@param value any
 ---@param which string # "the first operand", for messages
@@ -45,8 +45,9 @@ function operate.array(what, value, which)
   if type(value) == "number" or type(value) == "boolean" or type(value) == "cdata" then
     return array.unplaced_from(what, put.to_host(what, value))
   end
-  return fail("%s: %s is %s; it takes arrays, host arrays and numbers", what, which,
-    type(value) == "table" and "a table" or list.show(value))
+  return fail("%s: %s is %s; it takes arrays, host arrays and numbers%s", what, which,
+    type(value) == "table" and "a table" or list.show(value),
+    list.length(value) and " (np.array{1, 2} makes an array of a list of numbers, np.stack{x, y} one of arrays)" or "")
 end
 
 --- Whether a value is one number and not an array.

@@ -20,9 +20,19 @@ local optimizer = {}
 local words = {}
 optimizer.words = words
 
----@class shardrt.Optimizer
+---@class shardrt.Optimizer # with the options that it was made with
+---@field name string # "optimizer.adam"
+---@field learning_rate number
+---@field momentum number?
+---@field beta1 number?
+---@field beta2 number?
+---@field epsilon number?
 local methods = {}
-local Optimizer = object.class("an optimizer", "optimizer", { rule = true, options = true, name = true }, methods)
+local fields = { name = true }
+for _, option in ipairs { "learning_rate", "momentum", "beta1", "beta2", "epsilon" } do
+  fields[option] = function(inside) return inside.options[option] end
+end
+local Optimizer = object.class("an optimizer", "optimizer", fields, methods)
 
 local f, input = expression.f, expression.input
 
@@ -75,6 +85,7 @@ local function map(what, count, apply, first, ...)
 end
 
 ---@class shardrt.optimizer.rule
+---@field keeps string[] # what its state has
 ---@field init fun(what: string, params: any): table
 ---@field update fun(what: string, o: table, params: any, grads: any, state: table): any, table
 
@@ -85,6 +96,7 @@ end
 local rules = {}
 
 rules.sgd = {
+  keeps = {},
   init = function() return {} end,
   update = function(what, o, params, grads, state)
     return (map(what, 1, function(p, g)
@@ -95,6 +107,7 @@ rules.sgd = {
 
 -- The velocity is momentum times the last one, plus the gradient (as in PyTorch and optax.sgd).
 rules.momentum = {
+  keeps = { "velocity" },
   init = function(what, params) return { velocity = zeros(what, params) } end,
   update = function(what, o, params, grads, state)
     local made, velocity = map(what, 2, function(p, g, v)
@@ -107,6 +120,7 @@ rules.momentum = {
 
 -- Kingma and Ba, "Adam: A Method for Stochastic Optimization", 2015, algorithm 1. `step` counts the updates.
 rules.adam = {
+  keeps = { "step", "mean", "square" },
   init = function(what, params)
     return { step = create.words.zeros({}, "float32"), mean = zeros(what, params), square = zeros(what, params) }
   end,
@@ -129,21 +143,49 @@ rules.adam = {
 ---@param params any # an array or a tree of arrays
 ---@return table
 function methods:init(params)
-  return self.rule.init(self.name, params)
+  return object.inside(self).rule.init(self.name, params)
 end
 
---- One step.
+local ORDER = "update takes (params, gradients, state), in this order (optax: gradients, state, params), and returns "
+  .. "the new parameters and state; optimizer:init(params) gives the first state"
+
+-- Whether a tree has leaves, and all of them came out of `grad` as they are.
+local function is_of_gradients(what, value)
+  if array.is(value) then return array.is_gradient(value) end
+  if not tree.is(what, value) then return false end
+  local keys = tree.keys(what, value)
+  for _, key in ipairs(keys) do
+    if not is_of_gradients(what, value[key]) then return false end
+  end
+  return #keys > 0
+end
+
+-- Arguments in another order compute something, where what is alike was swapped.
+local function check_order(what, rule, params, grads, state)
+  if type(state) ~= "table" or object.is(state) then
+    fail("%s: the state is %s; %s", what, list.show(state), ORDER)
+  end
+  for _, key in ipairs(rule.keeps) do
+    if rawget(state, key) == nil then fail('%s: the state has no "%s"; %s', what, key, ORDER) end
+  end
+  if #rule.keeps == 0 and tree.is(what, state) then
+    fail("%s: the state holds arrays, and that of sgd has none; %s", what, ORDER)
+  end
+  if is_of_gradients(what, params) and not is_of_gradients(what, grads) then
+    fail("%s: the parameters are what `grad` gave, and the gradients are not; %s", what, ORDER)
+  end
+end
+
+--- One step. Arguments that surely stand in another order are refused.
 ---@param params any
 ---@param grads any # alike
 ---@param state table # what init or the last update gave
 ---@return any params
 ---@return table state
 function methods:update(params, grads, state)
-  if type(state) ~= "table" then
-    fail("%s: the state is %s; it is what optimizer:init(params), or the last update, gave", self.name,
-      list.show(state))
-  end
-  return self.rule.update(self.name, self.options, params, grads, state)
+  local inside = object.inside(self)
+  check_order(inside.name, inside.rule, params, grads, state)
+  return inside.rule.update(inside.name, inside.options, params, grads, state)
 end
 
 -- As other libraries call them.

@@ -197,7 +197,11 @@ function place.split(at, axes, per_process)
     names[#names + 1], sizes[#sizes + 1] = name, at.axis_size[name] / (parts or 1)
   end
   local finer = at
-  if next(rename) then finer = over_mesh(mesh.words.Mesh(sizes, names, at.mesh.devices)) end
+  if next(rename) then
+    local ids = {} -- mesh.devices is the recipe's
+    for i = 1, at.mesh.size do ids[i] = C.shardrt_mesh_device(at.mesh.handle, i - 1) end
+    finer = over_mesh(mesh.words.Mesh(sizes, names, ids))
+  end
   found = { at = finer, outer = outer, count = count, rename = rename }
   at.splits[key] = found
   return found

@@ -1,9 +1,11 @@
 -- What the program does once it has joined the job: runs a recipe, a plan or the specs of a user.
 
+require("shardrt.ordered").install() -- before any other loop
+
 local C = require "shardrt.C"
+local comparison = require "shardrt.comparison"
 local fail = require "shardrt.fail"
 local job = require "shardrt.job"
-local ordered = require "shardrt.ordered"
 local progress = require "shardrt.progress"
 local terminal = require "shardrt.terminal"
 fail.own()
@@ -30,12 +32,13 @@ function program.run(path, _, shows_progress)
   local recipe, message = loadfile(path)
   if not recipe then return message end
   local function describe(problem)
-    if type(problem) == "string" then return (problem:gsub(INDEXED .. "$", AS_LIST)) end
+    if type(problem) == "string" then
+      return comparison.explained((problem:gsub(INDEXED .. "$", AS_LIST)))
+    end
     local meta = getmetatable(problem)
     if meta and meta.__tostring then return tostring(problem) end
     return ("%s: an error that is a %s, not a text"):format(fail.where() or path, type(problem))
   end
-  pairs = ordered.pairs -- luacheck: ignore 121 (for recipes)
   progress.start(shows_progress)
   local ok, problem = xpcall(recipe, describe, unpack(arg))
   progress.finish()
@@ -65,7 +68,6 @@ end
 function program.test()
   local found, runner = pcall(require, "busted.runner")
   if not found then return "shardrt test needs busted: Debian's package lua-busted holds it" end
-  pairs = ordered.pairs -- luacheck: ignore 121 (for specs of recipes)
   for _, word in ipairs(arg) do
     if word == "--help" or word == "-h" then return job.words.say(test_help()) end
   end

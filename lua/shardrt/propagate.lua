@@ -4,6 +4,8 @@
 -- An operand whose cuts are nil was placed by nobody and goes anywhere at no cost; `false`: it lies over the same
 -- devices in a way that has no name in this mesh.
 
+require("shardrt.fail").own()
+
 local propagate = {}
 
 ---@alias shardrt.Cuts string[][]

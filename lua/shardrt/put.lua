@@ -33,7 +33,7 @@ function put.to_host(what, value, dtype_name)
     fail("%s: %s is no value for an array; it takes a host array, a number, or a nested list of numbers", what,
       list.show(value))
   end
-  return ndarray.from_table(value, dtype_name)
+  return ndarray.nested(what, value, dtype_name)
 end
 
 -- An error in every process unless all of them gave the same value. Where it put different values on devices that are

@@ -46,7 +46,11 @@ end
 -- The shardrt_key of a key that a recipe gave.
 local function c_of(what, value)
   if getmetatable(value) ~= Key then
-    fail("%s: %s is no key; random.key(42) makes one", what, list.show(value))
+    local is_list = type(value) == "table" and not object.is(value) and getmetatable(rawget(value, 1)) == Key
+    local of_split = "random.split(key) returns a list of keys: keys[1], keys[2], …, or unpack(keys)"
+    if is_list then fail("%s: a list of keys, %s, is no key; %s", what, list.show(value), of_split) end
+    fail("%s: %s is no key; random.key(42) makes one%s", what, list.show(value),
+      value == nil and ", and " .. of_split or "")
   end
   return object.inside(value).c
 end
@@ -132,7 +136,7 @@ function random.split(key, n)
   local made, keys = c_keys(n), {}
   fail.check(C.shardrt_key_split(c, n, made), what)
   for i = 1, n do keys[i] = wrap(c_key(made[i - 1])) end
-  return keys
+  return list.counted(keys)
 end
 
 --- A key's n-th other one: of a step, a layer, a process.

@@ -25,8 +25,8 @@ end
 ---@return shardrt.Index
 function shape.index_of(box)
   local index = {}
-  for d = 1, box.ndim do index[d] = { tonumber(box.start[d - 1]), tonumber(box.stop[d - 1]) } end
-  return index
+  for d = 1, box.ndim do index[d] = list.given { tonumber(box.start[d - 1]), tonumber(box.stop[d - 1]) } end
+  return list.given(index)
 end
 
 --- The shape of a box of C.
@@ -99,7 +99,7 @@ end
 function shape.from_c(ndim, c)
   local sizes = {}
   for i = 1, ndim do sizes[i] = tonumber(c[i - 1]) end
-  return sizes
+  return list.given(sizes)
 end
 
 return shape

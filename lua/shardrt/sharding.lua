@@ -172,7 +172,7 @@ function methods:addressable_devices()
   for i = 1, tonumber(C.shardrt_mesh_positions(over, job.process_index * own, own, positions, own)) do
     devices[i] = device.get(C.shardrt_mesh_device(over, positions[i - 1]))
   end
-  return devices
+  return list.counted(devices)
 end
 
 --- How many distinct sets of ranges the processes hold along one dimension, and which one is this process's, in

@@ -2,6 +2,7 @@
 
 local array = require "shardrt.array"
 local fail = require "shardrt.fail"
+local list = require "shardrt.list"
 local tree = require "shardrt.tree"
 fail.own()
 
@@ -78,10 +79,9 @@ end
 ---@return any ...
 function tape.within(f, ...)
   scopes = scopes + 1
-  local results = { pcall(f, ...) }
+  local results, count = list.pack(pcall(f, ...))
   scopes = scopes - 1
   if not results[1] then error(results[2], 0) end
-  local count = table.maxn(results)
   for i = 2, count do finish_all(results[i], 1) end
   return unpack(results, 2, count)
 end

@@ -74,7 +74,7 @@ function tree.leaves(what, value, takes, path, made, depth)
     if array.is(entry) or ndarray.is(entry) then
       if made[name] then fail("%s: two of them would be called %s", what, list.quote(name)) end
       made[name] = { value = entry, tree = value, key = key }
-    elseif type(entry) == "table" and not object.is(entry) and not getmetatable(entry) then
+    elseif type(entry) == "table" and not object.is(entry) and list.is_plain(entry) then
       tree.leaves(what, entry, takes, name .. ".", made, depth + 1)
     else
       fail("%s: %s is %s; it takes %s", what, list.quote(name), list.show(entry), takes)

@@ -1,6 +1,8 @@
 -- What the Lua state of a worker thread runs: the function of one transform, for one chunk of samples after another.
 -- (runtime/transform/lua.c makes the state; the recipe's own state never loads this file.)
 
+require("shardrt.ordered").install() -- before any other loop
+
 local ffi = require "ffi"
 local C = require "shardrt.C"
 local bytecode = require "shardrt.bytecode"
@@ -263,6 +265,7 @@ function worker.open(bytes, is_predicate, writes_all, address)
     end
     loop()
   end
+  require("jit.opt").start "hotloop=56" -- its default; what ran until here counts for no loop of the function
   return run, describe
 end
 

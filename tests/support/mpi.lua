@@ -79,7 +79,4 @@ function mpi.run(o)
   return result
 end
 
--- Compiled, its loops over pairs() end after the first entry (LuaJIT 2.1.0-beta3), once a spec has started many jobs.
-jit.off(mpi.run)
-
 return mpi
