@@ -39,9 +39,12 @@ typedef struct watch {
 } watch;
 
 /* OpenMPI binds each process of one or two to a core, where a loader's threads would stand in each other's way. More
- * are bound to a NUMA node each, or not at all, and have cores enough. What the user has set holds. */
+ * are bound to a NUMA node each, or not at all, and have cores enough. What the user has set holds. OpenMPI 4 reads the
+ * first name, 5 the second. */
 static void leave_cores(int processes) {
-  if (processes <= BOUND_TO_CORES) setenv("OMPI_MCA_hwloc_base_binding_policy", "none", 0);
+  if (processes > BOUND_TO_CORES) return;
+  setenv("OMPI_MCA_hwloc_base_binding_policy", "none", 0);
+  setenv("PRTE_MCA_hwloc_default_binding_policy", "none", 0);
 }
 
 /* mpirun's command line, set up so that it runs as root and with more processes than cores. */

@@ -11,7 +11,7 @@
 enum { GRACE = 3000 }; /* milliseconds */
 
 static bool is_openmpi(pid_t pid) {
-  static const char *const names[] = {"mpirun\n", "mpiexec\n", "orterun\n", "orted\n"};
+  static const char *const names[] = {"mpirun\n", "mpiexec\n", "orterun\n", "orted\n", "prterun\n", "prted\n"};
   char path[64], name[32] = "";
   snprintf(path, sizeof path, "/proc/%d/comm", (int)pid);
   FILE *file = fopen(path, "r");

@@ -47,8 +47,9 @@ static int mpi_error(const char *doing, int code) {
 static void mpi_choose_copies(void) {
   char from = 1, to = 0;
   struct iovec here = {&to, 1}, there = {&from, 1};
-  if (process_vm_readv(getpid(), &here, 1, &there, 1, 0) != 1)
-    setenv("OMPI_MCA_btl_vader_single_copy_mechanism", "none", 0);
+  if (process_vm_readv(getpid(), &here, 1, &there, 1, 0) == 1) return;
+  setenv("OMPI_MCA_btl_vader_single_copy_mechanism", "none", 0); /* OpenMPI 4's word for it */
+  setenv("OMPI_MCA_smsc", "^cma", 0);                            /* OpenMPI 5's */
 }
 
 /* How many processes the launcher says it started; 0 where it does not say. */
