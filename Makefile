@@ -112,7 +112,7 @@ quiet = $(if $(V),,@echo "  $(1)  $@";)
 export OMPI_ALLOW_RUN_AS_ROOT=1
 export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 export OMPI_MCA_rmaps_base_oversubscribe=1
-export PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe
+export PRTE_MCA_rmaps_default_mapping_policy=slot:oversubscribe
 
 .PHONY: all cuda cuda-where plugin-sources standin deps deps-cuda deps-lint deps-ffcv deps-spdl demo test specs soak lint asan tsan fuzz bench peers install clean
 .DELETE_ON_ERROR:
