@@ -13,8 +13,8 @@ describe("shardrt run", function()
         if list then io.write("cores ", list, "\n") end
       end]])
     local clean = "env -u OMPI_MCA_hwloc_base_binding_policy -u PRTE_MCA_hwloc_default_binding_policy"
-    local result = mpi.shell(("%s %s %s run -n %d --platform host %s"):format(clean, env or "", mpi.program(), processes,
-      recipe), 60)
+    local result = mpi.shell(("%s %s %s run -n %d --platform host %s"):format(clean, env or "", mpi.program(),
+      processes, recipe), 60)
     os.remove(recipe)
     assert.equal(0, result.status, result.output)
     local found = {}

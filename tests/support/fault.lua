@@ -85,8 +85,8 @@ local function run(folder, processes, devices, batch_size, seed, delay, victim)
       fi
     fi
     wait $pid
-    echo "status $?"]=]):format(mpi.environment, processes, mpi.program(), devices, folder, folder, batch_size, seed, SAMPLES, EPOCHS,
-    tostring(delay ~= nil), delay or 0, victim, victim, all and "$@" or "$1"), 120)
+    echo "status $?"]=]):format(mpi.environment, processes, mpi.program(), devices, folder, folder, batch_size, seed,
+    SAMPLES, EPOCHS, tostring(delay ~= nil), delay or 0, victim, victim, all and "$@" or "$1"), 120)
 end
 
 -- What lay there before: others' (a fuzzer's that was killed, say).

@@ -2,8 +2,7 @@
 
 local mpi = {}
 
---- What mpirun needs in its environment to run as root and with more processes than cores: OpenMPI 4's words for it, and
---- 5's.
+--- What mpirun needs in its environment to run as root and with more processes than cores: OpenMPI 4's words, and 5's.
 mpi.environment = "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1 "
   .. "PRTE_MCA_rmaps_default_mapping_policy=slot:oversubscribe"
 
