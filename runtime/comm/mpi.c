@@ -198,8 +198,8 @@ static bool mpi_receive(int32_t *from, comm_note *note) {
          MPI_SUCCESS;
 }
 
-/* OpenMPI explains MPI_Abort at length on stderr, below what we had to say. OpenMPI 4's own switch for that can be set by
- * the environment only, and would then hide also what is said when MPI_Init fails; so it is turned here, where it is
+/* OpenMPI explains MPI_Abort at length on stderr, below what we had to say. OpenMPI 4's own switch for that can be set
+ * by the environment only, and would then hide also what is said when MPI_Init fails; so it is turned here, where it is
  * found. OpenMPI 5 has none; there the call by which MPI_Abort tells the launcher is made directly. */
 static void mpi_end_quietly(int status) {
   bool *quiet = dlsym(RTLD_DEFAULT, "orte_execute_quiet");
