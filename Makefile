@@ -20,8 +20,9 @@ PACKAGES_BUILD = gcc libc6-dev pkgconf libopenmpi-dev openmpi-bin libluajit-5.1-
                  libblosc-dev libhdf5-dev libopenblas0-pthread libcurl4-openssl-dev
 PACKAGES_CUDA  = g++
 PACKAGES_TEST  = g++ lua-busted lua-cjson dataset-fashion-mnist iproute2 nginx-light openssl python3
+# `make lint` wants those of Debian 12: other versions of clang-format lay the code out otherwise.
 PACKAGES_LINT  = clang-format clang-tidy lua-check
-PACKAGES_FUZZ  = clang libclang-rt-14-dev
+PACKAGES_FUZZ  = clang libclang-rt-dev
 PACKAGES_PEERS = python3-venv
 PACKAGES_FFCV  = python3-dev g++ libopencv-dev libturbojpeg0-dev
 PACKAGES_SPDL  = libavdevice59
