@@ -23,7 +23,7 @@
 #include "comm/saves.h"
 
 enum { BY_SIGNAL = 128, WRONG_WORDS = 2 }; /* exit statuses: above it, the number of a signal; of a command line */
-enum { MORE_WORDS = 6 };                   /* of mpirun's command line: options that may be there, and the recipe */
+enum { MORE_WORDS = 8 };                   /* of mpirun's command line: options that may be there, and the recipe */
 enum { BOUND_TO_CORES = 2 };               /* so many processes, at most, are bound to cores where nothing is said */
 
 /* How the launcher sees the job. */
@@ -47,7 +47,22 @@ static void leave_cores(int processes) {
   setenv("PRTE_MCA_hwloc_default_binding_policy", "none", 0);
 }
 
-/* mpirun's command line, set up so that it runs as root and with more processes than cores. */
+/* OpenMPI 5 does not read that, and binds nothing where there may be more processes than cores, whatever its own
+ * variable says: what the user has set in that is said by an option. NULL: nothing. */
+static char *binding(void) {
+  return getenv("PRTE_MCA_hwloc_default_binding_policy");
+}
+
+/* As root, and with more processes than cores: what OpenMPI 4 reads, and 5. In the latter the option --oversubscribe
+ * would put all processes on the first host, however many slots it has. */
+static void allow_all(void) {
+  setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
+  setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
+  setenv("OMPI_MCA_rmaps_base_oversubscribe", "1", 1);
+  setenv("PRTE_MCA_rmaps_default_mapping_policy", "slot:oversubscribe", 0);
+}
+
+/* mpirun's command line. */
 static char **words_new(const run *r, int processes) {
   static char count[16], devices[16], timeout[32], program[4096];
   static const char *const checks[] = {"off", "sample", "all"};
@@ -58,12 +73,18 @@ static char **words_new(const run *r, int processes) {
   if (length <= 0) snprintf(program, sizeof program, "%s", r->self);
   static char platform[sizeof r->job.platform];
   snprintf(platform, sizeof platform, "%s", r->job.platform[0] == '\0' ? "auto" : r->job.platform);
-  char *head[] = {"mpirun",    "-n",    count,     "--oversubscribe",           program, "--platform", platform,
-                  "--timeout", timeout, "--check", (char *)checks[r->job.check]};
+  char *head[] = {"mpirun", "-n", count};
+  char *job[] = {program, "--platform", platform, "--timeout", timeout, "--check", (char *)checks[r->job.check]};
   size_t count_of_words = sizeof head / sizeof *head;
-  char **words = calloc(count_of_words + MORE_WORDS + (size_t)r->argc + 1, sizeof *words);
+  char **words = calloc((sizeof head + sizeof job) / sizeof *job + MORE_WORDS + (size_t)r->argc + 1, sizeof *words);
   if (words == NULL) return NULL;
   memcpy(words, head, sizeof head);
+  if (binding() != NULL) {
+    words[count_of_words++] = "--bind-to";
+    words[count_of_words++] = binding();
+  }
+  memcpy(words + count_of_words, job, sizeof job);
+  count_of_words += sizeof job / sizeof *job;
   if (r->job.devices_per_process > 0) { /* else each process has its share of what is there */
     words[count_of_words++] = "--devices";
     words[count_of_words++] = devices;
@@ -75,8 +96,7 @@ static char **words_new(const run *r, int processes) {
   if (r->progress != 0) words[count_of_words++] = r->progress > 0 ? "--progress" : "--no-progress";
   words[count_of_words++] = (char *)r->recipe;
   memcpy(words + count_of_words, r->argv, (size_t)r->argc * sizeof *words);
-  setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
-  setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
+  allow_all();
   leave_cores(processes);
   return words;
 }

@@ -478,7 +478,7 @@ describe("checkpoints of jobs", function()
       shift
       exec "$@"]])
     for _, process in ipairs { 0, 2 } do
-      local result = mpi.shell(("OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 mpirun --oversubscribe -n 4 "
+      local result = mpi.shell((mpi.environment .. " mpirun -n 4 "
         .. "sh %s %d %s --devices 2 %s %s"):format(limited, process, mpi.program(), recipe, dir), 60)
       assert.equal(0, result.status, result.output)
       assert.same({ "step-0000000001" }, files.list(dir))
@@ -525,12 +525,12 @@ describe("checkpoints of jobs", function()
       local pids = folder .. "/pids"
       os.remove(pids)
       mpi.shell(([=[
-        OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 mpirun --oversubscribe -n 4 %s --devices 2 %s %s %s &
+        %s mpirun -n 4 %s --devices 2 %s %s %s &
         while [ ! -s %s ]; do sleep 0.02; done
         sleep 0.%03d
         set -- $(cat %s)
         kill -9 %s
-        wait $!]=]):format(mpi.program(), recipe, dir, pids, pids, math.random(50, 500), pids,
+        wait $!]=]):format(mpi.environment, mpi.program(), recipe, dir, pids, pids, math.random(50, 500), pids,
         turn % 2 == 0 and "$3" or "$1 $2 $3 $4"), 60)
       for _, name in ipairs(files.list(dir)) do
         if name:match "%.tmp$" then left = left + 1 end

@@ -72,9 +72,8 @@ describe("a job of several processes", function()
   end)
 
   it("refuses processes with different --devices", function()
-    local result = mpi.shell(([[OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 \
-      mpirun --oversubscribe -n 1 %s --devices 2 /dev/null : -n 1 %s --devices 3 /dev/null]]):format(
-      mpi.program(), mpi.program()))
+    local result = mpi.shell(([[%s mpirun -n 2 \
+      sh -c 'exec %s --devices $((OMPI_COMM_WORLD_RANK + 2)) /dev/null']]):format(mpi.environment, mpi.program()))
     assert.equal(1, result.status)
     contains(result.stderr, "process 0 has 2 devices, process 1 has 3")
   end)

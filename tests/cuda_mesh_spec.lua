@@ -269,10 +269,10 @@ describe("make_mesh on GPUs", function()
     ]]
     file:close()
     local result = mpi.shell(([[
-      OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1 mpirun -n 3 \
+      %s mpirun -n 3 \
       -x SHARDRT_CUDA_PLUGIN=%s -x STANDIN_GPUS=3 -x STANDIN_LINKS=0-2:nvlink \
       sh -c 'CUDA_VISIBLE_DEVICES=$OMPI_COMM_WORLD_LOCAL_RANK exec %s --platform cuda --devices 1 "$0"' %s]]):format(
-      plugin, mpi.program(), folder .. "/recipe.lua"))
+      mpi.environment, plugin, mpi.program(), folder .. "/recipe.lua"))
     mpi.remove(folder)
     assert.equal(0, result.status, result.output)
     assert.equal("0 1 2\n", result.stdout)

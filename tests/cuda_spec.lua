@@ -105,10 +105,9 @@ describe("a process's devices", function()
       end
     ]])
     -- As with a launcher that gives each process two of four GPUs: both are its own.
-    local job = ([[export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-      export OMPI_MCA_rmaps_base_oversubscribe=1 STANDIN_GPUS=4 SHARDRT_CUDA_PLUGIN=%s
+    local job = ([[export %s STANDIN_GPUS=4 SHARDRT_CUDA_PLUGIN=%s
       mpirun -n 2 sh -c 'own=$((OMPI_COMM_WORLD_RANK * 2)); export CUDA_VISIBLE_DEVICES=$own,$((own + 1))
-        exec %s --platform cuda tests/support/gpus.lua']]):format(plugin, mpi.program())
+        exec %s --platform cuda tests/support/gpus.lua']]):format(mpi.environment, plugin, mpi.program())
     local result = well(mpi.shell(job, 60))
     assert.truthy(result.stdout:find("0\t4\tStand-in 0, Stand-in 1\n", 1, true), result.output)
     assert.truthy(result.stdout:find("1\t4\tStand-in 2, Stand-in 3\n", 1, true), result.output)

@@ -52,7 +52,9 @@ describe("an error", function()
     contains(result.stderr, "shardrt: process 2 of 4: ")
     contains(result.stderr, line(1) .. "out of luck\n")
     assert.equal(1, times(result.output, "out of luck"))
-    assert.equal(1, times(result.output, "\n"), result.output) -- nothing else is said, by mpirun neither
+    -- Nothing else is said, by mpirun neither, but for OpenMPI 5's, which cannot be asked to be silent.
+    local said = result.output:gsub("%-%-%-+\nprterun has exited due to process rank 2 .-\n%-%-%-+\n", "")
+    assert.equal(1, times(said, "\n"), result.output)
   end)
 
   it("in one process ends the others, which compute", function()

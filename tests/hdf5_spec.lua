@@ -46,6 +46,17 @@ describe("an HDF5 dataset", function()
     end
   end)
 
+  it("has the same values behind a user block of any size, as MATLAB's files have one", function()
+    local text = files.slurp(folder .. "/v110.h5")
+    local header = "MATLAB 7.3 MAT-file, Platform: GLNXA64 HDF5 schema 1.00 ."
+    for _, size in ipairs { 512, 1024, 8192 } do
+      files.write(folder, ("block%d.h5"):format(size), header .. (" "):rep(size - #header) .. text)
+      for _, name in ipairs { "plain", "chunked", "gzip", "single", "grown" } do
+        assert.is_true(boxes.bytes_of(open(("block%d.h5:/%s"):format(size, name)):read(0, 11).x) == npy "float32")
+      end
+    end
+  end)
+
   it("gives the fill value where nothing was written", function()
     assert.is_true(boxes.bytes_of(open("data.h5:/holes"):read(0, 11).x) == npy "h5-holes")
     boxes.check_random(open "data.h5:/holes", npy "h5-holes", SHAPE, 2, 30)

@@ -192,7 +192,9 @@ describe("a job over several hosts", function()
     ]] .. endless:gsub("if me == 0.-end\n", ""), { limit = 60 })
     assert.not_equal(0, result.status)
     assert.not_equal(124, result.status, result.output)
-    contains(result.stderr, "process rank 3") -- so says mpirun
+    -- So says mpirun; or OpenMPI 5 in a process that finds its connection closed before mpirun ends it.
+    local named = result.stderr:find("process rank 3", 1, true) or result.stderr:find "Peer host: +host1"
+    assert.truthy(named, result.output)
     assert.truthy(result.seconds < 30, result.seconds) -- it ended long before any wait would have
   end)
 
@@ -203,7 +205,8 @@ describe("a job over several hosts", function()
         ffi.C.kill(ffi.C.getppid(), 9)
       end
     ]] .. endless:gsub("if me == 0.-end\n", ""), { limit = 60 })
-    assert.not_equal(0, result.status)
+    -- OpenMPI 5.0's mpirun says what it lost, and ends with status 0 all the same.
+    assert.truthy(result.status ~= 0 or result.stderr:find("PRTE has lost communication", 1, true), result.output)
     assert.not_equal(124, result.status, result.output)
     contains(result.stderr, "host1")
   end)

@@ -121,7 +121,7 @@ local SOURCES = [[
       shards = s.zarr({ x = at "zarr/v3-shard-zstd-end" }, o), holes = s.zarr({ x = at "zarr/v2-holes" }, o),
       h5 = s.hdf5({ x = at "data.h5:/group/int16" }, o), h5_gzip = s.hdf5({ x = at "data.h5:/gzip" }, o),
       h5_chunks = s.hdf5({ x = at "v110.h5:/chunked" }, o), h5_user = s.hdf5({ x = at "user.h5:/plain" }, o),
-      h5_compact = s.hdf5({ x = at "data.h5:/compact" }, o),
+      h5_user_chunks = s.hdf5({ x = at "user.h5:/chunked" }, o), h5_compact = s.hdf5({ x = at "data.h5:/compact" }, o),
     }
   end
 ]]

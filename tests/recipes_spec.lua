@@ -301,8 +301,7 @@ describe("the README", function()
       if not command:match "^make " then
         if command:match " test " then command = command:gsub("path/to/specs", "tests/program_spec.lua --list") end
         command = command:gsub("build/shardrt", mpi.program())
-        local result = mpi.shell("OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 "
-          .. "OMPI_MCA_rmaps_base_oversubscribe=1 " .. command, 120)
+        local result = mpi.shell(mpi.environment .. " " .. command, 120)
         assert.equal(0, result.status, command .. "\n" .. result.output)
         ran = ran + 1
       end

@@ -4,7 +4,7 @@
 local files = require "tests.support.files"
 local mpi = require "tests.support.mpi"
 
-local environment = "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1"
+local environment = mpi.environment
 
 local topologies = {
   { devices = 8 }, { processes = 2, devices = 4 }, { processes = 4, devices = 2 }, { processes = 8, devices = 1 },

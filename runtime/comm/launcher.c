@@ -25,14 +25,13 @@ static bool is_one_of(pid_t pid, const char *const *names) {
 }
 
 static bool is_openmpi(pid_t pid) {
-  static const char *const names[] = {"mpirun\n", "mpiexec\n", "orterun\n", "orted\n", NULL};
+  static const char *const names[] = {"mpirun\n", "mpiexec\n", "orterun\n", "orted\n", "prterun\n", "prted\n", NULL};
   return is_one_of(pid, names);
 }
 
 static bool is_launcher(pid_t pid) {
   /* The kernel keeps 15 bytes of a name. */
-  static const char *const names[] = {"prterun\n",         "prte\n",          "prted\n", "slurmstepd\n",
-                                      "hydra_pmi_proxy\n", "mpiexec.hydra\n", NULL};
+  static const char *const names[] = {"prte\n", "slurmstepd\n", "hydra_pmi_proxy\n", "mpiexec.hydra\n", NULL};
   return is_openmpi(pid) || is_one_of(pid, names);
 }
 

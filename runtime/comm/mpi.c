@@ -52,8 +52,16 @@ static int mpi_error(const char *doing, int code) {
 static void mpi_choose_copies(void) {
   char from = 1, to = 0;
   struct iovec here = {&to, 1}, there = {&from, 1};
-  if (process_vm_readv(getpid(), &here, 1, &there, 1, 0) != 1)
-    setenv("OMPI_MCA_btl_vader_single_copy_mechanism", "none", 0);
+  if (process_vm_readv(getpid(), &here, 1, &there, 1, 0) == 1) return;
+  setenv("OMPI_MCA_btl_vader_single_copy_mechanism", "none", 0); /* OpenMPI 4's word for it */
+  setenv("OMPI_MCA_smsc", "^cma", 0);                            /* OpenMPI 5's */
+}
+
+/* OpenMPI 5.0 looks up routes from a host's addresses to themselves, and where there is IPv6, too, each process prints
+ * that there are none. On one host nothing takes these routes; so they are guessed, as OpenMPI 4 did. */
+static void mpi_choose_routes(void) {
+  const char *here = getenv("OMPI_COMM_WORLD_LOCAL_SIZE"), *all = getenv("OMPI_COMM_WORLD_SIZE");
+  if (here != NULL && all != NULL && strcmp(here, all) == 0) setenv("OMPI_MCA_reachable", "weighted", 0);
 }
 
 static bool mpi_is_any_set(const char *const *names) {
@@ -165,6 +173,7 @@ static int mpi_without_notes(void) {
 static int mpi_open(comm_place *place) {
   setenv("OMPI_MCA_mpi_yield_when_idle", "1", 0);
   mpi_choose_copies();
+  mpi_choose_routes();
   int provided;
   int code = MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &provided);
   if (code != MPI_SUCCESS) return mpi_error("MPI_Init", code);
@@ -271,17 +280,22 @@ static bool mpi_receive(int32_t *from, comm_note *note) {
   return true;
 }
 
-/* OpenMPI 4 explains MPI_Abort at length on stderr, below what we had to say. Its own switch for that can be set by the
- * environment only, and would then hide also what is said when MPI_Init fails; so it is turned here, where it is found.
- */
-static void mpi_hush(void) {
+/* OpenMPI explains MPI_Abort at length on stderr, below what we had to say. OpenMPI 4's own switch for that can be set
+ * by the environment only, and would then hide also what is said when MPI_Init fails; so it is turned here, where it is
+ * found. OpenMPI 5 has none; there the call by which MPI_Abort tells the launcher is made directly. */
+static void mpi_end_quietly(int status) {
   bool *quiet = dlsym(RTLD_DEFAULT, "orte_execute_quiet");
-  if (quiet != NULL) *quiet = true;
+  int (*end)(int, const char *, void *, size_t) = NULL;
+  if (quiet != NULL)
+    *quiet = true;
+  else
+    *(void **)&end = dlsym(RTLD_DEFAULT, "PMIx_Abort");
+  if (end != NULL && end(status, NULL, NULL, 0) == 0) _exit(status);
 }
 
 static __attribute__((noreturn)) void mpi_kill(int status) {
-  mpi_hush();
   launcher_end();
+  mpi_end_quietly(status);
   MPI_Abort(MPI_COMM_WORLD, status);
   _exit(status);
 }

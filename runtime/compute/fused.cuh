@@ -215,6 +215,7 @@ static __device__ __forceinline__ void fused_load(const program &self, int numbe
       FUSED_UNROLL for (int u = 0; u < LANES_FOUR; u++) to[g * LANES_FOUR + u] = lane;
     }
   } else {
+    FUSED_UNROLL for (int k = 0; k < fused_lanes<D>; k++) to[k] = 0;
     FUSED_ONCE for (int u = 0; u < fused_lanes<D>; u++) {
       const int64_t at = first + fused_place(u / LANES_FOUR) + u % LANES_FOUR;
       FUSED_UNROLL for (int k = 1; k < fused_lanes<D>; k++) to[k - 1] = to[k];

@@ -23,6 +23,55 @@ static void library_leave(void) {
   pthread_mutex_unlock(&library);
 }
 
+/* ---- what releases of the library do differently ---- */
+
+/* What an object is: the call and what it fills have other names since 1.12. */
+#if H5_VERSION_GE(1, 12, 0)
+typedef H5O_info2_t object_info;
+#define object_ask H5Oget_info3
+#else
+typedef H5O_info_t object_info;
+#define object_ask H5Oget_info2
+#endif
+
+/* Where the library says that the only chunk of a file with a user block lies. The file is in memory: its path is one
+ * that no file on the disk can have. HADDR_UNDEF: that failed. */
+static haddr_t chunk_behind(hsize_t user_block) {
+  const hsize_t one = 1, first = 0;
+  haddr_t address = HADDR_UNDEF;
+  hsize_t size = 0;
+  unsigned mask = 0;
+  const hid_t access = H5Pcreate(H5P_FILE_ACCESS), creation = H5Pcreate(H5P_FILE_CREATE);
+  const hid_t list = H5Pcreate(H5P_DATASET_CREATE), space = H5Screate_simple(1, &one, NULL);
+  const bool ready = H5Pset_fapl_core(access, 1 << 12, false) >= 0 && H5Pset_userblock(creation, user_block) >= 0 &&
+                     H5Pset_chunk(list, 1, &one) >= 0 && H5Pset_alloc_time(list, H5D_ALLOC_TIME_EARLY) >= 0;
+  const hid_t file = ready ? H5Fcreate("/dev/null/user-block", H5F_ACC_TRUNC, creation, access) : -1;
+  const hid_t dataset = file >= 0 ? H5Dcreate2(file, "x", H5T_STD_U8LE, space, H5P_DEFAULT, list, H5P_DEFAULT) : -1;
+  if (dataset < 0 || H5Dget_chunk_info_by_coord(dataset, &first, &mask, &address, &size) < 0) address = HADDR_UNDEF;
+  if (dataset >= 0) H5Dclose(dataset);
+  if (file >= 0) H5Fclose(file);
+  if (space >= 0) H5Sclose(space);
+  if (list >= 0) H5Pclose(list);
+  if (creation >= 0) H5Pclose(creation);
+  if (access >= 0) H5Pclose(access);
+  return address;
+}
+
+/* What is to be added to the address of a chunk in a file with this user block. Up to 1.14.3 the library counts from
+ * the block's end; since then from the file's begin. Which it is, two small files tell: a release's number would not
+ * where somebody brought the change to another one. */
+static bool chunk_base(hsize_t user_block, uint64_t *base) {
+  static enum { UNKNOWN, FROM_END, FROM_BEGIN } counts;
+  const hsize_t least = 512;
+  if (counts == UNKNOWN && user_block != 0) {
+    const haddr_t without = chunk_behind(0), with = chunk_behind(least);
+    if (without != HADDR_UNDEF && with == without) counts = FROM_END;
+    if (without != HADDR_UNDEF && with == without + least) counts = FROM_BEGIN;
+  }
+  *base = counts == FROM_END ? user_block : 0;
+  return counts != UNKNOWN || user_block == 0;
+}
+
 /* ---- failures ---- */
 
 enum { REASON = 256 };
@@ -247,20 +296,23 @@ static int read_layout(struct hdf5_dataset *out, hid_t list, size_t file_bytes, 
 
 /* A link may lead into another file. */
 static bool is_in(const struct hdf5_dataset *self) {
-  H5O_info_t dataset, root;
-  return H5Oget_info2(self->id, &dataset, H5O_INFO_BASIC) >= 0 &&
-         H5Oget_info2(self->file_id, &root, H5O_INFO_BASIC) >= 0 && dataset.fileno == root.fileno;
+  object_info dataset, root;
+  return object_ask(self->id, &dataset, H5O_INFO_BASIC) >= 0 && object_ask(self->file_id, &root, H5O_INFO_BASIC) >= 0 &&
+         dataset.fileno == root.fileno;
 }
 
 static int read_dataset(struct hdf5_dataset *out, size_t file_bytes, const char *path, const char *name) {
   if (!is_in(out))
     return refuse(SHARDRT_EFORMAT, path, name, "this is a link to another file; that file is to be named");
   const hid_t list = H5Dget_create_plist(out->id), file_list = H5Fget_create_plist(out->file_id);
-  hsize_t base = 0;
-  int code = list >= 0 && file_list >= 0 && H5Pget_userblock(file_list, &base) >= 0
+  hsize_t user_block = 0;
+  int code = list >= 0 && file_list >= 0 && H5Pget_userblock(file_list, &user_block) >= 0
                  ? SHARDRT_OK
                  : refuse(SHARDRT_EFORMAT, path, name, "it cannot be described");
-  out->base = base;
+  if (code == SHARDRT_OK && !chunk_base(user_block, &out->base))
+    code = refuse(SHARDRT_EFORMAT, path, name,
+                  "the file has a user block, and it cannot be found out from which byte on this HDF5 library counts "
+                  "the addresses of chunks; h5unjam makes it a file without one");
   if (code == SHARDRT_OK) code = read_shape(out, path, name);
   if (code == SHARDRT_OK) code = read_type(out, list, path, name);
   if (code == SHARDRT_OK) code = read_layout(out, list, file_bytes, path, name);

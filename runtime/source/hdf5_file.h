@@ -11,7 +11,7 @@ enum { HDF5_FILTERS = 8 };
 
 struct hdf5_dataset {
   int64_t file_id, id; /* the library's; 0: none */
-  uint64_t base;       /* where in the file its addresses count from */
+  uint64_t base;       /* where in the file its chunks' addresses count from */
   int32_t dtype;
   bool swap; /* elements are big-endian */
   int32_t ndim;

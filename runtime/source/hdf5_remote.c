@@ -81,6 +81,10 @@ static herr_t refuse_write(H5FD_t *file, H5FD_mem_t type, hid_t list, haddr_t of
 }
 
 static const H5FD_class_t class = {
+#ifdef H5FD_CLASS_VERSION /* since 1.14 */
+    .version = H5FD_CLASS_VERSION,
+    .value = H5_VFD_RESERVED, /* the first of those that are free to use */
+#endif
     .name = "shardrt",
     .maxaddr = INT64_MAX,
     .fc_degree = H5F_CLOSE_WEAK,

@@ -19,7 +19,10 @@ ffi.cdef "int usleep(unsigned microseconds);"
 local ndarray, say = shardrt.ndarray, shardrt.say
 local folder, batch_size, seed, samples, epochs = arg[1], tonumber(arg[2]), tonumber(arg[3]), tonumber(arg[4]),
   tonumber(arg[5])
-say("job %x", tonumber(os.getenv "OMPI_MCA_ess_base_jobid"))
+for line in io.lines "/proc/self/maps" do -- the memory that MPI shares between the processes of this job
+  local name = line:match " /dev/shm/(%S+)"
+  if name then say("shares %s", name) end
+end
 local source = shardrt.source.idx({ id = folder .. "/id-idx1-int.gz" }, { cache = folder .. "/cache" })
 local rows = shardrt.NamedSharding(shardrt.make_mesh({ shardrt.device_count() }, { "a" }), shardrt.P "a")
 local loader = shardrt.loader {
@@ -68,7 +71,7 @@ local function run(folder, processes, devices, batch_size, seed, delay, victim)
   local all = victim == 0 and math.random(3) == 1
   -- mpirun's children are the processes of the job. They are looked for until there are any, and then for a while more.
   return mpi.shell(([=[
-    OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 mpirun --oversubscribe -n %d %s --devices %d %s/job.lua \
+    %s mpirun -n %d %s --devices %d %s/job.lua \
       %s %d %d %d %d &
     pid=$!
     children() { cat /proc/$pid/task/$pid/children 2>/dev/null; }
@@ -82,8 +85,8 @@ local function run(folder, processes, devices, batch_size, seed, delay, victim)
       fi
     fi
     wait $pid
-    echo "status $?"]=]):format(processes, mpi.program(), devices, folder, folder, batch_size, seed, SAMPLES, EPOCHS,
-    tostring(delay ~= nil), delay or 0, victim, victim, all and "$@" or "$1"), 120)
+    echo "status $?"]=]):format(mpi.environment, processes, mpi.program(), devices, folder, folder, batch_size, seed,
+    SAMPLES, EPOCHS, tostring(delay ~= nil), delay or 0, victim, victim, all and "$@" or "$1"), 120)
 end
 
 -- What lay there before: others' (a fuzzer's that was killed, say).
@@ -92,10 +95,11 @@ for _, name in ipairs(files.list "/dev/shm") do before[name] = true end
 
 -- What a killed job may leave: nothing that has no meaning to the next one.
 local function check_left(folder, output)
-  local job = output:match "job (%x+)"
+  local own = {}
+  for name in output:gmatch "shares (%S+)" do own[name] = true end
   for _, name in ipairs(files.list "/dev/shm") do
     assert(before[name] or not name:find "shardrt", name)
-    assert(not job or not name:find("." .. job .. ".", 1, true), name)
+    assert(not own[name], name)
   end
   for _, name in ipairs(files.list(folder .. "/cache")) do
     assert(name:find "^id%-idx1%-int%.gz%-%x+$" and #files.slurp(folder .. "/cache/" .. name) == 8 + 4 * SAMPLES, name)

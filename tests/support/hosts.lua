@@ -55,7 +55,7 @@ function hosts.run(o)
   words[#words + 1] = quote(files.write(folder, "recipe.lua", o.source))
   for _, argument in ipairs(o.args or {}) do words[#words + 1] = quote(argument) end
   local result = mpi.shell(table.concat({
-    "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1",
+    mpi.environment,
     platform.standin and "SHARDRT_LINKS=off" or "", -- the stand-in's NCCL stays on a host
     "HOSTS_OWNER=" .. ffi.C.getpid(), "HOSTS_FOLDER=" .. folder,
     "HOSTS_DOWN=" .. (o.down and "host" .. o.down or ""), "HOSTS_AFTER=" .. (o.after or 0),

@@ -2,6 +2,10 @@
 
 local mpi = {}
 
+--- What mpirun needs in its environment to run as root and with more processes than cores: OpenMPI 4's words, and 5's.
+mpi.environment = "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1 "
+  .. "PRTE_MCA_rmaps_default_mapping_policy=slot:oversubscribe"
+
 local function quote(text) return "'" .. tostring(text):gsub("'", "'\\''") .. "'" end
 
 local function slurp(path)
@@ -55,9 +59,7 @@ function mpi.run(o)
     file:write(o.source)
     file:close()
   end
-  local words = {
-    "env", "OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1", "OMPI_MCA_rmaps_base_oversubscribe=1",
-  }
+  local words = { "env", mpi.environment }
   for name, value in pairs(o.env or {}) do words[#words + 1] = quote(name .. "=" .. value) end
   if o.processes then
     words[#words + 1] = "mpirun -n " .. o.processes
