@@ -388,18 +388,28 @@ typedef struct shardrt_field {
   int64_t shape[SHARDRT_MAX_NDIM]; /* -1: differs from sample to sample */
 } shardrt_field;
 
+/* What is compared with its checksum when it is read, of what has one in the file or in the index beside it:
+ *   ONCE    a record or block when this source reads it for the first time; one that has none yet is given one
+ *   ALWAYS  whenever it is read
+ * DEFAULT is ALWAYS for formats of records, and ONCE for the arrays of "npy", "zarr", "hdf5", "idx" and tokens. */
+enum { SHARDRT_VERIFY_DEFAULT, SHARDRT_VERIFY_NEVER, SHARDRT_VERIFY_ONCE, SHARDRT_VERIFY_ALWAYS };
+
 /* How a source is opened. */
 typedef struct shardrt_source_options {
   const char *cache;    /* the folder for what is worked out of files, and for parts of those on servers. NULL or "":
                            $SHARDRT_CACHE, or else    $XDG_CACHE_HOME/shardrt, ~/.cache/shardrt or /tmp/shardrt-<uid> */
   int64_t cache_bytes;  /* at most so much of files on servers is kept there; 0: $SHARDRT_CACHE_BYTES, or 10 GiB */
   int32_t headers_only; /* 1: for planning. Shapes are read, nothing is decompressed; there may be no data to read */
-  int32_t unverified;   /* 1: checksums of records are not looked at when records are read */
+  int32_t verify;       /* SHARDRT_VERIFY_… */
   int32_t delimiter;    /* of csv: the character between cells; 0: a comma */
   int32_t skips_damage; /* 1: damage that is found as an index is made is noted there, and no failure: whoever reads
                            what is damaged fails; see shardrt_source_readable */
   int32_t no_header;    /* 1: the first line of a csv file is a row like the others, and columns are "0", "1", … */
 } shardrt_source_options;
+
+/* EFORMAT, once, where what this process noted of a file is not what another process or job read there: for the end of a
+ * job, when all sources are freed. */
+int shardrt_verify_finish(void);
 
 /* One field from each file, all of one format; the first dimension counts the samples. Wherever a source takes a path
  * it takes an address, http:// or https://, too, but for "folder": see runtime/storage/remote.h. Formats:

@@ -87,8 +87,7 @@ static int map_plain(const char *path, const uint8_t *head, size_t have, dense_p
   if (part->file.bytes != file_bytes)
     return error_set(SHARDRT_EFORMAT, "%s: has %zu bytes, but its header tells of %zu: %s", path, part->file.bytes,
                      file_bytes, part->file.bytes < file_bytes ? "it is cut off" : "something stands behind the data");
-  dense_place(part, header_bytes);
-  return SHARDRT_OK;
+  return dense_place(part, header_bytes);
 }
 
 static int map_file(const char *path, const shardrt_source_options *options, dense_part *part) {
@@ -98,7 +97,7 @@ static int map_file(const char *path, const shardrt_source_options *options, den
   int code = dense_head(path, options, HEADER_AT_MOST, &reader, part, &head, &have);
   mapping whole = part->file.map;
   const bool zipped = code == SHARDRT_OK && gunzip_is(head, have);
-  if (zipped) code = stored_get(&part->file, 0, whole.bytes, &reader, &whole.data);
+  if (zipped && whole.remote != NULL) code = stored_get(&part->file, 0, whole.bytes, &reader, &whole.data);
   if (code == SHARDRT_OK) code = zipped ? map_gzip(path, options, &whole, part) : map_plain(path, head, have, part);
   reader_clear(&reader);
   if (code < 0) return code;

@@ -293,13 +293,15 @@ static int make_fields(npz *self, int32_t nasked, const shardrt_field *asked, st
 static int fill(npz *self, const char *path, int32_t nasked, const shardrt_field *asked,
                 const shardrt_source_options *options) {
   struct reader reader = {0};
-  self->head.blocks.verify = options->unverified == 0;
+  const int32_t verify = guard_verify(options, GUARD_DEFAULT_RECORDS);
+  self->head.blocks.verify = verify != SHARDRT_VERIFY_NEVER;
   int code = stored_open(path, options, &self->head.blocks.file);
   if (code == SHARDRT_OK) code = zip_open(&self->head.blocks.file, &reader, &self->zip);
   if (code == SHARDRT_OK) code = find_arrays(self, &reader);
   if (code == SHARDRT_OK) code = make_fields(self, nasked, asked, &reader);
   const bool data = options->headers_only == 0;
   if (code == SHARDRT_OK && self->head.blocks.verify && data) code = open_index(self, options, &reader);
+  if (code == SHARDRT_OK && verify == SHARDRT_VERIFY_ONCE) code = index_once(&self->head.blocks.index);
   if (code == SHARDRT_OK && data) code = open_unpacked(self, options);
   reader_clear(&reader);
   return code;

@@ -229,3 +229,79 @@ int cache_get(const struct cache_request *r, mapping *out) {
   if (code == 0) code = get_from_cache(r, out);
   return code < 0 ? code : SHARDRT_OK;
 }
+
+/* ---- files that grow by what processes find out ---- */
+
+/* Where the file lies that can be written beside its own; else in the cache folder. */
+static int target_writable(const struct cache_request *r, struct target *out) {
+  int code = target_beside(r, out);
+  if (code != SHARDRT_OK || access(out->folder, W_OK) == 0) return code;
+  target_clear(out);
+  code = target_in_cache(r, out);
+  if (code == SHARDRT_OK) code = make_folder(out->folder);
+  return code == SHARDRT_OK && out->shared ? check_owner(out->folder) : code;
+}
+
+int cache_find(const struct cache_request *r, mapping *out) {
+  struct target t = {0};
+  int code = target_beside(r, &t);
+  if (code == SHARDRT_OK) code = map_cached(r, &t, out);
+  target_clear(&t);
+  if (code != 0) return code < 0 ? code : SHARDRT_OK;
+  code = target_in_cache(r, &t);
+  if (code == SHARDRT_OK && t.shared && access(t.folder, F_OK) == 0) code = check_owner(t.folder);
+  if (code == SHARDRT_OK) code = map_cached(r, &t, out);
+  target_clear(&t);
+  return code < 0 ? code : SHARDRT_OK;
+}
+
+/* Whether the file that the wanted one is made from is the one that was mapped. */
+static bool is_same(const struct cache_request *r) {
+  struct stat status;
+  if (stat(r->path, &status) != 0) return false;
+  if (S_ISDIR(status.st_mode)) return true; /* its files say for themselves */
+  return (size_t)status.st_size == r->file->bytes &&
+         (int64_t)status.st_mtim.tv_sec * 1000000000 + (int64_t)status.st_mtim.tv_nsec == r->file->changed;
+}
+
+static int update(const struct cache_request *r, const struct target *t, cache_write *write, const void *context) {
+  newfile file;
+  mapping there = {0};
+  int code = map_cached(r, t, &there);
+  if (code < 0) return code;
+  code = newfile_open(t->path, &file);
+  if (code == SHARDRT_OK) {
+    code = write(&file, &there, context);
+    if (code == SHARDRT_OK) code = newfile_commit(&file);
+    newfile_drop(&file);
+  }
+  mapping_close(&there);
+  return code;
+}
+
+int cache_update(const struct cache_request *r, cache_write *write, const void *context) {
+  struct target t = {0};
+  int code = is_same(r) ? target_writable(r, &t) : SHARDRT_OK;
+  if (code == SHARDRT_OK && t.path != NULL) {
+    const double end = shardrt_clock() + patience(r);
+    int file = open_for_lock(r, &t);
+    while (file >= 0 && flock(file, LOCK_EX | LOCK_NB) != 0 && (errno == EWOULDBLOCK || errno == EINTR) &&
+           shardrt_clock() < end)
+      nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    code = update(r, &t, write, context);
+    if (file >= 0) close(file);
+  }
+  target_clear(&t);
+  return code;
+}
+
+int cache_remove(const struct cache_request *r) {
+  struct target places[2] = {0};
+  int code = target_beside(r, &places[0]);
+  if (code == SHARDRT_OK) code = target_in_cache(r, &places[1]);
+  for (int i = 0; i < 2 && code == SHARDRT_OK; i++)
+    if (unlink(places[i].path) != 0 && errno != ENOENT && errno != ENOTDIR)
+      code = error_set(SHARDRT_EIO, "%s: cannot be removed: %s", places[i].path, strerror(errno));
+  for (int i = 0; i < 2; i++) target_clear(&places[i]);
+  return code;
+}

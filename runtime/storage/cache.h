@@ -25,6 +25,19 @@ struct cache_request {
  * only `fits` can tell. What `make` fails with; EIO: the folder cannot be written. */
 int cache_get(const struct cache_request *request, mapping *out);
 
+/* Maps the file that is wanted, if it is there; leaves *out closed else. ENOMEM; EIO. */
+int cache_find(const struct cache_request *request, mapping *out);
+
+/* Puts a file in the place of the one that is wanted, written by `write`, which is given what lies there and is what is
+ * wanted (closed: nothing). One process after the other does so, where the file system has locks; where not,
+ * what the last one wrote holds. Nothing is written where the file that it is made from is another one by now. What
+ * `write` fails with; EIO. */
+typedef int cache_write(newfile *out, const mapping *there, const void *context);
+int cache_update(const struct cache_request *request, cache_write *write, const void *context);
+
+/* Removes what lies in either place. EIO. */
+int cache_remove(const struct cache_request *request);
+
 /* The name of the cache folder, which is made if it is not there, for this user only; owned by the caller. `asked` as
  * in shardrt_source_options. EIO. */
 int cache_folder(const char *asked, char **out);
