@@ -407,6 +407,31 @@ typedef struct shardrt_source_options {
   int32_t no_header;    /* 1: the first line of a csv file is a row like the others, and columns are "0", "1", … */
 } shardrt_source_options;
 
+/* `shardrt index`: the parts of a file, or of a Zarr array's folder, are gone through. `kind`: "plain", of a file's
+ * blocks; "zarr"; or a format of shardrt_source_files, of which opening the source makes the index, so that there are
+ * parts, its samples, only where `compares`. Without `compares`, checksums of parts that have none are noted; with it, all are compared, and nothing is
+ * noted. Of the options the cache and csv's are looked at. EFORMAT: what describes the parts is damaged; EIO; ENOMEM. */
+typedef struct shardrt_audit shardrt_audit;
+typedef struct shardrt_audit_found {
+  int64_t bytes;   /* that were read */
+  int64_t unknown; /* parts that had no checksum */
+  int64_t damaged; /* parts that are not what they were */
+} shardrt_audit_found;
+int shardrt_audit_open(const char *kind, const char *path, const shardrt_source_options *options, int32_t compares,
+                       shardrt_audit **out);
+void shardrt_audit_free(shardrt_audit *self); /* NULL is allowed */
+int64_t shardrt_audit_parts(const shardrt_audit *self);
+int64_t shardrt_audit_part_bytes(const shardrt_audit *self); /* of one, about; 0: not known */
+/* Goes through some parts, with all of this process's cores. What cannot be read: EIO. */
+int shardrt_audit_run(shardrt_audit *self, int64_t first, int64_t count, int32_t compares,
+                      shardrt_audit_found *found);
+/* Joins what was noted with what is beside the file. EIO: it cannot be written there, nor to the cache. */
+int shardrt_audit_save(shardrt_audit *self);
+/* What was damaged, in no order, ten thousand at most: its message, and which bytes (offset -1: the message says). */
+const char *shardrt_audit_bad(const shardrt_audit *self, int64_t i, int64_t *offset, int64_t *bytes);
+/* Removes the index of a file; `path` may be a file of a Zarr array's metadata. EIO. */
+int shardrt_audit_remove(const char *path, const char *folder);
+
 /* EFORMAT, once, where what this process noted of a file is not what another process or job read there: for the end of a
  * job, when all sources are freed. */
 int shardrt_verify_finish(void);

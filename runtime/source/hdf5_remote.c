@@ -32,7 +32,11 @@ static void keep_failure(int code) {
 static H5FD_t *open_file(const char *name, unsigned flags, hid_t list, haddr_t most) {
   const struct properties *p = H5Pget_driver_info(list);
   (void)most;
-  if (p == NULL || (flags & H5F_ACC_RDWR) != 0 || strcmp(name, p->file->path) != 0) return NULL;
+  if (p == NULL || (flags & H5F_ACC_RDWR) != 0) return NULL;
+  if (strcmp(name, p->file->path) != 0) {
+    keep_failure(error_set(SHARDRT_EFORMAT, "it leads into another file, %s; that file is to be named", name));
+    return NULL;
+  }
   struct opened *made = alloc_zeros(1, sizeof *made);
   if (made == NULL) {
     keep_failure(ALLOC_FAILED);

@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/size.h"
+#include "source/audit.h"
 #include "source/formats.h"
 #include "source/grid.h"
 #include "source/zarr_metadata.h"
@@ -242,6 +243,74 @@ static int read_array(const char *path, const shardrt_source_options *options, s
   memcpy(out->fill, self->about.fill, sizeof out->fill);
   memcpy(out->shape, self->about.shape, sizeof out->shape);
   memcpy(out->chunk, self->about.chunk, sizeof out->chunk);
+  return SHARDRT_OK;
+}
+
+/* ---- for `shardrt index` ---------------------------------------------------------------------------------------- */
+
+struct zarr_walk {
+  struct grid grid;
+  int64_t counts[SHARDRT_MAX_NDIM]; /* of chunks */
+};
+
+static int walk_chunk(const struct zarr *self, int64_t part, const int64_t *at, bool compares, struct reader *reader,
+                      const struct stored *file, struct audit_look *out) {
+  size_t offset = 0, bytes = file->bytes;
+  bool there = true;
+  const uint8_t *data = NULL;
+  int code = self->about.sharded ? find_in_shard(self, at, file, reader, &offset, &bytes, &there) : SHARDRT_OK;
+  if (code < 0 || !there) return code;
+  const uint64_t known = guard_known(self->guard, part);
+  out->unknown = known == SUMS_UNKNOWN || (known != SUMS_CONFLICT && known >> 32 != version_of(file));
+  if (compares == out->unknown) return SHARDRT_OK; /* nothing to compare with, or nothing to find out */
+  code = stored_get(file, offset, bytes, reader, &data);
+  return code < 0 ? code : look(self, part, file, offset, data, bytes);
+}
+
+/* A chunk and, before it, the index of its shard. */
+static int walk(void *own, int64_t part, bool compares, struct reader *reader, struct audit_look *out) {
+  const struct zarr_walk *walk = own;
+  const struct zarr *self = walk->grid.own;
+  int64_t at[SHARDRT_MAX_NDIM];
+  struct stored file = {0};
+  bool there = false;
+  const int64_t before = reader->bytes_read;
+  grid_place(&walk->grid, part, at);
+  out->offset = -1;
+  int code = open_chunk(self, at, reader, &file, &there);
+  if (code == SHARDRT_OK && there) code = walk_chunk(self, part, at, compares, reader, &file, out);
+  stored_close(&file);
+  out->bytes = reader->bytes_read - before;
+  return code;
+}
+
+static int walk_save(void *own) {
+  const struct zarr_walk *walk = own;
+  return guard_save(((const struct zarr *)walk->grid.own)->guard);
+}
+
+static void walk_drop(void *own) {
+  struct zarr_walk *walk = own;
+  if (walk->grid.own != NULL) drop(walk->grid.own);
+  alloc_free(walk->grid.title);
+  alloc_free(walk);
+}
+
+static const audit_kind walk_kind = {.look = walk, .save = walk_save, .drop = walk_drop};
+
+int zarr_audit(const char *folder, const shardrt_source_options *options, bool compares, shardrt_audit *out) {
+  struct zarr_walk *walk = alloc_zeros(1, sizeof *walk);
+  if (walk == NULL) return ALLOC_FAILED;
+  out->kind = &walk_kind;
+  out->own = walk;
+  int code = read_array(folder, options, &walk->grid);
+  if (code < 0) return code;
+  struct zarr *self = walk->grid.own;
+  for (int32_t d = 0; d < walk->grid.ndim; d++)
+    walk->grid.counts[d] = walk->grid.shape[d] == 0 ? 0 : (walk->grid.shape[d] - 1) / walk->grid.chunk[d] + 1;
+  if (self->guard != NULL) guard_note(self->guard, !compares);
+  out->parts = self->guard != NULL ? self->chunks : 0;
+  out->together = true;
   return SHARDRT_OK;
 }
 

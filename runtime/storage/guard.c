@@ -62,6 +62,18 @@ void guard_close(struct guard *self) {
   alloc_free(self);
 }
 
+uint64_t guard_known(const struct guard *self, int64_t part) {
+  return sums_get(self->sums, part);
+}
+
+void guard_note(struct guard *self, bool notes) {
+  self->notes = notes;
+}
+
+int guard_save(struct guard *self) {
+  return self != NULL ? sums_save(self->sums) : SHARDRT_OK;
+}
+
 static bool was_seen(const struct guard *self, int64_t part) {
   return (atomic_load_explicit(&self->seen[part / WORD], memory_order_relaxed) >> part % WORD & 1) != 0;
 }

@@ -21,6 +21,12 @@ int guard_open_blocks(const char *path, const mapping *file, const char *folder,
 /* Saves what was noted; NULL is allowed. */
 void guard_close(struct guard *self);
 
+/* What is known of a part: SUMS_UNKNOWN, … */
+uint64_t guard_known(const struct guard *self, int64_t part);
+/* Whether checksums that are not known are noted: as it is by itself, those of files that are older than 2 s are. */
+void guard_note(struct guard *self, bool notes);
+int guard_save(struct guard *self); /* as sums_save */
+
 /* Whether these bytes are what part `part` was. `version`, not 0, tells the part's versions apart where entries have 8
  * bytes. SHARDRT_OK, also where nothing was known; EFORMAT: the message is the end of a sentence about the part. */
 int guard_look(struct guard *self, int64_t part, uint32_t version, const uint8_t *data, size_t bytes);

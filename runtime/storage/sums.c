@@ -278,11 +278,6 @@ static int save(struct sums *self) {
   return SHARDRT_OK;
 }
 
-int sums_remove(const struct sums_of *of) {
-  const struct cache_request request = request_of(of);
-  return cache_remove(&request);
-}
-
 int sums_save(struct sums *self) {
   pthread_mutex_lock(&self->saving);
   int code = save(self);

@@ -47,9 +47,6 @@ int sums_save(struct sums *self);
 /* Whether so much was put since the last save that the next is due: eight times at most while a table is filled. */
 bool sums_is_due(const struct sums *self);
 
-/* Removes the table of what is named, of whichever version it is. EIO: it cannot be removed. */
-int sums_remove(const struct sums_of *of);
-
 /* When the table that was found was saved, in seconds since 1970; 0: there was none. */
 int64_t sums_made(const struct sums *self);
 
