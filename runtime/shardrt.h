@@ -408,9 +408,10 @@ typedef struct shardrt_source_options {
 } shardrt_source_options;
 
 /* `shardrt index`: the parts of a file, or of a Zarr array's folder, are gone through. `kind`: "plain", of a file's
- * blocks; "zarr"; or a format of shardrt_source_files, of which opening the source makes the index, so that there are
- * parts, its samples, only where `compares`. Without `compares`, checksums of parts that have none are noted; with it, all are compared, and nothing is
- * noted. Of the options the cache and csv's are looked at. EFORMAT: what describes the parts is damaged; EIO; ENOMEM. */
+ * blocks; "zarr"; or a format of shardrt_source_files: of one, opening it makes the index, so that there are parts only
+ * where `compares`. Without that, checksums of parts that have none are noted; with it all are compared, and none is
+ * noted. Of the options the cache's and csv's are looked at. EFORMAT: what describes the parts is damaged; EDATA: there
+ * is nothing to compare a file of records with; EIO; ENOMEM. */
 typedef struct shardrt_audit shardrt_audit;
 typedef struct shardrt_audit_found {
   int64_t bytes;   /* that were read */
@@ -429,7 +430,7 @@ int shardrt_audit_run(shardrt_audit *self, int64_t first, int64_t count, int32_t
 int shardrt_audit_save(shardrt_audit *self);
 /* What was damaged, in no order, ten thousand at most: its message, and which bytes (offset -1: the message says). */
 const char *shardrt_audit_bad(const shardrt_audit *self, int64_t i, int64_t *offset, int64_t *bytes);
-/* Removes the index of a file; `path` may be a file of a Zarr array's metadata. EIO. */
+/* Removes the index of a file or of a Zarr array. EIO. */
 int shardrt_audit_remove(const char *path, const char *folder);
 
 /* EFORMAT, once, where what this process noted of a file is not what another process or job read there: for the end of a

@@ -36,8 +36,6 @@ Exit status: 0, all was noted or is as it was; 1, something is damaged, cannot b
 ]]
 
 local PIECE = 256 * 1024 * 1024 -- bytes that a process goes through at a time
-local SAVED = 1024 * 1024 * 1024 -- and at least, between two times that it saves
-local SAVES = 32 -- of one file, at most
 
 -- What a file is by the end of its name.
 local ENDINGS = {
@@ -259,7 +257,6 @@ local function go_through(work, entry, audit, o)
   local job = C.shardrt_job_get()
   local parts, each = tonumber(C.shardrt_audit_parts(audit)), tonumber(C.shardrt_audit_part_bytes(audit))
   local piece = each > 0 and math.ceil(PIECE / each) or 256
-  local unsaved, limit = 0, math.max(SAVED, parts * each / SAVES)
   for first = 0, parts - 1, piece do
     work.piece = work.piece + 1
     local count, now = math.min(piece, parts - first), found()
@@ -267,11 +264,7 @@ local function go_through(work, entry, audit, o)
       local code = C.shardrt_audit_run(audit, first, count, o.check and 1 or 0, now)
       if code < 0 then return failed(work, entry, code) end
       work.unknown, entry.unknown = work.unknown + tonumber(now.unknown), (entry.unknown or 0) + tonumber(now.unknown)
-      work.progress.looked, unsaved = work.progress.looked + tonumber(now.bytes), unsaved + tonumber(now.bytes)
-      if not o.check and unsaved >= limit then
-        code, unsaved = C.shardrt_audit_save(audit), 0
-        if code < 0 then return failed(work, entry, code) end
-      end
+      work.progress.looked = work.progress.looked + tonumber(now.bytes)
     end
     work.progress.done = work.progress.done + (parts > 0 and entry.bytes * count / parts or 0)
     work.progress:draw(entry.path)
@@ -297,18 +290,22 @@ local function do_file(work, entry, number, o)
   work.progress:draw(entry.path)
 end
 
+-- The shards of a folder of MDS, each of which has an index.
+local function shards_of(folder)
+  local paths = {}
+  for _, path in ipairs(files.inside(folder, "*")) do
+    if exists(path .. files.INDEX) then paths[#paths + 1] = path end
+  end
+  return paths
+end
+
 -- By process 0, before any other begins.
 local function forget(work, all, o)
   for _, entry in ipairs(all) do
     local paths = { entry.path }
-    if entry.kind == "mds" then paths = files.inside(entry.path, "*" .. files.INDEX) end
+    if entry.kind == "mds" then paths = shards_of(entry.path) end
     for _, path in ipairs(paths) do
-      local code = 0
-      if entry.kind == "zarr" or entry.kind == "mds" then
-        os.remove(entry.kind == "mds" and path or path .. files.INDEX)
-      else
-        code = C.shardrt_audit_remove(path, o.cache)
-      end
+      local code = C.shardrt_audit_remove(path, o.cache)
       if code < 0 then failed(work, entry, code) end
     end
   end
@@ -320,8 +317,20 @@ local function sum(numbers, processes, each, i)
   return all
 end
 
+-- A folder of MDS is compared shard by shard.
+local function expand_shards(all)
+  local out = {}
+  for _, entry in ipairs(all) do
+    local shards = entry.kind == "mds" and shards_of(entry.path) or {}
+    for _, path in ipairs(shards) do out[#out + 1] = { path = path, kind = "mds" } end
+    if #shards == 0 then out[#out + 1] = entry end -- which says why not
+  end
+  return out
+end
+
 local function run(o, shows_progress)
   local all, total = find(o), 0
+  if o.check then all = expand_shards(all) end
   for _, entry in ipairs(all) do
     entry.bytes = files.size(entry.path)
     total = total + entry.bytes

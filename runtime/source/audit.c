@@ -3,12 +3,12 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include "base/alloc.h"
 #include "base/error.h"
 #include "base/machine.h"
 #include "base/team.h"
+#include "source/index.h"
 #include "source/source.h"
 #include "storage/cache.h"
 
@@ -65,6 +65,54 @@ static int open_blocks(const char *path, const shardrt_source_options *options, 
   return SHARDRT_OK;
 }
 
+/* ---- the entries of a file's index ------------------------------------------------------------------------------ */
+
+struct indexed {
+  struct stored file;
+  struct index index;
+};
+
+static int look_at_entry(void *own, int64_t part, bool compares, struct reader *reader, struct audit_look *out) {
+  const struct indexed *self = own;
+  const struct index *index = &self->index;
+  const struct index_entry *entry = &index->entries[part];
+  const uint8_t *data = NULL;
+  size_t bytes = 0;
+  (void)compares;
+  out->offset = -1; /* the message says where it is */
+  if (entry->offset < 0) return SHARDRT_OK;
+  int code = index_get(index, &self->file, part / index->columns, (int32_t)(part % index->columns), true, reader, &data,
+                       &bytes);
+  out->bytes = (int64_t)bytes;
+  return code;
+}
+
+static void drop_indexed(void *own) {
+  struct indexed *self = own;
+  index_close(&self->index);
+  stored_close(&self->file);
+  alloc_free(self);
+}
+
+static int save_nothing(void *own) {
+  (void)own;
+  return SHARDRT_OK;
+}
+
+static const audit_kind indexed_kind = {.look = look_at_entry, .save = save_nothing, .drop = drop_indexed};
+
+static int open_indexed(const char *path, const shardrt_source_options *options, bool *there, shardrt_audit *out) {
+  struct indexed *self = alloc_zeros(1, sizeof *self);
+  if (self == NULL) return ALLOC_FAILED;
+  out->kind = &indexed_kind;
+  out->own = self;
+  int code = stored_open(path, options, &self->file);
+  if (code == SHARDRT_OK) code = index_find(&self->file, options->cache, &self->index, there);
+  if (code < 0) return code;
+  out->parts = self->index.rows * self->index.columns;
+  return SHARDRT_OK;
+}
+
 /* ---- the samples of a source ------------------------------------------------------------------------------------ */
 
 static int look_at_sample(void *own, int64_t part, bool compares, struct reader *reader, struct audit_look *out) {
@@ -83,29 +131,50 @@ static int look_at_sample(void *own, int64_t part, bool compares, struct reader 
   return code;
 }
 
-static int save_nothing(void *own) {
-  (void)own;
-  return SHARDRT_OK;
-}
-
 static void drop_source(void *own) {
   shardrt_source_free(own);
 }
 
 static const audit_kind samples_kind = {.look = look_at_sample, .save = save_nothing, .drop = drop_source};
 
-/* Where parts are only noted, there are none: opening the source made its index. */
-static int open_samples(const char *format, const char *path, const shardrt_source_options *options, bool compares,
+/* Opening the source makes its index, which is there also where its fields cannot be told without `fields`. */
+static int make_index(const char *format, const char *path, const shardrt_source_options *options,
+                      shardrt_audit *out) {
+  shardrt_source *source = NULL;
+  bool there = false;
+  int code = shardrt_source_files(format, 1, &path, 0, NULL, options, &source);
+  shardrt_source_free(source);
+  if (code != SHARDRT_EINVAL && code != SHARDRT_EFORMAT) return code;
+  const char *why = alloc_text("%s", shardrt_error_message());
+  if (why == NULL) return ALLOC_FAILED;
+  if (open_indexed(path, options, &there, out) == SHARDRT_OK && there) code = SHARDRT_OK;
+  if (code < 0) error_set(code, "%s", why);
+  alloc_free((char *)why);
+  out->parts = 0;
+  return code;
+}
+
+static int open_samples(const char *format, const char *path, const shardrt_source_options *options,
                         shardrt_audit *out) {
   shardrt_source *source = NULL;
   int code = shardrt_source_files(format, 1, &path, 0, NULL, options, &source);
   if (code < 0) return code;
   out->kind = &samples_kind;
   out->own = source;
-  out->parts = compares ? source->count : 0;
-  out->part_bytes = 0;
-  out->together = true;
+  out->parts = source->count;
   return SHARDRT_OK;
+}
+
+/* What has an index is compared with it; an ArrayRecord file, whose format has checksums, with these. */
+static int open_records(const char *format, const char *path, const shardrt_source_options *options, bool compares,
+                        shardrt_audit *out) {
+  bool there = true;
+  if (!compares) return make_index(format, path, options, out);
+  if (strcmp(format, "array_record") == 0) return open_samples(format, path, options, out);
+  int code = open_indexed(path, options, &there, out);
+  if (code < 0 || there) return code;
+  return error_set(SHARDRT_EDATA, "%s: has no index, or an older one: there is nothing to compare it with; `shardrt "
+                                  "index` makes one", path);
 }
 
 /* ---- any of them ------------------------------------------------------------------------------------------------ */
@@ -118,7 +187,7 @@ int shardrt_audit_open(const char *kind, const char *path, const shardrt_source_
   if (made == NULL) return ALLOC_FAILED;
   int code = strcmp(kind, "plain") == 0  ? open_blocks(path, &always, compares != 0, made)
              : strcmp(kind, "zarr") == 0 ? zarr_audit(path, &always, compares != 0, made)
-                                         : open_samples(kind, path, &always, compares != 0, made);
+                                         : open_records(kind, path, &always, compares != 0, made);
   if (code < 0) {
     shardrt_audit_free(made);
     return code;
@@ -143,7 +212,7 @@ int64_t shardrt_audit_part_bytes(const shardrt_audit *self) {
 }
 
 int shardrt_audit_save(shardrt_audit *self) {
-  return self->kind->save(self->own);
+  return self->own != NULL ? self->kind->save(self->own) : SHARDRT_OK;
 }
 
 const char *shardrt_audit_bad(const shardrt_audit *self, int64_t i, int64_t *offset, int64_t *bytes) {
@@ -274,9 +343,15 @@ static bool fits_never(const mapping *cached, const void *context) {
 }
 
 int shardrt_audit_remove(const char *path, const char *folder) {
+  static const char *const described[] = {"", "/zarr.json", "/.zarray"};
   struct stored file = {0};
   const shardrt_source_options options = {.cache = folder};
-  int code = stored_open(path, &options, &file);
+  int code = SHARDRT_EIO;
+  for (size_t i = 0; i < sizeof described / sizeof *described && code == SHARDRT_EIO; i++) {
+    char *about = alloc_text("%s%s", path, described[i]);
+    code = about != NULL ? stored_open(about, &options, &file) : ALLOC_FAILED;
+    alloc_free(about);
+  }
   if (code < 0) return code;
   const struct cache_request request = {
       .path = path, .file = &file.map, .folder = folder, .suffix = ".shardrt-index", .fits = fits_never};

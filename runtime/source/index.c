@@ -211,6 +211,28 @@ int index_open(const struct stored *file, const char *kind, const char *folder, 
   return SHARDRT_OK;
 }
 
+static bool fits_any(const mapping *cached, const void *context) {
+  const struct stored *file = context;
+  struct index_footer footer;
+  return read_footer(cached, &footer) && footer.file_bytes == (int64_t)file->bytes &&
+         footer.file_changed == file->changed;
+}
+
+int index_find(const struct stored *file, const char *folder, struct index *out, bool *there) {
+  const struct cache_request request = {.path = file->path,
+                                        .file = &file->map,
+                                        .folder = folder,
+                                        .suffix = ".shardrt-index",
+                                        .fits = fits_any,
+                                        .context = file};
+  *out = (struct index){0};
+  int code = cache_find(&request, &out->map);
+  *there = out->map.data != NULL;
+  if (code == SHARDRT_OK && *there) code = parse(out);
+  if (code < 0) index_close(out);
+  return code;
+}
+
 int index_once(struct index *self) {
   self->seen = alloc_zeros((size_t)(self->rows * self->columns) / WORD + 1, sizeof *self->seen);
   return self->seen != NULL ? SHARDRT_OK : ALLOC_FAILED;

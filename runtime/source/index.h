@@ -59,6 +59,9 @@ struct index_entry index_entry_of(size_t offset, const uint8_t *data, size_t byt
  * some is of no use to those who do not ask for it, and is made anew. What the scan fails with; EIO. */
 int index_open(const struct stored *file, const char *kind, const char *folder, bool skips, index_scan *scan,
                const void *context, struct index *out);
+/* Opens the index that there is of a file, of whatever kind; *there = false: there is none, or it is of an older file.
+ * ENOMEM. */
+int index_find(const struct stored *file, const char *folder, struct index *out, bool *there);
 /* From now on an entry is checked when it is read for the first time. */
 int index_once(struct index *self);
 /* Any that is zeroed or was opened; zeroes it. */

@@ -156,6 +156,15 @@ static int open_index(npz *self, const shardrt_source_options *options, struct r
   if (code == SHARDRT_OK && blocks->index.rows != self->rows)
     return error_set(SHARDRT_EFORMAT, "%s: its index has %lld blocks, not the %lld that its headers tell of",
                      blocks->file.title, (long long)blocks->index.rows, (long long)self->rows);
+  return code;
+}
+
+/* What stands before the elements of each field. */
+static int check_heads(const npz *self, struct reader *reader) {
+  const struct blocks *blocks = &self->head.blocks;
+  const uint8_t *data = NULL;
+  size_t bytes = 0;
+  int code = SHARDRT_OK;
   for (int32_t f = 0; f < self->head.base.nfields && code == SHARDRT_OK; f++)
     if (!self->chosen[f]->member->deflated)
       code = index_get(&blocks->index, &blocks->file, self->chosen[f]->row, 0, true, reader, &data, &bytes);
@@ -298,9 +307,10 @@ static int fill(npz *self, const char *path, int32_t nasked, const shardrt_field
   int code = stored_open(path, options, &self->head.blocks.file);
   if (code == SHARDRT_OK) code = zip_open(&self->head.blocks.file, &reader, &self->zip);
   if (code == SHARDRT_OK) code = find_arrays(self, &reader);
-  if (code == SHARDRT_OK) code = make_fields(self, nasked, asked, &reader);
   const bool data = options->headers_only == 0;
   if (code == SHARDRT_OK && self->head.blocks.verify && data) code = open_index(self, options, &reader);
+  if (code == SHARDRT_OK) code = make_fields(self, nasked, asked, &reader);
+  if (code == SHARDRT_OK && self->head.blocks.verify && data) code = check_heads(self, &reader);
   if (code == SHARDRT_OK && verify == SHARDRT_VERIFY_ONCE) code = index_once(&self->head.blocks.index);
   if (code == SHARDRT_OK && data) code = open_unpacked(self, options);
   reader_clear(&reader);

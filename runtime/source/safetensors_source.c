@@ -149,9 +149,9 @@ static int fill(safetensors_source *self, const char *path, int32_t nasked, cons
   self->head.blocks.verify = verify != SHARDRT_VERIFY_NEVER;
   int code = stored_open(path, options, &self->head.blocks.file);
   if (code == SHARDRT_OK) code = read_header(&self->head.blocks.file, &reader, &self->header);
-  if (code == SHARDRT_OK) code = make_fields(self, nasked, asked);
   if (code == SHARDRT_OK && self->head.blocks.verify && options->headers_only == 0)
     code = open_index(self, options, &reader);
+  if (code == SHARDRT_OK) code = make_fields(self, nasked, asked);
   if (code == SHARDRT_OK && verify == SHARDRT_VERIFY_ONCE) code = index_once(&self->head.blocks.index);
   reader_clear(&reader);
   return code;

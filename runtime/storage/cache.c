@@ -64,14 +64,16 @@ static int check_owner(const char *folder) {
                    folder);
 }
 
-/* What tells one file from another; the last block of a gzipped one holds checksum and length of the contents. */
-static uint64_t key_of(const char *path, const mapping *file) {
+/* What tells one file from another; the last block of a gzipped one holds checksum and length of the contents. An index
+ * is found by its file's length and time alone: it is there to find that the contents changed. */
+static uint64_t key_of(const char *path, const mapping *file, bool by_contents) {
   if (file->remote != NULL) return remote_key(file->remote);
   char real[PATH_MAX];
   const size_t block = file->bytes < STORAGE_HEAD ? file->bytes : STORAGE_HEAD;
   uint64_t key = hash_text(0, realpath(path, real) != NULL ? real : path);
   key = hash_number(key, file->changed);
   key = hash_number(key, (int64_t)file->bytes);
+  if (!by_contents) return key;
   key = hash_bytes(key, file->data, block);
   return hash_bytes(key, file->data + file->bytes - block, block);
 }
@@ -106,7 +108,7 @@ static int target_in_cache(const struct cache_request *r, struct target *out) {
   const char *slash = strrchr(path, '/'), *name = slash != NULL ? slash + 1 : path;
   const size_t length = on_server ? strcspn(name, "?") : strlen(name);
   out->path = alloc_text("%s/%.*s-%016llx%s", out->folder, (int)(length < 100 ? length : 100), name,
-                         (unsigned long long)key_of(r->path, r->file), r->suffix != NULL ? r->suffix : "");
+                         (unsigned long long)key_of(r->path, r->file, r->suffix == NULL), r->suffix != NULL ? r->suffix : "");
   alloc_free(path);
   return out->path != NULL ? SHARDRT_OK : ALLOC_FAILED;
 }

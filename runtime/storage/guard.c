@@ -11,6 +11,8 @@
 
 /* A file that was written so short a time ago may be written again without its time telling. */
 enum { YOUNG = 2 /* seconds */, WORD = 64 };
+/* Every process of a job saves what it noted: a table that is larger is for `shardrt index`. */
+enum { TABLE_MOST = 16 * 1024 * 1024 };
 
 struct guard {
   struct sums *sums;
@@ -34,7 +36,7 @@ int guard_open(const struct sums_of *of, int32_t verify, struct guard **out) {
   struct sums_of own = *of;
   own.file = &self->file;
   self->always = verify == SHARDRT_VERIFY_ALWAYS;
-  self->notes = of->file->changed / 1000000000 + YOUNG <= (int64_t)time(NULL);
+  self->notes = of->file->changed / 1000000000 + YOUNG <= (int64_t)time(NULL) && of->count <= TABLE_MOST / of->width;
   self->seen = alloc_zeros((size_t)(of->count / WORD + 1), sizeof *self->seen);
   int code = self->seen != NULL ? sums_open(&own, &self->sums) : ALLOC_FAILED;
   if (code < 0) {
@@ -97,15 +99,15 @@ static int refuse(const struct guard *self, uint32_t found, uint64_t known) {
 
 int guard_look(struct guard *self, int64_t part, uint32_t version, const uint8_t *data, size_t bytes) {
   if (!self->always && was_seen(self, part)) return SHARDRT_OK;
-  const uint32_t crc = crc32c(0, data, bytes);
-  const uint64_t entry = version != 0 ? (uint64_t)version << 32 | crc : sums_entry(crc);
   const uint64_t known = sums_get(self->sums, part);
   const bool other_version = version != 0 && known >> 32 != version && known != SUMS_CONFLICT;
-  if (known == SUMS_UNKNOWN || other_version) {
-    if (self->notes) sums_put(self->sums, part, entry);
-    if (self->notes && sums_is_due(self->sums)) sums_save(self->sums);
-  } else if (known != entry) {
-    return refuse(self, crc, known);
+  const bool is_new = known == SUMS_UNKNOWN || other_version;
+  if (!is_new || self->notes) {
+    const uint32_t crc = crc32c(0, data, bytes);
+    const uint64_t entry = version != 0 ? (uint64_t)version << 32 | crc : sums_entry(crc);
+    if (!is_new && known != entry) return refuse(self, crc, known);
+    if (is_new) sums_put(self->sums, part, entry);
+    if (is_new) sums_save_due(self->sums);
   }
   atomic_fetch_or_explicit(&self->seen[part / WORD], UINT64_C(1) << part % WORD, memory_order_relaxed);
   return SHARDRT_OK;

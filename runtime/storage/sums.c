@@ -12,7 +12,7 @@
 #include "base/error.h"
 #include "storage/cache.h"
 
-enum { PAGE = 4096, TAIL = 8 /* number and checksum of a page */, KIND_BYTES = 16, LEAST_DUE = 65536 };
+enum { PAGE = 4096, TAIL = 8 /* number and checksum of a page */, KIND_BYTES = 16, LEAST_BLOCKS = 65536, LEAST_PARTS = 256 };
 enum { UNCHECKED, GOOD, BAD }; /* a page of the table */
 
 static const char magic[8] = "shrdsum1";
@@ -187,9 +187,10 @@ void sums_put(struct sums *self, int64_t part, uint64_t entry) {
   atomic_fetch_add_explicit(&self->unsaved, 1, memory_order_relaxed);
 }
 
-bool sums_is_due(const struct sums *self) {
-  const int64_t eighth = self->of.count / 8;
-  return atomic_load_explicit(&self->unsaved, memory_order_relaxed) >= (eighth > LEAST_DUE ? eighth : LEAST_DUE);
+/* Blocks are small, and what else has parts are not. */
+static bool is_due(const struct sums *self) {
+  const int64_t eighth = self->of.count / 8, least = self->of.width == 4 ? LEAST_BLOCKS : LEAST_PARTS;
+  return atomic_load_explicit(&self->unsaved, memory_order_relaxed) >= (eighth > least ? eighth : least);
 }
 
 /* ---- saving ----------------------------------------------------------------------------------------------------- */
@@ -273,9 +274,8 @@ static int save(struct sums *self) {
   if (unsaved == 0) return SHARDRT_OK;
   const struct cache_request request = request_of(&self->of);
   int code = cache_update(&request, write_table, self);
-  if (code < 0) return code;
-  atomic_fetch_sub_explicit(&self->unsaved, unsaved, memory_order_relaxed);
-  return SHARDRT_OK;
+  atomic_fetch_sub_explicit(&self->unsaved, code < 0 ? unsaved - 1 : unsaved, memory_order_relaxed);
+  return code;
 }
 
 int sums_save(struct sums *self) {
@@ -283,6 +283,12 @@ int sums_save(struct sums *self) {
   int code = save(self);
   pthread_mutex_unlock(&self->saving);
   return code;
+}
+
+void sums_save_due(struct sums *self) {
+  if (!is_due(self) || pthread_mutex_trylock(&self->saving) != 0) return;
+  if (is_due(self)) save(self);
+  pthread_mutex_unlock(&self->saving);
 }
 
 void sums_close(struct sums *self) {

@@ -44,8 +44,9 @@ uint64_t sums_entry(uint32_t crc);
  * all. Where they saved another entry for the same part, that becomes SUMS_CONFLICT. Does nothing where nothing was put,
  * or where the file is another one by now. EIO: it cannot be written; ENOMEM. */
 int sums_save(struct sums *self);
-/* Whether so much was put since the last save that the next is due: eight times at most while a table is filled. */
-bool sums_is_due(const struct sums *self);
+/* Saves where so much was put since a save was last tried that the next is due: eight times or so as a table is filled.
+ * Where that fails, or another thread is at it, nothing is said. */
+void sums_save_due(struct sums *self);
 
 /* When the table that was found was saved, in seconds since 1970; 0: there was none. */
 int64_t sums_made(const struct sums *self);

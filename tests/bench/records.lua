@@ -19,6 +19,7 @@ local function write(path, o)
     file:write(ffi.string(record, o.bytes))
   end
   file:close()
+  assert(os.execute("touch -d '1 hour ago' " .. path) == 0) -- of younger ones no checksums are noted
   return 10 + #header
 end
 
