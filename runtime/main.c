@@ -298,7 +298,8 @@ static int search_override(lua_State *L) {
 /* The end of the job: loaders end their threads with the state, before what these recorded is written. */
 static void leave(lua_State *L) {
   lua_close(L);
-  if (shardrt_trace_finish() < 0 || shardrt_verify_finish() < 0 || shardrt_finalize() < 0) shardrt_abort(1, shardrt_error_message());
+  if (shardrt_trace_finish() < 0 || shardrt_verify_finish() < 0 || shardrt_finalize() < 0)
+    shardrt_abort(1, shardrt_error_message());
 }
 
 /* os.exit: leaves the job as the end of the recipe does; a status other than 0 ends the whole job, which the other

@@ -424,8 +424,7 @@ void shardrt_audit_free(shardrt_audit *self); /* NULL is allowed */
 int64_t shardrt_audit_parts(const shardrt_audit *self);
 int64_t shardrt_audit_part_bytes(const shardrt_audit *self); /* of one, about; 0: not known */
 /* Goes through some parts, with all of this process's cores. What cannot be read: EIO. */
-int shardrt_audit_run(shardrt_audit *self, int64_t first, int64_t count, int32_t compares,
-                      shardrt_audit_found *found);
+int shardrt_audit_run(shardrt_audit *self, int64_t first, int64_t count, int32_t compares, shardrt_audit_found *found);
 /* Joins what was noted with what is beside the file. EIO: it cannot be written there, nor to the cache. */
 int shardrt_audit_save(shardrt_audit *self);
 /* What was damaged, in no order, ten thousand at most: its message, and which bytes (offset -1: the message says). */
@@ -433,8 +432,8 @@ const char *shardrt_audit_bad(const shardrt_audit *self, int64_t i, int64_t *off
 /* Removes the index of a file or of a Zarr array. EIO. */
 int shardrt_audit_remove(const char *path, const char *folder);
 
-/* EFORMAT, once, where what this process noted of a file is not what another process or job read there: for the end of a
- * job, when all sources are freed. */
+/* EFORMAT, once, where what this process noted of a file is not what another process or job read there: for the end of
+ * a job, when all sources are freed. */
 int shardrt_verify_finish(void);
 
 /* One field from each file, all of one format; the first dimension counts the samples. Wherever a source takes a path

@@ -7,7 +7,6 @@
 
 local bit = require "bit"
 local ffi = require "ffi"
-local C = require "shardrt.C"
 local boxes = require "tests.support.boxes"
 local files = require "tests.support.files"
 local mpi = require "tests.support.mpi"
@@ -68,7 +67,7 @@ end
 -- Data files in a folder, and their bytes.
 local function data_files(folder)
   local list, total = {}, 0
-  local pipe = assert(io.popen(("find '%s' -type f ! -name '*.shardrt-index' ! -path '*/cache/*' | sort"):format(folder)))
+  local pipe = assert(io.popen(("find '%s' -type f ! -name '*.shardrt-index' | sort"):format(folder)))
   for path in pipe:lines() do
     local bytes = #files.slurp(path)
     if bytes > 0 then list[#list + 1] = { path = path, bytes = bytes } end

@@ -29,8 +29,8 @@ fail.own()
 ---@class shardrt.source.CacheOptions # a path may be an address, http:// or https://, wherever a source takes one
 ---@field cache string? # a folder for indexes and the like, and for parts of files on servers
 ---@field cache_bytes integer? # of files on servers, at most so much is kept there; $SHARDRT_CACHE_BYTES, or 10 GiB
----@field verify boolean|"once"|nil # whether blocks, of Zarr chunks, are compared with their checksums in the index beside
----the file whenever they are read (true), or when a source reads them for the first time; "once"
+---@field verify boolean|"once"|nil # whether blocks, of Zarr chunks, are compared with their checksums in the index
+---beside the file whenever they are read (true), or when a source reads them for the first time; "once"
 ---@field on_bad_record "error"|"skip"|nil # what becomes of samples that are damaged: as in FilesOptions; "error"
 
 ---@class shardrt.source.words

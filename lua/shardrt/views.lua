@@ -18,7 +18,8 @@ fail.own()
 ---@alias shardrt.source.Ragged {data: shardrt.source.Rows, offsets: shardrt.source.Rows}
 
 ---@class shardrt.source.words
----@field ragged fun(fields: table<string, shardrt.source.Ragged|shardrt.source.Rows|table[]>): shardrt.source
+---@field ragged fun(fields: table<string, shardrt.source.Ragged|shardrt.source.Rows|table[]>,
+---o: shardrt.source.CacheOptions?): shardrt.source
 ---@field tokens fun(files: string|string[], o: shardrt.source.TokensOptions): shardrt.source
 
 ---@class shardrt.source.TokensOptions
@@ -27,6 +28,8 @@ fail.own()
 ---@field dtype string? # "uint16" or "uint32"; what the file's header says, or uint16
 ---@field cache string? # a folder for parts of files on servers
 ---@field cache_bytes integer? # at most so much of them is kept there; $SHARDRT_CACHE_BYTES, or 10 GiB
+---@field verify boolean|"once"|nil # as in CacheOptions
+---@field on_bad_record "error"|"skip"|nil # as in FilesOptions
 
 ---@class shardrt.PackOptions
 ---@field length integer # of a row
@@ -133,13 +136,14 @@ return function(words, methods, sorted_names, fields_of)
   --- rows offsets[i] to offsets[i + 1]; the offsets are int64 and one more than the samples. Or a list of host arrays,
   --- one for each sample. A field that is a file or a host array has samples of one shape, as in source.npy.
   ---@param fields table<string, shardrt.source.Ragged|shardrt.source.Rows|table[]>
-  ---@param o shardrt.source.CacheOptions?
+  ---@param o shardrt.source.CacheOptions? # of the files
   ---@return shardrt.source
   function words.ragged(fields, o)
     local names = sorted_names("source.ragged", fields)
     o = o or {}
     plain_table("source.ragged", "options, as in {verify = true}", o)
-    fail.keywords("source.ragged, options", o, { cache = true, cache_bytes = true, verify = true, on_bad_record = true })
+    fail.keywords("source.ragged, options", o,
+      { cache = true, cache_bytes = true, verify = true, on_bad_record = true })
     local skips = damage.skips("source.ragged", o.on_bad_record)
     local of_files = { cache = o.cache, cache_bytes = o.cache_bytes, verify = o.verify }
     local n = #names

@@ -138,8 +138,7 @@ static void drop_source(void *own) {
 static const audit_kind samples_kind = {.look = look_at_sample, .save = save_nothing, .drop = drop_source};
 
 /* Opening the source makes its index, which is there also where its fields cannot be told without `fields`. */
-static int make_index(const char *format, const char *path, const shardrt_source_options *options,
-                      shardrt_audit *out) {
+static int make_index(const char *format, const char *path, const shardrt_source_options *options, shardrt_audit *out) {
   shardrt_source *source = NULL;
   bool there = false;
   int code = shardrt_source_files(format, 1, &path, 0, NULL, options, &source);
@@ -173,8 +172,10 @@ static int open_records(const char *format, const char *path, const shardrt_sour
   if (strcmp(format, "array_record") == 0) return open_samples(format, path, options, out);
   int code = open_indexed(path, options, &there, out);
   if (code < 0 || there) return code;
-  return error_set(SHARDRT_EDATA, "%s: has no index, or an older one: there is nothing to compare it with; `shardrt "
-                                  "index` makes one", path);
+  return error_set(SHARDRT_EDATA,
+                   "%s: has no index, or an older one: there is nothing to compare it with; `shardrt "
+                   "index` makes one",
+                   path);
 }
 
 /* ---- any of them ------------------------------------------------------------------------------------------------ */
@@ -315,8 +316,7 @@ static int run(struct share *self, int32_t threads) {
   return self->code < 0 ? error_set(self->code, "%s", self->message) : SHARDRT_OK;
 }
 
-int shardrt_audit_run(shardrt_audit *self, int64_t first, int64_t count, int32_t compares,
-                      shardrt_audit_found *found) {
+int shardrt_audit_run(shardrt_audit *self, int64_t first, int64_t count, int32_t compares, shardrt_audit_found *found) {
   struct share share = {.audit = self, .compares = compares != 0, .first = first, .count = count};
   *found = (shardrt_audit_found){0};
   if (count <= 0) return SHARDRT_OK;

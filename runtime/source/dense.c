@@ -69,7 +69,8 @@ int dense_head(const char *path, const shardrt_source_options *options, size_t m
   int code = stored_open(path, options, &part->file);
   if (code == SHARDRT_OK) code = stored_guard(&part->file, options, GUARD_DEFAULT_PLAIN);
   if (code < 0) return code;
-  if (part->file.map.remote == NULL && most > GUARD_BLOCK) most = GUARD_BLOCK; /* dense_place looks at more, if it must */
+  if (part->file.map.remote == NULL && most > GUARD_BLOCK)
+    most = GUARD_BLOCK; /* dense_place looks at more, if it must */
   const size_t first = part->file.bytes < most ? part->file.bytes : most;
   const int64_t read = reader->bytes_read;
   code = stored_get(&part->file, 0, first, reader, head);

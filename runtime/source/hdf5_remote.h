@@ -1,6 +1,6 @@
 /* hdf5_remote.h - HDF5 files on servers, and those whose blocks are checked, for the library libhdf5: a "virtual file
- * driver" of its own, that reads through stored_read. What the library asks for is what describes a dataset: little, and never its elements.
- * https://docs.hdfgroup.org/hdf5/v1_10 (H5FDregister) */
+ * driver" of its own, that reads through stored_read. What the library asks for is what describes a dataset: little,
+ * and never its elements. https://docs.hdfgroup.org/hdf5/v1_10 (H5FDregister) */
 #ifndef SHARDRT_SOURCE_HDF5_REMOTE_H
 #define SHARDRT_SOURCE_HDF5_REMOTE_H
 

@@ -31,7 +31,8 @@ struct index {
   int32_t columns;
   const char **names;                /* of the columns; borrowed from the map */
   const struct index_entry *entries; /* row-major */
-  _Atomic uint64_t *seen; /* a bit for each entry that was found to be what it was; NULL: each is looked at every time */
+  _Atomic uint64_t
+      *seen; /* a bit for each entry that was found to be what it was; NULL: each is looked at every time */
 };
 
 struct index_writer; /* what a scan writes to */

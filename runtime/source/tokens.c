@@ -81,7 +81,8 @@ static int tokens_value(const shardrt_source *source, int32_t field, int64_t sam
   (void)field;
   *handled = tokens->data != NULL;
   if (!*handled) return SHARDRT_OK;
-  out->data = (void *)(tokens->data + (size_t)sample * tokens->stride_bytes); /* who reads a value does not write to it */
+  out->data =
+      (void *)(tokens->data + (size_t)sample * tokens->stride_bytes); /* who reads a value does not write to it */
   reader->bytes_read += (int64_t)value_bytes(out);
   return check_piece(tokens, sample, 0, value_bytes(out));
 }

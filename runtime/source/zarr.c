@@ -27,8 +27,9 @@ struct zarr {
   shardrt_source_options options; /* how its files are opened; */
   char *cache;                    /* owned */
   struct stored metadata;
-  /* What the bytes of each chunk were, as they lie in files, then those of each shard's index: by the time and length of
-   * the file that they are in, too, so that a chunk that is written anew is no damage. NULL: nothing is looked at. */
+  /* What the bytes of each chunk were, as they lie in files, then those of each shard's index: by the time and length
+   * of the file that they are in, too, so that a chunk that is written anew is no damage. NULL: nothing is looked at.
+   */
   struct guard *guard;
   int64_t chunks;
 };
@@ -238,8 +239,7 @@ static int read_array(const char *path, const shardrt_source_options *options, s
   out->ndim = self->about.ndim;
   out->swap = self->about.swap;
   /* What is looked at whenever it is read from a file is read from it once, and kept. */
-  out->in_place =
-      self->about.codecs.compressor == ZARR_PLAIN && !url_is(path) && verify != SHARDRT_VERIFY_ALWAYS;
+  out->in_place = self->about.codecs.compressor == ZARR_PLAIN && !url_is(path) && verify != SHARDRT_VERIFY_ALWAYS;
   memcpy(out->fill, self->about.fill, sizeof out->fill);
   memcpy(out->shape, self->about.shape, sizeof out->shape);
   memcpy(out->chunk, self->about.chunk, sizeof out->chunk);

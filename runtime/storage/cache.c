@@ -107,8 +107,9 @@ static int target_in_cache(const struct cache_request *r, struct target *out) {
   if (path == NULL) return ALLOC_FAILED;
   const char *slash = strrchr(path, '/'), *name = slash != NULL ? slash + 1 : path;
   const size_t length = on_server ? strcspn(name, "?") : strlen(name);
-  out->path = alloc_text("%s/%.*s-%016llx%s", out->folder, (int)(length < 100 ? length : 100), name,
-                         (unsigned long long)key_of(r->path, r->file, r->suffix == NULL), r->suffix != NULL ? r->suffix : "");
+  out->path =
+      alloc_text("%s/%.*s-%016llx%s", out->folder, (int)(length < 100 ? length : 100), name,
+                 (unsigned long long)key_of(r->path, r->file, r->suffix == NULL), r->suffix != NULL ? r->suffix : "");
   alloc_free(path);
   return out->path != NULL ? SHARDRT_OK : ALLOC_FAILED;
 }

@@ -21,8 +21,8 @@ struct cache_request {
 /* Maps the file that is wanted, which is made if it is not there. Any number of processes may do so at once, and may be
  * killed at any time: one of them makes it while the others wait (not forever: should it be stopped, they do it for
  * themselves), and all map the same file; a file is whole from the moment that it has its name. In the cache folder it
- * is known by the path, length and time of the file that it is made from and, without a suffix, its ends, or by a remote
- * file's key; beside it, only `fits` can tell. What `make` fails with; EIO: the folder cannot be written. */
+ * is known by the path, length and time of the file that it is made from and, without a suffix, its ends, or by a
+ * remote file's key; beside it, only `fits` can tell. What `make` fails with; EIO: the folder cannot be written. */
 int cache_get(const struct cache_request *request, mapping *out);
 
 /* Maps the file that is wanted, if it is there; leaves *out closed else. ENOMEM; EIO. */

@@ -87,14 +87,16 @@ static int refuse(const struct guard *self, uint32_t found, uint64_t known) {
   struct tm parts;
   if (made != 0 && gmtime_r(&made, &parts) != NULL) strftime(date, sizeof date, " (%Y-%m-%d %H:%M UTC)", &parts);
   if (known == SUMS_CONFLICT)
-    return error_set(SHARDRT_EFORMAT,
-                     "two processes or jobs read different bytes there%s: memory, a disk or a copy is damaged; once the "
-                     "file is known to be good, `shardrt index --force` makes its index anew",
-                     date);
-  return error_set(SHARDRT_EFORMAT,
-                   "damaged: its CRC-32C is %08x, and was %08x when its index was made%s; a good copy in its place would "
-                   "do, or, if the file was changed on purpose with its time kept, `shardrt index --force`",
-                   found, (uint32_t)known, date);
+    return error_set(
+        SHARDRT_EFORMAT,
+        "two processes or jobs read different bytes there%s: memory, a disk or a copy is damaged; once the "
+        "file is known to be good, `shardrt index --force` makes its index anew",
+        date);
+  return error_set(
+      SHARDRT_EFORMAT,
+      "damaged: its CRC-32C is %08x, and was %08x when its index was made%s; a good copy in its place would "
+      "do, or, if the file was changed on purpose with its time kept, `shardrt index --force`",
+      found, (uint32_t)known, date);
 }
 
 int guard_look(struct guard *self, int64_t part, uint32_t version, const uint8_t *data, size_t bytes) {
@@ -117,8 +119,8 @@ static int blame(const struct guard *self, const char *title, size_t first, size
   struct stat status;
   if (stat(self->path, &status) == 0 &&
       (int64_t)status.st_mtim.tv_sec * 1000000000 + (int64_t)status.st_mtim.tv_nsec != self->file.changed)
-    return error_set(code, "%s: bytes %zu to %zu: somebody wrote to the file after it was opened here: %s", title, first,
-                     first + bytes - 1, shardrt_error_message());
+    return error_set(code, "%s: bytes %zu to %zu: somebody wrote to the file after it was opened here: %s", title,
+                     first, first + bytes - 1, shardrt_error_message());
   return error_prefix(code, "%s: bytes %zu to %zu", title, first, first + bytes - 1);
 }
 

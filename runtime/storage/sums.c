@@ -12,7 +12,13 @@
 #include "base/error.h"
 #include "storage/cache.h"
 
-enum { PAGE = 4096, TAIL = 8 /* number and checksum of a page */, KIND_BYTES = 16, LEAST_BLOCKS = 65536, LEAST_PARTS = 256 };
+enum {
+  PAGE = 4096,
+  TAIL = 8 /* number and checksum of a page */,
+  KIND_BYTES = 16,
+  LEAST_BLOCKS = 65536,
+  LEAST_PARTS = 256
+};
 enum { UNCHECKED, GOOD, BAD }; /* a page of the table */
 
 static const char magic[8] = "shrdsum1";
@@ -118,10 +124,11 @@ static struct cache_request request_of(const struct sums_of *of) {
 static int check_about(const struct sums *self) {
   struct header header;
   if (self->map.data == NULL || !read_header(&self->map, &header) || header.about == self->of.about) return SHARDRT_OK;
-  return error_set(SHARDRT_EFORMAT,
-                   "%s: what describes it is damaged: its CRC-32C is %08x, and was %08x when its index was made; a copy "
-                   "of it would do, or, if it was changed on purpose, `shardrt index --force`",
-                   self->of.path, self->of.about, header.about);
+  return error_set(
+      SHARDRT_EFORMAT,
+      "%s: what describes it is damaged: its CRC-32C is %08x, and was %08x when its index was made; a copy "
+      "of it would do, or, if it was changed on purpose, `shardrt index --force`",
+      self->of.path, self->of.about, header.about);
 }
 
 static int make(struct sums *self) {

@@ -41,8 +41,8 @@ void sums_put(struct sums *self, int64_t part, uint64_t entry);
 uint64_t sums_entry(uint32_t crc);
 
 /* Joins what was put with what other processes have saved since, and puts that in the table's place, whole or not at
- * all. Where they saved another entry for the same part, that becomes SUMS_CONFLICT. Does nothing where nothing was put,
- * or where the file is another one by now. EIO: it cannot be written; ENOMEM. */
+ * all. Where they saved another entry for the same part, that becomes SUMS_CONFLICT. Does nothing where nothing was
+ * put, or where the file is another one by now. EIO: it cannot be written; ENOMEM. */
 int sums_save(struct sums *self);
 /* Saves where so much was put since a save was last tried that the next is due: eight times or so as a table is filled.
  * Where that fails, or another thread is at it, nothing is said. */

@@ -46,7 +46,8 @@ end
 function records.remove(o) mpi.remove(o.folder) end
 
 --- The loader's bytes/s, and the numbers of its threads and buffers and the bytes of a batch on each device, with
---- options.verify of the source, options.devices (8), .what is done with a record ("copy"), .replicas (1) and .flags for shardrt.
+--- options.verify of the source, .devices (8), .what is done with a record ("copy"), .replicas (1) and .flags for
+--- shardrt.
 function records.load(bench, o, options)
   local text = bench.output(("%s --devices %d %s tests/bench/load.lua %s %d %d %g %d %s %s"):format(mpi.program(),
     options.devices or 8, options.flags or "", o.path, o.batch, records.SEED, records.SECONDS, options.replicas or 1,
