@@ -288,11 +288,11 @@ static int make_fields(npz *self, int32_t nasked, const shardrt_field *asked, st
   int code = SHARDRT_OK;
   for (int64_t f = 0; f < count && code == SHARDRT_OK; f++) {
     const struct npz_array *array = nasked > 0 ? find(self, asked[f].name) : &self->arrays[f];
+    const struct npz_array *first = self->count > 0 ? self->arrays : NULL;
     if (array == NULL)
       return error_set(SHARDRT_EINVAL, "%s: it has no array \"%s\"; of its %lld the first is \"%.*s\"",
                        self->head.blocks.file.title, asked[f].name, (long long)self->count,
-                       self->count > 0 ? (int)name_length(self->arrays[0].member) : 0,
-                       self->count > 0 ? self->arrays[0].member->name : "");
+                       first != NULL ? (int)name_length(first->member) : 0, first != NULL ? first->member->name : "");
     code = add_field(self, array, arena);
     if (code == SHARDRT_OK && nasked > 0) code = check_asked(self, &asked[f], &array->header);
   }

@@ -1,7 +1,7 @@
 -- load.lua FILE BATCH SEED SECONDS REPLICAS WHAT [VERIFY]: loads shuffled batches of a .npy file, an epoch to warm up,
 -- then whole epochs for about SECONDS; each row goes to so many devices. WHAT is done with it is as in gather.c; "lua"
--- does in Lua what is "invert" there. Prints bytes/s taken from the file, how many threads and batch buffers there were,
--- and the bytes of a batch on each device.
+-- does in Lua what is "invert" there. Prints bytes/s taken from the file, how many threads and batch buffers there
+-- were, and the bytes of a batch on each device.
 
 local shardrt = require "shardrt"
 local T = shardrt.transform
