@@ -456,6 +456,27 @@ describe("blocks of a file", function()
     boxes.check_memory(function() return source.tokens(path, { window = 100, verify = "once" }) end)
   end)
 
+  it("are not taken for damaged where the index itself is: what it says no more is noted anew", function()
+    assert.equal(0, (index(path)))
+    local name = path .. ".shardrt-index"
+    local good = files.slurp(name)
+    for at = 0, #good - 1, 97 do
+      local bad = good:sub(1, at) .. string.char(bit.bxor(good:byte(at + 1), 4)) .. good:sub(at + 2)
+      files.write(folder, "x.npy.shardrt-index", bad)
+      npy(path, true):read(0, 64)
+    end
+    for length = 0, #good - 1, 331 do
+      files.write(folder, "x.npy.shardrt-index", good:sub(1, length))
+      npy(path, "once"):read(0, 64)
+      collectgarbage()
+    end
+    files.write(folder, "x.npy.shardrt-index", "something else that somebody put there")
+    npy(path, true):read(0, 64)
+    collectgarbage()
+    flip(path, place(path, 64, 50), 1)
+    assert.truthy(files.message(function() npy(path, true):read(0, 64) end):find "damaged")
+  end)
+
   it("have three words for when they are looked at", function()
     local message = files.message(npy, path, "always")
     assert.truthy(message:find('verify = "always"; it is true, "once" or false', 1, true), message)

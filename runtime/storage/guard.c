@@ -108,7 +108,8 @@ int guard_look(struct guard *self, int64_t part, uint32_t version, const uint8_t
     const uint32_t crc = crc32c(0, data, bytes);
     const uint64_t entry = version != 0 ? (uint64_t)version << 32 | crc : sums_entry(crc);
     if (!is_new && known != entry) return refuse(self, crc, known);
-    if (is_new) sums_put(self->sums, part, entry);
+    int code = is_new ? sums_put(self->sums, part, entry) : SHARDRT_OK;
+    if (code < 0) return code;
     if (is_new) sums_save_due(self->sums);
   }
   atomic_fetch_or_explicit(&self->seen[part / WORD], UINT64_C(1) << part % WORD, memory_order_relaxed);

@@ -37,9 +37,9 @@ struct header {
 
 struct sums {
   struct sums_of of;
-  mapping map;            /* what was found; closed: nothing */
-  _Atomic uint8_t *pages; /* of what was found: UNCHECKED, GOOD or BAD */
-  uint8_t *added;         /* entries that were put; memory that is taken where it is written to */
+  mapping map;              /* what was found; closed: nothing */
+  _Atomic uint8_t *pages;   /* of what was found: UNCHECKED, GOOD or BAD */
+  _Atomic(uint8_t *) added; /* entries that were put, once there are some; memory is taken where it is written to */
   _Atomic int64_t unsaved;
   pthread_mutex_t saving;
 };
@@ -136,15 +136,14 @@ static int make(struct sums *self) {
   int code = cache_find(&request, &self->map);
   if (code == SHARDRT_OK) code = check_about(self);
   if (code < 0) return code;
-  self->added = alloc_zeros((size_t)self->of.count, (size_t)self->of.width);
   self->pages = alloc_zeros((size_t)page_count(&self->of), sizeof *self->pages);
-  return self->added != NULL && self->pages != NULL ? SHARDRT_OK : ALLOC_FAILED;
+  return self->pages != NULL ? SHARDRT_OK : ALLOC_FAILED;
 }
 
 static void drop(struct sums *self) {
   mapping_close(&self->map);
   alloc_free((void *)self->pages);
-  alloc_free(self->added);
+  alloc_free(atomic_load(&self->added));
   pthread_mutex_destroy(&self->saving);
   alloc_free(self);
 }
@@ -185,13 +184,28 @@ static uint64_t found(const struct sums *self, int64_t part) {
 }
 
 uint64_t sums_get(const struct sums *self, int64_t part) {
-  const uint64_t entry = load(self->added, part, self->of.width);
+  const uint8_t *added = atomic_load_explicit(&self->added, memory_order_acquire);
+  const uint64_t entry = added != NULL ? load(added, part, self->of.width) : SUMS_UNKNOWN;
   return entry != SUMS_UNKNOWN ? entry : found(self, part);
 }
 
-void sums_put(struct sums *self, int64_t part, uint64_t entry) {
-  store(self->added, part, self->of.width, entry);
+/* Room for entries; NULL when out of memory. */
+static uint8_t *room_for_added(struct sums *self) {
+  uint8_t *added = atomic_load_explicit(&self->added, memory_order_acquire);
+  if (added != NULL) return added;
+  uint8_t *made = alloc_zeros((size_t)self->of.count, (size_t)self->of.width);
+  if (made == NULL) return NULL;
+  if (atomic_compare_exchange_strong(&self->added, &added, made)) return made;
+  alloc_free(made); /* another thread was faster */
+  return added;
+}
+
+int sums_put(struct sums *self, int64_t part, uint64_t entry) {
+  uint8_t *added = room_for_added(self);
+  if (added == NULL) return ALLOC_FAILED;
+  store(added, part, self->of.width, entry);
   atomic_fetch_add_explicit(&self->unsaved, 1, memory_order_relaxed);
+  return SHARDRT_OK;
 }
 
 /* Blocks are small, and what else has parts are not. */
@@ -239,11 +253,12 @@ struct saved {
 static int write_page(const struct saved *s, int64_t page, newfile *out) {
   _Alignas(8) uint8_t room[PAGE] = {0};
   const struct sums *self = s->self;
+  const uint8_t *added = atomic_load_explicit(&self->added, memory_order_acquire); /* something was put */
   const int64_t each = per_page(self->of.width), first = page * each;
   const bool there = s->there->data != NULL && check_page(s->there, page);
   for (int64_t i = 0; i < each && first + i < self->of.count; i++) {
     const uint64_t theirs = there ? load(page_at(s->there, page), i, self->of.width) : SUMS_UNKNOWN;
-    const uint64_t ours = load(self->added, first + i, self->of.width);
+    const uint64_t ours = load(added, first + i, self->of.width);
     store(room, i, self->of.width, join(self, first + i, ours, theirs));
   }
   const uint32_t number = (uint32_t)page;

@@ -35,8 +35,8 @@ void sums_close(struct sums *self);
 int64_t sums_count(const struct sums *self);
 /* The entry of a part, or one of those that are none. Any thread. */
 uint64_t sums_get(const struct sums *self, int64_t part);
-/* Notes an entry, which is kept by the next save. Any thread. */
-void sums_put(struct sums *self, int64_t part, uint64_t entry);
+/* Notes an entry, which is kept by the next save. Any thread. ENOMEM. */
+int sums_put(struct sums *self, int64_t part, uint64_t entry);
 /* An entry of 4 bytes for a checksum. */
 uint64_t sums_entry(uint32_t crc);
 
