@@ -483,6 +483,41 @@ describe("blocks of a file", function()
   end)
 end)
 
+describe("what was unpacked into the cache", function()
+  local folder
+  before_each(function() folder = files.folder() end)
+  after_each(function()
+    collectgarbage()
+    files.remove(folder)
+  end)
+
+  local function check(open)
+    local right = all_of(open()) -- which unpacks it
+    collectgarbage()
+    local list = data_files(folder .. "/cache")
+    assert.equal(1, #list)
+    age(list[1].path)
+    assert.equal(right, all_of(open())) -- notes
+    collectgarbage()
+    flip(list[1].path, list[1].bytes - 200, 3)
+    local message = files.message(function() return all_of(open()) end)
+    assert.truthy(message:find("unpacked as " .. list[1].path, 1, true), message)
+    assert.truthy(message:find "bytes %d+ to %d+: damaged", message)
+    os.remove(list[1].path)
+    assert.equal(right, all_of(open()))
+  end
+
+  it("is looked at as other files are: IDX", function()
+    local path = files.gzip(files.write(folder, "x-idx3-ubyte", files.idx(0x0B, { 50, 10, 10 }, files.bytes(10000))))
+    check(function() return source.idx({ x = path }, { cache = folder .. "/cache", verify = true }) end)
+  end)
+
+  it("is looked at as other files are: npz", function()
+    copy(folder, "tests/data/npz/deflated.npz")
+    check(function() return source.npz(folder .. "/deflated.npz", { cache = folder .. "/cache", verify = true }) end)
+  end)
+end)
+
 describe("records under verify = \"once\"", function()
   it("are looked at when they are read first", function()
     local folder = files.folder()

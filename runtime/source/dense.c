@@ -93,6 +93,11 @@ static int check_data(const dense_part *part) {
                    part->title);
 }
 
+/* What the part's guard is of, for messages. */
+static const char *guarded(const dense_part *part) {
+  return part->watched != NULL ? part->watched : part->title;
+}
+
 int dense_gather(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
                  const shardrt_box *inner, struct reader *reader, void *dst) {
   const dense_part *part = &((const dense_source *)source)->parts[field];
@@ -100,7 +105,7 @@ int dense_gather(const shardrt_source *source, int32_t field, const int64_t *sam
   if (code < 0) return code;
   const size_t element_bytes = shardrt_dtype_size(part->dtype);
   const gather_plan plan = gather_plan_make(&source->fields[field], inner, element_bytes);
-  if (part->guard != NULL) code = gather_check(&plan, part->guard, part->title, part->first, samples, n);
+  if (part->guard != NULL) code = gather_check(&plan, part->guard, guarded(part), part->first, samples, n);
   if (code < 0) return code;
   if (part->remote)
     code = gather_read(&plan, &part->file, part->first, samples, n, reader, dst);
@@ -127,7 +132,7 @@ const void *dense_find(const shardrt_source *source, int32_t field, int64_t samp
   const uint8_t *at = place_of(part, sample, &sample_bytes);
   if (at == NULL || part->guard == NULL) return at;
   const size_t offset = part->first + (size_t)sample * sample_bytes + first;
-  return guard_check(part->guard, part->title, offset, bytes) == SHARDRT_OK ? at : NULL;
+  return guard_check(part->guard, guarded(part), offset, bytes) == SHARDRT_OK ? at : NULL;
 }
 
 int dense_value(const shardrt_source *source, int32_t field, int64_t sample, struct reader *reader, struct value *out,
@@ -147,7 +152,7 @@ int dense_value(const shardrt_source *source, int32_t field, int64_t sample, str
   out->data = (void *)place_of(part, sample, &bytes); /* who reads a value does not write to it */
   *handled = out->data != NULL;
   if (*handled && part->guard != NULL)
-    code = guard_check(part->guard, part->title, part->first + (size_t)sample * bytes, bytes);
+    code = guard_check(part->guard, guarded(part), part->first + (size_t)sample * bytes, bytes);
   if (code < 0) return code;
   if (*handled) reader->bytes_read += (int64_t)value_bytes(out);
   return SHARDRT_OK;
@@ -184,6 +189,8 @@ void dense_close(shardrt_source *source) {
     if (source->fields != NULL) alloc_free((char *)source->fields[f].name);
     if (dense->parts == NULL) continue;
     dense_part *part = &dense->parts[f];
+    guard_close(part->watch);
+    alloc_free(part->watched);
     mapping_close(&part->unpacked);
     stored_close(&part->file);
     shardrt_buffer_free(part->buffer);

@@ -11,7 +11,9 @@
 typedef struct dense_part {
   char *title;            /* for messages: "the file a.npy" */
   struct stored file;     /* the file that the user named; closed where it is an array */
-  mapping unpacked;       /* where that file is compressed: what it holds */
+  mapping unpacked;       /* where that file is compressed: what it holds, */
+  struct guard *watch;    /* its guard, */
+  char *watched;          /* and its name for messages */
   shardrt_buffer *buffer; /* a count; NULL where it is a file */
   uint64_t fingerprint;   /* of that buffer's data, which is as large as a user made it: taken once */
   const uint8_t *data;    /* of the first sample; NULL: there is no data (planning), or */

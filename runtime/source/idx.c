@@ -76,7 +76,10 @@ static int map_gzip(const char *path, const shardrt_source_options *options, con
   code = gunzip_map(path, file, file_bytes, head, header_bytes, options->cache, &part->unpacked);
   if (code < 0) return code;
   part->data = part->unpacked.data + header_bytes;
-  return SHARDRT_OK;
+  part->first = header_bytes;
+  code = guard_open_unpacked(path, &part->unpacked, options, &part->watched, &part->watch);
+  part->guard = part->watch;
+  return code == SHARDRT_OK && part->watch != NULL ? guard_check(part->watch, part->watched, 0, header_bytes) : code;
 }
 
 static int map_plain(const char *path, const uint8_t *head, size_t have, dense_part *part) {

@@ -41,6 +41,8 @@ typedef struct npz {
   int64_t rows;             /* of the index */
   size_t unpacked_bytes;
   mapping unpacked;
+  struct guard *watch;             /* of that, */
+  char *watched;                   /* and its name for messages */
   const struct npz_array **chosen; /* of each field */
 } npz;
 
@@ -313,6 +315,8 @@ static int fill(npz *self, const char *path, int32_t nasked, const shardrt_field
   if (code == SHARDRT_OK && self->head.blocks.verify && data) code = check_heads(self, &reader);
   if (code == SHARDRT_OK && verify == SHARDRT_VERIFY_ONCE) code = index_once(&self->head.blocks.index);
   if (code == SHARDRT_OK && data) code = open_unpacked(self, options);
+  if (code == SHARDRT_OK && self->unpacked.data != NULL)
+    code = guard_open_unpacked(path, &self->unpacked, options, &self->watched, &self->watch);
   reader_clear(&reader);
   return code;
 }
@@ -341,6 +345,8 @@ static void close_source(shardrt_source *source) {
   alloc_free(self->head.parts);
   alloc_free((void *)self->chosen);
   alloc_free(self->arrays);
+  guard_close(self->watch);
+  alloc_free(self->watched);
   mapping_close(&self->unpacked);
   zip_close(&self->zip);
   index_close(&self->head.blocks.index);
@@ -370,6 +376,9 @@ static int gather(const shardrt_source *source, int32_t field, const int64_t *sa
   if (data == NULL)
     return blocks_gather(&self->head.blocks, &self->head.parts[field], f, samples, n, inner, reader, dst);
   const gather_plan plan = gather_plan_make(f, inner, shardrt_dtype_size(f->dtype));
+  if (self->watch != NULL)
+    code = gather_check(&plan, self->watch, self->watched, self->chosen[field]->unpacked, samples, n);
+  if (code < 0) return code;
   gather_run(&plan, data, samples, n, reader->past_caches, dst);
   reader->bytes_read += (int64_t)plan.box_bytes * n;
   return SHARDRT_OK;
@@ -384,7 +393,11 @@ static int get_value(const shardrt_source *source, int32_t field, int64_t sample
   if (code < 0) return code;
   if (data == NULL) return blocks_value(&self->head.blocks, &self->head.parts[field], f, sample, reader, out, handled);
   *out = value_whole(f->dtype, f->ndim, f->shape);
-  out->data = (void *)(data + (size_t)sample * value_bytes(out)); /* who reads a value does not write to it */
+  const size_t first = (size_t)sample * value_bytes(out);
+  if (self->watch != NULL)
+    code = guard_check(self->watch, self->watched, self->chosen[field]->unpacked + first, value_bytes(out));
+  if (code < 0) return code;
+  out->data = (void *)(data + first); /* who reads a value does not write to it */
   reader->bytes_read += (int64_t)value_bytes(out);
   *handled = true;
   return SHARDRT_OK;

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/crc32c.h"
@@ -55,6 +56,15 @@ int guard_open_blocks(const char *path, const mapping *file, const char *folder,
                              .count = (int64_t)((file->bytes + GUARD_BLOCK - 1) / GUARD_BLOCK),
                              .width = 4};
   return guard_open(&of, verify, out);
+}
+
+int guard_open_unpacked(const char *path, const mapping *unpacked, const shardrt_source_options *options, char **title,
+                        struct guard **out) {
+  const int32_t verify = guard_verify(options, GUARD_DEFAULT_PLAIN);
+  const char *name = mapping_path_at(unpacked->data);
+  if (verify == SHARDRT_VERIFY_NEVER || name == NULL || access(name, F_OK) != 0) return SHARDRT_OK;
+  *title = alloc_text("%s, unpacked as %s (remove that, and it is unpacked anew)", path, name);
+  return *title != NULL ? guard_open_blocks(name, unpacked, options->cache, verify, out) : ALLOC_FAILED;
 }
 
 void guard_close(struct guard *self) {
