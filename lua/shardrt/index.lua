@@ -160,11 +160,13 @@ local function find(o)
         if #out == before then fail("shardrt index: the folder %s has no data files that are known by name", path) end
       else
         local kind = o.format or exists(path) and kind_of(path)
+        if path:sub(-#files.INDEX) == files.INDEX then goto skipped end -- a shell's * finds them, too
         if exists(path) and not kind then
           fail('shardrt index: %s: what it is cannot be told by its name or first bytes; --format says so', path)
         end
         add(o, out, path, kind or "plain") -- which says why it cannot be opened
       end
+      ::skipped::
     end
   end
   return out

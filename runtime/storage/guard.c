@@ -10,8 +10,10 @@
 #include "base/crc32c.h"
 #include "base/error.h"
 
-/* A file that was written so short a time ago may be written again without its time telling. */
-enum { YOUNG = 2 /* seconds */, WORD = 64 };
+enum { WORD = 64 };
+/* A file that was written so short a time ago may be written again and have the same time: as file systems count in
+ * ticks of a few ms or, where no part of a second is told, in one second or two. Nanoseconds. */
+static const int64_t tick = 100000000, seconds = 2500000000;
 /* Every process of a job saves what it noted: a table that is larger is for `shardrt index`. */
 enum { TABLE_MOST = 16 * 1024 * 1024 };
 
@@ -29,6 +31,13 @@ int32_t guard_verify(const shardrt_source_options *options, int32_t otherwise) {
   return options->verify == SHARDRT_VERIFY_DEFAULT ? otherwise : options->verify;
 }
 
+static bool is_young(int64_t changed) {
+  struct timespec now;
+  clock_gettime(CLOCK_REALTIME, &now);
+  const int64_t age = (int64_t)now.tv_sec * 1000000000 + (int64_t)now.tv_nsec - changed;
+  return age < (changed % 1000000000 == 0 ? seconds : tick);
+}
+
 int guard_open(const struct sums_of *of, int32_t verify, struct guard **out) {
   struct guard *self = alloc_zeros(1, sizeof *self);
   if (self == NULL) return ALLOC_FAILED;
@@ -37,7 +46,7 @@ int guard_open(const struct sums_of *of, int32_t verify, struct guard **out) {
   struct sums_of own = *of;
   own.file = &self->file;
   self->always = verify == SHARDRT_VERIFY_ALWAYS;
-  self->notes = of->file->changed / 1000000000 + YOUNG <= (int64_t)time(NULL) && of->count <= TABLE_MOST / of->width;
+  self->notes = !is_young(of->file->changed) && of->count <= TABLE_MOST / of->width;
   self->seen = alloc_zeros((size_t)(of->count / WORD + 1), sizeof *self->seen);
   int code = self->seen != NULL ? sums_open(&own, &self->sums) : ALLOC_FAILED;
   if (code < 0) {

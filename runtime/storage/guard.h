@@ -27,8 +27,8 @@ void guard_close(struct guard *self);
 
 /* What is known of a part: SUMS_UNKNOWN, … */
 uint64_t guard_known(const struct guard *self, int64_t part);
-/* Whether checksums that are not known are noted: as it is by itself, those of files that are older than 2 s and have
- * at most 16 GiB are. */
+/* Whether checksums that are not known are noted: as it is by itself, those of files that were not written a moment ago
+ * and have at most 16 GiB are. */
 void guard_note(struct guard *self, bool notes);
 int guard_save(struct guard *self); /* as sums_save */
 
