@@ -585,7 +585,7 @@ describe("shardrt index", function()
 
   it("goes on where it was killed", function()
     local path = folder .. "/x.bin"
-    assert(os.execute(("truncate -s 6G %s"):format(path)) == 0)
+    assert(os.execute(("truncate -s 4G %s"):format(path)) == 0)
     age(path)
     local result = mpi.shell(([[
       %s index %s & pid=$!
@@ -595,7 +595,7 @@ describe("shardrt index", function()
     local status, output = index(path)
     assert.equal(0, status, output)
     local gigabytes = tonumber(output:match "^1 file, (%d+%.?%d*)GB read\n$")
-    assert.is_true(gigabytes ~= nil and gigabytes < 6, output) -- of 6.44
+    assert.is_true(gigabytes ~= nil and gigabytes < 4, output) -- of 4.29
     status, output = index(path)
     assert.equal("1 file, 0B read\n", output)
     assert.equal(0, status)
