@@ -32,8 +32,12 @@ static const char help[] =
     "       shardrt [options] test [busted's options] PATH\n"
     "                                                      run busted specs inside shardrt (shardrt test --help)\n"
     "       shardrt run -n N [options] test [busted's options] PATH\n"
+    "       shardrt [run -n N] index [--check] [--force] FILES...\n"
+    "                                                      note checksums of data files beside them, or compare the "
+    "files\n"
+    "                                                      with these (shardrt index --help)\n"
     "\n"
-    "Options stand before the recipe or before `test`; what follows is the recipe's or busted's own.\n"
+    "Options stand before the recipe, `test` or `index`; what follows is the recipe's or busted's own.\n"
     "\n"
     "  --platform NAME        host, cuda, or auto: cuda where there is a GPU (default; also SHARDRT_PLATFORM)\n"
     "  --devices N            devices in each process (default 1, of cuda the process's share of the machine's GPUs;\n"
@@ -49,7 +53,7 @@ static const char help[] =
     "SHARDRT_CACHE names the folder that decompressed files are kept in (default ~/.cache/shardrt),\n"
     "SHARDRT_LUA_PATH a folder of Lua files that come before those compiled into the program.\n";
 
-typedef enum command { COMMAND_RECIPE, COMMAND_PLAN, COMMAND_TEST, COMMAND_RUN } command;
+typedef enum command { COMMAND_RECIPE, COMMAND_PLAN, COMMAND_TEST, COMMAND_INDEX, COMMAND_RUN } command;
 
 typedef struct options {
   command command;
@@ -120,6 +124,7 @@ static void parse_platform(options *o, const char *what, const char *text) {
 static command parse_command(const char *word) {
   if (strcmp(word, "plan") == 0) return COMMAND_PLAN;
   if (strcmp(word, "test") == 0) return COMMAND_TEST;
+  if (strcmp(word, "index") == 0) return COMMAND_INDEX;
   if (strcmp(word, "run") == 0) return COMMAND_RUN;
   return COMMAND_RECIPE;
 }
@@ -208,7 +213,7 @@ static options parse(int argc, char **argv) {
   if (devices != NULL && devices[0] != '\0') o.job.devices_per_process = parse_count(&o, "SHARDRT_DEVICES", devices, 1);
   parse_options(&o, argc, argv);
   if (o.problem[0] == '\0' && optind < argc) o.command = parse_command(argv[optind]);
-  if (o.command == COMMAND_TEST) {
+  if (o.command == COMMAND_TEST || o.command == COMMAND_INDEX) {
     o.argc = argc - optind - 1;
     o.argv = argv + optind + 1;
     return o;
@@ -234,8 +239,9 @@ static options parse(int argc, char **argv) {
   o.recipe = argv[optind];
   o.argc = argc - optind - 1;
   o.argv = argv + optind + 1;
-  if (o.command == COMMAND_RUN && parse_command(o.recipe) == COMMAND_TEST) {
-    if (o.restarts >= 0) complain(&o, "%s is for recipes: specs have no checkpoints", "--restarts");
+  const command started = parse_command(o.recipe);
+  if (o.command == COMMAND_RUN && (started == COMMAND_TEST || started == COMMAND_INDEX)) {
+    if (o.restarts >= 0) complain(&o, "%s is for recipes: nothing else has checkpoints", "--restarts");
     return o;
   }
   if (o.command == COMMAND_RUN && parse_command(o.recipe) == COMMAND_PLAN) {
@@ -302,7 +308,8 @@ static int search_override(lua_State *L) {
 /* The end of the job: loaders end their threads with the state, before what these recorded is written. */
 static void leave(lua_State *L) {
   lua_close(L);
-  if (shardrt_trace_finish() < 0 || shardrt_finalize() < 0) shardrt_abort(1, shardrt_error_message());
+  if (shardrt_trace_finish() < 0 || shardrt_verify_finish() < 0 || shardrt_finalize() < 0)
+    shardrt_abort(1, shardrt_error_message());
 }
 
 /* os.exit: leaves the job as the end of the recipe does; a status other than 0 ends the whole job, which the other
@@ -335,7 +342,7 @@ static lua_State *new_state(const options *o) {
   lua_rawseti(L, -2, 1);
   lua_pop(L, 2);
   lua_getglobal(L, "os");
-  lua_pushboolean(L, o->command == COMMAND_TEST);
+  lua_pushboolean(L, o->command == COMMAND_TEST || o->command == COMMAND_INDEX);
   lua_pushcclosure(L, exit_job, 1);
   lua_setfield(L, -2, "exit");
   lua_pop(L, 1);
@@ -355,7 +362,7 @@ static lua_State *new_state(const options *o) {
 /* Calls one function of lua/shardrt/program.lua. Returns NULL, or the message of the error that ended it, which lives
  * as long as the state. */
 static const char *run_program(lua_State *L, const options *o) {
-  static const char *const functions[] = {"run", "plan", "test"};
+  static const char *const functions[] = {"run", "plan", "test", "index"};
   lua_getglobal(L, "require");
   lua_pushliteral(L, "shardrt.program");
   if (lua_pcall(L, 1, 1, 0) != 0) return lua_tostring(L, -1);

@@ -399,18 +399,53 @@ typedef struct shardrt_field {
   int64_t shape[SHARDRT_MAX_NDIM]; /* -1: differs from sample to sample */
 } shardrt_field;
 
+/* What is compared with its checksum when it is read, of what has one in the file or in the index beside it:
+ *   ONCE    a record or block when this source reads it for the first time; one that has none yet is given one
+ *   ALWAYS  whenever it is read
+ * DEFAULT is ALWAYS for formats of records, and ONCE for the arrays of "npy", "zarr", "hdf5", "idx" and tokens. */
+enum { SHARDRT_VERIFY_DEFAULT, SHARDRT_VERIFY_NEVER, SHARDRT_VERIFY_ONCE, SHARDRT_VERIFY_ALWAYS };
+
 /* How a source is opened. */
 typedef struct shardrt_source_options {
   const char *cache;    /* the folder for what is worked out of files, and for parts of those on servers. NULL or "":
                            $SHARDRT_CACHE, or else    $XDG_CACHE_HOME/shardrt, ~/.cache/shardrt or /tmp/shardrt-<uid> */
   int64_t cache_bytes;  /* at most so much of files on servers is kept there; 0: $SHARDRT_CACHE_BYTES, or 10 GiB */
   int32_t headers_only; /* 1: for planning. Shapes are read, nothing is decompressed; there may be no data to read */
-  int32_t unverified;   /* 1: checksums of records are not looked at when records are read */
+  int32_t verify;       /* SHARDRT_VERIFY_… */
   int32_t delimiter;    /* of csv: the character between cells; 0: a comma */
   int32_t skips_damage; /* 1: damage that is found as an index is made is noted there, and no failure: whoever reads
                            what is damaged fails; see shardrt_source_readable */
   int32_t no_header;    /* 1: the first line of a csv file is a row like the others, and columns are "0", "1", … */
 } shardrt_source_options;
+
+/* `shardrt index`: the parts of a file, or of a Zarr array's folder, are gone through. `kind`: "plain", of a file's
+ * blocks; "zarr"; or a format of shardrt_source_files: of one, opening it makes the index, so that there are parts only
+ * where `compares`. Without that, checksums of parts that have none are noted; with it all are compared, and none is
+ * noted. Of the options the cache's and csv's are looked at. EFORMAT: what describes the parts is damaged; EDATA: there
+ * is nothing to compare a file of records with; EIO; ENOMEM. */
+typedef struct shardrt_audit shardrt_audit;
+typedef struct shardrt_audit_found {
+  int64_t bytes;   /* that were read */
+  int64_t unknown; /* parts that had no checksum */
+  int64_t damaged; /* parts that are not what they were */
+} shardrt_audit_found;
+int shardrt_audit_open(const char *kind, const char *path, const shardrt_source_options *options, int32_t compares,
+                       shardrt_audit **out);
+void shardrt_audit_free(shardrt_audit *self); /* NULL is allowed */
+int64_t shardrt_audit_parts(const shardrt_audit *self);
+int64_t shardrt_audit_part_bytes(const shardrt_audit *self); /* of one, about; 0: not known */
+/* Goes through some parts, with all of this process's cores. What cannot be read: EIO. */
+int shardrt_audit_run(shardrt_audit *self, int64_t first, int64_t count, int32_t compares, shardrt_audit_found *found);
+/* Joins what was noted with what is beside the file. EIO: it cannot be written there, nor to the cache. */
+int shardrt_audit_save(shardrt_audit *self);
+/* What was damaged, in no order, ten thousand at most: its message, and which bytes (offset -1: the message says). */
+const char *shardrt_audit_bad(const shardrt_audit *self, int64_t i, int64_t *offset, int64_t *bytes);
+/* Removes the index of a file or of a Zarr array. EIO. */
+int shardrt_audit_remove(const char *path, const char *folder);
+
+/* EFORMAT, once, where what this process noted of a file is not what another process or job read there: for the end of
+ * a job, when all sources are freed. */
+int shardrt_verify_finish(void);
 
 /* One field from each file, all of one format; the first dimension counts the samples. Wherever a source takes a path
  * it takes an address, http:// or https://, too, but for "folder": see runtime/storage/remote.h. Formats:

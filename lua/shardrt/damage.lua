@@ -29,6 +29,18 @@ function damage.skips(what, value)
     list.words(CHOICES))
 end
 
+--- An option `verify` as C has it.
+---@param what string
+---@param value any
+---@return integer
+function damage.verify(what, value)
+  if value == nil then return C.SHARDRT_VERIFY_DEFAULT end
+  if value == false then return C.SHARDRT_VERIFY_NEVER end
+  if value == "once" then return C.SHARDRT_VERIFY_ONCE end
+  if value == true then return C.SHARDRT_VERIFY_ALWAYS end
+  fail('%s: verify = %s; it is true, "once" or false', what, list.show(value))
+end
+
 --- Why samples were left out: of the first thousand.
 ---@param source shardrt.source
 ---@return shardrt.BadRecord[]

@@ -10,11 +10,13 @@ ffi.cdef [[
 typedef struct shardrt_glob { size_t count; char **paths; size_t offset; char room[256]; } shardrt_glob;
 int glob(const char *pattern, int flags, void *on_error, shardrt_glob *out);
 void globfree(shardrt_glob *out);
+int access(const char *path, int mode);
 ]]
 
 local files = {}
 
 local INDEX = ".shardrt-index" -- what lies beside data files, and is none
+files.INDEX = INDEX
 
 -- The files that a pattern means, in the order of their names' bytes.
 local function expand_pattern(what, pattern)
@@ -67,6 +69,21 @@ local function expand(what, value)
   return expand_shards(value) or { value }
 end
 
+--- Whether a path is a folder.
+---@param name string
+---@return boolean
+function files.is_folder(name) return ffi.C.access(name .. "/.", 0) == 0 end
+
+--- The bytes of a file; 0 where that cannot be told, as of a folder.
+---@param name string
+---@return integer
+function files.size(name)
+  local file = not files.is_folder(name) and io.open(name, "rb")
+  local bytes = file and file:seek "end" or 0
+  if file then file:close() end
+  return bytes
+end
+
 -- The files that a pattern finds within a folder, whatever the folder is called.
 local function inside(folder, pattern)
   local escaped, paths = folder:gsub("[%*%?%[%]\\]", "\\%0") .. "/" .. pattern, {}
@@ -76,6 +93,12 @@ local function inside(folder, pattern)
   ffi.C.globfree(found)
   return paths
 end
+
+--- The same: paths.
+---@param folder string
+---@param pattern string # "*": all whose names do not begin with a point
+---@return string[]
+files.inside = inside
 
 --- Where one of the folders that were given as Zarr arrays is a group: which arrays it has, to add to the message.
 ---@param names string[] # of the fields

@@ -80,4 +80,14 @@ function program.test()
   start(runner, output)
 end
 
+--- Notes checksums of files, or compares the files with them: `arg` is its command line.
+---@param _ string?
+---@param _ integer?
+---@param shows_progress boolean? # nil: on a terminal
+---@return string?
+function program.index(_, _, shows_progress)
+  local ok, problem = pcall(require("shardrt.index").run, arg, shows_progress)
+  if not ok then return tostring(problem) end
+end
+
 return program

@@ -17,7 +17,8 @@ fail.own()
 ---@class shardrt.source.FilesOptions # of formats whose files hold all fields
 ---@field fields table<string|integer, string|table>? # those wanted, each with dtype, {dtype, shape} or "bytes", or a
 ---name alone: as the file has it; nil: all that the format finds. A size of -1 differs from sample to sample
----@field verify boolean? # whether each record's checksum is looked at when it is read; true
+---@field verify boolean|"once"|nil # whether a record's checksum is looked at whenever it is read (true), or when a
+---source reads it for the first time; true
 ---@field on_bad_record "error"|"skip"|nil # what becomes of records that are damaged; "skip": they are left out, in all
 ---processes alike, as by source:readable, and damage no longer fails the opening of a file; "error"
 ---@field delimiter string? # of csv: the character between cells; ","
@@ -28,6 +29,9 @@ fail.own()
 ---@class shardrt.source.CacheOptions # a path may be an address, http:// or https://, wherever a source takes one
 ---@field cache string? # a folder for indexes and the like, and for parts of files on servers
 ---@field cache_bytes integer? # of files on servers, at most so much is kept there; $SHARDRT_CACHE_BYTES, or 10 GiB
+---@field verify boolean|"once"|nil # whether blocks, of Zarr chunks, are compared with their checksums in the index
+---beside the file whenever they are read (true), or when a source reads them for the first time; "once"
+---@field on_bad_record "error"|"skip"|nil # what becomes of samples that are damaged: as in FilesOptions; "error"
 
 ---@class shardrt.source.words
 ---@field npy fun(files: table<string, string>, o: shardrt.source.CacheOptions?): shardrt.source # from .npy files
@@ -117,22 +121,26 @@ local function open(format, given, options)
   if type(options) ~= "table" or object.is(options) then
     fail("%s: its options are a table, not %s", what, list.show(options))
   end
-  fail.keywords(what .. ", options", options, { cache = true, cache_bytes = true })
+  fail.keywords(what .. ", options", options,
+    { cache = true, cache_bytes = true, verify = true, on_bad_record = true })
   local cache, cache_bytes = files.cache(what, options)
+  local skips = damage.skips(what, options.on_bad_record)
   local c_names, c_paths = texts(#names), texts(#names)
   for i, name in ipairs(names) do
     c_names[i - 1] = name
     c_paths[i - 1] = path_of.check(('%s, field "%s"'):format(what, name), given[name], "." .. format)
   end
   local c_options = ffi.new("shardrt_source_options",
-    { cache = cache, cache_bytes = cache_bytes, headers_only = planning() and 1 or 0 })
+    { cache = cache, cache_bytes = cache_bytes, headers_only = planning() and 1 or 0,
+      verify = damage.verify(what, options.verify) })
   local out = handle_out()
   local code = C.shardrt_source_open(format, #names, c_names, c_paths, c_options, out)
   if code < 0 then
     local told = which_file(names, given, code)
     fail("%s%s%s", what, told, format == "zarr" and files.zarr_note(names, given, fail.message(code)) or "")
   end
-  return own(out)
+  local made = own(out)
+  return skips and damage.leave_out(what, made, made) or made
 end
 
 local AS_FOUND = {} -- in the place of a field's dtype: as the files have it
@@ -170,9 +178,6 @@ end
 -- The options of formats whose files hold all fields, beyond `fields`, as C's struct has them.
 local function files_options(what, o, skips)
   local cache, cache_bytes = files.cache(what, o)
-  if o.verify ~= nil and type(o.verify) ~= "boolean" then
-    fail("%s: verify = %s; it is true or false", what, list.show(o.verify))
-  end
   if o.delimiter ~= nil and (type(o.delimiter) ~= "string" or not o.delimiter:find '^[^"%z\r\n]$') then
     fail("%s: delimiter = %s; it is one character, and no quote", what, list.show(o.delimiter))
   end
@@ -181,7 +186,7 @@ local function files_options(what, o, skips)
   end
   return ffi.new("shardrt_source_options", {
     cache = cache, cache_bytes = cache_bytes, headers_only = planning() and 1 or 0,
-    unverified = o.verify == false and 1 or 0, skips_damage = skips and 1 or 0,
+    verify = damage.verify(what, o.verify), skips_damage = skips and 1 or 0,
     delimiter = o.delimiter and o.delimiter:byte() or 0, no_header = o.header == false and 1 or 0,
   })
 end

@@ -18,7 +18,8 @@ fail.own()
 ---@alias shardrt.source.Ragged {data: shardrt.source.Rows, offsets: shardrt.source.Rows}
 
 ---@class shardrt.source.words
----@field ragged fun(fields: table<string, shardrt.source.Ragged|shardrt.source.Rows|table[]>): shardrt.source
+---@field ragged fun(fields: table<string, shardrt.source.Ragged|shardrt.source.Rows|table[]>,
+---o: shardrt.source.CacheOptions?): shardrt.source
 ---@field tokens fun(files: string|string[], o: shardrt.source.TokensOptions): shardrt.source
 
 ---@class shardrt.source.TokensOptions
@@ -27,6 +28,8 @@ fail.own()
 ---@field dtype string? # "uint16" or "uint32"; what the file's header says, or uint16
 ---@field cache string? # a folder for parts of files on servers
 ---@field cache_bytes integer? # at most so much of them is kept there; $SHARDRT_CACHE_BYTES, or 10 GiB
+---@field verify boolean|"once"|nil # as in CacheOptions
+---@field on_bad_record "error"|"skip"|nil # as in FilesOptions
 
 ---@class shardrt.PackOptions
 ---@field length integer # of a row
@@ -96,18 +99,18 @@ local function join(what, given)
 end
 
 -- A source of one field, of a file or a host array.
-local function rows_of(words, what, name, value)
+local function rows_of(words, what, name, value, options)
   if ndarray.is(value) then return words.array { [name] = value } end
   if type(value) ~= "string" then
     fail("%s: it takes the path of a .npy file or a host array, not %s", what, list.show(value))
   end
-  return words.npy { [name] = value }
+  return words.npy({ [name] = value }, options)
 end
 
 -- One field's rows, and the source of their offsets, or nil.
-local function ragged_field(words, name, value)
+local function ragged_field(words, name, value, options)
   local what = ('source.ragged, field "%s"'):format(name)
-  if type(value) ~= "table" or ndarray.is(value) then return rows_of(words, what, name, value) end
+  if type(value) ~= "table" or ndarray.is(value) then return rows_of(words, what, name, value, options) end
   if object.is(value) then
     fail("%s: it takes {data = …, offsets = …}, a list of host arrays, a file or a host array, not %s", what,
       list.show(value))
@@ -117,7 +120,8 @@ local function ragged_field(words, name, value)
     return words.array { [name] = data }, words.array { [name] = offsets }
   end
   fail.keywords(what, value, { data = true, offsets = true })
-  return rows_of(words, what .. ", data", name, value.data), rows_of(words, what .. ", offsets", name, value.offsets)
+  return rows_of(words, what .. ", data", name, value.data, options),
+    rows_of(words, what .. ", offsets", name, value.offsets, options)
 end
 
 -- ---- what is added to the words and methods of source.lua ----------------------------------------------------------
@@ -132,21 +136,29 @@ return function(words, methods, sorted_names, fields_of)
   --- rows offsets[i] to offsets[i + 1]; the offsets are int64 and one more than the samples. Or a list of host arrays,
   --- one for each sample. A field that is a file or a host array has samples of one shape, as in source.npy.
   ---@param fields table<string, shardrt.source.Ragged|shardrt.source.Rows|table[]>
+  ---@param o shardrt.source.CacheOptions? # of the files
   ---@return shardrt.source
-  function words.ragged(fields)
+  function words.ragged(fields, o)
     local names = sorted_names("source.ragged", fields)
+    o = o or {}
+    plain_table("source.ragged", "options, as in {verify = true}", o)
+    fail.keywords("source.ragged, options", o,
+      { cache = true, cache_bytes = true, verify = true, on_bad_record = true })
+    local skips = damage.skips("source.ragged", o.on_bad_record)
+    local of_files = { cache = o.cache, cache_bytes = o.cache_bytes, verify = o.verify }
     local n = #names
     local c_names, data, offsets = ffi.new("const char *[?]", n), handles(n), handles(n)
     local keep = {}
     for i, name in ipairs(names) do
-      local rows, ranges = ragged_field(words, name, fields[name])
+      local rows, ranges = ragged_field(words, name, fields[name], of_files)
       keep[#keep + 1], keep[#keep + 2] = rows, ranges
       c_names[i - 1], data[i - 1], offsets[i - 1] = name, rows, ranges
     end
     local out = handle_out()
     fail.check(C.shardrt_source_ragged(n, c_names, data, offsets, out))
     assert(#keep >= n) -- C has its own counts now
-    return own(out)
+    local made = own(out)
+    return skips and damage.leave_out("source.ragged", made, made) or made
   end
 
   --- Flat files of token numbers, uint16 or uint32, bare or with the header of llm.c's .bin: one field, `tokens`, of
@@ -161,9 +173,13 @@ return function(words, methods, sorted_names, fields_of)
     local paths = files.expand(what, given)
     plain_table(what, "options, as in {window = 1025}", o)
     fail.keywords(what .. ", options", o,
-      { window = true, stride = true, dtype = true, cache = true, cache_bytes = true })
+      { window = true, stride = true, dtype = true, cache = true, cache_bytes = true, verify = true,
+        on_bad_record = true })
+    local skips = damage.skips(what, o.on_bad_record)
     local c, cache, cache_bytes = ffi.new "shardrt_token_options", files.cache(what, o)
     c.files.cache, c.files.cache_bytes = cache, cache_bytes -- `cache` keeps the text
+    c.files.headers_only = C.shardrt_job_get().planning
+    c.files.verify = damage.verify(what, o.verify)
     c.window = whole(what, "window", o.window, 1)
     c.stride = o.stride == nil and o.window or whole(what, "stride", o.stride, 1)
     c.dtype = o.dtype == nil and -1 or dtype.named(what, o.dtype).code
@@ -173,9 +189,9 @@ return function(words, methods, sorted_names, fields_of)
       if code < 0 then fail("%s: %s%s", what, fail.message(code), path_of.note(code, one)) end
       parts[i] = own(out)
     end
-    if #parts == 1 then return parts[1] end
-    fail.check(C.shardrt_source_concat(#parts, handles(#parts, parts), nil, out), what)
-    return own(out)
+    if #parts > 1 then fail.check(C.shardrt_source_concat(#parts, handles(#parts, parts), nil, out), what) end
+    local made = #parts > 1 and own(out) or parts[1]
+    return skips and damage.leave_out(what, made, made) or made
   end
 
   --- The samples that count: those for which every field that is named here says so. A field's predicate is a function

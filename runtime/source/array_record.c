@@ -252,7 +252,7 @@ static int open_array_record(int32_t npaths, const char *const *paths, int32_t n
                              const shardrt_source_options *options, shardrt_source **out) {
   struct array_record *made = source_new(&array_record_format, sizeof *made);
   if (made == NULL) return ALLOC_FAILED;
-  made->verify = options->unverified == 0;
+  made->verify = guard_verify(options, GUARD_DEFAULT_RECORDS) != SHARDRT_VERIFY_NEVER;
   made->files = alloc_zeros((size_t)npaths, sizeof *made->files);
   int code = made->files != NULL ? SHARDRT_OK : ALLOC_FAILED;
   for (int32_t i = 0; i < npaths && code == SHARDRT_OK; i++) code = open_file(made, paths[i], options);

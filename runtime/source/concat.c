@@ -89,12 +89,13 @@ int concat_value(const shardrt_source *source, int32_t field, int64_t sample, st
   return source_value(c->parts[part], field_of(c, part, field), sample - c->firsts[part], NULL, reader, out);
 }
 
-const void *concat_find(const shardrt_source *source, int32_t field, int64_t sample) {
+const void *concat_find(const shardrt_source *source, int32_t field, int64_t sample, size_t first, size_t bytes) {
   const concat_source *c = (const concat_source *)source;
   if (field >= c->nshared) return NULL;
   const int32_t part = part_of(c, sample, 0);
   const shardrt_source *p = c->parts[part];
-  return p->format->find != NULL ? p->format->find(p, field_of(c, part, field), sample - c->firsts[part]) : NULL;
+  if (p->format->find == NULL) return NULL;
+  return p->format->find(p, field_of(c, part, field), sample - c->firsts[part], first, bytes);
 }
 
 int concat_blame(const shardrt_source *source, int32_t field, int64_t sample, int code) {

@@ -29,7 +29,7 @@ int concat_extents(const shardrt_source *source, int32_t field, const int64_t *s
                    const shardrt_box *inner, struct extents *out);
 int concat_value(const shardrt_source *source, int32_t field, int64_t sample, struct reader *reader, struct value *out,
                  bool *handled);
-const void *concat_find(const shardrt_source *source, int32_t field, int64_t sample);
+const void *concat_find(const shardrt_source *source, int32_t field, int64_t sample, size_t first, size_t bytes);
 uint64_t concat_fingerprint(const shardrt_source *source);
 void concat_choices(const shardrt_source *source, uint64_t *hashes);
 uint64_t concat_treatment(const shardrt_source *source);

@@ -67,24 +67,35 @@ int dense_open(const source_format *format, int32_t nfields, const char *const *
 int dense_head(const char *path, const shardrt_source_options *options, size_t most, struct reader *reader,
                dense_part *part, const uint8_t **head, size_t *have) {
   int code = stored_open(path, options, &part->file);
+  if (code == SHARDRT_OK) code = stored_guard(&part->file, options, GUARD_DEFAULT_PLAIN);
   if (code < 0) return code;
-  *have = part->file.bytes < most || part->file.map.remote == NULL ? part->file.bytes : most;
+  if (part->file.map.remote == NULL && most > GUARD_BLOCK)
+    most = GUARD_BLOCK; /* dense_place looks at more, if it must */
+  const size_t first = part->file.bytes < most ? part->file.bytes : most;
   const int64_t read = reader->bytes_read;
-  code = stored_get(&part->file, 0, *have, reader, head);
+  code = stored_get(&part->file, 0, first, reader, head);
   reader->bytes_read = read;
+  *have = part->file.map.remote == NULL ? part->file.bytes : first; /* the rest is looked at where it is used */
   return code;
 }
 
-void dense_place(dense_part *part, size_t first) {
+int dense_place(dense_part *part, size_t first) {
   part->remote = part->file.map.remote != NULL;
   part->first = first;
   part->data = part->remote ? NULL : part->file.map.data + first;
+  part->guard = part->file.guard;
+  return stored_check(&part->file, 0, first);
 }
 
 static int check_data(const dense_part *part) {
   if (part->data != NULL || part->remote) return SHARDRT_OK;
   return error_set(SHARDRT_EDATA, "%s: its samples cannot be read here: it was opened for its shape only (planning)",
                    part->title);
+}
+
+/* What the part's guard is of, for messages. */
+static const char *guarded(const dense_part *part) {
+  return part->watched != NULL ? part->watched : part->title;
 }
 
 int dense_gather(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
@@ -94,6 +105,8 @@ int dense_gather(const shardrt_source *source, int32_t field, const int64_t *sam
   if (code < 0) return code;
   const size_t element_bytes = shardrt_dtype_size(part->dtype);
   const gather_plan plan = gather_plan_make(&source->fields[field], inner, element_bytes);
+  if (part->guard != NULL) code = gather_check(&plan, part->guard, guarded(part), part->first, samples, n);
+  if (code < 0) return code;
   if (part->remote)
     code = gather_read(&plan, &part->file, part->first, samples, n, reader, dst);
   else
@@ -104,13 +117,22 @@ int dense_gather(const shardrt_source *source, int32_t field, const int64_t *sam
   return SHARDRT_OK;
 }
 
-const void *dense_find(const shardrt_source *source, int32_t field, int64_t sample) {
-  const dense_part *part = &((const dense_source *)source)->parts[field];
+/* Where a whole sample lies, not checked. */
+static const uint8_t *place_of(const dense_part *part, int64_t sample, size_t *sample_bytes) {
   const size_t element_bytes = shardrt_dtype_size(part->dtype);
   if (part->data == NULL || part->swap || (uintptr_t)part->data % element_bytes != 0) return NULL;
-  size_t bytes = element_bytes;
-  for (int32_t d = 1; d < part->ndim; d++) bytes *= (size_t)part->shape[d];
-  return part->data + (size_t)sample * bytes;
+  *sample_bytes = element_bytes;
+  for (int32_t d = 1; d < part->ndim; d++) *sample_bytes *= (size_t)part->shape[d];
+  return part->data + (size_t)sample * *sample_bytes;
+}
+
+const void *dense_find(const shardrt_source *source, int32_t field, int64_t sample, size_t first, size_t bytes) {
+  const dense_part *part = &((const dense_source *)source)->parts[field];
+  size_t sample_bytes = 0;
+  const uint8_t *at = place_of(part, sample, &sample_bytes);
+  if (at == NULL || part->guard == NULL) return at;
+  const size_t offset = part->first + (size_t)sample * sample_bytes + first;
+  return guard_check(part->guard, guarded(part), offset, bytes) == SHARDRT_OK ? at : NULL;
 }
 
 int dense_value(const shardrt_source *source, int32_t field, int64_t sample, struct reader *reader, struct value *out,
@@ -126,8 +148,12 @@ int dense_value(const shardrt_source *source, int32_t field, int64_t sample, str
     out->shape[d] = out->full[d] = f->shape[d];
     out->start[d] = 0;
   }
-  out->data = (void *)dense_find(source, field, sample); /* who reads a value does not write to it */
+  size_t bytes = 0;
+  out->data = (void *)place_of(part, sample, &bytes); /* who reads a value does not write to it */
   *handled = out->data != NULL;
+  if (*handled && part->guard != NULL)
+    code = guard_check(part->guard, guarded(part), part->first + (size_t)sample * bytes, bytes);
+  if (code < 0) return code;
   if (*handled) reader->bytes_read += (int64_t)value_bytes(out);
   return SHARDRT_OK;
 }
@@ -163,6 +189,8 @@ void dense_close(shardrt_source *source) {
     if (source->fields != NULL) alloc_free((char *)source->fields[f].name);
     if (dense->parts == NULL) continue;
     dense_part *part = &dense->parts[f];
+    guard_close(part->watch);
+    alloc_free(part->watched);
     mapping_close(&part->unpacked);
     stored_close(&part->file);
     shardrt_buffer_free(part->buffer);

@@ -11,12 +11,15 @@
 typedef struct dense_part {
   char *title;            /* for messages: "the file a.npy" */
   struct stored file;     /* the file that the user named; closed where it is an array */
-  mapping unpacked;       /* where that file is compressed: what it holds */
+  mapping unpacked;       /* where that file is compressed: what it holds, */
+  struct guard *watch;    /* its guard, */
+  char *watched;          /* and its name for messages */
   shardrt_buffer *buffer; /* a count; NULL where it is a file */
   uint64_t fingerprint;   /* of that buffer's data, which is as large as a user made it: taken once */
   const uint8_t *data;    /* of the first sample; NULL: there is no data (planning), or */
   bool remote;            /* it is read from `file`, which lies on a server, */
   size_t first;           /* where it begins here */
+  struct guard *guard;    /* of the file that `data` lies in; borrowed. NULL: it is not checked */
   bool swap;              /* elements are big-endian */
   int32_t dtype;
   int32_t ndim; /* of all samples together: shape[0] is their number */
@@ -31,8 +34,8 @@ typedef struct dense_source {
 /* Opens the part's file, and gives what it begins with, in memory or the reader's arena: `most` bytes, or all. */
 int dense_head(const char *path, const shardrt_source_options *options, size_t most, struct reader *reader,
                dense_part *part, const uint8_t **head, size_t *have);
-/* Notes that the samples begin at byte `first` of the part's file. */
-void dense_place(dense_part *part, size_t first);
+/* Notes that the samples begin at byte `first` of the part's file; EFORMAT: what stands before it is damaged. */
+int dense_place(dense_part *part, size_t first);
 
 /* Fills a zeroed part from a file, with its data's bytes found to be there; what it leaves in the part after a failure
  * is closed too. */
@@ -50,7 +53,7 @@ int dense_finish(dense_source *source, const char *const *names);
 /* A format's functions. */
 int dense_gather(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
                  const shardrt_box *inner, struct reader *reader, void *dst);
-const void *dense_find(const shardrt_source *source, int32_t field, int64_t sample);
+const void *dense_find(const shardrt_source *source, int32_t field, int64_t sample, size_t first, size_t bytes);
 int dense_value(const shardrt_source *source, int32_t field, int64_t sample, struct reader *reader, struct value *out,
                 bool *handled);
 int dense_extents(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,

@@ -76,9 +76,11 @@ static int filter_value(const shardrt_source *source, int32_t field, int64_t sam
   return source_value(f->base, field, sample_of(f, sample), NULL, reader, out);
 }
 
-static const void *filter_find(const shardrt_source *source, int32_t field, int64_t sample) {
+static const void *filter_find(const shardrt_source *source, int32_t field, int64_t sample, size_t first,
+                               size_t bytes) {
   const filter *f = (const filter *)source;
-  return f->base->format->find != NULL ? f->base->format->find(f->base, field, sample_of(f, sample)) : NULL;
+  if (f->base->format->find == NULL) return NULL;
+  return f->base->format->find(f->base, field, sample_of(f, sample), first, bytes);
 }
 
 static int filter_blame(const shardrt_source *source, int32_t field, int64_t sample, int code) {

@@ -209,28 +209,32 @@ int gather_read(const gather_plan *plan, const struct stored *file, size_t first
 }
 
 /* Takes one more loop into the piece of *bytes that it repeats, where its gaps are small. */
-static bool widen(size_t *bytes, int64_t count, size_t step) {
-  if (count > 1 && step > *bytes + EXTENTS_GAP) return false;
+static bool widen(size_t *bytes, int64_t count, size_t step, size_t gap) {
+  if (count > 1 && step > *bytes + gap) return false;
   *bytes += (size_t)(count - 1) * step;
   return true;
 }
 
-int gather_extents(const gather_plan *plan, const mapping *file, size_t first, const int64_t *samples, int64_t n,
-                   struct extents *out) {
+/* What is to be done with a piece of a file. */
+typedef int visit_piece(void *context, size_t offset, size_t bytes);
+
+/* Goes through the boxes' pieces in their order; those that have at most `gap` bytes between them are one. */
+static int visit_pieces(const gather_plan *plan, size_t first, const int64_t *samples, int64_t n, size_t gap,
+                        visit_piece *visit, void *context) {
   if (plan->box_bytes == 0) return SHARDRT_OK;
   /* As loops, the innermost last; those that leave small gaps become one piece. */
   gather_plan loops = *plan;
   loops.counts[loops.nouter] = plan->run_count; /* room: one dimension is within the run */
   loops.steps[loops.nouter++] = plan->run_step;
   size_t bytes = plan->run_bytes;
-  while (loops.nouter > 0 && widen(&bytes, loops.counts[loops.nouter - 1], loops.steps[loops.nouter - 1]))
+  while (loops.nouter > 0 && widen(&bytes, loops.counts[loops.nouter - 1], loops.steps[loops.nouter - 1], gap))
     loops.nouter--;
   for (int64_t i = 0; i < n; i++) {
     size_t offset = first + plan->offset + (size_t)samples[i] * plan->sample_bytes;
     int64_t at[SHARDRT_MAX_NDIM] = {0};
     int32_t d = 0;
     while (d >= 0) {
-      int code = extents_add(out, file, offset, bytes);
+      int code = visit(context, offset, bytes);
       if (code < 0) return code;
       for (d = loops.nouter - 1; d >= 0; d--) { /* to the next piece of the sample */
         offset += loops.steps[d];
@@ -241,6 +245,44 @@ int gather_extents(const gather_plan *plan, const mapping *file, size_t first, c
     }
   }
   return SHARDRT_OK;
+}
+
+struct into_extents {
+  const mapping *file;
+  struct extents *out;
+};
+
+static int add_piece(void *context, size_t offset, size_t bytes) {
+  const struct into_extents *into = context;
+  return extents_add(into->out, into->file, offset, bytes);
+}
+
+int gather_extents(const gather_plan *plan, const mapping *file, size_t first, const int64_t *samples, int64_t n,
+                   struct extents *out) {
+  struct into_extents into = {.file = file, .out = out};
+  return visit_pieces(plan, first, samples, n, EXTENTS_GAP, add_piece, &into);
+}
+
+/* Pieces that follow one another in the same blocks need not be looked at one by one. */
+struct checked {
+  struct guard *guard;
+  const char *title;
+  size_t from, to; /* blocks that were found to be right, in bytes */
+};
+
+static int check_piece(void *context, size_t offset, size_t bytes) {
+  struct checked *c = context;
+  if (offset >= c->from && offset + bytes <= c->to) return SHARDRT_OK;
+  int code = guard_check(c->guard, c->title, offset, bytes);
+  c->from = offset / GUARD_BLOCK * GUARD_BLOCK;
+  c->to = (offset + bytes + GUARD_BLOCK - 1) / GUARD_BLOCK * GUARD_BLOCK;
+  return code;
+}
+
+int gather_check(const gather_plan *plan, struct guard *guard, const char *title, size_t first, const int64_t *samples,
+                 int64_t n) {
+  struct checked checked = {.guard = guard, .title = title};
+  return visit_pieces(plan, first, samples, n, GUARD_BLOCK, check_piece, &checked);
 }
 
 void gather_swap(void *data, size_t n, size_t element_bytes) {

@@ -32,6 +32,10 @@ void gather_run(const gather_plan *plan, const uint8_t *data, const int64_t *sam
 int gather_read(const gather_plan *plan, const struct stored *file, size_t first, const int64_t *samples, int64_t n,
                 struct reader *reader, void *dst);
 
+/* Whether what those boxes hold in a mapped file, from byte `first` on, is what it was: as guard_check. */
+int gather_check(const gather_plan *plan, struct guard *guard, const char *title, size_t first, const int64_t *samples,
+                 int64_t n);
+
 /* Where those boxes are in the file whose bytes from `first` on are `data`: added to `out`. ENOMEM. */
 int gather_extents(const gather_plan *plan, const mapping *file, size_t first, const int64_t *samples, int64_t n,
                    struct extents *out);

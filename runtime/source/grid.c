@@ -219,6 +219,9 @@ int grid_gather(const shardrt_source *source, int32_t field, const int64_t *samp
   if (box_bytes == 0) return SHARDRT_OK;
   if (grid->data != NULL) {
     const gather_plan plan = gather_plan_make(&source->fields[field], inner, element_bytes);
+    if (grid->file != NULL && grid->file->guard != NULL)
+      code = gather_check(&plan, grid->file->guard, grid->title, grid->first, samples, n);
+    if (code < 0) return code;
     gather_run(&plan, grid->data, samples, n, reader->past_caches && !grid->swap, dst);
   } else if (grid->file != NULL) {
     const int64_t read = reader->bytes_read;

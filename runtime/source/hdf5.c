@@ -42,8 +42,7 @@ static int load_chunk_at(const struct hdf5 *self, int64_t number, struct reader 
     memory = chunk_room(out, grid->chunk_bytes + 4 * (size_t)dataset->nfilters);
   if (!grid->in_place && memory == NULL) return ALLOC_FAILED;
   code = hdf5_decode(dataset, mask, data, (size_t)bytes, memory, grid->chunk_bytes, reader, &out->data);
-  if (code == SHARDRT_OK && self->file.map.remote != NULL && memory != NULL &&
-      out->data != memory) { /* no filter was at work */
+  if (code == SHARDRT_OK && memory != NULL && out->data != memory) { /* no filter was at work */
     memcpy(memory, out->data, grid->chunk_bytes);
     out->data = memory;
   }
@@ -74,8 +73,10 @@ static int place_data(struct hdf5 *self, size_t offset, size_t bytes, struct gri
   struct reader none = {0};
   out->file = &self->file;
   out->first = offset;
-  if (self->file.map.remote == NULL) return stored_get(&self->file, offset, bytes, &none, &out->data);
-  if (offset <= self->file.bytes && bytes <= self->file.bytes - offset) return SHARDRT_OK;
+  const bool there = offset <= self->file.bytes && bytes <= self->file.bytes - offset;
+  if (there && self->file.map.remote == NULL) out->data = self->file.map.data + offset;
+  if (there) return SHARDRT_OK;
+  if (self->file.map.remote == NULL) return stored_get(&self->file, offset, bytes, &none, &out->data); /* says so */
   return error_set(SHARDRT_EFORMAT, "%s: its %zu bytes from byte %zu on are not all there: the file has %zu",
                    out->title, bytes, offset, self->file.bytes);
 }
@@ -110,13 +111,16 @@ static char *cut_name(char *path) {
 static int open_dataset(struct hdf5 *self, const char *path, const char *name, const shardrt_source_options *options,
                         struct grid *out) {
   int code = stored_open(path, options, &self->file);
+  if (code == SHARDRT_OK) code = stored_guard(&self->file, options, GUARD_DEFAULT_PLAIN);
   if (code == SHARDRT_OK) code = hdf5_open(&self->file, name, &self->dataset);
   if (code < 0) return code;
   const struct hdf5_dataset *dataset = &self->dataset;
   out->dtype = dataset->dtype;
   out->ndim = dataset->ndim;
   out->swap = dataset->swap;
-  out->in_place = dataset->nfilters == 0 && self->file.map.remote == NULL;
+  /* What is looked at whenever it is read from the file is read from it once, and kept. */
+  out->in_place = dataset->nfilters == 0 && self->file.map.remote == NULL &&
+                  guard_verify(options, GUARD_DEFAULT_PLAIN) != SHARDRT_VERIFY_ALWAYS;
   out->fingerprint = hash_text(stored_fingerprint(&self->file), name);
   memcpy(out->fill, dataset->fill, sizeof out->fill);
   memcpy(out->shape, dataset->shape, sizeof out->shape);

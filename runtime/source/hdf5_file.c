@@ -87,10 +87,11 @@ static herr_t keep_reason(unsigned n, const H5E_error2_t *entry, void *reason) {
 /* With the library's innermost reason. */
 static int refuse(int code, const char *path, const char *name, const char *what) {
   char reason[REASON] = "";
-  const char *remote = hdf5_remote_failure();
+  int why = SHARDRT_EIO;
+  const char *remote = hdf5_remote_failure(&why);
   H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, keep_reason, reason);
   H5Eclear2(H5E_DEFAULT);
-  if (remote[0] != '\0') return error_set(SHARDRT_EIO, "%s:%s: %s", path, name, remote);
+  if (remote[0] != '\0') return error_set(why, "%s:%s: %s", path, name, remote);
   return error_set(code, "%s:%s: %s%s%s", path, name, what, reason[0] != '\0' ? ": " : "", reason);
 }
 
@@ -326,7 +327,7 @@ static hid_t open_file(const struct stored *file) {
   const hid_t list = H5Pcreate(H5P_FILE_ACCESS);
   if (list < 0) return list;
   H5Pset_file_locking(list, false, true);
-  const bool is_ready = file->map.remote == NULL || hdf5_remote_use(list, file);
+  const bool is_ready = (file->map.remote == NULL && file->guard == NULL) || hdf5_remote_use(list, file);
   const hid_t opened = is_ready ? H5Fopen(file->path, H5F_ACC_RDONLY, list) : -1;
   H5Pclose(list);
   return opened;
@@ -368,8 +369,11 @@ int hdf5_read_compact(const struct hdf5_dataset *self, void *dst) {
   const bool read = type >= 0 && H5Dread(self->id, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, dst) >= 0;
   if (type >= 0) H5Tclose(type);
   H5Eclear2(H5E_DEFAULT);
+  int code = SHARDRT_EFORMAT;
+  const char *why = hdf5_remote_failure(&code);
+  code = read ? SHARDRT_OK : error_set(code, "%s", why[0] != '\0' ? why : "its elements cannot be read");
   library_leave();
-  return read ? SHARDRT_OK : error_set(SHARDRT_EFORMAT, "its elements cannot be read");
+  return code;
 }
 
 /* The number of a dataset's chunks, missing or not, if it is small enough to look for each of them; else 0. */
@@ -422,9 +426,10 @@ int hdf5_find(const struct hdf5_dataset *self, const int64_t *at, uint64_t *offs
   }
   H5Eclear2(H5E_DEFAULT);
   int code = SHARDRT_OK;
-  const char *remote = hdf5_remote_failure();
+  int why = SHARDRT_EIO;
+  const char *remote = hdf5_remote_failure(&why);
   if (found < 0 && remote[0] != '\0')
-    code = error_set(SHARDRT_EIO, "%s", remote);
+    code = error_set(why, "%s", remote);
   else if (found < 0)
     code = error_set(SHARDRT_EFORMAT, "where a chunk lies cannot be found: the file is damaged");
   library_leave();

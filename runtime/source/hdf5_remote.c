@@ -22,13 +22,26 @@ struct opened {
 
 /* Guarded by who holds the library. */
 static char failure[1024], told[sizeof failure];
+static int failure_code;
+
+static void keep_failure(int code) {
+  failure_code = code;
+  snprintf(failure, sizeof failure, "%s", shardrt_error_message());
+}
 
 static H5FD_t *open_file(const char *name, unsigned flags, hid_t list, haddr_t most) {
   const struct properties *p = H5Pget_driver_info(list);
   (void)most;
-  if (p == NULL || (flags & H5F_ACC_RDWR) != 0 || strcmp(name, p->file->path) != 0) return NULL;
+  if (p == NULL || (flags & H5F_ACC_RDWR) != 0) return NULL;
+  if (strcmp(name, p->file->path) != 0) {
+    keep_failure(error_set(SHARDRT_EFORMAT, "it leads into another file, %s; that file is to be named", name));
+    return NULL;
+  }
   struct opened *made = alloc_zeros(1, sizeof *made);
-  if (made == NULL) return NULL;
+  if (made == NULL) {
+    keep_failure(ALLOC_FAILED);
+    return NULL;
+  }
   made->file = p->file;
   return &made->base;
 }
@@ -62,8 +75,9 @@ static herr_t read_file(H5FD_t *file, H5FD_mem_t type, hid_t list, haddr_t offse
   struct opened *self = (struct opened *)file;
   const size_t all = self->file->bytes, left = offset < all ? all - (size_t)offset : 0;
   const size_t n = bytes < left ? bytes : left;
-  if (n > 0 && stored_read(self->file, (size_t)offset, n, &self->reader, dst) != SHARDRT_OK) {
-    snprintf(failure, sizeof failure, "%s", shardrt_error_message());
+  int code = n > 0 ? stored_read(self->file, (size_t)offset, n, &self->reader, dst) : SHARDRT_OK;
+  if (code != SHARDRT_OK) {
+    keep_failure(code);
     return -1;
   }
   memset((uint8_t *)dst + n, 0, bytes - n); /* the library reads beyond the end, as of a file of its own */
@@ -106,8 +120,9 @@ bool hdf5_remote_use(int64_t list, const struct stored *file) {
   return driver > 0 && H5Pset_driver(list, driver, &properties) >= 0;
 }
 
-const char *hdf5_remote_failure(void) {
+const char *hdf5_remote_failure(int *code) {
   memcpy(told, failure, sizeof told);
+  if (told[0] != '\0') *code = failure_code;
   failure[0] = '\0';
   return told;
 }

@@ -76,7 +76,10 @@ static int map_gzip(const char *path, const shardrt_source_options *options, con
   code = gunzip_map(path, file, file_bytes, head, header_bytes, options->cache, &part->unpacked);
   if (code < 0) return code;
   part->data = part->unpacked.data + header_bytes;
-  return SHARDRT_OK;
+  part->first = header_bytes;
+  code = guard_open_unpacked(path, &part->unpacked, options, &part->watched, &part->watch);
+  part->guard = part->watch;
+  return code == SHARDRT_OK && part->watch != NULL ? guard_check(part->watch, part->watched, 0, header_bytes) : code;
 }
 
 static int map_plain(const char *path, const uint8_t *head, size_t have, dense_part *part) {
@@ -87,8 +90,7 @@ static int map_plain(const char *path, const uint8_t *head, size_t have, dense_p
   if (part->file.bytes != file_bytes)
     return error_set(SHARDRT_EFORMAT, "%s: has %zu bytes, but its header tells of %zu: %s", path, part->file.bytes,
                      file_bytes, part->file.bytes < file_bytes ? "it is cut off" : "something stands behind the data");
-  dense_place(part, header_bytes);
-  return SHARDRT_OK;
+  return dense_place(part, header_bytes);
 }
 
 static int map_file(const char *path, const shardrt_source_options *options, dense_part *part) {
@@ -98,7 +100,7 @@ static int map_file(const char *path, const shardrt_source_options *options, den
   int code = dense_head(path, options, HEADER_AT_MOST, &reader, part, &head, &have);
   mapping whole = part->file.map;
   const bool zipped = code == SHARDRT_OK && gunzip_is(head, have);
-  if (zipped) code = stored_get(&part->file, 0, whole.bytes, &reader, &whole.data);
+  if (zipped && whole.remote != NULL) code = stored_get(&part->file, 0, whole.bytes, &reader, &whole.data);
   if (code == SHARDRT_OK) code = zipped ? map_gzip(path, options, &whole, part) : map_plain(path, head, have, part);
   reader_clear(&reader);
   if (code < 0) return code;

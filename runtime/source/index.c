@@ -1,5 +1,6 @@
 #include "source/index.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -9,7 +10,7 @@
 #include "base/hash.h"
 #include "storage/cache.h"
 
-enum { KIND_BYTES = 48, BUFFER_ENTRIES = 4096, MOST_COLUMNS = 1 << 16 };
+enum { KIND_BYTES = 48, BUFFER_ENTRIES = 4096, MOST_COLUMNS = 1 << 16, WORD = 64 };
 
 static const char magic[8] = "shrdidx2";
 
@@ -210,7 +211,35 @@ int index_open(const struct stored *file, const char *kind, const char *folder, 
   return SHARDRT_OK;
 }
 
+static bool fits_any(const mapping *cached, const void *context) {
+  const struct stored *file = context;
+  struct index_footer footer;
+  return read_footer(cached, &footer) && footer.file_bytes == (int64_t)file->bytes &&
+         footer.file_changed == file->changed;
+}
+
+int index_find(const struct stored *file, const char *folder, struct index *out, bool *there) {
+  const struct cache_request request = {.path = file->path,
+                                        .file = &file->map,
+                                        .folder = folder,
+                                        .suffix = ".shardrt-index",
+                                        .fits = fits_any,
+                                        .context = file};
+  *out = (struct index){0};
+  int code = cache_find(&request, &out->map);
+  *there = out->map.data != NULL;
+  if (code == SHARDRT_OK && *there) code = parse(out);
+  if (code < 0) index_close(out);
+  return code;
+}
+
+int index_once(struct index *self) {
+  self->seen = alloc_zeros((size_t)(self->rows * self->columns) / WORD + 1, sizeof *self->seen);
+  return self->seen != NULL ? SHARDRT_OK : ALLOC_FAILED;
+}
+
 void index_close(struct index *self) {
+  alloc_free((void *)self->seen);
   alloc_free((void *)self->names);
   mapping_close(&self->map);
   *self = (struct index){0};
@@ -229,7 +258,10 @@ static int refuse_damaged(const struct stored *file, int64_t row, const struct i
 
 int index_get(const struct index *self, const struct stored *file, int64_t row, int32_t column, bool verify,
               struct reader *reader, const uint8_t **out, size_t *bytes) {
-  const struct index_entry *entry = &self->entries[row * self->columns + column];
+  const int64_t number = row * self->columns + column;
+  const struct index_entry *entry = &self->entries[number];
+  _Atomic uint64_t *seen = self->seen != NULL ? &self->seen[number / WORD] : NULL;
+  const uint64_t bit = UINT64_C(1) << number % WORD;
   if (entry->offset < 0)
     return error_set(SHARDRT_EFORMAT, "%s: record %lld has no \"%s\"", file->title, (long long)row,
                      self->names[column]);
@@ -237,8 +269,12 @@ int index_get(const struct index *self, const struct stored *file, int64_t row, 
   int code = stored_get(file, (size_t)entry->offset, (size_t)entry->bytes, reader, out);
   if (code != SHARDRT_OK) return code;
   *bytes = (size_t)entry->bytes;
-  const uint32_t crc = verify ? crc32c(0, *out, *bytes) : entry->crc;
-  if (crc == entry->crc) return SHARDRT_OK;
+  if (!verify || (seen != NULL && (atomic_load_explicit(seen, memory_order_relaxed) & bit) != 0)) return SHARDRT_OK;
+  const uint32_t crc = crc32c(0, *out, *bytes);
+  if (crc == entry->crc) {
+    if (seen != NULL) atomic_fetch_or_explicit(seen, bit, memory_order_relaxed);
+    return SHARDRT_OK;
+  }
   return error_set(SHARDRT_EFORMAT,
                    "%s: record %lld at byte %lld (%lld bytes) is damaged: its CRC-32C is %08x, and was %08x when its "
                    "index was made",

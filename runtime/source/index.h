@@ -31,6 +31,8 @@ struct index {
   int32_t columns;
   const char **names;                /* of the columns; borrowed from the map */
   const struct index_entry *entries; /* row-major */
+  _Atomic uint64_t
+      *seen; /* a bit for each entry that was found to be what it was; NULL: each is looked at every time */
 };
 
 struct index_writer; /* what a scan writes to */
@@ -58,6 +60,11 @@ struct index_entry index_entry_of(size_t offset, const uint8_t *data, size_t byt
  * some is of no use to those who do not ask for it, and is made anew. What the scan fails with; EIO. */
 int index_open(const struct stored *file, const char *kind, const char *folder, bool skips, index_scan *scan,
                const void *context, struct index *out);
+/* Opens the index that there is of a file, of whatever kind; *there = false: there is none, or it is of an older file.
+ * ENOMEM. */
+int index_find(const struct stored *file, const char *folder, struct index *out, bool *there);
+/* From now on an entry is checked when it is read for the first time. */
+int index_once(struct index *self);
 /* Any that is zeroed or was opened; zeroes it. */
 void index_close(struct index *self);
 

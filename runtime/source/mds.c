@@ -248,7 +248,7 @@ static int open_mds(int32_t npaths, const char *const *paths, int32_t nfields, c
                      (int)npaths);
   struct mds *made = source_new(&mds_format, sizeof *made);
   if (made == NULL) return ALLOC_FAILED;
-  made->records.verify = options->unverified == 0;
+  made->records.verify = guard_verify(options, GUARD_DEFAULT_RECORDS) != SHARDRT_VERIFY_NEVER;
   made->records.skips = options->skips_damage != 0;
   struct mds_index index = {0};
   int code = read_index(paths[0], options, &index);

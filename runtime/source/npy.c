@@ -29,11 +29,10 @@ static int map_file(const char *path, const shardrt_source_options *options, den
   if (code == SHARDRT_OK) code = npy_header_parse_head(path, head, have, part->file.bytes, &header);
   reader_clear(&reader);
   if (code < 0) return code;
-  dense_place(part, header.data_offset);
   part->dtype = header.dtype;
   part->ndim = header.ndim;
   memcpy(part->shape, header.shape, sizeof part->shape);
-  return SHARDRT_OK;
+  return dense_place(part, header.data_offset);
 }
 
 static int open_npy(int32_t nfields, const char *const *names, const char *const *paths,

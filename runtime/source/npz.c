@@ -41,6 +41,8 @@ typedef struct npz {
   int64_t rows;             /* of the index */
   size_t unpacked_bytes;
   mapping unpacked;
+  struct guard *watch;             /* of that, */
+  char *watched;                   /* and its name for messages */
   const struct npz_array **chosen; /* of each field */
 } npz;
 
@@ -156,6 +158,15 @@ static int open_index(npz *self, const shardrt_source_options *options, struct r
   if (code == SHARDRT_OK && blocks->index.rows != self->rows)
     return error_set(SHARDRT_EFORMAT, "%s: its index has %lld blocks, not the %lld that its headers tell of",
                      blocks->file.title, (long long)blocks->index.rows, (long long)self->rows);
+  return code;
+}
+
+/* What stands before the elements of each field. */
+static int check_heads(const npz *self, struct reader *reader) {
+  const struct blocks *blocks = &self->head.blocks;
+  const uint8_t *data = NULL;
+  size_t bytes = 0;
+  int code = SHARDRT_OK;
   for (int32_t f = 0; f < self->head.base.nfields && code == SHARDRT_OK; f++)
     if (!self->chosen[f]->member->deflated)
       code = index_get(&blocks->index, &blocks->file, self->chosen[f]->row, 0, true, reader, &data, &bytes);
@@ -279,11 +290,11 @@ static int make_fields(npz *self, int32_t nasked, const shardrt_field *asked, st
   int code = SHARDRT_OK;
   for (int64_t f = 0; f < count && code == SHARDRT_OK; f++) {
     const struct npz_array *array = nasked > 0 ? find(self, asked[f].name) : &self->arrays[f];
+    const struct npz_array *first = self->count > 0 ? self->arrays : NULL;
     if (array == NULL)
       return error_set(SHARDRT_EINVAL, "%s: it has no array \"%s\"; of its %lld the first is \"%.*s\"",
                        self->head.blocks.file.title, asked[f].name, (long long)self->count,
-                       self->count > 0 ? (int)name_length(self->arrays[0].member) : 0,
-                       self->count > 0 ? self->arrays[0].member->name : "");
+                       first != NULL ? (int)name_length(first->member) : 0, first != NULL ? first->member->name : "");
     code = add_field(self, array, arena);
     if (code == SHARDRT_OK && nasked > 0) code = check_asked(self, &asked[f], &array->header);
   }
@@ -293,14 +304,19 @@ static int make_fields(npz *self, int32_t nasked, const shardrt_field *asked, st
 static int fill(npz *self, const char *path, int32_t nasked, const shardrt_field *asked,
                 const shardrt_source_options *options) {
   struct reader reader = {0};
-  self->head.blocks.verify = options->unverified == 0;
+  const int32_t verify = guard_verify(options, GUARD_DEFAULT_RECORDS);
+  self->head.blocks.verify = verify != SHARDRT_VERIFY_NEVER;
   int code = stored_open(path, options, &self->head.blocks.file);
   if (code == SHARDRT_OK) code = zip_open(&self->head.blocks.file, &reader, &self->zip);
   if (code == SHARDRT_OK) code = find_arrays(self, &reader);
-  if (code == SHARDRT_OK) code = make_fields(self, nasked, asked, &reader);
   const bool data = options->headers_only == 0;
   if (code == SHARDRT_OK && self->head.blocks.verify && data) code = open_index(self, options, &reader);
+  if (code == SHARDRT_OK) code = make_fields(self, nasked, asked, &reader);
+  if (code == SHARDRT_OK && self->head.blocks.verify && data) code = check_heads(self, &reader);
+  if (code == SHARDRT_OK && verify == SHARDRT_VERIFY_ONCE) code = index_once(&self->head.blocks.index);
   if (code == SHARDRT_OK && data) code = open_unpacked(self, options);
+  if (code == SHARDRT_OK && self->unpacked.data != NULL)
+    code = guard_open_unpacked(path, &self->unpacked, options, &self->watched, &self->watch);
   reader_clear(&reader);
   return code;
 }
@@ -329,6 +345,8 @@ static void close_source(shardrt_source *source) {
   alloc_free(self->head.parts);
   alloc_free((void *)self->chosen);
   alloc_free(self->arrays);
+  guard_close(self->watch);
+  alloc_free(self->watched);
   mapping_close(&self->unpacked);
   zip_close(&self->zip);
   index_close(&self->head.blocks.index);
@@ -358,6 +376,9 @@ static int gather(const shardrt_source *source, int32_t field, const int64_t *sa
   if (data == NULL)
     return blocks_gather(&self->head.blocks, &self->head.parts[field], f, samples, n, inner, reader, dst);
   const gather_plan plan = gather_plan_make(f, inner, shardrt_dtype_size(f->dtype));
+  if (self->watch != NULL)
+    code = gather_check(&plan, self->watch, self->watched, self->chosen[field]->unpacked, samples, n);
+  if (code < 0) return code;
   gather_run(&plan, data, samples, n, reader->past_caches, dst);
   reader->bytes_read += (int64_t)plan.box_bytes * n;
   return SHARDRT_OK;
@@ -372,7 +393,11 @@ static int get_value(const shardrt_source *source, int32_t field, int64_t sample
   if (code < 0) return code;
   if (data == NULL) return blocks_value(&self->head.blocks, &self->head.parts[field], f, sample, reader, out, handled);
   *out = value_whole(f->dtype, f->ndim, f->shape);
-  out->data = (void *)(data + (size_t)sample * value_bytes(out)); /* who reads a value does not write to it */
+  const size_t first = (size_t)sample * value_bytes(out);
+  if (self->watch != NULL)
+    code = guard_check(self->watch, self->watched, self->chosen[field]->unpacked + first, value_bytes(out));
+  if (code < 0) return code;
+  out->data = (void *)(data + first); /* who reads a value does not write to it */
   reader->bytes_read += (int64_t)value_bytes(out);
   *handled = true;
   return SHARDRT_OK;

@@ -30,6 +30,14 @@ static int ragged_gather(const shardrt_source *source, int32_t field, const int6
   return dense_gather(part->data, 0, samples, n, inner, reader, dst);
 }
 
+/* What an offset says is checked before it is used. */
+static int check_offsets_at(const struct ragged_field *part, int64_t sample, int64_t n) {
+  const dense_part *offsets = part_of(part->offsets);
+  if (offsets->guard == NULL) return SHARDRT_OK;
+  return guard_check(offsets->guard, offsets->title, offsets->first + (size_t)sample * sizeof(int64_t),
+                     (size_t)n * sizeof(int64_t));
+}
+
 /* The file of offsets may have been written to since it was opened. */
 static int check_range(const struct ragged_field *part, int64_t sample, int64_t start, int64_t stop) {
   if (start >= 0 && start <= stop && stop <= part->data->count) return SHARDRT_OK;
@@ -68,8 +76,9 @@ static int ragged_value(const shardrt_source *source, int32_t field, int64_t sam
     return error_set(SHARDRT_EDATA, "%s: its samples cannot be read here: it was opened for its shape only (planning)",
                      data->title);
   int64_t range[2];
+  int code = check_offsets_at(part, sample, 2);
   memcpy(range, part->ranges + (size_t)sample * sizeof range[0], sizeof range);
-  int code = check_range(part, sample, range[0], range[1]);
+  if (code == SHARDRT_OK) code = check_range(part, sample, range[0], range[1]);
   if (code < 0) return code;
   const shardrt_field *f = &source->fields[field];
   *out = value_whole(f->dtype, f->ndim, f->shape);
@@ -84,6 +93,8 @@ static int ragged_value(const shardrt_source *source, int32_t field, int64_t sam
     out->data = (void *)bytes;
     return code;
   }
+  if (data->guard != NULL) code = guard_check(data->guard, data->title, data->first + first, value_bytes(out));
+  if (code < 0) return code;
   const uint8_t *rows = data->data + first;
   reader->bytes_read += (int64_t)value_bytes(out);
   out->data = (void *)rows; /* who reads a value does not write to it */
@@ -94,9 +105,10 @@ static int ragged_value(const shardrt_source *source, int32_t field, int64_t sam
   return SHARDRT_OK;
 }
 
-static const void *ragged_find(const shardrt_source *source, int32_t field, int64_t sample) {
+static const void *ragged_find(const shardrt_source *source, int32_t field, int64_t sample, size_t first,
+                               size_t bytes) {
   const struct ragged_field *part = &((const ragged_source *)source)->parts[field];
-  return part->offsets == NULL ? dense_find(part->data, 0, sample) : NULL;
+  return part->offsets == NULL ? dense_find(part->data, 0, sample, first, bytes) : NULL;
 }
 
 static int32_t ragged_file_count(const shardrt_source *source) {
@@ -166,6 +178,8 @@ static int check_offsets(const struct ragged_field *field, const char *name) {
                      "one more than there are samples",
                      name, part->title, shardrt_dtype_name(offsets->fields[0].dtype), (int)part->ndim);
   int64_t before = 0;
+  int code = field->ranges != NULL ? check_offsets_at(field, 0, offsets->count) : SHARDRT_OK;
+  if (code < 0) return code;
   for (int64_t i = 0; field->ranges != NULL && i < offsets->count; i++) {
     int64_t offset;
     memcpy(&offset, field->ranges + (size_t)i * sizeof offset, sizeof offset);

@@ -14,6 +14,8 @@ static int open_file(records *self, const char *path, const shardrt_source_optio
   self->nfiles++;
   code = index_open(&file->stored, kind, options->cache, self->skips, scan, context, &file->index);
   if (code != SHARDRT_OK) return code;
+  if (guard_verify(options, GUARD_DEFAULT_RECORDS) == SHARDRT_VERIFY_ONCE) code = index_once(&file->index);
+  if (code != SHARDRT_OK) return code;
   file->first = self->base.count;
   self->base.count += file->index.rows;
   return SHARDRT_OK;
@@ -24,7 +26,7 @@ int records_open(const source_format *format, size_t bytes, int32_t npaths, cons
                  records **out) {
   records *made = source_new(format, bytes);
   if (made == NULL) return ALLOC_FAILED;
-  made->verify = options->unverified == 0;
+  made->verify = guard_verify(options, GUARD_DEFAULT_RECORDS) != SHARDRT_VERIFY_NEVER;
   made->skips = options->skips_damage != 0;
   made->files = alloc_zeros((size_t)npaths, sizeof *made->files);
   int code = made->files != NULL ? SHARDRT_OK : ALLOC_FAILED;

@@ -149,12 +149,14 @@ static int make_fields(safetensors_source *self, int32_t nasked, const shardrt_f
 static int fill(safetensors_source *self, const char *path, int32_t nasked, const shardrt_field *asked,
                 const shardrt_source_options *options) {
   struct reader reader = {0};
-  self->head.blocks.verify = options->unverified == 0;
+  const int32_t verify = guard_verify(options, GUARD_DEFAULT_RECORDS);
+  self->head.blocks.verify = verify != SHARDRT_VERIFY_NEVER;
   int code = stored_open(path, options, &self->head.blocks.file);
   if (code == SHARDRT_OK) code = read_header(&self->head.blocks.file, &reader, &self->header);
-  if (code == SHARDRT_OK) code = make_fields(self, nasked, asked);
   if (code == SHARDRT_OK && self->head.blocks.verify && options->headers_only == 0)
     code = open_index(self, options, &reader);
+  if (code == SHARDRT_OK) code = make_fields(self, nasked, asked);
+  if (code == SHARDRT_OK && verify == SHARDRT_VERIFY_ONCE) code = index_once(&self->head.blocks.index);
   reader_clear(&reader);
   return code;
 }

@@ -176,7 +176,7 @@ int source_find(const shardrt_source *source, int32_t field, const int64_t *samp
   for (int64_t i = 0; i < n; i++) {
     int code = check_sample(source, samples[i]);
     if (code < 0) return code;
-    const char *sample = source->format->find(source, field, samples[i]);
+    const char *sample = source->format->find(source, field, samples[i], first, source_box_bytes(f, inner));
     if (sample == NULL) return SHARDRT_OK;
     at[i] = sample + first;
   }

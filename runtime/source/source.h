@@ -33,8 +33,9 @@ typedef struct source_format {
   int (*value)(const shardrt_source *source, int32_t field, int64_t sample, struct reader *reader, struct value *out,
                bool *handled);
   /* Where a whole sample lies in memory, packed, in the machine's byte order, aligned to its dtype, as long as the
-   * source lives; NULL: it does not. NULL in a format in which no sample does. */
-  const void *(*find)(const shardrt_source *source, int32_t field, int64_t sample);
+   * source lives; NULL: it does not, or `bytes` bytes of it from byte `first` on, which are what is wanted, are
+   * damaged. NULL in a format in which no sample does. */
+  const void *(*find)(const shardrt_source *source, int32_t field, int64_t sample, size_t first, size_t bytes);
   /* As source_blame; NULL: there is no more to say. */
   int (*blame)(const shardrt_source *source, int32_t field, int64_t sample, int code);
   /* As shardrt_source_fingerprint; NULL: of counts, fields and files. Views say how they choose samples. */

@@ -41,6 +41,10 @@ static int tokens_gather(const shardrt_source *source, int32_t field, const int6
   gather_plan plan = gather_plan_make(&tokens->field, inner, shardrt_dtype_size(tokens->field.dtype));
   plan.sample_bytes = tokens->stride_bytes;
   if (tokens->data == NULL) return gather_read(&plan, &tokens->file, tokens->first, samples, n, reader, dst);
+  if (tokens->file.guard != NULL) {
+    int code = gather_check(&plan, tokens->file.guard, tokens->file.title, tokens->first, samples, n);
+    if (code < 0) return code;
+  }
   gather_run(&plan, tokens->data, samples, n, reader->past_caches, dst);
   reader->bytes_read += (int64_t)plan.box_bytes * n;
   return SHARDRT_OK;
@@ -57,20 +61,30 @@ static int tokens_extents(const shardrt_source *source, int32_t field, const int
   return gather_extents(&plan, &tokens->file.map, tokens->first, samples, n, out);
 }
 
-static const void *tokens_find(const shardrt_source *source, int32_t field, int64_t sample) {
+/* What stored_check fails with. */
+static int check_piece(const tokens_source *tokens, int64_t sample, size_t first, size_t bytes) {
+  return stored_check(&tokens->file, tokens->first + (size_t)sample * tokens->stride_bytes + first, bytes);
+}
+
+static const void *tokens_find(const shardrt_source *source, int32_t field, int64_t sample, size_t first,
+                               size_t bytes) {
   (void)field;
   const tokens_source *tokens = (const tokens_source *)source;
-  return tokens->data != NULL ? tokens->data + (size_t)sample * tokens->stride_bytes : NULL;
+  if (tokens->data == NULL || check_piece(tokens, sample, first, bytes) < 0) return NULL;
+  return tokens->data + (size_t)sample * tokens->stride_bytes;
 }
 
 static int tokens_value(const shardrt_source *source, int32_t field, int64_t sample, struct reader *reader,
                         struct value *out, bool *handled) {
   const tokens_source *tokens = (const tokens_source *)source;
   *out = value_whole(tokens->field.dtype, 1, tokens->field.shape);
-  out->data = (void *)tokens_find(source, field, sample); /* who reads a value does not write to it */
-  *handled = out->data != NULL;
-  if (*handled) reader->bytes_read += (int64_t)value_bytes(out);
-  return SHARDRT_OK;
+  (void)field;
+  *handled = tokens->data != NULL;
+  if (!*handled) return SHARDRT_OK;
+  out->data =
+      (void *)(tokens->data + (size_t)sample * tokens->stride_bytes); /* who reads a value does not write to it */
+  reader->bytes_read += (int64_t)value_bytes(out);
+  return check_piece(tokens, sample, 0, value_bytes(out));
 }
 
 static int32_t tokens_file_count(const shardrt_source *source) {
@@ -164,6 +178,7 @@ static int parse(tokens_source *self, const char *path, int32_t asked, int64_t *
 static int open_file(tokens_source *self, const char *path, const shardrt_token_options *options) {
   int64_t count = 0;
   int code = stored_open(path, &options->files, &self->file);
+  if (code == SHARDRT_OK) code = stored_guard(&self->file, &options->files, GUARD_DEFAULT_PLAIN);
   if (code == SHARDRT_OK) code = parse(self, path, options->dtype, &count);
   if (code < 0) return code;
   const size_t size = shardrt_dtype_size(self->field.dtype);

@@ -47,10 +47,10 @@ static int view_value(const shardrt_source *source, int32_t field, int64_t sampl
   return v->root->format->value(v->root, field, number_of(v, sample), reader, out, handled);
 }
 
-static const void *view_find(const shardrt_source *source, int32_t field, int64_t sample) {
+static const void *view_find(const shardrt_source *source, int32_t field, int64_t sample, size_t first, size_t bytes) {
   const view *v = (const view *)source;
   if (field >= v->root->nfields || v->root->format->find == NULL) return NULL;
-  return v->root->format->find(v->root, field, number_of(v, sample));
+  return v->root->format->find(v->root, field, number_of(v, sample), first, bytes);
 }
 
 static int view_blame(const shardrt_source *source, int32_t field, int64_t sample, int code) {

@@ -9,9 +9,11 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/crc32c.h"
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/size.h"
+#include "source/audit.h"
 #include "source/formats.h"
 #include "source/grid.h"
 #include "source/zarr_metadata.h"
@@ -24,6 +26,12 @@ struct zarr {
   const struct grid *grid;
   shardrt_source_options options; /* how its files are opened; */
   char *cache;                    /* owned */
+  struct stored metadata;
+  /* What the bytes of each chunk were, as they lie in files, then those of each shard's index: by the time and length
+   * of the file that they are in, too, so that a chunk that is written anew is no damage. NULL: nothing is looked at.
+   */
+  struct guard *guard;
+  int64_t chunks;
 };
 
 enum { NUMBER_TEXT = 24 };
@@ -50,6 +58,30 @@ static int open_chunk(const struct zarr *self, const int64_t *at, struct reader 
   return stored_open_if(path, &self->options, reader, file, there);
 }
 
+/* What tells the version of a chunk's file from others. */
+static uint32_t version_of(const struct stored *file) {
+  const uint64_t hash = hash_number(hash_number(0, (int64_t)file->bytes), file->changed);
+  return (uint32_t)(hash >> 32) | 1; /* 0 means that there is none */
+}
+
+static int look(const struct zarr *self, int64_t part, const struct stored *file, size_t offset, const uint8_t *data,
+                size_t bytes) {
+  if (self->guard == NULL) return SHARDRT_OK;
+  int code = guard_look(self->guard, part, version_of(file), data, bytes);
+  return code < 0 ? error_prefix(code, "%s: bytes %zu to %zu", file->title, offset, offset + bytes) : SHARDRT_OK;
+}
+
+/* The number of the shard that a chunk is in, among those of the array. */
+static int64_t shard_of(const struct zarr *self, const int64_t *at) {
+  const struct zarr_metadata *about = &self->about;
+  int64_t number = 0;
+  for (int32_t d = 0; d < about->ndim; d++) {
+    const int64_t chunks = about->shape[d] == 0 ? 0 : (about->shape[d] - 1) / about->chunk[d] + 1;
+    number = number * ((chunks + about->per_shard[d] - 1) / about->per_shard[d]) + at[d] / about->per_shard[d];
+  }
+  return number;
+}
+
 static uint64_t number_at(const uint8_t *bytes) {
   uint64_t number = 0;
   for (int32_t i = 7; i >= 0; i--) number = number << 8 | bytes[i];
@@ -73,8 +105,9 @@ static int find_in_shard(const struct zarr *self, const int64_t *at, const struc
   const size_t first = about->index_first ? 0 : file->bytes - plain - checksums;
   const uint8_t *index = NULL;
   int code = stored_get(file, first, plain + checksums, reader, &index);
-  if (code == SHARDRT_OK)
-    code = zarr_decode(&about->index_codecs, index, plain + checksums, NULL, plain, reader, &index);
+  if (code == SHARDRT_OK) code = look(self, self->chunks + shard_of(self, at), file, first, index, plain + checksums);
+  if (code < 0) return code;
+  code = zarr_decode(&about->index_codecs, index, plain + checksums, NULL, plain, reader, &index);
   if (code < 0) return error_prefix(code, "%s: the shard's index at byte %zu", file->title, first);
   const uint64_t begin = number_at(index + which * ENTRY), length = number_at(index + which * ENTRY + 8);
   *there = begin != UINT64_MAX || length != UINT64_MAX;
@@ -83,14 +116,15 @@ static int find_in_shard(const struct zarr *self, const int64_t *at, const struc
   return SHARDRT_OK;
 }
 
-/* Reads what lies at these bytes of a chunk's file. */
-static int decode(const struct zarr *self, const struct stored *file, size_t offset, size_t bytes,
+/* Reads what lies at these bytes of the file of chunk `number`. */
+static int decode(const struct zarr *self, int64_t number, const struct stored *file, size_t offset, size_t bytes,
                   struct reader *reader, struct chunk *out) {
   const struct zarr_codecs *codecs = &self->about.codecs;
   const uint8_t *data = NULL;
   const int64_t read_before = reader->bytes_read;
   uint8_t *memory = NULL;
   int code = stored_get(file, offset, bytes, reader, &data);
+  if (code == SHARDRT_OK) code = look(self, number, file, offset, data, bytes);
   if (code < 0) return code;
   if (self->grid->in_place) {
     reader->bytes_read = read_before; /* who takes something out of it counts that */
@@ -107,8 +141,8 @@ static int decode(const struct zarr *self, const struct stored *file, size_t off
   return SHARDRT_OK;
 }
 
-static int load_from(const struct zarr *self, const int64_t *at, struct reader *reader, struct chunk *out,
-                     struct stored *file) {
+static int load_from(const struct zarr *self, int64_t number, const int64_t *at, struct reader *reader,
+                     struct chunk *out, struct stored *file) {
   size_t offset = 0, bytes = 0;
   bool there = false;
   int code = open_chunk(self, at, reader, file, &there);
@@ -116,7 +150,7 @@ static int load_from(const struct zarr *self, const int64_t *at, struct reader *
   bytes = file->bytes;
   if (self->about.sharded) code = find_in_shard(self, at, file, reader, &offset, &bytes, &there);
   if (code < 0 || !there) return code;
-  return decode(self, file, offset, bytes, reader, out);
+  return decode(self, number, file, offset, bytes, reader, out);
 }
 
 static int load_chunk(const void *own, int64_t number, struct reader *reader, struct chunk *out) {
@@ -125,7 +159,7 @@ static int load_chunk(const void *own, int64_t number, struct reader *reader, st
   struct stored file = {0};
   grid_place(self->grid, number, at);
   const struct reader_mark mark = reader_mark(reader);
-  int code = load_from(self, at, reader, out, &file);
+  int code = load_from(self, number, at, reader, out, &file);
   reader_release(reader, mark);
   if (code < 0 || !self->grid->in_place) {
     stored_close(&file);
@@ -138,22 +172,47 @@ static int load_chunk(const void *own, int64_t number, struct reader *reader, st
 
 static void drop(void *own) {
   struct zarr *self = own;
+  guard_close(self->guard);
+  stored_close(&self->metadata);
   alloc_free(self->cache);
   alloc_free(self->folder);
   alloc_free(self);
 }
 
 /* Of the metadata and of what its first chunk's file begins with, if it is there. */
-static int fingerprint(const struct zarr *self, const struct stored *metadata, uint64_t *out) {
+static int fingerprint(const struct zarr *self, uint64_t *out) {
   const int64_t first[SHARDRT_MAX_NDIM] = {0};
   struct reader reader = {0};
   struct stored file = {0};
   bool there = false;
   int code = open_chunk(self, first, &reader, &file, &there);
-  *out = hash_number(stored_fingerprint(metadata), there ? (int64_t)stored_fingerprint(&file) : 0);
+  *out = hash_number(stored_fingerprint(&self->metadata), there ? (int64_t)stored_fingerprint(&file) : 0);
   stored_close(&file);
   reader_clear(&reader);
   return code;
+}
+
+/* Parts are the array's chunks and, behind them, its shards. */
+static int guard_chunks(struct zarr *self, int32_t verify) {
+  const struct zarr_metadata *about = &self->about;
+  int64_t chunks = 1, shards = 1, bytes;
+  for (int32_t d = 0; d < about->ndim; d++) {
+    if (about->chunk[d] < 1) return SHARDRT_OK; /* which is refused later */
+    const int64_t count = about->shape[d] == 0 ? 0 : (about->shape[d] - 1) / about->chunk[d] + 1;
+    if (__builtin_mul_overflow(chunks, count, &chunks)) return SHARDRT_OK;
+    shards *= (count + about->per_shard[d] - 1) / about->per_shard[d];
+  }
+  const int64_t count = chunks + (about->sharded ? shards : 0);
+  if (count == 0 || __builtin_mul_overflow(count, 4096, &bytes)) return SHARDRT_OK;
+  self->chunks = chunks;
+  const struct sums_of of = {.path = self->folder,
+                             .file = &self->metadata.map,
+                             .folder = self->cache,
+                             .kind = "zarr",
+                             .count = count,
+                             .width = 8,
+                             .about = crc32c(0, self->metadata.map.data, self->metadata.bytes)};
+  return guard_open(&of, verify, &self->guard);
 }
 
 static int read_array(const char *path, const shardrt_source_options *options, struct grid *out) {
@@ -163,23 +222,95 @@ static int read_array(const char *path, const shardrt_source_options *options, s
   out->drop = drop;
   out->load = load_chunk;
   self->grid = out;
-  self->folder = alloc_text("%s", path);
+  size_t length = strlen(path);
+  while (length > 1 && path[length - 1] == '/' && !url_is(path)) length--;
+  self->folder = alloc_text("%.*s", (int)length, path);
   out->title = alloc_text("the Zarr array %s", path);
   self->cache = alloc_text("%s", options->cache != NULL ? options->cache : "");
   if (self->folder == NULL || out->title == NULL || self->cache == NULL) return ALLOC_FAILED;
   self->options = (shardrt_source_options){.cache = self->cache, .cache_bytes = options->cache_bytes};
-  struct stored metadata = {0};
-  int code = zarr_metadata_read(path, options, &metadata, &self->about);
-  if (code == SHARDRT_OK) code = fingerprint(self, &metadata, &out->fingerprint);
-  stored_close(&metadata);
+  const int32_t verify = guard_verify(options, GUARD_DEFAULT_PLAIN);
+  int code = zarr_metadata_read(path, options, &self->metadata, &self->about);
+  if (code == SHARDRT_OK) code = fingerprint(self, &out->fingerprint);
+  if (code == SHARDRT_OK && verify != SHARDRT_VERIFY_NEVER && self->metadata.map.remote == NULL)
+    code = guard_chunks(self, verify);
   if (code < 0) return code;
   out->dtype = self->about.dtype;
   out->ndim = self->about.ndim;
   out->swap = self->about.swap;
-  out->in_place = self->about.codecs.compressor == ZARR_PLAIN && !url_is(path);
+  /* What is looked at whenever it is read from a file is read from it once, and kept. */
+  out->in_place = self->about.codecs.compressor == ZARR_PLAIN && !url_is(path) && verify != SHARDRT_VERIFY_ALWAYS;
   memcpy(out->fill, self->about.fill, sizeof out->fill);
   memcpy(out->shape, self->about.shape, sizeof out->shape);
   memcpy(out->chunk, self->about.chunk, sizeof out->chunk);
+  return SHARDRT_OK;
+}
+
+/* ---- for `shardrt index` ---------------------------------------------------------------------------------------- */
+
+struct zarr_walk {
+  struct grid grid;
+  int64_t counts[SHARDRT_MAX_NDIM]; /* of chunks */
+};
+
+static int walk_chunk(const struct zarr *self, int64_t part, const int64_t *at, bool compares, struct reader *reader,
+                      const struct stored *file, struct audit_look *out) {
+  size_t offset = 0, bytes = file->bytes;
+  bool there = true;
+  const uint8_t *data = NULL;
+  int code = self->about.sharded ? find_in_shard(self, at, file, reader, &offset, &bytes, &there) : SHARDRT_OK;
+  if (code < 0 || !there) return code;
+  const uint64_t known = guard_known(self->guard, part);
+  out->unknown = known == SUMS_UNKNOWN || (known != SUMS_CONFLICT && known >> 32 != version_of(file));
+  if (compares == out->unknown) return SHARDRT_OK; /* nothing to compare with, or nothing to find out */
+  code = stored_get(file, offset, bytes, reader, &data);
+  return code < 0 ? code : look(self, part, file, offset, data, bytes);
+}
+
+/* A chunk and, before it, the index of its shard. */
+static int walk(void *own, int64_t part, bool compares, struct reader *reader, struct audit_look *out) {
+  const struct zarr_walk *walk = own;
+  const struct zarr *self = walk->grid.own;
+  int64_t at[SHARDRT_MAX_NDIM];
+  struct stored file = {0};
+  bool there = false;
+  const int64_t before = reader->bytes_read;
+  grid_place(&walk->grid, part, at);
+  out->offset = -1;
+  int code = open_chunk(self, at, reader, &file, &there);
+  if (code == SHARDRT_OK && there) code = walk_chunk(self, part, at, compares, reader, &file, out);
+  stored_close(&file);
+  out->bytes = reader->bytes_read - before;
+  return code;
+}
+
+static int walk_save(void *own) {
+  const struct zarr_walk *walk = own;
+  return guard_save(((const struct zarr *)walk->grid.own)->guard);
+}
+
+static void walk_drop(void *own) {
+  struct zarr_walk *walk = own;
+  if (walk->grid.own != NULL) drop(walk->grid.own);
+  alloc_free(walk->grid.title);
+  alloc_free(walk);
+}
+
+static const audit_kind walk_kind = {.look = walk, .save = walk_save, .drop = walk_drop};
+
+int zarr_audit(const char *folder, const shardrt_source_options *options, bool compares, shardrt_audit *out) {
+  struct zarr_walk *walk = alloc_zeros(1, sizeof *walk);
+  if (walk == NULL) return ALLOC_FAILED;
+  out->kind = &walk_kind;
+  out->own = walk;
+  int code = read_array(folder, options, &walk->grid);
+  if (code < 0) return code;
+  struct zarr *self = walk->grid.own;
+  for (int32_t d = 0; d < walk->grid.ndim; d++)
+    walk->grid.counts[d] = walk->grid.shape[d] == 0 ? 0 : (walk->grid.shape[d] - 1) / walk->grid.chunk[d] + 1;
+  if (self->guard != NULL) guard_note(self->guard, !compares);
+  out->parts = self->guard != NULL ? self->chunks : 0;
+  out->together = true;
   return SHARDRT_OK;
 }
 

@@ -64,14 +64,16 @@ static int check_owner(const char *folder) {
                    folder);
 }
 
-/* What tells one file from another; the last block of a gzipped one holds checksum and length of the contents. */
-static uint64_t key_of(const char *path, const mapping *file) {
+/* What tells one file from another; the last block of a gzipped one holds checksum and length of the contents. An index
+ * is found by its file's length and time alone: it is there to find that the contents changed. */
+static uint64_t key_of(const char *path, const mapping *file, bool by_contents) {
   if (file->remote != NULL) return remote_key(file->remote);
   char real[PATH_MAX];
   const size_t block = file->bytes < STORAGE_HEAD ? file->bytes : STORAGE_HEAD;
   uint64_t key = hash_text(0, realpath(path, real) != NULL ? real : path);
   key = hash_number(key, file->changed);
   key = hash_number(key, (int64_t)file->bytes);
+  if (!by_contents) return key;
   key = hash_bytes(key, file->data, block);
   return hash_bytes(key, file->data + file->bytes - block, block);
 }
@@ -105,8 +107,9 @@ static int target_in_cache(const struct cache_request *r, struct target *out) {
   if (path == NULL) return ALLOC_FAILED;
   const char *slash = strrchr(path, '/'), *name = slash != NULL ? slash + 1 : path;
   const size_t length = on_server ? strcspn(name, "?") : strlen(name);
-  out->path = alloc_text("%s/%.*s-%016llx%s", out->folder, (int)(length < 100 ? length : 100), name,
-                         (unsigned long long)key_of(r->path, r->file), r->suffix != NULL ? r->suffix : "");
+  out->path =
+      alloc_text("%s/%.*s-%016llx%s", out->folder, (int)(length < 100 ? length : 100), name,
+                 (unsigned long long)key_of(r->path, r->file, r->suffix == NULL), r->suffix != NULL ? r->suffix : "");
   alloc_free(path);
   return out->path != NULL ? SHARDRT_OK : ALLOC_FAILED;
 }
@@ -228,4 +231,80 @@ int cache_get(const struct cache_request *r, mapping *out) {
   int code = r->suffix != NULL && !url_is(r->path) ? get_beside(r, out) : 0;
   if (code == 0) code = get_from_cache(r, out);
   return code < 0 ? code : SHARDRT_OK;
+}
+
+/* ---- files that grow by what processes find out ---- */
+
+/* Where the file lies that can be written beside its own; else in the cache folder. */
+static int target_writable(const struct cache_request *r, struct target *out) {
+  int code = target_beside(r, out);
+  if (code != SHARDRT_OK || access(out->folder, W_OK) == 0) return code;
+  target_clear(out);
+  code = target_in_cache(r, out);
+  if (code == SHARDRT_OK) code = make_folder(out->folder);
+  return code == SHARDRT_OK && out->shared ? check_owner(out->folder) : code;
+}
+
+int cache_find(const struct cache_request *r, mapping *out) {
+  struct target t = {0};
+  int code = target_beside(r, &t);
+  if (code == SHARDRT_OK) code = map_cached(r, &t, out);
+  target_clear(&t);
+  if (code != 0) return code < 0 ? code : SHARDRT_OK;
+  code = target_in_cache(r, &t);
+  if (code == SHARDRT_OK && t.shared && access(t.folder, F_OK) == 0) code = check_owner(t.folder);
+  if (code == SHARDRT_OK) code = map_cached(r, &t, out);
+  target_clear(&t);
+  return code < 0 ? code : SHARDRT_OK;
+}
+
+/* Whether the file that the wanted one is made from is the one that was mapped. */
+static bool is_same(const struct cache_request *r) {
+  struct stat status;
+  if (stat(r->path, &status) != 0) return false;
+  if (S_ISDIR(status.st_mode)) return true; /* its files say for themselves */
+  return (size_t)status.st_size == r->file->bytes &&
+         (int64_t)status.st_mtim.tv_sec * 1000000000 + (int64_t)status.st_mtim.tv_nsec == r->file->changed;
+}
+
+static int update(const struct cache_request *r, const struct target *t, cache_write *write, const void *context) {
+  newfile file;
+  mapping there = {0};
+  int code = map_cached(r, t, &there);
+  if (code < 0) return code;
+  code = newfile_open(t->path, &file);
+  if (code == SHARDRT_OK) {
+    code = write(&file, &there, context);
+    if (code == SHARDRT_OK) code = newfile_commit(&file);
+    newfile_drop(&file);
+  }
+  mapping_close(&there);
+  return code;
+}
+
+int cache_update(const struct cache_request *r, cache_write *write, const void *context) {
+  struct target t = {0};
+  int code = is_same(r) ? target_writable(r, &t) : SHARDRT_OK;
+  if (code == SHARDRT_OK && t.path != NULL) {
+    const double end = shardrt_clock() + patience(r);
+    int file = open_for_lock(r, &t);
+    while (file >= 0 && flock(file, LOCK_EX | LOCK_NB) != 0 && (errno == EWOULDBLOCK || errno == EINTR) &&
+           shardrt_clock() < end)
+      nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    code = update(r, &t, write, context);
+    if (file >= 0) close(file);
+  }
+  target_clear(&t);
+  return code;
+}
+
+int cache_remove(const struct cache_request *r) {
+  struct target places[2] = {0};
+  int code = target_beside(r, &places[0]);
+  if (code == SHARDRT_OK) code = target_in_cache(r, &places[1]);
+  for (int i = 0; i < 2 && code == SHARDRT_OK; i++)
+    if (unlink(places[i].path) != 0 && errno != ENOENT && errno != ENOTDIR)
+      code = error_set(SHARDRT_EIO, "%s: cannot be removed: %s", places[i].path, strerror(errno));
+  for (int i = 0; i < 2; i++) target_clear(&places[i]);
+  return code;
 }

@@ -57,7 +57,15 @@ int stored_open(const char *path, const shardrt_source_options *options, struct 
   return code;
 }
 
+int stored_guard(struct stored *self, const shardrt_source_options *options, int32_t otherwise) {
+  const int32_t verify = guard_verify(options, otherwise);
+  if (verify == SHARDRT_VERIFY_NEVER || self->map.remote != NULL || self->bytes == 0) return SHARDRT_OK;
+  return guard_open_blocks(self->path, &self->map, options->cache, verify, &self->guard);
+}
+
 void stored_unmap(struct stored *self) {
+  guard_close(self->guard);
+  self->guard = NULL;
   remote_close(self->map.remote);
   mapping_close(&self->map);
 }
@@ -85,6 +93,8 @@ int stored_get(const struct stored *self, size_t offset, size_t bytes, struct re
     if (code != SHARDRT_OK) return code;
     *out = room;
   } else {
+    code = stored_check(self, offset, bytes);
+    if (code != SHARDRT_OK) return code;
     *out = self->map.data + offset;
   }
   reader->bytes_read += (int64_t)bytes;
@@ -97,7 +107,8 @@ int stored_read(const struct stored *self, size_t offset, size_t bytes, struct r
   if (self->map.remote != NULL)
     code = remote_read(self->map.remote, offset, bytes, reader, dst);
   else
-    memcpy(dst, self->map.data + offset, bytes);
+    code = stored_check(self, offset, bytes);
+  if (code == SHARDRT_OK && self->map.remote == NULL) memcpy(dst, self->map.data + offset, bytes);
   if (code == SHARDRT_OK) reader->bytes_read += (int64_t)bytes;
   return code;
 }

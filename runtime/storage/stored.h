@@ -2,6 +2,7 @@
 #ifndef SHARDRT_STORAGE_STORED_H
 #define SHARDRT_STORAGE_STORED_H
 
+#include "storage/guard.h"
 #include "storage/mapping.h"
 #include "storage/reader.h"
 
@@ -11,6 +12,7 @@ struct stored {
   size_t bytes;
   int64_t changed; /* another number when the file is another one */
   mapping map;
+  struct guard *guard; /* NULL: what is read is not checked here */
 };
 
 /* EIO, naming the path and the reason, where it cannot be read; of a URL, what remote_open says. Of the options the
@@ -20,6 +22,14 @@ int stored_open(const char *path, const shardrt_source_options *options, struct 
  * connections are used; NULL: some of its own. */
 int stored_open_if(const char *path, const shardrt_source_options *options, struct reader *reader, struct stored *out,
                    bool *there);
+/* From now on stored_get, _read and _check find which of the file's blocks are not what they were (see guard.h):
+ * EFORMAT. Where the options say so or, if they do not, `otherwise`, a SHARDRT_VERIFY_…, does. Not of files on servers,
+ * whose parts have checksums in the cache. What sums_open fails with. */
+int stored_guard(struct stored *self, const shardrt_source_options *options, int32_t otherwise);
+/* For who reads the mapped file past stored_get: these bytes, which are within it. */
+static inline int stored_check(const struct stored *self, size_t offset, size_t bytes) {
+  return self->guard == NULL ? SHARDRT_OK : guard_check(self->guard, self->title, offset, bytes);
+}
 /* Closes the file, but keeps its name: another mapping takes its place. */
 void stored_unmap(struct stored *self);
 /* Any that is zeroed or was opened, or failed to; zeroes it. */

@@ -1,7 +1,7 @@
--- load.lua FILE BATCH SEED SECONDS REPLICAS WHAT: loads shuffled batches of a .npy file, an epoch to warm up, then
--- whole epochs for about SECONDS; each row goes to so many devices. WHAT is done with it is as in gather.c; "lua" does
--- in Lua what is "invert" there. Prints bytes/s taken from the file, how many threads and batch buffers there were, and
--- the bytes of a batch on each device.
+-- load.lua FILE BATCH SEED SECONDS REPLICAS WHAT [VERIFY]: loads shuffled batches of a .npy file, an epoch to warm up,
+-- then whole epochs for about SECONDS; each row goes to so many devices. WHAT is done with it is as in gather.c; "lua"
+-- does in Lua what is "invert" there. Prints bytes/s taken from the file, how many threads and batch buffers there
+-- were, and the bytes of a batch on each device.
 
 local shardrt = require "shardrt"
 local T = shardrt.transform
@@ -17,7 +17,9 @@ local transforms = {
   window = T.window { from = "record", dtype = "int32" },
 }
 
-local source, replicas = shardrt.source.npy { record = arg[1] }, tonumber(arg[5])
+local verify = { ["true"] = true, ["false"] = false, once = "once" } -- nothing: as it is by itself
+local source = shardrt.source.npy({ record = arg[1] }, arg[7] and { verify = verify[arg[7]] })
+local replicas = tonumber(arg[5])
 local mesh = shardrt.make_mesh({ shardrt.device_count() / replicas, replicas }, { "data", "replica" })
 local batch_size = tonumber(arg[2])
 local loader = shardrt.loader {

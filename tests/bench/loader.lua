@@ -32,6 +32,17 @@ local function checked(bench, o)
     ("%.2f and %.2f GB/s"):format(a / 1e9, b / 1e9))
 end
 
+-- What checksums cost: blocks were read and found to be right in the epoch before, or are looked at again.
+local function verified(bench, o)
+  for _, case in ipairs { { "once", ">= 0.95" }, { "true", "" } } do
+    local a, b, ratio = bench.alternate(
+      function() return (records.load(bench, o, { verify = case[1] })) end,
+      function() return (records.load(bench, o, { verify = "false" })) end)
+    bench.report(("%d-byte records, verify = %s / false"):format(o.bytes, case[1]), ratio, case[2],
+      ("%.2f and %.2f GB/s"):format(a / 1e9, b / 1e9))
+  end
+end
+
 return function(bench)
   local small = records.make { bytes = 3072, rows = 65536, descr = "|u1", shape = "3072" }
   local large = records.make { bytes = 150528, rows = 2048, descr = "|u1", shape = "150528" }
@@ -39,6 +50,8 @@ return function(bench)
     { what = "copy", title = "loader, 3072-byte records / plain C gather", aim = ">= 0.8" })
   records.compare(bench, large,
     { what = "copy", title = "loader, 150528-byte records / plain C gather", aim = ">= 0.85" })
+  verified(bench, small)
+  verified(bench, large)
   scaling(bench, small)
   checked(bench, small)
   records.remove(small)

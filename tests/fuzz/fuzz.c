@@ -146,7 +146,7 @@ void fuzz_open_files(const char *format, const char *path, const shardrt_source_
 }
 
 void fuzz_open_both(const char *format, const char *path) {
-  const shardrt_source_options unverified = {.unverified = 1};
+  const shardrt_source_options unverified = {.verify = SHARDRT_VERIFY_NEVER};
   fuzz_open_files(format, path, NULL);
   fuzz_open_files(format, path, &unverified);
 }
