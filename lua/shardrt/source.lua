@@ -135,10 +135,17 @@ local function open(format, given, options)
   return own(out)
 end
 
--- A field that is asked of files which hold all fields: its dtype, or {dtype, shape}; "bytes" is what the file has as
--- uint8 of any length.
+-- What stands for a field that is a name alone: it is as the files have it.
+local AS_FOUND = {}
+
+-- A field that is asked of files which hold all fields: AS_FOUND, its dtype, or {dtype, shape}; "bytes" is what the
+-- file has as uint8 of any length.
 local function asked_field(what, name, given, out)
   local wanted, sizes = given, nil
+  if given == AS_FOUND then
+    out.name, out.dtype, out.ndim = name, -1, -1
+    return
+  end
   if type(given) == "table" and not object.is(given) then wanted, sizes = given[1], given[2] end
   if wanted == "bytes" then
     wanted, sizes = "uint8", sizes or { -1 }
@@ -180,33 +187,66 @@ local function files_options(what, o, skips)
   })
 end
 
--- A source of files of which each holds all fields, with those asked for, or (none) those found.
-local function open_paths(what, format, paths, fields, o, skips)
+-- A source of files of which each holds all fields, with those asked for, or (none) those found: or nil, and C's code.
+local function try_paths(what, format, paths, fields, o, skips)
   local names = fields == nil and {} or sorted_names(what .. ", fields", fields)
   local c_fields, c_paths = ffi.new("shardrt_field[?]", math.max(#names, 1)), texts(#paths)
   for i, name in ipairs(names) do asked_field(what, name, fields[name], c_fields[i - 1]) end
   for i, one in ipairs(paths) do c_paths[i - 1] = one end
   local out = handle_out()
   local code = C.shardrt_source_files(format, #paths, c_paths, #names, c_fields, files_options(what, o, skips), out)
-  path_of.check_code(what, paths[1], code)
+  if code < 0 then return nil, code end
   return own(out)
 end
 
--- `fields` of a recipe with what the files have in place of those that are a name alone.
-local function found_fields(what, format, paths, o, skips)
-  if type(o.fields) ~= "table" or object.is(o.fields) or o.fields[1] == nil then return o.fields end
-  local known, made = open_paths(what, format, paths, nil, o, skips).fields, {}
-  for key, value in pairs(o.fields) do
-    if type(key) ~= "number" then
-      made[key] = value
-    elseif known[value] == nil then
-      fail('%s, fields: the files have no field %s%s; without being told more, they have %s (a field with its dtype is '
-        .. 'written x = "float32")', what, list.show(value), fail.suggestion(value, known), list.words(known))
+-- That a name alone is none of the files' fields, which are looked for.
+local function no_field(what, name, known)
+  fail('%s, fields: the files have no field %s%s; without being told more, they have %s (a field with its dtype is '
+    .. 'written x = "float32")', what, list.show(name), fail.suggestion(name, known), list.words(known))
+end
+
+-- `fields` of a recipe by name, where it has names alone: AS_FOUND is what the files have. What is no name is left.
+local function named_fields(what, given)
+  if type(given) ~= "table" or object.is(given) or given[1] == nil then return given end
+  local made, odd = {}, nil
+  for key, value in pairs(given) do
+    local name = type(key) == "number" and value or key
+    if type(name) ~= "string" then
+      odd = { name }
+    elseif made[name] ~= nil then
+      fail("%s, fields: %s stands twice", what, list.show(name))
     else
-      made[value] = { known[value].dtype, known[value].shape }
+      made[name] = type(key) == "number" and AS_FOUND or value
     end
   end
-  return made
+  return made, odd
+end
+
+-- After a failure: that a name alone is none of the files' fields, if that can be told.
+local function check_names(what, format, paths, fields, o, skips)
+  local found
+  for name, given in pairs(fields or {}) do
+    if given == AS_FOUND and not name:find(";", 1, true) then
+      found = found or try_paths(what, format, paths, nil, o, skips)
+      if not found then return end
+      local known = found.fields
+      if known[name] == nil then no_field(what, name, known) end
+    end
+  end
+end
+
+local function open_paths(what, format, paths, o, skips)
+  local fields, odd = named_fields(what, o.fields)
+  if odd then
+    local found = try_paths(what, format, paths, nil, o, skips)
+    no_field(what, odd[1], found and found.fields or {})
+  end
+  local made, code = try_paths(what, format, paths, fields, o, skips)
+  if made then return made end
+  if fail.is_between_processes(code) then fail.check(code) end
+  local message = fail.message(code)
+  check_names(what, format, paths, fields, o, skips)
+  fail("%s: %s%s", what, message, path_of.note(code, paths[1]))
 end
 
 --- A source of files of which each holds all fields.
@@ -223,7 +263,7 @@ local function open_files(format, given, o)
   })
   local paths = files.expand(what, given)
   local skips = damage.skips(what, o.on_bad_record)
-  local made = open_paths(what, format, paths, found_fields(what, format, paths, o, skips), o, skips)
+  local made = open_paths(what, format, paths, o, skips)
   return skips and damage.leave_out(what, made, made) or made
 end
 
