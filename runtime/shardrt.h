@@ -398,8 +398,8 @@ typedef struct shardrt_source_options {
   int32_t delimiter;    /* of csv: the character between cells; 0: a comma */
   int32_t skips_damage; /* 1: damage that is found as an index is made is noted there, and no failure: whoever reads
                            what is damaged fails; see shardrt_source_readable */
-  int32_t no_header;    /* 1: the first line of a csv file is a row like the others, and columns are "0", "1", …; a file
-                           of tokens is tokens from its first byte on, whatever that looks like */
+  int32_t no_header; /* 1: the first line of a csv file is a row like the others, and columns are "0", "1", …; a file
+                        of tokens is tokens from its first byte on, whatever that looks like */
 } shardrt_source_options;
 
 /* One field from each file, all of one format; the first dimension counts the samples. Wherever a source takes a path
