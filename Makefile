@@ -17,7 +17,7 @@ CC       = gcc
 PACKAGES_BUILD = gcc libc6-dev pkgconf libopenmpi-dev openmpi-bin libluajit-5.1-dev luajit libxxhash-dev zlib1g-dev \
                  librandom123-dev libisal-dev libjpeg62-turbo-dev libspng-dev liburing-dev \
                  libhighwayhash-dev libbrotli-dev libzstd-dev libsnappy-dev \
-                 libblosc-dev libhdf5-dev libopenblas0-pthread libcurl4-openssl-dev
+                 libblosc-dev libhdf5-dev libopenblas0-pthread libcurl4-openssl-dev libssl-dev
 PACKAGES_CUDA  = g++
 PACKAGES_TEST  = g++ lua-busted lua-cjson dataset-fashion-mnist iproute2 nginx-light openssl python3
 # `make lint` wants those of Debian 12: other versions of clang-format lay the code out otherwise.
@@ -51,7 +51,7 @@ MPI_CFLAGS = $(shell pkg-config --cflags ompi-c)
 LUA_CFLAGS = $(shell pkg-config --cflags luajit)
 HDF5_CFLAGS = $(shell pkg-config --cflags hdf5-serial)
 LIBS       = $(shell pkg-config --libs ompi-c luajit zlib libisal libjpeg spng liburing libbrotlidec libzstd snappy \
-               libxxhash blosc hdf5-serial libcurl) -lhighwayhash -lm -ldl
+               libxxhash blosc hdf5-serial libcurl libcrypto) -lhighwayhash -lm -ldl
 LDFLAGS    = -Wl,-E -pthread $(if $(SANITIZE),-fsanitize=$(SANITIZE))
 
 # CUDA's toolkit: CUDA_HOME; else, of these, the first that has all that the plug-in needs: where pip puts it in the Python
@@ -234,7 +234,7 @@ $(BUILD)/found:
 	header liburing liburing.h liburing-dev; header libbrotlidec brotli/decode.h libbrotli-dev; \
 	header libzstd zstd.h libzstd-dev; header snappy snappy-c.h libsnappy-dev; \
 	header blosc blosc.h libblosc-dev; header hdf5-serial hdf5.h libhdf5-dev; \
-	header libcurl curl/curl.h libcurl4-openssl-dev; \
+	header libcurl curl/curl.h libcurl4-openssl-dev; header libcrypto openssl/evp.h libssl-dev; \
 	echo '#include <highwayhash/c_bindings.h>' | $(CC) -E -o /dev/null - 2>/dev/null || \
 	  { echo "missing: highwayhash/c_bindings.h, from Debian's package libhighwayhash-dev"; missing=1; }; \
 	echo '#include <Random123/philox.h>' | $(CC) -E -o /dev/null - 2>/dev/null || \

@@ -29,7 +29,7 @@ file:write(ffi.string(host.data, host.bytes))
 file:close()
 
 local SIZE = 32
-local windows = shardrt.source.tokens(path, { window = SIZE + 1, stride = SIZE }):enumerate "number"
+local windows = shardrt.source.tokens(path, { window = SIZE + 1, stride = SIZE, dtype = "uint16" }):enumerate "number"
 os.remove(path) -- it is open: nothing is left behind
 local loader = shardrt.loader {
   source = windows, transform = shardrt.transform.window { dtype = "int32" }, batch_size = n,

@@ -415,7 +415,8 @@ typedef struct shardrt_source_options {
   int32_t delimiter;    /* of csv: the character between cells; 0: a comma */
   int32_t skips_damage; /* 1: damage that is found as an index is made is noted there, and no failure: whoever reads
                            what is damaged fails; see shardrt_source_readable */
-  int32_t no_header;    /* 1: the first line of a csv file is a row like the others, and columns are "0", "1", … */
+  int32_t no_header; /* 1: the first line of a csv file is a row like the others, and columns are "0", "1", …; a file
+                        of tokens is tokens from its first byte on, whatever that looks like */
 } shardrt_source_options;
 
 /* `shardrt index`: the parts of a file, or of a Zarr array's folder, are gone through. `kind`: "plain", of a file's
@@ -496,11 +497,12 @@ int shardrt_source_ragged(int32_t nfields, const char *const *names, shardrt_sou
 typedef struct shardrt_token_options {
   int64_t window; /* tokens of a sample */
   int64_t stride; /* from one sample's first token to the next one's */
-  int32_t dtype;  /* SHARDRT_UINT16 or _UINT32; < 0: what the file's header says, or uint16 */
+  int32_t dtype;  /* of whole numbers; < 0: what the file's header says, which has one then */
   shardrt_source_options files;
 } shardrt_token_options;
-/* A flat file of token numbers, bare or with the header of llm.c's .bin: one field, "tokens". EFORMAT: its header does
- * not fit its length. EIO. */
+/* A flat file of token numbers, bare or with the header of llm.c's .bin: one field, "tokens". EINVAL: no
+ * dtype, and no header that says it. EFORMAT: its header does not fit its length; it begins as a file of another format
+ * does, and files.no_header does not say that it is none. EIO. */
 int shardrt_source_tokens(const char *path, const shardrt_token_options *options, shardrt_source **out);
 /* The samples i of `source` with i % num_shards == index. */
 int shardrt_source_shard(shardrt_source *source, int64_t num_shards, int64_t index, shardrt_source **out);

@@ -240,7 +240,7 @@ describe("what is to be read ahead (seed " .. seed .. ")", function()
     assert.same({ row(1), row(6) }, (extents_of(kept, 1, { 2, 0 })))
     local tokens = files.write(folder, "t.bin", "")
     assert(os.execute(("truncate -s 600000 '%s'"):format(tokens)) == 0)
-    local windows = shardrt.source.tokens(tokens, { window = 9, stride = 20000 })
+    local windows = shardrt.source.tokens(tokens, { window = 9, stride = 20000, dtype = "uint16" })
     assert.same({ { 40000, 40018 }, { 120002, 120006 } }, joined((function()
       local one, two = extents_of(windows, 0, { 1 }), extents_of(windows, 0, { 3 }, { { 1, 3 } })
       return { one[1], two[1] }

@@ -115,7 +115,7 @@ local SOURCES = [[
       unverified = s.safetensors(at "data.safetensors", with { verify = false, fields = { uint64 = "uint64" } }),
       npz = s.npz(at "npz/stored.npz", o), deflated = s.npz(at "npz/deflated.npz", o),
       idx = s.idx({ x = at "labels.idx" }, o), gzipped = s.idx({ x = at "labels.idx.gz" }, o),
-      tokens = s.tokens(at "tokens.bin", with { window = 129, stride = 64 }),
+      tokens = s.tokens(at "tokens.bin", with { window = 129, stride = 64, dtype = "uint16" }),
       ragged = s.ragged { x = { data = at "tokens.npy", offsets = at "offsets.npy" } },
       v2 = s.zarr({ x = at "zarr/v2-zstd" }, o), v3 = s.zarr({ x = at "zarr/v3-plain" }, o),
       shards = s.zarr({ x = at "zarr/v3-shard-zstd-end" }, o), holes = s.zarr({ x = at "zarr/v2-holes" }, o),

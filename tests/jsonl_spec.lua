@@ -28,6 +28,36 @@ local function refused(text, fields, ...)
 end
 
 describe("source.jsonl", function()
+  it("has texts in all lines, or numbers in all: bytes of one are not taken for the other", function()
+    local text, list = '{"x": "abc"}\n', '{"x": [97, 98, 99]}\n'
+    refused(text .. list, nil, "line 2", "stands no text, and in the first line a text")
+    refused(text .. list, { "x" }, "line 2", "stands no text")
+    refused(text .. list, { x = "bytes" }, "line 2", "stands no text")
+    refused(list .. text, { x = { "uint8", { 3 } } }, "line 2", "stands a text, and in the first line none")
+    assert.equal("abc", bytes_of(open(text, { fields = { x = "bytes" } }):read(0, 1).x[1]))
+    assert.equal("abc", bytes_of(open(list, { fields = { x = "bytes" } }):read(0, 1).x[1])) -- it was asked for
+  end)
+
+  it("takes no number for another: edges of every dtype", function()
+    local function value(text, dtype)
+      return open(('{"x": %s}\n'):format(text), { fields = { x = dtype } }):read(0, 1).x
+    end
+    for _, way in ipairs {
+      { "true", "float32" }, { "true", "int64" }, { "1", "bool" }, { '"5"', "int64" }, { "1.5", "int64" },
+      { "1e3", "int64" },
+      { "1.0", "int32" }, { "-1", "uint64" }, { "18446744073709551616", "uint64" }, { "9223372036854775808", "int64" },
+      { "256", "uint8" }, { "1e400", "float64" }, { "1e39", "float32" }, { "65520", "float16" }, { "NaN", "int64" },
+      { "null", "float32" }, { "9223372036854775808", nil },
+    } do
+      assert.is_false((pcall(value, way[1], way[2])), way[1] .. " as " .. tostring(way[2]))
+    end
+    assert.equal("18446744073709551615ULL", tostring(value("18446744073709551615", "uint64").data[0]))
+    assert.equal("-9223372036854775808LL", tostring(value("-9223372036854775808", "int64").data[0]))
+    assert.equal("9007199254740993LL", tostring(value("9007199254740993", "int64").data[0]))
+    assert.equal(9007199254740992, value("9007199254740993", "float64").data[0]) -- the nearest there is
+    assert.equal(-math.huge, 1 / value("-0.0", "float64").data[0])
+  end)
+
   local path
   before_each(function() path = files.write(folder, "python.jsonl", files.slurp(FOLDER .. "python.jsonl")) end)
 

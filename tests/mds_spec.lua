@@ -203,6 +203,92 @@ describe("MDS folders", function()
     end
   end)
 
+  it("with one hash, of whatever kind Streaming writes, are found to be damaged wherever a bit turns", function()
+    local path, names = copy "sums", {}
+    local json, shard = files.slurp(path .. "/index.json"), path .. "/shard.00000.mds"
+    for name in json:match('"raw_data": %b{}'):match('"hashes": (%b{})'):gmatch '"([^"]+)": ' do
+      names[#names + 1] = name
+    end
+    assert.equal(17, #names)
+    local text = files.slurp(shard)
+    for _, name in ipairs(names) do
+      local one = json:gsub('("raw_data": .-"hashes": )(%b{})', function(before, hashes)
+        return before .. "{" .. hashes:match(('"%s": "%%x+"'):format(name)) .. "}"
+      end)
+      files.write(path, "index.json", one)
+      os.remove(shard .. ".shardrt-index")
+      local values = shardrt.source.mds(path):read(0, 6)
+      for i = 0, 5 do
+        assert.equal(i * 7 - 5, tonumber(values.x.data[i]))
+        assert.equal("word " .. i, bytes_of(values.text[i + 1]))
+      end
+      for at = math.random(0, 9), #text - 1, 10 do
+        write_byte(shard, at, turned(text, at))
+        os.remove(shard .. ".shardrt-index")
+        local message = files.message(shardrt.source.mds, path)
+        assert.truthy(message:find(("shard.00000.mds: is damaged: its %s is "):format(name), 1, true), message)
+        write_byte(shard, at, text:byte(at + 1))
+      end
+      files.write(path, "index.json", (one:gsub('": "%x%x', '": "zz', 1))) -- a digit that is wrong
+      os.remove(shard .. ".shardrt-index")
+      assert.truthy(files.message(shardrt.source.mds, path):find(" is damaged: its " .. name, 1, true))
+    end
+  end)
+
+  it("with a hash that nobody knows are refused, unless there is another, or none is wanted", function()
+    local path = copy "numbers"
+    local json = files.slurp(path .. "/index.json")
+    local function write(hashes)
+      files.write(path, "index.json", (json:gsub('("raw_data": .-"hashes": )%b{}', "%1{" .. hashes .. "}")))
+      os.remove(path .. "/shard.00000.mds.shardrt-index")
+    end
+    write '"sha1": "00"'
+    refused(path, nil, "shard.00000.mds: is damaged: its sha1 is ")
+    write '"whirlpool": "00"'
+    refused(path, nil, 'the only hash of shard.00000.mds is its "whirlpool"', "`verify = false`")
+    assert.equal(3, #shardrt.source.mds(path, { verify = false }))
+    refused(path, nil, "whirlpool") -- also where that left an index
+    local sha1 = json:match '"sha1": "%x+"'
+    write('"whirlpool": "00", ' .. sha1)
+    assert.equal(3, #shardrt.source.mds(path))
+    write('"whirlpool": "00", ' .. sha1:gsub("%x%x\"$", '00"'))
+    refused(path, nil, "is damaged: its sha1 is ")
+    write '"sha1": 5'
+    refused(path, nil, "the digits of a hash")
+  end)
+
+  it("have numbers in text, which are read as numbers where a dtype is asked for, and never as elements", function()
+    local path = copy "numbers"
+    local function read(fields) return shardrt.source.mds(path, { fields = fields }):read(0, 3) end
+    local texts = read { "i", "f", "d", "s" }
+    assert.equal("12345678", bytes_of(texts.i[1]))
+    local got = read { i = "int64", f = "float64", d = "float32", s = "bytes" }
+    assert.equal("12345678", tostring(tonumber(got.i.data[0])))
+    assert.equal("9007199254740993LL", tostring(got.i.data[2]))
+    assert.same({ 0.25, 1e300, -math.huge }, got.f:to_table())
+    assert.same({ 1.5, 100, -0.125 }, got.d:to_table())
+    assert.equal("00000001", bytes_of(got.s[2]))
+    assert.same({ 12345678, -3 }, { read { i = "float64" }.i.data[0], read { i = { "float32", {} } }.i.data[1] })
+    local function fails(fields, ...)
+      local message = files.message(read, fields)
+      for _, what in ipairs { ... } do assert.truthy(message:find(what, 1, true), message) end
+    end
+    fails({ i = "int16" }, "record 0", '"i" holds "12345678", which is no int16')
+    fails({ f = "int64" }, '"f" holds "0.25", which is no int64')
+    fails({ f = "float32" }, '"f" holds "1e+300", which is no float32')
+    fails({ i = { "int64", { -1 } } }, 'field "i": int64 is asked for, and it holds bytes ("str_int")')
+    fails({ s = "int64" }, 'field "s": int64 is asked for, and it holds bytes ("str")')
+    fails({ s = { "int64", { 1 } } }, 'field "s": int64 is asked for')
+    fails({ s = { "bool", { -1 } } }, 'field "s": bool is asked for')
+    path = copy "raw"
+    fails({ json = { "float32", { -1 } } }, "it holds bytes (\"json\"), which are no elements")
+    fails({ fixed = { "int16", { 3, 2 } } }, 'field "fixed": it is "ndarray:int16:2,3"')
+    fails({ fixed = { "int16", { 6 } } }, 'field "fixed": it is "ndarray:int16:2,3"')
+    local open_ended = shardrt.source.mds(path, { fields = { fixed = { "int16", { -1, 3 } } } })
+    assert.same({ 2, 3 }, open_ended:read(1, 1).fixed[1].shape)
+    fails({ bytes = { "bool", { -1 } } }, "record 1", '"bytes" holds the byte 31 at 0, which is no bool')
+  end)
+
   it("that are compressed and damaged are refused, or give what stands in them", function()
     for _, name in ipairs { "zstd", "gz", "br", "snappy" } do
       local path = copy(name)

@@ -140,6 +140,41 @@ describe("source.tar", function()
     refused(text, "leaves dimensions 0 and 1 open", { fields = { bin = { "int16", { -1, -1 } } } })
   end)
 
+  it("takes a name alone for the field that the archive has, and text for a number where it is one", function()
+    local text = member("a.cls", "12345678") .. member("a.id", "87654321\n") .. member("a.txt", "12345678")
+      .. member("a.score", "0.25") .. member("a.json", "[1234]") .. ZEROS
+    local function read(fields) return open(text, { fields = fields }):read(0, 1) end
+    local alone, found = open(text, { fields = { "cls", "id", "txt" } }), open(text)
+    for _, name in ipairs { "cls", "id", "txt" } do assert.same(found.fields[name], alone.fields[name]) end
+    assert.equal(12345678, tonumber(alone:read(0, 1).cls.data[0]))
+    assert.equal("87654321\n", text_of(alone:read(0, 1).id[1]))
+    for _, way in ipairs { "int64", { "int64", {} } } do
+      local got = read { cls = way, id = way }
+      assert.same({ 12345678, 87654321 }, { tonumber(got.cls.data[0]), tonumber(got.id.data[0]) })
+    end
+    assert.equal("12345678", text_of(read { cls = "bytes" }.cls[1]))
+    assert.equal("0.25", text_of(read { score = "bytes" }.score[1]))
+    local function fails(fields, pattern) refused(text, pattern, { fields = fields }) end
+    fails({ cls = { "int64", { 1 } } }, 'field "cls": is a whole number in text, and has no dimensions')
+    fails({ cls = { "int64", { -1 } } }, "has no dimensions")
+    fails({ id = { "int64", { -1 } } }, "has no dimensions")
+    fails({ cls = "float32" }, "float32 is asked for, and it holds int64")
+    fails({ id = { "float32", { 2 } } }, "float32 is asked for, and it holds int64")
+    for _, name in ipairs { "txt", "json" } do
+      for _, way in ipairs { "int64", { "int64", { 1 } }, { "float32", { -1 } }, { "bool", { 8 } } } do
+        fails({ [name] = way }, "is asked for, and it is text, which is never taken as raw elements")
+      end
+    end
+    fails({ ["cls;id"] = "int64" }, "is never taken as raw elements")
+    fails({ score = "float32" }, 'it holds bytes, which may be text or anything; {"float32", {%-1}} takes them')
+    assert.same({ 1 }, read { score = { "float32", { -1 } } }.score[1].shape) -- it was said
+    refused(member("a.cls", "1") .. member("b.cls", "0.5") .. ZEROS, 'record 1 .* its "cls" is no whole number',
+      { fields = { "cls" } })
+    refused(member("a.id", "seven") .. ZEROS, 'its "id" is no whole number', { fields = { id = "int64" } })
+    refused(member("a.bin", "\0\1\2") .. ZEROS, '"bin" holds the byte 2 at 2, which is no bool',
+      { fields = { bin = { "bool", { 3 } } } })
+  end)
+
   it("refuses what is no sample, missing, twice or in disorder", function()
     local a, b = member("a.jpg", "x") .. member("a.cls", "1"), member("b.jpg", "y")
     refused(a .. b .. ZEROS, "made%.tar: sample 1 has no \"cls\"; where samples differ, `fields` says which")

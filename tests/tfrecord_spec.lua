@@ -112,7 +112,7 @@ describe("source.tfrecord", function()
     local source = open(record(example(
       feature("ints", INTS, "\8\1\8\2" .. field(1, "\3\4") .. "\8\255\255\255\255\255\255\255\255\255\1"),
       feature("floats", FLOATS, "\13\0\0\128\63" .. field(1, "\0\0\0\64\0\0\64\64")),
-      feature("bytes", BYTES, field(1, "one") .. field(1, "two")), feature("none", BYTES, ""))))
+      feature("bytes", BYTES, field(1, "one")), feature("none", BYTES, ""))))
     local all = source:read(0, 1)
     assert.same({ 5 }, source.fields.ints.shape)
     assert.equal(-1, tonumber(all.ints.data[4]))
@@ -122,6 +122,51 @@ describe("source.tfrecord", function()
     local twice = open(record(example(feature("x", INTS, "\8\1"))) .. record(example(feature("x", INTS, "\8\1"),
       feature("x", INTS, "\8\2"))))
     assert.equal(2, tonumber(twice:read(1, 1).x.data[0])) -- as protocol buffers have it
+  end)
+
+  it("refuses a list of several byte strings, wherever it stands, rather than give one of them", function()
+    local one, two = feature("x", BYTES, field(1, "one")), feature("x", BYTES, field(1, "one") .. field(1, "two"))
+    local three = feature("x", BYTES, field(1, "") .. field(1, "b") .. field(1, ""))
+    local told = "record 1 at byte %d+: the feature \"x\" is a list of %d byte strings, of which a field takes one"
+    refused(record(example(one)) .. record(example(two)), (told:gsub("%%d byte", "2 byte")))
+    refused(record(example(one)) .. record(example(three)), (told:gsub("%%d byte", "3 byte")))
+    refused(record(example(two)), "record 0 at byte 12: the feature \"x\" is a list of 2 byte strings")
+    for _, fields in ipairs { { "x" }, { x = "bytes" }, { x = { "uint8", { 6 } } }, { x = { "uint8", { 3 } } } } do
+      refused(record(example(two)), "is a list of 2 byte strings", { fields = fields })
+      refused(record(example(one)) .. record(example(two)), "x", { fields = fields })
+    end
+    -- The others can be named, and with on_bad_record the rest of the records read.
+    local y = feature("y", INTS, "\8\5")
+    assert.equal(5, tonumber(open(record(example(two, y)), { fields = { "y" } }):read(0, 1).y.data[0]))
+  end)
+
+  it("takes a feature of another kind than the first record's for what it is not in no record", function()
+    local ints = feature("x", INTS, "\8\1")
+    local floats, bytes = feature("x", FLOATS, "\13\0\0\128\63"), feature("x", BYTES, field(1, ("8"):rep(8)))
+    local four = feature("x", BYTES, field(1, "\0\0\128\63"))
+    local way = { fields = { x = { "int64", { -1 } } } }
+    refused(record(example(ints)) .. record(example(bytes)), "record 1 .* holds bytes here, and int64 in the first")
+    refused(record(example(floats)) .. record(example(four)), "record 1 .* holds bytes here, and float32 in the first")
+    refused(record(example(ints)) .. record(example(bytes)), "record 1 .* holds bytes here, and int64 in", way)
+    refused(record(example(bytes)) .. record(example(ints)), "record 1 .* holds int64 here, and bytes in", way)
+    refused(record(example(bytes)) .. record(example(ints)), "record 1 .* holds int64 here, and bytes in the first")
+    refused(record(example(feature("x", BYTES, field(1, "\1\0\2")))), "\"x\" holds the byte 2 at 2, which is no bool",
+      { fields = { x = { "bool", { 3 } } } })
+    local bools = open(record(example(feature("x", BYTES, field(1, "\1\0\1")))), { fields = { x = { "bool", { 3 } } } })
+    assert.same({ { true, false, true } }, bools:read(0, 1).x:to_table())
+  end)
+
+  it("refuses what protocol buffers would merge, and examples of sequences", function()
+    local x = feature("x", INTS, "\8\1")
+    local halves = field(1, field(1, "x") .. field(2, field(INTS, "\8\1")) .. field(2, field(INTS, "\8\2")))
+    refused(record(field(1, x) .. field(1, feature("y", INTS, "\8\1"))), "parts that are to be merged")
+    refused(record(field(1, halves)), "parts that are to be merged")
+    refused(record(field(1, field(1, field(1, "x") .. field(2, field(INTS, "\8\1") .. field(INTS, "\8\2"))))),
+      "parts that are to be merged")
+    local sequence = field(1, x) .. field(2, field(1, field(1, "frames") .. field(2, "")))
+    refused(record(sequence), "is a tf.train.SequenceExample, whose lists of features")
+    assert.equal(1, tonumber(open(record(sequence), { fields = { "x" } }):read(0, 1).x.data[0]))
+    refused(record(field(1, x) .. "\2\1"), "an entry has a number that no field has")
   end)
 
   it("refuses what does not fit, naming file, record and offset", function()

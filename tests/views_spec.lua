@@ -180,8 +180,9 @@ describe("a file of tokens", function()
       assert.equal(2 * #expected, #twice)
       if #s > 0 then assert.same(expected, twice:read(#s, #s).tokens:to_table()) end
     end
-    assert.equal(2, #source.tokens(files.write(folder, "w.bin", "abcdef"), { window = 1, stride = 2 }))
-    assert.equal(1, #source.tokens(folder .. "/w.bin", { window = 2 })) -- the stride is as the window
+    local path = files.write(folder, "w.bin", "abcdef")
+    assert.equal(2, #source.tokens(path, { window = 1, stride = 2, dtype = "uint16" }))
+    assert.equal(1, #source.tokens(path, { window = 2, dtype = "uint16" })) -- the stride is as the window
   end)
 
   it("is refused where its header lies or its size is odd", function()
@@ -193,12 +194,74 @@ describe("a file of tokens", function()
     refused(open(tokens("uint16", { 1, 2, 3 }, { 20240520, 2, 3 })), "version 2")
     refused(open(tokens("uint16", { 1, 2, 3 }, { 20240520, 1, -3 })), "counts -3")
     refused(open(tokens("uint16", { 1, 2, 3 }, { 20240520, 1, 3 }), { window = 2, dtype = "uint32" }), "are uint16")
-    refused(open "abc", "3 bytes")
+    refused(open("abc", { window = 2, dtype = "uint16" }), "3 bytes")
     refused(open("abcdef", { window = 2, dtype = "uint32" }), "6 bytes")
-    refused(open("abcd", { window = 2, dtype = "int32" }), "uint16 or uint32")
+    refused(open("abcd", { window = 2, dtype = "float32" }), "tokens of dtype float32", "whole numbers")
     refused(open("abcd", {}), "window = nil")
     refused(open("abcd", { window = 1, stride = 0 }), "stride = 0")
+    refused(open("abcd", { window = 1, dtype = "uint16", header = 1 }), "header = 1")
     refused(function() source.tokens(folder .. "/none.bin", { window = 1 }) end, "none.bin", "No such file")
+  end)
+
+  it("is of any dtype of whole numbers, which a bare file must be given", function()
+    for _, dtype in ipairs { "uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64" } do
+      local values = dtype:find "^u" and { 0, 1, 127, 3 } or { 0, -1, 127, -100 }
+      local path = files.write(folder, "d.bin", tokens(dtype, values))
+      local got = source.tokens(path, { window = 4, dtype = dtype }):read(0, 1).tokens
+      assert.equal(dtype, got.dtype)
+      assert.same(values, numbers(got))
+    end
+    local function open(text)
+      local path = files.write(folder, "b.bin", text)
+      return function() source.tokens(path, { window = 1 }) end
+    end
+    refused(open(("\1"):rep(8)), "b.bin", "`dtype`", "8 bytes are 4 of uint16, 2 of uint32, 2 of int32, 1 of int64")
+    refused(open(("\1"):rep(6)), "6 bytes are 3 of uint16, 6 of uint8")
+    refused(open(("\1"):rep(3)), "3 bytes are 3 of uint8")
+    refused(open "", "0 bytes")
+  end)
+
+  it("is refused where its first bytes are those of another format, unless it has no header", function()
+    local zeros, mds = ("\0"):rep(600), "tests/data/mds/gz/shard.00000.mds.gz"
+    local arrow = "\255\255\255\255\24\0\0\0\16\0\0\0" .. zeros
+    local others = {
+      [".npy file"] = files.slurp "tests/data/int32.npy", ["zip archive"] = files.slurp "tests/data/archive.npy",
+      ["gzipped"] = files.slurp(mds), ["compressed by zstd"] = "\40\181\47\253" .. zeros,
+      ["compressed by xz"] = "\2537zXZ\0" .. zeros, ["compressed by bzip2"] = "BZh91AY&SY" .. zeros,
+      ["Parquet"] = "PAR1\21\4" .. zeros, ["an Arrow file"] = "ARROW1\0\0" .. arrow, ["an Arrow stream"] = arrow,
+      ["Megatron's index"] = "MMIDIDX\0\0\1\0" .. zeros, ["HDF5"] = "\137HDF\r\n\26\n" .. zeros,
+      ["safetensors"] = '\16\0\0\0\0\0\0\0{"x":{"dtype":"I32"' .. zeros,
+      ["a tar archive"] = files.slurp "tests/data/records/ustar.tar",
+      ["a TFRecord file"] = files.slurp "tests/data/records/tensorflow.tfrecord",
+      ["a pickle"] = "\128\4\149\16\0\0\0\0\0\0\0" .. zeros,
+      ["it is text"] = ('{"text": "Wörter, und mehr davon."}\n'):rep(9),
+    }
+    for what, text in pairs(others) do
+      text = text .. (what == "it is text" and " " or "\0"):rep(-#text % 8)
+      local path = files.write(folder, "other.bin", text)
+      for _, dtype in ipairs { "uint16", "int64" } do
+        refused(function() source.tokens(path, { window = 1, dtype = dtype }) end, path, what, "`header = false`")
+      end
+      if what ~= "it is text" then -- which may be tokens of one byte
+        refused(function() source.tokens(path, { window = 1 }) end, path, what)
+        refused(function() source.tokens(path, { window = 1, dtype = "uint8" }) end, path, what)
+      end
+      local bare = source.tokens(path, { window = 4, dtype = "uint16", header = false })
+      assert.equal(files.slurp(path):sub(1, 8), ffi.string(bare:read(0, 1).tokens.data, 8))
+      refused(function() source.tokens(path, { window = 1, header = false }) end, "`dtype`")
+    end
+    local path = files.write(folder, "t.bin", tokens("uint16", { 1, 2, 3 }, { 20240520, 1, 3 }))
+    assert.equal(3, #source.tokens(path, { window = 1 }))
+    assert.equal(515, #source.tokens(path, { window = 1, dtype = "uint16", header = false }))
+  end)
+
+  it("of random tokens is hardly ever taken for another format", function()
+    for _ = 1, 200 do
+      local values = {}
+      for i = 1, 400 do values[i] = random(0, 65535) end
+      assert.equal(400, #source.tokens(files.write(folder, "r.bin", tokens("uint16", values)),
+        { window = 1, dtype = "uint16" }))
+    end
   end)
 
   it("that is cut is refused, at every length, and its header wherever a bit of it that counts is flipped", function()
@@ -211,14 +274,13 @@ describe("a file of tokens", function()
     end
     assert.equal(500, tonumber(read(whole).tokens.data[3]))
     for length = 0, #whole - 1 do
-      -- Before the header can be told, an even number of bytes is a file of bare tokens.
-      if length >= 12 or length % 2 == 1 then refused(function() read(whole:sub(1, length)) end, path) end
+      refused(function() read(whole:sub(1, length)) end, path)
     end
     for i = 0, 11 do
       for b = 0, 7 do
         local at = string.char(bit.bxor(whole:byte(i + 1), 2 ^ b))
         local text = whole:sub(1, i) .. at .. whole:sub(i + 2)
-        if i >= 4 then refused(function() read(text) end, path) else pcall(read, text) end -- the first four: no header
+        refused(function() read(text) end, path)
       end
     end
   end)
@@ -806,7 +868,7 @@ describe("making a view", function()
     local path = files.write(folder, "t.bin", "abcdefgh")
     local pair, names = ffi.new("shardrt_source *[2]", a, a), ffi.new("const char *[1]", { "x" })
     local o = ffi.new("shardrt_pack_options", { length = 8, window = 20, shuffle = 1 })
-    local t = ffi.new("shardrt_token_options", { window = 2, stride = 1, dtype = -1 })
+    local t = ffi.new("shardrt_token_options", { window = 2, stride = 1, dtype = C.SHARDRT_UINT16 })
     local weights = ffi.new("double[2]", 1, 2)
     for name, call in pairs {
       concat = function(out) return C.shardrt_source_concat(2, pair, "part", out) end,

@@ -218,16 +218,17 @@ describe("odd arguments", function()
         try("source.ragged of a list", shardrt.source.ragged, { h = { value } })
         try("source.ragged of data", shardrt.source.ragged, { h = { data = value, offsets = folder .. "/h.npy" } })
         try("source.ragged of offsets", shardrt.source.ragged, { h = { data = folder .. "/h.npy", offsets = value } })
-        for _, key in ipairs { "window", "stride", "dtype" } do
-          local o = { window = 2 }
+        for _, key in ipairs { "window", "stride", "dtype", "header" } do
+          local o = { window = 2, dtype = "uint16" }
           o[key] = value
           try("source.tokens of " .. key, shardrt.source.tokens, folder .. "/tokens.bin", o)
         end
         try("the cache", shardrt.source.npy, { h = folder .. "/h.npy" }, { cache = value })
         try("the cache's limit", shardrt.source.npy, { h = folder .. "/h.npy" }, { cache_bytes = value })
-        try("the cache of tokens", shardrt.source.tokens, folder .. "/tokens.bin", { window = 2, cache = value })
+        try("the cache of tokens", shardrt.source.tokens, folder .. "/tokens.bin",
+          { window = 2, dtype = "uint16", cache = value })
         try("the cache's limit of tokens", shardrt.source.tokens, folder .. "/tokens.bin",
-          { window = 2, cache_bytes = value })
+          { window = 2, dtype = "uint16", cache_bytes = value })
         try("the cache's limit of tar", shardrt.source.tar, "nowhere.tar", { cache_bytes = value })
       end
     end

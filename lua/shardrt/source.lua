@@ -143,10 +143,11 @@ local function open(format, given, options)
   return skips and damage.leave_out(what, made, made) or made
 end
 
-local AS_FOUND = {} -- in the place of a field's dtype: as the files have it
+-- What stands for a field that is a name alone: it is as the files have it.
+local AS_FOUND = {}
 
--- A field that is asked of files which hold all fields: its dtype, or {dtype, shape}; "bytes" is what the file has as
--- uint8 of any length.
+-- A field that is asked of files which hold all fields: AS_FOUND, its dtype, or {dtype, shape}; "bytes" is what the
+-- file has as uint8 of any length.
 local function asked_field(what, name, given, out)
   local wanted, sizes = given, nil
   if given == AS_FOUND then
@@ -191,7 +192,7 @@ local function files_options(what, o, skips)
   })
 end
 
--- Opens files of which each holds all fields, with those asked for, or (none) those found: C's code, and the source.
+-- A source of files of which each holds all fields, with those asked for, or (none) those found: or nil, and C's code.
 local function try_paths(what, format, paths, fields, o, skips)
   local names = fields == nil and {} or sorted_names(what .. ", fields", fields)
   local c_fields, c_paths = ffi.new("shardrt_field[?]", math.max(#names, 1)), texts(#paths)
@@ -199,51 +200,58 @@ local function try_paths(what, format, paths, fields, o, skips)
   for i, one in ipairs(paths) do c_paths[i - 1] = one end
   local out = handle_out()
   local code = C.shardrt_source_files(format, #paths, c_paths, #names, c_fields, files_options(what, o, skips), out)
-  return code, code >= 0 and own(out) or nil
+  if code < 0 then return nil, code end
+  return own(out)
 end
 
--- `fields` of a recipe by their names, and a set of those that are a name alone.
+-- That a name alone is none of the files' fields, which are looked for.
+local function no_field(what, name, known)
+  fail('%s, fields: the files have no field %s%s; without being told more, they have %s (a field with its dtype is '
+    .. 'written x = "float32")', what, list.show(name), fail.suggestion(name, known), list.words(known))
+end
+
+-- `fields` of a recipe by name, where it has names alone: AS_FOUND is what the files have. What is no name is left.
 local function named_fields(what, given)
-  if type(given) ~= "table" or object.is(given) or given[1] == nil then return given, {} end
-  local made, alone = {}, {}
+  if type(given) ~= "table" or object.is(given) or given[1] == nil then return given end
+  local made, odd = {}, nil
   for key, value in pairs(given) do
-    if type(key) ~= "number" then
-      made[key] = value
-    elseif type(value) ~= "string" then
-      fail("%s, fields: the files have no field %s; a field's name is a text", what, list.show(value))
-    elseif given[value] ~= nil or alone[value] then
-      fail("%s, fields: %s stands twice", what, list.quote(value))
+    local name = type(key) == "number" and value or key
+    if type(name) ~= "string" then
+      odd = { name }
+    elseif made[name] ~= nil then
+      fail("%s, fields: %s stands twice", what, list.show(name))
     else
-      made[value], alone[value] = AS_FOUND, true
+      made[name] = type(key) == "number" and AS_FOUND or value
     end
   end
-  return made, alone
+  return made, odd
 end
 
--- Where files could not be opened with the fields that are asked for: an error, if a name alone is none of theirs.
-local function check_names(what, format, paths, alone, o, skips)
-  if next(alone) == nil then return end
-  local code, all = try_paths(what, format, paths, nil, o, skips)
-  if code < 0 then return end -- of all that they have something cannot be read: what was asked for says more
-  local known = all.fields
-  for value in pairs(alone) do
-    if known[value] == nil then
-      fail('%s, fields: the files have no field %s%s; without being told more, they have %s (a field with its dtype is '
-        .. 'written x = "float32"); the first of them is %s', what, list.show(value), fail.suggestion(value, known),
-        list.words(known), paths[1])
+-- After a failure: that a name alone is none of the files' fields, if that can be told.
+local function check_names(what, format, paths, fields, o, skips)
+  local found
+  for name, given in pairs(fields or {}) do
+    if given == AS_FOUND and not name:find(";", 1, true) then
+      found = found or try_paths(what, format, paths, nil, o, skips)
+      if not found then return end
+      local known = found.fields
+      if known[name] == nil then no_field(what, name, known) end
     end
   end
 end
 
--- A source of files of which each holds all fields, with those that a recipe asks for: no others are looked at.
 local function open_paths(what, format, paths, o, skips)
-  local fields, alone = named_fields(what, o.fields)
-  local code, made = try_paths(what, format, paths, fields, o, skips)
+  local fields, odd = named_fields(what, o.fields)
+  if odd then
+    local found = try_paths(what, format, paths, nil, o, skips)
+    no_field(what, odd[1], found and found.fields or {})
+  end
+  local made, code = try_paths(what, format, paths, fields, o, skips)
   if made then return made end
   if fail.is_between_processes(code) then fail.check(code) end
-  local problem = fail.message(code)
-  check_names(what, format, paths, alone, o, skips)
-  fail("%s: %s%s", what, problem, path_of.note(code, paths[1]))
+  local message = fail.message(code)
+  check_names(what, format, paths, fields, o, skips)
+  fail("%s: %s%s", what, message, path_of.note(code, paths[1]))
 end
 
 --- A source of files of which each holds all fields.

@@ -25,7 +25,8 @@ fail.own()
 ---@class shardrt.source.TokensOptions
 ---@field window integer # tokens of a sample
 ---@field stride integer? # from one sample's first token to the next one's; the window
----@field dtype string? # "uint16" or "uint32"; what the file's header says, or uint16
+---@field dtype string? # "uint16", "uint32", "int32", …; needed where no header of llm.c's says it
+---@field header boolean? # false: the files are tokens from the first byte on, also where that looks like a header
 ---@field cache string? # a folder for parts of files on servers
 ---@field cache_bytes integer? # at most so much of them is kept there; $SHARDRT_CACHE_BYTES, or 10 GiB
 ---@field verify boolean|"once"|nil # as in CacheOptions
@@ -161,10 +162,10 @@ return function(words, methods, sorted_names, fields_of)
     return skips and damage.leave_out("source.ragged", made, made) or made
   end
 
-  --- Flat files of token numbers, uint16 or uint32, bare or with the header of llm.c's .bin: one field, `tokens`, of
-  --- which sample i is the `window` tokens from token i * stride of its file on. Left out, the stride is as the window,
-  --- and the dtype as the header says, or uint16. Windows do not go from one file into the next. Files as for
-  --- source.tfrecord.
+  --- Flat files of token numbers, bare or with the header of llm.c's .bin: one field, `tokens`, of which sample i is
+  --- the `window` tokens from token i * stride of its file on. Left out, the stride is as the window, and the dtype as
+  --- the header says; of bare files it must be told. Windows do not go from one file into the next. A file that begins
+  --- as one of another format is refused, unless `header` is false. Files as for source.tfrecord.
   ---@param given string|string[]
   ---@param o shardrt.source.TokensOptions
   ---@return shardrt.source
@@ -173,8 +174,11 @@ return function(words, methods, sorted_names, fields_of)
     local paths = files.expand(what, given)
     plain_table(what, "options, as in {window = 1025}", o)
     fail.keywords(what .. ", options", o,
-      { window = true, stride = true, dtype = true, cache = true, cache_bytes = true, verify = true,
+      { window = true, stride = true, dtype = true, header = true, cache = true, cache_bytes = true, verify = true,
         on_bad_record = true })
+    if o.header ~= nil and type(o.header) ~= "boolean" then
+      fail("%s: header = %s; it is true or false", what, list.show(o.header))
+    end
     local skips = damage.skips(what, o.on_bad_record)
     local c, cache, cache_bytes = ffi.new "shardrt_token_options", files.cache(what, o)
     c.files.cache, c.files.cache_bytes = cache, cache_bytes -- `cache` keeps the text
@@ -183,6 +187,7 @@ return function(words, methods, sorted_names, fields_of)
     c.window = whole(what, "window", o.window, 1)
     c.stride = o.stride == nil and o.window or whole(what, "stride", o.stride, 1)
     c.dtype = o.dtype == nil and -1 or dtype.named(what, o.dtype).code
+    c.files.no_header = o.header == false and 1 or 0
     local parts, out = {}, handle_out()
     for i, one in ipairs(paths) do
       local code = C.shardrt_source_tokens(one, c, out)

@@ -26,7 +26,8 @@ struct array_record {
   int32_t nfiles;
   struct array_record_file *files;
   bool verify;
-  bool examples; /* records are Examples */
+  bool examples; /* records are Examples, of these kinds */
+  struct example_kinds kinds;
 };
 
 /* ---- records ----------------------------------------------------------------------------------------------------- */
@@ -187,7 +188,7 @@ static int array_record_value(const shardrt_source *source, int32_t field, int64
   *handled = true;
   int code = get(self, p, reader, &data, &bytes, &kept);
   if (code == SHARDRT_OK && self->examples)
-    code = example_value(&source->fields[field], data, bytes, reader, out);
+    code = example_value(source, &self->kinds, field, data, bytes, reader, out);
   else if (code == SHARDRT_OK)
     code = records_elements(&source->fields[field], data, bytes, reader, out);
   if (code == SHARDRT_OK && kept) code = keep(out, data, bytes, reader);
@@ -222,7 +223,7 @@ static int set_examples(struct array_record *self, int32_t nfields, const shardr
     p = find(self, i);
     code = get(self, p, &arena, &data, &bytes, &kept);
   }
-  if (code == SHARDRT_OK) code = example_fields(&self->base, nfields, asked, data, bytes);
+  if (code == SHARDRT_OK) code = example_fields(&self->base, nfields, asked, data, bytes, &self->kinds);
   if (code != SHARDRT_OK) blame(p, code);
   reader_clear(&arena);
   return code;
@@ -294,6 +295,7 @@ static uint64_t array_record_file_fingerprint(const shardrt_source *source, int3
 
 static void array_record_close(shardrt_source *source) {
   struct array_record *self = (struct array_record *)source;
+  example_kinds_clear(&self->kinds);
   for (int32_t i = 0; i < self->nfiles; i++) array_record_file_close(&self->files[i]);
   alloc_free(self->files);
   for (int32_t f = 0; source->fields != NULL && f < source->nfields; f++) alloc_free((char *)source->fields[f].name);

@@ -43,6 +43,8 @@ static bool take(struct message *m, uint64_t bytes, struct message *out) {
 static int next(struct message *m, struct entry *out) {
   uint64_t tag, length;
   if (!read_varint(m, &tag)) return error_set(SHARDRT_EFORMAT, "a number in the example is cut off");
+  if (tag > UINT32_MAX || tag >> 3 == 0)
+    return error_set(SHARDRT_EFORMAT, "is no tf.train.Example: an entry has a number that no field has");
   *out = (struct entry){.field = (uint32_t)(tag >> 3), .wire = (uint32_t)tag & 7};
   bool whole;
   switch (out->wire) {
@@ -64,10 +66,17 @@ static int next(struct message *m, struct entry *out) {
   return whole ? SHARDRT_OK : error_set(SHARDRT_EFORMAT, "an entry of the example is cut off");
 }
 
+/* Protocol buffers merge messages that stand where one should, and so would put lists together. Nobody writes such. */
+static int refuse_merge(const struct message *seen) {
+  return seen->at == NULL ? SHARDRT_OK
+                          : error_set(SHARDRT_EFORMAT, "the example holds parts that are to be merged; shardrt reads "
+                                                       "those that are written whole");
+}
+
 /* One entry of the map of features: {1: name, 2: Feature}. */
 static int read_feature(struct message m, struct example_feature *out) {
   *out = (struct example_feature){.name = (const uint8_t *)""};
-  struct message feature = {0};
+  struct message feature = {0}, list = {0};
   struct entry e;
   int code = SHARDRT_OK;
   while (m.at < m.end) {
@@ -77,6 +86,8 @@ static int read_feature(struct message m, struct example_feature *out) {
       out->name = e.body.at;
       out->name_bytes = (size_t)(e.body.end - e.body.at);
     } else if (e.field == 2 && e.wire == WIRE_BYTES) {
+      code = refuse_merge(&feature);
+      if (code != SHARDRT_OK) return code;
       feature = e.body;
     }
   }
@@ -84,6 +95,9 @@ static int read_feature(struct message m, struct example_feature *out) {
     code = next(&feature, &e);
     if (code != SHARDRT_OK) return code;
     if (e.wire != WIRE_BYTES || e.field < EXAMPLE_BYTES || e.field > EXAMPLE_INTS) continue;
+    code = refuse_merge(&list);
+    if (code != SHARDRT_OK) return code;
+    list = e.body;
     out->kind = (int32_t)e.field;
     out->list = e.body.at;
     out->list_bytes = (size_t)(e.body.end - e.body.at);
@@ -91,22 +105,34 @@ static int read_feature(struct message m, struct example_feature *out) {
   return SHARDRT_OK;
 }
 
-/* The features of an example, of which there is one message: {1: Features}. */
-static int features_of(const uint8_t *data, size_t bytes, struct message *out) {
+/* The features of an example, of which there is one message: {1: Features}. `sequence`: that it also has lists of
+ * features, {2: FeatureLists}, and so is a SequenceExample. */
+static int features_of(const uint8_t *data, size_t bytes, struct message *out, bool *sequence) {
   struct message m = {.at = data, .end = data + bytes};
   *out = (struct message){0};
+  *sequence = false;
   while (m.at < m.end) {
     struct entry e = {0};
     int code = next(&m, &e);
     if (code != SHARDRT_OK) return code;
-    if (e.field == 1 && e.wire == WIRE_BYTES) *out = e.body;
+    if (e.wire != WIRE_BYTES) continue;
+    *sequence = *sequence || e.field == 2;
+    if (e.field == 1) code = refuse_merge(out);
+    if (code != SHARDRT_OK) return code;
+    if (e.field == 1) *out = e.body;
   }
   return SHARDRT_OK;
 }
 
+int example_is_sequence(const uint8_t *data, size_t bytes, bool *out) {
+  struct message features;
+  return features_of(data, bytes, &features, out);
+}
+
 int example_next(const uint8_t *data, size_t bytes, size_t *at, struct example_feature *out) {
   struct message m;
-  int code = features_of(data, bytes, &m);
+  bool sequence;
+  int code = features_of(data, bytes, &m, &sequence);
   if (code != SHARDRT_OK || m.at == NULL) return code; /* an example without features */
   const uint8_t *start = m.at;
   m.at += *at;

@@ -19,15 +19,19 @@ struct example_feature {
 
 /* Goes through an example's features: *at is 0 at first. 1, or 0 after the last one, or EFORMAT. */
 int example_next(const uint8_t *data, size_t bytes, size_t *at, struct example_feature *out);
-/* The feature of a name: 1, or 0 where there is none (where it stands twice, the last one, as protocol buffers do). */
+/* The feature of a name: 1, or 0 where there is none (where it stands twice, the last one, as protocol buffers do).
+ * EFORMAT, of example_next too: also messages that stand in pieces, which protocol buffers would merge. */
 int example_find(const uint8_t *data, size_t bytes, const char *name, struct example_feature *out);
+
+/* Whether this is a tf.train.SequenceExample, whose context reads as an example's features; EFORMAT. */
+int example_is_sequence(const uint8_t *data, size_t bytes, bool *out);
 
 /* How many values the list has; EFORMAT. */
 int64_t example_count(const struct example_feature *feature);
 /* The values: `out` has room for example_count of them (float, int64_t). Needs a count that succeeded. */
 void example_floats(const struct example_feature *feature, float *out);
 void example_ints(const struct example_feature *feature, int64_t *out);
-/* The first byte string; needs a count of 1 or more. */
+/* The byte string of a list of one; needs a count of 1. */
 void example_bytes(const struct example_feature *feature, const uint8_t **out, size_t *bytes);
 
 #endif

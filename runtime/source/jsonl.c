@@ -15,8 +15,9 @@
 
 struct jsonl {
   struct records records;
-  char **titles; /* of each field, for messages */
-  int64_t first; /* the sample that tells what is not said of fields */
+  char **titles;           /* of each field, for messages */
+  enum jsonl_bytes *bytes; /* of each field: what the first line has */
+  int64_t first;           /* the sample that tells what is not said of fields */
   int32_t capacity;
 };
 
@@ -58,19 +59,24 @@ static int grow(struct jsonl *self, int32_t count) {
   const int32_t capacity = count < 16 ? 16 : count + count / 2;
   shardrt_field *fields = alloc_zeros((size_t)capacity, sizeof *fields);
   char **titles = alloc_zeros((size_t)capacity, sizeof *titles);
-  if (fields == NULL || titles == NULL) {
+  enum jsonl_bytes *bytes = alloc_zeros((size_t)capacity, sizeof *bytes);
+  if (fields == NULL || titles == NULL || bytes == NULL) {
     alloc_free(fields);
+    alloc_free(bytes);
     alloc_free((void *)titles);
     return ALLOC_FAILED;
   }
   if (base->nfields > 0) {
     memcpy(fields, base->fields, (size_t)base->nfields * sizeof *fields);
     memcpy((void *)titles, (const void *)self->titles, (size_t)base->nfields * sizeof *titles);
+    memcpy(bytes, self->bytes, (size_t)base->nfields * sizeof *bytes);
   }
   alloc_free(base->fields);
+  alloc_free(self->bytes);
   alloc_free((void *)self->titles);
   base->fields = fields;
   self->titles = titles;
+  self->bytes = bytes;
   self->capacity = capacity;
   return SHARDRT_OK;
 }
@@ -95,16 +101,25 @@ static int add_guessed(json_reader *line, const char *name, struct jsonl_span va
   if (self->records.base.nfields == INT16_MAX) return json_bad(line, "has more than %d members", INT16_MAX);
   int code = add_field(self, name, &field);
   if (code != SHARDRT_OK) return code;
+  self->bytes[self->records.base.nfields - 1] = jsonl_bytes_of(value);
   line->path = self->titles[self->records.base.nfields - 1];
   code = jsonl_guess(line, value, field);
   line->path = "its members";
   return code;
 }
 
+/* The value of a field in the line that tells what is not said. */
+static int find_told(struct jsonl *self, int32_t f, struct reader *arena, json_reader *line, struct jsonl_span *value) {
+  int code = open_line(self, self->first, self->titles[f], arena, line);
+  return code == SHARDRT_OK ? jsonl_find(line, self->records.base.fields[f].name, value) : code;
+}
+
 static int add_asked(struct jsonl *self, const shardrt_field *asked, struct reader *arena) {
   json_reader line;
   struct jsonl_span value;
   shardrt_field *field = NULL, found;
+  const int32_t f = self->records.base.nfields;
+  const bool told = asked->ndim >= 0 && asked->dtype >= 0;
   if (strlen(asked->name) >= JSONL_NAME_MOST)
     return error_set(SHARDRT_EINVAL, "the field \"%.40s…\" has a name of more than %d bytes", asked->name,
                      JSONL_NAME_MOST - 1);
@@ -113,14 +128,12 @@ static int add_asked(struct jsonl *self, const shardrt_field *asked, struct read
   const char *name = field->name;
   *field = *asked;
   field->name = name;
-  if (asked->ndim >= 0 && asked->dtype >= 0) return SHARDRT_OK;
-  code = open_line(self, self->first, self->titles[self->records.base.nfields - 1], arena, &line);
-  if (code == SHARDRT_OK) {
-    code = jsonl_find(&line, name, &value);
-    if (code == SHARDRT_OK) code = jsonl_guess(&line, value, &found);
-    if (code != SHARDRT_OK) return jsonl_blame(&self->records.base, 0, self->first, code);
-  }
-  if (code != SHARDRT_OK) return code;
+  code = find_told(self, f, arena, &line, &value);
+  if (code == SHARDRT_OK) self->bytes[f] = jsonl_bytes_of(value);
+  if (told) return code == SHARDRT_ENOMEM ? code : SHARDRT_OK; /* a line that lacks it is told of when it is read */
+  if (code == SHARDRT_OK) code = jsonl_guess(&line, value, &found);
+  if (code != SHARDRT_OK)
+    return code == SHARDRT_EFORMAT ? jsonl_blame(&self->records.base, 0, self->first, code) : code;
   if (asked->dtype < 0) field->dtype = found.dtype;
   if (asked->ndim >= 0) return SHARDRT_OK;
   field->ndim = found.ndim;
@@ -167,7 +180,7 @@ static int set_fields(struct jsonl *self, int32_t nfields, const shardrt_field *
 
 static int open_jsonl(int32_t npaths, const char *const *paths, int32_t nfields, const shardrt_field *fields,
                       const shardrt_source_options *options, shardrt_source **out) {
-  static const struct lines_rules rules = {.quoted = false, .header = false};
+  static const struct lines_rules rules = {.delimiter = '\0', .header = false};
   records *made;
   int code =
       records_open(&jsonl_format, sizeof(struct jsonl), npaths, paths, options, "jsonl", lines_scan, &rules, &made);
@@ -195,7 +208,7 @@ static int jsonl_get(const shardrt_source *source, int32_t field, int64_t sample
   int code = open_line(self, sample, self->titles[field], reader, &line);
   if (code != SHARDRT_OK) return code;
   code = jsonl_find(&line, f->name, &value);
-  if (code == SHARDRT_OK) code = jsonl_value(&line, value, f, reader, out);
+  if (code == SHARDRT_OK) code = jsonl_value(&line, value, f, self->bytes[field], reader, out);
   return code == SHARDRT_OK ? code : jsonl_blame(source, field, sample, code);
 }
 
@@ -210,6 +223,7 @@ static void jsonl_close(shardrt_source *source) {
   struct jsonl *self = (struct jsonl *)source;
   for (int32_t f = 0; self->titles != NULL && f < source->nfields; f++) alloc_free(self->titles[f]);
   alloc_free((void *)self->titles);
+  alloc_free(self->bytes);
   records_close(source);
 }
 

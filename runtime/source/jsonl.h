@@ -25,8 +25,13 @@ int jsonl_members(json_reader *line, jsonl_member *take, void *context);
  * lists of these one dimension of size -1 more. EFORMAT: null, a list of other things. The name is left alone. */
 int jsonl_guess(const json_reader *line, struct jsonl_span value, shardrt_field *out);
 
-/* A field's elements. EFORMAT: they are not of its shape and dtype; the message names the byte. ENOMEM. */
-int jsonl_value(const json_reader *line, struct jsonl_span value, const shardrt_field *field, struct reader *reader,
-                struct value *out);
+/* What a field of uint8 and one dimension holds: its bytes may be a text's, or numbers. */
+enum jsonl_bytes { JSONL_UNTOLD, JSONL_TEXT, JSONL_NUMBERS };
+enum jsonl_bytes jsonl_bytes_of(struct jsonl_span value);
+
+/* A field's elements. EFORMAT: they are not of its shape and dtype, or a text where numbers should be, or the other way
+ * around; the message names the byte. ENOMEM. */
+int jsonl_value(const json_reader *line, struct jsonl_span value, const shardrt_field *field, enum jsonl_bytes expected,
+                struct reader *reader, struct value *out);
 
 #endif

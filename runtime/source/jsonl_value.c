@@ -245,11 +245,19 @@ static int make_text(json_reader *r, const shardrt_field *field, struct reader *
   return code < 0 ? error_prefix(code, "%s", r->path) : code;
 }
 
-int jsonl_value(const json_reader *line, struct jsonl_span value, const shardrt_field *field, struct reader *reader,
-                struct value *out) {
+enum jsonl_bytes jsonl_bytes_of(struct jsonl_span value) {
+  return value.at < value.end && *value.at == '"' ? JSONL_TEXT : JSONL_NUMBERS;
+}
+
+int jsonl_value(const json_reader *line, struct jsonl_span value, const shardrt_field *field, enum jsonl_bytes expected,
+                struct reader *reader, struct value *out) {
   json_reader r = reader_of(line, value);
-  if (peek(&r) == '"' && field->dtype == SHARDRT_UINT8 && field->ndim == 1) return make_text(&r, field, reader, out);
-  return make_numbers(&r, field, reader, out);
+  if (field->dtype != SHARDRT_UINT8 || field->ndim != 1) return make_numbers(&r, field, reader, out);
+  const enum jsonl_bytes here = jsonl_bytes_of(value);
+  if (expected != JSONL_UNTOLD && here != expected)
+    return json_bad(&r, "at byte %zu of the file stands %s, and in the first line %s", offset_of(&r),
+                    here == JSONL_TEXT ? "a text" : "no text", here == JSONL_TEXT ? "none" : "a text");
+  return here == JSONL_TEXT ? make_text(&r, field, reader, out) : make_numbers(&r, field, reader, out);
 }
 
 /* ---- guessing --------------------------------------------------------------------------------------------------- */

@@ -4,10 +4,13 @@
 #include <errno.h>
 #include <fenv.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
+#include "source/cells.h"
+#include "source/magic.h"
 
 enum {
   FIRST = 1 << 16,   /* bytes that are looked at together at first, */
@@ -20,28 +23,31 @@ struct lines_walk {
   const struct stored *file;
   struct reader *arena;
   struct reader_mark mark; /* the arena without the piece */
-  bool quoted;
-  size_t at;       /* the next line, */
-  uint32_t number; /* and its number from 1 on; 0: it does not fit */
+  char delimiter;          /* between cells; 0: none */
+  size_t at;               /* the next line, */
+  uint32_t number;         /* and its number from 1 on; 0: it does not fit */
   const uint8_t *data;
   size_t first, have; /* the piece at hand: where it begins in the file, and how long it is */
 };
 
-/* How long the line at `data` is, without its end; `bytes` where it does not end here. */
-static size_t line_length(const uint8_t *data, size_t bytes, bool quoted, bool *ended, bool *open) {
-  *open = false;
-  if (!quoted) {
-    const uint8_t *end = memchr(data, '\n', bytes);
-    *ended = end != NULL;
-    return *ended ? (size_t)(end - data) : bytes;
+/* One line, and of cells how many it has. */
+struct line {
+  size_t offset, bytes;
+  const uint8_t *data;
+  uint32_t number; /* from 1 on; 0: it does not fit */
+  int64_t cells;
+};
+
+/* The line at `data`, of bytes that end with the file where they are the last. */
+static struct cells_line find_end(const struct lines_walk *w, const uint8_t *data, size_t bytes, bool last) {
+  if (w->delimiter != '\0') return cells_line(data, bytes, last, w->delimiter);
+  const uint8_t *end = memchr(data, '\n', bytes);
+  struct cells_line line = {.bytes = end != NULL ? (size_t)(end - data) : bytes, .end = end != NULL};
+  if ((end != NULL || last) && line.bytes > 0 && data[line.bytes - 1] == '\r') {
+    line.bytes--;
+    line.end++;
   }
-  for (size_t i = 0; i < bytes; i++) {
-    if (data[i] == '"') *open = !*open;
-    *ended = data[i] == '\n' && !*open;
-    if (*ended) return i;
-  }
-  *ended = false;
-  return bytes;
+  return line;
 }
 
 /* Has the piece at hand begin with the next line; longer than it was where that did not do. */
@@ -55,74 +61,104 @@ static int next_piece(struct lines_walk *w) {
 }
 
 /* The next line, which stays where it is until the one behind it is asked for: 1, or 0 at the end. */
-static int next_line(struct lines_walk *w, size_t *offset, const uint8_t **out, size_t *bytes) {
+static int next_line(struct lines_walk *w, struct line *out) {
   for (;;) {
     if (w->at == w->file->bytes) return 0;
     const size_t within = w->at - w->first, have = w->have - within;
-    bool ended = false, open = false;
-    *out = w->data + within;
-    *bytes = line_length(*out, have, w->quoted, &ended, &open);
-    if (!ended && w->first + w->have < w->file->bytes) {
+    const bool last = w->first + w->have == w->file->bytes;
+    const struct cells_line line = find_end(w, w->data + within, have, last);
+    if (line.end == 0 && !last) {
       int code = next_piece(w);
       if (code != SHARDRT_OK) return code;
       continue;
     }
-    if (open)
+    if (line.open)
       return error_set(SHARDRT_EFORMAT, "%s: the line at byte %zu: its quotes do not end", w->file->title, w->at);
-    *offset = w->at;
-    if (w->number != 0 && ++w->number == INDEX_NOTES) w->number = 0;
-    w->at += *bytes + (ended ? 1 : 0);
-    if (*bytes > 0 && (*out)[*bytes - 1] == '\r') --*bytes;
+    *out = (struct line){
+        .offset = w->at, .bytes = line.bytes, .data = w->data + within, .number = w->number, .cells = line.cells};
+    const bool counts = w->number != 0 && w->number < INDEX_NOTES - 1 - line.breaks;
+    w->number = counts ? w->number + 1 + line.breaks : 0;
+    w->at += line.bytes + line.end;
     return 1;
   }
 }
 
 /* Begins at a file's first line, behind a byte order mark. */
-static int walk_from(const struct stored *file, struct reader *arena, bool quoted, struct lines_walk *out) {
+static int walk_from(const struct stored *file, struct reader *arena, char delimiter, struct lines_walk *out) {
   static const uint8_t mark[] = {0xef, 0xbb, 0xbf}, gzip[] = {0x1f, 0x8b};
-  *out = (struct lines_walk){.file = file, .arena = arena, .mark = reader_mark(arena), .quoted = quoted, .number = 1};
+  *out = (struct lines_walk){
+      .file = file, .arena = arena, .mark = reader_mark(arena), .delimiter = delimiter, .number = 1};
   int code = next_piece(out);
   if (code != SHARDRT_OK) return code;
   if (out->have >= sizeof gzip && memcmp(out->data, gzip, sizeof gzip) == 0)
     return error_set(SHARDRT_EFORMAT, "%s: is gzipped, and so has no random access: `gunzip` it", file->title);
+  const struct magic *magic = magic_find(out->data, out->have, file->bytes);
+  if (magic != NULL)
+    return error_set(SHARDRT_EFORMAT, "%s: is no text: it begins as %s: %s", file->title, magic->what, magic->advice);
+  const uint8_t wide = out->have >= 2 ? out->data[0] ^ out->data[1] : 0; /* a byte order mark of two bytes: FE and FF */
+  if (wide == 1 && (out->data[0] == 0xfe || out->data[0] == 0xff))
+    return error_set(SHARDRT_EFORMAT,
+                     "%s: is text in UTF-16; shardrt reads UTF-8: `iconv -f UTF-16 -t UTF-8` makes it so", file->title);
   if (out->have >= sizeof mark && memcmp(out->data, mark, sizeof mark) == 0) out->at = sizeof mark;
   return SHARDRT_OK;
+}
+
+/* Another number of cells than the first line has. */
+static int bad_cells(const struct lines_walk *w, const struct line *line, int64_t row, int64_t cells) {
+  char missing[64] = "";
+  if (line->cells < cells)
+    snprintf(missing, sizeof missing, "it has no column %lld (from 0 on): ", (long long)line->cells);
+  int code =
+      error_set(SHARDRT_EFORMAT,
+                "%s: record %lld at byte %zu, line %u: %sit has %lld cell%s, and the first line %lld; a cell that "
+                "holds the delimiter stands in double quotes",
+                w->file->title, (long long)row, line->offset, line->number, missing, (long long)line->cells,
+                line->cells == 1 ? "" : "s", (long long)cells);
+  return index_tell_option(code);
+}
+
+/* Adds a line, which is sample `row`, of a file whose first line has `cells` of them. */
+static int add_line(const struct lines_walk *w, const struct line *line, int64_t row, int64_t cells,
+                    struct index_writer *writer) {
+  struct index_entry entry = index_entry_of(line->offset, line->data, line->bytes);
+  entry.note = line->number;
+  if (line->cells != cells) {
+    if (!index_skips(writer)) return bad_cells(w, line, row, cells);
+    entry.note = INDEX_DAMAGED;
+  }
+  return index_add(writer, &entry);
 }
 
 int lines_scan(const struct stored *file, struct reader *arena, struct index_writer *writer, const void *rules) {
   static const char *const name = "line";
   const struct lines_rules *r = rules;
   struct lines_walk w;
-  int code = walk_from(file, arena, r->quoted, &w);
+  int code = walk_from(file, arena, r->delimiter, &w);
   if (code == SHARDRT_OK) code = index_name(writer, 1, &name);
-  bool skip = r->header;
+  bool first = true;
+  int64_t cells = 0, row = 0;
   while (code == SHARDRT_OK) {
-    const uint8_t *line = NULL;
-    size_t offset = 0, bytes = 0;
-    const uint32_t number = w.number;
-    code = next_line(&w, &offset, &line, &bytes);
+    struct line line;
+    code = next_line(&w, &line);
     if (code < 0) return index_lose_rest(writer, file, w.at, code);
     if (code == 0) break;
     code = SHARDRT_OK;
-    if (bytes > 0 && !skip) {
-      struct index_entry entry = index_entry_of(offset, line, bytes);
-      if (!r->quoted) entry.note = number;
-      code = index_add(writer, &entry);
-    }
-    skip = skip && bytes == 0;
+    if (line.bytes == 0) continue;
+    if (first) cells = line.cells;
+    if (!first || !r->header) code = add_line(&w, &line, row++, cells, writer);
+    first = false;
   }
   return code;
 }
 
-int lines_first(const struct stored *file, struct reader *arena, bool quoted, const uint8_t **out, size_t *bytes) {
+int lines_first(const struct stored *file, struct reader *arena, char delimiter, const uint8_t **out, size_t *bytes) {
   struct lines_walk w;
-  int code = walk_from(file, arena, quoted, &w);
+  struct line line = {0};
+  int code = walk_from(file, arena, delimiter, &w);
   if (code == SHARDRT_OK) code = 1;
-  *bytes = 0;
-  while (code == 1 && *bytes == 0) {
-    size_t offset;
-    code = next_line(&w, &offset, out, bytes);
-  }
+  while (code == 1 && line.bytes == 0) code = next_line(&w, &line);
+  *out = line.data;
+  *bytes = line.bytes;
   return code;
 }
 

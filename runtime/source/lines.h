@@ -6,17 +6,18 @@
 
 /* How the lines of a file are told apart. */
 struct lines_rules {
-  bool quoted; /* a line goes on where it ends within double quotes (RFC 4180) */
-  bool header; /* the first line names the fields, and is no sample */
+  char delimiter; /* lines are those of cells (cells.h), all of which have as many as the first; 0: of any text */
+  bool header;    /* the first line names the fields, and is no sample */
 };
 
-/* An index_scan, whose context is the rules: a column "line", without the end of line ("\n", or "\r\n"). Empty lines
- * are left out, and so is a byte order mark. Where lines are not quoted, an entry's note is the line's number in the
- * file, from 1 on (0: it has more than 32 bits). EFORMAT: quotes that do not end; a gzipped file. */
+/* An index_scan, whose context is the rules: a column "line", without the end of line ("\n", or "\r\n"; of cells also
+ * "\r"). Empty lines are left out, and so is a byte order mark. An entry's note is the line's number in the file, from
+ * 1 on (0: it has more than 32 bits). EFORMAT: quotes that do not end; another number of cells than in the first line;
+ * a file of another format. */
 int lines_scan(const struct stored *file, struct reader *arena, struct index_writer *writer, const void *rules);
 
-/* The first line of a file, wherever it is; false: there is none. */
-int lines_first(const struct stored *file, struct reader *arena, bool quoted, const uint8_t **out, size_t *bytes);
+/* The first line of a file that is not empty, wherever it is: 1; 0: there is none. `delimiter` as in the rules. */
+int lines_first(const struct stored *file, struct reader *arena, char delimiter, const uint8_t **out, size_t *bytes);
 
 /* A number in text, all of it, as JSON, C and Python write decimal ones; also "nan", "inf". False: it is none, or (a
  * whole one) does not fit in 64 bits. */

@@ -3,8 +3,9 @@
  * index.json (mds_index.h) tells of the shards (mds_shard.h) and their columns, which are the fields. Numbers are
  * scalars of their dtype ("int" is int64). "ndarray:DTYPE:SHAPE" is an array; where the shape, or the dtype as well,
  * stands in each sample instead (a byte for the dtype; a byte 4 × dimensions + log2 of a size's bytes; the sizes), the
- * first sample's are the field's. "bytes", "str", "jpeg", "png", "json" and numbers in text are bytes, uint8 of any
- * length, or raw elements where a dtype and a shape are asked for. "pkl" is refused: it holds programs, not data. */
+ * first sample's are the field's. "bytes", "str", "jpeg", "png", "json" and numbers in text ("str_int", …) are bytes,
+ * uint8 of any length. Of these, "bytes" are raw elements where a dtype is asked for, and numbers in text are numbers
+ * of that dtype; the others are never taken as elements. "pkl" is refused: it holds programs, not data. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,11 +14,14 @@
 #include "base/error.h"
 #include "base/size.h"
 #include "source/formats.h"
+#include "source/lines.h"
 #include "source/mds_shard.h"
 
 enum { NDARRAY_NDIM_BITS = 2, DTYPE_ROOM = 16 };
 
-enum kind { RAW, ARRAY_OF_DTYPE, ARRAY }; /* ARRAY…: the shape stands in the sample, and in ARRAY the dtype before it */
+/* FIXED: elements of a dtype and shape; ARRAY…: the shape stands in the sample, and in ARRAY the dtype before it;
+ * NUMBER: one in text, as which DIGITS can be asked for; TEXT: what is no elements. */
+enum kind { RAW, FIXED, ARRAY_OF_DTYPE, ARRAY, TEXT, DIGITS, NUMBER };
 
 struct column {
   int32_t number; /* in the shards */
@@ -89,6 +93,17 @@ static int read_array(enum kind kind, const shardrt_field *field, const uint8_t 
   return records_place(out, data + head, reader);
 }
 
+/* A number in text. */
+static int read_number(const shardrt_field *field, const uint8_t *data, size_t bytes, struct reader *reader,
+                       struct value *out) {
+  *out = value_whole(field->dtype, 0, NULL);
+  out->data = reader_room(reader, value_bytes(out));
+  if (out->data == NULL) return ALLOC_FAILED;
+  if (lines_element(data, bytes, field->dtype, out->data)) return SHARDRT_OK;
+  return error_set(SHARDRT_EFORMAT, "\"%s\" holds \"%.*s\", which is no %s", field->name, bytes < 60 ? (int)bytes : 60,
+                   (const char *)data, shardrt_dtype_name(field->dtype));
+}
+
 /* ---- fields ------------------------------------------------------------------------------------------------------ */
 
 /* A dtype that both have under the same name; -1: it is none of MDS. */
@@ -111,7 +126,7 @@ static bool read_static_array(const char *text, enum kind *kind, shardrt_field *
   if (out->dtype < 0) return false;
   *kind = ARRAY_OF_DTYPE;
   if (text[length] == '\0') return true;
-  *kind = RAW;
+  *kind = FIXED;
   const char *at = text + length;
   for (out->ndim = 0; *at != '\0' && out->ndim < SHARDRT_MAX_NDIM; out->ndim++) {
     char *end;
@@ -124,14 +139,20 @@ static bool read_static_array(const char *text, enum kind *kind, shardrt_field *
 
 /* What a column's encoding says of its field; where the samples say it, that is left. */
 static int read_encoding(const struct mds_column *column, enum kind *kind, shardrt_field *out) {
-  static const char *const bytes[] = {"bytes", "str", "jpeg", "png", "json", "str_int", "str_float", "str_decimal"};
+  static const struct {
+    const char *name;
+    enum kind kind;
+  } bytes[] = {{"bytes", RAW}, {"str", TEXT},       {"jpeg", TEXT},        {"png", TEXT},
+               {"json", TEXT}, {"str_int", DIGITS}, {"str_float", DIGITS}, {"str_decimal", DIGITS}};
   static const char array[] = "ndarray:";
   const char *encoding = column->encoding;
   const size_t length = strcspn(encoding, ":"); /* "jpeg:90" */
-  *kind = RAW;
   *out = (shardrt_field){.dtype = SHARDRT_UINT8, .ndim = 1, .shape = {-1}};
-  for (size_t i = 0; i < sizeof bytes / sizeof *bytes; i++)
-    if (strlen(bytes[i]) == length && memcmp(bytes[i], encoding, length) == 0) return SHARDRT_OK;
+  for (size_t i = 0; i < sizeof bytes / sizeof *bytes; i++) {
+    *kind = bytes[i].kind;
+    if (strlen(bytes[i].name) == length && memcmp(bytes[i].name, encoding, length) == 0) return SHARDRT_OK;
+  }
+  *kind = FIXED;
   *out = (shardrt_field){.dtype = number_dtype(encoding)};
   if (out->dtype >= 0) return SHARDRT_OK;
   *kind = ARRAY;
@@ -164,6 +185,41 @@ static int read_first(const struct mds *self, const struct column *column, shard
   return code;
 }
 
+/* Of numbers in text: where a dtype is asked for, and not bytes. */
+static bool is_number_asked(enum kind kind, const shardrt_field *asked) {
+  return kind == DIGITS && asked->dtype >= 0 && asked->ndim <= 0;
+}
+
+/* Makes of the field that a column is what is asked for, which may not be what it is not. */
+static int set_asked(const struct mds_column *column, const shardrt_field *asked, enum kind *kind,
+                     shardrt_field *field) {
+  bool fits = asked->ndim < 0 || *kind != FIXED || asked->ndim == field->ndim;
+  if (is_number_asked(*kind, asked)) {
+    *kind = NUMBER;
+    *field = (shardrt_field){.name = field->name, .dtype = asked->dtype};
+    return SHARDRT_OK;
+  }
+  if (asked->dtype >= 0 && asked->dtype != field->dtype && *kind != RAW)
+    return error_set(SHARDRT_EINVAL, "field \"%s\": %s is asked for, and it holds %s (\"%s\")%s", field->name,
+                     shardrt_dtype_name(asked->dtype),
+                     *kind == TEXT || *kind == DIGITS ? "bytes" : shardrt_dtype_name(field->dtype), column->encoding,
+                     *kind == DIGITS ? "; a dtype without a shape reads the number"
+                     : *kind == TEXT ? ", which are no elements"
+                                     : "; transform.cast converts");
+  for (int32_t d = 0; *kind == FIXED && fits && d < asked->ndim; d++)
+    fits = asked->shape[d] < 0 || asked->shape[d] == field->shape[d];
+  if (!fits)
+    return error_set(SHARDRT_EINVAL,
+                     "field \"%s\": it is \"%s\", which is not the shape that is asked for; left out, it is "
+                     "as the column says",
+                     field->name, column->encoding);
+  if (asked->dtype >= 0) field->dtype = asked->dtype;
+  if (asked->ndim < 0) return SHARDRT_OK;
+  field->ndim = asked->ndim;
+  memcpy(field->shape, asked->shape, sizeof field->shape);
+  return SHARDRT_OK;
+}
+
 static int set_field(struct mds *self, const struct mds_column *column, int32_t number, const shardrt_field *asked) {
   shardrt_field *field = &self->records.base.fields[self->records.base.nfields];
   struct column *out = &self->columns[self->records.base.nfields];
@@ -175,17 +231,8 @@ static int set_field(struct mds *self, const struct mds_column *column, int32_t 
   if (found.name == NULL) return ALLOC_FAILED;
   *field = found;
   self->records.base.nfields++;
-  if (out->kind != RAW) code = read_first(self, out, field);
-  if (code != SHARDRT_OK || asked == NULL) return code;
-  const bool raw = out->kind == RAW && source_is_ragged(field);
-  if (asked->dtype >= 0 && asked->dtype != field->dtype && !raw)
-    return error_set(SHARDRT_EINVAL, "field \"%s\": %s is asked for, and it holds %s; transform.cast converts",
-                     field->name, shardrt_dtype_name(asked->dtype), shardrt_dtype_name(field->dtype));
-  if (asked->dtype >= 0) field->dtype = asked->dtype;
-  if (asked->ndim < 0) return SHARDRT_OK;
-  field->ndim = asked->ndim;
-  memcpy(field->shape, asked->shape, sizeof field->shape);
-  return SHARDRT_OK;
+  if (out->kind == ARRAY || out->kind == ARRAY_OF_DTYPE) code = read_first(self, out, field);
+  return code == SHARDRT_OK && asked != NULL ? set_asked(column, asked, &out->kind, field) : code;
 }
 
 static int set_fields(struct mds *self, const struct mds_index *index, int32_t nfields, const shardrt_field *asked) {
@@ -217,7 +264,7 @@ static int read_index(const char *folder, const shardrt_source_options *options,
   int code = stored_open(path, options, &file);
   if (code == SHARDRT_OK) {
     code = stored_get(&file, 0, file.bytes, &arena, &text);
-    if (code == SHARDRT_OK) code = mds_index_read(path, text, file.bytes, out);
+    if (code == SHARDRT_OK) code = mds_index_read(path, text, file.bytes, options->unverified == 0, out);
     stored_close(&file);
   }
   reader_clear(&arena);
@@ -277,10 +324,12 @@ static int mds_value(const shardrt_source *source, int32_t field, int64_t sample
   *handled = true;
   int code = records_get(&self->records, sample, column->number, reader, &data, &bytes);
   if (code != SHARDRT_OK) return code;
-  if (column->kind == RAW)
-    code = records_elements(&source->fields[field], data, bytes, reader, out);
-  else
+  if (column->kind == ARRAY || column->kind == ARRAY_OF_DTYPE)
     code = read_array(column->kind, &source->fields[field], data, bytes, reader, out);
+  else if (column->kind == NUMBER)
+    code = read_number(&source->fields[field], data, bytes, reader, out);
+  else
+    code = records_elements(&source->fields[field], data, bytes, reader, out);
   return code == SHARDRT_OK ? code : records_blame(&self->records, sample, column->number, code);
 }
 

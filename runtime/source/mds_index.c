@@ -1,10 +1,10 @@
 /* mds_index.c - https://github.com/mosaicml/streaming/tree/main/streaming/base/format (index.json, version 2). */
 #include "source/mds_index.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/digest.h"
 #include "base/error.h"
 #include "source/json.h"
 
@@ -25,9 +25,18 @@ static void clear_columns(struct mds_column *columns, int32_t count) {
   }
 }
 
+static void clear_file(struct mds_file *file) {
+  alloc_free(file->name);
+  alloc_free(file->unknown);
+  for (int32_t i = 0; i < file->nhashes; i++) {
+    alloc_free(file->hashes[i].name);
+    alloc_free(file->hashes[i].digits);
+  }
+}
+
 static void clear_shard(struct mds_shard *shard) {
-  alloc_free(shard->raw.name);
-  alloc_free(shard->zip.name);
+  clear_file(&shard->raw);
+  clear_file(&shard->zip);
 }
 
 /* A text into `room` bytes; one that is longer is refused. */
@@ -78,14 +87,17 @@ static int read_size(json_reader *r, int32_t i, void *context) {
 /* ---- files ------------------------------------------------------------------------------------------------------- */
 
 static int read_hash(json_reader *r, const char *key, void *context) {
-  static const char *const known[] = {"xxh32", "xxh64", "xxh3_64", "xxh128", "xxh3_128"};
   struct mds_file *file = context;
-  bool is_known = false;
-  for (size_t i = 0; i < sizeof known / sizeof *known; i++) is_known = is_known || strcmp(key, known[i]) == 0;
-  if (!is_known || file->nhashes == MDS_HASHES_MOST) return json_skip(r);
+  const bool known = digest_is_known(key);
+  if (!known && file->unknown == NULL) {
+    file->unknown = alloc_text("%s", key);
+    if (file->unknown == NULL) return ALLOC_FAILED;
+  }
+  if (!known || file->nhashes == MDS_HASHES_MOST) return json_skip(r);
   struct mds_hash *hash = &file->hashes[file->nhashes++];
-  snprintf(hash->name, sizeof hash->name, "%s", key);
-  return read_text(r, "up to 32 digits for a hash", hash->digits, sizeof hash->digits);
+  hash->name = alloc_text("%s", key);
+  if (hash->name == NULL) return ALLOC_FAILED;
+  return read_owned(r, "the digits of a hash", &hash->digits);
 }
 
 static int read_file_key(json_reader *r, const char *key, void *context) {
@@ -204,6 +216,25 @@ static int read_shard(json_reader *r, int32_t i, void *context) {
   return code;
 }
 
+/* That of a file with hashes at least one can be checked: the others then tell no more. */
+static int check_hashes(const json_reader *r, const struct mds_file *file) {
+  if (file->nhashes > 0 || file->unknown == NULL) return SHARDRT_OK;
+  return json_bad(
+      r,
+      "the only hash of %s is its \"%s\", which shardrt cannot compute: it knows those of XXH, md5, sha1, the "
+      "SHA-2s and -3s, blake2b and blake2s; `verify = false` reads the folder without",
+      file->name, file->unknown);
+}
+
+static int check_all_hashes(const json_reader *r, const struct mds_index *index) {
+  int code = SHARDRT_OK;
+  for (int64_t i = 0; i < index->nshards && code == SHARDRT_OK; i++) {
+    code = check_hashes(r, &index->shards[i].raw);
+    if (code == SHARDRT_OK) code = check_hashes(r, &index->shards[i].zip);
+  }
+  return code;
+}
+
 /* An index that is read. */
 struct reading {
   struct mds_index *out;
@@ -220,13 +251,14 @@ static int read_index_key(json_reader *r, const char *key, void *context) {
   return json_skip(r);
 }
 
-int mds_index_read(const char *path, const uint8_t *text, size_t bytes, struct mds_index *out) {
+int mds_index_read(const char *path, const uint8_t *text, size_t bytes, bool verify, struct mds_index *out) {
   json_reader r = {.path = path, .begin = text, .at = text, .end = text + bytes};
   *out = (struct mds_index){0};
   struct reading reading = {.out = out};
   int code = json_object_read(&r, "an object with \"shards\" and \"version\"", read_index_key, &reading);
   if (code == SHARDRT_OK) code = json_end(&r, "the end of the file");
   if (code == SHARDRT_OK && out->nshards == 0) code = json_bad(&r, "tells of no shard");
+  if (code == SHARDRT_OK && verify) code = check_all_hashes(&r, out);
   if (code < 0) mds_index_clear(out);
   return code;
 }

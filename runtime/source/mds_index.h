@@ -5,7 +5,7 @@
 
 #include "shardrt.h"
 
-enum { MDS_COLUMNS_MOST = 256, MDS_HASHES_MOST = 4, MDS_DIGITS = 32 };
+enum { MDS_COLUMNS_MOST = 256, MDS_HASHES_MOST = 8 };
 
 struct mds_column {
   char *name;     /* owned */
@@ -13,16 +13,17 @@ struct mds_column {
   int64_t size;   /* in bytes; 0: differs from sample to sample */
 };
 
-/* A hash of a whole file: of those that index.json has, the ones that shardrt can check, which are XXH's. */
+/* A hash of a whole file: of those that index.json has, one that can be computed. */
 struct mds_hash {
-  char name[12];               /* "xxh3_64" */
-  char digits[MDS_DIGITS + 1]; /* hexadecimal */
+  char *name;   /* "xxh3_64", "sha1"; owned */
+  char *digits; /* hexadecimal; owned */
 };
 
 struct mds_file {
   char *name; /* in the folder; owned; NULL: there is none */
   int64_t bytes;
-  int32_t nhashes;
+  int32_t nhashes; /* of the first MDS_HASHES_MOST of them that are known */
+  char *unknown;   /* the name of one that is not; owned; NULL: all are */
   struct mds_hash hashes[MDS_HASHES_MOST];
 };
 
@@ -41,8 +42,9 @@ struct mds_index {
 };
 
 /* Reads a file's text; `path` is for messages. EFORMAT: malformed; another version than 2, another format than "mds";
- * columns that are not the same in all shards; a name that leads out of the folder. */
-int mds_index_read(const char *path, const uint8_t *text, size_t bytes, struct mds_index *out);
+ * columns that are not the same in all shards; a name that leads out of the folder; with `verify`, a file with hashes
+ * of which none is known. */
+int mds_index_read(const char *path, const uint8_t *text, size_t bytes, bool verify, struct mds_index *out);
 /* Any that is zeroed or was read, or failed to. */
 void mds_index_clear(struct mds_index *self);
 

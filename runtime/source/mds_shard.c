@@ -6,17 +6,16 @@
  *
  * A shard that is there compressed only is decompressed into the cache once. A shard has no checksums: its side-car
  * index has the CRC-32C of every column of every sample. Hashes of whole files, where index.json has any, are checked
- * when a shard is decompressed (the compressed file's) and when its side-car index is made: XXH's, which libxxhash
- * knows; others (md5, sha…) are not. */
+ * when a shard is decompressed (the compressed file's) and when its side-car index is made; digest.h says which. */
 #include "source/mds_shard.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-
-#include <xxhash.h>
+#include <strings.h>
 
 #include "base/alloc.h"
+#include "base/digest.h"
 #include "base/error.h"
 #include "base/hash.h"
 #include "storage/cache.h"
@@ -32,31 +31,28 @@ static uint32_t read_32(const uint8_t *bytes) {
 
 /* ---- a whole file's hashes --------------------------------------------------------------------------------------- */
 
-static void hash_digits(const char *name, const uint8_t *data, size_t bytes, char *out, size_t room) {
-  if (strcmp(name, "xxh32") == 0) {
-    snprintf(out, room, "%08" PRIx32, XXH32(data, bytes, 0));
-  } else if (strcmp(name, "xxh64") == 0) {
-    snprintf(out, room, "%016" PRIx64, (uint64_t)XXH64(data, bytes, 0));
-  } else if (strcmp(name, "xxh3_64") == 0) {
-    snprintf(out, room, "%016" PRIx64, (uint64_t)XXH3_64bits(data, bytes));
-  } else { /* xxh128 and xxh3_128 are one */
-    const XXH128_hash_t hash = XXH3_128bits(data, bytes);
-    snprintf(out, room, "%016" PRIx64 "%016" PRIx64, (uint64_t)hash.high64, (uint64_t)hash.low64);
-  }
+/* Those of XXH are quick: damage is found by them first. */
+static bool is_quick(const struct mds_hash *hash) {
+  return strncmp(hash->name, "xxh", 3) == 0;
+}
+
+static int check_hash(const char *title, const struct mds_hash *hash, const uint8_t *data, size_t bytes) {
+  char digits[DIGEST_ROOM];
+  int code = digest_of(hash->name, data, bytes, digits);
+  if (code != SHARDRT_OK || strcasecmp(digits, hash->digits) == 0) return code;
+  return error_set(SHARDRT_EFORMAT, "%s: is damaged: its %s is %s, and index.json tells of %s", title, hash->name,
+                   digits, hash->digits);
 }
 
 static int check_file(const char *title, const struct mds_file *file, const uint8_t *data, size_t bytes) {
   if (bytes != (size_t)file->bytes)
     return error_set(SHARDRT_EFORMAT, "%s: has %zu bytes, and index.json tells of %lld: it is cut off, or another file",
                      title, bytes, (long long)file->bytes);
-  for (int32_t i = 0; i < file->nhashes; i++) {
-    char digits[MDS_DIGITS + 1];
-    hash_digits(file->hashes[i].name, data, bytes, digits, sizeof digits);
-    if (strcmp(digits, file->hashes[i].digits) != 0)
-      return error_set(SHARDRT_EFORMAT, "%s: is damaged: its %s is %s, and index.json tells of %s", title,
-                       file->hashes[i].name, digits, file->hashes[i].digits);
-  }
-  return SHARDRT_OK;
+  int code = SHARDRT_OK;
+  for (int32_t quick = 1; quick >= 0; quick--)
+    for (int32_t i = 0; i < file->nhashes && code == SHARDRT_OK; i++)
+      if (is_quick(&file->hashes[i]) == (quick == 1)) code = check_hash(title, &file->hashes[i], data, bytes);
+  return code;
 }
 
 /* ---- a compressed shard ------------------------------------------------------------------------------------------ */

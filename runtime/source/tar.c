@@ -4,10 +4,11 @@
  * sample; what follows that dot, in small letters, is the name of a field. An archive says nothing of where its members
  * are, and has checksums of their headers only: the index has both.
  *
- * A field is the member's bytes, uint8 of any length, or raw elements where a dtype and a shape are asked for; "cls" is
- * a whole number in text, as int64; "npy" an array, of the first sample's dtype and dimensions; "left.npy" as "npy", as
- * WebDataset goes by what follows the last dot. A field that is asked for may have several names, "jpg;jpeg;png": each
- * sample has one of them. */
+ * A field is the member's bytes, uint8 of any length, or raw elements where a dtype and a shape are asked for ("bin"
+ * needs no shape); "cls" is a whole number in text, as int64; so are the other numbers in text that WebDataset knows
+ * ("index", "id", …) where int64 is asked for; "npy" is an array, of the first sample's dtype and dimensions;
+ * "left.npy" as "npy", as WebDataset goes by what follows the last dot. What is text is never taken as raw elements. A
+ * field that is asked for may have several names, "jpg;jpeg;png": each sample has one of them. */
 #include <ctype.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -35,12 +36,59 @@ struct tar {
   struct places *places; /* of field f in file i: places[f * nfiles + i] */
 };
 
-static enum kind kind_of(const char *name, const shardrt_field *asked) {
-  const bool raw = asked != NULL && asked->ndim >= 0;
-  const char *dot = strchr(name, ';') == NULL ? strrchr(name, '.') : NULL;
-  if (dot != NULL) name = dot + 1;
-  if (strcmp(name, "npy") == 0) return raw && asked->dtype == SHARDRT_UINT8 ? RAW : NPY;
-  return strcmp(name, "cls") == 0 && !raw ? NUMBER : RAW;
+/* What a member's extension says of its bytes: https://github.com/webdataset/webdataset, autodecode.py. */
+enum content { ANY, BIN, CLASS, INTEGER, TEXT, ARRAY };
+
+static const struct extension {
+  const char *name;
+  enum content content;
+} extensions[] = {
+    {"bin", BIN},         {"cls", CLASS},   {"cls2", INTEGER}, {"class", INTEGER}, {"count", INTEGER},
+    {"index", INTEGER},   {"inx", INTEGER}, {"id", INTEGER},   {"txt", TEXT},      {"text", TEXT},
+    {"transcript", TEXT}, {"json", TEXT},   {"jsn", TEXT},     {"npy", ARRAY},
+};
+
+/* Of a name of `length` bytes: by what follows its last dot. */
+static enum content content_of(const char *name, size_t length) {
+  size_t dot = length;
+  while (dot > 0 && name[dot - 1] != '.') dot--;
+  for (size_t i = 0; i < sizeof extensions / sizeof *extensions; i++)
+    if (strlen(extensions[i].name) == length - dot && memcmp(extensions[i].name, name + dot, length - dot) == 0)
+      return extensions[i].content;
+  return ANY;
+}
+
+/* Of a field, all of whose names say the same; or else TEXT, of which nothing but bytes can be asked. */
+static enum content content_of_all(const char *names) {
+  enum content content = content_of(names, strcspn(names, ";"));
+  for (const char *at = strchr(names, ';'); at != NULL; at = strchr(at + 1, ';'))
+    if (content_of(at + 1, strcspn(at + 1, ";")) != content) return TEXT;
+  return content;
+}
+
+/* How a field is made of its member's bytes. EINVAL: what is asked for would take them as what they are not. */
+static int set_kind(const char *name, const shardrt_field *asked, enum kind *out) {
+  const enum content content = content_of_all(name);
+  const bool as_found = asked == NULL || asked->dtype < 0;
+  const bool bytes = !as_found && asked->dtype == SHARDRT_UINT8 && asked->ndim == 1 && asked->shape[0] < 0;
+  const bool number = !as_found && asked->dtype != SHARDRT_UINT8;
+  *out = RAW;
+  if (bytes) return SHARDRT_OK;
+  if (content == ARRAY) *out = NPY;
+  if (content == CLASS || (content == INTEGER && number)) *out = NUMBER;
+  if (*out == NUMBER && !as_found && asked->dtype == SHARDRT_INT64 && asked->ndim > 0)
+    return error_set(SHARDRT_EINVAL, "field \"%s\": is a whole number in text, and has no dimensions", name);
+  if (content == TEXT && number)
+    return error_set(SHARDRT_EINVAL,
+                     "field \"%s\": %s is asked for, and it is text, which is never taken as raw elements; \"bytes\" "
+                     "takes it as it is",
+                     name, shardrt_dtype_name(asked->dtype));
+  if (content == ANY && number && asked->ndim < 0)
+    return error_set(SHARDRT_EINVAL,
+                     "field \"%s\": %s is asked for, and it holds bytes, which may be text or anything; {\"%s\", {-1}} "
+                     "takes them as raw elements, \"bytes\" as they are",
+                     name, shardrt_dtype_name(asked->dtype), shardrt_dtype_name(asked->dtype));
+  return SHARDRT_OK;
 }
 
 static int32_t find_column(const struct index *index, const char *name, size_t length) {
@@ -119,8 +167,8 @@ static int set_field(struct tar *self, const char *name, const shardrt_field *as
   field->name = alloc_text("%s", name);
   if (field->name == NULL) return ALLOC_FAILED;
   self->records.base.nfields++;
-  self->kinds[f] = kind_of(name, asked);
-  int code = set_places(self, name, &self->places[f * self->records.nfiles]);
+  int code = set_kind(name, asked, &self->kinds[f]);
+  if (code == SHARDRT_OK) code = set_places(self, name, &self->places[f * self->records.nfiles]);
   if (code == SHARDRT_OK) code = check_complete(self, f);
   if (code != SHARDRT_OK) return code;
   *field = (shardrt_field){.name = field->name, .dtype = SHARDRT_UINT8, .ndim = 1, .shape = {-1}};
@@ -185,7 +233,7 @@ static int open_tar(int32_t npaths, const char *const *paths, int32_t nfields, c
 
 /* ---- samples ---------------------------------------------------------------------------------------------------- */
 
-static int read_number_text(const uint8_t *data, size_t bytes, int64_t *out) {
+static int read_number_text(const char *name, const uint8_t *data, size_t bytes, int64_t *out) {
   char text[DIGITS_MOST], *end;
   while (bytes > 0 && isspace(data[bytes - 1])) bytes--;
   if (bytes > 0 && bytes < sizeof text) {
@@ -195,7 +243,7 @@ static int read_number_text(const uint8_t *data, size_t bytes, int64_t *out) {
     *out = strtoll(text, &end, 10);
     if (end == text + bytes && errno == 0) return SHARDRT_OK;
   }
-  return error_set(SHARDRT_EFORMAT, "its \"cls\" is no whole number");
+  return error_set(SHARDRT_EFORMAT, "its \"%s\" is no whole number", name);
 }
 
 static int make_value(enum kind kind, const shardrt_field *field, const uint8_t *data, size_t bytes,
@@ -203,7 +251,7 @@ static int make_value(enum kind kind, const shardrt_field *field, const uint8_t 
   *out = value_whole(field->dtype, field->ndim, field->shape);
   if (kind == NUMBER) {
     out->data = reader_room(reader, sizeof(int64_t));
-    return out->data != NULL ? read_number_text(data, bytes, out->data) : SHARDRT_ENOMEM;
+    return out->data != NULL ? read_number_text(field->name, data, bytes, out->data) : SHARDRT_ENOMEM;
   }
   if (kind == NPY) {
     npy_header header;
@@ -218,7 +266,8 @@ static int make_value(enum kind kind, const shardrt_field *field, const uint8_t 
       return error_set(SHARDRT_EFORMAT, "its \"npy\" has not the shape of the first sample's; `fields` can say {-1, …} "
                                         "for sizes that differ");
     *out = value_whole(field->dtype, header.ndim, header.shape);
-    return records_place(out, data + header.data_offset, reader);
+    code = records_place(out, data + header.data_offset, reader);
+    return code == SHARDRT_OK ? records_check(field, out) : code;
   }
   return records_elements(field, data, bytes, reader, out);
 }

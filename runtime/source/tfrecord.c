@@ -11,6 +11,11 @@
 
 enum { HEAD_BYTES = 12, TAIL_BYTES = 4 };
 
+struct tfrecord {
+  struct records records;
+  struct example_kinds kinds;
+};
+
 static uint32_t read_32(const uint8_t *bytes) {
   return (uint32_t)bytes[0] | (uint32_t)bytes[1] << 8 | (uint32_t)bytes[2] << 16 | (uint32_t)bytes[3] << 24;
 }
@@ -86,7 +91,8 @@ static int scan(const struct stored *file, struct reader *arena, struct index_wr
 static int open_tfrecord(int32_t npaths, const char *const *paths, int32_t nfields, const shardrt_field *fields,
                          const shardrt_source_options *options, shardrt_source **out) {
   records *self;
-  int code = records_open(&tfrecord_format, sizeof *self, npaths, paths, options, "tfrecord", scan, NULL, &self);
+  int code =
+      records_open(&tfrecord_format, sizeof(struct tfrecord), npaths, paths, options, "tfrecord", scan, NULL, &self);
   if (code != SHARDRT_OK) return code;
   struct reader arena = {0};
   const uint8_t *data;
@@ -97,7 +103,7 @@ static int open_tfrecord(int32_t npaths, const char *const *paths, int32_t nfiel
                      npaths > 1 ? ", and the files after it" : "");
   if (code == SHARDRT_OK) code = records_first(self, 0, &arena, &first, &data, &bytes);
   if (code == SHARDRT_OK) {
-    code = example_fields(&self->base, nfields, fields, data, bytes);
+    code = example_fields(&self->base, nfields, fields, data, bytes, &((struct tfrecord *)self)->kinds);
     if (code != SHARDRT_OK) records_blame(self, first, 0, code);
   }
   reader_clear(&arena);
@@ -119,7 +125,7 @@ static int tfrecord_value(const shardrt_source *source, int32_t field, int64_t s
   *handled = true;
   int code = records_get(self, sample, 0, reader, &data, &bytes);
   if (code != SHARDRT_OK) return code;
-  code = example_value(&source->fields[field], data, bytes, reader, out);
+  code = example_value(source, &((const struct tfrecord *)source)->kinds, field, data, bytes, reader, out);
   return code == SHARDRT_OK ? code : records_blame(self, sample, 0, code);
 }
 
@@ -128,6 +134,11 @@ static int tfrecord_extents(const shardrt_source *source, int32_t field, const i
   (void)field; /* of whichever, the record */
   (void)inner;
   return records_extents((const records *)source, 0, samples, n, out);
+}
+
+static void tfrecord_close(shardrt_source *source) {
+  example_kinds_clear(&((struct tfrecord *)source)->kinds);
+  records_close(source);
 }
 
 const source_format tfrecord_format = {
@@ -140,5 +151,5 @@ const source_format tfrecord_format = {
     .file_count = records_file_count,
     .file_name = records_file_name,
     .file_fingerprint = records_file_fingerprint,
-    .close = records_close,
+    .close = tfrecord_close,
 };

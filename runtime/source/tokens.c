@@ -1,8 +1,10 @@
-/* tokens.c - flat files of token numbers, uint16 or uint32, little-endian; a sample is a window of `window` tokens, and
- * begins `stride` tokens after the one before it. Windows of which the file does not hold all are left out.
+/* tokens.c - flat files of token numbers, whole numbers of any size, little-endian; a sample is a window of `window`
+ * tokens, and begins `stride` tokens after the one before it. Windows of which the file does not hold all are left out.
  *
  * A file is bare (nanoGPT's .bin), or begins with the 1,024 bytes of llm.c's .bin: 256 int32, of which the first are a
- * magic number that tells the tokens' size, a version, and how many tokens follow.
+ * magic number that tells the tokens' size, a version, and how many tokens follow. Of a bare one nothing tells the
+ * tokens' size: the recipe does. A file that begins as one of another format (magic.h) is refused, unless the recipe
+ * says that it has no header.
  * https://github.com/karpathy/llm.c/blob/master/llmc/dataloader.h */
 #include <string.h>
 
@@ -10,7 +12,9 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/size.h"
+#include "base/text.h"
 #include "source/gather.h"
+#include "source/magic.h"
 #include "source/source.h"
 #include "storage/stored.h"
 
@@ -127,41 +131,87 @@ static const source_format tokens_format = {
 
 /* ---- opening ---------------------------------------------------------------------------------------------------- */
 
-/* What a header says: NULL where there is none. */
-static int find_header(const struct stored *file, const struct token_header **out, int32_t *version, int32_t *count) {
-  int32_t words[3];
+/* What tokens may be. */
+static const int32_t dtypes[] = {SHARDRT_UINT16, SHARDRT_UINT32, SHARDRT_INT32,  SHARDRT_INT64,
+                                 SHARDRT_UINT8,  SHARDRT_INT16,  SHARDRT_UINT64, SHARDRT_INT8};
+
+static bool is_token_dtype(int32_t dtype) {
+  for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++)
+    if (dtypes[i] == dtype) return true;
+  return false;
+}
+
+/* Refuses what the first bytes say is no bare file. Bytes that are text may be tokens of one byte. */
+static int refuse_other(const char *path, const uint8_t *head, size_t bytes, size_t whole, int32_t asked) {
+  static const char bare[] = "if it is tokens from its first byte on, say `header = false` and their `dtype`";
+  const struct magic *magic = magic_find(head, bytes, whole);
+  if (magic != NULL)
+    return error_set(SHARDRT_EFORMAT,
+                     "%s: is no file of tokens: it begins as %s, of which source.tokens cannot read "
+                     "anything: %s; %s",
+                     path, magic->what, magic->advice, bare);
+  if (!magic_is_text(head, bytes) || shardrt_dtype_size(asked) == 1) return SHARDRT_OK;
+  return error_set(SHARDRT_EFORMAT, "%s: is no file of tokens: it is text, which a tokenizer makes tokens of; %s", path,
+                   bare);
+}
+
+/* Of a bare file whose tokens nothing tells: what they could be, and how many. */
+static int want_dtype(const char *path, size_t bytes) {
+  char text[256] = "";
+  struct text words = {.bytes = text, .capacity = sizeof text};
+  for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++) {
+    const size_t size = shardrt_dtype_size(dtypes[i]);
+    if (bytes % size == 0)
+      text_add(&words, "%s%zu of %s", words.length > 0 ? ", " : "", bytes / size, shardrt_dtype_name(dtypes[i]));
+  }
+  return error_set(SHARDRT_EINVAL,
+                   "%s: has no header of llm.c's that says what its tokens are; `dtype` can: its %zu bytes are %s",
+                   path, bytes, text);
+}
+
+/* What a header says: NULL where there is none. Refuses a file of another format. */
+static int find_header(const struct stored *file, const shardrt_token_options *options, const struct token_header **out,
+                       int32_t words[3]) {
+  uint8_t head[MAGIC_BYTES];
+  const size_t bytes = file->bytes < sizeof head ? file->bytes : sizeof head;
   struct reader reader = {0};
   *out = NULL;
-  if (file->bytes < sizeof words) return SHARDRT_OK;
-  int code = stored_read(file, 0, sizeof words, &reader, words);
+  if (options->files.no_header != 0) return SHARDRT_OK;
+  int code = stored_read(file, 0, bytes, &reader, head);
   reader_clear(&reader);
   if (code < 0) return code;
-  *version = words[1];
-  *count = words[2];
+  if (bytes >= 3 * sizeof *words) memcpy(words, head, 3 * sizeof *words);
   for (size_t i = 0; i < sizeof headers / sizeof *headers; i++)
     if (headers[i].magic == words[0]) *out = &headers[i];
+  return *out != NULL ? SHARDRT_OK : refuse_other(file->title, head, bytes, file->bytes, options->dtype);
+}
+
+/* A header that does not fit its file. */
+static int check_header(const char *path, const struct token_header *header, const int32_t words[3], size_t whole) {
+  if (words[1] != header->version)
+    return error_set(SHARDRT_EFORMAT, "%s: a token file of llm.c of version %d; shardrt reads version %d", path,
+                     (int)words[1], (int)header->version);
+  if (whole < HEADER_BYTES)
+    return error_set(SHARDRT_EFORMAT, "%s: is cut off within its header of %d bytes: it has %zu", path, HEADER_BYTES,
+                     whole);
+  if (words[2] < 0 || (size_t)words[2] * shardrt_dtype_size(header->dtype) != whole - HEADER_BYTES)
+    return error_set(SHARDRT_EFORMAT, "%s: its header counts %d tokens of %s; %zu bytes follow it", path, (int)words[2],
+                     shardrt_dtype_name(header->dtype), whole - HEADER_BYTES);
   return SHARDRT_OK;
 }
 
-/* Finds the tokens' dtype (`asked`: what the recipe says, < 0: nothing), their place and how many they are. */
-static int parse(tokens_source *self, const char *path, int32_t asked, int64_t *count) {
-  int32_t version = 0, said = 0;
+/* Finds the tokens' dtype, their place and how many they are. */
+static int parse(tokens_source *self, const char *path, const shardrt_token_options *options, int64_t *count) {
+  const int32_t asked = options->dtype;
   const struct token_header *header;
-  int code = find_header(&self->file, &header, &version, &said);
+  int32_t words[3] = {0};
+  int code = find_header(&self->file, options, &header, words);
+  if (code == SHARDRT_OK && header != NULL) code = check_header(path, header, words, self->file.bytes);
   if (code < 0) return code;
-  const size_t before = header != NULL && self->file.bytes >= HEADER_BYTES ? HEADER_BYTES : 0;
-  const size_t bytes = self->file.bytes - before;
-  const int32_t dtype = header != NULL ? header->dtype : asked < 0 ? SHARDRT_UINT16 : asked;
+  const size_t before = header != NULL ? HEADER_BYTES : 0, bytes = self->file.bytes - before;
+  const int32_t dtype = header != NULL ? header->dtype : asked;
+  if (dtype < 0) return want_dtype(path, bytes);
   const size_t size = shardrt_dtype_size(dtype);
-  if (header != NULL && version != header->version)
-    return error_set(SHARDRT_EFORMAT, "%s: a token file of llm.c of version %d; shardrt reads version %d", path,
-                     (int)version, (int)header->version);
-  if (header != NULL && self->file.bytes < HEADER_BYTES)
-    return error_set(SHARDRT_EFORMAT, "%s: is cut off within its header of %d bytes: it has %zu", path, HEADER_BYTES,
-                     self->file.bytes);
-  if (header != NULL && (said < 0 || (size_t)said * size != bytes))
-    return error_set(SHARDRT_EFORMAT, "%s: its header counts %d tokens of %s; %zu bytes follow it", path, (int)said,
-                     shardrt_dtype_name(dtype), bytes);
   if (asked >= 0 && asked != dtype)
     return error_set(SHARDRT_EINVAL, "%s: its header says that the tokens are %s, not %s", path,
                      shardrt_dtype_name(dtype), shardrt_dtype_name(asked));
@@ -179,7 +229,7 @@ static int open_file(tokens_source *self, const char *path, const shardrt_token_
   int64_t count = 0;
   int code = stored_open(path, &options->files, &self->file);
   if (code == SHARDRT_OK) code = stored_guard(&self->file, &options->files, GUARD_DEFAULT_PLAIN);
-  if (code == SHARDRT_OK) code = parse(self, path, options->dtype, &count);
+  if (code == SHARDRT_OK) code = parse(self, self->file.title, options, &count);
   if (code < 0) return code;
   const size_t size = shardrt_dtype_size(self->field.dtype);
   if (!size_multiply((size_t)options->stride, size, &self->stride_bytes))
@@ -197,8 +247,8 @@ int shardrt_source_tokens(const char *path, const shardrt_token_options *options
   if (options->window < 1 || options->stride < 1 || options->window > INT64_MAX / 8)
     return error_set(SHARDRT_EINVAL, "windows of %lld tokens, one every %lld; both are at least 1",
                      (long long)options->window, (long long)options->stride);
-  if (options->dtype >= 0 && options->dtype != SHARDRT_UINT16 && options->dtype != SHARDRT_UINT32)
-    return error_set(SHARDRT_EINVAL, "tokens of dtype %s; they are uint16 or uint32",
+  if (options->dtype >= 0 && !is_token_dtype(options->dtype))
+    return error_set(SHARDRT_EINVAL, "tokens of dtype %s; they are whole numbers: uint16, uint32, int32, int64, …",
                      shardrt_dtype_size(options->dtype) ? shardrt_dtype_name(options->dtype) : "that does not exist");
   tokens_source *made = source_new(&tokens_format, sizeof *made);
   if (made == NULL) return ALLOC_FAILED;

@@ -3,6 +3,7 @@
     pip install mosaicml-streaming==0.13.0
     python3 tests/data/write_mds.py tests/data/mds
 """
+import decimal
 import os
 import sys
 
@@ -40,3 +41,10 @@ write('zstd-hashes', COLUMNS, [sample(i) for i in range(12)], size_limit=900, co
 write('scalars', {name: name for name in SCALARS}, [{name: i for name in SCALARS} for i in range(3)])
 write('bz2', {'x': 'int'}, [{'x': 1}], compression='bz2')
 write('pickle', {'x': 'int', 'y': 'pkl'}, [{'x': 1, 'y': None}, {'x': 2, 'y': None}])
+SUMS = ['blake2b', 'blake2s', 'md5', 'sha1', 'sha224', 'sha256', 'sha384', 'sha3_224', 'sha3_256', 'sha3_384', 'sha3_512',
+        'sha512', 'xxh128', 'xxh32', 'xxh3_128', 'xxh3_64', 'xxh64']
+write('sums', {'x': 'int', 'text': 'str'}, [{'x': i * 7 - 5, 'text': f'word {i}'} for i in range(6)], hashes=SUMS)
+NUMBERS = [(12345678, 0.25, '1.50'), (-3, 1e300, '1E+2'), (2 ** 53 + 1, float('-inf'), '-0.125')]
+write('numbers', {'i': 'str_int', 'f': 'str_float', 'd': 'str_decimal', 's': 'str'},
+      [{'i': i, 'f': f, 'd': decimal.Decimal(d), 's': f'{k:08d}'} for k, (i, f, d) in enumerate(NUMBERS)],
+      hashes=['sha1'])

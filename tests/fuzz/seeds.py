@@ -155,6 +155,37 @@ def text():
         seed("tokens", f"llm.c-{size}", header + tokens)
 
 
+def refused():
+    """What is another format, or a part of one that is not read: each is to be an error, and nothing else."""
+    zeros = b"\0" * 40
+    arrow = struct.pack("<IiI", 0xffffffff, 24, 16)
+    for name, head in [("npy", slurp("int32.npy")), ("arrow-stream", arrow), ("parquet", b"PAR1\x15\x04"),
+                       ("megatron-index", b"MMIDIDX\0\0\1"), ("text", b"some words of a text. " * 9),
+                       ("safetensors", struct.pack("<Q", 16) + b'{"x":'), ("pickle", b"\x80\4\x95\x10" + bytes(7))]:
+        seed("tokens", name, head + zeros)
+    seed("csv", "mixed-quotes", b'a,b\r"x"y,"x""y"z"\r\n5" pipe,"1"2\n')
+    seed("csv", "ragged", b"a,b\n1,2\n3\n4,5,6\n7,\n")
+    seed("csv", "utf-16", "a,b\n1,2\n".encode("utf-16"))
+    seed("jsonl", "text-then-list", b'{"x":"abc"}\n{"x":[97,98]}\n{"x":1}\n')
+    for name in ["sums", "numbers"]:
+        seed("mds", name, slurp(f"mds/{name}/index.json") + BETWEEN + slurp(f"mds/{name}/shard.00000.mds"))
+    seed("mds", "unknown-hash", slurp("mds/numbers/index.json").replace(b'"sha1": ', b'"whirlpool": ') + BETWEEN +
+         slurp("mds/numbers/shard.00000.mds"))
+
+    def field(number, data):
+        return bytes([number << 3 | 2, len(data)]) + data
+
+    def record(*data):  # the target puts the checksums right
+        return b"".join(struct.pack("<QI", len(d), 0) + d + bytes(4) for d in data)
+    one, two = (field(1, field(1, b"x") + field(2, field(1, b"".join(field(1, t) for t in texts))))
+                for texts in [[b"one"], [b"one", b"two"]])
+    ints = field(1, field(1, b"x") + field(2, field(3, b"\x08\x05")))
+    seed("tfrecord", "several-strings", record(field(1, one), field(1, two)))
+    seed("tfrecord", "other-kind", record(field(1, ints), field(1, one)))
+    seed("tfrecord", "merged", record(field(1, ints) + field(1, one)))
+    seed("tfrecord", "sequence", record(field(1, ints) + field(2, field(1, field(1, b"s") + field(2, b"")))))
+
+
 def index(kind, columns, rows):
     """As runtime/source/index.h has it; the target fills in what must fit the file."""
     names = b"".join(name + b"\0" for name in columns)
@@ -166,7 +197,7 @@ def index(kind, columns, rows):
 def indexes():
     seed("index", "tfrecord", index(b"tfrecord", [b"record"], [[(0, 5, 0, 0)], [(8, 4, 0, 0)]]))
     seed("index", "tar", index(b"tar", [b"cls", b"txt"], [[(0, 2, 0, 0), (4, 3, 0, 0)], [(8, 1, 0, 0), (-1, 0, 0, 0)]]))
-    seed("index", "csv", index(b"csv with a header", [b"line"], [[(4, 5, 0, 0)], [(10, 3, 0, 0)], [(14, 5, 0, 0)]]))
+    seed("index", "csv", index(b"csv , with a header", [b"line"], [[(4, 5, 0, 0)], [(10, 3, 0, 0)], [(14, 5, 0, 0)]]))
 
 
 def images():
@@ -187,5 +218,5 @@ def npz_and_cifar():
     seed("cifar", "hundred", slurp("cifar/train.bin")[:3074])
 
 
-for make in [npy, idx_and_gzip, records, tar, mds, arrays, hdf5, text, indexes, images, npz_and_cifar]:
+for make in [npy, idx_and_gzip, records, tar, mds, arrays, hdf5, text, refused, indexes, images, npz_and_cifar]:
     make()

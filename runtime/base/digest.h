@@ -1,0 +1,17 @@
+/* digest.h - hashes of whole files, by the names that Python's hashlib and xxhash give them. */
+#ifndef SHARDRT_BASE_DIGEST_H
+#define SHARDRT_BASE_DIGEST_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { DIGEST_ROOM = 129 }; /* of the longest one's digits, with a NUL */
+
+/* Whether a hash of that name ("sha1", "xxh3_64") can be computed. */
+bool digest_is_known(const char *name);
+
+/* Writes a known hash of these bytes in small hexadecimal digits. ENOMEM. */
+int digest_of(const char *name, const uint8_t *data, size_t bytes, char out[DIGEST_ROOM]);
+
+#endif
