@@ -39,12 +39,9 @@ typedef struct watch {
 } watch;
 
 /* OpenMPI binds each process of one or two to a core, where a loader's threads would stand in each other's way. More
- * are bound to a NUMA node each, or not at all, and have cores enough. What the user has set holds. The second name is
- * version 5's, whose processes cannot know by themselves that nobody asked for it. */
+ * are bound to a NUMA node each, or not at all, and have cores enough. What the user has set holds. */
 static void leave_cores(int processes) {
-  if (processes > BOUND_TO_CORES) return;
-  setenv("OMPI_MCA_hwloc_base_binding_policy", "none", 0);
-  setenv("PRTE_MCA_hwloc_default_binding_policy", "none", 0);
+  if (processes <= BOUND_TO_CORES) setenv("OMPI_MCA_hwloc_base_binding_policy", "none", 0);
 }
 
 /* OpenMPI 5 does not read that, and binds nothing where there may be more processes than cores, whatever its own

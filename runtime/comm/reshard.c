@@ -298,11 +298,11 @@ int reshard_array(reshard *r, shardrt_array **out) {
 
 int reshard_into(reshard *r, shardrt_array *out) {
   int code = reshard_plan(r);
-  if (code < 0) return code;
+  if (code < 0) return reshard_fail(r, code);
   if (accelerator_get() != NULL) return freight_run(r, out);
-  traffic_side wanted;
+  traffic_side wanted = {0};
   code = side_new(&wanted, out, &r->route->to);
-  if (code == SHARDRT_OK) code = reshard_run(r, &wanted);
+  code = code < 0 ? reshard_fail(r, code) : reshard_run(r, &wanted);
   if (r->stuck) keep_blocks(out);
   alloc_free(wanted.blocks);
   return code;

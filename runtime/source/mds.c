@@ -264,7 +264,7 @@ static int read_index(const char *folder, const shardrt_source_options *options,
   int code = stored_open(path, options, &file);
   if (code == SHARDRT_OK) {
     code = stored_get(&file, 0, file.bytes, &arena, &text);
-    if (code == SHARDRT_OK) code = mds_index_read(path, text, file.bytes, options->unverified == 0, out);
+    if (code == SHARDRT_OK) code = mds_index_read(path, text, file.bytes, options->verify != SHARDRT_VERIFY_NEVER, out);
     stored_close(&file);
   }
   reader_clear(&arena);
