@@ -386,7 +386,14 @@ static const char *run_program(lua_State *L, const options *o) {
   return NULL;
 }
 
+/* OpenMPI 5's mpirun takes output from a pipe, by 4 KB, and loses what stands there behind the last whole line when
+ * something is said on stderr meanwhile. So lines are handed over whole, as to OpenMPI 4's, which is a terminal. */
+static void whole_lines(void) {
+  if (getenv("PRTE_LAUNCHED") != NULL) setvbuf(stdout, NULL, _IOLBF, BUFSIZ);
+}
+
 int main(int argc, char **argv) {
+  whole_lines();
   options o = parse(argc, argv);
   if (o.problem[0] == '\0' && o.command == COMMAND_RUN) start(&o, argv[0]);
   /* A wrong command line is wrong in every process: only the whole job can say so once. */
