@@ -63,7 +63,7 @@ describe("MDS folders", function()
     for i = 0, #source - 1 do
       local values = source:read(i, 1)
       samples[i + 1] = {}
-      for name, value in pairs(values) do samples[i + 1][name] = bytes_of(value[1] or value) end
+      for name, value in pairs(values) do samples[i + 1][name] = bytes_of(shardrt.ndarray.is(value) and value or value[1]) end
     end
     return samples
   end

@@ -142,7 +142,7 @@ local formats = {
   { "tokens", function(folder)
     local path = files.write(folder, "x.bin", files.bytes(30000))
     return function(o)
-      o.window = 100
+      o.window, o.dtype = 100, "uint16"
       return source.tokens(path, o)
     end
   end },
@@ -464,7 +464,8 @@ describe("blocks of a file", function()
   it("say so when memory runs out, for every allocation", function()
     assert.equal(0, (index(path)))
     boxes.check_memory(function() return npy(path, true) end)
-    boxes.check_memory(function() return source.tokens(path, { window = 100, verify = "once" }) end)
+    local o = { window = 100, dtype = "uint16", header = false, verify = "once" }
+    boxes.check_memory(function() return source.tokens(path, o) end)
   end)
 
   it("are not taken for damaged where the index itself is: what it says no more is noted anew", function()

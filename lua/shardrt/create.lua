@@ -1,6 +1,5 @@
 -- Arrays that nobody placed: every process makes the whole of them, and they go where they are needed.
 
-local ffi = require "ffi"
 local C = require "shardrt.C"
 local array = require "shardrt.array"
 local constrain = require "shardrt.constrain"
@@ -37,7 +36,7 @@ local function check_dtype(what, name)
 end
 
 local function check_number(what, value, kind)
-  if not kind.write(ffi.new(ffi.typeof("$[1]", ffi.typeof(kind.element))), 0, value) then
+  if not kind.write(kind.cell(), 0, value) then
     fail("%s: %s does not fit %s, which holds %s", what, list.show(value), kind.name, kind.range)
   end
 end

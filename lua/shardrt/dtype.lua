@@ -16,6 +16,7 @@ local band = require("bit").band
 ---@field element string # the C type of one
 ---@field pointer ffi.ctype* # what .data of a host array is
 ---@field constant ffi.ctype* # what it is where others have the memory, too
+---@field cell ffi.ctype* # memory of one; ffi.typeof("$[1]", t), once compiled, gives the type of another t
 ---@field range string # what fits, for messages
 ---@field write fun(data: ffi.cdata*, i: integer, value: any): boolean # false: the value does not fit
 ---@field read fun(data: ffi.cdata*, i: integer): any
@@ -122,6 +123,7 @@ local function add(name, ctype, range, write, read)
     element = ctype,
     pointer = ffi.typeof(ctype .. " *"),
     constant = ffi.typeof("const " .. ctype .. " *"),
+    cell = ffi.typeof(ctype .. "[1]"),
     range = range,
     write = write,
     read = read or plain_read,

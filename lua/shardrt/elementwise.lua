@@ -206,7 +206,7 @@ end
 -- What a Lua number would become is the number.
 local function check_range(what, number, name)
   local kind = dtype.named(what, name)
-  if type(number) == "number" and not kind.write(ffi.new(ffi.typeof("$[1]", ffi.typeof(kind.element))), 0, number) then
+  if type(number) == "number" and not kind.write(kind.cell(), 0, number) then
     fail("%s: the number %s beside an array of %s, which holds %s; np.astype gives the array another dtype", what,
       list.show(number), name, kind.range)
   end
@@ -220,7 +220,7 @@ end
 ---@return number
 function elementwise.rounded(what, value, name)
   local kind = dtype.named(what, name)
-  local cell = ffi.new(ffi.typeof("$[1]", ffi.typeof(kind.element)))
+  local cell = kind.cell()
   kind.write(cell, 0, value == true and 1 or value == false and 0 or value)
   return kind.read(cell, 0)
 end

@@ -75,7 +75,7 @@ static void refuse_several(alone_finding *out, const char *size, const char *ran
   out->is_quiet = number_of(rank) > 0;
 }
 
-static bool has_pmix_server(void) {
+bool alone_has_pmix_server(void) {
   static const char prefix[] = "PMIX_SERVER_URI";
   for (char **each = environ; *each != NULL; each++)
     if (strncmp(*each, prefix, sizeof prefix - 1) == 0) return true;
@@ -86,7 +86,7 @@ static bool has_pmix_server(void) {
 static void look_at_pmix(alone_finding *out, bool is_one) {
   const int rank = number_of("PMIX_RANK");
   const bool is_named = is_set("PMIX_RANK") || is_set("PMIX_NAMESPACE");
-  if (rank <= 0 && (!is_named || is_one || has_pmix_server())) return;
+  if (rank <= 0 && (!is_named || is_one || alone_has_pmix_server())) return;
   const char *name = is_set("PMIX_RANK") ? "PMIX_RANK" : "PMIX_NAMESPACE";
   snprintf(out->message, sizeof out->message,
            "a launcher started this process by PMIx (%s is %s), but it finds itself alone: no PMIx server that this "

@@ -7,6 +7,9 @@
 /* Whether a launcher of MPI programs started this process, so that MPI is asked for the others. */
 bool alone_has_launcher(void);
 
+/* Whether the environment says where a PMIx server is: those that PMIx launchers start are told. */
+bool alone_has_pmix_server(void);
+
 /* Why this process must not be alone. */
 typedef struct alone_finding {
   char message[512]; /* names the variable that says so and the command that works; "": it may be alone */

@@ -3,6 +3,7 @@
  * Gatherings, messages and notes each go over a communicator of their own. A note is sent from memory that belongs to
  * its receiver's place in `peers`, and not touched until MPI has let go of it: a receiver that has stopped holds up its
  * own notes and nobody else. */
+#include "comm/alone.h"
 #include "comm/comm.h"
 
 #include <dlfcn.h>
@@ -99,8 +100,8 @@ static bool mpi_has_older_ways(void) {
 
 /* Below srun without PMIx, OpenMPI's MPI_Init would end the process, with half a hundred lines of its own. */
 static bool mpi_is_reachable(void) {
-  static const char *const ways[] = {"PMIX_NAMESPACE", "PMIX_RANK", "OMPI_MCA_orte_hnp_uri", "FLUX_JOB_ID", NULL};
-  return !mpi_is_openmpi() || mpi_is_any_set(ways) || mpi_has_older_ways();
+  static const char *const ways[] = {"OMPI_MCA_orte_hnp_uri", "FLUX_JOB_ID", NULL};
+  return !mpi_is_openmpi() || alone_has_pmix_server() || mpi_is_any_set(ways) || mpi_has_older_ways();
 }
 
 /* Whether a policy of mpirun's --map-by says what to bind to: "core", "ppr:2:socket", "slot:PE=4"; and not "node",
@@ -117,8 +118,35 @@ static bool mpi_is_mapped_to_cores(void) {
   return true;
 }
 
+/* The launcher of OpenMPI 5, PRRTE, tells by PMIx how it binds: "CORE:IF-SUPPORTED" where nobody asked for it, "CORE"
+ * where somebody did. What is declared here is the interface of PMIx 4 and 5, whose headers MPI does not bring. */
+static bool mpi_is_bound_by_prrte(void) {
+  struct {
+    char job[256];
+    uint32_t rank;
+  } of = {.rank = UINT32_MAX - 1}; /* PMIX_RANK_WILDCARD: the job's */
+  struct {
+    uint16_t type;
+    union {
+      char *string;
+      uint64_t others[8];
+    } data;
+  } *found = NULL;
+  enum { STRING = 3 };
+  const char *job = getenv("PMIX_NAMESPACE"); /* NOLINT(concurrency-mt-unsafe): as above */
+  int (*get)(const void *, const char *, const void *, size_t, void *) = NULL;
+  *(void **)&get = dlsym(RTLD_DEFAULT, "PMIx_Get");
+  if (get == NULL || job == NULL || getenv("PRTE_LAUNCHED") == NULL) return false; /* NOLINT(concurrency-mt-unsafe) */
+  snprintf(of.job, sizeof of.job, "%s", job);
+  if (get(&of, "pmix.bindto", NULL, 0, (void *)&found) != 0 || found == NULL) return false;
+  const bool by_default = found->type == STRING && strcasestr(found->data.string, ":if-supported") != NULL;
+  if (found->type == STRING) free(found->data.string);
+  free(found);
+  return by_default;
+}
+
 /* OpenMPI 4 says that it bound this process. What somebody asked for is in the environment, too, or, by a file of
- * parameters, in a variable of its own that knows whether it was given. Version 5 says none of it. */
+ * parameters, in a variable of its own that knows whether it was given. */
 static bool mpi_is_bound_by_default(void) {
   static const char *const bound[] = {"OMPI_MCA_orte_bound_at_launch", NULL};
   static const char *const asked[] = {"OMPI_MCA_hwloc_base_binding_policy", "OMPI_MCA_hwloc_base_bind_to_core",
@@ -129,8 +157,8 @@ static bool mpi_is_bound_by_default(void) {
                                       "OMPI_MCA_rmaps_rank_file_path",      NULL};
   enum { GIVEN = 0x4000 };
   const uint16_t *policy = dlsym(RTLD_DEFAULT, "opal_hwloc_binding_policy");
-  return mpi_is_any_set(bound) && !mpi_is_any_set(asked) && !mpi_is_mapped_to_cores() &&
-         (policy == NULL || (*policy & GIVEN) == 0);
+  if (!mpi_is_any_set(bound)) return mpi_is_bound_by_prrte();
+  return !mpi_is_any_set(asked) && !mpi_is_mapped_to_cores() && (policy == NULL || (*policy & GIVEN) == 0);
 }
 
 /* How many processes of the job are on this host. */
