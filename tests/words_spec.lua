@@ -166,6 +166,9 @@ describe("a list that a recipe is given", function()
       local h = shardrt.ndarray.arange(16, "int32"):reshape { 4, 4 }
       local x = shardrt.device_put(h, shardrt.NamedSharding(mesh, shardrt.P("a", "b")))
       assert(shardrt.process_allgather(np.sum(x)):item() == 120)
+      local line = shardrt.make_mesh({ 4 }, { "x" }) -- whose axis goes through both processes
+      line.devices[1], line.devices[3] = line.devices[3], nil
+      assert(np.sum(shardrt.device_put(h, shardrt.NamedSharding(line, shardrt.P "x"))):item() == 120)
       assert(tostring(mesh) == 'Mesh("a": 2, "b": 2)')
     ]] }
     assert.equal(0, result.status, result.output)
