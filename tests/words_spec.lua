@@ -122,6 +122,7 @@ describe("a list that a recipe is given", function()
     assert.is_true(x.addressable_shards[1].index ~= x.addressable_shards[2].index)
     assert.is_true(mesh.axis_names == shardrt.make_mesh({ 2, 4 }, { "data", "model" }).axis_names)
     assert.equal("{8, 8}", tostring(x.shape))
+    assert.equal("{{0, 2}, {0, 4}}", tostring(x.addressable_shards[1].index))
     assert.is_false(x.shape == { 8, 8 }) -- a list of the recipe's own: Lua asks nobody
     assert.same({ 8, 8 }, x.shape)
     assert.is_nil(np.ones({ 3 }).shape[0]) -- as `shape[d - n] or 1` asks
