@@ -132,6 +132,11 @@ describe("what is not JAX's", function()
     assert.same({ 0, -1, 1, 0 }, table_of(powers))
   end)
 
+  it("has a slope of arctan2 where its terms are beyond all numbers", function()
+    local slope = shardrt.grad(function(y) return np.sum(np.arctan2(y, 1e18) * 1e30) end)(np.zeros { 1 })
+    assert.is_true(math.abs(slope:item() / 1e12 - 1) < 1e-6)
+  end)
+
   it("finds each class of one_hot once, also where a float has no number for all of them", function()
     assert.equal(1, np.sum(np.one_hot(np.full({ 1 }, 2048, "float16"), 2050)):item())
   end)

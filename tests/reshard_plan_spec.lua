@@ -46,10 +46,10 @@ local function key(index)
 end
 
 -- Everything that holds of any plan, against the oracle. Returns the bytes that each process sends.
-local function check(plan, processes, devices, label)
+local function check(plan, processes, devices, label, shift)
   local frame, by, none, window = plan.shape, {}, {}, {}
   for d, n in ipairs(plan.shape) do none[d], by[d], window[d] = 0, 0, { 0, n } end
-  if plan.shift then frame, by = plan.shift.shape, plan.shift.by end
+  if shift then frame, by = shift.shape, shift.by end
   local size = tonumber(C.shardrt_dtype_size(C.shardrt_dtype_from_name(plan.dtype)))
   local old = holdings(plan.from, plan.shape, processes, devices, frame, by)
   local new, within = holdings(plan.to, frame, processes, devices, frame, none), {}
@@ -197,11 +197,11 @@ describe("a random plan", function()
       by = {}
       for d = 1, #shape do by[d] = math.random(-shape[d], frame[d]) end
       local dtype = moves_of.dtypes[math.random(#moves_of.dtypes)]
-      local plan = words.plan_of("a shift", { shape = shape, dtype = dtype, sharding = from }, to,
-        { shape = frame, by = by })
+      local shift = { shape = frame, by = by }
+      local plan = words.plan_of("a shift", { shape = shape, dtype = dtype, sharding = from }, to, shift)
       check(plan, processes, devices, ("seed %d, case %d: %d x %d, {%s} %s to {%s} %s by {%s}"):format(seed, case,
         processes, devices, table.concat(shape, ","), tostring(from), table.concat(frame, ","), tostring(to),
-        table.concat(by, ",")))
+        table.concat(by, ",")), shift)
     end
   end)
 end)

@@ -58,6 +58,13 @@ describe("a result", function()
         lie("concatenate", shardrt.grad(function(p) return np.sum(np.concatenate(p) ^ 2) end) { a, b })
         lie("split", { shardrt.grad(function(x) return np.sum(np.split(x, 2)[2] ^ 2) end)(a) })
         lie("slice", { shardrt.grad(function(x) return np.sum(np.slice(x, { { 3, 14, 2 } }) ^ 2) end)(a) })
+        for _ = 1, 20 do np.multiply(a, 7):block_until_ready() end -- whose memory is used again
+        collectgarbage()
+        collectgarbage()
+        local slope = shardrt.grad(function(x) return np.sum(np.slice(x, { { 3, 14, 2 } })) end)(a)
+        for i, row in ipairs(shardrt.process_allgather(slope):to_table()) do
+          assert(row[1] == (i >= 4 and i <= 14 and i % 2 == 0 and 1 or 0), "row " .. i)
+        end
         local tokens = ones({ 4, 16, 8 }, nil, "x", nil)
         local step = shardrt.grad(function(w) return np.sum(np.dot(tokens, w)) end)
         local lines, say = {}, job.words.say

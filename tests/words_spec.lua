@@ -122,6 +122,7 @@ describe("a list that a recipe is given", function()
     assert.is_true(x.addressable_shards[1].index ~= x.addressable_shards[2].index)
     assert.is_true(mesh.axis_names == shardrt.make_mesh({ 2, 4 }, { "data", "model" }).axis_names)
     assert.equal("{8, 8}", tostring(x.shape))
+    assert.equal("{{0, 2}, {0, 4}}", tostring(x.addressable_shards[1].index))
     assert.is_false(x.shape == { 8, 8 }) -- a list of the recipe's own: Lua asks nobody
     assert.same({ 8, 8 }, x.shape)
     assert.is_nil(np.ones({ 3 }).shape[0]) -- as `shape[d - n] or 1` asks
@@ -166,6 +167,9 @@ describe("a list that a recipe is given", function()
       local h = shardrt.ndarray.arange(16, "int32"):reshape { 4, 4 }
       local x = shardrt.device_put(h, shardrt.NamedSharding(mesh, shardrt.P("a", "b")))
       assert(shardrt.process_allgather(np.sum(x)):item() == 120)
+      local line = shardrt.make_mesh({ 4 }, { "x" }) -- whose axis goes through both processes
+      line.devices[1], line.devices[3] = line.devices[3], nil
+      assert(np.sum(shardrt.device_put(h, shardrt.NamedSharding(line, shardrt.P "x"))):item() == 120)
       assert(tostring(mesh) == 'Mesh("a": 2, "b": 2)')
     ]] }
     assert.equal(0, result.status, result.output)

@@ -6,10 +6,10 @@ fail.own()
 
 local elsewhere = {}
 
--- Of words that JAX has, by the table in which they are looked for here.
 local TREES = "nested tables of arrays are trees, which device_put, device_get, grad, optimisers, save and checkpoints "
   .. "take as they are; `for name, x in pairs(tree) do` goes through one"
 
+-- Of words that JAX has, by the table in which they are looked for here.
 local WORDS = {
   shardrt = {
     tree = TREES, tree_map = TREES, tree_util = TREES,

@@ -97,8 +97,9 @@ end
 
 --- A value for a message: {4, 2}, {"a", "b"}, nil, a function.
 ---@param value any
+---@param deeper boolean? # also what is in the lists of a list
 ---@return string
-function list.show(value)
+function list.show(value, deeper)
   if type(value) == "string" then return list.quote(#value > LONGEST and value:sub(1, LONGEST) .. "…" or value) end
   if type(value) == "function" or type(value) == "thread" then return "a " .. type(value) end
   local is_plain = type(value) == "table" and list.is_plain(value)
@@ -112,13 +113,15 @@ function list.show(value)
   local length = #value
   local parts = {}
   for i = 1, math.min(length, SHOWN) do
-    parts[i] = type(value[i]) == "table" and list.is_plain(value[i]) and "{...}" or list.show(value[i])
+    local is_list = type(value[i]) == "table" and list.is_plain(value[i])
+    parts[i] = is_list and not deeper and "{...}" or list.show(value[i])
   end
   if length > SHOWN then parts[SHOWN + 1] = "..." end
   return "{" .. table.concat(parts, ", ") .. "}"
 end
 
-Given.__tostring, Counted.__tostring = list.show, list.show
+function Given.__tostring(self) return list.show(self, true) end -- an index is a list of ranges
+Counted.__tostring = Given.__tostring
 
 --- Whether `value` is a whole number that a double counts exactly, from `lowest` on.
 ---@param value any

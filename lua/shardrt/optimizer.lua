@@ -172,7 +172,8 @@ local function check_order(what, rule, params, grads, state)
     fail("%s: the state holds arrays, and that of sgd has none; %s", what, ORDER)
   end
   if is_of_gradients(what, params) and not is_of_gradients(what, grads) then
-    fail("%s: the parameters are what `grad` gave, and the gradients are not; %s", what, ORDER)
+    fail("%s: the parameters are what `grad` gave, and the gradients are not; %s. (Parameters that are meant to be "
+      .. "gradients are given as x + 0.)", what, ORDER)
   end
 end
 

@@ -165,7 +165,7 @@ local function slice(what, x, start, step, sizes)
     parts = run.stepped and parts or {}
   end
   local out = from
-  if #parts > 0 or from == x then
+  if #parts > 0 or rawequal(from, x) then
     out = operate.result(what, at, cuts, x.dtype, sizes)
     local c_first, c_step = Sizes(x.ndim + 1, first), Sizes(x.ndim + 1, by)
     operate.compute(what, out, C.shardrt_slice, from.handle, c_first, c_step, out.handle)
