@@ -143,6 +143,7 @@ local formats = {
     local path = files.write(folder, "x.bin", files.bytes(30000))
     return function(o)
       o.window = 100
+      o.dtype = "uint16"
       return source.tokens(path, o)
     end
   end },
@@ -432,16 +433,38 @@ describe("blocks of a file", function()
     assert.same(bad, numbers(loader.source.bad_records))
   end)
 
-  it("keep what is known of them in the cache folder where it cannot lie beside the file", function()
+  -- Moves the file into a folder that cannot be written. Returns how to start shardrt so that this is so: root writes
+  -- everywhere, so as another user.
+  local function protect()
     assert.equal(0, os.execute(("mkdir %s/read-only %s/cache && mv %s %s/read-only/ && chmod 755 %s && chmod 777 "
       .. "%s/cache && chmod 555 %s/read-only"):format(folder, folder, path, folder, folder, folder, folder)))
     path = folder .. "/read-only/x.npy"
-    local program = mpi.program()
-    if mpi.shell("id -u").stdout == "0\n" then -- root writes everywhere: as another user
-      os.execute(("cp %s %s/shardrt && chmod 755 %s/shardrt"):format(program, folder, folder))
-      program = ("setpriv --reuid 65534 --regid 65534 --clear-groups %s/shardrt"):format(folder)
-    end
-    local words = ("HOME=/nonexistent %s index --cache %s/cache "):format(program, folder)
+    if mpi.shell("id -u").stdout ~= "0\n" then return mpi.program() end
+    os.execute(("cp %s %s/shardrt && chmod 755 %s/shardrt"):format(mpi.program(), folder, folder))
+    return ("setpriv --reuid 65534 --regid 65534 --clear-groups %s/shardrt"):format(folder)
+  end
+
+  it("are noted in the cache folder that was named, whatever became of the text that named it", function()
+    local program = protect()
+    local result = mpi.shell(("HOME=/nonexistent %s %s"):format(program, recipe(folder, [[
+      local source = require "shardrt".source
+      local function open() return source.npy({ x = "%s" }, { cache = ("%s/%%s%%s"):format("ca", "che") }) end
+      local opened, kept = open(), {}
+      for round = 1, 4 do
+        collectgarbage() -- nothing refers to the text any more, and others of its length take its place
+        for i = 1, 20000 do kept[i] = ("%s/%%05d"):format(i + 20000 * round) end
+      end
+      opened:read(0, 64)
+      opened = nil
+      collectgarbage()
+    ]], path, folder, folder)))
+    assert.equal(0, result.status, result.output)
+    assert.equal(1, #files.list(folder .. "/cache"))
+    os.execute(("chmod 755 %s/read-only"):format(folder))
+  end)
+
+  it("keep what is known of them in the cache folder where it cannot lie beside the file", function()
+    local words = ("HOME=/nonexistent %s index --cache %s/cache "):format(protect(), folder)
     local result = mpi.shell(words .. path)
     assert.equal(0, result.status, result.output)
     assert.equal(1, #files.list(folder .. "/cache"))
@@ -464,7 +487,9 @@ describe("blocks of a file", function()
   it("say so when memory runs out, for every allocation", function()
     assert.equal(0, (index(path)))
     boxes.check_memory(function() return npy(path, true) end)
-    boxes.check_memory(function() return source.tokens(path, { window = 100, verify = "once" }) end)
+    boxes.check_memory(function()
+      return source.tokens(path, { window = 100, dtype = "uint16", header = false, verify = "once" })
+    end)
   end)
 
   it("are not taken for damaged where the index itself is: what it says no more is noted anew", function()
