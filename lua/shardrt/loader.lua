@@ -117,7 +117,8 @@ end
 local Batch = {
   __index = function(batch, key)
     if key == "mask" or may_probe(key) then return nil end
-    fail("the batch has no %s%s; its fields are %s", list.show(key), fail.suggestion(key, batch), list.words(batch))
+    local fields = list.words(batch)
+    fail("the batch has no %s%s; its fields are %s", list.show(key), fail.suggestion(key, batch), fields)
   end,
   __metatable = false, -- a plain table to whoever asks
 }
