@@ -112,8 +112,8 @@ local function may_probe(key)
   return type(key) == "string" and key:sub(1, 1) == "_" or fail.is_own(debug.getinfo(3, "S").source)
 end
 
--- Of all batches: a name that is no field's is an error. `mask` is reserved, and nil where batches are not filled up, so
--- that code for any loader may ask; pairs gives the names that there are.
+-- Of all batches: a name that is no field's is an error. `mask` is reserved, and nil where batches are not filled up,
+-- so that code for any loader may ask; pairs gives the names that there are.
 local Batch = {
   __index = function(batch, key)
     if key == "mask" or may_probe(key) then return nil end
