@@ -383,6 +383,30 @@ describe("blocks of a file", function()
     npy(path, true):read(0, 64)
   end)
 
+  it("are not put in the place of those of a newer file", function()
+    local s = npy(path)
+    s:read(0, 64)
+    flip(path, place(path, 64, 3), 1)
+    os.execute("touch -d 2015-05-05 " .. path)
+    assert.equal(0, (index(path)))
+    s = nil -- luacheck: ignore
+    collectgarbage()
+    assert.equal(0, (index("--check " .. path)))
+  end)
+
+  it("are looked at whenever offsets are used", function()
+    local numbers = {}
+    for i = 0, 600 do numbers[i + 1] = math.min(i, 64) end
+    local offsets = numbers_npy(folder, "offsets.npy", numbers)
+    age_all(folder)
+    local s = source.ragged({ x = { data = path, offsets = offsets } },
+      { verify = true })
+    s:read(550, 1)
+    local bytes = #files.slurp(offsets)
+    flip(offsets, bytes - 8 * (601 - 551), 0) -- the end of this sample
+    assert.truthy(files.message(function() s:read(550, 1) end):find "offsets.npy: bytes %d+ to %d+: .*damaged")
+  end)
+
   it("that two processes read differently are an error of the later one, and of every reader", function()
     local result = mpi.run { recipe = recipe(folder, [[
       local files = require "tests.support.files"
@@ -496,7 +520,10 @@ describe("blocks of a file", function()
     assert.equal(0, (index(path)))
     local name = path .. ".shardrt-index"
     local good = files.slurp(name)
-    for at = 0, #good - 1, 97 do
+    local places = {}
+    for at = 0, #good - 1, 97 do places[#places + 1] = at end
+    for at = 4096, 4096 + 80, 3 do places[#places + 1] = at end -- the checksums themselves
+    for _, at in ipairs(places) do
       local bad = good:sub(1, at) .. string.char(bit.bxor(good:byte(at + 1), 4)) .. good:sub(at + 2)
       files.write(folder, "x.npy.shardrt-index", bad)
       npy(path, true):read(0, 64)
