@@ -17,7 +17,7 @@ for _, remainder in ipairs { "pad", "drop" } do
   local real = 0
   for batch in loader do
     local x = shardrt.process_allgather(batch.x).data
-    local mask = remainder == "pad" and shardrt.process_allgather(batch.mask).data
+    local mask = batch.mask and shardrt.process_allgather(batch.mask).data
     for row = 0, batch_size - 1 do
       local is_real = not mask or mask[row]
       if is_real then real = real + 1 end

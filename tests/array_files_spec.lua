@@ -42,6 +42,7 @@ describe("a bool of a file", function()
       assert.is_true(right == boxes.bytes_of(s:read(0, #s).x), name)
       local numbers = s:map { x = { T.cast "int32" } }:read(0, #s).x -- which looks at the file where it lies
       for i = 1, #right do assert.equal(right:byte(i), numbers.data[i - 1], name) end
+      assert.is_true(right == boxes.bytes_of(s:map { x = { T.transpose { 0 } } }:read(0, #s).x), name)
       local counted = s:filter { x = function(sample) return sample.data[0] end }
       assert.equal(2, #counted, name)
     end

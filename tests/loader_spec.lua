@@ -86,7 +86,7 @@ local function check_stream(o, hosts, what)
       for i, sample in ipairs(samples) do mask[i] = sample and "\1" or "\0" end
       check_array(batch.mask, table.concat(mask), what .. ", mask")
     else
-      assert.is_nil(rawget(batch, "mask"))
+      assert.is_nil(batch.mask)
     end
   end
   assert.equal(#expected, batch_number, what)
@@ -600,13 +600,13 @@ describe("a loader's words", function()
       :find('the batch has no "lable" (did you mean "label"?)', 1, true))
     for key, words in pairs {
       weights = 'the batch has no "weights"; its fields are "image", "label"',
-      mask = 'the batch has no "mask": only a loader with remainder = "pad" fills batches up',
+      masks = 'the batch has no "masks"',
       [1] = 'the batch has no 1; its fields are "image", "label"',
     } do
       local told = files.message(function() return batch[key] end)
       assert.truthy(told:find("^tests/loader_spec.lua:%d+: ") and told:find(words, 1, true), told)
     end
-    assert.same({}, { batch.__index, rawget(batch, "weights") })
+    assert.same({}, { batch.__index, batch.mask })
     assert.equal("bool", first { remainder = "pad" }.mask.dtype)
     local names = {}
     for name in pairs(batch) do names[#names + 1] = name end

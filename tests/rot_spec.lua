@@ -142,7 +142,8 @@ local formats = {
   { "tokens", function(folder)
     local path = files.write(folder, "x.bin", files.bytes(30000))
     return function(o)
-      o.window, o.dtype = 100, "uint16"
+      o.window = 100
+      o.dtype = "uint16"
       return source.tokens(path, o)
     end
   end },
@@ -382,6 +383,30 @@ describe("blocks of a file", function()
     npy(path, true):read(0, 64)
   end)
 
+  it("are not put in the place of those of a newer file", function()
+    local s = npy(path)
+    s:read(0, 64)
+    flip(path, place(path, 64, 3), 1)
+    os.execute("touch -d 2015-05-05 " .. path)
+    assert.equal(0, (index(path)))
+    s = nil -- luacheck: ignore
+    collectgarbage()
+    assert.equal(0, (index("--check " .. path)))
+  end)
+
+  it("are looked at whenever offsets are used", function()
+    local numbers = {}
+    for i = 0, 600 do numbers[i + 1] = math.min(i, 64) end
+    local offsets = numbers_npy(folder, "offsets.npy", numbers)
+    age_all(folder)
+    local s = source.ragged({ x = { data = path, offsets = offsets } },
+      { verify = true })
+    s:read(550, 1)
+    local bytes = #files.slurp(offsets)
+    flip(offsets, bytes - 8 * (601 - 551), 0) -- the end of this sample
+    assert.truthy(files.message(function() s:read(550, 1) end):find "offsets.npy: bytes %d+ to %d+: .*damaged")
+  end)
+
   it("that two processes read differently are an error of the later one, and of every reader", function()
     local result = mpi.run { recipe = recipe(folder, [[
       local files = require "tests.support.files"
@@ -432,16 +457,38 @@ describe("blocks of a file", function()
     assert.same(bad, numbers(loader.source.bad_records))
   end)
 
-  it("keep what is known of them in the cache folder where it cannot lie beside the file", function()
+  -- Moves the file into a folder that cannot be written. Returns how to start shardrt so that this is so: root writes
+  -- everywhere, so as another user.
+  local function protect()
     assert.equal(0, os.execute(("mkdir %s/read-only %s/cache && mv %s %s/read-only/ && chmod 755 %s && chmod 777 "
       .. "%s/cache && chmod 555 %s/read-only"):format(folder, folder, path, folder, folder, folder, folder)))
     path = folder .. "/read-only/x.npy"
-    local program = mpi.program()
-    if mpi.shell("id -u").stdout == "0\n" then -- root writes everywhere: as another user
-      os.execute(("cp %s %s/shardrt && chmod 755 %s/shardrt"):format(program, folder, folder))
-      program = ("setpriv --reuid 65534 --regid 65534 --clear-groups %s/shardrt"):format(folder)
-    end
-    local words = ("HOME=/nonexistent %s index --cache %s/cache "):format(program, folder)
+    if mpi.shell("id -u").stdout ~= "0\n" then return mpi.program() end
+    os.execute(("cp %s %s/shardrt && chmod 755 %s/shardrt"):format(mpi.program(), folder, folder))
+    return ("setpriv --reuid 65534 --regid 65534 --clear-groups %s/shardrt"):format(folder)
+  end
+
+  it("are noted in the cache folder that was named, whatever became of the text that named it", function()
+    local program = protect()
+    local result = mpi.shell(("HOME=/nonexistent %s %s"):format(program, recipe(folder, [[
+      local source = require "shardrt".source
+      local function open() return source.npy({ x = "%s" }, { cache = ("%s/%%s%%s"):format("ca", "che") }) end
+      local opened, kept = open(), {}
+      for round = 1, 4 do
+        collectgarbage() -- nothing refers to the text any more, and others of its length take its place
+        for i = 1, 20000 do kept[i] = ("%s/%%05d"):format(i + 20000 * round) end
+      end
+      opened:read(0, 64)
+      opened = nil
+      collectgarbage()
+    ]], path, folder, folder)))
+    assert.equal(0, result.status, result.output)
+    assert.equal(1, #files.list(folder .. "/cache"))
+    os.execute(("chmod 755 %s/read-only"):format(folder))
+  end)
+
+  it("keep what is known of them in the cache folder where it cannot lie beside the file", function()
+    local words = ("HOME=/nonexistent %s index --cache %s/cache "):format(protect(), folder)
     local result = mpi.shell(words .. path)
     assert.equal(0, result.status, result.output)
     assert.equal(1, #files.list(folder .. "/cache"))
@@ -464,15 +511,19 @@ describe("blocks of a file", function()
   it("say so when memory runs out, for every allocation", function()
     assert.equal(0, (index(path)))
     boxes.check_memory(function() return npy(path, true) end)
-    local o = { window = 100, dtype = "uint16", header = false, verify = "once" }
-    boxes.check_memory(function() return source.tokens(path, o) end)
+    boxes.check_memory(function()
+      return source.tokens(path, { window = 100, dtype = "uint16", header = false, verify = "once" })
+    end)
   end)
 
   it("are not taken for damaged where the index itself is: what it says no more is noted anew", function()
     assert.equal(0, (index(path)))
     local name = path .. ".shardrt-index"
     local good = files.slurp(name)
-    for at = 0, #good - 1, 97 do
+    local places = {}
+    for at = 0, #good - 1, 97 do places[#places + 1] = at end
+    for at = 4096, 4096 + 80, 3 do places[#places + 1] = at end -- the checksums themselves
+    for _, at in ipairs(places) do
       local bad = good:sub(1, at) .. string.char(bit.bxor(good:byte(at + 1), 4)) .. good:sub(at + 2)
       files.write(folder, "x.npy.shardrt-index", bad)
       npy(path, true):read(0, 64)

@@ -171,8 +171,12 @@ describe("source.tar", function()
     refused(member("a.cls", "1") .. member("b.cls", "0.5") .. ZEROS, 'record 1 .* its "cls" is no whole number',
       { fields = { "cls" } })
     refused(member("a.id", "seven") .. ZEROS, 'its "id" is no whole number', { fields = { id = "int64" } })
-    refused(member("a.bin", "\0\1\2") .. ZEROS, '"bin" holds the byte 2 at 2, which is no bool',
-      { fields = { bin = { "bool", { 3 } } } })
+  end)
+
+  it("takes any byte of a bool but 0 as true, as numpy does", function()
+    local made = open(member("a.bin", "\0\1\2\255\128") .. ZEROS, { fields = { bin = { "bool", { 5 } } } })
+    assert.same({ { false, true, true, true, true } }, made:read(0, 1).bin:to_table())
+    assert.equal("\0\1\1\1\1", ffi.string(made:read(0, 1).bin.data, 5))
   end)
 
   it("refuses what is no sample, missing, twice or in disorder", function()

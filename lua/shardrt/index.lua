@@ -248,10 +248,25 @@ local function tell_bad(work, entry, audit)
   end
 end
 
-local function failed(work, entry, code)
+-- Told at the end: what fails in one process mostly fails in all.
+local function failed(entry, code)
   local message = fail.message(code)
-  tell(work, "%s%s", message:find(entry.path, 1, true) and "" or entry.path .. ": ", message)
-  work.failed = work.failed + 1
+  entry.failure = entry.failure or (message:find(entry.path, 1, true) and "" or entry.path .. ": ") .. message
+end
+
+-- Tells of each file that could not be gone through, by the first process that could not. Returns how many these are.
+local function tell_failures(work, all)
+  local job = C.shardrt_job_get()
+  local mine, count = ffi.new("int64_t[?]", #all), 0
+  for i, entry in ipairs(all) do mine[i - 1] = entry.failure and 1 or 0 end
+  local flags = together.gather("shardrt index: failures", ffi.typeof "int64_t[?]", mine, #all)
+  for i, entry in ipairs(all) do
+    local first = 0
+    while first < job.process_count and flags[first * #all + i - 1] == 0 do first = first + 1 end
+    if first == job.process_index then tell(work, "%s", entry.failure) end
+    if first < job.process_count then count = count + 1 end
+  end
+  return count
 end
 
 -- Of this process's share of a file's parts.
@@ -264,7 +279,7 @@ local function go_through(work, entry, audit, o)
     local count, now = math.min(piece, parts - first), found()
     if work.piece % job.process_count == job.process_index then
       local code = C.shardrt_audit_run(audit, first, count, o.check and 1 or 0, now)
-      if code < 0 then return failed(work, entry, code) end
+      if code < 0 then return failed(entry, code) end
       work.unknown, entry.unknown = work.unknown + tonumber(now.unknown), (entry.unknown or 0) + tonumber(now.unknown)
       work.progress.looked = work.progress.looked + tonumber(now.bytes)
     end
@@ -272,7 +287,7 @@ local function go_through(work, entry, audit, o)
     work.progress:draw(entry.path)
   end
   local code = o.check and 0 or C.shardrt_audit_save(audit)
-  if code < 0 then failed(work, entry, code) end
+  if code < 0 then failed(entry, code) end
 end
 
 -- One file; those of records are indexed by one process each, as a whole.
@@ -285,7 +300,7 @@ local function do_file(work, entry, number, o)
   end
   local out = audit_out()
   local code = C.shardrt_audit_open(kind, entry.path, c_options(o), o.check and 1 or 0, out)
-  if code < 0 then return failed(work, entry, code) end
+  if code < 0 then return failed(entry, code) end
   go_through(work, entry, out[0], o)
   tell_bad(work, entry, out[0])
   C.shardrt_audit_free(out[0])
@@ -302,13 +317,13 @@ local function shards_of(folder)
 end
 
 -- By process 0, before any other begins.
-local function forget(work, all, o)
+local function forget(all, o)
   for _, entry in ipairs(all) do
     local paths = { entry.path }
     if entry.kind == "mds" then paths = shards_of(entry.path) end
     for _, path in ipairs(paths) do
       local code = C.shardrt_audit_remove(path, o.cache)
-      if code < 0 then failed(work, entry, code) end
+      if code < 0 then failed(entry, code) end
     end
   end
 end
@@ -337,19 +352,19 @@ local function run(o, shows_progress)
     entry.bytes = files.size(entry.path)
     total = total + entry.bytes
   end
-  local work = { piece = -1, damaged = 0, failed = 0, unknown = 0, progress = show_progress(shows_progress, total) }
-  if o.force and together.is_first() then forget(work, all, o) end
+  local work = { piece = -1, damaged = 0, unknown = 0, progress = show_progress(shows_progress, total) }
+  if o.force and together.is_first() then forget(all, o) end
   if o.force then fail.check(C.shardrt_barrier "shardrt index --force") end
   for number, entry in ipairs(all) do do_file(work, entry, number - 1, o) end
   work.progress:clear()
   local processes = C.shardrt_job_get().process_count
-  local mine = ffi.new("int64_t[4]", { work.damaged, work.failed, work.unknown, work.progress.looked })
-  local numbers = together.gather("shardrt index", ffi.typeof "int64_t[?]", mine, 4)
-  local damaged, failures, unknown = sum(numbers, processes, 4, 0), sum(numbers, processes, 4, 1),
-    sum(numbers, processes, 4, 2)
+  local failures = tell_failures(work, all)
+  local mine = ffi.new("int64_t[3]", { work.damaged, work.unknown, work.progress.looked })
+  local numbers = together.gather("shardrt index", ffi.typeof "int64_t[?]", mine, 3)
+  local damaged, unknown = sum(numbers, processes, 3, 0), sum(numbers, processes, 3, 1)
   if together.is_first() then
     io.stdout:write(("%d file%s, %s %s%s%s%s\n"):format(#all, #all == 1 and "" or "s",
-      bytes(sum(numbers, processes, 4, 3)), o.check and "compared" or "read",
+      bytes(sum(numbers, processes, 3, 2)), o.check and "compared" or "read",
       damaged > 0 and (", %d damaged range%s"):format(damaged, damaged == 1 and "" or "s") or "",
       failures > 0 and (", %d that could not be gone through"):format(failures) or "",
       o.check and unknown > 0 and (", %d parts without a checksum: `shardrt index` notes them"):format(unknown) or ""))

@@ -112,16 +112,12 @@ local function may_probe(key)
   return type(key) == "string" and key:sub(1, 1) == "_" or fail.is_own(debug.getinfo(3, "S").source)
 end
 
--- Of all batches: a name that is no field's is an error. A recipe that must ask whether there is one has rawget, and
--- pairs gives those that there are.
+-- Of all batches: a name that is no field's is an error. `mask` is reserved, and nil where batches are not filled up,
+-- so that code for any loader may ask; pairs gives the names that there are.
 local Batch = {
   __index = function(batch, key)
-    if may_probe(key) then return nil end
+    if key == "mask" or may_probe(key) then return nil end
     local fields = list.words(batch)
-    if key == "mask" then
-      fail('the batch has no "mask": only a loader with remainder = "pad" fills batches up, and says which rows are '
-        .. "real; its fields are %s", fields)
-    end
     fail("the batch has no %s%s; its fields are %s", list.show(key), fail.suggestion(key, batch), fields)
   end,
   __metatable = false, -- a plain table to whoever asks

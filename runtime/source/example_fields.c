@@ -161,10 +161,7 @@ static int read_feature(const shardrt_field *field, int32_t kind, const struct e
   code = records_shape(field, count, shape);
   if (code != SHARDRT_OK) return code;
   *out = value_whole(field->dtype, field->ndim, shape);
-  if (data != NULL) {
-    code = records_place(out, data, reader);
-    return code == SHARDRT_OK ? records_check(field, out) : code;
-  }
+  if (data != NULL) return records_place(out, data, reader);
   out->data = reader_room(reader, value_bytes(out));
   if (out->data == NULL) return ALLOC_FAILED;
   if (feature->kind == EXAMPLE_FLOATS) example_floats(feature, out->data);

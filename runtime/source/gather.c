@@ -218,9 +218,28 @@ static bool widen(size_t *bytes, int64_t count, size_t step, size_t gap) {
 /* What is to be done with a piece of a file. */
 typedef int visit_piece(void *context, size_t offset, size_t bytes);
 
-/* Goes through the boxes' pieces in their order; those that have at most `gap` bytes between them are one. */
-static int visit_pieces(const gather_plan *plan, size_t first, const int64_t *samples, int64_t n, size_t gap,
-                        visit_piece *visit, void *context) {
+/* Goes through a sample's pieces, the first of which is at `offset`. */
+static int visit_sample(const gather_plan *loops, size_t offset, size_t bytes, visit_piece *visit, void *context) {
+  int64_t at[SHARDRT_MAX_NDIM] = {0};
+  int32_t d = 0;
+  while (d >= 0) {
+    int code = visit(context, offset, bytes);
+    if (code < 0) return code;
+    for (d = loops->nouter - 1; d >= 0; d--) { /* to the next piece */
+      offset += loops->steps[d];
+      if (++at[d] < loops->counts[d]) break;
+      offset -= loops->steps[d] * (size_t)loops->counts[d];
+      at[d] = 0;
+    }
+  }
+  return SHARDRT_OK;
+}
+
+/* Goes through the boxes' pieces in their order; those that have at most `gap` bytes between them are one. Short
+ * samples are many, and most are one piece: so what is done with it is compiled into the loop. */
+__attribute__((always_inline)) static inline int visit_pieces(const gather_plan *plan, size_t first,
+                                                              const int64_t *samples, int64_t n, size_t gap,
+                                                              visit_piece *visit, void *context) {
   if (plan->box_bytes == 0) return SHARDRT_OK;
   /* As loops, the innermost last; those that leave small gaps become one piece. */
   gather_plan loops = *plan;
@@ -230,19 +249,9 @@ static int visit_pieces(const gather_plan *plan, size_t first, const int64_t *sa
   while (loops.nouter > 0 && widen(&bytes, loops.counts[loops.nouter - 1], loops.steps[loops.nouter - 1], gap))
     loops.nouter--;
   for (int64_t i = 0; i < n; i++) {
-    size_t offset = first + plan->offset + (size_t)samples[i] * plan->sample_bytes;
-    int64_t at[SHARDRT_MAX_NDIM] = {0};
-    int32_t d = 0;
-    while (d >= 0) {
-      int code = visit(context, offset, bytes);
-      if (code < 0) return code;
-      for (d = loops.nouter - 1; d >= 0; d--) { /* to the next piece of the sample */
-        offset += loops.steps[d];
-        if (++at[d] < loops.counts[d]) break;
-        offset -= loops.steps[d] * (size_t)loops.counts[d];
-        at[d] = 0;
-      }
-    }
+    const size_t offset = first + plan->offset + (size_t)samples[i] * plan->sample_bytes;
+    int code = loops.nouter == 0 ? visit(context, offset, bytes) : visit_sample(&loops, offset, bytes, visit, context);
+    if (code < 0) return code;
   }
   return SHARDRT_OK;
 }

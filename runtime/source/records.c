@@ -134,19 +134,7 @@ int records_elements(const shardrt_field *field, const uint8_t *data, size_t byt
   int code = records_shape(field, (int64_t)(bytes / element), shape);
   if (code != SHARDRT_OK) return code;
   *out = value_whole(field->dtype, field->ndim, shape);
-  code = records_place(out, data, reader);
-  return code == SHARDRT_OK ? records_check(field, out) : code;
-}
-
-int records_check(const shardrt_field *field, const struct value *value) {
-  if (value->dtype != SHARDRT_BOOL) return SHARDRT_OK;
-  const uint8_t *elements = value->data;
-  const size_t count = value_bytes(value);
-  for (size_t i = 0; i < count; i++)
-    if (elements[i] > 1)
-      return error_set(SHARDRT_EFORMAT, "\"%s\" holds the byte %d at %zu, which is no bool: they are 0 or 1",
-                       field->name, (int)elements[i], i);
-  return SHARDRT_OK;
+  return records_place(out, data, reader);
 }
 
 int records_source_blame(const shardrt_source *source, int32_t field, int64_t sample, int code) {

@@ -49,8 +49,6 @@ int records_blame(const records *self, int64_t sample, int32_t column, int code)
 int records_shape(const shardrt_field *field, int64_t elements, int64_t *shape);
 /* Gives a value elements that lie in memory: where they are, or, where they are not aligned, a copy in the arena. */
 int records_place(struct value *out, const uint8_t *data, struct reader *reader);
-/* That raw elements are such as their dtype has: a bool is 0 or 1. EFORMAT. */
-int records_check(const shardrt_field *field, const struct value *value);
 /* The value whose elements these bytes are, as in records_shape and records_place. EFORMAT: they are not of the field's
  * shape and dtype. */
 int records_elements(const shardrt_field *field, const uint8_t *data, size_t bytes, struct reader *reader,

@@ -266,8 +266,7 @@ static int make_value(enum kind kind, const shardrt_field *field, const uint8_t 
       return error_set(SHARDRT_EFORMAT, "its \"npy\" has not the shape of the first sample's; `fields` can say {-1, …} "
                                         "for sizes that differ");
     *out = value_whole(field->dtype, header.ndim, header.shape);
-    code = records_place(out, data + header.data_offset, reader);
-    return code == SHARDRT_OK ? records_check(field, out) : code;
+    return records_place(out, data + header.data_offset, reader);
   }
   return records_elements(field, data, bytes, reader, out);
 }

@@ -202,8 +202,8 @@ static int guard_chunks(struct zarr *self, int32_t verify) {
     if (__builtin_mul_overflow(chunks, count, &chunks)) return SHARDRT_OK;
     shards *= (count + about->per_shard[d] - 1) / about->per_shard[d];
   }
-  const int64_t count = chunks + (about->sharded ? shards : 0);
-  if (count == 0 || __builtin_mul_overflow(count, 4096, &bytes)) return SHARDRT_OK;
+  if (chunks == 0 || __builtin_mul_overflow(chunks, 8192, &bytes)) return SHARDRT_OK;
+  const int64_t count = chunks + (about->sharded ? shards : 0); /* at most twice as many */
   self->chunks = chunks;
   const struct sums_of of = {.path = self->folder,
                              .file = &self->metadata.map,

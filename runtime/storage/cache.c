@@ -128,6 +128,12 @@ static int map_cached(const struct cache_request *r, const struct target *t, map
   return 0;
 }
 
+/* Whoever may read the file may read what is made of it, whatever the umask of who makes it. */
+static void allow_readers(const struct cache_request *r, const newfile *file) {
+  struct stat status;
+  if (!url_is(r->path) && stat(r->path, &status) == 0) (void)fchmod(file->fd, (status.st_mode & 0444) | 0600);
+}
+
 /* ---- one process makes it, the others wait for it ---- */
 
 /* Makes the file and maps what then has its name: 1, or an error. Where another process was faster, that is its file:
@@ -136,6 +142,7 @@ static int make_cached(const struct cache_request *r, const struct target *t, ma
   newfile file;
   int code = newfile_open(t->path, &file);
   if (code == SHARDRT_OK) {
+    allow_readers(r, &file);
     code = r->make(&file, r->context);
     if (code == SHARDRT_OK) code = map_cached(r, t, out);
     if (code == 0) code = newfile_commit(&file);
@@ -274,6 +281,7 @@ static int update(const struct cache_request *r, const struct target *t, cache_w
   if (code < 0) return code;
   code = newfile_open(t->path, &file);
   if (code == SHARDRT_OK) {
+    allow_readers(r, &file);
     code = write(&file, &there, context);
     if (code == SHARDRT_OK) code = newfile_commit(&file);
     newfile_drop(&file);

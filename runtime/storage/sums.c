@@ -37,6 +37,7 @@ struct header {
 
 struct sums {
   struct sums_of of;
+  char *folder;             /* a copy, that of->folder is; NULL as it is */
   mapping map;              /* what was found; closed: nothing */
   _Atomic uint8_t *pages;   /* of what was found: UNCHECKED, GOOD or BAD */
   _Atomic(uint8_t *) added; /* entries that were put, once there are some; memory is taken where it is written to */
@@ -132,6 +133,11 @@ static int check_about(const struct sums *self) {
 }
 
 static int make(struct sums *self) {
+  if (self->of.folder != NULL) {
+    self->folder = alloc_text("%s", self->of.folder);
+    if (self->folder == NULL) return ALLOC_FAILED;
+    self->of.folder = self->folder;
+  }
   const struct cache_request request = request_of(&self->of);
   int code = cache_find(&request, &self->map);
   if (code == SHARDRT_OK) code = check_about(self);
@@ -145,6 +151,7 @@ static void drop(struct sums *self) {
   alloc_free((void *)self->pages);
   alloc_free(atomic_load(&self->added));
   pthread_mutex_destroy(&self->saving);
+  alloc_free(self->folder);
   alloc_free(self);
 }
 

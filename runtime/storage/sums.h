@@ -13,11 +13,11 @@
 #define SUMS_UNKNOWN  UINT64_C(0)
 #define SUMS_CONFLICT UINT64_C(1)
 
-/* What a table is of. The texts and the mapping outlive it. */
+/* What a table is of. The path, the kind and the mapping outlive it. */
 struct sums_of {
   const char *path;    /* of the file or folder */
   const mapping *file; /* whose length and time say whether the table is of what is there now */
-  const char *folder;  /* as in shardrt_source_options */
+  const char *folder;  /* as in shardrt_source_options; copied */
   const char *kind;    /* how parts are counted: "blocks", "zarr" */
   int64_t count;       /* parts */
   int32_t width;       /* bytes of an entry: 4 or 8 */
