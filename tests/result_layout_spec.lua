@@ -65,6 +65,13 @@ describe("a result", function()
         for i, row in ipairs(shardrt.process_allgather(slope):to_table()) do
           assert(row[1] == (i >= 4 and i <= 14 and i % 2 == 0 and 1 or 0), "row " .. i)
         end
+        local numbers = shardrt.device_put(np.reshape(np.astype(np.arange(32), "float32"), { 8, 4 }), b.sharding)
+        local back = shardrt.grad(function(x) -- what comes back to the slice is cut
+          return np.sum(np.slice(x, { { 14, -17, -2 } }) * numbers)
+        end)(a)
+        for i, row in ipairs(shardrt.process_allgather(back):to_table()) do
+          assert(row[1] == (i % 2 == 1 and 4 * (15 - i) / 2 or 0), "row " .. i)
+        end
         local tokens = ones({ 4, 16, 8 }, nil, "x", nil)
         local step = shardrt.grad(function(w) return np.sum(np.dot(tokens, w)) end)
         local lines, say = {}, job.words.say
