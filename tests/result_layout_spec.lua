@@ -39,7 +39,7 @@ describe("a result", function()
     end)
   end
 
-  it("stays cut in gradients, and what is added up there is no more than a parameter", function()
+  it("stays cut in gradients, which are right, and what is added up there is no more than a parameter", function()
     local result = mpi.run {
       processes = 4, devices = 2, limit = 120,
       source = [[
@@ -64,6 +64,24 @@ describe("a result", function()
         local slope = shardrt.grad(function(x) return np.sum(np.slice(x, { { 3, 14, 2 } })) end)(a)
         for i, row in ipairs(shardrt.process_allgather(slope):to_table()) do
           assert(row[1] == (i >= 4 and i <= 14 and i % 2 == 0 and 1 or 0), "row " .. i)
+        end
+        local numbers = shardrt.device_put(np.reshape(np.astype(np.arange(32), "float32"), { 8, 4 }), b.sharding)
+        local back = shardrt.grad(function(x) -- what comes back to the slice is cut
+          return np.sum(np.slice(x, { { 14, -17, -2 } }) * numbers)
+        end)(a)
+        for i, row in ipairs(shardrt.process_allgather(back):to_table()) do
+          assert(row[1] == (i % 2 == 1 and 4 * (15 - i) / 2 or 0), "row " .. i)
+        end
+        local function counted(shape, size) return np.reshape(np.astype(np.arange(size) % 11, "float32"), shape) end
+        local plain = { counted({ 4, 8, 8 }, 256), counted({ 8, 3 }, 24) }
+        local cut = { shardrt.device_put(plain[1], shardrt.NamedSharding(mesh, P(nil, "x"))),
+          shardrt.device_put(plain[2], shardrt.NamedSharding(mesh, P "x")) }
+        local weights = counted({ 4, 8, 3 }, 96)
+        local product = shardrt.grad(function(p) return np.sum(np.dot(p[1], p[2]) * weights) end)
+        local found, right = product(cut), product(plain)
+        for i in ipairs(plain) do
+          local one, other = shardrt.process_allgather(found[i]), shardrt.device_get(right[i])
+          for k = 0, other.size - 1 do assert(one.data[k] == other.data[k], "a product's gradient") end
         end
         local tokens = ones({ 4, 16, 8 }, nil, "x", nil)
         local step = shardrt.grad(function(w) return np.sum(np.dot(tokens, w)) end)
