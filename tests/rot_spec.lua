@@ -373,6 +373,29 @@ describe("blocks of a file", function()
     assert.same({ "x.npy" }, files.list(folder))
   end)
 
+  it("are not noted of a Zarr chunk that was written a moment ago into an old array", function()
+    local open = zarr "v2-float32"(folder)
+    age_all(folder)
+    local list = data_files(folder .. "/zarr")
+    local name
+    for _, one in ipairs(list) do name = one.path:find "/%d[%d.]*$" and one.path or name end
+    for _, when in ipairs { "tomorrow", "2015-05-05" } do
+      os.execute(("find %s -name '[0-9]*' -type f | xargs touch -d %s"):format(folder .. "/zarr/v2-float32", when))
+      local s = open { verify = true }
+      s:read(0, #s)
+      s = nil -- luacheck: ignore
+      collectgarbage()
+      local found = io.open(folder .. "/zarr/v2-float32.shardrt-index")
+      assert.equal(when ~= "tomorrow", found ~= nil, when)
+      if found then found:close() end
+    end
+    assert.truthy(name)
+    flip(name, 3, 1)
+    os.execute(("touch -d 2015-05-05 %s"):format(name))
+    local s = open { verify = true }
+    assert.truthy(files.message(function() s:read(0, #s) end):find "damaged")
+  end)
+
   it("are noted anew where the file is another one", function()
     assert.equal(0, (index(path)))
     flip(path, place(path, 64, 3), 1)

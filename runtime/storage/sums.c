@@ -169,10 +169,6 @@ int sums_open(const struct sums_of *of, struct sums **out) {
   return SHARDRT_OK;
 }
 
-int64_t sums_count(const struct sums *self) {
-  return self->of.count;
-}
-
 int64_t sums_made(const struct sums *self) {
   struct header header;
   return self->map.data != NULL && read_header(&self->map, &header) ? header.made : 0;
