@@ -657,6 +657,29 @@ describe("shardrt index", function()
     end
   end)
 
+  it("lets those read an index who may read its file", function()
+    local path = rows_npy(folder, 64)
+    for _, mode in ipairs { "644", "640", "600" } do
+      assert.equal(0, os.execute(("chmod %s %s; umask 077; %s index --force %s > %s/out"):format(mode, path,
+        mpi.program(), path, folder)))
+      assert.equal(mode .. "\n", mpi.shell(("stat -c %%a %s.shardrt-index"):format(path)).stdout)
+    end
+  end)
+
+  it("tells once, in a job of several, what it cannot go through", function()
+    local broken = files.write(folder, "broken.npz", "PK\3\4 and nothing else")
+    local path = rows_npy(folder, 64)
+    local result = mpi.shell(("%s run -n 3 index %s %s"):format(mpi.program(), broken, path), 60)
+    assert.equal(1, result.status)
+    local _, count = result.stdout:gsub("broken%.npz", "")
+    assert.equal(1, count, result.output)
+    local none = folder .. "/none.npy"
+    result = mpi.shell(("%s run -n 3 index --check %s %s"):format(mpi.program(), none, path), 60)
+    _, count = result.stdout:gsub("none%.npy", "")
+    assert.equal(1, count, result.output)
+    assert.truthy(result.stdout:find ", 1 that could not be gone through", result.output)
+  end)
+
   it("leaves what it knows, and forgets it where it is told to", function()
     local path = rows_npy(folder, 100)
     assert.equal(0, (index(path)))
