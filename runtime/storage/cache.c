@@ -283,7 +283,7 @@ static int update(const struct cache_request *r, const struct target *t, cache_w
   if (code == SHARDRT_OK) {
     allow_readers(r, &file);
     code = write(&file, &there, context);
-    if (code == SHARDRT_OK) code = newfile_commit(&file);
+    if (code == SHARDRT_OK) code = newfile_put(&file);
     newfile_drop(&file);
   }
   mapping_close(&there);
