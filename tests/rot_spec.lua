@@ -373,6 +373,29 @@ describe("blocks of a file", function()
     assert.same({ "x.npy" }, files.list(folder))
   end)
 
+  it("are not noted of a Zarr chunk that was written a moment ago into an old array", function()
+    local open = zarr "v2-float32"(folder)
+    age_all(folder)
+    local list = data_files(folder .. "/zarr")
+    local name
+    for _, one in ipairs(list) do name = one.path:find "/%d[%d.]*$" and one.path or name end
+    for _, when in ipairs { "tomorrow", "2015-05-05" } do
+      os.execute(("find %s -name '[0-9]*' -type f | xargs touch -d %s"):format(folder .. "/zarr/v2-float32", when))
+      local s = open { verify = true }
+      s:read(0, #s)
+      s = nil -- luacheck: ignore
+      collectgarbage()
+      local found = io.open(folder .. "/zarr/v2-float32.shardrt-index")
+      assert.equal(when ~= "tomorrow", found ~= nil, when)
+      if found then found:close() end
+    end
+    assert.truthy(name)
+    flip(name, 3, 1)
+    os.execute(("touch -d 2015-05-05 %s"):format(name))
+    local s = open { verify = true }
+    assert.truthy(files.message(function() s:read(0, #s) end):find "damaged")
+  end)
+
   it("are noted anew where the file is another one", function()
     assert.equal(0, (index(path)))
     flip(path, place(path, 64, 3), 1)
@@ -632,6 +655,29 @@ describe("shardrt index", function()
       assert.truthy(result.output:find "v2%-zlib/0%.0%.0: bytes 0 to %d+: damaged", result.output)
       assert.truthy(result.output:find("3 damaged ranges", 1, true), result.output)
     end
+  end)
+
+  it("lets those read an index who may read its file", function()
+    local path = rows_npy(folder, 64)
+    for _, mode in ipairs { "644", "640", "600" } do
+      assert.equal(0, os.execute(("chmod %s %s; umask 077; %s index --force %s > %s/out"):format(mode, path,
+        mpi.program(), path, folder)))
+      assert.equal(mode .. "\n", mpi.shell(("stat -c %%a %s.shardrt-index"):format(path)).stdout)
+    end
+  end)
+
+  it("tells once, in a job of several, what it cannot go through", function()
+    local broken = files.write(folder, "broken.npz", "PK\3\4 and nothing else")
+    local path = rows_npy(folder, 64)
+    local result = mpi.shell(("%s run -n 3 index %s %s"):format(mpi.program(), broken, path), 60)
+    assert.equal(1, result.status)
+    local _, count = result.stdout:gsub("broken%.npz", "")
+    assert.equal(1, count, result.output)
+    local none = folder .. "/none.npy"
+    result = mpi.shell(("%s run -n 3 index --check %s %s"):format(mpi.program(), none, path), 60)
+    _, count = result.stdout:gsub("none%.npy", "")
+    assert.equal(1, count, result.output)
+    assert.truthy(result.stdout:find ", 1 that could not be gone through", result.output)
   end)
 
   it("leaves what it knows, and forgets it where it is told to", function()

@@ -280,7 +280,7 @@ local function go_through(work, entry, audit, o)
     if work.piece % job.process_count == job.process_index then
       local code = C.shardrt_audit_run(audit, first, count, o.check and 1 or 0, now)
       if code < 0 then return failed(entry, code) end
-      work.unknown, entry.unknown = work.unknown + tonumber(now.unknown), (entry.unknown or 0) + tonumber(now.unknown)
+      work.unknown = work.unknown + tonumber(now.unknown)
       work.progress.looked = work.progress.looked + tonumber(now.bytes)
     end
     work.progress.done = work.progress.done + (parts > 0 and entry.bytes * count / parts or 0)

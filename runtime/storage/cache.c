@@ -283,11 +283,11 @@ static int update(const struct cache_request *r, const struct target *t, cache_w
   if (code == SHARDRT_OK) {
     allow_readers(r, &file);
     code = write(&file, &there, context);
-    if (code == SHARDRT_OK) code = newfile_commit(&file);
+    if (code == SHARDRT_OK) code = newfile_put(&file);
     newfile_drop(&file);
   }
   mapping_close(&there);
-  return code;
+  return code < 0 ? code : SHARDRT_OK;
 }
 
 int cache_update(const struct cache_request *r, cache_write *write, const void *context) {
@@ -296,9 +296,12 @@ int cache_update(const struct cache_request *r, cache_write *write, const void *
   if (code == SHARDRT_OK && t.path != NULL) {
     const double end = shardrt_clock() + patience(r);
     int file = open_for_lock(r, &t);
+    long sleep = 50000; /* nanoseconds: a small table is written at once */
     while (file >= 0 && flock(file, LOCK_EX | LOCK_NB) != 0 && (errno == EWOULDBLOCK || errno == EINTR) &&
-           shardrt_clock() < end)
-      nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+           shardrt_clock() < end) {
+      nanosleep(&(struct timespec){.tv_nsec = sleep}, NULL);
+      if (sleep < 20000000) sleep *= 2;
+    }
     code = update(r, &t, write, context);
     if (file >= 0) close(file);
   }

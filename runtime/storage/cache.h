@@ -30,8 +30,9 @@ int cache_find(const struct cache_request *request, mapping *out);
 
 /* Puts a file in the place of the one that is wanted, written by `write`, which is given what lies there and is what is
  * wanted (closed: nothing). One process after the other does so, where the file system has locks; where not,
- * what the last one wrote holds. Nothing is written where the file that it is made from is another one by now. What
- * `write` fails with; EIO. */
+ * what the last one wrote holds. `fits` and its readers tell a part of the file from all of it, as after a loss of
+ * power. Nothing is written where the file that it is made from is another one by now. What `write` fails with; EIO. */
+enum { CACHE_AS_IT_IS = 1 }; /* of `write`: what lies there stays */
 typedef int cache_write(newfile *out, const mapping *there, const void *context);
 int cache_update(const struct cache_request *request, cache_write *write, const void *context);
 

@@ -23,6 +23,7 @@ struct guard {
   const char *path;
   bool always; /* else once */
   bool notes;  /* what is not known yet */
+  bool asked;  /* to note it, however new it is */
   _Atomic uint64_t *seen;
 };
 
@@ -89,6 +90,11 @@ uint64_t guard_known(const struct guard *self, int64_t part) {
 
 void guard_note(struct guard *self, bool notes) {
   self->notes = notes;
+  self->asked = notes;
+}
+
+bool guard_notes(const struct guard *self, int64_t changed) {
+  return self->notes && (self->asked || !is_young(changed));
 }
 
 int guard_save(struct guard *self) {

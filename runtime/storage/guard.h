@@ -30,6 +30,8 @@ uint64_t guard_known(const struct guard *self, int64_t part);
 /* Whether checksums that are not known are noted: as it is by itself, those of files that were not written a moment ago
  * and have at most 16 GiB are. */
 void guard_note(struct guard *self, bool notes);
+/* Whether that of a part which was written at this time (nanoseconds since 1970), in a file of its own, is. */
+bool guard_notes(const struct guard *self, int64_t changed);
 int guard_save(struct guard *self); /* as sums_save */
 
 /* Whether these bytes are what part `part` was. `version`, not 0, tells the part's versions apart where entries have 8

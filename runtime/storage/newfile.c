@@ -85,16 +85,25 @@ static int sync_folder(const char *path) {
   return code;
 }
 
-int newfile_commit(newfile *file) {
+/* `lasting`: what has the name is on the disk. */
+static int put(newfile *file, bool lasting) {
   int code = SHARDRT_OK;
-  if (fsync(file->fd) != 0 || !name(file) || rename(file->temporary, file->path) != 0) {
+  if ((lasting && fsync(file->fd) != 0) || !name(file) || rename(file->temporary, file->path) != 0) {
     code = error_set(SHARDRT_EIO, "%s: cannot be written: %s", file->path, strerror(errno));
   } else {
     file->named = false;
-    code = sync_folder(file->path);
+    if (lasting) code = sync_folder(file->path);
   }
   newfile_drop(file);
   return code;
+}
+
+int newfile_commit(newfile *file) {
+  return put(file, true);
+}
+
+int newfile_put(newfile *file) {
+  return put(file, false);
 }
 
 void newfile_drop(newfile *file) {

@@ -23,6 +23,9 @@ int newfile_write(newfile *file, const void *data, size_t bytes);
 /* Brings it to the disk, gives it its name, in place of any file of that name, and brings that to the disk. Closes it
  * in any case; after a failure nothing is left of it, but where only the last failed, which the message then says. */
 int newfile_commit(newfile *file);
+/* The same for what its reader can tell to be whole, and can do without: it is not waited for until the disk has it, so
+ * after a loss of power the name may be that of a part of it. */
+int newfile_put(newfile *file);
 
 /* Gives it up: nothing is left of it. Does nothing after newfile_commit. */
 void newfile_drop(newfile *file);

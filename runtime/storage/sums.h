@@ -32,7 +32,6 @@ int sums_open(const struct sums_of *of, struct sums **out);
 /* Saves what was put, where that can be, and frees it; NULL is allowed. */
 void sums_close(struct sums *self);
 
-int64_t sums_count(const struct sums *self);
 /* The entry of a part, or one of those that are none. Any thread. */
 uint64_t sums_get(const struct sums *self, int64_t part);
 /* Notes an entry, which is kept by the next save. Any thread. ENOMEM. */
