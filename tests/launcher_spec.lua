@@ -95,7 +95,7 @@ describe("a launcher", function()
     end
   end)
 
-  it("is told of by process 0 for all whose output goes where its does", function()
+  it("is told of by process 0 first, and by it alone under srun, which ends no others with it", function()
     for variables, rank in pairs {
       ["WORLD_SIZE=3"] = "LOCAL_RANK", ["SLURM_STEP_NUM_TASKS=3 SLURM_STEP_ID=0"] = "SLURM_PROCID",
       ["PMI_SIZE=3"] = "PMI_RANK", ["OMPI_COMM_WORLD_SIZE=3"] = "OMPI_COMM_WORLD_RANK",
@@ -106,7 +106,9 @@ describe("a launcher", function()
         done
         wait]=]):format(variables, rank, mpi.program(), recipe))
       assert.equal("status 1\nstatus 1\nstatus 1\n", result.stdout, variables)
-      assert.equal(1, #lines_of(result.stderr), variables .. ": " .. result.stderr)
+      local lines = lines_of(result.stderr)
+      assert.equal(rank == "SLURM_PROCID" and 1 or 3, #lines, variables .. ": " .. result.stderr)
+      for _, line in ipairs(lines) do assert.truthy(line:find("finds itself alone", 1, true), line) end
     end
     -- A launcher may end all as soon as one has ended: the message is out by then.
     local result = shell(([=[

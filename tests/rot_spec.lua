@@ -604,6 +604,50 @@ describe("what was unpacked into the cache", function()
   end)
 end)
 
+describe("the header of a csv", function()
+  it("is looked at, as a damaged one gives columns other names", function()
+    local folder = files.folder()
+    local path = files.write(folder, "x.csv", "id,x\n1,2.5\n3,4.5\n")
+    age_all(folder)
+    assert.equal(0, (index(path)))
+    flip(path, 1, 2)
+    local message = files.message(source.csv, path)
+    assert.truthy(message:find("the first line (4 bytes) is damaged: its CRC-32C is ", 1, true), message)
+    assert.truthy(source.csv(path, { verify = false }).fields["i`"])
+    flip(path, 1, 2)
+    assert.truthy(source.csv(path).fields.id)
+    files.remove(folder)
+  end)
+end)
+
+describe("a chunk of a Zarr array", function()
+  it("that was there when its checksum was noted may not be missing", function()
+    local folder = files.folder()
+    local open, words = zarr "v2-big"(folder)
+    local right = all_of(open { verify = true })
+    age_all(folder)
+    assert.equal(0, (index(words or folder)))
+    local list = data_files(folder)
+    local lost
+    for _, file in ipairs(list) do
+      if file.path:find "/[%d.]+$" then lost = file.path end
+    end
+    os.remove(lost)
+    for _, verify in ipairs { true, "once" } do
+      local message = files.message(function() return all_of(open { verify = verify }) end)
+      assert.truthy(message:find("this file of the array is gone", 1, true), message)
+    end
+    local status, output = index("--check " .. (words or folder))
+    assert.equal(1, status, output)
+    assert.truthy(output:find("is gone", 1, true), output)
+    assert.not_equal(right, all_of(open { verify = false }))
+    assert.equal(0, (index("--force " .. (words or folder))))
+    all_of(open { verify = true }) -- the fill value, as somebody wanted
+    assert.equal(0, (index("--check " .. (words or folder))))
+    files.remove(folder)
+  end)
+end)
+
 describe("records under verify = \"once\"", function()
   it("are looked at when they are read first", function()
     local folder = files.folder()

@@ -81,8 +81,11 @@ local function rest(values, axes, keep)
   return made
 end
 
--- x reduced over axes. keep: they stay, of size 1.
+-- x reduced over axes. keep: they stay, of size 1. 0 would be true in Lua, and a second axis means something else.
 local function reduce(what, op, x, axes, keep, out_dtype, vjp)
+  if keep ~= nil and type(keep) ~= "boolean" then
+    fail("%s: keepdims = %s; it is true or false (several axes are a list: {0, 1})", what, list.show(keep))
+  end
   local at = place.of(what, { x })
   local cuts = place.cuts(at, x)
   cuts = cuts or propagate.whole(x.ndim)

@@ -72,7 +72,8 @@ static void refuse_several(alone_finding *out, const char *size, const char *ran
              "srun did not join them; use srun --mpi=pmix -n %d shardrt recipe.lua, or, without srun, %s", count, use);
   else
     snprintf(out->message + used, room - (size_t)used, "%s %s", why, use);
-  out->is_quiet = number_of(rank) > 0;
+  out->waits = number_of(rank) > 0;
+  out->is_quiet = out->waits && is_set(STEP);
 }
 
 bool alone_has_pmix_server(void) {
@@ -96,7 +97,7 @@ static void look_at_pmix(alone_finding *out, bool is_one) {
 }
 
 void alone_look(alone_finding *out) {
-  *out = (alone_finding){.is_quiet = false};
+  *out = (alone_finding){.waits = false};
   bool is_one = false; /* as a launcher says */
   for (int i = 0; i < LAUNCHES && !is_one; i++) {
     const int count = number_of(launches[i].size);
@@ -113,7 +114,7 @@ void alone_look(alone_finding *out) {
 
 int alone_check(const alone_finding *looked) {
   if (looked->message[0] == '\0') return SHARDRT_OK;
-  if (looked->is_quiet) nanosleep(&(struct timespec){.tv_sec = HEAD_START}, NULL);
+  if (looked->waits) nanosleep(&(struct timespec){.tv_sec = HEAD_START}, NULL);
   return error_set(SHARDRT_ECOMM, "%s", looked->is_quiet ? "" : looked->message);
 }
 

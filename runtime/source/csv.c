@@ -34,10 +34,14 @@ struct header {
   bool named;
 };
 
-static int read_header(const struct csv *self, const struct stored *file, bool named, struct reader *arena,
+static int read_header(const struct csv *self, const struct record_file *file, bool named, struct reader *arena,
                        struct header *out) {
   *out = (struct header){.delimiter = self->delimiter, .named = named};
-  int code = lines_first(file, arena, self->delimiter, &out->line, &out->bytes);
+  int code = lines_first(&file->stored, arena, self->delimiter, &out->line, &out->bytes);
+  if (code == 1 && self->records.verify) {
+    const int checked = lines_check(&file->index, &file->stored, out->line, out->bytes);
+    if (checked < 0) return checked;
+  }
   if (code == 1) out->columns = cells_line(out->line, out->bytes, true, self->delimiter).cells;
   return code;
 }
@@ -165,7 +169,7 @@ static int set_guessed(struct csv *self, int32_t f, const struct samples *s, str
 }
 
 /* A file's columns are those of the first one, in the same order. */
-static int check_columns(const struct csv *self, const struct header *first, const struct stored *file,
+static int check_columns(const struct csv *self, const struct header *first, const struct record_file *file,
                          struct reader *arena) {
   struct header h;
   const char *title = self->records.files[0].stored.title;
@@ -197,11 +201,10 @@ static int read_samples(const struct csv *self, bool named, struct reader *arena
   int code = 0;
   *out = (struct samples){0};
   for (; code == 0 && file < self->records.nfiles; file++)
-    code = read_header(self, &self->records.files[file].stored, named, arena, &out->header);
+    code = read_header(self, &self->records.files[file], named, arena, &out->header);
   for (; code >= 0 && file < self->records.nfiles; file++) {
-    const struct stored *stored = &self->records.files[file].stored;
-    code = check_columns(self, &out->header, stored, arena);
-    if (code < 0) return error_prefix(code, "%s", stored->title);
+    code = check_columns(self, &out->header, &self->records.files[file], arena);
+    if (code < 0) return error_prefix(code, "%s", self->records.files[file].stored.title);
   }
   if (code < 0) return code;
   if (self->records.base.count == 0)

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/crc32c.h"
 #include "base/error.h"
 #include "source/cells.h"
 #include "source/magic.h"
@@ -129,12 +130,32 @@ static int add_line(const struct lines_walk *w, const struct line *line, int64_t
   return index_add(writer, &entry);
 }
 
+/* Names the column, with the first line's checksum where that is none of the samples. */
+static int name_column(const struct stored *file, struct reader *arena, const struct lines_rules *r,
+                       struct index_writer *writer) {
+  char text[sizeof "line 01234567"] = "line";
+  const char *const name = text;
+  const uint8_t *first;
+  size_t bytes;
+  if (r->header && lines_first(file, arena, r->delimiter, &first, &bytes) == 1)
+    snprintf(text, sizeof text, "line %08x", (unsigned)crc32c(0, first, bytes));
+  return index_name(writer, 1, &name);
+}
+
+int lines_check(const struct index *index, const struct stored *file, const uint8_t *first, size_t bytes) {
+  const char *sum = strchr(index->names[0], ' ');
+  const uint32_t crc = crc32c(0, first, bytes);
+  if (sum == NULL || strtoul(sum, NULL, 16) == crc) return SHARDRT_OK;
+  return error_set(SHARDRT_EFORMAT,
+                   "%s: the first line (%zu bytes) is damaged: its CRC-32C is %08x, and was%s when its index was made",
+                   file->title, bytes, (unsigned)crc, sum);
+}
+
 int lines_scan(const struct stored *file, struct reader *arena, struct index_writer *writer, const void *rules) {
-  static const char *const name = "line";
   const struct lines_rules *r = rules;
   struct lines_walk w;
   int code = walk_from(file, arena, r->delimiter, &w);
-  if (code == SHARDRT_OK) code = index_name(writer, 1, &name);
+  if (code == SHARDRT_OK) code = name_column(file, arena, r, writer);
   bool first = true;
   int64_t cells = 0, row = 0;
   while (code == SHARDRT_OK) {

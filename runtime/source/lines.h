@@ -10,11 +10,15 @@ struct lines_rules {
   bool header;    /* the first line names the fields, and is no sample */
 };
 
-/* An index_scan, whose context is the rules: a column "line", without the end of line ("\n", or "\r\n"; of cells also
+/* An index_scan, whose context is the rules: a column "line" (behind a header "line 3f01c2aa", by the CRC-32C of that),
+ * without the end of line ("\n", or "\r\n"; of cells also
  * "\r"). Empty lines are left out, and so is a byte order mark. An entry's note is the line's number in the file, from
  * 1 on (0: it has more than 32 bits). EFORMAT: quotes that do not end; another number of cells than in the first line;
  * a file of another format. */
 int lines_scan(const struct stored *file, struct reader *arena, struct index_writer *writer, const void *rules);
+
+/* That the first line is what it was when the index was made. EFORMAT. */
+int lines_check(const struct index *index, const struct stored *file, const uint8_t *first, size_t bytes);
 
 /* The first line of a file that is not empty, wherever it is: 1; 0: there is none. `delimiter` as in the rules. */
 int lines_first(const struct stored *file, struct reader *arena, char delimiter, const uint8_t **out, size_t *bytes);

@@ -243,7 +243,7 @@ static int read_number_text(const char *name, const uint8_t *data, size_t bytes,
     *out = strtoll(text, &end, 10);
     if (end == text + bytes && errno == 0) return SHARDRT_OK;
   }
-  return error_set(SHARDRT_EFORMAT, "its \"%s\" is no whole number", name);
+  return error_set(SHARDRT_EFORMAT, "its \"%s\" is no whole number; \"bytes\" in `fields` takes it as it is", name);
 }
 
 static int make_value(enum kind kind, const shardrt_field *field, const uint8_t *data, size_t bytes,

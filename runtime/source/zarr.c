@@ -75,6 +75,17 @@ static int look(const struct zarr *self, int64_t part, const struct stored *file
   return code < 0 ? error_prefix(code, "%s: bytes %zu to %zu", file->title, offset, offset + bytes) : SHARDRT_OK;
 }
 
+/* A chunk that is not there is the fill value; but one that has a checksum was there. */
+static int check_missing(const struct zarr *self, int64_t part, const int64_t *at, struct reader *reader) {
+  if (self->guard == NULL || guard_known(self->guard, part) == SUMS_UNKNOWN) return SHARDRT_OK;
+  const char *path = path_of(self, at, reader);
+  if (path == NULL) return ALLOC_FAILED;
+  return error_set(SHARDRT_EFORMAT,
+                   "%s: this file of the array is gone, and was there when its checksum was noted; a good copy in its "
+                   "place would do, or, if it was removed on purpose, `shardrt index --force`",
+                   path);
+}
+
 /* The number of the shard that a chunk is in, among those of the array. */
 static int64_t shard_of(const struct zarr *self, const int64_t *at) {
   const struct zarr_metadata *about = &self->about;
@@ -150,7 +161,8 @@ static int load_from(const struct zarr *self, int64_t number, const int64_t *at,
   size_t offset = 0, bytes = 0;
   bool there = false;
   int code = open_chunk(self, at, reader, file, &there);
-  if (code < 0 || !there) return code;
+  if (code == SHARDRT_OK && !there) return check_missing(self, number, at, reader);
+  if (code < 0) return code;
   bytes = file->bytes;
   if (self->about.sharded) code = find_in_shard(self, at, file, reader, &offset, &bytes, &there);
   if (code < 0 || !there) return code;
@@ -283,6 +295,7 @@ static int walk(void *own, int64_t part, bool compares, struct reader *reader, s
   out->offset = -1;
   int code = open_chunk(self, at, reader, &file, &there);
   if (code == SHARDRT_OK && there) code = walk_chunk(self, part, at, compares, reader, &file, out);
+  if (code == SHARDRT_OK && !there && compares) code = check_missing(self, part, at, reader);
   stored_close(&file);
   out->bytes = reader->bytes_read - before;
   return code;
