@@ -159,7 +159,7 @@ int lines_scan(const struct stored *file, struct reader *arena, struct index_wri
   bool first = true;
   int64_t cells = 0, row = 0;
   while (code == SHARDRT_OK) {
-    struct line line;
+    struct line line = {0};
     code = next_line(&w, &line);
     if (code < 0) return index_lose_rest(writer, file, w.at, code);
     if (code == 0) break;
