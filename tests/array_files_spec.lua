@@ -110,6 +110,13 @@ describe("an HDF5 shape", function()
   end
   local function open(path) return source.hdf5 { x = path } end
 
+  -- HDF5 1.14 looks at that itself, and says so in other words.
+  local function refuses_size(path, ours, of_the_library)
+    local told = files.message(open, path)
+    local by_library = told:find(of_the_library .. " is greater than max", 1, true)
+    assert.truthy(told:find(path, 1, true) and (told:find(ours, 1, true) or by_library), told)
+  end
+
   it("is what the file says, and no more than it may be", function()
     for _, name in ipairs { "piece", "fixed", "grows" } do
       local s = open(folder .. "/" .. name .. ".h5:/x")
@@ -119,11 +126,11 @@ describe("an HDF5 shape", function()
     for _, rows in ipairs { 62, 2 ^ 32 + 61, 2 ^ 48 + 61 } do
       for _, name in ipairs { "piece", "fixed" } do
         local path = changed(name, fixed, { little(rows), COLUMNS, ROWS, COLUMNS })
-        refuses({ path, ("has size %.0f, and may have 61 at most"):format(rows) }, open, path)
+        refuses_size(path, ("has size %.0f, and may have 61 at most"):format(rows), ("size of %.0f"):format(rows))
       end
     end
     local path = changed("fixed", fixed, { ROWS, little(9), ROWS, COLUMNS })
-    refuses({ path, "dimension 1 has size 9, and may have 7 at most" }, open, path)
+    refuses_size(path, "dimension 1 has size 9, and may have 7 at most", "dim 1 size of 9")
   end)
 
   it("is that of its elements, where these lie in one piece", function()
