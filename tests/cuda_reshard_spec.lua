@@ -437,6 +437,7 @@ describe("a copy between devices that fails midway", function()
         local code = C.shardrt_array_fill_from(made[0], x.handle)
         io.write(("%s, %d waits\n"):format(code == 0 and "well" or "failed",
           tonumber(runtime.standin_calls "cudaStreamWaitEvent") - before))
+        C.shardrt_array_free(made[0])
       ]], { devices = 2, gpus = 2, env = { STANDIN_LINKS = "none", STANDIN_FAIL = faults } })
       local how, count = result.stdout:match "(%a+), (%d+) waits"
       assert.equal(i == 1 and "well" or "failed", how, result.output)

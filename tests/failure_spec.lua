@@ -399,10 +399,15 @@ describe("what one process finds no memory for", function()
           mine[0] = code
           fail.check(C.shardrt_allgather("how it went", mine, 4, codes))
           assert(codes[0] == codes[1] and codes[2] == codes[1], at)
+          if code == 0 and out[0] ~= nil then
+            C.shardrt_array_free(out[0])
+            out[0] = nil
+          end
           failed = failed + (code == 0 and 0 or 1)
         until code == 0
         if me == 0 then io.write(name, ": ", failed, "\n") end
       end
+      C.shardrt_source_free(source[0])
     ]]):format(folder), { processes = 3, options = { "--timeout", "10" }, limit = 60 })
     mpi.remove(folder)
     assert.equal(0, result.status, result.output)
@@ -461,6 +466,7 @@ describe("the end of a job", function()
     }]]
 
   it("leaves no note of who waited for whom unread", function()
+    if os.getenv "SHARDRT_SANITIZER" then pending "a sanitizer wants to be the first library" return end
     local folder = mpi.folder()
     local file = assert(io.open(folder .. "/shim.c", "w"))
     file:write(shim)
