@@ -36,11 +36,11 @@ function list.copy(value)
   return made
 end
 
--- What the lists that a recipe is given have beyond those of its own: `==` compares what is in them, and tostring shows
--- it. All that goes through a list (#, ipairs, unpack, pairs) sees nothing of it.
-local Given = {}
-
-function Given.__eq(a, b)
+--- Whether two lists hold the same.
+---@param a any[]
+---@param b any[]
+---@return boolean
+function list.equal(a, b)
   if #a ~= #b then return false end
   for i = 1, #a do
     if a[i] ~= b[i] then return false end
@@ -48,8 +48,12 @@ function Given.__eq(a, b)
   return true
 end
 
+-- What the lists that a recipe is given have beyond those of its own: `==` compares what is in them, and tostring shows
+-- it. All that goes through a list (#, ipairs, unpack, pairs) sees nothing of it.
+local Given = { __eq = list.equal }
+
 -- The same of lists of objects, whose [0], as JAX counts, is an error. (Of shapes it is nil: `shape[d - n] or 1` asks.)
-local Counted = { __eq = Given.__eq }
+local Counted = { __eq = list.equal }
 
 function Counted.__index(self, key)
   local count = #self

@@ -66,13 +66,7 @@ end
 ---@param a integer[]
 ---@param b integer[]
 ---@return boolean
-function shape.equal(a, b)
-  if #a ~= #b then return false end
-  for i = 1, #a do
-    if a[i] ~= b[i] then return false end
-  end
-  return true
-end
+shape.equal = list.equal
 
 --- How many elements; a number that may be too large for any memory.
 ---@param given integer[]
