@@ -30,7 +30,7 @@ PACKAGES_SPDL  = libavdevice59
 # The rest of this file needs no network.
 # CUDA's: with the kernels in *.cu a library of its own, which the program opens when it is asked for.
 PLUGIN   := $(wildcard $(addprefix runtime/,device/cuda.c device/event.c device/failure.c device/gpu.c device/library.c device/pinned.c \
-  device/pool.c device/topology.c device/transfer.c comm/nccl.c compute/cublas.c))
+  device/cuda_alloc.c device/topology.c device/transfer.c comm/transport/nccl.c compute/cuda/cublas.c))
 KERNELS  := $(sort $(shell find runtime -name '*.cu'))
 SOURCES  := $(filter-out $(PLUGIN),$(sort $(shell find runtime -name '*.c')))
 HEADERS  := $(sort $(shell find runtime -name '*.h'))
@@ -127,15 +127,16 @@ $(OBJECTS): | $(BUILD)/found
 $(BUILD)/%.o: runtime/%.c Makefile
 	@mkdir -p $(@D)
 	$(call quiet,cc   )$(CC) $(CFLAGS) -MMD -MP -c -o $@ $<
-$(BUILD)/comm/mpi.o: CFLAGS += $(MPI_CFLAGS)
-$(BUILD)/main.o $(BUILD)/transform/lua.o: CFLAGS += $(LUA_CFLAGS)
-$(BUILD)/source/hdf5_file.o $(BUILD)/source/hdf5_remote.o: CFLAGS += $(HDF5_CFLAGS)
+$(BUILD)/comm/transport/mpi.o: CFLAGS += $(MPI_CFLAGS)
+$(BUILD)/main.o $(BUILD)/transform/kind/lua.o: CFLAGS += $(LUA_CFLAGS)
+$(BUILD)/dataset/chunked/hdf5_file.o $(BUILD)/dataset/chunked/hdf5_remote.o: CFLAGS += $(HDF5_CFLAGS)
 # Loops that are to become vectors.
-$(addprefix $(BUILD)/transform/,flip.o lanes.o resample.o strides.o): CFLAGS += $(if $(SANITIZE),,-O3)
+$(BUILD)/memory/convert.o $(addprefix $(BUILD)/transform/kind/,flip.o resample.o strides.o): CFLAGS += $(if $(SANITIZE),,-O3)
 # The same, and comparisons and roots that set no flags which nobody reads.
-$(addprefix $(BUILD)/compute/,deviate.o float32.o float64.o key.o threefry.o operand.o whole.o): \
+$(addprefix $(BUILD)/compute/elementwise/,float32.o float64.o operand.o whole.o) \
+$(addprefix $(BUILD)/compute/random/,deviate.o key.o threefry.o): \
   CFLAGS += $(if $(SANITIZE),,-O3) -fno-math-errno -fno-trapping-math
-$(addprefix $(BUILD)/compute/,fold.o place.o tile.o wrap.o): CFLAGS += $(if $(SANITIZE),,-O3)
+$(addprefix $(BUILD)/compute/,reduce/fold.o rearrange/place.o rearrange/tile.o matmul/wrap.o): CFLAGS += $(if $(SANITIZE),,-O3)
 -include $(OBJECTS:.o=.d)
 
 # What is built, said when it is another thing than the last time.

@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "shardrt.h"
-#include "storage/mapping.h"
+#include "storage/local/mapping.h"
 
 /* The handler calls only what signal-safety(7) lists; what else it needs is made before. */
 static struct {

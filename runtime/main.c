@@ -13,7 +13,7 @@
 #include <lualib.h>
 
 #include "bus.h"
-#include "comm/alone.h"
+#include "comm/transport/alone.h"
 #include "run.h"
 #include "shardrt.h"
 

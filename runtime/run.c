@@ -20,7 +20,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "comm/saves.h"
+#include "comm/restart_info.h"
 
 enum { BY_SIGNAL = 128, WRONG_WORDS = 2 }; /* exit statuses: above it, the number of a signal; of a command line */
 enum { MORE_WORDS = 8 };                   /* of mpirun's command line: options that may be there, and the recipe */

@@ -449,7 +449,7 @@ int shardrt_audit_remove(const char *path, const char *folder);
 int shardrt_verify_finish(void);
 
 /* One field from each file, all of one format; the first dimension counts the samples. Wherever a source takes a path
- * it takes an address, http:// or https://, too, but for "folder": see runtime/storage/remote.h. Formats:
+ * it takes an address, http:// or https://, too, but for "folder": see runtime/storage/remote/remote.h. Formats:
  *   "npy"  https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html; C order, little-endian
  *   "zarr" https://zarr-specs.readthedocs.io, v2 and v3: a field is the folder of one array, in C order
  *   "hdf5" https://docs.hdfgroup.org/hdf5/v1_10: a field is a dataset, named behind its file: "data.h5:/images"
@@ -480,7 +480,7 @@ bool shardrt_source_format_has_files(const char *format);
  *   "cifar"     CIFAR-10 and -100, the binary versions: https://www.cs.toronto.edu/~kriz/cifar.html
  *
  * What the files do not say themselves (where each record is, a checksum of it) is worked out once and kept in an index
- * beside the file, or in the cache: see runtime/source/index.h. Errors as shardrt_source_open. */
+ * beside the file, or in the cache: see runtime/dataset/index.h. Errors as shardrt_source_open. */
 int shardrt_source_files(const char *format, int32_t npaths, const char *const *paths, int32_t nfields,
                          const shardrt_field *fields, const shardrt_source_options *options, shardrt_source **out);
 /* Fields from host arrays: `shapes` of field f are ndims[f] numbers, one field's after the other's, the first of each
@@ -656,8 +656,8 @@ int shardrt_safetensors_rows(const shardrt_sharding *sharding, int32_t dtype, in
 
 /* One transform; it never changes, and may stand in many chains. */
 typedef struct shardrt_transform shardrt_transform;
-/* `kind` is the name of one; what its numbers and bytes mean stands in the file of that kind in runtime/transform/.
- * They are copied. EINVAL: another name, or numbers that make no sense for it. */
+/* `kind` is the name of one; what its numbers and bytes mean stands in the file of that kind in
+ * runtime/transform/kind/. They are copied. EINVAL: another name, or numbers that make no sense for it. */
 int shardrt_transform_new(const char *kind, int64_t count, const double *numbers, size_t nbytes, const void *bytes,
                           shardrt_transform **out);
 void shardrt_transform_free(shardrt_transform *transform);
@@ -678,7 +678,7 @@ double shardrt_random_uniform(shardrt_random *random);              /* in [0, 1)
 double shardrt_random_below(shardrt_random *random, int64_t count); /* whole, in [0, count); needs 1 <= count <= 2^32 */
 double shardrt_random_normal(shardrt_random *random);               /* mean 0, deviation 1; takes two draws */
 
-/* What the Lua state of a worker is shown of the samples that it is to transform (transform/lua.c). */
+/* What the Lua state of a worker is shown of the samples that it is to transform (transform/kind/lua.c). */
 typedef struct shardrt_sample {
   const void *data;
   void *out;
@@ -840,7 +840,7 @@ enum { SHARDRT_MAX_REGISTERS = 256 };
  * from the right to out's: its sizes are equal to out's, or 1.
  *
  * All steps compute in one dtype: int32, uint32, int64, uint64, float32 or float64. Operands and constants are
- * converted to it, and the result to out's dtype, as runtime/transform/lanes.h says: whole numbers wrap, floats are
+ * converted to it, and the result to out's dtype, as runtime/memory/convert.h says: whole numbers wrap, floats are
  * rounded to the nearest, once, at the end. (So a chain of float16 that is one program is not rounded between its
  * steps, as it is where each step is a program of its own.)
  *
@@ -857,10 +857,10 @@ enum { SHARDRT_MAX_REGISTERS = 256 };
  * RECIPROCAL, SQRT … ISFINITE and ATAN2 are of floats only.
  *
  * float32: ADD … DIV, SQRT are rounded correctly, all others within 0.52 ulp of the true value
- * (runtime/compute/series.h), over all of float32, denormals included; the same bits on every processor. float64: the C
- * library's functions, LOGISTIC within 3 ulp, RSQRT 1. A value depends on its inputs alone: not on its place, the
- * sharding or the threads. EINVAL: a register that is not known yet, an operation of another dtype, shapes that do not
- * fit. */
+ * (runtime/compute/elementwise/series.h), over all of float32, denormals included; the same bits on every processor.
+ * float64: the C library's functions, LOGISTIC within 3 ulp, RSQRT 1. A value depends on its inputs alone: not on its
+ * place, the sharding or the threads. EINVAL: a register that is not known yet, an operation of another dtype, shapes
+ * that do not fit. */
 int shardrt_elementwise(const shardrt_step *steps, int32_t nsteps, int32_t compute_dtype, int32_t nin,
                         shardrt_array *const *in, shardrt_array *out);
 
@@ -933,7 +933,7 @@ int shardrt_iota(double start, double step, int32_t axis, shardrt_array *out);
 int shardrt_alias(const shardrt_array *x, shardrt_array *out);
 
 /* A key of JAX's default generator, Threefry2x32: whoever has it makes the same numbers, in any sharding, on any number
- * of threads. What the two ways to count are stands in compute/key.c. */
+ * of threads. What the two ways to count are stands in compute/random/key.c. */
 typedef struct shardrt_key {
   uint32_t words[2];
   int32_t partitionable; /* 0: the older layout, in which a number depends on the size of the whole array, too */

@@ -1,5 +1,5 @@
--- Reductions and fingerprints by devices with memory of their own (runtime/compute/fold.cu, check/fingerprint.cu), and
--- replicas compared by these. On the host platform this spec runs itself on the stand-in for CUDA; on a GPU, there.
+-- Reductions and fingerprints by devices with memory of their own (runtime/compute/cuda/fold.cu, check/fingerprint.cu),
+-- and replicas compared by these. On the host platform this spec runs itself on the stand-in for CUDA; on a GPU, there.
 
 local ffi = require "ffi"
 local C = require "shardrt.C"

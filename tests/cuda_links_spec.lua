@@ -1,5 +1,5 @@
--- Links between the GPUs of several processes (runtime/comm/nccl.c), against the stand-in of CUDA and NCCL: what is
--- sent is what an oracle says, arrives where it should, and whatever fails or hangs is said and ends.
+-- Links between the GPUs of several processes (runtime/comm/transport/nccl.c), against the stand-in of CUDA and NCCL:
+-- what is sent is what an oracle says, arrives where it should, and whatever fails or hangs is said and ends.
 
 local mpi = require "tests.support.mpi"
 

@@ -1,4 +1,4 @@
--- Elements that change places on GPUs: the kernels of runtime/compute/{place,take,buckets}.cu and regroup, on the
+-- Elements that change places on GPUs: the kernels of runtime/compute/cuda/{place,take,buckets}.cu and regroup, on the
 -- stand-in of tests/standin, beside what the host makes of the same.
 
 local mpi = require "tests.support.mpi"

@@ -48,7 +48,7 @@ end
 -- A lane as what plain Lua computes with: a number, or a 64-bit integer.
 local function wide(dtype) return dtype:sub(1, 1) == "u" and "uint64_t" or "int64_t" end
 
--- An element as a lane of `lane`, as transform/lanes.h says.
+-- An element as a lane of `lane`, as memory/convert.h says.
 local function to_lane(element, dtype, lane)
   local value = element
   if dtype == "float16" then value = C.shardrt_float16_to_double(element) end

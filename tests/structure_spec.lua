@@ -12,16 +12,29 @@ local function lines_of(command)
   return list
 end
 
--- A file's place in the order of rooms; a file may include what stands at its place or before it.
+-- The rooms, in their order: a file includes files of its own room and of rooms before it. A file belongs to the room
+-- with the longest prefix of its path.
+local ROOMS = {
+  "base", "system", "layout", "platform", "memory", "device",
+  "comm/transport", "comm", "reshard", "check",
+  "storage/local", "storage/write", "storage/remote", "storage", "codec",
+  "dataset", "dataset/array", "dataset/chunked", "dataset/record", "dataset/view", "arrayfile",
+  "transform", "transform/kind", "loader/plan", "loader",
+  "compute", "compute/elementwise", "compute/reduce", "compute/rearrange", "compute/random", "compute/matmul",
+  "compute/cuda",
+}
+local PROGRAM = #ROOMS + 1 -- main.c and its own files, which stand in no folder
+local MOST_FILES = 25 -- of a folder
+
+local rank = {}
+for i, room in ipairs(ROOMS) do rank[room] = i end
+
+-- A file's place in that order: 0 is shardrt.h, which is for all.
 local function place(path)
-  local room = path:match "^(%w+)/"
-  if not room then return path == "shardrt.h" and 0 or 12 end -- shardrt.h is for all, the others are the program
-  local interface = path == "device/device.h" or path == "device/accelerator.h" or path == "comm/comm.h"
-  local places = {
-    base = 1, layout = 2, memory = 4, device = 5, comm = 5, check = 6, storage = 7, source = 8, transform = 9,
-    loader = 10, compute = 11,
-  }
-  return interface and 3 or assert(places[room], "a file outside the rooms: " .. path)
+  if not path:find("/", 1, true) then return path == "shardrt.h" and 0 or PROGRAM end
+  local room = path
+  repeat room = room:match "^(.*)/" until not room or rank[room]
+  return assert(rank[room], "a file outside the rooms: " .. path)
 end
 
 describe("the rooms", function()
@@ -29,6 +42,19 @@ describe("the rooms", function()
 
   it("are where the sources are", function()
     assert.is_true(#files > 20)
+  end)
+
+  it("hold at most 25 files each, and are all in the list", function()
+    local counts = {}
+    for _, file in ipairs(lines_of "find runtime -type f") do
+      local folder = file:match "^runtime/(.*)/" or "."
+      counts[folder] = (counts[folder] or 0) + 1
+    end
+    for folder, count in pairs(counts) do
+      assert.is_true(count <= MOST_FILES, folder .. " holds " .. count .. " files")
+      assert.is_true(folder == "." or rank[folder] ~= nil, folder .. " is no room")
+    end
+    for _, room in ipairs(ROOMS) do assert.is_truthy(counts[room], room .. " has no files") end
   end)
 
   it("include only rooms above them", function()
@@ -47,13 +73,13 @@ describe("the rooms", function()
     for _, file in ipairs(files) do
       for line in io.lines(file) do
         local header = line:match "^%s*#%s*include%s*<([^>]+)>" or ""
-        if header:match "^mpi" then assert.equal("runtime/comm/mpi.c", file) end
+        if header:match "^mpi" then assert.equal("runtime/comm/transport/mpi.c", file) end
         if header:match "^lua" or header:match "^lauxlib" then
-          assert.truthy(file == "runtime/main.c" or file == "runtime/transform/lua.c", file)
+          assert.truthy(file == "runtime/main.c" or file == "runtime/transform/kind/lua.c", file)
         end
         if header:match "^cuda" then assert.equal("runtime/device/cuda.h", file) end
-        if header:match "^cublas" then assert.equal("runtime/compute/cublas.c", file) end
-        if header:match "^nccl" then assert.equal("runtime/comm/nccl.c", file) end
+        if header:match "^cublas" then assert.equal("runtime/compute/cuda/cublas.c", file) end
+        if header:match "^nccl" then assert.equal("runtime/comm/transport/nccl.c", file) end
       end
     end
   end)

@@ -1,4 +1,4 @@
--- The words of the transforms that C has (runtime/transform/): what they take, checked and put into numbers.
+-- The words of the transforms that C has (runtime/transform/kind/): what they take, checked and put into numbers.
 
 local C = require "shardrt.C"
 local dtype = require "shardrt.dtype"

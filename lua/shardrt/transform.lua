@@ -51,7 +51,7 @@ transform.words = words
 
 -- ---- in Lua --------------------------------------------------------------------------------------------------------
 
--- runtime/transform/lua.c: what becomes of a function's result, and "as the input's".
+-- runtime/transform/kind/lua.c: what becomes of a function's result, and "as the input's".
 local MODE = { transform = 0, predicate = 1 }
 local AS_INPUT = -1
 

@@ -1,5 +1,5 @@
 -- What the Lua state of a worker thread runs: the function of one transform, for one chunk of samples after another.
--- (runtime/transform/lua.c makes the state; the recipe's own state never loads this file.)
+-- (runtime/transform/kind/lua.c makes the state; the recipe's own state never loads this file.)
 
 require("shardrt.ordered").install() -- before any other loop
 

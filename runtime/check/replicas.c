@@ -10,12 +10,12 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/list.h"
-#include "base/trace.h"
 #include "comm/job.h"
-#include "device/accelerator.h"
 #include "layout/sharding.h"
 #include "memory/array_text.h"
+#include "platform/accelerator.h"
 #include "shardrt.h"
+#include "system/trace.h"
 
 /* What a message names; of the rest it says how many there are, so that it is as soon made for a million devices as
  * for eight. */

@@ -5,16 +5,16 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
-#include "base/machine.h"
-#include "comm/alone.h"
-#include "comm/comm.h"
+#include "comm/abort_job.h"
+#include "comm/collective.h"
+#include "comm/device_order.h"
 #include "comm/job.h"
-#include "comm/last.h"
-#include "comm/launcher.h"
-#include "comm/lineup.h"
-#include "comm/meet.h"
-#include "device/accelerator.h"
+#include "comm/transport/alone.h"
+#include "comm/transport/launcher.h"
+#include "platform/accelerator.h"
+#include "platform/comm.h"
 #include "shardrt.h"
+#include "system/machine.h"
 
 static struct {
   shardrt_job job;

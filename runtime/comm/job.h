@@ -2,8 +2,8 @@
 #ifndef SHARDRT_COMM_JOB_H
 #define SHARDRT_COMM_JOB_H
 
-#include "comm/meet.h"
-#include "comm/mover.h"
+#include "comm/collective.h"
+#include "comm/move_cache.h"
 
 /* Called once by shardrt_abort, when the job's last words are said and before its processes are ended; it must be
  * quick, as the others end meanwhile. */

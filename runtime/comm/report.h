@@ -2,7 +2,7 @@
 #ifndef SHARDRT_COMM_REPORT_H
 #define SHARDRT_COMM_REPORT_H
 
-#include "comm/meet.h"
+#include "comm/collective.h"
 
 /* Sets the message of a wait that took too long, and returns ETIMEOUT: who did not come (or go on with `what`), and
  * then where in the recipe each process is, and for how long: those that say they wait, too, by what they said; others

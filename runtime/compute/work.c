@@ -1,11 +1,11 @@
 #include "compute/work.h"
 
 #include "base/error.h"
-#include "base/machine.h"
-#include "device/accelerator.h"
 #include "memory/array.h"
 #include "memory/buffer.h"
-#include "memory/pool.h"
+#include "memory/buffer_pool.h"
+#include "platform/accelerator.h"
+#include "system/machine.h"
 
 /* One for the process: results come and go on the main thread, and no two computations run at once. */
 static struct {

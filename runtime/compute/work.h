@@ -3,12 +3,12 @@
  * A computation looks only at what this process holds. Its operands and its result lie on the same devices in the same
  * order, so the i-th shard of the result is computed from the i-th shards of the operands; shards of the result that
  * share memory (on the host, those with the same box) are one block, computed once. Where the devices have memory of
- * their own (device/accelerator.h), each computes its own shards. All functions are called on the main thread. */
+ * their own (platform/accelerator.h), each computes its own shards. All functions are called on the main thread. */
 #ifndef SHARDRT_COMPUTE_WORK_H
 #define SHARDRT_COMPUTE_WORK_H
 
-#include "base/team.h"
 #include "shardrt.h"
+#include "system/team.h"
 
 struct pool;
 

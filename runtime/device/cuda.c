@@ -1,19 +1,19 @@
 /* cuda.c - the platform "cuda": GPUs by CUDA's runtime. With the rest of the plug-in it makes the table that
- * device/accelerator.c opens: GPUs and their streams (device/gpu.c), memory (pool.c, pinned.c), events (event.c),
- * transfers (transfer.c), what is said when they fail (failure.c), links (topology.c, comm/nccl.c), cuBLAS
- * (compute/cublas.c, library.c) and the kernels (*.cu). */
+ * platform/accelerator.c opens: GPUs and their streams (device/gpu.c), memory (cuda_alloc.c, pinned.c), events
+ * (event.c), transfers (transfer.c), what is said when they fail (failure.c), links (topology.c,
+ * comm/transport/nccl.c), cuBLAS (compute/cuda/cublas.c, library.c) and the kernels (*.cu). */
 #include "device/cuda.h"
 
 #include <stdlib.h>
 
+#include "device/cuda_alloc.h"
 #include "device/event.h"
 #include "device/gpu.h"
 #include "device/pinned.h"
-#include "device/pool.h"
 #include "device/transfer.h"
 
-/* What a user, or the machine's nccl.conf, has set for other programs would be stronger than what comm/nccl.c says of
- * its communicators. Now, as other threads may read the environment later. */
+/* What a user, or the machine's nccl.conf, has set for other programs would be stronger than what comm/transport/nccl.c
+ * says of its communicators. Now, as other threads may read the environment later. */
 static int open_all(const accelerator_wanted *wanted, int32_t *devices) {
   setenv("NCCL_COMM_BLOCKING", "0", 1); /* NOLINT(concurrency-mt-unsafe) */
   return gpu_open(wanted, devices);

@@ -3,7 +3,7 @@
 #ifndef SHARDRT_DEVICE_EVENT_H
 #define SHARDRT_DEVICE_EVENT_H
 
-#include "device/accelerator.h"
+#include "platform/accelerator.h"
 
 int event_record(int32_t device, int32_t stream, accelerator_event **out);
 int event_mark(int32_t device, int32_t stream, accelerator_event **out);

@@ -25,7 +25,7 @@ typedef struct gpu {
 typedef struct gpu_device {
   gpu *gpu;
   cudaStream_t streams[ACCELERATOR_STREAMS];
-  _Atomic size_t held[ACCELERATOR_HOLDERS]; /* bytes: device/pool.c */
+  _Atomic size_t held[ACCELERATOR_HOLDERS]; /* bytes: device/cuda_alloc.c */
   char last[GPU_LAST][GPU_NOTE];            /* what was put on it, a ring: device/failure.c */
   uint32_t noted;
 } gpu_device;

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "layout/side.h"
+#include "layout/placement.h"
 
 /* Up to this many devices that hold or need parts of one block, senders are chosen by weighing all of them; beyond, by
  * arithmetic on replica numbers, which costs a process only its own moves. What one process alone holds comes from it,

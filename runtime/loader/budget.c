@@ -1,8 +1,8 @@
 #include "loader/budget.h"
 
 #include "base/error.h"
-#include "base/machine.h"
 #include "base/size.h"
+#include "system/machine.h"
 
 enum { LEAST_LANDING = 2 };
 

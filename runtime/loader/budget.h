@@ -2,8 +2,8 @@
 #ifndef SHARDRT_LOADER_BUDGET_H
 #define SHARDRT_LOADER_BUDGET_H
 
-#include "loader/move.h"
-#include "loader/plan.h"
+#include "loader/batch_reshard.h"
+#include "loader/plan/plan.h"
 #include "loader/upload.h"
 
 struct budget {

@@ -1,6 +1,6 @@
 /* cost.c - what a batch costs a process: bytes of its plans, before anything is read. */
-#include "loader/move.h"
-#include "source/source.h"
+#include "dataset/source.h"
+#include "loader/batch_reshard.h"
 
 /* Every row of a batch takes the same from the storage. */
 static int64_t bytes_read(const struct plan *plan) {

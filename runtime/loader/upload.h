@@ -1,5 +1,5 @@
-/* upload.h - a batch's way to devices that have memory of their own (device/accelerator.h): from the pinned blocks that
- * the tasks filled to memory of each shard on its device, by the devices' IN streams, beside what they compute.
+/* upload.h - a batch's way to devices that have memory of their own (platform/accelerator.h): from the pinned blocks
+ * that the tasks filled to memory of each shard on its device, by the devices' IN streams, beside what they compute.
  *
  * An upload is started once the blocks are full, on any thread; handed over, on the main one, by telling the devices'
  * MAIN streams to wait for it, which no thread does; and has landed when these have come to that and gone on. (That the
@@ -9,8 +9,8 @@
 #ifndef SHARDRT_LOADER_UPLOAD_H
 #define SHARDRT_LOADER_UPLOAD_H
 
-#include "device/accelerator.h"
-#include "loader/plan.h"
+#include "loader/plan/plan.h"
+#include "platform/accelerator.h"
 
 struct upload_account;
 

@@ -10,12 +10,12 @@
 #include "base/hash.h"
 #include "base/size.h"
 #include "base/text.h"
-#include "device/accelerator.h"
 #include "layout/box.h"
 #include "layout/sharding.h"
 #include "memory/array.h"
 #include "memory/array_text.h"
 #include "memory/buffer.h"
+#include "platform/accelerator.h"
 
 /* Invariant: shards are in mesh order; shards of one `block` have the same box. Buffers are NULL until they are set;
  * after that an array does not change, but for giving them up. */

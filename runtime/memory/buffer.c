@@ -5,8 +5,8 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "base/size.h"
-#include "device/accelerator.h"
-#include "device/device.h"
+#include "platform/accelerator.h"
+#include "platform/device.h"
 
 enum { BUFFER_ALIGNMENT = 64 };
 

@@ -18,8 +18,8 @@ typedef void buffer_release(void *context, void *data, size_t bytes);
 int buffer_wrap(void *data, size_t bytes, buffer_release *release, void *context, shardrt_buffer **out);
 
 /* Memory of one of this process's devices, which has memory of its own, contents undefined, to be used on the stream
- * (device/accelerator.h), or on another one after that, and given back in that stream's order. `holder` is for reports
- * of what holds memory. */
+ * (platform/accelerator.h), or on another one after that, and given back in that stream's order. `holder` is for
+ * reports of what holds memory. */
 int buffer_on_device(int32_t device, int32_t stream, int32_t holder, size_t bytes, shardrt_buffer **out);
 /* From now on it is the main stream's, which was told to wait for what others do with it. */
 void buffer_to_main(shardrt_buffer *buffer);

@@ -3,8 +3,8 @@
 
 #include "base/error.h"
 #include "base/size.h"
-#include "device/device.h"
 #include "memory/copy.h"
+#include "platform/device.h"
 
 /* A copy as nested loops over bytes. Level 0 varies fastest; the innermost run of `run` bytes is contiguous on both
  * sides. */

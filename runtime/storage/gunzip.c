@@ -6,7 +6,7 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
-#include "storage/cache.h"
+#include "storage/remote/cache.h"
 
 enum {
   GZIP_WINDOW = 16 + MAX_WBITS, /* zlib's word for: a gzip header and trailer, which it checks */

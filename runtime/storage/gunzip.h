@@ -4,7 +4,7 @@
 
 #include <stdbool.h>
 
-#include "storage/mapping.h"
+#include "storage/local/mapping.h"
 
 /* Does a file begin as gzip does? Of its first bytes, of which two are enough. */
 bool gunzip_is(const uint8_t *data, size_t bytes);

@@ -6,8 +6,8 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
-#include "storage/remote.h"
-#include "storage/url.h"
+#include "storage/local/url.h"
+#include "storage/remote/remote.h"
 
 static int open_remote(const char *url, const shardrt_source_options *options, struct reader *reader,
                        struct stored *out, bool *there) {

@@ -3,8 +3,8 @@
 #define SHARDRT_STORAGE_STORED_H
 
 #include "storage/guard.h"
-#include "storage/mapping.h"
-#include "storage/reader.h"
+#include "storage/local/mapping.h"
+#include "storage/local/reader.h"
 
 struct stored {
   char *path;  /* as it was given, which may be a URL; owned */

@@ -7,7 +7,7 @@
 #ifndef SHARDRT_STORAGE_SUMS_H
 #define SHARDRT_STORAGE_SUMS_H
 
-#include "storage/mapping.h"
+#include "storage/local/mapping.h"
 
 /* Entries that are none: no checksum is known; two processes or jobs read different bytes. */
 #define SUMS_UNKNOWN  UINT64_C(0)

@@ -5,7 +5,7 @@
 #ifndef SHARDRT_TRANSFORM_CHAIN_H
 #define SHARDRT_TRANSFORM_CHAIN_H
 
-#include "source/source.h"
+#include "dataset/source.h"
 #include "transform/transform.h"
 
 /* forms[k] is what goes into transforms[k], forms[count] what comes out of the last. */

@@ -8,8 +8,8 @@
 
 #include <stdatomic.h>
 
-#include "source/value.h"
-#include "storage/reader.h"
+#include "dataset/value.h"
+#include "storage/local/reader.h"
 #include "transform/draw.h"
 
 /* What is known of a value before the sample is: -1 is a size that is not. */

@@ -5,8 +5,8 @@
 
 #include <highwayhash/c_bindings.h>
 
+#include "codec/riegeli.h"
 #include "fuzz.h"
-#include "source/riegeli.h"
 
 enum { BLOCK = RIEGELI_BLOCK, BLOCK_HEADER = 24, CHUNK_HEADER = 40, MOST_BLOCKS = 4 };
 

@@ -1,6 +1,6 @@
-/* index.c - the index beside a file (source/index.h), as somebody else could have put it there: the input is the index,
- * whose footer is made to fit its file. The kind that it tells of says which format the file is opened as. */
-#include "source/index.h"
+/* index.c - the index beside a file (dataset/index.h), as somebody else could have put it there: the input is the
+ * index, whose footer is made to fit its file. The kind that it tells of says which format the file is opened as. */
+#include "dataset/index.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* inflate.c - zlib's and gzip's data that is decoded in one piece; the first byte says into how much room. */
-#include "storage/inflate.h"
+#include "codec/inflate.h"
 
 #include <stdlib.h>
 

@@ -1,5 +1,5 @@
 /* json.c - JSON by itself: one value of any kind, which is gone past; objects and lists of texts and numbers. */
-#include "source/json.h"
+#include "codec/json.h"
 
 #include <stdlib.h>
 

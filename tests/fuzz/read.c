@@ -3,9 +3,9 @@
 #include <string.h>
 
 #include "base/size.h"
+#include "dataset/source.h"
 #include "fuzz.h"
-#include "source/source.h"
-#include "storage/extents.h"
+#include "storage/local/extents.h"
 
 enum { READ_AT_MOST = 1 << 20 /* bytes of a box */, SAMPLES = 4, BOX = 3 };
 

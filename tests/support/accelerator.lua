@@ -1,10 +1,11 @@
--- runtime/device/accelerator.h for specs that call what a platform offers by themselves, without the words in between.
+-- runtime/platform/accelerator.h for specs that call what a platform offers by themselves, without the words in
+-- between.
 
 local ffi = require "ffi"
 local C = require "shardrt.C"
 
 local lines = {}
-for line in io.lines "runtime/device/accelerator.h" do
+for line in io.lines "runtime/platform/accelerator.h" do
   lines[#lines + 1] = line:match "^%s*#" and "" or line
 end
 ffi.cdef(table.concat(lines, "\n"))

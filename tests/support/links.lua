@@ -1,4 +1,4 @@
--- Links between GPUs (device/accelerator.h) without the words in between: for recipes of specs, each of which is
+-- Links between GPUs (platform/accelerator.h) without the words in between: for recipes of specs, each of which is
 -- started as a job of one process; what processes tell each other goes through files.
 
 local ffi = require "ffi"

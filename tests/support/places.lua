@@ -190,8 +190,8 @@ function case.take_add()
   return text, out
 end
 
--- So many indices that the counts of their digits are added up in several rounds (compute/buckets.cu), and rows that
--- none of them names.
+-- So many indices that the counts of their digits are added up in several rounds (compute/cuda/buckets.cu), and rows
+-- that none of them names.
 function case.take_add_many()
   local size, count, over = random(40, 600), 580000 + random(0, 4000), alone()
   local named = size - random(3)

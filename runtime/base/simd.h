@@ -1,0 +1,47 @@
+/* simd.h - loops compiled twice or more, for any processor, for those with AVX2 and for those with AVX-512, and chosen
+ * when they are called. */
+#ifndef SHARDRT_BASE_SIMD_H
+#define SHARDRT_BASE_SIMD_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* What kernels (device/launch.h) compile, too, is for GPUs then. */
+#ifdef __CUDACC__
+#define SIMD_INLINE static __host__ __device__ __forceinline__
+#else
+#define SIMD_INLINE static inline __attribute__((always_inline))
+#endif
+
+#if defined(__x86_64__)
+#define SIMD_AVX2 __attribute__((target("avx2")))
+/* A product fused with a sum is an instruction here, for who asks for it by fmaf. */
+#define SIMD_FMA    __attribute__((target("avx2,fma")))
+#define SIMD_AVX512 __attribute__((target("avx512f")))
+#else
+#define SIMD_AVX2
+#define SIMD_FMA
+#define SIMD_AVX512
+#endif
+
+/* Which of a loop's three kinds is to run: any processor's, AVX2's, AVX-512's. It is the highest that this processor
+ * has, unless shardrt_simd_limit says otherwise. */
+enum { SIMD_LEVELS = 3 };
+int32_t simd_level(void);
+bool simd_has_fma(void);
+
+static inline bool simd_has_avx2(void) {
+  return simd_level() >= 1;
+}
+
+static inline bool simd_has_avx512(void) {
+  return simd_level() >= 2;
+}
+
+/* Elements that are only moved, whatever they mean and wherever they lie. (Copies by memcpy become no vectors.) */
+typedef uint8_t __attribute__((may_alias)) simd_1;
+typedef uint16_t __attribute__((may_alias, aligned(1))) simd_2;
+typedef uint32_t __attribute__((may_alias, aligned(1))) simd_4;
+typedef uint64_t __attribute__((may_alias, aligned(1))) simd_8;
+
+#endif

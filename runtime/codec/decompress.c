@@ -1,0 +1,60 @@
+#include "codec/decompress.h"
+
+#include <string.h>
+
+#include <brotli/decode.h>
+#include <snappy-c.h>
+#include <zstd.h>
+#include <zstd_errors.h>
+
+#include "base/error.h"
+
+static const char *const names[] = {"no", "brotli", "zstd", "snappy"};
+
+static int bad(enum decompress_kind kind, size_t bytes, size_t room, const char *why) {
+  return error_set(SHARDRT_EFORMAT, "its %zu bytes of %s data do not become the %zu bytes that it tells of: %s", bytes,
+                   names[kind], room, why);
+}
+
+static int by_brotli(const uint8_t *data, size_t bytes, uint8_t *dst, size_t room) {
+  size_t got = room;
+  const BrotliDecoderResult result = BrotliDecoderDecompress(bytes, data, &got, dst);
+  if (result != BROTLI_DECODER_RESULT_SUCCESS)
+    return bad(DECOMPRESS_BROTLI, bytes, room, "they are malformed, cut off, or become more");
+  return got == room ? SHARDRT_OK : bad(DECOMPRESS_BROTLI, bytes, room, "they become fewer");
+}
+
+static int by_zstd(const uint8_t *data, size_t bytes, uint8_t *dst, size_t room) {
+  const size_t got = ZSTD_decompress(dst, room, data, bytes);
+  if (ZSTD_isError(got)) {
+    if (ZSTD_getErrorCode(got) == ZSTD_error_memory_allocation)
+      return error_set(SHARDRT_ENOMEM, "out of memory while decompressing %zu bytes of zstd data", bytes);
+    return bad(DECOMPRESS_ZSTD, bytes, room, ZSTD_getErrorName(got));
+  }
+  return got == room ? SHARDRT_OK : bad(DECOMPRESS_ZSTD, bytes, room, "they become fewer");
+}
+
+static int by_snappy(const uint8_t *data, size_t bytes, uint8_t *dst, size_t room) {
+  size_t got = 0;
+  if (snappy_uncompressed_length((const char *)data, bytes, &got) != SNAPPY_OK || got != room)
+    return bad(DECOMPRESS_SNAPPY, bytes, room, "they tell of another size themselves");
+  if (snappy_uncompress((const char *)data, bytes, (char *)dst, &got) != SNAPPY_OK || got != room)
+    return bad(DECOMPRESS_SNAPPY, bytes, room, "they are malformed");
+  return SHARDRT_OK;
+}
+
+int decompress(enum decompress_kind kind, const uint8_t *data, size_t bytes, uint8_t *dst, size_t room) {
+  switch (kind) {
+  case DECOMPRESS_BROTLI:
+    return by_brotli(data, bytes, dst, room);
+  case DECOMPRESS_ZSTD:
+    return by_zstd(data, bytes, dst, room);
+  case DECOMPRESS_SNAPPY:
+    return by_snappy(data, bytes, dst, room);
+  case DECOMPRESS_NONE:
+    break;
+  }
+  if (bytes != room) return bad(DECOMPRESS_NONE, bytes, room, "they are not compressed");
+  if (bytes > 0) memcpy(dst, data, bytes);
+  return SHARDRT_OK;
+}

@@ -1,0 +1,12 @@
+/* inflate.h - what zlib (RFC 1950) or gzip (RFC 1952) made short, in one piece, in memory. */
+#ifndef SHARDRT_CODEC_INFLATE_H
+#define SHARDRT_CODEC_INFLATE_H
+
+#include "storage/local/reader.h"
+
+/* Writes what `data` holds to dst, at most `room` bytes, and gives how many they are. EFORMAT: it is damaged or cut
+ * off, something stands behind its end, or it holds more. */
+int inflate_into(const uint8_t *data, size_t data_bytes, uint8_t *dst, size_t room, struct reader *reader,
+                 size_t *bytes);
+
+#endif

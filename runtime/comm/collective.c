@@ -1,0 +1,302 @@
+#include "comm/collective.h"
+
+#include <inttypes.h>
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "base/hash.h"
+#include "base/list.h"
+#include "comm/report.h"
+#include "shardrt.h"
+#include "system/trace.h"
+
+#define SPIN_SECONDS     50e-6
+#define BYTES_PER_SECOND 1e9 /* what moves at least this fast is waited for without sleeping */
+#define ANNOUNCE_SECONDS 1.0 /* after this long the others are told who waits, or moves; late ones answer at once */
+#define GRACE_SECONDS    0.3 /* after the deadline, for those answers */
+#define LONGEST_STEP     0.5 /* of the clock between two looks at it: this process was stopped, not waiting */
+enum { PASSED_ON = 2 * sizeof(meet_slot) };               /* bytes of a message that all processes get */
+enum { SHORTEST_SLEEP = 50000, LONGEST_SLEEP = 1000000 }; /* nanoseconds */
+
+int meet_open(meet *m, const comm_transport *transport, int32_t index, int32_t count, double timeout) {
+  notes inbox = {0};
+  int code = notes_open(&inbox, transport, index, count);
+  if (code < 0) return code;
+  meet_slot *last = alloc_zeros((size_t)count, sizeof *last);
+  meet_slot *next = last == NULL ? NULL : alloc_zeros((size_t)count, sizeof *next);
+  if (next == NULL) {
+    alloc_free(last);
+    notes_close(&inbox);
+    return ALLOC_FAILED;
+  }
+  *m = (meet){.transport = transport,
+              .index = index,
+              .count = count,
+              .timeout = timeout,
+              .notes = inbox,
+              .last = last,
+              .next = next};
+  return SHARDRT_OK;
+}
+
+void meet_close(meet *m) {
+  notes_close(&m->notes);
+  alloc_free(m->last);
+  alloc_free(m->next);
+  *m = (meet){0};
+}
+
+/* One wait: how long it has taken, how much of that without news of others, how much is spent spinning, and how long
+ * the next rest is. */
+typedef struct patience {
+  double looked, waited, quiet, spin;
+  long sleep; /* nanoseconds */
+} patience;
+
+static patience patience_begin(double spin) {
+  return (patience){.looked = shardrt_clock(), .spin = spin, .sleep = SHORTEST_SLEEP};
+}
+
+static void patience_rest(patience *p) {
+  if (p->waited < p->spin) {
+    sched_yield();
+  } else {
+    nanosleep(&(struct timespec){.tv_nsec = p->sleep}, NULL);
+    p->sleep += p->sleep / 2;
+    if (p->sleep > LONGEST_SLEEP) p->sleep = LONGEST_SLEEP;
+  }
+  double now = shardrt_clock();
+  double step = now - p->looked;
+  if (step > LONGEST_STEP) step = LONGEST_STEP;
+  p->waited += step;
+  p->quiet += step;
+  p->looked = now;
+}
+
+const char *meet_place(const meet *m) {
+  return m->mine.where[0] != '\0' ? m->mine.where : m->mine.what;
+}
+
+/* Tells the others that this process waits, and where; or, by 0, that it goes on. */
+static void announce(const meet *m, uint64_t sequence) {
+  comm_note note = {.kind = COMM_WAITING, .number = sequence, .seconds = shardrt_clock() - m->came};
+  snprintf(note.where, sizeof note.where, "%.*s", COMM_WHERE - 1, meet_place(m));
+  notes_tell(&m->notes, &note);
+}
+
+/* Tells the others that this process moves data, so that they wait on, and hears what they said meanwhile. */
+static void announce_move(meet *m) {
+  notes_tell(&m->notes, &(comm_note){.kind = COMM_MOVING, .number = m->sequence});
+  notes_take(&m->notes);
+}
+
+int meet_until(meet *m, const meet_work *work, const char *what, size_t bytes) {
+  m->sequence++;
+  notes_take(&m->notes);
+  double patient = m->timeout / 4 < ANNOUNCE_SECONDS ? m->timeout / 4 : ANNOUNCE_SECONDS;
+  bool announced = false, has_moved = false; /* one that moves waits only when that has ended for a while */
+  const double spin = SPIN_SECONDS + (double)bytes / BYTES_PER_SECOND;
+  patience p = patience_begin(spin);
+  double told = p.looked;
+  uint64_t moves = m->notes.moves;
+  for (;;) {
+    bool done = false, moved = false;
+    int code = work->step(work->context, &done, &moved);
+    if (code < 0 || done) {
+      m->broken = code < 0;
+      if (announced && done) announce(m, 0);
+      return code;
+    }
+    if (moved) {
+      p = patience_begin(spin);
+      has_moved = true;
+      if (!announced && p.looked - told < patient) continue;
+      announce_move(m);
+      announced = false;
+      told = p.looked;
+      continue;
+    }
+    if (p.waited >= p.spin) notes_take(&m->notes);
+    if (m->notes.moves != moves) p.quiet = 0;
+    moves = m->notes.moves;
+    if (!announced && (p.waited >= patient || (!has_moved && m->notes.waiting >= m->sequence))) {
+      announce(m, m->sequence);
+      announced = true;
+    }
+    if (p.quiet >= m->timeout + GRACE_SECONDS) {
+      m->broken = true;
+      return report_timeout(m, work, what);
+    }
+    patience_rest(&p);
+  }
+}
+
+static int test_gathering(void *context, bool *done, bool *moved) {
+  (void)moved;
+  const meet *m = context;
+  return m->transport->test(done);
+}
+
+int meet_wait(meet *m, int started, const char *what, size_t bytes) {
+  if (started < 0) {
+    m->broken = true;
+    return started;
+  }
+  return meet_until(m, &(meet_work){.step = test_gathering, .context = m}, what, bytes);
+}
+
+static bool slot_equal(const meet_slot *a, const meet_slot *b) {
+  return a->call == b->call && a->bytes == b->bytes && a->steps.hash == b->steps.hash;
+}
+
+void meet_shorten(char *what) {
+  what[strcspn(what, "\n")] = '\0';
+}
+
+static bool steps_differ(const meet *m) {
+  for (int32_t p = 1; p < m->count; p++)
+    if (m->last[p].steps.hash != m->last[0].steps.hash) return true;
+  return false;
+}
+
+/* " after 3 steps (the last: step 2 of the loader)". */
+static void describe_steps(const meet_steps *steps, char *out, size_t size) {
+  if (steps->count == 0)
+    snprintf(out, size, " after no step of a loader");
+  else
+    snprintf(out, size, " after %" PRIu64 " step%s (the last: %s)", steps->count, steps->count == 1 ? "" : "s",
+             steps->last);
+}
+
+/* Adds one group of processes that say the same to the message. */
+static size_t describe_group(const meet *m, int32_t first, const bool *group, char *out, size_t size) {
+  const meet_slot *slot = &m->last[first];
+  char names[256], bytes[64] = "", steps[MEET_STEP + 64] = "";
+  list_numbers(names, sizeof names, "process", "processes", group, m->count);
+  for (int32_t p = 0; p < m->count; p++)
+    if (m->last[p].call == slot->call && m->last[p].bytes != slot->bytes)
+      snprintf(bytes, sizeof bytes, " with %" PRIu64 " bytes", slot->bytes);
+  if (steps_differ(m)) describe_steps(&slot->steps, steps, sizeof steps);
+  int length = snprintf(out, size, "%s%s: %s%s%s%s%s", first == 0 ? "" : "; ", names, slot->what,
+                        slot->where[0] != '\0' ? " at " : "", slot->where, bytes, steps);
+  return length < 0 ? 0 : (size_t)length;
+}
+
+/* Whether what is shown of all is the same, as they differ in what is not. */
+static bool look_alike(const meet *m) {
+  for (int32_t p = 1; p < m->count; p++) {
+    const meet_slot *a = &m->last[0], *b = &m->last[p];
+    if (strcmp(a->what, b->what) != 0 || a->bytes != b->bytes || strcmp(a->where, b->where) != 0) return false;
+    if (a->steps.count != b->steps.count || strcmp(a->steps.last, b->steps.last) != 0) return false;
+  }
+  return true;
+}
+
+static int mismatch(const meet *m) {
+  bool *group = alloc_zeros((size_t)m->count, 2 * sizeof *group);
+  if (group == NULL) return ALLOC_FAILED;
+  bool *told = group + m->count;
+  char text[3072];
+  size_t used = 0;
+  for (int32_t first = 0; first < m->count && used < sizeof text; first++) {
+    if (told[first]) continue;
+    for (int32_t p = 0; p < m->count; p++) {
+      group[p] = slot_equal(&m->last[first], &m->last[p]);
+      told[p] = told[p] || group[p];
+    }
+    used += describe_group(m, first, group, text + used, sizeof text - used);
+  }
+  alloc_free(group);
+  return error_set(SHARDRT_EMISMATCH,
+                   "the processes do different things (every process must make the same calls in the same order): %s%s",
+                   text,
+                   look_alike(m) ? "; they differ in numbers, operands or layouts of this or of a step before" : "");
+}
+
+/* Where the bytes did not fit into the slots: in pieces, so that no count of the transport's can overflow. */
+static int gather_large(meet *m, const char *what, const char *mine, size_t bytes, char *all) {
+  for (size_t at = 0; at < bytes; at += COMM_PIECE) {
+    size_t piece = bytes - at < COMM_PIECE ? bytes - at : COMM_PIECE;
+    int code = meet_wait(m, m->transport->gather(mine + at, piece, all + at, bytes), what, piece * (size_t)m->count);
+    if (code < 0) return code;
+  }
+  return SHARDRT_OK;
+}
+
+void meet_step(meet *m, const char *what) {
+  m->steps.count++;
+  m->steps.hash = hash_text(m->steps.hash, what);
+  snprintf(m->steps.last, sizeof m->steps.last, "%.*s", (int)strcspn(what, "\n"), what);
+}
+
+/* Whoever failed has said what it could; the others must call the same. Returns whether they do. */
+static bool check_slots(const meet *m, bool *any_failed) {
+  int32_t first = 0;
+  while (first < m->count && m->last[first].code < 0) first++;
+  *any_failed = first > 0;
+  bool alike = true;
+  for (int32_t p = first + 1; p < m->count; p++) {
+    *any_failed = *any_failed || m->last[p].code < 0;
+    alike = alike && (m->last[p].code < 0 || slot_equal(&m->last[first], &m->last[p]));
+  }
+  return alike;
+}
+
+/* Gives every process the message of the first that failed; `message` is this one's, "" where it did not. It needs no
+ * memory, which may be what is missing. */
+static int pass_on(meet *m, const char message[PASSED_ON]) {
+  const size_t slot = sizeof(meet_slot);
+  char first_said[PASSED_ON];
+  int32_t first = 0;
+  while (m->last[first].code >= 0) first++;
+  bool alike = true;
+  for (size_t at = 0; at < PASSED_ON; at += slot) {
+    memcpy(m->words, message + at, slot);
+    int code = meet_wait(m, m->transport->gather(m->words, slot, m->next, slot), "a message", slot * (size_t)m->count);
+    if (code < 0) return code;
+    const char *said = (const char *)m->next; /* the places of slots serve for text */
+    memcpy(first_said + at, said + (size_t)first * slot, slot);
+    for (int32_t p = 0; p < m->count; p++)
+      alike = alike && m->last[p].code < 0 && memcmp(said + (size_t)p * slot, first_said + at, slot) == 0;
+  }
+  first_said[PASSED_ON - 1] = '\0';
+  const int code = error_set(m->last[first].code, "%s", first_said);
+  return alike ? code : error_prefix(code, "process %d", (int)first);
+}
+
+int meet_gather(meet *m, const char *what, const char *where, const void *mine, size_t bytes, void *all) {
+  return meet_join(m, what, where, SHARDRT_OK, mine, bytes, all);
+}
+
+int meet_join(meet *m, const char *what, const char *where, int own, const void *mine, size_t bytes, void *all) {
+  const int shown = (int)strcspn(what, "\n");
+  if (own < 0 && (m->broken || m->count == 1)) return own;
+  if (m->broken) return error_set(SHARDRT_ECOMM, "%.*s: the processes lost each other before", shown, what);
+  char message[PASSED_ON] = "";
+  if (own < 0) snprintf(message, sizeof message, "%s", shardrt_error_message());
+  m->came = shardrt_clock();
+  m->mine = (meet_slot){.call = hash_text(0, what), .bytes = bytes, .steps = m->steps, .code = own < 0 ? own : 0};
+  snprintf(m->mine.what, sizeof m->mine.what, "%.*s", shown, what);
+  snprintf(m->mine.where, sizeof m->mine.where, "%s", where);
+  bool small = bytes <= MEET_INLINE;
+  if (small && bytes > 0 && own >= 0) memcpy(m->mine.payload, mine, bytes);
+  size_t slot = sizeof(meet_slot);
+  const int64_t start = trace_begin();
+  int code = meet_wait(m, m->transport->gather(&m->mine, slot, m->next, slot), m->mine.what, slot * (size_t)m->count);
+  if (code < 0) return code;
+  trace_end(start, (struct trace_event){.kind = TRACE_MEET});
+  meet_slot *said = m->next;
+  m->next = m->last;
+  m->last = said;
+  m->seen = shardrt_clock();
+  bool any_failed;
+  if (!check_slots(m, &any_failed)) return mismatch(m);
+  if (any_failed) return pass_on(m, message);
+  if (!small) return gather_large(m, m->mine.what, mine, bytes, all);
+  for (int32_t p = 0; p < m->count && bytes > 0; p++) memcpy((char *)all + (size_t)p * bytes, said[p].payload, bytes);
+  return SHARDRT_OK;
+}

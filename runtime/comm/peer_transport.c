@@ -1,0 +1,273 @@
+#include "comm/peer_transport.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "base/list.h"
+#include "comm/job.h"
+#include "platform/accelerator.h"
+
+static const char what[] = "the links between the processes' GPUs";
+
+/* What a process tells of itself; the GPUs of its devices follow. */
+typedef struct terms {
+  int32_t is_off; /* SHARDRT_LINKS=off */
+  int32_t code;   /* of opening the links here */
+  char problem[224];
+} terms;
+
+typedef struct gpu {
+  uint8_t uuid[16];
+} gpu;
+
+/* What all processes told: `stride` bytes of each. */
+typedef struct told {
+  int32_t processes, devices;
+  size_t stride;
+  char *all;
+} told;
+
+static const terms *terms_of(const told *t, int32_t process) {
+  return (const terms *)(t->all + (size_t)process * t->stride);
+}
+
+static const gpu *gpu_of(const told *t, int64_t device) {
+  const char *its = t->all + (size_t)(device / t->devices) * t->stride + sizeof(terms);
+  return (const gpu *)its + device % t->devices;
+}
+
+int crossing_wish(bool *is_off) {
+  const char *wanted = getenv("SHARDRT_LINKS"); /* NOLINT(concurrency-mt-unsafe): nothing sets it */
+  *is_off = wanted != NULL && strcmp(wanted, "off") == 0;
+  if (*is_off || wanted == NULL || wanted[0] == '\0' || strcmp(wanted, "on") == 0) return SHARDRT_OK;
+  return error_set(SHARDRT_EINVAL, "SHARDRT_LINKS is on (as without it) or off, not \"%s\"", wanted);
+}
+
+static int describe_self(char *mine, int32_t devices) {
+  terms *self = (terms *)mine;
+  bool is_off;
+  int code = crossing_wish(&is_off);
+  if (code < 0) return code;
+  *self = (terms){.is_off = is_off};
+  gpu *gpus = (gpu *)(self + 1);
+  for (int32_t d = 0; d < devices; d++) {
+    accelerator_info info;
+    code = accelerator_get()->describe(d, &info);
+    if (code < 0) return code;
+    memcpy(gpus[d].uuid, info.uuid, sizeof gpus[d].uuid);
+  }
+  return SHARDRT_OK;
+}
+
+/* ---- who has which GPU ------------------------------------------------------------------------------------------ */
+
+static int compare_gpus(const void *a, const void *b, void *context) {
+  const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+  const int order = memcmp(gpu_of(context, x), gpu_of(context, y), sizeof(gpu));
+  return order != 0 ? order : (x > y) - (x < y);
+}
+
+/* Numbers the GPUs by their first device, into `ranks`; marks in `sharing` the processes that share one with others.
+ * `order` has room for two numbers of each device. */
+static void rank_gpus(const told *t, int64_t *order, int32_t *ranks, bool *sharing) {
+  const int64_t count = (int64_t)t->processes * t->devices;
+  int64_t *first = order + count; /* of each device, the first one of its GPU */
+  for (int64_t i = 0; i < count; i++) order[i] = i;
+  qsort_r(order, (size_t)count, sizeof *order, compare_gpus, (void *)t);
+  for (int64_t i = 0; i < count; i++) {
+    const int64_t device = order[i], before = i == 0 ? device : first[order[i - 1]];
+    const bool is_same = i > 0 && memcmp(gpu_of(t, device), gpu_of(t, before), sizeof(gpu)) == 0;
+    first[device] = is_same ? before : device;
+    if (first[device] / t->devices == device / t->devices) continue;
+    sharing[device / t->devices] = sharing[first[device] / t->devices] = true;
+  }
+  int32_t next = 0;
+  for (int64_t i = 0; i < count; i++) ranks[i] = first[i] == i ? next++ : ranks[first[i]];
+}
+
+/* ---- which way -------------------------------------------------------------------------------------------------- */
+
+static void choose_host(crossing *c, int32_t process, const char *reason) {
+  c->way = CROSSING_HOST;
+  if (process == 0) snprintf(c->notice, sizeof c->notice, "%s: data between processes goes through the host", reason);
+}
+
+static void choose(crossing *c, const told *t, int32_t process, const bool *sharing) {
+  char reason[160], names[128];
+  bool any = false;
+  int32_t off = 0;
+  for (int32_t p = 0; p < t->processes; p++) {
+    any = any || sharing[p];
+    off += terms_of(t, p)->is_off;
+  }
+  c->way = off > 0 ? CROSSING_HOST : CROSSING_LINKS;
+  if (off == t->processes) return; /* as was asked for: that is no news */
+  if (off > 0) {
+    snprintf(reason, sizeof reason, "SHARDRT_LINKS is off in %d of the %d processes", off, t->processes);
+    choose_host(c, process, reason);
+    return;
+  }
+  if (any) {
+    list_numbers(names, sizeof names, "process", "processes", sharing, t->processes);
+    snprintf(reason, sizeof reason, "GPUs are shared by %s", names);
+    choose_host(c, process, reason);
+  }
+  for (int32_t p = 0; p < t->processes && c->way == CROSSING_LINKS; p++) {
+    if (terms_of(t, p)->code == SHARDRT_OK) continue;
+    choose_host(c, process, terms_of(t, p)->problem);
+  }
+}
+
+/* ---- joining ---------------------------------------------------------------------------------------------------- */
+
+/* Process 0's id of the group, in every process. `code` is of what came before, in this one. */
+static int spread_id(meet *m, int code, uint8_t id[ACCELERATOR_LINK_ID]) {
+  typedef struct said {
+    int32_t code;
+    uint8_t id[ACCELERATOR_LINK_ID];
+  } said;
+  said mine = {0}, *all = alloc_zeros((size_t)m->count, sizeof *all);
+  if (code == SHARDRT_OK && all == NULL) code = ALLOC_FAILED;
+  if (code == SHARDRT_OK && m->index == 0) mine.code = accelerator_get()->links->id(mine.id);
+  code = meet_join(m, what, job_where(), code, &mine, sizeof mine, all);
+  if (code == SHARDRT_OK && m->index == 0) code = mine.code;
+  if (code == SHARDRT_OK && all != NULL && all[0].code < 0)
+    code = error_set(all[0].code, "process 0 could not begin %s", what);
+  if (code == SHARDRT_OK && all != NULL) memcpy(id, all[0].id, ACCELERATOR_LINK_ID);
+  alloc_free(all);
+  return code;
+}
+
+typedef struct joining {
+  uint8_t id[ACCELERATOR_LINK_ID];
+  int32_t all, own;   /* GPUs of the job, and of this process */
+  int32_t *devices;   /* the first of each own one, */
+  int32_t *own_ranks; /* and its rank */
+  bool has_begun;
+} joining;
+
+static int join_step(void *context, bool *done, bool *moved) {
+  joining *j = context;
+  const accelerator_links *links = accelerator_get()->links;
+  if (j->has_begun) return links->state(done);
+  j->has_begun = *moved = true;
+  return links->join(j->id, j->all, j->own, j->devices, j->own_ranks);
+}
+
+static void list_own(const crossing *c, const meet *m, joining *j) {
+  for (int64_t i = 0; i < (int64_t)m->count * c->devices; i++)
+    if (c->ranks[i] >= j->all) j->all = c->ranks[i] + 1;
+  for (int32_t d = 0; d < c->devices; d++) {
+    const int32_t rank = c->ranks[(int64_t)m->index * c->devices + d];
+    int32_t before = 0;
+    while (before < j->own && j->own_ranks[before] != rank) before++;
+    if (before < j->own) continue;
+    j->devices[j->own] = d;
+    j->own_ranks[j->own++] = rank;
+  }
+}
+
+static int join(crossing *c, meet *m) {
+  joining j = {.devices = alloc_array((size_t)c->devices, 2 * sizeof *j.devices)};
+  if (j.devices != NULL) {
+    j.own_ranks = j.devices + c->devices;
+    list_own(c, m, &j);
+  }
+  int code = spread_id(m, j.devices == NULL ? ALLOC_FAILED : SHARDRT_OK, j.id);
+  if (code == SHARDRT_OK) {
+    code = meet_until(m, &(meet_work){.step = join_step, .context = &j}, what, 0);
+    if (code == SHARDRT_ECOMM || code == SHARDRT_EDEVICE) code = error_prefix(code, "%s", what);
+    if (code < 0) crossing_break(c);
+  }
+  alloc_free(j.devices);
+  return code;
+}
+
+/* ---- the whole -------------------------------------------------------------------------------------------------- */
+
+/* That they cannot be opened here is no failure. */
+static void open_links(crossing *c, terms *mine) {
+  mine->code = mine->is_off ? SHARDRT_OK : accelerator_get()->links->open();
+  c->is_open = !mine->is_off && mine->code == SHARDRT_OK;
+  if (mine->code < 0) snprintf(mine->problem, sizeof mine->problem, "%s", shardrt_error_message());
+}
+
+static int compare_selves(crossing *c, meet *m, told *t) {
+  const size_t count = (size_t)t->processes * (size_t)t->devices;
+  terms *self = t->all == NULL ? NULL : (terms *)(t->all + (size_t)t->processes * t->stride);
+  bool *sharing = alloc_zeros((size_t)t->processes, sizeof *sharing);
+  int64_t *order = alloc_array(count, 2 * sizeof *order);
+  c->ranks = alloc_array(count, sizeof *c->ranks);
+  int code = self == NULL || sharing == NULL || order == NULL || c->ranks == NULL ? ALLOC_FAILED : SHARDRT_OK;
+  if (code == SHARDRT_OK) code = describe_self((char *)self, t->devices);
+  if (code == SHARDRT_OK) open_links(c, self);
+  code = meet_join(m, what, job_where(), code, self, t->stride, t->all);
+  if (code == SHARDRT_OK) rank_gpus(t, order, c->ranks, sharing);
+  if (code == SHARDRT_OK) choose(c, t, m->index, sharing);
+  alloc_free(order);
+  alloc_free(sharing);
+  return code;
+}
+
+int crossing_settle(crossing *c, meet *m, int32_t devices) {
+  if (c->is_broken) return error_set(SHARDRT_ECOMM, "%s were given up when something failed on them before", what);
+  if (c->way != CROSSING_UNSETTLED) return SHARDRT_OK;
+  told t = {.processes = m->count, .devices = devices, .stride = sizeof(terms) + (size_t)devices * sizeof(gpu)};
+  t.all = alloc_array((size_t)t.processes + 1, t.stride);
+  c->devices = devices;
+  int code = compare_selves(c, m, &t);
+  alloc_free(t.all);
+  if (code == SHARDRT_OK && c->way == CROSSING_LINKS) code = join(c, m);
+  if (code == SHARDRT_OK && c->way == CROSSING_LINKS) return code;
+  alloc_free(c->ranks); /* which nobody asks for */
+  c->ranks = NULL;
+  if (code < 0) c->way = CROSSING_UNSETTLED;
+  if (c->is_broken) return code; /* crossing_close has the rest */
+  if (c->is_open) accelerator_get()->links->close();
+  c->is_open = false;
+  return code;
+}
+
+void crossing_break(crossing *c) {
+  if (c->is_broken) return;
+  accelerator_get()->links->abort();
+  c->is_broken = true;
+}
+
+int crossing_pinned(crossing *c, size_t bytes, char **out) {
+  const accelerator *a = accelerator_get();
+  if (c->pinned_bytes != bytes) {
+    if (c->pinned != NULL) a->free_pinned(c->pinned, c->pinned_bytes);
+    c->pinned = NULL;
+    c->pinned_bytes = 0;
+    void *made;
+    int code = a->allocate_pinned(bytes, &made);
+    if (code < 0) return code;
+    c->pinned = made;
+    c->pinned_bytes = bytes;
+  }
+  *out = c->pinned;
+  return SHARDRT_OK;
+}
+
+void crossing_lose_pinned(crossing *c) {
+  c->pinned = NULL;
+  c->pinned_bytes = 0;
+}
+
+const char *crossing_notice(crossing *c) {
+  if (c->notice[0] == '\0' || c->is_told) return NULL;
+  c->is_told = true;
+  return c->notice;
+}
+
+void crossing_close(crossing *c) {
+  const accelerator *a = accelerator_get();
+  if (c->pinned != NULL) a->free_pinned(c->pinned, c->pinned_bytes);
+  if (c->is_open) a->links->close();
+  alloc_free(c->ranks);
+  *c = (crossing){0};
+}

@@ -1,0 +1,366 @@
+/* mpi.c - the job of many processes, over MPI. The one file that includes mpi.h.
+ *
+ * Gatherings, messages and notes each go over a communicator of their own. A note is sent from memory that belongs to
+ * its receiver's place in `peers`, and not touched until MPI has let go of it: a receiver that has stopped holds up its
+ * own notes and nobody else. */
+#include "comm/transport/alone.h"
+#include "platform/comm.h"
+
+#include <dlfcn.h>
+#include <limits.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <mpi.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "comm/transport/launcher.h"
+
+enum { NOTES_UNDER_WAY = 4, NOTE_TAG = 1 };
+
+typedef struct mpi_peer {
+  MPI_Request requests[NOTES_UNDER_WAY];
+  comm_note notes[NOTES_UNDER_WAY];
+} mpi_peer;
+
+static struct {
+  MPI_Comm work, messages, notes;
+  MPI_Request request; /* of the gathering under way */
+  MPI_Datatype type;   /* what it receives, or MPI_DATATYPE_NULL */
+  int count;
+  mpi_peer *peers;
+  int32_t *sent;    /* notes, to each process */
+  int32_t received; /* notes, from all */
+  /* By place. */
+  MPI_Request under_way[COMM_PLACES];
+  size_t expected[COMM_PLACES]; /* bytes of a message that is to come; 0 where one is sent */
+} state = {.request = MPI_REQUEST_NULL, .type = MPI_DATATYPE_NULL};
+
+static int mpi_error(const char *doing, int code) {
+  char text[MPI_MAX_ERROR_STRING] = "";
+  int length = 0;
+  MPI_Error_string(code, text, &length);
+  return error_set(SHARDRT_ECOMM, "%s: %s", doing, text);
+}
+
+/* A container may forbid the system call by which OpenMPI copies between processes, and OpenMPI then complains at every
+ * large message; it is asked to go without where the call does not even work on ourselves. */
+static void mpi_choose_copies(void) {
+  char from = 1, to = 0;
+  struct iovec here = {&to, 1}, there = {&from, 1};
+  if (process_vm_readv(getpid(), &here, 1, &there, 1, 0) == 1) return;
+  setenv("OMPI_MCA_btl_vader_single_copy_mechanism", "none", 0); /* OpenMPI 4's word for it */
+  setenv("OMPI_MCA_smsc", "^cma", 0);                            /* OpenMPI 5's */
+}
+
+/* OpenMPI 5.0 looks up routes from a host's addresses to themselves, and where there is IPv6, too, each process prints
+ * that there are none. On one host nothing takes these routes; so they are guessed, as OpenMPI 4 did. */
+static void mpi_choose_routes(void) {
+  const char *here = getenv("OMPI_COMM_WORLD_LOCAL_SIZE"), *all = getenv("OMPI_COMM_WORLD_SIZE");
+  if (here != NULL && all != NULL && strcmp(here, all) == 0) setenv("OMPI_MCA_reachable", "weighted", 0);
+}
+
+static bool mpi_is_any_set(const char *const *names) {
+  for (; *names != NULL; names++)
+    if (getenv(*names) != NULL) return true; /* NOLINT(concurrency-mt-unsafe): MPI's threads come later */
+  return false;
+}
+
+static bool mpi_is_openmpi(void) {
+  char version[MPI_MAX_LIBRARY_VERSION_STRING] = "";
+  int length = 0;
+  return MPI_Get_library_version(version, &length) == MPI_SUCCESS && strncmp(version, "Open MPI", 8) == 0;
+}
+
+/* Some OpenMPI 4 can, besides PMIx, do what Slurm's and Cray's launchers did before: by components beside the library,
+ * or within it. */
+static bool mpi_has_older_ways(void) {
+  static const char *const components[] = {"mca_pmix_s1", "mca_pmix_s2", "mca_pmix_cray"};
+  static const char *const folders[] = {"openmpi", "openmpi3"};
+  Dl_info library;
+  if (dladdr(dlsym(RTLD_DEFAULT, "MPI_Init_thread"), &library) == 0 || library.dli_fname == NULL) return true;
+  const char *slash = strrchr(library.dli_fname, '/');
+  const int length = slash == NULL ? 0 : (int)(slash - library.dli_fname) + 1;
+  for (size_t i = 0; i < sizeof components / sizeof *components; i++) {
+    char path[PATH_MAX];
+    snprintf(path, sizeof path, "%s_component", components[i]);
+    if (dlsym(RTLD_DEFAULT, path) != NULL) return true;
+    for (size_t f = 0; f < sizeof folders / sizeof *folders; f++) {
+      snprintf(path, sizeof path, "%.*s%s/%s.so", length, library.dli_fname, folders[f], components[i]);
+      if (access(path, F_OK) == 0) return true;
+    }
+  }
+  return false;
+}
+
+/* Below srun without PMIx, OpenMPI's MPI_Init would end the process, with half a hundred lines of its own. */
+static bool mpi_is_reachable(void) {
+  static const char *const ways[] = {"OMPI_MCA_orte_hnp_uri", "FLUX_JOB_ID", NULL};
+  return !mpi_is_openmpi() || alone_has_pmix_server() || mpi_is_any_set(ways) || mpi_has_older_ways();
+}
+
+/* Whether a policy of mpirun's --map-by says what to bind to: "core", "ppr:2:socket", "slot:PE=4"; and not "node",
+ * "slot:oversubscribe", "ppr:1:node". */
+static bool mpi_is_mapped_to_cores(void) {
+  const char *policy = getenv("OMPI_MCA_rmaps_base_mapping_policy"); /* NOLINT(concurrency-mt-unsafe): as above */
+  if (policy == NULL) return false;
+  if (strcasestr(policy, "pe=") != NULL) return true;
+  if (strncasecmp(policy, "ppr:", 4) == 0) policy += 4 + strcspn(policy + 4, ":") + (strchr(policy + 4, ':') != NULL);
+  const size_t length = strcspn(policy, ":");
+  static const char *const wide[] = {"", "slot", "node", "seq"};
+  for (size_t i = 0; i < sizeof wide / sizeof *wide; i++)
+    if (length == strlen(wide[i]) && strncasecmp(policy, wide[i], length) == 0) return false;
+  return true;
+}
+
+/* The launcher of OpenMPI 5, PRRTE, tells by PMIx how it binds: "CORE:IF-SUPPORTED" where nobody asked for it, "CORE"
+ * where somebody did. What is declared here is the interface of PMIx 4 and 5, whose headers MPI does not bring. */
+static bool mpi_is_bound_by_prrte(void) {
+  struct {
+    char job[256];
+    uint32_t rank;
+  } of = {.rank = UINT32_MAX - 1}; /* PMIX_RANK_WILDCARD: the job's */
+  struct {
+    uint16_t type;
+    union {
+      char *string;
+      uint64_t others[8];
+    } data;
+  } *found = NULL;
+  enum { STRING = 3 };
+  const char *job = getenv("PMIX_NAMESPACE"); /* NOLINT(concurrency-mt-unsafe): as above */
+  int (*get)(const void *, const char *, const void *, size_t, void *) = NULL;
+  *(void **)&get = dlsym(RTLD_DEFAULT, "PMIx_Get");
+  if (get == NULL || job == NULL || getenv("PRTE_LAUNCHED") == NULL) return false; /* NOLINT(concurrency-mt-unsafe) */
+  snprintf(of.job, sizeof of.job, "%s", job);
+  if (get(&of, "pmix.bindto", NULL, 0, (void *)&found) != 0 || found == NULL) return false;
+  const bool by_default = found->type == STRING && strcasestr(found->data.string, ":if-supported") != NULL;
+  if (found->type == STRING) free(found->data.string);
+  free(found);
+  return by_default;
+}
+
+/* OpenMPI 4 says that it bound this process. What somebody asked for is in the environment, too, or, by a file of
+ * parameters, in a variable of its own that knows whether it was given. */
+static bool mpi_is_bound_by_default(void) {
+  static const char *const bound[] = {"OMPI_MCA_orte_bound_at_launch", NULL};
+  static const char *const asked[] = {"OMPI_MCA_hwloc_base_binding_policy", "OMPI_MCA_hwloc_base_bind_to_core",
+                                      "OMPI_MCA_hwloc_base_bind_to_socket", "OMPI_MCA_hwloc_base_cpu_set",
+                                      "OMPI_MCA_hwloc_base_cpu_list",       "OMPI_MCA_hwloc_base_slot_list",
+                                      "OMPI_MCA_rmaps_base_slot_list",      "OMPI_MCA_rmaps_base_cpus_per_rank",
+                                      "OMPI_MCA_rmaps_base_cpus_per_proc",  "OMPI_MCA_orte_rankfile",
+                                      "OMPI_MCA_rmaps_rank_file_path",      NULL};
+  enum { GIVEN = 0x4000 };
+  const uint16_t *policy = dlsym(RTLD_DEFAULT, "opal_hwloc_binding_policy");
+  if (!mpi_is_any_set(bound)) return mpi_is_bound_by_prrte();
+  return !mpi_is_any_set(asked) && !mpi_is_mapped_to_cores() && (policy == NULL || (*policy & GIVEN) == 0);
+}
+
+/* How many processes of the job are on this host. */
+static int mpi_count_here(int *here) {
+  MPI_Comm host;
+  int code = MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host);
+  if (code != MPI_SUCCESS) return code;
+  code = MPI_Comm_size(host, here);
+  MPI_Comm_free(&host);
+  return code;
+}
+
+static int mpi_join(comm_place *place) {
+  int rank, size, here = 1;
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+  int code = MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  if (code == MPI_SUCCESS) code = MPI_Comm_size(MPI_COMM_WORLD, &size);
+  if (code == MPI_SUCCESS) code = MPI_Comm_dup(MPI_COMM_WORLD, &state.work);
+  if (code == MPI_SUCCESS) code = MPI_Comm_dup(MPI_COMM_WORLD, &state.messages);
+  if (code == MPI_SUCCESS) code = MPI_Comm_dup(MPI_COMM_WORLD, &state.notes);
+  if (code == MPI_SUCCESS) code = mpi_count_here(&here);
+  if (code != MPI_SUCCESS) return mpi_error("joining the job", code);
+  MPI_Comm_set_errhandler(state.work, MPI_ERRORS_RETURN);
+  MPI_Comm_set_errhandler(state.messages, MPI_ERRORS_RETURN);
+  MPI_Comm_set_errhandler(state.notes, MPI_ERRORS_RETURN);
+  for (int i = 0; i < COMM_PLACES; i++) state.under_way[i] = MPI_REQUEST_NULL;
+  state.count = size;
+  *place = (comm_place){.index = rank, .count = size, .here = here, .is_bound_by_default = mpi_is_bound_by_default()};
+  return SHARDRT_OK;
+}
+
+static int mpi_without_notes(void) {
+  alloc_free(state.peers);
+  alloc_free(state.sent);
+  state.peers = NULL;
+  state.sent = NULL;
+  return ALLOC_FAILED;
+}
+
+static int mpi_open(comm_place *place) {
+  setenv("OMPI_MCA_mpi_yield_when_idle", "1", 0);
+  mpi_choose_copies();
+  mpi_choose_routes();
+  int provided;
+  int code = MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &provided);
+  if (code != MPI_SUCCESS) return mpi_error("MPI_Init", code);
+  int status = mpi_join(place);
+  if (status < 0) return status;
+  if (provided < MPI_THREAD_FUNNELED)
+    return error_set(SHARDRT_ECOMM, "this MPI cannot be used by a program with threads (MPI_THREAD_FUNNELED)");
+  size_t count = (size_t)state.count;
+  state.peers = alloc_array(count, sizeof *state.peers);
+  state.sent = alloc_zeros(count, sizeof *state.sent);
+  if (state.peers == NULL || state.sent == NULL) return mpi_without_notes();
+  for (size_t p = 0; p < count; p++)
+    for (int i = 0; i < NOTES_UNDER_WAY; i++) state.peers[p].requests[i] = MPI_REQUEST_NULL;
+  return SHARDRT_OK;
+}
+
+/* `bytes` bytes that stand `stride` bytes apart, so that no count or place grows with the whole. */
+static int mpi_piece_type(size_t bytes, size_t stride) {
+  MPI_Datatype piece;
+  int code = MPI_Type_contiguous((int)bytes, MPI_BYTE, &piece);
+  if (code != MPI_SUCCESS) return code;
+  code = MPI_Type_create_resized(piece, 0, (MPI_Aint)stride, &state.type);
+  MPI_Type_free(&piece);
+  return code == MPI_SUCCESS ? MPI_Type_commit(&state.type) : code;
+}
+
+static int mpi_gather(const void *mine, size_t bytes, void *all, size_t stride) {
+  int code;
+  if (stride == bytes) {
+    code = MPI_Iallgather(mine, (int)bytes, MPI_BYTE, all, (int)bytes, MPI_BYTE, state.work, &state.request);
+  } else {
+    code = mpi_piece_type(bytes, stride);
+    if (code == MPI_SUCCESS)
+      code = MPI_Iallgather(mine, (int)bytes, MPI_BYTE, all, 1, state.type, state.work, &state.request);
+  }
+  return code == MPI_SUCCESS ? SHARDRT_OK : mpi_error("gathering", code);
+}
+
+static int mpi_test(bool *done) {
+  int flag = 0;
+  int code = MPI_Test(&state.request, &flag, MPI_STATUS_IGNORE);
+  if (code != MPI_SUCCESS) return mpi_error("gathering", code);
+  if (flag && state.type != MPI_DATATYPE_NULL) MPI_Type_free(&state.type);
+  *done = flag != 0;
+  return SHARDRT_OK;
+}
+
+/* A synchronous send: one that MPI could keep for the receiver would let a quick sender fill the receiver's memory. */
+static int mpi_put(int32_t place, int32_t to, int32_t tag, const void *data, size_t bytes) {
+  state.expected[place] = 0;
+  int code = MPI_Issend(data, (int)bytes, MPI_BYTE, to, tag, state.messages, &state.under_way[place]);
+  return code == MPI_SUCCESS ? SHARDRT_OK : mpi_error("sending", code);
+}
+
+static int mpi_take(int32_t place, int32_t from, int32_t tag, void *data, size_t bytes) {
+  state.expected[place] = bytes;
+  int code = MPI_Irecv(data, (int)bytes, MPI_BYTE, from, tag, state.messages, &state.under_way[place]);
+  return code == MPI_SUCCESS ? SHARDRT_OK : mpi_error("receiving", code);
+}
+
+static int mpi_ended(int32_t *places, int32_t *count) {
+  MPI_Status statuses[COMM_PLACES];
+  int ended[COMM_PLACES], n = 0;
+  int code = MPI_Testsome(COMM_PLACES, state.under_way, &n, ended, statuses);
+  *count = n == MPI_UNDEFINED ? 0 : n; /* none is under way */
+  for (int i = 0; i < *count; i++) {
+    if (code == MPI_ERR_IN_STATUS && statuses[i].MPI_ERROR != MPI_SUCCESS)
+      return mpi_error("a message", statuses[i].MPI_ERROR);
+    int bytes = 0;
+    size_t expected = state.expected[ended[i]];
+    if (expected != 0) MPI_Get_count(&statuses[i], MPI_BYTE, &bytes);
+    if ((size_t)bytes != expected)
+      return error_set(SHARDRT_ECOMM, "a message from process %d has %d bytes where %zu were expected",
+                       statuses[i].MPI_SOURCE, bytes, expected);
+    places[i] = ended[i];
+  }
+  return code == MPI_SUCCESS ? SHARDRT_OK : mpi_error("messages", code);
+}
+
+static void mpi_send(int32_t to, const comm_note *note) {
+  if (state.peers == NULL) return;
+  mpi_peer *peer = &state.peers[to];
+  for (int i = 0; i < NOTES_UNDER_WAY; i++) {
+    int sent = 0;
+    if (MPI_Test(&peer->requests[i], &sent, MPI_STATUS_IGNORE) != MPI_SUCCESS || !sent) continue;
+    peer->notes[i] = *note;
+    if (MPI_Isend(&peer->notes[i], (int)sizeof *note, MPI_BYTE, to, NOTE_TAG, state.notes, &peer->requests[i]) ==
+        MPI_SUCCESS)
+      state.sent[to]++;
+    return;
+  }
+}
+
+static bool mpi_receive(int32_t *from, comm_note *note) {
+  int there = 0;
+  MPI_Status status;
+  if (state.peers == NULL) return false;
+  if (MPI_Iprobe(MPI_ANY_SOURCE, NOTE_TAG, state.notes, &there, &status) != MPI_SUCCESS || !there) return false;
+  *from = status.MPI_SOURCE;
+  if (MPI_Recv(note, (int)sizeof *note, MPI_BYTE, status.MPI_SOURCE, NOTE_TAG, state.notes, MPI_STATUS_IGNORE) !=
+      MPI_SUCCESS)
+    return false;
+  state.received++;
+  return true;
+}
+
+/* OpenMPI explains MPI_Abort at length on stderr, below what we had to say. OpenMPI 4's own switch for that can be set
+ * by the environment only, and would then hide also what is said when MPI_Init fails; so it is turned here, where it is
+ * found. OpenMPI 5 has none; there the call by which MPI_Abort tells the launcher is made directly. */
+static void mpi_end_quietly(int status) {
+  bool *quiet = dlsym(RTLD_DEFAULT, "orte_execute_quiet");
+  int (*end)(int, const char *, void *, size_t) = NULL;
+  if (quiet != NULL)
+    *quiet = true;
+  else
+    *(void **)&end = dlsym(RTLD_DEFAULT, "PMIx_Abort");
+  if (end != NULL && end(status, NULL, NULL, 0) == 0) _exit(status);
+}
+
+static __attribute__((noreturn)) void mpi_kill(int status) {
+  launcher_end();
+  mpi_end_quietly(status);
+  MPI_Abort(MPI_COMM_WORLD, status);
+  _exit(status);
+}
+
+/* Takes the notes that are still on their way here, and waits for those that left: MPI must not end with any. Every
+ * process is about to close, and sends none any more. */
+static int mpi_take_last_notes(void) {
+  int32_t expected = 0, from;
+  comm_note note;
+  int code = MPI_Reduce_scatter_block(state.sent, &expected, 1, MPI_INT32_T, MPI_SUM, state.work);
+  while (code == MPI_SUCCESS && state.received < expected)
+    if (!mpi_receive(&from, &note)) sched_yield();
+  for (int p = 0; p < state.count; p++)
+    for (int gone = 0; code == MPI_SUCCESS && !gone;)
+      code = MPI_Testall(NOTES_UNDER_WAY, state.peers[p].requests, &gone, MPI_STATUSES_IGNORE);
+  return code;
+}
+
+static int mpi_close(void) {
+  int code = state.count > 1 ? mpi_take_last_notes() : MPI_SUCCESS;
+  if (code == MPI_SUCCESS) code = MPI_Finalize();
+  alloc_free(state.peers);
+  alloc_free(state.sent);
+  return code == MPI_SUCCESS ? SHARDRT_OK : error_set(SHARDRT_ECOMM, "MPI_Finalize failed");
+}
+
+const comm_transport comm_mpi = {
+    .name = "mpi",
+    .is_reachable = mpi_is_reachable,
+    .open = mpi_open,
+    .gather = mpi_gather,
+    .test = mpi_test,
+    .put = mpi_put,
+    .take = mpi_take,
+    .ended = mpi_ended,
+    .send = mpi_send,
+    .receive = mpi_receive,
+    .kill = mpi_kill,
+    .close = mpi_close,
+};

@@ -1,0 +1,202 @@
+/* elementwise.c - shardrt_elementwise: a program (program.h) on every element of every block, spread over the threads.
+ *
+ * The elements of all blocks stand in one row, which is cut into tasks; so few large blocks and many small ones are
+ * spread alike. */
+#include <string.h>
+
+#include "compute/elementwise/operand.h"
+#include "compute/elementwise/program.h"
+#include "compute/unique_blocks.h"
+#include "compute/work.h"
+#include "memory/convert.h"
+#include "platform/accelerator.h"
+
+/* Elements of one task, at least and at most; what is not more than the least runs here. */
+enum { LEAST_TASK = 16 * PROGRAM_TILE, MOST_TASK = 64 * PROGRAM_TILE, TASKS_PER_THREAD = 8 };
+
+struct elementwise {
+  struct program program;
+  struct operand operands[SHARDRT_MAX_REGISTERS];
+  shardrt_array *const *in;
+  shardrt_array *out;
+  int32_t out_dtype;
+  size_t out_size;
+  bool in_place; /* the last step writes where the result is to lie */
+  struct distinct blocks;
+  int64_t elements; /* of one block */
+  int64_t total;
+  int64_t task; /* elements of each, but for the last */
+};
+
+/* A part of a block, on one thread. */
+struct part {
+  const struct elementwise *self;
+  int64_t shard;
+  const void *values[SHARDRT_MAX_REGISTERS]; /* of registers, in this tile */
+  char *raw;
+  char *slots;
+};
+
+static char *part_slot(const struct part *part, int32_t r) {
+  const struct program *program = &part->self->program;
+  return part->slots + (size_t)program->slot[r] * program->tile * program->lane;
+}
+
+static const char *part_operand(const struct part *part, int32_t k) {
+  return shardrt_buffer_data(shardrt_array_buffer(part->self->in[k], part->shard));
+}
+
+/* n times the same lane. */
+static void fill(void *slot, size_t lane, size_t n) {
+  if (lane == 4)
+    for (size_t i = 1; i < n; i++) memcpy((char *)slot + 4 * i, slot, 4);
+  else
+    for (size_t i = 1; i < n; i++) memcpy((char *)slot + 8 * i, slot, 8);
+}
+
+/* What all tiles, of n elements or fewer, have in common. */
+static void part_begin(struct part *part, size_t n) {
+  const struct program *program = &part->self->program;
+  const int32_t nin = program->nin;
+  for (int32_t k = 0; k < nin; k++) {
+    if (program->load[k] != PROGRAM_FIXED || program->first[k] < 0) continue;
+    lanes_convert(part->self->operands[k].dtype, program->dtype, part_operand(part, k), part_slot(part, k), 1);
+    fill(part_slot(part, k), program->lane, n);
+    part->values[k] = part_slot(part, k);
+  }
+  for (int32_t i = 0; i < program->nsteps; i++) {
+    if (program->kernels[i] != NULL) continue;
+    lanes_convert(SHARDRT_FLOAT64, program->dtype, &program->steps[i].value, part_slot(part, nin + i), 1);
+    fill(part_slot(part, nin + i), program->lane, n);
+    part->values[nin + i] = part_slot(part, nin + i);
+  }
+}
+
+/* A tile of operand k: as lanes. */
+static void part_load(struct part *part, int32_t k, int64_t first, size_t n) {
+  const struct program *program = &part->self->program;
+  const struct operand *operand = &part->self->operands[k];
+  const bool same = operand->dtype == program->dtype;
+  char *slot = program->load[k] == PROGRAM_LOADED ? part_slot(part, k) : NULL;
+  const void *found = operand_gather(operand, part_operand(part, k), first, (int64_t)n, same ? slot : part->raw);
+  if (!same) lanes_convert(operand->dtype, program->dtype, found, slot, n);
+  part->values[k] = same ? found : slot;
+}
+
+static void part_tile(struct part *part, int64_t first, size_t n) {
+  const struct elementwise *self = part->self;
+  const struct program *program = &self->program;
+  const int32_t nin = program->nin, last = program->nsteps - 1;
+  char *out =
+      (char *)shardrt_buffer_data(shardrt_array_buffer(self->out, part->shard)) + (size_t)first * self->out_size;
+  for (int32_t i = 0; i <= last; i++) {
+    if (program->kernels[i] == NULL) continue;
+    const shardrt_step *step = &program->steps[i];
+    const int32_t count = program_operands(step);
+    const int32_t registers[] = {step->a, count > 1 ? step->b : step->a, count > 2 ? step->c : step->a};
+    const void *from[3];
+    for (int32_t j = 0; j < 3; j++) {
+      const int32_t r = registers[j];
+      const bool known = j > 0 && r == registers[j - 1];
+      if (r < nin && !known && program->first[r] == i && program->load[r] != PROGRAM_FIXED)
+        part_load(part, r, first, n);
+      from[j] = part->values[r];
+    }
+    void *to = i == last && self->in_place ? out : part_slot(part, nin + i);
+    program->kernels[i](from, to, n);
+    part->values[nin + i] = to;
+  }
+  if (!self->in_place) lanes_convert(program->dtype, self->out_dtype, part->values[nin + last], out, n);
+}
+
+/* The elements [first, stop) of a block. */
+static void part_run(struct part *part, int64_t first, int64_t stop) {
+  const int64_t tile = (int64_t)part->self->program.tile;
+  part_begin(part, (size_t)(stop - first < tile ? stop - first : tile));
+  for (int64_t at = first; at < stop; at += tile) part_tile(part, at, (size_t)(stop - at < tile ? stop - at : tile));
+}
+
+static void run_task(void *context, int64_t number) {
+  const struct elementwise *self = context;
+  char scratch[PROGRAM_SCRATCH] __attribute__((aligned(64)));
+  struct part part = {.self = self, .raw = scratch, .slots = scratch + self->program.raw};
+  int64_t at = number * self->task;
+  const int64_t stop = self->total - at < self->task ? self->total : at + self->task;
+  while (at < stop) {
+    const int64_t block = at / self->elements, first = at % self->elements;
+    const int64_t n = stop - at < self->elements - first ? stop - at : self->elements - first;
+    part.shard = self->blocks.shards[block];
+    part_run(&part, first, first + n);
+    at += n;
+  }
+}
+
+/* ---- on devices with memory of their own ------------------------------------------------------------------------ */
+
+static int run_on_devices(const accelerator *platform, const struct elementwise *self) {
+  const struct program *program = &self->program;
+  const accelerator_program given = {program->steps, program->nsteps, program->nin, program->dtype};
+  accelerator_operand operands[SHARDRT_MAX_REGISTERS];
+  for (int32_t k = 0; k < program->nin; k++) {
+    const struct operand *operand = &self->operands[k];
+    operands[k].dtype = operand->dtype;
+    operands[k].ndim = operand->ndim;
+    memcpy(operands[k].sizes, operand->sizes, sizeof operand->sizes);
+    memcpy(operands[k].strides, operand->strides, sizeof operand->strides);
+  }
+  int code = SHARDRT_OK;
+  for (int64_t block = 0; block < self->blocks.count && code == SHARDRT_OK; block++) {
+    for (int32_t k = 0; k < program->nin; k++) operands[k].data = distinct_data(&self->blocks, self->in[k], block);
+    code = platform->elementwise("elementwise", distinct_device(&self->blocks, self->out, block), &given, operands,
+                                 self->out_dtype, distinct_data(&self->blocks, self->out, block), self->elements);
+  }
+  return code;
+}
+
+/* ---- before it runs --------------------------------------------------------------------------------------------- */
+
+/* How each operand comes to a tile, and what that takes. A bool is converted even to where it would be one. */
+static int set_operands(struct elementwise *self) {
+  struct program *program = &self->program;
+  int64_t shape[SHARDRT_MAX_NDIM] = {0};
+  work_shard_shape(self->out, shape);
+  bool raw = false;
+  for (int32_t k = 0; k < program->nin; k++) {
+    struct operand *operand = &self->operands[k];
+    int code = operand_set(operand, "elementwise", k, self->in[k], shardrt_array_ndim(self->out), shape);
+    if (code != SHARDRT_OK) return code;
+    const bool same = operand->dtype == program->dtype;
+    program->load[k] = operand_is_one(operand)             ? PROGRAM_FIXED
+                       : same && operand_is_plain(operand) ? PROGRAM_IN_PLACE
+                                                           : PROGRAM_LOADED;
+    raw = raw || (!same && program->load[k] == PROGRAM_LOADED && !operand_is_plain(operand));
+  }
+  self->in_place = self->out_dtype == program->dtype && program->kernels[program->nsteps - 1] != NULL;
+  return program_lay_out(program, self->in_place, raw);
+}
+
+static void set_tasks(struct elementwise *self) {
+  self->elements = work_shard_elements(self->out);
+  self->total = self->blocks.count * self->elements;
+  const int64_t share = self->total / ((int64_t)work_threads() * TASKS_PER_THREAD);
+  self->task = share < LEAST_TASK ? LEAST_TASK : share > MOST_TASK ? MOST_TASK : share / PROGRAM_TILE * PROGRAM_TILE;
+}
+
+int shardrt_elementwise(const shardrt_step *steps, int32_t nsteps, int32_t compute_dtype, int32_t nin,
+                        shardrt_array *const *in, shardrt_array *out) {
+  struct elementwise self = {.in = in, .out = out, .out_dtype = shardrt_array_dtype(out)};
+  self.out_size = shardrt_dtype_size(self.out_dtype);
+  int code = program_set(&self.program, steps, nsteps, compute_dtype, nin);
+  if (code == SHARDRT_OK) code = set_operands(&self);
+  if (code == SHARDRT_OK)
+    code = distinct_begin("elementwise", nin, (const shardrt_array *const *)in, out, &self.blocks);
+  if (code != SHARDRT_OK) return code;
+  set_tasks(&self);
+  const accelerator *platform = accelerator_get();
+  if (platform != NULL)
+    code = run_on_devices(platform, &self);
+  else if (self.total > 0)
+    work_spread(run_task, &self, (self.total + self.task - 1) / self.task);
+  distinct_end(&self.blocks);
+  return code;
+}

@@ -1,0 +1,74 @@
+/* iota.c - numbers that count along an axis of the whole array. */
+#include "base/error.h"
+#include "compute/unique_blocks.h"
+#include "compute/work.h"
+#include "memory/convert.h"
+#include "platform/accelerator.h"
+
+enum { WORTH = 64 << 10 }; /* elements that are worth a task */
+
+/* A block is [outer, n, inner], and what it counts along n begins where its box does. */
+struct counting {
+  const struct distinct *blocks;
+  shardrt_array *out;
+  int32_t axis, dtype;
+  int64_t n, inner, elements; /* of a block */
+  int64_t tasks;              /* of a block */
+  double start, step;
+};
+
+static void count_task(void *context, int64_t number) {
+  const struct counting *self = context;
+  const int64_t block = number / self->tasks, first = number % self->tasks * WORTH;
+  const int64_t last = self->elements - first < WORTH ? self->elements : first + WORTH;
+  const int64_t begin = shardrt_array_shard(self->out, self->blocks->shards[block])->box.start[self->axis];
+  char *out = distinct_data(self->blocks, self->out, block);
+  double lanes[LANES_BLOCK];
+  for (int64_t i = first; i < last; i += LANES_BLOCK) {
+    const int64_t count = last - i < LANES_BLOCK ? last - i : LANES_BLOCK;
+    int64_t along = i / self->inner % self->n, within = i % self->inner;
+    for (int64_t k = 0; k < count; k++) {
+      lanes[k] = self->start + self->step * (double)(begin + along);
+      if (++within < self->inner) continue;
+      within = 0;
+      along = along + 1 < self->n ? along + 1 : 0;
+    }
+    lanes_convert(SHARDRT_FLOAT64, self->dtype, lanes, out + (size_t)i * shardrt_dtype_size(self->dtype),
+                  (size_t)count);
+  }
+}
+
+static int run_on_devices(const accelerator *platform, const struct counting *self) {
+  int code = SHARDRT_OK;
+  for (int64_t block = 0; block < self->blocks->count && code == SHARDRT_OK; block++) {
+    const int64_t begin = shardrt_array_shard(self->out, self->blocks->shards[block])->box.start[self->axis];
+    code = platform->count_along("iota", distinct_device(self->blocks, self->out, block), self->dtype, self->start,
+                                 self->step, begin, self->elements / (self->n * self->inner), self->n, self->inner,
+                                 distinct_data(self->blocks, self->out, block));
+  }
+  return code;
+}
+
+int shardrt_iota(double start, double step, int32_t axis, shardrt_array *out) {
+  const int32_t ndim = shardrt_array_ndim(out), dtype = shardrt_array_dtype(out);
+  if (axis < 0 || axis >= ndim) return error_set(SHARDRT_EINVAL, "numbers along axis %d of %d dimensions", axis, ndim);
+  if (dtype == SHARDRT_BOOL) return error_set(SHARDRT_EINVAL, "numbers that count are not bool");
+  struct distinct blocks;
+  int code = distinct_begin("iota", 0, NULL, out, &blocks);
+  if (code != SHARDRT_OK) return code;
+  int64_t shape[SHARDRT_MAX_NDIM];
+  work_shard_shape(out, shape);
+  struct counting self = {.blocks = &blocks, .out = out, .axis = axis, .dtype = dtype, .n = shape[axis], .inner = 1};
+  self.start = start;
+  self.step = step;
+  self.elements = work_shard_elements(out);
+  for (int32_t d = axis + 1; d < ndim; d++) self.inner *= shape[d];
+  self.tasks = (self.elements - 1) / WORTH + 1;
+  const accelerator *platform = accelerator_get();
+  if (self.elements > 0 && platform != NULL)
+    code = run_on_devices(platform, &self);
+  else if (self.elements > 0)
+    work_spread(count_task, &self, blocks.count * self.tasks);
+  distinct_end(&blocks);
+  return code;
+}

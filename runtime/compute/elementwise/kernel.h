@@ -1,0 +1,68 @@
+/* kernel.h - the loops that compute: one operation on a tile of elements of one compute dtype. */
+#ifndef SHARDRT_COMPUTE_ELEMENTWISE_KERNEL_H
+#define SHARDRT_COMPUTE_ELEMENTWISE_KERNEL_H
+
+#include "base/simd.h"
+#include "shardrt.h"
+
+/* to[i] from the i-th elements of three operands, all of the kernel's dtype; an operation of fewer looks at the first
+ * ones only, but all three are there. `to` overlaps none of them. */
+typedef void kernel(const void *const *from, void *to, size_t n);
+
+/* NULL: the operation is not one of that dtype (whole numbers have no sine); CONSTANT has none in any. */
+kernel *kernel_find(int32_t op, int32_t dtype);
+
+/* The same for one kind of dtype each: int32, uint32, int64, uint64; float32; float64. */
+kernel *whole_kernel(int32_t op, int32_t dtype);
+kernel *float32_kernel(int32_t op);
+kernel *float64_kernel(int32_t op);
+
+/* A loop over lanes of C type lane_t, for each kind of processor (simd.h); `expression` is of a, b, c. All give the
+ * same bits: no product is fused with a sum (-std=c11 forbids it). */
+#define KERNEL(name, lane_t, expression)                                                                               \
+  SIMD_INLINE void name##_body(const void *const *from, void *to, size_t n) {                                          \
+    const lane_t *restrict as = from[0], *restrict bs = from[1], *restrict cs = from[2];                               \
+    lane_t *restrict out = to;                                                                                         \
+    for (size_t i = 0; i < n; i++) {                                                                                   \
+      const lane_t a = as[i], b = bs[i], c = cs[i];                                                                    \
+      (void)b;                                                                                                         \
+      (void)c;                                                                                                         \
+      out[i] = (lane_t)(expression);                                                                                   \
+    }                                                                                                                  \
+  }                                                                                                                    \
+  KERNEL_LEVELS(name)
+
+/* The same where some elements (`far`, of a, b) need another way, `slow`, which is no vector's. */
+#define KERNEL_FAR(name, lane_t, expression, far, slow)                                                                \
+  SIMD_INLINE void name##_body(const void *const *from, void *to, size_t n) {                                          \
+    const lane_t *restrict as = from[0], *restrict bs = from[1];                                                       \
+    lane_t *restrict out = to;                                                                                         \
+    uint32_t any = 0;                                                                                                  \
+    for (size_t i = 0; i < n; i++) {                                                                                   \
+      const lane_t a = as[i], b = bs[i];                                                                               \
+      (void)b;                                                                                                         \
+      out[i] = (lane_t)(expression);                                                                                   \
+      any |= (uint32_t)(far);                                                                                          \
+    }                                                                                                                  \
+    for (size_t i = 0; i < n && any != 0; i++) {                                                                       \
+      const lane_t a = as[i], b = bs[i];                                                                               \
+      (void)b;                                                                                                         \
+      if (far) out[i] = (lane_t)(slow);                                                                                \
+    }                                                                                                                  \
+  }                                                                                                                    \
+  KERNEL_LEVELS(name)
+
+#define KERNEL_LEVELS(name)                                                                                            \
+  static void name##_plain(const void *const *from, void *to, size_t n) {                                              \
+    name##_body(from, to, n);                                                                                          \
+  }                                                                                                                    \
+  SIMD_AVX2 static void name##_avx2(const void *const *from, void *to, size_t n) {                                     \
+    name##_body(from, to, n);                                                                                          \
+  }                                                                                                                    \
+  SIMD_AVX512 static void name##_avx512(const void *const *from, void *to, size_t n) {                                 \
+    name##_body(from, to, n);                                                                                          \
+  }
+#define KERNEL_ENTRY(name)                                                                                             \
+  { name##_plain, name##_avx2, name##_avx512 }
+
+#endif

@@ -1,0 +1,115 @@
+#include "compute/elementwise/operand.h"
+
+#include "base/error.h"
+#include "base/simd.h"
+#include "compute/work.h"
+
+/* Puts a dimension of the result outside of those that the operand has. */
+static void add_outside(struct operand *operand, int64_t size, int64_t stride) {
+  const int32_t outer = operand->ndim - 1; /* dimensions are kept innermost first until all are there */
+  if (outer >= 0 && stride == operand->strides[outer] * operand->sizes[outer]) {
+    operand->sizes[outer] *= size;
+    return;
+  }
+  operand->sizes[operand->ndim] = size;
+  operand->strides[operand->ndim] = stride;
+  operand->ndim++;
+}
+
+static void turn_around(struct operand *operand) {
+  for (int32_t d = 0, e = operand->ndim - 1; d < e; d++, e--) {
+    const int64_t size = operand->sizes[d], stride = operand->strides[d];
+    operand->sizes[d] = operand->sizes[e];
+    operand->strides[d] = operand->strides[e];
+    operand->sizes[e] = size;
+    operand->strides[e] = stride;
+  }
+}
+
+int operand_set(struct operand *operand, const char *what, int32_t number, const shardrt_array *array, int32_t ndim,
+                const int64_t *shape) {
+  *operand = (struct operand){.dtype = shardrt_array_dtype(array)};
+  operand->size = shardrt_dtype_size(operand->dtype);
+  int64_t own[SHARDRT_MAX_NDIM] = {0};
+  work_shard_shape(array, own);
+  const int32_t own_ndim = shardrt_array_ndim(array);
+  int64_t stride = 1;
+  for (int32_t i = 1; i <= own_ndim || i <= ndim; i++) { /* the i-th dimension from the right */
+    const int64_t size = i <= own_ndim ? own[own_ndim - i] : 1, wanted = i <= ndim ? shape[ndim - i] : 1;
+    if (size != wanted && size != 1)
+      return error_set(SHARDRT_EINVAL,
+                       "%s: operand %d has %lld elements in dimension %d of a shard, the result %lld: it must be as "
+                       "many, or 1",
+                       what, number, (long long)size, own_ndim - i, (long long)wanted);
+    if (wanted != 1) add_outside(operand, wanted, size == 1 ? 0 : stride);
+    stride *= size;
+  }
+  if (operand->ndim == 1 && operand->strides[0] == 0) operand->ndim = 0;
+  turn_around(operand);
+  return SHARDRT_OK;
+}
+
+bool operand_is_one(const struct operand *operand) {
+  return operand->ndim == 0;
+}
+
+bool operand_is_plain(const struct operand *operand) {
+  return operand->ndim == 1;
+}
+
+/* n elements to `to`, all of them *from, or those from there on. Runs are often short: no calls. */
+#define COPY_RUN(type)                                                                                                 \
+  do {                                                                                                                 \
+    const type *source = from;                                                                                         \
+    type *target = to;                                                                                                 \
+    if (same)                                                                                                          \
+      for (int64_t i = 0; i < n; i++) target[i] = *source;                                                             \
+    else                                                                                                               \
+      for (int64_t i = 0; i < n; i++) target[i] = source[i];                                                           \
+  } while (0)
+
+static void copy_run(size_t size, const void *restrict from, void *restrict to, int64_t n, bool same) {
+  switch (size) {
+  case 1:
+    COPY_RUN(simd_1);
+    break;
+  case 2:
+    COPY_RUN(simd_2);
+    break;
+  case 4:
+    COPY_RUN(simd_4);
+    break;
+  default:
+    COPY_RUN(simd_8);
+    break;
+  }
+}
+
+const void *operand_gather(const struct operand *operand, const void *shard, int64_t first, int64_t n, void *room) {
+  const size_t size = operand->size;
+  const int32_t inner = operand->ndim - 1;
+  int64_t at[SHARDRT_MAX_NDIM] = {0}, offset = 0, left = first;
+  for (int32_t d = inner; d >= 0; d--) {
+    at[d] = left % operand->sizes[d];
+    left /= operand->sizes[d];
+    offset += at[d] * operand->strides[d];
+  }
+  if (inner < 0 || (operand->strides[inner] != 0 && n <= operand->sizes[inner] - at[inner]))
+    return (const char *)shard + (size_t)offset * size;
+  for (int64_t done = 0; done < n;) {
+    const int64_t rest = operand->sizes[inner] - at[inner], run = n - done < rest ? n - done : rest;
+    copy_run(size, (const char *)shard + (size_t)offset * size, (char *)room + (size_t)done * size, run,
+             operand->strides[inner] == 0);
+    done += run;
+    /* On to the next run: `at` counts up, with carries. */
+    offset -= at[inner] * operand->strides[inner];
+    at[inner] = 0;
+    for (int32_t d = inner - 1; d >= 0; d--) {
+      offset += operand->strides[d];
+      if (++at[d] < operand->sizes[d]) break;
+      offset -= at[d] * operand->strides[d];
+      at[d] = 0;
+    }
+  }
+  return room;
+}

@@ -1,0 +1,135 @@
+#include "compute/elementwise/program.h"
+
+#include <string.h>
+
+#include "base/error.h"
+
+/* A tile may have so few elements, and no fewer; all have a multiple of it. */
+enum { TILE_STEP = 16 };
+
+static const struct {
+  const char *name;
+  int32_t operands;
+} ops[] = {
+#define OP_ROW(name, code, operands) [code] = {#name, operands},
+    SHARDRT_OPS(OP_ROW)
+#undef OP_ROW
+};
+
+const char *shardrt_op_name(int32_t op) {
+  return op >= 0 && op < SHARDRT_OP_COUNT ? ops[op].name : NULL;
+}
+
+int32_t program_operands(const shardrt_step *step) {
+  return ops[step->op].operands;
+}
+
+static int32_t operand_of(const shardrt_step *step, int32_t k) {
+  return k == 0 ? step->a : k == 1 ? step->b : step->c;
+}
+
+static bool computes_in(int32_t dtype) {
+  switch (dtype) {
+  case SHARDRT_INT32:
+  case SHARDRT_UINT32:
+  case SHARDRT_INT64:
+  case SHARDRT_UINT64:
+  case SHARDRT_FLOAT32:
+  case SHARDRT_FLOAT64:
+    return true;
+  default:
+    return false;
+  }
+}
+
+static int set_step(struct program *program, int32_t i) {
+  const shardrt_step *step = &program->steps[i];
+  if (step->op < 0 || step->op >= SHARDRT_OP_COUNT)
+    return error_set(SHARDRT_EINVAL, "elementwise: step %d is operation %d; there are %d", i, step->op,
+                     SHARDRT_OP_COUNT);
+  for (int32_t k = 0; k < program_operands(step); k++) {
+    const int32_t r = operand_of(step, k);
+    if (r < 0 || r >= program->nin + i)
+      return error_set(SHARDRT_EINVAL, "elementwise: step %d (%s) takes register %d; %d are known before it", i,
+                       shardrt_op_name(step->op), r, program->nin + i);
+    if (r < program->nin && program->first[r] < 0) program->first[r] = i;
+  }
+  program->kernels[i] = step->op == SHARDRT_OP_CONSTANT ? NULL : kernel_find(step->op, program->dtype);
+  if (step->op != SHARDRT_OP_CONSTANT && program->kernels[i] == NULL)
+    return error_set(SHARDRT_EINVAL, "elementwise: step %d: %s is not computed in %s; in float32 or float64 it is", i,
+                     shardrt_op_name(step->op), shardrt_dtype_name(program->dtype));
+  return SHARDRT_OK;
+}
+
+int program_set(struct program *program, const shardrt_step *steps, int32_t nsteps, int32_t dtype, int32_t nin) {
+  if (!computes_in(dtype))
+    return error_set(SHARDRT_EINVAL,
+                     "elementwise: computing in %s; it is int32, uint32, int64, uint64, float32 or float64",
+                     shardrt_dtype_name(dtype) == NULL ? "no dtype" : shardrt_dtype_name(dtype));
+  if (nin < 0 || nsteps < 1 || nin > SHARDRT_MAX_REGISTERS || nsteps > SHARDRT_MAX_REGISTERS - nin)
+    return error_set(SHARDRT_EINVAL, "elementwise: %d operands and %d steps; it is a step or more, and together %d",
+                     nin, nsteps, SHARDRT_MAX_REGISTERS);
+  *program =
+      (struct program){.steps = steps, .nsteps = nsteps, .nin = nin, .dtype = dtype, .lane = shardrt_dtype_size(dtype)};
+  for (int32_t r = 0; r < nin; r++) program->first[r] = -1;
+  int code = SHARDRT_OK;
+  for (int32_t i = 0; i < nsteps && code == SHARDRT_OK; i++) code = set_step(program, i);
+  return code;
+}
+
+/* ---- layout ----------------------------------------------------------------------------------------------------- */
+
+/* Slots that are taken and given back; a slot given back is the next one taken. */
+struct slots {
+  int32_t free[SHARDRT_MAX_REGISTERS];
+  int32_t nfree;
+  int32_t count;
+};
+
+static int32_t slots_take(struct slots *slots) {
+  return slots->nfree > 0 ? slots->free[--slots->nfree] : slots->count++;
+}
+
+static bool is_fixed(const struct program *program, int32_t r) {
+  return r < program->nin ? program->load[r] == PROGRAM_FIXED
+                          : program->steps[r - program->nin].op == SHARDRT_OP_CONSTANT;
+}
+
+/* What is fixed takes its slots first, and never gives them back. A value's slot is free after the last step that needs
+ * it, so a step never writes where it reads. */
+static void lay_out_step(struct program *program, int32_t i, bool in_place, const int32_t *last, struct slots *slots) {
+  const shardrt_step *step = &program->steps[i];
+  const int32_t own = program->nin + i;
+  for (int32_t k = 0; k < program_operands(step); k++) {
+    const int32_t r = operand_of(step, k);
+    if (r < program->nin && program->load[r] == PROGRAM_LOADED && program->slot[r] < 0)
+      program->slot[r] = slots_take(slots);
+  }
+  if (!in_place && !is_fixed(program, own)) program->slot[own] = slots_take(slots);
+  for (int32_t r = 0; r <= own; r++)
+    if (last[r] == i && program->slot[r] >= 0 && !is_fixed(program, r)) slots->free[slots->nfree++] = program->slot[r];
+}
+
+int program_lay_out(struct program *program, bool last_in_place, bool raw) {
+  const int32_t registers = program->nin + program->nsteps;
+  struct slots slots = {.count = 0};
+  int32_t last[SHARDRT_MAX_REGISTERS] = {0}; /* the last step that needs each; of one that none needs, its own */
+  for (int32_t r = 0; r < registers; r++) {
+    last[r] = r < program->nin ? -1 : r - program->nin;
+    program->slot[r] = is_fixed(program, r) ? slots_take(&slots) : -1;
+  }
+  for (int32_t i = 0; i < program->nsteps; i++)
+    for (int32_t k = 0; k < program_operands(&program->steps[i]); k++) last[operand_of(&program->steps[i], k)] = i;
+  for (int32_t i = 0; i < program->nsteps; i++)
+    lay_out_step(program, i, last_in_place && i == program->nsteps - 1, last, &slots);
+
+  const size_t bytes = (size_t)slots.count * program->lane + (raw ? sizeof(double) : 0);
+  const size_t fit = bytes == 0 ? PROGRAM_TILE : PROGRAM_SCRATCH / bytes / TILE_STEP * TILE_STEP;
+  if (fit == 0)
+    return error_set(SHARDRT_EINVAL, "elementwise: %d values of %s are needed at a time; %d or fewer would do",
+                     slots.count, shardrt_dtype_name(program->dtype),
+                     (int)((PROGRAM_SCRATCH / TILE_STEP - sizeof(double)) / program->lane));
+  program->tile = fit < PROGRAM_TILE ? fit : PROGRAM_TILE;
+  program->raw = raw ? program->tile * sizeof(double) : 0;
+  return SHARDRT_OK;
+}

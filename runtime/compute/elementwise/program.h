@@ -1,0 +1,47 @@
+/* program.h - the steps of an elementwise computation, checked and laid out: which loop each is, and where in a
+ * thread's scratch memory its value stands while it is needed.
+ *
+ * A program runs tile by tile: all steps on `tile` elements, then on the next ones, so that what is between the steps
+ * stays in the nearest cache. A slot is room for one tile; a value has one from the step that gives it, or first needs
+ * it, to the last one that does. What is the same for every tile (constants, operands of one element) keeps its own. */
+#ifndef SHARDRT_COMPUTE_ELEMENTWISE_PROGRAM_H
+#define SHARDRT_COMPUTE_ELEMENTWISE_PROGRAM_H
+
+#include "compute/elementwise/kernel.h"
+
+/* Bytes of scratch memory, which are to stay in the nearest cache; the most elements of a tile. */
+enum { PROGRAM_SCRATCH = 32 << 10, PROGRAM_TILE = 1024 };
+
+/* How an operand comes to a tile. */
+enum program_load {
+  PROGRAM_IN_PLACE, /* it is read where it lies: no slot */
+  PROGRAM_FIXED,    /* all tiles are the same */
+  PROGRAM_LOADED    /* a tile of it is made in its slot, before the first step that needs it */
+};
+
+/* Registers are as in shardrt_elementwise. */
+struct program {
+  const shardrt_step *steps; /* the caller's */
+  int32_t nsteps;
+  int32_t nin;
+  int32_t dtype;
+  size_t lane; /* bytes of one */
+  size_t tile;
+  size_t raw; /* bytes in front of the slots, for elements that wait for conversion */
+  enum program_load load[SHARDRT_MAX_REGISTERS]; /* of operands */
+  int32_t first[SHARDRT_MAX_REGISTERS];          /* of operands: the first step that needs it */
+  int32_t slot[SHARDRT_MAX_REGISTERS];           /* of values; -1: none */
+  kernel *kernels[SHARDRT_MAX_REGISTERS];        /* of steps; NULL: CONSTANT */
+};
+
+/* Sets all but loads and layout; EINVAL as shardrt_elementwise says. */
+int program_set(struct program *program, const shardrt_step *steps, int32_t nsteps, int32_t dtype, int32_t nin);
+
+/* How many operands a step has. */
+int32_t program_operands(const shardrt_step *step);
+
+/* Sets the layout, when the loads are known. `last_in_place`: the result goes straight to where it is to lie. `raw`: an
+ * operand is gathered before it is converted. EINVAL: too many values are needed at a time. */
+int program_lay_out(struct program *program, bool last_in_place, bool raw);
+
+#endif

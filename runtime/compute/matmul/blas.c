@@ -1,0 +1,134 @@
+#include "compute/matmul/blas.h"
+
+#include <dlfcn.h>
+#include <sched.h>
+#include <string.h>
+
+#include "base/error.h"
+
+/* The C interface of BLAS (https://www.netlib.org/blas/blast-forum/cblas.tgz). */
+enum { ROW_MAJOR = 101, AS_IS = 111, TRANSPOSED = 112 };
+
+typedef void gemm_float(int order, int a_as, int b_as, int m, int n, int k, float alpha, const float *a, int a_pitch,
+                        const float *b, int b_pitch, float beta, float *c, int c_pitch);
+typedef void gemm_double(int order, int a_as, int b_as, int m, int n, int k, double alpha, const double *a, int a_pitch,
+                         const double *b, int b_pitch, double beta, double *c, int c_pitch);
+typedef void gemv_float(int order, int a_as, int m, int n, float alpha, const float *a, int a_pitch, const float *x,
+                        int x_step, float beta, float *y, int y_step);
+typedef void gemv_double(int order, int a_as, int m, int n, double alpha, const double *a, int a_pitch, const double *x,
+                         int x_step, double beta, double *y, int y_step);
+
+static struct {
+  gemm_float *sgemm;
+  gemm_double *dgemm;
+  gemv_float *sgemv;
+  gemv_double *dgemv;
+} blas;
+
+/* OpenBLAS starts as many threads as the thread that loads it may use cores. So that it starts none, that is one core
+ * for the moment. (With one thread it computes on the thread that calls, and any number of threads may call.) */
+static void *open_alone(void) {
+  cpu_set_t all, one;
+  const int core = sched_getcpu();
+  CPU_ZERO(&one);
+  CPU_SET(core < 0 ? 0 : core, &one);
+  const bool alone = sched_getaffinity(0, sizeof all, &all) == 0 && sched_setaffinity(0, sizeof one, &one) == 0;
+  void *library = dlopen("libopenblas.so.0", RTLD_NOW | RTLD_LOCAL);
+  if (alone) sched_setaffinity(0, sizeof all, &all);
+  return library;
+}
+
+/* NULL, or what is wrong with a library. */
+static const char *find_functions(void *library) {
+  *(void **)&blas.sgemm = dlsym(library, "cblas_sgemm");
+  *(void **)&blas.dgemm = dlsym(library, "cblas_dgemm");
+  *(void **)&blas.sgemv = dlsym(library, "cblas_sgemv");
+  *(void **)&blas.dgemv = dlsym(library, "cblas_dgemv");
+  void (*threads)(int) = NULL;
+  const char *(*config)(void) = NULL;
+  *(void **)&threads = dlsym(library, "openblas_set_num_threads");
+  *(void **)&config = dlsym(library, "openblas_get_config");
+  if (blas.sgemm == NULL || blas.dgemm == NULL || blas.sgemv == NULL || blas.dgemv == NULL || threads == NULL ||
+      config == NULL)
+    return "is no OpenBLAS with the C interface";
+  if (strstr(config(), "USE64BITINT") != NULL) return "is an OpenBLAS that is called with integers of 64 bits, not 32";
+  threads(1); /* whatever the environment says */
+  return NULL;
+}
+
+int blas_open(void) {
+  if (blas.dgemv != NULL) return SHARDRT_OK;
+  void *library = open_alone();
+  if (library == NULL)
+    return error_set(SHARDRT_EINVAL,
+                     "products of matrices are computed by OpenBLAS, from Debian's package libopenblas0-pthread: %s",
+                     dlerror()); /* NOLINT(concurrency-mt-unsafe): glibc's is of this thread */
+  const char *wrong = find_functions(library);
+  if (wrong == NULL) return SHARDRT_OK;
+  blas.dgemv = NULL;
+  dlclose(library);
+  return error_set(SHARDRT_EINVAL,
+                   "products of matrices are computed by OpenBLAS; the libopenblas.so.0 that is found %s; that of "
+                   "Debian's package libopenblas0-pthread would do",
+                   wrong);
+}
+
+/* A product of which one side is a single row or column is one of a matrix and a vector, for which OpenBLAS has loops
+ * that are several times as fast. The vector's elements are `step` apart. */
+struct vector {
+  struct blas_matrix matrix;
+  int32_t rows, columns; /* as it stands in memory */
+  bool transposed;       /* out = matrix' vector, not matrix vector */
+  const void *data;
+  int32_t step;
+  int32_t out_step;
+};
+
+/* Zeros first, so that OpenBLAS adds to what is a number: some of its versions multiply by a beta of 0 what the memory
+ * held before, and leave NaNs there. */
+static void clear(bool wide, int32_t n, void *out, int32_t step) {
+  const size_t bytes = wide ? sizeof(double) : sizeof(float);
+  if (step == 1) memset(out, 0, (size_t)n * bytes);
+  for (int32_t i = 0; i < n && step != 1; i++) memset((char *)out + (size_t)i * (size_t)step * bytes, 0, bytes);
+}
+
+static void multiply_vector(bool wide, bool add, const struct vector *v, void *out) {
+  const int as = v->transposed ? TRANSPOSED : AS_IS, rows = v->rows, columns = v->columns;
+  if (!add) clear(wide, v->transposed ? columns : rows, out, v->out_step);
+  if (wide)
+    blas.dgemv(ROW_MAJOR, as, rows, columns, 1, v->matrix.data, v->matrix.pitch, v->data, v->step, 1, out, v->out_step);
+  else
+    blas.sgemv(ROW_MAJOR, as, rows, columns, 1, v->matrix.data, v->matrix.pitch, v->data, v->step, 1, out, v->out_step);
+}
+
+void blas_multiply(bool wide, bool add, int32_t m, int32_t n, int32_t k, struct blas_matrix a, struct blas_matrix b,
+                   void *out, int32_t pitch) {
+  if (m == 1) {
+    const struct vector v = {.matrix = b,
+                             .rows = b.transposed ? n : k,
+                             .columns = b.transposed ? k : n,
+                             .transposed = !b.transposed,
+                             .data = a.data,
+                             .step = a.transposed ? a.pitch : 1,
+                             .out_step = 1};
+    multiply_vector(wide, add, &v, out);
+    return;
+  }
+  if (n == 1) {
+    const struct vector v = {.matrix = a,
+                             .rows = a.transposed ? k : m,
+                             .columns = a.transposed ? m : k,
+                             .transposed = a.transposed,
+                             .data = b.data,
+                             .step = b.transposed ? 1 : b.pitch,
+                             .out_step = pitch};
+    multiply_vector(wide, add, &v, out);
+    return;
+  }
+  const double beta = add ? 1 : 0;
+  const int a_as = a.transposed ? TRANSPOSED : AS_IS, b_as = b.transposed ? TRANSPOSED : AS_IS;
+  if (wide)
+    blas.dgemm(ROW_MAJOR, a_as, b_as, m, n, k, 1, a.data, a.pitch, b.data, b.pitch, beta, out, pitch);
+  else
+    blas.sgemm(ROW_MAJOR, a_as, b_as, m, n, k, 1, a.data, a.pitch, b.data, b.pitch, (float)beta, out, pitch);
+}

@@ -1,0 +1,138 @@
+/* place.c - compiled with -O3. */
+#include "compute/rearrange/place.h"
+
+#include <string.h>
+
+#include "base/simd.h"
+#include "compute/work.h"
+#include "platform/accelerator.h"
+
+enum { WORTH = 64 << 10 }; /* elements that are worth a task */
+
+void place_strides(int32_t ndim, const int64_t *shape, int64_t *strides) {
+  int64_t stride = 1;
+  for (int32_t d = ndim - 1; d >= 0; d--) {
+    strides[d] = stride;
+    stride *= shape[d];
+  }
+}
+
+struct place place_merged(const struct place *from) {
+  struct place self = {.to_first = from->to_first, .from_first = from->from_first};
+  for (int32_t d = 0; d < from->ndim; d++) {
+    if (from->extent[d] == 1) continue;
+    const int32_t top = self.ndim - 1;
+    if (top >= 0 && self.to_stride[top] == from->extent[d] * from->to_stride[d] &&
+        self.from_stride[top] == from->extent[d] * from->from_stride[d]) {
+      self.extent[top] *= from->extent[d];
+      self.to_stride[top] = from->to_stride[d];
+      self.from_stride[top] = from->from_stride[d];
+      continue;
+    }
+    self.extent[self.ndim] = from->extent[d];
+    self.to_stride[self.ndim] = from->to_stride[d];
+    self.from_stride[self.ndim++] = from->from_stride[d];
+  }
+  if (self.ndim > 0) return self;
+  self.extent[0] = self.to_stride[0] = self.from_stride[0] = 1;
+  self.ndim = 1;
+  return self;
+}
+
+#define RUN(type)                                                                                                      \
+  static void run_##type(void *to, int64_t to_stride, const void *from, int64_t from_stride, int64_t n) {              \
+    type *restrict target = to;                                                                                        \
+    const type *restrict source = from;                                                                                \
+    for (int64_t i = 0; i < n; i++) target[i * to_stride] = source[i * from_stride];                                   \
+  }
+RUN(simd_1)
+RUN(simd_2)
+RUN(simd_4)
+RUN(simd_8)
+
+typedef void run_loop(void *to, int64_t to_stride, const void *from, int64_t from_stride, int64_t n);
+
+static run_loop *run_for(size_t bytes) {
+  return bytes == 1 ? run_simd_1 : bytes == 2 ? run_simd_2 : bytes == 4 ? run_simd_4 : run_simd_8;
+}
+
+struct placing {
+  struct place place;
+  const struct distinct *blocks;
+  const shardrt_array *x;
+  shardrt_array *out;
+  size_t bytes;  /* of an element */
+  int64_t n;     /* elements of a block */
+  int64_t tasks; /* of a block */
+  run_loop *loop;
+};
+
+/* Elements first … last - 1 of the loops, counted in their order. */
+static void place_range(const struct placing *self, const char *from, char *to, int64_t first, int64_t last) {
+  const struct place *place = &self->place;
+  const int64_t size = (int64_t)self->bytes;
+  const int32_t inner = place->ndim - 1;
+  const int64_t ts = place->to_stride[inner], fs = place->from_stride[inner];
+  int64_t at[SHARDRT_MAX_NDIM], t = place->to_first, f = place->from_first;
+  for (int64_t d = inner, rest = first; d >= 0; d--) {
+    at[d] = rest % place->extent[d];
+    rest /= place->extent[d];
+    t += at[d] * place->to_stride[d];
+    f += at[d] * place->from_stride[d];
+  }
+  for (int64_t i = first; i < last;) {
+    const int64_t left = place->extent[inner] - at[inner], n = left < last - i ? left : last - i;
+    if (ts == 1 && fs == 1)
+      memcpy(to + t * size, from + f * size, (size_t)(n * size));
+    else
+      self->loop(to + t * size, ts, from + f * size, fs, n);
+    i += n;
+    at[inner] += n; /* which is its extent, or this was the last run */
+    t += n * ts;
+    f += n * fs;
+    for (int32_t d = inner; d > 0 && at[d] == place->extent[d]; d--) {
+      t += place->to_stride[d - 1] - at[d] * place->to_stride[d];
+      f += place->from_stride[d - 1] - at[d] * place->from_stride[d];
+      at[d] = 0;
+      at[d - 1]++;
+    }
+  }
+}
+
+static void place_task(void *context, int64_t number) {
+  const struct placing *self = context;
+  const int64_t block = number / self->tasks, first = number % self->tasks * WORTH;
+  const int64_t last = self->n - first < WORTH ? self->n : first + WORTH;
+  place_range(self, distinct_data(self->blocks, self->x, block), distinct_data(self->blocks, self->out, block), first,
+              last);
+}
+
+static int place_on_devices(const char *what, const struct place *self, const struct distinct *blocks,
+                            const shardrt_array *x, shardrt_array *out) {
+  const accelerator *a = accelerator_get();
+  const size_t element = shardrt_dtype_size(shardrt_array_dtype(out));
+  accelerator_place place = {.ndim = self->ndim, .to_first = self->to_first, .from_first = self->from_first};
+  for (int32_t d = 0; d < self->ndim; d++) {
+    place.extent[d] = self->extent[d];
+    place.to_stride[d] = self->to_stride[d];
+    place.from_stride[d] = self->from_stride[d];
+  }
+  int code = SHARDRT_OK;
+  for (int64_t b = 0; b < blocks->count && code == SHARDRT_OK; b++)
+    code = a->place(what, distinct_device(blocks, out, b), element, &place, distinct_data(blocks, out, b),
+                    distinct_data(blocks, x, b));
+  return code;
+}
+
+int place_run(const char *what, const struct place *self, const struct distinct *blocks, const shardrt_array *x,
+              shardrt_array *out) {
+  if (accelerator_get() != NULL) return place_on_devices(what, self, blocks, x, out);
+  struct placing placing = {.place = place_merged(self), .blocks = blocks, .x = x, .out = out, .n = 1};
+  placing.bytes = shardrt_dtype_size(shardrt_array_dtype(out));
+  for (int32_t d = 0; d < self->ndim; d++) placing.n *= self->extent[d];
+  if (placing.n == 0) return SHARDRT_OK;
+  placing.tasks = (placing.n - 1) / WORTH + 1;
+  placing.loop = run_for(placing.bytes);
+  work_spread(place_task, &placing, blocks->count * placing.tasks);
+  return SHARDRT_OK;
+}

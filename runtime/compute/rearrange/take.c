@@ -1,0 +1,239 @@
+/* take.c - elements at indices along an axis of each shard, and the way back: its gradient. */
+#include <inttypes.h>
+#include <stdatomic.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "compute/reduce/fold.h"
+#include "compute/unique_blocks.h"
+#include "compute/work.h"
+#include "memory/convert.h"
+#include "platform/accelerator.h"
+
+enum {
+  WORTH = 64 << 10, /* elements that are worth a task */
+  SPAN = 128        /* columns that a thread adds to, so that there are some for each */
+};
+
+/* The whole array is [outer, size, inner], the taken one [outer, count, inner]. */
+struct taking {
+  const struct distinct *blocks;
+  const shardrt_array *x, *indices;
+  shardrt_array *out;
+  int64_t outer, size, count, inner;
+  int64_t rows;        /* of a task: of what is taken, or outer ones */
+  int64_t spans;       /* of `inner`, of a task each */
+  int64_t tasks;       /* of a block */
+  int32_t dtype, lane; /* of the elements; in which they are added */
+  char *room;          /* for lanes, where they are not elements: those of all blocks */
+};
+
+static int check_dtypes(const char *what, int32_t whole, int32_t index, int32_t taken) {
+  if (whole != taken)
+    return error_set(SHARDRT_EINVAL, "%s: %s and %s", what, shardrt_dtype_name(whole), shardrt_dtype_name(taken));
+  if (index == SHARDRT_INT32 || index == SHARDRT_INT64) return SHARDRT_OK;
+  return error_set(SHARDRT_EINVAL, "%s: indices are int32 or int64, not %s", what, shardrt_dtype_name(index));
+}
+
+/* Whole and taken have the same axes but for `axis`, which has the indices' in its place; the whole may have sizes of 1
+ * before them. */
+static int check(const char *what, const shardrt_array *whole, const shardrt_array *indices, int32_t axis,
+                 const shardrt_array *taken, struct taking *self) {
+  self->outer = self->count = self->inner = 1;
+  int code = check_dtypes(what, shardrt_array_dtype(whole), shardrt_array_dtype(indices), shardrt_array_dtype(taken));
+  if (code != SHARDRT_OK) return code;
+  const int32_t more = shardrt_array_ndim(indices), left = shardrt_array_ndim(taken), ndim = left - more + 1;
+  const int32_t lead = shardrt_array_ndim(whole) - ndim;
+  if (ndim < 1 || lead < 0 || axis < 0 || axis >= ndim)
+    return error_set(SHARDRT_EINVAL, "%s: indices of %d dimensions in place of axis %d of %d do not make %d", what,
+                     more, axis, shardrt_array_ndim(whole), left);
+  int64_t all[SHARDRT_MAX_NDIM], at[SHARDRT_MAX_NDIM], to[SHARDRT_MAX_NDIM];
+  work_shard_shape(whole, all);
+  work_shard_shape(indices, at);
+  work_shard_shape(taken, to);
+  for (int32_t d = 0; d < lead; d++)
+    if (all[d] > 1) return error_set(SHARDRT_EINVAL, "%s: the whole has %d dimensions too many", what, lead);
+  const int64_t *from = all + lead;
+  self->size = from[axis];
+  for (int32_t d = 0; d < left; d++) {
+    const int64_t wanted = d < axis ? from[d] : d < axis + more ? at[d - axis] : from[d - more + 1];
+    if (to[d] != wanted)
+      return error_set(SHARDRT_EINVAL,
+                       "%s: what is taken has %" PRId64 " in dimension %d of a shard; it must be %" PRId64, what, to[d],
+                       d, wanted);
+    int64_t *part = d < axis ? &self->outer : d < axis + more ? &self->count : &self->inner;
+    *part *= wanted;
+  }
+  return SHARDRT_OK;
+}
+
+static int64_t index_at(const void *indices, int32_t dtype, int64_t i) {
+  return dtype == SHARDRT_INT32 ? ((const int32_t *)indices)[i] : ((const int64_t *)indices)[i];
+}
+
+/* All indices are within the axis, before anything is taken. */
+static int check_indices(const char *what, const struct taking *self) {
+  const int32_t dtype = shardrt_array_dtype(self->indices);
+  const int64_t n = self->outer * self->inner > 0 ? self->count : 0;
+  for (int64_t b = 0; b < self->blocks->count; b++) {
+    const void *indices = distinct_data(self->blocks, self->indices, b);
+    for (int64_t i = 0; i < n; i++) {
+      const int64_t index = index_at(indices, dtype, i);
+      if (index < -self->size || index >= self->size)
+        return error_set(SHARDRT_EINVAL, "%s: index %" PRId64 " is outside an axis of %" PRId64, what, index,
+                         self->size);
+    }
+  }
+  return SHARDRT_OK;
+}
+
+/* ---- on devices that have memory of their own ------------------------------------------------------------------- */
+
+static accelerator_taking device_taking(const struct taking *self) {
+  return (accelerator_taking){.dtype = self->dtype,
+                              .index_dtype = shardrt_array_dtype(self->indices),
+                              .outer = self->outer,
+                              .size = self->size,
+                              .inner = self->inner,
+                              .count = self->count};
+}
+
+/* Replicas of indices are looked at once: it means to wait for a device. */
+static int check_on_devices(const char *what, const struct taking *self) {
+  const accelerator_taking taking = device_taking(self);
+  int code = SHARDRT_OK;
+  for (int64_t b = 0; b < self->blocks->count && self->outer * self->inner > 0 && code == SHARDRT_OK; b++) {
+    const int64_t shard = self->blocks->shards[b];
+    if (work_replica(self->indices, shard) == shard)
+      code = accelerator_get()->check_indices(what, distinct_device(self->blocks, self->out, b), &taking,
+                                              distinct_data(self->blocks, self->indices, b));
+  }
+  return code;
+}
+
+/* `add`: the way back. */
+static int take_on_devices(const char *what, const struct taking *self, bool add) {
+  const accelerator *a = accelerator_get();
+  const accelerator_taking taking = device_taking(self);
+  int code = check_on_devices(what, self);
+  for (int64_t b = 0; b < self->blocks->count && code == SHARDRT_OK; b++)
+    code = (add ? a->take_add : a->take)(
+        what, distinct_device(self->blocks, self->out, b), &taking, distinct_data(self->blocks, self->x, b),
+        distinct_data(self->blocks, self->indices, b), distinct_data(self->blocks, self->out, b));
+  return code;
+}
+
+/* ---- there ------------------------------------------------------------------------------------------------------ */
+
+/* Rows of `inner` elements that stand one behind the other in what is taken. */
+static void take_task(void *context, int64_t number) {
+  const struct taking *self = context;
+  const int64_t block = number / self->tasks, first = number % self->tasks * self->rows,
+                all = self->outer * self->count;
+  const int64_t last = all - first < self->rows ? all : first + self->rows;
+  const int32_t dtype = shardrt_array_dtype(self->indices);
+  const void *indices = distinct_data(self->blocks, self->indices, block);
+  const size_t bytes = (size_t)self->inner * shardrt_dtype_size(self->dtype);
+  const char *from = distinct_data(self->blocks, self->x, block);
+  char *to = distinct_data(self->blocks, self->out, block);
+  for (int64_t row = first; row < last; row++) {
+    const int64_t index = index_at(indices, dtype, row % self->count);
+    const int64_t at = row / self->count * self->size + (index < 0 ? index + self->size : index);
+    memcpy(to + (size_t)row * bytes, from + (size_t)at * bytes, bytes);
+  }
+}
+
+int shardrt_take(const shardrt_array *x, const shardrt_array *indices, int32_t axis, shardrt_array *out) {
+  struct taking self = {.x = x, .indices = indices, .out = out, .dtype = shardrt_array_dtype(x)};
+  if (shardrt_array_ndim(x) + shardrt_array_ndim(indices) - 1 != shardrt_array_ndim(out))
+    return error_set(SHARDRT_EINVAL, "take: indices of %d dimensions in place of one of %d do not make %d",
+                     shardrt_array_ndim(indices), shardrt_array_ndim(x), shardrt_array_ndim(out));
+  int code = check("take", x, indices, axis, out, &self);
+  if (code != SHARDRT_OK) return code;
+  struct distinct blocks;
+  code = distinct_begin("take", 2, (const shardrt_array *const[]){x, indices}, out, &blocks);
+  if (code != SHARDRT_OK) return code;
+  self.blocks = &blocks;
+  if (accelerator_get() != NULL) {
+    code = take_on_devices("take", &self, false);
+    distinct_end(&blocks);
+    return code;
+  }
+  code = check_indices("take", &self);
+  const int64_t rows = self.outer * self.count;
+  if (code == SHARDRT_OK && rows > 0 && self.inner > 0) {
+    self.rows = (WORTH - 1) / self.inner + 1;
+    self.tasks = (rows - 1) / self.rows + 1;
+    work_spread(take_task, &self, blocks.count * self.tasks);
+  }
+  distinct_end(&blocks);
+  return code;
+}
+
+/* ---- the way back ----------------------------------------------------------------------------------------------- */
+
+/* A few outer ones, or some columns of one, whole: so each element is added to by one thread, in the order of the
+ * indices. */
+static void add_task(void *context, int64_t number) {
+  const struct taking *self = context;
+  const int64_t block = number / self->tasks, task = number % self->tasks;
+  const int64_t first = task / self->spans * self->rows, left = task % self->spans * SPAN;
+  const int64_t last = self->outer - first < self->rows ? self->outer : first + self->rows;
+  const size_t n = (size_t)(self->inner - left < SPAN ? self->inner - left : SPAN);
+  const int32_t dtype = shardrt_array_dtype(self->indices);
+  const void *indices = distinct_data(self->blocks, self->indices, block);
+  const size_t element = shardrt_dtype_size(self->dtype), lane = shardrt_dtype_size(self->lane);
+  const bool convert = self->room != NULL;
+  const char *dy = distinct_data(self->blocks, self->x, block);
+  char *out = distinct_data(self->blocks, self->out, block);
+  char *sums = convert ? self->room + (size_t)(block * self->outer * self->size * self->inner) * lane : out;
+  double room[SPAN];
+  for (int64_t o = first; o < last; o++) {
+    const int64_t start = o * self->size;
+    for (int64_t i = start; i < start + self->size; i++)
+      memset(sums + (size_t)(i * self->inner + left) * lane, 0, n * lane);
+    for (int64_t i = 0; i < self->count; i++) {
+      const int64_t index = index_at(indices, dtype, i), row = start + (index < 0 ? index + self->size : index);
+      const char *from = dy + (size_t)((o * self->count + i) * self->inner + left) * element;
+      if (convert) lanes_convert(self->dtype, self->lane, from, room, n);
+      fold_into(SHARDRT_SUM, self->lane, sums + (size_t)(row * self->inner + left) * lane,
+                convert ? (const void *)room : from, n);
+    }
+    for (int64_t i = start; i < start + self->size && convert; i++) {
+      const size_t at = (size_t)(i * self->inner + left);
+      lanes_convert(self->lane, self->dtype, sums + at * lane, out + at * element, n);
+    }
+  }
+}
+
+int shardrt_take_add(const shardrt_array *dy, const shardrt_array *indices, int32_t axis, shardrt_array *out) {
+  const int32_t dtype = shardrt_array_dtype(out);
+  struct taking self = {.x = dy, .indices = indices, .out = out, .dtype = dtype, .lane = fold_lane(dtype)};
+  if (dtype == SHARDRT_BOOL) return error_set(SHARDRT_EINVAL, "take_add: bools are not added");
+  int code = check("take_add", out, indices, axis, dy, &self);
+  if (code != SHARDRT_OK) return code;
+  struct distinct blocks;
+  code = distinct_begin("take_add", 2, (const shardrt_array *const[]){dy, indices}, out, &blocks);
+  if (code != SHARDRT_OK) return code;
+  self.blocks = &blocks;
+  if (accelerator_get() != NULL) {
+    code = take_on_devices("take_add", &self, true);
+    distinct_end(&blocks);
+    return code;
+  }
+  code = check_indices("take_add", &self);
+  if (code == SHARDRT_OK && self.lane != dtype) {
+    self.room = alloc_array((size_t)(blocks.count * work_shard_elements(out)), shardrt_dtype_size(self.lane));
+    if (self.room == NULL) code = ALLOC_FAILED;
+  }
+  if (code == SHARDRT_OK && work_shard_elements(out) > 0) {
+    self.spans = (self.inner - 1) / SPAN + 1;
+    self.rows = self.spans > 1 ? 1 : (WORTH - 1) / ((self.count + self.size) * self.inner) + 1;
+    self.tasks = ((self.outer - 1) / self.rows + 1) * self.spans;
+    work_spread(add_task, &self, blocks.count * self.tasks);
+  }
+  alloc_free(self.room);
+  distinct_end(&blocks);
+  return code;
+}

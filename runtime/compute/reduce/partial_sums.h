@@ -1,0 +1,19 @@
+/* partial_sums.h - what a product's result is the sum of. Shards of it with one box whose operands differ are parts of
+ * one sum, in the shards' order, each pair of boxes of operands once. */
+#ifndef SHARDRT_COMPUTE_REDUCE_PARTIAL_SUMS_H
+#define SHARDRT_COMPUTE_REDUCE_PARTIAL_SUMS_H
+
+#include "shardrt.h"
+
+struct terms {
+  int64_t boxes;  /* of the result, in the order of the first shard of each, which is the order of their numbers */
+  int64_t count;  /* of terms, most often as many */
+  int64_t *begin; /* the first term of each box, and of what would be the next one */
+  int64_t *shard; /* of each term: where its operands are */
+};
+
+/* All three have data of the same devices in the same order; boxes of `out` hold elements. */
+int terms_begin(struct terms *self, const shardrt_array *a, const shardrt_array *b, const shardrt_array *out);
+void terms_end(struct terms *self); /* also where it was not begun, or failed: all 0 then */
+
+#endif

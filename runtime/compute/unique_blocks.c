@@ -1,0 +1,86 @@
+#include "compute/unique_blocks.h"
+
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "compute/work.h"
+#include "memory/array.h"
+#include "platform/accelerator.h"
+
+static int64_t block_of(const shardrt_array *array, int64_t i) {
+  return shardrt_array_shard(array, i)->block;
+}
+
+/* Shards of the result with one box are computed once: so what they are computed from must be one, too. (Boxes of
+ * nothing are all the same.) */
+static int check_replicas(const char *what, int32_t nin, const shardrt_array *const *in, const shardrt_array *out) {
+  const int64_t count = work_shard_elements(out) > 0 ? shardrt_array_shard_count(out) : 0;
+  for (int64_t i = 0; i < count; i++) {
+    const int64_t first = work_replica(out, i);
+    for (int32_t k = 0; first != i && k < nin; k++)
+      if (block_of(in[k], first) != block_of(in[k], i))
+        return error_set(SHARDRT_EINVAL,
+                         "%s: of operand %d, devices %d and %d hold different parts, but of the result the same", what,
+                         k, shardrt_array_shard(out, first)->device, shardrt_array_shard(out, i)->device);
+  }
+  return SHARDRT_OK;
+}
+
+int distinct_begin(const char *what, int32_t nin, const shardrt_array *const *in, shardrt_array *out,
+                   struct distinct *self) {
+  *self = (struct distinct){0};
+  int code = work_check(what, nin, in, out);
+  if (code == SHARDRT_OK) code = check_replicas(what, nin, in, out);
+  return code == SHARDRT_OK ? distinct_begin_parts(what, nin, in, out, self) : code;
+}
+
+int distinct_begin_parts(const char *what, int32_t nin, const shardrt_array *const *in, shardrt_array *out,
+                         struct distinct *self) {
+  *self = (struct distinct){0};
+  int code = work_check(what, nin, in, out);
+  if (code != SHARDRT_OK) return code;
+  const int64_t count = shardrt_array_shard_count(out);
+  int64_t *shards = alloc_array((size_t)count, sizeof *shards);
+  if (shards == NULL) return ALLOC_FAILED;
+  code = work_outputs(out);
+  if (code != SHARDRT_OK) {
+    alloc_free(shards);
+    return code;
+  }
+  self->shards = shards;
+  for (int64_t i = work_block(out, 0); i < count; i = work_block(out, i + 1)) shards[self->count++] = i;
+  return SHARDRT_OK;
+}
+
+void distinct_end(struct distinct *self) {
+  alloc_free(self->shards);
+}
+
+void *distinct_data(const struct distinct *self, const shardrt_array *array, int64_t block) {
+  return shardrt_buffer_data(shardrt_array_buffer(array, self->shards[block]));
+}
+
+int32_t distinct_device(const struct distinct *self, const shardrt_array *array, int64_t block) {
+  return array_local_device(array, self->shards[block]);
+}
+
+struct zeros {
+  const struct distinct *blocks;
+  shardrt_array *out;
+};
+
+static void zeros_task(void *context, int64_t block) {
+  const struct zeros *self = context;
+  memset(distinct_data(self->blocks, self->out, block), 0, shardrt_array_shard_bytes(self->out));
+}
+
+int distinct_zero(const struct distinct *self, shardrt_array *out) {
+  const accelerator *a = accelerator_get();
+  struct zeros zeros = {self, out};
+  int code = SHARDRT_OK;
+  if (a == NULL) work_spread(zeros_task, &zeros, self->count);
+  for (int64_t b = 0; a != NULL && b < self->count && code == SHARDRT_OK; b++)
+    code = a->zero(distinct_device(self, out, b), distinct_data(self, out, b), shardrt_array_shard_bytes(out));
+  return code;
+}

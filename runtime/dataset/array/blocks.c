@@ -1,0 +1,111 @@
+#include "dataset/array/blocks.h"
+
+#include "base/error.h"
+#include "dataset/gather.h"
+
+enum { LEAST_BLOCK = 2048, MOST_BLOCK = 65536 };
+
+size_t blocks_size(int64_t rows, size_t bytes) {
+  const size_t row = bytes / (rows > 0 ? (size_t)rows : 1);
+  if (row > MOST_BLOCK || row == 0) return MOST_BLOCK;
+  return row >= LEAST_BLOCK ? row : (LEAST_BLOCK + row - 1) / row * row;
+}
+
+int64_t blocks_count(size_t bytes, size_t block) {
+  return (int64_t)(bytes / block + (bytes % block != 0 ? 1 : 0));
+}
+
+int blocks_add(const struct stored *file, size_t offset, size_t bytes, size_t block, struct reader *arena,
+               struct index_writer *writer) {
+  int code = SHARDRT_OK;
+  for (size_t at = 0; at < bytes && code == SHARDRT_OK; at += block) {
+    const uint8_t *data = NULL;
+    const size_t length = bytes - at < block ? bytes - at : block;
+    const struct reader_mark mark = reader_mark(arena);
+    code = stored_get(file, offset + at, length, arena, &data);
+    if (code < 0) return code;
+    const struct index_entry entry = index_entry_of(offset + at, data, length);
+    reader_release(arena, mark);
+    code = index_add(writer, &entry);
+  }
+  return code;
+}
+
+/* Gives `bytes` bytes of an array from byte `first` on, with the blocks that they lie in found to be what they were;
+ * *known is the last block that was, so that neighbours in it need not be looked at again. */
+static int get(const struct blocks *self, const struct blocks_part *part, size_t first, size_t bytes, int64_t *known,
+               struct reader *reader, const uint8_t **out) {
+  const uint8_t *block;
+  size_t block_length;
+  int code = SHARDRT_OK;
+  const int64_t stop = bytes > 0 ? (int64_t)((first + bytes - 1) / part->block) + 1 : 0;
+  for (int64_t b = (int64_t)(first / part->block); self->verify && b < stop && code == SHARDRT_OK; b++) {
+    if (b == *known) continue;
+    code = index_get(&self->index, &self->file, part->first + b, 0, true, reader, &block, &block_length);
+    *known = b;
+  }
+  if (code < 0) return error_prefix(code, "\"%s\"", part->name);
+  const int64_t read = reader->bytes_read;
+  code = stored_get(&self->file, part->offset + first, bytes, reader, out);
+  if (self->verify) reader->bytes_read = read; /* its blocks were counted */
+  return code;
+}
+
+/* From the box's first byte to its last. */
+static size_t span_of(const gather_plan *plan) {
+  size_t span = plan->run_bytes + (size_t)(plan->run_count - 1) * plan->run_step;
+  for (int32_t i = 0; i < plan->nouter; i++) span += (size_t)(plan->counts[i] - 1) * plan->steps[i];
+  return span;
+}
+
+int blocks_gather(const struct blocks *self, const struct blocks_part *part, const shardrt_field *field,
+                  const int64_t *samples, int64_t n, const shardrt_box *inner, struct reader *reader, void *dst) {
+  const int64_t none = 0;
+  gather_plan plan = gather_plan_make(field, inner, shardrt_dtype_size(field->dtype));
+  if (plan.box_bytes == 0) return SHARDRT_OK;
+  const size_t span = span_of(&plan), offset = plan.offset;
+  int64_t known = -1;
+  plan.offset = 0; /* what is got begins with the box */
+  for (int64_t i = 0; i < n; i++) {
+    const uint8_t *data = NULL;
+    int code = get(self, part, (size_t)samples[i] * plan.sample_bytes + offset, span, &known, reader, &data);
+    if (code < 0) return code;
+    gather_run(&plan, data, &none, 1, reader->past_caches, (uint8_t *)dst + (size_t)i * plan.box_bytes);
+  }
+  return SHARDRT_OK;
+}
+
+int blocks_value(const struct blocks *self, const struct blocks_part *part, const shardrt_field *field, int64_t sample,
+                 struct reader *reader, struct value *out, bool *handled) {
+  const uint8_t *data = NULL;
+  int64_t known = -1;
+  *out = value_whole(field->dtype, field->ndim, field->shape);
+  const size_t bytes = value_bytes(out);
+  *handled = (part->offset + (size_t)sample * bytes) % shardrt_dtype_size(field->dtype) == 0;
+  if (!*handled) return SHARDRT_OK;
+  int code = get(self, part, (size_t)sample * bytes, bytes, &known, reader, &data);
+  out->data = (void *)data; /* who reads a value does not write to it */
+  return code;
+}
+
+int blocks_extents(const struct blocks *self, const struct blocks_part *part, const shardrt_field *field,
+                   const int64_t *samples, int64_t n, const shardrt_box *inner, struct extents *out) {
+  const shardrt_box whole = source_whole(field);
+  const gather_plan plan = gather_plan_make(field, inner != NULL ? inner : &whole, shardrt_dtype_size(field->dtype));
+  return gather_extents(&plan, &self->file.map, part->offset, samples, n, out);
+}
+
+int32_t blocks_file_count(const shardrt_source *source) {
+  (void)source;
+  return 1;
+}
+
+const char *blocks_file_name(const shardrt_source *source, int32_t file) {
+  (void)file;
+  return ((const blocks_source *)source)->blocks.file.title;
+}
+
+uint64_t blocks_file_fingerprint(const shardrt_source *source, int32_t file) {
+  (void)file;
+  return stored_fingerprint(&((const blocks_source *)source)->blocks.file);
+}

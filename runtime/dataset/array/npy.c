@@ -1,0 +1,122 @@
+/* npy.c - numpy's format for one array: as a source, whole, by the box, and written. */
+#include <string.h>
+
+#include "base/error.h"
+#include "base/size.h"
+#include "codec/npy_header.h"
+#include "dataset/array/dense.h"
+#include "dataset/fill.h"
+#include "dataset/formats.h"
+#include "dataset/gather.h"
+#include "storage/write/newfile.h"
+
+static int open_file(const char *path, mapping *file, npy_header *header) {
+  int code = mapping_open(path, file);
+  if (code < 0) return code;
+  code = npy_header_parse(path, file->data, file->bytes, header);
+  if (code < 0) mapping_close(file);
+  return code;
+}
+
+/* ---- as a source ---- */
+
+static int map_file(const char *path, const shardrt_source_options *options, dense_part *part) {
+  npy_header header = {0};
+  struct reader reader = {0};
+  const uint8_t *head = NULL;
+  size_t have = 0;
+  int code = dense_head(path, options, NPY_HEADER_READ, &reader, part, &head, &have);
+  if (code == SHARDRT_OK) code = npy_header_parse_head(path, head, have, part->file.bytes, &header);
+  reader_clear(&reader);
+  if (code < 0) return code;
+  part->dtype = header.dtype;
+  part->ndim = header.ndim;
+  memcpy(part->shape, header.shape, sizeof part->shape);
+  return dense_place(part, header.data_offset);
+}
+
+static int open_npy(int32_t nfields, const char *const *names, const char *const *paths,
+                    const shardrt_source_options *options, shardrt_source **out) {
+  return dense_open(&npy_format, nfields, names, paths, options, map_file, out);
+}
+
+const source_format npy_format = {
+    .name = "npy",
+    .open = open_npy,
+    .gather = dense_gather,
+    .value = dense_value,
+    .find = dense_find,
+    .extents = dense_extents,
+    .file_count = dense_file_count,
+    .file_name = dense_file_name,
+    .file_fingerprint = dense_file_fingerprint,
+    .close = dense_close,
+};
+
+/* ---- as an array ---- */
+
+static void tell(const npy_header *header, int32_t *dtype, int32_t *ndim, int64_t *shape) {
+  *dtype = header->dtype;
+  *ndim = header->ndim;
+  memcpy(shape, header->shape, (size_t)header->ndim * sizeof *shape);
+}
+
+int shardrt_npy_header(const char *path, int32_t *dtype, int32_t *ndim, int64_t *shape, uint64_t *fingerprint) {
+  mapping file;
+  npy_header header;
+  int code = open_file(path, &file, &header);
+  if (code < 0) return code;
+  tell(&header, dtype, ndim, shape);
+  if (fingerprint != NULL) *fingerprint = mapping_fingerprint(&file);
+  mapping_close(&file);
+  return SHARDRT_OK;
+}
+
+int shardrt_npy_load(const char *path, int32_t *dtype, int32_t *ndim, int64_t *shape, shardrt_buffer **out) {
+  mapping file;
+  npy_header header;
+  int code = open_file(path, &file, &header);
+  if (code < 0) return code;
+  code = shardrt_buffer_new(header.data_bytes, out);
+  if (code == SHARDRT_OK) {
+    memcpy(shardrt_buffer_data(*out), file.data + header.data_offset, header.data_bytes);
+    if (header.dtype == SHARDRT_BOOL) gather_bools(shardrt_buffer_data(*out), header.data_bytes);
+    tell(&header, dtype, ndim, shape);
+  } else {
+    code = error_prefix(code, "%s", path);
+  }
+  mapping_close(&file);
+  return code;
+}
+
+int shardrt_npy_fill(const char *path, shardrt_array *array, int64_t *bytes_read) {
+  mapping file;
+  npy_header header;
+  int code = open_file(path, &file, &header);
+  if (code < 0) return code;
+  int64_t read = 0;
+  code = fill_array(path, header.dtype, header.ndim, header.shape, file.data + header.data_offset, array, &read);
+  mapping_close(&file);
+  if (code == SHARDRT_OK && bytes_read != NULL) *bytes_read = read;
+  return code;
+}
+
+int shardrt_npy_save(const char *path, int32_t dtype, int32_t ndim, const int64_t *shape, const void *data) {
+  size_t bytes;
+  if (shardrt_dtype_size(dtype) == 0) return error_set(SHARDRT_EINVAL, "%s: an array without a dtype", path);
+  if (ndim < 0 || ndim > SHARDRT_MAX_NDIM)
+    return error_set(SHARDRT_EINVAL, "%s: an array of %d dimensions; at most %d are allowed", path, (int)ndim,
+                     SHARDRT_MAX_NDIM);
+  if (!size_bytes(ndim, shape, shardrt_dtype_size(dtype), &bytes))
+    return error_set(SHARDRT_EOVERFLOW, "%s: the array's shape does not fit in 64 bits", path);
+  char header[NPY_HEADER_AT_MOST];
+  const size_t header_bytes = npy_header_write(dtype, ndim, shape, header);
+  newfile file;
+  int code = newfile_open(path, &file);
+  if (code < 0) return code;
+  code = newfile_write(&file, header, header_bytes);
+  if (code == SHARDRT_OK) code = newfile_write(&file, data, bytes);
+  if (code == SHARDRT_OK) code = newfile_commit(&file);
+  newfile_drop(&file);
+  return code;
+}

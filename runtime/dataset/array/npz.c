@@ -1,0 +1,428 @@
+/* npz.c - numpy.savez and savez_compressed: an archive (zip.h) whose members NAME.npy are arrays (npy_header.h), which
+ * are fields; their first dimension counts the samples.
+ * https://numpy.org/doc/stable/reference/generated/numpy.savez.html
+ *
+ * What is stored is read where it lies. An archive has a CRC-32 of each member, all of which would have to be read to
+ * check it: that is done once, when the index is made, which has a CRC-32C of the directory, of each member's headers,
+ * and of each block (blocks.h). What is deflated is unpacked once into the cache, all arrays into one file, behind
+ * CACHE_HEAD bytes, each at a multiple of these; its CRC-32 is checked then. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "base/size.h"
+#include "codec/npy_header.h"
+#include "codec/zip.h"
+#include "dataset/array/blocks.h"
+#include "dataset/concat.h"
+#include "dataset/formats.h"
+#include "dataset/gather.h"
+#include "storage/remote/cache.h"
+
+enum { HEAD_BYTES = 12, CACHE_HEAD = 64 };
+
+static const char cache_head[CACHE_HEAD] = "shardrt: the arrays of an .npz file, unpacked";
+
+/* An array in the archive. */
+struct npz_array {
+  const struct zip_member *member;
+  npy_header header;
+  bool readable;   /* shardrt knows arrays of this kind */
+  int64_t row;     /* of its headers in the index; its blocks follow. Of a stored one */
+  size_t unpacked; /* where its elements are in the cached file. Of a deflated one */
+};
+
+typedef struct npz {
+  blocks_source head; /* its parts: of fields that are stored, not deflated */
+  struct zip zip;
+  int64_t count;
+  struct npz_array *arrays; /* by name */
+  int64_t rows;             /* of the index */
+  size_t unpacked_bytes;
+  mapping unpacked;
+  struct guard *watch;             /* of that, */
+  char *watched;                   /* and its name for messages */
+  const struct npz_array **chosen; /* of each field */
+} npz;
+
+/* ---- the archive's arrays --------------------------------------------------------------------------------------- */
+
+static size_t name_length(const struct zip_member *member) {
+  static const char suffix[] = ".npy";
+  const size_t length = strlen(member->name), ending = sizeof suffix - 1;
+  return length > ending && strcmp(member->name + length - ending, suffix) == 0 ? length - ending : 0;
+}
+
+static int compare_arrays(const void *a, const void *b) {
+  const struct npz_array *x = a, *y = b;
+  return strcmp(x->member->name, y->member->name);
+}
+
+/* Reads an array's header; of its bytes, no more than that is asked for. */
+static int read_header(const npz *self, const struct zip_member *member, struct reader *arena, npy_header *out) {
+  const struct stored *file = &self->head.blocks.file;
+  const uint8_t *data = NULL;
+  size_t have;
+  int code = zip_peek(file, member, HEAD_BYTES, arena, &data, &have);
+  if (code < 0) return code;
+  size_t length = HEAD_BYTES;
+  if (have == HEAD_BYTES)
+    length += data[6] == 1 ? data[8] | (size_t)data[9] << 8
+                           : data[8] | (size_t)data[9] << 8 | (size_t)data[10] << 16 | (size_t)data[11] << 24;
+  const size_t most = length < NPY_HEADER_READ ? length : NPY_HEADER_READ; /* whatever it says of itself */
+  code = zip_peek(file, member, most, arena, &data, &have);
+  if (code < 0) return code;
+  const size_t bytes = have < most ? have : member->bytes; /* it is cut off, or there are the elements behind it */
+  code = npy_header_parse_head(member->name, data, have, bytes, out);
+  return code < 0 ? error_prefix(code, "%s", file->title) : code;
+}
+
+/* Where the array's elements begin in the file. */
+static size_t elements_at(const struct npz_array *array) {
+  return array->member->data + array->header.data_offset;
+}
+
+static size_t block_size(const struct npz_array *array) {
+  return blocks_size(array->header.ndim > 0 ? array->header.shape[0] : 1, array->header.data_bytes);
+}
+
+/* Gives an array its place in the index or in the cached file. */
+static int place(npz *self, struct npz_array *array) {
+  if (!array->member->deflated) {
+    array->row = self->rows;
+    self->rows += 1 + blocks_count(array->header.data_bytes, block_size(array));
+    return SHARDRT_OK;
+  }
+  array->unpacked = self->unpacked_bytes;
+  const size_t bytes = array->header.data_bytes, more = (CACHE_HEAD - bytes % CACHE_HEAD) % CACHE_HEAD;
+  if (size_add(self->unpacked_bytes, bytes, &self->unpacked_bytes) &&
+      size_add(self->unpacked_bytes, more, &self->unpacked_bytes))
+    return SHARDRT_OK;
+  return error_set(SHARDRT_EOVERFLOW, "%s: its arrays have more bytes than 64 bits can count",
+                   self->head.blocks.file.title);
+}
+
+static int find_arrays(npz *self, struct reader *arena) {
+  self->arrays = alloc_zeros((size_t)self->zip.count, sizeof *self->arrays);
+  if (self->arrays == NULL) return ALLOC_FAILED;
+  for (int64_t i = 0; i < self->zip.count; i++)
+    if (name_length(&self->zip.members[i]) > 0) self->arrays[self->count++].member = &self->zip.members[i];
+  qsort(self->arrays, (size_t)self->count, sizeof *self->arrays, compare_arrays);
+  self->rows = 1; /* the directory */
+  self->unpacked_bytes = CACHE_HEAD;
+  for (int64_t i = 0; i < self->count; i++) {
+    struct npz_array *array = &self->arrays[i];
+    const struct reader_mark mark = reader_mark(arena);
+    if (i > 0 && strcmp(array->member->name, array[-1].member->name) == 0)
+      return error_set(SHARDRT_EFORMAT, "%s: two members are called \"%s\"", self->head.blocks.file.title,
+                       array->member->name);
+    int code = read_header(self, array->member, arena, &array->header);
+    reader_release(arena, mark);
+    array->readable = code == SHARDRT_OK;
+    if (code == SHARDRT_ENOMEM || code == SHARDRT_EIO) return code;
+    if (array->readable) code = place(self, array);
+    if (array->readable && code < 0) return code;
+  }
+  return SHARDRT_OK;
+}
+
+/* ---- index and cache -------------------------------------------------------------------------------------------- */
+
+static int scan(const struct stored *file, struct reader *arena, struct index_writer *writer, const void *context) {
+  static const char *const column = "block";
+  const npz *self = context;
+  const size_t directory = self->zip.directory, end = file->bytes - directory;
+  int code = index_name(writer, 1, &column);
+  if (code == SHARDRT_OK) code = blocks_add(file, directory, end, end, arena, writer);
+  for (int64_t i = 0; i < self->count && code == SHARDRT_OK; i++) {
+    const struct npz_array *array = &self->arrays[i];
+    if (!array->readable || array->member->deflated) continue;
+    const size_t header = array->member->header, head = elements_at(array) - header;
+    code = zip_read(file, array->member, arena, NULL, NULL);
+    if (code == SHARDRT_OK) code = blocks_add(file, header, head, head, arena, writer);
+    if (code == SHARDRT_OK)
+      code = blocks_add(file, elements_at(array), array->header.data_bytes, block_size(array), arena, writer);
+  }
+  return code;
+}
+
+/* The index, which must be of this archive and these headers. */
+static int open_index(npz *self, const shardrt_source_options *options, struct reader *reader) {
+  struct blocks *blocks = &self->head.blocks;
+  const uint8_t *data = NULL;
+  size_t bytes = 0;
+  int code = index_open(&blocks->file, "npz", options->cache, false, scan, self, &blocks->index);
+  if (code == SHARDRT_OK && blocks->index.rows > 0)
+    code = index_get(&blocks->index, &blocks->file, 0, 0, true, reader, &data, &bytes);
+  if (code == SHARDRT_OK && blocks->index.rows != self->rows)
+    return error_set(SHARDRT_EFORMAT, "%s: its index has %lld blocks, not the %lld that its headers tell of",
+                     blocks->file.title, (long long)blocks->index.rows, (long long)self->rows);
+  return code;
+}
+
+/* What stands before the elements of each field. */
+static int check_heads(const npz *self, struct reader *reader) {
+  const struct blocks *blocks = &self->head.blocks;
+  const uint8_t *data = NULL;
+  size_t bytes = 0;
+  int code = SHARDRT_OK;
+  for (int32_t f = 0; f < self->head.base.nfields && code == SHARDRT_OK; f++)
+    if (!self->chosen[f]->member->deflated)
+      code = index_get(&blocks->index, &blocks->file, self->chosen[f]->row, 0, true, reader, &data, &bytes);
+  return code;
+}
+
+/* Writes the elements of one array: what is behind its header. */
+struct unpacking {
+  newfile *out;
+  size_t skip;
+};
+
+static int write_elements(const uint8_t *data, size_t bytes, void *context) {
+  struct unpacking *u = context;
+  const size_t skipped = u->skip < bytes ? u->skip : bytes;
+  u->skip -= skipped;
+  return newfile_write(u->out, data + skipped, bytes - skipped);
+}
+
+static int unpack(newfile *out, const void *context) {
+  static const char zeros[CACHE_HEAD] = {0};
+  const npz *self = context;
+  struct reader arena = {0};
+  int code = newfile_write(out, cache_head, CACHE_HEAD);
+  for (int64_t i = 0; i < self->count && code == SHARDRT_OK; i++) {
+    const struct npz_array *array = &self->arrays[i];
+    if (!array->readable || !array->member->deflated) continue;
+    struct unpacking u = {.out = out, .skip = array->header.data_offset};
+    code = zip_read(&self->head.blocks.file, array->member, &arena, write_elements, &u);
+    const size_t more = (CACHE_HEAD - array->header.data_bytes % CACHE_HEAD) % CACHE_HEAD;
+    if (code == SHARDRT_OK) code = newfile_write(out, zeros, more);
+  }
+  reader_clear(&arena);
+  return code;
+}
+
+static bool fits(const mapping *cached, const void *context) {
+  return cached->bytes == ((const npz *)context)->unpacked_bytes && memcmp(cached->data, cache_head, CACHE_HEAD) == 0;
+}
+
+static int open_unpacked(npz *self, const shardrt_source_options *options) {
+  bool wanted = false;
+  for (int32_t f = 0; f < self->head.base.nfields; f++) wanted = wanted || self->chosen[f]->member->deflated;
+  if (!wanted) return SHARDRT_OK;
+  const struct cache_request request = {.path = self->head.blocks.file.path,
+                                        .file = &self->head.blocks.file.map,
+                                        .folder = options->cache,
+                                        .work_bytes = self->unpacked_bytes,
+                                        .fits = fits,
+                                        .make = unpack,
+                                        .context = self};
+  return cache_get(&request, &self->unpacked);
+}
+
+/* ---- fields ----------------------------------------------------------------------------------------------------- */
+
+static const struct npz_array *find(const npz *self, const char *name) {
+  for (int64_t i = 0; i < self->count; i++) {
+    const struct zip_member *member = self->arrays[i].member;
+    if (strlen(name) == name_length(member) && strncmp(name, member->name, strlen(name)) == 0) return &self->arrays[i];
+  }
+  return NULL;
+}
+
+static int check_asked(const npz *self, const shardrt_field *asked, const npy_header *header) {
+  const char *title = self->head.blocks.file.title;
+  if (asked->dtype >= 0 && asked->dtype != header->dtype)
+    return error_set(SHARDRT_EINVAL, "%s: \"%s\" is %s, not %s; transform.cast converts", title, asked->name,
+                     shardrt_dtype_name(header->dtype), shardrt_dtype_name(asked->dtype));
+  bool same = asked->ndim < 0 || asked->ndim == header->ndim - 1;
+  for (int32_t d = 0; same && d < asked->ndim; d++)
+    same = asked->shape[d] < 0 || asked->shape[d] == header->shape[d + 1];
+  if (same) return SHARDRT_OK;
+  return error_set(SHARDRT_EINVAL, "%s: the samples of \"%s\" do not have the shape that `fields` says", title,
+                   asked->name);
+}
+
+static int add_field(npz *self, const struct npz_array *array, struct reader *arena) {
+  const char *title = self->head.blocks.file.title, *name = array->member->name;
+  const int32_t f = self->head.base.nfields;
+  shardrt_field *field = &self->head.base.fields[f];
+  npy_header header = array->header;
+  if (!array->readable) {
+    int code = read_header(self, array->member, arena, &header); /* says why */
+    return code < 0 ? error_prefix(code, "`fields` can name those wanted") : code;
+  }
+  if (header.ndim < 1)
+    return error_set(SHARDRT_EINVAL,
+                     "%s: \"%s\" is a single number; the first dimension of a field counts the samples; `fields` can "
+                     "name those wanted",
+                     title, name);
+  if (f > 0 && self->head.base.count != header.shape[0])
+    return error_set(SHARDRT_EINVAL,
+                     "%s: arrays of different length: \"%s\" has %lld samples, \"%s\" has %lld; `fields` can name "
+                     "those wanted",
+                     title, self->head.base.fields[0].name, (long long)self->head.base.count, name,
+                     (long long)header.shape[0]);
+  size_t sample_bytes; /* also where there are no samples, and so the whole product is 0 */
+  if (!size_bytes(header.ndim - 1, header.shape + 1, shardrt_dtype_size(header.dtype), &sample_bytes))
+    return error_set(SHARDRT_EOVERFLOW, "%s: \"%s\": one sample's shape does not fit in 64 bits", title, name);
+  *field = (shardrt_field){.dtype = header.dtype, .ndim = header.ndim - 1};
+  memcpy(field->shape, header.shape + 1, (size_t)field->ndim * sizeof field->shape[0]);
+  field->name = alloc_text("%.*s", (int)name_length(array->member), name);
+  if (field->name == NULL) return ALLOC_FAILED;
+  self->head.base.nfields++;
+  self->head.base.count = header.shape[0];
+  self->chosen[f] = array;
+  self->head.parts[f] = (struct blocks_part){
+      .name = field->name, .offset = elements_at(array), .block = block_size(array), .first = array->row + 1};
+  return SHARDRT_OK;
+}
+
+static int make_fields(npz *self, int32_t nasked, const shardrt_field *asked, struct reader *arena) {
+  const int64_t count = nasked > 0 ? nasked : self->count;
+  if (count < 1) return error_set(SHARDRT_EFORMAT, "%s: it has no arrays (NAME.npy)", self->head.blocks.file.title);
+  if (count > INT32_MAX) return error_set(SHARDRT_EFORMAT, "%s: it has too many arrays", self->head.blocks.file.title);
+  self->head.base.fields = alloc_zeros((size_t)count, sizeof *self->head.base.fields);
+  self->head.parts = alloc_zeros((size_t)count, sizeof *self->head.parts);
+  self->chosen = alloc_zeros((size_t)count, sizeof(struct npz_array *));
+  if (self->head.base.fields == NULL || self->head.parts == NULL || self->chosen == NULL) return ALLOC_FAILED;
+  int code = SHARDRT_OK;
+  for (int64_t f = 0; f < count && code == SHARDRT_OK; f++) {
+    const struct npz_array *array = nasked > 0 ? find(self, asked[f].name) : &self->arrays[f];
+    const struct npz_array *first = self->count > 0 ? self->arrays : NULL;
+    if (array == NULL)
+      return error_set(SHARDRT_EINVAL, "%s: it has no array \"%s\"; of its %lld the first is \"%.*s\"",
+                       self->head.blocks.file.title, asked[f].name, (long long)self->count,
+                       first != NULL ? (int)name_length(first->member) : 0, first != NULL ? first->member->name : "");
+    code = add_field(self, array, arena);
+    if (code == SHARDRT_OK && nasked > 0) code = check_asked(self, &asked[f], &array->header);
+  }
+  return code;
+}
+
+static int fill(npz *self, const char *path, int32_t nasked, const shardrt_field *asked,
+                const shardrt_source_options *options) {
+  struct reader reader = {0};
+  const int32_t verify = guard_verify(options, GUARD_DEFAULT_RECORDS);
+  self->head.blocks.verify = verify != SHARDRT_VERIFY_NEVER;
+  int code = stored_open(path, options, &self->head.blocks.file);
+  if (code == SHARDRT_OK) code = zip_open(&self->head.blocks.file, &reader, &self->zip);
+  if (code == SHARDRT_OK) code = find_arrays(self, &reader);
+  const bool data = options->headers_only == 0;
+  if (code == SHARDRT_OK && self->head.blocks.verify && data) code = open_index(self, options, &reader);
+  if (code == SHARDRT_OK) code = make_fields(self, nasked, asked, &reader);
+  if (code == SHARDRT_OK && self->head.blocks.verify && data) code = check_heads(self, &reader);
+  if (code == SHARDRT_OK && verify == SHARDRT_VERIFY_ONCE) code = index_once(&self->head.blocks.index);
+  if (code == SHARDRT_OK && data) code = open_unpacked(self, options);
+  if (code == SHARDRT_OK && self->unpacked.data != NULL)
+    code = guard_open_unpacked(path, &self->unpacked, options, &self->watched, &self->watch);
+  reader_clear(&reader);
+  return code;
+}
+
+static int open_one(const char *path, int32_t nasked, const shardrt_field *asked, const shardrt_source_options *options,
+                    shardrt_source **out) {
+  npz *self = source_new(&npz_format, sizeof *self);
+  if (self == NULL) return ALLOC_FAILED;
+  int code = fill(self, path, nasked, asked, options);
+  if (code < 0)
+    shardrt_source_free(&self->head.base);
+  else
+    *out = &self->head.base;
+  return code;
+}
+
+static int open_files(int32_t npaths, const char *const *paths, int32_t nasked, const shardrt_field *asked,
+                      const shardrt_source_options *options, shardrt_source **out) {
+  return concat_files(open_one, npaths, paths, nasked, asked, options, out);
+}
+
+static void close_source(shardrt_source *source) {
+  npz *self = (npz *)source;
+  for (int32_t f = 0; f < source->nfields; f++) alloc_free((char *)source->fields[f].name);
+  alloc_free(source->fields);
+  alloc_free(self->head.parts);
+  alloc_free((void *)self->chosen);
+  alloc_free(self->arrays);
+  guard_close(self->watch);
+  alloc_free(self->watched);
+  mapping_close(&self->unpacked);
+  zip_close(&self->zip);
+  index_close(&self->head.blocks.index);
+  stored_close(&self->head.blocks.file);
+}
+
+/* ---- samples ---------------------------------------------------------------------------------------------------- */
+
+/* Where a deflated array is; NULL: it is stored. EDATA: it was not unpacked. */
+static int find_unpacked(const npz *self, int32_t field, const uint8_t **out) {
+  *out = NULL;
+  if (!self->chosen[field]->member->deflated) return SHARDRT_OK;
+  if (self->unpacked.data == NULL)
+    return error_set(SHARDRT_EDATA, "%s: its samples cannot be read here: it was opened for its shape only (planning)",
+                     self->head.blocks.file.title);
+  *out = self->unpacked.data + self->chosen[field]->unpacked;
+  return SHARDRT_OK;
+}
+
+static int gather(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
+                  const shardrt_box *inner, struct reader *reader, void *dst) {
+  const npz *self = (const npz *)source;
+  const shardrt_field *f = &source->fields[field];
+  const uint8_t *data;
+  int code = find_unpacked(self, field, &data);
+  if (code < 0) return code;
+  if (data == NULL)
+    return blocks_gather(&self->head.blocks, &self->head.parts[field], f, samples, n, inner, reader, dst);
+  const gather_plan plan = gather_plan_make(f, inner, shardrt_dtype_size(f->dtype));
+  if (self->watch != NULL)
+    code = gather_check(&plan, self->watch, self->watched, self->chosen[field]->unpacked, samples, n);
+  if (code < 0) return code;
+  gather_run(&plan, data, samples, n, reader->past_caches, dst);
+  reader->bytes_read += (int64_t)plan.box_bytes * n;
+  return SHARDRT_OK;
+}
+
+static int get_value(const shardrt_source *source, int32_t field, int64_t sample, struct reader *reader,
+                     struct value *out, bool *handled) {
+  const npz *self = (const npz *)source;
+  const shardrt_field *f = &source->fields[field];
+  const uint8_t *data;
+  int code = find_unpacked(self, field, &data);
+  if (code < 0) return code;
+  if (data == NULL) return blocks_value(&self->head.blocks, &self->head.parts[field], f, sample, reader, out, handled);
+  *out = value_whole(f->dtype, f->ndim, f->shape);
+  const size_t first = (size_t)sample * value_bytes(out);
+  if (self->watch != NULL)
+    code = guard_check(self->watch, self->watched, self->chosen[field]->unpacked + first, value_bytes(out));
+  if (code < 0) return code;
+  out->data = (void *)(data + first); /* who reads a value does not write to it */
+  reader->bytes_read += (int64_t)value_bytes(out);
+  *handled = true;
+  return SHARDRT_OK;
+}
+
+static int get_extents(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
+                       const shardrt_box *inner, struct extents *out) {
+  const npz *self = (const npz *)source;
+  const shardrt_field *f = &source->fields[field];
+  if (!self->chosen[field]->member->deflated)
+    return blocks_extents(&self->head.blocks, &self->head.parts[field], f, samples, n, inner, out);
+  if (self->unpacked.data == NULL) return SHARDRT_OK;
+  const shardrt_box whole = source_whole(f);
+  const gather_plan plan = gather_plan_make(f, inner != NULL ? inner : &whole, shardrt_dtype_size(f->dtype));
+  return gather_extents(&plan, &self->unpacked, self->chosen[field]->unpacked, samples, n, out);
+}
+
+const source_format npz_format = {
+    .name = "npz",
+    .open_files = open_files,
+    .gather = gather,
+    .value = get_value,
+    .extents = get_extents,
+    .file_count = blocks_file_count,
+    .file_name = blocks_file_name,
+    .file_fingerprint = blocks_file_fingerprint,
+    .close = close_source,
+};

@@ -1,0 +1,222 @@
+/* safetensors.c - the arrays of .safetensors files as fields, their first dimension counting the samples. The
+ * layout is in safetensors_header.h.
+ *
+ * Such a file has no checksums. Its index has one of the header and of each block of every array (blocks.h). */
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "base/size.h"
+#include "codec/safetensors_header.h"
+#include "dataset/array/blocks.h"
+#include "dataset/concat.h"
+#include "dataset/formats.h"
+
+enum { LENGTH = 8 /* bytes of the header's length */ };
+
+typedef struct safetensors_source {
+  blocks_source head;
+  safetensors_header header;
+} safetensors_source;
+
+/* ---- blocks and their index ------------------------------------------------------------------------------------- */
+
+/* Of an array whose first dimension may count something. */
+static size_t block_size(const shardrt_tensor *tensor) {
+  return blocks_size(tensor->ndim > 0 ? tensor->shape[0] : 1, tensor->bytes);
+}
+
+static int read_header(const struct stored *file, struct reader *reader, safetensors_header *out) {
+  const uint8_t *data = NULL;
+  size_t bytes = file->bytes;
+  if (bytes >= LENGTH) { /* of the file's bytes, no more than its header is asked for */
+    uint64_t length = 0;
+    int code = stored_get(file, 0, LENGTH, reader, &data);
+    if (code < 0) return code;
+    memcpy(&length, data, LENGTH);
+    if (length < bytes - LENGTH) bytes = LENGTH + (size_t)length;
+  }
+  int code = stored_get(file, 0, bytes, reader, &data);
+  return code < 0 ? code : safetensors_header_parse(file->path, data, file->bytes, out);
+}
+
+/* The header, then the blocks of each array, in the order of their names. */
+static int scan(const struct stored *file, struct reader *arena, struct index_writer *writer, const void *context) {
+  static const char *const column = "block";
+  const safetensors_header *header = context;
+  int code = index_name(writer, 1, &column);
+  const size_t all = header->data_offset;
+  if (code == SHARDRT_OK) code = blocks_add(file, 0, all, all, arena, writer);
+  for (int64_t t = 0; t < header->count && code == SHARDRT_OK; t++) {
+    const shardrt_tensor *tensor = &header->tensors[t];
+    code = blocks_add(file, tensor->offset, tensor->bytes, block_size(tensor), arena, writer);
+  }
+  return code;
+}
+
+/* The index, which must be of this header. */
+static int open_index(safetensors_source *self, const shardrt_source_options *options, struct reader *reader) {
+  int code = index_open(&self->head.blocks.file, "safetensors", options->cache, false, scan, &self->header,
+                        &self->head.blocks.index);
+  if (code < 0) return code;
+  int64_t rows = 1;
+  for (int64_t t = 0; t < self->header.count; t++)
+    rows += blocks_count(self->header.tensors[t].bytes, block_size(&self->header.tensors[t]));
+  const uint8_t *header = NULL;
+  size_t bytes = 0;
+  code = self->head.blocks.index.rows > 0
+             ? index_get(&self->head.blocks.index, &self->head.blocks.file, 0, 0, true, reader, &header, &bytes)
+             : SHARDRT_OK;
+  if (code < 0 || self->head.blocks.index.rows == rows) return code;
+  return error_set(SHARDRT_EFORMAT, "%s: its index has %lld blocks, not the %lld that its header tells of",
+                   self->head.blocks.file.title, (long long)self->head.blocks.index.rows, (long long)rows);
+}
+
+/* ---- opening ---------------------------------------------------------------------------------------------------- */
+
+static int64_t find(const safetensors_header *header, const char *name) {
+  for (int64_t t = 0; t < header->count; t++)
+    if (strcmp(header->tensors[t].name, name) == 0) return t;
+  return -1;
+}
+
+static int check_asked(const safetensors_source *self, const shardrt_field *asked, int64_t t) {
+  if (t < 0)
+    return error_set(SHARDRT_EINVAL, "%s: it has no array \"%s\"; of its %lld the first is \"%s\"",
+                     self->head.blocks.file.title, asked->name, (long long)self->header.count,
+                     self->header.count > 0 ? self->header.tensors[0].name : "");
+  const shardrt_tensor *tensor = &self->header.tensors[t];
+  int code = safetensors_header_check(self->head.blocks.file.path, tensor);
+  if (code < 0) return code;
+  if (asked->dtype >= 0 && asked->dtype != tensor->dtype)
+    return error_set(SHARDRT_EINVAL, "%s: \"%s\" is %s, not %s", self->head.blocks.file.title, asked->name,
+                     shardrt_dtype_name(tensor->dtype), shardrt_dtype_name(asked->dtype));
+  bool same = asked->ndim < 0 || asked->ndim == tensor->ndim - 1;
+  for (int32_t d = 0; same && d < asked->ndim; d++)
+    same = asked->shape[d] < 0 || asked->shape[d] == tensor->shape[d + 1];
+  if (same) return SHARDRT_OK;
+  return error_set(SHARDRT_EINVAL, "%s: the samples of \"%s\" do not have the shape that `fields` says",
+                   self->head.blocks.file.title, asked->name);
+}
+
+static int add_field(safetensors_source *self, int64_t t) {
+  const shardrt_tensor *tensor = &self->header.tensors[t];
+  struct blocks_part *part = &self->head.parts[self->head.base.nfields];
+  shardrt_field *field = &self->head.base.fields[self->head.base.nfields];
+  int code = safetensors_header_check(self->head.blocks.file.path, tensor);
+  if (code < 0) return code;
+  if (tensor->ndim < 1)
+    return error_set(SHARDRT_EINVAL,
+                     "%s: \"%s\" is a single number; the first dimension of a field counts the samples; `fields` can "
+                     "name those wanted",
+                     self->head.blocks.file.title, tensor->name);
+  if (self->head.base.nfields > 0 && self->head.base.count != tensor->shape[0])
+    return error_set(SHARDRT_EINVAL,
+                     "%s: arrays of different length: \"%s\" has %lld samples, \"%s\" has %lld; `fields` can name "
+                     "those wanted",
+                     self->head.blocks.file.title, self->head.base.fields[0].name, (long long)self->head.base.count,
+                     tensor->name, (long long)tensor->shape[0]);
+  size_t sample_bytes; /* also where there are no samples, and so the whole product is 0 */
+  if (!size_bytes(tensor->ndim - 1, tensor->shape + 1, shardrt_dtype_size(tensor->dtype), &sample_bytes))
+    return error_set(SHARDRT_EOVERFLOW, "%s: \"%s\": one sample's shape does not fit in 64 bits",
+                     self->head.blocks.file.title, tensor->name);
+  self->head.base.nfields++;
+  self->head.base.count = tensor->shape[0];
+  *part = (struct blocks_part){.name = tensor->name, .offset = tensor->offset, .block = block_size(tensor), .first = 1};
+  for (int64_t before = 0; before < t; before++)
+    part->first += blocks_count(self->header.tensors[before].bytes, block_size(&self->header.tensors[before]));
+  *field = (shardrt_field){.name = tensor->name, .dtype = tensor->dtype, .ndim = tensor->ndim - 1};
+  memcpy(field->shape, tensor->shape + 1, (size_t)field->ndim * sizeof field->shape[0]);
+  return SHARDRT_OK;
+}
+
+static int make_fields(safetensors_source *self, int32_t nasked, const shardrt_field *asked) {
+  const int64_t count = nasked > 0 ? nasked : self->header.count;
+  if (count < 1) return error_set(SHARDRT_EFORMAT, "%s: it has no arrays", self->head.blocks.file.title);
+  if (count > INT32_MAX) return error_set(SHARDRT_EFORMAT, "%s: it has too many arrays", self->head.blocks.file.title);
+  self->head.base.fields = alloc_zeros((size_t)count, sizeof *self->head.base.fields);
+  self->head.parts = alloc_zeros((size_t)count, sizeof *self->head.parts);
+  if (self->head.base.fields == NULL || self->head.parts == NULL) return ALLOC_FAILED;
+  int code = SHARDRT_OK;
+  for (int64_t f = 0; f < count && code == SHARDRT_OK; f++) {
+    const int64_t t = nasked > 0 ? find(&self->header, asked[f].name) : f;
+    if (nasked > 0) code = check_asked(self, &asked[f], t);
+    if (code == SHARDRT_OK) code = add_field(self, t);
+  }
+  return code;
+}
+
+static int fill(safetensors_source *self, const char *path, int32_t nasked, const shardrt_field *asked,
+                const shardrt_source_options *options) {
+  struct reader reader = {0};
+  const int32_t verify = guard_verify(options, GUARD_DEFAULT_RECORDS);
+  self->head.blocks.verify = verify != SHARDRT_VERIFY_NEVER;
+  int code = stored_open(path, options, &self->head.blocks.file);
+  if (code == SHARDRT_OK) code = read_header(&self->head.blocks.file, &reader, &self->header);
+  if (code == SHARDRT_OK && self->head.blocks.verify && options->headers_only == 0)
+    code = open_index(self, options, &reader);
+  if (code == SHARDRT_OK) code = make_fields(self, nasked, asked);
+  if (code == SHARDRT_OK && verify == SHARDRT_VERIFY_ONCE) code = index_once(&self->head.blocks.index);
+  reader_clear(&reader);
+  return code;
+}
+
+static int open_one(const char *path, int32_t nasked, const shardrt_field *asked, const shardrt_source_options *options,
+                    shardrt_source **out) {
+  safetensors_source *self = source_new(&safetensors_format, sizeof *self);
+  if (self == NULL) return ALLOC_FAILED;
+  int code = fill(self, path, nasked, asked, options);
+  if (code < 0)
+    shardrt_source_free(&self->head.base);
+  else
+    *out = &self->head.base;
+  return code;
+}
+
+static int open_files(int32_t npaths, const char *const *paths, int32_t nasked, const shardrt_field *asked,
+                      const shardrt_source_options *options, shardrt_source **out) {
+  return concat_files(open_one, npaths, paths, nasked, asked, options, out);
+}
+
+static void close_source(shardrt_source *source) {
+  safetensors_source *self = (safetensors_source *)source;
+  index_close(&self->head.blocks.index);
+  safetensors_header_clear(&self->header);
+  stored_close(&self->head.blocks.file);
+  alloc_free(self->head.parts);
+  alloc_free(source->fields);
+}
+
+/* ---- reading ---------------------------------------------------------------------------------------------------- */
+
+static int gather(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
+                  const shardrt_box *inner, struct reader *reader, void *dst) {
+  const safetensors_source *self = (const safetensors_source *)source;
+  return blocks_gather(&self->head.blocks, &self->head.parts[field], &source->fields[field], samples, n, inner, reader,
+                       dst);
+}
+
+static int get_value(const shardrt_source *source, int32_t field, int64_t sample, struct reader *reader,
+                     struct value *out, bool *handled) {
+  const safetensors_source *self = (const safetensors_source *)source;
+  return blocks_value(&self->head.blocks, &self->head.parts[field], &source->fields[field], sample, reader, out,
+                      handled);
+}
+
+static int get_extents(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
+                       const shardrt_box *inner, struct extents *out) {
+  const safetensors_source *self = (const safetensors_source *)source;
+  return blocks_extents(&self->head.blocks, &self->head.parts[field], &source->fields[field], samples, n, inner, out);
+}
+
+const source_format safetensors_format = {
+    .name = "safetensors",
+    .open_files = open_files,
+    .gather = gather,
+    .value = get_value,
+    .extents = get_extents,
+    .file_count = blocks_file_count,
+    .file_name = blocks_file_name,
+    .file_fingerprint = blocks_file_fingerprint,
+    .close = close_source,
+};

@@ -1,0 +1,78 @@
+/* formats.c - the list of formats that are opened by their name. */
+#include <string.h>
+
+#include "base/error.h"
+#include "base/size.h"
+#include "dataset/formats.h"
+
+static const source_format *const formats[] = {
+    &npy_format,      &zarr_format,         &hdf5_format,  &safetensors_format, &idx_format,
+    &tfrecord_format, &array_record_format, &mds_format,   &tar_format,         &image_folder_format,
+    &csv_format,      &jsonl_format,        &cifar_format, &npz_format,
+};
+
+enum { FORMATS = sizeof formats / sizeof formats[0] };
+
+const char *shardrt_source_format(int32_t i) {
+  return i >= 0 && i < FORMATS ? formats[i]->name : NULL;
+}
+
+static const source_format *find(const char *name) {
+  for (size_t i = 0; i < FORMATS; i++)
+    if (strcmp(formats[i]->name, name) == 0) return formats[i];
+  return NULL;
+}
+
+bool shardrt_source_format_has_files(const char *format) {
+  const source_format *found = find(format);
+  return found != NULL && found->open_files != NULL;
+}
+
+static int refuse(const char *format) {
+  return error_set(SHARDRT_EINVAL, "a source of the format \"%s\", which shardrt does not know", format);
+}
+
+static const shardrt_source_options defaults = {0};
+
+int shardrt_source_open(const char *format, int32_t nfields, const char *const *names, const char *const *paths,
+                        const shardrt_source_options *options, shardrt_source **out) {
+  const source_format *found = find(format);
+  if (found == NULL || found->open == NULL) return refuse(format);
+  int code = source_check_names(format, nfields, names);
+  if (code < 0) return code;
+  return found->open(nfields, names, paths, options != NULL ? options : &defaults, out);
+}
+
+/* Those asked for have names of their own, and shapes whose elements can be counted. */
+static int check_fields(const char *format, int32_t nfields, const shardrt_field *fields) {
+  for (int32_t f = 0; f < nfields; f++) {
+    const shardrt_field *field = &fields[f];
+    if (field->name == NULL || field->name[0] == '\0')
+      return error_set(SHARDRT_EINVAL, "source.%s: a field without a name", format);
+    for (int32_t other = 0; other < f; other++)
+      if (strcmp(field->name, fields[other].name) == 0)
+        return error_set(SHARDRT_EINVAL, "source.%s: the field \"%s\" stands twice", format, field->name);
+    if (field->ndim > SHARDRT_MAX_NDIM || (field->dtype >= 0 && shardrt_dtype_size(field->dtype) == 0))
+      return error_set(SHARDRT_EINVAL, "source.%s, field \"%s\": no dtype, or more than %d dimensions", format,
+                       field->name, SHARDRT_MAX_NDIM);
+    int64_t known[SHARDRT_MAX_NDIM];
+    size_t bytes;
+    for (int32_t d = 0; d < field->ndim; d++) known[d] = field->shape[d] == -1 ? 1 : field->shape[d];
+    if (field->ndim > 0 && !size_bytes(field->ndim, known, 8, &bytes))
+      return error_set(SHARDRT_EINVAL,
+                       "source.%s, field \"%s\": its sizes are not from 0 on (-1: it differs), or do "
+                       "not fit in 64 bits",
+                       format, field->name);
+  }
+  return SHARDRT_OK;
+}
+
+int shardrt_source_files(const char *format, int32_t npaths, const char *const *paths, int32_t nfields,
+                         const shardrt_field *fields, const shardrt_source_options *options, shardrt_source **out) {
+  const source_format *found = find(format);
+  if (found == NULL || found->open_files == NULL) return refuse(format);
+  if (npaths < 1) return error_set(SHARDRT_EINVAL, "source.%s: no file is given", format);
+  int code = check_fields(format, nfields, fields);
+  if (code != SHARDRT_OK) return code;
+  return found->open_files(npaths, paths, nfields, fields, options != NULL ? options : &defaults, out);
+}

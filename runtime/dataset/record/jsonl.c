@@ -1,0 +1,241 @@
+/* jsonl.c - lines of JSON, each an object, which is one sample: https://jsonlines.org, RFC 8259.
+ *
+ * A field is a member, or one of an object that is a member ("meta.id"): a number, true or false, a text (uint8 of any
+ * length, in UTF-8), or a list of numbers, in which lists of one length may lie. Where nothing is asked for, the first
+ * line decides (jsonl_guess): whole numbers are int64, others float32, the sizes of lists differ. Other members are
+ * passed by. Such a file has no index and no checksums: the side-car has both, of lines. */
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "dataset/formats.h"
+#include "dataset/record/jsonl.h"
+#include "dataset/record/lines.h"
+#include "dataset/record/records.h"
+
+struct jsonl {
+  struct records records;
+  char **titles;           /* of each field, for messages */
+  enum jsonl_bytes *bytes; /* of each field: what the first line has */
+  int64_t first;           /* the sample that tells what is not said of fields */
+  int32_t capacity;
+};
+
+static int jsonl_blame(const shardrt_source *source, int32_t field, int64_t sample, int code) {
+  const struct jsonl *self = (const struct jsonl *)source;
+  int64_t row;
+  const struct record_file *file = records_find(&self->records, sample, &row);
+  const struct index_entry *entry = &file->index.entries[row];
+  (void)field;
+  if (entry->note == 0) return records_blame(&self->records, sample, 0, code);
+  return error_prefix(code, "%s: line %u, record %lld at byte %lld", file->stored.title, entry->note, (long long)row,
+                      (long long)entry->offset);
+}
+
+/* The line of a sample, to be read for a field that messages call `title`. */
+static int open_line(const struct jsonl *self, int64_t sample, const char *title, struct reader *reader,
+                     json_reader *out) {
+  int64_t row;
+  const struct record_file *file = records_find(&self->records, sample, &row);
+  const uint8_t *line;
+  size_t bytes;
+  int code = records_get(&self->records, sample, 0, reader, &line, &bytes);
+  if (code != SHARDRT_OK) return code;
+  *out = (json_reader){.path = title,
+                       .offset = (size_t)file->index.entries[row].offset,
+                       .what = "line",
+                       .begin = line,
+                       .at = line,
+                       .end = line + bytes};
+  return SHARDRT_OK;
+}
+
+/* ---- fields ----------------------------------------------------------------------------------------------------- */
+
+/* Room for `count` fields. */
+static int grow(struct jsonl *self, int32_t count) {
+  shardrt_source *base = &self->records.base;
+  if (count <= self->capacity) return SHARDRT_OK;
+  const int32_t capacity = count < 16 ? 16 : count + count / 2;
+  shardrt_field *fields = alloc_zeros((size_t)capacity, sizeof *fields);
+  char **titles = alloc_zeros((size_t)capacity, sizeof *titles);
+  enum jsonl_bytes *bytes = alloc_zeros((size_t)capacity, sizeof *bytes);
+  if (fields == NULL || titles == NULL || bytes == NULL) {
+    alloc_free(fields);
+    alloc_free(bytes);
+    alloc_free((void *)titles);
+    return ALLOC_FAILED;
+  }
+  if (base->nfields > 0) {
+    memcpy(fields, base->fields, (size_t)base->nfields * sizeof *fields);
+    memcpy((void *)titles, (const void *)self->titles, (size_t)base->nfields * sizeof *titles);
+    memcpy(bytes, self->bytes, (size_t)base->nfields * sizeof *bytes);
+  }
+  alloc_free(base->fields);
+  alloc_free(self->bytes);
+  alloc_free((void *)self->titles);
+  base->fields = fields;
+  self->titles = titles;
+  self->bytes = bytes;
+  self->capacity = capacity;
+  return SHARDRT_OK;
+}
+
+/* A field of that name, else zeroed. */
+static int add_field(struct jsonl *self, const char *name, shardrt_field **out) {
+  const int32_t f = self->records.base.nfields;
+  int code = grow(self, f + 1);
+  if (code != SHARDRT_OK) return code;
+  *out = &self->records.base.fields[f];
+  self->records.base.nfields++;
+  (*out)->name = alloc_text("%s", name);
+  self->titles[f] = alloc_text("field \"%s\"", name);
+  return (*out)->name != NULL && self->titles[f] != NULL ? SHARDRT_OK : ALLOC_FAILED;
+}
+
+static int add_guessed(json_reader *line, const char *name, struct jsonl_span value, void *context) {
+  struct jsonl *self = context;
+  shardrt_field *field = NULL;
+  for (int32_t f = 0; f < self->records.base.nfields; f++)
+    if (strcmp(self->records.base.fields[f].name, name) == 0) return json_bad(line, "has two members \"%s\"", name);
+  if (self->records.base.nfields == INT16_MAX) return json_bad(line, "has more than %d members", INT16_MAX);
+  int code = add_field(self, name, &field);
+  if (code != SHARDRT_OK) return code;
+  self->bytes[self->records.base.nfields - 1] = jsonl_bytes_of(value);
+  line->path = self->titles[self->records.base.nfields - 1];
+  code = jsonl_guess(line, value, field);
+  line->path = "its members";
+  return code;
+}
+
+/* The value of a field in the line that tells what is not said. */
+static int find_told(struct jsonl *self, int32_t f, struct reader *arena, json_reader *line, struct jsonl_span *value) {
+  int code = open_line(self, self->first, self->titles[f], arena, line);
+  return code == SHARDRT_OK ? jsonl_find(line, self->records.base.fields[f].name, value) : code;
+}
+
+static int add_asked(struct jsonl *self, const shardrt_field *asked, struct reader *arena) {
+  json_reader line;
+  struct jsonl_span value;
+  shardrt_field *field = NULL, found;
+  const int32_t f = self->records.base.nfields;
+  const bool told = asked->ndim >= 0 && asked->dtype >= 0;
+  if (strlen(asked->name) >= JSONL_NAME_MOST)
+    return error_set(SHARDRT_EINVAL, "the field \"%.40s…\" has a name of more than %d bytes", asked->name,
+                     JSONL_NAME_MOST - 1);
+  int code = add_field(self, asked->name, &field);
+  if (code != SHARDRT_OK) return code;
+  const char *name = field->name;
+  *field = *asked;
+  field->name = name;
+  code = find_told(self, f, arena, &line, &value);
+  if (code == SHARDRT_OK) self->bytes[f] = jsonl_bytes_of(value);
+  if (told) return code == SHARDRT_ENOMEM ? code : SHARDRT_OK; /* a line that lacks it is told of when it is read */
+  if (code == SHARDRT_OK) code = jsonl_guess(&line, value, &found);
+  if (code != SHARDRT_OK)
+    return code == SHARDRT_EFORMAT ? jsonl_blame(&self->records.base, 0, self->first, code) : code;
+  if (asked->dtype < 0) field->dtype = found.dtype;
+  if (asked->ndim >= 0) return SHARDRT_OK;
+  field->ndim = found.ndim;
+  memcpy(field->shape, found.shape, sizeof field->shape);
+  return SHARDRT_OK;
+}
+
+static int pass_by(json_reader *line, const char *name, struct jsonl_span value, void *context) {
+  (void)line;
+  (void)name;
+  (void)value;
+  (void)context;
+  return SHARDRT_OK;
+}
+
+/* Goes to the first line that is not damaged, and, where what is is to be left out, can be parsed; if there is one. */
+static int find_first(struct jsonl *self, struct reader *arena) {
+  int code = SHARDRT_EFORMAT;
+  for (int64_t i = 0; code == SHARDRT_EFORMAT && i < self->records.base.count; i++) {
+    const struct reader_mark mark = reader_mark(arena);
+    json_reader line;
+    code = open_line(self, i, "its members", arena, &line);
+    if (code == SHARDRT_OK && self->records.skips) code = jsonl_members(&line, pass_by, NULL);
+    if (code == SHARDRT_OK) self->first = i;
+    reader_release(arena, mark);
+  }
+  return code == SHARDRT_EFORMAT ? SHARDRT_OK : code;
+}
+
+static int set_fields(struct jsonl *self, int32_t nfields, const shardrt_field *asked, struct reader *arena) {
+  if (self->records.base.count == 0)
+    return error_set(SHARDRT_EFORMAT, "%s: holds no line", self->records.files[0].stored.title);
+  int code = find_first(self, arena);
+  for (int32_t f = 0; f < nfields && code == SHARDRT_OK; f++) code = add_asked(self, &asked[f], arena);
+  if (nfields > 0 || code != SHARDRT_OK) return code;
+  json_reader line;
+  code = open_line(self, self->first, "its members", arena, &line);
+  if (code != SHARDRT_OK) return code;
+  code = jsonl_members(&line, add_guessed, self);
+  if (code == SHARDRT_OK && self->records.base.nfields == 0)
+    code = error_set(SHARDRT_EFORMAT, "an object without members");
+  return code == SHARDRT_OK ? code : jsonl_blame(&self->records.base, 0, self->first, code);
+}
+
+static int open_jsonl(int32_t npaths, const char *const *paths, int32_t nfields, const shardrt_field *fields,
+                      const shardrt_source_options *options, shardrt_source **out) {
+  static const struct lines_rules rules = {.delimiter = '\0', .header = false};
+  records *made;
+  int code =
+      records_open(&jsonl_format, sizeof(struct jsonl), npaths, paths, options, "jsonl", lines_scan, &rules, &made);
+  if (code != SHARDRT_OK) return code;
+  struct reader arena = {0};
+  code = set_fields((struct jsonl *)made, nfields, fields, &arena);
+  reader_clear(&arena);
+  if (code != SHARDRT_OK) {
+    shardrt_source_free(&made->base);
+    return code;
+  }
+  *out = &made->base;
+  return SHARDRT_OK;
+}
+
+/* ---- samples ---------------------------------------------------------------------------------------------------- */
+
+static int jsonl_get(const shardrt_source *source, int32_t field, int64_t sample, struct reader *reader,
+                     struct value *out, bool *handled) {
+  const struct jsonl *self = (const struct jsonl *)source;
+  const shardrt_field *f = &source->fields[field];
+  json_reader line;
+  struct jsonl_span value;
+  *handled = true;
+  int code = open_line(self, sample, self->titles[field], reader, &line);
+  if (code != SHARDRT_OK) return code;
+  code = jsonl_find(&line, f->name, &value);
+  if (code == SHARDRT_OK) code = jsonl_value(&line, value, f, self->bytes[field], reader, out);
+  return code == SHARDRT_OK ? code : jsonl_blame(source, field, sample, code);
+}
+
+static int jsonl_extents(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
+                         const shardrt_box *inner, struct extents *out) {
+  (void)field; /* of whichever, the whole line */
+  (void)inner;
+  return records_extents((const records *)source, 0, samples, n, out);
+}
+
+static void jsonl_close(shardrt_source *source) {
+  struct jsonl *self = (struct jsonl *)source;
+  for (int32_t f = 0; self->titles != NULL && f < source->nfields; f++) alloc_free(self->titles[f]);
+  alloc_free((void *)self->titles);
+  alloc_free(self->bytes);
+  records_close(source);
+}
+
+const source_format jsonl_format = {
+    .name = "jsonl",
+    .open_files = open_jsonl,
+    .gather = source_gather_values,
+    .value = jsonl_get,
+    .blame = jsonl_blame,
+    .extents = jsonl_extents,
+    .file_count = records_file_count,
+    .file_name = records_file_name,
+    .file_fingerprint = records_file_fingerprint,
+    .close = jsonl_close,
+};

@@ -1,0 +1,358 @@
+/* mds.c - folders of MDS shards, as MosaicML's Streaming writes them: https://github.com/mosaicml/streaming
+ *
+ * index.json (mds_index.h) tells of the shards (mds_shard.h) and their columns, which are the fields. Numbers are
+ * scalars of their dtype ("int" is int64). "ndarray:DTYPE:SHAPE" is an array; where the shape, or the dtype as well,
+ * stands in each sample instead (a byte for the dtype; a byte 4 × dimensions + log2 of a size's bytes; the sizes), the
+ * first sample's are the field's. "bytes", "str", "jpeg", "png", "json" and numbers in text ("str_int", …) are bytes,
+ * uint8 of any length. Of these, "bytes" are raw elements where a dtype is asked for, and numbers in text are numbers
+ * of that dtype; the others are never taken as elements. "pkl" is refused: it holds programs, not data. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "base/size.h"
+#include "dataset/formats.h"
+#include "dataset/record/lines.h"
+#include "dataset/record/mds_shard.h"
+
+enum { NDARRAY_NDIM_BITS = 2, DTYPE_ROOM = 16 };
+
+/* FIXED: elements of a dtype and shape; ARRAY…: the shape stands in the sample, and in ARRAY the dtype before it;
+ * NUMBER: one in text, as which DIGITS can be asked for; TEXT: what is no elements. */
+enum kind { RAW, FIXED, ARRAY_OF_DTYPE, ARRAY, TEXT, DIGITS, NUMBER };
+
+struct column {
+  int32_t number; /* in the shards */
+  enum kind kind;
+};
+
+struct mds {
+  struct records records; /* the files are the shards */
+  struct column *columns; /* of each field */
+};
+
+/* ---- arrays whose shape stands in the sample --------------------------------------------------------------------- */
+
+/* What a dtype's byte means; -1: nothing. */
+static int32_t dtype_of_byte(uint8_t byte) {
+  static const struct {
+    uint8_t byte;
+    int32_t dtype;
+  } bytes[] = {{8, SHARDRT_UINT8},    {9, SHARDRT_INT8},    {16, SHARDRT_UINT16}, {17, SHARDRT_INT16},
+               {18, SHARDRT_FLOAT16}, {32, SHARDRT_UINT32}, {33, SHARDRT_INT32},  {34, SHARDRT_FLOAT32},
+               {64, SHARDRT_UINT64},  {65, SHARDRT_INT64},  {66, SHARDRT_FLOAT64}};
+  for (size_t i = 0; i < sizeof bytes / sizeof *bytes; i++)
+    if (bytes[i].byte == byte) return bytes[i].dtype;
+  return -1;
+}
+
+/* Reads what stands before an array's elements into dtype (where it is there), ndim and shape; *head is its bytes. */
+static int read_array_head(enum kind kind, const uint8_t *data, size_t bytes, shardrt_field *out, size_t *head) {
+  static const char malformed[] = "its array has a malformed dtype or shape";
+  size_t at = 0;
+  if (kind == ARRAY) {
+    out->dtype = bytes > 0 ? dtype_of_byte(data[at++]) : -1;
+    if (out->dtype < 0) return error_set(SHARDRT_EFORMAT, malformed);
+  }
+  if (at == bytes) return error_set(SHARDRT_EFORMAT, malformed);
+  const int32_t ndim = data[at] >> NDARRAY_NDIM_BITS, size_bytes_each = 1 << (data[at] & 3);
+  at++;
+  if (ndim > SHARDRT_MAX_NDIM || bytes - at < (size_t)ndim * (size_t)size_bytes_each)
+    return error_set(SHARDRT_EFORMAT, malformed);
+  for (int32_t d = 0; d < ndim; d++) {
+    uint64_t size = 0;
+    for (int32_t i = size_bytes_each - 1; i >= 0; i--) size = size << 8 | data[at + (size_t)i];
+    if (size > INT64_MAX) return error_set(SHARDRT_EFORMAT, malformed);
+    out->shape[d] = (int64_t)size;
+    at += (size_t)size_bytes_each;
+  }
+  out->ndim = ndim;
+  size_t whole;
+  if (!size_bytes(ndim, out->shape, shardrt_dtype_size(out->dtype), &whole) || whole != bytes - at)
+    return error_set(SHARDRT_EFORMAT, "its array's dtype and shape are not those of its %zu bytes", bytes - at);
+  *head = at;
+  return SHARDRT_OK;
+}
+
+static int read_array(enum kind kind, const shardrt_field *field, const uint8_t *data, size_t bytes,
+                      struct reader *reader, struct value *out) {
+  shardrt_field found = {.dtype = field->dtype};
+  size_t head = 0;
+  int code = read_array_head(kind, data, bytes, &found, &head);
+  if (code != SHARDRT_OK) return code;
+  bool fits = found.ndim == field->ndim && found.dtype == field->dtype;
+  for (int32_t d = 0; d < found.ndim && fits; d++) fits = field->shape[d] < 0 || field->shape[d] == found.shape[d];
+  if (!fits)
+    return error_set(SHARDRT_EFORMAT,
+                     "\"%s\" has not the dtype and shape of the first sample's; `fields` can say "
+                     "{-1, …} for sizes that differ",
+                     field->name);
+  *out = value_whole(found.dtype, found.ndim, found.shape);
+  return records_place(out, data + head, reader);
+}
+
+/* A number in text. */
+static int read_number(const shardrt_field *field, const uint8_t *data, size_t bytes, struct reader *reader,
+                       struct value *out) {
+  *out = value_whole(field->dtype, 0, NULL);
+  out->data = reader_room(reader, value_bytes(out));
+  if (out->data == NULL) return ALLOC_FAILED;
+  if (lines_element(data, bytes, field->dtype, out->data)) return SHARDRT_OK;
+  return error_set(SHARDRT_EFORMAT, "\"%s\" holds \"%.*s\", which is no %s", field->name, bytes < 60 ? (int)bytes : 60,
+                   (const char *)data, shardrt_dtype_name(field->dtype));
+}
+
+/* ---- fields ------------------------------------------------------------------------------------------------------ */
+
+/* A dtype that both have under the same name; -1: it is none of MDS. */
+static int32_t number_dtype(const char *name) {
+  static const char *const names[] = {"uint8", "uint16", "uint32",  "uint64",  "int8",   "int16",
+                                      "int32", "int64",  "float16", "float32", "float64"};
+  if (strcmp(name, "int") == 0) return SHARDRT_INT64;
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+    if (strcmp(names[i], name) == 0) return shardrt_dtype_from_name(name);
+  return -1;
+}
+
+/* "int16:2,3", what stands behind "ndarray:". */
+static bool read_static_array(const char *text, enum kind *kind, shardrt_field *out) {
+  char dtype[DTYPE_ROOM] = "";
+  const size_t length = strcspn(text, ":");
+  if (length >= sizeof dtype) return false;
+  memcpy(dtype, text, length);
+  out->dtype = number_dtype(dtype);
+  if (out->dtype < 0) return false;
+  *kind = ARRAY_OF_DTYPE;
+  if (text[length] == '\0') return true;
+  *kind = FIXED;
+  const char *at = text + length;
+  for (out->ndim = 0; *at != '\0' && out->ndim < SHARDRT_MAX_NDIM; out->ndim++) {
+    char *end;
+    out->shape[out->ndim] = strtoll(at + 1, &end, 10);
+    if (end == at + 1 || out->shape[out->ndim] < 1 || (*end != ',' && *end != '\0')) return false;
+    at = end;
+  }
+  return *at == '\0' && out->ndim > 0;
+}
+
+/* What a column's encoding says of its field; where the samples say it, that is left. */
+static int read_encoding(const struct mds_column *column, enum kind *kind, shardrt_field *out) {
+  static const struct {
+    const char *name;
+    enum kind kind;
+  } bytes[] = {{"bytes", RAW}, {"str", TEXT},       {"jpeg", TEXT},        {"png", TEXT},
+               {"json", TEXT}, {"str_int", DIGITS}, {"str_float", DIGITS}, {"str_decimal", DIGITS}};
+  static const char array[] = "ndarray:";
+  const char *encoding = column->encoding;
+  const size_t length = strcspn(encoding, ":"); /* "jpeg:90" */
+  *out = (shardrt_field){.dtype = SHARDRT_UINT8, .ndim = 1, .shape = {-1}};
+  for (size_t i = 0; i < sizeof bytes / sizeof *bytes; i++) {
+    *kind = bytes[i].kind;
+    if (strlen(bytes[i].name) == length && memcmp(bytes[i].name, encoding, length) == 0) return SHARDRT_OK;
+  }
+  *kind = FIXED;
+  *out = (shardrt_field){.dtype = number_dtype(encoding)};
+  if (out->dtype >= 0) return SHARDRT_OK;
+  *kind = ARRAY;
+  if (strcmp(encoding, "ndarray") == 0) return SHARDRT_OK;
+  if (strncmp(encoding, array, sizeof array - 1) == 0 && read_static_array(encoding + sizeof array - 1, kind, out))
+    return SHARDRT_OK;
+  return error_set(
+      SHARDRT_EINVAL,
+      "the column \"%s\" is encoded as \"%s\", which shardrt does not read%s; `fields` can name the others",
+      column->name, encoding,
+      strcmp(encoding, "pkl") == 0 ? ": a pickle runs whatever program it holds; write it anew as ndarray, "
+                                     "json or bytes"
+                                   : "");
+}
+
+/* The dtype and shape of the first sample's array. */
+static int read_first(const struct mds *self, const struct column *column, shardrt_field *field) {
+  struct reader arena = {0};
+  const uint8_t *data;
+  int64_t first;
+  size_t bytes, head;
+  if (self->records.base.count == 0)
+    return error_set(SHARDRT_EFORMAT, "there is no sample to tell of \"%s\"", field->name);
+  int code = records_first(&self->records, column->number, &arena, &first, &data, &bytes);
+  if (code == SHARDRT_OK) {
+    code = read_array_head(column->kind, data, bytes, field, &head);
+    if (code != SHARDRT_OK) records_blame(&self->records, first, column->number, code);
+  }
+  reader_clear(&arena);
+  return code;
+}
+
+/* Of numbers in text: where a dtype is asked for, and not bytes. */
+static bool is_number_asked(enum kind kind, const shardrt_field *asked) {
+  return kind == DIGITS && asked->dtype >= 0 && asked->ndim <= 0;
+}
+
+/* Makes of the field that a column is what is asked for, which may not be what it is not. */
+static int set_asked(const struct mds_column *column, const shardrt_field *asked, enum kind *kind,
+                     shardrt_field *field) {
+  bool fits = asked->ndim < 0 || *kind != FIXED || asked->ndim == field->ndim;
+  if (is_number_asked(*kind, asked)) {
+    *kind = NUMBER;
+    *field = (shardrt_field){.name = field->name, .dtype = asked->dtype};
+    return SHARDRT_OK;
+  }
+  if (asked->dtype >= 0 && asked->dtype != field->dtype && *kind != RAW)
+    return error_set(SHARDRT_EINVAL, "field \"%s\": %s is asked for, and it holds %s (\"%s\")%s", field->name,
+                     shardrt_dtype_name(asked->dtype),
+                     *kind == TEXT || *kind == DIGITS ? "bytes" : shardrt_dtype_name(field->dtype), column->encoding,
+                     *kind == DIGITS ? "; a dtype without a shape reads the number"
+                     : *kind == TEXT ? ", which are no elements"
+                                     : "; transform.cast converts");
+  for (int32_t d = 0; *kind == FIXED && fits && d < asked->ndim; d++)
+    fits = asked->shape[d] < 0 || asked->shape[d] == field->shape[d];
+  if (!fits)
+    return error_set(SHARDRT_EINVAL,
+                     "field \"%s\": it is \"%s\", which is not the shape that is asked for; left out, it is "
+                     "as the column says",
+                     field->name, column->encoding);
+  if (asked->dtype >= 0) field->dtype = asked->dtype;
+  if (asked->ndim < 0) return SHARDRT_OK;
+  field->ndim = asked->ndim;
+  memcpy(field->shape, asked->shape, sizeof field->shape);
+  return SHARDRT_OK;
+}
+
+static int set_field(struct mds *self, const struct mds_column *column, int32_t number, const shardrt_field *asked) {
+  shardrt_field *field = &self->records.base.fields[self->records.base.nfields];
+  struct column *out = &self->columns[self->records.base.nfields];
+  shardrt_field found;
+  out->number = number;
+  int code = read_encoding(column, &out->kind, &found);
+  if (code != SHARDRT_OK) return code;
+  found.name = alloc_text("%s", column->name);
+  if (found.name == NULL) return ALLOC_FAILED;
+  *field = found;
+  self->records.base.nfields++;
+  if (out->kind == ARRAY || out->kind == ARRAY_OF_DTYPE) code = read_first(self, out, field);
+  return code == SHARDRT_OK && asked != NULL ? set_asked(column, asked, &out->kind, field) : code;
+}
+
+static int set_fields(struct mds *self, const struct mds_index *index, int32_t nfields, const shardrt_field *asked) {
+  const size_t count = (size_t)(nfields > 0 ? nfields : index->ncolumns);
+  self->records.base.fields = alloc_zeros(count, sizeof *self->records.base.fields);
+  if (self->records.base.fields == NULL) return ALLOC_FAILED;
+  self->columns = alloc_zeros(count, sizeof *self->columns);
+  if (self->columns == NULL) return ALLOC_FAILED;
+  int code = SHARDRT_OK;
+  for (int32_t c = 0; nfields == 0 && c < index->ncolumns && code == SHARDRT_OK; c++)
+    code = set_field(self, &index->columns[c], c, NULL);
+  for (int32_t f = 0; f < nfields && code == SHARDRT_OK; f++) {
+    int32_t c = 0;
+    while (c < index->ncolumns && strcmp(index->columns[c].name, asked[f].name) != 0) c++;
+    if (c == index->ncolumns) return error_set(SHARDRT_EINVAL, "it has no column \"%s\"", asked[f].name);
+    code = set_field(self, &index->columns[c], c, &asked[f]);
+  }
+  return code;
+}
+
+/* ---- opening ----------------------------------------------------------------------------------------------------- */
+
+static int read_index(const char *folder, const shardrt_source_options *options, struct mds_index *out) {
+  char *path = alloc_text("%s/index.json", folder);
+  if (path == NULL) return ALLOC_FAILED;
+  struct stored file;
+  struct reader arena = {0};
+  const uint8_t *text;
+  int code = stored_open(path, options, &file);
+  if (code == SHARDRT_OK) {
+    code = stored_get(&file, 0, file.bytes, &arena, &text);
+    if (code == SHARDRT_OK) code = mds_index_read(path, text, file.bytes, options->verify != SHARDRT_VERIFY_NEVER, out);
+    stored_close(&file);
+  }
+  reader_clear(&arena);
+  alloc_free(path);
+  return code;
+}
+
+static int open_shards(struct mds *self, const char *folder, const struct mds_index *index,
+                       const shardrt_source_options *options) {
+  struct records *base = &self->records;
+  if (index->nshards > INT32_MAX) return error_set(SHARDRT_EFORMAT, "tells of too many shards");
+  base->files = alloc_zeros((size_t)index->nshards, sizeof *base->files);
+  if (base->files == NULL) return ALLOC_FAILED;
+  int code = SHARDRT_OK;
+  for (int64_t i = 0; i < index->nshards && code == SHARDRT_OK; i++) {
+    struct record_file *file = &base->files[base->nfiles++];
+    code = mds_shard_open(folder, index, &index->shards[i], options, file);
+    file->first = base->base.count;
+    base->base.count += code == SHARDRT_OK ? file->index.rows : 0;
+  }
+  return code;
+}
+
+static int open_mds(int32_t npaths, const char *const *paths, int32_t nfields, const shardrt_field *fields,
+                    const shardrt_source_options *options, shardrt_source **out) {
+  if (npaths != 1)
+    return error_set(SHARDRT_EINVAL, "source.mds: %d folders; it takes one, and source.concat puts several together",
+                     (int)npaths);
+  struct mds *made = source_new(&mds_format, sizeof *made);
+  if (made == NULL) return ALLOC_FAILED;
+  made->records.verify = guard_verify(options, GUARD_DEFAULT_RECORDS) != SHARDRT_VERIFY_NEVER;
+  made->records.skips = options->skips_damage != 0;
+  struct mds_index index = {0};
+  int code = read_index(paths[0], options, &index);
+  if (code == SHARDRT_OK) code = open_shards(made, paths[0], &index, options);
+  if (code == SHARDRT_OK) {
+    code = set_fields(made, &index, nfields, fields);
+    if (code != SHARDRT_OK) error_prefix(code, "the folder %s", paths[0]);
+  }
+  mds_index_clear(&index);
+  if (code != SHARDRT_OK) {
+    shardrt_source_free(&made->records.base);
+    return code;
+  }
+  *out = &made->records.base;
+  return SHARDRT_OK;
+}
+
+/* ---- samples ----------------------------------------------------------------------------------------------------- */
+
+static int mds_value(const shardrt_source *source, int32_t field, int64_t sample, struct reader *reader,
+                     struct value *out, bool *handled) {
+  const struct mds *self = (const struct mds *)source;
+  const struct column *column = &self->columns[field];
+  const uint8_t *data;
+  size_t bytes;
+  *handled = true;
+  int code = records_get(&self->records, sample, column->number, reader, &data, &bytes);
+  if (code != SHARDRT_OK) return code;
+  if (column->kind == ARRAY || column->kind == ARRAY_OF_DTYPE)
+    code = read_array(column->kind, &source->fields[field], data, bytes, reader, out);
+  else if (column->kind == NUMBER)
+    code = read_number(&source->fields[field], data, bytes, reader, out);
+  else
+    code = records_elements(&source->fields[field], data, bytes, reader, out);
+  return code == SHARDRT_OK ? code : records_blame(&self->records, sample, column->number, code);
+}
+
+static int mds_extents(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
+                       const shardrt_box *inner, struct extents *out) {
+  (void)inner;
+  const struct mds *self = (const struct mds *)source;
+  return records_extents(&self->records, self->columns[field].number, samples, n, out);
+}
+
+static void mds_close(shardrt_source *source) {
+  alloc_free(((struct mds *)source)->columns);
+  records_close(source);
+}
+
+const source_format mds_format = {
+    .name = "mds",
+    .open_files = open_mds,
+    .gather = source_gather_values,
+    .value = mds_value,
+    .extents = mds_extents,
+    .file_count = records_file_count,
+    .file_name = records_file_name,
+    .file_fingerprint = records_file_fingerprint,
+    .close = mds_close,
+};

@@ -1,0 +1,324 @@
+/* tar.c - tar archives of samples, as WebDataset has them: https://github.com/webdataset/webdataset
+ *
+ * Members (tar_walk.h) that stand together and whose names are equal up to the first dot behind the last slash are one
+ * sample; what follows that dot, in small letters, is the name of a field. An archive says nothing of where its members
+ * are, and has checksums of their headers only: the index has both.
+ *
+ * A field is the member's bytes, uint8 of any length, or raw elements where a dtype and a shape are asked for ("bin"
+ * needs no shape); "cls" is a whole number in text, as int64; so are the other numbers in text that WebDataset knows
+ * ("index", "id", …) where int64 is asked for; "npy" is an array, of the first sample's dtype and dimensions;
+ * "left.npy" as "npy", as WebDataset goes by what follows the last dot. What is text is never taken as raw elements. A
+ * field that is asked for may have several names, "jpg;jpeg;png": each sample has one of them. */
+#include <ctype.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "codec/npy_header.h"
+#include "dataset/formats.h"
+#include "dataset/record/records.h"
+#include "dataset/record/tar_index.h"
+
+enum { NAMES_MOST = 8, DIGITS_MOST = 24 }; /* names of one field: "jpg;jpeg;png"; of a number in text */
+
+enum kind { RAW, NUMBER, NPY };
+
+/* The columns that a field is in one file, in the order of its names; -1: the file has no such column. */
+struct places {
+  int32_t columns[NAMES_MOST];
+};
+
+struct tar {
+  struct records records;
+  enum kind *kinds;      /* of each field */
+  struct places *places; /* of field f in file i: places[f * nfiles + i] */
+};
+
+/* What a member's extension says of its bytes: https://github.com/webdataset/webdataset, autodecode.py. */
+enum content { ANY, BIN, CLASS, INTEGER, TEXT, ARRAY };
+
+static const struct extension {
+  const char *name;
+  enum content content;
+} extensions[] = {
+    {"bin", BIN},         {"cls", CLASS},   {"cls2", INTEGER}, {"class", INTEGER}, {"count", INTEGER},
+    {"index", INTEGER},   {"inx", INTEGER}, {"id", INTEGER},   {"txt", TEXT},      {"text", TEXT},
+    {"transcript", TEXT}, {"json", TEXT},   {"jsn", TEXT},     {"npy", ARRAY},
+};
+
+/* Of a name of `length` bytes: by what follows its last dot. */
+static enum content content_of(const char *name, size_t length) {
+  size_t dot = length;
+  while (dot > 0 && name[dot - 1] != '.') dot--;
+  for (size_t i = 0; i < sizeof extensions / sizeof *extensions; i++)
+    if (strlen(extensions[i].name) == length - dot && memcmp(extensions[i].name, name + dot, length - dot) == 0)
+      return extensions[i].content;
+  return ANY;
+}
+
+/* Of a field, all of whose names say the same; or else TEXT, of which nothing but bytes can be asked. */
+static enum content content_of_all(const char *names) {
+  enum content content = content_of(names, strcspn(names, ";"));
+  for (const char *at = strchr(names, ';'); at != NULL; at = strchr(at + 1, ';'))
+    if (content_of(at + 1, strcspn(at + 1, ";")) != content) return TEXT;
+  return content;
+}
+
+/* How a field is made of its member's bytes. EINVAL: what is asked for would take them as what they are not. */
+static int set_kind(const char *name, const shardrt_field *asked, enum kind *out) {
+  const enum content content = content_of_all(name);
+  const bool as_found = asked == NULL || asked->dtype < 0;
+  const bool bytes = !as_found && asked->dtype == SHARDRT_UINT8 && asked->ndim == 1 && asked->shape[0] < 0;
+  const bool number = !as_found && asked->dtype != SHARDRT_UINT8;
+  *out = RAW;
+  if (bytes) return SHARDRT_OK;
+  if (content == ARRAY) *out = NPY;
+  if (content == CLASS || (content == INTEGER && number)) *out = NUMBER;
+  if (*out == NUMBER && !as_found && asked->dtype == SHARDRT_INT64 && asked->ndim > 0)
+    return error_set(SHARDRT_EINVAL, "field \"%s\": is a whole number in text, and has no dimensions", name);
+  if (content == TEXT && number)
+    return error_set(SHARDRT_EINVAL,
+                     "field \"%s\": %s is asked for, and it is text, which is never taken as raw elements; \"bytes\" "
+                     "takes it as it is",
+                     name, shardrt_dtype_name(asked->dtype));
+  if (content == ANY && number && asked->ndim < 0)
+    return error_set(SHARDRT_EINVAL,
+                     "field \"%s\": %s is asked for, and it holds bytes, which may be text or anything; {\"%s\", {-1}} "
+                     "takes them as raw elements, \"bytes\" as they are",
+                     name, shardrt_dtype_name(asked->dtype), shardrt_dtype_name(asked->dtype));
+  return SHARDRT_OK;
+}
+
+static int32_t find_column(const struct index *index, const char *name, size_t length) {
+  for (int32_t c = 0; c < index->columns; c++)
+    if (strlen(index->names[c]) == length && memcmp(index->names[c], name, length) == 0) return c;
+  return -1;
+}
+
+static int set_places(const struct tar *self, const char *names, struct places *out) {
+  for (int32_t i = 0; i < self->records.nfiles; i++) {
+    int32_t count = 0;
+    for (const char *at = names; at != NULL; count++) {
+      if (count == NAMES_MOST)
+        return error_set(SHARDRT_EINVAL, "the field \"%s\" has more than %d names", names, NAMES_MOST);
+      const char *end = strchr(at, ';');
+      out[i].columns[count] =
+          find_column(&self->records.files[i].index, at, end != NULL ? (size_t)(end - at) : strlen(at));
+      at = end != NULL ? end + 1 : NULL;
+    }
+    while (count < NAMES_MOST) out[i].columns[count++] = -1;
+  }
+  return SHARDRT_OK;
+}
+
+/* The column that a field of one sample is; -1: none. */
+static int32_t place_of(const struct tar *self, int32_t field, const struct record_file *file, int64_t row) {
+  const struct places *p = &self->places[field * self->records.nfiles + (file - self->records.files)];
+  for (int32_t i = 0; i < NAMES_MOST; i++)
+    if (p->columns[i] >= 0 && file->index.entries[row * file->index.columns + p->columns[i]].offset >= 0)
+      return p->columns[i];
+  return file->index.entries[row * file->index.columns].note == INDEX_LOST ? 0 : -1; /* then all columns are */
+}
+
+/* Every sample has every field. */
+static int check_complete(const struct tar *self, int32_t field) {
+  for (int32_t i = 0; i < self->records.nfiles; i++) {
+    const struct record_file *file = &self->records.files[i];
+    for (int64_t row = 0; row < file->index.rows; row++)
+      if (place_of(self, field, file, row) < 0)
+        return error_set(SHARDRT_EFORMAT,
+                         "%s: sample %lld has no \"%s\"; where samples differ, `fields` says which fields are wanted",
+                         file->stored.title, (long long)row, self->records.base.fields[field].name);
+  }
+  return SHARDRT_OK;
+}
+
+static int get(const struct tar *self, int32_t field, int64_t sample, struct reader *reader, const uint8_t **data,
+               size_t *bytes) {
+  int64_t row;
+  const struct record_file *file = records_find(&self->records, sample, &row);
+  return records_get(&self->records, sample, place_of(self, field, file, row), reader, data, bytes);
+}
+
+/* The shape and dtype of an npy field: those of the first sample. */
+static int set_npy(const struct tar *self, int32_t f, shardrt_field *field) {
+  struct reader arena = {0};
+  const uint8_t *data;
+  size_t bytes;
+  npy_header header;
+  int64_t sample = 0;
+  int code = get(self, f, 0, &arena, &data, &bytes);
+  while (code == SHARDRT_EFORMAT && sample + 1 < self->records.base.count)
+    code = get(self, f, ++sample, &arena, &data, &bytes);
+  if (code == SHARDRT_OK) code = npy_header_parse("npy", data, bytes, &header);
+  reader_clear(&arena);
+  if (code != SHARDRT_OK) return code;
+  field->dtype = header.dtype;
+  field->ndim = header.ndim;
+  memcpy(field->shape, header.shape, sizeof field->shape);
+  return SHARDRT_OK;
+}
+
+static int set_field(struct tar *self, const char *name, const shardrt_field *asked) {
+  const int32_t f = self->records.base.nfields;
+  shardrt_field *field = &self->records.base.fields[f];
+  field->name = alloc_text("%s", name);
+  if (field->name == NULL) return ALLOC_FAILED;
+  self->records.base.nfields++;
+  int code = set_kind(name, asked, &self->kinds[f]);
+  if (code == SHARDRT_OK) code = set_places(self, name, &self->places[f * self->records.nfiles]);
+  if (code == SHARDRT_OK) code = check_complete(self, f);
+  if (code != SHARDRT_OK) return code;
+  *field = (shardrt_field){.name = field->name, .dtype = SHARDRT_UINT8, .ndim = 1, .shape = {-1}};
+  if (self->kinds[f] == NUMBER) *field = (shardrt_field){.name = field->name, .dtype = SHARDRT_INT64};
+  if (self->kinds[f] == NPY && self->records.base.count > 0) code = set_npy(self, f, field);
+  if (code != SHARDRT_OK || asked == NULL) return code;
+  if (self->kinds[f] != RAW && asked->dtype >= 0 && asked->dtype != field->dtype)
+    return error_set(SHARDRT_EINVAL, "field \"%s\": %s is asked for, and it holds %s; transform.cast converts", name,
+                     shardrt_dtype_name(asked->dtype), shardrt_dtype_name(field->dtype));
+  if (asked->dtype >= 0) field->dtype = asked->dtype;
+  if (asked->ndim < 0) return SHARDRT_OK;
+  field->ndim = asked->ndim;
+  memcpy(field->shape, asked->shape, sizeof field->shape);
+  return SHARDRT_OK;
+}
+
+static int compare_names(const void *a, const void *b) {
+  return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* All fields of the first file, by name. */
+static int set_all(struct tar *self) {
+  const struct index *index = &self->records.files[0].index;
+  const char *names[TAR_COLUMNS_MOST];
+  for (int32_t c = 0; c < index->columns; c++) names[c] = index->names[c];
+  qsort((void *)names, (size_t)index->columns, sizeof *names, compare_names);
+  int code = SHARDRT_OK;
+  for (int32_t c = 0; c < index->columns && code == SHARDRT_OK; c++) code = set_field(self, names[c], NULL);
+  return code;
+}
+
+static int set_fields(struct tar *self, int32_t nfields, const shardrt_field *asked) {
+  const int32_t count = nfields > 0 ? nfields : self->records.files[0].index.columns;
+  if (nfields == 0 && count > TAR_COLUMNS_MOST)
+    return error_set(SHARDRT_EFORMAT, "%s: its index has %d columns, and an archive at most %d",
+                     self->records.files[0].stored.title, (int)count, TAR_COLUMNS_MOST);
+  self->records.base.fields = alloc_zeros((size_t)count, sizeof *self->records.base.fields);
+  if (self->records.base.fields == NULL) return ALLOC_FAILED;
+  self->kinds = alloc_zeros((size_t)count, sizeof *self->kinds);
+  if (self->kinds == NULL) return ALLOC_FAILED;
+  self->places = alloc_zeros((size_t)count * (size_t)self->records.nfiles, sizeof *self->places);
+  if (self->places == NULL) return ALLOC_FAILED;
+  if (nfields == 0) return set_all(self);
+  int code = SHARDRT_OK;
+  for (int32_t f = 0; f < nfields && code == SHARDRT_OK; f++) code = set_field(self, asked[f].name, &asked[f]);
+  return code;
+}
+
+static int open_tar(int32_t npaths, const char *const *paths, int32_t nfields, const shardrt_field *fields,
+                    const shardrt_source_options *options, shardrt_source **out) {
+  records *made;
+  int code = records_open(&tar_format, sizeof(struct tar), npaths, paths, options, "tar", tar_index_scan, NULL, &made);
+  if (code != SHARDRT_OK) return code;
+  code = set_fields((struct tar *)made, nfields, fields);
+  if (code != SHARDRT_OK) {
+    shardrt_source_free(&made->base);
+    return code;
+  }
+  *out = &made->base;
+  return SHARDRT_OK;
+}
+
+/* ---- samples ---------------------------------------------------------------------------------------------------- */
+
+static int read_number_text(const char *name, const uint8_t *data, size_t bytes, int64_t *out) {
+  char text[DIGITS_MOST], *end;
+  while (bytes > 0 && isspace(data[bytes - 1])) bytes--;
+  if (bytes > 0 && bytes < sizeof text) {
+    memcpy(text, data, bytes);
+    text[bytes] = '\0';
+    errno = 0;
+    *out = strtoll(text, &end, 10);
+    if (end == text + bytes && errno == 0) return SHARDRT_OK;
+  }
+  return error_set(SHARDRT_EFORMAT, "its \"%s\" is no whole number; \"bytes\" in `fields` takes it as it is", name);
+}
+
+static int make_value(enum kind kind, const shardrt_field *field, const uint8_t *data, size_t bytes,
+                      struct reader *reader, struct value *out) {
+  *out = value_whole(field->dtype, field->ndim, field->shape);
+  if (kind == NUMBER) {
+    out->data = reader_room(reader, sizeof(int64_t));
+    return out->data != NULL ? read_number_text(field->name, data, bytes, out->data) : SHARDRT_ENOMEM;
+  }
+  if (kind == NPY) {
+    npy_header header;
+    int code = npy_header_parse("its \"npy\"", data, bytes, &header);
+    if (code != SHARDRT_OK) return code;
+    if (header.dtype != field->dtype)
+      return error_set(SHARDRT_EFORMAT, "its \"npy\" holds %s, and that of the first sample %s",
+                       shardrt_dtype_name(header.dtype), shardrt_dtype_name(field->dtype));
+    bool fits = header.ndim == field->ndim;
+    for (int32_t d = 0; d < field->ndim && fits; d++) fits = field->shape[d] < 0 || field->shape[d] == header.shape[d];
+    if (!fits)
+      return error_set(SHARDRT_EFORMAT, "its \"npy\" has not the shape of the first sample's; `fields` can say {-1, …} "
+                                        "for sizes that differ");
+    *out = value_whole(field->dtype, header.ndim, header.shape);
+    return records_place(out, data + header.data_offset, reader);
+  }
+  return records_elements(field, data, bytes, reader, out);
+}
+
+static int tar_blame(const shardrt_source *source, int32_t field, int64_t sample, int code) {
+  const struct tar *self = (const struct tar *)source;
+  int64_t row;
+  const struct record_file *file = records_find(&self->records, sample, &row);
+  return records_blame(&self->records, sample, place_of(self, field, file, row), code);
+}
+
+static int tar_value(const shardrt_source *source, int32_t field, int64_t sample, struct reader *reader,
+                     struct value *out, bool *handled) {
+  const struct tar *self = (const struct tar *)source;
+  const uint8_t *data;
+  size_t bytes;
+  *handled = true;
+  int code = get(self, field, sample, reader, &data, &bytes);
+  if (code != SHARDRT_OK) return code;
+  code = make_value(self->kinds[field], &source->fields[field], data, bytes, reader, out);
+  return code == SHARDRT_OK ? code : tar_blame(source, field, sample, code);
+}
+
+static int tar_extents(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
+                       const shardrt_box *inner, struct extents *out) {
+  const struct tar *self = (const struct tar *)source;
+  (void)inner; /* of whichever, the whole part */
+  int code = SHARDRT_OK;
+  for (int64_t i = 0; i < n && code == SHARDRT_OK; i++) {
+    int64_t row;
+    const struct record_file *file = records_find(&self->records, samples[i], &row);
+    code = records_extents(&self->records, place_of(self, field, file, row), &samples[i], 1, out);
+  }
+  return code;
+}
+
+static void tar_close(shardrt_source *source) {
+  struct tar *self = (struct tar *)source;
+  alloc_free(self->places);
+  alloc_free(self->kinds);
+  records_close(source);
+}
+
+const source_format tar_format = {
+    .name = "tar",
+    .open_files = open_tar,
+    .gather = source_gather_values,
+    .value = tar_value,
+    .blame = tar_blame,
+    .extents = tar_extents,
+    .file_count = records_file_count,
+    .file_name = records_file_name,
+    .file_fingerprint = records_file_fingerprint,
+    .close = tar_close,
+};

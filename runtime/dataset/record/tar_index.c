@@ -1,0 +1,175 @@
+#include "dataset/record/tar_index.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "base/hash.h"
+#include "codec/tar_walk.h"
+#include "storage/gunzip.h"
+
+/* The samples of an archive, one after the other. */
+struct grouping {
+  struct tar_walk walk;
+  int32_t columns;
+  char *names[TAR_COLUMNS_MOST]; /* owned */
+  int64_t samples;
+  char key[TAR_NAME_MOST]; /* of the sample at hand; "": none */
+  size_t started;          /* where it begins */
+  uint64_t *hashes;        /* of all keys so far */
+  int64_t capacity;        /* of these */
+  struct index_entry *row; /* of the sample at hand: `columns` of them */
+};
+
+/* Where the field's name begins in a member's: behind the first dot after the last slash; NULL: it has none, or is
+ * hidden, and so belongs to no sample. */
+static char *field_of(char *name) {
+  char *slash = strrchr(name, '/'), *base = slash != NULL ? slash + 1 : name;
+  char *dot = strchr(base, '.');
+  return dot == NULL || dot == base || dot[1] == '\0' ? NULL : dot + 1;
+}
+
+/* The column of a name, which is added where `may_add`; -1: it is not there. */
+static int column_of(struct grouping *g, const char *name, bool may_add, int32_t *column) {
+  for (*column = 0; *column < g->columns; ++*column)
+    if (strcmp(g->names[*column], name) == 0) return SHARDRT_OK;
+  if (!may_add || g->columns == TAR_COLUMNS_MOST)
+    return error_set(SHARDRT_EFORMAT, "%s: its samples have more than %d different fields", g->walk.file->title,
+                     TAR_COLUMNS_MOST);
+  g->names[g->columns] = alloc_text("%s", name);
+  if (g->names[g->columns] == NULL) return ALLOC_FAILED;
+  g->columns++;
+  return SHARDRT_OK;
+}
+
+static int note_key(struct grouping *g, const char *key) {
+  if (g->samples == g->capacity) {
+    const int64_t capacity = g->capacity == 0 ? 1024 : 2 * g->capacity;
+    uint64_t *grown = alloc_array((size_t)capacity, sizeof *grown);
+    if (grown == NULL) return ALLOC_FAILED;
+    if (g->samples > 0) memcpy(grown, g->hashes, (size_t)g->samples * sizeof *grown);
+    alloc_free(g->hashes);
+    g->hashes = grown;
+    g->capacity = capacity;
+  }
+  g->hashes[g->samples++] = hash_text(0, key);
+  return SHARDRT_OK;
+}
+
+static void clear_row(const struct grouping *g) {
+  for (int32_t c = 0; c < g->columns; c++) g->row[c] = (struct index_entry){.offset = -1};
+}
+
+/* Ends the sample at hand, if there is one. */
+static int end_sample(struct grouping *g, struct index_writer *writer) {
+  if (writer == NULL || g->key[0] == '\0') return SHARDRT_OK;
+  int code = index_add(writer, g->row);
+  if (code == SHARDRT_OK) code = note_key(g, g->key);
+  clear_row(g);
+  return code;
+}
+
+/* Takes one member. Without a writer it only looks for the fields' names. */
+static int add_member(struct grouping *g, struct tar_member *member, struct index_writer *writer) {
+  char *field = field_of(member->name);
+  if (!member->regular || field == NULL) return SHARDRT_OK;
+  for (char *c = field; *c != '\0'; c++) *c = (char)tolower((unsigned char)*c);
+  int32_t column;
+  int code = column_of(g, field, writer == NULL, &column);
+  if (code != SHARDRT_OK || writer == NULL) return code;
+  field[-1] = '\0'; /* what is left is the key */
+  if (strcmp(g->key, member->name) != 0) {
+    code = end_sample(g, writer);
+    if (code != SHARDRT_OK) return code;
+    memcpy(g->key, member->name, strlen(member->name) + 1);
+    g->started = member->header;
+  }
+  if (g->row[column].offset >= 0)
+    return error_set(SHARDRT_EFORMAT, "%s: the member at byte %zu: a second \"%s\" of the sample \"%s\"",
+                     g->walk.file->title, member->header, field, g->key);
+  const uint8_t *data;
+  code = stored_get(g->walk.file, member->offset, member->bytes, g->walk.arena, &data);
+  if (code == SHARDRT_OK) g->row[column] = index_entry_of(member->offset, data, member->bytes);
+  return code;
+}
+
+/* Where damage is noted, that of a header ends the archive: the sample at hand, of which members may be missing, and
+ * all behind it are lost. */
+static int lose_rest(struct grouping *g, struct index_writer *writer, int code) {
+  if (writer == NULL) return code;
+  const size_t from = g->key[0] != '\0' ? g->started : g->walk.at;
+  g->key[0] = '\0';
+  return index_lose_rest(writer, g->walk.file, from, code);
+}
+
+/* All members, from the archive's start. */
+static int pass(struct grouping *g, bool skips, struct index_writer *writer) {
+  struct tar_member *member = alloc_array(1, sizeof *member);
+  if (member == NULL) return ALLOC_FAILED;
+  g->walk = (struct tar_walk){.file = g->walk.file, .arena = g->walk.arena};
+  int code = 1;
+  while (code > 0) {
+    const struct reader_mark mark = reader_mark(g->walk.arena);
+    code = tar_walk_next(&g->walk, member);
+    if (code == SHARDRT_EFORMAT && skips) {
+      code = lose_rest(g, writer, writer != NULL ? code : SHARDRT_OK);
+      break;
+    }
+    if (g->walk.at > 0) code = index_tell_option(code); /* at the start it may be no archive at all */
+    const int added = code == 1 ? add_member(g, member, writer) : SHARDRT_OK;
+    if (added != SHARDRT_OK) code = added;
+    reader_release(g->walk.arena, mark);
+  }
+  if (code == SHARDRT_OK) code = end_sample(g, writer);
+  alloc_free(member);
+  return code;
+}
+
+static int compare_hashes(const void *a, const void *b) {
+  const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+  return x < y ? -1 : x > y;
+}
+
+/* A sample whose members do not stand together came out as two. */
+static int check_keys(struct grouping *g) {
+  qsort(g->hashes, (size_t)g->samples, sizeof *g->hashes, compare_hashes);
+  for (int64_t i = 1; i < g->samples; i++)
+    if (g->hashes[i] == g->hashes[i - 1])
+      return error_set(SHARDRT_EFORMAT,
+                       "%s: the members of a sample do not stand together, or two samples have one name: `tar "
+                       "--sort=name` makes archives in which they do",
+                       g->walk.file->title);
+  return SHARDRT_OK;
+}
+
+int tar_index_scan(const struct stored *file, struct reader *arena, struct index_writer *writer, const void *context) {
+  (void)context;
+  const uint8_t *head = NULL;
+  const size_t have = file->bytes < 2 ? file->bytes : 2;
+  int code = stored_get(file, 0, have, arena, &head);
+  if (code != SHARDRT_OK) return code;
+  if (gunzip_is(head, have))
+    return error_set(SHARDRT_EFORMAT, "%s: is gzipped, and so has no random access: `gunzip` it", file->title);
+  struct grouping *g = alloc_zeros(1, sizeof *g);
+  if (g == NULL) return ALLOC_FAILED;
+  g->walk = (struct tar_walk){.file = file, .arena = arena};
+  code = pass(g, index_skips(writer), NULL);
+  if (code == SHARDRT_OK && g->columns == 0)
+    code = error_set(SHARDRT_EFORMAT, "%s: holds no sample: none of its members is called name.field", file->title);
+  if (code == SHARDRT_OK) {
+    g->row = alloc_array((size_t)g->columns, sizeof *g->row);
+    code = g->row != NULL ? index_name(writer, g->columns, (const char *const *)g->names) : ALLOC_FAILED;
+  }
+  if (code == SHARDRT_OK) {
+    clear_row(g);
+    code = pass(g, index_skips(writer), writer);
+  }
+  if (code == SHARDRT_OK) code = check_keys(g);
+  for (int32_t c = 0; c < g->columns; c++) alloc_free(g->names[c]);
+  alloc_free(g->row);
+  alloc_free(g->hashes);
+  alloc_free(g);
+  return code;
+}

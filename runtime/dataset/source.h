@@ -1,0 +1,167 @@
+/* source.h - random access to samples: what a format offers, and what a loader may ask.
+ *
+ * A source is `count` samples, each with the same named fields; a field has one dtype and one shape in all samples, or
+ * is ragged: a dimension whose size is -1 differs from sample to sample.
+ * A format is one const table of functions (source_format) in a file of its own; one that is opened by its name stands
+ * in the list in formats.c. Everything here is safe from many threads at once: a source never changes after it is
+ * made.
+ */
+#ifndef SHARDRT_DATASET_SOURCE_H
+#define SHARDRT_DATASET_SOURCE_H
+
+#include <stdatomic.h>
+
+#include "dataset/value.h"
+#include "storage/local/extents.h"
+#include "storage/local/reader.h"
+
+struct mix;
+
+typedef struct source_format {
+  const char *name; /* as in shardrt_source_open: "npy" */
+  /* As shardrt_source_open; NULL in a format that is not made from paths, or has: as shardrt_source_files. */
+  int (*open)(int32_t nfields, const char *const *names, const char *const *paths,
+              const shardrt_source_options *options, shardrt_source **out);
+  int (*open_files)(int32_t npaths, const char *const *paths, int32_t nfields, const shardrt_field *fields,
+                    const shardrt_source_options *options, shardrt_source **out);
+  /* As source_gather, with arguments that were found to be right. */
+  int (*gather)(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
+                const shardrt_box *inner, struct reader *reader, void *dst);
+  /* As source_value, for whole samples. NULL where every field has one shape and nothing is gained by it. Must be there
+   * where a field is ragged; is only called for fields that are, or where `gather` would copy what lies packed in
+   * memory; *handled = false: use `gather`. */
+  int (*value)(const shardrt_source *source, int32_t field, int64_t sample, struct reader *reader, struct value *out,
+               bool *handled);
+  /* Where a whole sample lies in memory, packed, in the machine's byte order, aligned to its dtype, as long as the
+   * source lives; NULL: it does not, or `bytes` bytes of it from byte `first` on, which are what is wanted, are
+   * damaged. NULL in a format in which no sample does. */
+  const void *(*find)(const shardrt_source *source, int32_t field, int64_t sample, size_t first, size_t bytes);
+  /* As source_blame; NULL: there is no more to say. */
+  int (*blame)(const shardrt_source *source, int32_t field, int64_t sample, int code);
+  /* As shardrt_source_fingerprint; NULL: of counts, fields and files. Views say how they choose samples. */
+  uint64_t (*fingerprint)(const shardrt_source *source);
+  /* As source_choices; NULL: nothing is chosen but by `over`. */
+  void (*choices)(const shardrt_source *source, uint64_t *hashes);
+  /* As source_treatment; NULL: 0, or that of `over`. */
+  uint64_t (*treatment)(const shardrt_source *source);
+  /* As source_number; NULL: first_number + sample * number_step. */
+  int64_t (*number)(const shardrt_source *source, int64_t sample);
+  /* As source_extents; NULL where nothing is read from files. */
+  int (*extents)(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
+                 const shardrt_box *inner, struct extents *out);
+  /* As source_bytes; NULL: what the box holds, as far as its size is known. */
+  size_t (*bytes)(const shardrt_source *source, int32_t field, const shardrt_box *inner);
+  /* The source that a view is made of, whose files are its own and need no functions here; where `choices` or
+   * `treatment` are NULL, they are that one's, too. NULL: it is made of none, or of several. */
+  const shardrt_source *(*over)(const shardrt_source *source);
+  /* How many sources it is made of, where it is of several, and these; NULL: it is not. */
+  int32_t (*parts)(const shardrt_source *source, shardrt_source *const **parts);
+  /* As source_file_count, _name, _fingerprint. */
+  int32_t (*file_count)(const shardrt_source *source);
+  const char *(*file_name)(const shardrt_source *source, int32_t file);
+  uint64_t (*file_fingerprint)(const shardrt_source *source, int32_t file);
+  /* Gives back what the format holds, also of a source that was left half made; not the source itself. */
+  void (*close)(shardrt_source *source);
+} source_format;
+
+/* The head of every source; a format's own struct begins with it. */
+struct shardrt_source {
+  const source_format *format;
+  _Atomic int32_t holders;
+  int64_t count; /* samples */
+  int32_t nfields;
+  shardrt_field *fields; /* owned by the format, as are their names */
+  /* Sample i is sample first_number + i * number_step of the files (a shard skips some). */
+  int64_t first_number;
+  int64_t number_step;
+  /* Where these are the samples of a mix, one by one: that mix, which says in which order they come and how many an
+   * epoch has. NULL: the samples of an epoch are 0 … count - 1. It lives as long as the source. */
+  const struct mix *mix;
+  int32_t places; /* for random draws that the transforms below have taken; those of a map of it come behind them */
+  bool guessed;   /* planning: a view whose samples only the data tells counts as many as there can be */
+};
+
+/* ---- what a loader may ask ---- */
+
+/* Writes n packed boxes: of each of `samples`, in this order (repeats are allowed), what lies in `inner`, a box within
+ * one sample's shape (its ndim is the field's), in the machine's byte order. `dst` has room for n boxes. Takes no lock
+ * and allocates nothing per sample but in the reader's arena, which stands afterwards where it stood. EINVAL: a field,
+ * sample or box outside the source, a ragged field; EDATA: a source without data; a format's own failures name file,
+ * record and offset. After a failure dst holds rubbish. */
+int source_gather(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
+                  const shardrt_box *inner, struct reader *reader, void *dst);
+
+/* One sample of any field, or what lies in `inner` of it (NULL: all; always NULL for a ragged field), where it lies in
+ * memory if it lies there packed, else in the reader's arena. Errors as source_gather. */
+int source_value(const shardrt_source *source, int32_t field, int64_t sample, const shardrt_box *inner,
+                 struct reader *reader, struct value *out);
+
+/* Where what lies in `inner`, a box within the shape of a field that is not ragged, of each of n samples lies in
+ * memory, packed, if it does: then *found. */
+int source_find(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
+                const shardrt_box *inner, struct reader *reader, const void **at, bool *found);
+
+/* Whether some dimension of the field differs from sample to sample. */
+bool source_is_ragged(const shardrt_field *field);
+/* EINVAL where it is, saying what would help. */
+int source_refuse_ragged(const shardrt_field *field);
+
+/* What a sample is known by in all epochs and on all topologies, whatever views lie between: its number in the files.
+ * Random transforms draw by it. */
+int64_t source_number(const shardrt_source *source, int64_t sample);
+
+/* Adds to `out` which bytes of files source_gather (with inner = NULL, source_value) would take for these samples,
+ * perhaps with what is between them: what is to be read ahead. The samples and the box are right. ENOMEM. */
+int source_extents(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
+                   const shardrt_box *inner, struct extents *out);
+
+/* How many bytes of one sample source_gather takes from the storage to give `inner`, as far as that is known without
+ * the sample: what plans count. 0 for a field that is computed. */
+size_t source_bytes(const shardrt_source *source, int32_t field, const shardrt_box *inner);
+
+/* One whole sample of a field, as a box. */
+shardrt_box source_whole(const shardrt_field *field);
+
+/* The bytes of one packed box of a field, as source_gather writes it. */
+size_t source_box_bytes(const shardrt_field *field, const shardrt_box *inner);
+
+/* One count more; returns source. */
+shardrt_source *source_retain(shardrt_source *source);
+
+/* Adds to the hashes (see shardrt_source_data) how this and the sources below it choose among samples. */
+void source_choices(const shardrt_source *source, uint64_t *hashes);
+
+/* Begins this thread's message of a failure with where in which file a sample lies, whatever views lie between, and
+ * returns `code`: for failures with what was read, whose reading succeeded. */
+int source_blame(const shardrt_source *source, int32_t field, int64_t sample, int code);
+
+/* A number for what is done to the samples that a fingerprint names, before they are handed out: transforms. */
+uint64_t source_treatment(const shardrt_source *source);
+
+/* The files behind the source (an array counts as one). The name reads well in a message ("the file a.npy", "the array
+ * 'image'") and lives as long as the source. The fingerprint is of the file's length and first STORAGE_HEAD bytes. */
+int32_t source_file_count(const shardrt_source *source);
+const char *source_file_name(const shardrt_source *source, int32_t file);
+uint64_t source_file_fingerprint(const shardrt_source *source, int32_t file);
+
+/* ---- for formats ---- */
+
+/* A zeroed source of `bytes` bytes (the format's own struct) with one holder; NULL and the message set when out of
+ * memory. Where making it fails later, shardrt_source_free gives everything back. */
+void *source_new(const source_format *format, size_t bytes);
+
+/* A `gather` for formats that give values: the box is copied out of each sample's value, which must have the field's
+ * shape. */
+int source_gather_values(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
+                         const shardrt_box *inner, struct reader *reader, void *dst);
+
+/* The fingerprint of a format that has no function for it: of counts, fields and files. */
+uint64_t source_files_fingerprint(const shardrt_source *source);
+
+/* EINVAL: the source is a mix, of which no samples can be chosen. */
+int source_refuse_mix(const shardrt_source *source);
+
+/* EINVAL: no field, a name that is empty or stands twice. `format` is for the message. */
+int source_check_names(const char *format, int32_t nfields, const char *const *names);
+
+#endif

@@ -1,0 +1,267 @@
+/* filter.c - the samples of a source that count.
+ *
+ * Which ones they are is worked out once, when the filter is made, by all processes together: so all of them know how
+ * many there are and how many steps an epoch has, and any of them finds the k-th without looking at those before it. */
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "base/hash.h"
+#include "dataset/view/filter.h"
+#include "dataset/view/survey.h"
+
+enum {
+  BLOCK_WORDS = 8,    /* a cache line of bits */
+  LOOK_WORDS = 16,    /* looked at in one call */
+  FILTER_CHUNK = 256, /* samples whose numbers are translated at once, on the stack */
+};
+
+static int64_t words_of(int64_t samples) {
+  return samples / FILTER_WORD + (samples % FILTER_WORD != 0);
+}
+
+/* Which sample of the base is the k-th that counts; needs 0 <= k < count. */
+static int64_t sample_of(const filter *f, int64_t k) {
+  if (f->words == NULL) return k;
+  int64_t low = 0, high = f->nblocks; /* before[low] <= k < before[high] */
+  while (high - low > 1) {
+    const int64_t middle = low + (high - low) / 2;
+    if (f->before[middle] <= k)
+      low = middle;
+    else
+      high = middle;
+  }
+  int64_t word = low * BLOCK_WORDS, left = k - f->before[low];
+  for (int64_t ones; left >= (ones = __builtin_popcountll(f->words[word])); word++) left -= ones;
+  uint64_t bits = f->words[word];
+  for (; left > 0; left--) bits &= bits - 1;
+  return word * FILTER_WORD + __builtin_ctzll(bits);
+}
+
+static int filter_gather(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
+                         const shardrt_box *inner, struct reader *reader, void *dst) {
+  const filter *f = (const filter *)source;
+  const size_t bytes = source_box_bytes(&source->fields[field], inner);
+  const int64_t *epochs = reader->epochs;
+  int64_t translated[FILTER_CHUNK];
+  int code = SHARDRT_OK;
+  for (int64_t done = 0; done < n && code == SHARDRT_OK;) {
+    const int64_t chunk = n - done < FILTER_CHUNK ? n - done : FILTER_CHUNK;
+    for (int64_t i = 0; i < chunk; i++) translated[i] = sample_of(f, samples[done + i]);
+    if (epochs != NULL) reader->epochs = epochs + done;
+    code = source_gather(f->base, field, translated, chunk, inner, reader, (uint8_t *)dst + (size_t)done * bytes);
+    done += chunk;
+  }
+  reader->epochs = epochs;
+  return code;
+}
+
+static int filter_extents(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
+                          const shardrt_box *inner, struct extents *out) {
+  const filter *f = (const filter *)source;
+  int64_t translated[FILTER_CHUNK];
+  int code = SHARDRT_OK;
+  for (int64_t done = 0; done < n && code == SHARDRT_OK; done += FILTER_CHUNK) {
+    const int64_t chunk = n - done < FILTER_CHUNK ? n - done : FILTER_CHUNK;
+    for (int64_t i = 0; i < chunk; i++) translated[i] = sample_of(f, samples[done + i]);
+    code = source_extents(f->base, field, translated, chunk, inner, out);
+  }
+  return code;
+}
+
+static int filter_value(const shardrt_source *source, int32_t field, int64_t sample, struct reader *reader,
+                        struct value *out, bool *handled) {
+  const filter *f = (const filter *)source;
+  *handled = true;
+  return source_value(f->base, field, sample_of(f, sample), NULL, reader, out);
+}
+
+static const void *filter_find(const shardrt_source *source, int32_t field, int64_t sample, size_t first,
+                               size_t bytes) {
+  const filter *f = (const filter *)source;
+  if (f->base->format->find == NULL) return NULL;
+  return f->base->format->find(f->base, field, sample_of(f, sample), first, bytes);
+}
+
+static int filter_blame(const shardrt_source *source, int32_t field, int64_t sample, int code) {
+  const filter *f = (const filter *)source;
+  return source_blame(f->base, field, sample_of(f, sample), code);
+}
+
+static int64_t filter_number(const shardrt_source *source, int64_t sample) {
+  const filter *f = (const filter *)source;
+  return source_number(f->base, sample_of(f, sample));
+}
+
+static uint64_t filter_fingerprint(const shardrt_source *source) {
+  const filter *f = (const filter *)source;
+  const uint64_t hash = hash_number(hash_text(0, "shardrt filter"), (int64_t)shardrt_source_fingerprint(f->base));
+  return hash_number(hash, (int64_t)f->hash);
+}
+
+static void filter_choices(const shardrt_source *source, uint64_t *hashes) {
+  const filter *f = (const filter *)source;
+  source_choices(f->base, hashes);
+  hashes[f->kind] = hash_number(hashes[f->kind], (int64_t)f->hash);
+}
+
+static size_t filter_bytes(const shardrt_source *source, int32_t field, const shardrt_box *inner) {
+  return source_bytes(((const filter *)source)->base, field, inner);
+}
+
+static const shardrt_source *filter_over(const shardrt_source *source) {
+  return ((const filter *)source)->base;
+}
+
+static void filter_close(shardrt_source *source) {
+  filter *f = (filter *)source;
+  alloc_free(f->reasons);
+  alloc_free(f->before);
+  alloc_free(f->words);
+  shardrt_source_free(f->base);
+}
+
+static const source_format filter_format = {
+    .name = "filter",
+    .gather = filter_gather,
+    .extents = filter_extents,
+    .value = filter_value,
+    .find = filter_find,
+    .blame = filter_blame,
+    .fingerprint = filter_fingerprint,
+    .choices = filter_choices,
+    .number = filter_number,
+    .bytes = filter_bytes,
+    .over = filter_over,
+    .close = filter_close,
+};
+
+const filter *filter_of(const shardrt_source *source) {
+  return source->format == &filter_format ? (const filter *)source : NULL;
+}
+
+/* ---- making one ------------------------------------------------------------------------------------------------- */
+
+/* What the survey is of. */
+struct question {
+  filter_look *look;
+  const shardrt_source *looked;
+};
+
+static int look(const void *context, struct reader *reader, int64_t first, int64_t count, void *found) {
+  const struct question *q = context;
+  uint64_t *words = found;
+  int code = SHARDRT_OK;
+  for (int64_t i = 0; i < count && code == SHARDRT_OK; i++) {
+    const int64_t sample = (first + i) * FILTER_WORD, left = q->looked->count - sample;
+    code = q->look(q->looked, reader, sample, left < FILTER_WORD ? left : FILTER_WORD, &words[i]);
+  }
+  return code;
+}
+
+/* Counts what the words let through. */
+static int count_words(filter *f, int64_t nwords) {
+  f->nblocks = nwords / BLOCK_WORDS + (nwords % BLOCK_WORDS != 0);
+  f->before = alloc_array((size_t)f->nblocks + 1, sizeof *f->before);
+  if (f->before == NULL) return ALLOC_FAILED;
+  int64_t count = 0;
+  for (int64_t i = 0; i < nwords; i++) {
+    if (i % BLOCK_WORDS == 0) f->before[i / BLOCK_WORDS] = count;
+    count += __builtin_popcountll(f->words[i]);
+  }
+  f->before[f->nblocks] = f->head.count = count;
+  f->hash = hash_bytes(0, f->words, (size_t)nwords * sizeof *f->words);
+  return SHARDRT_OK;
+}
+
+/* Under planning nothing is read, and any sample may count. */
+static int let_all_through(filter *f) {
+  f->head.guessed = true;
+  f->head.count = f->base->count;
+  f->hash = hash_text(0, "all");
+  return SHARDRT_OK;
+}
+
+static int fill(filter *f, const char *what, filter_look *look_at, shardrt_source *base, const shardrt_source *looked) {
+  const shardrt_job *job = shardrt_job_get();
+  f->base = source_retain(base);
+  f->head.fields = base->fields;
+  f->head.nfields = base->nfields;
+  f->head.guessed = base->guessed;
+  if (job != NULL && job->planning) return let_all_through(f);
+  const struct question question = {.look = look_at, .looked = looked};
+  const struct survey survey = {.what = what,
+                                .items = words_of(base->count),
+                                .item_bytes = sizeof *f->words,
+                                .chunk = LOOK_WORDS,
+                                .look = look,
+                                .context = &question};
+  void *words = NULL;
+  int code = survey_run(&survey, &words);
+  if (code < 0) return code;
+  f->words = words;
+  return shardrt_check_outcome(what, count_words(f, survey.items));
+}
+
+int filter_make(const char *what, int32_t kind, filter_look *look_at, shardrt_source *source,
+                const shardrt_source *looked, filter **out) {
+  filter *made = source_new(&filter_format, sizeof *made);
+  int code = shardrt_check_outcome(what, made != NULL ? SHARDRT_OK : ALLOC_FAILED);
+  if (code == SHARDRT_OK) code = shardrt_check_source(looked);
+  if (code == SHARDRT_OK && made != NULL) {
+    made->kind = kind;
+    code = fill(made, what, look_at, source, looked);
+  }
+  if (code < 0) {
+    if (made != NULL) shardrt_source_free(&made->head);
+    return code;
+  }
+  *out = made;
+  return SHARDRT_OK;
+}
+
+/* ---- by predicates ---------------------------------------------------------------------------------------------- */
+
+/* Asks all fields of the verdict. */
+static int ask(const shardrt_source *verdict, struct reader *reader, int64_t first, int64_t n, uint64_t *word) {
+  int64_t samples[FILTER_WORD];
+  for (int64_t i = 0; i < n; i++) samples[i] = first + i;
+  *word = n == FILTER_WORD ? ~UINT64_C(0) : (UINT64_C(1) << n) - 1;
+  for (int32_t f = 0; f < verdict->nfields; f++) {
+    uint8_t said[FILTER_WORD];
+    const shardrt_box whole = source_whole(&verdict->fields[f]);
+    int code = source_gather(verdict, f, samples, n, &whole, reader, said);
+    if (code < 0) return code;
+    for (int64_t i = 0; i < n; i++)
+      if (!said[i]) *word &= ~(UINT64_C(1) << i);
+  }
+  return SHARDRT_OK;
+}
+
+static int check_verdict(const shardrt_source *source, const shardrt_source *verdict) {
+  if (verdict->count != source->count)
+    return error_set(SHARDRT_EINVAL, "%lld verdicts on %lld samples", (long long)verdict->count,
+                     (long long)source->count);
+  for (int32_t f = 0; f < verdict->nfields; f++) {
+    const shardrt_field *field = &verdict->fields[f];
+    if (field->dtype == SHARDRT_BOOL && field->ndim == 0) continue;
+    return error_set(SHARDRT_EINVAL,
+                     "what the field \"%s\" goes through gives %s of %d dimensions; it must come to one "
+                     "bool, whether the sample counts",
+                     field->name, shardrt_dtype_name(field->dtype), (int)field->ndim);
+  }
+  return SHARDRT_OK;
+}
+
+int shardrt_source_filter(shardrt_source *source, const shardrt_source *verdict, shardrt_source **out) {
+  static const char what[] = "filtering a source";
+  int code = source_refuse_mix(source);
+  if (code == SHARDRT_OK) code = check_verdict(source, verdict);
+  code = shardrt_check_outcome(what, code);
+  filter *made = NULL;
+  if (code == SHARDRT_OK) code = filter_make(what, SHARDRT_DATA_FILTER, ask, source, verdict, &made);
+  if (code < 0 || made == NULL) return code;
+  made->head.places = verdict->places; /* which may have drawn, too */
+  *out = &made->head;
+  return SHARDRT_OK;
+}

@@ -1,0 +1,394 @@
+/* pack.c - sequences of different length in rows of one length.
+ *
+ * Which sequences stand in which row is worked out once, from their lengths alone, so that rows are samples like any
+ * others: they can be shuffled, cut among devices and found again. */
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "base/hash.h"
+#include "base/size.h"
+#include "dataset/source.h"
+#include "dataset/view/fit.h"
+#include "dataset/view/survey.h"
+
+enum { LOOK_SAMPLES = 1024, TOKENS = 0, SEGMENTS, POSITIONS, PACK_FIELDS };
+
+/* A sequence, or a piece of one that is longer than a row: elements piece * length … of it, `elements` of them. */
+struct pack_piece {
+  int64_t sample; /* of the base */
+  int32_t piece;
+  int32_t elements;
+};
+
+/* Row r has pieces[firsts[r] … firsts[r + 1]], one after the other from its start. */
+typedef struct pack {
+  shardrt_source head;
+  shardrt_source *base; /* a count */
+  int32_t field;        /* of the base */
+  int32_t length;       /* of a row */
+  int32_t longer;
+  struct pack_piece *pieces; /* NULL: planning */
+  int64_t npieces;
+  int64_t *firsts;
+  double filled;
+  uint64_t hash; /* of all that decides which element stands where */
+  shardrt_field fields[PACK_FIELDS];
+} pack;
+
+/* ---- reading ---------------------------------------------------------------------------------------------------- */
+
+/* Copies the part of a piece that lies in `inner`, which begins `at` elements into the row. */
+static int copy_piece(const pack *p, const struct pack_piece *piece, int64_t at, const shardrt_box *inner,
+                      struct reader *reader, void *dst) {
+  const int64_t end = at + piece->elements;
+  const int64_t start = inner->start[0] > at ? inner->start[0] : at;
+  const int64_t stop = inner->stop[0] < end ? inner->stop[0] : end;
+  if (start >= stop) return SHARDRT_OK;
+  struct value value;
+  int code = source_value(p->base, p->field, piece->sample, NULL, reader, &value);
+  if (code < 0) return code;
+  const int64_t first = (int64_t)piece->piece * p->length;
+  if (value.shape[0] < first + piece->elements)
+    return error_set(SHARDRT_EDATA, "sample %lld is %lld elements long now; it was longer when the rows were packed",
+                     (long long)source_number(p->base, piece->sample), (long long)value.shape[0]);
+  int64_t extent[SHARDRT_MAX_NDIM], shape[SHARDRT_MAX_NDIM], to[SHARDRT_MAX_NDIM] = {0}, from[SHARDRT_MAX_NDIM];
+  for (int32_t d = 0; d < inner->ndim; d++) {
+    from[d] = inner->start[d];
+    extent[d] = shape[d] = inner->stop[d] - inner->start[d];
+  }
+  extent[0] = stop - start;
+  to[0] = start - inner->start[0];
+  from[0] = first + start - at;
+  return shardrt_box_copy(inner->ndim, shardrt_dtype_size(value.dtype), extent, dst, shape, to, value.data, value.shape,
+                          from);
+}
+
+static int gather_tokens(const pack *p, int64_t row, const shardrt_box *inner, struct reader *reader, uint8_t *dst) {
+  int64_t at = 0;
+  int code = SHARDRT_OK;
+  const struct reader_mark mark = reader_mark(reader);
+  for (int64_t i = p->firsts[row]; i < p->firsts[row + 1] && at < inner->stop[0] && code == SHARDRT_OK; i++) {
+    code = copy_piece(p, &p->pieces[i], at, inner, reader, dst);
+    reader_release(reader, mark);
+    at += p->pieces[i].elements;
+  }
+  const int64_t extent = inner->stop[0] - inner->start[0], rest = inner->stop[0] - at;
+  if (extent == 0 || rest <= 0) return code;
+  const size_t bytes = source_box_bytes(&p->fields[TOKENS], inner) / (size_t)extent; /* of one element of the row */
+  const int64_t zeros = rest < extent ? rest : extent;
+  memset(dst + (size_t)(extent - zeros) * bytes, 0, (size_t)zeros * bytes);
+  return code;
+}
+
+/* What the elements of one range of a row are of: their segment, or their position in it. */
+static void gather_ids(const pack *p, int32_t field, int64_t row, int64_t start, int64_t stop, int32_t *dst) {
+  int64_t begin = 0, at = start;
+  for (int64_t i = p->firsts[row]; i < p->firsts[row + 1] && at < stop; i++) {
+    const int64_t end = begin + p->pieces[i].elements;
+    const int32_t segment = (int32_t)(i - p->firsts[row]) + 1;
+    for (; at < end && at < stop; at++) *dst++ = field == SEGMENTS ? segment : (int32_t)(at - begin);
+    begin = end;
+  }
+  for (; at < stop; at++) *dst++ = 0;
+}
+
+static int pack_gather(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
+                       const shardrt_box *inner, struct reader *reader, void *dst) {
+  const pack *p = (const pack *)source;
+  if (p->pieces == NULL)
+    return error_set(SHARDRT_EDATA, "source:pack: its rows cannot be read here: they were not packed (planning)");
+  const size_t bytes = source_box_bytes(&source->fields[field], inner);
+  const int64_t epoch = reader->epoch, *epochs = reader->epochs;
+  reader->epochs = NULL; /* one for all sequences of a row */
+  int code = SHARDRT_OK;
+  for (int64_t i = 0; i < n && code == SHARDRT_OK; i++) {
+    uint8_t *to = (uint8_t *)dst + (size_t)i * bytes;
+    if (epochs != NULL) reader->epoch = epochs[i];
+    if (field == TOKENS)
+      code = gather_tokens(p, samples[i], inner, reader, to);
+    else
+      gather_ids(p, field, samples[i], inner->start[0], inner->stop[0], (int32_t *)(void *)to);
+  }
+  reader->epoch = epoch;
+  reader->epochs = epochs;
+  return code;
+}
+
+static int pack_extents(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
+                        const shardrt_box *inner, struct extents *out) {
+  (void)inner; /* sequences are read whole */
+  const pack *p = (const pack *)source;
+  int code = SHARDRT_OK;
+  for (int64_t i = 0; field == TOKENS && p->pieces != NULL && i < n && code == SHARDRT_OK; i++)
+    for (int64_t k = p->firsts[samples[i]]; k < p->firsts[samples[i] + 1] && code == SHARDRT_OK; k++)
+      code = source_extents(p->base, p->field, &p->pieces[k].sample, 1, NULL, out);
+  return code;
+}
+
+static uint64_t pack_fingerprint(const shardrt_source *source) {
+  const pack *p = (const pack *)source;
+  return hash_number(hash_number(hash_text(0, "shardrt pack"), (int64_t)shardrt_source_fingerprint(p->base)),
+                     (int64_t)p->hash);
+}
+
+static void pack_choices(const shardrt_source *source, uint64_t *hashes) {
+  const pack *p = (const pack *)source;
+  source_choices(p->base, hashes);
+  hashes[SHARDRT_DATA_ROWS] = hash_number(hashes[SHARDRT_DATA_ROWS], (int64_t)p->hash);
+}
+
+static size_t pack_bytes(const shardrt_source *source, int32_t field, const shardrt_box *inner) {
+  return field == TOKENS ? source_box_bytes(&source->fields[field], inner) : 0;
+}
+
+static const shardrt_source *pack_over(const shardrt_source *source) {
+  return ((const pack *)source)->base;
+}
+
+static void pack_close(shardrt_source *source) {
+  pack *p = (pack *)source;
+  alloc_free(p->firsts);
+  alloc_free(p->pieces);
+  shardrt_source_free(p->base);
+}
+
+static const source_format pack_format = {
+    .name = "pack",
+    .gather = pack_gather,
+    .extents = pack_extents,
+    .fingerprint = pack_fingerprint,
+    .choices = pack_choices,
+    .bytes = pack_bytes,
+    .over = pack_over,
+    .close = pack_close,
+};
+
+double shardrt_source_fill(const shardrt_source *source) {
+  return source->format == &pack_format ? ((const pack *)source)->filled : -1;
+}
+
+/* ---- which pieces there are ------------------------------------------------------------------------------------- */
+
+static int look(const void *context, struct reader *reader, int64_t first, int64_t count, void *found) {
+  const pack *p = context;
+  int64_t *lengths = found;
+  int code = SHARDRT_OK;
+  for (int64_t i = 0; i < count && code == SHARDRT_OK; i++) {
+    struct value value;
+    const struct reader_mark mark = reader_mark(reader);
+    code = source_value(p->base, p->field, first + i, NULL, reader, &value);
+    reader_release(reader, mark);
+    if (code < 0) return code;
+    lengths[i] = value.shape[0];
+    if (lengths[i] > p->length && p->longer == SHARDRT_LONGER_ERROR)
+      return error_set(
+          SHARDRT_EINVAL,
+          "sample %lld has %lld elements, a row %d; a greater length would do, or longer = \"truncate\" or "
+          "\"split\"",
+          (long long)source_number(p->base, first + i), (long long)lengths[i], (int)p->length);
+  }
+  return code;
+}
+
+static int64_t pieces_of(const pack *p, int64_t elements) {
+  if (elements == 0) return 0;
+  return p->longer == SHARDRT_LONGER_SPLIT ? (elements - 1) / p->length + 1 : 1;
+}
+
+/* All pieces, in the order in which they are taken; *filled is their elements. */
+static int list_pieces(pack *p, const shardrt_pack_options *o, const int64_t *lengths, struct pack_piece **out,
+                       double *filled) {
+  const int64_t count = p->base->count;
+  for (int64_t i = 0; i < count; i++) p->npieces += pieces_of(p, lengths[i]);
+  struct pack_piece *pieces = alloc_array((size_t)p->npieces, sizeof *pieces);
+  if (pieces == NULL) return ALLOC_FAILED;
+  int64_t made = 0;
+  *filled = 0;
+  for (int64_t i = 0; i < count; i++) {
+    const int64_t sample = o->shuffle ? shardrt_order_index(o->seed, 0, count, i) : i;
+    const int64_t n = pieces_of(p, lengths[sample]);
+    for (int64_t k = 0; k < n; k++) {
+      const int64_t left = lengths[sample] - k * p->length;
+      const int32_t elements = left < p->length ? (int32_t)left : p->length;
+      pieces[made++] = (struct pack_piece){.sample = sample, .piece = (int32_t)k, .elements = elements};
+      *filled += elements;
+    }
+  }
+  *out = pieces;
+  return SHARDRT_OK;
+}
+
+/* ---- which rows they go to -------------------------------------------------------------------------------------- */
+
+/* Room for one window of pieces. */
+struct window {
+  struct fit fit;
+  int32_t *lengths;
+  int32_t *rows;   /* of each piece */
+  int32_t *places; /* of each row: its next piece's place in the window */
+};
+
+static int window_set(struct window *self, int32_t capacity, int32_t most) {
+  int code = fit_set(&self->fit, capacity, most);
+  if (code < 0) return code;
+  self->lengths = alloc_array((size_t)most, sizeof *self->lengths);
+  if (self->lengths == NULL) return ALLOC_FAILED;
+  self->rows = alloc_array((size_t)most, sizeof *self->rows);
+  if (self->rows == NULL) return ALLOC_FAILED;
+  self->places = alloc_array((size_t)most + 1, sizeof *self->places);
+  return self->places != NULL ? SHARDRT_OK : ALLOC_FAILED;
+}
+
+static void window_clear(struct window *self) {
+  alloc_free(self->places);
+  alloc_free(self->rows);
+  alloc_free(self->lengths);
+  fit_clear(&self->fit);
+}
+
+/* Puts n pieces, from `first` on, in rows, the first of which is *nrows; in a row they keep their order. */
+static void pack_window(pack *p, struct window *window, const struct pack_piece *pieces, int64_t first, int32_t n,
+                        int64_t *nrows) {
+  for (int32_t i = 0; i < n; i++) window->lengths[i] = pieces[first + i].elements;
+  const int32_t used = fit_rows(&window->fit, window->lengths, n, window->rows);
+  memset(window->places, 0, ((size_t)used + 1) * sizeof *window->places);
+  for (int32_t i = 0; i < n; i++) window->places[window->rows[i] + 1]++;
+  for (int32_t row = 0; row < used; row++) {
+    window->places[row + 1] += window->places[row];
+    p->firsts[*nrows + row] = first + window->places[row];
+  }
+  for (int32_t i = 0; i < n; i++) p->pieces[first + window->places[window->rows[i]]++] = pieces[first + i];
+  *nrows += used;
+}
+
+static int pack_rows(pack *p, int64_t most, const struct pack_piece *pieces) {
+  const int64_t n = p->npieces;
+  p->pieces = alloc_array((size_t)n, sizeof *p->pieces);
+  if (p->pieces == NULL) return ALLOC_FAILED;
+  p->firsts = alloc_array((size_t)n + 1, sizeof *p->firsts);
+  if (p->firsts == NULL) return ALLOC_FAILED;
+  if (most > n) most = n;
+  struct window window = {0};
+  int code = window_set(&window, p->length, (int32_t)most);
+  for (int64_t first = 0; first < n && code == SHARDRT_OK; first += most)
+    pack_window(p, &window, pieces, first, (int32_t)(n - first < most ? n - first : most), &p->head.count);
+  window_clear(&window);
+  if (code < 0) return code;
+  p->firsts[p->head.count] = n;
+  return SHARDRT_OK;
+}
+
+/* ---- making one ------------------------------------------------------------------------------------------------- */
+
+static int work_out(pack *p, const shardrt_pack_options *o, const int64_t *lengths) {
+  struct pack_piece *pieces = NULL;
+  double filled;
+  int code = list_pieces(p, o, lengths, &pieces, &filled);
+  if (code == SHARDRT_OK) code = pack_rows(p, o->window, pieces);
+  alloc_free(pieces);
+  if (code < 0) return code;
+  p->filled = p->head.count > 0 ? filled / ((double)p->head.count * p->length) : 1;
+  p->hash = hash_bytes(p->hash, p->pieces, (size_t)p->npieces * sizeof *p->pieces);
+  p->hash = hash_bytes(p->hash, p->firsts, ((size_t)p->head.count + 1) * sizeof *p->firsts);
+  return SHARDRT_OK;
+}
+
+static int survey_lengths(pack *p, const shardrt_pack_options *o) {
+  const struct survey survey = {.what = "packing a source",
+                                .items = p->base->count,
+                                .item_bytes = sizeof(int64_t),
+                                .chunk = LOOK_SAMPLES,
+                                .look = look,
+                                .context = p};
+  void *lengths = NULL;
+  int code = survey_run(&survey, &lengths);
+  if (code < 0) return code;
+  code = shardrt_check_outcome(survey.what, work_out(p, o, lengths));
+  alloc_free(lengths);
+  return code;
+}
+
+static int check_options(const shardrt_pack_options *o) {
+  if (o->length < 1 || o->length > FIT_CAPACITY_MOST)
+    return error_set(SHARDRT_EINVAL, "rows of %lld elements; they have 1 to %d", (long long)o->length,
+                     FIT_CAPACITY_MOST);
+  if (o->window < 1 || o->window > INT32_MAX / 2)
+    return error_set(SHARDRT_EINVAL, "a window of %lld sequences; it has 1 to %d", (long long)o->window, INT32_MAX / 2);
+  return SHARDRT_OK;
+}
+
+/* Its first dimension differs, and no other. */
+static int check_field(const shardrt_field *field) {
+  bool packs = field->ndim > 0 && field->shape[0] < 0;
+  for (int32_t d = 1; d < field->ndim; d++) packs = packs && field->shape[d] >= 0;
+  if (!packs)
+    return error_set(SHARDRT_EINVAL,
+                     "the field \"%s\" cannot be packed: its samples must differ in their first dimension, and in no "
+                     "other",
+                     field->name);
+  if (strcmp(field->name, "segment_ids") == 0 || strcmp(field->name, "positions") == 0)
+    return error_set(SHARDRT_EINVAL, "the field \"%s\" has the name of one that packing adds; rename it", field->name);
+  return SHARDRT_OK;
+}
+
+static int set_fields(pack *p, shardrt_source *base, int32_t field) {
+  if (shardrt_source_field(base, field) == NULL)
+    return error_set(SHARDRT_EINVAL, "field %d of a source of %d fields", (int)field, (int)base->nfields);
+  const shardrt_field *tokens = &base->fields[field];
+  int code = check_field(tokens);
+  if (code < 0) return code;
+  p->fields[TOKENS] = *tokens; /* its name lives as long as the base */
+  p->fields[TOKENS].shape[0] = p->length;
+  p->fields[SEGMENTS] = (shardrt_field){"segment_ids", SHARDRT_INT32, 1, {p->length}};
+  p->fields[POSITIONS] = (shardrt_field){"positions", SHARDRT_INT32, 1, {p->length}};
+  size_t bytes;
+  if (!size_bytes(tokens->ndim, p->fields[TOKENS].shape, shardrt_dtype_size(tokens->dtype), &bytes))
+    return error_set(SHARDRT_EOVERFLOW, "the bytes of one row do not fit in 64 bits");
+  p->head.fields = p->fields;
+  p->head.nfields = PACK_FIELDS;
+  return SHARDRT_OK;
+}
+
+static int fill(pack *p, shardrt_source *base, int32_t field, const shardrt_pack_options *o) {
+  int code = source_refuse_mix(base);
+  if (code == SHARDRT_OK) code = check_options(o);
+  if (code < 0) return code;
+  p->base = source_retain(base);
+  p->head.places = base->places;
+  p->field = field;
+  p->length = (int32_t)o->length;
+  p->longer = o->longer;
+  p->filled = 1;
+  const int64_t words[] = {field, o->length, o->window, o->longer, o->shuffle, (int64_t)o->seed};
+  p->hash = hash_bytes(0, words, sizeof words);
+  return set_fields(p, base, field);
+}
+
+/* All that needs the other processes. */
+static int fill_together(pack *p, const shardrt_pack_options *o) {
+  const shardrt_job *job = shardrt_job_get();
+  if (job != NULL && job->planning) {
+    p->head.count = p->base->count;
+    p->head.guessed = true;
+    p->filled = -1;
+    return SHARDRT_OK;
+  }
+  int code = shardrt_check_source(p->base);
+  if (code == SHARDRT_OK) code = shardrt_check_same("how a source is packed", p->hash);
+  return code == SHARDRT_OK ? survey_lengths(p, o) : code;
+}
+
+int shardrt_source_pack(shardrt_source *source, int32_t field, const shardrt_pack_options *options,
+                        shardrt_source **out) {
+  pack *made = source_new(&pack_format, sizeof *made);
+  int code = made != NULL ? fill(made, source, field, options) : ALLOC_FAILED;
+  code = shardrt_check_outcome("making packed rows", code);
+  if (code == SHARDRT_OK && made != NULL) code = fill_together(made, options);
+  if (code < 0) {
+    if (made != NULL) shardrt_source_free(&made->head);
+    return code;
+  }
+  *out = &made->head;
+  return SHARDRT_OK;
+}

@@ -1,0 +1,178 @@
+#include "dataset/view/survey.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "base/size.h"
+#include "system/machine.h"
+#include "system/team.h"
+
+enum { PAUSE = 200 * 1000 /* ns */, MAX_THREADS = 256 };
+
+/* One process's share: items first … first + count - 1. */
+struct share {
+  const struct survey *survey;
+  int64_t first, count;
+  char *found;
+  pthread_mutex_t lock;   /* guards all below */
+  struct reader *readers; /* one for each thread, */
+  struct reader **idle;   /* of which these are free */
+  int32_t nidle;
+  int64_t failed_chunk; /* the first that failed so far; needs code != 0 */
+  int code;
+  char message[2048];
+};
+
+static struct reader *take_reader(struct share *self) {
+  pthread_mutex_lock(&self->lock);
+  struct reader *reader = self->code == SHARDRT_OK ? self->idle[--self->nidle] : NULL;
+  pthread_mutex_unlock(&self->lock);
+  return reader;
+}
+
+static void give_reader(struct share *self, struct reader *reader, int64_t chunk, int code) {
+  pthread_mutex_lock(&self->lock);
+  self->idle[self->nidle++] = reader;
+  if (code < 0 && (self->code == SHARDRT_OK || chunk < self->failed_chunk)) {
+    self->code = code;
+    self->failed_chunk = chunk;
+    snprintf(self->message, sizeof self->message, "%s", shardrt_error_message());
+  }
+  pthread_mutex_unlock(&self->lock);
+}
+
+/* After a failure nothing more is begun. */
+static void look_at_chunk(void *context, int64_t chunk) {
+  struct share *self = context;
+  const struct survey *survey = self->survey;
+  const int64_t first = chunk * survey->chunk, left = self->count - first;
+  struct reader *reader = left > 0 ? take_reader(self) : NULL;
+  if (reader == NULL) return;
+  const struct reader_mark mark = reader_mark(reader);
+  int code = survey->look(survey->context, reader, self->first + first, left < survey->chunk ? left : survey->chunk,
+                          self->found + (size_t)first * survey->item_bytes);
+  reader_release(reader, mark);
+  give_reader(self, reader, chunk, code);
+}
+
+/* ---- together --------------------------------------------------------------------------------------------------- */
+
+static bool is_alone(const shardrt_job *job) {
+  return job == NULL || job->planning || job->process_count == 1;
+}
+
+/* Lets the threads look for at most `seconds`; false: nothing is left. This thread does not help: one chunk may take
+ * longer than the others wait. */
+static bool look_for(struct team *team, double seconds) {
+  const double end = shardrt_clock() + seconds;
+  while (team_left(team) > 0) {
+    if (shardrt_clock() >= end) return true;
+    nanosleep(&(struct timespec){.tv_nsec = PAUSE}, NULL);
+  }
+  return false;
+}
+
+/* Until all processes are done, or one of them failed: they meet more often than the job's timeout runs out. */
+static int look_together(struct share *self, struct team *team, const shardrt_job *job) {
+  struct progress {
+    int32_t looking, failed;
+  } *all = alloc_array((size_t)job->process_count, sizeof *all);
+  int code = shardrt_check_outcome(self->survey->what, all != NULL ? SHARDRT_OK : ALLOC_FAILED);
+  bool go_on = code == SHARDRT_OK && all != NULL;
+  while (go_on) {
+    struct progress mine = {.looking = look_for(team, job->timeout < 8 ? job->timeout / 8 : 1)};
+    pthread_mutex_lock(&self->lock);
+    mine.failed = self->code < 0;
+    pthread_mutex_unlock(&self->lock);
+    code = shardrt_allgather(self->survey->what, &mine, sizeof mine, all);
+    go_on = false;
+    bool failed = code < 0;
+    for (int32_t p = 0; code == SHARDRT_OK && p < job->process_count; p++) {
+      go_on = go_on || all[p].looking;
+      failed = failed || all[p].failed;
+    }
+    go_on = go_on && !failed;
+  }
+  alloc_free(all);
+  return code;
+}
+
+static int look(struct share *self, struct team *team) {
+  const shardrt_job *job = shardrt_job_get();
+  const int64_t chunks = self->count / self->survey->chunk + 1;    /* the last may be empty */
+  team_spread(team, look_at_chunk, self, chunks < 2 ? 2 : chunks); /* for one, a team would wake no thread */
+  int code = SHARDRT_OK;
+  if (is_alone(job))
+    while (look_for(team, 1)) continue;
+  else
+    code = look_together(self, team, job);
+  team_stop(team);
+  return code;
+}
+
+/* Makes what `threads` threads need, and room for what is found of `room` items. */
+static int prepare(struct share *self, int32_t threads, int64_t room, struct team **team) {
+  const size_t n = (size_t)threads;
+  self->readers = alloc_zeros(n, sizeof *self->readers);
+  if (self->readers == NULL) return ALLOC_FAILED;
+  self->idle = alloc_array(n, sizeof(struct reader *));
+  if (self->idle == NULL) return ALLOC_FAILED;
+  while (self->nidle < threads) {
+    self->idle[self->nidle] = &self->readers[self->nidle];
+    self->nidle++;
+  }
+  size_t bytes;
+  if (!size_multiply((size_t)room, self->survey->item_bytes, &bytes))
+    return error_set(SHARDRT_EOVERFLOW, "%lld samples", (long long)self->survey->items);
+  self->found = alloc_zeros(bytes, 1);
+  if (self->found == NULL) return ALLOC_FAILED;
+  return team_new(threads, team);
+}
+
+/* What is found of items beyond the share's count, up to `room`, is zeros. */
+static int run(struct share *self, int64_t room) {
+  const int64_t chunks = self->count / self->survey->chunk + 1;
+  int32_t threads = machine_cores();
+  if (threads > chunks) threads = (int32_t)chunks;
+  if (threads > MAX_THREADS) threads = MAX_THREADS;
+  struct team *team = NULL;
+  int code = shardrt_check_outcome(self->survey->what, prepare(self, threads, room, &team));
+  if (code == SHARDRT_OK) code = look(self, team);
+  team_free(team);
+  for (int32_t i = 0; self->readers != NULL && i < self->nidle; i++) reader_clear(&self->readers[i]);
+  alloc_free((void *)self->idle);
+  alloc_free(self->readers);
+  if (code < 0) return code; /* in all processes */
+  if (self->code < 0) code = error_set(self->code, "%s", self->message);
+  return shardrt_check_outcome(self->survey->what, code);
+}
+
+int survey_run(const struct survey *survey, void **out) {
+  const shardrt_job *job = shardrt_job_get();
+  const int64_t processes = is_alone(job) ? 1 : job->process_count, index = is_alone(job) ? 0 : job->process_index;
+  const int64_t room = survey->items / processes + (survey->items % processes != 0); /* of each */
+  const int64_t first = index * room < survey->items ? index * room : survey->items;
+  struct share share = {.survey = survey, .first = first};
+  share.count = survey->items - first < room ? survey->items - first : room;
+  pthread_mutex_init(&share.lock, NULL);
+  int code = run(&share, room);
+  pthread_mutex_destroy(&share.lock);
+  void *all = NULL;
+  if (code == SHARDRT_OK && processes > 1) {
+    const size_t bytes = (size_t)room * survey->item_bytes;
+    all = alloc_array((size_t)processes, bytes);
+    code = shardrt_check_outcome(survey->what, all != NULL ? SHARDRT_OK : ALLOC_FAILED);
+    if (code == SHARDRT_OK) code = shardrt_allgather(survey->what, share.found, bytes, all);
+  }
+  if (code < 0 || processes > 1) alloc_free(share.found);
+  if (code < 0) {
+    alloc_free(all);
+    return code;
+  }
+  *out = processes > 1 ? all : share.found;
+  return SHARDRT_OK;
+}

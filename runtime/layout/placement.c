@@ -1,0 +1,111 @@
+#include "layout/placement.h"
+
+#include <stdlib.h>
+
+#include "base/alloc.h"
+
+int side_set(side *s, const shardrt_sharding *sharding, int32_t ndim, const int64_t *shape,
+             int32_t devices_per_process) {
+  int code = sharding_grid(sharding, ndim, shape, &s->grid);
+  if (code != SHARDRT_OK) return code;
+  s->sharding = sharding;
+  s->replicas = sharding->mesh->size / s->grid.blocks;
+  s->devices_per_process = devices_per_process;
+  return SHARDRT_OK;
+}
+
+int32_t side_process(const side *s, int64_t block, int64_t replica) {
+  int64_t position = sharding_position(s->sharding, &s->grid, block, replica);
+  return shardrt_mesh_device(s->sharding->mesh, position) / s->devices_per_process;
+}
+
+int32_t side_only_process(const side *s, int64_t block) {
+  int32_t process = side_process(s, block, 0);
+  for (int64_t r = 1; r < s->replicas; r++)
+    if (side_process(s, block, r) != process) return -1;
+  return process;
+}
+
+static int compare_processes(const void *a, const void *b) {
+  int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
+  return (x > y) - (x < y);
+}
+
+int64_t side_processes(const side *s, int64_t block, int32_t *out) {
+  for (int64_t r = 0; r < s->replicas; r++) out[r] = side_process(s, block, r);
+  qsort(out, (size_t)s->replicas, sizeof *out, compare_processes);
+  int64_t count = 0;
+  for (int64_t r = 0; r < s->replicas; r++)
+    if (count == 0 || out[r] != out[count - 1]) out[count++] = out[r];
+  return count;
+}
+
+static int compare_held(const void *a, const void *b) {
+  const held *x = a, *y = b;
+  if (x->block != y->block) return x->block < y->block ? -1 : 1;
+  return (x->replica > y->replica) - (x->replica < y->replica);
+}
+
+int holding_set(holding *h, const side *s, int32_t process) {
+  int64_t begin, end;
+  int code = mesh_owned(s->sharding->mesh, process, s->devices_per_process, &begin, &end);
+  if (code != SHARDRT_OK) return code;
+  if (h->items == NULL) {
+    int64_t most = s->devices_per_process;
+    if (most > s->sharding->mesh->size) most = s->sharding->mesh->size;
+    h->items = alloc_array((size_t)most, sizeof *h->items);
+    h->positions = alloc_array((size_t)most, sizeof *h->positions);
+    if (h->items == NULL || h->positions == NULL) return ALLOC_FAILED;
+  }
+  h->count = end - begin;
+  mesh_rank_positions(s->sharding->mesh, begin, end, h->positions);
+  for (int64_t i = 0; i < h->count; i++)
+    h->items[i].block = sharding_block(s->sharding, &s->grid, h->positions[i], &h->items[i].replica);
+  qsort(h->items, (size_t)h->count, sizeof *h->items, compare_held);
+  return SHARDRT_OK;
+}
+
+void holding_clear(holding *h) {
+  alloc_free(h->items);
+  alloc_free(h->positions);
+}
+
+/* The first item with that block or a higher one. */
+static int64_t holding_find(const holding *h, int64_t block) {
+  int64_t low = 0, high = h->count;
+  while (low < high) {
+    int64_t middle = low + (high - low) / 2;
+    if (h->items[middle].block < block)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return low;
+}
+
+bool holding_has(const holding *h, int64_t block) {
+  int64_t i = holding_find(h, block);
+  return i < h->count && h->items[i].block == block;
+}
+
+bool holding_is_first(const holding *h, int64_t i) {
+  return i == 0 || h->items[i - 1].block != h->items[i].block;
+}
+
+int64_t holding_rank(const holding *h, int64_t block) {
+  int64_t before = 0;
+  for (int64_t i = 0; i < h->count && h->items[i].block < block; i++) before += holding_is_first(h, i);
+  return before;
+}
+
+int64_t holding_replica(const holding *h, int64_t block, int64_t base, int64_t numbers) {
+  const int64_t begin = holding_find(h, block), count = holding_find(h, block + 1) - begin;
+  if (count == 0) return 0;
+  const held *own = h->items + begin;
+  const int64_t first = base + own[0].replica;
+  /* Replicas in a row: the first one for the lowest numbers, the last one for the highest. Processes in turns: also one
+   * further from each process to the next. */
+  int64_t turn = first * count / numbers;
+  if (count > 1 && own[1].replica != own[0].replica + 1) turn += first;
+  return own[turn % count].replica;
+}

@@ -1,0 +1,79 @@
+#include "loader/plan/permutation.h"
+
+#include "base/error.h"
+#include "base/hash.h"
+#include "dataset/mix.h"
+#include "dataset/source.h"
+
+/* Below this many bits a round's function takes few values, so more rounds are needed before the permutations are
+ * equally likely; their cost does not matter there. */
+enum { SMALL_BITS = 14, SMALL_ROUNDS = ORDER_MAX_ROUNDS, LARGE_ROUNDS = 6 };
+
+/* SplitMix64's finaliser, variant 13 of Stafford's:
+ * https://zimbry.blogspot.com/2011/09/better-bit-mixing-improving-on.html
+ */
+static uint64_t mix(uint64_t x) {
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+  return x ^ (x >> 31);
+}
+
+static int32_t bits_of(uint64_t count) {
+  return count < 2 ? 0 : 64 - __builtin_clzll(count - 1);
+}
+
+void order_set(struct order *self, uint64_t seed, int64_t epoch, int64_t count, bool shuffle) {
+  const uint64_t golden = 0x9e3779b97f4a7c15u; /* 2^64 / the golden ratio: SplitMix64's step */
+  int32_t bits = bits_of((uint64_t)count);
+  *self = (struct order){.seed = seed, .epoch = epoch, .count = count, .shuffle = shuffle, .low_bits = bits / 2};
+  self->low_mask = (UINT64_C(1) << (bits / 2)) - 1;
+  self->high_mask = (UINT64_C(1) << (bits - bits / 2)) - 1;
+  if (!shuffle || count < 2) return; /* no rounds: everything stays where it is */
+  self->rounds = bits < SMALL_BITS ? SMALL_ROUNDS : LARGE_ROUNDS;
+  uint64_t state = mix(mix(mix(seed + golden) ^ (uint64_t)epoch) + golden * (uint64_t)count);
+  for (int32_t r = 0; r < self->rounds; r++) self->keys[r] = mix(state += golden);
+}
+
+/* 32 bits from one half and a round's key. */
+static inline uint64_t scramble(uint64_t half, uint64_t key) {
+  uint64_t x = (half ^ key) * 0xd6e8feb86659fd93u;
+  x = (x ^ (x >> 32)) * (key | 1);
+  return x >> 32;
+}
+
+/* The sample at `position`; needs 0 <= position < count. */
+static int64_t order_at(const struct order *self, int64_t position) {
+  const int32_t low_bits = self->low_bits;
+  uint64_t x = (uint64_t)position;
+  do {
+    uint64_t low = x & self->low_mask;
+    uint64_t high = x >> low_bits;
+    for (int32_t r = 0; r < self->rounds; r += 2) {
+      high ^= scramble(low, self->keys[r]) & self->high_mask;
+      low ^= scramble(high, self->keys[r + 1]) & self->low_mask;
+    }
+    x = high << low_bits | low;
+  } while (x >= (uint64_t)self->count);
+  return (int64_t)x;
+}
+
+int64_t order_sample(const struct order *self, const shardrt_source *source, int64_t position, int64_t *epoch) {
+  if (source->mix == NULL) {
+    *epoch = self->epoch;
+    return order_at(self, position);
+  }
+  const struct mix_turn turn = mix_turn_at(source->mix, self->epoch * self->count + position);
+  *epoch = turn.before / turn.count;
+  struct order part;
+  order_set(&part, hash_number(self->seed, turn.first), *epoch, turn.count, self->shuffle);
+  return turn.first + order_at(&part, turn.before % turn.count);
+}
+
+int64_t shardrt_order_index(uint64_t seed, int64_t epoch, int64_t count, int64_t position) {
+  if (epoch < 0 || position < 0 || position >= count)
+    return error_set(SHARDRT_EINVAL, "position %lld of epoch %lld in an order of %lld samples: there is none",
+                     (long long)position, (long long)epoch, (long long)count);
+  struct order epoch_order;
+  order_set(&epoch_order, seed, epoch, count, true);
+  return order_at(&epoch_order, position);
+}

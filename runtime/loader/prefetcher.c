@@ -1,0 +1,270 @@
+#include "loader/prefetcher.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "dataset/source.h"
+#include "loader/plan/permutation.h"
+#include "storage/readahead.h"
+
+enum {
+  CHUNK = 256,         /* samples whose numbers are worked out at once */
+  GATHERED = 4096,     /* extents that are sorted together, or more by a chunk's */
+  LOOKS = 16,          /* rows of a batch's field that are looked at */
+  CALM_AFTER = 16,     /* batches in a row of which nothing was missing */
+  MOST_BATCHES = 64,   /* how far to go ahead of the workers: a batch at least, */
+  FAR_BYTES = 64 << 20 /* as many more as have so many bytes, */
+};
+static const double CALM_SECONDS = 0.05; /* from one look to the next while all is calm */
+
+/* While `calm`, nothing was missing lately: the thread sleeps and has a look at one batch now and then. Else it goes
+ * over all batches up to `far` beyond those that the workers have, and has those read of which something is missing.
+ * What follows the lock is guarded by it; what comes before is the thread's own, but for `bytes`. */
+struct scout {
+  const struct plan *plan;
+  struct cursor_rules rules;
+  uint64_t seed;
+  bool shuffle;
+  int64_t far; /* batches */
+  struct ahead *ahead;
+  struct order order;    /* of the batch that is looked at */
+  int64_t batch;         /* the next one to look at, */
+  struct cursor at;      /* and where it stands */
+  int64_t found_in_turn; /* batches of which nothing was missing, since one of which something was */
+  _Atomic int64_t bytes;
+  pthread_t thread;
+  pthread_mutex_t lock;
+  pthread_cond_t told;
+  struct scout_view view;
+  bool has_view; /* it holds */
+  bool lost;     /* `batch` and `at` are from before the loader went elsewhere */
+  bool calm;
+  double looked; /* when, while calm */
+  bool wanted;   /* there is something to do: the thread is awake or was woken */
+  bool ending;
+};
+
+/* ---- what a batch needs ----------------------------------------------------------------------------------------- */
+
+/* Adds what `count` of the real rows of a piece of the batch need, evenly spread over them; each, where `count` is how
+ * many there are. A piece is rows `first` … `first` + `rows` of the batch and of each what lies in `inner`. */
+static void add_rows(struct scout *self, int32_t field, const shardrt_box *inner, int64_t first, int64_t rows,
+                     int64_t count, bool reads) {
+  int64_t samples[CHUNK];
+  for (int64_t done = 0; done < count;) {
+    const int64_t n = count - done < CHUNK ? count - done : CHUNK;
+    for (int64_t i = 0; i < n; i++) {
+      int64_t epoch;
+      const int64_t row = first + (done + i) * rows / count;
+      samples[i] = order_sample(&self->order, self->plan->source, self->at.row + row, &epoch);
+    }
+    /* What does not fit is not read ahead. */
+    (void)source_extents(self->plan->source, field, samples, n, inner, ahead_extents(self->ahead));
+    if (reads && ahead_extents(self->ahead)->count >= GATHERED) atomic_fetch_add(&self->bytes, ahead_read(self->ahead));
+    done += n;
+  }
+}
+
+/* All pieces of the batch at self->at, or where it is only looked at, about LOOKS rows of each field. */
+static void add_batch(struct scout *self, bool reads) {
+  const struct plan *plan = self->plan;
+  const bool whole = plan->pipeline == SHARDRT_GLOBAL;
+  const int64_t batch_rows = cursor_rows(&self->at, &self->rules);
+  for (int32_t f = 0; f < plan->nfields; f++) {
+    const struct plan_field *field = &plan->fields[f];
+    const shardrt_box all = source_whole(field->field);
+    const int64_t pieces = whole && field->nblocks > 0 ? 1 : field->nblocks;
+    const int64_t step = reads || pieces < LOOKS ? 1 : pieces / LOOKS;
+    for (int64_t i = 0; i < pieces; i += step) {
+      const struct plan_block *block = &plan->blocks[field->first_block + i];
+      const int64_t first = whole ? 0 : block->first_row;
+      int64_t rows = whole ? plan->batch_size : block->rows;
+      if (rows > batch_rows - first) rows = batch_rows - first;
+      if (rows <= 0) continue;
+      const int64_t looks = pieces < LOOKS ? LOOKS / pieces : 1;
+      add_rows(self, f, whole ? &all : &block->inner, first, rows, reads || rows < looks ? rows : looks, reads);
+    }
+  }
+}
+
+/* Looks at the batch at self->at; true: nothing was missing. */
+static bool is_found(struct scout *self) {
+  order_set(&self->order, self->seed, self->at.epoch, self->rules.count, self->shuffle);
+  add_batch(self, false);
+  return !ahead_is_missing(self->ahead);
+}
+
+static void bring(struct scout *self) {
+  add_batch(self, true);
+  atomic_fetch_add(&self->bytes, ahead_read(self->ahead));
+}
+
+/* ---- the thread ------------------------------------------------------------------------------------------------- */
+
+/* Goes to the next batch that is worth a look; false: there is none before the loader has told more. Locked. */
+static bool go_on(struct scout *self) {
+  const struct scout_view *view = &self->view;
+  if (!self->wanted || !self->has_view) return false;
+  if (self->calm) { /* a batch that the workers were not set on yet */
+    self->batch = view->end;
+    self->at = view->end_place;
+    self->lost = false;
+  } else if (self->lost || self->batch < view->first) {
+    self->batch = view->first;
+    self->at = view->place;
+    self->lost = false;
+  }
+  return self->batch < view->end + self->far && cursor_rows(&self->at, &self->rules) > 0;
+}
+
+/* Takes what was found into account. Locked. */
+static void note(struct scout *self, bool found) {
+  if (self->calm) {
+    self->calm = found;
+    self->wanted = !found;
+    self->looked = shardrt_clock();
+    self->lost = true; /* from calm on, it begins where the workers are */
+    self->found_in_turn = 0;
+    return;
+  }
+  self->found_in_turn = found ? self->found_in_turn + 1 : 0;
+  if (self->found_in_turn >= CALM_AFTER) {
+    self->calm = true;
+    self->wanted = false;
+    self->looked = shardrt_clock();
+  }
+  self->batch++;
+  cursor_advance(&self->at, &self->rules);
+}
+
+static void *work(void *argument) {
+  struct scout *self = argument;
+  pthread_mutex_lock(&self->lock);
+  while (!self->ending) {
+    if (!go_on(self)) {
+      self->wanted = false;
+      pthread_cond_wait(&self->told, &self->lock);
+      continue;
+    }
+    const bool calm = self->calm;
+    pthread_mutex_unlock(&self->lock);
+    const bool found = is_found(self);
+    if (!found && !calm) bring(self);
+    pthread_mutex_lock(&self->lock);
+    note(self, found);
+  }
+  pthread_mutex_unlock(&self->lock);
+  return NULL;
+}
+
+void scout_tell(struct scout *self, const struct scout_view *view) {
+  if (self == NULL) return;
+  pthread_mutex_lock(&self->lock);
+  self->view = *view;
+  self->has_view = true;
+  if (!self->wanted && (!self->calm || shardrt_clock() - self->looked >= CALM_SECONDS)) {
+    self->wanted = true;
+    pthread_cond_signal(&self->told);
+  }
+  pthread_mutex_unlock(&self->lock);
+}
+
+void scout_forget(struct scout *self) {
+  if (self == NULL) return;
+  pthread_mutex_lock(&self->lock);
+  self->has_view = false;
+  self->lost = true;
+  pthread_mutex_unlock(&self->lock);
+}
+
+/* ---- one scout -------------------------------------------------------------------------------------------------- */
+
+enum { AHEAD_OFF = -1 };
+
+/* The way that $SHARDRT_AHEAD names. */
+static int choose_way(int32_t *way) {
+  const char *text = getenv("SHARDRT_AHEAD"); /* NOLINT(concurrency-mt-unsafe): nothing sets it */
+  *way = AHEAD_RING;
+  if (text == NULL || text[0] == '\0' || strcmp(text, "io_uring") == 0) return SHARDRT_OK;
+  *way = AHEAD_THREADS;
+  if (strcmp(text, "threads") == 0) return SHARDRT_OK;
+  *way = AHEAD_OFF;
+  if (strcmp(text, "off") == 0) return SHARDRT_OK;
+  return error_set(SHARDRT_EINVAL, "SHARDRT_AHEAD=%s: it is io_uring, threads or off", text);
+}
+
+/* How many batches of the plan to go ahead. */
+static int64_t far_of(const struct plan *plan) {
+  size_t bytes = 1;
+  for (int64_t b = 0; b < plan->nblocks; b++) bytes += (size_t)plan->blocks[b].rows * plan->blocks[b].storage_bytes;
+  const size_t batches = FAR_BYTES / bytes;
+  return batches < 1 ? 1 : batches > MOST_BATCHES ? MOST_BATCHES : (int64_t)batches;
+}
+
+static int start(struct scout *self) {
+  sigset_t blocked, before;
+  sigfillset(&blocked); /* signals are for the main thread, but for those that this one raises itself: it touches the
+                           mappings of offsets and indexes, which may be cut short */
+  static const int own[] = {SIGBUS, SIGSEGV, SIGFPE, SIGILL};
+  for (size_t i = 0; i < sizeof own / sizeof *own; i++) sigdelset(&blocked, own[i]);
+  pthread_sigmask(SIG_SETMASK, &blocked, &before);
+  const int problem = pthread_create(&self->thread, NULL, work, self);
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  if (problem == 0) return SHARDRT_OK;
+  return error_set(SHARDRT_ENOMEM, "the loader's thread that reads ahead cannot be started: %s", strerror(problem));
+}
+
+int scout_new(const struct plan *plan, const struct cursor_rules *rules, uint64_t seed, bool shuffle,
+              struct scout **out) {
+  int32_t way = AHEAD_OFF;
+  int code = choose_way(&way);
+  if (code < 0) return code;
+  *out = NULL;
+  if (way == AHEAD_OFF || plan->ntasks == 0) return SHARDRT_OK;
+  struct scout *made = alloc_zeros(1, sizeof *made);
+  if (made == NULL) return ALLOC_FAILED;
+  made->plan = plan;
+  made->rules = *rules;
+  made->seed = seed;
+  made->shuffle = shuffle;
+  made->far = far_of(plan);
+  made->lost = true;
+  pthread_mutex_init(&made->lock, NULL); /* these two cannot fail on Linux with default attributes */
+  pthread_cond_init(&made->told, NULL);
+  code = ahead_new(way, &made->ahead);
+  if (code == SHARDRT_OK) code = cursor_seek(&made->at, rules, 0, 0);
+  if (code == SHARDRT_OK) (void)is_found(made); /* files that are not there are known before a worker touches them */
+  if (code == SHARDRT_OK) code = start(made);
+  if (code == SHARDRT_OK) {
+    *out = made;
+    return code;
+  }
+  ahead_free(made->ahead);
+  pthread_cond_destroy(&made->told);
+  pthread_mutex_destroy(&made->lock);
+  alloc_free(made);
+  return code;
+}
+
+void scout_free(struct scout *self) {
+  if (self == NULL) return;
+  pthread_mutex_lock(&self->lock);
+  self->ending = true;
+  pthread_cond_signal(&self->told);
+  pthread_mutex_unlock(&self->lock);
+  pthread_join(self->thread, NULL);
+  ahead_free(self->ahead);
+  pthread_cond_destroy(&self->told);
+  pthread_mutex_destroy(&self->lock);
+  alloc_free(self);
+}
+
+void scout_stats(const struct scout *self, int64_t *bytes, const char **way) {
+  *bytes = self != NULL ? atomic_load(&self->bytes) : 0;
+  *way = self != NULL ? ahead_way(self->ahead) : "off";
+}

@@ -1,0 +1,35 @@
+/* prefetcher.h - a thread that goes ahead of a loader's workers and has what the next batches need brought into the
+ * page cache, as long as it finds any of it missing. It changes nothing that anybody sees but the time that reads take.
+ */
+#ifndef SHARDRT_LOADER_PREFETCHER_H
+#define SHARDRT_LOADER_PREFETCHER_H
+
+#include "loader/plan/cursor.h"
+#include "loader/plan/plan.h"
+
+struct scout;
+
+/* Where the loader is: batch number `first` of those it ever began is the oldest that is not done with and stands at
+ * `place`; the workers were set on those before `end`, which stands at `end_place`. */
+struct scout_view {
+  int64_t first;
+  int64_t end;
+  struct cursor place;
+  struct cursor end_place;
+};
+
+/* Starts the thread; the plan stays the caller's and outlives it. $SHARDRT_AHEAD chooses its way: "io_uring" (as when
+ * it is not set), "threads" or "off", with which *out is NULL. */
+int scout_new(const struct plan *plan, const struct cursor_rules *rules, uint64_t seed, bool shuffle,
+              struct scout **out);
+/* Ends the thread, when what it has in flight has ended. */
+void scout_free(struct scout *self);
+/* Tells where the loader is now. Costs nearly nothing while all is in the page cache. */
+void scout_tell(struct scout *self, const struct scout_view *view);
+/* The loader goes on from somewhere else, of which it will tell. */
+void scout_forget(struct scout *self);
+
+/* How many bytes it has had brought in, and how: as ahead_way; "off" where there is none. */
+void scout_stats(const struct scout *self, int64_t *bytes, const char **way);
+
+#endif

@@ -1,0 +1,245 @@
+#include "loader/worker_pool.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "system/trace.h"
+
+/* One round that was offered. `failed_task`, `code` and `message` are guarded by the crew's lock. */
+struct round_state {
+  _Atomic int64_t left; /* tasks that have not ended */
+  int64_t failed_task;  /* the lowest so far; needs code != 0 */
+  int code;
+  char message[2048];
+};
+
+struct worker {
+  struct crew *crew;
+  int32_t number;
+  pthread_t thread;
+};
+
+/* Tasks are numbered through all rounds: task t is task t % tasks of round t / tasks.
+ * Invariant: next <= limit. A task is begun by whoever moves `next` past it, so moving `next` to `limit` takes all
+ * that were not begun from the workers. `limit` and `ending` change only under the lock, and a worker sleeps only
+ * after it looked at them under the lock: no wake-up is lost. */
+struct crew {
+  crew_run *run;
+  void *context;
+  int64_t tasks;
+  int32_t depth;
+  int32_t owner;    /* its number: those of the workers are lower */
+  int32_t nworkers; /* that were started */
+  struct worker *workers;
+  struct round_state *rounds; /* depth of them, in turn */
+  int64_t offered;            /* rounds; the owner's */
+  _Atomic int64_t next;
+  _Atomic int64_t limit;       /* offered * tasks */
+  _Atomic int32_t active;      /* workers with a lower number run tasks; changes under the lock */
+  struct round_state *awaited; /* whose end the owner sleeps for; NULL: none. Guarded by the lock */
+  bool ending;
+  pthread_mutex_t lock;
+  pthread_cond_t work; /* limit was raised, or ending: for active workers */
+  pthread_cond_t turn; /* active was raised, or ending: for the others, who are not woken for each round */
+  pthread_cond_t done; /* the awaited round's `left` came to 0 */
+};
+
+static struct round_state *round_at(struct crew *self, int64_t round) {
+  return &self->rounds[round % self->depth];
+}
+
+static void record_failure(struct crew *self, struct round_state *state, int64_t task, int code) {
+  pthread_mutex_lock(&self->lock);
+  if (state->code == SHARDRT_OK || task < state->failed_task) {
+    state->code = code;
+    state->failed_task = task;
+    snprintf(state->message, sizeof state->message, "%s", shardrt_error_message());
+  }
+  pthread_mutex_unlock(&self->lock);
+}
+
+static void end_tasks(struct crew *self, struct round_state *state, int64_t count) {
+  if (count == 0 || atomic_fetch_sub(&state->left, count) != count) return;
+  pthread_mutex_lock(&self->lock);
+  if (self->awaited == state) pthread_cond_signal(&self->done);
+  pthread_mutex_unlock(&self->lock);
+}
+
+static bool is_active(struct crew *self, const struct worker *me) {
+  return me->number < atomic_load(&self->active);
+}
+
+/* Waits until there may be a task; false: the crew is ending. */
+static bool sleep_for_work(struct crew *self, const struct worker *me) {
+  pthread_mutex_lock(&self->lock);
+  while (!self->ending && (!is_active(self, me) || atomic_load(&self->next) >= atomic_load(&self->limit)))
+    pthread_cond_wait(is_active(self, me) ? &self->work : &self->turn, &self->lock);
+  bool go_on = !self->ending;
+  pthread_mutex_unlock(&self->lock);
+  return go_on;
+}
+
+/* Runs the next task; false: there is none. */
+static bool run_next(struct crew *self, int32_t worker) {
+  int64_t number = atomic_load(&self->next);
+  do {
+    if (number >= atomic_load(&self->limit)) return false;
+  } while (!atomic_compare_exchange_weak(&self->next, &number, number + 1));
+  const int64_t round = number / self->tasks, task = number % self->tasks;
+  struct round_state *state = round_at(self, round);
+  int code = self->run(self->context, round, task, worker);
+  if (code != SHARDRT_OK) record_failure(self, state, task, code);
+  end_tasks(self, state, 1);
+  return true;
+}
+
+static void *work(void *argument) {
+  const struct worker *me = argument;
+  struct crew *self = me->crew;
+  char name[32];
+  snprintf(name, sizeof name, "worker %d", (int)me->number);
+  trace_thread(name);
+  do {
+    while (is_active(self, me) && run_next(self, me->number)) {
+    }
+  } while (sleep_for_work(self, me));
+  trace_thread_end();
+  return NULL;
+}
+
+/* Signals are for the main thread: workers are born with all of them blocked, but for those that a thread raises itself
+ * (SIGBUS: a mapped file was cut short), whose handlers would not be called otherwise. */
+static int start_workers(struct crew *self, int32_t wanted) {
+  sigset_t blocked, before;
+  sigfillset(&blocked);
+  static const int own[] = {SIGBUS, SIGSEGV, SIGFPE, SIGILL};
+  for (size_t i = 0; i < sizeof own / sizeof *own; i++) sigdelset(&blocked, own[i]);
+  pthread_sigmask(SIG_SETMASK, &blocked, &before);
+  int problem = 0;
+  while (problem == 0 && self->nworkers < wanted) {
+    struct worker *one = &self->workers[self->nworkers];
+    *one = (struct worker){.crew = self, .number = self->nworkers};
+    problem = pthread_create(&one->thread, NULL, work, one);
+    if (problem == 0) self->nworkers++;
+  }
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  if (problem == 0) return SHARDRT_OK;
+  return error_set(SHARDRT_ENOMEM,
+                   "the loader's worker thread %d of %d cannot be started: %s; fewer num_workers may do",
+                   (int)self->nworkers + 1, (int)wanted, strerror(problem));
+}
+
+int crew_new(int32_t workers, int64_t tasks, int32_t depth, crew_run *run, void *context, struct crew **out) {
+  if (tasks == 0) workers = 0;
+  int code = ALLOC_FAILED;
+  struct crew *made = alloc_zeros(1, sizeof *made);
+  if (made == NULL) return code;
+  *made = (struct crew){
+      .run = run, .context = context, .tasks = tasks, .depth = depth, .owner = workers, .active = workers};
+  made->workers = alloc_zeros((size_t)workers, sizeof *made->workers);
+  if (made->workers == NULL) goto fail_workers;
+  made->rounds = alloc_zeros((size_t)depth, sizeof *made->rounds);
+  if (made->rounds == NULL) goto fail_rounds;
+  pthread_mutex_init(&made->lock, NULL); /* these four cannot fail on Linux with default attributes */
+  pthread_cond_init(&made->work, NULL);
+  pthread_cond_init(&made->turn, NULL);
+  pthread_cond_init(&made->done, NULL);
+  code = start_workers(made, workers);
+  if (code != SHARDRT_OK) {
+    crew_free(made);
+    return code;
+  }
+  *out = made;
+  return SHARDRT_OK;
+
+fail_rounds:
+  alloc_free(made->workers);
+fail_workers:
+  alloc_free(made);
+  return code;
+}
+
+void crew_free(struct crew *self) {
+  if (self == NULL) return;
+  crew_cancel(self);
+  pthread_mutex_lock(&self->lock);
+  self->ending = true;
+  pthread_cond_broadcast(&self->work);
+  pthread_cond_broadcast(&self->turn);
+  pthread_mutex_unlock(&self->lock);
+  for (int32_t i = 0; i < self->nworkers; i++) pthread_join(self->workers[i].thread, NULL);
+  pthread_cond_destroy(&self->done);
+  pthread_cond_destroy(&self->turn);
+  pthread_cond_destroy(&self->work);
+  pthread_mutex_destroy(&self->lock);
+  alloc_free(self->rounds);
+  alloc_free(self->workers);
+  alloc_free(self);
+}
+
+int64_t crew_offer(struct crew *self) {
+  int64_t round = self->offered++;
+  struct round_state *state = round_at(self, round);
+  pthread_mutex_lock(&self->lock);
+  state->code = SHARDRT_OK;
+  atomic_store(&state->left, self->tasks);
+  atomic_store(&self->limit, self->offered * self->tasks);
+  pthread_cond_broadcast(&self->work);
+  pthread_mutex_unlock(&self->lock);
+  return round;
+}
+
+static void wait_for(struct crew *self, struct round_state *state) {
+  if (atomic_load(&state->left) == 0) return;
+  pthread_mutex_lock(&self->lock);
+  self->awaited = state;
+  while (atomic_load(&state->left) != 0) pthread_cond_wait(&self->done, &self->lock);
+  self->awaited = NULL;
+  pthread_mutex_unlock(&self->lock);
+}
+
+int crew_wait(struct crew *self, int64_t round) {
+  struct round_state *state = round_at(self, round);
+  while (atomic_load(&state->left) != 0 && run_next(self, self->owner)) {
+  }
+  wait_for(self, state);
+  pthread_mutex_lock(&self->lock);
+  int code = state->code == SHARDRT_OK ? SHARDRT_OK : error_set(state->code, "%s", state->message);
+  pthread_mutex_unlock(&self->lock);
+  return code;
+}
+
+bool crew_is_done(struct crew *self) {
+  for (int32_t i = 0; i < self->depth; i++)
+    if (atomic_load(&self->rounds[i].left) != 0) return false;
+  return true;
+}
+
+int64_t crew_ended(struct crew *self, int64_t round) {
+  int64_t ended = 0;
+  for (; round < self->offered; round++) ended += atomic_load(&round_at(self, round)->left) == 0;
+  return ended;
+}
+
+void crew_set_active(struct crew *self, int32_t workers) {
+  pthread_mutex_lock(&self->lock);
+  atomic_store(&self->active, workers);
+  pthread_cond_broadcast(&self->turn);
+  pthread_mutex_unlock(&self->lock);
+}
+
+void crew_cancel(struct crew *self) {
+  int64_t limit = atomic_load(&self->limit);
+  int64_t begun = atomic_exchange(&self->next, limit);
+  for (int64_t number = begun; number < limit;) { /* what was left of each round */
+    int64_t round = number / self->tasks, end = (round + 1) * self->tasks;
+    end_tasks(self, round_at(self, round), end - number);
+    number = end;
+  }
+  for (int32_t i = 0; i < self->depth; i++) wait_for(self, &self->rounds[i]);
+}

@@ -1,0 +1,216 @@
+#include "memory/buffer_pool.h"
+
+#include <pthread.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "memory/buffer.h"
+#include "platform/accelerator.h"
+#include "platform/device.h"
+
+/* Where a pool's memory comes from. */
+struct pool_memory {
+  int (*allocate)(size_t bytes, void **out);
+  void (*free)(void *memory, size_t bytes);
+};
+
+static int allocate_here(size_t bytes, void **out) {
+  *out = device_host.allocate(bytes);
+  return *out != NULL ? SHARDRT_OK : ALLOC_FAILED;
+}
+
+static void free_here(void *memory, size_t bytes) {
+  (void)bytes;
+  device_host.free(memory);
+}
+
+static const struct pool_memory host_memory = {allocate_here, free_here};
+
+static int allocate_pinned(size_t bytes, void **out) {
+  return accelerator_get()->allocate_pinned(bytes, out);
+}
+
+static void free_pinned(void *memory, size_t bytes) {
+  accelerator_get()->free_pinned(memory, bytes);
+}
+
+static const struct pool_memory pinned_memory = {allocate_pinned, free_pinned};
+
+/* One piece of memory: handed out, or in the idle list. */
+struct block {
+  struct block *next;
+  struct pool *pool;
+  void *data;
+  size_t bytes;
+};
+
+/* Invariant: `count` is 1 for the owner, until pool_free, and 1 for each block that is handed out; the pool goes with
+ * the last. `idle_bytes` is the sum over the idle list, which what comes back may bring to `keep_bytes` and no further;
+ * what came back last stands first. Buffers that are pooled have few different sizes, so the idle list is short and
+ * searched from its beginning. */
+struct pool {
+  const struct pool_memory *memory;
+  pthread_mutex_t lock;
+  int64_t count;
+  size_t keep_bytes;
+  size_t idle_bytes;
+  size_t outstanding;
+  struct block *idle;
+};
+
+static void block_free(struct block *gone) {
+  gone->pool->memory->free(gone->data, gone->bytes);
+  alloc_free(gone);
+}
+
+static void block_free_list(struct block *list) {
+  while (list != NULL) {
+    struct block *next = list->next;
+    block_free(list);
+    list = next;
+  }
+}
+
+static void destroy(struct pool *pool) {
+  pthread_mutex_destroy(&pool->lock);
+  alloc_free(pool);
+}
+
+static int make(const struct pool_memory *memory, size_t keep_bytes, struct pool **out) {
+  struct pool *made = alloc_zeros(1, sizeof *made);
+  if (made == NULL) return ALLOC_FAILED;
+  if (pthread_mutex_init(&made->lock, NULL) != 0) {
+    alloc_free(made);
+    return error_set(SHARDRT_ENOMEM, "no mutex can be made for a pool of buffers");
+  }
+  made->memory = memory;
+  made->count = 1;
+  made->keep_bytes = keep_bytes;
+  *out = made;
+  return SHARDRT_OK;
+}
+
+int pool_new(size_t keep_bytes, struct pool **out) {
+  return make(&host_memory, keep_bytes, out);
+}
+
+int pool_new_pinned(size_t keep_bytes, struct pool **out) {
+  return make(&pinned_memory, keep_bytes, out);
+}
+
+void pool_free(struct pool *pool) {
+  if (pool == NULL) return;
+  pthread_mutex_lock(&pool->lock);
+  struct block *idle = pool->idle;
+  pool->idle = NULL;
+  pool->idle_bytes = 0;
+  pool->keep_bytes = 0; /* what comes back from now on is freed */
+  bool last = --pool->count == 0;
+  pthread_mutex_unlock(&pool->lock);
+  block_free_list(idle);
+  if (last) destroy(pool);
+}
+
+/* The block leaves the hands of its user: back to the idle list, or freed. */
+static void give_back(struct block *back) {
+  struct pool *pool = back->pool;
+  pthread_mutex_lock(&pool->lock);
+  pool->outstanding -= back->bytes;
+  if (back->bytes != 0 && pool->idle_bytes < pool->keep_bytes && back->bytes <= pool->keep_bytes - pool->idle_bytes) {
+    back->next = pool->idle;
+    pool->idle = back;
+    pool->idle_bytes += back->bytes;
+    back = NULL;
+  }
+  bool last = --pool->count == 0;
+  pthread_mutex_unlock(&pool->lock);
+  if (back != NULL) block_free(back);
+  if (last) destroy(pool);
+}
+
+static void release_block(void *context, void *data, size_t bytes) {
+  (void)data;
+  (void)bytes;
+  give_back(context);
+}
+
+/* An idle block of that size, out of the list; NULL: there is none. */
+static struct block *take_idle(struct pool *pool, size_t bytes) {
+  for (struct block **link = &pool->idle; *link != NULL; link = &(*link)->next) {
+    if ((*link)->bytes != bytes) continue;
+    struct block *found = *link;
+    *link = found->next;
+    pool->idle_bytes -= bytes;
+    return found;
+  }
+  return NULL;
+}
+
+static int block_new(struct pool *pool, size_t bytes, struct block **out) {
+  struct block *made = alloc_array(1, sizeof *made);
+  if (made == NULL) return ALLOC_FAILED;
+  *made = (struct block){.pool = pool, .bytes = bytes};
+  int code = pool->memory->allocate(bytes, &made->data);
+  if (code != SHARDRT_OK) {
+    alloc_free(made);
+    return code;
+  }
+  *out = made;
+  return SHARDRT_OK;
+}
+
+int pool_take(struct pool *pool, size_t bytes, shardrt_buffer **out) {
+  pthread_mutex_lock(&pool->lock);
+  struct block *taken = take_idle(pool, bytes);
+  pool->outstanding += bytes;
+  pool->count++;
+  pthread_mutex_unlock(&pool->lock);
+  int code = taken == NULL ? block_new(pool, bytes, &taken) : SHARDRT_OK;
+  if (code == SHARDRT_OK) code = buffer_wrap(taken->data, bytes, release_block, taken, out);
+  if (code == SHARDRT_OK) return code;
+  if (taken != NULL) {
+    give_back(taken);
+    return code;
+  }
+  pthread_mutex_lock(&pool->lock);
+  pool->outstanding -= bytes;
+  pool->count--; /* never the last: the caller holds the pool */
+  pthread_mutex_unlock(&pool->lock);
+  return code;
+}
+
+void pool_limit(struct pool *pool, size_t keep_bytes) {
+  pthread_mutex_lock(&pool->lock);
+  pool->keep_bytes = keep_bytes;
+  pthread_mutex_unlock(&pool->lock);
+}
+
+void pool_trim(struct pool *pool, size_t bytes, int64_t count, size_t spare) {
+  struct block *gone = NULL;
+  pthread_mutex_lock(&pool->lock);
+  for (struct block **link = &pool->idle; *link != NULL;) {
+    struct block *one = *link;
+    if (one->bytes == bytes && count > 0) {
+      count--;
+    } else if (one->bytes <= spare) {
+      spare -= one->bytes;
+    } else {
+      *link = one->next;
+      pool->idle_bytes -= one->bytes;
+      one->next = gone;
+      gone = one;
+      continue;
+    }
+    link = &one->next;
+  }
+  pthread_mutex_unlock(&pool->lock);
+  block_free_list(gone);
+}
+
+size_t pool_outstanding(const struct pool *pool) {
+  pthread_mutex_t *lock = (pthread_mutex_t *)&pool->lock; /* reading changes nothing but the lock */
+  pthread_mutex_lock(lock);
+  size_t outstanding = pool->outstanding;
+  pthread_mutex_unlock(lock);
+  return outstanding;
+}

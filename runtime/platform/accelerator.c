@@ -1,0 +1,148 @@
+/* accelerator.c - the platform of this process's devices, where they are not the host's: opened from its plug-in. */
+#include "platform/accelerator.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/error.h"
+
+static const accelerator *chosen; /* by accelerator_find */
+static const accelerator *opened; /* by accelerator_open */
+static size_t memory;             /* of its devices' GPUs */
+static _Thread_local void (*reclaim)(void);
+static char notice[1024]; /* for the user: why the host stands in for GPUs; "": nothing */
+
+const accelerator *accelerator_get(void) {
+  return opened;
+}
+
+const char *accelerator_name(void) {
+  return opened == NULL ? "host" : opened->name;
+}
+
+/* ---- the plug-in ------------------------------------------------------------------------------------------------ */
+
+/* Beside the program or, where it is installed, in the library folder beside it. */
+static const char *const places[] = {"", "/../lib/shardrt"};
+
+/* The folder that the program is in; "" where that cannot be known. */
+static void find_folder(char *path, size_t room) {
+  const ssize_t length = readlink("/proc/self/exe", path, room - 1);
+  path[length > 0 ? length : 0] = '\0';
+  char *slash = strrchr(path, '/');
+  if (slash != NULL) *slash = '\0';
+}
+
+/* Where the plug-in is; false: nowhere. */
+static bool find_plugin(char *path, size_t room) {
+  char folder[4096];
+  find_folder(folder, sizeof folder);
+  for (size_t i = 0; folder[0] != '\0' && i < sizeof places / sizeof *places; i++) {
+    const int written = snprintf(path, room, "%s%s/shardrt-cuda.so", folder, places[i]);
+    if (written > 0 && (size_t)written < room && access(path, R_OK) == 0) return true;
+  }
+  return false;
+}
+
+static int no_plugin(void) {
+  char folder[4096];
+  find_folder(folder, sizeof folder);
+  return error_set(SHARDRT_EINVAL,
+                   "there is no CUDA plug-in, shardrt-cuda.so, in %s or %s%s: `make cuda` builds it, where CUDA's "
+                   "toolkit is; SHARDRT_CUDA_PLUGIN names one; --platform host runs without",
+                   folder, folder, places[1]);
+}
+
+/* What the plug-in offers. NULL with the message set. It stays loaded. */
+static const accelerator *load_plugin(const char *path) {
+  void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  if (library == NULL) {
+    error_set(SHARDRT_EINVAL, "the CUDA plug-in cannot be loaded: %s", dlerror());
+    return NULL;
+  }
+  accelerator_plugin *plugin;
+  *(void **)&plugin = dlsym(library, "shardrt_accelerator"); /* as POSIX says for functions */
+  const accelerator *found = plugin == NULL ? NULL : plugin();
+  if (found != NULL && found->version == ACCELERATOR_VERSION) return found;
+  error_set(
+      SHARDRT_EINVAL,
+      "%s is no plug-in of this shardrt; `make cuda` builds both alike, with the toolkit's Python environment active "
+      "where it is in one",
+      path);
+  return NULL;
+}
+
+int accelerator_find(const char *name, uint64_t *which) {
+  const bool automatic = name == NULL || name[0] == '\0' || strcmp(name, "auto") == 0;
+  *which = 0;
+  chosen = NULL;
+  notice[0] = '\0';
+  if (!automatic && strcmp(name, "host") == 0) return SHARDRT_OK;
+  if (!automatic && strcmp(name, "cuda") != 0)
+    return error_set(SHARDRT_EINVAL, "there is no platform \"%s\"; it is host, cuda or auto", name);
+  const char *named = getenv("SHARDRT_CUDA_PLUGIN");
+  const bool is_named = named != NULL && named[0] != '\0';
+  char path[4160];
+  if (is_named) /* a file's name, not one that the system looks up */
+    snprintf(path, sizeof path, "%s%s", strchr(named, '/') == NULL ? "./" : "", named);
+  else if (!find_plugin(path, sizeof path))
+    return automatic ? SHARDRT_OK : no_plugin();
+  const accelerator *loaded = load_plugin(path);
+  if (loaded == NULL && is_named) return error_prefix(SHARDRT_EINVAL, "SHARDRT_CUDA_PLUGIN");
+  if (loaded == NULL && !automatic) return SHARDRT_EINVAL;
+  if (loaded == NULL)
+    snprintf(notice, sizeof notice, "%s: devices are the host's, as --platform host asks for", shardrt_error_message());
+  else if (loaded->count(which) > 0)
+    chosen = loaded;
+  else if (!automatic)
+    return error_set(SHARDRT_EINVAL,
+                     "%s; nvidia-smi shows them, and CUDA_VISIBLE_DEVICES may hide them; --platform host runs without",
+                     shardrt_error_message());
+  return SHARDRT_OK;
+}
+
+const char *accelerator_notice(void) {
+  static char told[sizeof notice];
+  memcpy(told, notice, sizeof told);
+  notice[0] = '\0';
+  return told[0] == '\0' ? NULL : told;
+}
+
+int accelerator_open(const accelerator_wanted *wanted, int32_t *devices) {
+  *devices = wanted->devices;
+  if (chosen == NULL) {
+    if (*devices == 0) *devices = 1;
+    return SHARDRT_OK;
+  }
+  int code = chosen->open(wanted, devices);
+  if (code < 0) return code;
+  opened = chosen;
+  memory = 0;
+  for (int32_t d = 0; d < *devices; d++) {
+    accelerator_info info;
+    if (opened->describe(d, &info) == SHARDRT_OK) memory += info.memory / (size_t)info.shared;
+  }
+  return SHARDRT_OK;
+}
+
+size_t shardrt_device_memory(void) {
+  return opened == NULL ? 0 : memory;
+}
+
+void shardrt_device_reclaim(void (*given)(void)) {
+  reclaim = given;
+}
+
+bool accelerator_reclaim(void) {
+  if (reclaim == NULL) return false;
+  reclaim();
+  return true;
+}
+
+void accelerator_close(void) {
+  if (opened != NULL) opened->close();
+  opened = NULL;
+}

@@ -1,0 +1,73 @@
+/* comm.h - what a job offers: gathering from all processes, messages and short notes from one to another, and an end
+ * for all.
+ *
+ * A transport is a const table of functions; a new one is one file that defines such a table. All are called on the
+ * main thread only. One gathering at a time is under way: it is started, then asked for until it is done, so that
+ * whoever waits decides how (collective.c waits politely and with a deadline).
+ */
+#ifndef SHARDRT_PLATFORM_COMM_H
+#define SHARDRT_PLATFORM_COMM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* What processes tell each other outside of gatherings. */
+typedef enum comm_note_kind {
+  COMM_WAITING, /* number: which gathering the sender is waiting in; 0: in none any more */
+  COMM_MOVING,  /* number: in which one the sender moved data just now */
+  COMM_FAILED,  /* number: the hash of the message that the sender is about to end with */
+  COMM_SPEAKING /* number: the same; the sender prints that message */
+} comm_note_kind;
+
+enum { COMM_WHERE = 96 };
+
+typedef struct comm_note {
+  uint64_t kind;
+  uint64_t number;
+  double seconds;         /* COMM_WAITING: how long the sender has been there already */
+  char where[COMM_WHERE]; /* COMM_WAITING: "recipe.lua:12", or what it waits in */
+} comm_note;
+
+/* A process's place in the job. */
+typedef struct comm_place {
+  int32_t index, count;
+  int32_t here;             /* processes of the job on this host */
+  bool is_bound_by_default; /* the launcher bound it to cores, and nobody had asked for that */
+} comm_place;
+
+typedef struct comm_transport {
+  const char *name;
+  /* Whether what started this process speaks with this transport; where not, `open` may end the process. */
+  bool (*is_reachable)(void);
+  /* Joins the job and tells this process's place in it. */
+  int (*open)(comm_place *place);
+  /* Starts to gather `bytes` bytes (at most COMM_PIECE) from each process; those of process p land at all + p * stride,
+   * where stride >= bytes. `mine` and `all` are left alone until it is done. */
+  int (*gather)(const void *mine, size_t bytes, void *all, size_t stride);
+  /* Whether what was started is done. */
+  int (*test)(bool *done);
+  /* Begins to send or to receive one message of exactly `bytes` bytes, at most COMM_PIECE; `data` is left alone until
+   * it has ended. Messages between the same two processes with the same `tag` (>= 0) meet in their order. A message
+   * that was sent has ended only when its receiver has begun to take it. `place` < COMM_PLACES is a number for it that
+   * none of those under way has. */
+  int (*put)(int32_t place, int32_t to, int32_t tag, const void *data, size_t bytes);
+  int (*take)(int32_t place, int32_t from, int32_t tag, void *data, size_t bytes);
+  /* The places of messages that have ended since the last call. ECOMM: one failed, or had another size. */
+  int (*ended)(int32_t *places, int32_t *count);
+  /* Hands over a short note; never waits, and drops the note where the receiver has not taken the last ones. */
+  void (*send)(int32_t to, const comm_note *note);
+  /* Takes the next note that has come; false where there is none. */
+  bool (*receive)(int32_t *from, comm_note *note);
+  /* Ends every process of the job at once; does not return. */
+  void (*kill)(int status) __attribute__((noreturn));
+  /* Leaves the job, when nothing is under way. */
+  int (*close)(void);
+} comm_transport;
+
+enum { COMM_PIECE = 1 << 24, COMM_PLACES = 64 };
+
+extern const comm_transport comm_solo; /* one process, which needs nobody */
+extern const comm_transport comm_mpi;
+
+#endif

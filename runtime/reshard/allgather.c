@@ -1,0 +1,31 @@
+/* allgather.c - the global value of an array in every process: its way to a sharding by which every device of the job
+ * holds everything, into the caller's memory. */
+#include "base/error.h"
+#include "comm/job.h"
+#include "reshard/reshard.h"
+
+/* Every device of the job, and nothing cut. */
+static int everywhere(const shardrt_job *job, shardrt_sharding **out) {
+  static const char *const names[] = {"devices"};
+  const int64_t count = (int64_t)job->process_count * job->devices_per_process;
+  shardrt_mesh *mesh = NULL;
+  int code = shardrt_mesh_new(1, &count, names, 0, NULL, count, &mesh);
+  if (code == SHARDRT_OK) code = shardrt_sharding_new(mesh, 0, NULL, NULL, out);
+  shardrt_mesh_free(mesh);
+  return code;
+}
+
+int shardrt_process_allgather(const shardrt_array *array, void *value) {
+  const shardrt_job *job = shardrt_job_get();
+  if (job == NULL) return error_set(SHARDRT_EINVAL, "process_allgather: shardrt_init was not called");
+  shardrt_sharding *to = NULL;
+  int code = everywhere(job, &to);
+  /* Nothing is donated, so the array stays as it is. */
+  reshard r = {.call = "process_allgather", .x = (shardrt_array *)array, .to = to};
+  if (code == SHARDRT_OK) code = reshard_plan(&r);
+  if (code < 0) error_prefix(code, "process_allgather");
+  traffic_block whole = {.number = 0, .data = value};
+  code = code < 0 ? reshard_fail(&r, code) : reshard_run(&r, &(traffic_side){.count = 1, .blocks = &whole});
+  shardrt_sharding_free(to);
+  return code;
+}

@@ -1,0 +1,15 @@
+/* reshard_device.h - an array laid out anew where every device has memory of its own (platform/accelerator.h).
+ *
+ * What holds: a new shard is in its device's memory. What is the same on the same device is shared; what another device
+ * of this process holds is copied from the nearest one, in the devices' own time, without waiting; an element from
+ * another process comes once, to one device, and is copied from there to others that need it. */
+#ifndef SHARDRT_RESHARD_RESHARD_DEVICE_H
+#define SHARDRT_RESHARD_RESHARD_DEVICE_H
+
+#include "reshard/reshard.h"
+
+/* After reshard_plan: the new array's buffers, with what belongs into them. `made` has none yet. Errors as
+ * shardrt_reshard; those of a device name the array. */
+int freight_run(reshard *r, shardrt_array *made);
+
+#endif

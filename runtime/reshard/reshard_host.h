@@ -1,0 +1,53 @@
+/* reshard_host.h - the boxes of one move on their way: copied here, sent, received.
+ *
+ * Messages are boxes, packed row-major: a large box goes in pieces, small ones to the same process go together, and
+ * sender and receiver cut and join by the same rules, so nothing but data travels. What stands in one run in its block
+ * is sent from there, or received there; anything else goes through staging, which is bounded. A few messages are
+ * under way at a time, in the order of the route, which cannot end in a circle. Copies, packing and unpacking are the
+ * team's work; the calling thread helps when it has no message to see to. */
+#ifndef SHARDRT_RESHARD_RESHARD_HOST_H
+#define SHARDRT_RESHARD_RESHARD_HOST_H
+
+#include "comm/collective.h"
+#include "comm/move_cache.h"
+
+/* One of the blocks that this process holds, and where. */
+typedef struct traffic_block {
+  int64_t number; /* in its grid */
+  int32_t local;  /* the caller's own */
+  char *data;
+} traffic_block;
+
+/* All of them, each once, ascending by number. Blocks of both sides at one place are one: nothing is copied. */
+typedef struct traffic_side {
+  int64_t count;
+  traffic_block *blocks;
+} traffic_side;
+
+typedef struct traffic_task {
+  const shardrt_route *route;
+  size_t element; /* bytes */
+  traffic_side old, new;
+  size_t staging; /* bytes at most */
+  mover *mover;
+  struct team *team;
+  const comm_transport *transport;
+  /* Called, on any thread, when nothing is left to be taken from an old block (the index is that in `old`); may be
+   * NULL. */
+  void (*used_up)(void *context, int64_t index);
+  void *context;
+} traffic_task;
+
+typedef struct traffic traffic;
+
+/* EINVAL: less staging than two elements of so many bytes. */
+int traffic_check_staging(size_t staging, size_t element);
+/* Takes all the memory that the move needs. The task's parts are borrowed. Errors as traffic_check_staging. */
+int traffic_new(const traffic_task *task, traffic **out);
+/* After a failure of traffic_run, memory that messages under way use is kept for good. */
+void traffic_free(traffic *t);
+/* Moves everything. Every process must have said at a meet that it does the same. A failure is final: blocks must not
+ * be given back after it. */
+int traffic_run(traffic *t, meet *m, const char *what);
+
+#endif

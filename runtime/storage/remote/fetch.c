@@ -1,0 +1,398 @@
+#include "storage/remote/fetch.h"
+
+#include <curl/curl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "storage/remote/reply.h"
+
+enum {
+  IN_FLIGHT = 16,
+  IDLE = 8,
+  REDIRECTS = 10,
+  SECONDS_MOST = 86400,
+  ALL_TRIES = 4 /* times one attempt's limit, for all of them */
+};
+
+static const double CONNECT_SECONDS = 10, FIRST_PAUSE = 0.25;
+
+/* One connection's worth of work. */
+struct transfer {
+  CURL *easy;
+  struct curl_slist *headers;    /* of the attempt at hand */
+  struct fetch_request *request; /* NULL: idle */
+  struct reply reply;
+  bool running; /* the library has it */
+  int32_t tries;
+  double begun, next; /* when the first attempt was made; when the next one shall be */
+  uint8_t *data;
+  size_t room;
+  char why[CURL_ERROR_SIZE];
+};
+
+struct fetch {
+  CURLM *multi;
+  double seconds; /* for one attempt */
+  uint64_t random;
+  struct transfer transfers[IN_FLIGHT];
+};
+
+bool fetch_version_same(const struct fetch_version *a, const struct fetch_version *b) {
+  return a->bytes == b->bytes && strcmp(a->etag, b->etag) == 0 && strcmp(a->modified, b->modified) == 0;
+}
+
+/* ---- set up ----------------------------------------------------------------------------------------------------- */
+
+static void start_library(void) {
+  curl_global_init(CURL_GLOBAL_DEFAULT);
+}
+
+/* False: what is asked for is no such number. */
+static bool attempt_seconds(double *out) {
+  const char *text = getenv("SHARDRT_HTTP_TIMEOUT");
+  char *end;
+  *out = 30;
+  if (text == NULL || text[0] == '\0') return true;
+  const double asked = strtod(text, &end);
+  if (*end != '\0' || !(asked > 0) || asked > SECONDS_MOST) return false;
+  *out = asked;
+  return true;
+}
+
+static int set_seconds(struct fetch *self) {
+  if (attempt_seconds(&self->seconds)) return SHARDRT_OK;
+  return error_set(SHARDRT_EINVAL, "SHARDRT_HTTP_TIMEOUT is \"%s\"; it is a number of seconds, above 0 and up to %d",
+                   getenv("SHARDRT_HTTP_TIMEOUT"), SECONDS_MOST);
+}
+
+static double limit_of(double seconds, size_t bytes) {
+  return seconds + (double)bytes / FETCH_SLOWEST;
+}
+
+double fetch_patience(size_t bytes) {
+  double seconds;
+  (void)attempt_seconds(&seconds);
+  return ALL_TRIES * limit_of(seconds, bytes) + 5;
+}
+
+/* Those that nobody has any more: the next one takes over their connections. */
+static struct {
+  pthread_mutex_t lock;
+  struct fetch *list[IDLE];
+  int32_t count;
+} idle = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static struct fetch *take_idle(void) {
+  pthread_mutex_lock(&idle.lock);
+  struct fetch *taken = idle.count > 0 ? idle.list[--idle.count] : NULL;
+  pthread_mutex_unlock(&idle.lock);
+  return taken;
+}
+
+static bool keep_idle(struct fetch *self) {
+  pthread_mutex_lock(&idle.lock);
+  const bool kept = idle.count < IDLE;
+  if (kept) idle.list[idle.count++] = self;
+  pthread_mutex_unlock(&idle.lock);
+  return kept;
+}
+
+int fetch_new(struct fetch **out) {
+  static pthread_once_t once = PTHREAD_ONCE_INIT;
+  pthread_once(&once, start_library);
+  *out = take_idle();
+  if (*out != NULL) return SHARDRT_OK;
+  struct fetch *made = alloc_zeros(1, sizeof *made);
+  if (made == NULL) return ALLOC_FAILED;
+  if (getrandom(&made->random, sizeof made->random, 0) != (ssize_t)sizeof made->random) made->random = 1;
+  made->multi = curl_multi_init();
+  if (made->multi == NULL) {
+    alloc_free(made);
+    return error_set(SHARDRT_ENOMEM, "libcurl is out of memory");
+  }
+  curl_multi_setopt(made->multi, CURLMOPT_MAXCONNECTS, (long)IN_FLIGHT);
+  *out = made;
+  return SHARDRT_OK;
+}
+
+/* Takes an attempt away from the library. */
+static void stop(struct fetch *self, struct transfer *t) {
+  if (t->running) curl_multi_remove_handle(self->multi, t->easy);
+  t->running = false;
+  curl_slist_free_all(t->headers);
+  t->headers = NULL;
+}
+
+void fetch_free(struct fetch *self) {
+  if (self == NULL) return;
+  for (int32_t i = 0; i < IN_FLIGHT; i++) {
+    alloc_free(self->transfers[i].data);
+    self->transfers[i].data = NULL;
+    self->transfers[i].room = 0;
+  }
+  if (keep_idle(self)) return;
+  for (int32_t i = 0; i < IN_FLIGHT; i++)
+    if (self->transfers[i].easy != NULL) curl_easy_cleanup(self->transfers[i].easy);
+  curl_multi_cleanup(self->multi);
+  alloc_free(self);
+}
+
+/* ---- one attempt ------------------------------------------------------------------------------------------------ */
+
+static size_t on_header(char *line, size_t size, size_t n, void *context) {
+  struct transfer *t = context;
+  return reply_header(&t->reply, line, size * n) ? size * n : 0;
+}
+
+static size_t on_data(char *data, size_t size, size_t n, void *context) {
+  struct transfer *t = context;
+  struct reply *reply = &t->reply;
+  const size_t bytes = size * n;
+  if (!reply->accepted) { /* the words of an error, which are not long */
+    reply->ignored += bytes;
+    reply->stopped = reply->ignored >= (1 << 16);
+    return reply->stopped ? 0 : bytes;
+  }
+  if (t->request->take != NULL) {
+    const int code = t->request->take(t->request->context, (const uint8_t *)data, bytes);
+    reply->got += bytes;
+    if (code != SHARDRT_OK) reply_fail(reply, code);
+    return code == SHARDRT_OK ? bytes : 0;
+  }
+  if (bytes > reply->promised - reply->got) {
+    snprintf(reply->wrong, sizeof reply->wrong, "more bytes came than were asked for");
+    reply->kind_known = false;
+    return 0;
+  }
+  memcpy(t->data + reply->got, data, bytes);
+  reply->got += bytes;
+  return bytes;
+}
+
+static int add_header(struct transfer *t, const char *name, const char *value) {
+  char line[FETCH_TEXT + 32];
+  snprintf(line, sizeof line, "%s: %s", name, value);
+  struct curl_slist *list = curl_slist_append(t->headers, line);
+  if (list == NULL) return error_set(SHARDRT_ENOMEM, "libcurl is out of memory");
+  t->headers = list;
+  return SHARDRT_OK;
+}
+
+static int set_headers(struct transfer *t) {
+  const struct fetch_request *r = t->request;
+  char range[64];
+  snprintf(range, sizeof range, "%zu-%zu", r->offset, r->offset + r->bytes - 1);
+  curl_easy_setopt(t->easy, CURLOPT_RANGE, r->take == NULL ? range : NULL);
+  int code = SHARDRT_OK;
+  /* Not If-Modified-Since: that is true also of another file with an older date, which is put in its place. */
+  if (r->known != NULL && r->known->etag[0] != '\0') code = add_header(t, "If-None-Match", r->known->etag);
+  curl_easy_setopt(t->easy, CURLOPT_HTTPHEADER, t->headers);
+  return code;
+}
+
+static void set_options(const struct fetch *self, struct transfer *t, double left) {
+  const struct fetch_request *r = t->request;
+  const size_t bytes = r->take != NULL && r->version != NULL ? (size_t)r->version->bytes : r->bytes;
+  const double most = limit_of(self->seconds, bytes), limit = left < most ? left : most;
+  CURL *easy = t->easy;
+  curl_easy_reset(easy);
+  curl_easy_setopt(easy, CURLOPT_URL, r->url);
+  curl_easy_setopt(easy, CURLOPT_PRIVATE, t);
+  curl_easy_setopt(easy, CURLOPT_USERAGENT, "shardrt");
+  curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
+  curl_easy_setopt(easy, CURLOPT_SUPPRESS_CONNECT_HEADERS, 1L); /* a proxy's answers are none of the server's */
+  curl_easy_setopt(easy, CURLOPT_FOLLOWLOCATION, 1L);
+  curl_easy_setopt(easy, CURLOPT_MAXREDIRS, (long)REDIRECTS);
+  curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https");
+  curl_easy_setopt(easy, CURLOPT_REDIR_PROTOCOLS_STR, "http,https");
+  curl_easy_setopt(easy, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1); /* a connection for each in flight */
+  const char *authorities = getenv("CURL_CA_BUNDLE");
+  if (authorities != NULL && authorities[0] != '\0') curl_easy_setopt(easy, CURLOPT_CAINFO, authorities);
+  curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS,
+                   (long)(1000 * (self->seconds < CONNECT_SECONDS ? self->seconds : CONNECT_SECONDS)));
+  curl_easy_setopt(easy, CURLOPT_TIMEOUT_MS, limit > 0 ? (long)(1000 * limit) + 1 : 1L); /* 0 would be none */
+  curl_easy_setopt(easy, CURLOPT_LOW_SPEED_LIMIT, 1L); /* a large one that stands still ends before its time is up */
+  curl_easy_setopt(easy, CURLOPT_LOW_SPEED_TIME, (long)self->seconds + 1);
+  curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, t->why);
+  curl_easy_setopt(easy, CURLOPT_HEADERFUNCTION, on_header);
+  curl_easy_setopt(easy, CURLOPT_HEADERDATA, t);
+  curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, on_data);
+  curl_easy_setopt(easy, CURLOPT_WRITEDATA, t);
+}
+
+/* How long all attempts may take. */
+static double seconds_in_all(const struct fetch *self, const struct fetch_request *r) {
+  const size_t bytes = r->take != NULL && r->version != NULL ? (size_t)r->version->bytes : r->bytes;
+  return ALL_TRIES * limit_of(self->seconds, bytes);
+}
+
+static int start(struct fetch *self, struct transfer *t) {
+  struct fetch_request *r = t->request;
+  int code = r->take != NULL ? r->take(r->context, NULL, 0) : SHARDRT_OK;
+  if (code != SHARDRT_OK) return code;
+  t->why[0] = '\0';
+  t->reply = (struct reply){.request = r};
+  t->tries++;
+  set_options(self, t, t->begun + seconds_in_all(self, r) - shardrt_clock());
+  code = set_headers(t);
+  if (code != SHARDRT_OK) return code;
+  if (curl_multi_add_handle(self->multi, t->easy) != CURLM_OK)
+    return error_set(SHARDRT_ENOMEM, "libcurl cannot begin a request");
+  t->running = true;
+  return SHARDRT_OK;
+}
+
+static int take_up(struct fetch *self, struct transfer *t, struct fetch_request *request) {
+  if (t->easy == NULL) t->easy = curl_easy_init();
+  if (t->easy == NULL) return error_set(SHARDRT_ENOMEM, "libcurl is out of memory");
+  if (request->take == NULL && t->room < request->bytes) {
+    alloc_free(t->data);
+    t->room = 0;
+    t->data = alloc_array(request->bytes, 1);
+    if (t->data == NULL) return ALLOC_FAILED;
+    t->room = request->bytes;
+  }
+  t->request = request;
+  t->tries = 0;
+  t->begun = shardrt_clock();
+  return start(self, t);
+}
+
+/* ---- how it went ------------------------------------------------------------------------------------------------ */
+
+/* What the library has to say against a server or the way to it will not change for another attempt. */
+static bool is_final(CURLcode result) {
+  return result == CURLE_URL_MALFORMAT || result == CURLE_UNSUPPORTED_PROTOCOL || result == CURLE_TOO_MANY_REDIRECTS ||
+         result == CURLE_PEER_FAILED_VERIFICATION || result == CURLE_SSL_CACERT_BADFILE ||
+         result == CURLE_OUT_OF_MEMORY;
+}
+
+/* Whole seconds; 0: it does not say. */
+static double retry_after(CURL *easy) {
+  curl_off_t seconds = 0;
+  curl_easy_getinfo(easy, CURLINFO_RETRY_AFTER, &seconds);
+  return seconds > 0 ? (double)seconds : 0;
+}
+
+static int give_up(const struct transfer *t, const char *why, const char *more) {
+  const struct fetch_request *r = t->request;
+  char where[80] = "the whole file";
+  if (r->take == NULL) snprintf(where, sizeof where, "bytes %zu to %zu", r->offset, r->offset + r->bytes - 1);
+  return error_set(SHARDRT_EIO, "%s: %s: %s%s (%d %s, %.1f s)", r->shown, where, why, more, (int)t->tries,
+                   t->tries == 1 ? "try" : "tries", shardrt_clock() - t->begun);
+}
+
+/* Has the attempt made again after a pause, if there is still one, and time for it. */
+static int again(struct fetch *self, struct transfer *t, int32_t tries, const char *why) {
+  const double now = shardrt_clock(), end = t->begun + seconds_in_all(self, t->request);
+  const double asked = retry_after(t->easy);
+  double most = FIRST_PAUSE;
+  for (int32_t i = 1; i < t->tries; i++) most *= 2;
+  self->random = self->random * 6364136223846793005u + 1442695040888963407u;
+  const double pause = asked > 0 ? asked : most * (0.5 + 0.5 * (double)(self->random >> 33) / 2147483648.0);
+  if (t->tries >= tries) return give_up(t, why, "");
+  if (now + pause >= end)
+    return give_up(t, why, asked > 0 ? ", and wants to be asked later than there is time for" : ", until time was up");
+  t->next = now + pause;
+  return SHARDRT_OK;
+}
+
+/* After the library has ended an attempt. */
+static int settle(struct fetch *self, struct transfer *t, CURLcode result, int32_t tries, bool *done) {
+  char why[CURL_ERROR_SIZE + 64];
+  struct reply *reply = &t->reply;
+  struct fetch_request *r = t->request;
+  stop(self, t);
+  *done = false;
+  if (reply->code != SHARDRT_OK) return error_set(reply->code, "%s", reply->message);
+  if (reply->kind_known && (result == CURLE_OK || reply->stopped)) {
+    const bool is_short = reply->accepted && reply->got != reply->promised && reply->promised != SIZE_MAX;
+    if (!is_short) {
+      r->data = t->data;
+      r->got = reply->accepted ? reply->got : 0;
+      *done = true;
+      return SHARDRT_OK;
+    }
+    snprintf(why, sizeof why, "%zu bytes came, not %zu", reply->got, reply->promised);
+    return again(self, t, tries, why);
+  }
+  if (reply->wrong[0] != '\0') return again(self, t, tries, reply->wrong);
+  if (result == CURLE_OK || (result == CURLE_WRITE_ERROR && !reply->accepted)) { /* by its status */
+    const bool is_passing = reply->status == 408 || reply->status == 429 || reply->status >= 500;
+    snprintf(why, sizeof why, "the server answers %ld%s", reply->status, reply_advice(reply->status));
+    return is_passing ? again(self, t, tries, why) : give_up(t, why, "");
+  }
+  snprintf(why, sizeof why, "%s", t->why[0] != '\0' ? t->why : curl_easy_strerror(result));
+  return is_final(result) ? give_up(t, why, "") : again(self, t, tries, why);
+}
+
+/* ---- all of them ------------------------------------------------------------------------------------------------ */
+
+struct run {
+  struct fetch_request *requests;
+  int64_t n, begun, done;
+  int32_t tries;
+  fetch_ended *ended;
+  void *context;
+};
+
+/* Gives every transfer that is free something to do; *pause: until the next one that waits, ms. */
+static int begin(struct fetch *self, struct run *run, int *pause) {
+  const double now = shardrt_clock();
+  *pause = 1000;
+  for (int32_t i = 0; i < IN_FLIGHT; i++) {
+    struct transfer *t = &self->transfers[i];
+    int code = SHARDRT_OK;
+    if (t->request == NULL && run->begun < run->n)
+      code = take_up(self, t, &run->requests[run->begun++]);
+    else if (t->request != NULL && !t->running && t->next <= now)
+      code = start(self, t);
+    else if (t->request != NULL && !t->running && 1000 * (t->next - now) < *pause)
+      *pause = (int)(1000 * (t->next - now)) + 1;
+    if (code != SHARDRT_OK) return code;
+  }
+  return SHARDRT_OK;
+}
+
+static int finish(struct fetch *self, struct run *run) {
+  int left;
+  for (CURLMsg *m = curl_multi_info_read(self->multi, &left); m != NULL; m = curl_multi_info_read(self->multi, &left)) {
+    struct transfer *t = NULL;
+    if (m->msg != CURLMSG_DONE) continue;
+    const CURLcode result = m->data.result;
+    curl_easy_getinfo(m->easy_handle, CURLINFO_PRIVATE, (char **)&t);
+    bool done;
+    int code = settle(self, t, result, run->tries, &done);
+    if (code == SHARDRT_OK && done) {
+      code = run->ended(run->context, t->request);
+      t->request = NULL;
+      run->done++;
+    }
+    if (code != SHARDRT_OK) return code;
+  }
+  return SHARDRT_OK;
+}
+
+int fetch_run(struct fetch *self, struct fetch_request *requests, int64_t n, int32_t tries, fetch_ended *ended,
+              void *context) {
+  struct run run = {.requests = requests, .n = n, .tries = tries, .ended = ended, .context = context};
+  int code = set_seconds(self);
+  while (run.done < n && code == SHARDRT_OK) {
+    int running, pause;
+    code = begin(self, &run, &pause);
+    if (code != SHARDRT_OK) break;
+    curl_multi_perform(self->multi, &running);
+    code = finish(self, &run);
+    if (code == SHARDRT_OK && run.done < n) curl_multi_poll(self->multi, NULL, 0, pause, NULL);
+  }
+  for (int32_t i = 0; i < IN_FLIGHT; i++) { /* after a failure some may still run */
+    stop(self, &self->transfers[i]);
+    self->transfers[i].request = NULL;
+  }
+  return code;
+}

@@ -1,0 +1,76 @@
+/* fetch.h - parts of files on HTTP servers (RFC 9110), several in flight, asked for again where a server or the way to
+ * it fails.
+ *
+ * An attempt that fails in a way that may pass (no connection, a broken one, one that stands still, a status of 408,
+ * 429 or 5xx, fewer bytes than were promised) is made again: FETCH_TRIES times in all, after pauses of up to 0.25, 0.5,
+ * 1, … seconds, chosen at random so that many processes do not come back together, or as long as Retry-After says.
+ * $SHARDRT_HTTP_TIMEOUT is the time in seconds for one attempt (30), and four times that for all of them together;
+ * large parts get more: as if the line gave FETCH_SLOWEST bytes per second.
+ *
+ * Redirects are followed. A server of https must have a certificate that the machine's authorities vouch for, or those
+ * in the file $CURL_CA_BUNDLE. Bytes are taken as they are on the server: nothing is asked to be compressed. */
+#ifndef SHARDRT_STORAGE_REMOTE_FETCH_H
+#define SHARDRT_STORAGE_REMOTE_FETCH_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { FETCH_TEXT = 256, FETCH_TRIES = 6, FETCH_SLOWEST = 262144 };
+
+/* What a server says a file is: another one if anything differs. Texts are empty where it does not say. */
+struct fetch_version {
+  int64_t bytes; /* -1: it does not say */
+  char etag[FETCH_TEXT];
+  char modified[FETCH_TEXT]; /* Last-Modified */
+};
+
+bool fetch_version_same(const struct fetch_version *a, const struct fetch_version *b);
+
+/* Takes what comes of a whole file, in order; no bytes: it begins anew. A code. */
+typedef int fetch_take(void *context, const uint8_t *data, size_t bytes);
+
+enum fetch_kind {
+  FETCH_PART,    /* what was asked for, or less where the file ends */
+  FETCH_SAME,    /* no data: the file is still the one of `known` */
+  FETCH_WHOLE,   /* the server does not give parts; the data is the whole file, if it is no longer than was asked for,
+                    and else there is none */
+  FETCH_MISSING, /* there is no such file: 404, 410 */
+};
+
+struct fetch_request {
+  /* What is wanted. */
+  const char *url;
+  const char *shown; /* for messages */
+  size_t offset, bytes;
+  const struct fetch_version *version; /* what the file must be; NULL: any, and `bytes` may lead beyond its end */
+  const struct fetch_version *known;   /* with no version: what it was, if it is known */
+  fetch_take *take;                    /* not NULL: the whole file, for this */
+  void *context;                       /* the caller's */
+  int64_t number;                      /* the caller's */
+  /* What came of it. */
+  enum fetch_kind kind;
+  struct fetch_version found;
+  const uint8_t *data; /* until `ended` returns */
+  size_t got;
+};
+
+/* Is called once for each request that succeeded, in any order. */
+typedef int fetch_ended(void *context, struct fetch_request *request);
+
+/* Connections, which are kept; for one thread at a time. */
+struct fetch;
+
+int fetch_new(struct fetch **out);
+void fetch_free(struct fetch *self);
+
+/* How long to wait for somebody else's request of so many bytes, seconds: longer than it can take. */
+double fetch_patience(size_t bytes);
+
+/* Makes n requests, each in at most `tries` attempts; ends with the first failure. EIO, naming address, bytes, what the
+ * server said and how often it was asked; or the file is not of its version any more. What `ended` or `take` fails
+ * with. */
+int fetch_run(struct fetch *self, struct fetch_request *requests, int64_t n, int32_t tries, fetch_ended *ended,
+              void *context);
+
+#endif

@@ -1,0 +1,155 @@
+/* remote_open.c - asking a server for a file: what it is now, and whether the cache knows it. */
+#include "base/alloc.h"
+#include "base/error.h"
+#include "base/hash.h"
+#include "storage/local/mapping.h"
+#include "storage/local/url.h"
+#include "storage/remote/remote_file.h"
+
+/* What is kept of a file besides its blocks, as block 0 of a key of its own. */
+struct about {
+  struct fetch_version version;
+  int32_t whole;
+};
+
+static struct rangecache_key key_of(const char *what, const char *url, const struct fetch_version *version) {
+  struct rangecache_key key;
+  uint64_t *halves[] = {&key.a, &key.b};
+  for (int64_t i = 0; i < 2; i++) {
+    uint64_t hash = hash_text(hash_text(hash_number(0, i), what), url);
+    if (version != NULL)
+      hash = hash_number(hash_text(hash_text(hash, version->etag), version->modified), version->bytes);
+    *halves[i] = hash;
+  }
+  return key;
+}
+
+/* A file that the server says nothing of but its length is known by what it begins with, too. */
+static void set_key(struct remote *self, const struct fetch_request *request) {
+  self->key = key_of("file", self->url, &self->version);
+  self->blocks = self->version.bytes / RANGECACHE_BLOCK + (self->version.bytes % RANGECACHE_BLOCK != 0);
+  if (self->version.etag[0] == '\0' && self->version.modified[0] == '\0' && request->got > 0) {
+    self->key.a = hash_bytes(self->key.a, request->data, request->got);
+    self->key.b = hash_bytes(self->key.b, request->data, request->got);
+  }
+}
+
+static int check_whole(const struct remote *self, const struct fetch_request *request) {
+  static const char what[] = "the server sends files whole only (it does not know the header Range)";
+  if (self->version.bytes < 0)
+    return error_set(SHARDRT_EIO, "%s: %s, and does not say how long this one is; downloading it would do", self->shown,
+                     what);
+  if (self->version.bytes > self->cache.limit / 8 * 7 - self->blocks * (int64_t)sizeof(struct rangecache_footer))
+    return error_set(SHARDRT_EIO,
+                     "%s: %s, and this one has %lld bytes, which seven eighths of the cache's limit of %lld do not "
+                     "hold; a larger limit (cache_bytes), or downloading it, would do",
+                     self->shown, what, (long long)self->version.bytes, (long long)self->cache.limit);
+  if (request->got == 0 && self->version.bytes > 0 && self->version.etag[0] == '\0' &&
+      self->version.modified[0] == '\0')
+    return error_set(SHARDRT_EIO,
+                     "%s: %s, and gives it neither ETag nor Last-Modified, so that what the cache has could be of "
+                     "another one; downloading it would do",
+                     self->shown, what);
+  return SHARDRT_OK;
+}
+
+struct opening {
+  struct remote *remote;
+  struct about known;
+  bool there;
+};
+
+static int opened(void *context, struct fetch_request *request) {
+  struct opening *opening = context;
+  struct remote *self = opening->remote;
+  opening->there = request->kind != FETCH_MISSING;
+  if (!opening->there) return SHARDRT_OK;
+  self->whole = request->kind == FETCH_SAME ? opening->known.whole != 0 : request->kind == FETCH_WHOLE;
+  self->version = request->kind == FETCH_SAME ? opening->known.version : request->found;
+  set_key(self, request);
+  int code = self->whole ? check_whole(self, request) : SHARDRT_OK;
+  if (code == SHARDRT_OK && request->got > 0)
+    code = rangecache_put(&self->cache, &self->key, 0, request->data, request->got);
+  return code;
+}
+
+static bool read_about(const struct remote *self, const struct rangecache_key *key, struct about *out) {
+  struct rangecache_block block = {0};
+  const bool known = rangecache_find(&self->cache, key, 0, sizeof *out, &block) &&
+                     rangecache_read(&self->cache, &block, 0, (uint8_t *)out);
+  rangecache_leave(&block);
+  return known;
+}
+
+/* Asks the server for the first block, unless the file is the one that the cache knows. */
+static int ask(struct remote *self, struct fetch *fetch, bool *there) {
+  const struct rangecache_key key = key_of("about", self->url, NULL);
+  struct opening opening = {.remote = self};
+  const bool known = read_about(self, &key, &opening.known);
+  struct fetch_request request = {.url = self->url,
+                                  .shown = self->shown,
+                                  .bytes = RANGECACHE_BLOCK,
+                                  .known = known ? &opening.known.version : NULL};
+  int code = fetch_run(fetch, &request, 1, FETCH_TRIES, opened, &opening);
+  *there = opening.there;
+  if (code != SHARDRT_OK || !*there || request.kind == FETCH_SAME) return code;
+  struct about about = {.version = self->version, .whole = self->whole};
+  if (known) rangecache_drop(&self->cache, &key, 0);
+  return rangecache_put(&self->cache, &key, 0, (const uint8_t *)&about, sizeof about);
+}
+
+static int find_fingerprint(struct remote *self, struct reader *reader) {
+  const size_t all = (size_t)self->version.bytes, bytes = all < STORAGE_HEAD ? all : STORAGE_HEAD;
+  const struct reader_mark mark = reader_mark(reader);
+  uint8_t *data = reader_room(reader, bytes);
+  int code = data != NULL ? remote_read(self, 0, bytes, reader, data) : ALLOC_FAILED;
+  if (code == SHARDRT_OK)
+    self->fingerprint = hash_bytes(hash_text(hash_number(0, self->version.bytes), self->version.etag), data, bytes);
+  reader_release(reader, mark);
+  return code;
+}
+
+static int fill(struct remote *self, const char *url, const shardrt_source_options *options, struct reader *reader,
+                bool *there) {
+  self->url = alloc_text("%s", url);
+  self->shown = url_shown(url);
+  if (self->url == NULL || self->shown == NULL) return ALLOC_FAILED;
+  struct fetch *fetch = remote_fetch(reader);
+  if (fetch == NULL) return SHARDRT_ENOMEM;
+  int code = rangecache_open(options->cache, options->cache_bytes, &self->cache);
+  if (code == SHARDRT_OK) code = ask(self, fetch, there);
+  return code == SHARDRT_OK && *there ? find_fingerprint(self, reader) : code;
+}
+
+int remote_open(const char *url, const shardrt_source_options *options, struct reader *reader, struct remote **out,
+                bool *there) {
+  struct remote *made = alloc_zeros(1, sizeof *made);
+  if (made == NULL) return ALLOC_FAILED;
+  *there = false;
+  int code = fill(made, url, options, reader, there);
+  if (code != SHARDRT_OK || !*there)
+    remote_close(made);
+  else
+    *out = made;
+  return code;
+}
+
+void remote_close(struct remote *self) {
+  if (self == NULL) return;
+  rangecache_close(&self->cache);
+  alloc_free(self->shown);
+  alloc_free(self->url);
+  alloc_free(self);
+}
+
+size_t remote_bytes(const struct remote *self) {
+  return (size_t)self->version.bytes;
+}
+
+uint64_t remote_key(const struct remote *self) {
+  return self->key.a != 0 ? self->key.a : 1;
+}
+
+uint64_t remote_fingerprint(const struct remote *self) {
+  return self->fingerprint;
+}
