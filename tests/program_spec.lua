@@ -257,6 +257,31 @@ describe("the words of the job", function()
   end)
 end)
 
+describe("an array of variable length", function()
+  -- LuaJIT makes one that it had sunk with a length of 2^32 - 1, and so without room for its elements.
+  it("that leaves compiled code has room for its elements", function()
+    local result = mpi.run { limit = 120, source = [[
+      local ffi = require "ffi"
+      local int64s = ffi.typeof "int64_t[?]"
+      local kept = {}
+      local function one(i)
+        local values = int64s(1)
+        values[0] = i
+        if i % 100 == 0 then kept[#kept + 1] = values end
+        return values[0]
+      end
+      local sum = 0
+      for i = 1, 2e5 do sum = sum + tonumber(one(i)) end
+      for i, values in ipairs(kept) do
+        if ffi.sizeof(values) ~= 8 then error(("number %d has %d bytes"):format(i, ffi.sizeof(values))) end
+        if values[0] ~= 100 * i then error(("number %d holds %d"):format(i, tonumber(values[0]))) end
+      end
+      print(sum, #kept)]] }
+    assert.equal("20000100000\t2000\n", result.output)
+    assert.equal(0, result.status)
+  end)
+end)
+
 describe("a loop over pairs or next", function()
   -- https://github.com/LuaJIT/LuaJIT/issues/827: after some ten thousand rounds, loops end early or begin again.
   local function lost(head, inner)

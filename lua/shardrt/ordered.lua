@@ -80,9 +80,12 @@ function ordered.pairs(t)
   return setmetatable(names, Walk), t
 end
 
---- Puts them in the place of LuaJIT's own, for all that is loaded from then on.
+--- Puts them in the place of LuaJIT's own, for all that is loaded from then on. And LuaJIT sinks no allocations any
+--- more: an array of variable length (`ffi.new("int64_t[?]", 1)`) that compiled code sinks is made where that code is
+--- left, with a length of 2^32 - 1, and so with no room for its elements (snap_unsink in lj_snap.c; not mended in 2026).
 function ordered.install()
   pairs, next = ordered.pairs, ordered.next -- luacheck: ignore 121
+  jit.opt.start "-sink"
 end
 
 return ordered
