@@ -1,3 +1,4 @@
+// build: -O3
 /* fold.c - compiled with -O3, and every loop twice, as transform/lanes.c is. No sum is made in another order than it is
  * written in, so both give the same bits. */
 #include "compute/fold.h"

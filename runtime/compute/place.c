@@ -1,3 +1,4 @@
+// build: -O3
 /* place.c - compiled with -O3. */
 #include "compute/place.h"
 

@@ -1,3 +1,4 @@
+// build: -O3
 /* strides.c - compiled with -O3, as are lanes.c, resample.c and flip.c. */
 #include "transform/strides.h"
 
