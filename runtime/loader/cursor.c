@@ -1,5 +1,6 @@
 #include "loader/cursor.h"
 
+#include <assert.h>
 #include <inttypes.h>
 
 #include "base/error.h"
@@ -40,6 +41,7 @@ static bool divides(const struct cursor_rules *rules, int64_t rows) {
 
 /* Real rows of a batch that would begin at `row`; 0: none does. */
 static int64_t rows_at(const struct cursor_rules *rules, int64_t row) {
+  assert(row >= 0 && row <= rules->count && rules->batch_size >= 1);
   int64_t left = rules->count - row;
   if (left >= rules->batch_size) return rules->batch_size;
   return rules->remainder == SHARDRT_PAD ? left : 0;
