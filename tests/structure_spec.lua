@@ -163,13 +163,6 @@ describe("the Lua files", function()
   end)
 end)
 
-describe("make clean", function()
-  it("removes the folder that was built in", function()
-    assert.truthy(lines_of("make -n clean BUILD=/nowhere/else")[1]:find "^rm %-rf /nowhere/else *$")
-    assert.truthy(lines_of("make -n clean BUILD=build")[1]:find "^rm %-rf build build%-asan")
-  end)
-end)
-
 describe("the one declaration", function()
   it("resolves every function of the header", function()
     local count = 0

@@ -1,5 +1,6 @@
 #include "arrayfile/runs.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -39,6 +40,7 @@ static int stage_add(stage *s, size_t offset, const uint8_t *data, size_t bytes)
   if (code < 0) return code;
   if (large) return s->put(s->context, offset, data, bytes);
   if (s->used == 0) s->offset = offset;
+  assert(s->used + bytes <= STAGING);
   memcpy(s->bytes + s->used, data, bytes);
   s->used += bytes;
   return SHARDRT_OK;
@@ -78,8 +80,16 @@ static void heap_sift(cursor *heap, int64_t count) {
   heap[hole] = moved;
 }
 
+/* None lies before its parent. */
+static inline bool is_heap(const cursor *heap, int64_t count) {
+  for (int64_t i = 1; i < count; i++)
+    if (heap[i].offset < heap[(i - 1) / 2].offset) return false;
+  return true;
+}
+
 static int walk(cursor *heap, int64_t count, stage *s) {
   if (count > 1) qsort(heap, (size_t)count, sizeof *heap, by_offset); /* ascending: a heap */
+  assert(is_heap(heap, count));
   while (count > 0) {
     int code = stage_add(s, heap->offset, heap->data, heap->plan.run_bytes);
     if (code < 0) return code;

@@ -1,5 +1,6 @@
 #include "base/alloc.h"
 
+#include <assert.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -50,6 +51,7 @@ void *alloc_zeros(size_t n, size_t size) {
 }
 
 void *alloc_aligned(size_t alignment, size_t bytes) {
+  assert(alignment >= sizeof(void *) && (alignment & (alignment - 1)) == 0);
   if (alloc_must_fail(bytes)) return NULL;
   void *memory = NULL;
   if (posix_memalign(&memory, alignment, bytes != 0 ? bytes : 1) != 0) memory = NULL;

@@ -1,11 +1,13 @@
 #include "base/hash.h"
 
+#include <assert.h>
 #include <string.h>
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
 uint64_t hash_bytes(uint64_t seed, const void *data, size_t bytes) {
+  assert(data != NULL || bytes == 0);
   return XXH3_64bits_withSeed(bytes != 0 ? data : "", bytes, seed);
 }
 

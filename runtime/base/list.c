@@ -1,5 +1,6 @@
 #include "base/list.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -8,6 +9,7 @@ static const char more[] = ", …";
 
 size_t list_range(char *out, size_t size, const char *one, const char *many, const bool *chosen, int64_t first,
                   int64_t end) {
+  assert(first <= end && size > sizeof more);
   int64_t count = 0;
   for (int64_t i = first; i < end; i++) count += chosen[i];
   size_t used = (size_t)snprintf(out, size, "%s", count == 1 ? one : many);

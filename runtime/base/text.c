@@ -1,11 +1,13 @@
 #include "base/text.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 
 void text_add(struct text *text, const char *format, ...) {
   size_t room = text->length < text->capacity ? text->capacity - text->length : 0;
+  assert(text->capacity == 0 || text->bytes != NULL);
   va_list args;
   va_start(args, format);
   int added = vsnprintf(room != 0 ? text->bytes + text->length : NULL, room, format, args);

@@ -1,5 +1,7 @@
 #include "comm/collect.h"
 
+#include <assert.h>
+
 #include "base/error.h"
 #include "comm/job.h"
 
@@ -48,6 +50,7 @@ static int send_step(void *context, bool *done, bool *moved) {
     if (*done) return SHARDRT_OK;
   }
   room->bytes = self->c->give(self->c->context, room->piece);
+  assert(room->bytes <= COLLECT_PIECE);
   self->under_way = true;
   return self->transport->put(0, 0, 0, room, sizeof *room);
 }

@@ -1,5 +1,6 @@
 #include "comm/collective.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <sched.h>
 #include <stdio.h>
@@ -23,6 +24,7 @@ enum { PASSED_ON = 2 * sizeof(meet_slot) };               /* bytes of a message 
 enum { SHORTEST_SLEEP = 50000, LONGEST_SLEEP = 1000000 }; /* nanoseconds */
 
 int meet_open(meet *m, const comm_transport *transport, int32_t index, int32_t count, double timeout) {
+  assert(count >= 1 && index >= 0 && index < count && timeout > 0);
   notes inbox = {0};
   int code = notes_open(&inbox, transport, index, count);
   if (code < 0) return code;
@@ -219,6 +221,7 @@ static int mismatch(const meet *m) {
 
 /* Where the bytes did not fit into the slots: in pieces, so that no count of the transport's can overflow. */
 static int gather_large(meet *m, const char *what, const char *mine, size_t bytes, char *all) {
+  assert(bytes > MEET_INLINE);
   for (size_t at = 0; at < bytes; at += COMM_PIECE) {
     size_t piece = bytes - at < COMM_PIECE ? bytes - at : COMM_PIECE;
     int code = meet_wait(m, m->transport->gather(mine + at, piece, all + at, bytes), what, piece * (size_t)m->count);
@@ -254,6 +257,7 @@ static int pass_on(meet *m, const char message[PASSED_ON]) {
   int32_t first = 0;
   while (m->last[first].code >= 0) first++;
   bool alike = true;
+  assert(first < m->count); /* one failed: check_slots has seen it */
   for (size_t at = 0; at < PASSED_ON; at += slot) {
     memcpy(m->words, message + at, slot);
     int code = meet_wait(m, m->transport->gather(m->words, slot, m->next, slot), "a message", slot * (size_t)m->count);
@@ -283,6 +287,7 @@ int meet_join(meet *m, const char *what, const char *where, int own, const void 
   snprintf(m->mine.what, sizeof m->mine.what, "%.*s", shown, what);
   snprintf(m->mine.where, sizeof m->mine.where, "%s", where);
   bool small = bytes <= MEET_INLINE;
+  assert(bytes == 0 || own < 0 || (mine != NULL && all != NULL));
   if (small && bytes > 0 && own >= 0) memcpy(m->mine.payload, mine, bytes);
   size_t slot = sizeof(meet_slot);
   const int64_t start = trace_begin();

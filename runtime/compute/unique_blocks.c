@@ -1,5 +1,6 @@
 #include "compute/unique_blocks.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -58,10 +59,12 @@ void distinct_end(struct distinct *self) {
 }
 
 void *distinct_data(const struct distinct *self, const shardrt_array *array, int64_t block) {
+  assert(block >= 0 && block < self->count);
   return shardrt_buffer_data(shardrt_array_buffer(array, self->shards[block]));
 }
 
 int32_t distinct_device(const struct distinct *self, const shardrt_array *array, int64_t block) {
+  assert(block >= 0 && block < self->count);
   return array_local_device(array, self->shards[block]);
 }
 

@@ -1,5 +1,7 @@
 #include "compute/work.h"
 
+#include <assert.h>
+
 #include "base/error.h"
 #include "memory/array.h"
 #include "memory/buffer.h"
@@ -43,6 +45,7 @@ int work_pool(struct pool **out) {
 }
 
 int64_t work_replica(const shardrt_array *array, int64_t i) {
+  assert(i >= 0 && i < shardrt_array_shard_count(array));
   const int64_t block = shardrt_array_shard(array, i)->block;
   int64_t first = 0;
   while (shardrt_array_shard(array, first)->block != block) first++;
@@ -58,6 +61,7 @@ int work_output(shardrt_array *out, int64_t i) {
   shardrt_buffer *buffer = NULL;
   int code = SHARDRT_OK;
   const int64_t first = work_first(out, i);
+  assert(first <= i); /* a replica comes after the shard that it shares */
   if (first < i) {
     buffer = shardrt_buffer_retain(shardrt_array_buffer(out, first));
   } else if (accelerator_get() != NULL) {
@@ -108,6 +112,7 @@ int32_t work_threads(void) {
 }
 
 void work_spread(team_run *run, void *context, int64_t count) {
+  assert(count >= 0);
   struct team *team = count > 1 ? team_of() : NULL;
   if (team == NULL) {
     for (int64_t i = 0; i < count; i++) run(context, i);

@@ -1,5 +1,6 @@
 #include "dataset/concat.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -10,6 +11,7 @@ enum { CONCAT_CHUNK = 256 }; /* samples whose numbers are translated at once, on
 
 /* The part that a sample is of; `likely` is looked at first. */
 static int32_t part_of(const concat_source *c, int64_t sample, int32_t likely) {
+  assert(sample >= 0 && sample < c->firsts[c->nparts]);
   if (sample >= c->firsts[likely] && sample < c->firsts[likely + 1]) return likely;
   int32_t low = 0, high = c->nparts; /* firsts[low] <= sample < firsts[high] */
   while (high - low > 1) {
@@ -19,10 +21,12 @@ static int32_t part_of(const concat_source *c, int64_t sample, int32_t likely) {
     else
       high = middle;
   }
+  assert(c->firsts[low] <= sample && sample < c->firsts[low + 1]);
   return low;
 }
 
 static int32_t field_of(const concat_source *c, int32_t part, int32_t field) {
+  assert(part >= 0 && part < c->nparts && field >= 0 && field < c->nshared);
   return c->fields[part * c->nshared + field];
 }
 

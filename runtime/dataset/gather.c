@@ -1,5 +1,6 @@
 #include "dataset/gather.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "platform/device.h"
@@ -17,6 +18,7 @@ __attribute__((always_inline)) static inline void ask_for(const gather_plan *pla
 }
 
 gather_plan gather_plan_make(const shardrt_field *field, const shardrt_box *inner, size_t element_bytes) {
+  assert(inner->ndim == field->ndim);
   gather_plan plan = {.run_bytes = element_bytes, .run_count = 1, .box_bytes = element_bytes};
   size_t step = element_bytes; /* bytes between neighbours in dimension d */
   bool whole = true;           /* the box is whole in every dimension after d: the run goes on */

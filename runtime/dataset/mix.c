@@ -1,5 +1,6 @@
 #include "dataset/mix.h"
 
+#include <assert.h>
 #include <math.h>
 
 #include "base/alloc.h"
@@ -24,6 +25,7 @@ int64_t mix_length(const struct mix *self) {
 
 /* Whose turn it is, and how often it was before. */
 static int32_t turn(const struct mix *self, int64_t position, int64_t *before) {
+  assert(position >= 0);
   const int64_t periods = position / self->period, at = position % self->period;
   const int32_t part = self->parts[at];
   *before = periods * self->weights[part] + self->ranks[at];
@@ -134,6 +136,7 @@ static void round_weights(struct mix *self, const double *weights, double sum) {
       best = p;
       furthest = missing;
     }
+    assert(best >= 0); /* PERIOD_MOST parts or fewer: one can give or take */
     self->weights[best] += step;
     total += step;
   }
@@ -170,6 +173,13 @@ static bool may_be_next(const struct mix *self, const int32_t *turns, int32_t p,
   return below >= n;
 }
 
+/* Whether every part has had its turns: what Tijdeman proved of his algorithm. */
+static inline bool turns_are_weights(const struct mix *self, const int32_t *turns) {
+  for (int32_t p = 0; p < self->all.nparts; p++)
+    if (turns[p] != self->weights[p]) return false;
+  return true;
+}
+
 /* Tijdeman's algorithm ("The chairman assignment problem", 1980): of those that may be chosen, the one that must be
  * chosen soonest. Then no part is ever 1 - 1 / (2k - 2) turns or more away from its share. One part alone has all. */
 static void set_turns(struct mix *self, int32_t *turns) {
@@ -188,6 +198,7 @@ static void set_turns(struct mix *self, int32_t *turns) {
     self->parts[at] = best;
     self->ranks[at] = turns[best]++;
   }
+  assert(turns_are_weights(self, turns));
 }
 
 static int set_pattern(struct mix *self) {

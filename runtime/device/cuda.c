@@ -1,3 +1,4 @@
+// build: plug-in
 /* cuda.c - the platform "cuda": GPUs by CUDA's runtime. With the rest of the plug-in it makes the table that
  * platform/accelerator.c opens: GPUs and their streams (device/gpu.c), memory (cuda_alloc.c, pinned.c), events
  * (event.c), transfers (transfer.c), what is said when they fail (failure.c), links (topology.c,

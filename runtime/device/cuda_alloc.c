@@ -1,3 +1,4 @@
+// build: plug-in
 /* cuda_alloc.c - the GPUs' memory, and who holds it. It comes from the GPU's default pool, in the order of streams, and
  * what is freed stays with the pool, but for what others need (gpu.c): an allocation costs about a microsecond and
  * stops nothing. Where a GPU has no pools, memory is given back after waiting for its stream. */

@@ -1,3 +1,4 @@
+// build: plug-in
 /* event.c - what streams have come to, and who waits for it. */
 #include "device/event.h"
 

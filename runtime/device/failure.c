@@ -1,3 +1,4 @@
+// build: plug-in
 /* failure.c - what is said when a GPU fails. What CUDA reports may be about something that was put on the device long
  * before, and after most errors of that kind nothing works anymore; so each device keeps the names of what was put on
  * it last. */

@@ -1,3 +1,4 @@
+// build: plug-in
 /* gpu.c - which of the machine's GPUs are this process's, which of its devices are which GPU, and their streams. */
 #include "device/gpu.h"
 

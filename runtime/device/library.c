@@ -1,3 +1,4 @@
+// build: plug-in
 /* library.c - the libraries of CUDA that are opened when they are first needed: cuBLAS and NCCL. */
 #include <dlfcn.h>
 #include <stdio.h>

@@ -1,3 +1,4 @@
+// build: plug-in
 /* pinned.c - blocks of pinned memory, in sizes of which there are four between a power of two and the next: a block
  * fits all that rounds up to its size, and at most a fifth of it is unused. */
 #include "device/pinned.h"

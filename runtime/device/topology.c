@@ -1,3 +1,4 @@
+// build: plug-in
 /* topology.c - how the GPUs of this host are linked, also those that other processes have. */
 #include <string.h>
 

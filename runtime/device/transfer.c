@@ -1,3 +1,4 @@
+// build: plug-in
 /* transfer.c - bytes between the host and GPUs, and between GPUs, in the order of streams. */
 #include "device/transfer.h"
 

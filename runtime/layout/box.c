@@ -1,8 +1,18 @@
 #include "layout/box.h"
 
+#include <assert.h>
 #include <inttypes.h>
 
+/* start <= stop in every dimension, of which there are not too many. */
+static inline bool box_is_valid(const shardrt_box *box) {
+  if (box->ndim < 0 || box->ndim > SHARDRT_MAX_NDIM) return false;
+  for (int32_t d = 0; d < box->ndim; d++)
+    if (box->start[d] > box->stop[d]) return false;
+  return true;
+}
+
 shardrt_box box_whole(int32_t ndim, const int64_t *shape) {
+  assert(ndim >= 0 && ndim <= SHARDRT_MAX_NDIM);
   shardrt_box box = {.ndim = ndim};
   for (int32_t d = 0; d < ndim; d++) box.stop[d] = shape[d];
   return box;
@@ -16,6 +26,7 @@ bool box_equal(const shardrt_box *a, const shardrt_box *b) {
 }
 
 bool box_is_empty(const shardrt_box *box) {
+  assert(box_is_valid(box));
   for (int32_t d = 0; d < box->ndim; d++)
     if (box->start[d] == box->stop[d]) return true;
   return false;
@@ -30,6 +41,7 @@ int64_t box_elements(const shardrt_box *box) {
 }
 
 bool box_intersect(const shardrt_box *a, const shardrt_box *b, shardrt_box *out) {
+  assert(a->ndim == b->ndim); /* of one array */
   shardrt_box shared = {.ndim = a->ndim};
   for (int32_t d = 0; d < a->ndim; d++) {
     shared.start[d] = a->start[d] > b->start[d] ? a->start[d] : b->start[d];
@@ -41,6 +53,7 @@ bool box_intersect(const shardrt_box *a, const shardrt_box *b, shardrt_box *out)
 }
 
 bool box_is_run(const shardrt_box *box, const int64_t *shape) {
+  assert(box_is_valid(box));
   int32_t d = box->ndim - 1;
   while (d >= 0 && box->stop[d] - box->start[d] == shape[d]) d--;
   for (d--; d >= 0; d--)
@@ -50,6 +63,7 @@ bool box_is_run(const shardrt_box *box, const int64_t *shape) {
 
 /* Along which dimension a box is cut (-1: not at all), and how many of its rows a piece has at most. */
 static int32_t box_cut(const shardrt_box *box, int64_t limit, int64_t *rows) {
+  assert(limit >= 1 && !box_is_empty(box));
   int64_t below = 1; /* elements of one row */
   for (int32_t d = box->ndim - 1; d >= 0; d--) {
     int64_t extent = box->stop[d] - box->start[d], fit = limit / below;
@@ -78,6 +92,7 @@ shardrt_box box_piece(const shardrt_box *box, int64_t limit, int64_t i) {
   shardrt_box piece = *box;
   if (cut < 0) return piece;
   int64_t pieces = (box->stop[cut] - box->start[cut] + rows - 1) / rows;
+  assert(i >= 0 && i < box_piece_count(box, limit));
   piece.start[cut] += i % pieces * rows;
   if (box->stop[cut] - piece.start[cut] > rows) piece.stop[cut] = piece.start[cut] + rows;
   i /= pieces;
@@ -96,6 +111,7 @@ static int64_t box_extent(const shardrt_box *box, int32_t dim) {
 
 /* The dimension along which a box is cut into parts; -1: it has none. */
 static int32_t box_parted(const shardrt_box *box, int64_t parts) {
+  assert(parts >= 1 && !box_is_empty(box));
   int32_t longest = box->ndim - 1;
   for (int32_t d = 0; d < box->ndim; d++) {
     if (box_extent(box, d) >= parts) return d;
@@ -115,6 +131,7 @@ shardrt_box box_part(const shardrt_box *box, int64_t parts, int64_t i) {
   int32_t d = box_parted(box, parts);
   if (d < 0) return part;
   int64_t count = box_part_count(box, parts), extent = box_extent(box, d);
+  assert(i >= 0 && i < count);
   part.start[d] = box->start[d] + extent / count * i + extent % count * i / count;
   part.stop[d] = box->start[d] + extent / count * (i + 1) + extent % count * (i + 1) / count;
   return part;

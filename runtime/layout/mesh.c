@@ -1,5 +1,6 @@
 #include "layout/mesh.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -202,11 +203,13 @@ int mesh_single(int32_t device, shardrt_mesh **out) {
 }
 
 shardrt_mesh *mesh_retain(shardrt_mesh *mesh) {
+  assert(mesh->count > 0); /* who retains it holds it */
   mesh->count++;
   return mesh;
 }
 
 void shardrt_mesh_free(shardrt_mesh *mesh) {
+  assert(mesh == NULL || mesh->count > 0);
   if (mesh == NULL || --mesh->count != 0) return;
   for (int32_t a = 0; mesh->names != NULL && a < mesh->naxes; a++) alloc_free(mesh->names[a]);
   alloc_free((void *)mesh->names);
@@ -229,10 +232,12 @@ int32_t shardrt_mesh_axis_count(const shardrt_mesh *mesh) {
 }
 
 int64_t shardrt_mesh_axis_size(const shardrt_mesh *mesh, int32_t axis) {
+  assert(axis >= 0 && axis < mesh->naxes);
   return mesh->sizes[axis];
 }
 
 const char *shardrt_mesh_axis_name(const shardrt_mesh *mesh, int32_t axis) {
+  assert(axis >= 0 && axis < mesh->naxes);
   return mesh->names[axis];
 }
 
@@ -241,6 +246,7 @@ const char *shardrt_mesh_text(const shardrt_mesh *mesh) {
 }
 
 int32_t shardrt_mesh_device(const shardrt_mesh *mesh, int64_t position) {
+  assert(position >= 0 && position < mesh->size);
   return mesh->ids != NULL ? mesh->ids[position] : (int32_t)(mesh->first + position);
 }
 
@@ -286,10 +292,12 @@ int64_t mesh_rank(const shardrt_mesh *mesh, int64_t id) {
 }
 
 int64_t mesh_rank_position(const shardrt_mesh *mesh, int64_t rank) {
+  assert(rank >= 0 && rank < mesh->size);
   return mesh->ids != NULL ? (int64_t)(mesh->by_id[rank] & UINT32_MAX) : rank;
 }
 
 int64_t mesh_rank_device(const shardrt_mesh *mesh, int64_t rank) {
+  assert(rank >= 0 && rank < mesh->size);
   return mesh->ids != NULL ? (int64_t)(mesh->by_id[rank] >> 32) : mesh->first + rank;
 }
 
@@ -306,6 +314,7 @@ int mesh_owned(const shardrt_mesh *mesh, int32_t process, int32_t devices_per_pr
 }
 
 void mesh_rank_positions(const shardrt_mesh *mesh, int64_t begin, int64_t end, int64_t *positions) {
+  assert(begin >= 0 && begin <= end && end <= mesh->size);
   for (int64_t rank = begin; rank < end; rank++) positions[rank - begin] = mesh_rank_position(mesh, rank);
   if (mesh->ids != NULL) qsort(positions, (size_t)(end - begin), sizeof *positions, compare_int64);
 }

@@ -1,5 +1,6 @@
 #include "layout/placement.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 #include "base/alloc.h"
@@ -10,11 +11,13 @@ int side_set(side *s, const shardrt_sharding *sharding, int32_t ndim, const int6
   if (code != SHARDRT_OK) return code;
   s->sharding = sharding;
   s->replicas = sharding->mesh->size / s->grid.blocks;
+  assert(s->replicas * s->grid.blocks == sharding->mesh->size);
   s->devices_per_process = devices_per_process;
   return SHARDRT_OK;
 }
 
 int32_t side_process(const side *s, int64_t block, int64_t replica) {
+  assert(block >= 0 && block < s->grid.blocks && replica >= 0 && replica < s->replicas);
   int64_t position = sharding_position(s->sharding, &s->grid, block, replica);
   return shardrt_mesh_device(s->sharding->mesh, position) / s->devices_per_process;
 }
@@ -58,6 +61,7 @@ int holding_set(holding *h, const side *s, int32_t process) {
     if (h->items == NULL || h->positions == NULL) return ALLOC_FAILED;
   }
   h->count = end - begin;
+  assert(h->count <= s->devices_per_process);
   mesh_rank_positions(s->sharding->mesh, begin, end, h->positions);
   for (int64_t i = 0; i < h->count; i++)
     h->items[i].block = sharding_block(s->sharding, &s->grid, h->positions[i], &h->items[i].replica);
@@ -89,6 +93,7 @@ bool holding_has(const holding *h, int64_t block) {
 }
 
 bool holding_is_first(const holding *h, int64_t i) {
+  assert(i >= 0 && i < h->count && (i == 0 || h->items[i - 1].block <= h->items[i].block)); /* ascending */
   return i == 0 || h->items[i - 1].block != h->items[i].block;
 }
 
@@ -99,6 +104,7 @@ int64_t holding_rank(const holding *h, int64_t block) {
 }
 
 int64_t holding_replica(const holding *h, int64_t block, int64_t base, int64_t numbers) {
+  assert(numbers >= 1);
   const int64_t begin = holding_find(h, block), count = holding_find(h, block + 1) - begin;
   if (count == 0) return 0;
   const held *own = h->items + begin;

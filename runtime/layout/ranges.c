@@ -6,6 +6,7 @@
  *
  * Nothing is held for each device or process of the job: the set that has part c first has one process as its
  * representative, the owner of the first device in mesh order that holds c. */
+#include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -51,6 +52,7 @@ static void view_ranges(const struct view *view, int32_t process, struct ranges 
   const shardrt_mesh *mesh = view->sharding->mesh;
   int64_t first_id = (int64_t)process * view->devices_per_process;
   int64_t begin = mesh_rank(mesh, first_id), end = mesh_rank(mesh, first_id + view->devices_per_process);
+  assert(end - begin <= view->devices_per_process);
   for (int64_t rank = begin; rank < end; rank++)
     ranges->parts[rank - begin] = view_part(view, mesh_rank_position(mesh, rank));
   qsort(ranges->parts, (size_t)(end - begin), sizeof *ranges->parts, compare_int64);

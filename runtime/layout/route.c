@@ -1,5 +1,6 @@
 #include "layout/route.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,6 +48,7 @@ static overlap overlap_of(const struct grid *grid, const shardrt_box *box) {
 
 /* The i-th of them, row-major. */
 static int64_t overlap_block(const overlap *o, int64_t i) {
+  assert(i >= 0 && i < o->count);
   int64_t block = 0, stride = 1;
   for (int32_t d = o->grid->ndim - 1; d >= 0; d--) {
     block += (o->first[d] + i % o->parts[d]) * stride;
@@ -58,6 +60,7 @@ static int64_t overlap_block(const overlap *o, int64_t i) {
 
 /* Which of them a block is. */
 static int64_t overlap_index(const overlap *o, int64_t block) {
+  assert(block >= 0 && block < o->grid->blocks);
   int64_t index = 0, stride = 1;
   for (int32_t d = o->grid->ndim - 1; d >= 0; d--) {
     index += (block % o->grid->parts[d] - o->first[d]) * stride;
@@ -115,6 +118,7 @@ static bool spread_has(const spread *s, int32_t process) {
   while (low < high) {
     int64_t middle = low + (high - low) / 2;
     if (s->holders[middle] == process) return true;
+    assert(middle == 0 || s->holders[middle - 1] < s->holders[middle]); /* ascending, each once */
     if (s->holders[middle] < process)
       low = middle + 1;
     else
@@ -177,6 +181,7 @@ static int weigh(planner *p, int64_t from, const overlap *news) {
   int code = s.holders != NULL && s.receivers != NULL && s.load != NULL ? SHARDRT_OK : ALLOC_FAILED;
   if (code == SHARDRT_OK) {
     s.holder_count = side_processes(&p->from, from, s.holders);
+    assert(s.holder_count >= 1 && s.holder_count <= p->from.replicas);
     code = holding_set(&p->peer_old, &p->from, s.holders[0]);
   }
   if (code == SHARDRT_OK) {
@@ -202,12 +207,14 @@ static bool is_weighed(const planner *p, const overlap *news) {
  * itself, and takes the first of them for the lowest j, the last one for the highest: so the senders are spread over
  * the processes both where a process has replicas in a row and where processes have them in turns. */
 static int64_t server_of(int64_t number, int64_t numbers, int64_t replicas) {
+  assert(number >= 0 && number < numbers && replicas >= 1);
   if (numbers >= replicas) return number % replicas;
   return number * replicas / numbers + number * (replicas / numbers) / numbers;
 }
 
 /* The lowest number that a replica serves, or `numbers` where it serves none. */
 static int64_t first_served(int64_t replica, int64_t numbers, int64_t replicas) {
+  assert(replica >= 0 && replica < replicas);
   if (numbers >= replicas) return replica;
   int64_t number = ((replica + 1) * numbers - 1) / replicas; /* in whose share it is */
   return server_of(number, numbers, replicas) == replica ? number : numbers;

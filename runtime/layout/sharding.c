@@ -1,5 +1,6 @@
 #include "layout/sharding.h"
 
+#include <assert.h>
 #include <inttypes.h>
 
 #include "base/alloc.h"
@@ -197,6 +198,7 @@ int sharding_grid(const shardrt_sharding *sharding, int32_t ndim, const int64_t 
     grid.parts[d] = shape[d] == 0 ? 1 : sharding->cuts[d];
     grid.blocks *= grid.parts[d];
   }
+  assert(grid.blocks >= 1 && sharding->mesh->size % grid.blocks == 0); /* each block has as many replicas */
   *out = grid;
   return SHARDRT_OK;
 }
@@ -211,6 +213,7 @@ int shardrt_sharding_shard_shape(const shardrt_sharding *sharding, int32_t ndim,
 }
 
 shardrt_box grid_box(const struct grid *grid, int64_t block) {
+  assert(block >= 0 && block < grid->blocks);
   shardrt_box box = {.ndim = grid->ndim};
   for (int32_t d = grid->ndim - 1; d >= 0; d--) {
     box.start[d] = grid->origin[d] + block % grid->parts[d] * grid->shard_shape[d];
@@ -234,12 +237,15 @@ int64_t sharding_block(const shardrt_sharding *sharding, const struct grid *grid
       replica = replica * mesh->sizes[a] + along;
   }
   for (int32_t d = 0; d < grid->ndim; d++) block = block * grid->parts[d] + coordinates[d];
+  assert(block >= 0 && block < grid->blocks);
   if (replica_id != NULL) *replica_id = replica;
   return block;
 }
 
 int64_t sharding_position(const shardrt_sharding *sharding, const struct grid *grid, int64_t block,
                           int64_t replica_id) {
+  assert(block >= 0 && block < grid->blocks && replica_id >= 0);
+  assert(replica_id < sharding->mesh->size / grid->blocks);
   const shardrt_mesh *mesh = sharding->mesh;
   int64_t coordinates[SHARDRT_MAX_NDIM] = {0}, position = 0;
   for (int32_t d = grid->ndim - 1; d >= 0; d--) {
@@ -311,6 +317,7 @@ static int32_t numbering_number(struct numbering *numbering, int64_t block) {
   size_t slot = (size_t)(((uint64_t)block * 0x9E3779B97F4A7C15u) >> 32) & numbering->mask; /* Fibonacci hashing */
   while (numbering->keys[slot] != 0 && numbering->keys[slot] != block + 1) slot = (slot + 1) & numbering->mask;
   if (numbering->keys[slot] == 0) {
+    assert(2 * (size_t)numbering->count <= numbering->mask + 1); /* half full at most: there is a free slot */
     numbering->keys[slot] = block + 1;
     numbering->numbers[slot] = numbering->count++;
   }

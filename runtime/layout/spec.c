@@ -1,5 +1,6 @@
 #include "layout/spec.h"
 
+#include <assert.h>
 #include <inttypes.h>
 
 #include "base/alloc.h"
@@ -77,6 +78,7 @@ void spec_clear(struct spec *spec) {
 }
 
 void spec_add_axes(const struct spec *spec, const shardrt_mesh *mesh, int32_t dim, struct text *text) {
+  assert(dim >= 0 && dim < spec->nentries);
   int32_t begin = spec->offsets[dim], end = spec->offsets[dim + 1];
   text_add(text, end - begin == 1 ? "axis " : "axes ");
   for (int32_t i = begin; i < end; i++) {
@@ -89,6 +91,7 @@ void spec_add_axes(const struct spec *spec, const shardrt_mesh *mesh, int32_t di
 int32_t spec_next_axis(const struct spec *spec, const shardrt_mesh *mesh, int32_t dim, int32_t *i) {
   while (dim < spec->nentries && spec->offsets[dim] + *i < spec->offsets[dim + 1]) {
     int32_t axis = spec->axes[spec->offsets[dim] + (*i)++];
+    assert(axis >= 0 && axis < mesh->naxes);
     if (mesh->sizes[axis] > 1) return axis;
   }
   return -1;

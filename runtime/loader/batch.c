@@ -1,5 +1,6 @@
 #include "loader/batch.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -56,6 +57,7 @@ int slot_open(struct slot *self, const struct plan *plan, struct pool *pool) {
   for (int32_t f = 0; f < plan->nfields; f++) {
     const struct plan_field *field = &plan->fields[f];
     for (int64_t b = field->first_block; b < field->first_block + field->nblocks; b++) {
+      assert(self->buffers[b] == NULL); /* it was closed, and has landed */
       atomic_store(&self->left[b], field->tasks);
       int code = pool_take(pool, plan->blocks[b].bytes, &self->buffers[b]);
       if (code == SHARDRT_OK && plan->blocks[b].bytes == 0) self->fingerprints[b] = shardrt_fingerprint("", 0);
@@ -89,6 +91,7 @@ int slot_land(struct slot *self, const struct plan *plan, bool wait, struct uplo
 /* Where row `row` of the global batch lies in a block's buffer. */
 static char *row_of(const struct slot *self, const struct plan *plan, int64_t b, int64_t row) {
   const struct plan_block *block = &plan->blocks[b];
+  assert(row >= block->first_row && row < block->first_row + block->rows);
   return (char *)shardrt_buffer_data(self->buffers[b]) + (size_t)(row - block->first_row) * block->row_bytes;
 }
 
@@ -145,6 +148,7 @@ static int read_whole(struct slot *self, const struct plan *plan, const struct p
   const struct plan_field *field = &plan->fields[task->field];
   shardrt_box whole = source_whole(field->field);
   size_t row_bytes = source_box_bytes(field->field, &whole);
+  assert((size_t)task->count * row_bytes <= plan->staging_bytes);
   memset(scratch->staging + (size_t)n * row_bytes, 0, (size_t)(task->count - n) * row_bytes);
   int code = SHARDRT_OK;
   if (n > 0) code = gather(self, plan, task->field, n, &whole, scratch, scratch->staging);
@@ -218,6 +222,7 @@ static int run_task(struct slot *self, const struct plan *plan, int64_t number, 
   const struct plan_field *field = &plan->fields[task.field];
   int64_t n = self->rows - task.first; /* real rows of this task */
   n = n < 0 ? 0 : n > task.count ? task.count : n;
+  assert(n <= plan->task_rows); /* what a worker has room for */
   start_reading(self, plan, &task, n, scratch);
   scratch->reader.past_caches = self->past_caches && task.block >= 0 && !(self->fingerprinted && field->has_replicas);
   int code = task.block >= 0 ? read_block(self, plan, &task, n, scratch) : read_whole(self, plan, &task, n, scratch);
@@ -256,6 +261,7 @@ static int upload_last(struct slot *self, const struct plan *plan, int64_t count
 }
 
 int slot_run(struct slot *self, const struct plan *plan, int64_t first, int64_t count, struct slot_scratch *scratch) {
+  assert(first >= 0 && count >= 1 && first + count <= plan->ntasks);
   const int64_t start = clock_now();
   start_figures(scratch);
   int code = SHARDRT_OK;

@@ -1,3 +1,4 @@
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -87,6 +88,16 @@ static int make_slots(shardrt_loader *self) {
 
 static struct slot *slot_at(const shardrt_loader *self, int64_t round) {
   return &self->slots[round % self->nslots];
+}
+
+/* The invariants of the rounds and their slots. */
+static inline bool rounds_are_sound(const shardrt_loader *self) {
+  if (self->landed < 0 || self->landed > self->handed || self->handed > self->offered) return false;
+  if (self->offered - self->handed > self->pace.now.most_prefetch || self->offered - self->landed > self->nslots)
+    return false;
+  for (int64_t r = self->handed; r < self->offered && self->plan->nblocks > 0; r++)
+    if (slot_at(self, r)->buffers[0] == NULL) return false;
+  return true;
 }
 
 /* A task of the crew is some of the plan's. */
@@ -212,6 +223,7 @@ static int64_t step_number(const shardrt_loader *self) {
 static int offer(shardrt_loader *self) {
   int code = land(self, self->pace.now.prefetch + self->budget.landing - 1);
   if (code != SHARDRT_OK) return code;
+  assert(self->offered - self->landed < self->nslots); /* the slot is free */
   struct slot *next = slot_at(self, self->offered);
   order_set(&next->order, self->seed, self->ahead.epoch, self->rules.count, self->shuffle);
   next->first = self->ahead.row;
@@ -248,6 +260,7 @@ static void drop_ahead(shardrt_loader *self) {
   (void)land(self, INT64_MAX); /* what fails here fails when its slot is needed */
   self->ahead = self->place;
   scout_forget(self->scout);
+  assert(rounds_are_sound(self) && self->handed == self->offered);
 }
 
 /* Compares the replicas of all fields across the job. Whether there are any is the same in every process. */
@@ -343,6 +356,7 @@ static int take(shardrt_loader *self, bool full) {
 }
 
 static int next_batch(shardrt_loader *self, shardrt_array **arrays) {
+  assert(rounds_are_sound(self));
   if (self->started == 0) self->started = shardrt_clock();
   int code = land(self, INT64_MAX);
   const bool full = self->offered - self->handed == self->pace.now.prefetch && crew_is_done(self->crew);

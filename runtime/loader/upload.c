@@ -1,5 +1,6 @@
 #include "loader/upload.h"
 
+#include <assert.h>
 #include <stdatomic.h>
 #include <string.h>
 
@@ -23,6 +24,7 @@ static void account_free(struct upload_account *self) {
 static void account_back(void *context, void *data, size_t bytes) {
   (void)data;
   struct upload_account *self = context;
+  assert(atomic_load(&self->bytes) >= bytes);
   atomic_fetch_sub(&self->bytes, bytes);
   account_free(self);
 }
@@ -64,6 +66,7 @@ static void list_by_device(struct upload_plan *self) {
     for (int64_t s = 0; s < self->nshards; s++)
       if (self->shards[s].device == d) self->by_device[n++] = s;
   }
+  assert(n == self->nshards); /* each is on a device of this process */
   self->first_of[self->ndevices] = n;
 }
 

@@ -1,5 +1,6 @@
 #include "loader/worker_pool.h"
 
+#include <assert.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -64,6 +65,7 @@ static void record_failure(struct crew *self, struct round_state *state, int64_t
 }
 
 static void end_tasks(struct crew *self, struct round_state *state, int64_t count) {
+  assert(count >= 0 && count <= self->tasks && atomic_load(&state->left) >= count);
   if (count == 0 || atomic_fetch_sub(&state->left, count) != count) return;
   pthread_mutex_lock(&self->lock);
   if (self->awaited == state) pthread_cond_signal(&self->done);
@@ -92,6 +94,7 @@ static bool run_next(struct crew *self, int32_t worker) {
   } while (!atomic_compare_exchange_weak(&self->next, &number, number + 1));
   const int64_t round = number / self->tasks, task = number % self->tasks;
   struct round_state *state = round_at(self, round);
+  assert(atomic_load(&state->left) > 0);
   int code = self->run(self->context, round, task, worker);
   if (code != SHARDRT_OK) record_failure(self, state, task, code);
   end_tasks(self, state, 1);
@@ -135,6 +138,7 @@ static int start_workers(struct crew *self, int32_t wanted) {
 }
 
 int crew_new(int32_t workers, int64_t tasks, int32_t depth, crew_run *run, void *context, struct crew **out) {
+  assert(workers >= 0 && tasks >= 0 && depth >= 1);
   if (tasks == 0) workers = 0;
   int code = ALLOC_FAILED;
   struct crew *made = alloc_zeros(1, sizeof *made);
@@ -187,6 +191,7 @@ int64_t crew_offer(struct crew *self) {
   struct round_state *state = round_at(self, round);
   pthread_mutex_lock(&self->lock);
   state->code = SHARDRT_OK;
+  assert(atomic_load(&state->left) == 0 && atomic_load(&self->next) <= atomic_load(&self->limit));
   atomic_store(&state->left, self->tasks);
   atomic_store(&self->limit, self->offered * self->tasks);
   pthread_cond_broadcast(&self->work);
@@ -204,6 +209,7 @@ static void wait_for(struct crew *self, struct round_state *state) {
 }
 
 int crew_wait(struct crew *self, int64_t round) {
+  assert(round >= 0 && round < self->offered && self->offered - round <= self->depth);
   struct round_state *state = round_at(self, round);
   while (atomic_load(&state->left) != 0 && run_next(self, self->owner)) {
   }
@@ -227,6 +233,7 @@ int64_t crew_ended(struct crew *self, int64_t round) {
 }
 
 void crew_set_active(struct crew *self, int32_t workers) {
+  assert(self->nworkers == 0 || (workers >= 1 && workers <= self->nworkers));
   pthread_mutex_lock(&self->lock);
   atomic_store(&self->active, workers);
   pthread_cond_broadcast(&self->turn);

@@ -1,4 +1,5 @@
 /* array.c - global arrays as one process sees them: its own shards and their buffers. */
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -55,6 +56,7 @@ static int find_shards(shardrt_array *array, int32_t devices_per_process) {
   array->buffers = alloc_zeros((size_t)count, sizeof(shardrt_buffer *));
   if (array->buffers == NULL) return ALLOC_FAILED;
   array->shard_count = count;
+  assert(blocks <= count); /* a block has a shard at least */
   array->block_count = blocks;
   return SHARDRT_OK;
 }
@@ -151,6 +153,7 @@ int64_t shardrt_array_shard_count(const shardrt_array *array) {
 }
 
 const shardrt_shard *shardrt_array_shard(const shardrt_array *array, int64_t i) {
+  assert(i >= 0 && i < array->shard_count);
   return &array->shards[i];
 }
 
@@ -173,10 +176,12 @@ size_t shardrt_array_shard_bytes(const shardrt_array *array) {
 }
 
 shardrt_buffer *shardrt_array_buffer(const shardrt_array *array, int64_t i) {
+  assert(i >= 0 && i < array->shard_count);
   return array->buffers[i];
 }
 
 int32_t array_local_device(const shardrt_array *array, int64_t i) {
+  assert(array->shards[i].device / array->devices_per_process == array->process); /* its own */
   return array->shards[i].device - array->process * array->devices_per_process;
 }
 
@@ -189,6 +194,7 @@ static int wrong_device(const shardrt_array *array, int64_t i, int code) {
 }
 
 int shardrt_array_set_buffer(shardrt_array *array, int64_t i, shardrt_buffer *buffer) {
+  assert(i >= 0 && i < array->shard_count);
   if (shardrt_buffer_bytes(buffer) != array->shard_bytes)
     return error_set(SHARDRT_EINVAL, "device %d's shard has %zu bytes, not %zu", array->shards[i].device,
                      array->shard_bytes, shardrt_buffer_bytes(buffer));
@@ -231,6 +237,7 @@ static void range_set_find(struct range_set *set, const shardrt_array *array, in
 static int64_t range_set_offset(const struct range_set *set, int64_t start, int64_t size) {
   if (set->whole) return start;
   const int64_t *found = bsearch(&start, set->starts, (size_t)set->count, sizeof start, compare_int64);
+  assert(found != NULL); /* the set is of all shards */
   return (found - set->starts) * size;
 }
 
@@ -268,6 +275,7 @@ static int fill(shardrt_array *array, const int64_t *value_shape, const struct r
   for (int64_t i = 0; i < array->shard_count && code == SHARDRT_OK; i++) {
     const shardrt_shard *shard = &array->shards[i];
     if (blocks[shard->block] != NULL) continue; /* a replica: it shares the buffer */
+    assert(shard->block >= 0 && shard->block < array->block_count);
     int64_t start[SHARDRT_MAX_NDIM];
     for (int32_t d = 0; d < array->ndim; d++)
       start[d] =

@@ -1,5 +1,6 @@
 #include "memory/buffer.h"
 
+#include <assert.h>
 #include <stdatomic.h>
 
 #include "base/alloc.h"
@@ -72,6 +73,7 @@ int shardrt_buffer_zeros(size_t bytes, shardrt_buffer **out) {
 
 /* The device's memory goes once its own copy here is made, the copy when that has arrived. */
 static void release_on_device(shardrt_buffer *buffer) {
+  assert(buffer->borrowers == 0);
   const accelerator *a = accelerator_get();
   if (buffer->arriving != NULL) (void)a->wait(buffer->device, buffer->stream, buffer->arriving);
   a->free(buffer->device, buffer->stream, buffer->holder, buffer->data, buffer->bytes);
@@ -81,11 +83,13 @@ static void release_on_device(shardrt_buffer *buffer) {
 }
 
 shardrt_buffer *shardrt_buffer_retain(shardrt_buffer *buffer) {
+  assert(atomic_load_explicit(&buffer->count, memory_order_relaxed) > 0); /* who retains it holds it */
   atomic_fetch_add_explicit(&buffer->count, 1, memory_order_relaxed);
   return buffer;
 }
 
 void shardrt_buffer_free(shardrt_buffer *buffer) {
+  assert(buffer == NULL || atomic_load_explicit(&buffer->count, memory_order_relaxed) > 0);
   /* Acquire and release: whoever takes the memory back sees all that other threads did with it. */
   if (buffer == NULL || atomic_fetch_sub_explicit(&buffer->count, 1, memory_order_acq_rel) != 1) return;
   if (buffer->device != BUFFER_HOST) release_on_device(buffer);
@@ -128,6 +132,7 @@ void buffer_to_main(shardrt_buffer *buffer) {
 }
 
 bool buffer_watch(shardrt_buffer *buffer, buffer_release *gone, void *context) {
+  assert(buffer->device != BUFFER_HOST);
   if (buffer->release != NULL) return false;
   buffer->release = gone;
   buffer->context = context;
@@ -228,10 +233,12 @@ int buffer_borrow(shardrt_buffer *buffer) {
 }
 
 int buffer_borrowed(shardrt_buffer *buffer, void **out) {
+  assert(buffer->borrowers > 0);
   return arrive(buffer, out);
 }
 
 void buffer_return(shardrt_buffer *buffer) {
+  assert(buffer->borrowers > 0);
   if (--buffer->borrowers > 0 || buffer->kept || buffer->mirror == NULL) return;
   const accelerator *a = accelerator_get();
   if (buffer->arriving != NULL) (void)a->finish(buffer->arriving);

@@ -1,5 +1,6 @@
 #include "memory/buffer_pool.h"
 
+#include <assert.h>
 #include <pthread.h>
 
 #include "base/alloc.h"
@@ -71,7 +72,15 @@ static void block_free_list(struct block *list) {
   }
 }
 
+/* Whether `idle_bytes` is the sum over the idle list. The lock is held. */
+static inline bool idle_is_counted(const struct pool *pool) {
+  size_t bytes = 0;
+  for (const struct block *one = pool->idle; one != NULL; one = one->next) bytes += one->bytes;
+  return bytes == pool->idle_bytes;
+}
+
 static void destroy(struct pool *pool) {
+  assert(pool->count == 0 && pool->idle == NULL && pool->outstanding == 0);
   pthread_mutex_destroy(&pool->lock);
   alloc_free(pool);
 }
@@ -105,6 +114,7 @@ void pool_free(struct pool *pool) {
   pool->idle = NULL;
   pool->idle_bytes = 0;
   pool->keep_bytes = 0; /* what comes back from now on is freed */
+  assert(pool->count > 0);
   bool last = --pool->count == 0;
   pthread_mutex_unlock(&pool->lock);
   block_free_list(idle);
@@ -115,11 +125,13 @@ void pool_free(struct pool *pool) {
 static void give_back(struct block *back) {
   struct pool *pool = back->pool;
   pthread_mutex_lock(&pool->lock);
+  assert(pool->count > 0 && pool->outstanding >= back->bytes);
   pool->outstanding -= back->bytes;
   if (back->bytes != 0 && pool->idle_bytes < pool->keep_bytes && back->bytes <= pool->keep_bytes - pool->idle_bytes) {
     back->next = pool->idle;
     pool->idle = back;
     pool->idle_bytes += back->bytes;
+    assert(pool->idle_bytes <= pool->keep_bytes && idle_is_counted(pool));
     back = NULL;
   }
   bool last = --pool->count == 0;
@@ -140,6 +152,7 @@ static struct block *take_idle(struct pool *pool, size_t bytes) {
     if ((*link)->bytes != bytes) continue;
     struct block *found = *link;
     *link = found->next;
+    assert(pool->idle_bytes >= bytes);
     pool->idle_bytes -= bytes;
     return found;
   }
@@ -175,6 +188,7 @@ int pool_take(struct pool *pool, size_t bytes, shardrt_buffer **out) {
   pthread_mutex_lock(&pool->lock);
   pool->outstanding -= bytes;
   pool->count--; /* never the last: the caller holds the pool */
+  assert(pool->count > 0);
   pthread_mutex_unlock(&pool->lock);
   return code;
 }
@@ -203,6 +217,7 @@ void pool_trim(struct pool *pool, size_t bytes, int64_t count, size_t spare) {
     }
     link = &one->next;
   }
+  assert(idle_is_counted(pool));
   pthread_mutex_unlock(&pool->lock);
   block_free_list(gone);
 }

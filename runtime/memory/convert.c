@@ -1,3 +1,4 @@
+// build: -O3
 /* convert.c - the loops that the compiler makes vectors of: this file is compiled with -O3, and every loop twice, for
  * any processor and for those with AVX2. No product is fused with a sum (-std=c11 forbids it), so both give the same
  * bytes. */

@@ -1,4 +1,5 @@
 /* copy.c - boxes copied between arrays. */
+#include <assert.h>
 #include <inttypes.h>
 
 #include "base/error.h"
@@ -19,6 +20,7 @@ struct walk {
 /* Adds the next outer loop: none for an extent of 1; a longer loop, or a longer run, where both sides just go on. */
 static void walk_add(struct walk *walk, size_t extent, size_t dst_pitch, size_t src_pitch) {
   if (extent == 1) return;
+  assert(walk->levels < SHARDRT_MAX_NDIM);
   if (walk->levels == 0 && dst_pitch == walk->run && src_pitch == walk->run) {
     walk->run *= extent;
     return;

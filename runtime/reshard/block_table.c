@@ -1,5 +1,6 @@
 #include "reshard/block_table.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 #include "base/alloc.h"
@@ -48,6 +49,7 @@ const berth *berths_of(const berths *b, int64_t number, int64_t *count) {
   }
   *count = 0;
   while (low + *count < b->count && b->items[low + *count].number == number) ++*count;
+  assert(*count >= 1);
   return &b->items[low];
 }
 

@@ -1,5 +1,7 @@
 #include "reshard/channel.h"
 
+#include <assert.h>
+
 #include "base/alloc.h"
 #include "layout/box.h"
 #include "layout/placement.h"
@@ -160,12 +162,14 @@ bool lane_next(const cargo *c, lane *l, lane_message *out) {
     }
   }
   out->bytes = (size_t)elements * c->element;
+  assert(elements <= limit && l->next <= l->count);
   return true;
 }
 
 static haul_place place_in_block(const cargo *c, const lane *l, const shardrt_move *move, const shardrt_box *box) {
   const int64_t number = l->outgoing ? move->from : move->to;
   const berth *at = berths_on(l->outgoing ? c->old : c->new, number, l->device);
+  assert(at != NULL); /* the device of a lane holds what its moves take or give */
   return haul_in_block(l->outgoing ? c->from : c->to, number, box, l->device, at->data);
 }
 

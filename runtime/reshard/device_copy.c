@@ -1,5 +1,6 @@
 #include "reshard/device_copy.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -27,6 +28,7 @@ haul_place haul_in_block(const struct grid *grid, int64_t number, const shardrt_
     inner.stop[d] -= block.start[d];
     place.stride[d] = stride;
     place.first += inner.start[d] * stride;
+    assert(inner.start[d] >= 0 && inner.stop[d] <= grid->shard_shape[d]);
     stride *= grid->shard_shape[d];
   }
   place.is_run = box_is_run(&inner, grid->shard_shape);
@@ -51,8 +53,10 @@ static int copy_run(size_t element, const shardrt_box *box, const haul_place *to
 
 /* The same place, as a piece of its box sees it. */
 static haul_place place_of_piece(const haul_place *whole, const shardrt_box *box, const shardrt_box *piece) {
+  assert(piece->ndim == box->ndim);
   haul_place place = *whole;
   for (int32_t d = 0; d < box->ndim; d++) place.first += (piece->start[d] - box->start[d]) * whole->stride[d];
+  assert(place.first >= whole->first);
   place.is_run = whole->is_run; /* what is cut from a run is one (box_piece) */
   return place;
 }

@@ -1,5 +1,7 @@
 #include "reshard/exchange_staged.h"
 
+#include <assert.h>
+
 #include "base/alloc.h"
 #include "platform/accelerator.h"
 
@@ -93,6 +95,8 @@ static int boat_load(const ferry *f, boat *b) {
 }
 
 static int boat_cross(const ferry *f, boat *b) {
+  assert(b->state == BOAT_FREE || b->state == BOAT_LEAVING);
+  assert(b->message.bytes <= (size_t)f->cargo->piece * f->cargo->element);
   const int32_t place = (int32_t)(b - f->boats), other = b->lane->process;
   b->state = BOAT_CROSSING;
   return b->lane->outgoing ? f->transport->put(place, other, b->tag, b->pinned, b->message.bytes)
@@ -100,6 +104,7 @@ static int boat_cross(const ferry *f, boat *b) {
 }
 
 static void boat_release(ferry *f, boat *b) {
+  assert(b->state != BOAT_FREE && f->busy > 0);
   b->state = BOAT_FREE;
   f->busy--;
 }
@@ -145,6 +150,7 @@ static int arrive(ferry *f, bool *moved) {
   int code = f->transport->ended(places, &count);
   for (int32_t i = 0; i < count && code == SHARDRT_OK; i++) {
     boat *b = &f->boats[places[i]];
+    assert(b->state == BOAT_CROSSING);
     *moved = true;
     if (b->lane->outgoing)
       boat_release(f, b);

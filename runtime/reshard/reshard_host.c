@@ -1,5 +1,6 @@
 #include "reshard/reshard_host.h"
 
+#include <assert.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 
@@ -74,6 +75,7 @@ static int compare_blocks(const void *a, const void *b) {
 static int64_t block_index(const traffic_side *side, int64_t number) {
   const traffic_block wanted = {.number = number};
   const traffic_block *found = bsearch(&wanted, side->blocks, (size_t)side->count, sizeof wanted, compare_blocks);
+  assert(found != NULL); /* a route has this process's own blocks only */
   return found - side->blocks;
 }
 
@@ -87,6 +89,7 @@ static shardrt_box box_in_block(const struct grid *grid, int64_t number, const s
   for (int32_t d = 0; d < box->ndim; d++) {
     inner.start[d] -= block.start[d];
     inner.stop[d] -= block.start[d];
+    assert(inner.start[d] >= 0 && inner.stop[d] <= grid->shard_shape[d]);
   }
   return inner;
 }
@@ -130,6 +133,7 @@ static void unpack(const traffic *t, const shardrt_move *move, const shardrt_box
 static void use(traffic *t, int64_t from, int64_t count) {
   if (t->uses == NULL) return;
   int64_t index = block_index(&t->task.old, from);
+  assert(atomic_load(&t->uses[index]) >= count);
   if (atomic_fetch_sub(&t->uses[index], count) == count) t->task.used_up(t->task.context, index);
 }
 
@@ -147,6 +151,7 @@ static void copy_piece(void *context, int64_t number) {
       high = middle;
   }
   const shardrt_move *move = &copies->items[low];
+  assert(t->copies_before[low] <= number && number < t->copies_before[low + 1]);
   shardrt_box box = box_piece(&move->box, t->copied, number - t->copies_before[low]);
   shardrt_box old = box_in_block(t->from, move->from, &box), new = box_in_block(t->to, move->to, &box);
   int64_t extent[SHARDRT_MAX_NDIM];
@@ -242,12 +247,14 @@ static int slot_post(slot *s) {
   const message *m = &s->message;
   const int32_t place = (int32_t)(s - t->slots), other = m->moves->process;
   char *data = s->place != NULL ? s->place : s->staging;
+  assert(m->bytes <= COMM_PIECE && (s->place != NULL || m->bytes <= (size_t)t->piece * t->task.element));
   s->state = SLOT_UNDER_WAY;
   return s->outgoing ? t->task.transport->put(place, other, m->tag, data, m->bytes)
                      : t->task.transport->take(place, other, m->tag, data, m->bytes);
 }
 
 static void slot_release(slot *s) {
+  assert(s->state != SLOT_FREE && s->traffic->busy > 0);
   for (int64_t i = 0; s->outgoing && i < s->message.count; i++) use(s->traffic, s->message.moves[i].from, 1);
   s->state = SLOT_FREE;
   s->traffic->busy--;
@@ -293,6 +300,7 @@ static int slots_end(traffic *t, bool *moved) {
   int code = t->task.transport->ended(places, &count);
   for (int32_t i = 0; i < count && code == SHARDRT_OK; i++) {
     slot *s = &t->slots[places[i]];
+    assert(s->state == SLOT_UNDER_WAY);
     *moved = true;
     if (s->outgoing || s->place != NULL)
       slot_release(s);

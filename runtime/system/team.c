@@ -1,5 +1,6 @@
 #include "system/team.h"
 
+#include <assert.h>
 #include <pthread.h>
 #include <signal.h>
 #include <string.h>
@@ -29,6 +30,7 @@ struct team {
 /* Runs one task, if there is one. The lock is held before and after. */
 static bool run_one(struct team *self) {
   team_task *single = self->first;
+  assert(self->next <= self->count && self->left >= self->count - self->next && self->busy >= 0);
   if (single != NULL) {
     self->first = single->next;
     if (self->first == NULL) self->end = &self->first;
@@ -85,6 +87,7 @@ static int start_threads(struct team *self, int32_t wanted) {
 }
 
 int team_new(int32_t threads, struct team **out) {
+  assert(threads >= 0);
   struct team *made = alloc_zeros(1, sizeof *made);
   if (made == NULL) return ALLOC_FAILED;
   made->end = &made->first;
@@ -124,6 +127,7 @@ int32_t team_threads(const struct team *self) {
 }
 
 void team_give(struct team *self, team_task *task) {
+  assert(task->run != NULL);
   task->next = NULL;
   pthread_mutex_lock(&self->lock);
   *self->end = task;
@@ -134,6 +138,7 @@ void team_give(struct team *self, team_task *task) {
 
 void team_spread(struct team *self, team_run *run, void *context, int64_t count) {
   pthread_mutex_lock(&self->lock);
+  assert(self->left == 0); /* one range at a time */
   self->run = run;
   self->context = context;
   self->next = 0;
@@ -163,5 +168,6 @@ void team_stop(struct team *self) {
   self->left -= self->count - self->next;
   self->next = self->count;
   while (self->busy > 0 || self->left > 0) pthread_cond_wait(&self->quiet, &self->lock);
+  assert(self->first == NULL); /* nobody gives tasks meanwhile */
   pthread_mutex_unlock(&self->lock);
 }

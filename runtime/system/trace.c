@@ -1,5 +1,6 @@
 #include "system/trace.h"
 
+#include <assert.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -138,6 +139,7 @@ static int64_t first_kept(int64_t count) {
 }
 
 struct trace_lane trace_lane(int32_t i) {
+  assert(i >= 0 && i < trace_lanes());
   const struct lane *lane = self.lanes[i];
   const int64_t count = atomic_load_explicit(&lane->count, memory_order_acquire);
   return (struct trace_lane){.name = lane->name, .count = count, .dropped = first_kept(count)};
@@ -160,6 +162,7 @@ int64_t trace_events(int32_t i, struct trace_event *out) {
 }
 
 const char *trace_name_text(uint16_t name) {
+  assert(name <= self.nnames);
   return name == 0 ? "" : self.names[name - 1];
 }
 

@@ -6,6 +6,7 @@
 #include "comm/transport/alone.h"
 #include "platform/comm.h"
 
+#include <assert.h>
 #include <dlfcn.h>
 #include <limits.h>
 #include <sched.h>
@@ -230,6 +231,7 @@ static int mpi_piece_type(size_t bytes, size_t stride) {
 
 static int mpi_gather(const void *mine, size_t bytes, void *all, size_t stride) {
   int code;
+  assert(bytes <= COMM_PIECE && stride >= bytes);
   if (stride == bytes) {
     code = MPI_Iallgather(mine, (int)bytes, MPI_BYTE, all, (int)bytes, MPI_BYTE, state.work, &state.request);
   } else {
@@ -251,12 +253,16 @@ static int mpi_test(bool *done) {
 
 /* A synchronous send: one that MPI could keep for the receiver would let a quick sender fill the receiver's memory. */
 static int mpi_put(int32_t place, int32_t to, int32_t tag, const void *data, size_t bytes) {
+  assert(place >= 0 && place < COMM_PLACES && bytes <= COMM_PIECE);
+  assert(state.under_way[place] == MPI_REQUEST_NULL);
   state.expected[place] = 0;
   int code = MPI_Issend(data, (int)bytes, MPI_BYTE, to, tag, state.messages, &state.under_way[place]);
   return code == MPI_SUCCESS ? SHARDRT_OK : mpi_error("sending", code);
 }
 
 static int mpi_take(int32_t place, int32_t from, int32_t tag, void *data, size_t bytes) {
+  assert(place >= 0 && place < COMM_PLACES && bytes <= COMM_PIECE);
+  assert(state.under_way[place] == MPI_REQUEST_NULL);
   state.expected[place] = bytes;
   int code = MPI_Irecv(data, (int)bytes, MPI_BYTE, from, tag, state.messages, &state.under_way[place]);
   return code == MPI_SUCCESS ? SHARDRT_OK : mpi_error("receiving", code);

@@ -1,3 +1,4 @@
+// build: plug-in
 /* nccl.c - links between the GPUs of a job's processes: NCCL, opened when it is first needed.
  *
  * Communicators are non-blocking (device/cuda.c sees to it that nothing else decides that): what a call starts goes on

@@ -1,3 +1,4 @@
+// build: plug-in
 /* cublas.c - products of matrices of floats by cuBLAS (https://docs.nvidia.com/cuda/cublas), which is opened when the
  * first one is asked for. Those of whole numbers are wrap.cu's.
  *

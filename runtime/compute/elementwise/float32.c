@@ -1,3 +1,4 @@
+// build: -O3 -fno-math-errno -fno-trapping-math
 /* float32.c - kernels of float32: what is not one instruction is computed in float64 (series.h). */
 #include "compute/elementwise/formula.h"
 #include "compute/elementwise/kernel.h"

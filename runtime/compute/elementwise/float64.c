@@ -1,3 +1,4 @@
+// build: -O3 -fno-math-errno -fno-trapping-math
 /* float64.c - kernels of float64: what is not one instruction is the C library's. */
 #include "compute/elementwise/formula.h"
 #include "compute/elementwise/kernel.h"

@@ -1,3 +1,4 @@
+// build: -O3 -fno-math-errno -fno-trapping-math
 #include "compute/elementwise/operand.h"
 
 #include "base/error.h"

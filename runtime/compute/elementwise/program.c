@@ -1,5 +1,6 @@
 #include "compute/elementwise/program.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -21,6 +22,7 @@ const char *shardrt_op_name(int32_t op) {
 }
 
 int32_t program_operands(const shardrt_step *step) {
+  assert(step->op >= 0 && step->op < SHARDRT_OP_COUNT);
   return ops[step->op].operands;
 }
 
@@ -87,6 +89,7 @@ struct slots {
 };
 
 static int32_t slots_take(struct slots *slots) {
+  assert(slots->nfree >= 0 && slots->count - slots->nfree < SHARDRT_MAX_REGISTERS);
   return slots->nfree > 0 ? slots->free[--slots->nfree] : slots->count++;
 }
 
@@ -106,6 +109,8 @@ static void lay_out_step(struct program *program, int32_t i, bool in_place, cons
       program->slot[r] = slots_take(slots);
   }
   if (!in_place && !is_fixed(program, own)) program->slot[own] = slots_take(slots);
+  for (int32_t k = 0; k < program_operands(step); k++) /* it never writes where it reads */
+    assert(program->slot[own] < 0 || program->slot[own] != program->slot[operand_of(step, k)]);
   for (int32_t r = 0; r <= own; r++)
     if (last[r] == i && program->slot[r] >= 0 && !is_fixed(program, r)) slots->free[slots->nfree++] = program->slot[r];
 }

@@ -1,3 +1,4 @@
+// build: -O3 -fno-math-errno -fno-trapping-math
 /* whole.c - kernels of whole numbers, which wrap around: sums and products are those of the unsigned numbers. */
 #include "compute/elementwise/formula.h"
 #include "compute/elementwise/kernel.h"

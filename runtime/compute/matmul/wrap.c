@@ -1,3 +1,4 @@
+// build: -O3
 /* wrap.c - compiled with -O3, and every loop twice, as memory/convert.c is. Signed and unsigned numbers have the same
  * sums and products of bits. */
 #include "compute/matmul/wrap.h"

@@ -1,3 +1,4 @@
+// build: -O3 -fno-math-errno -fno-trapping-math
 /* deviate.c - this file is compiled with -O3, and its loops for several processors (base/simd.h). No product is
  * fused with a sum but by fmaf (-std=c11 forbids it), so all give the same numbers. sqrtf and fmaf are instructions,
  * and what is chosen between may be computed on either side, because of -fno-math-errno -fno-trapping-math; neither

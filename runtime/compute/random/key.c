@@ -1,3 +1,4 @@
+// build: -O3 -fno-math-errno -fno-trapping-math
 /* key.c - JAX's two ways to count (jax/_src/random/threefry2x32.py; "partitionable" is JAX's word).
  *
  * Partitionable: the counter of element i is i, as two words; the bits are the xor of the two words that it gives.

@@ -1,3 +1,4 @@
+// build: -O3 -fno-math-errno -fno-trapping-math
 /* threefry.c - this file is compiled with -O3, and its loop for several processors (base/simd.h). */
 #include "compute/random/threefry.h"
 

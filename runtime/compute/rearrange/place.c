@@ -1,6 +1,8 @@
+// build: -O3
 /* place.c - compiled with -O3. */
 #include "compute/rearrange/place.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "base/simd.h"
@@ -29,6 +31,7 @@ struct place place_merged(const struct place *from) {
       self.from_stride[top] = from->from_stride[d];
       continue;
     }
+    assert(self.ndim < SHARDRT_MAX_NDIM);
     self.extent[self.ndim] = from->extent[d];
     self.to_stride[self.ndim] = from->to_stride[d];
     self.from_stride[self.ndim++] = from->from_stride[d];
@@ -53,6 +56,7 @@ RUN(simd_8)
 typedef void run_loop(void *to, int64_t to_stride, const void *from, int64_t from_stride, int64_t n);
 
 static run_loop *run_for(size_t bytes) {
+  assert(bytes == 1 || bytes == 2 || bytes == 4 || bytes == 8);
   return bytes == 1 ? run_simd_1 : bytes == 2 ? run_simd_2 : bytes == 4 ? run_simd_4 : run_simd_8;
 }
 

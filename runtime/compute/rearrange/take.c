@@ -1,4 +1,5 @@
 /* take.c - elements at indices along an axis of each shard, and the way back: its gradient. */
+#include <assert.h>
 #include <inttypes.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -139,6 +140,7 @@ static void take_task(void *context, int64_t number) {
   char *to = distinct_data(self->blocks, self->out, block);
   for (int64_t row = first; row < last; row++) {
     const int64_t index = index_at(indices, dtype, row % self->count);
+    assert(index >= -self->size && index < self->size);
     const int64_t at = row / self->count * self->size + (index < 0 ? index + self->size : index);
     memcpy(to + (size_t)row * bytes, from + (size_t)at * bytes, bytes);
   }
@@ -195,6 +197,7 @@ static void add_task(void *context, int64_t number) {
       memset(sums + (size_t)(i * self->inner + left) * lane, 0, n * lane);
     for (int64_t i = 0; i < self->count; i++) {
       const int64_t index = index_at(indices, dtype, i), row = start + (index < 0 ? index + self->size : index);
+      assert(row >= start && row < start + self->size);
       const char *from = dy + (size_t)((o * self->count + i) * self->inner + left) * element;
       if (convert) lanes_convert(self->dtype, self->lane, from, room, n);
       fold_into(SHARDRT_SUM, self->lane, sums + (size_t)(row * self->inner + left) * lane,

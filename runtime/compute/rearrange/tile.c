@@ -1,3 +1,4 @@
+// build: -O3
 /* tile.c - compiled with -O3. */
 #include "compute/rearrange/tile.h"
 

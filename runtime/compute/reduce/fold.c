@@ -1,7 +1,9 @@
+// build: -O3
 /* fold.c - compiled with -O3, and every loop twice, as memory/convert.c is. No sum is made in another order than it is
  * written in, so both give the same bits. */
 #include "compute/reduce/fold.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "base/simd.h"
@@ -164,6 +166,7 @@ void fold_into(int32_t op, int32_t lane, void *to, const void *x, size_t n) {
 }
 
 void fold_groups(int32_t op, int32_t lane, const void *x, void *to, size_t count, size_t rows, size_t width) {
+  assert(rows >= 1); /* a group is not empty */
   loops_of(op, lane)->groups[simd_has_avx2()](x, to, count, rows, width);
 }
 

@@ -1,5 +1,6 @@
 #include "dataset/chunked/chunks.h"
 
+#include <assert.h>
 #include <pthread.h>
 
 #include "base/alloc.h"
@@ -89,6 +90,7 @@ static struct slot *find(struct set *set, int32_t ways, int64_t number) {
 static int load_slot(struct set *set, struct slot *slot, int64_t number, chunk_load *load, const void *context,
                      struct reader *reader) {
   slot->number = number;
+  assert(slot->holders == 1 && !slot->loading); /* nobody else may look at what it holds */
   slot->loading = true;
   pthread_mutex_unlock(&set->lock);
   stored_close(&slot->chunk.file);
@@ -97,6 +99,7 @@ static int load_slot(struct set *set, struct slot *slot, int64_t number, chunk_l
   pthread_mutex_lock(&set->lock);
   slot->loading = false;
   if (code < 0) { /* those who wait try for themselves, and say why it fails */
+    assert(slot->holders >= 1);
     slot->number = -1;
     slot->holders--;
   }
@@ -151,6 +154,7 @@ void chunks_release(struct chunks *self, int64_t number, struct chunk *chunk) {
     return;
   }
   pthread_mutex_lock(&set->lock);
+  assert(set->slots[slot - first].holders >= 1 && slot->number == number);
   set->slots[slot - first].holders--;
   pthread_mutex_unlock(&set->lock);
 }

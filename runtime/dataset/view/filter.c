@@ -2,6 +2,7 @@
  *
  * Which ones they are is worked out once, when the filter is made, by all processes together: so all of them know how
  * many there are and how many steps an epoch has, and any of them finds the k-th without looking at those before it. */
+#include <assert.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -22,6 +23,7 @@ static int64_t words_of(int64_t samples) {
 
 /* Which sample of the base is the k-th that counts; needs 0 <= k < count. */
 static int64_t sample_of(const filter *f, int64_t k) {
+  assert(k >= 0 && k < f->head.count);
   if (f->words == NULL) return k;
   int64_t low = 0, high = f->nblocks; /* before[low] <= k < before[high] */
   while (high - low > 1) {
@@ -31,6 +33,7 @@ static int64_t sample_of(const filter *f, int64_t k) {
     else
       high = middle;
   }
+  assert(f->before[low] <= k && k < f->before[low + 1]);
   int64_t word = low * BLOCK_WORDS, left = k - f->before[low];
   for (int64_t ones; left >= (ones = __builtin_popcountll(f->words[word])); word++) left -= ones;
   uint64_t bits = f->words[word];
@@ -170,6 +173,7 @@ static int count_words(filter *f, int64_t nwords) {
     count += __builtin_popcountll(f->words[i]);
   }
   f->before[f->nblocks] = f->head.count = count;
+  assert(count <= f->base->count);
   f->hash = hash_bytes(0, f->words, (size_t)nwords * sizeof *f->words);
   return SHARDRT_OK;
 }

@@ -1,5 +1,6 @@
 #include "dataset/view/fit.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 #include "base/alloc.h"
@@ -15,6 +16,7 @@ static int64_t level_words(const struct fit *self, int32_t level) {
 }
 
 int fit_set(struct fit *self, int32_t capacity, int32_t most) {
+  assert(capacity >= 1 && most >= 0);
   *self = (struct fit){.capacity = capacity, .most = most};
   for (int32_t l = 0; l < FIT_LEVELS; l++) {
     self->rooms[l] = alloc_zeros((size_t)level_words(self, l), sizeof(uint64_t));
@@ -44,6 +46,7 @@ void fit_clear(struct fit *self) {
 /* Puts a row among those with its room. */
 static void put(struct fit *self, int32_t row) {
   const int32_t room = self->left[row];
+  assert(room >= 0 && room <= self->capacity);
   self->next[row] = self->heads[room];
   self->heads[room] = row;
   for (int32_t l = 0, at = room; l < FIT_LEVELS; l++, at >>= SHIFT)
@@ -53,6 +56,7 @@ static void put(struct fit *self, int32_t row) {
 /* Takes a row that has this room, which one has. */
 static int32_t take(struct fit *self, int32_t room) {
   const int32_t row = self->heads[room];
+  assert(row >= 0 && self->left[row] == room);
   self->heads[room] = self->next[row];
   if (self->heads[room] >= 0) return row;
   for (int32_t l = 0, at = room; l < FIT_LEVELS; l++, at >>= SHIFT) {
@@ -82,6 +86,7 @@ static int32_t find(const struct fit *self, int32_t wanted) {
 
 /* Ascending: the longest first, of equal ones the first. */
 static void sort(struct fit *self, const int32_t *lengths, int32_t n) {
+  assert(n <= self->most);
   for (int32_t i = 0; i < n; i++) self->sorted[i] = (int64_t)(self->capacity - lengths[i]) << 32 | i;
   qsort(self->sorted, (size_t)n, sizeof *self->sorted, compare_int64);
 }
@@ -105,5 +110,6 @@ int32_t fit_rows(struct fit *self, const int32_t *lengths, int32_t n, int32_t *r
   }
   for (int32_t row = 0; row < count; row++) /* every row is in exactly one list */
     while (self->heads[self->left[row]] >= 0) take(self, self->left[row]);
+  assert(find(self, 0) < 0); /* no room is marked between calls */
   return count;
 }

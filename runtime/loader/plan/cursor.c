@@ -1,5 +1,6 @@
 #include "loader/plan/cursor.h"
 
+#include <assert.h>
 #include <inttypes.h>
 
 #include "base/error.h"
@@ -40,6 +41,7 @@ static bool divides(const struct cursor_rules *rules, int64_t rows) {
 
 /* Real rows of a batch that would begin at `row`; 0: none does. */
 static int64_t rows_at(const struct cursor_rules *rules, int64_t row) {
+  assert(row >= 0 && row <= rules->count && rules->batch_size >= 1);
   int64_t left = rules->count - row;
   if (left >= rules->batch_size) return rules->batch_size;
   return rules->remainder == SHARDRT_PAD ? left : 0;
@@ -61,15 +63,16 @@ int64_t cursor_steps(const struct cursor_rules *rules) {
   return whole + (rules->remainder == SHARDRT_PAD && rules->count % rules->batch_size != 0);
 }
 
+static bool ended(const struct cursor *self, const struct cursor_rules *rules) {
+  return rules->epochs >= 0 && self->epoch >= rules->epochs;
+}
+
 /* An epoch that has no batch left is over; one that has none at all ends the walk, which then has an end. */
 static void settle(struct cursor *self, const struct cursor_rules *rules) {
   if (rows_at(rules, self->row) > 0) return;
   self->epoch = rows_at(rules, 0) > 0 ? self->epoch + 1 : rules->epochs;
   self->row = 0;
-}
-
-static bool ended(const struct cursor *self, const struct cursor_rules *rules) {
-  return rules->epochs >= 0 && self->epoch >= rules->epochs;
+  assert(rows_at(rules, 0) > 0 || ended(self, rules));
 }
 
 int cursor_seek(struct cursor *self, const struct cursor_rules *rules, int64_t epoch, int64_t row) {

@@ -1,5 +1,7 @@
 #include "loader/plan/permutation.h"
 
+#include <assert.h>
+
 #include "base/error.h"
 #include "base/hash.h"
 #include "dataset/mix.h"
@@ -30,6 +32,7 @@ void order_set(struct order *self, uint64_t seed, int64_t epoch, int64_t count, 
   self->high_mask = (UINT64_C(1) << (bits - bits / 2)) - 1;
   if (!shuffle || count < 2) return; /* no rounds: everything stays where it is */
   self->rounds = bits < SMALL_BITS ? SMALL_ROUNDS : LARGE_ROUNDS;
+  assert(self->rounds <= ORDER_MAX_ROUNDS && self->rounds % 2 == 0); /* a round is for one half */
   uint64_t state = mix(mix(mix(seed + golden) ^ (uint64_t)epoch) + golden * (uint64_t)count);
   for (int32_t r = 0; r < self->rounds; r++) self->keys[r] = mix(state += golden);
 }
@@ -43,6 +46,7 @@ static inline uint64_t scramble(uint64_t half, uint64_t key) {
 
 /* The sample at `position`; needs 0 <= position < count. */
 static int64_t order_at(const struct order *self, int64_t position) {
+  assert(position >= 0 && position < self->count);
   const int32_t low_bits = self->low_bits;
   uint64_t x = (uint64_t)position;
   do {
@@ -63,6 +67,7 @@ int64_t order_sample(const struct order *self, const shardrt_source *source, int
     return order_at(self, position);
   }
   const struct mix_turn turn = mix_turn_at(source->mix, self->epoch * self->count + position);
+  assert(turn.count > 0 && turn.before >= 0);
   *epoch = turn.before / turn.count;
   struct order part;
   order_set(&part, hash_number(self->seed, turn.first), *epoch, turn.count, self->shuffle);

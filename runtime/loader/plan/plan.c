@@ -1,5 +1,6 @@
 #include "loader/plan/plan.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -69,6 +70,7 @@ static void set_block(const struct plan *self, int32_t f, const shardrt_shard *s
   const struct plan_field *field = &self->fields[f];
   block->first_row = shard->box.start[0];
   block->rows = shard->box.stop[0] - shard->box.start[0];
+  assert(shard->box.stop[0] <= self->batch_size);
   block->inner = (shardrt_box){.ndim = field->field->ndim};
   size_t elements = 1; /* no overflow: shardrt_array_new has seen the whole size */
   for (int32_t d = 0; d < block->inner.ndim; d++) {
@@ -128,6 +130,7 @@ static struct plan_task task_of(const struct plan *self, int32_t f, int64_t i) {
     task.first += self->blocks[task.block].first_row;
   }
   task.count = left < field->task_rows ? left : field->task_rows;
+  assert(task.count >= 1);
   return task;
 }
 
@@ -166,6 +169,7 @@ static int list_tasks(struct plan *self) {
   int64_t number = 0;
   for (int32_t f = 0; f < self->nfields; f++)
     for (int64_t i = 0; i < self->fields[f].all_tasks; i++) self->tasks[number++] = task_of(self, f, i);
+  assert(number == self->ntasks);
   qsort(self->tasks, (size_t)self->ntasks, sizeof *self->tasks, compare_tasks);
   return SHARDRT_OK;
 }

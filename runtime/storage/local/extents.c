@@ -1,5 +1,6 @@
 #include "storage/local/extents.h"
 
+#include <assert.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,6 +20,7 @@ void extents_clear(struct extents *self) {
 
 /* Whether `next`, which does not begin before `last`, became part of it. */
 static bool join(struct extent *last, const struct extent *next) {
+  assert(last->file != next->file || next->offset >= last->offset);
   if (last->file != next->file || next->offset > last->offset + last->bytes + EXTENTS_GAP) return false;
   const size_t end = next->offset + next->bytes;
   if (end > last->offset + last->bytes) last->bytes = end - last->offset;

@@ -1,5 +1,6 @@
 #include "storage/local/reader.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -82,6 +83,7 @@ struct reader_mark reader_mark(const struct reader *self) {
 }
 
 void reader_release(struct reader *self, struct reader_mark mark) {
+  assert(mark.chunk == NULL || mark.used <= mark.chunk->used); /* marks are released last first */
   struct reader_chunk *after = mark.chunk != NULL ? mark.chunk->next : self->chunks;
   for (; after != NULL; after = after->next) after->used = 0;
   if (mark.chunk != NULL) mark.chunk->used = mark.used;

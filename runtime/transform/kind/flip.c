@@ -1,3 +1,4 @@
+// build: -O3
 /* flip.c - random_flip: samples turned around along one axis, with a probability. Numbers: the probability, the axis.
  * Draw 0 decides. */
 #include <string.h>

@@ -1,3 +1,4 @@
+// build: -O3
 #include "transform/kind/resample.h"
 
 #include <math.h>

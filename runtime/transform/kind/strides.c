@@ -1,3 +1,4 @@
+// build: -O3
 /* strides.c - compiled with -O3, as are convert.c, resample.c and flip.c. */
 #include "transform/kind/strides.h"
 

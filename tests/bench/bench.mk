@@ -1,0 +1,30 @@
+# Speed, as ratios taken in one run; the C programs beside it are the baselines. PEERS=1: then other loaders, too, on the
+# same files in the same run; PARTS="loader cold transforms formats start reshard compute gpu peers" chooses. With
+# JAX_PYTHON naming a Python that has JAX, as build/peers/bin/python does, reshards and computations are compared with
+# JAX's. What needs a GPU is left out where there is none, and said.
+
+BASELINES = $(addprefix $(BUILD)/bench/,gather gather-scalar pread meet copy alltoall jpeg gemm \
+                                        $(if $(CUDA_MISSING),,upload))
+.PHONY: bench peers
+bench: deps
+	@$(MAKE) --no-print-directory all $(BASELINES)
+	@$(if $(PEERS),$(MAKE) --no-print-directory peers)
+	@SHARDRT=$(abspath $(BUILD)/shardrt) $(BUILD)/shardrt tests/bench/run.lua $(BUILD) \
+	  $(or $(PARTS),loader cold transforms formats start reshard compute gpu $(if $(PEERS),peers))
+# The other loaders, in a Python environment that is kept; without what FFCV is built from, or what SPDL loads, these are
+# left out.
+peers:
+	$(call install_for,peers)
+	-@$(MAKE) --no-print-directory deps-ffcv
+	-@$(MAKE) --no-print-directory deps-spdl
+	@/usr/bin/python3 -B tests/bench/peers/install.py $(BUILD)/peers
+$(BUILD)/bench/gather-scalar: tests/bench/gather.c
+	@mkdir -p $(@D)
+	$(CC) -std=c11 -D_GNU_SOURCE -O2 -fno-tree-vectorize -pthread -o $@ $<
+$(BUILD)/bench/upload: tests/bench/upload.c
+	@mkdir -p $(@D)
+	$(CC) -std=c11 -O2 -Wall -Wextra $(ERRORS) -isystem $(CUDA_TOOLKIT)/include -pthread -o $@ $< -L$(CUDA_LIBRARIES) \
+	  -lcudart_static -lrt -ldl
+$(BUILD)/bench/%: tests/bench/%.c
+	@mkdir -p $(@D)
+	$(CC) -std=c11 -D_GNU_SOURCE -O3 -march=native -pthread $(INCLUDES) -o $@ $< $(shell pkg-config --libs ompi-c libjpeg)
