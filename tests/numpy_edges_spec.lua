@@ -4,7 +4,7 @@ local files = require "tests.support.files"
 local mpi = require "tests.support.mpi"
 local shardrt = require "shardrt"
 local np = require "shardrt.numpy"
-local C = require "shardrt.C"
+local C = require "shardrt.base.ffi"
 local P = shardrt.P
 
 local mesh = shardrt.make_mesh({ 8 }, { "x" })
@@ -82,7 +82,7 @@ end)
 
 describe("memory", function()
   it("of what a gradient is done with is given back", function()
-    local operate = require "shardrt.operate"
+    local operate = require "shardrt.ops.dispatch"
     local alive, least = setmetatable({}, { __mode = "k" }), math.huge
     operate.observer = function(what)
       if not what:find("gradient", 1, true) then return end

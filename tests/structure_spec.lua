@@ -1,7 +1,7 @@
 -- The tree keeps to its own rules: rooms include only rooms above them, and the FFI sees what C sees.
 
 local ffi = require "ffi"
-local C = require "shardrt.C"
+local C = require "shardrt.base.ffi"
 local cdef = require "shardrt.cdef"
 
 local function lines_of(command)
@@ -119,17 +119,19 @@ describe("the Lua files", function()
       local opened = assert(io.open(file))
       local text = opened:read "*a"
       opened:close()
-      if file ~= "lua/shardrt/C.lua" and file ~= "lua/shardrt/fail.lua" then -- which stand before it
-        assert.truthy(text:find('fail.own()', 1, true) or text:find('require("shardrt.fail").own()', 1, true), file)
+      if file ~= "lua/shardrt/base/ffi.lua" and file ~= "lua/shardrt/base/error.lua" then -- which stand before it
+        local own = text:find("fail.own()", 1, true) or text:find('require("shardrt.base.error").own()', 1, true)
+        assert.truthy(own, file)
       end
     end
   end)
 
   it("leave no loop to LuaJIT's own pairs: the first thing that a state runs replaces it", function()
-    for _, name in ipairs { "program", "worker" } do -- what C starts, in a recipe's state and in a worker's
+    -- What C starts, in a recipe's state and in a worker's.
+    for _, name in ipairs { "program/program", "data/worker/run" } do
       for line in io.lines("lua/shardrt/" .. name .. ".lua") do
         if not line:find "^%-%-" and line ~= "" then
-          assert.equal('require("shardrt.ordered").install() -- before any other loop', line)
+          assert.equal('require("shardrt.base.sorted_pairs").install() -- before any other loop', line)
           break
         end
       end

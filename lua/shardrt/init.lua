@@ -1,9 +1,9 @@
 -- shardrt: the words of a recipe, gathered from one file for each room.
 
-local C = require "shardrt.C"
-local fail = require "shardrt.fail"
-local ndarray = require "shardrt.ndarray"
-local object = require "shardrt.object"
+local C = require "shardrt.base.ffi"
+local fail = require "shardrt.base.error"
+local ndarray = require "shardrt.array.ndarray"
+local object = require "shardrt.base.class"
 fail.own()
 
 ---@alias shardrt.Callback fun(index: shardrt.Index): shardrt.Value
@@ -69,8 +69,8 @@ local shardrt = {
     empty = ndarray.empty, zeros = ndarray.zeros, full = ndarray.full, arange = ndarray.arange,
     from_table = ndarray.from_table, load = ndarray.load, is = ndarray.is,
   }),
-  source = object.words("shardrt.source", require "shardrt.source"),
-  transform = object.words("shardrt.transform", require("shardrt.transform").words),
+  source = object.words("shardrt.source", require "shardrt.data.source"),
+  transform = object.words("shardrt.transform", require("shardrt.data.transform").words),
 }
 
 --- Seconds on the machine's monotonic clock: for taking times.
@@ -78,12 +78,15 @@ local shardrt = {
 function shardrt.clock() return C.shardrt_clock() end
 
 -- A room's module is the table of its public words, or has them in `words` where it has more than these.
-for _, room in ipairs { "job", "device", "spec", "mesh", "sharding", "reshard", "put", "mix", "loader" } do
+for _, room in ipairs {
+  "program.job", "layout.device", "layout.spec", "layout.mesh", "layout.sharding", "array.reshard", "array.device_put",
+  "data.mix", "loader.loader",
+} do
   local module = require("shardrt." .. room)
   for name, word in pairs(module.words or module) do shardrt[name] = word end
 end
 
--- Rooms that are opened when they are needed (later.lua says why).
+-- Rooms that are opened when they are needed (base/lazy.lua says why).
 local function later(room, word)
   return function(...)
     local module = require("shardrt." .. room)
@@ -97,24 +100,27 @@ for _, name in ipairs {
 } do
   random[name] = later("random", name)
 end
-shardrt.numpy = require "shardrt.later" "shardrt.numpy"
+shardrt.numpy = require "shardrt.base.lazy" "shardrt.numpy"
 shardrt.random = object.words("shardrt.random", random)
 local optimizer = {}
-for _, name in ipairs { "sgd", "momentum", "adam" } do optimizer[name] = later("optimizer", name) end
+for _, name in ipairs { "sgd", "momentum", "adam" } do optimizer[name] = later("autodiff.optimizer", name) end
 shardrt.optimizer = object.words("shardrt.optimizer", optimizer)
 
 for room, words in pairs {
-  make = { "make_array_from_process_local_data", "make_array_from_callback", "make_array_from_single_device_arrays" },
-  npy = { "load_npy" }, safetensors = { "save", "load" }, checkpoint = { "checkpoint" },
-  visualize = { "visualize_sharding", "visualize_array_sharding" }, constrain = { "with_sharding_constraint" },
-  grad = { "grad", "value_and_grad", "stop_gradient" }, explain = { "explain" },
-  precision = { "default_matmul_precision" },
+  ["array.assemble"] = {
+    "make_array_from_process_local_data", "make_array_from_callback", "make_array_from_single_device_arrays",
+  },
+  ["array.npy"] = { "load_npy" }, ["array.safetensors"] = { "save", "load" },
+  ["checkpoint.checkpoint"] = { "checkpoint" },
+  ["layout.visualize"] = { "visualize_sharding", "visualize_array_sharding" },
+  ["ops.constraint"] = { "with_sharding_constraint" }, ["ops.precision"] = { "default_matmul_precision" },
+  ["autodiff.grad"] = { "grad", "value_and_grad", "stop_gradient" }, ["program.explain"] = { "explain" },
 } do
   for _, name in ipairs(words) do
     shardrt[name] = later(room, name)
   end
 end
 
-require("shardrt.together").pass_on() -- what the start has found
+require("shardrt.base.collective").pass_on() -- what the start has found
 
 return object.words("shardrt", shardrt)

@@ -1,8 +1,8 @@
 -- shardrt.numpy: computation on arrays, with JAX's numpy names and meanings. Every word takes arrays, host arrays and
 -- numbers; where operands lie decides where the result lies, and what must move moves.
 
-local fail = require "shardrt.fail"
-local object = require "shardrt.object"
+local fail = require "shardrt.base.error"
+local object = require "shardrt.base.class"
 fail.own()
 
 ---@class shardrt.numpy.joined: shardrt.elementwise.words, shardrt.fold.words, shardrt.contract.words
@@ -22,8 +22,8 @@ local function bounded(name, word)
   end
 end
 
-for _, room in ipairs { "elementwise", "fold", "contract", "rearrange", "create" } do
-  for name, word in pairs(require("shardrt." .. room).words) do words[name] = bounded(name, word) end
+for _, room in ipairs { "elementwise", "reduce", "matmul", "manipulation", "creation" } do
+  for name, word in pairs(require("shardrt.ops." .. room).words) do words[name] = bounded(name, word) end
 end
 
 ---@type shardrt.numpy

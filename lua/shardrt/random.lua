@@ -1,18 +1,18 @@
 -- shardrt.random: JAX's default random numbers, made where they are wanted, the same in every sharding.
 
 local ffi = require "ffi"
-local C = require "shardrt.C"
-local array = require "shardrt.array"
-local device = require "shardrt.device"
-local dtype = require "shardrt.dtype"
-local fail = require "shardrt.fail"
-local list = require "shardrt.list"
-local object = require "shardrt.object"
-local operate = require "shardrt.operate"
-local outside = require "shardrt.outside"
-local plan = require "shardrt.later" "shardrt.plan"
-local shape = require "shardrt.shape"
-local sharding = require "shardrt.sharding"
+local C = require "shardrt.base.ffi"
+local array = require "shardrt.array.array"
+local device = require "shardrt.layout.device"
+local dtype = require "shardrt.layout.dtype"
+local fail = require "shardrt.base.error"
+local list = require "shardrt.base.list"
+local object = require "shardrt.base.class"
+local operate = require "shardrt.ops.dispatch"
+local outside = require "shardrt.base.memory_pressure"
+local plan = require "shardrt.base.lazy" "shardrt.layout.plan"
+local shape = require "shardrt.layout.shape"
+local sharding = require "shardrt.layout.sharding"
 fail.own()
 
 ---@class shardrt.random

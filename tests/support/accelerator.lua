@@ -1,7 +1,7 @@
 -- runtime/device/accelerator.h for specs that call what a platform offers by themselves, without the words in between.
 
 local ffi = require "ffi"
-local C = require "shardrt.C"
+local C = require "shardrt.base.ffi"
 
 local lines = {}
 for line in io.lines "runtime/device/accelerator.h" do

@@ -1,0 +1,99 @@
+-- Shapes as a recipe writes them ({64, 128}, or 64 for one dimension) and as C wants them.
+
+local ffi = require "ffi"
+local C = require "shardrt.base.ffi"
+local fail = require "shardrt.base.error"
+local list = require "shardrt.base.list"
+local object = require "shardrt.base.class"
+fail.own()
+
+local shape = {}
+
+local c_sizes = ffi.typeof("int64_t[?]")
+
+--- "{64, 128}"
+---@param given integer[]
+---@return string
+function shape.text(given)
+  local words = {}
+  for i, size in ipairs(given) do words[i] = ("%.0f"):format(size) end
+  return "{" .. table.concat(words, ", ") .. "}"
+end
+
+--- A box of C as an index, {{start, stop}, …}.
+---@param box ffi.cdata* # shardrt_box
+---@return shardrt.Index
+function shape.index_of(box)
+  local index = {}
+  for d = 1, box.ndim do index[d] = list.given { tonumber(box.start[d - 1]), tonumber(box.stop[d - 1]) } end
+  return list.given(index)
+end
+
+--- The shape of a box of C.
+---@param box ffi.cdata* # shardrt_box
+---@return integer[]
+function shape.extent_of(box)
+  local extent = {}
+  for d = 1, box.ndim do extent[d] = tonumber(box.stop[d - 1] - box.start[d - 1]) end
+  return extent
+end
+
+--- A copy of the shape that a recipe gave, checked.
+---@param what string # the call, for messages
+---@param given integer|integer[]
+---@return integer[]
+function shape.check(what, given)
+  if type(given) == "number" then given = { given } end
+  if type(given) ~= "table" or object.is(given) then
+    fail("%s: a shape is a list of sizes such as {64, 128}, not %s", what, list.show(given))
+  end
+  local sizes, count = {}, 0
+  for _ in pairs(given) do count = count + 1 end
+  for i = 1, count do
+    local size = rawget(given, i)
+    if not list.is_whole(size, 0) then
+      fail("%s: a shape is a list of sizes, whole numbers from 0 on; dimension %d is %s", what, i - 1,
+        list.show(size))
+    end
+    sizes[i] = size
+  end
+  if count > C.SHARDRT_MAX_NDIM then
+    fail("%s: a shape of %d dimensions; there can be at most %d", what, count, C.SHARDRT_MAX_NDIM)
+  end
+  return sizes
+end
+
+---@param a integer[]
+---@param b integer[]
+---@return boolean
+shape.equal = list.equal
+
+--- How many elements; a number that may be too large for any memory.
+---@param given integer[]
+---@return number
+function shape.elements(given)
+  local product = 1
+  for i = 1, #given do product = product * given[i] end
+  return product
+end
+
+--- An int64_t[] with the shape (and room for one element where there is none).
+---@param given integer[]
+---@return ffi.cdata*
+function shape.to_c(given)
+  local c = c_sizes(math.max(1, #given))
+  for i = 1, #given do c[i - 1] = given[i] end
+  return c
+end
+
+--- The list of a shape that C gave.
+---@param ndim integer
+---@param c ffi.cdata*
+---@return integer[]
+function shape.from_c(ndim, c)
+  local sizes = {}
+  for i = 1, ndim do sizes[i] = tonumber(c[i - 1]) end
+  return list.given(sizes)
+end
+
+return shape
