@@ -1,9 +1,9 @@
 -- shardrt: the words of a recipe, gathered from one file for each room.
 
 local C = require "shardrt.base.ffi"
+local class = require "shardrt.base.class"
 local fail = require "shardrt.base.error"
 local ndarray = require "shardrt.array.ndarray"
-local object = require "shardrt.base.class"
 fail.own()
 
 ---@alias shardrt.Callback fun(index: shardrt.Index): shardrt.Value
@@ -65,12 +65,12 @@ fail.own()
 ---@field visualize_sharding fun(shape: integer[], s: shardrt.Sharding, svg_file: string?)
 ---@field visualize_array_sharding fun(x: shardrt.Array, svg_file: string?)
 local shardrt = {
-  ndarray = object.words("shardrt.ndarray", {
+  ndarray = class.words("shardrt.ndarray", {
     empty = ndarray.empty, zeros = ndarray.zeros, full = ndarray.full, arange = ndarray.arange,
     from_table = ndarray.from_table, load = ndarray.load, is = ndarray.is,
   }),
-  source = object.words("shardrt.source", require "shardrt.data.source"),
-  transform = object.words("shardrt.transform", require("shardrt.data.transform").words),
+  source = class.words("shardrt.source", require "shardrt.data.source"),
+  transform = class.words("shardrt.transform", require("shardrt.data.transform").words),
 }
 
 --- Seconds on the machine's monotonic clock: for taking times.
@@ -101,10 +101,10 @@ for _, name in ipairs {
   random[name] = later("random", name)
 end
 shardrt.numpy = require "shardrt.base.lazy" "shardrt.numpy"
-shardrt.random = object.words("shardrt.random", random)
+shardrt.random = class.words("shardrt.random", random)
 local optimizer = {}
 for _, name in ipairs { "sgd", "momentum", "adam" } do optimizer[name] = later("autodiff.optimizer", name) end
-shardrt.optimizer = object.words("shardrt.optimizer", optimizer)
+shardrt.optimizer = class.words("shardrt.optimizer", optimizer)
 
 for room, words in pairs {
   ["array.assemble"] = {
@@ -123,4 +123,4 @@ end
 
 require("shardrt.base.collective").pass_on() -- what the start has found
 
-return object.words("shardrt", shardrt)
+return class.words("shardrt", shardrt)

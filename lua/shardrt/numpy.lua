@@ -1,12 +1,12 @@
 -- shardrt.numpy: computation on arrays, with JAX's numpy names and meanings. Every word takes arrays, host arrays and
 -- numbers; where operands lie decides where the result lies, and what must move moves.
 
+local class = require "shardrt.base.class"
 local fail = require "shardrt.base.error"
-local object = require "shardrt.base.class"
 fail.own()
 
----@class shardrt.numpy.joined: shardrt.elementwise.words, shardrt.fold.words, shardrt.contract.words
----@class shardrt.numpy: shardrt.numpy.joined, shardrt.rearrange.words, shardrt.create.words
+---@class shardrt.numpy.joined: shardrt.elementwise.words, shardrt.reduce.words, shardrt.matmul.words
+---@class shardrt.numpy: shardrt.numpy.joined, shardrt.manipulation.words, shardrt.creation.words
 local words = {}
 
 -- A word that refuses arguments which it would not look at.
@@ -27,5 +27,5 @@ for _, room in ipairs { "elementwise", "reduce", "matmul", "manipulation", "crea
 end
 
 ---@type shardrt.numpy
-local numpy = object.words("shardrt.numpy", words)
+local numpy = class.words("shardrt.numpy", words)
 return numpy

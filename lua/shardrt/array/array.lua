@@ -2,17 +2,17 @@
 
 local ffi = require "ffi"
 local C = require "shardrt.base.ffi"
+local class = require "shardrt.base.class"
 local comparison = require "shardrt.base.comparison"
 local device = require "shardrt.layout.device"
 local dtype = require "shardrt.layout.dtype"
-local elsewhere = require "shardrt.base.foreign_names"
 local fail = require "shardrt.base.error"
+local foreign_names = require "shardrt.base.foreign_names"
 local list = require "shardrt.base.list"
+local memory_pressure = require "shardrt.base.memory_pressure"
 local ndarray = require "shardrt.array.ndarray"
-local object = require "shardrt.base.class"
-local outside = require "shardrt.base.memory_pressure"
-local shape = require "shardrt.layout.shape"
 local placing = require "shardrt.layout.sharding"
+local shape = require "shardrt.layout.shape"
 fail.own()
 
 local array = {}
@@ -85,13 +85,13 @@ local HINTS = {
 
 -- An array has no elements that Lua could take: a part of it is an array, which all processes make alike.
 local function hint(key)
-  if type(key) == "string" then return HINTS[key] or elsewhere.of_arrays("x", key) end
+  if type(key) == "string" then return HINTS[key] or foreign_names.of_arrays("x", key) end
   return ('it is not indexed: np.take(x, %s) takes one place of its first dimension (from 0 on), '
     .. 'np.slice(x, {{start, stop}}) a part, where np = require "shardrt.numpy"; x:to_table() gives the numbers')
     :format(type(key) == "number" and list.show(key) or "i")
 end
 
-local Array = object.class("an array", "x", fields, methods, { shards = "addressable_shards" }, hint)
+local Array = class.define("an array", "x", fields, methods, { shards = "addressable_shards" }, hint)
 comparison.refuse(Array)
 
 --- The array object around what C made: takes over the handle's count.
@@ -99,7 +99,7 @@ comparison.refuse(Array)
 ---@param sharding shardrt.Sharding # the one that it was made with
 ---@return shardrt.Array
 function array.wrap(handle, sharding)
-  return object.new(Array, { handle = ffi.gc(handle, C.shardrt_array_free), sharding = sharding })
+  return class.new(Array, { handle = ffi.gc(handle, C.shardrt_array_free), sharding = sharding })
 end
 
 --- An array whose value is to be made by `finish(sharding)`, in that sharding or, where the recipe asks for another
@@ -110,7 +110,7 @@ end
 ---@param finish fun(to: shardrt.Sharding, what: string?): shardrt.Array # each time an array of its own
 ---@return shardrt.Array
 function array.pending(to, name, sizes, finish)
-  return object.new(Array, {
+  return class.new(Array, {
     sharding = to, dtype = name, shape = sizes, ndim = #sizes, size = shape.elements(sizes), finish = finish,
     number = array.next_number(),
   })
@@ -119,7 +119,7 @@ end
 --- Whether an array is a sum that waits for what it is used for.
 ---@param x shardrt.Array
 ---@return boolean
-function array.is_pending(x) return object.inside(x).finish ~= nil end
+function array.is_pending(x) return class.inside(x).finish ~= nil end
 
 --- A pending array in a sharding that it may not have; nil: it is not pending.
 ---@param x shardrt.Array
@@ -127,7 +127,7 @@ function array.is_pending(x) return object.inside(x).finish ~= nil end
 ---@param what string # who asks, for messages
 ---@return shardrt.Array?
 function array.finished(x, to, what)
-  local finish = object.inside(x).finish
+  local finish = class.inside(x).finish
   return finish and finish(to, what)
 end
 
@@ -138,11 +138,11 @@ function array.is(value) return getmetatable(value) == Array end
 
 --- Notes that an array is a gradient, which nobody takes for a parameter then.
 ---@param x shardrt.Array # that nobody has yet
-function array.mark_gradient(x) object.inside(x).is_gradient = true end
+function array.mark_gradient(x) class.inside(x).is_gradient = true end
 
 ---@param x shardrt.Array
 ---@return boolean
-function array.is_gradient(x) return object.inside(x).is_gradient == true end
+function array.is_gradient(x) return class.inside(x).is_gradient == true end
 
 local function describe(x) return ("%s %s"):format(x.dtype, shape.text(x.shape)) end
 
@@ -150,7 +150,7 @@ local function describe(x) return ("%s %s"):format(x.dtype, shape.text(x.shape))
 ---@param what string
 ---@param x shardrt.Array
 function array.check(what, x)
-  if object.inside(x).handle == false then fail("%s: the array %s was deleted", what, describe(x)) end
+  if class.inside(x).handle == false then fail("%s: the array %s was deleted", what, describe(x)) end
 end
 
 -- The handle, of an array that was not deleted.
@@ -161,7 +161,7 @@ end
 
 -- Of a device's memory there will be a copy in the process's own.
 local function tell_of_copy(buffer)
-  if C.shardrt_buffer_device(buffer) >= 0 then outside.made(tonumber(C.shardrt_buffer_bytes(buffer))) end
+  if C.shardrt_buffer_device(buffer) >= 0 then memory_pressure.made(tonumber(C.shardrt_buffer_bytes(buffer))) end
 end
 
 -- The buffer of a shard as a host array that shares its memory, and may only be read.
@@ -229,7 +229,7 @@ function lazy.addressable_shards(x)
 end
 
 function Array:__tostring()
-  local inside = object.inside(self)
+  local inside = class.inside(self)
   local at = inside.unplaced and "not placed" or tostring(self.sharding)
   return ("Array(%s, %s)"):format(describe(self), inside.handle == false and "deleted" or at)
 end
@@ -253,7 +253,7 @@ function methods:copy_to_host_async()
     local buffer = C.shardrt_array_buffer(handle, i)
     local block = C.shardrt_array_shard(handle, i).block
     if buffer ~= nil and block == count then -- they are numbered by first appearance, and replicas hold the same
-      fail.check(outside.call(C.shardrt_buffer_fetch, buffer), "copy_to_host_async")
+      fail.check(memory_pressure.call(C.shardrt_buffer_fetch, buffer), "copy_to_host_async")
       tell_of_copy(buffer)
       count = count + 1
     end
@@ -282,7 +282,7 @@ function methods:delete()
   for name in pairs(lazy) do -- all but the data stays known, for messages too
     if name ~= "addressable_shards" then local _ = self[name] end
   end
-  local inside = object.inside(self)
+  local inside = class.inside(self)
   local handle = inside.handle
   inside.handle, inside.finish, inside.addressable_shards = false, nil, nil
   if handle then C.shardrt_array_free(ffi.gc(handle, nil)) end -- a sum that waited is never made
@@ -320,7 +320,7 @@ end
 ---@return shardrt.Array
 function array.unplaced(what, kind, sizes)
   local x = array.new(what, array.home(), kind, sizes)
-  object.inside(x).unplaced = true
+  class.inside(x).unplaced = true
   return x
 end
 
@@ -363,7 +363,7 @@ end
 ---@param x shardrt.Array
 ---@return string
 function array.name(x)
-  local inside = object.inside(x)
+  local inside = class.inside(x)
   if inside.number then return ("array %d"):format(inside.number) end
   return inside.handle and "array " .. tostring(C.shardrt_array_number(inside.handle)):gsub("ULL", "") or "deleted"
 end
@@ -385,9 +385,9 @@ end
 ---@param buffer ffi.cdata* # which the caller holds
 ---@return ffi.cdata* # the one that the shard has now
 function array.set_buffer(what, x, i, buffer)
-  fail.check(outside.call(C.shardrt_array_set_buffer, x.handle, i, buffer), what)
+  fail.check(memory_pressure.call(C.shardrt_array_set_buffer, x.handle, i, buffer), what)
   local set = C.shardrt_array_buffer(x.handle, i)
-  if set ~= buffer then outside.made_on_devices(tonumber(C.shardrt_buffer_bytes(set))) end
+  if set ~= buffer then memory_pressure.made_on_devices(tonumber(C.shardrt_buffer_bytes(set))) end
   return set
 end
 
@@ -409,11 +409,11 @@ end
 local function tell_collector(x)
   local count, bytes = tonumber(C.shardrt_array_shard_count(x.handle)), tonumber(C.shardrt_array_shard_bytes(x.handle))
   if count > 0 and C.shardrt_buffer_device(C.shardrt_array_buffer(x.handle, 0)) >= 0 then
-    return outside.made_on_devices(count * bytes)
+    return memory_pressure.made_on_devices(count * bytes)
   end
   local blocks = 0
   for i = 0, count - 1 do blocks = math.max(blocks, C.shardrt_array_shard(x.handle, i).block + 1) end
-  outside.made(blocks * bytes)
+  memory_pressure.made(blocks * bytes)
 end
 
 --- An array that nobody placed, placed: nothing travels, as every process has all of it.
@@ -426,7 +426,7 @@ function array.place(what, x, to)
   if not to.device then C.shardrt_job_step(told) end
   local made = array.new(what, to, dtype.named(what, x.dtype), x.shape)
   if C.shardrt_job_get().planning == 0 then
-    fail.check(outside.call(C.shardrt_array_fill_from, made.handle, live(what, x)), what)
+    fail.check(memory_pressure.call(C.shardrt_array_fill_from, made.handle, live(what, x)), what)
     tell_collector(made)
   end
   if not to.device then return array.made_by_all(made) end
@@ -439,7 +439,7 @@ end
 ---@param x shardrt.Array
 ---@param host shardrt.ndarray
 function array.fill_global(what, x, host)
-  fail.check(outside.call(C.shardrt_array_fill_global, x.handle, host.data), what)
+  fail.check(memory_pressure.call(C.shardrt_array_fill_global, x.handle, host.data), what)
   tell_collector(x)
 end
 
@@ -448,7 +448,7 @@ end
 ---@param x shardrt.Array
 ---@param host shardrt.ndarray
 function array.fill_local(what, x, host)
-  fail.check(outside.call(C.shardrt_array_fill_local, x.handle, shape.to_c(host.shape), host.data), what)
+  fail.check(memory_pressure.call(C.shardrt_array_fill_local, x.handle, shape.to_c(host.shape), host.data), what)
   tell_collector(x)
 end
 
@@ -456,7 +456,7 @@ end
 --- it.
 ---@param name string # the array, for messages
 ---@param x shardrt.Array
-function array.check_replicas(name, x) fail.check(outside.call(C.shardrt_check_array, name, x.handle)) end
+function array.check_replicas(name, x) fail.check(memory_pressure.call(C.shardrt_check_array, name, x.handle)) end
 
 --- The whole value of an array that is whole in this process.
 ---@param what string
@@ -466,7 +466,7 @@ function array.gather(what, x)
   local handle = live(what, x)
   if C.shardrt_job_get().planning ~= 0 then no_data(what) end
   local host = ndarray.empty(x.shape, x.dtype)
-  fail.check(outside.call(C.shardrt_array_gather, handle, host.data), what)
+  fail.check(memory_pressure.call(C.shardrt_array_gather, handle, host.data), what)
   return host
 end
 
@@ -482,7 +482,7 @@ function array.allgather(what, x)
   if C.shardrt_job_get().planning ~= 0 then no_data(what) end
   C.shardrt_job_at(fail.where())
   local host = ndarray.for_all(what, x.shape, x.dtype)
-  local code = outside.call(C.shardrt_process_allgather, handle, host.data)
+  local code = memory_pressure.call(C.shardrt_process_allgather, handle, host.data)
   if code == C.SHARDRT_ETIMEOUT or code == C.SHARDRT_ECOMM then lost[#lost + 1] = host end
   fail.check(code)
   return host

@@ -2,22 +2,22 @@
 
 local ffi = require "ffi"
 local C = require "shardrt.base.ffi"
-local agree = require "shardrt.array.consistency"
 local array = require "shardrt.array.array"
+local class = require "shardrt.base.class"
+local consistency = require "shardrt.array.consistency"
 local device = require "shardrt.layout.device"
+local device_put = require "shardrt.array.device_put"
 local dtype = require "shardrt.layout.dtype"
 local fail = require "shardrt.base.error"
 local list = require "shardrt.base.list"
 local ndarray = require "shardrt.array.ndarray"
-local object = require "shardrt.base.class"
 local plan = require "shardrt.base.lazy" "shardrt.layout.plan"
-local put = require "shardrt.array.device_put"
 local shape = require "shardrt.layout.shape"
 local sharding = require "shardrt.layout.sharding"
 fail.own()
 
-local make = { words = {} }
-local words = make.words
+local assemble = { words = {} }
+local words = assemble.words
 
 -- The last thing that each of the three does: compares what must be equal, or tells the plan.
 local function finish(what, x)
@@ -61,7 +61,7 @@ end
 function words.make_array_from_process_local_data(s, value, global_shape)
   local what = "make_array_from_process_local_data"
   sharding.check(what, s)
-  local host = put.to_host(what, value)
+  local host = device_put.to_host(what, value)
   local kind = dtype.named(what, host.dtype)
   local sizes = global_shape and shape.check(what, global_shape) or infer_shape(what, s, host.shape)
   if #sizes ~= host.ndim then
@@ -70,7 +70,7 @@ function words.make_array_from_process_local_data(s, value, global_shape)
   end
   local origin = global_shape and "" or (", its shape following from %s here"):format(shape.text(host.shape))
   local x = array.new(what .. origin, s, kind, sizes)
-  agree.on_array(what, kind, sizes, s)
+  consistency.on_array(what, kind, sizes, s)
   if C.shardrt_job_get().planning == 0 then array.fill_local(what, x, host) end
   return finish(what, x)
 end
@@ -78,7 +78,7 @@ end
 -- What a function gave for one box, as a host array of the right shape.
 local function call_back(what, callback, box, dtype_name)
   local index, extent = shape.index_of(box), shape.extent_of(box)
-  local host = put.to_host(what, callback(index), dtype_name)
+  local host = device_put.to_host(what, callback(index), dtype_name)
   if not shape.equal(host.shape, extent) then
     local words_of_index = {}
     for d, range in ipairs(index) do words_of_index[d] = ("{%.0f, %.0f}"):format(range[1], range[2]) end
@@ -137,8 +137,8 @@ function words.make_array_from_callback(global_shape, s, callback, dtype_name)
       next_block = next_block + 1
     end
   end
-  if not dtype_name then kind = agree.on_dtype(what, kind) end
-  agree.on_array(what, kind, sizes, s)
+  if not dtype_name then kind = consistency.on_dtype(what, kind) end
+  consistency.on_array(what, kind, sizes, s)
   local x = array.new(what, s, kind, sizes)
   for block = 0, next_block - 1 do array.set_block(what, x, block, buffers[block]) end
   return finish(what, x)
@@ -147,7 +147,7 @@ end
 -- The arrays of a list by the id of the device that each is on.
 local function by_device(what, arrays)
   local job, found = C.shardrt_job_get(), {}
-  if not list.length(arrays) or object.is(arrays) then
+  if not list.length(arrays) or class.is(arrays) then
     fail("%s: it takes a list of arrays on single devices, not %s", what, list.show(arrays))
   end
   for i, x in ipairs(arrays) do
@@ -228,12 +228,12 @@ function words.make_array_from_single_device_arrays(global_shape, s, arrays, dty
   if wanted and kind and kind ~= wanted then
     fail("%s: the arrays have dtype %s where %s is wanted", what, kind.name, wanted.name)
   end
-  kind = wanted or agree.on_dtype(what, kind)
+  kind = wanted or consistency.on_dtype(what, kind)
   if not kind then
     fail("%s: this process owns no device of the sharding, so a plan cannot know the dtype; give it, as the fourth "
       .. "argument", what)
   end
-  agree.on_array(what, kind, sizes, s)
+  consistency.on_array(what, kind, sizes, s)
   local x = array.new(what, s, kind, sizes)
   local job = C.shardrt_job_get()
   if job.planning ~= 0 then return finish(what, x) end
@@ -245,4 +245,4 @@ function words.make_array_from_single_device_arrays(global_shape, s, arrays, dty
   return x
 end
 
-return make
+return assemble

@@ -7,7 +7,7 @@ local fail = require "shardrt.base.error"
 local shape = require "shardrt.layout.shape"
 fail.own()
 
-local agree = {}
+local consistency = {}
 
 local TEXT = 512 -- bytes of a sharding's text that are shown
 
@@ -38,7 +38,7 @@ end
 ---@param kind shardrt.dtype
 ---@param sizes integer[]
 ---@param sharding shardrt.Sharding
-function agree.on_array(what, kind, sizes, sharding)
+function consistency.on_array(what, kind, sizes, sharding)
   local job = C.shardrt_job_get()
   if alone(job) then return end
   local mine, all = Request(), Requests(job.process_count)
@@ -62,7 +62,7 @@ end
 ---@param what string # the call
 ---@param kind shardrt.dtype? # nil: nothing is held here
 ---@return shardrt.dtype? # nil: nothing is held anywhere
-function agree.on_dtype(what, kind)
+function consistency.on_dtype(what, kind)
   local job = C.shardrt_job_get()
   if alone(job) then return kind end
   local mine, all = Codes(1, kind and kind.code or -1), Codes(job.process_count)
@@ -81,4 +81,4 @@ function agree.on_dtype(what, kind)
   return first and dtype.coded(all[first])
 end
 
-return agree
+return consistency

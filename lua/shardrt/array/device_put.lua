@@ -1,24 +1,24 @@
 -- device_put and its way back: whole values to devices, and from devices.
 
 local C = require "shardrt.base.ffi"
-local agree = require "shardrt.array.consistency"
 local array = require "shardrt.array.array"
+local class = require "shardrt.base.class"
+local consistency = require "shardrt.array.consistency"
 local device = require "shardrt.layout.device"
 local dtype = require "shardrt.layout.dtype"
 local fail = require "shardrt.base.error"
+local lazy = require "shardrt.base.lazy"
 local list = require "shardrt.base.list"
+local memory_pressure = require "shardrt.base.memory_pressure"
 local ndarray = require "shardrt.array.ndarray"
-local object = require "shardrt.base.class"
-local later = require "shardrt.base.lazy"
-local constrain, plan = later "shardrt.ops.constraint", later "shardrt.layout.plan"
-local outside = require "shardrt.base.memory_pressure"
 local shape = require "shardrt.layout.shape"
 local sharding = require "shardrt.layout.sharding"
 local tree = require "shardrt.array.tree"
+local constraint, plan = lazy "shardrt.ops.constraint", lazy "shardrt.layout.plan"
 fail.own()
 
-local put = { words = {} }
-local words = put.words
+local device_put = { words = {} }
+local words = device_put.words
 
 ---@alias shardrt.Value shardrt.ndarray|shardrt.Array|number|boolean|ffi.cdata*|table
 
@@ -27,9 +27,9 @@ local words = put.words
 ---@param value shardrt.Value
 ---@param dtype_name string?
 ---@return shardrt.ndarray
-function put.to_host(what, value, dtype_name)
+function device_put.to_host(what, value, dtype_name)
   if ndarray.is(value) then return value end
-  if (type(value) ~= "table" or object.is(value)) and not dtype.of_value(value) then
+  if (type(value) ~= "table" or class.is(value)) and not dtype.of_value(value) then
     fail("%s: %s is no value for an array; it takes a host array, a number, or a nested list of numbers", what,
       list.show(value))
   end
@@ -46,7 +46,7 @@ local function check_same(what, host, x)
   local message = fail.message(code)
   if code == C.SHARDRT_EMISMATCH then -- then it is so in every process
     array.fill_global(what, x, host)
-    code = outside.call(C.shardrt_check_array, what, x.handle)
+    code = memory_pressure.call(C.shardrt_check_array, what, x.handle)
     if code < 0 then message = message .. "; so " .. fail.message(code) end
   end
   fail("%s", message)
@@ -57,7 +57,7 @@ end
 local function put_host(what, host, to)
   local job = C.shardrt_job_get()
   local kind = dtype.named(what, host.dtype)
-  if not to.device then agree.on_array(what, kind, host.shape, to) end
+  if not to.device then consistency.on_array(what, kind, host.shape, to) end
   local x = array.new(what, to, kind, host.shape)
   if job.planning ~= 0 then
     plan.array(what, x)
@@ -72,10 +72,10 @@ end
 
 local function put_leaf(what, value, to)
   to = sharding.of(what, to)
-  if not array.is(value) then return put_host(what, put.to_host(what, value), to) end
+  if not array.is(value) then return put_host(what, device_put.to_host(what, value), to) end
   array.check(what, value)
-  if value.committed or C.shardrt_job_get().planning ~= 0 then return constrain.array(what, value, to) end
-  return constrain.placed(what, value, put_host(what, array.unplaced_value(value), to))
+  if value.committed or C.shardrt_job_get().planning ~= 0 then return constraint.array(what, value, to) end
+  return constraint.placed(what, value, put_host(what, array.unplaced_value(value), to))
 end
 
 -- Leaf by leaf. `to` is one sharding or device for all below, or a tree with the same keys.
@@ -84,7 +84,7 @@ local function put_tree(what, value, to, path)
     return put_leaf(path == "" and what or what .. " of " .. path:gsub("^%.", ""), value, to)
   end
   local one = sharding.is(to) or device.is(to) or type(to) == "number"
-  if not one and (type(to) ~= "table" or object.is(to)) then sharding.of(what, to) end
+  if not one and (type(to) ~= "table" or class.is(to)) then sharding.of(what, to) end
   if not one then
     for _, key in ipairs(tree.keys(what, to)) do
       if rawget(value, key) == nil then
@@ -120,7 +120,7 @@ end
 ---@return shardrt.ndarray|table
 function words.device_get(x)
   return tree.map("device_get", x, function(leaf)
-    return array.is(leaf) and array.gather("device_get", leaf) or put.to_host("device_get", leaf)
+    return array.is(leaf) and array.gather("device_get", leaf) or device_put.to_host("device_get", leaf)
   end)
 end
 
@@ -142,8 +142,8 @@ end
 function words.process_allgather(x)
   return tree.map("process_allgather", x, function(leaf)
     if array.is(leaf) then return array.allgather("process_allgather", leaf) end
-    return stack(put.to_host("process_allgather", leaf))
+    return stack(device_put.to_host("process_allgather", leaf))
   end)
 end
 
-return put
+return device_put

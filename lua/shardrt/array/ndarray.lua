@@ -2,13 +2,13 @@
 
 local ffi = require "ffi"
 local C = require "shardrt.base.ffi"
+local class = require "shardrt.base.class"
 local comparison = require "shardrt.base.comparison"
 local dtype = require "shardrt.layout.dtype"
-local elsewhere = require "shardrt.base.foreign_names"
 local fail = require "shardrt.base.error"
+local foreign_names = require "shardrt.base.foreign_names"
 local list = require "shardrt.base.list"
-local object = require "shardrt.base.class"
-local outside = require "shardrt.base.memory_pressure"
+local memory_pressure = require "shardrt.base.memory_pressure"
 local path_of = require "shardrt.base.path"
 local shape = require "shardrt.layout.shape"
 fail.own()
@@ -37,12 +37,12 @@ local function needs_data(name)
 end
 
 local function hint(key)
-  if type(key) == "string" then return elsewhere.of_arrays("h", key) end
+  if type(key) == "string" then return foreign_names.of_arrays("h", key) end
   if type(key) ~= "number" then return nil end
   return "it is not indexed: h.data[i] is its i-th element, from 0 on and row by row; h:to_table() gives nested lists"
 end
 
-local Host = object.class("a host array", "h", {
+local Host = class.define("a host array", "h", {
   shape = function(inside) return list.given(list.copy(inside.shape)) end,
   dtype = true, ndim = true, size = true, bytes = true, data = needs_data "data", buffer = needs_data "buffer",
 }, methods, nil, hint)
@@ -54,7 +54,7 @@ local shown_elements = 64 -- tostring shows the values of an array that has at m
 
 -- A buffer that a C function wrote to an out-parameter, with its count given to Lua's collector.
 local function own(out)
-  outside.made(tonumber(C.shardrt_buffer_bytes(out[0])))
+  memory_pressure.made(tonumber(C.shardrt_buffer_bytes(out[0])))
   return ffi.gc(out[0], C.shardrt_buffer_free)
 end
 
@@ -62,14 +62,14 @@ local address = ffi.new "void *[1]"
 
 -- Where a buffer's bytes lie in the process's own memory: those of a device are brought here.
 local function host_address(buffer)
-  fail.check(outside.call(C.shardrt_buffer_host, buffer, address), "an array's data")
+  fail.check(memory_pressure.call(C.shardrt_buffer_host, buffer, address), "an array's data")
   return ffi.cast(byte_pointer, address[0])
 end
 
 local function around(buffer, dtype_name, sizes, offset, is_shared)
   local kind = dtype.named("ndarray", dtype_name)
   local size = shape.elements(sizes)
-  return object.new(Host, {
+  return class.new(Host, {
     shape = sizes,
     dtype = dtype_name,
     ndim = #sizes,
@@ -177,7 +177,7 @@ end
 -- The shape of a nested table, read off its first elements, and the first element (nil: there is none).
 local function nested_shape(what, value)
   local sizes = {}
-  while type(value) == "table" and not object.is(value) do
+  while type(value) == "table" and not class.is(value) do
     sizes[#sizes + 1] = #value
     if #sizes > C.SHARDRT_MAX_NDIM then
       fail("%s: a table nested more than %d deep", what, C.SHARDRT_MAX_NDIM)
@@ -203,7 +203,7 @@ end
 
 -- What is wrong with a value that stands where a list of `count` is expected, and leads there by path[1 … depth].
 local function list_problem(value, count, path, depth)
-  if type(value) ~= "table" or object.is(value) then
+  if type(value) ~= "table" or class.is(value) then
     return ("%s is %s, where a list of %d is expected"):format(place(path, depth), list.show(value), count)
   end
   local entries, i = 0, 1
@@ -225,7 +225,7 @@ end
 -- Writes a nested table that should be of `sizes` from element `at` on; returns the next one. `path` leads to it.
 local function write_nested(what, host, kind, sizes, value, depth, path, at)
   if depth > #sizes then
-    if type(value) == "table" and not object.is(value) then
+    if type(value) == "table" and not class.is(value) then
       fail("%s: the table is ragged: %s is a table, where a number is expected", what, place(path, depth - 1))
     elseif not kind.write(host.data, at, value) then
       check_no_array(what, value, place(path, depth - 1))
@@ -233,7 +233,7 @@ local function write_nested(what, host, kind, sizes, value, depth, path, at)
     end
     return at + 1
   end
-  local entries = not object.is(value) and list.length(value)
+  local entries = not class.is(value) and list.length(value)
   if entries ~= sizes[depth] then
     check_no_array(what, value, place(path, depth - 1))
     fail("%s: the table is ragged: %s", what, list_problem(value, sizes[depth], path, depth - 1))
@@ -284,7 +284,7 @@ function ndarray.is(value) return getmetatable(value) == Host end
 --- Whether a host array has memory: under `shardrt plan`, what would be read has none.
 ---@param host shardrt.ndarray
 ---@return boolean
-function ndarray.has_data(host) return object.inside(host).buffer ~= nil end
+function ndarray.has_data(host) return class.inside(host).buffer ~= nil end
 
 --- Writes a .npy file, whole or not at all; returns the host array.
 ---@param path string
@@ -301,7 +301,7 @@ local function view(host, sizes, offset)
   if not ndarray.has_data(host) then return ndarray.wrap(nil, host.dtype, sizes) end
   local base = host_address(host.buffer)
   return around(host.buffer, host.dtype, sizes, (ffi.cast(byte_pointer, host.data) - base) + offset,
-    object.inside(host).is_shared)
+    class.inside(host).is_shared)
 end
 
 --- The same elements in another shape, in the same memory.

@@ -2,13 +2,13 @@
 
 local ffi = require "ffi"
 local C = require "shardrt.base.ffi"
-local agree = require "shardrt.array.consistency"
 local array = require "shardrt.array.array"
+local consistency = require "shardrt.array.consistency"
 local dtype = require "shardrt.layout.dtype"
 local fail = require "shardrt.base.error"
-local outside = require "shardrt.base.memory_pressure"
-local plan = require "shardrt.base.lazy" "shardrt.layout.plan"
+local memory_pressure = require "shardrt.base.memory_pressure"
 local path_of = require "shardrt.base.path"
+local plan = require "shardrt.base.lazy" "shardrt.layout.plan"
 local shape = require "shardrt.layout.shape"
 local sharding_of = require "shardrt.layout.sharding"
 fail.own()
@@ -41,11 +41,11 @@ function words.load_npy(path, sharding)
     plan.array(("%s %s"):format(what, path), x)
     return x, 0
   end
-  agree.on_array(what, kind, sizes, sharding)
+  consistency.on_array(what, kind, sizes, sharding)
   C.shardrt_job_at(fail.where())
   fail.check(C.shardrt_check_same("the file " .. path, fingerprint))
   local read = ffi.new "int64_t[1]"
-  fail.check(outside.call(C.shardrt_npy_fill, path, x.handle, read))
+  fail.check(memory_pressure.call(C.shardrt_npy_fill, path, x.handle, read))
   array.tell_collector(x)
   if job.check ~= C.SHARDRT_CHECK_OFF then array.check_replicas("load_npy " .. path, x) end
   return array.made_by_all(x), tonumber(read[0])

@@ -3,17 +3,17 @@
 local ffi = require "ffi"
 local C = require "shardrt.base.ffi"
 local array = require "shardrt.array.array"
+local class = require "shardrt.base.class"
+local collective = require "shardrt.base.collective"
 local device = require "shardrt.layout.device"
 local dtype = require "shardrt.layout.dtype"
 local fail = require "shardrt.base.error"
+local lazy = require "shardrt.base.lazy"
 local list = require "shardrt.base.list"
-local later = require "shardrt.base.lazy"
-local object = require "shardrt.base.class"
-local constrain, plan = later "shardrt.ops.constraint", later "shardrt.layout.plan"
-local outside = require "shardrt.base.memory_pressure"
+local memory_pressure = require "shardrt.base.memory_pressure"
 local shape = require "shardrt.layout.shape"
 local sharding = require "shardrt.layout.sharding"
-local together = require "shardrt.base.collective"
+local constraint, plan = lazy "shardrt.ops.constraint", lazy "shardrt.layout.plan"
 fail.own()
 
 local reshard = { words = {} }
@@ -40,7 +40,7 @@ local words = reshard.words
 local plan_fields = { dtype = true, from = true, to = true }
 function plan_fields.shape(inside) return list.copy(inside.shape) end
 local Plan = {}
-local PlanClass = object.class("a plan", "plan", plan_fields, Plan)
+local PlanClass = class.define("a plan", "plan", plan_fields, Plan)
 
 -- ---- the plan ----
 
@@ -69,7 +69,7 @@ local function route_of(self, what, process)
     fail("%s: process %s: the job has %d process%s, counted from 0", what, list.show(process), job.process_count,
       job.process_count == 1 and "" or "es")
   end
-  local inside = object.inside(self)
+  local inside = class.inside(self)
   local found = inside.routes[process]
   if not found then
     local out = ffi.new "shardrt_route *[1]"
@@ -147,7 +147,7 @@ end
 
 -- Without checks of what a recipe gave.
 local function new_plan(what, sizes, dtype_name, from, to, shift)
-  local made = object.new(PlanClass,
+  local made = class.new(PlanClass,
     { shape = sizes, dtype = dtype_name, from = from, to = to, shift = shift, routes = {} })
   route_of(made, what, device.job().process_index) -- so that a sharding which does not fit is found here
   return made
@@ -220,10 +220,10 @@ end
 
 local function called_by_all(what, call, ...)
   C.shardrt_job_at(fail.where())
-  local code = outside.call(call, ...)
+  local code = memory_pressure.call(call, ...)
   if fail.is_between_processes(code) then fail.check(code) end
   fail.check(code, what)
-  together.pass_on()
+  collective.pass_on()
 end
 
 --- A global array laid out anew; every process must call it.
@@ -297,7 +297,7 @@ end
 ---@return shardrt.Array
 function words.reshard(x, to, options)
   local what = "reshard"
-  return constrain.array(what, given_array(what, x), sharding.of(what, to), options)
+  return constraint.array(what, given_array(what, x), sharding.of(what, to), options)
 end
 
 return reshard

@@ -3,12 +3,12 @@
 local ffi = require "ffi"
 local C = require "shardrt.base.ffi"
 local array = require "shardrt.array.array"
+local class = require "shardrt.base.class"
 local dtype = require "shardrt.layout.dtype"
 local fail = require "shardrt.base.error"
 local list = require "shardrt.base.list"
+local memory_pressure = require "shardrt.base.memory_pressure"
 local ndarray = require "shardrt.array.ndarray"
-local object = require "shardrt.base.class"
-local outside = require "shardrt.base.memory_pressure"
 local path_of = require "shardrt.base.path"
 local plan = require "shardrt.base.lazy" "shardrt.layout.plan"
 local shape = require "shardrt.layout.shape"
@@ -42,7 +42,7 @@ local function refuse_other(what, path)
 end
 
 local function check_table(what, given, values)
-  if type(given) ~= "table" or object.is(given) then
+  if type(given) ~= "table" or class.is(given) then
     fail("%s: it takes a table of %s by their names, not %s", what, values, tostring(given))
   end
 end
@@ -107,7 +107,7 @@ function words.save(path, arrays)
   local entries, written = ffi.new("shardrt_saved[?]", math.max(1, #names)), ffi.new "int64_t[1]"
   for i, name in ipairs(names) do set_entry(what, entries[i - 1], name, values[name]) end
   C.shardrt_job_at(fail.where())
-  fail.check(outside.call(C.shardrt_safetensors_save, path, #names, entries, written))
+  fail.check(memory_pressure.call(C.shardrt_safetensors_save, path, #names, entries, written))
   return tonumber(written[0])
 end
 
@@ -199,7 +199,7 @@ local function load_host(file, entry)
   fail.check(C.shardrt_safetensors_load(file, entry.i, out))
   local bytes = tonumber(C.shardrt_buffer_bytes(out[0]))
   local host = ndarray.wrap(ffi.gc(out[0], C.shardrt_buffer_free), entry.kind.name, entry.shape)
-  outside.made(bytes)
+  memory_pressure.made(bytes)
   return host, bytes
 end
 
@@ -211,7 +211,7 @@ local function load_sharded(what, file, entry, over)
     return x, 0
   end
   local read = ffi.new "int64_t[1]"
-  fail.check(outside.call(C.shardrt_safetensors_fill, file, entry.i, x.handle, read))
+  fail.check(memory_pressure.call(C.shardrt_safetensors_fill, file, entry.i, x.handle, read))
   array.tell_collector(x)
   return array.made_by_all(x), tonumber(read[0])
 end

@@ -1,10 +1,10 @@
 -- Trees: tables of arrays, and of such tables, as recipes keep parameters and batches in.
 
 local array = require "shardrt.array.array"
+local class = require "shardrt.base.class"
 local fail = require "shardrt.base.error"
 local list = require "shardrt.base.list"
 local ndarray = require "shardrt.array.ndarray"
-local object = require "shardrt.base.class"
 fail.own()
 
 local tree = {}
@@ -18,7 +18,7 @@ local DEEPEST = 100 -- tables within tables; beyond it, a table most likely hold
 ---@param depth integer?
 ---@return boolean
 function tree.is(what, value, depth)
-  if type(value) ~= "table" or object.is(value) then return false end
+  if type(value) ~= "table" or class.is(value) then return false end
   depth = depth or 1
   if depth > DEEPEST then fail("%s: tables within tables, more than %d deep", what, DEEPEST) end
   for key, entry in pairs(value) do
@@ -74,7 +74,7 @@ function tree.leaves(what, value, takes, path, made, depth)
     if array.is(entry) or ndarray.is(entry) then
       if made[name] then fail("%s: two of them would be called %s", what, list.quote(name)) end
       made[name] = { value = entry, tree = value, key = key }
-    elseif type(entry) == "table" and not object.is(entry) and list.is_plain(entry) then
+    elseif type(entry) == "table" and not class.is(entry) and list.is_plain(entry) then
       tree.leaves(what, entry, takes, name .. ".", made, depth + 1)
     else
       fail("%s: %s is %s; it takes %s", what, list.quote(name), list.show(entry), takes)

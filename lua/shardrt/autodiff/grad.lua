@@ -1,13 +1,13 @@
 -- Gradients: what was computed is written down (ops/tape.lua), and gone through backwards.
 
 local array = require "shardrt.array.array"
-local constrain = require "shardrt.ops.constraint"
-local create = require "shardrt.ops.creation"
+local constraint = require "shardrt.ops.constraint"
+local creation = require "shardrt.ops.creation"
+local dispatch = require "shardrt.ops.dispatch"
 local elementwise = require "shardrt.ops.elementwise"
 local fail = require "shardrt.base.error"
 local list = require "shardrt.base.list"
-local operate = require "shardrt.ops.dispatch"
-local place = require "shardrt.ops.placement"
+local placement = require "shardrt.ops.placement"
 local promote = require "shardrt.ops.promote"
 local propagate = require "shardrt.ops.propagate"
 local shape = require "shardrt.layout.shape"
@@ -20,16 +20,16 @@ local words = grad.words
 
 -- The same array as an object of its own, which is then what a tape follows.
 local function another(what, x, vjp)
-  local at = place.of(what, { x })
-  local out = operate.alias(what, x, at, place.cuts(at, x) or propagate.whole(x.ndim), x.shape)
-  return operate.done(what, out, { x }, vjp)
+  local at = placement.of(what, { x })
+  local out = dispatch.alias(what, x, at, placement.cuts(at, x) or propagate.whole(x.ndim), x.shape)
+  return dispatch.done(what, out, { x }, vjp)
 end
 
 local function add(a, b) return a and elementwise.words.add(a, b) or b end
 
 -- The gradients of `leaves`, by leaf, from that of the tape's last result.
 local function backward(what, made, out, leaves)
-  local grads = { [out] = create.words.ones_like(out) }
+  local grads = { [out] = creation.words.ones_like(out) }
   local function wants(x) return made.tracked[x] == true end
   for i = #made.entries, 1, -1 do
     local entry = made.entries[i]
@@ -57,7 +57,7 @@ local function leaves_of(what, params)
   local leaves = {}
   local copy = tree.map(what, params, function(value, path)
     local name = path == "" and "the parameters" or "parameter " .. path:gsub("^%.", "")
-    local x = operate.array(what, value, name)
+    local x = dispatch.array(what, value, name)
     if not promote.is_float(x.dtype) then
       fail("%s: %s is %s; a gradient is of floats", what, name, x.dtype)
     end
@@ -94,9 +94,9 @@ local function run(what, f, params, ...)
   local found, i = backward(what, made, value, leaves), 0
   local grads = tree.map(what, copy, function(leaf)
     i = i + 1
-    local g = found[i] or create.words.zeros_like(leaf)
+    local g = found[i] or creation.words.zeros_like(leaf)
     if found[i] and leaf.committed and g.sharding ~= leaf.sharding then
-      g = constrain.array("the gradient", g, leaf.sharding) -- noted, for gradients of gradients
+      g = constraint.array("the gradient", g, leaf.sharding) -- noted, for gradients of gradients
     end
     array.mark_gradient(g)
     return g
@@ -139,7 +139,7 @@ end
 ---@return shardrt.Array
 function words.stop_gradient(x)
   local what = "stop_gradient"
-  return another(what, operate.array(what, x, "the operand"), function() return {} end)
+  return another(what, dispatch.array(what, x, "the operand"), function() return {} end)
 end
 
 return grad

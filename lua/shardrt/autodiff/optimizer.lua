@@ -2,14 +2,14 @@
 -- sharding of its parameter.
 
 local array = require "shardrt.array.array"
-local create = require "shardrt.ops.creation"
+local class = require "shardrt.base.class"
+local creation = require "shardrt.ops.creation"
+local dispatch = require "shardrt.ops.dispatch"
 local elementwise = require "shardrt.ops.elementwise"
 local expression = require "shardrt.ops.expression"
 local fail = require "shardrt.base.error"
 local list = require "shardrt.base.list"
-local object = require "shardrt.base.class"
-local operate = require "shardrt.ops.dispatch"
-local place = require "shardrt.ops.placement"
+local placement = require "shardrt.ops.placement"
 local shape = require "shardrt.layout.shape"
 local tree = require "shardrt.array.tree"
 fail.own()
@@ -32,7 +32,7 @@ local fields = { name = true }
 for _, option in ipairs { "learning_rate", "momentum", "beta1", "beta2", "epsilon" } do
   fields[option] = function(inside) return inside.options[option] end
 end
-local Optimizer = object.class("an optimizer", "optimizer", fields, methods)
+local Optimizer = class.define("an optimizer", "optimizer", fields, methods)
 
 local f, input = expression.f, expression.input
 
@@ -49,16 +49,16 @@ local function like(what, x, parameter)
       shape.text(x.shape))
   end
   if not parameter.committed then return x end
-  local at = place.of(what, { parameter, x })
-  return operate.bring(what, x, at, place.cuts(at, parameter))
+  local at = placement.of(what, { parameter, x })
+  return dispatch.bring(what, x, at, placement.cuts(at, parameter))
 end
 
 -- The entries of trees that are alike, leaf by leaf: f(leaf, leaf, …) gives as many results as `count`.
 local function map(what, count, apply, first, ...)
   local others, n, made = { ... }, select("#", ...), {}
   if not tree.is(what, first) then
-    local x = operate.array(what, first, "a parameter")
-    for i = 1, n do others[i] = like(what, operate.array(what, others[i], "a gradient or state"), x) end
+    local x = dispatch.array(what, first, "a parameter")
+    for i = 1, n do others[i] = like(what, dispatch.array(what, others[i], "a gradient or state"), x) end
     return apply(x, unpack(others, 1, n))
   end
   for i = 1, count do made[i] = {} end
@@ -90,7 +90,7 @@ end
 ---@field update fun(what: string, o: table, params: any, grads: any, state: table): any, table
 
 local function zeros(what, params)
-  return (map(what, 1, function(x) return create.words.zeros_like(x) end, params))
+  return (map(what, 1, function(x) return creation.words.zeros_like(x) end, params))
 end
 
 local rules = {}
@@ -122,10 +122,10 @@ rules.momentum = {
 rules.adam = {
   keeps = { "step", "mean", "square" },
   init = function(what, params)
-    return { step = create.words.zeros({}, "float32"), mean = zeros(what, params), square = zeros(what, params) }
+    return { step = creation.words.zeros({}, "float32"), mean = zeros(what, params), square = zeros(what, params) }
   end,
   update = function(what, o, params, grads, state)
-    local step = pass(what, input(1) + 1, operate.array(what, state.step, "the state's step"))
+    local step = pass(what, input(1) + 1, dispatch.array(what, state.step, "the state's step"))
     local made, mean, square = map(what, 3, function(p, g, m, v)
       local new_m = pass(what, input(1) * o.beta1 + input(2) * (1 - o.beta1), m, g)
       local new_v = pass(what, input(1) * o.beta2 + f.SQUARE(input(2)) * (1 - o.beta2), v, g)
@@ -143,7 +143,7 @@ rules.adam = {
 ---@param params any # an array or a tree of arrays
 ---@return table
 function methods:init(params)
-  return object.inside(self).rule.init(self.name, params)
+  return class.inside(self).rule.init(self.name, params)
 end
 
 local ORDER = "update takes (params, gradients, state), in this order (optax: gradients, state, params), and returns "
@@ -162,7 +162,7 @@ end
 
 -- Arguments in another order compute something, where what is alike was swapped.
 local function check_order(what, rule, params, grads, state)
-  if type(state) ~= "table" or object.is(state) then
+  if type(state) ~= "table" or class.is(state) then
     fail("%s: the state is %s; %s", what, list.show(state), ORDER)
   end
   for _, key in ipairs(rule.keeps) do
@@ -184,7 +184,7 @@ end
 ---@return any params
 ---@return table state
 function methods:update(params, grads, state)
-  local inside = object.inside(self)
+  local inside = class.inside(self)
   check_order(inside.name, inside.rule, params, grads, state)
   return inside.rule.update(inside.name, inside.options, params, grads, state)
 end
@@ -212,7 +212,7 @@ local function define(name, defaults)
       end
       made[option] = value
     end
-    return object.new(Optimizer, { rule = rules[name], options = made, name = what })
+    return class.new(Optimizer, { rule = rules[name], options = made, name = what })
   end
 end
 

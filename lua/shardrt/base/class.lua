@@ -1,11 +1,11 @@
 -- Objects that a recipe is given: their fields can be read and not set, and what a field holds within is out of reach,
 -- so that no table which a recipe changes decides how much memory is touched.
 
-local elsewhere = require "shardrt.base.foreign_names"
 local fail = require "shardrt.base.error"
+local foreign_names = require "shardrt.base.foreign_names"
 fail.own()
 
-local object = {}
+local class = {}
 
 local INSIDE = {} -- the key of an object's only entry: the table of what it holds
 
@@ -15,7 +15,7 @@ local INSIDE = {} -- the key of an object's only entry: the table of what it hol
 ---@param name string # of the method
 ---@param method function
 ---@return function
-function object.method(is, example, name, method)
+function class.method(is, example, name, method)
   return function(self, ...)
     if not is(self) then
       fail("%s: it is a method: call it with a colon, as in %s:%s(…)", name, example, name)
@@ -30,7 +30,7 @@ end
 ---@param name string # "shardrt.ndarray"
 ---@param words T
 ---@return T # a new table
-function object.words(name, words)
+function class.words(name, words)
   local made = {}
   for key, word in pairs(words) do
     made[key] = type(word) ~= "function" and word or function(...)
@@ -38,7 +38,7 @@ function object.words(name, words)
       return word(...)
     end
   end
-  return object.strict(name .. " has no word", made, function(key) return elsewhere.of_words(name, key) end)
+  return class.strict(name .. " has no word", made, function(key) return foreign_names.of_words(name, key) end)
 end
 
 --- A table in which asking for a name that is not there is an error. (Names that begin with "_" are asked for by
@@ -48,7 +48,7 @@ end
 ---@param entries T
 ---@param hint (fun(key: string): string?)? # what to say of a name; nil: the one that is nearest
 ---@return T # the same table
-function object.strict(problem, entries, hint)
+function class.strict(problem, entries, hint)
   return setmetatable(entries, {
     __index = function(_, key)
       if type(key) ~= "string" or key:sub(1, 1) == "_" then return nil end
@@ -68,17 +68,17 @@ end
 ---@param aliases table<string, string>? # names that mean a field, although they look different
 ---@param hint (fun(key: any): string?)? # what to write in place of a name that other libraries have
 ---@return metatable
-function object.class(what, example, fields, methods, aliases, hint)
-  local class, known = {}, {}
-  local function is(value) return getmetatable(value) == class end
+function class.define(what, example, fields, methods, aliases, hint)
+  local made, known = {}, {}
+  local function is(value) return getmetatable(value) == made end
   for name in pairs(fields) do known[name] = true end
   setmetatable(methods, {
     __newindex = function(_, name, method)
       known[name] = true
-      rawset(methods, name, object.method(is, example, name, method))
+      rawset(methods, name, class.method(is, example, name, method))
     end,
   })
-  function class.__index(self, key)
+  function made.__index(self, key)
     local method = methods[key]
     if method then return method end
     local inside, field = self[INSIDE], fields[key]
@@ -86,26 +86,26 @@ function object.class(what, example, fields, methods, aliases, hint)
     if field then return field(inside, self) end
     return fail.no_field(what, key, known, aliases, hint and hint(key))
   end
-  function class.__newindex(_, key)
+  function made.__newindex(_, key)
     fail('%s never changes: "%s" cannot be set', what, tostring(key))
   end
-  return class
+  return made
 end
 
 --- A new object of a class.
----@param class metatable
+---@param of metatable # the class
 ---@param inside table # what it holds
 ---@return table
-function object.new(class, inside) return setmetatable({ [INSIDE] = inside }, class) end
+function class.new(of, inside) return setmetatable({ [INSIDE] = inside }, of) end
 
 --- What an object holds.
 ---@param self table
 ---@return table
-function object.inside(self) return rawget(self, INSIDE) end
+function class.inside(self) return rawget(self, INSIDE) end
 
 --- Whether a value is an object of any class.
 ---@param value any
 ---@return boolean
-function object.is(value) return type(value) == "table" and rawget(value, INSIDE) ~= nil end
+function class.is(value) return type(value) == "table" and rawget(value, INSIDE) ~= nil end
 
-return object
+return class

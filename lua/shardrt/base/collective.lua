@@ -5,26 +5,26 @@ local C = require "shardrt.base.ffi"
 local fail = require "shardrt.base.error"
 fail.own()
 
-local together = {}
+local collective = {}
 
 local Numbers = ffi.typeof "int64_t[?]"
 
 --- Whether this is process 0.
 ---@return boolean
-function together.is_first() return C.shardrt_job_get().process_index == 0 end
+function collective.is_first() return C.shardrt_job_get().process_index == 0 end
 
 --- Says what the user should know although the job goes on; once, on stderr.
 ---@param format string
 ---@param ... any
-function together.notice(format, ...)
-  if together.is_first() then io.stderr:write("shardrt: ", format:format(...), "\n") end
+function collective.notice(format, ...)
+  if collective.is_first() then io.stderr:write("shardrt: ", format:format(...), "\n") end
 end
 
 --- Says what C has found that the user should know, each thing once.
-function together.pass_on()
+function collective.pass_on()
   local said = C.shardrt_job_notice()
   while said ~= nil do
-    together.notice("%s", ffi.string(said))
+    collective.notice("%s", ffi.string(said))
     said = C.shardrt_job_notice()
   end
 end
@@ -35,7 +35,7 @@ end
 ---@param mine ffi.cdata*
 ---@param count integer # from each process
 ---@return ffi.cdata*
-function together.gather(what, kind, mine, count)
+function collective.gather(what, kind, mine, count)
   local all = kind(C.shardrt_job_get().process_count * count)
   fail.check(C.shardrt_allgather(what, mine, count * 8, all))
   return all
@@ -47,9 +47,9 @@ end
 ---@param b number|ffi.cdata*
 ---@return ffi.cdata*
 ---@return ffi.cdata*
-function together.from_first(what, a, b)
-  local all = together.gather(what, Numbers, Numbers(2, a, b), 2)
+function collective.from_first(what, a, b)
+  local all = collective.gather(what, Numbers, Numbers(2, a, b), 2)
   return all[0], all[1]
 end
 
-return together
+return collective

@@ -4,7 +4,7 @@ local dtype = require "shardrt.layout.dtype"
 local fail = require "shardrt.base.error"
 fail.own()
 
-local elsewhere = {}
+local foreign_names = {}
 
 local TREES = "nested tables of arrays are trees, which device_put, device_get, grad, optimisers, save and checkpoints "
   .. "take as they are; `for name, x in pairs(tree) do` goes through one"
@@ -52,7 +52,7 @@ local OF_ARRAYS = {
 ---@param words string # the name of the table of words
 ---@param name any
 ---@return string?
-function elsewhere.of_words(words, name)
+function foreign_names.of_words(words, name)
   local known = WORDS[words] and WORDS[words][name]
   if known or words ~= "shardrt.numpy" then return known end
   local kind = name:gsub("_$", "")
@@ -63,7 +63,7 @@ end
 ---@param example string # what stands for the array
 ---@param name any
 ---@return string?
-function elsewhere.of_arrays(example, name)
+function foreign_names.of_arrays(example, name)
   local text = OF_ARRAYS[name]
   if not text then
     if type(name) ~= "string" or require("shardrt.ops.creation").words[name] then return nil end
@@ -74,4 +74,4 @@ function elsewhere.of_arrays(example, name)
   return told .. (told:find(" np.", 1, true) and ', where np = require "shardrt.numpy"' or "")
 end
 
-return elsewhere
+return foreign_names

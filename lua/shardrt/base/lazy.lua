@@ -7,8 +7,8 @@ fail.own()
 --- What stands for a module that is not loaded yet.
 ---@param name string # "shardrt.layout.plan"
 ---@return table
-local function later(name)
+local function lazy(name)
   return setmetatable({}, { __index = function(_, key) return require(name)[key] end })
 end
 
-return later
+return lazy

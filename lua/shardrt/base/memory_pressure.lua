@@ -5,7 +5,7 @@ local ffi = require "ffi"
 local C = require "shardrt.base.ffi"
 require("shardrt.base.error").own()
 
-local outside = {}
+local memory_pressure = {}
 
 -- Of the process's own memory, and of its GPUs, which make as many bytes in so much less time that collecting as often
 -- would take longer than what they compute: there it is a part of all that a GPU has.
@@ -32,11 +32,11 @@ end
 --- Tells of a new buffer of the process's own memory. A full collection costs in proportion to Lua's own heap, so it
 --- comes once as many bytes were made as that heap has, which paid for it.
 ---@param bytes number
-function outside.made(bytes) count(here, bytes) end
+function memory_pressure.made(bytes) count(here, bytes) end
 
 --- Tells of new buffers of devices that have memory of their own.
 ---@param bytes number
-function outside.made_on_devices(bytes) count(devices(), bytes) end
+function memory_pressure.made_on_devices(bytes) count(devices(), bytes) end
 
 -- What C calls then. An error in a finalizer must not go through C, which goes on without the memory.
 local reclaim ---@type ffi.cdata*
@@ -61,9 +61,9 @@ jit.off(call_there)
 --- pointers among the arguments lead to must be held by the caller.
 ---@param call ffi.cdata* # a function of C's
 ---@return integer # its code
-function outside.call(call, ...)
+function memory_pressure.call(call, ...)
   if C.shardrt_device_memory() == 0 then return call(...) end
   return call_there(call, ...)
 end
 
-return outside
+return memory_pressure

@@ -10,7 +10,7 @@
 
 require("shardrt.base.error").own()
 
-local ordered = {}
+local sorted_pairs = {}
 
 local type, rawget, next_of = type, rawget, next
 local FEW = 16 -- names that are sorted here, so that loops over small tables are compiled
@@ -20,11 +20,11 @@ local FEW = 16 -- names that are sorted here, so that loops over small tables ar
 ---@param key any
 ---@return any key
 ---@return any value
-function ordered.next(t, key) return next_of(t, key) end
+function sorted_pairs.next(t, key) return next_of(t, key) end
 
 -- What goes through a table: a list of its names, how many they are, and where it is. It is no closure, which LuaJIT
 -- cannot compile.
----@class shardrt.ordered.Walk
+---@class shardrt.sorted_pairs.Walk
 ---@field count integer
 ---@field at integer
 ---@field others boolean # whether it is still at what is no name
@@ -62,7 +62,7 @@ end
 ---@return fun(t: table<K, V>, last: K?): K?, V?
 ---@return table<K, V>
 ---@return nil
-function ordered.pairs(t)
+function sorted_pairs.pairs(t)
   if type(t) ~= "table" then error(("bad argument #1 to 'pairs' (table expected, got %s)"):format(type(t)), 2) end
   local names, count = nil, 0
   local key = next_of(t)
@@ -74,15 +74,15 @@ function ordered.pairs(t)
     end
     key = next_of(t, key)
   end
-  if count < 2 then return ordered.next, t end
+  if count < 2 then return sorted_pairs.next, t end
   sort(names, count)
   names.count, names.at, names.others = count, 0, true
   return setmetatable(names, Walk), t
 end
 
 --- Puts them in the place of LuaJIT's own, for all that is loaded from then on.
-function ordered.install()
-  pairs, next = ordered.pairs, ordered.next -- luacheck: ignore 121
+function sorted_pairs.install()
+  pairs, next = sorted_pairs.pairs, sorted_pairs.next -- luacheck: ignore 121
 end
 
-return ordered
+return sorted_pairs

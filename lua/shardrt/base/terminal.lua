@@ -1,8 +1,8 @@
 -- Whether what a recipe prints is read on a terminal, and how wide that is.
 
+local ffi = require "ffi"
 local fail = require "shardrt.base.error"
 fail.own()
-local ffi = require "ffi"
 
 ffi.cdef [[
 int isatty(int fd);

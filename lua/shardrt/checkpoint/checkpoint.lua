@@ -10,16 +10,16 @@
 local ffi = require "ffi"
 local C = require "shardrt.base.ffi"
 local array = require "shardrt.array.array"
+local class = require "shardrt.base.class"
+local collective = require "shardrt.base.collective"
+local directory = require "shardrt.checkpoint.directory"
 local fail = require "shardrt.base.error"
 local json = require "shardrt.base.json"
 local list = require "shardrt.base.list"
 local loader = require "shardrt.loader.loader"
 local manifest = require "shardrt.checkpoint.manifest"
-local object = require "shardrt.base.class"
 local plan = require "shardrt.base.lazy" "shardrt.layout.plan"
 local safetensors = require "shardrt.array.safetensors"
-local steps = require "shardrt.checkpoint.directory"
-local together = require "shardrt.base.collective"
 local tree = require "shardrt.array.tree"
 fail.own()
 
@@ -45,7 +45,7 @@ local KEYWORDS = { dir = true, every = true, keep = true, loader = true, arrays 
 local PATIENCE = 10 -- seconds, for the last process of a job that was killed to let the folder go
 local DEEPEST = 100 -- tables within tables
 
-local is_first = together.is_first
+local is_first = collective.is_first
 local function planning() return C.shardrt_job_get().planning ~= 0 end
 
 -- ---- what is saved ----
@@ -121,26 +121,26 @@ local function save(self)
   fail.check(C.shardrt_check_same(subject, C.shardrt_fingerprint(text, #text)))
   local code, turn, number = 0, 0, 0
   if is_first() then
-    local found, _, problem = steps.look(self.folder)
+    local found, _, problem = directory.look(self.folder)
     for _, entry in ipairs(found) do
       if entry.step == self.steps then turn = entry.turn + 1 end
     end
-    number = steps.random_number()
+    number = directory.random_number()
     code = problem
-    if code >= 0 then code = C.shardrt_folder_make(self.folder, steps.temporary_name(self.steps, number)) end
+    if code >= 0 then code = C.shardrt_folder_make(self.folder, directory.temporary_name(self.steps, number)) end
   end
   fail.check(C.shardrt_check_outcome(what, code))
-  turn, number = together.from_first(what .. ": its name", turn, number)
+  turn, number = collective.from_first(what .. ": its name", turn, number)
   turn = tonumber(turn)
-  local temporary = steps.temporary_name(self.steps, number)
-  local ok, problem = pcall(write, self, what, leaves, content, temporary, steps.name(self.steps, turn))
+  local temporary = directory.temporary_name(self.steps, number)
+  local ok, problem = pcall(write, self, what, leaves, content, temporary, directory.name(self.steps, turn))
   if not ok then
     if is_first() then C.shardrt_folder_remove(self.folder, temporary) end
     error(problem, 0)
   end
   if not is_first() then return end
-  steps.tidy(self.folder)
-  if self.keep then steps.keep(self.folder, { step = self.steps, turn = turn }, self.keep) end
+  directory.tidy(self.folder)
+  if self.keep then directory.keep(self.folder, { step = self.steps, turn = turn }, self.keep) end
 end
 
 -- ---- what is restored ----
@@ -148,11 +148,11 @@ end
 -- The newest complete checkpoint's name and content; nil where there is none. Every process must call it.
 local function find(self, what)
   local found, code, refused, _ = {}, 0, 0, nil
-  if is_first() then found, _, code = steps.look(self.folder) end
+  if is_first() then found, _, code = directory.look(self.folder) end
   fail.check(C.shardrt_check_outcome(what, code))
   while true do
     local entry = found[#found - refused] or { step = -1, turn = 0 }
-    local step, turn = together.from_first(what .. ": which one", entry.step, entry.turn)
+    local step, turn = collective.from_first(what .. ": which one", entry.step, entry.turn)
     if step < 0 then
       if refused > 0 then
         fail("%s: none of its checkpoints is complete (the first lines say why); the job does not begin anew where one "
@@ -160,10 +160,10 @@ local function find(self, what)
       end
       return
     end
-    local name = steps.name(tonumber(step), tonumber(turn))
+    local name = directory.name(tonumber(step), tonumber(turn))
     local content, problem = manifest.read(what, ("%s/%s"):format(self.dir, name))
     if content then return name, content end
-    together.notice("%s: %s is not used: %s", what, name, problem)
+    collective.notice("%s: %s is not used: %s", what, name, problem)
     refused = refused + 1
   end
 end
@@ -223,7 +223,7 @@ end
 -- ---- the word, and what it makes ----
 
 local methods = {}
-local class = object.class("a checkpoint", "checkpoint", {
+local Checkpoint = class.define("a checkpoint", "checkpoint", {
   dir = true, every = true, keep = true, steps = true, restored = true,
 }, methods)
 
@@ -231,7 +231,7 @@ local class = object.class("a checkpoint", "checkpoint", {
 --- Every process must call it alike.
 ---@return boolean # whether it saved
 function methods:step()
-  local inside = object.inside(self)
+  local inside = class.inside(self)
   inside.steps = inside.steps + 1
   if not inside.every or inside.steps % inside.every ~= 0 or planning() then return false end
   save(inside)
@@ -240,19 +240,19 @@ end
 
 --- Saves now. When it returns, the checkpoint is complete and on the disk. Every process must call it alike.
 function methods:save()
-  if not planning() then save(object.inside(self)) end
+  if not planning() then save(class.inside(self)) end
 end
 
 --- Lets the folder go, for another checkpoint; the end of the recipe does so, too.
 function methods:close()
-  local inside = object.inside(self)
+  local inside = class.inside(self)
   inside.closed = true
   if inside.folder then C.shardrt_folder_free(ffi.gc(inside.folder, nil)) end
   inside.folder = nil
 end
 
-function class:__tostring()
-  local inside = object.inside(self)
+function Checkpoint:__tostring()
+  local inside = class.inside(self)
   return ("checkpoint in %s, %s, %.0f step%s taken"):format(inside.dir,
     inside.every and ("every %.0f steps"):format(inside.every) or "saved when asked", inside.steps,
     inside.steps == 1 and "" or "s")
@@ -268,7 +268,7 @@ end
 local function plain_table(o, name, values)
   local value = o[name]
   if value == nil then return {} end
-  if type(value) ~= "table" or object.is(value) or getmetatable(value) then
+  if type(value) ~= "table" or class.is(value) or getmetatable(value) then
     fail("checkpoint: %s is a table of %s, not %s", name, values, list.show(value))
   end
   return value
@@ -286,7 +286,7 @@ local function check_loaders(o)
 end
 
 local function check_options(o)
-  if type(o) ~= "table" or object.is(o) then
+  if type(o) ~= "table" or class.is(o) then
     fail("checkpoint: it takes keywords, as in checkpoint{dir = …}, not %s", list.show(o))
   end
   fail.keywords("checkpoint", o, KEYWORDS)
@@ -307,7 +307,7 @@ local function open(self, what)
     if code >= 0 then self.folder = ffi.gc(out[0], C.shardrt_folder_free) end
   end
   fail.check(C.shardrt_check_outcome(what, code))
-  if is_first() then steps.tidy(self.folder) end
+  if is_first() then directory.tidy(self.folder) end
 end
 
 --- Checkpoints in a folder. Where it holds any, the newest complete one is restored at once: loaders go to where they
@@ -327,7 +327,7 @@ function checkpoint.words.checkpoint(o)
     for name, leaf in pairs(leaves) do names[#names + 1], values[name] = name, leaf.value end
     table.sort(names)
     if #names > 0 then plan.save(what, names, values) end
-    return object.new(class, self)
+    return class.new(Checkpoint, self)
   end
   C.shardrt_job_at(fail.where() or "?")
   content.every, content.keep = self.every, self.keep
@@ -336,10 +336,10 @@ function checkpoint.words.checkpoint(o)
   open(self, what)
   local ok, problem = pcall(restore, self, what, leaves)
   if not ok then
-    methods.close(object.new(class, self))
+    methods.close(class.new(Checkpoint, self))
     error(problem, 0)
   end
-  return object.new(class, self)
+  return class.new(Checkpoint, self)
 end
 
 return checkpoint

@@ -4,10 +4,10 @@
 local bit = require "bit"
 local ffi = require "ffi"
 local C = require "shardrt.base.ffi"
+local collective = require "shardrt.base.collective"
 local fail = require "shardrt.base.error"
 local json = require "shardrt.base.json"
 local list = require "shardrt.base.list"
-local together = require "shardrt.base.collective"
 fail.own()
 
 local manifest = { ARRAYS = "arrays.safetensors" }
@@ -41,7 +41,7 @@ local function fingerprints(what, path, bytes)
   code = C.shardrt_check_outcome(what, code)
   if code == C.SHARDRT_EIO or code == C.SHARDRT_EFORMAT then return nil, fail.message(code) end
   fail.check(code)
-  local all, pieces = together.gather(what, Hashes, mine, share), {}
+  local all, pieces = collective.gather(what, Hashes, mine, share), {}
   for i = 0, count - 1 do pieces[i + 1] = bit.tohex(all[i % n * share + math.floor(i / n)]) end
   return pieces
 end
@@ -62,7 +62,7 @@ end
 ---@return table
 function manifest.describe_arrays(what, path)
   path = ("%s/%s"):format(path, ARRAYS)
-  local bytes = tonumber((together.from_first(what .. ": the size of the file", size_of(path), 0)))
+  local bytes = tonumber((collective.from_first(what .. ": the size of the file", size_of(path), 0)))
   local pieces, problem = fingerprints(what, path, bytes)
   if not pieces then fail("%s: what was written cannot be read back: %s", what, problem) end
   return { bytes = bytes, piece = PIECE, pieces = pieces }
@@ -122,7 +122,7 @@ end
 function manifest.read(what, path)
   local content, text = read(("%s/%s"):format(path, MANIFEST))
   local mine = content and C.shardrt_fingerprint(text, #text) or 0
-  local all = together.gather(what .. ": " .. MANIFEST, Hashes, Hashes(1, mine), 1)
+  local all = collective.gather(what .. ": " .. MANIFEST, Hashes, Hashes(1, mine), 1)
   if all[0] == 0 then return nil, not content and text or "process 0 cannot read it" end
   for process = 1, C.shardrt_job_get().process_count - 1 do
     if all[process] ~= all[0] then
@@ -136,7 +136,7 @@ function manifest.read(what, path)
   end
   if not content.file then return content end
   path = ("%s/%s"):format(path, ARRAYS)
-  local bytes = tonumber((together.from_first(what .. ": the size of the file", size_of(path), 0)))
+  local bytes = tonumber((collective.from_first(what .. ": the size of the file", size_of(path), 0)))
   if bytes ~= content.file.bytes then
     return nil, ("%s: it has %.0f bytes; %.0f were saved"):format(path, bytes, content.file.bytes)
   end

@@ -1,16 +1,16 @@
 -- The words of the transforms that C has (runtime/transform/): what they take, checked and put into numbers.
 
 local C = require "shardrt.base.ffi"
+local class = require "shardrt.base.class"
 local dtype = require "shardrt.layout.dtype"
 local fail = require "shardrt.base.error"
 local list = require "shardrt.base.list"
-local object = require "shardrt.base.class"
 fail.own()
 
 -- The options of a word, checked for their names; text and options make the text of a transform.
 local function options(name, o, known, example)
   local what = "transform." .. name
-  if type(o) ~= "table" or object.is(o) or getmetatable(o) then
+  if type(o) ~= "table" or class.is(o) or getmetatable(o) then
     fail("%s: it takes a table of options, as in %s, not %s", what, example, list.show(o))
   end
   if o[1] ~= nil then fail("%s: it takes its options by name, as in %s", what, example) end
@@ -54,7 +54,7 @@ end
 local function list_of(what, name, value, check, lowest, enough)
   if enough and type(value) == "number" then return { check(what, name, value, lowest) } end
   local length = list.length(value)
-  if object.is(value) or not length then
+  if class.is(value) or not length then
     fail("%s, %s: %sa list of numbers, not %s", what, name, enough and "a number or " or "", list.show(value))
   end
   if length == 0 and enough then fail("%s, %s: a number or a list of numbers; this list is empty", what, name) end
@@ -276,7 +276,7 @@ end
 ---@param o integer[]|{axes: integer[]}
 ---@return shardrt.Transform
 function words.transpose(o)
-  if type(o) == "table" and not object.is(o) and (list.length(o) or 0) > 0 then o = { axes = o } end
+  if type(o) == "table" and not class.is(o) and (list.length(o) or 0) > 0 then o = { axes = o } end
   local what = options("transpose", o, { axes = true }, "transpose{axes = {2, 0, 1}}")
   return made("transpose", o, list.copy(sizes_of(what, "axes", o.axes)))
 end

@@ -2,9 +2,9 @@
 
 local ffi = require "ffi"
 local C = require "shardrt.base.ffi"
+local class = require "shardrt.base.class"
 local fail = require "shardrt.base.error"
 local list = require "shardrt.base.list"
-local object = require "shardrt.base.class"
 local transform = require "shardrt.data.transform"
 fail.own()
 
@@ -15,7 +15,7 @@ local function mapped_field(word, known, name, given)
     fail("%s: it takes fields with their names, as in {image = {…}}; %s is none", word, list.show(name))
   end
   local what = ('%s, field "%s"'):format(word, name)
-  if type(given) ~= "table" or object.is(given) then
+  if type(given) ~= "table" or class.is(given) then
     fail("%s: a list of transforms, or false for a field that is left out, not %s", what, list.show(given))
   end
   local from, chain = given.from == nil and name or given.from, {}
@@ -40,7 +40,7 @@ end
 ---@param fields table<string, shardrt.Transform[]|false>
 ---@return shardrt.source
 return function(self, word, fields)
-  if type(fields) ~= "table" or object.is(fields) then
+  if type(fields) ~= "table" or class.is(fields) then
     fail("%s: it takes a table of fields, as in {image = {…}}, not %s", word, list.show(fields))
   end
   local known, made, added = { names = self.names, fields = self.fields }, {}, {}

@@ -13,10 +13,10 @@ void globfree(shardrt_glob *out);
 int access(const char *path, int mode);
 ]]
 
-local files = {}
+local file_patterns = {}
 
 local INDEX = ".shardrt-index" -- what lies beside data files, and is none
-files.INDEX = INDEX
+file_patterns.INDEX = INDEX
 
 -- The files that a pattern means, in the order of their names' bytes.
 local function expand_pattern(what, pattern)
@@ -72,13 +72,13 @@ end
 --- Whether a path is a folder.
 ---@param name string
 ---@return boolean
-function files.is_folder(name) return ffi.C.access(name .. "/.", 0) == 0 end
+function file_patterns.is_folder(name) return ffi.C.access(name .. "/.", 0) == 0 end
 
 --- The bytes of a file; 0 where that cannot be told, as of a folder.
 ---@param name string
 ---@return integer
-function files.size(name)
-  local file = not files.is_folder(name) and io.open(name, "rb")
+function file_patterns.size(name)
+  local file = not file_patterns.is_folder(name) and io.open(name, "rb")
   local bytes = file and file:seek "end" or 0
   if file then file:close() end
   return bytes
@@ -98,14 +98,14 @@ end
 ---@param folder string
 ---@param pattern string # "*": all whose names do not begin with a point
 ---@return string[]
-files.inside = inside
+file_patterns.inside = inside
 
 --- Where one of the folders that were given as Zarr arrays is a group: which arrays it has, to add to the message.
 ---@param names string[] # of the fields
 ---@param given table<string, string>
 ---@param message string # which names the folder
 ---@return string
-function files.zarr_note(names, given, message)
+function file_patterns.zarr_note(names, given, message)
   for _, name in ipairs(names) do
     local folder, arrays = (given[name]:gsub("/+$", "")), {}
     if message:find(folder, 1, true) and not path.is_url(folder) then
@@ -130,7 +130,7 @@ end
 ---@param what string # the call
 ---@param given string|string[]
 ---@return string[]
-function files.expand(what, given)
+function file_patterns.expand(what, given)
   if type(given) ~= "table" then return expand(what, given) end
   local paths = {}
   if not list.length(given) or #given == 0 then
@@ -148,7 +148,7 @@ end
 ---@param o {cache: string?, cache_bytes: integer?}
 ---@return string?
 ---@return integer
-function files.cache(what, o)
+function file_patterns.cache(what, o)
   local folder, bytes = o.cache, o.cache_bytes
   if folder ~= nil and (type(folder) ~= "string" or folder:find("\0", 1, true)) then
     fail("%s: cache is the path of a folder, not %s", what, list.show(folder))
@@ -159,4 +159,4 @@ function files.cache(what, o)
   return folder, bytes ~= nil and bytes or 0 -- a NULL pointer is nil, too
 end
 
-return files
+return file_patterns

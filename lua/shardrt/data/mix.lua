@@ -2,9 +2,9 @@
 
 local ffi = require "ffi"
 local C = require "shardrt.base.ffi"
+local class = require "shardrt.base.class"
 local fail = require "shardrt.base.error"
 local list = require "shardrt.base.list"
-local object = require "shardrt.base.class"
 local source = require "shardrt.data.source"
 fail.own()
 
@@ -15,7 +15,7 @@ local handle_out = ffi.typeof "shardrt_source *[1]"
 
 -- The list part of a table of keywords; everything else in it must be a keyword.
 local function split(what, takes, given, known)
-  if type(given) ~= "table" or object.is(given) then
+  if type(given) ~= "table" or class.is(given) then
     fail("%s: it takes a list of %s, not %s", what, takes, list.show(given))
   end
   local parts, keywords = {}, {}
@@ -69,7 +69,7 @@ function words.mix(o)
   local parts = split("mix", "{source, weight}", o, { samples = true, part = true })
   local handles, weights = ffi.new("shardrt_source *[?]", #parts), ffi.new("double[?]", #parts)
   for i, part in ipairs(parts) do
-    if type(part) ~= "table" or object.is(part) then
+    if type(part) ~= "table" or class.is(part) then
       fail("mix: number %d of its list is %s; it takes {source, weight}", i, list.show(part))
     end
     for key in pairs(part) do

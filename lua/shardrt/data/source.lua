@@ -2,14 +2,14 @@
 
 local ffi = require "ffi"
 local C = require "shardrt.base.ffi"
-local damage = require "shardrt.data.bad_records"
+local bad_records = require "shardrt.data.bad_records"
+local class = require "shardrt.base.class"
 local dtype = require "shardrt.layout.dtype"
 local fail = require "shardrt.base.error"
-local files = require "shardrt.data.file_patterns"
+local field_map = require "shardrt.data.field_map"
+local file_patterns = require "shardrt.data.file_patterns"
 local list = require "shardrt.base.list"
-local map = require "shardrt.data.field_map"
 local ndarray = require "shardrt.array.ndarray"
-local object = require "shardrt.base.class"
 local path_of = require "shardrt.base.path"
 local shape = require "shardrt.layout.shape"
 fail.own()
@@ -87,7 +87,7 @@ local function planning() return C.shardrt_job_get().planning == 1 end
 
 --- The names of the fields that a recipe gave, in the order in which every process takes them.
 local function sorted_names(what, given)
-  if type(given) ~= "table" or object.is(given) then
+  if type(given) ~= "table" or class.is(given) then
     fail("%s: it takes a table of fields with their names, such as {image = …}, not %s", what,
       ndarray.is(given) and "a host array" or list.show(given))
   end
@@ -118,13 +118,13 @@ local function open(format, given, options)
   local what = "source." .. format
   local names = sorted_names(what, given)
   options = options or {}
-  if type(options) ~= "table" or object.is(options) then
+  if type(options) ~= "table" or class.is(options) then
     fail("%s: its options are a table, not %s", what, list.show(options))
   end
   fail.keywords(what .. ", options", options,
     { cache = true, cache_bytes = true, verify = true, on_bad_record = true })
-  local cache, cache_bytes = files.cache(what, options)
-  local skips = damage.skips(what, options.on_bad_record)
+  local cache, cache_bytes = file_patterns.cache(what, options)
+  local skips = bad_records.skips(what, options.on_bad_record)
   local c_names, c_paths = texts(#names), texts(#names)
   for i, name in ipairs(names) do
     c_names[i - 1] = name
@@ -132,15 +132,15 @@ local function open(format, given, options)
   end
   local c_options = ffi.new("shardrt_source_options",
     { cache = cache, cache_bytes = cache_bytes, headers_only = planning() and 1 or 0,
-      verify = damage.verify(what, options.verify) })
+      verify = bad_records.verify(what, options.verify) })
   local out = handle_out()
   local code = C.shardrt_source_open(format, #names, c_names, c_paths, c_options, out)
   if code < 0 then
     local told = which_file(names, given, code)
-    fail("%s%s%s", what, told, format == "zarr" and files.zarr_note(names, given, fail.message(code)) or "")
+    fail("%s%s%s", what, told, format == "zarr" and file_patterns.zarr_note(names, given, fail.message(code)) or "")
   end
   local made = own(out)
-  return skips and damage.leave_out(what, made, made) or made
+  return skips and bad_records.leave_out(what, made, made) or made
 end
 
 -- What stands for a field that is a name alone: it is as the files have it.
@@ -154,7 +154,7 @@ local function asked_field(what, name, given, out)
     out.name, out.dtype, out.ndim = name, -1, -1
     return
   end
-  if type(given) == "table" and not object.is(given) then wanted, sizes = given[1], given[2] end
+  if type(given) == "table" and not class.is(given) then wanted, sizes = given[1], given[2] end
   if wanted == "bytes" then
     wanted, sizes = "uint8", sizes or { -1 }
   end
@@ -178,7 +178,7 @@ end
 
 -- The options of formats whose files hold all fields, beyond `fields`, as C's struct has them.
 local function files_options(what, o, skips)
-  local cache, cache_bytes = files.cache(what, o)
+  local cache, cache_bytes = file_patterns.cache(what, o)
   if o.delimiter ~= nil and (type(o.delimiter) ~= "string" or not o.delimiter:find '^[^"%z\r\n]$') then
     fail("%s: delimiter = %s; it is one character, and no quote", what, list.show(o.delimiter))
   end
@@ -187,7 +187,7 @@ local function files_options(what, o, skips)
   end
   return ffi.new("shardrt_source_options", {
     cache = cache, cache_bytes = cache_bytes, headers_only = planning() and 1 or 0,
-    verify = damage.verify(what, o.verify), skips_damage = skips and 1 or 0,
+    verify = bad_records.verify(what, o.verify), skips_damage = skips and 1 or 0,
     delimiter = o.delimiter and o.delimiter:byte() or 0, no_header = o.header == false and 1 or 0,
   })
 end
@@ -212,7 +212,7 @@ end
 
 -- `fields` of a recipe by name, where it has names alone: AS_FOUND is what the files have. What is no name is left.
 local function named_fields(what, given)
-  if type(given) ~= "table" or object.is(given) or given[1] == nil then return given end
+  if type(given) ~= "table" or class.is(given) or given[1] == nil then return given end
   local made, odd = {}, nil
   for key, value in pairs(given) do
     local name = type(key) == "number" and value or key
@@ -258,7 +258,7 @@ end
 local function open_files(format, given, o)
   local what = "source." .. format
   o = o or {}
-  if type(o) ~= "table" or object.is(o) then fail("%s: its options are a table, not %s", what, list.show(o)) end
+  if type(o) ~= "table" or class.is(o) then fail("%s: its options are a table, not %s", what, list.show(o)) end
   if format == "folder" and o.on_bad_record ~= nil then
     fail('%s: a folder is opened without reading its images; on_bad_record is for the loader, which decodes them', what)
   end
@@ -266,10 +266,10 @@ local function open_files(format, given, o)
     cache = true, cache_bytes = true, verify = true, fields = true, on_bad_record = format ~= "folder" or nil,
     delimiter = format == "csv" or nil, header = format == "csv" or nil,
   })
-  local paths = files.expand(what, given)
-  local skips = damage.skips(what, o.on_bad_record)
+  local paths = file_patterns.expand(what, given)
+  local skips = bad_records.skips(what, o.on_bad_record)
   local made = open_paths(what, format, paths, o, skips)
-  return skips and damage.leave_out(what, made, made) or made
+  return skips and bad_records.leave_out(what, made, made) or made
 end
 
 -- A word for every format that C knows: a new format needs no line here.
@@ -285,7 +285,7 @@ end
 
 -- A field's value as a host array whose buffer holds its elements and nothing else.
 local function packed_host(name, value)
-  if type(value) ~= "table" or object.is(value) and not ndarray.is(value) then
+  if type(value) ~= "table" or class.is(value) and not ndarray.is(value) then
     fail('source.array: the field "%s" is a host array or a nested table, not %s', name, list.show(value))
   end
   if not ndarray.is(value) then return ndarray.from_table(value) end
@@ -402,7 +402,7 @@ end
 --- transforms depend on the loader's seed, the epoch and the sample's number, and on nothing else.
 ---@param fields table<string, shardrt.Transform[]|false>
 ---@return shardrt.source
-function Source:map(fields) return map(self, "source:map", fields) end
+function Source:map(fields) return field_map(self, "source:map", fields) end
 
 require "shardrt.data.views" (source, Source, sorted_names, read_fields)
 
@@ -418,14 +418,14 @@ end
 
 local KNOWN = { fields = true, names = true, bad_records = true, fill = true, classes = true }
 for name, method in pairs(Source) do
-  KNOWN[name], Source[name] = true, object.method(source.is, "source", name, method)
+  KNOWN[name], Source[name] = true, class.method(source.is, "source", name, method)
 end
 
 ffi.metatype("shardrt_source", {
   __index = function(self, key)
     if Source[key] then return Source[key] end
     if key == "fields" or key == "names" then return read_fields(self)[key] end
-    if key == "bad_records" then return damage.records(self) end
+    if key == "bad_records" then return bad_records.records(self) end
     if key == "classes" then return read_classes(self) end
     if key == "fill" then
       local fill = C.shardrt_source_fill(self)

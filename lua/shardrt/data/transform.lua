@@ -4,11 +4,11 @@ local bit = require "bit"
 local ffi = require "ffi"
 local C = require "shardrt.base.ffi"
 local bytecode = require "shardrt.base.lazy" "shardrt.data.worker.bytecode"
-local carry = require "shardrt.base.lazy" "shardrt.data.worker.closure"
+local class = require "shardrt.base.class"
+local closure = require "shardrt.base.lazy" "shardrt.data.worker.closure"
 local dtype = require "shardrt.layout.dtype"
 local fail = require "shardrt.base.error"
 local list = require "shardrt.base.list"
-local object = require "shardrt.base.class"
 local shape = require "shardrt.layout.shape"
 fail.own()
 
@@ -17,15 +17,15 @@ fail.own()
 
 local transform = {}
 
-local class = object.class("a transform", "t", { name = true }, {})
-class.__tostring = function(self) return "transform." .. object.inside(self).text end
+local Transform = class.define("a transform", "t", { name = true }, {})
+Transform.__tostring = function(self) return "transform." .. class.inside(self).text end
 
 local transform_out = ffi.typeof "shardrt_transform *[1]"
 
 --- Whether a value is a transform.
 ---@param value any
 ---@return boolean
-function transform.is(value) return getmetatable(value) == class end
+function transform.is(value) return getmetatable(value) == Transform end
 
 --- A transform of one of C's kinds.
 ---@param kind string # as in C
@@ -37,13 +37,13 @@ function transform.new(kind, text, numbers, bytes)
   local out = transform_out()
   local values = ffi.new("double[?]", math.max(#numbers, 1), numbers)
   fail.check(C.shardrt_transform_new(kind, #numbers, values, bytes and #bytes or 0, bytes, out))
-  return object.new(class, { name = kind, text = text, handle = ffi.gc(out[0], C.shardrt_transform_free) })
+  return class.new(Transform, { name = kind, text = text, handle = ffi.gc(out[0], C.shardrt_transform_free) })
 end
 
 --- The C handle of a transform, which the object owns.
 ---@param t shardrt.Transform
 ---@return ffi.cdata*
-function transform.handle(t) return object.inside(t).handle end
+function transform.handle(t) return class.inside(t).handle end
 
 ---@class shardrt.transform.words
 local words = require "shardrt.data.builtin"(transform.new)
@@ -71,7 +71,7 @@ local function lua_bytes(what, f)
   if type(f) == "string" and f ~= "" and not f:find("\0", 1, true) then
     text, identity, kind, rest = list.quote(f), f .. "\n" .. module_text(f), "M", f
   elseif type(f) == "function" then
-    rest, identity = carry.pack(what, f)
+    rest, identity = closure.pack(what, f)
     text, kind = "function at " .. bytecode.place(f), "F"
   else
     fail("%s: it takes a function, or the name of a module that returns one, not %s", what, list.show(f))
@@ -91,7 +91,7 @@ end
 function words.lua(f, o)
   local what = "transform.lua"
   if o == nil then o = {} end
-  if type(o) ~= "table" or object.is(o) then fail("%s: its options are a table, not %s", what, list.show(o)) end
+  if type(o) ~= "table" or class.is(o) then fail("%s: its options are a table, not %s", what, list.show(o)) end
   fail.keywords(what, o, { shape = true, dtype = true, writes_all = true })
   if o.writes_all ~= nil and type(o.writes_all) ~= "boolean" then
     fail("%s: writes_all = %s; it is true or false", what, list.show(o.writes_all))
@@ -126,7 +126,7 @@ end
 ---@return shardrt.Transform
 function words.decode_image(o)
   o = o or {}
-  if type(o) ~= "table" or object.is(o) then
+  if type(o) ~= "table" or class.is(o) then
     fail("transform.decode_image: it takes {channels = …} or nothing, not %s", list.show(o))
   end
   fail.keywords("transform.decode_image", o, { channels = true })

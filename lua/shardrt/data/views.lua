@@ -2,14 +2,14 @@
 
 local ffi = require "ffi"
 local C = require "shardrt.base.ffi"
-local damage = require "shardrt.data.bad_records"
+local bad_records = require "shardrt.data.bad_records"
+local class = require "shardrt.base.class"
 local dtype = require "shardrt.layout.dtype"
 local fail = require "shardrt.base.error"
-local files = require "shardrt.data.file_patterns"
+local field_map = require "shardrt.data.field_map"
+local file_patterns = require "shardrt.data.file_patterns"
 local list = require "shardrt.base.list"
-local map = require "shardrt.data.field_map"
 local ndarray = require "shardrt.array.ndarray"
-local object = require "shardrt.base.class"
 local path_of = require "shardrt.base.path"
 local transform = require "shardrt.data.transform"
 fail.own()
@@ -56,7 +56,7 @@ local function together() C.shardrt_job_at(fail.where() or "?") end
 local function own(out) return ffi.gc(out[0], C.shardrt_source_free) end
 
 local function plain_table(what, takes, value)
-  if type(value) ~= "table" or object.is(value) then fail("%s: it takes %s, not %s", what, takes, list.show(value)) end
+  if type(value) ~= "table" or class.is(value) then fail("%s: it takes %s, not %s", what, takes, list.show(value)) end
 end
 
 local function whole(what, name, value, lowest)
@@ -72,7 +72,7 @@ end
 local function join(what, given)
   local hosts, rows = {}, 0
   for i, value in ipairs(given) do
-    if not ndarray.is(value) and (type(value) ~= "table" or object.is(value)) then
+    if not ndarray.is(value) and (type(value) ~= "table" or class.is(value)) then
       fail("%s: number %d of its list is %s; it takes host arrays and nested tables", what, i, list.show(value))
     end
     local host = ndarray.is(value) and value or ndarray.from_table(value)
@@ -112,7 +112,7 @@ end
 local function ragged_field(words, name, value, options)
   local what = ('source.ragged, field "%s"'):format(name)
   if type(value) ~= "table" or ndarray.is(value) then return rows_of(words, what, name, value, options) end
-  if object.is(value) then
+  if class.is(value) then
     fail("%s: it takes {data = …, offsets = …}, a list of host arrays, a file or a host array, not %s", what,
       list.show(value))
   end
@@ -145,7 +145,7 @@ return function(words, methods, sorted_names, fields_of)
     plain_table("source.ragged", "options, as in {verify = true}", o)
     fail.keywords("source.ragged, options", o,
       { cache = true, cache_bytes = true, verify = true, on_bad_record = true })
-    local skips = damage.skips("source.ragged", o.on_bad_record)
+    local skips = bad_records.skips("source.ragged", o.on_bad_record)
     local of_files = { cache = o.cache, cache_bytes = o.cache_bytes, verify = o.verify }
     local n = #names
     local c_names, data, offsets = ffi.new("const char *[?]", n), handles(n), handles(n)
@@ -159,7 +159,7 @@ return function(words, methods, sorted_names, fields_of)
     fail.check(C.shardrt_source_ragged(n, c_names, data, offsets, out))
     assert(#keep >= n) -- C has its own counts now
     local made = own(out)
-    return skips and damage.leave_out("source.ragged", made, made) or made
+    return skips and bad_records.leave_out("source.ragged", made, made) or made
   end
 
   --- Flat files of token numbers, bare or with the header of llm.c's .bin: one field, `tokens`, of which sample i is
@@ -171,7 +171,7 @@ return function(words, methods, sorted_names, fields_of)
   ---@return shardrt.source
   function words.tokens(given, o)
     local what = "source.tokens"
-    local paths = files.expand(what, given)
+    local paths = file_patterns.expand(what, given)
     plain_table(what, "options, as in {window = 1025}", o)
     fail.keywords(what .. ", options", o,
       { window = true, stride = true, dtype = true, header = true, cache = true, cache_bytes = true, verify = true,
@@ -179,11 +179,11 @@ return function(words, methods, sorted_names, fields_of)
     if o.header ~= nil and type(o.header) ~= "boolean" then
       fail("%s: header = %s; it is true or false", what, list.show(o.header))
     end
-    local skips = damage.skips(what, o.on_bad_record)
-    local c, cache, cache_bytes = ffi.new "shardrt_token_options", files.cache(what, o)
+    local skips = bad_records.skips(what, o.on_bad_record)
+    local c, cache, cache_bytes = ffi.new "shardrt_token_options", file_patterns.cache(what, o)
     c.files.cache, c.files.cache_bytes = cache, cache_bytes -- `cache` keeps the text
     c.files.headers_only = C.shardrt_job_get().planning
-    c.files.verify = damage.verify(what, o.verify)
+    c.files.verify = bad_records.verify(what, o.verify)
     c.window = whole(what, "window", o.window, 1)
     c.stride = o.stride == nil and o.window or whole(what, "stride", o.stride, 1)
     c.dtype = o.dtype == nil and -1 or dtype.named(what, o.dtype).code
@@ -196,7 +196,7 @@ return function(words, methods, sorted_names, fields_of)
     end
     if #parts > 1 then fail.check(C.shardrt_source_concat(#parts, handles(#parts, parts), nil, out), what) end
     local made = #parts > 1 and own(out) or parts[1]
-    return skips and damage.leave_out(what, made, made) or made
+    return skips and bad_records.leave_out(what, made, made) or made
   end
 
   --- The samples that count: those for which every field that is named here says so. A field's predicate is a function
@@ -217,7 +217,7 @@ return function(words, methods, sorted_names, fields_of)
       end
       verdict[name] = given
     end
-    local said, out = map(self, "source:filter", verdict), handle_out()
+    local said, out = field_map(self, "source:filter", verdict), handle_out()
     together()
     fail.check(C.shardrt_source_filter(self, said, out), "source:filter")
     return own(out)
@@ -229,7 +229,7 @@ return function(words, methods, sorted_names, fields_of)
   --- be read, the recipe's own transforms) is an error, as is what is damaged later. Every process must call it; under
   --- `shardrt plan` every sample counts.
   ---@return shardrt.source
-  function methods:readable() return damage.leave_out("source:readable", self, self) end
+  function methods:readable() return bad_records.leave_out("source:readable", self, self) end
 
   --- Sequences of different length in rows of one length: the samples of the new source are the rows, with the
   --- sequences' field, zeros behind the last one, `segment_ids` (1, 2, … for the row's sequences, 0 behind them) and

@@ -1,17 +1,17 @@
 -- The devices of a job, as a recipe sees them: small tables, made when they are first asked for.
 
 local ffi = require "ffi"
-local fail = require "shardrt.base.error"
-fail.own()
 local C = require "shardrt.base.ffi"
+local class = require "shardrt.base.class"
+local fail = require "shardrt.base.error"
 local list = require "shardrt.base.list"
-local object = require "shardrt.base.class"
+fail.own()
 
 ---@class shardrt.Device
 ---@field id integer # counts through the job from 0
 ---@field process_index integer # the process that owns it
 ---@field platform string # "host" or "cuda"
-local Device = object.class("a device", "device", { id = true, process_index = true, platform = true }, {})
+local Device = class.define("a device", "device", { id = true, process_index = true, platform = true }, {})
 function Device:__tostring()
   return ("device %d (%s, process %d)"):format(self.id, self.platform, self.process_index)
 end
@@ -31,7 +31,7 @@ function device.get(id)
   local found = known[id]
   if not found then
     local process_index = math.floor(id / device.job().devices_per_process)
-    found = object.new(Device, { id = id, process_index = process_index, platform = ffi.string(device.job().platform) })
+    found = class.new(Device, { id = id, process_index = process_index, platform = ffi.string(device.job().platform) })
     known[id] = found
   end
   return found

@@ -1,12 +1,12 @@
 -- Meshes: devices on a grid whose axes have names.
 
-local fail = require "shardrt.base.error"
-fail.own()
 local ffi = require "ffi"
 local C = require "shardrt.base.ffi"
+local class = require "shardrt.base.class"
 local device = require "shardrt.layout.device"
+local fail = require "shardrt.base.error"
 local list = require "shardrt.base.list"
-local object = require "shardrt.base.class"
+fail.own()
 
 ---@class shardrt.Mesh
 ---@field axis_names string[]
@@ -24,7 +24,7 @@ function fields.axis_names(inside) return list.given(list.copy(inside.axis_names
 function fields.shape(inside)
   local sizes = {}
   for i, name in ipairs(inside.axis_names) do sizes[name] = inside.sizes[i] end
-  return object.strict("the mesh has no axis", sizes)
+  return class.strict("the mesh has no axis", sizes)
 end
 
 -- The recipe's own list, once it was asked for: nothing here looks at it. (A copy each time would take a loop over the
@@ -38,14 +38,14 @@ function fields.devices(inside)
   return inside.devices
 end
 
-local Mesh = object.class("a mesh", "mesh", fields, {})
+local Mesh = class.define("a mesh", "mesh", fields, {})
 
 function mesh.is(value) return getmetatable(value) == Mesh end
 
 -- Whether a value is a list of devices, or of such lists, as JAX's Mesh takes first.
 local function is_of_devices(value)
   for _ = 1, C.SHARDRT_MAX_NDIM do
-    if type(value) ~= "table" or object.is(value) then break end
+    if type(value) ~= "table" or class.is(value) then break end
     value = value[1]
   end
   return device.is(value)
@@ -57,7 +57,7 @@ local function check_shape(word, shape)
       .. 'row by row: Mesh({4, 2}, {"data", "model"}, devices)', word)
   end
   local count, text = list.length(shape), list.show(shape)
-  if not count or object.is(shape) then
+  if not count or class.is(shape) then
     fail('%s: the shape is %s; it wants a list with the size of each axis, like {4, 2}, and then one with their names, '
       .. 'like {"data", "model"}', word, text)
   end
@@ -89,7 +89,7 @@ end
 -- The ids of a list of devices or ids, as an array for C.
 local function ids_of(devices)
   local count = list.length(devices)
-  if not count or object.is(devices) then
+  if not count or class.is(devices) then
     fail("Mesh: the devices are %s; it wants a list of devices or of their ids", list.show(devices))
   end
   local ids = ffi.new("int32_t[?]", count + 1)
@@ -109,7 +109,7 @@ local function new(word, shape, names, nids, ids)
   fail.check(C.shardrt_mesh_new(#shape, ffi.new("int64_t[?]", #shape, shape), ffi.new("const char *[?]", #names, names),
     nids, ids, device.words.device_count(), out), word)
   local handle = ffi.gc(out[0], C.shardrt_mesh_free)
-  return object.new(Mesh, {
+  return class.new(Mesh, {
     axis_names = list.copy(names), sizes = list.copy(shape), size = tonumber(C.shardrt_mesh_size(handle)),
     handle = handle,
   })

@@ -2,9 +2,9 @@
 
 local ffi = require "ffi"
 local C = require "shardrt.base.ffi"
+local class = require "shardrt.base.class"
 local fail = require "shardrt.base.error"
 local list = require "shardrt.base.list"
-local object = require "shardrt.base.class"
 fail.own()
 
 local shape = {}
@@ -44,7 +44,7 @@ end
 ---@return integer[]
 function shape.check(what, given)
   if type(given) == "number" then given = { given } end
-  if type(given) ~= "table" or object.is(given) then
+  if type(given) ~= "table" or class.is(given) then
     fail("%s: a shape is a list of sizes such as {64, 128}, not %s", what, list.show(given))
   end
   local sizes, count = {}, 0

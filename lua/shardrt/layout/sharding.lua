@@ -1,15 +1,15 @@
 -- Shardings: a mesh and a spec, or one device; they tell which part of an array each device holds.
 
-local fail = require "shardrt.base.error"
-fail.own()
 local ffi = require "ffi"
 local C = require "shardrt.base.ffi"
+local class = require "shardrt.base.class"
 local device = require "shardrt.layout.device"
+local fail = require "shardrt.base.error"
 local list = require "shardrt.base.list"
 local mesh = require "shardrt.layout.mesh"
-local object = require "shardrt.base.class"
 local shape_of = require "shardrt.layout.shape"
 local spec = require "shardrt.layout.spec"
+fail.own()
 
 ---@class shardrt.Sharding
 ---@field mesh shardrt.Mesh? # nil on a single device
@@ -23,7 +23,7 @@ local methods = {}
 
 local sharding = { words = {} }
 
-local Sharding = object.class("a sharding", "s", {
+local Sharding = class.define("a sharding", "s", {
   mesh = true, spec = true, device = true, is_fully_replicated = true, handle = true,
 }, methods)
 
@@ -32,7 +32,7 @@ function sharding.is(value) return getmetatable(value) == Sharding end
 local function new(inside, handle)
   inside.handle = ffi.gc(handle, C.shardrt_sharding_free)
   inside.is_fully_replicated = C.shardrt_sharding_is_fully_replicated(handle)
-  return object.new(Sharding, inside)
+  return class.new(Sharding, inside)
 end
 
 --- The sharding that cuts an array over a mesh as a spec says.

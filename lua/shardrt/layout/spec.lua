@@ -1,8 +1,8 @@
 -- P: which mesh axes cut which dimensions of an array.
 
 local fail = require "shardrt.base.error"
-fail.own()
 local list = require "shardrt.base.list"
+fail.own()
 
 ---@class shardrt.Spec # `#spec` is its length, spec[1] the entry of dimension 0: nil, a name or a list of names
 

@@ -1,15 +1,15 @@
 -- Pictures of layouts: which devices hold which part of an array, as text and as SVG.
 
-local fail = require "shardrt.base.error"
-fail.own()
 local ffi = require "ffi"
 local C = require "shardrt.base.ffi"
 local device = require "shardrt.layout.device"
+local fail = require "shardrt.base.error"
 local list = require "shardrt.base.list"
 local path_of = require "shardrt.base.path"
 local shape_of = require "shardrt.layout.shape"
 local sharding = require "shardrt.layout.sharding"
 local terminal = require "shardrt.base.terminal"
+fail.own()
 
 local visualize = { words = {} }
 

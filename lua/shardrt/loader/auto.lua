@@ -12,7 +12,7 @@ local ffi = require "ffi"
 local C = require "shardrt.base.ffi"
 local fail = require "shardrt.base.error"
 local list = require "shardrt.base.list"
-local way = require "shardrt.loader.pipeline"
+local pipeline = require "shardrt.loader.pipeline"
 fail.own()
 
 local auto = {}
@@ -112,18 +112,19 @@ end
 -- All ways that differ. Where two are predicted to take as long, the first is chosen: the simplest come first.
 local function ways_of(loader, load_sharding)
   local names = loader.source.names
-  local ways = { way.direct "per_process", way.direct "per_device", way.direct "global" }
+  local ways = { pipeline.direct "per_process", pipeline.direct "per_device", pipeline.direct "global" }
   local function add(name, load)
     if same_layouts(load, loader.sharding, names) then return end
     for _, other in ipairs(ways) do
       if other.load and same_layouts(other.load, load, names) then return end
     end
-    ways[#ways + 1] = way.moved(name, load)
+    ways[#ways + 1] = pipeline.moved(name, load)
   end
-  local rows, shares, by_rows = {}, {}, way.rows(loader.batch_size)
+  local rows, shares, by_rows = {}, {}, pipeline.rows(loader.batch_size)
   for _, name in ipairs(names) do
     rows[name] = by_rows
-    shares[name] = way.shares(loader.sharding[name], { loader.batch_size, unpack(loader.source.fields[name].shape) })
+    local sizes = { loader.batch_size, unpack(loader.source.fields[name].shape) }
+    shares[name] = pipeline.shares(loader.sharding[name], sizes)
   end
   if load_sharding then add("load_sharding", load_sharding) end
   add("rows", rows)
@@ -147,7 +148,7 @@ end
 
 local function costs_in(loader, ways, process)
   local numbers = {}
-  for i, one in ipairs(ways) do numbers[2 * i - 1], numbers[2 * i] = way.cost(loader, one, process) end
+  for i, one in ipairs(ways) do numbers[2 * i - 1], numbers[2 * i] = pipeline.cost(loader, one, process) end
   return numbers
 end
 
@@ -214,7 +215,7 @@ end
 
 local function cost_text(candidate)
   local seconds = candidate.seconds and (", %.4g ms"):format(candidate.seconds * 1e3) or ""
-  return ("%s: %.0f bytes read, %.0f moved%s"):format(way.text(candidate.way), candidate.most_read,
+  return ("%s: %.0f bytes read, %.0f moved%s"):format(pipeline.text(candidate.way), candidate.most_read,
     candidate.most_moved, seconds)
 end
 
@@ -248,7 +249,7 @@ function Auto:predictions()
   local made = {}
   for i, candidate in ipairs(self.candidates) do
     made[i] = {
-      name = candidate.way.name, pipeline = way.pipeline(candidate.way), load_sharding = candidate.way.load,
+      name = candidate.way.name, pipeline = pipeline.option(candidate.way), load_sharding = candidate.way.load,
       bytes_read = candidate.most_read, bytes_moved = candidate.most_moved, seconds = candidate.seconds,
       chosen = candidate == self.chosen,
     }
@@ -323,7 +324,7 @@ function Auto:is_measuring() return self.trials ~= nil end
 --- To be called before each step while it measures, by all processes alike: the way that it goes, where this changes
 --- now.
 ---@param stats shardrt.LoaderStats # of what the loader did so far
----@return shardrt.way?
+---@return shardrt.pipeline?
 function Auto:next_way(stats)
   local trial = self.trials[1]
   local steps = stats.steps - (trial.first or stats.steps)
@@ -350,7 +351,7 @@ end
 ---@param bandwidth shardrt.Bandwidth?
 ---@param load_sharding table<string, shardrt.Sharding>? # one more layout to read in
 ---@return shardrt.auto
----@return shardrt.way # the way of the first step
+---@return shardrt.pipeline # the way of the first step
 function auto.new(loader, bandwidth, load_sharding)
   local self = setmetatable({ where = fail.where() or "?", bandwidth = bandwidth, tried = {} }, Auto)
   self.candidates = candidates_of(loader, ways_of(loader, load_sharding))

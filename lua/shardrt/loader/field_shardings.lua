@@ -8,12 +8,12 @@ local sharding = require "shardrt.layout.sharding"
 local spec = require "shardrt.layout.spec"
 fail.own()
 
-local layouts = {}
+local field_shardings = {}
 
 --- Cut by `by`, over the one axis "data" of a mesh of all devices.
 ---@param by shardrt.Spec
 ---@return shardrt.Sharding
-function layouts.over_all_devices(by)
+function field_shardings.over_all_devices(by)
   return sharding.words.NamedSharding(mesh.words.make_mesh({ device.words.device_count() }, { "data" }), by)
 end
 
@@ -22,7 +22,7 @@ end
 ---@param given any
 ---@param names string[]
 ---@return table<string, shardrt.Sharding>
-function layouts.each(word, given, names)
+function field_shardings.each(word, given, names)
   local each = {}
   if sharding.is(given) then
     for _, name in ipairs(names) do each[name] = given end
@@ -60,7 +60,7 @@ end
 ---@param each table<string, shardrt.Sharding>
 ---@param names string[]
 ---@return shardrt.Sharding
-function layouts.mask(each, names)
+function field_shardings.mask(each, names)
   local first = rows_of(each[names[1]])
   local alike, one_mesh = true, true
   for _, name in ipairs(names) do
@@ -69,7 +69,7 @@ function layouts.mask(each, names)
   end
   if alike then return first end
   if one_mesh then return sharding.words.NamedSharding(first.mesh, spec.words.P()) end
-  return layouts.over_all_devices(spec.words.P())
+  return field_shardings.over_all_devices(spec.words.P())
 end
 
-return layouts
+return field_shardings

@@ -5,21 +5,21 @@ local ffi = require "ffi"
 local C = require "shardrt.base.ffi"
 local array = require "shardrt.array.array"
 local auto = require "shardrt.base.lazy" "shardrt.loader.auto"
-local damage = require "shardrt.data.bad_records"
+local bad_records = require "shardrt.data.bad_records"
+local class = require "shardrt.base.class"
+local collective = require "shardrt.base.collective"
 local fail = require "shardrt.base.error"
-local layouts = require "shardrt.loader.field_shardings"
+local field_map = require "shardrt.data.field_map"
+local field_shardings = require "shardrt.loader.field_shardings"
 local list = require "shardrt.base.list"
-local map = require "shardrt.data.field_map"
-local object = require "shardrt.base.class"
-local outside = require "shardrt.base.memory_pressure"
+local memory_pressure = require "shardrt.base.memory_pressure"
+local pipeline = require "shardrt.loader.pipeline"
 local plan = require "shardrt.base.lazy" "shardrt.layout.plan"
-local progress = require "shardrt.program.progress"
+local progress = require "shardrt.loader.progress"
 local reshard = require "shardrt.array.reshard"
 local source = require "shardrt.data.source"
 local spec = require "shardrt.layout.spec"
 local state = require "shardrt.loader.state"
-local together = require "shardrt.base.collective"
-local way = require "shardrt.loader.pipeline"
 fail.own()
 
 ---@class shardrt.LoaderOptions
@@ -163,9 +163,9 @@ local function check_options(o)
   if not source.is(o.source) then
     fail("loader: source = %s; it is what shardrt.source.npy, .idx or .array makes", list.show(o.source))
   end
-  local given = damage.skips("loader", o.on_bad_record) and damage.of_loader(o) or o.source
+  local given = bad_records.skips("loader", o.on_bad_record) and bad_records.of_loader(o) or o.source
   if o.filter ~= nil then given = given:filter(o.filter) end
-  if o.transform ~= nil then given = map(given, "loader: transform", o.transform) end
+  if o.transform ~= nil then given = field_map(given, "loader: transform", o.transform) end
   if given.fields.mask then
     fail('loader: the source has a field "mask", a name that is kept for the mask of padded batches; rename it')
   end
@@ -175,7 +175,7 @@ local function check_options(o)
   if o.batch_transform ~= nil and type(o.batch_transform) ~= "function" then
     fail("loader: batch_transform = %s; it is a function from one batch to another", list.show(o.batch_transform))
   end
-  local pipeline = choice("pipeline", o.pipeline == nil and "per_process" or o.pipeline, PIPELINES)
+  local asked = choice("pipeline", o.pipeline == nil and "per_process" or o.pipeline, PIPELINES)
   refuse_useless(o)
   return {
     source = given,
@@ -184,7 +184,7 @@ local function check_options(o)
     seed = o.seed == nil and 0 or whole("seed", o.seed, -2 ^ 53),
     epochs = o.epochs ~= nil and whole("epochs", o.epochs, 0) or nil,
     remainder = choice("remainder", o.remainder == nil and "drop" or o.remainder, REMAINDERS),
-    pipeline = pipeline,
+    pipeline = asked,
     bandwidth = o.bandwidth ~= nil and auto.check_bandwidth(o.bandwidth) or nil,
     batch_transform = o.batch_transform,
     num_workers = o.num_workers ~= nil and whole("num_workers", o.num_workers, 1) or nil,
@@ -231,7 +231,7 @@ end
 -- From now on the batches go another way; which samples they are does not change.
 local function go(self, new_way, first_step)
   local measuring = self.auto and self.auto:is_measuring()
-  self.handle = way.open(self, new_way, first_step, measuring and 1 or self.prefetch or 0)
+  self.handle = pipeline.open(self, new_way, first_step, measuring and 1 or self.prefetch or 0)
   self.way = new_way
   local stats = stats_of(self)
   self.batch_bytes, self.slack = tonumber(stats.batch_bytes), tonumber(stats.slack_bytes)
@@ -242,8 +242,8 @@ end
 -- How the fields are laid out as they are read, where the recipe says so.
 local function load_layouts(o, names)
   if o.load_sharding == nil then return nil end
-  local load = layouts.each("load_sharding", o.load_sharding, names)
-  for name, given in pairs(load) do load[name] = way.without_replicas(given) end
+  local load = field_shardings.each("load_sharding", o.load_sharding, names)
+  for name, given in pairs(load) do load[name] = pipeline.without_replicas(given) end
   return load
 end
 
@@ -254,11 +254,11 @@ local function first_way(self, names, load)
     self.auto, first = auto.new(self, self.bandwidth, load)
     return first
   end
-  if self.pipeline ~= "reshard" then return way.direct(self.pipeline) end
-  if load then return way.moved("load_sharding", load) end
-  local rows, all = way.rows(self.batch_size), {}
+  if self.pipeline ~= "reshard" then return pipeline.direct(self.pipeline) end
+  if load then return pipeline.moved("load_sharding", load) end
+  local rows, all = pipeline.rows(self.batch_size), {}
   for _, name in ipairs(names) do all[name] = rows end
-  return way.moved("rows", all)
+  return pipeline.moved("rows", all)
 end
 
 -- For the plan: the arrays of a batch, and what reading a row of them costs.
@@ -308,7 +308,7 @@ local function tell_of_no_batch(self, o)
     problem = "the source has no samples: its filter lets none through"
   end
   if self.epochs == nil then fail("loader: %s", problem) end
-  together.notice("%s: this loader gives no batch: %s", fail.where() or "?", problem)
+  collective.notice("%s: this loader gives no batch: %s", fail.where() or "?", problem)
 end
 
 local hand_out
@@ -324,9 +324,9 @@ function loader.words.loader(o)
   local names = self.source.names
   if #names == 0 then fail "loader: the source has no fields" end
   local by = o.sharding
-  if by == nil then by = layouts.over_all_devices(spec.words.P "data") end
-  self.sharding = layouts.each("sharding", by, names)
-  if self.remainder == "pad" then self.sharding.mask = layouts.mask(self.sharding, names) end
+  if by == nil then by = field_shardings.over_all_devices(spec.words.P "data") end
+  self.sharding = field_shardings.each("sharding", by, names)
+  if self.remainder == "pad" then self.sharding.mask = field_shardings.mask(self.sharding, names) end
   local planning, load = C.shardrt_job_get().planning ~= 0, load_layouts(o, names)
   if not planning then agree(self, names, load) end
   tell_of_no_batch(self, o)
@@ -377,7 +377,7 @@ local function transform_batch(self, batch)
   end
   local ok, made = pcall(self.batch_transform, batch)
   if not ok then refuse("%s", type(made) == "string" and made or "an error that is a " .. type(made)) end
-  if type(made) ~= "table" or object.is(made) or array.is(made) then
+  if type(made) ~= "table" or class.is(made) or array.is(made) then
     refuse("it returned %s; it returns the batch, a table of arrays", array.is(made) and "an array" or list.show(made))
   end
   for name, value in pairs(made) do
@@ -395,9 +395,9 @@ local function tell_of_end(self)
   local where, count = fail.where() or "?", self.epochs
   if self.gave or self.never_gives or self.told[where] then return end
   self.told[where] = true
-  together.notice("%s: this loader has no batches left: its %s behind it. epochs = %.0f would give one pass more (nil: "
-    .. "without end), as would a new loader; loader:restore(state) goes back to where loader:state() was asked", where,
-    count == 1 and "one epoch is" or ("%.0f epochs are"):format(count), count + 1)
+  collective.notice("%s: this loader has no batches left: its %s behind it. epochs = %.0f would give one pass more "
+    .. "(nil: without end), as would a new loader; loader:restore(state) goes back to where loader:state() was asked",
+    where, count == 1 and "one epoch is" or ("%.0f epochs are"):format(count), count + 1)
 end
 
 -- The next batch, or nil after the last.
@@ -410,14 +410,14 @@ local function next_batch(self)
   else
     make_room(self)
   end
-  if fail.check(outside.call(C.shardrt_loader_next, self.handle, self.arrays)) == 0 then
+  if fail.check(memory_pressure.call(C.shardrt_loader_next, self.handle, self.arrays)) == 0 then
     tell_of_end(self)
     self.gave = false
     progress.ended(self)
     return nil
   end
   self.gave = true
-  together.pass_on()
+  collective.pass_on()
   progress.step(self)
   local batch = {}
   for i, name in ipairs(self.batch_names) do
@@ -518,7 +518,7 @@ for _, name in ipairs { "state", "restore", "stats", "predictions" } do
   local method = Loader[name]
   KNOWN[name] = true
   local function call(made, ...) return method(debug.getfenv(made), ...) end
-  METHODS[name] = object.method(loader.is, "loader", name, call)
+  METHODS[name] = class.method(loader.is, "loader", name, call)
 end
 KNOWN.handle = nil
 

@@ -5,15 +5,15 @@ local ffi = require "ffi"
 local C = require "shardrt.base.ffi"
 local device = require "shardrt.layout.device"
 local fail = require "shardrt.base.error"
+local memory_pressure = require "shardrt.base.memory_pressure"
 local mesh = require "shardrt.layout.mesh"
-local outside = require "shardrt.base.memory_pressure"
 local sharding = require "shardrt.layout.sharding"
 local spec = require "shardrt.layout.spec"
 fail.own()
 
-local way = {}
+local pipeline = {}
 
----@class shardrt.way
+---@class shardrt.pipeline
 ---@field name string # "per_process", "per_device" or "global"; of what is moved: "rows", "shares" or "load_sharding"
 ---@field reads "per_process"|"per_device"|"global" # who reads
 ---@field load table<string, shardrt.Sharding>? # of each field as it is read; nil: as it is asked for
@@ -23,23 +23,23 @@ local READS = {
 }
 
 ---@param name "per_process"|"per_device"|"global"
----@return shardrt.way
-function way.direct(name) return { name = name, reads = name } end
+---@return shardrt.pipeline
+function pipeline.direct(name) return { name = name, reads = name } end
 
 ---@param name string
 ---@param load table<string, shardrt.Sharding>
----@return shardrt.way
-function way.moved(name, load) return { name = name, reads = "per_process", load = load } end
+---@return shardrt.pipeline
+function pipeline.moved(name, load) return { name = name, reads = "per_process", load = load } end
 
 --- As a recipe calls it.
----@param self shardrt.way
+---@param self shardrt.pipeline
 ---@return string
-function way.pipeline(self) return self.load and "reshard" or self.name end
+function pipeline.option(self) return self.load and "reshard" or self.name end
 
 --- For messages: "per_process", "reshard from rows".
----@param self shardrt.way
+---@param self shardrt.pipeline
 ---@return string
-function way.text(self) return self.load and "reshard from " .. self.name or self.name end
+function pipeline.text(self) return self.load and "reshard from " .. self.name or self.name end
 
 -- ---- layouts to read in, in which nothing is read twice ----
 
@@ -51,7 +51,7 @@ end
 --- The rows of a batch cut over all devices, or over as many, at equal distances, as divide them.
 ---@param batch_size integer
 ---@return shardrt.Sharding
-function way.rows(batch_size)
+function pipeline.rows(batch_size)
   local devices = device.words.device_count()
   local parts = gcd(batch_size, devices)
   if parts == devices then
@@ -77,7 +77,7 @@ end
 --- The same layout on the devices that hold replica 0 of each part, and on no others.
 ---@param s shardrt.Sharding
 ---@return shardrt.Sharding
-function way.without_replicas(s)
+function pipeline.without_replicas(s)
   if s.device then return s end
   local left_out = {}
   for _, name in ipairs(unused_axes(s)) do left_out[name] = true end
@@ -111,16 +111,16 @@ end
 ---@param s shardrt.Sharding
 ---@param shape integer[]
 ---@return shardrt.Sharding
-function way.shares(s, shape)
+function pipeline.shares(s, shape)
   if s.device then return s end
   local axes = unused_axes(s)
   for count = #axes, 1, -1 do
     for dim = 1, #shape do
       local cut = cut_further(s, shape, dim, axes, count)
-      if cut then return way.without_replicas(cut) end
+      if cut then return pipeline.without_replicas(cut) end
     end
   end
-  return way.without_replicas(s)
+  return pipeline.without_replicas(s)
 end
 
 -- ---- the loader in C ----
@@ -159,25 +159,25 @@ end
 
 --- Opens a loader that goes this way.
 ---@param loader shardrt.Loader
----@param self shardrt.way
+---@param self shardrt.pipeline
 ---@param first_step integer # the number of its first batch
 ---@param prefetch integer # 0: chosen
 ---@return ffi.cdata* # shardrt_loader *
-function way.open(loader, self, first_step, prefetch)
+function pipeline.open(loader, self, first_step, prefetch)
   local options, borrowed = options_of(loader, self, C.shardrt_job_get().process_index, first_step, prefetch)
   local out = ffi.new "shardrt_loader *[1]"
-  check(outside.call(C.shardrt_loader_new, options, out))
+  check(memory_pressure.call(C.shardrt_loader_new, options, out))
   borrowed[1] = nil -- the loader has counts of its own
   return ffi.gc(out[0], C.shardrt_loader_free)
 end
 
 --- What a batch costs a process that goes this way, in bytes.
 ---@param loader shardrt.Loader
----@param self shardrt.way
+---@param self shardrt.pipeline
 ---@param process integer
 ---@return number read
 ---@return number moved # received or sent, whichever is more
-function way.cost(loader, self, process)
+function pipeline.cost(loader, self, process)
   local options, borrowed = options_of(loader, self, process, 0, loader.prefetch or 0)
   local cost = ffi.new "shardrt_loader_cost"
   check(C.shardrt_loader_cost_of(options, cost))
@@ -185,4 +185,4 @@ function way.cost(loader, self, process)
   return tonumber(cost.bytes_read), tonumber(math.max(tonumber(cost.bytes_received), tonumber(cost.bytes_sent)))
 end
 
-return way
+return pipeline

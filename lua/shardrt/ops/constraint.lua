@@ -3,20 +3,20 @@
 
 local C = require "shardrt.base.ffi"
 local array = require "shardrt.array.array"
+local dispatch = require "shardrt.ops.dispatch"
 local fail = require "shardrt.base.error"
 local list = require "shardrt.base.list"
 local ndarray = require "shardrt.array.ndarray"
-local operate = require "shardrt.ops.dispatch"
 local sharding = require "shardrt.layout.sharding"
 local tape = require "shardrt.ops.tape"
 fail.own()
 
-local constrain = { words = {} }
+local constraint = { words = {} }
 
 -- The gradient of what was placed otherwise lies as that did.
 local function back(what, x)
   local from, committed = x.sharding, x.committed
-  return function(dy) return { committed and constrain.array("the gradient of " .. what, dy, from) or dy } end
+  return function(dy) return { committed and constraint.array("the gradient of " .. what, dy, from) or dy } end
 end
 
 --- The array in that sharding.
@@ -25,10 +25,10 @@ end
 ---@param to shardrt.Sharding
 ---@param options shardrt.ReshardOptions?
 ---@return shardrt.Array
-function constrain.array(what, x, to, options)
+function constraint.array(what, x, to, options)
   local gradient = back(what, x)
   local move = not tape.is_within() and C.shardrt_reshard or nil -- whose memory goes where the next has no use for it
-  return operate.done(what, operate.move(what, x, to, options, move), { x }, gradient)
+  return dispatch.done(what, dispatch.move(what, x, to, options, move), { x }, gradient)
 end
 
 --- What was made of x by placing it, as a result of it.
@@ -36,20 +36,20 @@ end
 ---@param x shardrt.Array
 ---@param out shardrt.Array
 ---@return shardrt.Array out
-function constrain.placed(what, x, out) return operate.done(what, out, { x }, back(what, x)) end
+function constraint.placed(what, x, out) return dispatch.done(what, out, { x }, back(what, x)) end
 
 --- The array in exactly that sharding.
 ---@param x shardrt.Array|shardrt.ndarray
 ---@param to shardrt.Sharding
 ---@return shardrt.Array
-function constrain.words.with_sharding_constraint(x, to)
+function constraint.words.with_sharding_constraint(x, to)
   local what = "with_sharding_constraint"
   if not array.is(x) and not ndarray.is(x) then
     fail("%s: %s is no array", what, type(x) == "table" and "a table" or list.show(x))
   end
   to = sharding.check(what, to)
-  x = operate.array(what, x, "the operand")
-  return constrain.array(what, x, to)
+  x = dispatch.array(what, x, "the operand")
+  return constraint.array(what, x, to)
 end
 
-return constrain
+return constraint

@@ -2,31 +2,31 @@
 
 local C = require "shardrt.base.ffi"
 local array = require "shardrt.array.array"
-local constrain = require "shardrt.ops.constraint"
+local constraint = require "shardrt.ops.constraint"
+local device_put = require "shardrt.array.device_put"
+local dispatch = require "shardrt.ops.dispatch"
 local dtype = require "shardrt.layout.dtype"
 local elementwise = require "shardrt.ops.elementwise"
 local expression = require "shardrt.ops.expression"
 local fail = require "shardrt.base.error"
 local list = require "shardrt.base.list"
 local ndarray = require "shardrt.array.ndarray"
-local operate = require "shardrt.ops.dispatch"
 local promote = require "shardrt.ops.promote"
-local put = require "shardrt.array.device_put"
 local shape = require "shardrt.layout.shape"
 local sharding = require "shardrt.layout.sharding"
 fail.own()
 
 -- What `like` defines stands here for editors: of the shape and sharding of x, and its dtype if none is named.
----@class shardrt.create.words
+---@class shardrt.creation.words
 ---@field zeros_like fun(x: shardrt.Operand, dtype: string?): shardrt.Array
 ---@field ones_like fun(x: shardrt.Operand, dtype: string?): shardrt.Array
 ---@field full_like fun(x: shardrt.Operand, value: number|boolean, dtype: string?): shardrt.Array
 local words = {}
-local create = { words = words }
+local creation = { words = words }
 
 -- Placed where the recipe asks for it.
 local function placed(what, x, to)
-  return to ~= nil and constrain.array(what, x, sharding.of(what, to)) or x
+  return to ~= nil and constraint.array(what, x, sharding.of(what, to)) or x
 end
 
 local function check_dtype(what, name)
@@ -42,7 +42,7 @@ local function check_number(what, value, kind)
 end
 
 local function check_fill(what, value, kind)
-  if not operate.is_number(value) then
+  if not dispatch.is_number(value) then
     fail("%s: the value is %s; it is a number or a boolean", what, list.show(value))
   end
   check_number(what, value, kind)
@@ -54,7 +54,7 @@ local function filled(what, sizes, value, name, to)
   check_fill(what, value, kind)
   local host = ndarray.full(shape.check(what, sizes), value, kind.name)
   local x = array.unplaced_from(what, host)
-  return placed(what, operate.done(what, x, {}, nil, tostring(value)), to)
+  return placed(what, dispatch.done(what, x, {}, nil, tostring(value)), to)
 end
 
 --- Zeros.
@@ -85,7 +85,7 @@ end
 local function like(word, value)
   local what = "np." .. word
   words[word] = function(x, ...)
-    x = operate.array(what, x, "the operand")
+    x = dispatch.array(what, x, "the operand")
     local fill = value
     if fill == nil then fill = (...) end
     local name = select(value == nil and 2 or 1, ...)
@@ -94,7 +94,7 @@ local function like(word, value)
     -- 0 * x would be NaN where x is: x is only there for its shape and place.
     local arrays, filling = { x }, expression.constant(fill)
     if type(fill) == "cdata" then -- whose 64 bits a constant has not
-      arrays[2], filling = operate.array(what, fill, "the value"), expression.input(2)
+      arrays[2], filling = dispatch.array(what, fill, "the value"), expression.input(2)
     end
     local node = expression.f.SELECT(expression.constant(1), filling, expression.input(1))
     return elementwise.run(what, arrays, node, kind.name, kind.name)
@@ -132,8 +132,8 @@ function words.arange(start, stop, step, name)
     check_number(what, start + (count - 1) * step, kind)
   end
   local out = array.unplaced(what, kind, shape.check(what, { count }))
-  operate.compute(what, out, C.shardrt_iota, start, step, 0, out.handle)
-  return operate.done(what, out, {}, nil, ("%.17g by %.17g"):format(start, step))
+  dispatch.compute(what, out, C.shardrt_iota, start, step, 0, out.handle)
+  return dispatch.done(what, out, {}, nil, ("%.17g by %.17g"):format(start, step))
 end
 
 --- An array of a value that is given whole and the same in every process: a host array, a number, a nested list.
@@ -145,10 +145,10 @@ function words.array(value, name)
   if array.is(value) then
     return name and elementwise.words.astype(value, name) or elementwise.words.copy(value)
   end
-  local host = put.to_host(what, value, not ndarray.is(value) and name or nil)
+  local host = device_put.to_host(what, value, not ndarray.is(value) and name or nil)
   local x = array.unplaced_from(what, host)
-  operate.done(what, x, {}, nil, array.name(x))
+  dispatch.done(what, x, {}, nil, array.name(x))
   return name and x.dtype ~= name and elementwise.words.astype(x, name) or x
 end
 
-return create
+return creation

@@ -1,19 +1,19 @@
 -- Operations that treat each element by itself.
 
+local ffi = require "ffi"
 local C = require "shardrt.base.ffi"
+local dispatch = require "shardrt.ops.dispatch"
 local dtype = require "shardrt.layout.dtype"
 local expression = require "shardrt.ops.expression"
 local fail = require "shardrt.base.error"
-local later = require "shardrt.base.lazy"
+local lazy = require "shardrt.base.lazy"
 local list = require "shardrt.base.list"
-local operate = require "shardrt.ops.dispatch"
-local place = require "shardrt.ops.placement"
+local placement = require "shardrt.ops.placement"
 local promote = require "shardrt.ops.promote"
 local propagate = require "shardrt.ops.propagate"
 local shape = require "shardrt.layout.shape"
+local reduce = lazy "shardrt.ops.reduce"
 fail.own()
-local fold = later "shardrt.ops.reduce"
-local ffi = require "ffi"
 
 local f = expression.f
 
@@ -103,7 +103,7 @@ end
 local function laid_out(what, at, arrays, sizes)
   local operands, ndim = {}, #sizes
   for i, x in ipairs(arrays) do
-    local cuts = place.cuts(at, x)
+    local cuts = placement.cuts(at, x)
     local own = padded(x.shape, ndim, 1)
     cuts = cuts and propagate.of_operand(padded(cuts, ndim, {}), own, sizes) or cuts
     operands[i] = { cuts = cuts, sizes = own, bytes = dtype.named(what, x.dtype).size }
@@ -114,7 +114,7 @@ local function laid_out(what, at, arrays, sizes)
     local own = propagate.of_operand(made, operands[i].sizes, sizes)
     local cuts = {}
     for d = 1, x.ndim do cuts[d] = own[d + ndim - x.ndim] end
-    brought[i] = operate.bring(what, x, at, cuts)
+    brought[i] = dispatch.bring(what, x, at, cuts)
   end
   return made, brought
 end
@@ -127,7 +127,7 @@ local function unbroadcast(what, g, x)
     local size = x.shape[d - ndim + x.ndim]
     if size == nil or size == 1 and g.shape[d] ~= 1 then axes[#axes + 1] = d - 1 end
   end
-  return fold.sum_to(what, g, axes, x.shape)
+  return reduce.sum_to(what, g, axes, x.shape)
 end
 elementwise.unbroadcast = unbroadcast
 
@@ -189,18 +189,20 @@ function elementwise.run(what, arrays, root, out_dtype, in_dtype, sizes)
   local shapes, dtypes = { sizes }, {}
   for i, x in ipairs(arrays) do shapes[#shapes + 1], dtypes[i] = x.shape, x.dtype end
   local full = elementwise.broadcast(what, shapes)
-  local at = place.of(what, arrays)
+  local at = placement.of(what, arrays)
   local cuts, brought = laid_out(what, at, arrays, full)
-  local out = operate.result(what, at, cuts, out_dtype, full)
-  if not operate.is_planning() then
+  local out = dispatch.result(what, at, cuts, out_dtype, full)
+  if not dispatch.is_planning() then
     local computed = promote.computed(in_dtype or promote.result(dtypes, {}))
     local steps, count = expression.program(root, #brought)
     local handles = Arrays(#brought + 1)
     for i, x in ipairs(brought) do handles[i - 1] = x.handle end
-    operate.compute(what, out, C.shardrt_elementwise, steps, count, dtype.named(what, computed).code, #brought, handles,
-      out.handle)
+    local kind = dtype.named(what, computed).code
+    dispatch.compute(what, out, C.shardrt_elementwise, steps, count, kind, #brought, handles, out.handle)
   end
-  return operate.done(what, out, arrays, gradient(what, root, arrays, out), function() return expression.text(root) end)
+  return dispatch.done(what, out, arrays, gradient(what, root, arrays, out), function()
+    return expression.text(root)
+  end)
 end
 
 -- What a Lua number would become is the number.
@@ -246,16 +248,16 @@ local function operands_of(what, values, n)
   local arrays, numbers, nodes, dtypes = {}, {}, {}, {}
   for i = 1, n do
     local value = values[i]
-    if operate.is_number(value) and type(value) ~= "cdata" then
+    if dispatch.is_number(value) and type(value) ~= "cdata" then
       numbers[#numbers + 1], nodes[i] = value, expression.constant(value)
     else
-      local x = operate.array(what, value, n == 1 and "the operand" or ("operand %d"):format(i))
+      local x = dispatch.array(what, value, n == 1 and "the operand" or ("operand %d"):format(i))
       arrays[#arrays + 1] = x
       nodes[i], dtypes[#arrays] = expression.input(#arrays), x.dtype
     end
   end
   if #arrays == 0 then -- numbers alone
-    arrays[1] = operate.array(what, values[1], "the operand")
+    arrays[1] = dispatch.array(what, values[1], "the operand")
     nodes[1], dtypes[1] = expression.input(1), arrays[1].dtype
     table.remove(numbers, 1)
   end
@@ -324,7 +326,7 @@ local function define_of_floats(name, op, otherwise)
   local what = "np." .. name
   words[name] = function(...)
     if select("#", ...) ~= 1 then fail("%s: it takes 1 operand, and got %d", what, select("#", ...)) end
-    local x = operate.array(what, (...), "the operand")
+    local x = dispatch.array(what, (...), "the operand")
     local as = otherwise and "bool" or x.dtype
     local node = promote.is_float(x.dtype) and f[op](expression.input(1))
       or otherwise and f[otherwise](expression.input(1), expression.input(1)) or f.COPY(expression.input(1))
@@ -349,7 +351,7 @@ elementwise.operators = {
 function words.where(condition, a, b)
   local what = "np.where"
   local arrays, nodes, common = operands_of(what, { a, b }, 2)
-  local asked = operate.array(what, condition, "the condition")
+  local asked = dispatch.array(what, condition, "the condition")
   -- The condition is asked in its own dtype, before anything is converted: 0.5 is true among whole numbers, too.
   if asked.dtype ~= "bool" then asked = words.not_equal(asked, 0) end
   arrays[#arrays + 1] = asked
@@ -364,7 +366,7 @@ end
 function words.clip(x, low, high)
   if low ~= nil then x = words.maximum(x, low) end
   if high ~= nil then x = words.minimum(x, high) end
-  return operate.array("np.clip", x, "the operand")
+  return dispatch.array("np.clip", x, "the operand")
 end
 
 --- The same elements as another dtype: whole numbers keep their lowest bits, floats go to the nearest (towards zero
@@ -375,7 +377,7 @@ end
 function words.astype(x, name)
   local what = "np.astype"
   local to = dtype.named(what, name).name
-  x = operate.array(what, x, "the operand")
+  x = dispatch.array(what, x, "the operand")
   if x.dtype == to then return x end
   return elementwise.run(what, { x }, expression.input(1), to, x.dtype)
 end
@@ -389,14 +391,14 @@ end
 function words.one_hot(x, n, as)
   local what = "np.one_hot"
   if not list.is_whole(n, 0) then fail("%s: %s classes; it is a whole number", what, list.show(n)) end
-  x = operate.array(what, x, "the operand")
+  x = dispatch.array(what, x, "the operand")
   local to = dtype.named(what, as or "float32").name
-  local rearrange = require "shardrt.ops.manipulation"
+  local manipulation = require "shardrt.ops.manipulation"
   local sizes = x.shape
   sizes[#sizes + 1] = 1
   local counted = promote.is_float(x.dtype) and promote.computed(x.dtype) or "int32" -- which holds every class
   local classes = require("shardrt.ops.creation").words.arange(n, counted)
-  local column = rearrange.words.reshape(x, sizes)
+  local column = manipulation.words.reshape(x, sizes)
   return elementwise.run(what, { column, classes }, f.EQ(expression.input(1), expression.input(2)), to)
 end
 
@@ -406,7 +408,7 @@ end
 ---@return shardrt.Array
 function words.broadcast_to(x, to)
   local what = "np.broadcast_to"
-  x = operate.array(what, x, "the operand")
+  x = dispatch.array(what, x, "the operand")
   local sizes = shape.check(what, to)
   local full = elementwise.broadcast(what, { x.shape, sizes })
   if not shape.equal(full, sizes) then

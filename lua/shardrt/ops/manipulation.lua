@@ -3,29 +3,29 @@
 local ffi = require "ffi"
 local C = require "shardrt.base.ffi"
 local array = require "shardrt.array.array"
+local device_put = require "shardrt.array.device_put"
+local dispatch = require "shardrt.ops.dispatch"
 local dtype = require "shardrt.layout.dtype"
 local elementwise = require "shardrt.ops.elementwise"
 local fail = require "shardrt.base.error"
-local fold = require "shardrt.ops.reduce"
 local list = require "shardrt.base.list"
-local operate = require "shardrt.ops.dispatch"
-local place = require "shardrt.ops.placement"
+local placement = require "shardrt.ops.placement"
 local promote = require "shardrt.ops.promote"
 local propagate = require "shardrt.ops.propagate"
-local put = require "shardrt.array.device_put"
+local reduce = require "shardrt.ops.reduce"
 local shape = require "shardrt.layout.shape"
 fail.own()
 
----@class shardrt.rearrange.words
+---@class shardrt.manipulation.words
 local words = {}
-local rearrange = { words = words }
+local manipulation = { words = words }
 
-local function operand(what, x) return operate.array(what, x, "the operand") end
+local function operand(what, x) return dispatch.array(what, x, "the operand") end
 
 -- Where an array lies, whoever placed it.
 local function lies(what, x)
-  local at = place.of(what, { x })
-  return at, place.cuts(at, x) or propagate.whole(x.ndim)
+  local at = placement.of(what, { x })
+  return at, placement.cuts(at, x) or propagate.whole(x.ndim)
 end
 
 --- The same elements, row-major, in another shape; one size may be -1: what is left for it.
@@ -52,8 +52,8 @@ function words.reshape(x, to)
   end
   local at, cuts = lies(what, x)
   local keep, made = propagate.reshape(cuts, x.shape, sizes, at.axis_size)
-  local out = operate.alias(what, operate.bring(what, x, at, keep), at, made, sizes)
-  return operate.done(what, out, { x }, function(dy) return { words.reshape(dy, x.shape) } end)
+  local out = dispatch.alias(what, dispatch.bring(what, x, at, keep), at, made, sizes)
+  return dispatch.done(what, out, { x }, function(dy) return { words.reshape(dy, x.shape) } end)
 end
 
 --- The axes in another order: dimension d of the result is dimension axes[d + 1] of x. Left out: the other way round.
@@ -66,7 +66,7 @@ function words.transpose(x, axes)
   local ndim, order, back = x.ndim, {}, {}
   if axes == nil then
     for d = 1, ndim do order[d] = ndim - d end
-  elseif list.length(axes) ~= ndim or #fold.axes(what, axes, ndim) ~= ndim then
+  elseif list.length(axes) ~= ndim or #reduce.axes(what, axes, ndim) ~= ndim then
     fail("%s: the axes %s; it wants each of the array's %d once", what, list.show(axes), ndim)
   else
     for d, axis in ipairs(axes) do order[d] = axis < 0 and axis + ndim or axis end
@@ -76,9 +76,9 @@ function words.transpose(x, axes)
   for d, axis in ipairs(order) do
     sizes[d], made[d], back[axis + 1] = old[axis + 1], cuts[axis + 1], d - 1
   end
-  local out = operate.result(what, at, made, x.dtype, sizes)
-  operate.compute(what, out, C.shardrt_transpose, x.handle, ffi.new("int32_t[?]", ndim + 1, order), out.handle)
-  return operate.done(what, out, { x }, function(dy) return { words.transpose(dy, back) } end,
+  local out = dispatch.result(what, at, made, x.dtype, sizes)
+  dispatch.compute(what, out, C.shardrt_transpose, x.handle, ffi.new("int32_t[?]", ndim + 1, order), out.handle)
+  return dispatch.done(what, out, { x }, function(dy) return { words.transpose(dy, back) } end,
     table.concat(order, " "))
 end
 
@@ -90,7 +90,7 @@ function words.expand_dims(x, axis)
   local what = "np.expand_dims"
   x = operand(what, x)
   local sizes = x.shape
-  table.insert(sizes, fold.axis(what, axis, x.ndim + 1) + 1, 1)
+  table.insert(sizes, reduce.axis(what, axis, x.ndim + 1) + 1, 1)
   return words.reshape(x, sizes)
 end
 
@@ -102,7 +102,7 @@ function words.squeeze(x, axis)
   local what = "np.squeeze"
   x = operand(what, x)
   local gone, sizes, old = {}, {}, x.shape
-  for _, each in ipairs(axis ~= nil and fold.axes(what, axis, x.ndim) or {}) do
+  for _, each in ipairs(axis ~= nil and reduce.axes(what, axis, x.ndim) or {}) do
     if old[each + 1] ~= 1 then fail("%s: axis %d has size %d; only sizes of 1 can go", what, each, old[each + 1]) end
     gone[each + 1] = true
   end
@@ -160,24 +160,24 @@ local function slice(what, x, start, step, sizes)
     for _, d in ipairs(parts) do
       if run.step[d] < 0 then made[d] = {} end
     end
-    from, first, by, cuts = operate.result(what, at, made, x.dtype, run.sizes), run.first, run.step, made
-    operate.assemble(what, from, { x }, { run.back })
+    from, first, by, cuts = dispatch.result(what, at, made, x.dtype, run.sizes), run.first, run.step, made
+    dispatch.assemble(what, from, { x }, { run.back })
     parts = run.stepped and parts or {}
   end
   local out = from
   if #parts > 0 or rawequal(from, x) then
-    out = operate.result(what, at, cuts, x.dtype, sizes)
+    out = dispatch.result(what, at, cuts, x.dtype, sizes)
     local c_first, c_step = Sizes(x.ndim + 1, first), Sizes(x.ndim + 1, by)
-    operate.compute(what, out, C.shardrt_slice, from.handle, c_first, c_step, out.handle)
+    dispatch.compute(what, out, C.shardrt_slice, from.handle, c_first, c_step, out.handle)
   end
   local like = { sharding = x.sharding, committed = x.committed, ndim = x.ndim, shape = old }
-  return operate.done(what, out, { x }, function(dy) return { rearrange.pad(what, dy, start, step, like) } end,
+  return dispatch.done(what, out, { x }, function(dy) return { manipulation.pad(what, dy, start, step, like) } end,
     range_text(start, step))
 end
 
 -- How the gradient of a slice lies: where the slice was taken, as the array of which it is a slice; else as it does.
 local function pad_cuts(at, cuts, parts, like)
-  local wanted, made, used = place.cuts(at, like) or cuts, list.copy(cuts), {}
+  local wanted, made, used = placement.cuts(at, like) or cuts, list.copy(cuts), {}
   for _, d in ipairs(parts) do made[d] = {} end
   for _, axes in ipairs(made) do
     for _, axis in ipairs(axes) do used[axis] = true end
@@ -192,13 +192,13 @@ local function pad_cuts(at, cuts, parts, like)
 end
 
 --- The gradient of a slice: zeros of the shape of what it was taken of, with x where it was taken.
-function rearrange.pad(what, x, start, step, like)
+function manipulation.pad(what, x, start, step, like)
   local name = "the gradient of " .. what
   local at, cuts = lies(name, x)
   local small, sizes = x.shape, like.shape
   local parts = changed(start, step, small, sizes)
   local made = pad_cuts(at, cuts, parts, like)
-  local out = operate.result(name, at, made, x.dtype, sizes)
+  local out = dispatch.result(name, at, made, x.dtype, sizes)
   if is_cut(at, cuts, parts) or is_cut(at, made, parts) then
     local run, from = run_of(start, step, small), x
     if run.stepped then
@@ -206,16 +206,16 @@ function rearrange.pad(what, x, start, step, like)
       for d = 1, x.ndim do
         if run.step[d] < 0 then held[d] = {} end
       end
-      from = operate.result(name, at, held, x.dtype, run.sizes)
-      local whole = operate.bring(name, x, at, held)
-      operate.compute(name, from, C.shardrt_pad, whole.handle, Sizes(x.ndim + 1, run.first),
+      from = dispatch.result(name, at, held, x.dtype, run.sizes)
+      local whole = dispatch.bring(name, x, at, held)
+      dispatch.compute(name, from, C.shardrt_pad, whole.handle, Sizes(x.ndim + 1, run.first),
         Sizes(x.ndim + 1, run.step), from.handle)
     end
-    operate.assemble(name, out, { from }, { run.low })
+    dispatch.assemble(name, out, { from }, { run.low })
   else
-    operate.compute(name, out, C.shardrt_pad, x.handle, Sizes(x.ndim + 1, start), Sizes(x.ndim + 1, step), out.handle)
+    dispatch.compute(name, out, C.shardrt_pad, x.handle, Sizes(x.ndim + 1, start), Sizes(x.ndim + 1, step), out.handle)
   end
-  return operate.done(name, out, { x }, function(dy) return { slice(name, dy, start, step, small) } end,
+  return dispatch.done(name, out, { x }, function(dy) return { slice(name, dy, start, step, small) } end,
     range_text(start, step))
 end
 
@@ -271,7 +271,7 @@ end
 function words.split(x, at, axis)
   local what = "np.split"
   x = operand(what, x)
-  local along = fold.axis(what, axis or 0, x.ndim) + 1
+  local along = reduce.axis(what, axis or 0, x.ndim) + 1
   local size, ends = x.shape[along], {}
   if type(at) == "number" then
     if not list.is_whole(at, 1) or size % at ~= 0 then
@@ -308,21 +308,21 @@ local function join_cut(what, at, out, all, starts, along, cuts)
     own[i], firsts[i] = x, {}
     for d = 1, x.ndim do firsts[i][d] = d == along and starts[i] or 0 end
     if not x.committed then
-      own[i] = operate.bring(what, x, at, propagate.whole(x.ndim)) -- which every process has already
+      own[i] = dispatch.bring(what, x, at, propagate.whole(x.ndim)) -- which every process has already
     elseif array.is_pending(x) then
-      own[i] = operate.bring(what, x, at, propagate.fitting(cuts, x.shape, at.axis_size))
+      own[i] = dispatch.bring(what, x, at, propagate.fitting(cuts, x.shape, at.axis_size))
     end
   end
-  operate.assemble(what, out, own, firsts)
+  dispatch.assemble(what, out, own, firsts)
 end
 
 local function join_whole(what, at, out, all, along, cuts)
   local handles, brought = Arrays(#all), {}
   for i, x in ipairs(all) do
-    brought[i] = operate.bring(what, x, at, cuts)
+    brought[i] = dispatch.bring(what, x, at, cuts)
     handles[i - 1] = brought[i].handle
   end
-  operate.compute(what, out, C.shardrt_concatenate, #all, handles, along - 1, out.handle)
+  dispatch.compute(what, out, C.shardrt_concatenate, #all, handles, along - 1, out.handle)
 end
 
 --- Arrays one behind the other along an axis. It is cut as it is in the operands, if the parts are equal.
@@ -336,11 +336,11 @@ function words.concatenate(arrays, axis)
   end
   local all, dtypes = {}, {}
   for i, x in ipairs(arrays) do
-    all[i] = operate.array(what, x, ("array %d"):format(i))
+    all[i] = dispatch.array(what, x, ("array %d"):format(i))
     dtypes[i] = all[i].dtype
   end
   local first, common = all[1], promote.result(dtypes, {})
-  local along = fold.axis(what, axis or 0, first.ndim) + 1
+  local along = reduce.axis(what, axis or 0, first.ndim) + 1
   local sizes, starts = first.shape, { 0 }
   for i, x in ipairs(all) do
     local own = x.shape
@@ -351,21 +351,21 @@ function words.concatenate(arrays, axis)
     end
     if x.dtype ~= common then all[i] = elementwise.words.astype(x, common) end
   end
-  local at, operands, total = place.of(what, all), {}, 0
+  local at, operands, total = placement.of(what, all), {}, 0
   for i, x in ipairs(all) do
-    operands[i] = { cuts = place.cuts(at, x), sizes = x.shape, bytes = dtype.named(what, common).size }
+    operands[i] = { cuts = placement.cuts(at, x), sizes = x.shape, bytes = dtype.named(what, common).size }
     total = total + x.shape[along]
     starts[i + 1] = total
   end
   sizes[along] = total
   local cuts = propagate.concatenate(sizes, along, operands, at.axis_size)
-  local out = operate.result(what, at, cuts, common, sizes)
+  local out = dispatch.result(what, at, cuts, common, sizes)
   if is_cut(at, cuts, { along }) then
     join_cut(what, at, out, all, starts, along, cuts)
   else
     join_whole(what, at, out, all, along, cuts)
   end
-  return operate.done(what, out, all, function(dy)
+  return dispatch.done(what, out, all, function(dy)
     local grads = {}
     for i in ipairs(all) do
       local index = {}
@@ -390,7 +390,7 @@ local function common_of(values)
     if is_weak(x) then
       numbers[#numbers + 1] = x
     else
-      dtypes[#dtypes + 1] = operate.array("np.stack", x, ("array %d"):format(i)).dtype
+      dtypes[#dtypes + 1] = dispatch.array("np.stack", x, ("array %d"):format(i)).dtype
     end
   end
   return #dtypes > 0 and promote.result(dtypes, numbers) or nil
@@ -407,8 +407,8 @@ function words.stack(arrays, axis)
   end
   local made, first, common = {}, nil, common_of(arrays)
   for i, x in ipairs(arrays) do
-    if common and is_weak(x) then x = put.to_host(what, number_in(what, x, common), common) end
-    x = operate.array(what, x, ("array %d"):format(i))
+    if common and is_weak(x) then x = device_put.to_host(what, number_in(what, x, common), common) end
+    x = dispatch.array(what, x, ("array %d"):format(i))
     first = first or x.shape
     if not shape.equal(first, x.shape) then
       fail("%s: shapes %s and %s; it wants arrays of one shape", what, shape.text(first), shape.text(x.shape))
@@ -422,9 +422,9 @@ end
 
 -- take and its gradient lie alike: along the axis whole, elsewhere as x; the indices' own dimensions as they are cut.
 local function take_layout(what, x, indices, along)
-  local at = place.of(what, { x, indices })
-  local cuts = place.cuts(at, x) or propagate.whole(x.ndim)
-  local index_cuts = place.cuts(at, indices) or propagate.whole(indices.ndim)
+  local at = placement.of(what, { x, indices })
+  local cuts = placement.cuts(at, x) or propagate.whole(x.ndim)
+  local index_cuts = placement.cuts(at, indices) or propagate.whole(indices.ndim)
   local used, kept = {}, {}
   for d, axes in ipairs(cuts) do
     for _, axis in ipairs(d ~= along and axes or {}) do used[axis] = true end
@@ -459,7 +459,7 @@ function words.take(x, indices, axis)
   local what = "np.take"
   x = operand(what, x)
   local one = list.is_whole(indices, -2 ^ 31)
-  indices = operate.array(what, indices, "the indices")
+  indices = dispatch.array(what, indices, "the indices")
   if one then indices = elementwise.words.astype(indices, "int64") end
   if promote.is_float(indices.dtype) or indices.dtype == "bool" then
     fail('%s: the indices are %s; they must be of a dtype of whole numbers, as np.array({…}, "int32") makes of a list '
@@ -467,21 +467,21 @@ function words.take(x, indices, axis)
   end
   if indices.dtype ~= "int32" and indices.dtype ~= "int64" then indices = elementwise.words.astype(indices, "int64") end
   if x.ndim == 0 then fail("%s: of a single number", what) end
-  local along = fold.axis(what, axis or 0, x.ndim) + 1
+  local along = reduce.axis(what, axis or 0, x.ndim) + 1
   local at, whole, kept, made, sizes = take_layout(what, x, indices, along)
-  local from, by = operate.bring(what, x, at, whole), operate.bring(what, indices, at, kept)
-  local out = operate.result(what, at, made, x.dtype, sizes)
-  operate.compute(what, out, C.shardrt_take, from.handle, by.handle, along - 1, out.handle)
-  return operate.done(what, out, { x, indices }, function(dy)
-    return { rearrange.take_add(what, dy, indices, along, x) }
+  local from, by = dispatch.bring(what, x, at, whole), dispatch.bring(what, indices, at, kept)
+  local out = dispatch.result(what, at, made, x.dtype, sizes)
+  dispatch.compute(what, out, C.shardrt_take, from.handle, by.handle, along - 1, out.handle)
+  return dispatch.done(what, out, { x, indices }, function(dy)
+    return { manipulation.take_add(what, dy, indices, along, x) }
   end, "along " .. along)
 end
 
 --- The gradient of take: zeros of x's shape, with dy added at the indices.
-function rearrange.take_add(what, dy, indices, along, x)
+function manipulation.take_add(what, dy, indices, along, x)
   local name, sizes = "the gradient of " .. what, x.shape
-  local at = place.of(name, { dy, indices })
-  local cuts = place.cuts(at, dy) or propagate.whole(dy.ndim)
+  local at = placement.of(name, { dy, indices })
+  local cuts = placement.cuts(at, dy) or propagate.whole(dy.ndim)
   local wanted, partial, made, kept = list.copy(cuts), {}, propagate.whole(#sizes), propagate.whole(indices.ndim)
   for d = 1, dy.ndim do
     local e = d - along + 1
@@ -492,15 +492,15 @@ function rearrange.take_add(what, dy, indices, along, x)
       made[d < along and d or d - indices.ndim + 1] = cuts[d]
     end
   end
-  local from, by = operate.bring(name, dy, at, wanted), operate.bring(name, indices, at, kept)
+  local from, by = dispatch.bring(name, dy, at, wanted), dispatch.bring(name, indices, at, kept)
   local told = "along " .. along .. " at " .. array.name(indices)
-  local out = operate.partial(name, {
+  local out = dispatch.partial(name, {
     op = C.SHARDRT_SUM, at = at, cuts = made, partial = partial, dtype = dy.dtype, sizes = sizes,
     inputs = { dy }, told = told,
   }, function(parts)
-    operate.compute(name, parts, C.shardrt_take_add, from.handle, by.handle, along - 1, parts.handle)
+    dispatch.compute(name, parts, C.shardrt_take_add, from.handle, by.handle, along - 1, parts.handle)
   end)
-  return operate.done(name, out, { dy }, function(ddy) return { words.take(ddy, indices, along - 1) } end, told)
+  return dispatch.done(name, out, { dy }, function(ddy) return { words.take(ddy, indices, along - 1) } end, told)
 end
 
-return rearrange
+return manipulation

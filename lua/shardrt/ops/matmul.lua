@@ -1,28 +1,28 @@
 -- Products of matrices.
 
 local C = require "shardrt.base.ffi"
+local dispatch = require "shardrt.ops.dispatch"
 local dtype = require "shardrt.layout.dtype"
 local elementwise = require "shardrt.ops.elementwise"
 local fail = require "shardrt.base.error"
-local later = require "shardrt.base.lazy"
+local lazy = require "shardrt.base.lazy"
 local list = require "shardrt.base.list"
-local operate = require "shardrt.ops.dispatch"
-local place = require "shardrt.ops.placement"
+local placement = require "shardrt.ops.placement"
 local precision = require "shardrt.ops.precision"
 local promote = require "shardrt.ops.promote"
 local propagate = require "shardrt.ops.propagate"
 local shape = require "shardrt.layout.shape"
 local sharding = require "shardrt.layout.sharding"
+local manipulation = lazy "shardrt.ops.manipulation"
 fail.own()
-local rearrange = later "shardrt.ops.manipulation"
 
 ---@class shardrt.ProductOptions
 ---@field sharding shardrt.Sharding? # how the product is to lie
 ---@field precision shardrt.precision?
 
----@class shardrt.contract.words
+---@class shardrt.matmul.words
 local words = {}
-local contract = { words = words }
+local matmul = { words = words }
 
 -- The last two of a list the other way round.
 local function swapped(values, swap)
@@ -40,7 +40,7 @@ end
 
 -- An operand as the rules see it: not transposed, and with all batch dimensions.
 local function seen(what, at, x, transpose, ndim)
-  local cuts = place.cuts(at, x)
+  local cuts = placement.cuts(at, x)
   return {
     cuts = cuts and fill(swapped(cuts, transpose), ndim, {}) or cuts,
     sizes = fill(swapped(x.shape, transpose), ndim, 1),
@@ -56,7 +56,7 @@ local function brought(what, at, x, transpose, cuts, full)
     local e = d + #cuts - ndim
     wanted[d] = (d > ndim - 2 or own[d] == full[e]) and cuts[e] or {}
   end
-  return operate.bring(what, x, at, swapped(wanted, transpose))
+  return dispatch.bring(what, x, at, swapped(wanted, transpose))
 end
 
 local gradient
@@ -70,8 +70,8 @@ local gradient
 ---@param accuracy shardrt.precision
 ---@param wanted shardrt.Sharding?
 ---@return shardrt.Array
-function contract.matmul(what, a, b, transpose_a, transpose_b, accuracy, wanted)
-  local at = place.of(what, { a, b })
+function matmul.matmul(what, a, b, transpose_a, transpose_b, accuracy, wanted)
+  local at = placement.of(what, { a, b })
   local ndim = math.max(a.ndim, b.ndim)
   local lhs, rhs = seen(what, at, a, transpose_a, ndim), seen(what, at, b, transpose_b, ndim)
   if lhs.sizes[ndim] ~= rhs.sizes[ndim - 1] then
@@ -93,19 +93,19 @@ function contract.matmul(what, a, b, transpose_a, transpose_b, accuracy, wanted)
     return brought(what, at, x, transpose, cuts, full)
   end
   local x, y = ready(a, transpose_a, plan.lhs, full_a), ready(b, transpose_b, plan.rhs, full_b)
-  local name = #plan.partial > 0 and operate.part_dtype(common) or common
+  local name = #plan.partial > 0 and dispatch.part_dtype(common) or common
   if name ~= common then x, y = elementwise.words.astype(x, name), elementwise.words.astype(y, name) end
   local told = (transpose_a and "transposed " or "") .. (transpose_b and "by transposed " or "")
     .. (accuracy ~= "float32" and "in " .. accuracy or "")
-  local out = operate.partial(what, {
+  local out = dispatch.partial(what, {
     op = C.SHARDRT_SUM, at = at, cuts = plan.result, partial = plan.partial, dtype = name, sizes = sizes,
     adds = true, inputs = { a, b }, told = told,
   }, function(parts)
-    operate.compute(what, parts, C.shardrt_matmul, x.handle, y.handle, transpose_a and 1 or 0, transpose_b and 1 or 0,
+    dispatch.compute(what, parts, C.shardrt_matmul, x.handle, y.handle, transpose_a and 1 or 0, transpose_b and 1 or 0,
       precision.code(accuracy), parts.handle)
   end, wanted)
   if name ~= common then out = elementwise.words.astype(out, common) end
-  return operate.done(what, out, { a, b }, gradient(what, a, b, transpose_a, transpose_b, accuracy), told)
+  return dispatch.done(what, out, { a, b }, gradient(what, a, b, transpose_a, transpose_b, accuracy), told)
 end
 
 -- d(ab) = dy b^T and a^T dy, whichever way round the operands were given, in the product's precision.
@@ -118,12 +118,12 @@ function gradient(what, a, b, transpose_a, transpose_b, accuracy)
   return function(dy, wants)
     local grads = {}
     if promote.is_float(a.dtype) and wants(a) then
-      grads[1] = as(transpose_a and contract.matmul(name, b, dy, transpose_b, true, accuracy)
-        or contract.matmul(name, dy, b, false, not transpose_b, accuracy), a)
+      grads[1] = as(transpose_a and matmul.matmul(name, b, dy, transpose_b, true, accuracy)
+        or matmul.matmul(name, dy, b, false, not transpose_b, accuracy), a)
     end
     if promote.is_float(b.dtype) and wants(b) then
-      grads[2] = as(transpose_b and contract.matmul(name, dy, a, true, transpose_a, accuracy)
-        or contract.matmul(name, a, dy, not transpose_a, false, accuracy), b)
+      grads[2] = as(transpose_b and matmul.matmul(name, dy, a, true, transpose_a, accuracy)
+        or matmul.matmul(name, a, dy, not transpose_a, false, accuracy), b)
     end
     return grads
   end
@@ -142,7 +142,7 @@ local function wanted_of(what, options)
 end
 
 local function operands(what, a, b)
-  return operate.array(what, a, "the left operand"), operate.array(what, b, "the right operand")
+  return dispatch.array(what, a, "the left operand"), dispatch.array(what, b, "the right operand")
 end
 
 -- Of bool by bool: whether any two are both true; the others as `multiply` has them.
@@ -151,7 +151,7 @@ local function of_bools(multiply, a, b, options)
   return elementwise.words.not_equal(multiply(whole(a, "int32"), whole(b, "int32"), options), 0)
 end
 
-local reshape_to = function(x, sizes) return rearrange.words.reshape(x, sizes) end
+local reshape_to = function(x, sizes) return manipulation.words.reshape(x, sizes) end
 
 -- A product with vectors as matrices of one row or column; the dimension of 1 is then dropped.
 local function with_vectors(what, a, b, accuracy, wanted)
@@ -162,8 +162,8 @@ local function with_vectors(what, a, b, accuracy, wanted)
   end
   local x = a.ndim == 1 and reshape_to(a, { 1, a.shape[1] }) or a
   local y = b.ndim == 1 and reshape_to(b, { b.shape[1], 1 }) or b
-  if a.ndim > 1 and b.ndim > 1 then return contract.matmul(what, a, b, false, false, accuracy, wanted) end
-  local out = contract.matmul(what, x, y, false, false, accuracy)
+  if a.ndim > 1 and b.ndim > 1 then return matmul.matmul(what, a, b, false, false, accuracy, wanted) end
+  local out = matmul.matmul(what, x, y, false, false, accuracy)
   local sizes = out.shape
   if b.ndim == 1 then table.remove(sizes) end
   if a.ndim == 1 then table.remove(sizes, #sizes - (b.ndim == 1 and 0 or 1)) end
@@ -189,9 +189,9 @@ end
 -- The array with those elements on each device, under other sizes and cuts, and the way back for its gradient. Where
 -- that is no reshape, it numbers elements in another way: as all arrays do that were seen so from the same cuts.
 local function seen_as(what, at, x, from, sizes, cuts)
-  local out = operate.alias(what, operate.bring(what, x, at, from), at, cuts, sizes)
+  local out = dispatch.alias(what, dispatch.bring(what, x, at, from), at, cuts, sizes)
   local old = x.shape
-  return operate.done(what, out, { x }, function(dy) return { seen_as(what, at, dy, cuts, old, from) } end)
+  return dispatch.done(what, out, { x }, function(dy) return { seen_as(what, at, dy, cuts, old, from) } end)
 end
 
 -- How the operands of a dot lie as matrices {M, K} and {K, N}, where each device has of these what it has of them: nil
@@ -199,7 +199,7 @@ end
 local function matrices(at, a, b)
   local made, used = {}, {}
   for i, x in ipairs { a, b } do
-    local cuts = place.cuts(at, x)
+    local cuts = placement.cuts(at, x)
     if cuts == false or x.size == 0 then return nil end
     cuts = cuts or propagate.whole(x.ndim)
     local flat, sizes = as_one(cuts, x.shape, i, i == 1 and x.ndim - 1 or x.ndim)
@@ -219,7 +219,7 @@ local function as_matrices(what, at, a, b, ways, accuracy)
     if x.ndim == 2 then return x end
     return way.placed and seen_as(what, at, x, way.cuts, way.sizes, way.flat) or reshape_to(x, way.sizes)
   end
-  local out = contract.matmul(what, matrix(a, left), matrix(b, right), false, false, accuracy)
+  local out = matmul.matmul(what, matrix(a, left), matrix(b, right), false, false, accuracy)
   local cuts, sizes = {}, {}
   for d = 1, a.ndim - 1 do cuts[d], sizes[d] = left.cuts[d], a.shape[d] end
   for d = 2, b.ndim do cuts[#cuts + 1], sizes[#sizes + 1] = right.cuts[d], b.shape[d] end
@@ -228,14 +228,14 @@ end
 
 -- {…a, M, K} and {…b, K, N}: all products of a matrix of the one and a matrix of the other.
 local function products(what, a, b, accuracy)
-  if b.ndim == 2 then return contract.matmul(what, a, b, false, false, accuracy) end
+  if b.ndim == 2 then return matmul.matmul(what, a, b, false, false, accuracy) end
   local left, sizes, order = a.shape, {}, {}
   local outer, inner = a.ndim - 2, b.ndim - 2
   for d = 1, outer do sizes[d], order[d] = left[d], d - 1 end
   for d = 1, inner do sizes[outer + d], order[outer + 1 + d] = 1, outer + d - 1 end
   sizes[outer + inner + 1], sizes[outer + inner + 2] = left[outer + 1], left[outer + 2]
   order[outer + 1], order[outer + inner + 2] = outer + inner, outer + inner + 1
-  return rearrange.words.transpose(contract.matmul(what, reshape_to(a, sizes), b, false, false, accuracy), order)
+  return manipulation.words.transpose(matmul.matmul(what, reshape_to(a, sizes), b, false, false, accuracy), order)
 end
 
 -- {…a, K} by {…b, K, N}: every row of the one by every matrix of the other.
@@ -249,7 +249,7 @@ local function all_by_all(what, a, b, accuracy)
   for d = 0, b.ndim - 1 do
     if d ~= b.ndim - 2 then order[#order + 1] = d end
   end
-  local at, turned = place.of(what, { a, b }), b.ndim > 2 and rearrange.words.transpose(b, order) or b
+  local at, turned = placement.of(what, { a, b }), b.ndim > 2 and manipulation.words.transpose(b, order) or b
   local ways = matrices(at, a, turned)
   return ways and as_matrices(what, at, a, turned, ways, accuracy) or products(what, a, b, accuracy)
 end
@@ -295,4 +295,4 @@ function words.dot(a, b, options)
   return wanted and require("shardrt.ops.constraint").array(what, out, wanted) or out
 end
 
-return contract
+return matmul

@@ -5,30 +5,30 @@
 
 local C = require "shardrt.base.ffi"
 local array = require "shardrt.array.array"
+local class = require "shardrt.base.class"
 local fail = require "shardrt.base.error"
 local list = require "shardrt.base.list"
 local mesh = require "shardrt.layout.mesh"
-local object = require "shardrt.base.class"
 local propagate = require "shardrt.ops.propagate"
 local sharding = require "shardrt.layout.sharding"
 local spec = require "shardrt.layout.spec"
 fail.own()
 
-local place = {}
+local placement = {}
 
----@class shardrt.place
+---@class shardrt.placement
 ---@field committed boolean # false: of arrays that nobody placed, in each process for itself
 ---@field mesh shardrt.Mesh? # nil: one device
 ---@field axis_size table<string, integer>
 ---@field single shardrt.Sharding? # where there is no mesh
 ---@field shardings table<string, shardrt.Sharding>
----@field splits table<string, shardrt.place.split>
+---@field splits table<string, shardrt.placement.split>
 
-local nowhere ---@type shardrt.place
+local nowhere ---@type shardrt.placement
 
 -- A mesh holds its place: a table of them by mesh would keep every mesh, as each place holds its own.
 local function over_mesh(over)
-  local inside = object.inside(over)
+  local inside = class.inside(over)
   local found = inside.place
   if not found then
     local axis_size = {}
@@ -52,8 +52,8 @@ end
 --- same in another order.
 ---@param what string
 ---@param arrays shardrt.Array[]
----@return shardrt.place
-function place.of(what, arrays)
+---@return shardrt.placement
+function placement.of(what, arrays)
   local first, found, named
   for i, x in ipairs(arrays) do
     array.check(what, x) -- a gradient may need what was deleted since
@@ -91,10 +91,10 @@ local function entries(cuts)
 end
 
 --- The sharding of that name there.
----@param at shardrt.place
+---@param at shardrt.placement
 ---@param cuts shardrt.Cuts
 ---@return shardrt.Sharding
-function place.sharding(at, cuts)
+function placement.sharding(at, cuts)
   if at.single then return at.single end
   local key = #cuts .. key_of(cuts)
   local found = at.shardings[key]
@@ -107,10 +107,10 @@ function place.sharding(at, cuts)
 end
 
 --- How an array lies there: its cuts; nil: nobody placed it; false: over the same devices, but not in this mesh.
----@param at shardrt.place
+---@param at shardrt.placement
 ---@param x shardrt.Array
 ---@return shardrt.Cuts|false|nil
-function place.cuts(at, x)
+function placement.cuts(at, x)
   if not x.committed then return nil end
   local s, made = x.sharding, propagate.whole(x.ndim)
   if at.single or s.device then return made end
@@ -119,8 +119,8 @@ function place.cuts(at, x)
   return made
 end
 
----@class shardrt.place.split # a place with axes split, such that some of the parts lie within processes
----@field at shardrt.place
+---@class shardrt.placement.split # a place with axes split, such that some of the parts lie within processes
+---@field at shardrt.placement
 ---@field outer string[] # the axes that are left between processes
 ---@field count integer # the product of their sizes
 ---@field rename table<string, string[]> # what an axis of the old mesh is called
@@ -165,11 +165,11 @@ end
 local OUTER = "/between processes"
 
 --- Splits what is partial over some axes into what a process adds up by itself and what is left between processes.
----@param at shardrt.place
+---@param at shardrt.placement
 ---@param axes string[]
 ---@param per_process integer # devices
----@return shardrt.place.split
-function place.split(at, axes, per_process)
+---@return shardrt.placement.split
+function placement.split(at, axes, per_process)
   local key = table.concat(axes, "\1")
   local found = at.splits[key]
   if found then return found end
@@ -208,10 +208,10 @@ function place.split(at, axes, per_process)
 end
 
 --- Cuts of the old mesh as the split one says them.
----@param split shardrt.place.split
+---@param split shardrt.placement.split
 ---@param cuts shardrt.Cuts
 ---@return shardrt.Cuts
-function place.renamed(split, cuts)
+function placement.renamed(split, cuts)
   local made = {}
   for d, axes in ipairs(cuts) do
     made[d] = {}
@@ -222,4 +222,4 @@ function place.renamed(split, cuts)
   return made
 end
 
-return place
+return placement

@@ -2,23 +2,23 @@
 
 local ffi = require "ffi"
 local C = require "shardrt.base.ffi"
+local dispatch = require "shardrt.ops.dispatch"
 local elementwise = require "shardrt.ops.elementwise"
 local fail = require "shardrt.base.error"
+local lazy = require "shardrt.base.lazy"
 local list = require "shardrt.base.list"
-local operate = require "shardrt.ops.dispatch"
-local place = require "shardrt.ops.placement"
+local placement = require "shardrt.ops.placement"
 local promote = require "shardrt.ops.promote"
 local propagate = require "shardrt.ops.propagate"
 local shape = require "shardrt.layout.shape"
-local later = require "shardrt.base.lazy"
+local manipulation = lazy "shardrt.ops.manipulation"
 fail.own()
-local rearrange = later "shardrt.ops.manipulation"
 
 ---@alias shardrt.Fold fun(x: shardrt.Operand, axis: (integer|integer[])?, keepdims: boolean?): shardrt.Array
 ---@alias shardrt.FoldIndex fun(x: shardrt.Operand, axis: integer?, keepdims: boolean?): shardrt.Array
 
 -- What loops below define stands here for editors.
----@class shardrt.fold.words
+---@class shardrt.reduce.words
 ---@field max shardrt.Fold # the largest over axes (all where none are named); NaN where one is
 ---@field min shardrt.Fold # the smallest
 ---@field any shardrt.Fold # bool: whether one is not 0
@@ -26,14 +26,14 @@ local rearrange = later "shardrt.ops.manipulation"
 ---@field argmax shardrt.FoldIndex # int32: the place of the (first) largest along an axis, or in the whole array
 ---@field argmin shardrt.FoldIndex # int32: of the smallest
 local words = {}
-local fold = { words = words }
+local reduce = { words = words }
 
 --- The axes that a recipe gave, ascending, each once; nil: all.
 ---@param what string
 ---@param given integer|integer[]|nil
 ---@param ndim integer
 ---@return integer[] # from 0
-function fold.axes(what, given, ndim)
+function reduce.axes(what, given, ndim)
   local made, taken = {}, {}
   if given == nil then
     for d = 1, ndim do made[d] = d - 1 end
@@ -62,9 +62,9 @@ end
 ---@param given integer
 ---@param ndim integer
 ---@return integer # from 0
-function fold.axis(what, given, ndim)
+function reduce.axis(what, given, ndim)
   if type(given) ~= "number" then fail("%s: the axis is %s; it wants one, a number", what, list.show(given)) end
-  return fold.axes(what, given, ndim)[1]
+  return reduce.axes(what, given, ndim)[1]
 end
 
 -- What is left of a list with an entry for each dimension.
@@ -82,39 +82,39 @@ local function rest(values, axes, keep)
 end
 
 -- x reduced over axes. keep: they stay, of size 1. 0 would be true in Lua, and a second axis means something else.
-local function reduce(what, op, x, axes, keep, out_dtype, vjp)
+local function reduce_axes(what, op, x, axes, keep, out_dtype, vjp)
   if keep ~= nil and type(keep) ~= "boolean" then
     fail("%s: keepdims = %s; it is true or false (several axes are a list: {0, 1})", what, list.show(keep))
   end
-  local at = place.of(what, { x })
-  local cuts = place.cuts(at, x)
+  local at = placement.of(what, { x })
+  local cuts = placement.cuts(at, x)
   cuts = cuts or propagate.whole(x.ndim)
   local partial = {}
   for _, axis in ipairs(axes) do
     for _, name in ipairs(cuts[axis + 1]) do partial[#partial + 1] = name end
   end
   local sum = op == C.SHARDRT_SUM or op == C.SHARDRT_PROD
-  local part_dtype = #partial > 0 and sum and operate.part_dtype(out_dtype) or out_dtype
+  local part_dtype = #partial > 0 and sum and dispatch.part_dtype(out_dtype) or out_dtype
   local c_axes, told = ffi.new("int32_t[?]", #axes + 1, axes), "axes " .. table.concat(axes, " ")
-  local out = operate.partial(what, {
+  local out = dispatch.partial(what, {
     op = op, at = at, partial = partial, dtype = part_dtype,
     cuts = rest(cuts, axes, keep and {} or nil), sizes = rest(x.shape, axes, keep and 1 or nil),
     inputs = { x }, told = told,
   }, function(parts)
-    operate.compute(what, parts, C.shardrt_reduce, op, x.handle, #axes, c_axes, parts.handle)
+    dispatch.compute(what, parts, C.shardrt_reduce, op, x.handle, #axes, c_axes, parts.handle)
   end)
   if part_dtype ~= out_dtype then out = elementwise.words.astype(out, out_dtype) end
-  return operate.done(what, out, { x }, vjp and function(dy) return { vjp(dy, out) } end, told)
+  return dispatch.done(what, out, { x }, vjp and function(dy) return { vjp(dy, out) } end, told)
 end
 
 -- A gradient with the reduced axes in place, of size 1.
 local function with_axes(g, x, axes)
   local sizes = x.shape
   for _, axis in ipairs(axes) do sizes[axis + 1] = 1 end
-  return rearrange.words.reshape(g, sizes)
+  return manipulation.words.reshape(g, sizes)
 end
 
-local function operand(what, x) return operate.array(what, x, "the operand") end
+local function operand(what, x) return dispatch.array(what, x, "the operand") end
 
 --- The sum over axes (all where none are named). Of whole numbers of less than 32 bits it has 32.
 ---@param x shardrt.Operand
@@ -124,17 +124,17 @@ local function operand(what, x) return operate.array(what, x, "the operand") end
 function words.sum(x, axis, keepdims)
   local what = "np.sum"
   x = operand(what, x)
-  local axes = fold.axes(what, axis, x.ndim)
-  return reduce(what, C.SHARDRT_SUM, x, axes, keepdims, promote.summed(x.dtype), promote.is_float(x.dtype)
+  local axes = reduce.axes(what, axis, x.ndim)
+  return reduce_axes(what, C.SHARDRT_SUM, x, axes, keepdims, promote.summed(x.dtype), promote.is_float(x.dtype)
     and function(dy) return elementwise.words.broadcast_to(with_axes(dy, x, axes), x.shape) end or nil)
 end
 
 --- For gradients: the sum over axes, reshaped.
-function fold.sum_to(what, x, axes, sizes)
-  local sum = reduce(what, C.SHARDRT_SUM, x, axes, true, x.dtype, function(dy)
+function reduce.sum_to(what, x, axes, sizes)
+  local sum = reduce_axes(what, C.SHARDRT_SUM, x, axes, true, x.dtype, function(dy)
     return elementwise.words.broadcast_to(dy, x.shape)
   end)
-  return shape.equal(sum.shape, sizes) and sum or rearrange.words.reshape(sum, sizes)
+  return shape.equal(sum.shape, sizes) and sum or manipulation.words.reshape(sum, sizes)
 end
 
 local function count_of(x, axes)
@@ -153,7 +153,7 @@ function words.mean(x, axis, keepdims)
   x = operand(what, x)
   local own = promote.to_float(x.dtype)
   x = elementwise.words.astype(x, promote.computed(own)) -- in whose range the sum is, too
-  local axes = fold.axes(what, axis, x.ndim)
+  local axes = reduce.axes(what, axis, x.ndim)
   return elementwise.words.astype(elementwise.words.divide(words.sum(x, axes, keepdims), count_of(x, axes)), own)
 end
 
@@ -179,8 +179,8 @@ end
 function words.prod(x, axis, keepdims)
   local what = "np.prod"
   x = operand(what, x)
-  local axes = fold.axes(what, axis, x.ndim)
-  return reduce(what, C.SHARDRT_PROD, x, axes, keepdims, promote.summed(x.dtype), promote.is_float(x.dtype)
+  local axes = reduce.axes(what, axis, x.ndim)
+  return reduce_axes(what, C.SHARDRT_PROD, x, axes, keepdims, promote.summed(x.dtype), promote.is_float(x.dtype)
     and function(dy) return elementwise.words.astype(with_axes(dy, x, axes) * others(x, axes), x.dtype) end or nil)
 end
 
@@ -189,9 +189,9 @@ local function extreme(name, op)
   local what = "np." .. name
   words[name] = function(x, axis, keepdims)
     x = operand(what, x)
-    local axes = fold.axes(what, axis, x.ndim)
+    local axes = reduce.axes(what, axis, x.ndim)
     if count_of(x, axes) == 0 then fail("%s: over no elements: the array has shape %s", what, shape.text(x.shape)) end
-    return reduce(what, op, x, axes, keepdims, x.dtype, promote.is_float(x.dtype) and function(dy, out)
+    return reduce_axes(what, op, x, axes, keepdims, x.dtype, promote.is_float(x.dtype) and function(dy, out)
       local at_it = elementwise.words.astype(elementwise.words.equal(x, with_axes(out, x, axes)), x.dtype)
       return at_it * (with_axes(dy, x, axes) / words.sum(at_it, axes, true))
     end or nil)
@@ -204,7 +204,7 @@ for name, op in pairs { any = C.SHARDRT_ANY, all = C.SHARDRT_ALL } do
   local what = "np." .. name
   words[name] = function(x, axis, keepdims)
     x = operand(what, x)
-    return reduce(what, op, x, fold.axes(what, axis, x.ndim), keepdims, "bool")
+    return reduce_axes(what, op, x, reduce.axes(what, axis, x.ndim), keepdims, "bool")
   end
 end
 
@@ -214,16 +214,16 @@ local function index_of(name, op)
   words[name] = function(x, axis, keepdims)
     x = operand(what, x)
     if type(axis) == "table" then fail("%s: it takes one axis, or none for the index in the whole array", what) end
-    local axes = fold.axes(what, axis, x.ndim)
+    local axes = reduce.axes(what, axis, x.ndim)
     if count_of(x, axes) == 0 then fail("%s: over no elements: the array has shape %s", what, shape.text(x.shape)) end
-    local at = place.of(what, { x })
-    local cuts = place.cuts(at, x)
+    local at = placement.of(what, { x })
+    local cuts = placement.cuts(at, x)
     if cuts then
       local whole = list.copy(cuts)
       for _, each in ipairs(axes) do whole[each + 1] = {} end
-      x = operate.bring(what, x, at, whole)
+      x = dispatch.bring(what, x, at, whole)
     end
-    return reduce(what, op, x, axes, keepdims, "int32")
+    return reduce_axes(what, op, x, axes, keepdims, "int32")
   end
 end
 index_of("argmax", C.SHARDRT_ARGMAX)
@@ -249,7 +249,7 @@ end
 function words.softmax(x, axis)
   local what = "np.softmax"
   x = float_operand(what, x)
-  local axes = fold.axes(what, axis == nil and -1 or axis, x.ndim)
+  local axes = reduce.axes(what, axis == nil and -1 or axis, x.ndim)
   local e = elementwise.words.exp(shifted(x, axes))
   return e / words.sum(e, axes, true)
 end
@@ -261,7 +261,7 @@ end
 function words.log_softmax(x, axis)
   local what = "np.log_softmax"
   x = float_operand(what, x)
-  local axes = fold.axes(what, axis == nil and -1 or axis, x.ndim)
+  local axes = reduce.axes(what, axis == nil and -1 or axis, x.ndim)
   local low = shifted(x, axes)
   return low - elementwise.words.log(words.sum(elementwise.words.exp(low), axes, true))
 end
@@ -276,7 +276,7 @@ function words.var(x, axis, keepdims)
   x = float_operand(what, x)
   local own = x.dtype
   x = elementwise.words.astype(x, promote.computed(own))
-  local axes = fold.axes(what, axis, x.ndim)
+  local axes = reduce.axes(what, axis, x.ndim)
   local squares = elementwise.words.square(x - words.mean(x, axes, true))
   return elementwise.words.astype(words.mean(squares, axes, keepdims), own)
 end
@@ -288,4 +288,4 @@ end
 ---@return shardrt.Array
 function words.std(x, axis, keepdims) return elementwise.words.sqrt(words.var(x, axis, keepdims)) end
 
-return fold
+return reduce

@@ -2,10 +2,10 @@
 -- long it took.
 
 local C = require "shardrt.base.ffi"
+local dispatch = require "shardrt.ops.dispatch"
 local fail = require "shardrt.base.error"
 local job = require "shardrt.program.job"
 local list = require "shardrt.base.list"
-local operate = require "shardrt.ops.dispatch"
 local reshard = require "shardrt.array.reshard"
 local shape = require "shardrt.layout.shape"
 local tape = require "shardrt.ops.tape"
@@ -43,11 +43,11 @@ end
 function explain.words.explain(f, ...)
   local what = "explain"
   if type(f) ~= "function" then fail("%s: it takes a function, not %s", what, list.show(f)) end
-  if operate.observer then fail("%s: within another explain", what) end
+  if dispatch.observer then fail("%s: within another explain", what) end
   local bytes, all, since, began = 0, 0, C.shardrt_clock(), C.shardrt_clock()
   job.words.say("%-28s %-34s %-12s %10s  from", "operation", "result", "moved", "time")
-  operate.mover = function(x, to, shift) bytes = bytes + moved(x, to, shift) end
-  operate.observer = function(word, out, inputs)
+  dispatch.mover = function(x, to, shift) bytes = bytes + moved(x, to, shift) end
+  dispatch.observer = function(word, out, inputs)
     local now, from = C.shardrt_clock(), {}
     for i, x in ipairs(inputs) do from[i] = lies(x) end
     local made = ("%s %s %s"):format(out.dtype, shape.text(out.shape), lies(out))
@@ -56,7 +56,7 @@ function explain.words.explain(f, ...)
     all, bytes, since = all + bytes, 0, C.shardrt_clock()
   end
   local results, count = list.pack(pcall(tape.within, f, ...))
-  operate.observer, operate.mover = nil, nil
+  dispatch.observer, dispatch.mover = nil, nil
   if not results[1] then error(results[2], 0) end
   if bytes > 0 then
     job.words.say("%-28s %-34s %-12s %7.2f ms", "results completed", "", bytes_text(bytes),

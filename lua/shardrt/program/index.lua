@@ -2,12 +2,12 @@
 
 local ffi = require "ffi"
 local C = require "shardrt.base.ffi"
+local collective = require "shardrt.base.collective"
 local fail = require "shardrt.base.error"
-local files = require "shardrt.data.file_patterns"
+local file_patterns = require "shardrt.data.file_patterns"
 local list = require "shardrt.base.list"
-local progress = require "shardrt.program.progress"
+local progress = require "shardrt.loader.progress"
 local terminal = require "shardrt.base.terminal"
-local together = require "shardrt.base.collective"
 fail.own()
 
 local index = {}
@@ -54,7 +54,7 @@ local RECORDS = {
 -- ---- the command line -----------------------------------------------------------------------------------------------
 
 local function wrong(format, ...)
-  if together.is_first() then
+  if collective.is_first() then
     io.stderr:write("shardrt index: ", format:format(...), " (shardrt index --help lists the options)\n")
   end
   os.exit(2)
@@ -139,10 +139,10 @@ local function add_folder(o, out, folder)
   if exists(folder .. "/index.json") and head(folder .. "/index.json", 4096):find '"shards"' then
     return add(o, out, folder, "mds")
   end
-  for _, path in ipairs(files.inside(folder, "*")) do
-    if files.is_folder(path) then
+  for _, path in ipairs(file_patterns.inside(folder, "*")) do
+    if file_patterns.is_folder(path) then
       add_folder(o, out, path)
-    elseif path:sub(-#files.INDEX) ~= files.INDEX then
+    elseif path:sub(-#file_patterns.INDEX) ~= file_patterns.INDEX then
       local kind = kind_of(path)
       if kind then add(o, out, path, kind) end
     end
@@ -152,15 +152,15 @@ end
 local function find(o)
   local out = {}
   for _, given in ipairs(o.given) do
-    for _, path in ipairs(files.expand("shardrt index", given)) do
-      if files.is_folder(path) then
+    for _, path in ipairs(file_patterns.expand("shardrt index", given)) do
+      if file_patterns.is_folder(path) then
         local before = #out
         path = path:gsub("(.)/+$", "%1")
         if o.format == "mds" or o.format == "zarr" then add(o, out, path) else add_folder(o, out, path) end
         if #out == before then fail("shardrt index: the folder %s has no data files that are known by name", path) end
       else
         local kind = o.format or exists(path) and kind_of(path)
-        if path:sub(-#files.INDEX) == files.INDEX then goto skipped end -- a shell's * finds them, too
+        if path:sub(-#file_patterns.INDEX) == file_patterns.INDEX then goto skipped end -- a shell's * finds them, too
         if exists(path) and not kind then
           fail('shardrt index: %s: what it is cannot be told by its name or first bytes; --format says so', path)
         end
@@ -179,7 +179,7 @@ Progress.__index = Progress
 
 local function show_progress(asked, total)
   local is_terminal = terminal.is_stderr()
-  local on = together.is_first() and (asked or asked == nil and is_terminal)
+  local on = collective.is_first() and (asked or asked == nil and is_terminal)
   return setmetatable({
     on = on, is_terminal = is_terminal, total = total, done = 0, looked = 0, start = C.shardrt_clock(), due = 0.5,
   }, Progress)
@@ -259,7 +259,7 @@ local function tell_failures(work, all)
   local job = C.shardrt_job_get()
   local mine, count = ffi.new("int64_t[?]", #all), 0
   for i, entry in ipairs(all) do mine[i - 1] = entry.failure and 1 or 0 end
-  local flags = together.gather("shardrt index: failures", ffi.typeof "int64_t[?]", mine, #all)
+  local flags = collective.gather("shardrt index: failures", ffi.typeof "int64_t[?]", mine, #all)
   for i, entry in ipairs(all) do
     local first = 0
     while first < job.process_count and flags[first * #all + i - 1] == 0 do first = first + 1 end
@@ -310,8 +310,8 @@ end
 -- The shards of a folder of MDS, each of which has an index.
 local function shards_of(folder)
   local paths = {}
-  for _, path in ipairs(files.inside(folder, "*")) do
-    if exists(path .. files.INDEX) then paths[#paths + 1] = path end
+  for _, path in ipairs(file_patterns.inside(folder, "*")) do
+    if exists(path .. file_patterns.INDEX) then paths[#paths + 1] = path end
   end
   return paths
 end
@@ -349,20 +349,20 @@ local function run(o, shows_progress)
   local all, total = find(o), 0
   if o.check then all = expand_shards(all) end
   for _, entry in ipairs(all) do
-    entry.bytes = files.size(entry.path)
+    entry.bytes = file_patterns.size(entry.path)
     total = total + entry.bytes
   end
   local work = { piece = -1, damaged = 0, unknown = 0, progress = show_progress(shows_progress, total) }
-  if o.force and together.is_first() then forget(all, o) end
+  if o.force and collective.is_first() then forget(all, o) end
   if o.force then fail.check(C.shardrt_barrier "shardrt index --force") end
   for number, entry in ipairs(all) do do_file(work, entry, number - 1, o) end
   work.progress:clear()
   local processes = C.shardrt_job_get().process_count
   local failures = tell_failures(work, all)
   local mine = ffi.new("int64_t[3]", { work.damaged, work.unknown, work.progress.looked })
-  local numbers = together.gather("shardrt index", ffi.typeof "int64_t[?]", mine, 3)
+  local numbers = collective.gather("shardrt index", ffi.typeof "int64_t[?]", mine, 3)
   local damaged, unknown = sum(numbers, processes, 3, 0), sum(numbers, processes, 3, 1)
-  if together.is_first() then
+  if collective.is_first() then
     io.stdout:write(("%d file%s, %s %s%s%s%s\n"):format(#all, #all == 1 and "" or "s",
       bytes(sum(numbers, processes, 3, 2)), o.check and "compared" or "read",
       damaged > 0 and (", %d damaged range%s"):format(damaged, damaged == 1 and "" or "s") or "",
@@ -379,7 +379,7 @@ end
 function index.run(words, shows_progress)
   local o = parse(words)
   if o.help then
-    if together.is_first() then io.stdout:write(HELP) end
+    if collective.is_first() then io.stdout:write(HELP) end
     return
   end
   if not run(o, shows_progress) then

@@ -3,7 +3,7 @@
 local C = require "shardrt.base.ffi"
 local fail = require "shardrt.base.error"
 local list = require "shardrt.base.list"
-local progress = require "shardrt.program.progress"
+local progress = require "shardrt.loader.progress"
 fail.own()
 
 local job = { words = {} }

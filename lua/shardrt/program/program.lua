@@ -6,7 +6,7 @@ local C = require "shardrt.base.ffi"
 local comparison = require "shardrt.base.comparison"
 local fail = require "shardrt.base.error"
 local job = require "shardrt.program.job"
-local progress = require "shardrt.program.progress"
+local progress = require "shardrt.loader.progress"
 local terminal = require "shardrt.base.terminal"
 fail.own()
 

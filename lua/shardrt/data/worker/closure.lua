@@ -10,7 +10,7 @@ local fail = require "shardrt.base.error"
 local list = require "shardrt.base.list"
 fail.own()
 
-local carry = {}
+local closure = {}
 
 local int64, uint64 = ffi.typeof "int64_t", ffi.typeof "uint64_t"
 local word_out = ffi.typeof "uint32_t[1]"
@@ -54,7 +54,7 @@ local REFUSED = {
 }
 
 --- Makes those functions that no carried function may use raise errors, in the state of a worker.
-function carry.refuse()
+function closure.refuse()
   for name, instead in pairs(REFUSED) do
     local library, entry = name:match "^(%w+)%.(.*)$"
     require(library)[entry] = function() fail("%s is not for transforms: %s", name, instead) end
@@ -181,7 +181,7 @@ end
 ---@param f function
 ---@return string bytes
 ---@return string identity
-function carry.pack(what, f)
+function closure.pack(what, f)
   local self = { what = what, objects = {}, numbers = {}, origins = {}, modules = {} }
   for name, module in pairs(package.loaded) do self.modules[module] = name end
   local problem = foreign(self, f) or names[f] and "a function of Lua's own"
@@ -252,7 +252,7 @@ end
 ---@return function f
 ---@return table[] tables
 ---@return function[] functions # with it
-function carry.unpack(bytes)
+function closure.unpack(bytes)
   local self = { bytes = bytes, at = 1 }
   local objects, tables, functions, kinds = {}, {}, {}, {}
   for i = 1, take_word(self) do
@@ -274,4 +274,4 @@ function carry.unpack(bytes)
   return objects[1], tables, functions
 end
 
-return carry
+return closure

@@ -6,7 +6,7 @@ require("shardrt.base.sorted_pairs").install() -- before any other loop
 local ffi = require "ffi"
 local C = require "shardrt.base.ffi"
 local bytecode = require "shardrt.data.worker.bytecode"
-local carry = require "shardrt.data.worker.closure"
+local closure = require "shardrt.data.worker.closure"
 local dtype = require "shardrt.layout.dtype"
 local fail = require "shardrt.base.error"
 fail.own()
@@ -237,7 +237,7 @@ local function hide_shardrt()
 end
 
 --- Makes this state ready.
----@param bytes string # package.path, \0, package.cpath, \0, and M and a module's name, or F and carry.pack's bytes
+---@param bytes string # package.path, \0, package.cpath, \0, and M and a module's name, or F and closure.pack's bytes
 ---@param is_predicate boolean
 ---@param writes_all boolean
 ---@param address lightuserdata # of a shardrt_samples, where each chunk is found
@@ -247,8 +247,8 @@ function worker.open(bytes, is_predicate, writes_all, address)
   local path, cpath, kind, rest = bytes:match "^([^%z]*)%z([^%z]*)%z(.)(.*)$"
   package.path, package.cpath = path, cpath
   hide_shardrt()
-  carry.refuse()
-  local unpack_it = kind == "M" and load_module or carry.unpack
+  closure.refuse()
+  local unpack_it = kind == "M" and load_module or closure.unpack
   local f, tables, functions = unpack_it(rest)
   for _, one in ipairs(functions) do
     local problem = bytecode.problem(one, _G)
