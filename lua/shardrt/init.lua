@@ -1,8 +1,11 @@
 -- shardrt: the words of a recipe, gathered from one file for each room.
 
 local C = require "shardrt.base.ffi"
+local array = require "shardrt.array.array"
 local class = require "shardrt.base.class"
 local fail = require "shardrt.base.error"
+local foreign_names = require "shardrt.base.foreign_names"
+local lazy = require "shardrt.base.lazy"
 local ndarray = require "shardrt.array.ndarray"
 fail.own()
 
@@ -86,8 +89,8 @@ for _, room in ipairs {
   for name, word in pairs(module.words or module) do shardrt[name] = word end
 end
 
--- Rooms that are opened when they are needed (base/lazy.lua says why).
-local function later(room, word)
+-- A word whose module is loaded when it is first called (base/lazy.lua says why).
+local function when_called(room, word)
   return function(...)
     local module = require("shardrt." .. room)
     return (module.words or module)[word](...)
@@ -98,12 +101,12 @@ local random = {}
 for _, name in ipairs {
   "key", "key_data", "split", "fold_in", "bits", "uniform", "normal", "bernoulli", "randint", "permutation",
 } do
-  random[name] = later("random", name)
+  random[name] = when_called("random", name)
 end
-shardrt.numpy = require "shardrt.base.lazy" "shardrt.numpy"
+shardrt.numpy = lazy.module "shardrt.numpy"
 shardrt.random = class.words("shardrt.random", random)
 local optimizer = {}
-for _, name in ipairs { "sgd", "momentum", "adam" } do optimizer[name] = later("autodiff.optimizer", name) end
+for _, name in ipairs { "sgd", "momentum", "adam" } do optimizer[name] = when_called("autodiff.optimizer", name) end
 shardrt.optimizer = class.words("shardrt.optimizer", optimizer)
 
 for room, words in pairs {
@@ -117,9 +120,15 @@ for room, words in pairs {
   ["autodiff.grad"] = { "grad", "value_and_grad", "stop_gradient" }, ["program.explain"] = { "explain" },
 } do
   for _, name in ipairs(words) do
-    shardrt[name] = later(room, name)
+    shardrt[name] = when_called(room, name)
   end
 end
+
+-- What arrays are computed with, and what is known of words.
+lazy.entries(array.ops, {
+  operators = "shardrt.ops.elementwise", constrain = "shardrt.ops.constraint", placed = "shardrt.ops.constraint",
+})
+lazy.entries(foreign_names.numpy, { takes_array = "shardrt.numpy", hint = "shardrt.numpy" })
 
 require("shardrt.base.collective").pass_on() -- what the start has found
 

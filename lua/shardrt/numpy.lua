@@ -2,7 +2,10 @@
 -- numbers; where operands lie decides where the result lies, and what must move moves.
 
 local class = require "shardrt.base.class"
+local creation = require "shardrt.ops.creation"
+local dtype = require "shardrt.layout.dtype"
 local fail = require "shardrt.base.error"
+local foreign_names = require "shardrt.base.foreign_names"
 fail.own()
 
 ---@class shardrt.numpy.joined: shardrt.elementwise.words, shardrt.reduce.words, shardrt.matmul.words
@@ -24,6 +27,13 @@ end
 
 for _, room in ipairs { "elementwise", "reduce", "matmul", "manipulation", "creation" } do
   for name, word in pairs(require("shardrt.ops." .. room).words) do words[name] = bounded(name, word) end
+end
+
+function foreign_names.numpy.takes_array(name) return words[name] ~= nil and creation.words[name] == nil end
+
+function foreign_names.numpy.hint(name)
+  local kind = name:gsub("_$", "")
+  return dtype.exists(kind) and ('a dtype is a text: "%s"'):format(kind) or nil
 end
 
 ---@type shardrt.numpy

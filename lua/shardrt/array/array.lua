@@ -17,6 +17,17 @@ fail.own()
 
 local array = {}
 
+---@class shardrt.array.ops
+---@field operators table<string, fun(a: shardrt.Operand, b: shardrt.Operand): shardrt.Array> # "add" for a + b
+---@field constrain fun(what: string, x: shardrt.Array, to: shardrt.Sharding, o: shardrt.ReshardOptions?): shardrt.Array
+-- x in that sharding, as a step that gradients go through
+---@field placed fun(what: string, x: shardrt.Array, out: shardrt.Array): shardrt.Array
+-- notes that `out` is x, placed
+
+--- What is computed with arrays. The files in ops/ stand below this one: each puts its own here when it is loaded.
+---@type shardrt.array.ops
+array.ops = {}
+
 ---@class shardrt.Shard
 ---@field device shardrt.Device
 ---@field index shardrt.Index # what part of the array it is
@@ -235,7 +246,7 @@ function Array:__tostring()
 end
 
 for _, operator in ipairs { "add", "sub", "mul", "div", "pow", "mod", "unm" } do
-  Array["__" .. operator] = function(a, b) return require("shardrt.ops.elementwise").operators[operator](a, b) end
+  Array["__" .. operator] = function(a, b) return array.ops.operators[operator](a, b) end
 end
 
 --- Waits until the data is there; returns the array.

@@ -7,14 +7,13 @@ local consistency = require "shardrt.array.consistency"
 local device = require "shardrt.layout.device"
 local dtype = require "shardrt.layout.dtype"
 local fail = require "shardrt.base.error"
-local lazy = require "shardrt.base.lazy"
 local list = require "shardrt.base.list"
 local memory_pressure = require "shardrt.base.memory_pressure"
 local ndarray = require "shardrt.array.ndarray"
+local plan = require "shardrt.layout.plan"
 local shape = require "shardrt.layout.shape"
 local sharding = require "shardrt.layout.sharding"
 local tree = require "shardrt.array.tree"
-local constraint, plan = lazy "shardrt.ops.constraint", lazy "shardrt.layout.plan"
 fail.own()
 
 local device_put = { words = {} }
@@ -74,8 +73,8 @@ local function put_leaf(what, value, to)
   to = sharding.of(what, to)
   if not array.is(value) then return put_host(what, device_put.to_host(what, value), to) end
   array.check(what, value)
-  if value.committed or C.shardrt_job_get().planning ~= 0 then return constraint.array(what, value, to) end
-  return constraint.placed(what, value, put_host(what, array.unplaced_value(value), to))
+  if value.committed or C.shardrt_job_get().planning ~= 0 then return array.ops.constrain(what, value, to) end
+  return array.ops.placed(what, value, put_host(what, array.unplaced_value(value), to))
 end
 
 -- Leaf by leaf. `to` is one sharding or device for all below, or a tree with the same keys.

@@ -196,7 +196,7 @@ end
 
 -- An array where numbers are expected is an error.
 local function check_no_array(what, value, at)
-  if not ndarray.is(value) and not require("shardrt.array.array").is(value) then return end
+  if not comparison.is_array(value) then return end
   fail("%s: %s is an array, where numbers are expected: np.stack{x, y} joins arrays of one shape along a new "
     .. 'dimension, np.concatenate{x, y} along their first, where np = require "shardrt.numpy"', what, at)
 end

@@ -8,7 +8,7 @@ local dtype = require "shardrt.layout.dtype"
 local fail = require "shardrt.base.error"
 local memory_pressure = require "shardrt.base.memory_pressure"
 local path_of = require "shardrt.base.path"
-local plan = require "shardrt.base.lazy" "shardrt.layout.plan"
+local plan = require "shardrt.layout.plan"
 local shape = require "shardrt.layout.shape"
 local sharding_of = require "shardrt.layout.sharding"
 fail.own()

@@ -8,12 +8,11 @@ local collective = require "shardrt.base.collective"
 local device = require "shardrt.layout.device"
 local dtype = require "shardrt.layout.dtype"
 local fail = require "shardrt.base.error"
-local lazy = require "shardrt.base.lazy"
 local list = require "shardrt.base.list"
 local memory_pressure = require "shardrt.base.memory_pressure"
+local plan = require "shardrt.layout.plan"
 local shape = require "shardrt.layout.shape"
 local sharding = require "shardrt.layout.sharding"
-local constraint, plan = lazy "shardrt.ops.constraint", lazy "shardrt.layout.plan"
 fail.own()
 
 local reshard = { words = {} }
@@ -297,7 +296,7 @@ end
 ---@return shardrt.Array
 function words.reshard(x, to, options)
   local what = "reshard"
-  return constraint.array(what, given_array(what, x), sharding.of(what, to), options)
+  return array.ops.constrain(what, given_array(what, x), sharding.of(what, to), options)
 end
 
 return reshard

@@ -7,9 +7,7 @@ local dispatch = require "shardrt.ops.dispatch"
 local elementwise = require "shardrt.ops.elementwise"
 local fail = require "shardrt.base.error"
 local list = require "shardrt.base.list"
-local placement = require "shardrt.ops.placement"
 local promote = require "shardrt.ops.promote"
-local propagate = require "shardrt.ops.propagate"
 local shape = require "shardrt.layout.shape"
 local tape = require "shardrt.ops.tape"
 local tree = require "shardrt.array.tree"
@@ -17,13 +15,6 @@ fail.own()
 
 local grad = { words = {} }
 local words = grad.words
-
--- The same array as an object of its own, which is then what a tape follows.
-local function another(what, x, vjp)
-  local at = placement.of(what, { x })
-  local out = dispatch.alias(what, x, at, placement.cuts(at, x) or propagate.whole(x.ndim), x.shape)
-  return dispatch.done(what, out, { x }, vjp)
-end
 
 local function add(a, b) return a and elementwise.words.add(a, b) or b end
 
@@ -61,7 +52,7 @@ local function leaves_of(what, params)
     if not promote.is_float(x.dtype) then
       fail("%s: %s is %s; a gradient is of floats", what, name, x.dtype)
     end
-    local leaf = another(what, x, function(dy) return { dy } end)
+    local leaf = dispatch.another(what, x, function(dy) return { dy } end)
     leaves[#leaves + 1] = leaf
     return leaf
   end)
@@ -138,8 +129,7 @@ end
 ---@param x shardrt.Operand
 ---@return shardrt.Array
 function words.stop_gradient(x)
-  local what = "stop_gradient"
-  return another(what, dispatch.array(what, x, "the operand"), function() return {} end)
+  return dispatch.stop_gradient(dispatch.array("stop_gradient", x, "the operand"))
 end
 
 return grad

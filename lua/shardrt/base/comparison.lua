@@ -28,6 +28,14 @@ local le = ordered({ "less_equal", "greater_equal" }, "<= and >=")
 ---@param class metatable
 function comparison.refuse(class) class.__eq, class.__lt, class.__le = eq, lt, le end
 
+--- Whether a value is of a class that has them: an array or a host array.
+---@param value any
+---@return boolean
+function comparison.is_array(value)
+  local of = type(value) == "table" and getmetatable(value)
+  return type(of) == "table" and rawget(of, "__eq") == eq
+end
+
 --- What Lua says of a comparison that it asks nobody about, with what to write added.
 ---@param message string
 ---@return string

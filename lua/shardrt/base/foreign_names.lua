@@ -1,10 +1,17 @@
 -- What other libraries' names are called here, for messages.
 
-local dtype = require "shardrt.layout.dtype"
 local fail = require "shardrt.base.error"
 fail.own()
 
 local foreign_names = {}
+
+---@class shardrt.foreign_names.numpy
+---@field takes_array fun(name: string): boolean # whether it is a word that takes an array first, as np.sum(x) does
+---@field hint fun(name: string): string? # what to say of a name that is no word and in no list here
+
+--- What is known of shardrt.numpy, which stands below this file: numpy.lua puts it here when it is loaded.
+---@type shardrt.foreign_names.numpy
+foreign_names.numpy = {}
 
 local TREES = "nested tables of arrays are trees, which device_put, device_get, grad, optimisers, save and checkpoints "
   .. "take as they are; `for name, x in pairs(tree) do` goes through one"
@@ -54,9 +61,7 @@ local OF_ARRAYS = {
 ---@return string?
 function foreign_names.of_words(words, name)
   local known = WORDS[words] and WORDS[words][name]
-  if known or words ~= "shardrt.numpy" then return known end
-  local kind = name:gsub("_$", "")
-  return dtype.exists(kind) and ('a dtype is a text: "%s"'):format(kind) or nil
+  return known or words == "shardrt.numpy" and foreign_names.numpy.hint(name) or nil
 end
 
 --- How a name that other libraries' arrays have is written here; nil: nothing is known of it.
@@ -66,8 +71,7 @@ end
 function foreign_names.of_arrays(example, name)
   local text = OF_ARRAYS[name]
   if not text then
-    if type(name) ~= "string" or require("shardrt.ops.creation").words[name] then return nil end
-    if not rawget(require "shardrt.numpy", name) then return nil end
+    if type(name) ~= "string" or not foreign_names.numpy.takes_array(name) then return nil end
     text = ("%%s:%s(…) is np.%s(%%s, …)"):format(name, name)
   end
   local told = text:gsub("%%s", example)

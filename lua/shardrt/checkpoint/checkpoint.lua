@@ -18,7 +18,7 @@ local json = require "shardrt.base.json"
 local list = require "shardrt.base.list"
 local loader = require "shardrt.loader.loader"
 local manifest = require "shardrt.checkpoint.manifest"
-local plan = require "shardrt.base.lazy" "shardrt.layout.plan"
+local plan = require "shardrt.layout.plan"
 local safetensors = require "shardrt.array.safetensors"
 local tree = require "shardrt.array.tree"
 fail.own()

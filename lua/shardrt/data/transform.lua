@@ -3,13 +3,14 @@
 local bit = require "bit"
 local ffi = require "ffi"
 local C = require "shardrt.base.ffi"
-local bytecode = require "shardrt.base.lazy" "shardrt.data.worker.bytecode"
 local class = require "shardrt.base.class"
-local closure = require "shardrt.base.lazy" "shardrt.data.worker.closure"
 local dtype = require "shardrt.layout.dtype"
 local fail = require "shardrt.base.error"
+local lazy = require "shardrt.base.lazy"
 local list = require "shardrt.base.list"
 local shape = require "shardrt.layout.shape"
+local bytecode = lazy.module "shardrt.data.worker.bytecode"
+local closure = lazy.module "shardrt.data.worker.closure"
 fail.own()
 
 ---@class shardrt.Transform

@@ -96,4 +96,43 @@ function shape.from_c(ndim, c)
   return list.given(sizes)
 end
 
+--- The axes that a recipe gave, ascending, each once; nil: all.
+---@param what string
+---@param given integer|integer[]|nil
+---@param ndim integer
+---@return integer[] # from 0
+function shape.axes(what, given, ndim)
+  local made, taken = {}, {}
+  if given == nil then
+    for d = 1, ndim do made[d] = d - 1 end
+    return made
+  end
+  if type(given) == "table" and not list.length(given) then
+    fail("%s: the axes are %s; it wants an axis, a list of axes, or nil for all", what, list.show(given))
+  end
+  for _, axis in ipairs(type(given) == "table" and given or { given }) do
+    local from_end = type(axis) == "number" and axis < 0
+    local counted = from_end and axis + ndim or axis
+    if not list.is_whole(counted, 0) or counted >= ndim then
+      fail("%s: axis %s of an array of %d dimension%s; axes count from 0, or from the end as -1, -2, …", what,
+        list.show(axis), ndim, ndim == 1 and "" or "s")
+    end
+    if taken[counted] then fail("%s: axis %d is named twice", what, counted) end
+    taken[counted] = true
+    made[#made + 1] = counted
+  end
+  table.sort(made)
+  return made
+end
+
+--- The one axis that a recipe gave.
+---@param what string
+---@param given integer
+---@param ndim integer
+---@return integer # from 0
+function shape.axis(what, given, ndim)
+  if type(given) ~= "number" then fail("%s: the axis is %s; it wants one, a number", what, list.show(given)) end
+  return shape.axes(what, given, ndim)[1]
+end
+
 return shape

@@ -38,6 +38,8 @@ end
 ---@return shardrt.Array out
 function constraint.placed(what, x, out) return dispatch.done(what, out, { x }, back(what, x)) end
 
+array.ops.constrain, array.ops.placed = constraint.array, constraint.placed
+
 --- The array in exactly that sharding.
 ---@param x shardrt.Array|shardrt.ndarray
 ---@param to shardrt.Sharding

@@ -185,6 +185,22 @@ function dispatch.alias(what, x, at, cuts, sizes)
   return out
 end
 
+--- The same array as an object of its own, which is then what a tape follows.
+---@param what string
+---@param x shardrt.Array
+---@param vjp shardrt.tape.vjp
+---@return shardrt.Array
+function dispatch.another(what, x, vjp)
+  local at = placement.of(what, { x })
+  local out = dispatch.alias(what, x, at, placement.cuts(at, x) or propagate.whole(x.ndim), x.shape)
+  return dispatch.done(what, out, { x }, vjp)
+end
+
+--- The same array, through which no gradient is taken: shardrt.stop_gradient.
+---@param x shardrt.Array
+---@return shardrt.Array
+function dispatch.stop_gradient(x) return dispatch.another("stop_gradient", x, function() return {} end) end
+
 -- ---- sums that are not complete ----
 
 local LITTLE = 65536 -- bytes of a block for which one exchange is quicker than two of parts of it

@@ -2,6 +2,7 @@
 
 local ffi = require "ffi"
 local C = require "shardrt.base.ffi"
+local array = require "shardrt.array.array"
 local dispatch = require "shardrt.ops.dispatch"
 local dtype = require "shardrt.layout.dtype"
 local expression = require "shardrt.ops.expression"
@@ -12,7 +13,7 @@ local placement = require "shardrt.ops.placement"
 local promote = require "shardrt.ops.promote"
 local propagate = require "shardrt.ops.propagate"
 local shape = require "shardrt.layout.shape"
-local reduce = lazy "shardrt.ops.reduce"
+local reduce = lazy.module "shardrt.ops.reduce" -- the gradient of what was broadcast is a sum
 fail.own()
 
 local f = expression.f
@@ -337,8 +338,7 @@ for name, op in pairs { floor = "FLOOR", ceil = "CEIL", round = "ROUND" } do def
 define_of_floats("isnan", "ISNAN", "NE")
 define_of_floats("isfinite", "ISFINITE", "EQ")
 
---- What an array's operators are.
-elementwise.operators = {
+array.ops.operators = {
   add = words.add, sub = words.subtract, mul = words.multiply, div = words.divide, pow = words.power,
   mod = words.remainder, unm = function(x) return words.negative(x) end, -- Lua gives it x twice
 }
@@ -380,26 +380,6 @@ function words.astype(x, name)
   x = dispatch.array(what, x, "the operand")
   if x.dtype == to then return x end
   return elementwise.run(what, { x }, expression.input(1), to, x.dtype)
-end
-
---- For each number of a whole-numbered array n values: 1 at the number's place, 0 elsewhere; a number outside 0 … n - 1
---- gives zeros.
----@param x shardrt.Operand
----@param n integer
----@param as string? # dtype; float32
----@return shardrt.Array
-function words.one_hot(x, n, as)
-  local what = "np.one_hot"
-  if not list.is_whole(n, 0) then fail("%s: %s classes; it is a whole number", what, list.show(n)) end
-  x = dispatch.array(what, x, "the operand")
-  local to = dtype.named(what, as or "float32").name
-  local manipulation = require "shardrt.ops.manipulation"
-  local sizes = x.shape
-  sizes[#sizes + 1] = 1
-  local counted = promote.is_float(x.dtype) and promote.computed(x.dtype) or "int32" -- which holds every class
-  local classes = require("shardrt.ops.creation").words.arange(n, counted)
-  local column = manipulation.words.reshape(x, sizes)
-  return elementwise.run(what, { column, classes }, f.EQ(expression.input(1), expression.input(2)), to)
 end
 
 --- The array with its elements repeated such that it has the shape.

@@ -3,16 +3,17 @@
 local ffi = require "ffi"
 local C = require "shardrt.base.ffi"
 local array = require "shardrt.array.array"
+local creation = require "shardrt.ops.creation"
 local device_put = require "shardrt.array.device_put"
 local dispatch = require "shardrt.ops.dispatch"
 local dtype = require "shardrt.layout.dtype"
 local elementwise = require "shardrt.ops.elementwise"
+local expression = require "shardrt.ops.expression"
 local fail = require "shardrt.base.error"
 local list = require "shardrt.base.list"
 local placement = require "shardrt.ops.placement"
 local promote = require "shardrt.ops.promote"
 local propagate = require "shardrt.ops.propagate"
-local reduce = require "shardrt.ops.reduce"
 local shape = require "shardrt.layout.shape"
 fail.own()
 
@@ -66,7 +67,7 @@ function words.transpose(x, axes)
   local ndim, order, back = x.ndim, {}, {}
   if axes == nil then
     for d = 1, ndim do order[d] = ndim - d end
-  elseif list.length(axes) ~= ndim or #reduce.axes(what, axes, ndim) ~= ndim then
+  elseif list.length(axes) ~= ndim or #shape.axes(what, axes, ndim) ~= ndim then
     fail("%s: the axes %s; it wants each of the array's %d once", what, list.show(axes), ndim)
   else
     for d, axis in ipairs(axes) do order[d] = axis < 0 and axis + ndim or axis end
@@ -90,7 +91,7 @@ function words.expand_dims(x, axis)
   local what = "np.expand_dims"
   x = operand(what, x)
   local sizes = x.shape
-  table.insert(sizes, reduce.axis(what, axis, x.ndim + 1) + 1, 1)
+  table.insert(sizes, shape.axis(what, axis, x.ndim + 1) + 1, 1)
   return words.reshape(x, sizes)
 end
 
@@ -102,7 +103,7 @@ function words.squeeze(x, axis)
   local what = "np.squeeze"
   x = operand(what, x)
   local gone, sizes, old = {}, {}, x.shape
-  for _, each in ipairs(axis ~= nil and reduce.axes(what, axis, x.ndim) or {}) do
+  for _, each in ipairs(axis ~= nil and shape.axes(what, axis, x.ndim) or {}) do
     if old[each + 1] ~= 1 then fail("%s: axis %d has size %d; only sizes of 1 can go", what, each, old[each + 1]) end
     gone[each + 1] = true
   end
@@ -271,7 +272,7 @@ end
 function words.split(x, at, axis)
   local what = "np.split"
   x = operand(what, x)
-  local along = reduce.axis(what, axis or 0, x.ndim) + 1
+  local along = shape.axis(what, axis or 0, x.ndim) + 1
   local size, ends = x.shape[along], {}
   if type(at) == "number" then
     if not list.is_whole(at, 1) or size % at ~= 0 then
@@ -340,7 +341,7 @@ function words.concatenate(arrays, axis)
     dtypes[i] = all[i].dtype
   end
   local first, common = all[1], promote.result(dtypes, {})
-  local along = reduce.axis(what, axis or 0, first.ndim) + 1
+  local along = shape.axis(what, axis or 0, first.ndim) + 1
   local sizes, starts = first.shape, { 0 }
   for i, x in ipairs(all) do
     local own = x.shape
@@ -467,7 +468,7 @@ function words.take(x, indices, axis)
   end
   if indices.dtype ~= "int32" and indices.dtype ~= "int64" then indices = elementwise.words.astype(indices, "int64") end
   if x.ndim == 0 then fail("%s: of a single number", what) end
-  local along = reduce.axis(what, axis or 0, x.ndim) + 1
+  local along = shape.axis(what, axis or 0, x.ndim) + 1
   local at, whole, kept, made, sizes = take_layout(what, x, indices, along)
   local from, by = dispatch.bring(what, x, at, whole), dispatch.bring(what, indices, at, kept)
   local out = dispatch.result(what, at, made, x.dtype, sizes)
@@ -501,6 +502,26 @@ function manipulation.take_add(what, dy, indices, along, x)
     dispatch.compute(name, parts, C.shardrt_take_add, from.handle, by.handle, along - 1, parts.handle)
   end)
   return dispatch.done(name, out, { dy }, function(ddy) return { words.take(ddy, indices, along - 1) } end, told)
+end
+
+--- For each number of a whole-numbered array n values: 1 at the number's place, 0 elsewhere; a number outside 0 … n - 1
+--- gives zeros.
+---@param x shardrt.Operand
+---@param n integer
+---@param as string? # dtype; float32
+---@return shardrt.Array
+function words.one_hot(x, n, as)
+  local what = "np.one_hot"
+  if not list.is_whole(n, 0) then fail("%s: %s classes; it is a whole number", what, list.show(n)) end
+  x = dispatch.array(what, x, "the operand")
+  local to = dtype.named(what, as or "float32").name
+  local sizes = x.shape
+  sizes[#sizes + 1] = 1
+  local counted = promote.is_float(x.dtype) and promote.computed(x.dtype) or "int32" -- which holds every class
+  local classes = creation.words.arange(n, counted)
+  local column = words.reshape(x, sizes)
+  local is_equal = expression.f.EQ(expression.input(1), expression.input(2))
+  return elementwise.run(what, { column, classes }, is_equal, to)
 end
 
 return manipulation

@@ -1,19 +1,19 @@
 -- Products of matrices.
 
 local C = require "shardrt.base.ffi"
+local constraint = require "shardrt.ops.constraint"
 local dispatch = require "shardrt.ops.dispatch"
 local dtype = require "shardrt.layout.dtype"
 local elementwise = require "shardrt.ops.elementwise"
 local fail = require "shardrt.base.error"
-local lazy = require "shardrt.base.lazy"
 local list = require "shardrt.base.list"
+local manipulation = require "shardrt.ops.manipulation"
 local placement = require "shardrt.ops.placement"
 local precision = require "shardrt.ops.precision"
 local promote = require "shardrt.ops.promote"
 local propagate = require "shardrt.ops.propagate"
 local shape = require "shardrt.layout.shape"
 local sharding = require "shardrt.layout.sharding"
-local manipulation = lazy "shardrt.ops.manipulation"
 fail.own()
 
 ---@class shardrt.ProductOptions
@@ -151,7 +151,7 @@ local function of_bools(multiply, a, b, options)
   return elementwise.words.not_equal(multiply(whole(a, "int32"), whole(b, "int32"), options), 0)
 end
 
-local reshape_to = function(x, sizes) return manipulation.words.reshape(x, sizes) end
+local reshape_to = manipulation.words.reshape
 
 -- A product with vectors as matrices of one row or column; the dimension of 1 is then dropped.
 local function with_vectors(what, a, b, accuracy, wanted)
@@ -168,7 +168,7 @@ local function with_vectors(what, a, b, accuracy, wanted)
   if b.ndim == 1 then table.remove(sizes) end
   if a.ndim == 1 then table.remove(sizes, #sizes - (b.ndim == 1 and 0 or 1)) end
   out = reshape_to(out, sizes)
-  return wanted and require("shardrt.ops.constraint").array(what, out, wanted) or out
+  return wanted and constraint.array(what, out, wanted) or out
 end
 
 -- The cuts and the shape of an array with dimensions first … last seen as one.
@@ -285,14 +285,14 @@ function words.dot(a, b, options)
   a, b = operands(what, a, b)
   if a.ndim == 0 or b.ndim == 0 then
     local out = elementwise.words.multiply(x, y)
-    return wanted and require("shardrt.ops.constraint").array(what, out, wanted) or out
+    return wanted and constraint.array(what, out, wanted) or out
   end
   if a.dtype == "bool" and b.dtype == "bool" then return of_bools(words.dot, a, b, options) end
   if a.ndim <= 2 and b.ndim <= 2 or a.ndim == 1 or b.ndim == 1 or b.ndim == 2 and wanted then
     return with_vectors(what, a, b, accuracy, wanted)
   end
   local out = all_by_all(what, a, b, accuracy)
-  return wanted and require("shardrt.ops.constraint").array(what, out, wanted) or out
+  return wanted and constraint.array(what, out, wanted) or out
 end
 
 return matmul

@@ -5,13 +5,12 @@ local C = require "shardrt.base.ffi"
 local dispatch = require "shardrt.ops.dispatch"
 local elementwise = require "shardrt.ops.elementwise"
 local fail = require "shardrt.base.error"
-local lazy = require "shardrt.base.lazy"
 local list = require "shardrt.base.list"
+local manipulation = require "shardrt.ops.manipulation"
 local placement = require "shardrt.ops.placement"
 local promote = require "shardrt.ops.promote"
 local propagate = require "shardrt.ops.propagate"
 local shape = require "shardrt.layout.shape"
-local manipulation = lazy "shardrt.ops.manipulation"
 fail.own()
 
 ---@alias shardrt.Fold fun(x: shardrt.Operand, axis: (integer|integer[])?, keepdims: boolean?): shardrt.Array
@@ -27,45 +26,6 @@ fail.own()
 ---@field argmin shardrt.FoldIndex # int32: of the smallest
 local words = {}
 local reduce = { words = words }
-
---- The axes that a recipe gave, ascending, each once; nil: all.
----@param what string
----@param given integer|integer[]|nil
----@param ndim integer
----@return integer[] # from 0
-function reduce.axes(what, given, ndim)
-  local made, taken = {}, {}
-  if given == nil then
-    for d = 1, ndim do made[d] = d - 1 end
-    return made
-  end
-  if type(given) == "table" and not list.length(given) then
-    fail("%s: the axes are %s; it wants an axis, a list of axes, or nil for all", what, list.show(given))
-  end
-  for _, axis in ipairs(type(given) == "table" and given or { given }) do
-    local from_end = type(axis) == "number" and axis < 0
-    local counted = from_end and axis + ndim or axis
-    if not list.is_whole(counted, 0) or counted >= ndim then
-      fail("%s: axis %s of an array of %d dimension%s; axes count from 0, or from the end as -1, -2, …", what,
-        list.show(axis), ndim, ndim == 1 and "" or "s")
-    end
-    if taken[counted] then fail("%s: axis %d is named twice", what, counted) end
-    taken[counted] = true
-    made[#made + 1] = counted
-  end
-  table.sort(made)
-  return made
-end
-
---- The one axis that a recipe gave.
----@param what string
----@param given integer
----@param ndim integer
----@return integer # from 0
-function reduce.axis(what, given, ndim)
-  if type(given) ~= "number" then fail("%s: the axis is %s; it wants one, a number", what, list.show(given)) end
-  return reduce.axes(what, given, ndim)[1]
-end
 
 -- What is left of a list with an entry for each dimension.
 local function rest(values, axes, keep)
@@ -124,7 +84,7 @@ local function operand(what, x) return dispatch.array(what, x, "the operand") en
 function words.sum(x, axis, keepdims)
   local what = "np.sum"
   x = operand(what, x)
-  local axes = reduce.axes(what, axis, x.ndim)
+  local axes = shape.axes(what, axis, x.ndim)
   return reduce_axes(what, C.SHARDRT_SUM, x, axes, keepdims, promote.summed(x.dtype), promote.is_float(x.dtype)
     and function(dy) return elementwise.words.broadcast_to(with_axes(dy, x, axes), x.shape) end or nil)
 end
@@ -153,7 +113,7 @@ function words.mean(x, axis, keepdims)
   x = operand(what, x)
   local own = promote.to_float(x.dtype)
   x = elementwise.words.astype(x, promote.computed(own)) -- in whose range the sum is, too
-  local axes = reduce.axes(what, axis, x.ndim)
+  local axes = shape.axes(what, axis, x.ndim)
   return elementwise.words.astype(elementwise.words.divide(words.sum(x, axes, keepdims), count_of(x, axes)), own)
 end
 
@@ -179,7 +139,7 @@ end
 function words.prod(x, axis, keepdims)
   local what = "np.prod"
   x = operand(what, x)
-  local axes = reduce.axes(what, axis, x.ndim)
+  local axes = shape.axes(what, axis, x.ndim)
   return reduce_axes(what, C.SHARDRT_PROD, x, axes, keepdims, promote.summed(x.dtype), promote.is_float(x.dtype)
     and function(dy) return elementwise.words.astype(with_axes(dy, x, axes) * others(x, axes), x.dtype) end or nil)
 end
@@ -189,7 +149,7 @@ local function extreme(name, op)
   local what = "np." .. name
   words[name] = function(x, axis, keepdims)
     x = operand(what, x)
-    local axes = reduce.axes(what, axis, x.ndim)
+    local axes = shape.axes(what, axis, x.ndim)
     if count_of(x, axes) == 0 then fail("%s: over no elements: the array has shape %s", what, shape.text(x.shape)) end
     return reduce_axes(what, op, x, axes, keepdims, x.dtype, promote.is_float(x.dtype) and function(dy, out)
       local at_it = elementwise.words.astype(elementwise.words.equal(x, with_axes(out, x, axes)), x.dtype)
@@ -204,7 +164,7 @@ for name, op in pairs { any = C.SHARDRT_ANY, all = C.SHARDRT_ALL } do
   local what = "np." .. name
   words[name] = function(x, axis, keepdims)
     x = operand(what, x)
-    return reduce_axes(what, op, x, reduce.axes(what, axis, x.ndim), keepdims, "bool")
+    return reduce_axes(what, op, x, shape.axes(what, axis, x.ndim), keepdims, "bool")
   end
 end
 
@@ -214,7 +174,7 @@ local function index_of(name, op)
   words[name] = function(x, axis, keepdims)
     x = operand(what, x)
     if type(axis) == "table" then fail("%s: it takes one axis, or none for the index in the whole array", what) end
-    local axes = reduce.axes(what, axis, x.ndim)
+    local axes = shape.axes(what, axis, x.ndim)
     if count_of(x, axes) == 0 then fail("%s: over no elements: the array has shape %s", what, shape.text(x.shape)) end
     local at = placement.of(what, { x })
     local cuts = placement.cuts(at, x)
@@ -239,7 +199,7 @@ end
 -- x less its largest along the axes, such that exp does not overflow; the largest is no part of any gradient.
 local function shifted(x, axes)
   if count_of(x, axes) == 0 then return x end
-  return x - require("shardrt.autodiff.grad").words.stop_gradient(words.max(x, axes, true))
+  return x - dispatch.stop_gradient(words.max(x, axes, true))
 end
 
 --- exp(x) over its sum along the axes.
@@ -249,7 +209,7 @@ end
 function words.softmax(x, axis)
   local what = "np.softmax"
   x = float_operand(what, x)
-  local axes = reduce.axes(what, axis == nil and -1 or axis, x.ndim)
+  local axes = shape.axes(what, axis == nil and -1 or axis, x.ndim)
   local e = elementwise.words.exp(shifted(x, axes))
   return e / words.sum(e, axes, true)
 end
@@ -261,7 +221,7 @@ end
 function words.log_softmax(x, axis)
   local what = "np.log_softmax"
   x = float_operand(what, x)
-  local axes = reduce.axes(what, axis == nil and -1 or axis, x.ndim)
+  local axes = shape.axes(what, axis == nil and -1 or axis, x.ndim)
   local low = shifted(x, axes)
   return low - elementwise.words.log(words.sum(elementwise.words.exp(low), axes, true))
 end
@@ -276,7 +236,7 @@ function words.var(x, axis, keepdims)
   x = float_operand(what, x)
   local own = x.dtype
   x = elementwise.words.astype(x, promote.computed(own))
-  local axes = reduce.axes(what, axis, x.ndim)
+  local axes = shape.axes(what, axis, x.ndim)
   local squares = elementwise.words.square(x - words.mean(x, axes, true))
   return elementwise.words.astype(words.mean(squares, axes, keepdims), own)
 end

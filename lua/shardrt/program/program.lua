@@ -51,7 +51,7 @@ end
 ---@return string?
 function program.plan(path, only_process)
   local message = program.run(path, nil, false)
-  require("shardrt.layout.plan").report(only_process)
+  require "shardrt.program.plan_report"(only_process)
   return message
 end
 
