@@ -9,64 +9,21 @@ local lazy = require "shardrt.base.lazy"
 local ndarray = require "shardrt.array.ndarray"
 fail.own()
 
----@alias shardrt.Callback fun(index: shardrt.Index): shardrt.Value
----@alias shardrt.PlanOf fun(of: integer[], as: string, a: shardrt.Sharding, b: shardrt.Sharding): shardrt.ReshardPlan
----@alias shardrt.FromLocalData fun(s: shardrt.Sharding, value: shardrt.Value, shape: integer[]?): shardrt.Array
----@alias shardrt.FromCallback fun(to: integer[], s: shardrt.Sharding, f: shardrt.Callback, as: string?): shardrt.Array
----@alias shardrt.GradOf fun(f: fun(params: any, ...: any): shardrt.Array, any): fun(params: any, ...: any): any
----@alias shardrt.Differentiated fun(params: any, ...: any): shardrt.Array, any, any # value, gradients, the rest
----@alias shardrt.ValueAndGradOf fun(f: fun(params: any, ...: any): shardrt.Array, any): shardrt.Differentiated
----@alias shardrt.Saved table<string|integer, shardrt.Array|shardrt.ndarray|table>
----@alias shardrt.Loaded table<string, shardrt.Array|shardrt.ndarray>
----@alias shardrt.LoadAs table<string, shardrt.Sharding|false>|shardrt.Sharding
----@alias shardrt.FromArrays fun(to: integer[], s: shardrt.Sharding, x: shardrt.Array[], as: string?): shardrt.Array
-
--- Every word stands here for editors, which do not see what the loop below gathers.
----@class shardrt
+-- For editors: each word is declared where it is written. What follows says whose words these are.
+---@class shardrt.words.layout: shardrt.device.words, shardrt.spec.words, shardrt.mesh.words, shardrt.sharding.words
+---@class shardrt.words.arrays: shardrt.device_put.words, shardrt.assemble.words, shardrt.reshard.words
+---@class shardrt.words.files: shardrt.npy.words, shardrt.safetensors.words, shardrt.checkpoint.words
+---@class shardrt.words.data: shardrt.mix.words, shardrt.loader.words
+---@class shardrt.words.computation: shardrt.constraint.words, shardrt.precision.words, shardrt.grad.words
+---@class shardrt.words.job: shardrt.job.words, shardrt.explain.words, shardrt.visualize.words
+---@class shardrt.words.first: shardrt.words.layout, shardrt.words.arrays, shardrt.words.files, shardrt.words.data
+---@class shardrt: shardrt.words.first, shardrt.words.computation, shardrt.words.job
 ---@field ndarray shardrt.ndarray.words
 ---@field source shardrt.source.words
 ---@field transform shardrt.transform.words
 ---@field random shardrt.random
 ---@field numpy shardrt.numpy
----@field clock fun(): number
----@field is_planning fun(): boolean
----@field say fun(format: any, ...: any)
----@field sync_global_devices fun(name: string)
----@field process_index fun(): integer
----@field process_count fun(): integer
----@field device_count fun(): integer
----@field local_device_count fun(): integer
----@field devices fun(): shardrt.Device[]
----@field local_devices fun(process_index: integer?): shardrt.Device[]
----@field P fun(...: nil|string|string[]): shardrt.Spec
----@field make_mesh fun(shape: integer[], axis_names: string[]): shardrt.Mesh
----@field Mesh fun(shape: integer[], axis_names: string[], devices: (shardrt.Device|integer)[]): shardrt.Mesh
----@field NamedSharding fun(mesh: shardrt.Mesh, spec: shardrt.Spec): shardrt.Sharding
----@field SingleDeviceSharding fun(device: shardrt.Device|integer): shardrt.Sharding
----@field device_put fun(value: shardrt.Value, to: shardrt.Sharding|shardrt.Device|integer|table): shardrt.Array|table
----@field device_get fun(x: shardrt.Value): shardrt.ndarray|table
----@field process_allgather fun(x: shardrt.Value): shardrt.ndarray|table
----@field make_array_from_process_local_data shardrt.FromLocalData
----@field make_array_from_callback shardrt.FromCallback
----@field make_array_from_single_device_arrays shardrt.FromArrays
----@field load_npy fun(path: string, s: shardrt.Sharding): shardrt.Array, integer # and bytes that this process read
----@field reshard fun(x: shardrt.Array, to: shardrt.Sharding|shardrt.Device, o: shardrt.ReshardOptions?): shardrt.Array
----@field reshard_plan shardrt.PlanOf
----@field with_sharding_constraint fun(x: shardrt.Array|shardrt.ndarray, s: shardrt.Sharding): shardrt.Array
----@field grad shardrt.GradOf
----@field value_and_grad shardrt.ValueAndGradOf
----@field stop_gradient fun(x: shardrt.Operand): shardrt.Array
----@field default_matmul_precision fun(precision: shardrt.precision)
----@field explain fun(f: function, ...: any): any, any # all that f returns
 ---@field optimizer shardrt.optimizer.words
----@field save fun(path: string, values: shardrt.Saved): integer # bytes that this process wrote
----@field load fun(path: string, shardings: shardrt.LoadAs?): shardrt.Loaded, integer # and bytes that this process read
----@field concat fun(o: {[integer]: shardrt.source, part: string?}): shardrt.source
----@field mix fun(o: {[integer]: {[1]: shardrt.source, [2]: number}, samples: integer?, part: string?}): shardrt.source
----@field loader fun(options: shardrt.LoaderOptions): shardrt.Loader
----@field checkpoint fun(options: shardrt.CheckpointOptions): shardrt.Checkpoint
----@field visualize_sharding fun(shape: integer[], s: shardrt.Sharding, svg_file: string?)
----@field visualize_array_sharding fun(x: shardrt.Array, svg_file: string?)
 local shardrt = {
   ndarray = class.words("shardrt.ndarray", {
     empty = ndarray.empty, zeros = ndarray.zeros, full = ndarray.full, arange = ndarray.arange,

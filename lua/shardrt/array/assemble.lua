@@ -16,8 +16,9 @@ local shape = require "shardrt.layout.shape"
 local sharding = require "shardrt.layout.sharding"
 fail.own()
 
-local assemble = { words = {} }
-local words = assemble.words
+---@class shardrt.assemble.words
+local words = {}
+local assemble = { words = words }
 
 -- The last thing that each of the three does: compares what must be equal, or tells the plan.
 local function finish(what, x)

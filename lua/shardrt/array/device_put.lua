@@ -16,8 +16,9 @@ local sharding = require "shardrt.layout.sharding"
 local tree = require "shardrt.array.tree"
 fail.own()
 
-local device_put = { words = {} }
-local words = device_put.words
+---@class shardrt.device_put.words
+local words = {}
+local device_put = { words = words }
 
 ---@alias shardrt.Value shardrt.ndarray|shardrt.Array|number|boolean|ffi.cdata*|table
 

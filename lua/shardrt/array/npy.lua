@@ -13,8 +13,9 @@ local shape = require "shardrt.layout.shape"
 local sharding_of = require "shardrt.layout.sharding"
 fail.own()
 
-local npy = { words = {} }
-local words = npy.words
+---@class shardrt.npy.words
+local words = {}
+local npy = { words = words }
 
 -- What the file's header says, and a fingerprint that is equal in processes that see the same file.
 local function header(what, path)

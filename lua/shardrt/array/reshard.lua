@@ -15,8 +15,9 @@ local shape = require "shardrt.layout.shape"
 local sharding = require "shardrt.layout.sharding"
 fail.own()
 
-local reshard = { words = {} }
-local words = reshard.words
+---@class shardrt.reshard.words
+local words = {}
+local reshard = { words = words }
 
 ---@class shardrt.ReshardOptions
 ---@field staging_bytes integer? # memory for messages, at most; 64 MiB. The same in every process

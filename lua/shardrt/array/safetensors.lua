@@ -16,8 +16,9 @@ local sharding = require "shardrt.layout.sharding"
 local tree = require "shardrt.array.tree"
 fail.own()
 
-local safetensors = { words = {} }
-local words = safetensors.words
+---@class shardrt.safetensors.words
+local words = {}
+local safetensors = { words = words }
 
 local Numbers = ffi.typeof "uint64_t[?]"
 

@@ -13,8 +13,9 @@ local tape = require "shardrt.ops.tape"
 local tree = require "shardrt.array.tree"
 fail.own()
 
-local grad = { words = {} }
-local words = grad.words
+---@class shardrt.grad.words
+local words = {}
+local grad = { words = words }
 
 local function add(a, b) return a and elementwise.words.add(a, b) or b end
 

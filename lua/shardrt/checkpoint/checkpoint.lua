@@ -23,7 +23,9 @@ local safetensors = require "shardrt.array.safetensors"
 local tree = require "shardrt.array.tree"
 fail.own()
 
-local checkpoint = { words = {} }
+---@class shardrt.checkpoint.words
+local words = {}
+local checkpoint = { words = words }
 
 ---@class shardrt.CheckpointOptions
 ---@field dir string # the folder of this job's checkpoints, made where it is not there
@@ -317,7 +319,7 @@ end
 --- Every process must call it alike, and see the same file system.
 ---@param o shardrt.CheckpointOptions
 ---@return shardrt.Checkpoint
-function checkpoint.words.checkpoint(o)
+function words.checkpoint(o)
   local self = check_options(o)
   local what = "checkpoint " .. self.dir
   local leaves = leaves_of(self, what)

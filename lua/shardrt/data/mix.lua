@@ -8,8 +8,9 @@ local list = require "shardrt.base.list"
 local source = require "shardrt.data.source"
 fail.own()
 
-local mix = { words = {} }
-local words = mix.words
+---@class shardrt.mix.words
+local words = {}
+local mix = { words = words }
 
 local handle_out = ffi.typeof "shardrt_source *[1]"
 

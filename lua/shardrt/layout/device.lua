@@ -16,8 +16,9 @@ function Device:__tostring()
   return ("device %d (%s, process %d)"):format(self.id, self.platform, self.process_index)
 end
 
-local device = { words = {} }
-local words = device.words
+---@class shardrt.device.words
+local words = {}
+local device = { words = words }
 
 --- The job that this process belongs to (a struct shardrt_job). All of the layout's words ask here.
 function device.job() return C.shardrt_job_get() end
@@ -57,6 +58,7 @@ end
 ---@return integer
 function words.process_index() return device.job().process_index end
 
+--- How many processes the job has.
 ---@return integer
 function words.process_count() return device.job().process_count end
 

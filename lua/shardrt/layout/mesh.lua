@@ -15,7 +15,9 @@ fail.own()
 ---@field devices shardrt.Device[] # row-major; made when first asked for
 ---@field handle ffi.cdata* # shardrt_mesh *
 
-local mesh = { words = {} }
+---@class shardrt.mesh.words
+local words = {}
+local mesh = { words = words }
 
 local fields = { size = true, handle = true }
 
@@ -129,7 +131,7 @@ end
 ---@param shape integer[] # the size of each axis
 ---@param axis_names string[] # as many
 ---@return shardrt.Mesh
-function mesh.words.make_mesh(shape, axis_names)
+function words.make_mesh(shape, axis_names)
   check_shape("make_mesh", shape)
   check_names("make_mesh", shape, axis_names)
   return new("make_mesh", shape, axis_names, first_devices(shape))
@@ -140,7 +142,7 @@ end
 ---@param axis_names string[] # as many
 ---@param devices (shardrt.Device|integer)[] # or their ids, row-major: as many as the product of the sizes
 ---@return shardrt.Mesh
-function mesh.words.Mesh(shape, axis_names, devices)
+function words.Mesh(shape, axis_names, devices)
   check_shape("Mesh", shape)
   check_names("Mesh", shape, axis_names)
   local ids = ids_of(devices)

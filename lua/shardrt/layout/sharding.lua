@@ -21,7 +21,9 @@ local methods = {}
 
 ---@alias shardrt.Index integer[][] # {{start, stop}, …}: a half-open range in each dimension, from 0
 
-local sharding = { words = {} }
+---@class shardrt.sharding.words
+local words = {}
+local sharding = { words = words }
 
 local Sharding = class.define("a sharding", "s", {
   mesh = true, spec = true, device = true, is_fully_replicated = true, handle = true,
@@ -39,7 +41,7 @@ end
 ---@param over shardrt.Mesh
 ---@param by shardrt.Spec # P(…)
 ---@return shardrt.Sharding
-function sharding.words.NamedSharding(over, by)
+function words.NamedSharding(over, by)
   if not mesh.is(over) then fail("NamedSharding: the mesh is %s; make_mesh and Mesh make one", list.show(over)) end
   if not spec.is(by) then
     fail("NamedSharding: the spec is %s; it wants one that P makes, like P(%s)", list.show(by),
@@ -76,7 +78,7 @@ end
 --- The sharding of an array that is whole on one device.
 ---@param on shardrt.Device|integer # or its id
 ---@return shardrt.Sharding
-function sharding.words.SingleDeviceSharding(on) return single("SingleDeviceSharding", on) end
+function words.SingleDeviceSharding(on) return single("SingleDeviceSharding", on) end
 
 --- The sharding argument of a word that takes no device.
 ---@param what string # the call

@@ -12,7 +12,9 @@ local contents = setmetatable({}, { __mode = "k" })
 local prototype = newproxy(true)
 local Spec = getmetatable(prototype)
 
-local spec = { words = {} }
+---@class shardrt.spec.words
+local words = {}
+local spec = { words = words }
 
 --- The entries of a spec: a list of lists of names (an empty one for nil).
 ---@param value shardrt.Spec
@@ -46,7 +48,7 @@ end
 --- which the first varies slowest. Dimensions beyond its end are not cut.
 ---@param ... nil|string|string[]
 ---@return shardrt.Spec
-function spec.words.P(...)
+function words.P(...)
   local entries = {}
   for i = 1, select("#", ...) do entries[i] = entry_of((select(i, ...)), i - 1) end
   local made = newproxy(prototype)

@@ -11,7 +11,9 @@ local sharding = require "shardrt.layout.sharding"
 local terminal = require "shardrt.base.terminal"
 fail.own()
 
-local visualize = { words = {} }
+---@class shardrt.visualize.words
+local words = {}
+local visualize = { words = words }
 
 local COLUMNS = 80 -- of text
 local MOST_ROWS = 24 -- of blocks that are drawn; what lies between the first ones and the last is left out
@@ -280,7 +282,7 @@ end
 ---@param shape integer[]
 ---@param s shardrt.Sharding
 ---@param svg_file string? # also writes the picture there, as SVG
-function visualize.words.visualize_sharding(shape, s, svg_file)
+function words.visualize_sharding(shape, s, svg_file)
   sharding.check("visualize_sharding", s)
   svg_file = svg_file ~= nil and path_of.check("visualize_sharding", svg_file, ".svg") or nil
   shape = shape_of.check("visualize_sharding", shape)
@@ -293,13 +295,13 @@ end
 --- The same for an array.
 ---@param x shardrt.Array
 ---@param svg_file string?
-function visualize.words.visualize_array_sharding(x, svg_file)
+function words.visualize_array_sharding(x, svg_file)
   local shape, s
   if type(x) == "table" or type(x) == "userdata" then shape, s = x.shape, x.sharding end
   if not sharding.is(s) then
     fail("visualize_array_sharding: %s is no array that lies on devices; device_put makes one", list.show(x))
   end
-  visualize.words.visualize_sharding(shape, s, svg_file)
+  words.visualize_sharding(shape, s, svg_file)
 end
 
 return visualize

@@ -95,7 +95,9 @@ fail.own()
 ---@overload fun(): table<string, shardrt.Array>|nil
 local Loader = {}
 
-local loader = { words = {} }
+---@class shardrt.loader.words
+local words = {}
+local loader = { words = words }
 
 local KEYWORDS = {
   source = true, batch_size = true, sharding = true, shuffle = true, seed = true, epochs = true, remainder = true,
@@ -202,21 +204,21 @@ local function agree(self, names, load)
     { "bandwidth", self.bandwidth and auto.bandwidth_text(self.bandwidth) or "" },
     { "batch_transform", self.batch_transform and "a function" or "" },
   }
-  local words = {}
-  for i, option in ipairs(options) do words[i] = tostring(option[2]) end
+  local texts = {}
+  for i, option in ipairs(options) do texts[i] = tostring(option[2]) end
   for _, name in ipairs(names) do
-    words[#words + 1] = name
-    words[#words + 1] = bit.tohex(C.shardrt_sharding_fingerprint(self.sharding[name].handle))
-    if load then words[#words + 1] = bit.tohex(C.shardrt_sharding_fingerprint(load[name].handle)) end
+    texts[#texts + 1] = name
+    texts[#texts + 1] = bit.tohex(C.shardrt_sharding_fingerprint(self.sharding[name].handle))
+    if load then texts[#texts + 1] = bit.tohex(C.shardrt_sharding_fingerprint(load[name].handle)) end
   end
-  local text = table.concat(words, "\n")
+  local text = table.concat(texts, "\n")
   C.shardrt_job_at(fail.where() or "?")
   fail.check(C.shardrt_check_source(self.source))
   local code = C.shardrt_check_same("the loader's options", C.shardrt_fingerprint(text, #text))
   if code == C.SHARDRT_EMISMATCH then -- in every process: now which option it is
     for i, option in ipairs(options) do
       local subject = ("the loader's options (%s)"):format(option[1])
-      fail.check(C.shardrt_check_same(subject, C.shardrt_fingerprint(words[i], #words[i])))
+      fail.check(C.shardrt_check_same(subject, C.shardrt_fingerprint(texts[i], #texts[i])))
     end
     code = C.shardrt_check_same("the loader's options (sharding)", C.shardrt_fingerprint(text, #text))
   end
@@ -320,7 +322,7 @@ local hand_out
 --- a name that is no field's is an error, too.
 ---@param o shardrt.LoaderOptions
 ---@return shardrt.Loader
-function loader.words.loader(o)
+function words.loader(o)
   local self = check_options(o)
   local names = self.source.names
   if #names == 0 then fail "loader: the source has no fields" end

@@ -11,7 +11,9 @@ local sharding = require "shardrt.layout.sharding"
 local tape = require "shardrt.ops.tape"
 fail.own()
 
-local constraint = { words = {} }
+---@class shardrt.constraint.words
+local words = {}
+local constraint = { words = words }
 
 -- The gradient of what was placed otherwise lies as that did.
 local function back(what, x)
@@ -44,7 +46,7 @@ array.ops.constrain, array.ops.placed = constraint.array, constraint.placed
 ---@param x shardrt.Array|shardrt.ndarray
 ---@param to shardrt.Sharding
 ---@return shardrt.Array
-function constraint.words.with_sharding_constraint(x, to)
+function words.with_sharding_constraint(x, to)
   local what = "with_sharding_constraint"
   if not array.is(x) and not ndarray.is(x) then
     fail("%s: %s is no array", what, type(x) == "table" and "a table" or list.show(x))

@@ -5,7 +5,9 @@ local fail = require "shardrt.base.error"
 local list = require "shardrt.base.list"
 fail.own()
 
-local precision = { words = {} }
+---@class shardrt.precision.words
+local words = {}
+local precision = { words = words }
 
 ---@alias shardrt.precision "float32"|"tensorfloat32"
 
@@ -39,7 +41,7 @@ function precision.code(name) return CODES[name] end
 --- is at first, or "tensorfloat32", by which GPUs multiply several times as fast with operands rounded to 11
 --- significant bits. Every process says the same.
 ---@param name shardrt.precision
-function precision.words.default_matmul_precision(name)
+function words.default_matmul_precision(name)
   default = check("shardrt.default_matmul_precision", name)
 end
 

@@ -11,7 +11,9 @@ local shape = require "shardrt.layout.shape"
 local tape = require "shardrt.ops.tape"
 fail.own()
 
-local explain = { words = {} }
+---@class shardrt.explain.words
+local words = {}
+local explain = { words = words }
 
 local function lies(x)
   if not x.committed then return "not placed" end
@@ -40,7 +42,7 @@ end
 ---@param f function
 ---@param ... any
 ---@return any ...
-function explain.words.explain(f, ...)
+function words.explain(f, ...)
   local what = "explain"
   if type(f) ~= "function" then fail("%s: it takes a function, not %s", what, list.show(f)) end
   if dispatch.observer then fail("%s: within another explain", what) end

@@ -6,8 +6,9 @@ local list = require "shardrt.base.list"
 local progress = require "shardrt.loader.progress"
 fail.own()
 
-local job = { words = {} }
-local words = job.words
+---@class shardrt.job.words
+local words = {}
+local job = { words = words }
 
 --- Whether this is `shardrt plan`: arrays have no data and loaders no batches, so there is nothing to look at.
 ---@return boolean
