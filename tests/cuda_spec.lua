@@ -1043,6 +1043,7 @@ describe("the toolkit", function()
     local program = install "one"
     assert.equal(0, program.status, program.output)
     assert.is_true(holds "one/usr/local/bin/shardrt")
+    assert.is_true(holds "one/usr/local/share/shardrt/lua/shardrt/init.lua")
     assert.is_false(holds "one/usr/local/lib/shardrt/shardrt-cuda.so")
     os.execute(("touch %s/build/shardrt-cuda.so"):format(folder))
     local both = install "two"
