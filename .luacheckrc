@@ -1,4 +1,4 @@
 std = "luajit"
 max_line_length = 120
 files["tests"].std = "+busted"
-files["lua/shardrt/program.lua"].globals = { "arg" }
+files["lua/shardrt/program/program.lua"].globals = { "arg" }

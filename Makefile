@@ -138,6 +138,7 @@ install: $(BUILD)/shardrt $(if $(CUDA_MISSING)$(wildcard $(BUILD)/shardrt-cuda.s
 	  install -D -m 755 $(BUILD)/shardrt-cuda.so $(DESTDIR)$(PREFIX)/lib/shardrt/shardrt-cuda.so
 	install -D -m 644 runtime/shardrt.h $(DESTDIR)$(PREFIX)/include/shardrt.h
 	install -D -m 644 runtime/shardrt.1 $(DESTDIR)$(PREFIX)/share/man/man1/shardrt.1
+	cd lua && find shardrt -name '*.lua' -exec install -D -m 644 {} $(abspath $(DESTDIR)$(PREFIX))/share/shardrt/lua/{} \; # for editors
 
 clean:
 	rm -rf $(BUILD) $(addprefix $(BUILD)-,test asan tsan fuzz lint)

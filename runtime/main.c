@@ -359,12 +359,12 @@ static lua_State *new_state(const options *o) {
   return L;
 }
 
-/* Calls one function of lua/shardrt/program.lua. Returns NULL, or the message of the error that ended it, which lives
- * as long as the state. */
+/* Calls one function of lua/shardrt/program/program.lua. Returns NULL, or the message of the error that ended it, which
+ * lives as long as the state. */
 static const char *run_program(lua_State *L, const options *o) {
   static const char *const functions[] = {"run", "plan", "test", "index"};
   lua_getglobal(L, "require");
-  lua_pushliteral(L, "shardrt.program");
+  lua_pushliteral(L, "shardrt.program.program");
   if (lua_pcall(L, 1, 1, 0) != 0) return lua_tostring(L, -1);
   lua_getfield(L, -1, functions[o->command]);
   if (o->recipe != NULL)

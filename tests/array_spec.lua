@@ -4,7 +4,7 @@ local cjson = require "cjson"
 local golden = require "tests.support.golden"
 local mpi = require "tests.support.mpi"
 local shardrt = require "shardrt"
-local C = require "shardrt.C"
+local C = require "shardrt.base.ffi"
 local P, ndarray = shardrt.P, shardrt.ndarray
 
 local devices = shardrt.devices()

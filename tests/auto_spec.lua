@@ -6,7 +6,7 @@ local mpi = require "tests.support.mpi"
 -- process 0 what was predicted of each way, with what a loader that goes this way really costs.
 local RECIPE = [[
 local ffi, bit = require "ffi", require "bit"
-local C, shardrt = require "shardrt.C", require "shardrt"
+local C, shardrt = require "shardrt.base.ffi", require "shardrt"
 local P, ndarray = shardrt.P, shardrt.ndarray
 local COUNT, BATCH = 64, 16
 local source = shardrt.source.array {

@@ -3,8 +3,8 @@
 
 local ffi = require "ffi"
 local files = require "tests.support.files"
-local ndarray = require "shardrt.ndarray"
-local source = require "shardrt.source"
+local ndarray = require "shardrt.array.ndarray"
+local source = require "shardrt.data.source"
 
 describe("a bad file", function()
   local folder, cache

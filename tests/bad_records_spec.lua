@@ -1,7 +1,7 @@
 -- Damaged records, left out: batches are those of a dataset that was made without them, on every topology.
 
 local ffi = require "ffi"
-local C = require "shardrt.C"
+local C = require "shardrt.base.ffi"
 local files = require "tests.support.files"
 local mpi = require "tests.support.mpi"
 local shardrt = require "shardrt"
@@ -155,7 +155,7 @@ local function find(path, id) return assert(files.slurp(path):find(("<%06d"):for
 
 local RECIPE = [[
 local shardrt = require "shardrt"
-local T, C, path = shardrt.transform, require "shardrt.C", "PATH"
+local T, C, path = shardrt.transform, require "shardrt.base.ffi", "PATH"
 local function o(fields) return { fields = fields, on_bad_record = OPENING, cache = "CACHE" } end
 local loader = shardrt.loader { source = OPEN, batch_size = 4, epochs = 2, seed = 5, OPTIONS,
   transform = { payload = CHAIN } }
@@ -403,7 +403,7 @@ describe("damaged records", function()
       images()
       local recipe = ([[
         local shardrt = require "shardrt"
-        local T, C = shardrt.transform, require "shardrt.C"
+        local T, C = shardrt.transform, require "shardrt.base.ffi"
         local chain = { T.decode_image(), T.crop { size = { 2, 2 } } }
         local source = shardrt.source.folder "%s/WHICH"
         local function loader(o)

@@ -1,7 +1,7 @@
 -- Checks: replicas that differ, inside a process and across processes, and things that all must see alike.
 
 local ffi = require "ffi"
-local C = require "shardrt.C"
+local C = require "shardrt.base.ffi"
 local mpi = require "tests.support.mpi"
 local arrays = require "tests.support.arrays"
 local P = arrays.P
@@ -9,8 +9,8 @@ local P = arrays.P
 local head = [[
 package.path = "./?.lua;" .. package.path
 local ffi = require "ffi"
-local C = require "shardrt.C"
-local fail = require "shardrt.fail"
+local C = require "shardrt.base.ffi"
+local fail = require "shardrt.base.error"
 local arrays = require "tests.support.arrays"
 local P = arrays.P
 local job = C.shardrt_job_get()

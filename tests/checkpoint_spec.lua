@@ -3,8 +3,8 @@
 
 local cjson = require "cjson"
 local ffi = require "ffi"
-local C = require "shardrt.C"
-local json = require "shardrt.json"
+local C = require "shardrt.base.ffi"
+local json = require "shardrt.base.json"
 local shardrt = require "shardrt"
 local files = require "tests.support.files"
 local mpi = require "tests.support.mpi"

@@ -1,7 +1,7 @@
 -- CIFAR-10 and CIFAR-100, the binary versions (tests/data/cifar, made by cifar.py): whole, cut among devices, damaged,
 -- cut, and what is no such file.
 
-local C = require "shardrt.C"
+local C = require "shardrt.base.ffi"
 local ffi = require "ffi"
 local files = require "tests.support.files"
 local shardrt = require "shardrt"

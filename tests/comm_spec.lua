@@ -1,14 +1,14 @@
 -- The job: who is in it, what its processes gather from each other, and the global value of an array.
 
 local ffi = require "ffi"
-local C = require "shardrt.C"
+local C = require "shardrt.base.ffi"
 local mpi = require "tests.support.mpi"
 
 local head = [[
 package.path = "./?.lua;" .. package.path
 local ffi = require "ffi"
-local C = require "shardrt.C"
-local fail = require "shardrt.fail"
+local C = require "shardrt.base.ffi"
+local fail = require "shardrt.base.error"
 local arrays = require "tests.support.arrays"
 local P = arrays.P
 local job = C.shardrt_job_get()

@@ -1,6 +1,6 @@
 -- Tables in text: cells, quotes, dtypes, rows that lack something; a plain-Lua writer says what must come out.
 
-local C = require "shardrt.C"
+local C = require "shardrt.base.ffi"
 local ffi = require "ffi"
 local mpi = require "tests.support.mpi"
 local shardrt = require "shardrt"

@@ -2,7 +2,7 @@
 -- and replicas compared by these. On the host platform this spec runs itself on the stand-in for CUDA; on a GPU, there.
 
 local ffi = require "ffi"
-local C = require "shardrt.C"
+local C = require "shardrt.base.ffi"
 local mpi = require "tests.support.mpi"
 
 local plugin = os.getenv "SHARDRT_STANDIN" or "build/standin/shardrt-cuda.so"
@@ -25,7 +25,7 @@ if a == nil then
 end
 
 local arrays = require "tests.support.arrays"
-local dtype = require "shardrt.dtype"
+local dtype = require "shardrt.layout.dtype"
 local P = arrays.P
 local check = own_accelerator.check
 
@@ -460,7 +460,7 @@ if (os.getenv "SHARDRT_CUDA_PLUGIN" or ""):find "standin" then
           source = [[
             package.path = "./?.lua;" .. package.path
             local ffi = require "ffi"
-            local C = require "shardrt.C"
+            local C = require "shardrt.base.ffi"
             local arrays = require "tests.support.arrays"
             local over = arrays.sharding({ 2 }, { "a" }, arrays.P())
             local x = arrays.global(over, "float32", { 8 }, ffi.new "float[8]")
@@ -601,7 +601,7 @@ describe("the replica check on devices", function()
       source = [[
         package.path = "./?.lua;" .. package.path
         local ffi = require "ffi"
-        local C = require "shardrt.C"
+        local C = require "shardrt.base.ffi"
         local arrays = require "tests.support.arrays"
         local over = arrays.sharding({ 4 }, { "copies" }, arrays.P())
         local value = ffi.new("int64_t[1000]", 7)

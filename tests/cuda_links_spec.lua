@@ -559,7 +559,7 @@ describe("links between GPUs", function()
 
   it("leave nothing behind where an allocation fails", function()
     local result = alone(pair .. [[
-      local C = require "shardrt.C"
+      local C = require "shardrt.base.ffi"
       local failed = 0
       for n = 1, 50 do
         C.shardrt_alloc_fail_at(n)

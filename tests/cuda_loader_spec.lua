@@ -93,7 +93,7 @@ local ON_LINE = [[
 -- the seed alone; of what it reads it writes the shards' fingerprints.
 local STREAMS = [[
 local ffi, bit = require "ffi", require "bit"
-local C = require "shardrt.C"
+local C = require "shardrt.base.ffi"
 local shardrt = require "shardrt"
 local pipelines = require "tests.support.pipelines"
 local P = shardrt.P
@@ -404,7 +404,7 @@ describe("batches on devices with memory of their own", function()
     local folder = own_folder()
     local result = run {
       source = ON_LINE .. [[
-        local C = require "shardrt.C"
+        local C = require "shardrt.base.ffi"
         local data = shardrt.source.array { x = ndarray.arange(20, "int32"), y = ndarray.arange(20, "int64") }
         local o = {
           source = data, batch_size = 8, epochs = 1, remainder = "pad", num_workers = 1, prefetch = 2,

@@ -9,7 +9,7 @@ print("seed", seed)
 
 -- Nobody tells the collector of memory on devices, and Lua's own steps are off: it runs where memory is missing.
 local head = require "tests.support.on_line" .. [[
-local np, outside = require "shardrt.numpy", require "shardrt.outside"
+local np, outside = require "shardrt.numpy", require "shardrt.base.memory_pressure"
 outside.made_on_devices = function() end
 collectgarbage "stop"
 local collections, collect = 0, collectgarbage

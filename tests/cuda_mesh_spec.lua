@@ -2,7 +2,7 @@
 -- get of it on machines that the stand-in plays.
 
 local ffi = require "ffi"
-local C = require "shardrt.C"
+local C = require "shardrt.base.ffi"
 local mpi = require "tests.support.mpi"
 
 ffi.cdef [[

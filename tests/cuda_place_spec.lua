@@ -152,7 +152,7 @@ end)
 
 describe("what is wrong on a device", function()
   local made = [[
-    local ffi, C, arrays = require "ffi", require "shardrt.C", require "tests.support.arrays"
+    local ffi, C, arrays = require "ffi", require "shardrt.base.ffi", require "tests.support.arrays"
     local P = arrays.P
     local function text() return ffi.string(C.shardrt_error_message()) end
     local function is(code, expected, part)

@@ -14,7 +14,7 @@ print("seed", seed)
 local PRELUDE = ([[
 package.path = "./?.lua;" .. package.path
 local bit, ffi = require "bit", require "ffi"
-local C, fail = require "shardrt.C", require "shardrt.fail"
+local C, fail = require "shardrt.base.ffi", require "shardrt.base.error"
 local arrays = require "tests.support.arrays"
 local P, random = arrays.P, math.random
 math.randomseed(%d)

@@ -161,7 +161,7 @@ describe("on the devices of one process, resharding", function()
   it("of what nobody placed goes from device to device", function()
     run [[
       local value = moves.value({ 16, 8 }, "float32", 3)
-      local x = require("shardrt.array").unplaced_from("a spec", value)
+      local x = require("shardrt.array.array").unplaced_from("a spec", value)
       for _, to in ipairs { on "x", on(nil, "x"), on() } do
         moves.holds(shardrt.reshard(x, to), value, tostring(to))
       end
@@ -183,7 +183,7 @@ describe("on the devices of one process, resharding", function()
           assert(code == 0 or code == C.SHARDRT_ENOMEM, ffi.string(C.shardrt_error_message()))
           if code ~= 0 then failed = failed + 1 end
         until code == 0
-        moves.holds(require("shardrt.array").wrap(out[0], to), value, tostring(to))
+        moves.holds(require("shardrt.array.array").wrap(out[0], to), value, tostring(to))
         moves.holds(x, value, "the old one")
       end
       assert(failed > 20)

@@ -398,7 +398,7 @@ describe("memory of a GPU", function()
       z = standin.allocate(0, MAIN, ARRAYS, 4)
       check(a.upload(0, MAIN, x, ffi.new("float[1]", 3), 4))
       check(a.upload(0, MAIN, y, ffi.new("float[1]", 5), 4))
-      local C = require "shardrt.C"
+      local C = require "shardrt.base.ffi"
       local product = ffi.new("accelerator_product", { dtype = C.SHARDRT_FLOAT32, out_dtype = C.SHARDRT_FLOAT32,
         m = 1, n = 1, k = 1, batches = 1 })
       check(a.product("matmul", 0, product, x, y, z))
@@ -458,7 +458,7 @@ describe("arrays that a recipe does not need any more", function()
     local env = { SHARDRT_CUDA_PLUGIN = plugin, STANDIN_GPUS = 1, STANDIN_SEED = seed % 1000 + 1 }
     for name, value in pairs(standin) do env["STANDIN_" .. name] = value end
     return well(mpi.run { options = { "--platform", "cuda" }, devices = 2, limit = 120, env = env, source = [[
-      local C, shardrt, np = require "shardrt.C", require "shardrt", require "shardrt.numpy"
+      local C, shardrt, np = require "shardrt.base.ffi", require "shardrt", require "shardrt.numpy"
       local mesh = shardrt.make_mesh({ 2 }, { "a" })
       local x = np.zeros({ 1024, 1024 }, "float32", shardrt.NamedSharding(mesh, shardrt.P "a"))
     ]] .. source })
@@ -680,7 +680,7 @@ describe("a call of CUDA's that fails", function()
 
   it("while memory for the plug-in's own notes is missing, too, is said", function()
     well(alone(everything .. [[
-      local C = require "shardrt.C"
+      local C = require "shardrt.base.ffi"
       local said = 0
       for n = 1, 40 do
         standin.reset { STANDIN_GPUS = 2, STANDIN_MEMORY = 2 ^ 22 }
@@ -1043,6 +1043,7 @@ describe("the toolkit", function()
     local program = install "one"
     assert.equal(0, program.status, program.output)
     assert.is_true(holds "one/usr/local/bin/shardrt")
+    assert.is_true(holds "one/usr/local/share/shardrt/lua/shardrt/init.lua")
     assert.is_false(holds "one/usr/local/lib/shardrt/shardrt-cuda.so")
     os.execute(("touch %s/build/shardrt-cuda.so"):format(folder))
     local both = install "two"

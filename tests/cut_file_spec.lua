@@ -9,7 +9,7 @@ local CUT = [[
 local shardrt = require "shardrt"
 local path = arg[1] .. "/images.npy"
 if shardrt.process_index() == 0 then shardrt.ndarray.zeros({ 20000, 512 }, "uint8"):save(path) end
-require("shardrt.fail").check(require("shardrt.C").shardrt_barrier "written")
+require("shardrt.base.error").check(require("shardrt.base.ffi").shardrt_barrier "written")
 local loader = shardrt.loader { source = shardrt.source.npy { image = path }, batch_size = 64, prefetch = 1 }
 local step = 0
 for batch in loader do
@@ -82,7 +82,7 @@ describe("a file that is cut short while it is read", function()
   it("is named also where it is the cached contents of a gzipped one", function()
     local result = mpi.run { source = [[
       local shardrt = require "shardrt"
-      local C, ffi = require "shardrt.C", require "ffi"
+      local C, ffi = require "shardrt.base.ffi", require "ffi"
       ffi.cdef "int truncate(const char *, long)"
       os.execute(("cd %s && { printf '\\0\\0\\10\\1\\0\\17\\102\\100'; head -c 1000000 /dev/zero; } | gzip -n > z.gz")
         :format(arg[1]))

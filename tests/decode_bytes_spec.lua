@@ -1,6 +1,6 @@
 -- Bytes that are elements, .npy files, texts: whole and by the box, of archives' members, damaged and cut.
 
-local C = require "shardrt.C"
+local C = require "shardrt.base.ffi"
 local ffi = require "ffi"
 local files = require "tests.support.files"
 local shardrt = require "shardrt"

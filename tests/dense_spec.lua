@@ -2,9 +2,9 @@
 -- out here from the same shard of the operands.
 
 local ffi = require "ffi"
-local C = require "shardrt.C"
+local C = require "shardrt.base.ffi"
 local arrays = require "tests.support.arrays"
-local dtype = require "shardrt.dtype"
+local dtype = require "shardrt.layout.dtype"
 local mpi = require "tests.support.mpi"
 local P = arrays.P
 
@@ -959,7 +959,7 @@ describe("a computation of this kind", function()
 
   -- The bits of results, on one core and on several.
   local BITS_OF = [[
-    local ffi, C, arrays = require "ffi", require "shardrt.C", require "tests.support.arrays"
+    local ffi, C, arrays = require "ffi", require "shardrt.base.ffi", require "tests.support.arrays"
     local over = arrays.sharding({ 1 }, { "a" }, arrays.P())
     math.randomseed(7)
     local function make(shape)

@@ -3,7 +3,7 @@
 
 local bit = require "bit"
 local ffi = require "ffi"
-local C = require "shardrt.C"
+local C = require "shardrt.base.ffi"
 local arrays = require "tests.support.arrays"
 local P = arrays.P
 -- Names of a busted file are looked up in many tables, one after the other: these are needed for every element.

@@ -4,8 +4,8 @@ local mpi = require "tests.support.mpi"
 
 local head = [[
 local ffi = require "ffi"
-local C = require "shardrt.C"
-local fail = require "shardrt.fail"
+local C = require "shardrt.base.ffi"
+local fail = require "shardrt.base.error"
 local job = C.shardrt_job_get()
 local me = job.process_index
 ffi.cdef "int getpid(void); int kill(int pid, int signal); int usleep(unsigned microseconds);"

@@ -178,7 +178,7 @@ describe("a mistake with grad", function()
     refused("np.reshape: 4 elements of shape {4} do not fill {3}", shardrt.grad(broken), x)
     refused("np.reshape: 4 elements", shardrt.grad(function(p) return np.sum(shardrt.grad(broken)(p)) end), x)
     refused("np.reshape: 4 elements", shardrt.explain, broken, x)
-    local tape = require "shardrt.tape"
+    local tape = require "shardrt.ops.tape"
     assert.is_false(tape.is_open())
     assert.is_false(tape.is_within())
     local ok, caught = true, nil -- an error that is caught inside the function

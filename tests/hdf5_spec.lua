@@ -4,7 +4,7 @@ local bit = require "bit"
 local boxes = require "tests.support.boxes"
 local files = require "tests.support.files"
 local mpi = require "tests.support.mpi"
-local source = require "shardrt.source"
+local source = require "shardrt.data.source"
 
 local SHAPE = { 6, 5 } -- of a sample; there are 11
 local types = {
@@ -85,14 +85,15 @@ describe("an HDF5 dataset", function()
       assert.truthy(message:find(word, 1, true), message)
       assert.truthy(message:find(name, 1, true) or message:find(name:match "^[^:]*", 1, true), message)
     end
-    local path = files.write(folder, "open.lua", "print(pcall(require('shardrt.source').hdf5, { x = arg[1] }))")
+    local path = files.write(folder, "open.lua", "print(pcall(require('shardrt.data.source').hdf5, { x = arg[1] }))")
     local result = mpi.shell(("%s %s %s/float32.npy:/x 2>&1 >/dev/null"):format(mpi.program(), path, folder))
     assert.equal("", result.stdout)
   end)
 
   it("does not keep others from the file, and reads it while it is locked", function()
     local path = files.write(folder, "locked.lua",
-      "local s = require('shardrt.source').hdf5{x=arg[1]..':/gzip'} os.execute('flock -n -x '..arg[1]..' echo free')")
+      "local s = require('shardrt.data.source').hdf5{x=arg[1]..':/gzip'} "
+        .. "os.execute('flock -n -x '..arg[1]..' echo free')")
     local result = mpi.shell(("flock -x %s/data.h5 %s %s %s/data.h5"):format(folder, mpi.program(), path, folder))
     assert.equal(0, result.status, result.output)
     result = mpi.shell(("%s %s %s/data.h5"):format(mpi.program(), path, folder))
@@ -103,7 +104,7 @@ describe("an HDF5 dataset", function()
   -- list, and prints what became of it.
   local TRY = [[
     local bit, ffi = require "bit", require "ffi"
-    local files, source = require "tests.support.files", require "shardrt.source"
+    local files, source = require "tests.support.files", require "shardrt.data.source"
     local folder, name, how = arg[1], arg[2], arg[3]
     local text = files.slurp(folder .. "/v110.h5")
     local good = source.hdf5 { x = folder .. "/v110.h5:/" .. name }:read(0, 11).x

@@ -3,7 +3,7 @@
 
 local bit = require "bit"
 local ffi = require "ffi"
-local C = require "shardrt.C"
+local C = require "shardrt.base.ffi"
 local boxes = require "tests.support.boxes"
 local files = require "tests.support.files"
 local mpi = require "tests.support.mpi"
@@ -133,7 +133,7 @@ describe("a file on a server", function()
     local out = files.folder()
     local recipe = SOURCES .. ([[
       local shardrt = require "shardrt"
-      local ffi, C = require "ffi", require "shardrt.C"
+      local ffi, C = require "ffi", require "shardrt.base.ffi"
       ffi.cdef "uint64_t hash_bytes(uint64_t seed, const void *data, size_t bytes);"
       local lines, all = {}, sources(arg[1], { cache = arg[2] })
       local function add(hash, host)

@@ -3,7 +3,7 @@
 local ffi = require "ffi"
 local files = require "tests.support.files"
 local mpi = require "tests.support.mpi"
-local source = require "shardrt.source"
+local source = require "shardrt.data.source"
 
 local types = { -- dtype, and bytes of an element
   [0x08] = { "uint8", 1 }, [0x09] = { "int8", 1 }, [0x0B] = { "int16", 2 }, [0x0C] = { "int32", 4 },
@@ -109,7 +109,7 @@ describe("IDX files", function()
 
   it("find the cache where $SHARDRT_CACHE, $XDG_CACHE_HOME or the home folder says", function()
     local zipped = files.gzip(plain("a.idx", 3))
-    local recipe = files.write(folder, "open.lua", "require('shardrt.source').idx{x = arg[1]}")
+    local recipe = files.write(folder, "open.lua", "require('shardrt.data.source').idx{x = arg[1]}")
     for _, case in ipairs {
       { "SHARDRT_CACHE=" .. folder .. "/one XDG_CACHE_HOME=" .. folder .. "/no", "one" },
       { "SHARDRT_CACHE= XDG_CACHE_HOME=" .. folder .. "/two", "two/shardrt" },
@@ -136,7 +136,7 @@ describe("IDX files", function()
 
   it("say so when the disk is full, and leave nothing", function()
     local zipped = files.gzip(plain("a.idx", 50000))
-    local recipe = files.write(folder, "open.lua", "require('shardrt.source').idx({x = arg[1]}, {cache = arg[2]})")
+    local recipe = files.write(folder, "open.lua", "require('shardrt.data.source').idx({x = arg[1]}, {cache = arg[2]})")
     local result = mpi.shell(("trap '' XFSZ; ulimit -f 100; %s %s %s %s"):format(mpi.program(), recipe, zipped, cache))
     assert.not_equal(0, result.status)
     assert.truthy(result.output:find("open.lua:1", 1, true), result.output)
@@ -147,7 +147,7 @@ describe("IDX files", function()
   it("are opened by many processes at once", function()
     local zipped = files.gzip(plain("a.idx", 200000))
     local recipe = files.write(folder, "open.lua", [[
-      local s = require("shardrt.source").idx({x = arg[1]}, {cache = arg[2]})
+      local s = require("shardrt.data.source").idx({x = arg[1]}, {cache = arg[2]})
       local x, sum = s:read(0, #s).x, 0
       for i = 0, x.size - 1 do sum = sum + x.data[i] end
       print(sum)]])
@@ -169,7 +169,7 @@ describe("IDX files", function()
     local zipped = folder .. "/z.gz"
     os.execute(("{ cat %s; head -c %d /dev/zero; } | gzip -1n > %s"):format(head, size, zipped))
     local recipe = files.write(folder, "open.lua", [[
-      local s = require("shardrt.source").idx({x = arg[1]}, {cache = arg[2]})
+      local s = require("shardrt.data.source").idx({x = arg[1]}, {cache = arg[2]})
       local list = {}
       for line in io.lines "/proc/self/maps" do
         local inode, path = line:match "(%d+) +(/.*)$"

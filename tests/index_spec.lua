@@ -75,7 +75,7 @@ describe("the index beside a file", function()
   it("is made while a checkpoint keeps the folder, and a checkpoint opened while it is made", function()
     local work = files.write(folder, "both.lua", ([[
       local shardrt = require "shardrt"
-      local ffi, C = require "ffi", require "shardrt.C"
+      local ffi, C = require "ffi", require "shardrt.base.ffi"
       ffi.cdef "int open(const char *, int); int flock(int, int);"
       local checkpoint = shardrt.checkpoint { dir = "%s" }
       assert(#shardrt.source.tar "%s" == 12)

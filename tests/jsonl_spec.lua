@@ -1,6 +1,6 @@
 -- Lines of JSON: as Python's json writes them (tests/data/lines, made by lines.py), by hand, malformed, damaged, cut.
 
-local C = require "shardrt.C"
+local C = require "shardrt.base.ffi"
 local ffi = require "ffi"
 local files = require "tests.support.files"
 local shardrt = require "shardrt"

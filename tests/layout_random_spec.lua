@@ -1,7 +1,7 @@
 -- Random meshes, specs and shapes against an oracle in plain Lua that walks every device of the job.
 
 local ffi = require "ffi"
-local C = require "shardrt.C"
+local C = require "shardrt.base.ffi"
 
 ffi.cdef [[
 bool box_equal(const shardrt_box *a, const shardrt_box *b);

@@ -2,7 +2,7 @@
 -- every way out when an allocation fails.
 
 local ffi = require "ffi"
-local C = require "shardrt.C"
+local C = require "shardrt.base.ffi"
 local layout = require "tests.support.layout"
 
 ffi.cdef [[

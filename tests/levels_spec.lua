@@ -2,9 +2,9 @@
 -- (By themselves only the highest level's would run here.)
 
 local ffi = require "ffi"
-local C = require "shardrt.C"
+local C = require "shardrt.base.ffi"
 local arrays = require "tests.support.arrays"
-local dtypes = require "shardrt.dtype"
+local dtypes = require "shardrt.layout.dtype"
 local platform = require "tests.support.platform"
 local P = arrays.P
 local it = platform.host_only(it, pending, "levels of vectors are the processor's")

@@ -155,7 +155,7 @@ end)
 
 -- What each of 4 processes x 2 devices reads and is sent in a step, and what the plan of the move says.
 local MOVED = [==[
-local C, shardrt = require "shardrt.C", require "shardrt"
+local C, shardrt = require "shardrt.base.ffi", require "shardrt"
 local P, ndarray = shardrt.P, shardrt.ndarray
 local source = shardrt.source.array {
   x = ndarray.arange(40 * 32, "int16"):reshape { 40, 4, 8 }, y = ndarray.arange(40, "int64"),

@@ -108,14 +108,14 @@ describe("processes that get out of step are found", function()
 
   it("where they take as many steps, but others", function()
     refused(run(START .. [[
-      require("shardrt.C").shardrt_loader_seek(loader.handle, 0, me == 3 and 8000 or 0)
+      require("shardrt.base.ffi").shardrt_loader_seek(loader.handle, 0, me == 3 and 8000 or 0)
       step(1)]]), "processes 0-2: the end of the recipe after 1 step (the last: step 0 of the loader, from row 0 of",
       "process 3: the end of the recipe after 1 step (the last: step 0 of the loader, from row 8000 of")
   end)
 
   it("when they restore other states", function()
     refused(run(START .. [[
-      require("shardrt.C").shardrt_loader_seek(loader.handle, 0, me == 2 and 8000 or 0)
+      require("shardrt.base.ffi").shardrt_loader_seek(loader.handle, 0, me == 2 and 8000 or 0)
       loader:restore(loader:state())
       error "never reached"]], { "--check", "off" }), "the state that loader:restore goes to", "process 2",
       "recipe.lua:")

@@ -2,7 +2,7 @@
 
 local cjson = require "cjson"
 local ffi = require "ffi"
-local C = require "shardrt.C"
+local C = require "shardrt.base.ffi"
 local shardrt = require "shardrt"
 local files = require "tests.support.files"
 local mpi = require "tests.support.mpi"
@@ -644,7 +644,7 @@ describe("batches that do not divide the samples", function()
   -- Sizes are tried one by one for the message, so with a number that has few divisors all of them could be.
   it("are refused at any size, with sizes that divide, where there are some near", function()
     local result = mpi.run { limit = 60, source = [[
-      local ffi, C, shardrt = require "ffi", require "shardrt.C", require "shardrt"
+      local ffi, C, shardrt = require "ffi", require "shardrt.base.ffi", require "shardrt"
       local one = shardrt.SingleDeviceSharding(0)
       local shardings = ffi.new("shardrt_sharding *[1]", one.handle)
       local function try(count, batch_size)

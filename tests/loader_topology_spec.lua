@@ -2,14 +2,14 @@
 
 local ffi = require "ffi"
 local bit = require "bit"
-local C = require "shardrt.C"
+local C = require "shardrt.base.ffi"
 local mpi = require "tests.support.mpi"
 
 -- Every process gathers every global batch and hashes the stream; all processes must come to the same hash. What a case
 -- is called says what the stream depends on; the variants of a case must not change it.
 local RECIPE = [[
 local ffi, bit = require "ffi", require "bit"
-local C = require "shardrt.C"
+local C = require "shardrt.base.ffi"
 local shardrt = require "shardrt"
 local P = shardrt.P
 
@@ -31,7 +31,7 @@ local function stream(o)
   end
   local text = table.concat(words)
   local hash = C.shardrt_fingerprint(text, #text)
-  require("shardrt.fail").check(C.shardrt_check_same("the stream", hash))
+  require("shardrt.base.error").check(C.shardrt_check_same("the stream", hash))
   return bit.tohex(hash)
 end
 
@@ -121,7 +121,7 @@ end)
 -- Loads steps of a stream in one job, from the state that arg[1] gives, and prints their hash and the state after them.
 local PART = [[
 local ffi, bit, cjson = require "ffi", require "bit", require "cjson"
-local C = require "shardrt.C"
+local C = require "shardrt.base.ffi"
 local shardrt = require "shardrt"
 local loader = shardrt.loader {
   source = shardrt.source.array { y = shardrt.ndarray.arange(53, "int64") }, batch_size = tonumber(arg[3]),

@@ -2,7 +2,7 @@
 -- damaged, cut and lying ones; compressed ones; many processes; running out of memory.
 
 local ffi = require "ffi"
-local C = require "shardrt.C"
+local C = require "shardrt.base.ffi"
 local files = require "tests.support.files"
 local mpi = require "tests.support.mpi"
 local shardrt = require "shardrt"

@@ -1,5 +1,5 @@
 -- The memory of a process that loads batch after batch, of a recipe that does nothing about it.
-local C = require "shardrt.C"
+local C = require "shardrt.base.ffi"
 local shardrt = require "shardrt"
 local mpi = require "tests.support.mpi"
 

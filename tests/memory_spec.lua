@@ -1,7 +1,7 @@
 -- The memory room through its C functions: copies of boxes, arrays as any process of any job sees them, the pool.
 
 local ffi = require "ffi"
-local C = require "shardrt.C"
+local C = require "shardrt.base.ffi"
 
 ffi.cdef [[
 struct pool;

@@ -1,9 +1,9 @@
 -- Host arrays: every dtype, exact or refused; shapes, views, .npy files.
 
 local ffi = require "ffi"
-local C = require "shardrt.C"
+local C = require "shardrt.base.ffi"
 local mpi = require "tests.support.mpi"
-local ndarray = require "shardrt.ndarray"
+local ndarray = require "shardrt.array.ndarray"
 local shardrt = require "shardrt"
 
 local integers = {

@@ -1,12 +1,12 @@
 -- .npy files: numpy's format read and written, as host arrays, as sources, and by the box into sharded arrays.
 
 local ffi = require "ffi"
-local C = require "shardrt.C"
+local C = require "shardrt.base.ffi"
 local arrays = require "tests.support.arrays"
 local files = require "tests.support.files"
 local mpi = require "tests.support.mpi"
-local ndarray = require "shardrt.ndarray"
-local source = require "shardrt.source"
+local ndarray = require "shardrt.array.ndarray"
+local source = require "shardrt.data.source"
 
 local descrs = {
   bool = "|b1", int8 = "|i1", int16 = "<i2", int32 = "<i4", int64 = "<i8", uint8 = "|u1", uint16 = "<u2",
@@ -134,7 +134,7 @@ describe(".npy files", function()
     ndarray.full({ 3 }, 7, "int32"):save(path)
     local old = files.slurp(path)
     local recipe = files.write(folder, "save.lua",
-      "require('shardrt.ndarray').zeros({1000000}, 'uint8'):save(arg[1])")
+      "require('shardrt.array.ndarray').zeros({1000000}, 'uint8'):save(arg[1])")
     -- A limit on the size of files stands for a disk that is full.
     local result = require("tests.support.mpi").shell(
       ("trap '' XFSZ; ulimit -f 100; %s %s %s"):format(require("tests.support.mpi").program(), recipe, path), 30)

@@ -1,7 +1,7 @@
 -- .npz files as numpy and Python's zipfile write them (tests/data/npz, made by npz.py), with 64-bit directories, made
 -- by hand, lying, damaged and cut.
 
-local C = require "shardrt.C"
+local C = require "shardrt.base.ffi"
 local ffi = require "ffi"
 local files = require "tests.support.files"
 local shardrt = require "shardrt"

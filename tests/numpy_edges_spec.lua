@@ -4,7 +4,7 @@ local files = require "tests.support.files"
 local mpi = require "tests.support.mpi"
 local shardrt = require "shardrt"
 local np = require "shardrt.numpy"
-local C = require "shardrt.C"
+local C = require "shardrt.base.ffi"
 local P = shardrt.P
 
 local mesh = shardrt.make_mesh({ 8 }, { "x" })
@@ -82,9 +82,9 @@ end)
 
 describe("memory", function()
   it("of what a gradient is done with is given back", function()
-    local operate = require "shardrt.operate"
+    local dispatch = require "shardrt.ops.dispatch"
     local alive, least = setmetatable({}, { __mode = "k" }), math.huge
-    operate.observer = function(what)
+    dispatch.observer = function(what)
       if not what:find("gradient", 1, true) then return end
       collectgarbage()
       collectgarbage()
@@ -98,7 +98,7 @@ describe("memory", function()
       assert(count_of(alive) == 20)
       return np.sum(x)
     end), shardrt.device_put(np.ones { 8 }, on "x"))
-    operate.observer = nil
+    dispatch.observer = nil
     assert.is_true(ok, problem)
     assert.is_true(least <= 3, least)
   end)

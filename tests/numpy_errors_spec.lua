@@ -127,8 +127,8 @@ end)
 describe("editors", function()
   it("find every word annotated", function()
     local text = {}
-    for _, room in ipairs { "elementwise", "fold", "contract", "rearrange", "create" } do
-      local file = assert(io.open("lua/shardrt/" .. room .. ".lua"))
+    for _, room in ipairs { "elementwise", "reduce", "matmul", "manipulation", "creation" } do
+      local file = assert(io.open("lua/shardrt/ops/" .. room .. ".lua"))
       text[#text + 1] = file:read "*a"
       file:close()
     end

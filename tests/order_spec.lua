@@ -1,7 +1,7 @@
 -- The order of an epoch: a permutation for every length, well mixed, another one for every seed and epoch.
 
 local ffi = require "ffi"
-local C = require "shardrt.C"
+local C = require "shardrt.base.ffi"
 
 local function at(seed, epoch, count, position) return tonumber(C.shardrt_order_index(seed, epoch, count, position)) end
 

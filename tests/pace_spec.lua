@@ -1,6 +1,6 @@
 -- How many workers and batches ahead: chosen from the machine, then from how steps go.
 local ffi = require "ffi"
-local C = require "shardrt.C"
+local C = require "shardrt.base.ffi"
 local shardrt = require "shardrt"
 local mpi = require "tests.support.mpi"
 

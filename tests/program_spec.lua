@@ -90,11 +90,11 @@ describe("modules", function()
 
   it("of shardrt are replaced by SHARDRT_LUA_PATH", function()
     local folder = mpi.folder()
-    os.execute("mkdir " .. folder .. "/shardrt")
-    local file = assert(io.open(folder .. "/shardrt/spec.lua", "w"))
+    os.execute("mkdir -p " .. folder .. "/shardrt/layout")
+    local file = assert(io.open(folder .. "/shardrt/layout/spec.lua", "w"))
     file:write "return { P = function() return 'another P' end }"
     file:close()
-    local result = mpi.run { source = "print(require('shardrt.spec').P())", env = { SHARDRT_LUA_PATH = folder } }
+    local result = mpi.run { source = "print(require('shardrt.layout.spec').P())", env = { SHARDRT_LUA_PATH = folder } }
     assert.equal("another P\n", result.stdout)
     mpi.remove(folder)
   end)
@@ -316,8 +316,8 @@ describe("a loop over pairs or next", function()
   end
 
   it("in specs and in libraries is such a one, too", function()
-    assert.truthy(debug.getinfo(pairs, "S").source:find "ordered")
-    assert.truthy(debug.getinfo(next, "S").source:find "ordered")
+    assert.truthy(debug.getinfo(pairs, "S").source:find "sorted_pairs")
+    assert.truthy(debug.getinfo(next, "S").source:find "sorted_pairs")
     for _, f in ipairs { pairs {}, (pairs { 1, a = 2 }) } do assert.are_not.equal("C", debug.getinfo(f, "S").what) end
     local ok, message = pcall(function() return pairs(nil) end)
     assert.is_false(ok)

@@ -2,7 +2,7 @@
 
 local files = require "tests.support.files"
 local mpi = require "tests.support.mpi"
-local progress = require "shardrt.progress"
+local progress = require "shardrt.loader.progress"
 
 local ERASE = "\r\27[K"
 

@@ -6,7 +6,7 @@
 --
 -- so that it is that of JAX without x64 where neither has 64 bits. (tests/data/arithmetic.py asks arrays of them.)
 
-local promote = require "shardrt.promote"
+local promote = require "shardrt.ops.promote"
 
 local NAMES = {
   "bool", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64", "bfloat16", "float16", "float32",

@@ -1,7 +1,7 @@
--- The rules by which operations choose layouts (lua/shardrt/propagate.lua), beside the bytes that each choice moves,
--- counted device by device and element by element.
+-- The rules by which operations choose layouts (lua/shardrt/ops/propagate.lua), beside the bytes that each choice
+-- moves, counted device by device and element by element.
 
-local propagate = require "shardrt.propagate"
+local propagate = require "shardrt.ops.propagate"
 
 local seed = tonumber(os.getenv "SHARDRT_TEST_SEED") or os.time()
 print("seed", seed)

@@ -2,7 +2,7 @@
 
 local bit = require "bit"
 local ffi = require "ffi"
-local C = require "shardrt.C"
+local C = require "shardrt.base.ffi"
 local arrays = require "tests.support.arrays"
 local golden = require "tests.support.golden"
 local mpi = require "tests.support.mpi"

@@ -1,7 +1,7 @@
 -- Arrays that are laid out anew from what a process holds of them.
 
 local ffi = require "ffi"
-local C = require "shardrt.C"
+local C = require "shardrt.base.ffi"
 local arrays = require "tests.support.arrays"
 local mpi = require "tests.support.mpi"
 local P = arrays.P
@@ -101,7 +101,7 @@ describe("an array of several processes", function()
   it("is not laid out from what one of them does not hold", function()
     local result = mpi.run { processes = 2, devices = 2, source = [[
       package.path = "./?.lua;" .. package.path
-      local ffi, C, arrays = require "ffi", require "shardrt.C", require "tests.support.arrays"
+      local ffi, C, arrays = require "ffi", require "shardrt.base.ffi", require "tests.support.arrays"
       local P = arrays.P
       local x = arrays.global(arrays.sharding({ 4 }, { "a" }, P "a"), "int32", { 8 }, ffi.new("int32_t[8]"))
       local out = arrays.new(arrays.sharding({ 4 }, { "a" }, P()), "int32", { 8 })

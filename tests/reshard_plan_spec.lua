@@ -3,7 +3,7 @@
 
 local bit = require "bit"
 local ffi = require "ffi"
-local C = require "shardrt.C"
+local C = require "shardrt.base.ffi"
 local golden = require "tests.support.golden"
 local layout = require "tests.support.layout"
 local moves_of = require "tests.support.moves"

@@ -44,7 +44,7 @@ describe("a result", function()
       processes = 4, devices = 2, limit = 120,
       source = [[
         local shardrt = require "shardrt"
-        local job, np, P = require "shardrt.job", require "shardrt.numpy", shardrt.P
+        local job, np, P = require "shardrt.program.job", require "shardrt.numpy", shardrt.P
         local mesh = shardrt.make_mesh({ 8 }, { "x" })
         local function ones(shape, ...)
           return np.ones(shape, "float32", shardrt.NamedSharding(mesh, P(...)))

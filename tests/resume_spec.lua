@@ -4,7 +4,7 @@
 
 local bit = require "bit"
 local cjson = require "cjson"
-local C = require "shardrt.C"
+local C = require "shardrt.base.ffi"
 local shardrt = require "shardrt"
 local mpi = require "tests.support.mpi"
 local pipelines = require "tests.support.pipelines"
@@ -84,7 +84,7 @@ end)
 local PART = [[
 local cjson = require "cjson"
 local shardrt = require "shardrt"
-local C = require "shardrt.C"
+local C = require "shardrt.base.ffi"
 local bit = require "bit"
 local pipelines = require "tests.support.pipelines"
 for _, task in ipairs(cjson.decode(arg[1])) do

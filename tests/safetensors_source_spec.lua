@@ -5,9 +5,9 @@ local bit = require "bit"
 local ffi = require "ffi"
 local boxes = require "tests.support.boxes"
 local files = require "tests.support.files"
-local ndarray = require "shardrt.ndarray"
+local ndarray = require "shardrt.array.ndarray"
 local shardrt = require "shardrt"
-local source = require "shardrt.source"
+local source = require "shardrt.data.source"
 
 local SHAPE = { 6, 5 } -- of a sample; there are 11
 local types = {

@@ -2,7 +2,7 @@
 -- Lua and the reference implementation; malformed ones; running out of memory.
 
 local ffi = require "ffi"
-local C = require "shardrt.C"
+local C = require "shardrt.base.ffi"
 local files = require "tests.support.files"
 local mpi = require "tests.support.mpi"
 local shardrt = require "shardrt"
@@ -507,7 +507,7 @@ save_file({'x': np.arange(12, dtype='<f4').reshape(3, 4), 'y': np.array(True), '
     local opened = ffi.new "shardrt_safetensors *[1]"
     assert.equal(0, C.shardrt_safetensors_open(path, opened))
     local thin = shardrt.NamedSharding(s.mesh, P(nil, "x"))
-    local made = require("shardrt.array").new("spec", s, { code = C.SHARDRT_INT16 }, { 8, 8 })
+    local made = require("shardrt.array.array").new("spec", s, { code = C.SHARDRT_INT16 }, { 8, 8 })
     local calls = {
       open = function()
         local out = ffi.new "shardrt_safetensors *[1]"

@@ -143,7 +143,7 @@ describe("save and load", function()
 
   it("lay arrays out in rows where their boxes would be crumbs, one part for each process that fits", function()
     local ffi = require "ffi"
-    local C = require "shardrt.C"
+    local C = require "shardrt.base.ffi"
     local shardrt = require "shardrt"
     local P = shardrt.P
     local mesh = shardrt.make_mesh({ 4, 2 }, { "a", "b" })

@@ -1,11 +1,11 @@
 -- Sources: what a gather gives, against plain Lua; shards and numbers; fingerprints; every way out of an error.
 
 local ffi = require "ffi"
-local C = require "shardrt.C"
+local C = require "shardrt.base.ffi"
 local boxes = require "tests.support.boxes"
 local files = require "tests.support.files"
-local ndarray = require "shardrt.ndarray"
-local source = require "shardrt.source"
+local ndarray = require "shardrt.array.ndarray"
+local source = require "shardrt.data.source"
 
 ffi.cdef [[
 size_t source_bytes(const shardrt_source *source, int32_t field, const shardrt_box *inner);

@@ -1,7 +1,7 @@
 -- The tree keeps to its own rules: rooms include only rooms above them, and the FFI sees what C sees.
 
 local ffi = require "ffi"
-local C = require "shardrt.C"
+local C = require "shardrt.base.ffi"
 local cdef = require "shardrt.cdef"
 
 local function lines_of(command)
@@ -145,17 +145,19 @@ describe("the Lua files", function()
       local opened = assert(io.open(file))
       local text = opened:read "*a"
       opened:close()
-      if file ~= "lua/shardrt/C.lua" and file ~= "lua/shardrt/fail.lua" then -- which stand before it
-        assert.truthy(text:find('fail.own()', 1, true) or text:find('require("shardrt.fail").own()', 1, true), file)
+      if file ~= "lua/shardrt/base/ffi.lua" and file ~= "lua/shardrt/base/error.lua" then -- which stand before it
+        local own = text:find("fail.own()", 1, true) or text:find('require("shardrt.base.error").own()', 1, true)
+        assert.truthy(own, file)
       end
     end
   end)
 
   it("leave no loop to LuaJIT's own pairs: the first thing that a state runs replaces it", function()
-    for _, name in ipairs { "program", "worker" } do -- what C starts, in a recipe's state and in a worker's
+    -- What C starts, in a recipe's state and in a worker's.
+    for _, name in ipairs { "program/program", "data/worker/run" } do
       for line in io.lines("lua/shardrt/" .. name .. ".lua") do
         if not line:find "^%-%-" and line ~= "" then
-          assert.equal('require("shardrt.ordered").install() -- before any other loop', line)
+          assert.equal('require("shardrt.base.sorted_pairs").install() -- before any other loop', line)
           break
         end
       end
@@ -225,5 +227,119 @@ describe("the one declaration", function()
     end
     assert.equal("EINVAL", ffi.string(C.shardrt_error_name(C.SHARDRT_EINVAL)))
     assert.equal("unknown", ffi.string(C.shardrt_error_name(-1000)))
+  end)
+end)
+
+describe("the folders of Lua", function()
+  -- Each requires only itself and those before it; the files that recipes require, and what gathers them, come last.
+  local FOLDERS = {
+    "base", "layout", "array", "data/worker", "data", "loader", "checkpoint", "ops", "autodiff", "random", "numpy",
+    "program", "init",
+  }
+  -- The only requires that close a circle: both modules lie in one folder, and one of them waits until it is called.
+  local CIRCLES = {
+    ["ops/elementwise > ops/reduce"] = "the gradient of an operand that was broadcast is a sum; sums are made of both",
+  }
+  -- Which files may compute the name of a module.
+  local COMPUTED = {
+    ["base/lazy"] = "its callers name them", init = "the last of all", numpy = "gathers words of ops/",
+    ["data/worker/closure"] = "Lua's own libraries", ["data/worker/run"] = "a module of the recipe's",
+  }
+
+  -- A line without its comment, and with its strings by number; and the strings.
+  local function parts_of(line)
+    local code, strings, at = "", {}, 1
+    while true do
+      local start = line:find("[\"'%-]", at)
+      if not start then return code .. line:sub(at), strings end
+      local mark = line:sub(start, start)
+      code = code .. line:sub(at, start - 1)
+      if mark == "-" then
+        if line:sub(start, start + 1) == "--" then return code, strings end
+        code, at = code .. mark, start + 1
+      else
+        local stop = start
+        repeat
+          stop = assert(line:find("[\\" .. mark .. "]", stop + 1), line)
+          local is_escape = line:sub(stop, stop) == "\\"
+          if is_escape then stop = stop + 1 end
+        until not is_escape
+        strings[#strings + 1] = line:sub(start + 1, stop - 1)
+        code, at = code .. "<" .. #strings .. ">", stop + 1
+      end
+    end
+  end
+
+  -- What each module requires, at once or lazily: {name = {name = line}}, by paths under lua/shardrt.
+  local graph, count = {}, 0
+  for _, file in ipairs(lines_of "find lua/shardrt -name '*.lua' | sort") do
+    local name, number = file:match "^lua/shardrt/(.*)%.lua$", 0
+    graph[name], count = {}, count + 1
+    for line in io.lines(file) do
+      number = number + 1
+      local code, strings = parts_of(line)
+      for word, rest in code:gmatch "([%w_.]+)(%p*%s*%p*%s*<?%d*)" do
+        if word == "require" or word == "lazy.module" then
+          local module = strings[tonumber(rest:match "^[(,]?%s*<(%d+)$")]
+          if not module or module:find "%.$" then -- none, or the beginning of one
+            assert(COMPUTED[name], ("%s:%d: it computes the name of a module: %s"):format(file, number, line))
+          elseif module:find "^shardrt" and module ~= "shardrt.cdef" then
+            graph[name][module == "shardrt" and "init" or module:gsub("^shardrt%.", ""):gsub("%.", "/")] = number
+          end
+        end
+      end
+    end
+  end
+
+  local function position(name)
+    for at, folder in ipairs(FOLDERS) do
+      if name == folder or name:match "^(.*)/" == folder then return at end
+    end
+    error(name .. " lies in no folder of the list")
+  end
+
+  it("are read as they are written", function()
+    assert.is_true(count > 70)
+    assert.is_truthy(graph["loader/loader"]["loader/auto"] and graph["layout/mesh"]["base/class"])
+    assert.is_truthy(graph["base/json"]["base/error"] and graph["program/program"]["program/index"])
+    assert.is_nil(graph["array/array"].numpy) -- a message
+    for name in pairs(COMPUTED) do assert.is_truthy(graph[name], name) end
+  end)
+
+  it("require only those before them, also lazily", function()
+    for name, requires in pairs(graph) do
+      for other, line in pairs(requires) do
+        assert.is_truthy(graph[other], ("%s.lua:%d requires %s, which there is not"):format(name, line, other))
+        assert.is_true(position(other) <= position(name), ("%s.lua:%d requires %s"):format(name, line, other))
+      end
+    end
+  end)
+
+  it("hold no circle of modules but those that are named here with their reasons", function()
+    for edge in pairs(CIRCLES) do
+      local from, to = edge:match "^(%S+) > (%S+)$"
+      assert.is_truthy(graph[from][to], edge .. " is no longer there")
+      assert.equal(position(from), position(to))
+    end
+    local done = {}
+    local function visit(name, path)
+      assert.is_not_equal("open", done[name], path .. " is a circle")
+      if done[name] then return end
+      done[name] = "open"
+      for other in pairs(graph[name]) do
+        if not CIRCLES[name .. " > " .. other] then visit(other, path .. " > " .. other) end
+      end
+      done[name] = "closed"
+    end
+    for name in pairs(graph) do visit(name, name) end
+  end)
+
+  it("have at most 25 files", function()
+    local files = {}
+    for name in pairs(graph) do
+      local folder = name:match "^(.*)/" or ""
+      files[folder] = (files[folder] or 0) + 1
+      assert.is_true(files[folder] <= 25, folder)
+    end
   end)
 end)

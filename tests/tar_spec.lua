@@ -2,7 +2,7 @@
 -- malformed, damaged and cut.
 
 local ffi = require "ffi"
-local C = require "shardrt.C"
+local C = require "shardrt.base.ffi"
 local files = require "tests.support.files"
 local shardrt = require "shardrt"
 

@@ -346,7 +346,7 @@ describe("shardrt_trace_start", function()
   it("gives back what it took where memory ends, and begins when there is some", function()
     local path = folder .. "/trace.json"
     local result = mpi.run { args = { path }, source = head .. [[
-      local C = require "shardrt.C"
+      local C = require "shardrt.base.ffi"
       local n, code = 0
       repeat
         n = n + 1

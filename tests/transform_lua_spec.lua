@@ -3,7 +3,7 @@
 
 local bit = require "bit"
 local ffi = require "ffi"
-local C = require "shardrt.C"
+local C = require "shardrt.base.ffi"
 local files = require "tests.support.files"
 local mpi = require "tests.support.mpi"
 local shardrt = require "shardrt"
@@ -278,7 +278,7 @@ describe("an error in a transform", function()
       { "rng:below: a whole number from 1 to 2^32, not 0", function(_, rng) return rng:below(0) end, {} },
       { "rng:below: a whole number from 1 to 2^32, not 1.5", function(_, rng) return rng:below(1.5) end, {} },
       { 'cannot use the module "shardrt"', function() require "shardrt" end },
-      { 'cannot use the module "shardrt.C"', function() require "shardrt.C" end },
+      { 'cannot use the module "shardrt.base.ffi"', function() require "shardrt.base.ffi" end },
       { "stack overflow", function() local function f() return 1 + f() end return f() end },
       { "it does not write all of its output, as it says", function(sample) sample.out[0] = 1 end, nil, true },
     }
@@ -441,7 +441,7 @@ end)
 -- The stream of a loader, with a table and a function from outside and with random numbers, as one hash.
 local RECIPE = [[
 local bit, ffi = require "bit", require "ffi"
-local C = require "shardrt.C"
+local C = require "shardrt.base.ffi"
 local shardrt = require "shardrt"
 local P, n = shardrt.P, shardrt.device_count()
 local names = { alpha = 1, beta = 2, gamma = 3, delta = 4, epsilon = 5, zeta = 6, eta = 7 }
@@ -655,7 +655,7 @@ end)
 
 describe("a predicate", function()
   it("is given what a field of no dimensions holds, and its outcome is what Lua takes for true", function()
-    local predicate = require("shardrt.transform").predicate
+    local predicate = require("shardrt.data.transform").predicate
     local keep = { [3] = true, [5] = 0 }
     local source = shardrt.source.array {
       x = ndarray.arange(8, "int64"), h = ndarray.arange(8, "float16"), y = ndarray.arange(16, "int8"):reshape { 8, 2 },

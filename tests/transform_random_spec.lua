@@ -2,7 +2,7 @@
 
 local ffi = require "ffi"
 local bit = require "bit"
-local C = require "shardrt.C"
+local C = require "shardrt.base.ffi"
 local cjson = require "cjson"
 local mpi = require "tests.support.mpi"
 local oracle = require "tests.support.transforms"
@@ -148,7 +148,7 @@ end)
 -- Every process gathers every global batch and hashes it; all processes must come to the same hash.
 local RECIPE = [[
 local ffi, bit = require "ffi", require "bit"
-local C = require "shardrt.C"
+local C = require "shardrt.base.ffi"
 local shardrt = require "shardrt"
 local P, T = shardrt.P, shardrt.transform
 
@@ -179,7 +179,7 @@ local function stream(o)
   end
   local text = table.concat(words)
   local hash = C.shardrt_fingerprint(text, #text)
-  require("shardrt.fail").check(C.shardrt_check_same("the stream", hash))
+  require("shardrt.base.error").check(C.shardrt_check_same("the stream", hash))
   return bit.tohex(hash)
 end
 

@@ -1,9 +1,9 @@
 -- The built-in transforms against plain Lua (tests/support/transforms.lua) and Pillow, and in all that can go wrong.
 
 local ffi = require "ffi"
-local C = require "shardrt.C"
+local C = require "shardrt.base.ffi"
 local files = require "tests.support.files"
-local ndarray = require "shardrt.ndarray"
+local ndarray = require "shardrt.array.ndarray"
 local oracle = require "tests.support.transforms"
 local read = require "tests.support.read"
 local shardrt = require "shardrt"
@@ -681,7 +681,7 @@ describe("when memory is short", function()
     for number, chain in ipairs(chains) do
       local out = ffi.new "shardrt_source *[1]"
       local function map()
-        local handles, transform = ffi.new("shardrt_transform *[?]", #chain - 1), require "shardrt.transform"
+        local handles, transform = ffi.new("shardrt_transform *[?]", #chain - 1), require "shardrt.data.transform"
         for i = 2, #chain do handles[i - 2] = transform.handle(chain[i]) end
         local mapped = ffi.new "shardrt_mapped[1]"
         mapped[0] = { name = "x", field = 0, count = #chain - 1, transforms = handles }

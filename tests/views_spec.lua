@@ -1,7 +1,7 @@
 -- Ragged fields, token files, and the views that choose samples: what they give, against plain Lua; what they refuse.
 
 local ffi = require "ffi"
-local C = require "shardrt.C"
+local C = require "shardrt.base.ffi"
 local shardrt = require "shardrt"
 local files = require "tests.support.files"
 local mpi = require "tests.support.mpi"

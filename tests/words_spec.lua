@@ -392,13 +392,52 @@ describe("an argument of another kind", function()
 end)
 
 describe("the declarations for editors", function()
-  it("have all words, and no others", function()
-    local declared = {}
-    for line in io.lines "lua/shardrt/init.lua" do
-      local name = line:match "^%-%-%-@field ([%w_]+) "
-      if name then declared[name] = shardrt[name] ~= nil end -- which raises where there is none
+  -- Of each class of words: those that it joins, and its words with what stands above them.
+  local classes = {}
+  local listing = assert(io.popen "find lua/shardrt -name '*.lua' | sort")
+  for path in listing:lines() do
+    local class, own, above = nil, nil, {} -- `own`: the class of the file's words
+    for line in io.lines(path) do
+      local name, parents = line:match "^%-%-%-@class ([%w_.]+):? ?([%w_., ]*)$"
+      local field = line:match "^%-%-%-@field ([%w_]+) "
+      local word = line:match "^function words%.([%w_]+)%(" or line:match "^function shardrt%.([%w_]+)%("
+      if name then
+        class = { parents = {}, words = {} }
+        classes[name] = class
+        for parent in parents:gmatch "[%w_.]+" do class.parents[#class.parents + 1] = parent end
+      elseif field and class then
+        class.words[field] = { is_field = true }
+      elseif word and own then
+        own.words[word] = { text = table.concat(above, "\n"), line = line }
+      end
+      if line:find "^local words = {" or line:find "^local shardrt = {" then own = class end
+      if line:find "^%-%-%-" then above[#above + 1] = line else above = {} end
     end
-    for name in pairs(shardrt) do assert.is_true(declared[name], name) end
+  end
+  listing:close()
+
+  it("have all words, each once and with what it takes and returns, and no others", function()
+    local declared = {}
+    local function join(name)
+      local class = assert(classes[name], name)
+      for word, its in pairs(class.words) do
+        assert.is_nil(declared[word], word .. " is declared twice")
+        declared[word] = its
+        assert.truthy(shardrt[word] ~= nil) -- which raises where there is none
+      end
+      for _, parent in ipairs(class.parents) do join(parent) end
+    end
+    join "shardrt"
+    for word in pairs(shardrt) do
+      local its = declared[word]
+      assert.truthy(its, word)
+      if not its.is_field then
+        assert.truthy(its.text:find "^%-%-%- %u", word .. " is not said in words")
+        for parameter in its.line:match "%((.-)%)":gmatch "[%w_]+" do
+          assert.truthy(its.text:find("---@param " .. parameter .. "[ ?]"), word .. ": " .. parameter)
+        end
+      end
+    end
   end)
 end)
 

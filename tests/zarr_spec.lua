@@ -3,7 +3,7 @@
 local bit = require "bit"
 local boxes = require "tests.support.boxes"
 local files = require "tests.support.files"
-local source = require "shardrt.source"
+local source = require "shardrt.data.source"
 
 local SHAPE = { 6, 5 } -- of a sample; there are 11
 local types = {

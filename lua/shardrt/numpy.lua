@@ -1,12 +1,15 @@
 -- shardrt.numpy: computation on arrays, with JAX's numpy names and meanings. Every word takes arrays, host arrays and
 -- numbers; where operands lie decides where the result lies, and what must move moves.
 
-local fail = require "shardrt.fail"
-local object = require "shardrt.object"
+local class = require "shardrt.base.class"
+local creation = require "shardrt.ops.creation"
+local dtype = require "shardrt.layout.dtype"
+local fail = require "shardrt.base.error"
+local foreign_names = require "shardrt.base.foreign_names"
 fail.own()
 
----@class shardrt.numpy.joined: shardrt.elementwise.words, shardrt.fold.words, shardrt.contract.words
----@class shardrt.numpy: shardrt.numpy.joined, shardrt.rearrange.words, shardrt.create.words
+---@class shardrt.numpy.joined: shardrt.elementwise.words, shardrt.reduce.words, shardrt.matmul.words
+---@class shardrt.numpy: shardrt.numpy.joined, shardrt.manipulation.words, shardrt.creation.words
 local words = {}
 
 -- A word that refuses arguments which it would not look at.
@@ -22,10 +25,17 @@ local function bounded(name, word)
   end
 end
 
-for _, room in ipairs { "elementwise", "fold", "contract", "rearrange", "create" } do
-  for name, word in pairs(require("shardrt." .. room).words) do words[name] = bounded(name, word) end
+for _, room in ipairs { "elementwise", "reduce", "matmul", "manipulation", "creation" } do
+  for name, word in pairs(require("shardrt.ops." .. room).words) do words[name] = bounded(name, word) end
+end
+
+function foreign_names.numpy.takes_array(name) return words[name] ~= nil and creation.words[name] == nil end
+
+function foreign_names.numpy.hint(name)
+  local kind = name:gsub("_$", "")
+  return dtype.exists(kind) and ('a dtype is a text: "%s"'):format(kind) or nil
 end
 
 ---@type shardrt.numpy
-local numpy = object.words("shardrt.numpy", words)
+local numpy = class.words("shardrt.numpy", words)
 return numpy

@@ -1,18 +1,18 @@
 -- shardrt.random: JAX's default random numbers, made where they are wanted, the same in every sharding.
 
 local ffi = require "ffi"
-local C = require "shardrt.C"
-local array = require "shardrt.array"
-local device = require "shardrt.device"
-local dtype = require "shardrt.dtype"
-local fail = require "shardrt.fail"
-local list = require "shardrt.list"
-local object = require "shardrt.object"
-local operate = require "shardrt.operate"
-local outside = require "shardrt.outside"
-local plan = require "shardrt.later" "shardrt.plan"
-local shape = require "shardrt.shape"
-local sharding = require "shardrt.sharding"
+local C = require "shardrt.base.ffi"
+local array = require "shardrt.array.array"
+local class = require "shardrt.base.class"
+local device = require "shardrt.layout.device"
+local dispatch = require "shardrt.ops.dispatch"
+local dtype = require "shardrt.layout.dtype"
+local fail = require "shardrt.base.error"
+local list = require "shardrt.base.list"
+local memory_pressure = require "shardrt.base.memory_pressure"
+local plan = require "shardrt.layout.plan"
+local shape = require "shardrt.layout.shape"
+local sharding = require "shardrt.layout.sharding"
 fail.own()
 
 ---@class shardrt.random
@@ -20,15 +20,15 @@ local random = {}
 
 ---@class shardrt.random.Key # decides random numbers; equal where its words and its layout are
 ---@field partitionable boolean # whether a number depends on its place alone, not on the array's size
-local Key = object.class("a key", "key", { partitionable = true }, {})
+local Key = class.define("a key", "key", { partitionable = true }, {})
 
 local c_key, c_keys = ffi.typeof "shardrt_key", ffi.typeof "shardrt_key[?]"
 local int64, uint64 = ffi.typeof "int64_t", ffi.typeof "uint64_t"
 
-local function wrap(c) return object.new(Key, { c = c, partitionable = c.partitionable ~= 0 }) end
+local function wrap(c) return class.new(Key, { c = c, partitionable = c.partitionable ~= 0 }) end
 
 local function words_of(key)
-  local c = object.inside(key).c
+  local c = class.inside(key).c
   return c.words[0], c.words[1]
 end
 
@@ -46,13 +46,13 @@ end
 -- The shardrt_key of a key that a recipe gave.
 local function c_of(what, value)
   if getmetatable(value) ~= Key then
-    local is_list = type(value) == "table" and not object.is(value) and getmetatable(rawget(value, 1)) == Key
+    local is_list = type(value) == "table" and not class.is(value) and getmetatable(rawget(value, 1)) == Key
     local of_split = "random.split(key) returns a list of keys: keys[1], keys[2], …, or unpack(keys)"
     if is_list then fail("%s: a list of keys, %s, is no key; %s", what, list.show(value), of_split) end
     fail("%s: %s is no key; random.key(42) makes one%s", what, list.show(value),
       value == nil and ", and " .. of_split or "")
   end
-  return object.inside(value).c
+  return class.inside(value).c
 end
 
 -- A whole number as int64_t, or nil.
@@ -66,7 +66,7 @@ end
 local function options_of(what, given, known)
   if given == nil then return {} end
   if sharding.is(given) or device.is(given) then given = { sharding = given } end
-  if type(given) ~= "table" or object.is(given) then
+  if type(given) ~= "table" or class.is(given) then
     fail("%s: the options are a table, as in {%s = …}, not %s", what, next(known), list.show(given))
   end
   fail.keywords(what, given, known)
@@ -84,10 +84,10 @@ local function make(what, key, kind_name, sizes, to, call)
     plan.array(what, x)
   else
     call[#call + 1] = x.handle
-    fail.check(outside.call(unpack(call)), what)
+    fail.check(memory_pressure.call(unpack(call)), what)
     array.tell_collector(x)
   end
-  if operate.observer then operate.observer(what, x, {}) end
+  if dispatch.observer then dispatch.observer(what, x, {}) end
   if together then return array.made_by_all(x) end
   array.derived(x, told)
   return x

@@ -3,7 +3,7 @@
 -- around every page fault reads much that nobody asked for, the more the larger the file.
 
 local ffi = require "ffi"
-local C = require "shardrt.C"
+local C = require "shardrt.base.ffi"
 local mpi = require "tests.support.mpi"
 
 local BATCH, SEED, HEADER, FILE_BYTES = 256, 42, 128, 3 * 2 ^ 30

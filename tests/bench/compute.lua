@@ -21,7 +21,7 @@ local function ours(bench, processes, what, layout)
     8 / processes, what, layout, ROUNDS))
 end
 
-local port = 20000 + math.floor(require("shardrt.C").shardrt_clock()) % 20000
+local port = 20000 + math.floor(require("shardrt.base.ffi").shardrt_clock()) % 20000
 
 local function jax(bench, processes, what, layout)
   local script = ("%s tests/bench/compute_jax.py %s %s %d"):format(bench.jax, what, layout, ROUNDS)

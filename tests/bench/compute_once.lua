@@ -3,8 +3,8 @@
 -- that all processes took at most beyond the bare program. What is computed is as in work_jax.py.
 
 local ffi = require "ffi"
-local C = require "shardrt.C"
-local fail = require "shardrt.fail"
+local C = require "shardrt.base.ffi"
+local fail = require "shardrt.base.error"
 local shardrt = require "shardrt"
 local mlp = dofile "recipes/parts/mlp.lua"
 local np, P, random = require "shardrt.numpy", shardrt.P, shardrt.random

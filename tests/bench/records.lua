@@ -1,7 +1,7 @@
 -- Files of records that are loaded, and what loads them: the loader (load.lua) and a plain C loop (gather.c).
 
 local ffi = require "ffi"
-local C = require "shardrt.C"
+local C = require "shardrt.base.ffi"
 local mpi = require "tests.support.mpi"
 
 local records = { BATCH = 256, SEED = 42, SECONDS = 1.0 }

@@ -59,7 +59,7 @@ local function between(bench)
   bench.report("reshard between processes, time / bare MPI_Alltoallv", ratio, "<= 1.3",
     ("%.1f and %.1f ms"):format(a * 1e3, b * 1e3))
   if not bench.jax then return end
-  local port = 20000 + math.floor(require("shardrt.C").shardrt_clock()) % 20000
+  local port = 20000 + math.floor(require("shardrt.base.ffi").shardrt_clock()) % 20000
   local function jax()
     port = port + 1
     local words = {}

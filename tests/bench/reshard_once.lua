@@ -2,8 +2,8 @@
 -- Every process meets before the clock starts; process 0 prints the slowest process's time.
 
 local ffi = require "ffi"
-local C = require "shardrt.C"
-local fail = require "shardrt.fail"
+local C = require "shardrt.base.ffi"
+local fail = require "shardrt.base.error"
 local shardrt = require "shardrt"
 local P = shardrt.P
 

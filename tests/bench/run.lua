@@ -1,6 +1,6 @@
 -- make bench: speed and memory as ratios, each pair measured alternately in this one run; medians of seven.
 
-local C = require "shardrt.C"
+local C = require "shardrt.base.ffi"
 local shell = require("tests.support.mpi").shell
 local build = assert(arg[1], "usage: run.lua BUILD_FOLDER PART...")
 

@@ -2,7 +2,7 @@
 -- bare MPI program that starts, meets once and ends; and the anonymous memory of a process beyond the bare program's
 -- and that of the batches it holds.
 
-local C = require "shardrt.C"
+local C = require "shardrt.base.ffi"
 local mpi = require "tests.support.mpi"
 
 local LAUNCH = "env OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 mpirun -n 4 --oversubscribe "

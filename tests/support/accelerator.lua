@@ -2,7 +2,7 @@
 -- between.
 
 local ffi = require "ffi"
-local C = require "shardrt.C"
+local C = require "shardrt.base.ffi"
 
 local lines = {}
 for line in io.lines "runtime/platform/accelerator.h" do

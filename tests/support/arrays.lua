@@ -2,12 +2,12 @@
 -- their module path).
 
 local ffi = require "ffi"
-local C = require "shardrt.C"
-local fail = require "shardrt.fail"
-local mesh = require("shardrt.mesh").words
-local sharding = require("shardrt.sharding").words
+local C = require "shardrt.base.ffi"
+local fail = require "shardrt.base.error"
+local mesh = require("shardrt.layout.mesh").words
+local sharding = require("shardrt.layout.sharding").words
 
-local arrays = { P = require("shardrt.spec").words.P }
+local arrays = { P = require("shardrt.layout.spec").words.P }
 
 --- A named sharding: axis sizes, axis names, spec, device ids (nil: in order).
 function arrays.sharding(sizes, names, spec, ids)

@@ -2,7 +2,7 @@
 -- cut over devices against the same data in .npy files, memory that runs out.
 
 local ffi = require "ffi"
-local C = require "shardrt.C"
+local C = require "shardrt.base.ffi"
 local files = require "tests.support.files"
 local mpi = require "tests.support.mpi"
 
@@ -103,7 +103,7 @@ end
 --- threads, its samples cut over all devices: one process' hash of its own shards, for each.
 function boxes.check_loader(folder, one, other)
   local path = files.write(folder, "loader.lua", ([[
-    local ffi, C, shardrt = require "ffi", require "shardrt.C", require "shardrt"
+    local ffi, C, shardrt = require "ffi", require "shardrt.base.ffi", require "shardrt"
     local mesh = shardrt.make_mesh({ 2, 2 }, { "a", "b" })
     local function hashes(source)
       local words = {}

@@ -6,8 +6,8 @@
 
 package.path = (arg[0]:match "^(.*)/tests/" or ".") .. "/?.lua;" .. package.path
 local ffi = require "ffi"
-local C = require "shardrt.C"
-local fail = require "shardrt.fail"
+local C = require "shardrt.base.ffi"
+local fail = require "shardrt.base.error"
 local arrays = require "tests.support.arrays"
 local P = arrays.P
 

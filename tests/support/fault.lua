@@ -3,7 +3,7 @@
 
 local files = require "tests.support.files"
 local mpi = require "tests.support.mpi"
-local C = require "shardrt.C"
+local C = require "shardrt.base.ffi"
 
 local fault = {}
 

@@ -1,7 +1,7 @@
 -- Files made by hand, byte by byte, for specs of sources.
 
 local ffi = require "ffi"
-local C = require "shardrt.C"
+local C = require "shardrt.base.ffi"
 local mpi = require "tests.support.mpi"
 
 local files = {}

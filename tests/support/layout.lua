@@ -4,25 +4,28 @@ local cjson = require "cjson"
 
 local layout = {}
 
-local MODULES = { "device", "mesh", "spec", "sharding", "visualize", "reshard" }
+local MODULES = {
+  "shardrt.layout.device", "shardrt.layout.mesh", "shardrt.layout.spec", "shardrt.layout.sharding",
+  "shardrt.layout.visualize", "shardrt.array.reshard",
+}
 
 --- The words of devices, meshes, specs, shardings and pictures for process `process` of `processes` with
 --- `devices_per_process` each; the modules that specs otherwise see stay as they are.
 function layout.words(process, processes, devices_per_process)
   local before, words = {}, {}
   for _, name in ipairs(MODULES) do
-    before[name], package.loaded["shardrt." .. name] = package.loaded["shardrt." .. name], nil
+    before[name], package.loaded[name] = package.loaded[name], nil
   end
   local job = { process_index = process, process_count = processes, devices_per_process = devices_per_process,
     platform = "host" }
-  require("shardrt.device").job = function() return job end
+  require("shardrt.layout.device").job = function() return job end
   for _, name in ipairs(MODULES) do
-    local module = require("shardrt." .. name)
-    words[name] = module
+    local module = require(name)
+    words[name:match "[^.]+$"] = module
     for word, value in pairs(module.words) do words[word] = value end
   end
-  words.plan_of = require("shardrt.reshard").plan -- also of what becomes a part of another array
-  for _, name in ipairs(MODULES) do package.loaded["shardrt." .. name] = before[name] end
+  words.plan_of = require("shardrt.array.reshard").plan -- also of what becomes a part of another array
+  for _, name in ipairs(MODULES) do package.loaded[name] = before[name] end
   return words
 end
 

@@ -2,7 +2,7 @@
 -- shards must hold, element by element.
 
 local ffi = require "ffi"
-local C = require "shardrt.C"
+local C = require "shardrt.base.ffi"
 local shardrt = require "shardrt"
 
 local moves = {}

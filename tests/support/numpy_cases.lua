@@ -1,7 +1,7 @@
 -- Random calls of every word of shardrt.numpy on operands that lie anyhow, compared with the oracle, shard by shard.
 -- Every process must make the same calls: what is drawn depends on the seed only.
 
-local array = require "shardrt.array"
+local array = require "shardrt.array.array"
 local oracle = require "tests.support.numpy_oracle"
 local shardrt = require "shardrt"
 local np = require "shardrt.numpy"

@@ -4,7 +4,7 @@
 return [[
 package.path = "./?.lua;" .. package.path
 local ffi = require "ffi"
-local C = require "shardrt.C"
+local C = require "shardrt.base.ffi"
 local moves = require "tests.support.moves"
 local shardrt = require "shardrt"
 local P = shardrt.P

@@ -2,10 +2,10 @@
 -- devices with memory of their own do can be compared with what the host does.
 
 local ffi = require "ffi"
-local C = require "shardrt.C"
+local C = require "shardrt.base.ffi"
 local arrays = require "tests.support.arrays"
-local dtype = require "shardrt.dtype"
-local fail = require "shardrt.fail"
+local dtype = require "shardrt.layout.dtype"
+local fail = require "shardrt.base.error"
 local P = arrays.P
 
 local random = math.random

@@ -1,9 +1,9 @@
 -- Samples of a source as a loader's workers read them: any box, with a seed and an epoch.
 
 local ffi = require "ffi"
-local C = require "shardrt.C"
-local dtype = require "shardrt.dtype"
-local ndarray = require "shardrt.ndarray"
+local C = require "shardrt.base.ffi"
+local dtype = require "shardrt.layout.dtype"
+local ndarray = require "shardrt.array.ndarray"
 
 ffi.cdef [[
 int source_gather(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,

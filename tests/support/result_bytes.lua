@@ -4,7 +4,7 @@
 
 package.path = "./?.lua;" .. package.path
 local shardrt = require "shardrt"
-local job = require "shardrt.job"
+local job = require "shardrt.program.job"
 local np = require "shardrt.numpy"
 local P = shardrt.P
 

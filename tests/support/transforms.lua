@@ -4,7 +4,7 @@
 
 local bit = require "bit"
 local ffi = require "ffi"
-local C = require "shardrt.C"
+local C = require "shardrt.base.ffi"
 
 local oracle = {}
 

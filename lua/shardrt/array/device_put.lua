@@ -1,0 +1,149 @@
+-- device_put and its way back: whole values to devices, and from devices.
+
+local C = require "shardrt.base.ffi"
+local array = require "shardrt.array.array"
+local class = require "shardrt.base.class"
+local consistency = require "shardrt.array.consistency"
+local device = require "shardrt.layout.device"
+local dtype = require "shardrt.layout.dtype"
+local fail = require "shardrt.base.error"
+local list = require "shardrt.base.list"
+local memory_pressure = require "shardrt.base.memory_pressure"
+local ndarray = require "shardrt.array.ndarray"
+local plan = require "shardrt.layout.plan"
+local shape = require "shardrt.layout.shape"
+local sharding = require "shardrt.layout.sharding"
+local tree = require "shardrt.array.tree"
+fail.own()
+
+---@class shardrt.device_put.words
+local words = {}
+local device_put = { words = words }
+
+---@alias shardrt.Value shardrt.ndarray|shardrt.Array|number|boolean|ffi.cdata*|table
+
+--- A host array of a value that is given whole: itself, or made from numbers.
+---@param what string
+---@param value shardrt.Value
+---@param dtype_name string?
+---@return shardrt.ndarray
+function device_put.to_host(what, value, dtype_name)
+  if ndarray.is(value) then return value end
+  if (type(value) ~= "table" or class.is(value)) and not dtype.of_value(value) then
+    fail("%s: %s is no value for an array; it takes a host array, a number, or a nested list of numbers", what,
+      list.show(value))
+  end
+  return ndarray.nested(what, value, dtype_name)
+end
+
+-- An error in every process unless all of them gave the same value. Where it put different values on devices that are
+-- replicas, these are named, else the processes alone.
+local function check_same(what, host, x)
+  C.shardrt_job_at(fail.where())
+  local subject = ("the host value of %s, %s %s"):format(what, host.dtype, shape.text(host.shape))
+  local code = C.shardrt_check_same(subject, C.shardrt_fingerprint(host.data, host.bytes))
+  if code >= 0 then return end
+  local message = fail.message(code)
+  if code == C.SHARDRT_EMISMATCH then -- then it is so in every process
+    array.fill_global(what, x, host)
+    code = memory_pressure.call(C.shardrt_check_array, what, x.handle)
+    if code < 0 then message = message .. "; so " .. fail.message(code) end
+  end
+  fail("%s", message)
+end
+
+-- One host array. What goes to a single device concerns its owner only: no other process is asked, so that each can
+-- put different values on its own devices (and join them by make_array_from_single_device_arrays).
+local function put_host(what, host, to)
+  local job = C.shardrt_job_get()
+  local kind = dtype.named(what, host.dtype)
+  if not to.device then consistency.on_array(what, kind, host.shape, to) end
+  local x = array.new(what, to, kind, host.shape)
+  if job.planning ~= 0 then
+    plan.array(what, x)
+    return x
+  end
+  if not to.device and job.check ~= C.SHARDRT_CHECK_OFF then check_same(what, host, x) end
+  array.fill_global(what, x, host)
+  if not to.device then return array.made_by_all(x) end
+  C.shardrt_array_number_by_value(x.handle, host.data)
+  return x
+end
+
+local function put_leaf(what, value, to)
+  to = sharding.of(what, to)
+  if not array.is(value) then return put_host(what, device_put.to_host(what, value), to) end
+  array.check(what, value)
+  if value.committed or C.shardrt_job_get().planning ~= 0 then return array.ops.constrain(what, value, to) end
+  return array.ops.placed(what, value, put_host(what, array.unplaced_value(value), to))
+end
+
+-- Leaf by leaf. `to` is one sharding or device for all below, or a tree with the same keys.
+local function put_tree(what, value, to, path)
+  if not tree.is(what, value) then
+    return put_leaf(path == "" and what or what .. " of " .. path:gsub("^%.", ""), value, to)
+  end
+  local one = sharding.is(to) or device.is(to) or type(to) == "number"
+  if not one and (type(to) ~= "table" or class.is(to)) then sharding.of(what, to) end
+  if not one then
+    for _, key in ipairs(tree.keys(what, to)) do
+      if rawget(value, key) == nil then
+        fail("%s: the tree of shardings has %s, which the tree of values has not", what, tree.branch(path, key))
+      end
+    end
+  end
+  local made = {}
+  for _, key in ipairs(tree.keys(what, value)) do
+    local below = tree.branch(path, key)
+    if not one and rawget(to, key) == nil then
+      fail("%s: the tree of values has %s, for which the tree of shardings has none", what, below)
+    end
+    made[key] = put_tree(what, value[key], one and to or to[key], below)
+  end
+  return made
+end
+
+--- Puts a value on devices. A host value (a host array, a number, a nested list of numbers) is the whole value and must
+--- be the same in every process, which is checked; but what goes to a single device concerns only the process that
+--- owns it. A global array is laid out anew. A table that holds arrays, or has names as keys, is a tree: it is put leaf
+--- by leaf, with one sharding or a tree of them.
+---@param value shardrt.Value
+---@param to shardrt.Sharding|shardrt.Device|integer|table # a device may be given by its id
+---@return shardrt.Array|table
+function words.device_put(value, to)
+  return put_tree("device_put", value, to, "")
+end
+
+--- The value of an array, as a host array. The whole of it must be in this process (see process_allgather). Also of a
+--- tree of arrays, leaf by leaf.
+---@param x shardrt.Array|shardrt.ndarray|table
+---@return shardrt.ndarray|table
+function words.device_get(x)
+  return tree.map("device_get", x, function(leaf)
+    return array.is(leaf) and array.gather("device_get", leaf) or device_put.to_host("device_get", leaf)
+  end)
+end
+
+-- Every process's host array, stacked.
+local function stack(host)
+  local what, job = "process_allgather", C.shardrt_job_get()
+  if job.planning ~= 0 then array.no_data(what) end
+  local call = ("%s of %s %s"):format(what, host.dtype, shape.text(host.shape))
+  C.shardrt_job_at(fail.where())
+  local stacked = ndarray.for_all(what, { job.process_count, unpack(host.shape) }, host.dtype)
+  fail.check(C.shardrt_allgather(call, host.data, host.bytes, stacked.data))
+  return stacked
+end
+
+--- In every process: the global value of a global array; of a host value, which may differ from process to process
+--- but not in dtype and shape, all of them stacked, as {process_count, …}. Also of a tree of these, leaf by leaf.
+---@param x shardrt.Value
+---@return shardrt.ndarray|table
+function words.process_allgather(x)
+  return tree.map("process_allgather", x, function(leaf)
+    if array.is(leaf) then return array.allgather("process_allgather", leaf) end
+    return stack(device_put.to_host("process_allgather", leaf))
+  end)
+end
+
+return device_put

@@ -1,0 +1,55 @@
+-- One array out of a .npy file (weights, a large image), each process reading the parts that its own devices hold.
+
+local ffi = require "ffi"
+local C = require "shardrt.base.ffi"
+local array = require "shardrt.array.array"
+local consistency = require "shardrt.array.consistency"
+local dtype = require "shardrt.layout.dtype"
+local fail = require "shardrt.base.error"
+local memory_pressure = require "shardrt.base.memory_pressure"
+local path_of = require "shardrt.base.path"
+local plan = require "shardrt.layout.plan"
+local shape = require "shardrt.layout.shape"
+local sharding_of = require "shardrt.layout.sharding"
+fail.own()
+
+---@class shardrt.npy.words
+local words = {}
+local npy = { words = words }
+
+-- What the file's header says, and a fingerprint that is equal in processes that see the same file.
+local function header(what, path)
+  local code, ndim = ffi.new "int32_t[1]", ffi.new "int32_t[1]"
+  local sizes, fingerprint = ffi.new("int64_t[?]", C.SHARDRT_MAX_NDIM), ffi.new "uint64_t[1]"
+  path_of.check_code(what, path, C.shardrt_npy_header(path, code, ndim, sizes, fingerprint))
+  return dtype.coded(code[0]), shape.from_c(ndim[0], sizes), fingerprint[0]
+end
+
+--- The array in a .npy file as a global array. Each process reads, by memory map, the parts that its own devices hold,
+--- each once, and no other byte of the data. Every process must call it; that they see the same file, and hold equal
+--- replicas, is checked.
+---@param path string
+---@param sharding shardrt.Sharding
+---@return shardrt.Array
+---@return integer # bytes that this process read
+function words.load_npy(path, sharding)
+  local what, job = "load_npy", C.shardrt_job_get()
+  path_of.check(what, path, ".npy")
+  sharding_of.check(what, sharding)
+  local kind, sizes, fingerprint = header(what, path)
+  local x = array.new(what, sharding, kind, sizes)
+  if job.planning ~= 0 then
+    plan.array(("%s %s"):format(what, path), x)
+    return x, 0
+  end
+  consistency.on_array(what, kind, sizes, sharding)
+  C.shardrt_job_at(fail.where())
+  fail.check(C.shardrt_check_same("the file " .. path, fingerprint))
+  local read = ffi.new "int64_t[1]"
+  fail.check(memory_pressure.call(C.shardrt_npy_fill, path, x.handle, read))
+  array.tell_collector(x)
+  if job.check ~= C.SHARDRT_CHECK_OFF then array.check_replicas("load_npy " .. path, x) end
+  return array.made_by_all(x), tonumber(read[0])
+end
+
+return npy

@@ -1,0 +1,254 @@
+-- Named arrays in one .safetensors file: saved from any layout, loaded into any other, by any number of processes.
+
+local ffi = require "ffi"
+local C = require "shardrt.base.ffi"
+local array = require "shardrt.array.array"
+local class = require "shardrt.base.class"
+local dtype = require "shardrt.layout.dtype"
+local fail = require "shardrt.base.error"
+local list = require "shardrt.base.list"
+local memory_pressure = require "shardrt.base.memory_pressure"
+local ndarray = require "shardrt.array.ndarray"
+local path_of = require "shardrt.base.path"
+local plan = require "shardrt.layout.plan"
+local shape = require "shardrt.layout.shape"
+local sharding = require "shardrt.layout.sharding"
+local tree = require "shardrt.array.tree"
+fail.own()
+
+---@class shardrt.safetensors.words
+local words = {}
+local safetensors = { words = words }
+
+local Numbers = ffi.typeof "uint64_t[?]"
+
+local function check_path(what, path)
+  if type(path) ~= "string" or path == "" or path:find("\0", 1, true) then
+    fail("%s: it takes the path of a .safetensors file, not %s", what, list.show(path))
+  end
+  path_of.refuse_scheme(what, path)
+end
+
+-- Names that promise files of another format.
+local OTHERS = {
+  npy = true, npz = true, pt = true, pth = true, pkl = true, h5 = true, hdf5 = true, zarr = true, onnx = true,
+}
+
+local function refuse_other(what, path)
+  local ending = path:lower():match "%.(%w+)$"
+  if not OTHERS[ending] then return end
+  fail("%s: it writes .safetensors files, and that is the name of another format's; %s would do%s", what,
+    list.quote(path:sub(1, -#ending - 1) .. "safetensors"),
+    ending == "npy" and ", and shardrt.process_allgather(x):save(path) writes one array as .npy" or "")
+end
+
+local function check_table(what, given, values)
+  if type(given) ~= "table" or class.is(given) then
+    fail("%s: it takes a table of %s by their names, not %s", what, values, tostring(given))
+  end
+end
+
+-- The names in a table that a recipe gave, ascending.
+local function sorted_names(what, given, values)
+  check_table(what, given, values)
+  local names = {}
+  for name in pairs(given) do
+    if type(name) ~= "string" or name:find("\0", 1, true) then
+      fail("%s: an array's name is a text without zero bytes, not %s", what, list.show(name))
+    end
+    names[#names + 1] = name
+  end
+  table.sort(names)
+  return names
+end
+
+-- What C is told of one thing to save. The name must be kept as long as this is.
+local function set_entry(what, entry, name, value)
+  entry.name = name
+  if array.is(value) then
+    entry.array = array.live(what, value)
+  elseif ndarray.is(value) then
+    entry.data, entry.dtype, entry.ndim = value.data, dtype.named(what, value.dtype).code, value.ndim
+    for d, size in ipairs(value.shape) do entry.shape[d - 1] = size end
+  end
+end
+
+-- What is written of a value: an array that nobody placed is whole in every process, and written as a host array.
+local function value_of(what, value)
+  if ndarray.is(value) then return value end
+  array.live(what, value)
+  if value.committed then return value end
+  if C.shardrt_job_get().planning ~= 0 then return { dtype = value.dtype, shape = value.shape } end
+  return array.unplaced_value(value)
+end
+
+--- Writes arrays to one .safetensors file, which other programs read too; those in tables within the table by names
+--- like "layers.1.weight", as in a checkpoint, under which `load` gives them back. Each process writes the parts that
+--- its own devices hold, each element once in the job; host arrays, and arrays that nobody placed, must be the same in
+--- every process, and are written by process 0. The file appears under its name whole or not at all, also where the job
+--- is killed or the disk is full. Every process must call it alike, and see the same file system.
+---@param path string
+---@param arrays table<string|integer, shardrt.Array|shardrt.ndarray|table>
+---@return integer # bytes that this process wrote
+function words.save(path, arrays)
+  local what = "save"
+  check_path(what, path)
+  what = what .. " " .. path
+  refuse_other(what, path)
+  check_table(what, arrays, "arrays")
+  local names, values = {}, {}
+  for name, leaf in pairs(tree.leaves(what, arrays, "global arrays, host arrays, and tables of these")) do
+    names[#names + 1], values[name] = name, value_of(what, leaf.value)
+  end
+  table.sort(names)
+  if C.shardrt_job_get().planning ~= 0 then
+    plan.save(what, names, values)
+    return 0
+  end
+  local entries, written = ffi.new("shardrt_saved[?]", math.max(1, #names)), ffi.new "int64_t[1]"
+  for i, name in ipairs(names) do set_entry(what, entries[i - 1], name, values[name]) end
+  C.shardrt_job_at(fail.where())
+  fail.check(memory_pressure.call(C.shardrt_safetensors_save, path, #names, entries, written))
+  return tonumber(written[0])
+end
+
+---@class shardrt.safetensors.entry
+---@field name string
+---@field i integer # where it stands in the file's list
+---@field kind shardrt.dtype
+---@field shape integer[]
+
+-- The first process whose number differs from process 0's; nil: all are alike. Every process must call it.
+local function first_other(what, number)
+  local job = C.shardrt_job_get()
+  if job.process_count == 1 or job.planning ~= 0 then return end
+  local mine, all = Numbers(1, number), Numbers(job.process_count)
+  fail.check(C.shardrt_allgather(what, mine, ffi.sizeof(mine), all))
+  for process = 1, job.process_count - 1 do
+    if all[process] ~= all[0] then return process end
+  end
+end
+
+-- Opens the file in every process, the same one in all: the handle, and its entries by name.
+local function open(what, path)
+  local out = ffi.new "shardrt_safetensors *[1]"
+  path_of.check_code(what, path, C.shardrt_check_outcome(what, C.shardrt_safetensors_open(path, out)))
+  local file, entries = ffi.gc(out[0], C.shardrt_safetensors_free), {}
+  local other = first_other(what .. ": the file", C.shardrt_safetensors_fingerprint(file))
+  if other then
+    fail("%s: process %d sees another file of that name than process 0; it must be the same in all", what, other)
+  end
+  for i = 0, tonumber(C.shardrt_safetensors_count(file)) - 1 do
+    local tensor = C.shardrt_safetensors_tensor(file, i)
+    local name = ffi.string(tensor.name)
+    entries[name] = {
+      name = name, i = i, kind = dtype.coded(tensor.dtype), shape = shape.from_c(tensor.ndim, tensor.shape),
+    }
+  end
+  return file, entries
+end
+
+-- The one sharding that was given for all arrays, which must fit each.
+local function for_all(what, entry, over)
+  local sizes = ffi.new("int64_t[?]", #entry.shape + 1, entry.shape)
+  local code = C.shardrt_sharding_shard_shape(over.handle, #entry.shape, sizes, sizes)
+  if code < 0 then
+    fail("%s, %s: %s; one sharding is for all arrays, and a table of shardings by name, as in {[%s] = …}, gives each "
+      .. "its own (false: a host array)", what, list.quote(entry.name), fail.message(code), list.quote(entry.name))
+  end
+  return over
+end
+
+-- What is to be loaded: the entries in the order of their names, and the sharding of each (nil: host arrays).
+local function choose(what, entries, wanted)
+  local all = type(wanted) == "nil" or sharding.is(wanted) -- not `== nil`, which a NULL pointer equals
+  local names = all and sorted_names(what, entries, "arrays") or sorted_names(what, wanted, "shardings")
+  local chosen, shardings = {}, {}
+  for i, name in ipairs(names) do
+    chosen[i] = entries[name]
+    if not chosen[i] then
+      fail("%s: the file has no array %s%s; it has %s", what, list.quote(name), fail.suggestion(name, entries),
+        list.show(sorted_names(what, entries, "arrays")))
+    end
+    if all then
+      shardings[i] = wanted and for_all(what, chosen[i], wanted)
+    elseif wanted[name] ~= false then
+      shardings[i] = sharding.check(what .. ", " .. list.quote(name), wanted[name])
+    end
+  end
+  return chosen, shardings
+end
+
+-- An error in every process unless all of them want the same.
+local function agree(what, chosen, shardings)
+  local parts = {}
+  for i, entry in ipairs(chosen) do
+    local over = shardings[i]
+    parts[i] = list.quote(entry.name) .. (over and tostring(C.shardrt_sharding_fingerprint(over.handle)) or "")
+  end
+  local text = table.concat(parts, ",")
+  local other = first_other(what .. ": arrays and shardings", C.shardrt_fingerprint(text, #text))
+  if other then
+    fail("%s: process %d asks for other arrays or shardings than process 0; every process must ask for the same", what,
+      other)
+  end
+end
+
+local function load_host(file, entry)
+  if C.shardrt_job_get().planning ~= 0 then return ndarray.wrap(nil, entry.kind.name, entry.shape), 0 end
+  local out = ffi.new "shardrt_buffer *[1]"
+  fail.check(C.shardrt_safetensors_load(file, entry.i, out))
+  local bytes = tonumber(C.shardrt_buffer_bytes(out[0]))
+  local host = ndarray.wrap(ffi.gc(out[0], C.shardrt_buffer_free), entry.kind.name, entry.shape)
+  memory_pressure.made(bytes)
+  return host, bytes
+end
+
+local function load_sharded(what, file, entry, over)
+  local job, named = C.shardrt_job_get(), what .. ", " .. list.quote(entry.name)
+  local x = array.new(named, over, entry.kind, entry.shape)
+  if job.planning ~= 0 then
+    plan.array(named, x)
+    return x, 0
+  end
+  local read = ffi.new "int64_t[1]"
+  fail.check(memory_pressure.call(C.shardrt_safetensors_fill, file, entry.i, x.handle, read))
+  array.tell_collector(x)
+  return array.made_by_all(x), tonumber(read[0])
+end
+
+--- Reads arrays from a .safetensors file. Each process reads, by memory map, the parts that its own devices hold, each
+--- once, and nothing else of the data. With a table of shardings: those arrays (false: as a host array); with one
+--- sharding: all arrays, laid out by it; without: all arrays, as host arrays. Every process must call it alike; that
+--- they see the same file, and hold equal replicas, is checked.
+---@param path string
+---@param shardings table<string, shardrt.Sharding|false>|shardrt.Sharding|nil
+---@return table<string, shardrt.Array|shardrt.ndarray>
+---@return integer # bytes of data that this process read
+function words.load(path, shardings)
+  local what = "load"
+  check_path(what, path)
+  what = what .. " " .. path
+  C.shardrt_job_at(fail.where())
+  local file, entries = open(what, path)
+  local chosen, over = choose(what, entries, shardings)
+  agree(what, chosen, over)
+  local made, total = {}, 0
+  for i, entry in ipairs(chosen) do
+    local value, bytes
+    if over[i] then
+      value, bytes = load_sharded(what, file, entry, over[i])
+    else
+      value, bytes = load_host(file, entry)
+    end
+    made[entry.name], total = value, total + bytes
+  end
+  for i, entry in ipairs(chosen) do
+    if over[i] and C.shardrt_job_get().planning == 0 then
+      array.check_replicas(("%s, %s"):format(what, list.quote(entry.name)), made[entry.name])
+    end
+  end
+  return made, total
+end
+
+return safetensors

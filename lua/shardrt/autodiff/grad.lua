@@ -1,0 +1,136 @@
+-- Gradients: what was computed is written down (ops/tape.lua), and gone through backwards.
+
+local array = require "shardrt.array.array"
+local constraint = require "shardrt.ops.constraint"
+local creation = require "shardrt.ops.creation"
+local dispatch = require "shardrt.ops.dispatch"
+local elementwise = require "shardrt.ops.elementwise"
+local fail = require "shardrt.base.error"
+local list = require "shardrt.base.list"
+local promote = require "shardrt.ops.promote"
+local shape = require "shardrt.layout.shape"
+local tape = require "shardrt.ops.tape"
+local tree = require "shardrt.array.tree"
+fail.own()
+
+---@class shardrt.grad.words
+local words = {}
+local grad = { words = words }
+
+local function add(a, b) return a and elementwise.words.add(a, b) or b end
+
+-- The gradients of `leaves`, by leaf, from that of the tape's last result.
+local function backward(what, made, out, leaves)
+  local grads = { [out] = creation.words.ones_like(out) }
+  local function wants(x) return made.tracked[x] == true end
+  for i = #made.entries, 1, -1 do
+    local entry = made.entries[i]
+    made.entries[i], made.tracked[entry.out] = nil, nil -- what is done with is given back
+    local dy = grads[entry.out]
+    if dy then
+      if not rawequal(entry.out, out) then grads[entry.out] = nil end
+      if not entry.vjp then
+        fail("%s: %s (at %s) has no gradient; shardrt.stop_gradient(x) keeps one from being asked for", what,
+          entry.what, entry.where or "?")
+      end
+      for k, g in pairs(entry.vjp(dy, wants)) do
+        local x = entry.inputs[k]
+        if wants(x) then grads[x] = add(grads[x], g) end
+      end
+    end
+  end
+  local found = {}
+  for i, leaf in ipairs(leaves) do found[i] = grads[leaf] end
+  return found
+end
+
+-- The parameters as arrays that nobody else has, in order, and the tree of them.
+local function leaves_of(what, params)
+  local leaves = {}
+  local copy = tree.map(what, params, function(value, path)
+    local name = path == "" and "the parameters" or "parameter " .. path:gsub("^%.", "")
+    local x = dispatch.array(what, value, name)
+    if not promote.is_float(x.dtype) then
+      fail("%s: %s is %s; a gradient is of floats", what, name, x.dtype)
+    end
+    local leaf = dispatch.another(what, x, function(dy) return { dy } end)
+    leaves[#leaves + 1] = leaf
+    return leaf
+  end)
+  return leaves, copy
+end
+
+local function check_value(what, value)
+  if not array.is(value) then
+    fail("%s: the function returned %s; it is to return an array of one number, such as a mean", what,
+      type(value) == "table" and "a table" or list.show(value))
+  end
+  if value.size ~= 1 then
+    fail("%s: the function returned an array of shape %s; a gradient is of one number: np.mean or np.sum makes one",
+      what, shape.text(value.shape))
+  end
+  if not promote.is_float(value.dtype) then
+    fail("%s: the function returned %s; a gradient is of floats", what, value.dtype)
+  end
+end
+
+-- f(params, …) and its gradients, as one: returns the value, the gradients, and what else f returned.
+local function run(what, f, params, ...)
+  local leaves, copy = leaves_of(what, params)
+  local made = tape.begin(leaves)
+  local results, count = list.pack(pcall(f, copy, ...))
+  tape.finish(made)
+  if not results[1] then error(results[2], 0) end
+  local value = results[2]
+  check_value(what, value)
+  local found, i = backward(what, made, value, leaves), 0
+  local grads = tree.map(what, copy, function(leaf)
+    i = i + 1
+    local g = found[i] or creation.words.zeros_like(leaf)
+    if found[i] and leaf.committed and g.sharding ~= leaf.sharding then
+      g = constraint.array("the gradient", g, leaf.sharding) -- noted, for gradients of gradients
+    end
+    array.mark_gradient(g)
+    return g
+  end)
+  return value, grads, unpack(results, 3, count)
+end
+
+local function check_function(what, f, ...)
+  if select("#", ...) > 0 then
+    fail("%s: it takes a function alone: gradients are of its first argument, which may be a tree of arrays, and what "
+      .. "it returns behind the value comes behind the gradients", what)
+  end
+  if type(f) ~= "function" then
+    fail("%s: it takes a function of parameters that returns one number, not %s", what, list.show(f))
+  end
+end
+
+--- A function that gives f's value and its gradients. f's first argument is an array or a tree of arrays (nested
+--- tables), and the gradients are a tree like it, each with its parameter's shape and dtype, and its sharding where it
+--- is placed. f returns an array of one number; what it returns beyond that comes after the gradients. Gradients of
+--- gradients are taken in the same way. What f takes out of an array as a host array or a number is a constant from
+--- there on.
+---@param f fun(params: any, ...: any): shardrt.Array, ...
+---@return fun(params: any, ...: any): shardrt.Array, any, ...
+function words.value_and_grad(f, ...)
+  check_function("value_and_grad", f, ...)
+  return function(params, ...) return tape.within(run, "value_and_grad", f, params, ...) end
+end
+
+--- A function that gives the gradients alone.
+---@param f fun(params: any, ...: any): shardrt.Array
+---@return fun(params: any, ...: any): any
+function words.grad(f, ...)
+  check_function("grad", f, ...)
+  return function(params, ...) return (select(2, tape.within(run, "grad", f, params, ...))) end
+end
+
+--- The same array, through which no gradient is taken.
+---@param x shardrt.Operand
+---@return shardrt.Array
+function words.stop_gradient(x)
+  return dispatch.stop_gradient(dispatch.array("stop_gradient", x, "the operand"))
+end
+
+return grad

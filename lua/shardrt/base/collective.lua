@@ -1,0 +1,55 @@
+-- What processes tell each other in a few numbers, and what process 0 says for all.
+
+local ffi = require "ffi"
+local C = require "shardrt.base.ffi"
+local fail = require "shardrt.base.error"
+fail.own()
+
+local collective = {}
+
+local Numbers = ffi.typeof "int64_t[?]"
+
+--- Whether this is process 0.
+---@return boolean
+function collective.is_first() return C.shardrt_job_get().process_index == 0 end
+
+--- Says what the user should know although the job goes on; once, on stderr.
+---@param format string
+---@param ... any
+function collective.notice(format, ...)
+  if collective.is_first() then io.stderr:write("shardrt: ", format:format(...), "\n") end
+end
+
+--- Says what C has found that the user should know, each thing once.
+function collective.pass_on()
+  local said = C.shardrt_job_notice()
+  while said ~= nil do
+    collective.notice("%s", ffi.string(said))
+    said = C.shardrt_job_notice()
+  end
+end
+
+--- The numbers of all processes, process by process. Every process must call it alike.
+---@param what string
+---@param kind ffi.ctype* # of arrays of 8 bytes each
+---@param mine ffi.cdata*
+---@param count integer # from each process
+---@return ffi.cdata*
+function collective.gather(what, kind, mine, count)
+  local all = kind(C.shardrt_job_get().process_count * count)
+  fail.check(C.shardrt_allgather(what, mine, count * 8, all))
+  return all
+end
+
+--- Process 0's two whole numbers, in every process. Every process must call it alike.
+---@param what string
+---@param a number|ffi.cdata*
+---@param b number|ffi.cdata*
+---@return ffi.cdata*
+---@return ffi.cdata*
+function collective.from_first(what, a, b)
+  local all = collective.gather(what, Numbers, Numbers(2, a, b), 2)
+  return all[0], all[1]
+end
+
+return collective

@@ -1,0 +1,69 @@
+-- Memory that Lua's collector does not see: buffers are freed when their Lua handles are collected, and a handle of a
+-- few bytes gives no reason to collect. So whoever makes buffers tells how large they are.
+
+local ffi = require "ffi"
+local C = require "shardrt.base.ffi"
+require("shardrt.base.error").own()
+
+local memory_pressure = {}
+
+-- Of the process's own memory, and of its GPUs, which make as many bytes in so much less time that collecting as often
+-- would take longer than what they compute: there it is a part of all that a GPU has.
+local least, part = 64 * 2 ^ 20, 1 / 16
+local here = { allowed = least, since = 0 } -- bytes that may be made before the next collection, and were
+local there                                 -- the same of GPUs
+
+local function devices()
+  there = there or { allowed = part * tonumber(C.shardrt_device_memory()), since = 0 }
+  return there
+end
+
+local function collect()
+  collectgarbage()
+  here.since, here.allowed = 0, math.max(least, collectgarbage "count" * 1024)
+  if there then there.since = 0 end
+end
+
+local function count(memory, bytes)
+  memory.since = memory.since + bytes
+  if memory.since >= memory.allowed then collect() end
+end
+
+--- Tells of a new buffer of the process's own memory. A full collection costs in proportion to Lua's own heap, so it
+--- comes once as many bytes were made as that heap has, which paid for it.
+---@param bytes number
+function memory_pressure.made(bytes) count(here, bytes) end
+
+--- Tells of new buffers of devices that have memory of their own.
+---@param bytes number
+function memory_pressure.made_on_devices(bytes) count(devices(), bytes) end
+
+-- What C calls then. An error in a finalizer must not go through C, which goes on without the memory.
+local reclaim ---@type ffi.cdata*
+
+local function called(ok, code)
+  C.shardrt_device_reclaim(nil)
+  if not ok then error(code, 0) end
+  return code
+end
+
+-- LuaJIT ends the program where C that was called by compiled code calls Lua: so this is never compiled, nor what calls
+-- it as far as that goes, and C may call back only while a function of its own is called from here.
+local function call_there(call, ...)
+  reclaim = reclaim or ffi.cast("void (*)(void)", function() pcall(collect) end)
+  C.shardrt_device_reclaim(reclaim)
+  return called(pcall(call, ...))
+end
+jit.off(call_there)
+
+--- Calls C for what may take memory of devices. Where one has none left, C has a collection give back what nobody
+--- holds, there and then, and goes on: nothing is done twice, and other processes that take part only wait. What
+--- pointers among the arguments lead to must be held by the caller.
+---@param call ffi.cdata* # a function of C's
+---@return integer # its code
+function memory_pressure.call(call, ...)
+  if C.shardrt_device_memory() == 0 then return call(...) end
+  return call_there(call, ...)
+end
+
+return memory_pressure

@@ -1,0 +1,64 @@
+-- Paths of files that a recipe gives.
+
+local ffi = require "ffi"
+local C = require "shardrt.base.ffi"
+local fail = require "shardrt.base.error"
+local list = require "shardrt.base.list"
+fail.own()
+
+ffi.cdef "char *getcwd(char *path, size_t capacity);"
+
+local path = {}
+
+--- An error for addresses that nothing here reads.
+---@param what string # the call
+---@param value string
+function path.refuse_scheme(what, value)
+  local scheme = value:match "^(%a[%w+-]*)://"
+  if scheme and not path.is_url(value) then
+    fail("%s: %s begins with %s://; what can be read are paths of files, written without it, and http:// and https:// "
+      .. "addresses", what, list.show(value), scheme)
+  end
+end
+
+--- A path that a recipe gave, checked.
+---@param what string # the call
+---@param value any
+---@param kind string # what file it is: ".npy"
+---@return string
+function path.check(what, value, kind)
+  if type(value) ~= "string" or value == "" or value:find("\0", 1, true) then
+    fail("%s: it takes the path of a %s file, not %s", what, kind, list.show(value))
+  end
+  path.refuse_scheme(what, value)
+  return value
+end
+
+--- Whether a path is the address of a file on a server.
+---@param value string
+---@return boolean
+function path.is_url(value) return value:lower():find "^https?://" ~= nil end
+
+--- What there is to say of a path in an error about its file: where a relative one begins; else "".
+---@param code integer
+---@param value string
+---@return string
+function path.note(code, value)
+  if code ~= C.SHARDRT_EIO or value:sub(1, 1) == "/" or path.is_url(value) then return "" end
+  local folder = ffi.new "char[4096]"
+  if ffi.C.getcwd(folder, 4096) == nil then return "" end
+  return (" (the path is taken from the working folder, %s)"):format(ffi.string(folder))
+end
+
+--- Passes on what a C function returned that was given one path, or raises its message.
+---@param what string # the call
+---@param value string
+---@param code integer
+---@return integer
+function path.check_code(what, value, code)
+  if code < 0 and fail.is_between_processes(code) then fail.check(code) end
+  if code < 0 then fail("%s: %s%s", what, fail.message(code), path.note(code, value)) end
+  return code
+end
+
+return path

@@ -1,0 +1,347 @@
+-- Checkpoints: where loaders stand and what arrays hold, saved together, so that a job which is killed loses nothing.
+--
+-- A folder holds the checkpoints of one job, each a folder "step-0000000100" (".1" and so on, where a step is saved
+-- again) with checkpoint.json and, where there are arrays, arrays.safetensors. It is written under a temporary name,
+-- brought to the disk and renamed: under that name it is complete. checkpoint.json has a checksum of itself and
+-- fingerprints of the other file, so that what is cut or damaged later is found and not used.
+--
+-- Process 0 keeps the folder and decides; the others look at the same files and check that they see what it sees.
+
+local ffi = require "ffi"
+local C = require "shardrt.base.ffi"
+local array = require "shardrt.array.array"
+local class = require "shardrt.base.class"
+local collective = require "shardrt.base.collective"
+local directory = require "shardrt.checkpoint.directory"
+local fail = require "shardrt.base.error"
+local json = require "shardrt.base.json"
+local list = require "shardrt.base.list"
+local loader = require "shardrt.loader.loader"
+local manifest = require "shardrt.checkpoint.manifest"
+local plan = require "shardrt.layout.plan"
+local safetensors = require "shardrt.array.safetensors"
+local tree = require "shardrt.array.tree"
+fail.own()
+
+---@class shardrt.checkpoint.words
+local words = {}
+local checkpoint = { words = words }
+
+---@class shardrt.CheckpointOptions
+---@field dir string # the folder of this job's checkpoints, made where it is not there
+---@field every integer? # steps from one checkpoint to the next; nil: only save() saves
+---@field keep integer? # how many stay, the newest ones; nil: all
+---@field loader shardrt.Loader|table<string, shardrt.Loader>|nil # one, or several by name
+---@field arrays table? # a table of arrays (tables in it, too): saved as it is then, and filled from a checkpoint
+---@field metadata table? # plain data, the same in every process: numbers, texts, booleans, tables; as `arrays`,
+---but names that the checkpoint has not stay as they are
+
+---@class shardrt.Checkpoint
+---@field dir string
+---@field every integer?
+---@field keep integer?
+---@field steps integer # that the job took, in this run and those before
+---@field restored integer? # the step that this run went on from; nil: it began anew
+
+local KEYWORDS = { dir = true, every = true, keep = true, loader = true, arrays = true, metadata = true }
+local PATIENCE = 10 -- seconds, for the last process of a job that was killed to let the folder go
+local DEEPEST = 100 -- tables within tables
+
+local is_first = collective.is_first
+local function planning() return C.shardrt_job_get().planning ~= 0 end
+
+-- ---- what is saved ----
+
+local function leaves_of(self, what)
+  return tree.leaves(what .. ": arrays", self.arrays,
+    "global arrays, host arrays, and tables of these (numbers and texts belong into metadata)")
+end
+
+-- Numbers that JSON has not, by the texts that stand for them; other texts that begin alike get one more mark.
+local MARK = "shardrt:"
+local SPECIAL = { [MARK .. "inf"] = math.huge, [MARK .. "-inf"] = -math.huge, [MARK .. "nan"] = 0 / 0 }
+
+-- Plain data with those texts in place of those numbers. What is not plain stays for json to refuse.
+local function to_json(value, depth)
+  if value ~= value then return MARK .. "nan" end
+  if value == math.huge or value == -math.huge then return MARK .. (value > 0 and "inf" or "-inf") end
+  if type(value) == "string" and value:sub(1, #MARK) == MARK then return MARK .. value end
+  if type(value) ~= "table" or not list.is_plain(value) or depth > DEEPEST then return value end
+  local made = {}
+  for key, entry in pairs(value) do made[key] = to_json(entry, depth + 1) end
+  return made
+end
+
+local function from_json(value)
+  if type(value) == "string" and value:sub(1, #MARK) == MARK then return SPECIAL[value] or value:sub(#MARK + 1) end
+  if type(value) ~= "table" then return value end
+  local made = {}
+  for key, entry in pairs(value) do made[key] = from_json(entry) end
+  return made
+end
+
+-- What all processes must save alike, except the arrays' data.
+local function describe(self, what, leaves)
+  local content = { step = self.steps, loaders = {}, arrays = {} }
+  for name, one in pairs(self.loaders) do content.loaders[name] = one:state() end
+  for name, leaf in pairs(leaves) do
+    content.arrays[name] = { dtype = leaf.value.dtype, shape = leaf.value.shape }
+  end
+  content.metadata = to_json(self.metadata, 1)
+  local text, problem = json.encode(content.metadata, "metadata")
+  if not text then fail("%s: %s", what, problem) end
+  return content
+end
+
+-- Writes the temporary folder, and gives it its name.
+local function write(self, what, leaves, content, temporary, name)
+  local path = ("%s/%s"):format(self.dir, temporary)
+  if next(leaves) then
+    local values = {}
+    for leaf_name, leaf in pairs(leaves) do values[leaf_name] = leaf.value end
+    safetensors.words.save(("%s/%s"):format(path, manifest.ARRAYS), values)
+    content.file = manifest.describe_arrays(what, path)
+  end
+  local code = 0
+  if is_first() then
+    code = manifest.write(path, manifest.encode(what, content))
+    if code >= 0 then code = C.shardrt_folder_rename(self.folder, temporary, name) end
+    if code >= 0 then C.shardrt_launcher_tell(self.steps, true) end -- before anybody goes on, and may die
+  end
+  fail.check(C.shardrt_check_outcome(what, code))
+end
+
+-- Every process must call it alike.
+local function save(self)
+  local what = ("checkpoint %s, step %.0f"):format(self.dir, self.steps)
+  if self.closed then fail("%s: it is closed", what) end
+  C.shardrt_job_at(fail.where() or "?")
+  local leaves = leaves_of(self, what)
+  local content = describe(self, what, leaves)
+  local text = manifest.encode(what, content)
+  local subject = what .. ": the states of loaders, the metadata or the arrays' names"
+  fail.check(C.shardrt_check_same(subject, C.shardrt_fingerprint(text, #text)))
+  local code, turn, number = 0, 0, 0
+  if is_first() then
+    local found, _, problem = directory.look(self.folder)
+    for _, entry in ipairs(found) do
+      if entry.step == self.steps then turn = entry.turn + 1 end
+    end
+    number = directory.random_number()
+    code = problem
+    if code >= 0 then code = C.shardrt_folder_make(self.folder, directory.temporary_name(self.steps, number)) end
+  end
+  fail.check(C.shardrt_check_outcome(what, code))
+  turn, number = collective.from_first(what .. ": its name", turn, number)
+  turn = tonumber(turn)
+  local temporary = directory.temporary_name(self.steps, number)
+  local ok, problem = pcall(write, self, what, leaves, content, temporary, directory.name(self.steps, turn))
+  if not ok then
+    if is_first() then C.shardrt_folder_remove(self.folder, temporary) end
+    error(problem, 0)
+  end
+  if not is_first() then return end
+  directory.tidy(self.folder)
+  if self.keep then directory.keep(self.folder, { step = self.steps, turn = turn }, self.keep) end
+end
+
+-- ---- what is restored ----
+
+-- The newest complete checkpoint's name and content; nil where there is none. Every process must call it.
+local function find(self, what)
+  local found, code, refused, _ = {}, 0, 0, nil
+  if is_first() then found, _, code = directory.look(self.folder) end
+  fail.check(C.shardrt_check_outcome(what, code))
+  while true do
+    local entry = found[#found - refused] or { step = -1, turn = 0 }
+    local step, turn = collective.from_first(what .. ": which one", entry.step, entry.turn)
+    if step < 0 then
+      if refused > 0 then
+        fail("%s: none of its checkpoints is complete (the first lines say why); the job does not begin anew where one "
+          .. "was saved: give it another folder, or empty this one", what)
+      end
+      return
+    end
+    local name = directory.name(tonumber(step), tonumber(turn))
+    local content, problem = manifest.read(what, ("%s/%s"):format(self.dir, name))
+    if content then return name, content end
+    collective.notice("%s: %s is not used: %s", what, name, problem)
+    refused = refused + 1
+  end
+end
+
+local function names_text(set) return next(set) and list.words(set) or "none" end
+
+-- An error unless two tables have the same names.
+local function match(what, kind, saved, given)
+  for name in pairs(saved) do
+    if given[name] == nil then
+      fail("%s: it has the %s %s, which this recipe has not%s; the recipe has %s", what, kind, list.quote(name),
+        fail.suggestion(name, given), names_text(given))
+    end
+  end
+  for name in pairs(given) do
+    if saved[name] == nil then
+      fail("%s: it has no %s %s, which this recipe has%s; the checkpoint has %s", what, kind, list.quote(name),
+        fail.suggestion(name, saved), names_text(saved))
+    end
+  end
+end
+
+local function restore_arrays(self, what, name, saved, leaves)
+  if not next(leaves) then return end
+  local wanted = {}
+  for leaf_name, leaf in pairs(leaves) do
+    local function text(x) return x.dtype .. " " .. list.show(x.shape) end
+    if text(saved[leaf_name]) ~= text(leaf.value) then
+      fail("%s: %s is %s there, and %s in this recipe", what, list.quote(leaf_name), text(saved[leaf_name]),
+        text(leaf.value))
+    end
+    wanted[leaf_name] = array.is(leaf.value) and leaf.value.committed and leaf.value.sharding or false
+  end
+  local values = safetensors.words.load(("%s/%s/%s"):format(self.dir, name, manifest.ARRAYS), wanted)
+  for leaf_name, leaf in pairs(leaves) do
+    local value = values[leaf_name]
+    -- What nobody had placed nobody has placed now.
+    if array.is(leaf.value) and not array.is(value) then value = array.unplaced_from(what, value) end
+    leaf.tree[leaf.key] = value
+  end
+end
+
+-- Goes to where the newest complete checkpoint was taken.
+local function restore(self, what, leaves)
+  local name, content = find(self, what)
+  if not name then return end
+  what = ("checkpoint %s/%s"):format(self.dir, name)
+  match(what, "loader", content.loaders, self.loaders)
+  match(what, "array", content.arrays, leaves)
+  for loader_name, one in pairs(self.loaders) do one:restore(content.loaders[loader_name]) end
+  restore_arrays(self, what, name, content.arrays, leaves)
+  for key, value in pairs(content.metadata) do self.metadata[key] = from_json(value) end
+  self.steps, self.restored = content.step, content.step
+  if is_first() then C.shardrt_launcher_tell(self.steps, false) end
+end
+
+-- ---- the word, and what it makes ----
+
+local methods = {}
+local Checkpoint = class.define("a checkpoint", "checkpoint", {
+  dir = true, every = true, keep = true, steps = true, restored = true,
+}, methods)
+
+--- Tells that a step was taken: after every `every`-th, the loaders' states and the arrays as they are then are saved.
+--- Every process must call it alike.
+---@return boolean # whether it saved
+function methods:step()
+  local inside = class.inside(self)
+  inside.steps = inside.steps + 1
+  if not inside.every or inside.steps % inside.every ~= 0 or planning() then return false end
+  save(inside)
+  return true
+end
+
+--- Saves now. When it returns, the checkpoint is complete and on the disk. Every process must call it alike.
+function methods:save()
+  if not planning() then save(class.inside(self)) end
+end
+
+--- Lets the folder go, for another checkpoint; the end of the recipe does so, too.
+function methods:close()
+  local inside = class.inside(self)
+  inside.closed = true
+  if inside.folder then C.shardrt_folder_free(ffi.gc(inside.folder, nil)) end
+  inside.folder = nil
+end
+
+function Checkpoint:__tostring()
+  local inside = class.inside(self)
+  return ("checkpoint in %s, %s, %.0f step%s taken"):format(inside.dir,
+    inside.every and ("every %.0f steps"):format(inside.every) or "saved when asked", inside.steps,
+    inside.steps == 1 and "" or "s")
+end
+
+local function count(o, name)
+  if o[name] ~= nil and not list.is_whole(o[name], 1) then
+    fail("checkpoint: %s = %s; it is a whole number from 1 on", name, list.show(o[name]))
+  end
+  return o[name]
+end
+
+local function plain_table(o, name, values)
+  local value = o[name]
+  if value == nil then return {} end
+  if type(value) ~= "table" or class.is(value) or getmetatable(value) then
+    fail("checkpoint: %s is a table of %s, not %s", name, values, list.show(value))
+  end
+  return value
+end
+
+local function check_loaders(o)
+  if loader.is(o.loader) then return { loader = o.loader } end
+  local loaders = plain_table(o, "loader", "loaders by name, or one loader")
+  for name, one in pairs(loaders) do
+    if type(name) ~= "string" or not loader.is(one) then
+      fail("checkpoint: loader is a loader or a table of them by name; %s is %s in it", list.show(name), list.show(one))
+    end
+  end
+  return loaders
+end
+
+local function check_options(o)
+  if type(o) ~= "table" or class.is(o) then
+    fail("checkpoint: it takes keywords, as in checkpoint{dir = …}, not %s", list.show(o))
+  end
+  fail.keywords("checkpoint", o, KEYWORDS)
+  if type(o.dir) ~= "string" or o.dir == "" or o.dir:find("\0", 1, true) then
+    fail("checkpoint: dir = %s; it is the path of a folder", list.show(o.dir))
+  end
+  return {
+    dir = o.dir, every = count(o, "every"), keep = count(o, "keep"), loaders = check_loaders(o),
+    arrays = plain_table(o, "arrays", "arrays"), metadata = plain_table(o, "metadata", "plain data"), steps = 0,
+  }
+end
+
+local function open(self, what)
+  local out, code = ffi.new "shardrt_folder *[1]", 0
+  if is_first() then
+    local patience = math.min(PATIENCE, C.shardrt_job_get().timeout / 2) -- the others wait for this process
+    code = C.shardrt_folder_open(self.dir, patience, out)
+    if code >= 0 then self.folder = ffi.gc(out[0], C.shardrt_folder_free) end
+  end
+  fail.check(C.shardrt_check_outcome(what, code))
+  if is_first() then directory.tidy(self.folder) end
+end
+
+--- Checkpoints in a folder. Where it holds any, the newest complete one is restored at once: loaders go to where they
+--- stood, and in `arrays` and `metadata` the saved values take the place of those given, whose shapes, dtypes and
+--- shardings hold: the job may have other processes and devices than the one that saved. One that is damaged is not
+--- used, which is said, but the one before it; where none is complete, or does not fit the recipe, it is an error.
+--- Every process must call it alike, and see the same file system.
+---@param o shardrt.CheckpointOptions
+---@return shardrt.Checkpoint
+function words.checkpoint(o)
+  local self = check_options(o)
+  local what = "checkpoint " .. self.dir
+  local leaves = leaves_of(self, what)
+  local content = describe(self, what, leaves)
+  if planning() then
+    local names, values = {}, {}
+    for name, leaf in pairs(leaves) do names[#names + 1], values[name] = name, leaf.value end
+    table.sort(names)
+    if #names > 0 then plan.save(what, names, values) end
+    return class.new(Checkpoint, self)
+  end
+  C.shardrt_job_at(fail.where() or "?")
+  content.every, content.keep = self.every, self.keep
+  local text = manifest.encode(what, content)
+  fail.check(C.shardrt_check_same(what .. ": its options", C.shardrt_fingerprint(text, #text)))
+  open(self, what)
+  local ok, problem = pcall(restore, self, what, leaves)
+  if not ok then
+    methods.close(class.new(Checkpoint, self))
+    error(problem, 0)
+  end
+  return class.new(Checkpoint, self)
+end
+
+return checkpoint

@@ -1,0 +1,153 @@
+-- checkpoint.json, which says what a checkpoint holds, and by which it is known to be whole: one object in one line.
+-- Its second entry is a checksum of the third, which has fingerprints of the file with the arrays.
+
+local bit = require "bit"
+local ffi = require "ffi"
+local C = require "shardrt.base.ffi"
+local collective = require "shardrt.base.collective"
+local fail = require "shardrt.base.error"
+local json = require "shardrt.base.json"
+local list = require "shardrt.base.list"
+fail.own()
+
+local manifest = { ARRAYS = "arrays.safetensors" }
+
+local VERSION = 1
+local PIECE = 8 * 2 ^ 20 -- bytes that have a fingerprint
+local MANIFEST, ARRAYS = "checkpoint.json", manifest.ARRAYS
+local HEAD = '{"shardrt_checkpoint":%d,"xxh3":"%s","content":'
+
+local Hashes = ffi.typeof "uint64_t[?]"
+
+local function size_of(path)
+  local file = io.open(path, "rb")
+  local bytes = file and file:seek "end" or 0
+  if file then file:close() end
+  return bytes
+end
+
+-- The fingerprints of a file's pieces, each taken by one process; or nil and the reason why it cannot be read.
+local function fingerprints(what, path, bytes)
+  local job = C.shardrt_job_get()
+  local count, me, n = math.ceil(bytes / PIECE), job.process_index, job.process_count
+  local share, code = math.ceil(count / n), 0
+  local mine = Hashes(math.max(1, share))
+  for i = 0, share - 1 do
+    local from = (me + i * n) * PIECE
+    if from < bytes and code >= 0 then
+      code = C.shardrt_file_fingerprint(path, from, math.min(PIECE, bytes - from), mine + i)
+    end
+  end
+  code = C.shardrt_check_outcome(what, code)
+  if code == C.SHARDRT_EIO or code == C.SHARDRT_EFORMAT then return nil, fail.message(code) end
+  fail.check(code)
+  local all, pieces = collective.gather(what, Hashes, mine, share), {}
+  for i = 0, count - 1 do pieces[i + 1] = bit.tohex(all[i % n * share + math.floor(i / n)]) end
+  return pieces
+end
+
+--- A checkpoint's content as a text, the same for the same content.
+---@param what string
+---@param content table
+---@return string
+function manifest.encode(what, content)
+  local text, problem = json.encode(content, "the checkpoint")
+  if not text then fail("%s: %s", what, problem) end
+  return text
+end
+
+--- What is known of the file with the arrays, for the content. Every process must call it alike.
+---@param what string
+---@param path string # of the checkpoint
+---@return table
+function manifest.describe_arrays(what, path)
+  path = ("%s/%s"):format(path, ARRAYS)
+  local bytes = tonumber((collective.from_first(what .. ": the size of the file", size_of(path), 0)))
+  local pieces, problem = fingerprints(what, path, bytes)
+  if not pieces then fail("%s: what was written cannot be read back: %s", what, problem) end
+  return { bytes = bytes, piece = PIECE, pieces = pieces }
+end
+
+--- Process 0: writes it.
+---@param path string # of the checkpoint
+---@param content_text string
+---@return integer # an error's code, or 0
+function manifest.write(path, content_text)
+  local sum = bit.tohex(C.shardrt_fingerprint(content_text, #content_text))
+  local text = HEAD:format(VERSION, sum) .. content_text .. "}\n"
+  return C.shardrt_file_save(("%s/%s"):format(path, MANIFEST), text, #text)
+end
+
+-- Whether that is what a checkpoint holds; of loaders' states, the loaders tell.
+local function is_content(content)
+  local is_one = type(content) == "table" and list.is_whole(content.step, 0) and type(content.loaders) == "table"
+    and type(content.arrays) == "table" and type(content.metadata) == "table"
+  if not is_one then return false end
+  for _, entry in pairs(content.arrays) do
+    if type(entry) ~= "table" or type(entry.dtype) ~= "string" or not list.length(entry.shape) then return false end
+  end
+  local file = content.file
+  if file == nil then return next(content.arrays) == nil end
+  return type(file) == "table" and list.is_whole(file.bytes, 1) and file.piece == PIECE
+    and list.length(file.pieces) == math.ceil(file.bytes / PIECE)
+end
+
+-- What a checkpoint.json holds (of another version: nothing but that), and its text; or nil and what is wrong with it.
+local function read(path)
+  local file, problem = io.open(path, "rb")
+  if not file then return nil, problem end
+  local text = file:read "*a"
+  file:close()
+  if not text then return nil, path .. ": cannot be read" end
+  local version, sum = text:match('^{"shardrt_checkpoint":(%d+),"xxh3":"(%x+)","content":')
+  if not version then return nil, path .. ": it does not begin as a checkpoint does" end
+  if tonumber(version) ~= VERSION then return { version = tonumber(version) }, text end
+  local content_text = text:sub(#HEAD:format(VERSION, sum) + 1, -3)
+  if text:sub(-2) ~= "}\n" or bit.tohex(C.shardrt_fingerprint(content_text, #content_text)) ~= sum then
+    return nil, path .. ": it is cut off or damaged: its checksum is of another text"
+  end
+  local content, malformed = json.decode(content_text)
+  if not is_content(content) then
+    return nil, ("%s: %s"):format(path, malformed or "it is not what a checkpoint holds")
+  end
+  return content, text
+end
+
+--- A checkpoint's content, the same in every process, with all its files found whole; or nil and what is wrong with it.
+--- Every process must call it alike.
+---@param what string
+---@param path string # of the checkpoint
+---@return table?
+---@return string?
+function manifest.read(what, path)
+  local content, text = read(("%s/%s"):format(path, MANIFEST))
+  local mine = content and C.shardrt_fingerprint(text, #text) or 0
+  local all = collective.gather(what .. ": " .. MANIFEST, Hashes, Hashes(1, mine), 1)
+  if all[0] == 0 then return nil, not content and text or "process 0 cannot read it" end
+  for process = 1, C.shardrt_job_get().process_count - 1 do
+    if all[process] ~= all[0] then
+      fail("%s: process %d does not see the %s/%s that process 0 sees; all must see the same file system", what,
+        process, path, MANIFEST)
+    end
+  end
+  if content.version then
+    fail("%s: %s was written by another version of shardrt: its version is %.0f, this one's %d", what, path,
+      content.version, VERSION)
+  end
+  if not content.file then return content end
+  path = ("%s/%s"):format(path, ARRAYS)
+  local bytes = tonumber((collective.from_first(what .. ": the size of the file", size_of(path), 0)))
+  if bytes ~= content.file.bytes then
+    return nil, ("%s: it has %.0f bytes; %.0f were saved"):format(path, bytes, content.file.bytes)
+  end
+  local pieces, problem = fingerprints(what, path, bytes)
+  if not pieces then return nil, problem end
+  for i, piece in ipairs(pieces) do
+    if piece ~= content.file.pieces[i] then
+      return nil, ("%s: its bytes from %.0f on are not those that were saved"):format(path, (i - 1) * PIECE)
+    end
+  end
+  return content
+end
+
+return manifest

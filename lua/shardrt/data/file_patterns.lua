@@ -1,0 +1,162 @@
+-- Sets of files that a recipe names: one, a list, a pattern, or the first of "name-00000-of-00128".
+
+local ffi = require "ffi"
+local fail = require "shardrt.base.error"
+local list = require "shardrt.base.list"
+local path = require "shardrt.base.path"
+fail.own()
+
+ffi.cdef [[
+typedef struct shardrt_glob { size_t count; char **paths; size_t offset; char room[256]; } shardrt_glob;
+int glob(const char *pattern, int flags, void *on_error, shardrt_glob *out);
+void globfree(shardrt_glob *out);
+int access(const char *path, int mode);
+]]
+
+local file_patterns = {}
+
+local INDEX = ".shardrt-index" -- what lies beside data files, and is none
+file_patterns.INDEX = INDEX
+
+-- The files that a pattern means, in the order of their names' bytes.
+local function expand_pattern(what, pattern)
+  local found, paths = ffi.new "shardrt_glob", {}
+  local code = ffi.C.glob(pattern, 0, nil, found)
+  for i = 0, tonumber(found.count) - 1 do
+    local name = ffi.string(found.paths[i])
+    if name:sub(-#INDEX) ~= INDEX then paths[#paths + 1] = name end
+  end
+  ffi.C.globfree(found)
+  if code ~= 0 and #paths == 0 or #paths == 0 then fail('%s: no file fits the pattern "%s"', what, pattern) end
+  table.sort(paths)
+  return paths
+end
+
+-- All of "name-00000-of-00128", or nil where the path is no first of several.
+local function expand_shards(value)
+  local head, first, count, tail = value:match "^(.*%-)(0+)%-of%-(%d+)(.*)$"
+  if not head or #first ~= #count or #count > 9 then return nil end
+  local paths = {}
+  for i = 0, tonumber(count) - 1 do
+    paths[i + 1] = ("%s%0" .. #count .. "d-of-%s%s"):format(head, i, count, tail)
+  end
+  return paths
+end
+
+-- What bash makes of "{0..9}" and "{a,b}", nothing makes of it here.
+local function refuse_braces(what, value)
+  if not value:find "{[^{}]*%.%.[^{}]*}" and not value:find "{[^{}]*,[^{}]*}" then return end
+  local file = io.open(value, "rb")
+  if file then
+    file:close()
+    return
+  end
+  fail('%s: %s: braces are not understood here; a pattern ("shard-*.tar"), the first of name-00000-of-00128 or a list '
+    .. "of paths or addresses would do", what, list.quote(value))
+end
+
+local function expand(what, value)
+  path.check(what, value, "data")
+  refuse_braces(what, value)
+  if path.is_url(value) then
+    if value:find("*", 1, true) then
+      fail('%s: "%s" is a pattern, and what files a server has cannot be asked of it; a list of addresses would do, or '
+        .. "the first of name-00000-of-00128", what, value)
+    end
+  elseif value:find "[%*%?%[]" then
+    return expand_pattern(what, value)
+  end
+  return expand_shards(value) or { value }
+end
+
+--- Whether a path is a folder.
+---@param name string
+---@return boolean
+function file_patterns.is_folder(name) return ffi.C.access(name .. "/.", 0) == 0 end
+
+--- The bytes of a file; 0 where that cannot be told, as of a folder.
+---@param name string
+---@return integer
+function file_patterns.size(name)
+  local file = not file_patterns.is_folder(name) and io.open(name, "rb")
+  local bytes = file and file:seek "end" or 0
+  if file then file:close() end
+  return bytes
+end
+
+-- The files that a pattern finds within a folder, whatever the folder is called.
+local function inside(folder, pattern)
+  local escaped, paths = folder:gsub("[%*%?%[%]\\]", "\\%0") .. "/" .. pattern, {}
+  local found = ffi.new "shardrt_glob"
+  ffi.C.glob(escaped, 0, nil, found)
+  for i = 0, tonumber(found.count) - 1 do paths[i + 1] = ffi.string(found.paths[i]) end
+  ffi.C.globfree(found)
+  return paths
+end
+
+--- The same: paths.
+---@param folder string
+---@param pattern string # "*": all whose names do not begin with a point
+---@return string[]
+file_patterns.inside = inside
+
+--- Where one of the folders that were given as Zarr arrays is a group: which arrays it has, to add to the message.
+---@param names string[] # of the fields
+---@param given table<string, string>
+---@param message string # which names the folder
+---@return string
+function file_patterns.zarr_note(names, given, message)
+  for _, name in ipairs(names) do
+    local folder, arrays = (given[name]:gsub("/+$", "")), {}
+    if message:find(folder, 1, true) and not path.is_url(folder) then
+      for _, one in ipairs(inside(folder, "*/.zarray")) do arrays[#arrays + 1] = one:sub(1, -#"/.zarray" - 1) end
+      for _, one in ipairs(inside(folder, "*/zarr.json")) do
+        local file = io.open(one, "rb")
+        local text = file and file:read "*a" or ""
+        if file then file:close() end
+        if text:find '"node_type"%s*:%s*"array"' then arrays[#arrays + 1] = one:sub(1, -#"/zarr.json" - 1) end
+      end
+    end
+    if #arrays > 0 then
+      table.sort(arrays)
+      return ("; its arrays are %s"):format(list.show(arrays))
+    end
+  end
+  return ""
+end
+
+--- The paths that a recipe means: of a path, a pattern ("train-*.tar"), the first of "name-00000-of-00128", which means
+--- all of them, or a list of these.
+---@param what string # the call
+---@param given string|string[]
+---@return string[]
+function file_patterns.expand(what, given)
+  if type(given) ~= "table" then return expand(what, given) end
+  local paths = {}
+  if not list.length(given) or #given == 0 then
+    fail("%s: it takes a path, a pattern or a list of these, not %s", what, list.show(given))
+  end
+  for _, value in ipairs(given) do
+    for _, one in ipairs(expand(what, value)) do paths[#paths + 1] = one end
+  end
+  return paths
+end
+
+--- The options of all sources of files that are about the cache: its folder, and the bytes of files on servers that are
+--- kept there (0: the default).
+---@param what string # the call
+---@param o {cache: string?, cache_bytes: integer?}
+---@return string?
+---@return integer
+function file_patterns.cache(what, o)
+  local folder, bytes = o.cache, o.cache_bytes
+  if folder ~= nil and (type(folder) ~= "string" or folder:find("\0", 1, true)) then
+    fail("%s: cache is the path of a folder, not %s", what, list.show(folder))
+  end
+  if bytes ~= nil and not list.is_whole(bytes, 1) then
+    fail("%s: cache_bytes is a number of bytes, not %s", what, list.show(bytes))
+  end
+  return folder, bytes ~= nil and bytes or 0 -- a NULL pointer is nil, too
+end
+
+return file_patterns

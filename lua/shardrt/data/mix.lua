@@ -1,0 +1,99 @@
+-- Several sources as one: one after the other, or mixed.
+
+local ffi = require "ffi"
+local C = require "shardrt.base.ffi"
+local class = require "shardrt.base.class"
+local fail = require "shardrt.base.error"
+local list = require "shardrt.base.list"
+local source = require "shardrt.data.source"
+fail.own()
+
+---@class shardrt.mix.words
+local words = {}
+local mix = { words = words }
+
+local handle_out = ffi.typeof "shardrt_source *[1]"
+
+-- The list part of a table of keywords; everything else in it must be a keyword.
+local function split(what, takes, given, known)
+  if type(given) ~= "table" or class.is(given) then
+    fail("%s: it takes a list of %s, not %s", what, takes, list.show(given))
+  end
+  local parts, keywords = {}, {}
+  for key, value in pairs(given) do
+    if list.is_whole(key, 1) and key <= #given then parts[key] = value else keywords[key] = value end
+  end
+  fail.keywords(what, keywords, known)
+  if #given == 0 then fail("%s: it takes a list of %s; there is none", what, takes) end
+  for i = 1, #given do
+    if parts[i] == nil then fail("%s: number %d of its list is nil", what, i) end
+  end
+  return parts
+end
+
+local function check_source(what, i, value)
+  if not source.is(value) then fail("%s: number %d of its list is %s, not a source", what, i, list.show(value)) end
+  return value
+end
+
+-- The name of the field that tells which part a sample is of, or nil.
+local function label(what, name)
+  if name ~= nil and (type(name) ~= "string" or name:find("\0", 1, true)) then
+    fail("%s: part = %s; it is the name of a field that tells where a sample is from", what, list.show(name))
+  end
+  return name
+end
+
+local function own(out) return ffi.gc(out[0], C.shardrt_source_free) end
+
+--- Sources with equal fields as one, one after the other. `part` names a field more, int32: which of the sources a
+--- sample is from, counted from 0.
+---@param o {[integer]: shardrt.source, part: string?}
+---@return shardrt.source
+function words.concat(o)
+  local parts = split("concat", "sources", o, { part = true })
+  local handles = ffi.new("shardrt_source *[?]", #parts)
+  for i, part in ipairs(parts) do handles[i - 1] = check_source("concat", i, part) end
+  local out = handle_out()
+  fail.check(C.shardrt_source_concat(#parts, handles, label("concat", o.part), out))
+  return own(out)
+end
+
+--- Sources with equal fields in given proportions: {source, weight} for each. Of every N samples that follow one
+--- another, where N is the least number in which each source can have exactly its share, it has exactly that; of the
+--- first n, its share to within one. Each source goes through its own samples again and again, each time shuffled anew
+--- where the loader shuffles. An epoch has `samples` samples; left out: as many as there are before the first source
+--- begins anew. `part` as for concat. What is to be filtered, packed or cut into shards are the sources, not the mix.
+---@param o {[integer]: {[1]: shardrt.source, [2]: number}, samples: integer?, part: string?}
+---@return shardrt.source
+function words.mix(o)
+  local parts = split("mix", "{source, weight}", o, { samples = true, part = true })
+  local handles, weights = ffi.new("shardrt_source *[?]", #parts), ffi.new("double[?]", #parts)
+  for i, part in ipairs(parts) do
+    if type(part) ~= "table" or class.is(part) then
+      fail("mix: number %d of its list is %s; it takes {source, weight}", i, list.show(part))
+    end
+    for key in pairs(part) do
+      if key ~= 1 and key ~= 2 then
+        fail("mix: number %d of its list has %s; it is {source, weight}, in that order and without names", i,
+          list.show(key))
+      end
+    end
+    if type(part[2]) ~= "number" then
+      fail("mix: the weight of source %d is %s; it is a number above 0", i, list.show(part[2]))
+    end
+    handles[i - 1], weights[i - 1] = check_source("mix", i, part[1]), part[2]
+  end
+  local samples = 0 -- chosen by C
+  if o.samples ~= nil then
+    samples = o.samples
+    if not list.is_whole(samples, 1) then
+      fail("mix: samples = %s; it is a whole number from 1 on", list.show(samples))
+    end
+  end
+  local out = handle_out()
+  fail.check(C.shardrt_source_mix(#parts, handles, weights, samples, label("mix", o.part), out))
+  return own(out)
+end
+
+return mix

@@ -1,0 +1,400 @@
+-- Operations that treat each element by itself.
+
+local ffi = require "ffi"
+local C = require "shardrt.base.ffi"
+local array = require "shardrt.array.array"
+local dispatch = require "shardrt.ops.dispatch"
+local dtype = require "shardrt.layout.dtype"
+local expression = require "shardrt.ops.expression"
+local fail = require "shardrt.base.error"
+local lazy = require "shardrt.base.lazy"
+local list = require "shardrt.base.list"
+local placement = require "shardrt.ops.placement"
+local promote = require "shardrt.ops.promote"
+local propagate = require "shardrt.ops.propagate"
+local shape = require "shardrt.layout.shape"
+local reduce = lazy.module "shardrt.ops.reduce" -- the gradient of what was broadcast is a sum
+fail.own()
+
+local f = expression.f
+
+---@alias shardrt.Unary fun(x: shardrt.Operand): shardrt.Array
+---@alias shardrt.Binary fun(a: shardrt.Operand, b: shardrt.Operand): shardrt.Array
+
+-- What loops below define stands here for editors.
+---@class shardrt.elementwise.words
+---@field add shardrt.Binary # a + b
+---@field subtract shardrt.Binary # a - b
+---@field multiply shardrt.Binary # a * b
+---@field divide shardrt.Binary # a / b, in floats
+---@field power shardrt.Binary # a ^ b
+---@field floor_divide shardrt.Binary # a / b, rounded down
+---@field remainder shardrt.Binary # a % b: what floor_divide leaves, with the sign of b
+---@field maximum shardrt.Binary # the larger; NaN where either is
+---@field minimum shardrt.Binary # the smaller; NaN where either is
+---@field arctan2 shardrt.Binary # the angle of the point (b, a)
+---@field equal shardrt.Binary # bool
+---@field not_equal shardrt.Binary # bool
+---@field less shardrt.Binary # bool
+---@field less_equal shardrt.Binary # bool
+---@field greater shardrt.Binary # bool
+---@field greater_equal shardrt.Binary # bool
+---@field logical_and shardrt.Binary # bool; what is not 0 is true
+---@field logical_or shardrt.Binary # bool
+---@field negative shardrt.Unary # -x
+---@field abs shardrt.Unary # without its sign
+---@field sign shardrt.Unary # -1, 0 or 1
+---@field square shardrt.Unary # x * x
+---@field copy shardrt.Unary # the same elements in memory of their own
+---@field sqrt shardrt.Unary # the square root
+---@field rsqrt shardrt.Unary # 1 / sqrt(x)
+---@field reciprocal shardrt.Unary # 1 / x
+---@field exp shardrt.Unary # e ^ x
+---@field expm1 shardrt.Unary # e ^ x - 1
+---@field log shardrt.Unary # the natural logarithm
+---@field log1p shardrt.Unary # log(1 + x)
+---@field sin shardrt.Unary # of an angle in radians
+---@field cos shardrt.Unary # of an angle in radians
+---@field tan shardrt.Unary # of an angle in radians
+---@field tanh shardrt.Unary # the hyperbolic tangent
+---@field sigmoid shardrt.Unary # 1 / (1 + e ^ -x)
+---@field erf shardrt.Unary # the error function
+---@field floor shardrt.Unary # rounded down
+---@field ceil shardrt.Unary # rounded up
+---@field round shardrt.Unary # to the nearest whole number, ties to even
+---@field logical_not shardrt.Unary # bool: where x is 0
+---@field isnan shardrt.Unary # bool
+---@field isfinite shardrt.Unary # bool
+local words = {}
+local elementwise = { words = words }
+
+-- ---- shapes ----
+
+--- The shape that all broadcast to.
+---@param what string
+---@param shapes integer[][]
+---@return integer[]
+function elementwise.broadcast(what, shapes)
+  local ndim = 0
+  for _, sizes in ipairs(shapes) do ndim = math.max(ndim, #sizes) end
+  local made = {}
+  for d = 1, ndim do
+    made[d] = 1
+    for _, sizes in ipairs(shapes) do
+      local size = sizes[d - ndim + #sizes] or 1
+      if size ~= 1 and made[d] ~= 1 and size ~= made[d] then
+        local texts = {}
+        for i, each in ipairs(shapes) do texts[i] = shape.text(each) end
+        fail("%s: shapes %s do not go together: counted from the right, sizes must be equal or 1", what,
+          table.concat(texts, " and "))
+      end
+      if size ~= 1 then made[d] = size end
+    end
+  end
+  return made
+end
+
+local function padded(values, ndim, fill)
+  local made = {}
+  for d = 1, ndim do made[d] = values[d - ndim + #values] or fill end
+  return made
+end
+
+-- The result's cuts, and the operands in the layout that goes with them.
+local function laid_out(what, at, arrays, sizes)
+  local operands, ndim = {}, #sizes
+  for i, x in ipairs(arrays) do
+    local cuts = placement.cuts(at, x)
+    local own = padded(x.shape, ndim, 1)
+    cuts = cuts and propagate.of_operand(padded(cuts, ndim, {}), own, sizes) or cuts
+    operands[i] = { cuts = cuts, sizes = own, bytes = dtype.named(what, x.dtype).size }
+  end
+  local made = propagate.elementwise(sizes, operands, at.axis_size)
+  local brought = {}
+  for i, x in ipairs(arrays) do
+    local own = propagate.of_operand(made, operands[i].sizes, sizes)
+    local cuts = {}
+    for d = 1, x.ndim do cuts[d] = own[d + ndim - x.ndim] end
+    brought[i] = dispatch.bring(what, x, at, cuts)
+  end
+  return made, brought
+end
+
+-- Sums what was broadcast, so that a gradient has the shape of what it is the gradient of.
+local function unbroadcast(what, g, x)
+  if shape.equal(g.shape, x.shape) then return g end
+  local axes, ndim = {}, g.ndim
+  for d = 1, ndim do
+    local size = x.shape[d - ndim + x.ndim]
+    if size == nil or size == 1 and g.shape[d] ~= 1 then axes[#axes + 1] = d - 1 end
+  end
+  return reduce.sum_to(what, g, axes, x.shape)
+end
+elementwise.unbroadcast = unbroadcast
+
+-- ---- one pass ----
+
+local Arrays = ffi.typeof "shardrt_array *[?]"
+
+local function gradient(what, root, arrays, out)
+  return function(dy, wants)
+    local n, grads = #arrays, {}
+    for i, x in ipairs(arrays) do
+      if promote.is_float(x.dtype) and wants(x) then
+        local node = expression.derivative(root, i, expression.input(n + 1), expression.input(n + 2))
+        if node then
+          local inputs = list.copy(arrays)
+          inputs[n + 1], inputs[n + 2] = out, dy
+          -- What is summed then is rounded once, after that.
+          local name = shape.equal(out.shape, x.shape) and x.dtype or promote.computed(x.dtype)
+          local g = elementwise.run("the gradient of " .. what, inputs, node, name)
+          grads[i] = words.astype(unbroadcast(what, g, x), x.dtype)
+        end
+      end
+    end
+    return grads
+  end
+end
+
+-- Only operands that the expression names are read (and decide where it is computed).
+local function used(root, arrays)
+  local made, index, seen = {}, {}, {}
+  local function visit(node)
+    if seen[node] then return seen[node] end
+    local copy = node
+    if node.op == "INPUT" then
+      if not index[node.i] then
+        made[#made + 1] = arrays[node.i]
+        index[node.i] = expression.input(#made)
+      end
+      copy = index[node.i]
+    elseif node[1] then
+      copy = f[node.op](visit(node[1]), node[2] and visit(node[2]), node[3] and visit(node[3]))
+    end
+    seen[node] = copy
+    return copy
+  end
+  return visit(root), made
+end
+
+--- Computes an expression of arrays in one pass.
+---@param what string
+---@param arrays shardrt.Array[]
+---@param root shardrt.Node
+---@param out_dtype string
+---@param in_dtype string? # in which it is computed; left out: what the arrays' promote to
+---@param sizes integer[]? # of the result; left out: what the arrays broadcast to
+---@return shardrt.Array
+function elementwise.run(what, arrays, root, out_dtype, in_dtype, sizes)
+  root, arrays = used(root, arrays)
+  local shapes, dtypes = { sizes }, {}
+  for i, x in ipairs(arrays) do shapes[#shapes + 1], dtypes[i] = x.shape, x.dtype end
+  local full = elementwise.broadcast(what, shapes)
+  local at = placement.of(what, arrays)
+  local cuts, brought = laid_out(what, at, arrays, full)
+  local out = dispatch.result(what, at, cuts, out_dtype, full)
+  if not dispatch.is_planning() then
+    local computed = promote.computed(in_dtype or promote.result(dtypes, {}))
+    local steps, count = expression.program(root, #brought)
+    local handles = Arrays(#brought + 1)
+    for i, x in ipairs(brought) do handles[i - 1] = x.handle end
+    local kind = dtype.named(what, computed).code
+    dispatch.compute(what, out, C.shardrt_elementwise, steps, count, kind, #brought, handles, out.handle)
+  end
+  return dispatch.done(what, out, arrays, gradient(what, root, arrays, out), function()
+    return expression.text(root)
+  end)
+end
+
+-- What a Lua number would become is the number.
+local function check_range(what, number, name)
+  local kind = dtype.named(what, name)
+  if type(number) == "number" and not kind.write(kind.cell(), 0, number) then
+    fail("%s: the number %s beside an array of %s, which holds %s; np.astype gives the array another dtype", what,
+      list.show(number), name, kind.range)
+  end
+end
+
+--- The number that an array of a dtype of floats holds for a Lua number: those of 16 bits are computed in 32, which
+--- have others between. What is beyond the dtype's range is infinite.
+---@param what string
+---@param value number|boolean
+---@param name string
+---@return number
+function elementwise.rounded(what, value, name)
+  local kind = dtype.named(what, name)
+  local cell = kind.cell()
+  kind.write(cell, 0, value == true and 1 or value == false and 0 or value)
+  return kind.read(cell, 0)
+end
+
+-- Operands as numbers of the dtype that they have in common, where one that is computed in holds more of them. A whole
+-- power says how often something is multiplied: x ^ 257 is odd, also in bfloat16, which has no 257.
+local function round_operands(what, values, nodes, arrays, common)
+  local is_short = promote.is_float(common) and promote.computed(common) ~= common
+  for i, node in pairs(nodes) do
+    local is_count = what == "np.power" and i == 2 and type(values[i]) == "number" and values[i] % 1 == 0
+    if is_short and node.op == "CONSTANT" and not is_count then
+      nodes[i] = expression.constant(elementwise.rounded(what, values[i], common))
+    end
+  end
+  for k, x in ipairs(arrays) do
+    if promote.is_rounded(x.dtype, common) then arrays[k] = words.astype(x, common) end
+  end
+end
+
+-- The operands that a word was given: those that are arrays, and a node for each; what they promote to, and what they
+-- are compared in.
+local function operands_of(what, values, n)
+  local arrays, numbers, nodes, dtypes = {}, {}, {}, {}
+  for i = 1, n do
+    local value = values[i]
+    if dispatch.is_number(value) and type(value) ~= "cdata" then
+      numbers[#numbers + 1], nodes[i] = value, expression.constant(value)
+    else
+      local x = dispatch.array(what, value, n == 1 and "the operand" or ("operand %d"):format(i))
+      arrays[#arrays + 1] = x
+      nodes[i], dtypes[#arrays] = expression.input(#arrays), x.dtype
+    end
+  end
+  if #arrays == 0 then -- numbers alone
+    arrays[1] = dispatch.array(what, values[1], "the operand")
+    nodes[1], dtypes[1] = expression.input(1), arrays[1].dtype
+    table.remove(numbers, 1)
+  end
+  local common = promote.result(dtypes, numbers)
+  if not promote.is_float(common) and common ~= "bool" then
+    for _, number in ipairs(numbers) do check_range(what, number, common) end
+  end
+  round_operands(what, values, nodes, arrays, common)
+  return arrays, nodes, common, promote.compared(dtypes, common)
+end
+
+-- A word of n operands. `as`: what it is computed in and gives: "same" as the operands; "number": the same, but of
+-- bools it is refused; "whole": the same, but of bools int32; "float"; "bool". `check` may refuse values.
+local function define(name, n, as, build, check)
+  local what = "np." .. name
+  words[name] = function(...)
+    local given = select("#", ...)
+    if given ~= n then fail("%s: it takes %d operand%s, and got %d", what, n, n == 1 and "" or "s", given) end
+    local arrays, nodes, common, compared = operands_of(what, { ... }, n)
+    if check then check(what, common, ...) end
+    if common == "bool" and as == "number" then
+      fail("%s: of bool; np.astype(x, \"int32\") makes numbers of it", what)
+    end
+    if as == "float" then common = promote.to_float(common) end
+    if as == "whole" and common == "bool" then common = "int32" end
+    if as == "bool" then return elementwise.run(what, arrays, build(unpack(nodes)), "bool", compared) end
+    return elementwise.run(what, arrays, build(unpack(nodes)), common, common)
+  end
+end
+
+-- Few whole numbers have a whole one to a negative power. Of arrays of powers those that have none are 0.
+local function check_power(what, common, _, power)
+  if type(power) == "number" and power < 0 and not promote.is_float(common) then
+    fail("%s: whole numbers to the power %s; np.astype(x, \"float32\") has such powers", what, list.show(power))
+  end
+end
+
+for name, op in pairs { add = "ADD", multiply = "MUL", maximum = "MAXIMUM", minimum = "MINIMUM" } do
+  define(name, 2, "same", f[op])
+end
+define("subtract", 2, "number", f.SUB)
+define("floor_divide", 2, "whole", f.FLOOR_DIVIDE)
+define("remainder", 2, "whole", f.REMAINDER)
+define("power", 2, "whole", f.POW, check_power)
+define("divide", 2, "float", f.DIV)
+define("arctan2", 2, "float", f.ATAN2)
+for name, op in pairs {
+  equal = "EQ", not_equal = "NE", less = "LT", less_equal = "LE", greater = "GT", greater_equal = "GE",
+  logical_and = "LOGICAL_AND", logical_or = "LOGICAL_OR",
+} do
+  define(name, 2, "bool", f[op])
+end
+define("logical_not", 1, "bool", f.LOGICAL_NOT)
+for name, op in pairs { negative = "NEG", sign = "SIGN" } do define(name, 1, "number", f[op]) end
+for name, op in pairs { abs = "ABS", copy = "COPY" } do define(name, 1, "same", f[op]) end
+define("square", 1, "whole", f.SQUARE)
+for name, op in pairs {
+  sqrt = "SQRT", rsqrt = "RSQRT", exp = "EXP", expm1 = "EXPM1", log = "LOG", log1p = "LOG1P", sin = "SIN", cos = "COS",
+  tan = "TAN", tanh = "TANH", sigmoid = "LOGISTIC", erf = "ERF", reciprocal = "RECIPROCAL",
+} do
+  define(name, 1, "float", f[op])
+end
+
+-- What is of floats only. Whole numbers are whole already, and always finite.
+local function define_of_floats(name, op, otherwise)
+  local what = "np." .. name
+  words[name] = function(...)
+    if select("#", ...) ~= 1 then fail("%s: it takes 1 operand, and got %d", what, select("#", ...)) end
+    local x = dispatch.array(what, (...), "the operand")
+    local as = otherwise and "bool" or x.dtype
+    local node = promote.is_float(x.dtype) and f[op](expression.input(1))
+      or otherwise and f[otherwise](expression.input(1), expression.input(1)) or f.COPY(expression.input(1))
+    return elementwise.run(what, { x }, node, as, x.dtype)
+  end
+end
+for name, op in pairs { floor = "FLOOR", ceil = "CEIL", round = "ROUND" } do define_of_floats(name, op) end
+define_of_floats("isnan", "ISNAN", "NE")
+define_of_floats("isfinite", "ISFINITE", "EQ")
+
+array.ops.operators = {
+  add = words.add, sub = words.subtract, mul = words.multiply, div = words.divide, pow = words.power,
+  mod = words.remainder, unm = function(x) return words.negative(x) end, -- Lua gives it x twice
+}
+
+--- Where the condition is not 0 the first, elsewhere the second; all three broadcast.
+---@param condition shardrt.Operand
+---@param a shardrt.Operand
+---@param b shardrt.Operand
+---@return shardrt.Array
+function words.where(condition, a, b)
+  local what = "np.where"
+  local arrays, nodes, common = operands_of(what, { a, b }, 2)
+  local asked = dispatch.array(what, condition, "the condition")
+  -- The condition is asked in its own dtype, before anything is converted: 0.5 is true among whole numbers, too.
+  if asked.dtype ~= "bool" then asked = words.not_equal(asked, 0) end
+  arrays[#arrays + 1] = asked
+  return elementwise.run(what, arrays, f.SELECT(expression.input(#arrays), nodes[1], nodes[2]), common, common)
+end
+
+--- Within [low, high]; either may be nil.
+---@param x shardrt.Operand
+---@param low shardrt.Operand?
+---@param high shardrt.Operand?
+---@return shardrt.Array
+function words.clip(x, low, high)
+  if low ~= nil then x = words.maximum(x, low) end
+  if high ~= nil then x = words.minimum(x, high) end
+  return dispatch.array("np.clip", x, "the operand")
+end
+
+--- The same elements as another dtype: whole numbers keep their lowest bits, floats go to the nearest (towards zero
+--- where they become whole numbers).
+---@param x shardrt.Operand
+---@param name string
+---@return shardrt.Array
+function words.astype(x, name)
+  local what = "np.astype"
+  local to = dtype.named(what, name).name
+  x = dispatch.array(what, x, "the operand")
+  if x.dtype == to then return x end
+  return elementwise.run(what, { x }, expression.input(1), to, x.dtype)
+end
+
+--- The array with its elements repeated such that it has the shape.
+---@param x shardrt.Operand
+---@param to integer[]
+---@return shardrt.Array
+function words.broadcast_to(x, to)
+  local what = "np.broadcast_to"
+  x = dispatch.array(what, x, "the operand")
+  local sizes = shape.check(what, to)
+  local full = elementwise.broadcast(what, { x.shape, sizes })
+  if not shape.equal(full, sizes) then
+    fail("%s: an array of shape %s does not broadcast to %s", what, shape.text(x.shape), shape.text(sizes))
+  end
+  return elementwise.run(what, { x }, expression.input(1), x.dtype, x.dtype, sizes)
+end
+
+return elementwise

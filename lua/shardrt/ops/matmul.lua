@@ -1,0 +1,298 @@
+-- Products of matrices.
+
+local C = require "shardrt.base.ffi"
+local constraint = require "shardrt.ops.constraint"
+local dispatch = require "shardrt.ops.dispatch"
+local dtype = require "shardrt.layout.dtype"
+local elementwise = require "shardrt.ops.elementwise"
+local fail = require "shardrt.base.error"
+local list = require "shardrt.base.list"
+local manipulation = require "shardrt.ops.manipulation"
+local placement = require "shardrt.ops.placement"
+local precision = require "shardrt.ops.precision"
+local promote = require "shardrt.ops.promote"
+local propagate = require "shardrt.ops.propagate"
+local shape = require "shardrt.layout.shape"
+local sharding = require "shardrt.layout.sharding"
+fail.own()
+
+---@class shardrt.ProductOptions
+---@field sharding shardrt.Sharding? # how the product is to lie
+---@field precision shardrt.precision?
+
+---@class shardrt.matmul.words
+local words = {}
+local matmul = { words = words }
+
+-- The last two of a list the other way round.
+local function swapped(values, swap)
+  local made = list.copy(values)
+  local n = #made
+  if swap then made[n - 1], made[n] = made[n], made[n - 1] end
+  return made
+end
+
+local function fill(values, ndim, with)
+  local made = {}
+  for d = 1, ndim do made[d] = values[d - ndim + #values] or with end
+  return made
+end
+
+-- An operand as the rules see it: not transposed, and with all batch dimensions.
+local function seen(what, at, x, transpose, ndim)
+  local cuts = placement.cuts(at, x)
+  return {
+    cuts = cuts and fill(swapped(cuts, transpose), ndim, {}) or cuts,
+    sizes = fill(swapped(x.shape, transpose), ndim, 1),
+    bytes = dtype.named(what, x.dtype).size,
+  }
+end
+
+-- The operand in its layout.
+local function brought(what, at, x, transpose, cuts, full)
+  local own, ndim = swapped(x.shape, transpose), x.ndim
+  local wanted = {}
+  for d = 1, ndim do
+    local e = d + #cuts - ndim
+    wanted[d] = (d > ndim - 2 or own[d] == full[e]) and cuts[e] or {}
+  end
+  return dispatch.bring(what, x, at, swapped(wanted, transpose))
+end
+
+local gradient
+
+--- {…, M, K} x {…, K, N}, batched over the leading dimensions, which broadcast. An operand may be given transposed.
+---@param what string
+---@param a shardrt.Array
+---@param b shardrt.Array
+---@param transpose_a boolean # a is {…, K, M}
+---@param transpose_b boolean # b is {…, N, K}
+---@param accuracy shardrt.precision
+---@param wanted shardrt.Sharding?
+---@return shardrt.Array
+function matmul.matmul(what, a, b, transpose_a, transpose_b, accuracy, wanted)
+  local at = placement.of(what, { a, b })
+  local ndim = math.max(a.ndim, b.ndim)
+  local lhs, rhs = seen(what, at, a, transpose_a, ndim), seen(what, at, b, transpose_b, ndim)
+  if lhs.sizes[ndim] ~= rhs.sizes[ndim - 1] then
+    fail("%s: shapes %s and %s: the left one's last dimension (%d) is to be the right one's %s (%d)", what,
+      shape.text(swapped(a.shape, transpose_a)), shape.text(swapped(b.shape, transpose_b)), lhs.sizes[ndim],
+      b.ndim == 1 and "only one" or "last but one", rhs.sizes[ndim - 1])
+  end
+  local left, right = {}, {}
+  for d = 1, ndim - 2 do left[d], right[d] = lhs.sizes[d], rhs.sizes[d] end
+  local sizes = elementwise.broadcast(what, { left, right })
+  local inner = lhs.sizes[ndim]
+  sizes[ndim - 1], sizes[ndim] = lhs.sizes[ndim - 1], rhs.sizes[ndim]
+  local common = promote.result({ a.dtype, b.dtype }, {})
+  local plan = propagate.matmul(lhs, rhs, sizes, dtype.named(what, common).size, at.axis_size)
+  local full_a, full_b = list.copy(sizes), list.copy(sizes)
+  full_a[ndim], full_b[ndim - 1] = inner, inner
+  local function ready(x, transpose, cuts, full)
+    if x.dtype ~= common then x = elementwise.words.astype(x, common) end
+    return brought(what, at, x, transpose, cuts, full)
+  end
+  local x, y = ready(a, transpose_a, plan.lhs, full_a), ready(b, transpose_b, plan.rhs, full_b)
+  local name = #plan.partial > 0 and dispatch.part_dtype(common) or common
+  if name ~= common then x, y = elementwise.words.astype(x, name), elementwise.words.astype(y, name) end
+  local told = (transpose_a and "transposed " or "") .. (transpose_b and "by transposed " or "")
+    .. (accuracy ~= "float32" and "in " .. accuracy or "")
+  local out = dispatch.partial(what, {
+    op = C.SHARDRT_SUM, at = at, cuts = plan.result, partial = plan.partial, dtype = name, sizes = sizes,
+    adds = true, inputs = { a, b }, told = told,
+  }, function(parts)
+    dispatch.compute(what, parts, C.shardrt_matmul, x.handle, y.handle, transpose_a and 1 or 0, transpose_b and 1 or 0,
+      precision.code(accuracy), parts.handle)
+  end, wanted)
+  if name ~= common then out = elementwise.words.astype(out, common) end
+  return dispatch.done(what, out, { a, b }, gradient(what, a, b, transpose_a, transpose_b, accuracy), told)
+end
+
+-- d(ab) = dy b^T and a^T dy, whichever way round the operands were given, in the product's precision.
+function gradient(what, a, b, transpose_a, transpose_b, accuracy)
+  local name = "the gradient of " .. what
+  local function as(g, x)
+    if g.dtype ~= x.dtype then g = elementwise.words.astype(g, x.dtype) end
+    return elementwise.unbroadcast(name, g, x)
+  end
+  return function(dy, wants)
+    local grads = {}
+    if promote.is_float(a.dtype) and wants(a) then
+      grads[1] = as(transpose_a and matmul.matmul(name, b, dy, transpose_b, true, accuracy)
+        or matmul.matmul(name, dy, b, false, not transpose_b, accuracy), a)
+    end
+    if promote.is_float(b.dtype) and wants(b) then
+      grads[2] = as(transpose_b and matmul.matmul(name, dy, a, true, transpose_a, accuracy)
+        or matmul.matmul(name, a, dy, not transpose_a, false, accuracy), b)
+    end
+    return grads
+  end
+end
+
+local OPTIONS = { sharding = true, precision = true }
+
+-- How the product is to lie, and how exact it is to be.
+local function wanted_of(what, options)
+  if options == nil then return nil, precision.of(what) end
+  if type(options) ~= "table" or sharding.is(options) then
+    fail("%s: the options are a table, as in {sharding = s}", what)
+  end
+  fail.keywords(what, options, OPTIONS)
+  return options.sharding and sharding.check(what, options.sharding), precision.of(what, options.precision)
+end
+
+local function operands(what, a, b)
+  return dispatch.array(what, a, "the left operand"), dispatch.array(what, b, "the right operand")
+end
+
+-- Of bool by bool: whether any two are both true; the others as `multiply` has them.
+local function of_bools(multiply, a, b, options)
+  local whole = elementwise.words.astype
+  return elementwise.words.not_equal(multiply(whole(a, "int32"), whole(b, "int32"), options), 0)
+end
+
+local reshape_to = manipulation.words.reshape
+
+-- A product with vectors as matrices of one row or column; the dimension of 1 is then dropped.
+local function with_vectors(what, a, b, accuracy, wanted)
+  local inner, other = a.shape[a.ndim], b.shape[math.max(1, b.ndim - 1)]
+  if inner ~= other then
+    fail("%s: shapes %s and %s: the left one's last dimension (%d) is to be the right one's %s (%d)", what,
+      shape.text(a.shape), shape.text(b.shape), inner, b.ndim == 1 and "only one" or "last but one", other)
+  end
+  local x = a.ndim == 1 and reshape_to(a, { 1, a.shape[1] }) or a
+  local y = b.ndim == 1 and reshape_to(b, { b.shape[1], 1 }) or b
+  if a.ndim > 1 and b.ndim > 1 then return matmul.matmul(what, a, b, false, false, accuracy, wanted) end
+  local out = matmul.matmul(what, x, y, false, false, accuracy)
+  local sizes = out.shape
+  if b.ndim == 1 then table.remove(sizes) end
+  if a.ndim == 1 then table.remove(sizes, #sizes - (b.ndim == 1 and 0 or 1)) end
+  out = reshape_to(out, sizes)
+  return wanted and constraint.array(what, out, wanted) or out
+end
+
+-- The cuts and the shape of an array with dimensions first … last seen as one.
+local function as_one(cuts, sizes, first, last)
+  local made, shape_made = {}, {}
+  for d, size in ipairs(sizes) do
+    local e = #made
+    if d <= first or d > last then
+      e = e + 1
+      made[e], shape_made[e] = {}, 1
+    end
+    for _, axis in ipairs(cuts[d]) do table.insert(made[e], axis) end
+    shape_made[e] = shape_made[e] * size
+  end
+  return made, shape_made
+end
+
+-- The array with those elements on each device, under other sizes and cuts, and the way back for its gradient. Where
+-- that is no reshape, it numbers elements in another way: as all arrays do that were seen so from the same cuts.
+local function seen_as(what, at, x, from, sizes, cuts)
+  local out = dispatch.alias(what, dispatch.bring(what, x, at, from), at, cuts, sizes)
+  local old = x.shape
+  return dispatch.done(what, out, { x }, function(dy) return { seen_as(what, at, dy, cuts, old, from) } end)
+end
+
+-- How the operands of a dot lie as matrices {M, K} and {K, N}, where each device has of these what it has of them: nil
+-- where some axis cuts dimensions of both, or where no names say how one lies.
+local function matrices(at, a, b)
+  local made, used = {}, {}
+  for i, x in ipairs { a, b } do
+    local cuts = placement.cuts(at, x)
+    if cuts == false or x.size == 0 then return nil end
+    cuts = cuts or propagate.whole(x.ndim)
+    local flat, sizes = as_one(cuts, x.shape, i, i == 1 and x.ndim - 1 or x.ndim)
+    for _, axis in ipairs(flat[i]) do
+      if used[axis] then return nil end
+      used[axis] = true
+    end
+    made[i] = { cuts = cuts, flat = flat, sizes = sizes, placed = x.committed }
+  end
+  return made
+end
+
+-- {…a, K} and {K, …b} as one product of two matrices.
+local function as_matrices(what, at, a, b, ways, accuracy)
+  local left, right = ways[1], ways[2]
+  local function matrix(x, way)
+    if x.ndim == 2 then return x end
+    return way.placed and seen_as(what, at, x, way.cuts, way.sizes, way.flat) or reshape_to(x, way.sizes)
+  end
+  local out = matmul.matmul(what, matrix(a, left), matrix(b, right), false, false, accuracy)
+  local cuts, sizes = {}, {}
+  for d = 1, a.ndim - 1 do cuts[d], sizes[d] = left.cuts[d], a.shape[d] end
+  for d = 2, b.ndim do cuts[#cuts + 1], sizes[#sizes + 1] = right.cuts[d], b.shape[d] end
+  return seen_as(what, at, out, { left.flat[1], right.flat[2] }, sizes, cuts)
+end
+
+-- {…a, M, K} and {…b, K, N}: all products of a matrix of the one and a matrix of the other.
+local function products(what, a, b, accuracy)
+  if b.ndim == 2 then return matmul.matmul(what, a, b, false, false, accuracy) end
+  local left, sizes, order = a.shape, {}, {}
+  local outer, inner = a.ndim - 2, b.ndim - 2
+  for d = 1, outer do sizes[d], order[d] = left[d], d - 1 end
+  for d = 1, inner do sizes[outer + d], order[outer + 1 + d] = 1, outer + d - 1 end
+  sizes[outer + inner + 1], sizes[outer + inner + 2] = left[outer + 1], left[outer + 2]
+  order[outer + 1], order[outer + inner + 2] = outer + inner, outer + inner + 1
+  return manipulation.words.transpose(matmul.matmul(what, reshape_to(a, sizes), b, false, false, accuracy), order)
+end
+
+-- {…a, K} by {…b, K, N}: every row of the one by every matrix of the other.
+local function all_by_all(what, a, b, accuracy)
+  local inner = a.shape[a.ndim]
+  if inner ~= b.shape[b.ndim - 1] then
+    fail("%s: shapes %s and %s: the left one's last dimension (%d) is to be the right one's last but one (%d)", what,
+      shape.text(a.shape), shape.text(b.shape), inner, b.shape[b.ndim - 1])
+  end
+  local order = { b.ndim - 2 }
+  for d = 0, b.ndim - 1 do
+    if d ~= b.ndim - 2 then order[#order + 1] = d end
+  end
+  local at, turned = placement.of(what, { a, b }), b.ndim > 2 and manipulation.words.transpose(b, order) or b
+  local ways = matrices(at, a, turned)
+  return ways and as_matrices(what, at, a, turned, ways, accuracy) or products(what, a, b, accuracy)
+end
+
+--- The product of matrices, of a matrix and a vector, or of two vectors; with more dimensions, of all matrices that the
+--- last two make, the others broadcasting. Where the contracted dimension is cut in both operands alike, devices
+--- compute parts of the sum; `sharding` says how the sum is then to lie: no more than needed is moved. `precision` is
+--- how exact float32 is at least, and its gradients; left out, what default_matmul_precision says.
+---@param a shardrt.Operand
+---@param b shardrt.Operand
+---@param options shardrt.ProductOptions?
+---@return shardrt.Array
+function words.matmul(a, b, options)
+  local what = "np.matmul"
+  local wanted, accuracy = wanted_of(what, options)
+  a, b = operands(what, a, b)
+  if a.ndim == 0 or b.ndim == 0 then fail("%s: of a single number; it takes vectors and matrices", what) end
+  if a.dtype == "bool" and b.dtype == "bool" then return of_bools(words.matmul, a, b, options) end
+  if a.ndim > 2 and b.ndim == 2 and not wanted then return all_by_all(what, a, b, accuracy) end
+  return with_vectors(what, a, b, accuracy, wanted)
+end
+
+--- The sum of products over the last dimension of a and the last but one of b (its only one, of a vector). Of single
+--- numbers, the product.
+---@param a shardrt.Operand
+---@param b shardrt.Operand
+---@param options shardrt.ProductOptions?
+---@return shardrt.Array
+function words.dot(a, b, options)
+  local what = "np.dot"
+  local wanted, accuracy = wanted_of(what, options)
+  local x, y = a, b -- a Lua number has no dtype of its own
+  a, b = operands(what, a, b)
+  if a.ndim == 0 or b.ndim == 0 then
+    local out = elementwise.words.multiply(x, y)
+    return wanted and constraint.array(what, out, wanted) or out
+  end
+  if a.dtype == "bool" and b.dtype == "bool" then return of_bools(words.dot, a, b, options) end
+  if a.ndim <= 2 and b.ndim <= 2 or a.ndim == 1 or b.ndim == 1 or b.ndim == 2 and wanted then
+    return with_vectors(what, a, b, accuracy, wanted)
+  end
+  local out = all_by_all(what, a, b, accuracy)
+  return wanted and constraint.array(what, out, wanted) or out
+end
+
+return matmul

@@ -1,0 +1,225 @@
+-- Where an operation takes place: over which devices, in which mesh, and what cuts are called there.
+--
+-- Arrays that somebody placed decide; they must be over the same devices in the same order, and never move to others by
+-- themselves. What nobody placed follows them, silently.
+
+local C = require "shardrt.base.ffi"
+local array = require "shardrt.array.array"
+local class = require "shardrt.base.class"
+local fail = require "shardrt.base.error"
+local list = require "shardrt.base.list"
+local mesh = require "shardrt.layout.mesh"
+local propagate = require "shardrt.ops.propagate"
+local sharding = require "shardrt.layout.sharding"
+local spec = require "shardrt.layout.spec"
+fail.own()
+
+local placement = {}
+
+---@class shardrt.placement
+---@field committed boolean # false: of arrays that nobody placed, in each process for itself
+---@field mesh shardrt.Mesh? # nil: one device
+---@field axis_size table<string, integer>
+---@field single shardrt.Sharding? # where there is no mesh
+---@field shardings table<string, shardrt.Sharding>
+---@field splits table<string, shardrt.placement.split>
+
+local nowhere ---@type shardrt.placement
+
+-- A mesh holds its place: a table of them by mesh would keep every mesh, as each place holds its own.
+local function over_mesh(over)
+  local inside = class.inside(over)
+  local found = inside.place
+  if not found then
+    local axis_size = {}
+    for _, name in ipairs(over.axis_names) do axis_size[name] = rawget(over.shape, name) end
+    found = { committed = true, mesh = over, axis_size = axis_size, shardings = {}, splits = {} }
+    inside.place = found
+  end
+  return found
+end
+
+local SHOWN = 16
+
+local function ids_text(s)
+  local handle, ids = C.shardrt_sharding_mesh(s.handle), {}
+  local size = tonumber(C.shardrt_mesh_size(handle))
+  for i = 1, math.min(size, SHOWN) do ids[i] = tostring(C.shardrt_mesh_device(handle, i - 1)) end
+  return "[" .. table.concat(ids, ", ") .. (size > SHOWN and (", … %d in all]"):format(size) or "]")
+end
+
+--- The place of an operation on these arrays; an error where two of them were placed on different devices, or on the
+--- same in another order.
+---@param what string
+---@param arrays shardrt.Array[]
+---@return shardrt.placement
+function placement.of(what, arrays)
+  local first, found, named
+  for i, x in ipairs(arrays) do
+    array.check(what, x) -- a gradient may need what was deleted since
+    if x.committed then
+      local s = x.sharding
+      if not first then
+        first, found = i, s
+      elseif s ~= found and not C.shardrt_mesh_same_devices(C.shardrt_sharding_mesh(s.handle),
+          C.shardrt_sharding_mesh(arrays[first].sharding.handle)) then
+        fail("%s: array %d is placed on the devices %s and array %d on %s: placed arrays do not move by themselves; "
+          .. "device_put(x, s) brings one of them to the other's devices (in the same order)", what, first,
+          ids_text(arrays[first].sharding), i, ids_text(s))
+      end
+      if s.mesh then named = named or s.mesh end
+    end
+  end
+  if named then return over_mesh(named) end
+  if found then return { committed = true, axis_size = {}, single = found } end
+  nowhere = nowhere or { committed = false, axis_size = {}, single = array.home() }
+  return nowhere
+end
+
+local function key_of(cuts)
+  local words = {}
+  for d, axes in ipairs(cuts) do words[d] = table.concat(axes, "\1") end
+  return table.concat(words, "\2")
+end
+
+local function entries(cuts)
+  local made = {}
+  for d, axes in ipairs(cuts) do
+    if #axes > 0 then made[d] = #axes == 1 and axes[1] or list.copy(axes) end
+  end
+  return made, #cuts
+end
+
+--- The sharding of that name there.
+---@param at shardrt.placement
+---@param cuts shardrt.Cuts
+---@return shardrt.Sharding
+function placement.sharding(at, cuts)
+  if at.single then return at.single end
+  local key = #cuts .. key_of(cuts)
+  local found = at.shardings[key]
+  if not found then
+    local made, ndim = entries(cuts)
+    found = sharding.words.NamedSharding(at.mesh, spec.words.P(unpack(made, 1, ndim)))
+    at.shardings[key] = found
+  end
+  return found
+end
+
+--- How an array lies there: its cuts; nil: nobody placed it; false: over the same devices, but not in this mesh.
+---@param at shardrt.placement
+---@param x shardrt.Array
+---@return shardrt.Cuts|false|nil
+function placement.cuts(at, x)
+  if not x.committed then return nil end
+  local s, made = x.sharding, propagate.whole(x.ndim)
+  if at.single or s.device then return made end
+  if s.mesh ~= at.mesh then return false end
+  for d, axes in ipairs(spec.entries(s.spec)) do made[d] = axes end
+  return made
+end
+
+---@class shardrt.placement.split # a place with axes split, such that some of the parts lie within processes
+---@field at shardrt.placement
+---@field outer string[] # the axes that are left between processes
+---@field count integer # the product of their sizes
+---@field rename table<string, string[]> # what an axis of the old mesh is called
+
+-- Whether each run of `inner` devices along the axes is one process's, at every place of the other axes.
+local function within_process(over, axes, inner, per_process)
+  local strides, stride, names = {}, 1, over.axis_names
+  for i = #names, 1, -1 do
+    strides[names[i]] = stride
+    stride = stride * rawget(over.shape, names[i])
+  end
+  for position = 0, over.size - 1 do
+    local base, left = position, inner
+    for i = #axes, 1, -1 do
+      local size = rawget(over.shape, axes[i])
+      local coordinate = math.floor(position / strides[axes[i]]) % size
+      local run = math.min(size, left)
+      base, left = base - coordinate % run * strides[axes[i]], left / run
+    end
+    local a, b = C.shardrt_mesh_device(over.handle, position), C.shardrt_mesh_device(over.handle, base)
+    if math.floor(a / per_process) ~= math.floor(b / per_process) then return false end
+  end
+  return true
+end
+
+-- The longest run of devices along the axes, from the last axis on, that is always one process's.
+local function longest_run(over, axes, per_process)
+  local runs, product = { 1 }, 1
+  for i = #axes, 1, -1 do
+    local size = rawget(over.shape, axes[i])
+    for run = 2, size do
+      if size % run == 0 then runs[#runs + 1] = product * run end
+    end
+    product = product * size
+  end
+  for i = #runs, 2, -1 do
+    if within_process(over, axes, runs[i], per_process) then return runs[i] end
+  end
+  return 1
+end
+
+local OUTER = "/between processes"
+
+--- Splits what is partial over some axes into what a process adds up by itself and what is left between processes.
+---@param at shardrt.placement
+---@param axes string[]
+---@param per_process integer # devices
+---@return shardrt.placement.split
+function placement.split(at, axes, per_process)
+  local key = table.concat(axes, "\1")
+  local found = at.splits[key]
+  if found then return found end
+  local run = longest_run(at.mesh, axes, per_process)
+  local outer, count, renamed = {}, 1, {}
+  for i = #axes, 1, -1 do
+    local size = at.axis_size[axes[i]]
+    local inner = math.min(size, run)
+    run = run / inner
+    if inner == 1 then
+      table.insert(outer, 1, axes[i])
+      count = count * size
+    elseif inner < size then
+      table.insert(outer, 1, axes[i] .. OUTER)
+      renamed[axes[i]], count = size / inner, count * size / inner
+    end
+  end
+  local sizes, names, rename = {}, {}, {}
+  for _, name in ipairs(at.mesh.axis_names) do
+    local parts = renamed[name]
+    if parts then
+      names[#names + 1], sizes[#sizes + 1] = name .. OUTER, parts
+      rename[name] = { name .. OUTER, name }
+    end
+    names[#names + 1], sizes[#sizes + 1] = name, at.axis_size[name] / (parts or 1)
+  end
+  local finer = at
+  if next(rename) then
+    local ids = {} -- mesh.devices is the recipe's
+    for i = 1, at.mesh.size do ids[i] = C.shardrt_mesh_device(at.mesh.handle, i - 1) end
+    finer = over_mesh(mesh.words.Mesh(sizes, names, ids))
+  end
+  found = { at = finer, outer = outer, count = count, rename = rename }
+  at.splits[key] = found
+  return found
+end
+
+--- Cuts of the old mesh as the split one says them.
+---@param split shardrt.placement.split
+---@param cuts shardrt.Cuts
+---@return shardrt.Cuts
+function placement.renamed(split, cuts)
+  local made = {}
+  for d, axes in ipairs(cuts) do
+    made[d] = {}
+    for _, axis in ipairs(axes) do
+      for _, name in ipairs(split.rename[axis] or { axis }) do made[d][#made[d] + 1] = name end
+    end
+  end
+  return made
+end
+
+return placement

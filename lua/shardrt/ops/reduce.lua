@@ -1,0 +1,251 @@
+-- Operations over whole axes: sums, means, largest and smallest, and what is made of them.
+
+local ffi = require "ffi"
+local C = require "shardrt.base.ffi"
+local dispatch = require "shardrt.ops.dispatch"
+local elementwise = require "shardrt.ops.elementwise"
+local fail = require "shardrt.base.error"
+local list = require "shardrt.base.list"
+local manipulation = require "shardrt.ops.manipulation"
+local placement = require "shardrt.ops.placement"
+local promote = require "shardrt.ops.promote"
+local propagate = require "shardrt.ops.propagate"
+local shape = require "shardrt.layout.shape"
+fail.own()
+
+---@alias shardrt.Fold fun(x: shardrt.Operand, axis: (integer|integer[])?, keepdims: boolean?): shardrt.Array
+---@alias shardrt.FoldIndex fun(x: shardrt.Operand, axis: integer?, keepdims: boolean?): shardrt.Array
+
+-- What loops below define stands here for editors.
+---@class shardrt.reduce.words
+---@field max shardrt.Fold # the largest over axes (all where none are named); NaN where one is
+---@field min shardrt.Fold # the smallest
+---@field any shardrt.Fold # bool: whether one is not 0
+---@field all shardrt.Fold # bool: whether none is 0
+---@field argmax shardrt.FoldIndex # int32: the place of the (first) largest along an axis, or in the whole array
+---@field argmin shardrt.FoldIndex # int32: of the smallest
+local words = {}
+local reduce = { words = words }
+
+-- What is left of a list with an entry for each dimension.
+local function rest(values, axes, keep)
+  local gone, made = {}, {}
+  for _, axis in ipairs(axes) do gone[axis + 1] = true end
+  for d, value in ipairs(values) do
+    if not gone[d] then
+      made[#made + 1] = value
+    elseif keep ~= nil then
+      made[#made + 1] = keep
+    end
+  end
+  return made
+end
+
+-- x reduced over axes. keep: they stay, of size 1. 0 would be true in Lua, and a second axis means something else.
+local function reduce_axes(what, op, x, axes, keep, out_dtype, vjp)
+  if keep ~= nil and type(keep) ~= "boolean" then
+    fail("%s: keepdims = %s; it is true or false (several axes are a list: {0, 1})", what, list.show(keep))
+  end
+  local at = placement.of(what, { x })
+  local cuts = placement.cuts(at, x)
+  cuts = cuts or propagate.whole(x.ndim)
+  local partial = {}
+  for _, axis in ipairs(axes) do
+    for _, name in ipairs(cuts[axis + 1]) do partial[#partial + 1] = name end
+  end
+  local sum = op == C.SHARDRT_SUM or op == C.SHARDRT_PROD
+  local part_dtype = #partial > 0 and sum and dispatch.part_dtype(out_dtype) or out_dtype
+  local c_axes, told = ffi.new("int32_t[?]", #axes + 1, axes), "axes " .. table.concat(axes, " ")
+  local out = dispatch.partial(what, {
+    op = op, at = at, partial = partial, dtype = part_dtype,
+    cuts = rest(cuts, axes, keep and {} or nil), sizes = rest(x.shape, axes, keep and 1 or nil),
+    inputs = { x }, told = told,
+  }, function(parts)
+    dispatch.compute(what, parts, C.shardrt_reduce, op, x.handle, #axes, c_axes, parts.handle)
+  end)
+  if part_dtype ~= out_dtype then out = elementwise.words.astype(out, out_dtype) end
+  return dispatch.done(what, out, { x }, vjp and function(dy) return { vjp(dy, out) } end, told)
+end
+
+-- A gradient with the reduced axes in place, of size 1.
+local function with_axes(g, x, axes)
+  local sizes = x.shape
+  for _, axis in ipairs(axes) do sizes[axis + 1] = 1 end
+  return manipulation.words.reshape(g, sizes)
+end
+
+local function operand(what, x) return dispatch.array(what, x, "the operand") end
+
+--- The sum over axes (all where none are named). Of whole numbers of less than 32 bits it has 32.
+---@param x shardrt.Operand
+---@param axis (integer|integer[])?
+---@param keepdims boolean? # the axes stay, of size 1
+---@return shardrt.Array
+function words.sum(x, axis, keepdims)
+  local what = "np.sum"
+  x = operand(what, x)
+  local axes = shape.axes(what, axis, x.ndim)
+  return reduce_axes(what, C.SHARDRT_SUM, x, axes, keepdims, promote.summed(x.dtype), promote.is_float(x.dtype)
+    and function(dy) return elementwise.words.broadcast_to(with_axes(dy, x, axes), x.shape) end or nil)
+end
+
+--- For gradients: the sum over axes, reshaped.
+function reduce.sum_to(what, x, axes, sizes)
+  local sum = reduce_axes(what, C.SHARDRT_SUM, x, axes, true, x.dtype, function(dy)
+    return elementwise.words.broadcast_to(dy, x.shape)
+  end)
+  return shape.equal(sum.shape, sizes) and sum or manipulation.words.reshape(sum, sizes)
+end
+
+local function count_of(x, axes)
+  local count = 1
+  for _, axis in ipairs(axes) do count = count * x.shape[axis + 1] end
+  return count
+end
+
+--- The mean over axes (all where none are named). Of whole numbers it is float32.
+---@param x shardrt.Operand
+---@param axis (integer|integer[])?
+---@param keepdims boolean?
+---@return shardrt.Array
+function words.mean(x, axis, keepdims)
+  local what = "np.mean"
+  x = operand(what, x)
+  local own = promote.to_float(x.dtype)
+  x = elementwise.words.astype(x, promote.computed(own)) -- in whose range the sum is, too
+  local axes = shape.axes(what, axis, x.ndim)
+  return elementwise.words.astype(elementwise.words.divide(words.sum(x, axes, keepdims), count_of(x, axes)), own)
+end
+
+-- For each element, the product of all others along the axes. Where one is 0 its own is that of the others, and all
+-- others' are 0: written such that gradients of that, too, are right, as `zero` (the sum of what is 0) is a number.
+-- Computed in float64, in whose range the product of all is where that of the others is in x's.
+local function others(x, axes)
+  local w = elementwise.words
+  x = w.astype(x, "float64")
+  local is_zero = w.equal(x, 0)
+  local count, zero = words.sum(w.astype(is_zero, x.dtype), axes, true), words.sum(w.where(is_zero, x, 0), axes, true)
+  local nonzero = w.where(is_zero, 1, x)
+  local of_zero = w.where(w.equal(count, 1), 1, w.where(w.equal(count, 2), zero - x, 0))
+  local of_others = w.where(w.equal(count, 0), 1, w.where(w.equal(count, 1), zero, 0)) / nonzero
+  return words.prod(nonzero, axes, true) * w.where(is_zero, of_zero, of_others)
+end
+
+--- The product over axes. Of whole numbers of less than 32 bits it has 32.
+---@param x shardrt.Operand
+---@param axis (integer|integer[])?
+---@param keepdims boolean?
+---@return shardrt.Array
+function words.prod(x, axis, keepdims)
+  local what = "np.prod"
+  x = operand(what, x)
+  local axes = shape.axes(what, axis, x.ndim)
+  return reduce_axes(what, C.SHARDRT_PROD, x, axes, keepdims, promote.summed(x.dtype), promote.is_float(x.dtype)
+    and function(dy) return elementwise.words.astype(with_axes(dy, x, axes) * others(x, axes), x.dtype) end or nil)
+end
+
+-- The elements that are the largest share the gradient equally, as in JAX.
+local function extreme(name, op)
+  local what = "np." .. name
+  words[name] = function(x, axis, keepdims)
+    x = operand(what, x)
+    local axes = shape.axes(what, axis, x.ndim)
+    if count_of(x, axes) == 0 then fail("%s: over no elements: the array has shape %s", what, shape.text(x.shape)) end
+    return reduce_axes(what, op, x, axes, keepdims, x.dtype, promote.is_float(x.dtype) and function(dy, out)
+      local at_it = elementwise.words.astype(elementwise.words.equal(x, with_axes(out, x, axes)), x.dtype)
+      return at_it * (with_axes(dy, x, axes) / words.sum(at_it, axes, true))
+    end or nil)
+  end
+end
+extreme("max", C.SHARDRT_MAX)
+extreme("min", C.SHARDRT_MIN)
+
+for name, op in pairs { any = C.SHARDRT_ANY, all = C.SHARDRT_ALL } do
+  local what = "np." .. name
+  words[name] = function(x, axis, keepdims)
+    x = operand(what, x)
+    return reduce_axes(what, op, x, shape.axes(what, axis, x.ndim), keepdims, "bool")
+  end
+end
+
+-- The index of an extreme: an axis is then looked at whole.
+local function index_of(name, op)
+  local what = "np." .. name
+  words[name] = function(x, axis, keepdims)
+    x = operand(what, x)
+    if type(axis) == "table" then fail("%s: it takes one axis, or none for the index in the whole array", what) end
+    local axes = shape.axes(what, axis, x.ndim)
+    if count_of(x, axes) == 0 then fail("%s: over no elements: the array has shape %s", what, shape.text(x.shape)) end
+    local at = placement.of(what, { x })
+    local cuts = placement.cuts(at, x)
+    if cuts then
+      local whole = list.copy(cuts)
+      for _, each in ipairs(axes) do whole[each + 1] = {} end
+      x = dispatch.bring(what, x, at, whole)
+    end
+    return reduce_axes(what, op, x, axes, keepdims, "int32")
+  end
+end
+index_of("argmax", C.SHARDRT_ARGMAX)
+index_of("argmin", C.SHARDRT_ARGMIN)
+
+-- ---- made of these ----
+
+local function float_operand(what, x)
+  x = operand(what, x)
+  return promote.is_float(x.dtype) and x or elementwise.words.astype(x, "float32")
+end
+
+-- x less its largest along the axes, such that exp does not overflow; the largest is no part of any gradient.
+local function shifted(x, axes)
+  if count_of(x, axes) == 0 then return x end
+  return x - dispatch.stop_gradient(words.max(x, axes, true))
+end
+
+--- exp(x) over its sum along the axes.
+---@param x shardrt.Operand
+---@param axis (integer|integer[])? # -1, the last
+---@return shardrt.Array
+function words.softmax(x, axis)
+  local what = "np.softmax"
+  x = float_operand(what, x)
+  local axes = shape.axes(what, axis == nil and -1 or axis, x.ndim)
+  local e = elementwise.words.exp(shifted(x, axes))
+  return e / words.sum(e, axes, true)
+end
+
+--- The logarithm of softmax.
+---@param x shardrt.Operand
+---@param axis (integer|integer[])? # -1, the last
+---@return shardrt.Array
+function words.log_softmax(x, axis)
+  local what = "np.log_softmax"
+  x = float_operand(what, x)
+  local axes = shape.axes(what, axis == nil and -1 or axis, x.ndim)
+  local low = shifted(x, axes)
+  return low - elementwise.words.log(words.sum(elementwise.words.exp(low), axes, true))
+end
+
+--- The variance over axes: the mean of the squared distance from the mean.
+---@param x shardrt.Operand
+---@param axis (integer|integer[])?
+---@param keepdims boolean?
+---@return shardrt.Array
+function words.var(x, axis, keepdims)
+  local what = "np.var"
+  x = float_operand(what, x)
+  local own = x.dtype
+  x = elementwise.words.astype(x, promote.computed(own))
+  local axes = shape.axes(what, axis, x.ndim)
+  local squares = elementwise.words.square(x - words.mean(x, axes, true))
+  return elementwise.words.astype(words.mean(squares, axes, keepdims), own)
+end
+
+--- The standard deviation over axes.
+---@param x shardrt.Operand
+---@param axis (integer|integer[])?
+---@param keepdims boolean?
+---@return shardrt.Array
+function words.std(x, axis, keepdims) return elementwise.words.sqrt(words.var(x, axis, keepdims)) end
+
+return reduce

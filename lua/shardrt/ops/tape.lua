@@ -1,0 +1,92 @@
+-- What was computed from what, while somebody wants a gradient of it (autodiff/grad.lua).
+
+local array = require "shardrt.array.array"
+local fail = require "shardrt.base.error"
+local list = require "shardrt.base.list"
+local tree = require "shardrt.array.tree"
+fail.own()
+
+local DEEPEST = 100 -- tables within tables
+
+local tape = {}
+
+---@alias shardrt.tape.vjp fun(dy: shardrt.Array, wants: fun(x: shardrt.Array): boolean): table<integer, shardrt.Array>
+-- The gradient of each input that is wanted and has one, by the input's place
+
+---@class shardrt.tape.entry
+---@field what string # the word
+---@field where string # the recipe's line
+---@field out shardrt.Array
+---@field inputs shardrt.Array[]
+---@field vjp shardrt.tape.vjp|nil # nil: it has no gradient
+
+local open = {} -- tapes that run, the innermost last: {tracked = set of arrays, entries = list}
+local scopes = 0
+
+--- Begins to write down what is computed from these arrays.
+---@param arrays shardrt.Array[]
+---@return table # the tape
+function tape.begin(arrays)
+  local made = { tracked = {}, entries = {} }
+  for _, x in ipairs(arrays) do made.tracked[x] = true end
+  open[#open + 1] = made
+  return made
+end
+
+--- Ends it, and all that began later.
+---@param made table
+function tape.finish(made)
+  while #open > 0 do
+    local last = open[#open]
+    open[#open] = nil
+    if last == made then return end
+  end
+end
+
+--- Writes down that `out` was computed, on each tape that follows one of its inputs.
+---@param entry shardrt.tape.entry
+function tape.note(entry)
+  for _, made in ipairs(open) do
+    for _, x in ipairs(entry.inputs) do
+      if made.tracked[x] then
+        made.tracked[entry.out] = true
+        made.entries[#made.entries + 1] = entry
+        break
+      end
+    end
+  end
+end
+
+--- Whether any tape is open.
+---@return boolean
+function tape.is_open() return #open > 0 end
+
+-- Within a function that is run as one (grad, explain), a sum that is still to be made waits for what it is used for.
+-- Such a function is called alike in every process, and what it returns is complete.
+
+local function finish_all(value, depth)
+  if type(value) ~= "table" or depth > DEEPEST then return end
+  if array.is(value) then
+    local _ = value.handle
+  elseif tree.is("a function's results", value) then
+    for _, key in ipairs(tree.keys("a function's results", value)) do finish_all(value[key], depth + 1) end
+  end
+end
+
+--- Runs f(...) as one; an error is passed on.
+---@param f function
+---@param ... any
+---@return any ...
+function tape.within(f, ...)
+  scopes = scopes + 1
+  local results, count = list.pack(pcall(f, ...))
+  scopes = scopes - 1
+  if not results[1] then error(results[2], 0) end
+  for i = 2, count do finish_all(results[i], 1) end
+  return unpack(results, 2, count)
+end
+
+---@return boolean
+function tape.is_within() return scopes > 0 end
+
+return tape

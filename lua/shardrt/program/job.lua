@@ -1,0 +1,41 @@
+-- The job as a whole: whether it is only planned, what is said once for it, and where its processes meet.
+
+local C = require "shardrt.base.ffi"
+local fail = require "shardrt.base.error"
+local list = require "shardrt.base.list"
+local progress = require "shardrt.loader.progress"
+fail.own()
+
+---@class shardrt.job.words
+local words = {}
+local job = { words = words }
+
+--- Whether this is `shardrt plan`: arrays have no data and loaders no batches, so there is nothing to look at.
+---@return boolean
+function words.is_planning() return C.shardrt_job_get().planning ~= 0 end
+
+--- Prints a line once for the job: in process 0, at once. With more arguments, it is formatted as by string.format.
+---@param format any
+---@param ... any
+function words.say(format, ...)
+  local text = tostring(format)
+  if select("#", ...) > 0 then
+    local good, formatted = pcall(string.format, format, ...)
+    if not good then fail("say: %s", (formatted:gsub("^bad argument (#%d+) to '.-'", "argument %1"))) end
+    text = formatted
+  end
+  if C.shardrt_job_get().process_index ~= 0 then return end
+  progress.make_way(true)
+  io.stdout:write(text, "\n")
+  io.stdout:flush()
+end
+
+--- Waits until every process of the job is here. Every process must call it, with the same name.
+---@param name string # for the report of a process that does not come
+function words.sync_global_devices(name)
+  if type(name) ~= "string" then fail("sync_global_devices: it takes a name, not %s", list.show(name)) end
+  C.shardrt_job_at(fail.where() or "?")
+  fail.check(C.shardrt_barrier('sync_global_devices "' .. name .. '"'))
+end
+
+return job

@@ -1,0 +1,86 @@
+-- What `shardrt test` prints in a job of several processes, as a handler of busted: process 0 the running dots and the
+-- count; every process its own failures, each headed by the process, one process after the other.
+
+local C = require "shardrt.base.ffi"
+local fail = require "shardrt.base.error"
+fail.own()
+
+local DOTS = { success = "+", failure = "-", error = "*", pending = "." }
+
+local function write(text)
+  io.stdout:write(text)
+  io.stdout:flush()
+end
+
+local function text_of(message)
+  if type(message) == "string" then return message end
+  return message == nil and "Nil error" or require("pl.pretty").write(message)
+end
+
+-- One failure, error or pending test, with the process that has it.
+local function describe(kind, process, what, is_verbose)
+  local trace = what.element.trace
+  local lines = { ("process %d: %s"):format(process, kind) }
+  if trace and trace.short_src then
+    lines[1] = ("%s -> %s @ %s"):format(lines[1], trace.short_src, trace.currentline)
+  end
+  lines[#lines + 1] = what.name
+  lines[#lines + 1] = text_of(what.message)
+  if is_verbose and what.trace and what.trace.traceback then lines[#lines + 1] = what.trace.traceback end
+  return "\n" .. table.concat(lines, "\n") .. "\n"
+end
+
+local function count_text(handler)
+  return ("%d success%s / %d failure%s / %d error%s / %d pending : %.6f seconds"):format(
+    handler.successesCount, handler.successesCount == 1 and "" or "es",
+    handler.failuresCount, handler.failuresCount == 1 and "" or "s",
+    handler.errorsCount, handler.errorsCount == 1 and "" or "s", handler.pendingsCount, handler.getDuration())
+end
+
+-- What one process has to say at the end. Process 0 tells the count, and so does one that has failures.
+local function report(handler, process, options)
+  local parts = {}
+  local has_failed = handler.failuresCount + handler.errorsCount > 0
+  if process == 0 then
+    parts[1] = "\n" .. count_text(handler) .. "\n"
+    for _, pending in ipairs(handler.pendings) do
+      parts[#parts + 1] = ("\nPending -> %s\n"):format(pending.name)
+    end
+  elseif has_failed then
+    parts[1] = ("\nprocess %d: %s\n"):format(process, count_text(handler))
+  end
+  for _, failure in ipairs(handler.failures) do
+    parts[#parts + 1] = describe("Failure", process, failure, options.verbose)
+  end
+  for _, problem in ipairs(handler.errors) do
+    parts[#parts + 1] = describe("Error", process, problem, options.verbose)
+  end
+  return table.concat(parts)
+end
+
+return function(options)
+  local busted = require "busted"
+  local handler = require "busted.outputHandlers.base"()
+  local job = C.shardrt_job_get()
+
+  local function dot(status)
+    if job.process_index == 0 and not options.deferPrint then write(DOTS[status] or "*") end
+    return nil, true
+  end
+  busted.subscribe({ "test", "end" }, function(_, _, status) return dot(status) end,
+    { predicate = handler.cancelOnPending })
+  for _, place in ipairs { "file", "describe" } do
+    busted.subscribe({ "error", place }, function() return dot "error" end)
+    busted.subscribe({ "failure", place }, function() return dot "error" end)
+  end
+  busted.subscribe({ "suite", "end" }, function()
+    -- In turn, and nobody leaves before all have spoken: a process with failures ends the job. One that does not come
+    -- here is told of when this process leaves the job.
+    for process = 0, job.process_count - 1 do
+      if process == job.process_index then write(report(handler, process, options)) end
+      if C.shardrt_barrier "the end of the specs" < 0 then break end
+    end
+    return nil, true
+  end)
+  return handler
+end
