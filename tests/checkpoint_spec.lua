@@ -1,3 +1,4 @@
+-- long: 32 s
 -- Checkpoints: what they hold comes back, whatever the next job looks like; what is damaged is not used; nothing that
 -- goes wrong in the middle costs the last complete one.
 

@@ -1,3 +1,4 @@
+-- long: 15 s
 -- Reductions and fingerprints by devices with memory of their own (runtime/compute/fold.cu, check/fingerprint.cu), and
 -- replicas compared by these. On the host platform this spec runs itself on the stand-in for CUDA; on a GPU, there.
 

@@ -1,3 +1,4 @@
+-- long: 15 s
 -- The loader where devices have memory of their own: what it gives, against the host platform's in the same job;
 -- batches that are held, dropped while they are uploaded, and refused by a device; what all of it leaves behind. On the
 -- stand-in for CUDA's runtime (tests/standin), whose streams run late and in bad orders, or, with

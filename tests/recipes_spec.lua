@@ -1,3 +1,4 @@
+-- long: 130 s
 -- Every recipe runs alone and with 4 processes x 2 devices, makes its claim with numbers that it worked out, can be
 -- planned, begins with a comment that names its scenario, and stands in the README; every command of the README runs.
 

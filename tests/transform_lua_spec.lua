@@ -1,3 +1,4 @@
+-- long: 15 s
 -- Transforms that a recipe writes in Lua: what they are given, what comes with them to the workers and what may not,
 -- and that their outcome depends on the sample and on nothing else.
 
