@@ -143,8 +143,8 @@ end
 local function start(spec)
   spec.folder = output_of("mktemp -d /tmp/shardrt-test-XXXXXX"):match "%S+"
   local command = ("TMPDIR=%s SHARDRT_TEST_SEED=%d SHARDRT_STANDIN=%s SHARDRT=%s OMPI_MCA_mpi_yield_when_idle=1 %s "
-    .. "exec setpriv --pdeathsig TERM timeout -k 10 %d %s --devices 8 test -o plainTerminal %s >%s/log 2>&1 </dev/null")
-    :format(spec.folder, seed, plugin, program, environment, limit, program, spec.path, spec.folder)
+    .. "exec setpriv --pdeathsig TERM timeout -k 10 %d %s --devices 8 test -o tests/support/output.lua %s >%s/log 2>&1 "
+    .. "</dev/null"):format(spec.folder, seed, plugin, program, environment, limit, program, spec.path, spec.folder)
   local pid, words = ffi.new "int[1]", ffi.new("const char *[4]", { "sh", "-c", command })
   assert(ffi.C.posix_spawnp(pid, "sh", nil, nil, words, ffi.C.environ) == 0, "sh does not start")
   spec.began = clock()
@@ -180,9 +180,10 @@ local function failed_cases(spec, text)
     begun = nil
   end
   for line in (text .. "\n"):gmatch "(.-)\n" do
-    if line:find "^Failure %-> " or line:find "^Error %-> " or line:find "^Pending %-> " then
+    if line:find "^Failure %-> " or line:find "^Error %-> " or line:find "^Pending %-> "
+      or line:find "^the same random cases again: " then
       finish()
-      if not line:find "^Pending" then begun = {} end
+      if line:find "^[FE]" then begun = {} end
     end
     if begun then begun[#begun + 1] = line end
   end
