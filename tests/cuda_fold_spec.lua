@@ -7,8 +7,7 @@ local C = require "shardrt.C"
 local mpi = require "tests.support.mpi"
 
 local plugin = os.getenv "SHARDRT_STANDIN" or "build/standin/shardrt-cuda.so"
-local seed = tonumber(os.getenv "SHARDRT_TEST_SEED") or os.time()
-print("seed", seed)
+local seed = require "tests.support.seed"
 local own_accelerator = require "tests.support.accelerator"
 local a = C.accelerator_get()
 

@@ -8,7 +8,7 @@ local mpi = require "tests.support.mpi"
 
 local ON_GPUS = os.getenv "SHARDRT_TEST_PLATFORM" == "cuda"
 local PLUGIN = os.getenv "SHARDRT_STANDIN" or "build/standin/shardrt-cuda.so"
-local SEED = tonumber(os.getenv "SHARDRT_TEST_SEED") or os.time() % 100000
+local SEED = require "tests.support.seed" % 100000
 
 local function is_there(path)
   local file = io.open(path)

@@ -6,8 +6,7 @@
 local mpi = require "tests.support.mpi"
 
 local plugin = os.getenv "SHARDRT_STANDIN" or "build/standin/shardrt-cuda.so"
-local seed = tonumber(os.getenv "SHARDRT_TEST_SEED") or os.time()
-print("seed", seed)
+local seed = require "tests.support.seed"
 
 -- Runs a recipe that calls the plug-in by itself; it prints what is asked of it.
 local function alone(source, limit)

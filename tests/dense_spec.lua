@@ -9,7 +9,7 @@ local dtype = require "shardrt.dtype"
 local mpi = require "tests.support.mpi"
 local P = arrays.P
 
-local seed = tonumber(os.getenv "SHARDRT_SEED") or os.time()
+local seed = require "tests.support.seed"
 math.randomseed(seed)
 local random, floor = math.random, math.floor
 

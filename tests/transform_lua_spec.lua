@@ -10,7 +10,7 @@ local mpi = require "tests.support.mpi"
 local shardrt = require "shardrt"
 local ndarray, lua = shardrt.ndarray, shardrt.transform.lua
 
-local seed = os.time()
+local seed = require "tests.support.seed"
 math.randomseed(seed)
 
 -- A host array of random whole numbers below `below`.

@@ -206,7 +206,7 @@ end
 describe("transforms", function()
   local seed
   setup(function()
-    seed = os.time()
+    seed = require "tests.support.seed"
     math.randomseed(seed)
   end)
 
