@@ -45,7 +45,7 @@ int unsetenv(const char *name);
 
 local GAP, PAGE = 16 * 1024, 4096
 local RING, THREADS = 0, 1
-local seed = tonumber(os.getenv "SHARDRT_TEST_SEED") or os.time()
+local seed = require "tests.support.seed"
 math.randomseed(seed)
 
 -- ---- the page cache ----

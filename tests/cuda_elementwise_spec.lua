@@ -7,8 +7,7 @@ local mpi = require "tests.support.mpi"
 
 local real = os.getenv "SHARDRT_TEST_PLATFORM" == "cuda"
 
-local seed = tonumber(os.getenv "SHARDRT_TEST_SEED") or os.time()
-print("seed", seed)
+local seed = require "tests.support.seed"
 
 -- Of the results here, the larger ones are counted as those of 2^31 elements are.
 local env = not real and { SHARDRT_CUDA_PLUGIN = os.getenv "SHARDRT_STANDIN" or "build/standin/shardrt-cuda.so",

@@ -1,3 +1,4 @@
+-- long: 15 s
 -- Reductions and fingerprints by devices with memory of their own (runtime/compute/cuda/fold.cu, check/fingerprint.cu),
 -- and replicas compared by these. On the host platform this spec runs itself on the stand-in for CUDA; on a GPU, there.
 
@@ -6,8 +7,7 @@ local C = require "shardrt.base.ffi"
 local mpi = require "tests.support.mpi"
 
 local plugin = os.getenv "SHARDRT_STANDIN" or "build/standin/shardrt-cuda.so"
-local seed = tonumber(os.getenv "SHARDRT_TEST_SEED") or os.time()
-print("seed", seed)
+local seed = require "tests.support.seed"
 local own_accelerator = require "tests.support.accelerator"
 local a = C.accelerator_get()
 

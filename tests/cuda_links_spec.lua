@@ -1,3 +1,4 @@
+-- long: 16 s
 -- Links between the GPUs of several processes (runtime/comm/transport/nccl.c), against the stand-in of CUDA and NCCL:
 -- what is sent is what an oracle says, arrives where it should, and whatever fails or hangs is said and ends.
 

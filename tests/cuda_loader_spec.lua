@@ -1,3 +1,4 @@
+-- long: 15 s
 -- The loader where devices have memory of their own: what it gives, against the host platform's in the same job;
 -- batches that are held, dropped while they are uploaded, and refused by a device; what all of it leaves behind. On the
 -- stand-in for CUDA's runtime (tests/standin), whose streams run late and in bad orders, or, with
@@ -7,7 +8,7 @@ local mpi = require "tests.support.mpi"
 
 local ON_GPUS = os.getenv "SHARDRT_TEST_PLATFORM" == "cuda"
 local PLUGIN = os.getenv "SHARDRT_STANDIN" or "build/standin/shardrt-cuda.so"
-local SEED = tonumber(os.getenv "SHARDRT_TEST_SEED") or os.time() % 100000
+local SEED = require "tests.support.seed" % 100000
 
 local function is_there(path)
   local file = io.open(path)

@@ -4,8 +4,7 @@
 local mpi = require "tests.support.mpi"
 
 local plugin = os.getenv "SHARDRT_STANDIN" or "build/standin/shardrt-cuda.so"
-local seed = tonumber(os.getenv "SHARDRT_TEST_SEED") or os.time()
-print("seed", seed)
+local seed = require "tests.support.seed"
 
 -- Nobody tells the collector of memory on devices, and Lua's own steps are off: it runs where memory is missing.
 local head = require "tests.support.on_line" .. [[

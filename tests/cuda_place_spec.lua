@@ -4,8 +4,7 @@
 local mpi = require "tests.support.mpi"
 local places = require "tests.support.places"
 
-local seed = tonumber(os.getenv "SHARDRT_TEST_SEED") or os.time()
-print("seed", seed)
+local seed = require "tests.support.seed"
 
 local plugin = os.getenv "SHARDRT_STANDIN" or "build/standin/shardrt-cuda.so"
 

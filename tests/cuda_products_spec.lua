@@ -7,8 +7,7 @@ local mpi = require "tests.support.mpi"
 local folder_of_program = mpi.program():match "^(.*)/[^/]*$" or "."
 local plugin = os.getenv "SHARDRT_STANDIN" or folder_of_program .. "/standin/shardrt-cuda.so"
 
-local seed = tonumber(os.getenv "SHARDRT_TEST_SEED") or os.time()
-print("seed", seed)
+local seed = require "tests.support.seed"
 
 -- What every recipe here begins with. `tell` prints a number made of each device's bytes.
 local PRELUDE = ([[

@@ -1,3 +1,4 @@
+-- long: 38 s
 -- Arrays laid out anew on GPUs (runtime/reshard/, comm/peer_transport.c), on the stand-in of tests/standin, which runs
 -- nothing before somebody waits for it, and then in any order that is allowed: between the devices of a process, over
 -- links between the GPUs of processes, and through the host.
@@ -5,8 +6,7 @@
 local mpi = require "tests.support.mpi"
 
 local plugin = os.getenv "SHARDRT_STANDIN" or "build/standin/shardrt-cuda.so"
-local seed = tonumber(os.getenv "SHARDRT_TEST_SEED") or os.time()
-print("seed", seed)
+local seed = require "tests.support.seed"
 
 local head = require "tests.support.on_line"
 local _, lines_before = head:gsub("\n", "")

@@ -1,3 +1,4 @@
+-- long: 21 s
 -- The plug-in's own logic (runtime/device/cuda.c, pinned.c) on the stand-in of CUDA's runtime: which GPUs are whose,
 -- what comes before what, who holds memory, what is said when calls fail; and how shardrt takes what is there and what
 -- is not.
@@ -5,8 +6,7 @@
 local mpi = require "tests.support.mpi"
 
 local plugin = os.getenv "SHARDRT_STANDIN" or "build/standin/shardrt-cuda.so"
-local seed = tonumber(os.getenv "SHARDRT_TEST_SEED") or os.time()
-print("seed", seed)
+local seed = require "tests.support.seed"
 
 -- Runs a recipe that calls the plug-in by itself; it prints what is asked of it.
 local function alone(source, limit)

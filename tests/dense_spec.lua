@@ -1,3 +1,4 @@
+-- long: 26 s
 -- Reductions, products of matrices and moved elements, through C, against plain Lua: every shard of a result is worked
 -- out here from the same shard of the operands.
 
@@ -8,7 +9,7 @@ local dtype = require "shardrt.layout.dtype"
 local mpi = require "tests.support.mpi"
 local P = arrays.P
 
-local seed = tonumber(os.getenv "SHARDRT_SEED") or os.time()
+local seed = require "tests.support.seed"
 math.randomseed(seed)
 local random, floor = math.random, math.floor
 

@@ -19,8 +19,7 @@ double ceil(double x);
 double rint(double x);
 ]]
 
-local seed = tonumber(os.getenv "SHARDRT_TEST_SEED") or os.time()
-print("seed", seed)
+local seed = require "tests.support.seed"
 math.randomseed(seed)
 local random, fmod, log = math.random, math.fmod, math.log
 

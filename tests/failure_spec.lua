@@ -1,3 +1,4 @@
+-- long: 48 s
 -- How a job ends when something goes wrong in it: at once, in every process, with one message and a status.
 
 local mpi = require "tests.support.mpi"

@@ -1,3 +1,4 @@
+-- long: 27 s
 -- Jobs over several hosts, made on this machine: contents, what goes over the links, links that fail, processes that
 -- die.
 

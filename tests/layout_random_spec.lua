@@ -10,7 +10,7 @@ int64_t box_elements(const shardrt_box *box);
 bool box_intersect(const shardrt_box *a, const shardrt_box *b, shardrt_box *out);
 ]]
 
-local seed = tonumber(os.getenv "SHARDRT_SEED") or os.time()
+local seed = require "tests.support.seed"
 local random = math.random
 
 local function shuffled(list)

@@ -9,8 +9,7 @@ local platform = require "tests.support.platform"
 local P = arrays.P
 local it = platform.host_only(it, pending, "levels of vectors are the processor's")
 
-local seed = tonumber(os.getenv "SHARDRT_TEST_SEED") or os.time()
-print("seed", seed)
+local seed = require "tests.support.seed"
 math.randomseed(seed)
 local random = math.random
 

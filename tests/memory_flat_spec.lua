@@ -1,3 +1,4 @@
+-- alone: it measures the memory of jobs over many steps, which take long beside others.
 -- The memory of a process that loads batch after batch, of a recipe that does nothing about it.
 local C = require "shardrt.base.ffi"
 local shardrt = require "shardrt"

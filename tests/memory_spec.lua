@@ -11,8 +11,7 @@ int pool_take(struct pool *pool, size_t bytes, shardrt_buffer **out);
 size_t pool_outstanding(const struct pool *pool);
 ]]
 
-local seed = tonumber(os.getenv "SHARDRT_TEST_SEED") or os.time()
-print("seed", seed)
+local seed = require "tests.support.seed"
 math.randomseed(seed)
 local random = math.random
 

@@ -5,8 +5,7 @@ local cases = require "tests.support.numpy_cases"
 local mpi = require "tests.support.mpi"
 local np = require "shardrt.numpy"
 
-local seed = tonumber(os.getenv "SHARDRT_TEST_SEED") or os.time()
-print("seed", seed)
+local seed = require "tests.support.seed"
 
 local function count_of(set)
   local n = 0

@@ -6,8 +6,7 @@ local shardrt = require "shardrt"
 local np = require "shardrt.numpy"
 local P, ndarray, optimizer = shardrt.P, shardrt.ndarray, shardrt.optimizer
 
-local seed = tonumber(os.getenv "SHARDRT_TEST_SEED") or os.time()
-print("seed", seed)
+local seed = require "tests.support.seed"
 math.randomseed(seed)
 
 local mesh = shardrt.make_mesh({ 4, 2 }, { "a", "b" })

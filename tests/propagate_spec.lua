@@ -3,8 +3,7 @@
 
 local propagate = require "shardrt.ops.propagate"
 
-local seed = tonumber(os.getenv "SHARDRT_TEST_SEED") or os.time()
-print("seed", seed)
+local seed = require "tests.support.seed"
 math.randomseed(seed)
 
 local CUTS = { {}, { "a" }, { "b" }, { "a", "b" }, { "b", "a" } } -- of one dimension

@@ -9,8 +9,7 @@ local mpi = require "tests.support.mpi"
 local shardrt = require "shardrt"
 local P, random = shardrt.P, shardrt.random
 
-local test_seed = tonumber(os.getenv "SHARDRT_TEST_SEED") or os.time()
-print("seed", test_seed)
+local test_seed = require "tests.support.seed"
 math.randomseed(test_seed)
 
 local function product(list)

@@ -6,8 +6,7 @@ local arrays = require "tests.support.arrays"
 local mpi = require "tests.support.mpi"
 local P = arrays.P
 
-local seed = tonumber(os.getenv "SHARDRT_TEST_SEED") or os.time()
-print("seed", seed)
+local seed = require "tests.support.seed"
 math.randomseed(seed)
 local random = math.random
 

@@ -150,8 +150,7 @@ end
 
 describe("a random plan", function()
   it("moves the fewest bytes, agrees with the other processes', and lets no sender be the bottleneck", function()
-    local seed, cases = tonumber(os.getenv "SHARDRT_SEED") or os.time(), 400
-    print("seed", seed)
+    local seed, cases = require "tests.support.seed", 400
     math.randomseed(seed)
     for case = 1, cases do
       local topology = ({ { 1, 8 }, { 2, 4 }, { 4, 2 }, { 8, 1 }, { 3, 3 }, { 5, 2 }, { 8, 2 } })[math.random(7)]
@@ -182,8 +181,7 @@ describe("a random plan", function()
   end)
 
   it("that shifts an array into another moves the fewest bytes and agrees with the other processes', too", function()
-    local seed, cases = tonumber(os.getenv "SHARDRT_SEED") or os.time(), 300
-    print("seed", seed)
+    local seed, cases = require "tests.support.seed", 300
     math.randomseed(seed)
     for case = 1, cases do
       local topology = ({ { 1, 8 }, { 2, 4 }, { 4, 2 }, { 8, 1 }, { 3, 3 }, { 5, 2 }, { 8, 2 } })[math.random(7)]

@@ -14,8 +14,7 @@ matmul: 240 lines, 24 of them with operands that contradict each other
 
 local TOPOLOGIES = { { 1, 8 }, { 2, 4 }, { 4, 2 }, { 8, 1 } }
 
-local seed = tonumber(os.getenv "SHARDRT_TEST_SEED") or os.time()
-print("seed", seed)
+local seed = require "tests.support.seed"
 
 describe("a result", function()
   for _, topology in ipairs { { 1, 8 }, { 2, 4 } } do

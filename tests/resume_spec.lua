@@ -10,8 +10,7 @@ local mpi = require "tests.support.mpi"
 local pipelines = require "tests.support.pipelines"
 local P = shardrt.P
 
-local seed = tonumber(os.getenv "SHARDRT_TEST_SEED") or os.time() % 100000
-print("seed", seed)
+local seed = require "tests.support.seed" % 100000
 math.randomseed(seed)
 local random = math.random
 

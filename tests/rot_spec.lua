@@ -1,8 +1,9 @@
+-- long: 40 s
 -- Bits that flip in files after their index was made, with the files' times as they were: under `verify = true` none of
 -- them is read without an error, in any format. What is noted on the way, and joined by jobs and processes; the command
 -- `shardrt index`.
 --
--- SHARDRT_ROT_FLIPS says how many bits are flipped in each case (40), SHARDRT_ROT_SEED which; with SHARDRT_ROT_TABLE a
+-- SHARDRT_ROT_FLIPS says how many bits are flipped in each case (40), SHARDRT_TEST_SEED which; with SHARDRT_ROT_TABLE a
 -- line is printed for each.
 
 local bit = require "bit"
@@ -19,7 +20,7 @@ int utimensat(int folder, const char *path, const rot_time *times, int flags);
 ]]
 
 local FLIPS = tonumber(os.getenv "SHARDRT_ROT_FLIPS" or 40)
-local SEED = tonumber(os.getenv "SHARDRT_ROT_SEED" or os.time())
+local SEED = require "tests.support.seed"
 local TABLE = os.getenv "SHARDRT_ROT_TABLE"
 
 -- Files are as old as this: of what was written a moment ago nothing is noted on the way.
@@ -235,7 +236,7 @@ local function check_flips(open, folder)
       found = found + 1
     else
       harmless = harmless + 1
-      assert(got == right, ("flip %d, bit %d of byte %d of %s, was read without a word; SHARDRT_ROT_SEED=%d"):format(n,
+      assert(got == right, ("flip %d, bit %d of byte %d of %s, was read without a word; seed %d"):format(n,
         which, at, list[i].path, SEED))
     end
   end

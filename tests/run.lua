@@ -1,17 +1,55 @@
--- Runs every spec given, each in a process of its own with a time limit, and counts what really ran.
--- The last line is `N passed, N failed`, with `, N skipped` where some were. A spec that dies or says nothing counts as
--- one failure.
+-- Runs every spec given, each in a process of its own with a time limit, several at once, and counts what really ran.
+-- The last line is `N passed, N failed`, with `, N skipped` where some were; all failures stand before it once more. A
+-- spec that dies or says nothing counts as one failure.
 --
+-- The longest specs start first: by their last times, kept beside the program, else by a line of the spec that begins
+-- `-- long: SECONDS`. A spec with a line that begins `-- alone:` measures the machine, and runs after all others.
+--
+-- SHARDRT_TEST_JOBS says how many run at once (one more than there are cores; on GPUs one), SHARDRT_TEST_LIMIT how many
+-- seconds each may take, SHARDRT_TEST_SEED where random cases begin (the time).
 -- SHARDRT_TEST_PLATFORM says on what devices: host (the default), cuda (the GPUs of this machine; without one, every
 -- spec is skipped), or standin (the plug-in for GPUs on what tests/standin puts in the place of CUDA).
 
-local limit = tonumber(os.getenv "SHARDRT_TEST_LIMIT" or 600)
-local program = os.getenv "SHARDRT" or "build/shardrt"
-local passed, failed, skipped = 0, 0, 0
+local ffi = require "ffi"
+local clock = require("shardrt").clock
 
+ffi.cdef [[
+typedef struct run_usage { long seconds, microseconds, system_seconds, system_microseconds, others[64]; } run_usage;
+int posix_spawnp(int *pid, const char *file, const void *actions, const void *attributes, const char *const *words,
+                 char *const *environment);
+int wait4(int pid, int *status, int options, run_usage *usage);
+extern char **environ;
+]]
+
+local SHOWN_LINES = 24 -- of a failure's message, where it is told once more
+
+local function setting(name, default)
+  local text = os.getenv(name) or ""
+  return text == "" and default or tonumber(text) or error(("%s is %q, which is no number"):format(name, text), 0)
+end
+
+local function read_all(path)
+  local file = assert(io.open(path, "rb"))
+  local text = file:read "*a"
+  file:close()
+  return text
+end
+
+local function output_of(command)
+  local pipe = assert(io.popen(command))
+  local text = pipe:read "*a"
+  pipe:close()
+  return text
+end
+
+local limit, seed = setting("SHARDRT_TEST_LIMIT", 600), setting("SHARDRT_TEST_SEED", os.time())
+local program = os.getenv "SHARDRT" or "build/shardrt"
 local platform = os.getenv "SHARDRT_TEST_PLATFORM" or ""
 if platform == "" then platform = "host" end
-local libraries = (program:match "^(.*/)" or "") .. "standin"
+local jobs = setting("SHARDRT_TEST_JOBS", platform == "cuda" and 1 or tonumber(output_of "nproc") + 1)
+
+local build = program:match "^(.*/)" or ""
+local libraries = build .. "standin"
 local plugin = libraries .. "/shardrt-cuda.so"
 local environments = {
   host = "SHARDRT_PLATFORM=host",
@@ -32,9 +70,7 @@ local function try_platform()
   local file = assert(io.open(recipe, "w"))
   file:write "local _ = require 'shardrt'.devices()"
   file:close()
-  local pipe = assert(io.popen(("%s timeout -k 10 60 %s %s 2>&1"):format(environment, program, recipe)))
-  local said = pipe:read "*a"
-  pipe:close()
+  local said = output_of(("%s timeout -k 10 60 %s %s 2>&1"):format(environment, program, recipe))
   os.remove(recipe)
   return said
 end
@@ -48,31 +84,169 @@ if platform ~= "host" then
   end
 end
 
+---- in what order
+
+---@class test_spec
+---@field path string
+---@field alone boolean
+---@field seconds number how long it takes, as far as that is known
+
+local times_path = build .. "test-times." .. platform
+
+local function read_times()
+  local times, file = {}, io.open(times_path)
+  if not file then return times end
+  for line in file:lines() do
+    local seconds, path = line:match "^([%d.]+) (.+)$"
+    if path then times[path] = tonumber(seconds) end
+  end
+  file:close()
+  return times
+end
+
+local function write_times(times)
+  local paths, file = {}, io.open(times_path, "w")
+  if not file then return end -- only the order is lost
+  for path in pairs(times) do paths[#paths + 1] = path end
+  table.sort(paths)
+  for _, path in ipairs(paths) do file:write(("%.1f %s\n"):format(times[path], path)) end
+  file:close()
+end
+
+---@return test_spec[] specs for the pool, the longest first
+---@return test_spec[] specs that run alone
+local function sort_specs(paths, times)
+  local together, alone = {}, {}
+  for _, path in ipairs(paths) do
+    local text = "\n" .. read_all(path)
+    local spec = { path = path, alone = text:find "\n%-%- alone:" ~= nil }
+    spec.seconds = times[path] or tonumber(text:match "\n%-%- long: (%d+)") or 0
+    table.insert(spec.alone and alone or together, spec)
+  end
+  table.sort(together, function(a, b)
+    if a.seconds ~= b.seconds then return a.seconds > b.seconds end
+    return a.path < b.path
+  end)
+  return together, alone
+end
+
+---- a spec
+
+-- How one spec is run by hand, as it was run here.
+local function command_of(spec)
+  return ("%sSHARDRT_TEST_SEED=%d make %s SPECS=%s"):format(platform ~= "host" and "SHARDRT_TEST_PLATFORM=" .. platform
+    .. " " or "", seed, os.getenv "SHARDRT_SANITIZER" or "specs", spec.path)
+end
+
+-- Its processes end with this one: the kernel tells `timeout`, and that tells them. Temporary files have a folder of
+-- their own: OpenMPI's jobs, which end at any time, would remove one from under another.
+local function start(spec)
+  spec.folder = output_of("mktemp -d /tmp/shardrt-test-XXXXXX"):match "%S+"
+  local command = ("TMPDIR=%s SHARDRT_TEST_SEED=%d SHARDRT_STANDIN=%s SHARDRT=%s OMPI_MCA_mpi_yield_when_idle=1 %s "
+    .. "exec setpriv --pdeathsig TERM timeout -k 10 %d %s --devices 8 test -o tests/support/output.lua %s >%s/log 2>&1 "
+    .. "</dev/null"):format(spec.folder, seed, plugin, program, environment, limit, program, spec.path, spec.folder)
+  local pid, words = ffi.new "int[1]", ffi.new("const char *[4]", { "sh", "-c", command })
+  assert(ffi.C.posix_spawnp(pid, "sh", nil, nil, words, ffi.C.environ) == 0, "sh does not start")
+  spec.began = clock()
+  return pid[0]
+end
+
+local totals = { passed = 0, failed = 0, skipped = 0, cpu = 0 }
+local failures = {} -- what is told once more: texts
+
+local function first_lines(text)
+  local kept, count = {}, 0
+  for line in (text:gsub("%s+$", "") .. "\n"):gmatch "(.-)\n" do
+    count = count + 1
+    if count <= SHOWN_LINES then kept[count] = line end
+  end
+  if count > SHOWN_LINES then kept[#kept + 1] = ("… and %d lines more, above"):format(count - SHOWN_LINES) end
+  return table.concat(kept, "\n")
+end
+
+local function last_lines(text)
+  local lines = {}
+  for line in (text:gsub("%s+$", "") .. "\n"):gmatch "(.-)\n" do lines[#lines + 1] = line end
+  return table.concat(lines, "\n", math.max(1, #lines - SHOWN_LINES + 1))
+end
+
+local function fail(spec, text) failures[#failures + 1] = ("%s\n  again: %s"):format(text, command_of(spec)) end
+
+-- busted's descriptions of what failed stand behind its line of numbers.
+local function failed_cases(spec, text)
+  local begun
+  local function finish()
+    if begun then fail(spec, first_lines(table.concat(begun, "\n"))) end
+    begun = nil
+  end
+  for line in (text .. "\n"):gmatch "(.-)\n" do
+    if line:find "^Failure %-> " or line:find "^Error %-> " or line:find "^Pending %-> "
+      or line:find "^the same random cases again: " then
+      finish()
+      if line:find "^[FE]" then begun = {} end
+    end
+    if begun then begun[#begun + 1] = line end
+  end
+  finish()
+end
+
 local function number(text, word) return tonumber(text:match("(%d+) " .. word)) end
 
-for _, spec in ipairs(arg) do
-  local log = os.tmpname()
-  local command = "%s SHARDRT_STANDIN=%s SHARDRT=%s timeout -k 10 %d %s --devices 8 test -o plainTerminal %s >%s 2>&1 "
-    .. "</dev/null"
-  local status = os.execute(command:format(environment, plugin, program, limit, program, spec, log))
-  local file = assert(io.open(log, "rb"))
-  local text = file:read "*a"
-  file:close()
-  os.remove(log)
-  local line = text:match "(%d+ success[^\n]*pending[^\n]*)" or ""
-  local good, failures = number(line, "success"), number(line, "failure")
-  local errors, pending = number(line, "error"), number(line, "pending")
-  if good and (status == 0) == (failures + errors == 0) then
-    passed, failed, skipped = passed + good, failed + failures + errors, skipped + pending
+local function finish(spec, status)
+  local text = read_all(spec.folder .. "/log")
+  os.execute(("rm -rf '%s'"):format(spec.folder))
+  local line = text:match "%d+ success[^\n]*pending[^\n]*" or ""
+  local good, bad = number(line, "success"), (number(line, "failure") or 0) + (number(line, "error") or 0)
+  local pending = number(line, "pending") or 0
+  if good and (status == 0) == (bad == 0) then
+    totals.passed, totals.failed = totals.passed + good, totals.failed + bad
+    totals.skipped = totals.skipped + pending
+    local before = #failures
+    if bad > 0 then failed_cases(spec, text:match "%d+ success[^\n]*pending[^\n]*(.*)") end
+    if bad > 0 and #failures == before then fail(spec, spec.path .. "\n" .. last_lines(text)) end
   else
-    failed = failed + 1
-    line = status == 124 * 256 and ("ran past its limit of %d s"):format(limit)
+    totals.failed = totals.failed + 1
+    line = (status == 124 or status == 137) and ("ran past its limit of %d s"):format(limit)
       or ("ended without a result (status %d)"):format(status)
+    fail(spec, ("%s %s; the last it said:\n%s"):format(spec.path, line, last_lines(text)))
   end
-  print(("%-36s %s"):format(spec, line))
-  if status ~= 0 or (pending or 0) > 0 then print(text) end
+  print(("%-36s %s"):format(spec.path, line))
+  if status ~= 0 or pending > 0 then print(text) end
   io.stdout:flush()
 end
 
-print(("%d passed, %d failed%s"):format(passed, failed, skipped > 0 and (", %d skipped"):format(skipped) or ""))
-os.exit(failed == 0 and passed > 0 and 0 or 1)
+-- Runs all, as many at once as may be; notes how long each took.
+local function run_all(specs, at_once, times)
+  local running, count, next_one = {}, 0, 1
+  local status, usage = ffi.new "int[1]", ffi.new "run_usage"
+  while count > 0 or next_one <= #specs do
+    while count < at_once and next_one <= #specs do
+      running[start(specs[next_one])] = specs[next_one]
+      count, next_one = count + 1, next_one + 1
+    end
+    local pid = ffi.C.wait4(-1, status, 0, usage)
+    local spec = running[pid]
+    if spec then
+      running[pid], count = nil, count - 1
+      times[spec.path] = clock() - spec.began
+      totals.cpu = totals.cpu + tonumber(usage.seconds + usage.system_seconds)
+        + tonumber(usage.microseconds + usage.system_microseconds) / 1e6
+      local code, signal = bit.rshift(bit.band(status[0], 0xff00), 8), bit.band(status[0], 0x7f)
+      finish(spec, signal ~= 0 and 128 + signal or code)
+    end
+  end
+end
+
+local times, began = read_times(), clock()
+local together, alone = sort_specs(arg, times)
+run_all(together, jobs, times)
+run_all(alone, 1, times)
+write_times(times)
+
+print(("%d specs, %d at once and %d alone, in %.0f s: %.0f s of the cores' time"):format(#arg, jobs, #alone,
+  clock() - began, totals.cpu))
+for i, text in ipairs(failures) do print(("\n%d of %d that failed: %s"):format(i, #failures, text)) end
+if #failures > 0 then print "" end
+print(("%d passed, %d failed%s"):format(totals.passed, totals.failed,
+  totals.skipped > 0 and (", %d skipped"):format(totals.skipped) or ""))
+os.exit(totals.failed == 0 and totals.passed > 0 and 0 or 1)

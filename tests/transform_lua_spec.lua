@@ -1,3 +1,4 @@
+-- long: 15 s
 -- Transforms that a recipe writes in Lua: what they are given, what comes with them to the workers and what may not,
 -- and that their outcome depends on the sample and on nothing else.
 
@@ -9,7 +10,7 @@ local mpi = require "tests.support.mpi"
 local shardrt = require "shardrt"
 local ndarray, lua = shardrt.ndarray, shardrt.transform.lua
 
-local seed = os.time()
+local seed = require "tests.support.seed"
 math.randomseed(seed)
 
 -- A host array of random whole numbers below `below`.

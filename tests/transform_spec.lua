@@ -1,3 +1,4 @@
+-- long: 15 s
 -- The built-in transforms against plain Lua (tests/support/transforms.lua) and Pillow, and in all that can go wrong.
 
 local ffi = require "ffi"
@@ -205,7 +206,7 @@ end
 describe("transforms", function()
   local seed
   setup(function()
-    seed = os.time()
+    seed = require "tests.support.seed"
     math.randomseed(seed)
   end)
 

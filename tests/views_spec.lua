@@ -7,8 +7,7 @@ local files = require "tests.support.files"
 local mpi = require "tests.support.mpi"
 local ndarray, source = shardrt.ndarray, shardrt.source
 
-local seed = tonumber(os.getenv "SHARDRT_TEST_SEED") or os.time()
-print("seed", seed)
+local seed = require "tests.support.seed"
 math.randomseed(seed)
 local random = math.random
 

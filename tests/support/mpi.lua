@@ -32,11 +32,11 @@ function mpi.remove(folder)
 end
 
 --- Runs a shell command with a time limit (seconds): {status=, stdout=, stderr=, output=(both)}. Status 124: it ran
---- past the limit.
+--- past the limit. It ends with the process that runs the spec, too.
 function mpi.shell(command, limit)
   local folder = mpi.folder()
-  local status = os.execute(("timeout -k 5 %d sh -c %s >%s/out 2>%s/err </dev/null"):format(
-    limit or 60, quote(command), folder, folder))
+  local status = os.execute(("exec setpriv --pdeathsig TERM timeout -k 5 %d sh -c %s >%s/out 2>%s/err </dev/null")
+    :format(limit or 60, quote(command), folder, folder))
   local result = {
     status = math.floor(status / 256), stdout = slurp(folder .. "/out"), stderr = slurp(folder .. "/err"),
   }

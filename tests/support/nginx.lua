@@ -42,17 +42,16 @@ local function start(self, command, ready)
   return false
 end
 
-local function is_free(port)
-  return os.execute(("python3 -c 'import socket; socket.socket().bind((\"127.0.0.1\", %d))' 2>/dev/null"):format(port))
-    == 0
-end
-
-local function free_port()
-  for _ = 1, 100 do
-    local port = math.random(20000, 60000)
-    if is_free(port) then return port end
-  end
-  error "no port is free"
+-- Two ports that nobody listens on.
+local function free_ports()
+  local pipe = assert(io.popen [[python3 -c '
+import socket
+both = [socket.socket(), socket.socket()]
+for one in both: one.bind(("127.0.0.1", 0))
+print(*(one.getsockname()[1] for one in both))']])
+  local port, secure = pipe:read("*n", "*n")
+  pipe:close()
+  return assert(port, "no port is free"), secure
 end
 
 -- A certificate that nobody vouches for: cert.pem, with key.pem.
@@ -73,14 +72,13 @@ end
 ---@param folder string
 function nginx.start(folder)
   local self = setmetatable({ folder = folder, work = files.folder() }, { __index = nginx })
-  math.randomseed(os.time() + tonumber(tostring(self):match "0x(%x+)" or "0", 16) % 1000000)
   local pipe = assert(io.popen "id -u")
   local user = pipe:read "*n" == 0 and "user root;" or ""
   pipe:close()
   files.write(self.work, "users", "me:{PLAIN}secret\n")
   make_certificate(self.work)
   for _ = 1, 20 do -- somebody else may take the ports in between
-    local port, secure = free_port(), free_port()
+    local port, secure = free_ports()
     files.write(self.work, "nginx.conf", CONFIG:format(user, port, secure, folder, folder, folder, self.work))
     if start(self, ("PATH=$PATH:/usr/sbin nginx -p %s -e error.log -c nginx.conf"):format(self.work), function()
       return read_pid(self.work .. "/nginx.pid") -- it listens by then
