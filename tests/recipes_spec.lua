@@ -57,11 +57,14 @@ local claims = {
     "both assignments gave the same batches\n",
   },
   layouts = {
-    'L1[^\n]*: P%(nil, "x"%)\n  every device holds {64, 16}\n  process 0 needs %[0:64, 0:16%] %[0:64, 16:32%]\n',
-    "L2[^\n]*\n  every device holds {64, 16}\n  process 0 needs %[0:64, 0:16%] %[0:64, 64:80%]\n",
-    "L7[^\n]*\n  every device holds {32, 128}\n  process 0 needs %[0:32, 0:128%]\n  process 1 needs %[0:32, 0:128%]\n"
+    'columns in as many parts[^\n]*: P%(nil, "x"%)\n  every device holds {64, 16}\n'
+      .. "  process 0 needs %[0:64, 0:16%] %[0:64, 16:32%]\n",
+    "the devices in another order[^\n]*\n  every device holds {64, 16}\n"
+      .. "  process 0 needs %[0:64, 0:16%] %[0:64, 64:80%]\n",
+    "each copy across processes[^\n]*\n  every device holds {32, 128}\n"
+      .. "  process 0 needs %[0:32, 0:128%]\n  process 1 needs %[0:32, 0:128%]\n"
       .. "  process 2 needs %[32:64, 0:128%]\n",
-    "L4, {8192, 8192} over [^\n]*: P%({\"a\", \"b\"}, nil%)", "on one device\n",
+    "\n{8192, 8192} over [^\n]*: P%({\"a\", \"b\"}, nil%)", "on one device\n",
   },
   lua_transform = { "every element of the first batch is what it should be\n%d+ samples/s after a warm%-up of 20" },
   matmul = { -- of {256, 256} float32, over 8 devices
@@ -208,8 +211,10 @@ describe("recipe", function()
   teardown(function() server:stop() end)
 
   for _, name in ipairs(recipes) do
-    it(name .. " begins with its scenario", function()
-      assert.truthy(read("recipes/" .. name .. ".lua"):match "^%-%- [^\n]*[LDC]%d+", name)
+    it(name .. " begins with what it shows, and how it is run", function()
+      local comment = read("recipes/" .. name .. ".lua"):match "^(%-%- %u.-)\n\n"
+      assert.truthy(comment, name)
+      assert.truthy(comment:find("\n--   [^\n]*build/shardrt [^\n]*recipes/" .. name .. "%.lua"), name)
     end)
 
     it(name .. " makes its claims with 4 processes x 2 devices", function()
