@@ -78,8 +78,8 @@ describe("a document's", function()
 
   local function runs_lua(block)
     local file = assert(io.open(folder .. "/shown.lua", "wb"))
-    file:write('local shardrt = require "shardrt"; local P, T = shardrt.P, shardrt.transform\n', block.before or "", "\n",
-      block.text)
+    file:write('local shardrt = require "shardrt"; local P, T = shardrt.P, shardrt.transform\n', block.before or "",
+      "\n", block.text)
     file:close()
     local result = mpi.shell(environment .. "build/shardrt --devices 8 shown.lua", 180)
     assert.equal(0, result.status, result.output)
@@ -177,6 +177,31 @@ describe("a document's", function()
       for _, code in ipairs(documents.code(document)) do check(document, code) end
     end
     assert.is_true(count > 100)
+  end)
+
+  it("table of shardrt.numpy has every word, and no other", function()
+    local np, text = require "shardrt.numpy", slurp "docs/compute.md"
+    local told = {}
+    for row in text:match "| words | |\n[^\n]+\n(.-)\n\n":gmatch "[^\n]+" do
+      for code in row:match "^| (.-) |":gsub("%b()", ""):gmatch "`([^`]+)`" do
+        for word in code:gmatch "%a[%w_]+" do told[word] = true end
+      end
+    end
+    local made = {}
+    for word in pairs(np) do made[word] = true end
+    assert.is_true(made.sin)
+    assert.same(made, told)
+  end)
+
+  it("options of the manual are those of --help", function()
+    local function options(text)
+      local set = {}
+      for option in text:gmatch "%f[%w%-]%-%-[%l][%l%-]+" do set[option] = true end
+      return set
+    end
+    local manual = slurp "runtime/shardrt.1":gsub("\\%-", "-"):gsub("%-%-mpi=pmix", "")
+    local help = mpi.shell(environment .. "shardrt --help; shardrt index --help").stdout:gsub("busted's.-\n", "")
+    assert.same(options(help), options(manual))
   end)
 
   it("options, variables and targets of make are there", function()
