@@ -120,6 +120,19 @@ describe("a document's", function()
     end
   end)
 
+  it("sentences have at most 25 words", function()
+    local count = 0
+    for _, document in ipairs(shown) do
+      for _, sentence in ipairs(document.folder == "runtime/" and {} or documents.sentences(document)) do
+        local words = 0
+        for word in sentence:gmatch "%S+" do words = words + (word:find "%w" and 1 or 0) end
+        assert.is_true(words <= 25, ("%s has a sentence of %d words: %s"):format(document.path, words, sentence))
+        count = count + 1
+      end
+    end
+    assert.is_true(count > 400)
+  end)
+
   it("links lead to files and headings that are there", function()
     local count = 0
     for _, document in ipairs(all) do

@@ -78,6 +78,20 @@ function documents.code(document)
   return list
 end
 
+--- A document's sentences, tables and headings left out; what stands between backticks is one word.
+function documents.sentences(document)
+  local list = {}
+  local prose = document.prose:gsub("`[^`]+`", "Code"):gsub("%]%([^)]*%)", "]"):gsub("%*%*", "")
+  for paragraph in (prose:gsub("\n%- ", "\n\n"):gsub("\n%d+%. ", "\n\n") .. "\n\n"):gmatch "(.-)\n\n+" do
+    if not paragraph:match "^%s*[|#]" then
+      paragraph = paragraph:gsub("%s+", " "):gsub("([.!?]%)?) (shardrt )", "%1\n%2")
+      paragraph = paragraph:gsub("([.!?]%)?) ([%u([])", "%1\n%2")
+      for sentence in paragraph:gmatch "[^\n]+" do list[#list + 1] = sentence end
+    end
+  end
+  return list
+end
+
 --- The anchors of a document's headings, as GitHub makes them: a set.
 function documents.anchors(document)
   local anchors = {}
