@@ -1,4 +1,4 @@
--- A convenient load (D4): each process reads some of the columns, whatever its devices need, and the batches are then
+-- A convenient load: each process reads some of the columns, whatever its devices need, and the batches are then
 -- moved over the links to the layout that is wanted. Every byte is read once in the whole job, also where many
 -- processes need it.
 --

@@ -1,4 +1,4 @@
--- Pure data parallelism on real data (D3, D13, D14): one epoch of Fashion-MNIST's images over all devices.
+-- Pure data parallelism on real data: one epoch of Fashion-MNIST's images over all devices.
 --
 --   mpirun -n 4 build/shardrt --devices 2 recipes/data_parallel.lua [folder]
 

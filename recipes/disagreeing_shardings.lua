@@ -1,5 +1,5 @@
--- Placed arrays never move by themselves (C3): added to one on other devices, or on the same in another order, they are
--- an error that shows both. What nobody placed goes where it is needed (C4).
+-- Placed arrays never move by themselves: added to one on other devices, or on the same in another order, they are
+-- an error that shows both. What nobody placed goes where it is needed.
 --
 --   mpirun -n 4 build/shardrt --devices 2 recipes/disagreeing_shardings.lua
 

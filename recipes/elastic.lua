@@ -1,4 +1,4 @@
--- A job that loses a process in mid-epoch and goes on with fewer (D17). `shardrt run` starts it again; two lines here
+-- A job that loses a process in mid-epoch and goes on with fewer. `shardrt run` starts it again; two lines here
 -- see to it that nothing is lost: shardrt.checkpoint{…}, which restores the last checkpoint, and checkpoint:step().
 --
 --   build/shardrt run -n 4 --devices 2 --restarts 3 --min 2 recipes/elastic.lua 12 [folder]

@@ -1,4 +1,4 @@
--- Full replication (L5): every device holds the whole array. In memory there is one copy for each process, or on GPUs,
+-- Full replication: every device holds the whole array. In memory there is one copy for each process, or on GPUs,
 -- which have memory of their own, one for each.
 --
 --   mpirun -n 4 build/shardrt --devices 2 recipes/full_replication.lua

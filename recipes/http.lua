@@ -1,4 +1,4 @@
--- Tar archives on a server (D5): read by parts over HTTP, through a cache folder of limited size that all processes of
+-- Tar archives on a server: read by parts over HTTP, through a cache folder of limited size that all processes of
 -- a host share; the second epoch, and the next job, find there what was read before. Any other source takes addresses,
 -- too.
 --

@@ -1,4 +1,4 @@
--- A folder of classes of images, as ImageNet is kept, over all devices (D5): each image decoded (only the box that is
+-- A folder of classes of images, as ImageNet is kept, over all devices: each image decoded (only the box that is
 -- used of it), cropped at random, flipped, normalized, CHW. Without a folder it takes two small classes
 -- that lie beside it.
 --

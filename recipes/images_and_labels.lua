@@ -1,4 +1,4 @@
--- Images cut along the batch with their labels, on a 1-D and on a 2-D mesh, and features cut by channel (D13): 64
+-- Images cut along the batch with their labels, on a 1-D and on a 2-D mesh, and features cut by channel: 64
 -- samples for each of 4 devices; on the 2-D mesh both devices of a data row hold the same 128.
 --
 --   mpirun -n 4 build/shardrt --devices 2 recipes/images_and_labels.lua

@@ -1,4 +1,4 @@
--- Independent streams (D7, D8): each process reads its own stream of batches by itself and gives its rows by hand. Any
+-- Independent streams: each process reads its own stream of batches by itself and gives its rows by hand. Any
 -- assignment of streams to processes is right: two of them, here, give the same batches, each exactly once.
 --
 --   mpirun -n 4 build/shardrt --devices 2 recipes/independent_streams.lua

@@ -1,4 +1,4 @@
--- A transform of one's own in Lua, before pure data parallelism (D3): images of 3,072 bytes are inverted and scaled
+-- A transform of one's own in Lua, before pure data parallelism: images of 3,072 bytes are inverted and scaled
 -- to float32, each as it is read. The function runs compiled on the threads that read, on pointers to the sample and to
 -- its row of the batch.
 --

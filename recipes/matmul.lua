@@ -1,4 +1,4 @@
--- Products of matrices (C2): rows of the left one and columns of the right one cut, nothing moves, and the result is
+-- Products of matrices: rows of the left one and columns of the right one cut, nothing moves, and the result is
 -- cut both ways. Where the contracted dimension is cut, the devices' sums are added up once, as they are wanted.
 --
 --   mpirun -n 4 build/shardrt --devices 2 recipes/matmul.lua [4096]

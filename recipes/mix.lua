@@ -1,5 +1,5 @@
--- Three sources in given proportions, exact in every ten samples (D8), and a stream that goes on from a state with
--- other batches (D17). A source that is used up begins anew, in another order, while the others go on.
+-- Three sources in given proportions, exact in every ten samples, and a stream that goes on from a state with
+-- other batches. A source that is used up begins anew, in another order, while the others go on.
 --
 --   mpirun -n 4 build/shardrt --devices 2 recipes/mix.lua
 

@@ -1,4 +1,4 @@
--- Batches mixed up (D11): replicas on two processes should hold the same rows, but one process swapped its batches. JAX
+-- Batches mixed up: replicas on two processes should hold the same rows, but one process swapped its batches. JAX
 -- computes on; here every process gets an error that names the processes, the devices and the rows.
 --
 --   mpirun -n 4 build/shardrt --devices 2 recipes/mixed_up_batches.lua

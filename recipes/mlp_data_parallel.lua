@@ -1,5 +1,5 @@
--- A network trained with its batch cut over all devices and its parameters on every one (C6): each device computes the
--- gradients of its rows, and these are summed once. Beside it, the same step on one device (C8).
+-- A network trained with its batch cut over all devices and its parameters on every one: each device computes the
+-- gradients of its rows, and these are summed once. Beside it, the same step on one device.
 --
 --   mpirun -n 4 build/shardrt --devices 2 recipes/mlp_data_parallel.lua [full|width [steps [older]]]
 --

@@ -1,4 +1,4 @@
--- The network of mlp_data_parallel goes on with the inner layers cut, too (C7): rows over "batch", and over "model" the
+-- The network of mlp_data_parallel goes on with the inner layers cut, too: rows over "batch", and over "model" the
 -- columns of W2 and the rows of W3, so that between these two nothing moves. Gradients lie as their parameters.
 --
 --   mpirun -n 4 build/shardrt --devices 2 recipes/mlp_tensor_parallel.lua [full|width [steps [older]]]

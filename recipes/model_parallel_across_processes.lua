@@ -1,4 +1,4 @@
--- Model parallelism across processes (D10): each replica's two devices sit on two processes, which therefore load the
+-- Model parallelism across processes: each replica's two devices sit on two processes, which therefore load the
 -- same rows. No word here says which process loads what: the sharding knows.
 --
 --   mpirun -n 4 build/shardrt --devices 2 recipes/model_parallel_across_processes.lua

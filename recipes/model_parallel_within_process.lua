@@ -1,4 +1,4 @@
--- Data and model parallelism, each replica of the model inside one process (D9): both devices of a replica get the same
+-- Data and model parallelism, each replica of the model inside one process: both devices of a replica get the same
 -- rows, and different rows are refused.
 --
 --   mpirun -n 4 build/shardrt --devices 2 recipes/model_parallel_within_process.lua

@@ -1,5 +1,5 @@
--- Partial replication (L6, L7): copies of an array, each cut in parts over a few devices. With a copy's devices inside
--- one process every process needs the whole array (L6); with them on two processes each needs one half (L7).
+-- Partial replication: copies of an array, each cut in parts over a few devices. With a copy's devices inside
+-- one process every process needs the whole array; with them on two processes each needs one half.
 --
 --   mpirun -n 4 build/shardrt --devices 2 recipes/partial_replication.lua
 
@@ -23,11 +23,11 @@ local function put(title, s)
   return (stop - first) / x.shape[1], first
 end
 
--- L6: one copy for each process, cut over its devices.
+-- One copy for each process, cut over its devices.
 local inside = shardrt.make_mesh({ shardrt.process_count(), own }, { "copies", "part" })
 assert(put("copies inside a process", shardrt.NamedSharding(inside, P "part")) == 1)
 
--- L7: the devices of the job's first half hold the first halves, those of its second half the second halves.
+-- The devices of the job's first half hold the first halves, those of its second half the second halves.
 if n % 2 == 0 then
   local ids = {}
   for copy = 0, n / 2 - 1 do

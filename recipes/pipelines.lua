@@ -1,4 +1,4 @@
--- Five ways to bring the same batches to the same devices (D1 to D5), side by side with what each reads and moves, and
+-- Five ways to bring the same batches to the same devices, side by side with what each reads and moves, and
 -- how long that takes: every process everything, one reader for each device, one for each process, and two layouts in
 -- which nothing is read twice, from which the data then moves over the links. "auto" predicts all, and chooses one.
 --

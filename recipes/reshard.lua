@@ -1,5 +1,5 @@
--- One array from layout to layout: those of L4, as D4 needs it when data was loaded in one layout and is wanted
--- in another. What each move costs is known before it is made, and nothing comes over a link that is here already.
+-- One array from layout to layout: as when data was loaded in one layout and is wanted in another.
+-- What each move costs is known before it is made, and nothing comes over a link that is here already.
 --
 --   mpirun -n 4 build/shardrt --devices 2 recipes/reshard.lua
 

@@ -1,4 +1,4 @@
--- A job that stops in mid-epoch and goes on from its checkpoint (D17), here on half of the devices and with twice the
+-- A job that stops in mid-epoch and goes on from its checkpoint, here on half of the devices and with twice the
 -- batch size: every sample comes once, in the order of an undisturbed run, and the weights go on from where they were.
 --
 --   mpirun -n 4 build/shardrt --devices 2 recipes/resume.lua

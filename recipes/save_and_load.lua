@@ -1,4 +1,4 @@
--- Model weights in one file (D6): saved from one layout and loaded into another, each process writing and reading the
+-- Model weights in one file: saved from one layout and loaded into another, each process writing and reading the
 -- parts that its own devices hold. With a path the file stays, so that a job of another size can go on from it.
 --
 --   mpirun -n 4 build/shardrt --devices 2 recipes/save_and_load.lua weights.safetensors

@@ -1,4 +1,4 @@
--- A function whose result is wanted in a sharding of its own (C5): with_sharding_constraint says so, anywhere in it.
+-- A function whose result is wanted in a sharding of its own: with_sharding_constraint says so, anywhere in it.
 --
 --   mpirun -n 4 build/shardrt --devices 2 recipes/sharding_constraint.lua
 

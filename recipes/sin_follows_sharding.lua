@@ -1,4 +1,4 @@
--- What is computed of each element follows the sharding (C1), and so does a copy (L8): nothing moves, and every device
+-- What is computed of each element follows the sharding, and so does a copy: nothing moves, and every device
 -- computes its own shard.
 --
 --   mpirun -n 4 build/shardrt --devices 2 recipes/sin_follows_sharding.lua [8192]

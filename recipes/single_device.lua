@@ -1,4 +1,4 @@
--- The same loop on one device, with no mesh in sight (D15): a loader without a sharding lays the rows over whatever
+-- The same loop on one device, with no mesh in sight: a loader without a sharding lays the rows over whatever
 -- devices there are, and a single device by name works too.
 --
 --   build/shardrt recipes/single_device.lua

@@ -1,4 +1,4 @@
--- One large image cut along height and width (D6): each process reads its own blocks of the file and no other byte.
+-- One large image cut along height and width: each process reads its own blocks of the file and no other byte.
 --
 --   mpirun -n 4 build/shardrt --devices 2 recipes/spatial_image.lua [image.npy]
 

@@ -1,4 +1,4 @@
--- TFRecord files of tf.train.Example (D5): all files of a set by the name of the first, features as they are or in a
+-- TFRecord files of tf.train.Example: all files of a set by the name of the first, features as they are or in a
 -- shape that is asked for. Where each record lies, and a checksum of it, is found once and kept beside the file.
 --
 --   mpirun -n 4 build/shardrt --devices 2 recipes/tfrecord.lua [FILES]

@@ -1,4 +1,4 @@
--- A throughput report (D16): the average time of a batch and samples/s after the first steps, on 1, 2, 4, … and all
+-- A throughput report: the average time of a batch and samples/s after the first steps, on 1, 2, 4, … and all
 -- devices, with the memory that a batch takes on each. Medians of rounds in which all take their turn.
 --
 --   mpirun -n 4 build/shardrt --devices 2 recipes/throughput.lua [data.npy]

@@ -1,4 +1,4 @@
--- Text for a language model (D3): windows over a file of tokens as inputs and targets, cut along the batch and the
+-- Text for a language model: windows over a file of tokens as inputs and targets, cut along the batch and the
 -- sequence; and whole lines packed into rows, with segment ids and positions. The tokens are the letters of this file.
 --
 --   mpirun -n 4 build/shardrt --devices 2 recipes/tokens.lua

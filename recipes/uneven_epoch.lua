@@ -1,4 +1,4 @@
--- An epoch that does not divide into batches (D14): filled up with a mask that says which rows are real, or dropped, or
+-- An epoch that does not divide into batches: filled up with a mask that says which rows are real, or dropped, or
 -- refused. Every process knows the number of steps before the first one, so none waits for a batch that others lack.
 --
 --   mpirun -n 4 build/shardrt --devices 2 recipes/uneven_epoch.lua

@@ -1,4 +1,4 @@
--- Tar archives of samples, as WebDataset has them (D5): a field from members of either of two names, decoded to one
+-- Tar archives of samples, as WebDataset has them: a field from members of either of two names, decoded to one
 -- size, and a class in text; samples are shuffled among all archives.
 --
 --   mpirun -n 4 build/shardrt --devices 2 recipes/webdataset.lua [FILES]

@@ -1,4 +1,4 @@
--- A transformer's weights from a .safetensors file (D6), laid out for tensor parallelism: of every matrix each process
+-- A transformer's weights from a .safetensors file, laid out for tensor parallelism: of every matrix each process
 -- reads the block that its own devices hold, by memory map, and no other byte.
 --
 --   mpirun -n 4 build/shardrt --devices 2 recipes/weights.lua

@@ -108,7 +108,7 @@ describe("in several processes", function()
   it("process-local data: packed ranges, whole dimensions, inferred shapes, processes that own none", function()
     run [[
       local make = shardrt.make_array_from_process_local_data
-      -- D7: every process takes every 4th batch; (16, 3) each, 100 in all, the i-th filled with i.
+      -- Every process takes every 4th batch; (16, 3) each, 100 in all, the i-th filled with i.
       local rows = named(shardrt.make_mesh({8}, {"data"}), P("data"))
       for step = 0, 24 do
         local x = make(rows, ndarray.full({16, 3}, 4 * step + me))
@@ -148,7 +148,7 @@ describe("in several processes", function()
     ]]
   end)
 
-  it("D9, D10: replicas inside a process and across processes, fed by process_shards", function()
+  it("replicas inside a process and across processes, fed by process_shards", function()
     run([[
       local mesh = shardrt.make_mesh({4, 2}, {"model_replicas", "data_parallelism"})
       local s = named(mesh, P("model_replicas"))
@@ -179,7 +179,7 @@ describe("in several processes", function()
       local x = shardrt.make_array_from_process_local_data(s, mine)
       same({16, 3}, x.shape)
       holds(x, value)
-      -- D11: processes 0 and 2 swap their batches.
+      -- Processes 0 and 2 swap their batches.
       local wrong = ndarray.zeros{8, 3}
       for k = me == 2 and 0 or 12, me == 2 and 11 or 23 do wrong.data[k] = 1 end
       local message = refused("make_array_from_process_local_data", shardrt.make_array_from_process_local_data, s,

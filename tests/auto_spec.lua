@@ -115,7 +115,7 @@ describe("auto, by bandwidths that the recipe gives,", function()
     local choice, rows, stderr = run "{ sharding = 'whole', bandwidth = { read = 1e9, link = 1e6 } }"
     assert.equal("per_process", choice)
     assert.same({ 16 * (X + Y), 0 }, rows.per_process)
-    assert.same({ 4 * (X + Y), 12 * (X + Y) }, rows.rows) -- every process reads a quarter and is sent the rest (D12)
+    assert.same({ 4 * (X + Y), 12 * (X + Y) }, rows.rows) -- every process reads a quarter and is sent the rest
     assert.truthy(stderr:match('recipe.lua:%d+: pipeline "auto" chose per_process: 2176 bytes read, 0 moved, '
       .. "0.002176 ms in a step %(reading at 1000 MB/s, links at 1 MB/s%); "), stderr)
     choice, rows, stderr = run "{ sharding = 'whole', bandwidth = { read = 1e6, link = 1e9 } }"

@@ -1,5 +1,5 @@
 -- long: 25 s
--- The order survives (D17): whatever is killed, and whatever goes on in its place, every epoch gives each sample once,
+-- The order survives: whatever is killed, and whatever goes on in its place, every epoch gives each sample once,
 -- in the order of an undisturbed run. `make soak` kills more often.
 
 local fault = require "tests.support.fault"

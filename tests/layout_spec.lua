@@ -370,11 +370,11 @@ describe("process_shards", function()
     return table.concat(answers, " ")
   end
 
-  it("gives processes that need the same rows the same index (D7, D9, D10)", function()
+  it("gives processes that need the same rows the same index", function()
     local ids = { 0, 1, 2, 3, 4, 5, 6, 7 }
     assert.equal("4/0 4/1 4/2 4/3", all(4, 2, { 8 }, { "x" }, ids, { "x" }, 0))
     assert.equal("2/0 2/1", all(2, 4, { 4, 2 }, { "a", "b" }, ids, { "a" }, 0))
-    -- D10: processes 0 and 2 hold the devices of replicas 0 and 1, processes 1 and 3 those of 2 and 3.
+    -- Processes 0 and 2 hold the devices of replicas 0 and 1, processes 1 and 3 those of 2 and 3.
     assert.equal("2/0 2/1 2/0 2/1", all(4, 2, { 4, 2 }, { "a", "b" }, { 0, 4, 1, 5, 2, 6, 3, 7 }, { "a" }, 0))
     assert.equal("1/0 1/0 1/0 1/0", all(4, 2, { 8 }, { "x" }, ids, {}, 1))
     assert.equal("1/0 1/0 1/0 1/0", all(4, 2, { 4, 2 }, { "a", "b" }, ids, { nil, "b" }, 1))

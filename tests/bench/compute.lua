@@ -1,6 +1,7 @@
--- Computation beside JAX, with 8 devices on the same cores, in one process and in 4 of 2 devices each: C1's sine, C2's
--- product, C6's and C7's gradient step. Time is what counts; the processor's time stands beside it, as other work on
--- the machine does not change that. The product is also beside OpenBLAS alone, and each on one device beside all (C8).
+-- Computation beside JAX, with 8 devices on the same cores, in one process and in 4 of 2 devices each: a sine, a
+-- product, and the gradient step of a network, data-parallel and tensor-parallel. Time is what
+-- counts; the processor's time stands beside it, as other work on the machine does not change that. The product is
+-- also beside OpenBLAS alone, and each on one device beside all.
 
 local mpi = require "tests.support.mpi"
 
@@ -55,8 +56,8 @@ end
 local CASES = {
   { what = "sin", layout = "all", name = "sin 8192x8192 on P(a,b)", aim = ">= 8" },
   { what = "dot", layout = "all", name = "dot 4096x4096, P(a,nil) and P(nil,b)", aim = ">= 1", flop = 2 * 4096 ^ 3 },
-  { what = "step", layout = "data", name = "gradient step, batch over 8 (C6)", aim = ">= 1.2", memory = true },
-  { what = "step", layout = "tensor", name = "gradient step, 4 x 2 (C7)", aim = ">= 1.2" },
+  { what = "step", layout = "data", name = "gradient step, batch over 8", aim = ">= 1.2", memory = true },
+  { what = "step", layout = "tensor", name = "gradient step, 4 x 2", aim = ">= 1.2" },
 }
 
 local function detail(case, a, b)

@@ -1,6 +1,6 @@
--- One GPU: uploads to it (upload.lua); C1's sine, C2's product and C6's and C7's gradient step at full size beside JAX
--- on the same GPU, products of float32 and of TF32, which is JAX's default there; and C6's and C7's losses. Left out
--- where there is no GPU, and beside JAX without JAX_PYTHON.
+-- One GPU: uploads to it (upload.lua); a sine, a product and a network's gradient step at full size beside JAX on the
+-- same GPU, products of float32 and of TF32, which is JAX's default there; and the network's losses. Left out where
+-- there is no GPU, and beside JAX without JAX_PYTHON.
 
 local cjson = require "cjson"
 local mpi = require "tests.support.mpi"
@@ -87,8 +87,8 @@ end
 
 local LOSSES = {
   { "loss, beside JAX's on a CPU", "<= 5" }, { "loss with older keys, beside JAX's on a CPU", "<= 5" },
-  { "loss after 30 steps (C6), beside the notebook's", "<= 1000" },
-  { "loss after 60 steps (C7), beside the notebook's", "<= 1000" },
+  { "loss after 30 data-parallel steps, beside the notebook's", "<= 1000" },
+  { "loss after 30 more, tensor-parallel, beside the notebook's", "<= 1000" },
 }
 
 local function losses(bench)

@@ -1,5 +1,6 @@
 -- What the bench computes on a GPU, and how large: for gpu.lua and gpu_once.lua; work_jax.py has the same. The sizes
--- are C1's, C2's, C6's and C7's, divided by SHARDRT_BENCH_SHRINK, which serves to try the bench itself.
+-- are those of the JAX notebook "Distributed arrays and automatic parallelization"; SHARDRT_BENCH_SHRINK divides
+-- them, which serves to try the bench itself. Data: batch over all devices; tensor: inner layers cut, too.
 
 local shrink = tonumber(os.getenv "SHARDRT_BENCH_SHRINK" or 1)
 
@@ -12,8 +13,8 @@ return {
   { what = "sin", precision = "float32", steps = 100, name = "sin 8192x8192" },
   { what = "dot", precision = "float32", steps = 50, name = "dot 4096x4096 in float32" },
   { what = "dot", precision = "tensorfloat32", steps = 100, name = "dot 4096x4096 in TF32" },
-  { what = "data", precision = "float32", steps = 3, name = "gradient step in float32 (C6)" },
-  { what = "data", precision = "tensorfloat32", steps = 10, name = "gradient step in TF32 (C6)" },
-  { what = "tensor", precision = "float32", steps = 3, name = "gradient step in float32 (C7)" },
-  { what = "tensor", precision = "tensorfloat32", steps = 10, name = "gradient step in TF32 (C7)" },
+  { what = "data", precision = "float32", steps = 3, name = "data-parallel gradient step in float32" },
+  { what = "data", precision = "tensorfloat32", steps = 10, name = "data-parallel gradient step in TF32" },
+  { what = "tensor", precision = "float32", steps = 3, name = "tensor-parallel gradient step in float32" },
+  { what = "tensor", precision = "tensorfloat32", steps = 10, name = "tensor-parallel gradient step in TF32" },
 }

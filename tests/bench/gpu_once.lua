@@ -1,7 +1,7 @@
 -- For the benchmark: gpu_once.lua [losses] prints, on one device, the seconds that each of gpu_cases.lua takes, a line
 -- each: the median of some rounds of steps that are put on the device one after the other, and waited for at the end.
 -- With "losses" it prints instead the network's loss with keys as JAX has them now, with older ones, and of these after
--- 30 steps as in C6 and after 30 more as in C7.
+-- 30 data-parallel steps and after 30 more tensor-parallel ones.
 
 local shardrt = require "shardrt"
 local cases, mlp = dofile "tests/bench/gpu_cases.lua", dofile "recipes/parts/mlp.lua"

@@ -4,7 +4,7 @@
 
 local records = require "tests.bench.records"
 
--- D16: throughput does not fall with the number of devices, memory for each does.
+-- Throughput does not fall with the number of devices, memory for each does.
 local function scaling(bench, o)
   local counts, rates, bytes = { 1, 2, 4, 8 }, {}, {}
   for i in ipairs(counts) do rates[i] = {} end

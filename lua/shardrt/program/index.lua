@@ -16,23 +16,24 @@ local HELP = [[
 usage: shardrt [options] index [--check] [--force] FILES...
        shardrt run -n N [options] index [--check] [--force] FILES...
 
-Notes a CRC-32C of every 4 KiB block of files that have no checksums of their own (.npy, tokens, IDX, HDF5), of every
-chunk of Zarr arrays, and of every record of tar, tfrecord, csv, jsonl, mds, npz, safetensors and CIFAR files, in
-FILE.shardrt-index or, where that cannot be written, in the cache folder. Sources then find what changed since. What was
-noted before is left as it is, so a command that was killed goes on where it was. All cores help; under mpirun or
+Writes checksums into FILE.shardrt-index or, where that cannot be written, into the cache folder. Sources then find what
+changed since. Each is a CRC-32C: of every 4 KiB block of .npy, tokens, IDX and HDF5 files, of every chunk of Zarr
+arrays, and of every record of tar, tfrecord, csv, jsonl, mds, npz, safetensors and CIFAR files.
+
+Earlier checksums stay, so a command that was killed continues where it was. All cores help; under mpirun or
 `shardrt run -n N` all processes do.
 
-FILES are paths, patterns in quotes, and folders, of which all data files are taken.
+FILES are paths, patterns in quotes, and folders. Of a folder, all data files are taken.
 
-  --check            compare the files with what was noted, a line for each range that is damaged
-  --force            forget what was noted before: the files are known to be good
-  --format NAME      what the files are, where their names and first bytes do not tell: plain (any file without
+  --check            compare the files with their checksums, and print a line for each range that is damaged
+  --force            forget earlier checksums: the files are known to be good
+  --format NAME      say what the files are, where their names and first bytes do not: plain (any file without
                      records), npy, tokens, idx, hdf5, zarr, tar, tfrecord, csv, jsonl, mds, npz, safetensors, cifar
-  --delimiter C, --no-header   of csv files, as sources of them are opened with
-  --cache FOLDER     the cache folder
+  --delimiter C, --no-header   read csv files as their sources do
+  --cache FOLDER     use this cache folder
 
-Exit status: 0, all was noted or is as it was; 1, something is damaged, cannot be read, or (--check) has no checksum;
-2, the command line is wrong.
+Exit status: 0 where all has checksums, or is as it was; 1 where something is damaged, cannot be read, or (--check) has
+no checksum; 2 where the command line is wrong.
 ]]
 
 local PIECE = 256 * 1024 * 1024 -- bytes that a process goes through at a time

@@ -60,7 +60,7 @@ local function test_help()
   local cli = require "busted.modules.cli" { standalone = false, output = "plainTerminal" }
   cli:set_name "shardrt [options] test"
   local _, help = cli:parse { "--help" }
-  return "shardrt's own options (shardrt --help) stand before `test`; these, after it, are busted's.\n\n"
+  return "Options of shardrt (shardrt --help) stand before `test`. Those below are busted's and stand after it.\n\n"
     .. tostring(help):gsub("^.-error: ", ""):gsub("; re%-run with %-%-help for usage%.%s*$", "")
 end
 
