@@ -372,9 +372,8 @@ describe("JAX's reference answers", function()
     end,
   }
 
-  if not cases then pending "golden files absent" end
   local matched = 0
-  for _, case in ipairs(cases or {}) do
+  for _, case in ipairs(cases) do
     local call = calls[case.call]
     if call then
       matched = matched + 1
@@ -398,7 +397,6 @@ describe("JAX's reference answers", function()
 
   it("sharding_maps.json: an arange that device_put cuts", function()
     local maps = golden.cases "sharding_maps.json"
-    if not maps then return pending "golden files absent" end
     local done = 0
     for _, case in ipairs(maps) do
       local size = 1

@@ -183,13 +183,12 @@ checks["normal checksum"] = function(case, key) check_sums(case, values_of(rando
 
 describe("JAX's answers", function()
   local cases, by_call = golden.cases "random.json", {}
-  for _, case in ipairs(cases or {}) do
+  for _, case in ipairs(cases) do
     by_call[case.call] = by_call[case.call] or {}
     table.insert(by_call[case.call], case)
   end
   for call, check in pairs(checks) do
     it("are those of " .. call, function()
-      if not cases then return pending "golden/random.json is not there" end
       assert.is_true(#by_call[call] > 0)
       for _, case in ipairs(by_call[call]) do
         local key = case.seed and random.key(case.seed, { partitionable = case.partitionable })

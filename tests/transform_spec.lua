@@ -44,7 +44,8 @@ end
 local function same_number(a, b) return a == b or (a ~= a and b ~= b) end
 
 -- Whether a sum of products that is rounded on the way is what the oracle says: whole numbers to within 1 (rounded
--- once along each axis, their weights to 22 bits), floats as far as they are exact. What is summed up is no larger than `largest`, and is rounded to float32.
+-- once along each axis, their weights to 22 bits), floats as far as they are exact. What is summed up is no larger than
+-- `largest`, and is rounded to float32.
 local function near(dtype, a, b, largest)
   if same_number(a, b) then return true end
   if not is_float(dtype) then return math.abs(a - b) <= 1 + 2 ^ -10 end

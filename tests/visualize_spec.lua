@@ -87,7 +87,6 @@ describe("golden/visualize.json", function()
   local words = layout.words(0, 1, 16)
 
   it("is drawn with every label, in JAX's places", function()
-    if not cases then return pending "golden files absent" end
     local compared = 0
     for _, case in ipairs(cases) do
       local s = case.mesh == cjson.null and words.SingleDeviceSharding(0) or layout.sharding(words, case)
