@@ -61,20 +61,20 @@ describe("the layout of an elementwise result", function()
       local axis_size, sizes, operands = { a = pick { 2, 3, 4 }, b = pick { 2, 4 } }, { 48, 48 }, {}
       for i = 1, math.random(2, 3) do
         local layout = pick(layouts)
-        operands[i] = { cuts = math.random() < 0.9 and layout or nil, sizes = sizes, bytes = pick { 1, 2, 4 } }
+        operands[i] = { dim_axes = math.random() < 0.9 and layout or nil, sizes = sizes, bytes = pick { 1, 2, 4 } }
       end
       local function cost(cuts)
         local sum = 0
-        for _, x in ipairs(operands) do sum = sum + x.bytes * received(x.cuts, cuts, sizes, axis_size) end
+        for _, x in ipairs(operands) do sum = sum + x.bytes * received(x.dim_axes, cuts, sizes, axis_size) end
         return sum
       end
       local chosen = propagate.elementwise(sizes, operands, axis_size)
       local names = {}
-      for i, x in ipairs(operands) do names[i] = text(x.cuts) .. " x " .. x.bytes end
+      for i, x in ipairs(operands) do names[i] = text(x.dim_axes) .. " x " .. x.bytes end
       for _, x in ipairs(operands) do
-        if x.cuts then
-          assert.is_true(cost(chosen) <= cost(x.cuts), ("%s → %s moves %d, %s %d"):format(table.concat(names, ", "),
-            text(chosen), cost(chosen), text(x.cuts), cost(x.cuts)))
+        if x.dim_axes then
+          assert.is_true(cost(chosen) <= cost(x.dim_axes), ("%s → %s moves %d, %s %d"):format(table.concat(names, ", "),
+            text(chosen), cost(chosen), text(x.dim_axes), cost(x.dim_axes)))
         end
       end
     end
@@ -93,13 +93,13 @@ describe("the layout of arrays one behind the other", function()
         firsts[i][along] = sizes[along]
         sizes[along] = sizes[along] + own[along]
         local layout = math.random() < 0.9 and propagate.fitting(pick(layouts), own, axis_size) or nil
-        operands[i] = { cuts = layout, sizes = own, bytes = pick { 1, 2, 4 } }
+        operands[i] = { dim_axes = layout, sizes = own, bytes = pick { 1, 2, 4 } }
       end
       local function cost(cuts)
         local sum = 0
         for i, x in ipairs(operands) do
-          local elements = received(x.cuts, cuts, x.sizes, axis_size, sizes, firsts[i])
-          local average = propagate.placed(x.cuts, cuts, x.sizes, sizes, firsts[i], axis_size)
+          local elements = received(x.dim_axes, cuts, x.sizes, axis_size, sizes, firsts[i])
+          local average = propagate.placed(x.dim_axes, cuts, x.sizes, sizes, firsts[i], axis_size)
           assert.near(elements, average * axis_size.a * axis_size.b, 1e-6)
           sum = sum + x.bytes * elements
         end
@@ -108,9 +108,9 @@ describe("the layout of arrays one behind the other", function()
       local chosen = propagate.concatenate(sizes, along, operands, axis_size)
       assert.same(chosen, propagate.fitting(chosen, sizes, axis_size))
       for _, x in ipairs(operands) do
-        local other = x.cuts and propagate.fitting(x.cuts, sizes, axis_size)
+        local other = x.dim_axes and propagate.fitting(x.dim_axes, sizes, axis_size)
         -- What somebody's own layout leaves whole, another operand may cut.
-        if other and propagate.equal(other, x.cuts) then
+        if other and propagate.equal(other, x.dim_axes) then
           assert.is_true(cost(chosen) <= cost(other), ("%s: %d, %s: %d"):format(text(chosen), cost(chosen),
             text(other), cost(other)))
         end
@@ -123,8 +123,8 @@ describe("the layout of a product", function()
   -- What both ways to lie cost, by what is counted: the operands moved, and the parts of the sum added up.
   local function cost_of(made, lhs, rhs, axis_size)
     local sizes = lhs.sizes
-    local sum = lhs.bytes * received(lhs.cuts, made.lhs, sizes, axis_size)
-      + rhs.bytes * received(rhs.cuts, made.rhs, sizes, axis_size)
+    local sum = lhs.bytes * received(lhs.dim_axes, made.lhs, sizes, axis_size)
+      + rhs.bytes * received(rhs.dim_axes, made.rhs, sizes, axis_size)
     local k = propagate.parts(made.partial, axis_size)
     local devices = axis_size.a * axis_size.b
     local each = 48 * 48 / propagate.parts(made.result[1], axis_size) / propagate.parts(made.result[2], axis_size)
@@ -134,8 +134,8 @@ describe("the layout of a product", function()
   it("moves no more than where one operand's rows or columns give way", function()
     for _ = 1, 2000 do
       local axis_size = { a = pick { 2, 3, 4 }, b = pick { 2, 4 } }
-      local lhs = { cuts = pick(layouts), sizes = { 48, 48 }, bytes = 4 }
-      local rhs = { cuts = pick(layouts), sizes = { 48, 48 }, bytes = 4 }
+      local lhs = { dim_axes = pick(layouts), sizes = { 48, 48 }, bytes = 4 }
+      local rhs = { dim_axes = pick(layouts), sizes = { 48, 48 }, bytes = 4 }
       local made = propagate.matmul(lhs, rhs, { 48, 48 }, 4, axis_size)
       local function beginning_without(axes, others)
         local taken, kept = {}, {}
@@ -147,12 +147,12 @@ describe("the layout of a product", function()
         return kept
       end
       local cost = cost_of(made, lhs, rhs, axis_size)
-      for _, way in ipairs { { lhs.cuts[1], beginning_without(rhs.cuts[2], lhs.cuts[1]) },
-        { beginning_without(lhs.cuts[1], rhs.cuts[2]), rhs.cuts[2] } } do
+      for _, way in ipairs { { lhs.dim_axes[1], beginning_without(rhs.dim_axes[2], lhs.dim_axes[1]) },
+        { beginning_without(lhs.dim_axes[1], rhs.dim_axes[2]), rhs.dim_axes[2] } } do
         local other = { lhs = { way[1], {} }, rhs = { {}, way[2] }, result = way, partial = {} }
         if #made.partial == 0 then
-          assert.is_true(cost <= cost_of(other, lhs, rhs, axis_size) + 1e-6, text(lhs.cuts) .. " " .. text(rhs.cuts)
-            .. " → " .. text(made.result))
+          assert.is_true(cost <= cost_of(other, lhs, rhs, axis_size) + 1e-6, text(lhs.dim_axes) .. " "
+            .. text(rhs.dim_axes) .. " → " .. text(made.result))
         end
       end
     end
@@ -165,8 +165,8 @@ describe("the layout of a product", function()
     end
     assert.same({ {}, {} }, rows_of(4, 8))
     local function cut_alike(m, n) -- each would have the axis for itself, and give up as many elements
-      return propagate.matmul({ cuts = { { "a" }, {} }, sizes = { m, 16 }, bytes = 16 / m },
-        { cuts = { {}, { "a" } }, sizes = { 16, n }, bytes = 16 / n }, { m, n }, 4, { a = 2 }).result
+      return propagate.matmul({ dim_axes = { { "a" }, {} }, sizes = { m, 16 }, bytes = 16 / m },
+        { dim_axes = { {}, { "a" } }, sizes = { 16, n }, bytes = 16 / n }, { m, n }, 4, { a = 2 }).result
     end
     assert.same({ {}, { "a" } }, cut_alike(8, 16))
     assert.same({ { "a" }, {} }, cut_alike(16, 8))

@@ -44,12 +44,12 @@ function Key.__eq(a, b)
 end
 
 -- The shardrt_key of a key that a recipe gave.
-local function c_of(what, value)
+local function c_of(caller, value)
   if getmetatable(value) ~= Key then
     local is_list = type(value) == "table" and not class.is(value) and getmetatable(rawget(value, 1)) == Key
     local of_split = "random.split(key) returns a list of keys: keys[1], keys[2], …, or unpack(keys)"
-    if is_list then fail("%s: a list of keys, %s, is no key; %s", what, list.show(value), of_split) end
-    fail("%s: %s is no key; random.key(42) makes one%s", what, list.show(value),
+    if is_list then fail("%s: a list of keys, %s, is no key; %s", caller, list.show(value), of_split) end
+    fail("%s: %s is no key; random.key(42) makes one%s", caller, list.show(value),
       value == nil and ", and " .. of_split or "")
   end
   return class.inside(value).c
@@ -63,33 +63,33 @@ local function to_int64(value)
 end
 
 -- The table of options that a word was given, or the sharding alone.
-local function options_of(what, given, known)
+local function options_of(caller, given, known)
   if given == nil then return {} end
   if sharding.is(given) or device.is(given) then given = { sharding = given } end
   if type(given) ~= "table" or class.is(given) then
-    fail("%s: the options are a table, as in {%s = …}, not %s", what, next(known), list.show(given))
+    fail("%s: the options are a table, as in {%s = …}, not %s", caller, next(known), list.show(given))
   end
-  fail.keywords(what, given, known)
+  fail.keywords(caller, given, known)
   return given
 end
 
 -- An array of that dtype, which a function of C's gives its numbers: `call` is that and what it takes before the array.
 -- Every process must call it with the same key.
-local function make(what, key, kind_name, sizes, to, call)
-  local kind, told = dtype.named(what, kind_name), ("%s %s of %s"):format(what, shape.text(sizes), tostring(key))
-  local x = to and array.new(what, sharding.of(what, to), kind, sizes) or array.unplaced(what, kind, sizes)
+local function make(caller, key, kind_name, sizes, to, call)
+  local kind, detail = dtype.named(caller, kind_name), ("%s %s of %s"):format(caller, shape.text(sizes), tostring(key))
+  local x = to and array.new(caller, sharding.of(caller, to), kind, sizes) or array.unplaced(caller, kind, sizes)
   local together = x.committed and not x.sharding.device -- what is on one device is its owner's alone
-  if together then C.shardrt_job_step(told) end
+  if together then C.shardrt_job_step(detail) end
   if C.shardrt_job_get().planning ~= 0 then
-    plan.array(what, x)
+    plan.array(caller, x)
   else
     call[#call + 1] = x.handle
-    fail.check(memory_pressure.call(unpack(call)), what)
+    fail.check(memory_pressure.call(unpack(call)), caller)
     array.tell_collector(x)
   end
-  if dispatch.observer then dispatch.observer(what, x, {}) end
+  if dispatch.observer then dispatch.observer(caller, x, {}) end
   if together then return array.made_by_all(x) end
-  array.derived(x, told)
+  array.derived(x, detail)
   return x
 end
 
@@ -103,13 +103,13 @@ local TO = { sharding = true }
 ---@param options {partitionable: boolean?}?
 ---@return shardrt.random.Key
 function random.key(seed, options)
-  local what = "random.key"
+  local caller = "random.key"
   local value = ffi.istype(uint64, seed) and seed or to_int64(seed)
-  local given = options_of(what, options, { partitionable = true })
-  if not value then fail("%s: the seed is a whole number, not %s", what, list.show(seed)) end
+  local given = options_of(caller, options, { partitionable = true })
+  if not value then fail("%s: the seed is a whole number, not %s", caller, list.show(seed)) end
   local partitionable = given.partitionable
   if partitionable ~= nil and type(partitionable) ~= "boolean" then
-    fail("%s: partitionable = %s; it is true or false", what, list.show(partitionable))
+    fail("%s: partitionable = %s; it is true or false", caller, list.show(partitionable))
   end
   return wrap(c_key({ 0, tonumber(ffi.cast("uint32_t", value)) }, partitionable == false and 0 or 1))
 end
@@ -127,14 +127,14 @@ end
 ---@param n integer? # 2
 ---@return shardrt.random.Key[]
 function random.split(key, n)
-  local what = "random.split"
-  local c = c_of(what, key)
+  local caller = "random.split"
+  local c = c_of(caller, key)
   if n == nil then n = 2 end
   if not list.is_whole(n, 1) or n > C.SHARDRT_MAX_KEYS then
-    fail("%s: %s keys; it makes a list of from 1 to %d", what, list.show(n), C.SHARDRT_MAX_KEYS)
+    fail("%s: %s keys; it makes a list of from 1 to %d", caller, list.show(n), C.SHARDRT_MAX_KEYS)
   end
   local made, keys = c_keys(n), {}
-  fail.check(C.shardrt_key_split(c, n, made), what)
+  fail.check(C.shardrt_key_split(c, n, made), caller)
   for i = 1, n do keys[i] = wrap(c_key(made[i - 1])) end
   return list.counted(keys)
 end
@@ -144,10 +144,10 @@ end
 ---@param n integer # from 0 to 2^32 - 1
 ---@return shardrt.random.Key
 function random.fold_in(key, n)
-  local what = "random.fold_in"
-  local c, value = c_of(what, key), to_int64(n)
+  local caller = "random.fold_in"
+  local c, value = c_of(caller, key), to_int64(n)
   if not value or value < 0 or value > 0xffffffffLL then
-    fail("%s: the number is whole, from 0 to 4294967295, not %s", what, list.show(n))
+    fail("%s: the number is whole, from 0 to 4294967295, not %s", caller, list.show(n))
   end
   local folded = c_key()
   C.shardrt_key_fold_in(c, tonumber(value), folded)
@@ -162,17 +162,17 @@ local BITS = { uint8 = true, uint16 = true, uint32 = true }
 ---@param options {dtype: string?, sharding: shardrt.Sharding|shardrt.Device?}? # dtype: uint32, uint16 or uint8
 ---@return shardrt.Array
 function random.bits(key, shape_given, options)
-  local what = "random.bits"
-  local c, sizes = c_of(what, key), shape.check(what, shape_given)
-  local given = options_of(what, options, { dtype = true, sharding = true })
+  local caller = "random.bits"
+  local c, sizes = c_of(caller, key), shape.check(caller, shape_given)
+  local given = options_of(caller, options, { dtype = true, sharding = true })
   local kind = given.dtype == nil and "uint32" or given.dtype
-  if not BITS[kind] then fail("%s: dtype = %s; it is one of %s", what, list.show(kind), list.words(BITS)) end
-  return make(what, key, kind, sizes, given.sharding, { C.shardrt_key_bits, c })
+  if not BITS[kind] then fail("%s: dtype = %s; it is one of %s", caller, list.show(kind), list.words(BITS)) end
+  return make(caller, key, kind, sizes, given.sharding, { C.shardrt_key_bits, c })
 end
 
-local function number(what, name, value, default)
+local function number(caller, name, value, default)
   if value == nil then return default end
-  if type(value) ~= "number" then fail("%s: %s = %s; it is a number", what, name, list.show(value)) end
+  if type(value) ~= "number" then fail("%s: %s = %s; it is a number", caller, name, list.show(value)) end
   return value
 end
 
@@ -182,14 +182,14 @@ end
 ---@param options {minval: number?, maxval: number?, sharding: shardrt.Sharding|shardrt.Device?}? # from 0 to 1
 ---@return shardrt.Array
 function random.uniform(key, shape_given, options)
-  local what = "random.uniform"
-  local c, sizes = c_of(what, key), shape.check(what, shape_given)
-  local given = options_of(what, options, { minval = true, maxval = true, sharding = true })
-  local low, high = number(what, "minval", given.minval, 0), number(what, "maxval", given.maxval, 1)
+  local caller = "random.uniform"
+  local c, sizes = c_of(caller, key), shape.check(caller, shape_given)
+  local given = options_of(caller, options, { minval = true, maxval = true, sharding = true })
+  local low, high = number(caller, "minval", given.minval, 0), number(caller, "maxval", given.maxval, 1)
   if low >= high or low ~= low or high ~= high then
-    fail("%s: minval = %s and maxval = %s; maxval must be the larger one", what, list.show(low), list.show(high))
+    fail("%s: minval = %s and maxval = %s; maxval must be the larger one", caller, list.show(low), list.show(high))
   end
-  return make(what, key, "float32", sizes, given.sharding, { C.shardrt_key_uniform, c, low, high })
+  return make(caller, key, "float32", sizes, given.sharding, { C.shardrt_key_uniform, c, low, high })
 end
 
 --- float32 of the normal distribution: mean 0, deviation 1.
@@ -198,9 +198,9 @@ end
 ---@param to shardrt.random.To?
 ---@return shardrt.Array
 function random.normal(key, shape_given, to)
-  local what = "random.normal"
-  local c, sizes = c_of(what, key), shape.check(what, shape_given)
-  return make(what, key, "float32", sizes, options_of(what, to, TO).sharding, { C.shardrt_key_normal, c })
+  local caller = "random.normal"
+  local c, sizes = c_of(caller, key), shape.check(caller, shape_given)
+  return make(caller, key, "float32", sizes, options_of(caller, to, TO).sharding, { C.shardrt_key_normal, c })
 end
 
 --- bool, true with a probability.
@@ -210,12 +210,12 @@ end
 ---@param to shardrt.random.To?
 ---@return shardrt.Array
 function random.bernoulli(key, p, shape_given, to)
-  local what = "random.bernoulli"
-  local c, sizes = c_of(what, key), shape.check(what, shape_given)
+  local caller = "random.bernoulli"
+  local c, sizes = c_of(caller, key), shape.check(caller, shape_given)
   if type(p) ~= "number" or not (p >= 0 and p <= 1) then
-    fail("%s: the probability is a number from 0 to 1, not %s", what, list.show(p))
+    fail("%s: the probability is a number from 0 to 1, not %s", caller, list.show(p))
   end
-  return make(what, key, "bool", sizes, options_of(what, to, TO).sharding, { C.shardrt_key_bernoulli, c, p })
+  return make(caller, key, "bool", sizes, options_of(caller, to, TO).sharding, { C.shardrt_key_bernoulli, c, p })
 end
 
 --- int32, from minval to below maxval; where maxval is not the larger one, minval, as in JAX.
@@ -226,16 +226,16 @@ end
 ---@param to shardrt.random.To?
 ---@return shardrt.Array
 function random.randint(key, shape_given, minval, maxval, to)
-  local what = "random.randint"
-  local c, sizes = c_of(what, key), shape.check(what, shape_given)
+  local caller = "random.randint"
+  local c, sizes = c_of(caller, key), shape.check(caller, shape_given)
   local low, high = to_int64(minval), to_int64(maxval)
   if not low or not high then
-    fail("%s: minval and maxval are whole numbers, not %s and %s", what, list.show(minval), list.show(maxval))
+    fail("%s: minval and maxval are whole numbers, not %s and %s", caller, list.show(minval), list.show(maxval))
   elseif low < -2LL ^ 31 or low >= 2LL ^ 31 or high < -2LL ^ 31 or high > 2LL ^ 31 then
-    fail("%s: whole numbers from %s to below %s; the first is in [-2^31, 2^31), the second in [-2^31, 2^31]", what,
+    fail("%s: whole numbers from %s to below %s; the first is in [-2^31, 2^31), the second in [-2^31, 2^31]", caller,
       list.show(minval), list.show(maxval))
   end
-  return make(what, key, "int32", sizes, options_of(what, to, TO).sharding, { C.shardrt_key_randint, c, low, high })
+  return make(caller, key, "int32", sizes, options_of(caller, to, TO).sharding, { C.shardrt_key_randint, c, low, high })
 end
 
 --- int32: the numbers from 0 to n - 1 in random order.
@@ -243,12 +243,12 @@ end
 ---@param n integer
 ---@return shardrt.Array
 function random.permutation(key, n)
-  local what = "random.permutation"
-  local c = c_of(what, key)
+  local caller = "random.permutation"
+  local c = c_of(caller, key)
   if not list.is_whole(n, 0) or n >= 2 ^ 31 then
-    fail("%s: of how many numbers is a whole number from 0 to 2147483647, not %s", what, list.show(n))
+    fail("%s: of how many numbers is a whole number from 0 to 2147483647, not %s", caller, list.show(n))
   end
-  return make(what, key, "int32", { n }, nil, { C.shardrt_key_permutation, c })
+  return make(caller, key, "int32", { n }, nil, { C.shardrt_key_permutation, c })
 end
 
 return random

@@ -135,11 +135,11 @@ function array.is_pending(x) return class.inside(x).finish ~= nil end
 --- A pending array in a sharding that it may not have; nil: it is not pending.
 ---@param x shardrt.Array
 ---@param to shardrt.Sharding
----@param what string # who asks, for messages
+---@param caller string # who asks, for messages
 ---@return shardrt.Array?
-function array.finished(x, to, what)
+function array.finished(x, to, caller)
   local finish = class.inside(x).finish
-  return finish and finish(to, what)
+  return finish and finish(to, caller)
 end
 
 --- Whether a value is a global array.
@@ -158,15 +158,15 @@ function array.is_gradient(x) return class.inside(x).is_gradient == true end
 local function describe(x) return ("%s %s"):format(x.dtype, shape.text(x.shape)) end
 
 --- An error if the array was deleted; a sum that waits goes on waiting.
----@param what string
+---@param caller string
 ---@param x shardrt.Array
-function array.check(what, x)
-  if class.inside(x).handle == false then fail("%s: the array %s was deleted", what, describe(x)) end
+function array.check(caller, x)
+  if class.inside(x).handle == false then fail("%s: the array %s was deleted", caller, describe(x)) end
 end
 
 -- The handle, of an array that was not deleted.
-local function live(what, x)
-  array.check(what, x)
+local function live(caller, x)
+  array.check(caller, x)
   return x.handle
 end
 
@@ -182,11 +182,11 @@ local function shard_view(x, i, sizes)
   return ndarray.shared(ffi.gc(C.shardrt_buffer_retain(buffer), C.shardrt_buffer_free), x.dtype, sizes)
 end
 
-local function no_data(what)
+local function no_data(caller)
   if C.shardrt_job_get().planning ~= 0 then
-    fail("%s: the array has no data: `shardrt plan` runs a recipe without any", what)
+    fail("%s: the array has no data: `shardrt plan` runs a recipe without any", caller)
   end
-  fail("%s: the array has no data", what)
+  fail("%s: the array has no data", caller)
 end
 
 -- A shard; of an array without data, asking for .data is an error, all else can be asked. What a device holds is
@@ -300,15 +300,15 @@ function methods:delete()
 end
 
 --- A new array without buffers.
----@param what string
+---@param caller string
 ---@param sharding shardrt.Sharding
 ---@param kind shardrt.dtype
 ---@param sizes integer[]
 ---@return shardrt.Array
-function array.new(what, sharding, kind, sizes)
+function array.new(caller, sharding, kind, sizes)
   local job, out = C.shardrt_job_get(), ffi.new "shardrt_array *[1]"
   fail.check(C.shardrt_array_new(sharding.handle, kind.code, #sizes, shape.to_c(sizes), job.process_index,
-    job.devices_per_process, out), what)
+    job.devices_per_process, out), caller)
   return array.wrap(out[0], sharding)
 end
 
@@ -325,23 +325,23 @@ function array.home()
 end
 
 --- A new array that nobody placed, without buffers: every process makes the whole of it, and the same.
----@param what string
+---@param caller string
 ---@param kind shardrt.dtype
 ---@param sizes integer[]
 ---@return shardrt.Array
-function array.unplaced(what, kind, sizes)
-  local x = array.new(what, array.home(), kind, sizes)
+function array.unplaced(caller, kind, sizes)
+  local x = array.new(caller, array.home(), kind, sizes)
   class.inside(x).unplaced = true
   return x
 end
 
 --- The same of a host value.
----@param what string
+---@param caller string
 ---@param host shardrt.ndarray
 ---@return shardrt.Array
-function array.unplaced_from(what, host)
-  local x, job = array.unplaced(what, dtype.named(what, host.dtype), host.shape), C.shardrt_job_get()
-  if job.planning == 0 then array.fill_global(what, x, host) end
+function array.unplaced_from(caller, host)
+  local x, job = array.unplaced(caller, dtype.named(caller, host.dtype), host.shape), C.shardrt_job_get()
+  if job.planning == 0 then array.fill_global(caller, x, host) end
   if job.process_count > 1 then C.shardrt_array_number_by_value(x.handle, host.data) end
   return x
 end
@@ -390,27 +390,27 @@ function array.derived(x, told)
 end
 
 --- Gives a shard its buffer; a device that has memory of its own, and not that buffer, a copy.
----@param what string
+---@param caller string
 ---@param x shardrt.Array
 ---@param i integer # from 0
 ---@param buffer ffi.cdata* # which the caller holds
 ---@return ffi.cdata* # the one that the shard has now
-function array.set_buffer(what, x, i, buffer)
-  fail.check(memory_pressure.call(C.shardrt_array_set_buffer, x.handle, i, buffer), what)
+function array.set_buffer(caller, x, i, buffer)
+  fail.check(memory_pressure.call(C.shardrt_array_set_buffer, x.handle, i, buffer), caller)
   local set = C.shardrt_array_buffer(x.handle, i)
   if set ~= buffer then memory_pressure.made_on_devices(tonumber(C.shardrt_buffer_bytes(set))) end
   return set
 end
 
 --- Gives every shard of a block its buffer.
----@param what string
+---@param caller string
 ---@param x shardrt.Array
 ---@param block integer
 ---@param buffer ffi.cdata*
-function array.set_block(what, x, block, buffer)
+function array.set_block(caller, x, block, buffer)
   for i = 0, tonumber(C.shardrt_array_shard_count(x.handle)) - 1 do
     if C.shardrt_array_shard(x.handle, i).block == block then
-      buffer = array.set_buffer(what, x, i, buffer) -- replicas on other devices are copied from there
+      buffer = array.set_buffer(caller, x, i, buffer) -- replicas on other devices are copied from there
     end
   end
 end
@@ -428,16 +428,16 @@ local function tell_collector(x)
 end
 
 --- An array that nobody placed, placed: nothing travels, as every process has all of it.
----@param what string
+---@param caller string
 ---@param x shardrt.Array
 ---@param to shardrt.Sharding
 ---@return shardrt.Array
-function array.place(what, x, to)
-  local told = ("%s places an array\n%s"):format(what, array.name(x))
+function array.place(caller, x, to)
+  local told = ("%s places an array\n%s"):format(caller, array.name(x))
   if not to.device then C.shardrt_job_step(told) end
-  local made = array.new(what, to, dtype.named(what, x.dtype), x.shape)
+  local made = array.new(caller, to, dtype.named(caller, x.dtype), x.shape)
   if C.shardrt_job_get().planning == 0 then
-    fail.check(memory_pressure.call(C.shardrt_array_fill_from, made.handle, live(what, x)), what)
+    fail.check(memory_pressure.call(C.shardrt_array_fill_from, made.handle, live(caller, x)), caller)
     tell_collector(made)
   end
   if not to.device then return array.made_by_all(made) end
@@ -446,20 +446,20 @@ function array.place(what, x, to)
 end
 
 --- Fills from the whole value.
----@param what string
+---@param caller string
 ---@param x shardrt.Array
 ---@param host shardrt.ndarray
-function array.fill_global(what, x, host)
-  fail.check(memory_pressure.call(C.shardrt_array_fill_global, x.handle, host.data), what)
+function array.fill_global(caller, x, host)
+  fail.check(memory_pressure.call(C.shardrt_array_fill_global, x.handle, host.data), caller)
   tell_collector(x)
 end
 
 --- Fills from this process's part of the value.
----@param what string
+---@param caller string
 ---@param x shardrt.Array
 ---@param host shardrt.ndarray
-function array.fill_local(what, x, host)
-  fail.check(memory_pressure.call(C.shardrt_array_fill_local, x.handle, shape.to_c(host.shape), host.data), what)
+function array.fill_local(caller, x, host)
+  fail.check(memory_pressure.call(C.shardrt_array_fill_local, x.handle, shape.to_c(host.shape), host.data), caller)
   tell_collector(x)
 end
 
@@ -470,29 +470,29 @@ end
 function array.check_replicas(name, x) fail.check(memory_pressure.call(C.shardrt_check_array, name, x.handle)) end
 
 --- The whole value of an array that is whole in this process.
----@param what string
+---@param caller string
 ---@param x shardrt.Array
 ---@return shardrt.ndarray
-function array.gather(what, x)
-  local handle = live(what, x)
-  if C.shardrt_job_get().planning ~= 0 then no_data(what) end
+function array.gather(caller, x)
+  local handle = live(caller, x)
+  if C.shardrt_job_get().planning ~= 0 then no_data(caller) end
   local host = ndarray.empty(x.shape, x.dtype)
-  fail.check(memory_pressure.call(C.shardrt_array_gather, handle, host.data), what)
+  fail.check(memory_pressure.call(C.shardrt_array_gather, handle, host.data), caller)
   return host
 end
 
 local lost = {} -- values that a wait which did not end may still write to
 
 --- The global value in every process; every process must call it.
----@param what string
+---@param caller string
 ---@param x shardrt.Array
 ---@return shardrt.ndarray
-function array.allgather(what, x)
-  local handle = live(what, x)
-  if not x.committed then return array.gather(what, x) end
-  if C.shardrt_job_get().planning ~= 0 then no_data(what) end
+function array.allgather(caller, x)
+  local handle = live(caller, x)
+  if not x.committed then return array.gather(caller, x) end
+  if C.shardrt_job_get().planning ~= 0 then no_data(caller) end
   C.shardrt_job_at(fail.where())
-  local host = ndarray.for_all(what, x.shape, x.dtype)
+  local host = ndarray.for_all(caller, x.shape, x.dtype)
   local code = memory_pressure.call(C.shardrt_process_allgather, handle, host.data)
   if code == C.SHARDRT_ETIMEOUT or code == C.SHARDRT_ECOMM then lost[#lost + 1] = host end
   fail.check(code)

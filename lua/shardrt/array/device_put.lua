@@ -23,30 +23,30 @@ local device_put = { words = words }
 ---@alias shardrt.Value shardrt.ndarray|shardrt.Array|number|boolean|ffi.cdata*|table
 
 --- A host array of a value that is given whole: itself, or made from numbers.
----@param what string
+---@param caller string
 ---@param value shardrt.Value
 ---@param dtype_name string?
 ---@return shardrt.ndarray
-function device_put.to_host(what, value, dtype_name)
+function device_put.to_host(caller, value, dtype_name)
   if ndarray.is(value) then return value end
   if (type(value) ~= "table" or class.is(value)) and not dtype.of_value(value) then
-    fail("%s: %s is no value for an array; it takes a host array, a number, or a nested list of numbers", what,
+    fail("%s: %s is no value for an array; it takes a host array, a number, or a nested list of numbers", caller,
       list.show(value))
   end
-  return ndarray.nested(what, value, dtype_name)
+  return ndarray.nested(caller, value, dtype_name)
 end
 
 -- An error in every process unless all of them gave the same value. Where it put different values on devices that are
 -- replicas, these are named, else the processes alone.
-local function check_same(what, host, x)
+local function check_same(caller, host, x)
   C.shardrt_job_at(fail.where())
-  local subject = ("the host value of %s, %s %s"):format(what, host.dtype, shape.text(host.shape))
+  local subject = ("the host value of %s, %s %s"):format(caller, host.dtype, shape.text(host.shape))
   local code = C.shardrt_check_same(subject, C.shardrt_fingerprint(host.data, host.bytes))
   if code >= 0 then return end
   local message = fail.message(code)
   if code == C.SHARDRT_EMISMATCH then -- then it is so in every process
-    array.fill_global(what, x, host)
-    code = memory_pressure.call(C.shardrt_check_array, what, x.handle)
+    array.fill_global(caller, x, host)
+    code = memory_pressure.call(C.shardrt_check_array, caller, x.handle)
     if code < 0 then message = message .. "; so " .. fail.message(code) end
   end
   fail("%s", message)
@@ -54,51 +54,51 @@ end
 
 -- One host array. What goes to a single device concerns its owner only: no other process is asked, so that each can
 -- put different values on its own devices (and join them by make_array_from_single_device_arrays).
-local function put_host(what, host, to)
+local function put_host(caller, host, to)
   local job = C.shardrt_job_get()
-  local kind = dtype.named(what, host.dtype)
-  if not to.device then consistency.on_array(what, kind, host.shape, to) end
-  local x = array.new(what, to, kind, host.shape)
+  local kind = dtype.named(caller, host.dtype)
+  if not to.device then consistency.on_array(caller, kind, host.shape, to) end
+  local x = array.new(caller, to, kind, host.shape)
   if job.planning ~= 0 then
-    plan.array(what, x)
+    plan.array(caller, x)
     return x
   end
-  if not to.device and job.check ~= C.SHARDRT_CHECK_OFF then check_same(what, host, x) end
-  array.fill_global(what, x, host)
+  if not to.device and job.check ~= C.SHARDRT_CHECK_OFF then check_same(caller, host, x) end
+  array.fill_global(caller, x, host)
   if not to.device then return array.made_by_all(x) end
   C.shardrt_array_number_by_value(x.handle, host.data)
   return x
 end
 
-local function put_leaf(what, value, to)
-  to = sharding.of(what, to)
-  if not array.is(value) then return put_host(what, device_put.to_host(what, value), to) end
-  array.check(what, value)
-  if value.committed or C.shardrt_job_get().planning ~= 0 then return array.ops.constrain(what, value, to) end
-  return array.ops.placed(what, value, put_host(what, array.unplaced_value(value), to))
+local function put_leaf(caller, value, to)
+  to = sharding.of(caller, to)
+  if not array.is(value) then return put_host(caller, device_put.to_host(caller, value), to) end
+  array.check(caller, value)
+  if value.committed or C.shardrt_job_get().planning ~= 0 then return array.ops.constrain(caller, value, to) end
+  return array.ops.placed(caller, value, put_host(caller, array.unplaced_value(value), to))
 end
 
 -- Leaf by leaf. `to` is one sharding or device for all below, or a tree with the same keys.
-local function put_tree(what, value, to, path)
-  if not tree.is(what, value) then
-    return put_leaf(path == "" and what or what .. " of " .. path:gsub("^%.", ""), value, to)
+local function put_tree(caller, value, to, path)
+  if not tree.is(caller, value) then
+    return put_leaf(path == "" and caller or caller .. " of " .. path:gsub("^%.", ""), value, to)
   end
   local one = sharding.is(to) or device.is(to) or type(to) == "number"
-  if not one and (type(to) ~= "table" or class.is(to)) then sharding.of(what, to) end
+  if not one and (type(to) ~= "table" or class.is(to)) then sharding.of(caller, to) end
   if not one then
-    for _, key in ipairs(tree.keys(what, to)) do
+    for _, key in ipairs(tree.keys(caller, to)) do
       if rawget(value, key) == nil then
-        fail("%s: the tree of shardings has %s, which the tree of values has not", what, tree.branch(path, key))
+        fail("%s: the tree of shardings has %s, which the tree of values has not", caller, tree.branch(path, key))
       end
     end
   end
   local made = {}
-  for _, key in ipairs(tree.keys(what, value)) do
+  for _, key in ipairs(tree.keys(caller, value)) do
     local below = tree.branch(path, key)
     if not one and rawget(to, key) == nil then
-      fail("%s: the tree of values has %s, for which the tree of shardings has none", what, below)
+      fail("%s: the tree of values has %s, for which the tree of shardings has none", caller, below)
     end
-    made[key] = put_tree(what, value[key], one and to or to[key], below)
+    made[key] = put_tree(caller, value[key], one and to or to[key], below)
   end
   return made
 end
@@ -126,11 +126,11 @@ end
 
 -- Every process's host array, stacked.
 local function stack(host)
-  local what, job = "process_allgather", C.shardrt_job_get()
-  if job.planning ~= 0 then array.no_data(what) end
-  local call = ("%s of %s %s"):format(what, host.dtype, shape.text(host.shape))
+  local caller, job = "process_allgather", C.shardrt_job_get()
+  if job.planning ~= 0 then array.no_data(caller) end
+  local call = ("%s of %s %s"):format(caller, host.dtype, shape.text(host.shape))
   C.shardrt_job_at(fail.where())
-  local stacked = ndarray.for_all(what, { job.process_count, unpack(host.shape) }, host.dtype)
+  local stacked = ndarray.for_all(caller, { job.process_count, unpack(host.shape) }, host.dtype)
   fail.check(C.shardrt_allgather(call, host.data, host.bytes, stacked.data))
   return stacked
 end

@@ -99,25 +99,25 @@ end
 function ndarray.shared(buffer, dtype_name, sizes) return around(buffer, dtype_name, sizes, 0, true) end
 
 -- A host array in fresh memory: C.shardrt_buffer_new or C.shardrt_buffer_zeros.
-local function allocate(what, allocator, sizes, dtype_name, for_all)
-  local kind = dtype.named(what, dtype_name)
+local function allocate(caller, allocator, sizes, dtype_name, for_all)
+  local kind = dtype.named(caller, dtype_name)
   local bytes = shape.elements(sizes) * kind.size
-  if bytes > 2 ^ 53 then fail("%s: %s %s has %.3g bytes", what, dtype_name, shape.text(sizes), bytes) end
+  if bytes > 2 ^ 53 then fail("%s: %s %s has %.3g bytes", caller, dtype_name, shape.text(sizes), bytes) end
   local out = buffer_out()
   local code = allocator(bytes, out)
-  if code < 0 and for_all then code = C.shardrt_check_outcome(what, code) end
+  if code < 0 and for_all then code = C.shardrt_check_outcome(caller, code) end
   fail.check(code)
   return ndarray.wrap(own(out), dtype_name, sizes), kind
 end
 
 --- Room for what all processes are about to gather, each of them the same. One that has no memory for it tells the
 --- others, which wait for it in the gathering, so that this fails in all.
----@param what string # what they do together
+---@param caller string # what they do together
 ---@param sizes integer[]
 ---@param dtype_name string
 ---@return shardrt.ndarray
-function ndarray.for_all(what, sizes, dtype_name)
-  return (allocate(what, C.shardrt_buffer_new, sizes, dtype_name, true))
+function ndarray.for_all(caller, sizes, dtype_name)
+  return (allocate(caller, C.shardrt_buffer_new, sizes, dtype_name, true))
 end
 
 --- A host array whose values are still to be written, through .data.
@@ -136,8 +136,8 @@ function ndarray.zeros(sizes, dtype_name)
   return (allocate("ndarray.zeros", C.shardrt_buffer_zeros, sizes, dtype_name or "float32"))
 end
 
-local function misfit(what, value, kind)
-  fail("%s: %s does not fit %s, which holds %s", what, list.show(value), kind.name, kind.range)
+local function misfit(caller, value, kind)
+  fail("%s: %s does not fit %s, which holds %s", caller, list.show(value), kind.name, kind.range)
 end
 
 --- Every element the same.
@@ -175,12 +175,12 @@ function ndarray.arange(count, dtype_name)
 end
 
 -- The shape of a nested table, read off its first elements, and the first element (nil: there is none).
-local function nested_shape(what, value)
+local function nested_shape(caller, value)
   local sizes = {}
   while type(value) == "table" and not class.is(value) do
     sizes[#sizes + 1] = #value
     if #sizes > C.SHARDRT_MAX_NDIM then
-      fail("%s: a table nested more than %d deep", what, C.SHARDRT_MAX_NDIM)
+      fail("%s: a table nested more than %d deep", caller, C.SHARDRT_MAX_NDIM)
     end
     value = value[1]
   end
@@ -195,10 +195,10 @@ local function place(path, depth)
 end
 
 -- An array where numbers are expected is an error.
-local function check_no_array(what, value, at)
+local function check_no_array(caller, value, at)
   if not comparison.is_array(value) then return end
   fail("%s: %s is an array, where numbers are expected: np.stack{x, y} joins arrays of one shape along a new "
-    .. 'dimension, np.concatenate{x, y} along their first, where np = require "shardrt.numpy"', what, at)
+    .. 'dimension, np.concatenate{x, y} along their first, where np = require "shardrt.numpy"', caller, at)
 end
 
 -- What is wrong with a value that stands where a list of `count` is expected, and leads there by path[1 … depth].
@@ -223,24 +223,24 @@ local function list_problem(value, count, path, depth)
 end
 
 -- Writes a nested table that should be of `sizes` from element `at` on; returns the next one. `path` leads to it.
-local function write_nested(what, host, kind, sizes, value, depth, path, at)
+local function write_nested(caller, host, kind, sizes, value, depth, path, at)
   if depth > #sizes then
     if type(value) == "table" and not class.is(value) then
-      fail("%s: the table is ragged: %s is a table, where a number is expected", what, place(path, depth - 1))
+      fail("%s: the table is ragged: %s is a table, where a number is expected", caller, place(path, depth - 1))
     elseif not kind.write(host.data, at, value) then
-      check_no_array(what, value, place(path, depth - 1))
-      misfit(what .. ", " .. place(path, depth - 1), value, kind)
+      check_no_array(caller, value, place(path, depth - 1))
+      misfit(caller .. ", " .. place(path, depth - 1), value, kind)
     end
     return at + 1
   end
   local entries = not class.is(value) and list.length(value)
   if entries ~= sizes[depth] then
-    check_no_array(what, value, place(path, depth - 1))
-    fail("%s: the table is ragged: %s", what, list_problem(value, sizes[depth], path, depth - 1))
+    check_no_array(caller, value, place(path, depth - 1))
+    fail("%s: the table is ragged: %s", caller, list_problem(value, sizes[depth], path, depth - 1))
   end
   for i = 1, entries do
     path[depth] = i
-    at = write_nested(what, host, kind, sizes, value[i], depth + 1, path, at)
+    at = write_nested(caller, host, kind, sizes, value[i], depth + 1, path, at)
   end
   return at
 end
@@ -253,15 +253,15 @@ end
 function ndarray.from_table(value, dtype_name) return ndarray.nested("ndarray.from_table", value, dtype_name) end
 
 --- The same for other words.
----@param what string # the call, for messages
+---@param caller string # the call, for messages
 ---@param value table|number|boolean|ffi.cdata*
 ---@param dtype_name string?
 ---@return shardrt.ndarray
-function ndarray.nested(what, value, dtype_name)
-  local sizes, first = nested_shape(what, value)
+function ndarray.nested(caller, value, dtype_name)
+  local sizes, first = nested_shape(caller, value)
   dtype_name = dtype_name or dtype.of_value(first) or "float32"
-  local host, kind = allocate(what, C.shardrt_buffer_new, sizes, dtype_name)
-  write_nested(what, host, kind, sizes, value, 1, {}, 0)
+  local host, kind = allocate(caller, C.shardrt_buffer_new, sizes, dtype_name)
+  write_nested(caller, host, kind, sizes, value, 1, {}, 0)
   return host
 end
 

@@ -18,10 +18,10 @@ local words = {}
 local npy = { words = words }
 
 -- What the file's header says, and a fingerprint that is equal in processes that see the same file.
-local function header(what, path)
+local function header(caller, path)
   local code, ndim = ffi.new "int32_t[1]", ffi.new "int32_t[1]"
   local sizes, fingerprint = ffi.new("int64_t[?]", C.SHARDRT_MAX_NDIM), ffi.new "uint64_t[1]"
-  path_of.check_code(what, path, C.shardrt_npy_header(path, code, ndim, sizes, fingerprint))
+  path_of.check_code(caller, path, C.shardrt_npy_header(path, code, ndim, sizes, fingerprint))
   return dtype.coded(code[0]), shape.from_c(ndim[0], sizes), fingerprint[0]
 end
 
@@ -33,16 +33,16 @@ end
 ---@return shardrt.Array
 ---@return integer # bytes that this process read
 function words.load_npy(path, sharding)
-  local what, job = "load_npy", C.shardrt_job_get()
-  path_of.check(what, path, ".npy")
-  sharding_of.check(what, sharding)
-  local kind, sizes, fingerprint = header(what, path)
-  local x = array.new(what, sharding, kind, sizes)
+  local caller, job = "load_npy", C.shardrt_job_get()
+  path_of.check(caller, path, ".npy")
+  sharding_of.check(caller, sharding)
+  local kind, sizes, fingerprint = header(caller, path)
+  local x = array.new(caller, sharding, kind, sizes)
   if job.planning ~= 0 then
-    plan.array(("%s %s"):format(what, path), x)
+    plan.array(("%s %s"):format(caller, path), x)
     return x, 0
   end
-  consistency.on_array(what, kind, sizes, sharding)
+  consistency.on_array(caller, kind, sizes, sharding)
   C.shardrt_job_at(fail.where())
   fail.check(C.shardrt_check_same("the file " .. path, fingerprint))
   local read = ffi.new "int64_t[1]"

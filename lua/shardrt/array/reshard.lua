@@ -62,11 +62,11 @@ local function to_c(sizes, shift)
 end
 
 -- The route of one process (a process's own where none is named), made when it is first asked for.
-local function route_of(self, what, process)
+local function route_of(self, caller, process)
   local job = device.job()
   if process == nil then process = job.process_index end
   if not list.is_whole(process, 0) or process >= job.process_count then
-    fail("%s: process %s: the job has %d process%s, counted from 0", what, list.show(process), job.process_count,
+    fail("%s: process %s: the job has %d process%s, counted from 0", caller, list.show(process), job.process_count,
       job.process_count == 1 and "" or "es")
   end
   local inside = class.inside(self)
@@ -75,7 +75,7 @@ local function route_of(self, what, process)
     local out = ffi.new "shardrt_route *[1]"
     local shift = to_c(inside.shape, inside.shift or unmoved(inside.shape))
     fail.check(C.shardrt_route_shifted(inside.from.handle, inside.to.handle, shift, process, job.devices_per_process,
-      out), what)
+      out), caller)
     found = ffi.gc(out[0], C.shardrt_route_free)
     inside.routes[process] = found
   end
@@ -84,10 +84,10 @@ end
 
 local elements = ffi.typeof "int64_t[3]"
 
-local function bytes(self, what, process, which)
+local function bytes(self, caller, process, which)
   local out = elements()
-  C.shardrt_route_elements(route_of(self, what, process), out, out + 1, out + 2)
-  return tonumber(out[which]) * dtype.named(what, self.dtype).size
+  C.shardrt_route_elements(route_of(self, caller, process), out, out + 1, out + 2)
+  return tonumber(out[which]) * dtype.named(caller, self.dtype).size
 end
 
 --- Bytes that a process receives from others: each element once, however many of its devices need it.
@@ -146,10 +146,10 @@ function PlanClass:__tostring()
 end
 
 -- Without checks of what a recipe gave.
-local function new_plan(what, sizes, dtype_name, from, to, shift)
+local function new_plan(caller, sizes, dtype_name, from, to, shift)
   local made = class.new(PlanClass,
     { shape = sizes, dtype = dtype_name, from = from, to = to, shift = shift, routes = {} })
-  route_of(made, what, device.job().process_index) -- so that a sharding which does not fit is found here
+  route_of(made, caller, device.job().process_index) -- so that a sharding which does not fit is found here
   return made
 end
 
@@ -160,40 +160,40 @@ end
 ---@param to shardrt.Sharding
 ---@return shardrt.ReshardPlan
 function words.reshard_plan(shape_given, dtype_name, from, to)
-  local what = "reshard_plan"
-  local sizes = shape.check(what, shape_given)
-  return new_plan(what, sizes, dtype.named(what, dtype_name).name, sharding.check(what, from),
-    sharding.check(what, to))
+  local caller = "reshard_plan"
+  local sizes = shape.check(caller, shape_given)
+  return new_plan(caller, sizes, dtype.named(caller, dtype_name).name, sharding.check(caller, from),
+    sharding.check(caller, to))
 end
 
 --- What an array that is there costs to lay out anew, or to become a part of another one.
----@param what string
+---@param caller string
 ---@param x shardrt.Array
 ---@param to shardrt.Sharding
 ---@param shift shardrt.Shift?
 ---@return shardrt.ReshardPlan
-function reshard.plan(what, x, to, shift) return new_plan(what, x.shape, x.dtype, x.sharding, to, shift) end
+function reshard.plan(caller, x, to, shift) return new_plan(caller, x.shape, x.dtype, x.sharding, to, shift) end
 
 -- ---- the move ----
 
 local Options = ffi.typeof "shardrt_reshard_options"
 local OPTIONS = { staging_bytes = true, donate = true }
 
-local function options_of(what, given)
+local function options_of(caller, given)
   local options = Options()
   if given == nil then return options end
   if type(given) ~= "table" then
-    fail("%s: the options are a table, as in {donate = true}, not a %s", what, type(given))
+    fail("%s: the options are a table, as in {donate = true}, not a %s", caller, type(given))
   end
-  fail.keywords(what, given, OPTIONS)
+  fail.keywords(caller, given, OPTIONS)
   if given.staging_bytes ~= nil then
     if not list.is_whole(given.staging_bytes, 1) then
-      fail("%s: staging_bytes = %s; it is a number of bytes, from 1 on", what, list.show(given.staging_bytes))
+      fail("%s: staging_bytes = %s; it is a number of bytes, from 1 on", caller, list.show(given.staging_bytes))
     end
     options.staging_bytes = given.staging_bytes
   end
   if given.donate ~= nil and type(given.donate) ~= "boolean" then
-    fail("%s: donate = %s; it is true or false", what, list.show(given.donate))
+    fail("%s: donate = %s; it is true or false", caller, list.show(given.donate))
   end
   options.donate = given.donate and 1 or 0
   return options
@@ -201,54 +201,54 @@ end
 
 -- What these say begins with the call that each process made.
 -- From one device of a process to another of the same: no other process is asked, and in one memory nothing moves.
-local function stay(what, x, to)
-  local moved = array.new(what, to, dtype.named(what, x.dtype), x.shape)
+local function stay(caller, x, to)
+  local moved = array.new(caller, to, dtype.named(caller, x.dtype), x.shape)
   C.shardrt_array_set_number(moved.handle, C.shardrt_array_number(x.handle)) -- for it is the same value
   if x.is_fully_addressable then
-    array.set_buffer(what, moved, 0, C.shardrt_array_buffer(x.handle, 0))
+    array.set_buffer(caller, moved, 0, C.shardrt_array_buffer(x.handle, 0))
   end
   return moved
 end
 
 -- For a plan: the new array without data.
-local function note(what, x, to)
-  local kind = dtype.named(what, x.dtype)
-  local moved = array.new(what, to, kind, x.shape)
-  plan.reshard(what, moved, reshard.plan(what, x, to))
+local function note(caller, x, to)
+  local kind = dtype.named(caller, x.dtype)
+  local moved = array.new(caller, to, kind, x.shape)
+  plan.reshard(caller, moved, reshard.plan(caller, x, to))
   return moved
 end
 
-local function called_by_all(what, call, ...)
+local function called_by_all(caller, call, ...)
   C.shardrt_job_at(fail.where())
   local code = memory_pressure.call(call, ...)
   if fail.is_between_processes(code) then fail.check(code) end
-  fail.check(code, what)
+  fail.check(code, caller)
   collective.pass_on()
 end
 
 --- A global array laid out anew; every process must call it.
----@param what string # the word of the recipe
+---@param caller string # the word of the recipe
 ---@param x shardrt.Array
 ---@param to shardrt.Sharding
 ---@param given shardrt.ReshardOptions?
 ---@param move function? # C's; shardrt_reshard where it is left out
 ---@return shardrt.Array
-function reshard.array(what, x, to, given, move)
-  array.check(what, x)
-  local options, from = options_of(what, given), x.sharding
-  local finished = array.finished(x, to, what)
+function reshard.array(caller, x, to, given, move)
+  array.check(caller, x)
+  local options, from = options_of(caller, given), x.sharding
+  local finished = array.finished(x, to, caller)
   if finished then
     if options.donate ~= 0 then x:delete() end
     return finished
   end
-  if not x.committed then return array.place(what, x, to) end
-  if C.shardrt_job_get().planning ~= 0 then return note(what, x, to) end
+  if not x.committed then return array.place(caller, x, to) end
+  if C.shardrt_job_get().planning ~= 0 then return note(caller, x, to) end
   local moved
   if from.device and to.device and from.device.process_index == to.device.process_index then
-    moved = stay(what, x, to)
+    moved = stay(caller, x, to)
   else
     local out = ffi.new "shardrt_array *[1]"
-    called_by_all(what, move or C.shardrt_reshard, x.handle, to.handle, options, out)
+    called_by_all(caller, move or C.shardrt_reshard, x.handle, to.handle, options, out)
     moved = array.made_by_all(array.wrap(out[0], to))
     array.tell_collector(moved)
   end
@@ -260,30 +260,30 @@ local Arrays, Numbers = ffi.typeof "shardrt_array *[?]", ffi.typeof "int64_t[?]"
 
 --- Puts arrays into one that was just made, in which each begins at an element of its own; what none gives is 0. Every
 --- process must call it.
----@param what string
+---@param caller string
 ---@param out shardrt.Array
 ---@param arrays shardrt.Array[]
 ---@param starts integer[][]
-function reshard.assemble(what, out, arrays, starts)
+function reshard.assemble(caller, out, arrays, starts)
   local ndim = out.ndim
   local handles, by = Arrays(#arrays), Numbers(#arrays * ndim)
   for i, x in ipairs(arrays) do
     if C.shardrt_job_get().planning ~= 0 then
-      plan.reshard(("%s at %s"):format(what, shape.text(starts[i])), out,
-        reshard.plan(what, x, out.sharding, { shape = out.shape, by = starts[i] }))
+      plan.reshard(("%s at %s"):format(caller, shape.text(starts[i])), out,
+        reshard.plan(caller, x, out.sharding, { shape = out.shape, by = starts[i] }))
     else
       handles[i - 1] = x.handle
       for d = 1, ndim do by[(i - 1) * ndim + d - 1] = starts[i][d] end
     end
   end
   if C.shardrt_job_get().planning ~= 0 then return end
-  called_by_all(what, C.shardrt_assemble, #arrays, handles, by, out.handle)
+  called_by_all(caller, C.shardrt_assemble, #arrays, handles, by, out.handle)
   array.tell_collector(out)
 end
 
-local function given_array(what, x)
+local function given_array(caller, x)
   if not array.is(x) then
-    fail("%s: %s is no global array; device_put and the make_array_ words make one", what,
+    fail("%s: %s is no global array; device_put and the make_array_ words make one", caller,
       type(x) == "table" and "a table" or list.show(x))
   end
   return x
@@ -296,8 +296,8 @@ end
 ---@param options shardrt.ReshardOptions?
 ---@return shardrt.Array
 function words.reshard(x, to, options)
-  local what = "reshard"
-  return array.ops.constrain(what, given_array(what, x), sharding.of(what, to), options)
+  local caller = "reshard"
+  return array.ops.constrain(caller, given_array(caller, x), sharding.of(caller, to), options)
 end
 
 return reshard

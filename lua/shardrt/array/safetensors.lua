@@ -22,11 +22,11 @@ local safetensors = { words = words }
 
 local Numbers = ffi.typeof "uint64_t[?]"
 
-local function check_path(what, path)
+local function check_path(caller, path)
   if type(path) ~= "string" or path == "" or path:find("\0", 1, true) then
-    fail("%s: it takes the path of a .safetensors file, not %s", what, list.show(path))
+    fail("%s: it takes the path of a .safetensors file, not %s", caller, list.show(path))
   end
-  path_of.refuse_scheme(what, path)
+  path_of.refuse_scheme(caller, path)
 end
 
 -- Names that promise files of another format.
@@ -34,27 +34,27 @@ local OTHERS = {
   npy = true, npz = true, pt = true, pth = true, pkl = true, h5 = true, hdf5 = true, zarr = true, onnx = true,
 }
 
-local function refuse_other(what, path)
+local function refuse_other(caller, path)
   local ending = path:lower():match "%.(%w+)$"
   if not OTHERS[ending] then return end
-  fail("%s: it writes .safetensors files, and that is the name of another format's; %s would do%s", what,
+  fail("%s: it writes .safetensors files, and that is the name of another format's; %s would do%s", caller,
     list.quote(path:sub(1, -#ending - 1) .. "safetensors"),
     ending == "npy" and ", and shardrt.process_allgather(x):save(path) writes one array as .npy" or "")
 end
 
-local function check_table(what, given, values)
+local function check_table(caller, given, values)
   if type(given) ~= "table" or class.is(given) then
-    fail("%s: it takes a table of %s by their names, not %s", what, values, tostring(given))
+    fail("%s: it takes a table of %s by their names, not %s", caller, values, tostring(given))
   end
 end
 
 -- The names in a table that a recipe gave, ascending.
-local function sorted_names(what, given, values)
-  check_table(what, given, values)
+local function sorted_names(caller, given, values)
+  check_table(caller, given, values)
   local names = {}
   for name in pairs(given) do
     if type(name) ~= "string" or name:find("\0", 1, true) then
-      fail("%s: an array's name is a text without zero bytes, not %s", what, list.show(name))
+      fail("%s: an array's name is a text without zero bytes, not %s", caller, list.show(name))
     end
     names[#names + 1] = name
   end
@@ -63,20 +63,20 @@ local function sorted_names(what, given, values)
 end
 
 -- What C is told of one thing to save. The name must be kept as long as this is.
-local function set_entry(what, entry, name, value)
+local function set_entry(caller, entry, name, value)
   entry.name = name
   if array.is(value) then
-    entry.array = array.live(what, value)
+    entry.array = array.live(caller, value)
   elseif ndarray.is(value) then
-    entry.data, entry.dtype, entry.ndim = value.data, dtype.named(what, value.dtype).code, value.ndim
+    entry.data, entry.dtype, entry.ndim = value.data, dtype.named(caller, value.dtype).code, value.ndim
     for d, size in ipairs(value.shape) do entry.shape[d - 1] = size end
   end
 end
 
 -- What is written of a value: an array that nobody placed is whole in every process, and written as a host array.
-local function value_of(what, value)
+local function value_of(caller, value)
   if ndarray.is(value) then return value end
-  array.live(what, value)
+  array.live(caller, value)
   if value.committed then return value end
   if C.shardrt_job_get().planning ~= 0 then return { dtype = value.dtype, shape = value.shape } end
   return array.unplaced_value(value)
@@ -91,22 +91,22 @@ end
 ---@param arrays table<string|integer, shardrt.Array|shardrt.ndarray|table>
 ---@return integer # bytes that this process wrote
 function words.save(path, arrays)
-  local what = "save"
-  check_path(what, path)
-  what = what .. " " .. path
-  refuse_other(what, path)
-  check_table(what, arrays, "arrays")
+  local caller = "save"
+  check_path(caller, path)
+  caller = caller .. " " .. path
+  refuse_other(caller, path)
+  check_table(caller, arrays, "arrays")
   local names, values = {}, {}
-  for name, leaf in pairs(tree.leaves(what, arrays, "global arrays, host arrays, and tables of these")) do
-    names[#names + 1], values[name] = name, value_of(what, leaf.value)
+  for name, leaf in pairs(tree.leaves(caller, arrays, "global arrays, host arrays, and tables of these")) do
+    names[#names + 1], values[name] = name, value_of(caller, leaf.value)
   end
   table.sort(names)
   if C.shardrt_job_get().planning ~= 0 then
-    plan.save(what, names, values)
+    plan.save(caller, names, values)
     return 0
   end
   local entries, written = ffi.new("shardrt_saved[?]", math.max(1, #names)), ffi.new "int64_t[1]"
-  for i, name in ipairs(names) do set_entry(what, entries[i - 1], name, values[name]) end
+  for i, name in ipairs(names) do set_entry(caller, entries[i - 1], name, values[name]) end
   C.shardrt_job_at(fail.where())
   fail.check(memory_pressure.call(C.shardrt_safetensors_save, path, #names, entries, written))
   return tonumber(written[0])
@@ -119,24 +119,24 @@ end
 ---@field shape integer[]
 
 -- The first process whose number differs from process 0's; nil: all are alike. Every process must call it.
-local function first_other(what, number)
+local function first_other(caller, number)
   local job = C.shardrt_job_get()
   if job.process_count == 1 or job.planning ~= 0 then return end
   local mine, all = Numbers(1, number), Numbers(job.process_count)
-  fail.check(C.shardrt_allgather(what, mine, ffi.sizeof(mine), all))
+  fail.check(C.shardrt_allgather(caller, mine, ffi.sizeof(mine), all))
   for process = 1, job.process_count - 1 do
     if all[process] ~= all[0] then return process end
   end
 end
 
 -- Opens the file in every process, the same one in all: the handle, and its entries by name.
-local function open(what, path)
+local function open(caller, path)
   local out = ffi.new "shardrt_safetensors *[1]"
-  path_of.check_code(what, path, C.shardrt_check_outcome(what, C.shardrt_safetensors_open(path, out)))
+  path_of.check_code(caller, path, C.shardrt_check_outcome(caller, C.shardrt_safetensors_open(path, out)))
   local file, entries = ffi.gc(out[0], C.shardrt_safetensors_free), {}
-  local other = first_other(what .. ": the file", C.shardrt_safetensors_fingerprint(file))
+  local other = first_other(caller .. ": the file", C.shardrt_safetensors_fingerprint(file))
   if other then
-    fail("%s: process %d sees another file of that name than process 0; it must be the same in all", what, other)
+    fail("%s: process %d sees another file of that name than process 0; it must be the same in all", caller, other)
   end
   for i = 0, tonumber(C.shardrt_safetensors_count(file)) - 1 do
     local tensor = C.shardrt_safetensors_tensor(file, i)
@@ -149,48 +149,48 @@ local function open(what, path)
 end
 
 -- The one sharding that was given for all arrays, which must fit each.
-local function for_all(what, entry, over)
+local function for_all(caller, entry, over)
   local sizes = ffi.new("int64_t[?]", #entry.shape + 1, entry.shape)
   local code = C.shardrt_sharding_shard_shape(over.handle, #entry.shape, sizes, sizes)
   if code < 0 then
     fail("%s, %s: %s; one sharding is for all arrays, and a table of shardings by name, as in {[%s] = …}, gives each "
-      .. "its own (false: a host array)", what, list.quote(entry.name), fail.message(code), list.quote(entry.name))
+      .. "its own (false: a host array)", caller, list.quote(entry.name), fail.message(code), list.quote(entry.name))
   end
   return over
 end
 
 -- What is to be loaded: the entries in the order of their names, and the sharding of each (nil: host arrays).
-local function choose(what, entries, wanted)
+local function choose(caller, entries, wanted)
   local all = type(wanted) == "nil" or sharding.is(wanted) -- not `== nil`, which a NULL pointer equals
-  local names = all and sorted_names(what, entries, "arrays") or sorted_names(what, wanted, "shardings")
+  local names = all and sorted_names(caller, entries, "arrays") or sorted_names(caller, wanted, "shardings")
   local chosen, shardings = {}, {}
   for i, name in ipairs(names) do
     chosen[i] = entries[name]
     if not chosen[i] then
-      fail("%s: the file has no array %s%s; it has %s", what, list.quote(name), fail.suggestion(name, entries),
-        list.show(sorted_names(what, entries, "arrays")))
+      fail("%s: the file has no array %s%s; it has %s", caller, list.quote(name), fail.suggestion(name, entries),
+        list.show(sorted_names(caller, entries, "arrays")))
     end
     if all then
-      shardings[i] = wanted and for_all(what, chosen[i], wanted)
+      shardings[i] = wanted and for_all(caller, chosen[i], wanted)
     elseif wanted[name] ~= false then
-      shardings[i] = sharding.check(what .. ", " .. list.quote(name), wanted[name])
+      shardings[i] = sharding.check(caller .. ", " .. list.quote(name), wanted[name])
     end
   end
   return chosen, shardings
 end
 
 -- An error in every process unless all of them want the same.
-local function agree(what, chosen, shardings)
+local function agree(caller, chosen, shardings)
   local parts = {}
   for i, entry in ipairs(chosen) do
     local over = shardings[i]
     parts[i] = list.quote(entry.name) .. (over and tostring(C.shardrt_sharding_fingerprint(over.handle)) or "")
   end
   local text = table.concat(parts, ",")
-  local other = first_other(what .. ": arrays and shardings", C.shardrt_fingerprint(text, #text))
+  local other = first_other(caller .. ": arrays and shardings", C.shardrt_fingerprint(text, #text))
   if other then
-    fail("%s: process %d asks for other arrays or shardings than process 0; every process must ask for the same", what,
-      other)
+    fail("%s: process %d asks for other arrays or shardings than process 0; every process must ask for the same",
+      caller, other)
   end
 end
 
@@ -204,8 +204,8 @@ local function load_host(file, entry)
   return host, bytes
 end
 
-local function load_sharded(what, file, entry, over)
-  local job, named = C.shardrt_job_get(), what .. ", " .. list.quote(entry.name)
+local function load_sharded(caller, file, entry, over)
+  local job, named = C.shardrt_job_get(), caller .. ", " .. list.quote(entry.name)
   local x = array.new(named, over, entry.kind, entry.shape)
   if job.planning ~= 0 then
     plan.array(named, x)
@@ -226,18 +226,18 @@ end
 ---@return table<string, shardrt.Array|shardrt.ndarray>
 ---@return integer # bytes of data that this process read
 function words.load(path, shardings)
-  local what = "load"
-  check_path(what, path)
-  what = what .. " " .. path
+  local caller = "load"
+  check_path(caller, path)
+  caller = caller .. " " .. path
   C.shardrt_job_at(fail.where())
-  local file, entries = open(what, path)
-  local chosen, over = choose(what, entries, shardings)
-  agree(what, chosen, over)
+  local file, entries = open(caller, path)
+  local chosen, over = choose(caller, entries, shardings)
+  agree(caller, chosen, over)
   local made, total = {}, 0
   for i, entry in ipairs(chosen) do
     local value, bytes
     if over[i] then
-      value, bytes = load_sharded(what, file, entry, over[i])
+      value, bytes = load_sharded(caller, file, entry, over[i])
     else
       value, bytes = load_host(file, entry)
     end
@@ -245,7 +245,7 @@ function words.load(path, shardings)
   end
   for i, entry in ipairs(chosen) do
     if over[i] and C.shardrt_job_get().planning == 0 then
-      array.check_replicas(("%s, %s"):format(what, list.quote(entry.name)), made[entry.name])
+      array.check_replicas(("%s, %s"):format(caller, list.quote(entry.name)), made[entry.name])
     end
   end
   return made, total

@@ -13,16 +13,16 @@ local DEEPEST = 100 -- tables within tables; beyond it, a table most likely hold
 
 --- Whether a table is a tree: it has a name among its keys, or an array somewhere inside. Else it is one nested list of
 --- numbers.
----@param what string
+---@param caller string
 ---@param value any
 ---@param depth integer?
 ---@return boolean
-function tree.is(what, value, depth)
+function tree.is(caller, value, depth)
   if type(value) ~= "table" or class.is(value) then return false end
   depth = depth or 1
-  if depth > DEEPEST then fail("%s: tables within tables, more than %d deep", what, DEEPEST) end
+  if depth > DEEPEST then fail("%s: tables within tables, more than %d deep", caller, DEEPEST) end
   for key, entry in pairs(value) do
-    if type(key) ~= "number" or ndarray.is(entry) or array.is(entry) or tree.is(what, entry, depth + 1) then
+    if type(key) ~= "number" or ndarray.is(entry) or array.is(entry) or tree.is(caller, entry, depth + 1) then
       return true
     end
   end
@@ -30,14 +30,14 @@ function tree.is(what, value, depth)
 end
 
 --- The keys of a tree in an order that is the same in every process.
----@param what string
+---@param caller string
 ---@param value table
 ---@return (string|number)[]
-function tree.keys(what, value)
+function tree.keys(caller, value)
   local keys = {}
   for key in pairs(value) do
     if type(key) ~= "number" and type(key) ~= "string" then
-      fail("%s: a tree of arrays has names and numbers as keys, not a %s", what, type(key))
+      fail("%s: a tree of arrays has names and numbers as keys, not a %s", caller, type(key))
     end
     keys[#keys + 1] = key
   end
@@ -55,46 +55,46 @@ end
 function tree.branch(path, key) return path .. (type(key) == "number" and "[" .. key .. "]" or "." .. key) end
 
 --- The arrays of a tree by the names that they have in a file, "layers.1.weight", each with its place in the tree.
----@param what string
+---@param caller string
 ---@param value table
 ---@param takes string # for messages: what may be in the tree
 ---@param path string? # what names begin with
 ---@param made table? # where they are put
 ---@param depth integer?
 ---@return table<string, {value: any, tree: table, key: string|integer}>
-function tree.leaves(what, value, takes, path, made, depth)
+function tree.leaves(caller, value, takes, path, made, depth)
   path, made, depth = path or "", made or {}, depth or 1
-  if depth > DEEPEST then fail("%s: tables within tables, more than %d deep", what, DEEPEST) end
+  if depth > DEEPEST then fail("%s: tables within tables, more than %d deep", caller, DEEPEST) end
   for key, entry in pairs(value) do
     if type(key) == "string" and key:find("\0", 1, true)
       or type(key) ~= "string" and not list.is_whole(key, -2 ^ 53) then
-      fail("%s: a name in it is %s; it is a text without zero bytes, or a whole number", what, list.show(key))
+      fail("%s: a name in it is %s; it is a text without zero bytes, or a whole number", caller, list.show(key))
     end
     local name = path .. (type(key) == "number" and ("%.0f"):format(key) or key)
     if array.is(entry) or ndarray.is(entry) then
-      if made[name] then fail("%s: two of them would be called %s", what, list.quote(name)) end
+      if made[name] then fail("%s: two of them would be called %s", caller, list.quote(name)) end
       made[name] = { value = entry, tree = value, key = key }
     elseif type(entry) == "table" and not class.is(entry) and list.is_plain(entry) then
-      tree.leaves(what, entry, takes, name .. ".", made, depth + 1)
+      tree.leaves(caller, entry, takes, name .. ".", made, depth + 1)
     else
-      fail("%s: %s is %s; it takes %s", what, list.quote(name), list.show(entry), takes)
+      fail("%s: %s is %s; it takes %s", caller, list.quote(name), list.show(entry), takes)
     end
   end
   return made
 end
 
 --- The tree with every leaf replaced; leaves come in the order of tree.keys.
----@param what string
+---@param caller string
 ---@param value any
 ---@param f fun(leaf: any, path: string): any
 ---@param path string? # of the value
 ---@return any
-function tree.map(what, value, f, path)
+function tree.map(caller, value, f, path)
   path = path or ""
-  if not tree.is(what, value) then return f(value, path) end
+  if not tree.is(caller, value) then return f(value, path) end
   local made = {}
-  for _, key in ipairs(tree.keys(what, value)) do
-    made[key] = tree.map(what, value[key], f, tree.branch(path, key))
+  for _, key in ipairs(tree.keys(caller, value)) do
+    made[key] = tree.map(caller, value[key], f, tree.branch(path, key))
   end
   return made
 end

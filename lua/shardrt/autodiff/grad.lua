@@ -20,7 +20,7 @@ local grad = { words = words }
 local function add(a, b) return a and elementwise.words.add(a, b) or b end
 
 -- The gradients of `leaves`, by leaf, from that of the tape's last result.
-local function backward(what, made, out, leaves)
+local function backward(caller, made, out, leaves)
   local grads = { [out] = creation.words.ones_like(out) }
   local function wants(x) return made.tracked[x] == true end
   for i = #made.entries, 1, -1 do
@@ -30,7 +30,7 @@ local function backward(what, made, out, leaves)
     if dy then
       if not rawequal(entry.out, out) then grads[entry.out] = nil end
       if not entry.vjp then
-        fail("%s: %s (at %s) has no gradient; shardrt.stop_gradient(x) keeps one from being asked for", what,
+        fail("%s: %s (at %s) has no gradient; shardrt.stop_gradient(x) keeps one from being asked for", caller,
           entry.what, entry.where or "?")
       end
       for k, g in pairs(entry.vjp(dy, wants)) do
@@ -45,46 +45,46 @@ local function backward(what, made, out, leaves)
 end
 
 -- The parameters as arrays that nobody else has, in order, and the tree of them.
-local function leaves_of(what, params)
+local function leaves_of(caller, params)
   local leaves = {}
-  local copy = tree.map(what, params, function(value, path)
+  local copy = tree.map(caller, params, function(value, path)
     local name = path == "" and "the parameters" or "parameter " .. path:gsub("^%.", "")
-    local x = dispatch.array(what, value, name)
+    local x = dispatch.array(caller, value, name)
     if not promote.is_float(x.dtype) then
-      fail("%s: %s is %s; a gradient is of floats", what, name, x.dtype)
+      fail("%s: %s is %s; a gradient is of floats", caller, name, x.dtype)
     end
-    local leaf = dispatch.another(what, x, function(dy) return { dy } end)
+    local leaf = dispatch.another(caller, x, function(dy) return { dy } end)
     leaves[#leaves + 1] = leaf
     return leaf
   end)
   return leaves, copy
 end
 
-local function check_value(what, value)
+local function check_value(caller, value)
   if not array.is(value) then
-    fail("%s: the function returned %s; it is to return an array of one number, such as a mean", what,
+    fail("%s: the function returned %s; it is to return an array of one number, such as a mean", caller,
       type(value) == "table" and "a table" or list.show(value))
   end
   if value.size ~= 1 then
     fail("%s: the function returned an array of shape %s; a gradient is of one number: np.mean or np.sum makes one",
-      what, shape.text(value.shape))
+      caller, shape.text(value.shape))
   end
   if not promote.is_float(value.dtype) then
-    fail("%s: the function returned %s; a gradient is of floats", what, value.dtype)
+    fail("%s: the function returned %s; a gradient is of floats", caller, value.dtype)
   end
 end
 
 -- f(params, …) and its gradients, as one: returns the value, the gradients, and what else f returned.
-local function run(what, f, params, ...)
-  local leaves, copy = leaves_of(what, params)
+local function run(caller, f, params, ...)
+  local leaves, copy = leaves_of(caller, params)
   local made = tape.begin(leaves)
   local results, count = list.pack(pcall(f, copy, ...))
   tape.finish(made)
   if not results[1] then error(results[2], 0) end
   local value = results[2]
-  check_value(what, value)
-  local found, i = backward(what, made, value, leaves), 0
-  local grads = tree.map(what, copy, function(leaf)
+  check_value(caller, value)
+  local found, i = backward(caller, made, value, leaves), 0
+  local grads = tree.map(caller, copy, function(leaf)
     i = i + 1
     local g = found[i] or creation.words.zeros_like(leaf)
     if found[i] and leaf.committed and g.sharding ~= leaf.sharding then
@@ -96,13 +96,13 @@ local function run(what, f, params, ...)
   return value, grads, unpack(results, 3, count)
 end
 
-local function check_function(what, f, ...)
+local function check_function(caller, f, ...)
   if select("#", ...) > 0 then
     fail("%s: it takes a function alone: gradients are of its first argument, which may be a tree of arrays, and what "
-      .. "it returns behind the value comes behind the gradients", what)
+      .. "it returns behind the value comes behind the gradients", caller)
   end
   if type(f) ~= "function" then
-    fail("%s: it takes a function of parameters that returns one number, not %s", what, list.show(f))
+    fail("%s: it takes a function of parameters that returns one number, not %s", caller, list.show(f))
   end
 end
 

@@ -37,48 +37,49 @@ local Optimizer = class.define("an optimizer", "optimizer", fields, methods)
 local f, input = expression.f, expression.input
 
 -- One array from others of one layout, in one pass; the first says which dtype.
-local function pass(what, root, ...)
+local function pass(caller, root, ...)
   local arrays = { ... }
-  return elementwise.run(what, arrays, root, arrays[1].dtype)
+  return elementwise.run(caller, arrays, root, arrays[1].dtype)
 end
 
 -- A parameter's gradient, and what is kept for it, have its shape, and are brought to where it lies.
-local function like(what, x, parameter)
+local function like(caller, x, parameter)
   if not shape.equal(x.shape, parameter.shape) then
-    fail("%s: a parameter of shape %s, and its gradient or state of %s", what, shape.text(parameter.shape),
+    fail("%s: a parameter of shape %s, and its gradient or state of %s", caller, shape.text(parameter.shape),
       shape.text(x.shape))
   end
   if not parameter.committed then return x end
-  local at = placement.of(what, { parameter, x })
-  return dispatch.bring(what, x, at, placement.cuts(at, parameter))
+  local at = placement.of(caller, { parameter, x })
+  return dispatch.to_layout(caller, x, at, placement.dim_axes(at, parameter))
 end
 
 -- The entries of trees that are alike, leaf by leaf: f(leaf, leaf, …) gives as many results as `count`.
-local function map(what, count, apply, first, ...)
+local function map(caller, count, apply, first, ...)
   local others, n, made = { ... }, select("#", ...), {}
-  if not tree.is(what, first) then
-    local x = dispatch.array(what, first, "a parameter")
-    for i = 1, n do others[i] = like(what, dispatch.array(what, others[i], "a gradient or state"), x) end
+  if not tree.is(caller, first) then
+    local x = dispatch.array(caller, first, "a parameter")
+    for i = 1, n do others[i] = like(caller, dispatch.array(caller, others[i], "a gradient or state"), x) end
     return apply(x, unpack(others, 1, n))
   end
   for i = 1, count do made[i] = {} end
   for i = 1, n do
-    for _, key in ipairs(type(others[i]) == "table" and not array.is(others[i]) and tree.keys(what, others[i]) or {}) do
+    local is_tree = type(others[i]) == "table" and not array.is(others[i])
+    for _, key in ipairs(is_tree and tree.keys(caller, others[i]) or {}) do
       if rawget(first, key) == nil then
-        fail('%s: tree %d has "%s", which the parameters have not', what, i + 1, tostring(key))
+        fail('%s: tree %d has "%s", which the parameters have not', caller, i + 1, tostring(key))
       end
     end
   end
-  for _, key in ipairs(tree.keys(what, first)) do
+  for _, key in ipairs(tree.keys(caller, first)) do
     local below = {}
     for i = 1, n do
       local other = others[i]
       if type(other) ~= "table" or rawget(other, key) == nil then
-        fail('%s: the parameters have "%s", which tree %d has not', what, tostring(key), i + 1)
+        fail('%s: the parameters have "%s", which tree %d has not', caller, tostring(key), i + 1)
       end
       below[i] = other[key]
     end
-    local results = { map(what, count, apply, first[key], unpack(below)) }
+    local results = { map(caller, count, apply, first[key], unpack(below)) }
     for i = 1, count do made[i][key] = results[i] end
   end
   return unpack(made, 1, count)
@@ -89,8 +90,8 @@ end
 ---@field init fun(what: string, params: any): table
 ---@field update fun(what: string, o: table, params: any, grads: any, state: table): any, table
 
-local function zeros(what, params)
-  return (map(what, 1, function(x) return creation.words.zeros_like(x) end, params))
+local function zeros(caller, params)
+  return (map(caller, 1, function(x) return creation.words.zeros_like(x) end, params))
 end
 
 local rules = {}
@@ -98,9 +99,9 @@ local rules = {}
 rules.sgd = {
   keeps = {},
   init = function() return {} end,
-  update = function(what, o, params, grads, state)
-    return (map(what, 1, function(p, g)
-      return pass(what, input(1) - input(2) * o.learning_rate, p, g)
+  update = function(caller, o, params, grads, state)
+    return (map(caller, 1, function(p, g)
+      return pass(caller, input(1) - input(2) * o.learning_rate, p, g)
     end, params, grads)), state
   end,
 }
@@ -108,11 +109,11 @@ rules.sgd = {
 -- The velocity is momentum times the last one, plus the gradient (as in PyTorch and optax.sgd).
 rules.momentum = {
   keeps = { "velocity" },
-  init = function(what, params) return { velocity = zeros(what, params) } end,
-  update = function(what, o, params, grads, state)
-    local made, velocity = map(what, 2, function(p, g, v)
-      local moved = pass(what, input(1) * o.momentum + input(2), v, g)
-      return pass(what, input(1) - input(2) * o.learning_rate, p, moved), moved
+  init = function(caller, params) return { velocity = zeros(caller, params) } end,
+  update = function(caller, o, params, grads, state)
+    local made, velocity = map(caller, 2, function(p, g, v)
+      local moved = pass(caller, input(1) * o.momentum + input(2), v, g)
+      return pass(caller, input(1) - input(2) * o.learning_rate, p, moved), moved
     end, params, grads, state.velocity)
     return made, { velocity = velocity }
   end,
@@ -121,18 +122,18 @@ rules.momentum = {
 -- Kingma and Ba, "Adam: A Method for Stochastic Optimization", 2015, algorithm 1. `step` counts the updates.
 rules.adam = {
   keeps = { "step", "mean", "square" },
-  init = function(what, params)
-    return { step = creation.words.zeros({}, "float32"), mean = zeros(what, params), square = zeros(what, params) }
+  init = function(caller, params)
+    return { step = creation.words.zeros({}, "float32"), mean = zeros(caller, params), square = zeros(caller, params) }
   end,
-  update = function(what, o, params, grads, state)
-    local step = pass(what, input(1) + 1, dispatch.array(what, state.step, "the state's step"))
-    local made, mean, square = map(what, 3, function(p, g, m, v)
-      local new_m = pass(what, input(1) * o.beta1 + input(2) * (1 - o.beta1), m, g)
-      local new_v = pass(what, input(1) * o.beta2 + f.SQUARE(input(2)) * (1 - o.beta2), v, g)
+  update = function(caller, o, params, grads, state)
+    local step = pass(caller, input(1) + 1, dispatch.array(caller, state.step, "the state's step"))
+    local made, mean, square = map(caller, 3, function(p, g, m, v)
+      local new_m = pass(caller, input(1) * o.beta1 + input(2) * (1 - o.beta1), m, g)
+      local new_v = pass(caller, input(1) * o.beta2 + f.SQUARE(input(2)) * (1 - o.beta2), v, g)
       -- 1 - beta^step, without what is lost where beta is near 1
       local m_hat = input(2) / -f.EXPM1(input(4) * math.log(o.beta1))
       local v_hat = input(3) / -f.EXPM1(input(4) * math.log(o.beta2))
-      return pass(what, input(1) - m_hat * o.learning_rate / (f.SQRT(v_hat) + o.epsilon), p, new_m, new_v, step),
+      return pass(caller, input(1) - m_hat * o.learning_rate / (f.SQRT(v_hat) + o.epsilon), p, new_m, new_v, step),
         new_m, new_v
     end, params, grads, state.mean, state.square)
     return made, { step = step, mean = mean, square = square }
@@ -150,30 +151,30 @@ local ORDER = "update takes (params, gradients, state), in this order (optax: gr
   .. "the new parameters and state; optimizer:init(params) gives the first state"
 
 -- Whether a tree has leaves, and all of them came out of `grad` as they are.
-local function is_of_gradients(what, value)
+local function is_of_gradients(caller, value)
   if array.is(value) then return array.is_gradient(value) end
-  if not tree.is(what, value) then return false end
-  local keys = tree.keys(what, value)
+  if not tree.is(caller, value) then return false end
+  local keys = tree.keys(caller, value)
   for _, key in ipairs(keys) do
-    if not is_of_gradients(what, value[key]) then return false end
+    if not is_of_gradients(caller, value[key]) then return false end
   end
   return #keys > 0
 end
 
 -- Arguments in another order compute something, where what is alike was swapped.
-local function check_order(what, rule, params, grads, state)
+local function check_order(caller, rule, params, grads, state)
   if type(state) ~= "table" or class.is(state) then
-    fail("%s: the state is %s; %s", what, list.show(state), ORDER)
+    fail("%s: the state is %s; %s", caller, list.show(state), ORDER)
   end
   for _, key in ipairs(rule.keeps) do
-    if rawget(state, key) == nil then fail('%s: the state has no "%s"; %s', what, key, ORDER) end
+    if rawget(state, key) == nil then fail('%s: the state has no "%s"; %s', caller, key, ORDER) end
   end
-  if #rule.keeps == 0 and tree.is(what, state) then
-    fail("%s: the state holds arrays, and that of sgd has none; %s", what, ORDER)
+  if #rule.keeps == 0 and tree.is(caller, state) then
+    fail("%s: the state holds arrays, and that of sgd has none; %s", caller, ORDER)
   end
-  if is_of_gradients(what, params) and not is_of_gradients(what, grads) then
+  if is_of_gradients(caller, params) and not is_of_gradients(caller, grads) then
     fail("%s: the parameters are what `grad` gave, and the gradients are not; %s. (Parameters that are meant to be "
-      .. "gradients are given as x + 0.)", what, ORDER)
+      .. "gradients are given as x + 0.)", caller, ORDER)
   end
 end
 
@@ -194,25 +195,25 @@ local ALIASES = { lr = "learning_rate", b1 = "beta1", b2 = "beta2", eps = "epsil
 
 -- A word that makes an optimiser from options: name → default (false: it must be given) and what it may be.
 local function define(name, defaults)
-  local what, known = "optimizer." .. name, {}
+  local caller, known = "optimizer." .. name, {}
   for option in pairs(defaults) do known[option] = true end
   words[name] = function(options)
-    if type(options) ~= "table" then fail("%s: it takes a table, as in {learning_rate = 0.1}", what) end
-    fail.keywords(what, options, known, ALIASES)
+    if type(options) ~= "table" then fail("%s: it takes a table, as in {learning_rate = 0.1}", caller) end
+    fail.keywords(caller, options, known, ALIASES)
     local made = {}
     for option, default in pairs(defaults) do
       local value = options[option]
       if value == nil then value = default end
-      if value == false then fail("%s: %s is missing", what, option) end
+      if value == false then fail("%s: %s is missing", caller, option) end
       if type(value) ~= "number" or value ~= value then
-        fail("%s: %s = %s; it is a number", what, option, list.show(value))
+        fail("%s: %s = %s; it is a number", caller, option, list.show(value))
       end
       if option:find "beta" and (value <= 0 or value >= 1) then
-        fail("%s: %s = %s; it lies between 0 and 1", what, option, list.show(value))
+        fail("%s: %s = %s; it lies between 0 and 1", caller, option, list.show(value))
       end
       made[option] = value
     end
-    return class.new(Optimizer, { rule = rules[name], options = made, name = what })
+    return class.new(Optimizer, { rule = rules[name], options = made, name = caller })
   end
 end
 

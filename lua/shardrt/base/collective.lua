@@ -30,25 +30,25 @@ function collective.pass_on()
 end
 
 --- The numbers of all processes, process by process. Every process must call it alike.
----@param what string
+---@param caller string
 ---@param kind ffi.ctype* # of arrays of 8 bytes each
 ---@param mine ffi.cdata*
 ---@param count integer # from each process
 ---@return ffi.cdata*
-function collective.gather(what, kind, mine, count)
+function collective.gather(caller, kind, mine, count)
   local all = kind(C.shardrt_job_get().process_count * count)
-  fail.check(C.shardrt_allgather(what, mine, count * 8, all))
+  fail.check(C.shardrt_allgather(caller, mine, count * 8, all))
   return all
 end
 
 --- Process 0's two whole numbers, in every process. Every process must call it alike.
----@param what string
+---@param caller string
 ---@param a number|ffi.cdata*
 ---@param b number|ffi.cdata*
 ---@return ffi.cdata*
 ---@return ffi.cdata*
-function collective.from_first(what, a, b)
-  local all = collective.gather(what, Numbers, Numbers(2, a, b), 2)
+function collective.from_first(caller, a, b)
+  local all = collective.gather(caller, Numbers, Numbers(2, a, b), 2)
   return all[0], all[1]
 end
 

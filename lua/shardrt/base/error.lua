@@ -58,12 +58,12 @@ end
 
 --- Passes on what a C function returned, or raises its message.
 ---@param code integer
----@param what string? # the call that a recipe made, to stand before the message
+---@param caller string? # the call that a recipe made, to stand before the message
 ---@return integer
-function fail.check(code, what)
+function fail.check(code, caller)
   if code >= 0 then return code end
   -- What differs between processes is told by all of them alike, whatever each of them called: so it is printed once.
-  local told = what and code ~= C.SHARDRT_EMISMATCH and what .. ": " or ""
+  local told = caller and code ~= C.SHARDRT_EMISMATCH and caller .. ": " or ""
   return raise(nil, "%s%s", told, fail.message(code))
 end
 
@@ -135,18 +135,18 @@ function fail.no_field(what, key, known, aliases, hint)
 end
 
 --- Refuses keys that a function does not know.
----@param what string # how the function is called in a recipe: "loader"
+---@param caller string # how the function is called in a recipe: "loader"
 ---@param given table
 ---@param known table<string, any> # its keys are the words allowed
 ---@param aliases table<string, string>? # names that mean a word, although they look different
-function fail.keywords(what, given, known, aliases)
+function fail.keywords(caller, given, known, aliases)
   for word in pairs(given) do
     if known[word] == nil then
       local names = {}
       for name in pairs(known) do names[#names + 1] = name end
       table.sort(names)
       local meant = aliases and aliases[word]
-      raise(nil, "%s: unknown keyword %s%s; it takes %s", what,
+      raise(nil, "%s: unknown keyword %s%s; it takes %s", caller,
         quoted(word),
         meant and (' (did you mean "%s"?)'):format(meant) or fail.suggestion(word, known), table.concat(names, ", "))
     end

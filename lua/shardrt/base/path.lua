@@ -11,26 +11,26 @@ ffi.cdef "char *getcwd(char *path, size_t capacity);"
 local path = {}
 
 --- An error for addresses that nothing here reads.
----@param what string # the call
+---@param caller string # the call
 ---@param value string
-function path.refuse_scheme(what, value)
+function path.refuse_scheme(caller, value)
   local scheme = value:match "^(%a[%w+-]*)://"
   if scheme and not path.is_url(value) then
     fail("%s: %s begins with %s://; what can be read are paths of files, written without it, and http:// and https:// "
-      .. "addresses", what, list.show(value), scheme)
+      .. "addresses", caller, list.show(value), scheme)
   end
 end
 
 --- A path that a recipe gave, checked.
----@param what string # the call
+---@param caller string # the call
 ---@param value any
 ---@param kind string # what file it is: ".npy"
 ---@return string
-function path.check(what, value, kind)
+function path.check(caller, value, kind)
   if type(value) ~= "string" or value == "" or value:find("\0", 1, true) then
-    fail("%s: it takes the path of a %s file, not %s", what, kind, list.show(value))
+    fail("%s: it takes the path of a %s file, not %s", caller, kind, list.show(value))
   end
-  path.refuse_scheme(what, value)
+  path.refuse_scheme(caller, value)
   return value
 end
 
@@ -51,13 +51,13 @@ function path.note(code, value)
 end
 
 --- Passes on what a C function returned that was given one path, or raises its message.
----@param what string # the call
+---@param caller string # the call
 ---@param value string
 ---@param code integer
 ---@return integer
-function path.check_code(what, value, code)
+function path.check_code(caller, value, code)
   if code < 0 and fail.is_between_processes(code) then fail.check(code) end
-  if code < 0 then fail("%s: %s%s", what, fail.message(code), path.note(code, value)) end
+  if code < 0 then fail("%s: %s%s", caller, fail.message(code), path.note(code, value)) end
   return code
 end
 

@@ -52,8 +52,8 @@ local function planning() return C.shardrt_job_get().planning ~= 0 end
 
 -- ---- what is saved ----
 
-local function leaves_of(self, what)
-  return tree.leaves(what .. ": arrays", self.arrays,
+local function leaves_of(self, caller)
+  return tree.leaves(caller .. ": arrays", self.arrays,
     "global arrays, host arrays, and tables of these (numbers and texts belong into metadata)")
 end
 
@@ -81,7 +81,7 @@ local function from_json(value)
 end
 
 -- What all processes must save alike, except the arrays' data.
-local function describe(self, what, leaves)
+local function describe(self, caller, leaves)
   local content = { step = self.steps, loaders = {}, arrays = {} }
   for name, one in pairs(self.loaders) do content.loaders[name] = one:state() end
   for name, leaf in pairs(leaves) do
@@ -89,37 +89,37 @@ local function describe(self, what, leaves)
   end
   content.metadata = to_json(self.metadata, 1)
   local text, problem = json.encode(content.metadata, "metadata")
-  if not text then fail("%s: %s", what, problem) end
+  if not text then fail("%s: %s", caller, problem) end
   return content
 end
 
 -- Writes the temporary folder, and gives it its name.
-local function write(self, what, leaves, content, temporary, name)
+local function write(self, caller, leaves, content, temporary, name)
   local path = ("%s/%s"):format(self.dir, temporary)
   if next(leaves) then
     local values = {}
     for leaf_name, leaf in pairs(leaves) do values[leaf_name] = leaf.value end
     safetensors.words.save(("%s/%s"):format(path, manifest.ARRAYS), values)
-    content.file = manifest.describe_arrays(what, path)
+    content.file = manifest.describe_arrays(caller, path)
   end
   local code = 0
   if is_first() then
-    code = manifest.write(path, manifest.encode(what, content))
+    code = manifest.write(path, manifest.encode(caller, content))
     if code >= 0 then code = C.shardrt_folder_rename(self.folder, temporary, name) end
     if code >= 0 then C.shardrt_launcher_tell(self.steps, true) end -- before anybody goes on, and may die
   end
-  fail.check(C.shardrt_check_outcome(what, code))
+  fail.check(C.shardrt_check_outcome(caller, code))
 end
 
 -- Every process must call it alike.
 local function save(self)
-  local what = ("checkpoint %s, step %.0f"):format(self.dir, self.steps)
-  if self.closed then fail("%s: it is closed", what) end
+  local caller = ("checkpoint %s, step %.0f"):format(self.dir, self.steps)
+  if self.closed then fail("%s: it is closed", caller) end
   C.shardrt_job_at(fail.where() or "?")
-  local leaves = leaves_of(self, what)
-  local content = describe(self, what, leaves)
-  local text = manifest.encode(what, content)
-  local subject = what .. ": the states of loaders, the metadata or the arrays' names"
+  local leaves = leaves_of(self, caller)
+  local content = describe(self, caller, leaves)
+  local text = manifest.encode(caller, content)
+  local subject = caller .. ": the states of loaders, the metadata or the arrays' names"
   fail.check(C.shardrt_check_same(subject, C.shardrt_fingerprint(text, #text)))
   local code, turn, number = 0, 0, 0
   if is_first() then
@@ -131,11 +131,11 @@ local function save(self)
     code = problem
     if code >= 0 then code = C.shardrt_folder_make(self.folder, directory.temporary_name(self.steps, number)) end
   end
-  fail.check(C.shardrt_check_outcome(what, code))
-  turn, number = collective.from_first(what .. ": its name", turn, number)
+  fail.check(C.shardrt_check_outcome(caller, code))
+  turn, number = collective.from_first(caller .. ": its name", turn, number)
   turn = tonumber(turn)
   local temporary = directory.temporary_name(self.steps, number)
-  local ok, problem = pcall(write, self, what, leaves, content, temporary, directory.name(self.steps, turn))
+  local ok, problem = pcall(write, self, caller, leaves, content, temporary, directory.name(self.steps, turn))
   if not ok then
     if is_first() then C.shardrt_folder_remove(self.folder, temporary) end
     error(problem, 0)
@@ -148,24 +148,24 @@ end
 -- ---- what is restored ----
 
 -- The newest complete checkpoint's name and content; nil where there is none. Every process must call it.
-local function find(self, what)
+local function find(self, caller)
   local found, code, refused, _ = {}, 0, 0, nil
   if is_first() then found, _, code = directory.look(self.folder) end
-  fail.check(C.shardrt_check_outcome(what, code))
+  fail.check(C.shardrt_check_outcome(caller, code))
   while true do
     local entry = found[#found - refused] or { step = -1, turn = 0 }
-    local step, turn = collective.from_first(what .. ": which one", entry.step, entry.turn)
+    local step, turn = collective.from_first(caller .. ": which one", entry.step, entry.turn)
     if step < 0 then
       if refused > 0 then
         fail("%s: none of its checkpoints is complete (the first lines say why); the job does not begin anew where one "
-          .. "was saved: give it another folder, or empty this one", what)
+          .. "was saved: give it another folder, or empty this one", caller)
       end
       return
     end
     local name = directory.name(tonumber(step), tonumber(turn))
-    local content, problem = manifest.read(what, ("%s/%s"):format(self.dir, name))
+    local content, problem = manifest.read(caller, ("%s/%s"):format(self.dir, name))
     if content then return name, content end
-    collective.notice("%s: %s is not used: %s", what, name, problem)
+    collective.notice("%s: %s is not used: %s", caller, name, problem)
     refused = refused + 1
   end
 end
@@ -173,28 +173,28 @@ end
 local function names_text(set) return next(set) and list.words(set) or "none" end
 
 -- An error unless two tables have the same names.
-local function match(what, kind, saved, given)
+local function match(caller, kind, saved, given)
   for name in pairs(saved) do
     if given[name] == nil then
-      fail("%s: it has the %s %s, which this recipe has not%s; the recipe has %s", what, kind, list.quote(name),
+      fail("%s: it has the %s %s, which this recipe has not%s; the recipe has %s", caller, kind, list.quote(name),
         fail.suggestion(name, given), names_text(given))
     end
   end
   for name in pairs(given) do
     if saved[name] == nil then
-      fail("%s: it has no %s %s, which this recipe has%s; the checkpoint has %s", what, kind, list.quote(name),
+      fail("%s: it has no %s %s, which this recipe has%s; the checkpoint has %s", caller, kind, list.quote(name),
         fail.suggestion(name, saved), names_text(saved))
     end
   end
 end
 
-local function restore_arrays(self, what, name, saved, leaves)
+local function restore_arrays(self, caller, name, saved, leaves)
   if not next(leaves) then return end
   local wanted = {}
   for leaf_name, leaf in pairs(leaves) do
     local function text(x) return x.dtype .. " " .. list.show(x.shape) end
     if text(saved[leaf_name]) ~= text(leaf.value) then
-      fail("%s: %s is %s there, and %s in this recipe", what, list.quote(leaf_name), text(saved[leaf_name]),
+      fail("%s: %s is %s there, and %s in this recipe", caller, list.quote(leaf_name), text(saved[leaf_name]),
         text(leaf.value))
     end
     wanted[leaf_name] = array.is(leaf.value) and leaf.value.committed and leaf.value.sharding or false
@@ -203,20 +203,20 @@ local function restore_arrays(self, what, name, saved, leaves)
   for leaf_name, leaf in pairs(leaves) do
     local value = values[leaf_name]
     -- What nobody had placed nobody has placed now.
-    if array.is(leaf.value) and not array.is(value) then value = array.unplaced_from(what, value) end
+    if array.is(leaf.value) and not array.is(value) then value = array.unplaced_from(caller, value) end
     leaf.tree[leaf.key] = value
   end
 end
 
 -- Goes to where the newest complete checkpoint was taken.
-local function restore(self, what, leaves)
-  local name, content = find(self, what)
+local function restore(self, caller, leaves)
+  local name, content = find(self, caller)
   if not name then return end
-  what = ("checkpoint %s/%s"):format(self.dir, name)
-  match(what, "loader", content.loaders, self.loaders)
-  match(what, "array", content.arrays, leaves)
+  caller = ("checkpoint %s/%s"):format(self.dir, name)
+  match(caller, "loader", content.loaders, self.loaders)
+  match(caller, "array", content.arrays, leaves)
   for loader_name, one in pairs(self.loaders) do one:restore(content.loaders[loader_name]) end
-  restore_arrays(self, what, name, content.arrays, leaves)
+  restore_arrays(self, caller, name, content.arrays, leaves)
   for key, value in pairs(content.metadata) do self.metadata[key] = from_json(value) end
   self.steps, self.restored = content.step, content.step
   if is_first() then C.shardrt_launcher_tell(self.steps, false) end
@@ -301,14 +301,14 @@ local function check_options(o)
   }
 end
 
-local function open(self, what)
+local function open(self, caller)
   local out, code = ffi.new "shardrt_folder *[1]", 0
   if is_first() then
     local patience = math.min(PATIENCE, C.shardrt_job_get().timeout / 2) -- the others wait for this process
     code = C.shardrt_folder_open(self.dir, patience, out)
     if code >= 0 then self.folder = ffi.gc(out[0], C.shardrt_folder_free) end
   end
-  fail.check(C.shardrt_check_outcome(what, code))
+  fail.check(C.shardrt_check_outcome(caller, code))
   if is_first() then directory.tidy(self.folder) end
 end
 
@@ -321,22 +321,22 @@ end
 ---@return shardrt.Checkpoint
 function words.checkpoint(o)
   local self = check_options(o)
-  local what = "checkpoint " .. self.dir
-  local leaves = leaves_of(self, what)
-  local content = describe(self, what, leaves)
+  local caller = "checkpoint " .. self.dir
+  local leaves = leaves_of(self, caller)
+  local content = describe(self, caller, leaves)
   if planning() then
     local names, values = {}, {}
     for name, leaf in pairs(leaves) do names[#names + 1], values[name] = name, leaf.value end
     table.sort(names)
-    if #names > 0 then plan.save(what, names, values) end
+    if #names > 0 then plan.save(caller, names, values) end
     return class.new(Checkpoint, self)
   end
   C.shardrt_job_at(fail.where() or "?")
   content.every, content.keep = self.every, self.keep
-  local text = manifest.encode(what, content)
-  fail.check(C.shardrt_check_same(what .. ": its options", C.shardrt_fingerprint(text, #text)))
-  open(self, what)
-  local ok, problem = pcall(restore, self, what, leaves)
+  local text = manifest.encode(caller, content)
+  fail.check(C.shardrt_check_same(caller .. ": its options", C.shardrt_fingerprint(text, #text)))
+  open(self, caller)
+  local ok, problem = pcall(restore, self, caller, leaves)
   if not ok then
     methods.close(class.new(Checkpoint, self))
     error(problem, 0)

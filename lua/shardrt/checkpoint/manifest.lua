@@ -27,7 +27,7 @@ local function size_of(path)
 end
 
 -- The fingerprints of a file's pieces, each taken by one process; or nil and the reason why it cannot be read.
-local function fingerprints(what, path, bytes)
+local function fingerprints(caller, path, bytes)
   local job = C.shardrt_job_get()
   local count, me, n = math.ceil(bytes / PIECE), job.process_index, job.process_count
   local share, code = math.ceil(count / n), 0
@@ -38,33 +38,33 @@ local function fingerprints(what, path, bytes)
       code = C.shardrt_file_fingerprint(path, from, math.min(PIECE, bytes - from), mine + i)
     end
   end
-  code = C.shardrt_check_outcome(what, code)
+  code = C.shardrt_check_outcome(caller, code)
   if code == C.SHARDRT_EIO or code == C.SHARDRT_EFORMAT then return nil, fail.message(code) end
   fail.check(code)
-  local all, pieces = collective.gather(what, Hashes, mine, share), {}
+  local all, pieces = collective.gather(caller, Hashes, mine, share), {}
   for i = 0, count - 1 do pieces[i + 1] = bit.tohex(all[i % n * share + math.floor(i / n)]) end
   return pieces
 end
 
 --- A checkpoint's content as a text, the same for the same content.
----@param what string
+---@param caller string
 ---@param content table
 ---@return string
-function manifest.encode(what, content)
+function manifest.encode(caller, content)
   local text, problem = json.encode(content, "the checkpoint")
-  if not text then fail("%s: %s", what, problem) end
+  if not text then fail("%s: %s", caller, problem) end
   return text
 end
 
 --- What is known of the file with the arrays, for the content. Every process must call it alike.
----@param what string
+---@param caller string
 ---@param path string # of the checkpoint
 ---@return table
-function manifest.describe_arrays(what, path)
+function manifest.describe_arrays(caller, path)
   path = ("%s/%s"):format(path, ARRAYS)
-  local bytes = tonumber((collective.from_first(what .. ": the size of the file", size_of(path), 0)))
-  local pieces, problem = fingerprints(what, path, bytes)
-  if not pieces then fail("%s: what was written cannot be read back: %s", what, problem) end
+  local bytes = tonumber((collective.from_first(caller .. ": the size of the file", size_of(path), 0)))
+  local pieces, problem = fingerprints(caller, path, bytes)
+  if not pieces then fail("%s: what was written cannot be read back: %s", caller, problem) end
   return { bytes = bytes, piece = PIECE, pieces = pieces }
 end
 
@@ -115,32 +115,32 @@ end
 
 --- A checkpoint's content, the same in every process, with all its files found whole; or nil and what is wrong with it.
 --- Every process must call it alike.
----@param what string
+---@param caller string
 ---@param path string # of the checkpoint
 ---@return table?
 ---@return string?
-function manifest.read(what, path)
+function manifest.read(caller, path)
   local content, text = read(("%s/%s"):format(path, MANIFEST))
   local mine = content and C.shardrt_fingerprint(text, #text) or 0
-  local all = collective.gather(what .. ": " .. MANIFEST, Hashes, Hashes(1, mine), 1)
+  local all = collective.gather(caller .. ": " .. MANIFEST, Hashes, Hashes(1, mine), 1)
   if all[0] == 0 then return nil, not content and text or "process 0 cannot read it" end
   for process = 1, C.shardrt_job_get().process_count - 1 do
     if all[process] ~= all[0] then
-      fail("%s: process %d does not see the %s/%s that process 0 sees; all must see the same file system", what,
+      fail("%s: process %d does not see the %s/%s that process 0 sees; all must see the same file system", caller,
         process, path, MANIFEST)
     end
   end
   if content.version then
-    fail("%s: %s was written by another version of shardrt: its version is %.0f, this one's %d", what, path,
+    fail("%s: %s was written by another version of shardrt: its version is %.0f, this one's %d", caller, path,
       content.version, VERSION)
   end
   if not content.file then return content end
   path = ("%s/%s"):format(path, ARRAYS)
-  local bytes = tonumber((collective.from_first(what .. ": the size of the file", size_of(path), 0)))
+  local bytes = tonumber((collective.from_first(caller .. ": the size of the file", size_of(path), 0)))
   if bytes ~= content.file.bytes then
     return nil, ("%s: it has %.0f bytes; %.0f were saved"):format(path, bytes, content.file.bytes)
   end
-  local pieces, problem = fingerprints(what, path, bytes)
+  local pieces, problem = fingerprints(caller, path, bytes)
   if not pieces then return nil, problem end
   for i, piece in ipairs(pieces) do
     if piece ~= content.file.pieces[i] then

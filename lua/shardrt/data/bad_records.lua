@@ -19,26 +19,26 @@ local CHOICES = { error = true, skip = true }
 local TOLD = 3 -- of what is left out, in the line that says so
 
 --- Whether an option on_bad_record says that damaged records are to be left out.
----@param what string
+---@param caller string
 ---@param value any
 ---@return boolean
-function bad_records.skips(what, value)
+function bad_records.skips(caller, value)
   if value == nil then return false end
   if type(value) == "string" and CHOICES[value] then return value == "skip" end
-  fail("%s: on_bad_record = %s%s; there are %s", what, list.show(value), fail.suggestion(value, CHOICES),
+  fail("%s: on_bad_record = %s%s; there are %s", caller, list.show(value), fail.suggestion(value, CHOICES),
     list.words(CHOICES))
 end
 
 --- An option `verify` as C has it.
----@param what string
+---@param caller string
 ---@param value any
 ---@return integer
-function bad_records.verify(what, value)
+function bad_records.verify(caller, value)
   if value == nil then return C.SHARDRT_VERIFY_DEFAULT end
   if value == false then return C.SHARDRT_VERIFY_NEVER end
   if value == "once" then return C.SHARDRT_VERIFY_ONCE end
   if value == true then return C.SHARDRT_VERIFY_ALWAYS end
-  fail('%s: verify = %s; it is true, "once" or false', what, list.show(value))
+  fail('%s: verify = %s; it is true, "once" or false', caller, list.show(value))
 end
 
 --- Why samples were left out: of the first thousand.
@@ -65,14 +65,14 @@ end
 
 --- The samples of a source for which those of `looked`, which is made of it, can be read and decoded: what
 --- C.shardrt_source_readable makes, which process 0 tells of on stderr.
----@param what string
+---@param caller string
 ---@param source shardrt.source
 ---@param looked shardrt.source
 ---@return shardrt.source
-function bad_records.leave_out(what, source, looked)
+function bad_records.leave_out(caller, source, looked)
   local out, before = ffi.new "shardrt_source *[1]", C.shardrt_source_bad_count(source)
   C.shardrt_job_at(fail.where() or "?")
-  fail.check(C.shardrt_source_readable(source, looked, out), what)
+  fail.check(C.shardrt_source_readable(source, looked, out), caller)
   local made = ffi.gc(out[0], C.shardrt_source_free)
   local count = tonumber(C.shardrt_source_bad_count(made) - before)
   if count > 0 then

@@ -9,13 +9,13 @@ fail.own()
 
 -- The options of a word, checked for their names; text and options make the text of a transform.
 local function options(name, o, known, example)
-  local what = "transform." .. name
+  local caller = "transform." .. name
   if type(o) ~= "table" or class.is(o) or getmetatable(o) then
-    fail("%s: it takes a table of options, as in %s, not %s", what, example, list.show(o))
+    fail("%s: it takes a table of options, as in %s, not %s", caller, example, list.show(o))
   end
-  if o[1] ~= nil then fail("%s: it takes its options by name, as in %s", what, example) end
-  fail.keywords(what, o, known)
-  return what
+  if o[1] ~= nil then fail("%s: it takes its options by name, as in %s", caller, example) end
+  fail.keywords(caller, o, known)
+  return caller
 end
 
 -- A value such that different ones are different texts.
@@ -36,47 +36,47 @@ local function text_of(name, o)
   return ("%s{%s}"):format(name, table.concat(parts, ", "))
 end
 
-local function whole(what, name, value, lowest)
+local function whole(caller, name, value, lowest)
   if not list.is_whole(value, lowest) then
-    fail("%s, %s: a whole number from %d on, not %s", what, name, lowest, list.show(value))
+    fail("%s, %s: a whole number from %d on, not %s", caller, name, lowest, list.show(value))
   end
   return value
 end
 
-local function number(what, name, value)
+local function number(caller, name, value)
   if type(value) ~= "number" or value ~= value or math.abs(value) == math.huge then
-    fail("%s, %s: a finite number, not %s", what, name, list.show(value))
+    fail("%s, %s: a finite number, not %s", caller, name, list.show(value))
   end
   return value
 end
 
 -- A list of values that `check` lets pass; a single one where that is `enough` for a list of any length.
-local function list_of(what, name, value, check, lowest, enough)
-  if enough and type(value) == "number" then return { check(what, name, value, lowest) } end
+local function list_of(caller, name, value, check, lowest, enough)
+  if enough and type(value) == "number" then return { check(caller, name, value, lowest) } end
   local length = list.length(value)
   if class.is(value) or not length then
-    fail("%s, %s: %sa list of numbers, not %s", what, name, enough and "a number or " or "", list.show(value))
+    fail("%s, %s: %sa list of numbers, not %s", caller, name, enough and "a number or " or "", list.show(value))
   end
-  if length == 0 and enough then fail("%s, %s: a number or a list of numbers; this list is empty", what, name) end
-  for i = 1, length do check(what, name, value[i], lowest) end
+  if length == 0 and enough then fail("%s, %s: a number or a list of numbers; this list is empty", caller, name) end
+  for i = 1, length do check(caller, name, value[i], lowest) end
   return value
 end
 
 -- Lists of sizes, one for each dimension or for some of them.
-local function sizes_of(what, name, value, lowest)
-  local sizes = list_of(what, name, value, whole, lowest or 0)
+local function sizes_of(caller, name, value, lowest)
+  local sizes = list_of(caller, name, value, whole, lowest or 0)
   if #sizes > C.SHARDRT_MAX_NDIM then
-    fail("%s, %s: %d sizes; an array has at most %d dimensions", what, name, #sizes, C.SHARDRT_MAX_NDIM)
+    fail("%s, %s: %d sizes; an array has at most %d dimensions", caller, name, #sizes, C.SHARDRT_MAX_NDIM)
   end
   return sizes
 end
 
 -- An axis, counted from 0.
-local function axis_of(what, name, value, default)
+local function axis_of(caller, name, value, default)
   if value == nil then return default end
-  whole(what, name, value, 0)
+  whole(caller, name, value, 0)
   if value >= C.SHARDRT_MAX_NDIM then
-    fail("%s, %s: axes count from 0 to %d; %d is none", what, name, C.SHARDRT_MAX_NDIM - 1, value)
+    fail("%s, %s: axes count from 0 to %d; %d is none", caller, name, C.SHARDRT_MAX_NDIM - 1, value)
   end
   return value
 end
@@ -95,10 +95,10 @@ local function spread(values, count)
 end
 
 -- Two lists of one length, of which one may have a single number for all places.
-local function paired(what, a_name, a, b_name, b)
+local function paired(caller, a_name, a, b_name, b)
   local count = math.max(#a, #b)
   if math.min(#a, #b) ~= count and math.min(#a, #b) ~= 1 then
-    fail("%s: %d numbers in %s, and %d in %s", what, #a, a_name, #b, b_name)
+    fail("%s: %d numbers in %s, and %d in %s", caller, #a, a_name, #b, b_name)
   end
   return spread(a, count), spread(b, count)
 end
@@ -117,8 +117,8 @@ local words = {}
 ---@return shardrt.Transform
 function words.cast(o)
   if type(o) == "string" then o = { dtype = o } end
-  local what = options("cast", o, { dtype = true }, 'cast "float32"')
-  return made("cast", o, { dtype.named(what, o.dtype).code })
+  local caller = options("cast", o, { dtype = true }, 'cast "float32"')
+  return made("cast", o, { dtype.named(caller, o.dtype).code })
 end
 
 --- Each element times `factor` (1), plus `offset` (0): one number each for all, or a list of one for each place of the
@@ -127,12 +127,12 @@ end
 ---@param o {factor: number|number[]|nil, offset: number|number[]|nil, axis: integer?, dtype: string?}
 ---@return shardrt.Transform
 function words.scale(o)
-  local what = options("scale", o, { factor = true, offset = true, axis = true, dtype = true }, "scale{factor = 2}")
-  local factors = list_of(what, "factor", o.factor == nil and 1 or o.factor, number, nil, true)
-  local offsets = list_of(what, "offset", o.offset == nil and 0 or o.offset, number, nil, true)
-  factors, offsets = paired(what, "factor", factors, "offset", offsets)
-  local code = dtype.named(what, o.dtype == nil and "float32" or o.dtype).code
-  local numbers = { code, axis_of(what, "axis", o.axis, -1), 1, #factors }
+  local caller = options("scale", o, { factor = true, offset = true, axis = true, dtype = true }, "scale{factor = 2}")
+  local factors = list_of(caller, "factor", o.factor == nil and 1 or o.factor, number, nil, true)
+  local offsets = list_of(caller, "offset", o.offset == nil and 0 or o.offset, number, nil, true)
+  factors, offsets = paired(caller, "factor", factors, "offset", offsets)
+  local code = dtype.named(caller, o.dtype == nil and "float32" or o.dtype).code
+  local numbers = { code, axis_of(caller, "axis", o.axis, -1), 1, #factors }
   return made("scale", o, append(append(numbers, factors), offsets))
 end
 
@@ -144,17 +144,17 @@ end
 ---@return shardrt.Transform
 function words.normalize(o)
   local known = { mean = true, std = true, max = true, axis = true, dtype = true }
-  local what = options("normalize", o, known, "normalize{mean = 0.5, std = 0.5}")
-  local means = list_of(what, "mean", o.mean, number, nil, true)
-  local deviations = list_of(what, "std", o.std, number, nil, true)
+  local caller = options("normalize", o, known, "normalize{mean = 0.5, std = 0.5}")
+  local means = list_of(caller, "mean", o.mean, number, nil, true)
+  local deviations = list_of(caller, "std", o.std, number, nil, true)
   for _, value in ipairs(deviations) do
-    if value <= 0 then fail("%s, std: numbers above 0, not %s", what, list.show(value)) end
+    if value <= 0 then fail("%s, std: numbers above 0, not %s", caller, list.show(value)) end
   end
-  means, deviations = paired(what, "mean", means, "std", deviations)
-  local max = o.max == nil and 0 or number(what, "max", o.max)
-  if o.max ~= nil and max <= 0 then fail("%s, max: a number above 0, not %s", what, list.show(max)) end
-  local code = dtype.named(what, o.dtype == nil and "float32" or o.dtype).code
-  local numbers = { code, axis_of(what, "axis", o.axis, -1), max, #means }
+  means, deviations = paired(caller, "mean", means, "std", deviations)
+  local max = o.max == nil and 0 or number(caller, "max", o.max)
+  if o.max ~= nil and max <= 0 then fail("%s, max: a number above 0, not %s", caller, list.show(max)) end
+  local code = dtype.named(caller, o.dtype == nil and "float32" or o.dtype).code
+  local numbers = { code, axis_of(caller, "axis", o.axis, -1), max, #means }
   return made("normalize", o, append(append(numbers, means), deviations))
 end
 
@@ -162,9 +162,9 @@ end
 ---@param o {classes: integer, dtype: string?}
 ---@return shardrt.Transform
 function words.one_hot(o)
-  local what = options("one_hot", o, { classes = true, dtype = true }, "one_hot{classes = 10}")
-  whole(what, "classes", o.classes, 1)
-  return made("one_hot", o, { o.classes, dtype.named(what, o.dtype == nil and "float32" or o.dtype).code })
+  local caller = options("one_hot", o, { classes = true, dtype = true }, "one_hot{classes = 10}")
+  whole(caller, "classes", o.classes, 1)
+  return made("one_hot", o, { o.classes, dtype.named(caller, o.dtype == nil and "float32" or o.dtype).code })
 end
 
 local WHERE = { after = 0, before = 1, both = 2 }
@@ -174,11 +174,11 @@ local WHERE = { after = 0, before = 1, both = 2 }
 ---@param o {size: integer[], value: number?, where: "after"|"before"|"both"|nil}
 ---@return shardrt.Transform
 function words.pad(o)
-  local what = options("pad", o, { size = true, value = true, where = true }, "pad{size = {512}}")
-  local sizes = sizes_of(what, "size", o.size)
+  local caller = options("pad", o, { size = true, value = true, where = true }, "pad{size = {512}}")
+  local sizes = sizes_of(caller, "size", o.size)
   local where = o.where == nil and "after" or o.where
-  if not WHERE[where] then fail("%s, where: one of %s, not %s", what, list.words(WHERE), list.show(where)) end
-  return made("pad", o, append({ WHERE[where], number(what, "value", o.value == nil and 0 or o.value) }, sizes))
+  if not WHERE[where] then fail("%s, where: one of %s, not %s", caller, list.words(WHERE), list.show(where)) end
+  return made("pad", o, append({ WHERE[where], number(caller, "value", o.value == nil and 0 or o.value) }, sizes))
 end
 
 --- A box of every sample: `size` elements in each dimension from `axis` (0) on, from `start` on (0). Dimensions for
@@ -186,20 +186,20 @@ end
 ---@param o {size: integer[], start: integer[]?, axis: integer?}
 ---@return shardrt.Transform
 function words.crop(o)
-  local what = options("crop", o, { size = true, start = true, axis = true }, "crop{size = {224, 224}}")
-  local sizes, starts = sizes_of(what, "size", o.size), {}
-  local given = o.start == nil and {} or sizes_of(what, "start", o.start)
-  if #given > #sizes then fail("%s: %d starts, and %d sizes", what, #given, #sizes) end
+  local caller = options("crop", o, { size = true, start = true, axis = true }, "crop{size = {224, 224}}")
+  local sizes, starts = sizes_of(caller, "size", o.size), {}
+  local given = o.start == nil and {} or sizes_of(caller, "start", o.start)
+  if #given > #sizes then fail("%s: %d starts, and %d sizes", caller, #given, #sizes) end
   for i = 1, #sizes do starts[i] = given[i] or 0 end
-  return made("crop", o, append(append({ axis_of(what, "axis", o.axis, 0) }, starts), sizes))
+  return made("crop", o, append(append({ axis_of(caller, "axis", o.axis, 0) }, starts), sizes))
 end
 
 --- The middle of every sample: `size` elements in each dimension from `axis` (0) on.
 ---@param o {size: integer[], axis: integer?}
 ---@return shardrt.Transform
 function words.center_crop(o)
-  local what = options("center_crop", o, { size = true, axis = true }, "center_crop{size = {224, 224}}")
-  return made("center_crop", o, append({ axis_of(what, "axis", o.axis, 0) }, sizes_of(what, "size", o.size)))
+  local caller = options("center_crop", o, { size = true, axis = true }, "center_crop{size = {224, 224}}")
+  return made("center_crop", o, append({ axis_of(caller, "axis", o.axis, 0) }, sizes_of(caller, "size", o.size)))
 end
 
 --- A box at a random place, each as likely as any other: `size` elements in each dimension from `axis` (0) on, of
@@ -209,22 +209,22 @@ end
 ---@return shardrt.Transform
 function words.random_crop(o)
   local known = { size = true, padding = true, value = true, axis = true }
-  local what = options("random_crop", o, known, "random_crop{size = {32, 32}, padding = 4}")
-  local sizes = sizes_of(what, "size", o.size)
-  local paddings = list_of(what, "padding", o.padding == nil and 0 or o.padding, whole, 0, true)
-  if #paddings > 1 and #paddings ~= #sizes then fail("%s: %d sizes, and %d paddings", what, #sizes, #paddings) end
+  local caller = options("random_crop", o, known, "random_crop{size = {32, 32}, padding = 4}")
+  local sizes = sizes_of(caller, "size", o.size)
+  local paddings = list_of(caller, "padding", o.padding == nil and 0 or o.padding, whole, 0, true)
+  if #paddings > 1 and #paddings ~= #sizes then fail("%s: %d sizes, and %d paddings", caller, #sizes, #paddings) end
   paddings = spread(paddings, #sizes)
-  local value = number(what, "value", o.value == nil and 0 or o.value)
-  return made("random_crop", o, append(append({ axis_of(what, "axis", o.axis, 0), value }, paddings), sizes))
+  local value = number(caller, "value", o.value == nil and 0 or o.value)
+  return made("random_crop", o, append(append({ axis_of(caller, "axis", o.axis, 0), value }, paddings), sizes))
 end
 
 local FILTERS = { bilinear = 0, nearest = 1 }
 
 -- What both words for images of another size begin with: axis, filter, height, width.
-local function size_numbers(what, o, height, width)
+local function size_numbers(caller, o, height, width)
   local filter = o.filter == nil and "bilinear" or o.filter
-  if not FILTERS[filter] then fail("%s, filter: one of %s, not %s", what, list.words(FILTERS), list.show(filter)) end
-  return { axis_of(what, "axis", o.axis, 0), FILTERS[filter], height, width }
+  if not FILTERS[filter] then fail("%s, filter: one of %s, not %s", caller, list.words(FILTERS), list.show(filter)) end
+  return { axis_of(caller, "axis", o.axis, 0), FILTERS[filter], height, width }
 end
 
 --- Images brought to another size; the height is that of `axis` (0), the width that of the axis behind it. With the
@@ -234,15 +234,15 @@ end
 ---@return shardrt.Transform
 function words.resize(o)
   local known = { height = true, width = true, filter = true, axis = true }
-  local what = options("resize", o, known, "resize{height = 224, width = 224}")
-  local height, width = whole(what, "height", o.height, 1), whole(what, "width", o.width, 1)
-  return made("resize", o, size_numbers(what, o, height, width))
+  local caller = options("resize", o, known, "resize{height = 224, width = 224}")
+  local height, width = whole(caller, "height", o.height, 1), whole(caller, "width", o.width, 1)
+  return made("resize", o, size_numbers(caller, o, height, width))
 end
 
 -- Two numbers, the smaller one first.
-local function range_of(what, name, value, default)
-  local range = value == nil and default or list_of(what, name, value, number)
-  if #range ~= 2 then fail("%s, %s: two numbers, the least and the most, not %s", what, name, list.show(value)) end
+local function range_of(caller, name, value, default)
+  local range = value == nil and default or list_of(caller, name, value, number)
+  if #range ~= 2 then fail("%s, %s: two numbers, the least and the most, not %s", caller, name, list.show(value)) end
   return range
 end
 
@@ -253,12 +253,12 @@ end
 ---@return shardrt.Transform
 function words.random_resized_crop(o)
   local known = { size = true, scale = true, ratio = true, filter = true, axis = true }
-  local what = options("random_resized_crop", o, known, "random_resized_crop{size = {224, 224}}")
-  local size = sizes_of(what, "size", o.size, 1)
-  if #size ~= 2 then fail("%s, size: a height and a width, not %s", what, list.show(o.size)) end
-  local scale = range_of(what, "scale", o.scale, { 0.08, 1 })
-  local ratio = range_of(what, "ratio", o.ratio, { 3 / 4, 4 / 3 })
-  local numbers = size_numbers(what, o, size[1], size[2])
+  local caller = options("random_resized_crop", o, known, "random_resized_crop{size = {224, 224}}")
+  local size = sizes_of(caller, "size", o.size, 1)
+  if #size ~= 2 then fail("%s, size: a height and a width, not %s", caller, list.show(o.size)) end
+  local scale = range_of(caller, "scale", o.scale, { 0.08, 1 })
+  local ratio = range_of(caller, "ratio", o.ratio, { 3 / 4, 4 / 3 })
+  local numbers = size_numbers(caller, o, size[1], size[2])
   return made("random_resized_crop", o, append(append(numbers, scale), ratio))
 end
 
@@ -267,9 +267,9 @@ end
 ---@return shardrt.Transform
 function words.random_flip(o)
   if o == nil then o = {} end
-  local what = options("random_flip", o, { p = true, axis = true }, "random_flip{p = 0.5}")
-  local p = number(what, "p", o.p == nil and 0.5 or o.p)
-  return made("random_flip", o, { p, axis_of(what, "axis", o.axis, 1) })
+  local caller = options("random_flip", o, { p = true, axis = true }, "random_flip{p = 0.5}")
+  local p = number(caller, "p", o.p == nil and 0.5 or o.p)
+  return made("random_flip", o, { p, axis_of(caller, "axis", o.axis, 1) })
 end
 
 --- The axes in another order: for each of the output the one of the input, as in numpy. {2, 0, 1} makes HWC into CHW.
@@ -277,19 +277,19 @@ end
 ---@return shardrt.Transform
 function words.transpose(o)
   if type(o) == "table" and not class.is(o) and (list.length(o) or 0) > 0 then o = { axes = o } end
-  local what = options("transpose", o, { axes = true }, "transpose{axes = {2, 0, 1}}")
-  return made("transpose", o, list.copy(sizes_of(what, "axes", o.axes)))
+  local caller = options("transpose", o, { axes = true }, "transpose{axes = {2, 0, 1}}")
+  return made("transpose", o, list.copy(sizes_of(caller, "axes", o.axes)))
 end
 
 -- The numbers of what bytes are said to be: a dtype and a shape, in which -1 is a size that differs.
 local function elements(name, o)
   local example = ('%s{dtype = "float32", shape = {3, 4}}'):format(name)
-  local what = options(name, o, { dtype = true, shape = true }, example)
-  local shape = list_of(what, "shape", o.shape, whole, -1)
+  local caller = options(name, o, { dtype = true, shape = true }, example)
+  local shape = list_of(caller, "shape", o.shape, whole, -1)
   if #shape > C.SHARDRT_MAX_NDIM then
-    fail("%s, shape: %d sizes; an array has at most %d dimensions", what, #shape, C.SHARDRT_MAX_NDIM)
+    fail("%s, shape: %d sizes; an array has at most %d dimensions", caller, #shape, C.SHARDRT_MAX_NDIM)
   end
-  return made(name, o, append({ dtype.named(what, o.dtype).code }, shape))
+  return made(name, o, append({ dtype.named(caller, o.dtype).code }, shape))
 end
 
 --- Bytes taken for elements of a dtype, little-endian, in C order; one size of the shape may be -1, for what the others
@@ -311,16 +311,16 @@ function words.decode_npy(o) return elements("decode_npy", o) end
 ---@return shardrt.Transform
 function words.decode_text(o)
   if o == nil then o = {} end
-  local what = options("decode_text", o, { size = true, value = true }, "decode_text{size = 80}")
-  local value = whole(what, "value", o.value == nil and 0 or o.value, 0)
-  if value > 255 then fail("%s, value: a byte, from 0 to 255, not %s", what, list.show(value)) end
-  return made("decode_text", o, { o.size == nil and -1 or whole(what, "size", o.size, 0), value })
+  local caller = options("decode_text", o, { size = true, value = true }, "decode_text{size = 80}")
+  local value = whole(caller, "value", o.value == nil and 0 or o.value, 0)
+  if value > 255 then fail("%s, value: a byte, from 0 to 255, not %s", caller, list.show(value)) end
+  return made("decode_text", o, { o.size == nil and -1 or whole(caller, "size", o.size, 0), value })
 end
 
-local function name_of(what, key, value, default)
+local function name_of(caller, key, value, default)
   if value == nil then return default end
   if type(value) ~= "string" or value == "" or value:find("\0", 1, true) then
-    fail("%s, %s: the name of a field, not %s", what, key, list.show(value))
+    fail("%s, %s: the name of a field, not %s", caller, key, list.show(value))
   end
   return value
 end
@@ -333,18 +333,19 @@ end
 ---@return table<string, shardrt.Transform[]|false>
 function words.window(o)
   local known = { from = true, inputs = true, targets = true, size = true, shift = true, dtype = true }
-  local what = options("window", o, known, 'window{from = "tokens"}')
-  local from, shift = name_of(what, "from", o.from, "tokens"), whole(what, "shift", o.shift or 1, 1)
+  local caller = options("window", o, known, 'window{from = "tokens"}')
+  local from, shift = name_of(caller, "from", o.from, "tokens"), whole(caller, "shift", o.shift or 1, 1)
   local fields = { [from] = false }
   local function part(name, index)
     local chain = { from = from }
-    if o.size ~= nil then chain[1] = words.crop { size = { whole(what, "size", o.size, 1) + shift } } end
+    if o.size ~= nil then chain[1] = words.crop { size = { whole(caller, "size", o.size, 1) + shift } } end
     chain[#chain + 1] = made("window", { part = index, shift = shift }, { index, shift })
-    if o.dtype ~= nil then chain[#chain + 1] = words.cast { dtype = dtype.named(what, o.dtype).name } end
+    if o.dtype ~= nil then chain[#chain + 1] = words.cast { dtype = dtype.named(caller, o.dtype).name } end
     fields[name] = chain
   end
-  local inputs, targets = name_of(what, "inputs", o.inputs, "inputs"), name_of(what, "targets", o.targets, "targets")
-  if inputs == targets then fail("%s: inputs and targets are two fields, both called %s", what, list.show(inputs)) end
+  local inputs = name_of(caller, "inputs", o.inputs, "inputs")
+  local targets = name_of(caller, "targets", o.targets, "targets")
+  if inputs == targets then fail("%s: inputs and targets are two fields, both called %s", caller, list.show(inputs)) end
   part(inputs, 0)
   part(targets, 1)
   return fields

@@ -14,22 +14,22 @@ local function mapped_field(word, known, name, given)
   if type(name) ~= "string" or name == "" or name:find("\0", 1, true) then
     fail("%s: it takes fields with their names, as in {image = {…}}; %s is none", word, list.show(name))
   end
-  local what = ('%s, field "%s"'):format(word, name)
+  local caller = ('%s, field "%s"'):format(word, name)
   if type(given) ~= "table" or class.is(given) then
-    fail("%s: a list of transforms, or false for a field that is left out, not %s", what, list.show(given))
+    fail("%s: a list of transforms, or false for a field that is left out, not %s", caller, list.show(given))
   end
   local from, chain = given.from == nil and name or given.from, {}
   for key, step in pairs(given) do
     if key ~= "from" and not (list.is_whole(key, 1) and key <= #given) then
-      fail("%s: a list of transforms, and perhaps `from`; it has %s", what, list.show(key))
+      fail("%s: a list of transforms, and perhaps `from`; it has %s", caller, list.show(key))
     end
     if key ~= "from" and not transform.is(step) then
-      fail("%s: number %d of its list is %s; it is made by a word of shardrt.transform", what, key, list.show(step))
+      fail("%s: number %d of its list is %s; it is made by a word of shardrt.transform", caller, key, list.show(step))
     end
   end
   for i, step in ipairs(given) do chain[i] = step end
   if not known.fields[from] then
-    fail("%s: the source has no field %s%s", what, list.show(from), fail.suggestion(from, known.fields))
+    fail("%s: the source has no field %s%s", caller, list.show(from), fail.suggestion(from, known.fields))
   end
   return { name = name, from = from, chain = chain }
 end

@@ -19,7 +19,7 @@ local INDEX = ".shardrt-index" -- what lies beside data files, and is none
 file_patterns.INDEX = INDEX
 
 -- The files that a pattern means, in the order of their names' bytes.
-local function expand_pattern(what, pattern)
+local function expand_pattern(caller, pattern)
   local found, paths = ffi.new "shardrt_glob", {}
   local code = ffi.C.glob(pattern, 0, nil, found)
   for i = 0, tonumber(found.count) - 1 do
@@ -27,7 +27,7 @@ local function expand_pattern(what, pattern)
     if name:sub(-#INDEX) ~= INDEX then paths[#paths + 1] = name end
   end
   ffi.C.globfree(found)
-  if code ~= 0 and #paths == 0 or #paths == 0 then fail('%s: no file fits the pattern "%s"', what, pattern) end
+  if code ~= 0 and #paths == 0 or #paths == 0 then fail('%s: no file fits the pattern "%s"', caller, pattern) end
   table.sort(paths)
   return paths
 end
@@ -44,7 +44,7 @@ local function expand_shards(value)
 end
 
 -- What bash makes of "{0..9}" and "{a,b}", nothing makes of it here.
-local function refuse_braces(what, value)
+local function refuse_braces(caller, value)
   if not value:find "{[^{}]*%.%.[^{}]*}" and not value:find "{[^{}]*,[^{}]*}" then return end
   local file = io.open(value, "rb")
   if file then
@@ -52,19 +52,19 @@ local function refuse_braces(what, value)
     return
   end
   fail('%s: %s: braces are not understood here; a pattern ("shard-*.tar"), the first of name-00000-of-00128 or a list '
-    .. "of paths or addresses would do", what, list.quote(value))
+    .. "of paths or addresses would do", caller, list.quote(value))
 end
 
-local function expand(what, value)
-  path.check(what, value, "data")
-  refuse_braces(what, value)
+local function expand(caller, value)
+  path.check(caller, value, "data")
+  refuse_braces(caller, value)
   if path.is_url(value) then
     if value:find("*", 1, true) then
       fail('%s: "%s" is a pattern, and what files a server has cannot be asked of it; a list of addresses would do, or '
-        .. "the first of name-00000-of-00128", what, value)
+        .. "the first of name-00000-of-00128", caller, value)
     end
   elseif value:find "[%*%?%[]" then
-    return expand_pattern(what, value)
+    return expand_pattern(caller, value)
   end
   return expand_shards(value) or { value }
 end
@@ -127,34 +127,34 @@ end
 
 --- The paths that a recipe means: of a path, a pattern ("train-*.tar"), the first of "name-00000-of-00128", which means
 --- all of them, or a list of these.
----@param what string # the call
+---@param caller string # the call
 ---@param given string|string[]
 ---@return string[]
-function file_patterns.expand(what, given)
-  if type(given) ~= "table" then return expand(what, given) end
+function file_patterns.expand(caller, given)
+  if type(given) ~= "table" then return expand(caller, given) end
   local paths = {}
   if not list.length(given) or #given == 0 then
-    fail("%s: it takes a path, a pattern or a list of these, not %s", what, list.show(given))
+    fail("%s: it takes a path, a pattern or a list of these, not %s", caller, list.show(given))
   end
   for _, value in ipairs(given) do
-    for _, one in ipairs(expand(what, value)) do paths[#paths + 1] = one end
+    for _, one in ipairs(expand(caller, value)) do paths[#paths + 1] = one end
   end
   return paths
 end
 
 --- The options of all sources of files that are about the cache: its folder, and the bytes of files on servers that are
 --- kept there (0: the default).
----@param what string # the call
+---@param caller string # the call
 ---@param o {cache: string?, cache_bytes: integer?}
 ---@return string?
 ---@return integer
-function file_patterns.cache(what, o)
+function file_patterns.cache(caller, o)
   local folder, bytes = o.cache, o.cache_bytes
   if folder ~= nil and (type(folder) ~= "string" or folder:find("\0", 1, true)) then
-    fail("%s: cache is the path of a folder, not %s", what, list.show(folder))
+    fail("%s: cache is the path of a folder, not %s", caller, list.show(folder))
   end
   if bytes ~= nil and not list.is_whole(bytes, 1) then
-    fail("%s: cache_bytes is a number of bytes, not %s", what, list.show(bytes))
+    fail("%s: cache_bytes is a number of bytes, not %s", caller, list.show(bytes))
   end
   return folder, bytes ~= nil and bytes or 0 -- a NULL pointer is nil, too
 end

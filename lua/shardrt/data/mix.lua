@@ -15,31 +15,31 @@ local mix = { words = words }
 local handle_out = ffi.typeof "shardrt_source *[1]"
 
 -- The list part of a table of keywords; everything else in it must be a keyword.
-local function split(what, takes, given, known)
+local function split(caller, takes, given, known)
   if type(given) ~= "table" or class.is(given) then
-    fail("%s: it takes a list of %s, not %s", what, takes, list.show(given))
+    fail("%s: it takes a list of %s, not %s", caller, takes, list.show(given))
   end
   local parts, keywords = {}, {}
   for key, value in pairs(given) do
     if list.is_whole(key, 1) and key <= #given then parts[key] = value else keywords[key] = value end
   end
-  fail.keywords(what, keywords, known)
-  if #given == 0 then fail("%s: it takes a list of %s; there is none", what, takes) end
+  fail.keywords(caller, keywords, known)
+  if #given == 0 then fail("%s: it takes a list of %s; there is none", caller, takes) end
   for i = 1, #given do
-    if parts[i] == nil then fail("%s: number %d of its list is nil", what, i) end
+    if parts[i] == nil then fail("%s: number %d of its list is nil", caller, i) end
   end
   return parts
 end
 
-local function check_source(what, i, value)
-  if not source.is(value) then fail("%s: number %d of its list is %s, not a source", what, i, list.show(value)) end
+local function check_source(caller, i, value)
+  if not source.is(value) then fail("%s: number %d of its list is %s, not a source", caller, i, list.show(value)) end
   return value
 end
 
 -- The name of the field that tells which part a sample is of, or nil.
-local function label(what, name)
+local function label(caller, name)
   if name ~= nil and (type(name) ~= "string" or name:find("\0", 1, true)) then
-    fail("%s: part = %s; it is the name of a field that tells where a sample is from", what, list.show(name))
+    fail("%s: part = %s; it is the name of a field that tells where a sample is from", caller, list.show(name))
   end
   return name
 end

@@ -86,15 +86,15 @@ end
 local function planning() return C.shardrt_job_get().planning == 1 end
 
 --- The names of the fields that a recipe gave, in the order in which every process takes them.
-local function sorted_names(what, given)
+local function sorted_names(caller, given)
   if type(given) ~= "table" or class.is(given) then
-    fail("%s: it takes a table of fields with their names, such as {image = …}, not %s", what,
+    fail("%s: it takes a table of fields with their names, such as {image = …}, not %s", caller,
       ndarray.is(given) and "a host array" or list.show(given))
   end
   local names = {}
   for name in pairs(given) do
     if type(name) ~= "string" or name:find("\0", 1, true) then
-      fail("%s: every field has a name, as in {image = …}; %s is none", what, list.show(name))
+      fail("%s: every field has a name, as in {image = …}; %s is none", caller, list.show(name))
     end
     names[#names + 1] = name
   end
@@ -115,32 +115,32 @@ end
 
 --- A source of files of one of C's formats.
 local function open(format, given, options)
-  local what = "source." .. format
-  local names = sorted_names(what, given)
+  local caller = "source." .. format
+  local names = sorted_names(caller, given)
   options = options or {}
   if type(options) ~= "table" or class.is(options) then
-    fail("%s: its options are a table, not %s", what, list.show(options))
+    fail("%s: its options are a table, not %s", caller, list.show(options))
   end
-  fail.keywords(what .. ", options", options,
+  fail.keywords(caller .. ", options", options,
     { cache = true, cache_bytes = true, verify = true, on_bad_record = true })
-  local cache, cache_bytes = file_patterns.cache(what, options)
-  local skips = bad_records.skips(what, options.on_bad_record)
+  local cache, cache_bytes = file_patterns.cache(caller, options)
+  local skips = bad_records.skips(caller, options.on_bad_record)
   local c_names, c_paths = texts(#names), texts(#names)
   for i, name in ipairs(names) do
     c_names[i - 1] = name
-    c_paths[i - 1] = path_of.check(('%s, field "%s"'):format(what, name), given[name], "." .. format)
+    c_paths[i - 1] = path_of.check(('%s, field "%s"'):format(caller, name), given[name], "." .. format)
   end
   local c_options = ffi.new("shardrt_source_options",
     { cache = cache, cache_bytes = cache_bytes, headers_only = planning() and 1 or 0,
-      verify = bad_records.verify(what, options.verify) })
+      verify = bad_records.verify(caller, options.verify) })
   local out = handle_out()
   local code = C.shardrt_source_open(format, #names, c_names, c_paths, c_options, out)
   if code < 0 then
     local told = which_file(names, given, code)
-    fail("%s%s%s", what, told, format == "zarr" and file_patterns.zarr_note(names, given, fail.message(code)) or "")
+    fail("%s%s%s", caller, told, format == "zarr" and file_patterns.zarr_note(names, given, fail.message(code)) or "")
   end
   local made = own(out)
-  return skips and bad_records.leave_out(what, made, made) or made
+  return skips and bad_records.leave_out(caller, made, made) or made
 end
 
 -- What stands for a field that is a name alone: it is as the files have it.
@@ -148,7 +148,7 @@ local AS_FOUND = {}
 
 -- A field that is asked of files which hold all fields: AS_FOUND, its dtype, or {dtype, shape}; "bytes" is what the
 -- file has as uint8 of any length.
-local function asked_field(what, name, given, out)
+local function asked_field(caller, name, given, out)
   local wanted, sizes = given, nil
   if given == AS_FOUND then
     out.name, out.dtype, out.ndim = name, -1, -1
@@ -159,59 +159,59 @@ local function asked_field(what, name, given, out)
     wanted, sizes = "uint8", sizes or { -1 }
   end
   if type(wanted) ~= "string" then
-    fail('%s, fields.%s: a dtype, {dtype, shape} or "bytes", not %s', what, name, list.show(given))
+    fail('%s, fields.%s: a dtype, {dtype, shape} or "bytes", not %s', caller, name, list.show(given))
   end
-  out.name, out.dtype, out.ndim = name, dtype.named(("%s, fields.%s"):format(what, name), wanted).code, -1
+  out.name, out.dtype, out.ndim = name, dtype.named(("%s, fields.%s"):format(caller, name), wanted).code, -1
   if sizes == nil then return end
   if type(sizes) ~= "table" or not list.length(sizes) or #sizes > C.SHARDRT_MAX_NDIM then
-    fail("%s, fields.%s: its shape is a list of up to %d sizes, not %s", what, name, C.SHARDRT_MAX_NDIM,
+    fail("%s, fields.%s: its shape is a list of up to %d sizes, not %s", caller, name, C.SHARDRT_MAX_NDIM,
       list.show(sizes))
   end
   out.ndim = #sizes
   for i, size in ipairs(sizes) do
     if not list.is_whole(size, -1) then
-      fail("%s, fields.%s: a size is a whole number, or -1 where it differs, not %s", what, name, list.show(size))
+      fail("%s, fields.%s: a size is a whole number, or -1 where it differs, not %s", caller, name, list.show(size))
     end
     out.shape[i - 1] = size
   end
 end
 
 -- The options of formats whose files hold all fields, beyond `fields`, as C's struct has them.
-local function files_options(what, o, skips)
-  local cache, cache_bytes = file_patterns.cache(what, o)
+local function files_options(caller, o, skips)
+  local cache, cache_bytes = file_patterns.cache(caller, o)
   if o.delimiter ~= nil and (type(o.delimiter) ~= "string" or not o.delimiter:find '^[^"%z\r\n]$') then
-    fail("%s: delimiter = %s; it is one character, and no quote", what, list.show(o.delimiter))
+    fail("%s: delimiter = %s; it is one character, and no quote", caller, list.show(o.delimiter))
   end
   if o.header ~= nil and type(o.header) ~= "boolean" then
-    fail("%s: header = %s; it is true or false", what, list.show(o.header))
+    fail("%s: header = %s; it is true or false", caller, list.show(o.header))
   end
   return ffi.new("shardrt_source_options", {
     cache = cache, cache_bytes = cache_bytes, headers_only = planning() and 1 or 0,
-    verify = bad_records.verify(what, o.verify), skips_damage = skips and 1 or 0,
+    verify = bad_records.verify(caller, o.verify), skips_damage = skips and 1 or 0,
     delimiter = o.delimiter and o.delimiter:byte() or 0, no_header = o.header == false and 1 or 0,
   })
 end
 
 -- A source of files of which each holds all fields, with those asked for, or (none) those found: or nil, and C's code.
-local function try_paths(what, format, paths, fields, o, skips)
-  local names = fields == nil and {} or sorted_names(what .. ", fields", fields)
+local function try_paths(caller, format, paths, fields, o, skips)
+  local names = fields == nil and {} or sorted_names(caller .. ", fields", fields)
   local c_fields, c_paths = ffi.new("shardrt_field[?]", math.max(#names, 1)), texts(#paths)
-  for i, name in ipairs(names) do asked_field(what, name, fields[name], c_fields[i - 1]) end
+  for i, name in ipairs(names) do asked_field(caller, name, fields[name], c_fields[i - 1]) end
   for i, one in ipairs(paths) do c_paths[i - 1] = one end
   local out = handle_out()
-  local code = C.shardrt_source_files(format, #paths, c_paths, #names, c_fields, files_options(what, o, skips), out)
+  local code = C.shardrt_source_files(format, #paths, c_paths, #names, c_fields, files_options(caller, o, skips), out)
   if code < 0 then return nil, code end
   return own(out)
 end
 
 -- That a name alone is none of the files' fields, which are looked for.
-local function no_field(what, name, known)
+local function no_field(caller, name, known)
   fail('%s, fields: the files have no field %s%s; without being told more, they have %s (a field with its dtype is '
-    .. 'written x = "float32")', what, list.show(name), fail.suggestion(name, known), list.words(known))
+    .. 'written x = "float32")', caller, list.show(name), fail.suggestion(name, known), list.words(known))
 end
 
 -- `fields` of a recipe by name, where it has names alone: AS_FOUND is what the files have. What is no name is left.
-local function named_fields(what, given)
+local function named_fields(caller, given)
   if type(given) ~= "table" or class.is(given) or given[1] == nil then return given end
   local made, odd = {}, nil
   for key, value in pairs(given) do
@@ -219,7 +219,7 @@ local function named_fields(what, given)
     if type(name) ~= "string" then
       odd = { name }
     elseif made[name] ~= nil then
-      fail("%s, fields: %s stands twice", what, list.show(name))
+      fail("%s, fields: %s stands twice", caller, list.show(name))
     else
       made[name] = type(key) == "number" and AS_FOUND or value
     end
@@ -228,48 +228,49 @@ local function named_fields(what, given)
 end
 
 -- After a failure: that a name alone is none of the files' fields, if that can be told.
-local function check_names(what, format, paths, fields, o, skips)
+local function check_names(caller, format, paths, fields, o, skips)
   local found
   for name, given in pairs(fields or {}) do
     if given == AS_FOUND and not name:find(";", 1, true) then
-      found = found or try_paths(what, format, paths, nil, o, skips)
+      found = found or try_paths(caller, format, paths, nil, o, skips)
       if not found then return end
       local known = found.fields
-      if known[name] == nil then no_field(what, name, known) end
+      if known[name] == nil then no_field(caller, name, known) end
     end
   end
 end
 
-local function open_paths(what, format, paths, o, skips)
-  local fields, odd = named_fields(what, o.fields)
+local function open_paths(caller, format, paths, o, skips)
+  local fields, odd = named_fields(caller, o.fields)
   if odd then
-    local found = try_paths(what, format, paths, nil, o, skips)
-    no_field(what, odd[1], found and found.fields or {})
+    local found = try_paths(caller, format, paths, nil, o, skips)
+    no_field(caller, odd[1], found and found.fields or {})
   end
-  local made, code = try_paths(what, format, paths, fields, o, skips)
+  local made, code = try_paths(caller, format, paths, fields, o, skips)
   if made then return made end
   if fail.is_between_processes(code) then fail.check(code) end
   local message = fail.message(code)
-  check_names(what, format, paths, fields, o, skips)
-  fail("%s: %s%s", what, message, path_of.note(code, paths[1]))
+  check_names(caller, format, paths, fields, o, skips)
+  fail("%s: %s%s", caller, message, path_of.note(code, paths[1]))
 end
 
 --- A source of files of which each holds all fields.
 local function open_files(format, given, o)
-  local what = "source." .. format
+  local caller = "source." .. format
   o = o or {}
-  if type(o) ~= "table" or class.is(o) then fail("%s: its options are a table, not %s", what, list.show(o)) end
+  if type(o) ~= "table" or class.is(o) then fail("%s: its options are a table, not %s", caller, list.show(o)) end
   if format == "folder" and o.on_bad_record ~= nil then
-    fail('%s: a folder is opened without reading its images; on_bad_record is for the loader, which decodes them', what)
+    fail('%s: a folder is opened without reading its images; on_bad_record is for the loader, which decodes them',
+      caller)
   end
-  fail.keywords(what .. ", options", o, {
+  fail.keywords(caller .. ", options", o, {
     cache = true, cache_bytes = true, verify = true, fields = true, on_bad_record = format ~= "folder" or nil,
     delimiter = format == "csv" or nil, header = format == "csv" or nil,
   })
-  local paths = file_patterns.expand(what, given)
-  local skips = bad_records.skips(what, o.on_bad_record)
-  local made = open_paths(what, format, paths, o, skips)
-  return skips and bad_records.leave_out(what, made, made) or made
+  local paths = file_patterns.expand(caller, given)
+  local skips = bad_records.skips(caller, o.on_bad_record)
+  local made = open_paths(caller, format, paths, o, skips)
+  return skips and bad_records.leave_out(caller, made, made) or made
 end
 
 -- A word for every format that C knows: a new format needs no line here.
@@ -322,8 +323,8 @@ end
 ---@return boolean
 function source.is(value) return ffi.istype(handle, value) end
 
-local function whole(what, name, value)
-  if not list.is_whole(value, -2 ^ 53) then fail("%s: %s is a whole number, not %s", what, name, list.show(value)) end
+local function whole(caller, name, value)
+  if not list.is_whole(value, -2 ^ 53) then fail("%s: %s is a whole number, not %s", caller, name, list.show(value)) end
 end
 
 local function is_ragged(sizes)

@@ -67,15 +67,15 @@ local function module_text(name)
 end
 
 -- The bytes of a function, or of the name of a module that returns one, and how it reads in messages.
-local function lua_bytes(what, f)
+local function lua_bytes(caller, f)
   local text, identity, kind, rest
   if type(f) == "string" and f ~= "" and not f:find("\0", 1, true) then
     text, identity, kind, rest = list.quote(f), f .. "\n" .. module_text(f), "M", f
   elseif type(f) == "function" then
-    rest, identity = closure.pack(what, f)
+    rest, identity = closure.pack(caller, f)
     text, kind = "function at " .. bytecode.place(f), "F"
   else
-    fail("%s: it takes a function, or the name of a module that returns one, not %s", what, list.show(f))
+    fail("%s: it takes a function, or the name of a module that returns one, not %s", caller, list.show(f))
   end
   local hash = bit.tohex(C.shardrt_fingerprint(identity, #identity))
   return ("%s%s\0%s\0%s"):format(hash, package.path, package.cpath, kind) .. rest, text .. ", " .. hash
@@ -90,31 +90,31 @@ end
 ---where they are left out; and whether the function writes every element of it, so that it is not set to 0 before
 ---@return shardrt.Transform
 function words.lua(f, o)
-  local what = "transform.lua"
+  local caller = "transform.lua"
   if o == nil then o = {} end
-  if type(o) ~= "table" or class.is(o) then fail("%s: its options are a table, not %s", what, list.show(o)) end
-  fail.keywords(what, o, { shape = true, dtype = true, writes_all = true })
+  if type(o) ~= "table" or class.is(o) then fail("%s: its options are a table, not %s", caller, list.show(o)) end
+  fail.keywords(caller, o, { shape = true, dtype = true, writes_all = true })
   if o.writes_all ~= nil and type(o.writes_all) ~= "boolean" then
-    fail("%s: writes_all = %s; it is true or false", what, list.show(o.writes_all))
+    fail("%s: writes_all = %s; it is true or false", caller, list.show(o.writes_all))
   end
   local numbers = { MODE.transform, o.writes_all and 1 or 0, AS_INPUT, AS_INPUT }
-  if o.dtype ~= nil then numbers[3] = dtype.named(what, o.dtype).code end
+  if o.dtype ~= nil then numbers[3] = dtype.named(caller, o.dtype).code end
   if o.shape ~= nil then
-    local sizes = shape.check(what .. ", shape", o.shape)
+    local sizes = shape.check(caller .. ", shape", o.shape)
     numbers[4] = #sizes
     for i, size in ipairs(sizes) do numbers[4 + i] = size end
   end
-  local bytes, text = lua_bytes(what, f)
+  local bytes, text = lua_bytes(caller, f)
   return transform.new("lua", ("lua(%s)"):format(text), numbers, bytes)
 end
 
 --- A transform to one bool, by a function that is given what stands in a field of no dimensions as a value of Lua (of
 --- other fields a shardrt.Sample), and whose outcome is what Lua takes for true: for words that choose among samples.
----@param what string # the word, for messages
+---@param caller string # the word, for messages
 ---@param f string|fun(value: any, rng: shardrt.Random): any
 ---@return shardrt.Transform
-function transform.predicate(what, f)
-  local bytes, text = lua_bytes(what, f)
+function transform.predicate(caller, f)
+  local bytes, text = lua_bytes(caller, f)
   return transform.new("lua", ("lua(%s)"):format(text), { MODE.predicate, 1, C.SHARDRT_BOOL, 0 }, bytes)
 end
 

@@ -55,13 +55,13 @@ local function together() C.shardrt_job_at(fail.where() or "?") end
 
 local function own(out) return ffi.gc(out[0], C.shardrt_source_free) end
 
-local function plain_table(what, takes, value)
-  if type(value) ~= "table" or class.is(value) then fail("%s: it takes %s, not %s", what, takes, list.show(value)) end
+local function plain_table(caller, takes, value)
+  if type(value) ~= "table" or class.is(value) then fail("%s: it takes %s, not %s", caller, takes, list.show(value)) end
 end
 
-local function whole(what, name, value, lowest)
+local function whole(caller, name, value, lowest)
   if not list.is_whole(value, lowest) then
-    fail("%s: %s = %s; it is a whole number from %d on", what, name, list.show(value), lowest)
+    fail("%s: %s = %s; it is a whole number from %d on", caller, name, list.show(value), lowest)
   end
   return value
 end
@@ -69,23 +69,23 @@ end
 -- ---- ragged --------------------------------------------------------------------------------------------------------
 
 -- Host arrays one after the other as one, and where each begins and ends.
-local function join(what, given)
+local function join(caller, given)
   local hosts, rows = {}, 0
   for i, value in ipairs(given) do
     if not ndarray.is(value) and (type(value) ~= "table" or class.is(value)) then
-      fail("%s: number %d of its list is %s; it takes host arrays and nested tables", what, i, list.show(value))
+      fail("%s: number %d of its list is %s; it takes host arrays and nested tables", caller, i, list.show(value))
     end
     local host = ndarray.is(value) and value or ndarray.from_table(value)
     local first = hosts[1] or host
     local same = host.ndim == first.ndim and host.ndim > 0 and host.dtype == first.dtype
     for d = 2, host.ndim do same = same and host.shape[d] == first.shape[d] end
     if not same then
-      fail("%s: number %d of its list is %s and number 1 is %s; they may differ in their first dimension only", what, i,
-        tostring(host), tostring(first))
+      fail("%s: number %d of its list is %s and number 1 is %s; they may differ in their first dimension only",
+        caller, i, tostring(host), tostring(first))
     end
     hosts[i], rows = host, rows + host.shape[1]
   end
-  if #hosts == 0 then fail("%s: an empty list has no dtype and no shape", what) end
+  if #hosts == 0 then fail("%s: an empty list has no dtype and no shape", caller) end
   local sizes = hosts[1].shape
   sizes[1] = rows
   local data, offsets = ndarray.empty(sizes, hosts[1].dtype), ndarray.empty({ #hosts + 1 }, "int64")
@@ -100,29 +100,29 @@ local function join(what, given)
 end
 
 -- A source of one field, of a file or a host array.
-local function rows_of(words, what, name, value, options)
+local function rows_of(words, caller, name, value, options)
   if ndarray.is(value) then return words.array { [name] = value } end
   if type(value) ~= "string" then
-    fail("%s: it takes the path of a .npy file or a host array, not %s", what, list.show(value))
+    fail("%s: it takes the path of a .npy file or a host array, not %s", caller, list.show(value))
   end
   return words.npy({ [name] = value }, options)
 end
 
 -- One field's rows, and the source of their offsets, or nil.
 local function ragged_field(words, name, value, options)
-  local what = ('source.ragged, field "%s"'):format(name)
-  if type(value) ~= "table" or ndarray.is(value) then return rows_of(words, what, name, value, options) end
+  local caller = ('source.ragged, field "%s"'):format(name)
+  if type(value) ~= "table" or ndarray.is(value) then return rows_of(words, caller, name, value, options) end
   if class.is(value) then
-    fail("%s: it takes {data = …, offsets = …}, a list of host arrays, a file or a host array, not %s", what,
+    fail("%s: it takes {data = …, offsets = …}, a list of host arrays, a file or a host array, not %s", caller,
       list.show(value))
   end
   if value.data == nil and value.offsets == nil then
-    local data, offsets = join(what, value)
+    local data, offsets = join(caller, value)
     return words.array { [name] = data }, words.array { [name] = offsets }
   end
-  fail.keywords(what, value, { data = true, offsets = true })
-  return rows_of(words, what .. ", data", name, value.data, options),
-    rows_of(words, what .. ", offsets", name, value.offsets, options)
+  fail.keywords(caller, value, { data = true, offsets = true })
+  return rows_of(words, caller .. ", data", name, value.data, options),
+    rows_of(words, caller .. ", offsets", name, value.offsets, options)
 end
 
 -- ---- what is added to the words and methods of source.lua ----------------------------------------------------------
@@ -170,33 +170,33 @@ return function(words, methods, sorted_names, fields_of)
   ---@param o shardrt.source.TokensOptions
   ---@return shardrt.source
   function words.tokens(given, o)
-    local what = "source.tokens"
-    local paths = file_patterns.expand(what, given)
-    plain_table(what, "options, as in {window = 1025}", o)
-    fail.keywords(what .. ", options", o,
+    local caller = "source.tokens"
+    local paths = file_patterns.expand(caller, given)
+    plain_table(caller, "options, as in {window = 1025}", o)
+    fail.keywords(caller .. ", options", o,
       { window = true, stride = true, dtype = true, header = true, cache = true, cache_bytes = true, verify = true,
         on_bad_record = true })
     if o.header ~= nil and type(o.header) ~= "boolean" then
-      fail("%s: header = %s; it is true or false", what, list.show(o.header))
+      fail("%s: header = %s; it is true or false", caller, list.show(o.header))
     end
-    local skips = bad_records.skips(what, o.on_bad_record)
-    local c, cache, cache_bytes = ffi.new "shardrt_token_options", file_patterns.cache(what, o)
+    local skips = bad_records.skips(caller, o.on_bad_record)
+    local c, cache, cache_bytes = ffi.new "shardrt_token_options", file_patterns.cache(caller, o)
     c.files.cache, c.files.cache_bytes = cache, cache_bytes -- `cache` keeps the text
     c.files.headers_only = C.shardrt_job_get().planning
-    c.files.verify = bad_records.verify(what, o.verify)
-    c.window = whole(what, "window", o.window, 1)
-    c.stride = o.stride == nil and o.window or whole(what, "stride", o.stride, 1)
-    c.dtype = o.dtype == nil and -1 or dtype.named(what, o.dtype).code
+    c.files.verify = bad_records.verify(caller, o.verify)
+    c.window = whole(caller, "window", o.window, 1)
+    c.stride = o.stride == nil and o.window or whole(caller, "stride", o.stride, 1)
+    c.dtype = o.dtype == nil and -1 or dtype.named(caller, o.dtype).code
     c.files.no_header = o.header == false and 1 or 0
     local parts, out = {}, handle_out()
     for i, one in ipairs(paths) do
       local code = C.shardrt_source_tokens(one, c, out)
-      if code < 0 then fail("%s: %s%s", what, fail.message(code), path_of.note(code, one)) end
+      if code < 0 then fail("%s: %s%s", caller, fail.message(code), path_of.note(code, one)) end
       parts[i] = own(out)
     end
-    if #parts > 1 then fail.check(C.shardrt_source_concat(#parts, handles(#parts, parts), nil, out), what) end
+    if #parts > 1 then fail.check(C.shardrt_source_concat(#parts, handles(#parts, parts), nil, out), caller) end
     local made = #parts > 1 and own(out) or parts[1]
-    return skips and bad_records.leave_out(what, made, made) or made
+    return skips and bad_records.leave_out(caller, made, made) or made
   end
 
   --- The samples that count: those for which every field that is named here says so. A field's predicate is a function
@@ -239,33 +239,35 @@ return function(words, methods, sorted_names, fields_of)
   ---@param o shardrt.PackOptions
   ---@return shardrt.source
   function methods:pack(o)
-    local what = "source:pack"
-    plain_table(what, "keywords, as in {length = 2048}", o)
-    fail.keywords(what, o, { field = true, length = true, longer = true, window = true, seed = true })
+    local caller = "source:pack"
+    plain_table(caller, "keywords, as in {length = 2048}", o)
+    fail.keywords(caller, o, { field = true, length = true, longer = true, window = true, seed = true })
     local known, field = fields_of(self), o.field
     for i, name in ipairs(known.names) do
       known.names[name] = i - 1
       if o.field == nil and known.fields[name].shape[1] == -1 then
-        if field then fail('%s: "%s" and "%s" differ in length; field = … says which is packed', what, field, name) end
+        if field then
+          fail('%s: "%s" and "%s" differ in length; field = … says which is packed', caller, field, name)
+        end
         field = name
       end
     end
     if not known.fields[field] then
-      fail("%s: %s", what, o.field == nil and "no field differs in length from sample to sample" or
+      fail("%s: %s", caller, o.field == nil and "no field differs in length from sample to sample" or
         ("the source has no field %s%s"):format(list.show(field), fail.suggestion(field, known.fields)))
     end
     local longer = o.longer == nil and "error" or o.longer
     if not LONGER[longer] then
-      fail("%s: longer = %s%s; there are %s", what, list.show(longer), fail.suggestion(longer, LONGER),
+      fail("%s: longer = %s%s; there are %s", caller, list.show(longer), fail.suggestion(longer, LONGER),
         list.words(LONGER))
     end
     local c, out = ffi.new "shardrt_pack_options", handle_out()
-    c.length = whole(what, "length", o.length, 1)
-    c.window = o.window == nil and WINDOW or whole(what, "window", o.window, 1)
+    c.length = whole(caller, "length", o.length, 1)
+    c.window = o.window == nil and WINDOW or whole(caller, "window", o.window, 1)
     c.longer, c.shuffle = C[LONGER[longer]], o.seed ~= nil and 1 or 0
-    c.seed = ffi.cast("int64_t", o.seed ~= nil and whole(what, "seed", o.seed, -2 ^ 53) or 0)
+    c.seed = ffi.cast("int64_t", o.seed ~= nil and whole(caller, "seed", o.seed, -2 ^ 53) or 0)
     together()
-    fail.check(C.shardrt_source_pack(self, known.names[field], c, out), what)
+    fail.check(C.shardrt_source_pack(self, known.names[field], c, out), caller)
     return own(out)
   end
 end

@@ -151,13 +151,13 @@ add("float32", "float", "numbers up to 3.40e38", float(plain_store, float32_read
 add("float64", "double", "numbers", float(plain_store, float64_read), float64_read)
 
 --- The dtype of that name.
----@param what string # the call, for messages
+---@param caller string # the call, for messages
 ---@param name string
 ---@return shardrt.dtype
-function dtype.named(what, name)
+function dtype.named(caller, name)
   local found = by_name[name]
   if not found then
-    fail("%s: there is no dtype %s%s", what, type(name) == "string" and '"' .. name .. '"' or tostring(name),
+    fail("%s: there is no dtype %s%s", caller, type(name) == "string" and '"' .. name .. '"' or tostring(name),
       fail.suggestion(name, by_name))
   end
   return found

@@ -39,26 +39,26 @@ function shape.extent_of(box)
 end
 
 --- A copy of the shape that a recipe gave, checked.
----@param what string # the call, for messages
+---@param caller string # the call, for messages
 ---@param given integer|integer[]
 ---@return integer[]
-function shape.check(what, given)
+function shape.check(caller, given)
   if type(given) == "number" then given = { given } end
   if type(given) ~= "table" or class.is(given) then
-    fail("%s: a shape is a list of sizes such as {64, 128}, not %s", what, list.show(given))
+    fail("%s: a shape is a list of sizes such as {64, 128}, not %s", caller, list.show(given))
   end
   local sizes, count = {}, 0
   for _ in pairs(given) do count = count + 1 end
   for i = 1, count do
     local size = rawget(given, i)
     if not list.is_whole(size, 0) then
-      fail("%s: a shape is a list of sizes, whole numbers from 0 on; dimension %d is %s", what, i - 1,
+      fail("%s: a shape is a list of sizes, whole numbers from 0 on; dimension %d is %s", caller, i - 1,
         list.show(size))
     end
     sizes[i] = size
   end
   if count > C.SHARDRT_MAX_NDIM then
-    fail("%s: a shape of %d dimensions; there can be at most %d", what, count, C.SHARDRT_MAX_NDIM)
+    fail("%s: a shape of %d dimensions; there can be at most %d", caller, count, C.SHARDRT_MAX_NDIM)
   end
   return sizes
 end
@@ -97,27 +97,27 @@ function shape.from_c(ndim, c)
 end
 
 --- The axes that a recipe gave, ascending, each once; nil: all.
----@param what string
+---@param caller string
 ---@param given integer|integer[]|nil
 ---@param ndim integer
 ---@return integer[] # from 0
-function shape.axes(what, given, ndim)
+function shape.axes(caller, given, ndim)
   local made, taken = {}, {}
   if given == nil then
     for d = 1, ndim do made[d] = d - 1 end
     return made
   end
   if type(given) == "table" and not list.length(given) then
-    fail("%s: the axes are %s; it wants an axis, a list of axes, or nil for all", what, list.show(given))
+    fail("%s: the axes are %s; it wants an axis, a list of axes, or nil for all", caller, list.show(given))
   end
   for _, axis in ipairs(type(given) == "table" and given or { given }) do
     local from_end = type(axis) == "number" and axis < 0
     local counted = from_end and axis + ndim or axis
     if not list.is_whole(counted, 0) or counted >= ndim then
-      fail("%s: axis %s of an array of %d dimension%s; axes count from 0, or from the end as -1, -2, …", what,
+      fail("%s: axis %s of an array of %d dimension%s; axes count from 0, or from the end as -1, -2, …", caller,
         list.show(axis), ndim, ndim == 1 and "" or "s")
     end
-    if taken[counted] then fail("%s: axis %d is named twice", what, counted) end
+    if taken[counted] then fail("%s: axis %d is named twice", caller, counted) end
     taken[counted] = true
     made[#made + 1] = counted
   end
@@ -126,13 +126,13 @@ function shape.axes(what, given, ndim)
 end
 
 --- The one axis that a recipe gave.
----@param what string
+---@param caller string
 ---@param given integer
 ---@param ndim integer
 ---@return integer # from 0
-function shape.axis(what, given, ndim)
-  if type(given) ~= "number" then fail("%s: the axis is %s; it wants one, a number", what, list.show(given)) end
-  return shape.axes(what, given, ndim)[1]
+function shape.axis(caller, given, ndim)
+  if type(given) ~= "number" then fail("%s: the axis is %s; it wants one, a number", caller, list.show(given)) end
+  return shape.axes(caller, given, ndim)[1]
 end
 
 return shape

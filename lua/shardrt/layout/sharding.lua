@@ -65,13 +65,13 @@ function words.NamedSharding(over, by)
   return new({ mesh = over, spec = by }, handle[0])
 end
 
-local function single(what, on)
+local function single(caller, on)
   local id, count = device.id_of(on), device.words.device_count()
   if not id or id >= count then
-    fail("%s: %s; it wants one of the job's devices, or its id (0 to %d)", what, list.show(on), count - 1)
+    fail("%s: %s; it wants one of the job's devices, or its id (0 to %d)", caller, list.show(on), count - 1)
   end
   local handle = ffi.new "shardrt_sharding *[1]"
-  fail.check(C.shardrt_sharding_single(id, handle), what)
+  fail.check(C.shardrt_sharding_single(id, handle), caller)
   return new({ device = device.get(id) }, handle[0])
 end
 
@@ -81,24 +81,24 @@ end
 function words.SingleDeviceSharding(on) return single("SingleDeviceSharding", on) end
 
 --- The sharding argument of a word that takes no device.
----@param what string # the call
+---@param caller string # the call
 ---@param value any
 ---@return shardrt.Sharding
-function sharding.check(what, value)
+function sharding.check(caller, value)
   if not sharding.is(value) then
-    fail("%s: %s is no sharding; NamedSharding and SingleDeviceSharding make one", what, list.show(value))
+    fail("%s: %s is no sharding; NamedSharding and SingleDeviceSharding make one", caller, list.show(value))
   end
   return value
 end
 
 --- The sharding that a recipe gave, or the one for the device (or its id) that it gave.
----@param what string # the call
+---@param caller string # the call
 ---@param value any
 ---@return shardrt.Sharding
-function sharding.of(what, value)
+function sharding.of(caller, value)
   if sharding.is(value) then return value end
-  if device.is(value) or type(value) == "number" then return single(what, value) end
-  fail("%s: %s is no sharding and no device; NamedSharding and SingleDeviceSharding make one", what, list.show(value))
+  if device.is(value) or type(value) == "number" then return single(caller, value) end
+  fail("%s: %s is no sharding and no device; NamedSharding and SingleDeviceSharding make one", caller, list.show(value))
 end
 
 -- A shape of a recipe as numbers for C.

@@ -24,12 +24,12 @@ function spec.entries(value) return contents[value] end
 function spec.is(value) return type(value) == "userdata" and contents[value] ~= nil end
 
 local function check_name(name, dim)
-  local what = ("P: entry %d (dimension %d)"):format(dim + 1, dim)
+  local caller = ("P: entry %d (dimension %d)"):format(dim + 1, dim)
   if type(name) ~= "string" then
-    fail("%s holds %s; an entry is nil, the name of a mesh axis, or a list of such names", what, list.show(name))
+    fail("%s holds %s; an entry is nil, the name of a mesh axis, or a list of such names", caller, list.show(name))
   end
-  if name == "" then fail("%s is an empty name; nil stands for a dimension that is not cut", what) end
-  if name:find("\0", 1, true) then fail("%s: a name cannot hold a zero byte", what) end
+  if name == "" then fail("%s is an empty name; nil stands for a dimension that is not cut", caller) end
+  if name:find("\0", 1, true) then fail("%s: a name cannot hold a zero byte", caller) end
   return name
 end
 

@@ -135,10 +135,10 @@ end
 local Numbers = ffi.typeof "double[?]"
 
 -- A list of numbers from every process.
-local function gather(what, numbers)
+local function gather(caller, numbers)
   local count, processes = #numbers, C.shardrt_job_get().process_count
   local all, lists = Numbers(count * processes), {}
-  fail.check(C.shardrt_allgather(what, Numbers(count, numbers), 8 * count, all))
+  fail.check(C.shardrt_allgather(caller, Numbers(count, numbers), 8 * count, all))
   for process = 0, processes - 1 do
     lists[process + 1] = {}
     for i = 0, count - 1 do lists[process + 1][i + 1] = all[process * count + i] end

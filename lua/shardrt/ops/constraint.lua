@@ -16,29 +16,29 @@ local words = {}
 local constraint = { words = words }
 
 -- The gradient of what was placed otherwise lies as that did.
-local function back(what, x)
+local function back(caller, x)
   local from, committed = x.sharding, x.committed
-  return function(dy) return { committed and constraint.array("the gradient of " .. what, dy, from) or dy } end
+  return function(dy) return { committed and constraint.array("the gradient of " .. caller, dy, from) or dy } end
 end
 
 --- The array in that sharding.
----@param what string
+---@param caller string
 ---@param x shardrt.Array
 ---@param to shardrt.Sharding
 ---@param options shardrt.ReshardOptions?
 ---@return shardrt.Array
-function constraint.array(what, x, to, options)
-  local gradient = back(what, x)
+function constraint.array(caller, x, to, options)
+  local gradient = back(caller, x)
   local move = not tape.is_within() and C.shardrt_reshard or nil -- whose memory goes where the next has no use for it
-  return dispatch.done(what, dispatch.move(what, x, to, options, move), { x }, gradient)
+  return dispatch.done(caller, dispatch.move(caller, x, to, options, move), { x }, gradient)
 end
 
 --- What was made of x by placing it, as a result of it.
----@param what string
+---@param caller string
 ---@param x shardrt.Array
 ---@param out shardrt.Array
 ---@return shardrt.Array out
-function constraint.placed(what, x, out) return dispatch.done(what, out, { x }, back(what, x)) end
+function constraint.placed(caller, x, out) return dispatch.done(caller, out, { x }, back(caller, x)) end
 
 array.ops.constrain, array.ops.placed = constraint.array, constraint.placed
 
@@ -47,13 +47,13 @@ array.ops.constrain, array.ops.placed = constraint.array, constraint.placed
 ---@param to shardrt.Sharding
 ---@return shardrt.Array
 function words.with_sharding_constraint(x, to)
-  local what = "with_sharding_constraint"
+  local caller = "with_sharding_constraint"
   if not array.is(x) and not ndarray.is(x) then
-    fail("%s: %s is no array", what, type(x) == "table" and "a table" or list.show(x))
+    fail("%s: %s is no array", caller, type(x) == "table" and "a table" or list.show(x))
   end
-  to = sharding.check(what, to)
-  x = dispatch.array(what, x, "the operand")
-  return constraint.array(what, x, to)
+  to = sharding.check(caller, to)
+  x = dispatch.array(caller, x, "the operand")
+  return constraint.array(caller, x, to)
 end
 
 return constraint

@@ -25,36 +25,36 @@ local words = {}
 local creation = { words = words }
 
 -- Placed where the recipe asks for it.
-local function placed(what, x, to)
-  return to ~= nil and constraint.array(what, x, sharding.of(what, to)) or x
+local function placed(caller, x, to)
+  return to ~= nil and constraint.array(caller, x, sharding.of(caller, to)) or x
 end
 
-local function check_dtype(what, name)
+local function check_dtype(caller, name)
   if name ~= nil and type(name) ~= "string" then
-    fail("%s: the dtype is %s; it is a name, and a sharding stands behind it", what, list.show(name))
+    fail("%s: the dtype is %s; it is a name, and a sharding stands behind it", caller, list.show(name))
   end
 end
 
-local function check_number(what, value, kind)
+local function check_number(caller, value, kind)
   if not kind.write(kind.cell(), 0, value) then
-    fail("%s: %s does not fit %s, which holds %s", what, list.show(value), kind.name, kind.range)
+    fail("%s: %s does not fit %s, which holds %s", caller, list.show(value), kind.name, kind.range)
   end
 end
 
-local function check_fill(what, value, kind)
+local function check_fill(caller, value, kind)
   if not dispatch.is_number(value) then
-    fail("%s: the value is %s; it is a number or a boolean", what, list.show(value))
+    fail("%s: the value is %s; it is a number or a boolean", caller, list.show(value))
   end
-  check_number(what, value, kind)
+  check_number(caller, value, kind)
 end
 
-local function filled(what, sizes, value, name, to)
-  check_dtype(what, name)
-  local kind = dtype.named(what, name)
-  check_fill(what, value, kind)
-  local host = ndarray.full(shape.check(what, sizes), value, kind.name)
-  local x = array.unplaced_from(what, host)
-  return placed(what, dispatch.done(what, x, {}, nil, tostring(value)), to)
+local function filled(caller, sizes, value, name, to)
+  check_dtype(caller, name)
+  local kind = dtype.named(caller, name)
+  check_fill(caller, value, kind)
+  local host = ndarray.full(shape.check(caller, sizes), value, kind.name)
+  local x = array.unplaced_from(caller, host)
+  return placed(caller, dispatch.done(caller, x, {}, nil, tostring(value)), to)
 end
 
 --- Zeros.
@@ -83,21 +83,21 @@ end
 
 -- Of the shape, dtype and sharding of another array; placed where that one is.
 local function like(word, value)
-  local what = "np." .. word
+  local caller = "np." .. word
   words[word] = function(x, ...)
-    x = dispatch.array(what, x, "the operand")
+    x = dispatch.array(caller, x, "the operand")
     local fill = value
     if fill == nil then fill = (...) end
     local name = select(value == nil and 2 or 1, ...)
-    local kind = dtype.named(what, name or x.dtype)
-    check_fill(what, fill == true and 1 or fill == false and 0 or fill, kind)
+    local kind = dtype.named(caller, name or x.dtype)
+    check_fill(caller, fill == true and 1 or fill == false and 0 or fill, kind)
     -- 0 * x would be NaN where x is: x is only there for its shape and place.
     local arrays, filling = { x }, expression.constant(fill)
     if type(fill) == "cdata" then -- whose 64 bits a constant has not
-      arrays[2], filling = dispatch.array(what, fill, "the value"), expression.input(2)
+      arrays[2], filling = dispatch.array(caller, fill, "the value"), expression.input(2)
     end
     local node = expression.f.SELECT(expression.constant(1), filling, expression.input(1))
-    return elementwise.run(what, arrays, node, kind.name, kind.name)
+    return elementwise.run(caller, arrays, node, kind.name, kind.name)
   end
 end
 like("zeros_like", 0)
@@ -111,7 +111,7 @@ like("full_like", nil)
 ---@param name string? # dtype; int32, or float32 where a number is not whole
 ---@return shardrt.Array
 function words.arange(start, stop, step, name)
-  local what = "np.arange"
+  local caller = "np.arange"
   if type(stop) == "string" then stop, name = nil, stop end
   if type(step) == "string" then step, name = nil, step end
   if stop == nil then start, stop = 0, start end
@@ -119,21 +119,21 @@ function words.arange(start, stop, step, name)
   local given = { start, stop, step }
   for i = 1, 3 do
     if type(given[i]) ~= "number" or given[i] ~= given[i] then
-      fail("%s: %s is no number", what, list.show(given[i]))
+      fail("%s: %s is no number", caller, list.show(given[i]))
     end
   end
-  if step == 0 then fail("%s: a step of 0", what) end
+  if step == 0 then fail("%s: a step of 0", caller) end
   local whole = start % 1 == 0 and stop % 1 == 0 and step % 1 == 0
   local count = math.max(0, math.ceil((stop - start) / step))
-  local kind = dtype.named(what, name or (whole and "int32" or "float32"))
+  local kind = dtype.named(caller, name or (whole and "int32" or "float32"))
   if not promote.is_float(kind.name) and count > 0 then
-    check_number(what, start, kind)
-    if step % 1 ~= 0 then fail("%s: a step of %s in %s, of whole numbers", what, list.show(step), kind.name) end
-    check_number(what, start + (count - 1) * step, kind)
+    check_number(caller, start, kind)
+    if step % 1 ~= 0 then fail("%s: a step of %s in %s, of whole numbers", caller, list.show(step), kind.name) end
+    check_number(caller, start + (count - 1) * step, kind)
   end
-  local out = array.unplaced(what, kind, shape.check(what, { count }))
-  dispatch.compute(what, out, C.shardrt_iota, start, step, 0, out.handle)
-  return dispatch.done(what, out, {}, nil, ("%.17g by %.17g"):format(start, step))
+  local out = array.unplaced(caller, kind, shape.check(caller, { count }))
+  dispatch.compute(caller, out, C.shardrt_iota, start, step, 0, out.handle)
+  return dispatch.done(caller, out, {}, nil, ("%.17g by %.17g"):format(start, step))
 end
 
 --- An array of a value that is given whole and the same in every process: a host array, a number, a nested list.
@@ -141,13 +141,13 @@ end
 ---@param name string? # dtype
 ---@return shardrt.Array
 function words.array(value, name)
-  local what = "np.array"
+  local caller = "np.array"
   if array.is(value) then
     return name and elementwise.words.astype(value, name) or elementwise.words.copy(value)
   end
-  local host = device_put.to_host(what, value, not ndarray.is(value) and name or nil)
-  local x = array.unplaced_from(what, host)
-  dispatch.done(what, x, {}, nil, array.name(x))
+  local host = device_put.to_host(caller, value, not ndarray.is(value) and name or nil)
+  local x = array.unplaced_from(caller, host)
+  dispatch.done(caller, x, {}, nil, array.name(x))
   return name and x.dtype ~= name and elementwise.words.astype(x, name) or x
 end
 

@@ -33,20 +33,20 @@ dispatch.mover = nil
 function dispatch.is_planning() return C.shardrt_job_get().planning ~= 0 end
 
 --- The array that an operand is: itself, or one that nobody placed, of a host array or number.
----@param what string
+---@param caller string
 ---@param value any
 ---@param which string # "the first operand", for messages
 ---@return shardrt.Array
-function dispatch.array(what, value, which)
+function dispatch.array(caller, value, which)
   if array.is(value) then
-    array.check(what, value)
+    array.check(caller, value)
     return value
   end
-  if ndarray.is(value) then return array.unplaced_from(what, value) end
+  if ndarray.is(value) then return array.unplaced_from(caller, value) end
   if type(value) == "number" or type(value) == "boolean" or type(value) == "cdata" then
-    return array.unplaced_from(what, device_put.to_host(what, value))
+    return array.unplaced_from(caller, device_put.to_host(caller, value))
   end
-  return fail("%s: %s is %s; it takes arrays, host arrays and numbers%s", what, which,
+  return fail("%s: %s is %s; it takes arrays, host arrays and numbers%s", caller, which,
     type(value) == "table" and "a table" or list.show(value),
     list.length(value) and " (np.array{1, 2} makes an array of a list of numbers, np.stack{x, y} one of arrays)" or "")
 end
@@ -60,95 +60,95 @@ function dispatch.is_number(value)
 end
 
 --- A new array there, without data; every process must call it alike.
----@param what string
+---@param caller string
 ---@param at shardrt.placement
----@param cuts shardrt.Cuts
+---@param dim_axes shardrt.DimAxes
 ---@param name string # its dtype
 ---@param sizes integer[]
 ---@return shardrt.Array
-function dispatch.result(what, at, cuts, name, sizes)
-  local kind = dtype.named(what, name)
-  if not at.committed then return array.unplaced(what, kind, sizes) end
-  if at.single then return array.new(what, at.single, kind, sizes) end -- what is on one device is its owner's alone
-  return array.made_by_all(array.new(what, placement.sharding(at, cuts), kind, sizes))
+function dispatch.result(caller, at, dim_axes, name, sizes)
+  local kind = dtype.named(caller, name)
+  if not at.committed then return array.unplaced(caller, kind, sizes) end
+  if at.single then return array.new(caller, at.single, kind, sizes) end -- what is on one device is its owner's alone
+  return array.made_by_all(array.new(caller, placement.sharding(at, dim_axes), kind, sizes))
 end
 
 --- Calls C for a result that was just made; nothing under planning.
----@param what string
+---@param caller string
 ---@param out shardrt.Array
 ---@param call fun(...): integer
-function dispatch.compute(what, out, call, ...)
+function dispatch.compute(caller, out, call, ...)
   if dispatch.is_planning() then return end
   local code = memory_pressure.call(call, ...)
-  if code == C.SHARDRT_EDEVICE or code == C.SHARDRT_ENOMEM then what = ("%s for %s"):format(what, tostring(out)) end
-  fail.check(code, what)
+  if code == C.SHARDRT_EDEVICE or code == C.SHARDRT_ENOMEM then caller = ("%s for %s"):format(caller, tostring(out)) end
+  fail.check(code, caller)
   array.tell_collector(out)
 end
 
 local DONATE = { donate = true }
 
 --- The array in another sharding, by what links there are between processes.
----@param what string
+---@param caller string
 ---@param x shardrt.Array
 ---@param to shardrt.Sharding
 ---@param options shardrt.ReshardOptions?
 ---@param move function? # C's; left out: the one that takes memory from results which are gone
 ---@return shardrt.Array
-function dispatch.move(what, x, to, options, move)
+function dispatch.move(caller, x, to, options, move)
   if dispatch.mover and not array.is_pending(x) then dispatch.mover(x, to) end -- what finishes a sum tells by itself
-  return reshard.array(what, x, to, options, move or C.shardrt_carry)
+  return reshard.array(caller, x, to, options, move or C.shardrt_carry)
 end
 
 -- The array in a layout of which this process holds all that it needs.
-local function regroup(what, x, at, cuts)
-  local out = dispatch.result(what, at, cuts, x.dtype, x.shape)
-  dispatch.compute(what, out, C.shardrt_regroup, x.handle, out.handle)
+local function regroup(caller, x, at, dim_axes)
+  local out = dispatch.result(caller, at, dim_axes, x.dtype, x.shape)
+  dispatch.compute(caller, out, C.shardrt_regroup, x.handle, out.handle)
   return out
 end
 
 --- The array in that layout. What only has to be cut further does not travel.
----@param what string
+---@param caller string
 ---@param x shardrt.Array
 ---@param at shardrt.placement
----@param cuts shardrt.Cuts
+---@param dim_axes shardrt.DimAxes
 ---@param donate boolean? # nobody needs x as it is any more
 ---@return shardrt.Array
-function dispatch.bring(what, x, at, cuts, donate)
+function dispatch.to_layout(caller, x, at, dim_axes, donate)
   if not at.committed then return x end
-  local to, held = placement.sharding(at, cuts), placement.cuts(at, x)
-  if held == nil then return array.place(what, x, to) end
-  if held and propagate.equal(held, cuts) and (at.mesh == nil or x.sharding.mesh) then return x end
-  if array.is_pending(x) then return dispatch.move(what, x, to) end -- summed as it is needed
-  if C.shardrt_job_get().process_count == 1 or held and propagate.is_finer(held, cuts) then
-    return regroup(what, x, at, cuts)
+  local to, held = placement.sharding(at, dim_axes), placement.dim_axes(at, x)
+  if held == nil then return array.place(caller, x, to) end
+  if held and propagate.equal(held, dim_axes) and (at.mesh == nil or x.sharding.mesh) then return x end
+  if array.is_pending(x) then return dispatch.move(caller, x, to) end -- summed as it is needed
+  if C.shardrt_job_get().process_count == 1 or held and propagate.is_finer(held, dim_axes) then
+    return regroup(caller, x, at, dim_axes)
   end
-  return dispatch.move(what, x, to, donate and DONATE or nil)
+  return dispatch.move(caller, x, to, donate and DONATE or nil)
 end
 
 --- Puts arrays into a result that was just made, wherever their parts lie; each begins there at an element of its own.
----@param what string
+---@param caller string
 ---@param out shardrt.Array
 ---@param arrays shardrt.Array[] # over the same devices
 ---@param starts integer[][] # may be negative, or beyond the end: what the result does not have is left out
-function dispatch.assemble(what, out, arrays, starts)
+function dispatch.assemble(caller, out, arrays, starts)
   for i, x in ipairs(arrays) do
     if dispatch.mover then dispatch.mover(x, out.sharding, { shape = out.shape, by = starts[i] }) end
   end
-  reshard.assemble(what, out, arrays, starts)
+  reshard.assemble(caller, out, arrays, starts)
 end
 
 -- What is computed from what. Behind the first line's end stands what processes compare and messages do not show.
-local function described(what, name, sizes, inputs, told)
-  local words = { ("%s: %s %s\n"):format(what, name, shape.text(sizes)) }
+local function described(caller, name, sizes, inputs, detail)
+  local words = { ("%s: %s %s\n"):format(caller, name, shape.text(sizes)) }
   for _, x in ipairs(inputs) do words[#words + 1] = array.name(x) end
-  words[#words + 1] = type(told) == "function" and told() or told
+  words[#words + 1] = type(detail) == "function" and detail() or detail
   return table.concat(words, ", ")
 end
 
 -- Tells what a result was computed from: where processes compute it together, as a step that all must take alike; else
 -- it becomes the result's number, which is compared once the result meets what all have.
-local function agree(what, out, inputs, told)
-  local text = described(what, out.dtype, out.shape, inputs, told)
+local function agree(caller, out, inputs, detail)
+  local text = described(caller, out.dtype, out.shape, inputs, detail)
   if out.committed and not out.sharding.device then
     C.shardrt_job_step(text)
   else
@@ -157,43 +157,43 @@ local function agree(what, out, inputs, told)
 end
 
 --- Notes what was computed, for gradients, for other processes' checks and for who watches.
----@param what string
+---@param caller string
 ---@param out shardrt.Array
 ---@param inputs shardrt.Array[]
 ---@param vjp shardrt.tape.vjp|nil
----@param told (string|fun(): string)? # what else the result depends on: numbers, axes
+---@param detail (string|fun(): string)? # what else the result depends on: numbers, axes
 ---@return shardrt.Array out
-function dispatch.done(what, out, inputs, vjp, told)
-  if C.shardrt_job_get().process_count > 1 then agree(what, out, inputs, told) end
+function dispatch.done(caller, out, inputs, vjp, detail)
+  if C.shardrt_job_get().process_count > 1 then agree(caller, out, inputs, detail) end
   if tape.is_open() then
-    tape.note { what = what, where = fail.where(), out = out, inputs = inputs, vjp = vjp }
+    tape.note { what = caller, where = fail.where(), out = out, inputs = inputs, vjp = vjp }
   end
-  if dispatch.observer then dispatch.observer(what, out, inputs) end
+  if dispatch.observer then dispatch.observer(caller, out, inputs) end
   return out
 end
 
 --- The result with other sizes and cuts but the same elements on each device; shares the memory.
----@param what string
+---@param caller string
 ---@param x shardrt.Array
 ---@param at shardrt.placement
----@param cuts shardrt.Cuts
+---@param dim_axes shardrt.DimAxes
 ---@param sizes integer[]
 ---@return shardrt.Array
-function dispatch.alias(what, x, at, cuts, sizes)
-  local out = dispatch.result(what, at, cuts, x.dtype, sizes)
-  if not dispatch.is_planning() then fail.check(C.shardrt_alias(x.handle, out.handle), what) end
+function dispatch.alias(caller, x, at, dim_axes, sizes)
+  local out = dispatch.result(caller, at, dim_axes, x.dtype, sizes)
+  if not dispatch.is_planning() then fail.check(C.shardrt_alias(x.handle, out.handle), caller) end
   return out
 end
 
 --- The same array as an object of its own, which is then what a tape follows.
----@param what string
+---@param caller string
 ---@param x shardrt.Array
 ---@param vjp shardrt.tape.vjp
 ---@return shardrt.Array
-function dispatch.another(what, x, vjp)
-  local at = placement.of(what, { x })
-  local out = dispatch.alias(what, x, at, placement.cuts(at, x) or propagate.whole(x.ndim), x.shape)
-  return dispatch.done(what, out, { x }, vjp)
+function dispatch.another(caller, x, vjp)
+  local at = placement.of(caller, { x })
+  local out = dispatch.alias(caller, x, at, placement.dim_axes(at, x) or propagate.whole(x.ndim), x.shape)
+  return dispatch.done(caller, out, { x }, vjp)
 end
 
 --- The same array, through which no gradient is taken: shardrt.stop_gradient.
@@ -212,18 +212,18 @@ local function prepend(first, rest)
 end
 
 -- The array {n, …} reduced over its first dimension.
-local function reduce_first(what, op, x, at, cuts, sizes)
-  local out = dispatch.result(what, at, cuts, x.dtype, sizes)
-  dispatch.compute(what, out, C.shardrt_reduce, op, x.handle, 1, ffi.new("int32_t[1]", 0), out.handle)
+local function reduce_first(caller, op, x, at, dim_axes, sizes)
+  local out = dispatch.result(caller, at, dim_axes, x.dtype, sizes)
+  dispatch.compute(caller, out, C.shardrt_reduce, op, x.handle, 1, ffi.new("int32_t[1]", 0), out.handle)
   return out
 end
 
 -- A layout in which every process sums an equal part: the result's, with one dimension cut further; nil: none divides.
-local function spread(split, cuts, sizes)
+local function spread(split, dim_axes, sizes)
   for d, size in ipairs(sizes) do
-    if size > 0 and size % (propagate.parts(cuts[d], split.at.axis_size) * split.count) == 0 then
-      local made = list.copy(cuts)
-      made[d] = list.copy(cuts[d])
+    if size > 0 and size % (propagate.parts(dim_axes[d], split.at.axis_size) * split.count) == 0 then
+      local made = list.copy(dim_axes)
+      made[d] = list.copy(dim_axes[d])
       for _, axis in ipairs(split.outer) do made[d][#made[d] + 1] = axis end
       return made
     end
@@ -231,109 +231,109 @@ local function spread(split, cuts, sizes)
 end
 
 -- The parts {count, …} of a sum, added up over processes and laid out as it is wanted.
-local function settle(what, op, parts, split, at, cuts, sizes, wanted)
+local function settle(caller, op, parts, split, at, dim_axes, sizes, wanted)
   if split.count == 1 then
-    local sum = dispatch.alias(what, parts, at, cuts, sizes)
-    return propagate.equal(cuts, wanted) and sum or dispatch.bring(what, sum, at, wanted, true)
+    local sum = dispatch.alias(caller, parts, at, dim_axes, sizes)
+    return propagate.equal(dim_axes, wanted) and sum or dispatch.to_layout(caller, sum, at, wanted, true)
   end
-  local fine, goal = placement.renamed(split, cuts), placement.renamed(split, wanted)
+  local fine, goal = placement.renamed(split, dim_axes), placement.renamed(split, wanted)
   local scattered
   if propagate.is_finer(fine, goal) and not propagate.equal(fine, goal) then
     scattered = goal -- reduce-scatter: each process sums what it will hold
-  elseif shape.elements(sizes) * dtype.named(what, parts.dtype).size > LITTLE then
+  elseif shape.elements(sizes) * dtype.named(caller, parts.dtype).size > LITTLE then
     scattered = spread(split, fine, sizes)
   end
   scattered = scattered or fine
-  local gathered = dispatch.bring(what, parts, split.at, prepend({}, scattered), true)
-  local sum = reduce_first(what, op, gathered, split.at, scattered, sizes)
-  if propagate.equal(scattered, goal) then return dispatch.alias(what, sum, at, wanted, sizes) end
+  local gathered = dispatch.to_layout(caller, parts, split.at, prepend({}, scattered), true)
+  local sum = reduce_first(caller, op, gathered, split.at, scattered, sizes)
+  if propagate.equal(scattered, goal) then return dispatch.alias(caller, sum, at, wanted, sizes) end
   local to = placement.sharding(at, wanted)
-  return dispatch.move(what, sum, to, DONATE)
+  return dispatch.move(caller, sum, to, DONATE)
 end
 
 -- The parts {count, …} of a sum, one in each process: each device's own, and of these what is in one process added up.
-local function own_parts(what, o, cuts, sizes, split, compute)
-  local outer = prepend(split.outer, placement.renamed(split, cuts))
+local function own_parts(caller, o, dim_axes, sizes, split, compute)
+  local outer = prepend(split.outer, placement.renamed(split, dim_axes))
   if o.adds then
-    local out = dispatch.result(what, split.at, outer, o.dtype, prepend(split.count, sizes))
+    local out = dispatch.result(caller, split.at, outer, o.dtype, prepend(split.count, sizes))
     if not dispatch.is_planning() then compute(out) end
     return out
   end
   local count = propagate.parts(o.partial, o.at.axis_size)
-  local each = dispatch.result(what, o.at, prepend(o.partial, cuts), o.dtype, prepend(count, sizes))
+  local each = dispatch.result(caller, o.at, prepend(o.partial, dim_axes), o.dtype, prepend(count, sizes))
   if not dispatch.is_planning() then compute(each) end
   if split.count == count then return each end
-  local together = regroup(what, each, split.at, outer)
-  local out = dispatch.result(what, split.at, outer, o.dtype, prepend(split.count, sizes))
-  dispatch.compute(what, out, C.shardrt_reduce, o.op, together.handle, 1, ffi.new("int32_t[1]", 0), out.handle)
+  local together = regroup(caller, each, split.at, outer)
+  local out = dispatch.result(caller, split.at, outer, o.dtype, prepend(split.count, sizes))
+  dispatch.compute(caller, out, C.shardrt_reduce, o.op, together.handle, 1, ffi.new("int32_t[1]", 0), out.handle)
   return out
 end
 
 ---@class shardrt.dispatch.partial
 ---@field op integer
 ---@field at shardrt.placement
----@field cuts shardrt.Cuts # of the result
+---@field dim_axes shardrt.DimAxes # of the result
 ---@field partial string[] # the axes over which it is to be summed
 ---@field dtype string
 ---@field sizes integer[]
 ---@field inputs shardrt.Array[]
----@field told string? # what else it depends on, as of `done`
+---@field detail string? # what else it depends on, as of `done`
 ---@field adds boolean? # compute adds up the parts of a process itself
 
 -- Parts have a dimension more than their sum. Where no array has as many, two of its dimensions are taken for one that
 -- lies alike in the memory of every device.
-local function fitted(cuts, sizes)
-  if #sizes < C.SHARDRT_MAX_NDIM then return cuts, sizes end
+local function fitted(dim_axes, sizes)
+  if #sizes < C.SHARDRT_MAX_NDIM then return dim_axes, sizes end
   for d = 1, #sizes - 1 do
-    if #cuts[d + 1] == 0 or sizes[d] == 1 and #cuts[d] == 0 then
-      local made_cuts, made_sizes = {}, {}
+    if #dim_axes[d + 1] == 0 or sizes[d] == 1 and #dim_axes[d] == 0 then
+      local made_dim_axes, made_sizes = {}, {}
       for e = 1, #sizes - 1 do
         local old = e < d and e or e + 1
-        made_cuts[e], made_sizes[e] = cuts[old], sizes[old]
+        made_dim_axes[e], made_sizes[e] = dim_axes[old], sizes[old]
       end
-      made_cuts[d] = #cuts[d] > 0 and cuts[d] or cuts[d + 1]
+      made_dim_axes[d] = #dim_axes[d] > 0 and dim_axes[d] or dim_axes[d + 1]
       made_sizes[d] = sizes[d] * sizes[d + 1]
-      return made_cuts, made_sizes
+      return made_dim_axes, made_sizes
     end
   end
-  return cuts, sizes
+  return dim_axes, sizes
 end
 
 --- A result whose parts lie in different devices.
----@param what string
+---@param caller string
 ---@param o shardrt.dispatch.partial
 ---@param compute fun(out: shardrt.Array) # fills the array of parts, {count, …} or {…}: each device's own, or where it
 --- `adds`, the sums of each process's own
 ---@param wanted shardrt.Sharding? # how the result is to lie; nil: by its cuts
 ---@return shardrt.Array
-function dispatch.partial(what, o, compute, wanted)
-  local at, cuts = o.at, o.cuts
+function dispatch.partial(caller, o, compute, wanted)
+  local at, dim_axes = o.at, o.dim_axes
   if #o.partial == 0 then
-    local out = dispatch.result(what, at, cuts, o.dtype, o.sizes)
+    local out = dispatch.result(caller, at, dim_axes, o.dtype, o.sizes)
     if not dispatch.is_planning() then compute(out) end
-    return wanted and dispatch.move(what, out, wanted) or out
+    return wanted and dispatch.move(caller, out, wanted) or out
   end
   local split = placement.split(at, o.partial, C.shardrt_job_get().devices_per_process)
   -- Processes that compute different things find out before they add up each other's parts.
-  if split.count > 1 then C.shardrt_job_step("parts of " .. described(what, o.dtype, o.sizes, o.inputs, o.told)) end
-  local part_cuts, part_sizes = fitted(cuts, o.sizes)
-  local parts = own_parts(what, o, part_cuts, part_sizes, split, compute)
+  if split.count > 1 then C.shardrt_job_step("parts of " .. described(caller, o.dtype, o.sizes, o.inputs, o.detail)) end
+  local part_dim_axes, part_sizes = fitted(dim_axes, o.sizes)
+  local parts = own_parts(caller, o, part_dim_axes, part_sizes, split, compute)
   local made -- once it was summed
   local function finish(to, asked)
-    local who = asked or what
+    local who = asked or caller
     if made then return dispatch.move(who, made, to) end
     local goal
     if to.mesh == at.mesh and #part_sizes == #o.sizes then
-      goal = placement.cuts(at, { sharding = to, ndim = #o.sizes, committed = true })
+      goal = placement.dim_axes(at, { sharding = to, ndim = #o.sizes, committed = true })
     end
-    made = settle(who, o.op, parts, split, at, part_cuts, part_sizes, goal or part_cuts)
+    made = settle(who, o.op, parts, split, at, part_dim_axes, part_sizes, goal or part_dim_axes)
     parts = nil
     if goal then return dispatch.alias(who, made, at, goal, o.sizes) end -- which may be deleted: this is kept
-    made = dispatch.alias(who, made, at, cuts, o.sizes)
+    made = dispatch.alias(who, made, at, dim_axes, o.sizes)
     return dispatch.move(who, made, to)
   end
   if wanted then return finish(wanted) end
-  local own = placement.sharding(at, cuts)
+  local own = placement.sharding(at, dim_axes)
   if not tape.is_within() then return finish(own) end
   return array.pending(own, o.dtype, o.sizes, finish)
 end

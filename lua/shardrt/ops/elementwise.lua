@@ -71,10 +71,10 @@ local elementwise = { words = words }
 -- ---- shapes ----
 
 --- The shape that all broadcast to.
----@param what string
+---@param caller string
 ---@param shapes integer[][]
 ---@return integer[]
-function elementwise.broadcast(what, shapes)
+function elementwise.broadcast(caller, shapes)
   local ndim = 0
   for _, sizes in ipairs(shapes) do ndim = math.max(ndim, #sizes) end
   local made = {}
@@ -85,7 +85,7 @@ function elementwise.broadcast(what, shapes)
       if size ~= 1 and made[d] ~= 1 and size ~= made[d] then
         local texts = {}
         for i, each in ipairs(shapes) do texts[i] = shape.text(each) end
-        fail("%s: shapes %s do not go together: counted from the right, sizes must be equal or 1", what,
+        fail("%s: shapes %s do not go together: counted from the right, sizes must be equal or 1", caller,
           table.concat(texts, " and "))
       end
       if size ~= 1 then made[d] = size end
@@ -101,34 +101,34 @@ local function padded(values, ndim, fill)
 end
 
 -- The result's cuts, and the operands in the layout that goes with them.
-local function laid_out(what, at, arrays, sizes)
+local function laid_out(caller, at, arrays, sizes)
   local operands, ndim = {}, #sizes
   for i, x in ipairs(arrays) do
-    local cuts = placement.cuts(at, x)
+    local dim_axes = placement.dim_axes(at, x)
     local own = padded(x.shape, ndim, 1)
-    cuts = cuts and propagate.of_operand(padded(cuts, ndim, {}), own, sizes) or cuts
-    operands[i] = { cuts = cuts, sizes = own, bytes = dtype.named(what, x.dtype).size }
+    dim_axes = dim_axes and propagate.of_operand(padded(dim_axes, ndim, {}), own, sizes) or dim_axes
+    operands[i] = { dim_axes = dim_axes, sizes = own, bytes = dtype.named(caller, x.dtype).size }
   end
   local made = propagate.elementwise(sizes, operands, at.axis_size)
   local brought = {}
   for i, x in ipairs(arrays) do
     local own = propagate.of_operand(made, operands[i].sizes, sizes)
-    local cuts = {}
-    for d = 1, x.ndim do cuts[d] = own[d + ndim - x.ndim] end
-    brought[i] = dispatch.bring(what, x, at, cuts)
+    local dim_axes = {}
+    for d = 1, x.ndim do dim_axes[d] = own[d + ndim - x.ndim] end
+    brought[i] = dispatch.to_layout(caller, x, at, dim_axes)
   end
   return made, brought
 end
 
 -- Sums what was broadcast, so that a gradient has the shape of what it is the gradient of.
-local function unbroadcast(what, g, x)
+local function unbroadcast(caller, g, x)
   if shape.equal(g.shape, x.shape) then return g end
   local axes, ndim = {}, g.ndim
   for d = 1, ndim do
     local size = x.shape[d - ndim + x.ndim]
     if size == nil or size == 1 and g.shape[d] ~= 1 then axes[#axes + 1] = d - 1 end
   end
-  return reduce.sum_to(what, g, axes, x.shape)
+  return reduce.sum_to(caller, g, axes, x.shape)
 end
 elementwise.unbroadcast = unbroadcast
 
@@ -136,7 +136,7 @@ elementwise.unbroadcast = unbroadcast
 
 local Arrays = ffi.typeof "shardrt_array *[?]"
 
-local function gradient(what, root, arrays, out)
+local function gradient(caller, root, arrays, out)
   return function(dy, wants)
     local n, grads = #arrays, {}
     for i, x in ipairs(arrays) do
@@ -147,8 +147,8 @@ local function gradient(what, root, arrays, out)
           inputs[n + 1], inputs[n + 2] = out, dy
           -- What is summed then is rounded once, after that.
           local name = shape.equal(out.shape, x.shape) and x.dtype or promote.computed(x.dtype)
-          local g = elementwise.run("the gradient of " .. what, inputs, node, name)
-          grads[i] = words.astype(unbroadcast(what, g, x), x.dtype)
+          local g = elementwise.run("the gradient of " .. caller, inputs, node, name)
+          grads[i] = words.astype(unbroadcast(caller, g, x), x.dtype)
         end
       end
     end
@@ -178,51 +178,51 @@ local function used(root, arrays)
 end
 
 --- Computes an expression of arrays in one pass.
----@param what string
+---@param caller string
 ---@param arrays shardrt.Array[]
 ---@param root shardrt.Node
 ---@param out_dtype string
 ---@param in_dtype string? # in which it is computed; left out: what the arrays' promote to
 ---@param sizes integer[]? # of the result; left out: what the arrays broadcast to
 ---@return shardrt.Array
-function elementwise.run(what, arrays, root, out_dtype, in_dtype, sizes)
+function elementwise.run(caller, arrays, root, out_dtype, in_dtype, sizes)
   root, arrays = used(root, arrays)
   local shapes, dtypes = { sizes }, {}
   for i, x in ipairs(arrays) do shapes[#shapes + 1], dtypes[i] = x.shape, x.dtype end
-  local full = elementwise.broadcast(what, shapes)
-  local at = placement.of(what, arrays)
-  local cuts, brought = laid_out(what, at, arrays, full)
-  local out = dispatch.result(what, at, cuts, out_dtype, full)
+  local full = elementwise.broadcast(caller, shapes)
+  local at = placement.of(caller, arrays)
+  local dim_axes, brought = laid_out(caller, at, arrays, full)
+  local out = dispatch.result(caller, at, dim_axes, out_dtype, full)
   if not dispatch.is_planning() then
     local computed = promote.computed(in_dtype or promote.result(dtypes, {}))
     local steps, count = expression.program(root, #brought)
     local handles = Arrays(#brought + 1)
     for i, x in ipairs(brought) do handles[i - 1] = x.handle end
-    local kind = dtype.named(what, computed).code
-    dispatch.compute(what, out, C.shardrt_elementwise, steps, count, kind, #brought, handles, out.handle)
+    local kind = dtype.named(caller, computed).code
+    dispatch.compute(caller, out, C.shardrt_elementwise, steps, count, kind, #brought, handles, out.handle)
   end
-  return dispatch.done(what, out, arrays, gradient(what, root, arrays, out), function()
+  return dispatch.done(caller, out, arrays, gradient(caller, root, arrays, out), function()
     return expression.text(root)
   end)
 end
 
 -- What a Lua number would become is the number.
-local function check_range(what, number, name)
-  local kind = dtype.named(what, name)
+local function check_range(caller, number, name)
+  local kind = dtype.named(caller, name)
   if type(number) == "number" and not kind.write(kind.cell(), 0, number) then
-    fail("%s: the number %s beside an array of %s, which holds %s; np.astype gives the array another dtype", what,
+    fail("%s: the number %s beside an array of %s, which holds %s; np.astype gives the array another dtype", caller,
       list.show(number), name, kind.range)
   end
 end
 
 --- The number that an array of a dtype of floats holds for a Lua number: those of 16 bits are computed in 32, which
 --- have others between. What is beyond the dtype's range is infinite.
----@param what string
+---@param caller string
 ---@param value number|boolean
 ---@param name string
 ---@return number
-function elementwise.rounded(what, value, name)
-  local kind = dtype.named(what, name)
+function elementwise.rounded(caller, value, name)
+  local kind = dtype.named(caller, name)
   local cell = kind.cell()
   kind.write(cell, 0, value == true and 1 or value == false and 0 or value)
   return kind.read(cell, 0)
@@ -230,12 +230,12 @@ end
 
 -- Operands as numbers of the dtype that they have in common, where one that is computed in holds more of them. A whole
 -- power says how often something is multiplied: x ^ 257 is odd, also in bfloat16, which has no 257.
-local function round_operands(what, values, nodes, arrays, common)
+local function round_operands(caller, values, nodes, arrays, common)
   local is_short = promote.is_float(common) and promote.computed(common) ~= common
   for i, node in pairs(nodes) do
-    local is_count = what == "np.power" and i == 2 and type(values[i]) == "number" and values[i] % 1 == 0
+    local is_count = caller == "np.power" and i == 2 and type(values[i]) == "number" and values[i] % 1 == 0
     if is_short and node.op == "CONSTANT" and not is_count then
-      nodes[i] = expression.constant(elementwise.rounded(what, values[i], common))
+      nodes[i] = expression.constant(elementwise.rounded(caller, values[i], common))
     end
   end
   for k, x in ipairs(arrays) do
@@ -245,54 +245,54 @@ end
 
 -- The operands that a word was given: those that are arrays, and a node for each; what they promote to, and what they
 -- are compared in.
-local function operands_of(what, values, n)
+local function operands_of(caller, values, n)
   local arrays, numbers, nodes, dtypes = {}, {}, {}, {}
   for i = 1, n do
     local value = values[i]
     if dispatch.is_number(value) and type(value) ~= "cdata" then
       numbers[#numbers + 1], nodes[i] = value, expression.constant(value)
     else
-      local x = dispatch.array(what, value, n == 1 and "the operand" or ("operand %d"):format(i))
+      local x = dispatch.array(caller, value, n == 1 and "the operand" or ("operand %d"):format(i))
       arrays[#arrays + 1] = x
       nodes[i], dtypes[#arrays] = expression.input(#arrays), x.dtype
     end
   end
   if #arrays == 0 then -- numbers alone
-    arrays[1] = dispatch.array(what, values[1], "the operand")
+    arrays[1] = dispatch.array(caller, values[1], "the operand")
     nodes[1], dtypes[1] = expression.input(1), arrays[1].dtype
     table.remove(numbers, 1)
   end
   local common = promote.result(dtypes, numbers)
   if not promote.is_float(common) and common ~= "bool" then
-    for _, number in ipairs(numbers) do check_range(what, number, common) end
+    for _, number in ipairs(numbers) do check_range(caller, number, common) end
   end
-  round_operands(what, values, nodes, arrays, common)
+  round_operands(caller, values, nodes, arrays, common)
   return arrays, nodes, common, promote.compared(dtypes, common)
 end
 
 -- A word of n operands. `as`: what it is computed in and gives: "same" as the operands; "number": the same, but of
 -- bools it is refused; "whole": the same, but of bools int32; "float"; "bool". `check` may refuse values.
 local function define(name, n, as, build, check)
-  local what = "np." .. name
+  local caller = "np." .. name
   words[name] = function(...)
     local given = select("#", ...)
-    if given ~= n then fail("%s: it takes %d operand%s, and got %d", what, n, n == 1 and "" or "s", given) end
-    local arrays, nodes, common, compared = operands_of(what, { ... }, n)
-    if check then check(what, common, ...) end
+    if given ~= n then fail("%s: it takes %d operand%s, and got %d", caller, n, n == 1 and "" or "s", given) end
+    local arrays, nodes, common, compared = operands_of(caller, { ... }, n)
+    if check then check(caller, common, ...) end
     if common == "bool" and as == "number" then
-      fail("%s: of bool; np.astype(x, \"int32\") makes numbers of it", what)
+      fail("%s: of bool; np.astype(x, \"int32\") makes numbers of it", caller)
     end
     if as == "float" then common = promote.to_float(common) end
     if as == "whole" and common == "bool" then common = "int32" end
-    if as == "bool" then return elementwise.run(what, arrays, build(unpack(nodes)), "bool", compared) end
-    return elementwise.run(what, arrays, build(unpack(nodes)), common, common)
+    if as == "bool" then return elementwise.run(caller, arrays, build(unpack(nodes)), "bool", compared) end
+    return elementwise.run(caller, arrays, build(unpack(nodes)), common, common)
   end
 end
 
 -- Few whole numbers have a whole one to a negative power. Of arrays of powers those that have none are 0.
-local function check_power(what, common, _, power)
+local function check_power(caller, common, _, power)
   if type(power) == "number" and power < 0 and not promote.is_float(common) then
-    fail("%s: whole numbers to the power %s; np.astype(x, \"float32\") has such powers", what, list.show(power))
+    fail("%s: whole numbers to the power %s; np.astype(x, \"float32\") has such powers", caller, list.show(power))
   end
 end
 
@@ -324,14 +324,14 @@ end
 
 -- What is of floats only. Whole numbers are whole already, and always finite.
 local function define_of_floats(name, op, otherwise)
-  local what = "np." .. name
+  local caller = "np." .. name
   words[name] = function(...)
-    if select("#", ...) ~= 1 then fail("%s: it takes 1 operand, and got %d", what, select("#", ...)) end
-    local x = dispatch.array(what, (...), "the operand")
+    if select("#", ...) ~= 1 then fail("%s: it takes 1 operand, and got %d", caller, select("#", ...)) end
+    local x = dispatch.array(caller, (...), "the operand")
     local as = otherwise and "bool" or x.dtype
     local node = promote.is_float(x.dtype) and f[op](expression.input(1))
       or otherwise and f[otherwise](expression.input(1), expression.input(1)) or f.COPY(expression.input(1))
-    return elementwise.run(what, { x }, node, as, x.dtype)
+    return elementwise.run(caller, { x }, node, as, x.dtype)
   end
 end
 for name, op in pairs { floor = "FLOOR", ceil = "CEIL", round = "ROUND" } do define_of_floats(name, op) end
@@ -349,13 +349,13 @@ array.ops.operators = {
 ---@param b shardrt.Operand
 ---@return shardrt.Array
 function words.where(condition, a, b)
-  local what = "np.where"
-  local arrays, nodes, common = operands_of(what, { a, b }, 2)
-  local asked = dispatch.array(what, condition, "the condition")
+  local caller = "np.where"
+  local arrays, nodes, common = operands_of(caller, { a, b }, 2)
+  local asked = dispatch.array(caller, condition, "the condition")
   -- The condition is asked in its own dtype, before anything is converted: 0.5 is true among whole numbers, too.
   if asked.dtype ~= "bool" then asked = words.not_equal(asked, 0) end
   arrays[#arrays + 1] = asked
-  return elementwise.run(what, arrays, f.SELECT(expression.input(#arrays), nodes[1], nodes[2]), common, common)
+  return elementwise.run(caller, arrays, f.SELECT(expression.input(#arrays), nodes[1], nodes[2]), common, common)
 end
 
 --- Within [low, high]; either may be nil.
@@ -375,11 +375,11 @@ end
 ---@param name string
 ---@return shardrt.Array
 function words.astype(x, name)
-  local what = "np.astype"
-  local to = dtype.named(what, name).name
-  x = dispatch.array(what, x, "the operand")
+  local caller = "np.astype"
+  local to = dtype.named(caller, name).name
+  x = dispatch.array(caller, x, "the operand")
   if x.dtype == to then return x end
-  return elementwise.run(what, { x }, expression.input(1), to, x.dtype)
+  return elementwise.run(caller, { x }, expression.input(1), to, x.dtype)
 end
 
 --- The array with its elements repeated such that it has the shape.
@@ -387,14 +387,14 @@ end
 ---@param to integer[]
 ---@return shardrt.Array
 function words.broadcast_to(x, to)
-  local what = "np.broadcast_to"
-  x = dispatch.array(what, x, "the operand")
-  local sizes = shape.check(what, to)
-  local full = elementwise.broadcast(what, { x.shape, sizes })
+  local caller = "np.broadcast_to"
+  x = dispatch.array(caller, x, "the operand")
+  local sizes = shape.check(caller, to)
+  local full = elementwise.broadcast(caller, { x.shape, sizes })
   if not shape.equal(full, sizes) then
-    fail("%s: an array of shape %s does not broadcast to %s", what, shape.text(x.shape), shape.text(sizes))
+    fail("%s: an array of shape %s does not broadcast to %s", caller, shape.text(x.shape), shape.text(sizes))
   end
-  return elementwise.run(what, { x }, expression.input(1), x.dtype, x.dtype, sizes)
+  return elementwise.run(caller, { x }, expression.input(1), x.dtype, x.dtype, sizes)
 end
 
 return elementwise

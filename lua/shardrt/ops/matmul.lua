@@ -39,30 +39,30 @@ local function fill(values, ndim, with)
 end
 
 -- An operand as the rules see it: not transposed, and with all batch dimensions.
-local function seen(what, at, x, transpose, ndim)
-  local cuts = placement.cuts(at, x)
+local function seen(caller, at, x, transpose, ndim)
+  local dim_axes = placement.dim_axes(at, x)
   return {
-    cuts = cuts and fill(swapped(cuts, transpose), ndim, {}) or cuts,
+    dim_axes = dim_axes and fill(swapped(dim_axes, transpose), ndim, {}) or dim_axes,
     sizes = fill(swapped(x.shape, transpose), ndim, 1),
-    bytes = dtype.named(what, x.dtype).size,
+    bytes = dtype.named(caller, x.dtype).size,
   }
 end
 
 -- The operand in its layout.
-local function brought(what, at, x, transpose, cuts, full)
+local function brought(caller, at, x, transpose, dim_axes, full)
   local own, ndim = swapped(x.shape, transpose), x.ndim
   local wanted = {}
   for d = 1, ndim do
-    local e = d + #cuts - ndim
-    wanted[d] = (d > ndim - 2 or own[d] == full[e]) and cuts[e] or {}
+    local e = d + #dim_axes - ndim
+    wanted[d] = (d > ndim - 2 or own[d] == full[e]) and dim_axes[e] or {}
   end
-  return dispatch.bring(what, x, at, swapped(wanted, transpose))
+  return dispatch.to_layout(caller, x, at, swapped(wanted, transpose))
 end
 
 local gradient
 
 --- {…, M, K} x {…, K, N}, batched over the leading dimensions, which broadcast. An operand may be given transposed.
----@param what string
+---@param caller string
 ---@param a shardrt.Array
 ---@param b shardrt.Array
 ---@param transpose_a boolean # a is {…, K, M}
@@ -70,47 +70,47 @@ local gradient
 ---@param accuracy shardrt.precision
 ---@param wanted shardrt.Sharding?
 ---@return shardrt.Array
-function matmul.matmul(what, a, b, transpose_a, transpose_b, accuracy, wanted)
-  local at = placement.of(what, { a, b })
+function matmul.matmul(caller, a, b, transpose_a, transpose_b, accuracy, wanted)
+  local at = placement.of(caller, { a, b })
   local ndim = math.max(a.ndim, b.ndim)
-  local lhs, rhs = seen(what, at, a, transpose_a, ndim), seen(what, at, b, transpose_b, ndim)
+  local lhs, rhs = seen(caller, at, a, transpose_a, ndim), seen(caller, at, b, transpose_b, ndim)
   if lhs.sizes[ndim] ~= rhs.sizes[ndim - 1] then
-    fail("%s: shapes %s and %s: the left one's last dimension (%d) is to be the right one's %s (%d)", what,
+    fail("%s: shapes %s and %s: the left one's last dimension (%d) is to be the right one's %s (%d)", caller,
       shape.text(swapped(a.shape, transpose_a)), shape.text(swapped(b.shape, transpose_b)), lhs.sizes[ndim],
       b.ndim == 1 and "only one" or "last but one", rhs.sizes[ndim - 1])
   end
   local left, right = {}, {}
   for d = 1, ndim - 2 do left[d], right[d] = lhs.sizes[d], rhs.sizes[d] end
-  local sizes = elementwise.broadcast(what, { left, right })
+  local sizes = elementwise.broadcast(caller, { left, right })
   local inner = lhs.sizes[ndim]
   sizes[ndim - 1], sizes[ndim] = lhs.sizes[ndim - 1], rhs.sizes[ndim]
   local common = promote.result({ a.dtype, b.dtype }, {})
-  local plan = propagate.matmul(lhs, rhs, sizes, dtype.named(what, common).size, at.axis_size)
+  local plan = propagate.matmul(lhs, rhs, sizes, dtype.named(caller, common).size, at.axis_size)
   local full_a, full_b = list.copy(sizes), list.copy(sizes)
   full_a[ndim], full_b[ndim - 1] = inner, inner
-  local function ready(x, transpose, cuts, full)
+  local function ready(x, transpose, dim_axes, full)
     if x.dtype ~= common then x = elementwise.words.astype(x, common) end
-    return brought(what, at, x, transpose, cuts, full)
+    return brought(caller, at, x, transpose, dim_axes, full)
   end
   local x, y = ready(a, transpose_a, plan.lhs, full_a), ready(b, transpose_b, plan.rhs, full_b)
   local name = #plan.partial > 0 and dispatch.part_dtype(common) or common
   if name ~= common then x, y = elementwise.words.astype(x, name), elementwise.words.astype(y, name) end
-  local told = (transpose_a and "transposed " or "") .. (transpose_b and "by transposed " or "")
+  local detail = (transpose_a and "transposed " or "") .. (transpose_b and "by transposed " or "")
     .. (accuracy ~= "float32" and "in " .. accuracy or "")
-  local out = dispatch.partial(what, {
-    op = C.SHARDRT_SUM, at = at, cuts = plan.result, partial = plan.partial, dtype = name, sizes = sizes,
-    adds = true, inputs = { a, b }, told = told,
+  local out = dispatch.partial(caller, {
+    op = C.SHARDRT_SUM, at = at, dim_axes = plan.result, partial = plan.partial, dtype = name, sizes = sizes,
+    adds = true, inputs = { a, b }, detail = detail,
   }, function(parts)
-    dispatch.compute(what, parts, C.shardrt_matmul, x.handle, y.handle, transpose_a and 1 or 0, transpose_b and 1 or 0,
-      precision.code(accuracy), parts.handle)
+    dispatch.compute(caller, parts, C.shardrt_matmul, x.handle, y.handle, transpose_a and 1 or 0,
+      transpose_b and 1 or 0, precision.code(accuracy), parts.handle)
   end, wanted)
   if name ~= common then out = elementwise.words.astype(out, common) end
-  return dispatch.done(what, out, { a, b }, gradient(what, a, b, transpose_a, transpose_b, accuracy), told)
+  return dispatch.done(caller, out, { a, b }, gradient(caller, a, b, transpose_a, transpose_b, accuracy), detail)
 end
 
 -- d(ab) = dy b^T and a^T dy, whichever way round the operands were given, in the product's precision.
-function gradient(what, a, b, transpose_a, transpose_b, accuracy)
-  local name = "the gradient of " .. what
+function gradient(caller, a, b, transpose_a, transpose_b, accuracy)
+  local name = "the gradient of " .. caller
   local function as(g, x)
     if g.dtype ~= x.dtype then g = elementwise.words.astype(g, x.dtype) end
     return elementwise.unbroadcast(name, g, x)
@@ -132,17 +132,17 @@ end
 local OPTIONS = { sharding = true, precision = true }
 
 -- How the product is to lie, and how exact it is to be.
-local function wanted_of(what, options)
-  if options == nil then return nil, precision.of(what) end
+local function wanted_of(caller, options)
+  if options == nil then return nil, precision.of(caller) end
   if type(options) ~= "table" or sharding.is(options) then
-    fail("%s: the options are a table, as in {sharding = s}", what)
+    fail("%s: the options are a table, as in {sharding = s}", caller)
   end
-  fail.keywords(what, options, OPTIONS)
-  return options.sharding and sharding.check(what, options.sharding), precision.of(what, options.precision)
+  fail.keywords(caller, options, OPTIONS)
+  return options.sharding and sharding.check(caller, options.sharding), precision.of(caller, options.precision)
 end
 
-local function operands(what, a, b)
-  return dispatch.array(what, a, "the left operand"), dispatch.array(what, b, "the right operand")
+local function operands(caller, a, b)
+  return dispatch.array(caller, a, "the left operand"), dispatch.array(caller, b, "the right operand")
 end
 
 -- Of bool by bool: whether any two are both true; the others as `multiply` has them.
@@ -154,25 +154,25 @@ end
 local reshape_to = manipulation.words.reshape
 
 -- A product with vectors as matrices of one row or column; the dimension of 1 is then dropped.
-local function with_vectors(what, a, b, accuracy, wanted)
+local function with_vectors(caller, a, b, accuracy, wanted)
   local inner, other = a.shape[a.ndim], b.shape[math.max(1, b.ndim - 1)]
   if inner ~= other then
-    fail("%s: shapes %s and %s: the left one's last dimension (%d) is to be the right one's %s (%d)", what,
+    fail("%s: shapes %s and %s: the left one's last dimension (%d) is to be the right one's %s (%d)", caller,
       shape.text(a.shape), shape.text(b.shape), inner, b.ndim == 1 and "only one" or "last but one", other)
   end
   local x = a.ndim == 1 and reshape_to(a, { 1, a.shape[1] }) or a
   local y = b.ndim == 1 and reshape_to(b, { b.shape[1], 1 }) or b
-  if a.ndim > 1 and b.ndim > 1 then return matmul.matmul(what, a, b, false, false, accuracy, wanted) end
-  local out = matmul.matmul(what, x, y, false, false, accuracy)
+  if a.ndim > 1 and b.ndim > 1 then return matmul.matmul(caller, a, b, false, false, accuracy, wanted) end
+  local out = matmul.matmul(caller, x, y, false, false, accuracy)
   local sizes = out.shape
   if b.ndim == 1 then table.remove(sizes) end
   if a.ndim == 1 then table.remove(sizes, #sizes - (b.ndim == 1 and 0 or 1)) end
   out = reshape_to(out, sizes)
-  return wanted and constraint.array(what, out, wanted) or out
+  return wanted and constraint.array(caller, out, wanted) or out
 end
 
 -- The cuts and the shape of an array with dimensions first … last seen as one.
-local function as_one(cuts, sizes, first, last)
+local function as_one(dim_axes, sizes, first, last)
   local made, shape_made = {}, {}
   for d, size in ipairs(sizes) do
     local e = #made
@@ -180,7 +180,7 @@ local function as_one(cuts, sizes, first, last)
       e = e + 1
       made[e], shape_made[e] = {}, 1
     end
-    for _, axis in ipairs(cuts[d]) do table.insert(made[e], axis) end
+    for _, axis in ipairs(dim_axes[d]) do table.insert(made[e], axis) end
     shape_made[e] = shape_made[e] * size
   end
   return made, shape_made
@@ -188,10 +188,10 @@ end
 
 -- The array with those elements on each device, under other sizes and cuts, and the way back for its gradient. Where
 -- that is no reshape, it numbers elements in another way: as all arrays do that were seen so from the same cuts.
-local function seen_as(what, at, x, from, sizes, cuts)
-  local out = dispatch.alias(what, dispatch.bring(what, x, at, from), at, cuts, sizes)
+local function seen_as(caller, at, x, from, sizes, dim_axes)
+  local out = dispatch.alias(caller, dispatch.to_layout(caller, x, at, from), at, dim_axes, sizes)
   local old = x.shape
-  return dispatch.done(what, out, { x }, function(dy) return { seen_as(what, at, dy, cuts, old, from) } end)
+  return dispatch.done(caller, out, { x }, function(dy) return { seen_as(caller, at, dy, dim_axes, old, from) } end)
 end
 
 -- How the operands of a dot lie as matrices {M, K} and {K, N}, where each device has of these what it has of them: nil
@@ -199,59 +199,59 @@ end
 local function matrices(at, a, b)
   local made, used = {}, {}
   for i, x in ipairs { a, b } do
-    local cuts = placement.cuts(at, x)
-    if cuts == false or x.size == 0 then return nil end
-    cuts = cuts or propagate.whole(x.ndim)
-    local flat, sizes = as_one(cuts, x.shape, i, i == 1 and x.ndim - 1 or x.ndim)
+    local dim_axes = placement.dim_axes(at, x)
+    if dim_axes == false or x.size == 0 then return nil end
+    dim_axes = dim_axes or propagate.whole(x.ndim)
+    local flat, sizes = as_one(dim_axes, x.shape, i, i == 1 and x.ndim - 1 or x.ndim)
     for _, axis in ipairs(flat[i]) do
       if used[axis] then return nil end
       used[axis] = true
     end
-    made[i] = { cuts = cuts, flat = flat, sizes = sizes, placed = x.committed }
+    made[i] = { dim_axes = dim_axes, flat = flat, sizes = sizes, placed = x.committed }
   end
   return made
 end
 
 -- {…a, K} and {K, …b} as one product of two matrices.
-local function as_matrices(what, at, a, b, ways, accuracy)
+local function as_matrices(caller, at, a, b, ways, accuracy)
   local left, right = ways[1], ways[2]
   local function matrix(x, way)
     if x.ndim == 2 then return x end
-    return way.placed and seen_as(what, at, x, way.cuts, way.sizes, way.flat) or reshape_to(x, way.sizes)
+    return way.placed and seen_as(caller, at, x, way.dim_axes, way.sizes, way.flat) or reshape_to(x, way.sizes)
   end
-  local out = matmul.matmul(what, matrix(a, left), matrix(b, right), false, false, accuracy)
-  local cuts, sizes = {}, {}
-  for d = 1, a.ndim - 1 do cuts[d], sizes[d] = left.cuts[d], a.shape[d] end
-  for d = 2, b.ndim do cuts[#cuts + 1], sizes[#sizes + 1] = right.cuts[d], b.shape[d] end
-  return seen_as(what, at, out, { left.flat[1], right.flat[2] }, sizes, cuts)
+  local out = matmul.matmul(caller, matrix(a, left), matrix(b, right), false, false, accuracy)
+  local dim_axes, sizes = {}, {}
+  for d = 1, a.ndim - 1 do dim_axes[d], sizes[d] = left.dim_axes[d], a.shape[d] end
+  for d = 2, b.ndim do dim_axes[#dim_axes + 1], sizes[#sizes + 1] = right.dim_axes[d], b.shape[d] end
+  return seen_as(caller, at, out, { left.flat[1], right.flat[2] }, sizes, dim_axes)
 end
 
 -- {…a, M, K} and {…b, K, N}: all products of a matrix of the one and a matrix of the other.
-local function products(what, a, b, accuracy)
-  if b.ndim == 2 then return matmul.matmul(what, a, b, false, false, accuracy) end
+local function products(caller, a, b, accuracy)
+  if b.ndim == 2 then return matmul.matmul(caller, a, b, false, false, accuracy) end
   local left, sizes, order = a.shape, {}, {}
   local outer, inner = a.ndim - 2, b.ndim - 2
   for d = 1, outer do sizes[d], order[d] = left[d], d - 1 end
   for d = 1, inner do sizes[outer + d], order[outer + 1 + d] = 1, outer + d - 1 end
   sizes[outer + inner + 1], sizes[outer + inner + 2] = left[outer + 1], left[outer + 2]
   order[outer + 1], order[outer + inner + 2] = outer + inner, outer + inner + 1
-  return manipulation.words.transpose(matmul.matmul(what, reshape_to(a, sizes), b, false, false, accuracy), order)
+  return manipulation.words.transpose(matmul.matmul(caller, reshape_to(a, sizes), b, false, false, accuracy), order)
 end
 
 -- {…a, K} by {…b, K, N}: every row of the one by every matrix of the other.
-local function all_by_all(what, a, b, accuracy)
+local function all_by_all(caller, a, b, accuracy)
   local inner = a.shape[a.ndim]
   if inner ~= b.shape[b.ndim - 1] then
-    fail("%s: shapes %s and %s: the left one's last dimension (%d) is to be the right one's last but one (%d)", what,
+    fail("%s: shapes %s and %s: the left one's last dimension (%d) is to be the right one's last but one (%d)", caller,
       shape.text(a.shape), shape.text(b.shape), inner, b.shape[b.ndim - 1])
   end
   local order = { b.ndim - 2 }
   for d = 0, b.ndim - 1 do
     if d ~= b.ndim - 2 then order[#order + 1] = d end
   end
-  local at, turned = placement.of(what, { a, b }), b.ndim > 2 and manipulation.words.transpose(b, order) or b
+  local at, turned = placement.of(caller, { a, b }), b.ndim > 2 and manipulation.words.transpose(b, order) or b
   local ways = matrices(at, a, turned)
-  return ways and as_matrices(what, at, a, turned, ways, accuracy) or products(what, a, b, accuracy)
+  return ways and as_matrices(caller, at, a, turned, ways, accuracy) or products(caller, a, b, accuracy)
 end
 
 --- The product of matrices, of a matrix and a vector, or of two vectors; with more dimensions, of all matrices that the
@@ -263,13 +263,13 @@ end
 ---@param options shardrt.ProductOptions?
 ---@return shardrt.Array
 function words.matmul(a, b, options)
-  local what = "np.matmul"
-  local wanted, accuracy = wanted_of(what, options)
-  a, b = operands(what, a, b)
-  if a.ndim == 0 or b.ndim == 0 then fail("%s: of a single number; it takes vectors and matrices", what) end
+  local caller = "np.matmul"
+  local wanted, accuracy = wanted_of(caller, options)
+  a, b = operands(caller, a, b)
+  if a.ndim == 0 or b.ndim == 0 then fail("%s: of a single number; it takes vectors and matrices", caller) end
   if a.dtype == "bool" and b.dtype == "bool" then return of_bools(words.matmul, a, b, options) end
-  if a.ndim > 2 and b.ndim == 2 and not wanted then return all_by_all(what, a, b, accuracy) end
-  return with_vectors(what, a, b, accuracy, wanted)
+  if a.ndim > 2 and b.ndim == 2 and not wanted then return all_by_all(caller, a, b, accuracy) end
+  return with_vectors(caller, a, b, accuracy, wanted)
 end
 
 --- The sum of products over the last dimension of a and the last but one of b (its only one, of a vector). Of single
@@ -279,20 +279,20 @@ end
 ---@param options shardrt.ProductOptions?
 ---@return shardrt.Array
 function words.dot(a, b, options)
-  local what = "np.dot"
-  local wanted, accuracy = wanted_of(what, options)
+  local caller = "np.dot"
+  local wanted, accuracy = wanted_of(caller, options)
   local x, y = a, b -- a Lua number has no dtype of its own
-  a, b = operands(what, a, b)
+  a, b = operands(caller, a, b)
   if a.ndim == 0 or b.ndim == 0 then
     local out = elementwise.words.multiply(x, y)
-    return wanted and constraint.array(what, out, wanted) or out
+    return wanted and constraint.array(caller, out, wanted) or out
   end
   if a.dtype == "bool" and b.dtype == "bool" then return of_bools(words.dot, a, b, options) end
   if a.ndim <= 2 and b.ndim <= 2 or a.ndim == 1 or b.ndim == 1 or b.ndim == 2 and wanted then
-    return with_vectors(what, a, b, accuracy, wanted)
+    return with_vectors(caller, a, b, accuracy, wanted)
   end
-  local out = all_by_all(what, a, b, accuracy)
-  return wanted and constraint.array(what, out, wanted) or out
+  local out = all_by_all(caller, a, b, accuracy)
+  return wanted and constraint.array(caller, out, wanted) or out
 end
 
 return matmul

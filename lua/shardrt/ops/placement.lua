@@ -50,13 +50,13 @@ end
 
 --- The place of an operation on these arrays; an error where two of them were placed on different devices, or on the
 --- same in another order.
----@param what string
+---@param caller string
 ---@param arrays shardrt.Array[]
 ---@return shardrt.placement
-function placement.of(what, arrays)
+function placement.of(caller, arrays)
   local first, found, named
   for i, x in ipairs(arrays) do
-    array.check(what, x) -- a gradient may need what was deleted since
+    array.check(caller, x) -- a gradient may need what was deleted since
     if x.committed then
       local s = x.sharding
       if not first then
@@ -64,7 +64,7 @@ function placement.of(what, arrays)
       elseif s ~= found and not C.shardrt_mesh_same_devices(C.shardrt_sharding_mesh(s.handle),
           C.shardrt_sharding_mesh(arrays[first].sharding.handle)) then
         fail("%s: array %d is placed on the devices %s and array %d on %s: placed arrays do not move by themselves; "
-          .. "device_put(x, s) brings one of them to the other's devices (in the same order)", what, first,
+          .. "device_put(x, s) brings one of them to the other's devices (in the same order)", caller, first,
           ids_text(arrays[first].sharding), i, ids_text(s))
       end
       if s.mesh then named = named or s.mesh end
@@ -76,30 +76,30 @@ function placement.of(what, arrays)
   return nowhere
 end
 
-local function key_of(cuts)
+local function key_of(dim_axes)
   local words = {}
-  for d, axes in ipairs(cuts) do words[d] = table.concat(axes, "\1") end
+  for d, axes in ipairs(dim_axes) do words[d] = table.concat(axes, "\1") end
   return table.concat(words, "\2")
 end
 
-local function entries(cuts)
+local function entries(dim_axes)
   local made = {}
-  for d, axes in ipairs(cuts) do
+  for d, axes in ipairs(dim_axes) do
     if #axes > 0 then made[d] = #axes == 1 and axes[1] or list.copy(axes) end
   end
-  return made, #cuts
+  return made, #dim_axes
 end
 
 --- The sharding of that name there.
 ---@param at shardrt.placement
----@param cuts shardrt.Cuts
+---@param dim_axes shardrt.DimAxes
 ---@return shardrt.Sharding
-function placement.sharding(at, cuts)
+function placement.sharding(at, dim_axes)
   if at.single then return at.single end
-  local key = #cuts .. key_of(cuts)
+  local key = #dim_axes .. key_of(dim_axes)
   local found = at.shardings[key]
   if not found then
-    local made, ndim = entries(cuts)
+    local made, ndim = entries(dim_axes)
     found = sharding.words.NamedSharding(at.mesh, spec.words.P(unpack(made, 1, ndim)))
     at.shardings[key] = found
   end
@@ -109,8 +109,8 @@ end
 --- How an array lies there: its cuts; nil: nobody placed it; false: over the same devices, but not in this mesh.
 ---@param at shardrt.placement
 ---@param x shardrt.Array
----@return shardrt.Cuts|false|nil
-function placement.cuts(at, x)
+---@return shardrt.DimAxes|false|nil
+function placement.dim_axes(at, x)
   if not x.committed then return nil end
   local s, made = x.sharding, propagate.whole(x.ndim)
   if at.single or s.device then return made end
@@ -209,11 +209,11 @@ end
 
 --- Cuts of the old mesh as the split one says them.
 ---@param split shardrt.placement.split
----@param cuts shardrt.Cuts
----@return shardrt.Cuts
-function placement.renamed(split, cuts)
+---@param dim_axes shardrt.DimAxes
+---@return shardrt.DimAxes
+function placement.renamed(split, dim_axes)
   local made = {}
-  for d, axes in ipairs(cuts) do
+  for d, axes in ipairs(dim_axes) do
     made[d] = {}
     for _, axis in ipairs(axes) do
       for _, name in ipairs(split.rename[axis] or { axis }) do made[d][#made[d] + 1] = name end

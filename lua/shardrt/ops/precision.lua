@@ -16,20 +16,20 @@ local CODES = { float32 = C.SHARDRT_PRECISION_FLOAT32, tensorfloat32 = C.SHARDRT
 local default = "float32"
 
 -- The name, which is one of those above.
-local function check(what, name)
+local function check(caller, name)
   if type(name) ~= "string" or CODES[name] == nil then
-    fail('%s: the precision is %s%s; there are "float32" and "tensorfloat32"', what, list.show(name),
+    fail('%s: the precision is %s%s; there are "float32" and "tensorfloat32"', caller, list.show(name),
       fail.suggestion(name, CODES))
   end
   return name
 end
 
 --- The precision of a product: the one it was given, or the default.
----@param what string
+---@param caller string
 ---@param name any
 ---@return shardrt.precision
-function precision.of(what, name)
-  return name == nil and default or check(what, name)
+function precision.of(caller, name)
+  return name == nil and default or check(caller, name)
 end
 
 --- What C calls it.

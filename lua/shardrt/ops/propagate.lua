@@ -8,7 +8,7 @@ require("shardrt.base.error").own()
 
 local propagate = {}
 
----@alias shardrt.Cuts string[][]
+---@alias shardrt.DimAxes string[][]
 
 local function is_beginning(short, long)
   if #short > #long then return false end
@@ -19,11 +19,11 @@ local function is_beginning(short, long)
 end
 
 ---@param ndim integer
----@return shardrt.Cuts
+---@return shardrt.DimAxes
 function propagate.whole(ndim)
-  local cuts = {}
-  for d = 1, ndim do cuts[d] = {} end
-  return cuts
+  local dim_axes = {}
+  for d = 1, ndim do dim_axes[d] = {} end
+  return dim_axes
 end
 
 --- Into how many parts a list of axes cuts.
@@ -37,8 +37,8 @@ function propagate.parts(axes, axis_size)
 end
 local parts = propagate.parts
 
----@param a shardrt.Cuts
----@param b shardrt.Cuts
+---@param a shardrt.DimAxes
+---@param b shardrt.DimAxes
 ---@return boolean
 function propagate.equal(a, b)
   for d = 1, #a do
@@ -48,8 +48,8 @@ function propagate.equal(a, b)
 end
 
 --- Whether what lies by `coarse` only has to be cut further to lie by `fine`.
----@param coarse shardrt.Cuts
----@param fine shardrt.Cuts
+---@param coarse shardrt.DimAxes
+---@param fine shardrt.DimAxes
 ---@return boolean
 function propagate.is_finer(coarse, fine)
   for d = 1, #coarse do
@@ -80,9 +80,9 @@ local COUNTED = 4096 -- devices, at most, that are looked at one by one
 -- says which part of a dimension that is cut by a list of axes is there. nil where these are too many.
 local function places_of(all, axis_size)
   local axes, known, places, at = {}, {}, 1, {}
-  for _, cuts in ipairs(all) do
-    for d = 1, #cuts do
-      for _, axis in ipairs(cuts[d]) do
+  for _, dim_axes in ipairs(all) do
+    for d = 1, #dim_axes do
+      for _, axis in ipairs(dim_axes[d]) do
         if not known[axis] then
           known[axis], places = true, places * axis_size[axis]
           axes[#axes + 1] = axis
@@ -128,8 +128,8 @@ local function counted(from, to, sizes, axis_size)
 end
 
 --- How many elements a device receives, on average, where an array of these sizes goes from one layout to another.
----@param from shardrt.Cuts|false|nil
----@param to shardrt.Cuts
+---@param from shardrt.DimAxes|false|nil
+---@param to shardrt.DimAxes
 ---@param sizes integer[]
 ---@param axis_size table<string, integer>
 ---@return number
@@ -151,10 +151,10 @@ end
 local moved = propagate.moved
 
 -- No axis cuts two dimensions, and axes not in `taken` only.
-local function used_once(cuts)
+local function used_once(dim_axes)
   local used = {}
-  for d = 1, #cuts do
-    for _, axis in ipairs(cuts[d]) do
+  for d = 1, #dim_axes do
+    for _, axis in ipairs(dim_axes[d]) do
       if used[axis] then return false end
       used[axis] = true
     end
@@ -178,18 +178,18 @@ local function merge(a, b)
 end
 
 ---@class shardrt.propagate.operand
----@field cuts shardrt.Cuts|false|nil # in the result's dimensions
+---@field dim_axes shardrt.DimAxes|false|nil # in the result's dimensions
 ---@field sizes integer[] # in the result's dimensions; 1 where it is broadcast
 ---@field bytes integer # of an element
 
 --- What an operand must have of the result's cuts: none where it is broadcast.
----@param cuts shardrt.Cuts
+---@param dim_axes shardrt.DimAxes
 ---@param sizes integer[] # the operand's
 ---@param result integer[] # the result's
----@return shardrt.Cuts
-function propagate.of_operand(cuts, sizes, result)
+---@return shardrt.DimAxes
+function propagate.of_operand(dim_axes, sizes, result)
   local made = {}
-  for d = 1, #result do made[d] = sizes[d] == result[d] and cuts[d] or {} end
+  for d = 1, #result do made[d] = sizes[d] == result[d] and dim_axes[d] or {} end
   return made
 end
 local of_operand = propagate.of_operand
@@ -198,18 +198,19 @@ local function merge_all(operands, first, ndim)
   local made = first or propagate.whole(ndim)
   local complete = true
   for _, operand in ipairs(operands) do
-    if operand.cuts then
-      local both = merge(made, operand.cuts)
+    if operand.dim_axes then
+      local both = merge(made, operand.dim_axes)
       made, complete = both or made, complete and both ~= nil
     end
   end
   return made, complete
 end
 
-local function cost_of(cuts, operands, sizes, axis_size)
+local function cost_of(dim_axes, operands, sizes, axis_size)
   local cost = 0
   for _, operand in ipairs(operands) do
-    cost = cost + operand.bytes * moved(operand.cuts, of_operand(cuts, operand.sizes, sizes), operand.sizes, axis_size)
+    local wanted = of_operand(dim_axes, operand.sizes, sizes)
+    cost = cost + operand.bytes * moved(operand.dim_axes, wanted, operand.sizes, axis_size)
   end
   return cost
 end
@@ -219,32 +220,32 @@ end
 ---@param sizes integer[] # of the result
 ---@param operands shardrt.propagate.operand[]
 ---@param axis_size table<string, integer>
----@return shardrt.Cuts
+---@return shardrt.DimAxes
 function propagate.elementwise(sizes, operands, axis_size)
-  local cuts, complete = merge_all(operands, nil, #sizes)
-  if complete then return cuts end
+  local dim_axes, complete = merge_all(operands, nil, #sizes)
+  if complete then return dim_axes end
   local least
   for _, operand in ipairs(operands) do
-    if operand.cuts then
-      local candidate = merge_all(operands, operand.cuts, #sizes)
+    if operand.dim_axes then
+      local candidate = merge_all(operands, operand.dim_axes, #sizes)
       local cost = cost_of(candidate, operands, sizes, axis_size)
-      if not least or cost < least then cuts, least = candidate, cost end
+      if not least or cost < least then dim_axes, least = candidate, cost end
     end
   end
-  return cuts
+  return dim_axes
 end
 
 --- Of each dimension's axes as many, from the first one on, as cut it into equal parts.
----@param cuts shardrt.Cuts
+---@param dim_axes shardrt.DimAxes
 ---@param sizes integer[]
 ---@param axis_size table<string, integer>
----@return shardrt.Cuts
-function propagate.fitting(cuts, sizes, axis_size)
+---@return shardrt.DimAxes
+function propagate.fitting(dim_axes, sizes, axis_size)
   local made = {}
   for d, size in ipairs(sizes) do
     local n = 1
     made[d] = {}
-    for i, axis in ipairs(cuts[d]) do
+    for i, axis in ipairs(dim_axes[d]) do
       n = n * axis_size[axis]
       if size % n ~= 0 then break end
       made[d][i] = axis
@@ -255,8 +256,8 @@ end
 local fitting = propagate.fitting
 
 --- How many elements a device receives, on average, where all of an array becomes a part of a larger one.
----@param from shardrt.Cuts|false|nil
----@param to shardrt.Cuts # of the larger one
+---@param from shardrt.DimAxes|false|nil
+---@param to shardrt.DimAxes # of the larger one
 ---@param old integer[] # its shape
 ---@param new integer[] # that of the larger one
 ---@param by integer[] # where in it the array begins
@@ -286,9 +287,9 @@ function propagate.placed(from, to, old, new, by, axis_size)
   return sum / places
 end
 
-local function is_among(cuts, list)
+local function is_among(dim_axes, list)
   for _, other in ipairs(list) do
-    if propagate.equal(cuts, other) then return true end
+    if propagate.equal(dim_axes, other) then return true end
   end
   return false
 end
@@ -298,25 +299,25 @@ end
 ---@param along integer # the dimension in which they follow each other, from 1
 ---@param operands shardrt.propagate.operand[] # their sizes are their own
 ---@param axis_size table<string, integer>
----@return shardrt.Cuts
+---@return shardrt.DimAxes
 function propagate.concatenate(sizes, along, operands, axis_size)
-  local cuts, complete = merge_all(operands, nil, #sizes)
-  if complete then return fitting(cuts, sizes, axis_size) end
+  local dim_axes, complete = merge_all(operands, nil, #sizes)
+  if complete then return fitting(dim_axes, sizes, axis_size) end
   local least, tried = nil, {}
   for _, operand in ipairs(operands) do
-    local candidate = operand.cuts and fitting(merge_all(operands, operand.cuts, #sizes), sizes, axis_size)
+    local candidate = operand.dim_axes and fitting(merge_all(operands, operand.dim_axes, #sizes), sizes, axis_size)
     if candidate and not is_among(candidate, tried) then
       local cost, by = 0, {}
       for d = 1, #sizes do by[d] = 0 end
       for _, one in ipairs(operands) do
-        cost = cost + one.bytes * propagate.placed(one.cuts, candidate, one.sizes, sizes, by, axis_size)
+        cost = cost + one.bytes * propagate.placed(one.dim_axes, candidate, one.sizes, sizes, by, axis_size)
         by[along] = by[along] + one.sizes[along]
       end
       tried[#tried + 1] = candidate
-      if not least or cost < least then cuts, least = candidate, cost end
+      if not least or cost < least then dim_axes, least = candidate, cost end
     end
   end
-  return cuts
+  return dim_axes
 end
 
 -- The longest beginning of a list that uses no axis of the others.
@@ -348,9 +349,9 @@ local function flat(lists)
 end
 
 ---@class shardrt.propagate.product
----@field lhs shardrt.Cuts # what the operands must have
----@field rhs shardrt.Cuts
----@field result shardrt.Cuts
+---@field lhs shardrt.DimAxes # what the operands must have
+---@field rhs shardrt.DimAxes
+---@field result shardrt.DimAxes
 ---@field partial string[] # the axes over which the result is then to be summed
 
 -- With given rows and columns: the way to contract that moves the fewest bytes. Where both operands cut the contracted
@@ -375,8 +376,8 @@ local function contract(m, rows, columns)
       lhs = joined(m.batch, rows, inner), rhs = joined(m.batch, inner, columns),
       result = joined(m.batch, rows, columns), partial = inner,
     }
-    local cost = m.lhs_bytes * moved(m.lhs_cuts, of_operand(made.lhs, m.lhs_sizes, m.lhs_full), m.lhs_sizes,
-      m.axis_size) + m.rhs_bytes * moved(m.rhs_cuts, of_operand(made.rhs, m.rhs_sizes, m.rhs_full), m.rhs_sizes,
+    local cost = m.lhs_bytes * moved(m.lhs_dim_axes, of_operand(made.lhs, m.lhs_sizes, m.lhs_full), m.lhs_sizes,
+      m.axis_size) + m.rhs_bytes * moved(m.rhs_dim_axes, of_operand(made.rhs, m.rhs_sizes, m.rhs_full), m.rhs_sizes,
       m.axis_size)
     local k, elements = parts(inner, m.axis_size), 1
     for d, size in ipairs(m.sizes) do elements = elements * size / parts(made.result[d], m.axis_size) end
@@ -402,23 +403,23 @@ function propagate.matmul(lhs, rhs, sizes, bytes, axis_size)
   local batch_sizes, batch_operands = {}, {}
   for d = 1, n - 2 do batch_sizes[d] = sizes[d] end
   for i, operand in ipairs { lhs, rhs } do
-    local part = { sizes = {}, bytes = operand.bytes, cuts = operand.cuts and {} }
+    local part = { sizes = {}, bytes = operand.bytes, dim_axes = operand.dim_axes and {} }
     for d = 1, n - 2 do
       part.sizes[d] = operand.sizes[d]
-      if operand.cuts then part.cuts[d] = operand.cuts[d] end
+      if operand.dim_axes then part.dim_axes[d] = operand.dim_axes[d] end
     end
     batch_operands[i] = part
   end
   local m = {
     batch = propagate.elementwise(batch_sizes, batch_operands, axis_size),
-    lhs_inner = lhs.cuts and lhs.cuts[n], rhs_inner = rhs.cuts and rhs.cuts[n - 1],
-    lhs_cuts = lhs.cuts, rhs_cuts = rhs.cuts, lhs_sizes = lhs.sizes, rhs_sizes = rhs.sizes,
+    lhs_inner = lhs.dim_axes and lhs.dim_axes[n], rhs_inner = rhs.dim_axes and rhs.dim_axes[n - 1],
+    lhs_dim_axes = lhs.dim_axes, rhs_dim_axes = rhs.dim_axes, lhs_sizes = lhs.sizes, rhs_sizes = rhs.sizes,
     lhs_bytes = lhs.bytes, rhs_bytes = rhs.bytes, bytes = bytes, sizes = sizes, axis_size = axis_size,
     lhs_full = joined(batch_sizes, sizes[n - 1], inner_size), rhs_full = joined(batch_sizes, inner_size, sizes[n]),
   }
   local taken = flat(m.batch)
-  local rows = lhs.cuts and without(lhs.cuts[n - 1], taken) or {}
-  local columns = rhs.cuts and without(rhs.cuts[n], taken) or {}
+  local rows = lhs.dim_axes and without(lhs.dim_axes[n - 1], taken) or {}
+  local columns = rhs.dim_axes and without(rhs.dim_axes[n], taken) or {}
   local left, left_cost = contract(m, rows, without(columns, rows))
   local right, right_cost = contract(m, without(rows, columns), columns)
   local left_elements, right_elements = 1, 1
@@ -450,13 +451,13 @@ end
 
 --- The layout of a reshaped array: what cuts a dimension stays where the parts are whole runs of the new dimensions
 --- too. `keep` is what the operand must have, `made` what the result then has.
----@param cuts shardrt.Cuts
+---@param dim_axes shardrt.DimAxes
 ---@param old integer[]
 ---@param new integer[]
 ---@param axis_size table<string, integer>
----@return shardrt.Cuts keep
----@return shardrt.Cuts made
-function propagate.reshape(cuts, old, new, axis_size)
+---@return shardrt.DimAxes keep
+---@return shardrt.DimAxes made
+function propagate.reshape(dim_axes, old, new, axis_size)
   local keep, made = propagate.whole(#old), propagate.whole(#new)
   for _, size in ipairs(old) do
     if size == 0 then return keep, made end
@@ -467,7 +468,7 @@ function propagate.reshape(cuts, old, new, axis_size)
     local going = true
     for d = group[1], group[2] do
       local rest = old[d]
-      for _, axis in ipairs(cuts[d]) do
+      for _, axis in ipairs(dim_axes[d]) do
         local n = axis_size[axis]
         while going and left == 1 and j < group[4] do j, left = j + 1, new[j + 1] end
         going = going and left % n == 0 and j <= group[4]

@@ -42,29 +42,29 @@ local function rest(values, axes, keep)
 end
 
 -- x reduced over axes. keep: they stay, of size 1. 0 would be true in Lua, and a second axis means something else.
-local function reduce_axes(what, op, x, axes, keep, out_dtype, vjp)
+local function reduce_axes(caller, op, x, axes, keep, out_dtype, vjp)
   if keep ~= nil and type(keep) ~= "boolean" then
-    fail("%s: keepdims = %s; it is true or false (several axes are a list: {0, 1})", what, list.show(keep))
+    fail("%s: keepdims = %s; it is true or false (several axes are a list: {0, 1})", caller, list.show(keep))
   end
-  local at = placement.of(what, { x })
-  local cuts = placement.cuts(at, x)
-  cuts = cuts or propagate.whole(x.ndim)
+  local at = placement.of(caller, { x })
+  local dim_axes = placement.dim_axes(at, x)
+  dim_axes = dim_axes or propagate.whole(x.ndim)
   local partial = {}
   for _, axis in ipairs(axes) do
-    for _, name in ipairs(cuts[axis + 1]) do partial[#partial + 1] = name end
+    for _, name in ipairs(dim_axes[axis + 1]) do partial[#partial + 1] = name end
   end
   local sum = op == C.SHARDRT_SUM or op == C.SHARDRT_PROD
   local part_dtype = #partial > 0 and sum and dispatch.part_dtype(out_dtype) or out_dtype
-  local c_axes, told = ffi.new("int32_t[?]", #axes + 1, axes), "axes " .. table.concat(axes, " ")
-  local out = dispatch.partial(what, {
+  local c_axes, detail = ffi.new("int32_t[?]", #axes + 1, axes), "axes " .. table.concat(axes, " ")
+  local out = dispatch.partial(caller, {
     op = op, at = at, partial = partial, dtype = part_dtype,
-    cuts = rest(cuts, axes, keep and {} or nil), sizes = rest(x.shape, axes, keep and 1 or nil),
-    inputs = { x }, told = told,
+    dim_axes = rest(dim_axes, axes, keep and {} or nil), sizes = rest(x.shape, axes, keep and 1 or nil),
+    inputs = { x }, detail = detail,
   }, function(parts)
-    dispatch.compute(what, parts, C.shardrt_reduce, op, x.handle, #axes, c_axes, parts.handle)
+    dispatch.compute(caller, parts, C.shardrt_reduce, op, x.handle, #axes, c_axes, parts.handle)
   end)
   if part_dtype ~= out_dtype then out = elementwise.words.astype(out, out_dtype) end
-  return dispatch.done(what, out, { x }, vjp and function(dy) return { vjp(dy, out) } end, told)
+  return dispatch.done(caller, out, { x }, vjp and function(dy) return { vjp(dy, out) } end, detail)
 end
 
 -- A gradient with the reduced axes in place, of size 1.
@@ -74,7 +74,7 @@ local function with_axes(g, x, axes)
   return manipulation.words.reshape(g, sizes)
 end
 
-local function operand(what, x) return dispatch.array(what, x, "the operand") end
+local function operand(caller, x) return dispatch.array(caller, x, "the operand") end
 
 --- The sum over axes (all where none are named). Of whole numbers of less than 32 bits it has 32.
 ---@param x shardrt.Operand
@@ -82,16 +82,16 @@ local function operand(what, x) return dispatch.array(what, x, "the operand") en
 ---@param keepdims boolean? # the axes stay, of size 1
 ---@return shardrt.Array
 function words.sum(x, axis, keepdims)
-  local what = "np.sum"
-  x = operand(what, x)
-  local axes = shape.axes(what, axis, x.ndim)
-  return reduce_axes(what, C.SHARDRT_SUM, x, axes, keepdims, promote.summed(x.dtype), promote.is_float(x.dtype)
+  local caller = "np.sum"
+  x = operand(caller, x)
+  local axes = shape.axes(caller, axis, x.ndim)
+  return reduce_axes(caller, C.SHARDRT_SUM, x, axes, keepdims, promote.summed(x.dtype), promote.is_float(x.dtype)
     and function(dy) return elementwise.words.broadcast_to(with_axes(dy, x, axes), x.shape) end or nil)
 end
 
 --- For gradients: the sum over axes, reshaped.
-function reduce.sum_to(what, x, axes, sizes)
-  local sum = reduce_axes(what, C.SHARDRT_SUM, x, axes, true, x.dtype, function(dy)
+function reduce.sum_to(caller, x, axes, sizes)
+  local sum = reduce_axes(caller, C.SHARDRT_SUM, x, axes, true, x.dtype, function(dy)
     return elementwise.words.broadcast_to(dy, x.shape)
   end)
   return shape.equal(sum.shape, sizes) and sum or manipulation.words.reshape(sum, sizes)
@@ -109,11 +109,11 @@ end
 ---@param keepdims boolean?
 ---@return shardrt.Array
 function words.mean(x, axis, keepdims)
-  local what = "np.mean"
-  x = operand(what, x)
+  local caller = "np.mean"
+  x = operand(caller, x)
   local own = promote.to_float(x.dtype)
   x = elementwise.words.astype(x, promote.computed(own)) -- in whose range the sum is, too
-  local axes = shape.axes(what, axis, x.ndim)
+  local axes = shape.axes(caller, axis, x.ndim)
   return elementwise.words.astype(elementwise.words.divide(words.sum(x, axes, keepdims), count_of(x, axes)), own)
 end
 
@@ -137,21 +137,21 @@ end
 ---@param keepdims boolean?
 ---@return shardrt.Array
 function words.prod(x, axis, keepdims)
-  local what = "np.prod"
-  x = operand(what, x)
-  local axes = shape.axes(what, axis, x.ndim)
-  return reduce_axes(what, C.SHARDRT_PROD, x, axes, keepdims, promote.summed(x.dtype), promote.is_float(x.dtype)
+  local caller = "np.prod"
+  x = operand(caller, x)
+  local axes = shape.axes(caller, axis, x.ndim)
+  return reduce_axes(caller, C.SHARDRT_PROD, x, axes, keepdims, promote.summed(x.dtype), promote.is_float(x.dtype)
     and function(dy) return elementwise.words.astype(with_axes(dy, x, axes) * others(x, axes), x.dtype) end or nil)
 end
 
 -- The elements that are the largest share the gradient equally, as in JAX.
 local function extreme(name, op)
-  local what = "np." .. name
+  local caller = "np." .. name
   words[name] = function(x, axis, keepdims)
-    x = operand(what, x)
-    local axes = shape.axes(what, axis, x.ndim)
-    if count_of(x, axes) == 0 then fail("%s: over no elements: the array has shape %s", what, shape.text(x.shape)) end
-    return reduce_axes(what, op, x, axes, keepdims, x.dtype, promote.is_float(x.dtype) and function(dy, out)
+    x = operand(caller, x)
+    local axes = shape.axes(caller, axis, x.ndim)
+    if count_of(x, axes) == 0 then fail("%s: over no elements: the array has shape %s", caller, shape.text(x.shape)) end
+    return reduce_axes(caller, op, x, axes, keepdims, x.dtype, promote.is_float(x.dtype) and function(dy, out)
       local at_it = elementwise.words.astype(elementwise.words.equal(x, with_axes(out, x, axes)), x.dtype)
       return at_it * (with_axes(dy, x, axes) / words.sum(at_it, axes, true))
     end or nil)
@@ -161,29 +161,29 @@ extreme("max", C.SHARDRT_MAX)
 extreme("min", C.SHARDRT_MIN)
 
 for name, op in pairs { any = C.SHARDRT_ANY, all = C.SHARDRT_ALL } do
-  local what = "np." .. name
+  local caller = "np." .. name
   words[name] = function(x, axis, keepdims)
-    x = operand(what, x)
-    return reduce_axes(what, op, x, shape.axes(what, axis, x.ndim), keepdims, "bool")
+    x = operand(caller, x)
+    return reduce_axes(caller, op, x, shape.axes(caller, axis, x.ndim), keepdims, "bool")
   end
 end
 
 -- The index of an extreme: an axis is then looked at whole.
 local function index_of(name, op)
-  local what = "np." .. name
+  local caller = "np." .. name
   words[name] = function(x, axis, keepdims)
-    x = operand(what, x)
-    if type(axis) == "table" then fail("%s: it takes one axis, or none for the index in the whole array", what) end
-    local axes = shape.axes(what, axis, x.ndim)
-    if count_of(x, axes) == 0 then fail("%s: over no elements: the array has shape %s", what, shape.text(x.shape)) end
-    local at = placement.of(what, { x })
-    local cuts = placement.cuts(at, x)
-    if cuts then
-      local whole = list.copy(cuts)
+    x = operand(caller, x)
+    if type(axis) == "table" then fail("%s: it takes one axis, or none for the index in the whole array", caller) end
+    local axes = shape.axes(caller, axis, x.ndim)
+    if count_of(x, axes) == 0 then fail("%s: over no elements: the array has shape %s", caller, shape.text(x.shape)) end
+    local at = placement.of(caller, { x })
+    local dim_axes = placement.dim_axes(at, x)
+    if dim_axes then
+      local whole = list.copy(dim_axes)
       for _, each in ipairs(axes) do whole[each + 1] = {} end
-      x = dispatch.bring(what, x, at, whole)
+      x = dispatch.to_layout(caller, x, at, whole)
     end
-    return reduce_axes(what, op, x, axes, keepdims, "int32")
+    return reduce_axes(caller, op, x, axes, keepdims, "int32")
   end
 end
 index_of("argmax", C.SHARDRT_ARGMAX)
@@ -191,8 +191,8 @@ index_of("argmin", C.SHARDRT_ARGMIN)
 
 -- ---- made of these ----
 
-local function float_operand(what, x)
-  x = operand(what, x)
+local function float_operand(caller, x)
+  x = operand(caller, x)
   return promote.is_float(x.dtype) and x or elementwise.words.astype(x, "float32")
 end
 
@@ -207,9 +207,9 @@ end
 ---@param axis (integer|integer[])? # -1, the last
 ---@return shardrt.Array
 function words.softmax(x, axis)
-  local what = "np.softmax"
-  x = float_operand(what, x)
-  local axes = shape.axes(what, axis == nil and -1 or axis, x.ndim)
+  local caller = "np.softmax"
+  x = float_operand(caller, x)
+  local axes = shape.axes(caller, axis == nil and -1 or axis, x.ndim)
   local e = elementwise.words.exp(shifted(x, axes))
   return e / words.sum(e, axes, true)
 end
@@ -219,9 +219,9 @@ end
 ---@param axis (integer|integer[])? # -1, the last
 ---@return shardrt.Array
 function words.log_softmax(x, axis)
-  local what = "np.log_softmax"
-  x = float_operand(what, x)
-  local axes = shape.axes(what, axis == nil and -1 or axis, x.ndim)
+  local caller = "np.log_softmax"
+  x = float_operand(caller, x)
+  local axes = shape.axes(caller, axis == nil and -1 or axis, x.ndim)
   local low = shifted(x, axes)
   return low - elementwise.words.log(words.sum(elementwise.words.exp(low), axes, true))
 end
@@ -232,11 +232,11 @@ end
 ---@param keepdims boolean?
 ---@return shardrt.Array
 function words.var(x, axis, keepdims)
-  local what = "np.var"
-  x = float_operand(what, x)
+  local caller = "np.var"
+  x = float_operand(caller, x)
   local own = x.dtype
   x = elementwise.words.astype(x, promote.computed(own))
-  local axes = shape.axes(what, axis, x.ndim)
+  local axes = shape.axes(caller, axis, x.ndim)
   local squares = elementwise.words.square(x - words.mean(x, axes, true))
   return elementwise.words.astype(words.mean(squares, axes, keepdims), own)
 end

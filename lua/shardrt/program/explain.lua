@@ -43,9 +43,9 @@ end
 ---@param ... any
 ---@return any ...
 function words.explain(f, ...)
-  local what = "explain"
-  if type(f) ~= "function" then fail("%s: it takes a function, not %s", what, list.show(f)) end
-  if dispatch.observer then fail("%s: within another explain", what) end
+  local caller = "explain"
+  if type(f) ~= "function" then fail("%s: it takes a function, not %s", caller, list.show(f)) end
+  if dispatch.observer then fail("%s: within another explain", caller) end
   local bytes, all, since, began = 0, 0, C.shardrt_clock(), C.shardrt_clock()
   job.words.say("%-28s %-34s %-12s %10s  from", "operation", "result", "moved", "time")
   dispatch.mover = function(x, to, shift) bytes = bytes + moved(x, to, shift) end

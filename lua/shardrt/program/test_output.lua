@@ -18,15 +18,15 @@ local function text_of(message)
 end
 
 -- One failure, error or pending test, with the process that has it.
-local function describe(kind, process, what, is_verbose)
-  local trace = what.element.trace
+local function describe(kind, process, caller, is_verbose)
+  local trace = caller.element.trace
   local lines = { ("process %d: %s"):format(process, kind) }
   if trace and trace.short_src then
     lines[1] = ("%s -> %s @ %s"):format(lines[1], trace.short_src, trace.currentline)
   end
-  lines[#lines + 1] = what.name
-  lines[#lines + 1] = text_of(what.message)
-  if is_verbose and what.trace and what.trace.traceback then lines[#lines + 1] = what.trace.traceback end
+  lines[#lines + 1] = caller.name
+  lines[#lines + 1] = text_of(caller.message)
+  if is_verbose and caller.trace and caller.trace.traceback then lines[#lines + 1] = caller.trace.traceback end
   return "\n" .. table.concat(lines, "\n") .. "\n"
 end
 

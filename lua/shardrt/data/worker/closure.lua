@@ -177,15 +177,15 @@ local function function_bytes(self, number, identity)
 end
 
 --- The bytes of a function, and a text that is equal for equal ones in all processes, which the bytes need not be.
----@param what string # the call, for messages
+---@param caller string # the call, for messages
 ---@param f function
 ---@return string bytes
 ---@return string identity
-function closure.pack(what, f)
-  local self = { what = what, objects = {}, numbers = {}, origins = {}, modules = {} }
+function closure.pack(caller, f)
+  local self = { what = caller, objects = {}, numbers = {}, origins = {}, modules = {} }
   for name, module in pairs(package.loaded) do self.modules[module] = name end
   local problem = foreign(self, f) or names[f] and "a function of Lua's own"
-  if problem then fail("%s: it takes a function written in Lua, not %s", what, problem) end
+  if problem then fail("%s: it takes a function written in Lua, not %s", caller, problem) end
   value_bytes(self, f, "the function", "at " .. bytecode.place(f))
   local made, filled, identity = {}, {}, {}
   local i = 1
