@@ -10,12 +10,12 @@
 void job_at_abort(void (*act)(void));
 
 /* NULL outside of a job. */
-meet *job_meet(void);        /* where its processes meet */
-mover *job_mover(void);      /* what this process keeps for moving data */
-const char *job_where(void); /* what shardrt_job_at said last */
+collective *job_collective(void); /* where its processes collective */
+move_cache *job_move_cache(void); /* what this process keeps for moving data */
+const char *job_where(void);      /* what shardrt_job_at said last */
 
-/* As shardrt_allgather, for a process that may have failed before it came, as `own` says (meet_join). What one process
- * finds no memory for is an error in all then, and none waits for it. */
+/* As shardrt_allgather, for a process that may have failed before it came, as `own` says (collective_join). What one
+ * process finds no memory for is an error in all then, and none waits for it. */
 int job_join(const char *what, int own, const void *mine, size_t bytes, void *all);
 
 #endif

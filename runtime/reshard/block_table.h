@@ -4,26 +4,26 @@
 
 #include "layout/sharding.h"
 
-typedef struct berth {
+typedef struct block_entry {
   int64_t number; /* of the block, in its grid */
   int64_t shard;  /* of the array */
   int32_t device; /* this process's, from 0 */
   char *data;     /* NULL: the array has no buffer there yet */
-} berth;
+} block_entry;
 
 /* One for each shard, ascending by block, then by shard. */
-typedef struct berths {
+typedef struct block_table {
   int64_t count;
-  berth *items;
-} berths;
+  block_entry *items;
+} block_table;
 
-int berths_new(berths *b, const shardrt_array *array, const struct grid *grid);
-void berths_free(berths *b);
+int block_table_new(block_table *b, const shardrt_array *array, const struct grid *grid);
+void block_table_free(block_table *b);
 /* Takes the addresses of the array's buffers anew. */
-void berths_look(berths *b, const shardrt_array *array);
+void block_table_refresh(block_table *b, const shardrt_array *array);
 /* Those of one block, of which there is one at least. */
-const berth *berths_of(const berths *b, int64_t number, int64_t *count);
+const block_entry *block_table_find(const block_table *b, int64_t number, int64_t *count);
 /* That of a block on a device, where there is one. */
-const berth *berths_on(const berths *b, int64_t number, int32_t device);
+const block_entry *block_table_on_device(const block_table *b, int64_t number, int32_t device);
 
 #endif

@@ -47,23 +47,23 @@ static void ends_free(ends *e) {
   holding_clear(&e->others);
 }
 
-/* The lane of the k-th move between the two processes, without its moves. */
-static lane lane_of(const ends *e, const shardrt_move *move, int64_t k) {
+/* The channel of the k-th move between the two processes, without its moves. */
+static channel channel_of(const ends *e, const shardrt_move *move, int64_t k) {
   const holding *old = e->outgoing ? &e->mine : &e->others, *new = e->outgoing ? &e->others : &e->mine;
   const int32_t from = device_of(&e->from, old, move->from, k), to = device_of(&e->to, new, move->to, k);
-  return (lane){.outgoing = e->outgoing,
-                .device = e->outgoing ? from : to,
-                .process = move->process,
-                .peer = e->outgoing ? to : from};
+  return (channel){.outgoing = e->outgoing,
+                   .device = e->outgoing ? from : to,
+                   .process = move->process,
+                   .peer = e->outgoing ? to : from};
 }
 
-static bool is_same_lane(const lane *a, const lane *b) {
+static bool is_same_channel(const channel *a, const channel *b) {
   return a->process == b->process && a->device == b->device && a->peer == b->peer;
 }
 
-/* Finds the lanes, counts their moves, and notes in `which` whose each move is. */
-static int find_lanes(lanes *l, ends *e, const route_moves *moves, int64_t *which) {
-  int64_t first = 0, k = 0; /* the first lane with this process, and the move's number with it */
+/* Finds the channels, counts their moves, and notes in `which` whose each move is. */
+static int find_channels(channels *l, ends *e, const route_moves *moves, int64_t *which) {
+  int64_t first = 0, k = 0; /* the first channel with this process, and the move's number with it */
   for (int64_t i = 0; i < moves->count; i++, k++) {
     const shardrt_move *move = &moves->items[i];
     if (i == 0 || move->process != moves->items[i - 1].process) {
@@ -72,9 +72,9 @@ static int find_lanes(lanes *l, ends *e, const route_moves *moves, int64_t *whic
       first = l->count;
       k = 0;
     }
-    const lane one = lane_of(e, move, k);
+    const channel one = channel_of(e, move, k);
     int64_t at = first;
-    while (at < l->count && !is_same_lane(&l->items[at], &one)) at++;
+    while (at < l->count && !is_same_channel(&l->items[at], &one)) at++;
     if (at == l->count) l->items[l->count++] = one;
     l->items[at].count++;
     which[i] = at;
@@ -82,7 +82,7 @@ static int find_lanes(lanes *l, ends *e, const route_moves *moves, int64_t *whic
   return SHARDRT_OK;
 }
 
-static void deal_moves(lanes *l, const route_moves *moves, const int64_t *which) {
+static void deal_moves(channels *l, const route_moves *moves, const int64_t *which) {
   int64_t before = 0;
   for (int64_t i = 0; i < l->count; i++) {
     l->items[i].moves = l->moves + before;
@@ -90,14 +90,14 @@ static void deal_moves(lanes *l, const route_moves *moves, const int64_t *which)
     l->items[i].count = 0;
   }
   for (int64_t i = 0; i < moves->count; i++) {
-    lane *its = &l->items[which[i]];
+    channel *its = &l->items[which[i]];
     l->moves[(its->moves - (const shardrt_move *const *)l->moves) + its->count++] = &moves->items[i];
   }
 }
 
-int lanes_new(lanes *l, const shardrt_route *route, bool outgoing, const shardrt_sharding *from,
-              const shardrt_sharding *to, int32_t devices_per_process) {
-  *l = (lanes){0};
+int channels_new(channels *l, const shardrt_route *route, bool outgoing, const shardrt_sharding *from,
+                 const shardrt_sharding *to, int32_t devices_per_process) {
+  *l = (channels){0};
   const route_moves *moves = outgoing ? &route->sends : &route->receives;
   if (moves->count == 0) return SHARDRT_OK;
   ends e;
@@ -106,17 +106,17 @@ int lanes_new(lanes *l, const shardrt_route *route, bool outgoing, const shardrt
   l->items = alloc_array((size_t)moves->count, sizeof *l->items);
   l->moves = alloc_array((size_t)moves->count, sizeof *l->moves);
   if (which == NULL || l->items == NULL || l->moves == NULL) code = ALLOC_FAILED;
-  if (code == SHARDRT_OK) code = find_lanes(l, &e, moves, which);
+  if (code == SHARDRT_OK) code = find_channels(l, &e, moves, which);
   if (code == SHARDRT_OK) deal_moves(l, moves, which);
   alloc_free(which);
   ends_free(&e);
   if (code == SHARDRT_OK) return code;
-  lanes_free(l);
-  *l = (lanes){0};
+  channels_free(l);
+  *l = (channels){0};
   return code;
 }
 
-void lanes_free(lanes *l) {
+void channels_free(channels *l) {
   alloc_free((void *)l->moves);
   alloc_free(l->items);
 }
@@ -124,20 +124,20 @@ void lanes_free(lanes *l) {
 /* ---- messages --------------------------------------------------------------------------------------------------- */
 
 /* Asks nothing but the grids and the box, so that both ends agree. The devices are not looked at. */
-static bool is_direct(const cargo *c, const shardrt_move *move, int64_t elements) {
+static bool is_direct(const channel_args *c, const shardrt_move *move, int64_t elements) {
   return (size_t)elements * c->element >= DIRECT_FROM &&
-         haul_in_block(c->from, move->from, &move->box, 0, NULL).is_run &&
-         haul_in_block(c->to, move->to, &move->box, 0, NULL).is_run;
+         device_view_in_block(c->from, move->from, &move->box, 0, NULL).is_run &&
+         device_view_in_block(c->to, move->to, &move->box, 0, NULL).is_run;
 }
 
-bool lane_has_more(const lane *l) {
+bool channel_has_more(const channel *l) {
   return l->next < l->count;
 }
 
-bool lane_next(const cargo *c, lane *l, lane_message *out) {
-  if (!lane_has_more(l)) return false;
+bool channel_next(const channel_args *c, channel *l, channel_message *out) {
+  if (!channel_has_more(l)) return false;
   const shardrt_move *first = l->moves[l->next];
-  *out = (lane_message){.moves = l->moves + l->next, .count = 1, .box = first->box};
+  *out = (channel_message){.moves = l->moves + l->next, .count = 1, .box = first->box};
   int64_t elements = box_elements(&first->box);
   const bool direct = is_direct(c, first, elements);
   const int64_t limit = direct ? c->direct : c->piece;
@@ -163,24 +163,26 @@ bool lane_next(const cargo *c, lane *l, lane_message *out) {
   return true;
 }
 
-static haul_place place_in_block(const cargo *c, const lane *l, const shardrt_move *move, const shardrt_box *box) {
+static device_view place_in_block(const channel_args *c, const channel *l, const shardrt_move *move,
+                                  const shardrt_box *box) {
   const int64_t number = l->outgoing ? move->from : move->to;
-  const berth *at = berths_on(l->outgoing ? c->old : c->new, number, l->device);
-  return haul_in_block(l->outgoing ? c->from : c->to, number, box, l->device, at->data);
+  const block_entry *at = block_table_on_device(l->outgoing ? c->old : c->new, number, l->device);
+  return device_view_in_block(l->outgoing ? c->from : c->to, number, box, l->device, at->data);
 }
 
-char *lane_run(const cargo *c, const lane *l, const lane_message *m) {
+char *channel_run(const channel_args *c, const channel *l, const channel_message *m) {
   if (m->count != 1) return NULL;
-  const haul_place place = place_in_block(c, l, m->moves[0], &m->box);
+  const device_view place = place_in_block(c, l, m->moves[0], &m->box);
   return place.is_run ? place.data + (size_t)place.first * c->element : NULL;
 }
 
-int lane_stow(const cargo *c, const lane *l, const lane_message *m, char *packed) {
+int channel_pack(const channel_args *c, const channel *l, const channel_message *m, char *packed) {
   int code = SHARDRT_OK;
   for (int64_t i = 0; i < m->count && code == SHARDRT_OK; i++) {
     const shardrt_box *box = m->count == 1 ? &m->box : &m->moves[i]->box;
-    const haul_place block = place_in_block(c, l, m->moves[i], box), here = haul_packed(box, l->device, packed);
-    code = l->outgoing ? haul_box(c->element, box, &here, &block, 0) : haul_box(c->element, box, &block, &here, 0);
+    const device_view block = place_in_block(c, l, m->moves[i], box), here = device_view_packed(box, l->device, packed);
+    code = l->outgoing ? device_copy_box(c->element, box, &here, &block, 0)
+                       : device_copy_box(c->element, box, &block, &here, 0);
     packed += (size_t)box_elements(box) * c->element;
   }
   return code;

@@ -8,8 +8,8 @@
 
 static const char what[] = "reshard";
 
-haul_place haul_packed(const shardrt_box *box, int32_t device, void *data) {
-  haul_place place = {.device = device, .data = data, .is_run = true};
+device_view device_view_packed(const shardrt_box *box, int32_t device, void *data) {
+  device_view place = {.device = device, .data = data, .is_run = true};
   int64_t stride = 1;
   for (int32_t d = box->ndim - 1; d >= 0; d--) {
     place.stride[d] = stride;
@@ -18,8 +18,9 @@ haul_place haul_packed(const shardrt_box *box, int32_t device, void *data) {
   return place;
 }
 
-haul_place haul_in_block(const struct grid *grid, int64_t number, const shardrt_box *box, int32_t device, void *data) {
-  haul_place place = {.device = device, .data = data};
+device_view device_view_in_block(const struct grid *grid, int64_t number, const shardrt_box *box, int32_t device,
+                                 void *data) {
+  device_view place = {.device = device, .data = data};
   shardrt_box block = grid_box(grid, number), inner = *box;
   int64_t stride = 1;
   for (int32_t d = box->ndim - 1; d >= 0; d--) {
@@ -33,8 +34,8 @@ haul_place haul_in_block(const struct grid *grid, int64_t number, const shardrt_
   return place;
 }
 
-static int place_box(int32_t device, size_t element, const shardrt_box *box, const haul_place *to,
-                     const haul_place *from) {
+static int place_box(int32_t device, size_t element, const shardrt_box *box, const device_view *to,
+                     const device_view *from) {
   accelerator_place place = {.ndim = box->ndim, .to_first = to->first, .from_first = from->first};
   for (int32_t d = 0; d < box->ndim; d++) {
     place.extent[d] = box->stop[d] - box->start[d];
@@ -44,30 +45,30 @@ static int place_box(int32_t device, size_t element, const shardrt_box *box, con
   return accelerator_get()->place(what, device, element, &place, to->data, from->data);
 }
 
-static int copy_run(size_t element, const shardrt_box *box, const haul_place *to, const haul_place *from) {
+static int copy_run(size_t element, const shardrt_box *box, const device_view *to, const device_view *from) {
   return accelerator_get()->copy(to->device, to->data + (size_t)to->first * element, from->device,
                                  from->data + (size_t)from->first * element, (size_t)box_elements(box) * element);
 }
 
 /* The same place, as a piece of its box sees it. */
-static haul_place place_of_piece(const haul_place *whole, const shardrt_box *box, const shardrt_box *piece) {
-  haul_place place = *whole;
+static device_view place_of_piece(const device_view *whole, const shardrt_box *box, const shardrt_box *piece) {
+  device_view place = *whole;
   for (int32_t d = 0; d < box->ndim; d++) place.first += (piece->start[d] - box->start[d]) * whole->stride[d];
   place.is_run = whole->is_run; /* what is cut from a run is one (box_piece) */
   return place;
 }
 
 /* Packed where it lies, unless it is a run there, and put in place where it goes, unless it is a run there. */
-static int pass_piece(size_t element, const shardrt_box *box, const haul_place *to, const haul_place *from,
+static int pass_piece(size_t element, const shardrt_box *box, const device_view *to, const device_view *from,
                       void *packed, void *unpacked) {
   const accelerator *a = accelerator_get();
-  haul_place leaving = *from, coming = *to;
+  device_view leaving = *from, coming = *to;
   int code = SHARDRT_OK;
   if (packed != NULL) {
-    leaving = haul_packed(box, from->device, packed);
+    leaving = device_view_packed(box, from->device, packed);
     code = place_box(from->device, element, box, &leaving, from);
   }
-  if (unpacked != NULL) coming = haul_packed(box, to->device, unpacked);
+  if (unpacked != NULL) coming = device_view_packed(box, to->device, unpacked);
   if (code == SHARDRT_OK) code = a->after(to->device, from->device);
   if (code == SHARDRT_OK) code = copy_run(element, box, &coming, &leaving);
   if (code == SHARDRT_OK && unpacked != NULL) code = place_box(to->device, element, box, to, &coming);
@@ -75,7 +76,7 @@ static int pass_piece(size_t element, const shardrt_box *box, const haul_place *
   return code < 0 ? code : after;
 }
 
-static int pass_through(size_t element, const shardrt_box *box, const haul_place *to, const haul_place *from,
+static int pass_through(size_t element, const shardrt_box *box, const device_view *to, const device_view *from,
                         size_t staging) {
   const accelerator *a = accelerator_get();
   int64_t limit = (int64_t)(staging / element), elements = box_elements(box);
@@ -90,7 +91,7 @@ static int pass_through(size_t element, const shardrt_box *box, const haul_place
   const int64_t pieces = box_piece_count(box, limit);
   for (int64_t i = 0; i < pieces && code == SHARDRT_OK; i++) {
     shardrt_box piece = box_piece(box, limit, i);
-    haul_place there = place_of_piece(to, box, &piece), here = place_of_piece(from, box, &piece);
+    device_view there = place_of_piece(to, box, &piece), here = place_of_piece(from, box, &piece);
     code = pass_piece(element, &piece, &there, &here, packed, unpacked);
   }
   if (packed != NULL) a->free(from->device, ACCELERATOR_MAIN, ACCELERATOR_SCRATCH, packed, bytes);
@@ -98,7 +99,8 @@ static int pass_through(size_t element, const shardrt_box *box, const haul_place
   return code;
 }
 
-int haul_box(size_t element, const shardrt_box *box, const haul_place *to, const haul_place *from, size_t staging) {
+int device_copy_box(size_t element, const shardrt_box *box, const device_view *to, const device_view *from,
+                    size_t staging) {
   if (box_is_empty(box)) return SHARDRT_OK;
   if (to->is_run && from->is_run) return copy_run(element, box, to, from);
   if (to->device == from->device || accelerator_get()->reaches(to->device, from->device))
@@ -108,20 +110,20 @@ int haul_box(size_t element, const shardrt_box *box, const haul_place *to, const
 
 /* ---- order between devices -------------------------------------------------------------------------------------- */
 
-int haul_pairs_new(haul_pairs *pairs, int32_t devices) {
-  *pairs = (haul_pairs){.devices = devices, .takes = alloc_zeros((size_t)devices, (size_t)devices)};
+int device_pairs_new(device_pairs *pairs, int32_t devices) {
+  *pairs = (device_pairs){.devices = devices, .takes = alloc_zeros((size_t)devices, (size_t)devices)};
   return pairs->takes == NULL ? ALLOC_FAILED : SHARDRT_OK;
 }
 
-void haul_pairs_free(haul_pairs *pairs) {
+void device_pairs_free(device_pairs *pairs) {
   alloc_free(pairs->takes);
 }
 
-void haul_pairs_clear(haul_pairs *pairs) {
+void device_pairs_clear(device_pairs *pairs) {
   memset(pairs->takes, 0, (size_t)pairs->devices * (size_t)pairs->devices);
 }
 
-static int order(const haul_pairs *pairs, bool before) {
+static int order(const device_pairs *pairs, bool before) {
   const accelerator *a = accelerator_get();
   int code = SHARDRT_OK;
   for (int32_t to = 0; to < pairs->devices; to++) {
@@ -133,10 +135,10 @@ static int order(const haul_pairs *pairs, bool before) {
   return code;
 }
 
-int haul_before(const haul_pairs *pairs) {
+int device_pairs_before(const device_pairs *pairs) {
   return order(pairs, true);
 }
 
-int haul_after(const haul_pairs *pairs) {
+int device_pairs_after(const device_pairs *pairs) {
   return order(pairs, false);
 }

@@ -7,33 +7,35 @@
 #include "layout/sharding.h"
 
 /* Where a box lies: in a block, or packed. */
-typedef struct haul_place {
+typedef struct device_view {
   int32_t device;
   char *data;    /* of the block, or of the packed box */
   int64_t first; /* elements before the box's first */
   int64_t stride[SHARDRT_MAX_NDIM];
   bool is_run; /* its elements follow each other, row-major */
-} haul_place;
+} device_view;
 
-haul_place haul_in_block(const struct grid *grid, int64_t number, const shardrt_box *box, int32_t device, void *data);
-haul_place haul_packed(const shardrt_box *box, int32_t device, void *data);
+device_view device_view_in_block(const struct grid *grid, int64_t number, const shardrt_box *box, int32_t device,
+                                 void *data);
+device_view device_view_packed(const shardrt_box *box, int32_t device, void *data);
 
 /* Copies the box's elements, of `element` bytes each. Where the device does not reach the other one's memory, and it is
  * no run there, through memory of `staging` bytes at most (but one element) on both, piece by piece, which are in
  * order by themselves. In all other cases the caller makes the order. */
-int haul_box(size_t element, const shardrt_box *box, const haul_place *to, const haul_place *from, size_t staging);
+int device_copy_box(size_t element, const shardrt_box *box, const device_view *to, const device_view *from,
+                    size_t staging);
 
 /* Which devices take from which: [to * devices + from]. */
-typedef struct haul_pairs {
+typedef struct device_pairs {
   int32_t devices;
   bool *takes;
-} haul_pairs;
+} device_pairs;
 
-int haul_pairs_new(haul_pairs *pairs, int32_t devices);
-void haul_pairs_free(haul_pairs *pairs);
-void haul_pairs_clear(haul_pairs *pairs);
+int device_pairs_new(device_pairs *pairs, int32_t devices);
+void device_pairs_free(device_pairs *pairs);
+void device_pairs_clear(device_pairs *pairs);
 /* What is put on those that take runs after all that those have from which is taken; and the other way round. */
-int haul_before(const haul_pairs *pairs);
-int haul_after(const haul_pairs *pairs);
+int device_pairs_before(const device_pairs *pairs);
+int device_pairs_after(const device_pairs *pairs);
 
 #endif

@@ -10,57 +10,57 @@ enum {
 
 /* FREE: it has no message. LEAVING: its bytes are downloaded. CROSSING: the transport has them. COMING: they are
  * uploaded. */
-typedef enum boat_state { BOAT_FREE, BOAT_LEAVING, BOAT_CROSSING, BOAT_COMING } boat_state;
+typedef enum staged_state { STAGED_FREE, STAGED_DOWNLOADING, STAGED_UNDER_WAY, STAGED_UPLOADING } staged_state;
 
-typedef struct boat {
-  boat_state state;
-  const lane *lane;
-  lane_message message;
+typedef struct staged_slot {
+  staged_state state;
+  const channel *channel;
+  channel_message message;
   int32_t tag;
   char *pinned;
   accelerator_event *event;
-} boat;
+} staged_slot;
 
-/* Where in the lanes of a direction the next message is, and its number among those with the same process. */
-typedef struct quay {
-  lanes *lanes;
+/* Where in the channels of a direction the next message is, and its number among those with the same process. */
+typedef struct staged_cursor {
+  channels *channels;
   int64_t next;
   int32_t number;
-} quay;
+} staged_cursor;
 
-typedef struct ferry {
-  const cargo *cargo;
+typedef struct exchange_staged {
+  const channel_args *args;
   const accelerator *a;
   const comm_transport *transport;
-  quay out, in;
-  boat *boats; /* FERRY_WINDOW that send, as many that receive */
+  staged_cursor out, in;
+  staged_slot *slots; /* EXCHANGE_WINDOW that send, as many that receive */
   int32_t busy;
-} ferry;
+} exchange_staged;
 
-int64_t ferry_piece(size_t staging, size_t element) {
-  size_t bytes = staging / FERRY_WINDOW;
+int64_t exchange_staged_piece(size_t staging, size_t element) {
+  size_t bytes = staging / EXCHANGE_WINDOW;
   if (bytes > PIECE) bytes = PIECE;
   return bytes < element ? 1 : (int64_t)(bytes / element);
 }
 
 /* Both ends number the messages between them alike, so that one may overtake another. */
-static bool quay_next(quay *q, const cargo *c, boat *b) {
-  while (q->next < q->lanes->count) {
-    lane *l = &q->lanes->items[q->next];
-    if (lane_next(c, l, &b->message)) {
-      b->lane = l;
+static bool staged_cursor_next(staged_cursor *q, const channel_args *c, staged_slot *b) {
+  while (q->next < q->channels->count) {
+    channel *l = &q->channels->items[q->next];
+    if (channel_next(c, l, &b->message)) {
+      b->channel = l;
       b->tag = q->number++ % TAGS;
       return true;
     }
     q->next++;
-    if (q->next < q->lanes->count && q->lanes->items[q->next].process != l->process) q->number = 0;
+    if (q->next < q->channels->count && q->channels->items[q->next].process != l->process) q->number = 0;
   }
   return false;
 }
 
-static bool quay_has_more(const quay *q) {
-  for (int64_t i = q->next; i < q->lanes->count; i++)
-    if (lane_has_more(&q->lanes->items[i])) return true;
+static bool staged_cursor_has_more(const staged_cursor *q) {
+  for (int64_t i = q->next; i < q->channels->count; i++)
+    if (channel_has_more(&q->channels->items[i])) return true;
   return false;
 }
 
@@ -68,12 +68,12 @@ static bool quay_has_more(const quay *q) {
 
 /* Copies the message's bytes from the blocks to the pinned memory, or the other way round, and has an event tell when
  * that has been done. What is packed for it on the device is given back in its order. */
-static int boat_load(const ferry *f, boat *b) {
+static int staged_load(const exchange_staged *f, staged_slot *b) {
   const accelerator *a = f->a;
-  const int32_t device = b->lane->device;
+  const int32_t device = b->channel->device;
   const size_t bytes = b->message.bytes;
-  const bool outgoing = b->lane->outgoing;
-  char *at = lane_run(f->cargo, b->lane, &b->message);
+  const bool outgoing = b->channel->outgoing;
+  char *at = channel_run(f->args, b->channel, &b->message);
   void *packed = NULL;
   int code = SHARDRT_OK;
   if (at == NULL) {
@@ -81,116 +81,120 @@ static int boat_load(const ferry *f, boat *b) {
     if (code < 0) return code;
     at = packed;
   }
-  if (outgoing && packed != NULL) code = lane_stow(f->cargo, b->lane, &b->message, at);
+  if (outgoing && packed != NULL) code = channel_pack(f->args, b->channel, &b->message, at);
   if (code == SHARDRT_OK)
     code = outgoing ? a->download(device, ACCELERATOR_MAIN, b->pinned, at, bytes)
                     : a->upload(device, ACCELERATOR_MAIN, at, b->pinned, bytes);
-  if (code == SHARDRT_OK && !outgoing && packed != NULL) code = lane_stow(f->cargo, b->lane, &b->message, at);
+  if (code == SHARDRT_OK && !outgoing && packed != NULL) code = channel_pack(f->args, b->channel, &b->message, at);
   if (packed != NULL) a->free(device, ACCELERATOR_MAIN, ACCELERATOR_SCRATCH, packed, bytes);
   if (code == SHARDRT_OK) code = a->record(device, ACCELERATOR_MAIN, &b->event);
-  b->state = outgoing ? BOAT_LEAVING : BOAT_COMING;
+  b->state = outgoing ? STAGED_DOWNLOADING : STAGED_UPLOADING;
   return code;
 }
 
-static int boat_cross(const ferry *f, boat *b) {
-  const int32_t place = (int32_t)(b - f->boats), other = b->lane->process;
-  b->state = BOAT_CROSSING;
-  return b->lane->outgoing ? f->transport->put(place, other, b->tag, b->pinned, b->message.bytes)
-                           : f->transport->take(place, other, b->tag, b->pinned, b->message.bytes);
+static int staged_post(const exchange_staged *f, staged_slot *b) {
+  const int32_t request = (int32_t)(b - f->slots), other = b->channel->process;
+  b->state = STAGED_UNDER_WAY;
+  return b->channel->outgoing ? f->transport->isend(request, other, b->tag, b->pinned, b->message.bytes)
+                              : f->transport->irecv(request, other, b->tag, b->pinned, b->message.bytes);
 }
 
-static void boat_release(ferry *f, boat *b) {
-  b->state = BOAT_FREE;
+static void staged_release(exchange_staged *f, staged_slot *b) {
+  b->state = STAGED_FREE;
   f->busy--;
 }
 
 /* ---- all of them ------------------------------------------------------------------------------------------------ */
 
-static int begin(ferry *f, bool outgoing, bool *moved) {
+static int begin(exchange_staged *f, bool outgoing, bool *moved) {
   int code = SHARDRT_OK;
-  boat *b = &f->boats[outgoing ? 0 : FERRY_WINDOW];
-  for (const boat *end = b + FERRY_WINDOW; b < end && code == SHARDRT_OK; b++) {
-    if (b->state != BOAT_FREE) continue;
-    if (!quay_next(outgoing ? &f->out : &f->in, f->cargo, b)) break;
+  staged_slot *b = &f->slots[outgoing ? 0 : EXCHANGE_WINDOW];
+  for (const staged_slot *end = b + EXCHANGE_WINDOW; b < end && code == SHARDRT_OK; b++) {
+    if (b->state != STAGED_FREE) continue;
+    if (!staged_cursor_next(outgoing ? &f->out : &f->in, f->args, b)) break;
     f->busy++;
     *moved = true;
-    code = outgoing ? boat_load(f, b) : boat_cross(f, b);
+    code = outgoing ? staged_load(f, b) : staged_post(f, b);
   }
   return code;
 }
 
 /* Sees to those whose copy on the device has ended. */
-static int go_on(ferry *f, bool *moved) {
+static int go_on(exchange_staged *f, bool *moved) {
   int code = SHARDRT_OK;
-  for (int32_t i = 0; i < 2 * FERRY_WINDOW && code == SHARDRT_OK; i++) {
-    boat *b = &f->boats[i];
-    if (b->state != BOAT_LEAVING && b->state != BOAT_COMING) continue;
+  for (int32_t i = 0; i < 2 * EXCHANGE_WINDOW && code == SHARDRT_OK; i++) {
+    staged_slot *b = &f->slots[i];
+    if (b->state != STAGED_DOWNLOADING && b->state != STAGED_UPLOADING) continue;
     bool reached = false;
     code = f->a->reached(b->event, &reached);
     if (code < 0 || !reached) continue;
     f->a->event_free(b->event);
     b->event = NULL;
     *moved = true;
-    if (b->state == BOAT_LEAVING)
-      code = boat_cross(f, b);
+    if (b->state == STAGED_DOWNLOADING)
+      code = staged_post(f, b);
     else
-      boat_release(f, b);
+      staged_release(f, b);
   }
   return code;
 }
 
 /* Sees to those whose message has ended. */
-static int arrive(ferry *f, bool *moved) {
-  int32_t places[COMM_PLACES], count = 0;
-  int code = f->transport->ended(places, &count);
+static int arrive(exchange_staged *f, bool *moved) {
+  int32_t requests[COMM_REQUESTS], count = 0;
+  int code = f->transport->testsome(requests, &count);
   for (int32_t i = 0; i < count && code == SHARDRT_OK; i++) {
-    boat *b = &f->boats[places[i]];
+    staged_slot *b = &f->slots[requests[i]];
     *moved = true;
-    if (b->lane->outgoing)
-      boat_release(f, b);
+    if (b->channel->outgoing)
+      staged_release(f, b);
     else
-      code = boat_load(f, b);
+      code = staged_load(f, b);
   }
   return code;
 }
 
-static int ferry_step(void *context, bool *done, bool *moved) {
-  ferry *f = context;
+static int exchange_staged_step(void *context, bool *done, bool *moved) {
+  exchange_staged *f = context;
   int code = f->busy > 0 ? arrive(f, moved) : SHARDRT_OK;
   if (code == SHARDRT_OK && f->busy > 0) code = go_on(f, moved);
   if (code == SHARDRT_OK) code = begin(f, false, moved);
   if (code == SHARDRT_OK) code = begin(f, true, moved);
-  *done = f->busy == 0 && !quay_has_more(&f->out) && !quay_has_more(&f->in);
+  *done = f->busy == 0 && !staged_cursor_has_more(&f->out) && !staged_cursor_has_more(&f->in);
   return code;
 }
 
-static void ferry_awaits(const void *context, bool *processes) {
-  const ferry *f = context;
-  for (int32_t i = 0; i < 2 * FERRY_WINDOW; i++)
-    if (f->boats[i].state == BOAT_CROSSING) processes[f->boats[i].lane->process] = true;
+static void exchange_staged_awaits(const void *context, bool *processes) {
+  const exchange_staged *f = context;
+  for (int32_t i = 0; i < 2 * EXCHANGE_WINDOW; i++)
+    if (f->slots[i].state == STAGED_UNDER_WAY) processes[f->slots[i].channel->process] = true;
 }
 
-int ferry_run(const cargo *load, lanes *out, lanes *in, crossing *way, meet *m, const char *what) {
-  const size_t piece = (size_t)load->piece * load->element;
-  ferry f = {.cargo = load,
-             .a = accelerator_get(),
-             .transport = m->transport,
-             .out = {.lanes = out},
-             .in = {.lanes = in},
-             .boats = alloc_zeros(2 * (size_t)FERRY_WINDOW, sizeof(boat))};
-  if (f.boats == NULL) return ALLOC_FAILED;
+int exchange_staged_run(const channel_args *args, channels *out, channels *in, peer_transport *peers, collective *m,
+                        const char *what) {
+  const size_t piece = (size_t)args->piece * args->element;
+  exchange_staged f = {.args = args,
+                       .a = accelerator_get(),
+                       .transport = m->transport,
+                       .out = {.channels = out},
+                       .in = {.channels = in},
+                       .slots = alloc_zeros(2 * (size_t)EXCHANGE_WINDOW, sizeof(staged_slot))};
+  if (f.slots == NULL) return ALLOC_FAILED;
   int code = SHARDRT_OK;
   if (out->count + in->count > 0) {
     char *pinned = NULL;
-    code = crossing_pinned(way, 2 * (size_t)FERRY_WINDOW * piece, &pinned);
-    for (int32_t i = 0; i < 2 * FERRY_WINDOW && code == SHARDRT_OK; i++) f.boats[i].pinned = pinned + (size_t)i * piece;
+    code = peer_transport_pinned(peers, 2 * (size_t)EXCHANGE_WINDOW * piece, &pinned);
+    for (int32_t i = 0; i < 2 * EXCHANGE_WINDOW && code == SHARDRT_OK; i++)
+      f.slots[i].pinned = pinned + (size_t)i * piece;
   }
   if (code == SHARDRT_OK) {
-    code = meet_until(m, &(meet_work){.step = ferry_step, .awaits = ferry_awaits, .context = &f}, what, piece);
-    if (code < 0) crossing_lose_pinned(way); /* messages and copies under way may still use it */
+    code = collective_until(
+        m, &(collective_work){.step = exchange_staged_step, .awaits = exchange_staged_awaits, .context = &f}, what,
+        piece);
+    if (code < 0) peer_transport_lose_pinned(peers); /* messages and copies under way may still use it */
   }
-  for (int32_t i = 0; i < 2 * FERRY_WINDOW; i++)
-    if (f.boats[i].event != NULL) f.a->event_free(f.boats[i].event);
-  alloc_free(f.boats);
+  for (int32_t i = 0; i < 2 * EXCHANGE_WINDOW; i++)
+    if (f.slots[i].event != NULL) f.a->event_free(f.slots[i].event);
+  alloc_free(f.slots);
   return code;
 }

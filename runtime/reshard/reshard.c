@@ -42,8 +42,8 @@ int reshard_plan(reshard *r) {
   if (code < 0) return code;
   shardrt_shift none;
   shift_none(shardrt_array_ndim(r->x), shardrt_array_shape(r->x), &none);
-  return mover_route(job_mover(), shardrt_array_sharding(r->x), r->to, r->shift == NULL ? &none : r->shift,
-                     job->process_index, job->devices_per_process, &r->route);
+  return move_cache_route(job_move_cache(), shardrt_array_sharding(r->x), r->to, r->shift == NULL ? &none : r->shift,
+                          job->process_index, job->devices_per_process, &r->route);
 }
 
 /* Where the caller does not say: on devices that have memory of their own, so much for each. */
@@ -77,21 +77,21 @@ void reshard_name(const reshard *r, struct text *text) {
 /* ---- blocks ----------------------------------------------------------------------------------------------------- */
 
 static int compare_blocks(const void *a, const void *b) {
-  const traffic_block *x = a, *y = b;
+  const host_block *x = a, *y = b;
   return (x->number > y->number) - (x->number < y->number);
 }
 
 /* The distinct blocks that this process holds of an array, which may have no buffers yet. What devices hold of it is
  * nowhere yet (borrow_blocks). */
-static int side_new(traffic_side *side, const shardrt_array *array, const struct grid *grid) {
+static int side_new(host_blocks *side, const shardrt_array *array, const struct grid *grid) {
   const int64_t shards = shardrt_array_shard_count(array);
-  *side = (traffic_side){.blocks = alloc_array((size_t)shards, sizeof *side->blocks)};
+  *side = (host_blocks){.blocks = alloc_array((size_t)shards, sizeof *side->blocks)};
   if (side->blocks == NULL) return ALLOC_FAILED;
   for (int64_t i = 0; i < shards; i++) {
     const shardrt_shard *shard = shardrt_array_shard(array, i);
     if (shard->block != side->count) continue; /* they are numbered by first appearance */
     const shardrt_buffer *buffer = shardrt_array_buffer(array, i);
-    side->blocks[side->count++] = (traffic_block){
+    side->blocks[side->count++] = (host_block){
         .number = sharding_block(shardrt_array_sharding(array), grid, shard->position, NULL),
         .local = shard->block,
         .data = buffer == NULL ? NULL : shardrt_buffer_data(buffer),
@@ -110,7 +110,7 @@ static shardrt_buffer *block_buffer(const shardrt_array *array, const struct gri
 }
 
 /* Brings what devices hold of an array's blocks to the host: all are on their way before the first is waited for. */
-static int borrow_blocks(traffic_side *side, const shardrt_array *array, const struct grid *grid, int64_t *borrowed) {
+static int borrow_blocks(host_blocks *side, const shardrt_array *array, const struct grid *grid, int64_t *borrowed) {
   int code = SHARDRT_OK;
   for (int64_t b = 0; b < side->count && code == SHARDRT_OK; b++) {
     code = buffer_borrow(block_buffer(array, grid, side->blocks[b].number));
@@ -124,14 +124,14 @@ static int borrow_blocks(traffic_side *side, const shardrt_array *array, const s
   return code;
 }
 
-static void return_blocks(const traffic_side *side, const shardrt_array *array, const struct grid *grid,
+static void return_blocks(const host_blocks *side, const shardrt_array *array, const struct grid *grid,
                           int64_t borrowed) {
   for (int64_t b = 0; b < borrowed; b++) buffer_return(block_buffer(array, grid, side->blocks[b].number));
 }
 
 /* For each new block, by its local number, the old buffer that holds just the same, with a count; returns how many
  * of those wanted have none. */
-static int64_t share_blocks(const reshard *r, const traffic_side *wanted, shardrt_buffer **buffers) {
+static int64_t share_blocks(const reshard *r, const host_blocks *wanted, shardrt_buffer **buffers) {
   const shardrt_route *route = r->route;
   const route_moves *copies = &route->copies;
   int64_t missing = wanted->count;
@@ -150,7 +150,7 @@ static int64_t share_blocks(const reshard *r, const traffic_side *wanted, shardr
 /* Fresh buffers for new blocks, all or nothing. */
 static int take_blocks(const reshard *r, size_t bytes, int64_t count, shardrt_buffer **out) {
   const bool messages = r->route->sends.count + r->route->receives.count > 0;
-  if (r->pool == NULL) return mover_blocks(job_mover(), bytes, count, messages ? 0 : reshard_staging(r), out);
+  if (r->pool == NULL) return move_cache_blocks(job_move_cache(), bytes, count, messages ? 0 : reshard_staging(r), out);
   int code = SHARDRT_OK;
   int64_t made = 0;
   while (code == SHARDRT_OK && made < count) {
@@ -163,7 +163,7 @@ static int take_blocks(const reshard *r, size_t bytes, int64_t count, shardrt_bu
 }
 
 /* Gives the new array its buffers, shared and fresh ones, and their places to `wanted`. */
-static int make_blocks(const reshard *r, shardrt_array *made, traffic_side *wanted) {
+static int make_blocks(const reshard *r, shardrt_array *made, host_blocks *wanted) {
   shardrt_buffer **fresh = alloc_zeros((size_t)wanted->count, 2 * sizeof(shardrt_buffer *));
   if (fresh == NULL) return ALLOC_FAILED;
   shardrt_buffer **buffers = fresh + wanted->count;
@@ -190,7 +190,7 @@ static void keep_blocks(const shardrt_array *array) {
 
 typedef struct donation {
   shardrt_array *x;
-  const traffic_side *old;
+  const host_blocks *old;
 } donation;
 
 static void give_up(void *context, int64_t index) {
@@ -199,14 +199,14 @@ static void give_up(void *context, int64_t index) {
 }
 
 static int find_team(const reshard *r, struct team **out) {
-  mover *m = job_mover();
+  move_cache *m = job_move_cache();
   const int64_t elements = r->route->copies.elements + r->route->receives.elements + r->route->sends.elements;
   int32_t threads = m->team != NULL ? team_threads(m->team) : 0;
   if (r->options.num_threads > 0)
     threads = r->options.num_threads - 1;
   else if ((size_t)elements * shardrt_dtype_size(shardrt_array_dtype(r->x)) > ALONE)
     threads = machine_cores() - 1;
-  return mover_team(m, threads, out);
+  return move_cache_team(m, threads, out);
 }
 
 static int64_t received_bytes(const reshard *r) {
@@ -219,42 +219,42 @@ int reshard_fail(const reshard *r, int code) {
   return job_join(r->call, code, NULL, 0, NULL);
 }
 
-int reshard_run(reshard *r, const traffic_side *wanted) {
+int reshard_run(reshard *r, const host_blocks *wanted) {
   char what[1024];
   struct text text = {.bytes = what, .capacity = sizeof what};
   reshard_name(r, &text);
-  meet *m = job_meet();
-  traffic_side old;
+  collective *m = job_collective();
+  host_blocks old;
   int64_t borrowed = 0;
   int code = side_new(&old, r->x, &r->route->from);
   if (code < 0) return reshard_fail(r, code);
   const bool on_devices = accelerator_get() != NULL;
   if (on_devices) code = borrow_blocks(&old, r->x, &r->route->from, &borrowed);
   donation given = {.x = r->x, .old = &old};
-  traffic_task task = {.route = r->route,
-                       .element = shardrt_dtype_size(shardrt_array_dtype(r->x)),
-                       .old = old,
-                       .new = *wanted,
-                       .staging = reshard_staging(r),
-                       .mover = job_mover(),
-                       .transport = m->transport,
-                       .used_up = r->options.donate ? give_up : NULL,
-                       .context = &given};
-  traffic *t = NULL;
+  reshard_host_task task = {.route = r->route,
+                            .element = shardrt_dtype_size(shardrt_array_dtype(r->x)),
+                            .old = old,
+                            .new = *wanted,
+                            .staging = reshard_staging(r),
+                            .cache = job_move_cache(),
+                            .transport = m->transport,
+                            .used_up = r->options.donate ? give_up : NULL,
+                            .context = &given};
+  reshard_host *t = NULL;
   if (code == SHARDRT_OK) code = find_team(r, &task.team);
-  if (code == SHARDRT_OK) code = traffic_new(&task, &t);
-  code = code < 0 ? reshard_fail(r, code) : meet_gather(m, what, job_where(), NULL, 0, NULL);
-  meet_shorten(what);
+  if (code == SHARDRT_OK) code = reshard_host_new(&task, &t);
+  code = code < 0 ? reshard_fail(r, code) : collective_gather(m, what, job_where(), NULL, 0, NULL);
+  collective_shorten(what);
   if (code == SHARDRT_OK) {
     const int64_t start = clock_now();
-    code = traffic_run(t, m, what);
+    code = reshard_host_run(t, m, what);
     const int64_t end = clock_now();
     r->seconds = 1e-9 * (double)(end - start);
     trace_span(start, end, (struct trace_event){.kind = TRACE_MOVE, .amount = received_bytes(r)});
     r->stuck = code < 0;
     if (r->stuck) keep_blocks(r->x);
   }
-  traffic_free(t);
+  reshard_host_free(t);
   if (on_devices && !r->stuck) return_blocks(&old, r->x, &r->route->from, borrowed);
   alloc_free(old.blocks);
   return code;
@@ -265,7 +265,7 @@ static int reshard_on_devices(reshard *r, shardrt_array **out) {
   shardrt_array *made = NULL;
   int code = shardrt_array_new(r->to, shardrt_array_dtype(r->x), shardrt_array_ndim(r->x), shardrt_array_shape(r->x),
                                r->job->process_index, r->job->devices_per_process, &made);
-  code = code < 0 ? reshard_fail(r, code) : freight_run(r, made);
+  code = code < 0 ? reshard_fail(r, code) : reshard_device_run(r, made);
   if (code < 0)
     shardrt_array_free(made);
   else
@@ -278,7 +278,7 @@ int reshard_array(reshard *r, shardrt_array **out) {
   if (r->route == NULL) return reshard_fail(r, code);
   if (accelerator_get() != NULL) return reshard_on_devices(r, out);
   shardrt_array *made = NULL;
-  traffic_side wanted = {0};
+  host_blocks wanted = {0};
   code = shardrt_array_new(r->to, shardrt_array_dtype(r->x), shardrt_array_ndim(r->x), shardrt_array_shape(r->x),
                            r->job->process_index, r->job->devices_per_process, &made);
   if (code == SHARDRT_OK) code = side_new(&wanted, made, &r->route->to);
@@ -286,7 +286,7 @@ int reshard_array(reshard *r, shardrt_array **out) {
   code = code < 0 ? reshard_fail(r, code) : reshard_run(r, &wanted);
   if (r->stuck) keep_blocks(made);
   if (r->pool == NULL)
-    mover_settle(job_mover(), (size_t)wanted.count * (made == NULL ? 0 : shardrt_array_shard_bytes(made)));
+    move_cache_settle(job_move_cache(), (size_t)wanted.count * (made == NULL ? 0 : shardrt_array_shard_bytes(made)));
   alloc_free(wanted.blocks);
   if (code < 0) {
     shardrt_array_free(made);
@@ -299,8 +299,8 @@ int reshard_array(reshard *r, shardrt_array **out) {
 int reshard_into(reshard *r, shardrt_array *out) {
   int code = reshard_plan(r);
   if (code < 0) return reshard_fail(r, code);
-  if (accelerator_get() != NULL) return freight_run(r, out);
-  traffic_side wanted = {0};
+  if (accelerator_get() != NULL) return reshard_device_run(r, out);
+  host_blocks wanted = {0};
   code = side_new(&wanted, out, &r->route->to);
   code = code < 0 ? reshard_fail(r, code) : reshard_run(r, &wanted);
   if (r->stuck) keep_blocks(out);

@@ -14,7 +14,7 @@ typedef struct reshard {
   shardrt_sharding *to;
   shardrt_reshard_options options;
   const shardrt_shift *shift; /* what of x becomes what of another array; NULL: all of x, which stays as it is */
-  struct pool *pool;          /* where the blocks of the new array come from; NULL: the job's mover */
+  struct pool *pool;          /* where the blocks of the new array come from; NULL: the job's move cache */
   const shardrt_job *job;     /* set by reshard_plan */
   const shardrt_route *route; /* this, too; NULL after it failed */
   double seconds;             /* set by reshard_run: what moving took, once every process had come to it */
@@ -34,7 +34,7 @@ void reshard_name(const reshard *r, struct text *text);
 size_t reshard_staging(const reshard *r);
 /* Brings to the new blocks of this process, in the host's memory, all that they need. EMISMATCH where processes differ
  * in what they call. */
-int reshard_run(reshard *r, const traffic_side *wanted);
+int reshard_run(reshard *r, const host_blocks *wanted);
 /* The same on any platform, to the buffers that `out` has already, of all that x gives to it. Errors as
  * shardrt_reshard. */
 int reshard_into(reshard *r, shardrt_array *out);

@@ -10,6 +10,6 @@
 
 /* After reshard_plan: the new array's buffers, with what belongs into them. `made` has none yet. Errors as
  * shardrt_reshard; those of a device name the array. */
-int freight_run(reshard *r, shardrt_array *made);
+int reshard_device_run(reshard *r, shardrt_array *made);
 
 #endif

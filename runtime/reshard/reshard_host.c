@@ -36,7 +36,7 @@ typedef struct cursor {
 typedef enum slot_state { SLOT_FREE, SLOT_PACKING, SLOT_UNDER_WAY, SLOT_UNPACKING } slot_state;
 
 typedef struct slot {
-  traffic *traffic;
+  reshard_host *owner;
   slot_state state;
   bool outgoing;
   char *staging;
@@ -47,8 +47,8 @@ typedef struct slot {
 } slot;
 
 /* Slots 0 … window - 1 send, as many after them receive. */
-struct traffic {
-  traffic_task task;
+struct reshard_host {
+  reshard_host_task task;
   const struct grid *from, *to;
   int32_t window;
   int64_t piece;  /* elements of a message through staging at most */
@@ -67,17 +67,17 @@ struct traffic {
 /* ---- boxes in blocks -------------------------------------------------------------------------------------------- */
 
 static int compare_blocks(const void *a, const void *b) {
-  const traffic_block *x = a, *y = b;
+  const host_block *x = a, *y = b;
   return (x->number > y->number) - (x->number < y->number);
 }
 
-static int64_t block_index(const traffic_side *side, int64_t number) {
-  const traffic_block wanted = {.number = number};
-  const traffic_block *found = bsearch(&wanted, side->blocks, (size_t)side->count, sizeof wanted, compare_blocks);
+static int64_t block_index(const host_blocks *side, int64_t number) {
+  const host_block wanted = {.number = number};
+  const host_block *found = bsearch(&wanted, side->blocks, (size_t)side->count, sizeof wanted, compare_blocks);
   return found - side->blocks;
 }
 
-static char *block_data(const traffic_side *side, int64_t number) {
+static char *block_data(const host_blocks *side, int64_t number) {
   return side->blocks[block_index(side, number)].data;
 }
 
@@ -110,7 +110,7 @@ static void extent_of(const shardrt_box *box, int64_t *extent) {
 static const int64_t origin[SHARDRT_MAX_NDIM];
 
 /* Boxes lie in their blocks, so that these copies cannot fail. */
-static void pack(const traffic *t, const shardrt_move *move, const shardrt_box *box, char *staging) {
+static void pack(const reshard_host *t, const shardrt_move *move, const shardrt_box *box, char *staging) {
   int64_t extent[SHARDRT_MAX_NDIM];
   extent_of(box, extent);
   shardrt_box inner = box_in_block(t->from, move->from, box);
@@ -118,7 +118,7 @@ static void pack(const traffic *t, const shardrt_move *move, const shardrt_box *
                          block_data(&t->task.old, move->from), t->from->shard_shape, inner.start);
 }
 
-static void unpack(const traffic *t, const shardrt_move *move, const shardrt_box *box, const char *staging) {
+static void unpack(const reshard_host *t, const shardrt_move *move, const shardrt_box *box, const char *staging) {
   int64_t extent[SHARDRT_MAX_NDIM];
   extent_of(box, extent);
   shardrt_box inner = box_in_block(t->to, move->to, box);
@@ -127,7 +127,7 @@ static void unpack(const traffic *t, const shardrt_move *move, const shardrt_box
 }
 
 /* `count` pieces less are to be taken from an old block. */
-static void use(traffic *t, int64_t from, int64_t count) {
+static void use(reshard_host *t, int64_t from, int64_t count) {
   if (t->uses == NULL) return;
   int64_t index = block_index(&t->task.old, from);
   if (atomic_fetch_sub(&t->uses[index], count) == count) t->task.used_up(t->task.context, index);
@@ -136,7 +136,7 @@ static void use(traffic *t, int64_t from, int64_t count) {
 /* ---- copies in this process ------------------------------------------------------------------------------------- */
 
 static void copy_piece(void *context, int64_t number) {
-  traffic *t = context;
+  reshard_host *t = context;
   const route_moves *copies = &t->task.route->copies;
   int64_t low = 0, high = copies->count; /* the copy with copies_before[low] <= number < copies_before[low + 1] */
   while (high - low > 1) {
@@ -157,7 +157,7 @@ static void copy_piece(void *context, int64_t number) {
   use(t, move->from, 1);
 }
 
-static void count_copies(traffic *t) {
+static void count_copies(reshard_host *t) {
   const route_moves *copies = &t->task.route->copies;
   t->copies_before[0] = 0;
   for (int64_t i = 0; i < copies->count; i++) {
@@ -171,7 +171,7 @@ static void count_copies(traffic *t) {
 
 /* The next message of a list; false after the last. Both ends come to the same one: all that is asked here is the
  * move's and the grids'. */
-static bool cursor_next(const traffic *t, cursor *c, message *out) {
+static bool cursor_next(const reshard_host *t, cursor *c, message *out) {
   if (c->next == c->list->count) return false;
   const shardrt_move *first = &c->list->items[c->next];
   *out = (message){.moves = first, .count = 1, .tag = c->number++ % TAGS};
@@ -200,7 +200,7 @@ static bool cursor_next(const traffic *t, cursor *c, message *out) {
 }
 
 /* Where in its block a message stands in one run; NULL: it does not. */
-static char *message_place(const traffic *t, const message *m, bool outgoing) {
+static char *message_place(const reshard_host *t, const message *m, bool outgoing) {
   if (m->count != 1) return NULL;
   const struct grid *grid = outgoing ? t->from : t->to;
   const int64_t number = outgoing ? m->moves->from : m->moves->to;
@@ -213,7 +213,7 @@ static char *message_place(const traffic *t, const message *m, bool outgoing) {
 static void carry(void *context, int64_t number) {
   (void)number;
   slot *s = context;
-  const traffic *t = s->traffic;
+  const reshard_host *t = s->owner;
   const message *m = &s->message;
   char *staging = s->staging;
   for (int64_t i = 0; i < m->count; i++) {
@@ -234,27 +234,27 @@ static void slot_carry(slot *s, slot_state state) {
   if (s->message.bytes <= SMALL)
     carry(s, 0); /* sooner done than given to somebody else */
   else
-    team_give(s->traffic->task.team, &s->task);
+    team_give(s->owner->task.team, &s->task);
 }
 
 static int slot_post(slot *s) {
-  const traffic *t = s->traffic;
+  const reshard_host *t = s->owner;
   const message *m = &s->message;
-  const int32_t place = (int32_t)(s - t->slots), other = m->moves->process;
+  const int32_t request = (int32_t)(s - t->slots), other = m->moves->process;
   char *data = s->place != NULL ? s->place : s->staging;
   s->state = SLOT_UNDER_WAY;
-  return s->outgoing ? t->task.transport->put(place, other, m->tag, data, m->bytes)
-                     : t->task.transport->take(place, other, m->tag, data, m->bytes);
+  return s->outgoing ? t->task.transport->isend(request, other, m->tag, data, m->bytes)
+                     : t->task.transport->irecv(request, other, m->tag, data, m->bytes);
 }
 
 static void slot_release(slot *s) {
-  for (int64_t i = 0; s->outgoing && i < s->message.count; i++) use(s->traffic, s->message.moves[i].from, 1);
+  for (int64_t i = 0; s->outgoing && i < s->message.count; i++) use(s->owner, s->message.moves[i].from, 1);
   s->state = SLOT_FREE;
-  s->traffic->busy--;
+  s->owner->busy--;
 }
 
 /* Begins messages while there are free slots. */
-static int slots_fill(traffic *t, bool outgoing, bool *moved) {
+static int slots_fill(reshard_host *t, bool outgoing, bool *moved) {
   int code = SHARDRT_OK;
   slot *s = &t->slots[outgoing ? 0 : t->window];
   for (const slot *end = s + t->window; s < end && code == SHARDRT_OK; s++) {
@@ -272,7 +272,7 @@ static int slots_fill(traffic *t, bool outgoing, bool *moved) {
 }
 
 /* Sees to the slots whose task has ended. */
-static int slots_go_on(traffic *t, bool *moved) {
+static int slots_go_on(reshard_host *t, bool *moved) {
   int code = SHARDRT_OK;
   for (int32_t i = 0; i < 2 * t->window && code == SHARDRT_OK; i++) {
     slot *s = &t->slots[i];
@@ -288,11 +288,11 @@ static int slots_go_on(traffic *t, bool *moved) {
 }
 
 /* Sees to the slots whose message has ended. */
-static int slots_end(traffic *t, bool *moved) {
-  int32_t places[COMM_PLACES], count = 0;
-  int code = t->task.transport->ended(places, &count);
+static int slots_end(reshard_host *t, bool *moved) {
+  int32_t requests[COMM_REQUESTS], count = 0;
+  int code = t->task.transport->testsome(requests, &count);
   for (int32_t i = 0; i < count && code == SHARDRT_OK; i++) {
-    slot *s = &t->slots[places[i]];
+    slot *s = &t->slots[requests[i]];
     *moved = true;
     if (s->outgoing || s->place != NULL)
       slot_release(s);
@@ -302,8 +302,8 @@ static int slots_end(traffic *t, bool *moved) {
   return code;
 }
 
-static int traffic_step(void *context, bool *done, bool *moved) {
-  traffic *t = context;
+static int reshard_host_step(void *context, bool *done, bool *moved) {
+  reshard_host *t = context;
   int code = t->busy > 0 ? slots_end(t, moved) : SHARDRT_OK;
   if (code == SHARDRT_OK && t->busy > 0) code = slots_go_on(t, moved);
   if (code == SHARDRT_OK) code = slots_fill(t, false, moved);
@@ -314,8 +314,8 @@ static int traffic_step(void *context, bool *done, bool *moved) {
   return SHARDRT_OK;
 }
 
-static void traffic_awaits(const void *context, bool *processes) {
-  const traffic *t = context;
+static void reshard_host_awaits(const void *context, bool *processes) {
+  const reshard_host *t = context;
   for (int32_t i = 0; i < 2 * t->window; i++)
     if (t->slots[i].state == SLOT_UNDER_WAY) processes[t->slots[i].message.moves->process] = true;
 }
@@ -323,9 +323,9 @@ static void traffic_awaits(const void *context, bool *processes) {
 /* ---- the whole -------------------------------------------------------------------------------------------------- */
 
 /* How often each old block is needed. */
-static void count_uses(traffic *t) {
+static void count_uses(reshard_host *t) {
   const route_moves *copies = &t->task.route->copies;
-  for (int64_t i = 0; i < t->task.old.count; i++) atomic_init(&t->uses[i], 1); /* until traffic_run */
+  for (int64_t i = 0; i < t->task.old.count; i++) atomic_init(&t->uses[i], 1); /* until reshard_host_run */
   for (int64_t i = 0; i < copies->count; i++)
     t->uses[block_index(&t->task.old, copies->items[i].from)] += t->copies_before[i + 1] - t->copies_before[i];
   cursor all = t->out;
@@ -334,7 +334,7 @@ static void count_uses(traffic *t) {
     for (int64_t i = 0; i < m.count; i++) t->uses[block_index(&t->task.old, m.moves[i].from)]++;
 }
 
-int traffic_check_staging(size_t staging, size_t element) {
+int reshard_check_staging(size_t staging, size_t element) {
   if (staging / 2 >= element) return SHARDRT_OK;
   return error_set(SHARDRT_EINVAL,
                    "%zu bytes of staging: it takes two elements at least, one to send and one to receive, of %zu bytes",
@@ -342,9 +342,9 @@ int traffic_check_staging(size_t staging, size_t element) {
 }
 
 /* As many slots as there can be messages through staging of one element or more. */
-static int set_sizes(traffic *t) {
+static int set_sizes(reshard_host *t) {
   const size_t element = t->task.element, room = t->task.staging / 2 / element; /* elements in each direction */
-  int code = traffic_check_staging(t->task.staging, element);
+  int code = reshard_check_staging(t->task.staging, element);
   if (code < 0) return code;
   t->window = room < WINDOW ? (int32_t)room : WINDOW;
   size_t piece = room / (size_t)t->window;
@@ -356,7 +356,7 @@ static int set_sizes(traffic *t) {
   return SHARDRT_OK;
 }
 
-static int take_memory(traffic *t) {
+static int take_memory(reshard_host *t) {
   const shardrt_route *route = t->task.route;
   const size_t slots = 2 * (size_t)t->window, piece = (size_t)t->piece * t->task.element;
   const bool messages = route->sends.count + route->receives.count > 0;
@@ -364,19 +364,19 @@ static int take_memory(traffic *t) {
   t->copies_before = alloc_array((size_t)route->copies.count + 1, sizeof *t->copies_before);
   if (t->slots == NULL || t->copies_before == NULL) return ALLOC_FAILED;
   if (messages) {
-    int code = mover_staging(t->task.mover, slots * piece, &t->staging);
+    int code = move_cache_staging(t->task.cache, slots * piece, &t->staging);
     if (code < 0) return code;
   }
   for (size_t i = 0; i < slots; i++)
     t->slots[i] =
-        (slot){.traffic = t, .outgoing = i < (size_t)t->window, .staging = messages ? t->staging + i * piece : NULL};
+        (slot){.owner = t, .outgoing = i < (size_t)t->window, .staging = messages ? t->staging + i * piece : NULL};
   if (t->task.used_up == NULL) return SHARDRT_OK;
   t->uses = alloc_array((size_t)t->task.old.count, sizeof *t->uses);
   return t->uses == NULL ? ALLOC_FAILED : SHARDRT_OK;
 }
 
-int traffic_new(const traffic_task *task, traffic **out) {
-  traffic *t = alloc_zeros(1, sizeof *t);
+int reshard_host_new(const reshard_host_task *task, reshard_host **out) {
+  reshard_host *t = alloc_zeros(1, sizeof *t);
   if (t == NULL) return ALLOC_FAILED;
   t->task = *task;
   t->from = &task->route->from;
@@ -386,7 +386,7 @@ int traffic_new(const traffic_task *task, traffic **out) {
   int code = set_sizes(t);
   if (code == SHARDRT_OK) code = take_memory(t);
   if (code < 0) {
-    traffic_free(t);
+    reshard_host_free(t);
     return code;
   }
   count_copies(t);
@@ -396,23 +396,24 @@ int traffic_new(const traffic_task *task, traffic **out) {
   return SHARDRT_OK;
 }
 
-void traffic_free(traffic *t) {
+void reshard_host_free(reshard_host *t) {
   if (t == NULL) return;
   alloc_free(t->uses);
   alloc_free(t->copies_before);
   if (t->busy > 0) { /* MPI may still read and write the rest */
-    mover_lose_staging(t->task.mover);
+    move_cache_lose_staging(t->task.cache);
     return;
   }
   alloc_free(t->slots);
   alloc_free(t);
 }
 
-int traffic_run(traffic *t, meet *m, const char *what) {
+int reshard_host_run(reshard_host *t, collective *m, const char *what) {
   team_spread(t->task.team, copy_piece, t, t->copies_before[t->task.route->copies.count]);
   for (int64_t i = 0; t->uses != NULL && i < t->task.old.count; i++) use(t, t->task.old.blocks[i].number, 1);
   size_t bytes = (size_t)(t->piece > t->copied ? t->piece : t->copied) * t->task.element;
-  int code = meet_until(m, &(meet_work){.step = traffic_step, .awaits = traffic_awaits, .context = t}, what, bytes);
+  int code = collective_until(
+      m, &(collective_work){.step = reshard_host_step, .awaits = reshard_host_awaits, .context = t}, what, bytes);
   if (code < 0) team_stop(t->task.team);
   return code;
 }

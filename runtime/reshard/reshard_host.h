@@ -12,42 +12,42 @@
 #include "comm/move_cache.h"
 
 /* One of the blocks that this process holds, and where. */
-typedef struct traffic_block {
+typedef struct host_block {
   int64_t number; /* in its grid */
   int32_t local;  /* the caller's own */
   char *data;
-} traffic_block;
+} host_block;
 
 /* All of them, each once, ascending by number. Blocks of both sides at one place are one: nothing is copied. */
-typedef struct traffic_side {
+typedef struct host_blocks {
   int64_t count;
-  traffic_block *blocks;
-} traffic_side;
+  host_block *blocks;
+} host_blocks;
 
-typedef struct traffic_task {
+typedef struct reshard_host_task {
   const shardrt_route *route;
   size_t element; /* bytes */
-  traffic_side old, new;
+  host_blocks old, new;
   size_t staging; /* bytes at most */
-  mover *mover;
+  move_cache *cache;
   struct team *team;
   const comm_transport *transport;
   /* Called, on any thread, when nothing is left to be taken from an old block (the index is that in `old`); may be
    * NULL. */
   void (*used_up)(void *context, int64_t index);
   void *context;
-} traffic_task;
+} reshard_host_task;
 
-typedef struct traffic traffic;
+typedef struct reshard_host reshard_host;
 
 /* EINVAL: less staging than two elements of so many bytes. */
-int traffic_check_staging(size_t staging, size_t element);
-/* Takes all the memory that the move needs. The task's parts are borrowed. Errors as traffic_check_staging. */
-int traffic_new(const traffic_task *task, traffic **out);
-/* After a failure of traffic_run, memory that messages under way use is kept for good. */
-void traffic_free(traffic *t);
-/* Moves everything. Every process must have said at a meet that it does the same. A failure is final: blocks must not
- * be given back after it. */
-int traffic_run(traffic *t, meet *m, const char *what);
+int reshard_check_staging(size_t staging, size_t element);
+/* Takes all the memory that the move needs. The task's parts are borrowed. Errors as reshard_check_staging. */
+int reshard_host_new(const reshard_host_task *task, reshard_host **out);
+/* After a failure of reshard_host_run, memory that messages under way use is kept for good. */
+void reshard_host_free(reshard_host *t);
+/* Moves everything. Every process must have said in a gathering that it does the same. A failure is final: blocks must
+ * not be given back after it. */
+int reshard_host_run(reshard_host *t, collective *m, const char *what);
 
 #endif

@@ -36,9 +36,9 @@ static struct {
   mpi_peer *peers;
   int32_t *sent;    /* notes, to each process */
   int32_t received; /* notes, from all */
-  /* By place. */
-  MPI_Request under_way[COMM_PLACES];
-  size_t expected[COMM_PLACES]; /* bytes of a message that is to come; 0 where one is sent */
+  /* By request. */
+  MPI_Request under_way[COMM_REQUESTS];
+  size_t expected[COMM_REQUESTS]; /* bytes of a message that is to come; 0 where one is sent */
 } state = {.request = MPI_REQUEST_NULL, .type = MPI_DATATYPE_NULL};
 
 static int mpi_error(const char *doing, int code) {
@@ -184,7 +184,7 @@ static int mpi_join(comm_place *place) {
   MPI_Comm_set_errhandler(state.work, MPI_ERRORS_RETURN);
   MPI_Comm_set_errhandler(state.messages, MPI_ERRORS_RETURN);
   MPI_Comm_set_errhandler(state.notes, MPI_ERRORS_RETURN);
-  for (int i = 0; i < COMM_PLACES; i++) state.under_way[i] = MPI_REQUEST_NULL;
+  for (int i = 0; i < COMM_REQUESTS; i++) state.under_way[i] = MPI_REQUEST_NULL;
   state.count = size;
   *place = (comm_place){.index = rank, .count = size, .here = here, .is_bound_by_default = mpi_is_bound_by_default()};
   return SHARDRT_OK;
@@ -250,22 +250,22 @@ static int mpi_test(bool *done) {
 }
 
 /* A synchronous send: one that MPI could keep for the receiver would let a quick sender fill the receiver's memory. */
-static int mpi_put(int32_t place, int32_t to, int32_t tag, const void *data, size_t bytes) {
-  state.expected[place] = 0;
-  int code = MPI_Issend(data, (int)bytes, MPI_BYTE, to, tag, state.messages, &state.under_way[place]);
+static int mpi_isend(int32_t request, int32_t to, int32_t tag, const void *data, size_t bytes) {
+  state.expected[request] = 0;
+  int code = MPI_Issend(data, (int)bytes, MPI_BYTE, to, tag, state.messages, &state.under_way[request]);
   return code == MPI_SUCCESS ? SHARDRT_OK : mpi_error("sending", code);
 }
 
-static int mpi_take(int32_t place, int32_t from, int32_t tag, void *data, size_t bytes) {
-  state.expected[place] = bytes;
-  int code = MPI_Irecv(data, (int)bytes, MPI_BYTE, from, tag, state.messages, &state.under_way[place]);
+static int mpi_irecv(int32_t request, int32_t from, int32_t tag, void *data, size_t bytes) {
+  state.expected[request] = bytes;
+  int code = MPI_Irecv(data, (int)bytes, MPI_BYTE, from, tag, state.messages, &state.under_way[request]);
   return code == MPI_SUCCESS ? SHARDRT_OK : mpi_error("receiving", code);
 }
 
-static int mpi_ended(int32_t *places, int32_t *count) {
-  MPI_Status statuses[COMM_PLACES];
-  int ended[COMM_PLACES], n = 0;
-  int code = MPI_Testsome(COMM_PLACES, state.under_way, &n, ended, statuses);
+static int mpi_testsome(int32_t *requests, int32_t *count) {
+  MPI_Status statuses[COMM_REQUESTS];
+  int ended[COMM_REQUESTS], n = 0;
+  int code = MPI_Testsome(COMM_REQUESTS, state.under_way, &n, ended, statuses);
   *count = n == MPI_UNDEFINED ? 0 : n; /* none is under way */
   for (int i = 0; i < *count; i++) {
     if (code == MPI_ERR_IN_STATUS && statuses[i].MPI_ERROR != MPI_SUCCESS)
@@ -276,12 +276,12 @@ static int mpi_ended(int32_t *places, int32_t *count) {
     if ((size_t)bytes != expected)
       return error_set(SHARDRT_ECOMM, "a message from process %d has %d bytes where %zu were expected",
                        statuses[i].MPI_SOURCE, bytes, expected);
-    places[i] = ended[i];
+    requests[i] = ended[i];
   }
   return code == MPI_SUCCESS ? SHARDRT_OK : mpi_error("messages", code);
 }
 
-static void mpi_send(int32_t to, const comm_note *note) {
+static void mpi_send_note(int32_t to, const comm_note *note) {
   if (state.peers == NULL) return;
   mpi_peer *peer = &state.peers[to];
   for (int i = 0; i < NOTES_UNDER_WAY; i++) {
@@ -295,7 +295,7 @@ static void mpi_send(int32_t to, const comm_note *note) {
   }
 }
 
-static bool mpi_receive(int32_t *from, comm_note *note) {
+static bool mpi_receive_note(int32_t *from, comm_note *note) {
   int there = 0;
   MPI_Status status;
   if (state.peers == NULL) return false;
@@ -330,12 +330,12 @@ static __attribute__((noreturn)) void mpi_kill(int status) {
 
 /* Takes the notes that are still on their way here, and waits for those that left: MPI must not end with any. Every
  * process is about to close, and sends none any more. */
-static int mpi_take_last_notes(void) {
+static int mpi_receive_last_notes(void) {
   int32_t expected = 0, from;
   comm_note note;
   int code = MPI_Reduce_scatter_block(state.sent, &expected, 1, MPI_INT32_T, MPI_SUM, state.work);
   while (code == MPI_SUCCESS && state.received < expected)
-    if (!mpi_receive(&from, &note)) sched_yield();
+    if (!mpi_receive_note(&from, &note)) sched_yield();
   for (int p = 0; p < state.count; p++)
     for (int gone = 0; code == MPI_SUCCESS && !gone;)
       code = MPI_Testall(NOTES_UNDER_WAY, state.peers[p].requests, &gone, MPI_STATUSES_IGNORE);
@@ -343,7 +343,7 @@ static int mpi_take_last_notes(void) {
 }
 
 static int mpi_close(void) {
-  int code = state.count > 1 ? mpi_take_last_notes() : MPI_SUCCESS;
+  int code = state.count > 1 ? mpi_receive_last_notes() : MPI_SUCCESS;
   if (code == MPI_SUCCESS) code = MPI_Finalize();
   alloc_free(state.peers);
   alloc_free(state.sent);
@@ -356,11 +356,11 @@ const comm_transport comm_mpi = {
     .open = mpi_open,
     .gather = mpi_gather,
     .test = mpi_test,
-    .put = mpi_put,
-    .take = mpi_take,
-    .ended = mpi_ended,
-    .send = mpi_send,
-    .receive = mpi_receive,
+    .isend = mpi_isend,
+    .irecv = mpi_irecv,
+    .testsome = mpi_testsome,
+    .send_note = mpi_send_note,
+    .receive_note = mpi_receive_note,
     .kill = mpi_kill,
     .close = mpi_close,
 };
