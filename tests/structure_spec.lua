@@ -16,7 +16,7 @@ end
 -- with the longest prefix of its path.
 local ROOMS = {
   "base", "system", "layout", "platform", "memory", "device",
-  "comm/transport", "comm", "reshard", "check",
+  "comm/transport", "comm", "reshard/exchange", "reshard", "check",
   "storage/local", "storage/write", "storage/remote", "storage", "codec",
   "dataset", "dataset/array", "dataset/chunked", "dataset/record", "dataset/view", "arrayfile",
   "transform", "transform/kind", "loader/plan", "loader",

@@ -231,30 +231,30 @@ int reshard_run(reshard *r, const host_blocks *wanted) {
   const bool on_devices = accelerator_get() != NULL;
   if (on_devices) code = borrow_blocks(&old, r->x, &r->route->from, &borrowed);
   donation given = {.x = r->x, .old = &old};
-  reshard_host_task task = {.route = r->route,
-                            .element = shardrt_dtype_size(shardrt_array_dtype(r->x)),
-                            .old = old,
-                            .new = *wanted,
-                            .staging = reshard_staging(r),
-                            .cache = job_move_cache(),
-                            .transport = m->transport,
-                            .used_up = r->options.donate ? give_up : NULL,
-                            .context = &given};
-  reshard_host *t = NULL;
+  exchange_host_task task = {.route = r->route,
+                             .element = shardrt_dtype_size(shardrt_array_dtype(r->x)),
+                             .old = old,
+                             .new = *wanted,
+                             .staging = reshard_staging(r),
+                             .cache = job_move_cache(),
+                             .transport = m->transport,
+                             .used_up = r->options.donate ? give_up : NULL,
+                             .context = &given};
+  exchange_host *t = NULL;
   if (code == SHARDRT_OK) code = find_team(r, &task.team);
-  if (code == SHARDRT_OK) code = reshard_host_new(&task, &t);
+  if (code == SHARDRT_OK) code = exchange_host_new(&task, &t);
   code = code < 0 ? reshard_fail(r, code) : collective_gather(m, what, job_where(), NULL, 0, NULL);
   collective_shorten(what);
   if (code == SHARDRT_OK) {
     const int64_t start = clock_now();
-    code = reshard_host_run(t, m, what);
+    code = exchange_host_run(t, m, what);
     const int64_t end = clock_now();
     r->seconds = 1e-9 * (double)(end - start);
     trace_span(start, end, (struct trace_event){.kind = TRACE_MOVE, .amount = received_bytes(r)});
     r->stuck = code < 0;
     if (r->stuck) keep_blocks(r->x);
   }
-  reshard_host_free(t);
+  exchange_host_free(t);
   if (on_devices && !r->stuck) return_blocks(&old, r->x, &r->route->from, borrowed);
   alloc_free(old.blocks);
   return code;

@@ -3,7 +3,7 @@
 #ifndef SHARDRT_RESHARD_RESHARD_H
 #define SHARDRT_RESHARD_RESHARD_H
 
-#include "reshard/reshard_host.h"
+#include "reshard/exchange/exchange_host.h"
 
 struct pool;
 

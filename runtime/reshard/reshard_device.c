@@ -10,9 +10,9 @@
 #include "memory/array_text.h"
 #include "memory/buffer.h"
 #include "platform/accelerator.h"
-#include "reshard/device_copy.h"
-#include "reshard/exchange_nccl.h"
-#include "reshard/exchange_staged.h"
+#include "reshard/exchange/device_copy.h"
+#include "reshard/exchange/exchange_nccl.h"
+#include "reshard/exchange/exchange_staged.h"
 #include "system/trace.h"
 
 enum {

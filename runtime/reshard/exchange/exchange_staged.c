@@ -1,4 +1,4 @@
-#include "reshard/exchange_staged.h"
+#include "reshard/exchange/exchange_staged.h"
 
 #include "base/alloc.h"
 #include "platform/accelerator.h"

@@ -1,12 +1,12 @@
-/* reshard_host.h - the boxes of one move on their way: copied here, sent, received.
+/* exchange_host.h - the boxes of one move on their way: copied here, sent, received.
  *
  * Messages are boxes, packed row-major: a large box goes in pieces, small ones to the same process go together, and
  * sender and receiver cut and join by the same rules, so nothing but data travels. What stands in one run in its block
  * is sent from there, or received there; anything else goes through staging, which is bounded. A few messages are
  * under way at a time, in the order of the route, which cannot end in a circle. Copies, packing and unpacking are the
  * team's work; the calling thread helps when it has no message to see to. */
-#ifndef SHARDRT_RESHARD_RESHARD_HOST_H
-#define SHARDRT_RESHARD_RESHARD_HOST_H
+#ifndef SHARDRT_RESHARD_EXCHANGE_EXCHANGE_HOST_H
+#define SHARDRT_RESHARD_EXCHANGE_EXCHANGE_HOST_H
 
 #include "comm/collective.h"
 #include "comm/move_cache.h"
@@ -24,7 +24,7 @@ typedef struct host_blocks {
   host_block *blocks;
 } host_blocks;
 
-typedef struct reshard_host_task {
+typedef struct exchange_host_task {
   const shardrt_route *route;
   size_t element; /* bytes */
   host_blocks old, new;
@@ -36,18 +36,18 @@ typedef struct reshard_host_task {
    * NULL. */
   void (*used_up)(void *context, int64_t index);
   void *context;
-} reshard_host_task;
+} exchange_host_task;
 
-typedef struct reshard_host reshard_host;
+typedef struct exchange_host exchange_host;
 
 /* EINVAL: less staging than two elements of so many bytes. */
 int reshard_check_staging(size_t staging, size_t element);
 /* Takes all the memory that the move needs. The task's parts are borrowed. Errors as reshard_check_staging. */
-int reshard_host_new(const reshard_host_task *task, reshard_host **out);
-/* After a failure of reshard_host_run, memory that messages under way use is kept for good. */
-void reshard_host_free(reshard_host *t);
+int exchange_host_new(const exchange_host_task *task, exchange_host **out);
+/* After a failure of exchange_host_run, memory that messages under way use is kept for good. */
+void exchange_host_free(exchange_host *t);
 /* Moves everything. Every process must have said in a gathering that it does the same. A failure is final: blocks must
  * not be given back after it. */
-int reshard_host_run(reshard_host *t, collective *m, const char *what);
+int exchange_host_run(exchange_host *t, collective *m, const char *what);
 
 #endif

@@ -1,4 +1,4 @@
-#include "reshard/device_copy.h"
+#include "reshard/exchange/device_copy.h"
 
 #include <string.h>
 

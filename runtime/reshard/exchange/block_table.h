@@ -1,6 +1,6 @@
 /* block_table.h - where the blocks of an array lie in the memory of this process's devices. */
-#ifndef SHARDRT_RESHARD_BLOCK_TABLE_H
-#define SHARDRT_RESHARD_BLOCK_TABLE_H
+#ifndef SHARDRT_RESHARD_EXCHANGE_BLOCK_TABLE_H
+#define SHARDRT_RESHARD_EXCHANGE_BLOCK_TABLE_H
 
 #include "layout/sharding.h"
 

@@ -1,4 +1,4 @@
-#include "reshard/exchange_nccl.h"
+#include "reshard/exchange/exchange_nccl.h"
 
 #include "base/alloc.h"
 #include "base/error.h"

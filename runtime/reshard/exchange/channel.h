@@ -4,11 +4,11 @@
  * between the two processes, which have one order on both sides, and from what each process's devices hold. The k-th
  * move between two processes goes from the k-th of the devices that hold its old block to the k-th of those that need
  * the new one, counted around: so replicas share the work, and links in parallel are used in parallel. */
-#ifndef SHARDRT_RESHARD_CHANNEL_H
-#define SHARDRT_RESHARD_CHANNEL_H
+#ifndef SHARDRT_RESHARD_EXCHANGE_CHANNEL_H
+#define SHARDRT_RESHARD_EXCHANGE_CHANNEL_H
 
 #include "layout/route.h"
-#include "reshard/block_table.h"
+#include "reshard/exchange/block_table.h"
 
 typedef struct channel {
   bool outgoing;

@@ -3,11 +3,11 @@
  * In round i every channel has its i-th message on the way, and each process puts its messages of a round on the way as
  * one group. So a group has what the groups of the same round elsewhere wait for, and waits for no later one: rounds
  * cannot end in a circle. A process without messages in a round leaves it out. */
-#ifndef SHARDRT_RESHARD_EXCHANGE_NCCL_H
-#define SHARDRT_RESHARD_EXCHANGE_NCCL_H
+#ifndef SHARDRT_RESHARD_EXCHANGE_EXCHANGE_NCCL_H
+#define SHARDRT_RESHARD_EXCHANGE_EXCHANGE_NCCL_H
 
 #include "comm/peer_transport.h"
-#include "reshard/channel.h"
+#include "reshard/exchange/channel.h"
 
 /* Exchanges all that the channels have, and waits, with the collective's limit, until it has come. Every process must
  * have said at a meet that it does the same. A failure is final: the links are given up. `what` is for messages. */

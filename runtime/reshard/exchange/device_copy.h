@@ -1,8 +1,8 @@
 /* device_copy.h - boxes of elements brought from one place to another in the memory of this process's devices
  * (platform/accelerator.h). Everything is put on MAIN, of the device that it goes to unless said otherwise; nothing
  * waits for the host. */
-#ifndef SHARDRT_RESHARD_DEVICE_COPY_H
-#define SHARDRT_RESHARD_DEVICE_COPY_H
+#ifndef SHARDRT_RESHARD_EXCHANGE_DEVICE_COPY_H
+#define SHARDRT_RESHARD_EXCHANGE_DEVICE_COPY_H
 
 #include "layout/sharding.h"
 

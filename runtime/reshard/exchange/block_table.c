@@ -1,4 +1,4 @@
-#include "reshard/block_table.h"
+#include "reshard/exchange/block_table.h"
 
 #include <stdlib.h>
 

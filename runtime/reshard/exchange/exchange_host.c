@@ -1,4 +1,4 @@
-#include "reshard/reshard_host.h"
+#include "reshard/exchange/exchange_host.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -36,7 +36,7 @@ typedef struct cursor {
 typedef enum slot_state { SLOT_FREE, SLOT_PACKING, SLOT_UNDER_WAY, SLOT_UNPACKING } slot_state;
 
 typedef struct slot {
-  reshard_host *owner;
+  exchange_host *owner;
   slot_state state;
   bool outgoing;
   char *staging;
@@ -47,8 +47,8 @@ typedef struct slot {
 } slot;
 
 /* Slots 0 … window - 1 send, as many after them receive. */
-struct reshard_host {
-  reshard_host_task task;
+struct exchange_host {
+  exchange_host_task task;
   const struct grid *from, *to;
   int32_t window;
   int64_t piece;  /* elements of a message through staging at most */
@@ -110,7 +110,7 @@ static void extent_of(const shardrt_box *box, int64_t *extent) {
 static const int64_t origin[SHARDRT_MAX_NDIM];
 
 /* Boxes lie in their blocks, so that these copies cannot fail. */
-static void pack(const reshard_host *t, const shardrt_move *move, const shardrt_box *box, char *staging) {
+static void pack(const exchange_host *t, const shardrt_move *move, const shardrt_box *box, char *staging) {
   int64_t extent[SHARDRT_MAX_NDIM];
   extent_of(box, extent);
   shardrt_box inner = box_in_block(t->from, move->from, box);
@@ -118,7 +118,7 @@ static void pack(const reshard_host *t, const shardrt_move *move, const shardrt_
                          block_data(&t->task.old, move->from), t->from->shard_shape, inner.start);
 }
 
-static void unpack(const reshard_host *t, const shardrt_move *move, const shardrt_box *box, const char *staging) {
+static void unpack(const exchange_host *t, const shardrt_move *move, const shardrt_box *box, const char *staging) {
   int64_t extent[SHARDRT_MAX_NDIM];
   extent_of(box, extent);
   shardrt_box inner = box_in_block(t->to, move->to, box);
@@ -127,7 +127,7 @@ static void unpack(const reshard_host *t, const shardrt_move *move, const shardr
 }
 
 /* `count` pieces less are to be taken from an old block. */
-static void use(reshard_host *t, int64_t from, int64_t count) {
+static void use(exchange_host *t, int64_t from, int64_t count) {
   if (t->uses == NULL) return;
   int64_t index = block_index(&t->task.old, from);
   if (atomic_fetch_sub(&t->uses[index], count) == count) t->task.used_up(t->task.context, index);
@@ -136,7 +136,7 @@ static void use(reshard_host *t, int64_t from, int64_t count) {
 /* ---- copies in this process ------------------------------------------------------------------------------------- */
 
 static void copy_piece(void *context, int64_t number) {
-  reshard_host *t = context;
+  exchange_host *t = context;
   const route_moves *copies = &t->task.route->copies;
   int64_t low = 0, high = copies->count; /* the copy with copies_before[low] <= number < copies_before[low + 1] */
   while (high - low > 1) {
@@ -157,7 +157,7 @@ static void copy_piece(void *context, int64_t number) {
   use(t, move->from, 1);
 }
 
-static void count_copies(reshard_host *t) {
+static void count_copies(exchange_host *t) {
   const route_moves *copies = &t->task.route->copies;
   t->copies_before[0] = 0;
   for (int64_t i = 0; i < copies->count; i++) {
@@ -171,7 +171,7 @@ static void count_copies(reshard_host *t) {
 
 /* The next message of a list; false after the last. Both ends come to the same one: all that is asked here is the
  * move's and the grids'. */
-static bool cursor_next(const reshard_host *t, cursor *c, message *out) {
+static bool cursor_next(const exchange_host *t, cursor *c, message *out) {
   if (c->next == c->list->count) return false;
   const shardrt_move *first = &c->list->items[c->next];
   *out = (message){.moves = first, .count = 1, .tag = c->number++ % TAGS};
@@ -200,7 +200,7 @@ static bool cursor_next(const reshard_host *t, cursor *c, message *out) {
 }
 
 /* Where in its block a message stands in one run; NULL: it does not. */
-static char *message_place(const reshard_host *t, const message *m, bool outgoing) {
+static char *message_place(const exchange_host *t, const message *m, bool outgoing) {
   if (m->count != 1) return NULL;
   const struct grid *grid = outgoing ? t->from : t->to;
   const int64_t number = outgoing ? m->moves->from : m->moves->to;
@@ -213,7 +213,7 @@ static char *message_place(const reshard_host *t, const message *m, bool outgoin
 static void carry(void *context, int64_t number) {
   (void)number;
   slot *s = context;
-  const reshard_host *t = s->owner;
+  const exchange_host *t = s->owner;
   const message *m = &s->message;
   char *staging = s->staging;
   for (int64_t i = 0; i < m->count; i++) {
@@ -238,7 +238,7 @@ static void slot_carry(slot *s, slot_state state) {
 }
 
 static int slot_post(slot *s) {
-  const reshard_host *t = s->owner;
+  const exchange_host *t = s->owner;
   const message *m = &s->message;
   const int32_t request = (int32_t)(s - t->slots), other = m->moves->process;
   char *data = s->place != NULL ? s->place : s->staging;
@@ -254,7 +254,7 @@ static void slot_release(slot *s) {
 }
 
 /* Begins messages while there are free slots. */
-static int slots_fill(reshard_host *t, bool outgoing, bool *moved) {
+static int slots_fill(exchange_host *t, bool outgoing, bool *moved) {
   int code = SHARDRT_OK;
   slot *s = &t->slots[outgoing ? 0 : t->window];
   for (const slot *end = s + t->window; s < end && code == SHARDRT_OK; s++) {
@@ -272,7 +272,7 @@ static int slots_fill(reshard_host *t, bool outgoing, bool *moved) {
 }
 
 /* Sees to the slots whose task has ended. */
-static int slots_go_on(reshard_host *t, bool *moved) {
+static int slots_go_on(exchange_host *t, bool *moved) {
   int code = SHARDRT_OK;
   for (int32_t i = 0; i < 2 * t->window && code == SHARDRT_OK; i++) {
     slot *s = &t->slots[i];
@@ -288,7 +288,7 @@ static int slots_go_on(reshard_host *t, bool *moved) {
 }
 
 /* Sees to the slots whose message has ended. */
-static int slots_end(reshard_host *t, bool *moved) {
+static int slots_end(exchange_host *t, bool *moved) {
   int32_t requests[COMM_REQUESTS], count = 0;
   int code = t->task.transport->testsome(requests, &count);
   for (int32_t i = 0; i < count && code == SHARDRT_OK; i++) {
@@ -302,8 +302,8 @@ static int slots_end(reshard_host *t, bool *moved) {
   return code;
 }
 
-static int reshard_host_step(void *context, bool *done, bool *moved) {
-  reshard_host *t = context;
+static int exchange_host_step(void *context, bool *done, bool *moved) {
+  exchange_host *t = context;
   int code = t->busy > 0 ? slots_end(t, moved) : SHARDRT_OK;
   if (code == SHARDRT_OK && t->busy > 0) code = slots_go_on(t, moved);
   if (code == SHARDRT_OK) code = slots_fill(t, false, moved);
@@ -314,8 +314,8 @@ static int reshard_host_step(void *context, bool *done, bool *moved) {
   return SHARDRT_OK;
 }
 
-static void reshard_host_awaits(const void *context, bool *processes) {
-  const reshard_host *t = context;
+static void exchange_host_awaits(const void *context, bool *processes) {
+  const exchange_host *t = context;
   for (int32_t i = 0; i < 2 * t->window; i++)
     if (t->slots[i].state == SLOT_UNDER_WAY) processes[t->slots[i].message.moves->process] = true;
 }
@@ -323,9 +323,9 @@ static void reshard_host_awaits(const void *context, bool *processes) {
 /* ---- the whole -------------------------------------------------------------------------------------------------- */
 
 /* How often each old block is needed. */
-static void count_uses(reshard_host *t) {
+static void count_uses(exchange_host *t) {
   const route_moves *copies = &t->task.route->copies;
-  for (int64_t i = 0; i < t->task.old.count; i++) atomic_init(&t->uses[i], 1); /* until reshard_host_run */
+  for (int64_t i = 0; i < t->task.old.count; i++) atomic_init(&t->uses[i], 1); /* until exchange_host_run */
   for (int64_t i = 0; i < copies->count; i++)
     t->uses[block_index(&t->task.old, copies->items[i].from)] += t->copies_before[i + 1] - t->copies_before[i];
   cursor all = t->out;
@@ -342,7 +342,7 @@ int reshard_check_staging(size_t staging, size_t element) {
 }
 
 /* As many slots as there can be messages through staging of one element or more. */
-static int set_sizes(reshard_host *t) {
+static int set_sizes(exchange_host *t) {
   const size_t element = t->task.element, room = t->task.staging / 2 / element; /* elements in each direction */
   int code = reshard_check_staging(t->task.staging, element);
   if (code < 0) return code;
@@ -356,7 +356,7 @@ static int set_sizes(reshard_host *t) {
   return SHARDRT_OK;
 }
 
-static int take_memory(reshard_host *t) {
+static int take_memory(exchange_host *t) {
   const shardrt_route *route = t->task.route;
   const size_t slots = 2 * (size_t)t->window, piece = (size_t)t->piece * t->task.element;
   const bool messages = route->sends.count + route->receives.count > 0;
@@ -375,8 +375,8 @@ static int take_memory(reshard_host *t) {
   return t->uses == NULL ? ALLOC_FAILED : SHARDRT_OK;
 }
 
-int reshard_host_new(const reshard_host_task *task, reshard_host **out) {
-  reshard_host *t = alloc_zeros(1, sizeof *t);
+int exchange_host_new(const exchange_host_task *task, exchange_host **out) {
+  exchange_host *t = alloc_zeros(1, sizeof *t);
   if (t == NULL) return ALLOC_FAILED;
   t->task = *task;
   t->from = &task->route->from;
@@ -386,7 +386,7 @@ int reshard_host_new(const reshard_host_task *task, reshard_host **out) {
   int code = set_sizes(t);
   if (code == SHARDRT_OK) code = take_memory(t);
   if (code < 0) {
-    reshard_host_free(t);
+    exchange_host_free(t);
     return code;
   }
   count_copies(t);
@@ -396,7 +396,7 @@ int reshard_host_new(const reshard_host_task *task, reshard_host **out) {
   return SHARDRT_OK;
 }
 
-void reshard_host_free(reshard_host *t) {
+void exchange_host_free(exchange_host *t) {
   if (t == NULL) return;
   alloc_free(t->uses);
   alloc_free(t->copies_before);
@@ -408,12 +408,12 @@ void reshard_host_free(reshard_host *t) {
   alloc_free(t);
 }
 
-int reshard_host_run(reshard_host *t, collective *m, const char *what) {
+int exchange_host_run(exchange_host *t, collective *m, const char *what) {
   team_spread(t->task.team, copy_piece, t, t->copies_before[t->task.route->copies.count]);
   for (int64_t i = 0; t->uses != NULL && i < t->task.old.count; i++) use(t, t->task.old.blocks[i].number, 1);
   size_t bytes = (size_t)(t->piece > t->copied ? t->piece : t->copied) * t->task.element;
   int code = collective_until(
-      m, &(collective_work){.step = reshard_host_step, .awaits = reshard_host_awaits, .context = t}, what, bytes);
+      m, &(collective_work){.step = exchange_host_step, .awaits = exchange_host_awaits, .context = t}, what, bytes);
   if (code < 0) team_stop(t->task.team);
   return code;
 }

@@ -1,9 +1,9 @@
-#include "reshard/channel.h"
+#include "reshard/exchange/channel.h"
 
 #include "base/alloc.h"
 #include "layout/box.h"
 #include "layout/placement.h"
-#include "reshard/device_copy.h"
+#include "reshard/exchange/device_copy.h"
 
 enum { DIRECT_FROM = 256 << 10 }; /* bytes of a run that goes by itself, without being packed */
 

@@ -1,11 +1,11 @@
 /* exchange_staged.h - messages between devices of different processes through the host: downloaded, sent by the job's
  * transport, uploaded. A few are under way at a time, in the order of the channels, which is that of the route and
  * cannot end in a circle (layout/route.h). */
-#ifndef SHARDRT_RESHARD_EXCHANGE_STAGED_H
-#define SHARDRT_RESHARD_EXCHANGE_STAGED_H
+#ifndef SHARDRT_RESHARD_EXCHANGE_EXCHANGE_STAGED_H
+#define SHARDRT_RESHARD_EXCHANGE_EXCHANGE_STAGED_H
 
 #include "comm/peer_transport.h"
-#include "reshard/channel.h"
+#include "reshard/exchange/channel.h"
 
 enum { EXCHANGE_WINDOW = 16 /* messages in each direction at most */ };
 
