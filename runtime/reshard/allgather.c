@@ -25,7 +25,7 @@ int shardrt_process_allgather(const shardrt_array *array, void *value) {
   if (code == SHARDRT_OK) code = reshard_plan(&r);
   if (code < 0) error_prefix(code, "process_allgather");
   host_block whole = {.number = 0, .data = value};
-  code = code < 0 ? reshard_fail(&r, code) : reshard_run(&r, &(host_blocks){.count = 1, .blocks = &whole});
+  code = code < 0 ? reshard_fail(&r, code) : reshard_run(&r, &(host_blocks){.count = 1, .items = &whole});
   shardrt_sharding_free(to);
   return code;
 }

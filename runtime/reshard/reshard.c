@@ -76,28 +76,23 @@ void reshard_name(const reshard *r, struct text *text) {
 
 /* ---- blocks ----------------------------------------------------------------------------------------------------- */
 
-static int compare_blocks(const void *a, const void *b) {
-  const host_block *x = a, *y = b;
-  return (x->number > y->number) - (x->number < y->number);
-}
-
 /* The distinct blocks that this process holds of an array, which may have no buffers yet. What devices hold of it is
  * nowhere yet (borrow_blocks). */
 static int side_new(host_blocks *side, const shardrt_array *array, const struct grid *grid) {
   const int64_t shards = shardrt_array_shard_count(array);
-  *side = (host_blocks){.blocks = alloc_array((size_t)shards, sizeof *side->blocks)};
-  if (side->blocks == NULL) return ALLOC_FAILED;
+  *side = (host_blocks){.items = alloc_array((size_t)shards, sizeof *side->items)};
+  if (side->items == NULL) return ALLOC_FAILED;
   for (int64_t i = 0; i < shards; i++) {
     const shardrt_shard *shard = shardrt_array_shard(array, i);
     if (shard->block != side->count) continue; /* they are numbered by first appearance */
     const shardrt_buffer *buffer = shardrt_array_buffer(array, i);
-    side->blocks[side->count++] = (host_block){
+    side->items[side->count++] = (host_block){
         .number = sharding_block(shardrt_array_sharding(array), grid, shard->position, NULL),
         .local = shard->block,
         .data = buffer == NULL ? NULL : shardrt_buffer_data(buffer),
     };
   }
-  qsort(side->blocks, (size_t)side->count, sizeof *side->blocks, compare_blocks);
+  host_blocks_sort(side);
   return SHARDRT_OK;
 }
 
@@ -113,20 +108,20 @@ static shardrt_buffer *block_buffer(const shardrt_array *array, const struct gri
 static int borrow_blocks(host_blocks *side, const shardrt_array *array, const struct grid *grid, int64_t *borrowed) {
   int code = SHARDRT_OK;
   for (int64_t b = 0; b < side->count && code == SHARDRT_OK; b++) {
-    code = buffer_borrow(block_buffer(array, grid, side->blocks[b].number));
+    code = buffer_borrow(block_buffer(array, grid, side->items[b].number));
     if (code == SHARDRT_OK) ++*borrowed;
   }
   for (int64_t b = 0; b < side->count && code == SHARDRT_OK; b++) {
     void *data = NULL;
-    code = buffer_borrowed(block_buffer(array, grid, side->blocks[b].number), &data);
-    side->blocks[b].data = data;
+    code = buffer_borrowed(block_buffer(array, grid, side->items[b].number), &data);
+    side->items[b].data = data;
   }
   return code;
 }
 
 static void return_blocks(const host_blocks *side, const shardrt_array *array, const struct grid *grid,
                           int64_t borrowed) {
-  for (int64_t b = 0; b < borrowed; b++) buffer_return(block_buffer(array, grid, side->blocks[b].number));
+  for (int64_t b = 0; b < borrowed; b++) buffer_return(block_buffer(array, grid, side->items[b].number));
 }
 
 /* For each new block, by its local number, the old buffer that holds just the same, with a count; returns how many
@@ -140,8 +135,8 @@ static int64_t share_blocks(const reshard *r, const host_blocks *wanted, shardrt
     shardrt_box old_box = grid_box(&route->from, move->from), new_box = grid_box(&route->to, move->to);
     if (!box_equal(&old_box, &new_box)) continue;
     for (int64_t b = 0; b < wanted->count; b++)
-      if (wanted->blocks[b].number == move->to)
-        buffers[wanted->blocks[b].local] = shardrt_buffer_retain(block_buffer(r->x, &route->from, move->from));
+      if (wanted->items[b].number == move->to)
+        buffers[wanted->items[b].local] = shardrt_buffer_retain(block_buffer(r->x, &route->from, move->from));
     missing--;
   }
   return missing;
@@ -174,7 +169,7 @@ static int make_blocks(const reshard *r, shardrt_array *made, host_blocks *wante
   for (int64_t i = 0; i < shardrt_array_shard_count(made) && code == SHARDRT_OK; i++)
     code = shardrt_array_set_buffer(made, i, buffers[shardrt_array_shard(made, i)->block]);
   for (int64_t b = 0; b < wanted->count && code == SHARDRT_OK; b++)
-    wanted->blocks[b].data = shardrt_buffer_data(buffers[wanted->blocks[b].local]);
+    wanted->items[b].data = shardrt_buffer_data(buffers[wanted->items[b].local]);
   for (int64_t b = 0; b < wanted->count; b++) shardrt_buffer_free(buffers[b]);
   alloc_free((void *)fresh);
   return code;
@@ -195,7 +190,7 @@ typedef struct donation {
 
 static void give_up(void *context, int64_t index) {
   const donation *d = context;
-  array_drop(d->x, d->old->blocks[index].local);
+  array_drop(d->x, d->old->items[index].local);
 }
 
 static int find_team(const reshard *r, struct team **out) {
@@ -256,7 +251,7 @@ int reshard_run(reshard *r, const host_blocks *wanted) {
   }
   exchange_host_free(t);
   if (on_devices && !r->stuck) return_blocks(&old, r->x, &r->route->from, borrowed);
-  alloc_free(old.blocks);
+  alloc_free(old.items);
   return code;
 }
 
@@ -287,7 +282,7 @@ int reshard_array(reshard *r, shardrt_array **out) {
   if (r->stuck) keep_blocks(made);
   if (r->pool == NULL)
     move_cache_settle(job_move_cache(), (size_t)wanted.count * (made == NULL ? 0 : shardrt_array_shard_bytes(made)));
-  alloc_free(wanted.blocks);
+  alloc_free(wanted.items);
   if (code < 0) {
     shardrt_array_free(made);
     return code;
@@ -304,7 +299,7 @@ int reshard_into(reshard *r, shardrt_array *out) {
   code = side_new(&wanted, out, &r->route->to);
   code = code < 0 ? reshard_fail(r, code) : reshard_run(r, &wanted);
   if (r->stuck) keep_blocks(out);
-  alloc_free(wanted.blocks);
+  alloc_free(wanted.items);
   return code;
 }
 

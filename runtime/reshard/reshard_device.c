@@ -146,9 +146,9 @@ static int reshard_device_new(reshard_device *f) {
   if (code == SHARDRT_OK) code = block_table_new(&f->new, f->made, &f->r->route->to);
   if (code == SHARDRT_OK) code = device_pairs_new(&f->pairs, f->r->job->devices_per_process);
   if (code == SHARDRT_OK)
-    code = channels_new(&f->out, f->r->route, true, from, f->r->to, f->r->job->devices_per_process);
+    code = device_channels_new(&f->out, f->r->route, true, from, f->r->to, f->r->job->devices_per_process);
   if (code == SHARDRT_OK)
-    code = channels_new(&f->in, f->r->route, false, from, f->r->to, f->r->job->devices_per_process);
+    code = device_channels_new(&f->in, f->r->route, false, from, f->r->to, f->r->job->devices_per_process);
   if (code == SHARDRT_OK) code = find_copies(f);
   if (code == SHARDRT_OK) code = find_spread(f);
   if (code == SHARDRT_OK) code = count_uses(f);
@@ -263,18 +263,17 @@ static int meet_all(const reshard_device *f, collective *m, const char *what, in
   return code;
 }
 
-static int exchange(reshard_device *f, collective *m, const char *what, int64_t channels_at_most) {
+static int exchange_messages(reshard_device *f, collective *m, const char *what, int64_t channels_at_most) {
   peer_transport *peers = &job_move_cache()->peers;
-  channel_args c = {
-      .from = &f->r->route->from, .to = &f->r->route->to, .old = &f->old, .new = &f->new, .element = f->element};
-  if (peers->kind == PEERS_BY_HOST) {
-    c.piece = c.direct = exchange_staged_piece(f->staging, f->element);
-    return exchange_staged_run(&c, &f->out, &f->in, peers, m, what);
-  }
-  c.piece = (int64_t)(f->staging / f->element) / channels_at_most;
-  if (c.piece < 1) c.piece = 1;
-  c.direct = (int64_t)(DIRECT / f->element);
-  return exchange_nccl_run(&c, &f->out, &f->in, peers, m, what);
+  const bool by_host = peers->kind == PEERS_BY_HOST;
+  int64_t piece =
+      by_host ? exchange_staged_piece(f->staging, f->element) : (int64_t)(f->staging / f->element) / channels_at_most;
+  if (piece < 1) piece = 1;
+  const int64_t direct = by_host ? piece : (int64_t)(DIRECT / f->element);
+  const device_channel_args args = {
+      .rules = device_channel_rules(f->r->route, f->element, piece, direct), .old = &f->old, .new = &f->new};
+  return by_host ? exchange_staged_run(&args, &f->out, &f->in, peers, m, what)
+                 : exchange_nccl_run(&args, &f->out, &f->in, peers, m, what);
 }
 
 /* ---- the whole -------------------------------------------------------------------------------------------------- */
@@ -293,7 +292,7 @@ static int run(reshard_device *f, char *what) {
   if (code < 0) return code;
   const int64_t start = clock_now();
   code = drops ? copy_and_drop(f) : copy_all(f);
-  if (code == SHARDRT_OK && channels_at_most > 0) code = exchange(f, m, what, channels_at_most);
+  if (code == SHARDRT_OK && channels_at_most > 0) code = exchange_messages(f, m, what, channels_at_most);
   if (code == SHARDRT_OK) code = copy_parts(f, f->spread.items, f->spread.count);
   const int64_t end = clock_now();
   f->r->seconds = 1e-9 * (double)(end - start);

@@ -1,189 +1,115 @@
 #include "reshard/exchange/channel.h"
 
+#include <assert.h>
+
 #include "base/alloc.h"
 #include "layout/box.h"
-#include "layout/placement.h"
-#include "reshard/exchange/device_copy.h"
 
-enum { DIRECT_FROM = 256 << 10 }; /* bytes of a run that goes by itself, without being packed */
+enum { TAGS = 1 << 15 /* what MPI grants at least */ };
 
-/* ---- which devices ---------------------------------------------------------------------------------------------- */
-
-/* The k-th, counted around, of the process's devices that hold a block, as one does: from 0 in the process. */
-static int32_t device_of(const side *s, const holding *h, int64_t block, int64_t k) {
-  int64_t first = 0, count = 1;
-  while (first < h->count && h->items[first].block != block) first++;
-  while (first + count < h->count && h->items[first + count].block == block) count++;
-  const int64_t replica = h->items[first + k % count].replica;
-  const int64_t position = sharding_position(s->sharding, &s->grid, block, replica);
-  return shardrt_mesh_device(s->sharding->mesh, position) % s->devices_per_process;
-}
-
-/* The two ends of the moves of one direction. */
-typedef struct ends {
-  side from, to;
-  holding mine, others;
-  bool outgoing;
-} ends;
-
-static void shape_of(const struct grid *grid, int64_t *shape) {
-  for (int32_t d = 0; d < grid->ndim; d++) shape[d] = grid->shard_shape[d] * grid->parts[d];
-}
-
-static int ends_new(ends *e, const shardrt_route *route, bool outgoing, const shardrt_sharding *from,
-                    const shardrt_sharding *to, int32_t devices_per_process) {
-  *e = (ends){.outgoing = outgoing};
-  int64_t shape[SHARDRT_MAX_NDIM];
-  shape_of(&route->from, shape);
-  int code = side_set(&e->from, from, route->from.ndim, shape, devices_per_process);
-  shape_of(&route->to, shape);
-  if (code == SHARDRT_OK) code = side_set(&e->to, to, route->to.ndim, shape, devices_per_process);
-  if (code == SHARDRT_OK) code = holding_set(&e->mine, outgoing ? &e->from : &e->to, route->process);
-  return code;
-}
-
-static void ends_free(ends *e) {
-  holding_clear(&e->mine);
-  holding_clear(&e->others);
-}
-
-/* The channel of the k-th move between the two processes, without its moves. */
-static channel channel_of(const ends *e, const shardrt_move *move, int64_t k) {
-  const holding *old = e->outgoing ? &e->mine : &e->others, *new = e->outgoing ? &e->others : &e->mine;
-  const int32_t from = device_of(&e->from, old, move->from, k), to = device_of(&e->to, new, move->to, k);
-  return (channel){.outgoing = e->outgoing,
-                   .device = e->outgoing ? from : to,
-                   .process = move->process,
-                   .peer = e->outgoing ? to : from};
-}
-
-static bool is_same_channel(const channel *a, const channel *b) {
-  return a->process == b->process && a->device == b->device && a->peer == b->peer;
-}
-
-/* Finds the channels, counts their moves, and notes in `which` whose each move is. */
-static int find_channels(channels *l, ends *e, const route_moves *moves, int64_t *which) {
-  int64_t first = 0, k = 0; /* the first channel with this process, and the move's number with it */
-  for (int64_t i = 0; i < moves->count; i++, k++) {
-    const shardrt_move *move = &moves->items[i];
-    if (i == 0 || move->process != moves->items[i - 1].process) {
-      int code = holding_set(&e->others, e->outgoing ? &e->to : &e->from, move->process);
-      if (code < 0) return code;
-      first = l->count;
-      k = 0;
-    }
-    const channel one = channel_of(e, move, k);
-    int64_t at = first;
-    while (at < l->count && !is_same_channel(&l->items[at], &one)) at++;
-    if (at == l->count) l->items[l->count++] = one;
-    l->items[at].count++;
-    which[i] = at;
+int channels_by_process(channels *c, const route_moves *moves, bool outgoing) {
+  *c = (channels){0};
+  if (moves->count == 0) return SHARDRT_OK;
+  int64_t processes = 0;
+  for (int64_t i = 0; i < moves->count; i++)
+    processes += i == 0 || moves->items[i].process != moves->items[i - 1].process;
+  c->items = alloc_array((size_t)processes, sizeof *c->items);
+  c->moves = alloc_array((size_t)moves->count, sizeof *c->moves);
+  if (c->items == NULL || c->moves == NULL) {
+    channels_free(c);
+    return ALLOC_FAILED;
   }
+  for (int64_t i = 0; i < moves->count; i++) {
+    const shardrt_move *move = c->moves[i] = &moves->items[i];
+    if (i == 0 || move->process != moves->items[i - 1].process)
+      c->items[c->count++] = (channel){.outgoing = outgoing, .process = move->process, .moves = c->moves + i};
+    c->items[c->count - 1].count++;
+  }
+  assert(c->count == processes);
   return SHARDRT_OK;
 }
 
-static void deal_moves(channels *l, const route_moves *moves, const int64_t *which) {
-  int64_t before = 0;
-  for (int64_t i = 0; i < l->count; i++) {
-    l->items[i].moves = l->moves + before;
-    before += l->items[i].count;
-    l->items[i].count = 0;
-  }
-  for (int64_t i = 0; i < moves->count; i++) {
-    channel *its = &l->items[which[i]];
-    l->moves[(its->moves - (const shardrt_move *const *)l->moves) + its->count++] = &moves->items[i];
-  }
-}
-
-int channels_new(channels *l, const shardrt_route *route, bool outgoing, const shardrt_sharding *from,
-                 const shardrt_sharding *to, int32_t devices_per_process) {
-  *l = (channels){0};
-  const route_moves *moves = outgoing ? &route->sends : &route->receives;
-  if (moves->count == 0) return SHARDRT_OK;
-  ends e;
-  int code = ends_new(&e, route, outgoing, from, to, devices_per_process);
-  int64_t *which = alloc_array((size_t)moves->count, sizeof *which);
-  l->items = alloc_array((size_t)moves->count, sizeof *l->items);
-  l->moves = alloc_array((size_t)moves->count, sizeof *l->moves);
-  if (which == NULL || l->items == NULL || l->moves == NULL) code = ALLOC_FAILED;
-  if (code == SHARDRT_OK) code = find_channels(l, &e, moves, which);
-  if (code == SHARDRT_OK) deal_moves(l, moves, which);
-  alloc_free(which);
-  ends_free(&e);
-  if (code == SHARDRT_OK) return code;
-  channels_free(l);
-  *l = (channels){0};
-  return code;
-}
-
-void channels_free(channels *l) {
-  alloc_free((void *)l->moves);
-  alloc_free(l->items);
+void channels_free(channels *c) {
+  alloc_free((void *)c->moves);
+  alloc_free(c->items);
+  *c = (channels){0};
 }
 
 /* ---- messages --------------------------------------------------------------------------------------------------- */
 
-/* Asks nothing but the grids and the box, so that both ends agree. The devices are not looked at. */
-static bool is_direct(const channel_args *c, const shardrt_move *move, int64_t elements) {
-  return (size_t)elements * c->element >= DIRECT_FROM &&
-         device_view_in_block(c->from, move->from, &move->box, 0, NULL).is_run &&
-         device_view_in_block(c->to, move->to, &move->box, 0, NULL).is_run;
+static bool is_run_in_block(const struct grid *grid, int64_t number, const shardrt_box *box) {
+  const shardrt_box block = grid_box(grid, number), inner = box_within(box, &block);
+  return box_is_run(&inner, grid->shard_shape);
 }
 
-bool channel_has_more(const channel *l) {
-  return l->next < l->count;
+/* Asks nothing but the grids and the box, so that both ends agree. */
+static bool is_direct_move(const message_rules *rules, const shardrt_move *move, int64_t elements) {
+  return elements >= rules->direct_from && is_run_in_block(rules->from, move->from, &move->box) &&
+         is_run_in_block(rules->to, move->to, &move->box);
 }
 
-bool channel_next(const channel_args *c, channel *l, channel_message *out) {
-  if (!channel_has_more(l)) return false;
-  const shardrt_move *first = l->moves[l->next];
-  *out = (channel_message){.moves = l->moves + l->next, .count = 1, .box = first->box};
-  int64_t elements = box_elements(&first->box);
-  const bool direct = is_direct(c, first, elements);
-  const int64_t limit = direct ? c->direct : c->piece;
-  if (elements > limit) {
-    out->box = box_piece(&first->box, limit, l->piece++);
-    elements = box_elements(&out->box);
-    if (l->piece == box_piece_count(&first->box, limit)) {
-      l->next++;
-      l->piece = 0;
-    }
-  } else {
-    l->next++;
-    while (!direct && l->next < l->count) {
-      const shardrt_move *other = l->moves[l->next];
-      const int64_t more = box_elements(&other->box);
-      if (elements + more > c->piece || is_direct(c, other, more)) break;
-      elements += more;
-      out->count++;
-      l->next++;
-    }
+/* Whether a move may share its message with others. */
+static bool is_joined_move(const message_rules *rules, const shardrt_move *move, int64_t elements) {
+  return elements <= rules->joined && !is_direct_move(rules, move, elements);
+}
+
+bool channel_has_more(const channel *c) {
+  return c->next < c->count;
+}
+
+/* As many moves as may go together, beginning with one that may; returns their elements. */
+static int64_t join_moves(const message_rules *rules, channel *c, message *out) {
+  int64_t elements = box_elements(&out->box);
+  for (c->next++; c->next < c->count; c->next++, out->count++) {
+    const int64_t more = box_elements(&c->moves[c->next]->box);
+    if (elements + more > rules->piece || !is_joined_move(rules, c->moves[c->next], more)) break;
+    elements += more;
   }
-  out->bytes = (size_t)elements * c->element;
+  return elements;
+}
+
+/* The next piece of a move; returns its elements. */
+static int64_t cut_move(const message_rules *rules, channel *c, message *out) {
+  const shardrt_box *whole = &c->moves[c->next]->box;
+  const bool direct = is_direct_move(rules, c->moves[c->next], box_elements(whole));
+  const int64_t limit = direct ? rules->direct : rules->piece;
+  out->box = box_piece(whole, limit, c->piece++);
+  if (c->piece == box_piece_count(whole, limit)) {
+    c->next++;
+    c->piece = 0;
+  }
+  return box_elements(&out->box);
+}
+
+bool channel_next(const message_rules *rules, channel *c, message *out) {
+  assert(rules->joined <= rules->piece);
+  if (!channel_has_more(c)) return false;
+  const shardrt_move *first = c->moves[c->next];
+  *out = (message){.moves = c->moves + c->next, .count = 1, .box = first->box};
+  const bool joined = is_joined_move(rules, first, box_elements(&first->box));
+  const int64_t elements = joined ? join_moves(rules, c, out) : cut_move(rules, c, out);
+  out->bytes = (size_t)elements * rules->element;
+  assert(elements <= rules->piece || elements <= rules->direct);
   return true;
 }
 
-static device_view place_in_block(const channel_args *c, const channel *l, const shardrt_move *move,
-                                  const shardrt_box *box) {
-  const int64_t number = l->outgoing ? move->from : move->to;
-  const block_entry *at = block_table_on_device(l->outgoing ? c->old : c->new, number, l->device);
-  return device_view_in_block(l->outgoing ? c->from : c->to, number, box, l->device, at->data);
+const shardrt_box *message_box(const message *m, int64_t i) {
+  assert(i < m->count);
+  return m->count == 1 ? &m->box : &m->moves[i]->box;
 }
 
-char *channel_run(const channel_args *c, const channel *l, const channel_message *m) {
-  if (m->count != 1) return NULL;
-  const device_view place = place_in_block(c, l, m->moves[0], &m->box);
-  return place.is_run ? place.data + (size_t)place.first * c->element : NULL;
-}
-
-int channel_pack(const channel_args *c, const channel *l, const channel_message *m, char *packed) {
-  int code = SHARDRT_OK;
-  for (int64_t i = 0; i < m->count && code == SHARDRT_OK; i++) {
-    const shardrt_box *box = m->count == 1 ? &m->box : &m->moves[i]->box;
-    const device_view block = place_in_block(c, l, m->moves[i], box), here = device_view_packed(box, l->device, packed);
-    code = l->outgoing ? device_copy_box(c->element, box, &here, &block, 0)
-                       : device_copy_box(c->element, box, &block, &here, 0);
-    packed += (size_t)box_elements(box) * c->element;
+bool channel_cursor_next(channel_cursor *cursor, const message_rules *rules, const channel **its, message *out,
+                         int32_t *tag) {
+  const channels *all = cursor->channels;
+  while (cursor->next < all->count) {
+    channel *c = &all->items[cursor->next];
+    if (channel_next(rules, c, out)) {
+      *its = c;
+      *tag = cursor->number++ % TAGS;
+      return true;
+    }
+    cursor->next++;
+    if (cursor->next < all->count && all->items[cursor->next].process != c->process) cursor->number = 0;
   }
-  return code;
+  return false;
 }

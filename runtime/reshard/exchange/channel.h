@@ -1,19 +1,16 @@
-/* channel.h - what goes between one device of this process and one of another, cut into messages.
+/* channel.h - what goes from one end to another, cut into messages.
  *
- * Both ends find the same channels in the same order, and cut the same messages, by themselves: from the route's moves
- * between the two processes, which have one order on both sides, and from what each process's devices hold. The k-th
- * move between two processes goes from the k-th of the devices that hold its old block to the k-th of those that need
- * the new one, counted around: so replicas share the work, and links in parallel are used in parallel. */
+ * An end is a process, or a device of one (device_channel.h). Both ends list the same moves in the same order and cut
+ * them by the same rules, so nothing but data travels: a large box goes in pieces, small ones go together. */
 #ifndef SHARDRT_RESHARD_EXCHANGE_CHANNEL_H
 #define SHARDRT_RESHARD_EXCHANGE_CHANNEL_H
 
 #include "layout/route.h"
-#include "reshard/exchange/block_table.h"
 
 typedef struct channel {
   bool outgoing;
-  int32_t device;                   /* this process's */
-  int32_t process, peer;            /* the other one, and its device, from 0 */
+  int32_t process;                  /* the other one */
+  int32_t device, peer;             /* this process's device and the other one's, from 0, where ends are devices */
   int64_t count;                    /* of moves */
   const shardrt_move *const *moves; /* in the route's order */
   int64_t next, piece;              /* where the next message begins: which move, which piece of it */
@@ -26,34 +23,44 @@ typedef struct channels {
   const shardrt_move **moves; /* all of them, channel by channel */
 } channels;
 
-/* A run of whole moves, or a part of one. */
-typedef struct channel_message {
+/* Whole moves that follow each other, or a part of one. */
+typedef struct message {
   const shardrt_move *const *moves;
   int64_t count;
   shardrt_box box; /* of a single move: what of it */
   size_t bytes;
-} channel_message;
+} message;
 
-/* What all channels have in common. */
-typedef struct channel_args {
+/* How moves are cut: the same at both ends. `direct_from` > 0 keeps what is joined apart from what needs no packing. */
+typedef struct message_rules {
   const struct grid *from, *to;
-  const block_table *old, *new;
-  size_t element; /* bytes */
-  int64_t piece;  /* elements of a message at most, */
-  int64_t direct; /* and where it is long and stands in one run on both sides */
-} channel_args;
+  size_t element;      /* bytes */
+  int64_t piece;       /* elements of a message at most, */
+  int64_t joined;      /* of a move that goes with others at most, */
+  int64_t direct_from; /* of a move from which it is sent unpacked, where it is one run in its blocks on both sides, */
+  int64_t direct;      /* and of a message of such a one at most */
+} message_rules;
 
-int channels_new(channels *l, const shardrt_route *route, bool outgoing, const shardrt_sharding *from,
-                 const shardrt_sharding *to, int32_t devices_per_process);
-void channels_free(channels *l);
+/* One channel for each process that the moves are with. */
+int channels_by_process(channels *c, const route_moves *moves, bool outgoing);
+void channels_free(channels *c);
 
-/* The next message; false after the last. */
-bool channel_next(const channel_args *c, channel *l, channel_message *out);
-bool channel_has_more(const channel *l);
-/* Where in its block a message stands in one run; NULL: it does not. */
-char *channel_run(const channel_args *c, const channel *l, const channel_message *m);
-/* Puts on the device's MAIN the copying between blocks and `packed`, of the message's bytes in the device's memory: out
- * of the blocks, or into them. */
-int channel_pack(const channel_args *c, const channel *l, const channel_message *m, char *packed);
+/* The channel's next message; false after the last. */
+bool channel_next(const message_rules *rules, channel *c, message *out);
+bool channel_has_more(const channel *c);
+/* The box of a message's i-th move, or of the part that it has of a single one. */
+const shardrt_box *message_box(const message *m, int64_t i);
+
+/* Where the next message of a direction comes from. */
+typedef struct channel_cursor {
+  channels *channels;
+  int64_t next;
+  int32_t number; /* of messages with the same process */
+} channel_cursor;
+
+/* The next message of all, its channel, and its tag: both ends number the messages between two processes alike, so that
+ * one may overtake another. False after the last. */
+bool channel_cursor_next(channel_cursor *cursor, const message_rules *rules, const channel **its, message *out,
+                         int32_t *tag);
 
 #endif

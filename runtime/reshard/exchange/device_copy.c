@@ -20,18 +20,15 @@ device_view device_view_packed(const shardrt_box *box, int32_t device, void *dat
 
 device_view device_view_in_block(const struct grid *grid, int64_t number, const shardrt_box *box, int32_t device,
                                  void *data) {
-  device_view place = {.device = device, .data = data};
-  shardrt_box block = grid_box(grid, number), inner = *box;
+  const shardrt_box block = grid_box(grid, number), inner = box_within(box, &block);
+  device_view view = {.device = device, .data = data, .first = box_offset(&inner, grid->shard_shape)};
   int64_t stride = 1;
   for (int32_t d = box->ndim - 1; d >= 0; d--) {
-    inner.start[d] -= block.start[d];
-    inner.stop[d] -= block.start[d];
-    place.stride[d] = stride;
-    place.first += inner.start[d] * stride;
+    view.stride[d] = stride;
     stride *= grid->shard_shape[d];
   }
-  place.is_run = box_is_run(&inner, grid->shard_shape);
-  return place;
+  view.is_run = box_is_run(&inner, grid->shard_shape);
+  return view;
 }
 
 static int place_box(int32_t device, size_t element, const shardrt_box *box, const device_view *to,

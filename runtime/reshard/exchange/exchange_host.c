@@ -1,67 +1,42 @@
 #include "reshard/exchange/exchange_host.h"
 
+#include <assert.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 
 #include "base/alloc.h"
 #include "base/error.h"
 #include "memory/copy.h"
+#include "reshard/exchange/exchange.h"
+#include "reshard/exchange/exchange_transport.h"
 
 enum {
-  WINDOW = 16,        /* messages in each direction at most */
   PIECE = 256 << 10,  /* bytes of a message through staging, at most */
   COPIED = 512 << 10, /* bytes of a copy, at most */
   CACHES = 32 << 20,  /* bytes that may still be in a cache when all is copied */
-  SMALL = 32 << 10,   /* bytes of a move that goes with others in one message, at most */
-  TAGS = 1 << 15      /* what MPI grants at least */
+  SMALL = 32 << 10    /* bytes of a move that goes with others in one message, at most; of what is packed at once */
 };
 
-/* A run of whole moves between two processes, or a part of one. */
-typedef struct message {
-  const shardrt_move *moves;
-  int64_t count;
-  shardrt_box box; /* of a single move: what of it */
-  size_t bytes;
-  int32_t tag;
-} message;
-
-/* Where in its list the next message begins. */
-typedef struct cursor {
-  const route_moves *list;
-  int64_t next;
-  int64_t piece;  /* of that move */
-  int32_t number; /* of messages with the same process */
-} cursor;
-
-typedef enum slot_state { SLOT_FREE, SLOT_PACKING, SLOT_UNDER_WAY, SLOT_UNPACKING } slot_state;
-
-typedef struct slot {
+/* Packing or unpacking a slot's message, which the team does. */
+typedef struct packing {
   exchange_host *owner;
-  slot_state state;
-  bool outgoing;
-  char *staging;
-  char *place; /* in a block, where the message needs no staging; else NULL */
-  message message;
+  int32_t slot;
   team_task task;
-  _Atomic bool ended; /* the task */
-} slot;
+  _Atomic bool ended;
+} packing;
 
-/* Slots 0 … window - 1 send, as many after them receive. */
 struct exchange_host {
+  transport_window window; /* first: exchange_transport.h */
   exchange_host_task task;
-  const struct grid *from, *to;
-  int32_t window;
-  int64_t piece;  /* elements of a message through staging at most */
-  int64_t direct; /* of one that needs none on either side */
-  int64_t small;  /* of a move that goes with others */
-  int64_t copied; /* of a copy */
+  exchange exchange;
+  message_rules rules;
+  channels in, out;
+  int64_t copied; /* elements of a copy at most */
   bool large;     /* all copies together are more than the caches hold */
-  cursor out, in;
-  slot *slots;
   char *staging;
   int64_t *copies_before; /* [copies + 1] pieces of all copies before each */
   _Atomic int64_t *uses;  /* [old blocks] pieces yet to be taken from each, where used_up is wanted */
-  int64_t busy;           /* slots that are not free */
+  packing packings[2 * EXCHANGE_WINDOW];
 };
 
 /* ---- boxes in blocks -------------------------------------------------------------------------------------------- */
@@ -71,267 +46,200 @@ static int compare_blocks(const void *a, const void *b) {
   return (x->number > y->number) - (x->number < y->number);
 }
 
-static int64_t block_index(const host_blocks *side, int64_t number) {
+void host_blocks_sort(host_blocks *blocks) {
+  qsort(blocks->items, (size_t)blocks->count, sizeof *blocks->items, compare_blocks);
+}
+
+static int64_t block_index(const host_blocks *blocks, int64_t number) {
   const host_block wanted = {.number = number};
-  const host_block *found = bsearch(&wanted, side->blocks, (size_t)side->count, sizeof wanted, compare_blocks);
-  return found - side->blocks;
+  const host_block *found = bsearch(&wanted, blocks->items, (size_t)blocks->count, sizeof wanted, compare_blocks);
+  assert(found != NULL);
+  return found - blocks->items;
 }
 
-static char *block_data(const host_blocks *side, int64_t number) {
-  return side->blocks[block_index(side, number)].data;
+/* A box in a block of this process. */
+typedef struct host_view {
+  char *data;           /* of the block */
+  const int64_t *shape; /* of the block */
+  shardrt_box box;      /* as the block sees it */
+} host_view;
+
+static host_view view_block(const host_blocks *blocks, const struct grid *grid, int64_t number,
+                            const shardrt_box *box) {
+  const shardrt_box block = grid_box(grid, number);
+  return (host_view){.data = blocks->items[block_index(blocks, number)].data,
+                     .shape = grid->shard_shape,
+                     .box = box_within(box, &block)};
 }
 
-/* The box as its block sees it. */
-static shardrt_box box_in_block(const struct grid *grid, int64_t number, const shardrt_box *box) {
-  shardrt_box block = grid_box(grid, number), inner = *box;
-  for (int32_t d = 0; d < box->ndim; d++) {
-    inner.start[d] -= block.start[d];
-    inner.stop[d] -= block.start[d];
-  }
-  return inner;
+static host_view view_old(const exchange_host *h, const shardrt_move *move, const shardrt_box *box) {
+  return view_block(&h->task.old, h->rules.from, move->from, box);
 }
 
-static bool is_run(const struct grid *grid, int64_t number, const shardrt_box *box) {
-  shardrt_box inner = box_in_block(grid, number, box);
-  return box_is_run(&inner, grid->shard_shape);
+static host_view view_new(const exchange_host *h, const shardrt_move *move, const shardrt_box *box) {
+  return view_block(&h->task.new, h->rules.to, move->to, box);
 }
 
-static size_t offset_in_block(const struct grid *grid, int64_t number, const shardrt_box *box, size_t element) {
-  shardrt_box inner = box_in_block(grid, number, box);
-  int64_t offset = 0;
-  for (int32_t d = 0; d < inner.ndim; d++) offset = offset * grid->shard_shape[d] + inner.start[d];
-  return (size_t)offset * element;
+/* Packed: it is all that there is. */
+static host_view view_packed(const shardrt_box *box, char *data, int64_t shape[SHARDRT_MAX_NDIM]) {
+  box_shape(box, shape);
+  return (host_view){.data = data, .shape = shape, .box = box_whole(box->ndim, shape)};
 }
 
-static void extent_of(const shardrt_box *box, int64_t *extent) {
-  for (int32_t d = 0; d < box->ndim; d++) extent[d] = box->stop[d] - box->start[d];
-}
+typedef int copy_box(int32_t ndim, size_t element, const int64_t *extent, void *to, const int64_t *to_shape,
+                     const int64_t *to_start, const void *from, const int64_t *from_shape, const int64_t *from_start);
 
-static const int64_t origin[SHARDRT_MAX_NDIM];
-
-/* Boxes lie in their blocks, so that these copies cannot fail. */
-static void pack(const exchange_host *t, const shardrt_move *move, const shardrt_box *box, char *staging) {
-  int64_t extent[SHARDRT_MAX_NDIM];
-  extent_of(box, extent);
-  shardrt_box inner = box_in_block(t->from, move->from, box);
-  (void)shardrt_box_copy(box->ndim, t->task.element, extent, staging, extent, origin,
-                         block_data(&t->task.old, move->from), t->from->shard_shape, inner.start);
-}
-
-static void unpack(const exchange_host *t, const shardrt_move *move, const shardrt_box *box, const char *staging) {
-  int64_t extent[SHARDRT_MAX_NDIM];
-  extent_of(box, extent);
-  shardrt_box inner = box_in_block(t->to, move->to, box);
-  (void)shardrt_box_copy(box->ndim, t->task.element, extent, block_data(&t->task.new, move->to), t->to->shard_shape,
-                         inner.start, staging, extent, origin);
+/* Boxes lie in their blocks, so that it cannot fail. */
+static void copy_view(size_t element, copy_box *copy, const host_view *to, const host_view *from) {
+  int64_t shape[SHARDRT_MAX_NDIM];
+  box_shape(&to->box, shape);
+  (void)copy(to->box.ndim, element, shape, to->data, to->shape, to->box.start, from->data, from->shape,
+             from->box.start);
 }
 
 /* `count` pieces less are to be taken from an old block. */
-static void use(exchange_host *t, int64_t from, int64_t count) {
-  if (t->uses == NULL) return;
-  int64_t index = block_index(&t->task.old, from);
-  if (atomic_fetch_sub(&t->uses[index], count) == count) t->task.used_up(t->task.context, index);
+static void use_block(exchange_host *h, int64_t from, int64_t count) {
+  if (h->uses == NULL) return;
+  int64_t index = block_index(&h->task.old, from), before = atomic_fetch_sub(&h->uses[index], count);
+  assert(before >= count);
+  if (before == count) h->task.used_up(h->task.context, index);
 }
 
 /* ---- copies in this process ------------------------------------------------------------------------------------- */
 
 static void copy_piece(void *context, int64_t number) {
-  exchange_host *t = context;
-  const route_moves *copies = &t->task.route->copies;
+  exchange_host *h = context;
+  const route_moves *copies = &h->task.route->copies;
   int64_t low = 0, high = copies->count; /* the copy with copies_before[low] <= number < copies_before[low + 1] */
   while (high - low > 1) {
     int64_t middle = low + (high - low) / 2;
-    if (t->copies_before[middle] <= number)
+    if (h->copies_before[middle] <= number)
       low = middle;
     else
       high = middle;
   }
   const shardrt_move *move = &copies->items[low];
-  shardrt_box box = box_piece(&move->box, t->copied, number - t->copies_before[low]);
-  shardrt_box old = box_in_block(t->from, move->from, &box), new = box_in_block(t->to, move->to, &box);
-  int64_t extent[SHARDRT_MAX_NDIM];
-  extent_of(&box, extent);
-  (void)(t->large ? copy_past_caches : shardrt_box_copy)(
-      box.ndim, t->task.element, extent, block_data(&t->task.new, move->to), t->to->shard_shape, new.start,
-      block_data(&t->task.old, move->from), t->from->shard_shape, old.start);
-  use(t, move->from, 1);
+  const shardrt_box box = box_piece(&move->box, h->copied, number - h->copies_before[low]);
+  const host_view to = view_new(h, move, &box), from = view_old(h, move, &box);
+  copy_view(h->task.element, h->large ? copy_past_caches : shardrt_box_copy, &to, &from);
+  use_block(h, move->from, 1);
 }
 
-static void count_copies(exchange_host *t) {
-  const route_moves *copies = &t->task.route->copies;
-  t->copies_before[0] = 0;
+static void count_copies(exchange_host *h) {
+  const route_moves *copies = &h->task.route->copies;
+  h->copies_before[0] = 0;
   for (int64_t i = 0; i < copies->count; i++) {
     const shardrt_move *move = &copies->items[i];
-    bool shared = block_data(&t->task.old, move->from) == block_data(&t->task.new, move->to);
-    t->copies_before[i + 1] = t->copies_before[i] + (shared ? 0 : box_piece_count(&move->box, t->copied));
+    const bool shared = view_old(h, move, &move->box).data == view_new(h, move, &move->box).data;
+    h->copies_before[i + 1] = h->copies_before[i] + (shared ? 0 : box_piece_count(&move->box, h->copied));
   }
 }
 
 /* ---- messages --------------------------------------------------------------------------------------------------- */
 
-/* The next message of a list; false after the last. Both ends come to the same one: all that is asked here is the
- * move's and the grids'. */
-static bool cursor_next(const exchange_host *t, cursor *c, message *out) {
-  if (c->next == c->list->count) return false;
-  const shardrt_move *first = &c->list->items[c->next];
-  *out = (message){.moves = first, .count = 1, .tag = c->number++ % TAGS};
-  int64_t elements = box_elements(&first->box);
-  if (elements <= t->small) {
-    out->box = first->box;
-    for (c->next++; c->next < c->list->count; c->next++, out->count++) {
-      const shardrt_move *other = &c->list->items[c->next];
-      int64_t more = box_elements(&other->box);
-      if (other->process != first->process || more > t->small || elements + more > t->piece) break;
-      elements += more;
-    }
-  } else {
-    bool direct = is_run(t->from, first->from, &first->box) && is_run(t->to, first->to, &first->box);
-    int64_t limit = direct ? t->direct : t->piece;
-    out->box = box_piece(&first->box, limit, c->piece++);
-    elements = box_elements(&out->box);
-    if (c->piece == box_piece_count(&first->box, limit)) {
-      c->next++;
-      c->piece = 0;
-    }
-  }
-  if (c->next < c->list->count && c->list->items[c->next].process != first->process) c->number = 0;
-  out->bytes = (size_t)elements * t->task.element;
-  return true;
-}
-
 /* Where in its block a message stands in one run; NULL: it does not. */
-static char *message_place(const exchange_host *t, const message *m, bool outgoing) {
+static char *message_run(const exchange_host *h, const transport_slot *s) {
+  const message *m = &s->message;
   if (m->count != 1) return NULL;
-  const struct grid *grid = outgoing ? t->from : t->to;
-  const int64_t number = outgoing ? m->moves->from : m->moves->to;
-  if (!is_run(grid, number, &m->box)) return NULL;
-  return block_data(outgoing ? &t->task.old : &t->task.new, number) +
-         offset_in_block(grid, number, &m->box, t->task.element);
+  const host_view view = s->channel->outgoing ? view_old(h, m->moves[0], &m->box) : view_new(h, m->moves[0], &m->box);
+  if (!box_is_run(&view.box, view.shape)) return NULL;
+  return view.data + (size_t)box_offset(&view.box, view.shape) * h->task.element;
 }
 
 /* Between staging and blocks, on any thread. */
-static void carry(void *context, int64_t number) {
+static void pack_message(void *context, int64_t number) {
   (void)number;
-  slot *s = context;
-  const exchange_host *t = s->owner;
-  const message *m = &s->message;
+  packing *p = context;
+  const exchange_host *h = p->owner;
+  const transport_slot *s = &h->window.slots[p->slot];
   char *staging = s->staging;
-  for (int64_t i = 0; i < m->count; i++) {
-    const shardrt_box *box = m->count == 1 ? &m->box : &m->moves[i].box;
-    if (s->outgoing)
-      pack(t, &m->moves[i], box, staging);
+  for (int64_t i = 0; i < s->message.count; i++) {
+    const shardrt_move *move = s->message.moves[i];
+    const shardrt_box *box = message_box(&s->message, i);
+    int64_t shape[SHARDRT_MAX_NDIM];
+    const host_view packed = view_packed(box, staging, shape);
+    const host_view block = s->channel->outgoing ? view_old(h, move, box) : view_new(h, move, box);
+    if (s->channel->outgoing)
+      copy_view(h->task.element, shardrt_box_copy, &packed, &block);
     else
-      unpack(t, &m->moves[i], box, staging);
-    staging += (size_t)box_elements(box) * t->task.element;
+      copy_view(h->task.element, shardrt_box_copy, &block, &packed);
+    staging += (size_t)box_elements(box) * h->task.element;
   }
-  atomic_store_explicit(&s->ended, true, memory_order_release);
+  atomic_store_explicit(&p->ended, true, memory_order_release);
 }
 
-static void slot_carry(slot *s, slot_state state) {
-  s->state = state;
-  atomic_store_explicit(&s->ended, false, memory_order_relaxed);
-  s->task = (team_task){.run = carry, .context = s};
-  if (s->message.bytes <= SMALL)
-    carry(s, 0); /* sooner done than given to somebody else */
+/* Has it packed or unpacked; true: that has been done. */
+static bool begin_packing(exchange_host *h, int32_t slot) {
+  packing *p = &h->packings[slot];
+  atomic_store_explicit(&p->ended, false, memory_order_relaxed);
+  p->task = (team_task){.run = pack_message, .context = p};
+  const bool at_once = h->window.slots[slot].message.bytes <= SMALL; /* sooner done than given to somebody else */
+  if (at_once)
+    pack_message(p, 0);
   else
-    team_give(s->owner->task.team, &s->task);
+    team_give(h->task.team, &p->task);
+  return at_once;
 }
 
-static int slot_post(slot *s) {
-  const exchange_host *t = s->owner;
-  const message *m = &s->message;
-  const int32_t request = (int32_t)(s - t->slots), other = m->moves->process;
-  char *data = s->place != NULL ? s->place : s->staging;
-  s->state = SLOT_UNDER_WAY;
-  return s->outgoing ? t->task.transport->isend(request, other, m->tag, data, m->bytes)
-                     : t->task.transport->irecv(request, other, m->tag, data, m->bytes);
+static int exchange_host_load(void *context, int32_t slot, bool *ended) {
+  exchange_host *h = context;
+  transport_slot *s = &h->window.slots[slot];
+  char *run = message_run(h, s);
+  s->data = run != NULL ? run : s->staging;
+  *ended = run != NULL || !s->channel->outgoing || begin_packing(h, slot);
+  return SHARDRT_OK;
 }
 
-static void slot_release(slot *s) {
-  for (int64_t i = 0; s->outgoing && i < s->message.count; i++) use(s->owner, s->message.moves[i].from, 1);
-  s->state = SLOT_FREE;
-  s->owner->busy--;
+static int exchange_host_store(void *context, int32_t slot, bool *ended) {
+  exchange_host *h = context;
+  const transport_slot *s = &h->window.slots[slot];
+  for (int64_t i = 0; s->channel->outgoing && i < s->message.count; i++) use_block(h, s->message.moves[i]->from, 1);
+  *ended = s->channel->outgoing || s->data != s->staging || begin_packing(h, slot);
+  return SHARDRT_OK;
 }
 
-/* Begins messages while there are free slots. */
-static int slots_fill(exchange_host *t, bool outgoing, bool *moved) {
-  int code = SHARDRT_OK;
-  slot *s = &t->slots[outgoing ? 0 : t->window];
-  for (const slot *end = s + t->window; s < end && code == SHARDRT_OK; s++) {
-    if (s->state != SLOT_FREE) continue;
-    if (!cursor_next(t, outgoing ? &t->out : &t->in, &s->message)) break;
-    s->place = message_place(t, &s->message, outgoing);
-    t->busy++;
-    *moved = true;
-    if (outgoing && s->place == NULL)
-      slot_carry(s, SLOT_PACKING);
-    else
-      code = slot_post(s);
-  }
-  return code;
+static int exchange_host_ended(void *context, int32_t slot, bool *ended) {
+  *ended = atomic_load_explicit(&((exchange_host *)context)->packings[slot].ended, memory_order_acquire);
+  return SHARDRT_OK;
 }
 
-/* Sees to the slots whose task has ended. */
-static int slots_go_on(exchange_host *t, bool *moved) {
-  int code = SHARDRT_OK;
-  for (int32_t i = 0; i < 2 * t->window && code == SHARDRT_OK; i++) {
-    slot *s = &t->slots[i];
-    if (s->state != SLOT_PACKING && s->state != SLOT_UNPACKING) continue;
-    if (!atomic_load_explicit(&s->ended, memory_order_acquire)) continue;
-    *moved = true;
-    if (s->state == SLOT_PACKING)
-      code = slot_post(s);
-    else
-      slot_release(s);
-  }
-  return code;
-}
-
-/* Sees to the slots whose message has ended. */
-static int slots_end(exchange_host *t, bool *moved) {
-  int32_t requests[COMM_REQUESTS], count = 0;
-  int code = t->task.transport->testsome(requests, &count);
-  for (int32_t i = 0; i < count && code == SHARDRT_OK; i++) {
-    slot *s = &t->slots[requests[i]];
-    *moved = true;
-    if (s->outgoing || s->place != NULL)
-      slot_release(s);
-    else
-      slot_carry(s, SLOT_UNPACKING);
-  }
-  return code;
-}
+static const exchange_backend host_backend = {
+    .take = transport_take,
+    .load = exchange_host_load,
+    .post = transport_post,
+    .poll = transport_poll,
+    .store = exchange_host_store,
+    .ended = exchange_host_ended,
+    .awaits = transport_awaits,
+};
 
 static int exchange_host_step(void *context, bool *done, bool *moved) {
-  exchange_host *t = context;
-  int code = t->busy > 0 ? slots_end(t, moved) : SHARDRT_OK;
-  if (code == SHARDRT_OK && t->busy > 0) code = slots_go_on(t, moved);
-  if (code == SHARDRT_OK) code = slots_fill(t, false, moved);
-  if (code == SHARDRT_OK) code = slots_fill(t, true, moved);
+  exchange_host *h = context;
+  int code = exchange_step(&h->exchange, done, moved);
   if (code < 0) return code;
-  if (!*moved) *moved = team_help(t->task.team);
-  *done = !*moved && t->busy == 0 && team_left(t->task.team) == 0;
+  if (!*moved) *moved = team_help(h->task.team);
+  *done = *done && !*moved && team_left(h->task.team) == 0;
   return SHARDRT_OK;
 }
 
 static void exchange_host_awaits(const void *context, bool *processes) {
-  const exchange_host *t = context;
-  for (int32_t i = 0; i < 2 * t->window; i++)
-    if (t->slots[i].state == SLOT_UNDER_WAY) processes[t->slots[i].message.moves->process] = true;
+  exchange_awaits(&((const exchange_host *)context)->exchange, processes);
 }
 
 /* ---- the whole -------------------------------------------------------------------------------------------------- */
 
 /* How often each old block is needed. */
-static void count_uses(exchange_host *t) {
-  const route_moves *copies = &t->task.route->copies;
-  for (int64_t i = 0; i < t->task.old.count; i++) atomic_init(&t->uses[i], 1); /* until exchange_host_run */
+static void count_uses(exchange_host *h) {
+  const route_moves *copies = &h->task.route->copies;
+  for (int64_t i = 0; i < h->task.old.count; i++) atomic_init(&h->uses[i], 1); /* until exchange_host_run */
   for (int64_t i = 0; i < copies->count; i++)
-    t->uses[block_index(&t->task.old, copies->items[i].from)] += t->copies_before[i + 1] - t->copies_before[i];
-  cursor all = t->out;
-  message m;
-  while (cursor_next(t, &all, &m))
-    for (int64_t i = 0; i < m.count; i++) t->uses[block_index(&t->task.old, m.moves[i].from)]++;
+    h->uses[block_index(&h->task.old, copies->items[i].from)] += h->copies_before[i + 1] - h->copies_before[i];
+  for (int64_t i = 0; i < h->out.count; i++) {
+    channel all = h->out.items[i];
+    message m;
+    while (channel_next(&h->rules, &all, &m))
+      for (int64_t k = 0; k < m.count; k++) h->uses[block_index(&h->task.old, m.moves[k]->from)]++;
+  }
 }
 
 int reshard_check_staging(size_t staging, size_t element) {
@@ -342,78 +250,83 @@ int reshard_check_staging(size_t staging, size_t element) {
 }
 
 /* As many slots as there can be messages through staging of one element or more. */
-static int set_sizes(exchange_host *t) {
-  const size_t element = t->task.element, room = t->task.staging / 2 / element; /* elements in each direction */
-  int code = reshard_check_staging(t->task.staging, element);
+static int set_sizes(exchange_host *h) {
+  const size_t element = h->task.element, room = h->task.staging / 2 / element; /* elements in each direction */
+  int code = reshard_check_staging(h->task.staging, element);
   if (code < 0) return code;
-  t->window = room < WINDOW ? (int32_t)room : WINDOW;
-  size_t piece = room / (size_t)t->window;
+  h->window.size = room < EXCHANGE_WINDOW ? (int32_t)room : EXCHANGE_WINDOW;
+  size_t piece = room / (size_t)h->window.size;
   if (piece > PIECE / element) piece = PIECE / element;
-  t->piece = (int64_t)piece;
-  t->small = (t->piece < SMALL / (int64_t)element ? t->piece : SMALL / (int64_t)element) / 2;
-  t->direct = COMM_PIECE / (int64_t)element;
-  t->copied = COPIED / (int64_t)element;
+  const int64_t most = (int64_t)piece < SMALL / (int64_t)element ? (int64_t)piece : SMALL / (int64_t)element;
+  h->rules = (message_rules){.from = &h->task.route->from,
+                             .to = &h->task.route->to,
+                             .element = element,
+                             .piece = (int64_t)piece,
+                             .joined = most / 2,
+                             .direct_from = most / 2 + 1,
+                             .direct = COMM_PIECE / (int64_t)element};
+  h->copied = COPIED / (int64_t)element;
   return SHARDRT_OK;
 }
 
-static int take_memory(exchange_host *t) {
-  const shardrt_route *route = t->task.route;
-  const size_t slots = 2 * (size_t)t->window, piece = (size_t)t->piece * t->task.element;
-  const bool messages = route->sends.count + route->receives.count > 0;
-  t->slots = alloc_zeros(slots, sizeof *t->slots);
-  t->copies_before = alloc_array((size_t)route->copies.count + 1, sizeof *t->copies_before);
-  if (t->slots == NULL || t->copies_before == NULL) return ALLOC_FAILED;
-  if (messages) {
-    int code = move_cache_staging(t->task.cache, slots * piece, &t->staging);
-    if (code < 0) return code;
+static int take_memory(exchange_host *h) {
+  const shardrt_route *route = h->task.route;
+  const int32_t slots = 2 * h->window.size;
+  const size_t piece = (size_t)h->rules.piece * h->task.element;
+  h->copies_before = alloc_array((size_t)route->copies.count + 1, sizeof *h->copies_before);
+  int code = h->copies_before == NULL ? ALLOC_FAILED : channels_by_process(&h->in, &route->receives, false);
+  if (code == SHARDRT_OK) code = channels_by_process(&h->out, &route->sends, true);
+  const bool messages = h->in.count + h->out.count > 0;
+  if (code == SHARDRT_OK && messages) code = move_cache_staging(h->task.cache, (size_t)slots * piece, &h->staging);
+  if (code == SHARDRT_OK && h->task.used_up != NULL) {
+    h->uses = alloc_array((size_t)h->task.old.count, sizeof *h->uses);
+    if (h->uses == NULL) code = ALLOC_FAILED;
   }
-  for (size_t i = 0; i < slots; i++)
-    t->slots[i] =
-        (slot){.owner = t, .outgoing = i < (size_t)t->window, .staging = messages ? t->staging + i * piece : NULL};
-  if (t->task.used_up == NULL) return SHARDRT_OK;
-  t->uses = alloc_array((size_t)t->task.old.count, sizeof *t->uses);
-  return t->uses == NULL ? ALLOC_FAILED : SHARDRT_OK;
+  for (int32_t i = 0; code == SHARDRT_OK && messages && i < slots; i++) {
+    h->window.slots[i].staging = h->staging + (size_t)i * piece;
+    h->packings[i] = (packing){.owner = h, .slot = i};
+  }
+  return code;
 }
 
 int exchange_host_new(const exchange_host_task *task, exchange_host **out) {
-  exchange_host *t = alloc_zeros(1, sizeof *t);
-  if (t == NULL) return ALLOC_FAILED;
-  t->task = *task;
-  t->from = &task->route->from;
-  t->to = &task->route->to;
-  t->out.list = &task->route->sends;
-  t->in.list = &task->route->receives;
-  int code = set_sizes(t);
-  if (code == SHARDRT_OK) code = take_memory(t);
+  exchange_host *h = alloc_zeros(1, sizeof *h);
+  if (h == NULL) return ALLOC_FAILED;
+  h->task = *task;
+  int code = set_sizes(h);
+  if (code == SHARDRT_OK) code = take_memory(h);
   if (code < 0) {
-    exchange_host_free(t);
+    exchange_host_free(h);
     return code;
   }
-  count_copies(t);
-  t->large = (size_t)task->route->copies.elements * task->element > CACHES;
-  if (t->uses != NULL) count_uses(t);
-  *out = t;
+  h->window.transport = task->transport;
+  h->window.rules = &h->rules;
+  h->window.in.channels = &h->in;
+  h->window.out.channels = &h->out;
+  h->exchange = (exchange){.backend = &host_backend, .context = h, .count = 2 * h->window.size};
+  count_copies(h);
+  h->large = (size_t)task->route->copies.elements * task->element > CACHES;
+  if (h->uses != NULL) count_uses(h);
+  *out = h;
   return SHARDRT_OK;
 }
 
-void exchange_host_free(exchange_host *t) {
-  if (t == NULL) return;
-  alloc_free(t->uses);
-  alloc_free(t->copies_before);
-  if (t->busy > 0) { /* MPI may still read and write the rest */
-    move_cache_lose_staging(t->task.cache);
-    return;
-  }
-  alloc_free(t->slots);
-  alloc_free(t);
+void exchange_host_free(exchange_host *h) {
+  if (h == NULL) return;
+  channels_free(&h->in);
+  channels_free(&h->out);
+  alloc_free(h->uses);
+  alloc_free(h->copies_before);
+  if (h->exchange.busy > 0) move_cache_lose_staging(h->task.cache); /* the transport may still read and write it */
+  alloc_free(h);
 }
 
-int exchange_host_run(exchange_host *t, collective *m, const char *what) {
-  team_spread(t->task.team, copy_piece, t, t->copies_before[t->task.route->copies.count]);
-  for (int64_t i = 0; t->uses != NULL && i < t->task.old.count; i++) use(t, t->task.old.blocks[i].number, 1);
-  size_t bytes = (size_t)(t->piece > t->copied ? t->piece : t->copied) * t->task.element;
-  int code = collective_until(
-      m, &(collective_work){.step = exchange_host_step, .awaits = exchange_host_awaits, .context = t}, what, bytes);
-  if (code < 0) team_stop(t->task.team);
+int exchange_host_run(exchange_host *h, collective *m, const char *what) {
+  team_spread(h->task.team, copy_piece, h, h->copies_before[h->task.route->copies.count]);
+  for (int64_t i = 0; h->uses != NULL && i < h->task.old.count; i++) use_block(h, h->task.old.items[i].number, 1);
+  size_t bytes = (size_t)(h->rules.piece > h->copied ? h->rules.piece : h->copied) * h->task.element;
+  const collective_work work = {.step = exchange_host_step, .awaits = exchange_host_awaits, .context = h};
+  int code = collective_until(m, &work, what, bytes);
+  if (code < 0) team_stop(h->task.team);
   return code;
 }

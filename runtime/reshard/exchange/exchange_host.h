@@ -1,10 +1,8 @@
-/* exchange_host.h - the boxes of one move on their way: copied here, sent, received.
+/* exchange_host.h - the boxes of one move between blocks in the host's memory: copied here, sent, received.
  *
- * Messages are boxes, packed row-major: a large box goes in pieces, small ones to the same process go together, and
- * sender and receiver cut and join by the same rules, so nothing but data travels. What stands in one run in its block
- * is sent from there, or received there; anything else goes through staging, which is bounded. A few messages are
- * under way at a time, in the order of the route, which cannot end in a circle. Copies, packing and unpacking are the
- * team's work; the calling thread helps when it has no message to see to. */
+ * What stands in one run in its block is sent from there, or received there; anything else goes through staging, which
+ * is bounded. Copies, packing and unpacking are the team's work; the calling thread helps when it has no message to see
+ * to. */
 #ifndef SHARDRT_RESHARD_EXCHANGE_EXCHANGE_HOST_H
 #define SHARDRT_RESHARD_EXCHANGE_EXCHANGE_HOST_H
 
@@ -21,7 +19,7 @@ typedef struct host_block {
 /* All of them, each once, ascending by number. Blocks of both sides at one place are one: nothing is copied. */
 typedef struct host_blocks {
   int64_t count;
-  host_block *blocks;
+  host_block *items;
 } host_blocks;
 
 typedef struct exchange_host_task {
@@ -40,14 +38,15 @@ typedef struct exchange_host_task {
 
 typedef struct exchange_host exchange_host;
 
+void host_blocks_sort(host_blocks *blocks);
 /* EINVAL: less staging than two elements of so many bytes. */
 int reshard_check_staging(size_t staging, size_t element);
 /* Takes all the memory that the move needs. The task's parts are borrowed. Errors as reshard_check_staging. */
 int exchange_host_new(const exchange_host_task *task, exchange_host **out);
 /* After a failure of exchange_host_run, memory that messages under way use is kept for good. */
-void exchange_host_free(exchange_host *t);
+void exchange_host_free(exchange_host *h);
 /* Moves everything. Every process must have said in a gathering that it does the same. A failure is final: blocks must
  * not be given back after it. */
-int exchange_host_run(exchange_host *t, collective *m, const char *what);
+int exchange_host_run(exchange_host *h, collective *m, const char *what);
 
 #endif

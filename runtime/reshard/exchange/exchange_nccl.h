@@ -7,11 +7,12 @@
 #define SHARDRT_RESHARD_EXCHANGE_EXCHANGE_NCCL_H
 
 #include "comm/peer_transport.h"
-#include "reshard/exchange/channel.h"
+#include "reshard/exchange/device_channel.h"
 
 /* Exchanges all that the channels have, and waits, with the collective's limit, until it has come. Every process must
- * have said at a meet that it does the same. A failure is final: the links are given up. `what` is for messages. */
-int exchange_nccl_run(const channel_args *args, channels *out, channels *in, peer_transport *peers, collective *m,
-                      const char *what);
+ * have said in a gathering that it does the same. A failure is final: the links are given up. `what` is for messages.
+ */
+int exchange_nccl_run(const device_channel_args *args, channels *out, channels *in, peer_transport *peers,
+                      collective *m, const char *what);
 
 #endif

@@ -5,17 +5,15 @@
 #define SHARDRT_RESHARD_EXCHANGE_EXCHANGE_STAGED_H
 
 #include "comm/peer_transport.h"
-#include "reshard/exchange/channel.h"
-
-enum { EXCHANGE_WINDOW = 16 /* messages in each direction at most */ };
+#include "reshard/exchange/device_channel.h"
 
 /* Elements of a message, for so many bytes of staging in each direction, but one at least. */
 int64_t exchange_staged_piece(size_t staging, size_t element);
 
 /* Exchanges all that the channels have, and waits, with the collective's limit, until it has been put on the devices.
- * The `args->piece` is exchange_staged_piece's, as is `args->direct`. Every process must have said in a gathering that
- * it does the same. A failure is final. `what` is for messages. */
-int exchange_staged_run(const channel_args *args, channels *out, channels *in, peer_transport *peers, collective *m,
-                        const char *what);
+ * The rules' `piece` is exchange_staged_piece's, as is `direct`. Every process must have said in a gathering that it
+ * does the same. A failure is final. `what` is for messages. */
+int exchange_staged_run(const device_channel_args *args, channels *out, channels *in, peer_transport *peers,
+                        collective *m, const char *what);
 
 #endif
