@@ -77,6 +77,13 @@ static void patience_rest(patience *p) {
   p->looked = now;
 }
 
+void collective_at(collective *m, const char *where) {
+  const size_t length = where == NULL ? 0 : strlen(where);
+  /* Of a path that is too long, the end says more. */
+  const char *end = length < sizeof m->where ? where : where + length - (sizeof m->where - 1);
+  snprintf(m->where, sizeof m->where, "%s", length == 0 ? "" : end);
+}
+
 const char *collective_place(const collective *m) {
   return m->mine.where[0] != '\0' ? m->mine.where : m->mine.what;
 }
@@ -270,12 +277,11 @@ static int pass_on(collective *m, const char message[PASSED_ON]) {
   return alike ? code : error_prefix(code, "process %d", (int)first);
 }
 
-int collective_gather(collective *m, const char *what, const char *where, const void *mine, size_t bytes, void *all) {
-  return collective_join(m, what, where, SHARDRT_OK, mine, bytes, all);
+int collective_gather(collective *m, const char *what, const void *mine, size_t bytes, void *all) {
+  return collective_join(m, what, SHARDRT_OK, mine, bytes, all);
 }
 
-int collective_join(collective *m, const char *what, const char *where, int own, const void *mine, size_t bytes,
-                    void *all) {
+int collective_join(collective *m, const char *what, int own, const void *mine, size_t bytes, void *all) {
   const int shown = (int)strcspn(what, "\n");
   if (own < 0 && (m->broken || m->count == 1)) return own;
   if (m->broken) return error_set(SHARDRT_ECOMM, "%.*s: the processes lost each other before", shown, what);
@@ -284,7 +290,7 @@ int collective_join(collective *m, const char *what, const char *where, int own,
   m->came = shardrt_clock();
   m->mine = (collective_slot){.call = hash_text(0, what), .bytes = bytes, .steps = m->steps, .code = own < 0 ? own : 0};
   snprintf(m->mine.what, sizeof m->mine.what, "%.*s", shown, what);
-  snprintf(m->mine.where, sizeof m->mine.where, "%s", where);
+  snprintf(m->mine.where, sizeof m->mine.where, "%s", m->where);
   bool small = bytes <= COLLECTIVE_INLINE;
   if (small && bytes > 0 && own >= 0) memcpy(m->mine.payload, mine, bytes);
   size_t slot = sizeof(collective_slot);

@@ -35,11 +35,12 @@ typedef struct collective_slot {
 typedef struct collective {
   const comm_transport *transport;
   int32_t index, count;
-  double timeout;         /* seconds */
-  heartbeat heartbeat;    /* which say who else is waiting, once this takes long */
-  uint64_t sequence;      /* how many gatherings were started, the same in every process */
-  bool broken;            /* one did not end: what is under way can neither be ended nor trusted */
-  collective_steps steps; /* this process's */
+  double timeout;               /* seconds */
+  heartbeat heartbeat;          /* which say who else is waiting, once this takes long */
+  char where[COLLECTIVE_WHERE]; /* in the recipe this process is; "": not in it */
+  uint64_t sequence;            /* how many gatherings were started, the same in every process */
+  bool broken;                  /* one did not end: what is under way can neither be ended nor trusted */
+  collective_steps steps;       /* this process's */
   collective_slot mine;
   char words[sizeof(collective_slot)]; /* a part of the message that this process failed with */
   double came;                         /* when this process came to the last gathering, by shardrt_clock */
@@ -52,23 +53,25 @@ typedef struct collective {
 int collective_open(collective *m, const comm_transport *transport, int32_t index, int32_t count, double timeout);
 void collective_close(collective *m);
 
+/* Where in the recipe this process is ("recipe.lua:12"), for the gatherings to come; NULL: nowhere in it. */
+void collective_at(collective *m, const char *where);
+
 /* Of a text that says what is called, all is compared, and what stands before its first line's end is shown. */
 void collective_shorten(char *what);
 
 /* Notes a step that every process takes alike, for the gatherings to come. */
 void collective_step(collective *m, const char *what);
 
-/* Gives `bytes` bytes to all and gets those of all, `bytes` apart, in `all`. `what` says what is called ("barrier"),
- * `where` where ("recipe.lua:12", or ""). EMISMATCH: processes call different things, or took different steps before.
+/* Gives `bytes` bytes to all and gets those of all, `bytes` apart, in `all`. `what` says what is called ("barrier").
+ * EMISMATCH: processes call different things, or took different steps before.
  * ETIMEOUT: one did not come. ECOMM: the transport failed, or a wait failed before. */
-int collective_gather(collective *m, const char *what, const char *where, const void *mine, size_t bytes, void *all);
+int collective_gather(collective *m, const char *what, const void *mine, size_t bytes, void *all);
 
 /* As collective_gather, for a process that may have failed before it came: with what `own` says, and its message. If
  * any has, nothing is gathered and all return the code of the first of these, with its message, which names the process
  * unless all failed alike; `mine` and `all` may be NULL in one that failed. It is not compared with what others call,
  * so that nobody needs memory to fail in company. */
-int collective_join(collective *m, const char *what, const char *where, int own, const void *mine, size_t bytes,
-                    void *all);
+int collective_join(collective *m, const char *what, int own, const void *mine, size_t bytes, void *all);
 
 /* Where in the recipe this process is, or what it does outside of it. */
 const char *collective_place(const collective *m);

@@ -29,7 +29,7 @@ static int device_order_tell(device_order *l, collective *m) {
     code = accelerator_get()->describe(d, &info);
     if (code == SHARDRT_OK) memcpy(mine + NAME + (size_t)d * UUID, info.uuid, UUID);
   }
-  if (code == SHARDRT_OK) code = collective_gather(m, what, "", mine, l->stride, l->told);
+  if (code == SHARDRT_OK) code = collective_gather(m, what, mine, l->stride, l->told);
   alloc_free(mine);
   return code;
 }
@@ -131,7 +131,7 @@ static int device_order_gather(const device_order *l, collective *m, int32_t *id
   int32_t *mine = alloc_zeros(most, sizeof *mine), *all = alloc_array((size_t)l->processes, most * sizeof *all);
   int code = mine == NULL || all == NULL ? ALLOC_FAILED : SHARDRT_OK;
   if (code == SHARDRT_OK && l->first[m->index] == m->index) code = order_host(l, m->index, mine);
-  if (code == SHARDRT_OK) code = collective_gather(m, what, "", mine, most * sizeof *mine, all);
+  if (code == SHARDRT_OK) code = collective_gather(m, what, mine, most * sizeof *mine, all);
   for (int32_t p = 0; code == SHARDRT_OK && p < l->processes; p++) {
     if (l->first[p] != p) continue;
     const size_t count = (size_t)count_host(l, p) * (size_t)l->devices;

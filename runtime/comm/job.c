@@ -20,9 +20,8 @@ static struct {
   shardrt_job job;
   bool joined;           /* shardrt_init succeeded */
   collective collective; /* its transport is NULL outside of a job */
-  move_cache move_cache;
-  int32_t *order; /* in which meshes take the devices; NULL: 0, 1, 2, … */
-  char where[COLLECTIVE_WHERE];
+  job_part moves;
+  int32_t *order;         /* in which meshes take the devices; NULL: 0, 1, 2, … */
   void (*at_abort)(void); /* NULL: nothing */
 } self;
 
@@ -39,7 +38,7 @@ static int agree_on_terms(void) {
   memcpy(mine.platform, self.job.platform, sizeof mine.platform);
   terms *all = alloc_zeros((size_t)self.job.process_count, sizeof *all);
   if (all == NULL) return ALLOC_FAILED;
-  int code = collective_gather(&self.collective, "the start of the job", "", &mine, sizeof mine, all);
+  int code = collective_gather(&self.collective, "the start of the job", &mine, sizeof mine, all);
   for (int32_t p = 1; code == SHARDRT_OK && p < self.job.process_count; p++) {
     if (strcmp(all[p].platform, all[0].platform) != 0)
       code = error_set(SHARDRT_EMISMATCH,
@@ -65,7 +64,7 @@ static int find_neighbours(uint64_t which, accelerator_wanted *wanted) {
   const int32_t count = self.collective.count, own = self.collective.index;
   uint64_t *all = alloc_array((size_t)count, sizeof *all);
   if (all == NULL) return ALLOC_FAILED;
-  int code = collective_gather(&self.collective, "which processes have the same GPUs", "", &which, sizeof which, all);
+  int code = collective_gather(&self.collective, "which processes have the same GPUs", &which, sizeof which, all);
   wanted->local_rank = wanted->local_size = 0;
   for (int32_t p = 0; code == SHARDRT_OK && p < count; p++) {
     if (all[p] != which) continue;
@@ -113,7 +112,7 @@ static int check_wanted(const shardrt_job *wanted) {
 int shardrt_init(const shardrt_job *wanted) {
   bool is_off; /* asked again where links are made; a wrong word is to be said at once */
   int code = check_wanted(wanted);
-  if (code == SHARDRT_OK) code = peer_transport_wish(&is_off);
+  if (code == SHARDRT_OK) code = accelerator_links_wish(&is_off);
   if (code < 0) return code;
   /* Under planning the other processes do not exist, so this one is alone, whatever index it plays. */
   const bool is_launched = !wanted->planning && alone_has_launcher() && comm_mpi.is_reachable();
@@ -154,11 +153,13 @@ const int32_t *shardrt_job_order(void) {
 
 int shardrt_finalize(void) {
   if (!self.joined) return error_set(SHARDRT_EINVAL, "shardrt_finalize: this process is in no job");
-  int code = collective_gather(&self.collective, "the end of the recipe", "", NULL, 0, NULL);
+  collective_at(&self.collective, NULL);
+  int code = collective_gather(&self.collective, "the end of the recipe", NULL, 0, NULL);
   if (code < 0) return code;
   const comm_transport *transport = self.collective.transport;
   self.joined = false;
-  move_cache_close(&self.move_cache);
+  if (self.moves.close != NULL) self.moves.close(self.moves.data);
+  self.moves = (job_part){0};
   collective_close(&self.collective);
   alloc_free(self.order);
   self.order = NULL;
@@ -183,10 +184,7 @@ void job_at_abort(void (*act)(void)) {
 }
 
 void shardrt_job_at(const char *where) {
-  size_t length = where == NULL ? 0 : strlen(where);
-  /* Of a path that is too long, the end says more. */
-  const char *end = length < sizeof self.where ? where : where + length - (sizeof self.where - 1);
-  snprintf(self.where, sizeof self.where, "%s", length == 0 ? "" : end);
+  collective_at(&self.collective, where);
 }
 
 void shardrt_job_step(const char *what) {
@@ -195,7 +193,7 @@ void shardrt_job_step(const char *what) {
 
 int job_join(const char *what, int own, const void *mine, size_t bytes, void *all) {
   if (!self.joined) return own < 0 ? own : error_set(SHARDRT_EINVAL, "%s: shardrt_init was not called", what);
-  if (!self.job.planning) return collective_join(&self.collective, what, self.where, own, mine, bytes, all);
+  if (!self.job.planning) return collective_join(&self.collective, what, own, mine, bytes, all);
   if (own < 0) return own;
   for (int32_t p = 0; p < self.job.process_count && bytes > 0; p++)
     memcpy((char *)all + (size_t)p * bytes, mine, bytes);
@@ -210,18 +208,15 @@ collective *job_collective(void) {
   return self.joined ? &self.collective : NULL;
 }
 
-move_cache *job_move_cache(void) {
-  return self.joined ? &self.move_cache : NULL;
+job_part *job_moves(void) {
+  return self.joined ? &self.moves : NULL;
 }
 
 const char *shardrt_job_notice(void) {
   if (!self.joined) return NULL;
   const char *notice = accelerator_notice();
-  return notice != NULL ? notice : peer_transport_notice(&self.move_cache.peers);
-}
-
-const char *job_where(void) {
-  return self.where;
+  if (notice == NULL && self.moves.notice != NULL) notice = self.moves.notice(self.moves.data);
+  return notice;
 }
 
 int shardrt_barrier(const char *what) {

@@ -11,6 +11,7 @@
 #include "memory/buffer.h"
 #include "platform/accelerator.h"
 #include "reshard/exchange/device_copy.h"
+#include "reshard/exchange/exchange_host.h"
 #include "reshard/exchange/exchange_nccl.h"
 #include "reshard/exchange/exchange_staged.h"
 #include "system/trace.h"
@@ -32,7 +33,7 @@ typedef struct parts {
   part *items; /* those of one new shard in a row */
 } parts;
 
-typedef struct reshard_device {
+typedef struct device_move {
   reshard *r;
   shardrt_array *made;
   const accelerator *a;
@@ -44,12 +45,12 @@ typedef struct reshard_device {
   channels out, in;
   device_pairs pairs;
   int64_t *uses; /* [shards of x] of each block, by its local number: what is yet to be taken from it */
-} reshard_device;
+} device_move;
 
 /* ---- what comes from where -------------------------------------------------------------------------------------- */
 
 /* Of those that hold a block the one that is linked best, which for equal ones depends on the device that asks. */
-static const block_entry *nearest(const reshard_device *f, int64_t number, int32_t device) {
+static const block_entry *nearest_holder(const device_move *f, int64_t number, int32_t device) {
   int64_t count;
   const block_entry *holders = block_table_find(&f->old, number, &count), *best = NULL;
   int32_t best_link = -1;
@@ -63,13 +64,13 @@ static const block_entry *nearest(const reshard_device *f, int64_t number, int32
   return best;
 }
 
-static bool is_whole(const reshard_device *f, const shardrt_move *move) {
+static bool is_whole_block(const device_move *f, const shardrt_move *move) {
   shardrt_box old = grid_box(&f->r->route->from, move->from), new = grid_box(&f->r->route->to, move->to);
   return box_equal(&old, &new);
 }
 
 /* Shares what stays where it is, and lists the copies of the rest. */
-static int find_copies(reshard_device *f) {
+static int find_copy_parts(device_move *f) {
   const route_moves *moves = &f->r->route->copies;
   int64_t most = 0, count;
   for (int64_t i = 0; i < moves->count; i++) {
@@ -83,8 +84,8 @@ static int find_copies(reshard_device *f) {
     const shardrt_move *move = &moves->items[i];
     const block_entry *to = block_table_find(&f->new, move->to, &count);
     for (int64_t k = 0; k < count && code == SHARDRT_OK; k++) {
-      const block_entry *from = nearest(f, move->from, to[k].device);
-      if (from->device == to[k].device && is_whole(f, move) && to[k].data == NULL)
+      const block_entry *from = nearest_holder(f, move->from, to[k].device);
+      if (from->device == to[k].device && is_whole_block(f, move) && to[k].data == NULL)
         code = shardrt_array_set_buffer(f->made, to[k].shard, shardrt_array_buffer(f->r->x, from->shard));
       else
         f->copies.items[f->copies.count++] =
@@ -94,7 +95,7 @@ static int find_copies(reshard_device *f) {
   return code;
 }
 
-static int find_spread(reshard_device *f) {
+static int find_spread_parts(device_move *f) {
   int64_t most = 0, count;
   for (int64_t i = 0; i < f->in.count; i++) {
     for (int64_t k = 0; k < f->in.items[i].count; k++) {
@@ -118,12 +119,12 @@ static int find_spread(reshard_device *f) {
   return SHARDRT_OK;
 }
 
-static int32_t block_of(const reshard_device *f, const block_entry *old) {
+static int32_t block_of(const device_move *f, const block_entry *old) {
   return shardrt_array_shard(f->r->x, old->shard)->block;
 }
 
 /* How often each old block is needed; one more where it is sent, until everything has been. */
-static int count_uses(reshard_device *f) {
+static int count_uses(device_move *f) {
   f->uses = alloc_zeros((size_t)f->old.count, sizeof *f->uses);
   if (f->uses == NULL) return ALLOC_FAILED;
   for (int64_t i = 0; i < f->copies.count; i++) f->uses[block_of(f, f->copies.items[i].from)]++;
@@ -140,7 +141,7 @@ static int compare_parts(const void *a, const void *b) {
   return (x->box > y->box) - (x->box < y->box);
 }
 
-static int reshard_device_new(reshard_device *f) {
+static int device_move_new(device_move *f) {
   const shardrt_sharding *from = shardrt_array_sharding(f->r->x);
   int code = block_table_new(&f->old, f->r->x, &f->r->route->from);
   if (code == SHARDRT_OK) code = block_table_new(&f->new, f->made, &f->r->route->to);
@@ -149,15 +150,15 @@ static int reshard_device_new(reshard_device *f) {
     code = device_channels_new(&f->out, f->r->route, true, from, f->r->to, f->r->job->devices_per_process);
   if (code == SHARDRT_OK)
     code = device_channels_new(&f->in, f->r->route, false, from, f->r->to, f->r->job->devices_per_process);
-  if (code == SHARDRT_OK) code = find_copies(f);
-  if (code == SHARDRT_OK) code = find_spread(f);
+  if (code == SHARDRT_OK) code = find_copy_parts(f);
+  if (code == SHARDRT_OK) code = find_spread_parts(f);
   if (code == SHARDRT_OK) code = count_uses(f);
   if (code == SHARDRT_OK && f->copies.count > 1)
     qsort(f->copies.items, (size_t)f->copies.count, sizeof *f->copies.items, compare_parts);
   return code;
 }
 
-static void reshard_device_free(reshard_device *f) {
+static void device_move_free(device_move *f) {
   alloc_free(f->uses);
   alloc_free(f->spread.items);
   alloc_free(f->copies.items);
@@ -170,7 +171,7 @@ static void reshard_device_free(reshard_device *f) {
 
 /* ---- in this process -------------------------------------------------------------------------------------------- */
 
-static int take_buffer(const reshard_device *f, int64_t shard) {
+static int take_buffer(const device_move *f, int64_t shard) {
   if (shardrt_array_buffer(f->made, shard) != NULL) return SHARDRT_OK; /* it is shared */
   shardrt_buffer *buffer;
   int code = buffer_on_device(array_local_device(f->made, shard), ACCELERATOR_MAIN, ACCELERATOR_ARRAYS,
@@ -182,7 +183,7 @@ static int take_buffer(const reshard_device *f, int64_t shard) {
 }
 
 /* Copies parts, which wait for what is on the devices that they come from, and these for them. */
-static int copy_parts(reshard_device *f, const part *items, int64_t count) {
+static int copy_device_parts(device_move *f, const part *items, int64_t count) {
   device_pairs *pairs = &f->pairs;
   device_pairs_clear(pairs);
   for (int64_t i = 0; i < count; i++)
@@ -198,14 +199,14 @@ static int copy_parts(reshard_device *f, const part *items, int64_t count) {
   return code < 0 ? code : after;
 }
 
-static void drop_unused(reshard_device *f) {
+static void drop_unused(device_move *f) {
   for (int64_t i = 0; i < f->old.count; i++)
     if (f->uses[block_of(f, &f->old.items[i])] == 0) array_drop(f->r->x, block_of(f, &f->old.items[i]));
 }
 
 /* One new shard after the other, and each old block goes as soon as nobody needs it: its memory is used again for the
  * next shard on that device, as both are in its order. */
-static int copy_and_drop(reshard_device *f) {
+static int copy_and_drop(device_move *f) {
   const parts *all = &f->copies;
   int64_t first = 0;
   int code = SHARDRT_OK;
@@ -216,18 +217,18 @@ static int copy_and_drop(reshard_device *f) {
     block_table_refresh(&f->new, f->made);
     int64_t end = first;
     while (end < all->count && all->items[end].to->shard == shard) end++;
-    code = copy_parts(f, all->items + first, end - first);
+    code = copy_device_parts(f, all->items + first, end - first);
     for (; first < end; first++) f->uses[block_of(f, all->items[first].from)]--;
     drop_unused(f);
   }
   return code;
 }
 
-static int copy_all(reshard_device *f) {
-  return copy_parts(f, f->copies.items, f->copies.count);
+static int copy_all_parts(device_move *f) {
+  return copy_device_parts(f, f->copies.items, f->copies.count);
 }
 
-static int take_buffers(reshard_device *f) {
+static int take_buffers(device_move *f) {
   int code = SHARDRT_OK;
   for (int64_t shard = 0; shard < f->new.count &&code == SHARDRT_OK; shard++) code = take_buffer(f, shard);
   block_table_refresh(&f->new, f->made);
@@ -238,7 +239,7 @@ static int take_buffers(reshard_device *f) {
 
 /* Waits for what is on the devices, so that this process comes to the gathering only when it can send and receive:
  * whoever waits for a device that hangs is told of this process. */
-static int finish_devices(const reshard_device *f) {
+static int finish_devices(const device_move *f) {
   int code = SHARDRT_OK;
   if (f->out.count + f->in.count == 0) return code;
   for (int32_t d = 0; d < f->r->job->devices_per_process && code == SHARDRT_OK; d++) {
@@ -251,11 +252,11 @@ static int finish_devices(const reshard_device *f) {
 }
 
 /* All processes say what they call, or that they failed before, and hear how many channels any of them has at most. */
-static int meet_all(const reshard_device *f, collective *m, const char *what, int code, int64_t *channels_at_most) {
+static int gather_call(const device_move *f, collective *m, const char *what, int code, int64_t *channels_at_most) {
   const int64_t mine = f->out.count > f->in.count ? f->out.count : f->in.count;
   int64_t *all = alloc_array((size_t)m->count, sizeof *all);
   if (code == SHARDRT_OK && all == NULL) code = ALLOC_FAILED;
-  code = code < 0 ? reshard_fail(f->r, code) : collective_gather(m, what, job_where(), &mine, sizeof mine, all);
+  code = code < 0 ? reshard_fail(f->r, code) : collective_gather(m, what, &mine, sizeof mine, all);
   *channels_at_most = 0;
   for (int32_t p = 0; p < m->count && code == SHARDRT_OK && all != NULL; p++)
     if (all[p] > *channels_at_most) *channels_at_most = all[p];
@@ -263,8 +264,8 @@ static int meet_all(const reshard_device *f, collective *m, const char *what, in
   return code;
 }
 
-static int exchange_messages(reshard_device *f, collective *m, const char *what, int64_t channels_at_most) {
-  peer_transport *peers = &job_move_cache()->peers;
+static int exchange_messages(device_move *f, collective *m, const char *what, int64_t channels_at_most) {
+  peer_transport *peers = &f->r->cache->peers;
   const bool by_host = peers->kind == PEERS_BY_HOST;
   int64_t piece =
       by_host ? exchange_staged_piece(f->staging, f->element) : (int64_t)(f->staging / f->element) / channels_at_most;
@@ -279,21 +280,21 @@ static int exchange_messages(reshard_device *f, collective *m, const char *what,
 /* ---- the whole -------------------------------------------------------------------------------------------------- */
 
 /* `what` is shortened to what is shown of it. */
-static int run(reshard_device *f, char *what) {
+static int move_device_parts(device_move *f, char *what) {
   collective *m = job_collective();
   int64_t channels_at_most = 0;
   const bool drops = f->r->options.donate != 0;
   int code = finish_devices(f);
   if (code == SHARDRT_OK && !drops) code = take_buffers(f);
-  code = meet_all(f, m, what, code, &channels_at_most);
+  code = gather_call(f, m, what, code, &channels_at_most);
   collective_shorten(what);
   if (code == SHARDRT_OK && channels_at_most > 0)
-    code = peer_transport_settle(&job_move_cache()->peers, m, f->r->job->devices_per_process);
+    code = peer_transport_settle(&f->r->cache->peers, m, f->r->job->devices_per_process);
   if (code < 0) return code;
   const int64_t start = clock_now();
-  code = drops ? copy_and_drop(f) : copy_all(f);
+  code = drops ? copy_and_drop(f) : copy_all_parts(f);
   if (code == SHARDRT_OK && channels_at_most > 0) code = exchange_messages(f, m, what, channels_at_most);
-  if (code == SHARDRT_OK) code = copy_parts(f, f->spread.items, f->spread.count);
+  if (code == SHARDRT_OK) code = copy_device_parts(f, f->spread.items, f->spread.count);
   const int64_t end = clock_now();
   f->r->seconds = 1e-9 * (double)(end - start);
   const int64_t received = f->r->route->receives.elements * (int64_t)f->element;
@@ -314,27 +315,38 @@ static void drop_all(shardrt_array *x) {
   for (int64_t i = 0; i < shardrt_array_shard_count(x); i++) array_drop(x, shardrt_array_shard(x, i)->block);
 }
 
-int reshard_device_run(reshard *r, shardrt_array *made) {
+int reshard_device_into(reshard *r, shardrt_array *made) {
   char what[1024];
   struct text text = {.bytes = what, .capacity = sizeof what};
   reshard_name(r, &text);
-  reshard_device f = {.r = r,
-                      .made = made,
-                      .a = accelerator_get(),
-                      .element = shardrt_dtype_size(shardrt_array_dtype(r->x)),
-                      .staging = reshard_staging(r) / 2};
+  device_move f = {.r = r,
+                   .made = made,
+                   .a = accelerator_get(),
+                   .element = shardrt_dtype_size(shardrt_array_dtype(r->x)),
+                   .staging = reshard_staging(r) / 2};
   int code = reshard_check_staging(reshard_staging(r), f.element);
-  if (code == SHARDRT_OK) code = reshard_device_new(&f);
-  code = code < 0 ? reshard_fail(r, code) : run(&f, what);
+  if (code == SHARDRT_OK) code = device_move_new(&f);
+  code = code < 0 ? reshard_fail(r, code) : move_device_parts(&f, what);
   if (r->options.donate != 0) drop_all(r->x);
-  reshard_device_free(&f);
+  device_move_free(&f);
   return name_array(r, code);
+}
+
+int reshard_device_new(reshard *r, shardrt_array **out) {
+  shardrt_array *made = NULL;
+  int code = reshard_new_array(r, &made);
+  code = code < 0 ? reshard_fail(r, code) : reshard_device_into(r, made);
+  if (code < 0)
+    shardrt_array_free(made);
+  else
+    *out = made;
+  return code;
 }
 
 /* ---- from one device that has all ------------------------------------------------------------------------------- */
 
 /* The shard's part of what `whole` holds on its one device. */
-static int fill_shard(shardrt_array *array, int64_t i, const shardrt_array *whole, const struct grid *all) {
+static int fill_shard_from(shardrt_array *array, int64_t i, const shardrt_array *whole, const struct grid *all) {
   const shardrt_box *box = &shardrt_array_shard(array, i)->box;
   shardrt_buffer *source = shardrt_array_buffer(whole, 0), *made;
   const int32_t device = array_local_device(array, i), other = shardrt_buffer_device(source);
@@ -363,6 +375,6 @@ int shardrt_array_fill_from(shardrt_array *array, const shardrt_array *whole) {
   memcpy(all.shard_shape, shardrt_array_shape(whole), (size_t)all.ndim * sizeof *all.shard_shape);
   int code = SHARDRT_OK;
   for (int64_t i = 0; i < shardrt_array_shard_count(array) && code == SHARDRT_OK; i++)
-    code = fill_shard(array, i, whole, &all);
+    code = fill_shard_from(array, i, whole, &all);
   return code;
 }

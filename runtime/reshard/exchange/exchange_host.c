@@ -31,9 +31,8 @@ struct exchange_host {
   exchange exchange;
   message_rules rules;
   channels in, out;
-  int64_t copied; /* elements of a copy at most */
-  bool large;     /* all copies together are more than the caches hold */
-  char *staging;
+  int64_t copied;         /* elements of a copy at most */
+  bool large;             /* all copies together are more than the caches hold */
   int64_t *copies_before; /* [copies + 1] pieces of all copies before each */
   _Atomic int64_t *uses;  /* [old blocks] pieces yet to be taken from each, where used_up is wanted */
   packing packings[2 * EXCHANGE_WINDOW];
@@ -249,6 +248,20 @@ int reshard_check_staging(size_t staging, size_t element) {
                    staging, element);
 }
 
+void host_staging_free(host_staging *kept) {
+  alloc_free(kept->data);
+  *kept = (host_staging){0};
+}
+
+static int take_staging(host_staging *kept, size_t bytes) {
+  if (kept->data != NULL && kept->bytes == bytes) return SHARDRT_OK;
+  host_staging_free(kept);
+  kept->data = alloc_array(bytes, 1);
+  if (kept->data == NULL) return ALLOC_FAILED;
+  kept->bytes = bytes;
+  return SHARDRT_OK;
+}
+
 /* As many slots as there can be messages through staging of one element or more. */
 static int set_sizes(exchange_host *h) {
   const size_t element = h->task.element, room = h->task.staging / 2 / element; /* elements in each direction */
@@ -277,13 +290,13 @@ static int take_memory(exchange_host *h) {
   int code = h->copies_before == NULL ? ALLOC_FAILED : channels_by_process(&h->in, &route->receives, false);
   if (code == SHARDRT_OK) code = channels_by_process(&h->out, &route->sends, true);
   const bool messages = h->in.count + h->out.count > 0;
-  if (code == SHARDRT_OK && messages) code = move_cache_staging(h->task.cache, (size_t)slots * piece, &h->staging);
+  if (code == SHARDRT_OK && messages) code = take_staging(h->task.kept, (size_t)slots * piece);
   if (code == SHARDRT_OK && h->task.used_up != NULL) {
     h->uses = alloc_array((size_t)h->task.old.count, sizeof *h->uses);
     if (h->uses == NULL) code = ALLOC_FAILED;
   }
   for (int32_t i = 0; code == SHARDRT_OK && messages && i < slots; i++) {
-    h->window.slots[i].staging = h->staging + (size_t)i * piece;
+    h->window.slots[i].staging = h->task.kept->data + (size_t)i * piece;
     h->packings[i] = (packing){.owner = h, .slot = i};
   }
   return code;
@@ -317,7 +330,7 @@ void exchange_host_free(exchange_host *h) {
   channels_free(&h->out);
   alloc_free(h->uses);
   alloc_free(h->copies_before);
-  if (h->exchange.busy > 0) move_cache_lose_staging(h->task.cache); /* the transport may still read and write it */
+  if (h->exchange.busy > 0) *h->task.kept = (host_staging){0}; /* the transport may still read and write it */
   alloc_free(h);
 }
 

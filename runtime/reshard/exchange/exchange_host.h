@@ -7,7 +7,8 @@
 #define SHARDRT_RESHARD_EXCHANGE_EXCHANGE_HOST_H
 
 #include "comm/collective.h"
-#include "comm/move_cache.h"
+#include "layout/route.h"
+#include "system/team.h"
 
 /* One of the blocks that this process holds, and where. */
 typedef struct host_block {
@@ -22,12 +23,20 @@ typedef struct host_blocks {
   host_block *items;
 } host_blocks;
 
+/* Memory for messages, kept from one move to the next. */
+typedef struct host_staging {
+  char *data;
+  size_t bytes;
+} host_staging;
+
+void host_staging_free(host_staging *kept);
+
 typedef struct exchange_host_task {
   const shardrt_route *route;
   size_t element; /* bytes */
   host_blocks old, new;
-  size_t staging; /* bytes at most */
-  move_cache *cache;
+  size_t staging;     /* bytes at most */
+  host_staging *kept; /* the same memory as last time, if as much is wanted */
   struct team *team;
   const comm_transport *transport;
   /* Called, on any thread, when nothing is left to be taken from an old block (the index is that in `old`); may be

@@ -6,8 +6,8 @@
 #ifndef SHARDRT_RESHARD_EXCHANGE_EXCHANGE_NCCL_H
 #define SHARDRT_RESHARD_EXCHANGE_EXCHANGE_NCCL_H
 
-#include "comm/peer_transport.h"
 #include "reshard/exchange/device_channel.h"
+#include "reshard/exchange/peer_transport.h"
 
 /* Exchanges all that the channels have, and waits, with the collective's limit, until it has come. Every process must
  * have said in a gathering that it does the same. A failure is final: the links are given up. `what` is for messages.

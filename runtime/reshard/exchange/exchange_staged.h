@@ -4,8 +4,8 @@
 #ifndef SHARDRT_RESHARD_EXCHANGE_EXCHANGE_STAGED_H
 #define SHARDRT_RESHARD_EXCHANGE_EXCHANGE_STAGED_H
 
-#include "comm/peer_transport.h"
 #include "reshard/exchange/device_channel.h"
+#include "reshard/exchange/peer_transport.h"
 
 /* Elements of a message, for so many bytes of staging in each direction, but one at least. */
 int64_t exchange_staged_piece(size_t staging, size_t element);

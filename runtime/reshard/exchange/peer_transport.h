@@ -1,7 +1,7 @@
 /* peer_transport.h - how data gets from the devices of one process to those of another: over links between their GPUs,
  * or through the host. Settled once, by all processes together, when something is first to go. */
-#ifndef SHARDRT_COMM_PEER_TRANSPORT_H
-#define SHARDRT_COMM_PEER_TRANSPORT_H
+#ifndef SHARDRT_RESHARD_EXCHANGE_PEER_TRANSPORT_H
+#define SHARDRT_RESHARD_EXCHANGE_PEER_TRANSPORT_H
 
 #include "comm/collective.h"
 
@@ -18,8 +18,6 @@ typedef struct peer_transport {
   bool is_told;            /* the user knows */
 } peer_transport;
 
-/* Whether SHARDRT_LINKS is "off"; EINVAL: it is none of the words that it may be. */
-int peer_transport_wish(bool *is_off);
 /* Settles it, where it is not: every process calls it alike. The processes' GPUs are compared; where two processes
  * share one, where links cannot be opened, or SHARDRT_LINKS is "off" in any, it is the host. ECOMM, EDEVICE: the links
  * could not be joined, or were broken before. */

@@ -1,11 +1,12 @@
 /* move_cache.h - what a process keeps from one move of data to the next: threads, routes, memory of blocks that arrays
  * gave back, and the way between the devices of processes. Each is made when it is first needed. */
-#ifndef SHARDRT_COMM_MOVE_CACHE_H
-#define SHARDRT_COMM_MOVE_CACHE_H
+#ifndef SHARDRT_RESHARD_MOVE_CACHE_H
+#define SHARDRT_RESHARD_MOVE_CACHE_H
 
-#include "comm/peer_transport.h"
 #include "layout/route.h"
 #include "memory/buffer_pool.h"
+#include "reshard/exchange/exchange_host.h"
+#include "reshard/exchange/peer_transport.h"
 #include "system/team.h"
 
 enum { MOVE_CACHE_ROUTES = 16 };
@@ -20,22 +21,17 @@ typedef struct move_cache_entry {
 typedef struct move_cache {
   struct team *team;
   struct pool *pool;
-  void *staging; /* the last one asked for */
-  size_t staging_bytes;
+  host_staging staging;
   move_cache_entry routes[MOVE_CACHE_ROUTES];
   uint64_t asked; /* for routes */
   peer_transport peers;
 } move_cache;
 
-void move_cache_close(move_cache *m);
+/* That of the job, in which the process is; it ends with it. */
+int move_cache_get(move_cache **out);
 
 /* A team of so many threads beside the calling one. It belongs to the cache. */
 int move_cache_team(move_cache *m, int32_t threads, struct team **out);
-
-/* Memory for messages, the same as last time if as much is wanted. It belongs to the cache. */
-int move_cache_staging(move_cache *m, size_t bytes, char **out);
-/* Messages under way use the staging for good: the next to ask gets another. */
-void move_cache_lose_staging(move_cache *m);
 
 /* The route, kept from an earlier call if it was among the last ones asked for. It belongs to the cache, until the next
  * call. Errors as shardrt_route_shifted. */

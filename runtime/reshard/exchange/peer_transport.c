@@ -1,4 +1,4 @@
-#include "comm/peer_transport.h"
+#include "reshard/exchange/peer_transport.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,7 +7,6 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "base/list.h"
-#include "comm/job.h"
 #include "platform/accelerator.h"
 
 static const char what[] = "the links between the processes' GPUs";
@@ -39,17 +38,10 @@ static const gpu *gpu_of(const told *t, int64_t device) {
   return (const gpu *)its + device % t->devices;
 }
 
-int peer_transport_wish(bool *is_off) {
-  const char *wanted = getenv("SHARDRT_LINKS"); /* NOLINT(concurrency-mt-unsafe): nothing sets it */
-  *is_off = wanted != NULL && strcmp(wanted, "off") == 0;
-  if (*is_off || wanted == NULL || wanted[0] == '\0' || strcmp(wanted, "on") == 0) return SHARDRT_OK;
-  return error_set(SHARDRT_EINVAL, "SHARDRT_LINKS is on (as without it) or off, not \"%s\"", wanted);
-}
-
 static int describe_self(char *mine, int32_t devices) {
   terms *self = (terms *)mine;
   bool is_off;
-  int code = peer_transport_wish(&is_off);
+  int code = accelerator_links_wish(&is_off);
   if (code < 0) return code;
   *self = (terms){.is_off = is_off};
   gpu *gpus = (gpu *)(self + 1);
@@ -132,7 +124,7 @@ static int spread_id(collective *m, int code, uint8_t id[ACCELERATOR_LINK_ID]) {
   said mine = {0}, *all = alloc_zeros((size_t)m->count, sizeof *all);
   if (code == SHARDRT_OK && all == NULL) code = ALLOC_FAILED;
   if (code == SHARDRT_OK && m->index == 0) mine.code = accelerator_get()->links->id(mine.id);
-  code = collective_join(m, what, job_where(), code, &mine, sizeof mine, all);
+  code = collective_join(m, what, code, &mine, sizeof mine, all);
   if (code == SHARDRT_OK && m->index == 0) code = mine.code;
   if (code == SHARDRT_OK && all != NULL && all[0].code < 0)
     code = error_set(all[0].code, "process 0 could not begin %s", what);
@@ -204,7 +196,7 @@ static int compare_selves(peer_transport *c, collective *m, told *t) {
   int code = self == NULL || sharing == NULL || order == NULL || c->ranks == NULL ? ALLOC_FAILED : SHARDRT_OK;
   if (code == SHARDRT_OK) code = describe_self((char *)self, t->devices);
   if (code == SHARDRT_OK) open_links(c, self);
-  code = collective_join(m, what, job_where(), code, self, t->stride, t->all);
+  code = collective_join(m, what, code, self, t->stride, t->all);
   if (code == SHARDRT_OK) rank_gpus(t, order, c->ranks, sharing);
   if (code == SHARDRT_OK) choose(c, t, m->index, sharing);
   alloc_free(order);

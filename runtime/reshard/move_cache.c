@@ -1,8 +1,10 @@
-#include "comm/move_cache.h"
+#include "reshard/move_cache.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "base/alloc.h"
+#include "comm/job.h"
 
 /* Blocks of fewer bytes are not worth keeping: their pages stay with malloc anyway. */
 enum { KEPT_FROM = 256 << 10, KEPT_MOST = 512 << 20 };
@@ -14,13 +16,30 @@ static void entry_clear(move_cache_entry *entry) {
   *entry = (move_cache_entry){0};
 }
 
-void move_cache_close(move_cache *m) {
+static void move_cache_close(void *data) {
+  move_cache *m = data;
   team_free(m->team);
   pool_free(m->pool);
-  alloc_free(m->staging);
+  host_staging_free(&m->staging);
   peer_transport_close(&m->peers);
   for (int i = 0; i < MOVE_CACHE_ROUTES; i++) entry_clear(&m->routes[i]);
-  *m = (move_cache){0};
+  alloc_free(m);
+}
+
+static const char *move_cache_notice(void *data) {
+  return peer_transport_notice(&((move_cache *)data)->peers);
+}
+
+int move_cache_get(move_cache **out) {
+  job_part *part = job_moves();
+  assert(part != NULL);
+  if (part->data == NULL) {
+    move_cache *made = alloc_zeros(1, sizeof *made);
+    if (made == NULL) return ALLOC_FAILED;
+    *part = (job_part){.data = made, .close = move_cache_close, .notice = move_cache_notice};
+  }
+  *out = part->data;
+  return SHARDRT_OK;
 }
 
 int move_cache_team(move_cache *m, int32_t threads, struct team **out) {
@@ -33,21 +52,6 @@ int move_cache_team(move_cache *m, int32_t threads, struct team **out) {
   }
   *out = m->team;
   return SHARDRT_OK;
-}
-
-int move_cache_staging(move_cache *m, size_t bytes, char **out) {
-  if (m->staging == NULL || m->staging_bytes != bytes) {
-    alloc_free(m->staging);
-    m->staging = alloc_array(bytes, 1);
-    m->staging_bytes = bytes;
-    if (m->staging == NULL) return ALLOC_FAILED;
-  }
-  *out = m->staging;
-  return SHARDRT_OK;
-}
-
-void move_cache_lose_staging(move_cache *m) {
-  m->staging = NULL;
 }
 
 static bool is_same_shift(const shardrt_shift *a, const shardrt_shift *b) {

@@ -1,0 +1,213 @@
+#include "reshard/reshard_host.h"
+
+#include "base/alloc.h"
+#include "comm/job.h"
+#include "memory/array.h"
+#include "memory/buffer.h"
+#include "platform/accelerator.h"
+#include "system/machine.h"
+#include "system/trace.h"
+
+enum { ALONE = 2 << 20 /* bytes up to which waking threads costs more than it saves */ };
+
+/* ---- blocks ----------------------------------------------------------------------------------------------------- */
+
+/* The distinct blocks that this process holds of an array, which may have no buffers yet. What devices hold of it is
+ * nowhere yet (borrow_blocks). */
+static int list_blocks(host_blocks *side, const shardrt_array *array, const struct grid *grid) {
+  const int64_t shards = shardrt_array_shard_count(array);
+  *side = (host_blocks){.items = alloc_array((size_t)shards, sizeof *side->items)};
+  if (side->items == NULL) return ALLOC_FAILED;
+  for (int64_t i = 0; i < shards; i++) {
+    const shardrt_shard *shard = shardrt_array_shard(array, i);
+    if (shard->block != side->count) continue; /* they are numbered by first appearance */
+    const shardrt_buffer *buffer = shardrt_array_buffer(array, i);
+    side->items[side->count++] = (host_block){
+        .number = sharding_block(shardrt_array_sharding(array), grid, shard->position, NULL),
+        .local = shard->block,
+        .data = buffer == NULL ? NULL : shardrt_buffer_data(buffer),
+    };
+  }
+  host_blocks_sort(side);
+  return SHARDRT_OK;
+}
+
+/* The buffer of one block, by its number in the grid. */
+static shardrt_buffer *block_buffer(const shardrt_array *array, const struct grid *grid, int64_t number) {
+  for (int64_t i = 0; i < shardrt_array_shard_count(array); i++)
+    if (sharding_block(shardrt_array_sharding(array), grid, shardrt_array_shard(array, i)->position, NULL) == number)
+      return shardrt_array_buffer(array, i);
+  return NULL;
+}
+
+/* Brings what devices hold of an array's blocks to the host: all are on their way before the first is waited for. */
+static int borrow_blocks(host_blocks *side, const shardrt_array *array, const struct grid *grid, int64_t *borrowed) {
+  int code = SHARDRT_OK;
+  for (int64_t b = 0; b < side->count && code == SHARDRT_OK; b++) {
+    code = buffer_borrow(block_buffer(array, grid, side->items[b].number));
+    if (code == SHARDRT_OK) ++*borrowed;
+  }
+  for (int64_t b = 0; b < side->count && code == SHARDRT_OK; b++) {
+    void *data = NULL;
+    code = buffer_borrowed(block_buffer(array, grid, side->items[b].number), &data);
+    side->items[b].data = data;
+  }
+  return code;
+}
+
+static void return_blocks(const host_blocks *side, const shardrt_array *array, const struct grid *grid,
+                          int64_t borrowed) {
+  for (int64_t b = 0; b < borrowed; b++) buffer_return(block_buffer(array, grid, side->items[b].number));
+}
+
+/* For each new block, by its local number, the old buffer that holds just the same, with a count; returns how many
+ * of those wanted have none. */
+static int64_t share_blocks(const reshard *r, const host_blocks *wanted, shardrt_buffer **buffers) {
+  const shardrt_route *route = r->route;
+  const route_moves *copies = &route->copies;
+  int64_t missing = wanted->count;
+  for (int64_t i = 0; i < copies->count; i++) {
+    const shardrt_move *move = &copies->items[i];
+    shardrt_box old_box = grid_box(&route->from, move->from), new_box = grid_box(&route->to, move->to);
+    if (!box_equal(&old_box, &new_box)) continue;
+    for (int64_t b = 0; b < wanted->count; b++)
+      if (wanted->items[b].number == move->to)
+        buffers[wanted->items[b].local] = shardrt_buffer_retain(block_buffer(r->x, &route->from, move->from));
+    missing--;
+  }
+  return missing;
+}
+
+/* Fresh buffers for new blocks, all or nothing. */
+static int allocate_blocks(const reshard *r, size_t bytes, int64_t count, shardrt_buffer **out) {
+  const bool messages = r->route->sends.count + r->route->receives.count > 0;
+  if (r->pool == NULL) return move_cache_blocks(r->cache, bytes, count, messages ? 0 : reshard_staging(r), out);
+  int code = SHARDRT_OK;
+  int64_t made = 0;
+  while (code == SHARDRT_OK && made < count) {
+    code = pool_take(r->pool, bytes, &out[made]);
+    if (code == SHARDRT_OK) made++;
+  }
+  if (code == SHARDRT_OK) return code;
+  while (made > 0) shardrt_buffer_free(out[--made]);
+  return code;
+}
+
+/* Gives the new array its buffers, shared and fresh ones, and their places to `wanted`. */
+static int make_blocks(const reshard *r, shardrt_array *made, host_blocks *wanted) {
+  shardrt_buffer **fresh = alloc_zeros((size_t)wanted->count, 2 * sizeof(shardrt_buffer *));
+  if (fresh == NULL) return ALLOC_FAILED;
+  shardrt_buffer **buffers = fresh + wanted->count;
+  int64_t missing = share_blocks(r, wanted, buffers);
+  int code = allocate_blocks(r, shardrt_array_shard_bytes(made), missing, fresh);
+  for (int64_t b = 0; b < wanted->count && code == SHARDRT_OK; b++)
+    if (buffers[b] == NULL) buffers[b] = fresh[--missing];
+  for (int64_t i = 0; i < shardrt_array_shard_count(made) && code == SHARDRT_OK; i++)
+    code = shardrt_array_set_buffer(made, i, buffers[shardrt_array_shard(made, i)->block]);
+  for (int64_t b = 0; b < wanted->count && code == SHARDRT_OK; b++)
+    wanted->items[b].data = shardrt_buffer_data(buffers[wanted->items[b].local]);
+  for (int64_t b = 0; b < wanted->count; b++) shardrt_buffer_free(buffers[b]);
+  alloc_free((void *)fresh);
+  return code;
+}
+
+/* One count more for every buffer, which nobody will give back. */
+static void keep_blocks(const shardrt_array *array) {
+  for (int64_t i = 0; i < shardrt_array_shard_count(array); i++)
+    if (shardrt_array_buffer(array, i) != NULL) shardrt_buffer_retain(shardrt_array_buffer(array, i));
+}
+
+/* ---- moving ----------------------------------------------------------------------------------------------------- */
+
+typedef struct donation {
+  shardrt_array *x;
+  const host_blocks *old;
+} donation;
+
+static void drop_block(void *context, int64_t index) {
+  const donation *d = context;
+  array_drop(d->x, d->old->items[index].local);
+}
+
+static int find_team(const reshard *r, struct team **out) {
+  move_cache *m = r->cache;
+  const int64_t elements = r->route->copies.elements + r->route->receives.elements + r->route->sends.elements;
+  int32_t threads = m->team != NULL ? team_threads(m->team) : 0;
+  if (r->options.num_threads > 0)
+    threads = r->options.num_threads - 1;
+  else if ((size_t)elements * shardrt_dtype_size(shardrt_array_dtype(r->x)) > ALONE)
+    threads = machine_cores() - 1;
+  return move_cache_team(m, threads, out);
+}
+
+static int64_t received_bytes(const reshard *r) {
+  return r->route->receives.elements * (int64_t)shardrt_dtype_size(shardrt_array_dtype(r->x));
+}
+
+int reshard_host_run(reshard *r, const host_blocks *wanted) {
+  char what[1024];
+  struct text text = {.bytes = what, .capacity = sizeof what};
+  reshard_name(r, &text);
+  collective *m = job_collective();
+  host_blocks old;
+  int64_t borrowed = 0;
+  int code = list_blocks(&old, r->x, &r->route->from);
+  if (code < 0) return reshard_fail(r, code);
+  const bool on_devices = accelerator_get() != NULL;
+  if (on_devices) code = borrow_blocks(&old, r->x, &r->route->from, &borrowed);
+  donation given = {.x = r->x, .old = &old};
+  exchange_host_task task = {.route = r->route,
+                             .element = shardrt_dtype_size(shardrt_array_dtype(r->x)),
+                             .old = old,
+                             .new = *wanted,
+                             .staging = reshard_staging(r),
+                             .kept = &r->cache->staging,
+                             .transport = m->transport,
+                             .used_up = r->options.donate ? drop_block : NULL,
+                             .context = &given};
+  exchange_host *t = NULL;
+  if (code == SHARDRT_OK) code = find_team(r, &task.team);
+  if (code == SHARDRT_OK) code = exchange_host_new(&task, &t);
+  code = code < 0 ? reshard_fail(r, code) : collective_gather(m, what, NULL, 0, NULL);
+  collective_shorten(what);
+  if (code == SHARDRT_OK) {
+    const int64_t start = clock_now();
+    code = exchange_host_run(t, m, what);
+    const int64_t end = clock_now();
+    r->seconds = 1e-9 * (double)(end - start);
+    trace_span(start, end, (struct trace_event){.kind = TRACE_MOVE, .amount = received_bytes(r)});
+    r->stuck = code < 0;
+    if (r->stuck) keep_blocks(r->x);
+  }
+  exchange_host_free(t);
+  if (on_devices && !r->stuck) return_blocks(&old, r->x, &r->route->from, borrowed);
+  alloc_free(old.items);
+  return code;
+}
+
+int reshard_host_new(reshard *r, shardrt_array **out) {
+  shardrt_array *made = NULL;
+  host_blocks wanted = {0};
+  int code = reshard_new_array(r, &made);
+  if (code == SHARDRT_OK) code = list_blocks(&wanted, made, &r->route->to);
+  if (code == SHARDRT_OK) code = make_blocks(r, made, &wanted);
+  code = code < 0 ? reshard_fail(r, code) : reshard_host_run(r, &wanted);
+  if (r->stuck) keep_blocks(made);
+  if (r->pool == NULL)
+    move_cache_settle(r->cache, (size_t)wanted.count * (made == NULL ? 0 : shardrt_array_shard_bytes(made)));
+  alloc_free(wanted.items);
+  if (code < 0)
+    shardrt_array_free(made);
+  else
+    *out = made;
+  return code;
+}
+
+int reshard_host_into(reshard *r, shardrt_array *out) {
+  host_blocks wanted = {0};
+  int code = list_blocks(&wanted, out, &r->route->to);
+  code = code < 0 ? reshard_fail(r, code) : reshard_host_run(r, &wanted);
+  if (r->stuck) keep_blocks(out);
+  alloc_free(wanted.items);
+  return code;
+}

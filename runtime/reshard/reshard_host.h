@@ -1,0 +1,18 @@
+/* reshard_host.h - an array laid out anew in the host's memory: blocks that stay are shared, the rest is brought. */
+#ifndef SHARDRT_RESHARD_RESHARD_HOST_H
+#define SHARDRT_RESHARD_RESHARD_HOST_H
+
+#include "reshard/exchange/exchange_host.h"
+#include "reshard/reshard_plan.h"
+
+/* All after reshard_plan. Errors as shardrt_reshard. */
+
+/* Brings to blocks of this process, in the host's memory, all that they need; also what devices hold of the old ones.
+ * EMISMATCH where processes differ in what they call. */
+int reshard_host_run(reshard *r, const host_blocks *wanted);
+/* The new array, with a count for the caller. */
+int reshard_host_new(reshard *r, shardrt_array **out);
+/* The same to the buffers that `out` has already, of all that x gives to it. */
+int reshard_host_into(reshard *r, shardrt_array *out);
+
+#endif
