@@ -16,10 +16,7 @@
 #include "reshard/exchange/exchange_staged.h"
 #include "system/trace.h"
 
-enum {
-  DIRECT = 128 << 20, /* bytes of a message that needs no memory on either side, at most */
-  STAGED = 32 << 20   /* bytes that go through memory of their own, where a device does not reach another one's */
-};
+enum { DIRECT = 128 << 20 /* bytes of a message that needs no memory on either side, at most */ };
 
 /* A part of a new shard that comes from another shard of this process. */
 typedef struct part {
@@ -193,7 +190,7 @@ static int copy_device_parts(device_move *f, const part *items, int64_t count) {
     const part *p = &items[i];
     const device_view to = device_view_in_block(&f->r->route->to, p->to->number, p->box, p->to->device, p->to->data);
     const device_view from = device_view_in_block(p->source, p->from->number, p->box, p->from->device, p->from->data);
-    code = device_copy_box(f->element, p->box, &to, &from, f->staging);
+    code = device_copy_box("reshard", f->element, p->box, &to, &from, f->staging);
   }
   const int after = device_pairs_after(pairs); /* also where one could not be put on the way: others were */
   return code < 0 ? code : after;
@@ -358,7 +355,8 @@ static int fill_shard_from(shardrt_array *array, int64_t i, const shardrt_array 
   const device_view from = device_view_in_block(all, 0, box, other, shardrt_buffer_data(source));
   code = accelerator_get()->after(device, other);
   if (code == SHARDRT_OK)
-    code = device_copy_box(shardrt_dtype_size(shardrt_array_dtype(array)), box, &to, &from, STAGED);
+    code = device_copy_box("reshard", shardrt_dtype_size(shardrt_array_dtype(array)), box, &to, &from,
+                           DEVICE_COPY_STAGING);
   const int after = accelerator_get()->after(other, device); /* also where it failed: some of it may be under way */
   if (code == SHARDRT_OK) code = after;
   if (code == SHARDRT_OK) code = shardrt_array_set_buffer(array, i, made);

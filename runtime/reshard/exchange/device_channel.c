@@ -146,8 +146,8 @@ int device_channel_pack(const device_channel_args *args, const channel *c, const
     const shardrt_box *box = message_box(m, i);
     const device_view block = view_in_block(args, c, m->moves[i], box);
     const device_view here = device_view_packed(box, c->device, packed);
-    code =
-        c->outgoing ? device_copy_box(element, box, &here, &block, 0) : device_copy_box(element, box, &block, &here, 0);
+    code = c->outgoing ? device_copy_box("reshard", element, box, &here, &block, 0)
+                       : device_copy_box("reshard", element, box, &block, &here, 0);
     packed += (size_t)box_elements(box) * element;
   }
   return code;

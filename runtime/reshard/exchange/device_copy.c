@@ -6,32 +6,30 @@
 #include "layout/box.h"
 #include "platform/accelerator.h"
 
-static const char what[] = "reshard";
-
 device_view device_view_packed(const shardrt_box *box, int32_t device, void *data) {
-  device_view place = {.device = device, .data = data, .is_run = true};
-  int64_t stride = 1;
+  return device_view_in_box(box, box, device, data);
+}
+
+device_view device_view_in_box(const shardrt_box *whole, const shardrt_box *box, int32_t device, void *data) {
+  const shardrt_box inner = box_within(box, whole);
+  int64_t shape[SHARDRT_MAX_NDIM], stride = 1;
+  box_shape(whole, shape);
+  device_view view = {
+      .device = device, .data = data, .first = box_offset(&inner, shape), .is_run = box_is_run(&inner, shape)};
   for (int32_t d = box->ndim - 1; d >= 0; d--) {
-    place.stride[d] = stride;
-    stride *= box->stop[d] - box->start[d];
+    view.stride[d] = stride;
+    stride *= shape[d];
   }
-  return place;
+  return view;
 }
 
 device_view device_view_in_block(const struct grid *grid, int64_t number, const shardrt_box *box, int32_t device,
                                  void *data) {
-  const shardrt_box block = grid_box(grid, number), inner = box_within(box, &block);
-  device_view view = {.device = device, .data = data, .first = box_offset(&inner, grid->shard_shape)};
-  int64_t stride = 1;
-  for (int32_t d = box->ndim - 1; d >= 0; d--) {
-    view.stride[d] = stride;
-    stride *= grid->shard_shape[d];
-  }
-  view.is_run = box_is_run(&inner, grid->shard_shape);
-  return view;
+  const shardrt_box block = grid_box(grid, number);
+  return device_view_in_box(&block, box, device, data);
 }
 
-static int place_box(int32_t device, size_t element, const shardrt_box *box, const device_view *to,
+static int place_box(const char *what, int32_t device, size_t element, const shardrt_box *box, const device_view *to,
                      const device_view *from) {
   accelerator_place place = {.ndim = box->ndim, .to_first = to->first, .from_first = from->first};
   for (int32_t d = 0; d < box->ndim; d++) {
@@ -56,25 +54,25 @@ static device_view place_of_piece(const device_view *whole, const shardrt_box *b
 }
 
 /* Packed where it lies, unless it is a run there, and put in place where it goes, unless it is a run there. */
-static int pass_piece(size_t element, const shardrt_box *box, const device_view *to, const device_view *from,
-                      void *packed, void *unpacked) {
+static int pass_piece(const char *what, size_t element, const shardrt_box *box, const device_view *to,
+                      const device_view *from, void *packed, void *unpacked) {
   const accelerator *a = accelerator_get();
   device_view leaving = *from, coming = *to;
   int code = SHARDRT_OK;
   if (packed != NULL) {
     leaving = device_view_packed(box, from->device, packed);
-    code = place_box(from->device, element, box, &leaving, from);
+    code = place_box(what, from->device, element, box, &leaving, from);
   }
   if (unpacked != NULL) coming = device_view_packed(box, to->device, unpacked);
   if (code == SHARDRT_OK) code = a->after(to->device, from->device);
   if (code == SHARDRT_OK) code = copy_run(element, box, &coming, &leaving);
-  if (code == SHARDRT_OK && unpacked != NULL) code = place_box(to->device, element, box, to, &coming);
+  if (code == SHARDRT_OK && unpacked != NULL) code = place_box(what, to->device, element, box, to, &coming);
   const int after = a->after(from->device, to->device); /* also where something failed: what was begun is under way */
   return code < 0 ? code : after;
 }
 
-static int pass_through(size_t element, const shardrt_box *box, const device_view *to, const device_view *from,
-                        size_t staging) {
+static int pass_through(const char *what, size_t element, const shardrt_box *box, const device_view *to,
+                        const device_view *from, size_t staging) {
   const accelerator *a = accelerator_get();
   int64_t limit = (int64_t)(staging / element), elements = box_elements(box);
   if (limit < 1) limit = 1;
@@ -89,20 +87,20 @@ static int pass_through(size_t element, const shardrt_box *box, const device_vie
   for (int64_t i = 0; i < pieces && code == SHARDRT_OK; i++) {
     shardrt_box piece = box_piece(box, limit, i);
     device_view there = place_of_piece(to, box, &piece), here = place_of_piece(from, box, &piece);
-    code = pass_piece(element, &piece, &there, &here, packed, unpacked);
+    code = pass_piece(what, element, &piece, &there, &here, packed, unpacked);
   }
   if (packed != NULL) a->free(from->device, ACCELERATOR_MAIN, ACCELERATOR_SCRATCH, packed, bytes);
   if (unpacked != NULL) a->free(to->device, ACCELERATOR_MAIN, ACCELERATOR_SCRATCH, unpacked, bytes);
   return code;
 }
 
-int device_copy_box(size_t element, const shardrt_box *box, const device_view *to, const device_view *from,
-                    size_t staging) {
+int device_copy_box(const char *what, size_t element, const shardrt_box *box, const device_view *to,
+                    const device_view *from, size_t staging) {
   if (box_is_empty(box)) return SHARDRT_OK;
   if (to->is_run && from->is_run) return copy_run(element, box, to, from);
   if (to->device == from->device || accelerator_get()->reaches(to->device, from->device))
-    return place_box(to->device, element, box, to, from);
-  return pass_through(element, box, to, from, staging);
+    return place_box(what, to->device, element, box, to, from);
+  return pass_through(what, element, box, to, from, staging);
 }
 
 /* ---- order between devices -------------------------------------------------------------------------------------- */
@@ -120,22 +118,23 @@ void device_pairs_clear(device_pairs *pairs) {
   memset(pairs->takes, 0, (size_t)pairs->devices * (size_t)pairs->devices);
 }
 
-static int order(const device_pairs *pairs, bool before) {
+static int order_pairs(const device_pairs *pairs, bool before) {
   const accelerator *a = accelerator_get();
   int code = SHARDRT_OK;
   for (int32_t to = 0; to < pairs->devices; to++) {
-    for (int32_t from = 0; from < pairs->devices && code == SHARDRT_OK; from++) {
+    for (int32_t from = 0; from < pairs->devices; from++) {
       if (to == from || !pairs->takes[(size_t)to * (size_t)pairs->devices + (size_t)from]) continue;
-      code = before ? a->after(to, from) : a->after(from, to);
+      const int one = before ? a->after(to, from) : a->after(from, to); /* also after a failure: others are under way */
+      if (code == SHARDRT_OK) code = one;
     }
   }
   return code;
 }
 
 int device_pairs_before(const device_pairs *pairs) {
-  return order(pairs, true);
+  return order_pairs(pairs, true);
 }
 
 int device_pairs_after(const device_pairs *pairs) {
-  return order(pairs, false);
+  return order_pairs(pairs, false);
 }

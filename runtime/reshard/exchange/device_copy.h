@@ -15,15 +15,19 @@ typedef struct device_view {
   bool is_run; /* its elements follow each other, row-major */
 } device_view;
 
+/* In a block that is `whole`, or one of a grid's; and as what is packed itself. */
+device_view device_view_in_box(const shardrt_box *whole, const shardrt_box *box, int32_t device, void *data);
 device_view device_view_in_block(const struct grid *grid, int64_t number, const shardrt_box *box, int32_t device,
                                  void *data);
 device_view device_view_packed(const shardrt_box *box, int32_t device, void *data);
 
-/* Copies the box's elements, of `element` bytes each. Where the device does not reach the other one's memory, and it is
- * no run there, through memory of `staging` bytes at most (but one element) on both, piece by piece, which are in
- * order by themselves. In all other cases the caller makes the order. */
-int device_copy_box(size_t element, const shardrt_box *box, const device_view *to, const device_view *from,
-                    size_t staging);
+enum { DEVICE_COPY_STAGING = 32 << 20 /* bytes, where nobody says how many */ };
+
+/* Copies the box's elements, of `element` bytes each; `what` does it, for messages. Where the device does not reach the
+ * other one's memory, and it is no run there, through memory of `staging` bytes at most (but one element) on both,
+ * piece by piece, which are in order by themselves. In all other cases the caller makes the order. */
+int device_copy_box(const char *what, size_t element, const shardrt_box *box, const device_view *to,
+                    const device_view *from, size_t staging);
 
 /* Which devices take from which: [to * devices + from]. */
 typedef struct device_pairs {
