@@ -166,7 +166,7 @@ static bool choose(watch *w, int status, bool saved) {
 
 static bool goes_on(watch *w, int status) {
   if (status == 0 || status == WRONG_WORDS || w->stop != 0) return false;
-  const saves now = w->heard >= 0 ? saves_read(w->heard) : (saves){.step = -1};
+  const restart_info now = w->heard >= 0 ? restart_info_read(w->heard) : (restart_info){.step = -1};
   const bool saved = now.count > w->saved;
   w->saved = now.count;
   char why[128], from[64] = "its beginning: it has no checkpoint";
@@ -194,7 +194,7 @@ static int run_again(const run *r) {
   for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) sigaddset(&watched, numbers[i]);
   signal(SIGCHLD, SIG_DFL);
   sigprocmask(SIG_BLOCK, &watched, &before);
-  watch w = {.options = r, .processes = r->processes, .heard = saves_open()};
+  watch w = {.options = r, .processes = r->processes, .heard = restart_info_open()};
   int status;
   do {
     char **words = words_new(r, w.processes);

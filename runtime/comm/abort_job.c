@@ -22,7 +22,7 @@
 
 static const char *erase = "";
 
-void last_erase(const char *erasing) {
+void abort_job_erase(const char *erasing) {
   erase = erasing;
 }
 
@@ -59,11 +59,11 @@ typedef struct quorum {
   bool is_unanimous; /* nobody fails with another message */
 } quorum;
 
-static void hear(notes *n, uint64_t hash, quorum *q) {
-  notes_take(n);
+static void hear(heartbeat *n, uint64_t hash, quorum *q) {
+  heartbeat_receive(n);
   *q = (quorum){.alike = q->alike, .lowest = -1, .speaker = -1, .is_everyone = true, .is_unanimous = true};
   for (int32_t p = 0; p < n->count; p++) {
-    const notes_peer *peer = &n->peers[p];
+    const heartbeat_peer *peer = &n->peers[p];
     q->alike[p] = p == n->index || (peer->has_failed && peer->failed == hash);
     if (q->alike[p] && q->lowest < 0) q->lowest = p;
     if (q->alike[p] && peer->has_spoken && q->speaker < 0) q->speaker = p;
@@ -74,7 +74,7 @@ static void hear(notes *n, uint64_t hash, quorum *q) {
 
 /* Waits, hearing others. Ends early where a process below `below` claims to print, or where all have failed and
  * `or_everyone`. */
-static void listen(notes *n, uint64_t hash, quorum *q, double seconds, int32_t below, bool or_everyone) {
+static void listen(heartbeat *n, uint64_t hash, quorum *q, double seconds, int32_t below, bool or_everyone) {
   double end = shardrt_clock() + seconds;
   do {
     nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
@@ -100,7 +100,7 @@ static void print(const char *text, size_t length) {
   }
 }
 
-static void speak(const notes *n, const bool *alike, const char *message) {
+static void speak(const heartbeat *n, const bool *alike, const char *message) {
   if (message[0] == '\0') return;
   char who[256] = "";
   if (n->count > 1 && alike != NULL) {
@@ -123,13 +123,13 @@ static void speak(const notes *n, const bool *alike, const char *message) {
 }
 
 /* Agrees with the others that fail on who prints: whether it is this process. */
-static bool has_the_word(notes *n, const char *message, quorum *q) {
+static bool has_the_word(heartbeat *n, const char *message, quorum *q) {
   uint64_t hash = message_hash(message);
-  notes_tell(n, &(comm_note){.kind = COMM_FAILED, .number = hash});
+  heartbeat_send(n, &(comm_note){.kind = COMM_FAILED, .number = hash});
   listen(n, hash, q, LISTEN, n->count, true);
   if (q->speaker < 0 && q->lowest < n->index) listen(n, hash, q, DEFER, n->count, false);
   if (q->speaker >= 0) return false;
-  notes_tell(n, &(comm_note){.kind = COMM_SPEAKING, .number = hash});
+  heartbeat_send(n, &(comm_note){.kind = COMM_SPEAKING, .number = hash});
   listen(n, hash, q, SETTLE, n->index, false);
   return q->speaker < 0 || q->speaker > n->index;
 }
@@ -139,7 +139,7 @@ static void rest(double seconds) {
   nanosleep(&(struct timespec){.tv_sec = whole, .tv_nsec = (long)((seconds - (double)whole) * 1e9)}, NULL);
 }
 
-void last_words(notes *n, int status, const char *message, void (*before_end)(void)) {
+void abort_job(heartbeat *n, int status, const char *message, void (*before_end)(void)) {
   fflush(NULL);
   quorum q = {.alike = alloc_zeros((size_t)n->count, sizeof *q.alike), .is_unanimous = true};
   const bool speaks = n->count == 1 || q.alike == NULL || has_the_word(n, message, &q);

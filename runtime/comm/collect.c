@@ -16,8 +16,8 @@ struct collection {
 
 /* Whether the message that was under way has ended. */
 static int end_message(struct collection *self, bool *ended) {
-  int32_t places[COMM_PLACES], count = 0;
-  int code = self->transport->ended(places, &count);
+  int32_t requests[COMM_REQUESTS], count = 0;
+  int code = self->transport->testsome(requests, &count);
   *ended = count > 0;
   if (count > 0) self->under_way = false;
   return code;
@@ -37,7 +37,7 @@ static int receive_step(void *context, bool *done, bool *moved) {
   *done = self->from == self->count;
   if (*done) return SHARDRT_OK;
   self->under_way = true;
-  return self->transport->take(0, self->from, 0, room, sizeof *room);
+  return self->transport->irecv(0, self->from, 0, room, sizeof *room);
 }
 
 static int send_step(void *context, bool *done, bool *moved) {
@@ -52,7 +52,7 @@ static int send_step(void *context, bool *done, bool *moved) {
   room->bytes = self->c->give(self->c->context, room->piece);
   assert(room->bytes <= COLLECT_PIECE);
   self->under_way = true;
-  return self->transport->put(0, 0, 0, room, sizeof *room);
+  return self->transport->isend(0, 0, 0, room, sizeof *room);
 }
 
 static void awaits(const void *context, bool *processes) {
@@ -60,7 +60,7 @@ static void awaits(const void *context, bool *processes) {
 }
 
 int collect_run(const collect *c, const char *what) {
-  meet *m = job_meet();
+  collective *m = job_collective();
   if (m == NULL) return error_set(SHARDRT_EINVAL, "%s: shardrt_init was not called", what);
   struct collection self = {.c = c, .transport = m->transport, .count = m->count};
   const bool receives = m->index == 0;
@@ -69,6 +69,6 @@ int collect_run(const collect *c, const char *what) {
       c->take(c->context, c->room->piece, c->room->bytes);
     self.from = 1;
   }
-  const meet_work work = {.step = receives ? receive_step : send_step, .awaits = awaits, .context = &self};
-  return meet_until(m, &work, what, sizeof *c->room);
+  const collective_work work = {.step = receives ? receive_step : send_step, .awaits = awaits, .context = &self};
+  return collective_until(m, &work, what, sizeof *c->room);
 }

@@ -21,7 +21,8 @@ typedef struct collect {
   collect_room *room; /* the caller's; after a failure a message may still use it: it must never be freed */
 } collect;
 
-/* Every process must have said at a meet that it does the same. `what` is for messages. Fails as meet_until does. */
+/* Every process must have said in a gathering that it does the same. `what` is for messages. Fails as collective_until
+ * does. */
 int collect_run(const collect *c, const char *what);
 
 #endif

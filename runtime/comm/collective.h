@@ -1,9 +1,9 @@
-/* collective.h - how processes do something together: every collective call begins with a meet.
+/* collective.h - how processes do something together: every collective call begins with a gathering.
  *
- * In a meet every process gives a slot of fixed size that says what it calls, with how many bytes, and where in the
- * recipe it is. Only when all say the same does anything else happen, so a process that took another way is found
+ * In a gathering every process gives a slot of fixed size that says what it calls, with how many bytes, and where in
+ * the recipe it is. Only when all say the same does anything else happen, so a process that took another way is found
  * before anything can be mixed up, and all processes get the same message about it. The slot also says which steps the
- * process took that need no meet by themselves (a loader's batches). Waiting is polite (a short spin,
+ * process took that need no gathering by themselves (a loader's batches). Waiting is polite (a short spin,
  * then growing sleeps) and ends after `timeout` seconds in which no process moved any data: one that does says so now
  * and then, and whoever waits has new patience, as its turn may come after that.
  */
@@ -13,82 +13,86 @@
 #include "comm/heartbeat.h"
 #include "platform/comm.h"
 
-enum { MEET_WHAT = 256, MEET_WHERE = COMM_WHERE, MEET_STEP = 96, MEET_INLINE = 240 };
+enum { COLLECTIVE_WHAT = 256, COLLECTIVE_WHERE = COMM_WHERE, COLLECTIVE_STEP = 96, COLLECTIVE_INLINE = 240 };
 
 /* The steps that a process took so far without meeting anybody. */
-typedef struct meet_steps {
+typedef struct collective_steps {
   uint64_t count;
-  uint64_t hash;        /* of all of them, in their order */
-  char last[MEET_STEP]; /* cut short where it is longer */
-} meet_steps;
+  uint64_t hash;              /* of all of them, in their order */
+  char last[COLLECTIVE_STEP]; /* cut short where it is longer */
+} collective_steps;
 
-typedef struct meet_slot {
+typedef struct collective_slot {
   uint64_t call;  /* the hash of all of `what` */
   uint64_t bytes; /* how many each process gives */
-  char what[MEET_WHAT];
-  char where[MEET_WHERE];
-  meet_steps steps;
-  int32_t code;                       /* < 0: this process cannot take part, and only says so */
-  unsigned char payload[MEET_INLINE]; /* the bytes themselves where they fit */
-} meet_slot;
+  char what[COLLECTIVE_WHAT];
+  char where[COLLECTIVE_WHERE];
+  collective_steps steps;
+  int32_t code;                             /* < 0: this process cannot take part, and only says so */
+  unsigned char payload[COLLECTIVE_INLINE]; /* the bytes themselves where they fit */
+} collective_slot;
 
-typedef struct meet {
+typedef struct collective {
   const comm_transport *transport;
   int32_t index, count;
-  double timeout;    /* seconds */
-  notes notes;       /* which say who else is waiting, once this takes long */
-  uint64_t sequence; /* how many gatherings were started, the same in every process */
-  bool broken;       /* one did not end: what is under way can neither be ended nor trusted */
-  meet_steps steps;  /* this process's */
-  meet_slot mine;
-  char words[sizeof(meet_slot)]; /* a part of the message that this process failed with */
-  double came;                   /* when this process came to the last meet, by shardrt_clock */
-  double seen;                   /* when the last meet was that all came to */
-  /* [count] each: what everyone said last, and what they said the time before; a meet under way writes to the second,
-   * and then they change places. */
-  meet_slot *last, *next;
-} meet;
+  double timeout;               /* seconds */
+  heartbeat heartbeat;          /* which say who else is waiting, once this takes long */
+  char where[COLLECTIVE_WHERE]; /* in the recipe this process is; "": not in it */
+  uint64_t sequence;            /* how many gatherings were started, the same in every process */
+  bool broken;                  /* one did not end: what is under way can neither be ended nor trusted */
+  collective_steps steps;       /* this process's */
+  collective_slot mine;
+  char words[sizeof(collective_slot)]; /* a part of the message that this process failed with */
+  double came;                         /* when this process came to the last gathering, by shardrt_clock */
+  double seen;                         /* when the last gathering was that all came to */
+  /* [count] each: what everyone said last, and what they said the time before; a gathering under way writes to the
+   * second, and then they change places. */
+  collective_slot *last, *next;
+} collective;
 
-int meet_open(meet *m, const comm_transport *transport, int32_t index, int32_t count, double timeout);
-void meet_close(meet *m);
+int collective_open(collective *m, const comm_transport *transport, int32_t index, int32_t count, double timeout);
+void collective_close(collective *m);
+
+/* Where in the recipe this process is ("recipe.lua:12"), for the gatherings to come; NULL: nowhere in it. */
+void collective_at(collective *m, const char *where);
 
 /* Of a text that says what is called, all is compared, and what stands before its first line's end is shown. */
-void meet_shorten(char *what);
+void collective_shorten(char *what);
 
-/* Notes a step that every process takes alike, for the meets to come. */
-void meet_step(meet *m, const char *what);
+/* Notes a step that every process takes alike, for the gatherings to come. */
+void collective_step(collective *m, const char *what);
 
-/* Gives `bytes` bytes to all and gets those of all, `bytes` apart, in `all`. `what` says what is called ("barrier"),
- * `where` where ("recipe.lua:12", or ""). EMISMATCH: processes call different things, or took different steps before.
+/* Gives `bytes` bytes to all and gets those of all, `bytes` apart, in `all`. `what` says what is called ("barrier").
+ * EMISMATCH: processes call different things, or took different steps before.
  * ETIMEOUT: one did not come. ECOMM: the transport failed, or a wait failed before. */
-int meet_gather(meet *m, const char *what, const char *where, const void *mine, size_t bytes, void *all);
+int collective_gather(collective *m, const char *what, const void *mine, size_t bytes, void *all);
 
-/* As meet_gather, for a process that may have failed before it came: with what `own` says, and its message. If any has,
- * nothing is gathered and all return the code of the first of these, with its message, which names the process unless
- * all failed alike; `mine` and `all` may be NULL in one that failed. It is not compared with what others call, so that
- * nobody needs memory to fail in company. */
-int meet_join(meet *m, const char *what, const char *where, int own, const void *mine, size_t bytes, void *all);
+/* As collective_gather, for a process that may have failed before it came: with what `own` says, and its message. If
+ * any has, nothing is gathered and all return the code of the first of these, with its message, which names the process
+ * unless all failed alike; `mine` and `all` may be NULL in one that failed. It is not compared with what others call,
+ * so that nobody needs memory to fail in company. */
+int collective_join(collective *m, const char *what, int own, const void *mine, size_t bytes, void *all);
 
 /* Where in the recipe this process is, or what it does outside of it. */
-const char *meet_place(const meet *m);
+const char *collective_place(const collective *m);
 
 /* Something that all processes do at the same time and each ends by itself. */
-typedef struct meet_work {
+typedef struct collective_work {
   /* Does what can be done now; never waits. *done: nothing is left; *moved: something went on. Returns a code. */
   int (*step)(void *context, bool *done, bool *moved);
   /* Marks the processes without which it does not go on. */
   void (*awaits)(const void *context, bool *processes);
   void *context;
-} meet_work;
+} collective_work;
 
 /* Works until it is done. The time that counts against the timeout is that in which nothing went on, here or, by what
  * they say, in other processes: every move comes to an end, so that nobody waits forever. `bytes` is how much one step
  * of it moves at most, `what` is for the message. After a failure nothing that is under way can be ended, and memory
  * that it uses must never be given back. */
-int meet_until(meet *m, const meet_work *work, const char *what, size_t bytes);
+int collective_until(collective *m, const collective_work *work, const char *what, size_t bytes);
 
 /* Passes on the code that starting a gathering gave, or waits until that gathering is done; `bytes` is how much moves
  * through this process, `what` is for the message. */
-int meet_wait(meet *m, int started, const char *what, size_t bytes);
+int collective_wait(collective *m, int started, const char *what, size_t bytes);
 
 #endif

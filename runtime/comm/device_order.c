@@ -12,14 +12,14 @@ static const char what[] = "how the devices are linked";
 enum { NAME = 256, UUID = sizeof((accelerator_info *)NULL)->uuid };
 
 /* What the processes told: each its host's name, and then which GPUs its devices are. */
-typedef struct lineup {
+typedef struct device_order {
   int32_t processes, devices;
   size_t stride; /* bytes that one told */
   char *told;
   int32_t *first; /* of each process, the first one on its host */
-} lineup;
+} device_order;
 
-static int lineup_tell(lineup *l, meet *m) {
+static int device_order_tell(device_order *l, collective *m) {
   char *mine = alloc_zeros(1, l->stride);
   l->told = alloc_array((size_t)l->processes, l->stride);
   int code = mine == NULL || l->told == NULL ? ALLOC_FAILED : SHARDRT_OK;
@@ -29,12 +29,12 @@ static int lineup_tell(lineup *l, meet *m) {
     code = accelerator_get()->describe(d, &info);
     if (code == SHARDRT_OK) memcpy(mine + NAME + (size_t)d * UUID, info.uuid, UUID);
   }
-  if (code == SHARDRT_OK) code = meet_gather(m, what, "", mine, l->stride, l->told);
+  if (code == SHARDRT_OK) code = collective_gather(m, what, mine, l->stride, l->told);
   alloc_free(mine);
   return code;
 }
 
-static void find_hosts(const lineup *l) {
+static void find_hosts(const device_order *l) {
   for (int32_t p = 0; p < l->processes; p++) {
     int32_t q = 0;
     while (memcmp(l->told + (size_t)q * l->stride, l->told + (size_t)p * l->stride, NAME) != 0) q++;
@@ -43,7 +43,7 @@ static void find_hosts(const lineup *l) {
 }
 
 /* How many processes are on the host whose first one this is. */
-static int32_t count_host(const lineup *l, int32_t first) {
+static int32_t count_host(const device_order *l, int32_t first) {
   int32_t count = 0;
   for (int32_t p = first; p < l->processes; p++) count += l->first[p] == first;
   return count;
@@ -94,7 +94,7 @@ static int host_order(const host *h, int32_t *ids) {
 }
 
 /* Of the host whose first process this is. */
-static int order_host(const lineup *l, int32_t first, int32_t *ids) {
+static int order_host(const device_order *l, int32_t first, int32_t *ids) {
   host h = {.processes = count_host(l, first), .devices = l->devices};
   const size_t count = (size_t)h.processes * (size_t)h.devices;
   const size_t more = (size_t)(h.processes > h.devices ? h.processes : h.devices);
@@ -122,7 +122,7 @@ static int order_host(const lineup *l, int32_t first, int32_t *ids) {
 /* ---- the job ---------------------------------------------------------------------------------------------------- */
 
 /* The first process of each host says its order: not all need to see all GPUs. */
-static int lineup_gather(const lineup *l, meet *m, int32_t *ids) {
+static int device_order_gather(const device_order *l, collective *m, int32_t *ids) {
   size_t most = 0;
   for (int32_t p = 0; p < l->processes; p++) {
     const size_t here = l->first[p] == p ? (size_t)count_host(l, p) * (size_t)l->devices : 0;
@@ -131,7 +131,7 @@ static int lineup_gather(const lineup *l, meet *m, int32_t *ids) {
   int32_t *mine = alloc_zeros(most, sizeof *mine), *all = alloc_array((size_t)l->processes, most * sizeof *all);
   int code = mine == NULL || all == NULL ? ALLOC_FAILED : SHARDRT_OK;
   if (code == SHARDRT_OK && l->first[m->index] == m->index) code = order_host(l, m->index, mine);
-  if (code == SHARDRT_OK) code = meet_gather(m, what, "", mine, most * sizeof *mine, all);
+  if (code == SHARDRT_OK) code = collective_gather(m, what, mine, most * sizeof *mine, all);
   for (int32_t p = 0; code == SHARDRT_OK && p < l->processes; p++) {
     if (l->first[p] != p) continue;
     const size_t count = (size_t)count_host(l, p) * (size_t)l->devices;
@@ -149,15 +149,15 @@ static bool is_counting(const int32_t *ids, int64_t count) {
   return true;
 }
 
-int lineup_settle(meet *m, int32_t devices, int32_t **ids) {
-  lineup l = {.processes = m->count, .devices = devices, .stride = NAME + (size_t)devices * UUID};
+int device_order_settle(collective *m, int32_t devices, int32_t **ids) {
+  device_order l = {.processes = m->count, .devices = devices, .stride = NAME + (size_t)devices * UUID};
   const size_t count = (size_t)l.processes * (size_t)devices;
   int32_t *found = alloc_array(count, sizeof *found);
   l.first = alloc_array((size_t)l.processes, sizeof *l.first);
-  int code = found == NULL || l.first == NULL ? ALLOC_FAILED : lineup_tell(&l, m);
+  int code = found == NULL || l.first == NULL ? ALLOC_FAILED : device_order_tell(&l, m);
   if (code == SHARDRT_OK) {
     find_hosts(&l);
-    code = lineup_gather(&l, m, found);
+    code = device_order_gather(&l, m, found);
   }
   alloc_free(l.first);
   alloc_free(l.told);

@@ -5,23 +5,23 @@
 #include "base/alloc.h"
 #include "shardrt.h"
 
-int notes_open(notes *n, const comm_transport *transport, int32_t index, int32_t count) {
-  notes_peer *peers = alloc_zeros((size_t)count, sizeof *peers);
+int heartbeat_open(heartbeat *n, const comm_transport *transport, int32_t index, int32_t count) {
+  heartbeat_peer *peers = alloc_zeros((size_t)count, sizeof *peers);
   if (peers == NULL) return ALLOC_FAILED;
-  *n = (notes){.transport = transport, .index = index, .count = count, .peers = peers};
+  *n = (heartbeat){.transport = transport, .index = index, .count = count, .peers = peers};
   return SHARDRT_OK;
 }
 
-void notes_close(notes *n) {
+void heartbeat_close(heartbeat *n) {
   alloc_free(n->peers);
-  *n = (notes){0};
+  *n = (heartbeat){0};
 }
 
-void notes_take(notes *n) {
+void heartbeat_receive(heartbeat *n) {
   int32_t from;
   comm_note note;
-  while (n->peers != NULL && n->transport->receive(&from, &note)) {
-    notes_peer *peer = &n->peers[from];
+  while (n->peers != NULL && n->transport->receive_note(&from, &note)) {
+    heartbeat_peer *peer = &n->peers[from];
     switch ((comm_note_kind)note.kind) {
     case COMM_WAITING:
       peer->waiting = note.number;
@@ -46,7 +46,7 @@ void notes_take(notes *n) {
   }
 }
 
-void notes_tell(const notes *n, const comm_note *note) {
+void heartbeat_send(const heartbeat *n, const comm_note *note) {
   for (int32_t p = 0; p < n->count; p++)
-    if (p != n->index) n->transport->send(p, note);
+    if (p != n->index) n->transport->send_note(p, note);
 }

@@ -18,11 +18,10 @@
 
 static struct {
   shardrt_job job;
-  bool joined; /* shardrt_init succeeded */
-  meet meet;   /* its transport is NULL outside of a job */
-  mover mover;
-  int32_t *order; /* in which meshes take the devices; NULL: 0, 1, 2, … */
-  char where[MEET_WHERE];
+  bool joined;           /* shardrt_init succeeded */
+  collective collective; /* its transport is NULL outside of a job */
+  job_part moves;
+  int32_t *order;         /* in which meshes take the devices; NULL: 0, 1, 2, … */
   void (*at_abort)(void); /* NULL: nothing */
 } self;
 
@@ -39,7 +38,7 @@ static int agree_on_terms(void) {
   memcpy(mine.platform, self.job.platform, sizeof mine.platform);
   terms *all = alloc_zeros((size_t)self.job.process_count, sizeof *all);
   if (all == NULL) return ALLOC_FAILED;
-  int code = meet_gather(&self.meet, "the start of the job", "", &mine, sizeof mine, all);
+  int code = collective_gather(&self.collective, "the start of the job", &mine, sizeof mine, all);
   for (int32_t p = 1; code == SHARDRT_OK && p < self.job.process_count; p++) {
     if (strcmp(all[p].platform, all[0].platform) != 0)
       code = error_set(SHARDRT_EMISMATCH,
@@ -62,10 +61,10 @@ static int agree_on_terms(void) {
 
 /* Which of the job's processes that may use the same GPUs this one is, in order of their indices. */
 static int find_neighbours(uint64_t which, accelerator_wanted *wanted) {
-  const int32_t count = self.meet.count, own = self.meet.index;
+  const int32_t count = self.collective.count, own = self.collective.index;
   uint64_t *all = alloc_array((size_t)count, sizeof *all);
   if (all == NULL) return ALLOC_FAILED;
-  int code = meet_gather(&self.meet, "which processes have the same GPUs", "", &which, sizeof which, all);
+  int code = collective_gather(&self.collective, "which processes have the same GPUs", &which, sizeof which, all);
   wanted->local_rank = wanted->local_size = 0;
   for (int32_t p = 0; code == SHARDRT_OK && p < count; p++) {
     if (all[p] != which) continue;
@@ -86,7 +85,7 @@ static int open_platform(void) {
   } else {
     uint64_t which;
     code = accelerator_find(self.job.platform, &which);
-    if (code == SHARDRT_OK && self.meet.count > 1) code = find_neighbours(which, &wanted);
+    if (code == SHARDRT_OK && self.collective.count > 1) code = find_neighbours(which, &wanted);
     if (code == SHARDRT_OK) code = accelerator_open(&wanted, &self.job.devices_per_process);
   }
   if (code == SHARDRT_OK) snprintf(self.job.platform, sizeof self.job.platform, "%s", accelerator_name());
@@ -94,7 +93,8 @@ static int open_platform(void) {
 }
 
 static int check_wanted(const shardrt_job *wanted) {
-  if (self.meet.transport != NULL) return error_set(SHARDRT_EINVAL, "shardrt_init: this process has joined already");
+  if (self.collective.transport != NULL)
+    return error_set(SHARDRT_EINVAL, "shardrt_init: this process has joined already");
   if (wanted->devices_per_process < 0)
     return error_set(SHARDRT_EINVAL, "a process needs at least 1 device, not %d", wanted->devices_per_process);
   if (memchr(wanted->platform, '\0', sizeof wanted->platform) == NULL)
@@ -112,7 +112,7 @@ static int check_wanted(const shardrt_job *wanted) {
 int shardrt_init(const shardrt_job *wanted) {
   bool is_off; /* asked again where links are made; a wrong word is to be said at once */
   int code = check_wanted(wanted);
-  if (code == SHARDRT_OK) code = crossing_wish(&is_off);
+  if (code == SHARDRT_OK) code = accelerator_links_wish(&is_off);
   if (code < 0) return code;
   /* Under planning the other processes do not exist, so this one is alone, whatever index it plays. */
   const bool is_launched = !wanted->planning && alone_has_launcher() && comm_mpi.is_reachable();
@@ -133,12 +133,12 @@ int shardrt_init(const shardrt_job *wanted) {
     self.job.process_index = index;
     self.job.process_count = count;
   }
-  code = meet_open(&self.meet, transport, index, count, wanted->timeout);
+  code = collective_open(&self.collective, transport, index, count, wanted->timeout);
   if (code < 0) return code;
   code = open_platform();
   if (code == SHARDRT_OK && count > 1) code = agree_on_terms();
   if (code == SHARDRT_OK && accelerator_get() != NULL)
-    code = lineup_settle(&self.meet, self.job.devices_per_process, &self.order);
+    code = device_order_settle(&self.collective, self.job.devices_per_process, &self.order);
   self.joined = code == SHARDRT_OK;
   return code;
 }
@@ -153,12 +153,14 @@ const int32_t *shardrt_job_order(void) {
 
 int shardrt_finalize(void) {
   if (!self.joined) return error_set(SHARDRT_EINVAL, "shardrt_finalize: this process is in no job");
-  int code = meet_gather(&self.meet, "the end of the recipe", "", NULL, 0, NULL);
+  collective_at(&self.collective, NULL);
+  int code = collective_gather(&self.collective, "the end of the recipe", NULL, 0, NULL);
   if (code < 0) return code;
-  const comm_transport *transport = self.meet.transport;
+  const comm_transport *transport = self.collective.transport;
   self.joined = false;
-  mover_close(&self.mover);
-  meet_close(&self.meet);
+  if (self.moves.close != NULL) self.moves.close(self.moves.data);
+  self.moves = (job_part){0};
+  collective_close(&self.collective);
   alloc_free(self.order);
   self.order = NULL;
   accelerator_close();
@@ -166,7 +168,7 @@ int shardrt_finalize(void) {
 }
 
 void shardrt_abort(int status, const char *message) {
-  if (self.meet.transport != NULL) last_words(&self.meet.notes, status, message, self.at_abort);
+  if (self.collective.transport != NULL) abort_job(&self.collective.heartbeat, status, message, self.at_abort);
   /* Alone, in no job, or in one that could not be joined. */
   fflush(NULL);
   if (message[0] != '\0') fprintf(stderr, "shardrt: %s\n", message);
@@ -174,7 +176,7 @@ void shardrt_abort(int status, const char *message) {
 }
 
 void shardrt_job_line(void) {
-  last_erase("\r\33[K");
+  abort_job_erase("\r\33[K");
 }
 
 void job_at_abort(void (*act)(void)) {
@@ -182,19 +184,16 @@ void job_at_abort(void (*act)(void)) {
 }
 
 void shardrt_job_at(const char *where) {
-  size_t length = where == NULL ? 0 : strlen(where);
-  /* Of a path that is too long, the end says more. */
-  const char *end = length < sizeof self.where ? where : where + length - (sizeof self.where - 1);
-  snprintf(self.where, sizeof self.where, "%s", length == 0 ? "" : end);
+  collective_at(&self.collective, where);
 }
 
 void shardrt_job_step(const char *what) {
-  if (self.joined) meet_step(&self.meet, what);
+  if (self.joined) collective_step(&self.collective, what);
 }
 
 int job_join(const char *what, int own, const void *mine, size_t bytes, void *all) {
   if (!self.joined) return own < 0 ? own : error_set(SHARDRT_EINVAL, "%s: shardrt_init was not called", what);
-  if (!self.job.planning) return meet_join(&self.meet, what, self.where, own, mine, bytes, all);
+  if (!self.job.planning) return collective_join(&self.collective, what, own, mine, bytes, all);
   if (own < 0) return own;
   for (int32_t p = 0; p < self.job.process_count && bytes > 0; p++)
     memcpy((char *)all + (size_t)p * bytes, mine, bytes);
@@ -205,22 +204,19 @@ int shardrt_allgather(const char *what, const void *mine, size_t bytes, void *al
   return job_join(what, SHARDRT_OK, mine, bytes, all);
 }
 
-meet *job_meet(void) {
-  return self.joined ? &self.meet : NULL;
+collective *job_collective(void) {
+  return self.joined ? &self.collective : NULL;
 }
 
-mover *job_mover(void) {
-  return self.joined ? &self.mover : NULL;
+job_part *job_moves(void) {
+  return self.joined ? &self.moves : NULL;
 }
 
 const char *shardrt_job_notice(void) {
   if (!self.joined) return NULL;
   const char *notice = accelerator_notice();
-  return notice != NULL ? notice : crossing_notice(&self.mover.crossing);
-}
-
-const char *job_where(void) {
-  return self.where;
+  if (notice == NULL && self.moves.notice != NULL) notice = self.moves.notice(self.moves.data);
+  return notice;
 }
 
 int shardrt_barrier(const char *what) {

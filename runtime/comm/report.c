@@ -19,13 +19,13 @@ typedef struct sighting {
 } sighting;
 
 /* One that waits is not missing, also where it waits in something that came before. */
-static bool is_silent(const meet *m, int32_t p) {
-  return p != m->index && m->notes.peers[p].waiting == 0;
+static bool is_silent(const collective *m, int32_t p) {
+  return p != m->index && m->heartbeat.peers[p].waiting == 0;
 }
 
-static sighting sight(const meet *m, int32_t p, double now) {
-  const notes_peer *peer = &m->notes.peers[p];
-  if (p == m->index) return (sighting){true, meet_place(m), NULL, now - m->came};
+static sighting sight(const collective *m, int32_t p, double now) {
+  const heartbeat_peer *peer = &m->heartbeat.peers[p];
+  if (p == m->index) return (sighting){true, collective_place(m), NULL, now - m->came};
   if (!is_silent(m, p)) return (sighting){true, peer->where, NULL, now - peer->since};
   return (sighting){false, m->last[p].where, m->last[p].what, now - m->seen};
 }
@@ -50,7 +50,7 @@ static void add_group(struct text *text, const char *names, const sighting *s, b
 }
 
 /* `told` and `group` have room for all processes; `told` is clear. */
-static void add_places(struct text *text, const meet *m, bool *told, bool *group) {
+static void add_places(struct text *text, const collective *m, bool *told, bool *group) {
   const double now = shardrt_clock();
   int32_t groups = 0, rest = 0;
   for (int32_t first = 0; first < m->count; first++) {
@@ -78,7 +78,7 @@ static void add_places(struct text *text, const meet *m, bool *told, bool *group
 
 /* Leaves in `silent` those of the processes `awaited` that did not say they were waiting, too; all that are awaited if
  * every one of them did. Returns whether any is silent. */
-static bool find_silent(const meet *m, const bool *awaited, bool *silent) {
+static bool find_silent(const collective *m, const bool *awaited, bool *silent) {
   bool any = false;
   for (int32_t p = 0; p < m->count; p++) {
     silent[p] = awaited[p] && is_silent(m, p);
@@ -90,18 +90,18 @@ static bool find_silent(const meet *m, const bool *awaited, bool *silent) {
 
 /* Leaves in `early` those of the processes `awaited`, which all wait, that do so in something before. Returns whether
  * there are any. */
-static bool find_early(const meet *m, const bool *awaited, bool *early) {
+static bool find_early(const collective *m, const bool *awaited, bool *early) {
   bool any = false;
   for (int32_t p = 0; p < m->count; p++) {
-    early[p] = awaited[p] && m->notes.peers[p].waiting < m->sequence;
+    early[p] = awaited[p] && m->heartbeat.peers[p].waiting < m->sequence;
     any = any || early[p];
   }
   return any;
 }
 
 /* "process 1 did not come to barrier within 3 seconds". */
-static void add_missing(struct text *text, const meet *m, const meet_work *work, const char *what, bool *awaited,
-                        bool *silent) {
+static void add_missing(struct text *text, const collective *m, const collective_work *work, const char *what,
+                        bool *awaited, bool *silent) {
   for (int32_t p = 0; p < m->count && work->awaits == NULL; p++) awaited[p] = p != m->index;
   if (work->awaits != NULL) work->awaits(work->context, awaited);
   bool any = find_silent(m, awaited, silent);
@@ -119,7 +119,7 @@ static void add_missing(struct text *text, const meet *m, const meet_work *work,
     text_add(text, "%s did not end within %g seconds: nothing came from, or got to, %s", what, m->timeout, names);
 }
 
-int report_timeout(const meet *m, const meet_work *work, const char *what) {
+int report_timeout(const collective *m, const collective_work *work, const char *what) {
   bool *processes = alloc_zeros((size_t)m->count, 3 * sizeof *processes);
   if (processes == NULL) return ALLOC_FAILED;
   char bytes[4096] = "";

@@ -6,8 +6,8 @@
 
 /* Sets the message of a wait that took too long, and returns ETIMEOUT: who did not come (or go on with `what`), and
  * then where in the recipe each process is, and for how long: those that say they wait, too, by what they said; others
- * by the last meet that they came to. Processes in the same place are named together. All processes that wait get the
- * same message, but for numbers of seconds. */
-int report_timeout(const meet *m, const meet_work *work, const char *what);
+ * by the last gathering that they came to. Processes in the same place are named together. All processes that wait get
+ * the same message, but for numbers of seconds. */
+int report_timeout(const collective *m, const collective_work *work, const char *what);
 
 #endif

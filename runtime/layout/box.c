@@ -52,6 +52,26 @@ bool box_intersect(const shardrt_box *a, const shardrt_box *b, shardrt_box *out)
   return true;
 }
 
+shardrt_box box_within(const shardrt_box *box, const shardrt_box *block) {
+  shardrt_box inner = {.ndim = box->ndim};
+  for (int32_t d = 0; d < box->ndim; d++) {
+    assert(box->start[d] >= block->start[d] && box->stop[d] <= block->stop[d]);
+    inner.start[d] = box->start[d] - block->start[d];
+    inner.stop[d] = box->stop[d] - block->start[d];
+  }
+  return inner;
+}
+
+void box_shape(const shardrt_box *box, int64_t *shape) {
+  for (int32_t d = 0; d < box->ndim; d++) shape[d] = box->stop[d] - box->start[d];
+}
+
+int64_t box_offset(const shardrt_box *box, const int64_t *shape) {
+  int64_t offset = 0;
+  for (int32_t d = 0; d < box->ndim; d++) offset = offset * shape[d] + box->start[d];
+  return offset;
+}
+
 bool box_is_run(const shardrt_box *box, const int64_t *shape) {
   assert(box_is_valid(box));
   int32_t d = box->ndim - 1;

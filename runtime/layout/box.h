@@ -15,6 +15,12 @@ bool box_is_empty(const shardrt_box *box);
 int64_t box_elements(const shardrt_box *box);
 /* What a and b, of one array, share: false, and *out alone, where that is nothing. */
 bool box_intersect(const shardrt_box *a, const shardrt_box *b, shardrt_box *out);
+/* The box as `block`, which holds it, sees it: counted from that block's first element. */
+shardrt_box box_within(const shardrt_box *box, const shardrt_box *block);
+/* How long it is in each dimension. */
+void box_shape(const shardrt_box *box, int64_t *shape);
+/* Elements before the box's first one in an array of `shape`, row-major. `box` is relative to that array. */
+int64_t box_offset(const shardrt_box *box, const int64_t *shape);
 /* Whether the elements of a box within an array of `shape` stand there in one run. `box` is relative to that array. */
 bool box_is_run(const shardrt_box *box, const int64_t *shape);
 /* A box that is not empty cut into pieces of at most `limit` >= 1 elements: whole rows as far as they fit, cut evenly

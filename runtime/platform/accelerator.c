@@ -146,3 +146,10 @@ void accelerator_close(void) {
   if (opened != NULL) opened->close();
   opened = NULL;
 }
+
+int accelerator_links_wish(bool *is_off) {
+  const char *wanted = getenv("SHARDRT_LINKS"); /* NOLINT(concurrency-mt-unsafe): nothing sets it */
+  *is_off = wanted != NULL && strcmp(wanted, "off") == 0;
+  if (*is_off || wanted == NULL || wanted[0] == '\0' || strcmp(wanted, "on") == 0) return SHARDRT_OK;
+  return error_set(SHARDRT_EINVAL, "SHARDRT_LINKS is on (as without it) or off, not \"%s\"", wanted);
+}

@@ -257,6 +257,9 @@ int accelerator_find(const char *name, uint64_t *which);
 /* Opens what was found, once in a process; *devices becomes how many there are. */
 int accelerator_open(const accelerator_wanted *wanted, int32_t *devices);
 void accelerator_close(void);
+/* Whether SHARDRT_LINKS is "off", so that data between processes goes through the host; EINVAL: it is none of the words
+ * that it may be. */
+int accelerator_links_wish(bool *is_off);
 /* For who finds no memory: has memory given back that nobody needs, as far as this thread may (shardrt_device_reclaim).
  * False: it may not. What is held must be in order then, and no lock be held that freeing takes; the GPU that calls of
  * this thread go to may be another one afterwards. */

@@ -49,23 +49,23 @@ typedef struct comm_transport {
   int (*test)(bool *done);
   /* Begins to send or to receive one message of exactly `bytes` bytes, at most COMM_PIECE; `data` is left alone until
    * it has ended. Messages between the same two processes with the same `tag` (>= 0) meet in their order. A message
-   * that was sent has ended only when its receiver has begun to take it. `place` < COMM_PLACES is a number for it that
-   * none of those under way has. */
-  int (*put)(int32_t place, int32_t to, int32_t tag, const void *data, size_t bytes);
-  int (*take)(int32_t place, int32_t from, int32_t tag, void *data, size_t bytes);
-  /* The places of messages that have ended since the last call. ECOMM: one failed, or had another size. */
-  int (*ended)(int32_t *places, int32_t *count);
+   * that was sent has ended only when its receiver has begun to take it. `request` < COMM_REQUESTS is a number for it
+   * that none of those under way has. */
+  int (*isend)(int32_t request, int32_t to, int32_t tag, const void *data, size_t bytes);
+  int (*irecv)(int32_t request, int32_t from, int32_t tag, void *data, size_t bytes);
+  /* The requests that have ended since the last call. ECOMM: one failed, or had another size. */
+  int (*testsome)(int32_t *requests, int32_t *count);
   /* Hands over a short note; never waits, and drops the note where the receiver has not taken the last ones. */
-  void (*send)(int32_t to, const comm_note *note);
+  void (*send_note)(int32_t to, const comm_note *note);
   /* Takes the next note that has come; false where there is none. */
-  bool (*receive)(int32_t *from, comm_note *note);
+  bool (*receive_note)(int32_t *from, comm_note *note);
   /* Ends every process of the job at once; does not return. */
   void (*kill)(int status) __attribute__((noreturn));
   /* Leaves the job, when nothing is under way. */
   int (*close)(void);
 } comm_transport;
 
-enum { COMM_PIECE = 1 << 24, COMM_PLACES = 64 };
+enum { COMM_PIECE = 1 << 24, COMM_REQUESTS = 64 };
 
 extern const comm_transport comm_solo; /* one process, which needs nobody */
 extern const comm_transport comm_mpi;

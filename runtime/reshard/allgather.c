@@ -2,7 +2,7 @@
  * holds everything, into the caller's memory. */
 #include "base/error.h"
 #include "comm/job.h"
-#include "reshard/reshard.h"
+#include "reshard/reshard_host.h"
 
 /* Every device of the job, and nothing cut. */
 static int everywhere(const shardrt_job *job, shardrt_sharding **out) {
@@ -24,8 +24,8 @@ int shardrt_process_allgather(const shardrt_array *array, void *value) {
   reshard r = {.call = "process_allgather", .x = (shardrt_array *)array, .to = to};
   if (code == SHARDRT_OK) code = reshard_plan(&r);
   if (code < 0) error_prefix(code, "process_allgather");
-  traffic_block whole = {.number = 0, .data = value};
-  code = code < 0 ? reshard_fail(&r, code) : reshard_run(&r, &(traffic_side){.count = 1, .blocks = &whole});
+  host_block whole = {.number = 0, .data = value};
+  code = code < 0 ? reshard_fail(&r, code) : reshard_host_run(&r, &(host_blocks){.count = 1, .items = &whole});
   shardrt_sharding_free(to);
   return code;
 }

@@ -10,20 +10,18 @@
 #include "memory/array_text.h"
 #include "memory/buffer.h"
 #include "platform/accelerator.h"
-#include "reshard/device_copy.h"
-#include "reshard/exchange_nccl.h"
-#include "reshard/exchange_staged.h"
+#include "reshard/exchange/device_copy.h"
+#include "reshard/exchange/exchange_host.h"
+#include "reshard/exchange/exchange_nccl.h"
+#include "reshard/exchange/exchange_staged.h"
 #include "system/trace.h"
 
-enum {
-  DIRECT = 128 << 20, /* bytes of a message that needs no memory on either side, at most */
-  STAGED = 32 << 20   /* bytes that go through memory of their own, where a device does not reach another one's */
-};
+enum { DIRECT = 128 << 20 /* bytes of a message that needs no memory on either side, at most */ };
 
 /* A part of a new shard that comes from another shard of this process. */
 typedef struct part {
   const shardrt_box *box;
-  const berth *to, *from;
+  const block_entry *to, *from;
   const struct grid *source; /* of `from` */
 } part;
 
@@ -32,29 +30,29 @@ typedef struct parts {
   part *items; /* those of one new shard in a row */
 } parts;
 
-typedef struct freight {
+typedef struct device_move {
   reshard *r;
   shardrt_array *made;
   const accelerator *a;
   size_t element; /* bytes */
   size_t staging; /* bytes in each direction */
-  berths old, new;
+  block_table old, new;
   parts copies; /* from old shards */
   parts spread; /* from a new shard that was received to the others with that block */
-  lanes out, in;
-  haul_pairs pairs;
+  channels out, in;
+  device_pairs pairs;
   int64_t *uses; /* [shards of x] of each block, by its local number: what is yet to be taken from it */
-} freight;
+} device_move;
 
 /* ---- what comes from where -------------------------------------------------------------------------------------- */
 
 /* Of those that hold a block the one that is linked best, which for equal ones depends on the device that asks. */
-static const berth *nearest(const freight *f, int64_t number, int32_t device) {
+static const block_entry *nearest_holder(const device_move *f, int64_t number, int32_t device) {
   int64_t count;
-  const berth *holders = berths_of(&f->old, number, &count), *best = NULL;
+  const block_entry *holders = block_table_find(&f->old, number, &count), *best = NULL;
   int32_t best_link = -1;
   for (int64_t i = 0; i < count; i++) {
-    const berth *one = &holders[(i + device) % count];
+    const block_entry *one = &holders[(i + device) % count];
     const int32_t link = one->device == device ? INT32_MAX : f->a->link(device, one->device);
     if (link <= best_link) continue;
     best = one;
@@ -63,17 +61,17 @@ static const berth *nearest(const freight *f, int64_t number, int32_t device) {
   return best;
 }
 
-static bool is_whole(const freight *f, const shardrt_move *move) {
+static bool is_whole_block(const device_move *f, const shardrt_move *move) {
   shardrt_box old = grid_box(&f->r->route->from, move->from), new = grid_box(&f->r->route->to, move->to);
   return box_equal(&old, &new);
 }
 
 /* Shares what stays where it is, and lists the copies of the rest. */
-static int find_copies(freight *f) {
+static int find_copy_parts(device_move *f) {
   const route_moves *moves = &f->r->route->copies;
   int64_t most = 0, count;
   for (int64_t i = 0; i < moves->count; i++) {
-    berths_of(&f->new, moves->items[i].to, &count);
+    block_table_find(&f->new, moves->items[i].to, &count);
     most += count;
   }
   f->copies.items = alloc_array((size_t)most, sizeof *f->copies.items);
@@ -81,10 +79,10 @@ static int find_copies(freight *f) {
   int code = SHARDRT_OK;
   for (int64_t i = 0; i < moves->count && code == SHARDRT_OK; i++) {
     const shardrt_move *move = &moves->items[i];
-    const berth *to = berths_of(&f->new, move->to, &count);
+    const block_entry *to = block_table_find(&f->new, move->to, &count);
     for (int64_t k = 0; k < count && code == SHARDRT_OK; k++) {
-      const berth *from = nearest(f, move->from, to[k].device);
-      if (from->device == to[k].device && is_whole(f, move) && to[k].data == NULL)
+      const block_entry *from = nearest_holder(f, move->from, to[k].device);
+      if (from->device == to[k].device && is_whole_block(f, move) && to[k].data == NULL)
         code = shardrt_array_set_buffer(f->made, to[k].shard, shardrt_array_buffer(f->r->x, from->shard));
       else
         f->copies.items[f->copies.count++] =
@@ -94,21 +92,21 @@ static int find_copies(freight *f) {
   return code;
 }
 
-static int find_spread(freight *f) {
+static int find_spread_parts(device_move *f) {
   int64_t most = 0, count;
   for (int64_t i = 0; i < f->in.count; i++) {
     for (int64_t k = 0; k < f->in.items[i].count; k++) {
-      berths_of(&f->new, f->in.items[i].moves[k]->to, &count);
+      block_table_find(&f->new, f->in.items[i].moves[k]->to, &count);
       most += count - 1;
     }
   }
   f->spread.items = alloc_array((size_t)most, sizeof *f->spread.items);
   if (f->spread.items == NULL) return ALLOC_FAILED;
   for (int64_t i = 0; i < f->in.count; i++) {
-    const lane *l = &f->in.items[i];
+    const channel *l = &f->in.items[i];
     for (int64_t k = 0; k < l->count; k++) {
-      const berth *to = berths_of(&f->new, l->moves[k]->to, &count);
-      const berth *from = berths_on(&f->new, l->moves[k]->to, l->device);
+      const block_entry *to = block_table_find(&f->new, l->moves[k]->to, &count);
+      const block_entry *from = block_table_on_device(&f->new, l->moves[k]->to, l->device);
       for (int64_t j = 0; j < count; j++)
         if (&to[j] != from)
           f->spread.items[f->spread.count++] =
@@ -118,18 +116,19 @@ static int find_spread(freight *f) {
   return SHARDRT_OK;
 }
 
-static int32_t block_of(const freight *f, const berth *old) {
+static int32_t block_of(const device_move *f, const block_entry *old) {
   return shardrt_array_shard(f->r->x, old->shard)->block;
 }
 
 /* How often each old block is needed; one more where it is sent, until everything has been. */
-static int count_uses(freight *f) {
+static int count_uses(device_move *f) {
   f->uses = alloc_zeros((size_t)f->old.count, sizeof *f->uses);
   if (f->uses == NULL) return ALLOC_FAILED;
   for (int64_t i = 0; i < f->copies.count; i++) f->uses[block_of(f, f->copies.items[i].from)]++;
   const route_moves *sends = &f->r->route->sends;
   int64_t count;
-  for (int64_t i = 0; i < sends->count; i++) f->uses[block_of(f, berths_of(&f->old, sends->items[i].from, &count))]++;
+  for (int64_t i = 0; i < sends->count; i++)
+    f->uses[block_of(f, block_table_find(&f->old, sends->items[i].from, &count))]++;
   return SHARDRT_OK;
 }
 
@@ -139,35 +138,37 @@ static int compare_parts(const void *a, const void *b) {
   return (x->box > y->box) - (x->box < y->box);
 }
 
-static int freight_new(freight *f) {
+static int device_move_new(device_move *f) {
   const shardrt_sharding *from = shardrt_array_sharding(f->r->x);
-  int code = berths_new(&f->old, f->r->x, &f->r->route->from);
-  if (code == SHARDRT_OK) code = berths_new(&f->new, f->made, &f->r->route->to);
-  if (code == SHARDRT_OK) code = haul_pairs_new(&f->pairs, f->r->job->devices_per_process);
-  if (code == SHARDRT_OK) code = lanes_new(&f->out, f->r->route, true, from, f->r->to, f->r->job->devices_per_process);
-  if (code == SHARDRT_OK) code = lanes_new(&f->in, f->r->route, false, from, f->r->to, f->r->job->devices_per_process);
-  if (code == SHARDRT_OK) code = find_copies(f);
-  if (code == SHARDRT_OK) code = find_spread(f);
+  int code = block_table_new(&f->old, f->r->x, &f->r->route->from);
+  if (code == SHARDRT_OK) code = block_table_new(&f->new, f->made, &f->r->route->to);
+  if (code == SHARDRT_OK) code = device_pairs_new(&f->pairs, f->r->job->devices_per_process);
+  if (code == SHARDRT_OK)
+    code = device_channels_new(&f->out, f->r->route, true, from, f->r->to, f->r->job->devices_per_process);
+  if (code == SHARDRT_OK)
+    code = device_channels_new(&f->in, f->r->route, false, from, f->r->to, f->r->job->devices_per_process);
+  if (code == SHARDRT_OK) code = find_copy_parts(f);
+  if (code == SHARDRT_OK) code = find_spread_parts(f);
   if (code == SHARDRT_OK) code = count_uses(f);
   if (code == SHARDRT_OK && f->copies.count > 1)
     qsort(f->copies.items, (size_t)f->copies.count, sizeof *f->copies.items, compare_parts);
   return code;
 }
 
-static void freight_free(freight *f) {
+static void device_move_free(device_move *f) {
   alloc_free(f->uses);
   alloc_free(f->spread.items);
   alloc_free(f->copies.items);
-  lanes_free(&f->in);
-  lanes_free(&f->out);
-  haul_pairs_free(&f->pairs);
-  berths_free(&f->new);
-  berths_free(&f->old);
+  channels_free(&f->in);
+  channels_free(&f->out);
+  device_pairs_free(&f->pairs);
+  block_table_free(&f->new);
+  block_table_free(&f->old);
 }
 
 /* ---- in this process -------------------------------------------------------------------------------------------- */
 
-static int take_buffer(const freight *f, int64_t shard) {
+static int take_buffer(const device_move *f, int64_t shard) {
   if (shardrt_array_buffer(f->made, shard) != NULL) return SHARDRT_OK; /* it is shared */
   shardrt_buffer *buffer;
   int code = buffer_on_device(array_local_device(f->made, shard), ACCELERATOR_MAIN, ACCELERATOR_ARRAYS,
@@ -179,30 +180,30 @@ static int take_buffer(const freight *f, int64_t shard) {
 }
 
 /* Copies parts, which wait for what is on the devices that they come from, and these for them. */
-static int copy_parts(freight *f, const part *items, int64_t count) {
-  haul_pairs *pairs = &f->pairs;
-  haul_pairs_clear(pairs);
+static int copy_device_parts(device_move *f, const part *items, int64_t count) {
+  device_pairs *pairs = &f->pairs;
+  device_pairs_clear(pairs);
   for (int64_t i = 0; i < count; i++)
     pairs->takes[(size_t)items[i].to->device * (size_t)pairs->devices + (size_t)items[i].from->device] = true;
-  int code = haul_before(pairs);
+  int code = device_pairs_before(pairs);
   for (int64_t i = 0; i < count && code == SHARDRT_OK; i++) {
     const part *p = &items[i];
-    const haul_place to = haul_in_block(&f->r->route->to, p->to->number, p->box, p->to->device, p->to->data);
-    const haul_place from = haul_in_block(p->source, p->from->number, p->box, p->from->device, p->from->data);
-    code = haul_box(f->element, p->box, &to, &from, f->staging);
+    const device_view to = device_view_in_block(&f->r->route->to, p->to->number, p->box, p->to->device, p->to->data);
+    const device_view from = device_view_in_block(p->source, p->from->number, p->box, p->from->device, p->from->data);
+    code = device_copy_box("reshard", f->element, p->box, &to, &from, f->staging);
   }
-  const int after = haul_after(pairs); /* also where one could not be put on the way: others were */
+  const int after = device_pairs_after(pairs); /* also where one could not be put on the way: others were */
   return code < 0 ? code : after;
 }
 
-static void drop_unused(freight *f) {
+static void drop_unused(device_move *f) {
   for (int64_t i = 0; i < f->old.count; i++)
     if (f->uses[block_of(f, &f->old.items[i])] == 0) array_drop(f->r->x, block_of(f, &f->old.items[i]));
 }
 
 /* One new shard after the other, and each old block goes as soon as nobody needs it: its memory is used again for the
  * next shard on that device, as both are in its order. */
-static int copy_and_drop(freight *f) {
+static int copy_and_drop(device_move *f) {
   const parts *all = &f->copies;
   int64_t first = 0;
   int code = SHARDRT_OK;
@@ -210,32 +211,32 @@ static int copy_and_drop(freight *f) {
   for (int64_t shard = 0; shard < f->new.count &&code == SHARDRT_OK; shard++) {
     code = take_buffer(f, shard);
     if (code < 0) break;
-    berths_look(&f->new, f->made);
+    block_table_refresh(&f->new, f->made);
     int64_t end = first;
     while (end < all->count && all->items[end].to->shard == shard) end++;
-    code = copy_parts(f, all->items + first, end - first);
+    code = copy_device_parts(f, all->items + first, end - first);
     for (; first < end; first++) f->uses[block_of(f, all->items[first].from)]--;
     drop_unused(f);
   }
   return code;
 }
 
-static int copy_all(freight *f) {
-  return copy_parts(f, f->copies.items, f->copies.count);
+static int copy_all_parts(device_move *f) {
+  return copy_device_parts(f, f->copies.items, f->copies.count);
 }
 
-static int take_buffers(freight *f) {
+static int take_buffers(device_move *f) {
   int code = SHARDRT_OK;
   for (int64_t shard = 0; shard < f->new.count &&code == SHARDRT_OK; shard++) code = take_buffer(f, shard);
-  berths_look(&f->new, f->made);
+  block_table_refresh(&f->new, f->made);
   return code;
 }
 
 /* ---- between processes ------------------------------------------------------------------------------------------ */
 
-/* Waits for what is on the devices, so that this process comes to the meet only when it can send and receive: whoever
- * waits for a device that hangs is told of this process. */
-static int finish_devices(const freight *f) {
+/* Waits for what is on the devices, so that this process comes to the gathering only when it can send and receive:
+ * whoever waits for a device that hangs is told of this process. */
+static int finish_devices(const device_move *f) {
   int code = SHARDRT_OK;
   if (f->out.count + f->in.count == 0) return code;
   for (int32_t d = 0; d < f->r->job->devices_per_process && code == SHARDRT_OK; d++) {
@@ -247,50 +248,50 @@ static int finish_devices(const freight *f) {
   return code;
 }
 
-/* All processes say what they call, or that they failed before, and hear how many lanes any of them has at most. */
-static int meet_all(const freight *f, meet *m, const char *what, int code, int64_t *lanes_at_most) {
+/* All processes say what they call, or that they failed before, and hear how many channels any of them has at most. */
+static int gather_call(const device_move *f, collective *m, const char *what, int code, int64_t *channels_at_most) {
   const int64_t mine = f->out.count > f->in.count ? f->out.count : f->in.count;
   int64_t *all = alloc_array((size_t)m->count, sizeof *all);
   if (code == SHARDRT_OK && all == NULL) code = ALLOC_FAILED;
-  code = code < 0 ? reshard_fail(f->r, code) : meet_gather(m, what, job_where(), &mine, sizeof mine, all);
-  *lanes_at_most = 0;
+  code = code < 0 ? reshard_fail(f->r, code) : collective_gather(m, what, &mine, sizeof mine, all);
+  *channels_at_most = 0;
   for (int32_t p = 0; p < m->count && code == SHARDRT_OK && all != NULL; p++)
-    if (all[p] > *lanes_at_most) *lanes_at_most = all[p];
+    if (all[p] > *channels_at_most) *channels_at_most = all[p];
   alloc_free(all);
   return code;
 }
 
-static int exchange(freight *f, meet *m, const char *what, int64_t lanes_at_most) {
-  crossing *way = &job_mover()->crossing;
-  cargo c = {.from = &f->r->route->from, .to = &f->r->route->to, .old = &f->old, .new = &f->new, .element = f->element};
-  if (way->way == CROSSING_HOST) {
-    c.piece = c.direct = ferry_piece(f->staging, f->element);
-    return ferry_run(&c, &f->out, &f->in, way, m, what);
-  }
-  c.piece = (int64_t)(f->staging / f->element) / lanes_at_most;
-  if (c.piece < 1) c.piece = 1;
-  c.direct = (int64_t)(DIRECT / f->element);
-  return convoy_run(&c, &f->out, &f->in, way, m, what);
+static int exchange_messages(device_move *f, collective *m, const char *what, int64_t channels_at_most) {
+  peer_transport *peers = &f->r->cache->peers;
+  const bool by_host = peers->kind == PEERS_BY_HOST;
+  int64_t piece =
+      by_host ? exchange_staged_piece(f->staging, f->element) : (int64_t)(f->staging / f->element) / channels_at_most;
+  if (piece < 1) piece = 1;
+  const int64_t direct = by_host ? piece : (int64_t)(DIRECT / f->element);
+  const device_channel_args args = {
+      .rules = device_channel_rules(f->r->route, f->element, piece, direct), .old = &f->old, .new = &f->new};
+  return by_host ? exchange_staged_run(&args, &f->out, &f->in, peers, m, what)
+                 : exchange_nccl_run(&args, &f->out, &f->in, peers, m, what);
 }
 
 /* ---- the whole -------------------------------------------------------------------------------------------------- */
 
 /* `what` is shortened to what is shown of it. */
-static int run(freight *f, char *what) {
-  meet *m = job_meet();
-  int64_t lanes_at_most = 0;
+static int move_device_parts(device_move *f, char *what) {
+  collective *m = job_collective();
+  int64_t channels_at_most = 0;
   const bool drops = f->r->options.donate != 0;
   int code = finish_devices(f);
   if (code == SHARDRT_OK && !drops) code = take_buffers(f);
-  code = meet_all(f, m, what, code, &lanes_at_most);
-  meet_shorten(what);
-  if (code == SHARDRT_OK && lanes_at_most > 0)
-    code = crossing_settle(&job_mover()->crossing, m, f->r->job->devices_per_process);
+  code = gather_call(f, m, what, code, &channels_at_most);
+  collective_shorten(what);
+  if (code == SHARDRT_OK && channels_at_most > 0)
+    code = peer_transport_settle(&f->r->cache->peers, m, f->r->job->devices_per_process);
   if (code < 0) return code;
   const int64_t start = clock_now();
-  code = drops ? copy_and_drop(f) : copy_all(f);
-  if (code == SHARDRT_OK && lanes_at_most > 0) code = exchange(f, m, what, lanes_at_most);
-  if (code == SHARDRT_OK) code = copy_parts(f, f->spread.items, f->spread.count);
+  code = drops ? copy_and_drop(f) : copy_all_parts(f);
+  if (code == SHARDRT_OK && channels_at_most > 0) code = exchange_messages(f, m, what, channels_at_most);
+  if (code == SHARDRT_OK) code = copy_device_parts(f, f->spread.items, f->spread.count);
   const int64_t end = clock_now();
   f->r->seconds = 1e-9 * (double)(end - start);
   const int64_t received = f->r->route->receives.elements * (int64_t)f->element;
@@ -311,27 +312,38 @@ static void drop_all(shardrt_array *x) {
   for (int64_t i = 0; i < shardrt_array_shard_count(x); i++) array_drop(x, shardrt_array_shard(x, i)->block);
 }
 
-int freight_run(reshard *r, shardrt_array *made) {
+int reshard_device_into(reshard *r, shardrt_array *made) {
   char what[1024];
   struct text text = {.bytes = what, .capacity = sizeof what};
   reshard_name(r, &text);
-  freight f = {.r = r,
-               .made = made,
-               .a = accelerator_get(),
-               .element = shardrt_dtype_size(shardrt_array_dtype(r->x)),
-               .staging = reshard_staging(r) / 2};
-  int code = traffic_check_staging(reshard_staging(r), f.element);
-  if (code == SHARDRT_OK) code = freight_new(&f);
-  code = code < 0 ? reshard_fail(r, code) : run(&f, what);
+  device_move f = {.r = r,
+                   .made = made,
+                   .a = accelerator_get(),
+                   .element = shardrt_dtype_size(shardrt_array_dtype(r->x)),
+                   .staging = reshard_staging(r) / 2};
+  int code = reshard_check_staging(reshard_staging(r), f.element);
+  if (code == SHARDRT_OK) code = device_move_new(&f);
+  code = code < 0 ? reshard_fail(r, code) : move_device_parts(&f, what);
   if (r->options.donate != 0) drop_all(r->x);
-  freight_free(&f);
+  device_move_free(&f);
   return name_array(r, code);
+}
+
+int reshard_device_new(reshard *r, shardrt_array **out) {
+  shardrt_array *made = NULL;
+  int code = reshard_new_array(r, &made);
+  code = code < 0 ? reshard_fail(r, code) : reshard_device_into(r, made);
+  if (code < 0)
+    shardrt_array_free(made);
+  else
+    *out = made;
+  return code;
 }
 
 /* ---- from one device that has all ------------------------------------------------------------------------------- */
 
 /* The shard's part of what `whole` holds on its one device. */
-static int fill_shard(shardrt_array *array, int64_t i, const shardrt_array *whole, const struct grid *all) {
+static int fill_shard_from(shardrt_array *array, int64_t i, const shardrt_array *whole, const struct grid *all) {
   const shardrt_box *box = &shardrt_array_shard(array, i)->box;
   shardrt_buffer *source = shardrt_array_buffer(whole, 0), *made;
   const int32_t device = array_local_device(array, i), other = shardrt_buffer_device(source);
@@ -339,10 +351,12 @@ static int fill_shard(shardrt_array *array, int64_t i, const shardrt_array *whol
   if (device == other && bytes == shardrt_buffer_bytes(source)) return shardrt_array_set_buffer(array, i, source);
   int code = buffer_on_device(device, ACCELERATOR_MAIN, ACCELERATOR_ARRAYS, bytes, &made);
   if (code < 0) return code;
-  const haul_place to = haul_packed(box, device, shardrt_buffer_data(made));
-  const haul_place from = haul_in_block(all, 0, box, other, shardrt_buffer_data(source));
+  const device_view to = device_view_packed(box, device, shardrt_buffer_data(made));
+  const device_view from = device_view_in_block(all, 0, box, other, shardrt_buffer_data(source));
   code = accelerator_get()->after(device, other);
-  if (code == SHARDRT_OK) code = haul_box(shardrt_dtype_size(shardrt_array_dtype(array)), box, &to, &from, STAGED);
+  if (code == SHARDRT_OK)
+    code = device_copy_box("reshard", shardrt_dtype_size(shardrt_array_dtype(array)), box, &to, &from,
+                           DEVICE_COPY_STAGING);
   const int after = accelerator_get()->after(other, device); /* also where it failed: some of it may be under way */
   if (code == SHARDRT_OK) code = after;
   if (code == SHARDRT_OK) code = shardrt_array_set_buffer(array, i, made);
@@ -359,6 +373,6 @@ int shardrt_array_fill_from(shardrt_array *array, const shardrt_array *whole) {
   memcpy(all.shard_shape, shardrt_array_shape(whole), (size_t)all.ndim * sizeof *all.shard_shape);
   int code = SHARDRT_OK;
   for (int64_t i = 0; i < shardrt_array_shard_count(array) && code == SHARDRT_OK; i++)
-    code = fill_shard(array, i, whole, &all);
+    code = fill_shard_from(array, i, whole, &all);
   return code;
 }

@@ -1,53 +1,18 @@
-/* reshard_host.h - the boxes of one move on their way: copied here, sent, received.
- *
- * Messages are boxes, packed row-major: a large box goes in pieces, small ones to the same process go together, and
- * sender and receiver cut and join by the same rules, so nothing but data travels. What stands in one run in its block
- * is sent from there, or received there; anything else goes through staging, which is bounded. A few messages are
- * under way at a time, in the order of the route, which cannot end in a circle. Copies, packing and unpacking are the
- * team's work; the calling thread helps when it has no message to see to. */
+/* reshard_host.h - an array laid out anew in the host's memory: blocks that stay are shared, the rest is brought. */
 #ifndef SHARDRT_RESHARD_RESHARD_HOST_H
 #define SHARDRT_RESHARD_RESHARD_HOST_H
 
-#include "comm/collective.h"
-#include "comm/move_cache.h"
+#include "reshard/exchange/exchange_host.h"
+#include "reshard/reshard_plan.h"
 
-/* One of the blocks that this process holds, and where. */
-typedef struct traffic_block {
-  int64_t number; /* in its grid */
-  int32_t local;  /* the caller's own */
-  char *data;
-} traffic_block;
+/* All after reshard_plan. Errors as shardrt_reshard. */
 
-/* All of them, each once, ascending by number. Blocks of both sides at one place are one: nothing is copied. */
-typedef struct traffic_side {
-  int64_t count;
-  traffic_block *blocks;
-} traffic_side;
-
-typedef struct traffic_task {
-  const shardrt_route *route;
-  size_t element; /* bytes */
-  traffic_side old, new;
-  size_t staging; /* bytes at most */
-  mover *mover;
-  struct team *team;
-  const comm_transport *transport;
-  /* Called, on any thread, when nothing is left to be taken from an old block (the index is that in `old`); may be
-   * NULL. */
-  void (*used_up)(void *context, int64_t index);
-  void *context;
-} traffic_task;
-
-typedef struct traffic traffic;
-
-/* EINVAL: less staging than two elements of so many bytes. */
-int traffic_check_staging(size_t staging, size_t element);
-/* Takes all the memory that the move needs. The task's parts are borrowed. Errors as traffic_check_staging. */
-int traffic_new(const traffic_task *task, traffic **out);
-/* After a failure of traffic_run, memory that messages under way use is kept for good. */
-void traffic_free(traffic *t);
-/* Moves everything. Every process must have said at a meet that it does the same. A failure is final: blocks must not
- * be given back after it. */
-int traffic_run(traffic *t, meet *m, const char *what);
+/* Brings to blocks of this process, in the host's memory, all that they need; also what devices hold of the old ones.
+ * EMISMATCH where processes differ in what they call. */
+int reshard_host_run(reshard *r, const host_blocks *wanted);
+/* The new array, with a count for the caller. */
+int reshard_host_new(reshard *r, shardrt_array **out);
+/* The same to the buffers that `out` has already, of all that x gives to it. */
+int reshard_host_into(reshard *r, shardrt_array *out);
 
 #endif

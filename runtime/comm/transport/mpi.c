@@ -3,17 +3,13 @@
  * Gatherings, messages and notes each go over a communicator of their own. A note is sent from memory that belongs to
  * its receiver's place in `peers`, and not touched until MPI has let go of it: a receiver that has stopped holds up its
  * own notes and nobody else. */
-#include "comm/transport/alone.h"
 #include "platform/comm.h"
 
 #include <assert.h>
-#include <dlfcn.h>
-#include <limits.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 #include <mpi.h>
@@ -21,6 +17,7 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "comm/transport/launcher.h"
+#include "comm/transport/openmpi.h"
 
 enum { NOTES_UNDER_WAY = 4, NOTE_TAG = 1 };
 
@@ -37,9 +34,9 @@ static struct {
   mpi_peer *peers;
   int32_t *sent;    /* notes, to each process */
   int32_t received; /* notes, from all */
-  /* By place. */
-  MPI_Request under_way[COMM_PLACES];
-  size_t expected[COMM_PLACES]; /* bytes of a message that is to come; 0 where one is sent */
+  /* By request. */
+  MPI_Request under_way[COMM_REQUESTS];
+  size_t expected[COMM_REQUESTS]; /* bytes of a message that is to come; 0 where one is sent */
 } state = {.request = MPI_REQUEST_NULL, .type = MPI_DATATYPE_NULL};
 
 static int mpi_error(const char *doing, int code) {
@@ -49,117 +46,14 @@ static int mpi_error(const char *doing, int code) {
   return error_set(SHARDRT_ECOMM, "%s: %s", doing, text);
 }
 
-/* A container may forbid the system call by which OpenMPI copies between processes, and OpenMPI then complains at every
- * large message; it is asked to go without where the call does not even work on ourselves. */
-static void mpi_choose_copies(void) {
-  char from = 1, to = 0;
-  struct iovec here = {&to, 1}, there = {&from, 1};
-  if (process_vm_readv(getpid(), &here, 1, &there, 1, 0) == 1) return;
-  setenv("OMPI_MCA_btl_vader_single_copy_mechanism", "none", 0); /* OpenMPI 4's word for it */
-  setenv("OMPI_MCA_smsc", "^cma", 0);                            /* OpenMPI 5's */
-}
-
-/* OpenMPI 5.0 looks up routes from a host's addresses to themselves, and where there is IPv6, too, each process prints
- * that there are none. On one host nothing takes these routes; so they are guessed, as OpenMPI 4 did. */
-static void mpi_choose_routes(void) {
-  const char *here = getenv("OMPI_COMM_WORLD_LOCAL_SIZE"), *all = getenv("OMPI_COMM_WORLD_SIZE");
-  if (here != NULL && all != NULL && strcmp(here, all) == 0) setenv("OMPI_MCA_reachable", "weighted", 0);
-}
-
-static bool mpi_is_any_set(const char *const *names) {
-  for (; *names != NULL; names++)
-    if (getenv(*names) != NULL) return true; /* NOLINT(concurrency-mt-unsafe): MPI's threads come later */
-  return false;
-}
-
 static bool mpi_is_openmpi(void) {
   char version[MPI_MAX_LIBRARY_VERSION_STRING] = "";
   int length = 0;
   return MPI_Get_library_version(version, &length) == MPI_SUCCESS && strncmp(version, "Open MPI", 8) == 0;
 }
 
-/* Some OpenMPI 4 can, besides PMIx, do what Slurm's and Cray's launchers did before: by components beside the library,
- * or within it. */
-static bool mpi_has_older_ways(void) {
-  static const char *const components[] = {"mca_pmix_s1", "mca_pmix_s2", "mca_pmix_cray"};
-  static const char *const folders[] = {"openmpi", "openmpi3"};
-  Dl_info library;
-  if (dladdr(dlsym(RTLD_DEFAULT, "MPI_Init_thread"), &library) == 0 || library.dli_fname == NULL) return true;
-  const char *slash = strrchr(library.dli_fname, '/');
-  const int length = slash == NULL ? 0 : (int)(slash - library.dli_fname) + 1;
-  for (size_t i = 0; i < sizeof components / sizeof *components; i++) {
-    char path[PATH_MAX];
-    snprintf(path, sizeof path, "%s_component", components[i]);
-    if (dlsym(RTLD_DEFAULT, path) != NULL) return true;
-    for (size_t f = 0; f < sizeof folders / sizeof *folders; f++) {
-      snprintf(path, sizeof path, "%.*s%s/%s.so", length, library.dli_fname, folders[f], components[i]);
-      if (access(path, F_OK) == 0) return true;
-    }
-  }
-  return false;
-}
-
-/* Below srun without PMIx, OpenMPI's MPI_Init would end the process, with half a hundred lines of its own. */
 static bool mpi_is_reachable(void) {
-  static const char *const ways[] = {"OMPI_MCA_orte_hnp_uri", "FLUX_JOB_ID", NULL};
-  return !mpi_is_openmpi() || alone_has_pmix_server() || mpi_is_any_set(ways) || mpi_has_older_ways();
-}
-
-/* Whether a policy of mpirun's --map-by says what to bind to: "core", "ppr:2:socket", "slot:PE=4"; and not "node",
- * "slot:oversubscribe", "ppr:1:node". */
-static bool mpi_is_mapped_to_cores(void) {
-  const char *policy = getenv("OMPI_MCA_rmaps_base_mapping_policy"); /* NOLINT(concurrency-mt-unsafe): as above */
-  if (policy == NULL) return false;
-  if (strcasestr(policy, "pe=") != NULL) return true;
-  if (strncasecmp(policy, "ppr:", 4) == 0) policy += 4 + strcspn(policy + 4, ":") + (strchr(policy + 4, ':') != NULL);
-  const size_t length = strcspn(policy, ":");
-  static const char *const wide[] = {"", "slot", "node", "seq"};
-  for (size_t i = 0; i < sizeof wide / sizeof *wide; i++)
-    if (length == strlen(wide[i]) && strncasecmp(policy, wide[i], length) == 0) return false;
-  return true;
-}
-
-/* The launcher of OpenMPI 5, PRRTE, tells by PMIx how it binds: "CORE:IF-SUPPORTED" where nobody asked for it, "CORE"
- * where somebody did. What is declared here is the interface of PMIx 4 and 5, whose headers MPI does not bring. */
-static bool mpi_is_bound_by_prrte(void) {
-  struct {
-    char job[256];
-    uint32_t rank;
-  } of = {.rank = UINT32_MAX - 1}; /* PMIX_RANK_WILDCARD: the job's */
-  struct {
-    uint16_t type;
-    union {
-      char *string;
-      uint64_t others[8];
-    } data;
-  } *found = NULL;
-  enum { STRING = 3 };
-  const char *job = getenv("PMIX_NAMESPACE"); /* NOLINT(concurrency-mt-unsafe): as above */
-  int (*get)(const void *, const char *, const void *, size_t, void *) = NULL;
-  *(void **)&get = dlsym(RTLD_DEFAULT, "PMIx_Get");
-  if (get == NULL || job == NULL || getenv("PRTE_LAUNCHED") == NULL) return false; /* NOLINT(concurrency-mt-unsafe) */
-  snprintf(of.job, sizeof of.job, "%s", job);
-  if (get(&of, "pmix.bindto", NULL, 0, (void *)&found) != 0 || found == NULL) return false;
-  const bool by_default = found->type == STRING && strcasestr(found->data.string, ":if-supported") != NULL;
-  if (found->type == STRING) free(found->data.string);
-  free(found);
-  return by_default;
-}
-
-/* OpenMPI 4 says that it bound this process. What somebody asked for is in the environment, too, or, by a file of
- * parameters, in a variable of its own that knows whether it was given. */
-static bool mpi_is_bound_by_default(void) {
-  static const char *const bound[] = {"OMPI_MCA_orte_bound_at_launch", NULL};
-  static const char *const asked[] = {"OMPI_MCA_hwloc_base_binding_policy", "OMPI_MCA_hwloc_base_bind_to_core",
-                                      "OMPI_MCA_hwloc_base_bind_to_socket", "OMPI_MCA_hwloc_base_cpu_set",
-                                      "OMPI_MCA_hwloc_base_cpu_list",       "OMPI_MCA_hwloc_base_slot_list",
-                                      "OMPI_MCA_rmaps_base_slot_list",      "OMPI_MCA_rmaps_base_cpus_per_rank",
-                                      "OMPI_MCA_rmaps_base_cpus_per_proc",  "OMPI_MCA_orte_rankfile",
-                                      "OMPI_MCA_rmaps_rank_file_path",      NULL};
-  enum { GIVEN = 0x4000 };
-  const uint16_t *policy = dlsym(RTLD_DEFAULT, "opal_hwloc_binding_policy");
-  if (!mpi_is_any_set(bound)) return mpi_is_bound_by_prrte();
-  return !mpi_is_any_set(asked) && !mpi_is_mapped_to_cores() && (policy == NULL || (*policy & GIVEN) == 0);
+  return !mpi_is_openmpi() || openmpi_is_reachable();
 }
 
 /* How many processes of the job are on this host. */
@@ -185,9 +79,10 @@ static int mpi_join(comm_place *place) {
   MPI_Comm_set_errhandler(state.work, MPI_ERRORS_RETURN);
   MPI_Comm_set_errhandler(state.messages, MPI_ERRORS_RETURN);
   MPI_Comm_set_errhandler(state.notes, MPI_ERRORS_RETURN);
-  for (int i = 0; i < COMM_PLACES; i++) state.under_way[i] = MPI_REQUEST_NULL;
+  for (int i = 0; i < COMM_REQUESTS; i++) state.under_way[i] = MPI_REQUEST_NULL;
   state.count = size;
-  *place = (comm_place){.index = rank, .count = size, .here = here, .is_bound_by_default = mpi_is_bound_by_default()};
+  *place =
+      (comm_place){.index = rank, .count = size, .here = here, .is_bound_by_default = openmpi_is_bound_by_default()};
   return SHARDRT_OK;
 }
 
@@ -201,8 +96,8 @@ static int mpi_without_notes(void) {
 
 static int mpi_open(comm_place *place) {
   setenv("OMPI_MCA_mpi_yield_when_idle", "1", 0);
-  mpi_choose_copies();
-  mpi_choose_routes();
+  openmpi_choose_copies();
+  openmpi_choose_routes();
   int provided;
   int code = MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &provided);
   if (code != MPI_SUCCESS) return mpi_error("MPI_Init", code);
@@ -252,26 +147,26 @@ static int mpi_test(bool *done) {
 }
 
 /* A synchronous send: one that MPI could keep for the receiver would let a quick sender fill the receiver's memory. */
-static int mpi_put(int32_t place, int32_t to, int32_t tag, const void *data, size_t bytes) {
-  assert(place >= 0 && place < COMM_PLACES && bytes <= COMM_PIECE);
-  assert(state.under_way[place] == MPI_REQUEST_NULL);
-  state.expected[place] = 0;
-  int code = MPI_Issend(data, (int)bytes, MPI_BYTE, to, tag, state.messages, &state.under_way[place]);
+static int mpi_isend(int32_t request, int32_t to, int32_t tag, const void *data, size_t bytes) {
+  assert(request >= 0 && request < COMM_REQUESTS && bytes <= COMM_PIECE);
+  assert(state.under_way[request] == MPI_REQUEST_NULL);
+  state.expected[request] = 0;
+  int code = MPI_Issend(data, (int)bytes, MPI_BYTE, to, tag, state.messages, &state.under_way[request]);
   return code == MPI_SUCCESS ? SHARDRT_OK : mpi_error("sending", code);
 }
 
-static int mpi_take(int32_t place, int32_t from, int32_t tag, void *data, size_t bytes) {
-  assert(place >= 0 && place < COMM_PLACES && bytes <= COMM_PIECE);
-  assert(state.under_way[place] == MPI_REQUEST_NULL);
-  state.expected[place] = bytes;
-  int code = MPI_Irecv(data, (int)bytes, MPI_BYTE, from, tag, state.messages, &state.under_way[place]);
+static int mpi_irecv(int32_t request, int32_t from, int32_t tag, void *data, size_t bytes) {
+  assert(request >= 0 && request < COMM_REQUESTS && bytes <= COMM_PIECE);
+  assert(state.under_way[request] == MPI_REQUEST_NULL);
+  state.expected[request] = bytes;
+  int code = MPI_Irecv(data, (int)bytes, MPI_BYTE, from, tag, state.messages, &state.under_way[request]);
   return code == MPI_SUCCESS ? SHARDRT_OK : mpi_error("receiving", code);
 }
 
-static int mpi_ended(int32_t *places, int32_t *count) {
-  MPI_Status statuses[COMM_PLACES];
-  int ended[COMM_PLACES], n = 0;
-  int code = MPI_Testsome(COMM_PLACES, state.under_way, &n, ended, statuses);
+static int mpi_testsome(int32_t *requests, int32_t *count) {
+  MPI_Status statuses[COMM_REQUESTS];
+  int ended[COMM_REQUESTS], n = 0;
+  int code = MPI_Testsome(COMM_REQUESTS, state.under_way, &n, ended, statuses);
   *count = n == MPI_UNDEFINED ? 0 : n; /* none is under way */
   for (int i = 0; i < *count; i++) {
     if (code == MPI_ERR_IN_STATUS && statuses[i].MPI_ERROR != MPI_SUCCESS)
@@ -282,12 +177,12 @@ static int mpi_ended(int32_t *places, int32_t *count) {
     if ((size_t)bytes != expected)
       return error_set(SHARDRT_ECOMM, "a message from process %d has %d bytes where %zu were expected",
                        statuses[i].MPI_SOURCE, bytes, expected);
-    places[i] = ended[i];
+    requests[i] = ended[i];
   }
   return code == MPI_SUCCESS ? SHARDRT_OK : mpi_error("messages", code);
 }
 
-static void mpi_send(int32_t to, const comm_note *note) {
+static void mpi_send_note(int32_t to, const comm_note *note) {
   if (state.peers == NULL) return;
   mpi_peer *peer = &state.peers[to];
   for (int i = 0; i < NOTES_UNDER_WAY; i++) {
@@ -301,7 +196,7 @@ static void mpi_send(int32_t to, const comm_note *note) {
   }
 }
 
-static bool mpi_receive(int32_t *from, comm_note *note) {
+static bool mpi_receive_note(int32_t *from, comm_note *note) {
   int there = 0;
   MPI_Status status;
   if (state.peers == NULL) return false;
@@ -314,34 +209,21 @@ static bool mpi_receive(int32_t *from, comm_note *note) {
   return true;
 }
 
-/* OpenMPI explains MPI_Abort at length on stderr, below what we had to say. OpenMPI 4's own switch for that can be set
- * by the environment only, and would then hide also what is said when MPI_Init fails; so it is turned here, where it is
- * found. OpenMPI 5 has none; there the call by which MPI_Abort tells the launcher is made directly. */
-static void mpi_end_quietly(int status) {
-  bool *quiet = dlsym(RTLD_DEFAULT, "orte_execute_quiet");
-  int (*end)(int, const char *, void *, size_t) = NULL;
-  if (quiet != NULL)
-    *quiet = true;
-  else
-    *(void **)&end = dlsym(RTLD_DEFAULT, "PMIx_Abort");
-  if (end != NULL && end(status, NULL, NULL, 0) == 0) _exit(status);
-}
-
 static __attribute__((noreturn)) void mpi_kill(int status) {
   launcher_end();
-  mpi_end_quietly(status);
+  openmpi_end_quietly(status);
   MPI_Abort(MPI_COMM_WORLD, status);
   _exit(status);
 }
 
 /* Takes the notes that are still on their way here, and waits for those that left: MPI must not end with any. Every
  * process is about to close, and sends none any more. */
-static int mpi_take_last_notes(void) {
+static int mpi_receive_last_notes(void) {
   int32_t expected = 0, from;
   comm_note note;
   int code = MPI_Reduce_scatter_block(state.sent, &expected, 1, MPI_INT32_T, MPI_SUM, state.work);
   while (code == MPI_SUCCESS && state.received < expected)
-    if (!mpi_receive(&from, &note)) sched_yield();
+    if (!mpi_receive_note(&from, &note)) sched_yield();
   for (int p = 0; p < state.count; p++)
     for (int gone = 0; code == MPI_SUCCESS && !gone;)
       code = MPI_Testall(NOTES_UNDER_WAY, state.peers[p].requests, &gone, MPI_STATUSES_IGNORE);
@@ -349,7 +231,7 @@ static int mpi_take_last_notes(void) {
 }
 
 static int mpi_close(void) {
-  int code = state.count > 1 ? mpi_take_last_notes() : MPI_SUCCESS;
+  int code = state.count > 1 ? mpi_receive_last_notes() : MPI_SUCCESS;
   if (code == MPI_SUCCESS) code = MPI_Finalize();
   alloc_free(state.peers);
   alloc_free(state.sent);
@@ -362,11 +244,11 @@ const comm_transport comm_mpi = {
     .open = mpi_open,
     .gather = mpi_gather,
     .test = mpi_test,
-    .put = mpi_put,
-    .take = mpi_take,
-    .ended = mpi_ended,
-    .send = mpi_send,
-    .receive = mpi_receive,
+    .isend = mpi_isend,
+    .irecv = mpi_irecv,
+    .testsome = mpi_testsome,
+    .send_note = mpi_send_note,
+    .receive_note = mpi_receive_note,
     .kill = mpi_kill,
     .close = mpi_close,
 };

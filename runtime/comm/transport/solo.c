@@ -26,28 +26,28 @@ static int solo_test(bool *done) {
   return SHARDRT_OK;
 }
 
-static int solo_put(int32_t place, int32_t to, int32_t tag, const void *data, size_t bytes) {
-  (void)place, (void)tag, (void)data, (void)bytes;
+static int solo_isend(int32_t request, int32_t to, int32_t tag, const void *data, size_t bytes) {
+  (void)request, (void)tag, (void)data, (void)bytes;
   return error_set(SHARDRT_ECOMM, "a message to process %d, but this process is alone", to);
 }
 
-static int solo_take(int32_t place, int32_t from, int32_t tag, void *data, size_t bytes) {
-  (void)place, (void)tag, (void)data, (void)bytes;
+static int solo_irecv(int32_t request, int32_t from, int32_t tag, void *data, size_t bytes) {
+  (void)request, (void)tag, (void)data, (void)bytes;
   return error_set(SHARDRT_ECOMM, "a message from process %d, but this process is alone", from);
 }
 
-static int solo_ended(int32_t *places, int32_t *count) {
-  (void)places;
+static int solo_testsome(int32_t *requests, int32_t *count) {
+  (void)requests;
   *count = 0;
   return SHARDRT_OK;
 }
 
-static void solo_send(int32_t to, const comm_note *note) {
+static void solo_send_note(int32_t to, const comm_note *note) {
   (void)to;
   (void)note;
 }
 
-static bool solo_receive(int32_t *from, comm_note *note) {
+static bool solo_receive_note(int32_t *from, comm_note *note) {
   (void)from;
   (void)note;
   return false;
@@ -67,11 +67,11 @@ const comm_transport comm_solo = {
     .open = solo_open,
     .gather = solo_gather,
     .test = solo_test,
-    .put = solo_put,
-    .take = solo_take,
-    .ended = solo_ended,
-    .send = solo_send,
-    .receive = solo_receive,
+    .isend = solo_isend,
+    .irecv = solo_irecv,
+    .testsome = solo_testsome,
+    .send_note = solo_send_note,
+    .receive_note = solo_receive_note,
     .kill = solo_kill,
     .close = solo_close,
 };

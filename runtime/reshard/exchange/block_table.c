@@ -1,4 +1,4 @@
-#include "reshard/block_table.h"
+#include "reshard/exchange/block_table.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -6,39 +6,39 @@
 #include "base/alloc.h"
 #include "memory/array.h"
 
-static int compare_berths(const void *a, const void *b) {
-  const berth *x = a, *y = b;
+static int compare_entries(const void *a, const void *b) {
+  const block_entry *x = a, *y = b;
   if (x->number != y->number) return x->number < y->number ? -1 : 1;
   return (x->shard > y->shard) - (x->shard < y->shard);
 }
 
-int berths_new(berths *b, const shardrt_array *array, const struct grid *grid) {
+int block_table_new(block_table *b, const shardrt_array *array, const struct grid *grid) {
   const int64_t count = shardrt_array_shard_count(array);
-  *b = (berths){.count = count, .items = alloc_array((size_t)count, sizeof *b->items)};
+  *b = (block_table){.count = count, .items = alloc_array((size_t)count, sizeof *b->items)};
   if (b->items == NULL) return ALLOC_FAILED;
   for (int64_t i = 0; i < count; i++) {
     const int64_t position = shardrt_array_shard(array, i)->position;
-    b->items[i] = (berth){.number = sharding_block(shardrt_array_sharding(array), grid, position, NULL),
-                          .shard = i,
-                          .device = array_local_device(array, i)};
+    b->items[i] = (block_entry){.number = sharding_block(shardrt_array_sharding(array), grid, position, NULL),
+                                .shard = i,
+                                .device = array_local_device(array, i)};
   }
-  qsort(b->items, (size_t)count, sizeof *b->items, compare_berths);
-  berths_look(b, array);
+  qsort(b->items, (size_t)count, sizeof *b->items, compare_entries);
+  block_table_refresh(b, array);
   return SHARDRT_OK;
 }
 
-void berths_free(berths *b) {
+void block_table_free(block_table *b) {
   alloc_free(b->items);
 }
 
-void berths_look(berths *b, const shardrt_array *array) {
+void block_table_refresh(block_table *b, const shardrt_array *array) {
   for (int64_t i = 0; i < b->count; i++) {
     const shardrt_buffer *buffer = shardrt_array_buffer(array, b->items[i].shard);
     b->items[i].data = buffer == NULL ? NULL : shardrt_buffer_data(buffer);
   }
 }
 
-const berth *berths_of(const berths *b, int64_t number, int64_t *count) {
+const block_entry *block_table_find(const block_table *b, int64_t number, int64_t *count) {
   int64_t low = 0, high = b->count; /* the first with that number or a higher one */
   while (low < high) {
     const int64_t middle = low + (high - low) / 2;
@@ -53,9 +53,9 @@ const berth *berths_of(const berths *b, int64_t number, int64_t *count) {
   return &b->items[low];
 }
 
-const berth *berths_on(const berths *b, int64_t number, int32_t device) {
+const block_entry *block_table_on_device(const block_table *b, int64_t number, int32_t device) {
   int64_t count;
-  const berth *found = berths_of(b, number, &count);
+  const block_entry *found = block_table_find(b, number, &count);
   for (int64_t i = 0; i < count; i++)
     if (found[i].device == device) return &found[i];
   return NULL;

@@ -1,14 +1,14 @@
 /* peer_transport.h - how data gets from the devices of one process to those of another: over links between their GPUs,
  * or through the host. Settled once, by all processes together, when something is first to go. */
-#ifndef SHARDRT_COMM_PEER_TRANSPORT_H
-#define SHARDRT_COMM_PEER_TRANSPORT_H
+#ifndef SHARDRT_RESHARD_EXCHANGE_PEER_TRANSPORT_H
+#define SHARDRT_RESHARD_EXCHANGE_PEER_TRANSPORT_H
 
 #include "comm/collective.h"
 
-typedef enum crossing_way { CROSSING_UNSETTLED, CROSSING_LINKS, CROSSING_HOST } crossing_way;
+typedef enum peer_transport_kind { PEERS_UNSETTLED, PEERS_LINKED, PEERS_BY_HOST } peer_transport_kind;
 
-typedef struct crossing {
-  crossing_way way;
+typedef struct peer_transport {
+  peer_transport_kind kind;
   int32_t devices; /* of each process */
   int32_t *ranks;  /* links: [process * devices + device] of its GPU among those of the job */
   char *pinned;    /* what data goes through in the host's memory, as it was last asked for */
@@ -16,22 +16,21 @@ typedef struct crossing {
   bool is_open, is_broken; /* the links are open; something that went over them failed */
   char notice[320];        /* for the user, in process 0: why it goes through the host; "": nothing */
   bool is_told;            /* the user knows */
-} crossing;
+} peer_transport;
 
-/* Whether SHARDRT_LINKS is "off"; EINVAL: it is none of the words that it may be. */
-int crossing_wish(bool *is_off);
 /* Settles it, where it is not: every process calls it alike. The processes' GPUs are compared; where two processes
  * share one, where links cannot be opened, or SHARDRT_LINKS is "off" in any, it is the host. ECOMM, EDEVICE: the links
  * could not be joined, or were broken before. */
-int crossing_settle(crossing *c, meet *m, int32_t devices);
+int peer_transport_settle(peer_transport *c, collective *m, int32_t devices);
 /* Ends what is under way on the links, which are of no use from then on. */
-void crossing_break(crossing *c);
-/* Memory that devices copy to and from, the same as last time if as much is wanted. It belongs to the crossing. */
-int crossing_pinned(crossing *c, size_t bytes, char **out);
+void peer_transport_break(peer_transport *c);
+/* Memory that devices copy to and from, the same as last time if as much is wanted. It belongs to the peer transport.
+ */
+int peer_transport_pinned(peer_transport *c, size_t bytes, char **out);
 /* Messages under way use it for good: the next to ask gets another. */
-void crossing_lose_pinned(crossing *c);
-/* What the user should know, once; NULL: nothing. It belongs to the crossing. */
-const char *crossing_notice(crossing *c);
-void crossing_close(crossing *c);
+void peer_transport_lose_pinned(peer_transport *c);
+/* What the user should know, once; NULL: nothing. It belongs to the peer transport. */
+const char *peer_transport_notice(peer_transport *c);
+void peer_transport_close(peer_transport *c);
 
 #endif

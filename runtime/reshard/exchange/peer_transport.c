@@ -1,4 +1,4 @@
-#include "comm/peer_transport.h"
+#include "reshard/exchange/peer_transport.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,7 +7,6 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "base/list.h"
-#include "comm/job.h"
 #include "platform/accelerator.h"
 
 static const char what[] = "the links between the processes' GPUs";
@@ -39,17 +38,10 @@ static const gpu *gpu_of(const told *t, int64_t device) {
   return (const gpu *)its + device % t->devices;
 }
 
-int crossing_wish(bool *is_off) {
-  const char *wanted = getenv("SHARDRT_LINKS"); /* NOLINT(concurrency-mt-unsafe): nothing sets it */
-  *is_off = wanted != NULL && strcmp(wanted, "off") == 0;
-  if (*is_off || wanted == NULL || wanted[0] == '\0' || strcmp(wanted, "on") == 0) return SHARDRT_OK;
-  return error_set(SHARDRT_EINVAL, "SHARDRT_LINKS is on (as without it) or off, not \"%s\"", wanted);
-}
-
 static int describe_self(char *mine, int32_t devices) {
   terms *self = (terms *)mine;
   bool is_off;
-  int code = crossing_wish(&is_off);
+  int code = accelerator_links_wish(&is_off);
   if (code < 0) return code;
   *self = (terms){.is_off = is_off};
   gpu *gpus = (gpu *)(self + 1);
@@ -90,12 +82,12 @@ static void rank_gpus(const told *t, int64_t *order, int32_t *ranks, bool *shari
 
 /* ---- which way -------------------------------------------------------------------------------------------------- */
 
-static void choose_host(crossing *c, int32_t process, const char *reason) {
-  c->way = CROSSING_HOST;
+static void choose_host(peer_transport *c, int32_t process, const char *reason) {
+  c->kind = PEERS_BY_HOST;
   if (process == 0) snprintf(c->notice, sizeof c->notice, "%s: data between processes goes through the host", reason);
 }
 
-static void choose(crossing *c, const told *t, int32_t process, const bool *sharing) {
+static void choose(peer_transport *c, const told *t, int32_t process, const bool *sharing) {
   char reason[160], names[128];
   bool any = false;
   int32_t off = 0;
@@ -103,7 +95,7 @@ static void choose(crossing *c, const told *t, int32_t process, const bool *shar
     any = any || sharing[p];
     off += terms_of(t, p)->is_off;
   }
-  c->way = off > 0 ? CROSSING_HOST : CROSSING_LINKS;
+  c->kind = off > 0 ? PEERS_BY_HOST : PEERS_LINKED;
   if (off == t->processes) return; /* as was asked for: that is no news */
   if (off > 0) {
     snprintf(reason, sizeof reason, "SHARDRT_LINKS is off in %d of the %d processes", off, t->processes);
@@ -115,7 +107,7 @@ static void choose(crossing *c, const told *t, int32_t process, const bool *shar
     snprintf(reason, sizeof reason, "GPUs are shared by %s", names);
     choose_host(c, process, reason);
   }
-  for (int32_t p = 0; p < t->processes && c->way == CROSSING_LINKS; p++) {
+  for (int32_t p = 0; p < t->processes && c->kind == PEERS_LINKED; p++) {
     if (terms_of(t, p)->code == SHARDRT_OK) continue;
     choose_host(c, process, terms_of(t, p)->problem);
   }
@@ -124,7 +116,7 @@ static void choose(crossing *c, const told *t, int32_t process, const bool *shar
 /* ---- joining ---------------------------------------------------------------------------------------------------- */
 
 /* Process 0's id of the group, in every process. `code` is of what came before, in this one. */
-static int spread_id(meet *m, int code, uint8_t id[ACCELERATOR_LINK_ID]) {
+static int spread_id(collective *m, int code, uint8_t id[ACCELERATOR_LINK_ID]) {
   typedef struct said {
     int32_t code;
     uint8_t id[ACCELERATOR_LINK_ID];
@@ -132,7 +124,7 @@ static int spread_id(meet *m, int code, uint8_t id[ACCELERATOR_LINK_ID]) {
   said mine = {0}, *all = alloc_zeros((size_t)m->count, sizeof *all);
   if (code == SHARDRT_OK && all == NULL) code = ALLOC_FAILED;
   if (code == SHARDRT_OK && m->index == 0) mine.code = accelerator_get()->links->id(mine.id);
-  code = meet_join(m, what, job_where(), code, &mine, sizeof mine, all);
+  code = collective_join(m, what, code, &mine, sizeof mine, all);
   if (code == SHARDRT_OK && m->index == 0) code = mine.code;
   if (code == SHARDRT_OK && all != NULL && all[0].code < 0)
     code = error_set(all[0].code, "process 0 could not begin %s", what);
@@ -157,7 +149,7 @@ static int join_step(void *context, bool *done, bool *moved) {
   return links->join(j->id, j->all, j->own, j->devices, j->own_ranks);
 }
 
-static void list_own(const crossing *c, const meet *m, joining *j) {
+static void list_own(const peer_transport *c, const collective *m, joining *j) {
   for (int64_t i = 0; i < (int64_t)m->count * c->devices; i++)
     if (c->ranks[i] >= j->all) j->all = c->ranks[i] + 1;
   for (int32_t d = 0; d < c->devices; d++) {
@@ -170,7 +162,7 @@ static void list_own(const crossing *c, const meet *m, joining *j) {
   }
 }
 
-static int join(crossing *c, meet *m) {
+static int join(peer_transport *c, collective *m) {
   joining j = {.devices = alloc_array((size_t)c->devices, 2 * sizeof *j.devices)};
   if (j.devices != NULL) {
     j.own_ranks = j.devices + c->devices;
@@ -178,9 +170,9 @@ static int join(crossing *c, meet *m) {
   }
   int code = spread_id(m, j.devices == NULL ? ALLOC_FAILED : SHARDRT_OK, j.id);
   if (code == SHARDRT_OK) {
-    code = meet_until(m, &(meet_work){.step = join_step, .context = &j}, what, 0);
+    code = collective_until(m, &(collective_work){.step = join_step, .context = &j}, what, 0);
     if (code == SHARDRT_ECOMM || code == SHARDRT_EDEVICE) code = error_prefix(code, "%s", what);
-    if (code < 0) crossing_break(c);
+    if (code < 0) peer_transport_break(c);
   }
   alloc_free(j.devices);
   return code;
@@ -189,13 +181,13 @@ static int join(crossing *c, meet *m) {
 /* ---- the whole -------------------------------------------------------------------------------------------------- */
 
 /* That they cannot be opened here is no failure. */
-static void open_links(crossing *c, terms *mine) {
+static void open_links(peer_transport *c, terms *mine) {
   mine->code = mine->is_off ? SHARDRT_OK : accelerator_get()->links->open();
   c->is_open = !mine->is_off && mine->code == SHARDRT_OK;
   if (mine->code < 0) snprintf(mine->problem, sizeof mine->problem, "%s", shardrt_error_message());
 }
 
-static int compare_selves(crossing *c, meet *m, told *t) {
+static int compare_selves(peer_transport *c, collective *m, told *t) {
   const size_t count = (size_t)t->processes * (size_t)t->devices;
   terms *self = t->all == NULL ? NULL : (terms *)(t->all + (size_t)t->processes * t->stride);
   bool *sharing = alloc_zeros((size_t)t->processes, sizeof *sharing);
@@ -204,7 +196,7 @@ static int compare_selves(crossing *c, meet *m, told *t) {
   int code = self == NULL || sharing == NULL || order == NULL || c->ranks == NULL ? ALLOC_FAILED : SHARDRT_OK;
   if (code == SHARDRT_OK) code = describe_self((char *)self, t->devices);
   if (code == SHARDRT_OK) open_links(c, self);
-  code = meet_join(m, what, job_where(), code, self, t->stride, t->all);
+  code = collective_join(m, what, code, self, t->stride, t->all);
   if (code == SHARDRT_OK) rank_gpus(t, order, c->ranks, sharing);
   if (code == SHARDRT_OK) choose(c, t, m->index, sharing);
   alloc_free(order);
@@ -212,32 +204,32 @@ static int compare_selves(crossing *c, meet *m, told *t) {
   return code;
 }
 
-int crossing_settle(crossing *c, meet *m, int32_t devices) {
+int peer_transport_settle(peer_transport *c, collective *m, int32_t devices) {
   if (c->is_broken) return error_set(SHARDRT_ECOMM, "%s were given up when something failed on them before", what);
-  if (c->way != CROSSING_UNSETTLED) return SHARDRT_OK;
+  if (c->kind != PEERS_UNSETTLED) return SHARDRT_OK;
   told t = {.processes = m->count, .devices = devices, .stride = sizeof(terms) + (size_t)devices * sizeof(gpu)};
   t.all = alloc_array((size_t)t.processes + 1, t.stride);
   c->devices = devices;
   int code = compare_selves(c, m, &t);
   alloc_free(t.all);
-  if (code == SHARDRT_OK && c->way == CROSSING_LINKS) code = join(c, m);
-  if (code == SHARDRT_OK && c->way == CROSSING_LINKS) return code;
+  if (code == SHARDRT_OK && c->kind == PEERS_LINKED) code = join(c, m);
+  if (code == SHARDRT_OK && c->kind == PEERS_LINKED) return code;
   alloc_free(c->ranks); /* which nobody asks for */
   c->ranks = NULL;
-  if (code < 0) c->way = CROSSING_UNSETTLED;
-  if (c->is_broken) return code; /* crossing_close has the rest */
+  if (code < 0) c->kind = PEERS_UNSETTLED;
+  if (c->is_broken) return code; /* peer_transport_close has the rest */
   if (c->is_open) accelerator_get()->links->close();
   c->is_open = false;
   return code;
 }
 
-void crossing_break(crossing *c) {
+void peer_transport_break(peer_transport *c) {
   if (c->is_broken) return;
   accelerator_get()->links->abort();
   c->is_broken = true;
 }
 
-int crossing_pinned(crossing *c, size_t bytes, char **out) {
+int peer_transport_pinned(peer_transport *c, size_t bytes, char **out) {
   const accelerator *a = accelerator_get();
   if (c->pinned_bytes != bytes) {
     if (c->pinned != NULL) a->free_pinned(c->pinned, c->pinned_bytes);
@@ -253,21 +245,21 @@ int crossing_pinned(crossing *c, size_t bytes, char **out) {
   return SHARDRT_OK;
 }
 
-void crossing_lose_pinned(crossing *c) {
+void peer_transport_lose_pinned(peer_transport *c) {
   c->pinned = NULL;
   c->pinned_bytes = 0;
 }
 
-const char *crossing_notice(crossing *c) {
+const char *peer_transport_notice(peer_transport *c) {
   if (c->notice[0] == '\0' || c->is_told) return NULL;
   c->is_told = true;
   return c->notice;
 }
 
-void crossing_close(crossing *c) {
+void peer_transport_close(peer_transport *c) {
   const accelerator *a = accelerator_get();
   if (c->pinned != NULL) a->free_pinned(c->pinned, c->pinned_bytes);
   if (c->is_open) a->links->close();
   alloc_free(c->ranks);
-  *c = (crossing){0};
+  *c = (peer_transport){0};
 }

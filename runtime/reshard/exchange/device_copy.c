@@ -1,4 +1,4 @@
-#include "reshard/device_copy.h"
+#include "reshard/exchange/device_copy.h"
 
 #include <assert.h>
 #include <string.h>
@@ -7,36 +7,31 @@
 #include "layout/box.h"
 #include "platform/accelerator.h"
 
-static const char what[] = "reshard";
-
-haul_place haul_packed(const shardrt_box *box, int32_t device, void *data) {
-  haul_place place = {.device = device, .data = data, .is_run = true};
-  int64_t stride = 1;
-  for (int32_t d = box->ndim - 1; d >= 0; d--) {
-    place.stride[d] = stride;
-    stride *= box->stop[d] - box->start[d];
-  }
-  return place;
+device_view device_view_packed(const shardrt_box *box, int32_t device, void *data) {
+  return device_view_in_box(box, box, device, data);
 }
 
-haul_place haul_in_block(const struct grid *grid, int64_t number, const shardrt_box *box, int32_t device, void *data) {
-  haul_place place = {.device = device, .data = data};
-  shardrt_box block = grid_box(grid, number), inner = *box;
-  int64_t stride = 1;
+device_view device_view_in_box(const shardrt_box *whole, const shardrt_box *box, int32_t device, void *data) {
+  const shardrt_box inner = box_within(box, whole);
+  int64_t shape[SHARDRT_MAX_NDIM], stride = 1;
+  box_shape(whole, shape);
+  device_view view = {
+      .device = device, .data = data, .first = box_offset(&inner, shape), .is_run = box_is_run(&inner, shape)};
   for (int32_t d = box->ndim - 1; d >= 0; d--) {
-    inner.start[d] -= block.start[d];
-    inner.stop[d] -= block.start[d];
-    place.stride[d] = stride;
-    place.first += inner.start[d] * stride;
-    assert(inner.start[d] >= 0 && inner.stop[d] <= grid->shard_shape[d]);
-    stride *= grid->shard_shape[d];
+    view.stride[d] = stride;
+    stride *= shape[d];
   }
-  place.is_run = box_is_run(&inner, grid->shard_shape);
-  return place;
+  return view;
 }
 
-static int place_box(int32_t device, size_t element, const shardrt_box *box, const haul_place *to,
-                     const haul_place *from) {
+device_view device_view_in_block(const struct grid *grid, int64_t number, const shardrt_box *box, int32_t device,
+                                 void *data) {
+  const shardrt_box block = grid_box(grid, number);
+  return device_view_in_box(&block, box, device, data);
+}
+
+static int place_box(const char *what, int32_t device, size_t element, const shardrt_box *box, const device_view *to,
+                     const device_view *from) {
   accelerator_place place = {.ndim = box->ndim, .to_first = to->first, .from_first = from->first};
   for (int32_t d = 0; d < box->ndim; d++) {
     place.extent[d] = box->stop[d] - box->start[d];
@@ -46,15 +41,14 @@ static int place_box(int32_t device, size_t element, const shardrt_box *box, con
   return accelerator_get()->place(what, device, element, &place, to->data, from->data);
 }
 
-static int copy_run(size_t element, const shardrt_box *box, const haul_place *to, const haul_place *from) {
+static int copy_run(size_t element, const shardrt_box *box, const device_view *to, const device_view *from) {
   return accelerator_get()->copy(to->device, to->data + (size_t)to->first * element, from->device,
                                  from->data + (size_t)from->first * element, (size_t)box_elements(box) * element);
 }
 
 /* The same place, as a piece of its box sees it. */
-static haul_place place_of_piece(const haul_place *whole, const shardrt_box *box, const shardrt_box *piece) {
-  assert(piece->ndim == box->ndim);
-  haul_place place = *whole;
+static device_view place_of_piece(const device_view *whole, const shardrt_box *box, const shardrt_box *piece) {
+  device_view place = *whole;
   for (int32_t d = 0; d < box->ndim; d++) place.first += (piece->start[d] - box->start[d]) * whole->stride[d];
   assert(place.first >= whole->first);
   place.is_run = whole->is_run; /* what is cut from a run is one (box_piece) */
@@ -62,25 +56,25 @@ static haul_place place_of_piece(const haul_place *whole, const shardrt_box *box
 }
 
 /* Packed where it lies, unless it is a run there, and put in place where it goes, unless it is a run there. */
-static int pass_piece(size_t element, const shardrt_box *box, const haul_place *to, const haul_place *from,
-                      void *packed, void *unpacked) {
+static int pass_piece(const char *what, size_t element, const shardrt_box *box, const device_view *to,
+                      const device_view *from, void *packed, void *unpacked) {
   const accelerator *a = accelerator_get();
-  haul_place leaving = *from, coming = *to;
+  device_view leaving = *from, coming = *to;
   int code = SHARDRT_OK;
   if (packed != NULL) {
-    leaving = haul_packed(box, from->device, packed);
-    code = place_box(from->device, element, box, &leaving, from);
+    leaving = device_view_packed(box, from->device, packed);
+    code = place_box(what, from->device, element, box, &leaving, from);
   }
-  if (unpacked != NULL) coming = haul_packed(box, to->device, unpacked);
+  if (unpacked != NULL) coming = device_view_packed(box, to->device, unpacked);
   if (code == SHARDRT_OK) code = a->after(to->device, from->device);
   if (code == SHARDRT_OK) code = copy_run(element, box, &coming, &leaving);
-  if (code == SHARDRT_OK && unpacked != NULL) code = place_box(to->device, element, box, to, &coming);
+  if (code == SHARDRT_OK && unpacked != NULL) code = place_box(what, to->device, element, box, to, &coming);
   const int after = a->after(from->device, to->device); /* also where something failed: what was begun is under way */
   return code < 0 ? code : after;
 }
 
-static int pass_through(size_t element, const shardrt_box *box, const haul_place *to, const haul_place *from,
-                        size_t staging) {
+static int pass_through(const char *what, size_t element, const shardrt_box *box, const device_view *to,
+                        const device_view *from, size_t staging) {
   const accelerator *a = accelerator_get();
   int64_t limit = (int64_t)(staging / element), elements = box_elements(box);
   if (limit < 1) limit = 1;
@@ -94,53 +88,55 @@ static int pass_through(size_t element, const shardrt_box *box, const haul_place
   const int64_t pieces = box_piece_count(box, limit);
   for (int64_t i = 0; i < pieces && code == SHARDRT_OK; i++) {
     shardrt_box piece = box_piece(box, limit, i);
-    haul_place there = place_of_piece(to, box, &piece), here = place_of_piece(from, box, &piece);
-    code = pass_piece(element, &piece, &there, &here, packed, unpacked);
+    device_view there = place_of_piece(to, box, &piece), here = place_of_piece(from, box, &piece);
+    code = pass_piece(what, element, &piece, &there, &here, packed, unpacked);
   }
   if (packed != NULL) a->free(from->device, ACCELERATOR_MAIN, ACCELERATOR_SCRATCH, packed, bytes);
   if (unpacked != NULL) a->free(to->device, ACCELERATOR_MAIN, ACCELERATOR_SCRATCH, unpacked, bytes);
   return code;
 }
 
-int haul_box(size_t element, const shardrt_box *box, const haul_place *to, const haul_place *from, size_t staging) {
+int device_copy_box(const char *what, size_t element, const shardrt_box *box, const device_view *to,
+                    const device_view *from, size_t staging) {
   if (box_is_empty(box)) return SHARDRT_OK;
   if (to->is_run && from->is_run) return copy_run(element, box, to, from);
   if (to->device == from->device || accelerator_get()->reaches(to->device, from->device))
-    return place_box(to->device, element, box, to, from);
-  return pass_through(element, box, to, from, staging);
+    return place_box(what, to->device, element, box, to, from);
+  return pass_through(what, element, box, to, from, staging);
 }
 
 /* ---- order between devices -------------------------------------------------------------------------------------- */
 
-int haul_pairs_new(haul_pairs *pairs, int32_t devices) {
-  *pairs = (haul_pairs){.devices = devices, .takes = alloc_zeros((size_t)devices, (size_t)devices)};
+int device_pairs_new(device_pairs *pairs, int32_t devices) {
+  *pairs = (device_pairs){.devices = devices, .takes = alloc_zeros((size_t)devices, (size_t)devices)};
   return pairs->takes == NULL ? ALLOC_FAILED : SHARDRT_OK;
 }
 
-void haul_pairs_free(haul_pairs *pairs) {
+void device_pairs_free(device_pairs *pairs) {
   alloc_free(pairs->takes);
 }
 
-void haul_pairs_clear(haul_pairs *pairs) {
+void device_pairs_clear(device_pairs *pairs) {
   memset(pairs->takes, 0, (size_t)pairs->devices * (size_t)pairs->devices);
 }
 
-static int order(const haul_pairs *pairs, bool before) {
+static int order_pairs(const device_pairs *pairs, bool before) {
   const accelerator *a = accelerator_get();
   int code = SHARDRT_OK;
   for (int32_t to = 0; to < pairs->devices; to++) {
-    for (int32_t from = 0; from < pairs->devices && code == SHARDRT_OK; from++) {
+    for (int32_t from = 0; from < pairs->devices; from++) {
       if (to == from || !pairs->takes[(size_t)to * (size_t)pairs->devices + (size_t)from]) continue;
-      code = before ? a->after(to, from) : a->after(from, to);
+      const int one = before ? a->after(to, from) : a->after(from, to); /* also after a failure: others are under way */
+      if (code == SHARDRT_OK) code = one;
     }
   }
   return code;
 }
 
-int haul_before(const haul_pairs *pairs) {
-  return order(pairs, true);
+int device_pairs_before(const device_pairs *pairs) {
+  return order_pairs(pairs, true);
 }
 
-int haul_after(const haul_pairs *pairs) {
-  return order(pairs, false);
+int device_pairs_after(const device_pairs *pairs) {
+  return order_pairs(pairs, false);
 }

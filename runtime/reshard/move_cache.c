@@ -1,29 +1,48 @@
-#include "comm/move_cache.h"
+#include "reshard/move_cache.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "base/alloc.h"
+#include "comm/job.h"
 
 /* Blocks of fewer bytes are not worth keeping: their pages stay with malloc anyway. */
 enum { KEPT_FROM = 256 << 10, KEPT_MOST = 512 << 20 };
 
-static void entry_clear(mover_entry *entry) {
+static void entry_clear(move_cache_entry *entry) {
   shardrt_sharding_free(entry->from);
   shardrt_sharding_free(entry->to);
   shardrt_route_free(entry->route);
-  *entry = (mover_entry){0};
+  *entry = (move_cache_entry){0};
 }
 
-void mover_close(mover *m) {
+static void move_cache_close(void *data) {
+  move_cache *m = data;
   team_free(m->team);
   pool_free(m->pool);
-  alloc_free(m->staging);
-  crossing_close(&m->crossing);
-  for (int i = 0; i < MOVER_ROUTES; i++) entry_clear(&m->routes[i]);
-  *m = (mover){0};
+  host_staging_free(&m->staging);
+  peer_transport_close(&m->peers);
+  for (int i = 0; i < MOVE_CACHE_ROUTES; i++) entry_clear(&m->routes[i]);
+  alloc_free(m);
 }
 
-int mover_team(mover *m, int32_t threads, struct team **out) {
+static const char *move_cache_notice(void *data) {
+  return peer_transport_notice(&((move_cache *)data)->peers);
+}
+
+int move_cache_get(move_cache **out) {
+  job_part *part = job_moves();
+  assert(part != NULL);
+  if (part->data == NULL) {
+    move_cache *made = alloc_zeros(1, sizeof *made);
+    if (made == NULL) return ALLOC_FAILED;
+    *part = (job_part){.data = made, .close = move_cache_close, .notice = move_cache_notice};
+  }
+  *out = part->data;
+  return SHARDRT_OK;
+}
+
+int move_cache_team(move_cache *m, int32_t threads, struct team **out) {
   if (m->team == NULL || team_threads(m->team) != threads) {
     struct team *made = NULL;
     int code = team_new(threads, &made);
@@ -35,37 +54,22 @@ int mover_team(mover *m, int32_t threads, struct team **out) {
   return SHARDRT_OK;
 }
 
-int mover_staging(mover *m, size_t bytes, char **out) {
-  if (m->staging == NULL || m->staging_bytes != bytes) {
-    alloc_free(m->staging);
-    m->staging = alloc_array(bytes, 1);
-    m->staging_bytes = bytes;
-    if (m->staging == NULL) return ALLOC_FAILED;
-  }
-  *out = m->staging;
-  return SHARDRT_OK;
-}
-
-void mover_lose_staging(mover *m) {
-  m->staging = NULL;
-}
-
 static bool is_same_shift(const shardrt_shift *a, const shardrt_shift *b) {
   const size_t bytes = (size_t)a->ndim * sizeof *a->by;
   return a->ndim == b->ndim && memcmp(a->old_shape, b->old_shape, bytes) == 0 &&
          memcmp(a->new_shape, b->new_shape, bytes) == 0 && memcmp(a->by, b->by, bytes) == 0;
 }
 
-static bool entry_matches(const mover_entry *entry, const shardrt_sharding *from, const shardrt_sharding *to,
+static bool entry_matches(const move_cache_entry *entry, const shardrt_sharding *from, const shardrt_sharding *to,
                           const shardrt_shift *shift) {
   return entry->route != NULL && is_same_shift(&entry->shift, shift) && shardrt_sharding_equal(entry->from, from) &&
          shardrt_sharding_equal(entry->to, to);
 }
 
-int mover_route(mover *m, shardrt_sharding *from, shardrt_sharding *to, const shardrt_shift *shift, int32_t process,
-                int32_t devices_per_process, const shardrt_route **out) {
-  mover_entry *entry = &m->routes[0];
-  for (int i = 0; i < MOVER_ROUTES; i++) {
+int move_cache_route(move_cache *m, shardrt_sharding *from, shardrt_sharding *to, const shardrt_shift *shift,
+                     int32_t process, int32_t devices_per_process, const shardrt_route **out) {
+  move_cache_entry *entry = &m->routes[0];
+  for (int i = 0; i < MOVE_CACHE_ROUTES; i++) {
     if (entry_matches(&m->routes[i], from, to, shift)) {
       m->routes[i].used = ++m->asked;
       *out = m->routes[i].route;
@@ -77,13 +81,13 @@ int mover_route(mover *m, shardrt_sharding *from, shardrt_sharding *to, const sh
   int code = shardrt_route_shifted(from, to, shift, process, devices_per_process, &route);
   if (code < 0) return code;
   entry_clear(entry);
-  *entry = (mover_entry){
+  *entry = (move_cache_entry){
       .from = sharding_retain(from), .to = sharding_retain(to), .shift = *shift, .route = route, .used = ++m->asked};
   *out = route;
   return SHARDRT_OK;
 }
 
-int mover_blocks(mover *m, size_t bytes, int64_t count, size_t spare, shardrt_buffer **out) {
+int move_cache_blocks(move_cache *m, size_t bytes, int64_t count, size_t spare, shardrt_buffer **out) {
   const bool pooled = bytes >= KEPT_FROM;
   int code = SHARDRT_OK;
   if (m->pool == NULL) code = pool_new(0, &m->pool);
@@ -100,6 +104,6 @@ int mover_blocks(mover *m, size_t bytes, int64_t count, size_t spare, shardrt_bu
   return code;
 }
 
-void mover_settle(mover *m, size_t bytes) {
+void move_cache_settle(move_cache *m, size_t bytes) {
   if (m->pool != NULL) pool_limit(m->pool, bytes < KEPT_MOST ? bytes : KEPT_MOST);
 }

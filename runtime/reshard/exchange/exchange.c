@@ -1,0 +1,87 @@
+#include "reshard/exchange/exchange.h"
+
+#include <assert.h>
+
+#include "shardrt.h"
+
+static int exchange_post(exchange *x, int32_t slot) {
+  assert(x->states[slot] == EXCHANGE_LOADING);
+  x->states[slot] = EXCHANGE_POSTED;
+  return x->backend->post(x->context, slot);
+}
+
+static void exchange_release(exchange *x, int32_t slot) {
+  assert(x->states[slot] == EXCHANGE_STORING && x->busy > 0);
+  x->states[slot] = EXCHANGE_FREE;
+  x->busy--;
+}
+
+static int exchange_load(exchange *x, int32_t slot) {
+  assert(x->states[slot] == EXCHANGE_FREE);
+  bool ended = false;
+  x->states[slot] = EXCHANGE_LOADING;
+  x->busy++;
+  int code = x->backend->load(x->context, slot, &ended);
+  return code == SHARDRT_OK && ended ? exchange_post(x, slot) : code;
+}
+
+static int exchange_store(exchange *x, int32_t slot) {
+  assert(x->states[slot] == EXCHANGE_POSTED);
+  bool ended = false;
+  x->states[slot] = EXCHANGE_STORING;
+  int code = x->backend->store(x->context, slot, &ended);
+  if (code == SHARDRT_OK && ended) exchange_release(x, slot);
+  return code;
+}
+
+/* Sees to the slots that have arrived. */
+static int exchange_arrive(exchange *x, bool *moved) {
+  int32_t slots[EXCHANGE_SLOTS], count = 0;
+  int code = x->backend->poll(x->context, slots, &count, moved);
+  for (int32_t i = 0; i < count && code == SHARDRT_OK; i++) {
+    *moved = true;
+    code = exchange_store(x, slots[i]);
+  }
+  return code;
+}
+
+/* Sees to the slots whose load or store has ended. */
+static int exchange_go_on(exchange *x, bool *moved) {
+  int code = SHARDRT_OK;
+  for (int32_t slot = 0; slot < x->count && code == SHARDRT_OK; slot++) {
+    if (x->states[slot] != EXCHANGE_LOADING && x->states[slot] != EXCHANGE_STORING) continue;
+    bool ended = false;
+    code = x->backend->ended(x->context, slot, &ended);
+    if (code < 0 || !ended) continue;
+    *moved = true;
+    if (x->states[slot] == EXCHANGE_LOADING)
+      code = exchange_post(x, slot);
+    else
+      exchange_release(x, slot);
+  }
+  return code;
+}
+
+static int exchange_fill(exchange *x, bool *moved) {
+  int code = SHARDRT_OK;
+  for (int32_t slot = 0; slot < x->count && code == SHARDRT_OK; slot++) {
+    if (x->states[slot] != EXCHANGE_FREE || !x->backend->take(x->context, slot)) continue;
+    *moved = true;
+    code = exchange_load(x, slot);
+  }
+  return code;
+}
+
+int exchange_step(exchange *x, bool *done, bool *moved) {
+  assert(x->count > 0 && x->count <= EXCHANGE_SLOTS);
+  int code = x->busy > 0 ? exchange_arrive(x, moved) : SHARDRT_OK;
+  if (code == SHARDRT_OK && x->busy > 0) code = exchange_go_on(x, moved);
+  if (code == SHARDRT_OK) code = exchange_fill(x, moved);
+  *done = x->busy == 0;
+  return code;
+}
+
+void exchange_awaits(const exchange *x, bool *processes) {
+  for (int32_t slot = 0; slot < x->count; slot++)
+    if (x->states[slot] == EXCHANGE_POSTED) x->backend->awaits(x->context, slot, processes);
+}

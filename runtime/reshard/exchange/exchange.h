@@ -1,0 +1,46 @@
+/* exchange.h - messages on their way, a few at a time: one machine, over what loads, posts, and stores them.
+ *
+ * A slot has one message, or what else goes at once, at a time. It is taken, loaded (brought where it can be posted
+ * from), posted, and, once it has arrived, stored (brought where it belongs). Slots are given work in their order,
+ * whenever one is free; a backend that takes messages in the route's order cannot end in a circle (layout/route.h). */
+#ifndef SHARDRT_RESHARD_EXCHANGE_EXCHANGE_H
+#define SHARDRT_RESHARD_EXCHANGE_EXCHANGE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { EXCHANGE_SLOTS = 64 /* at most */ };
+
+/* None of these waits. Each returns a code, or is sure to succeed. */
+typedef struct exchange_backend {
+  /* Gives a free slot what goes next there; false: nothing does now. Where all slots are free, that is the end. */
+  bool (*take)(void *context, int32_t slot);
+  /* Begins to load; *ended: it has been done already. */
+  int (*load)(void *context, int32_t slot, bool *ended);
+  int (*post)(void *context, int32_t slot);
+  /* Lists the slots that were posted and have arrived since the last call. *moved: something else went on. */
+  int (*poll)(void *context, int32_t *slots, int32_t *count, bool *moved);
+  /* Begins to store; *ended: it has been done already. */
+  int (*store)(void *context, int32_t slot, bool *ended);
+  /* Whether a load or store that was begun has ended. NULL: each ends when it begins. */
+  int (*ended)(void *context, int32_t slot, bool *ended);
+  /* Marks the processes that a posted slot waits for. */
+  void (*awaits)(const void *context, int32_t slot, bool *processes);
+} exchange_backend;
+
+typedef enum exchange_state { EXCHANGE_FREE, EXCHANGE_LOADING, EXCHANGE_POSTED, EXCHANGE_STORING } exchange_state;
+
+typedef struct exchange {
+  const exchange_backend *backend;
+  void *context;
+  int32_t count; /* of slots: set by the caller, as are the two before */
+  int32_t busy;  /* slots that are not free */
+  exchange_state states[EXCHANGE_SLOTS];
+} exchange;
+
+/* Does what can be done now (collective_work). *done: nothing was left to take, and all slots are free. */
+int exchange_step(exchange *x, bool *done, bool *moved);
+/* Marks the processes that something is posted for. */
+void exchange_awaits(const exchange *x, bool *processes);
+
+#endif

@@ -1,0 +1,33 @@
+#include "reshard/exchange/exchange_transport.h"
+
+#include <assert.h>
+
+#include "reshard/exchange/exchange.h"
+
+_Static_assert((int)EXCHANGE_SLOTS >= 2 * (int)EXCHANGE_WINDOW, "a window's slots are slots of an exchange");
+_Static_assert((int)COMM_REQUESTS <= (int)EXCHANGE_SLOTS, "all requests that end at once are listed as slots");
+_Static_assert((int)COMM_REQUESTS >= 2 * (int)EXCHANGE_WINDOW, "each slot has a request of its own");
+
+bool transport_take(void *window, int32_t slot) {
+  transport_window *w = window;
+  transport_slot *s = &w->slots[slot];
+  return channel_cursor_next(slot < w->size ? &w->in : &w->out, w->rules, &s->channel, &s->message, &s->tag);
+}
+
+int transport_post(void *window, int32_t slot) {
+  const transport_window *w = window;
+  const transport_slot *s = &w->slots[slot];
+  const size_t bytes = s->message.bytes;
+  assert(s->data != NULL && bytes <= COMM_PIECE && s->channel->outgoing == (slot >= w->size));
+  return s->channel->outgoing ? w->transport->isend(slot, s->channel->process, s->tag, s->data, bytes)
+                              : w->transport->irecv(slot, s->channel->process, s->tag, s->data, bytes);
+}
+
+int transport_poll(void *window, int32_t *slots, int32_t *count, bool *moved) {
+  (void)moved;
+  return ((const transport_window *)window)->transport->testsome(slots, count);
+}
+
+void transport_awaits(const void *window, int32_t slot, bool *processes) {
+  processes[((const transport_window *)window)->slots[slot].channel->process] = true;
+}

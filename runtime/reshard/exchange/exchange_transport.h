@@ -1,0 +1,34 @@
+/* exchange_transport.h - the part of an exchange that is with the job's transport (platform/comm.h): which message a
+ * slot has, and sending and receiving it. What loads and stores it differs: exchange_host.c, exchange_staged.c. */
+#ifndef SHARDRT_RESHARD_EXCHANGE_EXCHANGE_TRANSPORT_H
+#define SHARDRT_RESHARD_EXCHANGE_EXCHANGE_TRANSPORT_H
+
+#include "platform/comm.h"
+#include "reshard/exchange/channel.h"
+
+enum { EXCHANGE_WINDOW = 16 /* messages in each direction at most */ };
+
+typedef struct transport_slot {
+  const channel *channel;
+  message message;
+  int32_t tag;
+  char *staging; /* memory of a piece, the slot's own */
+  char *data;    /* what is sent, or received into; set by the backend's load */
+} transport_slot;
+
+/* A backend's context begins with it. */
+typedef struct transport_window {
+  const comm_transport *transport;
+  const message_rules *rules;
+  channel_cursor in, out;
+  int32_t size;                              /* slots in each direction */
+  transport_slot slots[2 * EXCHANGE_WINDOW]; /* those that receive, then those that send: receivers come first */
+} transport_window;
+
+/* Functions of an exchange_backend. */
+bool transport_take(void *window, int32_t slot);
+int transport_post(void *window, int32_t slot);
+int transport_poll(void *window, int32_t *slots, int32_t *count, bool *moved);
+void transport_awaits(const void *window, int32_t slot, bool *processes);
+
+#endif
