@@ -286,7 +286,7 @@ describe("a process that moves data", function()
         for p = 0, 3 do longest = math.max(longest, all[p]) end
       end
       io.write("process ", me, " fine\n")
-    ]], { options = { "--timeout", "1" }, limit = 60 })
+    ]], { options = { "--timeout", "1" }, limit = 240 })
     assert.equal(0, result.status, result.output)
     for p = 0, 3 do contains(result.stdout, "process " .. p .. " fine\n") end
   end)
