@@ -50,7 +50,8 @@ describe("load_npy", function()
     local one, other = counting("w.npy", 191), counting("other.npy", 190)
     local result = run([[
       local path = shardrt.process_index() == 2 and arg[2] or arg[1]
-      shardrt.load_npy(path, shardrt.NamedSharding(shardrt.make_mesh({ 8 }, { "a" }), P("a")))]], { args = { one, other } })
+      shardrt.load_npy(path, shardrt.NamedSharding(shardrt.make_mesh({ 8 }, { "a" }), P("a")))
+    ]], { args = { one, other } })
     assert.not_equal(0, result.status)
     assert.truthy(result.stderr:find("w.npy", 1, true), result.output)
     assert.truthy(result.stderr:match "process 2", result.output)
