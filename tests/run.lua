@@ -47,6 +47,7 @@ local program = os.getenv "SHARDRT" or "build/shardrt"
 local platform = os.getenv "SHARDRT_TEST_PLATFORM" or ""
 if platform == "" then platform = "host" end
 local jobs = setting("SHARDRT_TEST_JOBS", platform == "cuda" and 1 or 2 * tonumber(output_of "nproc"))
+if jobs < 1 then error("SHARDRT_TEST_JOBS is below 1", 0) end
 
 local build = program:match "^(.*/)" or ""
 local libraries = build .. "standin"
