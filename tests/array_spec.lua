@@ -17,12 +17,7 @@ local function arange(...)
   return ndarray.arange(size):reshape { ... }
 end
 
-local function refuses(text, f, ...)
-  local ok, message = pcall(f, ...)
-  assert.is_false(ok)
-  assert.truthy(tostring(message):find(text, 1, true), tostring(message))
-  assert.truthy(message:find("array_spec%.lua:%d+: "), message)
-end
+local refuses = require("tests.support.expect").refused
 
 -- The values of a box {{start, stop}, …} of a nested table.
 local function part(value, index, depth)

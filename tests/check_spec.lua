@@ -16,17 +16,9 @@ local P = arrays.P
 local job = C.shardrt_job_get()
 ]]
 
-local function run(source, o)
-  o = o or {}
-  o.source = head .. source
-  o.processes = o.processes or 4
-  o.devices = o.devices or 2
-  return mpi.run(o)
-end
+local run = mpi.runner(head)
 
-local function contains(text, piece)
-  assert.truthy(text:find(piece, 1, true), ("%q is not in: %s"):format(piece, text))
-end
+local contains = require("tests.support.expect").contains
 
 local function message() return ffi.string(C.shardrt_error_message()) end
 

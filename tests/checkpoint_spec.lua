@@ -7,6 +7,7 @@ local ffi = require "ffi"
 local C = require "shardrt.base.ffi"
 local json = require "shardrt.base.json"
 local shardrt = require "shardrt"
+local expect = require "tests.support.expect"
 local files = require "tests.support.files"
 local mpi = require "tests.support.mpi"
 local P, ndarray = shardrt.P, shardrt.ndarray
@@ -46,7 +47,7 @@ describe("checkpoints", function()
   local function names() return table.concat(files.list(dir), " ") end
   local function refused(more, ...)
     local message = files.message(make, more)
-    for _, words in ipairs { ... } do assert.truthy(message:find(words, 1, true), message) end
+    expect.contains(message, ...)
     assert.truthy(message:find "^[^:]*checkpoint_spec.lua:%d+: ", message)
   end
 

@@ -21,10 +21,7 @@ local function host(source)
     options = { "--platform", "host" } }
 end
 
-local function well(result)
-  assert.equal(0, result.status, result.output)
-  return result
-end
+local well = require("tests.support.expect").well
 
 -- The same cases on both. More than some thousand elements are counted as 2^31 and more are.
 local function compare(kind, count, gpus, env)

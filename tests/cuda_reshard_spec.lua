@@ -27,9 +27,7 @@ local function run(source, o)
   return result
 end
 
-local function contains(text, piece)
-  assert.truthy(text:find(piece, 1, true), ("%q is not in: %s"):format(piece, text))
-end
+local contains = require("tests.support.expect").contains
 
 local function slurp(path)
   local file = assert(io.open(path, "rb"))

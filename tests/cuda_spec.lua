@@ -20,10 +20,7 @@ local function alone(source, limit)
     ]] .. source }
 end
 
-local function well(result)
-  assert.equal(0, result.status, result.output)
-  return result
-end
+local well = require("tests.support.expect").well
 
 describe("a process's devices", function()
   it("are its share of the GPUs, evenly", function()

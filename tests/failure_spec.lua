@@ -19,18 +19,9 @@ end
 local _, lines_before = head:gsub("\n", "")
 
 -- Each of these ends long before the limit, or it hangs.
-local function run(source, o)
-  o = o or {}
-  o.source = head .. source
-  o.processes = o.processes or 4
-  o.devices = 2
-  o.limit = o.limit or 30
-  return mpi.run(o)
-end
+local run = mpi.runner(head, { limit = 30 })
 
-local function contains(text, piece)
-  assert.truthy(text:find(piece, 1, true), ("%q is not in: %s"):format(piece, text))
-end
+local contains = require("tests.support.expect").contains
 
 local function times(text, piece)
   local n, at = 0, 1

@@ -15,12 +15,7 @@ local function host(list, dtype) return ndarray.from_table(list, dtype or "float
 local function table_of(x) return shardrt.process_allgather(x):to_table() end
 local function number(x) return shardrt.process_allgather(x):to_table() end
 
-local function refused(pattern, f, ...)
-  local ok, message = pcall(f, ...)
-  assert.is_false(ok, "was not refused: " .. pattern)
-  assert.truthy(message:find(pattern, 1, true), message)
-  assert.truthy(message:find "^[^:\n]*grad_spec%.lua:%d+: ", message)
-end
+local refused = require("tests.support.expect").refused
 
 local names = {}
 for name in pairs(gradients.list) do names[#names + 1] = name end

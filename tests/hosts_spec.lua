@@ -27,9 +27,7 @@ local _, lines_before = head:gsub("\n", "")
 
 local function line(n) return "recipe.lua:" .. lines_before + n end
 
-local function contains(text, piece)
-  assert.truthy(text:find(piece, 1, true), ("%q is not in: %s"):format(piece, text))
-end
+local contains = require("tests.support.expect").contains
 
 -- Nothing less than planned, and little more: headers, acknowledgements, and what meets say.
 local function close(counted, planned, label)

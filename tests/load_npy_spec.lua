@@ -15,12 +15,7 @@ describe("load_npy", function()
     return files.write(folder, name, files.npy { dict = files.dict("<u2", { 16, 12 }), payload = table.concat(words) })
   end
 
-  local function run(source, args, job)
-    job = job or {}
-    job.source, job.args = "local shardrt = require 'shardrt'\nlocal P = shardrt.P\n" .. source, args
-    job.processes, job.devices = job.processes or 4, job.devices or 2
-    return mpi.run(job)
-  end
+  local run = mpi.runner "local shardrt = require 'shardrt'\nlocal P = shardrt.P\n"
 
   it("gives every device its part, and reads no more than this process's distinct parts", function()
     local result = run([[
@@ -46,7 +41,7 @@ describe("load_npy", function()
         local all = shardrt.process_allgather(x):reshape(192):to_table()
         for k = 0, 191 do assert(all[k + 1] == k) end
       end
-      if shardrt.process_index() == 0 then print "right" end]], { counting("w.npy", 191) })
+      if shardrt.process_index() == 0 then print "right" end]], { args = { counting("w.npy", 191) } })
     assert.equal(0, result.status, result.output)
     assert.equal("right\n", result.stdout)
   end)
@@ -55,7 +50,8 @@ describe("load_npy", function()
     local one, other = counting("w.npy", 191), counting("other.npy", 190)
     local result = run([[
       local path = shardrt.process_index() == 2 and arg[2] or arg[1]
-      shardrt.load_npy(path, shardrt.NamedSharding(shardrt.make_mesh({ 8 }, { "a" }), P("a")))]], { one, other })
+      shardrt.load_npy(path, shardrt.NamedSharding(shardrt.make_mesh({ 8 }, { "a" }), P("a")))
+    ]], { args = { one, other } })
     assert.not_equal(0, result.status)
     assert.truthy(result.stderr:find("w.npy", 1, true), result.output)
     assert.truthy(result.stderr:match "process 2", result.output)
@@ -64,10 +60,10 @@ describe("load_npy", function()
   it("refuses one that does not divide, or is not there, at the recipe's line", function()
     local path = counting("w.npy", 191)
     local text = [[shardrt.load_npy(arg[1], shardrt.NamedSharding(shardrt.make_mesh({ 8 }, { "a" }), P(nil, "a")))]]
-    local uneven = run(text, { path })
+    local uneven = run(text, { args = { path } })
     assert.not_equal(0, uneven.status)
     assert.truthy(uneven.stderr:match "recipe.lua:3: .*12", uneven.output)
-    local absent = run(text, { folder .. "/none.npy" })
+    local absent = run(text, { args = { folder .. "/none.npy" } })
     assert.not_equal(0, absent.status)
     assert.truthy(absent.stderr:find(folder .. "/none.npy: No such file", 1, true), absent.output)
   end)

@@ -4,6 +4,7 @@ local cjson = require "cjson"
 local ffi = require "ffi"
 local C = require "shardrt.base.ffi"
 local shardrt = require "shardrt"
+local expect = require "tests.support.expect"
 local files = require "tests.support.files"
 local mpi = require "tests.support.mpi"
 local P, ndarray = shardrt.P, shardrt.ndarray
@@ -439,7 +440,7 @@ describe("a loader's words", function()
     local ok, problem = pcall(function() shardrt.loader(o) end)
     assert.is_false(ok)
     assert.truthy(problem:match "^tests/loader_spec.lua:%d+: ", problem)
-    for _, text in ipairs { ... } do assert.truthy(problem:find(text, 1, true), problem) end
+    expect.contains(problem, ...)
   end
 
   it("are refused when they are unknown, with the one that was meant", function()

@@ -15,12 +15,7 @@ local dtypes = {
   "float64",
 }
 
-local function refuses(text, f, ...)
-  local ok, message = pcall(f, ...)
-  assert.is_false(ok)
-  assert.truthy(message:find(text, 1, true), message)
-  assert.truthy(message:find("^[^:]*ndarray_spec%.lua:%d+: "), message)
-end
+local refuses = require("tests.support.expect").refused
 
 describe("a host array", function()
   it("gives a number for any bits of a NaN", function()

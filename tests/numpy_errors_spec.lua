@@ -9,16 +9,9 @@ local ndarray, P = shardrt.ndarray, shardrt.P
 local mesh = shardrt.make_mesh({ 4, 2 }, { "a", "b" })
 local function on(...) return shardrt.NamedSharding(mesh, P(...)) end
 
-local function refused(pattern, f, ...)
-  local ok, message = pcall(f, ...)
-  assert.is_false(ok, "was not refused: " .. pattern)
-  assert.truthy(message:find(pattern, 1, true), message)
-  assert.truthy(message:find "^[^:\n]*numpy_errors_spec%.lua:%d+: ", message)
-end
+local refused = require("tests.support.expect").refused
 
-local function contains(text, piece)
-  assert.truthy(text:find(piece, 1, true), ("%q is not in: %s"):format(piece, text))
-end
+local contains = require("tests.support.expect").contains
 
 describe("a mistake with shardrt.numpy is named:", function()
   local x = shardrt.device_put(ndarray.full({ 8, 4 }, 1), on("a", "b"))
@@ -141,11 +134,7 @@ describe("editors", function()
 end)
 
 describe("between processes,", function()
-  local function run(source, o)
-    o = o or {}
-    o.source, o.processes, o.devices, o.limit = source, o.processes or 2, 2, 60
-    return mpi.run(o)
-  end
+  local run = mpi.runner("", { processes = 2 })
 
   it("operations that differ are found, not waited for", function()
     local head = [[

@@ -31,9 +31,7 @@ local function plan(options, o)
   return result.stdout
 end
 
-local function has(text, ...)
-  for _, line in ipairs { ... } do assert.truthy(text:find(line, 1, true), line .. "\nis not in\n" .. text) end
-end
+local has = require("tests.support.expect").contains
 
 -- The part of a plan that is about one process, of the entry that begins with `what`.
 local function process_part(text, entry, process)

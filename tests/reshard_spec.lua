@@ -5,6 +5,7 @@
 local ffi = require "ffi"
 local C = require "shardrt.base.ffi"
 local moves = require "tests.support.moves"
+local expect = require "tests.support.expect"
 local mpi = require "tests.support.mpi"
 local shardrt = require "shardrt"
 local P = shardrt.P
@@ -31,31 +32,20 @@ local _, lines_before = head:gsub("\n", "")
 local function line(n) return "recipe.lua:" .. lines_before + n .. ": " end
 
 -- A recipe under mpirun (nil: alone); it must end well unless told otherwise.
+local run_any = mpi.runner(head)
 local function run(source, o)
-  o = o or {}
-  o.source, o.limit = head .. source, o.limit or 60
-  if o.processes ~= false then o.processes = o.processes or 4 else o.processes = nil end
-  o.devices = o.devices or 2
-  local result = mpi.run(o)
-  if not o.fails then assert.equal(0, result.status, result.output) end
-  return result
+  local result = run_any(source, o)
+  return o and o.fails and result or expect.well(result)
 end
 
-local function contains(text, piece)
-  assert.truthy(text:find(piece, 1, true), ("%q is not in: %s"):format(piece, text))
-end
+local contains = expect.contains
 
 local function times(text, piece)
   local _, n = text:gsub(piece:gsub("%p", "%%%0"), "")
   return n
 end
 
-local function refused(pattern, f, ...)
-  local ok, message = pcall(f, ...)
-  assert.is_false(ok, "was not refused: " .. pattern)
-  assert.truthy(message:find(pattern, 1, true), message)
-  assert.truthy(message:find "^[^:]*reshard_spec%.lua:%d+: ", message)
-end
+local refused = expect.refused
 
 -- What a process's memory shows is the sanitizer's own, not ours.
 local function measures(name, f)

@@ -1,6 +1,7 @@
 -- save and load in jobs: one file from any number of processes into any other; what goes wrong in one process; jobs
 -- that are killed in the middle.
 
+local expect = require "tests.support.expect"
 local files = require "tests.support.files"
 local mpi = require "tests.support.mpi"
 
@@ -59,7 +60,7 @@ describe("save and load", function()
   local function refused(topology, source, args, ...)
     local result = run(topology, source, args, { "--timeout", "20" })
     assert.not_equal(0, result.status, result.output)
-    for _, word in ipairs { ... } do assert.truthy(result.stderr:find(word, 1, true), word .. "\n" .. result.output) end
+    expect.contains(result.stderr, ...)
     assert.is_nil(result.stderr:find("\n[^\n]*\n", 1, true), result.output)
     return result
   end

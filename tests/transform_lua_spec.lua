@@ -34,7 +34,7 @@ end
 -- A source of one field, x: uint8 {10, 4}, element i is i.
 local function forty() return shardrt.source.array { x = ndarray.arange(40, "uint8"):reshape { 10, 4 } } end
 
-local function contains(text, part) assert.truthy(text:find(part, 1, true), text) end
+local contains = require("tests.support.expect").contains
 
 describe("a transform in Lua", function()
   it("sees samples and writes rows as plain Lua would, in all dtypes", function()

@@ -3,6 +3,7 @@
 local ffi = require "ffi"
 local C = require "shardrt.base.ffi"
 local shardrt = require "shardrt"
+local expect = require "tests.support.expect"
 local files = require "tests.support.files"
 local mpi = require "tests.support.mpi"
 local ndarray, source = shardrt.ndarray, shardrt.source
@@ -33,7 +34,7 @@ local function all(s, name) return numbers(s:read(0, #s)[name or "id"]) end
 
 local function refused(f, ...)
   local message = files.message(f)
-  for _, text in ipairs { ... } do assert.truthy(message:find(text, 1, true), message) end
+  expect.contains(message, ...)
   assert.truthy(message:match "^tests/views_spec.lua:%d+: ", message)
 end
 

@@ -10,12 +10,7 @@ local mesh = shardrt.make_mesh({ 4, 2 }, { "data", "model" })
 local s = shardrt.NamedSharding(mesh, P("data", "model"))
 local function host() return ndarray.arange(64, "int32"):reshape { 8, 8 } end
 
-local function refuses(text, f, ...)
-  local ok, message = pcall(f, ...)
-  assert.is_false(ok)
-  assert.truthy(tostring(message):find(text, 1, true), message)
-  assert.truthy(message:find "^[^:]*words_spec%.lua:%d+: ", message)
-end
+local refuses = require("tests.support.expect").refused
 
 describe("what a recipe is given", function()
   it("can be changed without changing what was made", function()

@@ -82,4 +82,19 @@ function mpi.run(o)
   return result
 end
 
+--- A function(source, o) that runs recipes as mpi.run does: `head` stands before each source, and where o is silent
+--- it is four processes with two devices each, or what `defaults` (as o) says. o.processes = false: alone.
+---@param head string
+---@param defaults? table
+function mpi.runner(head, defaults)
+  return function(source, o)
+    local job = { processes = 4, devices = 2 }
+    for _, more in ipairs { defaults or {}, o or {} } do
+      for key, value in pairs(more) do job[key] = value end
+    end
+    job.source, job.processes = head .. source, job.processes or nil
+    return mpi.run(job)
+  end
+end
+
 return mpi
