@@ -1,5 +1,6 @@
 #include "reshard/reshard_device.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -215,7 +216,11 @@ static int copy_and_drop(device_move *f) {
     int64_t end = first;
     while (end < all->count && all->items[end].to->shard == shard) end++;
     code = copy_device_parts(f, all->items + first, end - first);
-    for (; first < end; first++) f->uses[block_of(f, all->items[first].from)]--;
+    for (; first < end; first++) {
+      int64_t *uses = &f->uses[block_of(f, all->items[first].from)];
+      assert(*uses > 0);
+      --*uses;
+    }
     drop_unused(f);
   }
   return code;

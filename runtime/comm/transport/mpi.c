@@ -5,6 +5,7 @@
  * own notes and nobody else. */
 #include "platform/comm.h"
 
+#include <assert.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -124,6 +125,7 @@ static int mpi_piece_type(size_t bytes, size_t stride) {
 }
 
 static int mpi_gather(const void *mine, size_t bytes, void *all, size_t stride) {
+  assert(state.request == MPI_REQUEST_NULL && bytes <= COMM_PIECE && stride >= bytes);
   int code;
   if (stride == bytes) {
     code = MPI_Iallgather(mine, (int)bytes, MPI_BYTE, all, (int)bytes, MPI_BYTE, state.work, &state.request);
@@ -146,12 +148,14 @@ static int mpi_test(bool *done) {
 
 /* A synchronous send: one that MPI could keep for the receiver would let a quick sender fill the receiver's memory. */
 static int mpi_isend(int32_t request, int32_t to, int32_t tag, const void *data, size_t bytes) {
+  assert(state.under_way[request] == MPI_REQUEST_NULL && bytes > 0 && bytes <= COMM_PIECE);
   state.expected[request] = 0;
   int code = MPI_Issend(data, (int)bytes, MPI_BYTE, to, tag, state.messages, &state.under_way[request]);
   return code == MPI_SUCCESS ? SHARDRT_OK : mpi_error("sending", code);
 }
 
 static int mpi_irecv(int32_t request, int32_t from, int32_t tag, void *data, size_t bytes) {
+  assert(state.under_way[request] == MPI_REQUEST_NULL && bytes > 0 && bytes <= COMM_PIECE);
   state.expected[request] = bytes;
   int code = MPI_Irecv(data, (int)bytes, MPI_BYTE, from, tag, state.messages, &state.under_way[request]);
   return code == MPI_SUCCESS ? SHARDRT_OK : mpi_error("receiving", code);

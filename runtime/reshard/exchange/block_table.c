@@ -1,5 +1,6 @@
 #include "reshard/exchange/block_table.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 #include "base/alloc.h"
@@ -48,6 +49,7 @@ const block_entry *block_table_find(const block_table *b, int64_t number, int64_
   }
   *count = 0;
   while (low + *count < b->count && b->items[low + *count].number == number) ++*count;
+  assert(*count > 0);
   return &b->items[low];
 }
 
