@@ -72,16 +72,27 @@ static int exchange_fill(exchange *x, bool *moved) {
   return code;
 }
 
-int exchange_step(exchange *x, bool *done, bool *moved) {
-  assert(x->count > 0 && x->count <= EXCHANGE_SLOTS);
+/* All is done when nothing was left to take, and all slots are free. */
+static int exchange_step(void *context, bool *done, bool *moved) {
+  exchange *x = context;
   int code = x->busy > 0 ? exchange_arrive(x, moved) : SHARDRT_OK;
   if (code == SHARDRT_OK && x->busy > 0) code = exchange_go_on(x, moved);
   if (code == SHARDRT_OK) code = exchange_fill(x, moved);
-  *done = x->busy == 0;
-  return code;
+  if (code < 0) return code;
+  const bool more = !*moved && x->backend->help != NULL && x->backend->help(x->context, moved);
+  *done = x->busy == 0 && !more && !*moved;
+  return SHARDRT_OK;
 }
 
-void exchange_awaits(const exchange *x, bool *processes) {
+/* Those that something is posted for. */
+static void exchange_awaits(const void *context, bool *processes) {
+  const exchange *x = context;
   for (int32_t slot = 0; slot < x->count; slot++)
     if (x->states[slot] == EXCHANGE_POSTED) x->backend->awaits(x->context, slot, processes);
+}
+
+int exchange_run(exchange *x, collective *m, const char *what, size_t bytes) {
+  assert(x->count > 0 && x->count <= EXCHANGE_SLOTS && x->busy == 0);
+  const collective_work work = {.step = exchange_step, .awaits = exchange_awaits, .context = x};
+  return collective_until(m, &work, what, bytes);
 }

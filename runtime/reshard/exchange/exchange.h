@@ -6,8 +6,7 @@
 #ifndef SHARDRT_RESHARD_EXCHANGE_EXCHANGE_H
 #define SHARDRT_RESHARD_EXCHANGE_EXCHANGE_H
 
-#include <stdbool.h>
-#include <stdint.h>
+#include "comm/collective.h"
 
 enum { EXCHANGE_SLOTS = 64 /* at most */ };
 
@@ -26,6 +25,9 @@ typedef struct exchange_backend {
   int (*ended)(void *context, int32_t slot, bool *ended);
   /* Marks the processes that a posted slot waits for. */
   void (*awaits)(const void *context, int32_t slot, bool *processes);
+  /* Called where nothing went on: does other work that belongs to it. False: there is none left. NULL: there is none.
+   */
+  bool (*help)(void *context, bool *moved);
 } exchange_backend;
 
 typedef enum exchange_state { EXCHANGE_FREE, EXCHANGE_LOADING, EXCHANGE_POSTED, EXCHANGE_STORING } exchange_state;
@@ -38,9 +40,8 @@ typedef struct exchange {
   exchange_state states[EXCHANGE_SLOTS];
 } exchange;
 
-/* Does what can be done now (collective_work). *done: nothing was left to take, and all slots are free. */
-int exchange_step(exchange *x, bool *done, bool *moved);
-/* Marks the processes that something is posted for. */
-void exchange_awaits(const exchange *x, bool *processes);
+/* Takes, and sees to, all that there is, and waits for it with the collective's limit (collective_until, which has
+ * `what` and `bytes`). After a failure messages may be under way where slots are busy. */
+int exchange_run(exchange *x, collective *m, const char *what, size_t bytes);
 
 #endif

@@ -202,6 +202,13 @@ static int exchange_host_ended(void *context, int32_t slot, bool *ended) {
   return SHARDRT_OK;
 }
 
+/* With the copies, which the team makes meanwhile. */
+static bool exchange_host_help(void *context, bool *moved) {
+  struct team *team = ((exchange_host *)context)->task.team;
+  *moved = team_help(team);
+  return *moved || team_left(team) > 0;
+}
+
 static const exchange_backend host_backend = {
     .take = transport_take,
     .load = exchange_host_load,
@@ -210,20 +217,8 @@ static const exchange_backend host_backend = {
     .store = exchange_host_store,
     .ended = exchange_host_ended,
     .awaits = transport_awaits,
+    .help = exchange_host_help,
 };
-
-static int exchange_host_step(void *context, bool *done, bool *moved) {
-  exchange_host *h = context;
-  int code = exchange_step(&h->exchange, done, moved);
-  if (code < 0) return code;
-  if (!*moved) *moved = team_help(h->task.team);
-  *done = *done && !*moved && team_left(h->task.team) == 0;
-  return SHARDRT_OK;
-}
-
-static void exchange_host_awaits(const void *context, bool *processes) {
-  exchange_awaits(&((const exchange_host *)context)->exchange, processes);
-}
 
 /* ---- the whole -------------------------------------------------------------------------------------------------- */
 
@@ -338,8 +333,7 @@ int exchange_host_run(exchange_host *h, collective *m, const char *what) {
   team_spread(h->task.team, copy_piece, h, h->copies_before[h->task.route->copies.count]);
   for (int64_t i = 0; h->uses != NULL && i < h->task.old.count; i++) use_block(h, h->task.old.items[i].number, 1);
   size_t bytes = (size_t)(h->rules.piece > h->copied ? h->rules.piece : h->copied) * h->task.element;
-  const collective_work work = {.step = exchange_host_step, .awaits = exchange_host_awaits, .context = h};
-  int code = collective_until(m, &work, what, bytes);
+  int code = exchange_run(&h->exchange, m, what, bytes);
   if (code < 0) team_stop(h->task.team);
   return code;
 }
