@@ -12,7 +12,8 @@ enum { EXCHANGE_SLOTS = 64 /* at most */ };
 
 /* None of these waits. Each returns a code, or is sure to succeed. */
 typedef struct exchange_backend {
-  /* Gives a free slot what goes next there; false: nothing does now. Where all slots are free, that is the end. */
+  /* Gives a free slot what goes next there; false: nothing does now, in any slot of its group. Where all slots are
+   * free, that is the end. */
   bool (*take)(void *context, int32_t slot);
   /* Begins to load; *ended: it has been done already. */
   int (*load)(void *context, int32_t slot, bool *ended);
@@ -35,8 +36,8 @@ typedef enum exchange_state { EXCHANGE_FREE, EXCHANGE_LOADING, EXCHANGE_POSTED, 
 typedef struct exchange {
   const exchange_backend *backend;
   void *context;
-  int32_t count; /* of slots: set by the caller, as are the two before */
-  int32_t busy;  /* slots that are not free */
+  int32_t groups, size; /* of slots, and slots in each: set by the caller, as are the two before */
+  int32_t busy;         /* slots that are not free */
   exchange_state states[EXCHANGE_SLOTS];
 } exchange;
 

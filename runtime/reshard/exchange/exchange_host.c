@@ -56,6 +56,10 @@ static int64_t block_index(const host_blocks *blocks, int64_t number) {
   return found - blocks->items;
 }
 
+static char *block_data(const host_blocks *blocks, int64_t number) {
+  return blocks->items[block_index(blocks, number)].data;
+}
+
 /* A box in a block of this process. */
 typedef struct host_view {
   char *data;           /* of the block */
@@ -66,9 +70,7 @@ typedef struct host_view {
 static host_view view_block(const host_blocks *blocks, const struct grid *grid, int64_t number,
                             const shardrt_box *box) {
   const shardrt_box block = grid_box(grid, number);
-  return (host_view){.data = blocks->items[block_index(blocks, number)].data,
-                     .shape = grid->shard_shape,
-                     .box = box_within(box, &block)};
+  return (host_view){.data = block_data(blocks, number), .shape = grid->shard_shape, .box = box_within(box, &block)};
 }
 
 static host_view view_old(const exchange_host *h, const shardrt_move *move, const shardrt_box *box) {
@@ -129,7 +131,7 @@ static void count_copies(exchange_host *h) {
   h->copies_before[0] = 0;
   for (int64_t i = 0; i < copies->count; i++) {
     const shardrt_move *move = &copies->items[i];
-    const bool shared = view_old(h, move, &move->box).data == view_new(h, move, &move->box).data;
+    const bool shared = block_data(&h->task.old, move->from) == block_data(&h->task.new, move->to);
     h->copies_before[i + 1] = h->copies_before[i] + (shared ? 0 : box_piece_count(&move->box, h->copied));
   }
 }
@@ -311,7 +313,7 @@ int exchange_host_new(const exchange_host_task *task, exchange_host **out) {
   h->window.rules = &h->rules;
   h->window.in.channels = &h->in;
   h->window.out.channels = &h->out;
-  h->exchange = (exchange){.backend = &host_backend, .context = h, .count = 2 * h->window.size};
+  h->exchange = (exchange){.backend = &host_backend, .context = h, .groups = 2, .size = h->window.size};
   count_copies(h);
   h->large = (size_t)task->route->copies.elements * task->element > CACHES;
   if (h->uses != NULL) count_uses(h);

@@ -185,7 +185,7 @@ static int exchange_nccl_new(exchange_nccl *x, channels *out, channels *in) {
   x->count = out->count + in->count;
   x->starting = -1;
   for (int32_t slot = 0; slot < ROUNDS; slot++) x->rounds[slot] = -1;
-  x->exchange = (exchange){.backend = &nccl_backend, .context = x, .count = ROUNDS};
+  x->exchange = (exchange){.backend = &nccl_backend, .context = x, .groups = 1, .size = ROUNDS};
   x->channels = alloc_zeros((size_t)x->count, sizeof *x->channels);
   x->messages = alloc_array((size_t)x->count, sizeof *x->messages);
   x->events = alloc_zeros((size_t)x->peers->devices, ROUNDS * sizeof(accelerator_event *));

@@ -96,7 +96,7 @@ int exchange_staged_run(const device_channel_args *args, channels *out, channels
   x->window.in.channels = in;
   x->window.out.channels = out;
   x->window.size = EXCHANGE_WINDOW;
-  x->exchange = (exchange){.backend = &staged_backend, .context = x, .count = slots};
+  x->exchange = (exchange){.backend = &staged_backend, .context = x, .groups = 2, .size = EXCHANGE_WINDOW};
   int code = SHARDRT_OK;
   char *pinned = NULL;
   if (out->count + in->count > 0) code = peer_transport_pinned(peers, (size_t)slots * piece, &pinned);
