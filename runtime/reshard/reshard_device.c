@@ -326,7 +326,7 @@ int reshard_device_into(reshard *r, shardrt_array *made) {
                    .a = accelerator_get(),
                    .element = shardrt_dtype_size(shardrt_array_dtype(r->x)),
                    .staging = reshard_staging(r) / 2};
-  int code = reshard_check_staging(reshard_staging(r), f.element);
+  int code = exchange_check_staging(reshard_staging(r), f.element);
   if (code == SHARDRT_OK) code = device_move_new(&f);
   code = code < 0 ? reshard_fail(r, code) : move_device_parts(&f, what);
   if (r->options.donate != 0) drop_all(r->x);

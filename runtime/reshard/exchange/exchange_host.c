@@ -238,7 +238,7 @@ static void count_uses(exchange_host *h) {
   }
 }
 
-int reshard_check_staging(size_t staging, size_t element) {
+int exchange_check_staging(size_t staging, size_t element) {
   if (staging / 2 >= element) return SHARDRT_OK;
   return error_set(SHARDRT_EINVAL,
                    "%zu bytes of staging: it takes two elements at least, one to send and one to receive, of %zu bytes",
@@ -262,7 +262,7 @@ static int take_staging(host_staging *kept, size_t bytes) {
 /* As many slots as there can be messages through staging of one element or more. */
 static int set_sizes(exchange_host *h) {
   const size_t element = h->task.element, room = h->task.staging / 2 / element; /* elements in each direction */
-  int code = reshard_check_staging(h->task.staging, element);
+  int code = exchange_check_staging(h->task.staging, element);
   if (code < 0) return code;
   h->window.size = room < EXCHANGE_WINDOW ? (int32_t)room : EXCHANGE_WINDOW;
   size_t piece = room / (size_t)h->window.size;
