@@ -59,7 +59,7 @@ typedef struct quorum {
   bool is_unanimous; /* nobody fails with another message */
 } quorum;
 
-static void hear(heartbeat *n, uint64_t hash, quorum *q) {
+static void hear_others(heartbeat *n, uint64_t hash, quorum *q) {
   heartbeat_receive(n);
   *q = (quorum){.alike = q->alike, .lowest = -1, .speaker = -1, .is_everyone = true, .is_unanimous = true};
   for (int32_t p = 0; p < n->count; p++) {
@@ -74,18 +74,18 @@ static void hear(heartbeat *n, uint64_t hash, quorum *q) {
 
 /* Waits, hearing others. Ends early where a process below `below` claims to print, or where all have failed and
  * `or_everyone`. */
-static void listen(heartbeat *n, uint64_t hash, quorum *q, double seconds, int32_t below, bool or_everyone) {
+static void listen_to_others(heartbeat *n, uint64_t hash, quorum *q, double seconds, int32_t below, bool or_everyone) {
   double end = shardrt_clock() + seconds;
   do {
     nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
-    hear(n, hash, q);
+    hear_others(n, hash, q);
     if (q->speaker >= 0 && q->speaker < below) return;
   } while (shardrt_clock() < end && !(or_everyone && q->is_everyone));
 }
 
 /* In one write, so that nothing comes between. Where stderr does not wait by itself (O_NONBLOCK) and is full, its
  * reader gets some time. */
-static void print(const char *text, size_t length) {
+static void print_to_stderr(const char *text, size_t length) {
   const double end = shardrt_clock() + FULL;
   while (length > 0) {
     ssize_t written = write(STDERR_FILENO, text, length);
@@ -100,7 +100,7 @@ static void print(const char *text, size_t length) {
   }
 }
 
-static void speak(const heartbeat *n, const bool *alike, const char *message) {
+static void print_message(const heartbeat *n, const bool *alike, const char *message) {
   if (message[0] == '\0') return;
   char who[256] = "";
   if (n->count > 1 && alike != NULL) {
@@ -119,22 +119,22 @@ static void speak(const heartbeat *n, const bool *alike, const char *message) {
     length = sizeof text - 1;
     text[length - 1] = '\n';
   }
-  if (length > 0) print(text, (size_t)length);
+  if (length > 0) print_to_stderr(text, (size_t)length);
 }
 
 /* Agrees with the others that fail on who prints: whether it is this process. */
 static bool has_the_word(heartbeat *n, const char *message, quorum *q) {
   uint64_t hash = message_hash(message);
   heartbeat_send(n, &(comm_note){.kind = COMM_FAILED, .number = hash});
-  listen(n, hash, q, LISTEN, n->count, true);
-  if (q->speaker < 0 && q->lowest < n->index) listen(n, hash, q, DEFER, n->count, false);
+  listen_to_others(n, hash, q, LISTEN, n->count, true);
+  if (q->speaker < 0 && q->lowest < n->index) listen_to_others(n, hash, q, DEFER, n->count, false);
   if (q->speaker >= 0) return false;
   heartbeat_send(n, &(comm_note){.kind = COMM_SPEAKING, .number = hash});
-  listen(n, hash, q, SETTLE, n->index, false);
+  listen_to_others(n, hash, q, SETTLE, n->index, false);
   return q->speaker < 0 || q->speaker > n->index;
 }
 
-static void rest(double seconds) {
+static void rest_for(double seconds) {
   time_t whole = (time_t)seconds;
   nanosleep(&(struct timespec){.tv_sec = whole, .tv_nsec = (long)((seconds - (double)whole) * 1e9)}, NULL);
 }
@@ -143,12 +143,12 @@ void abort_job(heartbeat *n, int status, const char *message, void (*before_end)
   fflush(NULL);
   quorum q = {.alike = alloc_zeros((size_t)n->count, sizeof *q.alike), .is_unanimous = true};
   const bool speaks = n->count == 1 || q.alike == NULL || has_the_word(n, message, &q);
-  if (speaks) speak(n, q.alike, message);
+  if (speaks) print_message(n, q.alike, message);
   if (before_end != NULL) before_end();
   if (!speaks)
-    rest(KILLED);
+    rest_for(KILLED);
   else if (!q.is_unanimous || (before_end != NULL && n->count > 1))
-    rest(LEAD);
+    rest_for(LEAD);
   alloc_free(q.alike);
   n->transport->kill(status);
 }

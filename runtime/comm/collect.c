@@ -15,7 +15,7 @@ struct collection {
 };
 
 /* Whether the message that was under way has ended. */
-static int end_message(struct collection *self, bool *ended) {
+static int collect_end_message(struct collection *self, bool *ended) {
   int32_t requests[COMM_REQUESTS], count = 0;
   int code = self->transport->testsome(requests, &count);
   *ended = count > 0;
@@ -23,11 +23,11 @@ static int end_message(struct collection *self, bool *ended) {
   return code;
 }
 
-static int receive_step(void *context, bool *done, bool *moved) {
+static int collect_receive_step(void *context, bool *done, bool *moved) {
   struct collection *self = context;
   collect_room *room = self->c->room;
   if (self->under_way) {
-    int code = end_message(self, moved);
+    int code = collect_end_message(self, moved);
     if (code < 0 || !*moved) return code;
     if (room->bytes > 0)
       self->c->take(self->c->context, room->piece, room->bytes);
@@ -40,11 +40,11 @@ static int receive_step(void *context, bool *done, bool *moved) {
   return self->transport->irecv(0, self->from, 0, room, sizeof *room);
 }
 
-static int send_step(void *context, bool *done, bool *moved) {
+static int collect_send_step(void *context, bool *done, bool *moved) {
   struct collection *self = context;
   collect_room *room = self->c->room;
   if (self->under_way) {
-    int code = end_message(self, moved);
+    int code = collect_end_message(self, moved);
     if (code < 0 || !*moved) return code;
     *done = room->bytes == 0;
     if (*done) return SHARDRT_OK;
@@ -55,7 +55,7 @@ static int send_step(void *context, bool *done, bool *moved) {
   return self->transport->isend(0, 0, 0, room, sizeof *room);
 }
 
-static void awaits(const void *context, bool *processes) {
+static void collect_awaits(const void *context, bool *processes) {
   processes[((const struct collection *)context)->from] = true; /* 0 in those that send */
 }
 
@@ -69,6 +69,7 @@ int collect_run(const collect *c, const char *what) {
       c->take(c->context, c->room->piece, c->room->bytes);
     self.from = 1;
   }
-  const collective_work work = {.step = receives ? receive_step : send_step, .awaits = awaits, .context = &self};
+  const collective_work work = {
+      .step = receives ? collect_receive_step : collect_send_step, .awaits = collect_awaits, .context = &self};
   return collective_until(m, &work, what, sizeof *c->room);
 }

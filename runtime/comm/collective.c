@@ -91,7 +91,7 @@ const char *collective_place(const collective *m) {
 }
 
 /* Tells the others that this process waits, and where; or, by 0, that it goes on. */
-static void announce(const collective *m, uint64_t sequence) {
+static void announce_wait(const collective *m, uint64_t sequence) {
   comm_note note = {.kind = COMM_WAITING, .number = sequence, .seconds = shardrt_clock() - m->came};
   snprintf(note.where, sizeof note.where, "%.*s", COMM_WHERE - 1, collective_place(m));
   heartbeat_send(&m->heartbeat, &note);
@@ -104,6 +104,7 @@ static void announce_move(collective *m) {
 }
 
 int collective_until(collective *m, const collective_work *work, const char *what, size_t bytes) {
+  assert(!m->broken);
   m->sequence++;
   heartbeat_receive(&m->heartbeat);
   double patient = m->timeout / 4 < ANNOUNCE_SECONDS ? m->timeout / 4 : ANNOUNCE_SECONDS;
@@ -117,7 +118,7 @@ int collective_until(collective *m, const collective_work *work, const char *wha
     int code = work->step(work->context, &done, &moved);
     if (code < 0 || done) {
       m->broken = code < 0;
-      if (announced && done) announce(m, 0);
+      if (announced && done) announce_wait(m, 0);
       return code;
     }
     if (moved) {
@@ -133,7 +134,7 @@ int collective_until(collective *m, const collective_work *work, const char *wha
     if (m->heartbeat.moves != moves) p.quiet = 0;
     moves = m->heartbeat.moves;
     if (!announced && (p.waited >= patient || (!has_moved && m->heartbeat.waiting >= m->sequence))) {
-      announce(m, m->sequence);
+      announce_wait(m, m->sequence);
       announced = true;
     }
     if (p.quiet >= m->timeout + GRACE_SECONDS) {
@@ -205,7 +206,7 @@ static bool look_alike(const collective *m) {
   return true;
 }
 
-static int mismatch(const collective *m) {
+static int report_mismatch(const collective *m) {
   bool *group = alloc_zeros((size_t)m->count, 2 * sizeof *group);
   if (group == NULL) return ALLOC_FAILED;
   bool *told = group + m->count;
@@ -259,11 +260,12 @@ static bool check_slots(const collective *m, bool *any_failed) {
 
 /* Gives every process the message of the first that failed; `message` is this one's, "" where it did not. It needs no
  * memory, which may be what is missing. */
-static int pass_on(collective *m, const char message[PASSED_ON]) {
+static int pass_on_message(collective *m, const char message[PASSED_ON]) {
   const size_t slot = sizeof(collective_slot);
   char first_said[PASSED_ON];
   int32_t first = 0;
   while (m->last[first].code >= 0) first++;
+  assert(first < m->count);
   bool alike = true;
   assert(first < m->count); /* one failed: check_slots has seen it */
   for (size_t at = 0; at < PASSED_ON; at += slot) {
@@ -304,13 +306,14 @@ int collective_join(collective *m, const char *what, int own, const void *mine, 
       collective_wait(m, m->transport->gather(&m->mine, slot, m->next, slot), m->mine.what, slot * (size_t)m->count);
   if (code < 0) return code;
   trace_end(start, (struct trace_event){.kind = TRACE_MEET});
+  assert(m->next != m->last);
   collective_slot *said = m->next;
   m->next = m->last;
   m->last = said;
   m->seen = shardrt_clock();
   bool any_failed;
-  if (!check_slots(m, &any_failed)) return mismatch(m);
-  if (any_failed) return pass_on(m, message);
+  if (!check_slots(m, &any_failed)) return report_mismatch(m);
+  if (any_failed) return pass_on_message(m, message);
   if (!small) return gather_large(m, m->mine.what, mine, bytes, all);
   for (int32_t p = 0; p < m->count && bytes > 0; p++) memcpy((char *)all + (size_t)p * bytes, said[p].payload, bytes);
   return SHARDRT_OK;

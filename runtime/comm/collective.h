@@ -36,8 +36,8 @@ typedef struct collective {
   const comm_transport *transport;
   int32_t index, count;
   double timeout;               /* seconds */
-  heartbeat heartbeat;          /* which say who else is waiting, once this takes long */
-  char where[COLLECTIVE_WHERE]; /* in the recipe this process is; "": not in it */
+  heartbeat heartbeat;          /* which says who else is waiting, once this takes long */
+  char where[COLLECTIVE_WHERE]; /* "recipe.lua:12"; "": not in the recipe */
   uint64_t sequence;            /* how many gatherings were started, the same in every process */
   bool broken;                  /* one did not end: what is under way can neither be ended nor trusted */
   collective_steps steps;       /* this process's */

@@ -1,5 +1,6 @@
 #include "comm/heartbeat.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -21,6 +22,7 @@ void heartbeat_receive(heartbeat *n) {
   int32_t from;
   comm_note note;
   while (n->peers != NULL && n->transport->receive_note(&from, &note)) {
+    assert(from >= 0 && from < n->count && from != n->index);
     heartbeat_peer *peer = &n->peers[from];
     switch ((comm_note_kind)note.kind) {
     case COMM_WAITING:

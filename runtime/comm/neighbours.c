@@ -22,7 +22,7 @@ typedef struct search {
 
 /* Two places are in one line of each length that divides the count and holds both; and side by side, also where there
  * is no such line. */
-static void measure(const search *s) {
+static void measure_closeness(const search *s) {
   for (int32_t i = 0; i < s->count; i++)
     for (int32_t k = 0; k < s->count; k++) {
       int64_t near = i - k == 1 || k - i == 1;
@@ -50,20 +50,20 @@ static int64_t worth_of(const search *s, const int32_t *order) {
 }
 
 /* How much more all is worth once two have changed places: what they are worth to each other stays. */
-static int64_t gain(const search *s, const int32_t *order, int32_t i, int32_t k) {
+static int64_t swap_gain(const search *s, const int32_t *order, int32_t i, int32_t k) {
   const int32_t n = s->count;
   return worth_at(s, order, n, i, order[k], k) + worth_at(s, order, n, k, order[i], i) -
          worth_at(s, order, n, i, order[i], k) - worth_at(s, order, n, k, order[k], i);
 }
 
 /* Exchanges two, the best ones first, until nothing is better for it. */
-static void improve(const search *s, int32_t *order) {
+static void improve_order(const search *s, int32_t *order) {
   for (;;) {
     int64_t best = 0;
     int32_t first = 0, second = 0;
     for (int32_t i = 0; i < s->count; i++)
       for (int32_t k = i + 1; k < s->count; k++) {
-        const int64_t more = gain(s, order, i, k);
+        const int64_t more = swap_gain(s, order, i, k);
         if (more <= best) continue;
         best = more;
         first = i;
@@ -77,7 +77,7 @@ static void improve(const search *s, int32_t *order) {
 }
 
 /* Place after place, the one that is worth most there; of those the one with the least number. */
-static void gather(const search *s, int32_t first, int32_t *order) {
+static void place_greedily(const search *s, int32_t first, int32_t *order) {
   for (int32_t i = 0; i < s->count; i++) order[i] = i;
   order[0] = first;
   order[first] = 0;
@@ -106,13 +106,13 @@ int neighbours_order(int32_t count, const int64_t *worth, int32_t *order) {
     alloc_free(s.near);
     return ALLOC_FAILED;
   }
-  measure(&s);
+  measure_closeness(&s);
   for (int32_t i = 0; i < count; i++) order[i] = i;
   int64_t best = worth_of(&s, order);
   for (int32_t start = 0; start <= count; start++) {
     for (int32_t i = 0; i < count; i++) other[i] = i;
-    if (start < count) gather(&s, start, other);
-    improve(&s, other);
+    if (start < count) place_greedily(&s, start, other);
+    improve_order(&s, other);
     const int64_t found = worth_of(&s, other);
     if (found <= best) continue;
     best = found;

@@ -23,7 +23,7 @@ static bool is_silent(const collective *m, int32_t p) {
   return p != m->index && m->heartbeat.peers[p].waiting == 0;
 }
 
-static sighting sight(const collective *m, int32_t p, double now) {
+static sighting sight_process(const collective *m, int32_t p, double now) {
   const heartbeat_peer *peer = &m->heartbeat.peers[p];
   if (p == m->index) return (sighting){true, collective_place(m), NULL, now - m->came};
   if (!is_silent(m, p)) return (sighting){true, peer->where, NULL, now - peer->since};
@@ -59,10 +59,10 @@ static void add_places(struct text *text, const collective *m, bool *told, bool 
       rest++;
       continue;
     }
-    sighting all = sight(m, first, now);
+    sighting all = sight_process(m, first, now);
     int32_t count = 0;
     for (int32_t p = 0; p < m->count; p++) {
-      sighting one = sight(m, p, now);
+      sighting one = sight_process(m, p, now);
       group[p] = is_same_place(&all, &one);
       if (!group[p]) continue;
       told[p] = true;

@@ -1,5 +1,6 @@
 #include "reshard/reshard_device.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -215,7 +216,11 @@ static int copy_and_drop(device_move *f) {
     int64_t end = first;
     while (end < all->count && all->items[end].to->shard == shard) end++;
     code = copy_device_parts(f, all->items + first, end - first);
-    for (; first < end; first++) f->uses[block_of(f, all->items[first].from)]--;
+    for (; first < end; first++) {
+      int64_t *uses = &f->uses[block_of(f, all->items[first].from)];
+      assert(*uses > 0);
+      --*uses;
+    }
     drop_unused(f);
   }
   return code;
@@ -321,7 +326,7 @@ int reshard_device_into(reshard *r, shardrt_array *made) {
                    .a = accelerator_get(),
                    .element = shardrt_dtype_size(shardrt_array_dtype(r->x)),
                    .staging = reshard_staging(r) / 2};
-  int code = reshard_check_staging(reshard_staging(r), f.element);
+  int code = exchange_check_staging(reshard_staging(r), f.element);
   if (code == SHARDRT_OK) code = device_move_new(&f);
   code = code < 0 ? reshard_fail(r, code) : move_device_parts(&f, what);
   if (r->options.donate != 0) drop_all(r->x);

@@ -56,7 +56,7 @@ pid_t launcher_pid(void) {
 
 /* In a process of its own, which the launcher cannot reach when it ends those of the job, and which keeps none of
  * their pipes open. After a fork among threads only system calls are safe. */
-static void watch(int launcher) {
+static void watch_launcher(int launcher) {
   setsid();
   dup2(launcher, 0);
   if (syscall(SYS_close_range, 1U, ~0U, 0U) != 0) _exit(1);
@@ -69,6 +69,6 @@ void launcher_end(void) {
   pid_t pid = getppid();
   int launcher = (int)syscall(SYS_pidfd_open, pid, 0U);
   /* Still our parent, so the name is of the process that was opened. */
-  if (launcher >= 0 && is_openmpi(pid) && getppid() == pid && fork() == 0) watch(launcher);
+  if (launcher >= 0 && is_openmpi(pid) && getppid() == pid && fork() == 0) watch_launcher(launcher);
   if (launcher >= 0) close(launcher);
 }

@@ -125,8 +125,8 @@ static int mpi_piece_type(size_t bytes, size_t stride) {
 }
 
 static int mpi_gather(const void *mine, size_t bytes, void *all, size_t stride) {
+  assert(state.request == MPI_REQUEST_NULL && bytes <= COMM_PIECE && stride >= bytes);
   int code;
-  assert(bytes <= COMM_PIECE && stride >= bytes);
   if (stride == bytes) {
     code = MPI_Iallgather(mine, (int)bytes, MPI_BYTE, all, (int)bytes, MPI_BYTE, state.work, &state.request);
   } else {

@@ -91,7 +91,7 @@ static int fail_call(ncclResult_t result, const char *call, const nccl_link *lin
   return error_set(code, "%s: %s failed: %s", self.what, call, words);
 }
 
-static int check(ncclResult_t result, const char *call, const nccl_link *link) {
+static int check_nccl(ncclResult_t result, const char *call, const nccl_link *link) {
   return result == ncclSuccess || result == ncclInProgress ? SHARDRT_OK : fail_call(result, call, link);
 }
 
@@ -101,7 +101,7 @@ static int check_cuda(cudaError_t problem, const char *call, const nccl_link *li
   return code;
 }
 
-static int refuse(void) {
+static int refuse_broken(void) {
   return error_set(SHARDRT_ECOMM, "the links between GPUs failed before; nothing can be sent over them anymore");
 }
 
@@ -110,7 +110,7 @@ static int refuse(void) {
 static int check_version(void) {
   int version = 0;
   self.what = "asking for its version";
-  const int code = check(nccl.ncclGetVersion(&version), "ncclGetVersion", NULL);
+  const int code = check_nccl(nccl.ncclGetVersion(&version), "ncclGetVersion", NULL);
   if (code < 0) return code;
   if (version >= OLDEST) return SHARDRT_OK;
   /* Before 2.9 the number was made in another way; those are too old either way. */
@@ -141,7 +141,7 @@ static int nccl_id(uint8_t id[ACCELERATOR_LINK_ID]) {
   if (code < 0) return code;
   ncclUniqueId made;
   self.what = "making the id of the job's GPUs";
-  code = check(nccl.ncclGetUniqueId(&made), "ncclGetUniqueId", NULL);
+  code = check_nccl(nccl.ncclGetUniqueId(&made), "ncclGetUniqueId", NULL);
   if (code == SHARDRT_OK) memcpy(id, made.internal, ACCELERATOR_LINK_ID);
   return code;
 }
@@ -159,15 +159,15 @@ static int link_begin(nccl_link *link, const ncclUniqueId *id) {
   if (code < 0) return code;
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
-  return check(nccl.ncclCommInitRankConfig(&link->comm, self.ranks, *id, link->rank, &config), "ncclCommInitRankConfig",
-               link);
+  return check_nccl(nccl.ncclCommInitRankConfig(&link->comm, self.ranks, *id, link->rank, &config),
+                    "ncclCommInitRankConfig", link);
 }
 
 static int nccl_join(const uint8_t id[ACCELERATOR_LINK_ID], int32_t ranks, int32_t own, const int32_t *devices,
                      const int32_t *own_ranks) {
   int code = nccl_open();
   if (code < 0) return code;
-  if (self.broken) return refuse();
+  if (self.broken) return refuse_broken();
   nccl_group *group = alloc_zeros(1, sizeof *group + (size_t)own * sizeof *group->links);
   if (group == NULL) return ALLOC_FAILED;
   group->count = own;
@@ -177,11 +177,11 @@ static int nccl_join(const uint8_t id[ACCELERATOR_LINK_ID], int32_t ranks, int32
   self.what = "joining the job's GPUs";
   ncclUniqueId joined;
   memcpy(joined.internal, id, ACCELERATOR_LINK_ID);
-  code = check(nccl.ncclGroupStart(), "ncclGroupStart", NULL);
+  code = check_nccl(nccl.ncclGroupStart(), "ncclGroupStart", NULL);
   if (code < 0) return code;
   for (int32_t i = 0; i < own && code == SHARDRT_OK; i++) code = link_begin(&group->links[i], &joined);
   const ncclResult_t ended = nccl.ncclGroupEnd(); /* also after a failure, whose message it must not replace */
-  return code < 0 ? code : check(ended, "ncclGroupEnd", NULL);
+  return code < 0 ? code : check_nccl(ended, "ncclGroupEnd", NULL);
 }
 
 /* ---- messages --------------------------------------------------------------------------------------------------- */
@@ -239,8 +239,8 @@ static int put_message(const accelerator_message *m) {
   const nccl_link *link = find_link(m->device);
   if (link == NULL) return SHARDRT_EDEVICE;
   if (m->outgoing)
-    return check(nccl.ncclSend(m->data, m->bytes, ncclUint8, m->rank, link->comm, link->stream), "ncclSend", link);
-  return check(nccl.ncclRecv(m->data, m->bytes, ncclUint8, m->rank, link->comm, link->stream), "ncclRecv", link);
+    return check_nccl(nccl.ncclSend(m->data, m->bytes, ncclUint8, m->rank, link->comm, link->stream), "ncclSend", link);
+  return check_nccl(nccl.ncclRecv(m->data, m->bytes, ncclUint8, m->rank, link->comm, link->stream), "ncclRecv", link);
 }
 
 static void forget_devices(void) {
@@ -251,18 +251,18 @@ static void forget_devices(void) {
 
 /* Messages of no bytes are left out, by both sides. */
 static int nccl_exchange(int64_t count, const accelerator_message *messages) {
-  if (self.broken) return refuse();
+  if (self.broken) return refuse_broken();
   if (self.after != NULL)
     return error_set(SHARDRT_EINVAL, "messages are being put on the way still: `state` says when that is done");
   self.what = "an exchange between GPUs";
   int code = count == 0 ? SHARDRT_OK : gather_devices(count, messages);
   if (code == SHARDRT_OK && self.waiting > 0) {
-    code = check(nccl.ncclGroupStart(), "ncclGroupStart", NULL);
+    code = check_nccl(nccl.ncclGroupStart(), "ncclGroupStart", NULL);
     if (code < 0) return code;
     for (int64_t i = 0; i < count && code == SHARDRT_OK; i++)
       if (messages[i].bytes > 0) code = put_message(&messages[i]);
     const ncclResult_t ended = nccl.ncclGroupEnd();
-    if (code == SHARDRT_OK) code = check(ended, "ncclGroupEnd", NULL);
+    if (code == SHARDRT_OK) code = check_nccl(ended, "ncclGroupEnd", NULL);
   }
   if (code < 0) self.broken = true; /* the other side waits for what is not sent */
   return code;
@@ -281,13 +281,13 @@ static int let_devices_go_on(void) {
 
 static int nccl_state(bool *done) {
   *done = false;
-  if (self.broken) return refuse();
+  if (self.broken) return refuse_broken();
   bool all = true;
   for (int32_t i = 0; self.group != NULL && i < self.group->count; i++) {
     const nccl_link *link = &self.group->links[i];
     ncclResult_t said = ncclSuccess;
-    int code = check(nccl.ncclCommGetAsyncError(link->comm, &said), "ncclCommGetAsyncError", link);
-    if (code == SHARDRT_OK) code = check(said, "ncclCommGetAsyncError", link);
+    int code = check_nccl(nccl.ncclCommGetAsyncError(link->comm, &said), "ncclCommGetAsyncError", link);
+    if (code == SHARDRT_OK) code = check_nccl(said, "ncclCommGetAsyncError", link);
     if (code < 0) return code;
     all &= said == ncclSuccess;
   }

@@ -19,7 +19,7 @@ static bool is_any_set(const char *const *names) {
   return false;
 }
 
-/* ---- before MPI begins ------------------------------------------------------------------------------------------- */
+/* ---- before MPI begins ------------------------------------------------------------------------------------------ */
 
 /* A container may forbid the system call by which OpenMPI copies between processes, and OpenMPI then complains at every
  * large message; it is asked to go without where the call does not even work on ourselves. */
@@ -65,7 +65,7 @@ bool openmpi_is_reachable(void) {
   return alone_has_pmix_server() || is_any_set(ways) || has_older_ways();
 }
 
-/* ---- how this process is bound ----------------------------------------------------------------------------------- */
+/* ---- how this process is bound ---------------------------------------------------------------------------------- */
 
 /* Whether a policy of mpirun's --map-by says what to bind to: "core", "ppr:2:socket", "slot:PE=4"; and not "node",
  * "slot:oversubscribe", "ppr:1:node". */
@@ -124,7 +124,7 @@ bool openmpi_is_bound_by_default(void) {
   return !is_any_set(asked) && !is_mapped_to_cores() && (policy == NULL || (*policy & GIVEN) == 0);
 }
 
-/* ---- the end ----------------------------------------------------------------------------------------------------- */
+/* ---- the end ---------------------------------------------------------------------------------------------------- */
 
 /* OpenMPI explains MPI_Abort at length on stderr, below what we had to say. OpenMPI 4's own switch for that can be set
  * by the environment only, and would then hide also what is said when MPI_Init fails; so it is turned here, where it is

@@ -1,5 +1,7 @@
 #include "reshard/exchange/device_channel.h"
 
+#include <assert.h>
+
 #include "base/alloc.h"
 #include "layout/placement.h"
 #include "reshard/exchange/device_copy.h"
@@ -130,6 +132,7 @@ static device_view view_in_block(const device_channel_args *args, const channel 
                                  const shardrt_box *box) {
   const int64_t number = c->outgoing ? move->from : move->to;
   const block_entry *at = block_table_on_device(c->outgoing ? args->old : args->new, number, c->device);
+  assert(at != NULL && at->data != NULL);
   return device_view_in_block(c->outgoing ? args->rules.from : args->rules.to, number, box, c->device, at->data);
 }
 

@@ -85,6 +85,7 @@ static int pass_through(const char *what, size_t element, const shardrt_box *box
   if (!from->is_run) code = a->allocate(from->device, ACCELERATOR_MAIN, ACCELERATOR_SCRATCH, bytes, &packed);
   if (code == SHARDRT_OK && !to->is_run)
     code = a->allocate(to->device, ACCELERATOR_MAIN, ACCELERATOR_SCRATCH, bytes, &unpacked);
+  assert(to->device != from->device && (size_t)limit * element <= (staging > element ? staging : element));
   const int64_t pieces = box_piece_count(box, limit);
   for (int64_t i = 0; i < pieces && code == SHARDRT_OK; i++) {
     shardrt_box piece = box_piece(box, limit, i);

@@ -48,7 +48,7 @@ static int exchange_arrive(exchange *x, bool *moved) {
 /* Sees to the slots whose load or store has ended. */
 static int exchange_go_on(exchange *x, bool *moved) {
   int code = SHARDRT_OK;
-  for (int32_t slot = 0; slot < x->count && code == SHARDRT_OK; slot++) {
+  for (int32_t slot = 0; slot < x->groups * x->size && code == SHARDRT_OK; slot++) {
     if (x->states[slot] != EXCHANGE_LOADING && x->states[slot] != EXCHANGE_STORING) continue;
     bool ended = false;
     code = x->backend->ended(x->context, slot, &ended);
@@ -64,24 +64,39 @@ static int exchange_go_on(exchange *x, bool *moved) {
 
 static int exchange_fill(exchange *x, bool *moved) {
   int code = SHARDRT_OK;
-  for (int32_t slot = 0; slot < x->count && code == SHARDRT_OK; slot++) {
-    if (x->states[slot] != EXCHANGE_FREE || !x->backend->take(x->context, slot)) continue;
-    *moved = true;
-    code = exchange_load(x, slot);
+  for (int32_t group = 0; group < x->groups; group++) {
+    const int32_t end = (group + 1) * x->size;
+    for (int32_t slot = group * x->size; slot < end && code == SHARDRT_OK; slot++) {
+      if (x->states[slot] != EXCHANGE_FREE) continue;
+      if (!x->backend->take(x->context, slot)) break;
+      *moved = true;
+      code = exchange_load(x, slot);
+    }
   }
   return code;
 }
 
-int exchange_step(exchange *x, bool *done, bool *moved) {
-  assert(x->count > 0 && x->count <= EXCHANGE_SLOTS);
+/* All is done when nothing was left to take, and all slots are free. */
+static int exchange_step(void *context, bool *done, bool *moved) {
+  exchange *x = context;
   int code = x->busy > 0 ? exchange_arrive(x, moved) : SHARDRT_OK;
   if (code == SHARDRT_OK && x->busy > 0) code = exchange_go_on(x, moved);
   if (code == SHARDRT_OK) code = exchange_fill(x, moved);
-  *done = x->busy == 0;
-  return code;
+  if (code < 0) return code;
+  const bool more = !*moved && x->backend->help != NULL && x->backend->help(x->context, moved);
+  *done = x->busy == 0 && !more && !*moved;
+  return SHARDRT_OK;
 }
 
-void exchange_awaits(const exchange *x, bool *processes) {
-  for (int32_t slot = 0; slot < x->count; slot++)
+/* Those that something is posted for. */
+static void exchange_awaits(const void *context, bool *processes) {
+  const exchange *x = context;
+  for (int32_t slot = 0; slot < x->groups * x->size; slot++)
     if (x->states[slot] == EXCHANGE_POSTED) x->backend->awaits(x->context, slot, processes);
+}
+
+int exchange_run(exchange *x, collective *m, const char *what, size_t bytes) {
+  assert(x->size > 0 && x->groups * x->size <= EXCHANGE_SLOTS && x->busy == 0);
+  const collective_work work = {.step = exchange_step, .awaits = exchange_awaits, .context = x};
+  return collective_until(m, &work, what, bytes);
 }

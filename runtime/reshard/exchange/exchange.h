@@ -6,14 +6,14 @@
 #ifndef SHARDRT_RESHARD_EXCHANGE_EXCHANGE_H
 #define SHARDRT_RESHARD_EXCHANGE_EXCHANGE_H
 
-#include <stdbool.h>
-#include <stdint.h>
+#include "comm/collective.h"
 
 enum { EXCHANGE_SLOTS = 64 /* at most */ };
 
 /* None of these waits. Each returns a code, or is sure to succeed. */
 typedef struct exchange_backend {
-  /* Gives a free slot what goes next there; false: nothing does now. Where all slots are free, that is the end. */
+  /* Gives a free slot what goes next there; false: nothing does now, in any slot of its group. Where all slots are
+   * free, that is the end. */
   bool (*take)(void *context, int32_t slot);
   /* Begins to load; *ended: it has been done already. */
   int (*load)(void *context, int32_t slot, bool *ended);
@@ -26,6 +26,9 @@ typedef struct exchange_backend {
   int (*ended)(void *context, int32_t slot, bool *ended);
   /* Marks the processes that a posted slot waits for. */
   void (*awaits)(const void *context, int32_t slot, bool *processes);
+  /* Called where nothing went on: does other work that belongs to it. False: there is none left. NULL: there is none.
+   */
+  bool (*help)(void *context, bool *moved);
 } exchange_backend;
 
 typedef enum exchange_state { EXCHANGE_FREE, EXCHANGE_LOADING, EXCHANGE_POSTED, EXCHANGE_STORING } exchange_state;
@@ -33,14 +36,13 @@ typedef enum exchange_state { EXCHANGE_FREE, EXCHANGE_LOADING, EXCHANGE_POSTED, 
 typedef struct exchange {
   const exchange_backend *backend;
   void *context;
-  int32_t count; /* of slots: set by the caller, as are the two before */
-  int32_t busy;  /* slots that are not free */
+  int32_t groups, size; /* of slots, and slots in each: set by the caller, as are the two before */
+  int32_t busy;         /* slots that are not free */
   exchange_state states[EXCHANGE_SLOTS];
 } exchange;
 
-/* Does what can be done now (collective_work). *done: nothing was left to take, and all slots are free. */
-int exchange_step(exchange *x, bool *done, bool *moved);
-/* Marks the processes that something is posted for. */
-void exchange_awaits(const exchange *x, bool *processes);
+/* Takes, and sees to, all that there is, and waits for it with the collective's limit (collective_until, which has
+ * `what` and `bytes`). After a failure messages may be under way where slots are busy. */
+int exchange_run(exchange *x, collective *m, const char *what, size_t bytes);
 
 #endif

@@ -56,6 +56,10 @@ static int64_t block_index(const host_blocks *blocks, int64_t number) {
   return found - blocks->items;
 }
 
+static char *block_data(const host_blocks *blocks, int64_t number) {
+  return blocks->items[block_index(blocks, number)].data;
+}
+
 /* A box in a block of this process. */
 typedef struct host_view {
   char *data;           /* of the block */
@@ -66,9 +70,7 @@ typedef struct host_view {
 static host_view view_block(const host_blocks *blocks, const struct grid *grid, int64_t number,
                             const shardrt_box *box) {
   const shardrt_box block = grid_box(grid, number);
-  return (host_view){.data = blocks->items[block_index(blocks, number)].data,
-                     .shape = grid->shard_shape,
-                     .box = box_within(box, &block)};
+  return (host_view){.data = block_data(blocks, number), .shape = grid->shard_shape, .box = box_within(box, &block)};
 }
 
 static host_view view_old(const exchange_host *h, const shardrt_move *move, const shardrt_box *box) {
@@ -129,7 +131,7 @@ static void count_copies(exchange_host *h) {
   h->copies_before[0] = 0;
   for (int64_t i = 0; i < copies->count; i++) {
     const shardrt_move *move = &copies->items[i];
-    const bool shared = view_old(h, move, &move->box).data == view_new(h, move, &move->box).data;
+    const bool shared = block_data(&h->task.old, move->from) == block_data(&h->task.new, move->to);
     h->copies_before[i + 1] = h->copies_before[i] + (shared ? 0 : box_piece_count(&move->box, h->copied));
   }
 }
@@ -202,6 +204,13 @@ static int exchange_host_ended(void *context, int32_t slot, bool *ended) {
   return SHARDRT_OK;
 }
 
+/* With the copies, which the team makes meanwhile. */
+static bool exchange_host_help(void *context, bool *moved) {
+  struct team *team = ((exchange_host *)context)->task.team;
+  *moved = team_help(team);
+  return *moved || team_left(team) > 0;
+}
+
 static const exchange_backend host_backend = {
     .take = transport_take,
     .load = exchange_host_load,
@@ -210,20 +219,8 @@ static const exchange_backend host_backend = {
     .store = exchange_host_store,
     .ended = exchange_host_ended,
     .awaits = transport_awaits,
+    .help = exchange_host_help,
 };
-
-static int exchange_host_step(void *context, bool *done, bool *moved) {
-  exchange_host *h = context;
-  int code = exchange_step(&h->exchange, done, moved);
-  if (code < 0) return code;
-  if (!*moved) *moved = team_help(h->task.team);
-  *done = *done && !*moved && team_left(h->task.team) == 0;
-  return SHARDRT_OK;
-}
-
-static void exchange_host_awaits(const void *context, bool *processes) {
-  exchange_awaits(&((const exchange_host *)context)->exchange, processes);
-}
 
 /* ---- the whole -------------------------------------------------------------------------------------------------- */
 
@@ -241,7 +238,7 @@ static void count_uses(exchange_host *h) {
   }
 }
 
-int reshard_check_staging(size_t staging, size_t element) {
+int exchange_check_staging(size_t staging, size_t element) {
   if (staging / 2 >= element) return SHARDRT_OK;
   return error_set(SHARDRT_EINVAL,
                    "%zu bytes of staging: it takes two elements at least, one to send and one to receive, of %zu bytes",
@@ -265,7 +262,7 @@ static int take_staging(host_staging *kept, size_t bytes) {
 /* As many slots as there can be messages through staging of one element or more. */
 static int set_sizes(exchange_host *h) {
   const size_t element = h->task.element, room = h->task.staging / 2 / element; /* elements in each direction */
-  int code = reshard_check_staging(h->task.staging, element);
+  int code = exchange_check_staging(h->task.staging, element);
   if (code < 0) return code;
   h->window.size = room < EXCHANGE_WINDOW ? (int32_t)room : EXCHANGE_WINDOW;
   size_t piece = room / (size_t)h->window.size;
@@ -316,7 +313,7 @@ int exchange_host_new(const exchange_host_task *task, exchange_host **out) {
   h->window.rules = &h->rules;
   h->window.in.channels = &h->in;
   h->window.out.channels = &h->out;
-  h->exchange = (exchange){.backend = &host_backend, .context = h, .count = 2 * h->window.size};
+  h->exchange = (exchange){.backend = &host_backend, .context = h, .groups = 2, .size = h->window.size};
   count_copies(h);
   h->large = (size_t)task->route->copies.elements * task->element > CACHES;
   if (h->uses != NULL) count_uses(h);
@@ -338,8 +335,7 @@ int exchange_host_run(exchange_host *h, collective *m, const char *what) {
   team_spread(h->task.team, copy_piece, h, h->copies_before[h->task.route->copies.count]);
   for (int64_t i = 0; h->uses != NULL && i < h->task.old.count; i++) use_block(h, h->task.old.items[i].number, 1);
   size_t bytes = (size_t)(h->rules.piece > h->copied ? h->rules.piece : h->copied) * h->task.element;
-  const collective_work work = {.step = exchange_host_step, .awaits = exchange_host_awaits, .context = h};
-  int code = collective_until(m, &work, what, bytes);
+  int code = exchange_run(&h->exchange, m, what, bytes);
   if (code < 0) team_stop(h->task.team);
   return code;
 }

@@ -49,8 +49,8 @@ typedef struct exchange_host exchange_host;
 
 void host_blocks_sort(host_blocks *blocks);
 /* EINVAL: less staging than two elements of so many bytes. */
-int reshard_check_staging(size_t staging, size_t element);
-/* Takes all the memory that the move needs. The task's parts are borrowed. Errors as reshard_check_staging. */
+int exchange_check_staging(size_t staging, size_t element);
+/* Takes all the memory that the move needs. The task's parts are borrowed. Errors as exchange_check_staging. */
 int exchange_host_new(const exchange_host_task *task, exchange_host **out);
 /* After a failure of exchange_host_run, memory that messages under way use is kept for good. */
 void exchange_host_free(exchange_host *h);

@@ -166,7 +166,7 @@ static int exchange_nccl_store(void *context, int32_t slot, bool *ended) {
   return SHARDRT_OK;
 }
 
-static void exchange_nccl_awaits_round(const void *context, int32_t slot, bool *processes) {
+static void exchange_nccl_awaits(const void *context, int32_t slot, bool *processes) {
   const exchange_nccl *x = context;
   for (int64_t i = 0; i < x->count; i++)
     if (is_in_round(x, i, slot)) processes[x->channels[i].channel->process] = true;
@@ -178,22 +178,14 @@ static const exchange_backend nccl_backend = {
     .post = exchange_nccl_post,
     .poll = exchange_nccl_poll,
     .store = exchange_nccl_store,
-    .awaits = exchange_nccl_awaits_round,
+    .awaits = exchange_nccl_awaits,
 };
-
-static int exchange_nccl_step(void *context, bool *done, bool *moved) {
-  return exchange_step(&((exchange_nccl *)context)->exchange, done, moved);
-}
-
-static void exchange_nccl_awaits(const void *context, bool *processes) {
-  exchange_awaits(&((const exchange_nccl *)context)->exchange, processes);
-}
 
 static int exchange_nccl_new(exchange_nccl *x, channels *out, channels *in) {
   x->count = out->count + in->count;
   x->starting = -1;
   for (int32_t slot = 0; slot < ROUNDS; slot++) x->rounds[slot] = -1;
-  x->exchange = (exchange){.backend = &nccl_backend, .context = x, .count = ROUNDS};
+  x->exchange = (exchange){.backend = &nccl_backend, .context = x, .groups = 1, .size = ROUNDS};
   x->channels = alloc_zeros((size_t)x->count, sizeof *x->channels);
   x->messages = alloc_array((size_t)x->count, sizeof *x->messages);
   x->events = alloc_zeros((size_t)x->peers->devices, ROUNDS * sizeof(accelerator_event *));
@@ -221,8 +213,7 @@ int exchange_nccl_run(const device_channel_args *args, channels *out, channels *
   int code = exchange_nccl_new(&x, out, in);
   const size_t bytes = (size_t)args->rules.piece * args->rules.element; /* of a step */
   if (code == SHARDRT_OK) {
-    const collective_work work = {.step = exchange_nccl_step, .awaits = exchange_nccl_awaits, .context = &x};
-    code = collective_until(m, &work, what, bytes);
+    code = exchange_run(&x.exchange, m, what, bytes);
     if (code == SHARDRT_ECOMM) code = error_prefix(code, "%s", what);
     if (code < 0) peer_transport_break(peers);
   }

@@ -83,14 +83,6 @@ static const exchange_backend staged_backend = {
     .awaits = transport_awaits,
 };
 
-static int exchange_staged_step(void *context, bool *done, bool *moved) {
-  return exchange_step(&((exchange_staged *)context)->exchange, done, moved);
-}
-
-static void exchange_staged_awaits(const void *context, bool *processes) {
-  exchange_awaits(&((const exchange_staged *)context)->exchange, processes);
-}
-
 int exchange_staged_run(const device_channel_args *args, channels *out, channels *in, peer_transport *peers,
                         collective *m, const char *what) {
   const int32_t slots = 2 * EXCHANGE_WINDOW;
@@ -104,14 +96,13 @@ int exchange_staged_run(const device_channel_args *args, channels *out, channels
   x->window.in.channels = in;
   x->window.out.channels = out;
   x->window.size = EXCHANGE_WINDOW;
-  x->exchange = (exchange){.backend = &staged_backend, .context = x, .count = slots};
+  x->exchange = (exchange){.backend = &staged_backend, .context = x, .groups = 2, .size = EXCHANGE_WINDOW};
   int code = SHARDRT_OK;
   char *pinned = NULL;
   if (out->count + in->count > 0) code = peer_transport_pinned(peers, (size_t)slots * piece, &pinned);
   for (int32_t i = 0; pinned != NULL && i < slots; i++) x->window.slots[i].staging = pinned + (size_t)i * piece;
   if (code == SHARDRT_OK) {
-    const collective_work work = {.step = exchange_staged_step, .awaits = exchange_staged_awaits, .context = x};
-    code = collective_until(m, &work, what, piece);
+    code = exchange_run(&x->exchange, m, what, piece);
     if (code < 0) peer_transport_lose_pinned(peers); /* messages and copies under way may still use it */
   }
   for (int32_t i = 0; i < slots; i++)

@@ -87,7 +87,7 @@ static void choose_host(peer_transport *c, int32_t process, const char *reason) 
   if (process == 0) snprintf(c->notice, sizeof c->notice, "%s: data between processes goes through the host", reason);
 }
 
-static void choose(peer_transport *c, const told *t, int32_t process, const bool *sharing) {
+static void choose_kind(peer_transport *c, const told *t, int32_t process, const bool *sharing) {
   char reason[160], names[128];
   bool any = false;
   int32_t off = 0;
@@ -162,7 +162,7 @@ static void list_own(const peer_transport *c, const collective *m, joining *j) {
   }
 }
 
-static int join(peer_transport *c, collective *m) {
+static int join_links(peer_transport *c, collective *m) {
   joining j = {.devices = alloc_array((size_t)c->devices, 2 * sizeof *j.devices)};
   if (j.devices != NULL) {
     j.own_ranks = j.devices + c->devices;
@@ -198,7 +198,7 @@ static int compare_selves(peer_transport *c, collective *m, told *t) {
   if (code == SHARDRT_OK) open_links(c, self);
   code = collective_join(m, what, code, self, t->stride, t->all);
   if (code == SHARDRT_OK) rank_gpus(t, order, c->ranks, sharing);
-  if (code == SHARDRT_OK) choose(c, t, m->index, sharing);
+  if (code == SHARDRT_OK) choose_kind(c, t, m->index, sharing);
   alloc_free(order);
   alloc_free(sharing);
   return code;
@@ -212,7 +212,7 @@ int peer_transport_settle(peer_transport *c, collective *m, int32_t devices) {
   c->devices = devices;
   int code = compare_selves(c, m, &t);
   alloc_free(t.all);
-  if (code == SHARDRT_OK && c->kind == PEERS_LINKED) code = join(c, m);
+  if (code == SHARDRT_OK && c->kind == PEERS_LINKED) code = join_links(c, m);
   if (code == SHARDRT_OK && c->kind == PEERS_LINKED) return code;
   alloc_free(c->ranks); /* which nobody asks for */
   c->ranks = NULL;
