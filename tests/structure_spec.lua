@@ -18,7 +18,7 @@ local ROOMS = {
   "base", "system", "layout", "platform", "memory", "device",
   "comm/transport", "comm", "reshard", "check",
   "storage/local", "storage/write", "storage/remote", "storage", "codec",
-  "dataset", "dataset/array", "dataset/chunked", "dataset/record", "dataset/view", "arrayfile",
+  "dataset", "dataset/view", "dataset/array", "dataset/chunked", "dataset/record", "arrayfile",
   "transform", "transform/kind", "loader/plan", "loader",
   "compute", "compute/elementwise", "compute/reduce", "compute/rearrange", "compute/random", "compute/matmul",
   "compute/cuda",

@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "dataset/gather.h"
-#include "dataset/mix.h"
+#include "dataset/view/mix.h"
 
 enum { READ_CHUNK = 512 }; /* samples that shardrt_source_read asks for at once */
 

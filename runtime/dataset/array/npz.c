@@ -15,7 +15,7 @@
 #include "codec/npy_header.h"
 #include "codec/zip.h"
 #include "dataset/array/blocks.h"
-#include "dataset/concat.h"
+#include "dataset/view/concat.h"
 #include "dataset/formats.h"
 #include "dataset/gather.h"
 #include "storage/remote/cache.h"

@@ -9,7 +9,7 @@
 #include "base/size.h"
 #include "codec/safetensors_header.h"
 #include "dataset/array/blocks.h"
-#include "dataset/concat.h"
+#include "dataset/view/concat.h"
 #include "dataset/formats.h"
 
 enum { LENGTH = 8 /* bytes of the header's length */ };

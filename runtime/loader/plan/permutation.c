@@ -2,7 +2,7 @@
 
 #include "base/error.h"
 #include "base/hash.h"
-#include "dataset/mix.h"
+#include "dataset/view/mix.h"
 #include "dataset/source.h"
 
 /* Below this many bits a round's function takes few values, so more rounds are needed before the permutations are

@@ -1,11 +1,11 @@
-#include "dataset/mix.h"
+#include "dataset/view/mix.h"
 
 #include <math.h>
 
 #include "base/alloc.h"
 #include "base/error.h"
 #include "base/hash.h"
-#include "dataset/concat.h"
+#include "dataset/view/concat.h"
 
 enum { PERIOD_MOST = 65536 };
 

@@ -1,4 +1,4 @@
-#include "dataset/concat.h"
+#include "dataset/view/concat.h"
 
 #include <string.h>
 

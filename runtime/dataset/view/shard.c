@@ -1,4 +1,4 @@
-/* view.c - sources made from another source: every n-th sample of it, or one field more. */
+/* shard.c - sources made from another source: every n-th sample of it, or one field more. */
 #include <string.h>
 
 #include "base/alloc.h"

@@ -1,6 +1,6 @@
 /* concat.h - sources with equal fields, one after the other, as one. What a concatenation and a mix have in common. */
-#ifndef SHARDRT_DATASET_CONCAT_H
-#define SHARDRT_DATASET_CONCAT_H
+#ifndef SHARDRT_DATASET_VIEW_CONCAT_H
+#define SHARDRT_DATASET_VIEW_CONCAT_H
 
 #include "dataset/source.h"
 

@@ -5,8 +5,8 @@
  * own samples again and again, once for each of its own epochs. In every `period` positions that follow one another
  * each part has exactly its share; of the first n positions it has its share to within one sample, and so of any n that
  * follow one another to within two. */
-#ifndef SHARDRT_DATASET_MIX_H
-#define SHARDRT_DATASET_MIX_H
+#ifndef SHARDRT_DATASET_VIEW_MIX_H
+#define SHARDRT_DATASET_VIEW_MIX_H
 
 #include "shardrt.h"
 
