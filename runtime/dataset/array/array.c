@@ -10,9 +10,6 @@ static const source_format array_format = {
     .gather = dense_gather,
     .value = dense_value,
     .find = dense_find,
-    .file_count = dense_file_count,
-    .file_name = dense_file_name,
-    .file_fingerprint = dense_file_fingerprint,
     .close = dense_close,
 };
 

@@ -94,18 +94,3 @@ int blocks_extents(const struct blocks *self, const struct blocks_part *part, co
   const gather_plan plan = gather_plan_make(field, inner != NULL ? inner : &whole, shardrt_dtype_size(field->dtype));
   return gather_extents(&plan, &self->file.map, part->offset, samples, n, out);
 }
-
-int32_t blocks_file_count(const shardrt_source *source) {
-  (void)source;
-  return 1;
-}
-
-const char *blocks_file_name(const shardrt_source *source, int32_t file) {
-  (void)file;
-  return ((const blocks_source *)source)->blocks.file.title;
-}
-
-uint64_t blocks_file_fingerprint(const shardrt_source *source, int32_t file) {
-  (void)file;
-  return stored_fingerprint(&((const blocks_source *)source)->blocks.file);
-}

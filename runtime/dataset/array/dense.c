@@ -41,6 +41,9 @@ int dense_finish(dense_source *source, const char *const *names) {
     field->dtype = part->dtype;
     field->ndim = part->ndim - 1;
     memcpy(field->shape, part->shape + 1, (size_t)field->ndim * sizeof field->shape[0]);
+    int code =
+        source_add_file(&source->base, part->title, part->file.path != NULL ? &part->file : NULL, part->fingerprint);
+    if (code < 0) return code;
   }
   source->base.count = first->shape[0];
   return SHARDRT_OK;
@@ -168,19 +171,6 @@ int dense_extents(const shardrt_source *source, int32_t field, const int64_t *sa
       gather_plan_make(&source->fields[field], inner != NULL ? inner : &whole, shardrt_dtype_size(part->dtype));
   const size_t first = part->remote ? part->first : (size_t)(part->data - file->data);
   return gather_extents(&plan, file, first, samples, n, out);
-}
-
-int32_t dense_file_count(const shardrt_source *source) {
-  return source->nfields;
-}
-
-const char *dense_file_name(const shardrt_source *source, int32_t file) {
-  return ((const dense_source *)source)->parts[file].title;
-}
-
-uint64_t dense_file_fingerprint(const shardrt_source *source, int32_t file) {
-  const dense_part *part = &((const dense_source *)source)->parts[file];
-  return part->file.path != NULL ? stored_fingerprint(&part->file) : part->fingerprint;
 }
 
 void dense_close(shardrt_source *source) {

@@ -58,9 +58,6 @@ int dense_value(const shardrt_source *source, int32_t field, int64_t sample, str
                 bool *handled);
 int dense_extents(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
                   const shardrt_box *inner, struct extents *out);
-int32_t dense_file_count(const shardrt_source *source);
-const char *dense_file_name(const shardrt_source *source, int32_t file);
-uint64_t dense_file_fingerprint(const shardrt_source *source, int32_t file);
 void dense_close(shardrt_source *source);
 
 #endif

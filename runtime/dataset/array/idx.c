@@ -120,8 +120,5 @@ const source_format idx_format = {
     .value = dense_value,
     .find = dense_find,
     .extents = dense_extents,
-    .file_count = dense_file_count,
-    .file_name = dense_file_name,
-    .file_fingerprint = dense_file_fingerprint,
     .close = dense_close,
 };

@@ -47,9 +47,6 @@ const source_format npy_format = {
     .value = dense_value,
     .find = dense_find,
     .extents = dense_extents,
-    .file_count = dense_file_count,
-    .file_name = dense_file_name,
-    .file_fingerprint = dense_file_fingerprint,
     .close = dense_close,
 };
 

@@ -15,9 +15,9 @@
 #include "codec/npy_header.h"
 #include "codec/zip.h"
 #include "dataset/array/blocks.h"
-#include "dataset/view/concat.h"
 #include "dataset/formats.h"
 #include "dataset/gather.h"
+#include "dataset/view/concat.h"
 #include "storage/remote/cache.h"
 
 enum { HEAD_BYTES = 12, CACHE_HEAD = 64 };
@@ -306,8 +306,10 @@ static int fill(npz *self, const char *path, int32_t nasked, const shardrt_field
   struct reader reader = {0};
   const int32_t verify = guard_verify(options, GUARD_DEFAULT_RECORDS);
   self->head.blocks.verify = verify != SHARDRT_VERIFY_NEVER;
-  int code = stored_open(path, options, &self->head.blocks.file);
-  if (code == SHARDRT_OK) code = zip_open(&self->head.blocks.file, &reader, &self->zip);
+  struct stored *file = &self->head.blocks.file;
+  int code = stored_open(path, options, file);
+  if (code == SHARDRT_OK) code = source_add_file(&self->head.base, file->title, file, 0);
+  if (code == SHARDRT_OK) code = zip_open(file, &reader, &self->zip);
   if (code == SHARDRT_OK) code = find_arrays(self, &reader);
   const bool data = options->headers_only == 0;
   if (code == SHARDRT_OK && self->head.blocks.verify && data) code = open_index(self, options, &reader);
@@ -421,8 +423,5 @@ const source_format npz_format = {
     .gather = gather,
     .value = get_value,
     .extents = get_extents,
-    .file_count = blocks_file_count,
-    .file_name = blocks_file_name,
-    .file_fingerprint = blocks_file_fingerprint,
     .close = close_source,
 };

@@ -9,10 +9,10 @@
 
 /* One field. */
 struct ragged_field {
-  shardrt_source *data;    /* a count: the rows, as the samples of a dense source of one field */
-  shardrt_source *offsets; /* the same; NULL where the samples of data are the samples */
-  const uint8_t *ranges;   /* the offsets, int64; NULL: there are none, or no data (planning) */
-  uint8_t *downloaded;     /* the same, where they come from a server; owned */
+  const shardrt_source *data;    /* a base: the rows, as the samples of a dense source of one field */
+  const shardrt_source *offsets; /* the same; NULL where the samples of data are the samples */
+  const uint8_t *ranges;         /* the offsets, int64; NULL: there are none, or no data (planning) */
+  uint8_t *downloaded;           /* the same, where they come from a server; owned */
 };
 
 typedef struct ragged_source {
@@ -111,36 +111,11 @@ static const void *ragged_find(const shardrt_source *source, int32_t field, int6
   return part->offsets == NULL ? dense_find(part->data, 0, sample, first, bytes) : NULL;
 }
 
-static int32_t ragged_file_count(const shardrt_source *source) {
-  int32_t files = 0;
-  for (int32_t f = 0; f < source->nfields; f++) files += ((const ragged_source *)source)->parts[f].offsets ? 2 : 1;
-  return files;
-}
-
-static const shardrt_source *file_at(const shardrt_source *source, int32_t file) {
-  const struct ragged_field *part = ((const ragged_source *)source)->parts;
-  for (;; part++) {
-    if (file == 0) return part->data;
-    if (part->offsets != NULL && --file == 0) return part->offsets;
-    file--;
-  }
-}
-
-static const char *ragged_file_name(const shardrt_source *source, int32_t file) {
-  return source_file_name(file_at(source, file), 0);
-}
-
-static uint64_t ragged_file_fingerprint(const shardrt_source *source, int32_t file) {
-  return source_file_fingerprint(file_at(source, file), 0);
-}
-
 static void ragged_close(shardrt_source *source) {
   ragged_source *ragged = (ragged_source *)source;
   for (int32_t f = 0; f < source->nfields; f++) {
     alloc_free((char *)source->fields[f].name);
     alloc_free(ragged->parts[f].downloaded);
-    shardrt_source_free(ragged->parts[f].offsets);
-    shardrt_source_free(ragged->parts[f].data);
   }
   alloc_free(ragged->parts);
   alloc_free(source->fields);
@@ -152,9 +127,6 @@ static const source_format ragged_format = {
     .extents = ragged_extents,
     .value = ragged_value,
     .find = ragged_find,
-    .file_count = ragged_file_count,
-    .file_name = ragged_file_name,
-    .file_fingerprint = ragged_file_fingerprint,
     .close = ragged_close,
 };
 
@@ -213,11 +185,14 @@ static int find_ranges(struct ragged_field *field) {
 static int set_field(ragged_source *self, int32_t f, const char *name, shardrt_source *data, shardrt_source *offsets) {
   struct ragged_field *part = &self->parts[f];
   shardrt_field *field = &self->head.fields[f];
-  part->data = source_retain(data);
-  part->offsets = offsets != NULL ? source_retain(offsets) : NULL;
+  int code = source_add_base(&self->head, data);
+  if (code == SHARDRT_OK && offsets != NULL) code = source_add_base(&self->head, offsets);
+  if (code < 0) return code;
+  part->data = data;
+  part->offsets = offsets;
   field->name = alloc_text("%s", name);
   if (field->name == NULL) return ALLOC_FAILED;
-  int code = check_dense(data, name);
+  code = check_dense(data, name);
   if (code == SHARDRT_OK && offsets != NULL) code = check_dense(offsets, name);
   if (code == SHARDRT_OK && offsets != NULL) code = find_ranges(part);
   if (code == SHARDRT_OK && offsets != NULL) code = check_offsets(part, name);

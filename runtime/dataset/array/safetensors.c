@@ -9,8 +9,8 @@
 #include "base/size.h"
 #include "codec/safetensors_header.h"
 #include "dataset/array/blocks.h"
-#include "dataset/view/concat.h"
 #include "dataset/formats.h"
+#include "dataset/view/concat.h"
 
 enum { LENGTH = 8 /* bytes of the header's length */ };
 
@@ -151,8 +151,10 @@ static int fill(safetensors_source *self, const char *path, int32_t nasked, cons
   struct reader reader = {0};
   const int32_t verify = guard_verify(options, GUARD_DEFAULT_RECORDS);
   self->head.blocks.verify = verify != SHARDRT_VERIFY_NEVER;
-  int code = stored_open(path, options, &self->head.blocks.file);
-  if (code == SHARDRT_OK) code = read_header(&self->head.blocks.file, &reader, &self->header);
+  struct stored *file = &self->head.blocks.file;
+  int code = stored_open(path, options, file);
+  if (code == SHARDRT_OK) code = source_add_file(&self->head.base, file->title, file, 0);
+  if (code == SHARDRT_OK) code = read_header(file, &reader, &self->header);
   if (code == SHARDRT_OK && self->head.blocks.verify && options->headers_only == 0)
     code = open_index(self, options, &reader);
   if (code == SHARDRT_OK) code = make_fields(self, nasked, asked);
@@ -215,8 +217,5 @@ const source_format safetensors_format = {
     .gather = gather,
     .value = get_value,
     .extents = get_extents,
-    .file_count = blocks_file_count,
-    .file_name = blocks_file_name,
-    .file_fingerprint = blocks_file_fingerprint,
     .close = close_source,
 };

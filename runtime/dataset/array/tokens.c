@@ -91,21 +91,6 @@ static int tokens_value(const shardrt_source *source, int32_t field, int64_t sam
   return check_piece(tokens, sample, 0, value_bytes(out));
 }
 
-static int32_t tokens_file_count(const shardrt_source *source) {
-  (void)source;
-  return 1;
-}
-
-static const char *tokens_file_name(const shardrt_source *source, int32_t file) {
-  (void)file;
-  return ((const tokens_source *)source)->file.title;
-}
-
-static uint64_t tokens_file_fingerprint(const shardrt_source *source, int32_t file) {
-  (void)file;
-  return stored_fingerprint(&((const tokens_source *)source)->file);
-}
-
 /* The stride changes the samples, and neither their number nor their shape need tell. */
 static uint64_t tokens_fingerprint(const shardrt_source *source) {
   return hash_number(source_files_fingerprint(source), (int64_t)((const tokens_source *)source)->stride_bytes);
@@ -123,9 +108,6 @@ static const source_format tokens_format = {
     .value = tokens_value,
     .find = tokens_find,
     .fingerprint = tokens_fingerprint,
-    .file_count = tokens_file_count,
-    .file_name = tokens_file_name,
-    .file_fingerprint = tokens_file_fingerprint,
     .close = tokens_close,
 };
 
@@ -228,6 +210,7 @@ static int parse(tokens_source *self, const char *path, const shardrt_token_opti
 static int open_file(tokens_source *self, const char *path, const shardrt_token_options *options) {
   int64_t count = 0;
   int code = stored_open(path, &options->files, &self->file);
+  if (code == SHARDRT_OK) code = source_add_file(&self->head, self->file.title, &self->file, 0);
   if (code == SHARDRT_OK) code = stored_guard(&self->file, &options->files, GUARD_DEFAULT_PLAIN);
   if (code == SHARDRT_OK) code = parse(self, self->file.title, options, &count);
   if (code < 0) return code;

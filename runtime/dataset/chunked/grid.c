@@ -70,6 +70,7 @@ int grid_open(const source_format *format, int32_t nfields, const char *const *n
   int code = self->base.fields != NULL && self->grids != NULL ? SHARDRT_OK : ALLOC_FAILED;
   for (int32_t f = 0; f < nfields && code == SHARDRT_OK; f++) {
     code = read(paths[f], options, &self->grids[f]);
+    if (code == SHARDRT_OK) code = source_add_file(&self->base, self->grids[f].title, NULL, self->grids[f].fingerprint);
     if (code == SHARDRT_OK) code = make_field(self, f, names);
     if (code == SHARDRT_OK) code = count_chunks(&self->grids[f]);
   }
@@ -246,16 +247,4 @@ int grid_extents(const shardrt_source *source, int32_t field, const int64_t *sam
   const gather_plan plan =
       gather_plan_make(&source->fields[field], inner != NULL ? inner : &whole, shardrt_dtype_size(grid->dtype));
   return gather_extents(&plan, &grid->file->map, grid->first, samples, n, out);
-}
-
-int32_t grid_file_count(const shardrt_source *source) {
-  return source->nfields;
-}
-
-const char *grid_file_name(const shardrt_source *source, int32_t file) {
-  return ((const grid_source *)source)->grids[file].title;
-}
-
-uint64_t grid_file_fingerprint(const shardrt_source *source, int32_t file) {
-  return ((const grid_source *)source)->grids[file].fingerprint;
 }

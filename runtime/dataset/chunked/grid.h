@@ -47,9 +47,6 @@ int grid_gather(const shardrt_source *source, int32_t field, const int64_t *samp
                 const shardrt_box *inner, struct reader *reader, void *dst);
 int grid_extents(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
                  const shardrt_box *inner, struct extents *out);
-int32_t grid_file_count(const shardrt_source *source);
-const char *grid_file_name(const shardrt_source *source, int32_t file);
-uint64_t grid_file_fingerprint(const shardrt_source *source, int32_t file);
 void grid_close(shardrt_source *source);
 
 #endif

@@ -341,8 +341,5 @@ const source_format zarr_format = {
     .open = open_zarr,
     .gather = grid_gather,
     .extents = grid_extents,
-    .file_count = grid_file_count,
-    .file_name = grid_file_name,
-    .file_fingerprint = grid_file_fingerprint,
     .close = grid_close,
 };

@@ -204,7 +204,7 @@ static int open_file(struct array_record *self, const char *path, const shardrt_
   self->nfiles++;
   f->first = self->base.count;
   self->base.count += f->chunks[f->nchunks].first;
-  return SHARDRT_OK;
+  return source_add_file(&self->base, f->stored.title, &f->stored, 0);
 }
 
 /* The fields of Examples, of which the first record tells. */
@@ -281,18 +281,6 @@ static int array_record_extents(const shardrt_source *source, int32_t field, con
   return code;
 }
 
-static int32_t array_record_file_count(const shardrt_source *source) {
-  return ((const struct array_record *)source)->nfiles;
-}
-
-static const char *array_record_file_name(const shardrt_source *source, int32_t file) {
-  return ((const struct array_record *)source)->files[file].stored.title;
-}
-
-static uint64_t array_record_file_fingerprint(const shardrt_source *source, int32_t file) {
-  return stored_fingerprint(&((const struct array_record *)source)->files[file].stored);
-}
-
 static void array_record_close(shardrt_source *source) {
   struct array_record *self = (struct array_record *)source;
   example_kinds_clear(&self->kinds);
@@ -308,8 +296,5 @@ const source_format array_record_format = {
     .gather = source_gather_values,
     .value = array_record_value,
     .extents = array_record_extents,
-    .file_count = array_record_file_count,
-    .file_name = array_record_file_name,
-    .file_fingerprint = array_record_file_fingerprint,
     .close = array_record_close,
 };

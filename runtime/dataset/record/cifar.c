@@ -226,8 +226,5 @@ const source_format cifar_format = {
     .value = cifar_value,
     .blame = records_source_blame,
     .extents = cifar_extents,
-    .file_count = records_file_count,
-    .file_name = records_file_name,
-    .file_fingerprint = records_file_fingerprint,
     .close = records_close,
 };

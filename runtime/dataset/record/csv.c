@@ -333,8 +333,5 @@ const source_format csv_format = {
     .gather = source_gather_values,
     .value = csv_value,
     .blame = csv_blame,
-    .file_count = records_file_count,
-    .file_name = records_file_name,
-    .file_fingerprint = records_file_fingerprint,
     .close = csv_close,
 };

@@ -206,6 +206,14 @@ static int set_fields(struct image_folder *self, int32_t nfields, const shardrt_
   return SHARDRT_OK;
 }
 
+/* Of the names of all files. */
+static uint64_t hash_files(const struct image_folder *self) {
+  const size_t above = strlen(self->path);
+  uint64_t hash = hash_text(0, "shardrt folder");
+  for (int64_t i = 0; i < self->files.count; i++) hash = hash_text(hash, self->files.texts[i] + above);
+  return hash;
+}
+
 static int open_image_folder(int32_t npaths, const char *const *paths, int32_t nfields, const shardrt_field *fields,
                              const shardrt_source_options *options, shardrt_source **out) {
   (void)options;
@@ -221,6 +229,7 @@ static int open_image_folder(int32_t npaths, const char *const *paths, int32_t n
   made->title = alloc_text("the folder %s", paths[0]);
   int code = made->path != NULL && made->title != NULL ? set_fields(made, nfields, fields) : ALLOC_FAILED;
   if (code == SHARDRT_OK) code = find_samples(made);
+  if (code == SHARDRT_OK) code = source_add_file(&made->base, made->title, NULL, hash_files(made));
   if (code != SHARDRT_OK) {
     shardrt_source_free(&made->base);
     return code;
@@ -297,26 +306,6 @@ static size_t image_folder_bytes(const shardrt_source *source, int32_t field, co
   return 0; /* of images it is not known before they are read */
 }
 
-static int32_t image_folder_file_count(const shardrt_source *source) {
-  (void)source;
-  return 1;
-}
-
-static const char *image_folder_file_name(const shardrt_source *source, int32_t file) {
-  (void)file;
-  return ((const struct image_folder *)source)->title;
-}
-
-/* Of the names of all files within it. */
-static uint64_t image_folder_file_fingerprint(const shardrt_source *source, int32_t file) {
-  (void)file;
-  const struct image_folder *self = (const struct image_folder *)source;
-  const size_t above = strlen(self->path);
-  uint64_t hash = hash_text(0, "shardrt folder");
-  for (int64_t i = 0; i < self->files.count; i++) hash = hash_text(hash, self->files.texts[i] + above);
-  return hash;
-}
-
 static void image_folder_close(shardrt_source *source) {
   struct image_folder *self = (struct image_folder *)source;
   alloc_free(self->labels);
@@ -340,8 +329,5 @@ const source_format image_folder_format = {
     .value = image_folder_value,
     .blame = image_folder_blame,
     .bytes = image_folder_bytes,
-    .file_count = image_folder_file_count,
-    .file_name = image_folder_file_name,
-    .file_fingerprint = image_folder_file_fingerprint,
     .close = image_folder_close,
 };

@@ -234,8 +234,5 @@ const source_format jsonl_format = {
     .value = jsonl_get,
     .blame = jsonl_blame,
     .extents = jsonl_extents,
-    .file_count = records_file_count,
-    .file_name = records_file_name,
-    .file_fingerprint = records_file_fingerprint,
     .close = jsonl_close,
 };

@@ -351,8 +351,5 @@ const source_format mds_format = {
     .gather = source_gather_values,
     .value = mds_value,
     .extents = mds_extents,
-    .file_count = records_file_count,
-    .file_name = records_file_name,
-    .file_fingerprint = records_file_fingerprint,
     .close = mds_close,
 };

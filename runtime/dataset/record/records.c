@@ -12,6 +12,8 @@ static int open_file(records *self, const char *path, const shardrt_source_optio
   int code = stored_open(path, options, &file->stored);
   if (code != SHARDRT_OK) return code;
   self->nfiles++;
+  code = source_add_file(&self->base, file->stored.title, &file->stored, 0);
+  if (code != SHARDRT_OK) return code;
   code = index_open(&file->stored, kind, options->cache, self->skips, scan, context, &file->index);
   if (code != SHARDRT_OK) return code;
   if (guard_verify(options, GUARD_DEFAULT_RECORDS) == SHARDRT_VERIFY_ONCE) code = index_once(&file->index);
@@ -140,18 +142,6 @@ int records_elements(const shardrt_field *field, const uint8_t *data, size_t byt
 int records_source_blame(const shardrt_source *source, int32_t field, int64_t sample, int code) {
   (void)field;
   return records_blame((const records *)source, sample, 0, code);
-}
-
-int32_t records_file_count(const shardrt_source *source) {
-  return ((const records *)source)->nfiles;
-}
-
-const char *records_file_name(const shardrt_source *source, int32_t file) {
-  return ((const records *)source)->files[file].stored.title;
-}
-
-uint64_t records_file_fingerprint(const shardrt_source *source, int32_t file) {
-  return stored_fingerprint(&((const records *)source)->files[file].stored);
 }
 
 void records_close(shardrt_source *source) {

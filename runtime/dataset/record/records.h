@@ -56,9 +56,6 @@ int records_elements(const shardrt_field *field, const uint8_t *data, size_t byt
 
 /* A format's functions; its own `close` ends with records_close. */
 int records_source_blame(const shardrt_source *source, int32_t field, int64_t sample, int code); /* of one column */
-int32_t records_file_count(const shardrt_source *source);
-const char *records_file_name(const shardrt_source *source, int32_t file);
-uint64_t records_file_fingerprint(const shardrt_source *source, int32_t file);
 /* Files and fields; each field's name is freed. */
 void records_close(shardrt_source *source);
 

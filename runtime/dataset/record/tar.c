@@ -317,8 +317,5 @@ const source_format tar_format = {
     .value = tar_value,
     .blame = tar_blame,
     .extents = tar_extents,
-    .file_count = records_file_count,
-    .file_name = records_file_name,
-    .file_fingerprint = records_file_fingerprint,
     .close = tar_close,
 };

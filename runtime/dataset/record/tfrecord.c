@@ -148,8 +148,5 @@ const source_format tfrecord_format = {
     .value = tfrecord_value,
     .blame = records_source_blame,
     .extents = tfrecord_extents,
-    .file_count = records_file_count,
-    .file_name = records_file_name,
-    .file_fingerprint = records_file_fingerprint,
     .close = tfrecord_close,
 };

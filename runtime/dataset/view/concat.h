@@ -2,44 +2,28 @@
 #ifndef SHARDRT_DATASET_VIEW_CONCAT_H
 #define SHARDRT_DATASET_VIEW_CONCAT_H
 
-#include "dataset/source.h"
+#include "dataset/view/view.h"
 
-/* Samples firsts[p] … firsts[p + 1] are those of part p. A part's samples keep their numbers, with the room that the
- * parts before it take added, so that no two samples of the whole have one number. */
+/* Samples firsts[p] … firsts[p + 1] are those of base p. A base's samples keep their numbers, with the room that the
+ * bases before it take added, so that no two samples of the whole have one number. The field that it computes is the
+ * number of the base, int32. */
 typedef struct concat_source {
-  shardrt_source head;
-  int32_t nparts;
-  shardrt_source **parts; /* counts; the first one's fields name those of the whole */
-  int64_t *firsts;        /* nparts + 1 */
-  int64_t *numbers;       /* what is added to the numbers of each part's samples */
-  int32_t *fields;        /* field f of the whole is field fields[p * nshared + f] of part p */
-  int32_t nshared;        /* fields that the parts have; one more may be the number of the part, int32 */
+  view view;
+  int64_t *firsts; /* nbases + 1 */
 } concat_source;
 
-/* Fills a zeroed source, which was made by source_new, from its parts, each of which gets a count more. `what` begins
- * the messages; `label` (NULL: none) names a field that tells which part a sample is of. EINVAL: no parts, fields that
- * differ, a mix where `mixes` is false; EOVERFLOW. What it leaves after a failure is given back by concat_close. */
-int concat_fill(concat_source *self, const char *what, int32_t nparts, shardrt_source *const *parts, const char *label,
-                bool mixes);
+/* Makes one of a kind, whose struct has `bytes` bytes and begins with a concat_source, of its parts, each of which gets
+ * a count more. `what` begins the messages; `label` (NULL: none) names a field that tells which part a sample is of.
+ * EINVAL: no parts, fields that differ, a mix where `mixes` is false; EOVERFLOW. */
+int concat_make(const source_format *format, size_t bytes, const char *what, int32_t nparts,
+                shardrt_source *const *parts, const char *label, bool mixes, concat_source **out);
 
-/* A format's functions. */
-int concat_gather(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
-                  const shardrt_box *inner, struct reader *reader, void *dst);
-int concat_extents(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
-                   const shardrt_box *inner, struct extents *out);
-int concat_value(const shardrt_source *source, int32_t field, int64_t sample, struct reader *reader, struct value *out,
-                 bool *handled);
-const void *concat_find(const shardrt_source *source, int32_t field, int64_t sample, size_t first, size_t bytes);
+/* A kind's functions, beside VIEW_FUNCTIONS. */
+int64_t concat_translate(const shardrt_source *source, const int64_t *samples, int64_t n, int32_t *base,
+                         int64_t *translated);
+void concat_compute(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n, void *dst);
 uint64_t concat_fingerprint(const shardrt_source *source);
-void concat_choices(const shardrt_source *source, uint64_t *hashes);
 uint64_t concat_treatment(const shardrt_source *source);
-int concat_blame(const shardrt_source *source, int32_t field, int64_t sample, int code);
-int64_t concat_number(const shardrt_source *source, int64_t sample);
-size_t concat_bytes(const shardrt_source *source, int32_t field, const shardrt_box *inner);
-int32_t concat_parts(const shardrt_source *source, shardrt_source *const **parts);
-int32_t concat_file_count(const shardrt_source *source);
-const char *concat_file_name(const shardrt_source *source, int32_t file);
-uint64_t concat_file_fingerprint(const shardrt_source *source, int32_t file);
 void concat_close(shardrt_source *source);
 
 /* The samples of one or more files, one file's after the other's, given how a format opens one: its open_files. */

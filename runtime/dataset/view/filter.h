@@ -2,7 +2,7 @@
 #ifndef SHARDRT_DATASET_VIEW_FILTER_H
 #define SHARDRT_DATASET_VIEW_FILTER_H
 
-#include "dataset/source.h"
+#include "dataset/view/view.h"
 
 enum { FILTER_WORD = 64 /* samples that are looked at together: a bit each */ };
 
@@ -20,9 +20,8 @@ struct filter_reason {
  * do, and before[nblocks] is count. Under planning there are neither: all count, and how many the base has costs
  * nothing. */
 typedef struct filter {
-  shardrt_source head;
-  shardrt_source *base; /* a count; owns the fields */
-  uint64_t *words;      /* NULL: all samples count */
+  view view;
+  uint64_t *words; /* NULL: all samples count */
   int64_t *before;
   int64_t nblocks;
   uint64_t hash;                 /* of the words */
@@ -35,6 +34,11 @@ typedef struct filter {
  * for messages. What fails in one process fails in all. */
 int filter_make(const char *what, int32_t kind, filter_look *look, shardrt_source *source, const shardrt_source *looked,
                 filter **out);
+
+/* The source that the filter is of. */
+static inline shardrt_source *filter_base(const filter *self) {
+  return self->view.head.bases[0];
+}
 
 /* Of a source that is a filter; NULL: it is none. */
 const filter *filter_of(const shardrt_source *source);

@@ -24,9 +24,8 @@ struct pack_piece {
 /* Row r has pieces[firsts[r] … firsts[r + 1]], one after the other from its start. */
 typedef struct pack {
   shardrt_source head;
-  shardrt_source *base; /* a count */
-  int32_t field;        /* of the base */
-  int32_t length;       /* of a row */
+  int32_t field;  /* of the base */
+  int32_t length; /* of a row */
   int32_t longer;
   struct pack_piece *pieces; /* NULL: planning */
   int64_t npieces;
@@ -35,6 +34,10 @@ typedef struct pack {
   uint64_t hash; /* of all that decides which element stands where */
   shardrt_field fields[PACK_FIELDS];
 } pack;
+
+static const shardrt_source *base_of(const pack *p) {
+  return p->head.bases[0];
+}
 
 /* ---- reading ---------------------------------------------------------------------------------------------------- */
 
@@ -46,12 +49,12 @@ static int copy_piece(const pack *p, const struct pack_piece *piece, int64_t at,
   const int64_t stop = inner->stop[0] < end ? inner->stop[0] : end;
   if (start >= stop) return SHARDRT_OK;
   struct value value;
-  int code = source_value(p->base, p->field, piece->sample, NULL, reader, &value);
+  int code = source_value(base_of(p), p->field, piece->sample, NULL, reader, &value);
   if (code < 0) return code;
   const int64_t first = (int64_t)piece->piece * p->length;
   if (value.shape[0] < first + piece->elements)
     return error_set(SHARDRT_EDATA, "sample %lld is %lld elements long now; it was longer when the rows were packed",
-                     (long long)source_number(p->base, piece->sample), (long long)value.shape[0]);
+                     (long long)source_number(base_of(p), piece->sample), (long long)value.shape[0]);
   int64_t extent[SHARDRT_MAX_NDIM], shape[SHARDRT_MAX_NDIM], to[SHARDRT_MAX_NDIM] = {0}, from[SHARDRT_MAX_NDIM];
   for (int32_t d = 0; d < inner->ndim; d++) {
     from[d] = inner->start[d];
@@ -122,19 +125,19 @@ static int pack_extents(const shardrt_source *source, int32_t field, const int64
   int code = SHARDRT_OK;
   for (int64_t i = 0; field == TOKENS && p->pieces != NULL && i < n && code == SHARDRT_OK; i++)
     for (int64_t k = p->firsts[samples[i]]; k < p->firsts[samples[i] + 1] && code == SHARDRT_OK; k++)
-      code = source_extents(p->base, p->field, &p->pieces[k].sample, 1, NULL, out);
+      code = source_extents(base_of(p), p->field, &p->pieces[k].sample, 1, NULL, out);
   return code;
 }
 
 static uint64_t pack_fingerprint(const shardrt_source *source) {
   const pack *p = (const pack *)source;
-  return hash_number(hash_number(hash_text(0, "shardrt pack"), (int64_t)shardrt_source_fingerprint(p->base)),
+  return hash_number(hash_number(hash_text(0, "shardrt pack"), (int64_t)shardrt_source_fingerprint(base_of(p))),
                      (int64_t)p->hash);
 }
 
 static void pack_choices(const shardrt_source *source, uint64_t *hashes) {
   const pack *p = (const pack *)source;
-  source_choices(p->base, hashes);
+  source_choices(base_of(p), hashes);
   hashes[SHARDRT_DATA_ROWS] = hash_number(hashes[SHARDRT_DATA_ROWS], (int64_t)p->hash);
 }
 
@@ -142,15 +145,10 @@ static size_t pack_bytes(const shardrt_source *source, int32_t field, const shar
   return field == TOKENS ? source_box_bytes(&source->fields[field], inner) : 0;
 }
 
-static const shardrt_source *pack_over(const shardrt_source *source) {
-  return ((const pack *)source)->base;
-}
-
 static void pack_close(shardrt_source *source) {
   pack *p = (pack *)source;
   alloc_free(p->firsts);
   alloc_free(p->pieces);
-  shardrt_source_free(p->base);
 }
 
 static const source_format pack_format = {
@@ -160,7 +158,6 @@ static const source_format pack_format = {
     .fingerprint = pack_fingerprint,
     .choices = pack_choices,
     .bytes = pack_bytes,
-    .over = pack_over,
     .close = pack_close,
 };
 
@@ -177,7 +174,7 @@ static int look(const void *context, struct reader *reader, int64_t first, int64
   for (int64_t i = 0; i < count && code == SHARDRT_OK; i++) {
     struct value value;
     const struct reader_mark mark = reader_mark(reader);
-    code = source_value(p->base, p->field, first + i, NULL, reader, &value);
+    code = source_value(base_of(p), p->field, first + i, NULL, reader, &value);
     reader_release(reader, mark);
     if (code < 0) return code;
     lengths[i] = value.shape[0];
@@ -186,7 +183,7 @@ static int look(const void *context, struct reader *reader, int64_t first, int64
           SHARDRT_EINVAL,
           "sample %lld has %lld elements, a row %d; a greater length would do, or longer = \"truncate\" or "
           "\"split\"",
-          (long long)source_number(p->base, first + i), (long long)lengths[i], (int)p->length);
+          (long long)source_number(base_of(p), first + i), (long long)lengths[i], (int)p->length);
   }
   return code;
 }
@@ -199,7 +196,7 @@ static int64_t pieces_of(const pack *p, int64_t elements) {
 /* All pieces, in the order in which they are taken; *filled is their elements. */
 static int list_pieces(pack *p, const shardrt_pack_options *o, const int64_t *lengths, struct pack_piece **out,
                        double *filled) {
-  const int64_t count = p->base->count;
+  const int64_t count = base_of(p)->count;
   for (int64_t i = 0; i < count; i++) p->npieces += pieces_of(p, lengths[i]);
   struct pack_piece *pieces = alloc_array((size_t)p->npieces, sizeof *pieces);
   if (pieces == NULL) return ALLOC_FAILED;
@@ -296,7 +293,7 @@ static int work_out(pack *p, const shardrt_pack_options *o, const int64_t *lengt
 
 static int survey_lengths(pack *p, const shardrt_pack_options *o) {
   const struct survey survey = {.what = "packing a source",
-                                .items = p->base->count,
+                                .items = base_of(p)->count,
                                 .item_bytes = sizeof(int64_t),
                                 .chunk = LOOK_SAMPLES,
                                 .look = look,
@@ -354,7 +351,8 @@ static int fill(pack *p, shardrt_source *base, int32_t field, const shardrt_pack
   int code = source_refuse_mix(base);
   if (code == SHARDRT_OK) code = check_options(o);
   if (code < 0) return code;
-  p->base = source_retain(base);
+  code = source_add_base(&p->head, base);
+  if (code < 0) return code;
   p->head.places = base->places;
   p->field = field;
   p->length = (int32_t)o->length;
@@ -369,12 +367,12 @@ static int fill(pack *p, shardrt_source *base, int32_t field, const shardrt_pack
 static int fill_together(pack *p, const shardrt_pack_options *o) {
   const shardrt_job *job = shardrt_job_get();
   if (job != NULL && job->planning) {
-    p->head.count = p->base->count;
+    p->head.count = base_of(p)->count;
     p->head.guessed = true;
     p->filled = -1;
     return SHARDRT_OK;
   }
-  int code = shardrt_check_source(p->base);
+  int code = shardrt_check_source(base_of(p));
   if (code == SHARDRT_OK) code = shardrt_check_same("how a source is packed", p->hash);
   return code == SHARDRT_OK ? survey_lengths(p, o) : code;
 }

@@ -1,0 +1,171 @@
+#include "dataset/view/view.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+
+/* ---- making one ------------------------------------------------------------------------------------------------- */
+
+void *view_new(const source_format *format, size_t bytes, int32_t nbases, shardrt_source *const *bases,
+               int32_t computed) {
+  view *self = source_new(format, bytes);
+  if (self == NULL) return NULL;
+  shardrt_source *head = &self->head;
+  const shardrt_source *first = bases[0];
+  head->fields = alloc_zeros((size_t)first->nfields + (size_t)computed, sizeof *head->fields);
+  int code = head->fields != NULL ? SHARDRT_OK : ALLOC_FAILED;
+  for (int32_t b = 0; b < nbases && code == SHARDRT_OK; b++) {
+    code = source_add_base(head, bases[b]);
+    head->guessed = head->guessed || bases[b]->guessed;
+    if (bases[b]->places > head->places) head->places = bases[b]->places;
+  }
+  if (code < 0) {
+    shardrt_source_free(head);
+    return NULL;
+  }
+  memcpy(head->fields, first->fields, (size_t)first->nfields * sizeof *head->fields); /* the names stay the base's */
+  self->shared = head->nfields = first->nfields;
+  return self;
+}
+
+int view_add_field(view *self, const char *name, int32_t dtype) {
+  char *copy = alloc_text("%s", name);
+  if (copy == NULL) return ALLOC_FAILED;
+  self->head.fields[self->head.nfields++] = (shardrt_field){.name = copy, .dtype = dtype};
+  return SHARDRT_OK;
+}
+
+int32_t view_find_field(const shardrt_source *source, const char *name) {
+  for (int32_t f = 0; f < source->nfields; f++)
+    if (strcmp(source->fields[f].name, name) == 0) return f;
+  return -1;
+}
+
+void view_close(shardrt_source *source) {
+  view *self = (view *)source;
+  for (int32_t f = self->shared; source->fields != NULL && f < source->nfields; f++)
+    alloc_free((char *)source->fields[f].name);
+  alloc_free(source->fields);
+  alloc_free(self->fields);
+  alloc_free(self->numbers);
+}
+
+/* ---- reading ---------------------------------------------------------------------------------------------------- */
+
+/* Samples of a view that follow one another and are of one base. */
+struct run {
+  int32_t base; /* which one; that of the run before where this is the next one's */
+  int64_t samples[VIEW_CHUNK];
+  int64_t count;
+};
+
+/* The run that the first of n samples begin. */
+static const shardrt_source *begin_run(const view *self, const int64_t *samples, int64_t n, struct run *run) {
+  run->count = self->head.format->translate(&self->head, samples, n < VIEW_CHUNK ? n : VIEW_CHUNK, &run->base,
+                                            run->samples);
+  assert(run->count > 0 && run->count <= n && run->base >= 0 && run->base < self->head.nbases);
+  return self->head.bases[run->base];
+}
+
+/* One sample's base, and its number there. */
+static const shardrt_source *base_of(const shardrt_source *source, int64_t sample, int32_t *base, int64_t *translated) {
+  *base = 0;
+  const int64_t found = source->format->translate(source, &sample, 1, base, translated);
+  assert(found == 1 && *base >= 0 && *base < source->nbases);
+  (void)found;
+  assert(*translated >= 0 && *translated < source->bases[*base]->count);
+  return source->bases[*base];
+}
+
+static int32_t base_field(const view *self, int32_t base, int32_t field) {
+  return self->fields != NULL ? self->fields[base * self->shared + field] : field;
+}
+
+/* What is asked for was found to be right above, so that the base's function is called as it is. */
+int view_gather(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
+                const shardrt_box *inner, struct reader *reader, void *dst) {
+  const view *self = (const view *)source;
+  if (field >= self->shared) {
+    source->format->compute(source, field, samples, n, dst);
+    return SHARDRT_OK;
+  }
+  const size_t bytes = source_box_bytes(&source->fields[field], inner);
+  const int64_t *epochs = reader->epochs;
+  const struct reader_mark mark = reader_mark(reader);
+  struct run run;
+  run.base = 0;
+  int code = SHARDRT_OK;
+  for (int64_t done = 0; done < n && code == SHARDRT_OK; done += run.count) {
+    const shardrt_source *base = begin_run(self, samples + done, n - done, &run);
+    if (epochs != NULL) reader->epochs = epochs + done;
+    code = base->format->gather(base, base_field(self, run.base, field), run.samples, run.count, inner, reader,
+                                (uint8_t *)dst + (size_t)done * bytes);
+    reader_release(reader, mark);
+  }
+  reader->epochs = epochs;
+  return code;
+}
+
+int view_extents(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
+                 const shardrt_box *inner, struct extents *out) {
+  const view *self = (const view *)source;
+  struct run run;
+  run.base = 0;
+  int code = SHARDRT_OK;
+  for (int64_t done = 0; field < self->shared && done < n && code == SHARDRT_OK; done += run.count) {
+    const shardrt_source *base = begin_run(self, samples + done, n - done, &run);
+    code = source_extents(base, base_field(self, run.base, field), run.samples, run.count, inner, out);
+  }
+  return code;
+}
+
+int view_value(const shardrt_source *source, int32_t field, int64_t sample, struct reader *reader, struct value *out,
+               bool *handled) {
+  const view *self = (const view *)source;
+  if (field >= self->shared) return SHARDRT_OK;
+  int32_t b;
+  int64_t translated;
+  const shardrt_source *base = base_of(source, sample, &b, &translated);
+  if (base->format->value == NULL) return SHARDRT_OK;
+  return base->format->value(base, base_field(self, b, field), translated, reader, out, handled);
+}
+
+const void *view_find(const shardrt_source *source, int32_t field, int64_t sample, size_t first, size_t bytes) {
+  const view *self = (const view *)source;
+  if (field >= self->shared) return NULL;
+  int32_t b;
+  int64_t translated;
+  const shardrt_source *base = base_of(source, sample, &b, &translated);
+  if (base->format->find == NULL) return NULL;
+  return base->format->find(base, base_field(self, b, field), translated, first, bytes);
+}
+
+int view_blame(const shardrt_source *source, int32_t field, int64_t sample, int code) {
+  const view *self = (const view *)source;
+  if (field >= self->shared) return code;
+  int32_t b;
+  int64_t translated;
+  const shardrt_source *base = base_of(source, sample, &b, &translated);
+  return source_blame(base, base_field(self, b, field), translated, code);
+}
+
+int64_t view_number(const shardrt_source *source, int64_t sample) {
+  const view *self = (const view *)source;
+  int32_t b;
+  int64_t translated;
+  const shardrt_source *base = base_of(source, sample, &b, &translated);
+  return source_number(base, translated) + (self->numbers != NULL ? self->numbers[b] : 0);
+}
+
+/* Bases are mostly files of one kind; where they differ, plans count the most. */
+size_t view_bytes(const shardrt_source *source, int32_t field, const shardrt_box *inner) {
+  const view *self = (const view *)source;
+  size_t most = 0;
+  for (int32_t b = 0; field < self->shared && b < source->nbases; b++) {
+    const size_t bytes = source_bytes(source->bases[b], base_field(self, b, field), inner);
+    if (bytes > most) most = bytes;
+  }
+  return most;
+}
