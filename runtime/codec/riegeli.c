@@ -39,7 +39,7 @@ bool riegeli_varint(const uint8_t **at, const uint8_t *end, uint64_t *out) {
 
 /* Where reading a chunk stands. */
 struct place {
-  const struct stored *file;
+  const struct input *file;
   size_t begin; /* of the chunk */
   size_t at;
 };
@@ -52,7 +52,7 @@ static int bad(const struct place *p, const char *what) {
 static int skip_block_header(struct place *p, struct reader *reader) {
   const uint8_t *header = NULL;
   if (p->file->bytes - p->at < BLOCK_HEADER) return bad(p, "is cut off");
-  int code = stored_get(p->file, p->at, BLOCK_HEADER, reader, &header);
+  int code = input_get(p->file, p->at, BLOCK_HEADER, reader, &header);
   if (code != SHARDRT_OK) return code;
   if (read_64(header) != hash(header + 8, BLOCK_HEADER - 8) || read_64(header + 8) != p->at - p->begin)
     return error_set(SHARDRT_EFORMAT, "the chunk at byte %zu: the block header at byte %zu is damaged (HighwayHash)",
@@ -69,7 +69,7 @@ static int take_pieces(struct place *p, size_t bytes, struct reader *reader, uin
     const size_t in_block = RIEGELI_BLOCK - p->at % RIEGELI_BLOCK, piece = bytes < in_block ? bytes : in_block;
     const uint8_t *from = NULL;
     if (p->file->bytes - p->at < piece) return bad(p, "is cut off");
-    code = stored_get(p->file, p->at, piece, reader, &from);
+    code = input_get(p->file, p->at, piece, reader, &from);
     if (code != SHARDRT_OK) return code;
     memcpy(dst, from, piece);
     dst += piece;
@@ -87,14 +87,14 @@ static int take(struct place *p, size_t bytes, struct reader *reader, const uint
   if (p->file->bytes - p->at < bytes) return bad(p, "is cut off");
   if (bytes <= RIEGELI_BLOCK - p->at % RIEGELI_BLOCK) {
     p->at += bytes;
-    return stored_get(p->file, p->at - bytes, bytes, reader, out);
+    return input_get(p->file, p->at - bytes, bytes, reader, out);
   }
   uint8_t *copy = reader_room(reader, bytes);
   *out = copy;
   return copy != NULL ? take_pieces(p, bytes, reader, copy) : ALLOC_FAILED;
 }
 
-int riegeli_chunk_get(const struct stored *file, size_t begin, bool verify, struct reader *reader,
+int riegeli_chunk_get(const struct input *file, size_t begin, bool verify, struct reader *reader,
                       struct riegeli_chunk *out) {
   struct place p = {.file = file, .begin = begin, .at = begin};
   const uint8_t *header = NULL;

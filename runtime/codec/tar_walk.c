@@ -9,7 +9,7 @@
 enum { BLOCK = 512 };
 
 static int bad(const struct tar_walk *w, const char *what) {
-  return error_set(SHARDRT_EFORMAT, "%s: the member at byte %zu: %s", w->file->title, w->at, what);
+  return error_set(SHARDRT_EFORMAT, "%s: the member at byte %zu: %s", w->input->title, w->at, what);
 }
 
 /* A number in octal, or (the first bit set) in big-endian binary, as GNU has large ones. */
@@ -50,11 +50,11 @@ static bool is_zero(const uint8_t *block, size_t bytes) {
 
 /* Goes on to the next block that is not zeros, or the file's end. */
 static int skip_zeros(struct tar_walk *w) {
-  while (w->at < w->file->bytes) {
+  while (w->at < w->input->bytes) {
     const struct reader_mark mark = reader_mark(w->arena);
-    const size_t left = w->file->bytes - w->at, bytes = left < BLOCK ? left : BLOCK;
+    const size_t left = w->input->bytes - w->at, bytes = left < BLOCK ? left : BLOCK;
     const uint8_t *block;
-    int code = stored_get(w->file, w->at, bytes, w->arena, &block);
+    int code = input_get(w->input, w->at, bytes, w->arena, &block);
     if (code != SHARDRT_OK) return code;
     const bool zeros = is_zero(block, bytes);
     reader_release(w->arena, mark);
@@ -82,7 +82,7 @@ static void read_name(const uint8_t *block, struct tar_member *out) {
 static int read_text(const struct tar_walk *w, size_t offset, uint64_t bytes, const char **out) {
   if (bytes >= (uint64_t)TAR_NAME_MOST * 64) return bad(w, "its extended header is longer than any name");
   const uint8_t *data;
-  int code = stored_get(w->file, offset, (size_t)bytes, w->arena, &data);
+  int code = input_get(w->input, offset, (size_t)bytes, w->arena, &data);
   char *text = code == SHARDRT_OK ? reader_room(w->arena, (size_t)bytes + 1) : NULL;
   if (code != SHARDRT_OK) return code;
   if (text == NULL) return ALLOC_FAILED;
@@ -138,8 +138,8 @@ static int apply(const struct tar_walk *w, const struct overrides *o, struct tar
 static int read_header(struct tar_walk *w, struct overrides *o, struct tar_member *out, bool *done) {
   const uint8_t *block;
   uint64_t size;
-  if (w->file->bytes - w->at < BLOCK) return bad(w, "its header is cut off");
-  int code = stored_get(w->file, w->at, BLOCK, w->arena, &block);
+  if (w->input->bytes - w->at < BLOCK) return bad(w, "its header is cut off");
+  int code = input_get(w->input, w->at, BLOCK, w->arena, &block);
   if (code != SHARDRT_OK) return code;
   if (!checksum_fits(block)) return bad(w, w->at == 0 ? "is no tar header" : "its header is damaged (checksum)");
   if (!read_number(block + 124, 12, &size)) return bad(w, "its size is no number");
@@ -155,7 +155,7 @@ static int read_header(struct tar_walk *w, struct overrides *o, struct tar_membe
     if (code != SHARDRT_OK) return code;
   }
   if (type >= '1' && type <= '6') size = 0; /* links, devices and folders have no data, whatever they say */
-  if (size > w->file->bytes - data) return bad(w, "is cut off");
+  if (size > w->input->bytes - data) return bad(w, "is cut off");
   if (type == 'L' || type == 'x') {
     const char *text = "";
     code = read_text(w, data, size, &text);
@@ -169,8 +169,8 @@ static int read_header(struct tar_walk *w, struct overrides *o, struct tar_membe
   out->offset = data;
   out->bytes = (size_t)size;
   w->at = data + (size_t)((size + BLOCK - 1) / BLOCK * BLOCK);
-  if (w->at > w->file->bytes)
-    w->at = w->file->bytes; /* the last member's zeros are not there, nor the end: seen next */
+  if (w->at > w->input->bytes)
+    w->at = w->input->bytes; /* the last member's zeros are not there, nor the end: seen next */
   *done = !extends;
   return SHARDRT_OK;
 }
@@ -179,8 +179,8 @@ int tar_walk_next(struct tar_walk *w, struct tar_member *out) {
   struct overrides overrides = {0};
   int code = skip_zeros(w);
   if (code != SHARDRT_OK) return code;
-  if (w->at == w->file->bytes && w->ended) return 0;
-  if (w->at == w->file->bytes)
+  if (w->at == w->input->bytes && w->ended) return 0;
+  if (w->at == w->input->bytes)
     return bad(w, w->at == 0 ? "the file is empty" : "the archive ends without the zeros that end one: it is cut off");
   w->ended = false;
   out->header = w->at;

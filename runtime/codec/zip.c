@@ -2,11 +2,10 @@
 
 #include <string.h>
 
-#include <zlib.h>
-
 #include "base/alloc.h"
 #include "base/error.h"
 #include "base/size.h"
+#include "codec/zlib_memory.h"
 
 enum {
   HEADER = 30,  /* bytes of a member's header, */
@@ -40,16 +39,16 @@ struct directory {
 };
 
 /* Where a zip64 directory is, whose locator stands before `end`. */
-static int find_long(const struct stored *file, size_t end, struct reader *arena, struct directory *out) {
+static int find_long(const struct input *file, size_t end, struct reader *arena, struct directory *out) {
   const uint8_t *at = NULL;
-  int code = end >= LOCATOR ? stored_get(file, end - LOCATOR, LOCATOR, arena, &at) : SHARDRT_OK;
+  int code = end >= LOCATOR ? input_get(file, end - LOCATOR, LOCATOR, arena, &at) : SHARDRT_OK;
   if (code < 0) return code;
   if (at == NULL || !is_signed(at, 6, 7)) return SHARDRT_OK; /* these numbers are just that large */
   const uint64_t where = long_number(at + 8);
   if (where > end - LOCATOR || end - LOCATOR - where < END_64)
     return error_set(SHARDRT_EFORMAT, "%s: its zip64 directory would end at byte %llu, beyond its locator at %zu",
                      file->title, (unsigned long long)where, end - LOCATOR);
-  code = stored_get(file, (size_t)where, END_64, arena, &at);
+  code = input_get(file, (size_t)where, END_64, arena, &at);
   if (code < 0) return code;
   if (!is_signed(at, 6, 6))
     return error_set(SHARDRT_EFORMAT, "%s: the end of its zip64 directory is not at byte %llu", file->title,
@@ -58,10 +57,10 @@ static int find_long(const struct stored *file, size_t end, struct reader *arena
   return SHARDRT_OK;
 }
 
-static int find_directory(const struct stored *file, struct reader *arena, struct directory *out) {
+static int find_directory(const struct input *file, struct reader *arena, struct directory *out) {
   const uint8_t *tail = NULL;
   const size_t have = file->bytes < END + COMMENT_MOST ? file->bytes : END + COMMENT_MOST;
-  int code = stored_get(file, file->bytes - have, have, arena, &tail);
+  int code = input_get(file, file->bytes - have, have, arena, &tail);
   if (code < 0) return code;
   for (size_t left = END; left <= have; left++) { /* bytes from the end's first one on */
     const uint8_t *at = tail + have - left;
@@ -105,19 +104,19 @@ static bool read_long(const uint8_t *extra, size_t bytes, uint64_t *size, uint64
   return *size != UINT32_MAX && *packed != UINT32_MAX && *offset != UINT32_MAX;
 }
 
-static int refuse(const struct stored *file, const struct zip_member *member, const char *why) {
+static int refuse(const struct input *file, const struct zip_member *member, const char *why) {
   return error_set(SHARDRT_EFORMAT, "%s: its member \"%s\" at byte %zu %s", file->title, member->name, member->header,
                    why);
 }
 
 /* Finds a member's bytes behind its own header. */
-static int find_data(const struct stored *file, const struct zip *self, uint32_t method, struct reader *arena,
+static int find_data(const struct input *file, const struct zip *self, uint32_t method, struct reader *arena,
                      struct zip_member *member) {
   const size_t length = strlen(member->name), end = self->directory;
   const uint8_t *at = NULL;
   if (member->header > end || end - member->header < HEADER + length)
     return refuse(file, member, "does not lie before the directory");
-  int code = stored_get(file, member->header, HEADER + length, arena, &at);
+  int code = input_get(file, member->header, HEADER + length, arena, &at);
   if (code < 0) return code;
   if (!is_signed(at, 3, 4) || number(at + 26, 2) != length || memcmp(at + HEADER, member->name, length) != 0 ||
       number(at + 8, 2) != method)
@@ -130,7 +129,7 @@ static int find_data(const struct stored *file, const struct zip *self, uint32_t
 }
 
 /* One entry, of at most `left` bytes; *used is how many it has. */
-static int read_entry(const struct stored *file, const struct zip *self, const uint8_t *at, size_t left,
+static int read_entry(const struct input *file, const struct zip *self, const uint8_t *at, size_t left,
                       struct reader *arena, struct zip_member *out, size_t *used) {
   if (left < ENTRY || !is_signed(at, 1, 2))
     return error_set(SHARDRT_EFORMAT, "%s: its directory is damaged, or cut off", file->title);
@@ -157,14 +156,14 @@ static int read_entry(const struct stored *file, const struct zip *self, const u
   return find_data(file, self, method, arena, out);
 }
 
-int zip_open(const struct stored *file, struct reader *arena, struct zip *out) {
+int zip_open(const struct input *file, struct reader *arena, struct zip *out) {
   struct directory directory = {0};
   const uint8_t *at = NULL;
   *out = (struct zip){0};
   int code = find_directory(file, arena, &directory);
   if (code < 0) return code;
   out->directory = (size_t)directory.offset;
-  code = stored_get(file, out->directory, (size_t)directory.bytes, arena, &at);
+  code = input_get(file, out->directory, (size_t)directory.bytes, arena, &at);
   if (code < 0) return code;
   out->members = alloc_zeros((size_t)directory.count, sizeof *out->members);
   if (out->members == NULL) return ALLOC_FAILED;
@@ -191,19 +190,9 @@ void zip_close(struct zip *self) {
 
 /* ---- members ---------------------------------------------------------------------------------------------------- */
 
-static voidpf from_alloc(voidpf unused, uInt n, uInt size) {
-  (void)unused;
-  return alloc_array(n, size);
-}
-
-static void to_alloc(voidpf unused, voidpf memory) {
-  (void)unused;
-  alloc_free(memory);
-}
-
 /* A member as it is unpacked. */
 struct unpacking {
-  const struct stored *file;
+  const struct input *file;
   const struct zip_member *member;
   struct reader *arena;
   z_stream stream;
@@ -211,10 +200,10 @@ struct unpacking {
   bool ended;
 };
 
-static int unpack_begin(const struct stored *file, const struct zip_member *member, struct reader *arena,
+static int unpack_begin(const struct input *file, const struct zip_member *member, struct reader *arena,
                         struct unpacking *out) {
   *out = (struct unpacking){.file = file, .member = member, .arena = arena};
-  out->stream = (z_stream){.zalloc = from_alloc, .zfree = to_alloc};
+  out->stream = zlib_memory_stream();
   return inflateInit2(&out->stream, -MAX_WBITS) == Z_OK ? SHARDRT_OK : ALLOC_FAILED; /* no wrapper: zip has its own */
 }
 
@@ -226,7 +215,7 @@ static int unpack_next(struct unpacking *u, uint8_t *dst, size_t room, size_t *g
     const size_t left = u->member->packed - u->taken, have = left < PIECE ? left : PIECE;
     const uint8_t *data = NULL;
     const struct reader_mark mark = reader_mark(u->arena);
-    int code = stored_get(u->file, u->member->data + u->taken, have, u->arena, &data);
+    int code = input_get(u->file, u->member->data + u->taken, have, u->arena, &data);
     if (code < 0) return code;
     u->stream.next_in = (Bytef *)data;
     u->stream.avail_in = (uInt)have;
@@ -244,11 +233,11 @@ static int unpack_next(struct unpacking *u, uint8_t *dst, size_t room, size_t *g
   return SHARDRT_OK;
 }
 
-int zip_peek(const struct stored *file, const struct zip_member *member, size_t most, struct reader *arena,
+int zip_peek(const struct input *file, const struct zip_member *member, size_t most, struct reader *arena,
              const uint8_t **out, size_t *bytes) {
   struct unpacking u;
   *bytes = member->bytes < most ? member->bytes : most;
-  if (!member->deflated) return stored_get(file, member->data, *bytes, arena, out);
+  if (!member->deflated) return input_get(file, member->data, *bytes, arena, out);
   uint8_t *dst = reader_room(arena, *bytes);
   if (dst == NULL) return ALLOC_FAILED;
   int code = unpack_begin(file, member, arena, &u);
@@ -286,7 +275,7 @@ static int read_stored(const struct unpacking *u, zip_take *take, void *context)
     const uint8_t *data = NULL;
     const struct reader_mark mark = reader_mark(u->arena);
     bytes = u->member->bytes - at < PIECE ? u->member->bytes - at : PIECE;
-    code = stored_get(u->file, u->member->data + at, bytes, u->arena, &data);
+    code = input_get(u->file, u->member->data + at, bytes, u->arena, &data);
     if (code == SHARDRT_OK) code = pass(u, data, bytes, at, &crc, take, context);
     reader_release(u->arena, mark);
   }
@@ -312,7 +301,7 @@ static int read_deflated(struct unpacking *u, zip_take *take, void *context) {
   return code == SHARDRT_OK ? finish(u, total, crc) : code;
 }
 
-int zip_read(const struct stored *file, const struct zip_member *member, struct reader *arena, zip_take *take,
+int zip_read(const struct input *file, const struct zip_member *member, struct reader *arena, zip_take *take,
              void *context) {
   struct unpacking u = {.file = file, .member = member, .arena = arena};
   return member->deflated ? read_deflated(&u, take, context) : read_stored(&u, take, context);

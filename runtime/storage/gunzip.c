@@ -2,10 +2,9 @@
 
 #include <string.h>
 
-#include <zlib.h>
-
 #include "base/alloc.h"
 #include "base/error.h"
+#include "codec/zlib_memory.h"
 #include "storage/remote/cache.h"
 
 enum {
@@ -18,16 +17,6 @@ bool gunzip_is(const uint8_t *data, size_t bytes) {
   return bytes >= 2 && data[0] == 0x1f && data[1] == 0x8b;
 }
 
-static void *zlib_alloc(void *opaque, unsigned items, unsigned size) {
-  (void)opaque;
-  return alloc_array(items, size);
-}
-
-static void zlib_free(void *opaque, void *memory) {
-  (void)opaque;
-  alloc_free(memory);
-}
-
 struct gunzip {
   z_stream stream;
   const char *path;
@@ -36,7 +25,7 @@ struct gunzip {
 };
 
 static int gunzip_open(const char *path, const mapping *file, struct gunzip *out) {
-  *out = (struct gunzip){.path = path, .file = file, .stream = {.zalloc = zlib_alloc, .zfree = zlib_free}};
+  *out = (struct gunzip){.path = path, .file = file, .stream = zlib_memory_stream()};
   if (inflateInit2(&out->stream, GZIP_WINDOW) != Z_OK)
     return error_set(SHARDRT_ENOMEM, "%s: out of memory while decompressing", path);
   out->stream.next_in = (z_const Bytef *)file->data;

@@ -2,6 +2,7 @@
 #ifndef SHARDRT_STORAGE_STORED_H
 #define SHARDRT_STORAGE_STORED_H
 
+#include "codec/input.h"
 #include "storage/guard.h"
 #include "storage/local/mapping.h"
 #include "storage/local/reader.h"
@@ -41,6 +42,9 @@ int stored_get(const struct stored *self, size_t offset, size_t bytes, struct re
 
 /* The same, to dst. */
 int stored_read(const struct stored *self, size_t offset, size_t bytes, struct reader *reader, void *dst);
+
+/* For parsers: the file as what they read from. It must live, where it is, as long as that is used. */
+struct input stored_input(const struct stored *self);
 
 /* Of its length and first STORAGE_HEAD bytes; of a remote file, of its ETag, too. */
 uint64_t stored_fingerprint(const struct stored *self);

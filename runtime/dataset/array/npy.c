@@ -1,4 +1,4 @@
-/* npy.c - numpy's format for one array: as a source, whole, by the box, and written. */
+/* npy.c - numpy's format for one array: as a source, whole, and by the box. */
 #include <string.h>
 
 #include "base/error.h"
@@ -8,7 +8,6 @@
 #include "dataset/fill.h"
 #include "dataset/formats.h"
 #include "dataset/gather.h"
-#include "storage/write/newfile.h"
 
 static int open_file(const char *path, mapping *file, npy_header *header) {
   int code = mapping_open(path, file);
@@ -95,25 +94,5 @@ int shardrt_npy_fill(const char *path, shardrt_array *array, int64_t *bytes_read
   code = fill_array(path, header.dtype, header.ndim, header.shape, file.data + header.data_offset, array, &read);
   mapping_close(&file);
   if (code == SHARDRT_OK && bytes_read != NULL) *bytes_read = read;
-  return code;
-}
-
-int shardrt_npy_save(const char *path, int32_t dtype, int32_t ndim, const int64_t *shape, const void *data) {
-  size_t bytes;
-  if (shardrt_dtype_size(dtype) == 0) return error_set(SHARDRT_EINVAL, "%s: an array without a dtype", path);
-  if (ndim < 0 || ndim > SHARDRT_MAX_NDIM)
-    return error_set(SHARDRT_EINVAL, "%s: an array of %d dimensions; at most %d are allowed", path, (int)ndim,
-                     SHARDRT_MAX_NDIM);
-  if (!size_bytes(ndim, shape, shardrt_dtype_size(dtype), &bytes))
-    return error_set(SHARDRT_EOVERFLOW, "%s: the array's shape does not fit in 64 bits", path);
-  char header[NPY_HEADER_AT_MOST];
-  const size_t header_bytes = npy_header_write(dtype, ndim, shape, header);
-  newfile file;
-  int code = newfile_open(path, &file);
-  if (code < 0) return code;
-  code = newfile_write(&file, header, header_bytes);
-  if (code == SHARDRT_OK) code = newfile_write(&file, data, bytes);
-  if (code == SHARDRT_OK) code = newfile_commit(&file);
-  newfile_drop(&file);
   return code;
 }

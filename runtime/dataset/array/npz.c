@@ -61,21 +61,21 @@ static int compare_arrays(const void *a, const void *b) {
 
 /* Reads an array's header; of its bytes, no more than that is asked for. */
 static int read_header(const npz *self, const struct zip_member *member, struct reader *arena, npy_header *out) {
-  const struct stored *file = &self->head.blocks.file;
+  const struct input file = stored_input(&self->head.blocks.file);
   const uint8_t *data = NULL;
   size_t have;
-  int code = zip_peek(file, member, HEAD_BYTES, arena, &data, &have);
+  int code = zip_peek(&file, member, HEAD_BYTES, arena, &data, &have);
   if (code < 0) return code;
   size_t length = HEAD_BYTES;
   if (have == HEAD_BYTES)
     length += data[6] == 1 ? data[8] | (size_t)data[9] << 8
                            : data[8] | (size_t)data[9] << 8 | (size_t)data[10] << 16 | (size_t)data[11] << 24;
   const size_t most = length < NPY_HEADER_READ ? length : NPY_HEADER_READ; /* whatever it says of itself */
-  code = zip_peek(file, member, most, arena, &data, &have);
+  code = zip_peek(&file, member, most, arena, &data, &have);
   if (code < 0) return code;
   const size_t bytes = have < most ? have : member->bytes; /* it is cut off, or there are the elements behind it */
   code = npy_header_parse_head(member->name, data, have, bytes, out);
-  return code < 0 ? error_prefix(code, "%s", file->title) : code;
+  return code < 0 ? error_prefix(code, "%s", file.title) : code;
 }
 
 /* Where the array's elements begin in the file. */
@@ -132,6 +132,7 @@ static int find_arrays(npz *self, struct reader *arena) {
 static int scan(const struct stored *file, struct reader *arena, struct index_writer *writer, const void *context) {
   static const char *const column = "block";
   const npz *self = context;
+  const struct input input = stored_input(file);
   const size_t directory = self->zip.directory, end = file->bytes - directory;
   int code = index_name(writer, 1, &column);
   if (code == SHARDRT_OK) code = blocks_add(file, directory, end, end, arena, writer);
@@ -139,7 +140,7 @@ static int scan(const struct stored *file, struct reader *arena, struct index_wr
     const struct npz_array *array = &self->arrays[i];
     if (!array->readable || array->member->deflated) continue;
     const size_t header = array->member->header, head = elements_at(array) - header;
-    code = zip_read(file, array->member, arena, NULL, NULL);
+    code = zip_read(&input, array->member, arena, NULL, NULL);
     if (code == SHARDRT_OK) code = blocks_add(file, header, head, head, arena, writer);
     if (code == SHARDRT_OK)
       code = blocks_add(file, elements_at(array), array->header.data_bytes, block_size(array), arena, writer);
@@ -189,13 +190,14 @@ static int write_elements(const uint8_t *data, size_t bytes, void *context) {
 static int unpack(newfile *out, const void *context) {
   static const char zeros[CACHE_HEAD] = {0};
   const npz *self = context;
+  const struct input input = stored_input(&self->head.blocks.file);
   struct reader arena = {0};
   int code = newfile_write(out, cache_head, CACHE_HEAD);
   for (int64_t i = 0; i < self->count && code == SHARDRT_OK; i++) {
     const struct npz_array *array = &self->arrays[i];
     if (!array->readable || !array->member->deflated) continue;
     struct unpacking u = {.out = out, .skip = array->header.data_offset};
-    code = zip_read(&self->head.blocks.file, array->member, &arena, write_elements, &u);
+    code = zip_read(&input, array->member, &arena, write_elements, &u);
     const size_t more = (CACHE_HEAD - array->header.data_bytes % CACHE_HEAD) % CACHE_HEAD;
     if (code == SHARDRT_OK) code = newfile_write(out, zeros, more);
   }
@@ -309,7 +311,8 @@ static int fill(npz *self, const char *path, int32_t nasked, const shardrt_field
   struct stored *file = &self->head.blocks.file;
   int code = stored_open(path, options, file);
   if (code == SHARDRT_OK) code = source_add_file(&self->head.base, file->title, file, 0);
-  if (code == SHARDRT_OK) code = zip_open(file, &reader, &self->zip);
+  const struct input input = stored_input(file);
+  if (code == SHARDRT_OK) code = zip_open(&input, &reader, &self->zip);
   if (code == SHARDRT_OK) code = find_arrays(self, &reader);
   const bool data = options->headers_only == 0;
   if (code == SHARDRT_OK && self->head.blocks.verify && data) code = open_index(self, options, &reader);

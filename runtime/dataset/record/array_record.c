@@ -4,10 +4,12 @@
  *
  * A record is bytes: the field "record", uint8 of any length, or raw elements where a dtype and a shape are asked for
  * under this name. Where `fields` asks for anything else, records are tf.train.Examples (example_fields.h). */
+#include <assert.h>
 #include <string.h>
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "base/search.h"
 #include "codec/riegeli.h"
 #include "dataset/formats.h"
 #include "dataset/record/array_record_file.h"
@@ -90,26 +92,13 @@ static int grow_slot(struct slot *slot, size_t bytes) {
   return slot->room != NULL ? SHARDRT_OK : ALLOC_FAILED;
 }
 
-static struct place find(const struct array_record *self, int64_t sample) {
-  int32_t f = 0, last = self->nfiles - 1; /* the file is one of f … last; empty ones stand before it */
-  while (f < last) {
-    const int32_t middle = f + (last - f + 1) / 2;
-    if (self->files[middle].first <= sample)
-      f = middle;
-    else
-      last = middle - 1;
-  }
-  const struct array_record_file *file = &self->files[f];
+static struct place find_record(const struct array_record *self, int64_t sample) {
+  assert(sample >= 0 && sample < self->base.count);
+  const struct array_record_file *file =
+      &self->files[search_part(&self->files->first, sizeof *self->files, self->nfiles, sample)];
   const int64_t record = sample - file->first;
-  int64_t low = 0, high = file->nchunks - 1;
-  while (low < high) {
-    const int64_t middle = low + (high - low + 1) / 2;
-    if (file->chunks[middle].first <= record)
-      low = middle;
-    else
-      high = middle - 1;
-  }
-  return (struct place){.file = file, .chunk = low, .row = record - file->chunks[low].first};
+  const int64_t chunk = search_part(&file->chunks->first, sizeof *file->chunks, file->nchunks, record);
+  return (struct place){.file = file, .chunk = chunk, .row = record - file->chunks[chunk].first};
 }
 
 /* Prefixes the message of a failure with the file, the record and where its chunk is. */
@@ -155,8 +144,9 @@ static int get(const struct array_record *self, struct place p, struct reader *r
   struct riegeli_records found = slot->found;
   *kept = true;
   if (!there) {
+    const struct input input = stored_input(&p.file->stored);
     struct riegeli_chunk chunk;
-    int code = riegeli_chunk_get(&p.file->stored, p.file->chunks[p.chunk].offset, self->verify, reader, &chunk);
+    int code = riegeli_chunk_get(&input, p.file->chunks[p.chunk].offset, self->verify, reader, &chunk);
     if (code == SHARDRT_OK) code = decode(p, &chunk, slot, reader, &found, kept);
     if (code != SHARDRT_OK) return code;
     slot->used = ++slots->clock;
@@ -181,7 +171,7 @@ static int keep(struct value *value, const uint8_t *data, size_t bytes, struct r
 static int array_record_value(const shardrt_source *source, int32_t field, int64_t sample, struct reader *reader,
                               struct value *out, bool *handled) {
   const struct array_record *self = (const struct array_record *)source;
-  const struct place p = find(self, sample);
+  const struct place p = find_record(self, sample);
   const uint8_t *data;
   size_t bytes;
   bool kept;
@@ -212,7 +202,7 @@ static int set_examples(struct array_record *self, int32_t nfields, const shardr
   if (self->base.count == 0)
     return error_set(SHARDRT_EFORMAT, "%s%s: holds no record, and so no field \"%s\"", self->files[0].stored.title,
                      self->nfiles > 1 ? ", and the files after it" : "", asked[0].name);
-  struct place p = find(self, 0);
+  struct place p = find_record(self, 0);
   struct reader arena = {0};
   const uint8_t *data;
   size_t bytes;
@@ -220,7 +210,7 @@ static int set_examples(struct array_record *self, int32_t nfields, const shardr
   self->examples = true;
   int code = get(self, p, &arena, &data, &bytes, &kept);
   for (int64_t i = 1; code == SHARDRT_EFORMAT && i < self->base.count; i++) {
-    p = find(self, i);
+    p = find_record(self, i);
     code = get(self, p, &arena, &data, &bytes, &kept);
   }
   if (code == SHARDRT_OK) code = example_fields(&self->base, nfields, asked, data, bytes, &self->kinds);
@@ -273,7 +263,7 @@ static int array_record_extents(const shardrt_source *source, int32_t field, con
   (void)inner;
   int code = SHARDRT_OK;
   for (int64_t i = 0; i < n && code == SHARDRT_OK; i++) {
-    const struct place p = find((const struct array_record *)source, samples[i]);
+    const struct place p = find_record((const struct array_record *)source, samples[i]);
     const struct array_record_chunk *chunk = &p.file->chunks[p.chunk];
     if (chunk[1].offset > chunk->offset)
       code = extents_add(out, &p.file->stored.map, chunk->offset, chunk[1].offset - chunk->offset);

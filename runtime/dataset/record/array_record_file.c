@@ -63,9 +63,10 @@ static int bad(const struct array_record_file *f, const char *what) {
 
 /* All records of the chunk at byte `begin`, in the arena. */
 static int get_all(const struct array_record_file *f, size_t begin, struct reader *arena, struct riegeli_records *out) {
+  const struct input input = stored_input(&f->stored);
   struct riegeli_chunk chunk;
   size_t bytes = 0;
-  int code = riegeli_chunk_get(&f->stored, begin, true, arena, &chunk);
+  int code = riegeli_chunk_get(&input, begin, true, arena, &chunk);
   if (code != SHARDRT_OK) return code;
   code = riegeli_room(&chunk, &bytes);
   void *room = code == SHARDRT_OK ? reader_room(arena, bytes) : NULL;
@@ -74,9 +75,10 @@ static int get_all(const struct array_record_file *f, size_t begin, struct reade
 }
 
 static int check_signature(const struct array_record_file *f, struct reader *arena) {
+  const struct input input = stored_input(&f->stored);
   struct riegeli_chunk chunk;
   if (f->stored.bytes == 0) return bad(f, "is empty");
-  int code = riegeli_chunk_get(&f->stored, 0, true, arena, &chunk);
+  int code = riegeli_chunk_get(&input, 0, true, arena, &chunk);
   if (code != SHARDRT_OK && code != SHARDRT_EFORMAT) return code;
   if (code != SHARDRT_OK || chunk.type != RIEGELI_SIGNATURE)
     return bad(f, "is no ArrayRecord file, or its first 64 bytes are damaged");

@@ -1,9 +1,11 @@
 #include "dataset/record/records.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "base/search.h"
 #include "base/size.h"
 
 static int open_file(records *self, const char *path, const shardrt_source_options *options, const char *kind,
@@ -43,16 +45,11 @@ int records_open(const source_format *format, size_t bytes, int32_t npaths, cons
 }
 
 const struct record_file *records_find(const records *self, int64_t sample, int64_t *row) {
-  int32_t low = 0, high = self->nfiles - 1; /* the file is one of low … high; empty ones stand before it */
-  while (low < high) {
-    const int32_t middle = low + (high - low + 1) / 2;
-    if (self->files[middle].first <= sample)
-      low = middle;
-    else
-      high = middle - 1;
-  }
-  *row = sample - self->files[low].first;
-  return &self->files[low];
+  assert(sample >= 0 && sample < self->base.count);
+  const struct record_file *file =
+      &self->files[search_part(&self->files->first, sizeof *self->files, self->nfiles, sample)];
+  *row = sample - file->first;
+  return file;
 }
 
 int records_get(const records *self, int64_t sample, int32_t column, struct reader *reader, const uint8_t **out,

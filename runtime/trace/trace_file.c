@@ -10,7 +10,7 @@
 #include "comm/collect.h"
 #include "comm/job.h"
 #include "storage/write/newfile.h"
-#include "storage/write/trace_text.h"
+#include "trace/trace_text.h"
 
 /* What the end needs is taken at the start. */
 static struct {
