@@ -2,15 +2,28 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
-#include "codec/zlib_memory.h"
 
 enum { ANY_WRAPPER = 15 + 32 }; /* zlib's or gzip's, and the largest window */
+
+static voidpf take_memory(voidpf unused, uInt n, uInt size) {
+  (void)unused;
+  return alloc_array(n, size);
+}
+
+static void give_memory(voidpf unused, voidpf memory) {
+  (void)unused;
+  alloc_free(memory);
+}
+
+z_stream inflate_stream(void) {
+  return (z_stream){.zalloc = take_memory, .zfree = give_memory};
+}
 
 static void *inflater_new(const void *owner) {
   (void)owner;
   z_stream *stream = alloc_array(1, sizeof *stream);
   if (stream == NULL) return NULL;
-  *stream = zlib_memory_stream();
+  *stream = inflate_stream();
   if (inflateInit2(stream, ANY_WRAPPER) == Z_OK) return stream;
   alloc_free(stream);
   return NULL;

@@ -5,7 +5,7 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "base/size.h"
-#include "codec/zlib_memory.h"
+#include "codec/inflate.h"
 
 enum {
   HEADER = 30,  /* bytes of a member's header, */
@@ -203,7 +203,7 @@ struct unpacking {
 static int unpack_begin(const struct input *file, const struct zip_member *member, struct reader *arena,
                         struct unpacking *out) {
   *out = (struct unpacking){.file = file, .member = member, .arena = arena};
-  out->stream = zlib_memory_stream();
+  out->stream = inflate_stream();
   return inflateInit2(&out->stream, -MAX_WBITS) == Z_OK ? SHARDRT_OK : ALLOC_FAILED; /* no wrapper: zip has its own */
 }
 

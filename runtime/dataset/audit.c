@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "dataset/index.h"
 #include "dataset/source.h"
-#include "storage/remote/cache.h"
+#include "storage/write/cache.h"
 #include "system/machine.h"
 #include "system/team.h"
 

@@ -8,7 +8,7 @@
 #include "base/crc32c.h"
 #include "base/error.h"
 #include "base/hash.h"
-#include "storage/remote/cache.h"
+#include "storage/write/cache.h"
 
 enum { KIND_BYTES = 48, BUFFER_ENTRIES = 4096, MOST_COLUMNS = 1 << 16, WORD = 64 };
 

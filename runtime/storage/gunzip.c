@@ -4,8 +4,8 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
-#include "codec/zlib_memory.h"
-#include "storage/remote/cache.h"
+#include "codec/inflate.h"
+#include "storage/write/cache.h"
 
 enum {
   GZIP_WINDOW = 16 + MAX_WBITS, /* zlib's word for: a gzip header and trailer, which it checks */
@@ -25,7 +25,7 @@ struct gunzip {
 };
 
 static int gunzip_open(const char *path, const mapping *file, struct gunzip *out) {
-  *out = (struct gunzip){.path = path, .file = file, .stream = zlib_memory_stream()};
+  *out = (struct gunzip){.path = path, .file = file, .stream = inflate_stream()};
   if (inflateInit2(&out->stream, GZIP_WINDOW) != Z_OK)
     return error_set(SHARDRT_ENOMEM, "%s: out of memory while decompressing", path);
   out->stream.next_in = (z_const Bytef *)file->data;

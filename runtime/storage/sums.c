@@ -10,7 +10,7 @@
 #include "base/alloc.h"
 #include "base/crc32c.h"
 #include "base/error.h"
-#include "storage/remote/cache.h"
+#include "storage/write/cache.h"
 
 enum {
   PAGE = 4096,

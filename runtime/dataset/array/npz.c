@@ -18,7 +18,7 @@
 #include "dataset/formats.h"
 #include "dataset/gather.h"
 #include "dataset/view/concat.h"
-#include "storage/remote/cache.h"
+#include "storage/write/cache.h"
 
 enum { HEAD_BYTES = 12, CACHE_HEAD = 64 };
 

@@ -21,7 +21,7 @@
 #include "codec/decompress.h"
 #include "storage/gunzip.h"
 #include "storage/local/url.h"
-#include "storage/remote/cache.h"
+#include "storage/write/cache.h"
 
 enum { OFFSET_BYTES = 4 };
 

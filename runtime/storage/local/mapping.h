@@ -13,7 +13,7 @@ struct remote;
 typedef struct mapping {
   const uint8_t *data; /* NULL: closed, or never opened */
   size_t bytes;
-  int64_t changed;       /* when the file was last written, in ns since 1970 */
+  int64_t changed;       /* when the file was last written, in ns since 1970; of one on a server, its key (remote.h) */
   mapping_entry *entry;  /* in the list of what is mapped; NULL for an empty file */
   struct remote *remote; /* the file lies on a server: `data` is NULL, and stored_get reads it; owned by who set it */
 } mapping;

@@ -1,6 +1,6 @@
 /* cache.h - files that are worked out of other files once, and kept: contents of compressed ones, indexes. */
-#ifndef SHARDRT_STORAGE_REMOTE_CACHE_H
-#define SHARDRT_STORAGE_REMOTE_CACHE_H
+#ifndef SHARDRT_STORAGE_WRITE_CACHE_H
+#define SHARDRT_STORAGE_WRITE_CACHE_H
 
 #include "storage/local/mapping.h"
 #include "storage/write/newfile.h"

@@ -1,4 +1,4 @@
-#include "storage/remote/cache.h"
+#include "storage/write/cache.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -15,7 +15,6 @@
 #include "base/hash.h"
 #include "storage/local/mapping.h"
 #include "storage/local/url.h"
-#include "storage/remote/remote.h"
 
 /* ---- the folder ---- */
 
@@ -67,7 +66,7 @@ static int check_owner(const char *folder) {
 /* What tells one file from another; the last block of a gzipped one holds checksum and length of the contents. An index
  * is found by its file's length and time alone: it is there to find that the contents changed. */
 static uint64_t key_of(const char *path, const mapping *file, bool by_contents) {
-  if (file->remote != NULL) return remote_key(file->remote);
+  if (file->remote != NULL) return (uint64_t)file->changed;
   char real[PATH_MAX];
   const size_t block = file->bytes < STORAGE_HEAD ? file->bytes : STORAGE_HEAD;
   uint64_t key = hash_text(0, realpath(path, real) != NULL ? real : path);
