@@ -78,7 +78,7 @@ static void heap_sift(cursor *heap, int64_t count) {
   heap[hole] = moved;
 }
 
-static int walk(cursor *heap, int64_t count, stage *s) {
+static int walk_cursors(cursor *heap, int64_t count, stage *s) {
   if (count > 1) qsort(heap, (size_t)count, sizeof *heap, by_offset); /* ascending: a heap */
   while (count > 0) {
     int code = stage_add(s, heap->offset, heap->data, heap->plan.run_bytes);
@@ -102,7 +102,7 @@ int runs_walk(int32_t dtype, int32_t ndim, const int64_t *shape, int64_t count, 
     const gather_plan plan = gather_plan_make(&whole, &boxes[i], shardrt_dtype_size(dtype));
     if (plan.box_bytes > 0) heap[used++] = (cursor){.data = data[i], .offset = plan.offset, .plan = plan};
   }
-  if (code == SHARDRT_OK) code = walk(heap, used, &s);
+  if (code == SHARDRT_OK) code = walk_cursors(heap, used, &s);
   alloc_free(s.bytes);
   alloc_free(heap);
   return code;

@@ -215,7 +215,7 @@ static int end_round(save *s, int code) {
 
 /* Writes at most what is left of this round, and goes through as many more as it takes. An error of another process
  * comes back from here too: s->told is then set. */
-static int put(void *context, size_t offset, const void *data, size_t bytes) {
+static int put_piece(void *context, size_t offset, const void *data, size_t bytes) {
   save *s = context;
   const char *at = data;
   offset += s->base;
@@ -267,7 +267,7 @@ static int write_array(save *s, const shardrt_array *array) {
   int code = data == NULL ? ALLOC_FAILED : list_data(array, &borrowed, boxes, data);
   if (code == SHARDRT_OK)
     code = runs_walk(shardrt_array_dtype(array), shardrt_array_ndim(array), shardrt_array_shape(array), borrowed, boxes,
-                     data, put, s);
+                     data, put_piece, s);
   for (int64_t i = 0; i < shards && borrowed > 0; i++) {
     if (!is_written(array, i)) continue;
     buffer_return(shardrt_array_buffer(array, i));
@@ -280,14 +280,14 @@ static int write_array(save *s, const shardrt_array *array) {
 
 static int write_own(save *s) {
   s->base = 0;
-  int code = is_first(s) ? put(s, 0, s->header, s->header_bytes) : SHARDRT_OK;
+  int code = is_first(s) ? put_piece(s, 0, s->header, s->header_bytes) : SHARDRT_OK;
   for (int64_t e = 0; code == SHARDRT_OK && e < s->count; e++) {
     if (s->rows[e] != NULL) continue;
     s->base = s->tensors[e].offset;
     if (s->entries[e].array != NULL)
       code = write_array(s, s->entries[e].array);
     else if (is_first(s))
-      code = put(s, 0, s->entries[e].data, s->tensors[e].bytes);
+      code = put_piece(s, 0, s->entries[e].data, s->tensors[e].bytes);
   }
   return code;
 }
@@ -323,7 +323,7 @@ static int write_together(save *s) {
 }
 
 /* The file: created by process 0, joined by the others, written by all, and named. */
-static int run(save *s, uint64_t number) {
+static int run_save(save *s, uint64_t number) {
   int code = is_first(s) ? sharedfile_create(s->path, number, s->file_bytes, &s->file) : SHARDRT_OK;
   code = shardrt_check_outcome(s->what, code);
   if (code < 0) return code;
@@ -345,7 +345,7 @@ int shardrt_safetensors_save(const char *path, int64_t count, const shardrt_save
   if (code == SHARDRT_OK) code = choose_rows(&s);
   if (code == SHARDRT_OK) code = check_data(&s);
   code = agree(&s, code, &number);
-  if (code == SHARDRT_OK) code = run(&s, number);
+  if (code == SHARDRT_OK) code = run_save(&s, number);
   sharedfile_drop(&s.file);
   for (int64_t e = 0; s.rows != NULL && e < count; e++) shardrt_sharding_free(s.rows[e]);
   alloc_free(s.rows);

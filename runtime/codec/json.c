@@ -54,7 +54,7 @@ int json_end(json_reader *r, const char *expected) {
 
 /* ---- texts ---- */
 
-static void add(json_text *text, const char *bytes, size_t count) {
+static void add_bytes(json_text *text, const char *bytes, size_t count) {
   if (text->length + count < text->room) memcpy(text->bytes + text->length, bytes, count);
   text->length += count;
 }
@@ -90,7 +90,7 @@ static int read_code(json_reader *r, json_text *out) {
     code = 0x10000 + (code - HIGH) * 0x400 + (low - LOW);
   }
   char bytes[UTF8_AT_MOST];
-  add(out, bytes, utf8_put((uint32_t)code, bytes));
+  add_bytes(out, bytes, utf8_put((uint32_t)code, bytes));
   return SHARDRT_OK;
 }
 
@@ -101,7 +101,7 @@ static int read_escape(json_reader *r, json_text *out) {
   if (found == NULL && c != 'u') return json_malformed(r, "one of \"\\/bfnrtu behind a backslash");
   r->at++;
   if (c == 'u') return read_code(r, out);
-  add(out, values + (found - names), 1);
+  add_bytes(out, values + (found - names), 1);
   return SHARDRT_OK;
 }
 
@@ -118,7 +118,7 @@ int json_text_read(json_reader *r, const char *expected, json_text *out) {
     } else {
       const size_t length = utf8_length(r->at, (size_t)(r->end - r->at));
       if (length == 0) return json_malformed(r, "a text in UTF-8");
-      add(out, (const char *)r->at, length);
+      add_bytes(out, (const char *)r->at, length);
       r->at += length;
     }
     if (code < 0) return code;
@@ -202,20 +202,20 @@ int json_list_read(json_reader *r, const char *expected, json_value *take, void 
   }
 }
 
-static int skip(json_reader *r, int32_t depth);
+static int skip_nested(json_reader *r, int32_t depth);
 
 static int skip_member(json_reader *r, const char *name, void *depth) {
   (void)name;
-  return skip(r, *(const int32_t *)depth);
+  return skip_nested(r, *(const int32_t *)depth);
 }
 
 static int skip_value(json_reader *r, int32_t i, void *depth) {
   (void)i;
-  return skip(r, *(const int32_t *)depth);
+  return skip_nested(r, *(const int32_t *)depth);
 }
 
 /* A value that lies within `depth` others. */
-static int skip(json_reader *r, int32_t depth) {
+static int skip_nested(json_reader *r, int32_t depth) {
   char word[512];
   json_text text = {.bytes = word, .room = 0};
   if (depth == DEEPEST) return json_bad(r, "values lie within values more than %d deep", (int)DEEPEST);
@@ -234,5 +234,5 @@ static int skip(json_reader *r, int32_t depth) {
 }
 
 int json_skip(json_reader *r) {
-  return skip(r, 0);
+  return skip_nested(r, 0);
 }

@@ -38,7 +38,7 @@ static void skip_space(reader *r) {
   while (r->at < r->end && (*r->at == ' ' || *r->at == '\t' || *r->at == '\n' || *r->at == '\r')) r->at++;
 }
 
-static bool accept(reader *r, char c) {
+static bool accept_char(reader *r, char c) {
   skip_space(r);
   if (r->at == r->end || *r->at != c) return false;
   r->at++;
@@ -87,17 +87,17 @@ static int read_size(reader *r, int64_t *out) {
 }
 
 static int read_shape(reader *r, npy_header *out) {
-  if (!accept(r, '(')) return malformed(r, "a tuple of sizes for 'shape'");
+  if (!accept_char(r, '(')) return malformed(r, "a tuple of sizes for 'shape'");
   out->ndim = 0;
   bool comma = true; /* (3) is a number in Python, (3,) a tuple */
-  while (!accept(r, ')')) {
+  while (!accept_char(r, ')')) {
     if (!comma) return malformed(r, "a comma or ) in 'shape'");
     if (out->ndim == SHARDRT_MAX_NDIM)
       return error_set(SHARDRT_EFORMAT, "%s: has more than %d dimensions", r->path, SHARDRT_MAX_NDIM);
     int code = read_size(r, &out->shape[out->ndim]);
     if (code < 0) return code;
     out->ndim++;
-    comma = accept(r, ',');
+    comma = accept_char(r, ',');
   }
   if (out->ndim == 1 && !comma) return malformed(r, "a tuple of sizes for 'shape'");
   return SHARDRT_OK;
@@ -154,9 +154,9 @@ static int read_dict(reader *r, npy_header *out) {
   enum { DESCR = 1, ORDER = 2, SHAPE = 4 };
   static const char keys[] = "a dict with 'descr', 'fortran_order' and 'shape', each once";
   int seen = 0;
-  if (!accept(r, '{')) return malformed(r, keys);
+  if (!accept_char(r, '{')) return malformed(r, keys);
   bool comma = true;
-  while (!accept(r, '}')) {
+  while (!accept_char(r, '}')) {
     char key[DESCR_AT_MOST] = "";
     int code = comma ? read_text(r, keys, key, sizeof key) : malformed(r, "a comma or } between the entries");
     if (code < 0) return code;
@@ -164,11 +164,11 @@ static int read_dict(reader *r, npy_header *out) {
                       : strcmp(key, "fortran_order") == 0 ? ORDER
                       : strcmp(key, "shape") == 0         ? SHAPE
                                                           : 0;
-    if (which == 0 || (seen & which) != 0 || !accept(r, ':')) return malformed(r, keys);
+    if (which == 0 || (seen & which) != 0 || !accept_char(r, ':')) return malformed(r, keys);
     seen |= which;
     code = which == DESCR ? read_descr(r, out) : which == ORDER ? read_order(r) : read_shape(r, out);
     if (code < 0) return code;
-    comma = accept(r, ',');
+    comma = accept_char(r, ',');
   }
   skip_space(r);
   if (seen != (DESCR | ORDER | SHAPE)) return malformed(r, keys);

@@ -44,14 +44,14 @@ struct place {
   size_t at;
 };
 
-static int bad(const struct place *p, const char *what) {
+static int bad_chunk(const struct place *p, const char *what) {
   error_set(SHARDRT_EFORMAT, "the chunk at byte %zu %s", p->begin, what);
   return SHARDRT_EFORMAT;
 }
 
 static int skip_block_header(struct place *p, struct reader *reader) {
   const uint8_t *header = NULL;
-  if (p->file->bytes - p->at < BLOCK_HEADER) return bad(p, "is cut off");
+  if (p->file->bytes - p->at < BLOCK_HEADER) return bad_chunk(p, "is cut off");
   int code = input_get(p->file, p->at, BLOCK_HEADER, reader, &header);
   if (code != SHARDRT_OK) return code;
   if (read_64(header) != hash(header + 8, BLOCK_HEADER - 8) || read_64(header + 8) != p->at - p->begin)
@@ -68,7 +68,7 @@ static int take_pieces(struct place *p, size_t bytes, struct reader *reader, uin
     if (code != SHARDRT_OK) return code;
     const size_t in_block = RIEGELI_BLOCK - p->at % RIEGELI_BLOCK, piece = bytes < in_block ? bytes : in_block;
     const uint8_t *from = NULL;
-    if (p->file->bytes - p->at < piece) return bad(p, "is cut off");
+    if (p->file->bytes - p->at < piece) return bad_chunk(p, "is cut off");
     code = input_get(p->file, p->at, piece, reader, &from);
     if (code != SHARDRT_OK) return code;
     memcpy(dst, from, piece);
@@ -79,12 +79,12 @@ static int take_pieces(struct place *p, size_t bytes, struct reader *reader, uin
   return SHARDRT_OK;
 }
 
-static int take(struct place *p, size_t bytes, struct reader *reader, const uint8_t **out) {
+static int take_bytes(struct place *p, size_t bytes, struct reader *reader, const uint8_t **out) {
   if (p->at % RIEGELI_BLOCK == 0 && bytes > 0) {
     int code = skip_block_header(p, reader);
     if (code != SHARDRT_OK) return code;
   }
-  if (p->file->bytes - p->at < bytes) return bad(p, "is cut off");
+  if (p->file->bytes - p->at < bytes) return bad_chunk(p, "is cut off");
   if (bytes <= RIEGELI_BLOCK - p->at % RIEGELI_BLOCK) {
     p->at += bytes;
     return input_get(p->file, p->at - bytes, bytes, reader, out);
@@ -98,16 +98,17 @@ int riegeli_chunk_get(const struct input *file, size_t begin, bool verify, struc
                       struct riegeli_chunk *out) {
   struct place p = {.file = file, .begin = begin, .at = begin};
   const uint8_t *header = NULL;
-  if (begin >= file->bytes) return bad(&p, "lies behind the end of the file");
-  int code = take(&p, CHUNK_HEADER, reader, &header);
+  if (begin >= file->bytes) return bad_chunk(&p, "lies behind the end of the file");
+  int code = take_bytes(&p, CHUNK_HEADER, reader, &header);
   if (code != SHARDRT_OK) return code;
-  if (read_64(header) != hash(header + 8, CHUNK_HEADER - 8)) return bad(&p, "has a damaged header (HighwayHash)");
+  if (read_64(header) != hash(header + 8, CHUNK_HEADER - 8)) return bad_chunk(&p, "has a damaged header (HighwayHash)");
   const uint64_t bytes = read_64(header + 8), data_hash = read_64(header + 16), decoded = read_64(header + 32);
   *out = (struct riegeli_chunk){
       .type = header[24], .records = (int64_t)(read_64(header + 24) >> 8), .decoded = decoded, .bytes = bytes};
-  code = take(&p, bytes, reader, &out->data);
+  code = take_bytes(&p, bytes, reader, &out->data);
   if (code != SHARDRT_OK) return code;
-  return !verify || hash(out->data, bytes) == data_hash ? SHARDRT_OK : bad(&p, "holds damaged data (HighwayHash)");
+  return !verify || hash(out->data, bytes) == data_hash ? SHARDRT_OK
+                                                        : bad_chunk(&p, "holds damaged data (HighwayHash)");
 }
 
 /* ---- records ----------------------------------------------------------------------------------------------------- */

@@ -104,7 +104,7 @@ static bool read_long(const uint8_t *extra, size_t bytes, uint64_t *size, uint64
   return *size != UINT32_MAX && *packed != UINT32_MAX && *offset != UINT32_MAX;
 }
 
-static int refuse(const struct input *file, const struct zip_member *member, const char *why) {
+static int refuse_member(const struct input *file, const struct zip_member *member, const char *why) {
   return error_set(SHARDRT_EFORMAT, "%s: its member \"%s\" at byte %zu %s", file->title, member->name, member->header,
                    why);
 }
@@ -115,15 +115,15 @@ static int find_data(const struct input *file, const struct zip *self, uint32_t 
   const size_t length = strlen(member->name), end = self->directory;
   const uint8_t *at = NULL;
   if (member->header > end || end - member->header < HEADER + length)
-    return refuse(file, member, "does not lie before the directory");
+    return refuse_member(file, member, "does not lie before the directory");
   int code = input_get(file, member->header, HEADER + length, arena, &at);
   if (code < 0) return code;
   if (!is_signed(at, 3, 4) || number(at + 26, 2) != length || memcmp(at + HEADER, member->name, length) != 0 ||
       number(at + 8, 2) != method)
-    return refuse(file, member, "has a header that is not as in the directory");
+    return refuse_member(file, member, "has a header that is not as in the directory");
   const size_t head = HEADER + length + number(at + 28, 2);
   if (end - member->header < head || end - member->header - head < member->packed)
-    return refuse(file, member, "reaches into the directory");
+    return refuse_member(file, member, "reaches into the directory");
   member->data = member->header + head;
   return SHARDRT_OK;
 }
@@ -141,18 +141,20 @@ static int read_entry(const struct input *file, const struct zip *self, const ui
   if (out->name == NULL) return ALLOC_FAILED;
   uint64_t bytes = number(at + 24, 4), packed = number(at + 20, 4), header = number(at + 42, 4);
   if (!read_long(at + ENTRY + name, extra, &bytes, &packed, &header))
-    return refuse(file, out, "has an extra field that is damaged");
+    return refuse_member(file, out, "has an extra field that is damaged");
   const uint32_t method = number(at + 10, 2);
   out->header = (size_t)header;
   out->bytes = (size_t)bytes;
   out->packed = (size_t)packed;
   out->crc = number(at + 16, 4);
   out->deflated = method == Z_DEFLATED;
-  if ((number(at + 8, 2) & 1) != 0) return refuse(file, out, "is encrypted");
+  if ((number(at + 8, 2) & 1) != 0) return refuse_member(file, out, "is encrypted");
   if (method != Z_DEFLATED && method != 0)
-    return refuse(file, out, "is packed in another way than by deflate; numpy.savez and savez_compressed do not");
-  if (method == 0 && bytes != packed) return refuse(file, out, "is stored, and tells of two lengths");
-  if (bytes / RATIO > packed) return refuse(file, out, "tells of more bytes than deflate can make of what it has");
+    return refuse_member(file, out,
+                         "is packed in another way than by deflate; numpy.savez and savez_compressed do not");
+  if (method == 0 && bytes != packed) return refuse_member(file, out, "is stored, and tells of two lengths");
+  if (bytes / RATIO > packed)
+    return refuse_member(file, out, "tells of more bytes than deflate can make of what it has");
   return find_data(file, self, method, arena, out);
 }
 
@@ -251,17 +253,18 @@ int zip_peek(const struct input *file, const struct zip_member *member, size_t m
 }
 
 /* Tells `take` of a piece, as `total` bytes were before it. */
-static int pass(const struct unpacking *u, const uint8_t *data, size_t bytes, size_t total, uLong *crc, zip_take *take,
-                void *context) {
+static int pass_piece(const struct unpacking *u, const uint8_t *data, size_t bytes, size_t total, uLong *crc,
+                      zip_take *take, void *context) {
   if (bytes > u->member->bytes - total)
-    return refuse(u->file, u->member, "unpacks to more bytes than the directory tells of");
+    return refuse_member(u->file, u->member, "unpacks to more bytes than the directory tells of");
   *crc = crc32(*crc, data, (uInt)bytes);
   return take != NULL ? take(data, bytes, context) : SHARDRT_OK;
 }
 
 static int finish(const struct unpacking *u, size_t total, uLong crc) {
   if (total != u->member->bytes || (u->member->deflated && u->taken != u->member->packed))
-    return refuse(u->file, u->member, "unpacks to fewer bytes than the directory tells of, or has more behind them");
+    return refuse_member(u->file, u->member,
+                         "unpacks to fewer bytes than the directory tells of, or has more behind them");
   if (crc == u->member->crc) return SHARDRT_OK;
   return error_set(SHARDRT_EFORMAT, "%s: its member \"%s\" at byte %zu is damaged: its CRC-32 is %08lx, not %08x",
                    u->file->title, u->member->name, u->member->header, crc, u->member->crc);
@@ -276,7 +279,7 @@ static int read_stored(const struct unpacking *u, zip_take *take, void *context)
     const struct reader_mark mark = reader_mark(u->arena);
     bytes = u->member->bytes - at < PIECE ? u->member->bytes - at : PIECE;
     code = input_get(u->file, u->member->data + at, bytes, u->arena, &data);
-    if (code == SHARDRT_OK) code = pass(u, data, bytes, at, &crc, take, context);
+    if (code == SHARDRT_OK) code = pass_piece(u, data, bytes, at, &crc, take, context);
     reader_release(u->arena, mark);
   }
   return code == SHARDRT_OK ? finish(u, at, crc) : code;
@@ -293,7 +296,7 @@ static int read_deflated(struct unpacking *u, zip_take *take, void *context) {
   while (code == SHARDRT_OK && !u->ended) {
     size_t got = 0;
     code = unpack_next(u, piece, PIECE, &got);
-    if (code == SHARDRT_OK) code = pass(u, piece, got, total, &crc, take, context);
+    if (code == SHARDRT_OK) code = pass_piece(u, piece, got, total, &crc, take, context);
     total += got;
   }
   inflateEnd(&u->stream);

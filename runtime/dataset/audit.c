@@ -302,7 +302,7 @@ static void run_task(void *context, int64_t task) {
   pthread_mutex_unlock(&self->lock);
 }
 
-static int run(struct share *self, int32_t threads) {
+static int run_share(struct share *self, int32_t threads) {
   struct team *team = NULL;
   self->readers = alloc_zeros((size_t)threads + 1, sizeof *self->readers);
   self->taken = alloc_zeros((size_t)threads + 1, sizeof *self->taken);
@@ -325,7 +325,7 @@ int shardrt_audit_run(shardrt_audit *self, int64_t first, int64_t count, int32_t
   if (threads > MAX_THREADS) threads = MAX_THREADS;
   if (threads > count / share.each + 1) threads = (int32_t)(count / share.each + 1);
   pthread_mutex_init(&share.lock, NULL);
-  int code = run(&share, threads);
+  int code = run_share(&share, threads);
   pthread_mutex_destroy(&share.lock);
   for (int32_t i = 0; share.readers != NULL && i < share.nreaders; i++) reader_clear(&share.readers[i]);
   alloc_free(share.readers);

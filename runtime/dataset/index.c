@@ -130,7 +130,7 @@ static int finish(struct index_writer *w, const struct wanted *wanted) {
   return newfile_write(w->out, &footer, sizeof footer);
 }
 
-static int make(newfile *out, const void *context) {
+static int make_index(newfile *out, const void *context) {
   const struct wanted *wanted = context;
   struct reader arena = {0};
   struct index_writer w = {.out = out, .skips = wanted->skips};
@@ -198,7 +198,7 @@ int index_open(const struct stored *file, const char *kind, const char *folder, 
                                         .suffix = ".shardrt-index",
                                         .work_bytes = file->bytes,
                                         .fits = fits,
-                                        .make = make,
+                                        .make = make_index,
                                         .context = &wanted};
   struct index made = {0};
   int code = cache_get(&request, &made.map);

@@ -33,8 +33,8 @@ int blocks_add(const struct stored *file, size_t offset, size_t bytes, size_t bl
 
 /* Gives `bytes` bytes of an array from byte `first` on, with the blocks that they lie in found to be what they were;
  * *known is the last block that was, so that neighbours in it need not be looked at again. */
-static int get(const struct blocks *self, const struct blocks_part *part, size_t first, size_t bytes, int64_t *known,
-               struct reader *reader, const uint8_t **out) {
+static int blocks_get(const struct blocks *self, const struct blocks_part *part, size_t first, size_t bytes,
+                      int64_t *known, struct reader *reader, const uint8_t **out) {
   const uint8_t *block;
   size_t block_length;
   int code = SHARDRT_OK;
@@ -68,7 +68,7 @@ int blocks_gather(const struct blocks *self, const struct blocks_part *part, con
   plan.offset = 0; /* what is got begins with the box */
   for (int64_t i = 0; i < n; i++) {
     const uint8_t *data = NULL;
-    int code = get(self, part, (size_t)samples[i] * plan.sample_bytes + offset, span, &known, reader, &data);
+    int code = blocks_get(self, part, (size_t)samples[i] * plan.sample_bytes + offset, span, &known, reader, &data);
     if (code < 0) return code;
     gather_run(&plan, data, &none, 1, reader->past_caches, (uint8_t *)dst + (size_t)i * plan.box_bytes);
   }
@@ -83,7 +83,7 @@ int blocks_value(const struct blocks *self, const struct blocks_part *part, cons
   const size_t bytes = value_bytes(out);
   *handled = (part->offset + (size_t)sample * bytes) % shardrt_dtype_size(field->dtype) == 0;
   if (!*handled) return SHARDRT_OK;
-  int code = get(self, part, (size_t)sample * bytes, bytes, &known, reader, &data);
+  int code = blocks_get(self, part, (size_t)sample * bytes, bytes, &known, reader, &data);
   out->data = (void *)data; /* who reads a value does not write to it */
   return code;
 }

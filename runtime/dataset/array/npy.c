@@ -51,7 +51,7 @@ const source_format npy_format = {
 
 /* ---- as an array ---- */
 
-static void tell(const npy_header *header, int32_t *dtype, int32_t *ndim, int64_t *shape) {
+static void give_header(const npy_header *header, int32_t *dtype, int32_t *ndim, int64_t *shape) {
   *dtype = header->dtype;
   *ndim = header->ndim;
   memcpy(shape, header->shape, (size_t)header->ndim * sizeof *shape);
@@ -62,7 +62,7 @@ int shardrt_npy_header(const char *path, int32_t *dtype, int32_t *ndim, int64_t 
   npy_header header;
   int code = open_file(path, &file, &header);
   if (code < 0) return code;
-  tell(&header, dtype, ndim, shape);
+  give_header(&header, dtype, ndim, shape);
   if (fingerprint != NULL) *fingerprint = mapping_fingerprint(&file);
   mapping_close(&file);
   return SHARDRT_OK;
@@ -77,7 +77,7 @@ int shardrt_npy_load(const char *path, int32_t *dtype, int32_t *ndim, int64_t *s
   if (code == SHARDRT_OK) {
     memcpy(shardrt_buffer_data(*out), file.data + header.data_offset, header.data_bytes);
     if (header.dtype == SHARDRT_BOOL) gather_bools(shardrt_buffer_data(*out), header.data_bytes);
-    tell(&header, dtype, ndim, shape);
+    give_header(&header, dtype, ndim, shape);
   } else {
     code = error_prefix(code, "%s", path);
   }

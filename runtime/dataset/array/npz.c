@@ -129,7 +129,8 @@ static int find_arrays(npz *self, struct reader *arena) {
 
 /* ---- index and cache -------------------------------------------------------------------------------------------- */
 
-static int scan(const struct stored *file, struct reader *arena, struct index_writer *writer, const void *context) {
+static int scan_arrays(const struct stored *file, struct reader *arena, struct index_writer *writer,
+                       const void *context) {
   static const char *const column = "block";
   const npz *self = context;
   const struct input input = stored_input(file);
@@ -153,7 +154,7 @@ static int open_index(npz *self, const shardrt_source_options *options, struct r
   struct blocks *blocks = &self->head.blocks;
   const uint8_t *data = NULL;
   size_t bytes = 0;
-  int code = index_open(&blocks->file, "npz", options->cache, false, scan, self, &blocks->index);
+  int code = index_open(&blocks->file, "npz", options->cache, false, scan_arrays, self, &blocks->index);
   if (code == SHARDRT_OK && blocks->index.rows > 0)
     code = index_get(&blocks->index, &blocks->file, 0, 0, true, reader, &data, &bytes);
   if (code == SHARDRT_OK && blocks->index.rows != self->rows)
@@ -225,7 +226,7 @@ static int open_unpacked(npz *self, const shardrt_source_options *options) {
 
 /* ---- fields ----------------------------------------------------------------------------------------------------- */
 
-static const struct npz_array *find(const npz *self, const char *name) {
+static const struct npz_array *find_array(const npz *self, const char *name) {
   for (int64_t i = 0; i < self->count; i++) {
     const struct zip_member *member = self->arrays[i].member;
     if (strlen(name) == name_length(member) && strncmp(name, member->name, strlen(name)) == 0) return &self->arrays[i];
@@ -291,7 +292,7 @@ static int make_fields(npz *self, int32_t nasked, const shardrt_field *asked, st
   if (self->head.base.fields == NULL || self->head.parts == NULL || self->chosen == NULL) return ALLOC_FAILED;
   int code = SHARDRT_OK;
   for (int64_t f = 0; f < count && code == SHARDRT_OK; f++) {
-    const struct npz_array *array = nasked > 0 ? find(self, asked[f].name) : &self->arrays[f];
+    const struct npz_array *array = nasked > 0 ? find_array(self, asked[f].name) : &self->arrays[f];
     const struct npz_array *first = self->count > 0 ? self->arrays : NULL;
     if (array == NULL)
       return error_set(SHARDRT_EINVAL, "%s: it has no array \"%s\"; of its %lld the first is \"%.*s\"",
@@ -303,8 +304,8 @@ static int make_fields(npz *self, int32_t nasked, const shardrt_field *asked, st
   return code;
 }
 
-static int fill(npz *self, const char *path, int32_t nasked, const shardrt_field *asked,
-                const shardrt_source_options *options) {
+static int open_arrays(npz *self, const char *path, int32_t nasked, const shardrt_field *asked,
+                       const shardrt_source_options *options) {
   struct reader reader = {0};
   const int32_t verify = guard_verify(options, GUARD_DEFAULT_RECORDS);
   self->head.blocks.verify = verify != SHARDRT_VERIFY_NEVER;
@@ -330,7 +331,7 @@ static int open_one(const char *path, int32_t nasked, const shardrt_field *asked
                     shardrt_source **out) {
   npz *self = source_new(&npz_format, sizeof *self);
   if (self == NULL) return ALLOC_FAILED;
-  int code = fill(self, path, nasked, asked, options);
+  int code = open_arrays(self, path, nasked, asked, options);
   if (code < 0)
     shardrt_source_free(&self->head.base);
   else
@@ -343,7 +344,7 @@ static int open_files(int32_t npaths, const char *const *paths, int32_t nasked, 
   return concat_files(open_one, npaths, paths, nasked, asked, options, out);
 }
 
-static void close_source(shardrt_source *source) {
+static void npz_close(shardrt_source *source) {
   npz *self = (npz *)source;
   for (int32_t f = 0; f < source->nfields; f++) alloc_free((char *)source->fields[f].name);
   alloc_free(source->fields);
@@ -371,8 +372,8 @@ static int find_unpacked(const npz *self, int32_t field, const uint8_t **out) {
   return SHARDRT_OK;
 }
 
-static int gather(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
-                  const shardrt_box *inner, struct reader *reader, void *dst) {
+static int npz_gather(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
+                      const shardrt_box *inner, struct reader *reader, void *dst) {
   const npz *self = (const npz *)source;
   const shardrt_field *f = &source->fields[field];
   const uint8_t *data;
@@ -389,7 +390,7 @@ static int gather(const shardrt_source *source, int32_t field, const int64_t *sa
   return SHARDRT_OK;
 }
 
-static int get_value(const shardrt_source *source, int32_t field, int64_t sample, struct reader *reader,
+static int npz_value(const shardrt_source *source, int32_t field, int64_t sample, struct reader *reader,
                      struct value *out, bool *handled) {
   const npz *self = (const npz *)source;
   const shardrt_field *f = &source->fields[field];
@@ -408,7 +409,7 @@ static int get_value(const shardrt_source *source, int32_t field, int64_t sample
   return SHARDRT_OK;
 }
 
-static int get_extents(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
+static int npz_extents(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
                        const shardrt_box *inner, struct extents *out) {
   const npz *self = (const npz *)source;
   const shardrt_field *f = &source->fields[field];
@@ -423,8 +424,8 @@ static int get_extents(const shardrt_source *source, int32_t field, const int64_
 const source_format npz_format = {
     .name = "npz",
     .open_files = open_files,
-    .gather = gather,
-    .value = get_value,
-    .extents = get_extents,
-    .close = close_source,
+    .gather = npz_gather,
+    .value = npz_value,
+    .extents = npz_extents,
+    .close = npz_close,
 };

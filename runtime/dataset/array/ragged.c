@@ -213,8 +213,8 @@ static int set_field(ragged_source *self, int32_t f, const char *name, shardrt_s
   return SHARDRT_OK;
 }
 
-static int fill(ragged_source *self, int32_t nfields, const char *const *names, shardrt_source *const *data,
-                shardrt_source *const *offsets) {
+static int fill_ragged(ragged_source *self, int32_t nfields, const char *const *names, shardrt_source *const *data,
+                       shardrt_source *const *offsets) {
   self->head.fields = alloc_zeros((size_t)nfields, sizeof *self->head.fields);
   if (self->head.fields == NULL) return ALLOC_FAILED;
   self->parts = alloc_zeros((size_t)nfields, sizeof *self->parts);
@@ -231,7 +231,7 @@ int shardrt_source_ragged(int32_t nfields, const char *const *names, shardrt_sou
   if (code < 0) return code;
   ragged_source *made = source_new(&ragged_format, sizeof *made);
   if (made == NULL) return ALLOC_FAILED;
-  code = fill(made, nfields, names, data, offsets);
+  code = fill_ragged(made, nfields, names, data, offsets);
   if (code < 0) {
     shardrt_source_free(&made->head);
     return code;

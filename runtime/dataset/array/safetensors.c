@@ -41,7 +41,8 @@ static int read_header(const struct stored *file, struct reader *reader, safeten
 }
 
 /* The header, then the blocks of each array, in the order of their names. */
-static int scan(const struct stored *file, struct reader *arena, struct index_writer *writer, const void *context) {
+static int scan_tensors(const struct stored *file, struct reader *arena, struct index_writer *writer,
+                        const void *context) {
   static const char *const column = "block";
   const safetensors_header *header = context;
   int code = index_name(writer, 1, &column);
@@ -56,7 +57,7 @@ static int scan(const struct stored *file, struct reader *arena, struct index_wr
 
 /* The index, which must be of this header. */
 static int open_index(safetensors_source *self, const shardrt_source_options *options, struct reader *reader) {
-  int code = index_open(&self->head.blocks.file, "safetensors", options->cache, false, scan, &self->header,
+  int code = index_open(&self->head.blocks.file, "safetensors", options->cache, false, scan_tensors, &self->header,
                         &self->head.blocks.index);
   if (code < 0) return code;
   int64_t rows = 1;
@@ -74,7 +75,7 @@ static int open_index(safetensors_source *self, const shardrt_source_options *op
 
 /* ---- opening ---------------------------------------------------------------------------------------------------- */
 
-static int64_t find(const safetensors_header *header, const char *name) {
+static int64_t find_tensor(const safetensors_header *header, const char *name) {
   for (int64_t t = 0; t < header->count; t++)
     if (strcmp(header->tensors[t].name, name) == 0) return t;
   return -1;
@@ -139,15 +140,15 @@ static int make_fields(safetensors_source *self, int32_t nasked, const shardrt_f
   if (self->head.base.fields == NULL || self->head.parts == NULL) return ALLOC_FAILED;
   int code = SHARDRT_OK;
   for (int64_t f = 0; f < count && code == SHARDRT_OK; f++) {
-    const int64_t t = nasked > 0 ? find(&self->header, asked[f].name) : f;
+    const int64_t t = nasked > 0 ? find_tensor(&self->header, asked[f].name) : f;
     if (nasked > 0) code = check_asked(self, &asked[f], t);
     if (code == SHARDRT_OK) code = add_field(self, t);
   }
   return code;
 }
 
-static int fill(safetensors_source *self, const char *path, int32_t nasked, const shardrt_field *asked,
-                const shardrt_source_options *options) {
+static int open_tensors(safetensors_source *self, const char *path, int32_t nasked, const shardrt_field *asked,
+                        const shardrt_source_options *options) {
   struct reader reader = {0};
   const int32_t verify = guard_verify(options, GUARD_DEFAULT_RECORDS);
   self->head.blocks.verify = verify != SHARDRT_VERIFY_NEVER;
@@ -167,7 +168,7 @@ static int open_one(const char *path, int32_t nasked, const shardrt_field *asked
                     shardrt_source **out) {
   safetensors_source *self = source_new(&safetensors_format, sizeof *self);
   if (self == NULL) return ALLOC_FAILED;
-  int code = fill(self, path, nasked, asked, options);
+  int code = open_tensors(self, path, nasked, asked, options);
   if (code < 0)
     shardrt_source_free(&self->head.base);
   else
@@ -180,7 +181,7 @@ static int open_files(int32_t npaths, const char *const *paths, int32_t nasked, 
   return concat_files(open_one, npaths, paths, nasked, asked, options, out);
 }
 
-static void close_source(shardrt_source *source) {
+static void safetensors_close(shardrt_source *source) {
   safetensors_source *self = (safetensors_source *)source;
   index_close(&self->head.blocks.index);
   safetensors_header_clear(&self->header);
@@ -191,22 +192,22 @@ static void close_source(shardrt_source *source) {
 
 /* ---- reading ---------------------------------------------------------------------------------------------------- */
 
-static int gather(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
-                  const shardrt_box *inner, struct reader *reader, void *dst) {
+static int safetensors_gather(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
+                              const shardrt_box *inner, struct reader *reader, void *dst) {
   const safetensors_source *self = (const safetensors_source *)source;
   return blocks_gather(&self->head.blocks, &self->head.parts[field], &source->fields[field], samples, n, inner, reader,
                        dst);
 }
 
-static int get_value(const shardrt_source *source, int32_t field, int64_t sample, struct reader *reader,
-                     struct value *out, bool *handled) {
+static int safetensors_value(const shardrt_source *source, int32_t field, int64_t sample, struct reader *reader,
+                             struct value *out, bool *handled) {
   const safetensors_source *self = (const safetensors_source *)source;
   return blocks_value(&self->head.blocks, &self->head.parts[field], &source->fields[field], sample, reader, out,
                       handled);
 }
 
-static int get_extents(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
-                       const shardrt_box *inner, struct extents *out) {
+static int safetensors_extents(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
+                               const shardrt_box *inner, struct extents *out) {
   const safetensors_source *self = (const safetensors_source *)source;
   return blocks_extents(&self->head.blocks, &self->head.parts[field], &source->fields[field], samples, n, inner, out);
 }
@@ -214,8 +215,8 @@ static int get_extents(const shardrt_source *source, int32_t field, const int64_
 const source_format safetensors_format = {
     .name = "safetensors",
     .open_files = open_files,
-    .gather = gather,
-    .value = get_value,
-    .extents = get_extents,
-    .close = close_source,
+    .gather = safetensors_gather,
+    .value = safetensors_value,
+    .extents = safetensors_extents,
+    .close = safetensors_close,
 };

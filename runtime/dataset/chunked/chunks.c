@@ -76,7 +76,7 @@ static struct set *set_of(struct chunks *self, int64_t number) {
 
 /* The slot that holds a chunk, or, if there is none, the one that has not been asked for the longest and that nobody
  * holds; NULL: all are held. */
-static struct slot *find(struct set *set, int32_t ways, int64_t number) {
+static struct slot *find_slot(struct set *set, int32_t ways, int64_t number) {
   struct slot *free_one = NULL;
   for (int32_t w = 0; w < ways; w++) {
     struct slot *slot = &set->slots[w];
@@ -124,10 +124,10 @@ int chunks_hold(struct chunks *self, int64_t number, chunk_load *load, const voi
                 struct chunk **out) {
   struct set *set = set_of(self, number);
   pthread_mutex_lock(&set->lock);
-  struct slot *slot = find(set, self->ways, number);
+  struct slot *slot = find_slot(set, self->ways, number);
   while (slot != NULL && slot->number == number && slot->loading) {
     pthread_cond_wait(&set->loaded, &set->lock);
-    slot = find(set, self->ways, number);
+    slot = find_slot(set, self->ways, number);
   }
   if (slot == NULL) {
     pthread_mutex_unlock(&set->lock);

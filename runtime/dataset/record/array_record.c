@@ -102,15 +102,15 @@ static struct place find_record(const struct array_record *self, int64_t sample)
 }
 
 /* Prefixes the message of a failure with the file, the record and where its chunk is. */
-static int blame(struct place p, int code) {
+static int blame_record(struct place p, int code) {
   const struct array_record_chunk *chunk = &p.file->chunks[p.chunk];
   return error_prefix(code, "%s: record %lld in the chunk at byte %zu", p.file->stored.title,
                       (long long)chunk->first + p.row, chunk->offset);
 }
 
 /* Decodes a chunk into its slot, or, where it need or should not be kept, into the arena. */
-static int decode(struct place p, const struct riegeli_chunk *chunk, struct slot *slot, struct reader *reader,
-                  struct riegeli_records *out, bool *kept) {
+static int decode_chunk(struct place p, const struct riegeli_chunk *chunk, struct slot *slot, struct reader *reader,
+                        struct riegeli_records *out, bool *kept) {
   size_t bytes;
   int code = riegeli_room(chunk, &bytes);
   if (code != SHARDRT_OK) return code;
@@ -135,8 +135,8 @@ static int decode(struct place p, const struct riegeli_chunk *chunk, struct slot
 }
 
 /* A record's bytes; *kept: they lie in a slot, and so do not stay. */
-static int get(const struct array_record *self, struct place p, struct reader *reader, const uint8_t **data,
-               size_t *bytes, bool *kept) {
+static int get_record(const struct array_record *self, struct place p, struct reader *reader, const uint8_t **data,
+                      size_t *bytes, bool *kept) {
   struct slots *slots = reader_state(reader, self, make_slots, drop_slots);
   if (slots == NULL) return ALLOC_FAILED;
   bool there;
@@ -147,7 +147,7 @@ static int get(const struct array_record *self, struct place p, struct reader *r
     const struct input input = stored_input(&p.file->stored);
     struct riegeli_chunk chunk;
     int code = riegeli_chunk_get(&input, p.file->chunks[p.chunk].offset, self->verify, reader, &chunk);
-    if (code == SHARDRT_OK) code = decode(p, &chunk, slot, reader, &found, kept);
+    if (code == SHARDRT_OK) code = decode_chunk(p, &chunk, slot, reader, &found, kept);
     if (code != SHARDRT_OK) return code;
     slot->used = ++slots->clock;
   }
@@ -158,7 +158,7 @@ static int get(const struct array_record *self, struct place p, struct reader *r
 }
 
 /* A value that lies within a slot is copied: the next one that is read may take its place. */
-static int keep(struct value *value, const uint8_t *data, size_t bytes, struct reader *reader) {
+static int keep_value(struct value *value, const uint8_t *data, size_t bytes, struct reader *reader) {
   const uint8_t *at = value->data;
   if (at < data || at >= data + bytes) return SHARDRT_OK;
   void *copy = reader_room(reader, value_bytes(value));
@@ -176,13 +176,13 @@ static int array_record_value(const shardrt_source *source, int32_t field, int64
   size_t bytes;
   bool kept;
   *handled = true;
-  int code = get(self, p, reader, &data, &bytes, &kept);
+  int code = get_record(self, p, reader, &data, &bytes, &kept);
   if (code == SHARDRT_OK && self->examples)
     code = example_value(source, &self->kinds, field, data, bytes, reader, out);
   else if (code == SHARDRT_OK)
     code = records_elements(&source->fields[field], data, bytes, reader, out);
-  if (code == SHARDRT_OK && kept) code = keep(out, data, bytes, reader);
-  return code == SHARDRT_OK ? code : blame(p, code);
+  if (code == SHARDRT_OK && kept) code = keep_value(out, data, bytes, reader);
+  return code == SHARDRT_OK ? code : blame_record(p, code);
 }
 
 /* ---- the source -------------------------------------------------------------------------------------------------- */
@@ -208,13 +208,13 @@ static int set_examples(struct array_record *self, int32_t nfields, const shardr
   size_t bytes;
   bool kept;
   self->examples = true;
-  int code = get(self, p, &arena, &data, &bytes, &kept);
+  int code = get_record(self, p, &arena, &data, &bytes, &kept);
   for (int64_t i = 1; code == SHARDRT_EFORMAT && i < self->base.count; i++) {
     p = find_record(self, i);
-    code = get(self, p, &arena, &data, &bytes, &kept);
+    code = get_record(self, p, &arena, &data, &bytes, &kept);
   }
   if (code == SHARDRT_OK) code = example_fields(&self->base, nfields, asked, data, bytes, &self->kinds);
-  if (code != SHARDRT_OK) blame(p, code);
+  if (code != SHARDRT_OK) blame_record(p, code);
   reader_clear(&arena);
   return code;
 }

@@ -106,7 +106,8 @@ static int find_layout(const struct stored *file, struct reader *arena, bool ski
                    right, right * record_bytes(*out), (int)label, (*out)->name);
 }
 
-static int scan(const struct stored *file, struct reader *arena, struct index_writer *writer, const void *context) {
+static int cifar_scan(const struct stored *file, struct reader *arena, struct index_writer *writer,
+                      const void *context) {
   static const char *const name = "record";
   const struct layout *layout = &layouts[0];
   (void)context;
@@ -185,7 +186,8 @@ static int set_fields(struct cifar *self, int32_t nfields, const shardrt_field *
 static int open_cifar(int32_t npaths, const char *const *paths, int32_t nfields, const shardrt_field *fields,
                       const shardrt_source_options *options, shardrt_source **out) {
   records *made;
-  int code = records_open(&cifar_format, sizeof(struct cifar), npaths, paths, options, "cifar", scan, NULL, &made);
+  int code =
+      records_open(&cifar_format, sizeof(struct cifar), npaths, paths, options, "cifar", cifar_scan, NULL, &made);
   if (code != SHARDRT_OK) return code;
   code = set_fields((struct cifar *)made, nfields, fields);
   if (code != SHARDRT_OK) {

@@ -64,7 +64,7 @@ static int names_add(struct names *self, char *text) {
 }
 
 /* By the folder, then by the name in it. */
-static int compare(const void *a, const void *b) {
+static int compare_paths(const void *a, const void *b) {
   const char *x = *(char *const *)a, *y = *(char *const *)b;
   const char *x_end = strrchr(x, '/'), *y_end = strrchr(y, '/');
   if (x_end == NULL || y_end == NULL) return strcmp(x, y);
@@ -75,7 +75,7 @@ static int compare(const void *a, const void *b) {
 }
 
 static void names_sort(struct names *self, int64_t first) {
-  qsort((void *)(self->texts + first), (size_t)(self->count - first), sizeof *self->texts, compare);
+  qsort((void *)(self->texts + first), (size_t)(self->count - first), sizeof *self->texts, compare_paths);
 }
 
 /* ---- what is there ---------------------------------------------------------------------------------------------- */
@@ -92,7 +92,7 @@ static bool ends_in(const char *name, const char *const *ends) {
   return false;
 }
 
-static int refuse(const char *path) {
+static int refuse_folder(const char *path) {
   return error_set(SHARDRT_EIO, "the folder %s: %s", path, strerror(errno));
 }
 
@@ -124,12 +124,12 @@ static int add_entry(const char *path, const struct dirent *entry, bool full, st
  * wanted), with the path before them where `full`. */
 static int list(const char *path, bool full, struct names *folders, struct names *images) {
   DIR *directory = opendir(path);
-  if (directory == NULL) return refuse(path);
+  if (directory == NULL) return refuse_folder(path);
   int code = SHARDRT_OK;
   for (const struct dirent *entry; code == SHARDRT_OK && (errno = 0, entry = readdir(directory)) != NULL;) {
     if (entry->d_name[0] != '.') code = add_entry(path, entry, full, folders, images);
   }
-  if (code == SHARDRT_OK && errno != 0) code = refuse(path);
+  if (code == SHARDRT_OK && errno != 0) code = refuse_folder(path);
   closedir(directory);
   return code;
 }

@@ -42,7 +42,7 @@ static bool is_member(const json_text *member, const char *name, const char **re
 
 /* Looks for `name` in the object that begins here; goes past it. Objects within objects come no deeper than the name
  * has dots. */
-static int find(json_reader *r, const char *name, struct jsonl_span *out) {
+static int find_key(json_reader *r, const char *name, struct jsonl_span *out) {
   bool more = true;
   if (!json_accept(r, '{')) return json_malformed(r, object);
   for (bool first = true;; first = false) {
@@ -54,7 +54,7 @@ static int find(json_reader *r, const char *name, struct jsonl_span *out) {
     bool within;
     const bool found = is_member(&member, name, &rest, &within);
     if (within && peek(r) == '{') {
-      code = find(r, rest, out);
+      code = find_key(r, rest, out);
     } else {
       peek(r);
       const uint8_t *at = r->at;
@@ -68,7 +68,7 @@ static int find(json_reader *r, const char *name, struct jsonl_span *out) {
 
 int jsonl_find(json_reader *r, const char *name, struct jsonl_span *out) {
   *out = (struct jsonl_span){0};
-  int code = find(r, name, out);
+  int code = find_key(r, name, out);
   if (code == SHARDRT_OK) code = json_end(r, "nothing behind the object");
   if (code < 0 || out->at != NULL) return code;
   return json_bad(r, "is missing; where lines differ, `fields` says which fields are wanted");
@@ -181,7 +181,7 @@ struct filling {
   char *dst;
 };
 
-static int fill(struct filling *f, json_reader *r, int32_t d) {
+static int fill_elements(struct filling *f, json_reader *r, int32_t d) {
   if (d == f->field->ndim) {
     int code = read_element(r, f->field->dtype, f->dst);
     f->dst += f->element;
@@ -201,7 +201,7 @@ static int fill(struct filling *f, json_reader *r, int32_t d) {
   for (bool more = true;; count++) {
     int code = json_next(r, ']', "a comma or ]", count == 0, &more);
     if (code == SHARDRT_OK && !more) break;
-    if (code == SHARDRT_OK) code = fill(f, r, d + 1);
+    if (code == SHARDRT_OK) code = fill_elements(f, r, d + 1);
     if (code < 0) return code;
   }
   if (f->shape[d] < 0) f->shape[d] = count;
@@ -217,7 +217,7 @@ static int make_numbers(json_reader *r, const shardrt_field *field, struct reade
   char *data = reader_room(reader, most * f.element);
   if (data == NULL) return ALLOC_FAILED;
   f.dst = data;
-  int code = fill(&f, r, 0);
+  int code = fill_elements(&f, r, 0);
   if (code == SHARDRT_OK) code = json_end(r, "nothing behind it");
   if (code < 0) return code;
   for (int32_t d = 0; d < field->ndim; d++)

@@ -135,8 +135,8 @@ static int check_complete(const struct tar *self, int32_t field) {
   return SHARDRT_OK;
 }
 
-static int get(const struct tar *self, int32_t field, int64_t sample, struct reader *reader, const uint8_t **data,
-               size_t *bytes) {
+static int get_member(const struct tar *self, int32_t field, int64_t sample, struct reader *reader,
+                      const uint8_t **data, size_t *bytes) {
   int64_t row;
   const struct record_file *file = records_find(&self->records, sample, &row);
   return records_get(&self->records, sample, place_of(self, field, file, row), reader, data, bytes);
@@ -149,9 +149,9 @@ static int set_npy(const struct tar *self, int32_t f, shardrt_field *field) {
   size_t bytes;
   npy_header header;
   int64_t sample = 0;
-  int code = get(self, f, 0, &arena, &data, &bytes);
+  int code = get_member(self, f, 0, &arena, &data, &bytes);
   while (code == SHARDRT_EFORMAT && sample + 1 < self->records.base.count)
-    code = get(self, f, ++sample, &arena, &data, &bytes);
+    code = get_member(self, f, ++sample, &arena, &data, &bytes);
   if (code == SHARDRT_OK) code = npy_header_parse("npy", data, bytes, &header);
   reader_clear(&arena);
   if (code != SHARDRT_OK) return code;
@@ -284,7 +284,7 @@ static int tar_value(const shardrt_source *source, int32_t field, int64_t sample
   const uint8_t *data;
   size_t bytes;
   *handled = true;
-  int code = get(self, field, sample, reader, &data, &bytes);
+  int code = get_member(self, field, sample, reader, &data, &bytes);
   if (code != SHARDRT_OK) return code;
   code = make_value(self->kinds[field], &source->fields[field], data, bytes, reader, out);
   return code == SHARDRT_OK ? code : tar_blame(source, field, sample, code);

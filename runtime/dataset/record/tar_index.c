@@ -106,7 +106,7 @@ static int lose_rest(struct grouping *g, struct index_writer *writer, int code) 
 }
 
 /* All members, from the archive's start. */
-static int pass(struct grouping *g, bool skips, struct index_writer *writer) {
+static int pass_members(struct grouping *g, bool skips, struct index_writer *writer) {
   struct tar_member *member = alloc_array(1, sizeof *member);
   if (member == NULL) return ALLOC_FAILED;
   g->walk = (struct tar_walk){.input = g->walk.input, .arena = g->walk.arena};
@@ -158,7 +158,7 @@ int tar_index_scan(const struct stored *file, struct reader *arena, struct index
   const struct input input = stored_input(file);
   g->file = file;
   g->walk = (struct tar_walk){.input = &input, .arena = arena};
-  code = pass(g, index_skips(writer), NULL);
+  code = pass_members(g, index_skips(writer), NULL);
   if (code == SHARDRT_OK && g->columns == 0)
     code = error_set(SHARDRT_EFORMAT, "%s: holds no sample: none of its members is called name.field", file->title);
   if (code == SHARDRT_OK) {
@@ -167,7 +167,7 @@ int tar_index_scan(const struct stored *file, struct reader *arena, struct index
   }
   if (code == SHARDRT_OK) {
     clear_row(g);
-    code = pass(g, index_skips(writer), writer);
+    code = pass_members(g, index_skips(writer), writer);
   }
   if (code == SHARDRT_OK) code = check_keys(g);
   for (int32_t c = 0; c < g->columns; c++) alloc_free(g->names[c]);

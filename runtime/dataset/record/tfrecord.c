@@ -73,7 +73,8 @@ static int scan_record(const struct stored *file, struct reader *arena, struct i
   return index_add(writer, &entry);
 }
 
-static int scan(const struct stored *file, struct reader *arena, struct index_writer *writer, const void *context) {
+static int tfrecord_scan(const struct stored *file, struct reader *arena, struct index_writer *writer,
+                         const void *context) {
   (void)context;
   static const char *const name = "record";
   int code = refuse_compressed(file, arena);
@@ -91,8 +92,8 @@ static int scan(const struct stored *file, struct reader *arena, struct index_wr
 static int open_tfrecord(int32_t npaths, const char *const *paths, int32_t nfields, const shardrt_field *fields,
                          const shardrt_source_options *options, shardrt_source **out) {
   records *self;
-  int code =
-      records_open(&tfrecord_format, sizeof(struct tfrecord), npaths, paths, options, "tfrecord", scan, NULL, &self);
+  int code = records_open(&tfrecord_format, sizeof(struct tfrecord), npaths, paths, options, "tfrecord", tfrecord_scan,
+                          NULL, &self);
   if (code != SHARDRT_OK) return code;
   struct reader arena = {0};
   const uint8_t *data;

@@ -79,7 +79,7 @@ struct question {
   const shardrt_source *looked;
 };
 
-static int look(const void *context, struct reader *reader, int64_t first, int64_t count, void *found) {
+static int look_at_words(const void *context, struct reader *reader, int64_t first, int64_t count, void *found) {
   const struct question *q = context;
   uint64_t *words = found;
   int code = SHARDRT_OK;
@@ -121,7 +121,7 @@ static int find_words(filter *f, const char *what, filter_look *look_at, const s
                                 .items = words_of(filter_base(f)->count),
                                 .item_bytes = sizeof *f->words,
                                 .chunk = LOOK_WORDS,
-                                .look = look,
+                                .look = look_at_words,
                                 .context = &question};
   void *words = NULL;
   int code = survey_run(&survey, &words);
@@ -150,7 +150,7 @@ int filter_make(const char *what, int32_t kind, filter_look *look_at, shardrt_so
 /* ---- by predicates ---------------------------------------------------------------------------------------------- */
 
 /* Asks all fields of the verdict. */
-static int ask(const shardrt_source *verdict, struct reader *reader, int64_t first, int64_t n, uint64_t *word) {
+static int ask_verdict(const shardrt_source *verdict, struct reader *reader, int64_t first, int64_t n, uint64_t *word) {
   int64_t samples[FILTER_WORD];
   for (int64_t i = 0; i < n; i++) samples[i] = first + i;
   *word = n == FILTER_WORD ? ~UINT64_C(0) : (UINT64_C(1) << n) - 1;
@@ -186,7 +186,7 @@ int shardrt_source_filter(shardrt_source *source, const shardrt_source *verdict,
   if (code == SHARDRT_OK) code = check_verdict(source, verdict);
   code = shardrt_check_outcome(what, code);
   filter *made = NULL;
-  if (code == SHARDRT_OK) code = filter_make(what, SHARDRT_DATA_FILTER, ask, source, verdict, &made);
+  if (code == SHARDRT_OK) code = filter_make(what, SHARDRT_DATA_FILTER, ask_verdict, source, verdict, &made);
   if (code < 0 || made == NULL) return code;
   made->view.head.places = verdict->places; /* which may have drawn, too */
   *out = &made->view.head;

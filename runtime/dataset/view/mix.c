@@ -43,19 +43,19 @@ static struct source_turn mix_turn(const shardrt_source *source, int64_t positio
 /* ---- the source ------------------------------------------------------------------------------------------------- */
 
 /* In which order the parts' samples come. */
-static uint64_t pattern(const struct mix *self) {
+static uint64_t hash_pattern(const struct mix *self) {
   uint64_t hash = hash_number(hash_text(0, "shardrt mix"), self->length);
   for (int32_t p = 0; p < self->nparts; p++) hash = hash_number(hash, self->weights[p]);
   return hash;
 }
 
 static uint64_t mix_fingerprint(const shardrt_source *source) {
-  return hash_number(concat_fingerprint(source), (int64_t)pattern((const struct mix *)source));
+  return hash_number(concat_fingerprint(source), (int64_t)hash_pattern((const struct mix *)source));
 }
 
 static void mix_choices(const shardrt_source *source, uint64_t *hashes) {
   for (int32_t p = 0; p < source->nbases; p++) source_choices(source->bases[p], hashes);
-  hashes[SHARDRT_DATA_MIX] = hash_number(hashes[SHARDRT_DATA_MIX], (int64_t)pattern((const struct mix *)source));
+  hashes[SHARDRT_DATA_MIX] = hash_number(hashes[SHARDRT_DATA_MIX], (int64_t)hash_pattern((const struct mix *)source));
 }
 
 static void mix_close(shardrt_source *source) {

@@ -167,7 +167,7 @@ double shardrt_source_fill(const shardrt_source *source) {
 
 /* ---- which pieces there are ------------------------------------------------------------------------------------- */
 
-static int look(const void *context, struct reader *reader, int64_t first, int64_t count, void *found) {
+static int look_at_lengths(const void *context, struct reader *reader, int64_t first, int64_t count, void *found) {
   const pack *p = context;
   int64_t *lengths = found;
   int code = SHARDRT_OK;
@@ -296,7 +296,7 @@ static int survey_lengths(pack *p, const shardrt_pack_options *o) {
                                 .items = base_of(p)->count,
                                 .item_bytes = sizeof(int64_t),
                                 .chunk = LOOK_SAMPLES,
-                                .look = look,
+                                .look = look_at_lengths,
                                 .context = p};
   void *lengths = NULL;
   int code = survey_run(&survey, &lengths);
@@ -347,7 +347,7 @@ static int set_fields(pack *p, shardrt_source *base, int32_t field) {
   return SHARDRT_OK;
 }
 
-static int fill(pack *p, shardrt_source *base, int32_t field, const shardrt_pack_options *o) {
+static int fill_pack(pack *p, shardrt_source *base, int32_t field, const shardrt_pack_options *o) {
   int code = source_refuse_mix(base);
   if (code == SHARDRT_OK) code = check_options(o);
   if (code < 0) return code;
@@ -380,7 +380,7 @@ static int fill_together(pack *p, const shardrt_pack_options *o) {
 int shardrt_source_pack(shardrt_source *source, int32_t field, const shardrt_pack_options *options,
                         shardrt_source **out) {
   pack *made = source_new(&pack_format, sizeof *made);
-  int code = made != NULL ? fill(made, source, field, options) : ALLOC_FAILED;
+  int code = made != NULL ? fill_pack(made, source, field, options) : ALLOC_FAILED;
   code = shardrt_check_outcome("making packed rows", code);
   if (code == SHARDRT_OK && made != NULL) code = fill_together(made, options);
   if (code < 0) {

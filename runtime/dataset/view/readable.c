@@ -97,7 +97,7 @@ static int find_reasons(filter *f, const shardrt_source *looked) {
 
 /* ---- the view --------------------------------------------------------------------------------------------------- */
 
-static int make(shardrt_source *source, const shardrt_source *looked, filter **out) {
+static int make_readable(shardrt_source *source, const shardrt_source *looked, filter **out) {
   int code = source_refuse_mix(source);
   if (code == SHARDRT_OK && looked->count != source->count)
     code = error_set(SHARDRT_EINVAL, "%lld samples are looked at for %lld", (long long)looked->count,
@@ -108,7 +108,7 @@ static int make(shardrt_source *source, const shardrt_source *looked, filter **o
 
 int shardrt_source_readable(shardrt_source *source, const shardrt_source *looked, shardrt_source **out) {
   filter *made = NULL;
-  int code = make(source, looked, &made);
+  int code = make_readable(source, looked, &made);
   if (code < 0 || made == NULL) return code;
   made->view.head.places = source->places;
   if (made->view.head.count < source->count) code = find_reasons(made, looked);

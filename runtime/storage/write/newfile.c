@@ -62,7 +62,7 @@ int newfile_write(newfile *file, const void *data, size_t bytes) {
 }
 
 /* Gives a file without a name its temporary one. */
-static bool name(newfile *file) {
+static bool name_file(newfile *file) {
   if (file->named) return true;
   char link[64];
   snprintf(link, sizeof link, "/proc/self/fd/%d", file->fd);
@@ -86,9 +86,9 @@ static int sync_folder(const char *path) {
 }
 
 /* `lasting`: what has the name is on the disk. */
-static int put(newfile *file, bool lasting) {
+static int put_in_place(newfile *file, bool lasting) {
   int code = SHARDRT_OK;
-  if ((lasting && fsync(file->fd) != 0) || !name(file) || rename(file->temporary, file->path) != 0) {
+  if ((lasting && fsync(file->fd) != 0) || !name_file(file) || rename(file->temporary, file->path) != 0) {
     code = error_set(SHARDRT_EIO, "%s: cannot be written: %s", file->path, strerror(errno));
   } else {
     file->named = false;
@@ -99,11 +99,11 @@ static int put(newfile *file, bool lasting) {
 }
 
 int newfile_commit(newfile *file) {
-  return put(file, true);
+  return put_in_place(file, true);
 }
 
 int newfile_put(newfile *file) {
-  return put(file, false);
+  return put_in_place(file, false);
 }
 
 void newfile_drop(newfile *file) {
