@@ -14,7 +14,7 @@ int shardrt_npy_save(const char *path, int32_t dtype, int32_t ndim, const int64_
     return error_set(SHARDRT_EOVERFLOW, "%s: the array's shape does not fit in 64 bits", path);
   char header[NPY_HEADER_AT_MOST];
   const size_t header_bytes = npy_header_write(dtype, ndim, shape, header);
-  newfile file;
+  struct newfile file;
   int code = newfile_open(path, &file);
   if (code < 0) return code;
   code = newfile_write(&file, header, header_bytes);

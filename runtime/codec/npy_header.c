@@ -86,7 +86,7 @@ static int read_size(reader *r, int64_t *out) {
   return SHARDRT_OK;
 }
 
-static int read_shape(reader *r, npy_header *out) {
+static int read_shape(reader *r, struct npy_header *out) {
   if (!accept_char(r, '(')) return malformed(r, "a tuple of sizes for 'shape'");
   out->ndim = 0;
   bool comma = true; /* (3) is a number in Python, (3,) a tuple */
@@ -129,7 +129,7 @@ static int find_dtype(const char *path, const char *descr, int32_t *out) {
   return error_set(SHARDRT_EFORMAT, "%s: its dtype is '%s': %s", path, descr, why);
 }
 
-static int read_descr(reader *r, npy_header *out) {
+static int read_descr(reader *r, struct npy_header *out) {
   skip_space(r);
   if (r->at < r->end && (*r->at == '[' || *r->at == '('))
     return error_set(SHARDRT_EFORMAT,
@@ -150,7 +150,7 @@ static int read_order(reader *r) {
                    r->path);
 }
 
-static int read_dict(reader *r, npy_header *out) {
+static int read_dict(reader *r, struct npy_header *out) {
   enum { DESCR = 1, ORDER = 2, SHAPE = 4 };
   static const char keys[] = "a dict with 'descr', 'fortran_order' and 'shape', each once";
   int seen = 0;
@@ -201,12 +201,12 @@ static int find_dict(const char *path, const uint8_t *data, size_t bytes, size_t
   return SHARDRT_OK;
 }
 
-int npy_header_parse_head(const char *path, const uint8_t *data, size_t have, size_t bytes, npy_header *out) {
+int npy_header_parse_head(const char *path, const uint8_t *data, size_t have, size_t bytes, struct npy_header *out) {
   size_t offset = 0;
   size_t length = 0;
   int code = find_dict(path, data, have, &offset, &length);
   if (code < 0) return code;
-  npy_header header = {0};
+  struct npy_header header = {0};
   reader r = {.path = path, .at = (const char *)data + offset, .end = (const char *)data + offset + length};
   code = read_dict(&r, &header);
   if (code < 0) return code;
@@ -222,7 +222,7 @@ int npy_header_parse_head(const char *path, const uint8_t *data, size_t have, si
   return SHARDRT_OK;
 }
 
-int npy_header_parse(const char *path, const uint8_t *data, size_t bytes, npy_header *out) {
+int npy_header_parse(const char *path, const uint8_t *data, size_t bytes, struct npy_header *out) {
   return npy_header_parse_head(path, data, bytes, bytes, out);
 }
 

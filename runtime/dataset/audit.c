@@ -46,7 +46,7 @@ static void drop_blocks(void *own) {
   alloc_free(own);
 }
 
-static const audit_kind blocks_kind = {.look = look_at_block, .save = save_blocks, .drop = drop_blocks};
+static const struct audit_kind blocks_kind = {.look = look_at_block, .save = save_blocks, .drop = drop_blocks};
 
 static int open_blocks(const char *path, const shardrt_source_options *options, bool compares, shardrt_audit *out) {
   struct stored *file = alloc_zeros(1, sizeof *file);
@@ -99,7 +99,7 @@ static int save_nothing(void *own) {
   return SHARDRT_OK;
 }
 
-static const audit_kind indexed_kind = {.look = look_at_entry, .save = save_nothing, .drop = drop_indexed};
+static const struct audit_kind indexed_kind = {.look = look_at_entry, .save = save_nothing, .drop = drop_indexed};
 
 static int open_indexed(const char *path, const shardrt_source_options *options, bool *there, shardrt_audit *out) {
   struct indexed *self = alloc_zeros(1, sizeof *self);
@@ -135,7 +135,7 @@ static void drop_source(void *own) {
   shardrt_source_free(own);
 }
 
-static const audit_kind samples_kind = {.look = look_at_sample, .save = save_nothing, .drop = drop_source};
+static const struct audit_kind samples_kind = {.look = look_at_sample, .save = save_nothing, .drop = drop_source};
 
 /* Opening the source makes its index, which is there also where its fields cannot be told without `fields`. */
 static int make_index(const char *format, const char *path, const shardrt_source_options *options, shardrt_audit *out) {
@@ -336,7 +336,7 @@ int shardrt_audit_run(shardrt_audit *self, int64_t first, int64_t count, int32_t
 
 /* ---- away with what was noted ----------------------------------------------------------------------------------- */
 
-static bool fits_never(const mapping *cached, const void *context) {
+static bool fits_never(const struct mapping *cached, const void *context) {
   (void)cached;
   (void)context;
   return false;

@@ -29,7 +29,7 @@ struct index_footer {
 /* ---- writing ---------------------------------------------------------------------------------------------------- */
 
 struct index_writer {
-  newfile *out;
+  struct newfile *out;
   int32_t columns;
   char *names;
   size_t names_bytes;
@@ -130,7 +130,7 @@ static int finish(struct index_writer *w, const struct wanted *wanted) {
   return newfile_write(w->out, &footer, sizeof footer);
 }
 
-static int make_index(newfile *out, const void *context) {
+static int make_index(struct newfile *out, const void *context) {
   const struct wanted *wanted = context;
   struct reader arena = {0};
   struct index_writer w = {.out = out, .skips = wanted->skips};
@@ -145,7 +145,7 @@ static int make_index(newfile *out, const void *context) {
 
 /* ---- reading ---------------------------------------------------------------------------------------------------- */
 
-static bool read_footer(const mapping *map, struct index_footer *out) {
+static bool read_footer(const struct mapping *map, struct index_footer *out) {
   if (map->bytes < sizeof *out) return false;
   memcpy(out, map->data + map->bytes - sizeof *out, sizeof *out);
   const size_t before = map->bytes - sizeof *out;
@@ -160,7 +160,7 @@ static bool read_footer(const mapping *map, struct index_footer *out) {
   return out->crc == crc32c(crc32c(0, map->data, before), &unsigned_one, sizeof unsigned_one);
 }
 
-static bool fits(const mapping *cached, const void *context) {
+static bool fits(const struct mapping *cached, const void *context) {
   const struct wanted *wanted = context;
   struct index_footer footer;
   if (!read_footer(cached, &footer)) return false;
@@ -211,7 +211,7 @@ int index_open(const struct stored *file, const char *kind, const char *folder, 
   return SHARDRT_OK;
 }
 
-static bool fits_any(const mapping *cached, const void *context) {
+static bool fits_any(const struct mapping *cached, const void *context) {
   const struct stored *file = context;
   struct index_footer footer;
   return read_footer(cached, &footer) && footer.file_bytes == (int64_t)file->bytes &&

@@ -12,7 +12,7 @@
 
 enum { READ_CHUNK = 512 }; /* samples that shardrt_source_read asks for at once */
 
-void *source_new(const source_format *format, size_t bytes) {
+void *source_new(const struct source_format *format, size_t bytes) {
   shardrt_source *source = alloc_zeros(1, bytes);
   if (source == NULL) return NULL;
   source->format = format;

@@ -29,7 +29,7 @@ struct source_file {
   uint64_t fingerprint;        /* this fingerprint */
 };
 
-typedef struct source_format {
+struct source_format {
   const char *name; /* as in shardrt_source_open: "npy" */
   /* As shardrt_source_open; NULL in a format that is not made from paths, or has: as shardrt_source_files. */
   int (*open)(int32_t nfields, const char *const *names, const char *const *paths,
@@ -76,11 +76,11 @@ typedef struct source_format {
   /* Gives back what the format holds, also of a source that was left half made; not the head's files and bases, nor the
    * source itself. NULL: it holds nothing more. */
   void (*close)(shardrt_source *source);
-} source_format;
+};
 
 /* The head of every source; a format's own struct begins with it. */
 struct shardrt_source {
-  const source_format *format;
+  const struct source_format *format;
   _Atomic int32_t holders;
   int64_t count; /* samples */
   int32_t nfields;
@@ -171,7 +171,7 @@ uint64_t source_file_fingerprint(const shardrt_source *source, int32_t file);
 
 /* A zeroed source of `bytes` bytes (the format's own struct) with one holder; NULL and the message set when out of
  * memory. Where making it fails later, shardrt_source_free gives everything back. */
-void *source_new(const source_format *format, size_t bytes);
+void *source_new(const struct source_format *format, size_t bytes);
 
 /* Adds a file to those that the source reads; see struct source_file. */
 int source_add_file(shardrt_source *source, const char *title, const struct stored *stored, uint64_t fingerprint);

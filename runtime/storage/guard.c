@@ -19,7 +19,7 @@ enum { TABLE_MOST = 16 * 1024 * 1024 };
 
 struct guard {
   struct sums *sums;
-  mapping file; /* a copy of the owner's */
+  struct mapping file; /* a copy of the owner's */
   const char *path;
   bool always; /* else once */
   bool notes;  /* what is not known yet */
@@ -58,7 +58,8 @@ int guard_open(const struct sums_of *of, int32_t verify, struct guard **out) {
   return SHARDRT_OK;
 }
 
-int guard_open_blocks(const char *path, const mapping *file, const char *folder, int32_t verify, struct guard **out) {
+int guard_open_blocks(const char *path, const struct mapping *file, const char *folder, int32_t verify,
+                      struct guard **out) {
   const struct sums_of of = {.path = path,
                              .file = file,
                              .folder = folder,
@@ -68,8 +69,8 @@ int guard_open_blocks(const char *path, const mapping *file, const char *folder,
   return guard_open(&of, verify, out);
 }
 
-int guard_open_unpacked(const char *path, const mapping *unpacked, const shardrt_source_options *options, char **title,
-                        struct guard **out) {
+int guard_open_unpacked(const char *path, const struct mapping *unpacked, const shardrt_source_options *options,
+                        char **title, struct guard **out) {
   const int32_t verify = guard_verify(options, GUARD_DEFAULT_PLAIN);
   const char *name = mapping_path_at(unpacked->data);
   if (verify == SHARDRT_VERIFY_NEVER || name == NULL || access(name, F_OK) != 0) return SHARDRT_OK;

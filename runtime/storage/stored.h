@@ -12,7 +12,7 @@ struct stored {
   char *title; /* for messages: "the file a.tfrecord"; owned */
   size_t bytes;
   int64_t changed; /* another number when the file is another one */
-  mapping map;
+  struct mapping map;
   struct guard *guard; /* NULL: what is read is not checked here */
 };
 

@@ -38,7 +38,7 @@ struct header {
 struct sums {
   struct sums_of of;
   char *folder;             /* a copy, that of->folder is; NULL as it is */
-  mapping map;              /* what was found; closed: nothing */
+  struct mapping map;       /* what was found; closed: nothing */
   _Atomic uint8_t *pages;   /* of what was found: UNCHECKED, GOOD or BAD */
   _Atomic(uint8_t *) added; /* entries that were put, once there are some; memory is taken where it is written to */
   _Atomic int64_t unsaved;
@@ -63,7 +63,7 @@ uint64_t sums_entry(uint32_t crc) {
 
 /* ---- the file --------------------------------------------------------------------------------------------------- */
 
-static bool read_header(const mapping *map, struct header *out) {
+static bool read_header(const struct mapping *map, struct header *out) {
   if (map->bytes < PAGE) return false;
   memcpy(out, map->data, sizeof *out);
   struct header unsigned_one = *out;
@@ -77,7 +77,7 @@ static bool is_of(const struct header *header, const struct sums_of *of) {
          header->file_changed == of->file->changed;
 }
 
-static bool fits(const mapping *cached, const void *context) {
+static bool fits(const struct mapping *cached, const void *context) {
   const struct sums_of *of = context;
   struct header header;
   if (!read_header(cached, &header) || !is_of(&header, of)) return false;
@@ -86,11 +86,11 @@ static bool fits(const mapping *cached, const void *context) {
          cached->bytes == (size_t)PAGE * (size_t)(1 + page_count(of));
 }
 
-static const uint8_t *page_at(const mapping *map, int64_t page) {
+static const uint8_t *page_at(const struct mapping *map, int64_t page) {
   return map->data + (size_t)PAGE * (size_t)(1 + page);
 }
 
-static bool check_page(const mapping *map, int64_t page) {
+static bool check_page(const struct mapping *map, int64_t page) {
   uint32_t tail[2];
   const uint8_t *at = page_at(map, page);
   memcpy(tail, at + PAGE - TAIL, sizeof tail);
@@ -250,10 +250,10 @@ static uint64_t join_sums(const struct sums *self, int64_t part, uint64_t ours, 
 
 struct saved {
   const struct sums *self;
-  const mapping *there; /* the table in the place; closed: none */
+  const struct mapping *there; /* the table in the place; closed: none */
 };
 
-static int write_page(const struct saved *s, int64_t page, newfile *out) {
+static int write_page(const struct saved *s, int64_t page, struct newfile *out) {
   _Alignas(8) uint8_t room[PAGE] = {0};
   const struct sums *self = s->self;
   const uint8_t *added = atomic_load_explicit(&self->added, memory_order_acquire); /* something was put */
@@ -272,7 +272,7 @@ static int write_page(const struct saved *s, int64_t page, newfile *out) {
 }
 
 /* Whether the table in the place says all that was put, as another process of the job may have saved the same. */
-static bool says_all(const struct sums *self, const mapping *there) {
+static bool says_all(const struct sums *self, const struct mapping *there) {
   const uint8_t *added = atomic_load_explicit(&self->added, memory_order_acquire);
   const int64_t each = per_page(self->of.width);
   for (int64_t page = 0; page < page_count(&self->of); page++) {
@@ -285,7 +285,7 @@ static bool says_all(const struct sums *self, const mapping *there) {
   return true;
 }
 
-static int write_table(newfile *out, const mapping *there, const void *context) {
+static int write_table(struct newfile *out, const struct mapping *there, const void *context) {
   const struct sums *self = context;
   const struct saved s = {.self = self, .there = there};
   uint8_t room[PAGE] = {0};

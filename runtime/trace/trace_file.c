@@ -17,8 +17,8 @@ static struct {
   char *path; /* NULL: nothing is recorded, or it is written already */
   collect_room *room;
   struct trace_text text;
-  newfile file; /* process 0's */
-  int code;     /* of what was written to it so far */
+  struct newfile file; /* process 0's */
+  int code;            /* of what was written to it so far */
   char message[512];
 } self;
 
@@ -27,7 +27,7 @@ static int check_path(const char *path) {
   struct stat info;
   if (stat(path, &info) == 0 && S_ISDIR(info.st_mode))
     return error_set(SHARDRT_EIO, "%s: cannot be written: it is a folder", path);
-  newfile file;
+  struct newfile file;
   int code = newfile_open(path, &file);
   if (code == SHARDRT_OK) newfile_drop(&file);
   return code;
@@ -73,7 +73,7 @@ static void put_head(const char *path, const char *ended) {
                         ",\"devices per process\":%" PRId32 ",\"ended\":\"%s\"},\n\"traceEvents\":[\n"
                         "{\"name\":\"start\",\"ph\":\"i\",\"ts\":0,\"s\":\"g\",\"pid\":%" PRId32 ",\"tid\":1}",
                         shardrt_version(), job->process_count, job->devices_per_process, ended, job->process_index);
-  self.file = (newfile){.fd = -1};
+  self.file = (struct newfile){.fd = -1};
   if (note_failure(newfile_open(path, &self.file))) put_text(head, (size_t)length);
 }
 

@@ -93,7 +93,7 @@ static void map_close(shardrt_source *source) {
   alloc_free(source->fields);
 }
 
-static const source_format map_format = {
+static const struct source_format map_format = {
     .name = "map",
     .gather = map_gather,
     .value = map_value,

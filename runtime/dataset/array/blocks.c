@@ -52,7 +52,7 @@ static int blocks_get(const struct blocks *self, const struct blocks_part *part,
 }
 
 /* From the box's first byte to its last. */
-static size_t span_of(const gather_plan *plan) {
+static size_t span_of(const struct gather_plan *plan) {
   size_t span = plan->run_bytes + (size_t)(plan->run_count - 1) * plan->run_step;
   for (int32_t i = 0; i < plan->nouter; i++) span += (size_t)(plan->counts[i] - 1) * plan->steps[i];
   return span;
@@ -61,7 +61,7 @@ static size_t span_of(const gather_plan *plan) {
 int blocks_gather(const struct blocks *self, const struct blocks_part *part, const shardrt_field *field,
                   const int64_t *samples, int64_t n, const shardrt_box *inner, struct reader *reader, void *dst) {
   const int64_t none = 0;
-  gather_plan plan = gather_plan_make(field, inner, shardrt_dtype_size(field->dtype));
+  struct gather_plan plan = gather_plan_make(field, inner, shardrt_dtype_size(field->dtype));
   if (plan.box_bytes == 0) return SHARDRT_OK;
   const size_t span = span_of(&plan), offset = plan.offset;
   int64_t known = -1;
@@ -91,6 +91,7 @@ int blocks_value(const struct blocks *self, const struct blocks_part *part, cons
 int blocks_extents(const struct blocks *self, const struct blocks_part *part, const shardrt_field *field,
                    const int64_t *samples, int64_t n, const shardrt_box *inner, struct extents *out) {
   const shardrt_box whole = source_whole(field);
-  const gather_plan plan = gather_plan_make(field, inner != NULL ? inner : &whole, shardrt_dtype_size(field->dtype));
+  const struct gather_plan plan =
+      gather_plan_make(field, inner != NULL ? inner : &whole, shardrt_dtype_size(field->dtype));
   return gather_extents(&plan, &self->file.map, part->offset, samples, n, out);
 }

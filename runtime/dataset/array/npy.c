@@ -9,7 +9,7 @@
 #include "dataset/formats.h"
 #include "dataset/gather.h"
 
-static int open_file(const char *path, mapping *file, npy_header *header) {
+static int open_file(const char *path, struct mapping *file, struct npy_header *header) {
   int code = mapping_open(path, file);
   if (code < 0) return code;
   code = npy_header_parse(path, file->data, file->bytes, header);
@@ -19,8 +19,8 @@ static int open_file(const char *path, mapping *file, npy_header *header) {
 
 /* ---- as a source ---- */
 
-static int map_file(const char *path, const shardrt_source_options *options, dense_part *part) {
-  npy_header header = {0};
+static int map_file(const char *path, const shardrt_source_options *options, struct dense_part *part) {
+  struct npy_header header = {0};
   struct reader reader = {0};
   const uint8_t *head = NULL;
   size_t have = 0;
@@ -39,7 +39,7 @@ static int open_npy(int32_t nfields, const char *const *names, const char *const
   return dense_open(&npy_format, nfields, names, paths, options, map_file, out);
 }
 
-const source_format npy_format = {
+const struct source_format npy_format = {
     .name = "npy",
     .open = open_npy,
     .gather = dense_gather,
@@ -51,15 +51,15 @@ const source_format npy_format = {
 
 /* ---- as an array ---- */
 
-static void give_header(const npy_header *header, int32_t *dtype, int32_t *ndim, int64_t *shape) {
+static void give_header(const struct npy_header *header, int32_t *dtype, int32_t *ndim, int64_t *shape) {
   *dtype = header->dtype;
   *ndim = header->ndim;
   memcpy(shape, header->shape, (size_t)header->ndim * sizeof *shape);
 }
 
 int shardrt_npy_header(const char *path, int32_t *dtype, int32_t *ndim, int64_t *shape, uint64_t *fingerprint) {
-  mapping file;
-  npy_header header;
+  struct mapping file;
+  struct npy_header header;
   int code = open_file(path, &file, &header);
   if (code < 0) return code;
   give_header(&header, dtype, ndim, shape);
@@ -69,8 +69,8 @@ int shardrt_npy_header(const char *path, int32_t *dtype, int32_t *ndim, int64_t 
 }
 
 int shardrt_npy_load(const char *path, int32_t *dtype, int32_t *ndim, int64_t *shape, shardrt_buffer **out) {
-  mapping file;
-  npy_header header;
+  struct mapping file;
+  struct npy_header header;
   int code = open_file(path, &file, &header);
   if (code < 0) return code;
   code = shardrt_buffer_new(header.data_bytes, out);
@@ -86,8 +86,8 @@ int shardrt_npy_load(const char *path, int32_t *dtype, int32_t *ndim, int64_t *s
 }
 
 int shardrt_npy_fill(const char *path, shardrt_array *array, int64_t *bytes_read) {
-  mapping file;
-  npy_header header;
+  struct mapping file;
+  struct npy_header header;
   int code = open_file(path, &file, &header);
   if (code < 0) return code;
   int64_t read = 0;

@@ -14,10 +14,10 @@
 
 enum { LENGTH = 8 /* bytes of the header's length */ };
 
-typedef struct safetensors_source {
-  blocks_source head;
-  safetensors_header header;
-} safetensors_source;
+struct safetensors_source {
+  struct blocks_source head;
+  struct safetensors_header header;
+};
 
 /* ---- blocks and their index ------------------------------------------------------------------------------------- */
 
@@ -26,7 +26,7 @@ static size_t block_size(const shardrt_tensor *tensor) {
   return blocks_size(tensor->ndim > 0 ? tensor->shape[0] : 1, tensor->bytes);
 }
 
-static int read_header(const struct stored *file, struct reader *reader, safetensors_header *out) {
+static int read_header(const struct stored *file, struct reader *reader, struct safetensors_header *out) {
   const uint8_t *data = NULL;
   size_t bytes = file->bytes;
   if (bytes >= LENGTH) { /* of the file's bytes, no more than its header is asked for */
@@ -44,7 +44,7 @@ static int read_header(const struct stored *file, struct reader *reader, safeten
 static int scan_tensors(const struct stored *file, struct reader *arena, struct index_writer *writer,
                         const void *context) {
   static const char *const column = "block";
-  const safetensors_header *header = context;
+  const struct safetensors_header *header = context;
   int code = index_name(writer, 1, &column);
   const size_t all = header->data_offset;
   if (code == SHARDRT_OK) code = blocks_add(file, 0, all, all, arena, writer);
@@ -56,7 +56,7 @@ static int scan_tensors(const struct stored *file, struct reader *arena, struct 
 }
 
 /* The index, which must be of this header. */
-static int open_index(safetensors_source *self, const shardrt_source_options *options, struct reader *reader) {
+static int open_index(struct safetensors_source *self, const shardrt_source_options *options, struct reader *reader) {
   int code = index_open(&self->head.blocks.file, "safetensors", options->cache, false, scan_tensors, &self->header,
                         &self->head.blocks.index);
   if (code < 0) return code;
@@ -75,13 +75,13 @@ static int open_index(safetensors_source *self, const shardrt_source_options *op
 
 /* ---- opening ---------------------------------------------------------------------------------------------------- */
 
-static int64_t find_tensor(const safetensors_header *header, const char *name) {
+static int64_t find_tensor(const struct safetensors_header *header, const char *name) {
   for (int64_t t = 0; t < header->count; t++)
     if (strcmp(header->tensors[t].name, name) == 0) return t;
   return -1;
 }
 
-static int check_asked(const safetensors_source *self, const shardrt_field *asked, int64_t t) {
+static int check_asked(const struct safetensors_source *self, const shardrt_field *asked, int64_t t) {
   if (t < 0)
     return error_set(SHARDRT_EINVAL, "%s: it has no array \"%s\"; of its %lld the first is \"%s\"",
                      self->head.blocks.file.title, asked->name, (long long)self->header.count,
@@ -100,7 +100,7 @@ static int check_asked(const safetensors_source *self, const shardrt_field *aske
                    self->head.blocks.file.title, asked->name);
 }
 
-static int add_field(safetensors_source *self, int64_t t) {
+static int add_field(struct safetensors_source *self, int64_t t) {
   const shardrt_tensor *tensor = &self->header.tensors[t];
   struct blocks_part *part = &self->head.parts[self->head.base.nfields];
   shardrt_field *field = &self->head.base.fields[self->head.base.nfields];
@@ -131,7 +131,7 @@ static int add_field(safetensors_source *self, int64_t t) {
   return SHARDRT_OK;
 }
 
-static int make_fields(safetensors_source *self, int32_t nasked, const shardrt_field *asked) {
+static int make_fields(struct safetensors_source *self, int32_t nasked, const shardrt_field *asked) {
   const int64_t count = nasked > 0 ? nasked : self->header.count;
   if (count < 1) return error_set(SHARDRT_EFORMAT, "%s: it has no arrays", self->head.blocks.file.title);
   if (count > INT32_MAX) return error_set(SHARDRT_EFORMAT, "%s: it has too many arrays", self->head.blocks.file.title);
@@ -147,7 +147,7 @@ static int make_fields(safetensors_source *self, int32_t nasked, const shardrt_f
   return code;
 }
 
-static int open_tensors(safetensors_source *self, const char *path, int32_t nasked, const shardrt_field *asked,
+static int open_tensors(struct safetensors_source *self, const char *path, int32_t nasked, const shardrt_field *asked,
                         const shardrt_source_options *options) {
   struct reader reader = {0};
   const int32_t verify = guard_verify(options, GUARD_DEFAULT_RECORDS);
@@ -166,7 +166,7 @@ static int open_tensors(safetensors_source *self, const char *path, int32_t nask
 
 static int open_one(const char *path, int32_t nasked, const shardrt_field *asked, const shardrt_source_options *options,
                     shardrt_source **out) {
-  safetensors_source *self = source_new(&safetensors_format, sizeof *self);
+  struct safetensors_source *self = source_new(&safetensors_format, sizeof *self);
   if (self == NULL) return ALLOC_FAILED;
   int code = open_tensors(self, path, nasked, asked, options);
   if (code < 0)
@@ -182,7 +182,7 @@ static int open_files(int32_t npaths, const char *const *paths, int32_t nasked, 
 }
 
 static void safetensors_close(shardrt_source *source) {
-  safetensors_source *self = (safetensors_source *)source;
+  struct safetensors_source *self = (struct safetensors_source *)source;
   index_close(&self->head.blocks.index);
   safetensors_header_clear(&self->header);
   stored_close(&self->head.blocks.file);
@@ -194,25 +194,25 @@ static void safetensors_close(shardrt_source *source) {
 
 static int safetensors_gather(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
                               const shardrt_box *inner, struct reader *reader, void *dst) {
-  const safetensors_source *self = (const safetensors_source *)source;
+  const struct safetensors_source *self = (const struct safetensors_source *)source;
   return blocks_gather(&self->head.blocks, &self->head.parts[field], &source->fields[field], samples, n, inner, reader,
                        dst);
 }
 
 static int safetensors_value(const shardrt_source *source, int32_t field, int64_t sample, struct reader *reader,
                              struct value *out, bool *handled) {
-  const safetensors_source *self = (const safetensors_source *)source;
+  const struct safetensors_source *self = (const struct safetensors_source *)source;
   return blocks_value(&self->head.blocks, &self->head.parts[field], &source->fields[field], sample, reader, out,
                       handled);
 }
 
 static int safetensors_extents(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
                                const shardrt_box *inner, struct extents *out) {
-  const safetensors_source *self = (const safetensors_source *)source;
+  const struct safetensors_source *self = (const struct safetensors_source *)source;
   return blocks_extents(&self->head.blocks, &self->head.parts[field], &source->fields[field], samples, n, inner, out);
 }
 
-const source_format safetensors_format = {
+const struct source_format safetensors_format = {
     .name = "safetensors",
     .open_files = open_files,
     .gather = safetensors_gather,

@@ -7,10 +7,10 @@
 #include "base/size.h"
 #include "dataset/gather.h"
 
-typedef struct chunk_grid_source {
+struct chunk_grid_source {
   shardrt_source base;
   struct chunk_grid *grids; /* one for each field */
-} chunk_grid_source;
+};
 
 /* ---- opening ---------------------------------------------------------------------------------------------------- */
 
@@ -39,7 +39,7 @@ static int count_chunks(struct chunk_grid *self) {
   return self->chunks != NULL ? SHARDRT_OK : ALLOC_FAILED;
 }
 
-static int make_field(const chunk_grid_source *self, int32_t f, const char *const *names) {
+static int make_field(const struct chunk_grid_source *self, int32_t f, const char *const *names) {
   const struct chunk_grid *grid = &self->grids[f], *first = &self->grids[0];
   shardrt_field *field = &self->base.fields[f];
   if (grid->ndim < 1)
@@ -60,9 +60,10 @@ static int make_field(const chunk_grid_source *self, int32_t f, const char *cons
   return SHARDRT_OK;
 }
 
-int chunk_grid_open(const source_format *format, int32_t nfields, const char *const *names, const char *const *paths,
-                    const shardrt_source_options *options, chunk_grid_read *read, shardrt_source **out) {
-  chunk_grid_source *self = source_new(format, sizeof *self);
+int chunk_grid_open(const struct source_format *format, int32_t nfields, const char *const *names,
+                    const char *const *paths, const shardrt_source_options *options, chunk_grid_read *read,
+                    shardrt_source **out) {
+  struct chunk_grid_source *self = source_new(format, sizeof *self);
   if (self == NULL) return ALLOC_FAILED;
   self->base.nfields = nfields;
   self->base.fields = alloc_zeros((size_t)nfields, sizeof *self->base.fields);
@@ -84,7 +85,7 @@ int chunk_grid_open(const source_format *format, int32_t nfields, const char *co
 }
 
 void chunk_grid_close(shardrt_source *source) {
-  chunk_grid_source *self = (chunk_grid_source *)source;
+  struct chunk_grid_source *self = (struct chunk_grid_source *)source;
   for (int32_t f = 0; f < source->nfields; f++) {
     if (source->fields != NULL) alloc_free((char *)source->fields[f].name);
     if (self->grids == NULL) continue;
@@ -213,20 +214,20 @@ static int gather_chunks(const struct chunk_grid *grid, const int64_t *samples, 
 
 int chunk_grid_gather(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
                       const shardrt_box *inner, struct reader *reader, void *dst) {
-  const struct chunk_grid *grid = &((const chunk_grid_source *)source)->grids[field];
+  const struct chunk_grid *grid = &((const struct chunk_grid_source *)source)->grids[field];
   const size_t element_bytes = shardrt_dtype_size(grid->dtype);
   const size_t box_bytes = source_box_bytes(&source->fields[field], inner);
   int code = SHARDRT_OK;
   if (box_bytes == 0) return SHARDRT_OK;
   if (grid->data != NULL) {
-    const gather_plan plan = gather_plan_make(&source->fields[field], inner, element_bytes);
+    const struct gather_plan plan = gather_plan_make(&source->fields[field], inner, element_bytes);
     if (grid->file != NULL && grid->file->guard != NULL)
       code = gather_check(&plan, grid->file->guard, grid->title, grid->first, samples, n);
     if (code < 0) return code;
     gather_run(&plan, grid->data, samples, n, reader->past_caches && !grid->swap, dst);
   } else if (grid->file != NULL) {
     const int64_t read = reader->bytes_read;
-    const gather_plan plan = gather_plan_make(&source->fields[field], inner, element_bytes);
+    const struct gather_plan plan = gather_plan_make(&source->fields[field], inner, element_bytes);
     code = gather_read(&plan, grid->file, grid->first, samples, n, reader, dst);
     reader->bytes_read = read; /* counted below */
   } else {
@@ -241,10 +242,10 @@ int chunk_grid_gather(const shardrt_source *source, int32_t field, const int64_t
 
 int chunk_grid_extents(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
                        const shardrt_box *inner, struct extents *out) {
-  const struct chunk_grid *grid = &((const chunk_grid_source *)source)->grids[field];
+  const struct chunk_grid *grid = &((const struct chunk_grid_source *)source)->grids[field];
   if (grid->file == NULL) return SHARDRT_OK;
   const shardrt_box whole = source_whole(&source->fields[field]);
-  const gather_plan plan =
+  const struct gather_plan plan =
       gather_plan_make(&source->fields[field], inner != NULL ? inner : &whole, shardrt_dtype_size(grid->dtype));
   return gather_extents(&plan, &grid->file->map, grid->first, samples, n, out);
 }

@@ -34,8 +34,9 @@ struct chunk_grid {
 typedef int chunk_grid_read(const char *path, const shardrt_source_options *options, struct chunk_grid *out);
 
 /* What a format's `open` does, given how it reads what one array is. */
-int chunk_grid_open(const source_format *format, int32_t nfields, const char *const *names, const char *const *paths,
-                    const shardrt_source_options *options, chunk_grid_read *read, shardrt_source **out);
+int chunk_grid_open(const struct source_format *format, int32_t nfields, const char *const *names,
+                    const char *const *paths, const shardrt_source_options *options, chunk_grid_read *read,
+                    shardrt_source **out);
 
 /* The coordinates of a chunk. */
 void chunk_grid_place(const struct chunk_grid *self, int64_t number, int64_t *at);

@@ -156,7 +156,7 @@ static int open_hdf5(int32_t nfields, const char *const *names, const char *cons
   return chunk_grid_open(&hdf5_format, nfields, names, paths, options, read_array, out);
 }
 
-const source_format hdf5_format = {
+const struct source_format hdf5_format = {
     .name = "hdf5",
     .open = open_hdf5,
     .gather = chunk_grid_gather,

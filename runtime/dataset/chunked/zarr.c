@@ -314,7 +314,7 @@ static void audit_drop(void *own) {
   alloc_free(walk);
 }
 
-static const audit_kind walk_kind = {.look = audit_look_at, .save = audit_save, .drop = audit_drop};
+static const struct audit_kind walk_kind = {.look = audit_look_at, .save = audit_save, .drop = audit_drop};
 
 int zarr_audit(const char *folder, const shardrt_source_options *options, bool compares, shardrt_audit *out) {
   struct zarr_walk *walk = alloc_zeros(1, sizeof *walk);
@@ -337,7 +337,7 @@ static int open_zarr(int32_t nfields, const char *const *names, const char *cons
   return chunk_grid_open(&zarr_format, nfields, names, paths, options, read_array, out);
 }
 
-const source_format zarr_format = {
+const struct source_format zarr_format = {
     .name = "zarr",
     .open = open_zarr,
     .gather = chunk_grid_gather,

@@ -280,7 +280,7 @@ static void array_record_close(shardrt_source *source) {
   alloc_free(source->fields);
 }
 
-const source_format array_record_format = {
+const struct source_format array_record_format = {
     .name = "array_record",
     .open_files = open_array_record,
     .gather = source_gather_values,

@@ -185,7 +185,7 @@ static int set_fields(struct cifar *self, int32_t nfields, const shardrt_field *
 
 static int open_cifar(int32_t npaths, const char *const *paths, int32_t nfields, const shardrt_field *fields,
                       const shardrt_source_options *options, shardrt_source **out) {
-  records *made;
+  struct records *made;
   int code =
       records_open(&cifar_format, sizeof(struct cifar), npaths, paths, options, "cifar", cifar_scan, NULL, &made);
   if (code != SHARDRT_OK) return code;
@@ -218,10 +218,10 @@ static int cifar_extents(const shardrt_source *source, int32_t field, const int6
                          const shardrt_box *inner, struct extents *out) {
   (void)field; /* of whichever, the whole record: its checksum is of all of it */
   (void)inner;
-  return records_extents((const records *)source, 0, samples, n, out);
+  return records_extents((const struct records *)source, 0, samples, n, out);
 }
 
-const source_format cifar_format = {
+const struct source_format cifar_format = {
     .name = "cifar",
     .open_files = open_cifar,
     .gather = source_gather_values,

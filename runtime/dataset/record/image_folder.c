@@ -322,7 +322,7 @@ const char *shardrt_source_class(const shardrt_source *source, int64_t i) {
   return i >= 0 && i < classes->count ? classes->texts[i] : NULL;
 }
 
-const source_format image_folder_format = {
+const struct source_format image_folder_format = {
     .name = "folder",
     .open_files = open_image_folder,
     .gather = image_folder_gather,

@@ -345,7 +345,7 @@ static void mds_close(shardrt_source *source) {
   records_close(source);
 }
 
-const source_format mds_format = {
+const struct source_format mds_format = {
     .name = "mds",
     .open_files = open_mds,
     .gather = source_gather_values,

@@ -64,11 +64,11 @@ struct contents {
   enum decompress_kind kind;
 };
 
-static bool fits(const mapping *cached, const void *context) {
+static bool fits(const struct mapping *cached, const void *context) {
   return cached->bytes == (size_t)((const struct contents *)context)->shard->raw.bytes;
 }
 
-static int write_contents(const struct contents *c, const uint8_t *data, newfile *out) {
+static int write_contents(const struct contents *c, const uint8_t *data, struct newfile *out) {
   const size_t bytes = (size_t)c->shard->raw.bytes;
   int code = check_file(c->file->title, &c->shard->zip, data, c->file->bytes);
   if (code != SHARDRT_OK) return code;
@@ -83,7 +83,7 @@ static int write_contents(const struct contents *c, const uint8_t *data, newfile
   return code;
 }
 
-static int make_unpacked(newfile *out, const void *context) {
+static int make_unpacked(struct newfile *out, const void *context) {
   const struct contents *c = context;
   struct reader reader = {0};
   const uint8_t *data = NULL;
@@ -99,8 +99,9 @@ static bool is_kind(const char *compression, const char *kind) {
   return strncmp(compression, kind, length) == 0 && (compression[length] == '\0' || compression[length] == ':');
 }
 
-static int map_gzipped(const struct stored *file, const struct mds_shard *shard, const char *cache, mapping *out) {
-  mapping whole = file->map;
+static int map_gzipped(const struct stored *file, const struct mds_shard *shard, const char *cache,
+                       struct mapping *out) {
+  struct mapping whole = file->map;
   struct reader reader = {0};
   int code = stored_get(file, 0, file->bytes, &reader, &whole.data);
   if (code == SHARDRT_OK) code = check_file(file->title, &shard->zip, whole.data, whole.bytes);
@@ -110,7 +111,8 @@ static int map_gzipped(const struct stored *file, const struct mds_shard *shard,
 }
 
 /* What the compressed file holds. Of one on a server nothing is read where the cache has it. */
-static int map_contents(const struct stored *file, const struct mds_shard *shard, const char *cache, mapping *out) {
+static int map_contents(const struct stored *file, const struct mds_shard *shard, const char *cache,
+                        struct mapping *out) {
   struct contents contents = {.file = file, .shard = shard};
   const struct cache_request request = {.path = file->path,
                                         .file = &file->map,
@@ -141,7 +143,7 @@ static int map_contents(const struct stored *file, const struct mds_shard *shard
 /* The contents take the place of the compressed file, but for its time: the same in every process that has a cache of
  * its own, so that all agree on the side-car index. */
 static int decompress_stored(const struct mds_shard *shard, const char *cache, struct stored *stored) {
-  mapping contents = {0};
+  struct mapping contents = {0};
   int code = map_contents(stored, shard, cache, &contents);
   if (code != SHARDRT_OK) return code;
   stored_unmap(stored);

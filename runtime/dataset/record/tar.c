@@ -147,7 +147,7 @@ static int set_npy(const struct tar *self, int32_t f, shardrt_field *field) {
   struct reader arena = {0};
   const uint8_t *data;
   size_t bytes;
-  npy_header header;
+  struct npy_header header;
   int64_t sample = 0;
   int code = get_member(self, f, 0, &arena, &data, &bytes);
   while (code == SHARDRT_EFORMAT && sample + 1 < self->records.base.count)
@@ -219,7 +219,7 @@ static int set_fields(struct tar *self, int32_t nfields, const shardrt_field *as
 
 static int open_tar(int32_t npaths, const char *const *paths, int32_t nfields, const shardrt_field *fields,
                     const shardrt_source_options *options, shardrt_source **out) {
-  records *made;
+  struct records *made;
   int code = records_open(&tar_format, sizeof(struct tar), npaths, paths, options, "tar", tar_index_scan, NULL, &made);
   if (code != SHARDRT_OK) return code;
   code = set_fields((struct tar *)made, nfields, fields);
@@ -254,7 +254,7 @@ static int make_value(enum kind kind, const shardrt_field *field, const uint8_t 
     return out->data != NULL ? read_number_text(field->name, data, bytes, out->data) : SHARDRT_ENOMEM;
   }
   if (kind == NPY) {
-    npy_header header;
+    struct npy_header header;
     int code = npy_header_parse("its \"npy\"", data, bytes, &header);
     if (code != SHARDRT_OK) return code;
     if (header.dtype != field->dtype)
@@ -310,7 +310,7 @@ static void tar_close(shardrt_source *source) {
   records_close(source);
 }
 
-const source_format tar_format = {
+const struct source_format tar_format = {
     .name = "tar",
     .open_files = open_tar,
     .gather = source_gather_values,

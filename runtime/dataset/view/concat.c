@@ -8,7 +8,7 @@
 #include "base/search.h"
 
 /* The base that a sample is of; `likely` is looked at first. */
-static int32_t part_of(const concat_source *c, int64_t sample, int32_t likely) {
+static int32_t part_of(const struct concat_source *c, int64_t sample, int32_t likely) {
   if (sample >= c->firsts[likely] && sample < c->firsts[likely + 1]) return likely;
   return (int32_t)search_part(c->firsts, sizeof *c->firsts, c->view.head.nbases, sample);
 }
@@ -16,7 +16,7 @@ static int32_t part_of(const concat_source *c, int64_t sample, int32_t likely) {
 /* Neighbours in the order that are of one part are read together. */
 int64_t concat_translate(const shardrt_source *source, const int64_t *samples, int64_t n, int32_t *base,
                          int64_t *translated) {
-  const concat_source *c = (const concat_source *)source;
+  const struct concat_source *c = (const struct concat_source *)source;
   *base = part_of(c, samples[0], *base);
   const int64_t first = c->firsts[*base], end = c->firsts[*base + 1];
   int64_t run = 0;
@@ -27,14 +27,14 @@ int64_t concat_translate(const shardrt_source *source, const int64_t *samples, i
 void concat_compute(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n, void *dst) {
   (void)field;
   int32_t *labels = dst, part = 0;
-  for (int64_t i = 0; i < n; i++) labels[i] = part = part_of((const concat_source *)source, samples[i], part);
+  for (int64_t i = 0; i < n; i++) labels[i] = part = part_of((const struct concat_source *)source, samples[i], part);
 }
 
 uint64_t concat_fingerprint(const shardrt_source *source) {
   uint64_t hash = hash_number(hash_text(0, "shardrt concat"), source->nbases);
   for (int32_t p = 0; p < source->nbases; p++)
     hash = hash_number(hash, (int64_t)shardrt_source_fingerprint(source->bases[p]));
-  for (int32_t f = ((const view *)source)->shared; f < source->nfields; f++)
+  for (int32_t f = ((const struct view *)source)->shared; f < source->nfields; f++)
     hash = hash_text(hash, source->fields[f].name);
   return hash;
 }
@@ -46,11 +46,11 @@ uint64_t concat_treatment(const shardrt_source *source) {
 }
 
 void concat_close(shardrt_source *source) {
-  alloc_free(((concat_source *)source)->firsts);
+  alloc_free(((struct concat_source *)source)->firsts);
   view_close(source);
 }
 
-static const source_format concat_format = {
+static const struct source_format concat_format = {
     .name = "concat",
     VIEW_FUNCTIONS,
     .translate = concat_translate,
@@ -63,7 +63,7 @@ static const source_format concat_format = {
 /* ---- making one ------------------------------------------------------------------------------------------------- */
 
 /* Which field of part p is the first one's field f, of the same dtype and shape. */
-static int match_field(concat_source *c, const char *what, int32_t p, int32_t f) {
+static int match_field(struct concat_source *c, const char *what, int32_t p, int32_t f) {
   const shardrt_source *part = c->view.head.bases[p];
   const shardrt_field *first = &c->view.head.fields[f];
   const int32_t found = view_find_field(part, first->name);
@@ -83,7 +83,7 @@ static int match_field(concat_source *c, const char *what, int32_t p, int32_t f)
   return SHARDRT_OK;
 }
 
-static int match_part(concat_source *c, const char *what, int32_t p, bool mixes) {
+static int match_part(struct concat_source *c, const char *what, int32_t p, bool mixes) {
   const shardrt_source *part = c->view.head.bases[p];
   int64_t *numbers = c->view.numbers;
   if (part->mix != NULL && !mixes)
@@ -102,7 +102,7 @@ static int match_part(concat_source *c, const char *what, int32_t p, bool mixes)
   return SHARDRT_OK;
 }
 
-static int add_label(concat_source *c, const char *what, const char *label) {
+static int add_label(struct concat_source *c, const char *what, const char *label) {
   if (label == NULL) return SHARDRT_OK;
   if (label[0] == '\0') return error_set(SHARDRT_EINVAL, "%s: the name of the field for the source is empty", what);
   if (view_find_field(c->view.head.bases[0], label) >= 0)
@@ -110,7 +110,7 @@ static int add_label(concat_source *c, const char *what, const char *label) {
   return view_add_field(&c->view, label, SHARDRT_INT32);
 }
 
-static int fill_concat(concat_source *c, const char *what, const char *label, bool mixes) {
+static int fill_concat(struct concat_source *c, const char *what, const char *label, bool mixes) {
   const int32_t nparts = c->view.head.nbases;
   const size_t n = (size_t)nparts;
   c->firsts = alloc_zeros(n + 1, sizeof *c->firsts);
@@ -126,10 +126,10 @@ static int fill_concat(concat_source *c, const char *what, const char *label, bo
   return code;
 }
 
-int concat_make(const source_format *format, size_t bytes, const char *what, int32_t nparts,
-                shardrt_source *const *parts, const char *label, bool mixes, concat_source **out) {
+int concat_make(const struct source_format *format, size_t bytes, const char *what, int32_t nparts,
+                shardrt_source *const *parts, const char *label, bool mixes, struct concat_source **out) {
   if (nparts < 1) return error_set(SHARDRT_EINVAL, "%s: it takes at least one source", what);
-  concat_source *made = view_new(format, bytes, nparts, parts, 1);
+  struct concat_source *made = view_new(format, bytes, nparts, parts, 1);
   if (made == NULL) return ALLOC_FAILED;
   int code = fill_concat(made, what, label, mixes);
   if (code < 0) {
@@ -141,7 +141,7 @@ int concat_make(const source_format *format, size_t bytes, const char *what, int
 }
 
 int shardrt_source_concat(int32_t nparts, shardrt_source *const *parts, const char *label, shardrt_source **out) {
-  concat_source *made = NULL;
+  struct concat_source *made = NULL;
   int code = concat_make(&concat_format, sizeof *made, "concat", nparts, parts, label, false, &made);
   if (code == SHARDRT_OK) *out = &made->view.head;
   return code;

@@ -7,16 +7,16 @@
 /* Samples firsts[p] … firsts[p + 1] are those of base p. A base's samples keep their numbers, with the room that the
  * bases before it take added, so that no two samples of the whole have one number. The field that it computes is the
  * number of the base, int32. */
-typedef struct concat_source {
-  view view;
+struct concat_source {
+  struct view view;
   int64_t *firsts; /* nbases + 1 */
-} concat_source;
+};
 
 /* Makes one of a kind, whose struct has `bytes` bytes and begins with a concat_source, of its parts, each of which gets
  * a count more. `what` begins the messages; `label` (NULL: none) names a field that tells which part a sample is of.
  * EINVAL: no parts, fields that differ, a mix where `mixes` is false; EOVERFLOW. */
-int concat_make(const source_format *format, size_t bytes, const char *what, int32_t nparts,
-                shardrt_source *const *parts, const char *label, bool mixes, concat_source **out);
+int concat_make(const struct source_format *format, size_t bytes, const char *what, int32_t nparts,
+                shardrt_source *const *parts, const char *label, bool mixes, struct concat_source **out);
 
 /* A kind's functions, beside VIEW_FUNCTIONS. */
 int64_t concat_translate(const shardrt_source *source, const int64_t *samples, int64_t n, int32_t *base,

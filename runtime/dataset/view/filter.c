@@ -21,7 +21,7 @@ static int64_t words_of(int64_t samples) {
 }
 
 /* Which sample of the base is the k-th that counts; needs 0 <= k < count. */
-static int64_t sample_of(const filter *f, int64_t k) {
+static int64_t sample_of(const struct filter *f, int64_t k) {
   if (f->words == NULL) return k;
   const int64_t block = search_part(f->before, sizeof *f->before, f->nblocks, k);
   int64_t word = block * BLOCK_WORDS, left = k - f->before[block];
@@ -34,31 +34,31 @@ static int64_t sample_of(const filter *f, int64_t k) {
 static int64_t filter_translate(const shardrt_source *source, const int64_t *samples, int64_t n, int32_t *base,
                                 int64_t *translated) {
   *base = 0;
-  for (int64_t i = 0; i < n; i++) translated[i] = sample_of((const filter *)source, samples[i]);
+  for (int64_t i = 0; i < n; i++) translated[i] = sample_of((const struct filter *)source, samples[i]);
   return n;
 }
 
 static uint64_t filter_fingerprint(const shardrt_source *source) {
   const uint64_t hash =
       hash_number(hash_text(0, "shardrt filter"), (int64_t)shardrt_source_fingerprint(source->bases[0]));
-  return hash_number(hash, (int64_t)((const filter *)source)->hash);
+  return hash_number(hash, (int64_t)((const struct filter *)source)->hash);
 }
 
 static void filter_choices(const shardrt_source *source, uint64_t *hashes) {
-  const filter *f = (const filter *)source;
+  const struct filter *f = (const struct filter *)source;
   source_choices(source->bases[0], hashes);
   hashes[f->kind] = hash_number(hashes[f->kind], (int64_t)f->hash);
 }
 
 static void filter_close(shardrt_source *source) {
-  filter *f = (filter *)source;
+  struct filter *f = (struct filter *)source;
   alloc_free(f->reasons);
   alloc_free(f->before);
   alloc_free(f->words);
   view_close(source);
 }
 
-static const source_format filter_format = {
+static const struct source_format filter_format = {
     .name = "filter",
     VIEW_FUNCTIONS,
     .translate = filter_translate,
@@ -67,8 +67,8 @@ static const source_format filter_format = {
     .close = filter_close,
 };
 
-const filter *filter_of(const shardrt_source *source) {
-  return source->format == &filter_format ? (const filter *)source : NULL;
+const struct filter *filter_of(const shardrt_source *source) {
+  return source->format == &filter_format ? (const struct filter *)source : NULL;
 }
 
 /* ---- making one ------------------------------------------------------------------------------------------------- */
@@ -91,7 +91,7 @@ static int look_at_words(const void *context, struct reader *reader, int64_t fir
 }
 
 /* Counts what the words let through. */
-static int count_words(filter *f, int64_t nwords) {
+static int count_words(struct filter *f, int64_t nwords) {
   f->nblocks = nwords / BLOCK_WORDS + (nwords % BLOCK_WORDS != 0);
   f->before = alloc_array((size_t)f->nblocks + 1, sizeof *f->before);
   if (f->before == NULL) return ALLOC_FAILED;
@@ -106,14 +106,14 @@ static int count_words(filter *f, int64_t nwords) {
 }
 
 /* Under planning nothing is read, and any sample may count. */
-static int let_all_through(filter *f) {
+static int let_all_through(struct filter *f) {
   f->view.head.guessed = true;
   f->view.head.count = filter_base(f)->count;
   f->hash = hash_text(0, "all");
   return SHARDRT_OK;
 }
 
-static int find_words(filter *f, const char *what, filter_look *look_at, const shardrt_source *looked) {
+static int find_words(struct filter *f, const char *what, filter_look *look_at, const shardrt_source *looked) {
   const shardrt_job *job = shardrt_job_get();
   if (job != NULL && job->planning) return let_all_through(f);
   const struct question question = {.look = look_at, .looked = looked};
@@ -131,8 +131,8 @@ static int find_words(filter *f, const char *what, filter_look *look_at, const s
 }
 
 int filter_make(const char *what, int32_t kind, filter_look *look_at, shardrt_source *source,
-                const shardrt_source *looked, filter **out) {
-  filter *made = view_new(&filter_format, sizeof *made, 1, &source, 0);
+                const shardrt_source *looked, struct filter **out) {
+  struct filter *made = view_new(&filter_format, sizeof *made, 1, &source, 0);
   int code = shardrt_check_outcome(what, made != NULL ? SHARDRT_OK : ALLOC_FAILED);
   if (code == SHARDRT_OK) code = shardrt_check_source(looked);
   if (code == SHARDRT_OK && made != NULL) {
@@ -185,7 +185,7 @@ int shardrt_source_filter(shardrt_source *source, const shardrt_source *verdict,
   int code = source_refuse_mix(source);
   if (code == SHARDRT_OK) code = check_verdict(source, verdict);
   code = shardrt_check_outcome(what, code);
-  filter *made = NULL;
+  struct filter *made = NULL;
   if (code == SHARDRT_OK) code = filter_make(what, SHARDRT_DATA_FILTER, ask_verdict, source, verdict, &made);
   if (code < 0 || made == NULL) return code;
   made->view.head.places = verdict->places; /* which may have drawn, too */

@@ -15,7 +15,7 @@
 enum { PERIOD_MOST = 65536 };
 
 struct mix {
-  concat_source concat;
+  struct concat_source concat;
   int32_t nparts;
   int32_t period;
   int32_t *weights; /* of each part: how many of `period` positions it has; at least 1 */
@@ -66,7 +66,7 @@ static void mix_close(shardrt_source *source) {
   concat_close(source);
 }
 
-static const source_format mix_format = {
+static const struct source_format mix_format = {
     .name = "mix",
     VIEW_FUNCTIONS,
     .translate = concat_translate,
@@ -225,7 +225,7 @@ int shardrt_source_mix(int32_t nparts, shardrt_source *const *parts, const doubl
                        const char *label, shardrt_source **out) {
   if (samples < 0)
     return error_set(SHARDRT_EINVAL, "mix: samples = %lld; an epoch has at least one", (long long)samples);
-  concat_source *made = NULL;
+  struct concat_source *made = NULL;
   int code = concat_make(&mix_format, sizeof(struct mix), "mix", nparts, parts, label, true, &made);
   if (code < 0) return code;
   code = fill_mix((struct mix *)made, weights, samples);

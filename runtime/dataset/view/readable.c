@@ -68,14 +68,14 @@ static int explain(const void *context, struct reader *reader, int64_t first, in
 }
 
 /* The first samples that a filter leaves out: as many as there are, REASONS_MOST at most. */
-static int64_t list_bad(const filter *f, int64_t *samples) {
+static int64_t list_bad(const struct filter *f, int64_t *samples) {
   int64_t n = 0;
   for (int64_t i = 0; i < filter_base(f)->count && n < REASONS_MOST; i++)
     if (!(f->words[i / FILTER_WORD] >> i % FILTER_WORD & 1)) samples[n++] = i;
   return n;
 }
 
-static int find_reasons(filter *f, const shardrt_source *looked) {
+static int find_reasons(struct filter *f, const shardrt_source *looked) {
   int64_t *samples = alloc_array(REASONS_MOST, sizeof *samples);
   int code = shardrt_check_outcome(what, samples != NULL ? SHARDRT_OK : ALLOC_FAILED);
   if (code == SHARDRT_OK && samples != NULL) {
@@ -97,7 +97,7 @@ static int find_reasons(filter *f, const shardrt_source *looked) {
 
 /* ---- the view --------------------------------------------------------------------------------------------------- */
 
-static int make_readable(shardrt_source *source, const shardrt_source *looked, filter **out) {
+static int make_readable(shardrt_source *source, const shardrt_source *looked, struct filter **out) {
   int code = source_refuse_mix(source);
   if (code == SHARDRT_OK && looked->count != source->count)
     code = error_set(SHARDRT_EINVAL, "%lld samples are looked at for %lld", (long long)looked->count,
@@ -107,7 +107,7 @@ static int make_readable(shardrt_source *source, const shardrt_source *looked, f
 }
 
 int shardrt_source_readable(shardrt_source *source, const shardrt_source *looked, shardrt_source **out) {
-  filter *made = NULL;
+  struct filter *made = NULL;
   int code = make_readable(source, looked, &made);
   if (code < 0 || made == NULL) return code;
   made->view.head.places = source->places;
@@ -127,8 +127,8 @@ int shardrt_source_readable(shardrt_source *source, const shardrt_source *looked
 /* ---- what was left out ------------------------------------------------------------------------------------------ */
 
 /* Of a source that leaves out damaged samples; NULL: it does not. */
-static const filter *leaves_out(const shardrt_source *source) {
-  const filter *f = filter_of(source);
+static const struct filter *leaves_out(const shardrt_source *source) {
+  const struct filter *f = filter_of(source);
   return f != NULL && f->reasons != NULL ? f : NULL;
 }
 
@@ -140,7 +140,7 @@ int64_t shardrt_source_bad_count(const shardrt_source *source) {
 
 /* The reason number *i, counted down as others are passed. */
 static const char *find_reason(const shardrt_source *source, int64_t *i, int64_t *number) {
-  const filter *f = leaves_out(source);
+  const struct filter *f = leaves_out(source);
   if (f != NULL && *i < f->nreasons) {
     if (number != NULL) *number = source_number(source->bases[0], f->reasons[*i].sample);
     return f->reasons[*i].text;

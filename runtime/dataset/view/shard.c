@@ -47,7 +47,7 @@ static void shard_choices(const shardrt_source *source, uint64_t *hashes) {
   *hash = hash_number(hash_number(hash_number(*hash, source->count), source->first_number), source->number_step);
 }
 
-static const source_format shard_format = {
+static const struct source_format shard_format = {
     .name = "shard",
     VIEW_FUNCTIONS,
     .translate = shard_translate,
@@ -58,10 +58,10 @@ static const source_format shard_format = {
 };
 
 /* A view of all of `source`, with its fields and room for `more`; NULL when out of memory. */
-static view *view_of_all(shardrt_source *source, int32_t more) {
+static struct view *view_of_all(shardrt_source *source, int32_t more) {
   shardrt_source *base = source->format == &shard_format ? source->bases[0] : source;
   const int32_t numbers = source->nfields - base->nfields;
-  view *v = view_new(&shard_format, sizeof *v, 1, &base, numbers + more);
+  struct view *v = view_new(&shard_format, sizeof *v, 1, &base, numbers + more);
   if (v == NULL) return NULL;
   v->head.count = source->count;
   v->head.first_number = source->first_number;
@@ -83,7 +83,7 @@ int shardrt_source_shard(shardrt_source *source, int64_t num_shards, int64_t ind
                      (long long)num_shards, (long long)num_shards - 1);
   int code = source_refuse_mix(source);
   if (code < 0) return error_prefix(code, "source:shard");
-  view *v = view_of_all(source, 0);
+  struct view *v = view_of_all(source, 0);
   if (v == NULL) return ALLOC_FAILED;
   v->head.count = index < source->count ? (source->count - index - 1) / num_shards + 1 : 0;
   /* Two samples or more: then num_shards is less than the count, and nothing below overflows. Fewer: the step is never
@@ -98,7 +98,7 @@ int shardrt_source_enumerate(shardrt_source *source, const char *name, shardrt_s
   if (name == NULL || name[0] == '\0') return error_set(SHARDRT_EINVAL, "source:enumerate: the field's name is empty");
   if (view_find_field(source, name) >= 0)
     return error_set(SHARDRT_EINVAL, "source:enumerate: the source has a field \"%s\" already", name);
-  view *v = view_of_all(source, 1);
+  struct view *v = view_of_all(source, 1);
   if (v == NULL) return ALLOC_FAILED;
   int code = view_add_field(v, name, SHARDRT_INT64);
   if (code < 0) {

@@ -8,9 +8,9 @@
 
 /* ---- making one ------------------------------------------------------------------------------------------------- */
 
-void *view_new(const source_format *format, size_t bytes, int32_t nbases, shardrt_source *const *bases,
+void *view_new(const struct source_format *format, size_t bytes, int32_t nbases, shardrt_source *const *bases,
                int32_t computed) {
-  view *self = source_new(format, bytes);
+  struct view *self = source_new(format, bytes);
   if (self == NULL) return NULL;
   shardrt_source *head = &self->head;
   const shardrt_source *first = bases[0];
@@ -30,7 +30,7 @@ void *view_new(const source_format *format, size_t bytes, int32_t nbases, shardr
   return self;
 }
 
-int view_add_field(view *self, const char *name, int32_t dtype) {
+int view_add_field(struct view *self, const char *name, int32_t dtype) {
   char *copy = alloc_text("%s", name);
   if (copy == NULL) return ALLOC_FAILED;
   self->head.fields[self->head.nfields++] = (shardrt_field){.name = copy, .dtype = dtype};
@@ -44,7 +44,7 @@ int32_t view_find_field(const shardrt_source *source, const char *name) {
 }
 
 void view_close(shardrt_source *source) {
-  view *self = (view *)source;
+  struct view *self = (struct view *)source;
   for (int32_t f = self->shared; source->fields != NULL && f < source->nfields; f++)
     alloc_free((char *)source->fields[f].name);
   alloc_free(source->fields);
@@ -62,9 +62,9 @@ struct run {
 };
 
 /* The run that the first of n samples begin. */
-static const shardrt_source *begin_run(const view *self, const int64_t *samples, int64_t n, struct run *run) {
-  run->count = self->head.format->translate(&self->head, samples, n < VIEW_CHUNK ? n : VIEW_CHUNK, &run->base,
-                                            run->samples);
+static const shardrt_source *begin_run(const struct view *self, const int64_t *samples, int64_t n, struct run *run) {
+  run->count =
+      self->head.format->translate(&self->head, samples, n < VIEW_CHUNK ? n : VIEW_CHUNK, &run->base, run->samples);
   assert(run->count > 0 && run->count <= n && run->base >= 0 && run->base < self->head.nbases);
   return self->head.bases[run->base];
 }
@@ -79,14 +79,14 @@ static const shardrt_source *base_of(const shardrt_source *source, int64_t sampl
   return source->bases[*base];
 }
 
-static int32_t base_field(const view *self, int32_t base, int32_t field) {
+static int32_t base_field(const struct view *self, int32_t base, int32_t field) {
   return self->fields != NULL ? self->fields[base * self->shared + field] : field;
 }
 
 /* What is asked for was found to be right above, so that the base's function is called as it is. */
 int view_gather(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
                 const shardrt_box *inner, struct reader *reader, void *dst) {
-  const view *self = (const view *)source;
+  const struct view *self = (const struct view *)source;
   if (field >= self->shared) {
     source->format->compute(source, field, samples, n, dst);
     return SHARDRT_OK;
@@ -110,7 +110,7 @@ int view_gather(const shardrt_source *source, int32_t field, const int64_t *samp
 
 int view_extents(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
                  const shardrt_box *inner, struct extents *out) {
-  const view *self = (const view *)source;
+  const struct view *self = (const struct view *)source;
   struct run run;
   run.base = 0;
   int code = SHARDRT_OK;
@@ -123,7 +123,7 @@ int view_extents(const shardrt_source *source, int32_t field, const int64_t *sam
 
 int view_value(const shardrt_source *source, int32_t field, int64_t sample, struct reader *reader, struct value *out,
                bool *handled) {
-  const view *self = (const view *)source;
+  const struct view *self = (const struct view *)source;
   if (field >= self->shared) return SHARDRT_OK;
   int32_t b;
   int64_t translated;
@@ -133,7 +133,7 @@ int view_value(const shardrt_source *source, int32_t field, int64_t sample, stru
 }
 
 const void *view_find(const shardrt_source *source, int32_t field, int64_t sample, size_t first, size_t bytes) {
-  const view *self = (const view *)source;
+  const struct view *self = (const struct view *)source;
   if (field >= self->shared) return NULL;
   int32_t b;
   int64_t translated;
@@ -143,7 +143,7 @@ const void *view_find(const shardrt_source *source, int32_t field, int64_t sampl
 }
 
 int view_blame(const shardrt_source *source, int32_t field, int64_t sample, int code) {
-  const view *self = (const view *)source;
+  const struct view *self = (const struct view *)source;
   if (field >= self->shared) return code;
   int32_t b;
   int64_t translated;
@@ -152,7 +152,7 @@ int view_blame(const shardrt_source *source, int32_t field, int64_t sample, int 
 }
 
 int64_t view_number(const shardrt_source *source, int64_t sample) {
-  const view *self = (const view *)source;
+  const struct view *self = (const struct view *)source;
   int32_t b;
   int64_t translated;
   const shardrt_source *base = base_of(source, sample, &b, &translated);
@@ -161,7 +161,7 @@ int64_t view_number(const shardrt_source *source, int64_t sample) {
 
 /* Bases are mostly files of one kind; where they differ, plans count the most. */
 size_t view_bytes(const shardrt_source *source, int32_t field, const shardrt_box *inner) {
-  const view *self = (const view *)source;
+  const struct view *self = (const struct view *)source;
   size_t most = 0;
   for (int32_t b = 0; field < self->shared && b < source->nbases; b++) {
     const size_t bytes = source_bytes(source->bases[b], base_field(self, b, field), inner);

@@ -10,19 +10,19 @@ enum { VIEW_CHUNK = 256 /* samples that are translated at once, on the stack */ 
 
 /* A view's own struct begins with this one. It is made of head.bases, the first of which has the same fields in the
  * same order, but for those that the view computes: fields `shared` and up. */
-typedef struct view {
+struct view {
   shardrt_source head;
   int32_t shared;
   int32_t *fields;  /* field f is field fields[b * shared + f] of base b; owned. NULL: field f of every base */
   int64_t *numbers; /* added to the numbers of each base's samples, so that no two are equal; owned. NULL: nothing is */
-} view;
+};
 
 /* A zeroed view of `bytes` bytes (the kind's own struct) of these sources, each of which gets a count more: with the
  * fields of the first one, and room for `computed` more. NULL when out of memory. */
-void *view_new(const source_format *format, size_t bytes, int32_t nbases, shardrt_source *const *bases,
+void *view_new(const struct source_format *format, size_t bytes, int32_t nbases, shardrt_source *const *bases,
                int32_t computed);
 /* Adds a field that the kind computes; the name is copied. At most as many as view_new left room for. */
-int view_add_field(view *self, const char *name, int32_t dtype);
+int view_add_field(struct view *self, const char *name, int32_t dtype);
 /* The field of that name; -1: there is none. */
 int32_t view_find_field(const shardrt_source *source, const char *name);
 

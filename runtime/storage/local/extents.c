@@ -25,7 +25,7 @@ static bool join_extent(struct extent *last, const struct extent *next) {
   return true;
 }
 
-int extents_add(struct extents *self, const mapping *file, size_t offset, size_t bytes) {
+int extents_add(struct extents *self, const struct mapping *file, size_t offset, size_t bytes) {
   if (bytes == 0 || offset >= file->bytes) return SHARDRT_OK;
   const size_t left = file->bytes - offset;
   const struct extent next = {.file = file, .offset = offset, .bytes = bytes < left ? bytes : left};
