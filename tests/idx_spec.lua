@@ -159,7 +159,11 @@ describe("IDX files", function()
     local sum, bytes = 0, files.bytes(1400000)
     for i = 1, #bytes do sum = sum + bytes:byte(i) end
     for line in result.stdout:gmatch "[^\n]+" do assert.equal(sum, tonumber(line)) end
-    assert.equal(1, #files.list(cache))
+    local made = 0
+    for _, name in ipairs(files.list(cache)) do -- a slow machine notes checksums beside it
+      if not name:find "%.shardrt%-index$" then made = made + 1 end
+    end
+    assert.equal(1, made)
   end)
 
   -- A command that opens a gzipped file of many zeros, long enough to be seen at work, and prints its length, its last

@@ -1,5 +1,6 @@
 #include "arrayfile/runs.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -33,6 +34,7 @@ static int stage_flush(struct stage *s) {
 }
 
 static int stage_add(struct stage *s, size_t offset, const uint8_t *data, size_t bytes) {
+  assert(s->used == 0 || offset >= s->offset + s->used); /* ascending, each byte once */
   int code = SHARDRT_OK;
   const bool large = bytes >= STAGING / 4;
   if (large || s->offset + s->used != offset || s->used + bytes > STAGING) code = stage_flush(s);

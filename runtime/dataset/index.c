@@ -1,5 +1,6 @@
 #include "dataset/index.h"
 
+#include <assert.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -258,6 +259,7 @@ static int refuse_damaged(const struct stored *file, int64_t row, const struct i
 
 int index_get(const struct index *self, const struct stored *file, int64_t row, int32_t column, bool verify,
               struct reader *reader, const uint8_t **out, size_t *bytes) {
+  assert(row >= 0 && row < self->rows && column >= 0 && column < self->columns);
   const int64_t number = row * self->columns + column;
   const struct index_entry *entry = &self->entries[number];
   _Atomic uint64_t *seen = self->seen != NULL ? &self->seen[number / WORD] : NULL;

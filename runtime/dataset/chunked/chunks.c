@@ -1,5 +1,6 @@
 #include "dataset/chunked/chunks.h"
 
+#include <assert.h>
 #include <pthread.h>
 
 #include "base/alloc.h"
@@ -88,6 +89,7 @@ static struct slot *find_slot(struct set *set, int32_t ways, int64_t number) {
 
 static int load_slot(struct set *set, struct slot *slot, int64_t number, chunk_load *load, const void *context,
                      struct reader *reader) {
+  assert(slot->holders == 1 && !slot->loading); /* this thread */
   slot->number = number;
   slot->loading = true;
   pthread_mutex_unlock(&set->lock);
@@ -151,6 +153,7 @@ void chunks_release(struct chunks *self, int64_t number, struct chunk *chunk) {
     return;
   }
   pthread_mutex_lock(&set->lock);
+  assert(slot->holders > 0 && slot->number == number && !slot->loading);
   set->slots[slot - first].holders--;
   pthread_mutex_unlock(&set->lock);
 }

@@ -1,5 +1,6 @@
 #include "dataset/view/concat.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -10,6 +11,7 @@
 /* The base that a sample is of; `likely` is looked at first. */
 static int32_t part_of(const struct concat_source *c, int64_t sample, int32_t likely) {
   if (sample >= c->firsts[likely] && sample < c->firsts[likely + 1]) return likely;
+  assert(sample >= 0 && sample < c->view.head.count);
   return (int32_t)search_part(c->firsts, sizeof *c->firsts, c->view.head.nbases, sample);
 }
 

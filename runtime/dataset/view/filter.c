@@ -2,6 +2,7 @@
  *
  * Which ones they are is worked out once, when the filter is made, by all processes together: so all of them know how
  * many there are and how many steps an epoch has, and any of them finds the k-th without looking at those before it. */
+#include <assert.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -22,9 +23,11 @@ static int64_t words_of(int64_t samples) {
 
 /* Which sample of the base is the k-th that counts; needs 0 <= k < count. */
 static int64_t sample_of(const struct filter *f, int64_t k) {
+  assert(k >= 0 && k < f->view.head.count);
   if (f->words == NULL) return k;
   const int64_t block = search_part(f->before, sizeof *f->before, f->nblocks, k);
   int64_t word = block * BLOCK_WORDS, left = k - f->before[block];
+  assert(left >= 0 && k < f->before[block + 1]);
   for (int64_t ones; left >= (ones = __builtin_popcountll(f->words[word])); word++) left -= ones;
   uint64_t bits = f->words[word];
   for (; left > 0; left--) bits &= bits - 1;

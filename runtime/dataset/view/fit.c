@@ -1,5 +1,6 @@
 #include "dataset/view/fit.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 #include "base/alloc.h"
@@ -44,6 +45,7 @@ void fit_clear(struct fit *self) {
 /* Puts a row among those with its room. */
 static void put_row(struct fit *self, int32_t row) {
   const int32_t room = self->left[row];
+  assert(room >= 0 && room <= self->capacity);
   self->next[row] = self->heads[room];
   self->heads[room] = row;
   for (int32_t l = 0, at = room; l < FIT_LEVELS; l++, at >>= SHIFT)
@@ -53,6 +55,7 @@ static void put_row(struct fit *self, int32_t row) {
 /* Takes a row that has this room, which one has. */
 static int32_t take_row(struct fit *self, int32_t room) {
   const int32_t row = self->heads[room];
+  assert(row >= 0);
   self->heads[room] = self->next[row];
   if (self->heads[room] >= 0) return row;
   for (int32_t l = 0, at = room; l < FIT_LEVELS; l++, at >>= SHIFT) {

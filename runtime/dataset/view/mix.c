@@ -5,6 +5,7 @@
  * own samples again and again, once for each of its own epochs. In every `period` positions that follow one another
  * each part has exactly its share; of the first n positions it has its share to within one sample, and so of any n that
  * follow one another to within two. */
+#include <assert.h>
 #include <math.h>
 
 #include "base/alloc.h"
@@ -177,6 +178,7 @@ static void set_turns(struct mix *self, int32_t *turns) {
     self->parts[at] = best;
     self->ranks[at] = turns[best]++;
   }
+  for (int32_t p = 0; p < self->nparts; p++) assert(turns[p] == self->weights[p]);
 }
 
 static int set_pattern(struct mix *self) {

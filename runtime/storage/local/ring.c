@@ -1,5 +1,6 @@
 #include "storage/local/ring.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <liburing.h>
 #include <string.h>
@@ -45,11 +46,13 @@ int ring_new(unsigned depth, struct ring **out) {
 static void count_ended(struct ring *self) {
   const unsigned ended = io_uring_cq_ready(&self->uring);
   io_uring_cq_advance(&self->uring, ended);
+  assert(ended <= self->flying);
   self->flying -= ended;
 }
 
 static void count_taken(struct ring *self, unsigned taken) {
   for (unsigned i = 0; i < taken; i++) self->begun += self->bytes[i];
+  assert(taken <= self->held);
   self->held -= taken;
   self->flying += taken;
   memmove(self->bytes, self->bytes + taken, self->held * sizeof *self->bytes);
@@ -73,6 +76,7 @@ void ring_read(struct ring *self, int file, size_t offset, size_t bytes, void *s
   io_uring_prep_read(entry, file, scratch, (unsigned)bytes, offset);
   if (bytes >= LARGE) entry->flags |= IOSQE_ASYNC;
   self->bytes[self->held++] = (unsigned)bytes;
+  assert(self->held + self->flying <= self->depth);
   if (self->held == TOGETHER) turn(self, 0);
 }
 
