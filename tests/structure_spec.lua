@@ -17,8 +17,8 @@ end
 local ROOMS = {
   "base", "system", "layout", "platform", "memory", "device",
   "comm/transport", "comm", "reshard/exchange", "reshard", "check",
-  "storage/local", "storage/write", "storage/remote", "storage", "codec",
-  "dataset", "dataset/array", "dataset/chunked", "dataset/record", "dataset/view", "arrayfile",
+  "storage/local", "codec", "storage/write", "storage/remote", "storage", "trace",
+  "dataset", "dataset/view", "dataset/array", "dataset/chunked", "dataset/record", "arrayfile",
   "transform", "transform/kind", "loader/plan", "loader",
   "compute", "compute/elementwise", "compute/reduce", "compute/rearrange", "compute/random", "compute/matmul",
   "compute/cuda",

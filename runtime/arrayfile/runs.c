@@ -11,29 +11,30 @@
 enum { STAGING = 1 << 20 };
 
 /* One box on its way: its next run is plan.run_bytes bytes, which go to `offset`. */
-typedef struct cursor {
+struct cursor {
   const uint8_t *data;
   size_t offset;
-  gather_plan plan;
+  struct gather_plan plan;
   int64_t run;                  /* of the innermost loop */
   int64_t at[SHARDRT_MAX_NDIM]; /* of the outer ones */
-} cursor;
+};
 
 /* What waits to be given: `used` bytes for `offset`. */
-typedef struct stage {
+struct stage {
   uint8_t *bytes;
   size_t offset, used;
   runs_put *put;
   void *context;
-} stage;
+};
 
-static int stage_flush(stage *s) {
+static int stage_flush(struct stage *s) {
   const size_t used = s->used;
   s->used = 0;
   return used > 0 ? s->put(s->context, s->offset, s->bytes, used) : SHARDRT_OK;
 }
 
-static int stage_add(stage *s, size_t offset, const uint8_t *data, size_t bytes) {
+static int stage_add(struct stage *s, size_t offset, const uint8_t *data, size_t bytes) {
+  assert(s->used == 0 || offset >= s->offset + s->used); /* ascending, each byte once */
   int code = SHARDRT_OK;
   const bool large = bytes >= STAGING / 4;
   if (large || s->offset + s->used != offset || s->used + bytes > STAGING) code = stage_flush(s);
@@ -47,8 +48,8 @@ static int stage_add(stage *s, size_t offset, const uint8_t *data, size_t bytes)
 }
 
 /* To the next run; false where there is none. */
-static bool cursor_advance(cursor *c) {
-  const gather_plan *plan = &c->plan;
+static bool cursor_advance(struct cursor *c) {
+  const struct gather_plan *plan = &c->plan;
   c->data += plan->run_bytes;
   c->offset += plan->run_step;
   if (++c->run < plan->run_count) return true;
@@ -64,13 +65,13 @@ static bool cursor_advance(cursor *c) {
 }
 
 static int by_offset(const void *a, const void *b) {
-  const cursor *x = a, *y = b;
+  const struct cursor *x = a, *y = b;
   return (x->offset > y->offset) - (x->offset < y->offset);
 }
 
 /* The cursors are a heap by offset: none lies before its parent, (i - 1) / 2. Restores that after the first moved. */
-static void heap_sift(cursor *heap, int64_t count) {
-  cursor moved = heap[0];
+static void heap_sift(struct cursor *heap, int64_t count) {
+  struct cursor moved = heap[0];
   int64_t hole = 0;
   for (int64_t child; (child = 2 * hole + 1) < count; hole = child) {
     if (child + 1 < count && heap[child + 1].offset < heap[child].offset) child++;
@@ -81,13 +82,13 @@ static void heap_sift(cursor *heap, int64_t count) {
 }
 
 /* None lies before its parent. */
-static inline bool is_heap(const cursor *heap, int64_t count) {
+static inline bool is_heap(const struct cursor *heap, int64_t count) {
   for (int64_t i = 1; i < count; i++)
     if (heap[i].offset < heap[(i - 1) / 2].offset) return false;
   return true;
 }
 
-static int walk(cursor *heap, int64_t count, stage *s) {
+static int walk_cursors(struct cursor *heap, int64_t count, struct stage *s) {
   if (count > 1) qsort(heap, (size_t)count, sizeof *heap, by_offset); /* ascending: a heap */
   assert(is_heap(heap, count));
   while (count > 0) {
@@ -103,16 +104,16 @@ int runs_walk(int32_t dtype, int32_t ndim, const int64_t *shape, int64_t count, 
               const void *const *data, runs_put *put, void *context) {
   shardrt_field whole = {.dtype = dtype, .ndim = ndim};
   if (ndim > 0) memcpy(whole.shape, shape, (size_t)ndim * sizeof *shape);
-  stage s = {.put = put, .context = context};
-  cursor *heap = alloc_array((size_t)count, sizeof *heap);
+  struct stage s = {.put = put, .context = context};
+  struct cursor *heap = alloc_array((size_t)count, sizeof *heap);
   s.bytes = heap == NULL ? NULL : alloc_array(STAGING, 1);
   int code = s.bytes != NULL ? SHARDRT_OK : ALLOC_FAILED;
   int64_t used = 0;
   for (int64_t i = 0; code == SHARDRT_OK && i < count; i++) {
-    const gather_plan plan = gather_plan_make(&whole, &boxes[i], shardrt_dtype_size(dtype));
-    if (plan.box_bytes > 0) heap[used++] = (cursor){.data = data[i], .offset = plan.offset, .plan = plan};
+    const struct gather_plan plan = gather_plan_make(&whole, &boxes[i], shardrt_dtype_size(dtype));
+    if (plan.box_bytes > 0) heap[used++] = (struct cursor){.data = data[i], .offset = plan.offset, .plan = plan};
   }
-  if (code == SHARDRT_OK) code = walk(heap, used, &s);
+  if (code == SHARDRT_OK) code = walk_cursors(heap, used, &s);
   alloc_free(s.bytes);
   alloc_free(heap);
   return code;

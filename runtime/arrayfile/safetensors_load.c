@@ -12,8 +12,8 @@
 
 struct shardrt_safetensors {
   char *path;
-  mapping file;
-  safetensors_header header;
+  struct mapping file;
+  struct safetensors_header header;
 };
 
 int shardrt_safetensors_open(const char *path, shardrt_safetensors **out) {

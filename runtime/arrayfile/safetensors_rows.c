@@ -35,8 +35,8 @@ static int32_t best_cut(const int64_t *shape, int32_t last, int32_t process_coun
 }
 
 /* The first device of each of the first `parts` processes, along dimension `dim`. */
-static int make(int32_t dim, int32_t parts, int32_t process_count, int32_t devices_per_process,
-                shardrt_sharding **out) {
+static int make_rows(int32_t dim, int32_t parts, int32_t process_count, int32_t devices_per_process,
+                     shardrt_sharding **out) {
   static const char *const names[] = {"rows"};
   const int64_t size = parts;
   int32_t counts[SHARDRT_MAX_NDIM] = {0};
@@ -64,5 +64,5 @@ int shardrt_safetensors_rows(const shardrt_sharding *sharding, int32_t dtype, in
   *out = NULL;
   if (process_count == 1 || !is_scattered(sharding, dtype, ndim, shape, shard_shape, &last)) return SHARDRT_OK;
   const int32_t dim = best_cut(shape, last, process_count, &parts);
-  return parts > 1 ? make(dim, parts, process_count, devices_per_process, out) : SHARDRT_OK;
+  return parts > 1 ? make_rows(dim, parts, process_count, devices_per_process, out) : SHARDRT_OK;
 }

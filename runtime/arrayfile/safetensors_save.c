@@ -22,19 +22,19 @@
 enum { ROUND = 64 << 20 }; /* bytes that a process writes between two meetings */
 
 /* What each process tells before anything is written. */
-typedef struct intent {
+struct intent {
   uint64_t entries; /* the hash of all that must be equal */
   int64_t count;
   int64_t bytes;   /* that it will write in rounds */
   uint64_t number; /* of the temporary file; process 0's counts */
-} intent;
+};
 
 /* What must be equal of one entry. */
-typedef struct identity {
+struct identity {
   uint64_t name, layout, value; /* value: of a global array, its number */
-} identity;
+};
 
-typedef struct save {
+struct save {
   const char *path;
   const shardrt_job *job;
   int64_t count;
@@ -44,21 +44,21 @@ typedef struct save {
   char *header;
   size_t header_bytes, file_bytes;
   char what[PATH_MAX + 8]; /* "save w.safetensors" */
-  sharedfile file;
+  struct sharedfile file;
   int64_t rounds, round; /* how many there are; how many are done */
   size_t left;           /* bytes that may still be written in this one */
   bool told;             /* all know of the error that ended the writing */
   int64_t written;       /* bytes */
   size_t base;           /* where what is being written begins in the file */
-} save;
+};
 
-static bool is_first(const save *s) {
+static bool is_first(const struct save *s) {
   return s->job->process_index == 0;
 }
 
 /* ---- what there is to write ---- */
 
-static int list_tensors(save *s) {
+static int list_tensors(struct save *s) {
   s->tensors = alloc_zeros((size_t)s->count, sizeof *s->tensors);
   shardrt_tensor **sorted = alloc_array((size_t)s->count, sizeof(shardrt_tensor *));
   int code = s->tensors != NULL && sorted != NULL ? SHARDRT_OK : ALLOC_FAILED;
@@ -81,7 +81,7 @@ static int list_tensors(save *s) {
   return code;
 }
 
-static int choose_rows(save *s) {
+static int choose_rows(struct save *s) {
   s->rows = alloc_zeros((size_t)s->count, sizeof(shardrt_sharding *));
   int code = s->rows != NULL ? SHARDRT_OK : ALLOC_FAILED;
   for (int64_t e = 0; code == SHARDRT_OK && e < s->count; e++) {
@@ -99,7 +99,7 @@ static bool is_written(const shardrt_array *array, int64_t i) {
   return shardrt_array_shard(array, i)->replica_id == 0;
 }
 
-static int check_data(const save *s) {
+static int check_data(const struct save *s) {
   for (int64_t e = 0; e < s->count; e++) {
     const shardrt_array *array = s->entries[e].array;
     for (int64_t i = 0; array != NULL && i < shardrt_array_shard_count(array); i++)
@@ -111,7 +111,7 @@ static int check_data(const save *s) {
 }
 
 /* What this process writes in rounds. */
-static int64_t count_bytes(const save *s) {
+static int64_t count_bytes(const struct save *s) {
   int64_t bytes = is_first(s) ? (int64_t)s->header_bytes : 0;
   for (int64_t e = 0; e < s->count; e++) {
     const shardrt_array *array = s->entries[e].array;
@@ -125,10 +125,10 @@ static int64_t count_bytes(const save *s) {
 
 /* ---- all save the same ---- */
 
-static identity identify(const save *s, int64_t i) {
+static struct identity identify(const struct save *s, int64_t i) {
   const shardrt_saved *entry = &s->entries[i];
   const shardrt_tensor *tensor = &s->tensors[i];
-  identity made = {.name = hash_text(0, tensor->name)};
+  struct identity made = {.name = hash_text(0, tensor->name)};
   made.layout = hash_number(hash_number(0, tensor->dtype), tensor->ndim);
   for (int32_t d = 0; d < tensor->ndim; d++) made.layout = hash_number(made.layout, tensor->shape[d]);
   if (entry->array != NULL) {
@@ -140,10 +140,10 @@ static identity identify(const save *s, int64_t i) {
   return made;
 }
 
-static int compare_identities(const save *s, const identity *all) {
+static int compare_identities(const struct save *s, const struct identity *all) {
   for (int32_t p = 1; p < s->job->process_count; p++) {
     for (int64_t i = 0; i < s->count; i++) {
-      const identity *first = &all[i], *other = &all[(int64_t)p * s->count + i];
+      const struct identity *first = &all[i], *other = &all[(int64_t)p * s->count + i];
       if (first->name != other->name)
         return error_set(SHARDRT_EMISMATCH, "%s: process %" PRId32 " saves arrays of other names than process 0",
                          s->what, p);
@@ -158,14 +158,14 @@ static int compare_identities(const save *s, const identity *all) {
 }
 
 /* Where the processes differ: finds out in what. */
-static int explain(const save *s, const identity *mine, const intent *all) {
+static int explain(const struct save *s, const struct identity *mine, const struct intent *all) {
   for (int32_t p = 1; p < s->job->process_count; p++)
     if (all[p].count != all[0].count)
       return error_set(SHARDRT_EMISMATCH,
                        "%s: process 0 saves %" PRId64 " arrays and process %" PRId32 " %" PRId64
                        "; every process must save the same",
                        s->what, all[0].count, p, all[p].count);
-  identity *given = alloc_array((size_t)s->job->process_count, (size_t)s->count * sizeof *given);
+  struct identity *given = alloc_array((size_t)s->job->process_count, (size_t)s->count * sizeof *given);
   int code = given == NULL ? ALLOC_FAILED : SHARDRT_OK;
   code = job_join(s->what, code, mine, (size_t)s->count * sizeof *mine, given);
   if (code == SHARDRT_OK && given != NULL) code = compare_identities(s, given);
@@ -174,10 +174,10 @@ static int explain(const save *s, const identity *mine, const intent *all) {
 }
 
 /* Sets the number of rounds, and the temporary file's. `code` is of what came before, in this process. */
-static int agree(save *s, int code, uint64_t *number) {
-  identity *mine = alloc_array((size_t)s->count, sizeof *mine);
-  intent *all = alloc_array((size_t)s->job->process_count, sizeof *all);
-  intent own = {.count = s->count};
+static int agree(struct save *s, int code, uint64_t *number) {
+  struct identity *mine = alloc_array((size_t)s->count, sizeof *mine);
+  struct intent *all = alloc_array((size_t)s->job->process_count, sizeof *all);
+  struct intent own = {.count = s->count};
   if (code == SHARDRT_OK && (mine == NULL || all == NULL)) code = ALLOC_FAILED;
   for (int64_t i = 0; code == SHARDRT_OK && i < s->count; i++) mine[i] = identify(s, i);
   if (code == SHARDRT_OK) {
@@ -206,7 +206,7 @@ static int agree(save *s, int code, uint64_t *number) {
 /* ---- writing ---- */
 
 /* All tell how they got on. */
-static int end_round(save *s, int code) {
+static int end_round(struct save *s, int code) {
   if (code == SHARDRT_OK) code = sharedfile_flush(&s->file);
   s->round++;
   s->left = ROUND;
@@ -215,8 +215,8 @@ static int end_round(save *s, int code) {
 
 /* Writes at most what is left of this round, and goes through as many more as it takes. An error of another process
  * comes back from here too: s->told is then set. */
-static int put(void *context, size_t offset, const void *data, size_t bytes) {
-  save *s = context;
+static int put_piece(void *context, size_t offset, const void *data, size_t bytes) {
+  struct save *s = context;
   const char *at = data;
   offset += s->base;
   while (bytes > 0) {
@@ -259,7 +259,7 @@ static int list_data(const shardrt_array *array, int64_t *borrowed, shardrt_box 
   return code;
 }
 
-static int write_array(save *s, const shardrt_array *array) {
+static int write_array(struct save *s, const shardrt_array *array) {
   const int64_t shards = shardrt_array_shard_count(array);
   shardrt_box *boxes = alloc_array((size_t)shards, sizeof *boxes);
   const void **data = boxes == NULL ? NULL : alloc_array((size_t)shards, sizeof *data);
@@ -267,7 +267,7 @@ static int write_array(save *s, const shardrt_array *array) {
   int code = data == NULL ? ALLOC_FAILED : list_data(array, &borrowed, boxes, data);
   if (code == SHARDRT_OK)
     code = runs_walk(shardrt_array_dtype(array), shardrt_array_ndim(array), shardrt_array_shape(array), borrowed, boxes,
-                     data, put, s);
+                     data, put_piece, s);
   for (int64_t i = 0; i < shards && borrowed > 0; i++) {
     if (!is_written(array, i)) continue;
     buffer_return(shardrt_array_buffer(array, i));
@@ -278,23 +278,23 @@ static int write_array(save *s, const shardrt_array *array) {
   return code;
 }
 
-static int write_own(save *s) {
+static int write_own(struct save *s) {
   s->base = 0;
-  int code = is_first(s) ? put(s, 0, s->header, s->header_bytes) : SHARDRT_OK;
+  int code = is_first(s) ? put_piece(s, 0, s->header, s->header_bytes) : SHARDRT_OK;
   for (int64_t e = 0; code == SHARDRT_OK && e < s->count; e++) {
     if (s->rows[e] != NULL) continue;
     s->base = s->tensors[e].offset;
     if (s->entries[e].array != NULL)
       code = write_array(s, s->entries[e].array);
     else if (is_first(s))
-      code = put(s, 0, s->entries[e].data, s->tensors[e].bytes);
+      code = put_piece(s, 0, s->entries[e].data, s->tensors[e].bytes);
   }
   return code;
 }
 
 /* The arrays that are laid out anew, one after the other: none takes more memory than its part of one of them. What the
  * processes write of each is equal, so there are no rounds. */
-static int write_rows(save *s) {
+static int write_rows(struct save *s) {
   int code = SHARDRT_OK;
   s->left = SIZE_MAX;
   for (int64_t e = 0; code == SHARDRT_OK && e < s->count; e++) {
@@ -311,7 +311,7 @@ static int write_rows(save *s) {
 }
 
 /* Every process goes through all rounds, or through as many as there are before the first error. */
-static int write_together(save *s) {
+static int write_together(struct save *s) {
   s->left = ROUND;
   int code = write_own(s);
   if (s->told) return code;
@@ -323,7 +323,7 @@ static int write_together(save *s) {
 }
 
 /* The file: created by process 0, joined by the others, written by all, and named. */
-static int run(save *s, uint64_t number) {
+static int run_save(struct save *s, uint64_t number) {
   int code = is_first(s) ? sharedfile_create(s->path, number, s->file_bytes, &s->file) : SHARDRT_OK;
   code = shardrt_check_outcome(s->what, code);
   if (code < 0) return code;
@@ -336,7 +336,7 @@ static int run(save *s, uint64_t number) {
 }
 
 int shardrt_safetensors_save(const char *path, int64_t count, const shardrt_saved *entries, int64_t *bytes_written) {
-  save s = {.path = path, .job = shardrt_job_get(), .count = count, .entries = entries, .file = {.fd = -1}};
+  struct save s = {.path = path, .job = shardrt_job_get(), .count = count, .entries = entries, .file = {.fd = -1}};
   if (s.job == NULL) return error_set(SHARDRT_EINVAL, "save %s: shardrt_init was not called", path);
   if (s.job->planning) return error_set(SHARDRT_EDATA, "save %s: there is no data under `shardrt plan`", path);
   uint64_t number = 0;
@@ -345,7 +345,7 @@ int shardrt_safetensors_save(const char *path, int64_t count, const shardrt_save
   if (code == SHARDRT_OK) code = choose_rows(&s);
   if (code == SHARDRT_OK) code = check_data(&s);
   code = agree(&s, code, &number);
-  if (code == SHARDRT_OK) code = run(&s, number);
+  if (code == SHARDRT_OK) code = run_save(&s, number);
   sharedfile_drop(&s.file);
   for (int64_t e = 0; s.rows != NULL && e < count; e++) shardrt_sharding_free(s.rows[e]);
   alloc_free(s.rows);

@@ -11,7 +11,7 @@
 
 static const char *const names[] = {"no", "brotli", "zstd", "snappy"};
 
-static int bad(enum decompress_kind kind, size_t bytes, size_t room, const char *why) {
+static int bad_bytes(enum decompress_kind kind, size_t bytes, size_t room, const char *why) {
   return error_set(SHARDRT_EFORMAT, "its %zu bytes of %s data do not become the %zu bytes that it tells of: %s", bytes,
                    names[kind], room, why);
 }
@@ -20,8 +20,8 @@ static int by_brotli(const uint8_t *data, size_t bytes, uint8_t *dst, size_t roo
   size_t got = room;
   const BrotliDecoderResult result = BrotliDecoderDecompress(bytes, data, &got, dst);
   if (result != BROTLI_DECODER_RESULT_SUCCESS)
-    return bad(DECOMPRESS_BROTLI, bytes, room, "they are malformed, cut off, or become more");
-  return got == room ? SHARDRT_OK : bad(DECOMPRESS_BROTLI, bytes, room, "they become fewer");
+    return bad_bytes(DECOMPRESS_BROTLI, bytes, room, "they are malformed, cut off, or become more");
+  return got == room ? SHARDRT_OK : bad_bytes(DECOMPRESS_BROTLI, bytes, room, "they become fewer");
 }
 
 static int by_zstd(const uint8_t *data, size_t bytes, uint8_t *dst, size_t room) {
@@ -29,17 +29,17 @@ static int by_zstd(const uint8_t *data, size_t bytes, uint8_t *dst, size_t room)
   if (ZSTD_isError(got)) {
     if (ZSTD_getErrorCode(got) == ZSTD_error_memory_allocation)
       return error_set(SHARDRT_ENOMEM, "out of memory while decompressing %zu bytes of zstd data", bytes);
-    return bad(DECOMPRESS_ZSTD, bytes, room, ZSTD_getErrorName(got));
+    return bad_bytes(DECOMPRESS_ZSTD, bytes, room, ZSTD_getErrorName(got));
   }
-  return got == room ? SHARDRT_OK : bad(DECOMPRESS_ZSTD, bytes, room, "they become fewer");
+  return got == room ? SHARDRT_OK : bad_bytes(DECOMPRESS_ZSTD, bytes, room, "they become fewer");
 }
 
 static int by_snappy(const uint8_t *data, size_t bytes, uint8_t *dst, size_t room) {
   size_t got = 0;
   if (snappy_uncompressed_length((const char *)data, bytes, &got) != SNAPPY_OK || got != room)
-    return bad(DECOMPRESS_SNAPPY, bytes, room, "they tell of another size themselves");
+    return bad_bytes(DECOMPRESS_SNAPPY, bytes, room, "they tell of another size themselves");
   if (snappy_uncompress((const char *)data, bytes, (char *)dst, &got) != SNAPPY_OK || got != room)
-    return bad(DECOMPRESS_SNAPPY, bytes, room, "they are malformed");
+    return bad_bytes(DECOMPRESS_SNAPPY, bytes, room, "they are malformed");
   return SHARDRT_OK;
 }
 
@@ -54,7 +54,7 @@ int decompress(enum decompress_kind kind, const uint8_t *data, size_t bytes, uin
   case DECOMPRESS_NONE:
     break;
   }
-  if (bytes != room) return bad(DECOMPRESS_NONE, bytes, room, "they are not compressed");
+  if (bytes != room) return bad_bytes(DECOMPRESS_NONE, bytes, room, "they are not compressed");
   if (bytes > 0) memcpy(dst, data, bytes);
   return SHARDRT_OK;
 }

@@ -32,7 +32,7 @@ static bool read_varint(struct message *m, uint64_t *out) {
   return false;
 }
 
-static bool take(struct message *m, uint64_t bytes, struct message *out) {
+static bool take_message(struct message *m, uint64_t bytes, struct message *out) {
   if (bytes > (uint64_t)(m->end - m->at)) return false;
   *out = (struct message){.at = m->at, .end = m->at + bytes};
   m->at += bytes;
@@ -40,7 +40,7 @@ static bool take(struct message *m, uint64_t bytes, struct message *out) {
 }
 
 /* The next entry of a message that is not at its end. */
-static int next(struct message *m, struct entry *out) {
+static int next_entry(struct message *m, struct entry *out) {
   uint64_t tag, length;
   if (!read_varint(m, &tag)) return error_set(SHARDRT_EFORMAT, "a number in the example is cut off");
   if (tag > UINT32_MAX || tag >> 3 == 0)
@@ -52,13 +52,13 @@ static int next(struct message *m, struct entry *out) {
     whole = read_varint(m, &out->number);
     break;
   case WIRE_64:
-    whole = take(m, 8, &out->body);
+    whole = take_message(m, 8, &out->body);
     break;
   case WIRE_BYTES:
-    whole = read_varint(m, &length) && take(m, length, &out->body);
+    whole = read_varint(m, &length) && take_message(m, length, &out->body);
     break;
   case WIRE_32:
-    whole = take(m, 4, &out->body);
+    whole = take_message(m, 4, &out->body);
     break;
   default:
     return error_set(SHARDRT_EFORMAT, "is no tf.train.Example: an entry has the wire type %u", (unsigned)out->wire);
@@ -80,7 +80,7 @@ static int read_feature(struct message m, struct example_feature *out) {
   struct entry e;
   int code = SHARDRT_OK;
   while (m.at < m.end) {
-    code = next(&m, &e);
+    code = next_entry(&m, &e);
     if (code != SHARDRT_OK) return code;
     if (e.field == 1 && e.wire == WIRE_BYTES) {
       out->name = e.body.at;
@@ -92,7 +92,7 @@ static int read_feature(struct message m, struct example_feature *out) {
     }
   }
   while (feature.at < feature.end) {
-    code = next(&feature, &e);
+    code = next_entry(&feature, &e);
     if (code != SHARDRT_OK) return code;
     if (e.wire != WIRE_BYTES || e.field < EXAMPLE_BYTES || e.field > EXAMPLE_INTS) continue;
     code = refuse_merge(&list);
@@ -113,7 +113,7 @@ static int features_of(const uint8_t *data, size_t bytes, struct message *out, b
   *sequence = false;
   while (m.at < m.end) {
     struct entry e = {0};
-    int code = next(&m, &e);
+    int code = next_entry(&m, &e);
     if (code != SHARDRT_OK) return code;
     if (e.wire != WIRE_BYTES) continue;
     *sequence = *sequence || e.field == 2;
@@ -138,7 +138,7 @@ int example_next(const uint8_t *data, size_t bytes, size_t *at, struct example_f
   m.at += *at;
   while (m.at < m.end) {
     struct entry e = {0};
-    code = next(&m, &e);
+    code = next_entry(&m, &e);
     if (code != SHARDRT_OK) return code;
     *at = (size_t)(m.at - start);
     if (e.field != 1 || e.wire != WIRE_BYTES) continue;
@@ -177,7 +177,7 @@ int64_t example_count(const struct example_feature *feature) {
   int64_t count = 0;
   while (m.at < m.end) {
     struct entry e = {0};
-    int code = next(&m, &e);
+    int code = next_entry(&m, &e);
     if (code != SHARDRT_OK) return code;
     if (e.field != 1) continue;
     if (feature->kind == EXAMPLE_BYTES && e.wire == WIRE_BYTES) {
@@ -200,7 +200,7 @@ int64_t example_count(const struct example_feature *feature) {
 void example_floats(const struct example_feature *feature, float *out) {
   struct message m = values_of(feature);
   struct entry e = {0};
-  while (m.at < m.end && next(&m, &e) == SHARDRT_OK) {
+  while (m.at < m.end && next_entry(&m, &e) == SHARDRT_OK) {
     if (e.field != 1) continue;
     const size_t bytes = (size_t)(e.body.end - e.body.at);
     memcpy(out, e.body.at, bytes);
@@ -211,7 +211,7 @@ void example_floats(const struct example_feature *feature, float *out) {
 void example_ints(const struct example_feature *feature, int64_t *out) {
   struct message m = values_of(feature);
   struct entry e = {0};
-  while (m.at < m.end && next(&m, &e) == SHARDRT_OK) {
+  while (m.at < m.end && next_entry(&m, &e) == SHARDRT_OK) {
     if (e.field != 1) continue;
     if (e.wire == WIRE_VARINT) *out++ = (int64_t)e.number;
     uint64_t value;
@@ -222,7 +222,7 @@ void example_ints(const struct example_feature *feature, int64_t *out) {
 void example_bytes(const struct example_feature *feature, const uint8_t **out, size_t *bytes) {
   struct message m = values_of(feature);
   struct entry e = {0};
-  while (m.at < m.end && next(&m, &e) == SHARDRT_OK) {
+  while (m.at < m.end && next_entry(&m, &e) == SHARDRT_OK) {
     if (e.field != 1) continue;
     *out = e.body.at;
     *bytes = (size_t)(e.body.end - e.body.at);

@@ -1,28 +1,29 @@
 #include "codec/inflate.h"
 
-#include <zlib.h>
-
 #include "base/alloc.h"
 #include "base/error.h"
 
 enum { ANY_WRAPPER = 15 + 32 }; /* zlib's or gzip's, and the largest window */
 
-static voidpf from_alloc(voidpf unused, uInt n, uInt size) {
+static voidpf take_memory(voidpf unused, uInt n, uInt size) {
   (void)unused;
   return alloc_array(n, size);
 }
 
-static void to_alloc(voidpf unused, voidpf memory) {
+static void give_memory(voidpf unused, voidpf memory) {
   (void)unused;
   alloc_free(memory);
 }
 
+z_stream inflate_stream(void) {
+  return (z_stream){.zalloc = take_memory, .zfree = give_memory};
+}
+
 static void *inflater_new(const void *owner) {
   (void)owner;
-  z_stream *stream = alloc_zeros(1, sizeof *stream);
+  z_stream *stream = alloc_array(1, sizeof *stream);
   if (stream == NULL) return NULL;
-  stream->zalloc = from_alloc;
-  stream->zfree = to_alloc;
+  *stream = inflate_stream();
   if (inflateInit2(stream, ANY_WRAPPER) == Z_OK) return stream;
   alloc_free(stream);
   return NULL;

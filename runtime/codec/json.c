@@ -13,7 +13,7 @@ enum {
   DEEPEST = 64
 }; /* values within values that are skipped */
 
-int json_bad(const json_reader *r, const char *problem, ...) {
+int json_bad(const struct json_reader *r, const char *problem, ...) {
   char entry[ENTRY_SHOWN] = "", text[1024];
   va_list args;
   va_start(args, problem);
@@ -25,42 +25,42 @@ int json_bad(const json_reader *r, const char *problem, ...) {
   return error_set(SHARDRT_EFORMAT, "%s: %s%s: %s", r->path, entry, name.length < sizeof entry ? "" : "…", text);
 }
 
-int json_malformed(const json_reader *r, const char *expected) {
+int json_malformed(const struct json_reader *r, const char *expected) {
   return json_bad(r, "malformed %s, at byte %zu of the file: expected %s", r->what != NULL ? r->what : "header",
                   r->offset + (size_t)(r->at - r->begin), expected);
 }
 
-static void skip_space(json_reader *r) {
+static void skip_space(struct json_reader *r) {
   while (r->at < r->end && (*r->at == ' ' || *r->at == '\t' || *r->at == '\n' || *r->at == '\r')) r->at++;
 }
 
-bool json_accept(json_reader *r, char c) {
+bool json_accept(struct json_reader *r, char c) {
   skip_space(r);
   if (r->at == r->end || *r->at != (uint8_t)c) return false;
   r->at++;
   return true;
 }
 
-int json_next(json_reader *r, char close, const char *expected, bool first, bool *more) {
+int json_next(struct json_reader *r, char close, const char *expected, bool first, bool *more) {
   *more = !json_accept(r, close);
   if (*more && !first && !json_accept(r, ',')) return json_malformed(r, expected);
   return SHARDRT_OK;
 }
 
-int json_end(json_reader *r, const char *expected) {
+int json_end(struct json_reader *r, const char *expected) {
   skip_space(r);
   return r->at == r->end ? SHARDRT_OK : json_malformed(r, expected);
 }
 
 /* ---- texts ---- */
 
-static void add(json_text *text, const char *bytes, size_t count) {
+static void add_bytes(struct json_text *text, const char *bytes, size_t count) {
   if (text->length + count < text->room) memcpy(text->bytes + text->length, bytes, count);
   text->length += count;
 }
 
 /* The four digits of \uXXXX; -1: there are not. */
-static int32_t read_hex(json_reader *r) {
+static int32_t read_hex(struct json_reader *r) {
   int32_t value = 0;
   if (r->end - r->at < 4) return -1;
   for (int32_t i = 0; i < 4; i++) {
@@ -77,7 +77,7 @@ static int32_t read_hex(json_reader *r) {
 }
 
 /* What stands behind \u: one half of a surrogate pair needs the other. */
-static int read_code(json_reader *r, json_text *out) {
+static int read_code(struct json_reader *r, struct json_text *out) {
   enum { HIGH = 0xD800, LOW = 0xDC00, BEHIND = 0xE000 };
   int32_t code = read_hex(r);
   if (code < 0) return json_malformed(r, "four hexadecimal digits behind \\u");
@@ -90,22 +90,22 @@ static int read_code(json_reader *r, json_text *out) {
     code = 0x10000 + (code - HIGH) * 0x400 + (low - LOW);
   }
   char bytes[UTF8_AT_MOST];
-  add(out, bytes, utf8_put((uint32_t)code, bytes));
+  add_bytes(out, bytes, utf8_put((uint32_t)code, bytes));
   return SHARDRT_OK;
 }
 
-static int read_escape(json_reader *r, json_text *out) {
+static int read_escape(struct json_reader *r, struct json_text *out) {
   static const char names[] = "\"\\/bfnrt", values[] = "\"\\/\b\f\n\r\t";
   const char c = r->at < r->end ? (char)*r->at : '\0';
   const char *found = c == '\0' ? NULL : strchr(names, c);
   if (found == NULL && c != 'u') return json_malformed(r, "one of \"\\/bfnrtu behind a backslash");
   r->at++;
   if (c == 'u') return read_code(r, out);
-  add(out, values + (found - names), 1);
+  add_bytes(out, values + (found - names), 1);
   return SHARDRT_OK;
 }
 
-int json_text_read(json_reader *r, const char *expected, json_text *out) {
+int json_text_read(struct json_reader *r, const char *expected, struct json_text *out) {
   if (!json_accept(r, '"')) return json_malformed(r, expected);
   out->length = 0;
   for (;;) {
@@ -118,7 +118,7 @@ int json_text_read(json_reader *r, const char *expected, json_text *out) {
     } else {
       const size_t length = utf8_length(r->at, (size_t)(r->end - r->at));
       if (length == 0) return json_malformed(r, "a text in UTF-8");
-      add(out, (const char *)r->at, length);
+      add_bytes(out, (const char *)r->at, length);
       r->at += length;
     }
     if (code < 0) return code;
@@ -130,7 +130,7 @@ int json_text_read(json_reader *r, const char *expected, json_text *out) {
 
 /* ---- numbers ---- */
 
-int json_number_read(json_reader *r, const char *expected, int64_t *out) {
+int json_number_read(struct json_reader *r, const char *expected, int64_t *out) {
   skip_space(r);
   const uint8_t *first = r->at;
   int64_t value = 0;
@@ -143,7 +143,7 @@ int json_number_read(json_reader *r, const char *expected, int64_t *out) {
   return SHARDRT_OK;
 }
 
-int json_word_read(json_reader *r, const char *expected, char *word, size_t room) {
+int json_word_read(struct json_reader *r, const char *expected, char *word, size_t room) {
   static const char allowed[] = "+-.0123456789abcdefghijklmnopqrstuvwxyzEIN";
   size_t length = 0;
   skip_space(r);
@@ -155,7 +155,7 @@ int json_word_read(json_reader *r, const char *expected, char *word, size_t room
   return length > 0 ? SHARDRT_OK : json_malformed(r, expected);
 }
 
-bool json_null(json_reader *r) {
+bool json_null(struct json_reader *r) {
   skip_space(r);
   if (r->end - r->at < 4 || memcmp(r->at, "null", 4) != 0) return false;
   r->at += 4;
@@ -164,12 +164,12 @@ bool json_null(json_reader *r) {
 
 /* ---- objects and lists ---- */
 
-int json_object_read(json_reader *r, const char *expected, json_member *take, void *context) {
+int json_object_read(struct json_reader *r, const char *expected, json_member *take, void *context) {
   if (!json_accept(r, '{')) return json_malformed(r, expected);
   bool more = true;
   for (bool first = true;; first = false) {
     char bytes[64];
-    json_text name = {.bytes = bytes, .room = sizeof bytes};
+    struct json_text name = {.bytes = bytes, .room = sizeof bytes};
     int code = json_next(r, '}', expected, first, &more);
     if (code < 0 || !more) return code;
     code = json_text_read(r, expected, &name);
@@ -181,7 +181,7 @@ int json_object_read(json_reader *r, const char *expected, json_member *take, vo
   }
 }
 
-int json_once(const json_reader *r, const char *name, const char *const *names, uint32_t *seen) {
+int json_once(const struct json_reader *r, const char *name, const char *const *names, uint32_t *seen) {
   for (uint32_t i = 0; names[i] != NULL; i++) {
     if (strcmp(names[i], name) != 0) continue;
     if ((*seen >> i & 1) != 0) return json_bad(r, "\"%s\" stands twice", name);
@@ -190,7 +190,7 @@ int json_once(const json_reader *r, const char *name, const char *const *names, 
   return SHARDRT_OK;
 }
 
-int json_list_read(json_reader *r, const char *expected, json_value *take, void *context) {
+int json_list_read(struct json_reader *r, const char *expected, json_value *take, void *context) {
   if (!json_accept(r, '[')) return json_malformed(r, expected);
   bool more = true;
   for (int32_t i = 0;; i++) {
@@ -202,22 +202,22 @@ int json_list_read(json_reader *r, const char *expected, json_value *take, void 
   }
 }
 
-static int skip(json_reader *r, int32_t depth);
+static int skip_nested(struct json_reader *r, int32_t depth);
 
-static int skip_member(json_reader *r, const char *name, void *depth) {
+static int skip_member(struct json_reader *r, const char *name, void *depth) {
   (void)name;
-  return skip(r, *(const int32_t *)depth);
+  return skip_nested(r, *(const int32_t *)depth);
 }
 
-static int skip_value(json_reader *r, int32_t i, void *depth) {
+static int skip_value(struct json_reader *r, int32_t i, void *depth) {
   (void)i;
-  return skip(r, *(const int32_t *)depth);
+  return skip_nested(r, *(const int32_t *)depth);
 }
 
 /* A value that lies within `depth` others. */
-static int skip(json_reader *r, int32_t depth) {
+static int skip_nested(struct json_reader *r, int32_t depth) {
   char word[512];
-  json_text text = {.bytes = word, .room = 0};
+  struct json_text text = {.bytes = word, .room = 0};
   if (depth == DEEPEST) return json_bad(r, "values lie within values more than %d deep", (int)DEEPEST);
   int32_t below = depth + 1;
   skip_space(r);
@@ -233,6 +233,6 @@ static int skip(json_reader *r, int32_t depth) {
   }
 }
 
-int json_skip(json_reader *r) {
-  return skip(r, 0);
+int json_skip(struct json_reader *r) {
+  return skip_nested(r, 0);
 }

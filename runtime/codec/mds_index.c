@@ -40,15 +40,15 @@ static void clear_shard(struct mds_shard *shard) {
 }
 
 /* A text into `room` bytes; one that is longer is refused. */
-static int read_text(json_reader *r, const char *expected, char *bytes, size_t room) {
-  json_text text = {.bytes = bytes, .room = room};
+static int read_text(struct json_reader *r, const char *expected, char *bytes, size_t room) {
+  struct json_text text = {.bytes = bytes, .room = room};
   int code = json_text_read(r, expected, &text);
   if (code < 0) return code;
   return text.length < room ? SHARDRT_OK
                             : json_bad(r, "a text of more than %zu bytes; expected %s", room - 1, expected);
 }
 
-static int read_owned(json_reader *r, const char *expected, char **out) {
+static int read_owned(struct json_reader *r, const char *expected, char **out) {
   char text[TEXT_BYTES];
   int code = read_text(r, expected, text, sizeof text);
   if (code < 0) return code;
@@ -58,25 +58,25 @@ static int read_owned(json_reader *r, const char *expected, char **out) {
 
 /* ---- columns ----------------------------------------------------------------------------------------------------- */
 
-static int too_many(const json_reader *r) {
+static int too_many(const struct json_reader *r) {
   return json_bad(r, "has more than %d columns", MDS_COLUMNS_MOST);
 }
 
-static int read_name(json_reader *r, int32_t i, void *context) {
+static int read_name(struct json_reader *r, int32_t i, void *context) {
   (void)i;
   struct entry *e = context;
   if (e->nnames == MDS_COLUMNS_MOST) return too_many(r);
   return read_owned(r, "a list of texts for \"column_names\"", &e->columns[e->nnames++].name);
 }
 
-static int read_encoding(json_reader *r, int32_t i, void *context) {
+static int read_encoding(struct json_reader *r, int32_t i, void *context) {
   (void)i;
   struct entry *e = context;
   if (e->nencodings == MDS_COLUMNS_MOST) return too_many(r);
   return read_owned(r, "a list of texts for \"column_encodings\"", &e->columns[e->nencodings++].encoding);
 }
 
-static int read_size(json_reader *r, int32_t i, void *context) {
+static int read_size(struct json_reader *r, int32_t i, void *context) {
   (void)i;
   struct entry *e = context;
   if (e->nsizes == MDS_COLUMNS_MOST) return too_many(r);
@@ -86,7 +86,7 @@ static int read_size(json_reader *r, int32_t i, void *context) {
 
 /* ---- files ------------------------------------------------------------------------------------------------------- */
 
-static int read_hash(json_reader *r, const char *key, void *context) {
+static int read_hash(struct json_reader *r, const char *key, void *context) {
   struct mds_file *file = context;
   const bool known = digest_is_known(key);
   if (!known && file->unknown == NULL) {
@@ -100,7 +100,7 @@ static int read_hash(json_reader *r, const char *key, void *context) {
   return read_owned(r, "the digits of a hash", &hash->digits);
 }
 
-static int read_file_key(json_reader *r, const char *key, void *context) {
+static int read_file_key(struct json_reader *r, const char *key, void *context) {
   struct mds_file *file = context;
   if (strcmp(key, "bytes") == 0) return json_number_read(r, "a whole number for \"bytes\"", &file->bytes);
   if (strcmp(key, "hashes") == 0) return json_object_read(r, "an object of texts for \"hashes\"", read_hash, file);
@@ -113,7 +113,7 @@ static int read_file_key(json_reader *r, const char *key, void *context) {
   return SHARDRT_OK;
 }
 
-static int read_file(json_reader *r, struct mds_file *out) {
+static int read_file(struct json_reader *r, struct mds_file *out) {
   static const char expected[] = "an object with \"basename\", \"bytes\" and \"hashes\"";
   if (json_null(r)) return SHARDRT_OK;
   int code = json_object_read(r, expected, read_file_key, out);
@@ -123,21 +123,21 @@ static int read_file(json_reader *r, struct mds_file *out) {
 
 /* ---- shards ------------------------------------------------------------------------------------------------------ */
 
-static int read_format(json_reader *r) {
+static int read_format(struct json_reader *r) {
   char format[TEXT_BYTES];
   int code = read_text(r, "a text for \"format\"", format, sizeof format);
   if (code < 0 || strcmp(format, "mds") == 0) return code;
   return json_bad(r, "its shards are of the format \"%s\"; this reads \"mds\"", format);
 }
 
-static int read_version(json_reader *r) {
+static int read_version(struct json_reader *r) {
   int64_t version = 0;
   int code = json_number_read(r, "a whole number for \"version\"", &version);
   if (code < 0 || version == VERSION) return code;
   return json_bad(r, "is of version %lld; shardrt reads version %d", (long long)version, VERSION);
 }
 
-static int read_shard_key(json_reader *r, const char *key, void *context) {
+static int read_shard_key(struct json_reader *r, const char *key, void *context) {
   static const char *const once[] = {"column_names", "column_encodings", "column_sizes", "samples",  "format",
                                      "version",      "compression",      "raw_data",     "zip_data", NULL};
   struct entry *e = context;
@@ -177,7 +177,7 @@ static int grow(struct mds_index *index) {
 }
 
 /* Gives a shard that was read to the index, which owns it then; `taken`: its columns, too. */
-static int add_shard(const json_reader *r, struct mds_index *index, const struct entry *e, bool *columns_taken) {
+static int add_shard(const struct json_reader *r, struct mds_index *index, const struct entry *e, bool *columns_taken) {
   if (e->nnames != e->nencodings || e->nnames != e->nsizes || e->nnames == 0)
     return json_bad(r, "shard %lld has %d column_names, %d column_encodings and %d column_sizes",
                     (long long)index->nshards, (int)e->nnames, (int)e->nencodings, (int)e->nsizes);
@@ -203,7 +203,7 @@ static int add_shard(const json_reader *r, struct mds_index *index, const struct
   return SHARDRT_OK;
 }
 
-static int read_shard(json_reader *r, int32_t i, void *context) {
+static int read_shard(struct json_reader *r, int32_t i, void *context) {
   (void)i;
   struct entry *e = alloc_zeros(1, sizeof *e);
   if (e == NULL) return ALLOC_FAILED;
@@ -217,7 +217,7 @@ static int read_shard(json_reader *r, int32_t i, void *context) {
 }
 
 /* That of a file with hashes at least one can be checked: the others then tell no more. */
-static int check_hashes(const json_reader *r, const struct mds_file *file) {
+static int check_hashes(const struct json_reader *r, const struct mds_file *file) {
   if (file->nhashes > 0 || file->unknown == NULL) return SHARDRT_OK;
   return json_bad(
       r,
@@ -226,7 +226,7 @@ static int check_hashes(const json_reader *r, const struct mds_file *file) {
       file->name, file->unknown);
 }
 
-static int check_all_hashes(const json_reader *r, const struct mds_index *index) {
+static int check_all_hashes(const struct json_reader *r, const struct mds_index *index) {
   int code = SHARDRT_OK;
   for (int64_t i = 0; i < index->nshards && code == SHARDRT_OK; i++) {
     code = check_hashes(r, &index->shards[i].raw);
@@ -241,7 +241,7 @@ struct reading {
   uint32_t seen; /* for json_once */
 };
 
-static int read_index_key(json_reader *r, const char *key, void *context) {
+static int read_index_key(struct json_reader *r, const char *key, void *context) {
   static const char *const once[] = {"version", "shards", NULL};
   struct reading *reading = context;
   int code = json_once(r, key, once, &reading->seen);
@@ -252,7 +252,7 @@ static int read_index_key(json_reader *r, const char *key, void *context) {
 }
 
 int mds_index_read(const char *path, const uint8_t *text, size_t bytes, bool verify, struct mds_index *out) {
-  json_reader r = {.path = path, .begin = text, .at = text, .end = text + bytes};
+  struct json_reader r = {.path = path, .begin = text, .at = text, .end = text + bytes};
   *out = (struct mds_index){0};
   struct reading reading = {.out = out};
   int code = json_object_read(&r, "an object with \"shards\" and \"version\"", read_index_key, &reading);

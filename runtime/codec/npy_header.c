@@ -38,7 +38,7 @@ static void skip_space(reader *r) {
   while (r->at < r->end && (*r->at == ' ' || *r->at == '\t' || *r->at == '\n' || *r->at == '\r')) r->at++;
 }
 
-static bool accept(reader *r, char c) {
+static bool accept_char(reader *r, char c) {
   skip_space(r);
   if (r->at == r->end || *r->at != c) return false;
   r->at++;
@@ -86,18 +86,18 @@ static int read_size(reader *r, int64_t *out) {
   return SHARDRT_OK;
 }
 
-static int read_shape(reader *r, npy_header *out) {
-  if (!accept(r, '(')) return malformed(r, "a tuple of sizes for 'shape'");
+static int read_shape(reader *r, struct npy_header *out) {
+  if (!accept_char(r, '(')) return malformed(r, "a tuple of sizes for 'shape'");
   out->ndim = 0;
   bool comma = true; /* (3) is a number in Python, (3,) a tuple */
-  while (!accept(r, ')')) {
+  while (!accept_char(r, ')')) {
     if (!comma) return malformed(r, "a comma or ) in 'shape'");
     if (out->ndim == SHARDRT_MAX_NDIM)
       return error_set(SHARDRT_EFORMAT, "%s: has more than %d dimensions", r->path, SHARDRT_MAX_NDIM);
     int code = read_size(r, &out->shape[out->ndim]);
     if (code < 0) return code;
     out->ndim++;
-    comma = accept(r, ',');
+    comma = accept_char(r, ',');
   }
   if (out->ndim == 1 && !comma) return malformed(r, "a tuple of sizes for 'shape'");
   return SHARDRT_OK;
@@ -129,7 +129,7 @@ static int find_dtype(const char *path, const char *descr, int32_t *out) {
   return error_set(SHARDRT_EFORMAT, "%s: its dtype is '%s': %s", path, descr, why);
 }
 
-static int read_descr(reader *r, npy_header *out) {
+static int read_descr(reader *r, struct npy_header *out) {
   skip_space(r);
   if (r->at < r->end && (*r->at == '[' || *r->at == '('))
     return error_set(SHARDRT_EFORMAT,
@@ -150,13 +150,13 @@ static int read_order(reader *r) {
                    r->path);
 }
 
-static int read_dict(reader *r, npy_header *out) {
+static int read_dict(reader *r, struct npy_header *out) {
   enum { DESCR = 1, ORDER = 2, SHAPE = 4 };
   static const char keys[] = "a dict with 'descr', 'fortran_order' and 'shape', each once";
   int seen = 0;
-  if (!accept(r, '{')) return malformed(r, keys);
+  if (!accept_char(r, '{')) return malformed(r, keys);
   bool comma = true;
-  while (!accept(r, '}')) {
+  while (!accept_char(r, '}')) {
     char key[DESCR_AT_MOST] = "";
     int code = comma ? read_text(r, keys, key, sizeof key) : malformed(r, "a comma or } between the entries");
     if (code < 0) return code;
@@ -164,11 +164,11 @@ static int read_dict(reader *r, npy_header *out) {
                       : strcmp(key, "fortran_order") == 0 ? ORDER
                       : strcmp(key, "shape") == 0         ? SHAPE
                                                           : 0;
-    if (which == 0 || (seen & which) != 0 || !accept(r, ':')) return malformed(r, keys);
+    if (which == 0 || (seen & which) != 0 || !accept_char(r, ':')) return malformed(r, keys);
     seen |= which;
     code = which == DESCR ? read_descr(r, out) : which == ORDER ? read_order(r) : read_shape(r, out);
     if (code < 0) return code;
-    comma = accept(r, ',');
+    comma = accept_char(r, ',');
   }
   skip_space(r);
   if (seen != (DESCR | ORDER | SHAPE)) return malformed(r, keys);
@@ -201,12 +201,12 @@ static int find_dict(const char *path, const uint8_t *data, size_t bytes, size_t
   return SHARDRT_OK;
 }
 
-int npy_header_parse_head(const char *path, const uint8_t *data, size_t have, size_t bytes, npy_header *out) {
+int npy_header_parse_head(const char *path, const uint8_t *data, size_t have, size_t bytes, struct npy_header *out) {
   size_t offset = 0;
   size_t length = 0;
   int code = find_dict(path, data, have, &offset, &length);
   if (code < 0) return code;
-  npy_header header = {0};
+  struct npy_header header = {0};
   reader r = {.path = path, .at = (const char *)data + offset, .end = (const char *)data + offset + length};
   code = read_dict(&r, &header);
   if (code < 0) return code;
@@ -222,7 +222,7 @@ int npy_header_parse_head(const char *path, const uint8_t *data, size_t have, si
   return SHARDRT_OK;
 }
 
-int npy_header_parse(const char *path, const uint8_t *data, size_t bytes, npy_header *out) {
+int npy_header_parse(const char *path, const uint8_t *data, size_t bytes, struct npy_header *out) {
   return npy_header_parse_head(path, data, bytes, bytes, out);
 }
 

@@ -8,20 +8,20 @@
 
 #include "shardrt.h"
 
-typedef struct npy_header {
+struct npy_header {
   int32_t dtype;
   int32_t ndim; /* 0 for a single number */
   int64_t shape[SHARDRT_MAX_NDIM];
   size_t data_offset; /* bytes from the file's start */
   size_t data_bytes;
-} npy_header;
+};
 
 /* Reads the header of a file of `bytes` bytes at `data`; all of data_bytes was then found to be there, and nothing
  * behind it. EFORMAT (EOVERFLOW for sizes beyond 64 bits), naming `path`. */
-int npy_header_parse(const char *path, const uint8_t *data, size_t bytes, npy_header *out);
+int npy_header_parse(const char *path, const uint8_t *data, size_t bytes, struct npy_header *out);
 /* The same where only the first `have` bytes are at hand: NPY_HEADER_READ, which no header is longer than, or all. */
 enum { NPY_HEADER_READ = 1 << 17 };
-int npy_header_parse_head(const char *path, const uint8_t *data, size_t have, size_t bytes, npy_header *out);
+int npy_header_parse_head(const char *path, const uint8_t *data, size_t have, size_t bytes, struct npy_header *out);
 
 /* Writes a header of version 1 for an array, a multiple of 64 bytes, into text; returns its length. */
 enum { NPY_HEADER_AT_MOST = 320 };

@@ -39,20 +39,20 @@ bool riegeli_varint(const uint8_t **at, const uint8_t *end, uint64_t *out) {
 
 /* Where reading a chunk stands. */
 struct place {
-  const struct stored *file;
+  const struct input *file;
   size_t begin; /* of the chunk */
   size_t at;
 };
 
-static int bad(const struct place *p, const char *what) {
+static int bad_chunk(const struct place *p, const char *what) {
   error_set(SHARDRT_EFORMAT, "the chunk at byte %zu %s", p->begin, what);
   return SHARDRT_EFORMAT;
 }
 
 static int skip_block_header(struct place *p, struct reader *reader) {
   const uint8_t *header = NULL;
-  if (p->file->bytes - p->at < BLOCK_HEADER) return bad(p, "is cut off");
-  int code = stored_get(p->file, p->at, BLOCK_HEADER, reader, &header);
+  if (p->file->bytes - p->at < BLOCK_HEADER) return bad_chunk(p, "is cut off");
+  int code = input_get(p->file, p->at, BLOCK_HEADER, reader, &header);
   if (code != SHARDRT_OK) return code;
   if (read_64(header) != hash(header + 8, BLOCK_HEADER - 8) || read_64(header + 8) != p->at - p->begin)
     return error_set(SHARDRT_EFORMAT, "the chunk at byte %zu: the block header at byte %zu is damaged (HighwayHash)",
@@ -68,8 +68,8 @@ static int take_pieces(struct place *p, size_t bytes, struct reader *reader, uin
     if (code != SHARDRT_OK) return code;
     const size_t in_block = RIEGELI_BLOCK - p->at % RIEGELI_BLOCK, piece = bytes < in_block ? bytes : in_block;
     const uint8_t *from = NULL;
-    if (p->file->bytes - p->at < piece) return bad(p, "is cut off");
-    code = stored_get(p->file, p->at, piece, reader, &from);
+    if (p->file->bytes - p->at < piece) return bad_chunk(p, "is cut off");
+    code = input_get(p->file, p->at, piece, reader, &from);
     if (code != SHARDRT_OK) return code;
     memcpy(dst, from, piece);
     dst += piece;
@@ -79,35 +79,36 @@ static int take_pieces(struct place *p, size_t bytes, struct reader *reader, uin
   return SHARDRT_OK;
 }
 
-static int take(struct place *p, size_t bytes, struct reader *reader, const uint8_t **out) {
+static int take_bytes(struct place *p, size_t bytes, struct reader *reader, const uint8_t **out) {
   if (p->at % RIEGELI_BLOCK == 0 && bytes > 0) {
     int code = skip_block_header(p, reader);
     if (code != SHARDRT_OK) return code;
   }
-  if (p->file->bytes - p->at < bytes) return bad(p, "is cut off");
+  if (p->file->bytes - p->at < bytes) return bad_chunk(p, "is cut off");
   if (bytes <= RIEGELI_BLOCK - p->at % RIEGELI_BLOCK) {
     p->at += bytes;
-    return stored_get(p->file, p->at - bytes, bytes, reader, out);
+    return input_get(p->file, p->at - bytes, bytes, reader, out);
   }
   uint8_t *copy = reader_room(reader, bytes);
   *out = copy;
   return copy != NULL ? take_pieces(p, bytes, reader, copy) : ALLOC_FAILED;
 }
 
-int riegeli_chunk_get(const struct stored *file, size_t begin, bool verify, struct reader *reader,
+int riegeli_chunk_get(const struct input *file, size_t begin, bool verify, struct reader *reader,
                       struct riegeli_chunk *out) {
   struct place p = {.file = file, .begin = begin, .at = begin};
   const uint8_t *header = NULL;
-  if (begin >= file->bytes) return bad(&p, "lies behind the end of the file");
-  int code = take(&p, CHUNK_HEADER, reader, &header);
+  if (begin >= file->bytes) return bad_chunk(&p, "lies behind the end of the file");
+  int code = take_bytes(&p, CHUNK_HEADER, reader, &header);
   if (code != SHARDRT_OK) return code;
-  if (read_64(header) != hash(header + 8, CHUNK_HEADER - 8)) return bad(&p, "has a damaged header (HighwayHash)");
+  if (read_64(header) != hash(header + 8, CHUNK_HEADER - 8)) return bad_chunk(&p, "has a damaged header (HighwayHash)");
   const uint64_t bytes = read_64(header + 8), data_hash = read_64(header + 16), decoded = read_64(header + 32);
   *out = (struct riegeli_chunk){
       .type = header[24], .records = (int64_t)(read_64(header + 24) >> 8), .decoded = decoded, .bytes = bytes};
-  code = take(&p, bytes, reader, &out->data);
+  code = take_bytes(&p, bytes, reader, &out->data);
   if (code != SHARDRT_OK) return code;
-  return !verify || hash(out->data, bytes) == data_hash ? SHARDRT_OK : bad(&p, "holds damaged data (HighwayHash)");
+  return !verify || hash(out->data, bytes) == data_hash ? SHARDRT_OK
+                                                        : bad_chunk(&p, "holds damaged data (HighwayHash)");
 }
 
 /* ---- records ----------------------------------------------------------------------------------------------------- */

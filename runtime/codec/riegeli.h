@@ -12,7 +12,7 @@
 #ifndef SHARDRT_CODEC_RIEGELI_H
 #define SHARDRT_CODEC_RIEGELI_H
 
-#include "storage/stored.h"
+#include "codec/input.h"
 
 enum {
   RIEGELI_BLOCK = 1 << 16,
@@ -45,7 +45,7 @@ bool riegeli_varint(const uint8_t **at, const uint8_t *end, uint64_t *out);
 /* The chunk that begins at byte `begin` of a file: its data in the file where it lies there in one piece, else in the
  * reader's arena. Hashes of headers are always checked, that of the data where `verify`. EFORMAT: damaged or cut off;
  * the message begins with the chunk's offset, and does not name the file. */
-int riegeli_chunk_get(const struct stored *file, size_t begin, bool verify, struct reader *reader,
+int riegeli_chunk_get(const struct input *file, size_t begin, bool verify, struct reader *reader,
                       struct riegeli_chunk *out);
 
 /* Whether a chunk is one record that is not compressed: it need not be copied. */

@@ -45,9 +45,9 @@ enum {
 
 /* ---- reading: one array ---- */
 
-static int read_dtype(json_reader *r, shardrt_tensor *out) {
+static int read_dtype(struct json_reader *r, shardrt_tensor *out) {
   char name[WORD_AT_MOST] = "";
-  json_text w = {.bytes = name, .room = sizeof name};
+  struct json_text w = {.bytes = name, .room = sizeof name};
   int code = json_text_read(r, "a text for \"dtype\"", &w);
   if (code < 0) return code;
   for (int32_t i = 0; i < SHARDRT_DTYPE_COUNT && w.length < sizeof name; i++) {
@@ -64,7 +64,7 @@ static int read_dtype(json_reader *r, shardrt_tensor *out) {
                   w.length < sizeof name ? name : "a long text", w.length < sizeof name ? "\"" : "");
 }
 
-static int read_shape(json_reader *r, shardrt_tensor *out) {
+static int read_shape(struct json_reader *r, shardrt_tensor *out) {
   static const char expected[] = "a list of sizes for \"shape\", whole numbers from 0 on";
   if (!json_accept(r, '[')) return json_malformed(r, expected);
   bool more = true;
@@ -80,7 +80,7 @@ static int read_shape(json_reader *r, shardrt_tensor *out) {
 }
 
 /* Into offset and bytes, counted from the end of the header. */
-static int read_offsets(json_reader *r, shardrt_tensor *out) {
+static int read_offsets(struct json_reader *r, shardrt_tensor *out) {
   static const char expected[] = "two whole numbers, [begin, end], for \"data_offsets\"";
   int64_t begin = 0, end = 0;
   if (!json_accept(r, '[')) return json_malformed(r, expected);
@@ -96,7 +96,7 @@ static int read_offsets(json_reader *r, shardrt_tensor *out) {
   return SHARDRT_OK;
 }
 
-static int check_bytes(const json_reader *r, const shardrt_tensor *tensor) {
+static int check_bytes(const struct json_reader *r, const shardrt_tensor *tensor) {
   size_t bytes;
   const size_t element = tensor->dtype >= 0 ? 8 * shardrt_dtype_size(tensor->dtype) : others[-1 - tensor->dtype].bits;
   if (!size_bytes(tensor->ndim, tensor->shape, element, &bytes)) /* so far bits */
@@ -106,7 +106,7 @@ static int check_bytes(const json_reader *r, const shardrt_tensor *tensor) {
   return json_bad(r, "its dtype and shape make %zu bytes, its data_offsets %zu", bytes, tensor->bytes);
 }
 
-static int read_tensor(json_reader *r, shardrt_tensor *out) {
+static int read_tensor(struct json_reader *r, shardrt_tensor *out) {
   enum { DTYPE = 1, SHAPE = 2, OFFSETS = 4 };
   static const char keys[] = "an object with \"dtype\", \"shape\" and \"data_offsets\", each once";
   if (!json_accept(r, '{')) return json_malformed(r, keys);
@@ -117,7 +117,7 @@ static int read_tensor(json_reader *r, shardrt_tensor *out) {
     if (code < 0) return code;
     if (!more) break;
     char key[WORD_AT_MOST] = "";
-    json_text w = {.bytes = key, .room = sizeof key};
+    struct json_text w = {.bytes = key, .room = sizeof key};
     code = json_text_read(r, keys, &w);
     if (code < 0) return code;
     const int32_t which = w.length >= sizeof key             ? 0
@@ -134,12 +134,12 @@ static int read_tensor(json_reader *r, shardrt_tensor *out) {
 }
 
 /* An object of texts, which say nothing about the arrays. */
-static int skip_metadata(json_reader *r) {
+static int skip_metadata(struct json_reader *r) {
   static const char expected[] = "an object of texts for \"__metadata__\"";
   if (!json_accept(r, '{')) return json_malformed(r, expected);
   bool more = true;
   for (bool first = true;; first = false) {
-    json_text w = {0};
+    struct json_text w = {0};
     int code = json_next(r, '}', expected, first, &more);
     if (code == SHARDRT_OK && more) code = json_text_read(r, expected, &w);
     if (code < 0 || !more) return code;
@@ -152,7 +152,7 @@ static int skip_metadata(json_reader *r) {
 /* ---- reading: the header ---- */
 
 /* Room for one array more. */
-static int grow(safetensors_header *header, int64_t *capacity) {
+static int grow(struct safetensors_header *header, int64_t *capacity) {
   if (header->count < *capacity) return SHARDRT_OK;
   const int64_t larger = *capacity == 0 ? 16 : *capacity * 2;
   shardrt_tensor *tensors = alloc_array((size_t)larger, sizeof *tensors);
@@ -164,9 +164,10 @@ static int grow(safetensors_header *header, int64_t *capacity) {
   return SHARDRT_OK;
 }
 
-static int read_header(json_reader *r, safetensors_header *out) {
+static int read_header(struct json_reader *r, struct safetensors_header *out) {
   static const char expected[] = "an object of arrays by their names";
-  json_text name = {.bytes = out->names, .room = (size_t)(r->end - r->at)}; /* a name is shorter than with its quotes */
+  struct json_text name = {.bytes = out->names,
+                           .room = (size_t)(r->end - r->at)}; /* a name is shorter than with its quotes */
   int64_t capacity = 0;
   bool more = true, metadata = false;
   if (r->at == r->end || *r->at != '{') return json_bad(r, "is no .safetensors file: its header does not begin with {");
@@ -208,12 +209,12 @@ static int by_offset(const void *a, const void *b) {
   return x->bytes != y->bytes ? (x->bytes < y->bytes ? -1 : 1) : by_name(a, b);
 }
 
-static void sort(safetensors_header *header, int (*order)(const void *, const void *)) {
+static void sort(struct safetensors_header *header, int (*order)(const void *, const void *)) {
   if (header->count > 1) qsort(header->tensors, (size_t)header->count, sizeof *header->tensors, order);
 }
 
 /* Each byte of the data belongs to exactly one array. */
-static int check_offsets(json_reader *r, safetensors_header *header, size_t data_bytes) {
+static int check_offsets(struct json_reader *r, struct safetensors_header *header, size_t data_bytes) {
   size_t next = 0;
   sort(header, by_offset);
   for (int64_t i = 0; i < header->count; i++) {
@@ -234,7 +235,7 @@ static int check_offsets(json_reader *r, safetensors_header *header, size_t data
                   data_bytes, next);
 }
 
-static int check_names(json_reader *r, safetensors_header *header) {
+static int check_names(struct json_reader *r, struct safetensors_header *header) {
   sort(header, by_name);
   for (int64_t i = 1; i < header->count; i++) {
     r->entry = header->tensors[i].name;
@@ -264,14 +265,14 @@ static int find_json(const char *path, const uint8_t *data, size_t bytes, uint64
   return SHARDRT_OK;
 }
 
-int safetensors_header_parse(const char *path, const uint8_t *data, size_t bytes, safetensors_header *out) {
+int safetensors_header_parse(const char *path, const uint8_t *data, size_t bytes, struct safetensors_header *out) {
   uint64_t length = 0;
   int code = find_json(path, data, bytes, &length);
   if (code < 0) return code;
-  safetensors_header header = {.data_offset = PREFIX + (size_t)length};
+  struct safetensors_header header = {.data_offset = PREFIX + (size_t)length};
   header.names = alloc_array((size_t)length, 1);
   if (header.names == NULL) return error_prefix(ALLOC_FAILED, "%s", path);
-  json_reader r = {
+  struct json_reader r = {
       .path = path, .offset = PREFIX, .begin = data + PREFIX, .at = data + PREFIX, .end = data + header.data_offset};
   code = read_header(&r, &header);
   if (code == SHARDRT_ENOMEM) code = error_prefix(code, "%s", path);
@@ -292,10 +293,10 @@ int safetensors_header_check(const char *path, const shardrt_tensor *tensor) {
                    others[-1 - tensor->dtype].name);
 }
 
-void safetensors_header_clear(safetensors_header *header) {
+void safetensors_header_clear(struct safetensors_header *header) {
   alloc_free(header->tensors);
   alloc_free(header->names);
-  *header = (safetensors_header){0};
+  *header = (struct safetensors_header){0};
 }
 
 /* ---- writing ---- */

@@ -10,23 +10,23 @@
 
 #include "shardrt.h"
 
-typedef struct safetensors_header {
+struct safetensors_header {
   shardrt_tensor *tensors; /* by name, ascending; owned, as are the names, which all stand in one piece of memory */
   int64_t count;
   char *names;
   size_t data_offset; /* of the first element in the file */
-} safetensors_header;
+};
 
 /* Reads the header of a file of `bytes` bytes at `data`: what it tells of was then found to be there, each byte of the
  * data to belong to exactly one array, and the names to differ. EFORMAT naming `path`, and the array it is about. */
-int safetensors_header_parse(const char *path, const uint8_t *data, size_t bytes, safetensors_header *out);
+int safetensors_header_parse(const char *path, const uint8_t *data, size_t bytes, struct safetensors_header *out);
 
 /* EFORMAT: an array that a header names has a dtype of the format that shardrt does not read, and so none (-1 or less).
  * It is to be asked of each that is used. */
 int safetensors_header_check(const char *path, const shardrt_tensor *tensor);
 
 /* Any header that is zeroed or was parsed. */
-void safetensors_header_clear(safetensors_header *header);
+void safetensors_header_clear(struct safetensors_header *header);
 
 /* The same in the other direction: sorts the pointers into the order in which the arrays stand in the file, sets each
  * one's bytes and offset, and gives the text with which the file begins, `*text_bytes` of it, to be freed. Both are

@@ -8,8 +8,8 @@
 
 enum { BLOCK = 512 };
 
-static int bad(const struct tar_walk *w, const char *what) {
-  return error_set(SHARDRT_EFORMAT, "%s: the member at byte %zu: %s", w->file->title, w->at, what);
+static int bad_member(const struct tar_walk *w, const char *what) {
+  return error_set(SHARDRT_EFORMAT, "%s: the member at byte %zu: %s", w->input->title, w->at, what);
 }
 
 /* A number in octal, or (the first bit set) in big-endian binary, as GNU has large ones. */
@@ -50,11 +50,11 @@ static bool is_zero(const uint8_t *block, size_t bytes) {
 
 /* Goes on to the next block that is not zeros, or the file's end. */
 static int skip_zeros(struct tar_walk *w) {
-  while (w->at < w->file->bytes) {
+  while (w->at < w->input->bytes) {
     const struct reader_mark mark = reader_mark(w->arena);
-    const size_t left = w->file->bytes - w->at, bytes = left < BLOCK ? left : BLOCK;
+    const size_t left = w->input->bytes - w->at, bytes = left < BLOCK ? left : BLOCK;
     const uint8_t *block;
-    int code = stored_get(w->file, w->at, bytes, w->arena, &block);
+    int code = input_get(w->input, w->at, bytes, w->arena, &block);
     if (code != SHARDRT_OK) return code;
     const bool zeros = is_zero(block, bytes);
     reader_release(w->arena, mark);
@@ -80,9 +80,9 @@ static void read_name(const uint8_t *block, struct tar_member *out) {
 
 /* Reads what a long name or pax header holds: `bytes` at `offset`, as text. */
 static int read_text(const struct tar_walk *w, size_t offset, uint64_t bytes, const char **out) {
-  if (bytes >= (uint64_t)TAR_NAME_MOST * 64) return bad(w, "its extended header is longer than any name");
+  if (bytes >= (uint64_t)TAR_NAME_MOST * 64) return bad_member(w, "its extended header is longer than any name");
   const uint8_t *data;
-  int code = stored_get(w->file, offset, (size_t)bytes, w->arena, &data);
+  int code = input_get(w->input, offset, (size_t)bytes, w->arena, &data);
   char *text = code == SHARDRT_OK ? reader_room(w->arena, (size_t)bytes + 1) : NULL;
   if (code != SHARDRT_OK) return code;
   if (text == NULL) return ALLOC_FAILED;
@@ -107,18 +107,18 @@ static int read_pax(const struct tar_walk *w, const char *text, size_t bytes, st
     const unsigned long long length = strtoull(text + at, &end, 10);
     if (*end != ' ' || length > bytes - at || length < (size_t)(end + 1 - (text + at)) + 1 ||
         text[at + length - 1] != '\n')
-      return bad(w, "its pax header is malformed");
+      return bad_member(w, "its pax header is malformed");
     const char *key = end + 1, *stop = text + at + length - 1, *equal = memchr(key, '=', (size_t)(stop - key));
-    if (equal == NULL) return bad(w, "its pax header is malformed");
+    if (equal == NULL) return bad_member(w, "its pax header is malformed");
     if (equal - key == 4 && memcmp(key, "path", 4) == 0) {
       out->name = equal + 1;
       out->name_bytes = (size_t)(stop - equal - 1);
     } else if (equal - key == 4 && memcmp(key, "size", 4) == 0) {
       out->sized = true;
       out->size = strtoull(equal + 1, &end, 10);
-      if (end != stop) return bad(w, "its pax header is malformed");
+      if (end != stop) return bad_member(w, "its pax header is malformed");
     } else if (equal - key >= 10 && memcmp(key, "GNU.sparse", 10) == 0) {
-      return bad(w, "is a sparse file, which cannot be read where it lies; `tar --no-sparse` makes others");
+      return bad_member(w, "is a sparse file, which cannot be read where it lies; `tar --no-sparse` makes others");
     }
     at += length;
   }
@@ -128,7 +128,7 @@ static int read_pax(const struct tar_walk *w, const char *text, size_t bytes, st
 static int apply(const struct tar_walk *w, const struct overrides *o, struct tar_member *out, uint64_t *size) {
   if (o->sized) *size = o->size;
   if (o->name == NULL) return SHARDRT_OK;
-  if (o->name_bytes >= sizeof out->name) return bad(w, "its name is longer than 4,095 bytes");
+  if (o->name_bytes >= sizeof out->name) return bad_member(w, "its name is longer than 4,095 bytes");
   memcpy(out->name, o->name, o->name_bytes);
   out->name[o->name_bytes] = '\0';
   return SHARDRT_OK;
@@ -138,24 +138,24 @@ static int apply(const struct tar_walk *w, const struct overrides *o, struct tar
 static int read_header(struct tar_walk *w, struct overrides *o, struct tar_member *out, bool *done) {
   const uint8_t *block;
   uint64_t size;
-  if (w->file->bytes - w->at < BLOCK) return bad(w, "its header is cut off");
-  int code = stored_get(w->file, w->at, BLOCK, w->arena, &block);
+  if (w->input->bytes - w->at < BLOCK) return bad_member(w, "its header is cut off");
+  int code = input_get(w->input, w->at, BLOCK, w->arena, &block);
   if (code != SHARDRT_OK) return code;
-  if (!checksum_fits(block)) return bad(w, w->at == 0 ? "is no tar header" : "its header is damaged (checksum)");
-  if (!read_number(block + 124, 12, &size)) return bad(w, "its size is no number");
+  if (!checksum_fits(block)) return bad_member(w, w->at == 0 ? "is no tar header" : "its header is damaged (checksum)");
+  if (!read_number(block + 124, 12, &size)) return bad_member(w, "its size is no number");
   const char type = (char)block[156];
   const size_t data = w->at + BLOCK;
   const bool extends = type == 'L' || type == 'K' || type == 'x' || type == 'g';
   out->regular = type == '0' || type == '\0' || type == '7';
   if (type == 'S')
-    return bad(w, "is a sparse file, which cannot be read where it lies; `tar --no-sparse` makes others");
+    return bad_member(w, "is a sparse file, which cannot be read where it lies; `tar --no-sparse` makes others");
   if (!extends) {
     read_name(block, out);
     code = apply(w, o, out, &size);
     if (code != SHARDRT_OK) return code;
   }
   if (type >= '1' && type <= '6') size = 0; /* links, devices and folders have no data, whatever they say */
-  if (size > w->file->bytes - data) return bad(w, "is cut off");
+  if (size > w->input->bytes - data) return bad_member(w, "is cut off");
   if (type == 'L' || type == 'x') {
     const char *text = "";
     code = read_text(w, data, size, &text);
@@ -169,8 +169,8 @@ static int read_header(struct tar_walk *w, struct overrides *o, struct tar_membe
   out->offset = data;
   out->bytes = (size_t)size;
   w->at = data + (size_t)((size + BLOCK - 1) / BLOCK * BLOCK);
-  if (w->at > w->file->bytes)
-    w->at = w->file->bytes; /* the last member's zeros are not there, nor the end: seen next */
+  if (w->at > w->input->bytes)
+    w->at = w->input->bytes; /* the last member's zeros are not there, nor the end: seen next */
   *done = !extends;
   return SHARDRT_OK;
 }
@@ -179,9 +179,10 @@ int tar_walk_next(struct tar_walk *w, struct tar_member *out) {
   struct overrides overrides = {0};
   int code = skip_zeros(w);
   if (code != SHARDRT_OK) return code;
-  if (w->at == w->file->bytes && w->ended) return 0;
-  if (w->at == w->file->bytes)
-    return bad(w, w->at == 0 ? "the file is empty" : "the archive ends without the zeros that end one: it is cut off");
+  if (w->at == w->input->bytes && w->ended) return 0;
+  if (w->at == w->input->bytes)
+    return bad_member(w, w->at == 0 ? "the file is empty"
+                                    : "the archive ends without the zeros that end one: it is cut off");
   w->ended = false;
   out->header = w->at;
   for (bool done = false; !done && code == SHARDRT_OK;) code = read_header(w, &overrides, out, &done);

@@ -7,7 +7,7 @@
 #ifndef SHARDRT_CODEC_TAR_WALK_H
 #define SHARDRT_CODEC_TAR_WALK_H
 
-#include "storage/stored.h"
+#include "codec/input.h"
 
 enum { TAR_NAME_MOST = 4096 };
 
@@ -21,7 +21,7 @@ struct tar_member {
 
 /* Begins with `at` = 0. */
 struct tar_walk {
-  const struct stored *file;
+  const struct input *input;
   struct reader *arena; /* what a member needed of it may be released before the next one */
   size_t at;            /* the next header */
   bool ended;           /* what stands before that is zeros, as at an archive's end */

@@ -60,7 +60,7 @@ static int unblosc_chunk(const uint8_t *data, size_t data_bytes, uint8_t *dst, s
 
 /* ---- all of them ---- */
 
-static int check(const uint8_t *data, size_t *data_bytes) {
+static int check_crc(const uint8_t *data, size_t *data_bytes) {
   if (*data_bytes < CHECKSUM) return error_set(SHARDRT_EFORMAT, "cut off: its CRC-32C is not there");
   *data_bytes -= CHECKSUM;
   const uint8_t *at = data + *data_bytes;
@@ -83,7 +83,7 @@ int zarr_decode(const struct zarr_codecs *codecs, const uint8_t *data, size_t da
                 struct reader *reader, const uint8_t **out) {
   const int64_t start = reader_now();
   int code = SHARDRT_OK;
-  for (int32_t i = 0; i < codecs->checksums && code == SHARDRT_OK; i++) code = check(data, &data_bytes);
+  for (int32_t i = 0; i < codecs->checksums && code == SHARDRT_OK; i++) code = check_crc(data, &data_bytes);
   if (code < 0) return code;
   if (codecs->compressor == ZARR_PLAIN) {
     *out = data;

@@ -2,11 +2,10 @@
 
 #include <string.h>
 
-#include <zlib.h>
-
 #include "base/alloc.h"
 #include "base/error.h"
 #include "base/size.h"
+#include "codec/inflate.h"
 
 enum {
   HEADER = 30,  /* bytes of a member's header, */
@@ -40,16 +39,16 @@ struct directory {
 };
 
 /* Where a zip64 directory is, whose locator stands before `end`. */
-static int find_long(const struct stored *file, size_t end, struct reader *arena, struct directory *out) {
+static int find_long(const struct input *file, size_t end, struct reader *arena, struct directory *out) {
   const uint8_t *at = NULL;
-  int code = end >= LOCATOR ? stored_get(file, end - LOCATOR, LOCATOR, arena, &at) : SHARDRT_OK;
+  int code = end >= LOCATOR ? input_get(file, end - LOCATOR, LOCATOR, arena, &at) : SHARDRT_OK;
   if (code < 0) return code;
   if (at == NULL || !is_signed(at, 6, 7)) return SHARDRT_OK; /* these numbers are just that large */
   const uint64_t where = long_number(at + 8);
   if (where > end - LOCATOR || end - LOCATOR - where < END_64)
     return error_set(SHARDRT_EFORMAT, "%s: its zip64 directory would end at byte %llu, beyond its locator at %zu",
                      file->title, (unsigned long long)where, end - LOCATOR);
-  code = stored_get(file, (size_t)where, END_64, arena, &at);
+  code = input_get(file, (size_t)where, END_64, arena, &at);
   if (code < 0) return code;
   if (!is_signed(at, 6, 6))
     return error_set(SHARDRT_EFORMAT, "%s: the end of its zip64 directory is not at byte %llu", file->title,
@@ -58,10 +57,10 @@ static int find_long(const struct stored *file, size_t end, struct reader *arena
   return SHARDRT_OK;
 }
 
-static int find_directory(const struct stored *file, struct reader *arena, struct directory *out) {
+static int find_directory(const struct input *file, struct reader *arena, struct directory *out) {
   const uint8_t *tail = NULL;
   const size_t have = file->bytes < END + COMMENT_MOST ? file->bytes : END + COMMENT_MOST;
-  int code = stored_get(file, file->bytes - have, have, arena, &tail);
+  int code = input_get(file, file->bytes - have, have, arena, &tail);
   if (code < 0) return code;
   for (size_t left = END; left <= have; left++) { /* bytes from the end's first one on */
     const uint8_t *at = tail + have - left;
@@ -105,32 +104,32 @@ static bool read_long(const uint8_t *extra, size_t bytes, uint64_t *size, uint64
   return *size != UINT32_MAX && *packed != UINT32_MAX && *offset != UINT32_MAX;
 }
 
-static int refuse(const struct stored *file, const struct zip_member *member, const char *why) {
+static int refuse_member(const struct input *file, const struct zip_member *member, const char *why) {
   return error_set(SHARDRT_EFORMAT, "%s: its member \"%s\" at byte %zu %s", file->title, member->name, member->header,
                    why);
 }
 
 /* Finds a member's bytes behind its own header. */
-static int find_data(const struct stored *file, const struct zip *self, uint32_t method, struct reader *arena,
+static int find_data(const struct input *file, const struct zip *self, uint32_t method, struct reader *arena,
                      struct zip_member *member) {
   const size_t length = strlen(member->name), end = self->directory;
   const uint8_t *at = NULL;
   if (member->header > end || end - member->header < HEADER + length)
-    return refuse(file, member, "does not lie before the directory");
-  int code = stored_get(file, member->header, HEADER + length, arena, &at);
+    return refuse_member(file, member, "does not lie before the directory");
+  int code = input_get(file, member->header, HEADER + length, arena, &at);
   if (code < 0) return code;
   if (!is_signed(at, 3, 4) || number(at + 26, 2) != length || memcmp(at + HEADER, member->name, length) != 0 ||
       number(at + 8, 2) != method)
-    return refuse(file, member, "has a header that is not as in the directory");
+    return refuse_member(file, member, "has a header that is not as in the directory");
   const size_t head = HEADER + length + number(at + 28, 2);
   if (end - member->header < head || end - member->header - head < member->packed)
-    return refuse(file, member, "reaches into the directory");
+    return refuse_member(file, member, "reaches into the directory");
   member->data = member->header + head;
   return SHARDRT_OK;
 }
 
 /* One entry, of at most `left` bytes; *used is how many it has. */
-static int read_entry(const struct stored *file, const struct zip *self, const uint8_t *at, size_t left,
+static int read_entry(const struct input *file, const struct zip *self, const uint8_t *at, size_t left,
                       struct reader *arena, struct zip_member *out, size_t *used) {
   if (left < ENTRY || !is_signed(at, 1, 2))
     return error_set(SHARDRT_EFORMAT, "%s: its directory is damaged, or cut off", file->title);
@@ -142,29 +141,31 @@ static int read_entry(const struct stored *file, const struct zip *self, const u
   if (out->name == NULL) return ALLOC_FAILED;
   uint64_t bytes = number(at + 24, 4), packed = number(at + 20, 4), header = number(at + 42, 4);
   if (!read_long(at + ENTRY + name, extra, &bytes, &packed, &header))
-    return refuse(file, out, "has an extra field that is damaged");
+    return refuse_member(file, out, "has an extra field that is damaged");
   const uint32_t method = number(at + 10, 2);
   out->header = (size_t)header;
   out->bytes = (size_t)bytes;
   out->packed = (size_t)packed;
   out->crc = number(at + 16, 4);
   out->deflated = method == Z_DEFLATED;
-  if ((number(at + 8, 2) & 1) != 0) return refuse(file, out, "is encrypted");
+  if ((number(at + 8, 2) & 1) != 0) return refuse_member(file, out, "is encrypted");
   if (method != Z_DEFLATED && method != 0)
-    return refuse(file, out, "is packed in another way than by deflate; numpy.savez and savez_compressed do not");
-  if (method == 0 && bytes != packed) return refuse(file, out, "is stored, and tells of two lengths");
-  if (bytes / RATIO > packed) return refuse(file, out, "tells of more bytes than deflate can make of what it has");
+    return refuse_member(file, out,
+                         "is packed in another way than by deflate; numpy.savez and savez_compressed do not");
+  if (method == 0 && bytes != packed) return refuse_member(file, out, "is stored, and tells of two lengths");
+  if (bytes / RATIO > packed)
+    return refuse_member(file, out, "tells of more bytes than deflate can make of what it has");
   return find_data(file, self, method, arena, out);
 }
 
-int zip_open(const struct stored *file, struct reader *arena, struct zip *out) {
+int zip_open(const struct input *file, struct reader *arena, struct zip *out) {
   struct directory directory = {0};
   const uint8_t *at = NULL;
   *out = (struct zip){0};
   int code = find_directory(file, arena, &directory);
   if (code < 0) return code;
   out->directory = (size_t)directory.offset;
-  code = stored_get(file, out->directory, (size_t)directory.bytes, arena, &at);
+  code = input_get(file, out->directory, (size_t)directory.bytes, arena, &at);
   if (code < 0) return code;
   out->members = alloc_zeros((size_t)directory.count, sizeof *out->members);
   if (out->members == NULL) return ALLOC_FAILED;
@@ -191,19 +192,9 @@ void zip_close(struct zip *self) {
 
 /* ---- members ---------------------------------------------------------------------------------------------------- */
 
-static voidpf from_alloc(voidpf unused, uInt n, uInt size) {
-  (void)unused;
-  return alloc_array(n, size);
-}
-
-static void to_alloc(voidpf unused, voidpf memory) {
-  (void)unused;
-  alloc_free(memory);
-}
-
 /* A member as it is unpacked. */
 struct unpacking {
-  const struct stored *file;
+  const struct input *file;
   const struct zip_member *member;
   struct reader *arena;
   z_stream stream;
@@ -211,10 +202,10 @@ struct unpacking {
   bool ended;
 };
 
-static int unpack_begin(const struct stored *file, const struct zip_member *member, struct reader *arena,
+static int unpack_begin(const struct input *file, const struct zip_member *member, struct reader *arena,
                         struct unpacking *out) {
   *out = (struct unpacking){.file = file, .member = member, .arena = arena};
-  out->stream = (z_stream){.zalloc = from_alloc, .zfree = to_alloc};
+  out->stream = inflate_stream();
   return inflateInit2(&out->stream, -MAX_WBITS) == Z_OK ? SHARDRT_OK : ALLOC_FAILED; /* no wrapper: zip has its own */
 }
 
@@ -226,7 +217,7 @@ static int unpack_next(struct unpacking *u, uint8_t *dst, size_t room, size_t *g
     const size_t left = u->member->packed - u->taken, have = left < PIECE ? left : PIECE;
     const uint8_t *data = NULL;
     const struct reader_mark mark = reader_mark(u->arena);
-    int code = stored_get(u->file, u->member->data + u->taken, have, u->arena, &data);
+    int code = input_get(u->file, u->member->data + u->taken, have, u->arena, &data);
     if (code < 0) return code;
     u->stream.next_in = (Bytef *)data;
     u->stream.avail_in = (uInt)have;
@@ -244,11 +235,11 @@ static int unpack_next(struct unpacking *u, uint8_t *dst, size_t room, size_t *g
   return SHARDRT_OK;
 }
 
-int zip_peek(const struct stored *file, const struct zip_member *member, size_t most, struct reader *arena,
+int zip_peek(const struct input *file, const struct zip_member *member, size_t most, struct reader *arena,
              const uint8_t **out, size_t *bytes) {
   struct unpacking u;
   *bytes = member->bytes < most ? member->bytes : most;
-  if (!member->deflated) return stored_get(file, member->data, *bytes, arena, out);
+  if (!member->deflated) return input_get(file, member->data, *bytes, arena, out);
   uint8_t *dst = reader_room(arena, *bytes);
   if (dst == NULL) return ALLOC_FAILED;
   int code = unpack_begin(file, member, arena, &u);
@@ -262,17 +253,18 @@ int zip_peek(const struct stored *file, const struct zip_member *member, size_t 
 }
 
 /* Tells `take` of a piece, as `total` bytes were before it. */
-static int pass(const struct unpacking *u, const uint8_t *data, size_t bytes, size_t total, uLong *crc, zip_take *take,
-                void *context) {
+static int pass_piece(const struct unpacking *u, const uint8_t *data, size_t bytes, size_t total, uLong *crc,
+                      zip_take *take, void *context) {
   if (bytes > u->member->bytes - total)
-    return refuse(u->file, u->member, "unpacks to more bytes than the directory tells of");
+    return refuse_member(u->file, u->member, "unpacks to more bytes than the directory tells of");
   *crc = crc32(*crc, data, (uInt)bytes);
   return take != NULL ? take(data, bytes, context) : SHARDRT_OK;
 }
 
 static int finish(const struct unpacking *u, size_t total, uLong crc) {
   if (total != u->member->bytes || (u->member->deflated && u->taken != u->member->packed))
-    return refuse(u->file, u->member, "unpacks to fewer bytes than the directory tells of, or has more behind them");
+    return refuse_member(u->file, u->member,
+                         "unpacks to fewer bytes than the directory tells of, or has more behind them");
   if (crc == u->member->crc) return SHARDRT_OK;
   return error_set(SHARDRT_EFORMAT, "%s: its member \"%s\" at byte %zu is damaged: its CRC-32 is %08lx, not %08x",
                    u->file->title, u->member->name, u->member->header, crc, u->member->crc);
@@ -286,8 +278,8 @@ static int read_stored(const struct unpacking *u, zip_take *take, void *context)
     const uint8_t *data = NULL;
     const struct reader_mark mark = reader_mark(u->arena);
     bytes = u->member->bytes - at < PIECE ? u->member->bytes - at : PIECE;
-    code = stored_get(u->file, u->member->data + at, bytes, u->arena, &data);
-    if (code == SHARDRT_OK) code = pass(u, data, bytes, at, &crc, take, context);
+    code = input_get(u->file, u->member->data + at, bytes, u->arena, &data);
+    if (code == SHARDRT_OK) code = pass_piece(u, data, bytes, at, &crc, take, context);
     reader_release(u->arena, mark);
   }
   return code == SHARDRT_OK ? finish(u, at, crc) : code;
@@ -304,7 +296,7 @@ static int read_deflated(struct unpacking *u, zip_take *take, void *context) {
   while (code == SHARDRT_OK && !u->ended) {
     size_t got = 0;
     code = unpack_next(u, piece, PIECE, &got);
-    if (code == SHARDRT_OK) code = pass(u, piece, got, total, &crc, take, context);
+    if (code == SHARDRT_OK) code = pass_piece(u, piece, got, total, &crc, take, context);
     total += got;
   }
   inflateEnd(&u->stream);
@@ -312,7 +304,7 @@ static int read_deflated(struct unpacking *u, zip_take *take, void *context) {
   return code == SHARDRT_OK ? finish(u, total, crc) : code;
 }
 
-int zip_read(const struct stored *file, const struct zip_member *member, struct reader *arena, zip_take *take,
+int zip_read(const struct input *file, const struct zip_member *member, struct reader *arena, zip_take *take,
              void *context) {
   struct unpacking u = {.file = file, .member = member, .arena = arena};
   return member->deflated ? read_deflated(&u, take, context) : read_stored(&u, take, context);

@@ -7,7 +7,7 @@
 #ifndef SHARDRT_CODEC_ZIP_H
 #define SHARDRT_CODEC_ZIP_H
 
-#include "storage/stored.h"
+#include "codec/input.h"
 
 struct zip_member {
   char *name;    /* owned */
@@ -27,18 +27,18 @@ struct zip {
 
 /* Reads the directory and looks at each member's header; all offsets and lengths were then found to lie in the file,
  * before the directory. EFORMAT: malformed, encrypted, or packed in another way; the message names file and byte. */
-int zip_open(const struct stored *file, struct reader *arena, struct zip *out);
+int zip_open(const struct input *file, struct reader *arena, struct zip *out);
 /* Any that is zeroed or was opened, or failed to; zeroes it. */
 void zip_close(struct zip *self);
 
 /* Up to `most` of a member's first bytes, in the arena or where they lie. EFORMAT. */
-int zip_peek(const struct stored *file, const struct zip_member *member, size_t most, struct reader *arena,
+int zip_peek(const struct input *file, const struct zip_member *member, size_t most, struct reader *arena,
              const uint8_t **out, size_t *bytes);
 
 /* Gives all of a member's bytes to `take` (NULL: to nobody), piece by piece. EFORMAT: they are more, fewer or others
  * than the directory tells; no more than it tells of are ever given. */
 typedef int zip_take(const uint8_t *data, size_t bytes, void *context);
-int zip_read(const struct stored *file, const struct zip_member *member, struct reader *arena, zip_take *take,
+int zip_read(const struct input *file, const struct zip_member *member, struct reader *arena, zip_take *take,
              void *context);
 
 #endif

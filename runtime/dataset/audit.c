@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "dataset/index.h"
 #include "dataset/source.h"
-#include "storage/remote/cache.h"
+#include "storage/write/cache.h"
 #include "system/machine.h"
 #include "system/team.h"
 
@@ -46,7 +46,7 @@ static void drop_blocks(void *own) {
   alloc_free(own);
 }
 
-static const audit_kind blocks_kind = {.look = look_at_block, .save = save_blocks, .drop = drop_blocks};
+static const struct audit_kind blocks_kind = {.look = look_at_block, .save = save_blocks, .drop = drop_blocks};
 
 static int open_blocks(const char *path, const shardrt_source_options *options, bool compares, shardrt_audit *out) {
   struct stored *file = alloc_zeros(1, sizeof *file);
@@ -99,7 +99,7 @@ static int save_nothing(void *own) {
   return SHARDRT_OK;
 }
 
-static const audit_kind indexed_kind = {.look = look_at_entry, .save = save_nothing, .drop = drop_indexed};
+static const struct audit_kind indexed_kind = {.look = look_at_entry, .save = save_nothing, .drop = drop_indexed};
 
 static int open_indexed(const char *path, const shardrt_source_options *options, bool *there, shardrt_audit *out) {
   struct indexed *self = alloc_zeros(1, sizeof *self);
@@ -135,7 +135,7 @@ static void drop_source(void *own) {
   shardrt_source_free(own);
 }
 
-static const audit_kind samples_kind = {.look = look_at_sample, .save = save_nothing, .drop = drop_source};
+static const struct audit_kind samples_kind = {.look = look_at_sample, .save = save_nothing, .drop = drop_source};
 
 /* Opening the source makes its index, which is there also where its fields cannot be told without `fields`. */
 static int make_index(const char *format, const char *path, const shardrt_source_options *options, shardrt_audit *out) {
@@ -302,7 +302,7 @@ static void run_task(void *context, int64_t task) {
   pthread_mutex_unlock(&self->lock);
 }
 
-static int run(struct share *self, int32_t threads) {
+static int run_share(struct share *self, int32_t threads) {
   struct team *team = NULL;
   self->readers = alloc_zeros((size_t)threads + 1, sizeof *self->readers);
   self->taken = alloc_zeros((size_t)threads + 1, sizeof *self->taken);
@@ -325,7 +325,7 @@ int shardrt_audit_run(shardrt_audit *self, int64_t first, int64_t count, int32_t
   if (threads > MAX_THREADS) threads = MAX_THREADS;
   if (threads > count / share.each + 1) threads = (int32_t)(count / share.each + 1);
   pthread_mutex_init(&share.lock, NULL);
-  int code = run(&share, threads);
+  int code = run_share(&share, threads);
   pthread_mutex_destroy(&share.lock);
   for (int32_t i = 0; share.readers != NULL && i < share.nreaders; i++) reader_clear(&share.readers[i]);
   alloc_free(share.readers);
@@ -336,7 +336,7 @@ int shardrt_audit_run(shardrt_audit *self, int64_t first, int64_t count, int32_t
 
 /* ---- away with what was noted ----------------------------------------------------------------------------------- */
 
-static bool fits_never(const mapping *cached, const void *context) {
+static bool fits_never(const struct mapping *cached, const void *context) {
   (void)cached;
   (void)context;
   return false;

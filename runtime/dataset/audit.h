@@ -15,15 +15,15 @@ struct audit_look {
 };
 
 /* How the parts of one thing are gone through. */
-typedef struct audit_kind {
+struct audit_kind {
   /* EFORMAT: the part is damaged, and others are looked at. */
   int (*look)(void *own, int64_t part, bool compares, struct reader *reader, struct audit_look *out);
   int (*save)(void *own);
   void (*drop)(void *own);
-} audit_kind;
+};
 
 struct shardrt_audit {
-  const audit_kind *kind;
+  const struct audit_kind *kind;
   void *own;
   int64_t parts;
   int64_t part_bytes; /* about */

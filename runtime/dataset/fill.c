@@ -20,7 +20,7 @@ static int read_box(const shardrt_field *whole, const uint8_t *data, const shard
   int code = shardrt_buffer_new(bytes, out);
   if (code < 0) return code;
   const int64_t only = 0;
-  const gather_plan plan = gather_plan_make(whole, box, shardrt_dtype_size(whole->dtype));
+  const struct gather_plan plan = gather_plan_make(whole, box, shardrt_dtype_size(whole->dtype));
   gather_run(&plan, data, &only, 1, false, shardrt_buffer_data(*out));
   if (whole->dtype == SHARDRT_BOOL) gather_bools(shardrt_buffer_data(*out), bytes);
   return SHARDRT_OK;

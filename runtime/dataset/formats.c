@@ -5,7 +5,7 @@
 #include "base/size.h"
 #include "dataset/formats.h"
 
-static const source_format *const formats[] = {
+static const struct source_format *const formats[] = {
     &npy_format,      &zarr_format,         &hdf5_format,  &safetensors_format, &idx_format,
     &tfrecord_format, &array_record_format, &mds_format,   &tar_format,         &image_folder_format,
     &csv_format,      &jsonl_format,        &cifar_format, &npz_format,
@@ -17,18 +17,18 @@ const char *shardrt_source_format(int32_t i) {
   return i >= 0 && i < FORMATS ? formats[i]->name : NULL;
 }
 
-static const source_format *find(const char *name) {
+static const struct source_format *find_format(const char *name) {
   for (size_t i = 0; i < FORMATS; i++)
     if (strcmp(formats[i]->name, name) == 0) return formats[i];
   return NULL;
 }
 
 bool shardrt_source_format_has_files(const char *format) {
-  const source_format *found = find(format);
+  const struct source_format *found = find_format(format);
   return found != NULL && found->open_files != NULL;
 }
 
-static int refuse(const char *format) {
+static int refuse_format(const char *format) {
   return error_set(SHARDRT_EINVAL, "a source of the format \"%s\", which shardrt does not know", format);
 }
 
@@ -36,8 +36,8 @@ static const shardrt_source_options defaults = {0};
 
 int shardrt_source_open(const char *format, int32_t nfields, const char *const *names, const char *const *paths,
                         const shardrt_source_options *options, shardrt_source **out) {
-  const source_format *found = find(format);
-  if (found == NULL || found->open == NULL) return refuse(format);
+  const struct source_format *found = find_format(format);
+  if (found == NULL || found->open == NULL) return refuse_format(format);
   int code = source_check_names(format, nfields, names);
   if (code < 0) return code;
   return found->open(nfields, names, paths, options != NULL ? options : &defaults, out);
@@ -69,8 +69,8 @@ static int check_fields(const char *format, int32_t nfields, const shardrt_field
 
 int shardrt_source_files(const char *format, int32_t npaths, const char *const *paths, int32_t nfields,
                          const shardrt_field *fields, const shardrt_source_options *options, shardrt_source **out) {
-  const source_format *found = find(format);
-  if (found == NULL || found->open_files == NULL) return refuse(format);
+  const struct source_format *found = find_format(format);
+  if (found == NULL || found->open_files == NULL) return refuse_format(format);
   if (npaths < 1) return error_set(SHARDRT_EINVAL, "source.%s: no file is given", format);
   int code = check_fields(format, nfields, fields);
   if (code != SHARDRT_OK) return code;

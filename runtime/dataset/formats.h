@@ -4,19 +4,19 @@
 
 #include "dataset/source.h"
 
-extern const source_format npy_format;
-extern const source_format zarr_format;
-extern const source_format safetensors_format;
-extern const source_format hdf5_format;
-extern const source_format idx_format;
-extern const source_format tfrecord_format;
-extern const source_format array_record_format;
-extern const source_format mds_format;
-extern const source_format tar_format;
-extern const source_format image_folder_format;
-extern const source_format csv_format;
-extern const source_format jsonl_format;
-extern const source_format cifar_format;
-extern const source_format npz_format;
+extern const struct source_format npy_format;
+extern const struct source_format zarr_format;
+extern const struct source_format safetensors_format;
+extern const struct source_format hdf5_format;
+extern const struct source_format idx_format;
+extern const struct source_format tfrecord_format;
+extern const struct source_format array_record_format;
+extern const struct source_format mds_format;
+extern const struct source_format tar_format;
+extern const struct source_format image_folder_format;
+extern const struct source_format csv_format;
+extern const struct source_format jsonl_format;
+extern const struct source_format cifar_format;
+extern const struct source_format npz_format;
 
 #endif

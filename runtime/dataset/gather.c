@@ -11,15 +11,15 @@ enum {
   STREAM_BYTES = 1024 /* shorter runs are not worth going past the caches */
 };
 
-__attribute__((always_inline)) static inline void ask_for(const gather_plan *plan, const uint8_t *data,
+__attribute__((always_inline)) static inline void ask_for(const struct gather_plan *plan, const uint8_t *data,
                                                           const int64_t *samples, int64_t i, int64_t n) {
   if (i + AHEAD < n && plan->box_bytes >= PREFETCH_BYTES)
     prefetch_begin(data + (size_t)samples[i + AHEAD] * plan->sample_bytes);
 }
 
-gather_plan gather_plan_make(const shardrt_field *field, const shardrt_box *inner, size_t element_bytes) {
+struct gather_plan gather_plan_make(const shardrt_field *field, const shardrt_box *inner, size_t element_bytes) {
   assert(inner->ndim == field->ndim);
-  gather_plan plan = {.run_bytes = element_bytes, .run_count = 1, .box_bytes = element_bytes};
+  struct gather_plan plan = {.run_bytes = element_bytes, .run_count = 1, .box_bytes = element_bytes};
   size_t step = element_bytes; /* bytes between neighbours in dimension d */
   bool whole = true;           /* the box is whole in every dimension after d: the run goes on */
   bool inner_loop = false;     /* run_count and run_step are taken */
@@ -81,7 +81,7 @@ static uint8_t *copy_runs(uint8_t *restrict dst, const uint8_t *restrict src, in
 }
 
 /* The box of one sample that is more than one loop of runs. */
-static uint8_t *copy_box(const gather_plan *plan, uint8_t *dst, const uint8_t *src) {
+static uint8_t *copy_box(const struct gather_plan *plan, uint8_t *dst, const uint8_t *src) {
   int64_t at[SHARDRT_MAX_NDIM] = {0};
   while (true) {
     dst = copy_runs(dst, src, plan->run_count, plan->run_step, plan->run_bytes);
@@ -97,7 +97,8 @@ static uint8_t *copy_box(const gather_plan *plan, uint8_t *dst, const uint8_t *s
 }
 
 /* Whole samples: neighbours in the order that are neighbours in memory go in one copy. */
-static void copy_whole(const gather_plan *plan, const uint8_t *data, const int64_t *samples, int64_t n, uint8_t *dst) {
+static void copy_whole(const struct gather_plan *plan, const uint8_t *data, const int64_t *samples, int64_t n,
+                       uint8_t *dst) {
   for (int64_t i = 0; i < n;) {
     int64_t end = i + 1;
     while (end < n && samples[end] == samples[end - 1] + 1) end++;
@@ -108,8 +109,8 @@ static void copy_whole(const gather_plan *plan, const uint8_t *data, const int64
 }
 
 /* One run of each sample. As in copy_fixed, `bytes` is a constant where it is small. */
-static inline void copy_each(const gather_plan *plan, const uint8_t *restrict data, const int64_t *samples, int64_t n,
-                             uint8_t *restrict dst, size_t bytes) {
+static inline void copy_each(const struct gather_plan *plan, const uint8_t *restrict data, const int64_t *samples,
+                             int64_t n, uint8_t *restrict dst, size_t bytes) {
   for (int64_t i = 0; i < n; i++) {
     ask_for(plan, data, samples, i, n);
     memcpy(dst + (size_t)i * bytes, data + (size_t)samples[i] * plan->sample_bytes, bytes);
@@ -117,7 +118,8 @@ static inline void copy_each(const gather_plan *plan, const uint8_t *restrict da
 }
 
 /* The same for large runs, past the caches. */
-static void stream_each(const gather_plan *plan, const uint8_t *data, const int64_t *samples, int64_t n, uint8_t *dst) {
+static void stream_each(const struct gather_plan *plan, const uint8_t *data, const int64_t *samples, int64_t n,
+                        uint8_t *dst) {
   for (int64_t i = 0; i < n; i++) {
     ask_for(plan, data, samples, i, n);
     device_host.stream(dst + (size_t)i * plan->run_bytes, 0, data + (size_t)samples[i] * plan->sample_bytes, 0,
@@ -125,8 +127,8 @@ static void stream_each(const gather_plan *plan, const uint8_t *data, const int6
   }
 }
 
-void gather_run(const gather_plan *plan, const uint8_t *data, const int64_t *samples, int64_t n, bool past_caches,
-                void *dst) {
+void gather_run(const struct gather_plan *plan, const uint8_t *data, const int64_t *samples, int64_t n,
+                bool past_caches, void *dst) {
   if (plan->box_bytes == 0) return;
   const uint8_t *first = data + plan->offset;
   if (plan->run_count == 1 && plan->nouter == 0) {
@@ -163,7 +165,7 @@ void gather_run(const gather_plan *plan, const uint8_t *data, const int64_t *sam
 }
 
 /* The runs of one sample's box, the first of which is at `offset` of the file. */
-static int read_runs(const gather_plan *plan, const struct stored *file, size_t offset, struct reader *reader,
+static int read_runs(const struct gather_plan *plan, const struct stored *file, size_t offset, struct reader *reader,
                      uint8_t **dst) {
   int code = SHARDRT_OK;
   for (int64_t i = 0; i < plan->run_count && code == SHARDRT_OK; i++) {
@@ -173,7 +175,7 @@ static int read_runs(const gather_plan *plan, const struct stored *file, size_t 
   return code;
 }
 
-static int read_box(const gather_plan *plan, const struct stored *file, size_t offset, struct reader *reader,
+static int read_box(const struct gather_plan *plan, const struct stored *file, size_t offset, struct reader *reader,
                     uint8_t **dst) {
   int64_t at[SHARDRT_MAX_NDIM] = {0};
   for (;;) {
@@ -190,8 +192,8 @@ static int read_box(const gather_plan *plan, const struct stored *file, size_t o
   }
 }
 
-int gather_read(const gather_plan *plan, const struct stored *file, size_t first, const int64_t *samples, int64_t n,
-                struct reader *reader, void *dst) {
+int gather_read(const struct gather_plan *plan, const struct stored *file, size_t first, const int64_t *samples,
+                int64_t n, struct reader *reader, void *dst) {
   uint8_t *at = dst;
   int code = SHARDRT_OK;
   if (plan->box_bytes == 0) return SHARDRT_OK;
@@ -221,7 +223,8 @@ static bool widen(size_t *bytes, int64_t count, size_t step, size_t gap) {
 typedef int visit_piece(void *context, size_t offset, size_t bytes);
 
 /* Goes through a sample's pieces, the first of which is at `offset`. */
-static int visit_sample(const gather_plan *loops, size_t offset, size_t bytes, visit_piece *visit, void *context) {
+static int visit_sample(const struct gather_plan *loops, size_t offset, size_t bytes, visit_piece *visit,
+                        void *context) {
   int64_t at[SHARDRT_MAX_NDIM] = {0};
   int32_t d = 0;
   while (d >= 0) {
@@ -239,12 +242,12 @@ static int visit_sample(const gather_plan *loops, size_t offset, size_t bytes, v
 
 /* Goes through the boxes' pieces in their order; those that have at most `gap` bytes between them are one. Short
  * samples are many, and most are one piece: so what is done with it is compiled into the loop. */
-__attribute__((always_inline)) static inline int visit_pieces(const gather_plan *plan, size_t first,
+__attribute__((always_inline)) static inline int visit_pieces(const struct gather_plan *plan, size_t first,
                                                               const int64_t *samples, int64_t n, size_t gap,
                                                               visit_piece *visit, void *context) {
   if (plan->box_bytes == 0) return SHARDRT_OK;
   /* As loops, the innermost last; those that leave small gaps become one piece. */
-  gather_plan loops = *plan;
+  struct gather_plan loops = *plan;
   loops.counts[loops.nouter] = plan->run_count; /* room: one dimension is within the run */
   loops.steps[loops.nouter++] = plan->run_step;
   size_t bytes = plan->run_bytes;
@@ -259,7 +262,7 @@ __attribute__((always_inline)) static inline int visit_pieces(const gather_plan 
 }
 
 struct into_extents {
-  const mapping *file;
+  const struct mapping *file;
   struct extents *out;
 };
 
@@ -268,8 +271,8 @@ static int add_piece(void *context, size_t offset, size_t bytes) {
   return extents_add(into->out, into->file, offset, bytes);
 }
 
-int gather_extents(const gather_plan *plan, const mapping *file, size_t first, const int64_t *samples, int64_t n,
-                   struct extents *out) {
+int gather_extents(const struct gather_plan *plan, const struct mapping *file, size_t first, const int64_t *samples,
+                   int64_t n, struct extents *out) {
   struct into_extents into = {.file = file, .out = out};
   return visit_pieces(plan, first, samples, n, EXTENTS_GAP, add_piece, &into);
 }
@@ -290,8 +293,8 @@ static int check_piece(void *context, size_t offset, size_t bytes) {
   return code;
 }
 
-int gather_check(const gather_plan *plan, struct guard *guard, const char *title, size_t first, const int64_t *samples,
-                 int64_t n) {
+int gather_check(const struct gather_plan *plan, struct guard *guard, const char *title, size_t first,
+                 const int64_t *samples, int64_t n) {
   struct checked checked = {.guard = guard, .title = title};
   return visit_pieces(plan, first, samples, n, GUARD_BLOCK, check_piece, &checked);
 }

@@ -8,7 +8,7 @@
 
 /* How to copy one box of a sample: in runs of run_bytes each, the innermost loop over run_count runs that are
  * run_step bytes apart, the outer ones over nouter counts and steps, the slowest first. */
-typedef struct gather_plan {
+struct gather_plan {
   size_t sample_bytes; /* from one sample to the next */
   size_t box_bytes;    /* of the packed box */
   size_t offset;       /* of the box's first byte in its sample */
@@ -18,27 +18,27 @@ typedef struct gather_plan {
   int32_t nouter;
   int64_t counts[SHARDRT_MAX_NDIM];
   size_t steps[SHARDRT_MAX_NDIM];
-} gather_plan;
+};
 
 /* `inner` lies in the field's shape, and count * sample bytes fit in size_t. */
-gather_plan gather_plan_make(const shardrt_field *field, const shardrt_box *inner, size_t element_bytes);
+struct gather_plan gather_plan_make(const shardrt_field *field, const shardrt_box *inner, size_t element_bytes);
 
 /* Packs the boxes of n samples of `data` into dst; past the caches, if they are large and in one piece. */
-void gather_run(const gather_plan *plan, const uint8_t *data, const int64_t *samples, int64_t n, bool past_caches,
-                void *dst);
+void gather_run(const struct gather_plan *plan, const uint8_t *data, const int64_t *samples, int64_t n,
+                bool past_caches, void *dst);
 
 /* The same of samples that lie in a file from byte `first` on, which may be on a server. What stored_read fails with.
  */
-int gather_read(const gather_plan *plan, const struct stored *file, size_t first, const int64_t *samples, int64_t n,
-                struct reader *reader, void *dst);
+int gather_read(const struct gather_plan *plan, const struct stored *file, size_t first, const int64_t *samples,
+                int64_t n, struct reader *reader, void *dst);
 
 /* Whether what those boxes hold in a mapped file, from byte `first` on, is what it was: as guard_check. */
-int gather_check(const gather_plan *plan, struct guard *guard, const char *title, size_t first, const int64_t *samples,
-                 int64_t n);
+int gather_check(const struct gather_plan *plan, struct guard *guard, const char *title, size_t first,
+                 const int64_t *samples, int64_t n);
 
 /* Where those boxes are in the file whose bytes from `first` on are `data`: added to `out`. ENOMEM. */
-int gather_extents(const gather_plan *plan, const mapping *file, size_t first, const int64_t *samples, int64_t n,
-                   struct extents *out);
+int gather_extents(const struct gather_plan *plan, const struct mapping *file, size_t first, const int64_t *samples,
+                   int64_t n, struct extents *out);
 
 /* Turns the bytes of n elements around, in place. */
 void gather_swap(void *data, size_t n, size_t element_bytes);

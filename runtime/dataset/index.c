@@ -1,5 +1,6 @@
 #include "dataset/index.h"
 
+#include <assert.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -8,7 +9,7 @@
 #include "base/crc32c.h"
 #include "base/error.h"
 #include "base/hash.h"
-#include "storage/remote/cache.h"
+#include "storage/write/cache.h"
 
 enum { KIND_BYTES = 48, BUFFER_ENTRIES = 4096, MOST_COLUMNS = 1 << 16, WORD = 64 };
 
@@ -29,7 +30,7 @@ struct index_footer {
 /* ---- writing ---------------------------------------------------------------------------------------------------- */
 
 struct index_writer {
-  newfile *out;
+  struct newfile *out;
   int32_t columns;
   char *names;
   size_t names_bytes;
@@ -130,7 +131,7 @@ static int finish(struct index_writer *w, const struct wanted *wanted) {
   return newfile_write(w->out, &footer, sizeof footer);
 }
 
-static int make(newfile *out, const void *context) {
+static int make_index(struct newfile *out, const void *context) {
   const struct wanted *wanted = context;
   struct reader arena = {0};
   struct index_writer w = {.out = out, .skips = wanted->skips};
@@ -145,7 +146,7 @@ static int make(newfile *out, const void *context) {
 
 /* ---- reading ---------------------------------------------------------------------------------------------------- */
 
-static bool read_footer(const mapping *map, struct index_footer *out) {
+static bool read_footer(const struct mapping *map, struct index_footer *out) {
   if (map->bytes < sizeof *out) return false;
   memcpy(out, map->data + map->bytes - sizeof *out, sizeof *out);
   const size_t before = map->bytes - sizeof *out;
@@ -160,7 +161,7 @@ static bool read_footer(const mapping *map, struct index_footer *out) {
   return out->crc == crc32c(crc32c(0, map->data, before), &unsigned_one, sizeof unsigned_one);
 }
 
-static bool fits(const mapping *cached, const void *context) {
+static bool fits(const struct mapping *cached, const void *context) {
   const struct wanted *wanted = context;
   struct index_footer footer;
   if (!read_footer(cached, &footer)) return false;
@@ -198,7 +199,7 @@ int index_open(const struct stored *file, const char *kind, const char *folder, 
                                         .suffix = ".shardrt-index",
                                         .work_bytes = file->bytes,
                                         .fits = fits,
-                                        .make = make,
+                                        .make = make_index,
                                         .context = &wanted};
   struct index made = {0};
   int code = cache_get(&request, &made.map);
@@ -211,7 +212,7 @@ int index_open(const struct stored *file, const char *kind, const char *folder, 
   return SHARDRT_OK;
 }
 
-static bool fits_any(const mapping *cached, const void *context) {
+static bool fits_any(const struct mapping *cached, const void *context) {
   const struct stored *file = context;
   struct index_footer footer;
   return read_footer(cached, &footer) && footer.file_bytes == (int64_t)file->bytes &&
@@ -258,6 +259,7 @@ static int refuse_damaged(const struct stored *file, int64_t row, const struct i
 
 int index_get(const struct index *self, const struct stored *file, int64_t row, int32_t column, bool verify,
               struct reader *reader, const uint8_t **out, size_t *bytes) {
+  assert(row >= 0 && row < self->rows && column >= 0 && column < self->columns);
   const int64_t number = row * self->columns + column;
   const struct index_entry *entry = &self->entries[number];
   _Atomic uint64_t *seen = self->seen != NULL ? &self->seen[number / WORD] : NULL;

@@ -26,7 +26,7 @@ struct index_entry {
 #define INDEX_NOTES   INDEX_LOST
 
 struct index {
-  mapping map;
+  struct mapping map;
   int64_t rows; /* samples */
   int32_t columns;
   const char **names;                /* of the columns; borrowed from the map */

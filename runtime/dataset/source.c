@@ -1,6 +1,7 @@
 /* source.c - what all formats have in common: holders, checked arguments, fingerprints. */
 #include "dataset/source.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -8,11 +9,10 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "dataset/gather.h"
-#include "dataset/mix.h"
 
 enum { READ_CHUNK = 512 }; /* samples that shardrt_source_read asks for at once */
 
-void *source_new(const source_format *format, size_t bytes) {
+void *source_new(const struct source_format *format, size_t bytes) {
   shardrt_source *source = alloc_zeros(1, bytes);
   if (source == NULL) return NULL;
   source->format = format;
@@ -29,13 +29,46 @@ shardrt_source *source_retain(shardrt_source *source) {
 void shardrt_source_free(shardrt_source *source) {
   if (source == NULL) return;
   if (atomic_fetch_sub_explicit(&source->holders, 1, memory_order_acq_rel) != 1) return;
-  source->format->close(source);
+  if (source->format->close != NULL) source->format->close(source);
+  for (int32_t b = 0; b < source->nbases; b++) shardrt_source_free(source->bases[b]);
+  alloc_free((void *)source->bases);
+  alloc_free(source->files);
   alloc_free(source);
 }
 
-/* How many samples an epoch has, which is not `count` where it is a mix. */
-static int64_t source_length(const shardrt_source *source) {
-  return source->mix != NULL ? mix_length(source->mix) : source->count;
+/* Room for one more at the end of a list of n, which has room for 1, 2, 4, …; NULL when out of memory. */
+static void *grow_list(void *list, int32_t n, size_t bytes) {
+  if ((n & (n - 1)) != 0) return list;
+  void *grown = alloc_array(n > 0 ? 2 * (size_t)n : 1, bytes);
+  if (grown == NULL) return NULL;
+  if (n > 0) memcpy(grown, list, (size_t)n * bytes);
+  alloc_free(list);
+  return grown;
+}
+
+int source_add_file(shardrt_source *source, const char *title, const struct stored *stored, uint64_t fingerprint) {
+  struct source_file *files = grow_list(source->files, source->nfiles, sizeof *files);
+  if (files == NULL) return ALLOC_FAILED;
+  source->files = files;
+  files[source->nfiles++] = (struct source_file){.title = title, .stored = stored, .fingerprint = fingerprint};
+  return SHARDRT_OK;
+}
+
+int source_add_base(shardrt_source *source, shardrt_source *base) {
+  shardrt_source **bases = grow_list((void *)source->bases, source->nbases, sizeof *bases);
+  if (bases == NULL) return ALLOC_FAILED;
+  source->bases = bases;
+  bases[source->nbases++] = source_retain(base);
+  return SHARDRT_OK;
+}
+
+int64_t source_length(const shardrt_source *source) {
+  return source->mix != NULL ? source->mix->format->length(source->mix) : source->count;
+}
+
+struct source_turn source_turn(const shardrt_source *source, int64_t position) {
+  assert(source->mix != NULL && position >= 0);
+  return source->mix->format->turn(source->mix, position);
 }
 
 bool shardrt_source_is_guessed(const shardrt_source *source) {
@@ -274,7 +307,9 @@ size_t shardrt_source_bytes(const shardrt_source *source, int32_t field, const s
 
 /* The sample that stands at a position of a source whose samples are taken in its own order. */
 static int64_t sample_at(const shardrt_source *source, int64_t position) {
-  return source->mix != NULL ? mix_sample(source->mix, position) : position;
+  if (source->mix == NULL) return position;
+  const struct source_turn turn = source_turn(source, position);
+  return turn.first + turn.before % turn.count;
 }
 
 int shardrt_source_read(const shardrt_source *source, int32_t field, int64_t first, int64_t count, void *dst) {
@@ -320,38 +355,36 @@ int shardrt_source_value(const shardrt_source *source, int32_t field, int64_t sa
   return code;
 }
 
-/* What a view is made of; NULL: no view, or one of several sources. */
-static const shardrt_source *over(const shardrt_source *source) {
-  return source->format->over != NULL ? source->format->over(source) : NULL;
-}
-
-/* The source whose files these are, below all views. */
-static const shardrt_source *bottom(const shardrt_source *source) {
-  while (over(source) != NULL) source = over(source);
-  return source;
-}
-
 int32_t source_file_count(const shardrt_source *source) {
-  source = bottom(source);
-  return source->format->file_count(source);
+  int32_t files = source->nfiles;
+  for (int32_t b = 0; b < source->nbases; b++) files += source_file_count(source->bases[b]);
+  return files;
+}
+
+/* The file number *file, counted down as others are passed; NULL: there are fewer. */
+static const struct source_file *find_file(const shardrt_source *source, int32_t *file) {
+  if (*file < source->nfiles) return &source->files[*file];
+  *file -= source->nfiles;
+  const struct source_file *found = NULL;
+  for (int32_t b = 0; b < source->nbases && found == NULL; b++) found = find_file(source->bases[b], file);
+  return found;
 }
 
 const char *source_file_name(const shardrt_source *source, int32_t file) {
-  source = bottom(source);
-  return source->format->file_name(source, file);
+  return find_file(source, &file)->title;
 }
 
 uint64_t source_file_fingerprint(const shardrt_source *source, int32_t file) {
-  source = bottom(source);
-  return source->format->file_fingerprint(source, file);
+  const struct source_file *found = find_file(source, &file);
+  return found->stored != NULL ? stored_fingerprint(found->stored) : found->fingerprint;
 }
 
 void source_choices(const shardrt_source *source, uint64_t *hashes) {
   if (source->format->choices != NULL) {
     source->format->choices(source, hashes);
-  } else if (over(source) != NULL) {
-    source_choices(over(source), hashes);
+    return;
   }
+  for (int32_t b = 0; b < source->nbases; b++) source_choices(source->bases[b], hashes);
 }
 
 void shardrt_source_data(const shardrt_source *source, uint64_t *hashes) {
@@ -364,7 +397,7 @@ void shardrt_source_data(const shardrt_source *source, uint64_t *hashes) {
 
 uint64_t source_treatment(const shardrt_source *source) {
   if (source->format->treatment != NULL) return source->format->treatment(source);
-  return over(source) != NULL ? source_treatment(over(source)) : 0;
+  return source->nbases == 1 ? source_treatment(source->bases[0]) : 0;
 }
 
 uint64_t shardrt_source_fingerprint(const shardrt_source *source) {

@@ -14,10 +14,22 @@
 #include "dataset/value.h"
 #include "storage/local/extents.h"
 #include "storage/local/reader.h"
+#include "storage/stored.h"
 
-struct mix;
+/* Whose turn it is at a position of a mix. */
+struct source_turn {
+  int64_t first, count; /* the samples of the part, in the mix */
+  int64_t before;       /* how often it was its turn before, from position 0 of the first epoch on */
+};
 
-typedef struct source_format {
+/* A file that a source reads. */
+struct source_file {
+  const char *title;           /* for messages: "the file a.npy", "the array 'image'"; lives as long as the source */
+  const struct stored *stored; /* the same. NULL: it is no such file, but has */
+  uint64_t fingerprint;        /* this fingerprint */
+};
+
+struct source_format {
   const char *name; /* as in shardrt_source_open: "npy" */
   /* As shardrt_source_open; NULL in a format that is not made from paths, or has: as shardrt_source_files. */
   int (*open)(int32_t nfields, const char *const *names, const char *const *paths,
@@ -40,9 +52,9 @@ typedef struct source_format {
   int (*blame)(const shardrt_source *source, int32_t field, int64_t sample, int code);
   /* As shardrt_source_fingerprint; NULL: of counts, fields and files. Views say how they choose samples. */
   uint64_t (*fingerprint)(const shardrt_source *source);
-  /* As source_choices; NULL: nothing is chosen but by `over`. */
+  /* As source_choices; NULL: nothing is chosen but by the bases. */
   void (*choices)(const shardrt_source *source, uint64_t *hashes);
-  /* As source_treatment; NULL: 0, or that of `over`. */
+  /* As source_treatment; NULL: that of the one base; 0 where there is none, or are several. */
   uint64_t (*treatment)(const shardrt_source *source);
   /* As source_number; NULL: first_number + sample * number_step. */
   int64_t (*number)(const shardrt_source *source, int64_t sample);
@@ -51,22 +63,24 @@ typedef struct source_format {
                  const shardrt_box *inner, struct extents *out);
   /* As source_bytes; NULL: what the box holds, as far as its size is known. */
   size_t (*bytes)(const shardrt_source *source, int32_t field, const shardrt_box *inner);
-  /* The source that a view is made of, whose files are its own and need no functions here; where `choices` or
-   * `treatment` are NULL, they are that one's, too. NULL: it is made of none, or of several. */
-  const shardrt_source *(*over)(const shardrt_source *source);
-  /* How many sources it is made of, where it is of several, and these; NULL: it is not. */
-  int32_t (*parts)(const shardrt_source *source, shardrt_source *const **parts);
-  /* As source_file_count, _name, _fingerprint. */
-  int32_t (*file_count)(const shardrt_source *source);
-  const char *(*file_name)(const shardrt_source *source, int32_t file);
-  uint64_t (*file_fingerprint)(const shardrt_source *source, int32_t file);
-  /* Gives back what the format holds, also of a source that was left half made; not the source itself. */
+  /* Of a view (view/view.h): which samples of which of its bases those are that begin `samples`. Writes the numbers of
+   * as many, n at most, as are of one base, which it writes to *base; there stands the base of the samples before, 0 if
+   * there are none. Returns how many, at least 1. */
+  int64_t (*translate)(const shardrt_source *source, const int64_t *samples, int64_t n, int32_t *base,
+                       int64_t *translated);
+  /* As `gather`, of a field that a view has and its bases have not. */
+  void (*compute)(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n, void *dst);
+  /* Of a mix: as source_length and source_turn. */
+  int64_t (*length)(const shardrt_source *source);
+  struct source_turn (*turn)(const shardrt_source *source, int64_t position);
+  /* Gives back what the format holds, also of a source that was left half made; not the head's files and bases, nor the
+   * source itself. NULL: it holds nothing more. */
   void (*close)(shardrt_source *source);
-} source_format;
+};
 
 /* The head of every source; a format's own struct begins with it. */
 struct shardrt_source {
-  const source_format *format;
+  const struct source_format *format;
   _Atomic int32_t holders;
   int64_t count; /* samples */
   int32_t nfields;
@@ -74,9 +88,13 @@ struct shardrt_source {
   /* Sample i is sample first_number + i * number_step of the files (a shard skips some). */
   int64_t first_number;
   int64_t number_step;
+  int32_t nfiles; /* that it reads itself */
+  struct source_file *files;
+  int32_t nbases; /* sources that it is made of, whose files are its own, too */
+  shardrt_source **bases;
   /* Where these are the samples of a mix, one by one: that mix, which says in which order they come and how many an
    * epoch has. NULL: the samples of an epoch are 0 … count - 1. It lives as long as the source. */
-  const struct mix *mix;
+  const shardrt_source *mix;
   int32_t places; /* for random draws that the transforms below have taken; those of a map of it come behind them */
   bool guessed;   /* planning: a view whose samples only the data tells counts as many as there can be */
 };
@@ -115,6 +133,11 @@ int64_t source_number(const shardrt_source *source, int64_t sample);
 int source_extents(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
                    const shardrt_box *inner, struct extents *out);
 
+/* How many positions an epoch has: the samples, but of a mix. */
+int64_t source_length(const shardrt_source *source);
+/* Of a source that is a mix or a view of one; needs 0 <= position, which counts through all epochs. */
+struct source_turn source_turn(const shardrt_source *source, int64_t position);
+
 /* How many bytes of one sample source_gather takes from the storage to give `inner`, as far as that is known without
  * the sample: what plans count. 0 for a field that is computed. */
 size_t source_bytes(const shardrt_source *source, int32_t field, const shardrt_box *inner);
@@ -148,7 +171,13 @@ uint64_t source_file_fingerprint(const shardrt_source *source, int32_t file);
 
 /* A zeroed source of `bytes` bytes (the format's own struct) with one holder; NULL and the message set when out of
  * memory. Where making it fails later, shardrt_source_free gives everything back. */
-void *source_new(const source_format *format, size_t bytes);
+void *source_new(const struct source_format *format, size_t bytes);
+
+/* Adds a file to those that the source reads; see struct source_file. */
+int source_add_file(shardrt_source *source, const char *title, const struct stored *stored, uint64_t fingerprint);
+
+/* Adds a source, which gets a count more, to those that this one is made of. */
+int source_add_base(shardrt_source *source, shardrt_source *base);
 
 /* A `gather` for formats that give values: the box is copied out of each sample's value, which must have the field's
  * shape. */

@@ -19,7 +19,7 @@ enum { TABLE_MOST = 16 * 1024 * 1024 };
 
 struct guard {
   struct sums *sums;
-  mapping file; /* a copy of the owner's */
+  struct mapping file; /* a copy of the owner's */
   const char *path;
   bool always; /* else once */
   bool notes;  /* what is not known yet */
@@ -58,7 +58,8 @@ int guard_open(const struct sums_of *of, int32_t verify, struct guard **out) {
   return SHARDRT_OK;
 }
 
-int guard_open_blocks(const char *path, const mapping *file, const char *folder, int32_t verify, struct guard **out) {
+int guard_open_blocks(const char *path, const struct mapping *file, const char *folder, int32_t verify,
+                      struct guard **out) {
   const struct sums_of of = {.path = path,
                              .file = file,
                              .folder = folder,
@@ -68,8 +69,8 @@ int guard_open_blocks(const char *path, const mapping *file, const char *folder,
   return guard_open(&of, verify, out);
 }
 
-int guard_open_unpacked(const char *path, const mapping *unpacked, const shardrt_source_options *options, char **title,
-                        struct guard **out) {
+int guard_open_unpacked(const char *path, const struct mapping *unpacked, const shardrt_source_options *options,
+                        char **title, struct guard **out) {
   const int32_t verify = guard_verify(options, GUARD_DEFAULT_PLAIN);
   const char *name = mapping_path_at(unpacked->data);
   if (verify == SHARDRT_VERIFY_NEVER || name == NULL || access(name, F_OK) != 0) return SHARDRT_OK;
@@ -106,7 +107,7 @@ static bool was_seen(const struct guard *self, int64_t part) {
 }
 
 /* The rest of a sentence about a part. */
-static int refuse(const struct guard *self, uint32_t found, uint64_t known) {
+static int refuse_block(const struct guard *self, uint32_t found, uint64_t known) {
   char date[32] = "";
   const time_t made = (time_t)sums_made(self->sums);
   struct tm parts;
@@ -132,7 +133,7 @@ int guard_look(struct guard *self, int64_t part, uint32_t version, const uint8_t
   if (!is_new || self->notes) {
     const uint32_t crc = crc32c(0, data, bytes);
     const uint64_t entry = version != 0 ? (uint64_t)version << 32 | crc : sums_entry(crc);
-    if (!is_new && known != entry) return refuse(self, crc, known);
+    if (!is_new && known != entry) return refuse_block(self, crc, known);
     int code = is_new ? sums_put(self->sums, part, entry) : SHARDRT_OK;
     if (code < 0) return code;
     if (is_new) sums_save_due(self->sums);
@@ -141,7 +142,7 @@ int guard_look(struct guard *self, int64_t part, uint32_t version, const uint8_t
   return SHARDRT_OK;
 }
 
-static int blame(const struct guard *self, const char *title, size_t first, size_t bytes, int code) {
+static int blame_block(const struct guard *self, const char *title, size_t first, size_t bytes, int code) {
   struct stat status;
   if (stat(self->path, &status) == 0 &&
       (int64_t)status.st_mtim.tv_sec * 1000000000 + (int64_t)status.st_mtim.tv_nsec != self->file.changed)
@@ -158,7 +159,7 @@ int guard_check(struct guard *self, const char *title, size_t offset, size_t byt
     const size_t first = (size_t)b * GUARD_BLOCK, left = self->file.bytes - first;
     const size_t length = left < GUARD_BLOCK ? left : GUARD_BLOCK;
     int code = guard_look(self, b, 0, self->file.data + first, length);
-    if (code < 0) return blame(self, title, first, length, code);
+    if (code < 0) return blame_block(self, title, first, length, code);
   }
   return SHARDRT_OK;
 }

@@ -17,11 +17,12 @@ struct guard;
  * `verify`: SHARDRT_VERIFY_ONCE or _ALWAYS. What sums_open fails with. */
 int guard_open(const struct sums_of *of, int32_t verify, struct guard **out);
 /* For the blocks of a mapped file. */
-int guard_open_blocks(const char *path, const mapping *file, const char *folder, int32_t verify, struct guard **out);
+int guard_open_blocks(const char *path, const struct mapping *file, const char *folder, int32_t verify,
+                      struct guard **out);
 /* For the blocks of what `path` held, unpacked in the cache and mapped: *title, owned by the caller, names that for
  * messages. None is opened where options->verify says so, or the file's name is too long to be known. */
-int guard_open_unpacked(const char *path, const mapping *unpacked, const shardrt_source_options *options, char **title,
-                        struct guard **out);
+int guard_open_unpacked(const char *path, const struct mapping *unpacked, const shardrt_source_options *options,
+                        char **title, struct guard **out);
 /* Saves what was noted; NULL is allowed. */
 void guard_close(struct guard *self);
 

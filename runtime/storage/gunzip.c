@@ -2,11 +2,10 @@
 
 #include <string.h>
 
-#include <zlib.h>
-
 #include "base/alloc.h"
 #include "base/error.h"
-#include "storage/remote/cache.h"
+#include "codec/inflate.h"
+#include "storage/write/cache.h"
 
 enum {
   GZIP_WINDOW = 16 + MAX_WBITS, /* zlib's word for: a gzip header and trailer, which it checks */
@@ -18,25 +17,15 @@ bool gunzip_is(const uint8_t *data, size_t bytes) {
   return bytes >= 2 && data[0] == 0x1f && data[1] == 0x8b;
 }
 
-static void *zlib_alloc(void *opaque, unsigned items, unsigned size) {
-  (void)opaque;
-  return alloc_array(items, size);
-}
-
-static void zlib_free(void *opaque, void *memory) {
-  (void)opaque;
-  alloc_free(memory);
-}
-
 struct gunzip {
   z_stream stream;
   const char *path;
-  const mapping *file;
+  const struct mapping *file;
   bool ended; /* the whole file was taken, and all checksums were right */
 };
 
-static int gunzip_open(const char *path, const mapping *file, struct gunzip *out) {
-  *out = (struct gunzip){.path = path, .file = file, .stream = {.zalloc = zlib_alloc, .zfree = zlib_free}};
+static int gunzip_open(const char *path, const struct mapping *file, struct gunzip *out) {
+  *out = (struct gunzip){.path = path, .file = file, .stream = inflate_stream()};
   if (inflateInit2(&out->stream, GZIP_WINDOW) != Z_OK)
     return error_set(SHARDRT_ENOMEM, "%s: out of memory while decompressing", path);
   out->stream.next_in = (z_const Bytef *)file->data;
@@ -88,7 +77,7 @@ static int gunzip_read(struct gunzip *g, void *dst, size_t room, size_t *got) {
   return SHARDRT_OK;
 }
 
-int64_t gunzip_peek(const char *path, const mapping *file, void *dst, size_t bytes) {
+int64_t gunzip_peek(const char *path, const struct mapping *file, void *dst, size_t bytes) {
   struct gunzip g;
   int code = gunzip_open(path, file, &g);
   if (code < 0) return code;
@@ -99,7 +88,7 @@ int64_t gunzip_peek(const char *path, const mapping *file, void *dst, size_t byt
 }
 
 /* Everything into `out`, which is to become exactly `bytes` long. */
-static int gunzip_all(struct gunzip *g, uint8_t *buffer, size_t bytes, newfile *out) {
+static int gunzip_all(struct gunzip *g, uint8_t *buffer, size_t bytes, struct newfile *out) {
   size_t total = 0;
   while (!g->ended) {
     size_t got = 0;
@@ -119,18 +108,18 @@ static int gunzip_all(struct gunzip *g, uint8_t *buffer, size_t bytes, newfile *
 /* What is wanted of the cache: the contents of one compressed file, `bytes` long, which begin with `head`. */
 struct contents {
   const char *path;
-  const mapping *file;
+  const struct mapping *file;
   size_t bytes;
   const void *head;
   size_t head_bytes;
 };
 
-static bool fits(const mapping *cached, const void *context) {
+static bool fits(const struct mapping *cached, const void *context) {
   const struct contents *c = context;
   return cached->bytes == c->bytes && c->bytes >= c->head_bytes && memcmp(cached->data, c->head, c->head_bytes) == 0;
 }
 
-static int decompress(newfile *out, const void *context) {
+static int decompress(struct newfile *out, const void *context) {
   const struct contents *c = context;
   uint8_t *buffer = alloc_array(OUTPUT_BYTES, 1);
   if (buffer == NULL) return ALLOC_FAILED;
@@ -144,8 +133,8 @@ static int decompress(newfile *out, const void *context) {
   return code;
 }
 
-int gunzip_map(const char *path, const mapping *file, size_t bytes, const void *head, size_t head_bytes,
-               const char *folder, mapping *out) {
+int gunzip_map(const char *path, const struct mapping *file, size_t bytes, const void *head, size_t head_bytes,
+               const char *folder, struct mapping *out) {
   const struct contents contents = {.path = path, .file = file, .bytes = bytes, .head = head, .head_bytes = head_bytes};
   const struct cache_request request = {.path = path,
                                         .file = file,

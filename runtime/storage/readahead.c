@@ -20,11 +20,11 @@ enum {
 };
 
 /* One read; a whole number of pages. */
-typedef struct piece {
+struct piece {
   int file;
   size_t offset;
   size_t bytes;
-} piece;
+};
 
 struct ahead {
   int32_t wanted;            /* AHEAD_… */
@@ -35,7 +35,7 @@ struct ahead {
   uint8_t *scratch; /* PIECE_BYTES, what all reads of the ring write to */
   struct team *team;
   struct reader reader; /* for files on servers */
-  piece *pieces;        /* PIECES of them, for the team */
+  struct piece *pieces; /* PIECES of them, for the team */
   int64_t npieces;
 };
 
@@ -78,7 +78,7 @@ const char *ahead_way(const struct ahead *self) {
 
 /* From `offset` on, which is a page's start, the bytes from the first page that is missing to the last one's end,
  * within the next `bytes` bytes: moves *offset there. 0: all are there. */
-static size_t missing(const struct ahead *self, const mapping *file, size_t *offset, size_t bytes) {
+static size_t missing(const struct ahead *self, const struct mapping *file, size_t *offset, size_t bytes) {
   unsigned char pages[PIECE_BYTES / PAGE_BYTES_LEAST];
   if (!mapping_tells(file) || mincore((void *)(file->data + *offset), bytes, pages) != 0) return bytes;
   size_t first = 0, end = (bytes + self->page - 1) / self->page;
@@ -90,7 +90,7 @@ static size_t missing(const struct ahead *self, const mapping *file, size_t *off
 
 /* The next piece of an extent from *at, a page's start, on of which something is missing, as far as can be told; moves
  * *at behind it. False: there is none. */
-static bool next_piece(const struct ahead *self, const struct extent *e, size_t *at, piece *out) {
+static bool next_piece(const struct ahead *self, const struct extent *e, size_t *at, struct piece *out) {
   const size_t stop = e->offset + e->bytes;
   while (*at < stop) {
     out->offset = *at;
@@ -111,7 +111,7 @@ static bool is_missing(const struct ahead *self, const struct extent *e) {
   if (e->file->remote != NULL) return !remote_has(e->file->remote, e->offset, e->bytes);
   const bool tells = mapping_tells(e->file);
   size_t at = page_start(self, e->offset);
-  piece p;
+  struct piece p;
   if (tells && !next_piece(self, e, &at, &p)) return false;
   const int fd = mapping_descriptor(e->file);
   if (tells || fd < 0) return fd >= 0;
@@ -139,7 +139,7 @@ static void choose(struct ahead *self) {
 }
 
 static void read_piece(void *context, int64_t number) {
-  piece *p = (piece *)context + number;
+  struct piece *p = (struct piece *)context + number;
   uint8_t thrown_away[PIECE_BYTES];
   if (pread(p->file, thrown_away, p->bytes, (off_t)p->offset) < 0) p->bytes = 0; /* nobody has read them */
 }
@@ -158,7 +158,7 @@ static int64_t read_pieces(struct ahead *self) {
 }
 
 /* Begins one, or has those read that have come together: how many bytes are known to be read by this. */
-static int64_t read_one(struct ahead *self, const piece *p) {
+static int64_t read_one(struct ahead *self, const struct piece *p) {
   if (self->ring != NULL) {
     ring_read(self->ring, p->file, p->offset, p->bytes, self->scratch);
   } else if (self->team != NULL) {
@@ -173,7 +173,7 @@ int64_t ahead_read(struct ahead *self) {
   extents_merge(&self->extents);
   for (int64_t i = 0; i < self->extents.count; i++) {
     const struct extent *e = &self->extents.list[i];
-    piece p;
+    struct piece p;
     if (e->file->remote != NULL) continue;
     for (size_t at = page_start(self, e->offset); next_piece(self, e, &at, &p);) {
       p.file = mapping_descriptor(e->file);

@@ -101,6 +101,14 @@ int stored_get(const struct stored *self, size_t offset, size_t bytes, struct re
   return SHARDRT_OK;
 }
 
+static int get_input(const void *of, size_t offset, size_t bytes, struct reader *arena, const uint8_t **out) {
+  return stored_get(of, offset, bytes, arena, out);
+}
+
+struct input stored_input(const struct stored *self) {
+  return (struct input){.title = self->title, .bytes = self->bytes, .get = get_input, .of = self};
+}
+
 int stored_read(const struct stored *self, size_t offset, size_t bytes, struct reader *reader, void *dst) {
   int code = check_range(self, offset, bytes);
   if (code != SHARDRT_OK) return code;

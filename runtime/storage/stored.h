@@ -2,6 +2,7 @@
 #ifndef SHARDRT_STORAGE_STORED_H
 #define SHARDRT_STORAGE_STORED_H
 
+#include "codec/input.h"
 #include "storage/guard.h"
 #include "storage/local/mapping.h"
 #include "storage/local/reader.h"
@@ -11,7 +12,7 @@ struct stored {
   char *title; /* for messages: "the file a.tfrecord"; owned */
   size_t bytes;
   int64_t changed; /* another number when the file is another one */
-  mapping map;
+  struct mapping map;
   struct guard *guard; /* NULL: what is read is not checked here */
 };
 
@@ -41,6 +42,9 @@ int stored_get(const struct stored *self, size_t offset, size_t bytes, struct re
 
 /* The same, to dst. */
 int stored_read(const struct stored *self, size_t offset, size_t bytes, struct reader *reader, void *dst);
+
+/* For parsers: the file as what they read from. It must live, where it is, as long as that is used. */
+struct input stored_input(const struct stored *self);
 
 /* Of its length and first STORAGE_HEAD bytes; of a remote file, of its ETag, too. */
 uint64_t stored_fingerprint(const struct stored *self);

@@ -10,7 +10,7 @@
 #include "base/alloc.h"
 #include "base/crc32c.h"
 #include "base/error.h"
-#include "storage/remote/cache.h"
+#include "storage/write/cache.h"
 
 enum {
   PAGE = 4096,
@@ -38,7 +38,7 @@ struct header {
 struct sums {
   struct sums_of of;
   char *folder;             /* a copy, that of->folder is; NULL as it is */
-  mapping map;              /* what was found; closed: nothing */
+  struct mapping map;       /* what was found; closed: nothing */
   _Atomic uint8_t *pages;   /* of what was found: UNCHECKED, GOOD or BAD */
   _Atomic(uint8_t *) added; /* entries that were put, once there are some; memory is taken where it is written to */
   _Atomic int64_t unsaved;
@@ -63,7 +63,7 @@ uint64_t sums_entry(uint32_t crc) {
 
 /* ---- the file --------------------------------------------------------------------------------------------------- */
 
-static bool read_header(const mapping *map, struct header *out) {
+static bool read_header(const struct mapping *map, struct header *out) {
   if (map->bytes < PAGE) return false;
   memcpy(out, map->data, sizeof *out);
   struct header unsigned_one = *out;
@@ -77,7 +77,7 @@ static bool is_of(const struct header *header, const struct sums_of *of) {
          header->file_changed == of->file->changed;
 }
 
-static bool fits(const mapping *cached, const void *context) {
+static bool fits(const struct mapping *cached, const void *context) {
   const struct sums_of *of = context;
   struct header header;
   if (!read_header(cached, &header) || !is_of(&header, of)) return false;
@@ -86,11 +86,11 @@ static bool fits(const mapping *cached, const void *context) {
          cached->bytes == (size_t)PAGE * (size_t)(1 + page_count(of));
 }
 
-static const uint8_t *page_at(const mapping *map, int64_t page) {
+static const uint8_t *page_at(const struct mapping *map, int64_t page) {
   return map->data + (size_t)PAGE * (size_t)(1 + page);
 }
 
-static bool check_page(const mapping *map, int64_t page) {
+static bool check_page(const struct mapping *map, int64_t page) {
   uint32_t tail[2];
   const uint8_t *at = page_at(map, page);
   memcpy(tail, at + PAGE - TAIL, sizeof tail);
@@ -98,7 +98,7 @@ static bool check_page(const mapping *map, int64_t page) {
 }
 
 /* Where the same or another process wrote while this one reads: a whole entry, or the one before it. */
-static uint64_t load(const uint8_t *table, int64_t at, int32_t width) {
+static uint64_t load_sum(const uint8_t *table, int64_t at, int32_t width) {
   return width == 4 ? __atomic_load_n((const uint32_t *)(const void *)table + at, __ATOMIC_RELAXED)
                     : __atomic_load_n((const uint64_t *)(const void *)table + at, __ATOMIC_RELAXED);
 }
@@ -132,7 +132,7 @@ static int check_about(const struct sums *self) {
       self->of.path, self->of.about, header.about);
 }
 
-static int make(struct sums *self) {
+static int make_sums(struct sums *self) {
   if (self->of.folder != NULL) {
     self->folder = alloc_text("%s", self->of.folder);
     if (self->folder == NULL) return ALLOC_FAILED;
@@ -146,7 +146,7 @@ static int make(struct sums *self) {
   return self->pages != NULL ? SHARDRT_OK : ALLOC_FAILED;
 }
 
-static void drop(struct sums *self) {
+static void drop_table(struct sums *self) {
   mapping_close(&self->map);
   alloc_free((void *)self->pages);
   alloc_free(atomic_load(&self->added));
@@ -160,9 +160,9 @@ int sums_open(const struct sums_of *of, struct sums **out) {
   if (self == NULL) return ALLOC_FAILED;
   pthread_mutex_init(&self->saving, NULL);
   self->of = *of;
-  int code = make(self);
+  int code = make_sums(self);
   if (code < 0) {
-    drop(self);
+    drop_table(self);
     return code;
   }
   *out = self;
@@ -183,12 +183,12 @@ static uint64_t found(const struct sums *self, int64_t part) {
     state = check_page(&self->map, page) ? GOOD : BAD;
     atomic_store_explicit(&self->pages[page], state, memory_order_relaxed);
   }
-  return state == GOOD ? load(page_at(&self->map, page), part % each, self->of.width) : SUMS_UNKNOWN;
+  return state == GOOD ? load_sum(page_at(&self->map, page), part % each, self->of.width) : SUMS_UNKNOWN;
 }
 
 uint64_t sums_get(const struct sums *self, int64_t part) {
   const uint8_t *added = atomic_load_explicit(&self->added, memory_order_acquire);
-  const uint64_t entry = added != NULL ? load(added, part, self->of.width) : SUMS_UNKNOWN;
+  const uint64_t entry = added != NULL ? load_sum(added, part, self->of.width) : SUMS_UNKNOWN;
   return entry != SUMS_UNKNOWN ? entry : found(self, part);
 }
 
@@ -240,7 +240,7 @@ int shardrt_verify_finish(void) {
 
 /* One entry of the new table, of ours and of that which lies there now. Of another version of a part the newer one
  * counts, which is ours. */
-static uint64_t join(const struct sums *self, int64_t part, uint64_t ours, uint64_t theirs) {
+static uint64_t join_sums(const struct sums *self, int64_t part, uint64_t ours, uint64_t theirs) {
   if (ours == SUMS_UNKNOWN || ours == theirs) return theirs;
   if (theirs == SUMS_UNKNOWN || theirs == SUMS_CONFLICT) return theirs == SUMS_UNKNOWN ? ours : theirs;
   if (self->of.width == 8 && theirs >> 32 != ours >> 32) return ours;
@@ -250,19 +250,19 @@ static uint64_t join(const struct sums *self, int64_t part, uint64_t ours, uint6
 
 struct saved {
   const struct sums *self;
-  const mapping *there; /* the table in the place; closed: none */
+  const struct mapping *there; /* the table in the place; closed: none */
 };
 
-static int write_page(const struct saved *s, int64_t page, newfile *out) {
+static int write_page(const struct saved *s, int64_t page, struct newfile *out) {
   _Alignas(8) uint8_t room[PAGE] = {0};
   const struct sums *self = s->self;
   const uint8_t *added = atomic_load_explicit(&self->added, memory_order_acquire); /* something was put */
   const int64_t each = per_page(self->of.width), first = page * each;
   const bool there = s->there->data != NULL && check_page(s->there, page);
   for (int64_t i = 0; i < each && first + i < self->of.count; i++) {
-    const uint64_t theirs = there ? load(page_at(s->there, page), i, self->of.width) : SUMS_UNKNOWN;
-    const uint64_t ours = load(added, first + i, self->of.width);
-    store(room, i, self->of.width, join(self, first + i, ours, theirs));
+    const uint64_t theirs = there ? load_sum(page_at(s->there, page), i, self->of.width) : SUMS_UNKNOWN;
+    const uint64_t ours = load_sum(added, first + i, self->of.width);
+    store(room, i, self->of.width, join_sums(self, first + i, ours, theirs));
   }
   const uint32_t number = (uint32_t)page;
   memcpy(room + PAGE - TAIL, &number, sizeof number);
@@ -272,20 +272,20 @@ static int write_page(const struct saved *s, int64_t page, newfile *out) {
 }
 
 /* Whether the table in the place says all that was put, as another process of the job may have saved the same. */
-static bool says_all(const struct sums *self, const mapping *there) {
+static bool says_all(const struct sums *self, const struct mapping *there) {
   const uint8_t *added = atomic_load_explicit(&self->added, memory_order_acquire);
   const int64_t each = per_page(self->of.width);
   for (int64_t page = 0; page < page_count(&self->of); page++) {
     if (!check_page(there, page)) return false;
     for (int64_t i = 0; i < each && page * each + i < self->of.count; i++) {
-      const uint64_t ours = load(added, page * each + i, self->of.width);
-      if (ours != SUMS_UNKNOWN && ours != load(page_at(there, page), i, self->of.width)) return false;
+      const uint64_t ours = load_sum(added, page * each + i, self->of.width);
+      if (ours != SUMS_UNKNOWN && ours != load_sum(page_at(there, page), i, self->of.width)) return false;
     }
   }
   return true;
 }
 
-static int write_table(newfile *out, const mapping *there, const void *context) {
+static int write_table(struct newfile *out, const struct mapping *there, const void *context) {
   const struct sums *self = context;
   const struct saved s = {.self = self, .there = there};
   uint8_t room[PAGE] = {0};
@@ -334,5 +334,5 @@ void sums_save_due(struct sums *self) {
 void sums_close(struct sums *self) {
   if (self == NULL) return;
   sums_save(self); /* what cannot be kept is found out again */
-  drop(self);
+  drop_table(self);
 }

@@ -15,13 +15,13 @@
 
 /* What a table is of. The path, the kind and the mapping outlive it. */
 struct sums_of {
-  const char *path;    /* of the file or folder */
-  const mapping *file; /* whose length and time say whether the table is of what is there now */
-  const char *folder;  /* as in shardrt_source_options; copied */
-  const char *kind;    /* how parts are counted: "blocks", "zarr" */
-  int64_t count;       /* parts */
-  int32_t width;       /* bytes of an entry: 4 or 8 */
-  uint32_t about;      /* CRC-32C of what tells of the parts, where that is a file of its own; else 0 */
+  const char *path;           /* of the file or folder */
+  const struct mapping *file; /* whose length and time say whether the table is of what is there now */
+  const char *folder;         /* as in shardrt_source_options; copied */
+  const char *kind;           /* how parts are counted: "blocks", "zarr" */
+  int64_t count;              /* parts */
+  int32_t width;              /* bytes of an entry: 4 or 8 */
+  uint32_t about;             /* CRC-32C of what tells of the parts, where that is a file of its own; else 0 */
 };
 
 struct sums;

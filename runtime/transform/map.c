@@ -8,7 +8,6 @@
 
 typedef struct map {
   shardrt_source head;
-  shardrt_source *base; /* a count */
   struct chain *chains; /* one for each field */
 } map;
 
@@ -16,8 +15,8 @@ static int map_gather(const shardrt_source *source, int32_t field, const int64_t
                       const shardrt_box *inner, struct reader *reader, void *dst) {
   const map *m = (const map *)source;
   const struct chain *chain = &m->chains[field];
-  if (chain->count == 0) return source_gather(m->base, chain->field, samples, n, inner, reader, dst);
-  return chain_gather(chain, m->base, samples, n, inner, reader, dst);
+  if (chain->count == 0) return source_gather(m->head.bases[0], chain->field, samples, n, inner, reader, dst);
+  return chain_gather(chain, m->head.bases[0], samples, n, inner, reader, dst);
 }
 
 static int map_value(const shardrt_source *source, int32_t field, int64_t sample, struct reader *reader,
@@ -25,29 +24,29 @@ static int map_value(const shardrt_source *source, int32_t field, int64_t sample
   const map *m = (const map *)source;
   const struct chain *chain = &m->chains[field];
   if (chain->count == 0) {
-    if (m->base->format->value == NULL) return SHARDRT_OK;
-    return m->base->format->value(m->base, chain->field, sample, reader, out, handled);
+    if (m->head.bases[0]->format->value == NULL) return SHARDRT_OK;
+    return m->head.bases[0]->format->value(m->head.bases[0], chain->field, sample, reader, out, handled);
   }
   *handled = source_is_ragged(&source->fields[field]);
-  return *handled ? chain_one(chain, m->base, sample, reader, out) : SHARDRT_OK;
+  return *handled ? chain_one(chain, m->head.bases[0], sample, reader, out) : SHARDRT_OK;
 }
 
 static int map_blame(const shardrt_source *source, int32_t field, int64_t sample, int code) {
   const map *m = (const map *)source;
-  return source_blame(m->base, m->chains[field].field, sample, code);
+  return source_blame(m->head.bases[0], m->chains[field].field, sample, code);
 }
 
 static int64_t map_number(const shardrt_source *source, int64_t sample) {
-  return source_number(((const map *)source)->base, sample);
+  return source_number(source->bases[0], sample);
 }
 
 static uint64_t map_fingerprint(const shardrt_source *source) {
-  return shardrt_source_fingerprint(((const map *)source)->base);
+  return shardrt_source_fingerprint(source->bases[0]);
 }
 
 static uint64_t map_treatment(const shardrt_source *source) {
   const map *m = (const map *)source;
-  uint64_t hash = hash_number(hash_text(0, "shardrt map"), (int64_t)source_treatment(m->base));
+  uint64_t hash = hash_number(hash_text(0, "shardrt map"), (int64_t)source_treatment(m->head.bases[0]));
   for (int32_t f = 0; f < source->nfields; f++) {
     const struct chain *chain = &m->chains[f];
     hash = hash_number(hash_text(hash, source->fields[f].name), chain->field);
@@ -70,22 +69,18 @@ static int map_extents(const shardrt_source *source, int32_t field, const int64_
                        const shardrt_box *inner, struct extents *out) {
   const map *m = (const map *)source;
   const struct chain *chain = &m->chains[field];
-  if (inner == NULL || source_is_ragged(&m->base->fields[chain->field]))
-    return source_extents(m->base, chain->field, samples, n, NULL, out);
+  if (inner == NULL || source_is_ragged(&m->head.bases[0]->fields[chain->field]))
+    return source_extents(m->head.bases[0], chain->field, samples, n, NULL, out);
   const shardrt_box needed = chain_needed(chain, inner);
-  return source_extents(m->base, chain->field, samples, n, &needed, out);
+  return source_extents(m->head.bases[0], chain->field, samples, n, &needed, out);
 }
 
 static size_t map_bytes(const shardrt_source *source, int32_t field, const shardrt_box *inner) {
   const map *m = (const map *)source;
   const struct chain *chain = &m->chains[field];
-  if (source_is_ragged(&m->base->fields[chain->field])) return 0; /* not known without the sample */
+  if (source_is_ragged(&m->head.bases[0]->fields[chain->field])) return 0; /* not known without the sample */
   const shardrt_box needed = chain_needed(chain, inner);
-  return source_bytes(m->base, chain->field, &needed);
-}
-
-static const shardrt_source *map_over(const shardrt_source *source) {
-  return ((const map *)source)->base;
+  return source_bytes(m->head.bases[0], chain->field, &needed);
 }
 
 static void map_close(shardrt_source *source) {
@@ -96,10 +91,9 @@ static void map_close(shardrt_source *source) {
   }
   alloc_free(m->chains);
   alloc_free(source->fields);
-  shardrt_source_free(m->base);
 }
 
-static const source_format map_format = {
+static const struct source_format map_format = {
     .name = "map",
     .gather = map_gather,
     .value = map_value,
@@ -109,19 +103,19 @@ static const source_format map_format = {
     .number = map_number,
     .extents = map_extents,
     .bytes = map_bytes,
-    .over = map_over,
     .close = map_close,
 };
 
 static int set_field(map *m, int32_t f, const shardrt_mapped *mapped) {
   shardrt_field *field = &m->head.fields[f];
-  const shardrt_field *from = shardrt_source_field(m->base, mapped->field);
+  const shardrt_field *from = shardrt_source_field(m->head.bases[0], mapped->field);
   if (from == NULL)
-    return error_set(SHARDRT_EINVAL, "field %d of a source of %d fields", (int)mapped->field, (int)m->base->nfields);
+    return error_set(SHARDRT_EINVAL, "field %d of a source of %d fields", (int)mapped->field,
+                     (int)m->head.bases[0]->nfields);
   field->name = alloc_text("%s", mapped->name);
   if (field->name == NULL) return ALLOC_FAILED;
   m->chains[f].name = field->name;
-  m->chains[f].place = m->base->places;
+  m->chains[f].place = m->head.bases[0]->places;
   int code = chain_set(&m->chains[f], from, mapped);
   if (code != SHARDRT_OK) return error_prefix(code, "field \"%s\"", mapped->name);
   const struct form *last = &m->chains[f].forms[mapped->count];
@@ -136,14 +130,15 @@ static int count_places(map *m) {
   int32_t longest = 0;
   for (int32_t f = 0; f < m->head.nfields; f++)
     if (m->chains[f].count > longest) longest = m->chains[f].count;
-  m->head.places = m->base->places + longest;
+  m->head.places = m->head.bases[0]->places + longest;
   if (m->head.places <= DRAW_PLACES) return SHARDRT_OK;
   return error_set(SHARDRT_EINVAL, "%d transforms behind each other; there may be %d", (int)m->head.places,
                    DRAW_PLACES);
 }
 
 static int fill(map *m, shardrt_source *base, int32_t nfields, const shardrt_mapped *fields) {
-  m->base = source_retain(base);
+  int code = source_add_base(&m->head, base);
+  if (code < 0) return code;
   m->head.count = base->count;
   m->head.mix = base->mix;
   m->head.guessed = base->guessed;
@@ -152,7 +147,6 @@ static int fill(map *m, shardrt_source *base, int32_t nfields, const shardrt_map
   m->chains = alloc_zeros((size_t)nfields, sizeof *m->chains);
   if (m->chains == NULL) return ALLOC_FAILED;
   m->head.nfields = nfields;
-  int code = SHARDRT_OK;
   for (int32_t f = 0; f < nfields && code == SHARDRT_OK; f++) code = set_field(m, f, &fields[f]);
   return code == SHARDRT_OK ? count_places(m) : code;
 }

@@ -5,12 +5,12 @@
 
 #include "fuzz.h"
 
-static int take_member(json_reader *r, const char *name, void *context);
+static int take_member(struct json_reader *r, const char *name, void *context);
 
-static int take_value(json_reader *r, int32_t i, void *context) {
+static int take_value(struct json_reader *r, int32_t i, void *context) {
   enum { ROOM = 16 };
   char room[ROOM];
-  json_text text = {.bytes = room, .room = sizeof room};
+  struct json_text text = {.bytes = room, .room = sizeof room};
   int64_t number = 0;
   if (json_null(r)) return SHARDRT_OK;
   if (r->at < r->end && *r->at == '"') return json_text_read(r, "a text", &text);
@@ -19,7 +19,7 @@ static int take_value(json_reader *r, int32_t i, void *context) {
                                          : json_word_read(r, "a word", room, sizeof room);
 }
 
-static int take_member(json_reader *r, const char *name, void *context) {
+static int take_member(struct json_reader *r, const char *name, void *context) {
   int32_t *depth = context;
   if (name[0] == 'l' && *depth < 4) {
     ++*depth;
@@ -32,8 +32,8 @@ void fuzz_json(const uint8_t *data, size_t size) {
   uint8_t *copy = malloc(size > 0 ? size : 1); /* exactly as long, for the sanitizer */
   if (copy == NULL) fuzz_fault("out of memory");
   for (size_t i = 0; i < size; i++) copy[i] = data[i];
-  const json_reader start = {.path = "x.json", .begin = copy, .at = copy, .end = copy + size};
-  json_reader r = start;
+  const struct json_reader start = {.path = "x.json", .begin = copy, .at = copy, .end = copy + size};
+  struct json_reader r = start;
   int32_t depth = 0;
   int code = json_skip(&r);
   fuzz_check(code < 0 ? code : json_end(&r, "the end"));

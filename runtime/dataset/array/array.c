@@ -5,18 +5,15 @@
 #include "base/size.h"
 #include "dataset/array/dense.h"
 
-static const source_format array_format = {
+static const struct source_format array_format = {
     .name = "array",
     .gather = dense_gather,
     .value = dense_value,
     .find = dense_find,
-    .file_count = dense_file_count,
-    .file_name = dense_file_name,
-    .file_fingerprint = dense_file_fingerprint,
     .close = dense_close,
 };
 
-static int fill_part(dense_part *part, const char *name, int32_t dtype, int32_t ndim, const int64_t *shape,
+static int fill_part(struct dense_part *part, const char *name, int32_t dtype, int32_t ndim, const int64_t *shape,
                      shardrt_buffer *buffer) {
   if (shardrt_dtype_size(dtype) == 0) return error_set(SHARDRT_EINVAL, "the array \"%s\" has no dtype", name);
   if (ndim < 0 || ndim > SHARDRT_MAX_NDIM)
@@ -45,7 +42,7 @@ int shardrt_source_array(int32_t nfields, const char *const *names, const int32_
                          const int64_t *shapes, shardrt_buffer *const *buffers, shardrt_source **out) {
   int code = source_check_names("array", nfields, names);
   if (code < 0) return code;
-  dense_source *source = dense_new(&array_format, nfields);
+  struct dense_source *source = dense_new(&array_format, nfields);
   if (source == NULL) return ALLOC_FAILED;
   for (int32_t f = 0; f < nfields && code == SHARDRT_OK; f++) {
     code = fill_part(&source->parts[f], names[f], dtypes[f], ndims[f], shapes, buffers[f]);

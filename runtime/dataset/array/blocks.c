@@ -33,8 +33,8 @@ int blocks_add(const struct stored *file, size_t offset, size_t bytes, size_t bl
 
 /* Gives `bytes` bytes of an array from byte `first` on, with the blocks that they lie in found to be what they were;
  * *known is the last block that was, so that neighbours in it need not be looked at again. */
-static int get(const struct blocks *self, const struct blocks_part *part, size_t first, size_t bytes, int64_t *known,
-               struct reader *reader, const uint8_t **out) {
+static int blocks_get(const struct blocks *self, const struct blocks_part *part, size_t first, size_t bytes,
+                      int64_t *known, struct reader *reader, const uint8_t **out) {
   const uint8_t *block;
   size_t block_length;
   int code = SHARDRT_OK;
@@ -52,7 +52,7 @@ static int get(const struct blocks *self, const struct blocks_part *part, size_t
 }
 
 /* From the box's first byte to its last. */
-static size_t span_of(const gather_plan *plan) {
+static size_t span_of(const struct gather_plan *plan) {
   size_t span = plan->run_bytes + (size_t)(plan->run_count - 1) * plan->run_step;
   for (int32_t i = 0; i < plan->nouter; i++) span += (size_t)(plan->counts[i] - 1) * plan->steps[i];
   return span;
@@ -61,14 +61,14 @@ static size_t span_of(const gather_plan *plan) {
 int blocks_gather(const struct blocks *self, const struct blocks_part *part, const shardrt_field *field,
                   const int64_t *samples, int64_t n, const shardrt_box *inner, struct reader *reader, void *dst) {
   const int64_t none = 0;
-  gather_plan plan = gather_plan_make(field, inner, shardrt_dtype_size(field->dtype));
+  struct gather_plan plan = gather_plan_make(field, inner, shardrt_dtype_size(field->dtype));
   if (plan.box_bytes == 0) return SHARDRT_OK;
   const size_t span = span_of(&plan), offset = plan.offset;
   int64_t known = -1;
   plan.offset = 0; /* what is got begins with the box */
   for (int64_t i = 0; i < n; i++) {
     const uint8_t *data = NULL;
-    int code = get(self, part, (size_t)samples[i] * plan.sample_bytes + offset, span, &known, reader, &data);
+    int code = blocks_get(self, part, (size_t)samples[i] * plan.sample_bytes + offset, span, &known, reader, &data);
     if (code < 0) return code;
     gather_run(&plan, data, &none, 1, reader->past_caches, (uint8_t *)dst + (size_t)i * plan.box_bytes);
   }
@@ -83,7 +83,7 @@ int blocks_value(const struct blocks *self, const struct blocks_part *part, cons
   const size_t bytes = value_bytes(out);
   *handled = (part->offset + (size_t)sample * bytes) % shardrt_dtype_size(field->dtype) == 0;
   if (!*handled) return SHARDRT_OK;
-  int code = get(self, part, (size_t)sample * bytes, bytes, &known, reader, &data);
+  int code = blocks_get(self, part, (size_t)sample * bytes, bytes, &known, reader, &data);
   out->data = (void *)data; /* who reads a value does not write to it */
   return code;
 }
@@ -91,21 +91,7 @@ int blocks_value(const struct blocks *self, const struct blocks_part *part, cons
 int blocks_extents(const struct blocks *self, const struct blocks_part *part, const shardrt_field *field,
                    const int64_t *samples, int64_t n, const shardrt_box *inner, struct extents *out) {
   const shardrt_box whole = source_whole(field);
-  const gather_plan plan = gather_plan_make(field, inner != NULL ? inner : &whole, shardrt_dtype_size(field->dtype));
+  const struct gather_plan plan =
+      gather_plan_make(field, inner != NULL ? inner : &whole, shardrt_dtype_size(field->dtype));
   return gather_extents(&plan, &self->file.map, part->offset, samples, n, out);
-}
-
-int32_t blocks_file_count(const shardrt_source *source) {
-  (void)source;
-  return 1;
-}
-
-const char *blocks_file_name(const shardrt_source *source, int32_t file) {
-  (void)file;
-  return ((const blocks_source *)source)->blocks.file.title;
-}
-
-uint64_t blocks_file_fingerprint(const shardrt_source *source, int32_t file) {
-  (void)file;
-  return stored_fingerprint(&((const blocks_source *)source)->blocks.file);
 }

@@ -23,16 +23,11 @@ struct blocks_part {
 };
 
 /* The head of a source of such arrays, one file each. */
-typedef struct blocks_source {
+struct blocks_source {
   shardrt_source base;
   struct blocks blocks;
   struct blocks_part *parts; /* of each field; owned */
-} blocks_source;
-
-/* Such a format's file functions: of its one file. */
-int32_t blocks_file_count(const shardrt_source *source);
-const char *blocks_file_name(const shardrt_source *source, int32_t file);
-uint64_t blocks_file_fingerprint(const shardrt_source *source, int32_t file);
+};
 
 /* The bytes of a block of an array of `rows` rows, and how many blocks there are. */
 size_t blocks_size(int64_t rows, size_t bytes);

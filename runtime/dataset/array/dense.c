@@ -7,8 +7,8 @@
 #include "base/size.h"
 #include "dataset/gather.h"
 
-dense_source *dense_new(const source_format *format, int32_t nfields) {
-  dense_source *source = source_new(format, sizeof *source);
+struct dense_source *dense_new(const struct source_format *format, int32_t nfields) {
+  struct dense_source *source = source_new(format, sizeof *source);
   if (source == NULL) return NULL;
   source->base.nfields = nfields;
   source->base.fields = alloc_zeros((size_t)nfields, sizeof *source->base.fields);
@@ -20,10 +20,10 @@ dense_source *dense_new(const source_format *format, int32_t nfields) {
   return source;
 }
 
-int dense_finish(dense_source *source, const char *const *names) {
-  const dense_part *first = &source->parts[0];
+int dense_finish(struct dense_source *source, const char *const *names) {
+  const struct dense_part *first = &source->parts[0];
   for (int32_t f = 0; f < source->base.nfields; f++) {
-    const dense_part *part = &source->parts[f];
+    const struct dense_part *part = &source->parts[f];
     shardrt_field *field = &source->base.fields[f];
     if (part->ndim < 1)
       return error_set(SHARDRT_EINVAL,
@@ -41,14 +41,17 @@ int dense_finish(dense_source *source, const char *const *names) {
     field->dtype = part->dtype;
     field->ndim = part->ndim - 1;
     memcpy(field->shape, part->shape + 1, (size_t)field->ndim * sizeof field->shape[0]);
+    int code =
+        source_add_file(&source->base, part->title, part->file.path != NULL ? &part->file : NULL, part->fingerprint);
+    if (code < 0) return code;
   }
   source->base.count = first->shape[0];
   return SHARDRT_OK;
 }
 
-int dense_open(const source_format *format, int32_t nfields, const char *const *names, const char *const *paths,
+int dense_open(const struct source_format *format, int32_t nfields, const char *const *names, const char *const *paths,
                const shardrt_source_options *options, dense_map *map, shardrt_source **out) {
-  dense_source *source = dense_new(format, nfields);
+  struct dense_source *source = dense_new(format, nfields);
   if (source == NULL) return ALLOC_FAILED;
   int code = SHARDRT_OK;
   for (int32_t f = 0; f < nfields && code == SHARDRT_OK; f++) {
@@ -65,7 +68,7 @@ int dense_open(const source_format *format, int32_t nfields, const char *const *
 }
 
 int dense_head(const char *path, const shardrt_source_options *options, size_t most, struct reader *reader,
-               dense_part *part, const uint8_t **head, size_t *have) {
+               struct dense_part *part, const uint8_t **head, size_t *have) {
   int code = stored_open(path, options, &part->file);
   if (code == SHARDRT_OK) code = stored_guard(&part->file, options, GUARD_DEFAULT_PLAIN);
   if (code < 0) return code;
@@ -79,7 +82,7 @@ int dense_head(const char *path, const shardrt_source_options *options, size_t m
   return code;
 }
 
-int dense_place(dense_part *part, size_t first) {
+int dense_place(struct dense_part *part, size_t first) {
   part->remote = part->file.map.remote != NULL;
   part->first = first;
   part->data = part->remote ? NULL : part->file.map.data + first;
@@ -87,24 +90,24 @@ int dense_place(dense_part *part, size_t first) {
   return stored_check(&part->file, 0, first);
 }
 
-static int check_data(const dense_part *part) {
+static int check_data(const struct dense_part *part) {
   if (part->data != NULL || part->remote) return SHARDRT_OK;
   return error_set(SHARDRT_EDATA, "%s: its samples cannot be read here: it was opened for its shape only (planning)",
                    part->title);
 }
 
 /* What the part's guard is of, for messages. */
-static const char *guarded(const dense_part *part) {
+static const char *guarded(const struct dense_part *part) {
   return part->watched != NULL ? part->watched : part->title;
 }
 
 int dense_gather(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
                  const shardrt_box *inner, struct reader *reader, void *dst) {
-  const dense_part *part = &((const dense_source *)source)->parts[field];
+  const struct dense_part *part = &((const struct dense_source *)source)->parts[field];
   int code = check_data(part);
   if (code < 0) return code;
   const size_t element_bytes = shardrt_dtype_size(part->dtype);
-  const gather_plan plan = gather_plan_make(&source->fields[field], inner, element_bytes);
+  const struct gather_plan plan = gather_plan_make(&source->fields[field], inner, element_bytes);
   if (part->guard != NULL) code = gather_check(&plan, part->guard, guarded(part), part->first, samples, n);
   if (code < 0) return code;
   if (part->remote)
@@ -118,7 +121,7 @@ int dense_gather(const shardrt_source *source, int32_t field, const int64_t *sam
 }
 
 /* Where a whole sample lies, not checked. */
-static const uint8_t *place_of(const dense_part *part, int64_t sample, size_t *sample_bytes) {
+static const uint8_t *place_of(const struct dense_part *part, int64_t sample, size_t *sample_bytes) {
   const size_t element_bytes = shardrt_dtype_size(part->dtype);
   if (part->data == NULL || part->swap || (uintptr_t)part->data % element_bytes != 0) return NULL;
   *sample_bytes = element_bytes;
@@ -127,7 +130,7 @@ static const uint8_t *place_of(const dense_part *part, int64_t sample, size_t *s
 }
 
 const void *dense_find(const shardrt_source *source, int32_t field, int64_t sample, size_t first, size_t bytes) {
-  const dense_part *part = &((const dense_source *)source)->parts[field];
+  const struct dense_part *part = &((const struct dense_source *)source)->parts[field];
   size_t sample_bytes = 0;
   const uint8_t *at = place_of(part, sample, &sample_bytes);
   if (at == NULL || part->guard == NULL) return at;
@@ -137,7 +140,7 @@ const void *dense_find(const shardrt_source *source, int32_t field, int64_t samp
 
 int dense_value(const shardrt_source *source, int32_t field, int64_t sample, struct reader *reader, struct value *out,
                 bool *handled) {
-  const dense_part *part = &((const dense_source *)source)->parts[field];
+  const struct dense_part *part = &((const struct dense_source *)source)->parts[field];
   const shardrt_field *f = &source->fields[field];
   int code = check_data(part);
   if (code < 0) return code;
@@ -160,35 +163,22 @@ int dense_value(const shardrt_source *source, int32_t field, int64_t sample, str
 
 int dense_extents(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
                   const shardrt_box *inner, struct extents *out) {
-  const dense_part *part = &((const dense_source *)source)->parts[field];
-  const mapping *file = part->unpacked.data != NULL ? &part->unpacked : &part->file.map;
+  const struct dense_part *part = &((const struct dense_source *)source)->parts[field];
+  const struct mapping *file = part->unpacked.data != NULL ? &part->unpacked : &part->file.map;
   if (!part->remote && (part->data == NULL || file->data == NULL)) return SHARDRT_OK;
   const shardrt_box whole = source_whole(&source->fields[field]);
-  const gather_plan plan =
+  const struct gather_plan plan =
       gather_plan_make(&source->fields[field], inner != NULL ? inner : &whole, shardrt_dtype_size(part->dtype));
   const size_t first = part->remote ? part->first : (size_t)(part->data - file->data);
   return gather_extents(&plan, file, first, samples, n, out);
 }
 
-int32_t dense_file_count(const shardrt_source *source) {
-  return source->nfields;
-}
-
-const char *dense_file_name(const shardrt_source *source, int32_t file) {
-  return ((const dense_source *)source)->parts[file].title;
-}
-
-uint64_t dense_file_fingerprint(const shardrt_source *source, int32_t file) {
-  const dense_part *part = &((const dense_source *)source)->parts[file];
-  return part->file.path != NULL ? stored_fingerprint(&part->file) : part->fingerprint;
-}
-
 void dense_close(shardrt_source *source) {
-  dense_source *dense = (dense_source *)source;
+  struct dense_source *dense = (struct dense_source *)source;
   for (int32_t f = 0; f < source->nfields; f++) {
     if (source->fields != NULL) alloc_free((char *)source->fields[f].name);
     if (dense->parts == NULL) continue;
-    dense_part *part = &dense->parts[f];
+    struct dense_part *part = &dense->parts[f];
     guard_close(part->watch);
     alloc_free(part->watched);
     mapping_close(&part->unpacked);

@@ -34,7 +34,7 @@ static uint32_t read_big_endian(const uint8_t *bytes) {
 }
 
 /* From the first `have` bytes of the contents: the part's dtype and shape, and how long header and contents are. */
-static int parse(const char *path, const uint8_t *bytes, size_t have, dense_part *part, size_t *header_bytes,
+static int parse(const char *path, const uint8_t *bytes, size_t have, struct dense_part *part, size_t *header_bytes,
                  size_t *file_bytes) {
   if (have == 0) return error_set(SHARDRT_EFORMAT, "%s: is empty; an IDX file begins with a header", path);
   if (have < MAGIC_BYTES)
@@ -65,7 +65,8 @@ static int parse(const char *path, const uint8_t *bytes, size_t have, dense_part
 }
 
 /* `file` is the compressed one, whole. */
-static int map_gzip(const char *path, const shardrt_source_options *options, const mapping *file, dense_part *part) {
+static int map_gzip(const char *path, const shardrt_source_options *options, const struct mapping *file,
+                    struct dense_part *part) {
   uint8_t head[HEADER_AT_MOST];
   int64_t have = gunzip_peek(path, file, head, sizeof head);
   if (have < 0) return (int)have;
@@ -82,7 +83,7 @@ static int map_gzip(const char *path, const shardrt_source_options *options, con
   return code == SHARDRT_OK && part->watch != NULL ? guard_check(part->watch, part->watched, 0, header_bytes) : code;
 }
 
-static int map_plain(const char *path, const uint8_t *head, size_t have, dense_part *part) {
+static int map_plain(const char *path, const uint8_t *head, size_t have, struct dense_part *part) {
   size_t header_bytes = 0;
   size_t file_bytes = 0;
   int code = parse(path, head, have, part, &header_bytes, &file_bytes);
@@ -93,12 +94,12 @@ static int map_plain(const char *path, const uint8_t *head, size_t have, dense_p
   return dense_place(part, header_bytes);
 }
 
-static int map_file(const char *path, const shardrt_source_options *options, dense_part *part) {
+static int map_file(const char *path, const shardrt_source_options *options, struct dense_part *part) {
   struct reader reader = {0};
   const uint8_t *head = NULL;
   size_t have = 0;
   int code = dense_head(path, options, HEADER_AT_MOST, &reader, part, &head, &have);
-  mapping whole = part->file.map;
+  struct mapping whole = part->file.map;
   const bool zipped = code == SHARDRT_OK && gunzip_is(head, have);
   if (zipped && whole.remote != NULL) code = stored_get(&part->file, 0, whole.bytes, &reader, &whole.data);
   if (code == SHARDRT_OK) code = zipped ? map_gzip(path, options, &whole, part) : map_plain(path, head, have, part);
@@ -113,15 +114,12 @@ static int open_idx(int32_t nfields, const char *const *names, const char *const
   return dense_open(&idx_format, nfields, names, paths, options, map_file, out);
 }
 
-const source_format idx_format = {
+const struct source_format idx_format = {
     .name = "idx",
     .open = open_idx,
     .gather = dense_gather,
     .value = dense_value,
     .find = dense_find,
     .extents = dense_extents,
-    .file_count = dense_file_count,
-    .file_name = dense_file_name,
-    .file_fingerprint = dense_file_fingerprint,
     .close = dense_close,
 };

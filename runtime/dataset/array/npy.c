@@ -1,4 +1,4 @@
-/* npy.c - numpy's format for one array: as a source, whole, by the box, and written. */
+/* npy.c - numpy's format for one array: as a source, whole, and by the box. */
 #include <string.h>
 
 #include "base/error.h"
@@ -8,9 +8,8 @@
 #include "dataset/fill.h"
 #include "dataset/formats.h"
 #include "dataset/gather.h"
-#include "storage/write/newfile.h"
 
-static int open_file(const char *path, mapping *file, npy_header *header) {
+static int open_file(const char *path, struct mapping *file, struct npy_header *header) {
   int code = mapping_open(path, file);
   if (code < 0) return code;
   code = npy_header_parse(path, file->data, file->bytes, header);
@@ -20,8 +19,8 @@ static int open_file(const char *path, mapping *file, npy_header *header) {
 
 /* ---- as a source ---- */
 
-static int map_file(const char *path, const shardrt_source_options *options, dense_part *part) {
-  npy_header header = {0};
+static int map_file(const char *path, const shardrt_source_options *options, struct dense_part *part) {
+  struct npy_header header = {0};
   struct reader reader = {0};
   const uint8_t *head = NULL;
   size_t have = 0;
@@ -40,48 +39,45 @@ static int open_npy(int32_t nfields, const char *const *names, const char *const
   return dense_open(&npy_format, nfields, names, paths, options, map_file, out);
 }
 
-const source_format npy_format = {
+const struct source_format npy_format = {
     .name = "npy",
     .open = open_npy,
     .gather = dense_gather,
     .value = dense_value,
     .find = dense_find,
     .extents = dense_extents,
-    .file_count = dense_file_count,
-    .file_name = dense_file_name,
-    .file_fingerprint = dense_file_fingerprint,
     .close = dense_close,
 };
 
 /* ---- as an array ---- */
 
-static void tell(const npy_header *header, int32_t *dtype, int32_t *ndim, int64_t *shape) {
+static void give_header(const struct npy_header *header, int32_t *dtype, int32_t *ndim, int64_t *shape) {
   *dtype = header->dtype;
   *ndim = header->ndim;
   memcpy(shape, header->shape, (size_t)header->ndim * sizeof *shape);
 }
 
 int shardrt_npy_header(const char *path, int32_t *dtype, int32_t *ndim, int64_t *shape, uint64_t *fingerprint) {
-  mapping file;
-  npy_header header;
+  struct mapping file;
+  struct npy_header header;
   int code = open_file(path, &file, &header);
   if (code < 0) return code;
-  tell(&header, dtype, ndim, shape);
+  give_header(&header, dtype, ndim, shape);
   if (fingerprint != NULL) *fingerprint = mapping_fingerprint(&file);
   mapping_close(&file);
   return SHARDRT_OK;
 }
 
 int shardrt_npy_load(const char *path, int32_t *dtype, int32_t *ndim, int64_t *shape, shardrt_buffer **out) {
-  mapping file;
-  npy_header header;
+  struct mapping file;
+  struct npy_header header;
   int code = open_file(path, &file, &header);
   if (code < 0) return code;
   code = shardrt_buffer_new(header.data_bytes, out);
   if (code == SHARDRT_OK) {
     memcpy(shardrt_buffer_data(*out), file.data + header.data_offset, header.data_bytes);
     if (header.dtype == SHARDRT_BOOL) gather_bools(shardrt_buffer_data(*out), header.data_bytes);
-    tell(&header, dtype, ndim, shape);
+    give_header(&header, dtype, ndim, shape);
   } else {
     code = error_prefix(code, "%s", path);
   }
@@ -90,33 +86,13 @@ int shardrt_npy_load(const char *path, int32_t *dtype, int32_t *ndim, int64_t *s
 }
 
 int shardrt_npy_fill(const char *path, shardrt_array *array, int64_t *bytes_read) {
-  mapping file;
-  npy_header header;
+  struct mapping file;
+  struct npy_header header;
   int code = open_file(path, &file, &header);
   if (code < 0) return code;
   int64_t read = 0;
   code = fill_array(path, header.dtype, header.ndim, header.shape, file.data + header.data_offset, array, &read);
   mapping_close(&file);
   if (code == SHARDRT_OK && bytes_read != NULL) *bytes_read = read;
-  return code;
-}
-
-int shardrt_npy_save(const char *path, int32_t dtype, int32_t ndim, const int64_t *shape, const void *data) {
-  size_t bytes;
-  if (shardrt_dtype_size(dtype) == 0) return error_set(SHARDRT_EINVAL, "%s: an array without a dtype", path);
-  if (ndim < 0 || ndim > SHARDRT_MAX_NDIM)
-    return error_set(SHARDRT_EINVAL, "%s: an array of %d dimensions; at most %d are allowed", path, (int)ndim,
-                     SHARDRT_MAX_NDIM);
-  if (!size_bytes(ndim, shape, shardrt_dtype_size(dtype), &bytes))
-    return error_set(SHARDRT_EOVERFLOW, "%s: the array's shape does not fit in 64 bits", path);
-  char header[NPY_HEADER_AT_MOST];
-  const size_t header_bytes = npy_header_write(dtype, ndim, shape, header);
-  newfile file;
-  int code = newfile_open(path, &file);
-  if (code < 0) return code;
-  code = newfile_write(&file, header, header_bytes);
-  if (code == SHARDRT_OK) code = newfile_write(&file, data, bytes);
-  if (code == SHARDRT_OK) code = newfile_commit(&file);
-  newfile_drop(&file);
   return code;
 }

@@ -15,10 +15,10 @@
 #include "codec/npy_header.h"
 #include "codec/zip.h"
 #include "dataset/array/blocks.h"
-#include "dataset/concat.h"
 #include "dataset/formats.h"
 #include "dataset/gather.h"
-#include "storage/remote/cache.h"
+#include "dataset/view/concat.h"
+#include "storage/write/cache.h"
 
 enum { HEAD_BYTES = 12, CACHE_HEAD = 64 };
 
@@ -27,24 +27,24 @@ static const char cache_head[CACHE_HEAD] = "shardrt: the arrays of an .npz file,
 /* An array in the archive. */
 struct npz_array {
   const struct zip_member *member;
-  npy_header header;
+  struct npy_header header;
   bool readable;   /* shardrt knows arrays of this kind */
   int64_t row;     /* of its headers in the index; its blocks follow. Of a stored one */
   size_t unpacked; /* where its elements are in the cached file. Of a deflated one */
 };
 
-typedef struct npz {
-  blocks_source head; /* its parts: of fields that are stored, not deflated */
+struct npz {
+  struct blocks_source head; /* its parts: of fields that are stored, not deflated */
   struct zip zip;
   int64_t count;
   struct npz_array *arrays; /* by name */
   int64_t rows;             /* of the index */
   size_t unpacked_bytes;
-  mapping unpacked;
+  struct mapping unpacked;
   struct guard *watch;             /* of that, */
   char *watched;                   /* and its name for messages */
   const struct npz_array **chosen; /* of each field */
-} npz;
+};
 
 /* ---- the archive's arrays --------------------------------------------------------------------------------------- */
 
@@ -60,22 +60,23 @@ static int compare_arrays(const void *a, const void *b) {
 }
 
 /* Reads an array's header; of its bytes, no more than that is asked for. */
-static int read_header(const npz *self, const struct zip_member *member, struct reader *arena, npy_header *out) {
-  const struct stored *file = &self->head.blocks.file;
+static int read_header(const struct npz *self, const struct zip_member *member, struct reader *arena,
+                       struct npy_header *out) {
+  const struct input file = stored_input(&self->head.blocks.file);
   const uint8_t *data = NULL;
   size_t have;
-  int code = zip_peek(file, member, HEAD_BYTES, arena, &data, &have);
+  int code = zip_peek(&file, member, HEAD_BYTES, arena, &data, &have);
   if (code < 0) return code;
   size_t length = HEAD_BYTES;
   if (have == HEAD_BYTES)
     length += data[6] == 1 ? data[8] | (size_t)data[9] << 8
                            : data[8] | (size_t)data[9] << 8 | (size_t)data[10] << 16 | (size_t)data[11] << 24;
   const size_t most = length < NPY_HEADER_READ ? length : NPY_HEADER_READ; /* whatever it says of itself */
-  code = zip_peek(file, member, most, arena, &data, &have);
+  code = zip_peek(&file, member, most, arena, &data, &have);
   if (code < 0) return code;
   const size_t bytes = have < most ? have : member->bytes; /* it is cut off, or there are the elements behind it */
   code = npy_header_parse_head(member->name, data, have, bytes, out);
-  return code < 0 ? error_prefix(code, "%s", file->title) : code;
+  return code < 0 ? error_prefix(code, "%s", file.title) : code;
 }
 
 /* Where the array's elements begin in the file. */
@@ -88,7 +89,7 @@ static size_t block_size(const struct npz_array *array) {
 }
 
 /* Gives an array its place in the index or in the cached file. */
-static int place(npz *self, struct npz_array *array) {
+static int place(struct npz *self, struct npz_array *array) {
   if (!array->member->deflated) {
     array->row = self->rows;
     self->rows += 1 + blocks_count(array->header.data_bytes, block_size(array));
@@ -103,7 +104,7 @@ static int place(npz *self, struct npz_array *array) {
                    self->head.blocks.file.title);
 }
 
-static int find_arrays(npz *self, struct reader *arena) {
+static int find_arrays(struct npz *self, struct reader *arena) {
   self->arrays = alloc_zeros((size_t)self->zip.count, sizeof *self->arrays);
   if (self->arrays == NULL) return ALLOC_FAILED;
   for (int64_t i = 0; i < self->zip.count; i++)
@@ -129,9 +130,11 @@ static int find_arrays(npz *self, struct reader *arena) {
 
 /* ---- index and cache -------------------------------------------------------------------------------------------- */
 
-static int scan(const struct stored *file, struct reader *arena, struct index_writer *writer, const void *context) {
+static int scan_arrays(const struct stored *file, struct reader *arena, struct index_writer *writer,
+                       const void *context) {
   static const char *const column = "block";
-  const npz *self = context;
+  const struct npz *self = context;
+  const struct input input = stored_input(file);
   const size_t directory = self->zip.directory, end = file->bytes - directory;
   int code = index_name(writer, 1, &column);
   if (code == SHARDRT_OK) code = blocks_add(file, directory, end, end, arena, writer);
@@ -139,7 +142,7 @@ static int scan(const struct stored *file, struct reader *arena, struct index_wr
     const struct npz_array *array = &self->arrays[i];
     if (!array->readable || array->member->deflated) continue;
     const size_t header = array->member->header, head = elements_at(array) - header;
-    code = zip_read(file, array->member, arena, NULL, NULL);
+    code = zip_read(&input, array->member, arena, NULL, NULL);
     if (code == SHARDRT_OK) code = blocks_add(file, header, head, head, arena, writer);
     if (code == SHARDRT_OK)
       code = blocks_add(file, elements_at(array), array->header.data_bytes, block_size(array), arena, writer);
@@ -148,11 +151,11 @@ static int scan(const struct stored *file, struct reader *arena, struct index_wr
 }
 
 /* The index, which must be of this archive and these headers. */
-static int open_index(npz *self, const shardrt_source_options *options, struct reader *reader) {
+static int open_index(struct npz *self, const shardrt_source_options *options, struct reader *reader) {
   struct blocks *blocks = &self->head.blocks;
   const uint8_t *data = NULL;
   size_t bytes = 0;
-  int code = index_open(&blocks->file, "npz", options->cache, false, scan, self, &blocks->index);
+  int code = index_open(&blocks->file, "npz", options->cache, false, scan_arrays, self, &blocks->index);
   if (code == SHARDRT_OK && blocks->index.rows > 0)
     code = index_get(&blocks->index, &blocks->file, 0, 0, true, reader, &data, &bytes);
   if (code == SHARDRT_OK && blocks->index.rows != self->rows)
@@ -162,7 +165,7 @@ static int open_index(npz *self, const shardrt_source_options *options, struct r
 }
 
 /* What stands before the elements of each field. */
-static int check_heads(const npz *self, struct reader *reader) {
+static int check_heads(const struct npz *self, struct reader *reader) {
   const struct blocks *blocks = &self->head.blocks;
   const uint8_t *data = NULL;
   size_t bytes = 0;
@@ -175,7 +178,7 @@ static int check_heads(const npz *self, struct reader *reader) {
 
 /* Writes the elements of one array: what is behind its header. */
 struct unpacking {
-  newfile *out;
+  struct newfile *out;
   size_t skip;
 };
 
@@ -186,16 +189,17 @@ static int write_elements(const uint8_t *data, size_t bytes, void *context) {
   return newfile_write(u->out, data + skipped, bytes - skipped);
 }
 
-static int unpack(newfile *out, const void *context) {
+static int unpack(struct newfile *out, const void *context) {
   static const char zeros[CACHE_HEAD] = {0};
-  const npz *self = context;
+  const struct npz *self = context;
+  const struct input input = stored_input(&self->head.blocks.file);
   struct reader arena = {0};
   int code = newfile_write(out, cache_head, CACHE_HEAD);
   for (int64_t i = 0; i < self->count && code == SHARDRT_OK; i++) {
     const struct npz_array *array = &self->arrays[i];
     if (!array->readable || !array->member->deflated) continue;
     struct unpacking u = {.out = out, .skip = array->header.data_offset};
-    code = zip_read(&self->head.blocks.file, array->member, &arena, write_elements, &u);
+    code = zip_read(&input, array->member, &arena, write_elements, &u);
     const size_t more = (CACHE_HEAD - array->header.data_bytes % CACHE_HEAD) % CACHE_HEAD;
     if (code == SHARDRT_OK) code = newfile_write(out, zeros, more);
   }
@@ -203,11 +207,12 @@ static int unpack(newfile *out, const void *context) {
   return code;
 }
 
-static bool fits(const mapping *cached, const void *context) {
-  return cached->bytes == ((const npz *)context)->unpacked_bytes && memcmp(cached->data, cache_head, CACHE_HEAD) == 0;
+static bool fits(const struct mapping *cached, const void *context) {
+  return cached->bytes == ((const struct npz *)context)->unpacked_bytes &&
+         memcmp(cached->data, cache_head, CACHE_HEAD) == 0;
 }
 
-static int open_unpacked(npz *self, const shardrt_source_options *options) {
+static int open_unpacked(struct npz *self, const shardrt_source_options *options) {
   bool wanted = false;
   for (int32_t f = 0; f < self->head.base.nfields; f++) wanted = wanted || self->chosen[f]->member->deflated;
   if (!wanted) return SHARDRT_OK;
@@ -223,7 +228,7 @@ static int open_unpacked(npz *self, const shardrt_source_options *options) {
 
 /* ---- fields ----------------------------------------------------------------------------------------------------- */
 
-static const struct npz_array *find(const npz *self, const char *name) {
+static const struct npz_array *find_array(const struct npz *self, const char *name) {
   for (int64_t i = 0; i < self->count; i++) {
     const struct zip_member *member = self->arrays[i].member;
     if (strlen(name) == name_length(member) && strncmp(name, member->name, strlen(name)) == 0) return &self->arrays[i];
@@ -231,7 +236,7 @@ static const struct npz_array *find(const npz *self, const char *name) {
   return NULL;
 }
 
-static int check_asked(const npz *self, const shardrt_field *asked, const npy_header *header) {
+static int check_asked(const struct npz *self, const shardrt_field *asked, const struct npy_header *header) {
   const char *title = self->head.blocks.file.title;
   if (asked->dtype >= 0 && asked->dtype != header->dtype)
     return error_set(SHARDRT_EINVAL, "%s: \"%s\" is %s, not %s; transform.cast converts", title, asked->name,
@@ -244,11 +249,11 @@ static int check_asked(const npz *self, const shardrt_field *asked, const npy_he
                    asked->name);
 }
 
-static int add_field(npz *self, const struct npz_array *array, struct reader *arena) {
+static int add_field(struct npz *self, const struct npz_array *array, struct reader *arena) {
   const char *title = self->head.blocks.file.title, *name = array->member->name;
   const int32_t f = self->head.base.nfields;
   shardrt_field *field = &self->head.base.fields[f];
-  npy_header header = array->header;
+  struct npy_header header = array->header;
   if (!array->readable) {
     int code = read_header(self, array->member, arena, &header); /* says why */
     return code < 0 ? error_prefix(code, "`fields` can name those wanted") : code;
@@ -279,7 +284,7 @@ static int add_field(npz *self, const struct npz_array *array, struct reader *ar
   return SHARDRT_OK;
 }
 
-static int make_fields(npz *self, int32_t nasked, const shardrt_field *asked, struct reader *arena) {
+static int make_fields(struct npz *self, int32_t nasked, const shardrt_field *asked, struct reader *arena) {
   const int64_t count = nasked > 0 ? nasked : self->count;
   if (count < 1) return error_set(SHARDRT_EFORMAT, "%s: it has no arrays (NAME.npy)", self->head.blocks.file.title);
   if (count > INT32_MAX) return error_set(SHARDRT_EFORMAT, "%s: it has too many arrays", self->head.blocks.file.title);
@@ -289,7 +294,7 @@ static int make_fields(npz *self, int32_t nasked, const shardrt_field *asked, st
   if (self->head.base.fields == NULL || self->head.parts == NULL || self->chosen == NULL) return ALLOC_FAILED;
   int code = SHARDRT_OK;
   for (int64_t f = 0; f < count && code == SHARDRT_OK; f++) {
-    const struct npz_array *array = nasked > 0 ? find(self, asked[f].name) : &self->arrays[f];
+    const struct npz_array *array = nasked > 0 ? find_array(self, asked[f].name) : &self->arrays[f];
     const struct npz_array *first = self->count > 0 ? self->arrays : NULL;
     if (array == NULL)
       return error_set(SHARDRT_EINVAL, "%s: it has no array \"%s\"; of its %lld the first is \"%.*s\"",
@@ -301,13 +306,16 @@ static int make_fields(npz *self, int32_t nasked, const shardrt_field *asked, st
   return code;
 }
 
-static int fill(npz *self, const char *path, int32_t nasked, const shardrt_field *asked,
-                const shardrt_source_options *options) {
+static int open_arrays(struct npz *self, const char *path, int32_t nasked, const shardrt_field *asked,
+                       const shardrt_source_options *options) {
   struct reader reader = {0};
   const int32_t verify = guard_verify(options, GUARD_DEFAULT_RECORDS);
   self->head.blocks.verify = verify != SHARDRT_VERIFY_NEVER;
-  int code = stored_open(path, options, &self->head.blocks.file);
-  if (code == SHARDRT_OK) code = zip_open(&self->head.blocks.file, &reader, &self->zip);
+  struct stored *file = &self->head.blocks.file;
+  int code = stored_open(path, options, file);
+  if (code == SHARDRT_OK) code = source_add_file(&self->head.base, file->title, file, 0);
+  const struct input input = stored_input(file);
+  if (code == SHARDRT_OK) code = zip_open(&input, &reader, &self->zip);
   if (code == SHARDRT_OK) code = find_arrays(self, &reader);
   const bool data = options->headers_only == 0;
   if (code == SHARDRT_OK && self->head.blocks.verify && data) code = open_index(self, options, &reader);
@@ -323,9 +331,9 @@ static int fill(npz *self, const char *path, int32_t nasked, const shardrt_field
 
 static int open_one(const char *path, int32_t nasked, const shardrt_field *asked, const shardrt_source_options *options,
                     shardrt_source **out) {
-  npz *self = source_new(&npz_format, sizeof *self);
+  struct npz *self = source_new(&npz_format, sizeof *self);
   if (self == NULL) return ALLOC_FAILED;
-  int code = fill(self, path, nasked, asked, options);
+  int code = open_arrays(self, path, nasked, asked, options);
   if (code < 0)
     shardrt_source_free(&self->head.base);
   else
@@ -338,8 +346,8 @@ static int open_files(int32_t npaths, const char *const *paths, int32_t nasked, 
   return concat_files(open_one, npaths, paths, nasked, asked, options, out);
 }
 
-static void close_source(shardrt_source *source) {
-  npz *self = (npz *)source;
+static void npz_close(shardrt_source *source) {
+  struct npz *self = (struct npz *)source;
   for (int32_t f = 0; f < source->nfields; f++) alloc_free((char *)source->fields[f].name);
   alloc_free(source->fields);
   alloc_free(self->head.parts);
@@ -356,7 +364,7 @@ static void close_source(shardrt_source *source) {
 /* ---- samples ---------------------------------------------------------------------------------------------------- */
 
 /* Where a deflated array is; NULL: it is stored. EDATA: it was not unpacked. */
-static int find_unpacked(const npz *self, int32_t field, const uint8_t **out) {
+static int find_unpacked(const struct npz *self, int32_t field, const uint8_t **out) {
   *out = NULL;
   if (!self->chosen[field]->member->deflated) return SHARDRT_OK;
   if (self->unpacked.data == NULL)
@@ -366,16 +374,16 @@ static int find_unpacked(const npz *self, int32_t field, const uint8_t **out) {
   return SHARDRT_OK;
 }
 
-static int gather(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
-                  const shardrt_box *inner, struct reader *reader, void *dst) {
-  const npz *self = (const npz *)source;
+static int npz_gather(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
+                      const shardrt_box *inner, struct reader *reader, void *dst) {
+  const struct npz *self = (const struct npz *)source;
   const shardrt_field *f = &source->fields[field];
   const uint8_t *data;
   int code = find_unpacked(self, field, &data);
   if (code < 0) return code;
   if (data == NULL)
     return blocks_gather(&self->head.blocks, &self->head.parts[field], f, samples, n, inner, reader, dst);
-  const gather_plan plan = gather_plan_make(f, inner, shardrt_dtype_size(f->dtype));
+  const struct gather_plan plan = gather_plan_make(f, inner, shardrt_dtype_size(f->dtype));
   if (self->watch != NULL)
     code = gather_check(&plan, self->watch, self->watched, self->chosen[field]->unpacked, samples, n);
   if (code < 0) return code;
@@ -384,9 +392,9 @@ static int gather(const shardrt_source *source, int32_t field, const int64_t *sa
   return SHARDRT_OK;
 }
 
-static int get_value(const shardrt_source *source, int32_t field, int64_t sample, struct reader *reader,
+static int npz_value(const shardrt_source *source, int32_t field, int64_t sample, struct reader *reader,
                      struct value *out, bool *handled) {
-  const npz *self = (const npz *)source;
+  const struct npz *self = (const struct npz *)source;
   const shardrt_field *f = &source->fields[field];
   const uint8_t *data;
   int code = find_unpacked(self, field, &data);
@@ -403,26 +411,23 @@ static int get_value(const shardrt_source *source, int32_t field, int64_t sample
   return SHARDRT_OK;
 }
 
-static int get_extents(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
+static int npz_extents(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
                        const shardrt_box *inner, struct extents *out) {
-  const npz *self = (const npz *)source;
+  const struct npz *self = (const struct npz *)source;
   const shardrt_field *f = &source->fields[field];
   if (!self->chosen[field]->member->deflated)
     return blocks_extents(&self->head.blocks, &self->head.parts[field], f, samples, n, inner, out);
   if (self->unpacked.data == NULL) return SHARDRT_OK;
   const shardrt_box whole = source_whole(f);
-  const gather_plan plan = gather_plan_make(f, inner != NULL ? inner : &whole, shardrt_dtype_size(f->dtype));
+  const struct gather_plan plan = gather_plan_make(f, inner != NULL ? inner : &whole, shardrt_dtype_size(f->dtype));
   return gather_extents(&plan, &self->unpacked, self->chosen[field]->unpacked, samples, n, out);
 }
 
-const source_format npz_format = {
+const struct source_format npz_format = {
     .name = "npz",
     .open_files = open_files,
-    .gather = gather,
-    .value = get_value,
-    .extents = get_extents,
-    .file_count = blocks_file_count,
-    .file_name = blocks_file_name,
-    .file_fingerprint = blocks_file_fingerprint,
-    .close = close_source,
+    .gather = npz_gather,
+    .value = npz_value,
+    .extents = npz_extents,
+    .close = npz_close,
 };

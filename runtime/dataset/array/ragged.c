@@ -9,30 +9,30 @@
 
 /* One field. */
 struct ragged_field {
-  shardrt_source *data;    /* a count: the rows, as the samples of a dense source of one field */
-  shardrt_source *offsets; /* the same; NULL where the samples of data are the samples */
-  const uint8_t *ranges;   /* the offsets, int64; NULL: there are none, or no data (planning) */
-  uint8_t *downloaded;     /* the same, where they come from a server; owned */
+  const shardrt_source *data;    /* a base: the rows, as the samples of a dense source of one field */
+  const shardrt_source *offsets; /* the same; NULL where the samples of data are the samples */
+  const uint8_t *ranges;         /* the offsets, int64; NULL: there are none, or no data (planning) */
+  uint8_t *downloaded;           /* the same, where they come from a server; owned */
 };
 
-typedef struct ragged_source {
+struct ragged_source {
   shardrt_source head;
   struct ragged_field *parts; /* one for each field */
-} ragged_source;
+};
 
-static const dense_part *part_of(const shardrt_source *dense) {
-  return &((const dense_source *)dense)->parts[0];
+static const struct dense_part *part_of(const shardrt_source *dense) {
+  return &((const struct dense_source *)dense)->parts[0];
 }
 
 static int ragged_gather(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
                          const shardrt_box *inner, struct reader *reader, void *dst) {
-  const struct ragged_field *part = &((const ragged_source *)source)->parts[field];
+  const struct ragged_field *part = &((const struct ragged_source *)source)->parts[field];
   return dense_gather(part->data, 0, samples, n, inner, reader, dst);
 }
 
 /* What an offset says is checked before it is used. */
 static int check_offsets_at(const struct ragged_field *part, int64_t sample, int64_t n) {
-  const dense_part *offsets = part_of(part->offsets);
+  const struct dense_part *offsets = part_of(part->offsets);
   if (offsets->guard == NULL) return SHARDRT_OK;
   return guard_check(offsets->guard, offsets->title, offsets->first + (size_t)sample * sizeof(int64_t),
                      (size_t)n * sizeof(int64_t));
@@ -49,9 +49,9 @@ static int check_range(const struct ragged_field *part, int64_t sample, int64_t 
 /* The offsets are read for that; they are small beside the rows. */
 static int ragged_extents(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
                           const shardrt_box *inner, struct extents *out) {
-  const struct ragged_field *part = &((const ragged_source *)source)->parts[field];
+  const struct ragged_field *part = &((const struct ragged_source *)source)->parts[field];
   if (part->offsets == NULL) return dense_extents(part->data, 0, samples, n, inner, out);
-  const dense_part *data = part_of(part->data);
+  const struct dense_part *data = part_of(part->data);
   const shardrt_box row = source_whole(&part->data->fields[0]);
   const size_t row_bytes = source_box_bytes(&part->data->fields[0], &row);
   if (data->file.path == NULL || data->unpacked.data != NULL || part->ranges == NULL || row_bytes == 0)
@@ -69,9 +69,9 @@ static int ragged_extents(const shardrt_source *source, int32_t field, const int
 
 static int ragged_value(const shardrt_source *source, int32_t field, int64_t sample, struct reader *reader,
                         struct value *out, bool *handled) {
-  const struct ragged_field *part = &((const ragged_source *)source)->parts[field];
+  const struct ragged_field *part = &((const struct ragged_source *)source)->parts[field];
   if (part->offsets == NULL) return dense_value(part->data, 0, sample, reader, out, handled);
-  const dense_part *data = part_of(part->data);
+  const struct dense_part *data = part_of(part->data);
   if ((data->data == NULL && !data->remote) || part->ranges == NULL)
     return error_set(SHARDRT_EDATA, "%s: its samples cannot be read here: it was opened for its shape only (planning)",
                      data->title);
@@ -107,54 +107,26 @@ static int ragged_value(const shardrt_source *source, int32_t field, int64_t sam
 
 static const void *ragged_find(const shardrt_source *source, int32_t field, int64_t sample, size_t first,
                                size_t bytes) {
-  const struct ragged_field *part = &((const ragged_source *)source)->parts[field];
+  const struct ragged_field *part = &((const struct ragged_source *)source)->parts[field];
   return part->offsets == NULL ? dense_find(part->data, 0, sample, first, bytes) : NULL;
 }
 
-static int32_t ragged_file_count(const shardrt_source *source) {
-  int32_t files = 0;
-  for (int32_t f = 0; f < source->nfields; f++) files += ((const ragged_source *)source)->parts[f].offsets ? 2 : 1;
-  return files;
-}
-
-static const shardrt_source *file_at(const shardrt_source *source, int32_t file) {
-  const struct ragged_field *part = ((const ragged_source *)source)->parts;
-  for (;; part++) {
-    if (file == 0) return part->data;
-    if (part->offsets != NULL && --file == 0) return part->offsets;
-    file--;
-  }
-}
-
-static const char *ragged_file_name(const shardrt_source *source, int32_t file) {
-  return source_file_name(file_at(source, file), 0);
-}
-
-static uint64_t ragged_file_fingerprint(const shardrt_source *source, int32_t file) {
-  return source_file_fingerprint(file_at(source, file), 0);
-}
-
 static void ragged_close(shardrt_source *source) {
-  ragged_source *ragged = (ragged_source *)source;
+  struct ragged_source *ragged = (struct ragged_source *)source;
   for (int32_t f = 0; f < source->nfields; f++) {
     alloc_free((char *)source->fields[f].name);
     alloc_free(ragged->parts[f].downloaded);
-    shardrt_source_free(ragged->parts[f].offsets);
-    shardrt_source_free(ragged->parts[f].data);
   }
   alloc_free(ragged->parts);
   alloc_free(source->fields);
 }
 
-static const source_format ragged_format = {
+static const struct source_format ragged_format = {
     .name = "ragged",
     .gather = ragged_gather,
     .extents = ragged_extents,
     .value = ragged_value,
     .find = ragged_find,
-    .file_count = ragged_file_count,
-    .file_name = ragged_file_name,
-    .file_fingerprint = ragged_file_fingerprint,
     .close = ragged_close,
 };
 
@@ -171,7 +143,7 @@ static int check_dense(const shardrt_source *source, const char *name) {
 /* Every sample begins where the one before it ends, and all lie in the data. */
 static int check_offsets(const struct ragged_field *field, const char *name) {
   const shardrt_source *offsets = field->offsets;
-  const dense_part *part = part_of(offsets);
+  const struct dense_part *part = part_of(offsets);
   if (offsets->fields[0].dtype != SHARDRT_INT64 || offsets->fields[0].ndim != 0 || offsets->count < 1)
     return error_set(SHARDRT_EFORMAT,
                      "source.ragged, field \"%s\": %s holds %s of %d dimensions; offsets are int64, in one dimension, "
@@ -197,7 +169,7 @@ static int check_offsets(const struct ragged_field *field, const char *name) {
 
 /* Offsets are read for every sample: those on a server are downloaded. */
 static int find_ranges(struct ragged_field *field) {
-  const dense_part *part = part_of(field->offsets);
+  const struct dense_part *part = part_of(field->offsets);
   struct reader reader = {0};
   field->ranges = part->data;
   if (!part->remote) return SHARDRT_OK;
@@ -210,14 +182,18 @@ static int find_ranges(struct ragged_field *field) {
   return code;
 }
 
-static int set_field(ragged_source *self, int32_t f, const char *name, shardrt_source *data, shardrt_source *offsets) {
+static int set_field(struct ragged_source *self, int32_t f, const char *name, shardrt_source *data,
+                     shardrt_source *offsets) {
   struct ragged_field *part = &self->parts[f];
   shardrt_field *field = &self->head.fields[f];
-  part->data = source_retain(data);
-  part->offsets = offsets != NULL ? source_retain(offsets) : NULL;
+  int code = source_add_base(&self->head, data);
+  if (code == SHARDRT_OK && offsets != NULL) code = source_add_base(&self->head, offsets);
+  if (code < 0) return code;
+  part->data = data;
+  part->offsets = offsets;
   field->name = alloc_text("%s", name);
   if (field->name == NULL) return ALLOC_FAILED;
-  int code = check_dense(data, name);
+  code = check_dense(data, name);
   if (code == SHARDRT_OK && offsets != NULL) code = check_dense(offsets, name);
   if (code == SHARDRT_OK && offsets != NULL) code = find_ranges(part);
   if (code == SHARDRT_OK && offsets != NULL) code = check_offsets(part, name);
@@ -238,8 +214,8 @@ static int set_field(ragged_source *self, int32_t f, const char *name, shardrt_s
   return SHARDRT_OK;
 }
 
-static int fill(ragged_source *self, int32_t nfields, const char *const *names, shardrt_source *const *data,
-                shardrt_source *const *offsets) {
+static int fill_ragged(struct ragged_source *self, int32_t nfields, const char *const *names,
+                       shardrt_source *const *data, shardrt_source *const *offsets) {
   self->head.fields = alloc_zeros((size_t)nfields, sizeof *self->head.fields);
   if (self->head.fields == NULL) return ALLOC_FAILED;
   self->parts = alloc_zeros((size_t)nfields, sizeof *self->parts);
@@ -254,9 +230,9 @@ int shardrt_source_ragged(int32_t nfields, const char *const *names, shardrt_sou
                           shardrt_source *const *offsets, shardrt_source **out) {
   int code = source_check_names("ragged", nfields, names);
   if (code < 0) return code;
-  ragged_source *made = source_new(&ragged_format, sizeof *made);
+  struct ragged_source *made = source_new(&ragged_format, sizeof *made);
   if (made == NULL) return ALLOC_FAILED;
-  code = fill(made, nfields, names, data, offsets);
+  code = fill_ragged(made, nfields, names, data, offsets);
   if (code < 0) {
     shardrt_source_free(&made->head);
     return code;

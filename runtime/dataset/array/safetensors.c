@@ -9,15 +9,15 @@
 #include "base/size.h"
 #include "codec/safetensors_header.h"
 #include "dataset/array/blocks.h"
-#include "dataset/concat.h"
 #include "dataset/formats.h"
+#include "dataset/view/concat.h"
 
 enum { LENGTH = 8 /* bytes of the header's length */ };
 
-typedef struct safetensors_source {
-  blocks_source head;
-  safetensors_header header;
-} safetensors_source;
+struct safetensors_source {
+  struct blocks_source head;
+  struct safetensors_header header;
+};
 
 /* ---- blocks and their index ------------------------------------------------------------------------------------- */
 
@@ -26,7 +26,7 @@ static size_t block_size(const shardrt_tensor *tensor) {
   return blocks_size(tensor->ndim > 0 ? tensor->shape[0] : 1, tensor->bytes);
 }
 
-static int read_header(const struct stored *file, struct reader *reader, safetensors_header *out) {
+static int read_header(const struct stored *file, struct reader *reader, struct safetensors_header *out) {
   const uint8_t *data = NULL;
   size_t bytes = file->bytes;
   if (bytes >= LENGTH) { /* of the file's bytes, no more than its header is asked for */
@@ -41,9 +41,10 @@ static int read_header(const struct stored *file, struct reader *reader, safeten
 }
 
 /* The header, then the blocks of each array, in the order of their names. */
-static int scan(const struct stored *file, struct reader *arena, struct index_writer *writer, const void *context) {
+static int scan_tensors(const struct stored *file, struct reader *arena, struct index_writer *writer,
+                        const void *context) {
   static const char *const column = "block";
-  const safetensors_header *header = context;
+  const struct safetensors_header *header = context;
   int code = index_name(writer, 1, &column);
   const size_t all = header->data_offset;
   if (code == SHARDRT_OK) code = blocks_add(file, 0, all, all, arena, writer);
@@ -55,8 +56,8 @@ static int scan(const struct stored *file, struct reader *arena, struct index_wr
 }
 
 /* The index, which must be of this header. */
-static int open_index(safetensors_source *self, const shardrt_source_options *options, struct reader *reader) {
-  int code = index_open(&self->head.blocks.file, "safetensors", options->cache, false, scan, &self->header,
+static int open_index(struct safetensors_source *self, const shardrt_source_options *options, struct reader *reader) {
+  int code = index_open(&self->head.blocks.file, "safetensors", options->cache, false, scan_tensors, &self->header,
                         &self->head.blocks.index);
   if (code < 0) return code;
   int64_t rows = 1;
@@ -74,13 +75,13 @@ static int open_index(safetensors_source *self, const shardrt_source_options *op
 
 /* ---- opening ---------------------------------------------------------------------------------------------------- */
 
-static int64_t find(const safetensors_header *header, const char *name) {
+static int64_t find_tensor(const struct safetensors_header *header, const char *name) {
   for (int64_t t = 0; t < header->count; t++)
     if (strcmp(header->tensors[t].name, name) == 0) return t;
   return -1;
 }
 
-static int check_asked(const safetensors_source *self, const shardrt_field *asked, int64_t t) {
+static int check_asked(const struct safetensors_source *self, const shardrt_field *asked, int64_t t) {
   if (t < 0)
     return error_set(SHARDRT_EINVAL, "%s: it has no array \"%s\"; of its %lld the first is \"%s\"",
                      self->head.blocks.file.title, asked->name, (long long)self->header.count,
@@ -99,7 +100,7 @@ static int check_asked(const safetensors_source *self, const shardrt_field *aske
                    self->head.blocks.file.title, asked->name);
 }
 
-static int add_field(safetensors_source *self, int64_t t) {
+static int add_field(struct safetensors_source *self, int64_t t) {
   const shardrt_tensor *tensor = &self->header.tensors[t];
   struct blocks_part *part = &self->head.parts[self->head.base.nfields];
   shardrt_field *field = &self->head.base.fields[self->head.base.nfields];
@@ -130,7 +131,7 @@ static int add_field(safetensors_source *self, int64_t t) {
   return SHARDRT_OK;
 }
 
-static int make_fields(safetensors_source *self, int32_t nasked, const shardrt_field *asked) {
+static int make_fields(struct safetensors_source *self, int32_t nasked, const shardrt_field *asked) {
   const int64_t count = nasked > 0 ? nasked : self->header.count;
   if (count < 1) return error_set(SHARDRT_EFORMAT, "%s: it has no arrays", self->head.blocks.file.title);
   if (count > INT32_MAX) return error_set(SHARDRT_EFORMAT, "%s: it has too many arrays", self->head.blocks.file.title);
@@ -139,20 +140,22 @@ static int make_fields(safetensors_source *self, int32_t nasked, const shardrt_f
   if (self->head.base.fields == NULL || self->head.parts == NULL) return ALLOC_FAILED;
   int code = SHARDRT_OK;
   for (int64_t f = 0; f < count && code == SHARDRT_OK; f++) {
-    const int64_t t = nasked > 0 ? find(&self->header, asked[f].name) : f;
+    const int64_t t = nasked > 0 ? find_tensor(&self->header, asked[f].name) : f;
     if (nasked > 0) code = check_asked(self, &asked[f], t);
     if (code == SHARDRT_OK) code = add_field(self, t);
   }
   return code;
 }
 
-static int fill(safetensors_source *self, const char *path, int32_t nasked, const shardrt_field *asked,
-                const shardrt_source_options *options) {
+static int open_tensors(struct safetensors_source *self, const char *path, int32_t nasked, const shardrt_field *asked,
+                        const shardrt_source_options *options) {
   struct reader reader = {0};
   const int32_t verify = guard_verify(options, GUARD_DEFAULT_RECORDS);
   self->head.blocks.verify = verify != SHARDRT_VERIFY_NEVER;
-  int code = stored_open(path, options, &self->head.blocks.file);
-  if (code == SHARDRT_OK) code = read_header(&self->head.blocks.file, &reader, &self->header);
+  struct stored *file = &self->head.blocks.file;
+  int code = stored_open(path, options, file);
+  if (code == SHARDRT_OK) code = source_add_file(&self->head.base, file->title, file, 0);
+  if (code == SHARDRT_OK) code = read_header(file, &reader, &self->header);
   if (code == SHARDRT_OK && self->head.blocks.verify && options->headers_only == 0)
     code = open_index(self, options, &reader);
   if (code == SHARDRT_OK) code = make_fields(self, nasked, asked);
@@ -163,9 +166,9 @@ static int fill(safetensors_source *self, const char *path, int32_t nasked, cons
 
 static int open_one(const char *path, int32_t nasked, const shardrt_field *asked, const shardrt_source_options *options,
                     shardrt_source **out) {
-  safetensors_source *self = source_new(&safetensors_format, sizeof *self);
+  struct safetensors_source *self = source_new(&safetensors_format, sizeof *self);
   if (self == NULL) return ALLOC_FAILED;
-  int code = fill(self, path, nasked, asked, options);
+  int code = open_tensors(self, path, nasked, asked, options);
   if (code < 0)
     shardrt_source_free(&self->head.base);
   else
@@ -178,8 +181,8 @@ static int open_files(int32_t npaths, const char *const *paths, int32_t nasked, 
   return concat_files(open_one, npaths, paths, nasked, asked, options, out);
 }
 
-static void close_source(shardrt_source *source) {
-  safetensors_source *self = (safetensors_source *)source;
+static void safetensors_close(shardrt_source *source) {
+  struct safetensors_source *self = (struct safetensors_source *)source;
   index_close(&self->head.blocks.index);
   safetensors_header_clear(&self->header);
   stored_close(&self->head.blocks.file);
@@ -189,34 +192,31 @@ static void close_source(shardrt_source *source) {
 
 /* ---- reading ---------------------------------------------------------------------------------------------------- */
 
-static int gather(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
-                  const shardrt_box *inner, struct reader *reader, void *dst) {
-  const safetensors_source *self = (const safetensors_source *)source;
+static int safetensors_gather(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
+                              const shardrt_box *inner, struct reader *reader, void *dst) {
+  const struct safetensors_source *self = (const struct safetensors_source *)source;
   return blocks_gather(&self->head.blocks, &self->head.parts[field], &source->fields[field], samples, n, inner, reader,
                        dst);
 }
 
-static int get_value(const shardrt_source *source, int32_t field, int64_t sample, struct reader *reader,
-                     struct value *out, bool *handled) {
-  const safetensors_source *self = (const safetensors_source *)source;
+static int safetensors_value(const shardrt_source *source, int32_t field, int64_t sample, struct reader *reader,
+                             struct value *out, bool *handled) {
+  const struct safetensors_source *self = (const struct safetensors_source *)source;
   return blocks_value(&self->head.blocks, &self->head.parts[field], &source->fields[field], sample, reader, out,
                       handled);
 }
 
-static int get_extents(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
-                       const shardrt_box *inner, struct extents *out) {
-  const safetensors_source *self = (const safetensors_source *)source;
+static int safetensors_extents(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
+                               const shardrt_box *inner, struct extents *out) {
+  const struct safetensors_source *self = (const struct safetensors_source *)source;
   return blocks_extents(&self->head.blocks, &self->head.parts[field], &source->fields[field], samples, n, inner, out);
 }
 
-const source_format safetensors_format = {
+const struct source_format safetensors_format = {
     .name = "safetensors",
     .open_files = open_files,
-    .gather = gather,
-    .value = get_value,
-    .extents = get_extents,
-    .file_count = blocks_file_count,
-    .file_name = blocks_file_name,
-    .file_fingerprint = blocks_file_fingerprint,
-    .close = close_source,
+    .gather = safetensors_gather,
+    .value = safetensors_value,
+    .extents = safetensors_extents,
+    .close = safetensors_close,
 };

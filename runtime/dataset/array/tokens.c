@@ -29,20 +29,20 @@ static const struct token_header {
     {20240801, 7, SHARDRT_UINT32}, /* Llama 3's */
 };
 
-typedef struct tokens_source {
+struct tokens_source {
   shardrt_source head;
   shardrt_field field;
   struct stored file;
   const uint8_t *data; /* of the first token; NULL: the file lies on a server */
   size_t first;        /* where that one is in the file */
   size_t stride_bytes;
-} tokens_source;
+};
 
 static int tokens_gather(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
                          const shardrt_box *inner, struct reader *reader, void *dst) {
   (void)field;
-  const tokens_source *tokens = (const tokens_source *)source;
-  gather_plan plan = gather_plan_make(&tokens->field, inner, shardrt_dtype_size(tokens->field.dtype));
+  const struct tokens_source *tokens = (const struct tokens_source *)source;
+  struct gather_plan plan = gather_plan_make(&tokens->field, inner, shardrt_dtype_size(tokens->field.dtype));
   plan.sample_bytes = tokens->stride_bytes;
   if (tokens->data == NULL) return gather_read(&plan, &tokens->file, tokens->first, samples, n, reader, dst);
   if (tokens->file.guard != NULL) {
@@ -57,30 +57,30 @@ static int tokens_gather(const shardrt_source *source, int32_t field, const int6
 static int tokens_extents(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
                           const shardrt_box *inner, struct extents *out) {
   (void)field;
-  const tokens_source *tokens = (const tokens_source *)source;
+  const struct tokens_source *tokens = (const struct tokens_source *)source;
   const shardrt_box whole = source_whole(&tokens->field);
-  gather_plan plan =
+  struct gather_plan plan =
       gather_plan_make(&tokens->field, inner != NULL ? inner : &whole, shardrt_dtype_size(tokens->field.dtype));
   plan.sample_bytes = tokens->stride_bytes;
   return gather_extents(&plan, &tokens->file.map, tokens->first, samples, n, out);
 }
 
 /* What stored_check fails with. */
-static int check_piece(const tokens_source *tokens, int64_t sample, size_t first, size_t bytes) {
+static int check_piece(const struct tokens_source *tokens, int64_t sample, size_t first, size_t bytes) {
   return stored_check(&tokens->file, tokens->first + (size_t)sample * tokens->stride_bytes + first, bytes);
 }
 
 static const void *tokens_find(const shardrt_source *source, int32_t field, int64_t sample, size_t first,
                                size_t bytes) {
   (void)field;
-  const tokens_source *tokens = (const tokens_source *)source;
+  const struct tokens_source *tokens = (const struct tokens_source *)source;
   if (tokens->data == NULL || check_piece(tokens, sample, first, bytes) < 0) return NULL;
   return tokens->data + (size_t)sample * tokens->stride_bytes;
 }
 
 static int tokens_value(const shardrt_source *source, int32_t field, int64_t sample, struct reader *reader,
                         struct value *out, bool *handled) {
-  const tokens_source *tokens = (const tokens_source *)source;
+  const struct tokens_source *tokens = (const struct tokens_source *)source;
   *out = value_whole(tokens->field.dtype, 1, tokens->field.shape);
   (void)field;
   *handled = tokens->data != NULL;
@@ -91,41 +91,23 @@ static int tokens_value(const shardrt_source *source, int32_t field, int64_t sam
   return check_piece(tokens, sample, 0, value_bytes(out));
 }
 
-static int32_t tokens_file_count(const shardrt_source *source) {
-  (void)source;
-  return 1;
-}
-
-static const char *tokens_file_name(const shardrt_source *source, int32_t file) {
-  (void)file;
-  return ((const tokens_source *)source)->file.title;
-}
-
-static uint64_t tokens_file_fingerprint(const shardrt_source *source, int32_t file) {
-  (void)file;
-  return stored_fingerprint(&((const tokens_source *)source)->file);
-}
-
 /* The stride changes the samples, and neither their number nor their shape need tell. */
 static uint64_t tokens_fingerprint(const shardrt_source *source) {
-  return hash_number(source_files_fingerprint(source), (int64_t)((const tokens_source *)source)->stride_bytes);
+  return hash_number(source_files_fingerprint(source), (int64_t)((const struct tokens_source *)source)->stride_bytes);
 }
 
 static void tokens_close(shardrt_source *source) {
-  tokens_source *tokens = (tokens_source *)source;
+  struct tokens_source *tokens = (struct tokens_source *)source;
   stored_close(&tokens->file);
 }
 
-static const source_format tokens_format = {
+static const struct source_format tokens_format = {
     .name = "tokens",
     .gather = tokens_gather,
     .extents = tokens_extents,
     .value = tokens_value,
     .find = tokens_find,
     .fingerprint = tokens_fingerprint,
-    .file_count = tokens_file_count,
-    .file_name = tokens_file_name,
-    .file_fingerprint = tokens_file_fingerprint,
     .close = tokens_close,
 };
 
@@ -201,7 +183,7 @@ static int check_header(const char *path, const struct token_header *header, con
 }
 
 /* Finds the tokens' dtype, their place and how many they are. */
-static int parse(tokens_source *self, const char *path, const shardrt_token_options *options, int64_t *count) {
+static int parse(struct tokens_source *self, const char *path, const shardrt_token_options *options, int64_t *count) {
   const int32_t asked = options->dtype;
   const struct token_header *header;
   int32_t words[3] = {0};
@@ -225,9 +207,10 @@ static int parse(tokens_source *self, const char *path, const shardrt_token_opti
   return SHARDRT_OK;
 }
 
-static int open_file(tokens_source *self, const char *path, const shardrt_token_options *options) {
+static int open_file(struct tokens_source *self, const char *path, const shardrt_token_options *options) {
   int64_t count = 0;
   int code = stored_open(path, &options->files, &self->file);
+  if (code == SHARDRT_OK) code = source_add_file(&self->head, self->file.title, &self->file, 0);
   if (code == SHARDRT_OK) code = stored_guard(&self->file, &options->files, GUARD_DEFAULT_PLAIN);
   if (code == SHARDRT_OK) code = parse(self, self->file.title, options, &count);
   if (code < 0) return code;
@@ -250,7 +233,7 @@ int shardrt_source_tokens(const char *path, const shardrt_token_options *options
   if (options->dtype >= 0 && !is_token_dtype(options->dtype))
     return error_set(SHARDRT_EINVAL, "tokens of dtype %s; they are whole numbers: uint16, uint32, int32, int64, …",
                      shardrt_dtype_size(options->dtype) ? shardrt_dtype_name(options->dtype) : "that does not exist");
-  tokens_source *made = source_new(&tokens_format, sizeof *made);
+  struct tokens_source *made = source_new(&tokens_format, sizeof *made);
   if (made == NULL) return ALLOC_FAILED;
   int code = open_file(made, path, options);
   if (code < 0) {

@@ -77,7 +77,7 @@ static struct set *set_of(struct chunks *self, int64_t number) {
 
 /* The slot that holds a chunk, or, if there is none, the one that has not been asked for the longest and that nobody
  * holds; NULL: all are held. */
-static struct slot *find(struct set *set, int32_t ways, int64_t number) {
+static struct slot *find_slot(struct set *set, int32_t ways, int64_t number) {
   struct slot *free_one = NULL;
   for (int32_t w = 0; w < ways; w++) {
     struct slot *slot = &set->slots[w];
@@ -89,8 +89,8 @@ static struct slot *find(struct set *set, int32_t ways, int64_t number) {
 
 static int load_slot(struct set *set, struct slot *slot, int64_t number, chunk_load *load, const void *context,
                      struct reader *reader) {
+  assert(slot->holders == 1 && !slot->loading); /* this thread */
   slot->number = number;
-  assert(slot->holders == 1 && !slot->loading); /* nobody else may look at what it holds */
   slot->loading = true;
   pthread_mutex_unlock(&set->lock);
   stored_close(&slot->chunk.file);
@@ -127,10 +127,10 @@ int chunks_hold(struct chunks *self, int64_t number, chunk_load *load, const voi
                 struct chunk **out) {
   struct set *set = set_of(self, number);
   pthread_mutex_lock(&set->lock);
-  struct slot *slot = find(set, self->ways, number);
+  struct slot *slot = find_slot(set, self->ways, number);
   while (slot != NULL && slot->number == number && slot->loading) {
     pthread_cond_wait(&set->loaded, &set->lock);
-    slot = find(set, self->ways, number);
+    slot = find_slot(set, self->ways, number);
   }
   if (slot == NULL) {
     pthread_mutex_unlock(&set->lock);
@@ -154,7 +154,7 @@ void chunks_release(struct chunks *self, int64_t number, struct chunk *chunk) {
     return;
   }
   pthread_mutex_lock(&set->lock);
-  assert(set->slots[slot - first].holders >= 1 && slot->number == number);
+  assert(slot->holders > 0 && slot->number == number && !slot->loading);
   set->slots[slot - first].holders--;
   pthread_mutex_unlock(&set->lock);
 }

@@ -8,27 +8,27 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/size.h"
-#include "dataset/chunked/grid.h"
+#include "dataset/chunked/chunk_grid.h"
 #include "dataset/chunked/hdf5_file.h"
 #include "dataset/formats.h"
 #include "storage/local/url.h"
 
-/* What a grid's `own` is. */
+/* What a chunk_grid's `own` is. */
 struct hdf5 {
   struct stored file;
   struct hdf5_dataset dataset;
-  const struct grid *grid;
+  const struct chunk_grid *grid;
   uint8_t *compact; /* all elements, where the library had them; owned */
 };
 
 static int load_chunk_at(const struct hdf5 *self, int64_t number, struct reader *reader, struct chunk *out) {
   const struct hdf5_dataset *dataset = &self->dataset;
-  const struct grid *grid = self->grid;
+  const struct chunk_grid *grid = self->grid;
   int64_t at[SHARDRT_MAX_NDIM];
   uint64_t offset = 0, bytes = 0;
   uint32_t mask = 0;
   const uint8_t *data = NULL;
-  grid_place(grid, number, at);
+  chunk_grid_place(grid, number, at);
   int code = dataset->written ? hdf5_find(dataset, at, &offset, &bytes, &mask) : SHARDRT_OK;
   if (code < 0) return error_prefix(code, "%s", grid->title);
   if (bytes == 0) return SHARDRT_OK;
@@ -60,7 +60,7 @@ static int load_chunk(const void *own, int64_t number, struct reader *reader, st
   return code;
 }
 
-static void drop(void *own) {
+static void drop_hdf5(void *own) {
   struct hdf5 *self = own;
   hdf5_close(&self->dataset);
   stored_close(&self->file);
@@ -69,7 +69,7 @@ static void drop(void *own) {
 }
 
 /* Elements in one piece of the file. */
-static int place_data(struct hdf5 *self, size_t offset, size_t bytes, struct grid *out) {
+static int place_data(struct hdf5 *self, size_t offset, size_t bytes, struct chunk_grid *out) {
   struct reader none = {0};
   out->file = &self->file;
   out->first = offset;
@@ -82,7 +82,7 @@ static int place_data(struct hdf5 *self, size_t offset, size_t bytes, struct gri
 }
 
 /* Elements in one piece. */
-static int find_data(struct hdf5 *self, struct grid *out) {
+static int find_data(struct hdf5 *self, struct chunk_grid *out) {
   const struct hdf5_dataset *dataset = &self->dataset;
   size_t bytes;
   if (!size_bytes(out->ndim, out->shape, shardrt_dtype_size(out->dtype), &bytes))
@@ -109,7 +109,7 @@ static char *cut_name(char *path) {
 }
 
 static int open_dataset(struct hdf5 *self, const char *path, const char *name, const shardrt_source_options *options,
-                        struct grid *out) {
+                        struct chunk_grid *out) {
   int code = stored_open(path, options, &self->file);
   if (code == SHARDRT_OK) code = stored_guard(&self->file, options, GUARD_DEFAULT_PLAIN);
   if (code == SHARDRT_OK) code = hdf5_open(&self->file, name, &self->dataset);
@@ -130,11 +130,11 @@ static int open_dataset(struct hdf5 *self, const char *path, const char *name, c
   return dataset->chunked || !dataset->written ? SHARDRT_OK : find_data(self, out);
 }
 
-static int read_array(const char *path, const shardrt_source_options *options, struct grid *out) {
+static int read_array(const char *path, const shardrt_source_options *options, struct chunk_grid *out) {
   struct hdf5 *self = alloc_zeros(1, sizeof *self);
   if (self == NULL) return ALLOC_FAILED;
   out->own = self;
-  out->drop = drop;
+  out->drop = drop_hdf5;
   out->load = load_chunk;
   self->grid = out;
   out->title = alloc_text("the dataset %s", path);
@@ -153,16 +153,13 @@ static int read_array(const char *path, const shardrt_source_options *options, s
 
 static int open_hdf5(int32_t nfields, const char *const *names, const char *const *paths,
                      const shardrt_source_options *options, shardrt_source **out) {
-  return grid_open(&hdf5_format, nfields, names, paths, options, read_array, out);
+  return chunk_grid_open(&hdf5_format, nfields, names, paths, options, read_array, out);
 }
 
-const source_format hdf5_format = {
+const struct source_format hdf5_format = {
     .name = "hdf5",
     .open = open_hdf5,
-    .gather = grid_gather,
-    .extents = grid_extents,
-    .file_count = grid_file_count,
-    .file_name = grid_file_name,
-    .file_fingerprint = grid_file_fingerprint,
-    .close = grid_close,
+    .gather = chunk_grid_gather,
+    .extents = chunk_grid_extents,
+    .close = chunk_grid_close,
 };

@@ -85,7 +85,7 @@ static herr_t keep_reason(unsigned n, const H5E_error2_t *entry, void *reason) {
 }
 
 /* With the library's innermost reason. */
-static int refuse(int code, const char *path, const char *name, const char *what) {
+static int refuse_dataset(int code, const char *path, const char *name, const char *what) {
   char reason[REASON] = "";
   int why = SHARDRT_EIO;
   const char *remote = hdf5_remote_failure(&why);
@@ -178,7 +178,7 @@ static int read_type(struct hdf5_dataset *out, hid_t list, const char *path, con
                      path, name,
                      class > 1 && class < (int32_t)(sizeof classes / sizeof *classes) ? classes[class]
                                                                                       : "numbers of another kind");
-  return fill ? SHARDRT_OK : refuse(SHARDRT_EFORMAT, path, name, "its fill value");
+  return fill ? SHARDRT_OK : refuse_dataset(SHARDRT_EFORMAT, path, name, "its fill value");
 }
 
 static int read_shape(struct hdf5_dataset *out, const char *path, const char *name) {
@@ -186,7 +186,7 @@ static int read_shape(struct hdf5_dataset *out, const char *path, const char *na
   const hid_t space = H5Dget_space(out->id);
   const int ndim = space >= 0 ? H5Sget_simple_extent_dims(space, shape, most) : -1;
   if (space >= 0) H5Sclose(space);
-  if (ndim < 0) return refuse(SHARDRT_EFORMAT, path, name, "it has no shape");
+  if (ndim < 0) return refuse_dataset(SHARDRT_EFORMAT, path, name, "it has no shape");
   if (ndim > SHARDRT_MAX_NDIM)
     return error_set(SHARDRT_EFORMAT, "%s:%s: has %d dimensions; at most %d are read", path, name, ndim,
                      SHARDRT_MAX_NDIM);
@@ -232,7 +232,7 @@ static int check_chunks(const struct hdf5_dataset *self, size_t file_bytes, cons
 static int read_filters(struct hdf5_dataset *out, hid_t list, const char *path, const char *name) {
   out->nfilters = H5Pget_nfilters(list);
   if (out->nfilters < 0 || out->nfilters > HDF5_FILTERS)
-    return refuse(SHARDRT_EFORMAT, path, name, "its filters are too many");
+    return refuse_dataset(SHARDRT_EFORMAT, path, name, "its filters are too many");
   for (int32_t i = 0; i < out->nfilters; i++) {
     unsigned flags = 0, values[8] = {0}, config = 0;
     size_t count = 8;
@@ -263,9 +263,9 @@ static int read_chunks(struct hdf5_dataset *out, hid_t list, const char *path, c
   unsigned options = 0;
   out->chunked = out->written = true;
   if (H5Pget_chunk(list, out->ndim, chunk) != out->ndim)
-    return refuse(SHARDRT_EFORMAT, path, name, "its chunks have no shape");
+    return refuse_dataset(SHARDRT_EFORMAT, path, name, "its chunks have no shape");
   if (H5Pget_chunk_opts(list, &options) < 0 || options != 0)
-    return refuse(SHARDRT_EFORMAT, path, name, "its chunks at the edges are encoded otherwise than all");
+    return refuse_dataset(SHARDRT_EFORMAT, path, name, "its chunks at the edges are encoded otherwise than all");
   for (int32_t d = 0; d < out->ndim; d++) out->chunk[d] = (int64_t)chunk[d];
   return read_filters(out, list, path, name);
 }
@@ -289,9 +289,9 @@ static int read_layout(struct hdf5_dataset *out, hid_t list, size_t file_bytes, 
     out->offset = offset;
     return out->written ? check_piece(out, path, name) : SHARDRT_OK;
   default:
-    return refuse(SHARDRT_EFORMAT, path, name,
-                  "it is a virtual dataset, or one of an unknown layout; h5repack makes "
-                  "it one that shardrt reads");
+    return refuse_dataset(SHARDRT_EFORMAT, path, name,
+                          "it is a virtual dataset, or one of an unknown layout; h5repack makes "
+                          "it one that shardrt reads");
   }
 }
 
@@ -304,16 +304,17 @@ static bool is_in(const struct hdf5_dataset *self) {
 
 static int read_dataset(struct hdf5_dataset *out, size_t file_bytes, const char *path, const char *name) {
   if (!is_in(out))
-    return refuse(SHARDRT_EFORMAT, path, name, "this is a link to another file; that file is to be named");
+    return refuse_dataset(SHARDRT_EFORMAT, path, name, "this is a link to another file; that file is to be named");
   const hid_t list = H5Dget_create_plist(out->id), file_list = H5Fget_create_plist(out->file_id);
   hsize_t user_block = 0;
   int code = list >= 0 && file_list >= 0 && H5Pget_userblock(file_list, &user_block) >= 0
                  ? SHARDRT_OK
-                 : refuse(SHARDRT_EFORMAT, path, name, "it cannot be described");
+                 : refuse_dataset(SHARDRT_EFORMAT, path, name, "it cannot be described");
   if (code == SHARDRT_OK && !chunk_base(user_block, &out->base))
-    code = refuse(SHARDRT_EFORMAT, path, name,
-                  "the file has a user block, and it cannot be found out from which byte on this HDF5 library counts "
-                  "the addresses of chunks; h5unjam makes it a file without one");
+    code = refuse_dataset(
+        SHARDRT_EFORMAT, path, name,
+        "the file has a user block, and it cannot be found out from which byte on this HDF5 library counts "
+        "the addresses of chunks; h5unjam makes it a file without one");
   if (code == SHARDRT_OK) code = read_shape(out, path, name);
   if (code == SHARDRT_OK) code = read_type(out, list, path, name);
   if (code == SHARDRT_OK) code = read_layout(out, list, file_bytes, path, name);
@@ -344,9 +345,9 @@ int hdf5_open(const struct stored *file, const char *name, struct hdf5_dataset *
   out->file_id = open_file(file);
   out->id = out->file_id > 0 ? H5Dopen2(out->file_id, name, H5P_DEFAULT) : -1;
   if (out->file_id < 0)
-    code = refuse(SHARDRT_EFORMAT, path, name, "this is no HDF5 file that can be read");
+    code = refuse_dataset(SHARDRT_EFORMAT, path, name, "this is no HDF5 file that can be read");
   else if (out->id < 0)
-    code = refuse(SHARDRT_EFORMAT, path, name, "this dataset cannot be opened");
+    code = refuse_dataset(SHARDRT_EFORMAT, path, name, "this dataset cannot be opened");
   else
     code = read_dataset(out, file->bytes, path, name);
   library_leave();

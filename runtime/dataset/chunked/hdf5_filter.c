@@ -33,7 +33,7 @@ static uint32_t fletcher32(const uint8_t *data, size_t bytes) {
   return high << 16 | low;
 }
 
-static int check(const uint8_t *data, size_t *bytes) {
+static int check_sum(const uint8_t *data, size_t *bytes) {
   if (*bytes < CHECKSUM) return error_set(SHARDRT_EFORMAT, "damaged: its checksum is not there");
   *bytes -= CHECKSUM;
   const uint8_t *at = data + *bytes;
@@ -81,7 +81,7 @@ int hdf5_decode(const struct hdf5_dataset *self, uint32_t mask, const uint8_t *d
   for (int32_t i = self->nfilters - 1; i >= 0 && code == SHARDRT_OK; i--) {
     if ((mask >> i & 1) != 0) continue;
     if (self->filters[i] == HDF5_FLETCHER32) {
-      code = check(data, &data_bytes);
+      code = check_sum(data, &data_bytes);
       continue;
     }
     uint8_t *room = is_last(self, mask, i) ? dst : reader_room(reader, room_bytes);

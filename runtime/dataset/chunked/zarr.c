@@ -14,16 +14,16 @@
 #include "base/hash.h"
 #include "base/size.h"
 #include "dataset/audit.h"
-#include "dataset/chunked/grid.h"
+#include "dataset/chunked/chunk_grid.h"
 #include "dataset/chunked/zarr_metadata.h"
 #include "dataset/formats.h"
 #include "storage/local/url.h"
 
-/* What a grid's `own` is. */
+/* What a chunk_grid's `own` is. */
 struct zarr {
   struct zarr_metadata about;
   char *folder;
-  const struct grid *grid;
+  const struct chunk_grid *grid;
   shardrt_source_options options; /* how its files are opened; */
   char *cache;                    /* owned */
   struct stored metadata;
@@ -64,8 +64,8 @@ static uint32_t version_of(const struct stored *file) {
   return (uint32_t)(hash >> 32) | 1; /* 0 means that there is none */
 }
 
-static int look(const struct zarr *self, int64_t part, const struct stored *file, size_t offset, const uint8_t *data,
-                size_t bytes) {
+static int look_at_chunk(const struct zarr *self, int64_t part, const struct stored *file, size_t offset,
+                         const uint8_t *data, size_t bytes) {
   if (self->guard == NULL) return SHARDRT_OK;
   const uint32_t version = version_of(file);
   const uint64_t known = guard_known(self->guard, part);
@@ -120,7 +120,8 @@ static int find_in_shard(const struct zarr *self, const int64_t *at, const struc
   const size_t first = about->index_first ? 0 : file->bytes - plain - checksums;
   const uint8_t *index = NULL;
   int code = stored_get(file, first, plain + checksums, reader, &index);
-  if (code == SHARDRT_OK) code = look(self, self->chunks + shard_of(self, at), file, first, index, plain + checksums);
+  if (code == SHARDRT_OK)
+    code = look_at_chunk(self, self->chunks + shard_of(self, at), file, first, index, plain + checksums);
   if (code < 0) return code;
   code = zarr_decode(&about->index_codecs, index, plain + checksums, NULL, plain, reader, &index);
   if (code < 0) return error_prefix(code, "%s: the shard's index at byte %zu", file->title, first);
@@ -132,14 +133,14 @@ static int find_in_shard(const struct zarr *self, const int64_t *at, const struc
 }
 
 /* Reads what lies at these bytes of the file of chunk `number`. */
-static int decode(const struct zarr *self, int64_t number, const struct stored *file, size_t offset, size_t bytes,
-                  struct reader *reader, struct chunk *out) {
+static int decode_chunk(const struct zarr *self, int64_t number, const struct stored *file, size_t offset, size_t bytes,
+                        struct reader *reader, struct chunk *out) {
   const struct zarr_codecs *codecs = &self->about.codecs;
   const uint8_t *data = NULL;
   const int64_t read_before = reader->bytes_read;
   uint8_t *memory = NULL;
   int code = stored_get(file, offset, bytes, reader, &data);
-  if (code == SHARDRT_OK) code = look(self, number, file, offset, data, bytes);
+  if (code == SHARDRT_OK) code = look_at_chunk(self, number, file, offset, data, bytes);
   if (code < 0) return code;
   if (self->grid->in_place) {
     reader->bytes_read = read_before; /* who takes something out of it counts that */
@@ -166,14 +167,14 @@ static int load_from(const struct zarr *self, int64_t number, const int64_t *at,
   bytes = file->bytes;
   if (self->about.sharded) code = find_in_shard(self, at, file, reader, &offset, &bytes, &there);
   if (code < 0 || !there) return code;
-  return decode(self, number, file, offset, bytes, reader, out);
+  return decode_chunk(self, number, file, offset, bytes, reader, out);
 }
 
 static int load_chunk(const void *own, int64_t number, struct reader *reader, struct chunk *out) {
   const struct zarr *self = own;
   int64_t at[SHARDRT_MAX_NDIM];
   struct stored file = {0};
-  grid_place(self->grid, number, at);
+  chunk_grid_place(self->grid, number, at);
   const struct reader_mark mark = reader_mark(reader);
   int code = load_from(self, number, at, reader, out, &file);
   reader_release(reader, mark);
@@ -186,7 +187,7 @@ static int load_chunk(const void *own, int64_t number, struct reader *reader, st
   return code;
 }
 
-static void drop(void *own) {
+static void drop_zarr(void *own) {
   struct zarr *self = own;
   guard_close(self->guard);
   stored_close(&self->metadata);
@@ -231,11 +232,11 @@ static int guard_chunks(struct zarr *self, int32_t verify) {
   return guard_open(&of, verify, &self->guard);
 }
 
-static int read_array(const char *path, const shardrt_source_options *options, struct grid *out) {
+static int read_array(const char *path, const shardrt_source_options *options, struct chunk_grid *out) {
   struct zarr *self = alloc_zeros(1, sizeof *self);
   if (self == NULL) return ALLOC_FAILED;
   out->own = self;
-  out->drop = drop;
+  out->drop = drop_zarr;
   out->load = load_chunk;
   self->grid = out;
   size_t length = strlen(path);
@@ -265,7 +266,7 @@ static int read_array(const char *path, const shardrt_source_options *options, s
 /* ---- for `shardrt index` ---------------------------------------------------------------------------------------- */
 
 struct zarr_walk {
-  struct grid grid;
+  struct chunk_grid grid;
   int64_t counts[SHARDRT_MAX_NDIM]; /* of chunks */
 };
 
@@ -280,18 +281,18 @@ static int walk_chunk(const struct zarr *self, int64_t part, const int64_t *at, 
   out->unknown = known == SUMS_UNKNOWN || (known != SUMS_CONFLICT && known >> 32 != version_of(file));
   if (compares == out->unknown) return SHARDRT_OK; /* nothing to compare with, or nothing to find out */
   code = stored_get(file, offset, bytes, reader, &data);
-  return code < 0 ? code : look(self, part, file, offset, data, bytes);
+  return code < 0 ? code : look_at_chunk(self, part, file, offset, data, bytes);
 }
 
 /* A chunk and, before it, the index of its shard. */
-static int walk(void *own, int64_t part, bool compares, struct reader *reader, struct audit_look *out) {
+static int audit_look_at(void *own, int64_t part, bool compares, struct reader *reader, struct audit_look *out) {
   const struct zarr_walk *walk = own;
   const struct zarr *self = walk->grid.own;
   int64_t at[SHARDRT_MAX_NDIM];
   struct stored file = {0};
   bool there = false;
   const int64_t before = reader->bytes_read;
-  grid_place(&walk->grid, part, at);
+  chunk_grid_place(&walk->grid, part, at);
   out->offset = -1;
   int code = open_chunk(self, at, reader, &file, &there);
   if (code == SHARDRT_OK && there) code = walk_chunk(self, part, at, compares, reader, &file, out);
@@ -301,19 +302,19 @@ static int walk(void *own, int64_t part, bool compares, struct reader *reader, s
   return code;
 }
 
-static int walk_save(void *own) {
+static int audit_save(void *own) {
   const struct zarr_walk *walk = own;
   return guard_save(((const struct zarr *)walk->grid.own)->guard);
 }
 
-static void walk_drop(void *own) {
+static void audit_drop(void *own) {
   struct zarr_walk *walk = own;
-  if (walk->grid.own != NULL) drop(walk->grid.own);
+  if (walk->grid.own != NULL) drop_zarr(walk->grid.own);
   alloc_free(walk->grid.title);
   alloc_free(walk);
 }
 
-static const audit_kind walk_kind = {.look = walk, .save = walk_save, .drop = walk_drop};
+static const struct audit_kind walk_kind = {.look = audit_look_at, .save = audit_save, .drop = audit_drop};
 
 int zarr_audit(const char *folder, const shardrt_source_options *options, bool compares, shardrt_audit *out) {
   struct zarr_walk *walk = alloc_zeros(1, sizeof *walk);
@@ -333,16 +334,13 @@ int zarr_audit(const char *folder, const shardrt_source_options *options, bool c
 
 static int open_zarr(int32_t nfields, const char *const *names, const char *const *paths,
                      const shardrt_source_options *options, shardrt_source **out) {
-  return grid_open(&zarr_format, nfields, names, paths, options, read_array, out);
+  return chunk_grid_open(&zarr_format, nfields, names, paths, options, read_array, out);
 }
 
-const source_format zarr_format = {
+const struct source_format zarr_format = {
     .name = "zarr",
     .open = open_zarr,
-    .gather = grid_gather,
-    .extents = grid_extents,
-    .file_count = grid_file_count,
-    .file_name = grid_file_name,
-    .file_fingerprint = grid_file_fingerprint,
-    .close = grid_close,
+    .gather = chunk_grid_gather,
+    .extents = chunk_grid_extents,
+    .close = chunk_grid_close,
 };

@@ -12,7 +12,7 @@
 enum { METADATA_AT_MOST = 16 * 1024 * 1024 }; /* bytes */
 
 /* numpy's "<f4", or v3's "float32". */
-static int find_dtype(const json_reader *r, struct zarr_parse *p) {
+static int find_dtype(const struct json_reader *r, struct zarr_parse *p) {
   static const struct {
     const char *v2;
     int32_t dtype;
@@ -87,7 +87,7 @@ static bool fill_integer(struct zarr_parse *p) {
   return *end == '\0' && end != p->fill && errno == 0 && value <= highest;
 }
 
-static int find_fill(const json_reader *r, struct zarr_parse *p) {
+static int find_fill(const struct json_reader *r, struct zarr_parse *p) {
   const int32_t dtype = p->out->dtype;
   bool good;
   if (!p->fill_is_text && strcmp(p->fill, "null") == 0) {
@@ -108,7 +108,7 @@ static int find_fill(const json_reader *r, struct zarr_parse *p) {
 }
 
 /* What is decoded at once is a chunk within a shard. */
-static int find_shards(const json_reader *r, struct zarr_parse *p) {
+static int find_shards(const struct json_reader *r, struct zarr_parse *p) {
   struct zarr_metadata *out = p->out;
   for (int32_t d = 0; d < out->ndim; d++) out->per_shard[d] = 1;
   if (!out->sharded) return SHARDRT_OK;
@@ -123,7 +123,7 @@ static int find_shards(const json_reader *r, struct zarr_parse *p) {
   return SHARDRT_OK;
 }
 
-static int finish(const json_reader *r, struct zarr_parse *p) {
+static int finish(const struct json_reader *r, struct zarr_parse *p) {
   struct zarr_metadata *out = p->out;
   if (p->format != out->version)
     return json_bad(r, "its zarr_format is %lld, not %d", (long long)p->format, (int)out->version);
@@ -152,7 +152,7 @@ static int parse(const struct stored *file, struct zarr_metadata *out) {
     return error_set(SHARDRT_EFORMAT, "%s: %zu bytes, which is no array's metadata", file->title, file->bytes);
   int code = stored_get(file, 0, file->bytes, &reader, &data);
   if (code == SHARDRT_OK) {
-    json_reader r = {.path = file->path, .begin = data, .at = data, .end = data + file->bytes};
+    struct json_reader r = {.path = file->path, .begin = data, .at = data, .end = data + file->bytes};
     code = zarr_parse_object(&r, &p);
     if (code == SHARDRT_OK) code = finish(&r, &p);
   }

@@ -6,21 +6,21 @@
 
 /* ---- pieces ------------------------------------------------------------------------------------------------------ */
 
-static int read_word(json_reader *r, const char *expected, char *out) {
-  json_text text = {.bytes = out, .room = ZARR_WORD};
+static int read_word(struct json_reader *r, const char *expected, char *out) {
+  struct json_text text = {.bytes = out, .room = ZARR_WORD};
   int code = json_text_read(r, expected, &text);
   if (code == SHARDRT_OK && text.length >= ZARR_WORD) return json_bad(r, "expected %s, found a long text", expected);
   return code;
 }
 
-static int read_size(json_reader *r, int32_t i, void *context) {
+static int read_size(struct json_reader *r, int32_t i, void *context) {
   struct zarr_parse *p = context;
   if (i == SHARDRT_MAX_NDIM) return json_bad(r, "has more than %d dimensions", SHARDRT_MAX_NDIM);
   p->sizes = i + 1;
   return json_number_read(r, "a size, a whole number from 0 on", &p->list[i]);
 }
 
-static int read_sizes(json_reader *r, struct zarr_parse *p, int64_t *out, int32_t *count) {
+static int read_sizes(struct json_reader *r, struct zarr_parse *p, int64_t *out, int32_t *count) {
   p->sizes = 0;
   int code = json_list_read(r, "a list of sizes", read_size, p);
   memcpy(out, p->list, sizeof p->list);
@@ -29,7 +29,7 @@ static int read_sizes(json_reader *r, struct zarr_parse *p, int64_t *out, int32_
 }
 
 /* A text, number, true, false or null. */
-static int read_fill(json_reader *r, struct zarr_parse *p) {
+static int read_fill(struct json_reader *r, struct zarr_parse *p) {
   static const char expected[] = "a number, a text, true, false or null for \"fill_value\"";
   if (json_accept(r, '"')) {
     r->at--;
@@ -40,7 +40,7 @@ static int read_fill(json_reader *r, struct zarr_parse *p) {
 }
 
 /* Anything but null is refused. */
-static int refuse_value(json_reader *r, const char *what) {
+static int refuse_value(struct json_reader *r, const char *what) {
   char word[ZARR_WORD];
   if (json_accept(r, '[')) {
     bool more;
@@ -54,7 +54,7 @@ static int refuse_value(json_reader *r, const char *what) {
 
 /* ---- codecs ------------------------------------------------------------------------------------------------------ */
 
-static int set_codec(json_reader *r, struct zarr_parse *p, const char *name) {
+static int set_codec(struct json_reader *r, struct zarr_parse *p, const char *name) {
   static const struct {
     const char *name;
     enum zarr_compressor compressor;
@@ -76,9 +76,9 @@ static int set_codec(json_reader *r, struct zarr_parse *p, const char *name) {
                   name);
 }
 
-static int codecs_list(json_reader *r, struct zarr_parse *p, struct zarr_codecs *into);
+static int codecs_list(struct json_reader *r, struct zarr_parse *p, struct zarr_codecs *into);
 
-static int transpose_order(json_reader *r, int32_t i, void *context) {
+static int transpose_order(struct json_reader *r, int32_t i, void *context) {
   int64_t axis = -1;
   (void)context;
   int code = json_number_read(r, "an axis", &axis);
@@ -88,7 +88,7 @@ static int transpose_order(json_reader *r, int32_t i, void *context) {
 }
 
 /* One setting of a codec, or of a chunk grid or key encoding; those that do not matter to a reader are skipped. */
-static int read_setting(json_reader *r, const char *key, void *context) {
+static int read_setting(struct json_reader *r, const char *key, void *context) {
   static const char *const for_writers[] = {"level", "checksum", "typesize", "cname", "clevel", "shuffle", "blocksize"};
   struct zarr_parse *p = context;
   char word[ZARR_WORD] = "";
@@ -130,12 +130,12 @@ static int read_setting(json_reader *r, const char *key, void *context) {
 
 /* The member "configuration" of {"name": …, "configuration": {…}}, which is looked at twice: the name may stand
  * behind it. */
-static int find_name(json_reader *r, const char *key, void *context) {
+static int find_name(struct json_reader *r, const char *key, void *context) {
   struct zarr_parse *p = context;
   return strcmp(key, "name") == 0 ? read_word(r, "a name", p->name) : json_skip(r);
 }
 
-static int read_configuration(json_reader *r, const char *key, void *context) {
+static int read_configuration(struct json_reader *r, const char *key, void *context) {
   static const char expected[] = "an object of settings";
   if (strcmp(key, "configuration") == 0) return json_object_read(r, expected, read_setting, context);
   if (strcmp(key, "name") == 0 || strcmp(key, "must_understand") == 0) return json_skip(r);
@@ -144,27 +144,27 @@ static int read_configuration(json_reader *r, const char *key, void *context) {
 }
 
 /* Leaves the name in p->name. An extension without settings may be a bare name. */
-static int read_extension(json_reader *r, struct zarr_parse *p) {
+static int read_extension(struct json_reader *r, struct zarr_parse *p) {
   static const char expected[] = "{\"name\": …, \"configuration\": {…}}";
   p->name[0] = '\0';
   if (json_accept(r, '"')) {
     r->at--;
     return read_word(r, expected, p->name);
   }
-  const json_reader before = *r;
+  const struct json_reader before = *r;
   int code = json_object_read(r, expected, find_name, p);
   if (code < 0) return code;
   *r = before;
   return SHARDRT_OK;
 }
 
-static int read_settings(json_reader *r, struct zarr_parse *p) {
+static int read_settings(struct json_reader *r, struct zarr_parse *p) {
   const uint8_t *at = r->at;
   if (at > r->begin && at[-1] == '"') return SHARDRT_OK; /* it was a bare name */
   return json_object_read(r, "an object", read_configuration, p);
 }
 
-static int read_codec(json_reader *r, int32_t i, void *context) {
+static int read_codec(struct json_reader *r, int32_t i, void *context) {
   struct zarr_parse *p = context;
   int code = read_extension(r, p);
   if (code < 0) return code;
@@ -189,7 +189,7 @@ static int read_codec(json_reader *r, int32_t i, void *context) {
   return code == SHARDRT_OK ? read_settings(r, p) : code;
 }
 
-static int codecs_list(json_reader *r, struct zarr_parse *p, struct zarr_codecs *into) {
+static int codecs_list(struct json_reader *r, struct zarr_parse *p, struct zarr_codecs *into) {
   struct zarr_codecs *const outer = p->codecs;
   char name[ZARR_WORD];
   memcpy(name, p->name, sizeof name);
@@ -201,12 +201,12 @@ static int codecs_list(json_reader *r, struct zarr_parse *p, struct zarr_codecs 
 }
 
 /* v2's {"id": "zlib", "level": 1}. */
-static int read_compressor_id(json_reader *r, const char *key, void *context) {
+static int read_compressor_id(struct json_reader *r, const char *key, void *context) {
   struct zarr_parse *p = context;
   return strcmp(key, "id") == 0 ? read_word(r, "a compressor's id", p->name) : json_skip(r);
 }
 
-static int read_compressor(json_reader *r, struct zarr_parse *p) {
+static int read_compressor(struct json_reader *r, struct zarr_parse *p) {
   char word[ZARR_WORD];
   if (!json_accept(r, '{')) {
     int code = json_word_read(r, "an object or null for \"compressor\"", word, sizeof word);
@@ -221,7 +221,7 @@ static int read_compressor(json_reader *r, struct zarr_parse *p) {
 
 /* ---- the whole --------------------------------------------------------------------------------------------------- */
 
-static int read_v2(json_reader *r, const char *key, void *context) {
+static int read_v2(struct json_reader *r, const char *key, void *context) {
   struct zarr_parse *p = context;
   char word[ZARR_WORD] = "";
   if (strcmp(key, "zarr_format") == 0) return json_number_read(r, "2", &p->format);
@@ -249,14 +249,14 @@ static int read_v2(json_reader *r, const char *key, void *context) {
   return json_bad(r, "has \"%s\", which shardrt does not know", key);
 }
 
-static int read_grid(json_reader *r, struct zarr_parse *p) {
+static int read_grid(struct json_reader *r, struct zarr_parse *p) {
   int code = read_extension(r, p);
   if (code == SHARDRT_OK && strcmp(p->name, "regular") != 0)
     return json_bad(r, "its chunk grid is \"%s\"; shardrt reads \"regular\" ones", p->name);
   return code < 0 ? code : read_settings(r, p);
 }
 
-static int read_encoding(json_reader *r, struct zarr_parse *p) {
+static int read_encoding(struct json_reader *r, struct zarr_parse *p) {
   int code = read_extension(r, p);
   if (code < 0) return code;
   p->out->prefix = strcmp(p->name, "default") == 0;
@@ -266,7 +266,7 @@ static int read_encoding(json_reader *r, struct zarr_parse *p) {
   return read_settings(r, p);
 }
 
-static int read_v3(json_reader *r, const char *key, void *context) {
+static int read_v3(struct json_reader *r, const char *key, void *context) {
   static const char *const ignored[] = {"attributes", "dimension_names", "consolidated_metadata"};
   struct zarr_parse *p = context;
   char word[ZARR_WORD] = "";
@@ -309,14 +309,14 @@ const char *zarr_parse_missing(const struct zarr_parse *p) {
   return NULL;
 }
 
-static int read_member(json_reader *r, const char *key, void *context) {
+static int read_member(struct json_reader *r, const char *key, void *context) {
   struct zarr_parse *p = context;
   int code = json_once(r, key, once, &p->seen);
   if (code < 0) return code;
   return p->out->version == 2 ? read_v2(r, key, p) : read_v3(r, key, p);
 }
 
-int zarr_parse_object(json_reader *r, struct zarr_parse *p) {
+int zarr_parse_object(struct json_reader *r, struct zarr_parse *p) {
   int code = json_object_read(r, "an object", read_member, p);
   return code < 0 ? code : json_end(r, "nothing behind the object");
 }

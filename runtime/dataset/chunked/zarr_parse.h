@@ -28,7 +28,7 @@ struct zarr_parse {
 
 /* Reads the object that is all of `r`, of the version that p->out has. EFORMAT: it is malformed, or has something that
  * shardrt does not read. */
-int zarr_parse_object(json_reader *r, struct zarr_parse *p);
+int zarr_parse_object(struct json_reader *r, struct zarr_parse *p);
 
 /* The member that every array of this version has, and this one has not; NULL: none. Another one may be it, damaged. */
 const char *zarr_parse_missing(const struct zarr_parse *p);

@@ -4,10 +4,12 @@
  *
  * A record is bytes: the field "record", uint8 of any length, or raw elements where a dtype and a shape are asked for
  * under this name. Where `fields` asks for anything else, records are tf.train.Examples (example_fields.h). */
+#include <assert.h>
 #include <string.h>
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "base/search.h"
 #include "codec/riegeli.h"
 #include "dataset/formats.h"
 #include "dataset/record/array_record_file.h"
@@ -90,38 +92,25 @@ static int grow_slot(struct slot *slot, size_t bytes) {
   return slot->room != NULL ? SHARDRT_OK : ALLOC_FAILED;
 }
 
-static struct place find(const struct array_record *self, int64_t sample) {
-  int32_t f = 0, last = self->nfiles - 1; /* the file is one of f … last; empty ones stand before it */
-  while (f < last) {
-    const int32_t middle = f + (last - f + 1) / 2;
-    if (self->files[middle].first <= sample)
-      f = middle;
-    else
-      last = middle - 1;
-  }
-  const struct array_record_file *file = &self->files[f];
+static struct place find_record(const struct array_record *self, int64_t sample) {
+  assert(sample >= 0 && sample < self->base.count);
+  const struct array_record_file *file =
+      &self->files[search_part(&self->files->first, sizeof *self->files, self->nfiles, sample)];
   const int64_t record = sample - file->first;
-  int64_t low = 0, high = file->nchunks - 1;
-  while (low < high) {
-    const int64_t middle = low + (high - low + 1) / 2;
-    if (file->chunks[middle].first <= record)
-      low = middle;
-    else
-      high = middle - 1;
-  }
-  return (struct place){.file = file, .chunk = low, .row = record - file->chunks[low].first};
+  const int64_t chunk = search_part(&file->chunks->first, sizeof *file->chunks, file->nchunks, record);
+  return (struct place){.file = file, .chunk = chunk, .row = record - file->chunks[chunk].first};
 }
 
 /* Prefixes the message of a failure with the file, the record and where its chunk is. */
-static int blame(struct place p, int code) {
+static int blame_record(struct place p, int code) {
   const struct array_record_chunk *chunk = &p.file->chunks[p.chunk];
   return error_prefix(code, "%s: record %lld in the chunk at byte %zu", p.file->stored.title,
                       (long long)chunk->first + p.row, chunk->offset);
 }
 
 /* Decodes a chunk into its slot, or, where it need or should not be kept, into the arena. */
-static int decode(struct place p, const struct riegeli_chunk *chunk, struct slot *slot, struct reader *reader,
-                  struct riegeli_records *out, bool *kept) {
+static int decode_chunk(struct place p, const struct riegeli_chunk *chunk, struct slot *slot, struct reader *reader,
+                        struct riegeli_records *out, bool *kept) {
   size_t bytes;
   int code = riegeli_room(chunk, &bytes);
   if (code != SHARDRT_OK) return code;
@@ -146,8 +135,8 @@ static int decode(struct place p, const struct riegeli_chunk *chunk, struct slot
 }
 
 /* A record's bytes; *kept: they lie in a slot, and so do not stay. */
-static int get(const struct array_record *self, struct place p, struct reader *reader, const uint8_t **data,
-               size_t *bytes, bool *kept) {
+static int get_record(const struct array_record *self, struct place p, struct reader *reader, const uint8_t **data,
+                      size_t *bytes, bool *kept) {
   struct slots *slots = reader_state(reader, self, make_slots, drop_slots);
   if (slots == NULL) return ALLOC_FAILED;
   bool there;
@@ -155,9 +144,10 @@ static int get(const struct array_record *self, struct place p, struct reader *r
   struct riegeli_records found = slot->found;
   *kept = true;
   if (!there) {
+    const struct input input = stored_input(&p.file->stored);
     struct riegeli_chunk chunk;
-    int code = riegeli_chunk_get(&p.file->stored, p.file->chunks[p.chunk].offset, self->verify, reader, &chunk);
-    if (code == SHARDRT_OK) code = decode(p, &chunk, slot, reader, &found, kept);
+    int code = riegeli_chunk_get(&input, p.file->chunks[p.chunk].offset, self->verify, reader, &chunk);
+    if (code == SHARDRT_OK) code = decode_chunk(p, &chunk, slot, reader, &found, kept);
     if (code != SHARDRT_OK) return code;
     slot->used = ++slots->clock;
   }
@@ -168,7 +158,7 @@ static int get(const struct array_record *self, struct place p, struct reader *r
 }
 
 /* A value that lies within a slot is copied: the next one that is read may take its place. */
-static int keep(struct value *value, const uint8_t *data, size_t bytes, struct reader *reader) {
+static int keep_value(struct value *value, const uint8_t *data, size_t bytes, struct reader *reader) {
   const uint8_t *at = value->data;
   if (at < data || at >= data + bytes) return SHARDRT_OK;
   void *copy = reader_room(reader, value_bytes(value));
@@ -181,18 +171,18 @@ static int keep(struct value *value, const uint8_t *data, size_t bytes, struct r
 static int array_record_value(const shardrt_source *source, int32_t field, int64_t sample, struct reader *reader,
                               struct value *out, bool *handled) {
   const struct array_record *self = (const struct array_record *)source;
-  const struct place p = find(self, sample);
+  const struct place p = find_record(self, sample);
   const uint8_t *data;
   size_t bytes;
   bool kept;
   *handled = true;
-  int code = get(self, p, reader, &data, &bytes, &kept);
+  int code = get_record(self, p, reader, &data, &bytes, &kept);
   if (code == SHARDRT_OK && self->examples)
     code = example_value(source, &self->kinds, field, data, bytes, reader, out);
   else if (code == SHARDRT_OK)
     code = records_elements(&source->fields[field], data, bytes, reader, out);
-  if (code == SHARDRT_OK && kept) code = keep(out, data, bytes, reader);
-  return code == SHARDRT_OK ? code : blame(p, code);
+  if (code == SHARDRT_OK && kept) code = keep_value(out, data, bytes, reader);
+  return code == SHARDRT_OK ? code : blame_record(p, code);
 }
 
 /* ---- the source -------------------------------------------------------------------------------------------------- */
@@ -204,7 +194,7 @@ static int open_file(struct array_record *self, const char *path, const shardrt_
   self->nfiles++;
   f->first = self->base.count;
   self->base.count += f->chunks[f->nchunks].first;
-  return SHARDRT_OK;
+  return source_add_file(&self->base, f->stored.title, &f->stored, 0);
 }
 
 /* The fields of Examples, of which the first record tells. */
@@ -212,19 +202,19 @@ static int set_examples(struct array_record *self, int32_t nfields, const shardr
   if (self->base.count == 0)
     return error_set(SHARDRT_EFORMAT, "%s%s: holds no record, and so no field \"%s\"", self->files[0].stored.title,
                      self->nfiles > 1 ? ", and the files after it" : "", asked[0].name);
-  struct place p = find(self, 0);
+  struct place p = find_record(self, 0);
   struct reader arena = {0};
   const uint8_t *data;
   size_t bytes;
   bool kept;
   self->examples = true;
-  int code = get(self, p, &arena, &data, &bytes, &kept);
+  int code = get_record(self, p, &arena, &data, &bytes, &kept);
   for (int64_t i = 1; code == SHARDRT_EFORMAT && i < self->base.count; i++) {
-    p = find(self, i);
-    code = get(self, p, &arena, &data, &bytes, &kept);
+    p = find_record(self, i);
+    code = get_record(self, p, &arena, &data, &bytes, &kept);
   }
   if (code == SHARDRT_OK) code = example_fields(&self->base, nfields, asked, data, bytes, &self->kinds);
-  if (code != SHARDRT_OK) blame(p, code);
+  if (code != SHARDRT_OK) blame_record(p, code);
   reader_clear(&arena);
   return code;
 }
@@ -273,24 +263,12 @@ static int array_record_extents(const shardrt_source *source, int32_t field, con
   (void)inner;
   int code = SHARDRT_OK;
   for (int64_t i = 0; i < n && code == SHARDRT_OK; i++) {
-    const struct place p = find((const struct array_record *)source, samples[i]);
+    const struct place p = find_record((const struct array_record *)source, samples[i]);
     const struct array_record_chunk *chunk = &p.file->chunks[p.chunk];
     if (chunk[1].offset > chunk->offset)
       code = extents_add(out, &p.file->stored.map, chunk->offset, chunk[1].offset - chunk->offset);
   }
   return code;
-}
-
-static int32_t array_record_file_count(const shardrt_source *source) {
-  return ((const struct array_record *)source)->nfiles;
-}
-
-static const char *array_record_file_name(const shardrt_source *source, int32_t file) {
-  return ((const struct array_record *)source)->files[file].stored.title;
-}
-
-static uint64_t array_record_file_fingerprint(const shardrt_source *source, int32_t file) {
-  return stored_fingerprint(&((const struct array_record *)source)->files[file].stored);
 }
 
 static void array_record_close(shardrt_source *source) {
@@ -302,14 +280,11 @@ static void array_record_close(shardrt_source *source) {
   alloc_free(source->fields);
 }
 
-const source_format array_record_format = {
+const struct source_format array_record_format = {
     .name = "array_record",
     .open_files = open_array_record,
     .gather = source_gather_values,
     .value = array_record_value,
     .extents = array_record_extents,
-    .file_count = array_record_file_count,
-    .file_name = array_record_file_name,
-    .file_fingerprint = array_record_file_fingerprint,
     .close = array_record_close,
 };

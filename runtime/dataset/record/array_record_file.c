@@ -57,15 +57,16 @@ static bool read_record(const struct riegeli_records *list, int64_t i, struct me
   return read_message(list->data + (i > 0 ? list->ends[i - 1] : 0), list->data + list->ends[i], out);
 }
 
-static int bad(const struct array_record_file *f, const char *what) {
+static int bad_file(const struct array_record_file *f, const char *what) {
   return error_set(SHARDRT_EFORMAT, "%s: %s", f->stored.title, what);
 }
 
 /* All records of the chunk at byte `begin`, in the arena. */
 static int get_all(const struct array_record_file *f, size_t begin, struct reader *arena, struct riegeli_records *out) {
+  const struct input input = stored_input(&f->stored);
   struct riegeli_chunk chunk;
   size_t bytes = 0;
-  int code = riegeli_chunk_get(&f->stored, begin, true, arena, &chunk);
+  int code = riegeli_chunk_get(&input, begin, true, arena, &chunk);
   if (code != SHARDRT_OK) return code;
   code = riegeli_room(&chunk, &bytes);
   void *room = code == SHARDRT_OK ? reader_room(arena, bytes) : NULL;
@@ -74,12 +75,13 @@ static int get_all(const struct array_record_file *f, size_t begin, struct reade
 }
 
 static int check_signature(const struct array_record_file *f, struct reader *arena) {
+  const struct input input = stored_input(&f->stored);
   struct riegeli_chunk chunk;
-  if (f->stored.bytes == 0) return bad(f, "is empty");
-  int code = riegeli_chunk_get(&f->stored, 0, true, arena, &chunk);
+  if (f->stored.bytes == 0) return bad_file(f, "is empty");
+  int code = riegeli_chunk_get(&input, 0, true, arena, &chunk);
   if (code != SHARDRT_OK && code != SHARDRT_EFORMAT) return code;
   if (code != SHARDRT_OK || chunk.type != RIEGELI_SIGNATURE)
-    return bad(f, "is no ArrayRecord file, or its first 64 bytes are damaged");
+    return bad_file(f, "is no ArrayRecord file, or its first 64 bytes are damaged");
   return SHARDRT_OK;
 }
 
@@ -94,9 +96,9 @@ static int find_footer(const struct array_record_file *f, struct reader *arena, 
   int code = get_all(f, f->stored.bytes - RIEGELI_BLOCK, arena, &list);
   if (code != SHARDRT_OK) return error_prefix(code, "%s: its postscript", f->stored.title);
   if (!read_record(&list, 0, &postscript) || postscript.numbers[2] != MAGIC || !postscript.is_there[1])
-    return bad(f, "its postscript (the last 65,536 bytes) is not one of ArrayRecord");
+    return bad_file(f, "its postscript (the last 65,536 bytes) is not one of ArrayRecord");
   if (postscript.numbers[1] >= f->stored.bytes - RIEGELI_BLOCK)
-    return bad(f, "its postscript says that the footer lies outside of it");
+    return bad_file(f, "its postscript says that the footer lies outside of it");
   *out = postscript.numbers[1];
   return SHARDRT_OK;
 }
@@ -106,7 +108,7 @@ static int read_chunks(struct array_record_file *f, const struct riegeli_records
   int64_t count = 0;
   for (int64_t i = 0; i < f->nchunks; i++) {
     struct message m;
-    if (!read_record(footer, i + 1, &m) || !m.is_there[1]) return bad(f, "its footer is malformed");
+    if (!read_record(footer, i + 1, &m) || !m.is_there[1]) return bad_file(f, "its footer is malformed");
     if (m.numbers[1] >= footer_offset || m.numbers[3] > INT64_MAX - (uint64_t)count)
       return error_set(SHARDRT_EFORMAT, "%s: its footer says that chunk %lld lies outside of it", f->stored.title,
                        (long long)i);
@@ -127,17 +129,18 @@ static int read_footer(struct array_record_file *f, struct reader *arena) {
   code = get_all(f, offset, arena, &footer);
   if (code != SHARDRT_OK) return error_prefix(code, "%s: its footer", f->stored.title);
   if (!read_record(&footer, 0, &head) || head.bytes == NULL || !read_message(head.bytes, head.end, &counts))
-    return bad(f, "its footer is malformed");
+    return bad_file(f, "its footer is malformed");
   if (counts.numbers[1] != VERSION)
     return error_set(SHARDRT_EFORMAT, "%s: is of version %llu of ArrayRecord; shardrt reads version %d",
                      f->stored.title, (unsigned long long)counts.numbers[1], VERSION);
-  if (counts.numbers[2] != (uint64_t)(footer.count - 1)) return bad(f, "its footer tells of more chunks than it lists");
+  if (counts.numbers[2] != (uint64_t)(footer.count - 1))
+    return bad_file(f, "its footer tells of more chunks than it lists");
   f->nchunks = footer.count - 1;
   f->chunks = alloc_array((size_t)footer.count, sizeof *f->chunks);
   if (f->chunks == NULL) return ALLOC_FAILED;
   code = read_chunks(f, &footer, offset);
   if (code == SHARDRT_OK && (uint64_t)f->chunks[f->nchunks].first != counts.numbers[3])
-    code = bad(f, "its footer tells of another number of records than its chunks have");
+    code = bad_file(f, "its footer tells of another number of records than its chunks have");
   return code;
 }
 

@@ -106,7 +106,8 @@ static int find_layout(const struct stored *file, struct reader *arena, bool ski
                    right, right * record_bytes(*out), (int)label, (*out)->name);
 }
 
-static int scan(const struct stored *file, struct reader *arena, struct index_writer *writer, const void *context) {
+static int cifar_scan(const struct stored *file, struct reader *arena, struct index_writer *writer,
+                      const void *context) {
   static const char *const name = "record";
   const struct layout *layout = &layouts[0];
   (void)context;
@@ -184,8 +185,9 @@ static int set_fields(struct cifar *self, int32_t nfields, const shardrt_field *
 
 static int open_cifar(int32_t npaths, const char *const *paths, int32_t nfields, const shardrt_field *fields,
                       const shardrt_source_options *options, shardrt_source **out) {
-  records *made;
-  int code = records_open(&cifar_format, sizeof(struct cifar), npaths, paths, options, "cifar", scan, NULL, &made);
+  struct records *made;
+  int code =
+      records_open(&cifar_format, sizeof(struct cifar), npaths, paths, options, "cifar", cifar_scan, NULL, &made);
   if (code != SHARDRT_OK) return code;
   code = set_fields((struct cifar *)made, nfields, fields);
   if (code != SHARDRT_OK) {
@@ -216,18 +218,15 @@ static int cifar_extents(const shardrt_source *source, int32_t field, const int6
                          const shardrt_box *inner, struct extents *out) {
   (void)field; /* of whichever, the whole record: its checksum is of all of it */
   (void)inner;
-  return records_extents((const records *)source, 0, samples, n, out);
+  return records_extents((const struct records *)source, 0, samples, n, out);
 }
 
-const source_format cifar_format = {
+const struct source_format cifar_format = {
     .name = "cifar",
     .open_files = open_cifar,
     .gather = source_gather_values,
     .value = cifar_value,
     .blame = records_source_blame,
     .extents = cifar_extents,
-    .file_count = records_file_count,
-    .file_name = records_file_name,
-    .file_fingerprint = records_file_fingerprint,
     .close = records_close,
 };

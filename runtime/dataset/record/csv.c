@@ -239,7 +239,7 @@ static int open_csv(int32_t npaths, const char *const *paths, int32_t nfields, c
   const struct lines_rules rules = {.delimiter = delimiter, .header = options->no_header == 0};
   char kind[32];
   snprintf(kind, sizeof kind, "csv %c%s", delimiter, rules.header ? " with a header" : "");
-  records *made;
+  struct records *made;
   int code = records_open(&csv_format, sizeof(struct csv), npaths, paths, options, kind, lines_scan, &rules, &made);
   if (code != SHARDRT_OK) return code;
   struct csv *self = (struct csv *)made;
@@ -327,14 +327,11 @@ static void csv_close(shardrt_source *source) {
   records_close(source);
 }
 
-const source_format csv_format = {
+const struct source_format csv_format = {
     .name = "csv",
     .open_files = open_csv,
     .gather = source_gather_values,
     .value = csv_value,
     .blame = csv_blame,
-    .file_count = records_file_count,
-    .file_name = records_file_name,
-    .file_fingerprint = records_file_fingerprint,
     .close = csv_close,
 };

@@ -64,7 +64,7 @@ static int names_add(struct names *self, char *text) {
 }
 
 /* By the folder, then by the name in it. */
-static int compare(const void *a, const void *b) {
+static int compare_paths(const void *a, const void *b) {
   const char *x = *(char *const *)a, *y = *(char *const *)b;
   const char *x_end = strrchr(x, '/'), *y_end = strrchr(y, '/');
   if (x_end == NULL || y_end == NULL) return strcmp(x, y);
@@ -75,7 +75,7 @@ static int compare(const void *a, const void *b) {
 }
 
 static void names_sort(struct names *self, int64_t first) {
-  qsort((void *)(self->texts + first), (size_t)(self->count - first), sizeof *self->texts, compare);
+  qsort((void *)(self->texts + first), (size_t)(self->count - first), sizeof *self->texts, compare_paths);
 }
 
 /* ---- what is there ---------------------------------------------------------------------------------------------- */
@@ -92,7 +92,7 @@ static bool ends_in(const char *name, const char *const *ends) {
   return false;
 }
 
-static int refuse(const char *path) {
+static int refuse_folder(const char *path) {
   return error_set(SHARDRT_EIO, "the folder %s: %s", path, strerror(errno));
 }
 
@@ -124,12 +124,12 @@ static int add_entry(const char *path, const struct dirent *entry, bool full, st
  * wanted), with the path before them where `full`. */
 static int list(const char *path, bool full, struct names *folders, struct names *images) {
   DIR *directory = opendir(path);
-  if (directory == NULL) return refuse(path);
+  if (directory == NULL) return refuse_folder(path);
   int code = SHARDRT_OK;
   for (const struct dirent *entry; code == SHARDRT_OK && (errno = 0, entry = readdir(directory)) != NULL;) {
     if (entry->d_name[0] != '.') code = add_entry(path, entry, full, folders, images);
   }
-  if (code == SHARDRT_OK && errno != 0) code = refuse(path);
+  if (code == SHARDRT_OK && errno != 0) code = refuse_folder(path);
   closedir(directory);
   return code;
 }
@@ -206,6 +206,14 @@ static int set_fields(struct image_folder *self, int32_t nfields, const shardrt_
   return SHARDRT_OK;
 }
 
+/* Of the names of all files. */
+static uint64_t hash_files(const struct image_folder *self) {
+  const size_t above = strlen(self->path);
+  uint64_t hash = hash_text(0, "shardrt folder");
+  for (int64_t i = 0; i < self->files.count; i++) hash = hash_text(hash, self->files.texts[i] + above);
+  return hash;
+}
+
 static int open_image_folder(int32_t npaths, const char *const *paths, int32_t nfields, const shardrt_field *fields,
                              const shardrt_source_options *options, shardrt_source **out) {
   (void)options;
@@ -221,6 +229,7 @@ static int open_image_folder(int32_t npaths, const char *const *paths, int32_t n
   made->title = alloc_text("the folder %s", paths[0]);
   int code = made->path != NULL && made->title != NULL ? set_fields(made, nfields, fields) : ALLOC_FAILED;
   if (code == SHARDRT_OK) code = find_samples(made);
+  if (code == SHARDRT_OK) code = source_add_file(&made->base, made->title, NULL, hash_files(made));
   if (code != SHARDRT_OK) {
     shardrt_source_free(&made->base);
     return code;
@@ -297,26 +306,6 @@ static size_t image_folder_bytes(const shardrt_source *source, int32_t field, co
   return 0; /* of images it is not known before they are read */
 }
 
-static int32_t image_folder_file_count(const shardrt_source *source) {
-  (void)source;
-  return 1;
-}
-
-static const char *image_folder_file_name(const shardrt_source *source, int32_t file) {
-  (void)file;
-  return ((const struct image_folder *)source)->title;
-}
-
-/* Of the names of all files within it. */
-static uint64_t image_folder_file_fingerprint(const shardrt_source *source, int32_t file) {
-  (void)file;
-  const struct image_folder *self = (const struct image_folder *)source;
-  const size_t above = strlen(self->path);
-  uint64_t hash = hash_text(0, "shardrt folder");
-  for (int64_t i = 0; i < self->files.count; i++) hash = hash_text(hash, self->files.texts[i] + above);
-  return hash;
-}
-
 static void image_folder_close(shardrt_source *source) {
   struct image_folder *self = (struct image_folder *)source;
   alloc_free(self->labels);
@@ -333,15 +322,12 @@ const char *shardrt_source_class(const shardrt_source *source, int64_t i) {
   return i >= 0 && i < classes->count ? classes->texts[i] : NULL;
 }
 
-const source_format image_folder_format = {
+const struct source_format image_folder_format = {
     .name = "folder",
     .open_files = open_image_folder,
     .gather = image_folder_gather,
     .value = image_folder_value,
     .blame = image_folder_blame,
     .bytes = image_folder_bytes,
-    .file_count = image_folder_file_count,
-    .file_name = image_folder_file_name,
-    .file_fingerprint = image_folder_file_fingerprint,
     .close = image_folder_close,
 };

@@ -34,19 +34,19 @@ static int jsonl_blame(const shardrt_source *source, int32_t field, int64_t samp
 
 /* The line of a sample, to be read for a field that messages call `title`. */
 static int open_line(const struct jsonl *self, int64_t sample, const char *title, struct reader *reader,
-                     json_reader *out) {
+                     struct json_reader *out) {
   int64_t row;
   const struct record_file *file = records_find(&self->records, sample, &row);
   const uint8_t *line;
   size_t bytes;
   int code = records_get(&self->records, sample, 0, reader, &line, &bytes);
   if (code != SHARDRT_OK) return code;
-  *out = (json_reader){.path = title,
-                       .offset = (size_t)file->index.entries[row].offset,
-                       .what = "line",
-                       .begin = line,
-                       .at = line,
-                       .end = line + bytes};
+  *out = (struct json_reader){.path = title,
+                              .offset = (size_t)file->index.entries[row].offset,
+                              .what = "line",
+                              .begin = line,
+                              .at = line,
+                              .end = line + bytes};
   return SHARDRT_OK;
 }
 
@@ -93,7 +93,7 @@ static int add_field(struct jsonl *self, const char *name, shardrt_field **out) 
   return (*out)->name != NULL && self->titles[f] != NULL ? SHARDRT_OK : ALLOC_FAILED;
 }
 
-static int add_guessed(json_reader *line, const char *name, struct jsonl_span value, void *context) {
+static int add_guessed(struct json_reader *line, const char *name, struct jsonl_span value, void *context) {
   struct jsonl *self = context;
   shardrt_field *field = NULL;
   for (int32_t f = 0; f < self->records.base.nfields; f++)
@@ -109,13 +109,14 @@ static int add_guessed(json_reader *line, const char *name, struct jsonl_span va
 }
 
 /* The value of a field in the line that tells what is not said. */
-static int find_told(struct jsonl *self, int32_t f, struct reader *arena, json_reader *line, struct jsonl_span *value) {
+static int find_told(struct jsonl *self, int32_t f, struct reader *arena, struct json_reader *line,
+                     struct jsonl_span *value) {
   int code = open_line(self, self->first, self->titles[f], arena, line);
   return code == SHARDRT_OK ? jsonl_find(line, self->records.base.fields[f].name, value) : code;
 }
 
 static int add_asked(struct jsonl *self, const shardrt_field *asked, struct reader *arena) {
-  json_reader line;
+  struct json_reader line;
   struct jsonl_span value;
   shardrt_field *field = NULL, found;
   const int32_t f = self->records.base.nfields;
@@ -141,7 +142,7 @@ static int add_asked(struct jsonl *self, const shardrt_field *asked, struct read
   return SHARDRT_OK;
 }
 
-static int pass_by(json_reader *line, const char *name, struct jsonl_span value, void *context) {
+static int pass_by(struct json_reader *line, const char *name, struct jsonl_span value, void *context) {
   (void)line;
   (void)name;
   (void)value;
@@ -154,7 +155,7 @@ static int find_first(struct jsonl *self, struct reader *arena) {
   int code = SHARDRT_EFORMAT;
   for (int64_t i = 0; code == SHARDRT_EFORMAT && i < self->records.base.count; i++) {
     const struct reader_mark mark = reader_mark(arena);
-    json_reader line;
+    struct json_reader line;
     code = open_line(self, i, "its members", arena, &line);
     if (code == SHARDRT_OK && self->records.skips) code = jsonl_members(&line, pass_by, NULL);
     if (code == SHARDRT_OK) self->first = i;
@@ -169,7 +170,7 @@ static int set_fields(struct jsonl *self, int32_t nfields, const shardrt_field *
   int code = find_first(self, arena);
   for (int32_t f = 0; f < nfields && code == SHARDRT_OK; f++) code = add_asked(self, &asked[f], arena);
   if (nfields > 0 || code != SHARDRT_OK) return code;
-  json_reader line;
+  struct json_reader line;
   code = open_line(self, self->first, "its members", arena, &line);
   if (code != SHARDRT_OK) return code;
   code = jsonl_members(&line, add_guessed, self);
@@ -181,7 +182,7 @@ static int set_fields(struct jsonl *self, int32_t nfields, const shardrt_field *
 static int open_jsonl(int32_t npaths, const char *const *paths, int32_t nfields, const shardrt_field *fields,
                       const shardrt_source_options *options, shardrt_source **out) {
   static const struct lines_rules rules = {.delimiter = '\0', .header = false};
-  records *made;
+  struct records *made;
   int code =
       records_open(&jsonl_format, sizeof(struct jsonl), npaths, paths, options, "jsonl", lines_scan, &rules, &made);
   if (code != SHARDRT_OK) return code;
@@ -202,7 +203,7 @@ static int jsonl_get(const shardrt_source *source, int32_t field, int64_t sample
                      struct value *out, bool *handled) {
   const struct jsonl *self = (const struct jsonl *)source;
   const shardrt_field *f = &source->fields[field];
-  json_reader line;
+  struct json_reader line;
   struct jsonl_span value;
   *handled = true;
   int code = open_line(self, sample, self->titles[field], reader, &line);
@@ -216,7 +217,7 @@ static int jsonl_extents(const shardrt_source *source, int32_t field, const int6
                          const shardrt_box *inner, struct extents *out) {
   (void)field; /* of whichever, the whole line */
   (void)inner;
-  return records_extents((const records *)source, 0, samples, n, out);
+  return records_extents((const struct records *)source, 0, samples, n, out);
 }
 
 static void jsonl_close(shardrt_source *source) {
@@ -227,15 +228,12 @@ static void jsonl_close(shardrt_source *source) {
   records_close(source);
 }
 
-const source_format jsonl_format = {
+const struct source_format jsonl_format = {
     .name = "jsonl",
     .open_files = open_jsonl,
     .gather = source_gather_values,
     .value = jsonl_get,
     .blame = jsonl_blame,
     .extents = jsonl_extents,
-    .file_count = records_file_count,
-    .file_name = records_file_name,
-    .file_fingerprint = records_file_fingerprint,
     .close = jsonl_close,
 };

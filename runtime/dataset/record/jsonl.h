@@ -15,15 +15,15 @@ struct jsonl_span {
 
 /* Finds the value of a field, going through the whole line: "a.b" is the member "b" of the member "a", or the one that
  * is called so. EFORMAT: the line is no object in JSON, or has no such member, or two. */
-int jsonl_find(json_reader *line, const char *name, struct jsonl_span *out);
+int jsonl_find(struct json_reader *line, const char *name, struct jsonl_span *out);
 
 /* Gives `take` each member of the line's object, and of the objects within it, by the name of a field. */
-typedef int jsonl_member(json_reader *line, const char *name, struct jsonl_span value, void *context);
-int jsonl_members(json_reader *line, jsonl_member *take, void *context);
+typedef int jsonl_member(struct json_reader *line, const char *name, struct jsonl_span value, void *context);
+int jsonl_members(struct json_reader *line, jsonl_member *take, void *context);
 
 /* What a value is without being told: a text is uint8 {-1}, a whole number int64, another float32, true and false bool,
  * lists of these one dimension of size -1 more. EFORMAT: null, a list of other things. The name is left alone. */
-int jsonl_guess(const json_reader *line, struct jsonl_span value, shardrt_field *out);
+int jsonl_guess(const struct json_reader *line, struct jsonl_span value, shardrt_field *out);
 
 /* What a field of uint8 and one dimension holds: its bytes may be a text's, or numbers. */
 enum jsonl_bytes { JSONL_UNTOLD, JSONL_TEXT, JSONL_NUMBERS };
@@ -31,7 +31,7 @@ enum jsonl_bytes jsonl_bytes_of(struct jsonl_span value);
 
 /* A field's elements. EFORMAT: they are not of its shape and dtype, or a text where numbers should be, or the other way
  * around; the message names the byte. ENOMEM. */
-int jsonl_value(const json_reader *line, struct jsonl_span value, const shardrt_field *field, enum jsonl_bytes expected,
-                struct reader *reader, struct value *out);
+int jsonl_value(const struct json_reader *line, struct jsonl_span value, const shardrt_field *field,
+                enum jsonl_bytes expected, struct reader *reader, struct value *out);
 
 #endif

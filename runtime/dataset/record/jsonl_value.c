@@ -6,11 +6,11 @@
 #include "dataset/record/lines.h"
 #include "dataset/record/records.h"
 
-static size_t offset_of(const json_reader *r) {
+static size_t offset_of(const struct json_reader *r) {
   return r->offset + (size_t)(r->at - r->begin);
 }
 
-static uint8_t peek(json_reader *r) {
+static uint8_t peek(struct json_reader *r) {
   while (r->at < r->end && (*r->at == ' ' || *r->at == '\t' || *r->at == '\r' || *r->at == '\n')) r->at++;
   return r->at < r->end ? *r->at : 0;
 }
@@ -20,7 +20,7 @@ static uint8_t peek(json_reader *r) {
 static const char object[] = "an object: {\"name\": value, …}";
 
 /* The name of an object's next member, which the reader then stands behind; *more: there is one. */
-static int next_member(json_reader *r, bool first, json_text *name, bool *more) {
+static int next_member(struct json_reader *r, bool first, struct json_text *name, bool *more) {
   int code = json_next(r, '}', "a comma or }", first, more);
   if (code < 0 || !*more) return code;
   code = json_text_read(r, "a name in double quotes", name);
@@ -29,7 +29,7 @@ static int next_member(json_reader *r, bool first, json_text *name, bool *more) 
 }
 
 /* Whether a member is the field `name`, or (*within) an object that may hold it, as *rest. */
-static bool is_member(const json_text *member, const char *name, const char **rest, bool *within) {
+static bool is_member(const struct json_text *member, const char *name, const char **rest, bool *within) {
   *within = false;
   if (member->length >= JSONL_NAME_MOST || strlen(member->bytes) != member->length ||
       strncmp(member->bytes, name, member->length) != 0)
@@ -42,19 +42,19 @@ static bool is_member(const json_text *member, const char *name, const char **re
 
 /* Looks for `name` in the object that begins here; goes past it. Objects within objects come no deeper than the name
  * has dots. */
-static int find(json_reader *r, const char *name, struct jsonl_span *out) {
+static int find_key(struct json_reader *r, const char *name, struct jsonl_span *out) {
   bool more = true;
   if (!json_accept(r, '{')) return json_malformed(r, object);
   for (bool first = true;; first = false) {
     char bytes[JSONL_NAME_MOST];
-    json_text member = {.bytes = bytes, .room = sizeof bytes};
+    struct json_text member = {.bytes = bytes, .room = sizeof bytes};
     int code = next_member(r, first, &member, &more);
     if (code < 0 || !more) return code;
     const char *rest = NULL;
     bool within;
     const bool found = is_member(&member, name, &rest, &within);
     if (within && peek(r) == '{') {
-      code = find(r, rest, out);
+      code = find_key(r, rest, out);
     } else {
       peek(r);
       const uint8_t *at = r->at;
@@ -66,19 +66,19 @@ static int find(json_reader *r, const char *name, struct jsonl_span *out) {
   }
 }
 
-int jsonl_find(json_reader *r, const char *name, struct jsonl_span *out) {
+int jsonl_find(struct json_reader *r, const char *name, struct jsonl_span *out) {
   *out = (struct jsonl_span){0};
-  int code = find(r, name, out);
+  int code = find_key(r, name, out);
   if (code == SHARDRT_OK) code = json_end(r, "nothing behind the object");
   if (code < 0 || out->at != NULL) return code;
   return json_bad(r, "is missing; where lines differ, `fields` says which fields are wanted");
 }
 
-static int members(json_reader *r, char name[JSONL_NAME_MOST], size_t used, jsonl_member *take, void *context) {
+static int members(struct json_reader *r, char name[JSONL_NAME_MOST], size_t used, jsonl_member *take, void *context) {
   bool more = true;
   if (!json_accept(r, '{')) return json_malformed(r, object);
   for (bool first = true;; first = false) {
-    json_text member = {.bytes = name + used, .room = JSONL_NAME_MOST - used};
+    struct json_text member = {.bytes = name + used, .room = JSONL_NAME_MOST - used};
     int code = next_member(r, first, &member, &more);
     if (code < 0 || !more) return code;
     const size_t length = used + member.length;
@@ -99,7 +99,7 @@ static int members(json_reader *r, char name[JSONL_NAME_MOST], size_t used, json
   }
 }
 
-int jsonl_members(json_reader *r, jsonl_member *take, void *context) {
+int jsonl_members(struct json_reader *r, jsonl_member *take, void *context) {
   char name[JSONL_NAME_MOST] = "";
   int code = members(r, name, 0, take, context);
   return code == SHARDRT_OK ? json_end(r, "nothing behind the object") : code;
@@ -107,15 +107,15 @@ int jsonl_members(json_reader *r, jsonl_member *take, void *context) {
 
 /* ---- values ----------------------------------------------------------------------------------------------------- */
 
-static json_reader reader_of(const json_reader *line, struct jsonl_span value) {
-  json_reader r = *line;
+static struct json_reader reader_of(const struct json_reader *line, struct jsonl_span value) {
+  struct json_reader r = *line;
   r.at = value.at;
   r.end = value.end;
   return r;
 }
 
 /* What stands here up to the next comma, bracket or space. */
-static struct jsonl_span next_word(json_reader *r) {
+static struct jsonl_span next_word(struct json_reader *r) {
   peek(r);
   struct jsonl_span word = {r->at, r->at};
   while (word.end < r->end && *word.end != '\0' && strchr(",]} \t\r\n", *word.end) == NULL) word.end++;
@@ -157,15 +157,15 @@ static bool is_number(struct jsonl_span word, bool *whole) {
   return at == end;
 }
 
-static int no_element(const json_reader *r, struct jsonl_span word, int32_t dtype) {
+static int no_element(const struct json_reader *r, struct jsonl_span word, int32_t dtype) {
   const long length = word.end - word.at;
-  json_reader at = *r;
+  struct json_reader at = *r;
   at.at = word.at;
   return json_bad(r, "at byte %zu of the file stands %.*s, which is no %s; `fields` can say what it is", offset_of(&at),
                   length < 60 ? (int)length : 60, (const char *)word.at, shardrt_dtype_name(dtype));
 }
 
-static int read_element(json_reader *r, int32_t dtype, char *out) {
+static int read_element(struct json_reader *r, int32_t dtype, char *out) {
   const struct jsonl_span word = next_word(r);
   bool whole;
   const bool fits = dtype == SHARDRT_BOOL ? is_word(word, "true") || is_word(word, "false") : is_number(word, &whole);
@@ -181,7 +181,7 @@ struct filling {
   char *dst;
 };
 
-static int fill(struct filling *f, json_reader *r, int32_t d) {
+static int fill_elements(struct filling *f, struct json_reader *r, int32_t d) {
   if (d == f->field->ndim) {
     int code = read_element(r, f->field->dtype, f->dst);
     f->dst += f->element;
@@ -201,7 +201,7 @@ static int fill(struct filling *f, json_reader *r, int32_t d) {
   for (bool more = true;; count++) {
     int code = json_next(r, ']', "a comma or ]", count == 0, &more);
     if (code == SHARDRT_OK && !more) break;
-    if (code == SHARDRT_OK) code = fill(f, r, d + 1);
+    if (code == SHARDRT_OK) code = fill_elements(f, r, d + 1);
     if (code < 0) return code;
   }
   if (f->shape[d] < 0) f->shape[d] = count;
@@ -210,14 +210,14 @@ static int fill(struct filling *f, json_reader *r, int32_t d) {
                   f->field->shape[d] < 0 ? "the lists beside it" : "lists of its shape", (long long)f->shape[d]);
 }
 
-static int make_numbers(json_reader *r, const shardrt_field *field, struct reader *reader, struct value *out) {
+static int make_numbers(struct json_reader *r, const shardrt_field *field, struct reader *reader, struct value *out) {
   struct filling f = {.field = field, .element = shardrt_dtype_size(field->dtype)};
   memcpy(f.shape, field->shape, sizeof f.shape);
   const size_t most = (size_t)(r->end - r->at) / 2 + 1; /* each element but the last has a character and a comma */
   char *data = reader_room(reader, most * f.element);
   if (data == NULL) return ALLOC_FAILED;
   f.dst = data;
-  int code = fill(&f, r, 0);
+  int code = fill_elements(&f, r, 0);
   if (code == SHARDRT_OK) code = json_end(r, "nothing behind it");
   if (code < 0) return code;
   for (int32_t d = 0; d < field->ndim; d++)
@@ -228,12 +228,12 @@ static int make_numbers(json_reader *r, const shardrt_field *field, struct reade
 }
 
 /* The bytes of a text in UTF-8. */
-static int make_text(json_reader *r, const shardrt_field *field, struct reader *reader, struct value *out) {
+static int make_text(struct json_reader *r, const shardrt_field *field, struct reader *reader, struct value *out) {
   const size_t bytes = (size_t)(r->end - r->at);
   const uint8_t *data = r->at + 1;
   size_t length = bytes - 2;
   if (memchr(data, '\\', length) != NULL) {
-    json_text text = {.room = bytes}; /* no escape is shorter than what it stands for */
+    struct json_text text = {.room = bytes}; /* no escape is shorter than what it stands for */
     text.bytes = reader_room(reader, bytes);
     if (text.bytes == NULL) return ALLOC_FAILED;
     int code = json_text_read(r, "a text", &text);
@@ -249,9 +249,9 @@ enum jsonl_bytes jsonl_bytes_of(struct jsonl_span value) {
   return value.at < value.end && *value.at == '"' ? JSONL_TEXT : JSONL_NUMBERS;
 }
 
-int jsonl_value(const json_reader *line, struct jsonl_span value, const shardrt_field *field, enum jsonl_bytes expected,
-                struct reader *reader, struct value *out) {
-  json_reader r = reader_of(line, value);
+int jsonl_value(const struct json_reader *line, struct jsonl_span value, const shardrt_field *field,
+                enum jsonl_bytes expected, struct reader *reader, struct value *out) {
+  struct json_reader r = reader_of(line, value);
   if (field->dtype != SHARDRT_UINT8 || field->ndim != 1) return make_numbers(&r, field, reader, out);
   const enum jsonl_bytes here = jsonl_bytes_of(value);
   if (expected != JSONL_UNTOLD && here != expected)
@@ -263,7 +263,7 @@ int jsonl_value(const json_reader *line, struct jsonl_span value, const shardrt_
 /* ---- guessing --------------------------------------------------------------------------------------------------- */
 
 /* By the words up to the end of the value, or of its first list: whole numbers, until one is another. */
-static int guess_words(json_reader *r, shardrt_field *out) {
+static int guess_words(struct json_reader *r, shardrt_field *out) {
   out->dtype = SHARDRT_INT64;
   for (;; json_accept(r, ',')) {
     if (peek(r) == ']' || r->at == r->end) return SHARDRT_OK;
@@ -279,8 +279,8 @@ static int guess_words(json_reader *r, shardrt_field *out) {
   }
 }
 
-int jsonl_guess(const json_reader *line, struct jsonl_span value, shardrt_field *out) {
-  json_reader r = reader_of(line, value);
+int jsonl_guess(const struct json_reader *line, struct jsonl_span value, shardrt_field *out) {
+  struct json_reader r = reader_of(line, value);
   *out = (shardrt_field){.name = out->name};
   if (peek(&r) == '"') {
     *out = (shardrt_field){.name = out->name, .dtype = SHARDRT_UINT8, .ndim = 1, .shape = {-1}};

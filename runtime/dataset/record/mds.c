@@ -345,14 +345,11 @@ static void mds_close(shardrt_source *source) {
   records_close(source);
 }
 
-const source_format mds_format = {
+const struct source_format mds_format = {
     .name = "mds",
     .open_files = open_mds,
     .gather = source_gather_values,
     .value = mds_value,
     .extents = mds_extents,
-    .file_count = records_file_count,
-    .file_name = records_file_name,
-    .file_fingerprint = records_file_fingerprint,
     .close = mds_close,
 };

@@ -21,7 +21,7 @@
 #include "codec/decompress.h"
 #include "storage/gunzip.h"
 #include "storage/local/url.h"
-#include "storage/remote/cache.h"
+#include "storage/write/cache.h"
 
 enum { OFFSET_BYTES = 4 };
 
@@ -64,11 +64,11 @@ struct contents {
   enum decompress_kind kind;
 };
 
-static bool fits(const mapping *cached, const void *context) {
+static bool fits(const struct mapping *cached, const void *context) {
   return cached->bytes == (size_t)((const struct contents *)context)->shard->raw.bytes;
 }
 
-static int write_contents(const struct contents *c, const uint8_t *data, newfile *out) {
+static int write_contents(const struct contents *c, const uint8_t *data, struct newfile *out) {
   const size_t bytes = (size_t)c->shard->raw.bytes;
   int code = check_file(c->file->title, &c->shard->zip, data, c->file->bytes);
   if (code != SHARDRT_OK) return code;
@@ -83,7 +83,7 @@ static int write_contents(const struct contents *c, const uint8_t *data, newfile
   return code;
 }
 
-static int make(newfile *out, const void *context) {
+static int make_unpacked(struct newfile *out, const void *context) {
   const struct contents *c = context;
   struct reader reader = {0};
   const uint8_t *data = NULL;
@@ -99,8 +99,9 @@ static bool is_kind(const char *compression, const char *kind) {
   return strncmp(compression, kind, length) == 0 && (compression[length] == '\0' || compression[length] == ':');
 }
 
-static int map_gzipped(const struct stored *file, const struct mds_shard *shard, const char *cache, mapping *out) {
-  mapping whole = file->map;
+static int map_gzipped(const struct stored *file, const struct mds_shard *shard, const char *cache,
+                       struct mapping *out) {
+  struct mapping whole = file->map;
   struct reader reader = {0};
   int code = stored_get(file, 0, file->bytes, &reader, &whole.data);
   if (code == SHARDRT_OK) code = check_file(file->title, &shard->zip, whole.data, whole.bytes);
@@ -110,14 +111,15 @@ static int map_gzipped(const struct stored *file, const struct mds_shard *shard,
 }
 
 /* What the compressed file holds. Of one on a server nothing is read where the cache has it. */
-static int map_contents(const struct stored *file, const struct mds_shard *shard, const char *cache, mapping *out) {
+static int map_contents(const struct stored *file, const struct mds_shard *shard, const char *cache,
+                        struct mapping *out) {
   struct contents contents = {.file = file, .shard = shard};
   const struct cache_request request = {.path = file->path,
                                         .file = &file->map,
                                         .folder = cache,
                                         .work_bytes = (size_t)shard->raw.bytes,
                                         .fits = fits,
-                                        .make = make,
+                                        .make = make_unpacked,
                                         .context = &contents};
   if (shard->raw.bytes > UINT32_MAX)
     return error_set(SHARDRT_EFORMAT,
@@ -141,7 +143,7 @@ static int map_contents(const struct stored *file, const struct mds_shard *shard
 /* The contents take the place of the compressed file, but for its time: the same in every process that has a cache of
  * its own, so that all agree on the side-car index. */
 static int decompress_stored(const struct mds_shard *shard, const char *cache, struct stored *stored) {
-  mapping contents = {0};
+  struct mapping contents = {0};
   int code = map_contents(stored, shard, cache, &contents);
   if (code != SHARDRT_OK) return code;
   stored_unmap(stored);
@@ -157,7 +159,7 @@ struct scan {
   const struct mds_shard *shard;
 };
 
-static int bad(const struct stored *file, int64_t sample, size_t offset, const char *what) {
+static int bad_sample(const struct stored *file, int64_t sample, size_t offset, const char *what) {
   return error_set(SHARDRT_EFORMAT, "%s: sample %lld at byte %zu: %s", file->title, (long long)sample, offset, what);
 }
 
@@ -166,18 +168,18 @@ static int scan_sample(const struct scan *s, const struct stored *file, int64_t 
                        const uint8_t *data, size_t bytes, struct index_entry *row) {
   size_t sizes = 0, at = 0;
   for (int32_t c = 0; c < s->index->ncolumns; c++) at += s->index->columns[c].size == 0 ? OFFSET_BYTES : 0;
-  if (at > bytes) return bad(file, sample, offset, "is shorter than the sizes of its columns");
+  if (at > bytes) return bad_sample(file, sample, offset, "is shorter than the sizes of its columns");
   for (int32_t c = 0; c < s->index->ncolumns; c++) {
     size_t size = (size_t)s->index->columns[c].size;
     if (size == 0) {
       size = read_32(data + sizes);
       sizes += OFFSET_BYTES;
     }
-    if (size > bytes - at) return bad(file, sample, offset, "has columns that are larger than it is");
+    if (size > bytes - at) return bad_sample(file, sample, offset, "has columns that are larger than it is");
     row[c] = index_entry_of(offset + at, data + at, size);
     at += size;
   }
-  return at == bytes ? SHARDRT_OK : bad(file, sample, offset, "is larger than its columns");
+  return at == bytes ? SHARDRT_OK : bad_sample(file, sample, offset, "is larger than its columns");
 }
 
 /* The sample that lies from `begin` to `end`. */
@@ -206,7 +208,7 @@ static int scan_samples(const struct scan *s, const struct stored *file, struct 
     if (code != SHARDRT_OK) return code;
     const size_t begin = read_32(pair), end = read_32(pair + OFFSET_BYTES);
     if (begin < head || end < begin || end > file->bytes)
-      code = bad(file, i, begin, "lies outside of the file, or ends before it begins");
+      code = bad_sample(file, i, begin, "lies outside of the file, or ends before it begins");
     else
       code = scan_range(s, file, i, begin, end, arena, row);
     if (code == SHARDRT_EFORMAT && index_skips(writer)) code = note_damage(s, begin, row);
@@ -216,7 +218,7 @@ static int scan_samples(const struct scan *s, const struct stored *file, struct 
   return code;
 }
 
-static int scan(const struct stored *file, struct reader *arena, struct index_writer *writer, const void *context) {
+static int mds_scan(const struct stored *file, struct reader *arena, struct index_writer *writer, const void *context) {
   const struct scan *s = context;
   const char *names[MDS_COLUMNS_MOST];
   for (int32_t c = 0; c < s->index->ncolumns; c++) names[c] = s->index->columns[c].name;
@@ -282,7 +284,7 @@ int mds_shard_open(const char *folder, const struct mds_index *index, const stru
     code = check_file(out->stored.title, &shard->raw, out->stored.map.data, out->stored.bytes);
   if (code == SHARDRT_OK) {
     snprintf(kind, sizeof kind, "mds %016" PRIx64, columns_hash(index, shard));
-    code = index_open(&out->stored, kind, options->cache, skips, scan, &context, &out->index);
+    code = index_open(&out->stored, kind, options->cache, skips, mds_scan, &context, &out->index);
   }
   return skips ? code : index_tell_option(code);
 }

@@ -1,17 +1,21 @@
 #include "dataset/record/records.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "base/search.h"
 #include "base/size.h"
 
-static int open_file(records *self, const char *path, const shardrt_source_options *options, const char *kind,
+static int open_file(struct records *self, const char *path, const shardrt_source_options *options, const char *kind,
                      index_scan *scan, const void *context) {
   struct record_file *file = &self->files[self->nfiles];
   int code = stored_open(path, options, &file->stored);
   if (code != SHARDRT_OK) return code;
   self->nfiles++;
+  code = source_add_file(&self->base, file->stored.title, &file->stored, 0);
+  if (code != SHARDRT_OK) return code;
   code = index_open(&file->stored, kind, options->cache, self->skips, scan, context, &file->index);
   if (code != SHARDRT_OK) return code;
   if (guard_verify(options, GUARD_DEFAULT_RECORDS) == SHARDRT_VERIFY_ONCE) code = index_once(&file->index);
@@ -21,10 +25,10 @@ static int open_file(records *self, const char *path, const shardrt_source_optio
   return SHARDRT_OK;
 }
 
-int records_open(const source_format *format, size_t bytes, int32_t npaths, const char *const *paths,
+int records_open(const struct source_format *format, size_t bytes, int32_t npaths, const char *const *paths,
                  const shardrt_source_options *options, const char *kind, index_scan *scan, const void *context,
-                 records **out) {
-  records *made = source_new(format, bytes);
+                 struct records **out) {
+  struct records *made = source_new(format, bytes);
   if (made == NULL) return ALLOC_FAILED;
   made->verify = guard_verify(options, GUARD_DEFAULT_RECORDS) != SHARDRT_VERIFY_NEVER;
   made->skips = options->skips_damage != 0;
@@ -40,28 +44,23 @@ int records_open(const source_format *format, size_t bytes, int32_t npaths, cons
   return SHARDRT_OK;
 }
 
-const struct record_file *records_find(const records *self, int64_t sample, int64_t *row) {
-  int32_t low = 0, high = self->nfiles - 1; /* the file is one of low … high; empty ones stand before it */
-  while (low < high) {
-    const int32_t middle = low + (high - low + 1) / 2;
-    if (self->files[middle].first <= sample)
-      low = middle;
-    else
-      high = middle - 1;
-  }
-  *row = sample - self->files[low].first;
-  return &self->files[low];
+const struct record_file *records_find(const struct records *self, int64_t sample, int64_t *row) {
+  assert(sample >= 0 && sample < self->base.count);
+  const struct record_file *file =
+      &self->files[search_part(&self->files->first, sizeof *self->files, self->nfiles, sample)];
+  *row = sample - file->first;
+  return file;
 }
 
-int records_get(const records *self, int64_t sample, int32_t column, struct reader *reader, const uint8_t **out,
+int records_get(const struct records *self, int64_t sample, int32_t column, struct reader *reader, const uint8_t **out,
                 size_t *bytes) {
   int64_t row;
   const struct record_file *file = records_find(self, sample, &row);
   return index_get(&file->index, &file->stored, row, column, self->verify, reader, out, bytes);
 }
 
-int records_first(const records *self, int32_t column, struct reader *reader, int64_t *sample, const uint8_t **out,
-                  size_t *bytes) {
+int records_first(const struct records *self, int32_t column, struct reader *reader, int64_t *sample,
+                  const uint8_t **out, size_t *bytes) {
   *sample = 0;
   int code = records_get(self, 0, column, reader, out, bytes);
   while (code == SHARDRT_EFORMAT && *sample + 1 < self->base.count)
@@ -69,7 +68,8 @@ int records_first(const records *self, int32_t column, struct reader *reader, in
   return code;
 }
 
-int records_extents(const records *self, int32_t column, const int64_t *samples, int64_t n, struct extents *out) {
+int records_extents(const struct records *self, int32_t column, const int64_t *samples, int64_t n,
+                    struct extents *out) {
   int code = SHARDRT_OK;
   for (int64_t i = 0; i < n && code == SHARDRT_OK; i++) {
     int64_t row;
@@ -80,7 +80,7 @@ int records_extents(const records *self, int32_t column, const int64_t *samples,
   return code;
 }
 
-int records_blame(const records *self, int64_t sample, int32_t column, int code) {
+int records_blame(const struct records *self, int64_t sample, int32_t column, int code) {
   int64_t row;
   const struct record_file *file = records_find(self, sample, &row);
   const struct index_entry *entry = &file->index.entries[row * file->index.columns + column];
@@ -139,23 +139,11 @@ int records_elements(const shardrt_field *field, const uint8_t *data, size_t byt
 
 int records_source_blame(const shardrt_source *source, int32_t field, int64_t sample, int code) {
   (void)field;
-  return records_blame((const records *)source, sample, 0, code);
-}
-
-int32_t records_file_count(const shardrt_source *source) {
-  return ((const records *)source)->nfiles;
-}
-
-const char *records_file_name(const shardrt_source *source, int32_t file) {
-  return ((const records *)source)->files[file].stored.title;
-}
-
-uint64_t records_file_fingerprint(const shardrt_source *source, int32_t file) {
-  return stored_fingerprint(&((const records *)source)->files[file].stored);
+  return records_blame((const struct records *)source, sample, 0, code);
 }
 
 void records_close(shardrt_source *source) {
-  records *self = (records *)source;
+  struct records *self = (struct records *)source;
   for (int32_t i = 0; i < self->nfiles; i++) {
     index_close(&self->files[i].index);
     stored_close(&self->files[i].stored);

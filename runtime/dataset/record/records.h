@@ -13,36 +13,36 @@ struct record_file {
 };
 
 /* A format's own struct begins with this one. */
-typedef struct records {
+struct records {
   shardrt_source base;
   int32_t nfiles;
   struct record_file *files;
   bool verify;
   bool skips; /* damage that is found when an index is made is noted, and no failure */
-} records;
+};
 
 /* Opens all files and their indexes, and counts the samples; the fields are the format's to make. `bytes` is the size
  * of the format's own struct, which is zeroed but for the head. What the scan fails with. */
-int records_open(const source_format *format, size_t bytes, int32_t npaths, const char *const *paths,
+int records_open(const struct source_format *format, size_t bytes, int32_t npaths, const char *const *paths,
                  const shardrt_source_options *options, const char *kind, index_scan *scan, const void *context,
-                 records **out);
+                 struct records **out);
 
 /* The file of a sample, and its row in it. */
-const struct record_file *records_find(const records *self, int64_t sample, int64_t *row);
+const struct record_file *records_find(const struct records *self, int64_t sample, int64_t *row);
 
 /* The bytes of one part of a sample, found to be what they were. `column` counts in its file's index. */
-int records_get(const records *self, int64_t sample, int32_t column, struct reader *reader, const uint8_t **out,
+int records_get(const struct records *self, int64_t sample, int32_t column, struct reader *reader, const uint8_t **out,
                 size_t *bytes);
 
 /* The same, of the first sample whose part is not damaged, where one is: what tells of fields. There is a sample. */
-int records_first(const records *self, int32_t column, struct reader *reader, int64_t *sample, const uint8_t **out,
-                  size_t *bytes);
+int records_first(const struct records *self, int32_t column, struct reader *reader, int64_t *sample,
+                  const uint8_t **out, size_t *bytes);
 
 /* Where one part of each of n samples lies: what a format's `extents` adds. ENOMEM. */
-int records_extents(const records *self, int32_t column, const int64_t *samples, int64_t n, struct extents *out);
+int records_extents(const struct records *self, int32_t column, const int64_t *samples, int64_t n, struct extents *out);
 
 /* Prefixes the message of a failure with the file, the record and its offset. */
-int records_blame(const records *self, int64_t sample, int32_t column, int code);
+int records_blame(const struct records *self, int64_t sample, int32_t column, int code);
 
 /* The shape of a sample of `elements` elements in all: the field's, where one size of -1 is what the others leave.
  * EFORMAT: they are not of that shape. */
@@ -56,9 +56,6 @@ int records_elements(const shardrt_field *field, const uint8_t *data, size_t byt
 
 /* A format's functions; its own `close` ends with records_close. */
 int records_source_blame(const shardrt_source *source, int32_t field, int64_t sample, int code); /* of one column */
-int32_t records_file_count(const shardrt_source *source);
-const char *records_file_name(const shardrt_source *source, int32_t file);
-uint64_t records_file_fingerprint(const shardrt_source *source, int32_t file);
 /* Files and fields; each field's name is freed. */
 void records_close(shardrt_source *source);
 

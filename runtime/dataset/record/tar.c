@@ -135,8 +135,8 @@ static int check_complete(const struct tar *self, int32_t field) {
   return SHARDRT_OK;
 }
 
-static int get(const struct tar *self, int32_t field, int64_t sample, struct reader *reader, const uint8_t **data,
-               size_t *bytes) {
+static int get_member(const struct tar *self, int32_t field, int64_t sample, struct reader *reader,
+                      const uint8_t **data, size_t *bytes) {
   int64_t row;
   const struct record_file *file = records_find(&self->records, sample, &row);
   return records_get(&self->records, sample, place_of(self, field, file, row), reader, data, bytes);
@@ -147,11 +147,11 @@ static int set_npy(const struct tar *self, int32_t f, shardrt_field *field) {
   struct reader arena = {0};
   const uint8_t *data;
   size_t bytes;
-  npy_header header;
+  struct npy_header header;
   int64_t sample = 0;
-  int code = get(self, f, 0, &arena, &data, &bytes);
+  int code = get_member(self, f, 0, &arena, &data, &bytes);
   while (code == SHARDRT_EFORMAT && sample + 1 < self->records.base.count)
-    code = get(self, f, ++sample, &arena, &data, &bytes);
+    code = get_member(self, f, ++sample, &arena, &data, &bytes);
   if (code == SHARDRT_OK) code = npy_header_parse("npy", data, bytes, &header);
   reader_clear(&arena);
   if (code != SHARDRT_OK) return code;
@@ -219,7 +219,7 @@ static int set_fields(struct tar *self, int32_t nfields, const shardrt_field *as
 
 static int open_tar(int32_t npaths, const char *const *paths, int32_t nfields, const shardrt_field *fields,
                     const shardrt_source_options *options, shardrt_source **out) {
-  records *made;
+  struct records *made;
   int code = records_open(&tar_format, sizeof(struct tar), npaths, paths, options, "tar", tar_index_scan, NULL, &made);
   if (code != SHARDRT_OK) return code;
   code = set_fields((struct tar *)made, nfields, fields);
@@ -254,7 +254,7 @@ static int make_value(enum kind kind, const shardrt_field *field, const uint8_t 
     return out->data != NULL ? read_number_text(field->name, data, bytes, out->data) : SHARDRT_ENOMEM;
   }
   if (kind == NPY) {
-    npy_header header;
+    struct npy_header header;
     int code = npy_header_parse("its \"npy\"", data, bytes, &header);
     if (code != SHARDRT_OK) return code;
     if (header.dtype != field->dtype)
@@ -284,7 +284,7 @@ static int tar_value(const shardrt_source *source, int32_t field, int64_t sample
   const uint8_t *data;
   size_t bytes;
   *handled = true;
-  int code = get(self, field, sample, reader, &data, &bytes);
+  int code = get_member(self, field, sample, reader, &data, &bytes);
   if (code != SHARDRT_OK) return code;
   code = make_value(self->kinds[field], &source->fields[field], data, bytes, reader, out);
   return code == SHARDRT_OK ? code : tar_blame(source, field, sample, code);
@@ -310,15 +310,12 @@ static void tar_close(shardrt_source *source) {
   records_close(source);
 }
 
-const source_format tar_format = {
+const struct source_format tar_format = {
     .name = "tar",
     .open_files = open_tar,
     .gather = source_gather_values,
     .value = tar_value,
     .blame = tar_blame,
     .extents = tar_extents,
-    .file_count = records_file_count,
-    .file_name = records_file_name,
-    .file_fingerprint = records_file_fingerprint,
     .close = tar_close,
 };

@@ -12,6 +12,7 @@
 
 /* The samples of an archive, one after the other. */
 struct grouping {
+  const struct stored *file;
   struct tar_walk walk;
   int32_t columns;
   char *names[TAR_COLUMNS_MOST]; /* owned */
@@ -36,7 +37,7 @@ static int column_of(struct grouping *g, const char *name, bool may_add, int32_t
   for (*column = 0; *column < g->columns; ++*column)
     if (strcmp(g->names[*column], name) == 0) return SHARDRT_OK;
   if (!may_add || g->columns == TAR_COLUMNS_MOST)
-    return error_set(SHARDRT_EFORMAT, "%s: its samples have more than %d different fields", g->walk.file->title,
+    return error_set(SHARDRT_EFORMAT, "%s: its samples have more than %d different fields", g->walk.input->title,
                      TAR_COLUMNS_MOST);
   g->names[g->columns] = alloc_text("%s", name);
   if (g->names[g->columns] == NULL) return ALLOC_FAILED;
@@ -88,9 +89,9 @@ static int add_member(struct grouping *g, struct tar_member *member, struct inde
   }
   if (g->row[column].offset >= 0)
     return error_set(SHARDRT_EFORMAT, "%s: the member at byte %zu: a second \"%s\" of the sample \"%s\"",
-                     g->walk.file->title, member->header, field, g->key);
+                     g->walk.input->title, member->header, field, g->key);
   const uint8_t *data;
-  code = stored_get(g->walk.file, member->offset, member->bytes, g->walk.arena, &data);
+  code = stored_get(g->file, member->offset, member->bytes, g->walk.arena, &data);
   if (code == SHARDRT_OK) g->row[column] = index_entry_of(member->offset, data, member->bytes);
   return code;
 }
@@ -101,14 +102,14 @@ static int lose_rest(struct grouping *g, struct index_writer *writer, int code) 
   if (writer == NULL) return code;
   const size_t from = g->key[0] != '\0' ? g->started : g->walk.at;
   g->key[0] = '\0';
-  return index_lose_rest(writer, g->walk.file, from, code);
+  return index_lose_rest(writer, g->file, from, code);
 }
 
 /* All members, from the archive's start. */
-static int pass(struct grouping *g, bool skips, struct index_writer *writer) {
+static int pass_members(struct grouping *g, bool skips, struct index_writer *writer) {
   struct tar_member *member = alloc_array(1, sizeof *member);
   if (member == NULL) return ALLOC_FAILED;
-  g->walk = (struct tar_walk){.file = g->walk.file, .arena = g->walk.arena};
+  g->walk = (struct tar_walk){.input = g->walk.input, .arena = g->walk.arena};
   int code = 1;
   while (code > 0) {
     const struct reader_mark mark = reader_mark(g->walk.arena);
@@ -140,7 +141,7 @@ static int check_keys(struct grouping *g) {
       return error_set(SHARDRT_EFORMAT,
                        "%s: the members of a sample do not stand together, or two samples have one name: `tar "
                        "--sort=name` makes archives in which they do",
-                       g->walk.file->title);
+                       g->walk.input->title);
   return SHARDRT_OK;
 }
 
@@ -154,8 +155,10 @@ int tar_index_scan(const struct stored *file, struct reader *arena, struct index
     return error_set(SHARDRT_EFORMAT, "%s: is gzipped, and so has no random access: `gunzip` it", file->title);
   struct grouping *g = alloc_zeros(1, sizeof *g);
   if (g == NULL) return ALLOC_FAILED;
-  g->walk = (struct tar_walk){.file = file, .arena = arena};
-  code = pass(g, index_skips(writer), NULL);
+  const struct input input = stored_input(file);
+  g->file = file;
+  g->walk = (struct tar_walk){.input = &input, .arena = arena};
+  code = pass_members(g, index_skips(writer), NULL);
   if (code == SHARDRT_OK && g->columns == 0)
     code = error_set(SHARDRT_EFORMAT, "%s: holds no sample: none of its members is called name.field", file->title);
   if (code == SHARDRT_OK) {
@@ -164,7 +167,7 @@ int tar_index_scan(const struct stored *file, struct reader *arena, struct index
   }
   if (code == SHARDRT_OK) {
     clear_row(g);
-    code = pass(g, index_skips(writer), writer);
+    code = pass_members(g, index_skips(writer), writer);
   }
   if (code == SHARDRT_OK) code = check_keys(g);
   for (int32_t c = 0; c < g->columns; c++) alloc_free(g->names[c]);

@@ -73,7 +73,8 @@ static int scan_record(const struct stored *file, struct reader *arena, struct i
   return index_add(writer, &entry);
 }
 
-static int scan(const struct stored *file, struct reader *arena, struct index_writer *writer, const void *context) {
+static int tfrecord_scan(const struct stored *file, struct reader *arena, struct index_writer *writer,
+                         const void *context) {
   (void)context;
   static const char *const name = "record";
   int code = refuse_compressed(file, arena);
@@ -90,9 +91,9 @@ static int scan(const struct stored *file, struct reader *arena, struct index_wr
 
 static int open_tfrecord(int32_t npaths, const char *const *paths, int32_t nfields, const shardrt_field *fields,
                          const shardrt_source_options *options, shardrt_source **out) {
-  records *self;
-  int code =
-      records_open(&tfrecord_format, sizeof(struct tfrecord), npaths, paths, options, "tfrecord", scan, NULL, &self);
+  struct records *self;
+  int code = records_open(&tfrecord_format, sizeof(struct tfrecord), npaths, paths, options, "tfrecord", tfrecord_scan,
+                          NULL, &self);
   if (code != SHARDRT_OK) return code;
   struct reader arena = {0};
   const uint8_t *data;
@@ -119,7 +120,7 @@ static int open_tfrecord(int32_t npaths, const char *const *paths, int32_t nfiel
 
 static int tfrecord_value(const shardrt_source *source, int32_t field, int64_t sample, struct reader *reader,
                           struct value *out, bool *handled) {
-  const records *self = (const records *)source;
+  const struct records *self = (const struct records *)source;
   const uint8_t *data;
   size_t bytes;
   *handled = true;
@@ -133,7 +134,7 @@ static int tfrecord_extents(const shardrt_source *source, int32_t field, const i
                             const shardrt_box *inner, struct extents *out) {
   (void)field; /* of whichever, the record */
   (void)inner;
-  return records_extents((const records *)source, 0, samples, n, out);
+  return records_extents((const struct records *)source, 0, samples, n, out);
 }
 
 static void tfrecord_close(shardrt_source *source) {
@@ -141,15 +142,12 @@ static void tfrecord_close(shardrt_source *source) {
   records_close(source);
 }
 
-const source_format tfrecord_format = {
+const struct source_format tfrecord_format = {
     .name = "tfrecord",
     .open_files = open_tfrecord,
     .gather = source_gather_values,
     .value = tfrecord_value,
     .blame = records_source_blame,
     .extents = tfrecord_extents,
-    .file_count = records_file_count,
-    .file_name = records_file_name,
-    .file_fingerprint = records_file_fingerprint,
     .close = tfrecord_close,
 };

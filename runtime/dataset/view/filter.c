@@ -8,13 +8,13 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "base/hash.h"
+#include "base/search.h"
 #include "dataset/view/filter.h"
 #include "dataset/view/survey.h"
 
 enum {
-  BLOCK_WORDS = 8,    /* a cache line of bits */
-  LOOK_WORDS = 16,    /* looked at in one call */
-  FILTER_CHUNK = 256, /* samples whose numbers are translated at once, on the stack */
+  BLOCK_WORDS = 8, /* a cache line of bits */
+  LOOK_WORDS = 16, /* looked at in one call */
 };
 
 static int64_t words_of(int64_t samples) {
@@ -22,125 +22,56 @@ static int64_t words_of(int64_t samples) {
 }
 
 /* Which sample of the base is the k-th that counts; needs 0 <= k < count. */
-static int64_t sample_of(const filter *f, int64_t k) {
-  assert(k >= 0 && k < f->head.count);
+static int64_t sample_of(const struct filter *f, int64_t k) {
+  assert(k >= 0 && k < f->view.head.count);
   if (f->words == NULL) return k;
-  int64_t low = 0, high = f->nblocks; /* before[low] <= k < before[high] */
-  while (high - low > 1) {
-    const int64_t middle = low + (high - low) / 2;
-    if (f->before[middle] <= k)
-      low = middle;
-    else
-      high = middle;
-  }
-  assert(f->before[low] <= k && k < f->before[low + 1]);
-  int64_t word = low * BLOCK_WORDS, left = k - f->before[low];
+  const int64_t block = search_part(f->before, sizeof *f->before, f->nblocks, k);
+  int64_t word = block * BLOCK_WORDS, left = k - f->before[block];
+  assert(left >= 0 && k < f->before[block + 1]);
   for (int64_t ones; left >= (ones = __builtin_popcountll(f->words[word])); word++) left -= ones;
   uint64_t bits = f->words[word];
   for (; left > 0; left--) bits &= bits - 1;
   return word * FILTER_WORD + __builtin_ctzll(bits);
 }
 
-static int filter_gather(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
-                         const shardrt_box *inner, struct reader *reader, void *dst) {
-  const filter *f = (const filter *)source;
-  const size_t bytes = source_box_bytes(&source->fields[field], inner);
-  const int64_t *epochs = reader->epochs;
-  int64_t translated[FILTER_CHUNK];
-  int code = SHARDRT_OK;
-  for (int64_t done = 0; done < n && code == SHARDRT_OK;) {
-    const int64_t chunk = n - done < FILTER_CHUNK ? n - done : FILTER_CHUNK;
-    for (int64_t i = 0; i < chunk; i++) translated[i] = sample_of(f, samples[done + i]);
-    if (epochs != NULL) reader->epochs = epochs + done;
-    code = source_gather(f->base, field, translated, chunk, inner, reader, (uint8_t *)dst + (size_t)done * bytes);
-    done += chunk;
-  }
-  reader->epochs = epochs;
-  return code;
-}
-
-static int filter_extents(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
-                          const shardrt_box *inner, struct extents *out) {
-  const filter *f = (const filter *)source;
-  int64_t translated[FILTER_CHUNK];
-  int code = SHARDRT_OK;
-  for (int64_t done = 0; done < n && code == SHARDRT_OK; done += FILTER_CHUNK) {
-    const int64_t chunk = n - done < FILTER_CHUNK ? n - done : FILTER_CHUNK;
-    for (int64_t i = 0; i < chunk; i++) translated[i] = sample_of(f, samples[done + i]);
-    code = source_extents(f->base, field, translated, chunk, inner, out);
-  }
-  return code;
-}
-
-static int filter_value(const shardrt_source *source, int32_t field, int64_t sample, struct reader *reader,
-                        struct value *out, bool *handled) {
-  const filter *f = (const filter *)source;
-  *handled = true;
-  return source_value(f->base, field, sample_of(f, sample), NULL, reader, out);
-}
-
-static const void *filter_find(const shardrt_source *source, int32_t field, int64_t sample, size_t first,
-                               size_t bytes) {
-  const filter *f = (const filter *)source;
-  if (f->base->format->find == NULL) return NULL;
-  return f->base->format->find(f->base, field, sample_of(f, sample), first, bytes);
-}
-
-static int filter_blame(const shardrt_source *source, int32_t field, int64_t sample, int code) {
-  const filter *f = (const filter *)source;
-  return source_blame(f->base, field, sample_of(f, sample), code);
-}
-
-static int64_t filter_number(const shardrt_source *source, int64_t sample) {
-  const filter *f = (const filter *)source;
-  return source_number(f->base, sample_of(f, sample));
+static int64_t filter_translate(const shardrt_source *source, const int64_t *samples, int64_t n, int32_t *base,
+                                int64_t *translated) {
+  *base = 0;
+  for (int64_t i = 0; i < n; i++) translated[i] = sample_of((const struct filter *)source, samples[i]);
+  return n;
 }
 
 static uint64_t filter_fingerprint(const shardrt_source *source) {
-  const filter *f = (const filter *)source;
-  const uint64_t hash = hash_number(hash_text(0, "shardrt filter"), (int64_t)shardrt_source_fingerprint(f->base));
-  return hash_number(hash, (int64_t)f->hash);
+  const uint64_t hash =
+      hash_number(hash_text(0, "shardrt filter"), (int64_t)shardrt_source_fingerprint(source->bases[0]));
+  return hash_number(hash, (int64_t)((const struct filter *)source)->hash);
 }
 
 static void filter_choices(const shardrt_source *source, uint64_t *hashes) {
-  const filter *f = (const filter *)source;
-  source_choices(f->base, hashes);
+  const struct filter *f = (const struct filter *)source;
+  source_choices(source->bases[0], hashes);
   hashes[f->kind] = hash_number(hashes[f->kind], (int64_t)f->hash);
 }
 
-static size_t filter_bytes(const shardrt_source *source, int32_t field, const shardrt_box *inner) {
-  return source_bytes(((const filter *)source)->base, field, inner);
-}
-
-static const shardrt_source *filter_over(const shardrt_source *source) {
-  return ((const filter *)source)->base;
-}
-
 static void filter_close(shardrt_source *source) {
-  filter *f = (filter *)source;
+  struct filter *f = (struct filter *)source;
   alloc_free(f->reasons);
   alloc_free(f->before);
   alloc_free(f->words);
-  shardrt_source_free(f->base);
+  view_close(source);
 }
 
-static const source_format filter_format = {
+static const struct source_format filter_format = {
     .name = "filter",
-    .gather = filter_gather,
-    .extents = filter_extents,
-    .value = filter_value,
-    .find = filter_find,
-    .blame = filter_blame,
+    VIEW_FUNCTIONS,
+    .translate = filter_translate,
     .fingerprint = filter_fingerprint,
     .choices = filter_choices,
-    .number = filter_number,
-    .bytes = filter_bytes,
-    .over = filter_over,
     .close = filter_close,
 };
 
-const filter *filter_of(const shardrt_source *source) {
-  return source->format == &filter_format ? (const filter *)source : NULL;
+const struct filter *filter_of(const shardrt_source *source) {
+  return source->format == &filter_format ? (const struct filter *)source : NULL;
 }
 
 /* ---- making one ------------------------------------------------------------------------------------------------- */
@@ -151,7 +82,7 @@ struct question {
   const shardrt_source *looked;
 };
 
-static int look(const void *context, struct reader *reader, int64_t first, int64_t count, void *found) {
+static int look_at_words(const void *context, struct reader *reader, int64_t first, int64_t count, void *found) {
   const struct question *q = context;
   uint64_t *words = found;
   int code = SHARDRT_OK;
@@ -163,7 +94,7 @@ static int look(const void *context, struct reader *reader, int64_t first, int64
 }
 
 /* Counts what the words let through. */
-static int count_words(filter *f, int64_t nwords) {
+static int count_words(struct filter *f, int64_t nwords) {
   f->nblocks = nwords / BLOCK_WORDS + (nwords % BLOCK_WORDS != 0);
   f->before = alloc_array((size_t)f->nblocks + 1, sizeof *f->before);
   if (f->before == NULL) return ALLOC_FAILED;
@@ -172,33 +103,28 @@ static int count_words(filter *f, int64_t nwords) {
     if (i % BLOCK_WORDS == 0) f->before[i / BLOCK_WORDS] = count;
     count += __builtin_popcountll(f->words[i]);
   }
-  f->before[f->nblocks] = f->head.count = count;
-  assert(count <= f->base->count);
+  f->before[f->nblocks] = f->view.head.count = count;
   f->hash = hash_bytes(0, f->words, (size_t)nwords * sizeof *f->words);
   return SHARDRT_OK;
 }
 
 /* Under planning nothing is read, and any sample may count. */
-static int let_all_through(filter *f) {
-  f->head.guessed = true;
-  f->head.count = f->base->count;
+static int let_all_through(struct filter *f) {
+  f->view.head.guessed = true;
+  f->view.head.count = filter_base(f)->count;
   f->hash = hash_text(0, "all");
   return SHARDRT_OK;
 }
 
-static int fill(filter *f, const char *what, filter_look *look_at, shardrt_source *base, const shardrt_source *looked) {
+static int find_words(struct filter *f, const char *what, filter_look *look_at, const shardrt_source *looked) {
   const shardrt_job *job = shardrt_job_get();
-  f->base = source_retain(base);
-  f->head.fields = base->fields;
-  f->head.nfields = base->nfields;
-  f->head.guessed = base->guessed;
   if (job != NULL && job->planning) return let_all_through(f);
   const struct question question = {.look = look_at, .looked = looked};
   const struct survey survey = {.what = what,
-                                .items = words_of(base->count),
+                                .items = words_of(filter_base(f)->count),
                                 .item_bytes = sizeof *f->words,
                                 .chunk = LOOK_WORDS,
-                                .look = look,
+                                .look = look_at_words,
                                 .context = &question};
   void *words = NULL;
   int code = survey_run(&survey, &words);
@@ -208,16 +134,16 @@ static int fill(filter *f, const char *what, filter_look *look_at, shardrt_sourc
 }
 
 int filter_make(const char *what, int32_t kind, filter_look *look_at, shardrt_source *source,
-                const shardrt_source *looked, filter **out) {
-  filter *made = source_new(&filter_format, sizeof *made);
+                const shardrt_source *looked, struct filter **out) {
+  struct filter *made = view_new(&filter_format, sizeof *made, 1, &source, 0);
   int code = shardrt_check_outcome(what, made != NULL ? SHARDRT_OK : ALLOC_FAILED);
   if (code == SHARDRT_OK) code = shardrt_check_source(looked);
   if (code == SHARDRT_OK && made != NULL) {
     made->kind = kind;
-    code = fill(made, what, look_at, source, looked);
+    code = find_words(made, what, look_at, looked);
   }
   if (code < 0) {
-    if (made != NULL) shardrt_source_free(&made->head);
+    if (made != NULL) shardrt_source_free(&made->view.head);
     return code;
   }
   *out = made;
@@ -227,7 +153,7 @@ int filter_make(const char *what, int32_t kind, filter_look *look_at, shardrt_so
 /* ---- by predicates ---------------------------------------------------------------------------------------------- */
 
 /* Asks all fields of the verdict. */
-static int ask(const shardrt_source *verdict, struct reader *reader, int64_t first, int64_t n, uint64_t *word) {
+static int ask_verdict(const shardrt_source *verdict, struct reader *reader, int64_t first, int64_t n, uint64_t *word) {
   int64_t samples[FILTER_WORD];
   for (int64_t i = 0; i < n; i++) samples[i] = first + i;
   *word = n == FILTER_WORD ? ~UINT64_C(0) : (UINT64_C(1) << n) - 1;
@@ -262,10 +188,10 @@ int shardrt_source_filter(shardrt_source *source, const shardrt_source *verdict,
   int code = source_refuse_mix(source);
   if (code == SHARDRT_OK) code = check_verdict(source, verdict);
   code = shardrt_check_outcome(what, code);
-  filter *made = NULL;
-  if (code == SHARDRT_OK) code = filter_make(what, SHARDRT_DATA_FILTER, ask, source, verdict, &made);
+  struct filter *made = NULL;
+  if (code == SHARDRT_OK) code = filter_make(what, SHARDRT_DATA_FILTER, ask_verdict, source, verdict, &made);
   if (code < 0 || made == NULL) return code;
-  made->head.places = verdict->places; /* which may have drawn, too */
-  *out = &made->head;
+  made->view.head.places = verdict->places; /* which may have drawn, too */
+  *out = &made->view.head;
   return SHARDRT_OK;
 }

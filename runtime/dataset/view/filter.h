@@ -2,7 +2,7 @@
 #ifndef SHARDRT_DATASET_VIEW_FILTER_H
 #define SHARDRT_DATASET_VIEW_FILTER_H
 
-#include "dataset/source.h"
+#include "dataset/view/view.h"
 
 enum { FILTER_WORD = 64 /* samples that are looked at together: a bit each */ };
 
@@ -19,24 +19,28 @@ struct filter_reason {
 /* Bit i % 64 of words[i / 64] tells whether sample i of the base counts; before[b] is how many of the blocks before b
  * do, and before[nblocks] is count. Under planning there are neither: all count, and how many the base has costs
  * nothing. */
-typedef struct filter {
-  shardrt_source head;
-  shardrt_source *base; /* a count; owns the fields */
-  uint64_t *words;      /* NULL: all samples count */
+struct filter {
+  struct view view;
+  uint64_t *words; /* NULL: all samples count */
   int64_t *before;
   int64_t nblocks;
   uint64_t hash;                 /* of the words */
   int32_t kind;                  /* what this is in shardrt_source_data */
   struct filter_reason *reasons; /* owned; NULL: nobody asked */
   int64_t nreasons;
-} filter;
+};
 
 /* Makes the filter of `source` that `look` on `looked`, as many samples, comes to, all processes together; `what` is
  * for messages. What fails in one process fails in all. */
 int filter_make(const char *what, int32_t kind, filter_look *look, shardrt_source *source, const shardrt_source *looked,
-                filter **out);
+                struct filter **out);
+
+/* The source that the filter is of. */
+static inline shardrt_source *filter_base(const struct filter *self) {
+  return self->view.head.bases[0];
+}
 
 /* Of a source that is a filter; NULL: it is none. */
-const filter *filter_of(const shardrt_source *source);
+const struct filter *filter_of(const shardrt_source *source);
 
 #endif

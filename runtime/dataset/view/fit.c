@@ -44,7 +44,7 @@ void fit_clear(struct fit *self) {
 }
 
 /* Puts a row among those with its room. */
-static void put(struct fit *self, int32_t row) {
+static void put_row(struct fit *self, int32_t row) {
   const int32_t room = self->left[row];
   assert(room >= 0 && room <= self->capacity);
   self->next[row] = self->heads[room];
@@ -54,7 +54,7 @@ static void put(struct fit *self, int32_t row) {
 }
 
 /* Takes a row that has this room, which one has. */
-static int32_t take(struct fit *self, int32_t room) {
+static int32_t take_row(struct fit *self, int32_t room) {
   const int32_t row = self->heads[room];
   assert(row >= 0 && self->left[row] == room);
   self->heads[room] = self->next[row];
@@ -68,7 +68,7 @@ static int32_t take(struct fit *self, int32_t room) {
 }
 
 /* The least room that some row has and is at least `wanted`; -1: there is none. */
-static int32_t find(const struct fit *self, int32_t wanted) {
+static int32_t find_room(const struct fit *self, int32_t wanted) {
   int64_t at = wanted; /* on the way up: look from bit `at` of the level on */
   for (int32_t l = 0; l < FIT_LEVELS; l++) {
     if (at >> SHIFT >= level_words(self, l)) return -1;
@@ -96,11 +96,11 @@ int32_t fit_rows(struct fit *self, const int32_t *lengths, int32_t n, int32_t *r
   sort(self, lengths, n);
   for (int32_t k = 0; k < n; k++) {
     const int32_t i = (int32_t)(self->sorted[k] & INT32_MAX);
-    const int32_t room = find(self, lengths[i]);
-    const int32_t row = room >= 0 ? take(self, room) : count++;
+    const int32_t room = find_room(self, lengths[i]);
+    const int32_t row = room >= 0 ? take_row(self, room) : count++;
     self->left[row] = (room >= 0 ? room : self->capacity) - lengths[i];
     rows[i] = row;
-    put(self, row);
+    put_row(self, row);
   }
   for (int32_t row = 0; row < count; row++) self->renamed[row] = -1;
   int32_t used = 0;
@@ -109,7 +109,6 @@ int32_t fit_rows(struct fit *self, const int32_t *lengths, int32_t n, int32_t *r
     rows[i] = self->renamed[rows[i]];
   }
   for (int32_t row = 0; row < count; row++) /* every row is in exactly one list */
-    while (self->heads[self->left[row]] >= 0) take(self, self->left[row]);
-  assert(find(self, 0) < 0); /* no room is marked between calls */
+    while (self->heads[self->left[row]] >= 0) take_row(self, self->left[row]);
   return count;
 }

@@ -22,11 +22,10 @@ struct pack_piece {
 };
 
 /* Row r has pieces[firsts[r] … firsts[r + 1]], one after the other from its start. */
-typedef struct pack {
+struct pack {
   shardrt_source head;
-  shardrt_source *base; /* a count */
-  int32_t field;        /* of the base */
-  int32_t length;       /* of a row */
+  int32_t field;  /* of the base */
+  int32_t length; /* of a row */
   int32_t longer;
   struct pack_piece *pieces; /* NULL: planning */
   int64_t npieces;
@@ -34,24 +33,28 @@ typedef struct pack {
   double filled;
   uint64_t hash; /* of all that decides which element stands where */
   shardrt_field fields[PACK_FIELDS];
-} pack;
+};
+
+static const shardrt_source *base_of(const struct pack *p) {
+  return p->head.bases[0];
+}
 
 /* ---- reading ---------------------------------------------------------------------------------------------------- */
 
 /* Copies the part of a piece that lies in `inner`, which begins `at` elements into the row. */
-static int copy_piece(const pack *p, const struct pack_piece *piece, int64_t at, const shardrt_box *inner,
+static int copy_piece(const struct pack *p, const struct pack_piece *piece, int64_t at, const shardrt_box *inner,
                       struct reader *reader, void *dst) {
   const int64_t end = at + piece->elements;
   const int64_t start = inner->start[0] > at ? inner->start[0] : at;
   const int64_t stop = inner->stop[0] < end ? inner->stop[0] : end;
   if (start >= stop) return SHARDRT_OK;
   struct value value;
-  int code = source_value(p->base, p->field, piece->sample, NULL, reader, &value);
+  int code = source_value(base_of(p), p->field, piece->sample, NULL, reader, &value);
   if (code < 0) return code;
   const int64_t first = (int64_t)piece->piece * p->length;
   if (value.shape[0] < first + piece->elements)
     return error_set(SHARDRT_EDATA, "sample %lld is %lld elements long now; it was longer when the rows were packed",
-                     (long long)source_number(p->base, piece->sample), (long long)value.shape[0]);
+                     (long long)source_number(base_of(p), piece->sample), (long long)value.shape[0]);
   int64_t extent[SHARDRT_MAX_NDIM], shape[SHARDRT_MAX_NDIM], to[SHARDRT_MAX_NDIM] = {0}, from[SHARDRT_MAX_NDIM];
   for (int32_t d = 0; d < inner->ndim; d++) {
     from[d] = inner->start[d];
@@ -64,7 +67,8 @@ static int copy_piece(const pack *p, const struct pack_piece *piece, int64_t at,
                           from);
 }
 
-static int gather_tokens(const pack *p, int64_t row, const shardrt_box *inner, struct reader *reader, uint8_t *dst) {
+static int gather_tokens(const struct pack *p, int64_t row, const shardrt_box *inner, struct reader *reader,
+                         uint8_t *dst) {
   int64_t at = 0;
   int code = SHARDRT_OK;
   const struct reader_mark mark = reader_mark(reader);
@@ -82,7 +86,7 @@ static int gather_tokens(const pack *p, int64_t row, const shardrt_box *inner, s
 }
 
 /* What the elements of one range of a row are of: their segment, or their position in it. */
-static void gather_ids(const pack *p, int32_t field, int64_t row, int64_t start, int64_t stop, int32_t *dst) {
+static void gather_ids(const struct pack *p, int32_t field, int64_t row, int64_t start, int64_t stop, int32_t *dst) {
   int64_t begin = 0, at = start;
   for (int64_t i = p->firsts[row]; i < p->firsts[row + 1] && at < stop; i++) {
     const int64_t end = begin + p->pieces[i].elements;
@@ -95,7 +99,7 @@ static void gather_ids(const pack *p, int32_t field, int64_t row, int64_t start,
 
 static int pack_gather(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
                        const shardrt_box *inner, struct reader *reader, void *dst) {
-  const pack *p = (const pack *)source;
+  const struct pack *p = (const struct pack *)source;
   if (p->pieces == NULL)
     return error_set(SHARDRT_EDATA, "source:pack: its rows cannot be read here: they were not packed (planning)");
   const size_t bytes = source_box_bytes(&source->fields[field], inner);
@@ -118,23 +122,23 @@ static int pack_gather(const shardrt_source *source, int32_t field, const int64_
 static int pack_extents(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
                         const shardrt_box *inner, struct extents *out) {
   (void)inner; /* sequences are read whole */
-  const pack *p = (const pack *)source;
+  const struct pack *p = (const struct pack *)source;
   int code = SHARDRT_OK;
   for (int64_t i = 0; field == TOKENS && p->pieces != NULL && i < n && code == SHARDRT_OK; i++)
     for (int64_t k = p->firsts[samples[i]]; k < p->firsts[samples[i] + 1] && code == SHARDRT_OK; k++)
-      code = source_extents(p->base, p->field, &p->pieces[k].sample, 1, NULL, out);
+      code = source_extents(base_of(p), p->field, &p->pieces[k].sample, 1, NULL, out);
   return code;
 }
 
 static uint64_t pack_fingerprint(const shardrt_source *source) {
-  const pack *p = (const pack *)source;
-  return hash_number(hash_number(hash_text(0, "shardrt pack"), (int64_t)shardrt_source_fingerprint(p->base)),
+  const struct pack *p = (const struct pack *)source;
+  return hash_number(hash_number(hash_text(0, "shardrt pack"), (int64_t)shardrt_source_fingerprint(base_of(p))),
                      (int64_t)p->hash);
 }
 
 static void pack_choices(const shardrt_source *source, uint64_t *hashes) {
-  const pack *p = (const pack *)source;
-  source_choices(p->base, hashes);
+  const struct pack *p = (const struct pack *)source;
+  source_choices(base_of(p), hashes);
   hashes[SHARDRT_DATA_ROWS] = hash_number(hashes[SHARDRT_DATA_ROWS], (int64_t)p->hash);
 }
 
@@ -142,42 +146,36 @@ static size_t pack_bytes(const shardrt_source *source, int32_t field, const shar
   return field == TOKENS ? source_box_bytes(&source->fields[field], inner) : 0;
 }
 
-static const shardrt_source *pack_over(const shardrt_source *source) {
-  return ((const pack *)source)->base;
-}
-
 static void pack_close(shardrt_source *source) {
-  pack *p = (pack *)source;
+  struct pack *p = (struct pack *)source;
   alloc_free(p->firsts);
   alloc_free(p->pieces);
-  shardrt_source_free(p->base);
 }
 
-static const source_format pack_format = {
+static const struct source_format pack_format = {
     .name = "pack",
     .gather = pack_gather,
     .extents = pack_extents,
     .fingerprint = pack_fingerprint,
     .choices = pack_choices,
     .bytes = pack_bytes,
-    .over = pack_over,
     .close = pack_close,
 };
 
 double shardrt_source_fill(const shardrt_source *source) {
-  return source->format == &pack_format ? ((const pack *)source)->filled : -1;
+  return source->format == &pack_format ? ((const struct pack *)source)->filled : -1;
 }
 
 /* ---- which pieces there are ------------------------------------------------------------------------------------- */
 
-static int look(const void *context, struct reader *reader, int64_t first, int64_t count, void *found) {
-  const pack *p = context;
+static int look_at_lengths(const void *context, struct reader *reader, int64_t first, int64_t count, void *found) {
+  const struct pack *p = context;
   int64_t *lengths = found;
   int code = SHARDRT_OK;
   for (int64_t i = 0; i < count && code == SHARDRT_OK; i++) {
     struct value value;
     const struct reader_mark mark = reader_mark(reader);
-    code = source_value(p->base, p->field, first + i, NULL, reader, &value);
+    code = source_value(base_of(p), p->field, first + i, NULL, reader, &value);
     reader_release(reader, mark);
     if (code < 0) return code;
     lengths[i] = value.shape[0];
@@ -186,20 +184,20 @@ static int look(const void *context, struct reader *reader, int64_t first, int64
           SHARDRT_EINVAL,
           "sample %lld has %lld elements, a row %d; a greater length would do, or longer = \"truncate\" or "
           "\"split\"",
-          (long long)source_number(p->base, first + i), (long long)lengths[i], (int)p->length);
+          (long long)source_number(base_of(p), first + i), (long long)lengths[i], (int)p->length);
   }
   return code;
 }
 
-static int64_t pieces_of(const pack *p, int64_t elements) {
+static int64_t pieces_of(const struct pack *p, int64_t elements) {
   if (elements == 0) return 0;
   return p->longer == SHARDRT_LONGER_SPLIT ? (elements - 1) / p->length + 1 : 1;
 }
 
 /* All pieces, in the order in which they are taken; *filled is their elements. */
-static int list_pieces(pack *p, const shardrt_pack_options *o, const int64_t *lengths, struct pack_piece **out,
+static int list_pieces(struct pack *p, const shardrt_pack_options *o, const int64_t *lengths, struct pack_piece **out,
                        double *filled) {
-  const int64_t count = p->base->count;
+  const int64_t count = base_of(p)->count;
   for (int64_t i = 0; i < count; i++) p->npieces += pieces_of(p, lengths[i]);
   struct pack_piece *pieces = alloc_array((size_t)p->npieces, sizeof *pieces);
   if (pieces == NULL) return ALLOC_FAILED;
@@ -248,8 +246,8 @@ static void window_clear(struct window *self) {
 }
 
 /* Puts n pieces, from `first` on, in rows, the first of which is *nrows; in a row they keep their order. */
-static void pack_window(pack *p, struct window *window, const struct pack_piece *pieces, int64_t first, int32_t n,
-                        int64_t *nrows) {
+static void pack_window(struct pack *p, struct window *window, const struct pack_piece *pieces, int64_t first,
+                        int32_t n, int64_t *nrows) {
   for (int32_t i = 0; i < n; i++) window->lengths[i] = pieces[first + i].elements;
   const int32_t used = fit_rows(&window->fit, window->lengths, n, window->rows);
   memset(window->places, 0, ((size_t)used + 1) * sizeof *window->places);
@@ -262,7 +260,7 @@ static void pack_window(pack *p, struct window *window, const struct pack_piece 
   *nrows += used;
 }
 
-static int pack_rows(pack *p, int64_t most, const struct pack_piece *pieces) {
+static int pack_rows(struct pack *p, int64_t most, const struct pack_piece *pieces) {
   const int64_t n = p->npieces;
   p->pieces = alloc_array((size_t)n, sizeof *p->pieces);
   if (p->pieces == NULL) return ALLOC_FAILED;
@@ -281,7 +279,7 @@ static int pack_rows(pack *p, int64_t most, const struct pack_piece *pieces) {
 
 /* ---- making one ------------------------------------------------------------------------------------------------- */
 
-static int work_out(pack *p, const shardrt_pack_options *o, const int64_t *lengths) {
+static int work_out(struct pack *p, const shardrt_pack_options *o, const int64_t *lengths) {
   struct pack_piece *pieces = NULL;
   double filled;
   int code = list_pieces(p, o, lengths, &pieces, &filled);
@@ -294,12 +292,12 @@ static int work_out(pack *p, const shardrt_pack_options *o, const int64_t *lengt
   return SHARDRT_OK;
 }
 
-static int survey_lengths(pack *p, const shardrt_pack_options *o) {
+static int survey_lengths(struct pack *p, const shardrt_pack_options *o) {
   const struct survey survey = {.what = "packing a source",
-                                .items = p->base->count,
+                                .items = base_of(p)->count,
                                 .item_bytes = sizeof(int64_t),
                                 .chunk = LOOK_SAMPLES,
-                                .look = look,
+                                .look = look_at_lengths,
                                 .context = p};
   void *lengths = NULL;
   int code = survey_run(&survey, &lengths);
@@ -332,7 +330,7 @@ static int check_field(const shardrt_field *field) {
   return SHARDRT_OK;
 }
 
-static int set_fields(pack *p, shardrt_source *base, int32_t field) {
+static int set_fields(struct pack *p, shardrt_source *base, int32_t field) {
   if (shardrt_source_field(base, field) == NULL)
     return error_set(SHARDRT_EINVAL, "field %d of a source of %d fields", (int)field, (int)base->nfields);
   const shardrt_field *tokens = &base->fields[field];
@@ -350,11 +348,12 @@ static int set_fields(pack *p, shardrt_source *base, int32_t field) {
   return SHARDRT_OK;
 }
 
-static int fill(pack *p, shardrt_source *base, int32_t field, const shardrt_pack_options *o) {
+static int fill_pack(struct pack *p, shardrt_source *base, int32_t field, const shardrt_pack_options *o) {
   int code = source_refuse_mix(base);
   if (code == SHARDRT_OK) code = check_options(o);
   if (code < 0) return code;
-  p->base = source_retain(base);
+  code = source_add_base(&p->head, base);
+  if (code < 0) return code;
   p->head.places = base->places;
   p->field = field;
   p->length = (int32_t)o->length;
@@ -366,23 +365,23 @@ static int fill(pack *p, shardrt_source *base, int32_t field, const shardrt_pack
 }
 
 /* All that needs the other processes. */
-static int fill_together(pack *p, const shardrt_pack_options *o) {
+static int fill_together(struct pack *p, const shardrt_pack_options *o) {
   const shardrt_job *job = shardrt_job_get();
   if (job != NULL && job->planning) {
-    p->head.count = p->base->count;
+    p->head.count = base_of(p)->count;
     p->head.guessed = true;
     p->filled = -1;
     return SHARDRT_OK;
   }
-  int code = shardrt_check_source(p->base);
+  int code = shardrt_check_source(base_of(p));
   if (code == SHARDRT_OK) code = shardrt_check_same("how a source is packed", p->hash);
   return code == SHARDRT_OK ? survey_lengths(p, o) : code;
 }
 
 int shardrt_source_pack(shardrt_source *source, int32_t field, const shardrt_pack_options *options,
                         shardrt_source **out) {
-  pack *made = source_new(&pack_format, sizeof *made);
-  int code = made != NULL ? fill(made, source, field, options) : ALLOC_FAILED;
+  struct pack *made = source_new(&pack_format, sizeof *made);
+  int code = made != NULL ? fill_pack(made, source, field, options) : ALLOC_FAILED;
   code = shardrt_check_outcome("making packed rows", code);
   if (code == SHARDRT_OK && made != NULL) code = fill_together(made, options);
   if (code < 0) {

@@ -68,14 +68,14 @@ static int explain(const void *context, struct reader *reader, int64_t first, in
 }
 
 /* The first samples that a filter leaves out: as many as there are, REASONS_MOST at most. */
-static int64_t list_bad(const filter *f, int64_t *samples) {
+static int64_t list_bad(const struct filter *f, int64_t *samples) {
   int64_t n = 0;
-  for (int64_t i = 0; i < f->base->count && n < REASONS_MOST; i++)
+  for (int64_t i = 0; i < filter_base(f)->count && n < REASONS_MOST; i++)
     if (!(f->words[i / FILTER_WORD] >> i % FILTER_WORD & 1)) samples[n++] = i;
   return n;
 }
 
-static int find_reasons(filter *f, const shardrt_source *looked) {
+static int find_reasons(struct filter *f, const shardrt_source *looked) {
   int64_t *samples = alloc_array(REASONS_MOST, sizeof *samples);
   int code = shardrt_check_outcome(what, samples != NULL ? SHARDRT_OK : ALLOC_FAILED);
   if (code == SHARDRT_OK && samples != NULL) {
@@ -97,7 +97,7 @@ static int find_reasons(filter *f, const shardrt_source *looked) {
 
 /* ---- the view --------------------------------------------------------------------------------------------------- */
 
-static int make(shardrt_source *source, const shardrt_source *looked, filter **out) {
+static int make_readable(shardrt_source *source, const shardrt_source *looked, struct filter **out) {
   int code = source_refuse_mix(source);
   if (code == SHARDRT_OK && looked->count != source->count)
     code = error_set(SHARDRT_EINVAL, "%lld samples are looked at for %lld", (long long)looked->count,
@@ -107,69 +107,50 @@ static int make(shardrt_source *source, const shardrt_source *looked, filter **o
 }
 
 int shardrt_source_readable(shardrt_source *source, const shardrt_source *looked, shardrt_source **out) {
-  filter *made = NULL;
-  int code = make(source, looked, &made);
+  struct filter *made = NULL;
+  int code = make_readable(source, looked, &made);
   if (code < 0 || made == NULL) return code;
-  made->head.places = source->places;
-  if (made->head.count < source->count) code = find_reasons(made, looked);
-  if (code == SHARDRT_OK && made->head.count == 0 && source->count > 0)
+  made->view.head.places = source->places;
+  if (made->view.head.count < source->count) code = find_reasons(made, looked);
+  if (code == SHARDRT_OK && made->view.head.count == 0 && source->count > 0)
     code = error_set(SHARDRT_EFORMAT, "all %lld samples are damaged; the first: %s", (long long)source->count,
                      made->reasons[0].text);
-  if (code < 0 || (made->words != NULL && made->head.count == source->count)) {
-    shardrt_source_free(&made->head);
+  if (code < 0 || (made->words != NULL && made->view.head.count == source->count)) {
+    shardrt_source_free(&made->view.head);
     if (code == SHARDRT_OK) *out = source_retain(source);
     return code;
   }
-  *out = &made->head;
+  *out = &made->view.head;
   return SHARDRT_OK;
 }
 
 /* ---- what was left out ------------------------------------------------------------------------------------------ */
 
-/* Goes down to the next source that is made of several, or leaves out damaged samples; NULL: there is none. */
-static const shardrt_source *next(const shardrt_source *source) {
-  while (source != NULL && source->format->parts == NULL) {
-    const filter *f = filter_of(source);
-    if (f != NULL && f->reasons != NULL) return source;
-    source = source->format->over != NULL ? source->format->over(source) : NULL;
-  }
-  return source;
+/* Of a source that leaves out damaged samples; NULL: it does not. */
+static const struct filter *leaves_out(const shardrt_source *source) {
+  const struct filter *f = filter_of(source);
+  return f != NULL && f->reasons != NULL ? f : NULL;
 }
 
 int64_t shardrt_source_bad_count(const shardrt_source *source) {
-  source = next(source);
-  if (source == NULL) return 0;
-  if (source->format->parts == NULL) {
-    const filter *f = filter_of(source);
-    return f->base->count - f->head.count + shardrt_source_bad_count(f->base);
-  }
-  shardrt_source *const *parts;
-  int64_t count = 0;
-  const int32_t nparts = source->format->parts(source, &parts);
-  for (int32_t p = 0; p < nparts; p++) count += shardrt_source_bad_count(parts[p]);
+  int64_t count = leaves_out(source) != NULL ? source->bases[0]->count - source->count : 0;
+  for (int32_t b = 0; b < source->nbases; b++) count += shardrt_source_bad_count(source->bases[b]);
   return count;
 }
 
 /* The reason number *i, counted down as others are passed. */
-static const char *find(const shardrt_source *source, int64_t *i, int64_t *number) {
-  source = next(source);
-  if (source == NULL) return NULL;
-  if (source->format->parts == NULL) {
-    const filter *f = filter_of(source);
-    if (*i >= f->nreasons) {
-      *i -= f->nreasons;
-      return find(f->base, i, number);
-    }
-    if (number != NULL) *number = source_number(f->base, f->reasons[*i].sample);
+static const char *find_reason(const shardrt_source *source, int64_t *i, int64_t *number) {
+  const struct filter *f = leaves_out(source);
+  if (f != NULL && *i < f->nreasons) {
+    if (number != NULL) *number = source_number(source->bases[0], f->reasons[*i].sample);
     return f->reasons[*i].text;
   }
-  shardrt_source *const *parts;
-  const int32_t nparts = source->format->parts(source, &parts);
+  if (f != NULL) *i -= f->nreasons;
   const char *found = NULL;
-  for (int32_t p = 0; p < nparts && found == NULL; p++) found = find(parts[p], i, number);
+  for (int32_t b = 0; b < source->nbases && found == NULL; b++) found = find_reason(source->bases[b], i, number);
   return found;
 }
 
 const char *shardrt_source_bad(const shardrt_source *source, int64_t i, int64_t *number) {
-  return i >= 0 ? find(source, &i, number) : NULL;
+  return i >= 0 ? find_reason(source, &i, number) : NULL;
 }

@@ -101,7 +101,7 @@ static int look_together(struct share *self, struct team *team, const shardrt_jo
   return code;
 }
 
-static int look(struct share *self, struct team *team) {
+static int look_at_share(struct share *self, struct team *team) {
   const shardrt_job *job = shardrt_job_get();
   const int64_t chunks = self->count / self->survey->chunk + 1;    /* the last may be empty */
   team_spread(team, look_at_chunk, self, chunks < 2 ? 2 : chunks); /* for one, a team would wake no thread */
@@ -115,7 +115,7 @@ static int look(struct share *self, struct team *team) {
 }
 
 /* Makes what `threads` threads need, and room for what is found of `room` items. */
-static int prepare(struct share *self, int32_t threads, int64_t room, struct team **team) {
+static int prepare_share(struct share *self, int32_t threads, int64_t room, struct team **team) {
   const size_t n = (size_t)threads;
   self->readers = alloc_zeros(n, sizeof *self->readers);
   if (self->readers == NULL) return ALLOC_FAILED;
@@ -134,14 +134,14 @@ static int prepare(struct share *self, int32_t threads, int64_t room, struct tea
 }
 
 /* What is found of items beyond the share's count, up to `room`, is zeros. */
-static int run(struct share *self, int64_t room) {
+static int run_share(struct share *self, int64_t room) {
   const int64_t chunks = self->count / self->survey->chunk + 1;
   int32_t threads = machine_cores();
   if (threads > chunks) threads = (int32_t)chunks;
   if (threads > MAX_THREADS) threads = MAX_THREADS;
   struct team *team = NULL;
-  int code = shardrt_check_outcome(self->survey->what, prepare(self, threads, room, &team));
-  if (code == SHARDRT_OK) code = look(self, team);
+  int code = shardrt_check_outcome(self->survey->what, prepare_share(self, threads, room, &team));
+  if (code == SHARDRT_OK) code = look_at_share(self, team);
   team_free(team);
   for (int32_t i = 0; self->readers != NULL && i < self->nidle; i++) reader_clear(&self->readers[i]);
   alloc_free((void *)self->idle);
@@ -159,7 +159,7 @@ int survey_run(const struct survey *survey, void **out) {
   struct share share = {.survey = survey, .first = first};
   share.count = survey->items - first < room ? survey->items - first : room;
   pthread_mutex_init(&share.lock, NULL);
-  int code = run(&share, room);
+  int code = run_share(&share, room);
   pthread_mutex_destroy(&share.lock);
   void *all = NULL;
   if (code == SHARDRT_OK && processes > 1) {

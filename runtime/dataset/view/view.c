@@ -1,195 +1,171 @@
-/* view.c - sources made from another source: every n-th sample of it, or one field more. */
+#include "dataset/view/view.h"
+
+#include <assert.h>
 #include <string.h>
 
 #include "base/alloc.h"
 #include "base/error.h"
-#include "base/hash.h"
-#include "dataset/source.h"
 
-enum { VIEW_CHUNK = 256 }; /* samples whose numbers are translated at once, on the stack */
+/* ---- making one ------------------------------------------------------------------------------------------------- */
 
-/* The fields of `root` come first; those beyond them are the sample's number in it. */
-typedef struct view {
-  shardrt_source head;
-  shardrt_source *base; /* a count: what this was made of, which may be a view, too, and owns the fields' names */
-  shardrt_source *root; /* what that comes down to, of which head's numbers are the numbers; lives as long as base */
-} view;
-
-static int64_t number_of(const view *v, int64_t sample) {
-  return v->head.first_number + sample * v->head.number_step;
+void *view_new(const struct source_format *format, size_t bytes, int32_t nbases, shardrt_source *const *bases,
+               int32_t computed) {
+  struct view *self = source_new(format, bytes);
+  if (self == NULL) return NULL;
+  shardrt_source *head = &self->head;
+  const shardrt_source *first = bases[0];
+  head->fields = alloc_zeros((size_t)first->nfields + (size_t)computed, sizeof *head->fields);
+  int code = head->fields != NULL ? SHARDRT_OK : ALLOC_FAILED;
+  for (int32_t b = 0; b < nbases && code == SHARDRT_OK; b++) {
+    code = source_add_base(head, bases[b]);
+    head->guessed = head->guessed || bases[b]->guessed;
+    if (bases[b]->places > head->places) head->places = bases[b]->places;
+  }
+  if (code < 0) {
+    shardrt_source_free(head);
+    return NULL;
+  }
+  memcpy(head->fields, first->fields, (size_t)first->nfields * sizeof *head->fields); /* the names stay the base's */
+  self->shared = head->nfields = first->nfields;
+  return self;
 }
 
-static int gather_root(const view *v, int32_t field, const int64_t *samples, int64_t n, const shardrt_box *inner,
-                       struct reader *reader, uint8_t *dst) {
-  const size_t bytes = source_box_bytes(&v->head.fields[field], inner);
-  int64_t translated[VIEW_CHUNK];
-  for (int64_t done = 0; done < n;) {
-    const int64_t chunk = n - done < VIEW_CHUNK ? n - done : VIEW_CHUNK;
-    for (int64_t i = 0; i < chunk; i++) translated[i] = number_of(v, samples[done + i]);
-    int code = v->root->format->gather(v->root, field, translated, chunk, inner, reader, dst + (size_t)done * bytes);
-    if (code < 0) return code;
-    if (reader->epochs != NULL) reader->epochs += chunk;
-    done += chunk;
-  }
-  if (reader->epochs != NULL) reader->epochs -= n;
+int view_add_field(struct view *self, const char *name, int32_t dtype) {
+  char *copy = alloc_text("%s", name);
+  if (copy == NULL) return ALLOC_FAILED;
+  self->head.fields[self->head.nfields++] = (shardrt_field){.name = copy, .dtype = dtype};
   return SHARDRT_OK;
 }
 
-static int64_t view_number(const shardrt_source *source, int64_t sample) {
-  const view *v = (const view *)source;
-  return source_number(v->root, number_of(v, sample));
+int32_t view_find_field(const shardrt_source *source, const char *name) {
+  for (int32_t f = 0; f < source->nfields; f++)
+    if (strcmp(source->fields[f].name, name) == 0) return f;
+  return -1;
 }
 
-static int view_value(const shardrt_source *source, int32_t field, int64_t sample, struct reader *reader,
-                      struct value *out, bool *handled) {
-  const view *v = (const view *)source;
-  if (field >= v->root->nfields || v->root->format->value == NULL) return SHARDRT_OK;
-  return v->root->format->value(v->root, field, number_of(v, sample), reader, out, handled);
+void view_close(shardrt_source *source) {
+  struct view *self = (struct view *)source;
+  for (int32_t f = self->shared; source->fields != NULL && f < source->nfields; f++)
+    alloc_free((char *)source->fields[f].name);
+  alloc_free(source->fields);
+  alloc_free(self->fields);
+  alloc_free(self->numbers);
 }
 
-static const void *view_find(const shardrt_source *source, int32_t field, int64_t sample, size_t first, size_t bytes) {
-  const view *v = (const view *)source;
-  if (field >= v->root->nfields || v->root->format->find == NULL) return NULL;
-  return v->root->format->find(v->root, field, number_of(v, sample), first, bytes);
+/* ---- reading ---------------------------------------------------------------------------------------------------- */
+
+/* Samples of a view that follow one another and are of one base. */
+struct run {
+  int32_t base; /* which one; that of the run before where this is the next one's */
+  int64_t samples[VIEW_CHUNK];
+  int64_t count;
+};
+
+/* The run that the first of n samples begin. */
+static const shardrt_source *begin_run(const struct view *self, const int64_t *samples, int64_t n, struct run *run) {
+  run->count =
+      self->head.format->translate(&self->head, samples, n < VIEW_CHUNK ? n : VIEW_CHUNK, &run->base, run->samples);
+  assert(run->count > 0 && run->count <= n && run->base >= 0 && run->base < self->head.nbases);
+  return self->head.bases[run->base];
 }
 
-static int view_blame(const shardrt_source *source, int32_t field, int64_t sample, int code) {
-  const view *v = (const view *)source;
-  return field < v->root->nfields ? source_blame(v->root, field, number_of(v, sample), code) : code;
+/* One sample's base, and its number there. */
+static const shardrt_source *base_of(const shardrt_source *source, int64_t sample, int32_t *base, int64_t *translated) {
+  *base = 0;
+  const int64_t found = source->format->translate(source, &sample, 1, base, translated);
+  assert(found == 1 && *base >= 0 && *base < source->nbases);
+  (void)found;
+  assert(*translated >= 0 && *translated < source->bases[*base]->count);
+  return source->bases[*base];
 }
 
-static int view_gather(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
-                       const shardrt_box *inner, struct reader *reader, void *dst) {
-  const view *v = (const view *)source;
-  if (field < v->root->nfields) return gather_root(v, field, samples, n, inner, reader, dst);
-  for (int64_t i = 0; i < n; i++) {
-    const int64_t number = view_number(source, samples[i]);
-    memcpy((uint8_t *)dst + (size_t)i * sizeof number, &number, sizeof number);
+static int32_t base_field(const struct view *self, int32_t base, int32_t field) {
+  return self->fields != NULL ? self->fields[base * self->shared + field] : field;
+}
+
+/* What is asked for was found to be right above, so that the base's function is called as it is. */
+int view_gather(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
+                const shardrt_box *inner, struct reader *reader, void *dst) {
+  const struct view *self = (const struct view *)source;
+  if (field >= self->shared) {
+    source->format->compute(source, field, samples, n, dst);
+    return SHARDRT_OK;
   }
-  return SHARDRT_OK;
-}
-
-static int view_extents(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
-                        const shardrt_box *inner, struct extents *out) {
-  const view *v = (const view *)source;
-  if (field >= v->root->nfields) return SHARDRT_OK;
-  int64_t translated[VIEW_CHUNK];
+  const size_t bytes = source_box_bytes(&source->fields[field], inner);
+  const int64_t *epochs = reader->epochs;
+  const struct reader_mark mark = reader_mark(reader);
+  struct run run;
+  run.base = 0;
   int code = SHARDRT_OK;
-  for (int64_t done = 0; done < n && code == SHARDRT_OK; done += VIEW_CHUNK) {
-    const int64_t chunk = n - done < VIEW_CHUNK ? n - done : VIEW_CHUNK;
-    for (int64_t i = 0; i < chunk; i++) translated[i] = number_of(v, samples[done + i]);
-    code = source_extents(v->root, field, translated, chunk, inner, out);
+  for (int64_t done = 0; done < n && code == SHARDRT_OK; done += run.count) {
+    const shardrt_source *base = begin_run(self, samples + done, n - done, &run);
+    if (epochs != NULL) reader->epochs = epochs + done;
+    code = base->format->gather(base, base_field(self, run.base, field), run.samples, run.count, inner, reader,
+                                (uint8_t *)dst + (size_t)done * bytes);
+    reader_release(reader, mark);
+  }
+  reader->epochs = epochs;
+  return code;
+}
+
+int view_extents(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
+                 const shardrt_box *inner, struct extents *out) {
+  const struct view *self = (const struct view *)source;
+  struct run run;
+  run.base = 0;
+  int code = SHARDRT_OK;
+  for (int64_t done = 0; field < self->shared && done < n && code == SHARDRT_OK; done += run.count) {
+    const shardrt_source *base = begin_run(self, samples + done, n - done, &run);
+    code = source_extents(base, base_field(self, run.base, field), run.samples, run.count, inner, out);
   }
   return code;
 }
 
-static size_t view_bytes(const shardrt_source *source, int32_t field, const shardrt_box *inner) {
-  const view *v = (const view *)source;
-  return field < v->root->nfields ? source_bytes(v->root, field, inner) : 0;
+int view_value(const shardrt_source *source, int32_t field, int64_t sample, struct reader *reader, struct value *out,
+               bool *handled) {
+  const struct view *self = (const struct view *)source;
+  if (field >= self->shared) return SHARDRT_OK;
+  int32_t b;
+  int64_t translated;
+  const shardrt_source *base = base_of(source, sample, &b, &translated);
+  if (base->format->value == NULL) return SHARDRT_OK;
+  return base->format->value(base, base_field(self, b, field), translated, reader, out, handled);
 }
 
-static const shardrt_source *view_over(const shardrt_source *source) {
-  return ((const view *)source)->root;
+const void *view_find(const shardrt_source *source, int32_t field, int64_t sample, size_t first, size_t bytes) {
+  const struct view *self = (const struct view *)source;
+  if (field >= self->shared) return NULL;
+  int32_t b;
+  int64_t translated;
+  const shardrt_source *base = base_of(source, sample, &b, &translated);
+  if (base->format->find == NULL) return NULL;
+  return base->format->find(base, base_field(self, b, field), translated, first, bytes);
 }
 
-static uint64_t view_fingerprint(const shardrt_source *source) {
-  const view *v = (const view *)source;
-  uint64_t hash = hash_number(hash_text(0, "shardrt view"), (int64_t)shardrt_source_fingerprint(v->root));
-  hash = hash_number(hash, source->count);
-  hash = hash_number(hash, source->first_number);
-  hash = hash_number(hash, source->number_step);
-  for (int32_t f = v->root->nfields; f < source->nfields; f++) hash = hash_text(hash, source->fields[f].name);
-  return hash;
+int view_blame(const shardrt_source *source, int32_t field, int64_t sample, int code) {
+  const struct view *self = (const struct view *)source;
+  if (field >= self->shared) return code;
+  int32_t b;
+  int64_t translated;
+  const shardrt_source *base = base_of(source, sample, &b, &translated);
+  return source_blame(base, base_field(self, b, field), translated, code);
 }
 
-static void view_choices(const shardrt_source *source, uint64_t *hashes) {
-  const view *v = (const view *)source;
-  source_choices(v->root, hashes);
-  if (source->first_number == v->root->first_number && source->number_step == v->root->number_step &&
-      source->count == v->root->count)
-    return;
-  uint64_t *hash = &hashes[SHARDRT_DATA_SHARDS];
-  *hash = hash_number(hash_number(hash_number(*hash, source->count), source->first_number), source->number_step);
+int64_t view_number(const shardrt_source *source, int64_t sample) {
+  const struct view *self = (const struct view *)source;
+  int32_t b;
+  int64_t translated;
+  const shardrt_source *base = base_of(source, sample, &b, &translated);
+  return source_number(base, translated) + (self->numbers != NULL ? self->numbers[b] : 0);
 }
 
-static void view_close(shardrt_source *source) {
-  view *v = (view *)source;
-  if (source->fields != NULL && v->base != NULL && source->nfields > v->base->nfields)
-    alloc_free((char *)source->fields[source->nfields - 1].name);
-  alloc_free(source->fields);
-  shardrt_source_free(v->base);
-}
-
-static const source_format view_format = {
-    .name = "view",
-    .gather = view_gather,
-    .value = view_value,
-    .find = view_find,
-    .blame = view_blame,
-    .fingerprint = view_fingerprint,
-    .choices = view_choices,
-    .number = view_number,
-    .extents = view_extents,
-    .bytes = view_bytes,
-    .over = view_over,
-    .close = view_close,
-};
-
-/* A view of all of `base`, with its fields and room for `more`; NULL when out of memory. */
-static view *view_new(shardrt_source *base, int32_t more) {
-  view *v = source_new(&view_format, sizeof *v);
-  if (v == NULL) return NULL;
-  v->head.fields = alloc_zeros((size_t)base->nfields + (size_t)more, sizeof *v->head.fields);
-  if (v->head.fields == NULL) {
-    shardrt_source_free(&v->head);
-    return NULL;
+/* Bases are mostly files of one kind; where they differ, plans count the most. */
+size_t view_bytes(const shardrt_source *source, int32_t field, const shardrt_box *inner) {
+  const struct view *self = (const struct view *)source;
+  size_t most = 0;
+  for (int32_t b = 0; field < self->shared && b < source->nbases; b++) {
+    const size_t bytes = source_bytes(source->bases[b], base_field(self, b, field), inner);
+    if (bytes > most) most = bytes;
   }
-  /* Their names are base's and live as long as it. */
-  memcpy(v->head.fields, base->fields, (size_t)base->nfields * sizeof *base->fields);
-  v->head.nfields = base->nfields;
-  v->head.count = base->count;
-  v->head.first_number = base->first_number;
-  v->head.number_step = base->number_step;
-  v->head.mix = base->mix;
-  v->head.guessed = base->guessed;
-  v->head.places = base->places;
-  v->base = source_retain(base);
-  v->root = base->format == &view_format ? ((const view *)base)->root : base;
-  return v;
-}
-
-int shardrt_source_shard(shardrt_source *source, int64_t num_shards, int64_t index, shardrt_source **out) {
-  if (num_shards < 1)
-    return error_set(SHARDRT_EINVAL, "source:shard: %lld shards; it takes 1 or more", (long long)num_shards);
-  if (index < 0 || index >= num_shards)
-    return error_set(SHARDRT_EINVAL, "source:shard: shard %lld of %lld; they count from 0 to %lld", (long long)index,
-                     (long long)num_shards, (long long)num_shards - 1);
-  int code = source_refuse_mix(source);
-  if (code < 0) return error_prefix(code, "source:shard");
-  view *v = view_new(source, 0);
-  if (v == NULL) return ALLOC_FAILED;
-  v->head.count = index < source->count ? (source->count - index - 1) / num_shards + 1 : 0;
-  /* Two samples or more: then num_shards is less than the count, and nothing below overflows. Fewer: the step is never
-   * taken. */
-  v->head.first_number = source->first_number + (v->head.count > 0 ? index : 0) * source->number_step;
-  v->head.number_step = v->head.count > 1 ? num_shards * source->number_step : 1;
-  *out = &v->head;
-  return SHARDRT_OK;
-}
-
-int shardrt_source_enumerate(shardrt_source *source, const char *name, shardrt_source **out) {
-  if (name == NULL || name[0] == '\0') return error_set(SHARDRT_EINVAL, "source:enumerate: the field's name is empty");
-  for (int32_t f = 0; f < source->nfields; f++)
-    if (strcmp(source->fields[f].name, name) == 0)
-      return error_set(SHARDRT_EINVAL, "source:enumerate: the source has a field \"%s\" already", name);
-  view *v = view_new(source, 1);
-  if (v == NULL) return ALLOC_FAILED;
-  char *copy = alloc_text("%s", name);
-  if (copy == NULL) {
-    shardrt_source_free(&v->head);
-    return ALLOC_FAILED;
-  }
-  v->head.fields[v->head.nfields++] = (shardrt_field){.name = copy, .dtype = SHARDRT_INT64};
-  *out = &v->head;
-  return SHARDRT_OK;
+  return most;
 }

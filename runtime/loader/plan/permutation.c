@@ -4,7 +4,6 @@
 
 #include "base/error.h"
 #include "base/hash.h"
-#include "dataset/mix.h"
 #include "dataset/source.h"
 
 /* Below this many bits a round's function takes few values, so more rounds are needed before the permutations are
@@ -66,7 +65,7 @@ int64_t order_sample(const struct order *self, const shardrt_source *source, int
     *epoch = self->epoch;
     return order_at(self, position);
   }
-  const struct mix_turn turn = mix_turn_at(source->mix, self->epoch * self->count + position);
+  const struct source_turn turn = source_turn(source, self->epoch * self->count + position);
   assert(turn.count > 0 && turn.before >= 0);
   *epoch = turn.before / turn.count;
   struct order part;

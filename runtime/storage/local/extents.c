@@ -19,7 +19,7 @@ void extents_clear(struct extents *self) {
 }
 
 /* Whether `next`, which does not begin before `last`, became part of it. */
-static bool join(struct extent *last, const struct extent *next) {
+static bool join_extent(struct extent *last, const struct extent *next) {
   assert(last->file != next->file || next->offset >= last->offset);
   if (last->file != next->file || next->offset > last->offset + last->bytes + EXTENTS_GAP) return false;
   const size_t end = next->offset + next->bytes;
@@ -27,13 +27,13 @@ static bool join(struct extent *last, const struct extent *next) {
   return true;
 }
 
-int extents_add(struct extents *self, const mapping *file, size_t offset, size_t bytes) {
+int extents_add(struct extents *self, const struct mapping *file, size_t offset, size_t bytes) {
   if (bytes == 0 || offset >= file->bytes) return SHARDRT_OK;
   const size_t left = file->bytes - offset;
   const struct extent next = {.file = file, .offset = offset, .bytes = bytes < left ? bytes : left};
   if (self->count > 0) {
     struct extent *last = &self->list[self->count - 1];
-    if (last->offset <= offset && join(last, &next)) return SHARDRT_OK;
+    if (last->offset <= offset && join_extent(last, &next)) return SHARDRT_OK;
   }
   if (self->count == self->capacity) {
     struct extent *larger = alloc_array((size_t)self->capacity * 2, sizeof *larger);
@@ -59,6 +59,6 @@ void extents_merge(struct extents *self) {
   qsort(self->list, (size_t)self->count, sizeof *self->list, by_place);
   int64_t last = 0;
   for (int64_t i = 1; i < self->count; i++)
-    if (!join(&self->list[last], &self->list[i])) self->list[++last] = self->list[i];
+    if (!join_extent(&self->list[last], &self->list[i])) self->list[++last] = self->list[i];
   self->count = last + 1;
 }

@@ -6,7 +6,7 @@
 
 /* Bytes offset … offset + bytes of a file; bytes > 0. */
 struct extent {
-  const mapping *file; /* borrowed */
+  const struct mapping *file; /* borrowed */
   size_t offset;
   size_t bytes;
 };
@@ -26,7 +26,7 @@ int extents_set(int64_t capacity, struct extents *out);
 void extents_clear(struct extents *self);
 /* What is close behind the last one makes it longer; nothing is allocated until the capacity is used up. What lies
  * outside the file is left out: who reads it says what is wrong. ENOMEM. */
-int extents_add(struct extents *self, const mapping *file, size_t offset, size_t bytes);
+int extents_add(struct extents *self, const struct mapping *file, size_t offset, size_t bytes);
 /* Puts them in the order of files and offsets, none closer to the one before than EXTENTS_GAP. */
 void extents_merge(struct extents *self);
 

@@ -27,17 +27,17 @@ enum { PATH_BYTES = 512, NOT_ASKED = -2 };
 struct mapping_entry {
   _Atomic(const uint8_t *) data; /* NULL: free */
   _Atomic size_t bytes;
-  mapping_entry *next;
-  mapping_entry *next_free; /* for who holds the lock */
-  _Atomic int descriptor;   /* NOT_ASKED, -1 (cannot be had) or an open one */
-  bool tells;               /* as mapping_tells */
+  struct mapping_entry *next;
+  struct mapping_entry *next_free; /* for who holds the lock */
+  _Atomic int descriptor;          /* NOT_ASKED, -1 (cannot be had) or an open one */
+  bool tells;                      /* as mapping_tells */
   dev_t device;
   ino_t inode;
   char path[PATH_BYTES]; /* of a longer one the end */
 };
 
-static _Atomic(mapping_entry *) entries;
-static mapping_entry *free_entries;                              /* the last that became free first */
+static _Atomic(struct mapping_entry *) entries;
+static struct mapping_entry *free_entries;                       /* the last that became free first */
 static pthread_mutex_t entries_lock = PTHREAD_MUTEX_INITIALIZER; /* for those that change the list */
 
 /* What mincore asks before it tells of a file's pages. */
@@ -48,9 +48,9 @@ static bool may_see_pages(int fd, const struct stat *status) {
 }
 
 /* NULL: out of memory. */
-static mapping_entry *entry_add(const char *path, int fd, const struct stat *status, const uint8_t *data) {
+static struct mapping_entry *entry_add(const char *path, int fd, const struct stat *status, const uint8_t *data) {
   pthread_mutex_lock(&entries_lock);
-  mapping_entry *entry = free_entries;
+  struct mapping_entry *entry = free_entries;
   const bool is_new = entry == NULL;
   if (!is_new) free_entries = entry->next_free;
   if (is_new) entry = alloc_zeros(1, sizeof *entry);
@@ -72,7 +72,7 @@ static mapping_entry *entry_add(const char *path, int fd, const struct stat *sta
   return entry;
 }
 
-static void entry_remove(mapping_entry *entry) {
+static void entry_remove(struct mapping_entry *entry) {
   pthread_mutex_lock(&entries_lock);
   atomic_store(&entry->data, NULL);
   const int fd = atomic_load(&entry->descriptor);
@@ -83,7 +83,7 @@ static void entry_remove(mapping_entry *entry) {
 }
 
 const char *mapping_path_at(const void *address) {
-  for (const mapping_entry *entry = atomic_load(&entries); entry != NULL; entry = entry->next) {
+  for (const struct mapping_entry *entry = atomic_load(&entries); entry != NULL; entry = entry->next) {
     const uintptr_t start = (uintptr_t)atomic_load(&entry->data), at = (uintptr_t)address;
     if (start != 0 && at >= start && at - start < atomic_load(&entry->bytes)) return entry->path;
   }
@@ -92,7 +92,7 @@ const char *mapping_path_at(const void *address) {
 
 /* ---- mapping ---- */
 
-static int map(const char *path, int fd, mapping *out) {
+static int map(const char *path, int fd, struct mapping *out) {
   struct stat status;
   if (fstat(fd, &status) != 0) return error_set(SHARDRT_EIO, "%s: %s", path, strerror(errno));
   if (!S_ISREG(status.st_mode))
@@ -100,7 +100,7 @@ static int map(const char *path, int fd, mapping *out) {
                      S_ISDIR(status.st_mode) ? "is a folder" : "is no regular file");
   const size_t bytes = (size_t)status.st_size;
   const void *data = nothing;
-  mapping_entry *entry = NULL;
+  struct mapping_entry *entry = NULL;
   if (bytes != 0) {
     if (alloc_must_fail(bytes)) return error_prefix(ALLOC_FAILED, "%s", path);
     data = mmap(NULL, bytes, PROT_READ, MAP_SHARED, fd, 0);
@@ -112,14 +112,14 @@ static int map(const char *path, int fd, mapping *out) {
       return error_prefix(ALLOC_FAILED, "%s", path);
     }
   }
-  *out = (mapping){.data = data,
-                   .bytes = bytes,
-                   .changed = (int64_t)status.st_mtim.tv_sec * 1000000000 + (int64_t)status.st_mtim.tv_nsec,
-                   .entry = entry};
+  *out = (struct mapping){.data = data,
+                          .bytes = bytes,
+                          .changed = (int64_t)status.st_mtim.tv_sec * 1000000000 + (int64_t)status.st_mtim.tv_nsec,
+                          .entry = entry};
   return SHARDRT_OK;
 }
 
-int mapping_open(const char *path, mapping *out) {
+int mapping_open(const char *path, struct mapping *out) {
   if (url_is(path))
     return error_set(SHARDRT_EIO, "%s: only sources read over HTTP; this takes a file, and downloading it would do",
                      path);
@@ -135,7 +135,7 @@ int mapping_open(const char *path, mapping *out) {
 
 /* Of a file that is open already, another descriptor; -1 where it is not that file, or where it would be one of the
  * last that this process may have. */
-static int open_again(const mapping_entry *entry) {
+static int open_again(const struct mapping_entry *entry) {
   struct stat status;
   struct rlimit limit;
   int fd = open(entry->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -147,8 +147,8 @@ static int open_again(const mapping_entry *entry) {
   return -1;
 }
 
-int mapping_descriptor(const mapping *map) {
-  mapping_entry *entry = map->entry;
+int mapping_descriptor(const struct mapping *map) {
+  struct mapping_entry *entry = map->entry;
   if (entry == NULL) return -1;
   int fd = atomic_load(&entry->descriptor);
   if (fd != NOT_ASKED) return fd;
@@ -166,19 +166,19 @@ int mapping_descriptor(const mapping *map) {
   return fd;
 }
 
-bool mapping_tells(const mapping *map) {
+bool mapping_tells(const struct mapping *map) {
   return map->entry != NULL && map->entry->tells;
 }
 
-void mapping_close(mapping *map) {
+void mapping_close(struct mapping *map) {
   if (map->entry != NULL) {
     entry_remove(map->entry); /* before another mapping can get its addresses */
     munmap((void *)map->data, map->bytes);
   }
-  *map = (mapping){0};
+  *map = (struct mapping){0};
 }
 
-uint64_t mapping_fingerprint(const mapping *map) {
+uint64_t mapping_fingerprint(const struct mapping *map) {
   return hash_bytes(hash_number(0, (int64_t)map->bytes), map->data,
                     map->bytes < STORAGE_HEAD ? map->bytes : STORAGE_HEAD);
 }

@@ -42,10 +42,6 @@ struct fetch {
   struct transfer transfers[IN_FLIGHT];
 };
 
-bool fetch_version_same(const struct fetch_version *a, const struct fetch_version *b) {
-  return a->bytes == b->bytes && strcmp(a->etag, b->etag) == 0 && strcmp(a->modified, b->modified) == 0;
-}
-
 /* ---- set up ----------------------------------------------------------------------------------------------------- */
 
 static void start_library(void) {

@@ -201,7 +201,7 @@ static bool is_held(const struct remote *self, const struct state *state, int64_
 
 /* Opens a block, which is downloaded if it is not in the cache, with those behind it up to `last`, and more for who
  * reads on. */
-static int hold(const struct remote *self, struct state *state, int64_t number, int64_t last) {
+static int hold_block(const struct remote *self, struct state *state, int64_t number, int64_t last) {
   if (is_held(self, state, number)) return SHARDRT_OK;
   int code = SHARDRT_OK;
   const bool reads_on = number == state->next;
@@ -230,7 +230,7 @@ static int hold(const struct remote *self, struct state *state, int64_t number, 
 /* Reads a whole page, `number` of the file, where more up to block `last` is wanted. */
 static int read_page(const struct remote *self, struct state *state, int64_t number, int64_t last, uint8_t *dst) {
   for (int32_t i = 0; i < ATTEMPTS; i++) {
-    int code = hold(self, state, number / RANGECACHE_PAGES, last);
+    int code = hold_block(self, state, number / RANGECACHE_PAGES, last);
     if (code != SHARDRT_OK) return code;
     if (rangecache_read(&self->cache, &state->block, (int32_t)(number % RANGECACHE_PAGES), dst)) return SHARDRT_OK;
   }

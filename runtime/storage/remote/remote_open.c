@@ -82,7 +82,7 @@ static bool read_about(const struct remote *self, const struct rangecache_key *k
 }
 
 /* Asks the server for the first block, unless the file is the one that the cache knows. */
-static int ask(struct remote *self, struct fetch *fetch, bool *there) {
+static int ask_server(struct remote *self, struct fetch *fetch, bool *there) {
   const struct rangecache_key key = key_of("about", self->url, NULL);
   struct opening opening = {.remote = self};
   const bool known = read_about(self, &key, &opening.known);
@@ -109,15 +109,15 @@ static int find_fingerprint(struct remote *self, struct reader *reader) {
   return code;
 }
 
-static int fill(struct remote *self, const char *url, const shardrt_source_options *options, struct reader *reader,
-                bool *there) {
+static int fill_remote(struct remote *self, const char *url, const shardrt_source_options *options,
+                       struct reader *reader, bool *there) {
   self->url = alloc_text("%s", url);
   self->shown = url_shown(url);
   if (self->url == NULL || self->shown == NULL) return ALLOC_FAILED;
   struct fetch *fetch = remote_fetch(reader);
   if (fetch == NULL) return SHARDRT_ENOMEM;
   int code = rangecache_open(options->cache, options->cache_bytes, &self->cache);
-  if (code == SHARDRT_OK) code = ask(self, fetch, there);
+  if (code == SHARDRT_OK) code = ask_server(self, fetch, there);
   return code == SHARDRT_OK && *there ? find_fingerprint(self, reader) : code;
 }
 
@@ -126,7 +126,7 @@ int remote_open(const char *url, const shardrt_source_options *options, struct r
   struct remote *made = alloc_zeros(1, sizeof *made);
   if (made == NULL) return ALLOC_FAILED;
   *there = false;
-  int code = fill(made, url, options, reader, there);
+  int code = fill_remote(made, url, options, reader, there);
   if (code != SHARDRT_OK || !*there)
     remote_close(made);
   else

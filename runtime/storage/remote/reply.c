@@ -48,7 +48,7 @@ static const char *value_of(const char *line, size_t bytes, const char *name, si
 }
 
 /* One that is too long to be kept is cut off: it is only ever compared. */
-static void keep(char *out, const char *line, size_t bytes, const char *name) {
+static void keep_value(char *out, const char *line, size_t bytes, const char *name) {
   size_t length = 0;
   const char *value = value_of(line, bytes, name, &length);
   if (value == NULL) return;
@@ -116,7 +116,7 @@ static bool check_version(struct reply *self, int64_t bytes) {
                                                                 : "Last-Modified");
 }
 
-static bool accept(struct reply *self, enum fetch_kind kind, size_t promised) {
+static bool accept_body(struct reply *self, enum fetch_kind kind, size_t promised) {
   self->request->kind = kind;
   self->kind_known = self->accepted = true;
   self->promised = promised;
@@ -138,16 +138,17 @@ static bool judge_part(struct reply *self) {
   const int64_t stop = (int64_t)(r->offset + r->bytes) < self->total ? (int64_t)(r->offset + r->bytes) : self->total;
   if (self->first != (int64_t)r->offset || self->last != stop - 1)
     return mismatch(self, "with other bytes than asked for");
-  return accept(self, FETCH_PART, (size_t)(stop - self->first));
+  return accept_body(self, FETCH_PART, (size_t)(stop - self->first));
 }
 
 /* 200. */
 static bool judge_whole(struct reply *self) {
   const struct fetch_request *r = self->request;
   if (!check_version(self, self->length)) return false;
-  if (r->take != NULL) return accept(self, FETCH_WHOLE, self->length < 0 ? SIZE_MAX : (size_t)self->length);
+  if (r->take != NULL) return accept_body(self, FETCH_WHOLE, self->length < 0 ? SIZE_MAX : (size_t)self->length);
   if (r->version != NULL) return mismatch(self, "the whole file, where a part of it was asked for");
-  if (self->length >= 0 && (size_t)self->length <= r->bytes) return accept(self, FETCH_WHOLE, (size_t)self->length);
+  if (self->length >= 0 && (size_t)self->length <= r->bytes)
+    return accept_body(self, FETCH_WHOLE, (size_t)self->length);
   return settle(self, FETCH_WHOLE);
 }
 
@@ -190,8 +191,8 @@ bool reply_header(struct reply *self, const char *line, size_t bytes) {
   if (strncmp(text, "HTTP/", 5) == 0) read_status(self, text);
   if (self->ended) return true; /* trailers */
   if (text[0] == '\r' || text[0] == '\n') return judge(self);
-  keep(self->etag, line, bytes, "ETag");
-  keep(self->modified, line, bytes, "Last-Modified");
+  keep_value(self->etag, line, bytes, "ETag");
+  keep_value(self->modified, line, bytes, "Last-Modified");
   const char *value = value_of(text, strlen(text), "Content-Length", &length);
   if (value != NULL) self->length = strtoll(value, NULL, 10);
   value = value_of(text, strlen(text), "Content-Range", &length);

@@ -3,7 +3,7 @@
 #ifndef SHARDRT_STORAGE_REMOTE_REPLY_H
 #define SHARDRT_STORAGE_REMOTE_REPLY_H
 
-#include "storage/remote/fetch.h"
+#include "storage/remote/fetch_request.h"
 
 /* All zeros but for the request: nothing has come yet. */
 struct reply {

@@ -13,7 +13,7 @@
 enum { PIECE = 1 << 20 }; /* bytes read at once */
 
 int shardrt_file_save(const char *path, const void *data, size_t bytes) {
-  newfile file;
+  struct newfile file;
   int code = newfile_open(path, &file);
   if (code < 0) return code;
   code = newfile_write(&file, data, bytes);

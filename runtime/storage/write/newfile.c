@@ -19,7 +19,7 @@ char *newfile_folder(const char *path) {
   return slash == path ? alloc_text("/") : alloc_text("%.*s", (int)(slash - path), path);
 }
 
-static int create(newfile *file, const char *folder) {
+static int create(struct newfile *file, const char *folder) {
   /* Without /proc (a bare chroot) it could not get its name later. */
   const bool is_nameable = access("/proc/self/fd", X_OK) == 0;
   if (is_nameable) file->fd = open(folder, O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666);
@@ -33,13 +33,13 @@ static int create(newfile *file, const char *folder) {
   return error_set(SHARDRT_EIO, "%s: cannot be written: %s", file->path, strerror(errno));
 }
 
-int newfile_open(const char *path, newfile *out) {
+int newfile_open(const char *path, struct newfile *out) {
   /* A name that no other process picks, also on another host; it matters only until the rename. */
   uint64_t random;
   if (getrandom(&random, sizeof random, 0) != (ssize_t)sizeof random) random = (uint64_t)getpid();
-  newfile file = {.fd = -1,
-                  .path = alloc_text("%s", path),
-                  .temporary = alloc_text("%s.%016llx.tmp", path, (unsigned long long)random)};
+  struct newfile file = {.fd = -1,
+                         .path = alloc_text("%s", path),
+                         .temporary = alloc_text("%s.%016llx.tmp", path, (unsigned long long)random)};
   char *folder = newfile_folder(path);
   int code = file.path != NULL && file.temporary != NULL && folder != NULL ? create(&file, folder) : ALLOC_FAILED;
   alloc_free(folder);
@@ -50,7 +50,7 @@ int newfile_open(const char *path, newfile *out) {
   return code;
 }
 
-int newfile_write(newfile *file, const void *data, size_t bytes) {
+int newfile_write(struct newfile *file, const void *data, size_t bytes) {
   for (const char *at = data; bytes > 0;) {
     ssize_t written = write(file->fd, at, bytes < WRITE_AT_MOST ? bytes : WRITE_AT_MOST);
     if (written < 0 && errno == EINTR) continue;
@@ -62,7 +62,7 @@ int newfile_write(newfile *file, const void *data, size_t bytes) {
 }
 
 /* Gives a file without a name its temporary one. */
-static bool name(newfile *file) {
+static bool name_file(struct newfile *file) {
   if (file->named) return true;
   char link[64];
   snprintf(link, sizeof link, "/proc/self/fd/%d", file->fd);
@@ -86,9 +86,9 @@ static int sync_folder(const char *path) {
 }
 
 /* `lasting`: what has the name is on the disk. */
-static int put(newfile *file, bool lasting) {
+static int put_in_place(struct newfile *file, bool lasting) {
   int code = SHARDRT_OK;
-  if ((lasting && fsync(file->fd) != 0) || !name(file) || rename(file->temporary, file->path) != 0) {
+  if ((lasting && fsync(file->fd) != 0) || !name_file(file) || rename(file->temporary, file->path) != 0) {
     code = error_set(SHARDRT_EIO, "%s: cannot be written: %s", file->path, strerror(errno));
   } else {
     file->named = false;
@@ -98,18 +98,18 @@ static int put(newfile *file, bool lasting) {
   return code;
 }
 
-int newfile_commit(newfile *file) {
-  return put(file, true);
+int newfile_commit(struct newfile *file) {
+  return put_in_place(file, true);
 }
 
-int newfile_put(newfile *file) {
-  return put(file, false);
+int newfile_put(struct newfile *file) {
+  return put_in_place(file, false);
 }
 
-void newfile_drop(newfile *file) {
+void newfile_drop(struct newfile *file) {
   if (file->fd >= 0) close(file->fd);
   if (file->named) unlink(file->temporary);
   alloc_free(file->temporary);
   alloc_free(file->path);
-  *file = (newfile){.fd = -1};
+  *file = (struct newfile){.fd = -1};
 }

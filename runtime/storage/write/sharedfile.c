@@ -29,8 +29,8 @@ uint64_t sharedfile_number(void) {
   return number;
 }
 
-static int set_names(const char *path, uint64_t number, sharedfile *out) {
-  *out = (sharedfile){.fd = -1, .path = alloc_text("%s", path)};
+static int set_names(const char *path, uint64_t number, struct sharedfile *out) {
+  *out = (struct sharedfile){.fd = -1, .path = alloc_text("%s", path)};
   if (out->path == NULL) return ALLOC_FAILED;
   out->temporary = alloc_text("%s.%0*" PRIx64 ".tmp", path, NUMBER_DIGITS, number);
   return out->temporary != NULL ? SHARDRT_OK : ALLOC_FAILED;
@@ -72,13 +72,13 @@ static int remove_left_behind(const char *path) {
 /* ---- creating and joining ---- */
 
 /* Full disks and quotas are found here and not after an hour, where the file system can take the place at once. */
-static int take_place(const sharedfile *file, size_t bytes) {
+static int take_place(const struct sharedfile *file, size_t bytes) {
   if (bytes > 0 && fallocate(file->fd, 0, 0, (off_t)bytes) == 0) return SHARDRT_OK;
   if (bytes > 0 && errno != EOPNOTSUPP && errno != ENOSYS) return cannot_write(file->path);
   return ftruncate(file->fd, (off_t)bytes) == 0 ? SHARDRT_OK : cannot_write(file->path);
 }
 
-static int create(sharedfile *file) {
+static int create(struct sharedfile *file) {
   struct stat status;
   if (stat(file->path, &status) == 0 && S_ISDIR(status.st_mode)) {
     errno = EISDIR;
@@ -96,8 +96,8 @@ static int create(sharedfile *file) {
   }
 }
 
-int sharedfile_create(const char *path, uint64_t number, size_t bytes, sharedfile *out) {
-  sharedfile file;
+int sharedfile_create(const char *path, uint64_t number, size_t bytes, struct sharedfile *out) {
+  struct sharedfile file;
   int code = set_names(path, number, &file);
   if (code == SHARDRT_OK) code = remove_left_behind(path);
   if (code == SHARDRT_OK) code = create(&file);
@@ -109,8 +109,8 @@ int sharedfile_create(const char *path, uint64_t number, size_t bytes, sharedfil
   return code;
 }
 
-int sharedfile_join(const char *path, uint64_t number, sharedfile *out) {
-  sharedfile file;
+int sharedfile_join(const char *path, uint64_t number, struct sharedfile *out) {
+  struct sharedfile file;
   int code = set_names(path, number, &file);
   if (code == SHARDRT_OK) {
     file.fd = open(file.temporary, O_WRONLY | O_CLOEXEC);
@@ -129,7 +129,7 @@ int sharedfile_join(const char *path, uint64_t number, sharedfile *out) {
 
 /* ---- writing ---- */
 
-int sharedfile_write(const sharedfile *file, size_t offset, const void *data, size_t bytes) {
+int sharedfile_write(const struct sharedfile *file, size_t offset, const void *data, size_t bytes) {
   for (const char *at = data; bytes > 0;) {
     ssize_t written = pwrite(file->fd, at, bytes < WRITE_AT_MOST ? bytes : WRITE_AT_MOST, (off_t)offset);
     if (written < 0 && errno == EINTR) continue;
@@ -141,13 +141,13 @@ int sharedfile_write(const sharedfile *file, size_t offset, const void *data, si
   return SHARDRT_OK;
 }
 
-int sharedfile_flush(const sharedfile *file) {
+int sharedfile_flush(const struct sharedfile *file) {
   if (sync_file_range(file->fd, 0, 0, SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE) == 0) return SHARDRT_OK;
   /* Anything else says that this file system cannot do it: then all is left to the sync. */
   return errno == EIO || errno == ENOSPC || errno == EDQUOT ? cannot_write(file->path) : SHARDRT_OK;
 }
 
-int sharedfile_sync(const sharedfile *file) {
+int sharedfile_sync(const struct sharedfile *file) {
   return fsync(file->fd) == 0 ? SHARDRT_OK : cannot_write(file->path);
 }
 
@@ -165,16 +165,16 @@ static int sync_folder(const char *path) {
   return code;
 }
 
-int sharedfile_commit(sharedfile *file) {
+int sharedfile_commit(struct sharedfile *file) {
   if (rename(file->temporary, file->path) != 0) return cannot_write(file->path);
   file->mine = false;
   return sync_folder(file->path);
 }
 
-void sharedfile_drop(sharedfile *file) {
+void sharedfile_drop(struct sharedfile *file) {
   if (file->mine) unlink(file->temporary);
   if (file->fd >= 0) close(file->fd);
   alloc_free(file->temporary);
   alloc_free(file->path);
-  *file = (sharedfile){.fd = -1};
+  *file = (struct sharedfile){.fd = -1};
 }

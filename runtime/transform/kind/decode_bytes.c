@@ -81,7 +81,7 @@ static int raw_measure(const shardrt_transform *self, struct reader *reader, con
 
 static int npy_measure(const shardrt_transform *self, struct reader *reader, const struct value *in, int64_t *shape) {
   (void)reader;
-  npy_header header;
+  struct npy_header header;
   int code = npy_header_parse("its bytes", in->data, value_bytes(in), &header);
   if (code != SHARDRT_OK) return code;
   const int32_t dtype = (int32_t)self->numbers[DTYPE], ndim = (int32_t)(self->count - SIZES);
@@ -115,7 +115,7 @@ static int elements_run(const shardrt_transform *self, struct reader *reader, co
   (void)draws;
   int code = SHARDRT_OK;
   for (int64_t i = 0; i < n && code == SHARDRT_OK; i++) { /* they were measured */
-    npy_header header = {0};
+    struct npy_header header = {0};
     *failed = i;
     if (self->kind == &decode_npy_kind) code = npy_header_parse("its bytes", in[i].data, value_bytes(&in[i]), &header);
     if (code == SHARDRT_OK) code = copy_box((const uint8_t *)in[i].data + header.data_offset, &out[i]);

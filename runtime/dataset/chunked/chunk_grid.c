@@ -1,4 +1,4 @@
-#include "dataset/chunked/grid.h"
+#include "dataset/chunked/chunk_grid.h"
 
 #include <string.h>
 
@@ -7,15 +7,15 @@
 #include "base/size.h"
 #include "dataset/gather.h"
 
-typedef struct grid_source {
+struct chunk_grid_source {
   shardrt_source base;
-  struct grid *grids; /* one for each field */
-} grid_source;
+  struct chunk_grid *grids; /* one for each field */
+};
 
 /* ---- opening ---------------------------------------------------------------------------------------------------- */
 
 /* Makes what follows from the shapes. */
-static int count_chunks(struct grid *self) {
+static int count_chunks(struct chunk_grid *self) {
   const size_t element_bytes = shardrt_dtype_size(self->dtype);
   size_t bytes;
   int64_t chunks = 1;
@@ -31,16 +31,16 @@ static int count_chunks(struct grid *self) {
       return error_set(SHARDRT_EOVERFLOW, "%s: the number of its chunks does not fit in 64 bits", self->title);
   }
   if (!size_bytes(self->ndim, self->chunk, element_bytes, &self->chunk_bytes) ||
-      (!self->in_place && self->chunk_bytes > GRID_CHUNK_AT_MOST))
+      (!self->in_place && self->chunk_bytes > CHUNK_GRID_BYTES_AT_MOST))
     return error_set(SHARDRT_EFORMAT,
                      "%s: a chunk decodes to more than %zu bytes, which is the limit; smaller chunks would do",
-                     self->title, GRID_CHUNK_AT_MOST);
+                     self->title, CHUNK_GRID_BYTES_AT_MOST);
   self->chunks = chunks_new(chunks, self->chunk_bytes, self->in_place);
   return self->chunks != NULL ? SHARDRT_OK : ALLOC_FAILED;
 }
 
-static int make_field(const grid_source *self, int32_t f, const char *const *names) {
-  const struct grid *grid = &self->grids[f], *first = &self->grids[0];
+static int make_field(const struct chunk_grid_source *self, int32_t f, const char *const *names) {
+  const struct chunk_grid *grid = &self->grids[f], *first = &self->grids[0];
   shardrt_field *field = &self->base.fields[f];
   if (grid->ndim < 1)
     return error_set(SHARDRT_EINVAL, "%s: field \"%s\" is a single number; its first dimension must count the samples",
@@ -60,9 +60,10 @@ static int make_field(const grid_source *self, int32_t f, const char *const *nam
   return SHARDRT_OK;
 }
 
-int grid_open(const source_format *format, int32_t nfields, const char *const *names, const char *const *paths,
-              const shardrt_source_options *options, grid_read *read, shardrt_source **out) {
-  grid_source *self = source_new(format, sizeof *self);
+int chunk_grid_open(const struct source_format *format, int32_t nfields, const char *const *names,
+                    const char *const *paths, const shardrt_source_options *options, chunk_grid_read *read,
+                    shardrt_source **out) {
+  struct chunk_grid_source *self = source_new(format, sizeof *self);
   if (self == NULL) return ALLOC_FAILED;
   self->base.nfields = nfields;
   self->base.fields = alloc_zeros((size_t)nfields, sizeof *self->base.fields);
@@ -70,6 +71,7 @@ int grid_open(const source_format *format, int32_t nfields, const char *const *n
   int code = self->base.fields != NULL && self->grids != NULL ? SHARDRT_OK : ALLOC_FAILED;
   for (int32_t f = 0; f < nfields && code == SHARDRT_OK; f++) {
     code = read(paths[f], options, &self->grids[f]);
+    if (code == SHARDRT_OK) code = source_add_file(&self->base, self->grids[f].title, NULL, self->grids[f].fingerprint);
     if (code == SHARDRT_OK) code = make_field(self, f, names);
     if (code == SHARDRT_OK) code = count_chunks(&self->grids[f]);
   }
@@ -82,12 +84,12 @@ int grid_open(const source_format *format, int32_t nfields, const char *const *n
   return SHARDRT_OK;
 }
 
-void grid_close(shardrt_source *source) {
-  grid_source *self = (grid_source *)source;
+void chunk_grid_close(shardrt_source *source) {
+  struct chunk_grid_source *self = (struct chunk_grid_source *)source;
   for (int32_t f = 0; f < source->nfields; f++) {
     if (source->fields != NULL) alloc_free((char *)source->fields[f].name);
     if (self->grids == NULL) continue;
-    struct grid *grid = &self->grids[f];
+    struct chunk_grid *grid = &self->grids[f];
     chunks_free(grid->chunks);
     if (grid->drop != NULL) grid->drop(grid->own);
     alloc_free(grid->title);
@@ -98,7 +100,7 @@ void grid_close(shardrt_source *source) {
 
 /* ---- reading ---------------------------------------------------------------------------------------------------- */
 
-void grid_place(const struct grid *self, int64_t number, int64_t *at) {
+void chunk_grid_place(const struct chunk_grid *self, int64_t number, int64_t *at) {
   for (int32_t d = self->ndim - 1; d >= 0; d--) {
     at[d] = number % self->counts[d];
     number /= self->counts[d];
@@ -107,7 +109,7 @@ void grid_place(const struct grid *self, int64_t number, int64_t *at) {
 
 /* A box of the array on its way to dst; chunks are held one at a time, and as long as the same one is wanted. */
 struct visit {
-  const struct grid *grid;
+  const struct chunk_grid *grid;
   struct reader *reader;
   size_t element_bytes;
   uint8_t fill[8];                 /* in the file's byte order */
@@ -122,7 +124,7 @@ static void let_go(struct visit *v) {
   v->held = -1;
 }
 
-static int hold(struct visit *v, const int64_t *at) {
+static int hold_chunk(struct visit *v, const int64_t *at) {
   int64_t number = 0;
   for (int32_t d = 0; d < v->grid->ndim; d++) number = number * v->grid->counts[d] + at[d];
   if (v->chunk != NULL && number == v->held) return SHARDRT_OK;
@@ -149,7 +151,7 @@ static void fill_box(const struct visit *v, int32_t d, const int64_t *extent, co
 
 /* What the box has in common with one chunk. */
 static int visit_chunk(struct visit *v, const int64_t *at, uint8_t *dst) {
-  const struct grid *grid = v->grid;
+  const struct chunk_grid *grid = v->grid;
   int64_t extent[SHARDRT_MAX_NDIM] = {0}, from[SHARDRT_MAX_NDIM] = {0}, to[SHARDRT_MAX_NDIM] = {0};
   for (int32_t d = 0; d < grid->ndim; d++) {
     const int64_t first = at[d] * grid->chunk[d]; /* at or before an element, so it fits */
@@ -159,7 +161,7 @@ static int visit_chunk(struct visit *v, const int64_t *at, uint8_t *dst) {
     from[d] = start - first;
     to[d] = start - v->box.start[d];
   }
-  int code = hold(v, at);
+  int code = hold_chunk(v, at);
   if (code < 0) return code;
   if (v->chunk->data == NULL) {
     fill_box(v, 0, extent, to, dst);
@@ -170,7 +172,7 @@ static int visit_chunk(struct visit *v, const int64_t *at, uint8_t *dst) {
 
 /* All chunks that a box, which is not empty, lies in. */
 static int visit_all(struct visit *v, uint8_t *dst) {
-  const struct grid *grid = v->grid;
+  const struct chunk_grid *grid = v->grid;
   int64_t at[SHARDRT_MAX_NDIM];
   for (int32_t d = 0; d < grid->ndim; d++) at[d] = v->box.start[d] / grid->chunk[d];
   for (;;) {
@@ -185,7 +187,7 @@ static int visit_all(struct visit *v, uint8_t *dst) {
   }
 }
 
-static int gather_chunks(const struct grid *grid, const int64_t *samples, int64_t n, const shardrt_box *inner,
+static int gather_chunks(const struct chunk_grid *grid, const int64_t *samples, int64_t n, const shardrt_box *inner,
                          size_t box_bytes, struct reader *reader, uint8_t *dst) {
   struct visit v = {.grid = grid,
                     .reader = reader,
@@ -210,22 +212,22 @@ static int gather_chunks(const struct grid *grid, const int64_t *samples, int64_
   return code;
 }
 
-int grid_gather(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
-                const shardrt_box *inner, struct reader *reader, void *dst) {
-  const struct grid *grid = &((const grid_source *)source)->grids[field];
+int chunk_grid_gather(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
+                      const shardrt_box *inner, struct reader *reader, void *dst) {
+  const struct chunk_grid *grid = &((const struct chunk_grid_source *)source)->grids[field];
   const size_t element_bytes = shardrt_dtype_size(grid->dtype);
   const size_t box_bytes = source_box_bytes(&source->fields[field], inner);
   int code = SHARDRT_OK;
   if (box_bytes == 0) return SHARDRT_OK;
   if (grid->data != NULL) {
-    const gather_plan plan = gather_plan_make(&source->fields[field], inner, element_bytes);
+    const struct gather_plan plan = gather_plan_make(&source->fields[field], inner, element_bytes);
     if (grid->file != NULL && grid->file->guard != NULL)
       code = gather_check(&plan, grid->file->guard, grid->title, grid->first, samples, n);
     if (code < 0) return code;
     gather_run(&plan, grid->data, samples, n, reader->past_caches && !grid->swap, dst);
   } else if (grid->file != NULL) {
     const int64_t read = reader->bytes_read;
-    const gather_plan plan = gather_plan_make(&source->fields[field], inner, element_bytes);
+    const struct gather_plan plan = gather_plan_make(&source->fields[field], inner, element_bytes);
     code = gather_read(&plan, grid->file, grid->first, samples, n, reader, dst);
     reader->bytes_read = read; /* counted below */
   } else {
@@ -238,24 +240,12 @@ int grid_gather(const shardrt_source *source, int32_t field, const int64_t *samp
   return SHARDRT_OK;
 }
 
-int grid_extents(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
-                 const shardrt_box *inner, struct extents *out) {
-  const struct grid *grid = &((const grid_source *)source)->grids[field];
+int chunk_grid_extents(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
+                       const shardrt_box *inner, struct extents *out) {
+  const struct chunk_grid *grid = &((const struct chunk_grid_source *)source)->grids[field];
   if (grid->file == NULL) return SHARDRT_OK;
   const shardrt_box whole = source_whole(&source->fields[field]);
-  const gather_plan plan =
+  const struct gather_plan plan =
       gather_plan_make(&source->fields[field], inner != NULL ? inner : &whole, shardrt_dtype_size(grid->dtype));
   return gather_extents(&plan, &grid->file->map, grid->first, samples, n, out);
-}
-
-int32_t grid_file_count(const shardrt_source *source) {
-  return source->nfields;
-}
-
-const char *grid_file_name(const shardrt_source *source, int32_t file) {
-  return ((const grid_source *)source)->grids[file].title;
-}
-
-uint64_t grid_file_fingerprint(const shardrt_source *source, int32_t file) {
-  return ((const grid_source *)source)->grids[file].fingerprint;
 }

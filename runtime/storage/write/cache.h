@@ -1,6 +1,6 @@
 /* cache.h - files that are worked out of other files once, and kept: contents of compressed ones, indexes. */
-#ifndef SHARDRT_STORAGE_REMOTE_CACHE_H
-#define SHARDRT_STORAGE_REMOTE_CACHE_H
+#ifndef SHARDRT_STORAGE_WRITE_CACHE_H
+#define SHARDRT_STORAGE_WRITE_CACHE_H
 
 #include "storage/local/mapping.h"
 #include "storage/write/newfile.h"
@@ -8,13 +8,13 @@
 /* What is wanted. */
 struct cache_request {
   const char *path; /* of the file that it is made from, */
-  const mapping *file;
+  const struct mapping *file;
   const char *folder; /* as in shardrt_source_options */
   const char *suffix; /* NULL: it lies in the cache folder. Else beside the file, under its name with this behind it,
                          or, where that folder cannot be written or it is a URL, in the cache folder */
   size_t work_bytes;  /* how much there is to do: for how long to wait for another process that does it */
-  bool (*fits)(const mapping *cached, const void *context); /* whether a file that is there is what is wanted */
-  int (*make)(newfile *out, const void *context);           /* writes it */
+  bool (*fits)(const struct mapping *cached, const void *context); /* whether a file that is there is what is wanted */
+  int (*make)(struct newfile *out, const void *context);           /* writes it */
   const void *context;
 };
 
@@ -23,17 +23,17 @@ struct cache_request {
  * themselves), and all map the same file; a file is whole from the moment that it has its name. In the cache folder it
  * is known by the path, length and time of the file that it is made from and, without a suffix, its ends, or by a
  * remote file's key; beside it, only `fits` can tell. What `make` fails with; EIO: the folder cannot be written. */
-int cache_get(const struct cache_request *request, mapping *out);
+int cache_get(const struct cache_request *request, struct mapping *out);
 
 /* Maps the file that is wanted, if it is there; leaves *out closed else. ENOMEM; EIO. */
-int cache_find(const struct cache_request *request, mapping *out);
+int cache_find(const struct cache_request *request, struct mapping *out);
 
 /* Puts a file in the place of the one that is wanted, written by `write`, which is given what lies there and is what is
  * wanted (closed: nothing). One process after the other does so, where the file system has locks; where not,
  * what the last one wrote holds. `fits` and its readers tell a part of the file from all of it, as after a loss of
  * power. Nothing is written where the file that it is made from is another one by now. What `write` fails with; EIO. */
 enum { CACHE_AS_IT_IS = 1 }; /* of `write`: what lies there stays */
-typedef int cache_write(newfile *out, const mapping *there, const void *context);
+typedef int cache_write(struct newfile *out, const struct mapping *there, const void *context);
 int cache_update(const struct cache_request *request, cache_write *write, const void *context);
 
 /* Removes what lies in either place. EIO. */

@@ -1,4 +1,4 @@
-#include "storage/write/trace_text.h"
+#include "trace/trace_text.h"
 
 #include <inttypes.h>
 #include <stdio.h>

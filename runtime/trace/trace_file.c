@@ -10,15 +10,15 @@
 #include "comm/collect.h"
 #include "comm/job.h"
 #include "storage/write/newfile.h"
-#include "storage/write/trace_text.h"
+#include "trace/trace_text.h"
 
 /* What the end needs is taken at the start. */
 static struct {
   char *path; /* NULL: nothing is recorded, or it is written already */
   collect_room *room;
   struct trace_text text;
-  newfile file; /* process 0's */
-  int code;     /* of what was written to it so far */
+  struct newfile file; /* process 0's */
+  int code;            /* of what was written to it so far */
   char message[512];
 } self;
 
@@ -27,13 +27,13 @@ static int check_path(const char *path) {
   struct stat info;
   if (stat(path, &info) == 0 && S_ISDIR(info.st_mode))
     return error_set(SHARDRT_EIO, "%s: cannot be written: it is a folder", path);
-  newfile file;
+  struct newfile file;
   int code = newfile_open(path, &file);
   if (code == SHARDRT_OK) newfile_drop(&file);
   return code;
 }
 
-static int prepare(const char *path) {
+static int prepare_trace(const char *path) {
   self.room = alloc_zeros(1, sizeof *self.room);
   if (self.room == NULL) return ALLOC_FAILED;
   self.text.events = alloc_array(TRACE_RING, sizeof *self.text.events);
@@ -52,7 +52,7 @@ static void forget(void) {
 }
 
 /* Keeps the first failure for put_tail. */
-static bool note(int code) {
+static bool note_failure(int code) {
   if (code < 0 && self.code == SHARDRT_OK) {
     self.code = code;
     snprintf(self.message, sizeof self.message, "%s", shardrt_error_message());
@@ -60,8 +60,8 @@ static bool note(int code) {
   return self.code == SHARDRT_OK;
 }
 
-static bool put(const char *text, size_t bytes) {
-  return self.code == SHARDRT_OK && note(newfile_write(&self.file, text, bytes));
+static bool put_text(const char *text, size_t bytes) {
+  return self.code == SHARDRT_OK && note_failure(newfile_write(&self.file, text, bytes));
 }
 
 /* Opens the file; `ended` is how the job did. */
@@ -73,14 +73,14 @@ static void put_head(const char *path, const char *ended) {
                         ",\"devices per process\":%" PRId32 ",\"ended\":\"%s\"},\n\"traceEvents\":[\n"
                         "{\"name\":\"start\",\"ph\":\"i\",\"ts\":0,\"s\":\"g\",\"pid\":%" PRId32 ",\"tid\":1}",
                         shardrt_version(), job->process_count, job->devices_per_process, ended, job->process_index);
-  self.file = (newfile){.fd = -1};
-  if (note(newfile_open(path, &self.file))) put(head, (size_t)length);
+  self.file = (struct newfile){.fd = -1};
+  if (note_failure(newfile_open(path, &self.file))) put_text(head, (size_t)length);
 }
 
 /* Closes it, whole or not at all; passes on what failed first. */
 static int put_tail(void) {
   static const char tail[] = "\n]}\n";
-  if (put(tail, sizeof tail - 1)) return newfile_commit(&self.file);
+  if (put_text(tail, sizeof tail - 1)) return newfile_commit(&self.file);
   newfile_drop(&self.file);
   return error_set(self.code, "%s", self.message);
 }
@@ -107,7 +107,7 @@ static void write_alone(void) {
   size_t bytes = 0;
   do {
     bytes = trace_text_give(&self.text, self.room->piece, sizeof self.room->piece);
-  } while (bytes > 0 && put(self.room->piece, bytes));
+  } while (bytes > 0 && put_text(self.room->piece, bytes));
   put_tail();
   alloc_free(path);
 }
@@ -119,7 +119,7 @@ int shardrt_trace_start(const char *path) {
   if (job == NULL) return error_set(SHARDRT_EINVAL, "shardrt_trace_start: shardrt_init was not called");
   if (self.path != NULL) return error_set(SHARDRT_EINVAL, "shardrt_trace_start: a trace is being recorded already");
   int code = job->process_index == 0 ? check_path(path) : SHARDRT_OK;
-  if (code == SHARDRT_OK) code = prepare(path);
+  if (code == SHARDRT_OK) code = prepare_trace(path);
   code = shardrt_check_outcome("the start of the trace", code);
   if (code == SHARDRT_OK) code = shardrt_barrier("the start of the trace");
   if (code < 0) {
@@ -133,14 +133,14 @@ int shardrt_trace_start(const char *path) {
   return SHARDRT_OK;
 }
 
-static size_t give(void *context, char *piece) {
+static size_t give_piece(void *context, char *piece) {
   (void)context;
   return trace_text_give(&self.text, piece, COLLECT_PIECE);
 }
 
-static void take(void *context, const char *piece, size_t bytes) {
+static void take_piece(void *context, const char *piece, size_t bytes) {
   (void)context;
-  put(piece, bytes);
+  put_text(piece, bytes);
 }
 
 /* What makes a clock: processes with the same one can compare times. */
@@ -178,7 +178,7 @@ int shardrt_trace_finish(void) {
   if (code < 0) return code; /* the job ends by an error then */
   const bool writes = shardrt_job_get()->process_index == 0;
   if (writes) put_head(self.path, "in order");
-  const collect c = {.give = give, .take = take, .room = self.room};
+  const collect c = {.give = give_piece, .take = take_piece, .room = self.room};
   code = collect_run(&c, "the end of the trace");
   if (code < 0) { /* the room is lost */
     if (writes) newfile_drop(&self.file);

@@ -1,7 +1,7 @@
 /* trace_text.h - what a process recorded, as text: events of the trace-event format
  * (https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU), piece by piece. */
-#ifndef SHARDRT_STORAGE_WRITE_TRACE_TEXT_H
-#define SHARDRT_STORAGE_WRITE_TRACE_TEXT_H
+#ifndef SHARDRT_TRACE_TRACE_TEXT_H
+#define SHARDRT_TRACE_TRACE_TEXT_H
 
 #include "system/trace.h"
 

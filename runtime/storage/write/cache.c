@@ -1,4 +1,4 @@
-#include "storage/remote/cache.h"
+#include "storage/write/cache.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -15,7 +15,6 @@
 #include "base/hash.h"
 #include "storage/local/mapping.h"
 #include "storage/local/url.h"
-#include "storage/remote/remote.h"
 
 /* ---- the folder ---- */
 
@@ -66,8 +65,8 @@ static int check_owner(const char *folder) {
 
 /* What tells one file from another; the last block of a gzipped one holds checksum and length of the contents. An index
  * is found by its file's length and time alone: it is there to find that the contents changed. */
-static uint64_t key_of(const char *path, const mapping *file, bool by_contents) {
-  if (file->remote != NULL) return remote_key(file->remote);
+static uint64_t key_of(const char *path, const struct mapping *file, bool by_contents) {
+  if (file->remote != NULL) return (uint64_t)file->changed;
   char real[PATH_MAX];
   const size_t block = file->bytes < STORAGE_HEAD ? file->bytes : STORAGE_HEAD;
   uint64_t key = hash_text(0, realpath(path, real) != NULL ? real : path);
@@ -115,8 +114,8 @@ static int target_in_cache(const struct cache_request *r, struct target *out) {
 }
 
 /* Maps the file if it is there and is what it should be: 1, or 0, or ENOMEM. */
-static int map_cached(const struct cache_request *r, const struct target *t, mapping *out) {
-  mapping cached;
+static int map_cached(const struct cache_request *r, const struct target *t, struct mapping *out) {
+  struct mapping cached;
   if (access(t->path, R_OK) != 0) return 0;
   int code = mapping_open(t->path, &cached);
   if (code < 0) return code == SHARDRT_ENOMEM ? code : 0;
@@ -129,7 +128,7 @@ static int map_cached(const struct cache_request *r, const struct target *t, map
 }
 
 /* Whoever may read the file may read what is made of it, whatever the umask of who makes it. */
-static void allow_readers(const struct cache_request *r, const newfile *file) {
+static void allow_readers(const struct cache_request *r, const struct newfile *file) {
   struct stat status;
   if (!url_is(r->path) && stat(r->path, &status) == 0) (void)fchmod(file->fd, (status.st_mode & 0444) | 0600);
 }
@@ -138,8 +137,8 @@ static void allow_readers(const struct cache_request *r, const newfile *file) {
 
 /* Makes the file and maps what then has its name: 1, or an error. Where another process was faster, that is its file:
  * all processes map the same one. */
-static int make_cached(const struct cache_request *r, const struct target *t, mapping *out) {
-  newfile file;
+static int make_cached(const struct cache_request *r, const struct target *t, struct mapping *out) {
+  struct newfile file;
   int code = newfile_open(t->path, &file);
   if (code == SHARDRT_OK) {
     allow_readers(r, &file);
@@ -167,7 +166,7 @@ static double patience(const struct cache_request *r) {
  * folder is left to others, such as checkpoints. Looks whether the file is there by then: 1; else 0, with the lock, or
  * without it where it cannot be had: the holder may be stopped, or the file system (NFS) may not lock what is only
  * read. ENOMEM. */
-static int wait_for_lock(const struct cache_request *r, const struct target *t, int file, mapping *out) {
+static int wait_for_lock(const struct cache_request *r, const struct target *t, int file, struct mapping *out) {
   const double end = shardrt_clock() + patience(r);
   long sleep = 500000; /* nanoseconds */
   while (flock(file, LOCK_EX | LOCK_NB) != 0 && (errno == EWOULDBLOCK || errno == EINTR) && shardrt_clock() < end) {
@@ -189,7 +188,7 @@ static int open_for_lock(const struct cache_request *r, const struct target *t) 
   return fd;
 }
 
-static int make_once(const struct cache_request *r, const struct target *t, mapping *out) {
+static int make_once(const struct cache_request *r, const struct target *t, struct mapping *out) {
   int file = open_for_lock(r, t);
   int code = file >= 0 ? wait_for_lock(r, t, file, out) : 0;
   if (code == 0) code = make_cached(r, t, out);
@@ -198,7 +197,7 @@ static int make_once(const struct cache_request *r, const struct target *t, mapp
 }
 
 /* The file beside its own: 1; 0 where it is not there and cannot be put there. */
-static int get_beside(const struct cache_request *r, mapping *out) {
+static int get_beside(const struct cache_request *r, struct mapping *out) {
   struct target t = {0};
   int code = target_beside(r, &t);
   if (code == SHARDRT_OK) code = map_cached(r, &t, out);
@@ -222,7 +221,7 @@ int cache_folder(const char *asked, char **out) {
   return SHARDRT_OK;
 }
 
-static int get_from_cache(const struct cache_request *r, mapping *out) {
+static int get_from_cache(const struct cache_request *r, struct mapping *out) {
   struct target t = {0};
   int code = target_in_cache(r, &t);
   if (code == SHARDRT_OK && t.shared && access(t.folder, F_OK) == 0) code = check_owner(t.folder);
@@ -234,7 +233,7 @@ static int get_from_cache(const struct cache_request *r, mapping *out) {
   return code;
 }
 
-int cache_get(const struct cache_request *r, mapping *out) {
+int cache_get(const struct cache_request *r, struct mapping *out) {
   int code = r->suffix != NULL && !url_is(r->path) ? get_beside(r, out) : 0;
   if (code == 0) code = get_from_cache(r, out);
   return code < 0 ? code : SHARDRT_OK;
@@ -252,7 +251,7 @@ static int target_writable(const struct cache_request *r, struct target *out) {
   return code == SHARDRT_OK && out->shared ? check_owner(out->folder) : code;
 }
 
-int cache_find(const struct cache_request *r, mapping *out) {
+int cache_find(const struct cache_request *r, struct mapping *out) {
   struct target t = {0};
   int code = target_beside(r, &t);
   if (code == SHARDRT_OK) code = map_cached(r, &t, out);
@@ -275,8 +274,8 @@ static bool is_same(const struct cache_request *r) {
 }
 
 static int update(const struct cache_request *r, const struct target *t, cache_write *write, const void *context) {
-  newfile file;
-  mapping there = {0};
+  struct newfile file;
+  struct mapping there = {0};
   int code = map_cached(r, t, &there);
   if (code < 0) return code;
   code = newfile_open(t->path, &file);

@@ -1,17 +1,23 @@
-#include "dataset/mix.h"
-
+/* mix.c - several sources in given proportions.
+ *
+ * The samples of a mix are numbered as in a concatenation of its parts. Which part's turn it is at which position comes
+ * from a pattern of `period` positions that repeats without end, over the borders of epochs; each part goes through its
+ * own samples again and again, once for each of its own epochs. In every `period` positions that follow one another
+ * each part has exactly its share; of the first n positions it has its share to within one sample, and so of any n that
+ * follow one another to within two. */
 #include <assert.h>
 #include <math.h>
 
 #include "base/alloc.h"
 #include "base/error.h"
 #include "base/hash.h"
-#include "dataset/concat.h"
+#include "dataset/view/concat.h"
 
 enum { PERIOD_MOST = 65536 };
 
 struct mix {
-  concat_source all;
+  struct concat_source concat;
+  int32_t nparts;
   int32_t period;
   int32_t *weights; /* of each part: how many of `period` positions it has; at least 1 */
   int32_t *parts;   /* whose turn it is at each position of the pattern, */
@@ -19,50 +25,39 @@ struct mix {
   int64_t length;
 };
 
-int64_t mix_length(const struct mix *self) {
-  return self->length;
+static int64_t mix_length(const shardrt_source *source) {
+  return ((const struct mix *)source)->length;
 }
 
-/* Whose turn it is, and how often it was before. */
-static int32_t turn(const struct mix *self, int64_t position, int64_t *before) {
+static struct source_turn mix_turn(const shardrt_source *source, int64_t position) {
+  const struct mix *self = (const struct mix *)source;
   assert(position >= 0);
   const int64_t periods = position / self->period, at = position % self->period;
-  const int32_t part = self->parts[at];
-  *before = periods * self->weights[part] + self->ranks[at];
-  return part;
-}
-
-struct mix_turn mix_turn_at(const struct mix *self, int64_t position) {
-  int64_t before;
-  const int32_t part = turn(self, position, &before);
-  const shardrt_source *source = self->all.parts[part];
-  struct mix_turn found = {.count = source->count, .before = before};
-  if (source->mix != NULL) found = mix_turn_at(source->mix, before); /* a mix within: its own turns go on */
-  found.first += self->all.firsts[part];
-  return found;
-}
-
-int64_t mix_sample(const struct mix *self, int64_t position) {
-  const struct mix_turn found = mix_turn_at(self, position);
-  return found.first + found.before % found.count;
+  const int32_t p = self->parts[at];
+  const int64_t before = periods * self->weights[p] + self->ranks[at];
+  const shardrt_source *part = source->bases[p];
+  struct source_turn turn = {.count = part->count, .before = before};
+  if (part->mix != NULL) turn = source_turn(part, before); /* a mix within: its own turns go on */
+  turn.first += self->concat.firsts[p];
+  return turn;
 }
 
 /* ---- the source ------------------------------------------------------------------------------------------------- */
 
 /* In which order the parts' samples come. */
-static uint64_t pattern(const struct mix *self) {
+static uint64_t hash_pattern(const struct mix *self) {
   uint64_t hash = hash_number(hash_text(0, "shardrt mix"), self->length);
-  for (int32_t p = 0; p < self->all.nparts; p++) hash = hash_number(hash, self->weights[p]);
+  for (int32_t p = 0; p < self->nparts; p++) hash = hash_number(hash, self->weights[p]);
   return hash;
 }
 
 static uint64_t mix_fingerprint(const shardrt_source *source) {
-  return hash_number(concat_fingerprint(source), (int64_t)pattern((const struct mix *)source));
+  return hash_number(concat_fingerprint(source), (int64_t)hash_pattern((const struct mix *)source));
 }
 
 static void mix_choices(const shardrt_source *source, uint64_t *hashes) {
-  concat_choices(source, hashes);
-  hashes[SHARDRT_DATA_MIX] = hash_number(hashes[SHARDRT_DATA_MIX], (int64_t)pattern((const struct mix *)source));
+  for (int32_t p = 0; p < source->nbases; p++) source_choices(source->bases[p], hashes);
+  hashes[SHARDRT_DATA_MIX] = hash_number(hashes[SHARDRT_DATA_MIX], (int64_t)hash_pattern((const struct mix *)source));
 }
 
 static void mix_close(shardrt_source *source) {
@@ -73,22 +68,16 @@ static void mix_close(shardrt_source *source) {
   concat_close(source);
 }
 
-static const source_format mix_format = {
+static const struct source_format mix_format = {
     .name = "mix",
-    .gather = concat_gather,
-    .extents = concat_extents,
-    .value = concat_value,
-    .find = concat_find,
-    .blame = concat_blame,
+    VIEW_FUNCTIONS,
+    .translate = concat_translate,
+    .compute = concat_compute,
     .fingerprint = mix_fingerprint,
     .choices = mix_choices,
     .treatment = concat_treatment,
-    .number = concat_number,
-    .bytes = concat_bytes,
-    .parts = concat_parts,
-    .file_count = concat_file_count,
-    .file_name = concat_file_name,
-    .file_fingerprint = concat_file_fingerprint,
+    .length = mix_length,
+    .turn = mix_turn,
     .close = mix_close,
 };
 
@@ -121,7 +110,7 @@ static bool fits(int32_t nparts, const double *weights, double sum, int32_t peri
  * less. */
 static void round_weights(struct mix *self, const double *weights, double sum) {
   int32_t total = 0;
-  for (int32_t p = 0; p < self->all.nparts; p++) {
+  for (int32_t p = 0; p < self->nparts; p++) {
     const double share = floor(weights[p] / sum * PERIOD_MOST);
     self->weights[p] = share < 1 ? 1 : (int32_t)share;
     total += self->weights[p];
@@ -130,7 +119,7 @@ static void round_weights(struct mix *self, const double *weights, double sum) {
     const int32_t step = total < PERIOD_MOST ? 1 : -1;
     int32_t best = -1;
     double furthest = 0;
-    for (int32_t p = 0; p < self->all.nparts; p++) {
+    for (int32_t p = 0; p < self->nparts; p++) {
       const double missing = (weights[p] / sum * PERIOD_MOST - self->weights[p]) * step;
       if ((best >= 0 && missing <= furthest) || self->weights[p] + step < 1) continue;
       best = p;
@@ -144,7 +133,7 @@ static void round_weights(struct mix *self, const double *weights, double sum) {
 }
 
 static int set_weights(struct mix *self, const double *weights) {
-  const int32_t n = self->all.nparts;
+  const int32_t n = self->nparts;
   double sum;
   int code = check_weights(n, weights, &sum);
   if (code < 0) return code;
@@ -167,7 +156,7 @@ static int set_weights(struct mix *self, const double *weights) {
  * 2).
  */
 static bool may_be_next(const struct mix *self, const int32_t *turns, int32_t p, int64_t t, int64_t *rest) {
-  const int64_t n = self->period, scale = 2 * (int64_t)self->all.nparts - 2;
+  const int64_t n = self->period, scale = 2 * (int64_t)self->nparts - 2;
   const int64_t below = scale * (self->weights[p] * t - n * turns[p]);
   *rest = n * (scale - 1) - below;
   return below >= n;
@@ -175,7 +164,7 @@ static bool may_be_next(const struct mix *self, const int32_t *turns, int32_t p,
 
 /* Whether every part has had its turns: what Tijdeman proved of his algorithm. */
 static inline bool turns_are_weights(const struct mix *self, const int32_t *turns) {
-  for (int32_t p = 0; p < self->all.nparts; p++)
+  for (int32_t p = 0; p < self->nparts; p++)
     if (turns[p] != self->weights[p]) return false;
   return true;
 }
@@ -187,7 +176,7 @@ static void set_turns(struct mix *self, int32_t *turns) {
     int32_t best = 0;
     int64_t best_rest = 0;
     bool any = false;
-    for (int32_t p = 0; p < self->all.nparts && self->all.nparts > 1; p++) {
+    for (int32_t p = 0; p < self->nparts && self->nparts > 1; p++) {
       int64_t rest;
       if (!may_be_next(self, turns, p, (int64_t)at + 1, &rest)) continue;
       if (any && rest * self->weights[best] >= best_rest * self->weights[p]) continue;
@@ -206,7 +195,7 @@ static int set_pattern(struct mix *self) {
   if (self->parts == NULL) return ALLOC_FAILED;
   self->ranks = alloc_array((size_t)self->period, sizeof *self->ranks);
   if (self->ranks == NULL) return ALLOC_FAILED;
-  int32_t *turns = alloc_zeros((size_t)self->all.nparts, sizeof *turns);
+  int32_t *turns = alloc_zeros((size_t)self->nparts, sizeof *turns);
   if (turns == NULL) return ALLOC_FAILED;
   set_turns(self, turns);
   alloc_free(turns);
@@ -218,7 +207,7 @@ static int64_t natural_length(const struct mix *self) {
   int64_t length = INT64_MAX;
   for (int32_t at = 0; at < self->period; at++) {
     const int32_t p = self->parts[at], weight = self->weights[p];
-    const int64_t count = shardrt_source_count(self->all.parts[p]);
+    const int64_t count = shardrt_source_count(self->concat.view.head.bases[p]);
     int64_t position;
     if (count % weight != self->ranks[at]) continue;
     if (__builtin_mul_overflow(count / weight, (int64_t)self->period, &position) ||
@@ -229,18 +218,17 @@ static int64_t natural_length(const struct mix *self) {
   return length;
 }
 
-static int fill(struct mix *self, int32_t nparts, shardrt_source *const *parts, const double *weights, int64_t samples,
-                const char *label) {
-  int code = concat_fill(&self->all, "mix", nparts, parts, label, true);
-  if (code < 0) return code;
-  for (int32_t p = 0; p < nparts; p++)
-    if (parts[p]->count == 0)
+static int fill_mix(struct mix *self, const double *weights, int64_t samples) {
+  shardrt_source *head = &self->concat.view.head;
+  self->nparts = head->nbases;
+  for (int32_t p = 0; p < self->nparts; p++)
+    if (head->bases[p]->count == 0)
       return error_set(SHARDRT_EINVAL, "mix: source %d has no samples; leave it out", (int)p + 1);
-  code = set_weights(self, weights);
+  int code = set_weights(self, weights);
   if (code == SHARDRT_OK) code = set_pattern(self);
   if (code < 0) return code;
   self->length = samples > 0 ? samples : natural_length(self);
-  self->all.head.mix = self;
+  head->mix = head;
   return SHARDRT_OK;
 }
 
@@ -248,19 +236,20 @@ int shardrt_source_mix(int32_t nparts, shardrt_source *const *parts, const doubl
                        const char *label, shardrt_source **out) {
   if (samples < 0)
     return error_set(SHARDRT_EINVAL, "mix: samples = %lld; an epoch has at least one", (long long)samples);
-  struct mix *made = source_new(&mix_format, sizeof *made);
-  if (made == NULL) return ALLOC_FAILED;
-  int code = fill(made, nparts, parts, weights, samples, label);
+  struct concat_source *made = NULL;
+  int code = concat_make(&mix_format, sizeof(struct mix), "mix", nparts, parts, label, true, &made);
+  if (code < 0) return code;
+  code = fill_mix((struct mix *)made, weights, samples);
   if (code < 0) {
-    shardrt_source_free(&made->all.head);
+    shardrt_source_free(&made->view.head);
     return code;
   }
-  *out = &made->all.head;
+  *out = &made->view.head;
   return SHARDRT_OK;
 }
 
 int64_t shardrt_source_mix_weight(const shardrt_source *source, int32_t part) {
-  const struct mix *self = source->mix;
-  if (self == NULL || part < 0 || part >= self->all.nparts) return 0;
-  return self->weights[part];
+  if (source->mix == NULL) return 0;
+  const struct mix *self = (const struct mix *)source->mix;
+  return part >= 0 && part < self->nparts ? self->weights[part] : 0;
 }
