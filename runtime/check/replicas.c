@@ -25,20 +25,20 @@ enum {
   RANGES_NAMED = 4,    /* beyond the first, of those that differ */
 };
 
-typedef struct replicas {
+struct replicas {
   const char *name;
   const shardrt_array *array;
   const shardrt_job *job;
   const shardrt_sharding *sharding;
   const shardrt_mesh *mesh;
-  struct grid grid;
+  struct block_grid grid;
   /* What all gave: devices_per_process for each process, of which its shard_count count, in mesh order. */
   uint64_t *given;
   uint64_t *found;      /* [mesh size] of the device at each position */
   int64_t *first;       /* [blocks] the first position that holds a block; -1: none yet */
   bool *differs;        /* [blocks] */
   bool *devices, *told; /* [devices of the job] for the report */
-} replicas;
+};
 
 uint64_t shardrt_fingerprint(const void *data, size_t bytes) {
   return hash_bytes(0, data, bytes);
@@ -50,13 +50,13 @@ static const shardrt_job *checking_job(void) {
   return job == NULL || job->check == SHARDRT_CHECK_OFF || job->planning ? NULL : job;
 }
 
-static int64_t block_at(const replicas *r, int64_t position) {
+static int64_t block_at(const struct replicas *r, int64_t position) {
   return sharding_block(r->sharding, &r->grid, position, NULL);
 }
 
 /* Spreads what the processes gave over the mesh's positions, and marks the blocks whose devices differ. Returns the
  * first of them, or -1. */
-static int64_t find_difference(replicas *r, int64_t *seen) {
+static int64_t find_difference(struct replicas *r, int64_t *seen) {
   int64_t positions = shardrt_mesh_size(r->mesh), devices = r->job->devices_per_process;
   for (int64_t b = 0; b < r->grid.blocks; b++) r->first[b] = -1;
   for (int64_t i = 0; i < positions; i++) {
@@ -73,7 +73,7 @@ static int64_t find_difference(replicas *r, int64_t *seen) {
 }
 
 /* "devices 0, 1 (process 0) and device 4 (process 2)": the holders of a block that agree with position `like`. */
-static void add_group(replicas *r, struct text *text, int64_t block, int64_t like) {
+static void add_group(struct replicas *r, struct text *text, int64_t block, int64_t like) {
   int64_t positions = shardrt_mesh_size(r->mesh), devices = r->job->devices_per_process;
   memset(r->devices, 0, (size_t)(devices * r->job->process_count) * sizeof *r->devices);
   for (int64_t i = like; i < positions; i++)
@@ -89,13 +89,13 @@ static void add_group(replicas *r, struct text *text, int64_t block, int64_t lik
   if (named > PROCESSES_NAMED) text_add(text, " and those of %" PRId64 " more processes", named - PROCESSES_NAMED);
 }
 
-static int report(replicas *r, int64_t block) {
+static int report(struct replicas *r, int64_t block) {
   char bytes[3072], whole[768];
   struct text text = {.bytes = bytes, .capacity = sizeof bytes};
   struct text array = {.bytes = whole, .capacity = sizeof whole};
   array_add_text(r->array, &array);
   text_add(&text, "%s: the devices that hold ", r->name);
-  shardrt_box box = grid_box(&r->grid, block);
+  shardrt_box box = block_grid_box(&r->grid, block);
   box_add_text(&box, &text);
   text_add(&text, " must hold the same data, but differ: ");
   int64_t groups = 0, others = 0, more = 0;
@@ -112,7 +112,7 @@ static int report(replicas *r, int64_t block) {
   for (int64_t b = block + 1; b < r->grid.blocks; b++) {
     if (!r->differs[b] || ++more > RANGES_NAMED) continue;
     text_add(&text, more == 1 ? "; so do those that hold " : ", ");
-    box = grid_box(&r->grid, b);
+    box = block_grid_box(&r->grid, b);
     box_add_text(&box, &text);
   }
   if (more > RANGES_NAMED) text_add(&text, " and %" PRId64 " more", more - RANGES_NAMED);
@@ -120,7 +120,7 @@ static int report(replicas *r, int64_t block) {
 }
 
 /* `code` is of what came before, in this process. */
-static int compare(replicas *r, const uint64_t *mine, int code) {
+static int compare(struct replicas *r, const uint64_t *mine, int code) {
   char what[512];
   struct text text = {.bytes = what, .capacity = sizeof what};
   text_add(&text, "%s, comparing replicas (layout %08" PRIx32 ") of ", r->name,
@@ -154,7 +154,7 @@ static int compare(replicas *r, const uint64_t *mine, int code) {
 }
 
 /* Whether any two devices of the mesh hold the same box: the same answer in every process. */
-static int has_replicas(const shardrt_array *array, struct grid *grid, bool *answer) {
+static int has_replicas(const shardrt_array *array, struct block_grid *grid, bool *answer) {
   const shardrt_sharding *sharding = shardrt_array_sharding(array);
   int code = sharding_grid(sharding, shardrt_array_ndim(array), shardrt_array_shape(array), grid);
   if (code == SHARDRT_OK) *answer = grid->blocks < shardrt_mesh_size(shardrt_sharding_mesh(sharding));
@@ -163,7 +163,7 @@ static int has_replicas(const shardrt_array *array, struct grid *grid, bool *ans
 
 /* Where there is nothing to compare, `code` goes back as it is. */
 static int check_replicas(const char *name, const shardrt_array *array, const uint64_t *fingerprints, int code) {
-  replicas r = {.name = name, .array = array, .job = checking_job()};
+  struct replicas r = {.name = name, .array = array, .job = checking_job()};
   if (r.job == NULL) return code;
   bool any = false;
   const int found = has_replicas(array, &r.grid, &any);
@@ -240,7 +240,7 @@ static int fetch_fingerprints(const char *name, const shardrt_array *array, uint
 
 int shardrt_check_array(const char *name, const shardrt_array *array) {
   if (checking_job() == NULL) return SHARDRT_OK;
-  struct grid grid;
+  struct block_grid grid;
   bool any = false;
   int code = has_replicas(array, &grid, &any);
   if (code < 0 || !any) return code;

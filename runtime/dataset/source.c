@@ -282,8 +282,8 @@ int source_gather_values(const shardrt_source *source, int32_t field, const int6
   return code;
 }
 
-int source_blame(const shardrt_source *source, int32_t field, int64_t sample, int code) {
-  return source->format->blame != NULL ? source->format->blame(source, field, sample, code) : code;
+int source_error_context(const shardrt_source *source, int32_t field, int64_t sample, int code) {
+  return source->format->error_context != NULL ? source->format->error_context(source, field, sample, code) : code;
 }
 
 int64_t source_number(const shardrt_source *source, int64_t sample) {
@@ -379,12 +379,12 @@ uint64_t source_file_fingerprint(const shardrt_source *source, int32_t file) {
   return found->stored != NULL ? stored_fingerprint(found->stored) : found->fingerprint;
 }
 
-void source_choices(const shardrt_source *source, uint64_t *hashes) {
-  if (source->format->choices != NULL) {
-    source->format->choices(source, hashes);
+void source_selection_hash(const shardrt_source *source, uint64_t *hashes) {
+  if (source->format->selection_hash != NULL) {
+    source->format->selection_hash(source, hashes);
     return;
   }
-  for (int32_t b = 0; b < source->nbases; b++) source_choices(source->bases[b], hashes);
+  for (int32_t b = 0; b < source->nbases; b++) source_selection_hash(source->bases[b], hashes);
 }
 
 void shardrt_source_data(const shardrt_source *source, uint64_t *hashes) {
@@ -392,12 +392,12 @@ void shardrt_source_data(const shardrt_source *source, uint64_t *hashes) {
   const int32_t files = source_file_count(source);
   for (int32_t i = 0; i < files; i++)
     hashes[SHARDRT_DATA_FILES] = hash_number(hashes[SHARDRT_DATA_FILES], (int64_t)source_file_fingerprint(source, i));
-  source_choices(source, hashes);
+  source_selection_hash(source, hashes);
 }
 
-uint64_t source_treatment(const shardrt_source *source) {
-  if (source->format->treatment != NULL) return source->format->treatment(source);
-  return source->nbases == 1 ? source_treatment(source->bases[0]) : 0;
+uint64_t source_transform_hash(const shardrt_source *source) {
+  if (source->format->transform_hash != NULL) return source->format->transform_hash(source);
+  return source->nbases == 1 ? source_transform_hash(source->bases[0]) : 0;
 }
 
 uint64_t shardrt_source_fingerprint(const shardrt_source *source) {

@@ -32,7 +32,7 @@ static void close_all(void) {
 static int allocate_pinned(size_t bytes, void **out) {
   int code = cuda_use("pinned memory is allocated", 0);
   if (code == SHARDRT_OK) code = pinned_allocate(bytes, out);
-  if (code == SHARDRT_ENOMEM && pool_reclaim(0)) code = pinned_allocate(bytes, out);
+  if (code == SHARDRT_ENOMEM && cuda_alloc_reclaim(0)) code = pinned_allocate(bytes, out);
   return code;
 }
 
@@ -50,8 +50,8 @@ static const accelerator cuda = {
     .describe = gpu_describe,
     .link = gpu_link,
     .topology = cuda_topology,
-    .allocate = pool_allocate,
-    .free = pool_free,
+    .allocate = cuda_alloc_take,
+    .free = cuda_alloc_free,
     .allocate_pinned = allocate_pinned,
     .free_pinned = free_pinned,
     .record = event_record,
@@ -71,7 +71,7 @@ static const accelerator cuda = {
     .zero = transfer_zero,
     .fingerprint = cuda_fingerprint,
     .elementwise = cuda_elementwise,
-    .fold = cuda_fold,
+    .reduce = cuda_reduce,
     .product = cuda_product,
     .check_indices = cuda_check_indices,
     .take = cuda_take,

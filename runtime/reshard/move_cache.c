@@ -19,7 +19,7 @@ static void entry_clear(move_cache_entry *entry) {
 static void move_cache_close(void *data) {
   move_cache *m = data;
   team_free(m->team);
-  pool_free(m->pool);
+  buffer_pool_free(m->pool);
   host_staging_free(&m->staging);
   peer_transport_close(&m->peers);
   for (int i = 0; i < MOVE_CACHE_ROUTES; i++) entry_clear(&m->routes[i]);
@@ -90,13 +90,13 @@ int move_cache_route(move_cache *m, shardrt_sharding *from, shardrt_sharding *to
 int move_cache_blocks(move_cache *m, size_t bytes, int64_t count, size_t spare, shardrt_buffer **out) {
   const bool pooled = bytes >= KEPT_FROM;
   int code = SHARDRT_OK;
-  if (m->pool == NULL) code = pool_new(0, &m->pool);
+  if (m->pool == NULL) code = buffer_pool_new(0, &m->pool);
   if (code < 0) return code;
-  pool_limit(m->pool, spare);
-  pool_trim(m->pool, bytes, pooled ? count : 0, spare);
+  buffer_pool_limit(m->pool, spare);
+  buffer_pool_trim(m->pool, bytes, pooled ? count : 0, spare);
   int64_t made = 0;
   while (code == SHARDRT_OK && made < count) {
-    code = pooled ? pool_take(m->pool, bytes, &out[made]) : shardrt_buffer_new(bytes, &out[made]);
+    code = pooled ? buffer_pool_take(m->pool, bytes, &out[made]) : shardrt_buffer_new(bytes, &out[made]);
     if (code == SHARDRT_OK) made++;
   }
   if (code == SHARDRT_OK) return code;
@@ -105,5 +105,5 @@ int move_cache_blocks(move_cache *m, size_t bytes, int64_t count, size_t spare, 
 }
 
 void move_cache_settle(move_cache *m, size_t bytes) {
-  if (m->pool != NULL) pool_limit(m->pool, bytes < KEPT_MOST ? bytes : KEPT_MOST);
+  if (m->pool != NULL) buffer_pool_limit(m->pool, bytes < KEPT_MOST ? bytes : KEPT_MOST);
 }

@@ -20,7 +20,7 @@ typedef struct move_cache_entry {
 
 typedef struct move_cache {
   struct team *team;
-  struct pool *pool;
+  struct buffer_pool *pool;
   host_staging staging;
   move_cache_entry routes[MOVE_CACHE_ROUTES];
   uint64_t asked; /* for routes */

@@ -12,7 +12,7 @@ typedef struct reshard {
   shardrt_sharding *to;
   shardrt_reshard_options options;
   const shardrt_shift *shift; /* what of x becomes what of another array; NULL: all of x, which stays as it is */
-  struct pool *pool;          /* where the blocks of the new array come from; NULL: the job's move cache */
+  struct buffer_pool *pool;   /* where the blocks of the new array come from; NULL: the job's move cache */
   const shardrt_job *job;     /* set by reshard_plan */
   const shardrt_route *route; /* this, too; NULL after it failed */
   move_cache *cache;          /* and this: the job's */

@@ -6,14 +6,14 @@
 #include "base/hash.h"
 #include "transform/chain.h"
 
-typedef struct map {
+struct map {
   shardrt_source head;
   struct chain *chains; /* one for each field */
-} map;
+};
 
 static int map_gather(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
                       const shardrt_box *inner, struct reader *reader, void *dst) {
-  const map *m = (const map *)source;
+  const struct map *m = (const struct map *)source;
   const struct chain *chain = &m->chains[field];
   if (chain->count == 0) return source_gather(m->head.bases[0], chain->field, samples, n, inner, reader, dst);
   return chain_gather(chain, m->head.bases[0], samples, n, inner, reader, dst);
@@ -21,7 +21,7 @@ static int map_gather(const shardrt_source *source, int32_t field, const int64_t
 
 static int map_value(const shardrt_source *source, int32_t field, int64_t sample, struct reader *reader,
                      struct value *out, bool *handled) {
-  const map *m = (const map *)source;
+  const struct map *m = (const struct map *)source;
   const struct chain *chain = &m->chains[field];
   if (chain->count == 0) {
     if (m->head.bases[0]->format->value == NULL) return SHARDRT_OK;
@@ -31,9 +31,9 @@ static int map_value(const shardrt_source *source, int32_t field, int64_t sample
   return *handled ? chain_one(chain, m->head.bases[0], sample, reader, out) : SHARDRT_OK;
 }
 
-static int map_blame(const shardrt_source *source, int32_t field, int64_t sample, int code) {
-  const map *m = (const map *)source;
-  return source_blame(m->head.bases[0], m->chains[field].field, sample, code);
+static int map_error_context(const shardrt_source *source, int32_t field, int64_t sample, int code) {
+  const struct map *m = (const struct map *)source;
+  return source_error_context(m->head.bases[0], m->chains[field].field, sample, code);
 }
 
 static int64_t map_number(const shardrt_source *source, int64_t sample) {
@@ -44,17 +44,17 @@ static uint64_t map_fingerprint(const shardrt_source *source) {
   return shardrt_source_fingerprint(source->bases[0]);
 }
 
-static uint64_t map_treatment(const shardrt_source *source) {
-  const map *m = (const map *)source;
-  uint64_t hash = hash_number(hash_text(0, "shardrt map"), (int64_t)source_treatment(m->head.bases[0]));
+static uint64_t map_transform_hash(const shardrt_source *source) {
+  const struct map *m = (const struct map *)source;
+  uint64_t hash = hash_number(hash_text(0, "shardrt map"), (int64_t)source_transform_hash(m->head.bases[0]));
   for (int32_t f = 0; f < source->nfields; f++) {
     const struct chain *chain = &m->chains[f];
     hash = hash_number(hash_text(hash, source->fields[f].name), chain->field);
     for (int32_t k = 0; k < chain->count; k++) {
       const shardrt_transform *t = chain->transforms[k];
       hash = hash_number(hash_text(hash, t->kind->name), t->count);
-      if (t->kind->treatment != NULL) {
-        hash = hash_number(hash, (int64_t)t->kind->treatment(t));
+      if (t->kind->transform_hash != NULL) {
+        hash = hash_number(hash, (int64_t)t->kind->transform_hash(t));
         continue;
       }
       hash = hash_bytes(hash, t->numbers, (size_t)t->count * sizeof *t->numbers);
@@ -67,7 +67,7 @@ static uint64_t map_treatment(const shardrt_source *source) {
 /* Whole samples, whatever is cut out of them: what a transform needs of one is not known before it is there. */
 static int map_extents(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
                        const shardrt_box *inner, struct extents *out) {
-  const map *m = (const map *)source;
+  const struct map *m = (const struct map *)source;
   const struct chain *chain = &m->chains[field];
   if (inner == NULL || source_is_ragged(&m->head.bases[0]->fields[chain->field]))
     return source_extents(m->head.bases[0], chain->field, samples, n, NULL, out);
@@ -76,7 +76,7 @@ static int map_extents(const shardrt_source *source, int32_t field, const int64_
 }
 
 static size_t map_bytes(const shardrt_source *source, int32_t field, const shardrt_box *inner) {
-  const map *m = (const map *)source;
+  const struct map *m = (const struct map *)source;
   const struct chain *chain = &m->chains[field];
   if (source_is_ragged(&m->head.bases[0]->fields[chain->field])) return 0; /* not known without the sample */
   const shardrt_box needed = chain_needed(chain, inner);
@@ -84,7 +84,7 @@ static size_t map_bytes(const shardrt_source *source, int32_t field, const shard
 }
 
 static void map_close(shardrt_source *source) {
-  map *m = (map *)source;
+  struct map *m = (struct map *)source;
   for (int32_t f = 0; f < source->nfields; f++) {
     chain_clear(&m->chains[f]);
     alloc_free((char *)source->fields[f].name);
@@ -98,15 +98,15 @@ static const struct source_format map_format = {
     .gather = map_gather,
     .value = map_value,
     .fingerprint = map_fingerprint,
-    .treatment = map_treatment,
-    .blame = map_blame,
+    .transform_hash = map_transform_hash,
+    .error_context = map_error_context,
     .number = map_number,
     .extents = map_extents,
     .bytes = map_bytes,
     .close = map_close,
 };
 
-static int set_field(map *m, int32_t f, const shardrt_mapped *mapped) {
+static int set_field(struct map *m, int32_t f, const shardrt_mapped *mapped) {
   shardrt_field *field = &m->head.fields[f];
   const shardrt_field *from = shardrt_source_field(m->head.bases[0], mapped->field);
   if (from == NULL)
@@ -126,7 +126,7 @@ static int set_field(map *m, int32_t f, const shardrt_mapped *mapped) {
 }
 
 /* The next map's random draws go on behind the longest chain, as if all stood in one. */
-static int count_places(map *m) {
+static int count_places(struct map *m) {
   int32_t longest = 0;
   for (int32_t f = 0; f < m->head.nfields; f++)
     if (m->chains[f].count > longest) longest = m->chains[f].count;
@@ -136,7 +136,7 @@ static int count_places(map *m) {
                    DRAW_PLACES);
 }
 
-static int fill(map *m, shardrt_source *base, int32_t nfields, const shardrt_mapped *fields) {
+static int set_map(struct map *m, shardrt_source *base, int32_t nfields, const shardrt_mapped *fields) {
   int code = source_add_base(&m->head, base);
   if (code < 0) return code;
   m->head.count = base->count;
@@ -152,9 +152,9 @@ static int fill(map *m, shardrt_source *base, int32_t nfields, const shardrt_map
 }
 
 int shardrt_source_map(shardrt_source *source, int32_t nfields, const shardrt_mapped *fields, shardrt_source **out) {
-  map *made = source_new(&map_format, sizeof *made);
+  struct map *made = source_new(&map_format, sizeof *made);
   if (made == NULL) return ALLOC_FAILED;
-  int code = fill(made, source, nfields, fields);
+  int code = set_map(made, source, nfields, fields);
   if (code != SHARDRT_OK) {
     shardrt_source_free(&made->head);
     return code;

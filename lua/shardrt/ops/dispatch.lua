@@ -96,7 +96,7 @@ local DONATE = { donate = true }
 ---@return shardrt.Array
 function dispatch.move(caller, x, to, options, move)
   if dispatch.mover and not array.is_pending(x) then dispatch.mover(x, to) end -- what finishes a sum tells by itself
-  return reshard.array(caller, x, to, options, move or C.shardrt_carry)
+  return reshard.array(caller, x, to, options, move or C.shardrt_reshard_operand)
 end
 
 -- The array in a layout of which this process holds all that it needs.

@@ -7,8 +7,8 @@
 #include "base/error.h"
 #include "base/size.h"
 #include "compute/reduce/extreme.h"
-#include "compute/reduce/fold.h"
 #include "compute/reduce/pass.h"
+#include "compute/reduce/reduce_loops.h"
 #include "compute/unique_blocks.h"
 #include "compute/work.h"
 #include "memory/buffer.h"
@@ -17,76 +17,76 @@
 
 /* One pass over all blocks. What a pass reads is x's or what the pass before it left: one block after the other in
  * lanes. */
-struct fold_pass {
+struct reduce_pass {
   struct pass pass;
   int32_t op;   /* SUM, PROD, MAX or MIN */
   int32_t from; /* dtypes: of what it reads, */
   int32_t lane; /* in which it computes, */
   int32_t to;   /* and of what it leaves */
   bool truth;   /* whether elements are not 0 counts, and nothing else */
-  const struct distinct *blocks;
+  const struct unique_blocks *blocks;
   const shardrt_array *x; /* NULL: it reads `before` */
   shardrt_array *out;     /* NULL: it leaves `after` */
   const char *before;
   char *after;
 };
 
-/* n elements of what the pass reads, at most FOLD_BLOCK, in lanes: where they stand, or in `room`. */
-static const void *load(const struct fold_pass *self, const char *x, size_t first, size_t n, void *room) {
+/* n elements of what the pass reads, at most REDUCE_BLOCK, in lanes: where they stand, or in `room`. */
+static const void *load_lanes(const struct reduce_pass *self, const char *x, size_t first, size_t n, void *room) {
   const char *from = x + first * shardrt_dtype_size(self->from);
   if (self->truth) {
-    uint8_t truths[FOLD_BLOCK];
-    lanes_convert(self->from, SHARDRT_BOOL, from, truths, n);
-    lanes_convert(SHARDRT_BOOL, self->lane, truths, room, n);
+    uint8_t truths[REDUCE_BLOCK];
+    convert_elements(self->from, SHARDRT_BOOL, from, truths, n);
+    convert_elements(SHARDRT_BOOL, self->lane, truths, room, n);
     return room;
   }
   if (self->from == self->lane) return from;
-  lanes_convert(self->from, self->lane, from, room, n);
+  convert_elements(self->from, self->lane, from, room, n);
   return room;
 }
 
 /* Rows that follow one another, `width` elements of each, the first of which is element `at` of x: by halves, down to
- * what is folded at once. */
-static void fold_rows(const struct fold_pass *self, const char *x, size_t at, size_t rows, size_t width, void *to) {
+ * what is reduced at once. */
+static void reduce_rows(const struct reduce_pass *self, const char *x, size_t at, size_t rows, size_t width, void *to) {
   const size_t inner = self->pass.inner, base = self->pass.base;
-  double room[FOLD_BLOCK]; /* for any lanes */
+  double room[REDUCE_BLOCK]; /* for any lanes */
   if (rows > base) {
     size_t above = base;
     while (above * 2 < rows) above *= 2;
-    fold_rows(self, x, at, above, width, to);
-    fold_rows(self, x, at + above * inner, rows - above, width, room);
-    fold_into(self->op, self->lane, to, room, width);
+    reduce_rows(self, x, at, above, width, to);
+    reduce_rows(self, x, at + above * inner, rows - above, width, room);
+    reduce_into(self->op, self->lane, to, room, width);
   } else if (inner <= PASS_NARROW) {
-    fold_groups(self->op, self->lane, load(self, x, at, rows * inner, room), to, 1, rows, inner);
+    reduce_groups(self->op, self->lane, load_lanes(self, x, at, rows * inner, room), to, 1, rows, inner);
   } else {
-    memcpy(to, load(self, x, at, width, room), width * shardrt_dtype_size(self->lane));
+    memcpy(to, load_lanes(self, x, at, width, room), width * shardrt_dtype_size(self->lane));
     for (size_t i = 1; i < rows; i++)
-      fold_into(self->op, self->lane, to, load(self, x, at + i * inner, width, room), width);
+      reduce_into(self->op, self->lane, to, load_lanes(self, x, at + i * inner, width, room), width);
   }
 }
 
 /* Outer ones so small that several stand in a block. */
-static void fold_small(const struct fold_pass *self, const char *x, const struct part *part, char *out) {
-  const size_t n = self->pass.n, inner = self->pass.inner, several = FOLD_BLOCK / (n * inner);
-  double room[FOLD_BLOCK], folded[FOLD_BLOCK];
+static void reduce_small(const struct reduce_pass *self, const char *x, const struct part *part, char *out) {
+  const size_t n = self->pass.n, inner = self->pass.inner, several = REDUCE_BLOCK / (n * inner);
+  double room[REDUCE_BLOCK], reduced[REDUCE_BLOCK];
   for (size_t o = part->first; o < part->last;) {
     const size_t count = part->last - o < several ? part->last - o : several;
-    const void *lanes = load(self, x, o * n * inner, count * n * inner, room);
-    fold_groups(self->op, self->lane, lanes, folded, count, n, inner);
-    lanes_convert(self->lane, self->to, folded, out + o * inner * shardrt_dtype_size(self->to), count * inner);
+    const void *lanes = load_lanes(self, x, o * n * inner, count * n * inner, room);
+    reduce_groups(self->op, self->lane, lanes, reduced, count, n, inner);
+    convert_elements(self->lane, self->to, reduced, out + o * inner * shardrt_dtype_size(self->to), count * inner);
     o += count;
   }
 }
 
-static void fold_large(const struct fold_pass *self, const char *x, const struct part *part, char *out) {
+static void reduce_large(const struct reduce_pass *self, const char *x, const struct part *part, char *out) {
   const size_t n = self->pass.n, inner = self->pass.inner;
-  double folded[FOLD_BLOCK];
+  double reduced[REDUCE_BLOCK];
   for (size_t o = part->first; o < part->last; o++)
-    for (size_t c = part->left; c < part->right; c += FOLD_BLOCK) {
-      const size_t width = part->right - c < FOLD_BLOCK ? part->right - c : FOLD_BLOCK;
+    for (size_t c = part->left; c < part->right; c += REDUCE_BLOCK) {
+      const size_t width = part->right - c < REDUCE_BLOCK ? part->right - c : REDUCE_BLOCK;
       const size_t to = (o * self->pass.chunks + part->number) * inner + c;
-      fold_rows(self, x, (o * n + part->top) * inner + c, part->bottom - part->top, width, folded);
-      lanes_convert(self->lane, self->to, folded, out + to * shardrt_dtype_size(self->to), width);
+      reduce_rows(self, x, (o * n + part->top) * inner + c, part->bottom - part->top, width, reduced);
+      convert_elements(self->lane, self->to, reduced, out + to * shardrt_dtype_size(self->to), width);
     }
 }
 
@@ -95,20 +95,20 @@ static size_t elements_left(const struct pass *pass) {
   return pass->outer * pass->chunks * pass->inner;
 }
 
-static void fold_task(void *context, int64_t number) {
-  const struct fold_pass *self = context;
+static void reduce_task(void *context, int64_t number) {
+  const struct reduce_pass *self = context;
   const struct pass *pass = &self->pass;
   const int64_t block = number / pass->tasks;
   const struct part part = pass_part(pass, number % pass->tasks);
   const size_t lane = shardrt_dtype_size(self->lane);
-  const char *x = self->x != NULL ? distinct_data(self->blocks, self->x, block)
+  const char *x = self->x != NULL ? unique_blocks_data(self->blocks, self->x, block)
                                   : self->before + (size_t)block * pass->outer * pass->n * pass->inner * lane;
-  char *out = self->out != NULL ? distinct_data(self->blocks, self->out, block)
+  char *out = self->out != NULL ? unique_blocks_data(self->blocks, self->out, block)
                                 : self->after + (size_t)block * elements_left(pass) * lane;
   if (pass->inner <= PASS_NARROW && pass->n <= pass->base)
-    fold_small(self, x, &part, out);
+    reduce_small(self, x, &part, out);
   else
-    fold_large(self, x, &part, out);
+    reduce_large(self, x, &part, out);
 }
 
 /* ---- axes ------------------------------------------------------------------------------------------------------- */
@@ -156,7 +156,7 @@ static bool axes_done(const struct axes *self) {
 /* ---- all of it -------------------------------------------------------------------------------------------------- */
 
 /* Passes until no axis is left that vanishes; `first` is all but the sizes. */
-static int run_passes(struct fold_pass *self, struct axes axes, shardrt_array *out, int32_t out_dtype) {
+static int run_passes(struct reduce_pass *self, struct axes axes, shardrt_array *out, int32_t out_dtype) {
   char *before = NULL;
   bool chunked = false, done = false;
   int code = SHARDRT_OK;
@@ -173,7 +173,7 @@ static int run_passes(struct fold_pass *self, struct axes axes, shardrt_array *o
     if (!done && self->after == NULL)
       code = ALLOC_FAILED;
     else
-      work_spread(fold_task, self, self->blocks->count * self->pass.tasks);
+      work_spread(reduce_task, self, self->blocks->count * self->pass.tasks);
     alloc_free(before);
     before = self->after;
     self->x = NULL;
@@ -190,19 +190,19 @@ static const char *const names[SHARDRT_REDUCE_COUNT] = {"sum", "prod", "max", "m
 
 /* The dtype of what is left between passes. */
 static int32_t lane_between(int32_t op, int32_t to) {
-  return op == SHARDRT_SUM || op == SHARDRT_PROD ? fold_lane(to) : to;
+  return op == SHARDRT_SUM || op == SHARDRT_PROD ? reduce_lane(to) : to;
 }
 
 /* One block on its own device, pass by pass, each from memory that is given back as soon as the next pass is put there.
  */
-static int reduce_on_device(const struct distinct *blocks, int64_t block, int32_t op, const shardrt_array *x,
+static int reduce_on_device(const struct unique_blocks *blocks, int64_t block, int32_t op, const shardrt_array *x,
                             const struct axes *axes, shardrt_array *out) {
   const accelerator *a = accelerator_get();
-  const int32_t device = distinct_device(blocks, out, block), to = shardrt_array_dtype(out);
+  const int32_t device = unique_blocks_device(blocks, out, block), to = shardrt_array_dtype(out);
   const int32_t between = lane_between(op, to);
   struct axes left = *axes;
-  const void *from = distinct_data(blocks, x, block);
-  accelerator_fold fold = {.op = op, .from = shardrt_array_dtype(x)};
+  const void *from = unique_blocks_data(blocks, x, block);
+  accelerator_reduction reduction = {.op = op, .from = shardrt_array_dtype(x)};
   shardrt_buffer *before = NULL;
   int code = SHARDRT_OK;
   bool done = false;
@@ -210,18 +210,18 @@ static int reduce_on_device(const struct distinct *blocks, int64_t block, int32_
     const struct pass pass = axes_next(&left);
     const size_t bytes = pass.outer * pass.inner * shardrt_dtype_size(between);
     done = axes_done(&left);
-    fold.outer = (int64_t)pass.outer;
-    fold.n = (int64_t)pass.n;
-    fold.inner = (int64_t)pass.inner;
-    fold.to = done ? to : between;
+    reduction.outer = (int64_t)pass.outer;
+    reduction.n = (int64_t)pass.n;
+    reduction.inner = (int64_t)pass.inner;
+    reduction.to = done ? to : between;
     shardrt_buffer *after = NULL;
     if (!done) code = buffer_on_device(device, ACCELERATOR_MAIN, ACCELERATOR_SCRATCH, bytes, &after);
-    void *target = done ? distinct_data(blocks, out, block) : code < 0 ? NULL : shardrt_buffer_data(after);
-    if (code == SHARDRT_OK) code = a->fold(names[op], device, &fold, from, target);
+    void *target = done ? unique_blocks_data(blocks, out, block) : code < 0 ? NULL : shardrt_buffer_data(after);
+    if (code == SHARDRT_OK) code = a->reduce(names[op], device, &reduction, from, target);
     shardrt_buffer_free(before);
     before = after;
     from = target;
-    fold.from = between;
+    reduction.from = between;
   }
   shardrt_buffer_free(before);
   return code;
@@ -258,33 +258,35 @@ static int find_axes(const char *what, const shardrt_array *x, int32_t naxes, co
 }
 
 /* Of no elements: 0, or 1 where all or a product is asked for. */
-static void fill(int32_t op, int32_t dtype, char *to, size_t n) {
+static void fill_identity(int32_t op, int32_t dtype, char *to, size_t n) {
   const int32_t one = op == SHARDRT_PROD || op == SHARDRT_ALL;
-  for (size_t i = 0; i < n; i++) lanes_convert(SHARDRT_INT32, dtype, &one, to + i * shardrt_dtype_size(dtype), 1);
+  for (size_t i = 0; i < n; i++) convert_elements(SHARDRT_INT32, dtype, &one, to + i * shardrt_dtype_size(dtype), 1);
 }
 
-static int fill_devices(const struct distinct *blocks, int32_t op, shardrt_array *out, size_t n) {
+static int fill_devices(const struct unique_blocks *blocks, int32_t op, shardrt_array *out, size_t n) {
   const accelerator *a = accelerator_get();
   const size_t bytes = shardrt_array_shard_bytes(out);
   char *filled = alloc_array(1, bytes);
   if (filled == NULL) return ALLOC_FAILED;
-  fill(op, shardrt_array_dtype(out), filled, n);
+  fill_identity(op, shardrt_array_dtype(out), filled, n);
   int code = SHARDRT_OK;
   for (int64_t b = 0; code == SHARDRT_OK && b < blocks->count; b++)
-    code = a->upload(distinct_device(blocks, out, b), ACCELERATOR_MAIN, distinct_data(blocks, out, b), filled, bytes);
+    code = a->upload(unique_blocks_device(blocks, out, b), ACCELERATOR_MAIN, unique_blocks_data(blocks, out, b), filled,
+                     bytes);
   alloc_free(filled);
   return code;
 }
 
-static int fill_empty(const struct distinct *blocks, int32_t op, shardrt_array *out) {
+static int fill_empty(const struct unique_blocks *blocks, int32_t op, shardrt_array *out) {
   const size_t n = (size_t)work_shard_elements(out);
   if (accelerator_get() != NULL) return fill_devices(blocks, op, out, n);
-  for (int64_t b = 0; b < blocks->count; b++) fill(op, shardrt_array_dtype(out), distinct_data(blocks, out, b), n);
+  for (int64_t b = 0; b < blocks->count; b++)
+    fill_identity(op, shardrt_array_dtype(out), unique_blocks_data(blocks, out, b), n);
   return SHARDRT_OK;
 }
 
-static int reduce_blocks(const struct distinct *blocks, int32_t op, const shardrt_array *x, const struct axes *axes,
-                         shardrt_array *out) {
+static int reduce_blocks(const struct unique_blocks *blocks, int32_t op, const shardrt_array *x,
+                         const struct axes *axes, shardrt_array *out) {
   const int32_t from = shardrt_array_dtype(x), to = shardrt_array_dtype(out);
   if (op == SHARDRT_ARGMAX || op == SHARDRT_ARGMIN) {
     struct axes left = *axes;
@@ -301,7 +303,7 @@ static int reduce_blocks(const struct distinct *blocks, int32_t op, const shardr
       code = reduce_on_device(blocks, b, op, x, axes, out);
     return code;
   }
-  struct fold_pass pass = {.op = op, .from = from, .lane = fold_lane(to), .blocks = blocks, .x = x};
+  struct reduce_pass pass = {.op = op, .from = from, .lane = reduce_lane(to), .blocks = blocks, .x = x};
   if (op == SHARDRT_ANY || op == SHARDRT_ALL) {
     pass.op = op == SHARDRT_ANY ? SHARDRT_MAX : SHARDRT_MIN;
     pass.truth = true;
@@ -332,13 +334,13 @@ int shardrt_reduce(int32_t op, const shardrt_array *x, int32_t naxes, const int3
   const bool any = op == SHARDRT_SUM || op == SHARDRT_PROD || op == SHARDRT_ANY || op == SHARDRT_ALL;
   if (here && empty && elements > 0 && !any)
     return error_set(SHARDRT_EINVAL, "%s of no elements: there is none", names[op]);
-  struct distinct blocks;
-  code = distinct_begin(names[op], 1, &x, out, &blocks);
+  struct unique_blocks blocks;
+  code = unique_blocks_begin(names[op], 1, &x, out, &blocks);
   if (code != SHARDRT_OK) return code;
   if (empty)
     code = fill_empty(&blocks, op, out);
   else if (elements > 0 && here)
     code = reduce_blocks(&blocks, op, x, &list, out);
-  distinct_end(&blocks);
+  unique_blocks_end(&blocks);
   return code;
 }

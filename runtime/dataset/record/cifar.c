@@ -226,7 +226,7 @@ const struct source_format cifar_format = {
     .open_files = open_cifar,
     .gather = source_gather_values,
     .value = cifar_value,
-    .blame = records_source_blame,
+    .error_context = records_source_error_context,
     .extents = cifar_extents,
     .close = records_close,
 };

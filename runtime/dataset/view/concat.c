@@ -41,9 +41,10 @@ uint64_t concat_fingerprint(const shardrt_source *source) {
   return hash;
 }
 
-uint64_t concat_treatment(const shardrt_source *source) {
+uint64_t concat_transform_hash(const shardrt_source *source) {
   uint64_t hash = 0;
-  for (int32_t p = 0; p < source->nbases; p++) hash = hash_number(hash, (int64_t)source_treatment(source->bases[p]));
+  for (int32_t p = 0; p < source->nbases; p++)
+    hash = hash_number(hash, (int64_t)source_transform_hash(source->bases[p]));
   return hash;
 }
 
@@ -58,7 +59,7 @@ static const struct source_format concat_format = {
     .translate = concat_translate,
     .compute = concat_compute,
     .fingerprint = concat_fingerprint,
-    .treatment = concat_treatment,
+    .transform_hash = concat_transform_hash,
     .close = concat_close,
 };
 

@@ -23,7 +23,7 @@ int64_t concat_translate(const shardrt_source *source, const int64_t *samples, i
                          int64_t *translated);
 void concat_compute(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n, void *dst);
 uint64_t concat_fingerprint(const shardrt_source *source);
-uint64_t concat_treatment(const shardrt_source *source);
+uint64_t concat_transform_hash(const shardrt_source *source);
 void concat_close(shardrt_source *source);
 
 /* The samples of one or more files, one file's after the other's, given how a format opens one: its open_files. */

@@ -47,9 +47,9 @@ static uint64_t filter_fingerprint(const shardrt_source *source) {
   return hash_number(hash, (int64_t)((const struct filter *)source)->hash);
 }
 
-static void filter_choices(const shardrt_source *source, uint64_t *hashes) {
+static void filter_selection_hash(const shardrt_source *source, uint64_t *hashes) {
   const struct filter *f = (const struct filter *)source;
-  source_choices(source->bases[0], hashes);
+  source_selection_hash(source->bases[0], hashes);
   hashes[f->kind] = hash_number(hashes[f->kind], (int64_t)f->hash);
 }
 
@@ -66,7 +66,7 @@ static const struct source_format filter_format = {
     VIEW_FUNCTIONS,
     .translate = filter_translate,
     .fingerprint = filter_fingerprint,
-    .choices = filter_choices,
+    .selection_hash = filter_selection_hash,
     .close = filter_close,
 };
 

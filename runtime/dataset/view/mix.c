@@ -55,8 +55,8 @@ static uint64_t mix_fingerprint(const shardrt_source *source) {
   return hash_number(concat_fingerprint(source), (int64_t)hash_pattern((const struct mix *)source));
 }
 
-static void mix_choices(const shardrt_source *source, uint64_t *hashes) {
-  for (int32_t p = 0; p < source->nbases; p++) source_choices(source->bases[p], hashes);
+static void mix_selection_hash(const shardrt_source *source, uint64_t *hashes) {
+  for (int32_t p = 0; p < source->nbases; p++) source_selection_hash(source->bases[p], hashes);
   hashes[SHARDRT_DATA_MIX] = hash_number(hashes[SHARDRT_DATA_MIX], (int64_t)hash_pattern((const struct mix *)source));
 }
 
@@ -74,8 +74,8 @@ static const struct source_format mix_format = {
     .translate = concat_translate,
     .compute = concat_compute,
     .fingerprint = mix_fingerprint,
-    .choices = mix_choices,
-    .treatment = concat_treatment,
+    .selection_hash = mix_selection_hash,
+    .transform_hash = concat_transform_hash,
     .length = mix_length,
     .turn = mix_turn,
     .close = mix_close,

@@ -136,9 +136,9 @@ static uint64_t pack_fingerprint(const shardrt_source *source) {
                      (int64_t)p->hash);
 }
 
-static void pack_choices(const shardrt_source *source, uint64_t *hashes) {
+static void pack_selection_hash(const shardrt_source *source, uint64_t *hashes) {
   const struct pack *p = (const struct pack *)source;
-  source_choices(base_of(p), hashes);
+  source_selection_hash(base_of(p), hashes);
   hashes[SHARDRT_DATA_ROWS] = hash_number(hashes[SHARDRT_DATA_ROWS], (int64_t)p->hash);
 }
 
@@ -157,7 +157,7 @@ static const struct source_format pack_format = {
     .gather = pack_gather,
     .extents = pack_extents,
     .fingerprint = pack_fingerprint,
-    .choices = pack_choices,
+    .selection_hash = pack_selection_hash,
     .bytes = pack_bytes,
     .close = pack_close,
 };

@@ -37,9 +37,9 @@ static uint64_t shard_fingerprint(const shardrt_source *source) {
   return hash;
 }
 
-static void shard_choices(const shardrt_source *source, uint64_t *hashes) {
+static void shard_selection_hash(const shardrt_source *source, uint64_t *hashes) {
   const shardrt_source *base = source->bases[0];
-  source_choices(base, hashes);
+  source_selection_hash(base, hashes);
   if (source->first_number == base->first_number && source->number_step == base->number_step &&
       source->count == base->count)
     return;
@@ -53,7 +53,7 @@ static const struct source_format shard_format = {
     .translate = shard_translate,
     .compute = shard_compute,
     .fingerprint = shard_fingerprint,
-    .choices = shard_choices,
+    .selection_hash = shard_selection_hash,
     .close = view_close,
 };
 

@@ -142,13 +142,13 @@ const void *view_find(const shardrt_source *source, int32_t field, int64_t sampl
   return base->format->find(base, base_field(self, b, field), translated, first, bytes);
 }
 
-int view_blame(const shardrt_source *source, int32_t field, int64_t sample, int code) {
+int view_error_context(const shardrt_source *source, int32_t field, int64_t sample, int code) {
   const struct view *self = (const struct view *)source;
   if (field >= self->shared) return code;
   int32_t b;
   int64_t translated;
   const shardrt_source *base = base_of(source, sample, &b, &translated);
-  return source_blame(base, base_field(self, b, field), translated, code);
+  return source_error_context(base, base_field(self, b, field), translated, code);
 }
 
 int64_t view_number(const shardrt_source *source, int64_t sample) {

@@ -27,10 +27,10 @@ int view_add_field(struct view *self, const char *name, int32_t dtype);
 int32_t view_find_field(const shardrt_source *source, const char *name);
 
 /* The functions of a kind's format, beside those that it has for itself: `translate`, `compute` where it computes
- * fields, `fingerprint`, and `choices`. A kind that owns more has a `close` that ends with view_close. */
+ * fields, `fingerprint`, and `selection_hash`. A kind that owns more has a `close` that ends with view_close. */
 #define VIEW_FUNCTIONS                                                                                                 \
-  .gather = view_gather, .extents = view_extents, .value = view_value, .find = view_find, .blame = view_blame,         \
-  .number = view_number, .bytes = view_bytes
+  .gather = view_gather, .extents = view_extents, .value = view_value, .find = view_find,                              \
+  .error_context = view_error_context, .number = view_number, .bytes = view_bytes
 
 int view_gather(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
                 const shardrt_box *inner, struct reader *reader, void *dst);
@@ -39,7 +39,7 @@ int view_extents(const shardrt_source *source, int32_t field, const int64_t *sam
 int view_value(const shardrt_source *source, int32_t field, int64_t sample, struct reader *reader, struct value *out,
                bool *handled);
 const void *view_find(const shardrt_source *source, int32_t field, int64_t sample, size_t first, size_t bytes);
-int view_blame(const shardrt_source *source, int32_t field, int64_t sample, int code);
+int view_error_context(const shardrt_source *source, int32_t field, int64_t sample, int code);
 int64_t view_number(const shardrt_source *source, int64_t sample);
 size_t view_bytes(const shardrt_source *source, int32_t field, const shardrt_box *inner);
 void view_close(shardrt_source *source);

@@ -46,7 +46,7 @@ static int make_like(const struct plan *self, const shardrt_loader_options *opti
   if (code != SHARDRT_OK)
     return error_prefix(code, "field \"%s\" of the loader's batches%s", sample->name,
                         options->load_shardings != NULL ? ", as they are read" : "");
-  struct grid grid;
+  struct block_grid grid;
   code = sharding_grid(sharding, sample->ndim + 1, shape, &grid);
   if (code != SHARDRT_OK) return code;
   field->has_replicas = grid.blocks < shardrt_mesh_size(shardrt_sharding_mesh(sharding));
@@ -174,7 +174,7 @@ static int list_tasks(struct plan *self) {
   return SHARDRT_OK;
 }
 
-static int fill(struct plan *self, const shardrt_loader_options *options) {
+static int set_plan(struct plan *self, const shardrt_loader_options *options) {
   self->nfields = shardrt_source_field_count(self->source);
   self->fields = alloc_zeros((size_t)self->nfields, sizeof *self->fields);
   if (self->fields == NULL) return ALLOC_FAILED;
@@ -197,7 +197,7 @@ int plan_new(const shardrt_loader_options *options, struct plan **out) {
   made->devices_per_process = options->devices_per_process;
   made->pipeline = options->pipeline;
   made->read_size = options->read_size != 0 ? (size_t)options->read_size : choose_read_size();
-  int code = fill(made, options);
+  int code = set_plan(made, options);
   if (code != SHARDRT_OK) {
     plan_free(made);
     return code;

@@ -12,7 +12,7 @@ static int compare_entries(const void *a, const void *b) {
   return (x->shard > y->shard) - (x->shard < y->shard);
 }
 
-int block_table_new(block_table *b, const shardrt_array *array, const struct grid *grid) {
+int block_table_new(block_table *b, const shardrt_array *array, const struct block_grid *grid) {
   const int64_t count = shardrt_array_shard_count(array);
   *b = (block_table){.count = count, .items = alloc_array((size_t)count, sizeof *b->items)};
   if (b->items == NULL) return ALLOC_FAILED;

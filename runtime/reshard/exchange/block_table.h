@@ -17,7 +17,7 @@ typedef struct block_table {
   block_entry *items;
 } block_table;
 
-int block_table_new(block_table *b, const shardrt_array *array, const struct grid *grid);
+int block_table_new(block_table *b, const shardrt_array *array, const struct block_grid *grid);
 void block_table_free(block_table *b);
 /* Takes the addresses of the array's buffers anew. */
 void block_table_refresh(block_table *b, const shardrt_array *array);

@@ -7,7 +7,7 @@
 
 enum { TAGS = 1 << 15 /* what MPI grants at least */ };
 
-int channels_by_process(channels *c, const route_moves *moves, bool outgoing) {
+int channels_by_process(channels *c, const struct route_moves *moves, bool outgoing) {
   *c = (channels){0};
   if (moves->count == 0) return SHARDRT_OK;
   int64_t processes = 0;
@@ -37,8 +37,8 @@ void channels_free(channels *c) {
 
 /* ---- messages --------------------------------------------------------------------------------------------------- */
 
-static bool is_run_in_block(const struct grid *grid, int64_t number, const shardrt_box *box) {
-  const shardrt_box block = grid_box(grid, number), inner = box_within(box, &block);
+static bool is_run_in_block(const struct block_grid *grid, int64_t number, const shardrt_box *box) {
+  const shardrt_box block = block_grid_box(grid, number), inner = box_within(box, &block);
   return box_is_run(&inner, grid->shard_shape);
 }
 

@@ -33,7 +33,7 @@ typedef struct message {
 
 /* How moves are cut: the same at both ends. `direct_from` > 0 keeps what is joined apart from what needs no packing. */
 typedef struct message_rules {
-  const struct grid *from, *to;
+  const struct block_grid *from, *to;
   size_t element;      /* bytes */
   int64_t piece;       /* elements of a message at most, */
   int64_t joined;      /* of a move that goes with others at most, */
@@ -42,7 +42,7 @@ typedef struct message_rules {
 } message_rules;
 
 /* One channel for each process that the moves are with. */
-int channels_by_process(channels *c, const route_moves *moves, bool outgoing);
+int channels_by_process(channels *c, const struct route_moves *moves, bool outgoing);
 void channels_free(channels *c);
 
 /* The channel's next message; false after the last. */

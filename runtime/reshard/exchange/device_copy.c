@@ -24,9 +24,9 @@ device_view device_view_in_box(const shardrt_box *whole, const shardrt_box *box,
   return view;
 }
 
-device_view device_view_in_block(const struct grid *grid, int64_t number, const shardrt_box *box, int32_t device,
+device_view device_view_in_block(const struct block_grid *grid, int64_t number, const shardrt_box *box, int32_t device,
                                  void *data) {
-  const shardrt_box block = grid_box(grid, number);
+  const shardrt_box block = block_grid_box(grid, number);
   return device_view_in_box(&block, box, device, data);
 }
 

@@ -17,7 +17,7 @@ typedef struct device_view {
 
 /* In a block that is `whole`, or one of a grid's; and as what is packed itself. */
 device_view device_view_in_box(const shardrt_box *whole, const shardrt_box *box, int32_t device, void *data);
-device_view device_view_in_block(const struct grid *grid, int64_t number, const shardrt_box *box, int32_t device,
+device_view device_view_in_block(const struct block_grid *grid, int64_t number, const shardrt_box *box, int32_t device,
                                  void *data);
 device_view device_view_packed(const shardrt_box *box, int32_t device, void *data);
 

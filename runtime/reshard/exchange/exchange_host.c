@@ -21,7 +21,7 @@ enum {
 typedef struct packing {
   exchange_host *owner;
   int32_t slot;
-  team_task task;
+  struct team_task task;
   _Atomic bool ended;
 } packing;
 
@@ -67,9 +67,9 @@ typedef struct host_view {
   shardrt_box box;      /* as the block sees it */
 } host_view;
 
-static host_view view_block(const host_blocks *blocks, const struct grid *grid, int64_t number,
+static host_view view_block(const host_blocks *blocks, const struct block_grid *grid, int64_t number,
                             const shardrt_box *box) {
-  const shardrt_box block = grid_box(grid, number);
+  const shardrt_box block = block_grid_box(grid, number);
   return (host_view){.data = block_data(blocks, number), .shape = grid->shard_shape, .box = box_within(box, &block)};
 }
 
@@ -110,7 +110,7 @@ static void use_block(exchange_host *h, int64_t from, int64_t count) {
 
 static void copy_piece(void *context, int64_t number) {
   exchange_host *h = context;
-  const route_moves *copies = &h->task.route->copies;
+  const struct route_moves *copies = &h->task.route->copies;
   int64_t low = 0, high = copies->count; /* the copy with copies_before[low] <= number < copies_before[low + 1] */
   while (high - low > 1) {
     int64_t middle = low + (high - low) / 2;
@@ -127,7 +127,7 @@ static void copy_piece(void *context, int64_t number) {
 }
 
 static void count_copies(exchange_host *h) {
-  const route_moves *copies = &h->task.route->copies;
+  const struct route_moves *copies = &h->task.route->copies;
   h->copies_before[0] = 0;
   for (int64_t i = 0; i < copies->count; i++) {
     const shardrt_move *move = &copies->items[i];
@@ -173,7 +173,7 @@ static void pack_message(void *context, int64_t number) {
 static bool begin_packing(exchange_host *h, int32_t slot) {
   packing *p = &h->packings[slot];
   atomic_store_explicit(&p->ended, false, memory_order_relaxed);
-  p->task = (team_task){.run = pack_message, .context = p};
+  p->task = (struct team_task){.run = pack_message, .context = p};
   const bool at_once = h->window.slots[slot].message.bytes <= SMALL; /* sooner done than given to somebody else */
   if (at_once)
     pack_message(p, 0);
@@ -226,7 +226,7 @@ static const exchange_backend host_backend = {
 
 /* How often each old block is needed. */
 static void count_uses(exchange_host *h) {
-  const route_moves *copies = &h->task.route->copies;
+  const struct route_moves *copies = &h->task.route->copies;
   for (int64_t i = 0; i < h->task.old.count; i++) atomic_init(&h->uses[i], 1); /* until exchange_host_run */
   for (int64_t i = 0; i < copies->count; i++)
     h->uses[block_index(&h->task.old, copies->items[i].from)] += h->copies_before[i + 1] - h->copies_before[i];
