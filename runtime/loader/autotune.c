@@ -51,11 +51,12 @@ static int64_t choose_group(const struct plan *plan, int32_t cores) {
 
 /* A worker for each core, but for one, where the recipe runs, and while it waits helps. As many batches ahead as take
  * some megabytes: two that take next to no time would not last for a step that takes a little more. */
-void pace_set(struct pace *self, const shardrt_loader_options *options, const struct plan *plan) {
+void autotune_set(struct autotune *self, const shardrt_loader_options *options, const struct plan *plan) {
   const double bytes = plan->batch_bytes > 0 ? (double)plan->batch_bytes : 1;
   const double memory = fmin((double)machine_memory() / MEMORY_PART, MOST_BYTES);
   const int32_t cores = clamp((double)machine_cores(), 1, MOST_WORKERS);
-  *self = (struct pace){.now = {.workers_fixed = options->num_workers != 0, .prefetch_fixed = options->prefetch != 0}};
+  *self =
+      (struct autotune){.now = {.workers_fixed = options->num_workers != 0, .prefetch_fixed = options->prefetch != 0}};
   self->group = choose_group(plan, cores);
   shardrt_pace *now = &self->now;
   now->most_workers = now->workers_fixed ? options->num_workers : cores;
@@ -104,7 +105,7 @@ bool shardrt_pace_look(shardrt_pace *pace, double waited, double busy, double fu
 
 /* What the steps that are looked at mean, as parts of their time. The recipe's thread either waits, which is to help
  * and perhaps then to sleep until others have ended, or runs the recipe, or sleeps in it. */
-static bool look(struct pace *self, double helped) {
+static bool look(struct autotune *self, double helped) {
   const shardrt_pace before = self->now;
   const double awake = awake_seconds(), all = self->seconds > 0 ? self->seconds : 1;
   const double recipe = fmax(awake - self->awake - (helped - self->helped), 0);
@@ -124,7 +125,7 @@ static bool look(struct pace *self, double helped) {
   return true;
 }
 
-bool pace_step(struct pace *self, double seconds, double waited, double busy, double helped, bool full) {
+bool autotune_step(struct autotune *self, double seconds, double waited, double busy, double helped, bool full) {
   self->steps++;
   self->all_steps++;
   self->full += full;

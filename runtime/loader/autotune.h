@@ -8,7 +8,7 @@
 /* The steps that are looked at together. `seconds` is their whole time, `waited` what of it the recipe waited, `busy`
  * what all took for tasks, the recipe's thread among them; `full` of them began when all that may be ahead were made.
  */
-struct pace {
+struct autotune {
   shardrt_pace now;
   int64_t group; /* tasks of the plan that are taken at once */
   int64_t looks; /* so far */
@@ -22,10 +22,10 @@ struct pace {
 };
 
 /* Of `options`: num_workers and prefetch, where they are not 0. `batch_bytes` are those of one batch in the making. */
-void pace_set(struct pace *self, const shardrt_loader_options *options, const struct plan *plan);
+void autotune_set(struct autotune *self, const shardrt_loader_options *options, const struct plan *plan);
 
 /* One more step, on the recipe's thread; `helped` is the time that it has helped since the loader was made. True: `now`
  * has changed, and `why` with it. */
-bool pace_step(struct pace *self, double seconds, double waited, double busy, double helped, bool full);
+bool autotune_step(struct autotune *self, double seconds, double waited, double busy, double helped, bool full);
 
 #endif

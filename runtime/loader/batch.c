@@ -9,7 +9,7 @@
 #include "memory/buffer_pool.h"
 #include "system/trace.h"
 
-int slot_scratch_set(struct slot_scratch *self, const struct plan *plan) {
+int batch_scratch_set(struct batch_scratch *self, const struct plan *plan) {
   self->samples = alloc_array((size_t)plan->task_rows, sizeof *self->samples);
   if (self->samples == NULL) return ALLOC_FAILED;
   self->epochs = alloc_array((size_t)plan->task_rows, sizeof *self->epochs);
@@ -18,14 +18,14 @@ int slot_scratch_set(struct slot_scratch *self, const struct plan *plan) {
   return self->staging != NULL ? SHARDRT_OK : ALLOC_FAILED;
 }
 
-void slot_scratch_clear(struct slot_scratch *self) {
+void batch_scratch_clear(struct batch_scratch *self) {
   reader_clear(&self->reader);
   alloc_free(self->staging);
   alloc_free(self->epochs);
   alloc_free(self->samples);
 }
 
-int slot_set(struct slot *self, const struct plan *plan, const struct upload_plan *uploads) {
+int batch_set(struct batch *self, const struct plan *plan, const struct upload_plan *uploads) {
   size_t n = (size_t)plan->nblocks;
   self->buffers = alloc_zeros(n, sizeof *self->buffers);
   if (self->buffers == NULL) return ALLOC_FAILED;
@@ -35,15 +35,15 @@ int slot_set(struct slot *self, const struct plan *plan, const struct upload_pla
   return self->left != NULL ? upload_set(&self->upload, uploads) : ALLOC_FAILED;
 }
 
-static void free_blocks(struct slot *self, const struct plan *plan) {
+static void free_blocks(struct batch *self, const struct plan *plan) {
   for (int64_t b = 0; b < plan->nblocks; b++) {
     shardrt_buffer_free(self->buffers[b]);
     self->buffers[b] = NULL;
   }
 }
 
-void slot_clear(struct slot *self, const struct plan *plan) {
-  if (self->buffers != NULL) slot_close(self, plan);
+void batch_clear(struct batch *self, const struct plan *plan) {
+  if (self->buffers != NULL) batch_close(self, plan);
   /* Where a device fails it may still read the blocks: they are given up. */
   if (self->buffers != NULL && upload_end(&self->upload)) free_blocks(self, plan);
   upload_clear(&self->upload);
@@ -52,7 +52,7 @@ void slot_clear(struct slot *self, const struct plan *plan) {
   alloc_free(self->buffers);
 }
 
-int slot_open(struct slot *self, const struct plan *plan, struct pool *pool) {
+int batch_open(struct batch *self, const struct plan *plan, struct pool *pool) {
   for (int32_t f = 0; f < plan->nfields; f++) {
     const struct plan_field *field = &plan->fields[f];
     for (int64_t b = field->first_block; b < field->first_block + field->nblocks; b++) {
@@ -60,7 +60,7 @@ int slot_open(struct slot *self, const struct plan *plan, struct pool *pool) {
       int code = pool_take(pool, plan->blocks[b].bytes, &self->buffers[b]);
       if (code == SHARDRT_OK && plan->blocks[b].bytes == 0) self->fingerprints[b] = shardrt_fingerprint("", 0);
       if (code == SHARDRT_OK) continue;
-      slot_close(self, plan);
+      batch_close(self, plan);
       return error_prefix(code, "field \"%s\" of the loader's next batch", field->field->name);
     }
   }
@@ -75,33 +75,33 @@ int slot_open(struct slot *self, const struct plan *plan, struct pool *pool) {
   return SHARDRT_OK;
 }
 
-void slot_close(struct slot *self, const struct plan *plan) {
+void batch_close(struct batch *self, const struct plan *plan) {
   upload_drop(&self->upload);
   if (!upload_is_under_way(&self->upload)) free_blocks(self, plan);
 }
 
-int slot_land(struct slot *self, const struct plan *plan, bool wait, struct upload_stats *stats, bool *landed) {
+int batch_land(struct batch *self, const struct plan *plan, bool wait, struct upload_stats *stats, bool *landed) {
   int code = upload_land(&self->upload, wait, stats, landed);
   if (*landed) free_blocks(self, plan);
   return code;
 }
 
 /* Where row `row` of the global batch lies in a block's buffer. */
-static char *row_of(const struct slot *self, const struct plan *plan, int64_t b, int64_t row) {
+static char *row_of(const struct batch *self, const struct plan *plan, int64_t b, int64_t row) {
   const struct plan_block *block = &plan->blocks[b];
   return (char *)shardrt_buffer_data(self->buffers[b]) + (size_t)(row - block->first_row) * block->row_bytes;
 }
 
 /* One of a task's parts, by two times of clock_now. */
-static void trace_part(const struct slot *self, const struct plan *plan, enum trace_kind kind, int64_t start,
+static void trace_part(const struct batch *self, const struct plan *plan, enum trace_kind kind, int64_t start,
                        int64_t end, int64_t amount) {
   trace_span(
       start, end,
       (struct trace_event){.kind = (uint16_t)kind, .loader = plan->trace_loader, .step = self->step, .amount = amount});
 }
 
-static int gather(const struct slot *self, const struct plan *plan, int32_t field, int64_t n, const shardrt_box *inner,
-                  struct slot_scratch *scratch, void *rows) {
+static int gather(const struct batch *self, const struct plan *plan, int32_t field, int64_t n, const shardrt_box *inner,
+                  struct batch_scratch *scratch, void *rows) {
   const int64_t start = trace_begin(), before = scratch->reader.bytes_read;
   int code = source_gather(plan->source, field, scratch->samples, n, inner, &scratch->reader, rows);
   if (start != 0) trace_part(self, plan, TRACE_READ, start, clock_now(), scratch->reader.bytes_read - before);
@@ -109,8 +109,8 @@ static int gather(const struct slot *self, const struct plan *plan, int32_t fiel
 }
 
 /* Reads the task's first n rows straight to their final place. */
-static int read_block(struct slot *self, const struct plan *plan, const struct plan_task *task, int64_t n,
-                      struct slot_scratch *scratch) {
+static int read_block(struct batch *self, const struct plan *plan, const struct plan_task *task, int64_t n,
+                      struct batch_scratch *scratch) {
   const struct plan_block *block = &plan->blocks[task->block];
   char *rows = row_of(self, plan, task->block, task->first);
   memset(rows + (size_t)n * block->row_bytes, 0, (size_t)(task->count - n) * block->row_bytes);
@@ -119,7 +119,7 @@ static int read_block(struct slot *self, const struct plan *plan, const struct p
 }
 
 /* Copies what one block holds of the task's rows, which stand whole in `staging`. */
-static int copy_block(const struct slot *self, const struct plan *plan, const struct plan_task *task, int64_t b,
+static int copy_block(const struct batch *self, const struct plan *plan, const struct plan_task *task, int64_t b,
                       const char *staging) {
   const struct plan_block *block = &plan->blocks[b];
   const shardrt_field *field = plan->fields[task->field].field;
@@ -140,8 +140,8 @@ static int copy_block(const struct slot *self, const struct plan *plan, const st
 }
 
 /* Reads the task's rows whole, then copies what the field's blocks hold of them. */
-static int read_whole(struct slot *self, const struct plan *plan, const struct plan_task *task, int64_t n,
-                      struct slot_scratch *scratch) {
+static int read_whole(struct batch *self, const struct plan *plan, const struct plan_task *task, int64_t n,
+                      struct batch_scratch *scratch) {
   const struct plan_field *field = &plan->fields[task->field];
   shardrt_box whole = source_whole(field->field);
   size_t row_bytes = source_box_bytes(field->field, &whole);
@@ -159,8 +159,8 @@ static int read_whole(struct slot *self, const struct plan *plan, const struct p
 
 /* After a task: whoever runs a block's last one takes its fingerprint, while much of it is in the cache. (Devices with
  * memory of their own take those of what arrives there.) */
-static void finish_block(struct slot *self, const struct plan *plan, const struct plan_field *field, int64_t b,
-                         struct slot_scratch *scratch) {
+static void finish_block(struct batch *self, const struct plan *plan, const struct plan_field *field, int64_t b,
+                         struct batch_scratch *scratch) {
   const bool compared = self->fingerprinted && field->has_replicas && self->upload.plan == NULL;
   if (!compared || atomic_fetch_sub(&self->left[b], 1) != 1) return;
   const int64_t start = clock_now(), bytes = (int64_t)plan->blocks[b].bytes;
@@ -176,13 +176,13 @@ static void add(_Atomic int64_t *sum, int64_t figure) {
 }
 
 /* The figures of some tasks, which were collected from 0 on. */
-static void start_figures(struct slot_scratch *scratch) {
+static void start_figures(struct batch_scratch *scratch) {
   scratch->scattering = scratch->checking = scratch->rows = 0;
   scratch->reader.bytes_read = 0;
   memset(scratch->reader.nanoseconds, 0, sizeof scratch->reader.nanoseconds);
 }
 
-static void add_figures(struct slot *self, struct slot_scratch *scratch, int64_t nanoseconds) {
+static void add_figures(struct batch *self, struct batch_scratch *scratch, int64_t nanoseconds) {
   const struct reader *reader = &scratch->reader;
   scratch->busy += nanoseconds;
   add(&self->busy, nanoseconds);
@@ -194,13 +194,14 @@ static void add_figures(struct slot *self, struct slot_scratch *scratch, int64_t
 }
 
 /* The task's first n samples, and what the reader has to know of them. */
-static void start_reading(const struct slot *self, const struct plan *plan, const struct plan_task *task, int64_t n,
-                          struct slot_scratch *scratch) {
+static void start_reading(const struct batch *self, const struct plan *plan, const struct plan_task *task, int64_t n,
+                          struct batch_scratch *scratch) {
   struct reader *reader = &scratch->reader;
   for (int64_t i = 0; i < n; i++)
-    scratch->samples[i] = order_sample(&self->order, plan->source, self->first + task->first + i, &scratch->epochs[i]);
-  reader->seed = self->order.seed;
-  reader->epoch = self->order.epoch;
+    scratch->samples[i] =
+        permutation_sample(&self->permutation, plan->source, self->first + task->first + i, &scratch->epochs[i]);
+  reader->seed = self->permutation.seed;
+  reader->epoch = self->permutation.epoch;
   reader->epochs = plan->source->mix != NULL ? scratch->epochs : NULL; /* the parts of a mix have epochs of their own */
 }
 
@@ -213,7 +214,7 @@ static int blame(const shardrt_field *field, int code) {
   return error_prefix(code, "field \"%s\"", field->name);
 }
 
-static int run_task(struct slot *self, const struct plan *plan, int64_t number, struct slot_scratch *scratch) {
+static int run_task(struct batch *self, const struct plan *plan, int64_t number, struct batch_scratch *scratch) {
   const struct plan_task task = plan->tasks[number];
   const struct plan_field *field = &plan->fields[task.field];
   int64_t n = self->rows - task.first; /* real rows of this task */
@@ -238,7 +239,7 @@ static uint16_t trace_name_of(const struct plan *plan, int64_t first, int64_t co
   return plan->fields[field].trace_name;
 }
 
-static int upload(struct slot *self, const struct plan *plan) {
+static int upload(struct batch *self, const struct plan *plan) {
   const int64_t start = trace_begin();
   int code = upload_start(&self->upload, self->buffers, self->fingerprinted);
   if (code == SHARDRT_OK && self->upload.is_fingerprinted)
@@ -249,13 +250,14 @@ static int upload(struct slot *self, const struct plan *plan) {
 
 /* After tasks that did not fail: whoever runs the batch's last ones sends it on its way. Where there is no room on a
  * device there may be when the batch is asked for, and then it is tried again. */
-static int upload_last(struct slot *self, const struct plan *plan, int64_t count) {
+static int upload_last(struct batch *self, const struct plan *plan, int64_t count) {
   if (self->upload.plan == NULL || atomic_fetch_sub(&self->all_left, count) != count) return SHARDRT_OK;
   int code = upload(self, plan);
   return code == SHARDRT_ENOMEM ? SHARDRT_OK : code;
 }
 
-int slot_run(struct slot *self, const struct plan *plan, int64_t first, int64_t count, struct slot_scratch *scratch) {
+int batch_run(struct batch *self, const struct plan *plan, int64_t first, int64_t count,
+              struct batch_scratch *scratch) {
   const int64_t start = clock_now();
   start_figures(scratch);
   int code = SHARDRT_OK;
@@ -272,20 +274,20 @@ int slot_run(struct slot *self, const struct plan *plan, int64_t first, int64_t 
   return code == SHARDRT_OK ? upload_last(self, plan, count) : code;
 }
 
-int slot_hand_over(struct slot *self, const struct plan *plan) {
+int batch_hand_over(struct batch *self, const struct plan *plan) {
   if (self->upload.plan == NULL) return SHARDRT_OK;
   int code = self->upload.is_started ? SHARDRT_OK : upload(self, plan);
   return code == SHARDRT_OK ? upload_hand_over(&self->upload) : code;
 }
 
 /* What a field's i-th shard holds. */
-static shardrt_buffer *buffer_of(const struct slot *self, const struct plan *plan, int32_t f, int64_t i) {
+static shardrt_buffer *buffer_of(const struct batch *self, const struct plan *plan, int32_t f, int64_t i) {
   const struct upload_plan *uploads = self->upload.plan;
   if (uploads != NULL) return self->upload.buffers[uploads->first_shard[f] + i];
   return self->buffers[plan->fields[f].first_block + plan->fields[f].shard_blocks[i]];
 }
 
-int slot_array(const struct slot *self, const struct plan *plan, int32_t f, shardrt_array **out) {
+int batch_array(const struct batch *self, const struct plan *plan, int32_t f, shardrt_array **out) {
   shardrt_array *made;
   int code = array_like(plan->fields[f].like, &made);
   if (code != SHARDRT_OK) return code;
@@ -299,7 +301,7 @@ int slot_array(const struct slot *self, const struct plan *plan, int32_t f, shar
   return SHARDRT_OK;
 }
 
-int slot_fingerprints(struct slot *self, const struct plan *plan, int32_t f, uint64_t *out) {
+int batch_fingerprints(struct batch *self, const struct plan *plan, int32_t f, uint64_t *out) {
   const struct plan_field *field = &plan->fields[f];
   if (self->upload.plan != NULL) return upload_fingerprints(&self->upload, f, out);
   for (int64_t i = 0; i < shardrt_array_shard_count(field->like); i++)
@@ -307,7 +309,7 @@ int slot_fingerprints(struct slot *self, const struct plan *plan, int32_t f, uin
   return SHARDRT_OK;
 }
 
-void slot_add_figures(struct slot *self, shardrt_loader_stats *stats) {
+void batch_add_figures(struct batch *self, shardrt_loader_stats *stats) {
   const int64_t decoding = atomic_load(&self->decoding), transforming = atomic_load(&self->transforming);
   const int64_t scattering = atomic_load(&self->scattering), checking = atomic_load(&self->checking);
   const int64_t reading = atomic_load(&self->busy) - decoding - transforming - scattering - checking;

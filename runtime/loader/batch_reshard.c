@@ -17,8 +17,9 @@ static int64_t block_count(const shardrt_array *array) {
   return blocks;
 }
 
-static int set_field(struct move *self, const shardrt_loader_options *options, const struct plan *plan, int32_t f) {
-  struct move_field *field = &self->fields[f];
+static int set_field(struct batch_reshard *self, const shardrt_loader_options *options, const struct plan *plan,
+                     int32_t f) {
+  struct batch_reshard_field *field = &self->fields[f];
   const shardrt_array *read = plan->fields[f].like;
   shardrt_sharding *to = options->shardings[f];
   field->name = plan->fields[f].field->name;
@@ -42,32 +43,32 @@ static int set_field(struct move *self, const shardrt_loader_options *options, c
   return error_set(SHARDRT_EOVERFLOW, "the bytes of one batch do not fit in 64 bits");
 }
 
-int move_new(const shardrt_loader_options *options, const struct plan *plan, struct move **out) {
-  struct move *made = alloc_zeros(1, sizeof *made);
+int batch_reshard_new(const shardrt_loader_options *options, const struct plan *plan, struct batch_reshard **out) {
+  struct batch_reshard *made = alloc_zeros(1, sizeof *made);
   if (made == NULL) return ALLOC_FAILED;
   made->nfields = plan->nfields;
   made->fields = alloc_zeros((size_t)plan->nfields, sizeof *made->fields);
   int code = made->fields != NULL ? SHARDRT_OK : ALLOC_FAILED;
   for (int32_t f = 0; f < plan->nfields && code == SHARDRT_OK; f++) code = set_field(made, options, plan, f);
   if (code != SHARDRT_OK) {
-    move_free(made);
+    batch_reshard_free(made);
     return code;
   }
   *out = made;
   return SHARDRT_OK;
 }
 
-void move_free(struct move *self) {
+void batch_reshard_free(struct batch_reshard *self) {
   if (self == NULL) return;
   for (int32_t f = 0; self->fields != NULL && f < self->nfields; f++) shardrt_array_free(self->fields[f].like);
   alloc_free(self->fields);
   alloc_free(self);
 }
 
-int move_cost(const struct move *self, const struct plan *plan, int64_t *received, int64_t *sent) {
+int batch_reshard_cost(const struct batch_reshard *self, const struct plan *plan, int64_t *received, int64_t *sent) {
   *received = *sent = 0;
   for (int32_t f = 0; f < self->nfields; f++) {
-    const struct move_field *field = &self->fields[f];
+    const struct batch_reshard_field *field = &self->fields[f];
     if (!field->moves) continue;
     const shardrt_array *like = field->like;
     shardrt_route *route;
@@ -83,9 +84,9 @@ int move_cost(const struct move *self, const struct plan *plan, int64_t *receive
   return SHARDRT_OK;
 }
 
-int move_array(const struct move *self, int32_t f, const char *step, struct pool *pool, shardrt_array **array,
-               struct move_stats *stats) {
-  const struct move_field *field = &self->fields[f];
+int batch_reshard_array(const struct batch_reshard *self, int32_t f, const char *step, struct pool *pool,
+                        shardrt_array **array, struct batch_reshard_stats *stats) {
+  const struct batch_reshard_field *field = &self->fields[f];
   if (!field->moves) return SHARDRT_OK;
   char call[256]; /* a longer one is cut short */
   snprintf(call, sizeof call, "%s, field \"%s\": reshard", step, field->name);

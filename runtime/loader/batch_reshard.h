@@ -9,7 +9,7 @@
 
 struct pool;
 
-struct move_field {
+struct batch_reshard_field {
   const char *name;       /* borrowed from the source */
   shardrt_sharding *from; /* borrowed from the plan's array */
   shardrt_array *like;    /* an array without data as it is handed out */
@@ -18,30 +18,30 @@ struct move_field {
   bool has_replicas;      /* as it is handed out */
 };
 
-struct move {
+struct batch_reshard {
   int32_t nfields;
-  struct move_field *fields;
+  struct batch_reshard_field *fields;
   size_t batch_bytes; /* of all fields' blocks, as they are handed out */
   bool any;           /* some field moves */
 };
 
 /* Of `options`: source, shardings, batch_size, process, devices_per_process. `plan` is how the batch is read, and must
  * live as long. EINVAL where a batch does not divide over a field's sharding; the message names the field. */
-int move_new(const shardrt_loader_options *options, const struct plan *plan, struct move **out);
-void move_free(struct move *self);
+int batch_reshard_new(const shardrt_loader_options *options, const struct plan *plan, struct batch_reshard **out);
+void batch_reshard_free(struct batch_reshard *self);
 
 /* What one step moves through this process, in bytes: each counts once that it receives, or sends to one process. */
-int move_cost(const struct move *self, const struct plan *plan, int64_t *received, int64_t *sent);
+int batch_reshard_cost(const struct batch_reshard *self, const struct plan *plan, int64_t *received, int64_t *sent);
 
 /* What moving did. */
-struct move_stats {
+struct batch_reshard_stats {
   int64_t bytes;  /* received from other processes */
   double seconds; /* from when all had come to it */
 };
 
 /* Puts one field's array, as it was read, in its final layout; memory for it is the pool's (NULL: devices have memory
  * of their own). `step` names the batch, alike in every process. On failure the array is the one that was read. */
-int move_array(const struct move *self, int32_t field, const char *step, struct pool *pool, shardrt_array **array,
-               struct move_stats *stats);
+int batch_reshard_array(const struct batch_reshard *self, int32_t field, const char *step, struct pool *pool,
+                        shardrt_array **array, struct batch_reshard_stats *stats);
 
 #endif

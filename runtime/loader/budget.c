@@ -23,12 +23,12 @@ int32_t budget_landing(const struct upload_plan *uploads, int32_t prefetch) {
 
 /* `prefetch` of them as they are read, two as the caller has them (who holds one while he asks for the next), and,
  * where they move, one that is on the way. */
-int budget_set(struct budget *self, const struct plan *plan, const struct move *move, const struct upload_plan *uploads,
-               int32_t prefetch) {
-  const size_t handed_out = move->any ? 3 : 2, ahead = uploads != NULL ? uploads->batch_bytes : plan->batch_bytes;
-  struct budget made = {.slack = slack_of(move->batch_bytes), .landing = budget_landing(uploads, prefetch)};
+int budget_set(struct budget *self, const struct plan *plan, const struct batch_reshard *reshard,
+               const struct upload_plan *uploads, int32_t prefetch) {
+  const size_t handed_out = reshard->any ? 3 : 2, ahead = uploads != NULL ? uploads->batch_bytes : plan->batch_bytes;
+  struct budget made = {.slack = slack_of(reshard->batch_bytes), .landing = budget_landing(uploads, prefetch)};
   size_t out;
-  if (!size_multiply(ahead, (size_t)prefetch, &made.bytes) || !size_multiply(move->batch_bytes, handed_out, &out) ||
+  if (!size_multiply(ahead, (size_t)prefetch, &made.bytes) || !size_multiply(reshard->batch_bytes, handed_out, &out) ||
       !size_add(made.bytes, out, &made.bytes) || !size_add(made.bytes, made.slack, &made.bytes))
     return too_many(prefetch + 1, ahead);
   made.pool = made.bytes;

@@ -19,7 +19,7 @@ struct budget {
 int32_t budget_landing(const struct upload_plan *uploads, int32_t prefetch);
 
 /* For `prefetch` batches in the making, which are copied by `uploads`, if that is not NULL. EOVERFLOW. */
-int budget_set(struct budget *self, const struct plan *plan, const struct move *move, const struct upload_plan *uploads,
-               int32_t prefetch);
+int budget_set(struct budget *self, const struct plan *plan, const struct batch_reshard *reshard,
+               const struct upload_plan *uploads, int32_t prefetch);
 
 #endif

@@ -18,13 +18,13 @@ static int64_t bytes_read(const struct plan *plan) {
 
 int shardrt_loader_cost_of(const shardrt_loader_options *options, shardrt_loader_cost *out) {
   struct plan *plan;
-  struct move *move = NULL;
+  struct batch_reshard *reshard = NULL;
   int code = plan_new(options, &plan);
   if (code != SHARDRT_OK) return code;
   shardrt_loader_cost cost = {.bytes_read = bytes_read(plan)};
-  code = move_new(options, plan, &move);
-  if (code == SHARDRT_OK) code = move_cost(move, plan, &cost.bytes_received, &cost.bytes_sent);
-  move_free(move);
+  code = batch_reshard_new(options, plan, &reshard);
+  if (code == SHARDRT_OK) code = batch_reshard_cost(reshard, plan, &cost.bytes_received, &cost.bytes_sent);
+  batch_reshard_free(reshard);
   plan_free(plan);
   if (code == SHARDRT_OK) *out = cost;
   return code;

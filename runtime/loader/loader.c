@@ -22,31 +22,31 @@ enum {
   CHECKED_EVERY = 100 /* then one in so many */
 };
 
-/* Rounds of the crew are batches: round r is made in slots[r % nslots]. Invariants: rounds handed … offered are in the
- * making or made, at most `prefetch` of them, and exactly their slots are open; rounds landed … handed were handed out
- * or dropped, but devices have not come to use them, or still copy them from their slots' blocks (where devices are the
- * host's, there are none), and together these are at most nslots; `place` is where round `handed` stands in the epochs,
- * `ahead` where round `offered` will. All of this is the owner's; the workers see slots. */
+/* Rounds of the pool are batches: round r is made in batches[r % nbatches]. Invariants: rounds handed … offered are in
+ * the making or made, at most `prefetch` of them, and exactly their batches are open; rounds landed … handed were
+ * handed out or dropped, but devices have not come to use them, or still copy them from their batches' blocks (where
+ * devices are the host's, there are none), and together these are at most nbatches; `place` is where round `handed`
+ * stands in the epochs, `ahead` where round `offered` will. All of this is the owner's; the workers see batches. */
 struct shardrt_loader {
-  struct plan *plan; /* how batches are read */
-  struct move *move; /* and how they get from there to the caller */
+  struct plan *plan;             /* how batches are read */
+  struct batch_reshard *reshard; /* and how they get from there to the caller */
   struct cursor_rules rules;
   uint64_t seed;
   bool shuffle;
-  struct pace pace;   /* how many workers there are, and batches ahead */
-  int64_t first_step; /* the number of the first batch */
+  struct autotune autotune; /* how many workers there are, and batches ahead */
+  int64_t first_step;       /* the number of the first batch */
   struct budget budget;
   struct mask mask;            /* none unless padding */
   struct upload_plan *uploads; /* NULL: devices are the host's */
   struct pool *pool;
-  struct slot *slots; /* nslots of them */
-  int32_t nslots;
-  struct slot_scratch *scratch; /* one for each worker, and one for the owner, who helps them */
-  uint64_t *fingerprints;       /* room for those of a field's shards */
-  int32_t narrays;              /* of a batch: the fields and perhaps the mask */
-  shardrt_array **arrays;       /* room for them while they are made */
-  struct crew *crew;
-  struct scout *scout; /* reads ahead of the crew; NULL: nobody does */
+  struct batch *batches; /* nbatches of them */
+  int32_t nbatches;
+  struct batch_scratch *scratch; /* one for each worker, and one for the owner, who helps them */
+  uint64_t *fingerprints;        /* room for those of a field's shards */
+  int32_t narrays;               /* of a batch: the fields and perhaps the mask */
+  shardrt_array **arrays;        /* room for them while they are made */
+  struct worker_pool *workers;
+  struct prefetcher *prefetcher; /* reads ahead of the workers; NULL: nobody does */
   int64_t offered;
   int64_t handed;
   int64_t landed;
@@ -54,24 +54,24 @@ struct shardrt_loader {
   struct cursor ahead;
   double started;  /* when the first batch was asked for; 0: not yet */
   double last_end; /* when the last was handed out */
-  struct move_stats moved;
+  struct batch_reshard_stats moved;
   struct upload_stats uploaded;
   shardrt_loader_stats stats;
 };
 
 /* ---- making one ------------------------------------------------------------------------------------------------- */
 
-static int make_slots(shardrt_loader *self) {
-  self->nslots = self->pace.now.most_prefetch + budget_landing(self->uploads, self->pace.now.most_prefetch);
-  self->slots = alloc_zeros((size_t)self->nslots, sizeof *self->slots);
-  if (self->slots == NULL) return ALLOC_FAILED;
-  self->scratch = alloc_zeros((size_t)self->pace.now.most_workers + 1, sizeof *self->scratch);
+static int make_batches(shardrt_loader *self) {
+  self->nbatches = self->autotune.now.most_prefetch + budget_landing(self->uploads, self->autotune.now.most_prefetch);
+  self->batches = alloc_zeros((size_t)self->nbatches, sizeof *self->batches);
+  if (self->batches == NULL) return ALLOC_FAILED;
+  self->scratch = alloc_zeros((size_t)self->autotune.now.most_workers + 1, sizeof *self->scratch);
   if (self->scratch == NULL) return ALLOC_FAILED;
   int code = SHARDRT_OK;
-  for (int32_t i = 0; i < self->nslots && code == SHARDRT_OK; i++)
-    code = slot_set(&self->slots[i], self->plan, self->uploads);
-  for (int32_t i = 0; i <= self->pace.now.most_workers && code == SHARDRT_OK; i++)
-    code = slot_scratch_set(&self->scratch[i], self->plan);
+  for (int32_t i = 0; i < self->nbatches && code == SHARDRT_OK; i++)
+    code = batch_set(&self->batches[i], self->plan, self->uploads);
+  for (int32_t i = 0; i <= self->autotune.now.most_workers && code == SHARDRT_OK; i++)
+    code = batch_scratch_set(&self->scratch[i], self->plan);
   if (code != SHARDRT_OK) return code;
   int64_t shards = 0;
   for (int32_t f = 0; f < self->plan->nfields; f++) {
@@ -85,16 +85,16 @@ static int make_slots(shardrt_loader *self) {
   return self->arrays != NULL ? SHARDRT_OK : ALLOC_FAILED;
 }
 
-static struct slot *slot_at(const shardrt_loader *self, int64_t round) {
-  return &self->slots[round % self->nslots];
+static struct batch *batch_at(const shardrt_loader *self, int64_t round) {
+  return &self->batches[round % self->nbatches];
 }
 
-/* A task of the crew is some of the plan's. */
+/* A task of the pool is some of the plan's. */
 static int run_tasks(void *context, int64_t round, int64_t group, int32_t worker) {
   shardrt_loader *self = context;
-  const int64_t first = group * self->pace.group, left = self->plan->ntasks - first;
-  return slot_run(slot_at(self, round), self->plan, first, left < self->pace.group ? left : self->pace.group,
-                  &self->scratch[worker]);
+  const int64_t first = group * self->autotune.group, left = self->plan->ntasks - first;
+  return batch_run(batch_at(self, round), self->plan, first, left < self->autotune.group ? left : self->autotune.group,
+                   &self->scratch[worker]);
 }
 
 static void name_for_trace(struct plan *plan) {
@@ -103,25 +103,26 @@ static void name_for_trace(struct plan *plan) {
 }
 
 static int set_budget(shardrt_loader *self) {
-  return budget_set(&self->budget, self->plan, self->move, self->uploads, self->pace.now.prefetch);
+  return budget_set(&self->budget, self->plan, self->reshard, self->uploads, self->autotune.now.prefetch);
 }
 
 static int fill(shardrt_loader *self, const shardrt_loader_options *o) {
   int code = plan_new(o, &self->plan);
   if (code == SHARDRT_OK) name_for_trace(self->plan);
-  if (code == SHARDRT_OK) code = move_new(o, self->plan, &self->move);
+  if (code == SHARDRT_OK) code = batch_reshard_new(o, self->plan, &self->reshard);
   if (code != SHARDRT_OK) return code;
-  pace_set(&self->pace, o, self->plan);
+  autotune_set(&self->autotune, o, self->plan);
   if (o->remainder == SHARDRT_PAD) code = mask_set(&self->mask, o, self->plan->nfields);
   if (code == SHARDRT_OK) code = upload_plan_new(self->plan, &self->uploads);
   if (code == SHARDRT_OK) code = set_budget(self);
   if (code == SHARDRT_OK) code = (self->uploads != NULL ? pool_new_pinned : pool_new)(self->budget.pool, &self->pool);
-  if (code == SHARDRT_OK) code = make_slots(self);
+  if (code == SHARDRT_OK) code = make_batches(self);
   if (code == SHARDRT_OK)
-    code = crew_new(self->pace.now.most_workers, (self->plan->ntasks + self->pace.group - 1) / self->pace.group,
-                    self->pace.now.most_prefetch, run_tasks, self, &self->crew);
-  if (code == SHARDRT_OK && self->plan->ntasks > 0) crew_set_active(self->crew, self->pace.now.workers);
-  if (code == SHARDRT_OK) code = scout_new(self->plan, &self->rules, self->seed, self->shuffle, &self->scout);
+    code = worker_pool_new(self->autotune.now.most_workers,
+                           (self->plan->ntasks + self->autotune.group - 1) / self->autotune.group,
+                           self->autotune.now.most_prefetch, run_tasks, self, &self->workers);
+  if (code == SHARDRT_OK && self->plan->ntasks > 0) worker_pool_set_active(self->workers, self->autotune.now.workers);
+  if (code == SHARDRT_OK) code = prefetcher_new(self->plan, &self->rules, self->seed, self->shuffle, &self->prefetcher);
   return code;
 }
 
@@ -143,7 +144,7 @@ int shardrt_loader_new(const shardrt_loader_options *o, shardrt_loader **out) {
   code = cursor_seek(&made->place, &rules, 0, 0);
   made->ahead = made->place;
   if (code == SHARDRT_OK) code = fill(made, o);
-  if (code == SHARDRT_OK) made->stats.batch_bytes = made->move->batch_bytes;
+  if (code == SHARDRT_OK) made->stats.batch_bytes = made->reshard->batch_bytes;
   if (code != SHARDRT_OK) {
     shardrt_loader_free(made);
     return code;
@@ -154,19 +155,19 @@ int shardrt_loader_new(const shardrt_loader_options *o, shardrt_loader **out) {
 
 void shardrt_loader_free(shardrt_loader *self) {
   if (self == NULL) return;
-  scout_free(self->scout); /* first these two: their threads use all the rest */
-  crew_free(self->crew);
+  prefetcher_free(self->prefetcher); /* first these two: their threads use all the rest */
+  worker_pool_free(self->workers);
   alloc_free((void *)self->arrays);
   alloc_free(self->fingerprints);
-  for (int32_t i = 0; self->scratch != NULL && i <= self->pace.now.most_workers; i++)
-    slot_scratch_clear(&self->scratch[i]);
+  for (int32_t i = 0; self->scratch != NULL && i <= self->autotune.now.most_workers; i++)
+    batch_scratch_clear(&self->scratch[i]);
   alloc_free(self->scratch);
-  for (int32_t i = 0; self->slots != NULL && i < self->nslots; i++) slot_clear(&self->slots[i], self->plan);
-  alloc_free(self->slots);
+  for (int32_t i = 0; self->batches != NULL && i < self->nbatches; i++) batch_clear(&self->batches[i], self->plan);
+  alloc_free(self->batches);
   pool_free(self->pool);
   upload_plan_free(self->uploads);
   mask_clear(&self->mask);
-  move_free(self->move);
+  batch_reshard_free(self->reshard);
   plan_free(self->plan);
   alloc_free(self);
 }
@@ -195,7 +196,7 @@ static int land(shardrt_loader *self, int64_t most) {
   while (self->landed < self->handed) {
     const bool wait = self->offered - self->landed > most;
     bool landed;
-    int code = slot_land(slot_at(self, self->landed), self->plan, wait, &self->uploaded, &landed);
+    int code = batch_land(batch_at(self, self->landed), self->plan, wait, &self->uploaded, &landed);
     self->landed += landed;
     if (code != SHARDRT_OK) return error_prefix(code, "the copies of the loader's batches to the devices");
     if (!landed) break;
@@ -210,53 +211,54 @@ static int64_t step_number(const shardrt_loader *self) {
 
 /* Sets the workers on the batch at `ahead`. */
 static int offer(shardrt_loader *self) {
-  int code = land(self, self->pace.now.prefetch + self->budget.landing - 1);
+  int code = land(self, self->autotune.now.prefetch + self->budget.landing - 1);
   if (code != SHARDRT_OK) return code;
-  struct slot *next = slot_at(self, self->offered);
-  order_set(&next->order, self->seed, self->ahead.epoch, self->rules.count, self->shuffle);
+  struct batch *next = batch_at(self, self->offered);
+  permutation_set(&next->permutation, self->seed, self->ahead.epoch, self->rules.count, self->shuffle);
   next->first = self->ahead.row;
   next->rows = cursor_rows(&self->ahead, &self->rules);
   next->past_caches = self->budget.past_caches;
   next->step = step_number(self) + self->offered - self->handed;
   next->fingerprinted = is_checked(next->step);
-  code = slot_open(next, self->plan, self->pool);
+  code = batch_open(next, self->plan, self->pool);
   if (code != SHARDRT_OK) return code;
-  crew_offer(self->crew);
+  worker_pool_offer(self->workers);
   self->offered++;
   cursor_advance(&self->ahead, &self->rules);
-  const struct scout_view view = {
+  const struct prefetcher_view view = {
       .first = self->handed, .place = self->place, .end = self->offered, .end_place = self->ahead};
-  scout_tell(self->scout, &view);
+  prefetcher_tell(self->prefetcher, &view);
   return SHARDRT_OK;
 }
 
 /* Whether there is a batch at `ahead`, and it may be made. */
 static bool may_offer(const shardrt_loader *self) {
-  return self->offered - self->handed < self->pace.now.prefetch && cursor_rows(&self->ahead, &self->rules) > 0;
+  return self->offered - self->handed < self->autotune.now.prefetch && cursor_rows(&self->ahead, &self->rules) > 0;
 }
 
 /* And without waiting. */
 static bool within_budget(const shardrt_loader *self) {
   const size_t bytes = shardrt_loader_outstanding(self) + bytes_ahead(self, self->offered - self->handed + 1);
-  return bytes <= self->budget.bytes && self->offered - self->landed < self->pace.now.prefetch + self->budget.landing;
+  return bytes <= self->budget.bytes &&
+         self->offered - self->landed < self->autotune.now.prefetch + self->budget.landing;
 }
 
 /* Drops what is in the making, so that the next batch is the one at `place`. */
 static void drop_ahead(shardrt_loader *self) {
-  crew_cancel(self->crew);
-  for (; self->handed < self->offered; self->handed++) slot_close(slot_at(self, self->handed), self->plan);
-  (void)land(self, INT64_MAX); /* what fails here fails when its slot is needed */
+  worker_pool_cancel(self->workers);
+  for (; self->handed < self->offered; self->handed++) batch_close(batch_at(self, self->handed), self->plan);
+  (void)land(self, INT64_MAX); /* what fails here fails when its place is needed */
   self->ahead = self->place;
-  scout_forget(self->scout);
+  prefetcher_forget(self->prefetcher);
 }
 
 /* Compares the replicas of all fields across the job. Whether there are any is the same in every process. */
-static int check_replicas(shardrt_loader *self, struct slot *made, const char *step) {
+static int check_replicas(shardrt_loader *self, struct batch *made, const char *step) {
   if (!made->fingerprinted) return SHARDRT_OK;
   int code = SHARDRT_OK;
   int64_t compared = 0;
   for (int32_t f = 0; f < self->plan->nfields && code == SHARDRT_OK; f++) {
-    const struct move_field *field = &self->move->fields[f];
+    const struct batch_reshard_field *field = &self->reshard->fields[f];
     if (!field->has_replicas) continue;
     char name[256]; /* a longer one is cut short */
     snprintf(name, sizeof name, "%s, field \"%s\"", step, field->name);
@@ -264,7 +266,7 @@ static int check_replicas(shardrt_loader *self, struct slot *made, const char *s
       code = shardrt_check_array(name, self->arrays[f]);
       self->stats.bytes_fingerprinted += (int64_t)field->bytes;
     } else {
-      code = slot_fingerprints(made, self->plan, f, self->fingerprints);
+      code = batch_fingerprints(made, self->plan, f, self->fingerprints);
       if (code == SHARDRT_OK) code = shardrt_check_replicas(name, self->arrays[f], self->fingerprints);
     }
     compared++;
@@ -275,7 +277,7 @@ static int check_replicas(shardrt_loader *self, struct slot *made, const char *s
 
 /* A step that is not compared is still known to the job, which finds at the next occasion who took another. It is told
  * once, when what may fail here alone is done. */
-static int meet_others(shardrt_loader *self, struct slot *made) {
+static int meet_others(shardrt_loader *self, struct batch *made) {
   char step[64], told[128];
   snprintf(step, sizeof step, "step %lld of the loader", (long long)step_number(self));
   snprintf(told, sizeof told, "%s, from row %lld of epoch %lld", step, (long long)self->place.row,
@@ -283,16 +285,17 @@ static int meet_others(shardrt_loader *self, struct slot *made) {
   shardrt_job_step(told);
   int code = SHARDRT_OK;
   for (int32_t f = 0; f < self->plan->nfields && code == SHARDRT_OK; f++)
-    code = move_array(self->move, f, step, self->uploads == NULL ? self->pool : NULL, &self->arrays[f], &self->moved);
+    code = batch_reshard_array(self->reshard, f, step, self->uploads == NULL ? self->pool : NULL, &self->arrays[f],
+                               &self->moved);
   return code == SHARDRT_OK ? check_replicas(self, made, step) : code;
 }
 
 /* The arrays of a batch whose tasks have run, checked, in self->arrays. */
-static int make_arrays(shardrt_loader *self, struct slot *made) {
+static int make_arrays(shardrt_loader *self, struct batch *made) {
   int32_t n = 0;
-  int code = slot_hand_over(made, self->plan);
+  int code = batch_hand_over(made, self->plan);
   while (n < self->narrays && code == SHARDRT_OK) {
-    code = n < self->plan->nfields ? slot_array(made, self->plan, n, &self->arrays[n])
+    code = n < self->plan->nfields ? batch_array(made, self->plan, n, &self->arrays[n])
                                    : mask_make(&self->mask, made->rows, &self->arrays[n]);
     if (code == SHARDRT_OK) n++;
   }
@@ -304,12 +307,12 @@ static int make_arrays(shardrt_loader *self, struct slot *made) {
 
 /* After a batch that the workers were busy with for so many nanoseconds, and the caller waited for; `full`: it found
  * all made that may be ahead. */
-static void keep_pace(shardrt_loader *self, double waited, int64_t busy, bool full) {
+static void retune(shardrt_loader *self, double waited, int64_t busy, bool full) {
   const double now = shardrt_clock(), since = self->last_end != 0 ? self->last_end : self->started;
   self->last_end = now;
-  const double helped = 1e-9 * (double)self->scratch[self->pace.now.most_workers].busy;
-  if (!pace_step(&self->pace, now - since, waited, 1e-9 * (double)busy, helped, full)) return;
-  crew_set_active(self->crew, self->pace.now.workers);
+  const double helped = 1e-9 * (double)self->scratch[self->autotune.now.most_workers].busy;
+  if (!autotune_step(&self->autotune, now - since, waited, 1e-9 * (double)busy, helped, full)) return;
+  worker_pool_set_active(self->workers, self->autotune.now.workers);
   if (set_budget(self) == SHARDRT_OK) pool_limit(self->pool, self->budget.pool); /* as it is less than the memory */
 }
 
@@ -321,22 +324,22 @@ static struct trace_event trace_what(const shardrt_loader *self, enum trace_kind
 
 /* Waits for the next batch and makes its arrays. */
 static int take(shardrt_loader *self, bool full) {
-  struct slot *made = slot_at(self, self->handed);
+  struct batch *made = batch_at(self, self->handed);
   const int64_t start = clock_now();
-  int code = crew_wait(self->crew, self->handed);
+  int code = worker_pool_wait(self->workers, self->handed);
   const int64_t end = clock_now();
   const double waited = 1e-9 * (double)(end - start);
   trace_span(start, end, trace_what(self, TRACE_WAIT, 0));
   self->stats.wait_seconds += waited;
   if (code == SHARDRT_OK) code = make_arrays(self, made);
   if (code != SHARDRT_OK) return code;
-  slot_add_figures(made, &self->stats);
+  batch_add_figures(made, &self->stats);
   for (int32_t f = 0; self->uploads != NULL && f < self->plan->nfields; f++)
     upload_count(self->uploads, self->arrays[f]);
-  keep_pace(self, waited, atomic_load(&made->busy), full);
+  retune(self, waited, atomic_load(&made->busy), full);
   self->stats.samples += made->rows;
   self->stats.steps++;
-  slot_close(made, self->plan); /* the arrays hold the buffers now */
+  batch_close(made, self->plan); /* the arrays hold the buffers now */
   self->handed++;
   cursor_advance(&self->place, &self->rules);
   return SHARDRT_OK;
@@ -345,7 +348,7 @@ static int take(shardrt_loader *self, bool full) {
 static int next_batch(shardrt_loader *self, shardrt_array **arrays) {
   if (self->started == 0) self->started = shardrt_clock();
   int code = land(self, INT64_MAX);
-  const bool full = self->offered - self->handed == self->pace.now.prefetch && crew_is_done(self->crew);
+  const bool full = self->offered - self->handed == self->autotune.now.prefetch && worker_pool_is_done(self->workers);
   while (code == SHARDRT_OK && may_offer(self)) code = offer(self);
   const bool any = self->handed < self->offered;
   if (code == SHARDRT_OK && any) code = take(self, full);
@@ -366,7 +369,7 @@ static int next_batch(shardrt_loader *self, shardrt_array **arrays) {
 int shardrt_loader_next(shardrt_loader *self, shardrt_array **arrays) {
   const int64_t start = trace_enter();
   if (start == 0) return next_batch(self, arrays);
-  trace_span(start, start, trace_what(self, TRACE_READY, crew_ended(self->crew, self->handed)));
+  trace_span(start, start, trace_what(self, TRACE_READY, worker_pool_ended(self->workers, self->handed)));
   struct trace_event step = trace_what(self, TRACE_STEP, cursor_rows(&self->place, &self->rules));
   int code = next_batch(self, arrays);
   trace_end(start, step);
@@ -390,11 +393,11 @@ void shardrt_loader_stats_get(const shardrt_loader *self, shardrt_loader_stats *
   out->budget_bytes = self->budget.bytes;
   out->slack_bytes = self->budget.slack;
   out->pinned_bytes = self->uploads != NULL ? self->budget.pool : 0;
-  out->num_workers = self->pace.now.workers;
-  out->prefetch = self->pace.now.prefetch;
+  out->num_workers = self->autotune.now.workers;
+  out->prefetch = self->autotune.now.prefetch;
   out->read_size = self->plan->read_size;
-  out->why = self->pace.why;
-  scout_stats(self->scout, &out->bytes_ahead, &out->ahead);
+  out->why = self->autotune.why;
+  prefetcher_stats(self->prefetcher, &out->bytes_ahead, &out->ahead);
 }
 
 void shardrt_loader_tell(const shardrt_loader *self, int64_t *epoch, int64_t *row) {

@@ -25,22 +25,22 @@ static const double CALM_SECONDS = 0.05; /* from one look to the next while all 
 /* While `calm`, nothing was missing lately: the thread sleeps and has a look at one batch now and then. Else it goes
  * over all batches up to `far` beyond those that the workers have, and has those read of which something is missing.
  * What follows the lock is guarded by it; what comes before is the thread's own, but for `bytes`. */
-struct scout {
+struct prefetcher {
   const struct plan *plan;
   struct cursor_rules rules;
   uint64_t seed;
   bool shuffle;
   int64_t far; /* batches */
   struct ahead *ahead;
-  struct order order;    /* of the batch that is looked at */
-  int64_t batch;         /* the next one to look at, */
-  struct cursor at;      /* and where it stands */
-  int64_t found_in_turn; /* batches of which nothing was missing, since one of which something was */
+  struct permutation permutation; /* of the batch that is looked at */
+  int64_t batch;                  /* the next one to look at, */
+  struct cursor at;               /* and where it stands */
+  int64_t found_in_turn;          /* batches of which nothing was missing, since one of which something was */
   _Atomic int64_t bytes;
   pthread_t thread;
   pthread_mutex_t lock;
   pthread_cond_t told;
-  struct scout_view view;
+  struct prefetcher_view view;
   bool has_view; /* it holds */
   bool lost;     /* `batch` and `at` are from before the loader went elsewhere */
   bool calm;
@@ -53,7 +53,7 @@ struct scout {
 
 /* Adds what `count` of the real rows of a piece of the batch need, evenly spread over them; each, where `count` is how
  * many there are. A piece is rows `first` … `first` + `rows` of the batch and of each what lies in `inner`. */
-static void add_rows(struct scout *self, int32_t field, const shardrt_box *inner, int64_t first, int64_t rows,
+static void add_rows(struct prefetcher *self, int32_t field, const shardrt_box *inner, int64_t first, int64_t rows,
                      int64_t count, bool reads) {
   int64_t samples[CHUNK];
   for (int64_t done = 0; done < count;) {
@@ -61,7 +61,7 @@ static void add_rows(struct scout *self, int32_t field, const shardrt_box *inner
     for (int64_t i = 0; i < n; i++) {
       int64_t epoch;
       const int64_t row = first + (done + i) * rows / count;
-      samples[i] = order_sample(&self->order, self->plan->source, self->at.row + row, &epoch);
+      samples[i] = permutation_sample(&self->permutation, self->plan->source, self->at.row + row, &epoch);
     }
     /* What does not fit is not read ahead. */
     (void)source_extents(self->plan->source, field, samples, n, inner, ahead_extents(self->ahead));
@@ -71,7 +71,7 @@ static void add_rows(struct scout *self, int32_t field, const shardrt_box *inner
 }
 
 /* All pieces of the batch at self->at, or where it is only looked at, about LOOKS rows of each field. */
-static void add_batch(struct scout *self, bool reads) {
+static void add_batch(struct prefetcher *self, bool reads) {
   const struct plan *plan = self->plan;
   const bool whole = plan->pipeline == SHARDRT_GLOBAL;
   const int64_t batch_rows = cursor_rows(&self->at, &self->rules);
@@ -93,13 +93,13 @@ static void add_batch(struct scout *self, bool reads) {
 }
 
 /* Looks at the batch at self->at; true: nothing was missing. */
-static bool is_found(struct scout *self) {
-  order_set(&self->order, self->seed, self->at.epoch, self->rules.count, self->shuffle);
+static bool is_found(struct prefetcher *self) {
+  permutation_set(&self->permutation, self->seed, self->at.epoch, self->rules.count, self->shuffle);
   add_batch(self, false);
   return !ahead_is_missing(self->ahead);
 }
 
-static void bring(struct scout *self) {
+static void bring(struct prefetcher *self) {
   add_batch(self, true);
   atomic_fetch_add(&self->bytes, ahead_read(self->ahead));
 }
@@ -107,8 +107,8 @@ static void bring(struct scout *self) {
 /* ---- the thread ------------------------------------------------------------------------------------------------- */
 
 /* Goes to the next batch that is worth a look; false: there is none before the loader has told more. Locked. */
-static bool go_on(struct scout *self) {
-  const struct scout_view *view = &self->view;
+static bool go_on(struct prefetcher *self) {
+  const struct prefetcher_view *view = &self->view;
   if (!self->wanted || !self->has_view) return false;
   if (self->calm) { /* a batch that the workers were not set on yet */
     self->batch = view->end;
@@ -123,7 +123,7 @@ static bool go_on(struct scout *self) {
 }
 
 /* Takes what was found into account. Locked. */
-static void note(struct scout *self, bool found) {
+static void note(struct prefetcher *self, bool found) {
   if (self->calm) {
     self->calm = found;
     self->wanted = !found;
@@ -143,7 +143,7 @@ static void note(struct scout *self, bool found) {
 }
 
 static void *work(void *argument) {
-  struct scout *self = argument;
+  struct prefetcher *self = argument;
   pthread_mutex_lock(&self->lock);
   while (!self->ending) {
     if (!go_on(self)) {
@@ -162,7 +162,7 @@ static void *work(void *argument) {
   return NULL;
 }
 
-void scout_tell(struct scout *self, const struct scout_view *view) {
+void prefetcher_tell(struct prefetcher *self, const struct prefetcher_view *view) {
   if (self == NULL) return;
   pthread_mutex_lock(&self->lock);
   self->view = *view;
@@ -174,7 +174,7 @@ void scout_tell(struct scout *self, const struct scout_view *view) {
   pthread_mutex_unlock(&self->lock);
 }
 
-void scout_forget(struct scout *self) {
+void prefetcher_forget(struct prefetcher *self) {
   if (self == NULL) return;
   pthread_mutex_lock(&self->lock);
   self->has_view = false;
@@ -182,7 +182,7 @@ void scout_forget(struct scout *self) {
   pthread_mutex_unlock(&self->lock);
 }
 
-/* ---- one scout -------------------------------------------------------------------------------------------------- */
+/* ---- one prefetcher --------------------------------------------------------------------------------------------- */
 
 enum { AHEAD_OFF = -1 };
 
@@ -206,7 +206,7 @@ static int64_t far_of(const struct plan *plan) {
   return batches < 1 ? 1 : batches > MOST_BATCHES ? MOST_BATCHES : (int64_t)batches;
 }
 
-static int start(struct scout *self) {
+static int start(struct prefetcher *self) {
   sigset_t blocked, before;
   sigfillset(&blocked); /* signals are for the main thread, but for those that this one raises itself: it touches the
                            mappings of offsets and indexes, which may be cut short */
@@ -219,14 +219,14 @@ static int start(struct scout *self) {
   return error_set(SHARDRT_ENOMEM, "the loader's thread that reads ahead cannot be started: %s", strerror(problem));
 }
 
-int scout_new(const struct plan *plan, const struct cursor_rules *rules, uint64_t seed, bool shuffle,
-              struct scout **out) {
+int prefetcher_new(const struct plan *plan, const struct cursor_rules *rules, uint64_t seed, bool shuffle,
+                   struct prefetcher **out) {
   int32_t way = AHEAD_OFF;
   int code = choose_way(&way);
   if (code < 0) return code;
   *out = NULL;
   if (way == AHEAD_OFF || plan->ntasks == 0) return SHARDRT_OK;
-  struct scout *made = alloc_zeros(1, sizeof *made);
+  struct prefetcher *made = alloc_zeros(1, sizeof *made);
   if (made == NULL) return ALLOC_FAILED;
   made->plan = plan;
   made->rules = *rules;
@@ -251,7 +251,7 @@ int scout_new(const struct plan *plan, const struct cursor_rules *rules, uint64_
   return code;
 }
 
-void scout_free(struct scout *self) {
+void prefetcher_free(struct prefetcher *self) {
   if (self == NULL) return;
   pthread_mutex_lock(&self->lock);
   self->ending = true;
@@ -264,7 +264,7 @@ void scout_free(struct scout *self) {
   alloc_free(self);
 }
 
-void scout_stats(const struct scout *self, int64_t *bytes, const char **way) {
+void prefetcher_stats(const struct prefetcher *self, int64_t *bytes, const char **way) {
   *bytes = self != NULL ? atomic_load(&self->bytes) : 0;
   *way = self != NULL ? ahead_way(self->ahead) : "off";
 }

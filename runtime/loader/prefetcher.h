@@ -7,11 +7,11 @@
 #include "loader/plan/cursor.h"
 #include "loader/plan/plan.h"
 
-struct scout;
+struct prefetcher;
 
 /* Where the loader is: batch number `first` of those it ever began is the oldest that is not done with and stands at
  * `place`; the workers were set on those before `end`, which stands at `end_place`. */
-struct scout_view {
+struct prefetcher_view {
   int64_t first;
   int64_t end;
   struct cursor place;
@@ -20,16 +20,16 @@ struct scout_view {
 
 /* Starts the thread; the plan stays the caller's and outlives it. $SHARDRT_AHEAD chooses its way: "io_uring" (as when
  * it is not set), "threads" or "off", with which *out is NULL. */
-int scout_new(const struct plan *plan, const struct cursor_rules *rules, uint64_t seed, bool shuffle,
-              struct scout **out);
+int prefetcher_new(const struct plan *plan, const struct cursor_rules *rules, uint64_t seed, bool shuffle,
+                   struct prefetcher **out);
 /* Ends the thread, when what it has in flight has ended. */
-void scout_free(struct scout *self);
+void prefetcher_free(struct prefetcher *self);
 /* Tells where the loader is now. Costs nearly nothing while all is in the page cache. */
-void scout_tell(struct scout *self, const struct scout_view *view);
+void prefetcher_tell(struct prefetcher *self, const struct prefetcher_view *view);
 /* The loader goes on from somewhere else, of which it will tell. */
-void scout_forget(struct scout *self);
+void prefetcher_forget(struct prefetcher *self);
 
 /* How many bytes it has had brought in, and how: as ahead_way; "off" where there is none. */
-void scout_stats(const struct scout *self, int64_t *bytes, const char **way);
+void prefetcher_stats(const struct prefetcher *self, int64_t *bytes, const char **way);
 
 #endif

@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "system/trace.h"
 
-/* One round that was offered. `failed_task`, `code` and `message` are guarded by the crew's lock. */
+/* One round that was offered. `failed_task`, `code` and `message` are guarded by the pool's lock. */
 struct round_state {
   _Atomic int64_t left; /* tasks that have not ended */
   int64_t failed_task;  /* the lowest so far; needs code != 0 */
@@ -19,7 +19,7 @@ struct round_state {
 };
 
 struct worker {
-  struct crew *crew;
+  struct worker_pool *pool;
   int32_t number;
   pthread_t thread;
 };
@@ -28,8 +28,8 @@ struct worker {
  * Invariant: next <= limit. A task is begun by whoever moves `next` past it, so moving `next` to `limit` takes all
  * that were not begun from the workers. `limit` and `ending` change only under the lock, and a worker sleeps only
  * after it looked at them under the lock: no wake-up is lost. */
-struct crew {
-  crew_run *run;
+struct worker_pool {
+  worker_pool_run *run;
   void *context;
   int64_t tasks;
   int32_t depth;
@@ -49,11 +49,11 @@ struct crew {
   pthread_cond_t done; /* the awaited round's `left` came to 0 */
 };
 
-static struct round_state *round_at(struct crew *self, int64_t round) {
+static struct round_state *round_at(struct worker_pool *self, int64_t round) {
   return &self->rounds[round % self->depth];
 }
 
-static void record_failure(struct crew *self, struct round_state *state, int64_t task, int code) {
+static void record_failure(struct worker_pool *self, struct round_state *state, int64_t task, int code) {
   pthread_mutex_lock(&self->lock);
   if (state->code == SHARDRT_OK || task < state->failed_task) {
     state->code = code;
@@ -63,19 +63,19 @@ static void record_failure(struct crew *self, struct round_state *state, int64_t
   pthread_mutex_unlock(&self->lock);
 }
 
-static void end_tasks(struct crew *self, struct round_state *state, int64_t count) {
+static void end_tasks(struct worker_pool *self, struct round_state *state, int64_t count) {
   if (count == 0 || atomic_fetch_sub(&state->left, count) != count) return;
   pthread_mutex_lock(&self->lock);
   if (self->awaited == state) pthread_cond_signal(&self->done);
   pthread_mutex_unlock(&self->lock);
 }
 
-static bool is_active(struct crew *self, const struct worker *me) {
+static bool is_active(struct worker_pool *self, const struct worker *me) {
   return me->number < atomic_load(&self->active);
 }
 
-/* Waits until there may be a task; false: the crew is ending. */
-static bool sleep_for_work(struct crew *self, const struct worker *me) {
+/* Waits until there may be a task; false: the pool is ending. */
+static bool sleep_for_work(struct worker_pool *self, const struct worker *me) {
   pthread_mutex_lock(&self->lock);
   while (!self->ending && (!is_active(self, me) || atomic_load(&self->next) >= atomic_load(&self->limit)))
     pthread_cond_wait(is_active(self, me) ? &self->work : &self->turn, &self->lock);
@@ -85,7 +85,7 @@ static bool sleep_for_work(struct crew *self, const struct worker *me) {
 }
 
 /* Runs the next task; false: there is none. */
-static bool run_next(struct crew *self, int32_t worker) {
+static bool run_next(struct worker_pool *self, int32_t worker) {
   int64_t number = atomic_load(&self->next);
   do {
     if (number >= atomic_load(&self->limit)) return false;
@@ -100,7 +100,7 @@ static bool run_next(struct crew *self, int32_t worker) {
 
 static void *work(void *argument) {
   const struct worker *me = argument;
-  struct crew *self = me->crew;
+  struct worker_pool *self = me->pool;
   char name[32];
   snprintf(name, sizeof name, "worker %d", (int)me->number);
   trace_thread(name);
@@ -114,7 +114,7 @@ static void *work(void *argument) {
 
 /* Signals are for the main thread: workers are born with all of them blocked, but for those that a thread raises itself
  * (SIGBUS: a mapped file was cut short), whose handlers would not be called otherwise. */
-static int start_workers(struct crew *self, int32_t wanted) {
+static int start_workers(struct worker_pool *self, int32_t wanted) {
   sigset_t blocked, before;
   sigfillset(&blocked);
   static const int own[] = {SIGBUS, SIGSEGV, SIGFPE, SIGILL};
@@ -123,7 +123,7 @@ static int start_workers(struct crew *self, int32_t wanted) {
   int problem = 0;
   while (problem == 0 && self->nworkers < wanted) {
     struct worker *one = &self->workers[self->nworkers];
-    *one = (struct worker){.crew = self, .number = self->nworkers};
+    *one = (struct worker){.pool = self, .number = self->nworkers};
     problem = pthread_create(&one->thread, NULL, work, one);
     if (problem == 0) self->nworkers++;
   }
@@ -134,12 +134,13 @@ static int start_workers(struct crew *self, int32_t wanted) {
                    (int)self->nworkers + 1, (int)wanted, strerror(problem));
 }
 
-int crew_new(int32_t workers, int64_t tasks, int32_t depth, crew_run *run, void *context, struct crew **out) {
+int worker_pool_new(int32_t workers, int64_t tasks, int32_t depth, worker_pool_run *run, void *context,
+                    struct worker_pool **out) {
   if (tasks == 0) workers = 0;
   int code = ALLOC_FAILED;
-  struct crew *made = alloc_zeros(1, sizeof *made);
+  struct worker_pool *made = alloc_zeros(1, sizeof *made);
   if (made == NULL) return code;
-  *made = (struct crew){
+  *made = (struct worker_pool){
       .run = run, .context = context, .tasks = tasks, .depth = depth, .owner = workers, .active = workers};
   made->workers = alloc_zeros((size_t)workers, sizeof *made->workers);
   if (made->workers == NULL) goto fail_workers;
@@ -151,7 +152,7 @@ int crew_new(int32_t workers, int64_t tasks, int32_t depth, crew_run *run, void 
   pthread_cond_init(&made->done, NULL);
   code = start_workers(made, workers);
   if (code != SHARDRT_OK) {
-    crew_free(made);
+    worker_pool_free(made);
     return code;
   }
   *out = made;
@@ -164,9 +165,9 @@ fail_workers:
   return code;
 }
 
-void crew_free(struct crew *self) {
+void worker_pool_free(struct worker_pool *self) {
   if (self == NULL) return;
-  crew_cancel(self);
+  worker_pool_cancel(self);
   pthread_mutex_lock(&self->lock);
   self->ending = true;
   pthread_cond_broadcast(&self->work);
@@ -182,7 +183,7 @@ void crew_free(struct crew *self) {
   alloc_free(self);
 }
 
-int64_t crew_offer(struct crew *self) {
+int64_t worker_pool_offer(struct worker_pool *self) {
   int64_t round = self->offered++;
   struct round_state *state = round_at(self, round);
   pthread_mutex_lock(&self->lock);
@@ -194,7 +195,7 @@ int64_t crew_offer(struct crew *self) {
   return round;
 }
 
-static void wait_for(struct crew *self, struct round_state *state) {
+static void wait_for(struct worker_pool *self, struct round_state *state) {
   if (atomic_load(&state->left) == 0) return;
   pthread_mutex_lock(&self->lock);
   self->awaited = state;
@@ -203,7 +204,7 @@ static void wait_for(struct crew *self, struct round_state *state) {
   pthread_mutex_unlock(&self->lock);
 }
 
-int crew_wait(struct crew *self, int64_t round) {
+int worker_pool_wait(struct worker_pool *self, int64_t round) {
   struct round_state *state = round_at(self, round);
   while (atomic_load(&state->left) != 0 && run_next(self, self->owner)) {
   }
@@ -214,26 +215,26 @@ int crew_wait(struct crew *self, int64_t round) {
   return code;
 }
 
-bool crew_is_done(struct crew *self) {
+bool worker_pool_is_done(struct worker_pool *self) {
   for (int32_t i = 0; i < self->depth; i++)
     if (atomic_load(&self->rounds[i].left) != 0) return false;
   return true;
 }
 
-int64_t crew_ended(struct crew *self, int64_t round) {
+int64_t worker_pool_ended(struct worker_pool *self, int64_t round) {
   int64_t ended = 0;
   for (; round < self->offered; round++) ended += atomic_load(&round_at(self, round)->left) == 0;
   return ended;
 }
 
-void crew_set_active(struct crew *self, int32_t workers) {
+void worker_pool_set_active(struct worker_pool *self, int32_t workers) {
   pthread_mutex_lock(&self->lock);
   atomic_store(&self->active, workers);
   pthread_cond_broadcast(&self->turn);
   pthread_mutex_unlock(&self->lock);
 }
 
-void crew_cancel(struct crew *self) {
+void worker_pool_cancel(struct worker_pool *self) {
   int64_t limit = atomic_load(&self->limit);
   int64_t begun = atomic_exchange(&self->next, limit);
   for (int64_t number = begun; number < limit;) { /* what was left of each round */

@@ -8,29 +8,30 @@
 
 #include "shardrt.h"
 
-struct crew;
+struct worker_pool;
 
-/* Runs one task; `context` is crew_new's, `worker` counts from 0, and as many as there are is the owner. Returns a
- * code, with the message set. */
-typedef int crew_run(void *context, int64_t round, int64_t task, int32_t worker);
+/* Runs one task; `context` is worker_pool_new's, `worker` counts from 0, and as many as there are is the owner. Returns
+ * a code, with the message set. */
+typedef int worker_pool_run(void *context, int64_t round, int64_t task, int32_t worker);
 
 /* Starts `workers` threads for rounds of `tasks` tasks each, of which at most `depth` are offered and not yet waited
  * for. With 0 tasks no thread is made, and every round is complete. */
-int crew_new(int32_t workers, int64_t tasks, int32_t depth, crew_run *run, void *context, struct crew **out);
+int worker_pool_new(int32_t workers, int64_t tasks, int32_t depth, worker_pool_run *run, void *context,
+                    struct worker_pool **out);
 /* Cancels what is left and joins the threads. */
-void crew_free(struct crew *self);
+void worker_pool_free(struct worker_pool *self);
 /* Lets the workers go on with one more round; returns its number, from 0. */
-int64_t crew_offer(struct crew *self);
+int64_t worker_pool_offer(struct worker_pool *self);
 /* Waits for a round, and helps with what is to be done meanwhile, of later ones, too. Where tasks of it failed: the
  * code and message of the one with the lowest number. */
-int crew_wait(struct crew *self, int64_t round);
+int worker_pool_wait(struct worker_pool *self, int64_t round);
 /* Whether all rounds that were offered have ended. */
-bool crew_is_done(struct crew *self);
+bool worker_pool_is_done(struct worker_pool *self);
 /* How many of the rounds offered, from `round` on, have ended. */
-int64_t crew_ended(struct crew *self, int64_t round);
+int64_t worker_pool_ended(struct worker_pool *self, int64_t round);
 /* From now on only the first `workers` take tasks: at least 1, at most all, as at first. */
-void crew_set_active(struct crew *self, int32_t workers);
+void worker_pool_set_active(struct worker_pool *self, int32_t workers);
 /* No task is begun any more; returns when those that were begun have ended. All rounds offered are then done with. */
-void crew_cancel(struct crew *self);
+void worker_pool_cancel(struct worker_pool *self);
 
 #endif

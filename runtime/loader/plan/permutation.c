@@ -7,7 +7,7 @@
 
 /* Below this many bits a round's function takes few values, so more rounds are needed before the permutations are
  * equally likely; their cost does not matter there. */
-enum { SMALL_BITS = 14, SMALL_ROUNDS = ORDER_MAX_ROUNDS, LARGE_ROUNDS = 6 };
+enum { SMALL_BITS = 14, SMALL_ROUNDS = PERMUTATION_MAX_ROUNDS, LARGE_ROUNDS = 6 };
 
 /* SplitMix64's finaliser, variant 13 of Stafford's:
  * https://zimbry.blogspot.com/2011/09/better-bit-mixing-improving-on.html
@@ -22,10 +22,10 @@ static int32_t bits_of(uint64_t count) {
   return count < 2 ? 0 : 64 - __builtin_clzll(count - 1);
 }
 
-void order_set(struct order *self, uint64_t seed, int64_t epoch, int64_t count, bool shuffle) {
+void permutation_set(struct permutation *self, uint64_t seed, int64_t epoch, int64_t count, bool shuffle) {
   const uint64_t golden = 0x9e3779b97f4a7c15u; /* 2^64 / the golden ratio: SplitMix64's step */
   int32_t bits = bits_of((uint64_t)count);
-  *self = (struct order){.seed = seed, .epoch = epoch, .count = count, .shuffle = shuffle, .low_bits = bits / 2};
+  *self = (struct permutation){.seed = seed, .epoch = epoch, .count = count, .shuffle = shuffle, .low_bits = bits / 2};
   self->low_mask = (UINT64_C(1) << (bits / 2)) - 1;
   self->high_mask = (UINT64_C(1) << (bits - bits / 2)) - 1;
   if (!shuffle || count < 2) return; /* no rounds: everything stays where it is */
@@ -42,7 +42,7 @@ static inline uint64_t scramble(uint64_t half, uint64_t key) {
 }
 
 /* The sample at `position`; needs 0 <= position < count. */
-static int64_t order_at(const struct order *self, int64_t position) {
+static int64_t permutation_at(const struct permutation *self, int64_t position) {
   const int32_t low_bits = self->low_bits;
   uint64_t x = (uint64_t)position;
   do {
@@ -57,23 +57,24 @@ static int64_t order_at(const struct order *self, int64_t position) {
   return (int64_t)x;
 }
 
-int64_t order_sample(const struct order *self, const shardrt_source *source, int64_t position, int64_t *epoch) {
+int64_t permutation_sample(const struct permutation *self, const shardrt_source *source, int64_t position,
+                           int64_t *epoch) {
   if (source->mix == NULL) {
     *epoch = self->epoch;
-    return order_at(self, position);
+    return permutation_at(self, position);
   }
   const struct mix_turn turn = mix_turn_at(source->mix, self->epoch * self->count + position);
   *epoch = turn.before / turn.count;
-  struct order part;
-  order_set(&part, hash_number(self->seed, turn.first), *epoch, turn.count, self->shuffle);
-  return turn.first + order_at(&part, turn.before % turn.count);
+  struct permutation part;
+  permutation_set(&part, hash_number(self->seed, turn.first), *epoch, turn.count, self->shuffle);
+  return turn.first + permutation_at(&part, turn.before % turn.count);
 }
 
 int64_t shardrt_order_index(uint64_t seed, int64_t epoch, int64_t count, int64_t position) {
   if (epoch < 0 || position < 0 || position >= count)
     return error_set(SHARDRT_EINVAL, "position %lld of epoch %lld in an order of %lld samples: there is none",
                      (long long)position, (long long)epoch, (long long)count);
-  struct order epoch_order;
-  order_set(&epoch_order, seed, epoch, count, true);
-  return order_at(&epoch_order, position);
+  struct permutation epoch_order;
+  permutation_set(&epoch_order, seed, epoch, count, true);
+  return permutation_at(&epoch_order, position);
 }
