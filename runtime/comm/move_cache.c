@@ -16,7 +16,7 @@ static void entry_clear(mover_entry *entry) {
 
 void mover_close(mover *m) {
   team_free(m->team);
-  pool_free(m->pool);
+  buffer_pool_free(m->pool);
   alloc_free(m->staging);
   crossing_close(&m->crossing);
   for (int i = 0; i < MOVER_ROUTES; i++) entry_clear(&m->routes[i]);
@@ -86,13 +86,13 @@ int mover_route(mover *m, shardrt_sharding *from, shardrt_sharding *to, const sh
 int mover_blocks(mover *m, size_t bytes, int64_t count, size_t spare, shardrt_buffer **out) {
   const bool pooled = bytes >= KEPT_FROM;
   int code = SHARDRT_OK;
-  if (m->pool == NULL) code = pool_new(0, &m->pool);
+  if (m->pool == NULL) code = buffer_pool_new(0, &m->pool);
   if (code < 0) return code;
-  pool_limit(m->pool, spare);
-  pool_trim(m->pool, bytes, pooled ? count : 0, spare);
+  buffer_pool_limit(m->pool, spare);
+  buffer_pool_trim(m->pool, bytes, pooled ? count : 0, spare);
   int64_t made = 0;
   while (code == SHARDRT_OK && made < count) {
-    code = pooled ? pool_take(m->pool, bytes, &out[made]) : shardrt_buffer_new(bytes, &out[made]);
+    code = pooled ? buffer_pool_take(m->pool, bytes, &out[made]) : shardrt_buffer_new(bytes, &out[made]);
     if (code == SHARDRT_OK) made++;
   }
   if (code == SHARDRT_OK) return code;
@@ -101,5 +101,5 @@ int mover_blocks(mover *m, size_t bytes, int64_t count, size_t spare, shardrt_bu
 }
 
 void mover_settle(mover *m, size_t bytes) {
-  if (m->pool != NULL) pool_limit(m->pool, bytes < KEPT_MOST ? bytes : KEPT_MOST);
+  if (m->pool != NULL) buffer_pool_limit(m->pool, bytes < KEPT_MOST ? bytes : KEPT_MOST);
 }

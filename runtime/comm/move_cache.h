@@ -19,7 +19,7 @@ typedef struct mover_entry {
 
 typedef struct mover {
   struct team *team;
-  struct pool *pool;
+  struct buffer_pool *pool;
   void *staging; /* the last one asked for */
   size_t staging_bytes;
   mover_entry routes[MOVER_ROUTES];

@@ -10,7 +10,7 @@
 /* One for the process: results come and go on the main thread, and no two computations run at once. */
 static struct {
   struct team *team;
-  struct pool *pool;
+  struct buffer_pool *pool;
   bool alone; /* threads were asked for, and could not be had */
 } shared;
 
@@ -36,8 +36,8 @@ static size_t keep_bytes(void) {
   return machine_memory() / 8;
 }
 
-int work_pool(struct pool **out) {
-  int code = shared.pool == NULL ? pool_new(keep_bytes(), &shared.pool) : SHARDRT_OK;
+int work_pool(struct buffer_pool **out) {
+  int code = shared.pool == NULL ? buffer_pool_new(keep_bytes(), &shared.pool) : SHARDRT_OK;
   *out = shared.pool;
   return code;
 }
@@ -54,7 +54,7 @@ int64_t work_first(const shardrt_array *array, int64_t i) {
 }
 
 int work_output(shardrt_array *out, int64_t i) {
-  struct pool *pool;
+  struct buffer_pool *pool;
   shardrt_buffer *buffer = NULL;
   int code = SHARDRT_OK;
   const int64_t first = work_first(out, i);
@@ -65,7 +65,7 @@ int work_output(shardrt_array *out, int64_t i) {
                             shardrt_array_shard_bytes(out), &buffer);
   } else {
     code = work_pool(&pool);
-    if (code == SHARDRT_OK) code = pool_take(pool, shardrt_array_shard_bytes(out), &buffer);
+    if (code == SHARDRT_OK) code = buffer_pool_take(pool, shardrt_array_shard_bytes(out), &buffer);
   }
   if (code == SHARDRT_OK) code = shardrt_array_set_buffer(out, i, buffer);
   shardrt_buffer_free(buffer);

@@ -31,7 +31,7 @@ static void close_all(void) {
 static int allocate_pinned(size_t bytes, void **out) {
   int code = cuda_use("pinned memory is allocated", 0);
   if (code == SHARDRT_OK) code = pinned_allocate(bytes, out);
-  if (code == SHARDRT_ENOMEM && pool_reclaim(0)) code = pinned_allocate(bytes, out);
+  if (code == SHARDRT_ENOMEM && cuda_alloc_reclaim(0)) code = pinned_allocate(bytes, out);
   return code;
 }
 
@@ -49,8 +49,8 @@ static const accelerator cuda = {
     .describe = gpu_describe,
     .link = gpu_link,
     .topology = cuda_topology,
-    .allocate = pool_allocate,
-    .free = pool_free,
+    .allocate = cuda_alloc_take,
+    .free = cuda_alloc_free,
     .allocate_pinned = allocate_pinned,
     .free_pinned = free_pinned,
     .record = event_record,

@@ -41,7 +41,7 @@ static cudaError_t try_allocate(int32_t number, int32_t stream, size_t bytes, vo
   return cudaMallocAsync(out, bytes, cuda_stream(number, stream));
 }
 
-bool pool_reclaim(int32_t number) {
+bool cuda_alloc_reclaim(int32_t number) {
   (void)cudaGetLastError();
   const bool could = accelerator_reclaim();
   gpu_come_back(number);
@@ -49,7 +49,7 @@ bool pool_reclaim(int32_t number) {
 }
 
 /* What was in pieces is in one then, too. */
-void pool_gather(const char *what, int32_t number) {
+void cuda_alloc_gather(const char *what, int32_t number) {
   const gpu *g = gpu_of(number);
   if (cuda_use(what, number) < 0) return;
   for (int32_t d = 0; d < gpu_devices(); d++)
@@ -59,17 +59,18 @@ void pool_gather(const char *what, int32_t number) {
   (void)cudaGetLastError();
 }
 
-int pool_allocate(int32_t number, int32_t stream, int32_t holder, size_t bytes, void **out) {
+int cuda_alloc_take(int32_t number, int32_t stream, int32_t holder, size_t bytes, void **out) {
   static const char what[] = "memory is allocated";
   static const char *const calls[] = {"cudaMalloc", "cudaMallocAsync"};
   int code = cuda_use(what, number);
   if (code < 0) return code;
   const size_t room = bytes > 0 ? bytes : 1; /* so that it has an address */
   cudaError_t problem = try_allocate(number, stream, room, out);
-  if (problem == cudaErrorMemoryAllocation && pool_reclaim(number)) problem = try_allocate(number, stream, room, out);
+  if (problem == cudaErrorMemoryAllocation && cuda_alloc_reclaim(number))
+    problem = try_allocate(number, stream, room, out);
   if (problem == cudaErrorMemoryAllocation) { /* now it is worth waiting for */
     (void)cudaGetLastError();
-    pool_gather(what, number);
+    cuda_alloc_gather(what, number);
     problem = try_allocate(number, stream, room, out);
   }
   if (problem == cudaErrorMemoryAllocation) {
@@ -82,7 +83,7 @@ int pool_allocate(int32_t number, int32_t stream, int32_t holder, size_t bytes, 
 }
 
 /* Where nothing works anymore, neither does this, and nobody wants to hear of it. */
-void pool_free(int32_t number, int32_t stream, int32_t holder, void *data, size_t bytes) {
+void cuda_alloc_free(int32_t number, int32_t stream, int32_t holder, void *data, size_t bytes) {
   if (data == NULL || number >= gpu_devices()) return; /* closed: CUDA has taken it back */
   gpu_come_back(number);
   atomic_fetch_sub(&gpu_device_at(number)->held[holder], bytes);
@@ -94,10 +95,10 @@ void pool_free(int32_t number, int32_t stream, int32_t holder, void *data, size_
 }
 
 int cuda_scratch(const char *what, int32_t number, size_t bytes, void **out) {
-  int code = pool_allocate(number, ACCELERATOR_MAIN, ACCELERATOR_SCRATCH, bytes, out);
+  int code = cuda_alloc_take(number, ACCELERATOR_MAIN, ACCELERATOR_SCRATCH, bytes, out);
   return code < 0 ? error_prefix(code, "%s", what) : code;
 }
 
 void cuda_scratch_free(int32_t number, void *data, size_t bytes) {
-  pool_free(number, ACCELERATOR_MAIN, ACCELERATOR_SCRATCH, data, bytes);
+  cuda_alloc_free(number, ACCELERATOR_MAIN, ACCELERATOR_SCRATCH, data, bytes);
 }

@@ -52,12 +52,12 @@ void batch_clear(struct batch *self, const struct plan *plan) {
   alloc_free(self->buffers);
 }
 
-int batch_open(struct batch *self, const struct plan *plan, struct pool *pool) {
+int batch_open(struct batch *self, const struct plan *plan, struct buffer_pool *pool) {
   for (int32_t f = 0; f < plan->nfields; f++) {
     const struct plan_field *field = &plan->fields[f];
     for (int64_t b = field->first_block; b < field->first_block + field->nblocks; b++) {
       atomic_store(&self->left[b], field->tasks);
-      int code = pool_take(pool, plan->blocks[b].bytes, &self->buffers[b]);
+      int code = buffer_pool_take(pool, plan->blocks[b].bytes, &self->buffers[b]);
       if (code == SHARDRT_OK && plan->blocks[b].bytes == 0) self->fingerprints[b] = shardrt_fingerprint("", 0);
       if (code == SHARDRT_OK) continue;
       batch_close(self, plan);

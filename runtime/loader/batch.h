@@ -9,7 +9,7 @@
 #include "loader/upload.h"
 #include "storage/local/reader.h"
 
-struct pool;
+struct buffer_pool;
 
 /* Between batch_open and batch_close it holds one buffer for each block of the plan, which the tasks fill; where
  * devices have memory of their own, until batch_land says that the batch has landed. What the tasks share is atomic;
@@ -52,7 +52,7 @@ int batch_set(struct batch *self, const struct plan *plan, const struct upload_p
 void batch_clear(struct batch *self, const struct plan *plan);
 
 /* Takes buffers for one batch and makes its tasks ready to run; permutation, first, rows and fingerprinted are set. */
-int batch_open(struct batch *self, const struct plan *plan, struct pool *pool);
+int batch_open(struct batch *self, const struct plan *plan, struct buffer_pool *pool);
 /* Gives the batch's counts of the buffers back; where the batch is being uploaded, batch_land does. */
 void batch_close(struct batch *self, const struct plan *plan);
 /* After batch_close: whether it may be opened again; if `wait`, not before. What the upload took is added. */

@@ -84,7 +84,7 @@ int batch_reshard_cost(const struct batch_reshard *self, const struct plan *plan
   return SHARDRT_OK;
 }
 
-int batch_reshard_array(const struct batch_reshard *self, int32_t f, const char *step, struct pool *pool,
+int batch_reshard_array(const struct batch_reshard *self, int32_t f, const char *step, struct buffer_pool *pool,
                         shardrt_array **array, struct batch_reshard_stats *stats) {
   const struct batch_reshard_field *field = &self->fields[f];
   if (!field->moves) return SHARDRT_OK;

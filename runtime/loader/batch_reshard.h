@@ -7,7 +7,7 @@
 
 #include "loader/plan/plan.h"
 
-struct pool;
+struct buffer_pool;
 
 struct batch_reshard_field {
   const char *name;       /* borrowed from the source */
@@ -41,7 +41,7 @@ struct batch_reshard_stats {
 
 /* Puts one field's array, as it was read, in its final layout; memory for it is the pool's (NULL: devices have memory
  * of their own). `step` names the batch, alike in every process. On failure the array is the one that was read. */
-int batch_reshard_array(const struct batch_reshard *self, int32_t field, const char *step, struct pool *pool,
+int batch_reshard_array(const struct batch_reshard *self, int32_t field, const char *step, struct buffer_pool *pool,
                         shardrt_array **array, struct batch_reshard_stats *stats);
 
 #endif

@@ -38,7 +38,7 @@ struct shardrt_loader {
   struct budget budget;
   struct mask mask;            /* none unless padding */
   struct upload_plan *uploads; /* NULL: devices are the host's */
-  struct pool *pool;
+  struct buffer_pool *pool;
   struct batch *batches; /* nbatches of them */
   int32_t nbatches;
   struct batch_scratch *scratch; /* one for each worker, and one for the owner, who helps them */
@@ -115,7 +115,8 @@ static int fill(shardrt_loader *self, const shardrt_loader_options *o) {
   if (o->remainder == SHARDRT_PAD) code = mask_set(&self->mask, o, self->plan->nfields);
   if (code == SHARDRT_OK) code = upload_plan_new(self->plan, &self->uploads);
   if (code == SHARDRT_OK) code = set_budget(self);
-  if (code == SHARDRT_OK) code = (self->uploads != NULL ? pool_new_pinned : pool_new)(self->budget.pool, &self->pool);
+  if (code == SHARDRT_OK)
+    code = (self->uploads != NULL ? buffer_pool_new_pinned : buffer_pool_new)(self->budget.pool, &self->pool);
   if (code == SHARDRT_OK) code = make_batches(self);
   if (code == SHARDRT_OK)
     code = worker_pool_new(self->autotune.now.most_workers,
@@ -164,7 +165,7 @@ void shardrt_loader_free(shardrt_loader *self) {
   alloc_free(self->scratch);
   for (int32_t i = 0; self->batches != NULL && i < self->nbatches; i++) batch_clear(&self->batches[i], self->plan);
   alloc_free(self->batches);
-  pool_free(self->pool);
+  buffer_pool_free(self->pool);
   upload_plan_free(self->uploads);
   mask_clear(&self->mask);
   batch_reshard_free(self->reshard);
@@ -188,7 +189,7 @@ static size_t bytes_ahead(const shardrt_loader *self, int64_t batches) {
 
 size_t shardrt_loader_outstanding(const shardrt_loader *self) {
   if (self->uploads != NULL) return upload_counted(self->uploads);
-  return pool_outstanding(self->pool) - bytes_ahead(self, self->offered - self->handed);
+  return buffer_pool_outstanding(self->pool) - bytes_ahead(self, self->offered - self->handed);
 }
 
 /* Finds what has landed; where not so few are left as `most`, waits for the eldest. */
@@ -313,7 +314,8 @@ static void retune(shardrt_loader *self, double waited, int64_t busy, bool full)
   const double helped = 1e-9 * (double)self->scratch[self->autotune.now.most_workers].busy;
   if (!autotune_step(&self->autotune, now - since, waited, 1e-9 * (double)busy, helped, full)) return;
   worker_pool_set_active(self->workers, self->autotune.now.workers);
-  if (set_budget(self) == SHARDRT_OK) pool_limit(self->pool, self->budget.pool); /* as it is less than the memory */
+  if (set_budget(self) == SHARDRT_OK)
+    buffer_pool_limit(self->pool, self->budget.pool); /* as it is less than the memory */
 }
 
 /* An event of the step at `place`. */

@@ -39,16 +39,16 @@ static const struct pool_memory pinned_memory = {allocate_pinned, free_pinned};
 /* One piece of memory: handed out, or in the idle list. */
 struct block {
   struct block *next;
-  struct pool *pool;
+  struct buffer_pool *pool;
   void *data;
   size_t bytes;
 };
 
-/* Invariant: `count` is 1 for the owner, until pool_free, and 1 for each block that is handed out; the pool goes with
- * the last. `idle_bytes` is the sum over the idle list, which what comes back may bring to `keep_bytes` and no further;
- * what came back last stands first. Buffers that are pooled have few different sizes, so the idle list is short and
- * searched from its beginning. */
-struct pool {
+/* Invariant: `count` is 1 for the owner, until buffer_pool_free, and 1 for each block that is handed out; the pool goes
+ * with the last. `idle_bytes` is the sum over the idle list, which what comes back may bring to `keep_bytes` and no
+ * further; what came back last stands first. Buffers that are pooled have few different sizes, so the idle list is
+ * short and searched from its beginning. */
+struct buffer_pool {
   const struct pool_memory *memory;
   pthread_mutex_t lock;
   int64_t count;
@@ -71,13 +71,13 @@ static void block_free_list(struct block *list) {
   }
 }
 
-static void destroy(struct pool *pool) {
+static void destroy(struct buffer_pool *pool) {
   pthread_mutex_destroy(&pool->lock);
   alloc_free(pool);
 }
 
-static int make(const struct pool_memory *memory, size_t keep_bytes, struct pool **out) {
-  struct pool *made = alloc_zeros(1, sizeof *made);
+static int make(const struct pool_memory *memory, size_t keep_bytes, struct buffer_pool **out) {
+  struct buffer_pool *made = alloc_zeros(1, sizeof *made);
   if (made == NULL) return ALLOC_FAILED;
   if (pthread_mutex_init(&made->lock, NULL) != 0) {
     alloc_free(made);
@@ -90,15 +90,15 @@ static int make(const struct pool_memory *memory, size_t keep_bytes, struct pool
   return SHARDRT_OK;
 }
 
-int pool_new(size_t keep_bytes, struct pool **out) {
+int buffer_pool_new(size_t keep_bytes, struct buffer_pool **out) {
   return make(&host_memory, keep_bytes, out);
 }
 
-int pool_new_pinned(size_t keep_bytes, struct pool **out) {
+int buffer_pool_new_pinned(size_t keep_bytes, struct buffer_pool **out) {
   return make(&pinned_memory, keep_bytes, out);
 }
 
-void pool_free(struct pool *pool) {
+void buffer_pool_free(struct buffer_pool *pool) {
   if (pool == NULL) return;
   pthread_mutex_lock(&pool->lock);
   struct block *idle = pool->idle;
@@ -113,7 +113,7 @@ void pool_free(struct pool *pool) {
 
 /* The block leaves the hands of its user: back to the idle list, or freed. */
 static void give_back(struct block *back) {
-  struct pool *pool = back->pool;
+  struct buffer_pool *pool = back->pool;
   pthread_mutex_lock(&pool->lock);
   pool->outstanding -= back->bytes;
   if (back->bytes != 0 && pool->idle_bytes < pool->keep_bytes && back->bytes <= pool->keep_bytes - pool->idle_bytes) {
@@ -135,7 +135,7 @@ static void release_block(void *context, void *data, size_t bytes) {
 }
 
 /* An idle block of that size, out of the list; NULL: there is none. */
-static struct block *take_idle(struct pool *pool, size_t bytes) {
+static struct block *take_idle(struct buffer_pool *pool, size_t bytes) {
   for (struct block **link = &pool->idle; *link != NULL; link = &(*link)->next) {
     if ((*link)->bytes != bytes) continue;
     struct block *found = *link;
@@ -146,7 +146,7 @@ static struct block *take_idle(struct pool *pool, size_t bytes) {
   return NULL;
 }
 
-static int block_new(struct pool *pool, size_t bytes, struct block **out) {
+static int block_new(struct buffer_pool *pool, size_t bytes, struct block **out) {
   struct block *made = alloc_array(1, sizeof *made);
   if (made == NULL) return ALLOC_FAILED;
   *made = (struct block){.pool = pool, .bytes = bytes};
@@ -159,7 +159,7 @@ static int block_new(struct pool *pool, size_t bytes, struct block **out) {
   return SHARDRT_OK;
 }
 
-int pool_take(struct pool *pool, size_t bytes, shardrt_buffer **out) {
+int buffer_pool_take(struct buffer_pool *pool, size_t bytes, shardrt_buffer **out) {
   pthread_mutex_lock(&pool->lock);
   struct block *taken = take_idle(pool, bytes);
   pool->outstanding += bytes;
@@ -179,13 +179,13 @@ int pool_take(struct pool *pool, size_t bytes, shardrt_buffer **out) {
   return code;
 }
 
-void pool_limit(struct pool *pool, size_t keep_bytes) {
+void buffer_pool_limit(struct buffer_pool *pool, size_t keep_bytes) {
   pthread_mutex_lock(&pool->lock);
   pool->keep_bytes = keep_bytes;
   pthread_mutex_unlock(&pool->lock);
 }
 
-void pool_trim(struct pool *pool, size_t bytes, int64_t count, size_t spare) {
+void buffer_pool_trim(struct buffer_pool *pool, size_t bytes, int64_t count, size_t spare) {
   struct block *gone = NULL;
   pthread_mutex_lock(&pool->lock);
   for (struct block **link = &pool->idle; *link != NULL;) {
@@ -207,7 +207,7 @@ void pool_trim(struct pool *pool, size_t bytes, int64_t count, size_t spare) {
   block_free_list(gone);
 }
 
-size_t pool_outstanding(const struct pool *pool) {
+size_t buffer_pool_outstanding(const struct buffer_pool *pool) {
   pthread_mutex_t *lock = (pthread_mutex_t *)&pool->lock; /* reading changes nothing but the lock */
   pthread_mutex_lock(lock);
   size_t outstanding = pool->outstanding;

@@ -1,29 +1,30 @@
 /* buffer_pool.h - buffers that are used again: fresh pages cost more than the copy that fills them.
  *
  * A pool hands out buffers of exact sizes. When the last count of one goes, on whatever thread, its memory comes back
- * and waits for the next pool_take of the same size. All functions but pool_free may be called from any thread. */
+ * and waits for the next buffer_pool_take of the same size. All functions but buffer_pool_free may be called from any
+ * thread. */
 #ifndef SHARDRT_MEMORY_BUFFER_POOL_H
 #define SHARDRT_MEMORY_BUFFER_POOL_H
 
 #include "shardrt.h"
 
-struct pool;
+struct buffer_pool;
 
 /* At most `keep_bytes` of memory wait for reuse; what comes back beyond that is freed. */
-int pool_new(size_t keep_bytes, struct pool **out);
+int buffer_pool_new(size_t keep_bytes, struct buffer_pool **out);
 /* The same of memory that devices copy from by themselves (platform/accelerator.h: pinned), where they are no host's.
  * Nothing may be under way from a buffer whose last count goes. */
-int pool_new_pinned(size_t keep_bytes, struct pool **out);
+int buffer_pool_new_pinned(size_t keep_bytes, struct buffer_pool **out);
 /* The owner's goodbye: waiting memory is freed now, what is still handed out when it comes back. Buffers stay valid. */
-void pool_free(struct pool *pool);
+void buffer_pool_free(struct buffer_pool *pool);
 /* A buffer of exactly `bytes`, contents undefined (what its last user left in it), with a count for the caller. */
-int pool_take(struct pool *pool, size_t bytes, shardrt_buffer **out);
+int buffer_pool_take(struct buffer_pool *pool, size_t bytes, shardrt_buffer **out);
 /* From now on at most `keep_bytes` wait for reuse; what waits stays. */
-void pool_limit(struct pool *pool, size_t keep_bytes);
+void buffer_pool_limit(struct buffer_pool *pool, size_t keep_bytes);
 /* For a caller that is about to take `count` buffers of `bytes`: frees, of the memory that waits and is not for these,
  * all but `spare` bytes; what has waited longest goes first. */
-void pool_trim(struct pool *pool, size_t bytes, int64_t count, size_t spare);
+void buffer_pool_trim(struct buffer_pool *pool, size_t bytes, int64_t count, size_t spare);
 /* Bytes of the buffers that are handed out and not yet back. */
-size_t pool_outstanding(const struct pool *pool);
+size_t buffer_pool_outstanding(const struct buffer_pool *pool);
 
 #endif

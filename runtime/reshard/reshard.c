@@ -154,7 +154,7 @@ static int take_blocks(const reshard *r, size_t bytes, int64_t count, shardrt_bu
   int code = SHARDRT_OK;
   int64_t made = 0;
   while (code == SHARDRT_OK && made < count) {
-    code = pool_take(r->pool, bytes, &out[made]);
+    code = buffer_pool_take(r->pool, bytes, &out[made]);
     if (code == SHARDRT_OK) made++;
   }
   if (code == SHARDRT_OK) return code;

@@ -5,7 +5,7 @@
 
 #include "reshard/reshard_host.h"
 
-struct pool;
+struct buffer_pool;
 
 /* What all processes do together. */
 typedef struct reshard {
@@ -14,7 +14,7 @@ typedef struct reshard {
   shardrt_sharding *to;
   shardrt_reshard_options options;
   const shardrt_shift *shift; /* what of x becomes what of another array; NULL: all of x, which stays as it is */
-  struct pool *pool;          /* where the blocks of the new array come from; NULL: the job's mover */
+  struct buffer_pool *pool;   /* where the blocks of the new array come from; NULL: the job's mover */
   const shardrt_job *job;     /* set by reshard_plan */
   const shardrt_route *route; /* this, too; NULL after it failed */
   double seconds;             /* set by reshard_run: what moving took, once every process had come to it */

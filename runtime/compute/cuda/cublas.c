@@ -49,8 +49,8 @@ static int check(cublasStatus_t status, const char *call, const char *what, int3
  * initialized. */
 static bool lacks_memory(cublasStatus_t status, const char *what, int32_t device) {
   if (status != CUBLAS_STATUS_ALLOC_FAILED && status != CUBLAS_STATUS_NOT_INITIALIZED) return false;
-  (void)pool_reclaim(device);
-  pool_gather(what, device);
+  (void)cuda_alloc_reclaim(device);
+  cuda_alloc_gather(what, device);
   return true;
 }
 
