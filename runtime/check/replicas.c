@@ -31,7 +31,7 @@ typedef struct replicas {
   const shardrt_job *job;
   const shardrt_sharding *sharding;
   const shardrt_mesh *mesh;
-  struct grid grid;
+  struct block_grid grid;
   /* What all gave: devices_per_process for each process, of which its shard_count count, in mesh order. */
   uint64_t *given;
   uint64_t *found;      /* [mesh size] of the device at each position */
@@ -95,7 +95,7 @@ static int report(replicas *r, int64_t block) {
   struct text array = {.bytes = whole, .capacity = sizeof whole};
   array_add_text(r->array, &array);
   text_add(&text, "%s: the devices that hold ", r->name);
-  shardrt_box box = grid_box(&r->grid, block);
+  shardrt_box box = block_grid_box(&r->grid, block);
   box_add_text(&box, &text);
   text_add(&text, " must hold the same data, but differ: ");
   int64_t groups = 0, others = 0, more = 0;
@@ -112,7 +112,7 @@ static int report(replicas *r, int64_t block) {
   for (int64_t b = block + 1; b < r->grid.blocks; b++) {
     if (!r->differs[b] || ++more > RANGES_NAMED) continue;
     text_add(&text, more == 1 ? "; so do those that hold " : ", ");
-    box = grid_box(&r->grid, b);
+    box = block_grid_box(&r->grid, b);
     box_add_text(&box, &text);
   }
   if (more > RANGES_NAMED) text_add(&text, " and %" PRId64 " more", more - RANGES_NAMED);
@@ -154,7 +154,7 @@ static int compare(replicas *r, const uint64_t *mine, int code) {
 }
 
 /* Whether any two devices of the mesh hold the same box: the same answer in every process. */
-static int has_replicas(const shardrt_array *array, struct grid *grid, bool *answer) {
+static int has_replicas(const shardrt_array *array, struct block_grid *grid, bool *answer) {
   const shardrt_sharding *sharding = shardrt_array_sharding(array);
   int code = sharding_grid(sharding, shardrt_array_ndim(array), shardrt_array_shape(array), grid);
   if (code == SHARDRT_OK) *answer = grid->blocks < shardrt_mesh_size(shardrt_sharding_mesh(sharding));
@@ -240,7 +240,7 @@ static int fetch_fingerprints(const char *name, const shardrt_array *array, uint
 
 int shardrt_check_array(const char *name, const shardrt_array *array) {
   if (checking_job() == NULL) return SHARDRT_OK;
-  struct grid grid;
+  struct block_grid grid;
   bool any = false;
   int code = has_replicas(array, &grid, &any);
   if (code < 0 || !any) return code;

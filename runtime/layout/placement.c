@@ -4,8 +4,8 @@
 
 #include "base/alloc.h"
 
-int side_set(side *s, const shardrt_sharding *sharding, int32_t ndim, const int64_t *shape,
-             int32_t devices_per_process) {
+int placement_set(struct placement *s, const shardrt_sharding *sharding, int32_t ndim, const int64_t *shape,
+                  int32_t devices_per_process) {
   int code = sharding_grid(sharding, ndim, shape, &s->grid);
   if (code != SHARDRT_OK) return code;
   s->sharding = sharding;
@@ -14,15 +14,15 @@ int side_set(side *s, const shardrt_sharding *sharding, int32_t ndim, const int6
   return SHARDRT_OK;
 }
 
-int32_t side_process(const side *s, int64_t block, int64_t replica) {
+int32_t placement_process(const struct placement *s, int64_t block, int64_t replica) {
   int64_t position = sharding_position(s->sharding, &s->grid, block, replica);
   return shardrt_mesh_device(s->sharding->mesh, position) / s->devices_per_process;
 }
 
-int32_t side_only_process(const side *s, int64_t block) {
-  int32_t process = side_process(s, block, 0);
+int32_t placement_only_process(const struct placement *s, int64_t block) {
+  int32_t process = placement_process(s, block, 0);
   for (int64_t r = 1; r < s->replicas; r++)
-    if (side_process(s, block, r) != process) return -1;
+    if (placement_process(s, block, r) != process) return -1;
   return process;
 }
 
@@ -31,8 +31,8 @@ static int compare_processes(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-int64_t side_processes(const side *s, int64_t block, int32_t *out) {
-  for (int64_t r = 0; r < s->replicas; r++) out[r] = side_process(s, block, r);
+int64_t placement_processes(const struct placement *s, int64_t block, int32_t *out) {
+  for (int64_t r = 0; r < s->replicas; r++) out[r] = placement_process(s, block, r);
   qsort(out, (size_t)s->replicas, sizeof *out, compare_processes);
   int64_t count = 0;
   for (int64_t r = 0; r < s->replicas; r++)
@@ -41,12 +41,12 @@ int64_t side_processes(const side *s, int64_t block, int32_t *out) {
 }
 
 static int compare_held(const void *a, const void *b) {
-  const held *x = a, *y = b;
+  const struct local_block *x = a, *y = b;
   if (x->block != y->block) return x->block < y->block ? -1 : 1;
   return (x->replica > y->replica) - (x->replica < y->replica);
 }
 
-int holding_set(holding *h, const side *s, int32_t process) {
+int local_blocks_set(struct local_blocks *h, const struct placement *s, int32_t process) {
   int64_t begin, end;
   int code = mesh_owned(s->sharding->mesh, process, s->devices_per_process, &begin, &end);
   if (code != SHARDRT_OK) return code;
@@ -65,13 +65,13 @@ int holding_set(holding *h, const side *s, int32_t process) {
   return SHARDRT_OK;
 }
 
-void holding_clear(holding *h) {
+void local_blocks_clear(struct local_blocks *h) {
   alloc_free(h->items);
   alloc_free(h->positions);
 }
 
 /* The first item with that block or a higher one. */
-static int64_t holding_find(const holding *h, int64_t block) {
+static int64_t local_blocks_find(const struct local_blocks *h, int64_t block) {
   int64_t low = 0, high = h->count;
   while (low < high) {
     int64_t middle = low + (high - low) / 2;
@@ -83,25 +83,25 @@ static int64_t holding_find(const holding *h, int64_t block) {
   return low;
 }
 
-bool holding_has(const holding *h, int64_t block) {
-  int64_t i = holding_find(h, block);
+bool local_blocks_has(const struct local_blocks *h, int64_t block) {
+  int64_t i = local_blocks_find(h, block);
   return i < h->count && h->items[i].block == block;
 }
 
-bool holding_is_first(const holding *h, int64_t i) {
+bool local_blocks_is_first(const struct local_blocks *h, int64_t i) {
   return i == 0 || h->items[i - 1].block != h->items[i].block;
 }
 
-int64_t holding_rank(const holding *h, int64_t block) {
+int64_t local_blocks_rank(const struct local_blocks *h, int64_t block) {
   int64_t before = 0;
-  for (int64_t i = 0; i < h->count && h->items[i].block < block; i++) before += holding_is_first(h, i);
+  for (int64_t i = 0; i < h->count && h->items[i].block < block; i++) before += local_blocks_is_first(h, i);
   return before;
 }
 
-int64_t holding_replica(const holding *h, int64_t block, int64_t base, int64_t numbers) {
-  const int64_t begin = holding_find(h, block), count = holding_find(h, block + 1) - begin;
+int64_t local_blocks_replica(const struct local_blocks *h, int64_t block, int64_t base, int64_t numbers) {
+  const int64_t begin = local_blocks_find(h, block), count = local_blocks_find(h, block + 1) - begin;
   if (count == 0) return 0;
-  const held *own = h->items + begin;
+  const struct local_block *own = h->items + begin;
   const int64_t first = base + own[0].replica;
   /* Replicas in a row: the first one for the lowest numbers, the last one for the highest. Processes in turns: also one
    * further from each process to the next. */

@@ -5,46 +5,47 @@
 
 #include "layout/sharding.h"
 
-typedef struct side {
+struct placement {
   const shardrt_sharding *sharding;
-  struct grid grid;
+  struct block_grid grid;
   int64_t replicas; /* devices that hold each block */
   int32_t devices_per_process;
-} side;
+};
 
 /* Errors as shardrt_sharding_shard_shape. */
-int side_set(side *s, const shardrt_sharding *sharding, int32_t ndim, const int64_t *shape,
-             int32_t devices_per_process);
+int placement_set(struct placement *s, const shardrt_sharding *sharding, int32_t ndim, const int64_t *shape,
+                  int32_t devices_per_process);
 /* The process that owns the device with a replica number of a block. */
-int32_t side_process(const side *s, int64_t block, int64_t replica);
+int32_t placement_process(const struct placement *s, int64_t block, int64_t replica);
 /* The process that holds a block, where only one does; else -1. Costs that process's devices, at most. */
-int32_t side_only_process(const side *s, int64_t block);
+int32_t placement_only_process(const struct placement *s, int64_t block);
 /* The processes that hold a block, ascending, each once; `out` has room for all replicas. Returns how many. */
-int64_t side_processes(const side *s, int64_t block, int32_t *out);
+int64_t placement_processes(const struct placement *s, int64_t block, int32_t *out);
 
-/* What one process holds of a side: one item for each of its devices, ascending by block, then by replica number. */
-typedef struct held {
+/* What one process holds of a placement: one item for each of its devices, ascending by block, then by replica number.
+ */
+struct local_block {
   int64_t block;
   int64_t replica;
-} held;
+};
 
-typedef struct holding {
+struct local_blocks {
   int64_t count;
-  held *items;
+  struct local_block *items;
   int64_t *positions;
-} holding;
+};
 
-/* Costs the number of the process's devices. `h` keeps its memory from call to call, for holding_clear. */
-int holding_set(holding *h, const side *s, int32_t process);
-void holding_clear(holding *h);
-bool holding_has(const holding *h, int64_t block);
+/* Costs the number of the process's devices. `h` keeps its memory from call to call, for local_blocks_clear. */
+int local_blocks_set(struct local_blocks *h, const struct placement *s, int32_t process);
+void local_blocks_clear(struct local_blocks *h);
+bool local_blocks_has(const struct local_blocks *h, int64_t block);
 /* Whether item i is the first one with its block. */
-bool holding_is_first(const holding *h, int64_t i);
+bool local_blocks_is_first(const struct local_blocks *h, int64_t i);
 /* How many distinct blocks below `block` the process holds. */
-int64_t holding_rank(const holding *h, int64_t block);
+int64_t local_blocks_rank(const struct local_blocks *h, int64_t block);
 /* Which replica of a block that a process holds stands for the process, where replicas are numbered from `base` on, and
  * there are `numbers` in all: not always the first one, so that the numbers that stand for processes are spread over
  * all residues. */
-int64_t holding_replica(const holding *h, int64_t block, int64_t base, int64_t numbers);
+int64_t local_blocks_replica(const struct local_blocks *h, int64_t block, int64_t base, int64_t numbers);
 
 #endif

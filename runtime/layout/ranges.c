@@ -163,7 +163,7 @@ static int view_count_walking(const struct view *view, int32_t process, int64_t 
 
 int shardrt_sharding_process_shards(const shardrt_sharding *sharding, int32_t ndim, const int64_t *shape, int32_t dim,
                                     int32_t process, int32_t devices_per_process, int64_t *count, int64_t *index) {
-  struct grid grid = {0};
+  struct block_grid grid = {0};
   int64_t begin = 0, end = 0;
   int code = sharding_grid(sharding, ndim, shape, &grid);
   if (code == SHARDRT_OK) code = mesh_owned(sharding->mesh, process, devices_per_process, &begin, &end);

@@ -16,14 +16,14 @@ enum { PIECES = 8 }; /* of a part, at most */
 
 /* ---- the blocks of a grid that a box meets ----------------------------------------------------------------------- */
 
-typedef struct overlap {
-  const struct grid *grid;
+struct overlap {
+  const struct block_grid *grid;
   int64_t first[SHARDRT_MAX_NDIM]; /* part along each dimension */
   int64_t parts[SHARDRT_MAX_NDIM];
   int64_t count;
-} overlap;
+};
 
-static shardrt_box whole_of(const struct grid *grid) {
+static shardrt_box whole_of(const struct block_grid *grid) {
   shardrt_box box = {.ndim = grid->ndim};
   for (int32_t d = 0; d < grid->ndim; d++) {
     box.start[d] = grid->origin[d];
@@ -32,8 +32,8 @@ static shardrt_box whole_of(const struct grid *grid) {
   return box;
 }
 
-static overlap overlap_of(const struct grid *grid, const shardrt_box *box) {
-  overlap o = {.grid = grid, .parts = {1, 1, 1, 1, 1, 1, 1, 1}, .count = 0};
+static struct overlap overlap_of(const struct block_grid *grid, const shardrt_box *box) {
+  struct overlap o = {.grid = grid, .parts = {1, 1, 1, 1, 1, 1, 1, 1}, .count = 0};
   shardrt_box whole = whole_of(grid), inside;
   if (!box_intersect(box, &whole, &inside)) return o;
   o.count = 1;
@@ -46,7 +46,7 @@ static overlap overlap_of(const struct grid *grid, const shardrt_box *box) {
 }
 
 /* The i-th of them, row-major. */
-static int64_t overlap_block(const overlap *o, int64_t i) {
+static int64_t overlap_block(const struct overlap *o, int64_t i) {
   int64_t block = 0, stride = 1;
   for (int32_t d = o->grid->ndim - 1; d >= 0; d--) {
     block += (o->first[d] + i % o->parts[d]) * stride;
@@ -57,7 +57,7 @@ static int64_t overlap_block(const overlap *o, int64_t i) {
 }
 
 /* Which of them a block is. */
-static int64_t overlap_index(const overlap *o, int64_t block) {
+static int64_t overlap_index(const struct overlap *o, int64_t block) {
   int64_t index = 0, stride = 1;
   for (int32_t d = o->grid->ndim - 1; d >= 0; d--) {
     index += (block % o->grid->parts[d] - o->first[d]) * stride;
@@ -69,15 +69,15 @@ static int64_t overlap_index(const overlap *o, int64_t block) {
 
 /* ---- the moves --------------------------------------------------------------------------------------------------- */
 
-typedef struct planner {
-  side from, to;
+struct planner {
+  struct placement from, to;
   int32_t process;
-  holding old, new; /* of `process` */
-  holding peer_old, peer_new;
+  struct local_blocks old, new; /* of `process` */
+  struct local_blocks peer_old, peer_new;
   shardrt_route *route;
-} planner;
+};
 
-static int moves_add(route_moves *moves, shardrt_move move, int32_t process) {
+static int moves_add(struct route_moves *moves, shardrt_move move, int32_t process) {
   if (moves->count == moves->capacity) {
     int64_t capacity = moves->capacity == 0 ? 16 : 2 * moves->capacity;
     shardrt_move *items = alloc_array((size_t)capacity, sizeof *items);
@@ -94,23 +94,23 @@ static int moves_add(route_moves *moves, shardrt_move move, int32_t process) {
 }
 
 /* All that old block `from` and new block `to` share. */
-static int add_whole(planner *p, route_moves *moves, int64_t from, int64_t to, int32_t process) {
-  shardrt_box old = grid_box(&p->from.grid, from), new = grid_box(&p->to.grid, to);
+static int add_whole(struct planner *p, struct route_moves *moves, int64_t from, int64_t to, int32_t process) {
+  shardrt_box old = block_grid_box(&p->from.grid, from), new = block_grid_box(&p->to.grid, to);
   shardrt_move move = {.from = from, .to = to};
   return box_intersect(&old, &new, &move.box) ? moves_add(moves, move, process) : SHARDRT_OK;
 }
 
 /* The choice of who sends what of one old block. */
-typedef struct spread {
+struct spread {
   int64_t from;
-  const overlap *news;
+  const struct overlap *news;
   int64_t holder_count;
   int32_t *holders, *receivers; /* processes, ascending */
   int64_t *load;                /* [holders] elements given to each so far */
   int64_t first;                /* whom of them the block begins with, where the load is even */
-} spread;
+};
 
-static bool spread_has(const spread *s, int32_t process) {
+static bool spread_has(const struct spread *s, int32_t process) {
   int64_t low = 0, high = s->holder_count;
   while (low < high) {
     int64_t middle = low + (high - low) / 2;
@@ -125,10 +125,10 @@ static bool spread_has(const spread *s, int32_t process) {
 
 /* Into how many each part of the block is cut, so that the load of its holders can be even to an eighth: with as many
  * receivers as holders, into 1; with fewer, the holders share. */
-static int64_t spread_pieces(planner *p, const spread *s) {
+static int64_t spread_pieces(struct planner *p, const struct spread *s) {
   int64_t parts = 0, pieces = 1;
   for (int64_t i = 0; i < s->news->count; i++) {
-    int64_t count = side_processes(&p->to, overlap_block(s->news, i), s->receivers);
+    int64_t count = placement_processes(&p->to, overlap_block(s->news, i), s->receivers);
     for (int64_t r = 0; r < count; r++) parts += !spread_has(s, s->receivers[r]);
   }
   const int64_t holders = s->holder_count, most = holders < PIECES ? holders : PIECES;
@@ -137,7 +137,7 @@ static int64_t spread_pieces(planner *p, const spread *s) {
 }
 
 /* The holder with the least load, of those the next one from `first` on. */
-static int64_t spread_next(const spread *s) {
+static int64_t spread_next(const struct spread *s) {
   int64_t best = s->first;
   for (int64_t i = 1; i < s->holder_count; i++) {
     int64_t h = (s->first + i) % s->holder_count;
@@ -147,10 +147,10 @@ static int64_t spread_next(const spread *s) {
 }
 
 /* Adds what goes to the receivers of new block `to`. */
-static int spread_block(planner *p, spread *s, int64_t to, int64_t pieces) {
-  shardrt_box old = grid_box(&p->from.grid, s->from), new = grid_box(&p->to.grid, to), part;
+static int spread_block(struct planner *p, struct spread *s, int64_t to, int64_t pieces) {
+  shardrt_box old = block_grid_box(&p->from.grid, s->from), new = block_grid_box(&p->to.grid, to), part;
   if (!box_intersect(&old, &new, &part)) return SHARDRT_OK;
-  int64_t count = side_processes(&p->to, to, s->receivers), cut = box_part_count(&part, pieces);
+  int64_t count = placement_processes(&p->to, to, s->receivers), cut = box_part_count(&part, pieces);
   int code = SHARDRT_OK;
   for (int64_t r = 0; r < count; r++) {
     if (spread_has(s, s->receivers[r])) continue;
@@ -168,20 +168,20 @@ static int spread_block(planner *p, spread *s, int64_t to, int64_t pieces) {
 
 /* Every part of old block `from`, or piece of one, goes to the holder that has the least to send of it so far. Adds the
  * moves in which this process takes part, as a sender or as the receiver of any of its new blocks. */
-static int weigh(planner *p, int64_t from, const overlap *news) {
+static int weigh(struct planner *p, int64_t from, const struct overlap *news) {
   const size_t replicas = (size_t)p->from.replicas;
-  spread s = {.from = from, .news = news};
+  struct spread s = {.from = from, .news = news};
   s.holders = alloc_array(replicas, sizeof *s.holders);
   s.receivers = alloc_array((size_t)p->to.replicas, sizeof *s.receivers);
   s.load = alloc_zeros(replicas, sizeof *s.load);
   int code = s.holders != NULL && s.receivers != NULL && s.load != NULL ? SHARDRT_OK : ALLOC_FAILED;
   if (code == SHARDRT_OK) {
-    s.holder_count = side_processes(&p->from, from, s.holders);
-    code = holding_set(&p->peer_old, &p->from, s.holders[0]);
+    s.holder_count = placement_processes(&p->from, from, s.holders);
+    code = local_blocks_set(&p->peer_old, &p->from, s.holders[0]);
   }
   if (code == SHARDRT_OK) {
     /* Blocks that have the same holders begin with one after the other. */
-    s.first = holding_rank(&p->peer_old, from) % s.holder_count;
+    s.first = local_blocks_rank(&p->peer_old, from) % s.holder_count;
     int64_t pieces = spread_pieces(p, &s);
     for (int64_t i = 0; code == SHARDRT_OK && i < news->count; i++)
       code = spread_block(p, &s, overlap_block(news, i), pieces);
@@ -192,7 +192,7 @@ static int weigh(planner *p, int64_t from, const overlap *news) {
   return code;
 }
 
-static bool is_weighed(const planner *p, const overlap *news) {
+static bool is_weighed(const struct planner *p, const struct overlap *news) {
   return news->count <= WEIGH_LIMIT && p->from.replicas + news->count * p->to.replicas <= WEIGH_LIMIT;
 }
 
@@ -213,43 +213,44 @@ static int64_t first_served(int64_t replica, int64_t numbers, int64_t replicas) 
   return server_of(number, numbers, replicas) == replica ? number : numbers;
 }
 
-static int64_t number_of(const planner *p, const overlap *news, int64_t to, const holding *receiver) {
+static int64_t number_of(const struct planner *p, const struct overlap *news, int64_t to,
+                         const struct local_blocks *receiver) {
   int64_t first = overlap_index(news, to) * p->to.replicas;
-  return first + holding_replica(receiver, to, first, news->count * p->to.replicas);
+  return first + local_blocks_replica(receiver, to, first, news->count * p->to.replicas);
 }
 
-static int32_t sender_of(const planner *p, int64_t from, const overlap *news, int64_t to) {
+static int32_t sender_of(const struct planner *p, int64_t from, const struct overlap *news, int64_t to) {
   const int64_t numbers = news->count * p->to.replicas, number = number_of(p, news, to, &p->new);
-  return side_process(&p->from, from, (server_of(number, numbers, p->from.replicas) + from) % p->from.replicas);
+  return placement_process(&p->from, from, (server_of(number, numbers, p->from.replicas) + from) % p->from.replicas);
 }
 
 /* The other way round: whom the device with replica number `replica` of an old block serves. */
-static int add_served(planner *p, int64_t from, const overlap *news, int64_t replica) {
+static int add_served(struct planner *p, int64_t from, const struct overlap *news, int64_t replica) {
   const int64_t replicas = p->from.replicas, numbers = news->count * p->to.replicas;
   const int64_t turn = ((replica - from) % replicas + replicas) % replicas;
   for (int64_t j = first_served(turn, numbers, replicas); j < numbers; j += replicas) {
     int64_t to = overlap_block(news, j / p->to.replicas);
-    int32_t receiver = side_process(&p->to, to, j % p->to.replicas);
-    int code = holding_set(&p->peer_old, &p->from, receiver);
-    if (code == SHARDRT_OK) code = holding_set(&p->peer_new, &p->to, receiver);
+    int32_t receiver = placement_process(&p->to, to, j % p->to.replicas);
+    int code = local_blocks_set(&p->peer_old, &p->from, receiver);
+    if (code == SHARDRT_OK) code = local_blocks_set(&p->peer_new, &p->to, receiver);
     if (code != SHARDRT_OK) return code;
-    if (holding_has(&p->peer_old, from) || number_of(p, news, to, &p->peer_new) != j) continue;
+    if (local_blocks_has(&p->peer_old, from) || number_of(p, news, to, &p->peer_new) != j) continue;
     code = add_whole(p, &p->route->sends, from, to, receiver);
     if (code != SHARDRT_OK) return code;
   }
   return SHARDRT_OK;
 }
 
-static int add_sends(planner *p) {
+static int add_sends(struct planner *p) {
   for (int64_t i = 0; i < p->old.count; i++) {
     int64_t from = p->old.items[i].block;
-    shardrt_box box = grid_box(&p->from.grid, from);
-    overlap news = overlap_of(&p->to.grid, &box);
+    shardrt_box box = block_grid_box(&p->from.grid, from);
+    struct overlap news = overlap_of(&p->to.grid, &box);
     if (news.count == 0) continue;
     int code = SHARDRT_OK;
     if (!is_weighed(p, &news))
       code = add_served(p, from, &news, p->old.items[i].replica);
-    else if (holding_is_first(&p->old, i))
+    else if (local_blocks_is_first(&p->old, i))
       code = weigh(p, from, &news);
     if (code != SHARDRT_OK) return code;
   }
@@ -257,34 +258,34 @@ static int add_sends(planner *p) {
 }
 
 /* Whether no new block of this process before item i meets old block `from`. */
-static bool is_met_first(const planner *p, int64_t i, int64_t from) {
-  shardrt_box old = grid_box(&p->from.grid, from), shared;
+static bool is_met_first(const struct planner *p, int64_t i, int64_t from) {
+  shardrt_box old = block_grid_box(&p->from.grid, from), shared;
   for (int64_t k = 0; k < i; k++) {
-    shardrt_box new = grid_box(&p->to.grid, p->new.items[k].block);
+    shardrt_box new = block_grid_box(&p->to.grid, p->new.items[k].block);
     if (box_intersect(&old, &new, &shared)) return false;
   }
   return true;
 }
 
 /* The part of old block `from` in the new block of item i. */
-static int add_arrival(planner *p, int64_t i, int64_t from) {
+static int add_arrival(struct planner *p, int64_t i, int64_t from) {
   const int64_t to = p->new.items[i].block;
-  if (holding_has(&p->old, from)) return add_whole(p, &p->route->copies, from, to, p->process);
-  const int32_t holder = side_only_process(&p->from, from);
+  if (local_blocks_has(&p->old, from)) return add_whole(p, &p->route->copies, from, to, p->process);
+  const int32_t holder = placement_only_process(&p->from, from);
   if (holder >= 0) return add_whole(p, &p->route->receives, from, to, holder);
-  shardrt_box old = grid_box(&p->from.grid, from);
-  overlap news = overlap_of(&p->to.grid, &old);
+  shardrt_box old = block_grid_box(&p->from.grid, from);
+  struct overlap news = overlap_of(&p->to.grid, &old);
   if (news.count == 0) return SHARDRT_OK; /* it meets item i's block at least */
   if (!is_weighed(p, &news)) return add_whole(p, &p->route->receives, from, to, sender_of(p, from, &news, to));
   /* Weighing finds the parts of all new blocks. */
   return is_met_first(p, i, from) ? weigh(p, from, &news) : SHARDRT_OK;
 }
 
-static int add_arrivals(planner *p) {
+static int add_arrivals(struct planner *p) {
   for (int64_t i = 0; i < p->new.count; i++) {
-    if (!holding_is_first(&p->new, i)) continue;
-    shardrt_box box = grid_box(&p->to.grid, p->new.items[i].block);
-    overlap olds = overlap_of(&p->from.grid, &box);
+    if (!local_blocks_is_first(&p->new, i)) continue;
+    shardrt_box box = block_grid_box(&p->to.grid, p->new.items[i].block);
+    struct overlap olds = overlap_of(&p->from.grid, &box);
     for (int64_t k = 0; k < olds.count; k++) {
       int code = add_arrival(p, i, overlap_block(&olds, k));
       if (code != SHARDRT_OK) return code;
@@ -320,15 +321,15 @@ static int compare_receives(const void *a, const void *b, void *process) {
   return down_x != down_y ? (down_x < down_y ? -1 : 1) : compare_blocks(x, y);
 }
 
-static void moves_sort(route_moves *moves, int (*compare)(const void *, const void *, void *), int32_t process) {
+static void moves_sort(struct route_moves *moves, int (*compare)(const void *, const void *, void *), int32_t process) {
   if (moves->count > 1) qsort_r(moves->items, (size_t)moves->count, sizeof *moves->items, compare, &process);
 }
 
 int shardrt_route_shifted(const shardrt_sharding *from, const shardrt_sharding *to, const shardrt_shift *shift,
                           int32_t process, int32_t devices_per_process, shardrt_route **out) {
-  planner p = {.process = process};
-  int code = side_set(&p.from, from, shift->ndim, shift->old_shape, devices_per_process);
-  if (code == SHARDRT_OK) code = side_set(&p.to, to, shift->ndim, shift->new_shape, devices_per_process);
+  struct planner p = {.process = process};
+  int code = placement_set(&p.from, from, shift->ndim, shift->old_shape, devices_per_process);
+  if (code == SHARDRT_OK) code = placement_set(&p.to, to, shift->ndim, shift->new_shape, devices_per_process);
   if (code != SHARDRT_OK) return code;
   memcpy(p.from.grid.origin, shift->by, (size_t)shift->ndim * sizeof *shift->by);
   p.route = alloc_zeros(1, sizeof *p.route);
@@ -337,16 +338,16 @@ int shardrt_route_shifted(const shardrt_sharding *from, const shardrt_sharding *
   p.route->from = p.from.grid;
   p.route->to = p.to.grid;
   shardrt_box old = whole_of(&p.from.grid), new = whole_of(&p.to.grid), shared;
-  code = holding_set(&p.old, &p.from, process);
-  if (code == SHARDRT_OK) code = holding_set(&p.new, &p.to, process);
+  code = local_blocks_set(&p.old, &p.from, process);
+  if (code == SHARDRT_OK) code = local_blocks_set(&p.new, &p.to, process);
   if (box_intersect(&old, &new, &shared)) { /* an array without elements has nothing to move */
     if (code == SHARDRT_OK) code = add_sends(&p);
     if (code == SHARDRT_OK) code = add_arrivals(&p);
   }
-  holding_clear(&p.old);
-  holding_clear(&p.new);
-  holding_clear(&p.peer_old);
-  holding_clear(&p.peer_new);
+  local_blocks_clear(&p.old);
+  local_blocks_clear(&p.new);
+  local_blocks_clear(&p.peer_old);
+  local_blocks_clear(&p.peer_new);
   if (code != SHARDRT_OK) {
     shardrt_route_free(p.route);
     return code;
@@ -380,9 +381,9 @@ void shardrt_route_elements(const shardrt_route *route, int64_t *received, int64
 }
 
 const shardrt_move *shardrt_route_moves(const shardrt_route *route, int32_t kind, int64_t *count) {
-  const route_moves *moves = kind == SHARDRT_COPIES     ? &route->copies
-                             : kind == SHARDRT_RECEIVES ? &route->receives
-                                                        : &route->sends;
+  const struct route_moves *moves = kind == SHARDRT_COPIES     ? &route->copies
+                                    : kind == SHARDRT_RECEIVES ? &route->receives
+                                                               : &route->sends;
   *count = moves->count;
   return moves->items;
 }

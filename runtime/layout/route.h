@@ -13,12 +13,12 @@
 
 #include "layout/sharding.h"
 
-typedef struct route_moves {
+struct route_moves {
   shardrt_move *items;
   int64_t count;
   int64_t capacity;
   int64_t elements; /* of all boxes together */
-} route_moves;
+};
 
 /* Sends are ordered by how far the receiver is above the sender, counted upwards and around, receives by how far the
  * sender is below the receiver: what is d apart for one is d apart for the other. So if all processes send and receive
@@ -27,8 +27,8 @@ typedef struct route_moves {
  * and box on both sides. */
 struct shardrt_route {
   int32_t process;
-  struct grid from, to;
-  route_moves copies, receives, sends;
+  struct block_grid from, to;
+  struct route_moves copies, receives, sends;
 };
 
 /* The shift of an array of `shape` that becomes just that. */

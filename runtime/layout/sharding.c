@@ -186,10 +186,10 @@ static int error_not_divisible(const shardrt_sharding *sharding, int32_t ndim, c
                    dim, shape_bytes, shape[dim], cuts, sharding->spec.text, axes_bytes, fit_bytes);
 }
 
-int sharding_grid(const shardrt_sharding *sharding, int32_t ndim, const int64_t *shape, struct grid *out) {
+int sharding_grid(const shardrt_sharding *sharding, int32_t ndim, const int64_t *shape, struct block_grid *out) {
   int code = check_shape(sharding, ndim, shape);
   if (code != SHARDRT_OK) return code;
-  struct grid grid = {.ndim = ndim, .blocks = 1};
+  struct block_grid grid = {.ndim = ndim, .blocks = 1};
   for (int32_t d = ndim; d < SHARDRT_MAX_NDIM; d++) grid.parts[d] = 1;
   for (int32_t d = 0; d < ndim; d++) {
     if (shape[d] % sharding->cuts[d] != 0) return error_not_divisible(sharding, ndim, shape, d);
@@ -203,14 +203,14 @@ int sharding_grid(const shardrt_sharding *sharding, int32_t ndim, const int64_t 
 
 int shardrt_sharding_shard_shape(const shardrt_sharding *sharding, int32_t ndim, const int64_t *shape,
                                  int64_t *shard_shape) {
-  struct grid grid = {0};
+  struct block_grid grid = {0};
   int code = sharding_grid(sharding, ndim, shape, &grid);
   if (code != SHARDRT_OK) return code;
   for (int32_t d = 0; d < ndim; d++) shard_shape[d] = grid.shard_shape[d];
   return SHARDRT_OK;
 }
 
-shardrt_box grid_box(const struct grid *grid, int64_t block) {
+shardrt_box block_grid_box(const struct block_grid *grid, int64_t block) {
   shardrt_box box = {.ndim = grid->ndim};
   for (int32_t d = grid->ndim - 1; d >= 0; d--) {
     box.start[d] = grid->origin[d] + block % grid->parts[d] * grid->shard_shape[d];
@@ -220,7 +220,7 @@ shardrt_box grid_box(const struct grid *grid, int64_t block) {
   return box;
 }
 
-int64_t sharding_block(const shardrt_sharding *sharding, const struct grid *grid, int64_t position,
+int64_t sharding_block(const shardrt_sharding *sharding, const struct block_grid *grid, int64_t position,
                        int64_t *replica_id) {
   const shardrt_mesh *mesh = sharding->mesh;
   int64_t coordinates[SHARDRT_MAX_NDIM] = {0}, replica = 0, block = 0;
@@ -238,7 +238,7 @@ int64_t sharding_block(const shardrt_sharding *sharding, const struct grid *grid
   return block;
 }
 
-int64_t sharding_position(const shardrt_sharding *sharding, const struct grid *grid, int64_t block,
+int64_t sharding_position(const shardrt_sharding *sharding, const struct block_grid *grid, int64_t block,
                           int64_t replica_id) {
   const shardrt_mesh *mesh = sharding->mesh;
   int64_t coordinates[SHARDRT_MAX_NDIM] = {0}, position = 0;
@@ -258,19 +258,19 @@ int64_t sharding_position(const shardrt_sharding *sharding, const struct grid *g
   return position;
 }
 
-static shardrt_shard shard_at(const shardrt_sharding *sharding, const struct grid *grid, int64_t position,
+static shardrt_shard shard_at(const shardrt_sharding *sharding, const struct block_grid *grid, int64_t position,
                               int64_t block, int64_t replica_id, int32_t devices_per_process) {
   int32_t device = shardrt_mesh_device(sharding->mesh, position);
   return (shardrt_shard){.position = position,
                          .device = device,
                          .process = device / devices_per_process,
                          .replica_id = replica_id,
-                         .box = grid_box(grid, block)};
+                         .box = block_grid_box(grid, block)};
 }
 
 int shardrt_sharding_shard(const shardrt_sharding *sharding, int32_t ndim, const int64_t *shape, int64_t position,
                            int32_t devices_per_process, shardrt_shard *out) {
-  struct grid grid = {0};
+  struct block_grid grid = {0};
   int code = sharding_grid(sharding, ndim, shape, &grid);
   if (code != SHARDRT_OK) return code;
   if (position < 0 || position >= sharding->mesh->size || devices_per_process < 1)
@@ -320,7 +320,7 @@ static int32_t numbering_number(struct numbering *numbering, int64_t block) {
 int shardrt_sharding_shards(const shardrt_sharding *sharding, int32_t ndim, const int64_t *shape, int32_t process,
                             int32_t devices_per_process, shardrt_shard *out, int64_t capacity, int64_t *count,
                             int64_t *blocks) {
-  struct grid grid = {0};
+  struct block_grid grid = {0};
   int64_t begin = 0, end = 0;
   int code = sharding_grid(sharding, ndim, shape, &grid);
   if (code == SHARDRT_OK) code = mesh_owned(sharding->mesh, process, devices_per_process, &begin, &end);

@@ -30,7 +30,7 @@ shardrt_sharding *sharding_retain(shardrt_sharding *sharding);
 
 /* An array of one shape cut by one sharding. A dimension of size 0 is one part, whatever cuts it: all its parts would
  * be the same empty range. */
-struct grid {
+struct block_grid {
   int32_t ndim;
   int64_t origin[SHARDRT_MAX_NDIM]; /* where its first element is counted from: 0, unless a route shifts it */
   int64_t shard_shape[SHARDRT_MAX_NDIM];
@@ -39,13 +39,14 @@ struct grid {
 };
 
 /* Errors as shardrt_sharding_shard_shape. */
-int sharding_grid(const shardrt_sharding *sharding, int32_t ndim, const int64_t *shape, struct grid *out);
-shardrt_box grid_box(const struct grid *grid, int64_t block);
+int sharding_grid(const shardrt_sharding *sharding, int32_t ndim, const int64_t *shape, struct block_grid *out);
+shardrt_box block_grid_box(const struct block_grid *grid, int64_t block);
 /* The block that the device at a mesh position holds; *replica_id (may be NULL) becomes how many devices before it in
  * mesh order hold the same one. Costs the number of mesh axes. */
-int64_t sharding_block(const shardrt_sharding *sharding, const struct grid *grid, int64_t position,
+int64_t sharding_block(const shardrt_sharding *sharding, const struct block_grid *grid, int64_t position,
                        int64_t *replica_id);
 /* The other way round: the mesh position of the device that holds a block as its replica number `replica_id`. */
-int64_t sharding_position(const shardrt_sharding *sharding, const struct grid *grid, int64_t block, int64_t replica_id);
+int64_t sharding_position(const shardrt_sharding *sharding, const struct block_grid *grid, int64_t block,
+                          int64_t replica_id);
 
 #endif

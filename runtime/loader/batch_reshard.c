@@ -29,7 +29,7 @@ static int set_field(struct batch_reshard *self, const shardrt_loader_options *o
   int code = shardrt_array_new(to, shardrt_array_dtype(read), shardrt_array_ndim(read), shardrt_array_shape(read),
                                plan->process, plan->devices_per_process, &field->like);
   if (code != SHARDRT_OK) return error_prefix(code, "field \"%s\" of the loader's batches", field->name);
-  struct grid grid;
+  struct block_grid grid;
   code = sharding_grid(to, shardrt_array_ndim(read), shardrt_array_shape(read), &grid);
   if (code != SHARDRT_OK) return code;
   field->has_replicas = grid.blocks < shardrt_mesh_size(shardrt_sharding_mesh(to));

@@ -11,7 +11,7 @@ static int compare_berths(const void *a, const void *b) {
   return (x->shard > y->shard) - (x->shard < y->shard);
 }
 
-int berths_new(berths *b, const shardrt_array *array, const struct grid *grid) {
+int berths_new(berths *b, const shardrt_array *array, const struct block_grid *grid) {
   const int64_t count = shardrt_array_shard_count(array);
   *b = (berths){.count = count, .items = alloc_array((size_t)count, sizeof *b->items)};
   if (b->items == NULL) return ALLOC_FAILED;

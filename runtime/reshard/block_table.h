@@ -17,7 +17,7 @@ typedef struct berths {
   berth *items;
 } berths;
 
-int berths_new(berths *b, const shardrt_array *array, const struct grid *grid);
+int berths_new(berths *b, const shardrt_array *array, const struct block_grid *grid);
 void berths_free(berths *b);
 /* Takes the addresses of the array's buffers anew. */
 void berths_look(berths *b, const shardrt_array *array);

@@ -10,7 +10,7 @@ enum { DIRECT_FROM = 256 << 10 }; /* bytes of a run that goes by itself, without
 /* ---- which devices ---------------------------------------------------------------------------------------------- */
 
 /* The k-th, counted around, of the process's devices that hold a block, as one does: from 0 in the process. */
-static int32_t device_of(const side *s, const holding *h, int64_t block, int64_t k) {
+static int32_t device_of(const struct placement *s, const struct local_blocks *h, int64_t block, int64_t k) {
   int64_t first = 0, count = 1;
   while (first < h->count && h->items[first].block != block) first++;
   while (first + count < h->count && h->items[first + count].block == block) count++;
@@ -21,12 +21,12 @@ static int32_t device_of(const side *s, const holding *h, int64_t block, int64_t
 
 /* The two ends of the moves of one direction. */
 typedef struct ends {
-  side from, to;
-  holding mine, others;
+  struct placement from, to;
+  struct local_blocks mine, others;
   bool outgoing;
 } ends;
 
-static void shape_of(const struct grid *grid, int64_t *shape) {
+static void shape_of(const struct block_grid *grid, int64_t *shape) {
   for (int32_t d = 0; d < grid->ndim; d++) shape[d] = grid->shard_shape[d] * grid->parts[d];
 }
 
@@ -35,21 +35,21 @@ static int ends_new(ends *e, const shardrt_route *route, bool outgoing, const sh
   *e = (ends){.outgoing = outgoing};
   int64_t shape[SHARDRT_MAX_NDIM];
   shape_of(&route->from, shape);
-  int code = side_set(&e->from, from, route->from.ndim, shape, devices_per_process);
+  int code = placement_set(&e->from, from, route->from.ndim, shape, devices_per_process);
   shape_of(&route->to, shape);
-  if (code == SHARDRT_OK) code = side_set(&e->to, to, route->to.ndim, shape, devices_per_process);
-  if (code == SHARDRT_OK) code = holding_set(&e->mine, outgoing ? &e->from : &e->to, route->process);
+  if (code == SHARDRT_OK) code = placement_set(&e->to, to, route->to.ndim, shape, devices_per_process);
+  if (code == SHARDRT_OK) code = local_blocks_set(&e->mine, outgoing ? &e->from : &e->to, route->process);
   return code;
 }
 
 static void ends_free(ends *e) {
-  holding_clear(&e->mine);
-  holding_clear(&e->others);
+  local_blocks_clear(&e->mine);
+  local_blocks_clear(&e->others);
 }
 
 /* The lane of the k-th move between the two processes, without its moves. */
 static lane lane_of(const ends *e, const shardrt_move *move, int64_t k) {
-  const holding *old = e->outgoing ? &e->mine : &e->others, *new = e->outgoing ? &e->others : &e->mine;
+  const struct local_blocks *old = e->outgoing ? &e->mine : &e->others, *new = e->outgoing ? &e->others : &e->mine;
   const int32_t from = device_of(&e->from, old, move->from, k), to = device_of(&e->to, new, move->to, k);
   return (lane){.outgoing = e->outgoing,
                 .device = e->outgoing ? from : to,
@@ -62,12 +62,12 @@ static bool is_same_lane(const lane *a, const lane *b) {
 }
 
 /* Finds the lanes, counts their moves, and notes in `which` whose each move is. */
-static int find_lanes(lanes *l, ends *e, const route_moves *moves, int64_t *which) {
+static int find_lanes(lanes *l, ends *e, const struct route_moves *moves, int64_t *which) {
   int64_t first = 0, k = 0; /* the first lane with this process, and the move's number with it */
   for (int64_t i = 0; i < moves->count; i++, k++) {
     const shardrt_move *move = &moves->items[i];
     if (i == 0 || move->process != moves->items[i - 1].process) {
-      int code = holding_set(&e->others, e->outgoing ? &e->to : &e->from, move->process);
+      int code = local_blocks_set(&e->others, e->outgoing ? &e->to : &e->from, move->process);
       if (code < 0) return code;
       first = l->count;
       k = 0;
@@ -82,7 +82,7 @@ static int find_lanes(lanes *l, ends *e, const route_moves *moves, int64_t *whic
   return SHARDRT_OK;
 }
 
-static void deal_moves(lanes *l, const route_moves *moves, const int64_t *which) {
+static void deal_moves(lanes *l, const struct route_moves *moves, const int64_t *which) {
   int64_t before = 0;
   for (int64_t i = 0; i < l->count; i++) {
     l->items[i].moves = l->moves + before;
@@ -98,7 +98,7 @@ static void deal_moves(lanes *l, const route_moves *moves, const int64_t *which)
 int lanes_new(lanes *l, const shardrt_route *route, bool outgoing, const shardrt_sharding *from,
               const shardrt_sharding *to, int32_t devices_per_process) {
   *l = (lanes){0};
-  const route_moves *moves = outgoing ? &route->sends : &route->receives;
+  const struct route_moves *moves = outgoing ? &route->sends : &route->receives;
   if (moves->count == 0) return SHARDRT_OK;
   ends e;
   int code = ends_new(&e, route, outgoing, from, to, devices_per_process);

@@ -36,7 +36,7 @@ typedef struct lane_message {
 
 /* What all lanes have in common. */
 typedef struct cargo {
-  const struct grid *from, *to;
+  const struct block_grid *from, *to;
   const berths *old, *new;
   size_t element; /* bytes */
   int64_t piece;  /* elements of a message at most, */

@@ -18,9 +18,10 @@ haul_place haul_packed(const shardrt_box *box, int32_t device, void *data) {
   return place;
 }
 
-haul_place haul_in_block(const struct grid *grid, int64_t number, const shardrt_box *box, int32_t device, void *data) {
+haul_place haul_in_block(const struct block_grid *grid, int64_t number, const shardrt_box *box, int32_t device,
+                         void *data) {
   haul_place place = {.device = device, .data = data};
-  shardrt_box block = grid_box(grid, number), inner = *box;
+  shardrt_box block = block_grid_box(grid, number), inner = *box;
   int64_t stride = 1;
   for (int32_t d = box->ndim - 1; d >= 0; d--) {
     inner.start[d] -= block.start[d];

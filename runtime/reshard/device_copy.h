@@ -15,7 +15,8 @@ typedef struct haul_place {
   bool is_run; /* its elements follow each other, row-major */
 } haul_place;
 
-haul_place haul_in_block(const struct grid *grid, int64_t number, const shardrt_box *box, int32_t device, void *data);
+haul_place haul_in_block(const struct block_grid *grid, int64_t number, const shardrt_box *box, int32_t device,
+                         void *data);
 haul_place haul_packed(const shardrt_box *box, int32_t device, void *data);
 
 /* Copies the box's elements, of `element` bytes each. Where the device does not reach the other one's memory, and it is

@@ -83,7 +83,7 @@ static int compare_blocks(const void *a, const void *b) {
 
 /* The distinct blocks that this process holds of an array, which may have no buffers yet. What devices hold of it is
  * nowhere yet (borrow_blocks). */
-static int side_new(traffic_side *side, const shardrt_array *array, const struct grid *grid) {
+static int side_new(traffic_side *side, const shardrt_array *array, const struct block_grid *grid) {
   const int64_t shards = shardrt_array_shard_count(array);
   *side = (traffic_side){.blocks = alloc_array((size_t)shards, sizeof *side->blocks)};
   if (side->blocks == NULL) return ALLOC_FAILED;
@@ -102,7 +102,7 @@ static int side_new(traffic_side *side, const shardrt_array *array, const struct
 }
 
 /* The buffer of one block, by its number in the grid. */
-static shardrt_buffer *block_buffer(const shardrt_array *array, const struct grid *grid, int64_t number) {
+static shardrt_buffer *block_buffer(const shardrt_array *array, const struct block_grid *grid, int64_t number) {
   for (int64_t i = 0; i < shardrt_array_shard_count(array); i++)
     if (sharding_block(shardrt_array_sharding(array), grid, shardrt_array_shard(array, i)->position, NULL) == number)
       return shardrt_array_buffer(array, i);
@@ -110,7 +110,8 @@ static shardrt_buffer *block_buffer(const shardrt_array *array, const struct gri
 }
 
 /* Brings what devices hold of an array's blocks to the host: all are on their way before the first is waited for. */
-static int borrow_blocks(traffic_side *side, const shardrt_array *array, const struct grid *grid, int64_t *borrowed) {
+static int borrow_blocks(traffic_side *side, const shardrt_array *array, const struct block_grid *grid,
+                         int64_t *borrowed) {
   int code = SHARDRT_OK;
   for (int64_t b = 0; b < side->count && code == SHARDRT_OK; b++) {
     code = buffer_borrow(block_buffer(array, grid, side->blocks[b].number));
@@ -124,7 +125,7 @@ static int borrow_blocks(traffic_side *side, const shardrt_array *array, const s
   return code;
 }
 
-static void return_blocks(const traffic_side *side, const shardrt_array *array, const struct grid *grid,
+static void return_blocks(const traffic_side *side, const shardrt_array *array, const struct block_grid *grid,
                           int64_t borrowed) {
   for (int64_t b = 0; b < borrowed; b++) buffer_return(block_buffer(array, grid, side->blocks[b].number));
 }
@@ -133,11 +134,11 @@ static void return_blocks(const traffic_side *side, const shardrt_array *array, 
  * of those wanted have none. */
 static int64_t share_blocks(const reshard *r, const traffic_side *wanted, shardrt_buffer **buffers) {
   const shardrt_route *route = r->route;
-  const route_moves *copies = &route->copies;
+  const struct route_moves *copies = &route->copies;
   int64_t missing = wanted->count;
   for (int64_t i = 0; i < copies->count; i++) {
     const shardrt_move *move = &copies->items[i];
-    shardrt_box old_box = grid_box(&route->from, move->from), new_box = grid_box(&route->to, move->to);
+    shardrt_box old_box = block_grid_box(&route->from, move->from), new_box = block_grid_box(&route->to, move->to);
     if (!box_equal(&old_box, &new_box)) continue;
     for (int64_t b = 0; b < wanted->count; b++)
       if (wanted->blocks[b].number == move->to)

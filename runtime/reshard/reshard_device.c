@@ -24,7 +24,7 @@ enum {
 typedef struct part {
   const shardrt_box *box;
   const berth *to, *from;
-  const struct grid *source; /* of `from` */
+  const struct block_grid *source; /* of `from` */
 } part;
 
 typedef struct parts {
@@ -64,13 +64,13 @@ static const berth *nearest(const freight *f, int64_t number, int32_t device) {
 }
 
 static bool is_whole(const freight *f, const shardrt_move *move) {
-  shardrt_box old = grid_box(&f->r->route->from, move->from), new = grid_box(&f->r->route->to, move->to);
+  shardrt_box old = block_grid_box(&f->r->route->from, move->from), new = block_grid_box(&f->r->route->to, move->to);
   return box_equal(&old, &new);
 }
 
 /* Shares what stays where it is, and lists the copies of the rest. */
 static int find_copies(freight *f) {
-  const route_moves *moves = &f->r->route->copies;
+  const struct route_moves *moves = &f->r->route->copies;
   int64_t most = 0, count;
   for (int64_t i = 0; i < moves->count; i++) {
     berths_of(&f->new, moves->items[i].to, &count);
@@ -127,7 +127,7 @@ static int count_uses(freight *f) {
   f->uses = alloc_zeros((size_t)f->old.count, sizeof *f->uses);
   if (f->uses == NULL) return ALLOC_FAILED;
   for (int64_t i = 0; i < f->copies.count; i++) f->uses[block_of(f, f->copies.items[i].from)]++;
-  const route_moves *sends = &f->r->route->sends;
+  const struct route_moves *sends = &f->r->route->sends;
   int64_t count;
   for (int64_t i = 0; i < sends->count; i++) f->uses[block_of(f, berths_of(&f->old, sends->items[i].from, &count))]++;
   return SHARDRT_OK;
@@ -331,7 +331,7 @@ int freight_run(reshard *r, shardrt_array *made) {
 /* ---- from one device that has all ------------------------------------------------------------------------------- */
 
 /* The shard's part of what `whole` holds on its one device. */
-static int fill_shard(shardrt_array *array, int64_t i, const shardrt_array *whole, const struct grid *all) {
+static int fill_shard(shardrt_array *array, int64_t i, const shardrt_array *whole, const struct block_grid *all) {
   const shardrt_box *box = &shardrt_array_shard(array, i)->box;
   shardrt_buffer *source = shardrt_array_buffer(whole, 0), *made;
   const int32_t device = array_local_device(array, i), other = shardrt_buffer_device(source);
@@ -355,7 +355,7 @@ int shardrt_array_fill_from(shardrt_array *array, const shardrt_array *whole) {
     return error_set(SHARDRT_EDATA, "the array's data was given up or never given");
   if (accelerator_get() == NULL)
     return shardrt_array_fill_global(array, shardrt_buffer_data(shardrt_array_buffer(whole, 0)));
-  struct grid all = {.ndim = shardrt_array_ndim(whole), .parts = {1, 1, 1, 1, 1, 1, 1, 1}, .blocks = 1};
+  struct block_grid all = {.ndim = shardrt_array_ndim(whole), .parts = {1, 1, 1, 1, 1, 1, 1, 1}, .blocks = 1};
   memcpy(all.shard_shape, shardrt_array_shape(whole), (size_t)all.ndim * sizeof *all.shard_shape);
   int code = SHARDRT_OK;
   for (int64_t i = 0; i < shardrt_array_shard_count(array) && code == SHARDRT_OK; i++)

@@ -27,7 +27,7 @@ typedef struct message {
 
 /* Where in its list the next message begins. */
 typedef struct cursor {
-  const route_moves *list;
+  const struct route_moves *list;
   int64_t next;
   int64_t piece;  /* of that move */
   int32_t number; /* of messages with the same process */
@@ -49,7 +49,7 @@ typedef struct slot {
 /* Slots 0 … window - 1 send, as many after them receive. */
 struct traffic {
   traffic_task task;
-  const struct grid *from, *to;
+  const struct block_grid *from, *to;
   int32_t window;
   int64_t piece;  /* elements of a message through staging at most */
   int64_t direct; /* of one that needs none on either side */
@@ -82,8 +82,8 @@ static char *block_data(const traffic_side *side, int64_t number) {
 }
 
 /* The box as its block sees it. */
-static shardrt_box box_in_block(const struct grid *grid, int64_t number, const shardrt_box *box) {
-  shardrt_box block = grid_box(grid, number), inner = *box;
+static shardrt_box box_in_block(const struct block_grid *grid, int64_t number, const shardrt_box *box) {
+  shardrt_box block = block_grid_box(grid, number), inner = *box;
   for (int32_t d = 0; d < box->ndim; d++) {
     inner.start[d] -= block.start[d];
     inner.stop[d] -= block.start[d];
@@ -91,12 +91,12 @@ static shardrt_box box_in_block(const struct grid *grid, int64_t number, const s
   return inner;
 }
 
-static bool is_run(const struct grid *grid, int64_t number, const shardrt_box *box) {
+static bool is_run(const struct block_grid *grid, int64_t number, const shardrt_box *box) {
   shardrt_box inner = box_in_block(grid, number, box);
   return box_is_run(&inner, grid->shard_shape);
 }
 
-static size_t offset_in_block(const struct grid *grid, int64_t number, const shardrt_box *box, size_t element) {
+static size_t offset_in_block(const struct block_grid *grid, int64_t number, const shardrt_box *box, size_t element) {
   shardrt_box inner = box_in_block(grid, number, box);
   int64_t offset = 0;
   for (int32_t d = 0; d < inner.ndim; d++) offset = offset * grid->shard_shape[d] + inner.start[d];
@@ -137,7 +137,7 @@ static void use(traffic *t, int64_t from, int64_t count) {
 
 static void copy_piece(void *context, int64_t number) {
   traffic *t = context;
-  const route_moves *copies = &t->task.route->copies;
+  const struct route_moves *copies = &t->task.route->copies;
   int64_t low = 0, high = copies->count; /* the copy with copies_before[low] <= number < copies_before[low + 1] */
   while (high - low > 1) {
     int64_t middle = low + (high - low) / 2;
@@ -158,7 +158,7 @@ static void copy_piece(void *context, int64_t number) {
 }
 
 static void count_copies(traffic *t) {
-  const route_moves *copies = &t->task.route->copies;
+  const struct route_moves *copies = &t->task.route->copies;
   t->copies_before[0] = 0;
   for (int64_t i = 0; i < copies->count; i++) {
     const shardrt_move *move = &copies->items[i];
@@ -202,7 +202,7 @@ static bool cursor_next(const traffic *t, cursor *c, message *out) {
 /* Where in its block a message stands in one run; NULL: it does not. */
 static char *message_place(const traffic *t, const message *m, bool outgoing) {
   if (m->count != 1) return NULL;
-  const struct grid *grid = outgoing ? t->from : t->to;
+  const struct block_grid *grid = outgoing ? t->from : t->to;
   const int64_t number = outgoing ? m->moves->from : m->moves->to;
   if (!is_run(grid, number, &m->box)) return NULL;
   return block_data(outgoing ? &t->task.old : &t->task.new, number) +
@@ -324,7 +324,7 @@ static void traffic_awaits(const void *context, bool *processes) {
 
 /* How often each old block is needed. */
 static void count_uses(traffic *t) {
-  const route_moves *copies = &t->task.route->copies;
+  const struct route_moves *copies = &t->task.route->copies;
   for (int64_t i = 0; i < t->task.old.count; i++) atomic_init(&t->uses[i], 1); /* until traffic_run */
   for (int64_t i = 0; i < copies->count; i++)
     t->uses[block_index(&t->task.old, copies->items[i].from)] += t->copies_before[i + 1] - t->copies_before[i];

@@ -45,7 +45,7 @@ static int make_like(const struct plan *self, const shardrt_loader_options *opti
   if (code != SHARDRT_OK)
     return error_prefix(code, "field \"%s\" of the loader's batches%s", sample->name,
                         options->load_shardings != NULL ? ", as they are read" : "");
-  struct grid grid;
+  struct block_grid grid;
   code = sharding_grid(sharding, sample->ndim + 1, shape, &grid);
   if (code != SHARDRT_OK) return code;
   field->has_replicas = grid.blocks < shardrt_mesh_size(shardrt_sharding_mesh(sharding));
