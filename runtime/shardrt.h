@@ -757,7 +757,8 @@ int shardrt_regroup(const shardrt_array *x, shardrt_array *out);
 
 /* shardrt_reshard between two operations: the new blocks' memory is of what results have given back, and comes back to
  * it. (Steps of training move many sizes in turn; shardrt_reshard keeps memory for the last one only.) */
-int shardrt_carry(shardrt_array *x, shardrt_sharding *to, const shardrt_reshard_options *options, shardrt_array **out);
+int shardrt_reshard_operand(shardrt_array *x, shardrt_sharding *to, const shardrt_reshard_options *options,
+                            shardrt_array **out);
 
 /* n >= 0 arrays put into `out`, which all processes do together: out[i + by[k]] = in[k][i], wherever out has that; `by`
  * has a number for each dimension of each array. What no array gives is 0. No two may give one element. An element

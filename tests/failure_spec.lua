@@ -362,7 +362,7 @@ describe("what one process finds no memory for", function()
       local crumbs = ffi.new("shardrt_saved[1]", { { name = "tall", array = tall.handle } })
       local calls = {
         { "reshard", function() return C.shardrt_reshard(x.handle, whole.handle, nil, out) end },
-        { "carry", function() return C.shardrt_carry(x.handle, whole.handle, nil, out) end },
+        { "carry", function() return C.shardrt_reshard_operand(x.handle, whole.handle, nil, out) end },
         { "process_allgather", function() return C.shardrt_process_allgather(x.handle, got) end },
         { "save", function() return C.shardrt_safetensors_save(folder .. "/x.safetensors", 1, entry, nil) end },
         { "save in rows", function()

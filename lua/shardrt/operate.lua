@@ -95,7 +95,7 @@ local DONATE = { donate = true }
 ---@return shardrt.Array
 function operate.move(what, x, to, options, move)
   if operate.mover and not array.is_pending(x) then operate.mover(x, to) end -- what finishes a sum tells by itself
-  return reshard.array(what, x, to, options, move or C.shardrt_carry)
+  return reshard.array(what, x, to, options, move or C.shardrt_reshard_operand)
 end
 
 -- The array in a layout of which this process holds all that it needs.

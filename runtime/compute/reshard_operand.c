@@ -2,7 +2,8 @@
 #include "compute/work.h"
 #include "reshard/reshard.h"
 
-int shardrt_carry(shardrt_array *x, shardrt_sharding *to, const shardrt_reshard_options *options, shardrt_array **out) {
+int shardrt_reshard_operand(shardrt_array *x, shardrt_sharding *to, const shardrt_reshard_options *options,
+                            shardrt_array **out) {
   reshard r = {.call = "reshard", .x = x, .to = to, .within = true};
   if (options != NULL) r.options = *options;
   r.code = work_pool(&r.pool);

@@ -27,17 +27,17 @@ static int check_replicas(const char *what, int32_t nin, const shardrt_array *co
   return SHARDRT_OK;
 }
 
-int distinct_begin(const char *what, int32_t nin, const shardrt_array *const *in, shardrt_array *out,
-                   struct distinct *self) {
-  *self = (struct distinct){0};
+int unique_blocks_begin(const char *what, int32_t nin, const shardrt_array *const *in, shardrt_array *out,
+                        struct unique_blocks *self) {
+  *self = (struct unique_blocks){0};
   int code = work_check(what, nin, in, out);
   if (code == SHARDRT_OK) code = check_replicas(what, nin, in, out);
-  return code == SHARDRT_OK ? distinct_begin_parts(what, nin, in, out, self) : code;
+  return code == SHARDRT_OK ? unique_blocks_begin_parts(what, nin, in, out, self) : code;
 }
 
-int distinct_begin_parts(const char *what, int32_t nin, const shardrt_array *const *in, shardrt_array *out,
-                         struct distinct *self) {
-  *self = (struct distinct){0};
+int unique_blocks_begin_parts(const char *what, int32_t nin, const shardrt_array *const *in, shardrt_array *out,
+                              struct unique_blocks *self) {
+  *self = (struct unique_blocks){0};
   int code = work_check(what, nin, in, out);
   if (code != SHARDRT_OK) return code;
   const int64_t count = shardrt_array_shard_count(out);
@@ -53,34 +53,35 @@ int distinct_begin_parts(const char *what, int32_t nin, const shardrt_array *con
   return SHARDRT_OK;
 }
 
-void distinct_end(struct distinct *self) {
+void unique_blocks_end(struct unique_blocks *self) {
   alloc_free(self->shards);
 }
 
-void *distinct_data(const struct distinct *self, const shardrt_array *array, int64_t block) {
+void *unique_blocks_data(const struct unique_blocks *self, const shardrt_array *array, int64_t block) {
   return shardrt_buffer_data(shardrt_array_buffer(array, self->shards[block]));
 }
 
-int32_t distinct_device(const struct distinct *self, const shardrt_array *array, int64_t block) {
+int32_t unique_blocks_device(const struct unique_blocks *self, const shardrt_array *array, int64_t block) {
   return array_local_device(array, self->shards[block]);
 }
 
 struct zeros {
-  const struct distinct *blocks;
+  const struct unique_blocks *blocks;
   shardrt_array *out;
 };
 
 static void zeros_task(void *context, int64_t block) {
   const struct zeros *self = context;
-  memset(distinct_data(self->blocks, self->out, block), 0, shardrt_array_shard_bytes(self->out));
+  memset(unique_blocks_data(self->blocks, self->out, block), 0, shardrt_array_shard_bytes(self->out));
 }
 
-int distinct_zero(const struct distinct *self, shardrt_array *out) {
+int unique_blocks_zero(const struct unique_blocks *self, shardrt_array *out) {
   const accelerator *a = accelerator_get();
   struct zeros zeros = {self, out};
   int code = SHARDRT_OK;
   if (a == NULL) work_spread(zeros_task, &zeros, self->count);
   for (int64_t b = 0; a != NULL && b < self->count && code == SHARDRT_OK; b++)
-    code = a->zero(distinct_device(self, out, b), distinct_data(self, out, b), shardrt_array_shard_bytes(out));
+    code =
+        a->zero(unique_blocks_device(self, out, b), unique_blocks_data(self, out, b), shardrt_array_shard_bytes(out));
   return code;
 }

@@ -38,7 +38,7 @@ static convert_loop *const loops[SHARDRT_DTYPE_COUNT][SHARDRT_DTYPE_COUNT][2] = 
 
 /* ---- any dtype to any ------------------------------------------------------------------------------------------- */
 
-void lanes_convert(int32_t from_dtype, int32_t to_dtype, const void *from, void *to, size_t n) {
+void convert_elements(int32_t from_dtype, int32_t to_dtype, const void *from, void *to, size_t n) {
   if (n == 0) return;
   const size_t from_size = shardrt_dtype_size(from_dtype), to_size = shardrt_dtype_size(to_dtype);
   if (from_dtype == to_dtype && from_dtype != SHARDRT_BOOL) {
@@ -51,12 +51,12 @@ void lanes_convert(int32_t from_dtype, int32_t to_dtype, const void *from, void 
     loop(from, to, n);
     return;
   }
-  double lanes[LANES_BLOCK]; /* room for any lane */
+  double lanes[CONVERT_BLOCK]; /* room for any lane */
   const int32_t lane = ELEMENT_LANE_BETWEEN(from_dtype, to_dtype, from_size, to_size);
   convert_loop *const into = loops[from_dtype][lane][avx2], *const out_of = loops[lane][to_dtype][avx2];
   if (into == NULL || out_of == NULL) __builtin_unreachable(); /* every dtype has loops to and from its lanes */
   for (size_t done = 0; done < n;) {
-    const size_t count = n - done < LANES_BLOCK ? n - done : LANES_BLOCK;
+    const size_t count = n - done < CONVERT_BLOCK ? n - done : CONVERT_BLOCK;
     into((const char *)from + done * from_size, lanes, count);
     out_of(lanes, (char *)to + done * to_size, count);
     done += count;
@@ -106,14 +106,14 @@ SCALABLE(SCALE_LOOPS)
 #define SCALE_ENTRY(A, from_t, expression) [SHARDRT_##A] = {scale_plain_##A, scale_avx2_##A},
 static scale_loop *const scale_loops[SHARDRT_DTYPE_COUNT][2] = {SCALABLE(SCALE_ENTRY)};
 
-void lanes_scale_f32(int32_t from_dtype, const void *from, float *to, size_t n, const float *factors,
-                     const float *offsets, bool each) {
+void convert_scaled_f32(int32_t from_dtype, const void *from, float *to, size_t n, const float *factors,
+                        const float *offsets, bool each) {
   scale_loops[from_dtype][simd_has_avx2()](from, to, n, factors, offsets, each);
 }
 
-void lanes_scale_f64(int32_t from_dtype, const void *from, double *to, size_t n, const double *factors,
-                     const double *offsets, bool each) {
-  lanes_convert(from_dtype, SHARDRT_FLOAT64, from, to, n);
+void convert_scaled_f64(int32_t from_dtype, const void *from, double *to, size_t n, const double *factors,
+                        const double *offsets, bool each) {
+  convert_elements(from_dtype, SHARDRT_FLOAT64, from, to, n);
   for (size_t i = 0; i < n && each; i++) to[i] = to[i] * factors[i] + offsets[i];
   for (size_t i = 0; i < n && !each; i++) to[i] = to[i] * factors[0] + offsets[0];
 }

@@ -13,17 +13,17 @@
 #include "shardrt.h"
 
 /* How many elements are best given at a time: few enough that all of them stay in the nearest cache. */
-enum { LANES_BLOCK = 1024 };
+enum { CONVERT_BLOCK = 1024 };
 
 /* Converts n elements at `from` to `to`; these do not overlap, and are aligned to their dtypes. */
-void lanes_convert(int32_t from_dtype, int32_t to_dtype, const void *from, void *to, size_t n);
+void convert_elements(int32_t from_dtype, int32_t to_dtype, const void *from, void *to, size_t n);
 
 /* n elements of some dtype as lanes, each times a factor and plus an offset, rounded after each of the two steps: all
  * by the first of the factors and offsets, or `each` by one of its own. f32: from a dtype all of whose numbers are
  * float32's. */
-void lanes_scale_f32(int32_t from_dtype, const void *from, float *to, size_t n, const float *factors,
-                     const float *offsets, bool each);
-void lanes_scale_f64(int32_t from_dtype, const void *from, double *to, size_t n, const double *factors,
-                     const double *offsets, bool each);
+void convert_scaled_f32(int32_t from_dtype, const void *from, float *to, size_t n, const float *factors,
+                        const float *offsets, bool each);
+void convert_scaled_f64(int32_t from_dtype, const void *from, double *to, size_t n, const double *factors,
+                        const double *offsets, bool each);
 
 #endif

@@ -22,7 +22,7 @@ struct elementwise {
   int32_t out_dtype;
   size_t out_size;
   bool in_place; /* the last step writes where the result is to lie */
-  struct distinct blocks;
+  struct unique_blocks blocks;
   int64_t elements; /* of one block */
   int64_t total;
   int64_t task; /* elements of each, but for the last */
@@ -60,13 +60,13 @@ static void part_begin(struct part *part, size_t n) {
   const int32_t nin = program->nin;
   for (int32_t k = 0; k < nin; k++) {
     if (program->load[k] != PROGRAM_FIXED || program->first[k] < 0) continue;
-    lanes_convert(part->self->operands[k].dtype, program->dtype, part_operand(part, k), part_slot(part, k), 1);
+    convert_elements(part->self->operands[k].dtype, program->dtype, part_operand(part, k), part_slot(part, k), 1);
     fill(part_slot(part, k), program->lane, n);
     part->values[k] = part_slot(part, k);
   }
   for (int32_t i = 0; i < program->nsteps; i++) {
     if (program->kernels[i] != NULL) continue;
-    lanes_convert(SHARDRT_FLOAT64, program->dtype, &program->steps[i].value, part_slot(part, nin + i), 1);
+    convert_elements(SHARDRT_FLOAT64, program->dtype, &program->steps[i].value, part_slot(part, nin + i), 1);
     fill(part_slot(part, nin + i), program->lane, n);
     part->values[nin + i] = part_slot(part, nin + i);
   }
@@ -79,7 +79,7 @@ static void part_load(struct part *part, int32_t k, int64_t first, size_t n) {
   const bool same = operand->dtype == program->dtype;
   char *slot = program->load[k] == PROGRAM_LOADED ? part_slot(part, k) : NULL;
   const void *found = operand_gather(operand, part_operand(part, k), first, (int64_t)n, same ? slot : part->raw);
-  if (!same) lanes_convert(operand->dtype, program->dtype, found, slot, n);
+  if (!same) convert_elements(operand->dtype, program->dtype, found, slot, n);
   part->values[k] = same ? found : slot;
 }
 
@@ -106,7 +106,7 @@ static void part_tile(struct part *part, int64_t first, size_t n) {
     program->kernels[i](from, to, n);
     part->values[nin + i] = to;
   }
-  if (!self->in_place) lanes_convert(program->dtype, self->out_dtype, part->values[nin + last], out, n);
+  if (!self->in_place) convert_elements(program->dtype, self->out_dtype, part->values[nin + last], out, n);
 }
 
 /* The elements [first, stop) of a block. */
@@ -146,9 +146,9 @@ static int run_on_devices(const accelerator *platform, const struct elementwise 
   }
   int code = SHARDRT_OK;
   for (int64_t block = 0; block < self->blocks.count && code == SHARDRT_OK; block++) {
-    for (int32_t k = 0; k < program->nin; k++) operands[k].data = distinct_data(&self->blocks, self->in[k], block);
-    code = platform->elementwise("elementwise", distinct_device(&self->blocks, self->out, block), &given, operands,
-                                 self->out_dtype, distinct_data(&self->blocks, self->out, block), self->elements);
+    for (int32_t k = 0; k < program->nin; k++) operands[k].data = unique_blocks_data(&self->blocks, self->in[k], block);
+    code = platform->elementwise("elementwise", unique_blocks_device(&self->blocks, self->out, block), &given, operands,
+                                 self->out_dtype, unique_blocks_data(&self->blocks, self->out, block), self->elements);
   }
   return code;
 }
@@ -189,7 +189,7 @@ int shardrt_elementwise(const shardrt_step *steps, int32_t nsteps, int32_t compu
   int code = program_set(&self.program, steps, nsteps, compute_dtype, nin);
   if (code == SHARDRT_OK) code = set_operands(&self);
   if (code == SHARDRT_OK)
-    code = distinct_begin("elementwise", nin, (const shardrt_array *const *)in, out, &self.blocks);
+    code = unique_blocks_begin("elementwise", nin, (const shardrt_array *const *)in, out, &self.blocks);
   if (code != SHARDRT_OK) return code;
   set_tasks(&self);
   const accelerator *platform = accelerator_get();
@@ -197,6 +197,6 @@ int shardrt_elementwise(const shardrt_step *steps, int32_t nsteps, int32_t compu
     code = run_on_devices(platform, &self);
   else if (self.total > 0)
     work_spread(run_task, &self, (self.total + self.task - 1) / self.task);
-  distinct_end(&self.blocks);
+  unique_blocks_end(&self.blocks);
   return code;
 }

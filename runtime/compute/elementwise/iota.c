@@ -9,7 +9,7 @@ enum { WORTH = 64 << 10 }; /* elements that are worth a task */
 
 /* A block is [outer, n, inner], and what it counts along n begins where its box does. */
 struct counting {
-  const struct distinct *blocks;
+  const struct unique_blocks *blocks;
   shardrt_array *out;
   int32_t axis, dtype;
   int64_t n, inner, elements; /* of a block */
@@ -22,10 +22,10 @@ static void count_task(void *context, int64_t number) {
   const int64_t block = number / self->tasks, first = number % self->tasks * WORTH;
   const int64_t last = self->elements - first < WORTH ? self->elements : first + WORTH;
   const int64_t begin = shardrt_array_shard(self->out, self->blocks->shards[block])->box.start[self->axis];
-  char *out = distinct_data(self->blocks, self->out, block);
-  double lanes[LANES_BLOCK];
-  for (int64_t i = first; i < last; i += LANES_BLOCK) {
-    const int64_t count = last - i < LANES_BLOCK ? last - i : LANES_BLOCK;
+  char *out = unique_blocks_data(self->blocks, self->out, block);
+  double lanes[CONVERT_BLOCK];
+  for (int64_t i = first; i < last; i += CONVERT_BLOCK) {
+    const int64_t count = last - i < CONVERT_BLOCK ? last - i : CONVERT_BLOCK;
     int64_t along = i / self->inner % self->n, within = i % self->inner;
     for (int64_t k = 0; k < count; k++) {
       lanes[k] = self->start + self->step * (double)(begin + along);
@@ -33,8 +33,8 @@ static void count_task(void *context, int64_t number) {
       within = 0;
       along = along + 1 < self->n ? along + 1 : 0;
     }
-    lanes_convert(SHARDRT_FLOAT64, self->dtype, lanes, out + (size_t)i * shardrt_dtype_size(self->dtype),
-                  (size_t)count);
+    convert_elements(SHARDRT_FLOAT64, self->dtype, lanes, out + (size_t)i * shardrt_dtype_size(self->dtype),
+                     (size_t)count);
   }
 }
 
@@ -42,9 +42,9 @@ static int run_on_devices(const accelerator *platform, const struct counting *se
   int code = SHARDRT_OK;
   for (int64_t block = 0; block < self->blocks->count && code == SHARDRT_OK; block++) {
     const int64_t begin = shardrt_array_shard(self->out, self->blocks->shards[block])->box.start[self->axis];
-    code = platform->count_along("iota", distinct_device(self->blocks, self->out, block), self->dtype, self->start,
+    code = platform->count_along("iota", unique_blocks_device(self->blocks, self->out, block), self->dtype, self->start,
                                  self->step, begin, self->elements / (self->n * self->inner), self->n, self->inner,
-                                 distinct_data(self->blocks, self->out, block));
+                                 unique_blocks_data(self->blocks, self->out, block));
   }
   return code;
 }
@@ -53,8 +53,8 @@ int shardrt_iota(double start, double step, int32_t axis, shardrt_array *out) {
   const int32_t ndim = shardrt_array_ndim(out), dtype = shardrt_array_dtype(out);
   if (axis < 0 || axis >= ndim) return error_set(SHARDRT_EINVAL, "numbers along axis %d of %d dimensions", axis, ndim);
   if (dtype == SHARDRT_BOOL) return error_set(SHARDRT_EINVAL, "numbers that count are not bool");
-  struct distinct blocks;
-  int code = distinct_begin("iota", 0, NULL, out, &blocks);
+  struct unique_blocks blocks;
+  int code = unique_blocks_begin("iota", 0, NULL, out, &blocks);
   if (code != SHARDRT_OK) return code;
   int64_t shape[SHARDRT_MAX_NDIM];
   work_shard_shape(out, shape);
@@ -69,6 +69,6 @@ int shardrt_iota(double start, double step, int32_t axis, shardrt_array *out) {
     code = run_on_devices(platform, &self);
   else if (self.elements > 0)
     work_spread(count_task, &self, blocks.count * self.tasks);
-  distinct_end(&blocks);
+  unique_blocks_end(&blocks);
   return code;
 }

@@ -41,8 +41,8 @@ struct side {
 };
 
 struct product {
-  const struct distinct *blocks;
-  struct terms terms; /* a block is a box */
+  const struct unique_blocks *blocks;
+  struct partial_sums terms; /* a block is a box */
   struct side a, b, out;
   int32_t lane;
   bool transpose_a, transpose_b;
@@ -155,9 +155,9 @@ static void convert_task(void *context, int64_t number) {
   char *own = side_own(side, piece) + first * shardrt_dtype_size(side->dtype);
   char *copy = side_data(side, piece) + first * shardrt_dtype_size(side->lane);
   if (self->back)
-    lanes_convert(side->lane, side->dtype, copy, own, n);
+    convert_elements(side->lane, side->dtype, copy, own, n);
   else
-    lanes_convert(side->dtype, side->lane, own, copy, n);
+    convert_elements(side->dtype, side->lane, own, copy, n);
 }
 
 static void convert(const struct side *side, bool back) {
@@ -252,9 +252,9 @@ static int find_shapes(struct product *self, const shardrt_array *a, const shard
 /* ---- on the host ------------------------------------------------------------------------------------------------ */
 
 static int run(struct product *self, const shardrt_array *a, const shardrt_array *b, shardrt_array *out) {
-  const struct terms *terms = &self->terms;
+  const struct partial_sums *terms = &self->terms;
   int code = self->lane < SHARDRT_FLOAT16 ? SHARDRT_OK : blas_open();
-  if (code == SHARDRT_OK) code = terms_begin(&self->terms, a, b, out);
+  if (code == SHARDRT_OK) code = partial_sums_begin(&self->terms, a, b, out);
   if (code == SHARDRT_OK) code = side_begin(&self->a, self->lane, a, terms->count, terms->shard, true);
   if (code == SHARDRT_OK) code = side_begin(&self->b, self->lane, b, terms->count, terms->shard, true);
   if (code == SHARDRT_OK)
@@ -269,7 +269,7 @@ static int run(struct product *self, const shardrt_array *a, const shardrt_array
   side_end(&self->out);
   side_end(&self->b);
   side_end(&self->a);
-  terms_end(&self->terms);
+  partial_sums_end(&self->terms);
   return code;
 }
 
@@ -293,15 +293,15 @@ static int run_on_devices(const accelerator *platform, const struct product *sel
   return product_on_devices(platform, &product, self->blocks, a, b, out);
 }
 
-static int clear(const struct distinct *blocks, shardrt_array *out) {
+static int clear(const struct unique_blocks *blocks, shardrt_array *out) {
   const accelerator *platform = accelerator_get();
   const size_t bytes = shardrt_array_shard_bytes(out);
   int code = SHARDRT_OK;
   for (int64_t i = 0; i < blocks->count && code == SHARDRT_OK; i++)
     if (platform != NULL)
-      code = platform->zero(distinct_device(blocks, out, i), distinct_data(blocks, out, i), bytes);
+      code = platform->zero(unique_blocks_device(blocks, out, i), unique_blocks_data(blocks, out, i), bytes);
     else
-      memset(distinct_data(blocks, out, i), 0, bytes);
+      memset(unique_blocks_data(blocks, out, i), 0, bytes);
   return code;
 }
 
@@ -315,8 +315,8 @@ int shardrt_matmul(const shardrt_array *a, const shardrt_array *b, int32_t trans
   self.lane = fold_lane(shardrt_array_dtype(a));
   code = find_shapes(&self, a, b, out);
   if (code != SHARDRT_OK) return code;
-  struct distinct blocks;
-  code = distinct_begin_parts("matmul", 2, (const shardrt_array *const[]){a, b}, out, &blocks);
+  struct unique_blocks blocks;
+  code = unique_blocks_begin_parts("matmul", 2, (const shardrt_array *const[]){a, b}, out, &blocks);
   if (code != SHARDRT_OK) return code;
   self.blocks = &blocks;
   const accelerator *platform = accelerator_get();
@@ -326,6 +326,6 @@ int shardrt_matmul(const shardrt_array *a, const shardrt_array *b, int32_t trans
     code = clear(&blocks, out);
   else
     code = platform != NULL ? run_on_devices(platform, &self, precision, a, b, out) : run(&self, a, b, out);
-  distinct_end(&blocks);
+  unique_blocks_end(&blocks);
   return code;
 }

@@ -140,13 +140,13 @@ static int add_up(const struct sum *self) {
 
 /* ---- one sum ---------------------------------------------------------------------------------------------------- */
 
-static struct place place_of(const shardrt_array *array, const struct distinct *blocks, int64_t block) {
-  return (struct place){distinct_device(blocks, array, block), distinct_data(blocks, array, block)};
+static struct place place_of(const shardrt_array *array, const struct unique_blocks *blocks, int64_t block) {
+  return (struct place){unique_blocks_device(blocks, array, block), unique_blocks_data(blocks, array, block)};
 }
 
 /* (Each device has a block of its own: a block's number is the shard's.) */
-static int sum_begin(struct sum *self, const accelerator *platform, int64_t elements, const struct terms *terms,
-                     int64_t box, const struct distinct *blocks, const shardrt_array *out) {
+static int sum_begin(struct sum *self, const accelerator *platform, int64_t elements, const struct partial_sums *terms,
+                     int64_t box, const struct unique_blocks *blocks, const shardrt_array *out) {
   const int64_t begin = terms->begin[box], count = terms->begin[box + 1] - begin;
   *self = (struct sum){.platform = platform, .elements = elements, .out_dtype = shardrt_array_dtype(out)};
   const bool small = self->out_dtype == SHARDRT_FLOAT16 || self->out_dtype == SHARDRT_BFLOAT16;
@@ -162,7 +162,7 @@ static int sum_begin(struct sum *self, const accelerator *platform, int64_t elem
     self->steps[i] =
         (shardrt_step){.op = SHARDRT_OP_ADD, .a = i == 0 ? 0 : (int32_t)(count + i - 1), .b = (int32_t)i + 1};
   for (int64_t i = 0; i < count; i++) {
-    const int32_t device = distinct_device(blocks, out, terms->shard[begin + i]);
+    const int32_t device = unique_blocks_device(blocks, out, terms->shard[begin + i]);
     void *data;
     int code = platform->allocate(device, ACCELERATOR_MAIN, ACCELERATOR_SCRATCH, part_bytes(self), &data);
     if (code < 0) return code;
@@ -181,8 +181,8 @@ static void sum_end(struct sum *self) {
   alloc_free(self->member);
 }
 
-static int sum_box(const accelerator *platform, const accelerator_product *product, const struct terms *terms,
-                   int64_t box, const struct distinct *blocks, const shardrt_array *a, const shardrt_array *b,
+static int sum_box(const accelerator *platform, const accelerator_product *product, const struct partial_sums *terms,
+                   int64_t box, const struct unique_blocks *blocks, const shardrt_array *a, const shardrt_array *b,
                    shardrt_array *out) {
   const int64_t begin = terms->begin[box], count = terms->begin[box + 1] - begin;
   if (count > MOST_PARTS)
@@ -194,8 +194,8 @@ static int sum_box(const accelerator *platform, const accelerator_product *produ
   part.out_dtype = self.dtype;
   for (int64_t t = 0; t < self.terms && code == SHARDRT_OK; t++) {
     const int64_t shard = terms->shard[begin + t];
-    code = platform->product(WHAT, self.term[t].device, &part, distinct_data(blocks, a, shard),
-                             distinct_data(blocks, b, shard), self.term[t].data);
+    code = platform->product(WHAT, self.term[t].device, &part, unique_blocks_data(blocks, a, shard),
+                             unique_blocks_data(blocks, b, shard), self.term[t].data);
   }
   if (code == SHARDRT_OK) {
     code = add_up(&self);
@@ -206,18 +206,19 @@ static int sum_box(const accelerator *platform, const accelerator_product *produ
   return code;
 }
 
-int product_on_devices(const accelerator *platform, const accelerator_product *product, const struct distinct *blocks,
-                       const shardrt_array *a, const shardrt_array *b, shardrt_array *out) {
-  struct terms terms;
-  int code = terms_begin(&terms, a, b, out);
+int product_on_devices(const accelerator *platform, const accelerator_product *product,
+                       const struct unique_blocks *blocks, const shardrt_array *a, const shardrt_array *b,
+                       shardrt_array *out) {
+  struct partial_sums terms;
+  int code = partial_sums_begin(&terms, a, b, out);
   for (int64_t i = 0; i < blocks->count && code == SHARDRT_OK; i++) {
     const int32_t box = shardrt_array_shard(out, i)->block;
     if (terms.begin[box + 1] - terms.begin[box] > 1) continue;
-    code = platform->product(WHAT, distinct_device(blocks, out, i), product, distinct_data(blocks, a, i),
-                             distinct_data(blocks, b, i), distinct_data(blocks, out, i));
+    code = platform->product(WHAT, unique_blocks_device(blocks, out, i), product, unique_blocks_data(blocks, a, i),
+                             unique_blocks_data(blocks, b, i), unique_blocks_data(blocks, out, i));
   }
   for (int64_t box = 0; box < terms.boxes && code == SHARDRT_OK; box++)
     if (terms.begin[box + 1] - terms.begin[box] > 1) code = sum_box(platform, product, &terms, box, blocks, a, b, out);
-  terms_end(&terms);
+  partial_sums_end(&terms);
   return code;
 }

@@ -27,7 +27,7 @@ struct fill;
 typedef void fill_tile(const struct fill *fill, const uint32_t bits[2][KEY_TILE], size_t n, void *to);
 
 struct fill {
-  struct distinct blocks;
+  struct unique_blocks blocks;
   const shardrt_array *out;
   shardrt_key keys[2];
   int32_t nkeys;
@@ -101,7 +101,7 @@ static void run_task(void *context, int64_t number) {
   const int64_t block = number / self->per_block;
   const int64_t origin = place_of(self->out, &shardrt_array_shard(self->out, self->blocks.shards[block])->box);
   const size_t element = shardrt_dtype_size(shardrt_array_dtype(self->out));
-  char *data = distinct_data(&self->blocks, self->out, block);
+  char *data = unique_blocks_data(&self->blocks, self->out, block);
   int64_t first = number % self->per_block * TASK, stop = first + TASK;
   if (stop > self->elements) stop = self->elements;
   while (first < stop) {
@@ -134,8 +134,8 @@ static int run_on_devices(const accelerator *a, const struct fill *self) {
   int code = SHARDRT_OK;
   for (int64_t block = 0; block < self->blocks.count && code == SHARDRT_OK; block++) {
     random.origin = place_of(self->out, &shardrt_array_shard(self->out, self->blocks.shards[block])->box);
-    code = a->random("random numbers", distinct_device(&self->blocks, self->out, block), &random,
-                     distinct_data(&self->blocks, self->out, block));
+    code = a->random("random numbers", unique_blocks_device(&self->blocks, self->out, block), &random,
+                     unique_blocks_data(&self->blocks, self->out, block));
   }
   return code;
 }
@@ -145,7 +145,7 @@ static int run_fill(struct fill *self, shardrt_array *out) {
   if (!size_elements(shardrt_array_ndim(out), shardrt_array_shape(out), &self->size))
     return error_set(SHARDRT_EOVERFLOW, "the elements of an array of random numbers");
   int code = key_check(&self->keys[0], self->size, self->width);
-  if (code == SHARDRT_OK) code = distinct_begin("random numbers", 0, NULL, out, &self->blocks);
+  if (code == SHARDRT_OK) code = unique_blocks_begin("random numbers", 0, NULL, out, &self->blocks);
   if (code != SHARDRT_OK) return code;
   self->elements = work_shard_elements(out);
   self->per_block = (self->elements + TASK - 1) / TASK;
@@ -155,7 +155,7 @@ static int run_fill(struct fill *self, shardrt_array *out) {
     code = run_on_devices(a, self);
   else
     work_spread(run_task, self, self->blocks.count * self->per_block);
-  distinct_end(&self->blocks);
+  unique_blocks_end(&self->blocks);
   return code;
 }
 

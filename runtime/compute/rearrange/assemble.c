@@ -49,10 +49,10 @@ int shardrt_assemble(int32_t n, shardrt_array *const *in, const int64_t *by, sha
     const shardrt_shift shift = shift_of(in[k], by + (int64_t)k * ndim, out);
     left -= given(&shift);
   }
-  struct distinct blocks;
-  int code = distinct_begin_parts("assemble", n, (const shardrt_array *const *)in, out, &blocks);
-  if (code == SHARDRT_OK && left > 0) code = distinct_zero(&blocks, out);
-  distinct_end(&blocks);
+  struct unique_blocks blocks;
+  int code = unique_blocks_begin_parts("assemble", n, (const shardrt_array *const *)in, out, &blocks);
+  if (code == SHARDRT_OK && left > 0) code = unique_blocks_zero(&blocks, out);
+  unique_blocks_end(&blocks);
   if (code < 0) return reshard_fail(&(reshard){.call = "assemble"}, code);
   for (int32_t k = 0; k < n && code == SHARDRT_OK; k++) {
     const shardrt_shift shift = shift_of(in[k], by + (int64_t)k * ndim, out);

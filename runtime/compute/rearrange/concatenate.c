@@ -43,8 +43,8 @@ int shardrt_concatenate(int32_t n, shardrt_array *const *in, int32_t axis, shard
     return error_set(SHARDRT_EINVAL,
                      "concatenate: the shards have %" PRId64 " along axis %d together, the result's %" PRId64, sum,
                      axis, wanted[axis]);
-  struct distinct blocks;
-  int code = distinct_begin("concatenate", n, (const shardrt_array *const *)in, out, &blocks);
+  struct unique_blocks blocks;
+  int code = unique_blocks_begin("concatenate", n, (const shardrt_array *const *)in, out, &blocks);
   if (code != SHARDRT_OK) return code;
   struct place place = {.ndim = ndim};
   place_strides(ndim, wanted, place.to_stride);
@@ -54,6 +54,6 @@ int shardrt_concatenate(int32_t n, shardrt_array *const *in, int32_t axis, shard
     code = place_run("concatenate", &place, &blocks, in[i], out);
     place.to_first += place.extent[axis] * place.to_stride[axis];
   }
-  distinct_end(&blocks);
+  unique_blocks_end(&blocks);
   return code;
 }

@@ -58,7 +58,7 @@ static run_loop *run_for(size_t bytes) {
 
 struct placing {
   struct place place;
-  const struct distinct *blocks;
+  const struct unique_blocks *blocks;
   const shardrt_array *x;
   shardrt_array *out;
   size_t bytes;  /* of an element */
@@ -103,11 +103,11 @@ static void place_task(void *context, int64_t number) {
   const struct placing *self = context;
   const int64_t block = number / self->tasks, first = number % self->tasks * WORTH;
   const int64_t last = self->n - first < WORTH ? self->n : first + WORTH;
-  place_range(self, distinct_data(self->blocks, self->x, block), distinct_data(self->blocks, self->out, block), first,
-              last);
+  place_range(self, unique_blocks_data(self->blocks, self->x, block),
+              unique_blocks_data(self->blocks, self->out, block), first, last);
 }
 
-static int place_on_devices(const char *what, const struct place *self, const struct distinct *blocks,
+static int place_on_devices(const char *what, const struct place *self, const struct unique_blocks *blocks,
                             const shardrt_array *x, shardrt_array *out) {
   const accelerator *a = accelerator_get();
   const size_t element = shardrt_dtype_size(shardrt_array_dtype(out));
@@ -119,12 +119,12 @@ static int place_on_devices(const char *what, const struct place *self, const st
   }
   int code = SHARDRT_OK;
   for (int64_t b = 0; b < blocks->count && code == SHARDRT_OK; b++)
-    code = a->place(what, distinct_device(blocks, out, b), element, &place, distinct_data(blocks, out, b),
-                    distinct_data(blocks, x, b));
+    code = a->place(what, unique_blocks_device(blocks, out, b), element, &place, unique_blocks_data(blocks, out, b),
+                    unique_blocks_data(blocks, x, b));
   return code;
 }
 
-int place_run(const char *what, const struct place *self, const struct distinct *blocks, const shardrt_array *x,
+int place_run(const char *what, const struct place *self, const struct unique_blocks *blocks, const shardrt_array *x,
               shardrt_array *out) {
   if (accelerator_get() != NULL) return place_on_devices(what, self, blocks, x, out);
   struct placing placing = {.place = place_merged(self), .blocks = blocks, .x = x, .out = out, .n = 1};

@@ -21,7 +21,7 @@ struct place place_merged(const struct place *from);
 
 /* In all blocks, copies from x's to out's, which have elements of the same size: by all threads or, where the blocks
  * lie there, by the devices. `what` is the operation, for messages. EDEVICE. */
-int place_run(const char *what, const struct place *self, const struct distinct *blocks, const shardrt_array *x,
+int place_run(const char *what, const struct place *self, const struct unique_blocks *blocks, const shardrt_array *x,
               shardrt_array *out);
 
 #endif

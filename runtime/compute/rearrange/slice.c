@@ -53,13 +53,13 @@ int shardrt_slice(const shardrt_array *x, const int64_t *start, const int64_t *s
   work_shard_shape(x, shape);
   work_shard_shape(out, place.extent);
   code = check_inside("slice", place.ndim, place.extent, shape, start, step);
-  struct distinct blocks;
-  if (code == SHARDRT_OK) code = distinct_begin("slice", 1, &x, out, &blocks);
+  struct unique_blocks blocks;
+  if (code == SHARDRT_OK) code = unique_blocks_begin("slice", 1, &x, out, &blocks);
   if (code != SHARDRT_OK) return code;
   place_strides(place.ndim, place.extent, place.to_stride);
   place.from_first = stepped(place.ndim, place.extent, shape, start, step, place.from_stride);
   code = place_run("slice", &place, &blocks, x, out);
-  distinct_end(&blocks);
+  unique_blocks_end(&blocks);
   return code;
 }
 
@@ -71,13 +71,13 @@ int shardrt_pad(const shardrt_array *x, const int64_t *start, const int64_t *ste
   work_shard_shape(x, place.extent);
   work_shard_shape(out, shape);
   code = check_inside("pad", place.ndim, place.extent, shape, start, step);
-  struct distinct blocks;
-  if (code == SHARDRT_OK) code = distinct_begin("pad", 1, &x, out, &blocks);
+  struct unique_blocks blocks;
+  if (code == SHARDRT_OK) code = unique_blocks_begin("pad", 1, &x, out, &blocks);
   if (code != SHARDRT_OK) return code;
   place_strides(place.ndim, place.extent, place.from_stride);
   place.to_first = stepped(place.ndim, place.extent, shape, start, step, place.to_stride);
-  if (shardrt_array_shard_bytes(x) < shardrt_array_shard_bytes(out)) code = distinct_zero(&blocks, out);
+  if (shardrt_array_shard_bytes(x) < shardrt_array_shard_bytes(out)) code = unique_blocks_zero(&blocks, out);
   if (code == SHARDRT_OK) code = place_run("pad", &place, &blocks, x, out);
-  distinct_end(&blocks);
+  unique_blocks_end(&blocks);
   return code;
 }

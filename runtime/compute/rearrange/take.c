@@ -18,7 +18,7 @@ enum {
 
 /* The whole array is [outer, size, inner], the taken one [outer, count, inner]. */
 struct taking {
-  const struct distinct *blocks;
+  const struct unique_blocks *blocks;
   const shardrt_array *x, *indices;
   shardrt_array *out;
   int64_t outer, size, count, inner;
@@ -77,7 +77,7 @@ static int check_indices(const char *what, const struct taking *self) {
   const int32_t dtype = shardrt_array_dtype(self->indices);
   const int64_t n = self->outer * self->inner > 0 ? self->count : 0;
   for (int64_t b = 0; b < self->blocks->count; b++) {
-    const void *indices = distinct_data(self->blocks, self->indices, b);
+    const void *indices = unique_blocks_data(self->blocks, self->indices, b);
     for (int64_t i = 0; i < n; i++) {
       const int64_t index = index_at(indices, dtype, i);
       if (index < -self->size || index >= self->size)
@@ -106,8 +106,8 @@ static int check_on_devices(const char *what, const struct taking *self) {
   for (int64_t b = 0; b < self->blocks->count && self->outer * self->inner > 0 && code == SHARDRT_OK; b++) {
     const int64_t shard = self->blocks->shards[b];
     if (work_replica(self->indices, shard) == shard)
-      code = accelerator_get()->check_indices(what, distinct_device(self->blocks, self->out, b), &taking,
-                                              distinct_data(self->blocks, self->indices, b));
+      code = accelerator_get()->check_indices(what, unique_blocks_device(self->blocks, self->out, b), &taking,
+                                              unique_blocks_data(self->blocks, self->indices, b));
   }
   return code;
 }
@@ -119,8 +119,8 @@ static int take_on_devices(const char *what, const struct taking *self, bool add
   int code = check_on_devices(what, self);
   for (int64_t b = 0; b < self->blocks->count && code == SHARDRT_OK; b++)
     code = (add ? a->take_add : a->take)(
-        what, distinct_device(self->blocks, self->out, b), &taking, distinct_data(self->blocks, self->x, b),
-        distinct_data(self->blocks, self->indices, b), distinct_data(self->blocks, self->out, b));
+        what, unique_blocks_device(self->blocks, self->out, b), &taking, unique_blocks_data(self->blocks, self->x, b),
+        unique_blocks_data(self->blocks, self->indices, b), unique_blocks_data(self->blocks, self->out, b));
   return code;
 }
 
@@ -133,10 +133,10 @@ static void take_task(void *context, int64_t number) {
                 all = self->outer * self->count;
   const int64_t last = all - first < self->rows ? all : first + self->rows;
   const int32_t dtype = shardrt_array_dtype(self->indices);
-  const void *indices = distinct_data(self->blocks, self->indices, block);
+  const void *indices = unique_blocks_data(self->blocks, self->indices, block);
   const size_t bytes = (size_t)self->inner * shardrt_dtype_size(self->dtype);
-  const char *from = distinct_data(self->blocks, self->x, block);
-  char *to = distinct_data(self->blocks, self->out, block);
+  const char *from = unique_blocks_data(self->blocks, self->x, block);
+  char *to = unique_blocks_data(self->blocks, self->out, block);
   for (int64_t row = first; row < last; row++) {
     const int64_t index = index_at(indices, dtype, row % self->count);
     const int64_t at = row / self->count * self->size + (index < 0 ? index + self->size : index);
@@ -151,13 +151,13 @@ int shardrt_take(const shardrt_array *x, const shardrt_array *indices, int32_t a
                      shardrt_array_ndim(indices), shardrt_array_ndim(x), shardrt_array_ndim(out));
   int code = check("take", x, indices, axis, out, &self);
   if (code != SHARDRT_OK) return code;
-  struct distinct blocks;
-  code = distinct_begin("take", 2, (const shardrt_array *const[]){x, indices}, out, &blocks);
+  struct unique_blocks blocks;
+  code = unique_blocks_begin("take", 2, (const shardrt_array *const[]){x, indices}, out, &blocks);
   if (code != SHARDRT_OK) return code;
   self.blocks = &blocks;
   if (accelerator_get() != NULL) {
     code = take_on_devices("take", &self, false);
-    distinct_end(&blocks);
+    unique_blocks_end(&blocks);
     return code;
   }
   code = check_indices("take", &self);
@@ -167,7 +167,7 @@ int shardrt_take(const shardrt_array *x, const shardrt_array *indices, int32_t a
     self.tasks = (rows - 1) / self.rows + 1;
     work_spread(take_task, &self, blocks.count * self.tasks);
   }
-  distinct_end(&blocks);
+  unique_blocks_end(&blocks);
   return code;
 }
 
@@ -182,11 +182,11 @@ static void add_task(void *context, int64_t number) {
   const int64_t last = self->outer - first < self->rows ? self->outer : first + self->rows;
   const size_t n = (size_t)(self->inner - left < SPAN ? self->inner - left : SPAN);
   const int32_t dtype = shardrt_array_dtype(self->indices);
-  const void *indices = distinct_data(self->blocks, self->indices, block);
+  const void *indices = unique_blocks_data(self->blocks, self->indices, block);
   const size_t element = shardrt_dtype_size(self->dtype), lane = shardrt_dtype_size(self->lane);
   const bool convert = self->room != NULL;
-  const char *dy = distinct_data(self->blocks, self->x, block);
-  char *out = distinct_data(self->blocks, self->out, block);
+  const char *dy = unique_blocks_data(self->blocks, self->x, block);
+  char *out = unique_blocks_data(self->blocks, self->out, block);
   char *sums = convert ? self->room + (size_t)(block * self->outer * self->size * self->inner) * lane : out;
   double room[SPAN];
   for (int64_t o = first; o < last; o++) {
@@ -196,13 +196,13 @@ static void add_task(void *context, int64_t number) {
     for (int64_t i = 0; i < self->count; i++) {
       const int64_t index = index_at(indices, dtype, i), row = start + (index < 0 ? index + self->size : index);
       const char *from = dy + (size_t)((o * self->count + i) * self->inner + left) * element;
-      if (convert) lanes_convert(self->dtype, self->lane, from, room, n);
+      if (convert) convert_elements(self->dtype, self->lane, from, room, n);
       fold_into(SHARDRT_SUM, self->lane, sums + (size_t)(row * self->inner + left) * lane,
                 convert ? (const void *)room : from, n);
     }
     for (int64_t i = start; i < start + self->size && convert; i++) {
       const size_t at = (size_t)(i * self->inner + left);
-      lanes_convert(self->lane, self->dtype, sums + at * lane, out + at * element, n);
+      convert_elements(self->lane, self->dtype, sums + at * lane, out + at * element, n);
     }
   }
 }
@@ -213,13 +213,13 @@ int shardrt_take_add(const shardrt_array *dy, const shardrt_array *indices, int3
   if (dtype == SHARDRT_BOOL) return error_set(SHARDRT_EINVAL, "take_add: bools are not added");
   int code = check("take_add", out, indices, axis, dy, &self);
   if (code != SHARDRT_OK) return code;
-  struct distinct blocks;
-  code = distinct_begin("take_add", 2, (const shardrt_array *const[]){dy, indices}, out, &blocks);
+  struct unique_blocks blocks;
+  code = unique_blocks_begin("take_add", 2, (const shardrt_array *const[]){dy, indices}, out, &blocks);
   if (code != SHARDRT_OK) return code;
   self.blocks = &blocks;
   if (accelerator_get() != NULL) {
     code = take_on_devices("take_add", &self, true);
-    distinct_end(&blocks);
+    unique_blocks_end(&blocks);
     return code;
   }
   code = check_indices("take_add", &self);
@@ -234,6 +234,6 @@ int shardrt_take_add(const shardrt_array *dy, const shardrt_array *indices, int3
     work_spread(add_task, &self, blocks.count * self.tasks);
   }
   alloc_free(self.room);
-  distinct_end(&blocks);
+  unique_blocks_end(&blocks);
   return code;
 }

@@ -13,7 +13,7 @@ enum { SIDE = 256, WORTH = SIDE * SIDE }; /* of a part of a plane; elements that
 /* Loops over planes: in a plane, one axis is packed in the result (`a`) and another in x (`b`). A task takes a part of
  * one plane, or several small planes. */
 struct transposing {
-  const struct distinct *blocks;
+  const struct unique_blocks *blocks;
   const shardrt_array *x;
   shardrt_array *out;
   size_t bytes;             /* of an element */
@@ -34,8 +34,8 @@ static void transpose_task(void *context, int64_t number) {
   const int64_t top = part / self->parts_a * SIDE, left = part % self->parts_a * SIDE;
   const int64_t rows = parts == 1 || self->b - top < SIDE ? self->b - top : SIDE;
   const int64_t columns = parts == 1 || self->a - left < SIDE ? self->a - left : SIDE;
-  const char *from = distinct_data(self->blocks, self->x, block);
-  char *to = distinct_data(self->blocks, self->out, block);
+  const char *from = unique_blocks_data(self->blocks, self->x, block);
+  char *to = unique_blocks_data(self->blocks, self->out, block);
   for (int64_t plane = first; plane < last; plane++) {
     int64_t rest = plane, f = top + left * self->a_stride, t = top * self->b_stride + left;
     for (int32_t d = self->outer.ndim - 1; d >= 0; d--) {
@@ -103,8 +103,8 @@ static int check(const shardrt_array *x, const int32_t *permutation, const shard
 int shardrt_transpose(const shardrt_array *x, const int32_t *permutation, shardrt_array *out) {
   int code = check(x, permutation, out);
   if (code != SHARDRT_OK) return code;
-  struct distinct blocks;
-  code = distinct_begin("transpose", 1, &x, out, &blocks);
+  struct unique_blocks blocks;
+  code = unique_blocks_begin("transpose", 1, &x, out, &blocks);
   if (code != SHARDRT_OK) return code;
   int64_t shape[SHARDRT_MAX_NDIM], strides[SHARDRT_MAX_NDIM];
   struct place place = {.ndim = shardrt_array_ndim(x)};
@@ -120,6 +120,6 @@ int shardrt_transpose(const shardrt_array *x, const int32_t *permutation, shardr
     code = place_run("transpose", &loops, &blocks, x, out);
   else
     run(&self, &loops);
-  distinct_end(&blocks);
+  unique_blocks_end(&blocks);
   return code;
 }

@@ -13,7 +13,7 @@ struct search {
   int32_t from;
   int32_t lane;
   size_t lane_bytes;
-  const struct distinct *blocks;
+  const struct unique_blocks *blocks;
   const shardrt_array *x;
   shardrt_array *out;
   char *best;     /* [block, outer, chunk, inner], where there are several chunks */
@@ -23,7 +23,7 @@ struct search {
 static const void *load(const struct search *self, const char *x, size_t first, size_t n, void *room) {
   const char *from = x + first * shardrt_dtype_size(self->from);
   if (self->from == self->lane) return from;
-  lanes_convert(self->from, self->lane, from, room, n);
+  convert_elements(self->from, self->lane, from, room, n);
   return room;
 }
 
@@ -63,7 +63,7 @@ static void search_task(void *context, int64_t number) {
   const struct pass *pass = &self->pass;
   const int64_t block = number / pass->tasks;
   const struct part part = pass_part(pass, number % pass->tasks);
-  const char *x = distinct_data(self->blocks, self->x, block);
+  const char *x = unique_blocks_data(self->blocks, self->x, block);
   double room[FOLD_BLOCK];
   for (size_t o = part.first; o < part.last; o++)
     for (size_t c = part.left; c < part.right; c += FOLD_BLOCK) {
@@ -72,7 +72,7 @@ static void search_task(void *context, int64_t number) {
       const size_t kept = (size_t)block * pass->outer * pass->chunks * pass->inner + to;
       void *best = pass->chunks == 1 ? (void *)room : self->best + kept * self->lane_bytes;
       int32_t *where =
-          pass->chunks == 1 ? (int32_t *)distinct_data(self->blocks, self->out, block) + to : self->where + kept;
+          pass->chunks == 1 ? (int32_t *)unique_blocks_data(self->blocks, self->out, block) + to : self->where + kept;
       if (pass->inner == 1)
         search_row(self, x, at, part.top, part.bottom, best, where);
       else
@@ -85,7 +85,7 @@ static void search_end(void *context, int64_t row) {
   const struct search *self = context;
   const size_t inner = self->pass.inner, chunks = self->pass.chunks, outer = self->pass.outer;
   const size_t first = (size_t)row * chunks * inner;
-  int32_t *out = distinct_data(self->blocks, self->out, row / (int64_t)outer);
+  int32_t *out = unique_blocks_data(self->blocks, self->out, row / (int64_t)outer);
   for (size_t k = 0; k < inner; k++) {
     int32_t chunk = 0;
     for (size_t c = 1; c < chunks; c++)
@@ -95,7 +95,7 @@ static void search_end(void *context, int64_t row) {
   }
 }
 
-int extreme_run(int32_t op, const struct pass *pass, const struct distinct *blocks, const shardrt_array *x,
+int extreme_run(int32_t op, const struct pass *pass, const struct unique_blocks *blocks, const shardrt_array *x,
                 shardrt_array *out) {
   const int32_t from = shardrt_array_dtype(x), lane = fold_lane(from);
   struct search self = {.pass = *pass, .op = op, .from = from, .lane = lane, .blocks = blocks, .x = x, .out = out};

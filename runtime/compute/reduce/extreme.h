@@ -7,7 +7,7 @@
 
 /* One pass over all blocks of x into `out`, int32, with SHARDRT_MAX or MIN: of equals the first, the first NaN before
  * all others. There are no more rows than an int32 counts. */
-int extreme_run(int32_t op, const struct pass *pass, const struct distinct *blocks, const shardrt_array *x,
+int extreme_run(int32_t op, const struct pass *pass, const struct unique_blocks *blocks, const shardrt_array *x,
                 shardrt_array *out);
 
 #endif

@@ -7,7 +7,7 @@ static int64_t box_of(const shardrt_array *array, int64_t i) {
 }
 
 /* Whether a shard's operands are those of a term from `begin` on. */
-static bool is_counted(const struct terms *self, int64_t begin, const shardrt_array *a, const shardrt_array *b,
+static bool is_counted(const struct partial_sums *self, int64_t begin, const shardrt_array *a, const shardrt_array *b,
                        int64_t i) {
   for (int64_t term = begin; term < self->count; term++) {
     const int64_t shard = self->shard[term];
@@ -16,9 +16,10 @@ static bool is_counted(const struct terms *self, int64_t begin, const shardrt_ar
   return false;
 }
 
-int terms_begin(struct terms *self, const shardrt_array *a, const shardrt_array *b, const shardrt_array *out) {
+int partial_sums_begin(struct partial_sums *self, const shardrt_array *a, const shardrt_array *b,
+                       const shardrt_array *out) {
   const int64_t shards = shardrt_array_shard_count(out);
-  *self = (struct terms){0};
+  *self = (struct partial_sums){0};
   self->begin = alloc_array((size_t)shards + 1, sizeof *self->begin);
   self->shard = alloc_array((size_t)shards, sizeof *self->shard);
   if (self->begin == NULL || self->shard == NULL) return ALLOC_FAILED;
@@ -33,7 +34,7 @@ int terms_begin(struct terms *self, const shardrt_array *a, const shardrt_array 
   return SHARDRT_OK;
 }
 
-void terms_end(struct terms *self) {
+void partial_sums_end(struct partial_sums *self) {
   alloc_free(self->shard);
   alloc_free(self->begin);
 }

@@ -5,7 +5,7 @@
 
 #include "shardrt.h"
 
-struct terms {
+struct partial_sums {
   int64_t boxes;  /* of the result, in the order of the first shard of each, which is the order of their numbers */
   int64_t count;  /* of terms, most often as many */
   int64_t *begin; /* the first term of each box, and of what would be the next one */
@@ -13,7 +13,8 @@ struct terms {
 };
 
 /* All three have data of the same devices in the same order; boxes of `out` hold elements. */
-int terms_begin(struct terms *self, const shardrt_array *a, const shardrt_array *b, const shardrt_array *out);
-void terms_end(struct terms *self); /* also where it was not begun, or failed: all 0 then */
+int partial_sums_begin(struct partial_sums *self, const shardrt_array *a, const shardrt_array *b,
+                       const shardrt_array *out);
+void partial_sums_end(struct partial_sums *self); /* also where it was not begun, or failed: all 0 then */
 
 #endif

@@ -24,7 +24,7 @@ struct fold_pass {
   int32_t lane; /* in which it computes, */
   int32_t to;   /* and of what it leaves */
   bool truth;   /* whether elements are not 0 counts, and nothing else */
-  const struct distinct *blocks;
+  const struct unique_blocks *blocks;
   const shardrt_array *x; /* NULL: it reads `before` */
   shardrt_array *out;     /* NULL: it leaves `after` */
   const char *before;
@@ -36,12 +36,12 @@ static const void *load(const struct fold_pass *self, const char *x, size_t firs
   const char *from = x + first * shardrt_dtype_size(self->from);
   if (self->truth) {
     uint8_t truths[FOLD_BLOCK];
-    lanes_convert(self->from, SHARDRT_BOOL, from, truths, n);
-    lanes_convert(SHARDRT_BOOL, self->lane, truths, room, n);
+    convert_elements(self->from, SHARDRT_BOOL, from, truths, n);
+    convert_elements(SHARDRT_BOOL, self->lane, truths, room, n);
     return room;
   }
   if (self->from == self->lane) return from;
-  lanes_convert(self->from, self->lane, from, room, n);
+  convert_elements(self->from, self->lane, from, room, n);
   return room;
 }
 
@@ -73,7 +73,7 @@ static void fold_small(const struct fold_pass *self, const char *x, const struct
     const size_t count = part->last - o < several ? part->last - o : several;
     const void *lanes = load(self, x, o * n * inner, count * n * inner, room);
     fold_groups(self->op, self->lane, lanes, folded, count, n, inner);
-    lanes_convert(self->lane, self->to, folded, out + o * inner * shardrt_dtype_size(self->to), count * inner);
+    convert_elements(self->lane, self->to, folded, out + o * inner * shardrt_dtype_size(self->to), count * inner);
     o += count;
   }
 }
@@ -86,7 +86,7 @@ static void fold_large(const struct fold_pass *self, const char *x, const struct
       const size_t width = part->right - c < FOLD_BLOCK ? part->right - c : FOLD_BLOCK;
       const size_t to = (o * self->pass.chunks + part->number) * inner + c;
       fold_rows(self, x, (o * n + part->top) * inner + c, part->bottom - part->top, width, folded);
-      lanes_convert(self->lane, self->to, folded, out + to * shardrt_dtype_size(self->to), width);
+      convert_elements(self->lane, self->to, folded, out + to * shardrt_dtype_size(self->to), width);
     }
 }
 
@@ -101,9 +101,9 @@ static void fold_task(void *context, int64_t number) {
   const int64_t block = number / pass->tasks;
   const struct part part = pass_part(pass, number % pass->tasks);
   const size_t lane = shardrt_dtype_size(self->lane);
-  const char *x = self->x != NULL ? distinct_data(self->blocks, self->x, block)
+  const char *x = self->x != NULL ? unique_blocks_data(self->blocks, self->x, block)
                                   : self->before + (size_t)block * pass->outer * pass->n * pass->inner * lane;
-  char *out = self->out != NULL ? distinct_data(self->blocks, self->out, block)
+  char *out = self->out != NULL ? unique_blocks_data(self->blocks, self->out, block)
                                 : self->after + (size_t)block * elements_left(pass) * lane;
   if (pass->inner <= PASS_NARROW && pass->n <= pass->base)
     fold_small(self, x, &part, out);
@@ -195,13 +195,13 @@ static int32_t lane_between(int32_t op, int32_t to) {
 
 /* One block on its own device, pass by pass, each from memory that is given back as soon as the next pass is put there.
  */
-static int reduce_on_device(const struct distinct *blocks, int64_t block, int32_t op, const shardrt_array *x,
+static int reduce_on_device(const struct unique_blocks *blocks, int64_t block, int32_t op, const shardrt_array *x,
                             const struct axes *axes, shardrt_array *out) {
   const accelerator *a = accelerator_get();
-  const int32_t device = distinct_device(blocks, out, block), to = shardrt_array_dtype(out);
+  const int32_t device = unique_blocks_device(blocks, out, block), to = shardrt_array_dtype(out);
   const int32_t between = lane_between(op, to);
   struct axes left = *axes;
-  const void *from = distinct_data(blocks, x, block);
+  const void *from = unique_blocks_data(blocks, x, block);
   accelerator_fold fold = {.op = op, .from = shardrt_array_dtype(x)};
   shardrt_buffer *before = NULL;
   int code = SHARDRT_OK;
@@ -216,7 +216,7 @@ static int reduce_on_device(const struct distinct *blocks, int64_t block, int32_
     fold.to = done ? to : between;
     shardrt_buffer *after = NULL;
     if (!done) code = buffer_on_device(device, ACCELERATOR_MAIN, ACCELERATOR_SCRATCH, bytes, &after);
-    void *target = done ? distinct_data(blocks, out, block) : code < 0 ? NULL : shardrt_buffer_data(after);
+    void *target = done ? unique_blocks_data(blocks, out, block) : code < 0 ? NULL : shardrt_buffer_data(after);
     if (code == SHARDRT_OK) code = a->fold(names[op], device, &fold, from, target);
     shardrt_buffer_free(before);
     before = after;
@@ -260,10 +260,10 @@ static int find_axes(const char *what, const shardrt_array *x, int32_t naxes, co
 /* Of no elements: 0, or 1 where all or a product is asked for. */
 static void fill(int32_t op, int32_t dtype, char *to, size_t n) {
   const int32_t one = op == SHARDRT_PROD || op == SHARDRT_ALL;
-  for (size_t i = 0; i < n; i++) lanes_convert(SHARDRT_INT32, dtype, &one, to + i * shardrt_dtype_size(dtype), 1);
+  for (size_t i = 0; i < n; i++) convert_elements(SHARDRT_INT32, dtype, &one, to + i * shardrt_dtype_size(dtype), 1);
 }
 
-static int fill_devices(const struct distinct *blocks, int32_t op, shardrt_array *out, size_t n) {
+static int fill_devices(const struct unique_blocks *blocks, int32_t op, shardrt_array *out, size_t n) {
   const accelerator *a = accelerator_get();
   const size_t bytes = shardrt_array_shard_bytes(out);
   char *filled = alloc_array(1, bytes);
@@ -271,20 +271,21 @@ static int fill_devices(const struct distinct *blocks, int32_t op, shardrt_array
   fill(op, shardrt_array_dtype(out), filled, n);
   int code = SHARDRT_OK;
   for (int64_t b = 0; code == SHARDRT_OK && b < blocks->count; b++)
-    code = a->upload(distinct_device(blocks, out, b), ACCELERATOR_MAIN, distinct_data(blocks, out, b), filled, bytes);
+    code = a->upload(unique_blocks_device(blocks, out, b), ACCELERATOR_MAIN, unique_blocks_data(blocks, out, b), filled,
+                     bytes);
   alloc_free(filled);
   return code;
 }
 
-static int fill_empty(const struct distinct *blocks, int32_t op, shardrt_array *out) {
+static int fill_empty(const struct unique_blocks *blocks, int32_t op, shardrt_array *out) {
   const size_t n = (size_t)work_shard_elements(out);
   if (accelerator_get() != NULL) return fill_devices(blocks, op, out, n);
-  for (int64_t b = 0; b < blocks->count; b++) fill(op, shardrt_array_dtype(out), distinct_data(blocks, out, b), n);
+  for (int64_t b = 0; b < blocks->count; b++) fill(op, shardrt_array_dtype(out), unique_blocks_data(blocks, out, b), n);
   return SHARDRT_OK;
 }
 
-static int reduce_blocks(const struct distinct *blocks, int32_t op, const shardrt_array *x, const struct axes *axes,
-                         shardrt_array *out) {
+static int reduce_blocks(const struct unique_blocks *blocks, int32_t op, const shardrt_array *x,
+                         const struct axes *axes, shardrt_array *out) {
   const int32_t from = shardrt_array_dtype(x), to = shardrt_array_dtype(out);
   if (op == SHARDRT_ARGMAX || op == SHARDRT_ARGMIN) {
     struct axes left = *axes;
@@ -332,13 +333,13 @@ int shardrt_reduce(int32_t op, const shardrt_array *x, int32_t naxes, const int3
   const bool any = op == SHARDRT_SUM || op == SHARDRT_PROD || op == SHARDRT_ANY || op == SHARDRT_ALL;
   if (here && empty && elements > 0 && !any)
     return error_set(SHARDRT_EINVAL, "%s of no elements: there is none", names[op]);
-  struct distinct blocks;
-  code = distinct_begin(names[op], 1, &x, out, &blocks);
+  struct unique_blocks blocks;
+  code = unique_blocks_begin(names[op], 1, &x, out, &blocks);
   if (code != SHARDRT_OK) return code;
   if (empty)
     code = fill_empty(&blocks, op, out);
   else if (elements > 0 && here)
     code = reduce_blocks(&blocks, op, x, &list, out);
-  distinct_end(&blocks);
+  unique_blocks_end(&blocks);
   return code;
 }

@@ -45,7 +45,7 @@ static void place_need(const shardrt_transform *self, const struct draw *draw, c
 static void fill(int32_t dtype, double value, void *to, size_t n) {
   const size_t size = shardrt_dtype_size(dtype);
   if (n == 0) return;
-  lanes_convert(SHARDRT_FLOAT64, dtype, &value, to, 1);
+  convert_elements(SHARDRT_FLOAT64, dtype, &value, to, 1);
   for (size_t done = 1; done < n;) { /* what is there once more, as far as there is room */
     const size_t more = done < n - done ? done : n - done;
     memcpy((char *)to + done * size, to, more * size);
@@ -106,8 +106,8 @@ static int check_axes(int32_t axis, int64_t count, int32_t ndim) {
 static int check_value(int32_t dtype, double value) {
   char element[8];
   double back;
-  lanes_convert(SHARDRT_FLOAT64, dtype, &value, element, 1);
-  lanes_convert(dtype, SHARDRT_FLOAT64, element, &back, 1);
+  convert_elements(SHARDRT_FLOAT64, dtype, &value, element, 1);
+  convert_elements(dtype, SHARDRT_FLOAT64, element, &back, 1);
   if (dtype >= SHARDRT_FLOAT16 || back == value) return SHARDRT_OK;
   return error_set(SHARDRT_EINVAL, "the value %g does not fit in samples of %s", value, shardrt_dtype_name(dtype));
 }

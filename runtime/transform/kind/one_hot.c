@@ -61,10 +61,10 @@ static size_t set_rows(const struct rows *rows, const int64_t *classes, size_t n
 
 /* `count` elements. A uint64 beyond 2^63 - 1 becomes negative: it is no class either way. */
 static int set_all(const struct rows *rows, int32_t dtype, const char *from, size_t count, char *to, size_t *wrong) {
-  int64_t classes[LANES_BLOCK];
+  int64_t classes[CONVERT_BLOCK];
   for (size_t done = 0; done < count;) {
-    const size_t n = count - done < LANES_BLOCK ? count - done : LANES_BLOCK;
-    lanes_convert(dtype, SHARDRT_INT64, from + done * shardrt_dtype_size(dtype), classes, n);
+    const size_t n = count - done < CONVERT_BLOCK ? count - done : CONVERT_BLOCK;
+    convert_elements(dtype, SHARDRT_INT64, from + done * shardrt_dtype_size(dtype), classes, n);
     const size_t set = set_rows(rows, classes, n, to + done * (size_t)rows->columns * rows->size);
     *wrong = done + set;
     if (set < n)
@@ -85,7 +85,7 @@ static int one_hot_alike(const shardrt_transform *self, struct reader *reader, c
                       .columns = out->shape[in->ndim],
                       .size = shardrt_dtype_size(out->dtype)};
   const double one = 1;
-  lanes_convert(SHARDRT_FLOAT64, out->dtype, &one, rows.one, 1);
+  convert_elements(SHARDRT_FLOAT64, out->dtype, &one, rows.one, 1);
   const size_t in_bytes = value_bytes(in), bytes = value_bytes(out), count = in_bytes / shardrt_dtype_size(in->dtype);
   memset(to, 0, bytes * (size_t)n);
   int code = SHARDRT_OK;

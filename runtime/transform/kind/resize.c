@@ -297,10 +297,10 @@ static int run_other(const struct job *job, int32_t dtype, struct reader *reader
   const size_t in = job->in_rows * job->in_columns * job->channels, out = job->rows * job->columns * job->channels;
   float *lanes = reader_room(reader, in * sizeof *lanes), *made = reader_room(reader, out * sizeof *made);
   if (lanes == NULL || made == NULL) return ALLOC_FAILED;
-  lanes_convert(dtype, SHARDRT_FLOAT32, from, lanes, in);
+  convert_elements(dtype, SHARDRT_FLOAT32, from, lanes, in);
   run_f32(job, lanes, middle, made);
   if (dtype < SHARDRT_FLOAT16) round_all(made, out);
-  lanes_convert(SHARDRT_FLOAT32, dtype, made, to, out);
+  convert_elements(SHARDRT_FLOAT32, dtype, made, to, out);
   return SHARDRT_OK;
 }
 

@@ -28,7 +28,7 @@ static char *make_table(const struct scaling *s, struct reader *reader, const do
   for (int64_t c = 0; c < count; c++) {
     const double number = numbers[c] / divisor;
     for (size_t i = 0; i < repeat && at < s->table; i++, at++)
-      lanes_convert(SHARDRT_FLOAT64, s->lane, &number, lanes + at * size, 1);
+      convert_elements(SHARDRT_FLOAT64, s->lane, &number, lanes + at * size, 1);
   }
   while (at < s->table) { /* what is there once more, as far as there is room */
     const size_t more = at < s->table - at ? at : s->table - at;
@@ -52,11 +52,11 @@ int scaling_set(struct scaling *self, struct reader *reader, int32_t from, int32
   self->lane = fits_f32(from) && fits_f32(to) ? SHARDRT_FLOAT32 : SHARDRT_FLOAT64;
   const size_t period = pattern->channels > 1 ? (size_t)pattern->channels * pattern->trailing : 1;
   self->table = period;
-  if (period > LANES_BLOCK && pattern->trailing >= LONG_RUN) {
+  if (period > CONVERT_BLOCK && pattern->trailing >= LONG_RUN) {
     self->run = pattern->trailing;
     self->table = (size_t)pattern->channels;
-  } else if (period > 1 && period <= LANES_BLOCK) { /* often enough to fill a block, if there are so many elements */
-    const size_t most = count < LANES_BLOCK ? count : LANES_BLOCK;
+  } else if (period > 1 && period <= CONVERT_BLOCK) { /* often enough to fill a block, if there are so many elements */
+    const size_t most = count < CONVERT_BLOCK ? count : CONVERT_BLOCK;
     self->table = most / period * period;
   }
   const size_t repeat = self->run > 0 ? 1 : pattern->trailing;
@@ -67,16 +67,16 @@ int scaling_set(struct scaling *self, struct reader *reader, int32_t from, int32
 
 /* ---- elements --------------------------------------------------------------------------------------------------- */
 
-/* Scales n <= LANES_BLOCK elements: by the n lanes at factors and offsets, or all by their first. */
+/* Scales n <= CONVERT_BLOCK elements: by the n lanes at factors and offsets, or all by their first. */
 static void scale_block(const struct scaling *s, const char *from, char *to, size_t n, const char *factors,
                         const char *offsets, bool each) {
-  double room[LANES_BLOCK];
+  double room[CONVERT_BLOCK];
   void *lanes = s->to == s->lane ? (void *)to : room;
   if (s->lane == SHARDRT_FLOAT32)
-    lanes_scale_f32(s->from, from, lanes, n, (const float *)factors, (const float *)offsets, each);
+    convert_scaled_f32(s->from, from, lanes, n, (const float *)factors, (const float *)offsets, each);
   else
-    lanes_scale_f64(s->from, from, lanes, n, (const double *)factors, (const double *)offsets, each);
-  if (lanes != to) lanes_convert(s->lane, s->to, lanes, to, n);
+    convert_scaled_f64(s->from, from, lanes, n, (const double *)factors, (const double *)offsets, each);
+  if (lanes != to) convert_elements(s->lane, s->to, lanes, to, n);
 }
 
 /* `count` elements by `table` of the factors and offsets again and again, from the first on. */
@@ -84,7 +84,7 @@ static void scale_many(const struct scaling *s, const char *from, char *to, size
                        const char *offsets, size_t table) {
   const size_t lane_size = shardrt_dtype_size(s->lane);
   for (size_t done = 0, at = 0; done < count;) {
-    const size_t left = table > 1 && table - at < LANES_BLOCK ? table - at : LANES_BLOCK;
+    const size_t left = table > 1 && table - at < CONVERT_BLOCK ? table - at : CONVERT_BLOCK;
     const size_t n = count - done < left ? count - done : left;
     scale_block(s, from + done * s->from_size, to + done * s->to_size, n, factors + at * lane_size,
                 offsets + at * lane_size, table > 1);
@@ -109,7 +109,7 @@ void scaling_run(const struct scaling *self, const void *const *from, void *to, 
     char *target = (char *)to + (size_t)i * count * self->to_size;
     packed_ask_for(from, i, n, bytes);
     if (self->lane == NOT_SCALED)
-      lanes_convert(self->from, self->to, from[i], target, all);
+      convert_elements(self->from, self->to, from[i], target, all);
     else if (self->run > 0)
       scale_runs(self, from[i], target, all);
     else
