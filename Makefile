@@ -136,7 +136,7 @@ $(BUILD)/memory/convert.o $(addprefix $(BUILD)/transform/kind/,flip.o resample.o
 $(addprefix $(BUILD)/compute/elementwise/,float32.o float64.o operand.o whole.o) \
 $(addprefix $(BUILD)/compute/random/,deviate.o key.o threefry.o): \
   CFLAGS += $(if $(SANITIZE),,-O3) -fno-math-errno -fno-trapping-math
-$(addprefix $(BUILD)/compute/,reduce/fold.o rearrange/place.o rearrange/tile.o matmul/wrap.o): CFLAGS += $(if $(SANITIZE),,-O3)
+$(addprefix $(BUILD)/compute/,reduce/reduce_loops.o rearrange/place.o rearrange/tile.o matmul/wrap.o): CFLAGS += $(if $(SANITIZE),,-O3)
 -include $(OBJECTS:.o=.d)
 
 # What is built, said when it is another thing than the last time.

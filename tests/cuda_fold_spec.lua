@@ -1,4 +1,4 @@
--- Reductions and fingerprints by devices with memory of their own (runtime/compute/cuda/fold.cu, check/fingerprint.cu),
+-- Reductions and fingerprints by devices with memory of their own (runtime/compute/cuda/reduce.cu, check/fingerprint.cu),
 -- and replicas compared by these. On the host platform this spec runs itself on the stand-in for CUDA; on a GPU, there.
 
 local ffi = require "ffi"
@@ -74,8 +74,8 @@ end
 local function fold(device, op, from, to, outer, n, inner, data)
   local x = device_memory(device, outer * n * inner * named(from).size, data)
   local out = device_memory(device, outer * inner * named(to).size)
-  local what = ffi.new("accelerator_fold", C["SHARDRT_" .. op], named(from).code, named(to).code, outer, n, inner)
-  check(a.fold(op:lower(), device, what, x.at, out.at))
+  local what = ffi.new("accelerator_reduction", C["SHARDRT_" .. op], named(from).code, named(to).code, outer, n, inner)
+  check(a.reduce(op:lower(), device, what, x.at, out.at))
   drop(x)
   local got = fetch(out, named(to).element)
   drop(out)

@@ -53,8 +53,8 @@ int cuda_fingerprint(int32_t device, int32_t stream, const void *data, size_t by
 int cuda_elementwise(const char *what, int32_t device, const accelerator_program *program,
                      const accelerator_operand *operands, int32_t out_dtype, void *out,
                      int64_t elements); /* compute/cuda/elementwise.cu */
-int cuda_fold(const char *what, int32_t device, const accelerator_fold *fold, const void *x,
-              void *out); /* compute/cuda/fold.cu */
+int cuda_reduce(const char *what, int32_t device, const accelerator_reduction *reduction, const void *x,
+                void *out); /* compute/cuda/reduce.cu */
 int cuda_product(const char *what, int32_t device, const accelerator_product *product, const void *a, const void *b,
                  void *out); /* compute/cuda/cublas.c */
 /* Whole numbers, which wrap: compute/cuda/wrap.cu, for cuda_product. */

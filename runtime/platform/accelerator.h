@@ -82,11 +82,11 @@ typedef struct accelerator_program {
 } accelerator_program;
 
 /* [outer, n, inner] becomes [outer, inner]. */
-typedef struct accelerator_fold {
+typedef struct accelerator_reduction {
   int32_t op;       /* SHARDRT_SUM, … */
   int32_t from, to; /* dtypes */
   int64_t outer, n, inner;
-} accelerator_fold;
+} accelerator_reduction;
 
 /* `batches` products of matrices. All are packed row-major; a transposed operand lies as its transposed. */
 typedef struct accelerator_product {
@@ -222,7 +222,7 @@ typedef struct accelerator {
   /* -- computing, as the functions of shardrt.h say -- */
   int (*elementwise)(const char *what, int32_t device, const accelerator_program *program,
                      const accelerator_operand *operands, int32_t out_dtype, void *out, int64_t elements);
-  int (*fold)(const char *what, int32_t device, const accelerator_fold *fold, const void *x, void *out);
+  int (*reduce)(const char *what, int32_t device, const accelerator_reduction *reduction, const void *x, void *out);
   int (*product)(const char *what, int32_t device, const accelerator_product *product, const void *a, const void *b,
                  void *out);
   /* EINVAL, after waiting: an index is outside of the axis; the message names it and the size. */

@@ -13,8 +13,8 @@
 #include "compute/matmul/blas.h"
 #include "compute/matmul/product.h"
 #include "compute/matmul/wrap.h"
-#include "compute/reduce/fold.h"
 #include "compute/reduce/partial_sums.h"
+#include "compute/reduce/reduce_loops.h"
 #include "compute/unique_blocks.h"
 #include "compute/work.h"
 #include "memory/convert.h"
@@ -312,7 +312,7 @@ int shardrt_matmul(const shardrt_array *a, const shardrt_array *b, int32_t trans
   int code = check_dtypes(a, b, out);
   if (code != SHARDRT_OK) return code;
   struct product self = {.transpose_a = transpose_a != 0, .transpose_b = transpose_b != 0};
-  self.lane = fold_lane(shardrt_array_dtype(a));
+  self.lane = reduce_lane(shardrt_array_dtype(a));
   code = find_shapes(&self, a, b, out);
   if (code != SHARDRT_OK) return code;
   struct unique_blocks blocks;

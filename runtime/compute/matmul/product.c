@@ -10,8 +10,8 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
-#include "compute/reduce/fold.h"
 #include "compute/reduce/partial_sums.h"
+#include "compute/reduce/reduce_loops.h"
 #include "compute/work.h"
 
 enum {
@@ -93,7 +93,7 @@ static int add_slice(const struct sum *self, const struct place *member, int64_t
   const accelerator_program program = {.steps = self->steps,
                                        .nsteps = (int32_t)self->terms - 1,
                                        .nin = (int32_t)self->terms,
-                                       .dtype = fold_lane(self->dtype)};
+                                       .dtype = reduce_lane(self->dtype)};
   char *to = member->data + (size_t)first * shardrt_dtype_size(self->out_dtype);
   if (code == SHARDRT_OK)
     code = platform->elementwise(WHAT, device, &program, self->operands, self->out_dtype, to, count);

@@ -5,7 +5,7 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
-#include "compute/reduce/fold.h"
+#include "compute/reduce/reduce_loops.h"
 #include "compute/unique_blocks.h"
 #include "compute/work.h"
 #include "memory/convert.h"
@@ -197,8 +197,8 @@ static void add_task(void *context, int64_t number) {
       const int64_t index = index_at(indices, dtype, i), row = start + (index < 0 ? index + self->size : index);
       const char *from = dy + (size_t)((o * self->count + i) * self->inner + left) * element;
       if (convert) convert_elements(self->dtype, self->lane, from, room, n);
-      fold_into(SHARDRT_SUM, self->lane, sums + (size_t)(row * self->inner + left) * lane,
-                convert ? (const void *)room : from, n);
+      reduce_into(SHARDRT_SUM, self->lane, sums + (size_t)(row * self->inner + left) * lane,
+                  convert ? (const void *)room : from, n);
     }
     for (int64_t i = start; i < start + self->size && convert; i++) {
       const size_t at = (size_t)(i * self->inner + left);
@@ -209,7 +209,7 @@ static void add_task(void *context, int64_t number) {
 
 int shardrt_take_add(const shardrt_array *dy, const shardrt_array *indices, int32_t axis, shardrt_array *out) {
   const int32_t dtype = shardrt_array_dtype(out);
-  struct taking self = {.x = dy, .indices = indices, .out = out, .dtype = dtype, .lane = fold_lane(dtype)};
+  struct taking self = {.x = dy, .indices = indices, .out = out, .dtype = dtype, .lane = reduce_lane(dtype)};
   if (dtype == SHARDRT_BOOL) return error_set(SHARDRT_EINVAL, "take_add: bools are not added");
   int code = check("take_add", out, indices, axis, dy, &self);
   if (code != SHARDRT_OK) return code;

@@ -31,31 +31,31 @@ static const void *load(const struct search *self, const char *x, size_t first, 
  * stands in the first block that has it. */
 static void search_row(const struct search *self, const char *x, size_t at, size_t top, size_t bottom, void *best,
                        int32_t *where) {
-  double room[FOLD_BLOCK], block_best;
+  double room[REDUCE_BLOCK], block_best;
   size_t best_top = top;
-  for (size_t i = top; i < bottom; i += FOLD_BLOCK) {
-    const size_t n = bottom - i < FOLD_BLOCK ? bottom - i : FOLD_BLOCK;
-    fold_groups(self->op, self->lane, load(self, x, at + i, n, room), &block_best, 1, n, 1);
+  for (size_t i = top; i < bottom; i += REDUCE_BLOCK) {
+    const size_t n = bottom - i < REDUCE_BLOCK ? bottom - i : REDUCE_BLOCK;
+    reduce_groups(self->op, self->lane, load(self, x, at + i, n, room), &block_best, 1, n, 1);
     int32_t better = 0;
     if (i == top)
       memcpy(best, &block_best, self->lane_bytes);
     else
-      fold_better(self->op, self->lane, best, &better, &block_best, 1, 1);
+      reduce_better(self->op, self->lane, best, &better, &block_best, 1, 1);
     if (better != 0) best_top = i;
   }
-  const size_t n = bottom - best_top < FOLD_BLOCK ? bottom - best_top : FOLD_BLOCK;
-  *where = (int32_t)(best_top + fold_find(self->lane, load(self, x, at + best_top, n, room), n, best));
+  const size_t n = bottom - best_top < REDUCE_BLOCK ? bottom - best_top : REDUCE_BLOCK;
+  *where = (int32_t)(best_top + reduce_find(self->lane, load(self, x, at + best_top, n, room), n, best));
 }
 
 /* `width` elements of each of some rows that lie `inner` apart. */
 static void search_columns(const struct search *self, const char *x, size_t at, size_t top, size_t bottom, size_t width,
                            void *best, int32_t *where) {
-  double room[FOLD_BLOCK];
+  double room[REDUCE_BLOCK];
   const size_t inner = self->pass.inner;
   memcpy(best, load(self, x, at + top * inner, width, room), width * self->lane_bytes);
   for (size_t k = 0; k < width; k++) where[k] = (int32_t)top;
   for (size_t i = top + 1; i < bottom; i++)
-    fold_better(self->op, self->lane, best, where, load(self, x, at + i * inner, width, room), (int32_t)i, width);
+    reduce_better(self->op, self->lane, best, where, load(self, x, at + i * inner, width, room), (int32_t)i, width);
 }
 
 static void search_task(void *context, int64_t number) {
@@ -64,10 +64,10 @@ static void search_task(void *context, int64_t number) {
   const int64_t block = number / pass->tasks;
   const struct part part = pass_part(pass, number % pass->tasks);
   const char *x = unique_blocks_data(self->blocks, self->x, block);
-  double room[FOLD_BLOCK];
+  double room[REDUCE_BLOCK];
   for (size_t o = part.first; o < part.last; o++)
-    for (size_t c = part.left; c < part.right; c += FOLD_BLOCK) {
-      const size_t width = part.right - c < FOLD_BLOCK ? part.right - c : FOLD_BLOCK;
+    for (size_t c = part.left; c < part.right; c += REDUCE_BLOCK) {
+      const size_t width = part.right - c < REDUCE_BLOCK ? part.right - c : REDUCE_BLOCK;
       const size_t to = (o * pass->chunks + part.number) * pass->inner + c, at = o * pass->n * pass->inner + c;
       const size_t kept = (size_t)block * pass->outer * pass->chunks * pass->inner + to;
       void *best = pass->chunks == 1 ? (void *)room : self->best + kept * self->lane_bytes;
@@ -89,15 +89,15 @@ static void search_end(void *context, int64_t row) {
   for (size_t k = 0; k < inner; k++) {
     int32_t chunk = 0;
     for (size_t c = 1; c < chunks; c++)
-      fold_better(self->op, self->lane, self->best + (first + k) * self->lane_bytes, &chunk,
-                  self->best + (first + c * inner + k) * self->lane_bytes, (int32_t)c, 1);
+      reduce_better(self->op, self->lane, self->best + (first + k) * self->lane_bytes, &chunk,
+                    self->best + (first + c * inner + k) * self->lane_bytes, (int32_t)c, 1);
     out[(size_t)row % outer * inner + k] = self->where[first + (size_t)chunk * inner + k];
   }
 }
 
 int extreme_run(int32_t op, const struct pass *pass, const struct unique_blocks *blocks, const shardrt_array *x,
                 shardrt_array *out) {
-  const int32_t from = shardrt_array_dtype(x), lane = fold_lane(from);
+  const int32_t from = shardrt_array_dtype(x), lane = reduce_lane(from);
   struct search self = {.pass = *pass, .op = op, .from = from, .lane = lane, .blocks = blocks, .x = x, .out = out};
   self.lane_bytes = shardrt_dtype_size(lane);
   const size_t rows = (size_t)blocks->count * pass->outer,

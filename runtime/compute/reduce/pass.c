@@ -3,7 +3,7 @@
 enum {
   WORTH = 64 << 10, /* elements that are worth a task */
   MANY = 64,        /* tasks that are enough for any machine's threads */
-  WIDE_ROWS = 16    /* rows wider than PASS_NARROW that are folded one after the other */
+  WIDE_ROWS = 16    /* rows wider than PASS_NARROW that are reduced one after the other */
 };
 
 static size_t at_least_one(size_t n) {
@@ -20,8 +20,8 @@ static size_t ceiling(size_t n, size_t of) {
 
 struct pass pass_cut(size_t outer, size_t n, size_t inner) {
   struct pass self = {.outer = outer, .n = n, .inner = inner, .each = 1, .chunk = n, .chunks = 1};
-  self.base = inner <= PASS_NARROW ? FOLD_BLOCK / inner : WIDE_ROWS;
-  self.span = ceiling(at_least_one(WORTH / n), FOLD_BLOCK) * FOLD_BLOCK;
+  self.base = inner <= PASS_NARROW ? REDUCE_BLOCK / inner : WIDE_ROWS;
+  self.span = ceiling(at_least_one(WORTH / n), REDUCE_BLOCK) * REDUCE_BLOCK;
   if (self.span > inner) self.span = inner;
   self.spans = ceiling(inner, self.span);
   if (outer * self.spans < MANY && n > 2 * WORTH / self.span) {

@@ -9,11 +9,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "compute/reduce/fold.h"
+#include "compute/reduce/reduce_loops.h"
 
 struct pass {
   size_t outer, n, inner; /* none is 0 */
-  size_t base;            /* rows that are folded at once */
+  size_t base;            /* rows that are reduced at once */
   size_t each;            /* outer ones of a task */
   size_t span, spans;     /* inner ones of a task; how many spans there are */
   size_t chunk, chunks;   /* rows of a task; how many chunks there are */
@@ -31,6 +31,6 @@ struct pass pass_cut(size_t outer, size_t n, size_t inner);
 struct part pass_part(const struct pass *self, int64_t task);
 
 /* Rows that are no longer than this stand as a whole in a block, several of them. */
-enum { PASS_NARROW = FOLD_BLOCK / 2 };
+enum { PASS_NARROW = REDUCE_BLOCK / 2 };
 
 #endif

@@ -7,8 +7,8 @@
 #include "base/error.h"
 #include "base/size.h"
 #include "compute/reduce/extreme.h"
-#include "compute/reduce/fold.h"
 #include "compute/reduce/pass.h"
+#include "compute/reduce/reduce_loops.h"
 #include "compute/unique_blocks.h"
 #include "compute/work.h"
 #include "memory/buffer.h"
@@ -17,7 +17,7 @@
 
 /* One pass over all blocks. What a pass reads is x's or what the pass before it left: one block after the other in
  * lanes. */
-struct fold_pass {
+struct reduce_pass {
   struct pass pass;
   int32_t op;   /* SUM, PROD, MAX or MIN */
   int32_t from; /* dtypes: of what it reads, */
@@ -31,11 +31,11 @@ struct fold_pass {
   char *after;
 };
 
-/* n elements of what the pass reads, at most FOLD_BLOCK, in lanes: where they stand, or in `room`. */
-static const void *load(const struct fold_pass *self, const char *x, size_t first, size_t n, void *room) {
+/* n elements of what the pass reads, at most REDUCE_BLOCK, in lanes: where they stand, or in `room`. */
+static const void *load(const struct reduce_pass *self, const char *x, size_t first, size_t n, void *room) {
   const char *from = x + first * shardrt_dtype_size(self->from);
   if (self->truth) {
-    uint8_t truths[FOLD_BLOCK];
+    uint8_t truths[REDUCE_BLOCK];
     convert_elements(self->from, SHARDRT_BOOL, from, truths, n);
     convert_elements(SHARDRT_BOOL, self->lane, truths, room, n);
     return room;
@@ -46,47 +46,47 @@ static const void *load(const struct fold_pass *self, const char *x, size_t firs
 }
 
 /* Rows that follow one another, `width` elements of each, the first of which is element `at` of x: by halves, down to
- * what is folded at once. */
-static void fold_rows(const struct fold_pass *self, const char *x, size_t at, size_t rows, size_t width, void *to) {
+ * what is reduced at once. */
+static void reduce_rows(const struct reduce_pass *self, const char *x, size_t at, size_t rows, size_t width, void *to) {
   const size_t inner = self->pass.inner, base = self->pass.base;
-  double room[FOLD_BLOCK]; /* for any lanes */
+  double room[REDUCE_BLOCK]; /* for any lanes */
   if (rows > base) {
     size_t above = base;
     while (above * 2 < rows) above *= 2;
-    fold_rows(self, x, at, above, width, to);
-    fold_rows(self, x, at + above * inner, rows - above, width, room);
-    fold_into(self->op, self->lane, to, room, width);
+    reduce_rows(self, x, at, above, width, to);
+    reduce_rows(self, x, at + above * inner, rows - above, width, room);
+    reduce_into(self->op, self->lane, to, room, width);
   } else if (inner <= PASS_NARROW) {
-    fold_groups(self->op, self->lane, load(self, x, at, rows * inner, room), to, 1, rows, inner);
+    reduce_groups(self->op, self->lane, load(self, x, at, rows * inner, room), to, 1, rows, inner);
   } else {
     memcpy(to, load(self, x, at, width, room), width * shardrt_dtype_size(self->lane));
     for (size_t i = 1; i < rows; i++)
-      fold_into(self->op, self->lane, to, load(self, x, at + i * inner, width, room), width);
+      reduce_into(self->op, self->lane, to, load(self, x, at + i * inner, width, room), width);
   }
 }
 
 /* Outer ones so small that several stand in a block. */
-static void fold_small(const struct fold_pass *self, const char *x, const struct part *part, char *out) {
-  const size_t n = self->pass.n, inner = self->pass.inner, several = FOLD_BLOCK / (n * inner);
-  double room[FOLD_BLOCK], folded[FOLD_BLOCK];
+static void reduce_small(const struct reduce_pass *self, const char *x, const struct part *part, char *out) {
+  const size_t n = self->pass.n, inner = self->pass.inner, several = REDUCE_BLOCK / (n * inner);
+  double room[REDUCE_BLOCK], reduced[REDUCE_BLOCK];
   for (size_t o = part->first; o < part->last;) {
     const size_t count = part->last - o < several ? part->last - o : several;
     const void *lanes = load(self, x, o * n * inner, count * n * inner, room);
-    fold_groups(self->op, self->lane, lanes, folded, count, n, inner);
-    convert_elements(self->lane, self->to, folded, out + o * inner * shardrt_dtype_size(self->to), count * inner);
+    reduce_groups(self->op, self->lane, lanes, reduced, count, n, inner);
+    convert_elements(self->lane, self->to, reduced, out + o * inner * shardrt_dtype_size(self->to), count * inner);
     o += count;
   }
 }
 
-static void fold_large(const struct fold_pass *self, const char *x, const struct part *part, char *out) {
+static void reduce_large(const struct reduce_pass *self, const char *x, const struct part *part, char *out) {
   const size_t n = self->pass.n, inner = self->pass.inner;
-  double folded[FOLD_BLOCK];
+  double reduced[REDUCE_BLOCK];
   for (size_t o = part->first; o < part->last; o++)
-    for (size_t c = part->left; c < part->right; c += FOLD_BLOCK) {
-      const size_t width = part->right - c < FOLD_BLOCK ? part->right - c : FOLD_BLOCK;
+    for (size_t c = part->left; c < part->right; c += REDUCE_BLOCK) {
+      const size_t width = part->right - c < REDUCE_BLOCK ? part->right - c : REDUCE_BLOCK;
       const size_t to = (o * self->pass.chunks + part->number) * inner + c;
-      fold_rows(self, x, (o * n + part->top) * inner + c, part->bottom - part->top, width, folded);
-      convert_elements(self->lane, self->to, folded, out + to * shardrt_dtype_size(self->to), width);
+      reduce_rows(self, x, (o * n + part->top) * inner + c, part->bottom - part->top, width, reduced);
+      convert_elements(self->lane, self->to, reduced, out + to * shardrt_dtype_size(self->to), width);
     }
 }
 
@@ -95,8 +95,8 @@ static size_t elements_left(const struct pass *pass) {
   return pass->outer * pass->chunks * pass->inner;
 }
 
-static void fold_task(void *context, int64_t number) {
-  const struct fold_pass *self = context;
+static void reduce_task(void *context, int64_t number) {
+  const struct reduce_pass *self = context;
   const struct pass *pass = &self->pass;
   const int64_t block = number / pass->tasks;
   const struct part part = pass_part(pass, number % pass->tasks);
@@ -106,9 +106,9 @@ static void fold_task(void *context, int64_t number) {
   char *out = self->out != NULL ? unique_blocks_data(self->blocks, self->out, block)
                                 : self->after + (size_t)block * elements_left(pass) * lane;
   if (pass->inner <= PASS_NARROW && pass->n <= pass->base)
-    fold_small(self, x, &part, out);
+    reduce_small(self, x, &part, out);
   else
-    fold_large(self, x, &part, out);
+    reduce_large(self, x, &part, out);
 }
 
 /* ---- axes ------------------------------------------------------------------------------------------------------- */
@@ -156,7 +156,7 @@ static bool axes_done(const struct axes *self) {
 /* ---- all of it -------------------------------------------------------------------------------------------------- */
 
 /* Passes until no axis is left that vanishes; `first` is all but the sizes. */
-static int run_passes(struct fold_pass *self, struct axes axes, shardrt_array *out, int32_t out_dtype) {
+static int run_passes(struct reduce_pass *self, struct axes axes, shardrt_array *out, int32_t out_dtype) {
   char *before = NULL;
   bool chunked = false, done = false;
   int code = SHARDRT_OK;
@@ -173,7 +173,7 @@ static int run_passes(struct fold_pass *self, struct axes axes, shardrt_array *o
     if (!done && self->after == NULL)
       code = ALLOC_FAILED;
     else
-      work_spread(fold_task, self, self->blocks->count * self->pass.tasks);
+      work_spread(reduce_task, self, self->blocks->count * self->pass.tasks);
     alloc_free(before);
     before = self->after;
     self->x = NULL;
@@ -190,7 +190,7 @@ static const char *const names[SHARDRT_REDUCE_COUNT] = {"sum", "prod", "max", "m
 
 /* The dtype of what is left between passes. */
 static int32_t lane_between(int32_t op, int32_t to) {
-  return op == SHARDRT_SUM || op == SHARDRT_PROD ? fold_lane(to) : to;
+  return op == SHARDRT_SUM || op == SHARDRT_PROD ? reduce_lane(to) : to;
 }
 
 /* One block on its own device, pass by pass, each from memory that is given back as soon as the next pass is put there.
@@ -202,7 +202,7 @@ static int reduce_on_device(const struct unique_blocks *blocks, int64_t block, i
   const int32_t between = lane_between(op, to);
   struct axes left = *axes;
   const void *from = unique_blocks_data(blocks, x, block);
-  accelerator_fold fold = {.op = op, .from = shardrt_array_dtype(x)};
+  accelerator_reduction reduction = {.op = op, .from = shardrt_array_dtype(x)};
   shardrt_buffer *before = NULL;
   int code = SHARDRT_OK;
   bool done = false;
@@ -210,18 +210,18 @@ static int reduce_on_device(const struct unique_blocks *blocks, int64_t block, i
     const struct pass pass = axes_next(&left);
     const size_t bytes = pass.outer * pass.inner * shardrt_dtype_size(between);
     done = axes_done(&left);
-    fold.outer = (int64_t)pass.outer;
-    fold.n = (int64_t)pass.n;
-    fold.inner = (int64_t)pass.inner;
-    fold.to = done ? to : between;
+    reduction.outer = (int64_t)pass.outer;
+    reduction.n = (int64_t)pass.n;
+    reduction.inner = (int64_t)pass.inner;
+    reduction.to = done ? to : between;
     shardrt_buffer *after = NULL;
     if (!done) code = buffer_on_device(device, ACCELERATOR_MAIN, ACCELERATOR_SCRATCH, bytes, &after);
     void *target = done ? unique_blocks_data(blocks, out, block) : code < 0 ? NULL : shardrt_buffer_data(after);
-    if (code == SHARDRT_OK) code = a->fold(names[op], device, &fold, from, target);
+    if (code == SHARDRT_OK) code = a->reduce(names[op], device, &reduction, from, target);
     shardrt_buffer_free(before);
     before = after;
     from = target;
-    fold.from = between;
+    reduction.from = between;
   }
   shardrt_buffer_free(before);
   return code;
@@ -302,7 +302,7 @@ static int reduce_blocks(const struct unique_blocks *blocks, int32_t op, const s
       code = reduce_on_device(blocks, b, op, x, axes, out);
     return code;
   }
-  struct fold_pass pass = {.op = op, .from = from, .lane = fold_lane(to), .blocks = blocks, .x = x};
+  struct reduce_pass pass = {.op = op, .from = from, .lane = reduce_lane(to), .blocks = blocks, .x = x};
   if (op == SHARDRT_ANY || op == SHARDRT_ALL) {
     pass.op = op == SHARDRT_ANY ? SHARDRT_MAX : SHARDRT_MIN;
     pass.truth = true;

@@ -1,33 +1,33 @@
-/* fold.h - many elements become one: sums, products, the largest and the smallest, in the loops that matter.
+/* reduce_loops.h - many elements become one: sums, products, the largest and the smallest, in the loops that matter.
  *
  * Operations are SHARDRT_SUM, PROD, MAX and MIN. Elements are lanes: int32, uint32, int64, uint64, float32 or float64,
  * aligned. Whole numbers wrap. A NaN is larger than all and smaller than all, and -0 less than 0 (but equal to it where
  * a place is looked for). Whatever the processor, an operation is done on the same elements in the same order, so that
  * the result's bits are the same. */
-#ifndef SHARDRT_COMPUTE_REDUCE_FOLD_H
-#define SHARDRT_COMPUTE_REDUCE_FOLD_H
+#ifndef SHARDRT_COMPUTE_REDUCE_REDUCE_LOOPS_H
+#define SHARDRT_COMPUTE_REDUCE_REDUCE_LOOPS_H
 
 #include "shardrt.h"
 
-enum { FOLD_BLOCK = 1024 }; /* elements at a time: all of them stay in the nearest cache */
+enum { REDUCE_BLOCK = 1024 }; /* elements at a time: all of them stay in the nearest cache */
 
 /* The lanes in which elements of a dtype are computed: int32 for bool, int8, int16, int32; uint32 for uint8, uint16,
  * uint32; float32 for float16, bfloat16, float32; the 64-bit ones as they are. */
-int32_t fold_lane(int32_t dtype);
+int32_t reduce_lane(int32_t dtype);
 
 /* to[k] = to[k] op x[k], for n elements that do not overlap. */
-void fold_into(int32_t op, int32_t lane, void *to, const void *x, size_t n);
+void reduce_into(int32_t op, int32_t lane, void *to, const void *x, size_t n);
 
-/* `count` groups, one behind the other, each of `rows` >= 1 rows of `width` elements, FOLD_BLOCK elements in a group at
- * most: of each group one row in `to`. The rows are taken by halves, so that a sum's error grows as the logarithm of
+/* `count` groups, one behind the other, each of `rows` >= 1 rows of `width` elements, REDUCE_BLOCK elements in a group
+ * at most: of each group one row in `to`. The rows are taken by halves, so that a sum's error grows as the logarithm of
  * their number. */
-void fold_groups(int32_t op, int32_t lane, const void *x, void *to, size_t count, size_t rows, size_t width);
+void reduce_groups(int32_t op, int32_t lane, const void *x, void *to, size_t count, size_t rows, size_t width);
 
 /* For MAX and MIN: where x[k] is better than best[k], it takes its place, and where[k] becomes `at`. Of equals the
  * first stays; so does the first NaN. */
-void fold_better(int32_t op, int32_t lane, void *best, int32_t *where, const void *x, int32_t at, size_t n);
+void reduce_better(int32_t op, int32_t lane, void *best, int32_t *where, const void *x, int32_t at, size_t n);
 
 /* The first of the n elements that is equal to *value (NaN to NaN); n where there is none. */
-size_t fold_find(int32_t lane, const void *x, size_t n, const void *value);
+size_t reduce_find(int32_t lane, const void *x, size_t n, const void *value);
 
 #endif

@@ -1,12 +1,12 @@
-/* fold.c - compiled with -O3, and every loop twice, as memory/convert.c is. No sum is made in another order than it is
- * written in, so both give the same bits. */
-#include "compute/reduce/fold.h"
+/* reduce_loops.c - compiled with -O3, and every loop twice, as memory/convert.c is. No sum is made in another order
+ * than it is written in, so both give the same bits. */
+#include "compute/reduce/reduce_loops.h"
 
 #include <string.h>
 
 #include "base/simd.h"
 
-int32_t fold_lane(int32_t dtype) {
+int32_t reduce_lane(int32_t dtype) {
   switch (dtype) {
   case SHARDRT_INT64:
   case SHARDRT_UINT64:
@@ -25,13 +25,13 @@ int32_t fold_lane(int32_t dtype) {
   }
 }
 
-/* A row of so few elements is folded one by one; a long one is read from the front to the end, as the processor looks
+/* A row of so few elements is reduced one by one; a long one is read from the front to the end, as the processor looks
  * ahead best, and becomes so many elements on the way. */
 enum { FEW = 16, STRIPE = 64 };
 
 /* The loops of one operation on one kind of lanes, in C `type`; `expression` is of a and b. `half` holds what a group
  * has been halved to: a row in the middle, of an odd number, waits for the next turn. */
-#define FOLD_LOOPS(OP, LANE, type, expression)                                                                         \
+#define REDUCE_LOOPS(OP, LANE, type, expression)                                                                       \
   SIMD_INLINE void into_body_##OP##_##LANE(void *to, const void *x, size_t n) {                                        \
     type *restrict target = to;                                                                                        \
     const type *restrict source = x;                                                                                   \
@@ -66,7 +66,7 @@ enum { FEW = 16, STRIPE = 64 };
   }                                                                                                                    \
   SIMD_INLINE void groups_body_##OP##_##LANE(const void *x, void *to, size_t count, size_t rows, size_t width) {       \
     const type *source = x;                                                                                            \
-    type *target = to, half[FOLD_BLOCK];                                                                               \
+    type *target = to, half[REDUCE_BLOCK];                                                                             \
     for (size_t g = 0; g < count; g++, source += rows * width, target += width) {                                      \
       const type *from = source;                                                                                       \
       size_t left = rows;                                                                                              \
@@ -121,7 +121,7 @@ SIMD_INLINE int64_t signs_f64(double x) {
 #define LEAST(a, b, signs) (((b < a) | (b != b) | ((b == a) & (signs(b) < 0))) ? b : a)
 
 /* Wrapping is what unsigned types do, and the bits are the same for signed ones. */
-#define FOLDS(X)                                                                                                       \
+#define REDUCE_ALL(X)                                                                                                  \
   X(SUM, INT32, uint32_t, a + b)                                                                                       \
   X(SUM, INT64, uint64_t, a + b)                                                                                       \
   X(SUM, FLOAT32, float, a + b)                                                                                        \
@@ -142,16 +142,16 @@ SIMD_INLINE int64_t signs_f64(double x) {
   X(MIN, UINT64, uint64_t, b < a ? b : a)                                                                              \
   X(MIN, FLOAT32, float, LEAST(a, b, signs_f32))                                                                       \
   X(MIN, FLOAT64, double, LEAST(a, b, signs_f64))
-FOLDS(FOLD_LOOPS) /* NOLINT(clang-analyzer-core.uninitialized.Assign): a group is not empty */
+REDUCE_ALL(REDUCE_LOOPS) /* NOLINT(clang-analyzer-core.uninitialized.Assign): a group is not empty */
 
 static const struct loops {
   void (*into[2])(void *to, const void *x, size_t n);
   void (*groups[2])(const void *x, void *to, size_t count, size_t rows, size_t width);
 } loops[SHARDRT_MIN + 1][SHARDRT_DTYPE_COUNT] = {
-#define FOLD_ENTRY(OP, LANE, type, expression)                                                                         \
+#define REDUCE_ENTRY(OP, LANE, type, expression)                                                                       \
   [SHARDRT_##OP][SHARDRT_##LANE] = {{into_plain_##OP##_##LANE, into_avx2_##OP##_##LANE},                               \
                                     {groups_plain_##OP##_##LANE, groups_avx2_##OP##_##LANE}},
-    FOLDS(FOLD_ENTRY)};
+    REDUCE_ALL(REDUCE_ENTRY)};
 
 static const struct loops *loops_of(int32_t op, int32_t lane) {
   const bool compares = op == SHARDRT_MAX || op == SHARDRT_MIN;
@@ -159,11 +159,11 @@ static const struct loops *loops_of(int32_t op, int32_t lane) {
   return &loops[op][compares ? lane : same];
 }
 
-void fold_into(int32_t op, int32_t lane, void *to, const void *x, size_t n) {
+void reduce_into(int32_t op, int32_t lane, void *to, const void *x, size_t n) {
   loops_of(op, lane)->into[simd_has_avx2()](to, x, n);
 }
 
-void fold_groups(int32_t op, int32_t lane, const void *x, void *to, size_t count, size_t rows, size_t width) {
+void reduce_groups(int32_t op, int32_t lane, const void *x, void *to, size_t count, size_t rows, size_t width) {
   loops_of(op, lane)->groups[simd_has_avx2()](x, to, count, rows, width);
 }
 
@@ -220,10 +220,10 @@ static const struct {
 #define WHERE_ENTRY(LANE, type) [SHARDRT_##LANE] = {{better_plain_##LANE, better_avx2_##LANE}, find_##LANE},
     LANES(WHERE_ENTRY)};
 
-void fold_better(int32_t op, int32_t lane, void *best, int32_t *where, const void *x, int32_t at, size_t n) {
+void reduce_better(int32_t op, int32_t lane, void *best, int32_t *where, const void *x, int32_t at, size_t n) {
   where_loops[lane].better[simd_has_avx2()](op == SHARDRT_MAX, best, where, x, at, n);
 }
 
-size_t fold_find(int32_t lane, const void *x, size_t n, const void *value) {
+size_t reduce_find(int32_t lane, const void *x, size_t n, const void *value) {
   return where_loops[lane].find(x, n, value);
 }
