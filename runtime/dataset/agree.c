@@ -45,7 +45,7 @@ int shardrt_check_source(const shardrt_source *source) {
   if (!differs)
     return code < 0 ? code
                     : same_compare("comparing the transforms", "the source's transforms (or filters)",
-                                   source_treatment(source), &differs);
+                                   source_transform_hash(source), &differs);
   int32_t files = source_file_count(source);
   differs = false;
   code = same_compare("counting the source's files", "the number of the source's files", (uint64_t)files, &differs);

@@ -98,11 +98,11 @@ const void *concat_find(const shardrt_source *source, int32_t field, int64_t sam
   return p->format->find(p, field_of(c, part, field), sample - c->firsts[part], first, bytes);
 }
 
-int concat_blame(const shardrt_source *source, int32_t field, int64_t sample, int code) {
+int concat_error_context(const shardrt_source *source, int32_t field, int64_t sample, int code) {
   const concat_source *c = (const concat_source *)source;
   if (field >= c->nshared) return code;
   const int32_t part = part_of(c, sample, 0);
-  return source_blame(c->parts[part], field_of(c, part, field), sample - c->firsts[part], code);
+  return source_error_context(c->parts[part], field_of(c, part, field), sample - c->firsts[part], code);
 }
 
 int64_t concat_number(const shardrt_source *source, int64_t sample) {
@@ -119,15 +119,15 @@ uint64_t concat_fingerprint(const shardrt_source *source) {
   return hash;
 }
 
-void concat_choices(const shardrt_source *source, uint64_t *hashes) {
+void concat_selection_hash(const shardrt_source *source, uint64_t *hashes) {
   const concat_source *c = (const concat_source *)source;
-  for (int32_t p = 0; p < c->nparts; p++) source_choices(c->parts[p], hashes);
+  for (int32_t p = 0; p < c->nparts; p++) source_selection_hash(c->parts[p], hashes);
 }
 
-uint64_t concat_treatment(const shardrt_source *source) {
+uint64_t concat_transform_hash(const shardrt_source *source) {
   const concat_source *c = (const concat_source *)source;
   uint64_t hash = 0;
-  for (int32_t p = 0; p < c->nparts; p++) hash = hash_number(hash, (int64_t)source_treatment(c->parts[p]));
+  for (int32_t p = 0; p < c->nparts; p++) hash = hash_number(hash, (int64_t)source_transform_hash(c->parts[p]));
   return hash;
 }
 
@@ -190,10 +190,10 @@ static const source_format concat_format = {
     .extents = concat_extents,
     .value = concat_value,
     .find = concat_find,
-    .blame = concat_blame,
+    .error_context = concat_error_context,
     .fingerprint = concat_fingerprint,
-    .choices = concat_choices,
-    .treatment = concat_treatment,
+    .selection_hash = concat_selection_hash,
+    .transform_hash = concat_transform_hash,
     .number = concat_number,
     .bytes = concat_bytes,
     .parts = concat_parts,

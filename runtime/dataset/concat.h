@@ -31,9 +31,9 @@ int concat_value(const shardrt_source *source, int32_t field, int64_t sample, st
                  bool *handled);
 const void *concat_find(const shardrt_source *source, int32_t field, int64_t sample, size_t first, size_t bytes);
 uint64_t concat_fingerprint(const shardrt_source *source);
-void concat_choices(const shardrt_source *source, uint64_t *hashes);
-uint64_t concat_treatment(const shardrt_source *source);
-int concat_blame(const shardrt_source *source, int32_t field, int64_t sample, int code);
+void concat_selection_hash(const shardrt_source *source, uint64_t *hashes);
+uint64_t concat_transform_hash(const shardrt_source *source);
+int concat_error_context(const shardrt_source *source, int32_t field, int64_t sample, int code);
 int64_t concat_number(const shardrt_source *source, int64_t sample);
 size_t concat_bytes(const shardrt_source *source, int32_t field, const shardrt_box *inner);
 int32_t concat_parts(const shardrt_source *source, shardrt_source *const **parts);

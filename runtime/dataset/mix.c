@@ -58,8 +58,8 @@ static uint64_t mix_fingerprint(const shardrt_source *source) {
   return hash_number(concat_fingerprint(source), (int64_t)pattern((const struct mix *)source));
 }
 
-static void mix_choices(const shardrt_source *source, uint64_t *hashes) {
-  concat_choices(source, hashes);
+static void mix_selection_hash(const shardrt_source *source, uint64_t *hashes) {
+  concat_selection_hash(source, hashes);
   hashes[SHARDRT_DATA_MIX] = hash_number(hashes[SHARDRT_DATA_MIX], (int64_t)pattern((const struct mix *)source));
 }
 
@@ -77,10 +77,10 @@ static const source_format mix_format = {
     .extents = concat_extents,
     .value = concat_value,
     .find = concat_find,
-    .blame = concat_blame,
+    .error_context = concat_error_context,
     .fingerprint = mix_fingerprint,
-    .choices = mix_choices,
-    .treatment = concat_treatment,
+    .selection_hash = mix_selection_hash,
+    .transform_hash = concat_transform_hash,
     .number = concat_number,
     .bytes = concat_bytes,
     .parts = concat_parts,

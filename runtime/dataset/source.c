@@ -249,8 +249,8 @@ int source_gather_values(const shardrt_source *source, int32_t field, const int6
   return code;
 }
 
-int source_blame(const shardrt_source *source, int32_t field, int64_t sample, int code) {
-  return source->format->blame != NULL ? source->format->blame(source, field, sample, code) : code;
+int source_error_context(const shardrt_source *source, int32_t field, int64_t sample, int code) {
+  return source->format->error_context != NULL ? source->format->error_context(source, field, sample, code) : code;
 }
 
 int64_t source_number(const shardrt_source *source, int64_t sample) {
@@ -346,11 +346,11 @@ uint64_t source_file_fingerprint(const shardrt_source *source, int32_t file) {
   return source->format->file_fingerprint(source, file);
 }
 
-void source_choices(const shardrt_source *source, uint64_t *hashes) {
-  if (source->format->choices != NULL) {
-    source->format->choices(source, hashes);
+void source_selection_hash(const shardrt_source *source, uint64_t *hashes) {
+  if (source->format->selection_hash != NULL) {
+    source->format->selection_hash(source, hashes);
   } else if (over(source) != NULL) {
-    source_choices(over(source), hashes);
+    source_selection_hash(over(source), hashes);
   }
 }
 
@@ -359,12 +359,12 @@ void shardrt_source_data(const shardrt_source *source, uint64_t *hashes) {
   const int32_t files = source_file_count(source);
   for (int32_t i = 0; i < files; i++)
     hashes[SHARDRT_DATA_FILES] = hash_number(hashes[SHARDRT_DATA_FILES], (int64_t)source_file_fingerprint(source, i));
-  source_choices(source, hashes);
+  source_selection_hash(source, hashes);
 }
 
-uint64_t source_treatment(const shardrt_source *source) {
-  if (source->format->treatment != NULL) return source->format->treatment(source);
-  return over(source) != NULL ? source_treatment(over(source)) : 0;
+uint64_t source_transform_hash(const shardrt_source *source) {
+  if (source->format->transform_hash != NULL) return source->format->transform_hash(source);
+  return over(source) != NULL ? source_transform_hash(over(source)) : 0;
 }
 
 uint64_t shardrt_source_fingerprint(const shardrt_source *source) {

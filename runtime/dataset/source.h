@@ -36,14 +36,14 @@ typedef struct source_format {
    * source lives; NULL: it does not, or `bytes` bytes of it from byte `first` on, which are what is wanted, are
    * damaged. NULL in a format in which no sample does. */
   const void *(*find)(const shardrt_source *source, int32_t field, int64_t sample, size_t first, size_t bytes);
-  /* As source_blame; NULL: there is no more to say. */
-  int (*blame)(const shardrt_source *source, int32_t field, int64_t sample, int code);
+  /* As source_error_context; NULL: there is no more to say. */
+  int (*error_context)(const shardrt_source *source, int32_t field, int64_t sample, int code);
   /* As shardrt_source_fingerprint; NULL: of counts, fields and files. Views say how they choose samples. */
   uint64_t (*fingerprint)(const shardrt_source *source);
-  /* As source_choices; NULL: nothing is chosen but by `over`. */
-  void (*choices)(const shardrt_source *source, uint64_t *hashes);
-  /* As source_treatment; NULL: 0, or that of `over`. */
-  uint64_t (*treatment)(const shardrt_source *source);
+  /* As source_selection_hash; NULL: nothing is chosen but by `over`. */
+  void (*selection_hash)(const shardrt_source *source, uint64_t *hashes);
+  /* As source_transform_hash; NULL: 0, or that of `over`. */
+  uint64_t (*transform_hash)(const shardrt_source *source);
   /* As source_number; NULL: first_number + sample * number_step. */
   int64_t (*number)(const shardrt_source *source, int64_t sample);
   /* As source_extents; NULL where nothing is read from files. */
@@ -51,8 +51,8 @@ typedef struct source_format {
                  const shardrt_box *inner, struct extents *out);
   /* As source_bytes; NULL: what the box holds, as far as its size is known. */
   size_t (*bytes)(const shardrt_source *source, int32_t field, const shardrt_box *inner);
-  /* The source that a view is made of, whose files are its own and need no functions here; where `choices` or
-   * `treatment` are NULL, they are that one's, too. NULL: it is made of none, or of several. */
+  /* The source that a view is made of, whose files are its own and need no functions here; where `selection_hash` or
+   * `transform_hash` are NULL, they are that one's, too. NULL: it is made of none, or of several. */
   const shardrt_source *(*over)(const shardrt_source *source);
   /* How many sources it is made of, where it is of several, and these; NULL: it is not. */
   int32_t (*parts)(const shardrt_source *source, shardrt_source *const **parts);
@@ -129,14 +129,14 @@ size_t source_box_bytes(const shardrt_field *field, const shardrt_box *inner);
 shardrt_source *source_retain(shardrt_source *source);
 
 /* Adds to the hashes (see shardrt_source_data) how this and the sources below it choose among samples. */
-void source_choices(const shardrt_source *source, uint64_t *hashes);
+void source_selection_hash(const shardrt_source *source, uint64_t *hashes);
 
 /* Begins this thread's message of a failure with where in which file a sample lies, whatever views lie between, and
  * returns `code`: for failures with what was read, whose reading succeeded. */
-int source_blame(const shardrt_source *source, int32_t field, int64_t sample, int code);
+int source_error_context(const shardrt_source *source, int32_t field, int64_t sample, int code);
 
 /* A number for what is done to the samples that a fingerprint names, before they are handed out: transforms. */
-uint64_t source_treatment(const shardrt_source *source);
+uint64_t source_transform_hash(const shardrt_source *source);
 
 /* The files behind the source (an array counts as one). The name reads well in a message ("the file a.npy", "the array
  * 'image'") and lives as long as the source. The fingerprint is of the file's length and first STORAGE_HEAD bytes. */

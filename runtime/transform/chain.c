@@ -57,7 +57,7 @@ void chain_clear(struct chain *self) {
   alloc_free(self->forms);
 }
 
-int chain_blame(const struct chain *self, int32_t k, int64_t number, int code) {
+int chain_error_context(const struct chain *self, int32_t k, int64_t number, int code) {
   return error_prefix(code, "sample %lld, field \"%s\": transform.%s", (long long)number, self->name,
                       self->transforms[k]->kind->name);
 }
@@ -84,7 +84,7 @@ int chain_trace(const struct chain *self, struct reader *reader, struct draw *dr
                 const shardrt_box *wanted, struct leg *legs) {
   for (int32_t k = 0; k < self->count; k++) {
     int code = trace_shape(self, k, reader, first, legs);
-    if (code != SHARDRT_OK) return chain_blame(self, k, draw->number, code);
+    if (code != SHARDRT_OK) return chain_error_context(self, k, draw->number, code);
   }
   struct leg *last = &legs[self->count];
   last->box = wanted != NULL ? *wanted : whole_box(self->forms[self->count].ndim, last->full);

@@ -45,7 +45,7 @@ shardrt_box chain_needed(const struct chain *self, const shardrt_box *out);
 struct value chain_value(const struct chain *self, int32_t k, const struct leg *legs);
 
 /* Puts sample and transform before the message of a failure; returns its code. */
-int chain_blame(const struct chain *self, int32_t k, int64_t number, int code);
+int chain_error_context(const struct chain *self, int32_t k, int64_t number, int code);
 
 /* Makes what is `wanted` of n samples of `base`: packed boxes at `rows`. */
 int chain_gather(const struct chain *self, const shardrt_source *base, const int64_t *samples, int64_t n,
@@ -54,7 +54,7 @@ int chain_gather(const struct chain *self, const shardrt_source *base, const int
 int chain_one(const struct chain *self, const shardrt_source *base, int64_t sample, struct reader *reader,
               struct value *out);
 /* As chain_gather, for chains that are alike. */
-int convoy_gather(const struct chain *self, const shardrt_source *base, const int64_t *samples, int64_t n,
-                  const shardrt_box *wanted, struct reader *reader, char *rows);
+int chain_batch_gather(const struct chain *self, const shardrt_source *base, const int64_t *samples, int64_t n,
+                       const shardrt_box *wanted, struct reader *reader, char *rows);
 
 #endif

@@ -12,7 +12,7 @@ enum {
 };
 
 /* n samples on their way. */
-struct convoy {
+struct chain_batch {
   const struct chain *chain;
   const shardrt_source *base;
   struct reader *reader;
@@ -35,7 +35,7 @@ static void set_row(const void **at, const char *first, size_t bytes, int64_t n)
 }
 
 /* Packed boxes of the base: where they lie, or gathered into the arena. */
-static int load(const struct convoy *c) {
+static int load_samples(const struct chain_batch *c) {
   const size_t bytes = leg_bytes(c->chain, c->legs, 0);
   bool there = false;
   int code = SHARDRT_OK;
@@ -54,7 +54,7 @@ static int load(const struct convoy *c) {
 }
 
 /* Runs transforms[k] on all of them: into `rows`, or the arena where that is NULL. */
-static int pass(const struct convoy *c, int32_t k, char *rows) {
+static int run_transform(const struct chain_batch *c, int32_t k, char *rows) {
   const shardrt_transform *t = c->chain->transforms[k];
   const struct value in = chain_value(c->chain, k, c->legs), out = chain_value(c->chain, k + 1, c->legs);
   const size_t bytes = value_bytes(&out);
@@ -64,24 +64,24 @@ static int pass(const struct convoy *c, int32_t k, char *rows) {
   int64_t failed = 0;
   int code = t->kind->alike(t, c->reader, &none, &in, &out, c->n, c->at, to, &failed);
   if (code != SHARDRT_OK) {
-    code = chain_blame(c->chain, k, source_number(c->base, c->samples[failed]), code);
-    return source_blame(c->base, c->chain->field, c->samples[failed], code);
+    code = chain_error_context(c->chain, k, source_number(c->base, c->samples[failed]), code);
+    return source_error_context(c->base, c->chain->field, c->samples[failed], code);
   }
   set_row(c->at, to, bytes, c->n);
   return SHARDRT_OK;
 }
 
-static int travel(const struct convoy *c, char *rows) {
-  int code = load(c);
+static int run_chunk(const struct chain_batch *c, char *rows) {
+  int code = load_samples(c);
   const int64_t start = reader_now();
   for (int32_t k = c->first; k <= c->last && code == SHARDRT_OK; k++)
-    if (!c->chain->transforms[k]->kind->relabels) code = pass(c, k, k == c->last ? rows : NULL);
+    if (!c->chain->transforms[k]->kind->relabels) code = run_transform(c, k, k == c->last ? rows : NULL);
   reader_spent(c->reader, READER_TRANSFORM, start);
   return code;
 }
 
 /* How many go together. */
-static int64_t chunk_samples(const struct convoy *c) {
+static int64_t chunk_samples(const struct chain_batch *c) {
   size_t largest = 1;
   for (int32_t k = 0; k < c->last; k++) {
     const size_t bytes = leg_bytes(c->chain, c->legs, k) + leg_bytes(c->chain, c->legs, k + 1);
@@ -91,15 +91,16 @@ static int64_t chunk_samples(const struct convoy *c) {
   return chunk < 1 ? 1 : chunk > CHUNK_SAMPLES ? CHUNK_SAMPLES : chunk;
 }
 
-int convoy_gather(const struct chain *self, const shardrt_source *base, const int64_t *samples, int64_t n,
-                  const shardrt_box *wanted, struct reader *reader, char *rows) {
+int chain_batch_gather(const struct chain *self, const shardrt_source *base, const int64_t *samples, int64_t n,
+                       const shardrt_box *wanted, struct reader *reader, char *rows) {
   const struct reader_mark outer = reader_mark(reader);
   struct leg *legs = reader_room(reader, ((size_t)self->count + 1) * sizeof *legs);
   if (legs == NULL) return ALLOC_FAILED;
   legs[0].full[0] = 0;
   for (int32_t d = 0; d < self->forms[0].ndim; d++) legs[0].full[d] = self->forms[0].shape[d];
   struct draw none = {0};
-  struct convoy c = {.chain = self, .base = base, .reader = reader, .legs = legs, .first = self->count, .last = -1};
+  struct chain_batch c = {
+      .chain = self, .base = base, .reader = reader, .legs = legs, .first = self->count, .last = -1};
   int code = chain_trace(self, reader, &none, NULL, wanted, legs);
   for (int32_t k = 0; k < self->count; k++) {
     if (self->transforms[k]->kind->relabels) continue;
@@ -117,7 +118,7 @@ int convoy_gather(const struct chain *self, const shardrt_source *base, const in
     c.samples = samples + done;
     reader->epochs = epochs != NULL ? epochs + done : NULL;
     c.at = reader_room(reader, (size_t)c.n * sizeof *c.at);
-    code = c.at != NULL ? travel(&c, rows + (size_t)done * row_bytes) : ALLOC_FAILED;
+    code = c.at != NULL ? run_chunk(&c, rows + (size_t)done * row_bytes) : ALLOC_FAILED;
     reader_release(reader, mark);
   }
   reader->epochs = epochs;

@@ -9,7 +9,7 @@
 enum { CHUNK_BYTES = 128 * 1024, CHUNK_SAMPLES = 64 };
 
 /* A chunk of n samples. */
-struct journey {
+struct chain_each {
   const struct chain *chain;
   const shardrt_source *base;
   struct reader *reader;
@@ -21,13 +21,13 @@ struct journey {
   struct value *out;  /* what it makes */
 };
 
-static struct leg *legs_of(const struct journey *j, int64_t i) {
+static struct leg *legs_of(const struct chain_each *j, int64_t i) {
   return &j->legs[i * (j->chain->count + 1)];
 }
 
 /* Takes the box of a sample from where it lies in memory, if it does; a first transform that takes more than it needs
  * is given all that lies there. */
-static int find(const struct journey *j, int64_t i, bool *found) {
+static int find_in_memory(const struct chain_each *j, int64_t i, bool *found) {
   const struct leg *leg = legs_of(j, i);
   const shardrt_field *field = &j->base->fields[j->chain->field];
   const shardrt_box whole = source_whole(field);
@@ -44,7 +44,7 @@ static int find(const struct journey *j, int64_t i, bool *found) {
 }
 
 /* Reads all of a sample, and forgets it: whether that can be done. */
-static int try_reading(const struct journey *j, int64_t i) {
+static int try_reading(const struct chain_each *j, int64_t i) {
   const struct reader_mark mark = reader_mark(j->reader);
   struct value whole;
   int code = source_value(j->base, j->chain->field, j->samples[i], NULL, j->reader, &whole);
@@ -53,7 +53,7 @@ static int try_reading(const struct journey *j, int64_t i) {
 }
 
 /* The same of decoding. */
-static int try_decoding(const struct journey *j, int64_t i) {
+static int try_decoding(const struct chain_each *j, int64_t i) {
   const shardrt_transform *t = j->chain->transforms[0];
   int64_t shape[SHARDRT_MAX_NDIM] = {0}, failed;
   const struct reader_mark mark = reader_mark(j->reader);
@@ -64,11 +64,11 @@ static int try_decoding(const struct journey *j, int64_t i) {
     code = all.data != NULL ? t->kind->run(t, j->reader, &j->draws[i], 1, &j->in[i], &all, &failed) : ALLOC_FAILED;
   }
   reader_release(j->reader, mark);
-  return code == SHARDRT_OK ? code : chain_blame(j->chain, 0, j->draws[i].number, code);
+  return code == SHARDRT_OK ? code : chain_error_context(j->chain, 0, j->draws[i].number, code);
 }
 
 /* Takes what is needed of sample i from the base. A ragged one, and what a decoder takes, comes whole. */
-static int take(const struct journey *j, int64_t i, const shardrt_box *wanted) {
+static int take_sample(const struct chain_each *j, int64_t i, const shardrt_box *wanted) {
   const int32_t field = j->chain->field;
   struct leg *legs = legs_of(j, i);
   int code = SHARDRT_OK;
@@ -79,22 +79,22 @@ static int take(const struct journey *j, int64_t i, const shardrt_box *wanted) {
     if (j->reader->thorough && j->chain->count > 0 && j->chain->transforms[0]->kind->measure != NULL)
       code = try_decoding(j, i);
     if (code == SHARDRT_OK) code = chain_trace(j->chain, j->reader, &j->draws[i], &j->in[i], wanted, legs);
-    return code == SHARDRT_OK ? code : source_blame(j->base, field, j->samples[i], code);
+    return code == SHARDRT_OK ? code : source_error_context(j->base, field, j->samples[i], code);
   }
   memcpy(legs->full, j->chain->forms[0].shape, sizeof legs->full);
   if (j->reader->thorough) code = try_reading(j, i);
   if (code == SHARDRT_OK) code = chain_trace(j->chain, j->reader, &j->draws[i], NULL, wanted, legs);
   bool found = false;
-  if (code == SHARDRT_OK) code = find(j, i, &found);
+  if (code == SHARDRT_OK) code = find_in_memory(j, i, &found);
   if (code != SHARDRT_OK || found) return code;
   return source_value(j->base, field, j->samples[i], &legs->box, j->reader, &j->in[i]);
 }
 
-static int take_all(const struct journey *j, const shardrt_box *wanted) {
+static int take_samples(const struct chain_each *j, const shardrt_box *wanted) {
   const int64_t *epochs = j->reader->epochs;
   int code = SHARDRT_OK;
   for (int64_t i = 0; i < j->n && code == SHARDRT_OK; i++) {
-    code = take(j, i, wanted);
+    code = take_sample(j, i, wanted);
     if (epochs != NULL) j->reader->epochs++;
   }
   j->reader->epochs = epochs;
@@ -120,7 +120,7 @@ static bool is_too_large(const struct transform_kind *kind, const struct value *
   return false;
 }
 
-static int call_one(const struct journey *j, int32_t k, int64_t i) {
+static int transform_one(const struct chain_each *j, int32_t k, int64_t i) {
   const shardrt_transform *t = j->chain->transforms[k];
   struct value *in = &j->in[i];
   if (is_too_large(t->kind, in, &legs_of(j, i)[k].box)) {
@@ -136,19 +136,19 @@ static int call_one(const struct journey *j, int32_t k, int64_t i) {
   return t->kind->alike(t, j->reader, &j->draws[i], in, &j->out[i], 1, &from, j->out[i].data, &only);
 }
 
-static int call(const struct journey *j, int32_t k, int64_t *failed) {
+static int call_transform(const struct chain_each *j, int32_t k, int64_t *failed) {
   const shardrt_transform *t = j->chain->transforms[k];
   if (t->kind->run != NULL) return t->kind->run(t, j->reader, j->draws, j->n, j->in, j->out, failed);
   int code = SHARDRT_OK;
   for (int64_t i = 0; i < j->n && code == SHARDRT_OK; i++) {
     *failed = i;
-    code = call_one(j, k, i);
+    code = transform_one(j, k, i);
   }
   return code;
 }
 
 /* Runs transforms[k] on all samples: into `rows`, row_bytes for each, or the arena where that is NULL. */
-static int pass(struct journey *j, int32_t k, char *rows, size_t row_bytes) {
+static int run_transform(struct chain_each *j, int32_t k, char *rows, size_t row_bytes) {
   const shardrt_transform *t = j->chain->transforms[k];
   for (int64_t i = 0; i < j->n; i++) {
     j->draws[i].place = j->chain->place + k;
@@ -158,11 +158,11 @@ static int pass(struct journey *j, int32_t k, char *rows, size_t row_bytes) {
   }
   const int64_t start = reader_now();
   int64_t failed = 0;
-  int code = call(j, k, &failed);
+  int code = call_transform(j, k, &failed);
   reader_spent(j->reader, t->kind->stage, start);
   if (code != SHARDRT_OK) {
-    code = chain_blame(j->chain, k, j->draws[failed].number, code);
-    return source_blame(j->base, j->chain->field, j->samples[failed], code);
+    code = chain_error_context(j->chain, k, j->draws[failed].number, code);
+    return source_error_context(j->base, j->chain->field, j->samples[failed], code);
   }
   struct value *made = j->out;
   j->out = j->in;
@@ -170,8 +170,8 @@ static int pass(struct journey *j, int32_t k, char *rows, size_t row_bytes) {
   return SHARDRT_OK;
 }
 
-/* Copies what is wanted of the values at the journey's end, which are more than that. */
-static int cut(const struct journey *j, const shardrt_box *wanted, char *rows, size_t row_bytes) {
+/* Copies what is wanted of the values at the chain's end, which are more than that. */
+static int cut_values(const struct chain_each *j, const shardrt_box *wanted, char *rows, size_t row_bytes) {
   int code = SHARDRT_OK;
   for (int64_t i = 0; i < j->n && code == SHARDRT_OK; i++)
     code = cut_value(&j->in[i], wanted, rows + (size_t)i * row_bytes);
@@ -179,7 +179,7 @@ static int cut(const struct journey *j, const shardrt_box *wanted, char *rows, s
 }
 
 /* What random transforms draw by, for each sample. */
-static void set_draws(const struct journey *j) {
+static void set_draws(const struct chain_each *j) {
   const struct reader *reader = j->reader;
   for (int64_t i = 0; i < j->n; i++)
     j->draws[i] = (struct draw){.seed = reader->seed,
@@ -196,7 +196,7 @@ static bool is_all(const struct form *form, const shardrt_box *wanted) {
 
 /* Takes a chunk from the base through the chain. Into `rows`, where there is only what is `wanted` of each; NULL: what
  * comes out stays in j->in, in the arena. */
-static int travel(struct journey *j, const shardrt_box *wanted, char *rows, size_t row_bytes) {
+static int run_chain(struct chain_each *j, const shardrt_box *wanted, char *rows, size_t row_bytes) {
   const struct chain *chain = j->chain;
   const size_t n = (size_t)j->n;
   j->legs = reader_room(j->reader, n * ((size_t)chain->count + 1) * sizeof *j->legs);
@@ -205,12 +205,12 @@ static int travel(struct journey *j, const shardrt_box *wanted, char *rows, size
   j->out = reader_room(j->reader, n * sizeof *j->out);
   if (j->legs == NULL || j->draws == NULL || j->in == NULL || j->out == NULL) return ALLOC_FAILED;
   set_draws(j);
-  int code = take_all(j, wanted);
+  int code = take_samples(j, wanted);
   const bool direct = rows != NULL && (chain->transforms[chain->count - 1]->kind->pieces ||
                                        is_all(&chain->forms[chain->count], wanted));
   for (int32_t k = 0; k < chain->count && code == SHARDRT_OK; k++)
-    code = pass(j, k, direct && k == chain->count - 1 ? rows : NULL, row_bytes);
-  if (code == SHARDRT_OK && rows != NULL && !direct) code = cut(j, wanted, rows, row_bytes);
+    code = run_transform(j, k, direct && k == chain->count - 1 ? rows : NULL, row_bytes);
+  if (code == SHARDRT_OK && rows != NULL && !direct) code = cut_values(j, wanted, rows, row_bytes);
   return code;
 }
 
@@ -232,7 +232,7 @@ static int64_t chunk_samples(const struct chain *chain) {
 
 int chain_gather(const struct chain *self, const shardrt_source *base, const int64_t *samples, int64_t n,
                  const shardrt_box *wanted, struct reader *reader, char *rows) {
-  if (self->alike && !reader->thorough) return convoy_gather(self, base, samples, n, wanted, reader, rows);
+  if (self->alike && !reader->thorough) return chain_batch_gather(self, base, samples, n, wanted, reader, rows);
   size_t row_bytes = shardrt_dtype_size(self->forms[self->count].dtype);
   for (int32_t d = 0; d < wanted->ndim; d++) row_bytes *= (size_t)(wanted->stop[d] - wanted->start[d]);
   const int64_t *epochs = reader->epochs, most = chunk_samples(self);
@@ -240,9 +240,9 @@ int chain_gather(const struct chain *self, const shardrt_source *base, const int
   for (int64_t done = 0; done < n && code == SHARDRT_OK;) {
     const int64_t chunk = n - done < most ? n - done : most;
     const struct reader_mark mark = reader_mark(reader);
-    struct journey j = {.chain = self, .base = base, .reader = reader, .samples = samples + done, .n = chunk};
+    struct chain_each j = {.chain = self, .base = base, .reader = reader, .samples = samples + done, .n = chunk};
     reader->epochs = epochs != NULL ? epochs + done : NULL;
-    code = travel(&j, wanted, rows + (size_t)done * row_bytes, row_bytes);
+    code = run_chain(&j, wanted, rows + (size_t)done * row_bytes, row_bytes);
     reader_release(reader, mark);
     done += chunk;
   }
@@ -252,8 +252,8 @@ int chain_gather(const struct chain *self, const shardrt_source *base, const int
 
 int chain_one(const struct chain *self, const shardrt_source *base, int64_t sample, struct reader *reader,
               struct value *out) {
-  struct journey j = {.chain = self, .base = base, .reader = reader, .samples = &sample, .n = 1};
-  int code = travel(&j, NULL, NULL, 0);
+  struct chain_each j = {.chain = self, .base = base, .reader = reader, .samples = &sample, .n = 1};
+  int code = run_chain(&j, NULL, NULL, 0);
   if (code == SHARDRT_OK) *out = j.in[0];
   return code;
 }

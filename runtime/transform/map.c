@@ -32,9 +32,9 @@ static int map_value(const shardrt_source *source, int32_t field, int64_t sample
   return *handled ? chain_one(chain, m->base, sample, reader, out) : SHARDRT_OK;
 }
 
-static int map_blame(const shardrt_source *source, int32_t field, int64_t sample, int code) {
+static int map_error_context(const shardrt_source *source, int32_t field, int64_t sample, int code) {
   const map *m = (const map *)source;
-  return source_blame(m->base, m->chains[field].field, sample, code);
+  return source_error_context(m->base, m->chains[field].field, sample, code);
 }
 
 static int64_t map_number(const shardrt_source *source, int64_t sample) {
@@ -45,17 +45,17 @@ static uint64_t map_fingerprint(const shardrt_source *source) {
   return shardrt_source_fingerprint(((const map *)source)->base);
 }
 
-static uint64_t map_treatment(const shardrt_source *source) {
+static uint64_t map_transform_hash(const shardrt_source *source) {
   const map *m = (const map *)source;
-  uint64_t hash = hash_number(hash_text(0, "shardrt map"), (int64_t)source_treatment(m->base));
+  uint64_t hash = hash_number(hash_text(0, "shardrt map"), (int64_t)source_transform_hash(m->base));
   for (int32_t f = 0; f < source->nfields; f++) {
     const struct chain *chain = &m->chains[f];
     hash = hash_number(hash_text(hash, source->fields[f].name), chain->field);
     for (int32_t k = 0; k < chain->count; k++) {
       const shardrt_transform *t = chain->transforms[k];
       hash = hash_number(hash_text(hash, t->kind->name), t->count);
-      if (t->kind->treatment != NULL) {
-        hash = hash_number(hash, (int64_t)t->kind->treatment(t));
+      if (t->kind->transform_hash != NULL) {
+        hash = hash_number(hash, (int64_t)t->kind->transform_hash(t));
         continue;
       }
       hash = hash_bytes(hash, t->numbers, (size_t)t->count * sizeof *t->numbers);
@@ -104,8 +104,8 @@ static const source_format map_format = {
     .gather = map_gather,
     .value = map_value,
     .fingerprint = map_fingerprint,
-    .treatment = map_treatment,
-    .blame = map_blame,
+    .transform_hash = map_transform_hash,
+    .error_context = map_error_context,
     .number = map_number,
     .extents = map_extents,
     .bytes = map_bytes,

@@ -50,7 +50,7 @@ struct transform_kind {
   int (*alike)(const shardrt_transform *self, struct reader *reader, const struct draw *draw, const struct value *in,
                const struct value *out, int64_t n, const void *const *from, void *to, int64_t *failed);
   /* A number that is equal for equal transforms in all processes. NULL: by its numbers and bytes. */
-  uint64_t (*treatment)(const shardrt_transform *self);
+  uint64_t (*transform_hash)(const shardrt_transform *self);
   bool larger;   /* `alike` takes pieces that hold more than what `need` says; others are given just that */
   bool relabels; /* what `need` says is needed is the output as it stands, but for where it is in the whole */
   /* Gives self->kept back; NULL: there is nothing. */

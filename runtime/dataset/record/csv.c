@@ -289,13 +289,13 @@ static int make_numbers(const struct csv *self, int32_t f, const uint8_t *line, 
   return SHARDRT_OK;
 }
 
-static int csv_blame(const shardrt_source *source, int32_t field, int64_t sample, int code) {
+static int csv_error_context(const shardrt_source *source, int32_t field, int64_t sample, int code) {
   const struct csv *self = (const struct csv *)source;
   int64_t row;
   const struct record_file *file = records_find(&self->records, sample, &row);
   const struct index_entry *entry = &file->index.entries[row];
   (void)field;
-  if (entry->note == 0) return records_blame(&self->records, sample, 0, code);
+  if (entry->note == 0) return records_error_context(&self->records, sample, 0, code);
   return error_prefix(code, "%s: record %lld at byte %lld, line %u", file->stored.title, (long long)row,
                       (long long)entry->offset, entry->note);
 }
@@ -317,7 +317,7 @@ static int csv_value(const shardrt_source *source, int32_t field, int64_t sample
     code = make_text(&cell, reader, out);
   else
     code = error_set(SHARDRT_EFORMAT, "it has no column %lld (from 0 on)", (long long)self->columns[field]);
-  return code == SHARDRT_OK ? code : csv_blame(source, field, sample, code);
+  return code == SHARDRT_OK ? code : csv_error_context(source, field, sample, code);
 }
 
 static void csv_close(shardrt_source *source) {
@@ -332,7 +332,7 @@ const source_format csv_format = {
     .open_files = open_csv,
     .gather = source_gather_values,
     .value = csv_value,
-    .blame = csv_blame,
+    .error_context = csv_error_context,
     .file_count = records_file_count,
     .file_name = records_file_name,
     .file_fingerprint = records_file_fingerprint,

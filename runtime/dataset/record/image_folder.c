@@ -271,7 +271,7 @@ static int image_folder_value(const shardrt_source *source, int32_t field, int64
   return SHARDRT_OK;
 }
 
-static int image_folder_blame(const shardrt_source *source, int32_t field, int64_t sample, int code) {
+static int image_folder_error_context(const shardrt_source *source, int32_t field, int64_t sample, int code) {
   const struct image_folder *self = (const struct image_folder *)source;
   return field == IMAGE ? error_prefix(code, "the file %s", self->files.texts[sample]) : code;
 }
@@ -338,7 +338,7 @@ const source_format image_folder_format = {
     .open_files = open_image_folder,
     .gather = image_folder_gather,
     .value = image_folder_value,
-    .blame = image_folder_blame,
+    .error_context = image_folder_error_context,
     .bytes = image_folder_bytes,
     .file_count = image_folder_file_count,
     .file_name = image_folder_file_name,

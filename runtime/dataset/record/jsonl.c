@@ -21,13 +21,13 @@ struct jsonl {
   int32_t capacity;
 };
 
-static int jsonl_blame(const shardrt_source *source, int32_t field, int64_t sample, int code) {
+static int jsonl_error_context(const shardrt_source *source, int32_t field, int64_t sample, int code) {
   const struct jsonl *self = (const struct jsonl *)source;
   int64_t row;
   const struct record_file *file = records_find(&self->records, sample, &row);
   const struct index_entry *entry = &file->index.entries[row];
   (void)field;
-  if (entry->note == 0) return records_blame(&self->records, sample, 0, code);
+  if (entry->note == 0) return records_error_context(&self->records, sample, 0, code);
   return error_prefix(code, "%s: line %u, record %lld at byte %lld", file->stored.title, entry->note, (long long)row,
                       (long long)entry->offset);
 }
@@ -133,7 +133,7 @@ static int add_asked(struct jsonl *self, const shardrt_field *asked, struct read
   if (told) return code == SHARDRT_ENOMEM ? code : SHARDRT_OK; /* a line that lacks it is told of when it is read */
   if (code == SHARDRT_OK) code = jsonl_guess(&line, value, &found);
   if (code != SHARDRT_OK)
-    return code == SHARDRT_EFORMAT ? jsonl_blame(&self->records.base, 0, self->first, code) : code;
+    return code == SHARDRT_EFORMAT ? jsonl_error_context(&self->records.base, 0, self->first, code) : code;
   if (asked->dtype < 0) field->dtype = found.dtype;
   if (asked->ndim >= 0) return SHARDRT_OK;
   field->ndim = found.ndim;
@@ -175,7 +175,7 @@ static int set_fields(struct jsonl *self, int32_t nfields, const shardrt_field *
   code = jsonl_members(&line, add_guessed, self);
   if (code == SHARDRT_OK && self->records.base.nfields == 0)
     code = error_set(SHARDRT_EFORMAT, "an object without members");
-  return code == SHARDRT_OK ? code : jsonl_blame(&self->records.base, 0, self->first, code);
+  return code == SHARDRT_OK ? code : jsonl_error_context(&self->records.base, 0, self->first, code);
 }
 
 static int open_jsonl(int32_t npaths, const char *const *paths, int32_t nfields, const shardrt_field *fields,
@@ -209,7 +209,7 @@ static int jsonl_get(const shardrt_source *source, int32_t field, int64_t sample
   if (code != SHARDRT_OK) return code;
   code = jsonl_find(&line, f->name, &value);
   if (code == SHARDRT_OK) code = jsonl_value(&line, value, f, self->bytes[field], reader, out);
-  return code == SHARDRT_OK ? code : jsonl_blame(source, field, sample, code);
+  return code == SHARDRT_OK ? code : jsonl_error_context(source, field, sample, code);
 }
 
 static int jsonl_extents(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
@@ -232,7 +232,7 @@ const source_format jsonl_format = {
     .open_files = open_jsonl,
     .gather = source_gather_values,
     .value = jsonl_get,
-    .blame = jsonl_blame,
+    .error_context = jsonl_error_context,
     .extents = jsonl_extents,
     .file_count = records_file_count,
     .file_name = records_file_name,

@@ -179,7 +179,7 @@ static int read_first(const struct mds *self, const struct column *column, shard
   int code = records_first(&self->records, column->number, &arena, &first, &data, &bytes);
   if (code == SHARDRT_OK) {
     code = read_array_head(column->kind, data, bytes, field, &head);
-    if (code != SHARDRT_OK) records_blame(&self->records, first, column->number, code);
+    if (code != SHARDRT_OK) records_error_context(&self->records, first, column->number, code);
   }
   reader_clear(&arena);
   return code;
@@ -330,7 +330,7 @@ static int mds_value(const shardrt_source *source, int32_t field, int64_t sample
     code = read_number(&source->fields[field], data, bytes, reader, out);
   else
     code = records_elements(&source->fields[field], data, bytes, reader, out);
-  return code == SHARDRT_OK ? code : records_blame(&self->records, sample, column->number, code);
+  return code == SHARDRT_OK ? code : records_error_context(&self->records, sample, column->number, code);
 }
 
 static int mds_extents(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,

@@ -80,7 +80,7 @@ int records_extents(const records *self, int32_t column, const int64_t *samples,
   return code;
 }
 
-int records_blame(const records *self, int64_t sample, int32_t column, int code) {
+int records_error_context(const records *self, int64_t sample, int32_t column, int code) {
   int64_t row;
   const struct record_file *file = records_find(self, sample, &row);
   const struct index_entry *entry = &file->index.entries[row * file->index.columns + column];
@@ -137,9 +137,9 @@ int records_elements(const shardrt_field *field, const uint8_t *data, size_t byt
   return records_place(out, data, reader);
 }
 
-int records_source_blame(const shardrt_source *source, int32_t field, int64_t sample, int code) {
+int records_source_error_context(const shardrt_source *source, int32_t field, int64_t sample, int code) {
   (void)field;
-  return records_blame((const records *)source, sample, 0, code);
+  return records_error_context((const records *)source, sample, 0, code);
 }
 
 int32_t records_file_count(const shardrt_source *source) {

@@ -42,7 +42,7 @@ int records_first(const records *self, int32_t column, struct reader *reader, in
 int records_extents(const records *self, int32_t column, const int64_t *samples, int64_t n, struct extents *out);
 
 /* Prefixes the message of a failure with the file, the record and its offset. */
-int records_blame(const records *self, int64_t sample, int32_t column, int code);
+int records_error_context(const records *self, int64_t sample, int32_t column, int code);
 
 /* The shape of a sample of `elements` elements in all: the field's, where one size of -1 is what the others leave.
  * EFORMAT: they are not of that shape. */
@@ -55,7 +55,8 @@ int records_elements(const shardrt_field *field, const uint8_t *data, size_t byt
                      struct value *out);
 
 /* A format's functions; its own `close` ends with records_close. */
-int records_source_blame(const shardrt_source *source, int32_t field, int64_t sample, int code); /* of one column */
+int records_source_error_context(const shardrt_source *source, int32_t field, int64_t sample,
+                                 int code); /* of one column */
 int32_t records_file_count(const shardrt_source *source);
 const char *records_file_name(const shardrt_source *source, int32_t file);
 uint64_t records_file_fingerprint(const shardrt_source *source, int32_t file);

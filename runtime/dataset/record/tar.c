@@ -271,11 +271,11 @@ static int make_value(enum kind kind, const shardrt_field *field, const uint8_t 
   return records_elements(field, data, bytes, reader, out);
 }
 
-static int tar_blame(const shardrt_source *source, int32_t field, int64_t sample, int code) {
+static int tar_error_context(const shardrt_source *source, int32_t field, int64_t sample, int code) {
   const struct tar *self = (const struct tar *)source;
   int64_t row;
   const struct record_file *file = records_find(&self->records, sample, &row);
-  return records_blame(&self->records, sample, place_of(self, field, file, row), code);
+  return records_error_context(&self->records, sample, place_of(self, field, file, row), code);
 }
 
 static int tar_value(const shardrt_source *source, int32_t field, int64_t sample, struct reader *reader,
@@ -287,7 +287,7 @@ static int tar_value(const shardrt_source *source, int32_t field, int64_t sample
   int code = get(self, field, sample, reader, &data, &bytes);
   if (code != SHARDRT_OK) return code;
   code = make_value(self->kinds[field], &source->fields[field], data, bytes, reader, out);
-  return code == SHARDRT_OK ? code : tar_blame(source, field, sample, code);
+  return code == SHARDRT_OK ? code : tar_error_context(source, field, sample, code);
 }
 
 static int tar_extents(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
@@ -315,7 +315,7 @@ const source_format tar_format = {
     .open_files = open_tar,
     .gather = source_gather_values,
     .value = tar_value,
-    .blame = tar_blame,
+    .error_context = tar_error_context,
     .extents = tar_extents,
     .file_count = records_file_count,
     .file_name = records_file_name,

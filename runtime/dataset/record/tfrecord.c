@@ -104,7 +104,7 @@ static int open_tfrecord(int32_t npaths, const char *const *paths, int32_t nfiel
   if (code == SHARDRT_OK) code = records_first(self, 0, &arena, &first, &data, &bytes);
   if (code == SHARDRT_OK) {
     code = example_fields(&self->base, nfields, fields, data, bytes, &((struct tfrecord *)self)->kinds);
-    if (code != SHARDRT_OK) records_blame(self, first, 0, code);
+    if (code != SHARDRT_OK) records_error_context(self, first, 0, code);
   }
   reader_clear(&arena);
   if (code != SHARDRT_OK) {
@@ -126,7 +126,7 @@ static int tfrecord_value(const shardrt_source *source, int32_t field, int64_t s
   int code = records_get(self, sample, 0, reader, &data, &bytes);
   if (code != SHARDRT_OK) return code;
   code = example_value(source, &((const struct tfrecord *)source)->kinds, field, data, bytes, reader, out);
-  return code == SHARDRT_OK ? code : records_blame(self, sample, 0, code);
+  return code == SHARDRT_OK ? code : records_error_context(self, sample, 0, code);
 }
 
 static int tfrecord_extents(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
@@ -146,7 +146,7 @@ const source_format tfrecord_format = {
     .open_files = open_tfrecord,
     .gather = source_gather_values,
     .value = tfrecord_value,
-    .blame = records_source_blame,
+    .error_context = records_source_error_context,
     .extents = tfrecord_extents,
     .file_count = records_file_count,
     .file_name = records_file_name,

@@ -83,9 +83,9 @@ static const void *filter_find(const shardrt_source *source, int32_t field, int6
   return f->base->format->find(f->base, field, sample_of(f, sample), first, bytes);
 }
 
-static int filter_blame(const shardrt_source *source, int32_t field, int64_t sample, int code) {
+static int filter_error_context(const shardrt_source *source, int32_t field, int64_t sample, int code) {
   const filter *f = (const filter *)source;
-  return source_blame(f->base, field, sample_of(f, sample), code);
+  return source_error_context(f->base, field, sample_of(f, sample), code);
 }
 
 static int64_t filter_number(const shardrt_source *source, int64_t sample) {
@@ -99,9 +99,9 @@ static uint64_t filter_fingerprint(const shardrt_source *source) {
   return hash_number(hash, (int64_t)f->hash);
 }
 
-static void filter_choices(const shardrt_source *source, uint64_t *hashes) {
+static void filter_selection_hash(const shardrt_source *source, uint64_t *hashes) {
   const filter *f = (const filter *)source;
-  source_choices(f->base, hashes);
+  source_selection_hash(f->base, hashes);
   hashes[f->kind] = hash_number(hashes[f->kind], (int64_t)f->hash);
 }
 
@@ -127,9 +127,9 @@ static const source_format filter_format = {
     .extents = filter_extents,
     .value = filter_value,
     .find = filter_find,
-    .blame = filter_blame,
+    .error_context = filter_error_context,
     .fingerprint = filter_fingerprint,
-    .choices = filter_choices,
+    .selection_hash = filter_selection_hash,
     .number = filter_number,
     .bytes = filter_bytes,
     .over = filter_over,

@@ -132,9 +132,9 @@ static uint64_t pack_fingerprint(const shardrt_source *source) {
                      (int64_t)p->hash);
 }
 
-static void pack_choices(const shardrt_source *source, uint64_t *hashes) {
+static void pack_selection_hash(const shardrt_source *source, uint64_t *hashes) {
   const pack *p = (const pack *)source;
-  source_choices(p->base, hashes);
+  source_selection_hash(p->base, hashes);
   hashes[SHARDRT_DATA_ROWS] = hash_number(hashes[SHARDRT_DATA_ROWS], (int64_t)p->hash);
 }
 
@@ -158,7 +158,7 @@ static const source_format pack_format = {
     .gather = pack_gather,
     .extents = pack_extents,
     .fingerprint = pack_fingerprint,
-    .choices = pack_choices,
+    .selection_hash = pack_selection_hash,
     .bytes = pack_bytes,
     .over = pack_over,
     .close = pack_close,

@@ -53,9 +53,9 @@ static const void *view_find(const shardrt_source *source, int32_t field, int64_
   return v->root->format->find(v->root, field, number_of(v, sample), first, bytes);
 }
 
-static int view_blame(const shardrt_source *source, int32_t field, int64_t sample, int code) {
+static int view_error_context(const shardrt_source *source, int32_t field, int64_t sample, int code) {
   const view *v = (const view *)source;
-  return field < v->root->nfields ? source_blame(v->root, field, number_of(v, sample), code) : code;
+  return field < v->root->nfields ? source_error_context(v->root, field, number_of(v, sample), code) : code;
 }
 
 static int view_gather(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
@@ -102,9 +102,9 @@ static uint64_t view_fingerprint(const shardrt_source *source) {
   return hash;
 }
 
-static void view_choices(const shardrt_source *source, uint64_t *hashes) {
+static void view_selection_hash(const shardrt_source *source, uint64_t *hashes) {
   const view *v = (const view *)source;
-  source_choices(v->root, hashes);
+  source_selection_hash(v->root, hashes);
   if (source->first_number == v->root->first_number && source->number_step == v->root->number_step &&
       source->count == v->root->count)
     return;
@@ -125,9 +125,9 @@ static const source_format view_format = {
     .gather = view_gather,
     .value = view_value,
     .find = view_find,
-    .blame = view_blame,
+    .error_context = view_error_context,
     .fingerprint = view_fingerprint,
-    .choices = view_choices,
+    .selection_hash = view_selection_hash,
     .number = view_number,
     .extents = view_extents,
     .bytes = view_bytes,

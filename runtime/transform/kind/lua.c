@@ -164,7 +164,7 @@ static int recipe_run(const shardrt_transform *self, struct reader *reader, cons
   return code;
 }
 
-static uint64_t recipe_treatment(const shardrt_transform *self) {
+static uint64_t recipe_transform_hash(const shardrt_transform *self) {
   return hash_bytes(hash_bytes(0, self->numbers, (size_t)self->count * sizeof *self->numbers), self->bytes, IDENTITY);
 }
 
@@ -174,5 +174,5 @@ const struct transform_kind lua_kind = {
     .set = recipe_set,
     .form = recipe_form,
     .run = recipe_run,
-    .treatment = recipe_treatment,
+    .transform_hash = recipe_transform_hash,
 };
