@@ -25,7 +25,7 @@ enum {
   RANGES_NAMED = 4,    /* beyond the first, of those that differ */
 };
 
-typedef struct replicas {
+struct replicas {
   const char *name;
   const shardrt_array *array;
   const shardrt_job *job;
@@ -38,7 +38,7 @@ typedef struct replicas {
   int64_t *first;       /* [blocks] the first position that holds a block; -1: none yet */
   bool *differs;        /* [blocks] */
   bool *devices, *told; /* [devices of the job] for the report */
-} replicas;
+};
 
 uint64_t shardrt_fingerprint(const void *data, size_t bytes) {
   return hash_bytes(0, data, bytes);
@@ -50,13 +50,13 @@ static const shardrt_job *checking_job(void) {
   return job == NULL || job->check == SHARDRT_CHECK_OFF || job->planning ? NULL : job;
 }
 
-static int64_t block_at(const replicas *r, int64_t position) {
+static int64_t block_at(const struct replicas *r, int64_t position) {
   return sharding_block(r->sharding, &r->grid, position, NULL);
 }
 
 /* Spreads what the processes gave over the mesh's positions, and marks the blocks whose devices differ. Returns the
  * first of them, or -1. */
-static int64_t find_difference(replicas *r, int64_t *seen) {
+static int64_t find_difference(struct replicas *r, int64_t *seen) {
   int64_t positions = shardrt_mesh_size(r->mesh), devices = r->job->devices_per_process;
   for (int64_t b = 0; b < r->grid.blocks; b++) r->first[b] = -1;
   for (int64_t i = 0; i < positions; i++) {
@@ -73,7 +73,7 @@ static int64_t find_difference(replicas *r, int64_t *seen) {
 }
 
 /* "devices 0, 1 (process 0) and device 4 (process 2)": the holders of a block that agree with position `like`. */
-static void add_group(replicas *r, struct text *text, int64_t block, int64_t like) {
+static void add_group(struct replicas *r, struct text *text, int64_t block, int64_t like) {
   int64_t positions = shardrt_mesh_size(r->mesh), devices = r->job->devices_per_process;
   memset(r->devices, 0, (size_t)(devices * r->job->process_count) * sizeof *r->devices);
   for (int64_t i = like; i < positions; i++)
@@ -89,7 +89,7 @@ static void add_group(replicas *r, struct text *text, int64_t block, int64_t lik
   if (named > PROCESSES_NAMED) text_add(text, " and those of %" PRId64 " more processes", named - PROCESSES_NAMED);
 }
 
-static int report(replicas *r, int64_t block) {
+static int report(struct replicas *r, int64_t block) {
   char bytes[3072], whole[768];
   struct text text = {.bytes = bytes, .capacity = sizeof bytes};
   struct text array = {.bytes = whole, .capacity = sizeof whole};
@@ -120,7 +120,7 @@ static int report(replicas *r, int64_t block) {
 }
 
 /* `code` is of what came before, in this process. */
-static int compare(replicas *r, const uint64_t *mine, int code) {
+static int compare(struct replicas *r, const uint64_t *mine, int code) {
   char what[512];
   struct text text = {.bytes = what, .capacity = sizeof what};
   text_add(&text, "%s, comparing replicas (layout %08" PRIx32 ") of ", r->name,
@@ -163,7 +163,7 @@ static int has_replicas(const shardrt_array *array, struct block_grid *grid, boo
 
 /* Where there is nothing to compare, `code` goes back as it is. */
 static int check_replicas(const char *name, const shardrt_array *array, const uint64_t *fingerprints, int code) {
-  replicas r = {.name = name, .array = array, .job = checking_job()};
+  struct replicas r = {.name = name, .array = array, .job = checking_job()};
   if (r.job == NULL) return code;
   bool any = false;
   const int found = has_replicas(array, &r.grid, &any);

@@ -105,7 +105,7 @@ bool shardrt_pace_look(shardrt_pace *pace, double waited, double busy, double fu
 
 /* What the steps that are looked at mean, as parts of their time. The recipe's thread either waits, which is to help
  * and perhaps then to sleep until others have ended, or runs the recipe, or sleeps in it. */
-static bool look(struct autotune *self, double helped) {
+static bool look_at_steps(struct autotune *self, double helped) {
   const shardrt_pace before = self->now;
   const double awake = awake_seconds(), all = self->seconds > 0 ? self->seconds : 1;
   const double recipe = fmax(awake - self->awake - (helped - self->helped), 0);
@@ -134,7 +134,7 @@ bool autotune_step(struct autotune *self, double seconds, double waited, double 
   self->busy += busy;
   const int64_t enough = (int64_t)LOOK << (self->looks < 32 ? self->looks : 32);
   if (self->steps < enough || self->seconds < LOOK_SECONDS) return false;
-  const bool changed = look(self, helped);
+  const bool changed = look_at_steps(self, helped);
   self->looks++;
   self->steps = self->full = 0;
   self->seconds = self->waited = self->busy = 0;

@@ -100,8 +100,8 @@ static void trace_part(const struct batch *self, const struct plan *plan, enum t
       (struct trace_event){.kind = (uint16_t)kind, .loader = plan->trace_loader, .step = self->step, .amount = amount});
 }
 
-static int gather(const struct batch *self, const struct plan *plan, int32_t field, int64_t n, const shardrt_box *inner,
-                  struct batch_scratch *scratch, void *rows) {
+static int gather_rows(const struct batch *self, const struct plan *plan, int32_t field, int64_t n,
+                       const shardrt_box *inner, struct batch_scratch *scratch, void *rows) {
   const int64_t start = trace_begin(), before = scratch->reader.bytes_read;
   int code = source_gather(plan->source, field, scratch->samples, n, inner, &scratch->reader, rows);
   if (start != 0) trace_part(self, plan, TRACE_READ, start, clock_now(), scratch->reader.bytes_read - before);
@@ -115,7 +115,7 @@ static int read_block(struct batch *self, const struct plan *plan, const struct 
   char *rows = row_of(self, plan, task->block, task->first);
   memset(rows + (size_t)n * block->row_bytes, 0, (size_t)(task->count - n) * block->row_bytes);
   if (n == 0) return SHARDRT_OK;
-  return gather(self, plan, task->field, n, &block->inner, scratch, rows);
+  return gather_rows(self, plan, task->field, n, &block->inner, scratch, rows);
 }
 
 /* Copies what one block holds of the task's rows, which stand whole in `staging`. */
@@ -147,7 +147,7 @@ static int read_whole(struct batch *self, const struct plan *plan, const struct 
   size_t row_bytes = source_box_bytes(field->field, &whole);
   memset(scratch->staging + (size_t)n * row_bytes, 0, (size_t)(task->count - n) * row_bytes);
   int code = SHARDRT_OK;
-  if (n > 0) code = gather(self, plan, task->field, n, &whole, scratch, scratch->staging);
+  if (n > 0) code = gather_rows(self, plan, task->field, n, &whole, scratch, scratch->staging);
   const int64_t start = clock_now();
   for (int64_t i = 0; i < field->nblocks && code == SHARDRT_OK; i++)
     code = copy_block(self, plan, task, field->first_block + i, scratch->staging);
@@ -171,7 +171,7 @@ static void finish_block(struct batch *self, const struct plan *plan, const stru
   trace_part(self, plan, TRACE_CHECK, start, end, bytes);
 }
 
-static void add(_Atomic int64_t *sum, int64_t figure) {
+static void add_figure(_Atomic int64_t *sum, int64_t figure) {
   if (figure != 0) atomic_fetch_add(sum, figure);
 }
 
@@ -185,12 +185,12 @@ static void start_figures(struct batch_scratch *scratch) {
 static void add_figures(struct batch *self, struct batch_scratch *scratch, int64_t nanoseconds) {
   const struct reader *reader = &scratch->reader;
   scratch->busy += nanoseconds;
-  add(&self->busy, nanoseconds);
-  add(&self->bytes_read, reader->bytes_read);
-  add(&self->decoding, reader->nanoseconds[READER_DECODE]);
-  add(&self->transforming, reader->nanoseconds[READER_TRANSFORM]);
-  add(&self->scattering, scratch->scattering);
-  add(&self->checking, scratch->checking);
+  add_figure(&self->busy, nanoseconds);
+  add_figure(&self->bytes_read, reader->bytes_read);
+  add_figure(&self->decoding, reader->nanoseconds[READER_DECODE]);
+  add_figure(&self->transforming, reader->nanoseconds[READER_TRANSFORM]);
+  add_figure(&self->scattering, scratch->scattering);
+  add_figure(&self->checking, scratch->checking);
 }
 
 /* The task's first n samples, and what the reader has to know of them. */
@@ -206,7 +206,7 @@ static void start_reading(const struct batch *self, const struct plan *plan, con
 }
 
 /* The message with the field's name, which those of transforms have already. */
-static int blame(const shardrt_field *field, int code) {
+static int name_field(const shardrt_field *field, int code) {
   const char *name = strstr(shardrt_error_message(), "field \"");
   const size_t length = strlen(field->name);
   name = name == NULL ? NULL : name + strlen("field \"");
@@ -228,7 +228,7 @@ static int run_task(struct batch *self, const struct plan *plan, int64_t number,
     for (int64_t i = 0; i < field->nblocks; i++) finish_block(self, plan, field, field->first_block + i, scratch);
   }
   scratch->rows += n;
-  return code == SHARDRT_OK ? code : blame(field->field, code);
+  return code == SHARDRT_OK ? code : name_field(field->field, code);
 }
 
 /* What these tasks were called: by their field, where it is one. */
@@ -239,7 +239,7 @@ static uint16_t trace_name_of(const struct plan *plan, int64_t first, int64_t co
   return plan->fields[field].trace_name;
 }
 
-static int upload(struct batch *self, const struct plan *plan) {
+static int upload_batch(struct batch *self, const struct plan *plan) {
   const int64_t start = trace_begin();
   int code = upload_start(&self->upload, self->buffers, self->fingerprinted);
   if (code == SHARDRT_OK && self->upload.is_fingerprinted)
@@ -252,7 +252,7 @@ static int upload(struct batch *self, const struct plan *plan) {
  * device there may be when the batch is asked for, and then it is tried again. */
 static int upload_last(struct batch *self, const struct plan *plan, int64_t count) {
   if (self->upload.plan == NULL || atomic_fetch_sub(&self->all_left, count) != count) return SHARDRT_OK;
-  int code = upload(self, plan);
+  int code = upload_batch(self, plan);
   return code == SHARDRT_ENOMEM ? SHARDRT_OK : code;
 }
 
@@ -276,7 +276,7 @@ int batch_run(struct batch *self, const struct plan *plan, int64_t first, int64_
 
 int batch_hand_over(struct batch *self, const struct plan *plan) {
   if (self->upload.plan == NULL) return SHARDRT_OK;
-  int code = self->upload.is_started ? SHARDRT_OK : upload(self, plan);
+  int code = self->upload.is_started ? SHARDRT_OK : upload_batch(self, plan);
   return code == SHARDRT_OK ? upload_hand_over(&self->upload) : code;
 }
 

@@ -106,7 +106,7 @@ static int set_budget(shardrt_loader *self) {
   return budget_set(&self->budget, self->plan, self->reshard, self->uploads, self->autotune.now.prefetch);
 }
 
-static int fill(shardrt_loader *self, const shardrt_loader_options *o) {
+static int set_loader(shardrt_loader *self, const shardrt_loader_options *o) {
   int code = plan_new(o, &self->plan);
   if (code == SHARDRT_OK) name_for_trace(self->plan);
   if (code == SHARDRT_OK) code = batch_reshard_new(o, self->plan, &self->reshard);
@@ -144,7 +144,7 @@ int shardrt_loader_new(const shardrt_loader_options *o, shardrt_loader **out) {
   made->first_step = o->first_step;
   code = cursor_seek(&made->place, &rules, 0, 0);
   made->ahead = made->place;
-  if (code == SHARDRT_OK) code = fill(made, o);
+  if (code == SHARDRT_OK) code = set_loader(made, o);
   if (code == SHARDRT_OK) made->stats.batch_bytes = made->reshard->batch_bytes;
   if (code != SHARDRT_OK) {
     shardrt_loader_free(made);
@@ -193,7 +193,7 @@ size_t shardrt_loader_outstanding(const shardrt_loader *self) {
 }
 
 /* Finds what has landed; where not so few are left as `most`, waits for the eldest. */
-static int land(shardrt_loader *self, int64_t most) {
+static int land_batches(shardrt_loader *self, int64_t most) {
   while (self->landed < self->handed) {
     const bool wait = self->offered - self->landed > most;
     bool landed;
@@ -211,8 +211,8 @@ static int64_t step_number(const shardrt_loader *self) {
 }
 
 /* Sets the workers on the batch at `ahead`. */
-static int offer(shardrt_loader *self) {
-  int code = land(self, self->autotune.now.prefetch + self->budget.landing - 1);
+static int offer_batch(shardrt_loader *self) {
+  int code = land_batches(self, self->autotune.now.prefetch + self->budget.landing - 1);
   if (code != SHARDRT_OK) return code;
   struct batch *next = batch_at(self, self->offered);
   permutation_set(&next->permutation, self->seed, self->ahead.epoch, self->rules.count, self->shuffle);
@@ -248,7 +248,7 @@ static bool within_budget(const shardrt_loader *self) {
 static void drop_ahead(shardrt_loader *self) {
   worker_pool_cancel(self->workers);
   for (; self->handed < self->offered; self->handed++) batch_close(batch_at(self, self->handed), self->plan);
-  (void)land(self, INT64_MAX); /* what fails here fails when its place is needed */
+  (void)land_batches(self, INT64_MAX); /* what fails here fails when its place is needed */
   self->ahead = self->place;
   prefetcher_forget(self->prefetcher);
 }
@@ -325,7 +325,7 @@ static struct trace_event trace_what(const shardrt_loader *self, enum trace_kind
 }
 
 /* Waits for the next batch and makes its arrays. */
-static int take(shardrt_loader *self, bool full) {
+static int take_batch(shardrt_loader *self, bool full) {
   struct batch *made = batch_at(self, self->handed);
   const int64_t start = clock_now();
   int code = worker_pool_wait(self->workers, self->handed);
@@ -349,11 +349,11 @@ static int take(shardrt_loader *self, bool full) {
 
 static int next_batch(shardrt_loader *self, shardrt_array **arrays) {
   if (self->started == 0) self->started = shardrt_clock();
-  int code = land(self, INT64_MAX);
+  int code = land_batches(self, INT64_MAX);
   const bool full = self->offered - self->handed == self->autotune.now.prefetch && worker_pool_is_done(self->workers);
-  while (code == SHARDRT_OK && may_offer(self)) code = offer(self);
+  while (code == SHARDRT_OK && may_offer(self)) code = offer_batch(self);
   const bool any = self->handed < self->offered;
-  if (code == SHARDRT_OK && any) code = take(self, full);
+  if (code == SHARDRT_OK && any) code = take_batch(self, full);
   if (code != SHARDRT_OK) {
     drop_ahead(self);
     return code;
@@ -361,8 +361,8 @@ static int next_batch(shardrt_loader *self, shardrt_array **arrays) {
   if (any) memcpy(arrays, self->arrays, (size_t)self->narrays * sizeof *arrays);
   /* What the caller does with this batch is time to make others in, as far as the budget goes (the next call goes to
    * `prefetch` of them whatever they take). What fails here fails there again, and is reported there. */
-  (void)land(self, INT64_MAX);
-  while (may_offer(self) && within_budget(self) && offer(self) == SHARDRT_OK) {
+  (void)land_batches(self, INT64_MAX);
+  while (may_offer(self) && within_budget(self) && offer_batch(self) == SHARDRT_OK) {
   }
   self->stats.seconds = shardrt_clock() - self->started;
   return any;

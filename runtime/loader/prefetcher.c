@@ -99,7 +99,7 @@ static bool is_found(struct prefetcher *self) {
   return !ahead_is_missing(self->ahead);
 }
 
-static void bring(struct prefetcher *self) {
+static void bring_batch(struct prefetcher *self) {
   add_batch(self, true);
   atomic_fetch_add(&self->bytes, ahead_read(self->ahead));
 }
@@ -123,7 +123,7 @@ static bool go_on(struct prefetcher *self) {
 }
 
 /* Takes what was found into account. Locked. */
-static void note(struct prefetcher *self, bool found) {
+static void note_found(struct prefetcher *self, bool found) {
   if (self->calm) {
     self->calm = found;
     self->wanted = !found;
@@ -142,7 +142,7 @@ static void note(struct prefetcher *self, bool found) {
   cursor_advance(&self->at, &self->rules);
 }
 
-static void *work(void *argument) {
+static void *run_prefetcher(void *argument) {
   struct prefetcher *self = argument;
   pthread_mutex_lock(&self->lock);
   while (!self->ending) {
@@ -154,9 +154,9 @@ static void *work(void *argument) {
     const bool calm = self->calm;
     pthread_mutex_unlock(&self->lock);
     const bool found = is_found(self);
-    if (!found && !calm) bring(self);
+    if (!found && !calm) bring_batch(self);
     pthread_mutex_lock(&self->lock);
-    note(self, found);
+    note_found(self, found);
   }
   pthread_mutex_unlock(&self->lock);
   return NULL;
@@ -206,14 +206,14 @@ static int64_t far_of(const struct plan *plan) {
   return batches < 1 ? 1 : batches > MOST_BATCHES ? MOST_BATCHES : (int64_t)batches;
 }
 
-static int start(struct prefetcher *self) {
+static int start_thread(struct prefetcher *self) {
   sigset_t blocked, before;
   sigfillset(&blocked); /* signals are for the main thread, but for those that this one raises itself: it touches the
                            mappings of offsets and indexes, which may be cut short */
   static const int own[] = {SIGBUS, SIGSEGV, SIGFPE, SIGILL};
   for (size_t i = 0; i < sizeof own / sizeof *own; i++) sigdelset(&blocked, own[i]);
   pthread_sigmask(SIG_SETMASK, &blocked, &before);
-  const int problem = pthread_create(&self->thread, NULL, work, self);
+  const int problem = pthread_create(&self->thread, NULL, run_prefetcher, self);
   pthread_sigmask(SIG_SETMASK, &before, NULL);
   if (problem == 0) return SHARDRT_OK;
   return error_set(SHARDRT_ENOMEM, "the loader's thread that reads ahead cannot be started: %s", strerror(problem));
@@ -239,7 +239,7 @@ int prefetcher_new(const struct plan *plan, const struct cursor_rules *rules, ui
   code = ahead_new(way, &made->ahead);
   if (code == SHARDRT_OK) code = cursor_seek(&made->at, rules, 0, 0);
   if (code == SHARDRT_OK) (void)is_found(made); /* files that are not there are known before a worker touches them */
-  if (code == SHARDRT_OK) code = start(made);
+  if (code == SHARDRT_OK) code = start_thread(made);
   if (code == SHARDRT_OK) {
     *out = made;
     return code;

@@ -67,7 +67,7 @@ static void list_by_device(struct upload_plan *self) {
   self->first_of[self->ndevices] = n;
 }
 
-static int fill(struct upload_plan *self) {
+static int set_upload_plan(struct upload_plan *self) {
   size_t shards = 0;
   for (int32_t f = 0; f < self->plan->nfields; f++)
     shards += (size_t)shardrt_array_shard_count(self->plan->fields[f].like);
@@ -94,7 +94,7 @@ int upload_plan_new(const struct plan *plan, struct upload_plan **out) {
   made->a = a;
   made->plan = plan;
   made->ndevices = plan->devices_per_process;
-  int code = fill(made);
+  int code = set_upload_plan(made);
   if (code != SHARDRT_OK) {
     upload_plan_free(made);
     return code;

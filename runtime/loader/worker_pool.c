@@ -98,7 +98,7 @@ static bool run_next(struct worker_pool *self, int32_t worker) {
   return true;
 }
 
-static void *work(void *argument) {
+static void *run_worker(void *argument) {
   const struct worker *me = argument;
   struct worker_pool *self = me->pool;
   char name[32];
@@ -124,7 +124,7 @@ static int start_workers(struct worker_pool *self, int32_t wanted) {
   while (problem == 0 && self->nworkers < wanted) {
     struct worker *one = &self->workers[self->nworkers];
     *one = (struct worker){.pool = self, .number = self->nworkers};
-    problem = pthread_create(&one->thread, NULL, work, one);
+    problem = pthread_create(&one->thread, NULL, run_worker, one);
     if (problem == 0) self->nworkers++;
   }
   pthread_sigmask(SIG_SETMASK, &before, NULL);

@@ -261,7 +261,8 @@ static int part_of(const shardrt_array *array, const int64_t *value_shape, const
 
 /* Fills the buffers from `value`, of `value_shape`, in which `sets` say where a box stands (NULL: at its own
  * start). All or nothing. */
-static int fill(shardrt_array *array, const int64_t *value_shape, const struct range_set *sets, const void *value) {
+static int fill_shards(shardrt_array *array, const int64_t *value_shape, const struct range_set *sets,
+                       const void *value) {
   shardrt_buffer **blocks = alloc_zeros((size_t)array->block_count, sizeof(shardrt_buffer *));
   if (blocks == NULL) return ALLOC_FAILED;
   int code = SHARDRT_OK;
@@ -289,7 +290,7 @@ static int fill(shardrt_array *array, const int64_t *value_shape, const struct r
 }
 
 int shardrt_array_fill_global(shardrt_array *array, const void *value) {
-  return fill(array, array->shape, NULL, value);
+  return fill_shards(array, array->shape, NULL, value);
 }
 
 static int wrong_local_size(const shardrt_array *array, int32_t dim, int64_t size, const struct range_set *set) {
@@ -318,7 +319,7 @@ int shardrt_array_fill_local(shardrt_array *array, const int64_t *local_shape, c
     if (!sets[d].whole && local_shape[d] != sets[d].count * array->shard_shape[d])
       code = wrong_local_size(array, d, local_shape[d], &sets[d]);
   }
-  if (code == SHARDRT_OK) code = fill(array, local_shape, sets, value);
+  if (code == SHARDRT_OK) code = fill_shards(array, local_shape, sets, value);
   alloc_free(starts);
   return code;
 }

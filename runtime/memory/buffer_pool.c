@@ -76,7 +76,7 @@ static void destroy(struct buffer_pool *pool) {
   alloc_free(pool);
 }
 
-static int make(const struct pool_memory *memory, size_t keep_bytes, struct buffer_pool **out) {
+static int pool_of(const struct pool_memory *memory, size_t keep_bytes, struct buffer_pool **out) {
   struct buffer_pool *made = alloc_zeros(1, sizeof *made);
   if (made == NULL) return ALLOC_FAILED;
   if (pthread_mutex_init(&made->lock, NULL) != 0) {
@@ -91,11 +91,11 @@ static int make(const struct pool_memory *memory, size_t keep_bytes, struct buff
 }
 
 int buffer_pool_new(size_t keep_bytes, struct buffer_pool **out) {
-  return make(&host_memory, keep_bytes, out);
+  return pool_of(&host_memory, keep_bytes, out);
 }
 
 int buffer_pool_new_pinned(size_t keep_bytes, struct buffer_pool **out) {
-  return make(&pinned_memory, keep_bytes, out);
+  return pool_of(&pinned_memory, keep_bytes, out);
 }
 
 void buffer_pool_free(struct buffer_pool *pool) {

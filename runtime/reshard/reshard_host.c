@@ -42,7 +42,7 @@ typedef struct slot {
   char *staging;
   char *place; /* in a block, where the message needs no staging; else NULL */
   message message;
-  team_task task;
+  struct team_task task;
   _Atomic bool ended; /* the task */
 } slot;
 
@@ -230,7 +230,7 @@ static void carry(void *context, int64_t number) {
 static void slot_carry(slot *s, slot_state state) {
   s->state = state;
   atomic_store_explicit(&s->ended, false, memory_order_relaxed);
-  s->task = (team_task){.run = carry, .context = s};
+  s->task = (struct team_task){.run = carry, .context = s};
   if (s->message.bytes <= SMALL)
     carry(s, 0); /* sooner done than given to somebody else */
   else

@@ -18,7 +18,7 @@ struct team {
   bool ending;
   int32_t sleeping;
   int64_t busy;
-  team_task *first, **end; /* single tasks that wait */
+  struct team_task *first, **end; /* single tasks that wait */
   team_run *run;
   void *context;
   int64_t next, count, left;
@@ -28,7 +28,7 @@ struct team {
 
 /* Runs one task, if there is one. The lock is held before and after. */
 static bool run_one(struct team *self) {
-  team_task *single = self->first;
+  struct team_task *single = self->first;
   if (single != NULL) {
     self->first = single->next;
     if (self->first == NULL) self->end = &self->first;
@@ -50,7 +50,7 @@ static bool run_one(struct team *self) {
   return true;
 }
 
-static void *work(void *argument) {
+static void *run_helper(void *argument) {
   struct team *self = argument;
   trace_thread("helper");
   pthread_mutex_lock(&self->lock);
@@ -75,7 +75,7 @@ static int start_threads(struct team *self, int32_t wanted) {
   pthread_sigmask(SIG_SETMASK, &all, &before);
   int problem = 0;
   while (problem == 0 && self->nthreads < wanted) {
-    problem = pthread_create(&self->threads[self->nthreads], NULL, work, self);
+    problem = pthread_create(&self->threads[self->nthreads], NULL, run_helper, self);
     if (problem == 0) self->nthreads++;
   }
   pthread_sigmask(SIG_SETMASK, &before, NULL);
@@ -123,7 +123,7 @@ int32_t team_threads(const struct team *self) {
   return self->nthreads;
 }
 
-void team_give(struct team *self, team_task *task) {
+void team_give(struct team *self, struct team_task *task) {
   task->next = NULL;
   pthread_mutex_lock(&self->lock);
   *self->end = task;

@@ -15,12 +15,12 @@ typedef void team_run(void *context, int64_t number);
 
 /* A single task; its memory is the giver's, and left alone until `run` has been called. How the giver learns that it
  * has ended is between the giver and `run`. */
-typedef struct team_task {
+struct team_task {
   struct team_task *next;
   team_run *run;
   void *context;
   int64_t number;
-} team_task;
+};
 
 /* Starts `threads` threads. */
 int team_new(int32_t threads, struct team **out);
@@ -28,7 +28,7 @@ int team_new(int32_t threads, struct team **out);
 void team_free(struct team *team);
 int32_t team_threads(const struct team *team);
 
-void team_give(struct team *team, team_task *task);
+void team_give(struct team *team, struct team_task *task);
 /* The tasks 0 … count - 1 of a range; the range before it must have ended. */
 void team_spread(struct team *team, team_run *run, void *context, int64_t count);
 /* How many tasks of the range have not ended. When it is 0, all that they wrote can be seen. */

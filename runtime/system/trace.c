@@ -55,7 +55,7 @@ static struct lane *take_lane(const char *name) {
   return made;
 }
 
-static void take(const char *name) {
+static void record_thread(const char *name) {
   pthread_mutex_lock(&self.lock);
   mine = take_lane(name);
   if (mine != NULL) mine->is_taken = true;
@@ -63,7 +63,7 @@ static void take(const char *name) {
 }
 
 void trace_thread(const char *name) {
-  if (is_on() && mine == NULL) take(name);
+  if (is_on() && mine == NULL) record_thread(name);
 }
 
 void trace_thread_end(void) {
@@ -75,7 +75,7 @@ void trace_thread_end(void) {
 }
 
 int trace_open(void) {
-  take("main");
+  record_thread("main");
   return mine != NULL ? SHARDRT_OK : ALLOC_FAILED;
 }
 

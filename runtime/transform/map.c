@@ -6,15 +6,15 @@
 #include "base/hash.h"
 #include "transform/chain.h"
 
-typedef struct map {
+struct map {
   shardrt_source head;
   shardrt_source *base; /* a count */
   struct chain *chains; /* one for each field */
-} map;
+};
 
 static int map_gather(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
                       const shardrt_box *inner, struct reader *reader, void *dst) {
-  const map *m = (const map *)source;
+  const struct map *m = (const struct map *)source;
   const struct chain *chain = &m->chains[field];
   if (chain->count == 0) return source_gather(m->base, chain->field, samples, n, inner, reader, dst);
   return chain_gather(chain, m->base, samples, n, inner, reader, dst);
@@ -22,7 +22,7 @@ static int map_gather(const shardrt_source *source, int32_t field, const int64_t
 
 static int map_value(const shardrt_source *source, int32_t field, int64_t sample, struct reader *reader,
                      struct value *out, bool *handled) {
-  const map *m = (const map *)source;
+  const struct map *m = (const struct map *)source;
   const struct chain *chain = &m->chains[field];
   if (chain->count == 0) {
     if (m->base->format->value == NULL) return SHARDRT_OK;
@@ -33,20 +33,20 @@ static int map_value(const shardrt_source *source, int32_t field, int64_t sample
 }
 
 static int map_error_context(const shardrt_source *source, int32_t field, int64_t sample, int code) {
-  const map *m = (const map *)source;
+  const struct map *m = (const struct map *)source;
   return source_error_context(m->base, m->chains[field].field, sample, code);
 }
 
 static int64_t map_number(const shardrt_source *source, int64_t sample) {
-  return source_number(((const map *)source)->base, sample);
+  return source_number(((const struct map *)source)->base, sample);
 }
 
 static uint64_t map_fingerprint(const shardrt_source *source) {
-  return shardrt_source_fingerprint(((const map *)source)->base);
+  return shardrt_source_fingerprint(((const struct map *)source)->base);
 }
 
 static uint64_t map_transform_hash(const shardrt_source *source) {
-  const map *m = (const map *)source;
+  const struct map *m = (const struct map *)source;
   uint64_t hash = hash_number(hash_text(0, "shardrt map"), (int64_t)source_transform_hash(m->base));
   for (int32_t f = 0; f < source->nfields; f++) {
     const struct chain *chain = &m->chains[f];
@@ -68,7 +68,7 @@ static uint64_t map_transform_hash(const shardrt_source *source) {
 /* Whole samples, whatever is cut out of them: what a transform needs of one is not known before it is there. */
 static int map_extents(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
                        const shardrt_box *inner, struct extents *out) {
-  const map *m = (const map *)source;
+  const struct map *m = (const struct map *)source;
   const struct chain *chain = &m->chains[field];
   if (inner == NULL || source_is_ragged(&m->base->fields[chain->field]))
     return source_extents(m->base, chain->field, samples, n, NULL, out);
@@ -77,7 +77,7 @@ static int map_extents(const shardrt_source *source, int32_t field, const int64_
 }
 
 static size_t map_bytes(const shardrt_source *source, int32_t field, const shardrt_box *inner) {
-  const map *m = (const map *)source;
+  const struct map *m = (const struct map *)source;
   const struct chain *chain = &m->chains[field];
   if (source_is_ragged(&m->base->fields[chain->field])) return 0; /* not known without the sample */
   const shardrt_box needed = chain_needed(chain, inner);
@@ -85,11 +85,11 @@ static size_t map_bytes(const shardrt_source *source, int32_t field, const shard
 }
 
 static const shardrt_source *map_over(const shardrt_source *source) {
-  return ((const map *)source)->base;
+  return ((const struct map *)source)->base;
 }
 
 static void map_close(shardrt_source *source) {
-  map *m = (map *)source;
+  struct map *m = (struct map *)source;
   for (int32_t f = 0; f < source->nfields; f++) {
     chain_clear(&m->chains[f]);
     alloc_free((char *)source->fields[f].name);
@@ -113,7 +113,7 @@ static const source_format map_format = {
     .close = map_close,
 };
 
-static int set_field(map *m, int32_t f, const shardrt_mapped *mapped) {
+static int set_field(struct map *m, int32_t f, const shardrt_mapped *mapped) {
   shardrt_field *field = &m->head.fields[f];
   const shardrt_field *from = shardrt_source_field(m->base, mapped->field);
   if (from == NULL)
@@ -132,7 +132,7 @@ static int set_field(map *m, int32_t f, const shardrt_mapped *mapped) {
 }
 
 /* The next map's random draws go on behind the longest chain, as if all stood in one. */
-static int count_places(map *m) {
+static int count_places(struct map *m) {
   int32_t longest = 0;
   for (int32_t f = 0; f < m->head.nfields; f++)
     if (m->chains[f].count > longest) longest = m->chains[f].count;
@@ -142,7 +142,7 @@ static int count_places(map *m) {
                    DRAW_PLACES);
 }
 
-static int fill(map *m, shardrt_source *base, int32_t nfields, const shardrt_mapped *fields) {
+static int set_map(struct map *m, shardrt_source *base, int32_t nfields, const shardrt_mapped *fields) {
   m->base = source_retain(base);
   m->head.count = base->count;
   m->head.mix = base->mix;
@@ -158,9 +158,9 @@ static int fill(map *m, shardrt_source *base, int32_t nfields, const shardrt_map
 }
 
 int shardrt_source_map(shardrt_source *source, int32_t nfields, const shardrt_mapped *fields, shardrt_source **out) {
-  map *made = source_new(&map_format, sizeof *made);
+  struct map *made = source_new(&map_format, sizeof *made);
   if (made == NULL) return ALLOC_FAILED;
-  int code = fill(made, source, nfields, fields);
+  int code = set_map(made, source, nfields, fields);
   if (code != SHARDRT_OK) {
     shardrt_source_free(&made->head);
     return code;

@@ -18,7 +18,7 @@ static const struct transform_kind *find_kind(const char *name) {
   return NULL;
 }
 
-static int fill(shardrt_transform *self, const double *numbers, const void *bytes) {
+static int set_transform(shardrt_transform *self, const double *numbers, const void *bytes) {
   self->numbers = alloc_array((size_t)self->count, sizeof *self->numbers);
   if (self->numbers == NULL) return ALLOC_FAILED;
   if (self->count > 0) memcpy(self->numbers, numbers, (size_t)self->count * sizeof *numbers);
@@ -39,7 +39,7 @@ int shardrt_transform_new(const char *kind, int64_t count, const double *numbers
   atomic_init(&made->holders, 1);
   made->count = count;
   made->nbytes = nbytes;
-  int code = fill(made, numbers, bytes);
+  int code = set_transform(made, numbers, bytes);
   if (code != SHARDRT_OK) {
     shardrt_transform_free(made);
     return code;

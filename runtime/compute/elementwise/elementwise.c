@@ -47,7 +47,7 @@ static const char *part_operand(const struct part *part, int32_t k) {
 }
 
 /* n times the same lane. */
-static void fill(void *slot, size_t lane, size_t n) {
+static void repeat_first(void *slot, size_t lane, size_t n) {
   if (lane == 4)
     for (size_t i = 1; i < n; i++) memcpy((char *)slot + 4 * i, slot, 4);
   else
@@ -61,13 +61,13 @@ static void part_begin(struct part *part, size_t n) {
   for (int32_t k = 0; k < nin; k++) {
     if (program->load[k] != PROGRAM_FIXED || program->first[k] < 0) continue;
     convert_elements(part->self->operands[k].dtype, program->dtype, part_operand(part, k), part_slot(part, k), 1);
-    fill(part_slot(part, k), program->lane, n);
+    repeat_first(part_slot(part, k), program->lane, n);
     part->values[k] = part_slot(part, k);
   }
   for (int32_t i = 0; i < program->nsteps; i++) {
     if (program->kernels[i] != NULL) continue;
     convert_elements(SHARDRT_FLOAT64, program->dtype, &program->steps[i].value, part_slot(part, nin + i), 1);
-    fill(part_slot(part, nin + i), program->lane, n);
+    repeat_first(part_slot(part, nin + i), program->lane, n);
     part->values[nin + i] = part_slot(part, nin + i);
   }
 }

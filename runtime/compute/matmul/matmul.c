@@ -251,7 +251,7 @@ static int find_shapes(struct product *self, const shardrt_array *a, const shard
 
 /* ---- on the host ------------------------------------------------------------------------------------------------ */
 
-static int run(struct product *self, const shardrt_array *a, const shardrt_array *b, shardrt_array *out) {
+static int run_on_host(struct product *self, const shardrt_array *a, const shardrt_array *b, shardrt_array *out) {
   const struct partial_sums *terms = &self->terms;
   int code = self->lane < SHARDRT_FLOAT16 ? SHARDRT_OK : blas_open();
   if (code == SHARDRT_OK) code = partial_sums_begin(&self->terms, a, b, out);
@@ -325,7 +325,7 @@ int shardrt_matmul(const shardrt_array *a, const shardrt_array *b, int32_t trans
   else if (self.k == 0)
     code = clear(&blocks, out);
   else
-    code = platform != NULL ? run_on_devices(platform, &self, precision, a, b, out) : run(&self, a, b, out);
+    code = platform != NULL ? run_on_devices(platform, &self, precision, a, b, out) : run_on_host(&self, a, b, out);
   unique_blocks_end(&blocks);
   return code;
 }

@@ -33,7 +33,7 @@ static int not_all(const shardrt_array *out, int64_t j) {
                    shardrt_array_shard(out, j)->device);
 }
 
-static int fill(const shardrt_array *x, shardrt_array *out, int64_t j) {
+static int fill_shard(const shardrt_array *x, shardrt_array *out, int64_t j) {
   const shardrt_box *wanted = &shardrt_array_shard(out, j)->box;
   int64_t count = shardrt_array_shard_count(x), found = 0;
   for (int64_t i = work_block(x, 0); i < count; i = work_block(x, i + 1)) {
@@ -234,6 +234,6 @@ int shardrt_regroup(const shardrt_array *x, shardrt_array *out) {
   if (accelerator_get() != NULL) return regroup_on_devices(x, out);
   code = work_outputs(out);
   for (int64_t j = work_block(out, 0); code == SHARDRT_OK && j < count; j = work_block(out, j + 1))
-    code = fill(x, out, j);
+    code = fill_shard(x, out, j);
   return code;
 }

@@ -54,7 +54,7 @@ static bool is_copy(const struct place *loops) {
   return loops->ndim == 0 || loops->from_stride[loops->ndim - 1] == 1;
 }
 
-static void run(struct transposing *self, const struct place *loops) {
+static void transpose_tiles(struct transposing *self, const struct place *loops) {
   const int32_t last = loops->ndim - 1;
   self->a = loops->extent[last];
   self->a_stride = loops->from_stride[last];
@@ -119,7 +119,7 @@ int shardrt_transpose(const shardrt_array *x, const int32_t *permutation, shardr
   if (is_copy(&loops) || work_shard_elements(out) == 0 || accelerator_get() != NULL)
     code = place_run("transpose", &loops, &blocks, x, out);
   else
-    run(&self, &loops);
+    transpose_tiles(&self, &loops);
   unique_blocks_end(&blocks);
   return code;
 }

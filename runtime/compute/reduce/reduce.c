@@ -32,7 +32,7 @@ struct reduce_pass {
 };
 
 /* n elements of what the pass reads, at most REDUCE_BLOCK, in lanes: where they stand, or in `room`. */
-static const void *load(const struct reduce_pass *self, const char *x, size_t first, size_t n, void *room) {
+static const void *load_lanes(const struct reduce_pass *self, const char *x, size_t first, size_t n, void *room) {
   const char *from = x + first * shardrt_dtype_size(self->from);
   if (self->truth) {
     uint8_t truths[REDUCE_BLOCK];
@@ -57,11 +57,11 @@ static void reduce_rows(const struct reduce_pass *self, const char *x, size_t at
     reduce_rows(self, x, at + above * inner, rows - above, width, room);
     reduce_into(self->op, self->lane, to, room, width);
   } else if (inner <= PASS_NARROW) {
-    reduce_groups(self->op, self->lane, load(self, x, at, rows * inner, room), to, 1, rows, inner);
+    reduce_groups(self->op, self->lane, load_lanes(self, x, at, rows * inner, room), to, 1, rows, inner);
   } else {
-    memcpy(to, load(self, x, at, width, room), width * shardrt_dtype_size(self->lane));
+    memcpy(to, load_lanes(self, x, at, width, room), width * shardrt_dtype_size(self->lane));
     for (size_t i = 1; i < rows; i++)
-      reduce_into(self->op, self->lane, to, load(self, x, at + i * inner, width, room), width);
+      reduce_into(self->op, self->lane, to, load_lanes(self, x, at + i * inner, width, room), width);
   }
 }
 
@@ -71,7 +71,7 @@ static void reduce_small(const struct reduce_pass *self, const char *x, const st
   double room[REDUCE_BLOCK], reduced[REDUCE_BLOCK];
   for (size_t o = part->first; o < part->last;) {
     const size_t count = part->last - o < several ? part->last - o : several;
-    const void *lanes = load(self, x, o * n * inner, count * n * inner, room);
+    const void *lanes = load_lanes(self, x, o * n * inner, count * n * inner, room);
     reduce_groups(self->op, self->lane, lanes, reduced, count, n, inner);
     convert_elements(self->lane, self->to, reduced, out + o * inner * shardrt_dtype_size(self->to), count * inner);
     o += count;
@@ -258,7 +258,7 @@ static int find_axes(const char *what, const shardrt_array *x, int32_t naxes, co
 }
 
 /* Of no elements: 0, or 1 where all or a product is asked for. */
-static void fill(int32_t op, int32_t dtype, char *to, size_t n) {
+static void fill_identity(int32_t op, int32_t dtype, char *to, size_t n) {
   const int32_t one = op == SHARDRT_PROD || op == SHARDRT_ALL;
   for (size_t i = 0; i < n; i++) convert_elements(SHARDRT_INT32, dtype, &one, to + i * shardrt_dtype_size(dtype), 1);
 }
@@ -268,7 +268,7 @@ static int fill_devices(const struct unique_blocks *blocks, int32_t op, shardrt_
   const size_t bytes = shardrt_array_shard_bytes(out);
   char *filled = alloc_array(1, bytes);
   if (filled == NULL) return ALLOC_FAILED;
-  fill(op, shardrt_array_dtype(out), filled, n);
+  fill_identity(op, shardrt_array_dtype(out), filled, n);
   int code = SHARDRT_OK;
   for (int64_t b = 0; code == SHARDRT_OK && b < blocks->count; b++)
     code = a->upload(unique_blocks_device(blocks, out, b), ACCELERATOR_MAIN, unique_blocks_data(blocks, out, b), filled,
@@ -280,7 +280,8 @@ static int fill_devices(const struct unique_blocks *blocks, int32_t op, shardrt_
 static int fill_empty(const struct unique_blocks *blocks, int32_t op, shardrt_array *out) {
   const size_t n = (size_t)work_shard_elements(out);
   if (accelerator_get() != NULL) return fill_devices(blocks, op, out, n);
-  for (int64_t b = 0; b < blocks->count; b++) fill(op, shardrt_array_dtype(out), unique_blocks_data(blocks, out, b), n);
+  for (int64_t b = 0; b < blocks->count; b++)
+    fill_identity(op, shardrt_array_dtype(out), unique_blocks_data(blocks, out, b), n);
   return SHARDRT_OK;
 }
 

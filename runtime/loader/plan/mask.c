@@ -33,7 +33,7 @@ static int fill_shard(const shardrt_shard *shard, int64_t rows, shardrt_buffer *
 }
 
 /* Gives every shard of a mask its data, one buffer for each distinct range. */
-static int fill(shardrt_array *mask, int64_t rows) {
+static int fill_mask(shardrt_array *mask, int64_t rows) {
   int64_t count = shardrt_array_shard_count(mask);
   shardrt_buffer **blocks = alloc_zeros((size_t)count, sizeof(shardrt_buffer *));
   if (blocks == NULL) return ALLOC_FAILED;
@@ -52,13 +52,13 @@ int mask_make(struct mask *self, int64_t rows, shardrt_array **out) {
   const bool whole = rows == shardrt_array_shape(self->full)[0];
   int code = SHARDRT_OK;
   if (whole && !self->is_filled) {
-    code = fill(self->full, rows);
+    code = fill_mask(self->full, rows);
     self->is_filled = code == SHARDRT_OK;
   }
   shardrt_array *made;
   if (code == SHARDRT_OK) code = array_like(self->full, &made);
   if (code != SHARDRT_OK) return code;
-  if (!whole) code = fill(made, rows);
+  if (!whole) code = fill_mask(made, rows);
   if (code != SHARDRT_OK) {
     shardrt_array_free(made);
     return code;

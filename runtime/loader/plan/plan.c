@@ -170,7 +170,7 @@ static int list_tasks(struct plan *self) {
   return SHARDRT_OK;
 }
 
-static int fill(struct plan *self, const shardrt_loader_options *options) {
+static int set_plan(struct plan *self, const shardrt_loader_options *options) {
   self->nfields = shardrt_source_field_count(self->source);
   self->fields = alloc_zeros((size_t)self->nfields, sizeof *self->fields);
   if (self->fields == NULL) return ALLOC_FAILED;
@@ -193,7 +193,7 @@ int plan_new(const shardrt_loader_options *options, struct plan **out) {
   made->devices_per_process = options->devices_per_process;
   made->pipeline = options->pipeline;
   made->read_size = options->read_size != 0 ? (size_t)options->read_size : choose_read_size();
-  int code = fill(made, options);
+  int code = set_plan(made, options);
   if (code != SHARDRT_OK) {
     plan_free(made);
     return code;

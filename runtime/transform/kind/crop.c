@@ -42,7 +42,7 @@ static void place_need(const shardrt_transform *self, const struct draw *draw, c
 }
 
 /* Fills n elements with one value. */
-static void fill(int32_t dtype, double value, void *to, size_t n) {
+static void fill_elements(int32_t dtype, double value, void *to, size_t n) {
   const size_t size = shardrt_dtype_size(dtype);
   if (n == 0) return;
   convert_elements(SHARDRT_FLOAT64, dtype, &value, to, 1);
@@ -76,7 +76,7 @@ static int place_alike(const shardrt_transform *self, struct reader *reader, con
     empty = empty || extent[d] == 0;
   }
   const size_t size = shardrt_dtype_size(out->dtype), bytes = value_bytes(out);
-  if (filled) fill(out->dtype, value_of(self), to, bytes / size * (size_t)n);
+  if (filled) fill_elements(out->dtype, value_of(self), to, bytes / size * (size_t)n);
   int code = SHARDRT_OK;
   for (int64_t i = 0; i < n && !empty && code == SHARDRT_OK; i++) {
     *failed = i;

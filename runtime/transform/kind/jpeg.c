@@ -66,7 +66,7 @@ static int refuse(struct jpeg *self) {
   return error_set(SHARDRT_EFORMAT, "a damaged JPEG: %s", self->message);
 }
 
-static bool is(const uint8_t *data, size_t bytes) {
+static bool is_jpeg(const uint8_t *data, size_t bytes) {
   return bytes >= 3 && data[0] == 0xff && data[1] == 0xd8 && data[2] == 0xff;
 }
 
@@ -85,7 +85,7 @@ static int try_header(struct jpeg *self, const uint8_t *data, size_t bytes) {
   return SHARDRT_OK;
 }
 
-static int measure(const uint8_t *data, size_t bytes, int64_t *height, int64_t *width) {
+static int measure_jpeg(const uint8_t *data, size_t bytes, int64_t *height, int64_t *width) {
   struct jpeg self;
   start(&self);
   int code = try_header(&self, data, bytes);
@@ -213,7 +213,7 @@ static int try_rows(struct jpeg *self, struct reader *reader, const struct value
   return line != NULL ? SHARDRT_OK : SHARDRT_ENOMEM;
 }
 
-static int run(struct reader *reader, const uint8_t *data, size_t bytes, struct value *out) {
+static int decode_jpeg(struct reader *reader, const uint8_t *data, size_t bytes, struct value *out) {
   struct jpeg self;
   start(&self);
   int code = try_header(&self, data, bytes);
@@ -222,4 +222,4 @@ static int run(struct reader *reader, const uint8_t *data, size_t bytes, struct 
   return try_rows(&self, reader, out);
 }
 
-const struct decode_format jpeg_decode = {.name = "JPEG", .is = is, .measure = measure, .run = run};
+const struct decode_format jpeg_decode = {.name = "JPEG", .is = is_jpeg, .measure = measure_jpeg, .run = decode_jpeg};

@@ -31,7 +31,7 @@ static void *png_realloc(void *memory, size_t bytes) {
   return note(alloc_must_fail(bytes) ? NULL : realloc(memory, bytes));
 }
 
-static bool is(const uint8_t *data, size_t bytes) {
+static bool is_png(const uint8_t *data, size_t bytes) {
   static const uint8_t signature[8] = {0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n'};
   return bytes >= sizeof signature && memcmp(data, signature, sizeof signature) == 0;
 }
@@ -59,7 +59,7 @@ static int open_image(const uint8_t *data, size_t bytes, spng_ctx **out, struct 
   return SHARDRT_OK;
 }
 
-static int measure(const uint8_t *data, size_t bytes, int64_t *height, int64_t *width) {
+static int measure_png(const uint8_t *data, size_t bytes, int64_t *height, int64_t *width) {
   spng_ctx *context = NULL;
   struct spng_ihdr header = {0};
   int code = open_image(data, bytes, &context, &header);
@@ -84,7 +84,7 @@ static void copy_box(const uint8_t *pixels, const struct value *out) {
   }
 }
 
-static int run(struct reader *reader, const uint8_t *data, size_t bytes, struct value *out) {
+static int decode_png(struct reader *reader, const uint8_t *data, size_t bytes, struct value *out) {
   spng_ctx *context = NULL;
   struct spng_ihdr header = {0};
   int code = open_image(data, bytes, &context, &header);
@@ -102,4 +102,4 @@ static int run(struct reader *reader, const uint8_t *data, size_t bytes, struct 
   return SHARDRT_OK;
 }
 
-const struct decode_format png_decode = {.name = "PNG", .is = is, .measure = measure, .run = run};
+const struct decode_format png_decode = {.name = "PNG", .is = is_png, .measure = measure_png, .run = decode_png};
