@@ -4,11 +4,11 @@ local ffi = require "ffi"
 local C = require "shardrt.C"
 
 ffi.cdef [[
-struct pool;
-int pool_new(size_t keep_bytes, struct pool **out);
-void pool_free(struct pool *pool);
-int pool_take(struct pool *pool, size_t bytes, shardrt_buffer **out);
-size_t pool_outstanding(const struct pool *pool);
+struct buffer_pool;
+int buffer_pool_new(size_t keep_bytes, struct buffer_pool **out);
+void buffer_pool_free(struct buffer_pool *pool);
+int buffer_pool_take(struct buffer_pool *pool, size_t bytes, shardrt_buffer **out);
+size_t buffer_pool_outstanding(const struct buffer_pool *pool);
 ]]
 
 local seed = tonumber(os.getenv "SHARDRT_TEST_SEED") or os.time()
@@ -355,14 +355,14 @@ end)
 
 describe("the pool", function()
   local function new_pool(keep)
-    local out = ffi.new "struct pool *[1]"
-    check(C.pool_new(keep, out))
+    local out = ffi.new "struct buffer_pool *[1]"
+    check(C.buffer_pool_new(keep, out))
     return out[0]
   end
 
   local function take(pool, bytes)
     local out = ffi.new "shardrt_buffer *[1]"
-    check(C.pool_take(pool, bytes, out))
+    check(C.buffer_pool_take(pool, bytes, out))
     assert.equal(bytes, tonumber(C.shardrt_buffer_bytes(out[0])))
     return out[0], tonumber(ffi.cast("uintptr_t", C.shardrt_buffer_data(out[0])))
   end
@@ -371,18 +371,18 @@ describe("the pool", function()
     local pool = new_pool(3000)
     local a, at_a = take(pool, 1000)
     local b, at_b = take(pool, 2000)
-    assert.equal(3000, tonumber(C.pool_outstanding(pool)))
+    assert.equal(3000, tonumber(C.buffer_pool_outstanding(pool)))
     C.shardrt_buffer_free(C.shardrt_buffer_retain(a))
     C.shardrt_buffer_free(a)
     C.shardrt_buffer_free(b)
-    assert.equal(0, tonumber(C.pool_outstanding(pool)))
+    assert.equal(0, tonumber(C.buffer_pool_outstanding(pool)))
     local again_b, again_at_b = take(pool, 2000)
     local again_a, again_at_a = take(pool, 1000)
     assert.same({ at_a, at_b }, { again_at_a, again_at_b })
     C.shardrt_buffer_free(again_a)
     C.shardrt_buffer_free(again_b)
-    C.pool_free(pool)
-    C.pool_free(nil)
+    C.buffer_pool_free(pool)
+    C.buffer_pool_free(nil)
   end)
 
   it("lives until its last buffer comes back", function()
@@ -390,7 +390,7 @@ describe("the pool", function()
     local a, at = take(pool, 4096)
     local zero = take(pool, 0)
     ffi.fill(ffi.cast("void *", at), 4096, 7)
-    C.pool_free(pool)
+    C.buffer_pool_free(pool)
     assert.equal(7, ffi.cast("uint8_t *", at)[4095])
     C.shardrt_buffer_free(zero)
     C.shardrt_buffer_free(a)
@@ -398,18 +398,18 @@ describe("the pool", function()
 
   it("frees what it took wherever an allocation fails", function()
     local function run()
-      local out, buffer = ffi.new "struct pool *[1]", ffi.new "shardrt_buffer *[1]"
-      local code = C.pool_new(1e6, out)
+      local out, buffer = ffi.new "struct buffer_pool *[1]", ffi.new "shardrt_buffer *[1]"
+      local code = C.buffer_pool_new(1e6, out)
       if code < 0 then return code end
       for _ = 1, 2 do
-        code = C.pool_take(out[0], 100, buffer)
+        code = C.buffer_pool_take(out[0], 100, buffer)
         if code < 0 then
-          assert.equal(0, tonumber(C.pool_outstanding(out[0])))
+          assert.equal(0, tonumber(C.buffer_pool_outstanding(out[0])))
           break
         end
         C.shardrt_buffer_free(buffer[0])
       end
-      C.pool_free(out[0])
+      C.buffer_pool_free(out[0])
       return code
     end
     C.shardrt_alloc_fail_at(0)
