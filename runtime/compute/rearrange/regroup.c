@@ -50,7 +50,7 @@ static int fill_shard(const shardrt_array *x, shardrt_array *out, int64_t j) {
 
 /* What shard i of x gives to shard j of the result. Where the one's device does not reach the other's memory, it is
  * packed on its way: in scratch memory of either side where it is no run there. */
-struct part {
+struct shard_part {
   int64_t i, j;
   int32_t from, to; /* their devices */
   shardrt_box box;
@@ -64,7 +64,7 @@ struct regrouping {
   const shardrt_array *x;
   shardrt_array *out;
   size_t element;
-  struct part *parts; /* room for each shard of x in each of the result */
+  struct shard_part *parts; /* room for each shard of x in each of the result */
   int64_t count;
 };
 
@@ -96,7 +96,7 @@ static void add_part(struct regrouping *self, int64_t begin, int64_t i, int64_t 
   while (k < self->count && shardrt_array_shard(self->x, self->parts[k].i)->block != block) k++;
   if (k < self->count && self->a->link(to, from) <= self->a->link(to, self->parts[k].from)) return;
   if (k == self->count) self->count++;
-  self->parts[k] = (struct part){
+  self->parts[k] = (struct shard_part){
       .i = i,
       .j = j,
       .from = from,
@@ -125,7 +125,7 @@ static int find_parts(struct regrouping *self, int64_t j) {
 }
 
 /* Copies a box on a device; a box that is NULL is the part itself, packed. */
-static int place_part(const struct regrouping *self, const struct part *part, int32_t device, void *to,
+static int place_part(const struct regrouping *self, const struct shard_part *part, int32_t device, void *to,
                       const shardrt_box *to_box, const void *from, const shardrt_box *from_box) {
   accelerator_place place = {.ndim = part->box.ndim};
   extent_of(&part->box, place.extent);
@@ -134,7 +134,7 @@ static int place_part(const struct regrouping *self, const struct part *part, in
   return self->a->place("regroup", device, self->element, &place, to, from);
 }
 
-static bool is_packed(const struct regrouping *self, const struct part *part) {
+static bool is_packed(const struct regrouping *self, const struct shard_part *part) {
   return !(part->run_from && part->run_to) && !self->a->reaches(part->to, part->from);
 }
 
@@ -143,7 +143,7 @@ static int scratch(const struct regrouping *self, int32_t device, size_t bytes, 
 }
 
 /* On the device that has it. */
-static int pack(const struct regrouping *self, struct part *part) {
+static int pack(const struct regrouping *self, struct shard_part *part) {
   if (part->run_from || !is_packed(self, part)) return SHARDRT_OK;
   int code = scratch(self, part->from, part->bytes, &part->packed);
   if (code < 0) return code;
@@ -153,7 +153,7 @@ static int pack(const struct regrouping *self, struct part *part) {
 }
 
 /* On the device that gets it. */
-static int move(const struct regrouping *self, struct part *part) {
+static int move(const struct regrouping *self, struct shard_part *part) {
   const shardrt_box *from_box = &shardrt_array_shard(self->x, part->i)->box;
   const shardrt_box *to_box = &shardrt_array_shard(self->out, part->j)->box;
   const char *from = shardrt_buffer_data(shardrt_array_buffer(self->x, part->i));
@@ -179,7 +179,7 @@ static int move_all(struct regrouping *self) {
     code = self->a->after(self->parts[k].to, self->parts[k].from);
   for (int64_t k = 0; k < self->count && code == SHARDRT_OK; k++) code = move(self, &self->parts[k]);
   for (int64_t k = 0; k < self->count; k++) { /* also where something failed: what was begun is under way */
-    struct part *part = &self->parts[k];
+    struct shard_part *part = &self->parts[k];
     const int after = self->a->after(part->from, part->to);
     if (code == SHARDRT_OK) code = after;
     if (part->packed != NULL)
