@@ -1,5 +1,4 @@
--- long: 15 s
--- Reductions and fingerprints by devices with memory of their own (runtime/compute/cuda/reduce.cu, check/fingerprint.cu),
+-- Reductions and fingerprints by devices with memory of their own (compute/cuda/reduce.cu, check/fingerprint.cu),
 -- and replicas compared by these. On the host platform this spec runs itself on the stand-in for CUDA; on a GPU, there.
 
 local ffi = require "ffi"

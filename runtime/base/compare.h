@@ -10,4 +10,10 @@ static inline int compare_int64(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
+/* The same of two int32_t. */
+static inline int compare_int32(const void *a, const void *b) {
+  int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
+  return (x > y) - (x < y);
+}
+
 #endif

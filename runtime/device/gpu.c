@@ -15,22 +15,22 @@ static struct {
   gpu_device *devices;
   int32_t gpu_count;
   gpu gpus[GPU_MOST];
-} self;
+} opened;
 
 int32_t gpu_devices(void) {
-  return self.count;
+  return opened.count;
 }
 
 gpu_device *gpu_device_at(int32_t number) {
-  return &self.devices[number];
+  return &opened.devices[number];
 }
 
 gpu *gpu_of(int32_t number) {
-  return self.devices[number].gpu;
+  return opened.devices[number].gpu;
 }
 
 int32_t cuda_id(int32_t number) {
-  return self.process * self.count + number;
+  return opened.process * opened.count + number;
 }
 
 int cuda_use(const char *what, int32_t number) {
@@ -38,7 +38,7 @@ int cuda_use(const char *what, int32_t number) {
 }
 
 cudaStream_t cuda_stream(int32_t number, int32_t stream) {
-  return self.devices[number].streams[stream];
+  return opened.devices[number].streams[stream];
 }
 
 int32_t cuda_multiprocessors(int32_t number) {
@@ -154,14 +154,14 @@ static int open_peer(gpu *from, const gpu *to) {
 static int open_gpus(int32_t first, int32_t end, int32_t there, const accelerator_wanted *wanted) {
   int code = SHARDRT_OK;
   for (int32_t number = first; code == SHARDRT_OK && number < end; number++) {
-    code = open_gpu(&self.gpus[self.gpu_count], number, count_processes(there, wanted, number));
-    self.gpus[self.gpu_count].own = self.gpu_count;
-    if (code == SHARDRT_OK) self.gpu_count++;
+    code = open_gpu(&opened.gpus[opened.gpu_count], number, count_processes(there, wanted, number));
+    opened.gpus[opened.gpu_count].own = opened.gpu_count;
+    if (code == SHARDRT_OK) opened.gpu_count++;
   }
-  for (int32_t from = 0; code == SHARDRT_OK && from < self.gpu_count; from++) {
-    self.gpus[from].reaches[from] = true;
-    for (int32_t to = 0; code == SHARDRT_OK && to < self.gpu_count; to++)
-      if (from != to) code = open_peer(&self.gpus[from], &self.gpus[to]);
+  for (int32_t from = 0; code == SHARDRT_OK && from < opened.gpu_count; from++) {
+    opened.gpus[from].reaches[from] = true;
+    for (int32_t to = 0; code == SHARDRT_OK && to < opened.gpu_count; to++)
+      if (from != to) code = open_peer(&opened.gpus[from], &opened.gpus[to]);
   }
   return code;
 }
@@ -191,13 +191,13 @@ int gpu_open(const accelerator_wanted *wanted, int32_t *devices) {
   if (wanted->devices > 0) number = wanted->devices;
   if (number < 1) number = 1;
   if (end - first > number) end = first + number;
-  self.process = wanted->process;
-  self.devices = alloc_zeros((size_t)number, sizeof *self.devices);
-  if (self.devices == NULL) return ALLOC_FAILED;
+  opened.process = wanted->process;
+  opened.devices = alloc_zeros((size_t)number, sizeof *opened.devices);
+  if (opened.devices == NULL) return ALLOC_FAILED;
   int code = open_gpus(first, end, there, wanted);
-  while (code == SHARDRT_OK && self.count < number) {
-    const int32_t d = self.count++; /* counted before it is open: what it has by then goes with the others */
-    code = open_device(&self.devices[d], &self.gpus[(int64_t)d * self.gpu_count / number]);
+  while (code == SHARDRT_OK && opened.count < number) {
+    const int32_t d = opened.count++; /* counted before it is open: what it has by then goes with the others */
+    code = open_device(&opened.devices[d], &opened.gpus[(int64_t)d * opened.gpu_count / number]);
   }
   if (code < 0) {
     gpu_close();
@@ -208,18 +208,18 @@ int gpu_open(const accelerator_wanted *wanted, int32_t *devices) {
 }
 
 void gpu_synchronize(void) {
-  for (int32_t d = 0; d < self.count; d++)
+  for (int32_t d = 0; d < opened.count; d++)
     for (int32_t s = 0; s < ACCELERATOR_STREAMS; s++)
-      if (self.devices[d].streams[s] != NULL) (void)cudaStreamSynchronize(self.devices[d].streams[s]);
+      if (opened.devices[d].streams[s] != NULL) (void)cudaStreamSynchronize(opened.devices[d].streams[s]);
 }
 
 void gpu_close(void) {
-  for (int32_t d = 0; d < self.count; d++)
+  for (int32_t d = 0; d < opened.count; d++)
     for (int32_t s = 0; s < ACCELERATOR_STREAMS; s++)
-      if (self.devices[d].streams[s] != NULL) (void)cudaStreamDestroy(self.devices[d].streams[s]);
-  alloc_free(self.devices);
-  self.devices = NULL;
-  self.count = self.gpu_count = 0;
+      if (opened.devices[d].streams[s] != NULL) (void)cudaStreamDestroy(opened.devices[d].streams[s]);
+  alloc_free(opened.devices);
+  opened.devices = NULL;
+  opened.count = opened.gpu_count = 0;
   (void)cudaGetLastError();
 }
 

@@ -9,6 +9,7 @@
 #include "base/compare.h"
 #include "base/error.h"
 #include "base/hash.h"
+#include "base/search.h"
 
 enum { TEXT_RUNS = 16 }; /* of consecutive ids, in a mesh's text */
 
@@ -280,15 +281,8 @@ int64_t mesh_rank(const shardrt_mesh *mesh, int64_t id) {
     int64_t rank = id - mesh->first;
     return rank < 0 ? 0 : rank > mesh->size ? mesh->size : rank;
   }
-  int64_t low = 0, high = mesh->size; /* every rank < low has a lower id, every rank >= high has not */
-  while (low < high) {
-    int64_t middle = low + (high - low) / 2;
-    if ((int64_t)(mesh->by_id[middle] >> 32) < id)
-      low = middle + 1;
-    else
-      high = middle;
-  }
-  return low;
+  if (id <= 0 || id > INT32_MAX) return id <= 0 ? 0 : mesh->size; /* ids are from 0 to INT32_MAX */
+  return search_from((const int64_t *)mesh->by_id, sizeof *mesh->by_id, mesh->size, id << 32);
 }
 
 int64_t mesh_rank_position(const shardrt_mesh *mesh, int64_t rank) {

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 
 #include "base/alloc.h"
+#include "base/compare.h"
+#include "base/search.h"
 
 int placement_set(struct placement *s, const shardrt_sharding *sharding, int32_t ndim, const int64_t *shape,
                   int32_t devices_per_process) {
@@ -29,21 +31,16 @@ int32_t placement_only_process(const struct placement *s, int64_t block) {
   return process;
 }
 
-static int compare_processes(const void *a, const void *b) {
-  int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
-  return (x > y) - (x < y);
-}
-
 int64_t placement_processes(const struct placement *s, int64_t block, int32_t *out) {
   for (int64_t r = 0; r < s->replicas; r++) out[r] = placement_process(s, block, r);
-  qsort(out, (size_t)s->replicas, sizeof *out, compare_processes);
+  qsort(out, (size_t)s->replicas, sizeof *out, compare_int32);
   int64_t count = 0;
   for (int64_t r = 0; r < s->replicas; r++)
     if (count == 0 || out[r] != out[count - 1]) out[count++] = out[r];
   return count;
 }
 
-static int compare_held(const void *a, const void *b) {
+static int compare_local_blocks(const void *a, const void *b) {
   const struct local_block *x = a, *y = b;
   if (x->block != y->block) return x->block < y->block ? -1 : 1;
   return (x->replica > y->replica) - (x->replica < y->replica);
@@ -65,7 +62,7 @@ int local_blocks_set(struct local_blocks *h, const struct placement *s, int32_t 
   mesh_rank_positions(s->sharding->mesh, begin, end, h->positions);
   for (int64_t i = 0; i < h->count; i++)
     h->items[i].block = sharding_block(s->sharding, &s->grid, h->positions[i], &h->items[i].replica);
-  qsort(h->items, (size_t)h->count, sizeof *h->items, compare_held);
+  qsort(h->items, (size_t)h->count, sizeof *h->items, compare_local_blocks);
   return SHARDRT_OK;
 }
 
@@ -76,15 +73,7 @@ void local_blocks_clear(struct local_blocks *h) {
 
 /* The first item with that block or a higher one. */
 static int64_t local_blocks_find(const struct local_blocks *h, int64_t block) {
-  int64_t low = 0, high = h->count;
-  while (low < high) {
-    int64_t middle = low + (high - low) / 2;
-    if (h->items[middle].block < block)
-      low = middle + 1;
-    else
-      high = middle;
-  }
-  return low;
+  return search_from(&h->items->block, sizeof *h->items, h->count, block);
 }
 
 bool local_blocks_has(const struct local_blocks *h, int64_t block) {

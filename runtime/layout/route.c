@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/compare.h"
 #include "layout/placement.h"
 
 /* Up to this many devices that hold or need parts of one block, senders are chosen by weighing all of them; beyond, by
@@ -114,17 +115,7 @@ struct spread {
 };
 
 static bool spread_has(const struct spread *s, int32_t process) {
-  int64_t low = 0, high = s->holder_count;
-  while (low < high) {
-    int64_t middle = low + (high - low) / 2;
-    if (s->holders[middle] == process) return true;
-    assert(middle == 0 || s->holders[middle - 1] < s->holders[middle]); /* ascending, each once */
-    if (s->holders[middle] < process)
-      low = middle + 1;
-    else
-      high = middle;
-  }
-  return false;
+  return bsearch(&process, s->holders, (size_t)s->holder_count, sizeof process, compare_int32) != NULL;
 }
 
 /* Into how many each part of the block is cut, so that the load of its holders can be even to an eighth: with as many

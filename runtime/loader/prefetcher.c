@@ -1,7 +1,6 @@
 #include "loader/prefetcher.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +10,7 @@
 #include "dataset/source.h"
 #include "loader/plan/permutation.h"
 #include "storage/readahead.h"
+#include "system/thread.h"
 
 enum {
   CHUNK = 256,         /* samples whose numbers are worked out at once */
@@ -207,14 +207,7 @@ static int64_t far_of(const struct plan *plan) {
 }
 
 static int start_thread(struct prefetcher *self) {
-  sigset_t blocked, before;
-  sigfillset(&blocked); /* signals are for the main thread, but for those that this one raises itself: it touches the
-                           mappings of offsets and indexes, which may be cut short */
-  static const int own[] = {SIGBUS, SIGSEGV, SIGFPE, SIGILL};
-  for (size_t i = 0; i < sizeof own / sizeof *own; i++) sigdelset(&blocked, own[i]);
-  pthread_sigmask(SIG_SETMASK, &blocked, &before);
-  const int problem = pthread_create(&self->thread, NULL, run_prefetcher, self);
-  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  const int problem = thread_start(&self->thread, run_prefetcher, self);
   if (problem == 0) return SHARDRT_OK;
   return error_set(SHARDRT_ENOMEM, "the loader's thread that reads ahead cannot be started: %s", strerror(problem));
 }

@@ -2,13 +2,13 @@
 
 #include <assert.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "system/thread.h"
 #include "system/trace.h"
 
 /* One round that was offered. `failed_task`, `code` and `message` are guarded by the pool's lock. */
@@ -115,22 +115,14 @@ static void *run_worker(void *argument) {
   return NULL;
 }
 
-/* Signals are for the main thread: workers are born with all of them blocked, but for those that a thread raises itself
- * (SIGBUS: a mapped file was cut short), whose handlers would not be called otherwise. */
 static int start_workers(struct worker_pool *self, int32_t wanted) {
-  sigset_t blocked, before;
-  sigfillset(&blocked);
-  static const int own[] = {SIGBUS, SIGSEGV, SIGFPE, SIGILL};
-  for (size_t i = 0; i < sizeof own / sizeof *own; i++) sigdelset(&blocked, own[i]);
-  pthread_sigmask(SIG_SETMASK, &blocked, &before);
   int problem = 0;
   while (problem == 0 && self->nworkers < wanted) {
     struct worker *one = &self->workers[self->nworkers];
     *one = (struct worker){.pool = self, .number = self->nworkers};
-    problem = pthread_create(&one->thread, NULL, run_worker, one);
+    problem = thread_start(&one->thread, run_worker, one);
     if (problem == 0) self->nworkers++;
   }
-  pthread_sigmask(SIG_SETMASK, &before, NULL);
   if (problem == 0) return SHARDRT_OK;
   return error_set(SHARDRT_ENOMEM,
                    "the loader's worker thread %d of %d cannot be started: %s; fewer num_workers may do",

@@ -2,7 +2,10 @@
  *
  * A round is a fixed number of tasks, run in the order of their numbers and of the rounds, each once, on whatever
  * worker is free: a worker takes the next one by one atomic operation, and sleeps where there is none. Rounds are
- * offered, waited for and cancelled by one thread, the owner's, which runs tasks, too, as long as it waits. */
+ * offered, waited for and cancelled by one thread, the owner's, which runs tasks, too, as long as it waits.
+ *
+ * The rounds are batches that a loader has made ahead of need. Work that a call waits for at once, computing or moving
+ * an array, is a team's (system/team.h), whose threads no batch keeps busy. */
 #ifndef SHARDRT_LOADER_WORKER_POOL_H
 #define SHARDRT_LOADER_WORKER_POOL_H
 

@@ -4,9 +4,6 @@
 
 #include "shardrt.h"
 
-/* In numbers that come from values, and in no others. */
-#define ARRAY_NUMBER_BY_VALUE (UINT64_C(1) << 63)
-
 /* Gives back the buffers of one block's shards: they have no data from then on. Other blocks may be dropped on other
  * threads at the same time. */
 void array_drop(shardrt_array *array, int32_t block);

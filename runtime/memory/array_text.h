@@ -5,6 +5,9 @@
 #include "base/text.h"
 #include "shardrt.h"
 
+/* The bit of an array's number that says that the number comes from the array's value. */
+#define ARRAY_NUMBER_BY_VALUE (UINT64_C(1) << 63)
+
 /* "float32 {64, 128} on NamedSharding(...)". */
 void array_add_text(const shardrt_array *array, struct text *text);
 

@@ -72,15 +72,7 @@ static void block_free_list(struct block *list) {
   }
 }
 
-/* Whether `idle_bytes` is the sum over the idle list. The lock is held. */
-static inline bool idle_is_counted(const struct buffer_pool *pool) {
-  size_t bytes = 0;
-  for (const struct block *one = pool->idle; one != NULL; one = one->next) bytes += one->bytes;
-  return bytes == pool->idle_bytes;
-}
-
 static void destroy(struct buffer_pool *pool) {
-  assert(pool->count == 0 && pool->idle == NULL && pool->outstanding == 0);
   pthread_mutex_destroy(&pool->lock);
   alloc_free(pool);
 }

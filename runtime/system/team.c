@@ -2,11 +2,11 @@
 
 #include <assert.h>
 #include <pthread.h>
-#include <signal.h>
 #include <string.h>
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "system/thread.h"
 #include "system/trace.h"
 
 /* All is guarded by the lock. A task is a large copy, so that the lock costs nothing beside it.
@@ -67,20 +67,12 @@ static void *run_helper(void *argument) {
   return NULL;
 }
 
-/* Signals are for the main thread: workers are born with all of them blocked, but for those that a thread raises itself
- * (SIGBUS: a mapped file was cut short), whose handlers would not be called otherwise. */
 static int start_threads(struct team *self, int32_t wanted) {
-  sigset_t all, before;
-  sigfillset(&all);
-  static const int own[] = {SIGBUS, SIGSEGV, SIGFPE, SIGILL};
-  for (size_t i = 0; i < sizeof own / sizeof *own; i++) sigdelset(&all, own[i]);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
   int problem = 0;
   while (problem == 0 && self->nthreads < wanted) {
-    problem = pthread_create(&self->threads[self->nthreads], NULL, run_helper, self);
+    problem = thread_start(&self->threads[self->nthreads], run_helper, self);
     if (problem == 0) self->nthreads++;
   }
-  pthread_sigmask(SIG_SETMASK, &before, NULL);
   if (problem == 0) return SHARDRT_OK;
   return error_set(SHARDRT_ENOMEM, "thread %d of %d cannot be started: %s", (int)self->nthreads + 1, (int)wanted,
                    strerror(problem));

@@ -2,7 +2,11 @@
  *
  * There are two kinds of work: single tasks, which are begun in the order in which they were given, and one range of
  * many equal tasks, of which any free thread takes the next when no single one waits. All of a team's functions are
- * called by its owner's thread, which helps, too; a team of no threads is its owner alone. */
+ * called by its owner's thread, which helps, too; a team of no threads is its owner alone.
+ *
+ * A team serves one call: its owner stays until the work has ended, and a task reports nothing. A loader's threads
+ * (loader/worker_pool.h) work on while their owner does something else, in the order of the batches, fewer or more of
+ * them, and tell which task failed. A call must not wait behind batches that nobody has asked for: so these are two. */
 #ifndef SHARDRT_SYSTEM_TEAM_H
 #define SHARDRT_SYSTEM_TEAM_H
 

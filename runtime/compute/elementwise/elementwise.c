@@ -29,7 +29,7 @@ struct elementwise {
 };
 
 /* A part of a block, on one thread. */
-struct part {
+struct block_part {
   const struct elementwise *self;
   int64_t shard;
   const void *values[SHARDRT_MAX_REGISTERS]; /* of registers, in this tile */
@@ -37,12 +37,12 @@ struct part {
   char *slots;
 };
 
-static char *part_slot(const struct part *part, int32_t r) {
+static char *block_part_slot(const struct block_part *part, int32_t r) {
   const struct program *program = &part->self->program;
   return part->slots + (size_t)program->slot[r] * program->tile * program->lane;
 }
 
-static const char *part_operand(const struct part *part, int32_t k) {
+static const char *block_part_operand(const struct block_part *part, int32_t k) {
   return shardrt_buffer_data(shardrt_array_buffer(part->self->in[k], part->shard));
 }
 
@@ -55,35 +55,36 @@ static void repeat_first(void *slot, size_t lane, size_t n) {
 }
 
 /* What all tiles, of n elements or fewer, have in common. */
-static void part_begin(struct part *part, size_t n) {
+static void block_part_begin(struct block_part *part, size_t n) {
   const struct program *program = &part->self->program;
   const int32_t nin = program->nin;
   for (int32_t k = 0; k < nin; k++) {
     if (program->load[k] != PROGRAM_FIXED || program->first[k] < 0) continue;
-    convert_elements(part->self->operands[k].dtype, program->dtype, part_operand(part, k), part_slot(part, k), 1);
-    repeat_first(part_slot(part, k), program->lane, n);
-    part->values[k] = part_slot(part, k);
+    convert_elements(part->self->operands[k].dtype, program->dtype, block_part_operand(part, k),
+                     block_part_slot(part, k), 1);
+    repeat_first(block_part_slot(part, k), program->lane, n);
+    part->values[k] = block_part_slot(part, k);
   }
   for (int32_t i = 0; i < program->nsteps; i++) {
     if (program->kernels[i] != NULL) continue;
-    convert_elements(SHARDRT_FLOAT64, program->dtype, &program->steps[i].value, part_slot(part, nin + i), 1);
-    repeat_first(part_slot(part, nin + i), program->lane, n);
-    part->values[nin + i] = part_slot(part, nin + i);
+    convert_elements(SHARDRT_FLOAT64, program->dtype, &program->steps[i].value, block_part_slot(part, nin + i), 1);
+    repeat_first(block_part_slot(part, nin + i), program->lane, n);
+    part->values[nin + i] = block_part_slot(part, nin + i);
   }
 }
 
 /* A tile of operand k: as lanes. */
-static void part_load(struct part *part, int32_t k, int64_t first, size_t n) {
+static void block_part_load(struct block_part *part, int32_t k, int64_t first, size_t n) {
   const struct program *program = &part->self->program;
   const struct operand *operand = &part->self->operands[k];
   const bool same = operand->dtype == program->dtype;
-  char *slot = program->load[k] == PROGRAM_LOADED ? part_slot(part, k) : NULL;
-  const void *found = operand_gather(operand, part_operand(part, k), first, (int64_t)n, same ? slot : part->raw);
+  char *slot = program->load[k] == PROGRAM_LOADED ? block_part_slot(part, k) : NULL;
+  const void *found = operand_gather(operand, block_part_operand(part, k), first, (int64_t)n, same ? slot : part->raw);
   if (!same) convert_elements(operand->dtype, program->dtype, found, slot, n);
   part->values[k] = same ? found : slot;
 }
 
-static void part_tile(struct part *part, int64_t first, size_t n) {
+static void block_part_tile(struct block_part *part, int64_t first, size_t n) {
   const struct elementwise *self = part->self;
   const struct program *program = &self->program;
   const int32_t nin = program->nin, last = program->nsteps - 1;
@@ -99,10 +100,10 @@ static void part_tile(struct part *part, int64_t first, size_t n) {
       const int32_t r = registers[j];
       const bool known = j > 0 && r == registers[j - 1];
       if (r < nin && !known && program->first[r] == i && program->load[r] != PROGRAM_FIXED)
-        part_load(part, r, first, n);
+        block_part_load(part, r, first, n);
       from[j] = part->values[r];
     }
-    void *to = i == last && self->in_place ? out : part_slot(part, nin + i);
+    void *to = i == last && self->in_place ? out : block_part_slot(part, nin + i);
     program->kernels[i](from, to, n);
     part->values[nin + i] = to;
   }
@@ -110,23 +111,24 @@ static void part_tile(struct part *part, int64_t first, size_t n) {
 }
 
 /* The elements [first, stop) of a block. */
-static void part_run(struct part *part, int64_t first, int64_t stop) {
+static void block_part_run(struct block_part *part, int64_t first, int64_t stop) {
   const int64_t tile = (int64_t)part->self->program.tile;
-  part_begin(part, (size_t)(stop - first < tile ? stop - first : tile));
-  for (int64_t at = first; at < stop; at += tile) part_tile(part, at, (size_t)(stop - at < tile ? stop - at : tile));
+  block_part_begin(part, (size_t)(stop - first < tile ? stop - first : tile));
+  for (int64_t at = first; at < stop; at += tile)
+    block_part_tile(part, at, (size_t)(stop - at < tile ? stop - at : tile));
 }
 
 static void run_task(void *context, int64_t number) {
   const struct elementwise *self = context;
   char scratch[PROGRAM_SCRATCH] __attribute__((aligned(64)));
-  struct part part = {.self = self, .raw = scratch, .slots = scratch + self->program.raw};
+  struct block_part part = {.self = self, .raw = scratch, .slots = scratch + self->program.raw};
   int64_t at = number * self->task;
   const int64_t stop = self->total - at < self->task ? self->total : at + self->task;
   while (at < stop) {
     const int64_t block = at / self->elements, first = at % self->elements;
     const int64_t n = stop - at < self->elements - first ? stop - at : self->elements - first;
     part.shard = self->blocks.shards[block];
-    part_run(&part, first, first + n);
+    block_part_run(&part, first, first + n);
     at += n;
   }
 }

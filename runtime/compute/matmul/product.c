@@ -24,7 +24,7 @@ enum {
 static const char WHAT[] = "matmul";
 
 /* Memory of a device. */
-struct place {
+struct device_data {
   int32_t device;
   char *data;
 };
@@ -34,9 +34,9 @@ struct sum {
   int32_t dtype, out_dtype; /* of the parts, and of the sum */
   int64_t elements;
   int64_t members; /* devices that get the sum, and where they have it */
-  struct place *member;
+  struct device_data *member;
   int64_t terms; /* parts: scratch memory on some of these devices */
-  struct place *term;
+  struct device_data *term;
   accelerator_operand *operands; /* as many */
   shardrt_step *steps;           /* one less */
 };
@@ -65,7 +65,7 @@ static int find_operands(const struct sum *self, int32_t device, int64_t first, 
   const size_t size = shardrt_dtype_size(self->dtype);
   int code = SHARDRT_OK;
   for (int64_t t = 0; t < self->terms && code == SHARDRT_OK; t++) {
-    const struct place *term = &self->term[t];
+    const struct device_data *term = &self->term[t];
     const char *data = term->data + (size_t)first * size;
     if (!self->platform->reaches(device, term->device)) {
       code = self->platform->copy(device, copies, term->device, data, (size_t)count * size);
@@ -79,7 +79,7 @@ static int find_operands(const struct sum *self, int32_t device, int64_t first, 
 }
 
 /* On a member: elements first … first + count - 1 of the sum. */
-static int add_slice(const struct sum *self, const struct place *member, int64_t first, int64_t count) {
+static int add_slice(const struct sum *self, const struct device_data *member, int64_t first, int64_t count) {
   const accelerator *platform = self->platform;
   const int32_t device = member->device;
   const size_t room = ((size_t)count * shardrt_dtype_size(self->dtype) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
@@ -140,8 +140,9 @@ static int add_up(const struct sum *self) {
 
 /* ---- one sum ---------------------------------------------------------------------------------------------------- */
 
-static struct place place_of(const shardrt_array *array, const struct unique_blocks *blocks, int64_t block) {
-  return (struct place){unique_blocks_device(blocks, array, block), unique_blocks_data(blocks, array, block)};
+static struct device_data device_data_of(const shardrt_array *array, const struct unique_blocks *blocks,
+                                         int64_t block) {
+  return (struct device_data){unique_blocks_device(blocks, array, block), unique_blocks_data(blocks, array, block)};
 }
 
 /* (Each device has a block of its own: a block's number is the shard's.) */
@@ -157,7 +158,7 @@ static int sum_begin(struct sum *self, const accelerator *platform, int64_t elem
   self->steps = alloc_array((size_t)count, sizeof *self->steps);
   if (self->member == NULL || self->term == NULL || self->operands == NULL || self->steps == NULL) return ALLOC_FAILED;
   for (int64_t i = 0; i < blocks->count; i++)
-    if (shardrt_array_shard(out, i)->block == box) self->member[self->members++] = place_of(out, blocks, i);
+    if (shardrt_array_shard(out, i)->block == box) self->member[self->members++] = device_data_of(out, blocks, i);
   for (int64_t i = 0; i + 1 < count; i++)
     self->steps[i] =
         (shardrt_step){.op = SHARDRT_OP_ADD, .a = i == 0 ? 0 : (int32_t)(count + i - 1), .b = (int32_t)i + 1};
@@ -166,7 +167,7 @@ static int sum_begin(struct sum *self, const accelerator *platform, int64_t elem
     void *data;
     int code = platform->allocate(device, ACCELERATOR_MAIN, ACCELERATOR_SCRATCH, part_bytes(self), &data);
     if (code < 0) return code;
-    self->term[self->terms++] = (struct place){device, data};
+    self->term[self->terms++] = (struct device_data){device, data};
   }
   return SHARDRT_OK;
 }

@@ -41,7 +41,7 @@ static int fill_host_block(const shardrt_array *x, shardrt_array *out, int64_t j
 /* ---- on devices that have memory of their own ------------------------------------------------------------------- */
 
 /* What shard i of x gives to shard j of the result. */
-struct part {
+struct shard_part {
   int64_t i, j;
   int32_t from, to; /* their devices */
   shardrt_box box;
@@ -51,7 +51,7 @@ struct regrouping {
   const accelerator *a;
   const shardrt_array *x;
   shardrt_array *out;
-  struct part *parts; /* room for each shard of x in each of the result */
+  struct shard_part *parts; /* room for each shard of x in each of the result */
   int64_t count;
 };
 
@@ -63,7 +63,7 @@ static void add_part(struct regrouping *self, int64_t begin, int64_t i, int64_t 
   while (k < self->count && shardrt_array_shard(self->x, self->parts[k].i)->block != block) k++;
   if (k < self->count && self->a->link(to, from) <= self->a->link(to, self->parts[k].from)) return;
   if (k == self->count) self->count++;
-  self->parts[k] = (struct part){.i = i, .j = j, .from = from, .to = to, .box = *box};
+  self->parts[k] = (struct shard_part){.i = i, .j = j, .from = from, .to = to, .box = *box};
 }
 
 /* The parts of shard j, beginning with what its own device holds; none, where that is the same already. */
@@ -82,7 +82,7 @@ static int find_parts(struct regrouping *self, int64_t j) {
   return found == box_elements(wanted) ? work_output(self->out, j) : not_all(self->out, j);
 }
 
-static int copy_device_part(const struct regrouping *self, const struct part *part) {
+static int copy_device_part(const struct regrouping *self, const struct shard_part *part) {
   void *source = shardrt_buffer_data(shardrt_array_buffer(self->x, part->i));
   void *target = shardrt_buffer_data(shardrt_array_buffer(self->out, part->j));
   const device_view from =

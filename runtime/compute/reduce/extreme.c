@@ -63,7 +63,7 @@ static void search_task(void *context, int64_t number) {
   const struct search *self = context;
   const struct pass *pass = &self->pass;
   const int64_t block = number / pass->tasks;
-  const struct part part = pass_part(pass, number % pass->tasks);
+  const struct pass_part part = pass_part(pass, number % pass->tasks);
   const char *x = unique_blocks_data(self->blocks, self->x, block);
   double room[REDUCE_BLOCK];
   for (size_t o = part.first; o < part.last; o++)

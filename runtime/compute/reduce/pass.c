@@ -36,14 +36,14 @@ struct pass pass_cut(size_t outer, size_t n, size_t inner) {
   return self;
 }
 
-struct part pass_part(const struct pass *self, int64_t task) {
+struct pass_part pass_part(const struct pass *self, int64_t task) {
   const size_t chunk = (size_t)task % self->chunks, rest = (size_t)task / self->chunks;
   const size_t span = rest % self->spans, group = rest / self->spans;
-  return (struct part){.first = group * self->each,
-                       .last = least((group + 1) * self->each, self->outer),
-                       .left = span * self->span,
-                       .right = least((span + 1) * self->span, self->inner),
-                       .top = chunk * self->chunk,
-                       .bottom = least((chunk + 1) * self->chunk, self->n),
-                       .number = chunk};
+  return (struct pass_part){.first = group * self->each,
+                            .last = least((group + 1) * self->each, self->outer),
+                            .left = span * self->span,
+                            .right = least((span + 1) * self->span, self->inner),
+                            .top = chunk * self->chunk,
+                            .bottom = least((chunk + 1) * self->chunk, self->n),
+                            .number = chunk};
 }

@@ -21,14 +21,14 @@ struct pass {
 };
 
 /* What one task takes, all as half-open ranges. */
-struct part {
+struct pass_part {
   size_t first, last;         /* outer ones */
   size_t left, right;         /* inner ones */
   size_t top, bottom, number; /* rows; the number of this chunk */
 };
 
 struct pass pass_cut(size_t outer, size_t n, size_t inner);
-struct part pass_part(const struct pass *self, int64_t task);
+struct pass_part pass_part(const struct pass *self, int64_t task);
 
 /* Rows that are no longer than this stand as a whole in a block, several of them. */
 enum { PASS_NARROW = REDUCE_BLOCK / 2 };

@@ -66,7 +66,7 @@ static void reduce_rows(const struct reduce_pass *self, const char *x, size_t at
 }
 
 /* Outer ones so small that several stand in a block. */
-static void reduce_small(const struct reduce_pass *self, const char *x, const struct part *part, char *out) {
+static void reduce_small(const struct reduce_pass *self, const char *x, const struct pass_part *part, char *out) {
   const size_t n = self->pass.n, inner = self->pass.inner, several = REDUCE_BLOCK / (n * inner);
   double room[REDUCE_BLOCK], reduced[REDUCE_BLOCK];
   for (size_t o = part->first; o < part->last;) {
@@ -78,7 +78,7 @@ static void reduce_small(const struct reduce_pass *self, const char *x, const st
   }
 }
 
-static void reduce_large(const struct reduce_pass *self, const char *x, const struct part *part, char *out) {
+static void reduce_large(const struct reduce_pass *self, const char *x, const struct pass_part *part, char *out) {
   const size_t n = self->pass.n, inner = self->pass.inner;
   double reduced[REDUCE_BLOCK];
   for (size_t o = part->first; o < part->last; o++)
@@ -99,7 +99,7 @@ static void reduce_task(void *context, int64_t number) {
   const struct reduce_pass *self = context;
   const struct pass *pass = &self->pass;
   const int64_t block = number / pass->tasks;
-  const struct part part = pass_part(pass, number % pass->tasks);
+  const struct pass_part part = pass_part(pass, number % pass->tasks);
   const size_t lane = shardrt_dtype_size(self->lane);
   const char *x = self->x != NULL ? unique_blocks_data(self->blocks, self->x, block)
                                   : self->before + (size_t)block * pass->outer * pass->n * pass->inner * lane;

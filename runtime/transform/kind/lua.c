@@ -30,7 +30,7 @@ enum { MODE, WRITES_ALL, DTYPE, NDIM, SIZES }; /* numbers */
 enum { IDENTITY = 16, STATE_BYTES = 64 * 1024 /* about what an empty state takes, for the message of a failure */ };
 
 /* What a reader keeps for one transform; L is NULL until the first chunk. */
-struct worker {
+struct lua_worker {
   lua_State *L;
   int describe;         /* references to what makes an error's message, */
   int run;              /* and to what transforms a chunk */
@@ -39,7 +39,7 @@ struct worker {
 
 struct opening {
   const shardrt_transform *transform;
-  struct worker *worker;
+  struct lua_worker *worker;
 };
 
 static int fail(lua_State *L, int status) {
@@ -66,7 +66,7 @@ static int open_libraries(lua_State *L) {
   return 0;
 }
 
-static int worker_open(struct worker *self, const shardrt_transform *transform) {
+static int worker_open(struct lua_worker *self, const shardrt_transform *transform) {
   lua_State *L = alloc_must_fail(STATE_BYTES) ? NULL : luaL_newstate();
   if (L == NULL) return error_set(SHARDRT_ENOMEM, "out of memory: cannot make a worker's Lua state");
   struct opening opening = {.transform = transform, .worker = self};
@@ -82,11 +82,11 @@ static int worker_open(struct worker *self, const shardrt_transform *transform) 
 
 static void *worker_new(const void *owner) {
   (void)owner;
-  return alloc_zeros(1, sizeof(struct worker));
+  return alloc_zeros(1, sizeof(struct lua_worker));
 }
 
 static void worker_free(void *state) {
-  struct worker *self = state;
+  struct lua_worker *self = state;
   if (self->L != NULL) lua_close(self->L);
   alloc_free(self);
 }
@@ -102,7 +102,7 @@ static int recipe_set(shardrt_transform *self) {
   for (int64_t d = SIZES; d < self->count; d++)
     if (!(n[d] >= 0 && n[d] <= 0x1p53))
       return error_set(SHARDRT_EINVAL, "a size of %g; they are whole numbers from 0 on", n[d]);
-  struct worker *trial = worker_new(self);
+  struct lua_worker *trial = worker_new(self);
   if (trial == NULL) return ALLOC_FAILED;
   int code = worker_open(trial, self);
   worker_free(trial);
@@ -142,7 +142,7 @@ static int recipe_run(const shardrt_transform *self, struct reader *reader, cons
                       const struct value *in, struct value *out, int64_t *failed) {
   if (n == 0) return SHARDRT_OK;
   *failed = 0;
-  struct worker *worker = reader_state(reader, self, worker_new, worker_free);
+  struct lua_worker *worker = reader_state(reader, self, worker_new, worker_free);
   shardrt_sample *samples = reader_room(reader, (size_t)n * sizeof *samples);
   if (worker == NULL || samples == NULL) return ALLOC_FAILED;
   int code = worker->L != NULL ? SHARDRT_OK : worker_open(worker, self);
