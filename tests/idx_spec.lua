@@ -159,7 +159,8 @@ describe("IDX files", function()
     local sum, bytes = 0, files.bytes(1400000)
     for i = 1, #bytes do sum = sum + bytes:byte(i) end
     for line in result.stdout:gmatch "[^\n]+" do assert.equal(sum, tonumber(line)) end
-    assert.equal(1, #files.list(cache))
+    local names = files.list(cache) -- who comes last may find the file old enough to note checksums of what it reads
+    assert.same({ names[1], #names == 2 and names[1] .. ".shardrt-index" or nil }, names)
   end)
 
   -- A command that opens a gzipped file of many zeros, long enough to be seen at work, and prints its length, its last
