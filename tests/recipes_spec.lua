@@ -188,7 +188,7 @@ local less = {
 
 local server -- of recipes/data, for the recipe that reads from one
 local function run(name, job, in_full)
-  job.recipe, job.limit = "recipes/" .. name .. ".lua", 120
+  job.recipe, job.limit = "recipes/" .. name .. ".lua", in_full and 400 or 120
   if name == "http" and not job.args then
     job.args = { server.url .. "/shard-000000.tar", server.url .. "/shard-000001.tar" }
     job.env = { SHARDRT_CACHE = server.work .. "/cache" }
