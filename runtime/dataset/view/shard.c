@@ -22,7 +22,7 @@ static int64_t shard_translate(const shardrt_source *source, const int64_t *samp
 static void shard_compute(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n, void *dst) {
   (void)field;
   for (int64_t i = 0; i < n; i++) {
-    const int64_t number = source_number(source, samples[i]);
+    const int64_t number = source_number(source->bases[0], base_sample(source, samples[i]));
     memcpy((uint8_t *)dst + (size_t)i * sizeof number, &number, sizeof number);
   }
 }
