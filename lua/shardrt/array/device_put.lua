@@ -137,8 +137,8 @@ end
 
 --- In every process: the global value of a global array; of a host value, which may differ from process to process
 --- but not in dtype and shape, all of them stacked, as {process_count, …}. Lua's numbers, also in nested lists, stay
---- what they are: float64. Also of a tree of these, leaf by leaf. Under `shardrt plan` the values of other processes are
---- not known: the plan ends here.
+--- what they are: float64. Also of a tree of these, leaf by leaf. Under `shardrt plan` host values end the plan: those
+--- of other processes are not known.
 ---@param x shardrt.Value
 ---@return shardrt.ndarray|table
 function words.process_allgather(x)
