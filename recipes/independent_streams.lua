@@ -1,5 +1,5 @@
 -- Independent streams: each process reads its own stream of batches by itself and gives its rows by hand. Any
--- assignment of streams to processes is right: two of them, here, give the same batches, each exactly once.
+-- assignment of streams to processes is right: two of them, here, give the same batches.
 --
 --   mpirun -n 4 build/shardrt --devices 2 recipes/independent_streams.lua
 

@@ -27,7 +27,7 @@ end
 local path = arg[1]
 if not path then
   path = shardrt.temporary_folder() .. "/image.npy"
-  if shardrt.process_index() == 0 then draw(path) end
+  if shardrt.process_index() == 0 or shardrt.is_planning() then draw(path) end -- a plan reads its header
   shardrt.sync_global_devices "the image is drawn"
 end
 

@@ -21,15 +21,12 @@ local recipe = assert(io.open(arg[0], "rb"))
 local text = recipe:read "*a"
 recipe:close()
 
--- ---- windows: a flat file of uint16, as tokenizers write it ----
+-- ---- windows: a flat file of uint16, as tokenizers write it (each process has its own copy here) ----
 
-local path = shardrt.temporary_folder() .. "/tokens.bin"
-if shardrt.process_index() == 0 then
-  local file, host = assert(io.open(path, "wb")), tokens_of(text, "uint16")
-  file:write(ffi.string(host.data, host.bytes))
-  file:close()
-end
-shardrt.sync_global_devices "the tokens are written"
+local path = ("%s/tokens-%d.bin"):format(shardrt.temporary_folder(), shardrt.process_index())
+local file, host = assert(io.open(path, "wb")), tokens_of(text, "uint16")
+file:write(ffi.string(host.data, host.bytes))
+file:close()
 
 local SIZE = 32
 local windows = shardrt.source.tokens(path, { window = SIZE + 1, stride = SIZE, dtype = "uint16" })

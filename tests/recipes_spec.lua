@@ -5,6 +5,7 @@
 local mpi = require "tests.support.mpi"
 local nginx = require "tests.support.nginx"
 local platform = require "tests.support.platform"
+local recipe_proofs = require "tests.support.recipe_proofs"
 
 local function read(path)
   local file = assert(io.open(path, "rb"))
@@ -101,6 +102,7 @@ local claims = {
     "are refused:\n[^\n]*device 0 %(process 0%) against device 1 %(process 0%)",
   },
   partial_replication = {
+    "copies inside a process: process 0 needs rows 0 to 32 of 32\n",
     "copies inside a process: process 2 needs rows 0 to 32 of 32\n",
     "copies across processes: process 1 needs rows 0 to 16 of 32\n",
     "copies across processes: process 2 needs rows 16 to 32 of 32\n",
@@ -150,7 +152,10 @@ local claims = {
     "source of 24 samples of image: uint8 {2, 3}, label: int64 {}\n",
     "24 records; their labels come to 60\n",
   },
-  throughput = { "\n +1 +[%d.]+ +%d+ +0%.786\n", "\n +8 +[%d.]+ +%d+ +0%.098\n" },
+  throughput = {
+    "\n +1 +[%d.]+ +%d+ +0%.786\n", "\n +2 +[%d.]+ +%d+ +0%.393\n", "\n +4 +[%d.]+ +%d+ +0%.197\n",
+    "\n +8 +[%d.]+ +%d+ +0%.098\n",
+  },
   weights = { "process 3 read 787968 bytes\n", '15 arrays; layers.0.attention.o.weight: [^\n]+P%(nil, "model"%)' },
   uneven_epoch = {
     "are 3 steps\n  32 of 32 rows are real\n  32 of 32 rows are real\n  3 of 32 rows are real\n", "are 2 steps\n",
@@ -190,7 +195,7 @@ local less = {
 
 local server -- of recipes/data, for the recipe that reads from one
 local function run(name, job, in_full)
-  job.recipe, job.limit = "recipes/" .. name .. ".lua", 120
+  job.recipe, job.limit = not job.source and "recipes/" .. name .. ".lua" or nil, 120
   if name == "http" and not job.args then
     job.args = { server.url .. "/shard-000000.tar", server.url .. "/shard-000001.tar" }
     job.env = { SHARDRT_CACHE = server.work .. "/cache" }
@@ -234,6 +239,16 @@ describe("recipe", function()
         run(name, job)
       end
     end)
+
+    local proof = recipe_proofs.program(name)
+    if proof then
+      it(name .. " keeps what it promises, in every topology", function()
+        for _, job in ipairs { { processes = 4, devices = 2 }, { processes = 3, devices = 1 }, { devices = 4 } } do
+          job.source = proof
+          run(name, job)
+        end
+      end)
+    end
 
     it(name .. " can be planned", function()
       local text = run(name, { options = { "plan", "--processes", "4", "--devices", "2" } })

@@ -3,7 +3,6 @@
 require("shardrt.base.sorted_pairs").install() -- before any other loop
 
 local C = require "shardrt.base.ffi"
-local collective = require "shardrt.base.collective"
 local comparison = require "shardrt.base.comparison"
 local fail = require "shardrt.base.error"
 local job = require "shardrt.program.job"
@@ -59,7 +58,7 @@ function program.plan(path, only_process)
   local message = program.run(path, nil, false)
   require "shardrt.program.plan_report"(only_process)
   if message ~= plan.ended then return message end
-  if message then collective.notice("%s", message) end
+  if message then io.stderr:write("shardrt: ", message, "\n") end
 end
 
 -- The help of `shardrt test`: what is ours, and busted's own.

@@ -16,6 +16,9 @@ local PATH_BYTES = 1024 -- with the byte that ends it
 
 local path ---@type string? # the folder, once the recipe has asked for it
 
+-- A plan of another process is made without the first one.
+local function makes_it() return collective.is_first() or C.shardrt_job_get().planning ~= 0 end
+
 --- The job's own folder under $TMPDIR (or /tmp), empty when it is first asked for, and removed with all that is in it
 --- when the recipe ends. Every process must call it, and gets the same path; the first process makes the folder, so
 --- processes on other hosts see it where $TMPDIR is a file system that they share.
@@ -23,7 +26,7 @@ local path ---@type string? # the folder, once the recipe has asked for it
 function words.temporary_folder()
   local mine, job = ffi.new("char[?]", PATH_BYTES), C.shardrt_job_get()
   if path then return path end
-  if collective.is_first() then
+  if makes_it() then
     local wanted = (os.getenv "TMPDIR" or "/tmp") .. "/shardrt-XXXXXX"
     if #wanted < PATH_BYTES then
       ffi.copy(mine, wanted)
@@ -48,7 +51,7 @@ function temporary_folder.remove(is_well)
   if is_well and C.shardrt_job_get().planning == 0 then
     fail.check(C.shardrt_barrier "temporary_folder: the recipe has ended")
   end
-  if collective.is_first() then os.execute(("rm -rf '%s'"):format(path:gsub("'", "'\\''"))) end
+  if makes_it() then os.execute(("rm -rf '%s'"):format(path:gsub("'", "'\\''"))) end
 end
 
 return temporary_folder
