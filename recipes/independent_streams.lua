@@ -1,9 +1,10 @@
 -- Independent streams: each process reads its own stream of batches by itself and gives its rows by hand. Any
--- assignment of streams to processes is right: two of them, here, give the same batches, each exactly once.
+-- assignment of streams to processes is right: two of them, here, give the same batches.
 --
 --   mpirun -n 4 build/shardrt --devices 2 recipes/independent_streams.lua
 
 local shardrt = require "shardrt"
+local np = require "shardrt.numpy"
 
 -- 100 batches, the i-th filled with i: of shape (16, 3) with two devices in each process, so that each holds 8 rows.
 local rows = 8 * shardrt.local_device_count()
@@ -17,31 +18,14 @@ local sharding = shardrt.NamedSharding(mesh, shardrt.P "data")
 local streams, index = sharding:process_shards({ shardrt.device_count() }, 0)
 local steps = math.floor(#source / streams)
 
--- Feeds the job one epoch; returns the set of batches that it was given.
-local function run(shift)
+for shift = 0, 1 do -- each time one epoch
   local mine = (index + shift) % streams
   local stream = source:shard(streams, mine) -- every `streams`-th batch, from batch `mine` on
-  local given, count = {}, 0
+  local sum = np.zeros({}, "int32")
   for step = 0, steps - 1 do
     local own = stream:read(step, 1).batch:reshape { rows, 3 }
     local x = shardrt.make_array_from_process_local_data(sharding, own)
-    if not shardrt.is_planning() then
-      for _, shard in ipairs(x.addressable_shards) do
-        assert(shard.data.data[0] == mine + streams * step, "each device holds rows of its own process's batch")
-      end
-      local all = shardrt.process_allgather(x)
-      for i = 0, streams - 1 do -- what the whole job was given in this step
-        local number = all.data[i * rows * 3]
-        assert(not given[number], "a batch came twice")
-        given[number], count = true, count + 1
-      end
-    end
+    sum = sum + np.sum(x)
   end
-  shardrt.say("process 0 takes stream %d of %d: the job was given %d batches, each once", mine, streams, count)
-  return given
+  shardrt.say("process 0 takes stream %d of %d: all that the job was given comes to %d", mine, streams, sum:item())
 end
-
-local straight, rotated = run(0), run(1)
-for number in pairs(straight) do assert(rotated[number], "an assignment lost a batch") end
-for number in pairs(rotated) do assert(straight[number], "an assignment lost a batch") end
-if not shardrt.is_planning() then shardrt.say "both assignments gave the same batches" end

@@ -28,21 +28,11 @@ local loader = shardrt.loader {
 local step, start = 0, nil
 for batch in loader do
   step = step + 1
-  for _, shard in ipairs(step == 1 and batch.image.addressable_shards or {}) do
-    local x = shard.data.data
-    for row = 0, shard.data.shape[1] - 1 do -- its bytes count up, from whatever the first one was, and around
-      local first = 255 - math.floor(x[row * SIZE] * 255 + 0.5)
-      for i = 0, SIZE - 1 do
-        assert(math.abs(x[row * SIZE + i] - (255 - (first + i) % 251) / 255) < 1e-6)
-      end
-    end
-  end
   if step == SKIPPED or step == STEPS then batch.image:block_until_ready() end -- it may still be on its way
   if step == SKIPPED then start = shardrt.clock() end
-  if step == STEPS then break end
-end
-
-if not shardrt.is_planning() then
-  say("every element of the first batch is what it should be")
-  say("%.0f samples/s after a warm-up of %d steps", (STEPS - SKIPPED) * batch_size / (shardrt.clock() - start), SKIPPED)
+  if step == STEPS then
+    local seconds = shardrt.clock() - start
+    say("%.0f samples/s after a warm-up of %d steps", (STEPS - SKIPPED) * batch_size / seconds, SKIPPED)
+    break
+  end
 end

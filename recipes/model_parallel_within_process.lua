@@ -11,13 +11,6 @@ local replicas = shardrt.device_count() / parts
 local mesh = shardrt.make_mesh({ replicas, parts }, { "model_replicas", "data_parallelism" })
 local rows = shardrt.NamedSharding(mesh, P "model_replicas")
 
-for replica = 0, replicas - 1 do -- the devices of the mesh stand row by row
-  for part = 1, parts do
-    local device, first = mesh.devices[replica * parts + part], mesh.devices[replica * parts + 1]
-    assert(device.process_index == first.process_index, "a replica's devices must sit on one process")
-  end
-end
-
 -- Every replica takes the next batch of 4 rows, filled with the batch's number.
 local function make(number_for)
   local list = {}
@@ -28,12 +21,9 @@ local function make(number_for)
 end
 
 local x = make(function(id) return math.floor(id / parts) end)
-if shardrt.is_planning() then return end -- no data to look at
 for _, shard in ipairs(x.addressable_shards) do
-  local number = shard.data.data[0]
-  assert(number == math.floor(shard.device.id / parts) and shard.index[1][1] == 4 * number)
-  io.write(("%s, replica_id %d: rows %d to %d, of batch %d\n"):format(tostring(shard.device), shard.replica_id,
-    shard.index[1][1], shard.index[1][2], number))
+  local rows_of = shard.index[1]
+  io.write(("%s, replica_id %d: rows %d to %d\n"):format(tostring(shard.device), shard.replica_id, unpack(rows_of)))
 end
 
 if parts == 1 then return say "an odd number of devices in a process: each replica has one, and none can differ" end

@@ -9,23 +9,21 @@ local P, ndarray = shardrt.P, shardrt.ndarray
 local n, own = shardrt.device_count(), shardrt.local_device_count()
 local value = ndarray.arange(4 * n * 4, "int32"):reshape { 4 * n, 4 }
 
--- Puts the value; returns the share of its rows that this process needs, and the first of them.
+-- Puts the value, and says which of its rows this process needs.
 local function put(title, s)
   local x = shardrt.device_put(value, s)
   local first, stop = math.huge, 0 -- in these layouts what a process needs is in one piece
   for _, shard in ipairs(x.addressable_shards) do
     local rows = shard.index[1]
     first, stop = math.min(first, rows[1]), math.max(stop, rows[2])
-    assert(shardrt.is_planning() or shard.data.data[0] == 4 * rows[1])
   end
   io.write(("%s: process %d needs rows %d to %d of %d\n"):format(title, shardrt.process_index(), first, stop,
     x.shape[1]))
-  return (stop - first) / x.shape[1], first
 end
 
 -- One copy for each process, cut over its devices.
 local inside = shardrt.make_mesh({ shardrt.process_count(), own }, { "copies", "part" })
-assert(put("copies inside a process", shardrt.NamedSharding(inside, P "part")) == 1)
+put("copies inside a process", shardrt.NamedSharding(inside, P "part"))
 
 -- The devices of the job's first half hold the first halves, those of its second half the second halves.
 if n % 2 == 0 then
@@ -35,9 +33,5 @@ if n % 2 == 0 then
     ids[#ids + 1] = copy + n / 2
   end
   local across = shardrt.Mesh({ n / 2, 2 }, { "copies", "part" }, ids)
-  local share, first = put("copies across processes", shardrt.NamedSharding(across, P "part"))
-  if shardrt.process_count() % 2 == 0 then
-    local second_half = shardrt.process_index() >= shardrt.process_count() / 2
-    assert(share == 0.5 and first == (second_half and 2 * n or 0))
-  end
+  put("copies across processes", shardrt.NamedSharding(across, P "part"))
 end

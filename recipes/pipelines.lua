@@ -20,35 +20,30 @@ local source = shardrt.source.array {
   image = ndarray.arange(count * 4096, "int32"):reshape { count, 4096 }, label = ndarray.arange(count, "int32"),
 }
 
--- Goes through the data ten times. Returns the loader, a number that says what this process's devices got, and the
--- milliseconds of a step, once memory is in use and the first steps' replicas were compared.
+-- Goes through the data ten times. Returns the loader, and the milliseconds of a step, once memory is in use and the
+-- first steps' replicas were compared.
 local WARM = 12
 local function run(pipeline, load_sharding)
   local loader = shardrt.loader {
     source = source, batch_size = batch_size, shuffle = true, seed = 3, epochs = 10, sharding = s,
     pipeline = pipeline, load_sharding = load_sharding,
   }
-  local sum, step, start = 0, 0, nil
-  for batch in loader do
+  local step, start = 0, nil
+  for _ in loader do
     step = step + 1
     if step == WARM then start = shardrt.clock() end
-    for _, shard in ipairs(batch.image.addressable_shards) do sum = sum + step * shard.data.data[0] end
   end
-  return loader, sum, start and (shardrt.clock() - start) * 1e3 / (step - WARM)
+  return loader, start and (shardrt.clock() - start) * 1e3 / (step - WARM)
 end
 
-local predictions, first = run "auto":predictions(), nil
+local predictions = run "auto":predictions()
 local function show(milliseconds) return milliseconds and ("%.3f"):format(milliseconds) or "-" end
 say("in a step, in the process with the most:")
 say("%-20s %10s %10s %13s %12s", "pipeline", "read", "moved", "predicted ms", "measured ms")
 for _, way in ipairs(predictions) do
-  local loader, sum, measured = run(way.pipeline, way.load_sharding)
-  first = first or sum
-  assert(sum == first, "a pipeline changed the data")
-  local stats = loader:stats()
-  assert(stats.bytes_read <= way.bytes_read * stats.steps and stats.bytes_moved <= way.bytes_moved * stats.steps)
+  local _, measured = run(way.pipeline, way.load_sharding)
   say("%-20s %10d %10d %13s %12s%s", way.load_sharding and "reshard from " .. way.name or way.name, way.bytes_read,
     way.bytes_moved, show(way.seconds and way.seconds * 1e3), show(measured),
     way.chosen and "  chosen by auto" or "")
 end
-say("a batch has %d bytes; every device got the same in all of them", batch_size * (4096 + 1) * 4)
+say("a batch has %d bytes", batch_size * (4096 + 1) * 4)

@@ -17,18 +17,8 @@ local n = devices * math.ceil((tonumber(arg[1]) or 1024) / devices) -- which the
 local x = random.normal(random.key(0), { n, n }, sharding)
 local function f() return np.sin(x) end
 local y, copied = shardrt.explain(f), shardrt.explain(np.copy, x)
-assert(y.sharding == sharding and copied.sharding == sharding)
-say("sin of %s lies by %s, and a copy, too", tostring(x), tostring(y.sharding))
+say("sin of %s lies by %s, a copy by %s", tostring(x), tostring(y.sharding), tostring(copied.sharding))
 shardrt.visualize_sharding(y.shape, y.sharding)
-if shardrt.is_planning() then return end
-
-for i, shard in ipairs(y.addressable_shards) do
-  local own, copy = x.addressable_shards[i].data, copied.addressable_shards[i].data
-  for k = 0, own.size - 1 do
-    assert(math.abs(shard.data.data[k] - math.sin(own.data[k])) < 1e-7 and copy.data[k] == own.data[k])
-  end
-end
-say "every element is the sine of the one in its place"
 
 local alone = random.normal(random.key(0), { n, n }, shardrt.SingleDeviceSharding(0)) -- the same numbers
 local on_one = seconds(function() return np.sin(alone) end)

@@ -4,7 +4,7 @@
 --   mpirun -n 4 build/shardrt --devices 2 recipes/tfrecord.lua [FILES]
 
 local shardrt = require "shardrt"
-local P, say = shardrt.P, shardrt.say
+local np, P, say = require "shardrt.numpy", shardrt.P, shardrt.say
 
 local source = shardrt.source.tfrecord(arg[1] or "recipes/data/small-00000-of-00002",
   { fields = { image = { "uint8", { 2, 3 } }, label = "int64" } })
@@ -16,13 +16,6 @@ local loader = shardrt.loader {
   sharding = shardrt.NamedSharding(mesh, P "data"),
 }
 
-local sum, records = 0, 0
-for batch in loader do
-  local label, real = shardrt.process_allgather(batch.label), shardrt.process_allgather(batch.mask)
-  for i = 0, label.size - 1 do
-    if real.data[i] then sum, records = sum + tonumber(label.data[i]), records + 1 end
-  end
-end
-if shardrt.is_planning() then return end -- nothing was read
-assert(records == #source)
-say("%d records, each once; their labels come to %d", records, sum)
+local sum = np.zeros({}, "int64")
+for batch in loader do sum = sum + np.sum(np.where(batch.mask, batch.label, 0)) end
+say("%d records; their labels come to %d", loader:stats().samples, sum:item())

@@ -5,11 +5,11 @@
 
 local ffi = require "ffi"
 local shardrt = require "shardrt"
-local P, ndarray, say = shardrt.P, shardrt.ndarray, shardrt.say
+local np, P, ndarray, say = require "shardrt.numpy", shardrt.P, shardrt.ndarray, shardrt.say
 
 local n = shardrt.device_count()
 local mesh = shardrt.make_mesh(n % 2 == 0 and { n / 2, 2 } or { n, 1 }, { "data", "sequence" })
-local both, rows_only = shardrt.NamedSharding(mesh, P("data", "sequence")), shardrt.NamedSharding(mesh, P "data")
+local both = shardrt.NamedSharding(mesh, P("data", "sequence"))
 
 local function tokens_of(text, dtype)
   local host = ndarray.empty({ #text }, dtype)
@@ -23,61 +23,32 @@ recipe:close()
 
 -- ---- windows: a flat file of uint16, as tokenizers write it (each process has its own copy here) ----
 
-local path = os.tmpname()
+local path = ("%s/tokens-%d.bin"):format(shardrt.temporary_folder(), shardrt.process_index())
 local file, host = assert(io.open(path, "wb")), tokens_of(text, "uint16")
 file:write(ffi.string(host.data, host.bytes))
 file:close()
 
 local SIZE = 32
-local windows = shardrt.source.tokens(path, { window = SIZE + 1, stride = SIZE, dtype = "uint16" }):enumerate "number"
-os.remove(path) -- it is open: nothing is left behind
-local loader = shardrt.loader {
+local windows = shardrt.source.tokens(path, { window = SIZE + 1, stride = SIZE, dtype = "uint16" })
+local targets = np.zeros({}, "int32")
+for batch in shardrt.loader {
   source = windows, transform = shardrt.transform.window { dtype = "int32" }, batch_size = n,
-  shuffle = true, seed = 1, epochs = 1, remainder = "pad",
-  sharding = { inputs = both, targets = both, number = rows_only },
-}
-local found = 0
-for batch in loader do
-  local inputs, targets = shardrt.process_allgather(batch.inputs).data, shardrt.process_allgather(batch.targets).data
-  local number, mask = shardrt.process_allgather(batch.number).data, shardrt.process_allgather(batch.mask).data
-  for row = 0, n - 1 do
-    for i = 0, mask[row] and SIZE - 1 or -1 do
-      local at = tonumber(number[row]) * SIZE + i + 1 -- in the text
-      assert(inputs[row * SIZE + i] == text:byte(at) and targets[row * SIZE + i] == text:byte(at + 1))
-      found = found + 1
-    end
-  end
+  shuffle = true, seed = 1, epochs = 1, remainder = "pad", sharding = { inputs = both, targets = both },
+} do
+  targets = targets + np.sum(batch.mask) * batch.targets.shape[2] -- targets[i] is the letter that follows inputs[i]
 end
-if not shardrt.is_planning() then
-  assert(found == #windows * SIZE and #text - 1 - found < SIZE)
-  say("%d windows: every letter but the first and those of no whole window was a target, once", #windows)
-end
+say("%d windows of %d letters: %d letters were a target", #windows, SIZE, targets:item())
 
 -- ---- packing: sequences of different length in rows of 128 ----
 
-local lines, letters = {}, 0
-for line in text:gmatch "[^\n]+" do
-  lines[#lines + 1], letters = tokens_of(line, "int32"), letters + #line
-end
+local lines = {}
+for line in text:gmatch "[^\n]+" do lines[#lines + 1] = tokens_of(line, "int32") end
 local packed = shardrt.source.ragged { tokens = lines }:pack { length = 128, seed = 1 }
-local sequences = 0
+local letters = np.zeros({}, "int32")
 for batch in shardrt.loader {
   source = packed, batch_size = n, shuffle = true, epochs = 1, remainder = "pad", sharding = both,
 } do
-  local tokens = shardrt.process_allgather(batch.tokens).data
-  local segments = shardrt.process_allgather(batch.segment_ids).data
-  local positions = shardrt.process_allgather(batch.positions).data
-  for i = 0, n * 128 - 1 do
-    if segments[i] > 0 then
-      letters = letters - 1
-      if positions[i] == 0 then sequences = sequences + 1 end
-    else
-      assert(tokens[i] == 0)
-    end
-  end
+  letters = letters + np.sum(np.greater(batch.segment_ids, 0)) -- 0: nothing is there; batch.positions count from 0
 end
-if not shardrt.is_planning() then
-  assert(letters == 0 and sequences == #lines)
-  say("%d lines in %d rows of 128 letters, each line whole: %.0f %% of the rows is text", #lines, #packed,
-    100 * packed.fill)
-end
+say("%d letters of %d lines in %d rows of 128, each line whole: %.0f %% of the rows is text", letters:item(), #lines,
+  #packed, 100 * letters:item() / #packed / 128)

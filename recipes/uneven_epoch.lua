@@ -4,7 +4,7 @@
 --   mpirun -n 4 build/shardrt --devices 2 recipes/uneven_epoch.lua
 
 local shardrt = require "shardrt"
-local say = shardrt.say
+local np, say = require "shardrt.numpy", shardrt.say
 
 local batch_size = 4 * shardrt.device_count()
 local count = 2 * batch_size + 3 -- two whole batches, and three rows
@@ -14,22 +14,10 @@ for _, remainder in ipairs { "pad", "drop" } do
   local loader = shardrt.loader { source = source, batch_size = batch_size, epochs = 1, remainder = remainder }
   say('remainder = "%s": %d samples in batches of %d are %d steps', remainder, count, batch_size,
     loader.steps_per_epoch)
-  local real = 0
   for batch in loader do
-    local x = shardrt.process_allgather(batch.x).data
-    local mask = batch.mask and shardrt.process_allgather(batch.mask).data
-    for row = 0, batch_size - 1 do
-      local is_real = not mask or mask[row]
-      if is_real then real = real + 1 end
-      assert(x[row * 5] == (is_real and 1 or 0), "padding rows are zeros")
-    end
-  end
-  if not shardrt.is_planning() then
-    assert(real == (remainder == "pad" and count or 2 * batch_size))
-    say("  %d real rows were delivered", real)
+    if batch.mask then say("  %d of %d rows are real", np.sum(batch.mask):item(), batch_size) end
   end
 end
 
-local made, message = pcall(shardrt.loader, { source = source, batch_size = batch_size, remainder = "error" })
-assert(not made)
+local _, message = pcall(shardrt.loader, { source = source, batch_size = batch_size, remainder = "error" })
 say('remainder = "error":\n  %s', message)

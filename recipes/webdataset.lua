@@ -4,6 +4,7 @@
 --   mpirun -n 4 build/shardrt --devices 2 recipes/webdataset.lua [FILES]
 
 local shardrt = require "shardrt"
+local np = require "shardrt.numpy"
 local P, T, say = shardrt.P, shardrt.transform, shardrt.say
 
 local source = shardrt.source.tar(arg[1] or "recipes/data/shard-*.tar",
@@ -19,14 +20,6 @@ local loader = shardrt.loader {
   sharding = shardrt.NamedSharding(mesh, P "data"),
 }
 
-local seen = {}
-for batch in loader do
-  local class, real = shardrt.process_allgather(batch.cls), shardrt.process_allgather(batch.mask)
-  for i = 0, class.size - 1 do
-    local name = tonumber(class.data[i])
-    if real.data[i] then seen[name] = (seen[name] or 0) + 1 end
-  end
-end
-if shardrt.is_planning() then return end -- nothing was read
-assert(seen[0] + seen[1] == #source)
-say("class 0: %d samples, class 1: %d", seen[0], seen[1])
+local ones = np.zeros({}, "int32")
+for batch in loader do ones = ones + np.sum(np.logical_and(batch.mask, np.equal(batch.cls, 1))) end
+say("class 0: %d samples, class 1: %d", loader:stats().samples - ones:item(), ones:item())

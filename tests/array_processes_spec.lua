@@ -201,6 +201,57 @@ describe("in several processes", function()
     ]]
   end)
 
+  it("process_allgather keeps Lua's numbers as they are, and host arrays in their dtype", function()
+    run [[
+      local exact = 2 ^ 40 + me -- which float32 would round
+      local all = shardrt.process_allgather(exact)
+      assert(all.dtype == "float64")
+      same({2 ^ 40, 2 ^ 40 + 1, 2 ^ 40 + 2, 2 ^ 40 + 3}, all:to_table())
+      same({2 ^ 40 + 3, -3}, shardrt.process_allgather{ exact, -me }:to_table()[4])
+      assert(shardrt.process_allgather(me == 2):to_table()[3] == true)
+      assert(shardrt.process_allgather(ndarray.full({1}, me)).dtype == "float32")
+    ]]
+  end)
+
+  it("item gives one number in every process that owns a device of it, and waits for no other", function()
+    run [[
+      local np = require "shardrt.numpy"
+      local mesh = shardrt.make_mesh({ 8 }, { "x" })
+      local x = shardrt.device_put(ndarray.arange(16, "int32"), shardrt.NamedSharding(mesh, shardrt.P "x"))
+      local sum = np.sum(x)
+      assert(sum:item() == 120 and np.zeros({}, "int32"):item() == 0)
+      if me == 2 then assert(sum:item() == 120) end -- alone
+      local one = shardrt.device_put(np.sum(x), shardrt.devices()[1])
+      local ok, found = pcall(one.item, one)
+      assert(ok == (me == 0) and (not ok or found == 120), found)
+    ]]
+  end)
+
+  it("temporary_folder is one empty folder of the job, which is gone after it", function()
+    local result = mpi.run { processes = 4, devices = 2, source = [[
+      local shardrt = require "shardrt"
+      local path, me = shardrt.temporary_folder(), shardrt.process_index()
+      assert(path == shardrt.temporary_folder())
+      assert(io.open(("%s/%d"):format(path, me), "w")):close()
+      shardrt.sync_global_devices "all have written"
+      for process = 0, 3 do assert(io.open(("%s/%d"):format(path, process))):close() end
+      shardrt.say("%s", path)]] }
+    assert.equal(0, result.status, result.output)
+    assert.is_nil(io.open(result.stdout:match "^(%S+)" .. "/0"))
+    local failed = mpi.run { source = [[
+      local path = require("shardrt").temporary_folder()
+      print(path)
+      assert(io.open(path .. "/0", "w")):close()
+      error "it fails"]] }
+    assert.equal(1, failed.status, failed.output)
+    assert.is_nil(io.open(failed.stdout:match "^(%S+)" .. "/0"))
+    local none = mpi.run {
+      env = { TMPDIR = "/nowhere" }, source = 'local s = require "shardrt"\nlocal p = s.temporary_folder()\nprint(p)',
+    }
+    assert.equal(1, none.status, none.output)
+    assert.truthy(none.stderr:find("recipe.lua:2: temporary_folder: process 0 cannot make", 1, true), none.output)
+  end)
+
   it("what differs between processes is found in every one of them", function()
     run [[
       local s = named(shardrt.make_mesh({8}, {"x"}), P("x"))

@@ -166,6 +166,44 @@ describe("shardrt plan", function()
     assert.truthy(result.stderr:find("no data", 1, true), result.output)
   end)
 
+  it("ends well where a number is asked for that only a run can tell, and says where", function()
+    for what, call in pairs {
+      item = "print(x:item())", process_allgather = "print(s.process_allgather(2):to_table())",
+    } do
+      local result = mpi.run {
+        source = 'local s = require "shardrt"\nlocal x = s.device_put(1, s.devices()[1])\n' .. call .. '\nerror "on"',
+        options = { "plan", "--processes", "2", "--process", "1" },
+      }
+      assert.equal(0, result.status, result.output)
+      has(result.stdout, "recipe.lua:2: device_put")
+      has(result.stderr, "recipe.lua:3: " .. what .. ": there are no values in a plan, and it ends here")
+      assert.is_nil(result.output:find("recipe.lua:4", 1, true), result.output)
+    end
+  end)
+
+  it("goes on where a recipe catches that", function()
+    local text = plan({ "--processes", 2 }, { recipe = [[
+      local s = require "shardrt"
+      local x = s.device_put(1, s.devices()[1])
+      assert(not pcall(x.item, x))
+      s.device_put(s.ndarray.zeros { 3 }, s.devices()[1])]] })
+    has(text, "recipe.lua:5: device_put")
+  end)
+
+  it("has a folder for what the recipe writes, which goes with it", function()
+    local result = mpi.run {
+      source = [[
+        local s = require "shardrt"
+        s.ndarray.arange(8):save(s.temporary_folder() .. "/x.npy")
+        s.load_npy(s.temporary_folder() .. "/x.npy", s.NamedSharding(s.make_mesh({ 8 }, { "x" }), s.P "x"))
+        print(s.temporary_folder())]],
+      options = { "plan", "--processes", "4", "--devices", "2", "--process", "3" },
+    }
+    assert.equal(0, result.status, result.output)
+    has(result.stdout, "int32 {8}")
+    assert.is_nil(io.open(result.stdout:match "^(%S+)\n" .. "/x.npy"))
+  end)
+
   it("shows what was made before an error, and then the error", function()
     local result = mpi.run {
       source = 'local s = require "shardrt"\ns.device_put(1, s.devices()[1])\nerror "that far"',

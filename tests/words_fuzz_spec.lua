@@ -91,7 +91,7 @@ describe("odd arguments", function()
     local parts = {}
     for i, device in ipairs(shardrt.devices()) do parts[i] = shardrt.device_put(ndarray.full({ 2 }, i), device) end
     local good = {
-      clock = {}, is_planning = {}, say = { "%s", 1 }, sync_global_devices = { "here" },
+      clock = {}, is_planning = {}, temporary_folder = {}, say = { "%s", 1 }, sync_global_devices = { "here" },
       process_index = {}, process_count = {}, device_count = {}, local_device_count = {}, devices = {},
       local_devices = { 0 }, P = { "a", "b" }, make_mesh = { { 8 }, { "a" } }, Mesh = { { 2 }, { "a" }, { 0, 1 } },
       NamedSharding = { mesh, P "a" }, SingleDeviceSharding = { 0 }, device_put = { host(), s }, device_get = { x },

@@ -15,7 +15,8 @@ fail.own()
 ---@class shardrt.words.files: shardrt.npy.words, shardrt.safetensors.words, shardrt.checkpoint.words
 ---@class shardrt.words.data: shardrt.mix.words, shardrt.loader.words
 ---@class shardrt.words.computation: shardrt.constraint.words, shardrt.precision.words, shardrt.grad.words
----@class shardrt.words.job: shardrt.job.words, shardrt.explain.words, shardrt.visualize.words
+---@class shardrt.words.shown: shardrt.explain.words, shardrt.visualize.words
+---@class shardrt.words.job: shardrt.job.words, shardrt.temporary_folder.words, shardrt.words.shown
 ---@class shardrt.words.first: shardrt.words.layout, shardrt.words.arrays, shardrt.words.files, shardrt.words.data
 ---@class shardrt: shardrt.words.first, shardrt.words.computation, shardrt.words.job
 ---@field ndarray shardrt.ndarray.words
@@ -75,6 +76,7 @@ for room, words in pairs {
   ["layout.visualize"] = { "visualize_sharding", "visualize_array_sharding" },
   ["ops.constraint"] = { "with_sharding_constraint" }, ["ops.precision"] = { "default_matmul_precision" },
   ["autodiff.grad"] = { "grad", "value_and_grad", "stop_gradient" }, ["program.explain"] = { "explain" },
+  ["program.temporary_folder"] = { "temporary_folder" },
 } do
   for _, name in ipairs(words) do
     shardrt[name] = when_called(room, name)

@@ -12,6 +12,7 @@ local list = require "shardrt.base.list"
 local memory_pressure = require "shardrt.base.memory_pressure"
 local ndarray = require "shardrt.array.ndarray"
 local placing = require "shardrt.layout.sharding"
+local plan = require "shardrt.layout.plan"
 local shape = require "shardrt.layout.shape"
 fail.own()
 
@@ -271,12 +272,16 @@ function methods:copy_to_host_async()
   end
 end
 
---- The array's one number, where all of it is in this process (a loss, an accuracy).
+--- The array's one number (a loss, an accuracy), in every process that owns a device of its sharding: no process waits
+--- for another, and each may ask alone. An array of one number is never cut, so every device holds it. Under
+--- `shardrt plan` there is no number: the plan ends here.
 ---@return number|boolean|ffi.cdata*
 function methods:item()
   if self.size ~= 1 then
     fail("item: an array of shape %s; it is of one number. to_table gives all", shape.text(self.shape))
   end
+  array.check("item", self)
+  if C.shardrt_job_get().planning ~= 0 then plan.finish "item" end
   local value = array.gather("item", self):to_table()
   while type(value) == "table" do value = value[1] end
   return value

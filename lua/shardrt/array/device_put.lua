@@ -127,7 +127,7 @@ end
 -- Every process's host array, stacked.
 local function stack(host)
   local caller, job = "process_allgather", C.shardrt_job_get()
-  if job.planning ~= 0 then array.no_data(caller) end
+  if job.planning ~= 0 then plan.finish(caller) end
   local call = ("%s of %s %s"):format(caller, host.dtype, shape.text(host.shape))
   C.shardrt_job_at(fail.where())
   local stacked = ndarray.for_all(caller, { job.process_count, unpack(host.shape) }, host.dtype)
@@ -136,13 +136,19 @@ local function stack(host)
 end
 
 --- In every process: the global value of a global array; of a host value, which may differ from process to process
---- but not in dtype and shape, all of them stacked, as {process_count, …}. Also of a tree of these, leaf by leaf.
+--- but not in dtype and shape, all of them stacked, as {process_count, …}. Lua's numbers, also in nested lists, stay
+--- what they are: float64. Also of a tree of these, leaf by leaf. Under `shardrt plan` host values end the plan: those
+--- of other processes are not known.
 ---@param x shardrt.Value
 ---@return shardrt.ndarray|table
 function words.process_allgather(x)
   return tree.map("process_allgather", x, function(leaf)
     if array.is(leaf) then return array.allgather("process_allgather", leaf) end
-    return stack(device_put.to_host("process_allgather", leaf))
+    local host = device_put.to_host("process_allgather", leaf)
+    if not ndarray.is(leaf) and host.dtype == "float32" then
+      host = device_put.to_host("process_allgather", leaf, "float64") -- which Lua's numbers are
+    end
+    return stack(host)
   end)
 end
 

@@ -9,6 +9,18 @@ fail.own()
 
 local plan = {}
 
+---@type string? # the message of the last call that asked for what only a job that runs can tell
+plan.ended = nil
+
+--- Ends a plan where the recipe reports what only a job that runs can tell: a number of an array, or of each process.
+--- It raises an error, as such a call has no answer; where nobody catches it, the plan is complete and succeeds.
+---@param call string # "item"
+function plan.finish(call)
+  local _, message = pcall(fail, "%s: there are no values in a plan, and it ends here", call)
+  plan.ended = message
+  error(message, 0)
+end
+
 ---@class shardrt.plan.part
 ---@field name string? # of a loader's field
 ---@field dtype string

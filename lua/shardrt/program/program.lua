@@ -6,7 +6,9 @@ local C = require "shardrt.base.ffi"
 local comparison = require "shardrt.base.comparison"
 local fail = require "shardrt.base.error"
 local job = require "shardrt.program.job"
+local plan = require "shardrt.layout.plan"
 local progress = require "shardrt.loader.progress"
+local temporary_folder = require "shardrt.program.temporary_folder"
 local terminal = require "shardrt.base.terminal"
 fail.own()
 
@@ -42,17 +44,21 @@ function program.run(path, _, shows_progress)
   progress.start(shows_progress)
   local ok, problem = xpcall(recipe, describe, unpack(arg))
   progress.finish()
+  local removed, why = pcall(temporary_folder.remove, ok)
   if not ok then return problem end
+  if not removed then return why end
 end
 
---- Runs a recipe for its plan and prints it, of one process or of all; where the recipe failed, as far as it came.
+--- Runs a recipe for its plan and prints it, of one process or of all; where the recipe failed, as far as it came, and
+--- where it asked for what only a job that runs can tell, so far, too: that is no failure.
 ---@param path string
 ---@param only_process integer? # nil: all
 ---@return string?
 function program.plan(path, only_process)
   local message = program.run(path, nil, false)
   require "shardrt.program.plan_report"(only_process)
-  return message
+  if message ~= plan.ended then return message end
+  if message then io.stderr:write("shardrt: ", message, "\n") end
 end
 
 -- The help of `shardrt test`: what is ours, and busted's own.
