@@ -73,6 +73,7 @@ static void block_free_list(struct block *list) {
 }
 
 static void destroy(struct buffer_pool *pool) {
+  assert(pool->count == 0 && pool->idle == NULL && pool->outstanding == 0);
   pthread_mutex_destroy(&pool->lock);
   alloc_free(pool);
 }
@@ -111,6 +112,13 @@ void buffer_pool_free(struct buffer_pool *pool) {
   pthread_mutex_unlock(&pool->lock);
   block_free_list(idle);
   if (last) destroy(pool);
+}
+
+/* Whether `idle_bytes` is the sum over the idle list. The lock is held. */
+static inline bool idle_is_counted(const struct buffer_pool *pool) {
+  size_t bytes = 0;
+  for (const struct block *one = pool->idle; one != NULL; one = one->next) bytes += one->bytes;
+  return bytes == pool->idle_bytes;
 }
 
 /* The block leaves the hands of its user: back to the idle list, or freed. */
