@@ -2,7 +2,7 @@
 #
 #   make            builds build/shardrt            make demo     the main job on real data
 #   make test       runs every spec                 make lint     format, static analysis, luacheck
-#   make specs SPECS=tests/tar_spec.lua             runs one, and installs nothing
+#   make specs SPECS=tests/dataset/tar_spec.lua             runs one, and installs nothing
 #   make soak       kills a job more than a hundred times
 #   make fuzz       each reader a minute of bad input (FUZZ_SECONDS=, FUZZ="npy tar")
 #   make asan|tsan  the specs under sanitizers      make bench    speed, as ratios in one run (PEERS=1: beside others)
@@ -99,7 +99,7 @@ endif
 # What takes longer than `make test` may: many more random kills.
 soak: deps
 	@$(MAKE) $(CHECKED) all
-	SHARDRT=$(abspath $(TESTED)/shardrt) SHARDRT_KILLS=$(KILLS) $(TESTED)/shardrt --devices 8 test tests/fault_spec.lua
+	SHARDRT=$(abspath $(TESTED)/shardrt) SHARDRT_KILLS=$(KILLS) $(TESTED)/shardrt --devices 8 test tests/loader/fault_spec.lua
 KILLS ?= 120
 
 # The same specs with every access (asan) or every race between threads (tsan) watched; suppressed are OpenMPI's and

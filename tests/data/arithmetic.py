@@ -1,4 +1,4 @@
-"""What JAX answers where numbers, dtypes and edges meet: writes arithmetic.json, which tests/arithmetic_spec.lua reads.
+"""What JAX answers where numbers, dtypes and edges meet: writes arithmetic.json, which tests/ops/arithmetic_spec.lua reads.
 
 Made with JAX 0.10.2 on a CPU:  JAX_PLATFORMS=cpu python3 arithmetic.py > arithmetic.json
 A line is a case: a word, its arguments, and what it gives; with "grad", the gradients of the sum of what it gives.

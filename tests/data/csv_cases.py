@@ -1,4 +1,4 @@
-"""Writes tests/data/lines/csv.txt, which tests/csv_spec.lua reads: random tables, and what Python's csv makes of them.
+"""Writes tests/data/lines/csv.txt, which tests/dataset/csv_spec.lua reads: random tables, and what Python's csv makes of them.
 
     python3 tests/data/csv_cases.py > tests/data/lines/csv.txt
 

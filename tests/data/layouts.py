@@ -1,4 +1,4 @@
-"""How results lie in JAX, for tests/result_layout_spec.lua: `python3 layouts.py >layouts.txt`, with jax 0.10.2.
+"""How results lie in JAX, for tests/ops/result_layout_spec.lua: `python3 layouts.py >layouts.txt`, with jax 0.10.2.
 
 A line is: word, mesh, how, operands, "=", results. How: the axis, with "/3" for three parts, "@2,5" for where it is
 cut, "@2,9,1" for start, stop and step. Of an array: its shape, and of each dimension the mesh axes that cut it ("-":

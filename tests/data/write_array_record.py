@@ -1,4 +1,4 @@
-"""Writes the files of tests/data/array_record, which tests/array_record_spec.lua reads:
+"""Writes the files of tests/data/array_record, which tests/dataset/array_record_spec.lua reads:
 
     pip install array_record==0.8.6 protobuf tensorflow
     python3 tests/data/write_array_record.py tests/data/array_record

@@ -1,4 +1,4 @@
-"""Writes the folders of tests/data/mds, which tests/mds_spec.lua reads:
+"""Writes the folders of tests/data/mds, which tests/dataset/mds_spec.lua reads:
 
     pip install mosaicml-streaming==0.13.0
     python3 tests/data/write_mds.py tests/data/mds

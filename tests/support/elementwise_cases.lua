@@ -1,5 +1,5 @@
 -- A recipe: elementwise programs over every operation, dtype and way to broadcast, and numbers that count, the same
--- ones wherever it runs with the same seed. What they give goes to a file, which tests/cuda_elementwise_spec.lua
+-- ones wherever it runs with the same seed. What they give goes to a file, which tests/cuda/cuda_elementwise_spec.lua
 -- compares with that of another platform.
 --
 --   build/shardrt --devices 2 tests/support/elementwise_cases.lua SEED RESULTS

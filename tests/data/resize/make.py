@@ -1,4 +1,4 @@
-"""Images resized by Pillow, for tests/transform_spec.lua. Made once, with Pillow 12.3.0 and numpy 2.4.6, in this folder:
+"""Images resized by Pillow, for tests/transform/transform_spec.lua. Made once, with Pillow 12.3.0 and numpy 2.4.6, in this folder:
 python3 make.py. (Pillow 13 begins with the height for some sizes, and then differs by 1 here and there.) Where an element
 of "nearest" lies exactly between two, Pillow takes the one that its rounding errors point to: that never happens to odd sizes."""
 import numpy as np

@@ -233,7 +233,7 @@ describe("a document's", function()
       for name in document.prose:gmatch "SHARDRT_[%u_]+" do variables[name] = document.path end
     end
     for name, path in pairs(variables) do
-      assert.equal(0, os.execute(("grep -rqw '%s' runtime lua tests/*.lua tests/support Makefile"):format(name)),
+      assert.equal(0, os.execute(("grep -rqw '%s' runtime lua tests Makefile"):format(name)),
         path .. " names " .. name)
     end
     local rules = table.concat(lines_of "cat Makefile *.mk 2>/dev/null", "\n")

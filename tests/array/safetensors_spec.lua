@@ -320,7 +320,7 @@ save_file({'x': np.arange(12, dtype='<f4').reshape(3, 4), 'y': np.array(True), '
       local before = files.slurp(path)
       local message = files.message(function() shardrt[case[1]](unpack(case[2])) end)
       assert.truthy(message:find(case[3], 1, true), message)
-      assert.truthy(message:match "^tests/safetensors_spec.lua:%d+: ", message)
+      assert.truthy(message:match "^tests/array/safetensors_spec.lua:%d+: ", message)
       assert.equal(before, files.slurp(path))
     end
     for _, name in ipairs(files.list(folder)) do assert.is_nil(name:match "%.tmp$") end
@@ -335,7 +335,7 @@ save_file({'x': np.arange(12, dtype='<f4').reshape(3, 4), 'y': np.array(True), '
       local ok, result = pcall(shardrt.load, path)
       if ok then return result end
       assert.truthy(result:find(path, 1, true), result)
-      assert.truthy(result:match "^tests/safetensors_spec.lua:%d+: ", result)
+      assert.truthy(result:match "^tests/array/safetensors_spec.lua:%d+: ", result)
       assert.is_nil(result:find("\n", 1, true), result)
       return nil, result
     end

@@ -35,7 +35,7 @@ local function all(s, name) return numbers(s:read(0, #s)[name or "id"]) end
 local function refused(f, ...)
   local message = files.message(f)
   expect.contains(message, ...)
-  assert.truthy(message:match "^tests/views_spec.lua:%d+: ", message)
+  assert.truthy(message:match "^tests/dataset/views_spec.lua:%d+: ", message)
 end
 
 -- Lists of numbers of random lengths.

@@ -19,7 +19,7 @@ describe("a bad file", function()
   -- One line that says where the recipe is and which file it is about.
   local function assert_clear(message, path)
     assert.truthy(message:find(path, 1, true), message)
-    assert.truthy(message:match "^tests/bad_files_spec.lua:%d+: ", message)
+    assert.truthy(message:match "^tests/dataset/bad_files_spec.lua:%d+: ", message)
     assert.is_nil(message:find("\n", 1, true), message)
   end
 

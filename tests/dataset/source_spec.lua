@@ -231,7 +231,7 @@ describe("a source", function()
     } do
       local message = files.message(case[1])
       for i = 2, #case do assert.truthy(message:find(case[i], 1, true), message) end
-      assert.truthy(message:match "^tests/source_spec.lua:%d+: ", message)
+      assert.truthy(message:match "^tests/dataset/source_spec.lua:%d+: ", message)
     end
     local out = ffi.new "shardrt_source *[1]"
     local names, paths = ffi.new("const char *[2]", { "x", "x" }), ffi.new("const char *[2]", { path, path })

@@ -396,7 +396,7 @@ describe("a loader's state", function()
       local ok, problem = pcall(function() make(more):restore(changed) end)
       assert.is_false(ok)
       assert.truthy(problem:find(message, 1, true), problem)
-      assert.truthy(problem:find("tests/loader_spec.lua:", 1, true), problem)
+      assert.truthy(problem:find("tests/loader/loader_spec.lua:", 1, true), problem)
     end
     refused({ version = 2 }, "version")
     refused({ seed = 12 }, "seed")
@@ -439,7 +439,7 @@ describe("a loader's words", function()
     for key, value in pairs(change) do o[key] = value end
     local ok, problem = pcall(function() shardrt.loader(o) end)
     assert.is_false(ok)
-    assert.truthy(problem:match "^tests/loader_spec.lua:%d+: ", problem)
+    assert.truthy(problem:match "^tests/loader/loader_spec.lua:%d+: ", problem)
     expect.contains(problem, ...)
   end
 
@@ -583,7 +583,7 @@ describe("a loader's words", function()
       ['a loader has no "num_workers"; loader:stats() tells'] = function() return made.num_workers end,
     } do
       local told = files.message(ask)
-      assert.truthy(told:find("^tests/loader_spec.lua:%d+: ") and told:find(words, 1, true), told)
+      assert.truthy(told:find("^tests/loader/loader_spec.lua:%d+: ") and told:find(words, 1, true), told)
     end
     assert.equal(8, made().x.shape[1])
     assert.equal(1, made:stats().steps)
@@ -605,7 +605,7 @@ describe("a loader's words", function()
       [1] = 'the batch has no 1; its fields are "image", "label"',
     } do
       local told = files.message(function() return batch[key] end)
-      assert.truthy(told:find("^tests/loader_spec.lua:%d+: ") and told:find(words, 1, true), told)
+      assert.truthy(told:find("^tests/loader/loader_spec.lua:%d+: ") and told:find(words, 1, true), told)
     end
     assert.same({}, { batch.__index, batch.mask })
     assert.equal("bool", first { remainder = "pad" }.mask.dtype)
