@@ -244,8 +244,8 @@ run_all(together, jobs, times)
 run_all(alone, 1, times)
 write_times(times)
 
-print(("%d specs, %d at once and %d alone, in %.0f s: %.0f s of the cores' time"):format(#arg, jobs, #alone,
-  clock() - began, totals.cpu))
+print(("%d spec%s, %d at once and %d alone, in %.0f s: %.0f s of the cores' time"):format(#arg, #arg == 1 and "" or "s",
+  jobs, #alone, clock() - began, totals.cpu))
 for i, text in ipairs(failures) do print(("\n%d of %d that failed: %s"):format(i, #failures, text)) end
 if #failures > 0 then print "" end
 print(("%d passed, %d failed%s"):format(totals.passed, totals.failed,

@@ -4,7 +4,7 @@
 
 #include <stdatomic.h>
 
-#include "loader/plan/permutation.h"
+#include "dataset/permutation.h"
 #include "loader/plan/plan.h"
 #include "loader/upload.h"
 #include "storage/local/reader.h"

@@ -7,8 +7,8 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "dataset/permutation.h"
 #include "dataset/source.h"
-#include "loader/plan/permutation.h"
 #include "storage/readahead.h"
 #include "system/thread.h"
 

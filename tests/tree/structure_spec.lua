@@ -343,3 +343,25 @@ describe("the folders of Lua", function()
     end
   end)
 end)
+
+describe("the trips in runtime/README.md", function()
+  it("go through files and functions that are there", function()
+    local file = assert(io.open "runtime/README.md")
+    local trips = file:read "*a":match "\n## Four trips\n(.-)\n## "
+    file:close()
+    local count = 0
+    for code in trips:gmatch "`([^`\n]+)`" do
+      local path, name = code:match "^([%w_/]+%.%a+): ([%w_.:]+)$"
+      path = path or code:match "^([%w_]+/[%w_/]+%.%a+)$"
+      if path and not path:match "^tests/" then
+        local source = assert(io.open((path:match "%.lua$" and "lua/shardrt/" or "runtime/") .. path))
+        local text = source:read "*a"
+        source:close()
+        local called = name and name:gsub("%p", "%%%0")
+        assert.truthy(not name or text:find("%f[%w_]" .. called .. "%("), code)
+        count = count + 1
+      end
+    end
+    assert.is_true(count >= 30)
+  end)
+end)

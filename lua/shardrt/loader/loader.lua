@@ -148,7 +148,7 @@ local function whole(name, value, lowest)
     lowest > -2 ^ 53 and (" from %d on"):format(lowest) or "")
 end
 
--- What belongs to one pipeline only, or is a word of design.md that this version does not have: said plainly, rather
+-- What belongs to one pipeline only, or is a word that this version does not have: said plainly, rather
 -- than ignored.
 local function refuse_useless(o)
   if o.load_sharding ~= nil and o.pipeline ~= "reshard" and o.pipeline ~= "auto" then

@@ -1,6 +1,6 @@
 /* permutation.h - which sample stands where in an epoch. */
-#ifndef SHARDRT_LOADER_PLAN_PERMUTATION_H
-#define SHARDRT_LOADER_PLAN_PERMUTATION_H
+#ifndef SHARDRT_DATASET_PERMUTATION_H
+#define SHARDRT_DATASET_PERMUTATION_H
 
 #include "shardrt.h"
 

@@ -1,4 +1,4 @@
-#include "loader/plan/permutation.h"
+#include "dataset/permutation.h"
 
 #include <assert.h>
 
