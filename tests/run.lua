@@ -211,7 +211,7 @@ local function finish(spec, status)
       or ("ended without a result (status %d)"):format(status)
     fail(spec, ("%s %s; the last it said:\n%s"):format(spec.path, line, last_lines(text)))
   end
-  print(("%-36s %s"):format(spec.path, line))
+  print(("%-42s %s"):format(spec.path, line))
   if status ~= 0 or pending > 0 then print(text) end
   io.stdout:flush()
 end

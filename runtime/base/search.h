@@ -5,6 +5,7 @@
 #ifndef SHARDRT_BASE_SEARCH_H
 #define SHARDRT_BASE_SEARCH_H
 
+#include <assert.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -33,6 +34,7 @@ static inline int64_t search_from(const int64_t *keys, size_t stride, int64_t co
 /* The part that `position` lies in, where `firsts` says at which position each part begins. Of parts that begin at the
  * same position all but the last are empty. Needs count > 0 and firsts[0] <= position. */
 static inline int64_t search_part(const int64_t *firsts, size_t stride, int64_t count, int64_t position) {
+  assert(count > 0 && search_key(firsts, stride, 0) <= position);
   return search_above(firsts, stride, count, position) - 1;
 }
 

@@ -265,9 +265,8 @@ static int pass_on_message(collective *m, const char message[PASSED_ON]) {
   char first_said[PASSED_ON];
   int32_t first = 0;
   while (m->last[first].code >= 0) first++;
-  assert(first < m->count);
-  bool alike = true;
   assert(first < m->count); /* one failed: check_slots has seen it */
+  bool alike = true;
   for (size_t at = 0; at < PASSED_ON; at += slot) {
     memcpy(m->words, message + at, slot);
     int code =

@@ -21,7 +21,7 @@ struct autotune {
   char why[256];
 };
 
-/* Of `options`: num_workers and prefetch, where they are not 0. `batch_bytes` are those of one batch in the making. */
+/* Of `options`: num_workers and prefetch, where they are not 0. */
 void autotune_set(struct autotune *self, const shardrt_loader_options *options, const struct plan *plan);
 
 /* One more step, on the recipe's thread; `helped` is the time that it has helped since the loader was made. True: `now`

@@ -158,12 +158,12 @@ static bool is_compared(const struct upload *self, const struct upload_shard *sh
   return self->is_fingerprinted && self->plan->plan->fields[shard->field].has_replicas;
 }
 
-static int blame(const struct upload *self, const struct upload_shard *shard, int code) {
+static int add_context(const struct upload *self, const struct upload_shard *shard, int code) {
   const char *name = self->plan->plan->fields[shard->field].field->name;
   return code == SHARDRT_OK ? code : error_prefix(code, "field \"%s\" of the loader's next batch", name);
 }
 
-static int blame_batch(int code) {
+static int add_batch_context(int code) {
   return code == SHARDRT_OK ? code : error_prefix(code, "the loader's next batch");
 }
 
@@ -173,7 +173,7 @@ static int take_memory(struct upload *self) {
   for (int64_t s = 0; s < plan->nshards; s++) {
     const struct upload_shard *shard = &plan->shards[s];
     int code = buffer_on_device(shard->device, ACCELERATOR_IN, ACCELERATOR_BATCHES, shard->bytes, &self->buffers[s]);
-    if (code != SHARDRT_OK) return blame(self, shard, code);
+    if (code != SHARDRT_OK) return add_context(self, shard, code);
   }
   return SHARDRT_OK;
 }
@@ -182,7 +182,7 @@ static int copy_shard(const struct upload *self, int64_t s, shardrt_buffer *cons
   const struct upload_shard *shard = &self->plan->shards[s];
   int code = self->plan->a->upload(shard->device, ACCELERATOR_IN, shardrt_buffer_data(self->buffers[s]),
                                    shardrt_buffer_data(blocks[shard->block]), shard->bytes);
-  return blame(self, shard, code);
+  return add_context(self, shard, code);
 }
 
 static int fingerprint_shard(const struct upload *self, int64_t s) {
@@ -191,7 +191,7 @@ static int fingerprint_shard(const struct upload *self, int64_t s) {
   self->fingerprints[s] = 0; /* which it stays where there are no bytes */
   int code = self->plan->a->fingerprint(shard->device, ACCELERATOR_IN, shardrt_buffer_data(self->buffers[s]),
                                         shard->bytes, &self->fingerprints[s]);
-  return blame(self, shard, code);
+  return add_context(self, shard, code);
 }
 
 /* The copies of one device between two marks, with nothing between them that is not copying; then the rest. */
@@ -200,13 +200,13 @@ static int start_line(struct upload *self, int32_t d, shardrt_buffer *const *blo
   const int64_t *shards = plan->by_device + plan->first_of[d], count = plan->first_of[d + 1] - plan->first_of[d];
   struct upload_line *line = &self->lines[d];
   if (count == 0) return SHARDRT_OK;
-  int code = blame_batch(plan->a->mark(d, ACCELERATOR_IN, &line->begin));
+  int code = add_batch_context(plan->a->mark(d, ACCELERATOR_IN, &line->begin));
   line->used = line->used || code == SHARDRT_OK;
   for (int64_t i = 0; i < count && code == SHARDRT_OK; i++) code = copy_shard(self, shards[i], blocks);
-  if (code == SHARDRT_OK) code = blame_batch(plan->a->mark(d, ACCELERATOR_IN, &line->copied));
+  if (code == SHARDRT_OK) code = add_batch_context(plan->a->mark(d, ACCELERATOR_IN, &line->copied));
   if (!self->is_fingerprinted) return code;
   for (int64_t i = 0; i < count && code == SHARDRT_OK; i++) code = fingerprint_shard(self, shards[i]);
-  return code == SHARDRT_OK ? blame_batch(plan->a->record(d, ACCELERATOR_IN, &line->ready)) : code;
+  return code == SHARDRT_OK ? add_batch_context(plan->a->record(d, ACCELERATOR_IN, &line->ready)) : code;
 }
 
 int upload_start(struct upload *self, shardrt_buffer *const *blocks, bool fingerprinted) {
@@ -247,7 +247,7 @@ int upload_hand_over(struct upload *self) {
   int code = SHARDRT_OK;
   for (int32_t d = 0; d < self->plan->ndevices && code == SHARDRT_OK; d++)
     if (self->lines[d].used) code = hand_over_line(self, d);
-  return blame_batch(code);
+  return add_batch_context(code);
 }
 
 int upload_fingerprints(struct upload *self, int32_t f, uint64_t *out) {
@@ -257,7 +257,7 @@ int upload_fingerprints(struct upload *self, int32_t f, uint64_t *out) {
     accelerator_event *end;
     int code = end_of(self, plan->shards[first + i].device, &end);
     if (code == SHARDRT_OK) code = plan->a->finish(end);
-    if (code != SHARDRT_OK) return blame(self, &plan->shards[first + i], code);
+    if (code != SHARDRT_OK) return add_context(self, &plan->shards[first + i], code);
     out[i] = self->fingerprints[first + i];
   }
   return SHARDRT_OK;

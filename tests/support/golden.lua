@@ -1,5 +1,5 @@
 -- JAX's reference answers: tests/golden/README.md says what stands in each file. SHARDRT_GOLDEN names another folder of
--- such files, as tests/golden/make.py makes them.
+-- such files.
 
 local cjson = require "cjson"
 

@@ -274,7 +274,7 @@ function cases.of_one(name, value, here, right, text, ...)
   }
 end
 
-require "tests.support.numpy_folded" (cases)
+require "tests.support.numpy_reduced" (cases)
 require "tests.support.numpy_rearranged" (cases)
 require "tests.support.numpy_made" (cases)
 

@@ -1,4 +1,4 @@
--- What transforms are to give, in plain Lua, element by element: the oracle of tests/transform*_spec.lua. A value is
+-- What transforms are to give, in plain Lua, element by element: the oracle of tests/transform/*_spec.lua. A value is
 -- {dtype = "uint8", shape = {2, 3}, [1] = …, …}, its elements in C order. Every kind is a function of a value, the
 -- options that its word takes, and a function that gives the i-th 32 random bits.
 

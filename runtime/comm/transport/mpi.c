@@ -148,7 +148,7 @@ static int mpi_test(bool *done) {
 
 /* A synchronous send: one that MPI could keep for the receiver would let a quick sender fill the receiver's memory. */
 static int mpi_isend(int32_t request, int32_t to, int32_t tag, const void *data, size_t bytes) {
-  assert(request >= 0 && request < COMM_REQUESTS && bytes <= COMM_PIECE);
+  assert(request >= 0 && request < COMM_REQUESTS && bytes > 0 && bytes <= COMM_PIECE);
   assert(state.under_way[request] == MPI_REQUEST_NULL);
   state.expected[request] = 0;
   int code = MPI_Issend(data, (int)bytes, MPI_BYTE, to, tag, state.messages, &state.under_way[request]);
@@ -156,7 +156,7 @@ static int mpi_isend(int32_t request, int32_t to, int32_t tag, const void *data,
 }
 
 static int mpi_irecv(int32_t request, int32_t from, int32_t tag, void *data, size_t bytes) {
-  assert(request >= 0 && request < COMM_REQUESTS && bytes <= COMM_PIECE);
+  assert(request >= 0 && request < COMM_REQUESTS && bytes > 0 && bytes <= COMM_PIECE);
   assert(state.under_way[request] == MPI_REQUEST_NULL);
   state.expected[request] = bytes;
   int code = MPI_Irecv(data, (int)bytes, MPI_BYTE, from, tag, state.messages, &state.under_way[request]);

@@ -104,6 +104,7 @@ static int count_words(struct filter *f, int64_t nwords) {
     count += __builtin_popcountll(f->words[i]);
   }
   f->before[f->nblocks] = f->view.head.count = count;
+  assert(count <= f->view.head.bases[0]->count);
   f->hash = hash_bytes(0, f->words, (size_t)nwords * sizeof *f->words);
   return SHARDRT_OK;
 }

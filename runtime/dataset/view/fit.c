@@ -110,5 +110,6 @@ int32_t fit_rows(struct fit *self, const int32_t *lengths, int32_t n, int32_t *r
   }
   for (int32_t row = 0; row < count; row++) /* every row is in exactly one list */
     while (self->heads[self->left[row]] >= 0) take_row(self, self->left[row]);
+  assert(find_room(self, 0) < 0); /* no room is marked between calls */
   return count;
 }

@@ -120,6 +120,7 @@ static void copy_piece(void *context, int64_t number) {
       high = middle;
   }
   const shardrt_move *move = &copies->items[low];
+  assert(h->copies_before[low] <= number && number < h->copies_before[low + 1]);
   const shardrt_box box = box_piece(&move->box, h->copied, number - h->copies_before[low]);
   const host_view to = view_new(h, move, &box), from = view_old(h, move, &box);
   copy_view(h->task.element, h->large ? copy_past_caches : shardrt_box_copy, &to, &from);

@@ -53,7 +53,6 @@ static void count_ended(struct ring *self) {
 static void count_taken(struct ring *self, unsigned taken) {
   assert(taken <= self->held);
   for (unsigned i = 0; i < taken; i++) self->begun += self->bytes[i];
-  assert(taken <= self->held);
   self->held -= taken;
   self->flying += taken;
   memmove(self->bytes, self->bytes + taken, self->held * sizeof *self->bytes);
@@ -78,7 +77,6 @@ void ring_read(struct ring *self, int file, size_t offset, size_t bytes, void *s
   if (bytes >= LARGE) entry->flags |= IOSQE_ASYNC;
   assert(self->held + self->flying < self->depth);
   self->bytes[self->held++] = (unsigned)bytes;
-  assert(self->held + self->flying <= self->depth);
   if (self->held == TOGETHER) turn(self, 0);
 }
 

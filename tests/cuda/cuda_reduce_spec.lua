@@ -1,3 +1,4 @@
+-- long: 15 s
 -- Reductions and fingerprints by devices with memory of their own (compute/cuda/reduce.cu, check/fingerprint.cu),
 -- and replicas compared by these. On the host platform this spec runs itself on the stand-in for CUDA; on a GPU, there.
 
@@ -14,7 +15,7 @@ if a == nil then
   describe("on the stand-in for CUDA", function()
     it("this spec passes", function()
       local command = "SHARDRT_TEST_SEED=%d STANDIN_SEED=%d SHARDRT_CUDA_PLUGIN=%s %s --platform cuda --devices 4 "
-        .. "test -o plainTerminal tests/cuda/cuda_fold_spec.lua"
+        .. "test -o plainTerminal tests/cuda/cuda_reduce_spec.lua"
       local run = mpi.shell(command:format(seed, seed % 1000, plugin, mpi.program()), 400)
       assert.equal(0, run.status, run.output)
       assert.truthy(run.output:find(" 0 failures / 0 errors", 1, true), run.output)
@@ -41,7 +42,7 @@ for _, name in ipairs(FLOAT) do
   is_float[name] = true
 end
 
-local function named(name) return dtype.named("cuda_fold_spec", name) end
+local function named(name) return dtype.named("cuda_reduce_spec", name) end
 local function any_of(list) return list[random(#list)] end
 
 -- ---- a device's memory ----
