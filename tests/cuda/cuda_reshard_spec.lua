@@ -1,7 +1,7 @@
 -- long: 38 s
--- Arrays laid out anew on GPUs (runtime/reshard/, reshard/exchange/peer_transport.c), on the stand-in of tests/standin, which runs
--- nothing before somebody waits for it, and then in any order that is allowed: between the devices of a process, over
--- links between the GPUs of processes, and through the host.
+-- Arrays laid out anew on GPUs (runtime/reshard/, reshard/exchange/peer_transport.c), on the stand-in of tests/standin,
+-- which runs nothing before somebody waits for it, and then in any order that is allowed: between the devices of a
+-- process, over links between the GPUs of processes, and through the host.
 
 local mpi = require "tests.support.mpi"
 
