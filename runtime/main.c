@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <termios.h>
 #include <unistd.h>
 
 #include <lauxlib.h>
@@ -387,9 +388,15 @@ static const char *run_program(lua_State *L, const options *o) {
 }
 
 /* OpenMPI 5's mpirun takes output from a pipe, by 4 KB, and loses what stands there behind the last whole line when
- * something is said on stderr meanwhile. So lines are handed over whole, as to OpenMPI 4's, which is a terminal. */
+ * something is said on stderr meanwhile. So lines are handed over whole, as to OpenMPI 4's, which is a terminal. That
+ * one's driver cuts lines at tabs as long as it may change output, and other processes' lines come between; where it
+ * is to change nothing (OPOST alone), it is told not to look. */
 static void whole_lines(void) {
   if (getenv("PRTE_LAUNCHED") != NULL) setvbuf(stdout, NULL, _IOLBF, BUFSIZ);
+  struct termios terminal;
+  if (tcgetattr(STDOUT_FILENO, &terminal) != 0 || terminal.c_oflag != OPOST) return;
+  terminal.c_oflag = 0;
+  tcsetattr(STDOUT_FILENO, TCSANOW, &terminal);
 }
 
 int main(int argc, char **argv) {

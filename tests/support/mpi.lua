@@ -48,7 +48,8 @@ end
 
 --- Runs a recipe: o.recipe (a path) or o.source (Lua text), with o.args, o.options (of shardrt), o.env (a table),
 --- o.devices, and o.processes under mpirun (nil: alone, without mpirun), of which process 1 alone has o.one (a table)
---- in its environment, for at most o.limit seconds (60).
+--- in its environment, for at most o.limit seconds (60), and o.cpu seconds of a processor's time (as long as it likes),
+--- which a busy machine does not make more of.
 function mpi.run(o)
   local folder
   local recipe = o.recipe
@@ -59,7 +60,7 @@ function mpi.run(o)
     file:write(o.source)
     file:close()
   end
-  local words = { "env", mpi.environment }
+  local words = { o.cpu and ("ulimit -t %d; "):format(o.cpu) or "", "env", mpi.environment }
   for name, value in pairs(o.env or {}) do words[#words + 1] = quote(name .. "=" .. value) end
   if o.processes then
     words[#words + 1] = "mpirun -n " .. o.processes

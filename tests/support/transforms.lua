@@ -262,11 +262,11 @@ function kinds.transpose(v, o)
 end
 
 -- The weights of the elements of one axis, {[element] = weight}, for output element i: a triangle around its centre.
+-- Where it ends is worked out in whole numbers: an element of weight 0 is not looked at, whatever it is.
 local function weights(size, out, i)
-  local scale = size / out
-  local half, center, sum, made = math.max(scale, 1), (i + 0.5) * scale, 0, {}
+  local half, sum, made = 2 * math.max(size, out), 0, {}
   for k = 0, size - 1 do
-    local w = math.max(0, 1 - math.abs(k + 0.5 - center) / half)
+    local w = half - math.abs((2 * k + 1) * out - (2 * i + 1) * size)
     if w > 0 then made[k], sum = w, sum + w end
   end
   for k, w in pairs(made) do made[k] = w / sum end
@@ -335,12 +335,17 @@ function kinds.random_resized_crop(v, o, draw)
   return resized(v, o, axis, region, o.size[1], o.size[2])
 end
 
---- A value through a chain of {name, options}, whose first one draws at `place` (0).
+--- A value through a chain of {name, options}, whose first one draws at `place` (0). The second result is the largest
+--- number that a weighted sum in it may have met, without its sign; infinities do not count.
 function oracle.chain(v, steps, seed, epoch, number, place)
+  local largest = 0
   for i, step in ipairs(steps) do
+    if step[2].filter == "bilinear" then
+      for _, x in ipairs(v) do largest = math.abs(x) < math.huge and math.max(largest, math.abs(x)) or largest end
+    end
     v = kinds[step[1]](v, step[2], oracle.draw(seed, epoch, number, (place or 0) + i - 1))
   end
-  return v
+  return v, largest
 end
 
 return oracle
