@@ -5,7 +5,8 @@
 -- The longest specs start first: by their last times, kept beside the program, else by a line of the spec that begins
 -- `-- long: SECONDS`. A spec with a line that begins `-- alone:` measures the machine, and runs after all others.
 --
--- SHARDRT_TEST_JOBS says how many run at once (two for each core, as specs wait much of their time; on GPUs one),
+-- SHARDRT_TEST_JOBS says how many run at once (two for each core, as specs wait much of their time; on GPUs one,
+-- and one under sanitizers: LeakSanitizer itself fails on a crowded machine, "Tracer caught signal 11"),
 -- SHARDRT_TEST_LIMIT how many seconds each may take, SHARDRT_TEST_SEED where random cases begin (the time).
 -- SHARDRT_TEST_PLATFORM says on what devices: host (the default), cuda (the GPUs of this machine; without one, every
 -- spec is skipped), or standin (the plug-in for GPUs on what tests/standin puts in the place of CUDA).
@@ -46,7 +47,8 @@ local limit, seed = setting("SHARDRT_TEST_LIMIT", 900), setting("SHARDRT_TEST_SE
 local program = os.getenv "SHARDRT" or "build/shardrt"
 local platform = os.getenv "SHARDRT_TEST_PLATFORM" or ""
 if platform == "" then platform = "host" end
-local jobs = setting("SHARDRT_TEST_JOBS", platform == "cuda" and 1 or 2 * tonumber(output_of "nproc"))
+local one_at_once = platform == "cuda" or os.getenv "SHARDRT_SANITIZER"
+local jobs = setting("SHARDRT_TEST_JOBS", one_at_once and 1 or 2 * tonumber(output_of "nproc"))
 if jobs < 1 then error("SHARDRT_TEST_JOBS is below 1", 0) end
 
 local build = program:match "^(.*/)" or ""
