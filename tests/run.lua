@@ -6,7 +6,7 @@
 -- `-- long: SECONDS`. A spec with a line that begins `-- alone:` measures the machine, and runs after all others.
 --
 -- SHARDRT_TEST_JOBS says how many run at once (two for each core, as specs wait much of their time; on GPUs one,
--- and one under sanitizers: LeakSanitizer itself fails on a crowded machine, "Tracer caught signal 11"),
+-- and one under sanitizers),
 -- SHARDRT_TEST_LIMIT how many seconds each may take, SHARDRT_TEST_SEED where random cases begin (the time).
 -- SHARDRT_TEST_PLATFORM says on what devices: host (the default), cuda (the GPUs of this machine; without one, every
 -- spec is skipped), or standin (the plug-in for GPUs on what tests/standin puts in the place of CUDA).
@@ -141,13 +141,15 @@ local function command_of(spec)
     .. " " or "", seed, os.getenv "SHARDRT_SANITIZER" or "specs", spec.path)
 end
 
--- Its processes end with this one: the kernel tells `timeout`, and that tells them. Temporary files have a folder of
--- their own: OpenMPI's jobs, which end at any time, would remove one from under another.
+-- Its processes end with this one: the kernel tells `timeout`, and that tells them. Where several run at once, each has
+-- its own folder for temporary files: OpenMPI's jobs, which end at any time, would remove one from under another. (With
+-- such a folder LeakSanitizer's own thread dies at the end of many jobs: "Tracer caught signal 11".)
 local function start(spec)
   spec.folder = output_of("mktemp -d /tmp/shardrt-test-XXXXXX"):match "%S+"
-  local command = ("TMPDIR=%s SHARDRT_TEST_SEED=%d SHARDRT_STANDIN=%s SHARDRT=%s OMPI_MCA_mpi_yield_when_idle=1 %s "
+  local temporary = jobs > 1 and "TMPDIR=" .. spec.folder or ""
+  local command = ("%s SHARDRT_TEST_SEED=%d SHARDRT_STANDIN=%s SHARDRT=%s OMPI_MCA_mpi_yield_when_idle=1 %s "
     .. "exec setpriv --pdeathsig TERM timeout -k 10 %d %s --devices 8 test -o tests/support/output.lua %s >%s/log 2>&1 "
-    .. "</dev/null"):format(spec.folder, seed, plugin, program, environment, limit, program, spec.path, spec.folder)
+    .. "</dev/null"):format(temporary, seed, plugin, program, environment, limit, program, spec.path, spec.folder)
   local pid, words = ffi.new "int[1]", ffi.new("const char *[4]", { "sh", "-c", command })
   assert(ffi.C.posix_spawnp(pid, "sh", nil, nil, words, ffi.C.environ) == 0, "sh does not start")
   spec.began = clock()
