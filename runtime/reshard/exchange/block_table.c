@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/alloc.h"
+#include "base/search.h"
 #include "memory/array.h"
 
 static int compare_entries(const void *a, const void *b) {
@@ -39,18 +40,11 @@ void block_table_refresh(block_table *b, const shardrt_array *array) {
 }
 
 const block_entry *block_table_find(const block_table *b, int64_t number, int64_t *count) {
-  int64_t low = 0, high = b->count; /* the first with that number or a higher one */
-  while (low < high) {
-    const int64_t middle = low + (high - low) / 2;
-    if (b->items[middle].number < number)
-      low = middle + 1;
-    else
-      high = middle;
-  }
+  const int64_t first = search_from(&b->items->number, sizeof *b->items, b->count, number);
   *count = 0;
-  while (low + *count < b->count && b->items[low + *count].number == number) ++*count;
+  while (first + *count < b->count && b->items[first + *count].number == number) ++*count;
   assert(*count >= 1);
-  return &b->items[low];
+  return &b->items[first];
 }
 
 const block_entry *block_table_on_device(const block_table *b, int64_t number, int32_t device) {

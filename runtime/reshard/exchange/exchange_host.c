@@ -6,6 +6,7 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "base/search.h"
 #include "memory/copy.h"
 #include "reshard/exchange/exchange.h"
 #include "reshard/exchange/exchange_transport.h"
@@ -111,17 +112,10 @@ static void use_block(exchange_host *h, int64_t from, int64_t count) {
 static void copy_piece(void *context, int64_t number) {
   exchange_host *h = context;
   const struct route_moves *copies = &h->task.route->copies;
-  int64_t low = 0, high = copies->count; /* the copy with copies_before[low] <= number < copies_before[low + 1] */
-  while (high - low > 1) {
-    int64_t middle = low + (high - low) / 2;
-    if (h->copies_before[middle] <= number)
-      low = middle;
-    else
-      high = middle;
-  }
-  const shardrt_move *move = &copies->items[low];
-  assert(h->copies_before[low] <= number && number < h->copies_before[low + 1]);
-  const shardrt_box box = box_piece(&move->box, h->copied, number - h->copies_before[low]);
+  const int64_t copy = search_part(h->copies_before, sizeof *h->copies_before, copies->count, number);
+  const shardrt_move *move = &copies->items[copy];
+  assert(h->copies_before[copy] <= number && number < h->copies_before[copy + 1]);
+  const shardrt_box box = box_piece(&move->box, h->copied, number - h->copies_before[copy]);
   const host_view to = view_new(h, move, &box), from = view_old(h, move, &box);
   copy_view(h->task.element, h->large ? copy_past_caches : shardrt_box_copy, &to, &from);
   use_block(h, move->from, 1);
