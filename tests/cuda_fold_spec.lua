@@ -49,23 +49,23 @@ local function any_of(list) return list[random(#list)] end
 -- `bytes` of a device's memory, with those of `data`; given back by drop.
 local function device_memory(device, bytes, data)
   local out = ffi.new "void *[1]"
-  check(a.allocate(device, MAIN, SCRATCH, bytes, out))
-  if data then check(a.upload(device, MAIN, out[0], data, bytes)) end
+  check(a.memory.allocate(device, MAIN, SCRATCH, bytes, out))
+  if data then check(a.copies.upload(device, MAIN, out[0], data, bytes)) end
   return { at = ffi.cast("char *", out[0]), device = device, bytes = bytes }
 end
 
-local function drop(memory) a.free(memory.device, MAIN, SCRATCH, memory.at, memory.bytes) end
+local function drop(memory) a.memory.free(memory.device, MAIN, SCRATCH, memory.at, memory.bytes) end
 
 local function wait(device, stream)
   local event = ffi.new "accelerator_event *[1]"
-  check(a.record(device, stream, event))
-  check(a.finish(event[0]))
-  a.event_free(event[0])
+  check(a.streams.record(device, stream, event))
+  check(a.streams.finish(event[0]))
+  a.streams.event_free(event[0])
 end
 
 local function fetch(memory, element)
   local data = ffi.new(element .. "[?]", memory.bytes / ffi.sizeof(element))
-  check(a.download(memory.device, MAIN, data, memory.at, memory.bytes))
+  check(a.copies.download(memory.device, MAIN, data, memory.at, memory.bytes))
   wait(memory.device, MAIN)
   return data
 end
@@ -74,7 +74,7 @@ local function fold(device, op, from, to, outer, n, inner, data)
   local x = device_memory(device, outer * n * inner * named(from).size, data)
   local out = device_memory(device, outer * inner * named(to).size)
   local what = ffi.new("accelerator_reduction", C["SHARDRT_" .. op], named(from).code, named(to).code, outer, n, inner)
-  check(a.reduce(op:lower(), device, what, x.at, out.at))
+  check(a.kernels.reduce(op:lower(), device, what, x.at, out.at))
   drop(x)
   local got = fetch(out, named(to).element)
   drop(out)
@@ -496,10 +496,11 @@ local function fingerprint_oracle(data, bytes)
 end
 
 local pinned = ffi.new "void *[1]"
-check(a.allocate_pinned(8, pinned))
+check(a.memory.allocate_pinned(8, pinned))
 
 local function fingerprint(memory, offset, bytes, stream)
-  check(a.fingerprint(memory.device, stream or MAIN, memory.at + offset, bytes, ffi.cast("uint64_t *", pinned[0])))
+  local out = ffi.cast("uint64_t *", pinned[0])
+  check(a.kernels.fingerprint(memory.device, stream or MAIN, memory.at + offset, bytes, out))
   wait(memory.device, stream or MAIN)
   return ffi.cast("uint64_t *", pinned[0])[0]
 end

@@ -211,12 +211,12 @@ static int fingerprint_devices(const char *name, const shardrt_array *array, uin
   for (int64_t i = 0; code == SHARDRT_OK && i < count; i++) {
     const shardrt_buffer *buffer = shardrt_array_buffer(array, i);
     const int32_t device = shardrt_buffer_device(buffer);
-    code = a->fingerprint(device, ACCELERATOR_MAIN, shardrt_buffer_data(buffer), bytes, &pinned[i]);
-    if (code == SHARDRT_OK) code = a->record(device, ACCELERATOR_MAIN, &ends[i]);
+    code = a->kernels->fingerprint(device, ACCELERATOR_MAIN, shardrt_buffer_data(buffer), bytes, &pinned[i]);
+    if (code == SHARDRT_OK) code = a->streams->record(device, ACCELERATOR_MAIN, &ends[i]);
   }
   for (int64_t i = 0; i < count; i++) {
-    if (code == SHARDRT_OK) code = a->finish(ends[i]);
-    a->event_free(ends[i]);
+    if (code == SHARDRT_OK) code = a->streams->finish(ends[i]);
+    a->streams->event_free(ends[i]);
   }
   trace_end(start, (struct trace_event){.kind = TRACE_CHECK, .amount = count * (int64_t)bytes});
   return code < 0 ? error_prefix(code, "%s: comparing replicas", name) : code;
@@ -228,11 +228,11 @@ static int fetch_fingerprints(const char *name, const shardrt_array *array, uint
   if (count == 0) return SHARDRT_OK;
   void *pinned = NULL;
   accelerator_event **ends = alloc_zeros(count, sizeof(void *));
-  int code = ends == NULL ? ALLOC_FAILED : a->allocate_pinned(count * sizeof *out, &pinned);
+  int code = ends == NULL ? ALLOC_FAILED : a->memory->allocate_pinned(count * sizeof *out, &pinned);
   if (code == SHARDRT_OK) code = fingerprint_devices(name, array, pinned, ends);
   if (code == SHARDRT_OK) { /* else what failed may still write there: it is given up */
     memcpy(out, pinned, count * sizeof *out);
-    a->free_pinned(pinned, count * sizeof *out);
+    a->memory->free_pinned(pinned, count * sizeof *out);
   }
   alloc_free(ends);
   return code;

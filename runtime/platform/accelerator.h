@@ -1,9 +1,9 @@
 /* accelerator.h - what a platform offers whose devices have memory of their own (GPUs): memory, streams, transfers, and
  * the computing that is done there.
  *
- * A platform is a const table of functions in a plug-in, which is opened when the platform is asked for or found. Host
- * code never looks into a device's memory: it hands over addresses. `device` counts the process's own devices from 0
- * (a mesh's device of id p * devices_per_process + device); several may be one GPU, each with streams of its own.
+ * A platform is a few const tables of functions in a plug-in, which is opened when the platform is asked for or found.
+ * Host code never looks into a device's memory: it hands over addresses. `device` counts the process's own devices from
+ * 0 (a mesh's device of id p * devices_per_process + device); several may be one GPU, each with streams of its own.
  *
  * Each device has three streams. What is put on one runs in the order in which it was put there, and the call returns
  * before it has run. Everything is put on MAIN, unless a call takes a stream: computing, copies between devices, what a
@@ -165,6 +165,71 @@ typedef struct accelerator_links {
   void (*close)(void);
 } accelerator_links;
 
+/* ---- what a platform offers ---- */
+
+/* Memory, 256-byte aligned. */
+typedef struct accelerator_memory {
+  int (*allocate)(int32_t device, int32_t stream, int32_t holder, size_t bytes, void **out);
+  void (*free)(int32_t device, int32_t stream, int32_t holder, void *data, size_t bytes);
+  /* Host memory that devices copy from and to by themselves. Nothing may be under way with what is freed. */
+  int (*allocate_pinned)(size_t bytes, void **out);
+  void (*free_pinned)(void *data, size_t bytes);
+} accelerator_memory;
+
+/* The order of what is put on streams. */
+typedef struct accelerator_streams {
+  int (*record)(int32_t device, int32_t stream, accelerator_event **out); /* when all that is on it now has run */
+  int (*wait)(int32_t device, int32_t stream, accelerator_event *event);  /* the stream goes on after the event */
+  int (*reached)(accelerator_event *event, bool *out);
+  int (*finish)(accelerator_event *event); /* this thread waits for it */
+  /* As record, and `elapsed` tells the seconds from one such event to a later one of the device; both were reached. */
+  int (*mark)(int32_t device, int32_t stream, accelerator_event **out);
+  int (*elapsed)(accelerator_event *from, accelerator_event *to, double *seconds);
+  void (*event_free)(accelerator_event *event); /* reached or not; NULL: nothing */
+  /* MAIN of `device` goes on after all that MAIN of `other` has now. Nothing where they are one. */
+  int (*after)(int32_t device, int32_t other);
+} accelerator_streams;
+
+/* Data on its way. */
+typedef struct accelerator_copies {
+  /* From pageable memory, `from` may be used again when the call returns; from pinned memory when the stream is there.
+   * What is downloaded is there when the stream is. */
+  int (*upload)(int32_t device, int32_t stream, void *to, const void *from, size_t bytes);
+  bool (*is_pinned)(const void *data); /* of the host's memory, anywhere in a block */
+  int (*download)(int32_t device, int32_t stream, void *to, const void *from, size_t bytes);
+  /* On MAIN of `device`, from another's memory or its own; the caller makes the order (see above). */
+  int (*copy)(int32_t device, void *to, int32_t other, const void *from, size_t bytes);
+  /* Whether what runs on `device` reads and writes the memory of `other` by itself. */
+  bool (*reaches)(int32_t device, int32_t other);
+  /* Strided boxes, all at once: of `element` bytes; `from` in memory that the device reaches. */
+  int (*place)(const char *what, int32_t device, size_t element, const accelerator_place *place, void *to,
+               const void *from);
+  int (*zero)(int32_t device, void *to, size_t bytes);
+} accelerator_copies;
+
+/* What is computed where the data lies; checked by the functions of shardrt.h, as which they compute. */
+typedef struct accelerator_kernels {
+  int (*elementwise)(const char *what, int32_t device, const accelerator_program *program,
+                     const accelerator_operand *operands, int32_t out_dtype, void *out, int64_t elements);
+  int (*reduce)(const char *what, int32_t device, const accelerator_reduction *reduction, const void *x, void *out);
+  int (*product)(const char *what, int32_t device, const accelerator_product *product, const void *a, const void *b,
+                 void *out);
+  /* EINVAL, after waiting: an index is outside of the axis; the message names it and the size. */
+  int (*check_indices)(const char *what, int32_t device, const accelerator_taking *taking, const void *indices);
+  int (*take)(const char *what, int32_t device, const accelerator_taking *taking, const void *x, const void *indices,
+              void *out);
+  /* out, [outer, size, inner], becomes zeros plus dy, [outer, count, inner], at the indices, in their order. */
+  int (*take_add)(const char *what, int32_t device, const accelerator_taking *taking, const void *dy,
+                  const void *indices, void *out);
+  /* out, [outer, n, inner]: start + step * (begin + the index along n), computed in float64. */
+  int (*count_along)(const char *what, int32_t device, int32_t dtype, double start, double step, int64_t begin,
+                     int64_t outer, int64_t n, int64_t inner, void *out);
+  int (*random)(const char *what, int32_t device, const accelerator_random *random, void *out);
+  /* Of bytes in the device's memory: equal bytes have equal ones, on every device. On that stream; *out is in pinned
+   * memory, and there when the stream is. */
+  int (*fingerprint)(int32_t device, int32_t stream, const void *data, size_t bytes, uint64_t *out);
+} accelerator_kernels;
+
 typedef struct accelerator {
   uint32_t version; /* ACCELERATOR_VERSION */
   const char *name; /* what a recipe sees as device.platform */
@@ -182,65 +247,14 @@ typedef struct accelerator {
    * this one does not see nothing is known: ACCELERATOR_FAR. */
   int (*topology)(int32_t count, const uint8_t (*uuids)[16], int32_t *links);
 
-  /* -- memory, 256-byte aligned -- */
-  int (*allocate)(int32_t device, int32_t stream, int32_t holder, size_t bytes, void **out);
-  void (*free)(int32_t device, int32_t stream, int32_t holder, void *data, size_t bytes);
-  /* Host memory that devices copy from and to by themselves. Nothing may be under way with what is freed. */
-  int (*allocate_pinned)(size_t bytes, void **out);
-  void (*free_pinned)(void *data, size_t bytes);
-
-  /* -- order -- */
-  int (*record)(int32_t device, int32_t stream, accelerator_event **out); /* when all that is on it now has run */
-  int (*wait)(int32_t device, int32_t stream, accelerator_event *event);  /* the stream goes on after the event */
-  int (*reached)(accelerator_event *event, bool *out);
-  int (*finish)(accelerator_event *event); /* this thread waits for it */
-  /* As record, and `elapsed` tells the seconds from one such event to a later one of the device; both were reached. */
-  int (*mark)(int32_t device, int32_t stream, accelerator_event **out);
-  int (*elapsed)(accelerator_event *from, accelerator_event *to, double *seconds);
-  void (*event_free)(accelerator_event *event); /* reached or not; NULL: nothing */
-  /* MAIN of `device` goes on after all that MAIN of `other` has now. Nothing where they are one. */
-  int (*after)(int32_t device, int32_t other);
-
-  /* -- transfers -- */
-  /* From pageable memory, `from` may be used again when the call returns; from pinned memory when the stream is there.
-   * What is downloaded is there when the stream is. */
-  int (*upload)(int32_t device, int32_t stream, void *to, const void *from, size_t bytes);
-  bool (*is_pinned)(const void *data); /* of the host's memory, anywhere in a block */
-  int (*download)(int32_t device, int32_t stream, void *to, const void *from, size_t bytes);
-  /* On MAIN of `device`, from another's memory or its own; the caller makes the order (see above). */
-  int (*copy)(int32_t device, void *to, int32_t other, const void *from, size_t bytes);
-  /* Whether what runs on `device` reads and writes the memory of `other` by itself. */
-  bool (*reaches)(int32_t device, int32_t other);
-  /* Strided boxes, all at once: of `element` bytes; `from` in memory that the device reaches. */
-  int (*place)(const char *what, int32_t device, size_t element, const accelerator_place *place, void *to,
-               const void *from);
-  int (*zero)(int32_t device, void *to, size_t bytes);
-  /* Of bytes in the device's memory: equal bytes have equal ones, on every device. On that stream; *out is in pinned
-   * memory, and there when the stream is. */
-  int (*fingerprint)(int32_t device, int32_t stream, const void *data, size_t bytes, uint64_t *out);
-
-  /* -- computing, as the functions of shardrt.h say -- */
-  int (*elementwise)(const char *what, int32_t device, const accelerator_program *program,
-                     const accelerator_operand *operands, int32_t out_dtype, void *out, int64_t elements);
-  int (*reduce)(const char *what, int32_t device, const accelerator_reduction *reduction, const void *x, void *out);
-  int (*product)(const char *what, int32_t device, const accelerator_product *product, const void *a, const void *b,
-                 void *out);
-  /* EINVAL, after waiting: an index is outside of the axis; the message names it and the size. */
-  int (*check_indices)(const char *what, int32_t device, const accelerator_taking *taking, const void *indices);
-  int (*take)(const char *what, int32_t device, const accelerator_taking *taking, const void *x, const void *indices,
-              void *out);
-  /* out, [outer, size, inner], becomes zeros plus dy, [outer, count, inner], at the indices, in their order. */
-  int (*take_add)(const char *what, int32_t device, const accelerator_taking *taking, const void *dy,
-                  const void *indices, void *out);
-  /* out, [outer, n, inner]: start + step * (begin + the index along n), computed in float64. */
-  int (*count_along)(const char *what, int32_t device, int32_t dtype, double start, double step, int64_t begin,
-                     int64_t outer, int64_t n, int64_t inner, void *out);
-  int (*random)(const char *what, int32_t device, const accelerator_random *random, void *out);
-
+  const accelerator_memory *memory;
+  const accelerator_streams *streams;
+  const accelerator_copies *copies;
+  const accelerator_kernels *kernels;
   const accelerator_links *links;
 } accelerator;
 
-enum { ACCELERATOR_VERSION = 4 };
+enum { ACCELERATOR_VERSION = 5 };
 /* What a plug-in exports, under the name "shardrt_accelerator". */
 typedef const accelerator *accelerator_plugin(void);
 

@@ -246,9 +246,9 @@ static int finish_devices(const device_move *f) {
   if (f->out.count + f->in.count == 0) return code;
   for (int32_t d = 0; d < f->r->job->devices_per_process && code == SHARDRT_OK; d++) {
     accelerator_event *now = NULL;
-    code = f->a->record(d, ACCELERATOR_MAIN, &now);
-    if (code == SHARDRT_OK) code = f->a->finish(now);
-    if (now != NULL) f->a->event_free(now);
+    code = f->a->streams->record(d, ACCELERATOR_MAIN, &now);
+    if (code == SHARDRT_OK) code = f->a->streams->finish(now);
+    if (now != NULL) f->a->streams->event_free(now);
   }
   return code;
 }
@@ -358,11 +358,12 @@ static int fill_shard_from(shardrt_array *array, int64_t i, const shardrt_array 
   if (code < 0) return code;
   const device_view to = device_view_packed(box, device, shardrt_buffer_data(made));
   const device_view from = device_view_in_block(all, 0, box, other, shardrt_buffer_data(source));
-  code = accelerator_get()->after(device, other);
+  code = accelerator_get()->streams->after(device, other);
   if (code == SHARDRT_OK)
     code = device_copy_box("reshard", shardrt_dtype_size(shardrt_array_dtype(array)), box, &to, &from,
                            DEVICE_COPY_STAGING);
-  const int after = accelerator_get()->after(other, device); /* also where it failed: some of it may be under way */
+  const int after =
+      accelerator_get()->streams->after(other, device); /* also where it failed: some of it may be under way */
   if (code == SHARDRT_OK) code = after;
   if (code == SHARDRT_OK) code = shardrt_array_set_buffer(array, i, made);
   shardrt_buffer_free(made);

@@ -232,11 +232,11 @@ void peer_transport_break(peer_transport *c) {
 int peer_transport_pinned(peer_transport *c, size_t bytes, char **out) {
   const accelerator *a = accelerator_get();
   if (c->pinned_bytes != bytes) {
-    if (c->pinned != NULL) a->free_pinned(c->pinned, c->pinned_bytes);
+    if (c->pinned != NULL) a->memory->free_pinned(c->pinned, c->pinned_bytes);
     c->pinned = NULL;
     c->pinned_bytes = 0;
     void *made;
-    int code = a->allocate_pinned(bytes, &made);
+    int code = a->memory->allocate_pinned(bytes, &made);
     if (code < 0) return code;
     c->pinned = made;
     c->pinned_bytes = bytes;
@@ -258,7 +258,7 @@ const char *peer_transport_notice(peer_transport *c) {
 
 void peer_transport_close(peer_transport *c) {
   const accelerator *a = accelerator_get();
-  if (c->pinned != NULL) a->free_pinned(c->pinned, c->pinned_bytes);
+  if (c->pinned != NULL) a->memory->free_pinned(c->pinned, c->pinned_bytes);
   if (c->is_open) a->links->close();
   alloc_free(c->ranks);
   *c = (peer_transport){0};
