@@ -11,6 +11,8 @@
  *     and gives back with `_free`; a function that keeps a handle takes a count of its own. `_free(NULL)` does
  *     nothing.
  *   - Sizes are int64_t elements or size_t bytes, and say which. Ids, positions, ranks and axes count from 0.
+ *   - What is done by all processes of a job takes the job. NULL is this process alone, in no job, where it says so,
+ *     and where the call has nothing to tell another process; else it is EINVAL.
  *   - Process index, process count and devices per process are arguments, never globals, so that one process can ask
  *     as any process of any job. Device d belongs to process d / devices_per_process.
  */
@@ -286,65 +288,94 @@ int shardrt_array_wait(const shardrt_array *array);
 
 enum { SHARDRT_CHECK_OFF, SHARDRT_CHECK_SAMPLE, SHARDRT_CHECK_ALL };
 
-/* The job that this process belongs to, fixed by shardrt_init. */
-typedef struct shardrt_job {
+/* How the processes of a job find each other: by MPI where a launcher (mpirun, srun) started this one, alone
+ * otherwise; or alone in any case. */
+enum { SHARDRT_TRANSPORT_AUTO, SHARDRT_TRANSPORT_ALONE };
+
+/* How a job is opened. */
+typedef struct shardrt_options {
+  int32_t devices;      /* of each process; 0: 1 on the host, else this process's share of the machine's GPUs */
+  int32_t check;        /* SHARDRT_CHECK_… */
+  int32_t transport;    /* SHARDRT_TRANSPORT_… */
+  int32_t planning;     /* 1: no other process exists, nothing is read, nothing moves; this one plays process */
+  int32_t rank;         /* this one */
+  int32_t size;         /* of so many */
+  double timeout;       /* seconds that any wait may take in which no process moves data */
+  const char *platform; /* "host", "cuda"; NULL, "" or "auto": cuda where there is a GPU and the plug-in, else host */
+} shardrt_options;
+/* One device or a share of GPUs, found by itself, with checks of samples and 300 seconds. */
+void shardrt_options_init(shardrt_options *options);
+
+/* What a process knows of a job that it belongs to. It may be in several, one after the other or at once, of one
+ * platform and with as many devices in each. All calls that take a job are made on one thread, the one that opened it;
+ * where other processes are in it, each makes the same ones in the same order. */
+typedef struct shardrt_job shardrt_job;
+typedef struct shardrt_job_info {
   int32_t process_index;
   int32_t process_count;
   int32_t devices_per_process;
   int32_t check;     /* SHARDRT_CHECK_… */
-  int32_t planning;  /* 1 under `shardrt plan`: no other process exists, nothing is read, nothing moves */
+  int32_t planning;  /* as in shardrt_options */
   char platform[16]; /* of the devices: "host" or "cuda" */
-  double timeout;    /* seconds that any wait may take in which no process moves data */
-} shardrt_job;
+  double timeout;    /* as in shardrt_options */
+} shardrt_job_info;
 
-/* Joins the job: MPI where a launcher (mpirun, srun) started this process, alone otherwise. `wanted` gives
- * devices_per_process (0: 1 on the host, else this process's share of the machine's GPUs), check, planning, timeout and
- * platform (empty or "auto": "cuda" where there is a GPU and the plug-in, else "host"), and, when planning,
- * process_index and process_count; the rest is filled in. EINVAL: a platform that cannot be had. EMISMATCH: processes
- * with different numbers of devices or other platforms. Once in a process, on the main thread. */
-int shardrt_init(const shardrt_job *wanted);
-const shardrt_job *shardrt_job_get(void); /* NULL before shardrt_init */
+/* Joins a job, or begins one alone. Nothing of the options is kept. EINVAL: options that make no sense, a platform that
+ * cannot be had, another than a job that is open has. EMISMATCH: processes with different options or platforms.
+ * ETIMEOUT, ECOMM. After a failure *out is NULL, unless the other processes were found before: then it is a job that
+ * only shardrt_job_abort and shardrt_job_abandon take. */
+int shardrt_job_open(const shardrt_options *options, shardrt_job **out);
+/* Leaves the job; every process must get here, and waits (with the job's timeout) for the others. The handle is gone:
+ * what was made with it (loaders, traces) must be freed before; arrays on the host may stay. EMISMATCH, ETIMEOUT, ECOMM
+ * where the others do not come to it: then the job is still there, for shardrt_job_abort or shardrt_job_abandon. Where
+ * this process began MPI, that ends with the program, so that a job can be opened again. */
+int shardrt_job_close(shardrt_job *job);
+/* Leaves the job and waits for nobody; other processes wait for this one until their timeout. NULL is allowed. */
+void shardrt_job_abandon(shardrt_job *job);
+/* Ends the whole job at once, and this process, with `message` on stderr ("shardrt: process 2 of 4: …"; nothing where
+ * it is empty), printed once where several processes fail alike. Never returns; the exit status is `status` (1…255).
+ * For a program that is nothing but the job; others report an error and abandon it. NULL: this process alone ends. */
+void shardrt_job_abort(shardrt_job *job, int status, const char *message);
+const shardrt_job_info *shardrt_job_info_get(const shardrt_job *job); /* borrowed from the job */
 /* The ids of the job's devices, all of them, in the order in which make_mesh takes them: those that are linked best
- * side by side, the processes of a host together. NULL: 0, 1, 2, … They live as long as the job. */
-const int32_t *shardrt_job_order(void);
-/* Leaves the job; every process must get here, and waits (with the job's limit) for the others. */
-int shardrt_finalize(void);
-/* Ends the whole job at once with `message` on stderr ("shardrt: process 2 of 4: …"; nothing where it is empty),
- * printed once where several processes fail alike. Never returns; the exit status is `status` (1…255). */
-void shardrt_abort(int status, const char *message);
+ * side by side, the processes of a host together. NULL: 0, 1, 2, … Borrowed from the job. */
+const int32_t *shardrt_job_order(const shardrt_job *job);
 /* Records from now on where time goes: on this thread, the main one, and on those that are started later, each of which
- * keeps its last 32,767 events. shardrt_trace_finish, when all loaders are freed and before shardrt_finalize, writes
+ * keeps its last 32,767 events. shardrt_trace_finish, when all loaders are freed and before shardrt_job_close, writes
  * what all processes recorded to one file, whole or not at all: JSON of Chrome's trace-event format, which
  * https://ui.perfetto.dev opens. Its times begin at the start, on one clock for all processes of a host. Where
- * shardrt_abort ends the job, each process that calls it writes its own instead, if it is given the time: to `path`
+ * shardrt_job_abort ends the job, each process that calls it writes its own instead, if it is given the time: to `path`
  * where it is alone, else, as process 2, to "trace.2.json". Every process must make both calls; start: once in a
- * process, on the main thread. finish does nothing where nothing is recorded. EIO: process 0 cannot write the file. */
-int shardrt_trace_start(const char *path);
-int shardrt_trace_finish(void);
+ * process, as threads record for one trace only (EINVAL). finish gives the trace back (NULL: nothing), but
+ * where processes did not come to it: then it is for shardrt_job_abort. EIO: process 0 cannot write the file. */
+typedef struct shardrt_trace shardrt_trace;
+int shardrt_trace_start(shardrt_job *job, const char *path, shardrt_trace **out);
+int shardrt_trace_finish(shardrt_trace *trace);
 /* From now on a line may stand on the terminal that stderr goes to, which the job's last words are to take away. */
-void shardrt_job_line(void);
+void shardrt_job_line(shardrt_job *job);
 /* Where in the recipe this process is ("recipe.lua:12"), for reports about processes that wait for each other; copied.
  */
-void shardrt_job_at(const char *where);
+void shardrt_job_at(shardrt_job *job, const char *where);
 /* Notes a step that every process takes alike and by itself, without waiting for the others ("step 3 of the loader").
  * Whatever the processes do together next, or the end of the job, is EMISMATCH in all of them where they took other
  * steps, and the message says who took how many, and which was the last, by what stands before the first end of a line
  * in `what`. Copied. */
-void shardrt_job_step(const char *what);
+void shardrt_job_step(shardrt_job *job, const char *what); /* NULL: nothing */
 
 /* What every process of the job does together. `what` says what the call is and must be equal in every process, as
  * must `bytes`: a difference is EMISMATCH in every process, and the message says who called what, where; a process
  * that does not come within the job's timeout is ETIMEOUT, naming it. */
-int shardrt_allgather(const char *what, const void *mine, size_t bytes, void *all); /* all: process_count * bytes */
-int shardrt_barrier(const char *what);
+/* `all` has room for process_count * bytes. */
+int shardrt_allgather(shardrt_job *job, const char *what, const void *mine, size_t bytes, void *all);
+int shardrt_barrier(shardrt_job *job, const char *what);
 /* The global value of an array in every process: `value` is C-contiguous and of the global shape. Every distinct box
  * is sent by one process. */
-int shardrt_process_allgather(const shardrt_array *array, void *value);
+int shardrt_process_allgather(shardrt_job *job, const shardrt_array *array, void *value);
 
 /* What the user should know although the job goes on, each thing once, in process 0: that a plug-in is there which
  * cannot be used; that data between the devices of processes goes through the host; and why. Borrowed until the job
  * ends; NULL: there is nothing, or nothing more. */
-const char *shardrt_job_notice(void);
+const char *shardrt_job_notice(shardrt_job *job);
 
 /* Laying an array out anew. NULL for the options: as they are when all are 0. */
 typedef struct shardrt_reshard_options {
@@ -360,7 +391,7 @@ typedef struct shardrt_reshard_options {
  * are under way when it returns. EINVAL: the sharding does not fit the shape, or names a device beyond the job's; too
  * little staging for two elements. EDATA: x has no data. EMISMATCH: processes differ in what they call. ETIMEOUT: a
  * process stopped; the message names it and where it was. */
-int shardrt_reshard(shardrt_array *x, shardrt_sharding *to, const shardrt_reshard_options *options,
+int shardrt_reshard(shardrt_job *job, shardrt_array *x, shardrt_sharding *to, const shardrt_reshard_options *options,
                     shardrt_array **out);
 
 /* ---- checks: replicas that differ, processes that differ -------------------------------------------------------- */
@@ -374,18 +405,19 @@ uint64_t shardrt_fingerprint(const void *data, size_t bytes); /* XXH3, 64 bits *
 /* Every process gives the fingerprints of its shards of one array (its shard_count of them, in mesh order). Where two
  * devices hold the same box and their fingerprints differ: EMISMATCH in every process, naming `name` (a field, or how
  * the array was made), the processes, the devices and the index range. */
-int shardrt_check_replicas(const char *name, const shardrt_array *array, const uint64_t *fingerprints);
+int shardrt_check_replicas(shardrt_job *job, const char *name, const shardrt_array *array,
+                           const uint64_t *fingerprints);
 /* The same, with the fingerprints taken from the array's buffers: by the devices, where these have memory of their own
  * (all processes' have, or none's; runtime/check/fingerprint.cu says which 64 bits). */
-int shardrt_check_array(const char *name, const shardrt_array *array);
+int shardrt_check_array(shardrt_job *job, const char *name, const shardrt_array *array);
 /* Every process must give the same `fingerprint` of `subject` ("the file images.npy", "the host value"): EMISMATCH in
  * every process otherwise, naming the processes that differ from process 0. */
-int shardrt_check_same(const char *subject, uint64_t fingerprint);
+int shardrt_check_same(shardrt_job *job, const char *subject, uint64_t fingerprint);
 
 /* Every process tells how its part of `what`, something that all do together, ended: `code`, and where it is negative,
  * this thread's message. 0 where all succeeded; else, in every process, the code and the message of the first that did
  * not, with its number unless all failed alike. */
-int shardrt_check_outcome(const char *what, int code);
+int shardrt_check_outcome(shardrt_job *job, const char *what, int code);
 
 /* ---- sources: random access to samples in files ----------------------------------------------------------------- */
 
@@ -524,12 +556,14 @@ int64_t shardrt_source_mix_weight(const shardrt_source *source, int32_t part); /
  * dimensions, are true. Every process must call it: each works out its share, once, and all know the outcome.
  * EMISMATCH: their sources differ. What fails in one process fails in all. Under planning all samples are let through.
  */
-int shardrt_source_filter(shardrt_source *source, const shardrt_source *verdict, shardrt_source **out);
+int shardrt_source_filter(shardrt_job *job, shardrt_source *source, const shardrt_source *verdict,
+                          shardrt_source **out);
 /* The samples of `source` for which those of `looked`, a source made of it by maps, can be read, and what is to be
  * decoded in them decoded, all of it. A sample is left out where that fails with the data (EFORMAT, EOVERFLOW);
  * whatever else fails is an error, as it would be later. Every process must call it, as shardrt_source_filter, and has
  * the same outcome; it is `source` itself where all can be read. EFORMAT: none can. EMISMATCH. */
-int shardrt_source_readable(shardrt_source *source, const shardrt_source *looked, shardrt_source **out);
+int shardrt_source_readable(shardrt_job *job, shardrt_source *source, const shardrt_source *looked,
+                            shardrt_source **out);
 /* Of what shardrt_source_readable left out below any views of a source: how many samples; and why, of the first
  * thousand of each such call: a message that names file, record and reason, living as long as the source, and the
  * sample's number in the files (may be NULL). NULL beyond the last. */
@@ -551,7 +585,7 @@ typedef struct shardrt_pack_options {
  * split are sequences. Which row depends on lengths and options alone. Every process must call it: each looks at the
  * lengths of its share of the samples, once. EINVAL: no such field, a longer sequence. Under planning a row for each
  * sample. */
-int shardrt_source_pack(shardrt_source *source, int32_t field, const shardrt_pack_options *options,
+int shardrt_source_pack(shardrt_job *job, shardrt_source *source, int32_t field, const shardrt_pack_options *options,
                         shardrt_source **out);
 /* Of packed rows, the share of elements that are of sequences; negative for a source of anything else. */
 double shardrt_source_fill(const shardrt_source *source);
@@ -579,7 +613,7 @@ int shardrt_source_value(const shardrt_source *source, int32_t field, int64_t sa
  * first blocks; of host arrays, all they held when the source was made. shardrt_check_source compares it across the
  * job, whatever the job's check is, and on a difference names file (by process 0's path) and processes. */
 uint64_t shardrt_source_fingerprint(const shardrt_source *source);
-int shardrt_check_source(const shardrt_source *source);
+int shardrt_check_source(shardrt_job *job, const shardrt_source *source);
 /* What the fingerprint is of, to say what differs: of the files, and of how views choose among what is in them; 0 for
  * what is not there. `hashes` has room for SHARDRT_DATA_KINDS. */
 enum {
@@ -645,7 +679,8 @@ typedef struct shardrt_saved {
  * digits>.tmp", synced, and renamed; what a killed job left behind is removed by the next one that saves to the same
  * path. An error in one process is an error in all. EINVAL: a name that is no UTF-8, or stands twice. EMISMATCH:
  * processes that save different things. EIO. */
-int shardrt_safetensors_save(const char *path, int64_t count, const shardrt_saved *entries, int64_t *bytes_written);
+int shardrt_safetensors_save(shardrt_job *job, const char *path, int64_t count, const shardrt_saved *entries,
+                             int64_t *bytes_written);
 /* An array whose boxes would be very many very small runs in the file, scattered between those of other processes
  * (columns of few bytes), is laid out in rows before it is written, over the job's links: *out becomes that sharding,
  * with a count, or NULL for an array that is written as it is. Only an array's layout decides. */
@@ -757,15 +792,15 @@ int shardrt_regroup(const shardrt_array *x, shardrt_array *out);
 
 /* shardrt_reshard between two operations: the new blocks' memory is of what results have given back, and comes back to
  * it. (Steps of training move many sizes in turn; shardrt_reshard keeps memory for the last one only.) */
-int shardrt_reshard_operand(shardrt_array *x, shardrt_sharding *to, const shardrt_reshard_options *options,
-                            shardrt_array **out);
+int shardrt_reshard_operand(shardrt_job *job, shardrt_array *x, shardrt_sharding *to,
+                            const shardrt_reshard_options *options, shardrt_array **out);
 
 /* n >= 0 arrays put into `out`, which all processes do together: out[i + by[k]] = in[k][i], wherever out has that; `by`
  * has a number for each dimension of each array. What no array gives is 0. No two may give one element. An element
  * comes over a link only to a process that does not hold it, and once. Shapes are those of the whole arrays, which may
  * lie in any sharding over out's devices. EINVAL: other devices, dtypes or numbers of dimensions; EDATA; ENOMEM;
  * EMISMATCH where processes differ in what they call. */
-int shardrt_assemble(int32_t n, shardrt_array *const *in, const int64_t *by, shardrt_array *out);
+int shardrt_assemble(shardrt_job *job, int32_t n, shardrt_array *const *in, const int64_t *by, shardrt_array *out);
 
 /* -- elements, one by one -- */
 
@@ -967,7 +1002,8 @@ enum { SHARDRT_PER_PROCESS, SHARDRT_GLOBAL, SHARDRT_PER_DEVICE }; /* who reads w
 typedef struct shardrt_loader shardrt_loader;
 
 typedef struct shardrt_loader_options {
-  shardrt_source *source;             /* a count is taken */
+  shardrt_job *job;       /* whose processes read together, and which outlives the loader; NULL: this process alone */
+  shardrt_source *source; /* a count is taken */
   shardrt_sharding *const *shardings; /* one for each field, then one for the mask (may be NULL unless PAD) */
   /* One for each field: how a batch is laid out when it is read, before it goes over the links between processes to
    * the layout that is asked for. NULL: it is read as it is asked for. */

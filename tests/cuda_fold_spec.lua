@@ -3,6 +3,7 @@
 
 local ffi = require "ffi"
 local C = require "shardrt.base.ffi"
+local current = require "shardrt.base.current"
 local mpi = require "tests.support.mpi"
 
 local plugin = os.getenv "SHARDRT_STANDIN" or "build/standin/shardrt-cuda.so"
@@ -460,12 +461,13 @@ if (os.getenv "SHARDRT_CUDA_PLUGIN" or ""):find "standin" then
             package.path = "./?.lua;" .. package.path
             local ffi = require "ffi"
             local C = require "shardrt.base.ffi"
+            local current = require "shardrt.base.current"
             local arrays = require "tests.support.arrays"
             local over = arrays.sharding({ 2 }, { "a" }, arrays.P())
             local x = arrays.global(over, "float32", { 8 }, ffi.new "float[8]")
             local out = arrays.new(over, "float32", {})
             local code = C.shardrt_reduce(C.SHARDRT_SUM, x, 1, ffi.new "int32_t[1]", out)
-            if code == 0 then code = C.shardrt_check_array("x", x) end
+            if code == 0 then code = C.shardrt_check_array(current.job, "x", x) end
             io.stdout:write(code < 0 and ffi.string(C.shardrt_error_message()) or "it went well")
           ]],
         }
@@ -568,11 +570,11 @@ describe("the replica check on devices", function()
     local over = arrays.sharding({ 2, 2 }, { "copies", "rows" }, P "rows")
     local shape = { 4, 3 }
     local x = array_of(over, "int32", shape, host("int32", 12, function(i) return i end))
-    assert.equal(0, C.shardrt_check_array("x", x))
-    assert.equal(0, C.shardrt_check_array("x", arrays.apart(x, over, "int32", shape)))
+    assert.equal(0, C.shardrt_check_array(current.job, "x", x))
+    assert.equal(0, C.shardrt_check_array(current.job, "x", arrays.apart(x, over, "int32", shape)))
     for device = 0, 3 do
       assert.equal(C.SHARDRT_EMISMATCH,
-        C.shardrt_check_array("label", arrays.apart(x, over, "int32", shape, device)))
+        C.shardrt_check_array(current.job, "label", arrays.apart(x, over, "int32", shape, device)))
       local text = ffi.string(C.shardrt_error_message())
       assert.truthy(text:find("label: ", 1, true), text)
       assert.truthy(text:find(device % 2 == 0 and "[0:2, 0:3]" or "[2:4, 0:3]", 1, true), text)
@@ -587,7 +589,7 @@ describe("the replica check on devices", function()
     repeat
       n = n + 1
       C.shardrt_alloc_fail_at(n)
-      code = C.shardrt_check_array("x", x)
+      code = C.shardrt_check_array(current.job, "x", x)
       C.shardrt_alloc_fail_at(0)
     until code ~= C.SHARDRT_ENOMEM
     assert.equal(0, code)
@@ -602,12 +604,14 @@ describe("the replica check on devices", function()
         package.path = "./?.lua;" .. package.path
         local ffi = require "ffi"
         local C = require "shardrt.base.ffi"
+        local current = require "shardrt.base.current"
         local arrays = require "tests.support.arrays"
         local over = arrays.sharding({ 4 }, { "copies" }, arrays.P())
         local value = ffi.new("int64_t[1000]", 7)
         local x = arrays.global(over, "int64", { 1000 }, value)
-        assert(C.shardrt_check_array("x", x) == 0)
-        assert(C.shardrt_check_array("y", arrays.apart(x, over, "int64", { 1000 }, 2)) == C.SHARDRT_EMISMATCH)
+        assert(C.shardrt_check_array(current.job, "x", x) == 0)
+        local apart = arrays.apart(x, over, "int64", { 1000 }, 2)
+        assert(C.shardrt_check_array(current.job, "y", apart) == C.SHARDRT_EMISMATCH)
         io.stdout:write(ffi.string(C.shardrt_error_message()), "\n")
       ]],
     }

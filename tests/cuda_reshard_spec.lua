@@ -176,7 +176,7 @@ describe("on the devices of one process, resharding", function()
         repeat
           n = n + 1
           C.shardrt_alloc_fail_at(n)
-          code = C.shardrt_reshard(x.handle, to.handle, nil, out)
+          code = C.shardrt_reshard(current.job, x.handle, to.handle, nil, out)
           C.shardrt_alloc_fail_at(0)
           assert(code == 0 or code == C.SHARDRT_ENOMEM, ffi.string(C.shardrt_error_message()))
           if code ~= 0 then failed = failed + 1 end
@@ -270,7 +270,7 @@ describe("between processes with GPUs of their own, resharding", function()
       local out = ffi.new "shardrt_array *[1]"
       for n = 1, 25 do
         C.shardrt_alloc_fail_at(n)
-        local code = C.shardrt_reshard(x.handle, to.handle, nil, out)
+        local code = C.shardrt_reshard(current.job, x.handle, to.handle, nil, out)
         C.shardrt_alloc_fail_at(0)
         assert(code == C.SHARDRT_ENOMEM, code)
       end
@@ -386,7 +386,7 @@ describe("links that fail during reshards", function()
       local out, last = ffi.new "shardrt_array *[1]", %d
       for n = 1, last do
         if me == 1 then C.shardrt_alloc_fail_at(n) end
-        local code = C.shardrt_reshard(x.handle, to.handle, nil, out)
+        local code = C.shardrt_reshard(current.job, x.handle, to.handle, nil, out)
         local said = ffi.string(C.shardrt_error_message())
         C.shardrt_alloc_fail_at(0)
         assert(code == C.SHARDRT_ENOMEM and said:find("process 1: ", 1, true), n .. ": " .. said)

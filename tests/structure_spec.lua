@@ -107,7 +107,7 @@ describe("the rooms", function()
       end
     end
     local symbols = table.concat(lines_of(("nm -D --defined-only %s"):format(require("tests.support.mpi").program())))
-    assert.truthy(symbols:find "shardrt_init")
+    assert.truthy(symbols:find "shardrt_job_open")
     for _, name in ipairs { "shardrt_accelerator", "cuda_check", "pinned_allocate", "nccl_links", "cudaMalloc" } do
       assert.is_nil(symbols:find(" " .. name, 1, true), name .. " is in the program")
     end

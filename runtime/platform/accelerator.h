@@ -263,13 +263,20 @@ typedef const accelerator *accelerator_plugin(void);
 
 /* NULL: the devices are the host's. */
 const accelerator *accelerator_get(void);
+/* What was looked for. */
+typedef struct accelerator_finding {
+  const accelerator *found; /* NULL: the devices are the host's */
+  uint64_t which;           /* tells who shares its GPUs, as `count` does; 0: the host's */
+  char notice[1024];        /* for the user: that "auto" found a plug-in which cannot be used; "": nothing */
+} accelerator_finding;
 /* Looks for a platform by its name ("host", "cuda"; NULL or "auto": cuda where the plug-in is and finds a GPU, else the
- * host). *which tells who shares its GPUs, as `count` does; 0: the host's. EINVAL: there is no such platform, it was
- * not built, or there is no GPU, or the plug-in that SHARDRT_CUDA_PLUGIN names is none: the message says what would do.
- */
-int accelerator_find(const char *name, uint64_t *which);
-/* Opens what was found, once in a process; *devices becomes how many there are. */
-int accelerator_open(const accelerator_wanted *wanted, int32_t *devices);
+ * host). EINVAL: there is no such platform, it was not built, or there is no GPU, or the plug-in that
+ * SHARDRT_CUDA_PLUGIN names is none: the message says what would do. */
+int accelerator_find(const char *name, accelerator_finding *out);
+/* Opens what was found, NULL for the host; *devices becomes how many there are. It is the process's: a job that is
+ * opened while another is has the same platform, and as many devices. EINVAL: it wants others. */
+int accelerator_open(const accelerator *found, const accelerator_wanted *wanted, int32_t *devices);
+/* For each accelerator_open; with the last one the devices are given back. */
 void accelerator_close(void);
 /* Whether SHARDRT_LINKS is "off", so that data between processes goes through the host; EINVAL: it is none of the words
  * that it may be. */
@@ -278,8 +285,6 @@ int accelerator_links_wish(bool *is_off);
  * False: it may not. What is held must be in order then, and no lock be held that freeing takes; the GPU that calls of
  * this thread go to may be another one afterwards. */
 bool accelerator_reclaim(void);
-/* What the user should know, once: that "auto" found a plug-in which cannot be used. NULL: nothing. Borrowed. */
-const char *accelerator_notice(void);
 /* "host" or the accelerator's name. */
 const char *accelerator_name(void);
 

@@ -92,6 +92,7 @@ int exchange_staged_run(const device_channel_args *args, channels *out, channels
   x->args = args;
   x->a = accelerator_get();
   x->window.transport = m->transport;
+  x->window.link = m->link;
   x->window.rules = &args->rules;
   x->window.in.channels = in;
   x->window.out.channels = out;
