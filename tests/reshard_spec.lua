@@ -356,7 +356,7 @@ describe("between processes, resharding", function()
       ['shardrt.reshard(twin, on(nil, "x"))'] = "process 2: reshard of int32 {16, 8}, array 2",
       ['shardrt.reshard(x, on(nil, "x"), { staging_bytes = 1000 })'] = "process 2: reshard of int32 {16, 8}",
       ["shardrt.process_allgather(x)"] = "process 2: process_allgather of int32 {16, 8}",
-      ["shardrt.process_allgather(1)"] = "process 2: process_allgather of float32 {}",
+      ["shardrt.process_allgather(1)"] = "process 2: process_allgather of float64 {}",
       ["shardrt.device_put(moves.value({ 16, 8 }, 'int32', 1), on 'x')"] = "process 2: ",
       ["return"] = "process 2: the end of the recipe",
     }
