@@ -28,8 +28,8 @@ typedef struct shardrt_safetensors shardrt_safetensors;
 /* Opens a file for reading: its header is read and checked, nothing else. EIO: it cannot be read. EFORMAT: it is
  * malformed, or cut off; the message names the file and the array in question. */
 int shardrt_safetensors_open(const char *path, shardrt_safetensors **out);
-void shardrt_safetensors_free(shardrt_safetensors *file);
-int64_t shardrt_safetensors_count(const shardrt_safetensors *file);
+void shardrt_safetensors_free(shardrt_safetensors *file); /* and with it the names and shapes borrowed from it */
+int64_t shardrt_safetensors_count(const shardrt_safetensors *file); /* arrays in it */
 /* The i-th array, by name, ascending; borrowed from the file, as is its name. */
 const shardrt_tensor *shardrt_safetensors_tensor(const shardrt_safetensors *file, int64_t i);
 /* A number that is equal in processes that see the same file: its length, its header, the first block of its data. */

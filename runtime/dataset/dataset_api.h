@@ -176,12 +176,12 @@ double shardrt_source_fill(const shardrt_source *source);
 /* Under planning: how many samples there are is not known before data is read, and the most there can be are counted.
  */
 bool shardrt_source_is_guessed(const shardrt_source *source);
-void shardrt_source_free(shardrt_source *source);
+void shardrt_source_free(shardrt_source *source); /* one count less */
 /* The i-th class of a source of the format "folder", whose label is i; lives as long as the source. NULL beyond the
  * last, and in other sources. */
 const char *shardrt_source_class(const shardrt_source *source, int64_t i);
-int64_t shardrt_source_count(const shardrt_source *source);
-int32_t shardrt_source_field_count(const shardrt_source *source);
+int64_t shardrt_source_count(const shardrt_source *source);                             /* samples */
+int32_t shardrt_source_field_count(const shardrt_source *source);                       /* of each sample */
 const shardrt_field *shardrt_source_field(const shardrt_source *source, int32_t field); /* borrowed; NULL: none */
 /* How many bytes of one sample a reader of `inner`, a box within it, takes from the storage; 0 for a field that is
  * computed. */

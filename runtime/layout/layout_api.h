@@ -22,10 +22,10 @@ typedef struct shardrt_sharding shardrt_sharding;
  * from the product of the sizes, an id outside [0, device_count), an id that repeats; EOVERFLOW: the product. */
 int shardrt_mesh_new(int32_t naxes, const int64_t *sizes, const char *const *names, int64_t nids, const int32_t *ids,
                      int64_t device_count, shardrt_mesh **out);
-void shardrt_mesh_free(shardrt_mesh *mesh);
-int64_t shardrt_mesh_size(const shardrt_mesh *mesh);
-int32_t shardrt_mesh_axis_count(const shardrt_mesh *mesh);
-int64_t shardrt_mesh_axis_size(const shardrt_mesh *mesh, int32_t axis);
+void shardrt_mesh_free(shardrt_mesh *mesh);                                 /* one count less */
+int64_t shardrt_mesh_size(const shardrt_mesh *mesh);                        /* in devices: the product of its axes */
+int32_t shardrt_mesh_axis_count(const shardrt_mesh *mesh);                  /* 1 or more */
+int64_t shardrt_mesh_axis_size(const shardrt_mesh *mesh, int32_t axis);     /* needs 0 <= axis < axis_count */
 const char *shardrt_mesh_axis_name(const shardrt_mesh *mesh, int32_t axis); /* lives as long as the mesh */
 int32_t shardrt_mesh_device(const shardrt_mesh *mesh, int64_t position);    /* the id at a row-major position */
 /* The positions of the mesh whose device id lies in [first_id, first_id + count), ascending; writes at most `capacity`
@@ -44,7 +44,7 @@ int shardrt_sharding_new(shardrt_mesh *mesh, int32_t nentries, const int32_t *ax
                          const char *const *axis_names, shardrt_sharding **out);
 /* The whole array on one device. */
 int shardrt_sharding_single(int32_t device, shardrt_sharding **out);
-void shardrt_sharding_free(shardrt_sharding *sharding);
+void shardrt_sharding_free(shardrt_sharding *sharding);                /* one count less */
 shardrt_mesh *shardrt_sharding_mesh(const shardrt_sharding *sharding); /* borrowed */
 /* NamedSharding(Mesh("data": 4, "model": 2), P("data", nil)), or SingleDeviceSharding(device 3); lives as long as the
  * sharding. */
@@ -102,7 +102,7 @@ typedef struct shardrt_shift {
 /* The way of these elements; boxes are counted as in the new array. */
 int shardrt_route_shifted(const shardrt_sharding *from, const shardrt_sharding *to, const shardrt_shift *shift,
                           int32_t process, int32_t devices_per_process, shardrt_route **out);
-void shardrt_route_free(shardrt_route *route);
+void shardrt_route_free(shardrt_route *route); /* NULL is allowed */
 /* In elements: each that the process receives, once; that it sends, once for each receiving process; and that its new
  * boxes take from its own old ones. */
 void shardrt_route_elements(const shardrt_route *route, int64_t *received, int64_t *sent, int64_t *copied);

@@ -93,7 +93,8 @@ void shardrt_loader_free(shardrt_loader *loader); /* joins the workers; arrays a
  * compared. Every process must call it alike: the number of steps was fixed by shardrt_loader_new, and every step is
  * told to shardrt_job_step, so that a process which took others is found. Masks of full batches share one memory. */
 int shardrt_loader_next(shardrt_loader *loader, shardrt_array **arrays);
-int64_t shardrt_loader_steps_per_epoch(const shardrt_loader *loader);
+int64_t shardrt_loader_steps_per_epoch(const shardrt_loader *loader); /* batches, by the source and the remainder */
+/* Of what was handed out so far; may be called between any two steps. */
 void shardrt_loader_stats_get(const shardrt_loader *loader, shardrt_loader_stats *out);
 /* Where the next batch stands: its epoch and its first row in the epoch's order. seek goes there: O(1). EINVAL:
  * outside the epoch. */

@@ -48,7 +48,7 @@ int32_t shardrt_buffer_device(const shardrt_buffer *buffer);
 int shardrt_buffer_host(shardrt_buffer *buffer, void **out);
 /* Begins to make that copy, and does not wait for it. */
 int shardrt_buffer_fetch(shardrt_buffer *buffer);
-size_t shardrt_buffer_bytes(const shardrt_buffer *buffer);
+size_t shardrt_buffer_bytes(const shardrt_buffer *buffer); /* as it was made with */
 /* Bytes that this process's devices have of their own, together; of a GPU that is several devices, once. 0: they have
  * no memory but the process's. */
 size_t shardrt_device_memory(void);
@@ -68,7 +68,7 @@ typedef struct shardrt_array shardrt_array;
 /* An array whose shards have no buffers yet. Errors as shardrt_sharding_shard_shape. */
 int shardrt_array_new(shardrt_sharding *sharding, int32_t dtype, int32_t ndim, const int64_t *shape, int32_t process,
                       int32_t devices_per_process, shardrt_array **out);
-void shardrt_array_free(shardrt_array *array);
+void shardrt_array_free(shardrt_array *array); /* and a count less of its buffers and its sharding */
 /* The number of an array among those that all processes made together, the same in every process; 0, as a new array
  * has: it was not made by all together. What all processes do with an array first compares the numbers. Where processes
  * make arrays apart, one by one, the number comes from the value (all of it, C-contiguous): its highest bit is set, and
@@ -76,8 +76,8 @@ void shardrt_array_free(shardrt_array *array);
 uint64_t shardrt_array_number(const shardrt_array *array);
 void shardrt_array_set_number(shardrt_array *array, uint64_t number);
 void shardrt_array_number_by_value(shardrt_array *array, const void *value);
-int32_t shardrt_array_dtype(const shardrt_array *array);
-int32_t shardrt_array_ndim(const shardrt_array *array);
+int32_t shardrt_array_dtype(const shardrt_array *array);              /* SHARDRT_FLOAT32, … */
+int32_t shardrt_array_ndim(const shardrt_array *array);               /* at most SHARDRT_MAX_NDIM */
 const int64_t *shardrt_array_shape(const shardrt_array *array);       /* the global shape; borrowed */
 shardrt_sharding *shardrt_array_sharding(const shardrt_array *array); /* borrowed */
 int64_t shardrt_array_shard_count(const shardrt_array *array);

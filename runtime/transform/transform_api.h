@@ -10,7 +10,7 @@ typedef struct shardrt_transform shardrt_transform;
  * runtime/transform/kind/. They are copied. EINVAL: another name, or numbers that make no sense for it. */
 int shardrt_transform_new(const char *kind, int64_t count, const double *numbers, size_t nbytes, const void *bytes,
                           shardrt_transform **out);
-void shardrt_transform_free(shardrt_transform *transform);
+void shardrt_transform_free(shardrt_transform *transform); /* one count less */
 
 /* The random numbers that one sample is given, one after the other (transform/draw.h says what they come from). `used`
  * is how many were drawn; needs used < SHARDRT_RANDOM_LIMIT. */

@@ -10,7 +10,7 @@ typedef struct shardrt_folder shardrt_folder;
 /* Opens a folder and makes it, with those above it, where it is not there. Waits up to `seconds` for whoever holds it.
  * EIO: it cannot be made or opened; it stays held by another. */
 int shardrt_folder_open(const char *path, double seconds, shardrt_folder **out);
-void shardrt_folder_free(shardrt_folder *folder);
+void shardrt_folder_free(shardrt_folder *folder); /* lets it go; NULL is allowed */
 /* The names in it, without "." and "..", each with its NUL, in no order; ended by an empty one. */
 int shardrt_folder_names(const shardrt_folder *folder, shardrt_buffer **out);
 /* A new folder within it. EIO: there is one, the disk is full, … */
