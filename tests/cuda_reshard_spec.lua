@@ -282,6 +282,32 @@ describe("between processes with GPUs of their own, resharding", function()
   end)
 end)
 
+describe("links between the GPUs of processes", function()
+  it("are one job's: a second one is told so, and its data goes through the host", function()
+    run([[
+      local fail = require "shardrt.base.error"
+      local value, to = moves.value({ 64, 64 }, "float32", 1), on(nil, "x")
+      local x = shardrt.device_put(value, on "x")
+      moves.holds(shardrt.reshard(x, to), value, "before")
+      assert(C.shardrt_job_notice(current.job) == nil)
+      local options, out = ffi.new "shardrt_options", ffi.new "shardrt_job *[1]"
+      C.shardrt_options_init(options)
+      options.devices = current.info.devices_per_process
+      fail.check(C.shardrt_job_open(options, out))
+      local second, made = out[0], ffi.new "shardrt_array *[1]"
+      fail.check(C.shardrt_reshard(second, x.handle, to.handle, nil, made))
+      moves.holds(require("shardrt.array.array").wrap(made[0], to), value, "in the second job")
+      if current.info.process_index == 0 then
+        local notice = ffi.string(C.shardrt_job_notice(second))
+        assert(notice:find("another job of this process has the links between its GPUs", 1, true), notice)
+        assert(notice:find("goes through the host", 1, true), notice)
+      end
+      fail.check(C.shardrt_job_close(second))
+      moves.holds(shardrt.reshard(x, to), value, "afterwards")
+    ]], { processes = 2, devices = 1 })
+  end)
+end)
+
 describe("where processes share GPUs, data goes through the host", function()
   for _, topology in ipairs { { 2, 8, 1 }, { 4, 2, 1 }, { 4, 2, 2 } } do
     it(("which is said once: %d x %d devices on %d GPUs"):format(unpack(topology)), function()
