@@ -165,7 +165,7 @@ static int mpi_piece_type(comm_link *link, size_t bytes, size_t stride) {
 }
 
 static int mpi_gather(comm_link *link, const void *mine, size_t bytes, void *all, size_t stride) {
-  assert(state.request == MPI_REQUEST_NULL && bytes <= COMM_PIECE && stride >= bytes);
+  assert(link->request == MPI_REQUEST_NULL && bytes <= COMM_PIECE && stride >= bytes);
   int code;
   if (stride == bytes) {
     code = MPI_Iallgather(mine, (int)bytes, MPI_BYTE, all, (int)bytes, MPI_BYTE, link->work, &link->request);
@@ -189,7 +189,7 @@ static int mpi_test(comm_link *link, bool *done) {
 /* A synchronous send: one that MPI could keep for the receiver would let a quick sender fill the receiver's memory. */
 static int mpi_isend(comm_link *link, int32_t request, int32_t to, int32_t tag, const void *data, size_t bytes) {
   assert(request >= 0 && request < COMM_REQUESTS && bytes <= COMM_PIECE);
-  assert(state.under_way[request] == MPI_REQUEST_NULL);
+  assert(link->under_way[request] == MPI_REQUEST_NULL);
   link->expected[request] = 0;
   int code = MPI_Issend(data, (int)bytes, MPI_BYTE, to, tag, link->messages, &link->under_way[request]);
   return code == MPI_SUCCESS ? SHARDRT_OK : mpi_error("sending", code);
@@ -197,7 +197,7 @@ static int mpi_isend(comm_link *link, int32_t request, int32_t to, int32_t tag, 
 
 static int mpi_irecv(comm_link *link, int32_t request, int32_t from, int32_t tag, void *data, size_t bytes) {
   assert(request >= 0 && request < COMM_REQUESTS && bytes <= COMM_PIECE);
-  assert(state.under_way[request] == MPI_REQUEST_NULL);
+  assert(link->under_way[request] == MPI_REQUEST_NULL);
   link->expected[request] = bytes;
   int code = MPI_Irecv(data, (int)bytes, MPI_BYTE, from, tag, link->messages, &link->under_way[request]);
   return code == MPI_SUCCESS ? SHARDRT_OK : mpi_error("receiving", code);
