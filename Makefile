@@ -73,6 +73,11 @@ $(BUILD)/lua/shardrt/cdef.lua: runtime/shardrt.h | $(BUILD)/found
 	@mkdir -p $(@D)
 	$(call quiet,cdef ){ echo 'return [==['; $(CC) -E -P -DSHARDRT_CDEF -Iruntime -MMD -MP -MF $@.d -MT $@ $<; echo ']==]'; } > $@
 -include $(BUILD)/lua/shardrt/cdef.lua.d
+# The public header in one file, as it is installed.
+$(BUILD)/include/shardrt.h: runtime/shardrt.h $(filter %_api.h,$(HEADERS))
+	@mkdir -p $(@D)
+	$(call quiet,head )awk 'function part(path, line) { while ((getline line < path) > 0) if (line !~ /^#include "/) print line } \
+	  /^#include "/ { part("runtime/" substr($$2, 2, length($$2) - 2)); next } !/clang-format/' $< > $@
 $(BUILD)/lua/shardrt/cdef.o: $(BUILD)/lua/shardrt/cdef.lua
 	$(call quiet,lua  )luajit -b -n shardrt.cdef $< $@
 
@@ -130,13 +135,13 @@ lint: deps-lint
 	luacheck -q lua recipes tests
 
 # What was built, as it is: whoever installs, often root, may have another toolkit or none.
-install: $(BUILD)/shardrt $(if $(CUDA_MISSING)$(wildcard $(BUILD)/shardrt-cuda.so),,$(BUILD)/shardrt-cuda.so)
+install: $(BUILD)/shardrt $(BUILD)/include/shardrt.h $(if $(CUDA_MISSING)$(wildcard $(BUILD)/shardrt-cuda.so),,$(BUILD)/shardrt-cuda.so)
 	@[ ! -e $(BUILD)/shardrt-cuda.so ] || [ -z "$$(find $(PLUGIN) $(KERNELS) -newer $(BUILD)/shardrt-cuda.so)" ] || { \
 	  echo "$(BUILD)/shardrt-cuda.so is older than what it is made of: \`make cuda\` makes it anew"; exit 1; }
 	install -D -m 755 $(BUILD)/shardrt $(DESTDIR)$(PREFIX)/bin/shardrt
 	[ ! -e $(BUILD)/shardrt-cuda.so ] || \
 	  install -D -m 755 $(BUILD)/shardrt-cuda.so $(DESTDIR)$(PREFIX)/lib/shardrt/shardrt-cuda.so
-	install -D -m 644 runtime/shardrt.h $(DESTDIR)$(PREFIX)/include/shardrt.h
+	install -D -m 644 $(BUILD)/include/shardrt.h $(DESTDIR)$(PREFIX)/include/shardrt.h
 	install -D -m 644 runtime/shardrt.1 $(DESTDIR)$(PREFIX)/share/man/man1/shardrt.1
 	cd lua && find shardrt -name '*.lua' -exec install -D -m 644 {} $(abspath $(DESTDIR)$(PREFIX))/share/shardrt/lua/{} \; # for editors
 

@@ -58,15 +58,14 @@ static void bus_signal(int number, siginfo_t *info, void *context) {
   _exit(1);
 }
 
-void bus_watch(void) {
-  const shardrt_job *job = shardrt_job_get();
-  bus.has_others = job->process_count > 1 && !job->planning;
+void bus_watch(const shardrt_job_info *info) {
+  bus.has_others = info->process_count > 1 && !info->planning;
   snprintf(bus.head, sizeof bus.head, "shardrt: ");
   /* An abstract name (unix(7)), the same in the processes on this host that one launcher started. */
   const char *launch = "alone";
   long starter = getpid();
   if (bus.has_others) {
-    snprintf(bus.head, sizeof bus.head, "shardrt: process %d of %d: ", job->process_index, job->process_count);
+    snprintf(bus.head, sizeof bus.head, "shardrt: process %d of %d: ", info->process_index, info->process_count);
     launch = getenv("PMIX_NAMESPACE");
     starter = launch == NULL ? getppid() : 0;
   }

@@ -60,7 +60,7 @@ typedef enum command { COMMAND_RECIPE, COMMAND_PLAN, COMMAND_TEST, COMMAND_INDEX
 
 typedef struct options {
   command command;
-  shardrt_job job;
+  shardrt_options job;
   int processes;      /* run: how many to start */
   bool is_counted;    /* their number was given */
   int restarts;       /* run: -1 where the option was not given */
@@ -116,7 +116,7 @@ static void parse_platform(options *o, const char *what, const char *text) {
   static const char *const names[] = {"auto", "host", "cuda"};
   for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
     if (strcmp(text, names[i]) != 0) continue;
-    snprintf(o->job.platform, sizeof o->job.platform, "%s", text);
+    o->job.platform = names[i];
     return;
   }
   char format[64];
@@ -147,7 +147,7 @@ static void parse_options(options *o, int argc, char **argv) {
   while ((option = getopt_long(argc, argv, "+:n:h", longs, NULL)) != -1) {
     switch (option) {
     case 'd':
-      o->job.devices_per_process = parse_count(o, "--devices", optarg, 1);
+      o->job.devices = parse_count(o, "--devices", optarg, 1);
       break;
     case 'a':
       parse_platform(o, "--platform", optarg);
@@ -206,14 +206,11 @@ static void check_restarts(options *o) {
 }
 
 static options parse(int argc, char **argv) {
-  options o = {.command = COMMAND_RECIPE,
-               .job = {.check = SHARDRT_CHECK_SAMPLE, .timeout = 300},
-               .processes = 1,
-               .restarts = -1,
-               .only_process = -1};
+  options o = {.command = COMMAND_RECIPE, .processes = 1, .restarts = -1, .only_process = -1};
+  shardrt_options_init(&o.job);
   const char *devices = getenv("SHARDRT_DEVICES"), *platform = getenv("SHARDRT_PLATFORM");
   if (platform != NULL && platform[0] != '\0') parse_platform(&o, "SHARDRT_PLATFORM", platform);
-  if (devices != NULL && devices[0] != '\0') o.job.devices_per_process = parse_count(&o, "SHARDRT_DEVICES", devices, 1);
+  if (devices != NULL && devices[0] != '\0') o.job.devices = parse_count(&o, "SHARDRT_DEVICES", devices, 1);
   parse_options(&o, argc, argv);
   if (o.problem[0] == '\0' && optind < argc) o.command = parse_command(argv[optind]);
   if (o.command == COMMAND_TEST || o.command == COMMAND_INDEX) {
@@ -260,8 +257,8 @@ static options parse(int argc, char **argv) {
   }
   if (o.command == COMMAND_PLAN) {
     o.job.planning = 1;
-    o.job.process_count = o.processes;
-    o.job.process_index = o.only_process < 0 ? 0 : o.only_process;
+    o.job.size = o.processes;
+    o.job.rank = o.only_process < 0 ? 0 : o.only_process;
   }
   return o;
 }
@@ -276,7 +273,7 @@ static void note_alone(void) {
 static void start(options *o, const char *self) {
   if (!o->is_counted) note_alone();
   const run r = {.self = self,
-                 .job = o->job,
+                 .options = o->job,
                  .processes = o->processes,
                  .restarts = o->restarts > 0 ? o->restarts : 0,
                  .fewest = o->fewest > 0 ? o->fewest : o->processes,
@@ -308,30 +305,39 @@ static int search_override(lua_State *L) {
   return 0;
 }
 
+/* What runs. */
+typedef struct program {
+  options options;
+  shardrt_job *job;
+  shardrt_trace *trace; /* NULL: none is recorded */
+} program;
+
 /* The end of the job: loaders end their threads with the state, before what these recorded is written. */
-static void leave(lua_State *L) {
+static void leave(program *p, lua_State *L) {
   lua_close(L);
-  if (shardrt_trace_finish() < 0 || shardrt_verify_finish() < 0 || shardrt_finalize() < 0)
-    shardrt_abort(1, shardrt_error_message());
+  if (shardrt_trace_finish(p->trace) < 0 || shardrt_verify_finish() < 0 || shardrt_job_close(p->job) < 0)
+    shardrt_job_abort(p->job, 1, shardrt_error_message());
 }
 
 /* os.exit: leaves the job as the end of the recipe does; a status other than 0 ends the whole job, which the other
- * processes should be able to understand. `shardrt test` (the upvalue) has said what it has to say. */
+ * processes should be able to understand. `shardrt test` and `index` have said what they have to say. */
 static int exit_job(lua_State *L) {
+  program *p = lua_touserdata(L, lua_upvalueindex(1));
   int status = lua_isboolean(L, 1) ? !lua_toboolean(L, 1) : luaL_optint(L, 1, 0);
   if (status != 0) {
     status = status & 0xff ? status & 0xff : 1;
-    const shardrt_job *job = shardrt_job_get();
-    bool is_quiet = lua_toboolean(L, lua_upvalueindex(1)) || job == NULL || job->process_count == 1;
+    const bool has_spoken = p->options.command == COMMAND_TEST || p->options.command == COMMAND_INDEX;
+    const bool is_quiet = has_spoken || shardrt_job_info_get(p->job)->process_count == 1;
     luaL_where(L, 1);
     lua_pushfstring(L, "%sos.exit ended the job with status %d", lua_tostring(L, -1), status);
-    shardrt_abort(status, is_quiet ? "" : lua_tostring(L, -1));
+    shardrt_job_abort(p->job, status, is_quiet ? "" : lua_tostring(L, -1));
   }
-  leave(L); /* as os.exit(…, true) does, it does not return to Lua */
+  leave(p, L); /* as os.exit(…, true) does, it does not return to Lua */
   exit(0);
 }
 
-static lua_State *new_state(const options *o) {
+static lua_State *new_state(program *p) {
+  const options *o = &p->options;
   lua_State *L = luaL_newstate();
   if (L == NULL) return NULL;
   luaL_openlibs(L);
@@ -345,7 +351,7 @@ static lua_State *new_state(const options *o) {
   lua_rawseti(L, -2, 1);
   lua_pop(L, 2);
   lua_getglobal(L, "os");
-  lua_pushboolean(L, o->command == COMMAND_TEST || o->command == COMMAND_INDEX);
+  lua_pushlightuserdata(L, p);
   lua_pushcclosure(L, exit_job, 1);
   lua_setfield(L, -2, "exit");
   lua_pop(L, 1);
@@ -364,12 +370,14 @@ static lua_State *new_state(const options *o) {
 
 /* Calls one function of lua/shardrt/program/program.lua. Returns NULL, or the message of the error that ended it, which
  * lives as long as the state. */
-static const char *run_program(lua_State *L, const options *o) {
+static const char *run_program(lua_State *L, const program *p) {
+  const options *o = &p->options;
   static const char *const functions[] = {"run", "plan", "test", "index"};
   lua_getglobal(L, "require");
   lua_pushliteral(L, "shardrt.program.program");
   if (lua_pcall(L, 1, 1, 0) != 0) return lua_tostring(L, -1);
   lua_getfield(L, -1, functions[o->command]);
+  lua_pushlightuserdata(L, p->job);
   if (o->recipe != NULL)
     lua_pushstring(L, o->recipe);
   else
@@ -382,7 +390,7 @@ static const char *run_program(lua_State *L, const options *o) {
     lua_pushboolean(L, o->progress > 0);
   else
     lua_pushnil(L);
-  if (lua_pcall(L, 3, 1, 0) != 0 || !lua_isnil(L, -1)) {
+  if (lua_pcall(L, 4, 1, 0) != 0 || !lua_isnil(L, -1)) {
     const char *message = lua_tostring(L, -1);
     return message != NULL ? message : "error that is not a text";
   }
@@ -403,21 +411,29 @@ static void whole_lines(void) {
 
 int main(int argc, char **argv) {
   whole_lines();
-  options o = parse(argc, argv);
-  if (o.problem[0] == '\0' && o.command == COMMAND_RUN) start(&o, argv[0]);
+  program p = {.options = parse(argc, argv)};
+  options *o = &p.options;
+  if (o->problem[0] == '\0' && o->command == COMMAND_RUN) start(o, argv[0]);
   /* A wrong command line is wrong in every process: only the whole job can say so once. */
-  shardrt_job alone = {.devices_per_process = 1, .timeout = 30, .platform = "host"};
-  const int code = shardrt_init(o.problem[0] != '\0' ? &alone : &o.job);
+  shardrt_options plain;
+  shardrt_options_init(&plain);
+  plain.devices = 1;
+  plain.check = SHARDRT_CHECK_OFF;
+  plain.timeout = 30;
+  plain.platform = "host";
+  const int code = shardrt_job_open(o->problem[0] != '\0' ? &plain : &o->job, &p.job);
   const bool is_told = code < 0 && shardrt_error_message()[0] == '\0'; /* by another process */
-  if (o.problem[0] != '\0') shardrt_abort(EXIT_USAGE, is_told ? "" : o.problem);
-  if (code < 0) shardrt_abort(1, shardrt_error_message());
-  if (!o.job.planning && shardrt_job_get()->process_count == 1) note_alone();
-  bus_watch();
-  if (o.trace != NULL && shardrt_trace_start(o.trace) < 0) shardrt_abort(EXIT_USAGE, shardrt_error_message());
-  lua_State *L = new_state(&o);
-  if (L == NULL) shardrt_abort(1, "out of memory: cannot make the Lua state");
-  const char *message = run_program(L, &o);
-  if (message != NULL) shardrt_abort(1, message);
-  leave(L);
+  if (o->problem[0] != '\0') shardrt_job_abort(p.job, EXIT_USAGE, is_told ? "" : o->problem);
+  if (code < 0) shardrt_job_abort(p.job, 1, shardrt_error_message());
+  const shardrt_job_info *info = shardrt_job_info_get(p.job);
+  if (!info->planning && info->process_count == 1) note_alone();
+  bus_watch(info);
+  if (o->trace != NULL && shardrt_trace_start(p.job, o->trace, &p.trace) < 0)
+    shardrt_job_abort(p.job, EXIT_USAGE, shardrt_error_message());
+  lua_State *L = new_state(&p);
+  if (L == NULL) shardrt_job_abort(p.job, 1, "out of memory: cannot make the Lua state");
+  const char *message = run_program(L, &p);
+  if (message != NULL) shardrt_job_abort(p.job, 1, message);
+  leave(&p, L);
   return 0;
 }

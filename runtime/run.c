@@ -64,14 +64,14 @@ static char **words_new(const run *r, int processes) {
   static char count[16], devices[16], timeout[32], program[4096];
   static const char *const checks[] = {"off", "sample", "all"};
   snprintf(count, sizeof count, "%d", processes);
-  snprintf(devices, sizeof devices, "%d", r->job.devices_per_process);
-  snprintf(timeout, sizeof timeout, "%g", r->job.timeout);
+  snprintf(devices, sizeof devices, "%d", r->options.devices);
+  snprintf(timeout, sizeof timeout, "%g", r->options.timeout);
   ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
   if (length <= 0) snprintf(program, sizeof program, "%s", r->self);
-  static char platform[sizeof r->job.platform];
-  snprintf(platform, sizeof platform, "%s", r->job.platform[0] == '\0' ? "auto" : r->job.platform);
+  const char *platform = r->options.platform != NULL ? r->options.platform : "auto";
   char *head[] = {"mpirun", "-n", count};
-  char *job[] = {program, "--platform", platform, "--timeout", timeout, "--check", (char *)checks[r->job.check]};
+  char *job[] = {
+      program, "--platform", (char *)platform, "--timeout", timeout, "--check", (char *)checks[r->options.check]};
   size_t count_of_words = sizeof head / sizeof *head;
   char **words = calloc((sizeof head + sizeof job) / sizeof *job + MORE_WORDS + (size_t)r->argc + 1, sizeof *words);
   if (words == NULL) return NULL;
@@ -82,7 +82,7 @@ static char **words_new(const run *r, int processes) {
   }
   memcpy(words + count_of_words, job, sizeof job);
   count_of_words += sizeof job / sizeof *job;
-  if (r->job.devices_per_process > 0) { /* else each process has its share of what is there */
+  if (r->options.devices > 0) { /* else each process has its share of what is there */
     words[count_of_words++] = "--devices";
     words[count_of_words++] = devices;
   }

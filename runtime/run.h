@@ -5,8 +5,8 @@
 #include "shardrt.h"
 
 typedef struct run {
-  const char *self; /* how this program was called */
-  shardrt_job job;  /* the options for each process */
+  const char *self;        /* how this program was called */
+  shardrt_options options; /* for each process */
   int processes;
   int restarts;      /* how often a job that died is started again; 0: never */
   int fewest;        /* processes that it may go on with */

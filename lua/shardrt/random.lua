@@ -4,6 +4,7 @@ local ffi = require "ffi"
 local C = require "shardrt.base.ffi"
 local array = require "shardrt.array.array"
 local class = require "shardrt.base.class"
+local current = require "shardrt.base.current"
 local device = require "shardrt.layout.device"
 local dispatch = require "shardrt.ops.dispatch"
 local dtype = require "shardrt.layout.dtype"
@@ -79,8 +80,8 @@ local function make(caller, key, kind_name, sizes, to, call)
   local kind, detail = dtype.named(caller, kind_name), ("%s %s of %s"):format(caller, shape.text(sizes), tostring(key))
   local x = to and array.new(caller, sharding.of(caller, to), kind, sizes) or array.unplaced(caller, kind, sizes)
   local together = x.committed and not x.sharding.device -- what is on one device is its owner's alone
-  if together then C.shardrt_job_step(detail) end
-  if C.shardrt_job_get().planning ~= 0 then
+  if together then C.shardrt_job_step(current.job, detail) end
+  if current.info.planning ~= 0 then
     plan.array(caller, x)
   else
     call[#call + 1] = x.handle

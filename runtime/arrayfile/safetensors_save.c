@@ -36,7 +36,8 @@ struct identity {
 
 struct save {
   const char *path;
-  const shardrt_job *job;
+  shardrt_job *job;
+  const shardrt_job_info *info;
   int64_t count;
   const shardrt_saved *entries;
   shardrt_tensor *tensors; /* of the entries, in their order */
@@ -53,7 +54,7 @@ struct save {
 };
 
 static bool is_first(const struct save *s) {
-  return s->job->process_index == 0;
+  return s->info->process_index == 0;
 }
 
 /* ---- what there is to write ---- */
@@ -88,8 +89,8 @@ static int choose_rows(struct save *s) {
     const shardrt_array *array = s->entries[e].array;
     if (array != NULL)
       code = shardrt_safetensors_rows(shardrt_array_sharding(array), shardrt_array_dtype(array),
-                                      shardrt_array_ndim(array), shardrt_array_shape(array), s->job->process_count,
-                                      s->job->devices_per_process, &s->rows[e]);
+                                      shardrt_array_ndim(array), shardrt_array_shape(array), s->info->process_count,
+                                      s->info->devices_per_process, &s->rows[e]);
   }
   return code;
 }
@@ -141,7 +142,7 @@ static struct identity identify(const struct save *s, int64_t i) {
 }
 
 static int compare_identities(const struct save *s, const struct identity *all) {
-  for (int32_t p = 1; p < s->job->process_count; p++) {
+  for (int32_t p = 1; p < s->info->process_count; p++) {
     for (int64_t i = 0; i < s->count; i++) {
       const struct identity *first = &all[i], *other = &all[(int64_t)p * s->count + i];
       if (first->name != other->name)
@@ -159,15 +160,15 @@ static int compare_identities(const struct save *s, const struct identity *all) 
 
 /* Where the processes differ: finds out in what. */
 static int explain(const struct save *s, const struct identity *mine, const struct intent *all) {
-  for (int32_t p = 1; p < s->job->process_count; p++)
+  for (int32_t p = 1; p < s->info->process_count; p++)
     if (all[p].count != all[0].count)
       return error_set(SHARDRT_EMISMATCH,
                        "%s: process 0 saves %" PRId64 " arrays and process %" PRId32 " %" PRId64
                        "; every process must save the same",
                        s->what, all[0].count, p, all[p].count);
-  struct identity *given = alloc_array((size_t)s->job->process_count, (size_t)s->count * sizeof *given);
+  struct identity *given = alloc_array((size_t)s->info->process_count, (size_t)s->count * sizeof *given);
   int code = given == NULL ? ALLOC_FAILED : SHARDRT_OK;
-  code = job_join(s->what, code, mine, (size_t)s->count * sizeof *mine, given);
+  code = job_join(s->job, s->what, code, mine, (size_t)s->count * sizeof *mine, given);
   if (code == SHARDRT_OK && given != NULL) code = compare_identities(s, given);
   alloc_free(given);
   return code;
@@ -176,7 +177,7 @@ static int explain(const struct save *s, const struct identity *mine, const stru
 /* Sets the number of rounds, and the temporary file's. `code` is of what came before, in this process. */
 static int agree(struct save *s, int code, uint64_t *number) {
   struct identity *mine = alloc_array((size_t)s->count, sizeof *mine);
-  struct intent *all = alloc_array((size_t)s->job->process_count, sizeof *all);
+  struct intent *all = alloc_array((size_t)s->info->process_count, sizeof *all);
   struct intent own = {.count = s->count};
   if (code == SHARDRT_OK && (mine == NULL || all == NULL)) code = ALLOC_FAILED;
   for (int64_t i = 0; code == SHARDRT_OK && i < s->count; i++) mine[i] = identify(s, i);
@@ -185,11 +186,11 @@ static int agree(struct save *s, int code, uint64_t *number) {
     own.bytes = count_bytes(s);
     own.number = sharedfile_number();
   }
-  code = job_join(s->what, code, &own, sizeof own, all);
+  code = job_join(s->job, s->what, code, &own, sizeof own, all);
   bool same = true;
   int64_t most = 0;
   const bool is_agreed = code == SHARDRT_OK && all != NULL;
-  for (int32_t p = 0; is_agreed && p < s->job->process_count; p++) {
+  for (int32_t p = 0; is_agreed && p < s->info->process_count; p++) {
     same = same && all[p].entries == all[0].entries;
     most = all[p].bytes > most ? all[p].bytes : most;
   }
@@ -210,7 +211,7 @@ static int end_round(struct save *s, int code) {
   if (code == SHARDRT_OK) code = sharedfile_flush(&s->file);
   s->round++;
   s->left = ROUND;
-  return shardrt_check_outcome(s->what, code);
+  return shardrt_check_outcome(s->job, s->what, code);
 }
 
 /* Writes at most what is left of this round, and goes through as many more as it takes. An error of another process
@@ -301,11 +302,11 @@ static int write_rows(struct save *s) {
     if (s->rows[e] == NULL) continue;
     shardrt_array *laid_out = NULL;
     /* Nothing of the array changes: it is not given up. */
-    code = shardrt_reshard((shardrt_array *)s->entries[e].array, s->rows[e], NULL, &laid_out);
+    code = shardrt_reshard(s->job, (shardrt_array *)s->entries[e].array, s->rows[e], NULL, &laid_out);
     s->base = s->tensors[e].offset;
     if (code == SHARDRT_OK) code = write_array(s, laid_out);
     shardrt_array_free(laid_out);
-    code = shardrt_check_outcome(s->what, code == SHARDRT_OK ? sharedfile_flush(&s->file) : code);
+    code = shardrt_check_outcome(s->job, s->what, code == SHARDRT_OK ? sharedfile_flush(&s->file) : code);
   }
   return code;
 }
@@ -319,26 +320,28 @@ static int write_together(struct save *s) {
     code = end_round(s, code);
     if (code < 0) return code;
   }
-  return shardrt_check_outcome(s->what, code == SHARDRT_OK ? sharedfile_sync(&s->file) : code);
+  return shardrt_check_outcome(s->job, s->what, code == SHARDRT_OK ? sharedfile_sync(&s->file) : code);
 }
 
 /* The file: created by process 0, joined by the others, written by all, and named. */
 static int run_save(struct save *s, uint64_t number) {
   int code = is_first(s) ? sharedfile_create(s->path, number, s->file_bytes, &s->file) : SHARDRT_OK;
-  code = shardrt_check_outcome(s->what, code);
+  code = shardrt_check_outcome(s->job, s->what, code);
   if (code < 0) return code;
   if (!is_first(s)) code = sharedfile_join(s->path, number, &s->file);
-  code = shardrt_check_outcome(s->what, code);
+  code = shardrt_check_outcome(s->job, s->what, code);
   if (code == SHARDRT_OK) code = write_rows(s);
   if (code == SHARDRT_OK) code = write_together(s);
   if (code < 0) return code;
-  return shardrt_check_outcome(s->what, is_first(s) ? sharedfile_commit(&s->file) : SHARDRT_OK);
+  return shardrt_check_outcome(s->job, s->what, is_first(s) ? sharedfile_commit(&s->file) : SHARDRT_OK);
 }
 
-int shardrt_safetensors_save(const char *path, int64_t count, const shardrt_saved *entries, int64_t *bytes_written) {
-  struct save s = {.path = path, .job = shardrt_job_get(), .count = count, .entries = entries, .file = {.fd = -1}};
-  if (s.job == NULL) return error_set(SHARDRT_EINVAL, "save %s: shardrt_init was not called", path);
-  if (s.job->planning) return error_set(SHARDRT_EDATA, "save %s: there is no data under `shardrt plan`", path);
+int shardrt_safetensors_save(shardrt_job *job, const char *path, int64_t count, const shardrt_saved *entries,
+                             int64_t *bytes_written) {
+  if (job == NULL) return error_set(SHARDRT_EINVAL, "save %s: there is no job", path);
+  struct save s = {.path = path, .job = job, .info = shardrt_job_info_get(job), .count = count, .entries = entries};
+  s.file.fd = -1;
+  if (s.info->planning) return error_set(SHARDRT_EDATA, "save %s: there is no data under `shardrt plan`", path);
   uint64_t number = 0;
   snprintf(s.what, sizeof s.what, "save %s", path);
   int code = list_tensors(&s);

@@ -109,9 +109,9 @@ int cuda_fingerprint(int32_t device, int32_t stream, const void *data, size_t by
   const size_t room = (MOST_BLOCKS + 1) * sizeof(uint64_t);
   void *sums;
   int code = cuda_use("a fingerprint", device);
-  if (code == SHARDRT_OK) code = a->allocate(device, stream, ACCELERATOR_SCRATCH, room, &sums);
+  if (code == SHARDRT_OK) code = a->memory->allocate(device, stream, ACCELERATOR_SCRATCH, room, &sums);
   if (code < 0) return code;
   code = fingerprint_launch(device, cuda_stream(device, stream), data, bytes, (uint64_t *)sums, out);
-  a->free(device, stream, ACCELERATOR_SCRATCH, sums, room);
+  a->memory->free(device, stream, ACCELERATOR_SCRATCH, sums, room);
   return code;
 }

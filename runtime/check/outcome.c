@@ -2,8 +2,6 @@
 #include "comm/job.h"
 #include "shardrt.h"
 
-int shardrt_check_outcome(const char *what, int code) {
-  const shardrt_job *job = shardrt_job_get();
-  if (job == NULL || job->planning || job->process_count == 1) return code;
-  return job_join(what, code, NULL, 0, NULL);
+int shardrt_check_outcome(shardrt_job *job, const char *what, int code) {
+  return job_is_alone(job) ? code : job_join(job, what, code, NULL, 0, NULL);
 }

@@ -28,7 +28,8 @@ enum {
 struct replicas {
   const char *name;
   const shardrt_array *array;
-  const shardrt_job *job;
+  shardrt_job *job;
+  const shardrt_job_info *info;
   const shardrt_sharding *sharding;
   const shardrt_mesh *mesh;
   struct block_grid grid;
@@ -44,10 +45,9 @@ uint64_t shardrt_fingerprint(const void *data, size_t bytes) {
   return hash_bytes(0, data, bytes);
 }
 
-/* The job, if arrays are compared in it; NULL where they are not, in every process alike. */
-static const shardrt_job *checking_job(void) {
-  const shardrt_job *job = shardrt_job_get();
-  return job == NULL || job->check == SHARDRT_CHECK_OFF || job->planning ? NULL : job;
+/* Whether arrays are compared in the job: the same in every process. */
+static bool is_checking(const shardrt_job *job) {
+  return job != NULL && !job_is_planned(job) && shardrt_job_info_get(job)->check != SHARDRT_CHECK_OFF;
 }
 
 static int64_t block_at(const struct replicas *r, int64_t position) {
@@ -57,7 +57,7 @@ static int64_t block_at(const struct replicas *r, int64_t position) {
 /* Spreads what the processes gave over the mesh's positions, and marks the blocks whose devices differ. Returns the
  * first of them, or -1. */
 static int64_t find_difference(struct replicas *r, int64_t *seen) {
-  int64_t positions = shardrt_mesh_size(r->mesh), devices = r->job->devices_per_process;
+  int64_t positions = shardrt_mesh_size(r->mesh), devices = r->info->devices_per_process;
   for (int64_t b = 0; b < r->grid.blocks; b++) r->first[b] = -1;
   for (int64_t i = 0; i < positions; i++) {
     int64_t process = shardrt_mesh_device(r->mesh, i) / devices, block = block_at(r, i);
@@ -74,13 +74,13 @@ static int64_t find_difference(struct replicas *r, int64_t *seen) {
 
 /* "devices 0, 1 (process 0) and device 4 (process 2)": the holders of a block that agree with position `like`. */
 static void add_group(struct replicas *r, struct text *text, int64_t block, int64_t like) {
-  int64_t positions = shardrt_mesh_size(r->mesh), devices = r->job->devices_per_process;
-  memset(r->devices, 0, (size_t)(devices * r->job->process_count) * sizeof *r->devices);
+  int64_t positions = shardrt_mesh_size(r->mesh), devices = r->info->devices_per_process;
+  memset(r->devices, 0, (size_t)(devices * r->info->process_count) * sizeof *r->devices);
   for (int64_t i = like; i < positions; i++)
     if (block_at(r, i) == block && r->found[i] == r->found[like])
       r->devices[shardrt_mesh_device(r->mesh, i)] = r->told[shardrt_mesh_device(r->mesh, i)] = true;
   int64_t named = 0;
-  for (int64_t p = 0; p < r->job->process_count; p++) {
+  for (int64_t p = 0; p < r->info->process_count; p++) {
     if (memchr(&r->devices[p * devices], true, (size_t)devices) == NULL || ++named > PROCESSES_NAMED) continue;
     char numbers[64];
     list_range(numbers, sizeof numbers, "device", "devices", r->devices, p * devices, (p + 1) * devices);
@@ -126,7 +126,7 @@ static int compare(struct replicas *r, const uint64_t *mine, int code) {
   text_add(&text, "%s, comparing replicas (layout %08" PRIx32 ") of ", r->name,
            (uint32_t)shardrt_sharding_fingerprint(r->sharding));
   array_add_text(r->array, &text);
-  size_t devices = (size_t)r->job->devices_per_process, processes = (size_t)r->job->process_count;
+  size_t devices = (size_t)r->info->devices_per_process, processes = (size_t)r->info->process_count;
   uint64_t *own = alloc_zeros(devices, sizeof *own);
   int64_t *seen = alloc_zeros(processes, sizeof *seen);
   r->given = alloc_array(processes, devices * sizeof *r->given);
@@ -139,7 +139,7 @@ static int compare(struct replicas *r, const uint64_t *mine, int code) {
       r->devices == NULL || r->told == NULL)
     code = ALLOC_FAILED;
   for (int64_t i = 0; code == SHARDRT_OK && i < shardrt_array_shard_count(r->array); i++) own[i] = mine[i];
-  code = job_join(what, code, own, devices * sizeof *own, r->given);
+  code = job_join(r->job, what, code, own, devices * sizeof *own, r->given);
   int64_t block = code == SHARDRT_OK ? find_difference(r, seen) : -1;
   if (block >= 0) code = report(r, block);
   alloc_free(r->told);
@@ -162,9 +162,10 @@ static int has_replicas(const shardrt_array *array, struct block_grid *grid, boo
 }
 
 /* Where there is nothing to compare, `code` goes back as it is. */
-static int check_replicas(const char *name, const shardrt_array *array, const uint64_t *fingerprints, int code) {
-  struct replicas r = {.name = name, .array = array, .job = checking_job()};
-  if (r.job == NULL) return code;
+static int check_replicas(shardrt_job *job, const char *name, const shardrt_array *array, const uint64_t *fingerprints,
+                          int code) {
+  if (!is_checking(job)) return code;
+  struct replicas r = {.name = name, .array = array, .job = job, .info = shardrt_job_info_get(job)};
   bool any = false;
   const int found = has_replicas(array, &r.grid, &any);
   if (found < 0 || !any) return code < 0 ? code : found;
@@ -173,8 +174,9 @@ static int check_replicas(const char *name, const shardrt_array *array, const ui
   return compare(&r, fingerprints, code);
 }
 
-int shardrt_check_replicas(const char *name, const shardrt_array *array, const uint64_t *fingerprints) {
-  return check_replicas(name, array, fingerprints, SHARDRT_OK);
+int shardrt_check_replicas(shardrt_job *job, const char *name, const shardrt_array *array,
+                           const uint64_t *fingerprints) {
+  return check_replicas(job, name, array, fingerprints, SHARDRT_OK);
 }
 
 static int check_data(const char *name, const shardrt_array *array) {
@@ -211,12 +213,12 @@ static int fingerprint_devices(const char *name, const shardrt_array *array, uin
   for (int64_t i = 0; code == SHARDRT_OK && i < count; i++) {
     const shardrt_buffer *buffer = shardrt_array_buffer(array, i);
     const int32_t device = shardrt_buffer_device(buffer);
-    code = a->fingerprint(device, ACCELERATOR_MAIN, shardrt_buffer_data(buffer), bytes, &pinned[i]);
-    if (code == SHARDRT_OK) code = a->record(device, ACCELERATOR_MAIN, &ends[i]);
+    code = a->kernels->fingerprint(device, ACCELERATOR_MAIN, shardrt_buffer_data(buffer), bytes, &pinned[i]);
+    if (code == SHARDRT_OK) code = a->streams->record(device, ACCELERATOR_MAIN, &ends[i]);
   }
   for (int64_t i = 0; i < count; i++) {
-    if (code == SHARDRT_OK) code = a->finish(ends[i]);
-    a->event_free(ends[i]);
+    if (code == SHARDRT_OK) code = a->streams->finish(ends[i]);
+    a->streams->event_free(ends[i]);
   }
   trace_end(start, (struct trace_event){.kind = TRACE_CHECK, .amount = count * (int64_t)bytes});
   return code < 0 ? error_prefix(code, "%s: comparing replicas", name) : code;
@@ -228,18 +230,18 @@ static int fetch_fingerprints(const char *name, const shardrt_array *array, uint
   if (count == 0) return SHARDRT_OK;
   void *pinned = NULL;
   accelerator_event **ends = alloc_zeros(count, sizeof(void *));
-  int code = ends == NULL ? ALLOC_FAILED : a->allocate_pinned(count * sizeof *out, &pinned);
+  int code = ends == NULL ? ALLOC_FAILED : a->memory->allocate_pinned(count * sizeof *out, &pinned);
   if (code == SHARDRT_OK) code = fingerprint_devices(name, array, pinned, ends);
   if (code == SHARDRT_OK) { /* else what failed may still write there: it is given up */
     memcpy(out, pinned, count * sizeof *out);
-    a->free_pinned(pinned, count * sizeof *out);
+    a->memory->free_pinned(pinned, count * sizeof *out);
   }
   alloc_free(ends);
   return code;
 }
 
-int shardrt_check_array(const char *name, const shardrt_array *array) {
-  if (checking_job() == NULL) return SHARDRT_OK;
+int shardrt_check_array(shardrt_job *job, const char *name, const shardrt_array *array) {
+  if (!is_checking(job)) return SHARDRT_OK;
   struct block_grid grid;
   bool any = false;
   int code = has_replicas(array, &grid, &any);
@@ -254,7 +256,7 @@ int shardrt_check_array(const char *name, const shardrt_array *array) {
     code = fetch_fingerprints(name, array, fingerprints);
   else if (code == SHARDRT_OK)
     fingerprint_shards(array, fingerprints, first);
-  code = check_replicas(name, array, fingerprints, code);
+  code = check_replicas(job, name, array, fingerprints, code);
   alloc_free(first);
   alloc_free(fingerprints);
   return code;

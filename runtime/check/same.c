@@ -20,21 +20,20 @@ static int compare(const char *subject, const uint64_t *given, bool *others, int
                    names);
 }
 
-int same_compare(const char *what, const char *subject, uint64_t fingerprint, bool *differs) {
-  const shardrt_job *job = shardrt_job_get();
-  if (job == NULL || job->planning) return SHARDRT_OK;
-  size_t count = (size_t)job->process_count;
-  uint64_t *given = alloc_array(count, sizeof *given);
-  bool *others = given == NULL ? NULL : alloc_array(count, sizeof *others);
+int same_compare(shardrt_job *job, const char *what, const char *subject, uint64_t fingerprint, bool *differs) {
+  if (job == NULL || job_is_planned(job)) return SHARDRT_OK;
+  const int32_t count = shardrt_job_info_get(job)->process_count;
+  uint64_t *given = alloc_array((size_t)count, sizeof *given);
+  bool *others = given == NULL ? NULL : alloc_array((size_t)count, sizeof *others);
   int code = others == NULL ? ALLOC_FAILED : SHARDRT_OK;
-  code = job_join(what, code, &fingerprint, sizeof fingerprint, given);
-  if (code == SHARDRT_OK && others != NULL) code = compare(subject, given, others, job->process_count, differs);
+  code = job_join(job, what, code, &fingerprint, sizeof fingerprint, given);
+  if (code == SHARDRT_OK && others != NULL) code = compare(subject, given, others, count, differs);
   alloc_free(others);
   alloc_free(given);
   return code;
 }
 
-int shardrt_check_same(const char *subject, uint64_t fingerprint) {
+int shardrt_check_same(shardrt_job *job, const char *subject, uint64_t fingerprint) {
   bool differs;
-  return same_compare(subject, subject, fingerprint, &differs);
+  return same_compare(job, subject, subject, fingerprint, &differs);
 }

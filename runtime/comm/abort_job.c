@@ -20,12 +20,6 @@
 #define FULL   5.0  /* for the reader of stderr to make room */
 #define KILLED 1.0  /* for the one that prints to end the job */
 
-static const char *erase = "";
-
-void abort_job_erase(const char *erasing) {
-  erase = erasing;
-}
-
 /* Numbers of seconds ("4.2 s") are left out: every process has its own. */
 static uint64_t hash_but_seconds(const char *text) {
   static const char digits[] = "0123456789";
@@ -100,7 +94,8 @@ static void print_to_stderr(const char *text, size_t length) {
   }
 }
 
-static void print_message(const heartbeat *n, const bool *alike, const char *message) {
+static void print_message(const heartbeat *n, const bool *alike, const last_say *say) {
+  const char *message = say->message;
   if (message[0] == '\0') return;
   char who[256] = "";
   if (n->count > 1 && alike != NULL) {
@@ -114,7 +109,7 @@ static void print_message(const heartbeat *n, const bool *alike, const char *mes
     }
   }
   char text[8192];
-  int length = snprintf(text, sizeof text, "%sshardrt: %s%s\n", erase, who, message);
+  int length = snprintf(text, sizeof text, "%sshardrt: %s%s\n", say->erase, who, message);
   if (length >= (int)sizeof text) {
     length = sizeof text - 1;
     text[length - 1] = '\n';
@@ -139,16 +134,16 @@ static void rest_for(double seconds) {
   nanosleep(&(struct timespec){.tv_sec = whole, .tv_nsec = (long)((seconds - (double)whole) * 1e9)}, NULL);
 }
 
-void abort_job(heartbeat *n, int status, const char *message, void (*before_end)(void)) {
+void abort_job(heartbeat *n, int status, const last_say *say) {
   fflush(NULL);
   quorum q = {.alike = alloc_zeros((size_t)n->count, sizeof *q.alike), .is_unanimous = true};
-  const bool speaks = n->count == 1 || q.alike == NULL || has_the_word(n, message, &q);
-  if (speaks) print_message(n, q.alike, message);
-  if (before_end != NULL) before_end();
+  const bool speaks = n->count == 1 || q.alike == NULL || has_the_word(n, say->message, &q);
+  if (speaks) print_message(n, q.alike, say);
+  if (say->before_end != NULL) say->before_end(say->context);
   if (!speaks)
     rest_for(KILLED);
-  else if (!q.is_unanimous || (before_end != NULL && n->count > 1))
+  else if (!q.is_unanimous || (say->before_end != NULL && n->count > 1))
     rest_for(LEAD);
   alloc_free(q.alike);
-  n->transport->kill(status);
+  n->transport->kill(n->link, status);
 }

@@ -4,12 +4,17 @@
 
 #include "comm/heartbeat.h"
 
-/* As shardrt_abort. Processes that fail within half a second of each other with the same message (whatever line of the
- * recipe it begins with, and whatever seconds it counts) print it once, the lowest of them; different messages are
- * printed once each. An empty message prints nothing. `before_end`, which may be NULL, is called when all is said. */
-void abort_job(heartbeat *n, int status, const char *message, void (*before_end)(void)) __attribute__((noreturn));
+/* What is said, and done before the end. */
+typedef struct last_say {
+  const char *message;               /* "": nothing is said */
+  const char *erase;                 /* printed before it */
+  void (*before_end)(void *context); /* called when all is said; may be NULL */
+  void *context;
+} last_say;
 
-/* What to print before them, static. */
-void abort_job_erase(const char *erasing);
+/* As shardrt_job_abort. Processes that fail within half a second of each other with the same message (whatever line of
+ * the recipe it begins with, and whatever seconds it counts) print it once, the lowest of them; different messages are
+ * printed once each. */
+void abort_job(heartbeat *n, int status, const last_say *say) __attribute__((noreturn));
 
 #endif

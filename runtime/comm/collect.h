@@ -23,6 +23,6 @@ typedef struct collect {
 
 /* Every process must have said in a gathering that it does the same. `what` is for messages. Fails as collective_until
  * does. */
-int collect_run(const collect *c, const char *what);
+int collect_run(shardrt_job *job, const collect *c, const char *what);
 
 #endif

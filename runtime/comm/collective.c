@@ -23,10 +23,11 @@
 enum { PASSED_ON = 2 * sizeof(collective_slot) };         /* bytes of a message that all processes get */
 enum { SHORTEST_SLEEP = 50000, LONGEST_SLEEP = 1000000 }; /* nanoseconds */
 
-int collective_open(collective *m, const comm_transport *transport, int32_t index, int32_t count, double timeout) {
+int collective_open(collective *m, const comm_transport *transport, comm_link *link, int32_t index, int32_t count,
+                    double timeout) {
   assert(count >= 1 && index >= 0 && index < count && timeout > 0);
   heartbeat inbox = {0};
-  int code = heartbeat_open(&inbox, transport, index, count);
+  int code = heartbeat_open(&inbox, transport, link, index, count);
   if (code < 0) return code;
   collective_slot *last = alloc_zeros((size_t)count, sizeof *last);
   collective_slot *next = last == NULL ? NULL : alloc_zeros((size_t)count, sizeof *next);
@@ -36,6 +37,7 @@ int collective_open(collective *m, const comm_transport *transport, int32_t inde
     return ALLOC_FAILED;
   }
   *m = (collective){.transport = transport,
+                    .link = link,
                     .index = index,
                     .count = count,
                     .timeout = timeout,
@@ -148,7 +150,7 @@ int collective_until(collective *m, const collective_work *work, const char *wha
 static int test_gathering(void *context, bool *done, bool *moved) {
   (void)moved;
   const collective *m = context;
-  return m->transport->test(done);
+  return m->transport->test(m->link, done);
 }
 
 int collective_wait(collective *m, int started, const char *what, size_t bytes) {
@@ -232,8 +234,8 @@ static int gather_large(collective *m, const char *what, const char *mine, size_
   assert(bytes > COLLECTIVE_INLINE);
   for (size_t at = 0; at < bytes; at += COMM_PIECE) {
     size_t piece = bytes - at < COMM_PIECE ? bytes - at : COMM_PIECE;
-    int code =
-        collective_wait(m, m->transport->gather(mine + at, piece, all + at, bytes), what, piece * (size_t)m->count);
+    int code = collective_wait(m, m->transport->gather(m->link, mine + at, piece, all + at, bytes), what,
+                               piece * (size_t)m->count);
     if (code < 0) return code;
   }
   return SHARDRT_OK;
@@ -269,8 +271,8 @@ static int pass_on_message(collective *m, const char message[PASSED_ON]) {
   bool alike = true;
   for (size_t at = 0; at < PASSED_ON; at += slot) {
     memcpy(m->words, message + at, slot);
-    int code =
-        collective_wait(m, m->transport->gather(m->words, slot, m->next, slot), "a message", slot * (size_t)m->count);
+    int code = collective_wait(m, m->transport->gather(m->link, m->words, slot, m->next, slot), "a message",
+                               slot * (size_t)m->count);
     if (code < 0) return code;
     const char *said = (const char *)m->next; /* the places of slots serve for text */
     memcpy(first_said + at, said + (size_t)first * slot, slot);
@@ -301,8 +303,8 @@ int collective_join(collective *m, const char *what, int own, const void *mine, 
   if (small && bytes > 0 && own >= 0) memcpy(m->mine.payload, mine, bytes);
   size_t slot = sizeof(collective_slot);
   const int64_t start = trace_begin();
-  int code =
-      collective_wait(m, m->transport->gather(&m->mine, slot, m->next, slot), m->mine.what, slot * (size_t)m->count);
+  int code = collective_wait(m, m->transport->gather(m->link, &m->mine, slot, m->next, slot), m->mine.what,
+                             slot * (size_t)m->count);
   if (code < 0) return code;
   trace_end(start, (struct trace_event){.kind = TRACE_MEET});
   assert(m->next != m->last);

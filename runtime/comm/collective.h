@@ -34,6 +34,7 @@ typedef struct collective_slot {
 
 typedef struct collective {
   const comm_transport *transport;
+  comm_link *link; /* of the transport */
   int32_t index, count;
   double timeout;               /* seconds */
   heartbeat heartbeat;          /* which says who else is waiting, once this takes long */
@@ -50,7 +51,8 @@ typedef struct collective {
   collective_slot *last, *next;
 } collective;
 
-int collective_open(collective *m, const comm_transport *transport, int32_t index, int32_t count, double timeout);
+int collective_open(collective *m, const comm_transport *transport, comm_link *link, int32_t index, int32_t count,
+                    double timeout);
 void collective_close(collective *m);
 
 /* Where in the recipe this process is ("recipe.lua:12"), for the gatherings to come; NULL: nowhere in it. */

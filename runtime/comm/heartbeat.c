@@ -6,10 +6,10 @@
 #include "base/alloc.h"
 #include "shardrt.h"
 
-int heartbeat_open(heartbeat *n, const comm_transport *transport, int32_t index, int32_t count) {
+int heartbeat_open(heartbeat *n, const comm_transport *transport, comm_link *link, int32_t index, int32_t count) {
   heartbeat_peer *peers = alloc_zeros((size_t)count, sizeof *peers);
   if (peers == NULL) return ALLOC_FAILED;
-  *n = (heartbeat){.transport = transport, .index = index, .count = count, .peers = peers};
+  *n = (heartbeat){.transport = transport, .link = link, .index = index, .count = count, .peers = peers};
   return SHARDRT_OK;
 }
 
@@ -21,7 +21,7 @@ void heartbeat_close(heartbeat *n) {
 void heartbeat_receive(heartbeat *n) {
   int32_t from;
   comm_note note;
-  while (n->peers != NULL && n->transport->receive_note(&from, &note)) {
+  while (n->peers != NULL && n->transport->receive_note(n->link, &from, &note)) {
     assert(from >= 0 && from < n->count && from != n->index);
     heartbeat_peer *peer = &n->peers[from];
     switch ((comm_note_kind)note.kind) {
@@ -50,5 +50,5 @@ void heartbeat_receive(heartbeat *n) {
 
 void heartbeat_send(const heartbeat *n, const comm_note *note) {
   for (int32_t p = 0; p < n->count; p++)
-    if (p != n->index) n->transport->send_note(p, note);
+    if (p != n->index) n->transport->send_note(n->link, p, note);
 }

@@ -15,13 +15,14 @@ typedef struct heartbeat_peer {
 
 typedef struct heartbeat {
   const comm_transport *transport;
+  comm_link *link; /* of the transport */
   int32_t index, count;
   heartbeat_peer *peers; /* [count] */
   uint64_t waiting;      /* the latest gathering that anybody said it was waiting in */
   uint64_t moves;        /* how often anybody said that it moves data */
 } heartbeat;
 
-int heartbeat_open(heartbeat *n, const comm_transport *transport, int32_t index, int32_t count);
+int heartbeat_open(heartbeat *n, const comm_transport *transport, comm_link *link, int32_t index, int32_t count);
 void heartbeat_close(heartbeat *n);
 void heartbeat_receive(heartbeat *n);                           /* takes every note that has come */
 void heartbeat_send(const heartbeat *n, const comm_note *note); /* all others */

@@ -1,4 +1,6 @@
-/* job.c - the one job that this process belongs to. */
+/* job.c - what a process knows of a job that it belongs to. */
+#include "comm/job.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -6,24 +8,28 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "comm/abort_job.h"
-#include "comm/collective.h"
 #include "comm/device_order.h"
-#include "comm/job.h"
 #include "comm/transport/alone.h"
 #include "comm/transport/launcher.h"
 #include "platform/accelerator.h"
 #include "platform/comm.h"
-#include "shardrt.h"
 #include "system/machine.h"
 
-static struct {
-  shardrt_job job;
-  bool joined;           /* shardrt_init succeeded */
-  collective collective; /* its transport is NULL outside of a job */
+struct shardrt_job {
+  shardrt_job_info info;
+  bool has_joined;  /* else opening it failed, and its processes can only be told so */
+  bool has_devices; /* the process's platform is open for it */
+  collective collective;
   job_part moves;
-  int32_t *order;         /* in which meshes take the devices; NULL: 0, 1, 2, … */
-  void (*at_abort)(void); /* NULL: nothing */
-} self;
+  int32_t *order;                                        /* in which meshes take the devices; NULL: 0, 1, 2, … */
+  char notice[sizeof((accelerator_finding *)0)->notice]; /* of the platform; "": nothing, or it was told */
+  bool is_told;
+  last_say last; /* what shardrt_job_abort does beside its message */
+};
+
+void shardrt_options_init(shardrt_options *options) {
+  *options = (shardrt_options){.check = SHARDRT_CHECK_SAMPLE, .timeout = 300, .size = 1};
+}
 
 /* What must be the same in every process for it to be one job. */
 typedef struct terms {
@@ -32,14 +38,14 @@ typedef struct terms {
   char platform[16];
 } terms;
 
-static int agree_on_terms(void) {
+static int agree_on_terms(shardrt_job *job) {
   static const char *const checks[] = {"off", "sample", "all"};
-  terms mine = {.devices_per_process = self.job.devices_per_process, .check = self.job.check};
-  memcpy(mine.platform, self.job.platform, sizeof mine.platform);
-  terms *all = alloc_zeros((size_t)self.job.process_count, sizeof *all);
+  terms mine = {.devices_per_process = job->info.devices_per_process, .check = job->info.check};
+  memcpy(mine.platform, job->info.platform, sizeof mine.platform);
+  terms *all = alloc_zeros((size_t)job->info.process_count, sizeof *all);
   if (all == NULL) return ALLOC_FAILED;
-  int code = collective_gather(&self.collective, "the start of the job", &mine, sizeof mine, all);
-  for (int32_t p = 1; code == SHARDRT_OK && p < self.job.process_count; p++) {
+  int code = collective_gather(&job->collective, "the start of the job", &mine, sizeof mine, all);
+  for (int32_t p = 1; code == SHARDRT_OK && p < job->info.process_count; p++) {
     if (strcmp(all[p].platform, all[0].platform) != 0)
       code = error_set(SHARDRT_EMISMATCH,
                        "process 0 has devices of platform %s, process %d of %s; it must be the same in all: --platform "
@@ -60,15 +66,14 @@ static int agree_on_terms(void) {
 }
 
 /* Which of the job's processes that may use the same GPUs this one is, in order of their indices. */
-static int find_neighbours(uint64_t which, accelerator_wanted *wanted) {
-  const int32_t count = self.collective.count, own = self.collective.index;
-  uint64_t *all = alloc_array((size_t)count, sizeof *all);
+static int find_neighbours(collective *m, uint64_t which, accelerator_wanted *wanted) {
+  uint64_t *all = alloc_array((size_t)m->count, sizeof *all);
   if (all == NULL) return ALLOC_FAILED;
-  int code = collective_gather(&self.collective, "which processes have the same GPUs", &which, sizeof which, all);
+  int code = collective_gather(m, "which processes have the same GPUs", &which, sizeof which, all);
   wanted->local_rank = wanted->local_size = 0;
-  for (int32_t p = 0; code == SHARDRT_OK && p < count; p++) {
+  for (int32_t p = 0; code == SHARDRT_OK && p < m->count; p++) {
     if (all[p] != which) continue;
-    if (p < own) wanted->local_rank++;
+    if (p < m->index) wanted->local_rank++;
     wanted->local_size++;
   }
   alloc_free(all);
@@ -76,149 +81,191 @@ static int find_neighbours(uint64_t which, accelerator_wanted *wanted) {
 }
 
 /* The devices of this process. A planned job has none: the host stands for them. */
-static int open_platform(void) {
-  accelerator_wanted wanted = {
-      .devices = self.job.devices_per_process, .process = self.job.process_index, .local_size = 1};
-  int code = SHARDRT_OK;
-  if (self.job.planning) {
-    if (self.job.devices_per_process == 0) self.job.devices_per_process = 1;
+static int open_platform(shardrt_job *job, const char *name) {
+  shardrt_job_info *info = &job->info;
+  const char *opened = "host";
+  if (info->planning) {
+    if (info->devices_per_process == 0) info->devices_per_process = 1;
   } else {
-    uint64_t which;
-    code = accelerator_find(self.job.platform, &which);
-    if (code == SHARDRT_OK && self.collective.count > 1) code = find_neighbours(which, &wanted);
-    if (code == SHARDRT_OK) code = accelerator_open(&wanted, &self.job.devices_per_process);
+    accelerator_wanted wanted = {.devices = info->devices_per_process, .process = info->process_index, .local_size = 1};
+    accelerator_finding finding;
+    int code = accelerator_find(name, &finding);
+    if (code == SHARDRT_OK && job->collective.count > 1)
+      code = find_neighbours(&job->collective, finding.which, &wanted);
+    if (code == SHARDRT_OK) code = accelerator_open(finding.found, &wanted, &info->devices_per_process);
+    if (code < 0) return code;
+    job->has_devices = true;
+    memcpy(job->notice, finding.notice, sizeof job->notice);
+    opened = accelerator_name();
   }
-  if (code == SHARDRT_OK) snprintf(self.job.platform, sizeof self.job.platform, "%s", accelerator_name());
-  return code;
-}
-
-static int check_wanted(const shardrt_job *wanted) {
-  if (self.collective.transport != NULL)
-    return error_set(SHARDRT_EINVAL, "shardrt_init: this process has joined already");
-  if (wanted->devices_per_process < 0)
-    return error_set(SHARDRT_EINVAL, "a process needs at least 1 device, not %d", wanted->devices_per_process);
-  if (memchr(wanted->platform, '\0', sizeof wanted->platform) == NULL)
-    return error_set(SHARDRT_EINVAL, "the platform's name does not end");
-  if (wanted->check < SHARDRT_CHECK_OFF || wanted->check > SHARDRT_CHECK_ALL)
-    return error_set(SHARDRT_EINVAL, "%d is no SHARDRT_CHECK_ value", wanted->check);
-  if (!(wanted->timeout > 0))
-    return error_set(SHARDRT_EINVAL, "the timeout must be greater than 0 seconds, not %g", wanted->timeout);
-  if (wanted->planning &&
-      (wanted->process_count < 1 || wanted->process_index < 0 || wanted->process_index >= wanted->process_count))
-    return error_set(SHARDRT_EINVAL, "cannot plan as process %d of %d", wanted->process_index, wanted->process_count);
+  snprintf(info->platform, sizeof info->platform, "%s", opened);
   return SHARDRT_OK;
 }
 
-int shardrt_init(const shardrt_job *wanted) {
+static int check_options(const shardrt_options *o) {
+  if (o->devices < 0) return error_set(SHARDRT_EINVAL, "a process needs at least 1 device, not %d", o->devices);
+  if (o->check < SHARDRT_CHECK_OFF || o->check > SHARDRT_CHECK_ALL)
+    return error_set(SHARDRT_EINVAL, "%d is no SHARDRT_CHECK_ value", o->check);
+  if (o->transport < SHARDRT_TRANSPORT_AUTO || o->transport > SHARDRT_TRANSPORT_ALONE)
+    return error_set(SHARDRT_EINVAL, "%d is no SHARDRT_TRANSPORT_ value", o->transport);
+  if (!(o->timeout > 0))
+    return error_set(SHARDRT_EINVAL, "the timeout must be greater than 0 seconds, not %g", o->timeout);
+  if (o->planning && (o->size < 1 || o->rank < 0 || o->rank >= o->size))
+    return error_set(SHARDRT_EINVAL, "cannot plan as process %d of %d", o->rank, o->size);
   bool is_off; /* asked again where links are made; a wrong word is to be said at once */
-  int code = check_wanted(wanted);
-  if (code == SHARDRT_OK) code = accelerator_links_wish(&is_off);
-  if (code < 0) return code;
-  /* Under planning the other processes do not exist, so this one is alone, whatever index it plays. */
-  const bool is_launched = !wanted->planning && alone_has_launcher() && comm_mpi.is_reachable();
+  return accelerator_links_wish(&is_off);
+}
+
+/* Finds the other processes. Under planning they do not exist, so this one is alone, whatever index it plays. */
+static int find_others(shardrt_job *job, const shardrt_options *o) {
+  const bool is_asked = !o->planning && o->transport == SHARDRT_TRANSPORT_AUTO;
+  const bool is_launched = is_asked && alone_has_launcher() && comm_mpi.is_reachable();
   const comm_transport *transport = is_launched ? &comm_mpi : &comm_solo;
   alone_finding looked;
   alone_look(&looked);
   comm_place place;
-  code = transport->open(&place);
-  if (code == SHARDRT_OK && !wanted->planning && place.count == 1) code = alone_check(&looked);
+  comm_link *link;
+  int code = transport->open(&place, &link);
   if (code < 0) return code;
-  const int32_t index = place.index, count = place.count;
-  if (is_launched) {
-    machine_share(place.here, launcher_pid());
-    if (place.is_bound_by_default) machine_widen();
+  if (is_asked && place.count == 1) code = alone_check(&looked);
+  if (code == SHARDRT_OK)
+    code = collective_open(&job->collective, transport, link, place.index, place.count, o->timeout);
+  if (code < 0) {
+    transport->abandon(link);
+    return code;
   }
-  self.job = *wanted;
-  if (!wanted->planning) {
-    self.job.process_index = index;
-    self.job.process_count = count;
-  }
-  code = collective_open(&self.collective, transport, index, count, wanted->timeout);
-  if (code < 0) return code;
-  code = open_platform();
-  if (code == SHARDRT_OK && count > 1) code = agree_on_terms();
-  if (code == SHARDRT_OK && accelerator_get() != NULL)
-    code = device_order_settle(&self.collective, self.job.devices_per_process, &self.order);
-  self.joined = code == SHARDRT_OK;
+  if (is_launched) machine_share(place.here, launcher_pid());
+  if (is_launched && place.is_bound_by_default) machine_widen();
+  job->info.process_index = o->planning ? o->rank : place.index;
+  job->info.process_count = o->planning ? o->size : place.count;
   return code;
 }
 
-const shardrt_job *shardrt_job_get(void) {
-  return self.joined ? &self.job : NULL;
-}
-
-const int32_t *shardrt_job_order(void) {
-  return self.joined ? self.order : NULL;
-}
-
-int shardrt_finalize(void) {
-  if (!self.joined) return error_set(SHARDRT_EINVAL, "shardrt_finalize: this process is in no job");
-  collective_at(&self.collective, NULL);
-  int code = collective_gather(&self.collective, "the end of the recipe", NULL, 0, NULL);
+int shardrt_job_open(const shardrt_options *options, shardrt_job **out) {
+  *out = NULL;
+  int code = check_options(options);
   if (code < 0) return code;
-  const comm_transport *transport = self.collective.transport;
-  self.joined = false;
-  if (self.moves.close != NULL) self.moves.close(self.moves.data);
-  self.moves = (job_part){0};
-  collective_close(&self.collective);
-  alloc_free(self.order);
-  self.order = NULL;
-  accelerator_close();
-  return transport->close();
+  shardrt_job *made = alloc_zeros(1, sizeof *made);
+  if (made == NULL) return ALLOC_FAILED;
+  made->last.erase = "";
+  made->info = (shardrt_job_info){.devices_per_process = options->devices,
+                                  .check = options->check,
+                                  .planning = options->planning != 0,
+                                  .timeout = options->timeout};
+  code = find_others(made, options);
+  if (code < 0) {
+    alloc_free(made);
+    return code;
+  }
+  code = open_platform(made, options->platform);
+  if (code == SHARDRT_OK && made->collective.count > 1) code = agree_on_terms(made);
+  if (code == SHARDRT_OK && made->has_devices && accelerator_get() != NULL)
+    code = device_order_settle(&made->collective, made->info.devices_per_process, &made->order);
+  made->has_joined = code == SHARDRT_OK;
+  *out = made;
+  return code;
 }
 
-void shardrt_abort(int status, const char *message) {
-  if (self.collective.transport != NULL) abort_job(&self.collective.heartbeat, status, message, self.at_abort);
-  /* Alone, in no job, or in one that could not be joined. */
+/* Gives back all but what the processes have together. */
+static void clear(shardrt_job *job, bool is_abandoned) {
+  if (job->moves.close != NULL) job->moves.close(job->moves.data, is_abandoned);
+  alloc_free(job->order);
+  if (job->has_devices) accelerator_close();
+  alloc_free(job);
+}
+
+int shardrt_job_close(shardrt_job *job) {
+  collective_at(&job->collective, NULL);
+  int code = job_join(job, "the end of the recipe", SHARDRT_OK, NULL, 0, NULL);
+  if (code < 0) return code;
+  const comm_transport *transport = job->collective.transport;
+  comm_link *link = job->collective.link;
+  collective_close(&job->collective);
+  clear(job, false);
+  return transport->close(link);
+}
+
+void shardrt_job_abandon(shardrt_job *job) {
+  if (job == NULL) return;
+  job->collective.transport->abandon(job->collective.link);
+  if (!job->collective.broken) collective_close(&job->collective); /* else what is under way still uses it */
+  clear(job, true);
+}
+
+void shardrt_job_abort(shardrt_job *job, int status, const char *message) {
+  if (job != NULL) {
+    last_say say = job->last;
+    say.message = message;
+    abort_job(&job->collective.heartbeat, status, &say);
+  }
+  /* In no job, or in one that could not be joined. */
   fflush(NULL);
   if (message[0] != '\0') fprintf(stderr, "shardrt: %s\n", message);
   exit(status);
 }
 
-void shardrt_job_line(void) {
-  abort_job_erase("\r\33[K");
+const shardrt_job_info *shardrt_job_info_get(const shardrt_job *job) {
+  return &job->info;
 }
 
-void job_at_abort(void (*act)(void)) {
-  self.at_abort = act;
+const int32_t *shardrt_job_order(const shardrt_job *job) {
+  return job->order;
 }
 
-void shardrt_job_at(const char *where) {
-  collective_at(&self.collective, where);
+void shardrt_job_line(shardrt_job *job) {
+  job->last.erase = "\r\33[K";
 }
 
-void shardrt_job_step(const char *what) {
-  if (self.joined) collective_step(&self.collective, what);
+void job_at_abort(shardrt_job *job, void (*act)(void *context), void *context) {
+  job->last.before_end = act;
+  job->last.context = context;
 }
 
-int job_join(const char *what, int own, const void *mine, size_t bytes, void *all) {
-  if (!self.joined) return own < 0 ? own : error_set(SHARDRT_EINVAL, "%s: shardrt_init was not called", what);
-  if (!self.job.planning) return collective_join(&self.collective, what, own, mine, bytes, all);
-  if (own < 0) return own;
-  for (int32_t p = 0; p < self.job.process_count && bytes > 0; p++)
+void shardrt_job_at(shardrt_job *job, const char *where) {
+  collective_at(&job->collective, where);
+}
+
+void shardrt_job_step(shardrt_job *job, const char *what) {
+  if (job != NULL) collective_step(&job->collective, what);
+}
+
+int job_join(shardrt_job *job, const char *what, int own, const void *mine, size_t bytes, void *all) {
+  if (own < 0 && (job == NULL || job_is_planned(job))) return own;
+  if (job == NULL) return error_set(SHARDRT_EINVAL, "%s: there is no job", what);
+  if (!job->has_joined) return error_set(SHARDRT_EINVAL, "%s: the job could not be joined", what);
+  if (!job->info.planning) return collective_join(&job->collective, what, own, mine, bytes, all);
+  for (int32_t p = 0; p < job->info.process_count && bytes > 0; p++)
     memcpy((char *)all + (size_t)p * bytes, mine, bytes);
   return SHARDRT_OK;
 }
 
-int shardrt_allgather(const char *what, const void *mine, size_t bytes, void *all) {
-  return job_join(what, SHARDRT_OK, mine, bytes, all);
+bool job_is_planned(const shardrt_job *job) {
+  return job != NULL && job->info.planning;
 }
 
-collective *job_collective(void) {
-  return self.joined ? &self.collective : NULL;
+bool job_is_alone(const shardrt_job *job) {
+  return job == NULL || job->info.planning || job->info.process_count == 1;
 }
 
-job_part *job_moves(void) {
-  return self.joined ? &self.moves : NULL;
+int shardrt_allgather(shardrt_job *job, const char *what, const void *mine, size_t bytes, void *all) {
+  return job_join(job, what, SHARDRT_OK, mine, bytes, all);
 }
 
-const char *shardrt_job_notice(void) {
-  if (!self.joined) return NULL;
-  const char *notice = accelerator_notice();
-  if (notice == NULL && self.moves.notice != NULL) notice = self.moves.notice(self.moves.data);
-  return notice;
+int shardrt_barrier(shardrt_job *job, const char *what) {
+  return job_join(job, what, SHARDRT_OK, NULL, 0, NULL);
 }
 
-int shardrt_barrier(const char *what) {
-  return shardrt_allgather(what, NULL, 0, NULL);
+collective *job_collective(shardrt_job *job) {
+  return &job->collective;
+}
+
+job_part *job_moves(shardrt_job *job) {
+  return &job->moves;
+}
+
+const char *shardrt_job_notice(shardrt_job *job) {
+  if (job->is_told || job->notice[0] == '\0')
+    return job->moves.notice == NULL ? NULL : job->moves.notice(job->moves.data);
+  job->is_told = true;
+  return job->notice;
 }

@@ -1,28 +1,34 @@
-/* job.h - the job, as the other files of this room see it. */
+/* job.h - the job, as other rooms see it beyond what is in shardrt.h. */
 #ifndef SHARDRT_COMM_JOB_H
 #define SHARDRT_COMM_JOB_H
 
 #include "comm/collective.h"
+#include "shardrt.h"
 
-/* Called once by shardrt_abort, when the job's last words are said and before its processes are ended; it must be
- * quick, as the others end meanwhile. */
-void job_at_abort(void (*act)(void));
+/* Called once by shardrt_job_abort, when the job's last words are said and before its processes are ended; it must be
+ * quick, as the others end meanwhile. NULL: nothing. */
+void job_at_abort(shardrt_job *job, void (*act)(void *context), void *context);
 
-/* Where its processes meet; NULL outside of a job. */
-collective *job_collective(void);
+collective *job_collective(shardrt_job *job); /* where its processes meet */
 
 /* What another room keeps from call to call, made when it is first needed. */
 typedef struct job_part {
-  void *data;                        /* NULL: nothing yet */
-  void (*close)(void *data);         /* called when the job ends, before its devices are closed */
+  void *data; /* NULL: nothing yet */
+  /* Called when the job ends, before its devices are closed. What is abandoned waits for no other process. */
+  void (*close)(void *data, bool is_abandoned);
   const char *(*notice)(void *data); /* what the user should know, once; NULL: nothing */
 } job_part;
 
-/* What is kept for moving data (reshard/move_cache.c); NULL outside of a job. */
-job_part *job_moves(void);
+/* What is kept for moving data (reshard/move_cache.c). */
+job_part *job_moves(shardrt_job *job);
 
 /* As shardrt_allgather, for a process that may have failed before it came, as `own` says (collective_join). What one
  * process finds no memory for is an error in all then, and none waits for it. */
-int job_join(const char *what, int own, const void *mine, size_t bytes, void *all);
+int job_join(shardrt_job *job, const char *what, int own, const void *mine, size_t bytes, void *all);
+
+/* Whether nobody else takes part: in no job, in one of one process, or in a planned one. */
+bool job_is_alone(const shardrt_job *job);
+/* Whether the job is only planned; a process in no job runs. */
+bool job_is_planned(const shardrt_job *job);
 
 #endif

@@ -2,9 +2,9 @@
 #include "compute/work.h"
 #include "reshard/reshard.h"
 
-int shardrt_reshard_operand(shardrt_array *x, shardrt_sharding *to, const shardrt_reshard_options *options,
-                            shardrt_array **out) {
-  reshard r = {.call = "reshard", .x = x, .to = to, .within = true};
+int shardrt_reshard_operand(shardrt_job *job, shardrt_array *x, shardrt_sharding *to,
+                            const shardrt_reshard_options *options, shardrt_array **out) {
+  reshard r = {.job = job, .call = "reshard", .x = x, .to = to, .within = true};
   if (options != NULL) r.options = *options;
   r.code = work_pool(&r.pool);
   return reshard_array(&r, out);

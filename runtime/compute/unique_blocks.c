@@ -84,7 +84,7 @@ int unique_blocks_zero(const struct unique_blocks *self, shardrt_array *out) {
   int code = SHARDRT_OK;
   if (a == NULL) work_spread(zeros_task, &zeros, self->count);
   for (int64_t b = 0; a != NULL && b < self->count && code == SHARDRT_OK; b++)
-    code =
-        a->zero(unique_blocks_device(self, out, b), unique_blocks_data(self, out, b), shardrt_array_shard_bytes(out));
+    code = a->copies->zero(unique_blocks_device(self, out, b), unique_blocks_data(self, out, b),
+                           shardrt_array_shard_bytes(out));
   return code;
 }

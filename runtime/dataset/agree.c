@@ -12,45 +12,46 @@ enum { NAME_BYTES = 512 };
 
 /* What all processes call file `file`, so that they all say the same of it: by process 0's path, and where another
  * process has another one, by that of the first of these, too. */
-static int name_file(const shardrt_source *source, int32_t file, const char *what, struct text *out) {
-  const shardrt_job *job = shardrt_job_get();
+static int name_file(shardrt_job *job, const shardrt_source *source, int32_t file, const char *what, struct text *out) {
+  const int32_t processes = shardrt_job_info_get(job)->process_count;
   char mine[NAME_BYTES];
   snprintf(mine, sizeof mine, "%s", source_file_name(source, file));
-  char(*names)[NAME_BYTES] = alloc_array((size_t)job->process_count, sizeof *names);
-  int code = job_join(what, names == NULL ? ALLOC_FAILED : SHARDRT_OK, mine, sizeof mine, names);
+  char(*names)[NAME_BYTES] = alloc_array((size_t)processes, sizeof *names);
+  int code = job_join(job, what, names == NULL ? ALLOC_FAILED : SHARDRT_OK, mine, sizeof mine, names);
   if (code == SHARDRT_OK && names != NULL) {
     text_add(out, "%s", names[0]);
     int32_t other = 1;
-    while (other < job->process_count && strcmp(names[other], names[0]) == 0) other++;
-    if (other < job->process_count) text_add(out, " (in process %d: %s)", (int)other, names[other]);
+    while (other < processes && strcmp(names[other], names[0]) == 0) other++;
+    if (other < processes) text_add(out, " (in process %d: %s)", (int)other, names[other]);
   }
   alloc_free(names);
   return code;
 }
 
-static int compare_file(const shardrt_source *source, int32_t file, bool *differs) {
+static int compare_file(shardrt_job *job, const shardrt_source *source, int32_t file, bool *differs) {
   char what[64], name[2 * NAME_BYTES + 64] = "";
   struct text subject = {.bytes = name, .capacity = sizeof name};
   snprintf(what, sizeof what, "naming file %d of the source", (int)file);
-  int code = name_file(source, file, what, &subject);
+  int code = name_file(job, source, file, what, &subject);
   if (code < 0) return code;
   snprintf(what, sizeof what, "comparing file %d of the source", (int)file);
-  return same_compare(what, name, source_file_fingerprint(source, file), differs);
+  return same_compare(job, what, name, source_file_fingerprint(source, file), differs);
 }
 
 /* One number first; only where that differs, what it is made of. */
-int shardrt_check_source(const shardrt_source *source) {
+int shardrt_check_source(shardrt_job *job, const shardrt_source *source) {
   bool differs = false;
-  int code = same_compare("comparing the source", "the source", shardrt_source_fingerprint(source), &differs);
+  int code = same_compare(job, "comparing the source", "the source", shardrt_source_fingerprint(source), &differs);
   if (!differs)
     return code < 0 ? code
-                    : same_compare("comparing the transforms", "the source's transforms (or filters)",
+                    : same_compare(job, "comparing the transforms", "the source's transforms (or filters)",
                                    source_transform_hash(source), &differs);
   int32_t files = source_file_count(source);
   differs = false;
-  code = same_compare("counting the source's files", "the number of the source's files", (uint64_t)files, &differs);
-  for (int32_t f = 0; code == SHARDRT_OK && f < files; f++) code = compare_file(source, f, &differs);
+  code =
+      same_compare(job, "counting the source's files", "the number of the source's files", (uint64_t)files, &differs);
+  for (int32_t f = 0; code == SHARDRT_OK && f < files; f++) code = compare_file(job, source, f, &differs);
   if (code < 0) return code;
-  return same_compare("comparing the source", "the source (the fields' names, dtypes and shapes)",
+  return same_compare(job, "comparing the source", "the source (the fields' names, dtypes and shapes)",
                       shardrt_source_fingerprint(source), &differs);
 }

@@ -41,19 +41,14 @@ static void free_pinned(void *data, size_t bytes) {
   pinned_free(data, bytes);
 }
 
-static const accelerator cuda = {
-    .version = ACCELERATOR_VERSION,
-    .name = "cuda",
-    .count = gpu_count,
-    .open = open_all,
-    .close = close_all,
-    .describe = gpu_describe,
-    .link = gpu_link,
-    .topology = cuda_topology,
+static const accelerator_memory cuda_memory = {
     .allocate = cuda_alloc_take,
     .free = cuda_alloc_free,
     .allocate_pinned = allocate_pinned,
     .free_pinned = free_pinned,
+};
+
+static const accelerator_streams cuda_streams = {
     .record = event_record,
     .wait = event_wait,
     .reached = event_reached,
@@ -62,6 +57,9 @@ static const accelerator cuda = {
     .elapsed = event_elapsed,
     .event_free = event_free,
     .after = event_after,
+};
+
+static const accelerator_copies cuda_copies = {
     .upload = transfer_upload,
     .is_pinned = transfer_is_pinned,
     .download = transfer_download,
@@ -69,6 +67,9 @@ static const accelerator cuda = {
     .reaches = gpu_reaches,
     .place = cuda_place,
     .zero = transfer_zero,
+};
+
+static const accelerator_kernels cuda_kernels = {
     .fingerprint = cuda_fingerprint,
     .elementwise = cuda_elementwise,
     .reduce = cuda_reduce,
@@ -78,6 +79,21 @@ static const accelerator cuda = {
     .take_add = cuda_take_add,
     .count_along = cuda_count_along,
     .random = cuda_random,
+};
+
+static const accelerator cuda = {
+    .version = ACCELERATOR_VERSION,
+    .name = "cuda",
+    .count = gpu_count,
+    .open = open_all,
+    .close = close_all,
+    .describe = gpu_describe,
+    .link = gpu_link,
+    .topology = cuda_topology,
+    .memory = &cuda_memory,
+    .streams = &cuda_streams,
+    .copies = &cuda_copies,
+    .kernels = &cuda_kernels,
     .links = &nccl_links,
 };
 

@@ -46,6 +46,7 @@ static int set_field(struct batch_reshard *self, const shardrt_loader_options *o
 int batch_reshard_new(const shardrt_loader_options *options, const struct plan *plan, struct batch_reshard **out) {
   struct batch_reshard *made = alloc_zeros(1, sizeof *made);
   if (made == NULL) return ALLOC_FAILED;
+  made->job = options->job;
   made->nfields = plan->nfields;
   made->fields = alloc_zeros((size_t)plan->nfields, sizeof *made->fields);
   int code = made->fields != NULL ? SHARDRT_OK : ALLOC_FAILED;
@@ -90,7 +91,7 @@ int batch_reshard_array(const struct batch_reshard *self, int32_t f, const char 
   if (!field->moves) return SHARDRT_OK;
   char call[256]; /* a longer one is cut short */
   snprintf(call, sizeof call, "%s, field \"%s\": reshard", step, field->name);
-  reshard r = {.call = call, .x = *array, .to = shardrt_array_sharding(field->like), .pool = pool};
+  reshard r = {.job = self->job, .call = call, .x = *array, .to = shardrt_array_sharding(field->like), .pool = pool};
   shardrt_array *moved;
   int code = reshard_array(&r, &moved);
   if (code != SHARDRT_OK) return code;

@@ -19,14 +19,15 @@ struct batch_reshard_field {
 };
 
 struct batch_reshard {
+  shardrt_job *job; /* borrowed; NULL: nothing can batch_reshard */
   int32_t nfields;
   struct batch_reshard_field *fields;
   size_t batch_bytes; /* of all fields' blocks, as they are handed out */
   bool any;           /* some field moves */
 };
 
-/* Of `options`: source, shardings, batch_size, process, devices_per_process. `plan` is how the batch is read, and must
- * live as long. EINVAL where a batch does not divide over a field's sharding; the message names the field. */
+/* Of `options`: job, source, shardings, batch_size, process, devices_per_process. `plan` is how the batch is read, and
+ * must live as long. EINVAL where a batch does not divide over a field's sharding; the message names the field. */
 int batch_reshard_new(const shardrt_loader_options *options, const struct plan *plan, struct batch_reshard **out);
 void batch_reshard_free(struct batch_reshard *self);
 

@@ -29,6 +29,7 @@ enum {
  * devices are the host's, there are none), and together these are at most nbatches; `place` is where round `handed`
  * stands in the epochs, `ahead` where round `offered` will. All of this is the owner's; the workers see batches. */
 struct shardrt_loader {
+  shardrt_job *job;              /* borrowed; NULL: none */
   struct plan *plan;             /* how batches are read */
   struct batch_reshard *reshard; /* and how they get from there to the caller */
   struct cursor_rules rules;
@@ -149,6 +150,7 @@ int shardrt_loader_new(const shardrt_loader_options *o, shardrt_loader **out) {
   if (code != SHARDRT_OK) return code;
   shardrt_loader *made = alloc_zeros(1, sizeof *made);
   if (made == NULL) return ALLOC_FAILED;
+  made->job = o->job;
   made->rules = rules;
   made->seed = o->seed;
   made->shuffle = o->shuffle != 0;
@@ -186,9 +188,8 @@ void shardrt_loader_free(shardrt_loader *self) {
 
 /* ---- batches ---------------------------------------------------------------------------------------------------- */
 
-static bool is_checked(int64_t step) {
-  const shardrt_job *job = shardrt_job_get();
-  const int32_t check = job != NULL ? job->check : SHARDRT_CHECK_OFF;
+static bool is_checked(const shardrt_loader *self, int64_t step) {
+  const int32_t check = self->job != NULL ? shardrt_job_info_get(self->job)->check : SHARDRT_CHECK_OFF;
   if (check != SHARDRT_CHECK_SAMPLE) return check == SHARDRT_CHECK_ALL;
   return step < CHECKED_FIRST || step % CHECKED_EVERY == 0;
 }
@@ -232,7 +233,7 @@ static int offer_batch(shardrt_loader *self) {
   next->rows = cursor_rows(&self->ahead, &self->rules);
   next->past_caches = self->budget.past_caches;
   next->step = step_number(self) + self->offered - self->handed;
-  next->fingerprinted = is_checked(next->step);
+  next->fingerprinted = is_checked(self, next->step);
   code = batch_open(next, self->plan, self->pool);
   if (code != SHARDRT_OK) return code;
   worker_pool_offer(self->workers);
@@ -277,11 +278,11 @@ static int check_replicas(shardrt_loader *self, struct batch *made, const char *
     char name[256]; /* a longer one is cut short */
     snprintf(name, sizeof name, "%s, field \"%s\"", step, field->name);
     if (field->moves) { /* what was read has other blocks */
-      code = shardrt_check_array(name, self->arrays[f]);
+      code = shardrt_check_array(self->job, name, self->arrays[f]);
       self->stats.bytes_fingerprinted += (int64_t)field->bytes;
     } else {
       code = batch_fingerprints(made, self->plan, f, self->fingerprints);
-      if (code == SHARDRT_OK) code = shardrt_check_replicas(name, self->arrays[f], self->fingerprints);
+      if (code == SHARDRT_OK) code = shardrt_check_replicas(self->job, name, self->arrays[f], self->fingerprints);
     }
     compared++;
   }
@@ -296,7 +297,7 @@ static int meet_others(shardrt_loader *self, struct batch *made) {
   snprintf(step, sizeof step, "step %lld of the loader", (long long)step_number(self));
   snprintf(told, sizeof told, "%s, from row %lld of epoch %lld", step, (long long)self->place.row,
            (long long)self->place.epoch);
-  shardrt_job_step(told);
+  shardrt_job_step(self->job, told);
   int code = SHARDRT_OK;
   for (int32_t f = 0; f < self->plan->nfields && code == SHARDRT_OK; f++)
     code = batch_reshard_array(self->reshard, f, step, self->uploads == NULL ? self->pool : NULL, &self->arrays[f],

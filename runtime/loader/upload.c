@@ -127,7 +127,7 @@ int upload_set(struct upload *self, const struct upload_plan *plan) {
   self->plan = plan; /* from here on there is something to do */
   if (!plan->compares) return SHARDRT_OK;
   void *fingerprints;
-  int code = plan->a->allocate_pinned((size_t)plan->nshards * sizeof *self->fingerprints, &fingerprints);
+  int code = plan->a->memory->allocate_pinned((size_t)plan->nshards * sizeof *self->fingerprints, &fingerprints);
   if (code == SHARDRT_OK) self->fingerprints = fingerprints;
   return code;
 }
@@ -135,7 +135,7 @@ int upload_set(struct upload *self, const struct upload_plan *plan) {
 static void free_events(const struct upload_plan *plan, struct upload_line *line) {
   accelerator_event **const events[] = {&line->begin, &line->copied, &line->ready, &line->asked, &line->given};
   for (size_t i = 0; i < sizeof events / sizeof *events; i++) {
-    plan->a->event_free(*events[i]);
+    plan->a->streams->event_free(*events[i]);
     *events[i] = NULL;
   }
 }
@@ -143,7 +143,7 @@ static void free_events(const struct upload_plan *plan, struct upload_line *line
 /* What failed may still write to the fingerprints: then they are given up. */
 static void give_back(struct upload *self, const struct upload_plan *plan) {
   if (self->fingerprints != NULL && !upload_is_under_way(self))
-    plan->a->free_pinned(self->fingerprints, (size_t)plan->nshards * sizeof *self->fingerprints);
+    plan->a->memory->free_pinned(self->fingerprints, (size_t)plan->nshards * sizeof *self->fingerprints);
   for (int32_t d = 0; d < plan->ndevices; d++) free_events(plan, &self->lines[d]);
 }
 
@@ -180,8 +180,8 @@ static int take_memory(struct upload *self) {
 
 static int copy_shard(const struct upload *self, int64_t s, shardrt_buffer *const *blocks) {
   const struct upload_shard *shard = &self->plan->shards[s];
-  int code = self->plan->a->upload(shard->device, ACCELERATOR_IN, shardrt_buffer_data(self->buffers[s]),
-                                   shardrt_buffer_data(blocks[shard->block]), shard->bytes);
+  int code = self->plan->a->copies->upload(shard->device, ACCELERATOR_IN, shardrt_buffer_data(self->buffers[s]),
+                                           shardrt_buffer_data(blocks[shard->block]), shard->bytes);
   return add_context(self, shard, code);
 }
 
@@ -189,8 +189,8 @@ static int fingerprint_shard(const struct upload *self, int64_t s) {
   const struct upload_shard *shard = &self->plan->shards[s];
   if (!is_compared(self, shard)) return SHARDRT_OK;
   self->fingerprints[s] = 0; /* which it stays where there are no bytes */
-  int code = self->plan->a->fingerprint(shard->device, ACCELERATOR_IN, shardrt_buffer_data(self->buffers[s]),
-                                        shard->bytes, &self->fingerprints[s]);
+  int code = self->plan->a->kernels->fingerprint(shard->device, ACCELERATOR_IN, shardrt_buffer_data(self->buffers[s]),
+                                                 shard->bytes, &self->fingerprints[s]);
   return add_context(self, shard, code);
 }
 
@@ -200,13 +200,13 @@ static int start_line(struct upload *self, int32_t d, shardrt_buffer *const *blo
   const int64_t *shards = plan->by_device + plan->first_of[d], count = plan->first_of[d + 1] - plan->first_of[d];
   struct upload_line *line = &self->lines[d];
   if (count == 0) return SHARDRT_OK;
-  int code = add_batch_context(plan->a->mark(d, ACCELERATOR_IN, &line->begin));
+  int code = add_batch_context(plan->a->streams->mark(d, ACCELERATOR_IN, &line->begin));
   line->used = line->used || code == SHARDRT_OK;
   for (int64_t i = 0; i < count && code == SHARDRT_OK; i++) code = copy_shard(self, shards[i], blocks);
-  if (code == SHARDRT_OK) code = add_batch_context(plan->a->mark(d, ACCELERATOR_IN, &line->copied));
+  if (code == SHARDRT_OK) code = add_batch_context(plan->a->streams->mark(d, ACCELERATOR_IN, &line->copied));
   if (!self->is_fingerprinted) return code;
   for (int64_t i = 0; i < count && code == SHARDRT_OK; i++) code = fingerprint_shard(self, shards[i]);
-  return code == SHARDRT_OK ? add_batch_context(plan->a->record(d, ACCELERATOR_IN, &line->ready)) : code;
+  return code == SHARDRT_OK ? add_batch_context(plan->a->streams->record(d, ACCELERATOR_IN, &line->ready)) : code;
 }
 
 int upload_start(struct upload *self, shardrt_buffer *const *blocks, bool fingerprinted) {
@@ -225,7 +225,8 @@ int upload_start(struct upload *self, shardrt_buffer *const *blocks, bool finger
 static int end_of(const struct upload *self, int32_t d, accelerator_event **out) {
   struct upload_line *line = &self->lines[d];
   int code = SHARDRT_OK;
-  if (line->ready == NULL && line->copied == NULL) code = self->plan->a->record(d, ACCELERATOR_IN, &line->ready);
+  if (line->ready == NULL && line->copied == NULL)
+    code = self->plan->a->streams->record(d, ACCELERATOR_IN, &line->ready);
   *out = line->ready != NULL ? line->ready : line->copied;
   return code;
 }
@@ -235,12 +236,12 @@ static int hand_over_line(struct upload *self, int32_t d) {
   struct upload_line *line = &self->lines[d];
   accelerator_event *end;
   int code = end_of(self, d, &end);
-  if (code == SHARDRT_OK) code = a->mark(d, ACCELERATOR_MAIN, &line->asked);
-  if (code == SHARDRT_OK) code = a->wait(d, ACCELERATOR_MAIN, end);
+  if (code == SHARDRT_OK) code = a->streams->mark(d, ACCELERATOR_MAIN, &line->asked);
+  if (code == SHARDRT_OK) code = a->streams->wait(d, ACCELERATOR_MAIN, end);
   if (code != SHARDRT_OK) return code;
   for (int64_t i = self->plan->first_of[d]; i < self->plan->first_of[d + 1]; i++)
     buffer_to_main(self->buffers[self->plan->by_device[i]]);
-  return a->mark(d, ACCELERATOR_MAIN, &line->given);
+  return a->streams->mark(d, ACCELERATOR_MAIN, &line->given);
 }
 
 int upload_hand_over(struct upload *self) {
@@ -256,7 +257,7 @@ int upload_fingerprints(struct upload *self, int32_t f, uint64_t *out) {
   for (int64_t i = 0; i < count; i++) {
     accelerator_event *end;
     int code = end_of(self, plan->shards[first + i].device, &end);
-    if (code == SHARDRT_OK) code = plan->a->finish(end);
+    if (code == SHARDRT_OK) code = plan->a->streams->finish(end);
     if (code != SHARDRT_OK) return add_context(self, &plan->shards[first + i], code);
     out[i] = self->fingerprints[first + i];
   }
@@ -281,7 +282,7 @@ static int land_line(struct upload *self, int32_t d, bool wait, bool *landed) {
   accelerator_event *end = self->lines[d].given;
   int code = end == NULL ? end_of(self, d, &end) : SHARDRT_OK;
   *landed = true;
-  if (code == SHARDRT_OK) code = wait ? a->finish(end) : a->reached(end, landed);
+  if (code == SHARDRT_OK) code = wait ? a->streams->finish(end) : a->streams->reached(end, landed);
   return code;
 }
 
@@ -293,10 +294,10 @@ static int add_times(const struct upload *self, struct upload_stats *stats) {
     const struct upload_line *line = &self->lines[d];
     double took;
     if (line->given == NULL) continue;
-    int code = a->elapsed(line->begin, line->copied, &took);
+    int code = a->streams->elapsed(line->begin, line->copied, &took);
     if (code != SHARDRT_OK) return code;
     if (took > seconds) seconds = took;
-    code = a->elapsed(line->asked, line->given, &took);
+    code = a->streams->elapsed(line->asked, line->given, &took);
     if (code != SHARDRT_OK) return code;
     if (took > waited) waited = took;
   }
@@ -340,7 +341,7 @@ bool upload_end(struct upload *self) {
     accelerator_event *end;
     if (!self->lines[d].used) continue;
     code = end_of(self, d, &end);
-    if (code == SHARDRT_OK) code = self->plan->a->finish(end);
+    if (code == SHARDRT_OK) code = self->plan->a->streams->finish(end);
   }
   if (code == SHARDRT_OK) forget(self);
   return code == SHARDRT_OK;

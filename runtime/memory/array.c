@@ -379,9 +379,9 @@ int shardrt_array_wait(const shardrt_array *array) {
   for (int64_t i = 0; a != NULL && i < array->shard_count && code == SHARDRT_OK; i++) {
     if (array->buffers[i] == NULL) continue;
     accelerator_event *made = NULL;
-    code = a->record(shardrt_buffer_device(array->buffers[i]), ACCELERATOR_MAIN, &made);
-    if (code == SHARDRT_OK) code = a->finish(made);
-    a->event_free(made);
+    code = a->streams->record(shardrt_buffer_device(array->buffers[i]), ACCELERATOR_MAIN, &made);
+    if (code == SHARDRT_OK) code = a->streams->finish(made);
+    a->streams->event_free(made);
   }
   return code;
 }

@@ -75,11 +75,11 @@ int shardrt_buffer_zeros(size_t bytes, shardrt_buffer **out) {
 static void release_on_device(shardrt_buffer *buffer) {
   assert(buffer->borrowers == 0);
   const accelerator *a = accelerator_get();
-  if (buffer->arriving != NULL) (void)a->wait(buffer->device, buffer->stream, buffer->arriving);
-  a->free(buffer->device, buffer->stream, buffer->holder, buffer->data, buffer->bytes);
-  if (buffer->arriving != NULL) (void)a->finish(buffer->arriving);
-  a->event_free(buffer->arriving);
-  if (buffer->mirror != NULL) a->free_pinned(buffer->mirror, buffer->bytes);
+  if (buffer->arriving != NULL) (void)a->streams->wait(buffer->device, buffer->stream, buffer->arriving);
+  a->memory->free(buffer->device, buffer->stream, buffer->holder, buffer->data, buffer->bytes);
+  if (buffer->arriving != NULL) (void)a->streams->finish(buffer->arriving);
+  a->streams->event_free(buffer->arriving);
+  if (buffer->mirror != NULL) a->memory->free_pinned(buffer->mirror, buffer->bytes);
 }
 
 shardrt_buffer *shardrt_buffer_retain(shardrt_buffer *buffer) {
@@ -114,11 +114,11 @@ int32_t shardrt_buffer_device(const shardrt_buffer *buffer) {
 int buffer_on_device(int32_t device, int32_t stream, int32_t holder, size_t bytes, shardrt_buffer **out) {
   const accelerator *a = accelerator_get();
   void *data;
-  int code = a->allocate(device, stream, holder, bytes, &data);
+  int code = a->memory->allocate(device, stream, holder, bytes, &data);
   if (code < 0) return code;
   code = buffer_wrap(data, bytes, NULL, NULL, out);
   if (code < 0) {
-    a->free(device, stream, holder, data, bytes);
+    a->memory->free(device, stream, holder, data, bytes);
     return code;
   }
   (*out)->device = device;
@@ -143,12 +143,12 @@ bool buffer_watch(shardrt_buffer *buffer, buffer_release *gone, void *context) {
  * pinned, and a view of it may be what is uploaded. */
 static int upload(shardrt_buffer *made, const void *from) {
   const accelerator *a = accelerator_get();
-  int code = a->upload(made->device, ACCELERATOR_MAIN, made->data, from, made->bytes);
-  if (code < 0 || made->bytes == 0 || !a->is_pinned(from)) return code;
+  int code = a->copies->upload(made->device, ACCELERATOR_MAIN, made->data, from, made->bytes);
+  if (code < 0 || made->bytes == 0 || !a->copies->is_pinned(from)) return code;
   accelerator_event *there = NULL;
-  code = a->record(made->device, ACCELERATOR_MAIN, &there);
-  if (code == SHARDRT_OK) code = a->finish(there);
-  a->event_free(there);
+  code = a->streams->record(made->device, ACCELERATOR_MAIN, &there);
+  if (code == SHARDRT_OK) code = a->streams->finish(there);
+  a->streams->event_free(there);
   return code;
 }
 
@@ -164,9 +164,9 @@ int buffer_to_device(shardrt_buffer *buffer, int32_t device, shardrt_buffer **ou
   if (buffer->device == BUFFER_HOST) {
     code = upload(made, buffer->data);
   } else {
-    code = a->after(device, buffer->device);
-    if (code == SHARDRT_OK) code = a->copy(device, made->data, buffer->device, buffer->data, buffer->bytes);
-    if (code == SHARDRT_OK) code = a->after(buffer->device, device);
+    code = a->streams->after(device, buffer->device);
+    if (code == SHARDRT_OK) code = a->copies->copy(device, made->data, buffer->device, buffer->data, buffer->bytes);
+    if (code == SHARDRT_OK) code = a->streams->after(buffer->device, device);
   }
   if (code < 0) {
     shardrt_buffer_free(made);
@@ -180,18 +180,19 @@ int buffer_to_device(shardrt_buffer *buffer, int32_t device, shardrt_buffer **ou
 static int begin_mirror(shardrt_buffer *buffer, void *mirror, accelerator_event **arriving) {
   const accelerator *a = accelerator_get();
   accelerator_event *made = NULL;
-  int code = a->record(buffer->device, ACCELERATOR_MAIN, &made);
-  if (code == SHARDRT_OK) code = a->wait(buffer->device, ACCELERATOR_OUT, made);
-  a->event_free(made);
-  if (code == SHARDRT_OK) code = a->download(buffer->device, ACCELERATOR_OUT, mirror, buffer->data, buffer->bytes);
-  return code < 0 ? code : a->record(buffer->device, ACCELERATOR_OUT, arriving);
+  int code = a->streams->record(buffer->device, ACCELERATOR_MAIN, &made);
+  if (code == SHARDRT_OK) code = a->streams->wait(buffer->device, ACCELERATOR_OUT, made);
+  a->streams->event_free(made);
+  if (code == SHARDRT_OK)
+    code = a->copies->download(buffer->device, ACCELERATOR_OUT, mirror, buffer->data, buffer->bytes);
+  return code < 0 ? code : a->streams->record(buffer->device, ACCELERATOR_OUT, arriving);
 }
 
 static int fetch(shardrt_buffer *buffer) {
   if (buffer->device == BUFFER_HOST || buffer->mirror != NULL) return SHARDRT_OK;
   const accelerator *a = accelerator_get();
   void *mirror;
-  int code = a->allocate_pinned(buffer->bytes, &mirror);
+  int code = a->memory->allocate_pinned(buffer->bytes, &mirror);
   if (code < 0) return code;
   code = begin_mirror(buffer, mirror, &buffer->arriving);
   if (code < 0) /* what failed may still write to it: it is given up */
@@ -207,9 +208,9 @@ static int arrive(shardrt_buffer *buffer, void **out) {
     return SHARDRT_OK;
   }
   if (buffer->arriving != NULL) {
-    int code = accelerator_get()->finish(buffer->arriving);
+    int code = accelerator_get()->streams->finish(buffer->arriving);
     if (code < 0) return error_prefix(code, "an array's data cannot be brought to the host");
-    accelerator_get()->event_free(buffer->arriving);
+    accelerator_get()->streams->event_free(buffer->arriving);
     buffer->arriving = NULL;
   }
   *out = buffer->mirror;
@@ -241,9 +242,9 @@ void buffer_return(shardrt_buffer *buffer) {
   assert(buffer->borrowers > 0);
   if (--buffer->borrowers > 0 || buffer->kept || buffer->mirror == NULL) return;
   const accelerator *a = accelerator_get();
-  if (buffer->arriving != NULL) (void)a->finish(buffer->arriving);
-  a->event_free(buffer->arriving);
-  a->free_pinned(buffer->mirror, buffer->bytes);
+  if (buffer->arriving != NULL) (void)a->streams->finish(buffer->arriving);
+  a->streams->event_free(buffer->arriving);
+  a->memory->free_pinned(buffer->mirror, buffer->bytes);
   buffer->arriving = NULL;
   buffer->mirror = NULL;
 }

@@ -28,11 +28,11 @@ static void free_here(void *memory, size_t bytes) {
 static const struct pool_memory host_memory = {allocate_here, free_here};
 
 static int allocate_pinned(size_t bytes, void **out) {
-  return accelerator_get()->allocate_pinned(bytes, out);
+  return accelerator_get()->memory->allocate_pinned(bytes, out);
 }
 
 static void free_pinned(void *memory, size_t bytes) {
-  accelerator_get()->free_pinned(memory, bytes);
+  accelerator_get()->memory->free_pinned(memory, bytes);
 }
 
 static const struct pool_memory pinned_memory = {allocate_pinned, free_pinned};

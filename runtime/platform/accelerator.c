@@ -9,18 +9,22 @@
 
 #include "base/error.h"
 
-static const accelerator *chosen; /* by accelerator_find */
-static const accelerator *opened; /* by accelerator_open */
-static size_t memory;             /* of its devices' GPUs */
+/* Of the process: memory that its arrays have outlives no device, whichever job they are of. */
+static struct {
+  const accelerator *opened; /* NULL: the host's */
+  int32_t jobs;              /* that have opened it */
+  int32_t devices;
+  size_t memory; /* of its devices' GPUs */
+} self;
+
 static _Thread_local void (*reclaim)(void);
-static char notice[1024]; /* for the user: why the host stands in for GPUs; "": nothing */
 
 const accelerator *accelerator_get(void) {
-  return opened;
+  return self.opened;
 }
 
 const char *accelerator_name(void) {
-  return opened == NULL ? "host" : opened->name;
+  return self.opened == NULL ? "host" : self.opened->name;
 }
 
 /* ---- the plug-in ------------------------------------------------------------------------------------------------ */
@@ -75,11 +79,9 @@ static const accelerator *load_plugin(const char *path) {
   return NULL;
 }
 
-int accelerator_find(const char *name, uint64_t *which) {
+int accelerator_find(const char *name, accelerator_finding *out) {
   const bool automatic = name == NULL || name[0] == '\0' || strcmp(name, "auto") == 0;
-  *which = 0;
-  chosen = NULL;
-  notice[0] = '\0';
+  *out = (accelerator_finding){.found = NULL};
   if (!automatic && strcmp(name, "host") == 0) return SHARDRT_OK;
   if (!automatic && strcmp(name, "cuda") != 0)
     return error_set(SHARDRT_EINVAL, "there is no platform \"%s\"; it is host, cuda or auto", name);
@@ -94,9 +96,10 @@ int accelerator_find(const char *name, uint64_t *which) {
   if (loaded == NULL && is_named) return error_prefix(SHARDRT_EINVAL, "SHARDRT_CUDA_PLUGIN");
   if (loaded == NULL && !automatic) return SHARDRT_EINVAL;
   if (loaded == NULL)
-    snprintf(notice, sizeof notice, "%s: devices are the host's, as --platform host asks for", shardrt_error_message());
-  else if (loaded->count(which) > 0)
-    chosen = loaded;
+    snprintf(out->notice, sizeof out->notice, "%s: devices are the host's, as --platform host asks for",
+             shardrt_error_message());
+  else if (loaded->count(&out->which) > 0)
+    out->found = loaded;
   else if (!automatic)
     return error_set(SHARDRT_EINVAL,
                      "%s; nvidia-smi shows them, and CUDA_VISIBLE_DEVICES may hide them; --platform host runs without",
@@ -104,32 +107,43 @@ int accelerator_find(const char *name, uint64_t *which) {
   return SHARDRT_OK;
 }
 
-const char *accelerator_notice(void) {
-  static char told[sizeof notice];
-  memcpy(told, notice, sizeof told);
-  notice[0] = '\0';
-  return told[0] == '\0' ? NULL : told;
+/* For a job that is opened while another is. */
+static int join_devices(const accelerator *found, const accelerator_wanted *wanted, int32_t *devices) {
+  if (found != self.opened)
+    return error_set(SHARDRT_EINVAL, "this process is in a job with devices of platform %s, and can have no others yet",
+                     accelerator_name());
+  if (wanted->devices > 0 && wanted->devices != self.devices)
+    return error_set(SHARDRT_EINVAL, "this process is in a job with %d devices, and cannot be in one with %d yet",
+                     (int)self.devices, (int)wanted->devices);
+  self.jobs++;
+  *devices = self.devices;
+  return SHARDRT_OK;
 }
 
-int accelerator_open(const accelerator_wanted *wanted, int32_t *devices) {
-  *devices = wanted->devices;
-  if (chosen == NULL) {
-    if (*devices == 0) *devices = 1;
-    return SHARDRT_OK;
-  }
-  int code = chosen->open(wanted, devices);
+int accelerator_open(const accelerator *found, const accelerator_wanted *wanted, int32_t *devices) {
+  if (self.jobs > 0) return join_devices(found, wanted, devices);
+  *devices = wanted->devices > 0 ? wanted->devices : 1;
+  int code = found == NULL ? SHARDRT_OK : found->open(wanted, devices);
   if (code < 0) return code;
-  opened = chosen;
-  memory = 0;
-  for (int32_t d = 0; d < *devices; d++) {
+  self.opened = found;
+  self.jobs = 1;
+  self.devices = *devices;
+  self.memory = 0;
+  for (int32_t d = 0; found != NULL && d < *devices; d++) {
     accelerator_info info;
-    if (opened->describe(d, &info) == SHARDRT_OK) memory += info.memory / (size_t)info.shared;
+    if (found->describe(d, &info) == SHARDRT_OK) self.memory += info.memory / (size_t)info.shared;
   }
   return SHARDRT_OK;
 }
 
+void accelerator_close(void) {
+  if (--self.jobs > 0) return;
+  if (self.opened != NULL) self.opened->close();
+  self.opened = NULL;
+}
+
 size_t shardrt_device_memory(void) {
-  return opened == NULL ? 0 : memory;
+  return self.opened == NULL ? 0 : self.memory;
 }
 
 void shardrt_device_reclaim(void (*given)(void)) {
@@ -140,11 +154,6 @@ bool accelerator_reclaim(void) {
   if (reclaim == NULL) return false;
   reclaim();
   return true;
-}
-
-void accelerator_close(void) {
-  if (opened != NULL) opened->close();
-  opened = NULL;
 }
 
 int accelerator_links_wish(bool *is_off) {

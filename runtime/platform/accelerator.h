@@ -1,9 +1,9 @@
 /* accelerator.h - what a platform offers whose devices have memory of their own (GPUs): memory, streams, transfers, and
  * the computing that is done there.
  *
- * A platform is a const table of functions in a plug-in, which is opened when the platform is asked for or found. Host
- * code never looks into a device's memory: it hands over addresses. `device` counts the process's own devices from 0
- * (a mesh's device of id p * devices_per_process + device); several may be one GPU, each with streams of its own.
+ * A platform is a few const tables of functions in a plug-in, which is opened when the platform is asked for or found.
+ * Host code never looks into a device's memory: it hands over addresses. `device` counts the process's own devices from
+ * 0 (a mesh's device of id p * devices_per_process + device); several may be one GPU, each with streams of its own.
  *
  * Each device has three streams. What is put on one runs in the order in which it was put there, and the call returns
  * before it has run. Everything is put on MAIN, unless a call takes a stream: computing, copies between devices, what a
@@ -165,6 +165,71 @@ typedef struct accelerator_links {
   void (*close)(void);
 } accelerator_links;
 
+/* ---- what a platform offers ---- */
+
+/* Memory, 256-byte aligned. */
+typedef struct accelerator_memory {
+  int (*allocate)(int32_t device, int32_t stream, int32_t holder, size_t bytes, void **out);
+  void (*free)(int32_t device, int32_t stream, int32_t holder, void *data, size_t bytes);
+  /* Host memory that devices copy from and to by themselves. Nothing may be under way with what is freed. */
+  int (*allocate_pinned)(size_t bytes, void **out);
+  void (*free_pinned)(void *data, size_t bytes);
+} accelerator_memory;
+
+/* The order of what is put on streams. */
+typedef struct accelerator_streams {
+  int (*record)(int32_t device, int32_t stream, accelerator_event **out); /* when all that is on it now has run */
+  int (*wait)(int32_t device, int32_t stream, accelerator_event *event);  /* the stream goes on after the event */
+  int (*reached)(accelerator_event *event, bool *out);
+  int (*finish)(accelerator_event *event); /* this thread waits for it */
+  /* As record, and `elapsed` tells the seconds from one such event to a later one of the device; both were reached. */
+  int (*mark)(int32_t device, int32_t stream, accelerator_event **out);
+  int (*elapsed)(accelerator_event *from, accelerator_event *to, double *seconds);
+  void (*event_free)(accelerator_event *event); /* reached or not; NULL: nothing */
+  /* MAIN of `device` goes on after all that MAIN of `other` has now. Nothing where they are one. */
+  int (*after)(int32_t device, int32_t other);
+} accelerator_streams;
+
+/* Data on its way. */
+typedef struct accelerator_copies {
+  /* From pageable memory, `from` may be used again when the call returns; from pinned memory when the stream is there.
+   * What is downloaded is there when the stream is. */
+  int (*upload)(int32_t device, int32_t stream, void *to, const void *from, size_t bytes);
+  bool (*is_pinned)(const void *data); /* of the host's memory, anywhere in a block */
+  int (*download)(int32_t device, int32_t stream, void *to, const void *from, size_t bytes);
+  /* On MAIN of `device`, from another's memory or its own; the caller makes the order (see above). */
+  int (*copy)(int32_t device, void *to, int32_t other, const void *from, size_t bytes);
+  /* Whether what runs on `device` reads and writes the memory of `other` by itself. */
+  bool (*reaches)(int32_t device, int32_t other);
+  /* Strided boxes, all at once: of `element` bytes; `from` in memory that the device reaches. */
+  int (*place)(const char *what, int32_t device, size_t element, const accelerator_place *place, void *to,
+               const void *from);
+  int (*zero)(int32_t device, void *to, size_t bytes);
+} accelerator_copies;
+
+/* What is computed where the data lies; checked by the functions of shardrt.h, as which they compute. */
+typedef struct accelerator_kernels {
+  int (*elementwise)(const char *what, int32_t device, const accelerator_program *program,
+                     const accelerator_operand *operands, int32_t out_dtype, void *out, int64_t elements);
+  int (*reduce)(const char *what, int32_t device, const accelerator_reduction *reduction, const void *x, void *out);
+  int (*product)(const char *what, int32_t device, const accelerator_product *product, const void *a, const void *b,
+                 void *out);
+  /* EINVAL, after waiting: an index is outside of the axis; the message names it and the size. */
+  int (*check_indices)(const char *what, int32_t device, const accelerator_taking *taking, const void *indices);
+  int (*take)(const char *what, int32_t device, const accelerator_taking *taking, const void *x, const void *indices,
+              void *out);
+  /* out, [outer, size, inner], becomes zeros plus dy, [outer, count, inner], at the indices, in their order. */
+  int (*take_add)(const char *what, int32_t device, const accelerator_taking *taking, const void *dy,
+                  const void *indices, void *out);
+  /* out, [outer, n, inner]: start + step * (begin + the index along n), computed in float64. */
+  int (*count_along)(const char *what, int32_t device, int32_t dtype, double start, double step, int64_t begin,
+                     int64_t outer, int64_t n, int64_t inner, void *out);
+  int (*random)(const char *what, int32_t device, const accelerator_random *random, void *out);
+  /* Of bytes in the device's memory: equal bytes have equal ones, on every device. On that stream; *out is in pinned
+   * memory, and there when the stream is. */
+  int (*fingerprint)(int32_t device, int32_t stream, const void *data, size_t bytes, uint64_t *out);
+} accelerator_kernels;
+
 typedef struct accelerator {
   uint32_t version; /* ACCELERATOR_VERSION */
   const char *name; /* what a recipe sees as device.platform */
@@ -182,65 +247,14 @@ typedef struct accelerator {
    * this one does not see nothing is known: ACCELERATOR_FAR. */
   int (*topology)(int32_t count, const uint8_t (*uuids)[16], int32_t *links);
 
-  /* -- memory, 256-byte aligned -- */
-  int (*allocate)(int32_t device, int32_t stream, int32_t holder, size_t bytes, void **out);
-  void (*free)(int32_t device, int32_t stream, int32_t holder, void *data, size_t bytes);
-  /* Host memory that devices copy from and to by themselves. Nothing may be under way with what is freed. */
-  int (*allocate_pinned)(size_t bytes, void **out);
-  void (*free_pinned)(void *data, size_t bytes);
-
-  /* -- order -- */
-  int (*record)(int32_t device, int32_t stream, accelerator_event **out); /* when all that is on it now has run */
-  int (*wait)(int32_t device, int32_t stream, accelerator_event *event);  /* the stream goes on after the event */
-  int (*reached)(accelerator_event *event, bool *out);
-  int (*finish)(accelerator_event *event); /* this thread waits for it */
-  /* As record, and `elapsed` tells the seconds from one such event to a later one of the device; both were reached. */
-  int (*mark)(int32_t device, int32_t stream, accelerator_event **out);
-  int (*elapsed)(accelerator_event *from, accelerator_event *to, double *seconds);
-  void (*event_free)(accelerator_event *event); /* reached or not; NULL: nothing */
-  /* MAIN of `device` goes on after all that MAIN of `other` has now. Nothing where they are one. */
-  int (*after)(int32_t device, int32_t other);
-
-  /* -- transfers -- */
-  /* From pageable memory, `from` may be used again when the call returns; from pinned memory when the stream is there.
-   * What is downloaded is there when the stream is. */
-  int (*upload)(int32_t device, int32_t stream, void *to, const void *from, size_t bytes);
-  bool (*is_pinned)(const void *data); /* of the host's memory, anywhere in a block */
-  int (*download)(int32_t device, int32_t stream, void *to, const void *from, size_t bytes);
-  /* On MAIN of `device`, from another's memory or its own; the caller makes the order (see above). */
-  int (*copy)(int32_t device, void *to, int32_t other, const void *from, size_t bytes);
-  /* Whether what runs on `device` reads and writes the memory of `other` by itself. */
-  bool (*reaches)(int32_t device, int32_t other);
-  /* Strided boxes, all at once: of `element` bytes; `from` in memory that the device reaches. */
-  int (*place)(const char *what, int32_t device, size_t element, const accelerator_place *place, void *to,
-               const void *from);
-  int (*zero)(int32_t device, void *to, size_t bytes);
-  /* Of bytes in the device's memory: equal bytes have equal ones, on every device. On that stream; *out is in pinned
-   * memory, and there when the stream is. */
-  int (*fingerprint)(int32_t device, int32_t stream, const void *data, size_t bytes, uint64_t *out);
-
-  /* -- computing, as the functions of shardrt.h say -- */
-  int (*elementwise)(const char *what, int32_t device, const accelerator_program *program,
-                     const accelerator_operand *operands, int32_t out_dtype, void *out, int64_t elements);
-  int (*reduce)(const char *what, int32_t device, const accelerator_reduction *reduction, const void *x, void *out);
-  int (*product)(const char *what, int32_t device, const accelerator_product *product, const void *a, const void *b,
-                 void *out);
-  /* EINVAL, after waiting: an index is outside of the axis; the message names it and the size. */
-  int (*check_indices)(const char *what, int32_t device, const accelerator_taking *taking, const void *indices);
-  int (*take)(const char *what, int32_t device, const accelerator_taking *taking, const void *x, const void *indices,
-              void *out);
-  /* out, [outer, size, inner], becomes zeros plus dy, [outer, count, inner], at the indices, in their order. */
-  int (*take_add)(const char *what, int32_t device, const accelerator_taking *taking, const void *dy,
-                  const void *indices, void *out);
-  /* out, [outer, n, inner]: start + step * (begin + the index along n), computed in float64. */
-  int (*count_along)(const char *what, int32_t device, int32_t dtype, double start, double step, int64_t begin,
-                     int64_t outer, int64_t n, int64_t inner, void *out);
-  int (*random)(const char *what, int32_t device, const accelerator_random *random, void *out);
-
+  const accelerator_memory *memory;
+  const accelerator_streams *streams;
+  const accelerator_copies *copies;
+  const accelerator_kernels *kernels;
   const accelerator_links *links;
 } accelerator;
 
-enum { ACCELERATOR_VERSION = 4 };
+enum { ACCELERATOR_VERSION = 5 };
 /* What a plug-in exports, under the name "shardrt_accelerator". */
 typedef const accelerator *accelerator_plugin(void);
 
@@ -249,13 +263,20 @@ typedef const accelerator *accelerator_plugin(void);
 
 /* NULL: the devices are the host's. */
 const accelerator *accelerator_get(void);
+/* What was looked for. */
+typedef struct accelerator_finding {
+  const accelerator *found; /* NULL: the devices are the host's */
+  uint64_t which;           /* tells who shares its GPUs, as `count` does; 0: the host's */
+  char notice[1024];        /* for the user: that "auto" found a plug-in which cannot be used; "": nothing */
+} accelerator_finding;
 /* Looks for a platform by its name ("host", "cuda"; NULL or "auto": cuda where the plug-in is and finds a GPU, else the
- * host). *which tells who shares its GPUs, as `count` does; 0: the host's. EINVAL: there is no such platform, it was
- * not built, or there is no GPU, or the plug-in that SHARDRT_CUDA_PLUGIN names is none: the message says what would do.
- */
-int accelerator_find(const char *name, uint64_t *which);
-/* Opens what was found, once in a process; *devices becomes how many there are. */
-int accelerator_open(const accelerator_wanted *wanted, int32_t *devices);
+ * host). EINVAL: there is no such platform, it was not built, or there is no GPU, or the plug-in that
+ * SHARDRT_CUDA_PLUGIN names is none: the message says what would do. */
+int accelerator_find(const char *name, accelerator_finding *out);
+/* Opens what was found, NULL for the host; *devices becomes how many there are. It is the process's: a job that is
+ * opened while another is has the same platform, and as many devices. EINVAL: it wants others. */
+int accelerator_open(const accelerator *found, const accelerator_wanted *wanted, int32_t *devices);
+/* For each accelerator_open; with the last one the devices are given back. */
 void accelerator_close(void);
 /* Whether SHARDRT_LINKS is "off", so that data between processes goes through the host; EINVAL: it is none of the words
  * that it may be. */
@@ -264,8 +285,6 @@ int accelerator_links_wish(bool *is_off);
  * False: it may not. What is held must be in order then, and no lock be held that freeing takes; the GPU that calls of
  * this thread go to may be another one afterwards. */
 bool accelerator_reclaim(void);
-/* What the user should know, once: that "auto" found a plug-in which cannot be used. NULL: nothing. Borrowed. */
-const char *accelerator_notice(void);
 /* "host" or the accelerator's name. */
 const char *accelerator_name(void);
 

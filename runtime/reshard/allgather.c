@@ -5,7 +5,7 @@
 #include "reshard/reshard_host.h"
 
 /* Every device of the job, and nothing cut. */
-static int sharding_everywhere(const shardrt_job *job, shardrt_sharding **out) {
+static int sharding_everywhere(const shardrt_job_info *job, shardrt_sharding **out) {
   static const char *const names[] = {"devices"};
   const int64_t count = (int64_t)job->process_count * job->devices_per_process;
   shardrt_mesh *mesh = NULL;
@@ -15,13 +15,12 @@ static int sharding_everywhere(const shardrt_job *job, shardrt_sharding **out) {
   return code;
 }
 
-int shardrt_process_allgather(const shardrt_array *array, void *value) {
-  const shardrt_job *job = shardrt_job_get();
-  if (job == NULL) return error_set(SHARDRT_EINVAL, "process_allgather: shardrt_init was not called");
+int shardrt_process_allgather(shardrt_job *job, const shardrt_array *array, void *value) {
+  if (job == NULL) return error_set(SHARDRT_EINVAL, "process_allgather: there is no job");
   shardrt_sharding *to = NULL;
-  int code = sharding_everywhere(job, &to);
+  int code = sharding_everywhere(shardrt_job_info_get(job), &to);
   /* Nothing is donated, so the array stays as it is. */
-  reshard r = {.call = "process_allgather", .x = (shardrt_array *)array, .to = to};
+  reshard r = {.job = job, .call = "process_allgather", .x = (shardrt_array *)array, .to = to};
   if (code == SHARDRT_OK) code = reshard_plan(&r);
   if (code < 0) error_prefix(code, "process_allgather");
   host_block whole = {.number = 0, .data = value};

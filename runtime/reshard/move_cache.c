@@ -16,8 +16,9 @@ static void entry_clear(move_cache_entry *entry) {
   *entry = (move_cache_entry){0};
 }
 
-static void move_cache_close(void *data) {
+static void move_cache_close(void *data, bool is_abandoned) {
   move_cache *m = data;
+  if (is_abandoned && m->peers.is_open) peer_transport_break(&m->peers);
   team_free(m->team);
   buffer_pool_free(m->pool);
   host_staging_free(&m->staging);
@@ -30,9 +31,9 @@ static const char *move_cache_notice(void *data) {
   return peer_transport_notice(&((move_cache *)data)->peers);
 }
 
-int move_cache_get(move_cache **out) {
-  job_part *part = job_moves();
-  assert(part != NULL);
+int move_cache_get(shardrt_job *job, move_cache **out) {
+  assert(job != NULL);
+  job_part *part = job_moves(job);
   if (part->data == NULL) {
     move_cache *made = alloc_zeros(1, sizeof *made);
     if (made == NULL) return ALLOC_FAILED;

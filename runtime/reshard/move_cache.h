@@ -27,8 +27,8 @@ typedef struct move_cache {
   peer_transport peers;
 } move_cache;
 
-/* That of the job, in which the process is; it ends with it. */
-int move_cache_get(move_cache **out);
+/* That of the job; it ends with it. */
+int move_cache_get(shardrt_job *job, move_cache **out);
 
 /* A team of so many threads beside the calling one. It belongs to the cache. */
 int move_cache_team(move_cache *m, int32_t threads, struct team **out);

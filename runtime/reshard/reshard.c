@@ -16,9 +16,9 @@ int reshard_into(reshard *r, shardrt_array *out) {
   return accelerator_get() == NULL ? reshard_host_into(r, out) : reshard_device_into(r, out);
 }
 
-int shardrt_reshard(shardrt_array *x, shardrt_sharding *to, const shardrt_reshard_options *options,
+int shardrt_reshard(shardrt_job *job, shardrt_array *x, shardrt_sharding *to, const shardrt_reshard_options *options,
                     shardrt_array **out) {
-  reshard r = {.call = "reshard", .x = x, .to = to};
+  reshard r = {.job = job, .call = "reshard", .x = x, .to = to};
   if (options != NULL) r.options = *options;
   return reshard_array(&r, out);
 }

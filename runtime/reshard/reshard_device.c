@@ -143,11 +143,11 @@ static int device_move_new(device_move *f) {
   const shardrt_sharding *from = shardrt_array_sharding(f->r->x);
   int code = block_table_new(&f->old, f->r->x, &f->r->route->from);
   if (code == SHARDRT_OK) code = block_table_new(&f->new, f->made, &f->r->route->to);
-  if (code == SHARDRT_OK) code = device_pairs_new(&f->pairs, f->r->job->devices_per_process);
+  if (code == SHARDRT_OK) code = device_pairs_new(&f->pairs, f->r->info->devices_per_process);
   if (code == SHARDRT_OK)
-    code = device_channels_new(&f->out, f->r->route, true, from, f->r->to, f->r->job->devices_per_process);
+    code = device_channels_new(&f->out, f->r->route, true, from, f->r->to, f->r->info->devices_per_process);
   if (code == SHARDRT_OK)
-    code = device_channels_new(&f->in, f->r->route, false, from, f->r->to, f->r->job->devices_per_process);
+    code = device_channels_new(&f->in, f->r->route, false, from, f->r->to, f->r->info->devices_per_process);
   if (code == SHARDRT_OK) code = find_copy_parts(f);
   if (code == SHARDRT_OK) code = find_spread_parts(f);
   if (code == SHARDRT_OK) code = count_uses(f);
@@ -244,11 +244,11 @@ static int take_buffers(device_move *f) {
 static int finish_devices(const device_move *f) {
   int code = SHARDRT_OK;
   if (f->out.count + f->in.count == 0) return code;
-  for (int32_t d = 0; d < f->r->job->devices_per_process && code == SHARDRT_OK; d++) {
+  for (int32_t d = 0; d < f->r->info->devices_per_process && code == SHARDRT_OK; d++) {
     accelerator_event *now = NULL;
-    code = f->a->record(d, ACCELERATOR_MAIN, &now);
-    if (code == SHARDRT_OK) code = f->a->finish(now);
-    if (now != NULL) f->a->event_free(now);
+    code = f->a->streams->record(d, ACCELERATOR_MAIN, &now);
+    if (code == SHARDRT_OK) code = f->a->streams->finish(now);
+    if (now != NULL) f->a->streams->event_free(now);
   }
   return code;
 }
@@ -283,7 +283,7 @@ static int exchange_messages(device_move *f, collective *m, const char *what, in
 
 /* `what` is shortened to what is shown of it. */
 static int move_device_parts(device_move *f, char *what) {
-  collective *m = job_collective();
+  collective *m = job_collective(f->r->job);
   int64_t channels_at_most = 0;
   const bool drops = f->r->options.donate != 0;
   int code = finish_devices(f);
@@ -291,7 +291,7 @@ static int move_device_parts(device_move *f, char *what) {
   code = gather_call(f, m, what, code, &channels_at_most);
   collective_shorten(what);
   if (code == SHARDRT_OK && channels_at_most > 0)
-    code = peer_transport_settle(&f->r->cache->peers, m, f->r->job->devices_per_process);
+    code = peer_transport_settle(&f->r->cache->peers, m, f->r->info->devices_per_process);
   if (code < 0) return code;
   const int64_t start = clock_now();
   code = drops ? copy_and_drop(f) : copy_all_parts(f);
@@ -358,11 +358,12 @@ static int fill_shard_from(shardrt_array *array, int64_t i, const shardrt_array 
   if (code < 0) return code;
   const device_view to = device_view_packed(box, device, shardrt_buffer_data(made));
   const device_view from = device_view_in_block(all, 0, box, other, shardrt_buffer_data(source));
-  code = accelerator_get()->after(device, other);
+  code = accelerator_get()->streams->after(device, other);
   if (code == SHARDRT_OK)
     code = device_copy_box("reshard", shardrt_dtype_size(shardrt_array_dtype(array)), box, &to, &from,
                            DEVICE_COPY_STAGING);
-  const int after = accelerator_get()->after(other, device); /* also where it failed: some of it may be under way */
+  const int after =
+      accelerator_get()->streams->after(other, device); /* also where it failed: some of it may be under way */
   if (code == SHARDRT_OK) code = after;
   if (code == SHARDRT_OK) code = shardrt_array_set_buffer(array, i, made);
   shardrt_buffer_free(made);

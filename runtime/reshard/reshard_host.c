@@ -149,7 +149,7 @@ int reshard_host_run(reshard *r, const host_blocks *wanted) {
   char what[1024];
   struct text text = {.bytes = what, .capacity = sizeof what};
   reshard_name(r, &text);
-  collective *m = job_collective();
+  collective *m = job_collective(r->job);
   host_blocks old;
   int64_t borrowed = 0;
   int code = list_blocks(&old, r->x, &r->route->from);
@@ -164,6 +164,7 @@ int reshard_host_run(reshard *r, const host_blocks *wanted) {
                              .staging = reshard_staging(r),
                              .kept = &r->cache->staging,
                              .transport = m->transport,
+                             .link = m->link,
                              .used_up = r->options.donate ? drop_block : NULL,
                              .context = &given};
   exchange_host *t = NULL;

@@ -12,9 +12,9 @@ enum {
   SHARDING_TEXT = 300 /* of a sharding, in the name of a call; its fingerprint is there in full */
 };
 
-static int check_devices(const reshard *r, const shardrt_job *job) {
+static int check_devices(const reshard *r, const shardrt_job_info *info) {
   const shardrt_mesh *mesh = shardrt_sharding_mesh(r->to);
-  const int64_t count = (int64_t)job->process_count * job->devices_per_process;
+  const int64_t count = (int64_t)info->process_count * info->devices_per_process;
   const int64_t last = mesh_rank_device(mesh, shardrt_mesh_size(mesh) - 1);
   if (last < count) return SHARDRT_OK;
   return error_set(SHARDRT_EINVAL, "%s has device %" PRId64 ", but the job has %" PRId64 " devices, 0 to %" PRId64,
@@ -22,29 +22,29 @@ static int check_devices(const reshard *r, const shardrt_job *job) {
 }
 
 int reshard_plan(reshard *r) {
-  const shardrt_job *job = r->job = shardrt_job_get();
-  if (job == NULL) return error_set(SHARDRT_EINVAL, "shardrt_init was not called");
-  if (job->planning) return error_set(SHARDRT_EDATA, "there is no data under `shardrt plan`");
+  if (r->job == NULL) return error_set(SHARDRT_EINVAL, "there is no job");
+  const shardrt_job_info *info = r->info = shardrt_job_info_get(r->job);
+  if (info->planning) return error_set(SHARDRT_EDATA, "there is no data under `shardrt plan`");
   for (int64_t i = 0; i < shardrt_array_shard_count(r->x); i++)
     if (shardrt_array_buffer(r->x, i) == NULL)
       return error_set(SHARDRT_EDATA, "the array's data was given up or never given");
-  int code = check_devices(r, job);
-  if (code == SHARDRT_OK) code = move_cache_get(&r->cache);
+  int code = check_devices(r, info);
+  if (code == SHARDRT_OK) code = move_cache_get(r->job, &r->cache);
   if (code < 0) return code;
   shardrt_shift none;
   shift_none(shardrt_array_ndim(r->x), shardrt_array_shape(r->x), &none);
   return move_cache_route(r->cache, shardrt_array_sharding(r->x), r->to, r->shift == NULL ? &none : r->shift,
-                          job->process_index, job->devices_per_process, &r->route);
+                          info->process_index, info->devices_per_process, &r->route);
 }
 
 int reshard_new_array(const reshard *r, shardrt_array **out) {
   return shardrt_array_new(r->to, shardrt_array_dtype(r->x), shardrt_array_ndim(r->x), shardrt_array_shape(r->x),
-                           r->job->process_index, r->job->devices_per_process, out);
+                           r->info->process_index, r->info->devices_per_process, out);
 }
 
 /* Where the caller does not say: on devices that have memory of their own, so much for each. */
 static size_t usual_staging(const reshard *r) {
-  return accelerator_get() == NULL ? STAGING : (size_t)STAGING * (size_t)r->job->devices_per_process;
+  return accelerator_get() == NULL ? STAGING : (size_t)STAGING * (size_t)r->info->devices_per_process;
 }
 
 size_t reshard_staging(const reshard *r) {
@@ -73,5 +73,5 @@ void reshard_name(const reshard *r, struct text *text) {
 /* What is wrong with the operands is wrong in every process. */
 int reshard_fail(const reshard *r, int code) {
   if (code != SHARDRT_ENOMEM && code != SHARDRT_EDEVICE) return code;
-  return job_join(r->call, code, NULL, 0, NULL);
+  return job_join(r->job, r->call, code, NULL, 0, NULL);
 }

@@ -7,18 +7,19 @@
 
 /* What all processes do together. */
 typedef struct reshard {
+  shardrt_job *job; /* NULL: there is none, and the call fails */
   const char *call; /* "reshard", as messages say it; the same in every process */
   shardrt_array *x;
   shardrt_sharding *to;
   shardrt_reshard_options options;
-  const shardrt_shift *shift; /* what of x becomes what of another array; NULL: all of x, which stays as it is */
-  struct buffer_pool *pool;   /* where the blocks of the new array come from; NULL: the job's move cache */
-  const shardrt_job *job;     /* set by reshard_plan */
-  const shardrt_route *route; /* this, too; NULL after it failed */
-  move_cache *cache;          /* and this: the job's */
-  double seconds;             /* set by the executor: what moving took, once every process had come to it */
-  bool within;                /* an operation, which chose the layouts */
-  int code;                   /* < 0: what the caller needed before failed in this process */
+  const shardrt_shift *shift;   /* what of x becomes what of another array; NULL: all of x, which stays as it is */
+  struct buffer_pool *pool;     /* where the blocks of the new array come from; NULL: the job's move cache */
+  const shardrt_job_info *info; /* of the job; set by reshard_plan */
+  const shardrt_route *route;   /* this, too; NULL after it failed */
+  move_cache *cache;            /* and this: the job's */
+  double seconds;               /* set by the executor: what moving took, once every process had come to it */
+  bool within;                  /* an operation, which chose the layouts */
+  int code;                     /* < 0: what the caller needed before failed in this process */
   /* Set by reshard_host_run where it failed with messages under way: they may still be read from the old blocks and
    * written to the new ones, which must never be given back. */
   bool stuck;

@@ -25,6 +25,7 @@ static struct {
   char names[TRACE_NAMES][TRACE_NAME];
   uint16_t nnames;
   uint16_t nloaders;
+  bool has_started; /* once in a process */
   _Atomic int64_t lost;
   int64_t left; /* when the main thread left the last loader; its own */
 } self = {.lock = PTHREAD_MUTEX_INITIALIZER};
@@ -75,12 +76,17 @@ void trace_thread_end(void) {
   mine = NULL;
 }
 
+bool trace_has_started(void) {
+  return self.has_started;
+}
+
 int trace_open(void) {
   record_thread("main");
   return mine != NULL ? SHARDRT_OK : ALLOC_FAILED;
 }
 
 int64_t trace_start(void) {
+  self.has_started = true;
   self.left = clock_now();
   atomic_store(&trace_is_on, true);
   return self.left;

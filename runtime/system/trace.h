@@ -46,7 +46,9 @@ struct trace_event {
 
 extern atomic_bool trace_is_on; /* only the functions below change it */
 
-/* Once in a process, on its main thread: takes the memory for that thread. */
+/* Whether trace_start was called: it is once in a process. */
+bool trace_has_started(void);
+/* On the main thread, before: takes the memory for that thread. */
 int trace_open(void);
 /* Begins to record, on the main thread and on those that are started later; returns when. */
 int64_t trace_start(void);

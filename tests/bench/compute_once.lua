@@ -4,6 +4,7 @@
 
 local ffi = require "ffi"
 local C = require "shardrt.base.ffi"
+local current = require "shardrt.base.current"
 local fail = require "shardrt.base.error"
 local shardrt = require "shardrt"
 local mlp = dofile "recipes/parts/mlp.lua"
@@ -72,7 +73,7 @@ local mine, all = ffi.new "double[1]", ffi.new("double[?]", count)
 -- All processes' numbers.
 local function together(value)
   mine[0] = value
-  fail.check(C.shardrt_allgather("the figures of a round", mine, 8, all))
+  fail.check(C.shardrt_allgather(current.job, "the figures of a round", mine, 8, all))
   local most, sum = 0, 0
   for p = 0, count - 1 do most, sum = math.max(most, all[p]), sum + all[p] end
   return most, sum
@@ -81,7 +82,7 @@ end
 local best, busy = math.huge, 0
 for round = 0, rounds do -- the first does not count: what is set up once
   if round == 1 then busy = processor() end
-  fail.check(C.shardrt_barrier "the start of a round")
+  fail.check(C.shardrt_barrier(current.job, "the start of a round"))
   local start = shardrt.clock()
   run()
   local slowest = together(shardrt.clock() - start)

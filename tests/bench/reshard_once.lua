@@ -3,6 +3,7 @@
 
 local ffi = require "ffi"
 local C = require "shardrt.base.ffi"
+local current = require "shardrt.base.current"
 local fail = require "shardrt.base.error"
 local shardrt = require "shardrt"
 local P = shardrt.P
@@ -26,12 +27,12 @@ local count = shardrt.process_count()
 local mine, all = ffi.new "double[1]", ffi.new("double[?]", count)
 local best = math.huge
 for _ = 1, rounds do
-  fail.check(C.shardrt_barrier "the start of a round")
+  fail.check(C.shardrt_barrier(current.job, "the start of a round"))
   local start = shardrt.clock()
   local y = shardrt.reshard(x, to)
   mine[0] = shardrt.clock() - start
   y:delete()
-  fail.check(C.shardrt_allgather("the times of a round", mine, 8, all))
+  fail.check(C.shardrt_allgather(current.job, "the times of a round", mine, 8, all))
   local slowest = 0
   for p = 0, count - 1 do slowest = math.max(slowest, all[p]) end
   best = math.min(best, slowest)

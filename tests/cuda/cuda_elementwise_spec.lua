@@ -125,9 +125,9 @@ describe("on a GPU", function()
         self.host = ffi.new(pair[2] .. "[?]", ROOM)
         for i = 0, ROOM - 1 do self.host[i] = filled or random(0, 9) end
         local out = ffi.new "void *[1]"
-        check(a.allocate(0, C.ACCELERATOR_MAIN, C.ACCELERATOR_ARRAYS, self.bytes, out))
+        check(a.memory.allocate(0, C.ACCELERATOR_MAIN, C.ACCELERATOR_ARRAYS, self.bytes, out))
         self.at = ffi.cast(pair[2] .. " *", out[0])
-        check(a.upload(0, C.ACCELERATOR_MAIN, self.at, self.host, self.bytes))
+        check(a.copies.upload(0, C.ACCELERATOR_MAIN, self.at, self.host, self.bytes))
         return self
       end
 
@@ -155,13 +155,13 @@ describe("on a GPU", function()
         local nsteps = random(2)
         local lane = ({ C.SHARDRT_INT32, C.SHARDRT_INT64, C.SHARDRT_FLOAT32, C.SHARDRT_FLOAT64 })[random(4)]
         local program = ffi.new("accelerator_program", { steps, nsteps, 2, lane })
-        check(a.elementwise("the spec", 0, program, operands, to.dtype, to.at + place, n))
+        check(a.kernels.elementwise("the spec", 0, program, operands, to.dtype, to.at + place, n))
         local got = ffi.new(to.c_type .. "[?]", ROOM)
-        check(a.download(0, C.ACCELERATOR_MAIN, got, to.at, to.bytes))
+        check(a.copies.download(0, C.ACCELERATOR_MAIN, got, to.at, to.bytes))
         local event = ffi.new "accelerator_event *[1]"
-        check(a.record(0, C.ACCELERATOR_MAIN, event))
-        check(a.finish(event[0]))
-        a.event_free(event[0])
+        check(a.streams.record(0, C.ACCELERATOR_MAIN, event))
+        check(a.streams.finish(event[0]))
+        a.streams.event_free(event[0])
         for i = 0, ROOM - 1 do
           local position = i - place
           local expected = 77
@@ -179,7 +179,7 @@ describe("on a GPU", function()
           assert(tonumber(got[i]) == expected, ("element %d: %s, not %s"):format(position, got[i], expected))
         end
         for _, each in ipairs { from[0], from[1], to } do
-          a.free(0, C.ACCELERATOR_MAIN, C.ACCELERATOR_ARRAYS, each.at, each.bytes)
+          a.memory.free(0, C.ACCELERATOR_MAIN, C.ACCELERATOR_ARRAYS, each.at, each.bytes)
         end
       end
       for _ = 1, 150 do attempt() end

@@ -192,7 +192,7 @@ describe("links between GPUs", function()
       links.exchange(messages)
       local asked = links.settle()
       -- What is put there afterwards comes after.
-      for _, s in ipairs(sent) do links.check(a.upload(s[1], 0, s[2], garbage, s[3])) end
+      for _, s in ipairs(sent) do links.check(a.copies.upload(s[1], 0, s[2], garbage, s[3])) end
       for _, x in ipairs(received) do
         assert(links.read(x[1], x[2], #x[3]) == x[3], "round " .. r .. ": what came is not what was sent")
       end

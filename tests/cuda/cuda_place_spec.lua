@@ -92,8 +92,8 @@ describe("a box", function()
       end
       local function memory(device, bytes, text)
         local out = ffi.new "void *[1]"
-        check(a.allocate(device, 0, 0, bytes, out))
-        check(a.upload(device, 0, out[0], text, bytes))
+        check(a.memory.allocate(device, 0, 0, bytes, out))
+        check(a.copies.upload(device, 0, out[0], text, bytes))
         return out[0]
       end
       local one, box = ffi.new "int64_t[1]", ffi.new "accelerator_place"
@@ -118,17 +118,17 @@ describe("a box", function()
         for i = 0, to_size * element - 1 do to_text[i] = random(0, 255) end
         local other = random(0, 7)
         local from, to = memory(other, from_size * element, from_text), memory(0, to_size * element, to_text)
-        check(a.after(0, other))
-        check(a.place("copying", 0, element, box, to, from))
-        check(a.after(other, 0))
-        a.free(other, 0, 0, from, from_size * element)
+        check(a.streams.after(0, other))
+        check(a.copies.place("copying", 0, element, box, to, from))
+        check(a.streams.after(other, 0))
+        a.memory.free(other, 0, 0, from, from_size * element)
         local got = ffi.new("uint8_t[?]", to_size * element)
-        check(a.download(0, 0, got, to, to_size * element))
+        check(a.copies.download(0, 0, got, to, to_size * element))
         local event = ffi.new "accelerator_event *[1]"
-        check(a.record(0, 0, event))
-        check(a.finish(event[0]))
-        a.event_free(event[0])
-        a.free(0, 0, 0, to, to_size * element)
+        check(a.streams.record(0, 0, event))
+        check(a.streams.finish(event[0]))
+        a.streams.event_free(event[0])
+        a.memory.free(0, 0, 0, to, to_size * element)
         local function level(d, t, f)
           if d == ndim then
             ffi.copy(to_text + t * element, from_text + f * element, element)

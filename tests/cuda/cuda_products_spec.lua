@@ -14,6 +14,7 @@ local PRELUDE = ([[
 package.path = "./?.lua;" .. package.path
 local bit, ffi = require "bit", require "ffi"
 local C, fail = require "shardrt.base.ffi", require "shardrt.base.error"
+local current = require "shardrt.base.current"
 local arrays = require "tests.support.arrays"
 local P, random = arrays.P, math.random
 math.randomseed(%d)
@@ -102,7 +103,7 @@ local LAYOUTS = {
   { name = "four parts", k = "b" }, { name = "eight parts", k = { "a", "b" } },
   { name = "parts of rows", m = "a", k = "b" }, { name = "parts of columns", n = "b", k = "a" },
 }
-local alone = C.shardrt_job_get().devices_per_process == 1
+local alone = current.info.devices_per_process == 1
 local SIZES = alone and { a = 1, b = 1 } or { a = 2, b = 4 }
 local function cut(axes)
   local n = 1

@@ -4,6 +4,7 @@
 
 local ffi = require "ffi"
 local C = require "shardrt.base.ffi"
+local current = require "shardrt.base.current"
 local mpi = require "tests.support.mpi"
 
 local plugin = os.getenv "SHARDRT_STANDIN" or "build/standin/shardrt-cuda.so"
@@ -50,23 +51,23 @@ local function any_of(list) return list[random(#list)] end
 -- `bytes` of a device's memory, with those of `data`; given back by drop.
 local function device_memory(device, bytes, data)
   local out = ffi.new "void *[1]"
-  check(a.allocate(device, MAIN, SCRATCH, bytes, out))
-  if data then check(a.upload(device, MAIN, out[0], data, bytes)) end
+  check(a.memory.allocate(device, MAIN, SCRATCH, bytes, out))
+  if data then check(a.copies.upload(device, MAIN, out[0], data, bytes)) end
   return { at = ffi.cast("char *", out[0]), device = device, bytes = bytes }
 end
 
-local function drop(memory) a.free(memory.device, MAIN, SCRATCH, memory.at, memory.bytes) end
+local function drop(memory) a.memory.free(memory.device, MAIN, SCRATCH, memory.at, memory.bytes) end
 
 local function wait(device, stream)
   local event = ffi.new "accelerator_event *[1]"
-  check(a.record(device, stream, event))
-  check(a.finish(event[0]))
-  a.event_free(event[0])
+  check(a.streams.record(device, stream, event))
+  check(a.streams.finish(event[0]))
+  a.streams.event_free(event[0])
 end
 
 local function fetch(memory, element)
   local data = ffi.new(element .. "[?]", memory.bytes / ffi.sizeof(element))
-  check(a.download(memory.device, MAIN, data, memory.at, memory.bytes))
+  check(a.copies.download(memory.device, MAIN, data, memory.at, memory.bytes))
   wait(memory.device, MAIN)
   return data
 end
@@ -75,7 +76,7 @@ local function fold(device, op, from, to, outer, n, inner, data)
   local x = device_memory(device, outer * n * inner * named(from).size, data)
   local out = device_memory(device, outer * inner * named(to).size)
   local what = ffi.new("accelerator_reduction", C["SHARDRT_" .. op], named(from).code, named(to).code, outer, n, inner)
-  check(a.reduce(op:lower(), device, what, x.at, out.at))
+  check(a.kernels.reduce(op:lower(), device, what, x.at, out.at))
   drop(x)
   local got = fetch(out, named(to).element)
   drop(out)
@@ -461,12 +462,13 @@ if (os.getenv "SHARDRT_CUDA_PLUGIN" or ""):find "standin" then
             package.path = "./?.lua;" .. package.path
             local ffi = require "ffi"
             local C = require "shardrt.base.ffi"
+            local current = require "shardrt.base.current"
             local arrays = require "tests.support.arrays"
             local over = arrays.sharding({ 2 }, { "a" }, arrays.P())
             local x = arrays.global(over, "float32", { 8 }, ffi.new "float[8]")
             local out = arrays.new(over, "float32", {})
             local code = C.shardrt_reduce(C.SHARDRT_SUM, x, 1, ffi.new "int32_t[1]", out)
-            if code == 0 then code = C.shardrt_check_array("x", x) end
+            if code == 0 then code = C.shardrt_check_array(current.job, "x", x) end
             io.stdout:write(code < 0 and ffi.string(C.shardrt_error_message()) or "it went well")
           ]],
         }
@@ -497,10 +499,11 @@ local function fingerprint_oracle(data, bytes)
 end
 
 local pinned = ffi.new "void *[1]"
-check(a.allocate_pinned(8, pinned))
+check(a.memory.allocate_pinned(8, pinned))
 
 local function fingerprint(memory, offset, bytes, stream)
-  check(a.fingerprint(memory.device, stream or MAIN, memory.at + offset, bytes, ffi.cast("uint64_t *", pinned[0])))
+  local out = ffi.cast("uint64_t *", pinned[0])
+  check(a.kernels.fingerprint(memory.device, stream or MAIN, memory.at + offset, bytes, out))
   wait(memory.device, stream or MAIN)
   return ffi.cast("uint64_t *", pinned[0])[0]
 end
@@ -568,11 +571,11 @@ describe("the replica check on devices", function()
     local over = arrays.sharding({ 2, 2 }, { "copies", "rows" }, P "rows")
     local shape = { 4, 3 }
     local x = array_of(over, "int32", shape, host("int32", 12, function(i) return i end))
-    assert.equal(0, C.shardrt_check_array("x", x))
-    assert.equal(0, C.shardrt_check_array("x", arrays.apart(x, over, "int32", shape)))
+    assert.equal(0, C.shardrt_check_array(current.job, "x", x))
+    assert.equal(0, C.shardrt_check_array(current.job, "x", arrays.apart(x, over, "int32", shape)))
     for device = 0, 3 do
       assert.equal(C.SHARDRT_EMISMATCH,
-        C.shardrt_check_array("label", arrays.apart(x, over, "int32", shape, device)))
+        C.shardrt_check_array(current.job, "label", arrays.apart(x, over, "int32", shape, device)))
       local text = ffi.string(C.shardrt_error_message())
       assert.truthy(text:find("label: ", 1, true), text)
       assert.truthy(text:find(device % 2 == 0 and "[0:2, 0:3]" or "[2:4, 0:3]", 1, true), text)
@@ -587,7 +590,7 @@ describe("the replica check on devices", function()
     repeat
       n = n + 1
       C.shardrt_alloc_fail_at(n)
-      code = C.shardrt_check_array("x", x)
+      code = C.shardrt_check_array(current.job, "x", x)
       C.shardrt_alloc_fail_at(0)
     until code ~= C.SHARDRT_ENOMEM
     assert.equal(0, code)
@@ -602,12 +605,14 @@ describe("the replica check on devices", function()
         package.path = "./?.lua;" .. package.path
         local ffi = require "ffi"
         local C = require "shardrt.base.ffi"
+        local current = require "shardrt.base.current"
         local arrays = require "tests.support.arrays"
         local over = arrays.sharding({ 4 }, { "copies" }, arrays.P())
         local value = ffi.new("int64_t[1000]", 7)
         local x = arrays.global(over, "int64", { 1000 }, value)
-        assert(C.shardrt_check_array("x", x) == 0)
-        assert(C.shardrt_check_array("y", arrays.apart(x, over, "int64", { 1000 }, 2)) == C.SHARDRT_EMISMATCH)
+        assert(C.shardrt_check_array(current.job, "x", x) == 0)
+        local apart = arrays.apart(x, over, "int64", { 1000 }, 2)
+        assert(C.shardrt_check_array(current.job, "y", apart) == C.SHARDRT_EMISMATCH)
         io.stdout:write(ffi.string(C.shardrt_error_message()), "\n")
       ]],
     }

@@ -176,7 +176,7 @@ describe("on the devices of one process, resharding", function()
         repeat
           n = n + 1
           C.shardrt_alloc_fail_at(n)
-          code = C.shardrt_reshard(x.handle, to.handle, nil, out)
+          code = C.shardrt_reshard(current.job, x.handle, to.handle, nil, out)
           C.shardrt_alloc_fail_at(0)
           assert(code == 0 or code == C.SHARDRT_ENOMEM, ffi.string(C.shardrt_error_message()))
           if code ~= 0 then failed = failed + 1 end
@@ -270,7 +270,7 @@ describe("between processes with GPUs of their own, resharding", function()
       local out = ffi.new "shardrt_array *[1]"
       for n = 1, 25 do
         C.shardrt_alloc_fail_at(n)
-        local code = C.shardrt_reshard(x.handle, to.handle, nil, out)
+        local code = C.shardrt_reshard(current.job, x.handle, to.handle, nil, out)
         C.shardrt_alloc_fail_at(0)
         assert(code == C.SHARDRT_ENOMEM, code)
       end
@@ -279,6 +279,32 @@ describe("between processes with GPUs of their own, resharding", function()
     -- These are made before messages are on their way; what fails then is final.
     run(source, { processes = 2, devices = 2, gpus = 4 })
     run(source, { processes = 2, devices = 2, gpus = 4, env = { SHARDRT_LINKS = "off" } })
+  end)
+end)
+
+describe("links between the GPUs of processes", function()
+  it("are one job's: a second one is told so, and its data goes through the host", function()
+    run([[
+      local fail = require "shardrt.base.error"
+      local value, to = moves.value({ 64, 64 }, "float32", 1), on(nil, "x")
+      local x = shardrt.device_put(value, on "x")
+      moves.holds(shardrt.reshard(x, to), value, "before")
+      assert(C.shardrt_job_notice(current.job) == nil)
+      local options, out = ffi.new "shardrt_options", ffi.new "shardrt_job *[1]"
+      C.shardrt_options_init(options)
+      options.devices = current.info.devices_per_process
+      fail.check(C.shardrt_job_open(options, out))
+      local second, made = out[0], ffi.new "shardrt_array *[1]"
+      fail.check(C.shardrt_reshard(second, x.handle, to.handle, nil, made))
+      moves.holds(require("shardrt.array.array").wrap(made[0], to), value, "in the second job")
+      if current.info.process_index == 0 then
+        local notice = ffi.string(C.shardrt_job_notice(second))
+        assert(notice:find("another job of this process has the links between its GPUs", 1, true), notice)
+        assert(notice:find("goes through the host", 1, true), notice)
+      end
+      fail.check(C.shardrt_job_close(second))
+      moves.holds(shardrt.reshard(x, to), value, "afterwards")
+    ]], { processes = 2, devices = 1 })
   end)
 end)
 
@@ -386,7 +412,7 @@ describe("links that fail during reshards", function()
       local out, last = ffi.new "shardrt_array *[1]", %d
       for n = 1, last do
         if me == 1 then C.shardrt_alloc_fail_at(n) end
-        local code = C.shardrt_reshard(x.handle, to.handle, nil, out)
+        local code = C.shardrt_reshard(current.job, x.handle, to.handle, nil, out)
         local said = ffi.string(C.shardrt_error_message())
         C.shardrt_alloc_fail_at(0)
         assert(code == C.SHARDRT_ENOMEM and said:find("process 1: ", 1, true), n .. ": " .. said)

@@ -130,7 +130,7 @@ describe("a process's devices", function()
             local g, h = math.floor(d / 2), math.floor(e / 2)
             local wanted = g == h and 4 or kinds[links[g .. " " .. h] ]
             assert(a.link(d, e) == wanted, ("%d and %d: %d"):format(d, e, a.link(d, e)))
-            assert(a.reaches(d, e) == (wanted >= 2))
+            assert(a.copies.reaches(d, e) == (wanted >= 2))
           end
         end
         a.close()
@@ -154,8 +154,8 @@ describe("what is put on streams", function()
       local function touch(device, stream, block)
         if not waits or (block.device == device and block.stream == stream) then return end
         local event = assert(standin.record(block.device, block.stream))
-        check(a.wait(device, stream, event))
-        a.event_free(event)
+        check(a.streams.wait(device, stream, event))
+        a.streams.event_free(event)
       end
       local function touched(device, stream, block)
         block.device, block.stream = device, stream
@@ -164,7 +164,7 @@ describe("what is put on streams", function()
         local device = math.random(0, devices - 1)
         local block = { home = device, device = device, stream = MAIN }
         block.data = assert(standin.allocate(device, MAIN, ARRAYS, size))
-        check(a.zero(device, block.data, size))
+        check(a.copies.zero(device, block.data, size))
         block.value = 0
         blocks[i] = block
       end
@@ -176,7 +176,7 @@ describe("what is put on streams", function()
           local data = assert(standin.pinned(size))
           ffi.fill(data, size, value)
           touch(block.home, stream, block)
-          check(a.upload(block.home, stream, block.data, data, size))
+          check(a.copies.upload(block.home, stream, block.data, data, size))
           touched(block.home, stream, block)
           staging[#staging + 1] = { data = data, event = assert(standin.record(block.home, stream)) }
           block.value = value
@@ -185,7 +185,7 @@ describe("what is put on streams", function()
           local data = ffi.new("uint8_t[?]", size)
           ffi.fill(data, size, value)
           touch(block.home, stream, block)
-          check(a.upload(block.home, stream, block.data, data, size))
+          check(a.copies.upload(block.home, stream, block.data, data, size))
           ffi.fill(data, size, 255)
           touched(block.home, stream, block)
           block.value = value
@@ -194,25 +194,25 @@ describe("what is put on streams", function()
           if from ~= block then
             touch(block.home, MAIN, from)
             touch(block.home, MAIN, block)
-            check(a.copy(block.home, block.data, from.home, from.data, size))
+            check(a.copies.copy(block.home, block.data, from.home, from.data, size))
             touched(block.home, MAIN, block)
             touched(block.home, MAIN, from)
             block.value = from.value
           end
         elseif what == 4 then
           touch(block.home, MAIN, block)
-          check(a.zero(block.home, block.data, size))
+          check(a.copies.zero(block.home, block.data, size))
           touched(block.home, MAIN, block)
           block.value = 0
         else -- given back where it was used last, and another one in its place
           local owner = block.device == block.home and block.stream or MAIN
           touch(block.home, owner, block)
-          a.free(block.home, owner, ARRAYS, block.data, size)
+          a.memory.free(block.home, owner, ARRAYS, block.data, size)
           block.data = assert(standin.allocate(block.home, stream, ARRAYS, size))
           local value = math.random(1, 200)
           local data = ffi.new("uint8_t[?]", size)
           ffi.fill(data, size, value)
-          check(a.upload(block.home, stream, block.data, data, size))
+          check(a.copies.upload(block.home, stream, block.data, data, size))
           touched(block.home, stream, block)
           block.value = value
         end
@@ -221,18 +221,18 @@ describe("what is put on streams", function()
       for d = 0, waits and -1 or devices - 1 do -- what is given back has been used, at least
         for s = 0, 2 do
           local event = assert(standin.record(d, s))
-          check(a.finish(event))
-          a.event_free(event)
+          check(a.streams.finish(event))
+          a.streams.event_free(event)
         end
       end
       for _, block in ipairs(blocks) do
         local data = assert(standin.pinned(size))
         touch(block.home, OUT, block)
-        check(a.download(block.home, OUT, data, block.data, size))
+        check(a.copies.download(block.home, OUT, data, block.data, size))
         local event = assert(standin.record(block.home, OUT))
-        check(a.finish(event))
+        check(a.streams.finish(event))
         assert(standin.reached(event))
-        a.event_free(event)
+        a.streams.event_free(event)
         local bytes = ffi.cast("uint8_t *", data)
         for i = 0, size - 1 do
           if bytes[i] ~= block.value then
@@ -240,13 +240,13 @@ describe("what is put on streams", function()
             break
           end
         end
-        a.free_pinned(data, size)
-        a.free(block.home, OUT, ARRAYS, block.data, size)
+        a.memory.free_pinned(data, size)
+        a.memory.free(block.home, OUT, ARRAYS, block.data, size)
       end
       for _, one in ipairs(staging) do
-        check(a.finish(one.event))
-        a.event_free(one.event)
-        a.free_pinned(one.data, size)
+        check(a.streams.finish(one.event))
+        a.streams.event_free(one.event)
+        a.memory.free_pinned(one.data, size)
       end
       a.close()
       assert(standin.held(-1) == 0, "pinned memory is left")
@@ -280,17 +280,17 @@ describe("what is put on streams", function()
         local host, back = ffi.new("uint8_t[?]", 4096), ffi.new("uint8_t[?]", 4096)
         for d = 0, 2 do data[d] = assert(standin.allocate(d, MAIN, ARRAYS, size)) end
         ffi.fill(host, size, 77)
-        check(a.upload(0, MAIN, data[0], host, size))
+        check(a.copies.upload(0, MAIN, data[0], host, size))
         for d = 1, 2 do
-          check(a.after(d, d - 1))
-          check(a.copy(d, data[d], d - 1, data[d - 1], size))
-          check(a.after(d - 1, d))
-          a.free(d - 1, MAIN, ARRAYS, data[d - 1], size)
+          check(a.streams.after(d, d - 1))
+          check(a.copies.copy(d, data[d], d - 1, data[d - 1], size))
+          check(a.streams.after(d - 1, d))
+          a.memory.free(d - 1, MAIN, ARRAYS, data[d - 1], size)
         end
-        check(a.after(2, 2))
-        check(a.download(2, MAIN, back, data[2], size))
+        check(a.streams.after(2, 2))
+        check(a.copies.download(2, MAIN, back, data[2], size))
         for i = 0, size - 1 do assert(back[i] == 77) end
-        a.free(2, MAIN, ARRAYS, data[2], size)
+        a.memory.free(2, MAIN, ARRAYS, data[2], size)
         a.close()
       end
     ]])
@@ -302,17 +302,17 @@ describe("what is put on streams", function()
       standin.open(2)
       local data = assert(standin.allocate(0, MAIN, SCRATCH, 100))
       local marks = ffi.new "accelerator_event *[2]"
-      check(a.mark(0, MAIN, marks))
-      check(a.zero(0, data, 100))
-      check(a.mark(0, MAIN, marks + 1))
-      check(a.finish(marks[1]))
+      check(a.streams.mark(0, MAIN, marks))
+      check(a.copies.zero(0, data, 100))
+      check(a.streams.mark(0, MAIN, marks + 1))
+      check(a.streams.finish(marks[1]))
       local seconds = ffi.new "double[1]"
-      check(a.elapsed(marks[0], marks[1], seconds))
+      check(a.streams.elapsed(marks[0], marks[1], seconds))
       assert(seconds[0] > 0 and seconds[0] < 1)
-      a.event_free(marks[0])
-      a.event_free(marks[1])
-      a.event_free(nil)
-      a.free(0, MAIN, SCRATCH, data, 100)
+      a.streams.event_free(marks[0])
+      a.streams.event_free(marks[1])
+      a.streams.event_free(nil)
+      a.memory.free(0, MAIN, SCRATCH, data, 100)
       a.close()
     ]])
   end)
@@ -336,10 +336,10 @@ describe("memory of a GPU", function()
       local none, message, code = standin.allocate(1, IN, BATCHES, 320 * MIB)
       assert(none == nil and code == -1)
       print(message)
-      for _, one in ipairs(list) do a.free(one[1], MAIN, one[2], one[3], one[4]) end
+      for _, one in ipairs(list) do a.memory.free(one[1], MAIN, one[2], one[3], one[4]) end
       -- What was given back, on whatever stream, is there again when it is wanted.
       local all = assert(standin.allocate(1, IN, BATCHES, 700 * MIB))
-      a.free(1, IN, BATCHES, all, 700 * MIB)
+      a.memory.free(1, IN, BATCHES, all, 700 * MIB)
       none, message = standin.allocate(0, MAIN, ARRAYS, 2 ^ 31)
       assert(none == nil)
       print(message)
@@ -377,10 +377,10 @@ describe("memory of a GPU", function()
           assert(info.memory == math.floor(total / sharing), at)
           if d == 0 or info.gpu ~= standin.describe(d - 1).gpu then
             local data = assert(standin.allocate(d, MAIN, ARRAYS, total))
-            a.free(d, MAIN, ARRAYS, data, total)
+            a.memory.free(d, MAIN, ARRAYS, data, total)
             local event = assert(standin.record(d, MAIN))
-            check(a.finish(event))
-            a.event_free(event)
+            check(a.streams.finish(event))
+            a.streams.event_free(event)
             assert(total - available() == math.floor(total / 16 * 15 / sharing), at)
           end
         end
@@ -389,18 +389,18 @@ describe("memory of a GPU", function()
       -- What nobody has waited for is given back when a library finds none.
       standin.reset { STANDIN_GPUS = 1, STANDIN_MEMORY = 2 ^ 24 }
       standin.open(1)
-      a.free(0, MAIN, ARRAYS, assert(standin.allocate(0, MAIN, ARRAYS, 2 ^ 24)), 2 ^ 24)
+      a.memory.free(0, MAIN, ARRAYS, assert(standin.allocate(0, MAIN, ARRAYS, 2 ^ 24)), 2 ^ 24)
       assert(available() == 0)
       local x, y, z = standin.allocate(0, MAIN, ARRAYS, 4), standin.allocate(0, MAIN, ARRAYS, 4), nil
       z = standin.allocate(0, MAIN, ARRAYS, 4)
-      check(a.upload(0, MAIN, x, ffi.new("float[1]", 3), 4))
-      check(a.upload(0, MAIN, y, ffi.new("float[1]", 5), 4))
+      check(a.copies.upload(0, MAIN, x, ffi.new("float[1]", 3), 4))
+      check(a.copies.upload(0, MAIN, y, ffi.new("float[1]", 5), 4))
       local C = require "shardrt.base.ffi"
       local product = ffi.new("accelerator_product", { dtype = C.SHARDRT_FLOAT32, out_dtype = C.SHARDRT_FLOAT32,
         m = 1, n = 1, k = 1, batches = 1 })
-      check(a.product("matmul", 0, product, x, y, z))
+      check(a.kernels.product("matmul", 0, product, x, y, z))
       local got = ffi.new "float[1]"
-      check(a.download(0, MAIN, got, z, 4))
+      check(a.copies.download(0, MAIN, got, z, 4))
       assert(got[0] == 15)
       a.close()
     ]])
@@ -413,16 +413,16 @@ describe("memory of a GPU", function()
         standin.open(1)
         local data = assert(standin.allocate(0, MAIN, ARRAYS, 0))
         assert(data ~= nil)
-        check(a.zero(0, data, 0))
-        check(a.upload(0, MAIN, data, nil, 0))
-        check(a.download(0, MAIN, nil, data, 0))
-        check(a.copy(0, data, 0, data, 0))
-        a.free(0, MAIN, ARRAYS, data, 0)
-        a.free(0, MAIN, ARRAYS, nil, 0)
+        check(a.copies.zero(0, data, 0))
+        check(a.copies.upload(0, MAIN, data, nil, 0))
+        check(a.copies.download(0, MAIN, nil, data, 0))
+        check(a.copies.copy(0, data, 0, data, 0))
+        a.memory.free(0, MAIN, ARRAYS, data, 0)
+        a.memory.free(0, MAIN, ARRAYS, nil, 0)
         local host = assert(standin.pinned(0))
         assert(host ~= nil)
-        a.free_pinned(host, 0)
-        a.free_pinned(nil, 10)
+        a.memory.free_pinned(host, 0)
+        a.memory.free_pinned(nil, 10)
         a.close()
         assert(standin.held(0) == 0)
       end
@@ -500,14 +500,14 @@ describe("pinned memory", function()
       standin.reset {}
       standin.open(1)
       local first = assert(standin.pinned(100000))
-      a.free_pinned(first, 100000)
+      a.memory.free_pinned(first, 100000)
       local made = standin.calls "cudaHostAlloc"
       assert(standin.pinned(99000) == first, "a block of the same size")
-      a.free_pinned(first, 99000)
+      a.memory.free_pinned(first, 99000)
       assert(standin.calls "cudaHostAlloc" == made)
       local other = assert(standin.pinned(40000))
       assert(other ~= first, "a block far too large")
-      a.free_pinned(other, 40000)
+      a.memory.free_pinned(other, 40000)
       -- Blocks hold what they are to, and waste at most a fifth.
       for _ = 1, 200 do
         local bytes = math.random(4096, 3000000)
@@ -518,12 +518,12 @@ describe("pinned memory", function()
           assert(room >= bytes and bytes >= room * 0.8 - 1024, bytes .. " in " .. room)
         end
         ffi.fill(data, bytes, 1)
-        a.free_pinned(data, bytes)
+        a.memory.free_pinned(data, bytes)
       end
       -- More than is kept.
       local large = {}
       for i = 1, 5 do large[i] = assert(standin.pinned(2 ^ 28)) end
-      for i = 1, 5 do a.free_pinned(large[i], 2 ^ 28) end
+      for i = 1, 5 do a.memory.free_pinned(large[i], 2 ^ 28) end
       assert(standin.held(-1) <= 2 ^ 30 and standin.held(-1) >= 2 ^ 29)
       a.close()
       assert(standin.held(-1) == 0)
@@ -535,10 +535,10 @@ describe("pinned memory", function()
       standin.reset { STANDIN_FAIL = "cudaHostAlloc@2=2" }
       standin.open(1)
       local small = assert(standin.pinned(5000))
-      a.free_pinned(small, 5000)
+      a.memory.free_pinned(small, 5000)
       local large = assert(standin.pinned(2 ^ 20))
       assert(standin.calls "cudaFreeHost" == 1)
-      a.free_pinned(large, 2 ^ 20)
+      a.memory.free_pinned(large, 2 ^ 20)
       a.close()
     ]])
   end)
@@ -564,23 +564,23 @@ describe("a call of CUDA's that fails", function()
       local one, two, host = try(standin.allocate(0, MAIN, ARRAYS, size))
       if not failed then two = try(standin.allocate(number - 1, IN, BATCHES, size)) end
       if not failed then host = try(standin.pinned(size)) end
-      if not failed then try(a.upload(0, MAIN, one, host, size)) end
+      if not failed then try(a.copies.upload(0, MAIN, one, host, size)) end
       if not failed then events[1] = try(standin.record(number - 1, IN)) end
-      if not failed then try(a.wait(number - 1, MAIN, events[1])) end
-      if not failed then try(a.after(number - 1, 0)) end
-      if not failed then try(a.copy(number - 1, two, 0, one, size)) end
-      if not failed then try(a.zero(0, one, size)) end
-      if not failed then try(a.download(number - 1, MAIN, host, two, size)) end
+      if not failed then try(a.streams.wait(number - 1, MAIN, events[1])) end
+      if not failed then try(a.streams.after(number - 1, 0)) end
+      if not failed then try(a.copies.copy(number - 1, two, 0, one, size)) end
+      if not failed then try(a.copies.zero(0, one, size)) end
+      if not failed then try(a.copies.download(number - 1, MAIN, host, two, size)) end
       if not failed then events[2] = try(standin.record(number - 1, MAIN)) end
       if not failed then
         local reached, said, c = standin.reached(events[2])
         if reached == nil then failed, failure = said, c end
       end
-      if not failed then try(a.finish(events[2])) end
-      for _, event in pairs(events) do a.event_free(event) end
-      if one then a.free(0, MAIN, ARRAYS, one, size) end
-      if two then a.free(number - 1, MAIN, BATCHES, two, size) end
-      if host and not failed then a.free_pinned(host, size) end
+      if not failed then try(a.streams.finish(events[2])) end
+      for _, event in pairs(events) do a.streams.event_free(event) end
+      if one then a.memory.free(0, MAIN, ARRAYS, one, size) end
+      if two then a.memory.free(number - 1, MAIN, BATCHES, two, size) end
+      if host and not failed then a.memory.free_pinned(host, size) end
       a.close()
       return failed, failure
     end
@@ -651,22 +651,22 @@ describe("a call of CUDA's that fails", function()
       standin.open(2)
       local data = assert(standin.allocate(1, MAIN, ARRAYS, 1000))
       local host = ffi.new("uint8_t[?]", 1000)
-      check(a.upload(1, MAIN, data, host, 1000))
-      check(a.zero(1, data, 1000))
-      check(a.zero(1, data, 1000))
-      check(a.copy(1, data, 1, data, 500))
+      check(a.copies.upload(1, MAIN, data, host, 1000))
+      check(a.copies.zero(1, data, 1000))
+      check(a.copies.zero(1, data, 1000))
+      check(a.copies.copy(1, data, 1, data, 500))
       local event = assert(standin.record(1, MAIN))
-      local code = a.finish(event)
+      local code = a.streams.finish(event)
       assert(code == -10)
       print(standin.message())
       -- Whatever is asked now fails at once, and what is given back is not missed.
-      assert(a.finish(event) == -10)
+      assert(a.streams.finish(event) == -10)
       assert(standin.reached(event) == nil)
       assert(standin.record(1, MAIN) == nil)
       assert(standin.allocate(0, MAIN, ARRAYS, 10) == nil)
-      assert(a.zero(0, data, 10) == -10)
-      a.event_free(event)
-      a.free(1, MAIN, ARRAYS, data, 1000)
+      assert(a.copies.zero(0, data, 10) == -10)
+      a.streams.event_free(event)
+      a.memory.free(1, MAIN, ARRAYS, data, 1000)
       a.close()
     ]]).stdout
     local expected = "cudaEventSynchronize failed on device 1 (GPU 0, Stand-in 0): an illegal memory access was " ..
@@ -708,11 +708,11 @@ describe("a thread that did nothing on a GPU yet", function()
       standin.reset { STANDIN_GPUS = 2 }
       assert(standin.open(1, 1, 2) == 1)
       local marked = ffi.new "accelerator_event *[1]"
-      check(a.mark(0, MAIN, marked))
-      there(a.finish, marked[0])
-      there(a.event_free, marked[0])
-      check(a.mark(0, MAIN, marked))
-      there(a.event_free, marked[0])
+      check(a.streams.mark(0, MAIN, marked))
+      there(a.streams.finish, marked[0])
+      there(a.streams.event_free, marked[0])
+      check(a.streams.mark(0, MAIN, marked))
+      there(a.streams.event_free, marked[0])
       a.close()
     ]])
   end)
@@ -729,22 +729,22 @@ describe("memory that is uploaded", function()
         local pinned = ffi.cast("uint8_t *", assert(standin.pinned(64)))
         ffi.fill(from, 64, 7)
         local before = standin.calls "cudaStreamSynchronize"
-        check(a.upload(0, MAIN, data, from, 64))
+        check(a.copies.upload(0, MAIN, data, from, 64))
         assert(standin.calls "cudaStreamSynchronize" - before == (case.refuses and 1 or 0), "it is waited for")
         ffi.fill(from, 64, 9)
-        check(a.download(0, MAIN, pinned, data, 64))
+        check(a.copies.download(0, MAIN, pinned, data, 64))
         local event = assert(standin.record(0, MAIN))
-        check(a.finish(event))
-        a.event_free(event)
+        check(a.streams.finish(event))
+        a.streams.event_free(event)
         for i = 0, 63 do assert(pinned[i] == 7, "the byte is " .. pinned[i]) end
         local waits = standin.calls "cudaStreamSynchronize" -- which what is pinned needs not
-        check(a.upload(0, MAIN, data, pinned, 64))
+        check(a.copies.upload(0, MAIN, data, pinned, 64))
         assert(standin.calls "cudaStreamSynchronize" == waits)
-        a.free(0, MAIN, ARRAYS, data, 64)
+        a.memory.free(0, MAIN, ARRAYS, data, 64)
         event = assert(standin.record(0, MAIN))
-        check(a.finish(event))
-        a.event_free(event)
-        a.free_pinned(pinned, 64)
+        check(a.streams.finish(event))
+        a.streams.event_free(event)
+        a.memory.free_pinned(pinned, 64)
         a.close()
       end
     ]])
@@ -784,16 +784,16 @@ describe("a device that hangs", function()
       standin.reset { STANDIN_GPUS = 2, STANDIN_HANG = 1 }
       assert(standin.open(2) == 2)
       local one, two = assert(standin.allocate(0, MAIN, ARRAYS, 64)), assert(standin.allocate(1, MAIN, ARRAYS, 64))
-      check(a.zero(1, two, 64))
+      check(a.copies.zero(1, two, 64))
       local event = assert(standin.record(1, MAIN))
       for _ = 1, 50 do assert(standin.reached(event) == false) end
-      check(a.zero(0, one, 64))
+      check(a.copies.zero(0, one, 64))
       local other = assert(standin.record(0, MAIN))
-      check(a.finish(other))
-      a.event_free(event)
-      a.event_free(other)
-      a.free(1, MAIN, ARRAYS, two, 64)
-      a.free(0, MAIN, ARRAYS, one, 64)
+      check(a.streams.finish(other))
+      a.streams.event_free(event)
+      a.streams.event_free(other)
+      a.memory.free(1, MAIN, ARRAYS, two, 64)
+      a.memory.free(0, MAIN, ARRAYS, one, 64)
       os.exit(0)
     ]])
   end)
@@ -899,13 +899,15 @@ describe("the stand-in", function()
   end)
 
   local wrongs = {
-    ["frees twice"] = { "was freed before", "a.free(0, MAIN, ARRAYS, data, 64) a.free(0, MAIN, ARRAYS, data, 64)" },
-    ["copies what was freed"] = { "freed memory", "a.free(0, MAIN, ARRAYS, data, 64) a.zero(0, data, 64)" },
-    ["copies more than there is"] = { "not in one allocation", "a.zero(0, data, 65)" },
+    ["frees twice"] = { "was freed before",
+      "a.memory.free(0, MAIN, ARRAYS, data, 64) a.memory.free(0, MAIN, ARRAYS, data, 64)" },
+    ["copies what was freed"] = { "freed memory",
+      "a.memory.free(0, MAIN, ARRAYS, data, 64) a.copies.zero(0, data, 64)" },
+    ["copies more than there is"] = { "not in one allocation", "a.copies.zero(0, data, 65)" },
     ["gives back pinned memory that is in use"] = { "still to use", [[
       local host = standin.pinned(2 ^ 31) -- more than is kept
-      a.download(0, MAIN, host, data, 64)
-      a.free_pinned(host, 2 ^ 31)
+      a.copies.download(0, MAIN, host, data, 64)
+      a.memory.free_pinned(host, 2 ^ 31)
     ]] },
   }
   for what, wrong in pairs(wrongs) do

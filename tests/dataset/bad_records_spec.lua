@@ -3,6 +3,7 @@
 
 local ffi = require "ffi"
 local C = require "shardrt.base.ffi"
+local current = require "shardrt.base.current"
 local files = require "tests.support.files"
 local mpi = require "tests.support.mpi"
 local shardrt = require "shardrt"
@@ -527,7 +528,7 @@ describe("damaged records", function()
     local out, failures = ffi.new "shardrt_source *[1]", 0
     for n = 1, 200 do
       C.shardrt_alloc_fail_at(n)
-      local code = C.shardrt_source_readable(source, source, out)
+      local code = C.shardrt_source_readable(current.job, source, source, out)
       C.shardrt_alloc_fail_at(0)
       if code == 0 then
         C.shardrt_source_free(out[0])

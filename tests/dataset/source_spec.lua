@@ -2,6 +2,7 @@
 
 local ffi = require "ffi"
 local C = require "shardrt.base.ffi"
+local current = require "shardrt.base.current"
 local boxes = require "tests.support.boxes"
 local files = require "tests.support.files"
 local ndarray = require "shardrt.array.ndarray"
@@ -289,7 +290,7 @@ describe("a source", function()
   end)
 
   it("knows its shapes and has no data in a plan", function()
-    local job = ffi.cast("shardrt_job *", C.shardrt_job_get())
+    local job = ffi.cast("shardrt_job_info *", current.info)
     local path = files.write(folder, "p.idx", files.idx(8, { 1000, 4 }, files.bytes(4000)))
     local zipped = files.gzip(path)
     local cache = folder .. "/no-cache"

@@ -2,6 +2,7 @@
 
 local ffi = require "ffi"
 local C = require "shardrt.base.ffi"
+local current = require "shardrt.base.current"
 local shardrt = require "shardrt"
 local expect = require "tests.support.expect"
 local files = require "tests.support.files"
@@ -873,8 +874,8 @@ describe("making a view", function()
     for name, call in pairs {
       concat = function(out) return C.shardrt_source_concat(2, pair, "part", out) end,
       mix = function(out) return C.shardrt_source_mix(2, pair, weights, 0, "part", out) end,
-      filter = function(out) return C.shardrt_source_filter(a, marks, out) end,
-      pack = function(out) return C.shardrt_source_pack(text, 0, o, out) end,
+      filter = function(out) return C.shardrt_source_filter(current.job, a, marks, out) end,
+      pack = function(out) return C.shardrt_source_pack(current.job, text, 0, o, out) end,
       tokens = function(out) return C.shardrt_source_tokens(path, t, out) end,
       ragged = function(out)
         return C.shardrt_source_ragged(1, names, ffi.new("shardrt_source *[1]", flat),

@@ -2,6 +2,7 @@
 
 local ffi = require "ffi"
 local C = require "shardrt.base.ffi"
+local current = require "shardrt.base.current"
 local mpi = require "tests.support.mpi"
 local arrays = require "tests.support.arrays"
 local P = arrays.P
@@ -10,10 +11,11 @@ local head = [[
 package.path = "./?.lua;" .. package.path
 local ffi = require "ffi"
 local C = require "shardrt.base.ffi"
+local current = require "shardrt.base.current"
 local fail = require "shardrt.base.error"
 local arrays = require "tests.support.arrays"
 local P = arrays.P
-local job = C.shardrt_job_get()
+local job = current.info
 ]]
 
 local run = mpi.runner(head)
@@ -50,14 +52,14 @@ describe("the replica check in one process", function()
   local x = arrays.global(s, "int32", shape, value)
 
   it("passes replicas that are equal, in one buffer or in many", function()
-    assert.equal(0, C.shardrt_check_array("x", x))
-    assert.equal(0, C.shardrt_check_array("x", arrays.apart(x, s, "int32", shape)))
+    assert.equal(0, C.shardrt_check_array(current.job, "x", x))
+    assert.equal(0, C.shardrt_check_array(current.job, "x", arrays.apart(x, s, "int32", shape)))
   end)
 
   it("names the devices and the range of those that differ", function()
     for device = 0, 7 do
       local y = arrays.apart(x, s, "int32", shape, device)
-      assert.equal(C.SHARDRT_EMISMATCH, C.shardrt_check_array("label", y))
+      assert.equal(C.SHARDRT_EMISMATCH, C.shardrt_check_array(current.job, "label", y))
       contains(message(), "label: ")
       contains(message(), device % 2 == 0 and "[0:4, 0:6]" or "[4:8, 0:6]")
       contains(message(), "device " .. device .. " (process 0)")
@@ -70,7 +72,7 @@ describe("the replica check in one process", function()
   end)
 
   it("names some of many that differ, and says how many more there are", function()
-    local job = ffi.cast("shardrt_job *", C.shardrt_job_get())
+    local job = ffi.cast("shardrt_job_info *", current.info)
     local before, many = job.devices_per_process, 2 ^ 18
     job.devices_per_process = many
     local ok, problem = pcall(function()
@@ -78,11 +80,11 @@ describe("the replica check in one process", function()
       local y = arrays.new(everywhere, "int32", { 2 })
       local prints = ffi.new("uint64_t[?]", many)
       for i = 0, many - 1 do prints[i] = i end
-      assert.equal(C.SHARDRT_EMISMATCH, C.shardrt_check_replicas("x", y, prints))
+      assert.equal(C.SHARDRT_EMISMATCH, C.shardrt_check_replicas(current.job, "x", y, prints))
       contains(message(), "differ: device 0 (process 0) against device 1 (process 0) against device 2 (process 0) "
         .. "against device 3 (process 0) and 262140 more devices")
       for i = 0, many - 1 do prints[i] = i == 77777 and 1 or 0 end
-      assert.equal(C.SHARDRT_EMISMATCH, C.shardrt_check_replicas("x", y, prints))
+      assert.equal(C.SHARDRT_EMISMATCH, C.shardrt_check_replicas(current.job, "x", y, prints))
       contains(message(), "differ: devices 0-77776, 77778-262143 (process 0) against device 77777 (process 0) (")
     end)
     job.devices_per_process = before
@@ -91,16 +93,16 @@ describe("the replica check in one process", function()
 
   it("compares the fingerprints that it is given", function()
     local prints = ffi.new("uint64_t[8]", { 1, 2, 1, 2, 1, 2, 1, 2 })
-    assert.equal(0, C.shardrt_check_replicas("x", x, prints))
+    assert.equal(0, C.shardrt_check_replicas(current.job, "x", x, prints))
     prints[5] = 3
-    assert.equal(C.SHARDRT_EMISMATCH, C.shardrt_check_replicas("x", x, prints))
+    assert.equal(C.SHARDRT_EMISMATCH, C.shardrt_check_replicas(current.job, "x", x, prints))
     contains(message(), "device 5 (process 0)")
   end)
 
   it("finds nothing to compare where no device holds what another does", function()
     local cut = arrays.sharding({ 4, 2 }, { "a", "b" }, P("a", "b"))
     local prints = ffi.new("uint64_t[8]", { 1, 2, 3, 4, 5, 6, 7, 8 })
-    assert.equal(0, C.shardrt_check_replicas("x", arrays.new(cut, "int32", { 8, 6 }), prints))
+    assert.equal(0, C.shardrt_check_replicas(current.job, "x", arrays.new(cut, "int32", { 8, 6 }), prints))
   end)
 
   it("frees what it took and says so when memory runs out, for every allocation", function()
@@ -110,7 +112,7 @@ describe("the replica check in one process", function()
       repeat
         n = n + 1
         C.shardrt_alloc_fail_at(n)
-        code = C.shardrt_check_array("x", case[1])
+        code = C.shardrt_check_array(current.job, "x", case[1])
         assert(code == case[2] or code == C.SHARDRT_ENOMEM)
       until code ~= C.SHARDRT_ENOMEM
       C.shardrt_alloc_fail_at(0)
@@ -120,7 +122,7 @@ describe("the replica check in one process", function()
     repeat
       n = n + 1
       C.shardrt_alloc_fail_at(n)
-      code = C.shardrt_check_same("it", 1)
+      code = C.shardrt_check_same(current.job, "it", 1)
       assert(code == 0 or code == C.SHARDRT_ENOMEM)
     until code == 0
     C.shardrt_alloc_fail_at(0)
@@ -128,7 +130,7 @@ describe("the replica check in one process", function()
   end)
 
   it("refuses an array without data", function()
-    assert.equal(C.SHARDRT_EDATA, C.shardrt_check_array("x", arrays.new(s, "int32", shape)))
+    assert.equal(C.SHARDRT_EDATA, C.shardrt_check_array(current.job, "x", arrays.new(s, "int32", shape)))
     contains(message(), "device 0 has no data")
   end)
 end)
@@ -147,8 +149,8 @@ describe("the replica check across processes", function()
 
   it("names processes, devices and ranges, once, in the words of all", function()
     local result = run(across .. [[
-      C.shardrt_job_at(fail.where())
-      fail.check(C.shardrt_check_array("image", put(job.process_index == 2)))
+      C.shardrt_job_at(current.job, fail.where())
+      fail.check(C.shardrt_check_array(current.job, "image", put(job.process_index == 2)))
     ]])
     assert.equal(1, result.status)
     assert.equal(1, select(2, result.output:gsub("image: ", "")), result.output)
@@ -162,10 +164,10 @@ describe("the replica check across processes", function()
   it("can be caught, in every process, and the job goes on", function()
     local result = run(across .. [[
       for turn = 0, 3 do
-        local code = C.shardrt_check_array("x", put(job.process_index == turn))
+        local code = C.shardrt_check_array(current.job, "x", put(job.process_index == turn))
         assert(code == C.SHARDRT_EMISMATCH or turn > 0)
       end
-      fail.check(C.shardrt_barrier "still together")
+      fail.check(C.shardrt_barrier(current.job, "still together"))
       io.write("process ", job.process_index, " goes on\n")
     ]])
     assert.equal(0, result.status, result.output)
@@ -174,7 +176,7 @@ describe("the replica check across processes", function()
 
   it("is off with --check off, and on with sample and all", function()
     for option, status in pairs { off = 0, sample = 1, all = 1 } do
-      local result = run(across .. [[fail.check(C.shardrt_check_array("x", put(job.process_index == 2)))]],
+      local result = run(across .. [[fail.check(C.shardrt_check_array(current.job, "x", put(job.process_index == 2)))]],
         { options = { "--check", option } })
       assert.equal(status, result.status, option .. ": " .. result.output)
     end
@@ -184,7 +186,7 @@ describe("the replica check across processes", function()
     local result = run [[
       local order = job.process_index == 3 and { 1, 0, 2, 3 } or { 0, 1, 2, 3 }
       local s = arrays.sharding({ 2, 2 }, { "a", "b" }, P "a", order)
-      fail.check(C.shardrt_check_array("x", arrays.global(s, "int32", { 4 }, ffi.new("int32_t[4]"))))
+      fail.check(C.shardrt_check_array(current.job, "x", arrays.global(s, "int32", { 4 }, ffi.new("int32_t[4]"))))
     ]]
     assert.equal(1, result.status)
     contains(result.stderr, "processes 0-2: x, comparing replicas")
@@ -224,7 +226,7 @@ describe("the replica check across processes", function()
         for i, name in ipairs(names) do copies = copies * (cutting[name] and 1 or sizes[i]) end
         local wrong = math.random() < 0.6 and pick(ids) or nil
         local expected = wrong and copies > 1 and C.SHARDRT_EMISMATCH or 0
-        local code = C.shardrt_check_array("x", arrays.apart(x, s, "uint16", shape, wrong))
+        local code = C.shardrt_check_array(current.job, "x", arrays.apart(x, s, "uint16", shape, wrong))
         if code ~= expected then
           error(("case %%d: %%d in place of %%d: %%s, device %%s: %%s"):format(case, code, expected, tostring(s),
             tostring(wrong), ffi.string(C.shardrt_error_message())))
@@ -248,9 +250,9 @@ end)
 describe("what every process must see alike", function()
   it("is compared with process 0", function()
     local result = run [[
-      fail.check(C.shardrt_check_same("the host value", 7))
-      C.shardrt_job_at(fail.where())
-      fail.check(C.shardrt_check_same("the file a.npy", job.process_index % 2 == 1 and 8 or 7))
+      fail.check(C.shardrt_check_same(current.job, "the host value", 7))
+      C.shardrt_job_at(current.job, fail.where())
+      fail.check(C.shardrt_check_same(current.job, "the file a.npy", job.process_index % 2 == 1 and 8 or 7))
     ]]
     assert.equal(1, result.status)
     contains(result.stderr, "all 4 processes: ")
@@ -259,7 +261,7 @@ describe("what every process must see alike", function()
   end)
 
   it("is compared with --check off, too, which is about what arrays hold", function()
-    local result = run([[fail.check(C.shardrt_check_same("it", job.process_index))]],
+    local result = run([[fail.check(C.shardrt_check_same(current.job, "it", job.process_index))]],
       { options = { "--check", "off" } })
     assert.equal(1, result.status, result.output)
     contains(result.stderr, "it must be the same in every process; different from process 0: processes 1-3")
@@ -272,7 +274,7 @@ describe("what every process must see alike", function()
       ["the loader's options"] = [[shardrt.loader { source = shardrt.source.array { x = shardrt.ndarray.arange(8) },
         batch_size = 8, seed = job.process_index == 2 and 1 or 0 }]],
       ["the file a.npy"] = [[
-        fail.check(C.shardrt_barrier "written")
+        fail.check(C.shardrt_barrier(current.job, "written"))
         ffi.cdef "int chdir(const char *)"
         os.execute(("cd %s && mkdir -p in%d && mv %d.npy in%d/a.npy"):format(arg[1], job.process_index,
           job.process_index, job.process_index))
@@ -324,9 +326,9 @@ describe("what every process must see alike", function()
         fail.check(C.shardrt_source_open("npy", number, names, paths, nil, out))
         return ffi.gc(out[0], C.shardrt_source_free)
       end
-      fail.check(C.shardrt_check_source(open("one", 2)))
-      assert(C.shardrt_check_source(open("one", job.process_index == 3 and 1 or 2)) == C.SHARDRT_EMISMATCH)
-      fail.check(C.shardrt_check_source(open(job.process_index == 2 and "other" or "one", 2)))
+      fail.check(C.shardrt_check_source(current.job, open("one", 2)))
+      assert(C.shardrt_check_source(current.job, open("one", job.process_index == 3 and 1 or 2)) == C.SHARDRT_EMISMATCH)
+      fail.check(C.shardrt_check_source(current.job, open(job.process_index == 2 and "other" or "one", 2)))
     ]]):format(folder))
     mpi.remove(folder)
     assert.equal(1, result.status)

@@ -6,13 +6,14 @@ local mpi = require "tests.support.mpi"
 local head = [[
 local ffi = require "ffi"
 local C = require "shardrt.base.ffi"
+local current = require "shardrt.base.current"
 local fail = require "shardrt.base.error"
-local job = C.shardrt_job_get()
+local job = current.info
 local me = job.process_index
 ffi.cdef "int getpid(void); int kill(int pid, int signal); int usleep(unsigned microseconds);"
 local function meet(what)
-  C.shardrt_job_at("recipe.lua:" .. debug.getinfo(2, "l").currentline)
-  fail.check(C.shardrt_barrier(what))
+  C.shardrt_job_at(current.job, "recipe.lua:" .. debug.getinfo(2, "l").currentline)
+  fail.check(C.shardrt_barrier(current.job, what))
 end
 ]]
 
@@ -244,7 +245,7 @@ describe("a process that does not come", function()
   it("leaves a job that cannot go on, even where the recipe wants to", function()
     local result = run([[
       if me == 1 then ffi.C.usleep(20000000) end
-      if C.shardrt_barrier "first" ~= C.SHARDRT_ETIMEOUT then error "no timeout" end
+      if C.shardrt_barrier(current.job, "first") ~= C.SHARDRT_ETIMEOUT then error "no timeout" end
       meet "second"
     ]], { options = { "--timeout", "1" } })
     assert.equal(1, result.status)
@@ -273,7 +274,7 @@ describe("a process that moves data", function()
         local x, before = start(rows), C.shardrt_clock()
         local y = move(x)
         seconds[0] = C.shardrt_clock() - before
-        fail.check(C.shardrt_allgather("seconds", seconds, 8, all)) -- process 3 waits here
+        fail.check(C.shardrt_allgather(current.job, "seconds", seconds, 8, all)) -- process 3 waits here
         for p = 0, 3 do longest = math.max(longest, all[p]) end
       end
       io.write("process ", me, " fine\n")
@@ -317,7 +318,7 @@ describe("processes that do different things", function()
   it("are told apart by the size of what they give", function()
     local result = run [[
       local bytes = me == 3 and 16 or 8
-      fail.check(C.shardrt_allgather("sizes", ffi.new("char[16]"), bytes, ffi.new("char[64]")))
+      fail.check(C.shardrt_allgather(current.job, "sizes", ffi.new("char[16]"), bytes, ffi.new("char[64]")))
     ]]
     assert.equal(1, result.status)
     contains(result.stderr, "processes 0-2: sizes with 8 bytes")
@@ -354,17 +355,19 @@ describe("what one process finds no memory for", function()
         shardrt.NamedSharding(line, shardrt.P(nil, "a"))) -- is laid out in rows before it is written
       local crumbs = ffi.new("shardrt_saved[1]", { { name = "tall", array = tall.handle } })
       local calls = {
-        { "reshard", function() return C.shardrt_reshard(x.handle, whole.handle, nil, out) end },
-        { "carry", function() return C.shardrt_reshard_operand(x.handle, whole.handle, nil, out) end },
-        { "process_allgather", function() return C.shardrt_process_allgather(x.handle, got) end },
-        { "save", function() return C.shardrt_safetensors_save(folder .. "/x.safetensors", 1, entry, nil) end },
-        { "save in rows", function()
-          return C.shardrt_safetensors_save(folder .. "/y.safetensors", 1, crumbs, nil)
+        { "reshard", function() return C.shardrt_reshard(current.job, x.handle, whole.handle, nil, out) end },
+        { "carry", function() return C.shardrt_reshard_operand(current.job, x.handle, whole.handle, nil, out) end },
+        { "process_allgather", function() return C.shardrt_process_allgather(current.job, x.handle, got) end },
+        { "save", function()
+          return C.shardrt_safetensors_save(current.job, folder .. "/x.safetensors", 1, entry, nil)
         end },
-        { "check_array", function() return C.shardrt_check_array("y", y.handle) end },
-        { "check_same", function() return C.shardrt_check_same("it", 1) end },
+        { "save in rows", function()
+          return C.shardrt_safetensors_save(current.job, folder .. "/y.safetensors", 1, crumbs, nil)
+        end },
+        { "check_array", function() return C.shardrt_check_array(current.job, "y", y.handle) end },
+        { "check_same", function() return C.shardrt_check_same(current.job, "it", 1) end },
         { "check_source", function()
-          local code = C.shardrt_check_source(source[0])
+          local code = C.shardrt_check_source(current.job, source[0])
           return code == C.SHARDRT_EMISMATCH and 0 or code
         end },
         { "the words", function()
@@ -390,7 +393,7 @@ describe("what one process finds no memory for", function()
           assert(code == 0 or message:find "process 1: .*out of memory", at)
           assert(me ~= 1 or (code ~= 0) == missed, at)
           mine[0] = code
-          fail.check(C.shardrt_allgather("how it went", mine, 4, codes))
+          fail.check(C.shardrt_allgather(current.job, "how it went", mine, 4, codes))
           assert(codes[0] == codes[1] and codes[2] == codes[1], at)
           if code == 0 and out[0] ~= nil then
             C.shardrt_array_free(out[0])
@@ -419,14 +422,14 @@ describe("what one process finds no memory for", function()
       local code = 0
       if me >= 2 then code = C.shardrt_safetensors_open("/nowhere/" .. message, out) end
       assert(me < 2 or code < 0)
-      local all = C.shardrt_check_outcome("opening", code)
+      local all = C.shardrt_check_outcome(current.job, "opening", code)
       local said = ffi.string(C.shardrt_error_message())
       assert(all == C.SHARDRT_EIO, all)
       assert(said:find("^process 2: /nowhere/xxx"), said)
       assert(#said > 1000, #said)
       meet "after it"
       code = C.shardrt_safetensors_open("/nowhere/alike", out)
-      all = C.shardrt_check_outcome("opening", code)
+      all = C.shardrt_check_outcome(current.job, "opening", code)
       assert(all == C.SHARDRT_EIO and ffi.string(C.shardrt_error_message()):find "^/nowhere/alike")
       io.write "fine\n"
     ]]

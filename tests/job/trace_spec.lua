@@ -347,15 +347,17 @@ describe("shardrt_trace_start", function()
     local path = folder .. "/trace.json"
     local result = mpi.run { args = { path }, source = head .. [[
       local C = require "shardrt.base.ffi"
+      local current = require "shardrt.base.current"
+      local out = require("ffi").new "shardrt_trace *[1]"
       local n, code = 0
       repeat
         n = n + 1
         C.shardrt_alloc_fail_at(n)
-        code = C.shardrt_trace_start(arg[1])
+        code = C.shardrt_trace_start(current.job, arg[1], out)
       until code == 0 or n > 100
       C.shardrt_alloc_fail_at(0)
-      assert(C.shardrt_trace_start(arg[1]) == C.SHARDRT_EINVAL)
-      assert(C.shardrt_trace_finish() == 0 and C.shardrt_trace_finish() == 0)
+      assert(C.shardrt_trace_start(current.job, arg[1], out) == C.SHARDRT_EINVAL)
+      assert(C.shardrt_trace_finish(out[0]) == 0 and C.shardrt_trace_finish(nil) == 0)
       print(n)]] }
     assert.equal(0, result.status, result.output)
     assert.is_true(tonumber(result.stdout) > 5 and tonumber(result.stdout) < 100)

@@ -4,6 +4,7 @@
 
 local ffi = require "ffi"
 local C = require "shardrt.base.ffi"
+local current = require "shardrt.base.current"
 local moves = require "tests.support.moves"
 local expect = require "tests.support.expect"
 local mpi = require "tests.support.mpi"
@@ -85,7 +86,7 @@ describe("in one process, resharding", function()
       local out = ffi.new "shardrt_array *[1]"
       local options = ffi.new("shardrt_reshard_options", { num_threads = threads })
       local to = on(nil, { "b", "a" })
-      assert.equal(0, C.shardrt_reshard(x.handle, to.handle, options, out))
+      assert.equal(0, C.shardrt_reshard(current.job, x.handle, to.handle, options, out))
       local y = require("shardrt.array.array").wrap(out[0], to)
       assert.equal(0, ffi.C.memcmp(shardrt.device_get(y).data, value.data, value.bytes))
     end
@@ -173,7 +174,7 @@ describe("in one process, resharding", function()
       repeat
         n = n + 1
         C.shardrt_alloc_fail_at(n)
-        code = C.shardrt_reshard(x.handle, to.handle, nil, out)
+        code = C.shardrt_reshard(current.job, x.handle, to.handle, nil, out)
         C.shardrt_alloc_fail_at(0)
         assert.is_true(code == 0 or code == C.SHARDRT_ENOMEM)
         if code ~= 0 then failed = failed + 1 end
@@ -208,7 +209,7 @@ describe("in one process, resharding", function()
     local out = ffi.new "shardrt_sharding *[1]"
     assert.equal(0, C.shardrt_sharding_single(8, out))
     local to = ffi.gc(out[0], C.shardrt_sharding_free)
-    assert.equal(C.SHARDRT_EINVAL, C.shardrt_reshard(x.handle, to, nil, ffi.new "shardrt_array *[1]"))
+    assert.equal(C.SHARDRT_EINVAL, C.shardrt_reshard(current.job, x.handle, to, nil, ffi.new "shardrt_array *[1]"))
     contains(ffi.string(C.shardrt_error_message()), "device 8, but the job has 8 devices, 0 to 7")
   end)
 end)
@@ -293,7 +294,8 @@ describe("between processes, resharding", function()
       for _, threads in ipairs { 0, 1, 3 } do
         local out, to = ffi.new "shardrt_array *[1]", on(nil, "x")
         local options = ffi.new("shardrt_reshard_options", { num_threads = threads, staging_bytes = 2 ^ 20 })
-        assert(C.shardrt_reshard(x.handle, to.handle, options, out) == 0, ffi.string(C.shardrt_error_message()))
+        local code = C.shardrt_reshard(current.job, x.handle, to.handle, options, out)
+        assert(code == 0, ffi.string(C.shardrt_error_message()))
         local y = require("shardrt.array.array").wrap(out[0], to)
         assert(equal(shardrt.process_allgather(y), value))
       end
@@ -383,7 +385,7 @@ describe("between processes, resharding", function()
       repeat
         n = n + 1
         C.shardrt_alloc_fail_at(n)
-        code = C.shardrt_reshard(x.handle, to.handle, nil, out)
+        code = C.shardrt_reshard(current.job, x.handle, to.handle, nil, out)
         C.shardrt_alloc_fail_at(0)
         assert(code == 0 or code == C.SHARDRT_ENOMEM, ffi.string(C.shardrt_error_message()))
         -- On devices, what fails once messages are on their way is final (cuda_reshard_spec.lua).

@@ -9,7 +9,8 @@ local CUT = [[
 local shardrt = require "shardrt"
 local path = arg[1] .. "/images.npy"
 if shardrt.process_index() == 0 then shardrt.ndarray.zeros({ 20000, 512 }, "uint8"):save(path) end
-require("shardrt.base.error").check(require("shardrt.base.ffi").shardrt_barrier "written")
+local job = require("shardrt.base.current").job
+require("shardrt.base.error").check(require("shardrt.base.ffi").shardrt_barrier(job, "written"))
 local loader = shardrt.loader { source = shardrt.source.npy { image = path }, batch_size = 64, prefetch = 1 }
 local step = 0
 for batch in loader do

@@ -3,6 +3,7 @@
 
 local ffi = require "ffi"
 local C = require "shardrt.base.ffi"
+local current = require "shardrt.base.current"
 local fail = require "shardrt.base.error"
 local mesh = require("shardrt.layout.mesh").words
 local sharding = require("shardrt.layout.sharding").words
@@ -16,7 +17,7 @@ end
 
 --- An array without data.
 function arrays.new(over, dtype, shape)
-  local job = C.shardrt_job_get()
+  local job = current.info
   local out = ffi.new "shardrt_array *[1]"
   fail.check(C.shardrt_array_new(over.handle, C["SHARDRT_" .. dtype:upper()], #shape,
     ffi.new("int64_t[?]", math.max(1, #shape), shape), job.process_index, job.devices_per_process, out))

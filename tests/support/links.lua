@@ -119,8 +119,8 @@ end
 function links.memory(device, text)
   local a, out = accelerator.get(), ffi.new "void *[1]"
   local bytes = type(text) == "number" and text or #text
-  links.check(a.allocate(device, 0, 0, bytes, out))
-  if type(text) == "string" then links.check(a.upload(device, 0, out[0], text, bytes)) end
+  links.check(a.memory.allocate(device, 0, 0, bytes, out))
+  if type(text) == "string" then links.check(a.copies.upload(device, 0, out[0], text, bytes)) end
   return out[0]
 end
 
@@ -128,23 +128,23 @@ end
 function links.read(device, data, bytes)
   local a = accelerator.get()
   local text, event = ffi.new("char[?]", bytes), ffi.new "accelerator_event *[1]"
-  links.check(a.download(device, 0, text, data, bytes))
-  links.check(a.record(device, 0, event))
-  links.check(a.finish(event[0]))
-  a.event_free(event[0])
+  links.check(a.copies.download(device, 0, text, data, bytes))
+  links.check(a.streams.record(device, 0, event))
+  links.check(a.streams.finish(event[0]))
+  a.streams.event_free(event[0])
   return ffi.string(text, bytes)
 end
 
 --- Whether all that MAIN of a device has now is done within so many milliseconds.
 function links.ends(device, milliseconds)
   local a, event, reached = accelerator.get(), ffi.new "accelerator_event *[1]", ffi.new "bool[1]"
-  links.check(a.record(device, 0, event))
+  links.check(a.streams.record(device, 0, event))
   for _ = 1, milliseconds do
-    links.check(a.reached(event[0], reached))
+    links.check(a.streams.reached(event[0], reached))
     if reached[0] then break end
     ffi.C.usleep(1000)
   end
-  a.event_free(event[0])
+  a.streams.event_free(event[0])
   return reached[0]
 end
 

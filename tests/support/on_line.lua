@@ -5,6 +5,7 @@ return [[
 package.path = "./?.lua;" .. package.path
 local ffi = require "ffi"
 local C = require "shardrt.base.ffi"
+local current = require "shardrt.base.current"
 local moves = require "tests.support.moves"
 local shardrt = require "shardrt"
 local P = shardrt.P

@@ -81,10 +81,10 @@ local function out(kind, call, ...)
 end
 
 function standin.allocate(device, stream, holder, bytes)
-  return out("void *", a.allocate, device, stream, holder, bytes)
+  return out("void *", a.memory.allocate, device, stream, holder, bytes)
 end
-function standin.pinned(bytes) return out("void *", a.allocate_pinned, bytes) end
-function standin.record(device, stream) return out("accelerator_event *", a.record, device, stream) end
-function standin.reached(event) return out("bool", a.reached, event) end
+function standin.pinned(bytes) return out("void *", a.memory.allocate_pinned, bytes) end
+function standin.record(device, stream) return out("accelerator_event *", a.streams.record, device, stream) end
+function standin.reached(event) return out("bool", a.streams.reached, event) end
 
 return standin

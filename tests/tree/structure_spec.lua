@@ -29,7 +29,7 @@ local MOST_FILES = 25 -- of a folder
 local rank = {}
 for i, room in ipairs(ROOMS) do rank[room] = i end
 
--- A file's place in that order: 0 is shardrt.h, which is for all.
+-- A file's place in that order: 0 is shardrt.h, which is for all, and made of parts that lie in the rooms.
 local function place(path)
   if not path:find("/", 1, true) then return path == "shardrt.h" and 0 or PROGRAM end
   local room = path
@@ -62,7 +62,10 @@ describe("the rooms", function()
       local own = file:gsub("^runtime/", "")
       for line in io.lines(file) do
         local included = line:match '^%s*#%s*include%s*"([^"]+)"'
-        if included and included ~= "standin/kernel.h" then -- what tests put in place of nvcc
+        if own == "shardrt.h" or own:match "_api%.h$" then -- the public header and its parts
+          assert.is_truthy(not included or included:match "_api%.h$", own .. " includes " .. tostring(included))
+        end
+        if included and included ~= "standin/kernel.h" and own ~= "shardrt.h" then -- what tests put in place of nvcc
           assert.is_true(place(included) <= place(own), own .. " includes " .. included)
         end
       end
@@ -107,7 +110,7 @@ describe("the rooms", function()
       end
     end
     local symbols = table.concat(lines_of(("nm -D --defined-only %s"):format(require("tests.support.mpi").program())))
-    assert.truthy(symbols:find "shardrt_init")
+    assert.truthy(symbols:find "shardrt_job_open")
     for _, name in ipairs { "shardrt_accelerator", "cuda_check", "pinned_allocate", "nccl_links", "cudaMalloc" } do
       assert.is_nil(symbols:find(" " .. name, 1, true), name .. " is in the program")
     end
@@ -121,14 +124,20 @@ describe("the rooms", function()
     assert.same({ "shardrt_accelerator" }, shown)
   end)
 
+  -- The program, and what ends a job for it.
+  local ENDS_THE_JOB = {
+    main = true, bus = true, run = true, ["comm/job"] = true, ["comm/abort_job"] = true, ["comm/transport/mpi"] = true,
+    ["comm/transport/openmpi"] = true, ["comm/transport/solo"] = true, ["comm/transport/launcher"] = true,
+  }
+
   it("never print and never exit", function()
     for _, file in ipairs(files) do
-      local name = file:match "^runtime/(%w+)%.c$"
-      local ends_the_job = name == "main" or name == "bus" or name == "run" or file:match "^runtime/comm/"
-      if not ends_the_job then
+      if not ENDS_THE_JOB[file:match "^runtime/(.*)%.c$" or ""] then
         for line in io.lines(file) do
           local code = line:gsub("/%*.-%*/", "")
-          for _, call in ipairs { "[^%w_]_?exit%s*%(", "[^%w_n]printf%s*%(", "[^%w_>]abort%s*%(" } do
+          for _, call in ipairs {
+            "[^%w_]_?exit%s*%(", "[^%w_n]printf%s*%(", "fprintf%s*%(%s*std", "STD%w+_FILENO", "[^%w_>]abort%s*%(",
+          } do
             assert.is_nil(code:match(call), file .. ": " .. line)
           end
         end
@@ -218,6 +227,19 @@ describe("the one declaration", function()
         assert.equal(sizes[s.name .. "." .. member], ffi.offsetof(s.name, member), s.name .. "." .. member)
       end
     end
+  end)
+
+  it("is installed as one file that needs no other, for C and for C++", function()
+    local support = require "tests.support.mpi"
+    local folder = support.folder()
+    local header = folder .. "/include/shardrt.h"
+    assert.equal(0, os.execute(("make -s BUILD=%s %s"):format(folder, header)))
+    for _, compiler in ipairs { "gcc -std=c11 -x c", "g++ -x c++" } do
+      assert.equal(0, os.execute(("%s -Wall -Wextra -Werror -fsyntax-only %s"):format(compiler, header)), compiler)
+    end
+    local installed = table.concat(lines_of("gcc -E -P -DSHARDRT_CDEF " .. header), " ")
+    support.remove(folder)
+    assert.equal((cdef:gsub("%s+", "")), (installed:gsub("%s+", "")))
   end)
 
   it("lists each error once, with a name and a text", function()

@@ -4,6 +4,7 @@ local ffi = require "ffi"
 local C = require "shardrt.base.ffi"
 local class = require "shardrt.base.class"
 local comparison = require "shardrt.base.comparison"
+local current = require "shardrt.base.current"
 local device = require "shardrt.layout.device"
 local dtype = require "shardrt.layout.dtype"
 local fail = require "shardrt.base.error"
@@ -184,7 +185,7 @@ local function shard_view(x, i, sizes)
 end
 
 local function no_data(caller)
-  if C.shardrt_job_get().planning ~= 0 then
+  if current.info.planning ~= 0 then
     fail("%s: the array has no data: `shardrt plan` runs a recipe without any", caller)
   end
   fail("%s: the array has no data", caller)
@@ -211,7 +212,7 @@ function lazy.size(x) return shape.elements(x.shape) end
 function lazy.is_fully_replicated(x) return x.sharding.is_fully_replicated end
 
 function lazy.is_fully_addressable(x)
-  local over, job = C.shardrt_sharding_mesh(x.sharding.handle), C.shardrt_job_get()
+  local over, job = C.shardrt_sharding_mesh(x.sharding.handle), current.info
   for position = 0, tonumber(C.shardrt_mesh_size(over)) - 1 do
     local process = math.floor(C.shardrt_mesh_device(over, position) / job.devices_per_process)
     if process ~= job.process_index then return false end
@@ -281,7 +282,7 @@ function methods:item()
     fail("item: an array of shape %s; it is of one number. to_table gives all", shape.text(self.shape))
   end
   array.check("item", self)
-  if C.shardrt_job_get().planning ~= 0 then plan.finish "item" end
+  if current.info.planning ~= 0 then plan.finish "item" end
   local value = array.gather("item", self):to_table()
   while type(value) == "table" do value = value[1] end
   return value
@@ -311,7 +312,7 @@ end
 ---@param sizes integer[]
 ---@return shardrt.Array
 function array.new(caller, sharding, kind, sizes)
-  local job, out = C.shardrt_job_get(), ffi.new "shardrt_array *[1]"
+  local job, out = current.info, ffi.new "shardrt_array *[1]"
   fail.check(C.shardrt_array_new(sharding.handle, kind.code, #sizes, shape.to_c(sizes), job.process_index,
     job.devices_per_process, out), caller)
   return array.wrap(out[0], sharding)
@@ -323,7 +324,7 @@ local home ---@type shardrt.Sharding
 ---@return shardrt.Sharding
 function array.home()
   if not home then
-    local job = C.shardrt_job_get()
+    local job = current.info
     home = placing.words.SingleDeviceSharding(job.process_index * job.devices_per_process)
   end
   return home
@@ -345,7 +346,7 @@ end
 ---@param host shardrt.ndarray
 ---@return shardrt.Array
 function array.unplaced_from(caller, host)
-  local x, job = array.unplaced(caller, dtype.named(caller, host.dtype), host.shape), C.shardrt_job_get()
+  local x, job = array.unplaced(caller, dtype.named(caller, host.dtype), host.shape), current.info
   if job.planning == 0 then array.fill_global(caller, x, host) end
   if job.process_count > 1 then C.shardrt_array_number_by_value(x.handle, host.data) end
   return x
@@ -439,9 +440,9 @@ end
 ---@return shardrt.Array
 function array.place(caller, x, to)
   local told = ("%s places an array\n%s"):format(caller, array.name(x))
-  if not to.device then C.shardrt_job_step(told) end
+  if not to.device then C.shardrt_job_step(current.job, told) end
   local made = array.new(caller, to, dtype.named(caller, x.dtype), x.shape)
-  if C.shardrt_job_get().planning == 0 then
+  if current.info.planning == 0 then
     fail.check(memory_pressure.call(C.shardrt_array_fill_from, made.handle, live(caller, x)), caller)
     tell_collector(made)
   end
@@ -472,7 +473,9 @@ end
 --- it.
 ---@param name string # the array, for messages
 ---@param x shardrt.Array
-function array.check_replicas(name, x) fail.check(memory_pressure.call(C.shardrt_check_array, name, x.handle)) end
+function array.check_replicas(name, x)
+  fail.check(memory_pressure.call(C.shardrt_check_array, current.job, name, x.handle))
+end
 
 --- The whole value of an array that is whole in this process.
 ---@param caller string
@@ -480,7 +483,7 @@ function array.check_replicas(name, x) fail.check(memory_pressure.call(C.shardrt
 ---@return shardrt.ndarray
 function array.gather(caller, x)
   local handle = live(caller, x)
-  if C.shardrt_job_get().planning ~= 0 then no_data(caller) end
+  if current.info.planning ~= 0 then no_data(caller) end
   local host = ndarray.empty(x.shape, x.dtype)
   fail.check(memory_pressure.call(C.shardrt_array_gather, handle, host.data), caller)
   return host
@@ -495,10 +498,10 @@ local lost = {} -- values that a wait which did not end may still write to
 function array.allgather(caller, x)
   local handle = live(caller, x)
   if not x.committed then return array.gather(caller, x) end
-  if C.shardrt_job_get().planning ~= 0 then no_data(caller) end
-  C.shardrt_job_at(fail.where())
+  if current.info.planning ~= 0 then no_data(caller) end
+  C.shardrt_job_at(current.job, fail.where())
   local host = ndarray.for_all(caller, x.shape, x.dtype)
-  local code = memory_pressure.call(C.shardrt_process_allgather, handle, host.data)
+  local code = memory_pressure.call(C.shardrt_process_allgather, current.job, handle, host.data)
   if code == C.SHARDRT_ETIMEOUT or code == C.SHARDRT_ECOMM then lost[#lost + 1] = host end
   fail.check(code)
   return host

@@ -5,6 +5,7 @@ local C = require "shardrt.base.ffi"
 local array = require "shardrt.array.array"
 local class = require "shardrt.base.class"
 local consistency = require "shardrt.array.consistency"
+local current = require "shardrt.base.current"
 local device = require "shardrt.layout.device"
 local device_put = require "shardrt.array.device_put"
 local dtype = require "shardrt.layout.dtype"
@@ -22,11 +23,11 @@ local assemble = { words = words }
 
 -- The last thing that each of the three does: compares what must be equal, or tells the plan.
 local function finish(caller, x)
-  local job = C.shardrt_job_get()
+  local job = current.info
   if job.planning ~= 0 then
     plan.array(caller, x)
   elseif job.check ~= C.SHARDRT_CHECK_OFF then
-    C.shardrt_job_at(fail.where())
+    C.shardrt_job_at(current.job, fail.where())
     array.check_replicas(caller, x)
   end
   return array.made_by_all(x)
@@ -35,7 +36,7 @@ end
 -- The global shape of which every process has a part of `local_shape`: as many times its size as there are distinct
 -- sets of ranges among the processes.
 local function infer_shape(caller, s, local_shape)
-  local job, ndim = C.shardrt_job_get(), #local_shape
+  local job, ndim = current.info, #local_shape
   if #s:addressable_devices() == 0 then
     fail("%s: this process owns no device of the sharding, so its data does not tell the global shape; give it, as the "
       .. "third argument, in every process", caller)
@@ -72,7 +73,7 @@ function words.make_array_from_process_local_data(s, value, global_shape)
   local origin = global_shape and "" or (", its shape following from %s here"):format(shape.text(host.shape))
   local x = array.new(caller .. origin, s, kind, sizes)
   consistency.on_array(caller, kind, sizes, s)
-  if C.shardrt_job_get().planning == 0 then array.fill_local(caller, x, host) end
+  if current.info.planning == 0 then array.fill_local(caller, x, host) end
   return finish(caller, x)
 end
 
@@ -99,7 +100,7 @@ end
 -- is no process in particular.
 local function plan_callback(caller, s, sizes, callback, kind)
   if not kind then
-    local job, shard = C.shardrt_job_get(), ffi.new "shardrt_shard[1]"
+    local job, shard = current.info, ffi.new "shardrt_shard[1]"
     fail.check(C.shardrt_sharding_shard(s.handle, #sizes, shape.to_c(sizes), 0, job.devices_per_process, shard), caller)
     kind = dtype.named(caller, call_back(caller, callback, shard[0].box).dtype)
   end
@@ -122,7 +123,7 @@ function words.make_array_from_callback(global_shape, s, callback, dtype_name)
     fail("%s: it takes a function that returns the part of an index, not %s", caller, list.show(callback))
   end
   local kind = dtype_name and dtype.named(caller, dtype_name)
-  if C.shardrt_job_get().planning ~= 0 then return plan_callback(caller, s, sizes, callback, kind) end
+  if current.info.planning ~= 0 then return plan_callback(caller, s, sizes, callback, kind) end
 
   local outline = array.new(caller, s, kind or dtype.named(caller, "bool"), sizes) -- for its boxes
   local buffers, next_block = {}, 0
@@ -147,7 +148,7 @@ end
 
 -- The arrays of a list by the id of the device that each is on.
 local function by_device(caller, arrays)
-  local job, found = C.shardrt_job_get(), {}
+  local job, found = current.info, {}
   if not list.length(arrays) or class.is(arrays) then
     fail("%s: it takes a list of arrays on single devices, not %s", caller, list.show(arrays))
   end
@@ -176,7 +177,7 @@ end
 -- Devices that share a box had their own buffers; now known to be equal, they share the first one's, where they have no
 -- memory of their own.
 local function share_replicas(caller, x)
-  if ffi.string(C.shardrt_job_get().platform) ~= "host" then return end
+  if ffi.string(current.info.platform) ~= "host" then return end
   local first = {}
   for i = 0, tonumber(C.shardrt_array_shard_count(x.handle)) - 1 do
     local block = C.shardrt_array_shard(x.handle, i).block
@@ -237,7 +238,7 @@ function words.make_array_from_single_device_arrays(global_shape, s, arrays, dty
   end
   consistency.on_array(caller, kind, sizes, s)
   local x = array.new(caller, s, kind, sizes)
-  local job = C.shardrt_job_get()
+  local job = current.info
   if job.planning ~= 0 then return finish(caller, x) end
   for i, part in ipairs(ordered) do
     array.set_buffer(caller, x, i - 1, C.shardrt_array_buffer(part.handle, 0))

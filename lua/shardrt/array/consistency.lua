@@ -2,6 +2,7 @@
 
 local ffi = require "ffi"
 local C = require "shardrt.base.ffi"
+local current = require "shardrt.base.current"
 local dtype = require "shardrt.layout.dtype"
 local fail = require "shardrt.base.error"
 local shape = require "shardrt.layout.shape"
@@ -24,10 +25,10 @@ end
 
 -- Every process knows that `other` gave another sharding than process 0: they tell each other which, for the message.
 local function differ_in_sharding(caller, sharding, other)
-  local job = C.shardrt_job_get()
+  local job = current.info
   local mine, all = ffi.new("char[?]", TEXT), ffi.new("char[?]", job.process_count * TEXT)
   ffi.copy(mine, tostring(sharding):sub(1, TEXT - 1))
-  fail.check(C.shardrt_allgather(caller .. ": the shardings, which differ", mine, TEXT, all))
+  fail.check(C.shardrt_allgather(current.job, caller .. ": the shardings, which differ", mine, TEXT, all))
   fail("%s: process 0 gives the sharding %s and process %d %s; every process must give the same one", caller,
     ffi.string(all), other, ffi.string(all + other * TEXT))
 end
@@ -39,13 +40,13 @@ end
 ---@param sizes integer[]
 ---@param sharding shardrt.Sharding
 function consistency.on_array(caller, kind, sizes, sharding)
-  local job = C.shardrt_job_get()
+  local job = current.info
   if alone(job) then return end
   local mine, all = Request(), Requests(job.process_count)
   mine.dtype, mine.ndim, mine.sharding = kind.code, #sizes, C.shardrt_sharding_fingerprint(sharding.handle)
   for d, size in ipairs(sizes) do mine.shape[d - 1] = size end
-  C.shardrt_job_at(fail.where())
-  fail.check(C.shardrt_allgather(caller .. ": dtype, shape and sharding", mine, ffi.sizeof(Request), all))
+  C.shardrt_job_at(current.job, fail.where())
+  fail.check(C.shardrt_allgather(current.job, caller .. ": dtype, shape and sharding", mine, ffi.sizeof(Request), all))
   for process = 1, job.process_count - 1 do
     local first, other = request_text(all[0]), request_text(all[process])
     if first ~= other then
@@ -63,11 +64,11 @@ end
 ---@param kind shardrt.dtype? # nil: nothing is held here
 ---@return shardrt.dtype? # nil: nothing is held anywhere
 function consistency.on_dtype(caller, kind)
-  local job = C.shardrt_job_get()
+  local job = current.info
   if alone(job) then return kind end
   local mine, all = Codes(1, kind and kind.code or -1), Codes(job.process_count)
-  C.shardrt_job_at(fail.where())
-  fail.check(C.shardrt_allgather(caller .. ": dtype", mine, ffi.sizeof(mine), all))
+  C.shardrt_job_at(current.job, fail.where())
+  fail.check(C.shardrt_allgather(current.job, caller .. ": dtype", mine, ffi.sizeof(mine), all))
   local first
   for process = 0, job.process_count - 1 do
     if all[process] >= 0 then

@@ -4,6 +4,7 @@ local C = require "shardrt.base.ffi"
 local array = require "shardrt.array.array"
 local class = require "shardrt.base.class"
 local consistency = require "shardrt.array.consistency"
+local current = require "shardrt.base.current"
 local device = require "shardrt.layout.device"
 local dtype = require "shardrt.layout.dtype"
 local fail = require "shardrt.base.error"
@@ -39,14 +40,14 @@ end
 -- An error in every process unless all of them gave the same value. Where it put different values on devices that are
 -- replicas, these are named, else the processes alone.
 local function check_same(caller, host, x)
-  C.shardrt_job_at(fail.where())
+  C.shardrt_job_at(current.job, fail.where())
   local subject = ("the host value of %s, %s %s"):format(caller, host.dtype, shape.text(host.shape))
-  local code = C.shardrt_check_same(subject, C.shardrt_fingerprint(host.data, host.bytes))
+  local code = C.shardrt_check_same(current.job, subject, C.shardrt_fingerprint(host.data, host.bytes))
   if code >= 0 then return end
   local message = fail.message(code)
   if code == C.SHARDRT_EMISMATCH then -- then it is so in every process
     array.fill_global(caller, x, host)
-    code = memory_pressure.call(C.shardrt_check_array, caller, x.handle)
+    code = memory_pressure.call(C.shardrt_check_array, current.job, caller, x.handle)
     if code < 0 then message = message .. "; so " .. fail.message(code) end
   end
   fail("%s", message)
@@ -55,7 +56,7 @@ end
 -- One host array. What goes to a single device concerns its owner only: no other process is asked, so that each can
 -- put different values on its own devices (and join them by make_array_from_single_device_arrays).
 local function put_host(caller, host, to)
-  local job = C.shardrt_job_get()
+  local job = current.info
   local kind = dtype.named(caller, host.dtype)
   if not to.device then consistency.on_array(caller, kind, host.shape, to) end
   local x = array.new(caller, to, kind, host.shape)
@@ -74,7 +75,7 @@ local function put_leaf(caller, value, to)
   to = sharding.of(caller, to)
   if not array.is(value) then return put_host(caller, device_put.to_host(caller, value), to) end
   array.check(caller, value)
-  if value.committed or C.shardrt_job_get().planning ~= 0 then return array.ops.constrain(caller, value, to) end
+  if value.committed or current.info.planning ~= 0 then return array.ops.constrain(caller, value, to) end
   return array.ops.placed(caller, value, put_host(caller, array.unplaced_value(value), to))
 end
 
@@ -126,12 +127,12 @@ end
 
 -- Every process's host array, stacked.
 local function stack(host)
-  local caller, job = "process_allgather", C.shardrt_job_get()
+  local caller, job = "process_allgather", current.info
   if job.planning ~= 0 then plan.finish(caller) end
   local call = ("%s of %s %s"):format(caller, host.dtype, shape.text(host.shape))
-  C.shardrt_job_at(fail.where())
+  C.shardrt_job_at(current.job, fail.where())
   local stacked = ndarray.for_all(caller, { job.process_count, unpack(host.shape) }, host.dtype)
-  fail.check(C.shardrt_allgather(call, host.data, host.bytes, stacked.data))
+  fail.check(C.shardrt_allgather(current.job, call, host.data, host.bytes, stacked.data))
   return stacked
 end
 

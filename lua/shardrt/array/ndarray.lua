@@ -4,6 +4,7 @@ local ffi = require "ffi"
 local C = require "shardrt.base.ffi"
 local class = require "shardrt.base.class"
 local comparison = require "shardrt.base.comparison"
+local current = require "shardrt.base.current"
 local dtype = require "shardrt.layout.dtype"
 local fail = require "shardrt.base.error"
 local foreign_names = require "shardrt.base.foreign_names"
@@ -105,7 +106,7 @@ local function allocate(caller, allocator, sizes, dtype_name, for_all)
   if bytes > 2 ^ 53 then fail("%s: %s %s has %.3g bytes", caller, dtype_name, shape.text(sizes), bytes) end
   local out = buffer_out()
   local code = allocator(bytes, out)
-  if code < 0 and for_all then code = C.shardrt_check_outcome(caller, code) end
+  if code < 0 and for_all then code = C.shardrt_check_outcome(current.job, caller, code) end
   fail.check(code)
   return ndarray.wrap(own(out), dtype_name, sizes), kind
 end

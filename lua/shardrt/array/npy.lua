@@ -4,6 +4,7 @@ local ffi = require "ffi"
 local C = require "shardrt.base.ffi"
 local array = require "shardrt.array.array"
 local consistency = require "shardrt.array.consistency"
+local current = require "shardrt.base.current"
 local dtype = require "shardrt.layout.dtype"
 local fail = require "shardrt.base.error"
 local memory_pressure = require "shardrt.base.memory_pressure"
@@ -33,7 +34,7 @@ end
 ---@return shardrt.Array
 ---@return integer # bytes that this process read
 function words.load_npy(path, sharding)
-  local caller, job = "load_npy", C.shardrt_job_get()
+  local caller, job = "load_npy", current.info
   path_of.check(caller, path, ".npy")
   sharding_of.check(caller, sharding)
   local kind, sizes, fingerprint = header(caller, path)
@@ -43,8 +44,8 @@ function words.load_npy(path, sharding)
     return x, 0
   end
   consistency.on_array(caller, kind, sizes, sharding)
-  C.shardrt_job_at(fail.where())
-  fail.check(C.shardrt_check_same("the file " .. path, fingerprint))
+  C.shardrt_job_at(current.job, fail.where())
+  fail.check(C.shardrt_check_same(current.job, "the file " .. path, fingerprint))
   local read = ffi.new "int64_t[1]"
   fail.check(memory_pressure.call(C.shardrt_npy_fill, path, x.handle, read))
   array.tell_collector(x)

@@ -5,6 +5,7 @@ local C = require "shardrt.base.ffi"
 local array = require "shardrt.array.array"
 local class = require "shardrt.base.class"
 local collective = require "shardrt.base.collective"
+local current = require "shardrt.base.current"
 local device = require "shardrt.layout.device"
 local dtype = require "shardrt.layout.dtype"
 local fail = require "shardrt.base.error"
@@ -219,7 +220,7 @@ local function note(caller, x, to)
 end
 
 local function called_by_all(caller, call, ...)
-  C.shardrt_job_at(fail.where())
+  C.shardrt_job_at(current.job, fail.where())
   local code = memory_pressure.call(call, ...)
   if fail.is_between_processes(code) then fail.check(code) end
   fail.check(code, caller)
@@ -242,13 +243,13 @@ function reshard.array(caller, x, to, given, move)
     return finished
   end
   if not x.committed then return array.place(caller, x, to) end
-  if C.shardrt_job_get().planning ~= 0 then return note(caller, x, to) end
+  if current.info.planning ~= 0 then return note(caller, x, to) end
   local moved
   if from.device and to.device and from.device.process_index == to.device.process_index then
     moved = stay(caller, x, to)
   else
     local out = ffi.new "shardrt_array *[1]"
-    called_by_all(caller, move or C.shardrt_reshard, x.handle, to.handle, options, out)
+    called_by_all(caller, move or C.shardrt_reshard, current.job, x.handle, to.handle, options, out)
     moved = array.made_by_all(array.wrap(out[0], to))
     array.tell_collector(moved)
   end
@@ -268,7 +269,7 @@ function reshard.assemble(caller, out, arrays, starts)
   local ndim = out.ndim
   local handles, by = Arrays(#arrays), Numbers(#arrays * ndim)
   for i, x in ipairs(arrays) do
-    if C.shardrt_job_get().planning ~= 0 then
+    if current.info.planning ~= 0 then
       plan.reshard(("%s at %s"):format(caller, shape.text(starts[i])), out,
         reshard.plan(caller, x, out.sharding, { shape = out.shape, by = starts[i] }))
     else
@@ -276,8 +277,8 @@ function reshard.assemble(caller, out, arrays, starts)
       for d = 1, ndim do by[(i - 1) * ndim + d - 1] = starts[i][d] end
     end
   end
-  if C.shardrt_job_get().planning ~= 0 then return end
-  called_by_all(caller, C.shardrt_assemble, #arrays, handles, by, out.handle)
+  if current.info.planning ~= 0 then return end
+  called_by_all(caller, C.shardrt_assemble, current.job, #arrays, handles, by, out.handle)
   array.tell_collector(out)
 end
 

@@ -4,6 +4,7 @@ local ffi = require "ffi"
 local C = require "shardrt.base.ffi"
 local array = require "shardrt.array.array"
 local class = require "shardrt.base.class"
+local current = require "shardrt.base.current"
 local dtype = require "shardrt.layout.dtype"
 local fail = require "shardrt.base.error"
 local list = require "shardrt.base.list"
@@ -78,7 +79,7 @@ local function value_of(caller, value)
   if ndarray.is(value) then return value end
   array.live(caller, value)
   if value.committed then return value end
-  if C.shardrt_job_get().planning ~= 0 then return { dtype = value.dtype, shape = value.shape } end
+  if current.info.planning ~= 0 then return { dtype = value.dtype, shape = value.shape } end
   return array.unplaced_value(value)
 end
 
@@ -101,14 +102,14 @@ function words.save(path, arrays)
     names[#names + 1], values[name] = name, value_of(caller, leaf.value)
   end
   table.sort(names)
-  if C.shardrt_job_get().planning ~= 0 then
+  if current.info.planning ~= 0 then
     plan.save(caller, names, values)
     return 0
   end
   local entries, written = ffi.new("shardrt_saved[?]", math.max(1, #names)), ffi.new "int64_t[1]"
   for i, name in ipairs(names) do set_entry(caller, entries[i - 1], name, values[name]) end
-  C.shardrt_job_at(fail.where())
-  fail.check(memory_pressure.call(C.shardrt_safetensors_save, path, #names, entries, written))
+  C.shardrt_job_at(current.job, fail.where())
+  fail.check(memory_pressure.call(C.shardrt_safetensors_save, current.job, path, #names, entries, written))
   return tonumber(written[0])
 end
 
@@ -120,10 +121,10 @@ end
 
 -- The first process whose number differs from process 0's; nil: all are alike. Every process must call it.
 local function first_other(caller, number)
-  local job = C.shardrt_job_get()
+  local job = current.info
   if job.process_count == 1 or job.planning ~= 0 then return end
   local mine, all = Numbers(1, number), Numbers(job.process_count)
-  fail.check(C.shardrt_allgather(caller, mine, ffi.sizeof(mine), all))
+  fail.check(C.shardrt_allgather(current.job, caller, mine, ffi.sizeof(mine), all))
   for process = 1, job.process_count - 1 do
     if all[process] ~= all[0] then return process end
   end
@@ -132,7 +133,7 @@ end
 -- Opens the file in every process, the same one in all: the handle, and its entries by name.
 local function open(caller, path)
   local out = ffi.new "shardrt_safetensors *[1]"
-  path_of.check_code(caller, path, C.shardrt_check_outcome(caller, C.shardrt_safetensors_open(path, out)))
+  path_of.check_code(caller, path, C.shardrt_check_outcome(current.job, caller, C.shardrt_safetensors_open(path, out)))
   local file, entries = ffi.gc(out[0], C.shardrt_safetensors_free), {}
   local other = first_other(caller .. ": the file", C.shardrt_safetensors_fingerprint(file))
   if other then
@@ -195,7 +196,7 @@ local function agree(caller, chosen, shardings)
 end
 
 local function load_host(file, entry)
-  if C.shardrt_job_get().planning ~= 0 then return ndarray.wrap(nil, entry.kind.name, entry.shape), 0 end
+  if current.info.planning ~= 0 then return ndarray.wrap(nil, entry.kind.name, entry.shape), 0 end
   local out = ffi.new "shardrt_buffer *[1]"
   fail.check(C.shardrt_safetensors_load(file, entry.i, out))
   local bytes = tonumber(C.shardrt_buffer_bytes(out[0]))
@@ -205,7 +206,7 @@ local function load_host(file, entry)
 end
 
 local function load_sharded(caller, file, entry, over)
-  local job, named = C.shardrt_job_get(), caller .. ", " .. list.quote(entry.name)
+  local job, named = current.info, caller .. ", " .. list.quote(entry.name)
   local x = array.new(named, over, entry.kind, entry.shape)
   if job.planning ~= 0 then
     plan.array(named, x)
@@ -229,7 +230,7 @@ function words.load(path, shardings)
   local caller = "load"
   check_path(caller, path)
   caller = caller .. " " .. path
-  C.shardrt_job_at(fail.where())
+  C.shardrt_job_at(current.job, fail.where())
   local file, entries = open(caller, path)
   local chosen, over = choose(caller, entries, shardings)
   agree(caller, chosen, over)
@@ -244,7 +245,7 @@ function words.load(path, shardings)
     made[entry.name], total = value, total + bytes
   end
   for i, entry in ipairs(chosen) do
-    if over[i] and C.shardrt_job_get().planning == 0 then
+    if over[i] and current.info.planning == 0 then
       array.check_replicas(("%s, %s"):format(caller, list.quote(entry.name)), made[entry.name])
     end
   end

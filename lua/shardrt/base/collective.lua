@@ -2,6 +2,7 @@
 
 local ffi = require "ffi"
 local C = require "shardrt.base.ffi"
+local current = require "shardrt.base.current"
 local fail = require "shardrt.base.error"
 fail.own()
 
@@ -11,7 +12,7 @@ local Numbers = ffi.typeof "int64_t[?]"
 
 --- Whether this is process 0.
 ---@return boolean
-function collective.is_first() return C.shardrt_job_get().process_index == 0 end
+function collective.is_first() return current.info.process_index == 0 end
 
 --- Says what the user should know although the job goes on; once, on stderr.
 ---@param format string
@@ -22,10 +23,10 @@ end
 
 --- Says what C has found that the user should know, each thing once.
 function collective.pass_on()
-  local said = C.shardrt_job_notice()
+  local said = C.shardrt_job_notice(current.job)
   while said ~= nil do
     collective.notice("%s", ffi.string(said))
-    said = C.shardrt_job_notice()
+    said = C.shardrt_job_notice(current.job)
   end
 end
 
@@ -36,8 +37,8 @@ end
 ---@param count integer # from each process
 ---@return ffi.cdata*
 function collective.gather(caller, kind, mine, count)
-  local all = kind(C.shardrt_job_get().process_count * count)
-  fail.check(C.shardrt_allgather(caller, mine, count * 8, all))
+  local all = kind(current.info.process_count * count)
+  fail.check(C.shardrt_allgather(current.job, caller, mine, count * 8, all))
   return all
 end
 

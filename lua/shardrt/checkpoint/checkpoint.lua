@@ -12,6 +12,7 @@ local C = require "shardrt.base.ffi"
 local array = require "shardrt.array.array"
 local class = require "shardrt.base.class"
 local collective = require "shardrt.base.collective"
+local current = require "shardrt.base.current"
 local directory = require "shardrt.checkpoint.directory"
 local fail = require "shardrt.base.error"
 local json = require "shardrt.base.json"
@@ -48,7 +49,7 @@ local PATIENCE = 10 -- seconds, for the last process of a job that was killed to
 local DEEPEST = 100 -- tables within tables
 
 local is_first = collective.is_first
-local function planning() return C.shardrt_job_get().planning ~= 0 end
+local function planning() return current.info.planning ~= 0 end
 
 -- ---- what is saved ----
 
@@ -108,19 +109,19 @@ local function write(self, caller, leaves, content, temporary, name)
     if code >= 0 then code = C.shardrt_folder_rename(self.folder, temporary, name) end
     if code >= 0 then C.shardrt_launcher_tell(self.steps, true) end -- before anybody goes on, and may die
   end
-  fail.check(C.shardrt_check_outcome(caller, code))
+  fail.check(C.shardrt_check_outcome(current.job, caller, code))
 end
 
 -- Every process must call it alike.
 local function save(self)
   local caller = ("checkpoint %s, step %.0f"):format(self.dir, self.steps)
   if self.closed then fail("%s: it is closed", caller) end
-  C.shardrt_job_at(fail.where() or "?")
+  C.shardrt_job_at(current.job, fail.where() or "?")
   local leaves = leaves_of(self, caller)
   local content = describe(self, caller, leaves)
   local text = manifest.encode(caller, content)
   local subject = caller .. ": the states of loaders, the metadata or the arrays' names"
-  fail.check(C.shardrt_check_same(subject, C.shardrt_fingerprint(text, #text)))
+  fail.check(C.shardrt_check_same(current.job, subject, C.shardrt_fingerprint(text, #text)))
   local code, turn, number = 0, 0, 0
   if is_first() then
     local found, _, problem = directory.look(self.folder)
@@ -131,7 +132,7 @@ local function save(self)
     code = problem
     if code >= 0 then code = C.shardrt_folder_make(self.folder, directory.temporary_name(self.steps, number)) end
   end
-  fail.check(C.shardrt_check_outcome(caller, code))
+  fail.check(C.shardrt_check_outcome(current.job, caller, code))
   turn, number = collective.from_first(caller .. ": its name", turn, number)
   turn = tonumber(turn)
   local temporary = directory.temporary_name(self.steps, number)
@@ -151,7 +152,7 @@ end
 local function find(self, caller)
   local found, code, refused, _ = {}, 0, 0, nil
   if is_first() then found, _, code = directory.look(self.folder) end
-  fail.check(C.shardrt_check_outcome(caller, code))
+  fail.check(C.shardrt_check_outcome(current.job, caller, code))
   while true do
     local entry = found[#found - refused] or { step = -1, turn = 0 }
     local step, turn = collective.from_first(caller .. ": which one", entry.step, entry.turn)
@@ -304,11 +305,11 @@ end
 local function open(self, caller)
   local out, code = ffi.new "shardrt_folder *[1]", 0
   if is_first() then
-    local patience = math.min(PATIENCE, C.shardrt_job_get().timeout / 2) -- the others wait for this process
+    local patience = math.min(PATIENCE, current.info.timeout / 2) -- the others wait for this process
     code = C.shardrt_folder_open(self.dir, patience, out)
     if code >= 0 then self.folder = ffi.gc(out[0], C.shardrt_folder_free) end
   end
-  fail.check(C.shardrt_check_outcome(caller, code))
+  fail.check(C.shardrt_check_outcome(current.job, caller, code))
   if is_first() then directory.tidy(self.folder) end
 end
 
@@ -331,10 +332,10 @@ function words.checkpoint(o)
     if #names > 0 then plan.save(caller, names, values) end
     return class.new(Checkpoint, self)
   end
-  C.shardrt_job_at(fail.where() or "?")
+  C.shardrt_job_at(current.job, fail.where() or "?")
   content.every, content.keep = self.every, self.keep
   local text = manifest.encode(caller, content)
-  fail.check(C.shardrt_check_same(caller .. ": its options", C.shardrt_fingerprint(text, #text)))
+  fail.check(C.shardrt_check_same(current.job, caller .. ": its options", C.shardrt_fingerprint(text, #text)))
   open(self, caller)
   local ok, problem = pcall(restore, self, caller, leaves)
   if not ok then

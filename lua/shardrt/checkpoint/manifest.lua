@@ -5,6 +5,7 @@ local bit = require "bit"
 local ffi = require "ffi"
 local C = require "shardrt.base.ffi"
 local collective = require "shardrt.base.collective"
+local current = require "shardrt.base.current"
 local fail = require "shardrt.base.error"
 local json = require "shardrt.base.json"
 local list = require "shardrt.base.list"
@@ -28,7 +29,7 @@ end
 
 -- The fingerprints of a file's pieces, each taken by one process; or nil and the reason why it cannot be read.
 local function fingerprints(caller, path, bytes)
-  local job = C.shardrt_job_get()
+  local job = current.info
   local count, me, n = math.ceil(bytes / PIECE), job.process_index, job.process_count
   local share, code = math.ceil(count / n), 0
   local mine = Hashes(math.max(1, share))
@@ -38,7 +39,7 @@ local function fingerprints(caller, path, bytes)
       code = C.shardrt_file_fingerprint(path, from, math.min(PIECE, bytes - from), mine + i)
     end
   end
-  code = C.shardrt_check_outcome(caller, code)
+  code = C.shardrt_check_outcome(current.job, caller, code)
   if code == C.SHARDRT_EIO or code == C.SHARDRT_EFORMAT then return nil, fail.message(code) end
   fail.check(code)
   local all, pieces = collective.gather(caller, Hashes, mine, share), {}
@@ -124,7 +125,7 @@ function manifest.read(caller, path)
   local mine = content and C.shardrt_fingerprint(text, #text) or 0
   local all = collective.gather(caller .. ": " .. MANIFEST, Hashes, Hashes(1, mine), 1)
   if all[0] == 0 then return nil, not content and text or "process 0 cannot read it" end
-  for process = 1, C.shardrt_job_get().process_count - 1 do
+  for process = 1, current.info.process_count - 1 do
     if all[process] ~= all[0] then
       fail("%s: process %d does not see the %s/%s that process 0 sees; all must see the same file system", caller,
         process, path, MANIFEST)

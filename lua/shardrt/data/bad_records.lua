@@ -4,6 +4,7 @@ local ffi = require "ffi"
 local C = require "shardrt.base.ffi"
 local class = require "shardrt.base.class"
 local collective = require "shardrt.base.collective"
+local current = require "shardrt.base.current"
 local fail = require "shardrt.base.error"
 local field_map = require "shardrt.data.field_map"
 local list = require "shardrt.base.list"
@@ -71,8 +72,8 @@ end
 ---@return shardrt.source
 function bad_records.leave_out(caller, source, looked)
   local out, before = ffi.new "shardrt_source *[1]", C.shardrt_source_bad_count(source)
-  C.shardrt_job_at(fail.where() or "?")
-  fail.check(C.shardrt_source_readable(source, looked, out), caller)
+  C.shardrt_job_at(current.job, fail.where() or "?")
+  fail.check(C.shardrt_source_readable(current.job, source, looked, out), caller)
   local made = ffi.gc(out[0], C.shardrt_source_free)
   local count = tonumber(C.shardrt_source_bad_count(made) - before)
   if count > 0 then

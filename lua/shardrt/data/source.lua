@@ -2,6 +2,7 @@
 
 local ffi = require "ffi"
 local C = require "shardrt.base.ffi"
+local current = require "shardrt.base.current"
 local bad_records = require "shardrt.data.bad_records"
 local class = require "shardrt.base.class"
 local dtype = require "shardrt.layout.dtype"
@@ -83,7 +84,7 @@ local function own(out)
   return ffi.gc(out[0], C.shardrt_source_free)
 end
 
-local function planning() return C.shardrt_job_get().planning == 1 end
+local function planning() return current.info.planning == 1 end
 
 --- The names of the fields that a recipe gave, in the order in which every process takes them.
 local function sorted_names(caller, given)

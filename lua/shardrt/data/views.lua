@@ -2,6 +2,7 @@
 
 local ffi = require "ffi"
 local C = require "shardrt.base.ffi"
+local current = require "shardrt.base.current"
 local bad_records = require "shardrt.data.bad_records"
 local class = require "shardrt.base.class"
 local dtype = require "shardrt.layout.dtype"
@@ -51,7 +52,7 @@ local WINDOW = 65536
 local LONGER = { error = "SHARDRT_LONGER_ERROR", truncate = "SHARDRT_LONGER_TRUNCATE", split = "SHARDRT_LONGER_SPLIT" }
 
 -- Here in the recipe something is made by all processes together.
-local function together() C.shardrt_job_at(fail.where() or "?") end
+local function together() C.shardrt_job_at(current.job, fail.where() or "?") end
 
 local function own(out) return ffi.gc(out[0], C.shardrt_source_free) end
 
@@ -182,7 +183,7 @@ return function(words, methods, sorted_names, fields_of)
     local skips = bad_records.skips(caller, o.on_bad_record)
     local c, cache, cache_bytes = ffi.new "shardrt_token_options", file_patterns.cache(caller, o)
     c.files.cache, c.files.cache_bytes = cache, cache_bytes -- `cache` keeps the text
-    c.files.headers_only = C.shardrt_job_get().planning
+    c.files.headers_only = current.info.planning
     c.files.verify = bad_records.verify(caller, o.verify)
     c.window = whole(caller, "window", o.window, 1)
     c.stride = o.stride == nil and o.window or whole(caller, "stride", o.stride, 1)
@@ -219,7 +220,7 @@ return function(words, methods, sorted_names, fields_of)
     end
     local said, out = field_map(self, "source:filter", verdict), handle_out()
     together()
-    fail.check(C.shardrt_source_filter(self, said, out), "source:filter")
+    fail.check(C.shardrt_source_filter(current.job, self, said, out), "source:filter")
     return own(out)
   end
 
@@ -267,7 +268,7 @@ return function(words, methods, sorted_names, fields_of)
     c.longer, c.shuffle = C[LONGER[longer]], o.seed ~= nil and 1 or 0
     c.seed = ffi.cast("int64_t", o.seed ~= nil and whole(caller, "seed", o.seed, -2 ^ 53) or 0)
     together()
-    fail.check(C.shardrt_source_pack(self, known.names[field], c, out), caller)
+    fail.check(C.shardrt_source_pack(current.job, self, known.names[field], c, out), caller)
     return own(out)
   end
 end

@@ -1,7 +1,7 @@
 -- The devices of a job, as a recipe sees them: small tables, made when they are first asked for.
 
 local ffi = require "ffi"
-local C = require "shardrt.base.ffi"
+local current = require "shardrt.base.current"
 local class = require "shardrt.base.class"
 local fail = require "shardrt.base.error"
 local list = require "shardrt.base.list"
@@ -20,8 +20,8 @@ end
 local words = {}
 local device = { words = words }
 
---- The job that this process belongs to (a struct shardrt_job). All of the layout's words ask here.
-function device.job() return C.shardrt_job_get() end
+--- The job that this process belongs to (a const shardrt_job_info *). All of the layout's words ask here.
+function device.job() return current.info end
 
 local known = {} -- by id: the same device is the same object
 

@@ -1,5 +1,6 @@
 -- Meshes: devices on a grid whose axes have names.
 
+local current = require "shardrt.base.current"
 local ffi = require "ffi"
 local C = require "shardrt.base.ffi"
 local class = require "shardrt.base.class"
@@ -120,7 +121,7 @@ end
 -- The devices that a mesh of this shape takes, as `new` wants them: in the job's order, where that is one of its own
 -- (shardrt_job_order). Of a mesh that is too large, C says so.
 local function first_devices(shape)
-  local order, count = C.shardrt_job_order(), 1
+  local order, count = C.shardrt_job_order(current.job), 1
   for _, size in ipairs(shape) do count = count * size end
   if order == nil or count > device.words.device_count() then return 0, nil end
   return count, order

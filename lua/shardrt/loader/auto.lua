@@ -10,6 +10,7 @@
 
 local ffi = require "ffi"
 local C = require "shardrt.base.ffi"
+local current = require "shardrt.base.current"
 local fail = require "shardrt.base.error"
 local list = require "shardrt.base.list"
 local pipeline = require "shardrt.loader.pipeline"
@@ -136,9 +137,9 @@ local Numbers = ffi.typeof "double[?]"
 
 -- A list of numbers from every process.
 local function gather(caller, numbers)
-  local count, processes = #numbers, C.shardrt_job_get().process_count
+  local count, processes = #numbers, current.info.process_count
   local all, lists = Numbers(count * processes), {}
-  fail.check(C.shardrt_allgather(caller, Numbers(count, numbers), 8 * count, all))
+  fail.check(C.shardrt_allgather(current.job, caller, Numbers(count, numbers), 8 * count, all))
   for process = 0, processes - 1 do
     lists[process + 1] = {}
     for i = 0, count - 1 do lists[process + 1][i + 1] = all[process * count + i] end
@@ -155,7 +156,7 @@ end
 -- What every way costs in each process: told by that process, or under a plan, where there is nobody to ask, computed
 -- for it.
 local function costs_of(loader, ways)
-  local job = C.shardrt_job_get()
+  local job = current.info
   if job.planning == 0 then
     return gather("the costs of the loader's ways", costs_in(loader, ways, job.process_index))
   end
@@ -238,7 +239,7 @@ function Auto:text()
 end
 
 local function say(self)
-  if C.shardrt_job_get().process_index == 0 then
+  if current.info.process_index == 0 then
     io.stderr:write("shardrt: ", self.where, ": ", self:text(), "\n")
   end
 end
@@ -357,10 +358,10 @@ function auto.new(loader, bandwidth, load_sharding)
   self.candidates = candidates_of(loader, ways_of(loader, load_sharding))
   if bandwidth then
     decide(self)
-    if C.shardrt_job_get().planning == 0 then say(self) end
+    if current.info.planning == 0 then say(self) end
     return self, self.chosen.way
   end
-  local planning, trials = C.shardrt_job_get().planning ~= 0, trials_of(self.candidates)
+  local planning, trials = current.info.planning ~= 0, trials_of(self.candidates)
   if #trials == 1 then
     self.chosen = trials[1]
     if not planning then say(self) end

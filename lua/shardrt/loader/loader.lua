@@ -5,6 +5,7 @@ local ffi = require "ffi"
 local C = require "shardrt.base.ffi"
 local array = require "shardrt.array.array"
 local bad_records = require "shardrt.data.bad_records"
+local current = require "shardrt.base.current"
 local class = require "shardrt.base.class"
 local collective = require "shardrt.base.collective"
 local fail = require "shardrt.base.error"
@@ -212,15 +213,15 @@ local function agree(self, names, load)
     if load then texts[#texts + 1] = bit.tohex(C.shardrt_sharding_fingerprint(load[name].handle)) end
   end
   local text = table.concat(texts, "\n")
-  C.shardrt_job_at(fail.where() or "?")
-  fail.check(C.shardrt_check_source(self.source))
-  local code = C.shardrt_check_same("the loader's options", C.shardrt_fingerprint(text, #text))
+  C.shardrt_job_at(current.job, fail.where() or "?")
+  fail.check(C.shardrt_check_source(current.job, self.source))
+  local code = C.shardrt_check_same(current.job, "the loader's options", C.shardrt_fingerprint(text, #text))
   if code == C.SHARDRT_EMISMATCH then -- in every process: now which option it is
     for i, option in ipairs(options) do
       local subject = ("the loader's options (%s)"):format(option[1])
-      fail.check(C.shardrt_check_same(subject, C.shardrt_fingerprint(texts[i], #texts[i])))
+      fail.check(C.shardrt_check_same(current.job, subject, C.shardrt_fingerprint(texts[i], #texts[i])))
     end
-    code = C.shardrt_check_same("the loader's options (sharding)", C.shardrt_fingerprint(text, #text))
+    code = C.shardrt_check_same(current.job, "the loader's options (sharding)", C.shardrt_fingerprint(text, #text))
   end
   fail.check(code)
 end
@@ -330,7 +331,7 @@ function words.loader(o)
   if by == nil then by = field_shardings.over_all_devices(spec.words.P "data") end
   self.sharding = field_shardings.each("sharding", by, names)
   if self.remainder == "pad" then self.sharding.mask = field_shardings.mask(self.sharding, names) end
-  local planning, load = C.shardrt_job_get().planning ~= 0, load_layouts(o, names)
+  local planning, load = current.info.planning ~= 0, load_layouts(o, names)
   if not planning then agree(self, names, load) end
   tell_of_no_batch(self, o)
   self.before = {} -- what was done by ways that were left
@@ -405,8 +406,8 @@ end
 
 -- The next batch, or nil after the last.
 local function next_batch(self)
-  if C.shardrt_job_get().planning ~= 0 then return nil end
-  C.shardrt_job_at(fail.where() or "?")
+  if current.info.planning ~= 0 then return nil end
+  C.shardrt_job_at(current.job, fail.where() or "?")
   if self.auto and self.auto:is_measuring() then
     change_way(self)
     collectgarbage() -- so that memory is soon used again, as it will be
@@ -445,8 +446,9 @@ end
 function Loader:restore(given)
   state.check(given, self:state())
   local place = ("%.0f %.0f"):format(given.epoch, given.row)
-  C.shardrt_job_at(fail.where() or "?")
-  fail.check(C.shardrt_check_same("the state that loader:restore goes to", C.shardrt_fingerprint(place, #place)))
+  C.shardrt_job_at(current.job, fail.where() or "?")
+  local subject = "the state that loader:restore goes to"
+  fail.check(C.shardrt_check_same(current.job, subject, C.shardrt_fingerprint(place, #place)))
   if C.shardrt_loader_seek(self.handle, given.epoch, given.row) < 0 then
     fail("loader:restore: %s", ffi.string(C.shardrt_error_message()))
   end

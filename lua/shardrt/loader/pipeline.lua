@@ -3,6 +3,7 @@
 
 local ffi = require "ffi"
 local C = require "shardrt.base.ffi"
+local current = require "shardrt.base.current"
 local device = require "shardrt.layout.device"
 local fail = require "shardrt.base.error"
 local memory_pressure = require "shardrt.base.memory_pressure"
@@ -143,12 +144,12 @@ local function options_of(loader, self, process, first_step, prefetch)
   local wanted = handles_of(loader.sharding, names)
   local load = self.load and handles_of(self.load, names)
   local options = Options {
-    source = loader.source, shardings = wanted, load_shardings = load or nil, batch_size = loader.batch_size,
-    seed = ffi.cast("int64_t", loader.seed), epochs = loader.epochs or -1, first_step = first_step,
-    shuffle = loader.shuffle and 1 or 0, remainder = REMAINDERS[loader.remainder], pipeline = READS[self.reads],
+    job = current.job, source = loader.source, shardings = wanted, load_shardings = load or nil,
+    batch_size = loader.batch_size, seed = ffi.cast("int64_t", loader.seed), epochs = loader.epochs or -1,
+    first_step = first_step, shuffle = loader.shuffle and 1 or 0, remainder = REMAINDERS[loader.remainder],
+    pipeline = READS[self.reads],
     num_workers = math.min(loader.num_workers or 0, 2 ^ 31 - 1), prefetch = math.min(prefetch, 2 ^ 31 - 1),
-    read_size = loader.read_size or 0,
-    process = process, devices_per_process = C.shardrt_job_get().devices_per_process,
+    read_size = loader.read_size or 0, process = process, devices_per_process = current.info.devices_per_process,
   }
   return options, { wanted, load }
 end
@@ -164,7 +165,7 @@ end
 ---@param prefetch integer # 0: chosen
 ---@return ffi.cdata* # shardrt_loader *
 function pipeline.open(loader, self, first_step, prefetch)
-  local options, borrowed = options_of(loader, self, C.shardrt_job_get().process_index, first_step, prefetch)
+  local options, borrowed = options_of(loader, self, current.info.process_index, first_step, prefetch)
   local out = ffi.new "shardrt_loader *[1]"
   check(memory_pressure.call(C.shardrt_loader_new, options, out))
   borrowed[1] = nil -- the loader has counts of its own

@@ -2,6 +2,7 @@
 
 local ffi = require "ffi"
 local C = require "shardrt.base.ffi"
+local current = require "shardrt.base.current"
 local fail = require "shardrt.base.error"
 local terminal = require "shardrt.base.terminal"
 fail.own()
@@ -175,12 +176,12 @@ function progress.start(wanted)
   if wanted == false then return end
   is_terminal = terminal.is_stderr()
   if not is_terminal and not wanted then return end
-  is_on = C.shardrt_job_get().process_index == 0
+  is_on = current.info.process_index == 0
   if not is_terminal then
     silent, every = 0, REPORT
     return
   end
-  C.shardrt_job_line()
+  C.shardrt_job_line(current.job)
   is_beside = terminal.is_stdout()
   if is_beside then wrap_printing() end
   local exit = os.exit

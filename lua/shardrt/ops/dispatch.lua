@@ -3,6 +3,7 @@
 local ffi = require "ffi"
 local C = require "shardrt.base.ffi"
 local array = require "shardrt.array.array"
+local current = require "shardrt.base.current"
 local device_put = require "shardrt.array.device_put"
 local dtype = require "shardrt.layout.dtype"
 local fail = require "shardrt.base.error"
@@ -30,7 +31,7 @@ dispatch.observer = nil
 dispatch.mover = nil
 
 ---@return boolean
-function dispatch.is_planning() return C.shardrt_job_get().planning ~= 0 end
+function dispatch.is_planning() return current.info.planning ~= 0 end
 
 --- The array that an operand is: itself, or one that nobody placed, of a host array or number.
 ---@param caller string
@@ -119,7 +120,7 @@ function dispatch.to_layout(caller, x, at, dim_axes, donate)
   if held == nil then return array.place(caller, x, to) end
   if held and propagate.equal(held, dim_axes) and (at.mesh == nil or x.sharding.mesh) then return x end
   if array.is_pending(x) then return dispatch.move(caller, x, to) end -- summed as it is needed
-  if C.shardrt_job_get().process_count == 1 or held and propagate.is_finer(held, dim_axes) then
+  if current.info.process_count == 1 or held and propagate.is_finer(held, dim_axes) then
     return regroup(caller, x, at, dim_axes)
   end
   return dispatch.move(caller, x, to, donate and DONATE or nil)
@@ -150,7 +151,7 @@ end
 local function agree(caller, out, inputs, detail)
   local text = described(caller, out.dtype, out.shape, inputs, detail)
   if out.committed and not out.sharding.device then
-    C.shardrt_job_step(text)
+    C.shardrt_job_step(current.job, text)
   else
     array.derived(out, text)
   end
@@ -164,7 +165,7 @@ end
 ---@param detail (string|fun(): string)? # what else the result depends on: numbers, axes
 ---@return shardrt.Array out
 function dispatch.done(caller, out, inputs, vjp, detail)
-  if C.shardrt_job_get().process_count > 1 then agree(caller, out, inputs, detail) end
+  if current.info.process_count > 1 then agree(caller, out, inputs, detail) end
   if tape.is_open() then
     tape.note { what = caller, where = fail.where(), out = out, inputs = inputs, vjp = vjp }
   end
@@ -313,9 +314,11 @@ function dispatch.partial(caller, o, compute, wanted)
     if not dispatch.is_planning() then compute(out) end
     return wanted and dispatch.move(caller, out, wanted) or out
   end
-  local split = placement.split(at, o.partial, C.shardrt_job_get().devices_per_process)
+  local split = placement.split(at, o.partial, current.info.devices_per_process)
   -- Processes that compute different things find out before they add up each other's parts.
-  if split.count > 1 then C.shardrt_job_step("parts of " .. described(caller, o.dtype, o.sizes, o.inputs, o.detail)) end
+  if split.count > 1 then
+    C.shardrt_job_step(current.job, "parts of " .. described(caller, o.dtype, o.sizes, o.inputs, o.detail))
+  end
   local part_dim_axes, part_sizes = fitted(dim_axes, o.sizes)
   local parts = own_parts(caller, o, part_dim_axes, part_sizes, split, compute)
   local made -- once it was summed

@@ -2,6 +2,7 @@
 -- long it took.
 
 local C = require "shardrt.base.ffi"
+local current = require "shardrt.base.current"
 local dispatch = require "shardrt.ops.dispatch"
 local fail = require "shardrt.base.error"
 local job = require "shardrt.program.job"
@@ -24,7 +25,7 @@ end
 local function moved(x, to, shift)
   if not x.committed then return 0 end
   local plan, bytes = reshard.plan("explain", x, to, shift), 0
-  for process = 0, C.shardrt_job_get().process_count - 1 do bytes = bytes + plan:bytes_received(process) end
+  for process = 0, current.info.process_count - 1 do bytes = bytes + plan:bytes_received(process) end
   return bytes
 end
 

@@ -3,6 +3,7 @@
 local ffi = require "ffi"
 local C = require "shardrt.base.ffi"
 local collective = require "shardrt.base.collective"
+local current = require "shardrt.base.current"
 local fail = require "shardrt.base.error"
 local file_patterns = require "shardrt.data.file_patterns"
 local list = require "shardrt.base.list"
@@ -192,7 +193,7 @@ function Progress:draw(path)
   local spent = C.shardrt_clock() - self.start
   if not self.on or spent < self.due then return end
   self.due = spent + (self.is_terminal and 0.1 or 10)
-  local processes = C.shardrt_job_get().process_count
+  local processes = current.info.process_count
   local share = self.total > 0 and math.min(1, self.done / self.total) or 1
   local text = progress.fit({
     ("%d %%"):format(math.floor(100 * share)), ("%s of %s"):format(bytes(self.done), bytes(self.total)),
@@ -257,7 +258,7 @@ end
 
 -- Tells of each file that could not be gone through, by the first process that could not. Returns how many these are.
 local function tell_failures(work, all)
-  local job = C.shardrt_job_get()
+  local job = current.info
   local mine, count = ffi.new("int64_t[?]", #all), 0
   for i, entry in ipairs(all) do mine[i - 1] = entry.failure and 1 or 0 end
   local flags = collective.gather("shardrt index: failures", ffi.typeof "int64_t[?]", mine, #all)
@@ -272,7 +273,7 @@ end
 
 -- Of this process's share of a file's parts.
 local function go_through(work, entry, audit, o)
-  local job = C.shardrt_job_get()
+  local job = current.info
   local parts, each = tonumber(C.shardrt_audit_parts(audit)), tonumber(C.shardrt_audit_part_bytes(audit))
   local piece = each > 0 and math.ceil(PIECE / each) or 256
   for first = 0, parts - 1, piece do
@@ -293,7 +294,7 @@ end
 
 -- One file; those of records are indexed by one process each, as a whole.
 local function do_file(work, entry, number, o)
-  local job = C.shardrt_job_get()
+  local job = current.info
   local kind = PLAIN[entry.kind] and "plain" or entry.kind
   if RECORDS[kind] and not o.check then
     work.progress.done = work.progress.done + entry.bytes
@@ -355,10 +356,10 @@ local function run(o, shows_progress)
   end
   local work = { piece = -1, damaged = 0, unknown = 0, progress = show_progress(shows_progress, total) }
   if o.force and collective.is_first() then forget(all, o) end
-  if o.force then fail.check(C.shardrt_barrier "shardrt index --force") end
+  if o.force then fail.check(C.shardrt_barrier(current.job, "shardrt index --force")) end
   for number, entry in ipairs(all) do do_file(work, entry, number - 1, o) end
   work.progress:clear()
-  local processes = C.shardrt_job_get().process_count
+  local processes = current.info.process_count
   local failures = tell_failures(work, all)
   local mine = ffi.new("int64_t[3]", { work.damaged, work.unknown, work.progress.looked })
   local numbers = collective.gather("shardrt index", ffi.typeof "int64_t[?]", mine, 3)
@@ -384,7 +385,7 @@ function index.run(words, shows_progress)
     return
   end
   if not run(o, shows_progress) then
-    fail.check(C.shardrt_barrier "shardrt index") -- so that all that is told is told
+    fail.check(C.shardrt_barrier(current.job, "shardrt index")) -- so that all that is told is told
     os.exit(1)
   end
 end

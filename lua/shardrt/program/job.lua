@@ -1,6 +1,7 @@
 -- The job as a whole: whether it is only planned, what is said once for it, and where its processes meet.
 
 local C = require "shardrt.base.ffi"
+local current = require "shardrt.base.current"
 local fail = require "shardrt.base.error"
 local list = require "shardrt.base.list"
 local progress = require "shardrt.loader.progress"
@@ -12,7 +13,7 @@ local job = { words = words }
 
 --- Whether this is `shardrt plan`: arrays have no data and loaders no batches, so there is nothing to look at.
 ---@return boolean
-function words.is_planning() return C.shardrt_job_get().planning ~= 0 end
+function words.is_planning() return current.info.planning ~= 0 end
 
 --- Prints a line once for the job: in process 0, at once. With more arguments, it is formatted as by string.format.
 ---@param format any
@@ -24,7 +25,7 @@ function words.say(format, ...)
     if not good then fail("say: %s", (formatted:gsub("^bad argument (#%d+) to '.-'", "argument %1"))) end
     text = formatted
   end
-  if C.shardrt_job_get().process_index ~= 0 then return end
+  if current.info.process_index ~= 0 then return end
   progress.make_way(true)
   io.stdout:write(text, "\n")
   io.stdout:flush()
@@ -34,8 +35,8 @@ end
 ---@param name string # for the report of a process that does not come
 function words.sync_global_devices(name)
   if type(name) ~= "string" then fail("sync_global_devices: it takes a name, not %s", list.show(name)) end
-  C.shardrt_job_at(fail.where() or "?")
-  fail.check(C.shardrt_barrier('sync_global_devices "' .. name .. '"'))
+  C.shardrt_job_at(current.job, fail.where() or "?")
+  fail.check(C.shardrt_barrier(current.job, 'sync_global_devices "' .. name .. '"'))
 end
 
 return job

@@ -2,6 +2,7 @@
 
 local ffi = require "ffi"
 local C = require "shardrt.base.ffi"
+local current = require "shardrt.base.current"
 local dtype = require "shardrt.layout.dtype"
 local fail = require "shardrt.base.error"
 local plan = require "shardrt.layout.plan"
@@ -37,7 +38,7 @@ end
 
 -- What `process` holds of one part: its shards, in mesh order, and how many distinct boxes they are.
 local function shards_of(part, process)
-  local job = C.shardrt_job_get()
+  local job = current.info
   local devices = job.devices_per_process
   local shards = ffi.new("shardrt_shard[?]", devices)
   local out = ffi.new "int64_t[2]"
@@ -199,7 +200,7 @@ end
 
 -- The layout in which an array is written to a file: its own, or rows.
 local function written_part(part)
-  local job, out = C.shardrt_job_get(), ffi.new "shardrt_sharding *[1]"
+  local job, out = current.info, ffi.new "shardrt_sharding *[1]"
   fail.check(C.shardrt_safetensors_rows(part.sharding.handle, dtype.named("plan", part.dtype).code, #part.shape,
     shape.to_c(part.shape), job.process_count, job.devices_per_process, out))
   if out[0] == nil then return part, "" end
@@ -306,7 +307,7 @@ end
 --- Prints the plan of what the recipe made.
 ---@param only_process integer? # nil: all processes, or where there are many the first few and the last
 return function(only_process)
-  local job = C.shardrt_job_get()
+  local job = current.info
   local function write(...) io.stdout:write(string.format(...), "\n") end
   write("a job of %s with %s each: %s", count_text(job.process_count, "process", "processes"),
     count_text(job.devices_per_process, "device"), count_text(job.process_count * job.devices_per_process, "device"))

@@ -2,8 +2,8 @@
 
 require("shardrt.base.sorted_pairs").install() -- before any other loop
 
-local C = require "shardrt.base.ffi"
 local comparison = require "shardrt.base.comparison"
+local current = require "shardrt.base.current"
 local fail = require "shardrt.base.error"
 local job = require "shardrt.program.job"
 local plan = require "shardrt.layout.plan"
@@ -24,11 +24,13 @@ local function folder(path)
 end
 
 --- Runs a recipe; returns nil, or the message of the error that ended it.
+---@param handle userdata # of the job
 ---@param path string
 ---@param _ integer?
 ---@param shows_progress boolean? # nil: on a terminal
 ---@return string?
-function program.run(path, _, shows_progress)
+function program.run(handle, path, _, shows_progress)
+  current.set(handle)
   package.path = folder(path) .. "/?.lua;" .. folder(path) .. "/?/init.lua;" .. package.path
   fail.recipe = path
   local recipe, message = loadfile(path)
@@ -51,11 +53,12 @@ end
 
 --- Runs a recipe for its plan and prints it, of one process or of all; where the recipe failed, as far as it came, and
 --- where it asked for what only a job that runs can tell, so far, too: that is no failure.
+---@param handle userdata
 ---@param path string
 ---@param only_process integer? # nil: all
 ---@return string?
-function program.plan(path, only_process)
-  local message = program.run(path, nil, false)
+function program.plan(handle, path, only_process)
+  local message = program.run(handle, path, nil, false)
   require "shardrt.program.plan_report"(only_process)
   if message ~= plan.ended then return message end
   if message then io.stderr:write("shardrt: ", message, "\n") end
@@ -71,14 +74,16 @@ local function test_help()
 end
 
 --- Runs busted with `arg` as its command line; ends by os.exit.
-function program.test()
+---@param handle userdata
+function program.test(handle)
+  current.set(handle)
   local found, runner = pcall(require, "busted.runner")
   if not found then return "shardrt test needs busted: Debian's package lua-busted holds it" end
   for _, word in ipairs(arg) do
     if word == "--help" or word == "-h" then return job.words.say(test_help()) end
   end
   arg[0] = "shardrt test"
-  local output = C.shardrt_job_get().process_count > 1 and "shardrt.program.test_output"
+  local output = current.info.process_count > 1 and "shardrt.program.test_output"
     or terminal.is_stdout() and "utfTerminal" or "plainTerminal"
   -- From a chunk that is no file: then busted ends by os.exit, also where specs failed.
   local start = assert(loadstring("local runner, output = ... runner { standalone = false, output = output }",
@@ -87,11 +92,13 @@ function program.test()
 end
 
 --- Notes checksums of files, or compares the files with them: `arg` is its command line.
+---@param handle userdata
 ---@param _ string?
 ---@param _ integer?
 ---@param shows_progress boolean? # nil: on a terminal
 ---@return string?
-function program.index(_, _, shows_progress)
+function program.index(handle, _, _, shows_progress)
+  current.set(handle)
   local ok, problem = pcall(require("shardrt.program.index").run, arg, shows_progress)
   if not ok then return tostring(problem) end
 end

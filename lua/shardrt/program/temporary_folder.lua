@@ -3,6 +3,7 @@
 local ffi = require "ffi"
 local C = require "shardrt.base.ffi"
 local collective = require "shardrt.base.collective"
+local current = require "shardrt.base.current"
 local fail = require "shardrt.base.error"
 fail.own()
 
@@ -17,14 +18,14 @@ local PATH_BYTES = 1024 -- with the byte that ends it
 local path ---@type string? # the folder, once the recipe has asked for it
 
 -- A plan of another process is made without the first one.
-local function makes_it() return collective.is_first() or C.shardrt_job_get().planning ~= 0 end
+local function makes_it() return collective.is_first() or current.info.planning ~= 0 end
 
 --- The job's own folder under $TMPDIR (or /tmp), empty when it is first asked for, and removed with all that is in it
 --- when the recipe ends. Every process must call it, and gets the same path; the first process makes the folder, so
 --- processes on other hosts see it where $TMPDIR is a file system that they share.
 ---@return string # without a slash at its end
 function words.temporary_folder()
-  local mine, job = ffi.new("char[?]", PATH_BYTES), C.shardrt_job_get()
+  local mine, job = ffi.new("char[?]", PATH_BYTES), current.info
   if path then return path end
   if makes_it() then
     local wanted = (os.getenv "TMPDIR" or "/tmp") .. "/shardrt-XXXXXX"
@@ -36,8 +37,8 @@ function words.temporary_folder()
   local all = mine
   if job.process_count > 1 and job.planning == 0 then
     all = ffi.new("char[?]", job.process_count * PATH_BYTES)
-    C.shardrt_job_at(fail.where())
-    fail.check(C.shardrt_allgather("temporary_folder", mine, PATH_BYTES, all))
+    C.shardrt_job_at(current.job, fail.where())
+    fail.check(C.shardrt_allgather(current.job, "temporary_folder", mine, PATH_BYTES, all))
   end
   if all[0] == 0 then fail "temporary_folder: process 0 cannot make a folder in $TMPDIR, or in /tmp without it" end
   path = ffi.string(all)
@@ -48,8 +49,8 @@ end
 ---@param is_well boolean # whether the recipe ended without an error: else nobody waits for others
 function temporary_folder.remove(is_well)
   if not path then return end
-  if is_well and C.shardrt_job_get().planning == 0 then
-    fail.check(C.shardrt_barrier "temporary_folder: the recipe has ended")
+  if is_well and current.info.planning == 0 then
+    fail.check(C.shardrt_barrier(current.job, "temporary_folder: the recipe has ended"))
   end
   if makes_it() then os.execute(("rm -rf '%s'"):format(path:gsub("'", "'\\''"))) end
 end

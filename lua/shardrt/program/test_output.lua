@@ -2,6 +2,7 @@
 -- count; every process its own failures, each headed by the process, one process after the other.
 
 local C = require "shardrt.base.ffi"
+local current = require "shardrt.base.current"
 local fail = require "shardrt.base.error"
 fail.own()
 
@@ -61,7 +62,7 @@ end
 return function(options)
   local busted = require "busted"
   local handler = require "busted.outputHandlers.base"()
-  local job = C.shardrt_job_get()
+  local job = current.info
 
   local function dot(status)
     if job.process_index == 0 and not options.deferPrint then write(DOTS[status] or "*") end
@@ -78,7 +79,7 @@ return function(options)
     -- here is told of when this process leaves the job.
     for process = 0, job.process_count - 1 do
       if process == job.process_index then write(report(handler, process, options)) end
-      if C.shardrt_barrier "the end of the specs" < 0 then break end
+      if C.shardrt_barrier(current.job, "the end of the specs") < 0 then break end
     end
     return nil, true
   end)

@@ -26,7 +26,7 @@ typedef struct mpi_peer {
   comm_note notes[NOTES_UNDER_WAY];
 } mpi_peer;
 
-static struct {
+struct comm_link {
   MPI_Comm work, messages, notes;
   MPI_Request request; /* of the gathering under way */
   MPI_Datatype type;   /* what it receives, or MPI_DATATYPE_NULL */
@@ -37,7 +37,13 @@ static struct {
   /* By request. */
   MPI_Request under_way[COMM_REQUESTS];
   size_t expected[COMM_REQUESTS]; /* bytes of a message that is to come; 0 where one is sent */
-} state = {.request = MPI_REQUEST_NULL, .type = MPI_DATATYPE_NULL};
+};
+
+/* Of the process: MPI begins and ends once in it, whatever jobs there are meanwhile. */
+static struct {
+  int links;    /* that are open */
+  bool is_lost; /* one was abandoned: MPI's end would wait for what nobody does */
+} process;
 
 static int mpi_error(const char *doing, int code) {
   char text[MPI_MAX_ERROR_STRING] = "";
@@ -66,113 +72,147 @@ static int mpi_count_here(int *here) {
   return code;
 }
 
-static int mpi_join(comm_place *place) {
+static int mpi_join(comm_link *link, comm_place *place) {
   int rank, size, here = 1;
-  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   int code = MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   if (code == MPI_SUCCESS) code = MPI_Comm_size(MPI_COMM_WORLD, &size);
-  if (code == MPI_SUCCESS) code = MPI_Comm_dup(MPI_COMM_WORLD, &state.work);
-  if (code == MPI_SUCCESS) code = MPI_Comm_dup(MPI_COMM_WORLD, &state.messages);
-  if (code == MPI_SUCCESS) code = MPI_Comm_dup(MPI_COMM_WORLD, &state.notes);
+  if (code == MPI_SUCCESS) code = MPI_Comm_dup(MPI_COMM_WORLD, &link->work);
+  if (code == MPI_SUCCESS) code = MPI_Comm_dup(MPI_COMM_WORLD, &link->messages);
+  if (code == MPI_SUCCESS) code = MPI_Comm_dup(MPI_COMM_WORLD, &link->notes);
   if (code == MPI_SUCCESS) code = mpi_count_here(&here);
   if (code != MPI_SUCCESS) return mpi_error("joining the job", code);
-  MPI_Comm_set_errhandler(state.work, MPI_ERRORS_RETURN);
-  MPI_Comm_set_errhandler(state.messages, MPI_ERRORS_RETURN);
-  MPI_Comm_set_errhandler(state.notes, MPI_ERRORS_RETURN);
-  for (int i = 0; i < COMM_REQUESTS; i++) state.under_way[i] = MPI_REQUEST_NULL;
-  state.count = size;
+  MPI_Comm_set_errhandler(link->work, MPI_ERRORS_RETURN);
+  MPI_Comm_set_errhandler(link->messages, MPI_ERRORS_RETURN);
+  MPI_Comm_set_errhandler(link->notes, MPI_ERRORS_RETURN);
+  for (int i = 0; i < COMM_REQUESTS; i++) link->under_way[i] = MPI_REQUEST_NULL;
+  link->count = size;
   *place =
       (comm_place){.index = rank, .count = size, .here = here, .is_bound_by_default = openmpi_is_bound_by_default()};
   return SHARDRT_OK;
 }
 
-static int mpi_without_notes(void) {
-  alloc_free(state.peers);
-  alloc_free(state.sent);
-  state.peers = NULL;
-  state.sent = NULL;
+static int mpi_without_notes(comm_link *link) {
+  alloc_free(link->peers);
+  alloc_free(link->sent);
+  link->peers = NULL;
+  link->sent = NULL;
   return ALLOC_FAILED;
 }
 
-static int mpi_open(comm_place *place) {
-  setenv("OMPI_MCA_mpi_yield_when_idle", "1", 0);
-  openmpi_choose_copies();
-  openmpi_choose_routes();
-  int provided;
-  int code = MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &provided);
-  if (code != MPI_SUCCESS) return mpi_error("MPI_Init", code);
-  int status = mpi_join(place);
-  if (status < 0) return status;
-  if (provided < MPI_THREAD_FUNNELED)
-    return error_set(SHARDRT_ECOMM, "this MPI cannot be used by a program with threads (MPI_THREAD_FUNNELED)");
-  size_t count = (size_t)state.count;
-  state.peers = alloc_array(count, sizeof *state.peers);
-  state.sent = alloc_zeros(count, sizeof *state.sent);
-  if (state.peers == NULL || state.sent == NULL) return mpi_without_notes();
+/* At the end of the program, where this process began MPI. */
+static void mpi_end(void) {
+  if (process.links == 0 && !process.is_lost) MPI_Finalize();
+}
+
+/* Begins MPI, unless that was done in this process. */
+static int mpi_begin(void) {
+  int has_begun = 0, has_ended = 0, provided = MPI_THREAD_SINGLE;
+  MPI_Initialized(&has_begun);
+  MPI_Finalized(&has_ended);
+  if (has_ended) return error_set(SHARDRT_ECOMM, "MPI has ended in this process, and cannot begin again");
+  if (has_begun) {
+    MPI_Query_thread(&provided);
+  } else {
+    setenv("OMPI_MCA_mpi_yield_when_idle", "1", 0);
+    openmpi_choose_copies();
+    openmpi_choose_routes();
+    int code = MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &provided);
+    if (code != MPI_SUCCESS) return mpi_error("MPI_Init", code);
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    atexit(mpi_end); /* where there is no room for it, MPI ends with the process */
+  }
+  if (provided >= MPI_THREAD_FUNNELED) return SHARDRT_OK;
+  return error_set(SHARDRT_ECOMM, "this MPI cannot be used by a program with threads (MPI_THREAD_FUNNELED)");
+}
+
+static int mpi_fill(comm_link *link, comm_place *place) {
+  int code = mpi_join(link, place);
+  if (code < 0) return code;
+  size_t count = (size_t)link->count;
+  link->peers = alloc_array(count, sizeof *link->peers);
+  link->sent = alloc_zeros(count, sizeof *link->sent);
+  if (link->peers == NULL || link->sent == NULL) return mpi_without_notes(link);
   for (size_t p = 0; p < count; p++)
-    for (int i = 0; i < NOTES_UNDER_WAY; i++) state.peers[p].requests[i] = MPI_REQUEST_NULL;
+    for (int i = 0; i < NOTES_UNDER_WAY; i++) link->peers[p].requests[i] = MPI_REQUEST_NULL;
+  return SHARDRT_OK;
+}
+
+static int mpi_open(comm_place *place, comm_link **out) {
+  int code = mpi_begin();
+  if (code < 0) return code;
+  comm_link *made = alloc_zeros(1, sizeof *made);
+  if (made == NULL) return ALLOC_FAILED;
+  *made = (comm_link){.request = MPI_REQUEST_NULL, .type = MPI_DATATYPE_NULL};
+  code = mpi_fill(made, place);
+  if (code < 0) { /* its communicators stay: to free them takes all processes */
+    process.is_lost = true;
+    alloc_free(made);
+    return code;
+  }
+  process.links++;
+  *out = made;
   return SHARDRT_OK;
 }
 
 /* `bytes` bytes that stand `stride` bytes apart, so that no count or place grows with the whole. */
-static int mpi_piece_type(size_t bytes, size_t stride) {
+static int mpi_piece_type(comm_link *link, size_t bytes, size_t stride) {
   MPI_Datatype piece;
   int code = MPI_Type_contiguous((int)bytes, MPI_BYTE, &piece);
   if (code != MPI_SUCCESS) return code;
-  code = MPI_Type_create_resized(piece, 0, (MPI_Aint)stride, &state.type);
+  code = MPI_Type_create_resized(piece, 0, (MPI_Aint)stride, &link->type);
   MPI_Type_free(&piece);
-  return code == MPI_SUCCESS ? MPI_Type_commit(&state.type) : code;
+  return code == MPI_SUCCESS ? MPI_Type_commit(&link->type) : code;
 }
 
-static int mpi_gather(const void *mine, size_t bytes, void *all, size_t stride) {
-  assert(state.request == MPI_REQUEST_NULL && bytes <= COMM_PIECE && stride >= bytes);
+static int mpi_gather(comm_link *link, const void *mine, size_t bytes, void *all, size_t stride) {
+  assert(link->request == MPI_REQUEST_NULL && bytes <= COMM_PIECE && stride >= bytes);
   int code;
   if (stride == bytes) {
-    code = MPI_Iallgather(mine, (int)bytes, MPI_BYTE, all, (int)bytes, MPI_BYTE, state.work, &state.request);
+    code = MPI_Iallgather(mine, (int)bytes, MPI_BYTE, all, (int)bytes, MPI_BYTE, link->work, &link->request);
   } else {
-    code = mpi_piece_type(bytes, stride);
+    code = mpi_piece_type(link, bytes, stride);
     if (code == MPI_SUCCESS)
-      code = MPI_Iallgather(mine, (int)bytes, MPI_BYTE, all, 1, state.type, state.work, &state.request);
+      code = MPI_Iallgather(mine, (int)bytes, MPI_BYTE, all, 1, link->type, link->work, &link->request);
   }
   return code == MPI_SUCCESS ? SHARDRT_OK : mpi_error("gathering", code);
 }
 
-static int mpi_test(bool *done) {
+static int mpi_test(comm_link *link, bool *done) {
   int flag = 0;
-  int code = MPI_Test(&state.request, &flag, MPI_STATUS_IGNORE);
+  int code = MPI_Test(&link->request, &flag, MPI_STATUS_IGNORE);
   if (code != MPI_SUCCESS) return mpi_error("gathering", code);
-  if (flag && state.type != MPI_DATATYPE_NULL) MPI_Type_free(&state.type);
+  if (flag && link->type != MPI_DATATYPE_NULL) MPI_Type_free(&link->type);
   *done = flag != 0;
   return SHARDRT_OK;
 }
 
 /* A synchronous send: one that MPI could keep for the receiver would let a quick sender fill the receiver's memory. */
-static int mpi_isend(int32_t request, int32_t to, int32_t tag, const void *data, size_t bytes) {
+static int mpi_isend(comm_link *link, int32_t request, int32_t to, int32_t tag, const void *data, size_t bytes) {
   assert(request >= 0 && request < COMM_REQUESTS && bytes > 0 && bytes <= COMM_PIECE);
-  assert(state.under_way[request] == MPI_REQUEST_NULL);
-  state.expected[request] = 0;
-  int code = MPI_Issend(data, (int)bytes, MPI_BYTE, to, tag, state.messages, &state.under_way[request]);
+  assert(link->under_way[request] == MPI_REQUEST_NULL);
+  link->expected[request] = 0;
+  int code = MPI_Issend(data, (int)bytes, MPI_BYTE, to, tag, link->messages, &link->under_way[request]);
   return code == MPI_SUCCESS ? SHARDRT_OK : mpi_error("sending", code);
 }
 
-static int mpi_irecv(int32_t request, int32_t from, int32_t tag, void *data, size_t bytes) {
+static int mpi_irecv(comm_link *link, int32_t request, int32_t from, int32_t tag, void *data, size_t bytes) {
   assert(request >= 0 && request < COMM_REQUESTS && bytes > 0 && bytes <= COMM_PIECE);
-  assert(state.under_way[request] == MPI_REQUEST_NULL);
-  state.expected[request] = bytes;
-  int code = MPI_Irecv(data, (int)bytes, MPI_BYTE, from, tag, state.messages, &state.under_way[request]);
+  assert(link->under_way[request] == MPI_REQUEST_NULL);
+  link->expected[request] = bytes;
+  int code = MPI_Irecv(data, (int)bytes, MPI_BYTE, from, tag, link->messages, &link->under_way[request]);
   return code == MPI_SUCCESS ? SHARDRT_OK : mpi_error("receiving", code);
 }
 
-static int mpi_testsome(int32_t *requests, int32_t *count) {
+static int mpi_testsome(comm_link *link, int32_t *requests, int32_t *count) {
   MPI_Status statuses[COMM_REQUESTS];
   int ended[COMM_REQUESTS], n = 0;
-  int code = MPI_Testsome(COMM_REQUESTS, state.under_way, &n, ended, statuses);
+  int code = MPI_Testsome(COMM_REQUESTS, link->under_way, &n, ended, statuses);
   *count = n == MPI_UNDEFINED ? 0 : n; /* none is under way */
   for (int i = 0; i < *count; i++) {
     if (code == MPI_ERR_IN_STATUS && statuses[i].MPI_ERROR != MPI_SUCCESS)
       return mpi_error("a message", statuses[i].MPI_ERROR);
     int bytes = 0;
-    size_t expected = state.expected[ended[i]];
+    size_t expected = link->expected[ended[i]];
     if (expected != 0) MPI_Get_count(&statuses[i], MPI_BYTE, &bytes);
     if ((size_t)bytes != expected)
       return error_set(SHARDRT_ECOMM, "a message from process %d has %d bytes where %zu were expected",
@@ -182,34 +222,35 @@ static int mpi_testsome(int32_t *requests, int32_t *count) {
   return code == MPI_SUCCESS ? SHARDRT_OK : mpi_error("messages", code);
 }
 
-static void mpi_send_note(int32_t to, const comm_note *note) {
-  if (state.peers == NULL) return;
-  mpi_peer *peer = &state.peers[to];
+static void mpi_send_note(comm_link *link, int32_t to, const comm_note *note) {
+  if (link->peers == NULL) return;
+  mpi_peer *peer = &link->peers[to];
   for (int i = 0; i < NOTES_UNDER_WAY; i++) {
     int sent = 0;
     if (MPI_Test(&peer->requests[i], &sent, MPI_STATUS_IGNORE) != MPI_SUCCESS || !sent) continue;
     peer->notes[i] = *note;
-    if (MPI_Isend(&peer->notes[i], (int)sizeof *note, MPI_BYTE, to, NOTE_TAG, state.notes, &peer->requests[i]) ==
+    if (MPI_Isend(&peer->notes[i], (int)sizeof *note, MPI_BYTE, to, NOTE_TAG, link->notes, &peer->requests[i]) ==
         MPI_SUCCESS)
-      state.sent[to]++;
+      link->sent[to]++;
     return;
   }
 }
 
-static bool mpi_receive_note(int32_t *from, comm_note *note) {
+static bool mpi_receive_note(comm_link *link, int32_t *from, comm_note *note) {
   int there = 0;
   MPI_Status status;
-  if (state.peers == NULL) return false;
-  if (MPI_Iprobe(MPI_ANY_SOURCE, NOTE_TAG, state.notes, &there, &status) != MPI_SUCCESS || !there) return false;
+  if (link->peers == NULL) return false;
+  if (MPI_Iprobe(MPI_ANY_SOURCE, NOTE_TAG, link->notes, &there, &status) != MPI_SUCCESS || !there) return false;
   *from = status.MPI_SOURCE;
-  if (MPI_Recv(note, (int)sizeof *note, MPI_BYTE, status.MPI_SOURCE, NOTE_TAG, state.notes, MPI_STATUS_IGNORE) !=
+  if (MPI_Recv(note, (int)sizeof *note, MPI_BYTE, status.MPI_SOURCE, NOTE_TAG, link->notes, MPI_STATUS_IGNORE) !=
       MPI_SUCCESS)
     return false;
-  state.received++;
+  link->received++;
   return true;
 }
 
-static __attribute__((noreturn)) void mpi_kill(int status) {
+static __attribute__((noreturn)) void mpi_kill(comm_link *link, int status) {
+  (void)link;
   launcher_end();
   openmpi_end_quietly(status);
   MPI_Abort(MPI_COMM_WORLD, status);
@@ -218,24 +259,37 @@ static __attribute__((noreturn)) void mpi_kill(int status) {
 
 /* Takes the notes that are still on their way here, and waits for those that left: MPI must not end with any. Every
  * process is about to close, and sends none any more. */
-static int mpi_receive_last_notes(void) {
+static int mpi_receive_last_notes(comm_link *link) {
   int32_t expected = 0, from;
   comm_note note;
-  int code = MPI_Reduce_scatter_block(state.sent, &expected, 1, MPI_INT32_T, MPI_SUM, state.work);
-  while (code == MPI_SUCCESS && state.received < expected)
-    if (!mpi_receive_note(&from, &note)) sched_yield();
-  for (int p = 0; p < state.count; p++)
+  int code = MPI_Reduce_scatter_block(link->sent, &expected, 1, MPI_INT32_T, MPI_SUM, link->work);
+  while (code == MPI_SUCCESS && link->received < expected)
+    if (!mpi_receive_note(link, &from, &note)) sched_yield();
+  for (int p = 0; p < link->count; p++)
     for (int gone = 0; code == MPI_SUCCESS && !gone;)
-      code = MPI_Testall(NOTES_UNDER_WAY, state.peers[p].requests, &gone, MPI_STATUSES_IGNORE);
+      code = MPI_Testall(NOTES_UNDER_WAY, link->peers[p].requests, &gone, MPI_STATUSES_IGNORE);
   return code;
 }
 
-static int mpi_close(void) {
-  int code = state.count > 1 ? mpi_receive_last_notes() : MPI_SUCCESS;
-  if (code == MPI_SUCCESS) code = MPI_Finalize();
-  alloc_free(state.peers);
-  alloc_free(state.sent);
-  return code == MPI_SUCCESS ? SHARDRT_OK : error_set(SHARDRT_ECOMM, "MPI_Finalize failed");
+static int mpi_close(comm_link *link) {
+  MPI_Comm *all[] = {&link->work, &link->messages, &link->notes};
+  int code = link->count > 1 ? mpi_receive_last_notes(link) : MPI_SUCCESS;
+  for (size_t i = 0; code == MPI_SUCCESS && i < sizeof all / sizeof *all; i++) code = MPI_Comm_free(all[i]);
+  process.links--;
+  if (code != MPI_SUCCESS) {
+    process.is_lost = true; /* the notes, too: MPI may still use them */
+    return mpi_error("leaving the job", code);
+  }
+  alloc_free(link->peers);
+  alloc_free(link->sent);
+  alloc_free(link);
+  return SHARDRT_OK;
+}
+
+static void mpi_abandon(comm_link *link) {
+  (void)link; /* MPI may still use what it has */
+  process.links--;
+  process.is_lost = true;
 }
 
 const comm_transport comm_mpi = {
@@ -251,4 +305,5 @@ const comm_transport comm_mpi = {
     .receive_note = mpi_receive_note,
     .kill = mpi_kill,
     .close = mpi_close,
+    .abandon = mpi_abandon,
 };

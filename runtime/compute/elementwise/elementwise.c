@@ -149,8 +149,9 @@ static int run_on_devices(const accelerator *platform, const struct elementwise 
   int code = SHARDRT_OK;
   for (int64_t block = 0; block < self->blocks.count && code == SHARDRT_OK; block++) {
     for (int32_t k = 0; k < program->nin; k++) operands[k].data = unique_blocks_data(&self->blocks, self->in[k], block);
-    code = platform->elementwise("elementwise", unique_blocks_device(&self->blocks, self->out, block), &given, operands,
-                                 self->out_dtype, unique_blocks_data(&self->blocks, self->out, block), self->elements);
+    code = platform->kernels->elementwise("elementwise", unique_blocks_device(&self->blocks, self->out, block), &given,
+                                          operands, self->out_dtype,
+                                          unique_blocks_data(&self->blocks, self->out, block), self->elements);
   }
   return code;
 }

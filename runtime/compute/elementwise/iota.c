@@ -42,9 +42,9 @@ static int run_on_devices(const accelerator *platform, const struct counting *se
   int code = SHARDRT_OK;
   for (int64_t block = 0; block < self->blocks->count && code == SHARDRT_OK; block++) {
     const int64_t begin = shardrt_array_shard(self->out, self->blocks->shards[block])->box.start[self->axis];
-    code = platform->count_along("iota", unique_blocks_device(self->blocks, self->out, block), self->dtype, self->start,
-                                 self->step, begin, self->elements / (self->n * self->inner), self->n, self->inner,
-                                 unique_blocks_data(self->blocks, self->out, block));
+    code = platform->kernels->count_along("iota", unique_blocks_device(self->blocks, self->out, block), self->dtype,
+                                          self->start, self->step, begin, self->elements / (self->n * self->inner),
+                                          self->n, self->inner, unique_blocks_data(self->blocks, self->out, block));
   }
   return code;
 }

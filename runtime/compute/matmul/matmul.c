@@ -299,7 +299,7 @@ static int clear(const struct unique_blocks *blocks, shardrt_array *out) {
   int code = SHARDRT_OK;
   for (int64_t i = 0; i < blocks->count && code == SHARDRT_OK; i++)
     if (platform != NULL)
-      code = platform->zero(unique_blocks_device(blocks, out, i), unique_blocks_data(blocks, out, i), bytes);
+      code = platform->copies->zero(unique_blocks_device(blocks, out, i), unique_blocks_data(blocks, out, i), bytes);
     else
       memset(unique_blocks_data(blocks, out, i), 0, bytes);
   return code;

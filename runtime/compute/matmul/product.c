@@ -52,9 +52,9 @@ static int meet(const struct sum *self) {
   const int32_t hub = self->member[0].device;
   int code = SHARDRT_OK;
   for (int64_t i = 1; i < self->members && code == SHARDRT_OK; i++)
-    code = self->platform->after(hub, self->member[i].device);
+    code = self->platform->streams->after(hub, self->member[i].device);
   for (int64_t i = 1; i < self->members && code == SHARDRT_OK; i++)
-    code = self->platform->after(self->member[i].device, hub);
+    code = self->platform->streams->after(self->member[i].device, hub);
   return code;
 }
 
@@ -67,8 +67,8 @@ static int find_operands(const struct sum *self, int32_t device, int64_t first, 
   for (int64_t t = 0; t < self->terms && code == SHARDRT_OK; t++) {
     const struct device_data *term = &self->term[t];
     const char *data = term->data + (size_t)first * size;
-    if (!self->platform->reaches(device, term->device)) {
-      code = self->platform->copy(device, copies, term->device, data, (size_t)count * size);
+    if (!self->platform->copies->reaches(device, term->device)) {
+      code = self->platform->copies->copy(device, copies, term->device, data, (size_t)count * size);
       data = copies;
       copies += room;
     }
@@ -84,10 +84,10 @@ static int add_slice(const struct sum *self, const struct device_data *member, i
   const int32_t device = member->device;
   const size_t room = ((size_t)count * shardrt_dtype_size(self->dtype) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
   size_t away = 0; /* parts that the device does not reach */
-  for (int64_t t = 0; t < self->terms; t++) away += platform->reaches(device, self->term[t].device) ? 0 : 1;
+  for (int64_t t = 0; t < self->terms; t++) away += platform->copies->reaches(device, self->term[t].device) ? 0 : 1;
   void *copies = NULL;
   int code = SHARDRT_OK;
-  if (away > 0) code = platform->allocate(device, ACCELERATOR_MAIN, ACCELERATOR_SCRATCH, away * room, &copies);
+  if (away > 0) code = platform->memory->allocate(device, ACCELERATOR_MAIN, ACCELERATOR_SCRATCH, away * room, &copies);
   if (code < 0) return code;
   code = find_operands(self, device, first, count, copies, room);
   const accelerator_program program = {.steps = self->steps,
@@ -96,8 +96,8 @@ static int add_slice(const struct sum *self, const struct device_data *member, i
                                        .dtype = reduce_lane(self->dtype)};
   char *to = member->data + (size_t)first * shardrt_dtype_size(self->out_dtype);
   if (code == SHARDRT_OK)
-    code = platform->elementwise(WHAT, device, &program, self->operands, self->out_dtype, to, count);
-  if (away > 0) platform->free(device, ACCELERATOR_MAIN, ACCELERATOR_SCRATCH, copies, away * room);
+    code = platform->kernels->elementwise(WHAT, device, &program, self->operands, self->out_dtype, to, count);
+  if (away > 0) platform->memory->free(device, ACCELERATOR_MAIN, ACCELERATOR_SCRATCH, copies, away * room);
   return code;
 }
 
@@ -116,8 +116,8 @@ static int exchange_slices(const struct sum *self, int64_t slice) {
       const int64_t j = (i + step) % self->members, count = slice_count(self, slice, j);
       const size_t at = (size_t)(j * slice) * size;
       if (count > 0)
-        code = self->platform->copy(self->member[i].device, self->member[i].data + at, self->member[j].device,
-                                    self->member[j].data + at, (size_t)count * size);
+        code = self->platform->copies->copy(self->member[i].device, self->member[i].data + at, self->member[j].device,
+                                            self->member[j].data + at, (size_t)count * size);
     }
   return code;
 }
@@ -165,7 +165,7 @@ static int sum_begin(struct sum *self, const accelerator *platform, int64_t elem
   for (int64_t i = 0; i < count; i++) {
     const int32_t device = unique_blocks_device(blocks, out, terms->shard[begin + i]);
     void *data;
-    int code = platform->allocate(device, ACCELERATOR_MAIN, ACCELERATOR_SCRATCH, part_bytes(self), &data);
+    int code = platform->memory->allocate(device, ACCELERATOR_MAIN, ACCELERATOR_SCRATCH, part_bytes(self), &data);
     if (code < 0) return code;
     self->term[self->terms++] = (struct device_data){device, data};
   }
@@ -174,8 +174,8 @@ static int sum_begin(struct sum *self, const accelerator *platform, int64_t elem
 
 static void sum_end(struct sum *self) {
   for (int64_t t = 0; t < self->terms; t++)
-    self->platform->free(self->term[t].device, ACCELERATOR_MAIN, ACCELERATOR_SCRATCH, self->term[t].data,
-                         part_bytes(self));
+    self->platform->memory->free(self->term[t].device, ACCELERATOR_MAIN, ACCELERATOR_SCRATCH, self->term[t].data,
+                                 part_bytes(self));
   alloc_free(self->steps);
   alloc_free(self->operands);
   alloc_free(self->term);
@@ -195,8 +195,8 @@ static int sum_box(const accelerator *platform, const accelerator_product *produ
   part.out_dtype = self.dtype;
   for (int64_t t = 0; t < self.terms && code == SHARDRT_OK; t++) {
     const int64_t shard = terms->shard[begin + t];
-    code = platform->product(WHAT, self.term[t].device, &part, unique_blocks_data(blocks, a, shard),
-                             unique_blocks_data(blocks, b, shard), self.term[t].data);
+    code = platform->kernels->product(WHAT, self.term[t].device, &part, unique_blocks_data(blocks, a, shard),
+                                      unique_blocks_data(blocks, b, shard), self.term[t].data);
   }
   if (code == SHARDRT_OK) {
     code = add_up(&self);
@@ -215,8 +215,9 @@ int product_on_devices(const accelerator *platform, const accelerator_product *p
   for (int64_t i = 0; i < blocks->count && code == SHARDRT_OK; i++) {
     const int32_t box = shardrt_array_shard(out, i)->block;
     if (terms.begin[box + 1] - terms.begin[box] > 1) continue;
-    code = platform->product(WHAT, unique_blocks_device(blocks, out, i), product, unique_blocks_data(blocks, a, i),
-                             unique_blocks_data(blocks, b, i), unique_blocks_data(blocks, out, i));
+    code = platform->kernels->product(WHAT, unique_blocks_device(blocks, out, i), product,
+                                      unique_blocks_data(blocks, a, i), unique_blocks_data(blocks, b, i),
+                                      unique_blocks_data(blocks, out, i));
   }
   for (int64_t box = 0; box < terms.boxes && code == SHARDRT_OK; box++)
     if (terms.begin[box + 1] - terms.begin[box] > 1) code = sum_box(platform, product, &terms, box, blocks, a, b, out);

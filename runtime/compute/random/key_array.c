@@ -134,8 +134,8 @@ static int run_on_devices(const accelerator *a, const struct fill *self) {
   int code = SHARDRT_OK;
   for (int64_t block = 0; block < self->blocks.count && code == SHARDRT_OK; block++) {
     random.origin = place_of(self->out, &shardrt_array_shard(self->out, self->blocks.shards[block])->box);
-    code = a->random("random numbers", unique_blocks_device(&self->blocks, self->out, block), &random,
-                     unique_blocks_data(&self->blocks, self->out, block));
+    code = a->kernels->random("random numbers", unique_blocks_device(&self->blocks, self->out, block), &random,
+                              unique_blocks_data(&self->blocks, self->out, block));
   }
   return code;
 }

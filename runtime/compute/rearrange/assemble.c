@@ -34,12 +34,13 @@ static int64_t given(const shardrt_shift *shift) {
   return box_intersect(&old, &new, &shared) ? box_elements(&shared) : 0;
 }
 
-static int put(shardrt_array *x, const shardrt_shift *shift, shardrt_array *out) {
-  reshard r = {.call = "assemble", .x = x, .to = shardrt_array_sharding(out), .shift = shift, .within = true};
+static int put(shardrt_job *job, shardrt_array *x, const shardrt_shift *shift, shardrt_array *out) {
+  reshard r = {
+      .job = job, .call = "assemble", .x = x, .to = shardrt_array_sharding(out), .shift = shift, .within = true};
   return reshard_into(&r, out);
 }
 
-int shardrt_assemble(int32_t n, shardrt_array *const *in, const int64_t *by, shardrt_array *out) {
+int shardrt_assemble(shardrt_job *job, int32_t n, shardrt_array *const *in, const int64_t *by, shardrt_array *out) {
   const int32_t ndim = shardrt_array_ndim(out);
   const shardrt_box whole = box_whole(ndim, shardrt_array_shape(out));
   int64_t left = box_elements(&whole);
@@ -53,10 +54,10 @@ int shardrt_assemble(int32_t n, shardrt_array *const *in, const int64_t *by, sha
   int code = unique_blocks_begin_parts("assemble", n, (const shardrt_array *const *)in, out, &blocks);
   if (code == SHARDRT_OK && left > 0) code = unique_blocks_zero(&blocks, out);
   unique_blocks_end(&blocks);
-  if (code < 0) return reshard_fail(&(reshard){.call = "assemble"}, code);
+  if (code < 0) return reshard_fail(&(reshard){.job = job, .call = "assemble"}, code);
   for (int32_t k = 0; k < n && code == SHARDRT_OK; k++) {
     const shardrt_shift shift = shift_of(in[k], by + (int64_t)k * ndim, out);
-    code = put(in[k], &shift, out);
+    code = put(job, in[k], &shift, out);
   }
   return code;
 }

@@ -123,8 +123,8 @@ static int place_on_devices(const char *what, const struct place *self, const st
   }
   int code = SHARDRT_OK;
   for (int64_t b = 0; b < blocks->count && code == SHARDRT_OK; b++)
-    code = a->place(what, unique_blocks_device(blocks, out, b), element, &place, unique_blocks_data(blocks, out, b),
-                    unique_blocks_data(blocks, x, b));
+    code = a->copies->place(what, unique_blocks_device(blocks, out, b), element, &place,
+                            unique_blocks_data(blocks, out, b), unique_blocks_data(blocks, x, b));
   return code;
 }
 

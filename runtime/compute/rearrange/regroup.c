@@ -98,10 +98,10 @@ static int copy_device_part(const struct regrouping *self, const struct shard_pa
 static int copy_device_parts(const struct regrouping *self) {
   int code = SHARDRT_OK;
   for (int64_t k = 0; k < self->count && code == SHARDRT_OK; k++)
-    code = self->a->after(self->parts[k].to, self->parts[k].from);
+    code = self->a->streams->after(self->parts[k].to, self->parts[k].from);
   for (int64_t k = 0; k < self->count && code == SHARDRT_OK; k++) code = copy_device_part(self, &self->parts[k]);
   for (int64_t k = 0; k < self->count; k++) { /* also where something failed: what was begun is under way */
-    const int after = self->a->after(self->parts[k].from, self->parts[k].to);
+    const int after = self->a->streams->after(self->parts[k].from, self->parts[k].to);
     if (code == SHARDRT_OK) code = after;
   }
   return code;

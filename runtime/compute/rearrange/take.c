@@ -107,8 +107,8 @@ static int check_on_devices(const char *what, const struct taking *self) {
   for (int64_t b = 0; b < self->blocks->count && self->outer * self->inner > 0 && code == SHARDRT_OK; b++) {
     const int64_t shard = self->blocks->shards[b];
     if (work_replica(self->indices, shard) == shard)
-      code = accelerator_get()->check_indices(what, unique_blocks_device(self->blocks, self->out, b), &taking,
-                                              unique_blocks_data(self->blocks, self->indices, b));
+      code = accelerator_get()->kernels->check_indices(what, unique_blocks_device(self->blocks, self->out, b), &taking,
+                                                       unique_blocks_data(self->blocks, self->indices, b));
   }
   return code;
 }
@@ -119,7 +119,7 @@ static int take_on_devices(const char *what, const struct taking *self, bool add
   const accelerator_taking taking = device_taking(self);
   int code = check_on_devices(what, self);
   for (int64_t b = 0; b < self->blocks->count && code == SHARDRT_OK; b++)
-    code = (add ? a->take_add : a->take)(
+    code = (add ? a->kernels->take_add : a->kernels->take)(
         what, unique_blocks_device(self->blocks, self->out, b), &taking, unique_blocks_data(self->blocks, self->x, b),
         unique_blocks_data(self->blocks, self->indices, b), unique_blocks_data(self->blocks, self->out, b));
   return code;

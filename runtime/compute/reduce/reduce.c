@@ -217,7 +217,7 @@ static int reduce_on_device(const struct unique_blocks *blocks, int64_t block, i
     shardrt_buffer *after = NULL;
     if (!done) code = buffer_on_device(device, ACCELERATOR_MAIN, ACCELERATOR_SCRATCH, bytes, &after);
     void *target = done ? unique_blocks_data(blocks, out, block) : code < 0 ? NULL : shardrt_buffer_data(after);
-    if (code == SHARDRT_OK) code = a->reduce(names[op], device, &reduction, from, target);
+    if (code == SHARDRT_OK) code = a->kernels->reduce(names[op], device, &reduction, from, target);
     shardrt_buffer_free(before);
     before = after;
     from = target;
@@ -271,8 +271,8 @@ static int fill_devices(const struct unique_blocks *blocks, int32_t op, shardrt_
   fill_identity(op, shardrt_array_dtype(out), filled, n);
   int code = SHARDRT_OK;
   for (int64_t b = 0; code == SHARDRT_OK && b < blocks->count; b++)
-    code = a->upload(unique_blocks_device(blocks, out, b), ACCELERATOR_MAIN, unique_blocks_data(blocks, out, b), filled,
-                     bytes);
+    code = a->copies->upload(unique_blocks_device(blocks, out, b), ACCELERATOR_MAIN, unique_blocks_data(blocks, out, b),
+                             filled, bytes);
   alloc_free(filled);
   return code;
 }

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/search.h"
+#include "comm/job.h"
 #include "dataset/view/filter.h"
 #include "dataset/view/survey.h"
 
@@ -117,11 +118,12 @@ static int let_all_through(struct filter *f) {
   return SHARDRT_OK;
 }
 
-static int find_words(struct filter *f, const char *what, filter_look *look_at, const shardrt_source *looked) {
-  const shardrt_job *job = shardrt_job_get();
-  if (job != NULL && job->planning) return let_all_through(f);
+static int find_words(struct filter *f, shardrt_job *job, const char *what, filter_look *look_at,
+                      const shardrt_source *looked) {
+  if (job_is_planned(job)) return let_all_through(f);
   const struct question question = {.look = look_at, .looked = looked};
-  const struct survey survey = {.what = what,
+  const struct survey survey = {.job = job,
+                                .what = what,
                                 .items = words_of(filter_base(f)->count),
                                 .item_bytes = sizeof *f->words,
                                 .chunk = LOOK_WORDS,
@@ -131,17 +133,17 @@ static int find_words(struct filter *f, const char *what, filter_look *look_at, 
   int code = survey_run(&survey, &words);
   if (code < 0) return code;
   f->words = words;
-  return shardrt_check_outcome(what, count_words(f, survey.items));
+  return shardrt_check_outcome(job, what, count_words(f, survey.items));
 }
 
-int filter_make(const char *what, int32_t kind, filter_look *look_at, shardrt_source *source,
+int filter_make(shardrt_job *job, const char *what, int32_t kind, filter_look *look_at, shardrt_source *source,
                 const shardrt_source *looked, struct filter **out) {
   struct filter *made = view_new(&filter_format, sizeof *made, 1, &source, 0);
-  int code = shardrt_check_outcome(what, made != NULL ? SHARDRT_OK : ALLOC_FAILED);
-  if (code == SHARDRT_OK) code = shardrt_check_source(looked);
+  int code = shardrt_check_outcome(job, what, made != NULL ? SHARDRT_OK : ALLOC_FAILED);
+  if (code == SHARDRT_OK) code = shardrt_check_source(job, looked);
   if (code == SHARDRT_OK && made != NULL) {
     made->kind = kind;
-    code = find_words(made, what, look_at, looked);
+    code = find_words(made, job, what, look_at, looked);
   }
   if (code < 0) {
     if (made != NULL) shardrt_source_free(&made->view.head);
@@ -184,13 +186,14 @@ static int check_verdict(const shardrt_source *source, const shardrt_source *ver
   return SHARDRT_OK;
 }
 
-int shardrt_source_filter(shardrt_source *source, const shardrt_source *verdict, shardrt_source **out) {
+int shardrt_source_filter(shardrt_job *job, shardrt_source *source, const shardrt_source *verdict,
+                          shardrt_source **out) {
   static const char what[] = "filtering a source";
   int code = source_refuse_mix(source);
   if (code == SHARDRT_OK) code = check_verdict(source, verdict);
-  code = shardrt_check_outcome(what, code);
+  code = shardrt_check_outcome(job, what, code);
   struct filter *made = NULL;
-  if (code == SHARDRT_OK) code = filter_make(what, SHARDRT_DATA_FILTER, ask_verdict, source, verdict, &made);
+  if (code == SHARDRT_OK) code = filter_make(job, what, SHARDRT_DATA_FILTER, ask_verdict, source, verdict, &made);
   if (code < 0 || made == NULL) return code;
   made->view.head.places = verdict->places; /* which may have drawn, too */
   *out = &made->view.head;

@@ -32,8 +32,8 @@ struct filter {
 
 /* Makes the filter of `source` that `look` on `looked`, as many samples, comes to, all processes together; `what` is
  * for messages. What fails in one process fails in all. */
-int filter_make(const char *what, int32_t kind, filter_look *look, shardrt_source *source, const shardrt_source *looked,
-                struct filter **out);
+int filter_make(shardrt_job *job, const char *what, int32_t kind, filter_look *look, shardrt_source *source,
+                const shardrt_source *looked, struct filter **out);
 
 /* The source that the filter is of. */
 static inline shardrt_source *filter_base(const struct filter *self) {

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/size.h"
+#include "comm/job.h"
 #include "dataset/source.h"
 #include "dataset/view/fit.h"
 #include "dataset/view/survey.h"
@@ -292,8 +293,9 @@ static int work_out(struct pack *p, const shardrt_pack_options *o, const int64_t
   return SHARDRT_OK;
 }
 
-static int survey_lengths(struct pack *p, const shardrt_pack_options *o) {
-  const struct survey survey = {.what = "packing a source",
+static int survey_lengths(shardrt_job *job, struct pack *p, const shardrt_pack_options *o) {
+  const struct survey survey = {.job = job,
+                                .what = "packing a source",
                                 .items = base_of(p)->count,
                                 .item_bytes = sizeof(int64_t),
                                 .chunk = LOOK_SAMPLES,
@@ -302,7 +304,7 @@ static int survey_lengths(struct pack *p, const shardrt_pack_options *o) {
   void *lengths = NULL;
   int code = survey_run(&survey, &lengths);
   if (code < 0) return code;
-  code = shardrt_check_outcome(survey.what, work_out(p, o, lengths));
+  code = shardrt_check_outcome(job, survey.what, work_out(p, o, lengths));
   alloc_free(lengths);
   return code;
 }
@@ -365,25 +367,24 @@ static int fill_pack(struct pack *p, shardrt_source *base, int32_t field, const 
 }
 
 /* All that needs the other processes. */
-static int fill_together(struct pack *p, const shardrt_pack_options *o) {
-  const shardrt_job *job = shardrt_job_get();
-  if (job != NULL && job->planning) {
+static int fill_together(shardrt_job *job, struct pack *p, const shardrt_pack_options *o) {
+  if (job_is_planned(job)) {
     p->head.count = base_of(p)->count;
     p->head.guessed = true;
     p->filled = -1;
     return SHARDRT_OK;
   }
-  int code = shardrt_check_source(base_of(p));
-  if (code == SHARDRT_OK) code = shardrt_check_same("how a source is packed", p->hash);
-  return code == SHARDRT_OK ? survey_lengths(p, o) : code;
+  int code = shardrt_check_source(job, base_of(p));
+  if (code == SHARDRT_OK) code = shardrt_check_same(job, "how a source is packed", p->hash);
+  return code == SHARDRT_OK ? survey_lengths(job, p, o) : code;
 }
 
-int shardrt_source_pack(shardrt_source *source, int32_t field, const shardrt_pack_options *options,
+int shardrt_source_pack(shardrt_job *job, shardrt_source *source, int32_t field, const shardrt_pack_options *options,
                         shardrt_source **out) {
   struct pack *made = source_new(&pack_format, sizeof *made);
   int code = made != NULL ? fill_pack(made, source, field, options) : ALLOC_FAILED;
-  code = shardrt_check_outcome("making packed rows", code);
-  if (code == SHARDRT_OK && made != NULL) code = fill_together(made, options);
+  code = shardrt_check_outcome(job, "making packed rows", code);
+  if (code == SHARDRT_OK && made != NULL) code = fill_together(job, made, options);
   if (code < 0) {
     if (made != NULL) shardrt_source_free(&made->head);
     return code;

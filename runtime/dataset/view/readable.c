@@ -75,12 +75,13 @@ static int64_t list_bad(const struct filter *f, int64_t *samples) {
   return n;
 }
 
-static int find_reasons(struct filter *f, const shardrt_source *looked) {
+static int find_reasons(shardrt_job *job, struct filter *f, const shardrt_source *looked) {
   int64_t *samples = alloc_array(REASONS_MOST, sizeof *samples);
-  int code = shardrt_check_outcome(what, samples != NULL ? SHARDRT_OK : ALLOC_FAILED);
+  int code = shardrt_check_outcome(job, what, samples != NULL ? SHARDRT_OK : ALLOC_FAILED);
   if (code == SHARDRT_OK && samples != NULL) {
     const struct bad bad = {.looked = looked, .samples = samples};
-    const struct survey survey = {.what = what,
+    const struct survey survey = {.job = job,
+                                  .what = what,
                                   .items = list_bad(f, samples),
                                   .item_bytes = sizeof *f->reasons,
                                   .chunk = 1,
@@ -97,21 +98,22 @@ static int find_reasons(struct filter *f, const shardrt_source *looked) {
 
 /* ---- the view --------------------------------------------------------------------------------------------------- */
 
-static int make_readable(shardrt_source *source, const shardrt_source *looked, struct filter **out) {
+static int make_readable(shardrt_job *job, shardrt_source *source, const shardrt_source *looked, struct filter **out) {
   int code = source_refuse_mix(source);
   if (code == SHARDRT_OK && looked->count != source->count)
     code = error_set(SHARDRT_EINVAL, "%lld samples are looked at for %lld", (long long)looked->count,
                      (long long)source->count);
-  code = shardrt_check_outcome(what, code);
-  return code == SHARDRT_OK ? filter_make(what, SHARDRT_DATA_DAMAGED, try_samples, source, looked, out) : code;
+  code = shardrt_check_outcome(job, what, code);
+  return code == SHARDRT_OK ? filter_make(job, what, SHARDRT_DATA_DAMAGED, try_samples, source, looked, out) : code;
 }
 
-int shardrt_source_readable(shardrt_source *source, const shardrt_source *looked, shardrt_source **out) {
+int shardrt_source_readable(shardrt_job *job, shardrt_source *source, const shardrt_source *looked,
+                            shardrt_source **out) {
   struct filter *made = NULL;
-  int code = make_readable(source, looked, &made);
+  int code = make_readable(job, source, looked, &made);
   if (code < 0 || made == NULL) return code;
   made->view.head.places = source->places;
-  if (made->view.head.count < source->count) code = find_reasons(made, looked);
+  if (made->view.head.count < source->count) code = find_reasons(job, made, looked);
   if (code == SHARDRT_OK && made->view.head.count == 0 && source->count > 0)
     code = error_set(SHARDRT_EFORMAT, "all %lld samples are damaged; the first: %s", (long long)source->count,
                      made->reasons[0].text);

@@ -8,6 +8,7 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "base/size.h"
+#include "comm/job.h"
 #include "system/machine.h"
 #include "system/team.h"
 
@@ -61,10 +62,6 @@ static void look_at_chunk(void *context, int64_t chunk) {
 
 /* ---- together --------------------------------------------------------------------------------------------------- */
 
-static bool is_alone(const shardrt_job *job) {
-  return job == NULL || job->planning || job->process_count == 1;
-}
-
 /* Lets the threads look for at most `seconds`; false: nothing is left. This thread does not help: one chunk may take
  * longer than the others wait. */
 static bool look_for(struct team *team, double seconds) {
@@ -77,21 +74,22 @@ static bool look_for(struct team *team, double seconds) {
 }
 
 /* Until all processes are done, or one of them failed: they meet more often than the job's timeout runs out. */
-static int look_together(struct share *self, struct team *team, const shardrt_job *job) {
+static int look_together(struct share *self, struct team *team, shardrt_job *job) {
+  const shardrt_job_info *info = shardrt_job_info_get(job);
   struct progress {
     int32_t looking, failed;
-  } *all = alloc_array((size_t)job->process_count, sizeof *all);
-  int code = shardrt_check_outcome(self->survey->what, all != NULL ? SHARDRT_OK : ALLOC_FAILED);
+  } *all = alloc_array((size_t)info->process_count, sizeof *all);
+  int code = shardrt_check_outcome(self->survey->job, self->survey->what, all != NULL ? SHARDRT_OK : ALLOC_FAILED);
   bool go_on = code == SHARDRT_OK && all != NULL;
   while (go_on) {
-    struct progress mine = {.looking = look_for(team, job->timeout < 8 ? job->timeout / 8 : 1)};
+    struct progress mine = {.looking = look_for(team, info->timeout < 8 ? info->timeout / 8 : 1)};
     pthread_mutex_lock(&self->lock);
     mine.failed = self->code < 0;
     pthread_mutex_unlock(&self->lock);
-    code = shardrt_allgather(self->survey->what, &mine, sizeof mine, all);
+    code = shardrt_allgather(job, self->survey->what, &mine, sizeof mine, all);
     go_on = false;
     bool failed = code < 0;
-    for (int32_t p = 0; code == SHARDRT_OK && p < job->process_count; p++) {
+    for (int32_t p = 0; code == SHARDRT_OK && p < info->process_count; p++) {
       go_on = go_on || all[p].looking;
       failed = failed || all[p].failed;
     }
@@ -102,11 +100,11 @@ static int look_together(struct share *self, struct team *team, const shardrt_jo
 }
 
 static int look_at_share(struct share *self, struct team *team) {
-  const shardrt_job *job = shardrt_job_get();
+  shardrt_job *job = self->survey->job;
   const int64_t chunks = self->count / self->survey->chunk + 1;    /* the last may be empty */
   team_spread(team, look_at_chunk, self, chunks < 2 ? 2 : chunks); /* for one, a team would wake no thread */
   int code = SHARDRT_OK;
-  if (is_alone(job))
+  if (job_is_alone(job))
     while (look_for(team, 1)) continue;
   else
     code = look_together(self, team, job);
@@ -140,7 +138,7 @@ static int run_share(struct share *self, int64_t room) {
   if (threads > chunks) threads = (int32_t)chunks;
   if (threads > MAX_THREADS) threads = MAX_THREADS;
   struct team *team = NULL;
-  int code = shardrt_check_outcome(self->survey->what, prepare_share(self, threads, room, &team));
+  int code = shardrt_check_outcome(self->survey->job, self->survey->what, prepare_share(self, threads, room, &team));
   if (code == SHARDRT_OK) code = look_at_share(self, team);
   team_free(team);
   for (int32_t i = 0; self->readers != NULL && i < self->nidle; i++) reader_clear(&self->readers[i]);
@@ -148,12 +146,13 @@ static int run_share(struct share *self, int64_t room) {
   alloc_free(self->readers);
   if (code < 0) return code; /* in all processes */
   if (self->code < 0) code = error_set(self->code, "%s", self->message);
-  return shardrt_check_outcome(self->survey->what, code);
+  return shardrt_check_outcome(self->survey->job, self->survey->what, code);
 }
 
 int survey_run(const struct survey *survey, void **out) {
-  const shardrt_job *job = shardrt_job_get();
-  const int64_t processes = is_alone(job) ? 1 : job->process_count, index = is_alone(job) ? 0 : job->process_index;
+  shardrt_job *job = survey->job;
+  const shardrt_job_info *info = job_is_alone(job) ? NULL : shardrt_job_info_get(job);
+  const int64_t processes = info != NULL ? info->process_count : 1, index = info != NULL ? info->process_index : 0;
   const int64_t room = survey->items / processes + (survey->items % processes != 0); /* of each */
   const int64_t first = index * room < survey->items ? index * room : survey->items;
   struct share share = {.survey = survey, .first = first};
@@ -165,8 +164,8 @@ int survey_run(const struct survey *survey, void **out) {
   if (code == SHARDRT_OK && processes > 1) {
     const size_t bytes = (size_t)room * survey->item_bytes;
     all = alloc_array((size_t)processes, bytes);
-    code = shardrt_check_outcome(survey->what, all != NULL ? SHARDRT_OK : ALLOC_FAILED);
-    if (code == SHARDRT_OK) code = shardrt_allgather(survey->what, share.found, bytes, all);
+    code = shardrt_check_outcome(job, survey->what, all != NULL ? SHARDRT_OK : ALLOC_FAILED);
+    if (code == SHARDRT_OK) code = shardrt_allgather(job, survey->what, share.found, bytes, all);
   }
   if (code < 0 || processes > 1) alloc_free(share.found);
   if (code < 0) {

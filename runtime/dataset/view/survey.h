@@ -10,6 +10,7 @@
 typedef int survey_look(const void *context, struct reader *reader, int64_t first, int64_t count, void *found);
 
 struct survey {
+  shardrt_job *job;  /* NULL: this process looks at all */
   const char *what;  /* for messages, the same in every process */
   int64_t items;     /* how many there are, */
   size_t item_bytes; /* what is found of one, */

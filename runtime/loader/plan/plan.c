@@ -7,6 +7,7 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "base/size.h"
+#include "comm/job.h"
 #include "dataset/source.h"
 #include "layout/sharding.h"
 #include "system/machine.h"
@@ -144,10 +145,9 @@ static int compare_tasks(const void *a, const void *b) {
 
 /* Refuses what no memory here could hold, before any of it is asked for. A plan of a job that is not run asks for the
  * list alone. */
-static int check_memory(const struct plan *self, double tasks) {
-  const shardrt_job *job = shardrt_job_get();
+static int check_memory(const struct plan *self, const shardrt_job *job, double tasks) {
   const double list = tasks * sizeof *self->tasks, memory = (double)machine_all_memory();
-  const double batch = job != NULL && job->planning ? 0 : (double)self->batch_bytes;
+  const double batch = job_is_planned(job) ? 0 : (double)self->batch_bytes;
   if (list + batch <= memory) return SHARDRT_OK;
   return error_set(SHARDRT_EINVAL,
                    "batch_size = %lld: this process's part of one batch takes %.1f GB, and the list of the tasks that "
@@ -155,13 +155,13 @@ static int check_memory(const struct plan *self, double tasks) {
                    (long long)self->batch_size, (double)self->batch_bytes / 1e9, list / 1e9, memory / 1e9);
 }
 
-static int list_tasks(struct plan *self) {
+static int list_tasks(struct plan *self, const shardrt_job *job) {
   double tasks = 0;
   for (int32_t f = 0; f < self->nfields; f++) {
     cut_field(self, &self->fields[f]);
     tasks += (double)self->fields[f].all_tasks;
   }
-  int code = check_memory(self, tasks);
+  int code = check_memory(self, job, tasks);
   if (code != SHARDRT_OK) return code;
   self->ntasks = (int64_t)tasks;
   self->tasks = alloc_array((size_t)self->ntasks, sizeof *self->tasks);
@@ -185,7 +185,7 @@ static int set_plan(struct plan *self, const shardrt_loader_options *options) {
     if (code != SHARDRT_OK) return code;
   }
   int code = make_blocks(self);
-  return code == SHARDRT_OK ? list_tasks(self) : code;
+  return code == SHARDRT_OK ? list_tasks(self, options->job) : code;
 }
 
 int plan_new(const shardrt_loader_options *options, struct plan **out) {

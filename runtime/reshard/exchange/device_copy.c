@@ -38,12 +38,13 @@ static int place_box(const char *what, int32_t device, size_t element, const sha
     place.to_stride[d] = to->stride[d];
     place.from_stride[d] = from->stride[d];
   }
-  return accelerator_get()->place(what, device, element, &place, to->data, from->data);
+  return accelerator_get()->copies->place(what, device, element, &place, to->data, from->data);
 }
 
 static int copy_run(size_t element, const shardrt_box *box, const device_view *to, const device_view *from) {
-  return accelerator_get()->copy(to->device, to->data + (size_t)to->first * element, from->device,
-                                 from->data + (size_t)from->first * element, (size_t)box_elements(box) * element);
+  return accelerator_get()->copies->copy(to->device, to->data + (size_t)to->first * element, from->device,
+                                         from->data + (size_t)from->first * element,
+                                         (size_t)box_elements(box) * element);
 }
 
 /* The same place, as a piece of its box sees it. */
@@ -66,10 +67,11 @@ static int pass_piece(const char *what, size_t element, const shardrt_box *box, 
     code = place_box(what, from->device, element, box, &leaving, from);
   }
   if (unpacked != NULL) coming = device_view_packed(box, to->device, unpacked);
-  if (code == SHARDRT_OK) code = a->after(to->device, from->device);
+  if (code == SHARDRT_OK) code = a->streams->after(to->device, from->device);
   if (code == SHARDRT_OK) code = copy_run(element, box, &coming, &leaving);
   if (code == SHARDRT_OK && unpacked != NULL) code = place_box(what, to->device, element, box, to, &coming);
-  const int after = a->after(from->device, to->device); /* also where something failed: what was begun is under way */
+  const int after =
+      a->streams->after(from->device, to->device); /* also where something failed: what was begun is under way */
   return code < 0 ? code : after;
 }
 
@@ -82,9 +84,9 @@ static int pass_through(const char *what, size_t element, const shardrt_box *box
   const size_t bytes = (size_t)limit * element;
   void *packed = NULL, *unpacked = NULL;
   int code = SHARDRT_OK;
-  if (!from->is_run) code = a->allocate(from->device, ACCELERATOR_MAIN, ACCELERATOR_SCRATCH, bytes, &packed);
+  if (!from->is_run) code = a->memory->allocate(from->device, ACCELERATOR_MAIN, ACCELERATOR_SCRATCH, bytes, &packed);
   if (code == SHARDRT_OK && !to->is_run)
-    code = a->allocate(to->device, ACCELERATOR_MAIN, ACCELERATOR_SCRATCH, bytes, &unpacked);
+    code = a->memory->allocate(to->device, ACCELERATOR_MAIN, ACCELERATOR_SCRATCH, bytes, &unpacked);
   assert(to->device != from->device && (size_t)limit * element <= (staging > element ? staging : element));
   const int64_t pieces = box_piece_count(box, limit);
   for (int64_t i = 0; i < pieces && code == SHARDRT_OK; i++) {
@@ -92,8 +94,8 @@ static int pass_through(const char *what, size_t element, const shardrt_box *box
     device_view there = place_of_piece(to, box, &piece), here = place_of_piece(from, box, &piece);
     code = pass_piece(what, element, &piece, &there, &here, packed, unpacked);
   }
-  if (packed != NULL) a->free(from->device, ACCELERATOR_MAIN, ACCELERATOR_SCRATCH, packed, bytes);
-  if (unpacked != NULL) a->free(to->device, ACCELERATOR_MAIN, ACCELERATOR_SCRATCH, unpacked, bytes);
+  if (packed != NULL) a->memory->free(from->device, ACCELERATOR_MAIN, ACCELERATOR_SCRATCH, packed, bytes);
+  if (unpacked != NULL) a->memory->free(to->device, ACCELERATOR_MAIN, ACCELERATOR_SCRATCH, unpacked, bytes);
   return code;
 }
 
@@ -101,7 +103,7 @@ int device_copy_box(const char *what, size_t element, const shardrt_box *box, co
                     const device_view *from, size_t staging) {
   if (box_is_empty(box)) return SHARDRT_OK;
   if (to->is_run && from->is_run) return copy_run(element, box, to, from);
-  if (to->device == from->device || accelerator_get()->reaches(to->device, from->device))
+  if (to->device == from->device || accelerator_get()->copies->reaches(to->device, from->device))
     return place_box(what, to->device, element, box, to, from);
   return pass_through(what, element, box, to, from, staging);
 }
@@ -127,7 +129,8 @@ static int order_pairs(const device_pairs *pairs, bool before) {
   for (int32_t to = 0; to < pairs->devices; to++) {
     for (int32_t from = 0; from < pairs->devices; from++) {
       if (to == from || !pairs->takes[(size_t)to * (size_t)pairs->devices + (size_t)from]) continue;
-      const int one = before ? a->after(to, from) : a->after(from, to); /* also after a failure: others are under way */
+      const int one = before ? a->streams->after(to, from)
+                             : a->streams->after(from, to); /* also after a failure: others are under way */
       if (code == SHARDRT_OK) code = one;
     }
   }

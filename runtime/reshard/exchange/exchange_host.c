@@ -305,6 +305,7 @@ int exchange_host_new(const exchange_host_task *task, exchange_host **out) {
     return code;
   }
   h->window.transport = task->transport;
+  h->window.link = task->link;
   h->window.rules = &h->rules;
   h->window.in.channels = &h->in;
   h->window.out.channels = &h->out;

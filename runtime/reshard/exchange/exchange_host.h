@@ -39,6 +39,7 @@ typedef struct exchange_host_task {
   host_staging *kept; /* the same memory as last time, if as much is wanted */
   struct team *team;
   const comm_transport *transport;
+  comm_link *link; /* of the transport */
   /* Called, on any thread, when nothing is left to be taken from an old block (the index is that in `old`); may be
    * NULL. */
   void (*used_up)(void *context, int64_t index);

@@ -53,7 +53,7 @@ static int allocate_packed(const exchange_nccl *x, nccl_channel *c) {
   if (elements > rules->piece) elements = rules->piece;
   c->room = (size_t)elements * rules->element;
   void *made;
-  int code = x->a->allocate(c->channel->device, ACCELERATOR_MAIN, ACCELERATOR_SCRATCH, c->room, &made);
+  int code = x->a->memory->allocate(c->channel->device, ACCELERATOR_MAIN, ACCELERATOR_SCRATCH, c->room, &made);
   if (code == SHARDRT_OK) c->packed = made;
   return code;
 }
@@ -120,7 +120,7 @@ static int follow_round(exchange_nccl *x) {
   for (int64_t i = 0; i < x->count && code == SHARDRT_OK; i++) {
     const int32_t device = x->channels[i].channel->device;
     if (is_in_round(x, i, x->starting) && events[device] == NULL)
-      code = x->a->record(device, ACCELERATOR_MAIN, &events[device]);
+      code = x->a->streams->record(device, ACCELERATOR_MAIN, &events[device]);
   }
   x->starting = -1;
   return code;
@@ -132,10 +132,10 @@ static int end_round(exchange_nccl *x, int32_t slot, bool *ended) {
   *ended = true;
   for (int32_t d = 0; d < x->peers->devices && *ended; d++) {
     if (events[d] == NULL) continue;
-    int code = x->a->reached(events[d], ended);
+    int code = x->a->streams->reached(events[d], ended);
     if (code < 0) return code;
     if (!*ended) continue;
-    x->a->event_free(events[d]);
+    x->a->streams->event_free(events[d]);
     events[d] = NULL;
   }
   if (*ended) x->rounds[slot] = -1;
@@ -198,10 +198,11 @@ static int exchange_nccl_new(exchange_nccl *x, channels *out, channels *in) {
 static void exchange_nccl_free(exchange_nccl *x) {
   for (int64_t i = 0; x->channels != NULL && i < x->count; i++) {
     const nccl_channel *c = &x->channels[i];
-    if (c->packed != NULL) x->a->free(c->channel->device, ACCELERATOR_MAIN, ACCELERATOR_SCRATCH, c->packed, c->room);
+    if (c->packed != NULL)
+      x->a->memory->free(c->channel->device, ACCELERATOR_MAIN, ACCELERATOR_SCRATCH, c->packed, c->room);
   }
   for (int64_t i = 0; x->events != NULL && i < (int64_t)ROUNDS * x->peers->devices; i++)
-    if (x->events[i] != NULL) x->a->event_free(x->events[i]);
+    if (x->events[i] != NULL) x->a->streams->event_free(x->events[i]);
   alloc_free((void *)x->events);
   alloc_free(x->messages);
   alloc_free(x->channels);

@@ -36,18 +36,18 @@ static int copy_message(exchange_staged *x, int32_t slot) {
   void *packed = NULL;
   int code = SHARDRT_OK;
   if (at == NULL) {
-    code = a->allocate(device, ACCELERATOR_MAIN, ACCELERATOR_SCRATCH, bytes, &packed);
+    code = a->memory->allocate(device, ACCELERATOR_MAIN, ACCELERATOR_SCRATCH, bytes, &packed);
     if (code < 0) return code;
     at = packed;
   }
   if (outgoing && packed != NULL) code = device_channel_pack(x->args, s->channel, &s->message, at);
   if (code == SHARDRT_OK)
-    code = outgoing ? a->download(device, ACCELERATOR_MAIN, s->staging, at, bytes)
-                    : a->upload(device, ACCELERATOR_MAIN, at, s->staging, bytes);
+    code = outgoing ? a->copies->download(device, ACCELERATOR_MAIN, s->staging, at, bytes)
+                    : a->copies->upload(device, ACCELERATOR_MAIN, at, s->staging, bytes);
   if (code == SHARDRT_OK && !outgoing && packed != NULL)
     code = device_channel_pack(x->args, s->channel, &s->message, at);
-  if (packed != NULL) a->free(device, ACCELERATOR_MAIN, ACCELERATOR_SCRATCH, packed, bytes);
-  return code == SHARDRT_OK ? a->record(device, ACCELERATOR_MAIN, &x->events[slot]) : code;
+  if (packed != NULL) a->memory->free(device, ACCELERATOR_MAIN, ACCELERATOR_SCRATCH, packed, bytes);
+  return code == SHARDRT_OK ? a->streams->record(device, ACCELERATOR_MAIN, &x->events[slot]) : code;
 }
 
 static int exchange_staged_load(void *context, int32_t slot, bool *ended) {
@@ -66,9 +66,9 @@ static int exchange_staged_store(void *context, int32_t slot, bool *ended) {
 
 static int exchange_staged_ended(void *context, int32_t slot, bool *ended) {
   exchange_staged *x = context;
-  int code = x->a->reached(x->events[slot], ended);
+  int code = x->a->streams->reached(x->events[slot], ended);
   if (code < 0 || !*ended) return code;
-  x->a->event_free(x->events[slot]);
+  x->a->streams->event_free(x->events[slot]);
   x->events[slot] = NULL;
   return SHARDRT_OK;
 }
@@ -92,6 +92,7 @@ int exchange_staged_run(const device_channel_args *args, channels *out, channels
   x->args = args;
   x->a = accelerator_get();
   x->window.transport = m->transport;
+  x->window.link = m->link;
   x->window.rules = &args->rules;
   x->window.in.channels = in;
   x->window.out.channels = out;
@@ -106,7 +107,7 @@ int exchange_staged_run(const device_channel_args *args, channels *out, channels
     if (code < 0) peer_transport_lose_pinned(peers); /* messages and copies under way may still use it */
   }
   for (int32_t i = 0; i < slots; i++)
-    if (x->events[i] != NULL) x->a->event_free(x->events[i]);
+    if (x->events[i] != NULL) x->a->streams->event_free(x->events[i]);
   alloc_free(x);
   return code;
 }

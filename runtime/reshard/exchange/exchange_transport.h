@@ -19,6 +19,7 @@ typedef struct transport_slot {
 /* A backend's context begins with it. */
 typedef struct transport_window {
   const comm_transport *transport;
+  comm_link *link; /* of the transport */
   const message_rules *rules;
   channel_cursor in, out;
   int32_t size;                              /* slots in each direction */

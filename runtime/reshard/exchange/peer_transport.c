@@ -180,9 +180,25 @@ static int join_links(peer_transport *c, collective *m) {
 
 /* ---- the whole -------------------------------------------------------------------------------------------------- */
 
+/* Whose the links of this process's devices are: one job's at a time. NULL: nobody's. */
+static const peer_transport *linked;
+
+static int take_links(const peer_transport *c) {
+  if (linked != NULL) return error_set(SHARDRT_EINVAL, "another job of this process has the links between its GPUs");
+  int code = accelerator_get()->links->open();
+  if (code == SHARDRT_OK) linked = c;
+  return code;
+}
+
+static void give_links(peer_transport *c) {
+  if (c->is_open) accelerator_get()->links->close();
+  if (linked == c) linked = NULL;
+  c->is_open = false;
+}
+
 /* That they cannot be opened here is no failure. */
 static void open_links(peer_transport *c, terms *mine) {
-  mine->code = mine->is_off ? SHARDRT_OK : accelerator_get()->links->open();
+  mine->code = mine->is_off ? SHARDRT_OK : take_links(c);
   c->is_open = !mine->is_off && mine->code == SHARDRT_OK;
   if (mine->code < 0) snprintf(mine->problem, sizeof mine->problem, "%s", shardrt_error_message());
 }
@@ -218,8 +234,7 @@ int peer_transport_settle(peer_transport *c, collective *m, int32_t devices) {
   c->ranks = NULL;
   if (code < 0) c->kind = PEERS_UNSETTLED;
   if (c->is_broken) return code; /* peer_transport_close has the rest */
-  if (c->is_open) accelerator_get()->links->close();
-  c->is_open = false;
+  give_links(c);
   return code;
 }
 
@@ -232,11 +247,11 @@ void peer_transport_break(peer_transport *c) {
 int peer_transport_pinned(peer_transport *c, size_t bytes, char **out) {
   const accelerator *a = accelerator_get();
   if (c->pinned_bytes != bytes) {
-    if (c->pinned != NULL) a->free_pinned(c->pinned, c->pinned_bytes);
+    if (c->pinned != NULL) a->memory->free_pinned(c->pinned, c->pinned_bytes);
     c->pinned = NULL;
     c->pinned_bytes = 0;
     void *made;
-    int code = a->allocate_pinned(bytes, &made);
+    int code = a->memory->allocate_pinned(bytes, &made);
     if (code < 0) return code;
     c->pinned = made;
     c->pinned_bytes = bytes;
@@ -258,8 +273,8 @@ const char *peer_transport_notice(peer_transport *c) {
 
 void peer_transport_close(peer_transport *c) {
   const accelerator *a = accelerator_get();
-  if (c->pinned != NULL) a->free_pinned(c->pinned, c->pinned_bytes);
-  if (c->is_open) a->links->close();
+  if (c->pinned != NULL) a->memory->free_pinned(c->pinned, c->pinned_bytes);
+  give_links(c);
   alloc_free(c->ranks);
   *c = (peer_transport){0};
 }

@@ -19,8 +19,8 @@ typedef struct peer_transport {
 } peer_transport;
 
 /* Settles it, where it is not: every process calls it alike. The processes' GPUs are compared; where two processes
- * share one, where links cannot be opened, or SHARDRT_LINKS is "off" in any, it is the host. ECOMM, EDEVICE: the links
- * could not be joined, or were broken before. */
+ * share one, where links cannot be opened or are another job's, or SHARDRT_LINKS is "off" in any, it is the host.
+ * ECOMM, EDEVICE: the links could not be joined, or were broken before. */
 int peer_transport_settle(peer_transport *c, collective *m, int32_t devices);
 /* Ends what is under way on the links, which are of no use from then on. */
 void peer_transport_break(peer_transport *c);

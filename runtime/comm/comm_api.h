@@ -1,0 +1,88 @@
+/* comm_api.h - the job: processes and what they do together: a part of shardrt.h. */
+#ifndef SHARDRT_COMM_COMM_API_H
+#define SHARDRT_COMM_COMM_API_H
+
+#include "base/base_api.h"
+
+enum { SHARDRT_CHECK_OFF, SHARDRT_CHECK_SAMPLE, SHARDRT_CHECK_ALL };
+
+/* How the processes of a job find each other: by MPI where a launcher (mpirun, srun) started this one, alone
+ * otherwise; or alone in any case. */
+enum { SHARDRT_TRANSPORT_AUTO, SHARDRT_TRANSPORT_ALONE };
+
+/* How a job is opened. */
+typedef struct shardrt_options {
+  int32_t devices;      /* of each process; 0: 1 on the host, else this process's share of the machine's GPUs */
+  int32_t check;        /* SHARDRT_CHECK_… */
+  int32_t transport;    /* SHARDRT_TRANSPORT_… */
+  int32_t planning;     /* 1: no other process exists, nothing is read, nothing moves; this one plays process */
+  int32_t rank;         /* this one */
+  int32_t size;         /* of so many */
+  double timeout;       /* seconds that any wait may take in which no process moves data */
+  const char *platform; /* "host", "cuda"; NULL, "" or "auto": cuda where there is a GPU and the plug-in, else host */
+} shardrt_options;
+/* One device or a share of GPUs, found by itself, with checks of samples and 300 seconds. */
+void shardrt_options_init(shardrt_options *options);
+
+/* What a process knows of a job that it belongs to. It may be in several, one after the other or at once, of one
+ * platform and with as many devices in each. All calls that take a job are made on one thread, the one that opened it;
+ * where other processes are in it, each makes the same ones in the same order. */
+typedef struct shardrt_job shardrt_job;
+typedef struct shardrt_job_info {
+  int32_t process_index;
+  int32_t process_count;
+  int32_t devices_per_process;
+  int32_t check;     /* SHARDRT_CHECK_… */
+  int32_t planning;  /* as in shardrt_options */
+  char platform[16]; /* of the devices: "host" or "cuda" */
+  double timeout;    /* as in shardrt_options */
+} shardrt_job_info;
+
+/* Joins a job, or begins one alone. Nothing of the options is kept. EINVAL: options that make no sense, a platform that
+ * cannot be had, another than a job that is open has. EMISMATCH: processes with different options or platforms.
+ * ETIMEOUT, ECOMM. After a failure *out is NULL, unless the other processes were found before: then it is a job that
+ * only shardrt_job_abort and shardrt_job_abandon take. */
+int shardrt_job_open(const shardrt_options *options, shardrt_job **out);
+/* Leaves the job; every process must get here, and waits (with the job's timeout) for the others. The handle is gone:
+ * what was made with it (loaders, traces) must be freed before; arrays on the host may stay. EMISMATCH, ETIMEOUT, ECOMM
+ * where the others do not come to it: then the job is still there, for shardrt_job_abort or shardrt_job_abandon. Where
+ * this process began MPI, that ends with the program, so that a job can be opened again. */
+int shardrt_job_close(shardrt_job *job);
+/* Leaves the job and waits for nobody; other processes wait for this one until their timeout. NULL is allowed. */
+void shardrt_job_abandon(shardrt_job *job);
+/* Ends the whole job at once, and this process, with `message` on stderr ("shardrt: process 2 of 4: …"; nothing where
+ * it is empty), printed once where several processes fail alike. Never returns; the exit status is `status` (1…255).
+ * For a program that is nothing but the job; others report an error and abandon it. NULL: this process alone ends. */
+void shardrt_job_abort(shardrt_job *job, int status, const char *message);
+const shardrt_job_info *shardrt_job_info_get(const shardrt_job *job); /* borrowed from the job */
+/* The ids of the job's devices, all of them, in the order in which make_mesh takes them: those that are linked best
+ * side by side, the processes of a host together. NULL: 0, 1, 2, … Borrowed from the job. */
+const int32_t *shardrt_job_order(const shardrt_job *job);
+/* From now on a line may stand on the terminal that stderr goes to, which the job's last words are to take away. */
+void shardrt_job_line(shardrt_job *job);
+/* Where in the recipe this process is ("recipe.lua:12"), for reports about processes that wait for each other; copied.
+ */
+void shardrt_job_at(shardrt_job *job, const char *where);
+/* Notes a step that every process takes alike and by itself, without waiting for the others ("step 3 of the loader").
+ * Whatever the processes do together next, or the end of the job, is EMISMATCH in all of them where they took other
+ * steps, and the message says who took how many, and which was the last, by what stands before the first end of a line
+ * in `what`. Copied. */
+void shardrt_job_step(shardrt_job *job, const char *what); /* NULL: nothing */
+
+/* What every process of the job does together. `what` says what the call is and must be equal in every process, as
+ * must `bytes`: a difference is EMISMATCH in every process, and the message says who called what, where; a process
+ * that does not come within the job's timeout is ETIMEOUT, naming it. */
+/* `all` has room for process_count * bytes. */
+int shardrt_allgather(shardrt_job *job, const char *what, const void *mine, size_t bytes, void *all);
+int shardrt_barrier(shardrt_job *job, const char *what);
+
+/* What the user should know although the job goes on, each thing once, in process 0: that a plug-in is there which
+ * cannot be used; that data between the devices of processes goes through the host; and why. Borrowed until the job
+ * ends; NULL: there is nothing, or nothing more. */
+const char *shardrt_job_notice(shardrt_job *job);
+
+/* `shardrt run --restarts` hears of every checkpoint: that the step's was `saved`, or that the job goes on from it.
+ * Nothing where this process was not started by it. */
+void shardrt_launcher_tell(int64_t step, bool saved);
+
+#endif

@@ -1,0 +1,37 @@
+/* rearrange_api.h - elements that change places: a part of shardrt.h. */
+#ifndef SHARDRT_COMPUTE_REARRANGE_REARRANGE_API_H
+#define SHARDRT_COMPUTE_REARRANGE_REARRANGE_API_H
+
+#include "compute/compute_api.h"
+
+/* The same array laid out otherwise: every box of `out` is put together from what this process holds of x. EINVAL: it
+ * does not hold all of it. Where nothing changes, the memory is shared. */
+int shardrt_regroup(const shardrt_array *x, shardrt_array *out);
+
+/* The axes in another order: dimension d of `out` is dimension permutation[d] of x, which has as many. */
+int shardrt_transpose(const shardrt_array *x, const int32_t *permutation, shardrt_array *out);
+
+/* out[i] = x[start + i * step] in every dimension; a step is not 0 and may be negative. EINVAL: it leaves x. */
+int shardrt_slice(const shardrt_array *x, const int64_t *start, const int64_t *step, shardrt_array *out);
+/* The other way round: zeros, but out[start + i * step] = x[i]. EINVAL: that leaves `out`. */
+int shardrt_pad(const shardrt_array *x, const int64_t *start, const int64_t *step, shardrt_array *out);
+
+/* n >= 1 arrays, which differ in nothing but their size along `axis`, one behind the other along it. */
+int shardrt_concatenate(int32_t n, shardrt_array *const *in, int32_t axis, shardrt_array *out);
+
+/* x's elements at `indices` (int32 or int64, any shape) along `axis`: out has x's shape with the indices' in place of
+ * that axis. A negative index counts from the end. EINVAL: an index outside x; the message names it and the size. */
+int shardrt_take(const shardrt_array *x, const shardrt_array *indices, int32_t axis, shardrt_array *out);
+/* Its gradient: zeros of the shape that x had, plus dy's elements (of out's shape above) at the indices, in their
+ * order: float16 and bfloat16 are added in float32. dy and out have one dtype, not bool. out may have dimensions of 1
+ * before x's (sums that are not yet formed); `axis` is counted without them. */
+int shardrt_take_add(const shardrt_array *dy, const shardrt_array *indices, int32_t axis, shardrt_array *out);
+
+/* n >= 0 arrays put into `out`, which all processes do together: out[i + by[k]] = in[k][i], wherever out has that; `by`
+ * has a number for each dimension of each array. What no array gives is 0. No two may give one element. An element
+ * comes over a link only to a process that does not hold it, and once. Shapes are those of the whole arrays, which may
+ * lie in any sharding over out's devices. EINVAL: other devices, dtypes or numbers of dimensions; EDATA; ENOMEM;
+ * EMISMATCH where processes differ in what they call. */
+int shardrt_assemble(shardrt_job *job, int32_t n, shardrt_array *const *in, const int64_t *by, shardrt_array *out);
+
+#endif

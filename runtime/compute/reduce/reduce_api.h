@@ -1,0 +1,32 @@
+/* reduce_api.h - whole axes: a part of shardrt.h. */
+#ifndef SHARDRT_COMPUTE_REDUCE_REDUCE_API_H
+#define SHARDRT_COMPUTE_REDUCE_REDUCE_API_H
+
+#include "compute/compute_api.h"
+
+enum {
+  SHARDRT_SUM,
+  SHARDRT_PROD,
+  SHARDRT_MAX,
+  SHARDRT_MIN,
+  SHARDRT_ANY,
+  SHARDRT_ALL,
+  SHARDRT_ARGMAX,
+  SHARDRT_ARGMIN,
+  SHARDRT_REDUCE_COUNT
+};
+
+/* x reduced over `naxes` distinct axes of it (0: over none, x converted), which vanish: out's elements are as many as
+ * x's other axes have; only they are counted.
+ *   SUM, PROD  out of any dtype (a whole one only of a whole or bool x). Whole numbers wrap as out's dtype does;
+ *              floats are computed in float32, or float64 where out is float64, by halves, so that a sum's error grows
+ *              as log n.
+ *   MAX, MIN   out of x's dtype. A NaN among floats is the result; -0 is less than 0. EINVAL over no elements.
+ *   ANY, ALL   out bool; true is what is not 0 (NaN is not).
+ *   ARGMAX, ARGMIN  out int32: the index, over one axis; over several axes that are neighbours the index in them,
+ *              row-major. The first of equal ones; the first NaN before all else. EINVAL over no elements, or where
+ *              the axes (without those of size 1) are no neighbours.
+ * The result's bits depend on x's shard, its shape and the axes only: not on how many threads there are. */
+int shardrt_reduce(int32_t op, const shardrt_array *x, int32_t naxes, const int32_t *axes, shardrt_array *out);
+
+#endif

@@ -1,0 +1,122 @@
+/* layout_api.h - boxes, meshes, shardings, routes: a part of shardrt.h. */
+#ifndef SHARDRT_LAYOUT_LAYOUT_API_H
+#define SHARDRT_LAYOUT_LAYOUT_API_H
+
+#include "base/base_api.h"
+
+enum { SHARDRT_MAX_NDIM = 8 }; /* dimensions of an array; a mesh may have any number of axes */
+
+/* A half-open range in each of ndim dimensions of an array, in elements. */
+typedef struct shardrt_box {
+  int32_t ndim;
+  int64_t start[SHARDRT_MAX_NDIM];
+  int64_t stop[SHARDRT_MAX_NDIM];
+} shardrt_box;
+
+typedef struct shardrt_mesh shardrt_mesh;
+typedef struct shardrt_sharding shardrt_sharding;
+
+/* A mesh: naxes named axes over devices. `ids` are the device ids in row-major mesh order, copied; NULL means
+ * 0, 1, 2, … and then nothing is allocated per device. `nids` is their number (ignored when ids is NULL).
+ * EINVAL, with the reason in the message: naxes < 1, a size < 1, an axis name NULL, empty or repeated, nids different
+ * from the product of the sizes, an id outside [0, device_count), an id that repeats; EOVERFLOW: the product. */
+int shardrt_mesh_new(int32_t naxes, const int64_t *sizes, const char *const *names, int64_t nids, const int32_t *ids,
+                     int64_t device_count, shardrt_mesh **out);
+void shardrt_mesh_free(shardrt_mesh *mesh);                                 /* one count less */
+int64_t shardrt_mesh_size(const shardrt_mesh *mesh);                        /* in devices: the product of its axes */
+int32_t shardrt_mesh_axis_count(const shardrt_mesh *mesh);                  /* 1 or more */
+int64_t shardrt_mesh_axis_size(const shardrt_mesh *mesh, int32_t axis);     /* needs 0 <= axis < axis_count */
+const char *shardrt_mesh_axis_name(const shardrt_mesh *mesh, int32_t axis); /* lives as long as the mesh */
+int32_t shardrt_mesh_device(const shardrt_mesh *mesh, int64_t position);    /* the id at a row-major position */
+/* The positions of the mesh whose device id lies in [first_id, first_id + count), ascending; writes at most `capacity`
+ * of them and returns how many there are. */
+int64_t shardrt_mesh_positions(const shardrt_mesh *mesh, int32_t first_id, int32_t count, int64_t *positions,
+                               int64_t capacity);
+/* Mesh("data": 4, "model": 2), with the devices where they are not 0, 1, 2, …; lives as long as the mesh. */
+const char *shardrt_mesh_text(const shardrt_mesh *mesh);
+bool shardrt_mesh_equal(const shardrt_mesh *a, const shardrt_mesh *b); /* same axes, same devices in the same order */
+bool shardrt_mesh_same_devices(const shardrt_mesh *a, const shardrt_mesh *b); /* in the same order */
+
+/* A sharding: for each array dimension the mesh axes that cut it, the first varying slowest. Dimension d is cut by
+ * axis_counts[d] axes; their names stand one after the other in axis_names. Dimensions beyond nentries are whole.
+ * EINVAL: nentries > SHARDRT_MAX_NDIM, a name that is no axis of the mesh, an axis used twice. */
+int shardrt_sharding_new(shardrt_mesh *mesh, int32_t nentries, const int32_t *axis_counts,
+                         const char *const *axis_names, shardrt_sharding **out);
+/* The whole array on one device. */
+int shardrt_sharding_single(int32_t device, shardrt_sharding **out);
+void shardrt_sharding_free(shardrt_sharding *sharding);                /* one count less */
+shardrt_mesh *shardrt_sharding_mesh(const shardrt_sharding *sharding); /* borrowed */
+/* NamedSharding(Mesh("data": 4, "model": 2), P("data", nil)), or SingleDeviceSharding(device 3); lives as long as the
+ * sharding. */
+const char *shardrt_sharding_text(const shardrt_sharding *sharding);
+/* Into how many equal parts dimension `dim` is cut (1 beyond the spec). */
+int64_t shardrt_sharding_cuts(const shardrt_sharding *sharding, int32_t dim);
+bool shardrt_sharding_is_fully_replicated(const shardrt_sharding *sharding);       /* every device holds everything */
+bool shardrt_sharding_equal(const shardrt_sharding *a, const shardrt_sharding *b); /* one mesh, one layout */
+/* A number that is equal for equal shardings, also in other processes. */
+uint64_t shardrt_sharding_fingerprint(const shardrt_sharding *sharding);
+
+/* The shape of every shard of an array of `shape`. EINVAL where the spec is longer than ndim (also by a nil) or a
+ * dimension does not divide; the message names dimension, axes, both sizes and the nearest sizes that would do.
+ * A dimension of size 0 divides by anything. */
+int shardrt_sharding_shard_shape(const shardrt_sharding *sharding, int32_t ndim, const int64_t *shape,
+                                 int64_t *shard_shape);
+
+/* What one device holds. */
+typedef struct shardrt_shard {
+  int64_t position;   /* in the mesh, row-major */
+  int32_t device;     /* its id */
+  int32_t process;    /* the process that owns it */
+  int64_t replica_id; /* how many devices before it, in mesh order, hold the same box */
+  int32_t block;      /* which of this process's distinct boxes, numbered by first appearance in mesh order */
+  shardrt_box box;
+} shardrt_shard;
+
+/* The box and replica id of the device at one mesh position (block is set to 0). Errors as shard_shape. */
+int shardrt_sharding_shard(const shardrt_sharding *sharding, int32_t ndim, const int64_t *shape, int64_t position,
+                           int32_t devices_per_process, shardrt_shard *out);
+/* The shards of one process, in mesh order, from its own devices only: writes at most `capacity`, sets *count to how
+ * many there are (0 where the process owns no device of the mesh) and *blocks (may be NULL) to how many distinct
+ * boxes. Errors as shard_shape. */
+int shardrt_sharding_shards(const shardrt_sharding *sharding, int32_t ndim, const int64_t *shape, int32_t process,
+                            int32_t devices_per_process, shardrt_shard *out, int64_t capacity, int64_t *count,
+                            int64_t *blocks);
+/* How many distinct sets of ranges the processes have along `dim`, and which one is `process`'s, in ascending order of
+ * the first offset; 0 where it owns no device. EINVAL: the sets overlap without being equal, or differ in count. */
+int shardrt_sharding_process_shards(const shardrt_sharding *sharding, int32_t ndim, const int64_t *shape, int32_t dim,
+                                    int32_t process, int32_t devices_per_process, int64_t *count, int64_t *index);
+
+/* The way of an array from one sharding to another, as one process sees it: which boxes it copies from its own memory,
+ * receives and sends. It is computed from this process's own devices and moves. Errors as shard_shape, for either. */
+typedef struct shardrt_route shardrt_route;
+int shardrt_route_new(const shardrt_sharding *from, const shardrt_sharding *to, int32_t ndim, const int64_t *shape,
+                      int32_t process, int32_t devices_per_process, shardrt_route **out);
+/* An array that becomes a part of another one, or a part of which becomes one: element i of the old array is element
+ * i + by of the new one, where there is such a one. */
+typedef struct shardrt_shift {
+  int32_t ndim;
+  int64_t old_shape[SHARDRT_MAX_NDIM];
+  int64_t new_shape[SHARDRT_MAX_NDIM];
+  int64_t by[SHARDRT_MAX_NDIM];
+} shardrt_shift;
+/* The way of these elements; boxes are counted as in the new array. */
+int shardrt_route_shifted(const shardrt_sharding *from, const shardrt_sharding *to, const shardrt_shift *shift,
+                          int32_t process, int32_t devices_per_process, shardrt_route **out);
+void shardrt_route_free(shardrt_route *route); /* NULL is allowed */
+/* In elements: each that the process receives, once; that it sends, once for each receiving process; and that its new
+ * boxes take from its own old ones. */
+void shardrt_route_elements(const shardrt_route *route, int64_t *received, int64_t *sent, int64_t *copied);
+
+/* A box that goes from one block of the old grid to one of the new; blocks are numbered row-major. */
+typedef struct shardrt_move {
+  int64_t from;
+  int64_t to;
+  int32_t process; /* the other one; in a copy, this one */
+  shardrt_box box;
+} shardrt_move;
+
+enum { SHARDRT_COPIES, SHARDRT_RECEIVES, SHARDRT_SENDS };
+/* All moves of one kind, in the order in which they are made; they live as long as the route. */
+const shardrt_move *shardrt_route_moves(const shardrt_route *route, int32_t kind, int64_t *count);
+
+#endif

@@ -1,0 +1,29 @@
+/* reshard_api.h - arrays laid out anew: a part of shardrt.h. */
+#ifndef SHARDRT_RESHARD_RESHARD_API_H
+#define SHARDRT_RESHARD_RESHARD_API_H
+
+#include "comm/comm_api.h"
+#include "memory/memory_api.h"
+
+/* Laying an array out anew. NULL for the options: as they are when all are 0. */
+typedef struct shardrt_reshard_options {
+  size_t staging_bytes; /* at most so much memory for messages; 0: 64 MiB, on GPUs 64 MiB for each device. The same in
+                           every process. GPUs take one element for each two devices that exchange any, at least */
+  int32_t donate;       /* 1: `x` gives its memory up, block by block as it is no longer needed; also on failure */
+  int32_t num_threads;  /* that copy, this one among them; 0: chosen from the machine */
+} shardrt_reshard_options;
+
+/* The same global array in another sharding, which may be of other devices. Every process must call it alike, also one
+ * that owns no device of either. An element comes over a link only if this process does not hold it, and then once. A
+ * block that was here before is shared, not copied (on GPUs: on the same device). On GPUs, copies within the process
+ * are under way when it returns. EINVAL: the sharding does not fit the shape, or names a device beyond the job's; too
+ * little staging for two elements. EDATA: x has no data. EMISMATCH: processes differ in what they call. ETIMEOUT: a
+ * process stopped; the message names it and where it was. */
+int shardrt_reshard(shardrt_job *job, shardrt_array *x, shardrt_sharding *to, const shardrt_reshard_options *options,
+                    shardrt_array **out);
+
+/* The global value of an array in every process: `value` is C-contiguous and of the global shape. Every distinct box
+ * is sent by one process. */
+int shardrt_process_allgather(shardrt_job *job, const shardrt_array *array, void *value);
+
+#endif
