@@ -5,8 +5,8 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "codec/safetensors_header.h"
+#include "dataset/elements.h"
 #include "dataset/fill.h"
-#include "dataset/gather.h"
 #include "dataset/source.h"
 #include "storage/local/mapping.h"
 
@@ -59,7 +59,7 @@ int shardrt_safetensors_load(const shardrt_safetensors *file, int64_t i, shardrt
   int code = shardrt_buffer_new(tensor->bytes, &buffer);
   if (code < 0) return error_prefix(code, "%s: %s", file->path, tensor->name);
   if (tensor->bytes > 0) memcpy(shardrt_buffer_data(buffer), file->file.data + tensor->offset, tensor->bytes);
-  if (tensor->dtype == SHARDRT_BOOL) gather_bools(shardrt_buffer_data(buffer), tensor->bytes);
+  if (tensor->dtype == SHARDRT_BOOL) elements_make_bools(shardrt_buffer_data(buffer), tensor->bytes);
   *out = buffer;
   return SHARDRT_OK;
 }

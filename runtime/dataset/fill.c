@@ -3,7 +3,8 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "dataset/gather.h"
+#include "dataset/box_runs.h"
+#include "dataset/elements.h"
 
 static int check_array(const char *name, const shardrt_field *whole, const shardrt_array *array) {
   const int32_t ndim = shardrt_array_ndim(array);
@@ -20,9 +21,9 @@ static int read_box(const shardrt_field *whole, const uint8_t *data, const shard
   int code = shardrt_buffer_new(bytes, out);
   if (code < 0) return code;
   const int64_t only = 0;
-  const struct gather_plan plan = gather_plan_make(whole, box, shardrt_dtype_size(whole->dtype));
-  gather_run(&plan, data, &only, 1, false, shardrt_buffer_data(*out));
-  if (whole->dtype == SHARDRT_BOOL) gather_bools(shardrt_buffer_data(*out), bytes);
+  const struct box_runs runs = box_runs_of(whole, box, shardrt_dtype_size(whole->dtype));
+  box_runs_copy(&runs, data, &only, 1, false, shardrt_buffer_data(*out));
+  if (whole->dtype == SHARDRT_BOOL) elements_make_bools(shardrt_buffer_data(*out), bytes);
   return SHARDRT_OK;
 }
 

@@ -8,7 +8,7 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "base/hash.h"
-#include "dataset/gather.h"
+#include "dataset/elements.h"
 
 enum { READ_CHUNK = 512 }; /* samples that shardrt_source_read asks for at once */
 
@@ -175,7 +175,7 @@ int source_gather(const shardrt_source *source, int32_t field, const int64_t *sa
   code = source->format->gather(source, field, samples, n, inner, reader, dst);
   reader_release(reader, mark);
   const shardrt_field *f = &source->fields[field];
-  if (code == SHARDRT_OK && f->dtype == SHARDRT_BOOL) gather_bools(dst, source_box_bytes(f, inner) * (size_t)n);
+  if (code == SHARDRT_OK && f->dtype == SHARDRT_BOOL) elements_make_bools(dst, source_box_bytes(f, inner) * (size_t)n);
   return code;
 }
 
@@ -252,11 +252,11 @@ static int read_value(const shardrt_source *source, int32_t field, int64_t sampl
 int source_value(const shardrt_source *source, int32_t field, int64_t sample, const shardrt_box *inner,
                  struct reader *reader, struct value *out) {
   int code = read_value(source, field, sample, inner, reader, out);
-  if (code < 0 || out->dtype != SHARDRT_BOOL || gather_are_bools(out->data, value_bytes(out))) return code;
+  if (code < 0 || out->dtype != SHARDRT_BOOL || elements_are_bools(out->data, value_bytes(out))) return code;
   void *room = reader_room(reader, value_bytes(out)); /* what it is may lie in a mapped file */
   if (room == NULL) return ALLOC_FAILED;
   memcpy(room, out->data, value_bytes(out));
-  gather_bools(room, value_bytes(out));
+  elements_make_bools(room, value_bytes(out));
   out->data = room;
   return SHARDRT_OK;
 }

@@ -1,7 +1,7 @@
 #include "dataset/array/blocks.h"
 
 #include "base/error.h"
-#include "dataset/gather.h"
+#include "dataset/box_runs.h"
 
 enum { LEAST_BLOCK = 2048, MOST_BLOCK = 65536 };
 
@@ -52,25 +52,25 @@ static int blocks_get(const struct blocks *self, const struct blocks_part *part,
 }
 
 /* From the box's first byte to its last. */
-static size_t span_of(const struct gather_plan *plan) {
-  size_t span = plan->run_bytes + (size_t)(plan->run_count - 1) * plan->run_step;
-  for (int32_t i = 0; i < plan->nouter; i++) span += (size_t)(plan->counts[i] - 1) * plan->steps[i];
+static size_t span_of(const struct box_runs *runs) {
+  size_t span = runs->run_bytes + (size_t)(runs->run_count - 1) * runs->run_step;
+  for (int32_t i = 0; i < runs->nouter; i++) span += (size_t)(runs->counts[i] - 1) * runs->steps[i];
   return span;
 }
 
 int blocks_gather(const struct blocks *self, const struct blocks_part *part, const shardrt_field *field,
                   const int64_t *samples, int64_t n, const shardrt_box *inner, struct reader *reader, void *dst) {
   const int64_t none = 0;
-  struct gather_plan plan = gather_plan_make(field, inner, shardrt_dtype_size(field->dtype));
-  if (plan.box_bytes == 0) return SHARDRT_OK;
-  const size_t span = span_of(&plan), offset = plan.offset;
+  struct box_runs runs = box_runs_of(field, inner, shardrt_dtype_size(field->dtype));
+  if (runs.box_bytes == 0) return SHARDRT_OK;
+  const size_t span = span_of(&runs), offset = runs.offset;
   int64_t known = -1;
-  plan.offset = 0; /* what is got begins with the box */
+  runs.offset = 0; /* what is got begins with the box */
   for (int64_t i = 0; i < n; i++) {
     const uint8_t *data = NULL;
-    int code = blocks_get(self, part, (size_t)samples[i] * plan.sample_bytes + offset, span, &known, reader, &data);
+    int code = blocks_get(self, part, (size_t)samples[i] * runs.sample_bytes + offset, span, &known, reader, &data);
     if (code < 0) return code;
-    gather_run(&plan, data, &none, 1, reader->past_caches, (uint8_t *)dst + (size_t)i * plan.box_bytes);
+    box_runs_copy(&runs, data, &none, 1, reader->past_caches, (uint8_t *)dst + (size_t)i * runs.box_bytes);
   }
   return SHARDRT_OK;
 }
@@ -91,7 +91,6 @@ int blocks_value(const struct blocks *self, const struct blocks_part *part, cons
 int blocks_extents(const struct blocks *self, const struct blocks_part *part, const shardrt_field *field,
                    const int64_t *samples, int64_t n, const shardrt_box *inner, struct extents *out) {
   const shardrt_box whole = source_whole(field);
-  const struct gather_plan plan =
-      gather_plan_make(field, inner != NULL ? inner : &whole, shardrt_dtype_size(field->dtype));
-  return gather_extents(&plan, &self->file.map, part->offset, samples, n, out);
+  const struct box_runs runs = box_runs_of(field, inner != NULL ? inner : &whole, shardrt_dtype_size(field->dtype));
+  return box_runs_extents(&runs, &self->file.map, part->offset, samples, n, out);
 }

@@ -5,7 +5,8 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "base/size.h"
-#include "dataset/gather.h"
+#include "dataset/box_runs.h"
+#include "dataset/elements.h"
 
 struct dense_source *dense_new(const struct source_format *format, int32_t nfields) {
   struct dense_source *source = source_new(format, sizeof *source);
@@ -107,16 +108,16 @@ int dense_gather(const shardrt_source *source, int32_t field, const int64_t *sam
   int code = check_data(part);
   if (code < 0) return code;
   const size_t element_bytes = shardrt_dtype_size(part->dtype);
-  const struct gather_plan plan = gather_plan_make(&source->fields[field], inner, element_bytes);
-  if (part->guard != NULL) code = gather_check(&plan, part->guard, guarded(part), part->first, samples, n);
+  const struct box_runs runs = box_runs_of(&source->fields[field], inner, element_bytes);
+  if (part->guard != NULL) code = box_runs_check(&runs, part->guard, guarded(part), part->first, samples, n);
   if (code < 0) return code;
   if (part->remote)
-    code = gather_read(&plan, &part->file, part->first, samples, n, reader, dst);
+    code = box_runs_read(&runs, &part->file, part->first, samples, n, reader, dst);
   else
-    gather_run(&plan, part->data, samples, n, reader->past_caches && !part->swap, dst);
+    box_runs_copy(&runs, part->data, samples, n, reader->past_caches && !part->swap, dst);
   if (code < 0) return code;
-  if (part->swap) gather_swap(dst, plan.box_bytes / element_bytes * (size_t)n, element_bytes);
-  if (!part->remote) reader->bytes_read += (int64_t)plan.box_bytes * n;
+  if (part->swap) elements_swap(dst, runs.box_bytes / element_bytes * (size_t)n, element_bytes);
+  if (!part->remote) reader->bytes_read += (int64_t)runs.box_bytes * n;
   return SHARDRT_OK;
 }
 
@@ -167,10 +168,10 @@ int dense_extents(const shardrt_source *source, int32_t field, const int64_t *sa
   const struct mapping *file = part->unpacked.data != NULL ? &part->unpacked : &part->file.map;
   if (!part->remote && (part->data == NULL || file->data == NULL)) return SHARDRT_OK;
   const shardrt_box whole = source_whole(&source->fields[field]);
-  const struct gather_plan plan =
-      gather_plan_make(&source->fields[field], inner != NULL ? inner : &whole, shardrt_dtype_size(part->dtype));
+  const struct box_runs runs =
+      box_runs_of(&source->fields[field], inner != NULL ? inner : &whole, shardrt_dtype_size(part->dtype));
   const size_t first = part->remote ? part->first : (size_t)(part->data - file->data);
-  return gather_extents(&plan, file, first, samples, n, out);
+  return box_runs_extents(&runs, file, first, samples, n, out);
 }
 
 void dense_close(shardrt_source *source) {

@@ -5,9 +5,9 @@
 #include "base/size.h"
 #include "codec/npy_header.h"
 #include "dataset/array/dense.h"
+#include "dataset/elements.h"
 #include "dataset/fill.h"
 #include "dataset/formats.h"
-#include "dataset/gather.h"
 
 static int open_file(const char *path, struct mapping *file, struct npy_header *header) {
   int code = mapping_open(path, file);
@@ -76,7 +76,7 @@ int shardrt_npy_load(const char *path, int32_t *dtype, int32_t *ndim, int64_t *s
   code = shardrt_buffer_new(header.data_bytes, out);
   if (code == SHARDRT_OK) {
     memcpy(shardrt_buffer_data(*out), file.data + header.data_offset, header.data_bytes);
-    if (header.dtype == SHARDRT_BOOL) gather_bools(shardrt_buffer_data(*out), header.data_bytes);
+    if (header.dtype == SHARDRT_BOOL) elements_make_bools(shardrt_buffer_data(*out), header.data_bytes);
     give_header(&header, dtype, ndim, shape);
   } else {
     code = error_prefix(code, "%s", path);

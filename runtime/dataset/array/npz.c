@@ -15,8 +15,8 @@
 #include "codec/npy_header.h"
 #include "codec/zip.h"
 #include "dataset/array/blocks.h"
+#include "dataset/box_runs.h"
 #include "dataset/formats.h"
-#include "dataset/gather.h"
 #include "dataset/view/concat.h"
 #include "storage/write/cache.h"
 
@@ -383,12 +383,12 @@ static int npz_gather(const shardrt_source *source, int32_t field, const int64_t
   if (code < 0) return code;
   if (data == NULL)
     return blocks_gather(&self->head.blocks, &self->head.parts[field], f, samples, n, inner, reader, dst);
-  const struct gather_plan plan = gather_plan_make(f, inner, shardrt_dtype_size(f->dtype));
+  const struct box_runs runs = box_runs_of(f, inner, shardrt_dtype_size(f->dtype));
   if (self->watch != NULL)
-    code = gather_check(&plan, self->watch, self->watched, self->chosen[field]->unpacked, samples, n);
+    code = box_runs_check(&runs, self->watch, self->watched, self->chosen[field]->unpacked, samples, n);
   if (code < 0) return code;
-  gather_run(&plan, data, samples, n, reader->past_caches, dst);
-  reader->bytes_read += (int64_t)plan.box_bytes * n;
+  box_runs_copy(&runs, data, samples, n, reader->past_caches, dst);
+  reader->bytes_read += (int64_t)runs.box_bytes * n;
   return SHARDRT_OK;
 }
 
@@ -419,8 +419,8 @@ static int npz_extents(const shardrt_source *source, int32_t field, const int64_
     return blocks_extents(&self->head.blocks, &self->head.parts[field], f, samples, n, inner, out);
   if (self->unpacked.data == NULL) return SHARDRT_OK;
   const shardrt_box whole = source_whole(f);
-  const struct gather_plan plan = gather_plan_make(f, inner != NULL ? inner : &whole, shardrt_dtype_size(f->dtype));
-  return gather_extents(&plan, &self->unpacked, self->chosen[field]->unpacked, samples, n, out);
+  const struct box_runs runs = box_runs_of(f, inner != NULL ? inner : &whole, shardrt_dtype_size(f->dtype));
+  return box_runs_extents(&runs, &self->unpacked, self->chosen[field]->unpacked, samples, n, out);
 }
 
 const struct source_format npz_format = {

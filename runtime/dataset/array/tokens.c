@@ -13,7 +13,7 @@
 #include "base/hash.h"
 #include "base/size.h"
 #include "base/text.h"
-#include "dataset/gather.h"
+#include "dataset/box_runs.h"
 #include "dataset/magic.h"
 #include "dataset/source.h"
 #include "storage/stored.h"
@@ -42,15 +42,15 @@ static int tokens_gather(const shardrt_source *source, int32_t field, const int6
                          const shardrt_box *inner, struct reader *reader, void *dst) {
   (void)field;
   const struct tokens_source *tokens = (const struct tokens_source *)source;
-  struct gather_plan plan = gather_plan_make(&tokens->field, inner, shardrt_dtype_size(tokens->field.dtype));
-  plan.sample_bytes = tokens->stride_bytes;
-  if (tokens->data == NULL) return gather_read(&plan, &tokens->file, tokens->first, samples, n, reader, dst);
+  struct box_runs runs = box_runs_of(&tokens->field, inner, shardrt_dtype_size(tokens->field.dtype));
+  runs.sample_bytes = tokens->stride_bytes;
+  if (tokens->data == NULL) return box_runs_read(&runs, &tokens->file, tokens->first, samples, n, reader, dst);
   if (tokens->file.guard != NULL) {
-    int code = gather_check(&plan, tokens->file.guard, tokens->file.title, tokens->first, samples, n);
+    int code = box_runs_check(&runs, tokens->file.guard, tokens->file.title, tokens->first, samples, n);
     if (code < 0) return code;
   }
-  gather_run(&plan, tokens->data, samples, n, reader->past_caches, dst);
-  reader->bytes_read += (int64_t)plan.box_bytes * n;
+  box_runs_copy(&runs, tokens->data, samples, n, reader->past_caches, dst);
+  reader->bytes_read += (int64_t)runs.box_bytes * n;
   return SHARDRT_OK;
 }
 
@@ -59,10 +59,10 @@ static int tokens_extents(const shardrt_source *source, int32_t field, const int
   (void)field;
   const struct tokens_source *tokens = (const struct tokens_source *)source;
   const shardrt_box whole = source_whole(&tokens->field);
-  struct gather_plan plan =
-      gather_plan_make(&tokens->field, inner != NULL ? inner : &whole, shardrt_dtype_size(tokens->field.dtype));
-  plan.sample_bytes = tokens->stride_bytes;
-  return gather_extents(&plan, &tokens->file.map, tokens->first, samples, n, out);
+  struct box_runs runs =
+      box_runs_of(&tokens->field, inner != NULL ? inner : &whole, shardrt_dtype_size(tokens->field.dtype));
+  runs.sample_bytes = tokens->stride_bytes;
+  return box_runs_extents(&runs, &tokens->file.map, tokens->first, samples, n, out);
 }
 
 /* What stored_check fails with. */

@@ -5,7 +5,8 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "base/size.h"
-#include "dataset/gather.h"
+#include "dataset/box_runs.h"
+#include "dataset/elements.h"
 
 struct chunk_grid_source {
   shardrt_source base;
@@ -195,7 +196,7 @@ static int gather_chunks(const struct chunk_grid *grid, const int64_t *samples, 
                     .held = -1,
                     .box = {.ndim = grid->ndim}};
   memcpy(v.fill, grid->fill, sizeof v.fill);
-  if (grid->swap) gather_swap(v.fill, 1, v.element_bytes);
+  if (grid->swap) elements_swap(v.fill, 1, v.element_bytes);
   v.shape[0] = 1;
   for (int32_t d = 1; d < grid->ndim; d++) {
     v.box.start[d] = inner->start[d - 1];
@@ -220,15 +221,15 @@ int chunk_grid_gather(const shardrt_source *source, int32_t field, const int64_t
   int code = SHARDRT_OK;
   if (box_bytes == 0) return SHARDRT_OK;
   if (grid->data != NULL) {
-    const struct gather_plan plan = gather_plan_make(&source->fields[field], inner, element_bytes);
+    const struct box_runs runs = box_runs_of(&source->fields[field], inner, element_bytes);
     if (grid->file != NULL && grid->file->guard != NULL)
-      code = gather_check(&plan, grid->file->guard, grid->title, grid->first, samples, n);
+      code = box_runs_check(&runs, grid->file->guard, grid->title, grid->first, samples, n);
     if (code < 0) return code;
-    gather_run(&plan, grid->data, samples, n, reader->past_caches && !grid->swap, dst);
+    box_runs_copy(&runs, grid->data, samples, n, reader->past_caches && !grid->swap, dst);
   } else if (grid->file != NULL) {
     const int64_t read = reader->bytes_read;
-    const struct gather_plan plan = gather_plan_make(&source->fields[field], inner, element_bytes);
-    code = gather_read(&plan, grid->file, grid->first, samples, n, reader, dst);
+    const struct box_runs runs = box_runs_of(&source->fields[field], inner, element_bytes);
+    code = box_runs_read(&runs, grid->file, grid->first, samples, n, reader, dst);
     reader->bytes_read = read; /* counted below */
   } else {
     code = gather_chunks(grid, samples, n, inner, box_bytes, reader, dst);
@@ -236,7 +237,7 @@ int chunk_grid_gather(const shardrt_source *source, int32_t field, const int64_t
   if (code < 0) return code;
   if (grid->in_place || grid->file != NULL)
     reader->bytes_read += (int64_t)box_bytes * n; /* decoders count what they take */
-  if (grid->swap) gather_swap(dst, box_bytes / element_bytes * (size_t)n, element_bytes);
+  if (grid->swap) elements_swap(dst, box_bytes / element_bytes * (size_t)n, element_bytes);
   return SHARDRT_OK;
 }
 
@@ -245,7 +246,7 @@ int chunk_grid_extents(const shardrt_source *source, int32_t field, const int64_
   const struct chunk_grid *grid = &((const struct chunk_grid_source *)source)->grids[field];
   if (grid->file == NULL) return SHARDRT_OK;
   const shardrt_box whole = source_whole(&source->fields[field]);
-  const struct gather_plan plan =
-      gather_plan_make(&source->fields[field], inner != NULL ? inner : &whole, shardrt_dtype_size(grid->dtype));
-  return gather_extents(&plan, &grid->file->map, grid->first, samples, n, out);
+  const struct box_runs runs =
+      box_runs_of(&source->fields[field], inner != NULL ? inner : &whole, shardrt_dtype_size(grid->dtype));
+  return box_runs_extents(&runs, &grid->file->map, grid->first, samples, n, out);
 }

@@ -11,7 +11,7 @@
 #include "base/size.h"
 #include "base/utf8.h"
 #include "codec/npy_header.h"
-#include "dataset/gather.h"
+#include "dataset/elements.h"
 #include "transform/kinds.h"
 #include "transform/number.h"
 
@@ -105,7 +105,7 @@ static int copy_box(const uint8_t *data, struct value *out) {
   out->reduce = 1;
   int code = shardrt_box_copy(out->ndim, shardrt_dtype_size(out->dtype), out->shape, out->data, out->shape, zero, data,
                               out->full, out->start);
-  if (code == SHARDRT_OK && out->dtype == SHARDRT_BOOL) gather_bools(out->data, value_bytes(out));
+  if (code == SHARDRT_OK && out->dtype == SHARDRT_BOOL) elements_make_bools(out->data, value_bytes(out));
   return code;
 }
 
