@@ -5,8 +5,8 @@
 #include "base/size.h"
 #include "codec/npy_header.h"
 #include "dataset/array/dense.h"
+#include "dataset/array_fill.h"
 #include "dataset/elements.h"
-#include "dataset/fill.h"
 #include "dataset/formats.h"
 
 static int open_file(const char *path, struct mapping *file, struct npy_header *header) {
@@ -91,7 +91,7 @@ int shardrt_npy_fill(const char *path, shardrt_array *array, int64_t *bytes_read
   int code = open_file(path, &file, &header);
   if (code < 0) return code;
   int64_t read = 0;
-  code = fill_array(path, header.dtype, header.ndim, header.shape, file.data + header.data_offset, array, &read);
+  code = array_fill(path, header.dtype, header.ndim, header.shape, file.data + header.data_offset, array, &read);
   mapping_close(&file);
   if (code == SHARDRT_OK && bytes_read != NULL) *bytes_read = read;
   return code;

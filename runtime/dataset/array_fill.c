@@ -1,4 +1,4 @@
-#include "dataset/fill.h"
+#include "dataset/array_fill.h"
 
 #include <string.h>
 
@@ -44,7 +44,7 @@ static int fill_shard(const shardrt_field *whole, const uint8_t *data, shardrt_a
   return code;
 }
 
-int fill_array(const char *name, int32_t dtype, int32_t ndim, const int64_t *shape, const uint8_t *data,
+int array_fill(const char *name, int32_t dtype, int32_t ndim, const int64_t *shape, const uint8_t *data,
                shardrt_array *array, int64_t *bytes_read) {
   shardrt_field whole = {.dtype = dtype, .ndim = ndim};
   memcpy(whole.shape, shape, (size_t)ndim * sizeof *shape);
