@@ -6,7 +6,7 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
-#include "dataset/index.h"
+#include "dataset/index_file.h"
 #include "dataset/source.h"
 #include "storage/write/cache.h"
 #include "system/machine.h"
@@ -69,27 +69,27 @@ static int open_blocks(const char *path, const shardrt_source_options *options, 
 
 struct indexed {
   struct stored file;
-  struct index index;
+  struct index_file index;
 };
 
 static int look_at_entry(void *own, int64_t part, bool compares, struct reader *reader, struct audit_look *out) {
   const struct indexed *self = own;
-  const struct index *index = &self->index;
+  const struct index_file *index = &self->index;
   const struct index_entry *entry = &index->entries[part];
   const uint8_t *data = NULL;
   size_t bytes = 0;
   (void)compares;
   out->offset = -1; /* the message says where it is */
   if (entry->offset < 0) return SHARDRT_OK;
-  int code = index_get(index, &self->file, part / index->columns, (int32_t)(part % index->columns), true, reader, &data,
-                       &bytes);
+  int code = index_file_get(index, &self->file, part / index->columns, (int32_t)(part % index->columns), true, reader,
+                            &data, &bytes);
   out->bytes = (int64_t)bytes;
   return code;
 }
 
 static void drop_indexed(void *own) {
   struct indexed *self = own;
-  index_close(&self->index);
+  index_file_close(&self->index);
   stored_close(&self->file);
   alloc_free(self);
 }
@@ -107,7 +107,7 @@ static int open_indexed(const char *path, const shardrt_source_options *options,
   out->kind = &indexed_kind;
   out->own = self;
   int code = stored_open(path, options, &self->file);
-  if (code == SHARDRT_OK) code = index_find(&self->file, options->cache, &self->index, there);
+  if (code == SHARDRT_OK) code = index_file_find(&self->file, options->cache, &self->index, there);
   if (code < 0) return code;
   out->parts = self->index.rows * self->index.columns;
   return SHARDRT_OK;

@@ -26,7 +26,7 @@ int blocks_add(const struct stored *file, size_t offset, size_t bytes, size_t bl
     if (code < 0) return code;
     const struct index_entry entry = index_entry_of(offset + at, data, length);
     reader_release(arena, mark);
-    code = index_add(writer, &entry);
+    code = index_writer_add(writer, &entry);
   }
   return code;
 }
@@ -41,7 +41,7 @@ static int blocks_get(const struct blocks *self, const struct blocks_part *part,
   const int64_t stop = bytes > 0 ? (int64_t)((first + bytes - 1) / part->block) + 1 : 0;
   for (int64_t b = (int64_t)(first / part->block); self->verify && b < stop && code == SHARDRT_OK; b++) {
     if (b == *known) continue;
-    code = index_get(&self->index, &self->file, part->first + b, 0, true, reader, &block, &block_length);
+    code = index_file_get(&self->index, &self->file, part->first + b, 0, true, reader, &block, &block_length);
     *known = b;
   }
   if (code < 0) return error_prefix(code, "\"%s\"", part->name);

@@ -5,12 +5,12 @@
 #ifndef SHARDRT_DATASET_ARRAY_BLOCKS_H
 #define SHARDRT_DATASET_ARRAY_BLOCKS_H
 
-#include "dataset/index.h"
+#include "dataset/index_file.h"
 #include "dataset/source.h"
 
 struct blocks {
   struct stored file;
-  struct index index; /* of one column; empty unless `verify` */
+  struct index_file index; /* of one column; empty unless `verify` */
   bool verify;
 };
 

@@ -136,7 +136,7 @@ static int scan_arrays(const struct stored *file, struct reader *arena, struct i
   const struct npz *self = context;
   const struct input input = stored_input(file);
   const size_t directory = self->zip.directory, end = file->bytes - directory;
-  int code = index_name(writer, 1, &column);
+  int code = index_writer_columns(writer, 1, &column);
   if (code == SHARDRT_OK) code = blocks_add(file, directory, end, end, arena, writer);
   for (int64_t i = 0; i < self->count && code == SHARDRT_OK; i++) {
     const struct npz_array *array = &self->arrays[i];
@@ -155,9 +155,9 @@ static int open_index(struct npz *self, const shardrt_source_options *options, s
   struct blocks *blocks = &self->head.blocks;
   const uint8_t *data = NULL;
   size_t bytes = 0;
-  int code = index_open(&blocks->file, "npz", options->cache, false, scan_arrays, self, &blocks->index);
+  int code = index_file_open(&blocks->file, "npz", options->cache, false, scan_arrays, self, &blocks->index);
   if (code == SHARDRT_OK && blocks->index.rows > 0)
-    code = index_get(&blocks->index, &blocks->file, 0, 0, true, reader, &data, &bytes);
+    code = index_file_get(&blocks->index, &blocks->file, 0, 0, true, reader, &data, &bytes);
   if (code == SHARDRT_OK && blocks->index.rows != self->rows)
     return error_set(SHARDRT_EFORMAT, "%s: its index has %lld blocks, not the %lld that its headers tell of",
                      blocks->file.title, (long long)blocks->index.rows, (long long)self->rows);
@@ -172,7 +172,7 @@ static int check_heads(const struct npz *self, struct reader *reader) {
   int code = SHARDRT_OK;
   for (int32_t f = 0; f < self->head.base.nfields && code == SHARDRT_OK; f++)
     if (!self->chosen[f]->member->deflated)
-      code = index_get(&blocks->index, &blocks->file, self->chosen[f]->row, 0, true, reader, &data, &bytes);
+      code = index_file_get(&blocks->index, &blocks->file, self->chosen[f]->row, 0, true, reader, &data, &bytes);
   return code;
 }
 
@@ -321,7 +321,7 @@ static int open_arrays(struct npz *self, const char *path, int32_t nasked, const
   if (code == SHARDRT_OK && self->head.blocks.verify && data) code = open_index(self, options, &reader);
   if (code == SHARDRT_OK) code = make_fields(self, nasked, asked, &reader);
   if (code == SHARDRT_OK && self->head.blocks.verify && data) code = check_heads(self, &reader);
-  if (code == SHARDRT_OK && verify == SHARDRT_VERIFY_ONCE) code = index_once(&self->head.blocks.index);
+  if (code == SHARDRT_OK && verify == SHARDRT_VERIFY_ONCE) code = index_file_once(&self->head.blocks.index);
   if (code == SHARDRT_OK && data) code = open_unpacked(self, options);
   if (code == SHARDRT_OK && self->unpacked.data != NULL)
     code = guard_open_unpacked(path, &self->unpacked, options, &self->watched, &self->watch);
@@ -357,7 +357,7 @@ static void npz_close(shardrt_source *source) {
   alloc_free(self->watched);
   mapping_close(&self->unpacked);
   zip_close(&self->zip);
-  index_close(&self->head.blocks.index);
+  index_file_close(&self->head.blocks.index);
   stored_close(&self->head.blocks.file);
 }
 

@@ -45,7 +45,7 @@ static int scan_tensors(const struct stored *file, struct reader *arena, struct 
                         const void *context) {
   static const char *const column = "block";
   const struct safetensors_header *header = context;
-  int code = index_name(writer, 1, &column);
+  int code = index_writer_columns(writer, 1, &column);
   const size_t all = header->data_offset;
   if (code == SHARDRT_OK) code = blocks_add(file, 0, all, all, arena, writer);
   for (int64_t t = 0; t < header->count && code == SHARDRT_OK; t++) {
@@ -57,8 +57,8 @@ static int scan_tensors(const struct stored *file, struct reader *arena, struct 
 
 /* The index, which must be of this header. */
 static int open_index(struct safetensors_source *self, const shardrt_source_options *options, struct reader *reader) {
-  int code = index_open(&self->head.blocks.file, "safetensors", options->cache, false, scan_tensors, &self->header,
-                        &self->head.blocks.index);
+  int code = index_file_open(&self->head.blocks.file, "safetensors", options->cache, false, scan_tensors, &self->header,
+                             &self->head.blocks.index);
   if (code < 0) return code;
   int64_t rows = 1;
   for (int64_t t = 0; t < self->header.count; t++)
@@ -66,7 +66,7 @@ static int open_index(struct safetensors_source *self, const shardrt_source_opti
   const uint8_t *header = NULL;
   size_t bytes = 0;
   code = self->head.blocks.index.rows > 0
-             ? index_get(&self->head.blocks.index, &self->head.blocks.file, 0, 0, true, reader, &header, &bytes)
+             ? index_file_get(&self->head.blocks.index, &self->head.blocks.file, 0, 0, true, reader, &header, &bytes)
              : SHARDRT_OK;
   if (code < 0 || self->head.blocks.index.rows == rows) return code;
   return error_set(SHARDRT_EFORMAT, "%s: its index has %lld blocks, not the %lld that its header tells of",
@@ -159,7 +159,7 @@ static int open_tensors(struct safetensors_source *self, const char *path, int32
   if (code == SHARDRT_OK && self->head.blocks.verify && options->headers_only == 0)
     code = open_index(self, options, &reader);
   if (code == SHARDRT_OK) code = make_fields(self, nasked, asked);
-  if (code == SHARDRT_OK && verify == SHARDRT_VERIFY_ONCE) code = index_once(&self->head.blocks.index);
+  if (code == SHARDRT_OK && verify == SHARDRT_VERIFY_ONCE) code = index_file_once(&self->head.blocks.index);
   reader_clear(&reader);
   return code;
 }
@@ -183,7 +183,7 @@ static int open_files(int32_t npaths, const char *const *paths, int32_t nasked, 
 
 static void safetensors_close(shardrt_source *source) {
   struct safetensors_source *self = (struct safetensors_source *)source;
-  index_close(&self->head.blocks.index);
+  index_file_close(&self->head.blocks.index);
   safetensors_header_clear(&self->header);
   stored_close(&self->head.blocks.file);
   alloc_free(self->head.parts);

@@ -111,8 +111,8 @@ static int cifar_scan(const struct stored *file, struct reader *arena, struct in
   static const char *const name = "record";
   const struct layout *layout = &layouts[0];
   (void)context;
-  int code = find_layout(file, arena, index_skips(writer), &layout);
-  if (code == SHARDRT_OK) code = index_name(writer, 1, &name);
+  int code = find_layout(file, arena, index_writer_skips(writer), &layout);
+  if (code == SHARDRT_OK) code = index_writer_columns(writer, 1, &name);
   for (size_t at = 0; code == SHARDRT_OK && at < file->bytes; at += record_bytes(layout)) {
     const uint8_t *data = NULL;
     const struct reader_mark mark = reader_mark(arena);
@@ -121,7 +121,7 @@ static int cifar_scan(const struct stored *file, struct reader *arena, struct in
     struct index_entry entry = index_entry_of(at, data, record_bytes(layout));
     if (wrong_label(layout, data) >= 0) entry.note = INDEX_DAMAGED;
     reader_release(arena, mark);
-    code = index_add(writer, &entry);
+    code = index_writer_add(writer, &entry);
   }
   return code;
 }

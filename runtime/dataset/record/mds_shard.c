@@ -211,8 +211,8 @@ static int scan_samples(const struct scan *s, const struct stored *file, struct 
       code = bad_sample(file, i, begin, "lies outside of the file, or ends before it begins");
     else
       code = scan_range(s, file, i, begin, end, arena, row);
-    if (code == SHARDRT_EFORMAT && index_skips(writer)) code = note_damage(s, begin, row);
-    if (code == SHARDRT_OK) code = index_add(writer, row);
+    if (code == SHARDRT_EFORMAT && index_writer_skips(writer)) code = note_damage(s, begin, row);
+    if (code == SHARDRT_OK) code = index_writer_add(writer, row);
     reader_release(arena, mark);
   }
   return code;
@@ -222,19 +222,19 @@ static int mds_scan(const struct stored *file, struct reader *arena, struct inde
   const struct scan *s = context;
   const char *names[MDS_COLUMNS_MOST];
   for (int32_t c = 0; c < s->index->ncolumns; c++) names[c] = s->index->columns[c].name;
-  int code = index_name(writer, s->index->ncolumns, names);
+  int code = index_writer_columns(writer, s->index->ncolumns, names);
   if (code != SHARDRT_OK) return code;
   const uint8_t *all;
   code = stored_get(file, 0, file->bytes, arena, &all);
   /* Of a shard that is cut off, the samples that are there can be told, unless it had a hash. */
-  const bool by_sample = index_skips(writer) && s->shard->raw.nhashes == 0;
+  const bool by_sample = index_writer_skips(writer) && s->shard->raw.nhashes == 0;
   if (code == SHARDRT_OK && !by_sample) code = check_file(file->title, &s->shard->raw, all, file->bytes);
-  if (code != SHARDRT_OK) return index_lose_rest(writer, file, 0, code);
+  if (code != SHARDRT_OK) return index_writer_lose_rest(writer, file, 0, code);
   if (file->bytes / OFFSET_BYTES < 2 || s->shard->samples > (int64_t)(file->bytes / OFFSET_BYTES) - 2 ||
       read_32(all) != s->shard->samples) {
     code = error_set(SHARDRT_EFORMAT, "%s: is no MDS shard of %lld samples, as index.json tells", file->title,
                      (long long)s->shard->samples);
-    return index_lose_rest(writer, file, 0, code);
+    return index_writer_lose_rest(writer, file, 0, code);
   }
   struct index_entry *row = alloc_array((size_t)s->index->ncolumns, sizeof *row);
   if (row == NULL) return ALLOC_FAILED;
@@ -284,7 +284,7 @@ int mds_shard_open(const char *folder, const struct mds_index *index, const stru
     code = check_file(out->stored.title, &shard->raw, out->stored.map.data, out->stored.bytes);
   if (code == SHARDRT_OK) {
     snprintf(kind, sizeof kind, "mds %016" PRIx64, columns_hash(index, shard));
-    code = index_open(&out->stored, kind, options->cache, skips, mds_scan, &context, &out->index);
+    code = index_file_open(&out->stored, kind, options->cache, skips, mds_scan, &context, &out->index);
   }
   return skips ? code : index_tell_option(code);
 }

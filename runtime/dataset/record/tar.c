@@ -91,7 +91,7 @@ static int set_kind(const char *name, const shardrt_field *asked, enum kind *out
   return SHARDRT_OK;
 }
 
-static int32_t find_column(const struct index *index, const char *name, size_t length) {
+static int32_t find_column(const struct index_file *index, const char *name, size_t length) {
   for (int32_t c = 0; c < index->columns; c++)
     if (strlen(index->names[c]) == length && memcmp(index->names[c], name, length) == 0) return c;
   return -1;
@@ -191,7 +191,7 @@ static int compare_names(const void *a, const void *b) {
 
 /* All fields of the first file, by name. */
 static int set_all(struct tar *self) {
-  const struct index *index = &self->records.files[0].index;
+  const struct index_file *index = &self->records.files[0].index;
   const char *names[TAR_COLUMNS_MOST];
   for (int32_t c = 0; c < index->columns; c++) names[c] = index->names[c];
   qsort((void *)names, (size_t)index->columns, sizeof *names, compare_names);

@@ -66,11 +66,11 @@ static int scan_record(const struct stored *file, struct reader *arena, struct i
   if (code != SHARDRT_OK) return code;
   struct index_entry entry = index_entry_of(start + HEAD_BYTES, data, (size_t)length);
   if (entry.crc != unmask(read_32(data + length))) {
-    if (!index_skips(writer)) return bad_record(file, record, start, "its data is damaged (CRC-32C)");
+    if (!index_writer_skips(writer)) return bad_record(file, record, start, "its data is damaged (CRC-32C)");
     entry.note = INDEX_DAMAGED;
   }
   *at += HEAD_BYTES + (size_t)length + TAIL_BYTES;
-  return index_add(writer, &entry);
+  return index_writer_add(writer, &entry);
 }
 
 static int tfrecord_scan(const struct stored *file, struct reader *arena, struct index_writer *writer,
@@ -78,12 +78,12 @@ static int tfrecord_scan(const struct stored *file, struct reader *arena, struct
   (void)context;
   static const char *const name = "record";
   int code = refuse_compressed(file, arena);
-  if (code == SHARDRT_OK) code = index_name(writer, 1, &name);
+  if (code == SHARDRT_OK) code = index_writer_columns(writer, 1, &name);
   size_t at = 0;
   for (int64_t record = 0; at < file->bytes && code == SHARDRT_OK; record++) {
     const struct reader_mark mark = reader_mark(arena);
     code = scan_record(file, arena, writer, record, &at);
-    if (code == SHARDRT_EFORMAT) return index_lose_rest(writer, file, at, code);
+    if (code == SHARDRT_EFORMAT) return index_writer_lose_rest(writer, file, at, code);
     reader_release(arena, mark);
   }
   return code;

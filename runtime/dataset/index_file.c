@@ -1,4 +1,4 @@
-#include "dataset/index.h"
+#include "dataset/index_file.h"
 
 #include <assert.h>
 #include <stdatomic.h>
@@ -53,7 +53,7 @@ static int flush(struct index_writer *w) {
   return code;
 }
 
-int index_name(struct index_writer *w, int32_t columns, const char *const *names) {
+int index_writer_columns(struct index_writer *w, int32_t columns, const char *const *names) {
   size_t bytes = 0;
   for (int32_t c = 0; c < columns; c++) bytes += strlen(names[c]) + 1;
   w->names = alloc_array(bytes, 1);
@@ -66,7 +66,7 @@ int index_name(struct index_writer *w, int32_t columns, const char *const *names
   return SHARDRT_OK;
 }
 
-int index_add(struct index_writer *w, const struct index_entry *row) {
+int index_writer_add(struct index_writer *w, const struct index_entry *row) {
   int code = SHARDRT_OK;
   bool damaged = false;
   for (int32_t c = 0; c < w->columns && code == SHARDRT_OK; c++) {
@@ -79,7 +79,7 @@ int index_add(struct index_writer *w, const struct index_entry *row) {
   return code;
 }
 
-bool index_skips(const struct index_writer *w) {
+bool index_writer_skips(const struct index_writer *w) {
   return w->skips;
 }
 
@@ -89,7 +89,7 @@ int index_tell_option(int code) {
                    shardrt_error_message());
 }
 
-int index_lose_rest(struct index_writer *w, const struct stored *file, size_t offset, int code) {
+int index_writer_lose_rest(struct index_writer *w, const struct stored *file, size_t offset, int code) {
   if (code != SHARDRT_EFORMAT) return code;
   if (!w->skips) return offset > 0 ? index_tell_option(code) : code;
   struct index_entry *row = alloc_array((size_t)w->columns, sizeof *row);
@@ -97,7 +97,7 @@ int index_lose_rest(struct index_writer *w, const struct stored *file, size_t of
   for (int32_t c = 0; c < w->columns; c++)
     row[c] =
         (struct index_entry){.offset = (int64_t)offset, .bytes = (int64_t)(file->bytes - offset), .note = INDEX_LOST};
-  code = index_add(w, row);
+  code = index_writer_add(w, row);
   alloc_free(row);
   return code;
 }
@@ -172,7 +172,7 @@ static bool fits(const struct mapping *cached, const void *context) {
 }
 
 /* Finds rows, columns and names in what is mapped, which was found to fit. */
-static int parse(struct index *self) {
+static int parse(struct index_file *self) {
   struct index_footer footer;
   if (!read_footer(&self->map, &footer)) return error_set(SHARDRT_EIO, "an index changed while it was opened");
   self->rows = footer.rows;
@@ -190,8 +190,8 @@ static int parse(struct index *self) {
   return SHARDRT_OK;
 }
 
-int index_open(const struct stored *file, const char *kind, const char *folder, bool skips, index_scan *scan,
-               const void *context, struct index *out) {
+int index_file_open(const struct stored *file, const char *kind, const char *folder, bool skips, index_scan *scan,
+                    const void *context, struct index_file *out) {
   const struct wanted wanted = {.file = file, .kind = kind, .skips = skips, .scan = scan, .context = context};
   const struct cache_request request = {.path = file->path,
                                         .file = &file->map,
@@ -201,11 +201,11 @@ int index_open(const struct stored *file, const char *kind, const char *folder, 
                                         .fits = fits,
                                         .make = make_index,
                                         .context = &wanted};
-  struct index made = {0};
+  struct index_file made = {0};
   int code = cache_get(&request, &made.map);
   if (code == SHARDRT_OK) code = parse(&made);
   if (code != SHARDRT_OK) {
-    index_close(&made);
+    index_file_close(&made);
     return code;
   }
   *out = made;
@@ -219,31 +219,31 @@ static bool fits_any(const struct mapping *cached, const void *context) {
          footer.file_changed == file->changed;
 }
 
-int index_find(const struct stored *file, const char *folder, struct index *out, bool *there) {
+int index_file_find(const struct stored *file, const char *folder, struct index_file *out, bool *there) {
   const struct cache_request request = {.path = file->path,
                                         .file = &file->map,
                                         .folder = folder,
                                         .suffix = ".shardrt-index",
                                         .fits = fits_any,
                                         .context = file};
-  *out = (struct index){0};
+  *out = (struct index_file){0};
   int code = cache_find(&request, &out->map);
   *there = out->map.data != NULL;
   if (code == SHARDRT_OK && *there) code = parse(out);
-  if (code < 0) index_close(out);
+  if (code < 0) index_file_close(out);
   return code;
 }
 
-int index_once(struct index *self) {
+int index_file_once(struct index_file *self) {
   self->seen = alloc_zeros((size_t)(self->rows * self->columns) / WORD + 1, sizeof *self->seen);
   return self->seen != NULL ? SHARDRT_OK : ALLOC_FAILED;
 }
 
-void index_close(struct index *self) {
+void index_file_close(struct index_file *self) {
   alloc_free((void *)self->seen);
   alloc_free((void *)self->names);
   mapping_close(&self->map);
-  *self = (struct index){0};
+  *self = (struct index_file){0};
 }
 
 /* Of a part that the index notes as damaged. */
@@ -257,8 +257,8 @@ static int refuse_damaged(const struct stored *file, int64_t row, const struct i
                    (long long)entry->offset, (long long)entry->bytes);
 }
 
-int index_get(const struct index *self, const struct stored *file, int64_t row, int32_t column, bool verify,
-              struct reader *reader, const uint8_t **out, size_t *bytes) {
+int index_file_get(const struct index_file *self, const struct stored *file, int64_t row, int32_t column, bool verify,
+                   struct reader *reader, const uint8_t **out, size_t *bytes) {
   assert(row >= 0 && row < self->rows && column >= 0 && column < self->columns);
   const int64_t number = row * self->columns + column;
   const struct index_entry *entry = &self->entries[number];
