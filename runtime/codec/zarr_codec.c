@@ -70,8 +70,8 @@ static int check_crc(const uint8_t *data, size_t *data_bytes) {
   return error_set(SHARDRT_EFORMAT, "damaged: its CRC-32C is %08x, and should be %08x", found, noted);
 }
 
-static int decompress(enum zarr_compressor compressor, const uint8_t *data, size_t data_bytes, uint8_t *dst,
-                      size_t bytes, struct reader *reader) {
+static int decompress_chunk(enum zarr_compressor compressor, const uint8_t *data, size_t data_bytes, uint8_t *dst,
+                            size_t bytes, struct reader *reader) {
   if (compressor == ZARR_ZSTD) return unzstd_chunk(data, data_bytes, dst, bytes, reader);
   if (compressor == ZARR_BLOSC) return unblosc_chunk(data, data_bytes, dst, bytes);
   size_t decoded = 0;
@@ -91,7 +91,7 @@ int zarr_decode(const struct zarr_codecs *codecs, const uint8_t *data, size_t da
   }
   if (data_bytes > INT32_MAX)
     return error_set(SHARDRT_EFORMAT, "%zu bytes; at most %d can be decoded", data_bytes, INT32_MAX);
-  code = decompress(codecs->compressor, data, data_bytes, dst, bytes, reader);
+  code = decompress_chunk(codecs->compressor, data, data_bytes, dst, bytes, reader);
   reader_spent(reader, READER_DECODE, start);
   *out = dst;
   return code;

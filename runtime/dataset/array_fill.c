@@ -16,7 +16,7 @@ static int check_array(const char *name, const shardrt_field *whole, const shard
 }
 
 /* One box in a buffer of its own: the whole array is one sample. */
-static int read_box(const shardrt_field *whole, const uint8_t *data, const shardrt_box *box, size_t bytes,
+static int make_box(const shardrt_field *whole, const uint8_t *data, const shardrt_box *box, size_t bytes,
                     shardrt_buffer **out) {
   int code = shardrt_buffer_new(bytes, out);
   if (code < 0) return code;
@@ -36,7 +36,7 @@ static int fill_shard(const shardrt_field *whole, const uint8_t *data, shardrt_a
       return shardrt_array_set_buffer(array, i, shardrt_array_buffer(array, j));
   shardrt_buffer *buffer;
   const size_t bytes = shardrt_array_shard_bytes(array);
-  int code = read_box(whole, data, &shard->box, bytes, &buffer);
+  int code = make_box(whole, data, &shard->box, bytes, &buffer);
   if (code < 0) return code;
   *bytes_read += (int64_t)bytes;
   code = shardrt_array_set_buffer(array, i, buffer);

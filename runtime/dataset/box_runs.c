@@ -213,7 +213,7 @@ int box_runs_read(const struct box_runs *runs, const struct stored *file, size_t
 }
 
 /* Takes one more loop into the piece of *bytes that it repeats, where its gaps are small. */
-static bool widen(size_t *bytes, int64_t count, size_t step, size_t gap) {
+static bool widen_piece(size_t *bytes, int64_t count, size_t step, size_t gap) {
   if (count > 1 && step > *bytes + gap) return false;
   *bytes += (size_t)(count - 1) * step;
   return true;
@@ -250,7 +250,7 @@ __attribute__((always_inline)) static inline int visit_pieces(const struct box_r
   loops.counts[loops.nouter] = runs->run_count; /* room: one dimension is within the run */
   loops.steps[loops.nouter++] = runs->run_step;
   size_t bytes = runs->run_bytes;
-  while (loops.nouter > 0 && widen(&bytes, loops.counts[loops.nouter - 1], loops.steps[loops.nouter - 1], gap))
+  while (loops.nouter > 0 && widen_piece(&bytes, loops.counts[loops.nouter - 1], loops.steps[loops.nouter - 1], gap))
     loops.nouter--;
   for (int64_t i = 0; i < n; i++) {
     const size_t offset = first + runs->offset + (size_t)samples[i] * runs->sample_bytes;

@@ -13,7 +13,7 @@ enum { SMALL_BITS = 14, SMALL_ROUNDS = EPOCH_ORDER_MAX_ROUNDS, LARGE_ROUNDS = 6 
 /* SplitMix64's finaliser, variant 13 of Stafford's:
  * https://zimbry.blogspot.com/2011/09/better-bit-mixing-improving-on.html
  */
-static uint64_t mix(uint64_t x) {
+static uint64_t mix_bits(uint64_t x) {
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
   x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
   return x ^ (x >> 31);
@@ -32,12 +32,12 @@ void epoch_order_set(struct epoch_order *self, uint64_t seed, int64_t epoch, int
   if (!shuffle || count < 2) return; /* no rounds: everything stays where it is */
   self->rounds = bits < SMALL_BITS ? SMALL_ROUNDS : LARGE_ROUNDS;
   assert(self->rounds <= EPOCH_ORDER_MAX_ROUNDS && self->rounds % 2 == 0); /* a round is for one half */
-  uint64_t state = mix(mix(mix(seed + golden) ^ (uint64_t)epoch) + golden * (uint64_t)count);
-  for (int32_t r = 0; r < self->rounds; r++) self->keys[r] = mix(state += golden);
+  uint64_t state = mix_bits(mix_bits(mix_bits(seed + golden) ^ (uint64_t)epoch) + golden * (uint64_t)count);
+  for (int32_t r = 0; r < self->rounds; r++) self->keys[r] = mix_bits(state += golden);
 }
 
 /* 32 bits from one half and a round's key. */
-static inline uint64_t scramble(uint64_t half, uint64_t key) {
+static inline uint64_t scramble_half(uint64_t half, uint64_t key) {
   uint64_t x = (half ^ key) * 0xd6e8feb86659fd93u;
   x = (x ^ (x >> 32)) * (key | 1);
   return x >> 32;
@@ -52,8 +52,8 @@ static int64_t epoch_order_at(const struct epoch_order *self, int64_t position) 
     uint64_t low = x & self->low_mask;
     uint64_t high = x >> low_bits;
     for (int32_t r = 0; r < self->rounds; r += 2) {
-      high ^= scramble(low, self->keys[r]) & self->high_mask;
-      low ^= scramble(high, self->keys[r + 1]) & self->low_mask;
+      high ^= scramble_half(low, self->keys[r]) & self->high_mask;
+      low ^= scramble_half(high, self->keys[r + 1]) & self->low_mask;
     }
     x = high << low_bits | low;
   } while (x >= (uint64_t)self->count);

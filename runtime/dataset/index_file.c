@@ -47,7 +47,7 @@ static int write_out(struct index_writer *w, const void *data, size_t bytes) {
   return newfile_write(w->out, data, bytes);
 }
 
-static int flush(struct index_writer *w) {
+static int flush_entries(struct index_writer *w) {
   int code = write_out(w, w->buffer, (size_t)w->waiting * sizeof *w->buffer);
   w->waiting = 0;
   return code;
@@ -72,7 +72,7 @@ int index_writer_add(struct index_writer *w, const struct index_entry *row) {
   for (int32_t c = 0; c < w->columns && code == SHARDRT_OK; c++) {
     damaged = damaged || row[c].note >= INDEX_NOTES;
     w->buffer[w->waiting++] = row[c];
-    if (w->waiting == BUFFER_ENTRIES) code = flush(w);
+    if (w->waiting == BUFFER_ENTRIES) code = flush_entries(w);
   }
   w->rows++;
   if (damaged && w->damaged < UINT32_MAX) w->damaged++;
@@ -115,8 +115,8 @@ struct wanted {
   const void *context;
 };
 
-static int finish(struct index_writer *w, const struct wanted *wanted) {
-  int code = flush(w);
+static int finish_index(struct index_writer *w, const struct wanted *wanted) {
+  int code = flush_entries(w);
   if (code == SHARDRT_OK) code = write_out(w, w->names, w->names_bytes);
   if (code != SHARDRT_OK) return code;
   struct index_footer footer = {.file_bytes = (int64_t)wanted->file->bytes,
@@ -131,13 +131,13 @@ static int finish(struct index_writer *w, const struct wanted *wanted) {
   return newfile_write(w->out, &footer, sizeof footer);
 }
 
-static int make_index(struct newfile *out, const void *context) {
+static int write_index(struct newfile *out, const void *context) {
   const struct wanted *wanted = context;
   struct reader arena = {0};
   struct index_writer w = {.out = out, .skips = wanted->skips};
   w.buffer = alloc_array(BUFFER_ENTRIES, sizeof *w.buffer);
   int code = w.buffer != NULL ? wanted->scan(wanted->file, &arena, &w, wanted->context) : ALLOC_FAILED;
-  if (code == SHARDRT_OK) code = finish(&w, wanted);
+  if (code == SHARDRT_OK) code = finish_index(&w, wanted);
   alloc_free(w.names);
   alloc_free(w.buffer);
   reader_clear(&arena);
@@ -161,7 +161,7 @@ static bool read_footer(const struct mapping *map, struct index_footer *out) {
   return out->crc == crc32c(crc32c(0, map->data, before), &unsigned_one, sizeof unsigned_one);
 }
 
-static bool fits(const struct mapping *cached, const void *context) {
+static bool index_fits(const struct mapping *cached, const void *context) {
   const struct wanted *wanted = context;
   struct index_footer footer;
   if (!read_footer(cached, &footer)) return false;
@@ -172,7 +172,7 @@ static bool fits(const struct mapping *cached, const void *context) {
 }
 
 /* Finds rows, columns and names in what is mapped, which was found to fit. */
-static int parse(struct index_file *self) {
+static int parse_index(struct index_file *self) {
   struct index_footer footer;
   if (!read_footer(&self->map, &footer)) return error_set(SHARDRT_EIO, "an index changed while it was opened");
   self->rows = footer.rows;
@@ -198,12 +198,12 @@ int index_file_open(const struct stored *file, const char *kind, const char *fol
                                         .folder = folder,
                                         .suffix = ".shardrt-index",
                                         .work_bytes = file->bytes,
-                                        .fits = fits,
-                                        .make = make_index,
+                                        .fits = index_fits,
+                                        .make = write_index,
                                         .context = &wanted};
   struct index_file made = {0};
   int code = cache_get(&request, &made.map);
-  if (code == SHARDRT_OK) code = parse(&made);
+  if (code == SHARDRT_OK) code = parse_index(&made);
   if (code != SHARDRT_OK) {
     index_file_close(&made);
     return code;
@@ -229,7 +229,7 @@ int index_file_find(const struct stored *file, const char *folder, struct index_
   *out = (struct index_file){0};
   int code = cache_find(&request, &out->map);
   *there = out->map.data != NULL;
-  if (code == SHARDRT_OK && *there) code = parse(out);
+  if (code == SHARDRT_OK && *there) code = parse_index(out);
   if (code < 0) index_file_close(out);
   return code;
 }

@@ -98,7 +98,7 @@ static int check_data(const struct dense_part *part) {
 }
 
 /* What the part's guard is of, for messages. */
-static const char *guarded(const struct dense_part *part) {
+static const char *guard_title(const struct dense_part *part) {
   return part->watched != NULL ? part->watched : part->title;
 }
 
@@ -109,7 +109,7 @@ int dense_gather(const shardrt_source *source, int32_t field, const int64_t *sam
   if (code < 0) return code;
   const size_t element_bytes = shardrt_dtype_size(part->dtype);
   const struct box_runs runs = box_runs_of(&source->fields[field], inner, element_bytes);
-  if (part->guard != NULL) code = box_runs_check(&runs, part->guard, guarded(part), part->first, samples, n);
+  if (part->guard != NULL) code = box_runs_check(&runs, part->guard, guard_title(part), part->first, samples, n);
   if (code < 0) return code;
   if (part->remote)
     code = box_runs_read(&runs, &part->file, part->first, samples, n, reader, dst);
@@ -136,7 +136,7 @@ const void *dense_find(const shardrt_source *source, int32_t field, int64_t samp
   const uint8_t *at = place_of(part, sample, &sample_bytes);
   if (at == NULL || part->guard == NULL) return at;
   const size_t offset = part->first + (size_t)sample * sample_bytes + first;
-  return guard_check(part->guard, guarded(part), offset, bytes) == SHARDRT_OK ? at : NULL;
+  return guard_check(part->guard, guard_title(part), offset, bytes) == SHARDRT_OK ? at : NULL;
 }
 
 int dense_value(const shardrt_source *source, int32_t field, int64_t sample, struct reader *reader, struct value *out,
@@ -156,7 +156,7 @@ int dense_value(const shardrt_source *source, int32_t field, int64_t sample, str
   out->data = (void *)place_of(part, sample, &bytes); /* who reads a value does not write to it */
   *handled = out->data != NULL;
   if (*handled && part->guard != NULL)
-    code = guard_check(part->guard, guarded(part), part->first + (size_t)sample * bytes, bytes);
+    code = guard_check(part->guard, guard_title(part), part->first + (size_t)sample * bytes, bytes);
   if (code < 0) return code;
   if (*handled) reader->bytes_read += (int64_t)value_bytes(out);
   return SHARDRT_OK;

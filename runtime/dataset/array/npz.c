@@ -60,8 +60,8 @@ static int compare_arrays(const void *a, const void *b) {
 }
 
 /* Reads an array's header; of its bytes, no more than that is asked for. */
-static int read_header(const struct npz *self, const struct zip_member *member, struct reader *arena,
-                       struct npy_header *out) {
+static int read_npy_header(const struct npz *self, const struct zip_member *member, struct reader *arena,
+                           struct npy_header *out) {
   const struct input file = stored_input(&self->head.blocks.file);
   const uint8_t *data = NULL;
   size_t have;
@@ -89,7 +89,7 @@ static size_t block_size(const struct npz_array *array) {
 }
 
 /* Gives an array its place in the index or in the cached file. */
-static int place(struct npz *self, struct npz_array *array) {
+static int place_array(struct npz *self, struct npz_array *array) {
   if (!array->member->deflated) {
     array->row = self->rows;
     self->rows += 1 + blocks_count(array->header.data_bytes, block_size(array));
@@ -118,11 +118,11 @@ static int find_arrays(struct npz *self, struct reader *arena) {
     if (i > 0 && strcmp(array->member->name, array[-1].member->name) == 0)
       return error_set(SHARDRT_EFORMAT, "%s: two members are called \"%s\"", self->head.blocks.file.title,
                        array->member->name);
-    int code = read_header(self, array->member, arena, &array->header);
+    int code = read_npy_header(self, array->member, arena, &array->header);
     reader_release(arena, mark);
     array->readable = code == SHARDRT_OK;
     if (code == SHARDRT_ENOMEM || code == SHARDRT_EIO) return code;
-    if (array->readable) code = place(self, array);
+    if (array->readable) code = place_array(self, array);
     if (array->readable && code < 0) return code;
   }
   return SHARDRT_OK;
@@ -177,19 +177,19 @@ static int check_heads(const struct npz *self, struct reader *reader) {
 }
 
 /* Writes the elements of one array: what is behind its header. */
-struct unpacking {
+struct npz_unpacking {
   struct newfile *out;
   size_t skip;
 };
 
 static int write_elements(const uint8_t *data, size_t bytes, void *context) {
-  struct unpacking *u = context;
+  struct npz_unpacking *u = context;
   const size_t skipped = u->skip < bytes ? u->skip : bytes;
   u->skip -= skipped;
   return newfile_write(u->out, data + skipped, bytes - skipped);
 }
 
-static int unpack(struct newfile *out, const void *context) {
+static int write_unpacked(struct newfile *out, const void *context) {
   static const char zeros[CACHE_HEAD] = {0};
   const struct npz *self = context;
   const struct input input = stored_input(&self->head.blocks.file);
@@ -198,7 +198,7 @@ static int unpack(struct newfile *out, const void *context) {
   for (int64_t i = 0; i < self->count && code == SHARDRT_OK; i++) {
     const struct npz_array *array = &self->arrays[i];
     if (!array->readable || !array->member->deflated) continue;
-    struct unpacking u = {.out = out, .skip = array->header.data_offset};
+    struct npz_unpacking u = {.out = out, .skip = array->header.data_offset};
     code = zip_read(&input, array->member, &arena, write_elements, &u);
     const size_t more = (CACHE_HEAD - array->header.data_bytes % CACHE_HEAD) % CACHE_HEAD;
     if (code == SHARDRT_OK) code = newfile_write(out, zeros, more);
@@ -207,7 +207,7 @@ static int unpack(struct newfile *out, const void *context) {
   return code;
 }
 
-static bool fits(const struct mapping *cached, const void *context) {
+static bool unpacked_fits(const struct mapping *cached, const void *context) {
   return cached->bytes == ((const struct npz *)context)->unpacked_bytes &&
          memcmp(cached->data, cache_head, CACHE_HEAD) == 0;
 }
@@ -220,8 +220,8 @@ static int open_unpacked(struct npz *self, const shardrt_source_options *options
                                         .file = &self->head.blocks.file.map,
                                         .folder = options->cache,
                                         .work_bytes = self->unpacked_bytes,
-                                        .fits = fits,
-                                        .make = unpack,
+                                        .fits = unpacked_fits,
+                                        .make = write_unpacked,
                                         .context = self};
   return cache_get(&request, &self->unpacked);
 }
@@ -255,7 +255,7 @@ static int add_field(struct npz *self, const struct npz_array *array, struct rea
   shardrt_field *field = &self->head.base.fields[f];
   struct npy_header header = array->header;
   if (!array->readable) {
-    int code = read_header(self, array->member, arena, &header); /* says why */
+    int code = read_npy_header(self, array->member, arena, &header); /* says why */
     return code < 0 ? error_prefix(code, "`fields` can name those wanted") : code;
   }
   if (header.ndim < 1)
@@ -329,8 +329,8 @@ static int open_arrays(struct npz *self, const char *path, int32_t nasked, const
   return code;
 }
 
-static int open_one(const char *path, int32_t nasked, const shardrt_field *asked, const shardrt_source_options *options,
-                    shardrt_source **out) {
+static int open_archive(const char *path, int32_t nasked, const shardrt_field *asked,
+                        const shardrt_source_options *options, shardrt_source **out) {
   struct npz *self = source_new(&npz_format, sizeof *self);
   if (self == NULL) return ALLOC_FAILED;
   int code = open_arrays(self, path, nasked, asked, options);
@@ -341,9 +341,9 @@ static int open_one(const char *path, int32_t nasked, const shardrt_field *asked
   return code;
 }
 
-static int open_files(int32_t npaths, const char *const *paths, int32_t nasked, const shardrt_field *asked,
-                      const shardrt_source_options *options, shardrt_source **out) {
-  return concat_files(open_one, npaths, paths, nasked, asked, options, out);
+static int open_npz(int32_t npaths, const char *const *paths, int32_t nasked, const shardrt_field *asked,
+                    const shardrt_source_options *options, shardrt_source **out) {
+  return concat_files(open_archive, npaths, paths, nasked, asked, options, out);
 }
 
 static void npz_close(shardrt_source *source) {
@@ -425,7 +425,7 @@ static int npz_extents(const shardrt_source *source, int32_t field, const int64_
 
 const struct source_format npz_format = {
     .name = "npz",
-    .open_files = open_files,
+    .open_files = open_npz,
     .gather = npz_gather,
     .value = npz_value,
     .extents = npz_extents,

@@ -182,8 +182,8 @@ static int find_ranges(struct ragged_field *field) {
   return code;
 }
 
-static int set_field(struct ragged_source *self, int32_t f, const char *name, shardrt_source *data,
-                     shardrt_source *offsets) {
+static int set_ragged_field(struct ragged_source *self, int32_t f, const char *name, shardrt_source *data,
+                            shardrt_source *offsets) {
   struct ragged_field *part = &self->parts[f];
   shardrt_field *field = &self->head.fields[f];
   int code = source_add_base(&self->head, data);
@@ -222,7 +222,8 @@ static int fill_ragged(struct ragged_source *self, int32_t nfields, const char *
   if (self->parts == NULL) return ALLOC_FAILED;
   self->head.nfields = nfields;
   int code = SHARDRT_OK;
-  for (int32_t f = 0; f < nfields && code == SHARDRT_OK; f++) code = set_field(self, f, names[f], data[f], offsets[f]);
+  for (int32_t f = 0; f < nfields && code == SHARDRT_OK; f++)
+    code = set_ragged_field(self, f, names[f], data[f], offsets[f]);
   return code;
 }
 

@@ -26,7 +26,7 @@ static size_t block_size(const shardrt_tensor *tensor) {
   return blocks_size(tensor->ndim > 0 ? tensor->shape[0] : 1, tensor->bytes);
 }
 
-static int read_header(const struct stored *file, struct reader *reader, struct safetensors_header *out) {
+static int read_safetensors_header(const struct stored *file, struct reader *reader, struct safetensors_header *out) {
   const uint8_t *data = NULL;
   size_t bytes = file->bytes;
   if (bytes >= LENGTH) { /* of the file's bytes, no more than its header is asked for */
@@ -155,7 +155,7 @@ static int open_tensors(struct safetensors_source *self, const char *path, int32
   struct stored *file = &self->head.blocks.file;
   int code = stored_open(path, options, file);
   if (code == SHARDRT_OK) code = source_add_file(&self->head.base, file->title, file, 0);
-  if (code == SHARDRT_OK) code = read_header(file, &reader, &self->header);
+  if (code == SHARDRT_OK) code = read_safetensors_header(file, &reader, &self->header);
   if (code == SHARDRT_OK && self->head.blocks.verify && options->headers_only == 0)
     code = open_index(self, options, &reader);
   if (code == SHARDRT_OK) code = make_fields(self, nasked, asked);
@@ -164,8 +164,8 @@ static int open_tensors(struct safetensors_source *self, const char *path, int32
   return code;
 }
 
-static int open_one(const char *path, int32_t nasked, const shardrt_field *asked, const shardrt_source_options *options,
-                    shardrt_source **out) {
+static int open_tensors_of(const char *path, int32_t nasked, const shardrt_field *asked,
+                           const shardrt_source_options *options, shardrt_source **out) {
   struct safetensors_source *self = source_new(&safetensors_format, sizeof *self);
   if (self == NULL) return ALLOC_FAILED;
   int code = open_tensors(self, path, nasked, asked, options);
@@ -176,9 +176,9 @@ static int open_one(const char *path, int32_t nasked, const shardrt_field *asked
   return code;
 }
 
-static int open_files(int32_t npaths, const char *const *paths, int32_t nasked, const shardrt_field *asked,
-                      const shardrt_source_options *options, shardrt_source **out) {
-  return concat_files(open_one, npaths, paths, nasked, asked, options, out);
+static int open_safetensors(int32_t npaths, const char *const *paths, int32_t nasked, const shardrt_field *asked,
+                            const shardrt_source_options *options, shardrt_source **out) {
+  return concat_files(open_tensors_of, npaths, paths, nasked, asked, options, out);
 }
 
 static void safetensors_close(shardrt_source *source) {
@@ -214,7 +214,7 @@ static int safetensors_extents(const shardrt_source *source, int32_t field, cons
 
 const struct source_format safetensors_format = {
     .name = "safetensors",
-    .open_files = open_files,
+    .open_files = open_safetensors,
     .gather = safetensors_gather,
     .value = safetensors_value,
     .extents = safetensors_extents,

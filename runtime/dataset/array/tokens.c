@@ -183,7 +183,8 @@ static int check_header(const char *path, const struct token_header *header, con
 }
 
 /* Finds the tokens' dtype, their place and how many they are. */
-static int parse(struct tokens_source *self, const char *path, const shardrt_token_options *options, int64_t *count) {
+static int find_tokens(struct tokens_source *self, const char *path, const shardrt_token_options *options,
+                       int64_t *count) {
   const int32_t asked = options->dtype;
   const struct token_header *header;
   int32_t words[3] = {0};
@@ -207,12 +208,12 @@ static int parse(struct tokens_source *self, const char *path, const shardrt_tok
   return SHARDRT_OK;
 }
 
-static int open_file(struct tokens_source *self, const char *path, const shardrt_token_options *options) {
+static int open_token_file(struct tokens_source *self, const char *path, const shardrt_token_options *options) {
   int64_t count = 0;
   int code = stored_open(path, &options->files, &self->file);
   if (code == SHARDRT_OK) code = source_add_file(&self->head, self->file.title, &self->file, 0);
   if (code == SHARDRT_OK) code = stored_guard(&self->file, &options->files, GUARD_DEFAULT_PLAIN);
-  if (code == SHARDRT_OK) code = parse(self, self->file.title, options, &count);
+  if (code == SHARDRT_OK) code = find_tokens(self, self->file.title, options, &count);
   if (code < 0) return code;
   const size_t size = shardrt_dtype_size(self->field.dtype);
   if (!size_multiply((size_t)options->stride, size, &self->stride_bytes))
@@ -235,7 +236,7 @@ int shardrt_source_tokens(const char *path, const shardrt_token_options *options
                      shardrt_dtype_size(options->dtype) ? shardrt_dtype_name(options->dtype) : "that does not exist");
   struct tokens_source *made = source_new(&tokens_format, sizeof *made);
   if (made == NULL) return ALLOC_FAILED;
-  int code = open_file(made, path, options);
+  int code = open_token_file(made, path, options);
   if (code < 0) {
     shardrt_source_free(&made->head);
     return code;

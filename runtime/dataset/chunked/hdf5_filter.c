@@ -53,8 +53,8 @@ static void unshuffle(const uint8_t *src, size_t bytes, size_t element_bytes, ui
 }
 
 /* One step back: from *data to `room`, which becomes *data. */
-static int step(enum hdf5_filter_kind kind, size_t element_bytes, const uint8_t **data, size_t *data_bytes,
-                uint8_t *room, size_t room_bytes, struct reader *reader) {
+static int undo_filter(enum hdf5_filter_kind kind, size_t element_bytes, const uint8_t **data, size_t *data_bytes,
+                       uint8_t *room, size_t room_bytes, struct reader *reader) {
   int code = SHARDRT_OK;
   if (kind == HDF5_DEFLATE)
     code = inflate_into(*data, *data_bytes, room, room_bytes, reader, data_bytes);
@@ -86,7 +86,7 @@ int hdf5_decode(const struct hdf5_dataset *self, uint32_t mask, const uint8_t *d
     }
     uint8_t *room = is_last(self, mask, i) ? dst : reader_room(reader, room_bytes);
     if (room == NULL) return ALLOC_FAILED;
-    code = step(self->filters[i], shardrt_dtype_size(self->dtype), &data, &data_bytes, room, room_bytes, reader);
+    code = undo_filter(self->filters[i], shardrt_dtype_size(self->dtype), &data, &data_bytes, room, room_bytes, reader);
   }
   reader_spent(reader, READER_DECODE, start);
   if (code < 0) return code;

@@ -58,17 +58,17 @@ static int check_file(const char *title, const struct mds_file *file, const uint
 /* ---- a compressed shard ------------------------------------------------------------------------------------------ */
 
 /* What is wanted of the cache. */
-struct contents {
+struct shard_contents {
   const struct stored *file;
   const struct mds_shard *shard;
   enum decompress_kind kind;
 };
 
-static bool fits(const struct mapping *cached, const void *context) {
-  return cached->bytes == (size_t)((const struct contents *)context)->shard->raw.bytes;
+static bool contents_fit(const struct mapping *cached, const void *context) {
+  return cached->bytes == (size_t)((const struct shard_contents *)context)->shard->raw.bytes;
 }
 
-static int write_contents(const struct contents *c, const uint8_t *data, struct newfile *out) {
+static int write_contents(const struct shard_contents *c, const uint8_t *data, struct newfile *out) {
   const size_t bytes = (size_t)c->shard->raw.bytes;
   int code = check_file(c->file->title, &c->shard->zip, data, c->file->bytes);
   if (code != SHARDRT_OK) return code;
@@ -84,7 +84,7 @@ static int write_contents(const struct contents *c, const uint8_t *data, struct 
 }
 
 static int make_unpacked(struct newfile *out, const void *context) {
-  const struct contents *c = context;
+  const struct shard_contents *c = context;
   struct reader reader = {0};
   const uint8_t *data = NULL;
   int code = stored_get(c->file, 0, c->file->bytes, &reader, &data);
@@ -113,12 +113,12 @@ static int map_gzipped(const struct stored *file, const struct mds_shard *shard,
 /* What the compressed file holds. Of one on a server nothing is read where the cache has it. */
 static int map_contents(const struct stored *file, const struct mds_shard *shard, const char *cache,
                         struct mapping *out) {
-  struct contents contents = {.file = file, .shard = shard};
+  struct shard_contents contents = {.file = file, .shard = shard};
   const struct cache_request request = {.path = file->path,
                                         .file = &file->map,
                                         .folder = cache,
                                         .work_bytes = (size_t)shard->raw.bytes,
-                                        .fits = fits,
+                                        .fits = contents_fit,
                                         .make = make_unpacked,
                                         .context = &contents};
   if (shard->raw.bytes > UINT32_MAX)

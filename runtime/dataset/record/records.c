@@ -8,8 +8,8 @@
 #include "base/search.h"
 #include "base/size.h"
 
-static int open_file(struct records *self, const char *path, const shardrt_source_options *options, const char *kind,
-                     index_scan *scan, const void *context) {
+static int open_indexed_file(struct records *self, const char *path, const shardrt_source_options *options,
+                             const char *kind, index_scan *scan, const void *context) {
   struct record_file *file = &self->files[self->nfiles];
   int code = stored_open(path, options, &file->stored);
   if (code != SHARDRT_OK) return code;
@@ -35,7 +35,7 @@ int records_open(const struct source_format *format, size_t bytes, int32_t npath
   made->files = alloc_zeros((size_t)npaths, sizeof *made->files);
   int code = made->files != NULL ? SHARDRT_OK : ALLOC_FAILED;
   for (int32_t i = 0; i < npaths && code == SHARDRT_OK; i++)
-    code = open_file(made, paths[i], options, kind, scan, context);
+    code = open_indexed_file(made, paths[i], options, kind, scan, context);
   if (code != SHARDRT_OK) {
     shardrt_source_free(&made->base);
     return code;

@@ -55,14 +55,15 @@ void view_close(shardrt_source *source) {
 /* ---- reading ---------------------------------------------------------------------------------------------------- */
 
 /* Samples of a view that follow one another and are of one base. */
-struct run {
+struct view_run {
   int32_t base; /* which one; that of the run before where this is the next one's */
   int64_t samples[VIEW_CHUNK];
   int64_t count;
 };
 
 /* The run that the first of n samples begin. */
-static const shardrt_source *begin_run(const struct view *self, const int64_t *samples, int64_t n, struct run *run) {
+static const shardrt_source *begin_run(const struct view *self, const int64_t *samples, int64_t n,
+                                       struct view_run *run) {
   run->count =
       self->head.format->translate(&self->head, samples, n < VIEW_CHUNK ? n : VIEW_CHUNK, &run->base, run->samples);
   assert(run->count > 0 && run->count <= n && run->base >= 0 && run->base < self->head.nbases);
@@ -94,7 +95,7 @@ int view_gather(const shardrt_source *source, int32_t field, const int64_t *samp
   const size_t bytes = source_box_bytes(&source->fields[field], inner);
   const int64_t *epochs = reader->epochs;
   const struct reader_mark mark = reader_mark(reader);
-  struct run run;
+  struct view_run run;
   run.base = 0;
   int code = SHARDRT_OK;
   for (int64_t done = 0; done < n && code == SHARDRT_OK; done += run.count) {
@@ -111,7 +112,7 @@ int view_gather(const shardrt_source *source, int32_t field, const int64_t *samp
 int view_extents(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
                  const shardrt_box *inner, struct extents *out) {
   const struct view *self = (const struct view *)source;
-  struct run run;
+  struct view_run run;
   run.base = 0;
   int code = SHARDRT_OK;
   for (int64_t done = 0; field < self->shared && done < n && code == SHARDRT_OK; done += run.count) {
