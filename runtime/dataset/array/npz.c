@@ -306,8 +306,9 @@ static int make_fields(struct npz *self, int32_t nasked, const shardrt_field *as
   return code;
 }
 
-static int open_arrays(struct npz *self, const char *path, int32_t nasked, const shardrt_field *asked,
+static int open_arrays(shardrt_source *source, const char *path, int32_t nasked, const shardrt_field *asked,
                        const shardrt_source_options *options) {
+  struct npz *self = (struct npz *)source;
   struct reader reader = {0};
   const int32_t verify = guard_verify(options, GUARD_DEFAULT_RECORDS);
   self->head.blocks.verify = verify != SHARDRT_VERIFY_NEVER;
@@ -329,21 +330,9 @@ static int open_arrays(struct npz *self, const char *path, int32_t nasked, const
   return code;
 }
 
-static int open_archive(const char *path, int32_t nasked, const shardrt_field *asked,
-                        const shardrt_source_options *options, shardrt_source **out) {
-  struct npz *self = source_new(&npz_format, sizeof *self);
-  if (self == NULL) return ALLOC_FAILED;
-  int code = open_arrays(self, path, nasked, asked, options);
-  if (code < 0)
-    shardrt_source_free(&self->head.base);
-  else
-    *out = &self->head.base;
-  return code;
-}
-
 static int open_npz(int32_t npaths, const char *const *paths, int32_t nasked, const shardrt_field *asked,
                     const shardrt_source_options *options, shardrt_source **out) {
-  return concat_files(open_archive, npaths, paths, nasked, asked, options, out);
+  return concat_files(&npz_format, sizeof(struct npz), open_arrays, npaths, paths, nasked, asked, options, out);
 }
 
 static void npz_close(shardrt_source *source) {

@@ -147,8 +147,9 @@ static int make_fields(struct safetensors_source *self, int32_t nasked, const sh
   return code;
 }
 
-static int open_tensors(struct safetensors_source *self, const char *path, int32_t nasked, const shardrt_field *asked,
+static int open_tensors(shardrt_source *source, const char *path, int32_t nasked, const shardrt_field *asked,
                         const shardrt_source_options *options) {
+  struct safetensors_source *self = (struct safetensors_source *)source;
   struct reader reader = {0};
   const int32_t verify = guard_verify(options, GUARD_DEFAULT_RECORDS);
   self->head.blocks.verify = verify != SHARDRT_VERIFY_NEVER;
@@ -164,21 +165,10 @@ static int open_tensors(struct safetensors_source *self, const char *path, int32
   return code;
 }
 
-static int open_tensors_of(const char *path, int32_t nasked, const shardrt_field *asked,
-                           const shardrt_source_options *options, shardrt_source **out) {
-  struct safetensors_source *self = source_new(&safetensors_format, sizeof *self);
-  if (self == NULL) return ALLOC_FAILED;
-  int code = open_tensors(self, path, nasked, asked, options);
-  if (code < 0)
-    shardrt_source_free(&self->head.base);
-  else
-    *out = &self->head.base;
-  return code;
-}
-
 static int open_safetensors(int32_t npaths, const char *const *paths, int32_t nasked, const shardrt_field *asked,
                             const shardrt_source_options *options, shardrt_source **out) {
-  return concat_files(open_tensors_of, npaths, paths, nasked, asked, options, out);
+  return concat_files(&safetensors_format, sizeof(struct safetensors_source), open_tensors, npaths, paths, nasked,
+                      asked, options, out);
 }
 
 static void safetensors_close(shardrt_source *source) {

@@ -150,14 +150,31 @@ int shardrt_source_concat(int32_t nparts, shardrt_source *const *parts, const ch
   return code;
 }
 
-int concat_files(concat_open *open, int32_t npaths, const char *const *paths, int32_t nfields,
-                 const shardrt_field *fields, const shardrt_source_options *options, shardrt_source **out) {
-  if (npaths == 1) return open(paths[0], nfields, fields, options, out);
+/* ---- files ------------------------------------------------------------------------------------------------------ */
+
+static int open_file_of(const struct source_format *format, size_t bytes, concat_open *open, const char *path,
+                        int32_t nfields, const shardrt_field *fields, const shardrt_source_options *options,
+                        shardrt_source **out) {
+  shardrt_source *made = source_new(format, bytes);
+  if (made == NULL) return ALLOC_FAILED;
+  int code = open(made, path, nfields, fields, options);
+  if (code < 0) {
+    shardrt_source_free(made);
+    return code;
+  }
+  *out = made;
+  return SHARDRT_OK;
+}
+
+int concat_files(const struct source_format *format, size_t bytes, concat_open *open, int32_t npaths,
+                 const char *const *paths, int32_t nfields, const shardrt_field *fields,
+                 const shardrt_source_options *options, shardrt_source **out) {
+  if (npaths == 1) return open_file_of(format, bytes, open, paths[0], nfields, fields, options, out);
   shardrt_source **opened = alloc_zeros((size_t)npaths, sizeof(shardrt_source *));
   if (opened == NULL) return ALLOC_FAILED;
   int code = SHARDRT_OK;
   for (int32_t i = 0; i < npaths && code == SHARDRT_OK; i++)
-    code = open(paths[i], nfields, fields, options, &opened[i]);
+    code = open_file_of(format, bytes, open, paths[i], nfields, fields, options, &opened[i]);
   if (code == SHARDRT_OK) code = shardrt_source_concat(npaths, opened, NULL, out);
   for (int32_t i = 0; i < npaths; i++) shardrt_source_free(opened[i]);
   alloc_free((void *)opened);
