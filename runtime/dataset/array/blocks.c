@@ -1,9 +1,56 @@
 #include "dataset/array/blocks.h"
 
+#include <string.h>
+
+#include "base/alloc.h"
 #include "base/error.h"
+#include "base/size.h"
 #include "dataset/box_runs.h"
 
 enum { LEAST_BLOCK = 2048, MOST_BLOCK = 65536 };
+
+int blocks_make_room(struct blocks_source *self, int64_t count) {
+  if (count > INT32_MAX) return error_set(SHARDRT_EFORMAT, "%s: it has too many arrays", self->blocks.file.title);
+  self->base.fields = alloc_zeros((size_t)count, sizeof *self->base.fields);
+  self->parts = alloc_zeros((size_t)count, sizeof *self->parts);
+  return self->base.fields != NULL && self->parts != NULL ? SHARDRT_OK : ALLOC_FAILED;
+}
+
+int blocks_add_field(struct blocks_source *self, const char *array, int32_t dtype, int32_t ndim, const int64_t *shape) {
+  const char *title = self->blocks.file.title;
+  shardrt_source *base = &self->base;
+  if (ndim < 1)
+    return error_set(SHARDRT_EINVAL,
+                     "%s: \"%s\" is a single number; the first dimension of a field counts the samples; `fields` can "
+                     "name those wanted",
+                     title, array);
+  if (base->nfields > 0 && base->count != shape[0])
+    return error_set(SHARDRT_EINVAL,
+                     "%s: arrays of different length: \"%s\" has %lld samples, \"%s\" has %lld; `fields` can name "
+                     "those wanted",
+                     title, base->fields[0].name, (long long)base->count, array, (long long)shape[0]);
+  size_t sample_bytes; /* also where there are no samples, and so the whole product is 0 */
+  if (!size_bytes(ndim - 1, shape + 1, shardrt_dtype_size(dtype), &sample_bytes))
+    return error_set(SHARDRT_EOVERFLOW, "%s: \"%s\": one sample's shape does not fit in 64 bits", title, array);
+  shardrt_field *field = &base->fields[base->nfields++];
+  *field = (shardrt_field){.dtype = dtype, .ndim = ndim - 1};
+  memcpy(field->shape, shape + 1, (size_t)field->ndim * sizeof *shape);
+  base->count = shape[0];
+  return SHARDRT_OK;
+}
+
+int blocks_check_asked(const struct blocks_source *self, const shardrt_field *asked, int32_t dtype, int32_t ndim,
+                       const int64_t *shape) {
+  const char *title = self->blocks.file.title;
+  if (asked->dtype >= 0 && asked->dtype != dtype)
+    return error_set(SHARDRT_EINVAL, "%s: \"%s\" is %s, not %s; transform.cast converts", title, asked->name,
+                     shardrt_dtype_name(dtype), shardrt_dtype_name(asked->dtype));
+  bool same = asked->ndim < 0 || asked->ndim == ndim - 1;
+  for (int32_t d = 0; same && d < asked->ndim; d++) same = asked->shape[d] < 0 || asked->shape[d] == shape[d + 1];
+  if (same) return SHARDRT_OK;
+  return error_set(SHARDRT_EINVAL, "%s: the samples of \"%s\" do not have the shape that `fields` says", title,
+                   asked->name);
+}
 
 size_t blocks_size(int64_t rows, size_t bytes) {
   const size_t row = bytes / (rows > 0 ? (size_t)rows : 1);

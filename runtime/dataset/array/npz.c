@@ -236,48 +236,20 @@ static const struct npz_array *find_array(const struct npz *self, const char *na
   return NULL;
 }
 
-static int check_asked(const struct npz *self, const shardrt_field *asked, const struct npy_header *header) {
-  const char *title = self->head.blocks.file.title;
-  if (asked->dtype >= 0 && asked->dtype != header->dtype)
-    return error_set(SHARDRT_EINVAL, "%s: \"%s\" is %s, not %s; transform.cast converts", title, asked->name,
-                     shardrt_dtype_name(header->dtype), shardrt_dtype_name(asked->dtype));
-  bool same = asked->ndim < 0 || asked->ndim == header->ndim - 1;
-  for (int32_t d = 0; same && d < asked->ndim; d++)
-    same = asked->shape[d] < 0 || asked->shape[d] == header->shape[d + 1];
-  if (same) return SHARDRT_OK;
-  return error_set(SHARDRT_EINVAL, "%s: the samples of \"%s\" do not have the shape that `fields` says", title,
-                   asked->name);
-}
-
 static int add_field(struct npz *self, const struct npz_array *array, struct reader *arena) {
-  const char *title = self->head.blocks.file.title, *name = array->member->name;
+  const struct npy_header *header = &array->header;
+  const char *name = array->member->name;
   const int32_t f = self->head.base.nfields;
-  shardrt_field *field = &self->head.base.fields[f];
-  struct npy_header header = array->header;
   if (!array->readable) {
-    int code = read_npy_header(self, array->member, arena, &header); /* says why */
+    struct npy_header unreadable;
+    int code = read_npy_header(self, array->member, arena, &unreadable); /* says why */
     return code < 0 ? error_prefix(code, "`fields` can name those wanted") : code;
   }
-  if (header.ndim < 1)
-    return error_set(SHARDRT_EINVAL,
-                     "%s: \"%s\" is a single number; the first dimension of a field counts the samples; `fields` can "
-                     "name those wanted",
-                     title, name);
-  if (f > 0 && self->head.base.count != header.shape[0])
-    return error_set(SHARDRT_EINVAL,
-                     "%s: arrays of different length: \"%s\" has %lld samples, \"%s\" has %lld; `fields` can name "
-                     "those wanted",
-                     title, self->head.base.fields[0].name, (long long)self->head.base.count, name,
-                     (long long)header.shape[0]);
-  size_t sample_bytes; /* also where there are no samples, and so the whole product is 0 */
-  if (!size_bytes(header.ndim - 1, header.shape + 1, shardrt_dtype_size(header.dtype), &sample_bytes))
-    return error_set(SHARDRT_EOVERFLOW, "%s: \"%s\": one sample's shape does not fit in 64 bits", title, name);
-  *field = (shardrt_field){.dtype = header.dtype, .ndim = header.ndim - 1};
-  memcpy(field->shape, header.shape + 1, (size_t)field->ndim * sizeof field->shape[0]);
+  int code = blocks_add_field(&self->head, name, header->dtype, header->ndim, header->shape);
+  if (code < 0) return code;
+  shardrt_field *field = &self->head.base.fields[f];
   field->name = alloc_text("%.*s", (int)name_length(array->member), name);
   if (field->name == NULL) return ALLOC_FAILED;
-  self->head.base.nfields++;
-  self->head.base.count = header.shape[0];
   self->chosen[f] = array;
   self->head.parts[f] = (struct blocks_part){
       .name = field->name, .offset = elements_at(array), .block = block_size(array), .first = array->row + 1};
@@ -287,12 +259,10 @@ static int add_field(struct npz *self, const struct npz_array *array, struct rea
 static int make_fields(struct npz *self, int32_t nasked, const shardrt_field *asked, struct reader *arena) {
   const int64_t count = nasked > 0 ? nasked : self->count;
   if (count < 1) return error_set(SHARDRT_EFORMAT, "%s: it has no arrays (NAME.npy)", self->head.blocks.file.title);
-  if (count > INT32_MAX) return error_set(SHARDRT_EFORMAT, "%s: it has too many arrays", self->head.blocks.file.title);
-  self->head.base.fields = alloc_zeros((size_t)count, sizeof *self->head.base.fields);
-  self->head.parts = alloc_zeros((size_t)count, sizeof *self->head.parts);
+  int code = blocks_make_room(&self->head, count);
+  if (code < 0) return code;
   self->chosen = alloc_zeros((size_t)count, sizeof(struct npz_array *));
-  if (self->head.base.fields == NULL || self->head.parts == NULL || self->chosen == NULL) return ALLOC_FAILED;
-  int code = SHARDRT_OK;
+  if (self->chosen == NULL) return ALLOC_FAILED;
   for (int64_t f = 0; f < count && code == SHARDRT_OK; f++) {
     const struct npz_array *array = nasked > 0 ? find_array(self, asked[f].name) : &self->arrays[f];
     const struct npz_array *first = self->count > 0 ? self->arrays : NULL;
@@ -301,7 +271,8 @@ static int make_fields(struct npz *self, int32_t nasked, const shardrt_field *as
                        self->head.blocks.file.title, asked[f].name, (long long)self->count,
                        first != NULL ? (int)name_length(first->member) : 0, first != NULL ? first->member->name : "");
     code = add_field(self, array, arena);
-    if (code == SHARDRT_OK && nasked > 0) code = check_asked(self, &asked[f], &array->header);
+    if (code == SHARDRT_OK && nasked > 0)
+      code = blocks_check_asked(&self->head, &asked[f], array->header.dtype, array->header.ndim, array->header.shape);
   }
   return code;
 }

@@ -6,7 +6,6 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
-#include "base/size.h"
 #include "codec/safetensors_header.h"
 #include "dataset/array/blocks.h"
 #include "dataset/formats.h"
@@ -89,56 +88,28 @@ static int check_asked(const struct safetensors_source *self, const shardrt_fiel
   const shardrt_tensor *tensor = &self->header.tensors[t];
   int code = safetensors_header_check(self->head.blocks.file.path, tensor);
   if (code < 0) return code;
-  if (asked->dtype >= 0 && asked->dtype != tensor->dtype)
-    return error_set(SHARDRT_EINVAL, "%s: \"%s\" is %s, not %s", self->head.blocks.file.title, asked->name,
-                     shardrt_dtype_name(tensor->dtype), shardrt_dtype_name(asked->dtype));
-  bool same = asked->ndim < 0 || asked->ndim == tensor->ndim - 1;
-  for (int32_t d = 0; same && d < asked->ndim; d++)
-    same = asked->shape[d] < 0 || asked->shape[d] == tensor->shape[d + 1];
-  if (same) return SHARDRT_OK;
-  return error_set(SHARDRT_EINVAL, "%s: the samples of \"%s\" do not have the shape that `fields` says",
-                   self->head.blocks.file.title, asked->name);
+  return blocks_check_asked(&self->head, asked, tensor->dtype, tensor->ndim, tensor->shape);
 }
 
 static int add_field(struct safetensors_source *self, int64_t t) {
   const shardrt_tensor *tensor = &self->header.tensors[t];
-  struct blocks_part *part = &self->head.parts[self->head.base.nfields];
-  shardrt_field *field = &self->head.base.fields[self->head.base.nfields];
+  const int32_t f = self->head.base.nfields;
   int code = safetensors_header_check(self->head.blocks.file.path, tensor);
+  if (code == SHARDRT_OK)
+    code = blocks_add_field(&self->head, tensor->name, tensor->dtype, tensor->ndim, tensor->shape);
   if (code < 0) return code;
-  if (tensor->ndim < 1)
-    return error_set(SHARDRT_EINVAL,
-                     "%s: \"%s\" is a single number; the first dimension of a field counts the samples; `fields` can "
-                     "name those wanted",
-                     self->head.blocks.file.title, tensor->name);
-  if (self->head.base.nfields > 0 && self->head.base.count != tensor->shape[0])
-    return error_set(SHARDRT_EINVAL,
-                     "%s: arrays of different length: \"%s\" has %lld samples, \"%s\" has %lld; `fields` can name "
-                     "those wanted",
-                     self->head.blocks.file.title, self->head.base.fields[0].name, (long long)self->head.base.count,
-                     tensor->name, (long long)tensor->shape[0]);
-  size_t sample_bytes; /* also where there are no samples, and so the whole product is 0 */
-  if (!size_bytes(tensor->ndim - 1, tensor->shape + 1, shardrt_dtype_size(tensor->dtype), &sample_bytes))
-    return error_set(SHARDRT_EOVERFLOW, "%s: \"%s\": one sample's shape does not fit in 64 bits",
-                     self->head.blocks.file.title, tensor->name);
-  self->head.base.nfields++;
-  self->head.base.count = tensor->shape[0];
+  self->head.base.fields[f].name = tensor->name;
+  struct blocks_part *part = &self->head.parts[f];
   *part = (struct blocks_part){.name = tensor->name, .offset = tensor->offset, .block = block_size(tensor), .first = 1};
   for (int64_t before = 0; before < t; before++)
     part->first += blocks_count(self->header.tensors[before].bytes, block_size(&self->header.tensors[before]));
-  *field = (shardrt_field){.name = tensor->name, .dtype = tensor->dtype, .ndim = tensor->ndim - 1};
-  memcpy(field->shape, tensor->shape + 1, (size_t)field->ndim * sizeof field->shape[0]);
   return SHARDRT_OK;
 }
 
 static int make_fields(struct safetensors_source *self, int32_t nasked, const shardrt_field *asked) {
   const int64_t count = nasked > 0 ? nasked : self->header.count;
   if (count < 1) return error_set(SHARDRT_EFORMAT, "%s: it has no arrays", self->head.blocks.file.title);
-  if (count > INT32_MAX) return error_set(SHARDRT_EFORMAT, "%s: it has too many arrays", self->head.blocks.file.title);
-  self->head.base.fields = alloc_zeros((size_t)count, sizeof *self->head.base.fields);
-  self->head.parts = alloc_zeros((size_t)count, sizeof *self->head.parts);
-  if (self->head.base.fields == NULL || self->head.parts == NULL) return ALLOC_FAILED;
-  int code = SHARDRT_OK;
+  int code = blocks_make_room(&self->head, count);
   for (int64_t f = 0; f < count && code == SHARDRT_OK; f++) {
     const int64_t t = nasked > 0 ? find_tensor(&self->header, asked[f].name) : f;
     if (nasked > 0) code = check_asked(self, &asked[f], t);
