@@ -1,10 +1,7 @@
 #include "dataset/array/dense.h"
 
-#include <string.h>
-
 #include "base/alloc.h"
 #include "base/error.h"
-#include "base/size.h"
 #include "dataset/box_runs.h"
 #include "dataset/elements.h"
 
@@ -22,32 +19,13 @@ struct dense_source *dense_new(const struct source_format *format, int32_t nfiel
 }
 
 int dense_finish(struct dense_source *source, const char *const *names) {
-  const struct dense_part *first = &source->parts[0];
-  for (int32_t f = 0; f < source->base.nfields; f++) {
+  int code = SHARDRT_OK;
+  for (int32_t f = 0; f < source->base.nfields && code == SHARDRT_OK; f++) {
     const struct dense_part *part = &source->parts[f];
-    shardrt_field *field = &source->base.fields[f];
-    if (part->ndim < 1)
-      return error_set(SHARDRT_EINVAL,
-                       "%s: field \"%s\" is a single number; its first dimension must count the samples", part->title,
-                       names[f]);
-    if (part->shape[0] != first->shape[0])
-      return error_set(SHARDRT_EINVAL, "fields of different length: \"%s\" has %lld samples (%s), \"%s\" has %lld (%s)",
-                       names[0], (long long)first->shape[0], first->title, names[f], (long long)part->shape[0],
-                       part->title);
-    size_t sample_bytes; /* also where there are no samples, and so the whole product is 0 */
-    if (!size_bytes(part->ndim - 1, part->shape + 1, shardrt_dtype_size(part->dtype), &sample_bytes))
-      return error_set(SHARDRT_EOVERFLOW, "%s: one sample's shape does not fit in 64 bits", part->title);
-    field->name = alloc_text("%s", names[f]);
-    if (field->name == NULL) return ALLOC_FAILED;
-    field->dtype = part->dtype;
-    field->ndim = part->ndim - 1;
-    memcpy(field->shape, part->shape + 1, (size_t)field->ndim * sizeof field->shape[0]);
-    int code =
-        source_add_file(&source->base, part->title, part->file.path != NULL ? &part->file : NULL, part->fingerprint);
-    if (code < 0) return code;
+    code = source_add_file(&source->base, part->title, part->file.path != NULL ? &part->file : NULL, part->fingerprint);
+    if (code == SHARDRT_OK) code = source_set_field(&source->base, f, names[f], part->dtype, part->ndim, part->shape);
   }
-  source->base.count = first->shape[0];
-  return SHARDRT_OK;
+  return code;
 }
 
 int dense_open(const struct source_format *format, int32_t nfields, const char *const *names, const char *const *paths,

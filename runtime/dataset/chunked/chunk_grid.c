@@ -40,27 +40,6 @@ static int count_chunks(struct chunk_grid *self) {
   return self->chunks != NULL ? SHARDRT_OK : ALLOC_FAILED;
 }
 
-static int make_field(const struct chunk_grid_source *self, int32_t f, const char *const *names) {
-  const struct chunk_grid *grid = &self->grids[f], *first = &self->grids[0];
-  shardrt_field *field = &self->base.fields[f];
-  if (grid->ndim < 1)
-    return error_set(SHARDRT_EINVAL, "%s: field \"%s\" is a single number; its first dimension must count the samples",
-                     grid->title, names[f]);
-  if (grid->shape[0] != first->shape[0])
-    return error_set(SHARDRT_EINVAL, "fields of different length: \"%s\" has %lld samples (%s), \"%s\" has %lld (%s)",
-                     names[0], (long long)first->shape[0], first->title, names[f], (long long)grid->shape[0],
-                     grid->title);
-  size_t sample_bytes; /* also where there are no samples, and so the whole product is 0 */
-  if (!size_bytes(grid->ndim - 1, grid->shape + 1, shardrt_dtype_size(grid->dtype), &sample_bytes))
-    return error_set(SHARDRT_EOVERFLOW, "%s: one sample's shape does not fit in 64 bits", grid->title);
-  field->name = alloc_text("%s", names[f]);
-  if (field->name == NULL) return ALLOC_FAILED;
-  field->dtype = grid->dtype;
-  field->ndim = grid->ndim - 1;
-  memcpy(field->shape, grid->shape + 1, (size_t)field->ndim * sizeof field->shape[0]);
-  return SHARDRT_OK;
-}
-
 int chunk_grid_open(const struct source_format *format, int32_t nfields, const char *const *names,
                     const char *const *paths, const shardrt_source_options *options, chunk_grid_read *read,
                     shardrt_source **out) {
@@ -71,16 +50,16 @@ int chunk_grid_open(const struct source_format *format, int32_t nfields, const c
   self->grids = alloc_zeros((size_t)nfields, sizeof *self->grids);
   int code = self->base.fields != NULL && self->grids != NULL ? SHARDRT_OK : ALLOC_FAILED;
   for (int32_t f = 0; f < nfields && code == SHARDRT_OK; f++) {
-    code = read(paths[f], options, &self->grids[f]);
-    if (code == SHARDRT_OK) code = source_add_file(&self->base, self->grids[f].title, NULL, self->grids[f].fingerprint);
-    if (code == SHARDRT_OK) code = make_field(self, f, names);
-    if (code == SHARDRT_OK) code = count_chunks(&self->grids[f]);
+    struct chunk_grid *grid = &self->grids[f];
+    code = read(paths[f], options, grid);
+    if (code == SHARDRT_OK) code = source_add_file(&self->base, grid->title, NULL, grid->fingerprint);
+    if (code == SHARDRT_OK) code = source_set_field(&self->base, f, names[f], grid->dtype, grid->ndim, grid->shape);
+    if (code == SHARDRT_OK) code = count_chunks(grid);
   }
   if (code < 0) {
     shardrt_source_free(&self->base);
     return code;
   }
-  self->base.count = self->grids[0].shape[0];
   *out = &self->base;
   return SHARDRT_OK;
 }
