@@ -177,6 +177,17 @@ static int read_dict(struct dict_text *r, struct npy_header *out) {
 
 /* ---- the file ---- */
 
+/* The dict's, as `bytes` bytes of the file tell it: at least PREFIX_V1. */
+static size_t dict_length(const uint8_t *data, size_t bytes) {
+  const size_t length = (size_t)data[MAGIC_BYTES + 2] | (size_t)data[MAGIC_BYTES + 3] << 8;
+  if (data[MAGIC_BYTES] == 1 || bytes < PREFIX_V2) return length;
+  return length | (size_t)data[MAGIC_BYTES + 4] << 16 | (size_t)data[MAGIC_BYTES + 5] << 24;
+}
+
+size_t npy_header_length(const uint8_t *first) {
+  return (first[MAGIC_BYTES] == 1 ? PREFIX_V1 : PREFIX_V2) + dict_length(first, NPY_HEADER_FIRST);
+}
+
 /* Where the dict stands: its first byte and its length. */
 static int find_dict(const char *path, const uint8_t *data, size_t bytes, size_t *offset, size_t *length) {
   if (bytes == 0) return error_set(SHARDRT_EFORMAT, "%s: is empty; a .npy file begins with a header", path);
@@ -192,9 +203,7 @@ static int find_dict(const char *path, const uint8_t *data, size_t bytes, size_t
   if (major < 1 || major > 3 || minor != 0)
     return error_set(SHARDRT_EFORMAT, "%s: .npy version %d.%d; 1.0, 2.0 and 3.0 can be read", path, major, minor);
   *offset = major == 1 ? PREFIX_V1 : PREFIX_V2;
-  *length = (size_t)data[MAGIC_BYTES + 2] | (size_t)data[MAGIC_BYTES + 3] << 8;
-  if (major > 1 && bytes >= PREFIX_V2)
-    *length |= (size_t)data[MAGIC_BYTES + 4] << 16 | (size_t)data[MAGIC_BYTES + 5] << 24;
+  *length = dict_length(data, bytes);
   if (bytes < *offset || bytes - *offset < *length)
     return error_set(SHARDRT_EFORMAT, "%s: is cut off within its header, which is %zu bytes: the file has %zu", path,
                      *offset + *length, bytes);

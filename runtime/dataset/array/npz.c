@@ -20,7 +20,7 @@
 #include "dataset/view/concat.h"
 #include "storage/write/cache.h"
 
-enum { HEAD_BYTES = 12, CACHE_HEAD = 64 };
+enum { CACHE_HEAD = 64 };
 
 static const char cache_head[CACHE_HEAD] = "shardrt: the arrays of an .npz file, unpacked";
 
@@ -65,12 +65,9 @@ static int read_npy_header(const struct npz *self, const struct zip_member *memb
   const struct input file = stored_input(&self->head.blocks.file);
   const uint8_t *data = NULL;
   size_t have;
-  int code = zip_peek(&file, member, HEAD_BYTES, arena, &data, &have);
+  int code = zip_peek(&file, member, NPY_HEADER_FIRST, arena, &data, &have);
   if (code < 0) return code;
-  size_t length = HEAD_BYTES;
-  if (have == HEAD_BYTES)
-    length += data[6] == 1 ? data[8] | (size_t)data[9] << 8
-                           : data[8] | (size_t)data[9] << 8 | (size_t)data[10] << 16 | (size_t)data[11] << 24;
+  const size_t length = have == NPY_HEADER_FIRST ? npy_header_length(data) : NPY_HEADER_FIRST;
   const size_t most = length < NPY_HEADER_READ ? length : NPY_HEADER_READ; /* whatever it says of itself */
   code = zip_peek(&file, member, most, arena, &data, &have);
   if (code < 0) return code;
