@@ -7,18 +7,13 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "codec/decompress.h"
+#include "codec/little_endian.h"
 
 enum { BLOCK_HEADER = 24, CHUNK_HEADER = 40, VARINT_BYTES = 10 };
 
 static uint64_t riegeli_hash(const uint8_t *data, size_t bytes) {
   static const HHKey key = {0x2f696c6567656952, 0x0a7364726f636572, 0x2f696c6567656952, 0x0a7364726f636572};
   return HighwayHash64(key, (const char *)data, bytes);
-}
-
-static uint64_t read_64(const uint8_t *bytes) {
-  uint64_t value = 0;
-  for (int32_t i = 7; i >= 0; i--) value = value << 8 | bytes[i];
-  return value;
 }
 
 bool riegeli_varint(const uint8_t **at, const uint8_t *end, uint64_t *out) {
@@ -54,7 +49,8 @@ static int skip_block_header(struct riegeli_place *p, struct reader *reader) {
   if (p->file->bytes - p->at < BLOCK_HEADER) return bad_chunk(p, "is cut off");
   int code = input_get(p->file, p->at, BLOCK_HEADER, reader, &header);
   if (code != SHARDRT_OK) return code;
-  if (read_64(header) != riegeli_hash(header + 8, BLOCK_HEADER - 8) || read_64(header + 8) != p->at - p->begin)
+  if (little_endian_64(header) != riegeli_hash(header + 8, BLOCK_HEADER - 8) ||
+      little_endian_64(header + 8) != p->at - p->begin)
     return error_set(SHARDRT_EFORMAT, "the chunk at byte %zu: the block header at byte %zu is damaged (HighwayHash)",
                      p->begin, p->at);
   p->at += BLOCK_HEADER;
@@ -101,11 +97,12 @@ int riegeli_chunk_get(const struct input *file, size_t begin, bool verify, struc
   if (begin >= file->bytes) return bad_chunk(&p, "lies behind the end of the file");
   int code = take_bytes(&p, CHUNK_HEADER, reader, &header);
   if (code != SHARDRT_OK) return code;
-  if (read_64(header) != riegeli_hash(header + 8, CHUNK_HEADER - 8))
+  if (little_endian_64(header) != riegeli_hash(header + 8, CHUNK_HEADER - 8))
     return bad_chunk(&p, "has a damaged header (HighwayHash)");
-  const uint64_t bytes = read_64(header + 8), data_hash = read_64(header + 16), decoded = read_64(header + 32);
+  const uint64_t bytes = little_endian_64(header + 8), data_hash = little_endian_64(header + 16),
+                 decoded = little_endian_64(header + 32);
   *out = (struct riegeli_chunk){
-      .type = header[24], .records = (int64_t)(read_64(header + 24) >> 8), .decoded = decoded, .bytes = bytes};
+      .type = header[24], .records = (int64_t)(little_endian_64(header + 24) >> 8), .decoded = decoded, .bytes = bytes};
   code = take_bytes(&p, bytes, reader, &out->data);
   if (code != SHARDRT_OK) return code;
   return !verify || riegeli_hash(out->data, bytes) == data_hash ? SHARDRT_OK

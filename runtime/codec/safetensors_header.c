@@ -11,6 +11,7 @@
 #include "base/text.h"
 #include "base/utf8.h"
 #include "codec/json.h"
+#include "codec/little_endian.h"
 
 /* The reference implementation's names for the dtypes, in its order, by which it sorts (the last first). */
 static const struct {
@@ -252,8 +253,7 @@ static int find_json(const char *path, const uint8_t *data, size_t bytes, uint64
                      "%s: has %zu bytes; a .safetensors file begins with 8 that tell how long its "
                      "header is",
                      path, bytes);
-  *length = 0;
-  for (int32_t i = PREFIX - 1; i >= 0; i--) *length = *length << 8 | data[i];
+  *length = little_endian_64(data);
   if (*length > bytes - PREFIX)
     return error_set(SHARDRT_EFORMAT,
                      "%s: its header is said to have %" PRIu64 " bytes, but only %zu follow: the file "

@@ -8,6 +8,7 @@
 #include "base/crc32c.h"
 #include "base/error.h"
 #include "codec/inflate.h"
+#include "codec/little_endian.h"
 
 enum { CHECKSUM = 4 };
 
@@ -63,8 +64,7 @@ static int unblosc_chunk(const uint8_t *data, size_t data_bytes, uint8_t *dst, s
 static int check_crc(const uint8_t *data, size_t *data_bytes) {
   if (*data_bytes < CHECKSUM) return error_set(SHARDRT_EFORMAT, "cut off: its CRC-32C is not there");
   *data_bytes -= CHECKSUM;
-  const uint8_t *at = data + *data_bytes;
-  const uint32_t noted = (uint32_t)at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16 | (uint32_t)at[3] << 24;
+  const uint32_t noted = little_endian_32(data + *data_bytes);
   const uint32_t found = crc32c(0, data, *data_bytes);
   if (found == noted) return SHARDRT_OK;
   return error_set(SHARDRT_EFORMAT, "damaged: its CRC-32C is %08x, and should be %08x", found, noted);

@@ -6,6 +6,7 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "codec/little_endian.h"
 #include "codec/safetensors_header.h"
 #include "dataset/array/blocks.h"
 #include "dataset/formats.h"
@@ -29,10 +30,9 @@ static int read_safetensors_header(const struct stored *file, struct reader *rea
   const uint8_t *data = NULL;
   size_t bytes = file->bytes;
   if (bytes >= LENGTH) { /* of the file's bytes, no more than its header is asked for */
-    uint64_t length = 0;
     int code = stored_get(file, 0, LENGTH, reader, &data);
     if (code < 0) return code;
-    memcpy(&length, data, LENGTH);
+    const uint64_t length = little_endian_64(data);
     if (length < bytes - LENGTH) bytes = LENGTH + (size_t)length;
   }
   int code = stored_get(file, 0, bytes, reader, &data);

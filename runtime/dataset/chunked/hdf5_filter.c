@@ -5,6 +5,7 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "codec/inflate.h"
+#include "codec/little_endian.h"
 #include "dataset/chunked/hdf5_file.h"
 
 enum { CHECKSUM = 4, SUMS = 360 /* of so many words fit in 32 bits */ };
@@ -36,8 +37,7 @@ static uint32_t fletcher32(const uint8_t *data, size_t bytes) {
 static int check_sum(const uint8_t *data, size_t *bytes) {
   if (*bytes < CHECKSUM) return error_set(SHARDRT_EFORMAT, "damaged: its checksum is not there");
   *bytes -= CHECKSUM;
-  const uint8_t *at = data + *bytes;
-  const uint32_t noted = (uint32_t)at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16 | (uint32_t)at[3] << 24;
+  const uint32_t noted = little_endian_32(data + *bytes);
   const uint32_t found = fletcher32(data, *bytes);
   const uint32_t turned = (found & 0x00ff00ff) << 8 | (found & 0xff00ff00) >> 8; /* as releases before 1.6.3 had it */
   if (found == noted || turned == noted) return SHARDRT_OK;

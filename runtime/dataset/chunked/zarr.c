@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/size.h"
+#include "codec/little_endian.h"
 #include "dataset/audit.h"
 #include "dataset/chunked/chunk_grid.h"
 #include "dataset/chunked/zarr_metadata.h"
@@ -97,12 +98,6 @@ static int64_t shard_of(const struct zarr *self, const int64_t *at) {
   return number;
 }
 
-static uint64_t number_at(const uint8_t *bytes) {
-  uint64_t number = 0;
-  for (int32_t i = 7; i >= 0; i--) number = number << 8 | bytes[i];
-  return number;
-}
-
 /* Where in a shard the chunk at these coordinates lies; *there = false: it is missing. */
 static int find_in_shard(const struct zarr *self, const int64_t *at, const struct stored *file, struct reader *reader,
                          size_t *offset, size_t *bytes, bool *there) {
@@ -125,7 +120,7 @@ static int find_in_shard(const struct zarr *self, const int64_t *at, const struc
   if (code < 0) return code;
   code = zarr_decode(&about->index_codecs, index, plain + checksums, NULL, plain, reader, &index);
   if (code < 0) return error_prefix(code, "%s: the shard's index at byte %zu", file->title, first);
-  const uint64_t begin = number_at(index + which * ENTRY), length = number_at(index + which * ENTRY + 8);
+  const uint64_t begin = little_endian_64(index + which * ENTRY), length = little_endian_64(index + which * ENTRY + 8);
   *there = begin != UINT64_MAX || length != UINT64_MAX;
   *offset = (size_t)begin;
   *bytes = (size_t)length;

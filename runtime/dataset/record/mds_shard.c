@@ -19,15 +19,12 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "codec/decompress.h"
+#include "codec/little_endian.h"
 #include "storage/gunzip.h"
 #include "storage/local/url.h"
 #include "storage/write/cache.h"
 
 enum { OFFSET_BYTES = 4 };
-
-static uint32_t read_32(const uint8_t *bytes) {
-  return (uint32_t)bytes[0] | (uint32_t)bytes[1] << 8 | (uint32_t)bytes[2] << 16 | (uint32_t)bytes[3] << 24;
-}
 
 /* ---- a whole file's hashes --------------------------------------------------------------------------------------- */
 
@@ -172,7 +169,7 @@ static int scan_sample(const struct scan *s, const struct stored *file, int64_t 
   for (int32_t c = 0; c < s->index->ncolumns; c++) {
     size_t size = (size_t)s->index->columns[c].size;
     if (size == 0) {
-      size = read_32(data + sizes);
+      size = little_endian_32(data + sizes);
       sizes += OFFSET_BYTES;
     }
     if (size > bytes - at) return bad_sample(file, sample, offset, "has columns that are larger than it is");
@@ -206,7 +203,7 @@ static int scan_samples(const struct scan *s, const struct stored *file, struct 
     const uint8_t *pair;
     code = stored_get(file, (size_t)(i + 1) * OFFSET_BYTES, 2 * OFFSET_BYTES, arena, &pair);
     if (code != SHARDRT_OK) return code;
-    const size_t begin = read_32(pair), end = read_32(pair + OFFSET_BYTES);
+    const size_t begin = little_endian_32(pair), end = little_endian_32(pair + OFFSET_BYTES);
     if (begin < head || end < begin || end > file->bytes)
       code = bad_sample(file, i, begin, "lies outside of the file, or ends before it begins");
     else
@@ -231,7 +228,7 @@ static int mds_scan(const struct stored *file, struct reader *arena, struct inde
   if (code == SHARDRT_OK && !by_sample) code = check_file(file->title, &s->shard->raw, all, file->bytes);
   if (code != SHARDRT_OK) return index_writer_lose_rest(writer, file, 0, code);
   if (file->bytes / OFFSET_BYTES < 2 || s->shard->samples > (int64_t)(file->bytes / OFFSET_BYTES) - 2 ||
-      read_32(all) != s->shard->samples) {
+      little_endian_32(all) != s->shard->samples) {
     code = error_set(SHARDRT_EFORMAT, "%s: is no MDS shard of %lld samples, as index.json tells", file->title,
                      (long long)s->shard->samples);
     return index_writer_lose_rest(writer, file, 0, code);
