@@ -6,8 +6,8 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "base/little_endian.h"
 #include "codec/decompress.h"
-#include "codec/little_endian.h"
 
 enum { BLOCK_HEADER = 24, CHUNK_HEADER = 40, VARINT_BYTES = 10 };
 

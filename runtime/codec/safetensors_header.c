@@ -7,11 +7,11 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "base/little_endian.h"
 #include "base/size.h"
 #include "base/text.h"
 #include "base/utf8.h"
 #include "codec/json.h"
-#include "codec/little_endian.h"
 
 /* The reference implementation's names for the dtypes, in its order, by which it sorts (the last first). */
 static const struct {

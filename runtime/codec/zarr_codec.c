@@ -7,8 +7,8 @@
 #include "base/alloc.h"
 #include "base/crc32c.h"
 #include "base/error.h"
+#include "base/little_endian.h"
 #include "codec/inflate.h"
-#include "codec/little_endian.h"
 
 enum { CHECKSUM = 4 };
 

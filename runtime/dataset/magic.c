@@ -3,8 +3,8 @@
 #include <string.h>
 
 #include "base/crc32c.h"
+#include "base/little_endian.h"
 #include "base/utf8.h"
-#include "codec/little_endian.h"
 
 enum { TEXT_LEAST = 128 };
 

@@ -6,7 +6,7 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
-#include "codec/little_endian.h"
+#include "base/little_endian.h"
 #include "codec/safetensors_header.h"
 #include "dataset/array/blocks.h"
 #include "dataset/formats.h"

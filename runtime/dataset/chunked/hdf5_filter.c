@@ -4,8 +4,8 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "base/little_endian.h"
 #include "codec/inflate.h"
-#include "codec/little_endian.h"
 #include "dataset/chunked/hdf5_file.h"
 
 enum { CHECKSUM = 4, SUMS = 360 /* of so many words fit in 32 bits */ };

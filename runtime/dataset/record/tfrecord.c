@@ -5,7 +5,7 @@
  * where: the index does. Fields are features (example_fields.h). */
 #include "base/crc32c.h"
 #include "base/error.h"
-#include "codec/little_endian.h"
+#include "base/little_endian.h"
 #include "dataset/formats.h"
 #include "dataset/record/example_fields.h"
 #include "dataset/record/records.h"

@@ -1,6 +1,6 @@
 /* little_endian.h - whole numbers as most files hold them: the lowest byte first. */
-#ifndef SHARDRT_CODEC_LITTLE_ENDIAN_H
-#define SHARDRT_CODEC_LITTLE_ENDIAN_H
+#ifndef SHARDRT_BASE_LITTLE_ENDIAN_H
+#define SHARDRT_BASE_LITTLE_ENDIAN_H
 
 #include <stdint.h>
 
