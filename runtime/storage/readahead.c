@@ -130,7 +130,7 @@ bool ahead_is_missing(struct ahead *self) {
 /* ---- reading ---------------------------------------------------------------------------------------------------- */
 
 /* Sets up what reads, once. */
-static void choose_way(struct ahead *self) {
+static void set_up_reads(struct ahead *self) {
   if (ahead_way(self) != NULL) return;
   const char *way = "none";
   if (self->wanted == AHEAD_RING && ring_new(DEPTH, &self->ring) == SHARDRT_OK) way = "io_uring";
@@ -178,7 +178,7 @@ int64_t ahead_read(struct ahead *self) {
     for (size_t at = page_start(self, e->offset); next_piece(self, e, &at, &p);) {
       p.file = mapping_descriptor(e->file);
       if (p.file < 0) break;
-      choose_way(self);
+      set_up_reads(self);
       total += read_one(self, &p);
     }
   }

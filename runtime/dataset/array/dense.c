@@ -69,7 +69,7 @@ int dense_place(struct dense_part *part, size_t first) {
   return stored_check(&part->file, 0, first);
 }
 
-static int check_data(const struct dense_part *part) {
+static int check_has_data(const struct dense_part *part) {
   if (part->data != NULL || part->remote) return SHARDRT_OK;
   return error_set(SHARDRT_EDATA, "%s: its samples cannot be read here: it was opened for its shape only (planning)",
                    part->title);
@@ -83,7 +83,7 @@ static const char *guard_title(const struct dense_part *part) {
 int dense_gather(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
                  const shardrt_box *inner, struct reader *reader, void *dst) {
   const struct dense_part *part = &((const struct dense_source *)source)->parts[field];
-  int code = check_data(part);
+  int code = check_has_data(part);
   if (code < 0) return code;
   const size_t element_bytes = shardrt_dtype_size(part->dtype);
   const struct box_runs runs = box_runs_of(&source->fields[field], inner, element_bytes);
@@ -100,7 +100,7 @@ int dense_gather(const shardrt_source *source, int32_t field, const int64_t *sam
 }
 
 /* Where a whole sample lies, not checked. */
-static const uint8_t *place_of(const struct dense_part *part, int64_t sample, size_t *sample_bytes) {
+static const uint8_t *sample_place(const struct dense_part *part, int64_t sample, size_t *sample_bytes) {
   const size_t element_bytes = shardrt_dtype_size(part->dtype);
   if (part->data == NULL || part->swap || (uintptr_t)part->data % element_bytes != 0) return NULL;
   *sample_bytes = element_bytes;
@@ -111,7 +111,7 @@ static const uint8_t *place_of(const struct dense_part *part, int64_t sample, si
 const void *dense_find(const shardrt_source *source, int32_t field, int64_t sample, size_t first, size_t bytes) {
   const struct dense_part *part = &((const struct dense_source *)source)->parts[field];
   size_t sample_bytes = 0;
-  const uint8_t *at = place_of(part, sample, &sample_bytes);
+  const uint8_t *at = sample_place(part, sample, &sample_bytes);
   if (at == NULL || part->guard == NULL) return at;
   const size_t offset = part->first + (size_t)sample * sample_bytes + first;
   return guard_check(part->guard, guard_title(part), offset, bytes) == SHARDRT_OK ? at : NULL;
@@ -121,7 +121,7 @@ int dense_value(const shardrt_source *source, int32_t field, int64_t sample, str
                 bool *handled) {
   const struct dense_part *part = &((const struct dense_source *)source)->parts[field];
   const shardrt_field *f = &source->fields[field];
-  int code = check_data(part);
+  int code = check_has_data(part);
   if (code < 0) return code;
   out->dtype = f->dtype; /* place by place: this is done for every sample of a few hundred bytes */
   out->ndim = f->ndim;
@@ -131,7 +131,7 @@ int dense_value(const shardrt_source *source, int32_t field, int64_t sample, str
     out->start[d] = 0;
   }
   size_t bytes = 0;
-  out->data = (void *)place_of(part, sample, &bytes); /* who reads a value does not write to it */
+  out->data = (void *)sample_place(part, sample, &bytes); /* who reads a value does not write to it */
   *handled = out->data != NULL;
   if (*handled && part->guard != NULL)
     code = guard_check(part->guard, guard_title(part), part->first + (size_t)sample * bytes, bytes);

@@ -81,7 +81,7 @@ static size_t elements_at(const struct npz_array *array) {
   return array->member->data + array->header.data_offset;
 }
 
-static size_t block_size(const struct npz_array *array) {
+static size_t npz_block_size(const struct npz_array *array) {
   return blocks_size(array->header.ndim > 0 ? array->header.shape[0] : 1, array->header.data_bytes);
 }
 
@@ -89,7 +89,7 @@ static size_t block_size(const struct npz_array *array) {
 static int place_array(struct npz *self, struct npz_array *array) {
   if (!array->member->deflated) {
     array->row = self->rows;
-    self->rows += 1 + blocks_count(array->header.data_bytes, block_size(array));
+    self->rows += 1 + blocks_count(array->header.data_bytes, npz_block_size(array));
     return SHARDRT_OK;
   }
   array->unpacked = self->unpacked_bytes;
@@ -142,13 +142,13 @@ static int scan_arrays(const struct stored *file, struct reader *arena, struct i
     code = zip_read(&input, array->member, arena, NULL, NULL);
     if (code == SHARDRT_OK) code = blocks_add(file, header, head, head, arena, writer);
     if (code == SHARDRT_OK)
-      code = blocks_add(file, elements_at(array), array->header.data_bytes, block_size(array), arena, writer);
+      code = blocks_add(file, elements_at(array), array->header.data_bytes, npz_block_size(array), arena, writer);
   }
   return code;
 }
 
 /* The index, which must be of this archive and these headers. */
-static int open_index(struct npz *self, const shardrt_source_options *options, struct reader *reader) {
+static int open_npz_index(struct npz *self, const shardrt_source_options *options, struct reader *reader) {
   struct blocks *blocks = &self->head.blocks;
   const uint8_t *data = NULL;
   size_t bytes = 0;
@@ -233,7 +233,7 @@ static const struct npz_array *find_array(const struct npz *self, const char *na
   return NULL;
 }
 
-static int add_field(struct npz *self, const struct npz_array *array, struct reader *arena) {
+static int add_npz_field(struct npz *self, const struct npz_array *array, struct reader *arena) {
   const struct npy_header *header = &array->header;
   const char *name = array->member->name;
   const int32_t f = self->head.base.nfields;
@@ -249,11 +249,11 @@ static int add_field(struct npz *self, const struct npz_array *array, struct rea
   if (field->name == NULL) return ALLOC_FAILED;
   self->chosen[f] = array;
   self->head.parts[f] = (struct blocks_part){
-      .name = field->name, .offset = elements_at(array), .block = block_size(array), .first = array->row + 1};
+      .name = field->name, .offset = elements_at(array), .block = npz_block_size(array), .first = array->row + 1};
   return SHARDRT_OK;
 }
 
-static int make_fields(struct npz *self, int32_t nasked, const shardrt_field *asked, struct reader *arena) {
+static int make_npz_fields(struct npz *self, int32_t nasked, const shardrt_field *asked, struct reader *arena) {
   const int64_t count = nasked > 0 ? nasked : self->count;
   if (count < 1) return error_set(SHARDRT_EFORMAT, "%s: it has no arrays (NAME.npy)", self->head.blocks.file.title);
   int code = blocks_make_room(&self->head, count);
@@ -267,7 +267,7 @@ static int make_fields(struct npz *self, int32_t nasked, const shardrt_field *as
       return error_set(SHARDRT_EINVAL, "%s: it has no array \"%s\"; of its %lld the first is \"%.*s\"",
                        self->head.blocks.file.title, asked[f].name, (long long)self->count,
                        first != NULL ? (int)name_length(first->member) : 0, first != NULL ? first->member->name : "");
-    code = add_field(self, array, arena);
+    code = add_npz_field(self, array, arena);
     if (code == SHARDRT_OK && nasked > 0)
       code = blocks_check_asked(&self->head, &asked[f], array->header.dtype, array->header.ndim, array->header.shape);
   }
@@ -287,8 +287,8 @@ static int open_arrays(shardrt_source *source, const char *path, int32_t nasked,
   if (code == SHARDRT_OK) code = zip_open(&input, &reader, &self->zip);
   if (code == SHARDRT_OK) code = find_arrays(self, &reader);
   const bool data = options->headers_only == 0;
-  if (code == SHARDRT_OK && self->head.blocks.verify && data) code = open_index(self, options, &reader);
-  if (code == SHARDRT_OK) code = make_fields(self, nasked, asked, &reader);
+  if (code == SHARDRT_OK && self->head.blocks.verify && data) code = open_npz_index(self, options, &reader);
+  if (code == SHARDRT_OK) code = make_npz_fields(self, nasked, asked, &reader);
   if (code == SHARDRT_OK && self->head.blocks.verify && data) code = check_heads(self, &reader);
   if (code == SHARDRT_OK && verify == SHARDRT_VERIFY_ONCE) code = index_file_once(&self->head.blocks.index);
   if (code == SHARDRT_OK && data) code = open_unpacked(self, options);

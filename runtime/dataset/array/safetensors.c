@@ -22,7 +22,7 @@ struct safetensors_source {
 /* ---- blocks and their index ------------------------------------------------------------------------------------- */
 
 /* Of an array whose first dimension may count something. */
-static size_t block_size(const shardrt_tensor *tensor) {
+static size_t safetensors_block_size(const shardrt_tensor *tensor) {
   return blocks_size(tensor->ndim > 0 ? tensor->shape[0] : 1, tensor->bytes);
 }
 
@@ -49,19 +49,20 @@ static int scan_tensors(const struct stored *file, struct reader *arena, struct 
   if (code == SHARDRT_OK) code = blocks_add(file, 0, all, all, arena, writer);
   for (int64_t t = 0; t < header->count && code == SHARDRT_OK; t++) {
     const shardrt_tensor *tensor = &header->tensors[t];
-    code = blocks_add(file, tensor->offset, tensor->bytes, block_size(tensor), arena, writer);
+    code = blocks_add(file, tensor->offset, tensor->bytes, safetensors_block_size(tensor), arena, writer);
   }
   return code;
 }
 
 /* The index, which must be of this header. */
-static int open_index(struct safetensors_source *self, const shardrt_source_options *options, struct reader *reader) {
+static int open_safetensors_index(struct safetensors_source *self, const shardrt_source_options *options,
+                                  struct reader *reader) {
   int code = index_file_open(&self->head.blocks.file, "safetensors", options->cache, false, scan_tensors, &self->header,
                              &self->head.blocks.index);
   if (code < 0) return code;
   int64_t rows = 1;
   for (int64_t t = 0; t < self->header.count; t++)
-    rows += blocks_count(self->header.tensors[t].bytes, block_size(&self->header.tensors[t]));
+    rows += blocks_count(self->header.tensors[t].bytes, safetensors_block_size(&self->header.tensors[t]));
   const uint8_t *header = NULL;
   size_t bytes = 0;
   code = self->head.blocks.index.rows > 0
@@ -91,7 +92,7 @@ static int check_asked(const struct safetensors_source *self, const shardrt_fiel
   return blocks_check_asked(&self->head, asked, tensor->dtype, tensor->ndim, tensor->shape);
 }
 
-static int add_field(struct safetensors_source *self, int64_t t) {
+static int add_safetensors_field(struct safetensors_source *self, int64_t t) {
   const shardrt_tensor *tensor = &self->header.tensors[t];
   const int32_t f = self->head.base.nfields;
   int code = safetensors_header_check(self->head.blocks.file.path, tensor);
@@ -100,20 +101,22 @@ static int add_field(struct safetensors_source *self, int64_t t) {
   if (code < 0) return code;
   self->head.base.fields[f].name = tensor->name;
   struct blocks_part *part = &self->head.parts[f];
-  *part = (struct blocks_part){.name = tensor->name, .offset = tensor->offset, .block = block_size(tensor), .first = 1};
+  *part = (struct blocks_part){
+      .name = tensor->name, .offset = tensor->offset, .block = safetensors_block_size(tensor), .first = 1};
   for (int64_t before = 0; before < t; before++)
-    part->first += blocks_count(self->header.tensors[before].bytes, block_size(&self->header.tensors[before]));
+    part->first +=
+        blocks_count(self->header.tensors[before].bytes, safetensors_block_size(&self->header.tensors[before]));
   return SHARDRT_OK;
 }
 
-static int make_fields(struct safetensors_source *self, int32_t nasked, const shardrt_field *asked) {
+static int make_safetensors_fields(struct safetensors_source *self, int32_t nasked, const shardrt_field *asked) {
   const int64_t count = nasked > 0 ? nasked : self->header.count;
   if (count < 1) return error_set(SHARDRT_EFORMAT, "%s: it has no arrays", self->head.blocks.file.title);
   int code = blocks_make_room(&self->head, count);
   for (int64_t f = 0; f < count && code == SHARDRT_OK; f++) {
     const int64_t t = nasked > 0 ? find_tensor(&self->header, asked[f].name) : f;
     if (nasked > 0) code = check_asked(self, &asked[f], t);
-    if (code == SHARDRT_OK) code = add_field(self, t);
+    if (code == SHARDRT_OK) code = add_safetensors_field(self, t);
   }
   return code;
 }
@@ -129,8 +132,8 @@ static int open_tensors(shardrt_source *source, const char *path, int32_t nasked
   if (code == SHARDRT_OK) code = source_add_file(&self->head.base, file->title, file, 0);
   if (code == SHARDRT_OK) code = read_safetensors_header(file, &reader, &self->header);
   if (code == SHARDRT_OK && self->head.blocks.verify && options->headers_only == 0)
-    code = open_index(self, options, &reader);
-  if (code == SHARDRT_OK) code = make_fields(self, nasked, asked);
+    code = open_safetensors_index(self, options, &reader);
+  if (code == SHARDRT_OK) code = make_safetensors_fields(self, nasked, asked);
   if (code == SHARDRT_OK && verify == SHARDRT_VERIFY_ONCE) code = index_file_once(&self->head.blocks.index);
   reader_clear(&reader);
   return code;

@@ -66,7 +66,7 @@ static int tokens_extents(const shardrt_source *source, int32_t field, const int
 }
 
 /* What stored_check fails with. */
-static int check_piece(const struct tokens_source *tokens, int64_t sample, size_t first, size_t bytes) {
+static int check_tokens(const struct tokens_source *tokens, int64_t sample, size_t first, size_t bytes) {
   return stored_check(&tokens->file, tokens->first + (size_t)sample * tokens->stride_bytes + first, bytes);
 }
 
@@ -74,7 +74,7 @@ static const void *tokens_find(const shardrt_source *source, int32_t field, int6
                                size_t bytes) {
   (void)field;
   const struct tokens_source *tokens = (const struct tokens_source *)source;
-  if (tokens->data == NULL || check_piece(tokens, sample, first, bytes) < 0) return NULL;
+  if (tokens->data == NULL || check_tokens(tokens, sample, first, bytes) < 0) return NULL;
   return tokens->data + (size_t)sample * tokens->stride_bytes;
 }
 
@@ -88,7 +88,7 @@ static int tokens_value(const shardrt_source *source, int32_t field, int64_t sam
   out->data =
       (void *)(tokens->data + (size_t)sample * tokens->stride_bytes); /* who reads a value does not write to it */
   reader->bytes_read += (int64_t)value_bytes(out);
-  return check_piece(tokens, sample, 0, value_bytes(out));
+  return check_tokens(tokens, sample, 0, value_bytes(out));
 }
 
 /* The stride changes the samples, and neither their number nor their shape need tell. */

@@ -122,7 +122,7 @@ static int add_entry(const char *path, const struct dirent *entry, bool full, st
 
 /* Adds the names of the folders in `path` to `folders`, and those of the images to `images` (NULL: they are not
  * wanted), with the path before them where `full`. */
-static int list_folder(const char *path, bool full, struct names *folders, struct names *images) {
+static int list_images(const char *path, bool full, struct names *folders, struct names *images) {
   DIR *directory = opendir(path);
   if (directory == NULL) return refuse_folder(path);
   int code = SHARDRT_OK;
@@ -140,7 +140,7 @@ static int collect_images(const char *path, int32_t depth, struct names *images)
     return error_set(SHARDRT_EIO, "the folder %s: folders within folders, more than %d deep: a link to a folder above?",
                      path, DEEPEST);
   struct names folders = {0};
-  int code = list_folder(path, true, &folders, images);
+  int code = list_images(path, true, &folders, images);
   for (int64_t i = 0; i < folders.count && code == SHARDRT_OK; i++)
     code = collect_images(folders.texts[i], depth + 1, images);
   names_clear(&folders);
@@ -173,7 +173,7 @@ static int set_labels(struct image_folder *self, const int64_t *firsts) {
 }
 
 static int find_samples(struct image_folder *self) {
-  int code = list_folder(self->path, false, &self->classes, NULL);
+  int code = list_images(self->path, false, &self->classes, NULL);
   if (code != SHARDRT_OK) return code;
   if (self->classes.count == 0 || self->classes.count > INT32_MAX)
     return error_set(SHARDRT_EFORMAT, "%s: holds no folders; each class of images has one", self->title);

@@ -9,7 +9,7 @@
 #include "base/search.h"
 
 /* The base that a sample is of; `likely` is looked at first. */
-static int32_t part_of(const struct concat_source *c, int64_t sample, int32_t likely) {
+static int32_t concat_part(const struct concat_source *c, int64_t sample, int32_t likely) {
   if (sample >= c->firsts[likely] && sample < c->firsts[likely + 1]) return likely;
   assert(sample >= 0 && sample < c->view.head.count);
   return (int32_t)search_part(c->firsts, sizeof *c->firsts, c->view.head.nbases, sample);
@@ -19,7 +19,7 @@ static int32_t part_of(const struct concat_source *c, int64_t sample, int32_t li
 int64_t concat_translate(const shardrt_source *source, const int64_t *samples, int64_t n, int32_t *base,
                          int64_t *translated) {
   const struct concat_source *c = (const struct concat_source *)source;
-  *base = part_of(c, samples[0], *base);
+  *base = concat_part(c, samples[0], *base);
   const int64_t first = c->firsts[*base], end = c->firsts[*base + 1];
   int64_t run = 0;
   for (; run < n && samples[run] >= first && samples[run] < end; run++) translated[run] = samples[run] - first;
@@ -29,7 +29,8 @@ int64_t concat_translate(const shardrt_source *source, const int64_t *samples, i
 void concat_compute(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n, void *dst) {
   (void)field;
   int32_t *labels = dst, part = 0;
-  for (int64_t i = 0; i < n; i++) labels[i] = part = part_of((const struct concat_source *)source, samples[i], part);
+  for (int64_t i = 0; i < n; i++)
+    labels[i] = part = concat_part((const struct concat_source *)source, samples[i], part);
 }
 
 uint64_t concat_fingerprint(const shardrt_source *source) {

@@ -71,7 +71,8 @@ static const shardrt_source *begin_run(const struct view *self, const int64_t *s
 }
 
 /* One sample's base, and its number there. */
-static const shardrt_source *base_of(const shardrt_source *source, int64_t sample, int32_t *base, int64_t *translated) {
+static const shardrt_source *view_base(const shardrt_source *source, int64_t sample, int32_t *base,
+                                       int64_t *translated) {
   *base = 0;
   const int64_t found = source->format->translate(source, &sample, 1, base, translated);
   assert(found == 1 && *base >= 0 && *base < source->nbases);
@@ -128,7 +129,7 @@ int view_value(const shardrt_source *source, int32_t field, int64_t sample, stru
   if (field >= self->shared) return SHARDRT_OK;
   int32_t b;
   int64_t translated;
-  const shardrt_source *base = base_of(source, sample, &b, &translated);
+  const shardrt_source *base = view_base(source, sample, &b, &translated);
   if (base->format->value == NULL) return SHARDRT_OK;
   return base->format->value(base, base_field(self, b, field), translated, reader, out, handled);
 }
@@ -138,7 +139,7 @@ const void *view_find(const shardrt_source *source, int32_t field, int64_t sampl
   if (field >= self->shared) return NULL;
   int32_t b;
   int64_t translated;
-  const shardrt_source *base = base_of(source, sample, &b, &translated);
+  const shardrt_source *base = view_base(source, sample, &b, &translated);
   if (base->format->find == NULL) return NULL;
   return base->format->find(base, base_field(self, b, field), translated, first, bytes);
 }
@@ -148,7 +149,7 @@ int view_error_context(const shardrt_source *source, int32_t field, int64_t samp
   if (field >= self->shared) return code;
   int32_t b;
   int64_t translated;
-  const shardrt_source *base = base_of(source, sample, &b, &translated);
+  const shardrt_source *base = view_base(source, sample, &b, &translated);
   return source_error_context(base, base_field(self, b, field), translated, code);
 }
 
@@ -156,7 +157,7 @@ int64_t view_number(const shardrt_source *source, int64_t sample) {
   const struct view *self = (const struct view *)source;
   int32_t b;
   int64_t translated;
-  const shardrt_source *base = base_of(source, sample, &b, &translated);
+  const shardrt_source *base = view_base(source, sample, &b, &translated);
   return source_number(base, translated) + (self->numbers != NULL ? self->numbers[b] : 0);
 }
 

@@ -12,7 +12,7 @@ struct about {
   int32_t whole;
 };
 
-static struct rangecache_key key_of(const char *what, const char *url, const struct fetch_version *version) {
+static struct rangecache_key hashed_key(const char *what, const char *url, const struct fetch_version *version) {
   struct rangecache_key key;
   uint64_t *halves[] = {&key.a, &key.b};
   for (int64_t i = 0; i < 2; i++) {
@@ -26,7 +26,7 @@ static struct rangecache_key key_of(const char *what, const char *url, const str
 
 /* A file that the server says nothing of but its length is known by what it begins with, too. */
 static void set_key(struct remote *self, const struct fetch_request *request) {
-  self->key = key_of("file", self->url, &self->version);
+  self->key = hashed_key("file", self->url, &self->version);
   self->blocks = self->version.bytes / RANGECACHE_BLOCK + (self->version.bytes % RANGECACHE_BLOCK != 0);
   if (self->version.etag[0] == '\0' && self->version.modified[0] == '\0' && request->got > 0) {
     self->key.a = hash_bytes(self->key.a, request->data, request->got);
@@ -83,7 +83,7 @@ static bool read_about(const struct remote *self, const struct rangecache_key *k
 
 /* Asks the server for the first block, unless the file is the one that the cache knows. */
 static int ask_server(struct remote *self, struct fetch *fetch, bool *there) {
-  const struct rangecache_key key = key_of("about", self->url, NULL);
+  const struct rangecache_key key = hashed_key("about", self->url, NULL);
   struct remote_opening opening = {.remote = self};
   const bool known = read_about(self, &key, &opening.known);
   struct fetch_request request = {.url = self->url,

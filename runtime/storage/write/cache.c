@@ -65,7 +65,7 @@ static int check_owner(const char *folder) {
 
 /* What tells one file from another; the last block of a gzipped one holds checksum and length of the contents. An index
  * is found by its file's length and time alone: it is there to find that the contents changed. */
-static uint64_t key_of(const char *path, const struct mapping *file, bool by_contents) {
+static uint64_t cache_key(const char *path, const struct mapping *file, bool by_contents) {
   if (file->remote != NULL) return (uint64_t)file->changed;
   char real[PATH_MAX];
   const size_t block = file->bytes < STORAGE_HEAD ? file->bytes : STORAGE_HEAD;
@@ -106,9 +106,9 @@ static int target_in_cache(const struct cache_request *r, struct target *out) {
   if (path == NULL) return ALLOC_FAILED;
   const char *slash = strrchr(path, '/'), *name = slash != NULL ? slash + 1 : path;
   const size_t length = on_server ? strcspn(name, "?") : strlen(name);
-  out->path =
-      alloc_text("%s/%.*s-%016llx%s", out->folder, (int)(length < 100 ? length : 100), name,
-                 (unsigned long long)key_of(r->path, r->file, r->suffix == NULL), r->suffix != NULL ? r->suffix : "");
+  out->path = alloc_text("%s/%.*s-%016llx%s", out->folder, (int)(length < 100 ? length : 100), name,
+                         (unsigned long long)cache_key(r->path, r->file, r->suffix == NULL),
+                         r->suffix != NULL ? r->suffix : "");
   alloc_free(path);
   return out->path != NULL ? SHARDRT_OK : ALLOC_FAILED;
 }

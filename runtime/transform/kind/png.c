@@ -71,7 +71,7 @@ static int measure_png(const uint8_t *data, size_t bytes, int64_t *height, int64
 }
 
 /* Copies the box out of the image's pixels, which are red, green and blue. */
-static void copy_box(const uint8_t *pixels, const struct value *out) {
+static void copy_png_box(const uint8_t *pixels, const struct value *out) {
   uint8_t *row = out->data;
   const int64_t channels = out->shape[2];
   for (int64_t y = 0; y < out->shape[0]; y++, row += out->shape[1] * channels) {
@@ -98,7 +98,7 @@ static int decode_png(struct reader *reader, const uint8_t *data, size_t bytes, 
   if (pixels == NULL) return ALLOC_FAILED;
   if (problem != 0) return refuse_png(problem);
   out->reduce = 1;
-  if (!whole) copy_box(pixels, out);
+  if (!whole) copy_png_box(pixels, out);
   return SHARDRT_OK;
 }
 
