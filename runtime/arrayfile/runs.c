@@ -5,39 +5,39 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "dataset/gather.h"
+#include "dataset/box_runs.h"
 
 /* Runs are gathered until so many bytes touch; one of a quarter of it goes by itself, without a copy. */
 enum { STAGING = 1 << 20 };
 
-/* One box on its way: its next run is plan.run_bytes bytes, which go to `offset`. */
-struct cursor {
+/* One box on its way: its next run is runs.run_bytes bytes, which go to `offset`. */
+struct box_walk {
   const uint8_t *data;
   size_t offset;
-  struct gather_plan plan;
+  struct box_runs runs;
   int64_t run;                  /* of the innermost loop */
   int64_t at[SHARDRT_MAX_NDIM]; /* of the outer ones */
 };
 
 /* What waits to be given: `used` bytes for `offset`. */
-struct stage {
+struct staging {
   uint8_t *bytes;
   size_t offset, used;
   runs_put *put;
   void *context;
 };
 
-static int stage_flush(struct stage *s) {
+static int staging_flush(struct staging *s) {
   const size_t used = s->used;
   s->used = 0;
   return used > 0 ? s->put(s->context, s->offset, s->bytes, used) : SHARDRT_OK;
 }
 
-static int stage_add(struct stage *s, size_t offset, const uint8_t *data, size_t bytes) {
+static int staging_add(struct staging *s, size_t offset, const uint8_t *data, size_t bytes) {
   assert(s->used == 0 || offset >= s->offset + s->used); /* ascending, each byte once */
   int code = SHARDRT_OK;
   const bool large = bytes >= STAGING / 4;
-  if (large || s->offset + s->used != offset || s->used + bytes > STAGING) code = stage_flush(s);
+  if (large || s->offset + s->used != offset || s->used + bytes > STAGING) code = staging_flush(s);
   if (code < 0) return code;
   if (large) return s->put(s->context, offset, data, bytes);
   if (s->used == 0) s->offset = offset;
@@ -48,30 +48,30 @@ static int stage_add(struct stage *s, size_t offset, const uint8_t *data, size_t
 }
 
 /* To the next run; false where there is none. */
-static bool cursor_advance(struct cursor *c) {
-  const struct gather_plan *plan = &c->plan;
-  c->data += plan->run_bytes;
-  c->offset += plan->run_step;
-  if (++c->run < plan->run_count) return true;
-  c->offset -= plan->run_step * (size_t)plan->run_count;
+static bool box_walk_advance(struct box_walk *c) {
+  const struct box_runs *runs = &c->runs;
+  c->data += runs->run_bytes;
+  c->offset += runs->run_step;
+  if (++c->run < runs->run_count) return true;
+  c->offset -= runs->run_step * (size_t)runs->run_count;
   c->run = 0;
-  for (int32_t d = plan->nouter - 1; d >= 0; d--) {
-    c->offset += plan->steps[d];
-    if (++c->at[d] < plan->counts[d]) return true;
-    c->offset -= plan->steps[d] * (size_t)plan->counts[d];
+  for (int32_t d = runs->nouter - 1; d >= 0; d--) {
+    c->offset += runs->steps[d];
+    if (++c->at[d] < runs->counts[d]) return true;
+    c->offset -= runs->steps[d] * (size_t)runs->counts[d];
     c->at[d] = 0;
   }
   return false;
 }
 
 static int by_offset(const void *a, const void *b) {
-  const struct cursor *x = a, *y = b;
+  const struct box_walk *x = a, *y = b;
   return (x->offset > y->offset) - (x->offset < y->offset);
 }
 
-/* The cursors are a heap by offset: none lies before its parent, (i - 1) / 2. Restores that after the first moved. */
-static void heap_sift(struct cursor *heap, int64_t count) {
-  struct cursor moved = heap[0];
+/* The walks are a heap by offset: none lies before its parent, (i - 1) / 2. Restores that after the first moved. */
+static void heap_sift(struct box_walk *heap, int64_t count) {
+  struct box_walk moved = heap[0];
   int64_t hole = 0;
   for (int64_t child; (child = 2 * hole + 1) < count; hole = child) {
     if (child + 1 < count && heap[child + 1].offset < heap[child].offset) child++;
@@ -82,38 +82,38 @@ static void heap_sift(struct cursor *heap, int64_t count) {
 }
 
 /* None lies before its parent. */
-static inline bool is_heap(const struct cursor *heap, int64_t count) {
+static inline bool is_heap(const struct box_walk *heap, int64_t count) {
   for (int64_t i = 1; i < count; i++)
     if (heap[i].offset < heap[(i - 1) / 2].offset) return false;
   return true;
 }
 
-static int walk_cursors(struct cursor *heap, int64_t count, struct stage *s) {
+static int walk_boxes(struct box_walk *heap, int64_t count, struct staging *s) {
   if (count > 1) qsort(heap, (size_t)count, sizeof *heap, by_offset); /* ascending: a heap */
   assert(is_heap(heap, count));
   while (count > 0) {
-    int code = stage_add(s, heap->offset, heap->data, heap->plan.run_bytes);
+    int code = staging_add(s, heap->offset, heap->data, heap->runs.run_bytes);
     if (code < 0) return code;
-    if (!cursor_advance(heap)) *heap = heap[--count];
+    if (!box_walk_advance(heap)) *heap = heap[--count];
     if (count > 1) heap_sift(heap, count);
   }
-  return stage_flush(s);
+  return staging_flush(s);
 }
 
 int runs_walk(int32_t dtype, int32_t ndim, const int64_t *shape, int64_t count, const shardrt_box *boxes,
               const void *const *data, runs_put *put, void *context) {
   shardrt_field whole = {.dtype = dtype, .ndim = ndim};
   if (ndim > 0) memcpy(whole.shape, shape, (size_t)ndim * sizeof *shape);
-  struct stage s = {.put = put, .context = context};
-  struct cursor *heap = alloc_array((size_t)count, sizeof *heap);
+  struct staging s = {.put = put, .context = context};
+  struct box_walk *heap = alloc_array((size_t)count, sizeof *heap);
   s.bytes = heap == NULL ? NULL : alloc_array(STAGING, 1);
   int code = s.bytes != NULL ? SHARDRT_OK : ALLOC_FAILED;
   int64_t used = 0;
   for (int64_t i = 0; code == SHARDRT_OK && i < count; i++) {
-    const struct gather_plan plan = gather_plan_make(&whole, &boxes[i], shardrt_dtype_size(dtype));
-    if (plan.box_bytes > 0) heap[used++] = (struct cursor){.data = data[i], .offset = plan.offset, .plan = plan};
+    const struct box_runs runs = box_runs_of(&whole, &boxes[i], shardrt_dtype_size(dtype));
+    if (runs.box_bytes > 0) heap[used++] = (struct box_walk){.data = data[i], .offset = runs.offset, .runs = runs};
   }
-  if (code == SHARDRT_OK) code = walk_cursors(heap, used, &s);
+  if (code == SHARDRT_OK) code = walk_boxes(heap, used, &s);
   alloc_free(s.bytes);
   alloc_free(heap);
   return code;

@@ -5,8 +5,8 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "codec/safetensors_header.h"
-#include "dataset/fill.h"
-#include "dataset/gather.h"
+#include "dataset/array_fill.h"
+#include "dataset/elements.h"
 #include "dataset/source.h"
 #include "storage/local/mapping.h"
 
@@ -59,7 +59,7 @@ int shardrt_safetensors_load(const shardrt_safetensors *file, int64_t i, shardrt
   int code = shardrt_buffer_new(tensor->bytes, &buffer);
   if (code < 0) return error_prefix(code, "%s: %s", file->path, tensor->name);
   if (tensor->bytes > 0) memcpy(shardrt_buffer_data(buffer), file->file.data + tensor->offset, tensor->bytes);
-  if (tensor->dtype == SHARDRT_BOOL) gather_bools(shardrt_buffer_data(buffer), tensor->bytes);
+  if (tensor->dtype == SHARDRT_BOOL) elements_make_bools(shardrt_buffer_data(buffer), tensor->bytes);
   *out = buffer;
   return SHARDRT_OK;
 }
@@ -67,7 +67,7 @@ int shardrt_safetensors_load(const shardrt_safetensors *file, int64_t i, shardrt
 int shardrt_safetensors_fill(const shardrt_safetensors *file, int64_t i, shardrt_array *array, int64_t *bytes_read) {
   const shardrt_tensor *tensor = shardrt_safetensors_tensor(file, i);
   int64_t read = 0;
-  int code = fill_array(tensor->name, tensor->dtype, tensor->ndim, tensor->shape, file->file.data + tensor->offset,
+  int code = array_fill(tensor->name, tensor->dtype, tensor->ndim, tensor->shape, file->file.data + tensor->offset,
                         array, &read);
   if (code < 0) return error_prefix(code, "%s", file->path);
   if (bytes_read != NULL) *bytes_read = read;

@@ -126,7 +126,7 @@ static int64_t count_bytes(const struct save *s) {
 
 /* ---- all save the same ---- */
 
-static struct identity identify(const struct save *s, int64_t i) {
+static struct identity identify_tensor(const struct save *s, int64_t i) {
   const shardrt_saved *entry = &s->entries[i];
   const shardrt_tensor *tensor = &s->tensors[i];
   struct identity made = {.name = hash_text(0, tensor->name)};
@@ -159,7 +159,7 @@ static int compare_identities(const struct save *s, const struct identity *all) 
 }
 
 /* Where the processes differ: finds out in what. */
-static int explain(const struct save *s, const struct identity *mine, const struct intent *all) {
+static int explain_difference(const struct save *s, const struct identity *mine, const struct intent *all) {
   for (int32_t p = 1; p < s->info->process_count; p++)
     if (all[p].count != all[0].count)
       return error_set(SHARDRT_EMISMATCH,
@@ -175,12 +175,12 @@ static int explain(const struct save *s, const struct identity *mine, const stru
 }
 
 /* Sets the number of rounds, and the temporary file's. `code` is of what came before, in this process. */
-static int agree(struct save *s, int code, uint64_t *number) {
+static int agree_on_save(struct save *s, int code, uint64_t *number) {
   struct identity *mine = alloc_array((size_t)s->count, sizeof *mine);
   struct intent *all = alloc_array((size_t)s->info->process_count, sizeof *all);
   struct intent own = {.count = s->count};
   if (code == SHARDRT_OK && (mine == NULL || all == NULL)) code = ALLOC_FAILED;
-  for (int64_t i = 0; code == SHARDRT_OK && i < s->count; i++) mine[i] = identify(s, i);
+  for (int64_t i = 0; code == SHARDRT_OK && i < s->count; i++) mine[i] = identify_tensor(s, i);
   if (code == SHARDRT_OK) {
     own.entries = hash_bytes(0, mine, (size_t)s->count * sizeof *mine);
     own.bytes = count_bytes(s);
@@ -194,7 +194,7 @@ static int agree(struct save *s, int code, uint64_t *number) {
     same = same && all[p].entries == all[0].entries;
     most = all[p].bytes > most ? all[p].bytes : most;
   }
-  if (!same) code = explain(s, mine, all);
+  if (!same) code = explain_difference(s, mine, all);
   if (code == SHARDRT_OK && is_agreed) {
     s->rounds = (most + ROUND - 1) / ROUND;
     *number = all[0].number;
@@ -347,7 +347,7 @@ int shardrt_safetensors_save(shardrt_job *job, const char *path, int64_t count, 
   int code = list_tensors(&s);
   if (code == SHARDRT_OK) code = choose_rows(&s);
   if (code == SHARDRT_OK) code = check_data(&s);
-  code = agree(&s, code, &number);
+  code = agree_on_save(&s, code, &number);
   if (code == SHARDRT_OK) code = run_save(&s, number);
   sharedfile_drop(&s.file);
   for (int64_t e = 0; s.rows != NULL && e < count; e++) shardrt_sharding_free(s.rows[e]);

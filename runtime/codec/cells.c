@@ -4,9 +4,9 @@
 
 /* Where a walk stands: before a cell's first character, in one without quotes, between quotes, behind a quote that ends
  * them, or is the first of two. */
-enum place { BEFORE, PLAIN, QUOTED, BEHIND };
+enum cell_place { BEFORE, PLAIN, QUOTED, BEHIND };
 
-static enum place step(enum place place, uint8_t c, char delimiter) {
+static enum cell_place place_after(enum cell_place place, uint8_t c, char delimiter) {
   if (place == QUOTED) return c == '"' ? BEHIND : QUOTED;
   if (c == '"' && place != PLAIN) return QUOTED;
   return c == (uint8_t)delimiter ? BEFORE : PLAIN;
@@ -14,14 +14,14 @@ static enum place step(enum place place, uint8_t c, char delimiter) {
 
 struct cells_line cells_line(const uint8_t *data, size_t bytes, bool last, char delimiter) {
   struct cells_line line = {.cells = 1};
-  enum place place = BEFORE;
+  enum cell_place place = BEFORE;
   size_t i = 0;
   for (; i < bytes; i++) {
     const uint8_t c = data[i];
     const bool ends = c == '\n' || c == '\r';
     if (ends && place != QUOTED) break;
     if (ends && (c == '\r' || i == 0 || data[i - 1] != '\r')) line.breaks++;
-    place = step(place, c, delimiter);
+    place = place_after(place, c, delimiter);
     line.cells += place == BEFORE;
   }
   line.bytes = i;
@@ -38,8 +38,8 @@ bool cell_next(const uint8_t *line, size_t bytes, char delimiter, size_t *at, st
   if (i < bytes && line[i] == '"') {
     int64_t quotes = 0;
     size_t end = i; /* of what stands between the first two quotes */
-    for (enum place place = BEFORE; i < bytes; i++) {
-      place = step(place, line[i], delimiter);
+    for (enum cell_place place = BEFORE; i < bytes; i++) {
+      place = place_after(place, line[i], delimiter);
       if (place == BEFORE) break;
       if (line[i] == '"' && ++quotes == 2) end = i;
     }

@@ -7,19 +7,19 @@
 enum { WIRE_VARINT = 0, WIRE_64 = 1, WIRE_BYTES = 2, WIRE_32 = 5 };
 
 /* A message, or what is left of one. */
-struct message {
+struct proto_message {
   const uint8_t *at, *end;
 };
 
 /* One entry of a message: a number, or bytes. */
-struct entry {
+struct proto_entry {
   uint32_t field;
   uint32_t wire;
-  uint64_t number;     /* WIRE_VARINT */
-  struct message body; /* the others */
+  uint64_t number;           /* WIRE_VARINT */
+  struct proto_message body; /* the others */
 };
 
-static bool read_varint(struct message *m, uint64_t *out) {
+static bool read_varint(struct proto_message *m, uint64_t *out) {
   uint64_t value = 0;
   for (int32_t shift = 0; shift < 64 && m->at < m->end; shift += 7) {
     const uint8_t byte = *m->at++;
@@ -32,20 +32,20 @@ static bool read_varint(struct message *m, uint64_t *out) {
   return false;
 }
 
-static bool take_message(struct message *m, uint64_t bytes, struct message *out) {
+static bool take_message(struct proto_message *m, uint64_t bytes, struct proto_message *out) {
   if (bytes > (uint64_t)(m->end - m->at)) return false;
-  *out = (struct message){.at = m->at, .end = m->at + bytes};
+  *out = (struct proto_message){.at = m->at, .end = m->at + bytes};
   m->at += bytes;
   return true;
 }
 
 /* The next entry of a message that is not at its end. */
-static int next_entry(struct message *m, struct entry *out) {
+static int next_entry(struct proto_message *m, struct proto_entry *out) {
   uint64_t tag, length;
   if (!read_varint(m, &tag)) return error_set(SHARDRT_EFORMAT, "a number in the example is cut off");
   if (tag > UINT32_MAX || tag >> 3 == 0)
     return error_set(SHARDRT_EFORMAT, "is no tf.train.Example: an entry has a number that no field has");
-  *out = (struct entry){.field = (uint32_t)(tag >> 3), .wire = (uint32_t)tag & 7};
+  *out = (struct proto_entry){.field = (uint32_t)(tag >> 3), .wire = (uint32_t)tag & 7};
   bool whole;
   switch (out->wire) {
   case WIRE_VARINT:
@@ -67,17 +67,17 @@ static int next_entry(struct message *m, struct entry *out) {
 }
 
 /* Protocol buffers merge messages that stand where one should, and so would put lists together. Nobody writes such. */
-static int refuse_merge(const struct message *seen) {
+static int refuse_merge(const struct proto_message *seen) {
   return seen->at == NULL ? SHARDRT_OK
                           : error_set(SHARDRT_EFORMAT, "the example holds parts that are to be merged; shardrt reads "
                                                        "those that are written whole");
 }
 
 /* One entry of the map of features: {1: name, 2: Feature}. */
-static int read_feature(struct message m, struct example_feature *out) {
+static int read_feature(struct proto_message m, struct example_feature *out) {
   *out = (struct example_feature){.name = (const uint8_t *)""};
-  struct message feature = {0}, list = {0};
-  struct entry e;
+  struct proto_message feature = {0}, list = {0};
+  struct proto_entry e;
   int code = SHARDRT_OK;
   while (m.at < m.end) {
     code = next_entry(&m, &e);
@@ -107,12 +107,12 @@ static int read_feature(struct message m, struct example_feature *out) {
 
 /* The features of an example, of which there is one message: {1: Features}. `sequence`: that it also has lists of
  * features, {2: FeatureLists}, and so is a SequenceExample. */
-static int features_of(const uint8_t *data, size_t bytes, struct message *out, bool *sequence) {
-  struct message m = {.at = data, .end = data + bytes};
-  *out = (struct message){0};
+static int features_of(const uint8_t *data, size_t bytes, struct proto_message *out, bool *sequence) {
+  struct proto_message m = {.at = data, .end = data + bytes};
+  *out = (struct proto_message){0};
   *sequence = false;
   while (m.at < m.end) {
-    struct entry e = {0};
+    struct proto_entry e = {0};
     int code = next_entry(&m, &e);
     if (code != SHARDRT_OK) return code;
     if (e.wire != WIRE_BYTES) continue;
@@ -125,19 +125,19 @@ static int features_of(const uint8_t *data, size_t bytes, struct message *out, b
 }
 
 int example_is_sequence(const uint8_t *data, size_t bytes, bool *out) {
-  struct message features;
+  struct proto_message features;
   return features_of(data, bytes, &features, out);
 }
 
 int example_next(const uint8_t *data, size_t bytes, size_t *at, struct example_feature *out) {
-  struct message m;
+  struct proto_message m;
   bool sequence;
   int code = features_of(data, bytes, &m, &sequence);
   if (code != SHARDRT_OK || m.at == NULL) return code; /* an example without features */
   const uint8_t *start = m.at;
   m.at += *at;
   while (m.at < m.end) {
-    struct entry e = {0};
+    struct proto_entry e = {0};
     code = next_entry(&m, &e);
     if (code != SHARDRT_OK) return code;
     *at = (size_t)(m.at - start);
@@ -165,18 +165,18 @@ int example_find(const uint8_t *data, size_t bytes, const char *name, struct exa
 /* ---- lists ------------------------------------------------------------------------------------------------------ */
 
 /* A feature without values has no list. */
-static struct message values_of(const struct example_feature *feature) {
+static struct proto_message values_of(const struct example_feature *feature) {
   const uint8_t *end = feature->list_bytes > 0 ? feature->list + feature->list_bytes : feature->list;
-  return (struct message){.at = feature->list, .end = end};
+  return (struct proto_message){.at = feature->list, .end = end};
 }
 
 /* Values may stand packed (one entry with all of them) or one by one, or mixed. */
 int64_t example_count(const struct example_feature *feature) {
-  struct message m = values_of(feature);
+  struct proto_message m = values_of(feature);
   const uint32_t single = feature->kind == EXAMPLE_FLOATS ? WIRE_32 : WIRE_VARINT;
   int64_t count = 0;
   while (m.at < m.end) {
-    struct entry e = {0};
+    struct proto_entry e = {0};
     int code = next_entry(&m, &e);
     if (code != SHARDRT_OK) return code;
     if (e.field != 1) continue;
@@ -198,8 +198,8 @@ int64_t example_count(const struct example_feature *feature) {
 }
 
 void example_floats(const struct example_feature *feature, float *out) {
-  struct message m = values_of(feature);
-  struct entry e = {0};
+  struct proto_message m = values_of(feature);
+  struct proto_entry e = {0};
   while (m.at < m.end && next_entry(&m, &e) == SHARDRT_OK) {
     if (e.field != 1) continue;
     const size_t bytes = (size_t)(e.body.end - e.body.at);
@@ -209,8 +209,8 @@ void example_floats(const struct example_feature *feature, float *out) {
 }
 
 void example_ints(const struct example_feature *feature, int64_t *out) {
-  struct message m = values_of(feature);
-  struct entry e = {0};
+  struct proto_message m = values_of(feature);
+  struct proto_entry e = {0};
   while (m.at < m.end && next_entry(&m, &e) == SHARDRT_OK) {
     if (e.field != 1) continue;
     if (e.wire == WIRE_VARINT) *out++ = (int64_t)e.number;
@@ -220,8 +220,8 @@ void example_ints(const struct example_feature *feature, int64_t *out) {
 }
 
 void example_bytes(const struct example_feature *feature, const uint8_t **out, size_t *bytes) {
-  struct message m = values_of(feature);
-  struct entry e = {0};
+  struct proto_message m = values_of(feature);
+  struct proto_entry e = {0};
   while (m.at < m.end && next_entry(&m, &e) == SHARDRT_OK) {
     if (e.field != 1) continue;
     *out = e.body.at;

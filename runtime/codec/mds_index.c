@@ -11,7 +11,7 @@
 enum { TEXT_BYTES = 256, VERSION = 2 };
 
 /* What one shard's entry says; each list may be of another length as long as it is not compared. */
-struct entry {
+struct mds_entry {
   uint32_t seen; /* for json_once */
   struct mds_shard shard;
   int32_t nnames, nencodings, nsizes;
@@ -40,7 +40,7 @@ static void clear_shard(struct mds_shard *shard) {
 }
 
 /* A text into `room` bytes; one that is longer is refused. */
-static int read_text(struct json_reader *r, const char *expected, char *bytes, size_t room) {
+static int read_mds_text(struct json_reader *r, const char *expected, char *bytes, size_t room) {
   struct json_text text = {.bytes = bytes, .room = room};
   int code = json_text_read(r, expected, &text);
   if (code < 0) return code;
@@ -50,7 +50,7 @@ static int read_text(struct json_reader *r, const char *expected, char *bytes, s
 
 static int read_owned(struct json_reader *r, const char *expected, char **out) {
   char text[TEXT_BYTES];
-  int code = read_text(r, expected, text, sizeof text);
+  int code = read_mds_text(r, expected, text, sizeof text);
   if (code < 0) return code;
   *out = alloc_text("%s", text);
   return *out != NULL ? SHARDRT_OK : ALLOC_FAILED;
@@ -64,21 +64,21 @@ static int too_many(const struct json_reader *r) {
 
 static int read_name(struct json_reader *r, int32_t i, void *context) {
   (void)i;
-  struct entry *e = context;
+  struct mds_entry *e = context;
   if (e->nnames == MDS_COLUMNS_MOST) return too_many(r);
   return read_owned(r, "a list of texts for \"column_names\"", &e->columns[e->nnames++].name);
 }
 
-static int read_encoding(struct json_reader *r, int32_t i, void *context) {
+static int read_column_encoding(struct json_reader *r, int32_t i, void *context) {
   (void)i;
-  struct entry *e = context;
+  struct mds_entry *e = context;
   if (e->nencodings == MDS_COLUMNS_MOST) return too_many(r);
   return read_owned(r, "a list of texts for \"column_encodings\"", &e->columns[e->nencodings++].encoding);
 }
 
-static int read_size(struct json_reader *r, int32_t i, void *context) {
+static int read_column_size(struct json_reader *r, int32_t i, void *context) {
   (void)i;
-  struct entry *e = context;
+  struct mds_entry *e = context;
   if (e->nsizes == MDS_COLUMNS_MOST) return too_many(r);
   int64_t *size = &e->columns[e->nsizes++].size;
   return json_null(r) ? SHARDRT_OK : json_number_read(r, "a list of whole numbers and null for \"column_sizes\"", size);
@@ -113,7 +113,7 @@ static int read_file_key(struct json_reader *r, const char *key, void *context) 
   return SHARDRT_OK;
 }
 
-static int read_file(struct json_reader *r, struct mds_file *out) {
+static int read_shard_file(struct json_reader *r, struct mds_file *out) {
   static const char expected[] = "an object with \"basename\", \"bytes\" and \"hashes\"";
   if (json_null(r)) return SHARDRT_OK;
   int code = json_object_read(r, expected, read_file_key, out);
@@ -125,7 +125,7 @@ static int read_file(struct json_reader *r, struct mds_file *out) {
 
 static int read_format(struct json_reader *r) {
   char format[TEXT_BYTES];
-  int code = read_text(r, "a text for \"format\"", format, sizeof format);
+  int code = read_mds_text(r, "a text for \"format\"", format, sizeof format);
   if (code < 0 || strcmp(format, "mds") == 0) return code;
   return json_bad(r, "its shards are of the format \"%s\"; this reads \"mds\"", format);
 }
@@ -140,23 +140,23 @@ static int read_version(struct json_reader *r) {
 static int read_shard_key(struct json_reader *r, const char *key, void *context) {
   static const char *const once[] = {"column_names", "column_encodings", "column_sizes", "samples",  "format",
                                      "version",      "compression",      "raw_data",     "zip_data", NULL};
-  struct entry *e = context;
+  struct mds_entry *e = context;
   int code = json_once(r, key, once, &e->seen);
   if (code < 0) return code;
   if (strcmp(key, "column_names") == 0) return json_list_read(r, "a list for \"column_names\"", read_name, e);
   if (strcmp(key, "column_encodings") == 0)
-    return json_list_read(r, "a list for \"column_encodings\"", read_encoding, e);
-  if (strcmp(key, "column_sizes") == 0) return json_list_read(r, "a list for \"column_sizes\"", read_size, e);
-  if (strcmp(key, "raw_data") == 0) return read_file(r, &e->shard.raw);
-  if (strcmp(key, "zip_data") == 0) return read_file(r, &e->shard.zip);
+    return json_list_read(r, "a list for \"column_encodings\"", read_column_encoding, e);
+  if (strcmp(key, "column_sizes") == 0) return json_list_read(r, "a list for \"column_sizes\"", read_column_size, e);
+  if (strcmp(key, "raw_data") == 0) return read_shard_file(r, &e->shard.raw);
+  if (strcmp(key, "zip_data") == 0) return read_shard_file(r, &e->shard.zip);
   if (strcmp(key, "samples") == 0) return json_number_read(r, "a whole number for \"samples\"", &e->shard.samples);
   if (strcmp(key, "format") == 0) return read_format(r);
   if (strcmp(key, "version") == 0) return read_version(r);
   if (strcmp(key, "compression") != 0 || json_null(r)) return strcmp(key, "compression") != 0 ? json_skip(r) : 0;
-  return read_text(r, "a text for \"compression\"", e->shard.compression, sizeof e->shard.compression);
+  return read_mds_text(r, "a text for \"compression\"", e->shard.compression, sizeof e->shard.compression);
 }
 
-static bool same_columns(const struct mds_index *index, const struct entry *e) {
+static bool same_columns(const struct mds_index *index, const struct mds_entry *e) {
   if (index->ncolumns != e->nnames) return false;
   for (int32_t i = 0; i < e->nnames; i++)
     if (strcmp(index->columns[i].name, e->columns[i].name) != 0 ||
@@ -165,7 +165,7 @@ static bool same_columns(const struct mds_index *index, const struct entry *e) {
   return true;
 }
 
-static int grow(struct mds_index *index) {
+static int grow_shards(struct mds_index *index) {
   if ((index->nshards & (index->nshards - 1)) != 0) return SHARDRT_OK; /* there is room up to the next power of two */
   const size_t room = index->nshards == 0 ? 1 : 2 * (size_t)index->nshards;
   struct mds_shard *grown = alloc_array(room, sizeof *grown);
@@ -177,7 +177,8 @@ static int grow(struct mds_index *index) {
 }
 
 /* Gives a shard that was read to the index, which owns it then; `taken`: its columns, too. */
-static int add_shard(const struct json_reader *r, struct mds_index *index, const struct entry *e, bool *columns_taken) {
+static int add_shard(const struct json_reader *r, struct mds_index *index, const struct mds_entry *e,
+                     bool *columns_taken) {
   if (e->nnames != e->nencodings || e->nnames != e->nsizes || e->nnames == 0)
     return json_bad(r, "shard %lld has %d column_names, %d column_encodings and %d column_sizes",
                     (long long)index->nshards, (int)e->nnames, (int)e->nencodings, (int)e->nsizes);
@@ -190,7 +191,7 @@ static int add_shard(const struct json_reader *r, struct mds_index *index, const
   if (!*columns_taken && !same_columns(index, e))
     return json_bad(r, "the columns of shard %lld (%s) are not those of the first one", (long long)index->nshards,
                     e->shard.raw.name);
-  int code = grow(index);
+  int code = grow_shards(index);
   if (code < 0) {
     *columns_taken = false;
     return code;
@@ -205,7 +206,7 @@ static int add_shard(const struct json_reader *r, struct mds_index *index, const
 
 static int read_shard(struct json_reader *r, int32_t i, void *context) {
   (void)i;
-  struct entry *e = alloc_zeros(1, sizeof *e);
+  struct mds_entry *e = alloc_zeros(1, sizeof *e);
   if (e == NULL) return ALLOC_FAILED;
   bool columns_taken = false;
   int code = json_object_read(r, "an object for each shard", read_shard_key, e);

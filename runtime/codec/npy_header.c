@@ -27,25 +27,25 @@ static const char *const descrs[SHARDRT_DTYPE_COUNT] = {
 
 /* ---- the dict literal ---- */
 
-/* A place in the literal; `path` is for messages. */
-typedef struct reader {
+/* Where reading it stands; `path` is for messages. */
+struct dict_text {
   const char *path;
   const char *at;
   const char *end;
-} reader;
+};
 
-static void skip_space(reader *r) {
+static void skip_space(struct dict_text *r) {
   while (r->at < r->end && (*r->at == ' ' || *r->at == '\t' || *r->at == '\n' || *r->at == '\r')) r->at++;
 }
 
-static bool accept_char(reader *r, char c) {
+static bool accept_char(struct dict_text *r, char c) {
   skip_space(r);
   if (r->at == r->end || *r->at != c) return false;
   r->at++;
   return true;
 }
 
-static bool accept_word(reader *r, const char *word) {
+static bool accept_word(struct dict_text *r, const char *word) {
   skip_space(r);
   const size_t length = strlen(word);
   if ((size_t)(r->end - r->at) < length || memcmp(r->at, word, length) != 0) return false;
@@ -53,30 +53,30 @@ static bool accept_word(reader *r, const char *word) {
   return true;
 }
 
-static int malformed(const reader *r, const char *expected) {
+static int malformed_header(const struct dict_text *r, const char *expected) {
   return error_set(SHARDRT_EFORMAT, "%s: malformed .npy header: expected %s", r->path, expected);
 }
 
 /* A text in quotes, without escapes. */
-static int read_text(reader *r, const char *what, char *text, size_t room) {
+static int read_text(struct dict_text *r, const char *what, char *text, size_t room) {
   skip_space(r);
   const char quote = r->at < r->end ? *r->at : '\0';
-  if (quote != '\'' && quote != '"') return malformed(r, what);
+  if (quote != '\'' && quote != '"') return malformed_header(r, what);
   const char *first = ++r->at;
   while (r->at < r->end && *r->at != quote && *r->at >= ' ' && *r->at <= '~' && *r->at != '\\') r->at++;
   const size_t length = (size_t)(r->at - first);
-  if (r->at == r->end || *r->at != quote || length >= room) return malformed(r, what);
+  if (r->at == r->end || *r->at != quote || length >= room) return malformed_header(r, what);
   memcpy(text, first, length);
   text[length] = '\0';
   r->at++;
   return SHARDRT_OK;
 }
 
-static int read_size(reader *r, int64_t *out) {
+static int read_size(struct dict_text *r, int64_t *out) {
   skip_space(r);
   if (r->at == r->end || *r->at < '0' || *r->at > '9')
-    return malformed(r, r->at < r->end && *r->at == '-' ? "sizes that are not negative in 'shape'"
-                                                        : "a tuple of sizes for 'shape'");
+    return malformed_header(r, r->at < r->end && *r->at == '-' ? "sizes that are not negative in 'shape'"
+                                                               : "a tuple of sizes for 'shape'");
   int64_t value = 0;
   for (; r->at < r->end && *r->at >= '0' && *r->at <= '9'; r->at++)
     if (__builtin_mul_overflow(value, 10, &value) || __builtin_add_overflow(value, *r->at - '0', &value))
@@ -86,12 +86,12 @@ static int read_size(reader *r, int64_t *out) {
   return SHARDRT_OK;
 }
 
-static int read_shape(reader *r, struct npy_header *out) {
-  if (!accept_char(r, '(')) return malformed(r, "a tuple of sizes for 'shape'");
+static int read_shape(struct dict_text *r, struct npy_header *out) {
+  if (!accept_char(r, '(')) return malformed_header(r, "a tuple of sizes for 'shape'");
   out->ndim = 0;
   bool comma = true; /* (3) is a number in Python, (3,) a tuple */
   while (!accept_char(r, ')')) {
-    if (!comma) return malformed(r, "a comma or ) in 'shape'");
+    if (!comma) return malformed_header(r, "a comma or ) in 'shape'");
     if (out->ndim == SHARDRT_MAX_NDIM)
       return error_set(SHARDRT_EFORMAT, "%s: has more than %d dimensions", r->path, SHARDRT_MAX_NDIM);
     int code = read_size(r, &out->shape[out->ndim]);
@@ -99,7 +99,7 @@ static int read_shape(reader *r, struct npy_header *out) {
     out->ndim++;
     comma = accept_char(r, ',');
   }
-  if (out->ndim == 1 && !comma) return malformed(r, "a tuple of sizes for 'shape'");
+  if (out->ndim == 1 && !comma) return malformed_header(r, "a tuple of sizes for 'shape'");
   return SHARDRT_OK;
 }
 
@@ -129,7 +129,7 @@ static int find_dtype(const char *path, const char *descr, int32_t *out) {
   return error_set(SHARDRT_EFORMAT, "%s: its dtype is '%s': %s", path, descr, why);
 }
 
-static int read_descr(reader *r, struct npy_header *out) {
+static int read_descr(struct dict_text *r, struct npy_header *out) {
   skip_space(r);
   if (r->at < r->end && (*r->at == '[' || *r->at == '('))
     return error_set(SHARDRT_EFORMAT,
@@ -141,41 +141,52 @@ static int read_descr(reader *r, struct npy_header *out) {
   return code < 0 ? code : find_dtype(r->path, descr, &out->dtype);
 }
 
-static int read_order(reader *r) {
+static int read_order(struct dict_text *r) {
   if (accept_word(r, "False")) return SHARDRT_OK;
-  if (!accept_word(r, "True")) return malformed(r, "True or False for 'fortran_order'");
+  if (!accept_word(r, "True")) return malformed_header(r, "True or False for 'fortran_order'");
   return error_set(SHARDRT_EFORMAT,
                    "%s: is in Fortran order, where a sample's numbers are scattered over the whole file; save it with "
                    "numpy.save(path, numpy.ascontiguousarray(array))",
                    r->path);
 }
 
-static int read_dict(reader *r, struct npy_header *out) {
+static int read_dict(struct dict_text *r, struct npy_header *out) {
   enum { DESCR = 1, ORDER = 2, SHAPE = 4 };
   static const char keys[] = "a dict with 'descr', 'fortran_order' and 'shape', each once";
   int seen = 0;
-  if (!accept_char(r, '{')) return malformed(r, keys);
+  if (!accept_char(r, '{')) return malformed_header(r, keys);
   bool comma = true;
   while (!accept_char(r, '}')) {
     char key[DESCR_AT_MOST] = "";
-    int code = comma ? read_text(r, keys, key, sizeof key) : malformed(r, "a comma or } between the entries");
+    int code = comma ? read_text(r, keys, key, sizeof key) : malformed_header(r, "a comma or } between the entries");
     if (code < 0) return code;
     const int which = strcmp(key, "descr") == 0           ? DESCR
                       : strcmp(key, "fortran_order") == 0 ? ORDER
                       : strcmp(key, "shape") == 0         ? SHAPE
                                                           : 0;
-    if (which == 0 || (seen & which) != 0 || !accept_char(r, ':')) return malformed(r, keys);
+    if (which == 0 || (seen & which) != 0 || !accept_char(r, ':')) return malformed_header(r, keys);
     seen |= which;
     code = which == DESCR ? read_descr(r, out) : which == ORDER ? read_order(r) : read_shape(r, out);
     if (code < 0) return code;
     comma = accept_char(r, ',');
   }
   skip_space(r);
-  if (seen != (DESCR | ORDER | SHAPE)) return malformed(r, keys);
-  return r->at == r->end ? SHARDRT_OK : malformed(r, "nothing but spaces behind the dict");
+  if (seen != (DESCR | ORDER | SHAPE)) return malformed_header(r, keys);
+  return r->at == r->end ? SHARDRT_OK : malformed_header(r, "nothing but spaces behind the dict");
 }
 
 /* ---- the file ---- */
+
+/* The dict's, as `bytes` bytes of the file tell it: at least PREFIX_V1. */
+static size_t dict_length(const uint8_t *data, size_t bytes) {
+  const size_t length = (size_t)data[MAGIC_BYTES + 2] | (size_t)data[MAGIC_BYTES + 3] << 8;
+  if (data[MAGIC_BYTES] == 1 || bytes < PREFIX_V2) return length;
+  return length | (size_t)data[MAGIC_BYTES + 4] << 16 | (size_t)data[MAGIC_BYTES + 5] << 24;
+}
+
+size_t npy_header_length(const uint8_t *first) {
+  return (first[MAGIC_BYTES] == 1 ? PREFIX_V1 : PREFIX_V2) + dict_length(first, NPY_HEADER_FIRST);
+}
 
 /* Where the dict stands: its first byte and its length. */
 static int find_dict(const char *path, const uint8_t *data, size_t bytes, size_t *offset, size_t *length) {
@@ -192,9 +203,7 @@ static int find_dict(const char *path, const uint8_t *data, size_t bytes, size_t
   if (major < 1 || major > 3 || minor != 0)
     return error_set(SHARDRT_EFORMAT, "%s: .npy version %d.%d; 1.0, 2.0 and 3.0 can be read", path, major, minor);
   *offset = major == 1 ? PREFIX_V1 : PREFIX_V2;
-  *length = (size_t)data[MAGIC_BYTES + 2] | (size_t)data[MAGIC_BYTES + 3] << 8;
-  if (major > 1 && bytes >= PREFIX_V2)
-    *length |= (size_t)data[MAGIC_BYTES + 4] << 16 | (size_t)data[MAGIC_BYTES + 5] << 24;
+  *length = dict_length(data, bytes);
   if (bytes < *offset || bytes - *offset < *length)
     return error_set(SHARDRT_EFORMAT, "%s: is cut off within its header, which is %zu bytes: the file has %zu", path,
                      *offset + *length, bytes);
@@ -207,7 +216,7 @@ int npy_header_parse_head(const char *path, const uint8_t *data, size_t have, si
   int code = find_dict(path, data, have, &offset, &length);
   if (code < 0) return code;
   struct npy_header header = {0};
-  reader r = {.path = path, .at = (const char *)data + offset, .end = (const char *)data + offset + length};
+  struct dict_text r = {.path = path, .at = (const char *)data + offset, .end = (const char *)data + offset + length};
   code = read_dict(&r, &header);
   if (code < 0) return code;
   header.data_offset = offset + length;

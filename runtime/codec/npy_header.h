@@ -23,6 +23,10 @@ int npy_header_parse(const char *path, const uint8_t *data, size_t bytes, struct
 enum { NPY_HEADER_READ = 1 << 17 };
 int npy_header_parse_head(const char *path, const uint8_t *data, size_t have, size_t bytes, struct npy_header *out);
 
+/* How long a header is, by its first NPY_HEADER_FIRST bytes, whatever they are. */
+enum { NPY_HEADER_FIRST = 12 };
+size_t npy_header_length(const uint8_t *first);
+
 /* Writes a header of version 1 for an array, a multiple of 64 bytes, into text; returns its length. */
 enum { NPY_HEADER_AT_MOST = 320 };
 size_t npy_header_write(int32_t dtype, int32_t ndim, const int64_t *shape, char text[NPY_HEADER_AT_MOST]);

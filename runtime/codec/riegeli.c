@@ -6,19 +6,14 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "base/little_endian.h"
 #include "codec/decompress.h"
 
 enum { BLOCK_HEADER = 24, CHUNK_HEADER = 40, VARINT_BYTES = 10 };
 
-static uint64_t hash(const uint8_t *data, size_t bytes) {
+static uint64_t riegeli_hash(const uint8_t *data, size_t bytes) {
   static const HHKey key = {0x2f696c6567656952, 0x0a7364726f636572, 0x2f696c6567656952, 0x0a7364726f636572};
   return HighwayHash64(key, (const char *)data, bytes);
-}
-
-static uint64_t read_64(const uint8_t *bytes) {
-  uint64_t value = 0;
-  for (int32_t i = 7; i >= 0; i--) value = value << 8 | bytes[i];
-  return value;
 }
 
 bool riegeli_varint(const uint8_t **at, const uint8_t *end, uint64_t *out) {
@@ -38,23 +33,24 @@ bool riegeli_varint(const uint8_t **at, const uint8_t *end, uint64_t *out) {
 /* ---- bytes of a chunk, which block headers may interrupt --------------------------------------------------------- */
 
 /* Where reading a chunk stands. */
-struct place {
+struct riegeli_place {
   const struct input *file;
   size_t begin; /* of the chunk */
   size_t at;
 };
 
-static int bad_chunk(const struct place *p, const char *what) {
+static int bad_chunk(const struct riegeli_place *p, const char *what) {
   error_set(SHARDRT_EFORMAT, "the chunk at byte %zu %s", p->begin, what);
   return SHARDRT_EFORMAT;
 }
 
-static int skip_block_header(struct place *p, struct reader *reader) {
+static int skip_block_header(struct riegeli_place *p, struct reader *reader) {
   const uint8_t *header = NULL;
   if (p->file->bytes - p->at < BLOCK_HEADER) return bad_chunk(p, "is cut off");
   int code = input_get(p->file, p->at, BLOCK_HEADER, reader, &header);
   if (code != SHARDRT_OK) return code;
-  if (read_64(header) != hash(header + 8, BLOCK_HEADER - 8) || read_64(header + 8) != p->at - p->begin)
+  if (little_endian_64(header) != riegeli_hash(header + 8, BLOCK_HEADER - 8) ||
+      little_endian_64(header + 8) != p->at - p->begin)
     return error_set(SHARDRT_EFORMAT, "the chunk at byte %zu: the block header at byte %zu is damaged (HighwayHash)",
                      p->begin, p->at);
   p->at += BLOCK_HEADER;
@@ -62,7 +58,7 @@ static int skip_block_header(struct place *p, struct reader *reader) {
 }
 
 /* Copies `bytes` bytes out of several blocks. */
-static int take_pieces(struct place *p, size_t bytes, struct reader *reader, uint8_t *dst) {
+static int take_pieces(struct riegeli_place *p, size_t bytes, struct reader *reader, uint8_t *dst) {
   while (bytes > 0) {
     int code = p->at % RIEGELI_BLOCK == 0 ? skip_block_header(p, reader) : SHARDRT_OK;
     if (code != SHARDRT_OK) return code;
@@ -79,7 +75,7 @@ static int take_pieces(struct place *p, size_t bytes, struct reader *reader, uin
   return SHARDRT_OK;
 }
 
-static int take_bytes(struct place *p, size_t bytes, struct reader *reader, const uint8_t **out) {
+static int take_bytes(struct riegeli_place *p, size_t bytes, struct reader *reader, const uint8_t **out) {
   if (p->at % RIEGELI_BLOCK == 0 && bytes > 0) {
     int code = skip_block_header(p, reader);
     if (code != SHARDRT_OK) return code;
@@ -96,19 +92,21 @@ static int take_bytes(struct place *p, size_t bytes, struct reader *reader, cons
 
 int riegeli_chunk_get(const struct input *file, size_t begin, bool verify, struct reader *reader,
                       struct riegeli_chunk *out) {
-  struct place p = {.file = file, .begin = begin, .at = begin};
+  struct riegeli_place p = {.file = file, .begin = begin, .at = begin};
   const uint8_t *header = NULL;
   if (begin >= file->bytes) return bad_chunk(&p, "lies behind the end of the file");
   int code = take_bytes(&p, CHUNK_HEADER, reader, &header);
   if (code != SHARDRT_OK) return code;
-  if (read_64(header) != hash(header + 8, CHUNK_HEADER - 8)) return bad_chunk(&p, "has a damaged header (HighwayHash)");
-  const uint64_t bytes = read_64(header + 8), data_hash = read_64(header + 16), decoded = read_64(header + 32);
+  if (little_endian_64(header) != riegeli_hash(header + 8, CHUNK_HEADER - 8))
+    return bad_chunk(&p, "has a damaged header (HighwayHash)");
+  const uint64_t bytes = little_endian_64(header + 8), data_hash = little_endian_64(header + 16),
+                 decoded = little_endian_64(header + 32);
   *out = (struct riegeli_chunk){
-      .type = header[24], .records = (int64_t)(read_64(header + 24) >> 8), .decoded = decoded, .bytes = bytes};
+      .type = header[24], .records = (int64_t)(little_endian_64(header + 24) >> 8), .decoded = decoded, .bytes = bytes};
   code = take_bytes(&p, bytes, reader, &out->data);
   if (code != SHARDRT_OK) return code;
-  return !verify || hash(out->data, bytes) == data_hash ? SHARDRT_OK
-                                                        : bad_chunk(&p, "holds damaged data (HighwayHash)");
+  return !verify || riegeli_hash(out->data, bytes) == data_hash ? SHARDRT_OK
+                                                                : bad_chunk(&p, "holds damaged data (HighwayHash)");
 }
 
 /* ---- records ----------------------------------------------------------------------------------------------------- */
@@ -147,7 +145,7 @@ static bool find_kind(uint8_t byte, enum decompress_kind *out) {
 }
 
 /* How a part begins that is compressed. */
-static bool read_size(enum decompress_kind kind, const uint8_t **at, const uint8_t *end, uint64_t *size) {
+static bool read_unpacked_size(enum decompress_kind kind, const uint8_t **at, const uint8_t *end, uint64_t *size) {
   *size = (uint64_t)(end - *at);
   return kind == DECOMPRESS_NONE || riegeli_varint(at, end, size);
 }
@@ -170,7 +168,7 @@ static int read_ends(const struct riegeli_chunk *chunk, const uint8_t *at, const
 static int decode_sizes(const struct riegeli_chunk *chunk, enum decompress_kind kind, const uint8_t *at,
                         const uint8_t *end, struct reader *reader, size_t *ends) {
   uint64_t size;
-  if (!read_size(kind, &at, end, &size) || size / VARINT_BYTES > (uint64_t)chunk->records)
+  if (!read_unpacked_size(kind, &at, end, &size) || size / VARINT_BYTES > (uint64_t)chunk->records)
     return error_set(SHARDRT_EFORMAT, "has more sizes than its %lld records", (long long)chunk->records);
   if (kind == DECOMPRESS_NONE) return read_ends(chunk, at, end, ends);
   const struct reader_mark mark = reader_mark(reader);
@@ -196,7 +194,7 @@ int riegeli_decode(const struct riegeli_chunk *chunk, void *room, struct reader 
   int code = decode_sizes(chunk, kind, at, at + sizes_bytes, reader, ends);
   if (code != SHARDRT_OK) return code;
   at += sizes_bytes;
-  if (!read_size(kind, &at, end, &size) || size != chunk->decoded)
+  if (!read_unpacked_size(kind, &at, end, &size) || size != chunk->decoded)
     return error_set(SHARDRT_EFORMAT, "holds another number of bytes than the %zu that its header tells of",
                      chunk->decoded);
   uint8_t *values = (uint8_t *)(ends + chunk->records);

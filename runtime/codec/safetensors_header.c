@@ -7,6 +7,7 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "base/little_endian.h"
 #include "base/size.h"
 #include "base/text.h"
 #include "base/utf8.h"
@@ -152,7 +153,7 @@ static int skip_metadata(struct json_reader *r) {
 /* ---- reading: the header ---- */
 
 /* Room for one array more. */
-static int grow(struct safetensors_header *header, int64_t *capacity) {
+static int grow_tensors(struct safetensors_header *header, int64_t *capacity) {
   if (header->count < *capacity) return SHARDRT_OK;
   const int64_t larger = *capacity == 0 ? 16 : *capacity * 2;
   shardrt_tensor *tensors = alloc_array((size_t)larger, sizeof *tensors);
@@ -164,7 +165,7 @@ static int grow(struct safetensors_header *header, int64_t *capacity) {
   return SHARDRT_OK;
 }
 
-static int read_header(struct json_reader *r, struct safetensors_header *out) {
+static int read_tensors(struct json_reader *r, struct safetensors_header *out) {
   static const char expected[] = "an object of arrays by their names";
   struct json_text name = {.bytes = out->names,
                            .room = (size_t)(r->end - r->at)}; /* a name is shorter than with its quotes */
@@ -185,7 +186,7 @@ static int read_header(struct json_reader *r, struct safetensors_header *out) {
       metadata = true;
       code = skip_metadata(r);
     } else {
-      code = grow(out, &capacity);
+      code = grow_tensors(out, &capacity);
       if (code < 0) return code;
       shardrt_tensor *tensor = &out->tensors[out->count++];
       *tensor = (shardrt_tensor){.name = name.bytes};
@@ -209,14 +210,14 @@ static int by_offset(const void *a, const void *b) {
   return x->bytes != y->bytes ? (x->bytes < y->bytes ? -1 : 1) : by_name(a, b);
 }
 
-static void sort(struct safetensors_header *header, int (*order)(const void *, const void *)) {
+static void sort_tensors(struct safetensors_header *header, int (*order)(const void *, const void *)) {
   if (header->count > 1) qsort(header->tensors, (size_t)header->count, sizeof *header->tensors, order);
 }
 
 /* Each byte of the data belongs to exactly one array. */
 static int check_offsets(struct json_reader *r, struct safetensors_header *header, size_t data_bytes) {
   size_t next = 0;
-  sort(header, by_offset);
+  sort_tensors(header, by_offset);
   for (int64_t i = 0; i < header->count; i++) {
     shardrt_tensor *tensor = &header->tensors[i];
     r->entry = tensor->name;
@@ -236,7 +237,7 @@ static int check_offsets(struct json_reader *r, struct safetensors_header *heade
 }
 
 static int check_names(struct json_reader *r, struct safetensors_header *header) {
-  sort(header, by_name);
+  sort_tensors(header, by_name);
   for (int64_t i = 1; i < header->count; i++) {
     r->entry = header->tensors[i].name;
     if (by_name(&header->tensors[i - 1], &header->tensors[i]) == 0) return json_bad(r, "stands twice in the header");
@@ -252,8 +253,7 @@ static int find_json(const char *path, const uint8_t *data, size_t bytes, uint64
                      "%s: has %zu bytes; a .safetensors file begins with 8 that tell how long its "
                      "header is",
                      path, bytes);
-  *length = 0;
-  for (int32_t i = PREFIX - 1; i >= 0; i--) *length = *length << 8 | data[i];
+  *length = little_endian_64(data);
   if (*length > bytes - PREFIX)
     return error_set(SHARDRT_EFORMAT,
                      "%s: its header is said to have %" PRIu64 " bytes, but only %zu follow: the file "
@@ -274,7 +274,7 @@ int safetensors_header_parse(const char *path, const uint8_t *data, size_t bytes
   if (header.names == NULL) return error_prefix(ALLOC_FAILED, "%s", path);
   struct json_reader r = {
       .path = path, .offset = PREFIX, .begin = data + PREFIX, .at = data + PREFIX, .end = data + header.data_offset};
-  code = read_header(&r, &header);
+  code = read_tensors(&r, &header);
   if (code == SHARDRT_ENOMEM) code = error_prefix(code, "%s", path);
   if (code == SHARDRT_OK) code = check_names(&r, &header);
   if (code == SHARDRT_OK) code = check_offsets(&r, &header, bytes - header.data_offset);
@@ -282,7 +282,7 @@ int safetensors_header_parse(const char *path, const uint8_t *data, size_t bytes
     safetensors_header_clear(&header);
     return code;
   }
-  sort(&header, by_name);
+  sort_tensors(&header, by_name);
   *out = header;
   return SHARDRT_OK;
 }
@@ -334,7 +334,7 @@ static int check_tensor(const char *path, const shardrt_tensor *tensor) {
 }
 
 /* Sets the arrays' bytes and offsets, from the end of the header on. */
-static int place(const char *path, int64_t count, shardrt_tensor **tensors) {
+static int place_tensors(const char *path, int64_t count, shardrt_tensor **tensors) {
   size_t next = 0;
   for (int64_t i = 0; i < count; i++) {
     shardrt_tensor *tensor = tensors[i];
@@ -377,7 +377,8 @@ static void add_header(struct text *text, int64_t count, shardrt_tensor *const *
 }
 
 /* The header with the 8 bytes of its length. */
-static int make_text(const char *path, int64_t count, shardrt_tensor *const *tensors, char **out, size_t *bytes) {
+static int make_header_text(const char *path, int64_t count, shardrt_tensor *const *tensors, char **out,
+                            size_t *bytes) {
   struct text measured = {0};
   add_header(&measured, count, tensors);
   if (measured.length > HEADER_AT_MOST)
@@ -402,10 +403,10 @@ int safetensors_header_new(const char *path, int64_t count, shardrt_tensor **ten
       return error_set(SHARDRT_EINVAL, "%s: two arrays are named \"%s\"", path, tensors[i]->name);
   }
   if (count > 1) qsort(tensors, (size_t)count, sizeof(shardrt_tensor *), by_rank);
-  int code = place(path, count, tensors);
+  int code = place_tensors(path, count, tensors);
   if (code < 0) return code;
   char *made = NULL;
-  code = make_text(path, count, tensors, &made, text_bytes);
+  code = make_header_text(path, count, tensors, &made, text_bytes);
   if (code < 0) return code;
   for (int64_t i = 0; i < count; i++) tensors[i]->offset += *text_bytes;
   *text = made;

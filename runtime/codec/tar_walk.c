@@ -79,7 +79,7 @@ static void read_name(const uint8_t *block, struct tar_member *out) {
 }
 
 /* Reads what a long name or pax header holds: `bytes` at `offset`, as text. */
-static int read_text(const struct tar_walk *w, size_t offset, uint64_t bytes, const char **out) {
+static int read_extended(const struct tar_walk *w, size_t offset, uint64_t bytes, const char **out) {
   if (bytes >= (uint64_t)TAR_NAME_MOST * 64) return bad_member(w, "its extended header is longer than any name");
   const uint8_t *data;
   int code = input_get(w->input, offset, (size_t)bytes, w->arena, &data);
@@ -125,7 +125,8 @@ static int read_pax(const struct tar_walk *w, const char *text, size_t bytes, st
   return SHARDRT_OK;
 }
 
-static int apply(const struct tar_walk *w, const struct overrides *o, struct tar_member *out, uint64_t *size) {
+static int apply_overrides(const struct tar_walk *w, const struct overrides *o, struct tar_member *out,
+                           uint64_t *size) {
   if (o->sized) *size = o->size;
   if (o->name == NULL) return SHARDRT_OK;
   if (o->name_bytes >= sizeof out->name) return bad_member(w, "its name is longer than 4,095 bytes");
@@ -135,7 +136,7 @@ static int apply(const struct tar_walk *w, const struct overrides *o, struct tar
 }
 
 /* One header: whether it is a member's own, or says something of the next one. */
-static int read_header(struct tar_walk *w, struct overrides *o, struct tar_member *out, bool *done) {
+static int read_tar_header(struct tar_walk *w, struct overrides *o, struct tar_member *out, bool *done) {
   const uint8_t *block;
   uint64_t size;
   if (w->input->bytes - w->at < BLOCK) return bad_member(w, "its header is cut off");
@@ -151,14 +152,14 @@ static int read_header(struct tar_walk *w, struct overrides *o, struct tar_membe
     return bad_member(w, "is a sparse file, which cannot be read where it lies; `tar --no-sparse` makes others");
   if (!extends) {
     read_name(block, out);
-    code = apply(w, o, out, &size);
+    code = apply_overrides(w, o, out, &size);
     if (code != SHARDRT_OK) return code;
   }
   if (type >= '1' && type <= '6') size = 0; /* links, devices and folders have no data, whatever they say */
   if (size > w->input->bytes - data) return bad_member(w, "is cut off");
   if (type == 'L' || type == 'x') {
     const char *text = "";
-    code = read_text(w, data, size, &text);
+    code = read_extended(w, data, size, &text);
     if (code == SHARDRT_OK && type == 'x') code = read_pax(w, text, (size_t)size, o);
     if (code != SHARDRT_OK) return code;
     if (type == 'L') {
@@ -185,6 +186,6 @@ int tar_walk_next(struct tar_walk *w, struct tar_member *out) {
                                     : "the archive ends without the zeros that end one: it is cut off");
   w->ended = false;
   out->header = w->at;
-  for (bool done = false; !done && code == SHARDRT_OK;) code = read_header(w, &overrides, out, &done);
+  for (bool done = false; !done && code == SHARDRT_OK;) code = read_tar_header(w, &overrides, out, &done);
   return code == SHARDRT_OK ? 1 : code;
 }

@@ -7,6 +7,7 @@
 #include "base/alloc.h"
 #include "base/crc32c.h"
 #include "base/error.h"
+#include "base/little_endian.h"
 #include "codec/inflate.h"
 
 enum { CHECKSUM = 4 };
@@ -63,15 +64,14 @@ static int unblosc_chunk(const uint8_t *data, size_t data_bytes, uint8_t *dst, s
 static int check_crc(const uint8_t *data, size_t *data_bytes) {
   if (*data_bytes < CHECKSUM) return error_set(SHARDRT_EFORMAT, "cut off: its CRC-32C is not there");
   *data_bytes -= CHECKSUM;
-  const uint8_t *at = data + *data_bytes;
-  const uint32_t noted = (uint32_t)at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16 | (uint32_t)at[3] << 24;
+  const uint32_t noted = little_endian_32(data + *data_bytes);
   const uint32_t found = crc32c(0, data, *data_bytes);
   if (found == noted) return SHARDRT_OK;
   return error_set(SHARDRT_EFORMAT, "damaged: its CRC-32C is %08x, and should be %08x", found, noted);
 }
 
-static int decompress(enum zarr_compressor compressor, const uint8_t *data, size_t data_bytes, uint8_t *dst,
-                      size_t bytes, struct reader *reader) {
+static int decompress_chunk(enum zarr_compressor compressor, const uint8_t *data, size_t data_bytes, uint8_t *dst,
+                            size_t bytes, struct reader *reader) {
   if (compressor == ZARR_ZSTD) return unzstd_chunk(data, data_bytes, dst, bytes, reader);
   if (compressor == ZARR_BLOSC) return unblosc_chunk(data, data_bytes, dst, bytes);
   size_t decoded = 0;
@@ -91,7 +91,7 @@ int zarr_decode(const struct zarr_codecs *codecs, const uint8_t *data, size_t da
   }
   if (data_bytes > INT32_MAX)
     return error_set(SHARDRT_EFORMAT, "%zu bytes; at most %d can be decoded", data_bytes, INT32_MAX);
-  code = decompress(codecs->compressor, data, data_bytes, dst, bytes, reader);
+  code = decompress_chunk(codecs->compressor, data, data_bytes, dst, bytes, reader);
   reader_spent(reader, READER_DECODE, start);
   *out = dst;
   return code;

@@ -18,14 +18,14 @@ enum {
   RATIO = 1032,    /* what deflate makes of one byte at most, https://zlib.net/zlib_tech.html */
 };
 
-static uint32_t number(const uint8_t *at, int32_t bytes) {
+static uint32_t zip_number(const uint8_t *at, int32_t bytes) {
   uint32_t value = 0;
   for (int32_t i = bytes; i-- > 0;) value = value << 8 | at[i];
   return value;
 }
 
 static uint64_t long_number(const uint8_t *at) {
-  return number(at, 4) | (uint64_t)number(at + 4, 4) << 32;
+  return zip_number(at, 4) | (uint64_t)zip_number(at + 4, 4) << 32;
 }
 
 static bool is_signed(const uint8_t *at, uint8_t third, uint8_t fourth) {
@@ -64,10 +64,10 @@ static int find_directory(const struct input *file, struct reader *arena, struct
   if (code < 0) return code;
   for (size_t left = END; left <= have; left++) { /* bytes from the end's first one on */
     const uint8_t *at = tail + have - left;
-    if (!is_signed(at, 5, 6) || number(at + 20, 2) != left - END) continue;
+    if (!is_signed(at, 5, 6) || zip_number(at + 20, 2) != left - END) continue;
     const size_t end = file->bytes - left;
-    *out = (struct directory){number(at + 10, 2), number(at + 16, 4), number(at + 12, 4)};
-    if (number(at + 4, 2) != number(at + 6, 2) || number(at + 4, 2) != 0)
+    *out = (struct directory){zip_number(at + 10, 2), zip_number(at + 16, 4), zip_number(at + 12, 4)};
+    if (zip_number(at + 4, 2) != zip_number(at + 6, 2) || zip_number(at + 4, 2) != 0)
       return error_set(SHARDRT_EFORMAT, "%s: is one of several parts of an archive", file->title);
     const bool more = out->count == UINT16_MAX || out->offset == UINT32_MAX || out->bytes == UINT32_MAX;
     code = more ? find_long(file, end, arena, out) : SHARDRT_OK;
@@ -86,9 +86,9 @@ static int find_directory(const struct input *file, struct reader *arena, struct
 static bool read_long(const uint8_t *extra, size_t bytes, uint64_t *size, uint64_t *packed, uint64_t *offset) {
   uint64_t *const fields[] = {size, packed, offset};
   while (bytes >= 4) {
-    const size_t length = number(extra + 2, 2);
+    const size_t length = zip_number(extra + 2, 2);
     if (length > bytes - 4) return false;
-    if (number(extra, 2) == 1) {
+    if (zip_number(extra, 2) == 1) {
       size_t at = 0;
       for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
         if (*fields[i] != UINT32_MAX) continue;
@@ -118,10 +118,10 @@ static int find_data(const struct input *file, const struct zip *self, uint32_t 
     return refuse_member(file, member, "does not lie before the directory");
   int code = input_get(file, member->header, HEADER + length, arena, &at);
   if (code < 0) return code;
-  if (!is_signed(at, 3, 4) || number(at + 26, 2) != length || memcmp(at + HEADER, member->name, length) != 0 ||
-      number(at + 8, 2) != method)
+  if (!is_signed(at, 3, 4) || zip_number(at + 26, 2) != length || memcmp(at + HEADER, member->name, length) != 0 ||
+      zip_number(at + 8, 2) != method)
     return refuse_member(file, member, "has a header that is not as in the directory");
-  const size_t head = HEADER + length + number(at + 28, 2);
+  const size_t head = HEADER + length + zip_number(at + 28, 2);
   if (end - member->header < head || end - member->header - head < member->packed)
     return refuse_member(file, member, "reaches into the directory");
   member->data = member->header + head;
@@ -133,22 +133,22 @@ static int read_entry(const struct input *file, const struct zip *self, const ui
                       struct reader *arena, struct zip_member *out, size_t *used) {
   if (left < ENTRY || !is_signed(at, 1, 2))
     return error_set(SHARDRT_EFORMAT, "%s: its directory is damaged, or cut off", file->title);
-  const size_t name = number(at + 28, 2), extra = number(at + 30, 2);
-  *used = ENTRY + name + extra + number(at + 32, 2);
+  const size_t name = zip_number(at + 28, 2), extra = zip_number(at + 30, 2);
+  *used = ENTRY + name + extra + zip_number(at + 32, 2);
   if (*used > left || memchr(at + ENTRY, '\0', name) != NULL)
     return error_set(SHARDRT_EFORMAT, "%s: its directory has a name or an extra field that is damaged", file->title);
   out->name = alloc_text("%.*s", (int)name, (const char *)at + ENTRY);
   if (out->name == NULL) return ALLOC_FAILED;
-  uint64_t bytes = number(at + 24, 4), packed = number(at + 20, 4), header = number(at + 42, 4);
+  uint64_t bytes = zip_number(at + 24, 4), packed = zip_number(at + 20, 4), header = zip_number(at + 42, 4);
   if (!read_long(at + ENTRY + name, extra, &bytes, &packed, &header))
     return refuse_member(file, out, "has an extra field that is damaged");
-  const uint32_t method = number(at + 10, 2);
+  const uint32_t method = zip_number(at + 10, 2);
   out->header = (size_t)header;
   out->bytes = (size_t)bytes;
   out->packed = (size_t)packed;
-  out->crc = number(at + 16, 4);
+  out->crc = zip_number(at + 16, 4);
   out->deflated = method == Z_DEFLATED;
-  if ((number(at + 8, 2) & 1) != 0) return refuse_member(file, out, "is encrypted");
+  if ((zip_number(at + 8, 2) & 1) != 0) return refuse_member(file, out, "is encrypted");
   if (method != Z_DEFLATED && method != 0)
     return refuse_member(file, out,
                          "is packed in another way than by deflate; numpy.savez and savez_compressed do not");
@@ -193,7 +193,7 @@ void zip_close(struct zip *self) {
 /* ---- members ---------------------------------------------------------------------------------------------------- */
 
 /* A member as it is unpacked. */
-struct unpacking {
+struct zip_unpacking {
   const struct input *file;
   const struct zip_member *member;
   struct reader *arena;
@@ -203,14 +203,14 @@ struct unpacking {
 };
 
 static int unpack_begin(const struct input *file, const struct zip_member *member, struct reader *arena,
-                        struct unpacking *out) {
-  *out = (struct unpacking){.file = file, .member = member, .arena = arena};
+                        struct zip_unpacking *out) {
+  *out = (struct zip_unpacking){.file = file, .member = member, .arena = arena};
   out->stream = inflate_stream();
   return inflateInit2(&out->stream, -MAX_WBITS) == Z_OK ? SHARDRT_OK : ALLOC_FAILED; /* no wrapper: zip has its own */
 }
 
 /* Up to `room` bytes; fewer only at the end. */
-static int unpack_next(struct unpacking *u, uint8_t *dst, size_t room, size_t *got) {
+static int unpack_next(struct zip_unpacking *u, uint8_t *dst, size_t room, size_t *got) {
   u->stream.next_out = dst;
   u->stream.avail_out = (uInt)room;
   while (u->stream.avail_out > 0 && !u->ended) {
@@ -237,7 +237,7 @@ static int unpack_next(struct unpacking *u, uint8_t *dst, size_t room, size_t *g
 
 int zip_peek(const struct input *file, const struct zip_member *member, size_t most, struct reader *arena,
              const uint8_t **out, size_t *bytes) {
-  struct unpacking u;
+  struct zip_unpacking u;
   *bytes = member->bytes < most ? member->bytes : most;
   if (!member->deflated) return input_get(file, member->data, *bytes, arena, out);
   uint8_t *dst = reader_room(arena, *bytes);
@@ -253,7 +253,7 @@ int zip_peek(const struct input *file, const struct zip_member *member, size_t m
 }
 
 /* Tells `take` of a piece, as `total` bytes were before it. */
-static int pass_piece(const struct unpacking *u, const uint8_t *data, size_t bytes, size_t total, uLong *crc,
+static int pass_piece(const struct zip_unpacking *u, const uint8_t *data, size_t bytes, size_t total, uLong *crc,
                       zip_take *take, void *context) {
   if (bytes > u->member->bytes - total)
     return refuse_member(u->file, u->member, "unpacks to more bytes than the directory tells of");
@@ -261,7 +261,7 @@ static int pass_piece(const struct unpacking *u, const uint8_t *data, size_t byt
   return take != NULL ? take(data, bytes, context) : SHARDRT_OK;
 }
 
-static int finish(const struct unpacking *u, size_t total, uLong crc) {
+static int check_unpacked(const struct zip_unpacking *u, size_t total, uLong crc) {
   if (total != u->member->bytes || (u->member->deflated && u->taken != u->member->packed))
     return refuse_member(u->file, u->member,
                          "unpacks to fewer bytes than the directory tells of, or has more behind them");
@@ -270,7 +270,7 @@ static int finish(const struct unpacking *u, size_t total, uLong crc) {
                    u->file->title, u->member->name, u->member->header, crc, u->member->crc);
 }
 
-static int read_stored(const struct unpacking *u, zip_take *take, void *context) {
+static int read_stored(const struct zip_unpacking *u, zip_take *take, void *context) {
   uLong crc = crc32(0, NULL, 0);
   int code = SHARDRT_OK;
   size_t at = 0;
@@ -282,10 +282,10 @@ static int read_stored(const struct unpacking *u, zip_take *take, void *context)
     if (code == SHARDRT_OK) code = pass_piece(u, data, bytes, at, &crc, take, context);
     reader_release(u->arena, mark);
   }
-  return code == SHARDRT_OK ? finish(u, at, crc) : code;
+  return code == SHARDRT_OK ? check_unpacked(u, at, crc) : code;
 }
 
-static int read_deflated(struct unpacking *u, zip_take *take, void *context) {
+static int read_deflated(struct zip_unpacking *u, zip_take *take, void *context) {
   uLong crc = crc32(0, NULL, 0);
   const struct reader_mark mark = reader_mark(u->arena);
   uint8_t *piece = reader_room(u->arena, PIECE);
@@ -301,11 +301,11 @@ static int read_deflated(struct unpacking *u, zip_take *take, void *context) {
   }
   inflateEnd(&u->stream);
   reader_release(u->arena, mark);
-  return code == SHARDRT_OK ? finish(u, total, crc) : code;
+  return code == SHARDRT_OK ? check_unpacked(u, total, crc) : code;
 }
 
 int zip_read(const struct input *file, const struct zip_member *member, struct reader *arena, zip_take *take,
              void *context) {
-  struct unpacking u = {.file = file, .member = member, .arena = arena};
+  struct zip_unpacking u = {.file = file, .member = member, .arena = arena};
   return member->deflated ? read_deflated(&u, take, context) : read_stored(&u, take, context);
 }

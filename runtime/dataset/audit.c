@@ -6,7 +6,7 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
-#include "dataset/index.h"
+#include "dataset/index_file.h"
 #include "dataset/source.h"
 #include "storage/write/cache.h"
 #include "system/machine.h"
@@ -69,27 +69,27 @@ static int open_blocks(const char *path, const shardrt_source_options *options, 
 
 struct indexed {
   struct stored file;
-  struct index index;
+  struct index_file index;
 };
 
 static int look_at_entry(void *own, int64_t part, bool compares, struct reader *reader, struct audit_look *out) {
   const struct indexed *self = own;
-  const struct index *index = &self->index;
+  const struct index_file *index = &self->index;
   const struct index_entry *entry = &index->entries[part];
   const uint8_t *data = NULL;
   size_t bytes = 0;
   (void)compares;
   out->offset = -1; /* the message says where it is */
   if (entry->offset < 0) return SHARDRT_OK;
-  int code = index_get(index, &self->file, part / index->columns, (int32_t)(part % index->columns), true, reader, &data,
-                       &bytes);
+  int code = index_file_get(index, &self->file, part / index->columns, (int32_t)(part % index->columns), true, reader,
+                            &data, &bytes);
   out->bytes = (int64_t)bytes;
   return code;
 }
 
 static void drop_indexed(void *own) {
   struct indexed *self = own;
-  index_close(&self->index);
+  index_file_close(&self->index);
   stored_close(&self->file);
   alloc_free(self);
 }
@@ -107,7 +107,7 @@ static int open_indexed(const char *path, const shardrt_source_options *options,
   out->kind = &indexed_kind;
   out->own = self;
   int code = stored_open(path, options, &self->file);
-  if (code == SHARDRT_OK) code = index_find(&self->file, options->cache, &self->index, there);
+  if (code == SHARDRT_OK) code = index_file_find(&self->file, options->cache, &self->index, there);
   if (code < 0) return code;
   out->parts = self->index.rows * self->index.columns;
   return SHARDRT_OK;
@@ -225,7 +225,7 @@ const char *shardrt_audit_bad(const shardrt_audit *self, int64_t i, int64_t *off
 
 /* ---- going through them ----------------------------------------------------------------------------------------- */
 
-struct share {
+struct audit_share {
   shardrt_audit *audit;
   bool compares;
   int64_t first, count, each; /* parts; `each` of a task */
@@ -238,7 +238,7 @@ struct share {
   char message[1024];
 };
 
-static struct reader *take_reader(struct share *self, int32_t *number) {
+static struct reader *take_reader(struct audit_share *self, int32_t *number) {
   pthread_mutex_lock(&self->lock);
   for (*number = 0; self->taken[*number];) ++*number; /* there are as many as threads */
   self->taken[*number] = true;
@@ -246,13 +246,13 @@ static struct reader *take_reader(struct share *self, int32_t *number) {
   return &self->readers[*number];
 }
 
-static void give_reader(struct share *self, int32_t number) {
+static void give_reader(struct audit_share *self, int32_t number) {
   pthread_mutex_lock(&self->lock);
   self->taken[number] = false;
   pthread_mutex_unlock(&self->lock);
 }
 
-static void keep_bad(struct share *self, const struct audit_look *look) {
+static void keep_bad(struct audit_share *self, const struct audit_look *look) {
   shardrt_audit *audit = self->audit;
   pthread_mutex_lock(&self->lock);
   self->found.damaged++;
@@ -266,7 +266,7 @@ static void keep_bad(struct share *self, const struct audit_look *look) {
   pthread_mutex_unlock(&self->lock);
 }
 
-static void keep_failure(struct share *self, int code) {
+static void keep_failure(struct audit_share *self, int code) {
   pthread_mutex_lock(&self->lock);
   if (self->code == SHARDRT_OK) {
     self->code = code;
@@ -276,7 +276,7 @@ static void keep_failure(struct share *self, int code) {
 }
 
 static void run_task(void *context, int64_t task) {
-  struct share *self = context;
+  struct audit_share *self = context;
   shardrt_audit_found found = {0};
   int32_t number;
   int64_t part = self->first + task * self->each, stop = part + self->each;
@@ -302,7 +302,7 @@ static void run_task(void *context, int64_t task) {
   pthread_mutex_unlock(&self->lock);
 }
 
-static int run_share(struct share *self, int32_t threads) {
+static int run_audit_share(struct audit_share *self, int32_t threads) {
   struct team *team = NULL;
   self->readers = alloc_zeros((size_t)threads + 1, sizeof *self->readers);
   self->taken = alloc_zeros((size_t)threads + 1, sizeof *self->taken);
@@ -317,7 +317,7 @@ static int run_share(struct share *self, int32_t threads) {
 }
 
 int shardrt_audit_run(shardrt_audit *self, int64_t first, int64_t count, int32_t compares, shardrt_audit_found *found) {
-  struct share share = {.audit = self, .compares = compares != 0, .first = first, .count = count};
+  struct audit_share share = {.audit = self, .compares = compares != 0, .first = first, .count = count};
   *found = (shardrt_audit_found){0};
   if (count <= 0) return SHARDRT_OK;
   share.each = self->part_bytes > 0 && self->part_bytes < TASK_BYTES ? TASK_BYTES / self->part_bytes : 1;
@@ -325,7 +325,7 @@ int shardrt_audit_run(shardrt_audit *self, int64_t first, int64_t count, int32_t
   if (threads > MAX_THREADS) threads = MAX_THREADS;
   if (threads > count / share.each + 1) threads = (int32_t)(count / share.each + 1);
   pthread_mutex_init(&share.lock, NULL);
-  int code = run_share(&share, threads);
+  int code = run_audit_share(&share, threads);
   pthread_mutex_destroy(&share.lock);
   for (int32_t i = 0; share.readers != NULL && i < share.nreaders; i++) reader_clear(&share.readers[i]);
   alloc_free(share.readers);

@@ -96,7 +96,7 @@ bool shardrt_source_format_has_files(const char *format);
  *   "cifar"     CIFAR-10 and -100, the binary versions: https://www.cs.toronto.edu/~kriz/cifar.html
  *
  * What the files do not say themselves (where each record is, a checksum of it) is worked out once and kept in an index
- * beside the file, or in the cache: see runtime/dataset/index.h. Errors as shardrt_source_open. */
+ * beside the file, or in the cache: see runtime/dataset/index_file.h. Errors as shardrt_source_open. */
 int shardrt_source_files(const char *format, int32_t npaths, const char *const *paths, int32_t nfields,
                          const shardrt_field *fields, const shardrt_source_options *options, shardrt_source **out);
 /* Fields from host arrays: `shapes` of field f are ndims[f] numbers, one field's after the other's, the first of each

@@ -3,17 +3,10 @@
 #include <string.h>
 
 #include "base/crc32c.h"
+#include "base/little_endian.h"
 #include "base/utf8.h"
 
 enum { TEXT_LEAST = 128 };
-
-static uint32_t read_32(const uint8_t *bytes) {
-  return (uint32_t)bytes[0] | (uint32_t)bytes[1] << 8 | (uint32_t)bytes[2] << 16 | (uint32_t)bytes[3] << 24;
-}
-
-static uint64_t read_64(const uint8_t *bytes) {
-  return (uint64_t)read_32(bytes) | (uint64_t)read_32(bytes + 4) << 32;
-}
 
 /* ---- formats that need more than equal bytes ----------------------------------------------------------------------
  */
@@ -21,15 +14,15 @@ static uint64_t read_64(const uint8_t *bytes) {
 /* A message of an Arrow stream: 0xFFFFFFFF, the length of its metadata, and a flatbuffer, whose root lies in it.
  * https://arrow.apache.org/docs/format/Columnar.html#encapsulated-message-format */
 static bool is_arrow_stream(const uint8_t *data, size_t bytes, size_t whole) {
-  if (bytes < 12 || read_32(data) != UINT32_MAX) return false;
-  const uint32_t length = read_32(data + 4), root = read_32(data + 8);
+  if (bytes < 12 || little_endian_32(data) != UINT32_MAX) return false;
+  const uint32_t length = little_endian_32(data + 4), root = little_endian_32(data + 8);
   return length > 8 && length % 8 == 0 && length <= whole - 8 && root >= 4 && root < length;
 }
 
 /* The length of a header, and the header: an object in JSON. */
 static bool is_safetensors(const uint8_t *data, size_t bytes, size_t whole) {
   if (bytes < 10) return false;
-  const uint64_t length = read_64(data);
+  const uint64_t length = little_endian_64(data);
   return length >= 2 && length <= whole - 8 && data[8] == '{' && (data[9] == '"' || data[9] == '}');
 }
 
@@ -40,15 +33,15 @@ static bool is_tar(const uint8_t *data, size_t bytes, size_t whole) {
 
 /* The length of the first record, and its masked CRC-32C (tfrecord.c). */
 static bool is_tfrecord(const uint8_t *data, size_t bytes, size_t whole) {
-  if (bytes < 12 || whole < 16 || read_64(data) > whole - 16) return false;
-  const uint32_t rotated = read_32(data + 8) - 0xa282ead8u;
+  if (bytes < 12 || whole < 16 || little_endian_64(data) > whole - 16) return false;
+  const uint32_t rotated = little_endian_32(data + 8) - 0xa282ead8u;
   return (rotated >> 17 | rotated << 15) == crc32c(0, data, 8);
 }
 
 /* Protocol 4 or 5, which begins with a frame of a length. */
 static bool is_pickle(const uint8_t *data, size_t bytes, size_t whole) {
   return bytes >= 11 && data[0] == 0x80 && (data[1] == 4 || data[1] == 5) && data[2] == 0x95 &&
-         read_64(data + 3) <= whole - 11;
+         little_endian_64(data + 3) <= whole - 11;
 }
 
 /* "BZh" and the size of blocks, and the first block, which begins with pi. */

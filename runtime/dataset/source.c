@@ -8,7 +8,8 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "base/hash.h"
-#include "dataset/gather.h"
+#include "base/size.h"
+#include "dataset/elements.h"
 
 enum { READ_CHUNK = 512 }; /* samples that shardrt_source_read asks for at once */
 
@@ -51,6 +52,30 @@ int source_add_file(shardrt_source *source, const char *title, const struct stor
   if (files == NULL) return ALLOC_FAILED;
   source->files = files;
   files[source->nfiles++] = (struct source_file){.title = title, .stored = stored, .fingerprint = fingerprint};
+  return SHARDRT_OK;
+}
+
+int source_set_field(shardrt_source *source, int32_t f, const char *name, int32_t dtype, int32_t ndim,
+                     const int64_t *shape) {
+  assert(f < source->nfields && f < source->nfiles);
+  const char *title = source->files[f].title;
+  shardrt_field *field = &source->fields[f];
+  if (ndim < 1)
+    return error_set(SHARDRT_EINVAL, "%s: field \"%s\" is a single number; its first dimension must count the samples",
+                     title, name);
+  if (f == 0) source->count = shape[0];
+  if (shape[0] != source->count)
+    return error_set(SHARDRT_EINVAL, "fields of different length: \"%s\" has %lld samples (%s), \"%s\" has %lld (%s)",
+                     source->fields[0].name, (long long)source->count, source->files[0].title, name,
+                     (long long)shape[0], title);
+  size_t sample_bytes; /* also where there are no samples, and so the whole product is 0 */
+  if (!size_bytes(ndim - 1, shape + 1, shardrt_dtype_size(dtype), &sample_bytes))
+    return error_set(SHARDRT_EOVERFLOW, "%s: one sample's shape does not fit in 64 bits", title);
+  field->name = alloc_text("%s", name);
+  if (field->name == NULL) return ALLOC_FAILED;
+  field->dtype = dtype;
+  field->ndim = ndim - 1;
+  memcpy(field->shape, shape + 1, (size_t)field->ndim * sizeof *shape);
   return SHARDRT_OK;
 }
 
@@ -175,7 +200,7 @@ int source_gather(const shardrt_source *source, int32_t field, const int64_t *sa
   code = source->format->gather(source, field, samples, n, inner, reader, dst);
   reader_release(reader, mark);
   const shardrt_field *f = &source->fields[field];
-  if (code == SHARDRT_OK && f->dtype == SHARDRT_BOOL) gather_bools(dst, source_box_bytes(f, inner) * (size_t)n);
+  if (code == SHARDRT_OK && f->dtype == SHARDRT_BOOL) elements_make_bools(dst, source_box_bytes(f, inner) * (size_t)n);
   return code;
 }
 
@@ -252,11 +277,11 @@ static int read_value(const shardrt_source *source, int32_t field, int64_t sampl
 int source_value(const shardrt_source *source, int32_t field, int64_t sample, const shardrt_box *inner,
                  struct reader *reader, struct value *out) {
   int code = read_value(source, field, sample, inner, reader, out);
-  if (code < 0 || out->dtype != SHARDRT_BOOL || gather_are_bools(out->data, value_bytes(out))) return code;
+  if (code < 0 || out->dtype != SHARDRT_BOOL || elements_are_bools(out->data, value_bytes(out))) return code;
   void *room = reader_room(reader, value_bytes(out)); /* what it is may lie in a mapped file */
   if (room == NULL) return ALLOC_FAILED;
   memcpy(room, out->data, value_bytes(out));
-  gather_bools(room, value_bytes(out));
+  elements_make_bools(room, value_bytes(out));
   out->data = room;
   return SHARDRT_OK;
 }

@@ -176,6 +176,11 @@ void *source_new(const struct source_format *format, size_t bytes);
 /* Adds a file to those that the source reads; see struct source_file. */
 int source_add_file(shardrt_source *source, const char *title, const struct stored *stored, uint64_t fingerprint);
 
+/* Makes field f of an array whose first dimension counts the samples, and which is file f of the source. The name is
+ * copied. EINVAL: it has no dimension, or another number of samples than field 0; EOVERFLOW: a sample does. */
+int source_set_field(shardrt_source *source, int32_t f, const char *name, int32_t dtype, int32_t ndim,
+                     const int64_t *shape);
+
 /* Adds a source, which gets a count more, to those that this one is made of. */
 int source_add_base(shardrt_source *source, shardrt_source *base);
 

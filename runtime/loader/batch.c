@@ -203,9 +203,9 @@ static void start_reading(const struct batch *self, const struct plan *plan, con
   struct reader *reader = &scratch->reader;
   for (int64_t i = 0; i < n; i++)
     scratch->samples[i] =
-        permutation_sample(&self->permutation, plan->source, self->first + task->first + i, &scratch->epochs[i]);
-  reader->seed = self->permutation.seed;
-  reader->epoch = self->permutation.epoch;
+        epoch_order_sample(&self->order, plan->source, self->first + task->first + i, &scratch->epochs[i]);
+  reader->seed = self->order.seed;
+  reader->epoch = self->order.epoch;
   reader->epochs = plan->source->mix != NULL ? scratch->epochs : NULL; /* the parts of a mix have epochs of their own */
 }
 

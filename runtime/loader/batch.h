@@ -4,7 +4,7 @@
 
 #include <stdatomic.h>
 
-#include "dataset/permutation.h"
+#include "dataset/epoch_order.h"
 #include "loader/plan/plan.h"
 #include "loader/upload.h"
 #include "storage/local/reader.h"
@@ -15,16 +15,16 @@ struct buffer_pool;
  * devices have memory of their own, until batch_land says that the batch has landed. What the tasks share is atomic;
  * the rest does not change while they run. */
 struct batch {
-  struct permutation permutation; /* of the batch's epoch */
-  int64_t first;                  /* where the batch begins in that order */
-  int64_t rows;                   /* real ones; the rest of the batch is padding */
-  int64_t step;                   /* the batch's number */
-  bool past_caches;               /* the batch does not fit in them, with the others that are in the making */
-  bool fingerprinted;             /* whether the tasks take fingerprints, of fields that have replicas */
-  shardrt_buffer **buffers;       /* one for each block */
-  uint64_t *fingerprints;         /* of each such block, when its last task has run */
-  _Atomic int64_t *left;          /* tasks of each block that have not run */
-  _Atomic int64_t all_left;       /* and of all together */
+  struct epoch_order order; /* of the batch's epoch */
+  int64_t first;            /* where the batch begins in that order */
+  int64_t rows;             /* real ones; the rest of the batch is padding */
+  int64_t step;             /* the batch's number */
+  bool past_caches;         /* the batch does not fit in them, with the others that are in the making */
+  bool fingerprinted;       /* whether the tasks take fingerprints, of fields that have replicas */
+  shardrt_buffer **buffers; /* one for each block */
+  uint64_t *fingerprints;   /* of each such block, when its last task has run */
+  _Atomic int64_t *left;    /* tasks of each block that have not run */
+  _Atomic int64_t all_left; /* and of all together */
   struct upload upload;
   _Atomic int64_t bytes_read; /* taken from the storage */
   _Atomic int64_t bytes_fingerprinted;
@@ -51,7 +51,7 @@ int batch_set(struct batch *self, const struct plan *plan, const struct upload_p
 /* Waits until nothing is under way from its blocks. */
 void batch_clear(struct batch *self, const struct plan *plan);
 
-/* Takes buffers for one batch and makes its tasks ready to run; permutation, first, rows and fingerprinted are set. */
+/* Takes buffers for one batch and makes its tasks ready to run; order, first, rows and fingerprinted are set. */
 int batch_open(struct batch *self, const struct plan *plan, struct buffer_pool *pool);
 /* Gives the batch's counts of the buffers back; where the batch is being uploaded, batch_land does. */
 void batch_close(struct batch *self, const struct plan *plan);

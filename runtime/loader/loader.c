@@ -228,7 +228,7 @@ static int offer_batch(shardrt_loader *self) {
   if (code != SHARDRT_OK) return code;
   assert(self->offered - self->landed < self->nbatches); /* the batch is free */
   struct batch *next = batch_at(self, self->offered);
-  permutation_set(&next->permutation, self->seed, self->ahead.epoch, self->rules.count, self->shuffle);
+  epoch_order_set(&next->order, self->seed, self->ahead.epoch, self->rules.count, self->shuffle);
   next->first = self->ahead.row;
   next->rows = cursor_rows(&self->ahead, &self->rules);
   next->past_caches = self->budget.past_caches;

@@ -7,7 +7,7 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
-#include "dataset/permutation.h"
+#include "dataset/epoch_order.h"
 #include "dataset/source.h"
 #include "storage/readahead.h"
 #include "system/thread.h"
@@ -32,10 +32,10 @@ struct prefetcher {
   bool shuffle;
   int64_t far; /* batches */
   struct ahead *ahead;
-  struct permutation permutation; /* of the batch that is looked at */
-  int64_t batch;                  /* the next one to look at, */
-  struct cursor at;               /* and where it stands */
-  int64_t found_in_turn;          /* batches of which nothing was missing, since one of which something was */
+  struct epoch_order order; /* of the batch that is looked at */
+  int64_t batch;            /* the next one to look at, */
+  struct cursor at;         /* and where it stands */
+  int64_t found_in_turn;    /* batches of which nothing was missing, since one of which something was */
   _Atomic int64_t bytes;
   pthread_t thread;
   pthread_mutex_t lock;
@@ -61,7 +61,7 @@ static void add_rows(struct prefetcher *self, int32_t field, const shardrt_box *
     for (int64_t i = 0; i < n; i++) {
       int64_t epoch;
       const int64_t row = first + (done + i) * rows / count;
-      samples[i] = permutation_sample(&self->permutation, self->plan->source, self->at.row + row, &epoch);
+      samples[i] = epoch_order_sample(&self->order, self->plan->source, self->at.row + row, &epoch);
     }
     /* What does not fit is not read ahead. */
     (void)source_extents(self->plan->source, field, samples, n, inner, ahead_extents(self->ahead));
@@ -94,7 +94,7 @@ static void add_batch(struct prefetcher *self, bool reads) {
 
 /* Looks at the batch at self->at; true: nothing was missing. */
 static bool is_found(struct prefetcher *self) {
-  permutation_set(&self->permutation, self->seed, self->at.epoch, self->rules.count, self->shuffle);
+  epoch_order_set(&self->order, self->seed, self->at.epoch, self->rules.count, self->shuffle);
   add_batch(self, false);
   return !ahead_is_missing(self->ahead);
 }

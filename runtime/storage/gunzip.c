@@ -106,7 +106,7 @@ static int gunzip_all(struct gunzip *g, uint8_t *buffer, size_t bytes, struct ne
 }
 
 /* What is wanted of the cache: the contents of one compressed file, `bytes` long, which begin with `head`. */
-struct contents {
+struct gunzip_contents {
   const char *path;
   const struct mapping *file;
   size_t bytes;
@@ -114,13 +114,13 @@ struct contents {
   size_t head_bytes;
 };
 
-static bool fits(const struct mapping *cached, const void *context) {
-  const struct contents *c = context;
+static bool gunzip_fits(const struct mapping *cached, const void *context) {
+  const struct gunzip_contents *c = context;
   return cached->bytes == c->bytes && c->bytes >= c->head_bytes && memcmp(cached->data, c->head, c->head_bytes) == 0;
 }
 
-static int decompress(struct newfile *out, const void *context) {
-  const struct contents *c = context;
+static int write_decompressed(struct newfile *out, const void *context) {
+  const struct gunzip_contents *c = context;
   uint8_t *buffer = alloc_array(OUTPUT_BYTES, 1);
   if (buffer == NULL) return ALLOC_FAILED;
   struct gunzip g;
@@ -135,13 +135,14 @@ static int decompress(struct newfile *out, const void *context) {
 
 int gunzip_map(const char *path, const struct mapping *file, size_t bytes, const void *head, size_t head_bytes,
                const char *folder, struct mapping *out) {
-  const struct contents contents = {.path = path, .file = file, .bytes = bytes, .head = head, .head_bytes = head_bytes};
+  const struct gunzip_contents contents = {
+      .path = path, .file = file, .bytes = bytes, .head = head, .head_bytes = head_bytes};
   const struct cache_request request = {.path = path,
                                         .file = file,
                                         .folder = folder,
                                         .work_bytes = bytes,
-                                        .fits = fits,
-                                        .make = decompress,
+                                        .fits = gunzip_fits,
+                                        .make = write_decompressed,
                                         .context = &contents};
   return cache_get(&request, out);
 }

@@ -78,7 +78,7 @@ const char *ahead_way(const struct ahead *self) {
 
 /* From `offset` on, which is a page's start, the bytes from the first page that is missing to the last one's end,
  * within the next `bytes` bytes: moves *offset there. 0: all are there. */
-static size_t missing(const struct ahead *self, const struct mapping *file, size_t *offset, size_t bytes) {
+static size_t missing_pages(const struct ahead *self, const struct mapping *file, size_t *offset, size_t bytes) {
   unsigned char pages[PIECE_BYTES / PAGE_BYTES_LEAST];
   if (!mapping_tells(file) || mincore((void *)(file->data + *offset), bytes, pages) != 0) return bytes;
   size_t first = 0, end = (bytes + self->page - 1) / self->page;
@@ -94,7 +94,7 @@ static bool next_piece(const struct ahead *self, const struct extent *e, size_t 
   const size_t stop = e->offset + e->bytes;
   while (*at < stop) {
     out->offset = *at;
-    out->bytes = missing(self, e->file, &out->offset, stop - *at < PIECE_BYTES ? stop - *at : PIECE_BYTES);
+    out->bytes = missing_pages(self, e->file, &out->offset, stop - *at < PIECE_BYTES ? stop - *at : PIECE_BYTES);
     *at += PIECE_BYTES;
     if (out->bytes > 0) return true;
   }
@@ -130,7 +130,7 @@ bool ahead_is_missing(struct ahead *self) {
 /* ---- reading ---------------------------------------------------------------------------------------------------- */
 
 /* Sets up what reads, once. */
-static void choose(struct ahead *self) {
+static void set_up_reads(struct ahead *self) {
   if (ahead_way(self) != NULL) return;
   const char *way = "none";
   if (self->wanted == AHEAD_RING && ring_new(DEPTH, &self->ring) == SHARDRT_OK) way = "io_uring";
@@ -178,7 +178,7 @@ int64_t ahead_read(struct ahead *self) {
     for (size_t at = page_start(self, e->offset); next_piece(self, e, &at, &p);) {
       p.file = mapping_descriptor(e->file);
       if (p.file < 0) break;
-      choose(self);
+      set_up_reads(self);
       total += read_one(self, &p);
     }
   }

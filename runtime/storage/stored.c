@@ -77,14 +77,14 @@ void stored_close(struct stored *self) {
   *self = (struct stored){0};
 }
 
-static int check_range(const struct stored *self, size_t offset, size_t bytes) {
+static int check_stored_range(const struct stored *self, size_t offset, size_t bytes) {
   if (offset <= self->bytes && bytes <= self->bytes - offset) return SHARDRT_OK;
   return error_set(SHARDRT_EFORMAT, "%s: %zu bytes from byte %zu on, but it has %zu: it is cut off", self->title, bytes,
                    offset, self->bytes);
 }
 
 int stored_get(const struct stored *self, size_t offset, size_t bytes, struct reader *reader, const uint8_t **out) {
-  int code = check_range(self, offset, bytes);
+  int code = check_stored_range(self, offset, bytes);
   if (code != SHARDRT_OK) return code;
   if (self->map.remote != NULL) {
     uint8_t *room = reader_room(reader, bytes);
@@ -110,7 +110,7 @@ struct input stored_input(const struct stored *self) {
 }
 
 int stored_read(const struct stored *self, size_t offset, size_t bytes, struct reader *reader, void *dst) {
-  int code = check_range(self, offset, bytes);
+  int code = check_stored_range(self, offset, bytes);
   if (code != SHARDRT_OK) return code;
   if (self->map.remote != NULL)
     code = remote_read(self->map.remote, offset, bytes, reader, dst);

@@ -23,7 +23,7 @@ enum { UNCHECKED, GOOD, BAD }; /* a page of the table */
 
 static const char magic[8] = "shrdsum1";
 
-struct header {
+struct sums_header {
   char magic[sizeof magic];
   char kind[KIND_BYTES];
   int64_t file_bytes;
@@ -63,24 +63,24 @@ uint64_t sums_entry(uint32_t crc) {
 
 /* ---- the file --------------------------------------------------------------------------------------------------- */
 
-static bool read_header(const struct mapping *map, struct header *out) {
+static bool read_sums_header(const struct mapping *map, struct sums_header *out) {
   if (map->bytes < PAGE) return false;
   memcpy(out, map->data, sizeof *out);
-  struct header unsigned_one = *out;
+  struct sums_header unsigned_one = *out;
   unsigned_one.crc = 0;
   return memcmp(out->magic, magic, sizeof magic) == 0 && crc32c(0, &unsigned_one, sizeof unsigned_one) == out->crc;
 }
 
 /* Whether a table is of the file as it is, whatever is said about its parts. */
-static bool is_of(const struct header *header, const struct sums_of *of) {
+static bool is_of(const struct sums_header *header, const struct sums_of *of) {
   return strncmp(header->kind, of->kind, KIND_BYTES) == 0 && header->file_bytes == (int64_t)of->file->bytes &&
          header->file_changed == of->file->changed;
 }
 
-static bool fits(const struct mapping *cached, const void *context) {
+static bool sums_fit(const struct mapping *cached, const void *context) {
   const struct sums_of *of = context;
-  struct header header;
-  if (!read_header(cached, &header) || !is_of(&header, of)) return false;
+  struct sums_header header;
+  if (!read_sums_header(cached, &header) || !is_of(&header, of)) return false;
   if (header.about != of->about) return true; /* which sums_open refuses */
   return header.count == of->count && header.width == of->width &&
          cached->bytes == (size_t)PAGE * (size_t)(1 + page_count(of));
@@ -103,7 +103,7 @@ static uint64_t load_sum(const uint8_t *table, int64_t at, int32_t width) {
                     : __atomic_load_n((const uint64_t *)(const void *)table + at, __ATOMIC_RELAXED);
 }
 
-static void store(uint8_t *table, int64_t at, int32_t width, uint64_t entry) {
+static void store_entry(uint8_t *table, int64_t at, int32_t width, uint64_t entry) {
   if (width == 4)
     __atomic_store_n((uint32_t *)(void *)table + at, (uint32_t)entry, __ATOMIC_RELAXED);
   else
@@ -118,13 +118,14 @@ static struct cache_request request_of(const struct sums_of *of) {
                                 .folder = of->folder,
                                 .suffix = ".shardrt-index",
                                 .work_bytes = (size_t)of->count * (size_t)of->width,
-                                .fits = fits,
+                                .fits = sums_fit,
                                 .context = of};
 }
 
 static int check_about(const struct sums *self) {
-  struct header header;
-  if (self->map.data == NULL || !read_header(&self->map, &header) || header.about == self->of.about) return SHARDRT_OK;
+  struct sums_header header;
+  if (self->map.data == NULL || !read_sums_header(&self->map, &header) || header.about == self->of.about)
+    return SHARDRT_OK;
   return error_set(
       SHARDRT_EFORMAT,
       "%s: what describes it is damaged: its CRC-32C is %08x, and was %08x when its index was made; a copy "
@@ -170,12 +171,12 @@ int sums_open(const struct sums_of *of, struct sums **out) {
 }
 
 int64_t sums_made(const struct sums *self) {
-  struct header header;
-  return self->map.data != NULL && read_header(&self->map, &header) ? header.made : 0;
+  struct sums_header header;
+  return self->map.data != NULL && read_sums_header(&self->map, &header) ? header.made : 0;
 }
 
 /* What was found; a page that is damaged says nothing. */
-static uint64_t found(const struct sums *self, int64_t part) {
+static uint64_t entry_of(const struct sums *self, int64_t part) {
   if (self->map.data == NULL) return SUMS_UNKNOWN;
   const int64_t each = per_page(self->of.width), page = part / each;
   uint8_t state = atomic_load_explicit(&self->pages[page], memory_order_relaxed);
@@ -189,7 +190,7 @@ static uint64_t found(const struct sums *self, int64_t part) {
 uint64_t sums_get(const struct sums *self, int64_t part) {
   const uint8_t *added = atomic_load_explicit(&self->added, memory_order_acquire);
   const uint64_t entry = added != NULL ? load_sum(added, part, self->of.width) : SUMS_UNKNOWN;
-  return entry != SUMS_UNKNOWN ? entry : found(self, part);
+  return entry != SUMS_UNKNOWN ? entry : entry_of(self, part);
 }
 
 /* Room for entries; NULL when out of memory. */
@@ -206,7 +207,7 @@ static uint8_t *room_for_added(struct sums *self) {
 int sums_put(struct sums *self, int64_t part, uint64_t entry) {
   uint8_t *added = room_for_added(self);
   if (added == NULL) return ALLOC_FAILED;
-  store(added, part, self->of.width, entry);
+  store_entry(added, part, self->of.width, entry);
   atomic_fetch_add_explicit(&self->unsaved, 1, memory_order_relaxed);
   return SHARDRT_OK;
 }
@@ -262,7 +263,7 @@ static int write_page(const struct saved *s, int64_t page, struct newfile *out) 
   for (int64_t i = 0; i < each && first + i < self->of.count; i++) {
     const uint64_t theirs = there ? load_sum(page_at(s->there, page), i, self->of.width) : SUMS_UNKNOWN;
     const uint64_t ours = load_sum(added, first + i, self->of.width);
-    store(room, i, self->of.width, join_sums(self, first + i, ours, theirs));
+    store_entry(room, i, self->of.width, join_sums(self, first + i, ours, theirs));
   }
   const uint32_t number = (uint32_t)page;
   memcpy(room + PAGE - TAIL, &number, sizeof number);
@@ -289,16 +290,16 @@ static int write_table(struct newfile *out, const struct mapping *there, const v
   const struct sums *self = context;
   const struct saved s = {.self = self, .there = there};
   uint8_t room[PAGE] = {0};
-  struct header before;
-  if (there->data != NULL && read_header(there, &before) && before.about != self->of.about)
+  struct sums_header before;
+  if (there->data != NULL && read_sums_header(there, &before) && before.about != self->of.about)
     return error_set(SHARDRT_EFORMAT, "%s: what describes it changed, and its time did not", self->of.path);
   if (there->data != NULL && says_all(self, there)) return CACHE_AS_IT_IS;
-  struct header header = {.file_bytes = (int64_t)self->of.file->bytes,
-                          .file_changed = self->of.file->changed,
-                          .count = self->of.count,
-                          .made = (int64_t)time(NULL),
-                          .width = self->of.width,
-                          .about = self->of.about};
+  struct sums_header header = {.file_bytes = (int64_t)self->of.file->bytes,
+                               .file_changed = self->of.file->changed,
+                               .count = self->of.count,
+                               .made = (int64_t)time(NULL),
+                               .width = self->of.width,
+                               .about = self->of.about};
   memcpy(header.magic, magic, sizeof magic);
   snprintf(header.kind, sizeof header.kind, "%s", self->of.kind);
   header.crc = crc32c(0, &header, sizeof header);
@@ -309,7 +310,7 @@ static int write_table(struct newfile *out, const struct mapping *there, const v
 }
 
 /* With the lock on `saving`. */
-static int save(struct sums *self) {
+static int save_sums(struct sums *self) {
   const int64_t unsaved = atomic_load_explicit(&self->unsaved, memory_order_relaxed);
   if (unsaved == 0) return SHARDRT_OK;
   const struct cache_request request = request_of(&self->of);
@@ -320,14 +321,14 @@ static int save(struct sums *self) {
 
 int sums_save(struct sums *self) {
   pthread_mutex_lock(&self->saving);
-  int code = save(self);
+  int code = save_sums(self);
   pthread_mutex_unlock(&self->saving);
   return code;
 }
 
 void sums_save_due(struct sums *self) {
   if (!is_due(self) || pthread_mutex_trylock(&self->saving) != 0) return;
-  if (is_due(self)) save(self);
+  if (is_due(self)) save_sums(self);
   pthread_mutex_unlock(&self->saving);
 }
 

@@ -106,7 +106,7 @@ static const struct source_format map_format = {
     .close = map_close,
 };
 
-static int set_field(struct map *m, int32_t f, const shardrt_mapped *mapped) {
+static int set_mapped_field(struct map *m, int32_t f, const shardrt_mapped *mapped) {
   shardrt_field *field = &m->head.fields[f];
   const shardrt_field *from = shardrt_source_field(m->head.bases[0], mapped->field);
   if (from == NULL)
@@ -147,7 +147,7 @@ static int set_map(struct map *m, shardrt_source *base, int32_t nfields, const s
   m->chains = alloc_zeros((size_t)nfields, sizeof *m->chains);
   if (m->chains == NULL) return ALLOC_FAILED;
   m->head.nfields = nfields;
-  for (int32_t f = 0; f < nfields && code == SHARDRT_OK; f++) code = set_field(m, f, &fields[f]);
+  for (int32_t f = 0; f < nfields && code == SHARDRT_OK; f++) code = set_mapped_field(m, f, &fields[f]);
   return code == SHARDRT_OK ? count_places(m) : code;
 }
 

@@ -1,6 +1,6 @@
-/* index.c - the index beside a file (dataset/index.h), as somebody else could have put it there: the input is the
+/* index.c - the index beside a file (dataset/index_file.h), as somebody else could have put it there: the input is the
  * index, whose footer is made to fit its file. The kind that it tells of says which format the file is opened as. */
-#include "dataset/index.h"
+#include "dataset/index_file.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 #include "base/crc32c.h"
 #include "fuzz.h"
 
-/* The footer, as index.c has it. */
+/* The footer, as index_file.c has it. */
 struct footer {
   char kind[48];
   int64_t file_bytes;

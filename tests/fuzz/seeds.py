@@ -187,7 +187,7 @@ def refused():
 
 
 def index(kind, columns, rows):
-    """As runtime/dataset/index.h has it; the target fills in what must fit the file."""
+    """As runtime/dataset/index_file.h has it; the target fills in what must fit the file."""
     names = b"".join(name + b"\0" for name in columns)
     entries = b"".join(struct.pack("<qqII", *entry) for row in rows for entry in row)
     return entries + names + kind.ljust(48, b"\0") + struct.pack("<qqqiIII8s", 0, 0, len(rows), len(columns), len(names),

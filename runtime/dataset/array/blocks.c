@@ -1,9 +1,56 @@
 #include "dataset/array/blocks.h"
 
+#include <string.h>
+
+#include "base/alloc.h"
 #include "base/error.h"
-#include "dataset/gather.h"
+#include "base/size.h"
+#include "dataset/box_runs.h"
 
 enum { LEAST_BLOCK = 2048, MOST_BLOCK = 65536 };
+
+int blocks_make_room(struct blocks_source *self, int64_t count) {
+  if (count > INT32_MAX) return error_set(SHARDRT_EFORMAT, "%s: it has too many arrays", self->blocks.file.title);
+  self->base.fields = alloc_zeros((size_t)count, sizeof *self->base.fields);
+  self->parts = alloc_zeros((size_t)count, sizeof *self->parts);
+  return self->base.fields != NULL && self->parts != NULL ? SHARDRT_OK : ALLOC_FAILED;
+}
+
+int blocks_add_field(struct blocks_source *self, const char *array, int32_t dtype, int32_t ndim, const int64_t *shape) {
+  const char *title = self->blocks.file.title;
+  shardrt_source *base = &self->base;
+  if (ndim < 1)
+    return error_set(SHARDRT_EINVAL,
+                     "%s: \"%s\" is a single number; the first dimension of a field counts the samples; `fields` can "
+                     "name those wanted",
+                     title, array);
+  if (base->nfields > 0 && base->count != shape[0])
+    return error_set(SHARDRT_EINVAL,
+                     "%s: arrays of different length: \"%s\" has %lld samples, \"%s\" has %lld; `fields` can name "
+                     "those wanted",
+                     title, base->fields[0].name, (long long)base->count, array, (long long)shape[0]);
+  size_t sample_bytes; /* also where there are no samples, and so the whole product is 0 */
+  if (!size_bytes(ndim - 1, shape + 1, shardrt_dtype_size(dtype), &sample_bytes))
+    return error_set(SHARDRT_EOVERFLOW, "%s: \"%s\": one sample's shape does not fit in 64 bits", title, array);
+  shardrt_field *field = &base->fields[base->nfields++];
+  *field = (shardrt_field){.dtype = dtype, .ndim = ndim - 1};
+  memcpy(field->shape, shape + 1, (size_t)field->ndim * sizeof *shape);
+  base->count = shape[0];
+  return SHARDRT_OK;
+}
+
+int blocks_check_asked(const struct blocks_source *self, const shardrt_field *asked, int32_t dtype, int32_t ndim,
+                       const int64_t *shape) {
+  const char *title = self->blocks.file.title;
+  if (asked->dtype >= 0 && asked->dtype != dtype)
+    return error_set(SHARDRT_EINVAL, "%s: \"%s\" is %s, not %s; transform.cast converts", title, asked->name,
+                     shardrt_dtype_name(dtype), shardrt_dtype_name(asked->dtype));
+  bool same = asked->ndim < 0 || asked->ndim == ndim - 1;
+  for (int32_t d = 0; same && d < asked->ndim; d++) same = asked->shape[d] < 0 || asked->shape[d] == shape[d + 1];
+  if (same) return SHARDRT_OK;
+  return error_set(SHARDRT_EINVAL, "%s: the samples of \"%s\" do not have the shape that `fields` says", title,
+                   asked->name);
+}
 
 size_t blocks_size(int64_t rows, size_t bytes) {
   const size_t row = bytes / (rows > 0 ? (size_t)rows : 1);
@@ -26,7 +73,7 @@ int blocks_add(const struct stored *file, size_t offset, size_t bytes, size_t bl
     if (code < 0) return code;
     const struct index_entry entry = index_entry_of(offset + at, data, length);
     reader_release(arena, mark);
-    code = index_add(writer, &entry);
+    code = index_writer_add(writer, &entry);
   }
   return code;
 }
@@ -41,7 +88,7 @@ static int blocks_get(const struct blocks *self, const struct blocks_part *part,
   const int64_t stop = bytes > 0 ? (int64_t)((first + bytes - 1) / part->block) + 1 : 0;
   for (int64_t b = (int64_t)(first / part->block); self->verify && b < stop && code == SHARDRT_OK; b++) {
     if (b == *known) continue;
-    code = index_get(&self->index, &self->file, part->first + b, 0, true, reader, &block, &block_length);
+    code = index_file_get(&self->index, &self->file, part->first + b, 0, true, reader, &block, &block_length);
     *known = b;
   }
   if (code < 0) return error_prefix(code, "\"%s\"", part->name);
@@ -52,25 +99,25 @@ static int blocks_get(const struct blocks *self, const struct blocks_part *part,
 }
 
 /* From the box's first byte to its last. */
-static size_t span_of(const struct gather_plan *plan) {
-  size_t span = plan->run_bytes + (size_t)(plan->run_count - 1) * plan->run_step;
-  for (int32_t i = 0; i < plan->nouter; i++) span += (size_t)(plan->counts[i] - 1) * plan->steps[i];
+static size_t span_of(const struct box_runs *runs) {
+  size_t span = runs->run_bytes + (size_t)(runs->run_count - 1) * runs->run_step;
+  for (int32_t i = 0; i < runs->nouter; i++) span += (size_t)(runs->counts[i] - 1) * runs->steps[i];
   return span;
 }
 
 int blocks_gather(const struct blocks *self, const struct blocks_part *part, const shardrt_field *field,
                   const int64_t *samples, int64_t n, const shardrt_box *inner, struct reader *reader, void *dst) {
   const int64_t none = 0;
-  struct gather_plan plan = gather_plan_make(field, inner, shardrt_dtype_size(field->dtype));
-  if (plan.box_bytes == 0) return SHARDRT_OK;
-  const size_t span = span_of(&plan), offset = plan.offset;
+  struct box_runs runs = box_runs_of(field, inner, shardrt_dtype_size(field->dtype));
+  if (runs.box_bytes == 0) return SHARDRT_OK;
+  const size_t span = span_of(&runs), offset = runs.offset;
   int64_t known = -1;
-  plan.offset = 0; /* what is got begins with the box */
+  runs.offset = 0; /* what is got begins with the box */
   for (int64_t i = 0; i < n; i++) {
     const uint8_t *data = NULL;
-    int code = blocks_get(self, part, (size_t)samples[i] * plan.sample_bytes + offset, span, &known, reader, &data);
+    int code = blocks_get(self, part, (size_t)samples[i] * runs.sample_bytes + offset, span, &known, reader, &data);
     if (code < 0) return code;
-    gather_run(&plan, data, &none, 1, reader->past_caches, (uint8_t *)dst + (size_t)i * plan.box_bytes);
+    box_runs_copy(&runs, data, &none, 1, reader->past_caches, (uint8_t *)dst + (size_t)i * runs.box_bytes);
   }
   return SHARDRT_OK;
 }
@@ -91,7 +138,6 @@ int blocks_value(const struct blocks *self, const struct blocks_part *part, cons
 int blocks_extents(const struct blocks *self, const struct blocks_part *part, const shardrt_field *field,
                    const int64_t *samples, int64_t n, const shardrt_box *inner, struct extents *out) {
   const shardrt_box whole = source_whole(field);
-  const struct gather_plan plan =
-      gather_plan_make(field, inner != NULL ? inner : &whole, shardrt_dtype_size(field->dtype));
-  return gather_extents(&plan, &self->file.map, part->offset, samples, n, out);
+  const struct box_runs runs = box_runs_of(field, inner != NULL ? inner : &whole, shardrt_dtype_size(field->dtype));
+  return box_runs_extents(&runs, &self->file.map, part->offset, samples, n, out);
 }

@@ -5,12 +5,12 @@
 #ifndef SHARDRT_DATASET_ARRAY_BLOCKS_H
 #define SHARDRT_DATASET_ARRAY_BLOCKS_H
 
-#include "dataset/index.h"
+#include "dataset/index_file.h"
 #include "dataset/source.h"
 
 struct blocks {
   struct stored file;
-  struct index index; /* of one column; empty unless `verify` */
+  struct index_file index; /* of one column; empty unless `verify` */
   bool verify;
 };
 
@@ -28,6 +28,15 @@ struct blocks_source {
   struct blocks blocks;
   struct blocks_part *parts; /* of each field; owned */
 };
+
+/* Makes room for as many fields. EFORMAT: they are too many. */
+int blocks_make_room(struct blocks_source *self, int64_t count);
+/* Adds a field for an array, whose first dimension counts the samples; its part and its name are still to be set.
+ * EINVAL: it has no dimension, or another number of samples than the fields before it; EOVERFLOW. */
+int blocks_add_field(struct blocks_source *self, const char *array, int32_t dtype, int32_t ndim, const int64_t *shape);
+/* EINVAL: the array is not of the dtype and shape that were asked for. */
+int blocks_check_asked(const struct blocks_source *self, const shardrt_field *asked, int32_t dtype, int32_t ndim,
+                       const int64_t *shape);
 
 /* The bytes of a block of an array of `rows` rows, and how many blocks there are. */
 size_t blocks_size(int64_t rows, size_t bytes);

@@ -1,11 +1,9 @@
 #include "dataset/array/dense.h"
 
-#include <string.h>
-
 #include "base/alloc.h"
 #include "base/error.h"
-#include "base/size.h"
-#include "dataset/gather.h"
+#include "dataset/box_runs.h"
+#include "dataset/elements.h"
 
 struct dense_source *dense_new(const struct source_format *format, int32_t nfields) {
   struct dense_source *source = source_new(format, sizeof *source);
@@ -21,32 +19,13 @@ struct dense_source *dense_new(const struct source_format *format, int32_t nfiel
 }
 
 int dense_finish(struct dense_source *source, const char *const *names) {
-  const struct dense_part *first = &source->parts[0];
-  for (int32_t f = 0; f < source->base.nfields; f++) {
+  int code = SHARDRT_OK;
+  for (int32_t f = 0; f < source->base.nfields && code == SHARDRT_OK; f++) {
     const struct dense_part *part = &source->parts[f];
-    shardrt_field *field = &source->base.fields[f];
-    if (part->ndim < 1)
-      return error_set(SHARDRT_EINVAL,
-                       "%s: field \"%s\" is a single number; its first dimension must count the samples", part->title,
-                       names[f]);
-    if (part->shape[0] != first->shape[0])
-      return error_set(SHARDRT_EINVAL, "fields of different length: \"%s\" has %lld samples (%s), \"%s\" has %lld (%s)",
-                       names[0], (long long)first->shape[0], first->title, names[f], (long long)part->shape[0],
-                       part->title);
-    size_t sample_bytes; /* also where there are no samples, and so the whole product is 0 */
-    if (!size_bytes(part->ndim - 1, part->shape + 1, shardrt_dtype_size(part->dtype), &sample_bytes))
-      return error_set(SHARDRT_EOVERFLOW, "%s: one sample's shape does not fit in 64 bits", part->title);
-    field->name = alloc_text("%s", names[f]);
-    if (field->name == NULL) return ALLOC_FAILED;
-    field->dtype = part->dtype;
-    field->ndim = part->ndim - 1;
-    memcpy(field->shape, part->shape + 1, (size_t)field->ndim * sizeof field->shape[0]);
-    int code =
-        source_add_file(&source->base, part->title, part->file.path != NULL ? &part->file : NULL, part->fingerprint);
-    if (code < 0) return code;
+    code = source_add_file(&source->base, part->title, part->file.path != NULL ? &part->file : NULL, part->fingerprint);
+    if (code == SHARDRT_OK) code = source_set_field(&source->base, f, names[f], part->dtype, part->ndim, part->shape);
   }
-  source->base.count = first->shape[0];
-  return SHARDRT_OK;
+  return code;
 }
 
 int dense_open(const struct source_format *format, int32_t nfields, const char *const *names, const char *const *paths,
@@ -90,38 +69,38 @@ int dense_place(struct dense_part *part, size_t first) {
   return stored_check(&part->file, 0, first);
 }
 
-static int check_data(const struct dense_part *part) {
+static int check_has_data(const struct dense_part *part) {
   if (part->data != NULL || part->remote) return SHARDRT_OK;
   return error_set(SHARDRT_EDATA, "%s: its samples cannot be read here: it was opened for its shape only (planning)",
                    part->title);
 }
 
 /* What the part's guard is of, for messages. */
-static const char *guarded(const struct dense_part *part) {
+static const char *guard_title(const struct dense_part *part) {
   return part->watched != NULL ? part->watched : part->title;
 }
 
 int dense_gather(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
                  const shardrt_box *inner, struct reader *reader, void *dst) {
   const struct dense_part *part = &((const struct dense_source *)source)->parts[field];
-  int code = check_data(part);
+  int code = check_has_data(part);
   if (code < 0) return code;
   const size_t element_bytes = shardrt_dtype_size(part->dtype);
-  const struct gather_plan plan = gather_plan_make(&source->fields[field], inner, element_bytes);
-  if (part->guard != NULL) code = gather_check(&plan, part->guard, guarded(part), part->first, samples, n);
+  const struct box_runs runs = box_runs_of(&source->fields[field], inner, element_bytes);
+  if (part->guard != NULL) code = box_runs_check(&runs, part->guard, guard_title(part), part->first, samples, n);
   if (code < 0) return code;
   if (part->remote)
-    code = gather_read(&plan, &part->file, part->first, samples, n, reader, dst);
+    code = box_runs_read(&runs, &part->file, part->first, samples, n, reader, dst);
   else
-    gather_run(&plan, part->data, samples, n, reader->past_caches && !part->swap, dst);
+    box_runs_copy(&runs, part->data, samples, n, reader->past_caches && !part->swap, dst);
   if (code < 0) return code;
-  if (part->swap) gather_swap(dst, plan.box_bytes / element_bytes * (size_t)n, element_bytes);
-  if (!part->remote) reader->bytes_read += (int64_t)plan.box_bytes * n;
+  if (part->swap) elements_swap(dst, runs.box_bytes / element_bytes * (size_t)n, element_bytes);
+  if (!part->remote) reader->bytes_read += (int64_t)runs.box_bytes * n;
   return SHARDRT_OK;
 }
 
 /* Where a whole sample lies, not checked. */
-static const uint8_t *place_of(const struct dense_part *part, int64_t sample, size_t *sample_bytes) {
+static const uint8_t *sample_place(const struct dense_part *part, int64_t sample, size_t *sample_bytes) {
   const size_t element_bytes = shardrt_dtype_size(part->dtype);
   if (part->data == NULL || part->swap || (uintptr_t)part->data % element_bytes != 0) return NULL;
   *sample_bytes = element_bytes;
@@ -132,17 +111,17 @@ static const uint8_t *place_of(const struct dense_part *part, int64_t sample, si
 const void *dense_find(const shardrt_source *source, int32_t field, int64_t sample, size_t first, size_t bytes) {
   const struct dense_part *part = &((const struct dense_source *)source)->parts[field];
   size_t sample_bytes = 0;
-  const uint8_t *at = place_of(part, sample, &sample_bytes);
+  const uint8_t *at = sample_place(part, sample, &sample_bytes);
   if (at == NULL || part->guard == NULL) return at;
   const size_t offset = part->first + (size_t)sample * sample_bytes + first;
-  return guard_check(part->guard, guarded(part), offset, bytes) == SHARDRT_OK ? at : NULL;
+  return guard_check(part->guard, guard_title(part), offset, bytes) == SHARDRT_OK ? at : NULL;
 }
 
 int dense_value(const shardrt_source *source, int32_t field, int64_t sample, struct reader *reader, struct value *out,
                 bool *handled) {
   const struct dense_part *part = &((const struct dense_source *)source)->parts[field];
   const shardrt_field *f = &source->fields[field];
-  int code = check_data(part);
+  int code = check_has_data(part);
   if (code < 0) return code;
   out->dtype = f->dtype; /* place by place: this is done for every sample of a few hundred bytes */
   out->ndim = f->ndim;
@@ -152,10 +131,10 @@ int dense_value(const shardrt_source *source, int32_t field, int64_t sample, str
     out->start[d] = 0;
   }
   size_t bytes = 0;
-  out->data = (void *)place_of(part, sample, &bytes); /* who reads a value does not write to it */
+  out->data = (void *)sample_place(part, sample, &bytes); /* who reads a value does not write to it */
   *handled = out->data != NULL;
   if (*handled && part->guard != NULL)
-    code = guard_check(part->guard, guarded(part), part->first + (size_t)sample * bytes, bytes);
+    code = guard_check(part->guard, guard_title(part), part->first + (size_t)sample * bytes, bytes);
   if (code < 0) return code;
   if (*handled) reader->bytes_read += (int64_t)value_bytes(out);
   return SHARDRT_OK;
@@ -167,10 +146,10 @@ int dense_extents(const shardrt_source *source, int32_t field, const int64_t *sa
   const struct mapping *file = part->unpacked.data != NULL ? &part->unpacked : &part->file.map;
   if (!part->remote && (part->data == NULL || file->data == NULL)) return SHARDRT_OK;
   const shardrt_box whole = source_whole(&source->fields[field]);
-  const struct gather_plan plan =
-      gather_plan_make(&source->fields[field], inner != NULL ? inner : &whole, shardrt_dtype_size(part->dtype));
+  const struct box_runs runs =
+      box_runs_of(&source->fields[field], inner != NULL ? inner : &whole, shardrt_dtype_size(part->dtype));
   const size_t first = part->remote ? part->first : (size_t)(part->data - file->data);
-  return gather_extents(&plan, file, first, samples, n, out);
+  return box_runs_extents(&runs, file, first, samples, n, out);
 }
 
 void dense_close(shardrt_source *source) {

@@ -34,8 +34,8 @@ static uint32_t read_big_endian(const uint8_t *bytes) {
 }
 
 /* From the first `have` bytes of the contents: the part's dtype and shape, and how long header and contents are. */
-static int parse(const char *path, const uint8_t *bytes, size_t have, struct dense_part *part, size_t *header_bytes,
-                 size_t *file_bytes) {
+static int parse_idx(const char *path, const uint8_t *bytes, size_t have, struct dense_part *part, size_t *header_bytes,
+                     size_t *file_bytes) {
   if (have == 0) return error_set(SHARDRT_EFORMAT, "%s: is empty; an IDX file begins with a header", path);
   if (have < MAGIC_BYTES)
     return error_set(SHARDRT_EFORMAT, "%s: is cut off within its header: it has %zu bytes", path, have);
@@ -72,7 +72,7 @@ static int map_gzip(const char *path, const shardrt_source_options *options, con
   if (have < 0) return (int)have;
   size_t header_bytes = 0;
   size_t file_bytes = 0;
-  int code = parse(path, head, (size_t)have, part, &header_bytes, &file_bytes);
+  int code = parse_idx(path, head, (size_t)have, part, &header_bytes, &file_bytes);
   if (code < 0 || options->headers_only) return code;
   code = gunzip_map(path, file, file_bytes, head, header_bytes, options->cache, &part->unpacked);
   if (code < 0) return code;
@@ -86,7 +86,7 @@ static int map_gzip(const char *path, const shardrt_source_options *options, con
 static int map_plain(const char *path, const uint8_t *head, size_t have, struct dense_part *part) {
   size_t header_bytes = 0;
   size_t file_bytes = 0;
-  int code = parse(path, head, have, part, &header_bytes, &file_bytes);
+  int code = parse_idx(path, head, have, part, &header_bytes, &file_bytes);
   if (code < 0) return code;
   if (part->file.bytes != file_bytes)
     return error_set(SHARDRT_EFORMAT, "%s: has %zu bytes, but its header tells of %zu: %s", path, part->file.bytes,
@@ -94,7 +94,7 @@ static int map_plain(const char *path, const uint8_t *head, size_t have, struct 
   return dense_place(part, header_bytes);
 }
 
-static int map_file(const char *path, const shardrt_source_options *options, struct dense_part *part) {
+static int map_idx(const char *path, const shardrt_source_options *options, struct dense_part *part) {
   struct reader reader = {0};
   const uint8_t *head = NULL;
   size_t have = 0;
@@ -111,7 +111,7 @@ static int map_file(const char *path, const shardrt_source_options *options, str
 
 static int open_idx(int32_t nfields, const char *const *names, const char *const *paths,
                     const shardrt_source_options *options, shardrt_source **out) {
-  return dense_open(&idx_format, nfields, names, paths, options, map_file, out);
+  return dense_open(&idx_format, nfields, names, paths, options, map_idx, out);
 }
 
 const struct source_format idx_format = {

@@ -5,11 +5,11 @@
 #include "base/size.h"
 #include "codec/npy_header.h"
 #include "dataset/array/dense.h"
-#include "dataset/fill.h"
+#include "dataset/array_fill.h"
+#include "dataset/elements.h"
 #include "dataset/formats.h"
-#include "dataset/gather.h"
 
-static int open_file(const char *path, struct mapping *file, struct npy_header *header) {
+static int open_mapping(const char *path, struct mapping *file, struct npy_header *header) {
   int code = mapping_open(path, file);
   if (code < 0) return code;
   code = npy_header_parse(path, file->data, file->bytes, header);
@@ -19,7 +19,7 @@ static int open_file(const char *path, struct mapping *file, struct npy_header *
 
 /* ---- as a source ---- */
 
-static int map_file(const char *path, const shardrt_source_options *options, struct dense_part *part) {
+static int map_npy(const char *path, const shardrt_source_options *options, struct dense_part *part) {
   struct npy_header header = {0};
   struct reader reader = {0};
   const uint8_t *head = NULL;
@@ -36,7 +36,7 @@ static int map_file(const char *path, const shardrt_source_options *options, str
 
 static int open_npy(int32_t nfields, const char *const *names, const char *const *paths,
                     const shardrt_source_options *options, shardrt_source **out) {
-  return dense_open(&npy_format, nfields, names, paths, options, map_file, out);
+  return dense_open(&npy_format, nfields, names, paths, options, map_npy, out);
 }
 
 const struct source_format npy_format = {
@@ -60,7 +60,7 @@ static void give_header(const struct npy_header *header, int32_t *dtype, int32_t
 int shardrt_npy_header(const char *path, int32_t *dtype, int32_t *ndim, int64_t *shape, uint64_t *fingerprint) {
   struct mapping file;
   struct npy_header header;
-  int code = open_file(path, &file, &header);
+  int code = open_mapping(path, &file, &header);
   if (code < 0) return code;
   give_header(&header, dtype, ndim, shape);
   if (fingerprint != NULL) *fingerprint = mapping_fingerprint(&file);
@@ -71,12 +71,12 @@ int shardrt_npy_header(const char *path, int32_t *dtype, int32_t *ndim, int64_t 
 int shardrt_npy_load(const char *path, int32_t *dtype, int32_t *ndim, int64_t *shape, shardrt_buffer **out) {
   struct mapping file;
   struct npy_header header;
-  int code = open_file(path, &file, &header);
+  int code = open_mapping(path, &file, &header);
   if (code < 0) return code;
   code = shardrt_buffer_new(header.data_bytes, out);
   if (code == SHARDRT_OK) {
     memcpy(shardrt_buffer_data(*out), file.data + header.data_offset, header.data_bytes);
-    if (header.dtype == SHARDRT_BOOL) gather_bools(shardrt_buffer_data(*out), header.data_bytes);
+    if (header.dtype == SHARDRT_BOOL) elements_make_bools(shardrt_buffer_data(*out), header.data_bytes);
     give_header(&header, dtype, ndim, shape);
   } else {
     code = error_prefix(code, "%s", path);
@@ -88,10 +88,10 @@ int shardrt_npy_load(const char *path, int32_t *dtype, int32_t *ndim, int64_t *s
 int shardrt_npy_fill(const char *path, shardrt_array *array, int64_t *bytes_read) {
   struct mapping file;
   struct npy_header header;
-  int code = open_file(path, &file, &header);
+  int code = open_mapping(path, &file, &header);
   if (code < 0) return code;
   int64_t read = 0;
-  code = fill_array(path, header.dtype, header.ndim, header.shape, file.data + header.data_offset, array, &read);
+  code = array_fill(path, header.dtype, header.ndim, header.shape, file.data + header.data_offset, array, &read);
   mapping_close(&file);
   if (code == SHARDRT_OK && bytes_read != NULL) *bytes_read = read;
   return code;

@@ -15,12 +15,12 @@
 #include "codec/npy_header.h"
 #include "codec/zip.h"
 #include "dataset/array/blocks.h"
+#include "dataset/box_runs.h"
 #include "dataset/formats.h"
-#include "dataset/gather.h"
 #include "dataset/view/concat.h"
 #include "storage/write/cache.h"
 
-enum { HEAD_BYTES = 12, CACHE_HEAD = 64 };
+enum { CACHE_HEAD = 64 };
 
 static const char cache_head[CACHE_HEAD] = "shardrt: the arrays of an .npz file, unpacked";
 
@@ -60,17 +60,14 @@ static int compare_arrays(const void *a, const void *b) {
 }
 
 /* Reads an array's header; of its bytes, no more than that is asked for. */
-static int read_header(const struct npz *self, const struct zip_member *member, struct reader *arena,
-                       struct npy_header *out) {
+static int read_npy_header(const struct npz *self, const struct zip_member *member, struct reader *arena,
+                           struct npy_header *out) {
   const struct input file = stored_input(&self->head.blocks.file);
   const uint8_t *data = NULL;
   size_t have;
-  int code = zip_peek(&file, member, HEAD_BYTES, arena, &data, &have);
+  int code = zip_peek(&file, member, NPY_HEADER_FIRST, arena, &data, &have);
   if (code < 0) return code;
-  size_t length = HEAD_BYTES;
-  if (have == HEAD_BYTES)
-    length += data[6] == 1 ? data[8] | (size_t)data[9] << 8
-                           : data[8] | (size_t)data[9] << 8 | (size_t)data[10] << 16 | (size_t)data[11] << 24;
+  const size_t length = have == NPY_HEADER_FIRST ? npy_header_length(data) : NPY_HEADER_FIRST;
   const size_t most = length < NPY_HEADER_READ ? length : NPY_HEADER_READ; /* whatever it says of itself */
   code = zip_peek(&file, member, most, arena, &data, &have);
   if (code < 0) return code;
@@ -84,15 +81,15 @@ static size_t elements_at(const struct npz_array *array) {
   return array->member->data + array->header.data_offset;
 }
 
-static size_t block_size(const struct npz_array *array) {
+static size_t npz_block_size(const struct npz_array *array) {
   return blocks_size(array->header.ndim > 0 ? array->header.shape[0] : 1, array->header.data_bytes);
 }
 
 /* Gives an array its place in the index or in the cached file. */
-static int place(struct npz *self, struct npz_array *array) {
+static int place_array(struct npz *self, struct npz_array *array) {
   if (!array->member->deflated) {
     array->row = self->rows;
-    self->rows += 1 + blocks_count(array->header.data_bytes, block_size(array));
+    self->rows += 1 + blocks_count(array->header.data_bytes, npz_block_size(array));
     return SHARDRT_OK;
   }
   array->unpacked = self->unpacked_bytes;
@@ -118,11 +115,11 @@ static int find_arrays(struct npz *self, struct reader *arena) {
     if (i > 0 && strcmp(array->member->name, array[-1].member->name) == 0)
       return error_set(SHARDRT_EFORMAT, "%s: two members are called \"%s\"", self->head.blocks.file.title,
                        array->member->name);
-    int code = read_header(self, array->member, arena, &array->header);
+    int code = read_npy_header(self, array->member, arena, &array->header);
     reader_release(arena, mark);
     array->readable = code == SHARDRT_OK;
     if (code == SHARDRT_ENOMEM || code == SHARDRT_EIO) return code;
-    if (array->readable) code = place(self, array);
+    if (array->readable) code = place_array(self, array);
     if (array->readable && code < 0) return code;
   }
   return SHARDRT_OK;
@@ -136,7 +133,7 @@ static int scan_arrays(const struct stored *file, struct reader *arena, struct i
   const struct npz *self = context;
   const struct input input = stored_input(file);
   const size_t directory = self->zip.directory, end = file->bytes - directory;
-  int code = index_name(writer, 1, &column);
+  int code = index_writer_columns(writer, 1, &column);
   if (code == SHARDRT_OK) code = blocks_add(file, directory, end, end, arena, writer);
   for (int64_t i = 0; i < self->count && code == SHARDRT_OK; i++) {
     const struct npz_array *array = &self->arrays[i];
@@ -145,19 +142,19 @@ static int scan_arrays(const struct stored *file, struct reader *arena, struct i
     code = zip_read(&input, array->member, arena, NULL, NULL);
     if (code == SHARDRT_OK) code = blocks_add(file, header, head, head, arena, writer);
     if (code == SHARDRT_OK)
-      code = blocks_add(file, elements_at(array), array->header.data_bytes, block_size(array), arena, writer);
+      code = blocks_add(file, elements_at(array), array->header.data_bytes, npz_block_size(array), arena, writer);
   }
   return code;
 }
 
 /* The index, which must be of this archive and these headers. */
-static int open_index(struct npz *self, const shardrt_source_options *options, struct reader *reader) {
+static int open_npz_index(struct npz *self, const shardrt_source_options *options, struct reader *reader) {
   struct blocks *blocks = &self->head.blocks;
   const uint8_t *data = NULL;
   size_t bytes = 0;
-  int code = index_open(&blocks->file, "npz", options->cache, false, scan_arrays, self, &blocks->index);
+  int code = index_file_open(&blocks->file, "npz", options->cache, false, scan_arrays, self, &blocks->index);
   if (code == SHARDRT_OK && blocks->index.rows > 0)
-    code = index_get(&blocks->index, &blocks->file, 0, 0, true, reader, &data, &bytes);
+    code = index_file_get(&blocks->index, &blocks->file, 0, 0, true, reader, &data, &bytes);
   if (code == SHARDRT_OK && blocks->index.rows != self->rows)
     return error_set(SHARDRT_EFORMAT, "%s: its index has %lld blocks, not the %lld that its headers tell of",
                      blocks->file.title, (long long)blocks->index.rows, (long long)self->rows);
@@ -172,24 +169,24 @@ static int check_heads(const struct npz *self, struct reader *reader) {
   int code = SHARDRT_OK;
   for (int32_t f = 0; f < self->head.base.nfields && code == SHARDRT_OK; f++)
     if (!self->chosen[f]->member->deflated)
-      code = index_get(&blocks->index, &blocks->file, self->chosen[f]->row, 0, true, reader, &data, &bytes);
+      code = index_file_get(&blocks->index, &blocks->file, self->chosen[f]->row, 0, true, reader, &data, &bytes);
   return code;
 }
 
 /* Writes the elements of one array: what is behind its header. */
-struct unpacking {
+struct npz_unpacking {
   struct newfile *out;
   size_t skip;
 };
 
 static int write_elements(const uint8_t *data, size_t bytes, void *context) {
-  struct unpacking *u = context;
+  struct npz_unpacking *u = context;
   const size_t skipped = u->skip < bytes ? u->skip : bytes;
   u->skip -= skipped;
   return newfile_write(u->out, data + skipped, bytes - skipped);
 }
 
-static int unpack(struct newfile *out, const void *context) {
+static int write_unpacked(struct newfile *out, const void *context) {
   static const char zeros[CACHE_HEAD] = {0};
   const struct npz *self = context;
   const struct input input = stored_input(&self->head.blocks.file);
@@ -198,7 +195,7 @@ static int unpack(struct newfile *out, const void *context) {
   for (int64_t i = 0; i < self->count && code == SHARDRT_OK; i++) {
     const struct npz_array *array = &self->arrays[i];
     if (!array->readable || !array->member->deflated) continue;
-    struct unpacking u = {.out = out, .skip = array->header.data_offset};
+    struct npz_unpacking u = {.out = out, .skip = array->header.data_offset};
     code = zip_read(&input, array->member, &arena, write_elements, &u);
     const size_t more = (CACHE_HEAD - array->header.data_bytes % CACHE_HEAD) % CACHE_HEAD;
     if (code == SHARDRT_OK) code = newfile_write(out, zeros, more);
@@ -207,7 +204,7 @@ static int unpack(struct newfile *out, const void *context) {
   return code;
 }
 
-static bool fits(const struct mapping *cached, const void *context) {
+static bool unpacked_fits(const struct mapping *cached, const void *context) {
   return cached->bytes == ((const struct npz *)context)->unpacked_bytes &&
          memcmp(cached->data, cache_head, CACHE_HEAD) == 0;
 }
@@ -220,8 +217,8 @@ static int open_unpacked(struct npz *self, const shardrt_source_options *options
                                         .file = &self->head.blocks.file.map,
                                         .folder = options->cache,
                                         .work_bytes = self->unpacked_bytes,
-                                        .fits = fits,
-                                        .make = unpack,
+                                        .fits = unpacked_fits,
+                                        .make = write_unpacked,
                                         .context = self};
   return cache_get(&request, &self->unpacked);
 }
@@ -236,63 +233,33 @@ static const struct npz_array *find_array(const struct npz *self, const char *na
   return NULL;
 }
 
-static int check_asked(const struct npz *self, const shardrt_field *asked, const struct npy_header *header) {
-  const char *title = self->head.blocks.file.title;
-  if (asked->dtype >= 0 && asked->dtype != header->dtype)
-    return error_set(SHARDRT_EINVAL, "%s: \"%s\" is %s, not %s; transform.cast converts", title, asked->name,
-                     shardrt_dtype_name(header->dtype), shardrt_dtype_name(asked->dtype));
-  bool same = asked->ndim < 0 || asked->ndim == header->ndim - 1;
-  for (int32_t d = 0; same && d < asked->ndim; d++)
-    same = asked->shape[d] < 0 || asked->shape[d] == header->shape[d + 1];
-  if (same) return SHARDRT_OK;
-  return error_set(SHARDRT_EINVAL, "%s: the samples of \"%s\" do not have the shape that `fields` says", title,
-                   asked->name);
-}
-
-static int add_field(struct npz *self, const struct npz_array *array, struct reader *arena) {
-  const char *title = self->head.blocks.file.title, *name = array->member->name;
+static int add_npz_field(struct npz *self, const struct npz_array *array, struct reader *arena) {
+  const struct npy_header *header = &array->header;
+  const char *name = array->member->name;
   const int32_t f = self->head.base.nfields;
-  shardrt_field *field = &self->head.base.fields[f];
-  struct npy_header header = array->header;
   if (!array->readable) {
-    int code = read_header(self, array->member, arena, &header); /* says why */
+    struct npy_header unreadable;
+    int code = read_npy_header(self, array->member, arena, &unreadable); /* says why */
     return code < 0 ? error_prefix(code, "`fields` can name those wanted") : code;
   }
-  if (header.ndim < 1)
-    return error_set(SHARDRT_EINVAL,
-                     "%s: \"%s\" is a single number; the first dimension of a field counts the samples; `fields` can "
-                     "name those wanted",
-                     title, name);
-  if (f > 0 && self->head.base.count != header.shape[0])
-    return error_set(SHARDRT_EINVAL,
-                     "%s: arrays of different length: \"%s\" has %lld samples, \"%s\" has %lld; `fields` can name "
-                     "those wanted",
-                     title, self->head.base.fields[0].name, (long long)self->head.base.count, name,
-                     (long long)header.shape[0]);
-  size_t sample_bytes; /* also where there are no samples, and so the whole product is 0 */
-  if (!size_bytes(header.ndim - 1, header.shape + 1, shardrt_dtype_size(header.dtype), &sample_bytes))
-    return error_set(SHARDRT_EOVERFLOW, "%s: \"%s\": one sample's shape does not fit in 64 bits", title, name);
-  *field = (shardrt_field){.dtype = header.dtype, .ndim = header.ndim - 1};
-  memcpy(field->shape, header.shape + 1, (size_t)field->ndim * sizeof field->shape[0]);
+  int code = blocks_add_field(&self->head, name, header->dtype, header->ndim, header->shape);
+  if (code < 0) return code;
+  shardrt_field *field = &self->head.base.fields[f];
   field->name = alloc_text("%.*s", (int)name_length(array->member), name);
   if (field->name == NULL) return ALLOC_FAILED;
-  self->head.base.nfields++;
-  self->head.base.count = header.shape[0];
   self->chosen[f] = array;
   self->head.parts[f] = (struct blocks_part){
-      .name = field->name, .offset = elements_at(array), .block = block_size(array), .first = array->row + 1};
+      .name = field->name, .offset = elements_at(array), .block = npz_block_size(array), .first = array->row + 1};
   return SHARDRT_OK;
 }
 
-static int make_fields(struct npz *self, int32_t nasked, const shardrt_field *asked, struct reader *arena) {
+static int make_npz_fields(struct npz *self, int32_t nasked, const shardrt_field *asked, struct reader *arena) {
   const int64_t count = nasked > 0 ? nasked : self->count;
   if (count < 1) return error_set(SHARDRT_EFORMAT, "%s: it has no arrays (NAME.npy)", self->head.blocks.file.title);
-  if (count > INT32_MAX) return error_set(SHARDRT_EFORMAT, "%s: it has too many arrays", self->head.blocks.file.title);
-  self->head.base.fields = alloc_zeros((size_t)count, sizeof *self->head.base.fields);
-  self->head.parts = alloc_zeros((size_t)count, sizeof *self->head.parts);
+  int code = blocks_make_room(&self->head, count);
+  if (code < 0) return code;
   self->chosen = alloc_zeros((size_t)count, sizeof(struct npz_array *));
-  if (self->head.base.fields == NULL || self->head.parts == NULL || self->chosen == NULL) return ALLOC_FAILED;
-  int code = SHARDRT_OK;
+  if (self->chosen == NULL) return ALLOC_FAILED;
   for (int64_t f = 0; f < count && code == SHARDRT_OK; f++) {
     const struct npz_array *array = nasked > 0 ? find_array(self, asked[f].name) : &self->arrays[f];
     const struct npz_array *first = self->count > 0 ? self->arrays : NULL;
@@ -300,14 +267,16 @@ static int make_fields(struct npz *self, int32_t nasked, const shardrt_field *as
       return error_set(SHARDRT_EINVAL, "%s: it has no array \"%s\"; of its %lld the first is \"%.*s\"",
                        self->head.blocks.file.title, asked[f].name, (long long)self->count,
                        first != NULL ? (int)name_length(first->member) : 0, first != NULL ? first->member->name : "");
-    code = add_field(self, array, arena);
-    if (code == SHARDRT_OK && nasked > 0) code = check_asked(self, &asked[f], &array->header);
+    code = add_npz_field(self, array, arena);
+    if (code == SHARDRT_OK && nasked > 0)
+      code = blocks_check_asked(&self->head, &asked[f], array->header.dtype, array->header.ndim, array->header.shape);
   }
   return code;
 }
 
-static int open_arrays(struct npz *self, const char *path, int32_t nasked, const shardrt_field *asked,
+static int open_arrays(shardrt_source *source, const char *path, int32_t nasked, const shardrt_field *asked,
                        const shardrt_source_options *options) {
+  struct npz *self = (struct npz *)source;
   struct reader reader = {0};
   const int32_t verify = guard_verify(options, GUARD_DEFAULT_RECORDS);
   self->head.blocks.verify = verify != SHARDRT_VERIFY_NEVER;
@@ -318,10 +287,10 @@ static int open_arrays(struct npz *self, const char *path, int32_t nasked, const
   if (code == SHARDRT_OK) code = zip_open(&input, &reader, &self->zip);
   if (code == SHARDRT_OK) code = find_arrays(self, &reader);
   const bool data = options->headers_only == 0;
-  if (code == SHARDRT_OK && self->head.blocks.verify && data) code = open_index(self, options, &reader);
-  if (code == SHARDRT_OK) code = make_fields(self, nasked, asked, &reader);
+  if (code == SHARDRT_OK && self->head.blocks.verify && data) code = open_npz_index(self, options, &reader);
+  if (code == SHARDRT_OK) code = make_npz_fields(self, nasked, asked, &reader);
   if (code == SHARDRT_OK && self->head.blocks.verify && data) code = check_heads(self, &reader);
-  if (code == SHARDRT_OK && verify == SHARDRT_VERIFY_ONCE) code = index_once(&self->head.blocks.index);
+  if (code == SHARDRT_OK && verify == SHARDRT_VERIFY_ONCE) code = index_file_once(&self->head.blocks.index);
   if (code == SHARDRT_OK && data) code = open_unpacked(self, options);
   if (code == SHARDRT_OK && self->unpacked.data != NULL)
     code = guard_open_unpacked(path, &self->unpacked, options, &self->watched, &self->watch);
@@ -329,21 +298,9 @@ static int open_arrays(struct npz *self, const char *path, int32_t nasked, const
   return code;
 }
 
-static int open_one(const char *path, int32_t nasked, const shardrt_field *asked, const shardrt_source_options *options,
-                    shardrt_source **out) {
-  struct npz *self = source_new(&npz_format, sizeof *self);
-  if (self == NULL) return ALLOC_FAILED;
-  int code = open_arrays(self, path, nasked, asked, options);
-  if (code < 0)
-    shardrt_source_free(&self->head.base);
-  else
-    *out = &self->head.base;
-  return code;
-}
-
-static int open_files(int32_t npaths, const char *const *paths, int32_t nasked, const shardrt_field *asked,
-                      const shardrt_source_options *options, shardrt_source **out) {
-  return concat_files(open_one, npaths, paths, nasked, asked, options, out);
+static int open_npz(int32_t npaths, const char *const *paths, int32_t nasked, const shardrt_field *asked,
+                    const shardrt_source_options *options, shardrt_source **out) {
+  return concat_files(&npz_format, sizeof(struct npz), open_arrays, npaths, paths, nasked, asked, options, out);
 }
 
 static void npz_close(shardrt_source *source) {
@@ -357,7 +314,7 @@ static void npz_close(shardrt_source *source) {
   alloc_free(self->watched);
   mapping_close(&self->unpacked);
   zip_close(&self->zip);
-  index_close(&self->head.blocks.index);
+  index_file_close(&self->head.blocks.index);
   stored_close(&self->head.blocks.file);
 }
 
@@ -383,12 +340,12 @@ static int npz_gather(const shardrt_source *source, int32_t field, const int64_t
   if (code < 0) return code;
   if (data == NULL)
     return blocks_gather(&self->head.blocks, &self->head.parts[field], f, samples, n, inner, reader, dst);
-  const struct gather_plan plan = gather_plan_make(f, inner, shardrt_dtype_size(f->dtype));
+  const struct box_runs runs = box_runs_of(f, inner, shardrt_dtype_size(f->dtype));
   if (self->watch != NULL)
-    code = gather_check(&plan, self->watch, self->watched, self->chosen[field]->unpacked, samples, n);
+    code = box_runs_check(&runs, self->watch, self->watched, self->chosen[field]->unpacked, samples, n);
   if (code < 0) return code;
-  gather_run(&plan, data, samples, n, reader->past_caches, dst);
-  reader->bytes_read += (int64_t)plan.box_bytes * n;
+  box_runs_copy(&runs, data, samples, n, reader->past_caches, dst);
+  reader->bytes_read += (int64_t)runs.box_bytes * n;
   return SHARDRT_OK;
 }
 
@@ -419,13 +376,13 @@ static int npz_extents(const shardrt_source *source, int32_t field, const int64_
     return blocks_extents(&self->head.blocks, &self->head.parts[field], f, samples, n, inner, out);
   if (self->unpacked.data == NULL) return SHARDRT_OK;
   const shardrt_box whole = source_whole(f);
-  const struct gather_plan plan = gather_plan_make(f, inner != NULL ? inner : &whole, shardrt_dtype_size(f->dtype));
-  return gather_extents(&plan, &self->unpacked, self->chosen[field]->unpacked, samples, n, out);
+  const struct box_runs runs = box_runs_of(f, inner != NULL ? inner : &whole, shardrt_dtype_size(f->dtype));
+  return box_runs_extents(&runs, &self->unpacked, self->chosen[field]->unpacked, samples, n, out);
 }
 
 const struct source_format npz_format = {
     .name = "npz",
-    .open_files = open_files,
+    .open_files = open_npz,
     .gather = npz_gather,
     .value = npz_value,
     .extents = npz_extents,

@@ -20,7 +20,7 @@ struct ragged_source {
   struct ragged_field *parts; /* one for each field */
 };
 
-static const struct dense_part *part_of(const shardrt_source *dense) {
+static const struct dense_part *dense_part_of(const shardrt_source *dense) {
   return &((const struct dense_source *)dense)->parts[0];
 }
 
@@ -32,18 +32,18 @@ static int ragged_gather(const shardrt_source *source, int32_t field, const int6
 
 /* What an offset says is checked before it is used. */
 static int check_offsets_at(const struct ragged_field *part, int64_t sample, int64_t n) {
-  const struct dense_part *offsets = part_of(part->offsets);
+  const struct dense_part *offsets = dense_part_of(part->offsets);
   if (offsets->guard == NULL) return SHARDRT_OK;
   return guard_check(offsets->guard, offsets->title, offsets->first + (size_t)sample * sizeof(int64_t),
                      (size_t)n * sizeof(int64_t));
 }
 
 /* The file of offsets may have been written to since it was opened. */
-static int check_range(const struct ragged_field *part, int64_t sample, int64_t start, int64_t stop) {
+static int check_sample_range(const struct ragged_field *part, int64_t sample, int64_t start, int64_t stop) {
   if (start >= 0 && start <= stop && stop <= part->data->count) return SHARDRT_OK;
   return error_set(SHARDRT_EFORMAT, "%s: sample %lld begins at %lld and ends at %lld, of %lld rows in %s",
-                   part_of(part->offsets)->title, (long long)sample, (long long)start, (long long)stop,
-                   (long long)part->data->count, part_of(part->data)->title);
+                   dense_part_of(part->offsets)->title, (long long)sample, (long long)start, (long long)stop,
+                   (long long)part->data->count, dense_part_of(part->data)->title);
 }
 
 /* The offsets are read for that; they are small beside the rows. */
@@ -51,7 +51,7 @@ static int ragged_extents(const shardrt_source *source, int32_t field, const int
                           const shardrt_box *inner, struct extents *out) {
   const struct ragged_field *part = &((const struct ragged_source *)source)->parts[field];
   if (part->offsets == NULL) return dense_extents(part->data, 0, samples, n, inner, out);
-  const struct dense_part *data = part_of(part->data);
+  const struct dense_part *data = dense_part_of(part->data);
   const shardrt_box row = source_whole(&part->data->fields[0]);
   const size_t row_bytes = source_box_bytes(&part->data->fields[0], &row);
   if (data->file.path == NULL || data->unpacked.data != NULL || part->ranges == NULL || row_bytes == 0)
@@ -60,7 +60,7 @@ static int ragged_extents(const shardrt_source *source, int32_t field, const int
   for (int64_t i = 0; i < n && code == SHARDRT_OK; i++) {
     int64_t range[2];
     memcpy(range, part->ranges + (size_t)samples[i] * sizeof range[0], sizeof range);
-    if (check_range(part, samples[i], range[0], range[1]) < 0 || range[0] == range[1]) continue;
+    if (check_sample_range(part, samples[i], range[0], range[1]) < 0 || range[0] == range[1]) continue;
     code = extents_add(out, &data->file.map, data->first + (size_t)range[0] * row_bytes,
                        (size_t)(range[1] - range[0]) * row_bytes);
   }
@@ -71,14 +71,14 @@ static int ragged_value(const shardrt_source *source, int32_t field, int64_t sam
                         struct value *out, bool *handled) {
   const struct ragged_field *part = &((const struct ragged_source *)source)->parts[field];
   if (part->offsets == NULL) return dense_value(part->data, 0, sample, reader, out, handled);
-  const struct dense_part *data = part_of(part->data);
+  const struct dense_part *data = dense_part_of(part->data);
   if ((data->data == NULL && !data->remote) || part->ranges == NULL)
     return error_set(SHARDRT_EDATA, "%s: its samples cannot be read here: it was opened for its shape only (planning)",
                      data->title);
   int64_t range[2];
   int code = check_offsets_at(part, sample, 2);
   memcpy(range, part->ranges + (size_t)sample * sizeof range[0], sizeof range);
-  if (code == SHARDRT_OK) code = check_range(part, sample, range[0], range[1]);
+  if (code == SHARDRT_OK) code = check_sample_range(part, sample, range[0], range[1]);
   if (code < 0) return code;
   const shardrt_field *f = &source->fields[field];
   *out = value_whole(f->dtype, f->ndim, f->shape);
@@ -135,15 +135,16 @@ static const struct source_format ragged_format = {
 static int check_dense(const shardrt_source *source, const char *name) {
   if (source->format->gather != dense_gather || source->nfields != 1)
     return error_set(SHARDRT_EINVAL, "source.ragged, field \"%s\": it takes .npy files and host arrays", name);
-  if (part_of(source)->swap)
-    return error_set(SHARDRT_EINVAL, "source.ragged, field \"%s\": %s is big-endian", name, part_of(source)->title);
+  if (dense_part_of(source)->swap)
+    return error_set(SHARDRT_EINVAL, "source.ragged, field \"%s\": %s is big-endian", name,
+                     dense_part_of(source)->title);
   return SHARDRT_OK;
 }
 
 /* Every sample begins where the one before it ends, and all lie in the data. */
-static int check_offsets(const struct ragged_field *field, const char *name) {
+static int check_ragged_offsets(const struct ragged_field *field, const char *name) {
   const shardrt_source *offsets = field->offsets;
-  const struct dense_part *part = part_of(offsets);
+  const struct dense_part *part = dense_part_of(offsets);
   if (offsets->fields[0].dtype != SHARDRT_INT64 || offsets->fields[0].ndim != 0 || offsets->count < 1)
     return error_set(SHARDRT_EFORMAT,
                      "source.ragged, field \"%s\": %s holds %s of %d dimensions; offsets are int64, in one dimension, "
@@ -161,7 +162,7 @@ static int check_offsets(const struct ragged_field *field, const char *name) {
           "source.ragged, field \"%s\": %s: offset %lld is %lld, after %lld; they ascend from 0 on to at most "
           "%lld, the rows in %s",
           name, part->title, (long long)i, (long long)offset, (long long)before, (long long)field->data->count,
-          part_of(field->data)->title);
+          dense_part_of(field->data)->title);
     before = offset;
   }
   return SHARDRT_OK;
@@ -169,7 +170,7 @@ static int check_offsets(const struct ragged_field *field, const char *name) {
 
 /* Offsets are read for every sample: those on a server are downloaded. */
 static int find_ranges(struct ragged_field *field) {
-  const struct dense_part *part = part_of(field->offsets);
+  const struct dense_part *part = dense_part_of(field->offsets);
   struct reader reader = {0};
   field->ranges = part->data;
   if (!part->remote) return SHARDRT_OK;
@@ -182,8 +183,8 @@ static int find_ranges(struct ragged_field *field) {
   return code;
 }
 
-static int set_field(struct ragged_source *self, int32_t f, const char *name, shardrt_source *data,
-                     shardrt_source *offsets) {
+static int set_ragged_field(struct ragged_source *self, int32_t f, const char *name, shardrt_source *data,
+                            shardrt_source *offsets) {
   struct ragged_field *part = &self->parts[f];
   shardrt_field *field = &self->head.fields[f];
   int code = source_add_base(&self->head, data);
@@ -196,7 +197,7 @@ static int set_field(struct ragged_source *self, int32_t f, const char *name, sh
   code = check_dense(data, name);
   if (code == SHARDRT_OK && offsets != NULL) code = check_dense(offsets, name);
   if (code == SHARDRT_OK && offsets != NULL) code = find_ranges(part);
-  if (code == SHARDRT_OK && offsets != NULL) code = check_offsets(part, name);
+  if (code == SHARDRT_OK && offsets != NULL) code = check_ragged_offsets(part, name);
   if (code < 0) return code;
   const shardrt_field *row = &data->fields[0];
   const int32_t more = offsets != NULL; /* dimensions */
@@ -222,7 +223,8 @@ static int fill_ragged(struct ragged_source *self, int32_t nfields, const char *
   if (self->parts == NULL) return ALLOC_FAILED;
   self->head.nfields = nfields;
   int code = SHARDRT_OK;
-  for (int32_t f = 0; f < nfields && code == SHARDRT_OK; f++) code = set_field(self, f, names[f], data[f], offsets[f]);
+  for (int32_t f = 0; f < nfields && code == SHARDRT_OK; f++)
+    code = set_ragged_field(self, f, names[f], data[f], offsets[f]);
   return code;
 }
 

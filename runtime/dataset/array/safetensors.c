@@ -6,7 +6,7 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
-#include "base/size.h"
+#include "base/little_endian.h"
 #include "codec/safetensors_header.h"
 #include "dataset/array/blocks.h"
 #include "dataset/formats.h"
@@ -22,18 +22,17 @@ struct safetensors_source {
 /* ---- blocks and their index ------------------------------------------------------------------------------------- */
 
 /* Of an array whose first dimension may count something. */
-static size_t block_size(const shardrt_tensor *tensor) {
+static size_t safetensors_block_size(const shardrt_tensor *tensor) {
   return blocks_size(tensor->ndim > 0 ? tensor->shape[0] : 1, tensor->bytes);
 }
 
-static int read_header(const struct stored *file, struct reader *reader, struct safetensors_header *out) {
+static int read_safetensors_header(const struct stored *file, struct reader *reader, struct safetensors_header *out) {
   const uint8_t *data = NULL;
   size_t bytes = file->bytes;
   if (bytes >= LENGTH) { /* of the file's bytes, no more than its header is asked for */
-    uint64_t length = 0;
     int code = stored_get(file, 0, LENGTH, reader, &data);
     if (code < 0) return code;
-    memcpy(&length, data, LENGTH);
+    const uint64_t length = little_endian_64(data);
     if (length < bytes - LENGTH) bytes = LENGTH + (size_t)length;
   }
   int code = stored_get(file, 0, bytes, reader, &data);
@@ -45,28 +44,29 @@ static int scan_tensors(const struct stored *file, struct reader *arena, struct 
                         const void *context) {
   static const char *const column = "block";
   const struct safetensors_header *header = context;
-  int code = index_name(writer, 1, &column);
+  int code = index_writer_columns(writer, 1, &column);
   const size_t all = header->data_offset;
   if (code == SHARDRT_OK) code = blocks_add(file, 0, all, all, arena, writer);
   for (int64_t t = 0; t < header->count && code == SHARDRT_OK; t++) {
     const shardrt_tensor *tensor = &header->tensors[t];
-    code = blocks_add(file, tensor->offset, tensor->bytes, block_size(tensor), arena, writer);
+    code = blocks_add(file, tensor->offset, tensor->bytes, safetensors_block_size(tensor), arena, writer);
   }
   return code;
 }
 
 /* The index, which must be of this header. */
-static int open_index(struct safetensors_source *self, const shardrt_source_options *options, struct reader *reader) {
-  int code = index_open(&self->head.blocks.file, "safetensors", options->cache, false, scan_tensors, &self->header,
-                        &self->head.blocks.index);
+static int open_safetensors_index(struct safetensors_source *self, const shardrt_source_options *options,
+                                  struct reader *reader) {
+  int code = index_file_open(&self->head.blocks.file, "safetensors", options->cache, false, scan_tensors, &self->header,
+                             &self->head.blocks.index);
   if (code < 0) return code;
   int64_t rows = 1;
   for (int64_t t = 0; t < self->header.count; t++)
-    rows += blocks_count(self->header.tensors[t].bytes, block_size(&self->header.tensors[t]));
+    rows += blocks_count(self->header.tensors[t].bytes, safetensors_block_size(&self->header.tensors[t]));
   const uint8_t *header = NULL;
   size_t bytes = 0;
   code = self->head.blocks.index.rows > 0
-             ? index_get(&self->head.blocks.index, &self->head.blocks.file, 0, 0, true, reader, &header, &bytes)
+             ? index_file_get(&self->head.blocks.index, &self->head.blocks.file, 0, 0, true, reader, &header, &bytes)
              : SHARDRT_OK;
   if (code < 0 || self->head.blocks.index.rows == rows) return code;
   return error_set(SHARDRT_EFORMAT, "%s: its index has %lld blocks, not the %lld that its header tells of",
@@ -89,101 +89,65 @@ static int check_asked(const struct safetensors_source *self, const shardrt_fiel
   const shardrt_tensor *tensor = &self->header.tensors[t];
   int code = safetensors_header_check(self->head.blocks.file.path, tensor);
   if (code < 0) return code;
-  if (asked->dtype >= 0 && asked->dtype != tensor->dtype)
-    return error_set(SHARDRT_EINVAL, "%s: \"%s\" is %s, not %s", self->head.blocks.file.title, asked->name,
-                     shardrt_dtype_name(tensor->dtype), shardrt_dtype_name(asked->dtype));
-  bool same = asked->ndim < 0 || asked->ndim == tensor->ndim - 1;
-  for (int32_t d = 0; same && d < asked->ndim; d++)
-    same = asked->shape[d] < 0 || asked->shape[d] == tensor->shape[d + 1];
-  if (same) return SHARDRT_OK;
-  return error_set(SHARDRT_EINVAL, "%s: the samples of \"%s\" do not have the shape that `fields` says",
-                   self->head.blocks.file.title, asked->name);
+  return blocks_check_asked(&self->head, asked, tensor->dtype, tensor->ndim, tensor->shape);
 }
 
-static int add_field(struct safetensors_source *self, int64_t t) {
+static int add_safetensors_field(struct safetensors_source *self, int64_t t) {
   const shardrt_tensor *tensor = &self->header.tensors[t];
-  struct blocks_part *part = &self->head.parts[self->head.base.nfields];
-  shardrt_field *field = &self->head.base.fields[self->head.base.nfields];
+  const int32_t f = self->head.base.nfields;
   int code = safetensors_header_check(self->head.blocks.file.path, tensor);
+  if (code == SHARDRT_OK)
+    code = blocks_add_field(&self->head, tensor->name, tensor->dtype, tensor->ndim, tensor->shape);
   if (code < 0) return code;
-  if (tensor->ndim < 1)
-    return error_set(SHARDRT_EINVAL,
-                     "%s: \"%s\" is a single number; the first dimension of a field counts the samples; `fields` can "
-                     "name those wanted",
-                     self->head.blocks.file.title, tensor->name);
-  if (self->head.base.nfields > 0 && self->head.base.count != tensor->shape[0])
-    return error_set(SHARDRT_EINVAL,
-                     "%s: arrays of different length: \"%s\" has %lld samples, \"%s\" has %lld; `fields` can name "
-                     "those wanted",
-                     self->head.blocks.file.title, self->head.base.fields[0].name, (long long)self->head.base.count,
-                     tensor->name, (long long)tensor->shape[0]);
-  size_t sample_bytes; /* also where there are no samples, and so the whole product is 0 */
-  if (!size_bytes(tensor->ndim - 1, tensor->shape + 1, shardrt_dtype_size(tensor->dtype), &sample_bytes))
-    return error_set(SHARDRT_EOVERFLOW, "%s: \"%s\": one sample's shape does not fit in 64 bits",
-                     self->head.blocks.file.title, tensor->name);
-  self->head.base.nfields++;
-  self->head.base.count = tensor->shape[0];
-  *part = (struct blocks_part){.name = tensor->name, .offset = tensor->offset, .block = block_size(tensor), .first = 1};
+  self->head.base.fields[f].name = tensor->name;
+  struct blocks_part *part = &self->head.parts[f];
+  *part = (struct blocks_part){
+      .name = tensor->name, .offset = tensor->offset, .block = safetensors_block_size(tensor), .first = 1};
   for (int64_t before = 0; before < t; before++)
-    part->first += blocks_count(self->header.tensors[before].bytes, block_size(&self->header.tensors[before]));
-  *field = (shardrt_field){.name = tensor->name, .dtype = tensor->dtype, .ndim = tensor->ndim - 1};
-  memcpy(field->shape, tensor->shape + 1, (size_t)field->ndim * sizeof field->shape[0]);
+    part->first +=
+        blocks_count(self->header.tensors[before].bytes, safetensors_block_size(&self->header.tensors[before]));
   return SHARDRT_OK;
 }
 
-static int make_fields(struct safetensors_source *self, int32_t nasked, const shardrt_field *asked) {
+static int make_safetensors_fields(struct safetensors_source *self, int32_t nasked, const shardrt_field *asked) {
   const int64_t count = nasked > 0 ? nasked : self->header.count;
   if (count < 1) return error_set(SHARDRT_EFORMAT, "%s: it has no arrays", self->head.blocks.file.title);
-  if (count > INT32_MAX) return error_set(SHARDRT_EFORMAT, "%s: it has too many arrays", self->head.blocks.file.title);
-  self->head.base.fields = alloc_zeros((size_t)count, sizeof *self->head.base.fields);
-  self->head.parts = alloc_zeros((size_t)count, sizeof *self->head.parts);
-  if (self->head.base.fields == NULL || self->head.parts == NULL) return ALLOC_FAILED;
-  int code = SHARDRT_OK;
+  int code = blocks_make_room(&self->head, count);
   for (int64_t f = 0; f < count && code == SHARDRT_OK; f++) {
     const int64_t t = nasked > 0 ? find_tensor(&self->header, asked[f].name) : f;
     if (nasked > 0) code = check_asked(self, &asked[f], t);
-    if (code == SHARDRT_OK) code = add_field(self, t);
+    if (code == SHARDRT_OK) code = add_safetensors_field(self, t);
   }
   return code;
 }
 
-static int open_tensors(struct safetensors_source *self, const char *path, int32_t nasked, const shardrt_field *asked,
+static int open_tensors(shardrt_source *source, const char *path, int32_t nasked, const shardrt_field *asked,
                         const shardrt_source_options *options) {
+  struct safetensors_source *self = (struct safetensors_source *)source;
   struct reader reader = {0};
   const int32_t verify = guard_verify(options, GUARD_DEFAULT_RECORDS);
   self->head.blocks.verify = verify != SHARDRT_VERIFY_NEVER;
   struct stored *file = &self->head.blocks.file;
   int code = stored_open(path, options, file);
   if (code == SHARDRT_OK) code = source_add_file(&self->head.base, file->title, file, 0);
-  if (code == SHARDRT_OK) code = read_header(file, &reader, &self->header);
+  if (code == SHARDRT_OK) code = read_safetensors_header(file, &reader, &self->header);
   if (code == SHARDRT_OK && self->head.blocks.verify && options->headers_only == 0)
-    code = open_index(self, options, &reader);
-  if (code == SHARDRT_OK) code = make_fields(self, nasked, asked);
-  if (code == SHARDRT_OK && verify == SHARDRT_VERIFY_ONCE) code = index_once(&self->head.blocks.index);
+    code = open_safetensors_index(self, options, &reader);
+  if (code == SHARDRT_OK) code = make_safetensors_fields(self, nasked, asked);
+  if (code == SHARDRT_OK && verify == SHARDRT_VERIFY_ONCE) code = index_file_once(&self->head.blocks.index);
   reader_clear(&reader);
   return code;
 }
 
-static int open_one(const char *path, int32_t nasked, const shardrt_field *asked, const shardrt_source_options *options,
-                    shardrt_source **out) {
-  struct safetensors_source *self = source_new(&safetensors_format, sizeof *self);
-  if (self == NULL) return ALLOC_FAILED;
-  int code = open_tensors(self, path, nasked, asked, options);
-  if (code < 0)
-    shardrt_source_free(&self->head.base);
-  else
-    *out = &self->head.base;
-  return code;
-}
-
-static int open_files(int32_t npaths, const char *const *paths, int32_t nasked, const shardrt_field *asked,
-                      const shardrt_source_options *options, shardrt_source **out) {
-  return concat_files(open_one, npaths, paths, nasked, asked, options, out);
+static int open_safetensors(int32_t npaths, const char *const *paths, int32_t nasked, const shardrt_field *asked,
+                            const shardrt_source_options *options, shardrt_source **out) {
+  return concat_files(&safetensors_format, sizeof(struct safetensors_source), open_tensors, npaths, paths, nasked,
+                      asked, options, out);
 }
 
 static void safetensors_close(shardrt_source *source) {
   struct safetensors_source *self = (struct safetensors_source *)source;
-  index_close(&self->head.blocks.index);
+  index_file_close(&self->head.blocks.index);
   safetensors_header_clear(&self->header);
   stored_close(&self->head.blocks.file);
   alloc_free(self->head.parts);
@@ -214,7 +178,7 @@ static int safetensors_extents(const shardrt_source *source, int32_t field, cons
 
 const struct source_format safetensors_format = {
     .name = "safetensors",
-    .open_files = open_files,
+    .open_files = open_safetensors,
     .gather = safetensors_gather,
     .value = safetensors_value,
     .extents = safetensors_extents,

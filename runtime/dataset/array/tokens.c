@@ -13,7 +13,7 @@
 #include "base/hash.h"
 #include "base/size.h"
 #include "base/text.h"
-#include "dataset/gather.h"
+#include "dataset/box_runs.h"
 #include "dataset/magic.h"
 #include "dataset/source.h"
 #include "storage/stored.h"
@@ -42,15 +42,15 @@ static int tokens_gather(const shardrt_source *source, int32_t field, const int6
                          const shardrt_box *inner, struct reader *reader, void *dst) {
   (void)field;
   const struct tokens_source *tokens = (const struct tokens_source *)source;
-  struct gather_plan plan = gather_plan_make(&tokens->field, inner, shardrt_dtype_size(tokens->field.dtype));
-  plan.sample_bytes = tokens->stride_bytes;
-  if (tokens->data == NULL) return gather_read(&plan, &tokens->file, tokens->first, samples, n, reader, dst);
+  struct box_runs runs = box_runs_of(&tokens->field, inner, shardrt_dtype_size(tokens->field.dtype));
+  runs.sample_bytes = tokens->stride_bytes;
+  if (tokens->data == NULL) return box_runs_read(&runs, &tokens->file, tokens->first, samples, n, reader, dst);
   if (tokens->file.guard != NULL) {
-    int code = gather_check(&plan, tokens->file.guard, tokens->file.title, tokens->first, samples, n);
+    int code = box_runs_check(&runs, tokens->file.guard, tokens->file.title, tokens->first, samples, n);
     if (code < 0) return code;
   }
-  gather_run(&plan, tokens->data, samples, n, reader->past_caches, dst);
-  reader->bytes_read += (int64_t)plan.box_bytes * n;
+  box_runs_copy(&runs, tokens->data, samples, n, reader->past_caches, dst);
+  reader->bytes_read += (int64_t)runs.box_bytes * n;
   return SHARDRT_OK;
 }
 
@@ -59,14 +59,14 @@ static int tokens_extents(const shardrt_source *source, int32_t field, const int
   (void)field;
   const struct tokens_source *tokens = (const struct tokens_source *)source;
   const shardrt_box whole = source_whole(&tokens->field);
-  struct gather_plan plan =
-      gather_plan_make(&tokens->field, inner != NULL ? inner : &whole, shardrt_dtype_size(tokens->field.dtype));
-  plan.sample_bytes = tokens->stride_bytes;
-  return gather_extents(&plan, &tokens->file.map, tokens->first, samples, n, out);
+  struct box_runs runs =
+      box_runs_of(&tokens->field, inner != NULL ? inner : &whole, shardrt_dtype_size(tokens->field.dtype));
+  runs.sample_bytes = tokens->stride_bytes;
+  return box_runs_extents(&runs, &tokens->file.map, tokens->first, samples, n, out);
 }
 
 /* What stored_check fails with. */
-static int check_piece(const struct tokens_source *tokens, int64_t sample, size_t first, size_t bytes) {
+static int check_tokens(const struct tokens_source *tokens, int64_t sample, size_t first, size_t bytes) {
   return stored_check(&tokens->file, tokens->first + (size_t)sample * tokens->stride_bytes + first, bytes);
 }
 
@@ -74,7 +74,7 @@ static const void *tokens_find(const shardrt_source *source, int32_t field, int6
                                size_t bytes) {
   (void)field;
   const struct tokens_source *tokens = (const struct tokens_source *)source;
-  if (tokens->data == NULL || check_piece(tokens, sample, first, bytes) < 0) return NULL;
+  if (tokens->data == NULL || check_tokens(tokens, sample, first, bytes) < 0) return NULL;
   return tokens->data + (size_t)sample * tokens->stride_bytes;
 }
 
@@ -88,7 +88,7 @@ static int tokens_value(const shardrt_source *source, int32_t field, int64_t sam
   out->data =
       (void *)(tokens->data + (size_t)sample * tokens->stride_bytes); /* who reads a value does not write to it */
   reader->bytes_read += (int64_t)value_bytes(out);
-  return check_piece(tokens, sample, 0, value_bytes(out));
+  return check_tokens(tokens, sample, 0, value_bytes(out));
 }
 
 /* The stride changes the samples, and neither their number nor their shape need tell. */
@@ -183,7 +183,8 @@ static int check_header(const char *path, const struct token_header *header, con
 }
 
 /* Finds the tokens' dtype, their place and how many they are. */
-static int parse(struct tokens_source *self, const char *path, const shardrt_token_options *options, int64_t *count) {
+static int find_tokens(struct tokens_source *self, const char *path, const shardrt_token_options *options,
+                       int64_t *count) {
   const int32_t asked = options->dtype;
   const struct token_header *header;
   int32_t words[3] = {0};
@@ -207,12 +208,12 @@ static int parse(struct tokens_source *self, const char *path, const shardrt_tok
   return SHARDRT_OK;
 }
 
-static int open_file(struct tokens_source *self, const char *path, const shardrt_token_options *options) {
+static int open_token_file(struct tokens_source *self, const char *path, const shardrt_token_options *options) {
   int64_t count = 0;
   int code = stored_open(path, &options->files, &self->file);
   if (code == SHARDRT_OK) code = source_add_file(&self->head, self->file.title, &self->file, 0);
   if (code == SHARDRT_OK) code = stored_guard(&self->file, &options->files, GUARD_DEFAULT_PLAIN);
-  if (code == SHARDRT_OK) code = parse(self, self->file.title, options, &count);
+  if (code == SHARDRT_OK) code = find_tokens(self, self->file.title, options, &count);
   if (code < 0) return code;
   const size_t size = shardrt_dtype_size(self->field.dtype);
   if (!size_multiply((size_t)options->stride, size, &self->stride_bytes))
@@ -235,7 +236,7 @@ int shardrt_source_tokens(const char *path, const shardrt_token_options *options
                      shardrt_dtype_size(options->dtype) ? shardrt_dtype_name(options->dtype) : "that does not exist");
   struct tokens_source *made = source_new(&tokens_format, sizeof *made);
   if (made == NULL) return ALLOC_FAILED;
-  int code = open_file(made, path, options);
+  int code = open_token_file(made, path, options);
   if (code < 0) {
     shardrt_source_free(&made->head);
     return code;

@@ -5,7 +5,8 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "base/size.h"
-#include "dataset/gather.h"
+#include "dataset/box_runs.h"
+#include "dataset/elements.h"
 
 struct chunk_grid_source {
   shardrt_source base;
@@ -39,27 +40,6 @@ static int count_chunks(struct chunk_grid *self) {
   return self->chunks != NULL ? SHARDRT_OK : ALLOC_FAILED;
 }
 
-static int make_field(const struct chunk_grid_source *self, int32_t f, const char *const *names) {
-  const struct chunk_grid *grid = &self->grids[f], *first = &self->grids[0];
-  shardrt_field *field = &self->base.fields[f];
-  if (grid->ndim < 1)
-    return error_set(SHARDRT_EINVAL, "%s: field \"%s\" is a single number; its first dimension must count the samples",
-                     grid->title, names[f]);
-  if (grid->shape[0] != first->shape[0])
-    return error_set(SHARDRT_EINVAL, "fields of different length: \"%s\" has %lld samples (%s), \"%s\" has %lld (%s)",
-                     names[0], (long long)first->shape[0], first->title, names[f], (long long)grid->shape[0],
-                     grid->title);
-  size_t sample_bytes; /* also where there are no samples, and so the whole product is 0 */
-  if (!size_bytes(grid->ndim - 1, grid->shape + 1, shardrt_dtype_size(grid->dtype), &sample_bytes))
-    return error_set(SHARDRT_EOVERFLOW, "%s: one sample's shape does not fit in 64 bits", grid->title);
-  field->name = alloc_text("%s", names[f]);
-  if (field->name == NULL) return ALLOC_FAILED;
-  field->dtype = grid->dtype;
-  field->ndim = grid->ndim - 1;
-  memcpy(field->shape, grid->shape + 1, (size_t)field->ndim * sizeof field->shape[0]);
-  return SHARDRT_OK;
-}
-
 int chunk_grid_open(const struct source_format *format, int32_t nfields, const char *const *names,
                     const char *const *paths, const shardrt_source_options *options, chunk_grid_read *read,
                     shardrt_source **out) {
@@ -70,16 +50,16 @@ int chunk_grid_open(const struct source_format *format, int32_t nfields, const c
   self->grids = alloc_zeros((size_t)nfields, sizeof *self->grids);
   int code = self->base.fields != NULL && self->grids != NULL ? SHARDRT_OK : ALLOC_FAILED;
   for (int32_t f = 0; f < nfields && code == SHARDRT_OK; f++) {
-    code = read(paths[f], options, &self->grids[f]);
-    if (code == SHARDRT_OK) code = source_add_file(&self->base, self->grids[f].title, NULL, self->grids[f].fingerprint);
-    if (code == SHARDRT_OK) code = make_field(self, f, names);
-    if (code == SHARDRT_OK) code = count_chunks(&self->grids[f]);
+    struct chunk_grid *grid = &self->grids[f];
+    code = read(paths[f], options, grid);
+    if (code == SHARDRT_OK) code = source_add_file(&self->base, grid->title, NULL, grid->fingerprint);
+    if (code == SHARDRT_OK) code = source_set_field(&self->base, f, names[f], grid->dtype, grid->ndim, grid->shape);
+    if (code == SHARDRT_OK) code = count_chunks(grid);
   }
   if (code < 0) {
     shardrt_source_free(&self->base);
     return code;
   }
-  self->base.count = self->grids[0].shape[0];
   *out = &self->base;
   return SHARDRT_OK;
 }
@@ -195,7 +175,7 @@ static int gather_chunks(const struct chunk_grid *grid, const int64_t *samples, 
                     .held = -1,
                     .box = {.ndim = grid->ndim}};
   memcpy(v.fill, grid->fill, sizeof v.fill);
-  if (grid->swap) gather_swap(v.fill, 1, v.element_bytes);
+  if (grid->swap) elements_swap(v.fill, 1, v.element_bytes);
   v.shape[0] = 1;
   for (int32_t d = 1; d < grid->ndim; d++) {
     v.box.start[d] = inner->start[d - 1];
@@ -220,15 +200,15 @@ int chunk_grid_gather(const shardrt_source *source, int32_t field, const int64_t
   int code = SHARDRT_OK;
   if (box_bytes == 0) return SHARDRT_OK;
   if (grid->data != NULL) {
-    const struct gather_plan plan = gather_plan_make(&source->fields[field], inner, element_bytes);
+    const struct box_runs runs = box_runs_of(&source->fields[field], inner, element_bytes);
     if (grid->file != NULL && grid->file->guard != NULL)
-      code = gather_check(&plan, grid->file->guard, grid->title, grid->first, samples, n);
+      code = box_runs_check(&runs, grid->file->guard, grid->title, grid->first, samples, n);
     if (code < 0) return code;
-    gather_run(&plan, grid->data, samples, n, reader->past_caches && !grid->swap, dst);
+    box_runs_copy(&runs, grid->data, samples, n, reader->past_caches && !grid->swap, dst);
   } else if (grid->file != NULL) {
     const int64_t read = reader->bytes_read;
-    const struct gather_plan plan = gather_plan_make(&source->fields[field], inner, element_bytes);
-    code = gather_read(&plan, grid->file, grid->first, samples, n, reader, dst);
+    const struct box_runs runs = box_runs_of(&source->fields[field], inner, element_bytes);
+    code = box_runs_read(&runs, grid->file, grid->first, samples, n, reader, dst);
     reader->bytes_read = read; /* counted below */
   } else {
     code = gather_chunks(grid, samples, n, inner, box_bytes, reader, dst);
@@ -236,7 +216,7 @@ int chunk_grid_gather(const shardrt_source *source, int32_t field, const int64_t
   if (code < 0) return code;
   if (grid->in_place || grid->file != NULL)
     reader->bytes_read += (int64_t)box_bytes * n; /* decoders count what they take */
-  if (grid->swap) gather_swap(dst, box_bytes / element_bytes * (size_t)n, element_bytes);
+  if (grid->swap) elements_swap(dst, box_bytes / element_bytes * (size_t)n, element_bytes);
   return SHARDRT_OK;
 }
 
@@ -245,7 +225,7 @@ int chunk_grid_extents(const shardrt_source *source, int32_t field, const int64_
   const struct chunk_grid *grid = &((const struct chunk_grid_source *)source)->grids[field];
   if (grid->file == NULL) return SHARDRT_OK;
   const shardrt_box whole = source_whole(&source->fields[field]);
-  const struct gather_plan plan =
-      gather_plan_make(&source->fields[field], inner != NULL ? inner : &whole, shardrt_dtype_size(grid->dtype));
-  return gather_extents(&plan, &grid->file->map, grid->first, samples, n, out);
+  const struct box_runs runs =
+      box_runs_of(&source->fields[field], inner != NULL ? inner : &whole, shardrt_dtype_size(grid->dtype));
+  return box_runs_extents(&runs, &grid->file->map, grid->first, samples, n, out);
 }

@@ -12,7 +12,7 @@ enum {
 };
 
 /* Invariant: data, memory and file change only while `loading`, by the thread that set it. */
-struct slot {
+struct chunk_slot {
   struct chunk chunk; /* first: a slot is found by its chunk */
   int64_t number;     /* -1: none */
   int64_t holders;
@@ -24,7 +24,7 @@ struct set {
   pthread_mutex_t lock;
   pthread_cond_t loaded; /* some chunk of the set, or failed to be */
   uint64_t clock;
-  struct slot slots[WAYS];
+  struct chunk_slot slots[WAYS];
 };
 
 struct chunks {
@@ -77,17 +77,17 @@ static struct set *set_of(struct chunks *self, int64_t number) {
 
 /* The slot that holds a chunk, or, if there is none, the one that has not been asked for the longest and that nobody
  * holds; NULL: all are held. */
-static struct slot *find_slot(struct set *set, int32_t ways, int64_t number) {
-  struct slot *free_one = NULL;
+static struct chunk_slot *find_slot(struct set *set, int32_t ways, int64_t number) {
+  struct chunk_slot *free_one = NULL;
   for (int32_t w = 0; w < ways; w++) {
-    struct slot *slot = &set->slots[w];
+    struct chunk_slot *slot = &set->slots[w];
     if (slot->number == number) return slot;
     if (slot->holders == 0 && (free_one == NULL || slot->used < free_one->used)) free_one = slot;
   }
   return free_one;
 }
 
-static int load_slot(struct set *set, struct slot *slot, int64_t number, chunk_load *load, const void *context,
+static int load_slot(struct set *set, struct chunk_slot *slot, int64_t number, chunk_load *load, const void *context,
                      struct reader *reader) {
   assert(slot->holders == 1 && !slot->loading); /* this thread */
   slot->number = number;
@@ -127,7 +127,7 @@ int chunks_hold(struct chunks *self, int64_t number, chunk_load *load, const voi
                 struct chunk **out) {
   struct set *set = set_of(self, number);
   pthread_mutex_lock(&set->lock);
-  struct slot *slot = find_slot(set, self->ways, number);
+  struct chunk_slot *slot = find_slot(set, self->ways, number);
   while (slot != NULL && slot->number == number && slot->loading) {
     pthread_cond_wait(&set->loaded, &set->lock);
     slot = find_slot(set, self->ways, number);
@@ -147,7 +147,7 @@ int chunks_hold(struct chunks *self, int64_t number, chunk_load *load, const voi
 
 void chunks_release(struct chunks *self, int64_t number, struct chunk *chunk) {
   struct set *set = set_of(self, number);
-  const struct slot *first = set->slots, *slot = (const struct slot *)(const void *)chunk;
+  const struct chunk_slot *first = set->slots, *slot = (const struct chunk_slot *)(const void *)chunk;
   if (slot < first || slot >= first + WAYS) {
     stored_close(&chunk->file);
     alloc_free(chunk->memory);

@@ -52,7 +52,7 @@ static int load_chunk_at(const struct hdf5 *self, int64_t number, struct reader 
   return SHARDRT_OK;
 }
 
-static int load_chunk(const void *own, int64_t number, struct reader *reader, struct chunk *out) {
+static int load_hdf5_chunk(const void *own, int64_t number, struct reader *reader, struct chunk *out) {
   const struct reader_mark mark = reader_mark(reader);
   int code = load_chunk_at(own, number, reader, out);
   reader_release(reader, mark);
@@ -130,12 +130,12 @@ static int open_dataset(struct hdf5 *self, const char *path, const char *name, c
   return dataset->chunked || !dataset->written ? SHARDRT_OK : find_data(self, out);
 }
 
-static int read_array(const char *path, const shardrt_source_options *options, struct chunk_grid *out) {
+static int read_hdf5_array(const char *path, const shardrt_source_options *options, struct chunk_grid *out) {
   struct hdf5 *self = alloc_zeros(1, sizeof *self);
   if (self == NULL) return ALLOC_FAILED;
   out->own = self;
   out->drop = drop_hdf5;
-  out->load = load_chunk;
+  out->load = load_hdf5_chunk;
   self->grid = out;
   out->title = alloc_text("the dataset %s", path);
   char *file = alloc_text("%s", path);
@@ -153,7 +153,7 @@ static int read_array(const char *path, const shardrt_source_options *options, s
 
 static int open_hdf5(int32_t nfields, const char *const *names, const char *const *paths,
                      const shardrt_source_options *options, shardrt_source **out) {
-  return chunk_grid_open(&hdf5_format, nfields, names, paths, options, read_array, out);
+  return chunk_grid_open(&hdf5_format, nfields, names, paths, options, read_hdf5_array, out);
 }
 
 const struct source_format hdf5_format = {

@@ -202,7 +202,7 @@ static int read_shape(struct hdf5_dataset *out, const char *path, const char *na
 }
 
 /* Whether elements in one piece are as many as the shape has: the file says both. */
-static int check_piece(const struct hdf5_dataset *self, const char *path, const char *name) {
+static int check_contiguous(const struct hdf5_dataset *self, const char *path, const char *name) {
   const hsize_t stored = H5Dget_storage_size(self->id);
   size_t bytes;
   if (size_bytes(self->ndim, self->shape, shardrt_dtype_size(self->dtype), &bytes) && bytes == stored)
@@ -287,7 +287,7 @@ static int read_layout(struct hdf5_dataset *out, hid_t list, size_t file_bytes, 
     offset = H5Dget_offset(out->id);
     out->written = offset != HADDR_UNDEF;
     out->offset = offset;
-    return out->written ? check_piece(out, path, name) : SHARDRT_OK;
+    return out->written ? check_contiguous(out, path, name) : SHARDRT_OK;
   default:
     return refuse_dataset(SHARDRT_EFORMAT, path, name,
                           "it is a virtual dataset, or one of an unknown layout; h5repack makes "
@@ -324,7 +324,7 @@ static int read_dataset(struct hdf5_dataset *out, size_t file_bytes, const char 
 }
 
 /* Without the lock on the file that the library would take: who only reads needs none, and it would keep others out. */
-static hid_t open_file(const struct stored *file) {
+static hid_t open_hdf5_file(const struct stored *file) {
   const hid_t list = H5Pcreate(H5P_FILE_ACCESS);
   if (list < 0) return list;
   H5Pset_file_locking(list, false, true);
@@ -342,7 +342,7 @@ int hdf5_open(const struct stored *file, const char *name, struct hdf5_dataset *
   out->checked = alloc_zeros(1, sizeof *out->checked);
   if (out->checked == NULL) return ALLOC_FAILED;
   library_enter();
-  out->file_id = open_file(file);
+  out->file_id = open_hdf5_file(file);
   out->id = out->file_id > 0 ? H5Dopen2(out->file_id, name, H5P_DEFAULT) : -1;
   if (out->file_id < 0)
     code = refuse_dataset(SHARDRT_EFORMAT, path, name, "this is no HDF5 file that can be read");

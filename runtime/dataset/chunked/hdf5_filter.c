@@ -4,6 +4,7 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "base/little_endian.h"
 #include "codec/inflate.h"
 #include "dataset/chunked/hdf5_file.h"
 
@@ -36,8 +37,7 @@ static uint32_t fletcher32(const uint8_t *data, size_t bytes) {
 static int check_sum(const uint8_t *data, size_t *bytes) {
   if (*bytes < CHECKSUM) return error_set(SHARDRT_EFORMAT, "damaged: its checksum is not there");
   *bytes -= CHECKSUM;
-  const uint8_t *at = data + *bytes;
-  const uint32_t noted = (uint32_t)at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16 | (uint32_t)at[3] << 24;
+  const uint32_t noted = little_endian_32(data + *bytes);
   const uint32_t found = fletcher32(data, *bytes);
   const uint32_t turned = (found & 0x00ff00ff) << 8 | (found & 0xff00ff00) >> 8; /* as releases before 1.6.3 had it */
   if (found == noted || turned == noted) return SHARDRT_OK;
@@ -53,8 +53,8 @@ static void unshuffle(const uint8_t *src, size_t bytes, size_t element_bytes, ui
 }
 
 /* One step back: from *data to `room`, which becomes *data. */
-static int step(enum hdf5_filter_kind kind, size_t element_bytes, const uint8_t **data, size_t *data_bytes,
-                uint8_t *room, size_t room_bytes, struct reader *reader) {
+static int undo_filter(enum hdf5_filter_kind kind, size_t element_bytes, const uint8_t **data, size_t *data_bytes,
+                       uint8_t *room, size_t room_bytes, struct reader *reader) {
   int code = SHARDRT_OK;
   if (kind == HDF5_DEFLATE)
     code = inflate_into(*data, *data_bytes, room, room_bytes, reader, data_bytes);
@@ -86,7 +86,7 @@ int hdf5_decode(const struct hdf5_dataset *self, uint32_t mask, const uint8_t *d
     }
     uint8_t *room = is_last(self, mask, i) ? dst : reader_room(reader, room_bytes);
     if (room == NULL) return ALLOC_FAILED;
-    code = step(self->filters[i], shardrt_dtype_size(self->dtype), &data, &data_bytes, room, room_bytes, reader);
+    code = undo_filter(self->filters[i], shardrt_dtype_size(self->dtype), &data, &data_bytes, room, room_bytes, reader);
   }
   reader_spent(reader, READER_DECODE, start);
   if (code < 0) return code;

@@ -29,7 +29,7 @@ static void keep_failure(int code) {
   snprintf(failure, sizeof failure, "%s", shardrt_error_message());
 }
 
-static H5FD_t *open_file(const char *name, unsigned flags, hid_t list, haddr_t most) {
+static H5FD_t *remote_driver_open(const char *name, unsigned flags, hid_t list, haddr_t most) {
   const struct properties *p = H5Pget_driver_info(list);
   (void)most;
   if (p == NULL || (flags & H5F_ACC_RDWR) != 0) return NULL;
@@ -69,7 +69,7 @@ static haddr_t get_eof(const H5FD_t *file, H5FD_mem_t type) {
   return ((const struct opened *)file)->file->bytes;
 }
 
-static herr_t read_file(H5FD_t *file, H5FD_mem_t type, hid_t list, haddr_t offset, size_t bytes, void *dst) {
+static herr_t remote_driver_read(H5FD_t *file, H5FD_mem_t type, hid_t list, haddr_t offset, size_t bytes, void *dst) {
   (void)type;
   (void)list;
   struct opened *self = (struct opened *)file;
@@ -103,12 +103,12 @@ static const H5FD_class_t class = {
     .maxaddr = INT64_MAX,
     .fc_degree = H5F_CLOSE_WEAK,
     .fapl_size = sizeof(struct properties),
-    .open = open_file,
+    .open = remote_driver_open,
     .close = close_file,
     .get_eoa = get_eoa,
     .set_eoa = set_eoa,
     .get_eof = get_eof,
-    .read = read_file,
+    .read = remote_driver_read,
     .write = refuse_write,
     .fl_map = H5FD_FLMAP_DICHOTOMY,
 };

@@ -12,6 +12,7 @@
 #include "base/crc32c.h"
 #include "base/error.h"
 #include "base/hash.h"
+#include "base/little_endian.h"
 #include "base/size.h"
 #include "dataset/audit.h"
 #include "dataset/chunked/chunk_grid.h"
@@ -97,12 +98,6 @@ static int64_t shard_of(const struct zarr *self, const int64_t *at) {
   return number;
 }
 
-static uint64_t number_at(const uint8_t *bytes) {
-  uint64_t number = 0;
-  for (int32_t i = 7; i >= 0; i--) number = number << 8 | bytes[i];
-  return number;
-}
-
 /* Where in a shard the chunk at these coordinates lies; *there = false: it is missing. */
 static int find_in_shard(const struct zarr *self, const int64_t *at, const struct stored *file, struct reader *reader,
                          size_t *offset, size_t *bytes, bool *there) {
@@ -125,7 +120,7 @@ static int find_in_shard(const struct zarr *self, const int64_t *at, const struc
   if (code < 0) return code;
   code = zarr_decode(&about->index_codecs, index, plain + checksums, NULL, plain, reader, &index);
   if (code < 0) return error_prefix(code, "%s: the shard's index at byte %zu", file->title, first);
-  const uint64_t begin = number_at(index + which * ENTRY), length = number_at(index + which * ENTRY + 8);
+  const uint64_t begin = little_endian_64(index + which * ENTRY), length = little_endian_64(index + which * ENTRY + 8);
   *there = begin != UINT64_MAX || length != UINT64_MAX;
   *offset = (size_t)begin;
   *bytes = (size_t)length;
@@ -170,7 +165,7 @@ static int load_from(const struct zarr *self, int64_t number, const int64_t *at,
   return decode_chunk(self, number, file, offset, bytes, reader, out);
 }
 
-static int load_chunk(const void *own, int64_t number, struct reader *reader, struct chunk *out) {
+static int load_zarr_chunk(const void *own, int64_t number, struct reader *reader, struct chunk *out) {
   const struct zarr *self = own;
   int64_t at[SHARDRT_MAX_NDIM];
   struct stored file = {0};
@@ -197,7 +192,7 @@ static void drop_zarr(void *own) {
 }
 
 /* Of the metadata and of what its first chunk's file begins with, if it is there. */
-static int fingerprint(const struct zarr *self, uint64_t *out) {
+static int zarr_fingerprint(const struct zarr *self, uint64_t *out) {
   const int64_t first[SHARDRT_MAX_NDIM] = {0};
   struct reader reader = {0};
   struct stored file = {0};
@@ -232,12 +227,12 @@ static int guard_chunks(struct zarr *self, int32_t verify) {
   return guard_open(&of, verify, &self->guard);
 }
 
-static int read_array(const char *path, const shardrt_source_options *options, struct chunk_grid *out) {
+static int read_zarr_array(const char *path, const shardrt_source_options *options, struct chunk_grid *out) {
   struct zarr *self = alloc_zeros(1, sizeof *self);
   if (self == NULL) return ALLOC_FAILED;
   out->own = self;
   out->drop = drop_zarr;
-  out->load = load_chunk;
+  out->load = load_zarr_chunk;
   self->grid = out;
   size_t length = strlen(path);
   while (length > 1 && path[length - 1] == '/' && !url_is(path)) length--;
@@ -248,7 +243,7 @@ static int read_array(const char *path, const shardrt_source_options *options, s
   self->options = (shardrt_source_options){.cache = self->cache, .cache_bytes = options->cache_bytes};
   const int32_t verify = guard_verify(options, GUARD_DEFAULT_PLAIN);
   int code = zarr_metadata_read(path, options, &self->metadata, &self->about);
-  if (code == SHARDRT_OK) code = fingerprint(self, &out->fingerprint);
+  if (code == SHARDRT_OK) code = zarr_fingerprint(self, &out->fingerprint);
   if (code == SHARDRT_OK && verify != SHARDRT_VERIFY_NEVER && self->metadata.map.remote == NULL)
     code = guard_chunks(self, verify);
   if (code < 0) return code;
@@ -321,7 +316,7 @@ int zarr_audit(const char *folder, const shardrt_source_options *options, bool c
   if (walk == NULL) return ALLOC_FAILED;
   out->kind = &walk_kind;
   out->own = walk;
-  int code = read_array(folder, options, &walk->grid);
+  int code = read_zarr_array(folder, options, &walk->grid);
   if (code < 0) return code;
   struct zarr *self = walk->grid.own;
   for (int32_t d = 0; d < walk->grid.ndim; d++)
@@ -334,7 +329,7 @@ int zarr_audit(const char *folder, const shardrt_source_options *options, bool c
 
 static int open_zarr(int32_t nfields, const char *const *names, const char *const *paths,
                      const shardrt_source_options *options, shardrt_source **out) {
-  return chunk_grid_open(&zarr_format, nfields, names, paths, options, read_array, out);
+  return chunk_grid_open(&zarr_format, nfields, names, paths, options, read_zarr_array, out);
 }
 
 const struct source_format zarr_format = {

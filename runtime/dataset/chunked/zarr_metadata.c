@@ -123,7 +123,7 @@ static int find_shards(const struct json_reader *r, struct zarr_parse *p) {
   return SHARDRT_OK;
 }
 
-static int finish(const struct json_reader *r, struct zarr_parse *p) {
+static int finish_metadata(const struct json_reader *r, struct zarr_parse *p) {
   struct zarr_metadata *out = p->out;
   if (p->format != out->version)
     return json_bad(r, "its zarr_format is %lld, not %d", (long long)p->format, (int)out->version);
@@ -144,7 +144,7 @@ static int finish(const struct json_reader *r, struct zarr_parse *p) {
   return code < 0 ? code : find_shards(r, p);
 }
 
-static int parse(const struct stored *file, struct zarr_metadata *out) {
+static int parse_metadata(const struct stored *file, struct zarr_metadata *out) {
   struct zarr_parse p = {.out = out, .shape_sizes = -1, .chunk_sizes = -1};
   struct reader reader = {0};
   const uint8_t *data = NULL;
@@ -154,7 +154,7 @@ static int parse(const struct stored *file, struct zarr_metadata *out) {
   if (code == SHARDRT_OK) {
     struct json_reader r = {.path = file->path, .begin = data, .at = data, .end = data + file->bytes};
     code = zarr_parse_object(&r, &p);
-    if (code == SHARDRT_OK) code = finish(&r, &p);
+    if (code == SHARDRT_OK) code = finish_metadata(&r, &p);
   }
   reader_clear(&reader);
   return code;
@@ -172,7 +172,7 @@ int zarr_metadata_read(const char *folder, const shardrt_source_options *options
     alloc_free(path);
     if (code < 0) return code;
     out->version = 3 - i;
-    if (there) return parse(file, out);
+    if (there) return parse_metadata(file, out);
   }
   return error_set(SHARDRT_EIO, "%s: neither zarr.json nor .zarray is in it: it is no folder of a Zarr array", folder);
 }

@@ -13,7 +13,7 @@ static int read_word(struct json_reader *r, const char *expected, char *out) {
   return code;
 }
 
-static int read_size(struct json_reader *r, int32_t i, void *context) {
+static int read_shape_size(struct json_reader *r, int32_t i, void *context) {
   struct zarr_parse *p = context;
   if (i == SHARDRT_MAX_NDIM) return json_bad(r, "has more than %d dimensions", SHARDRT_MAX_NDIM);
   p->sizes = i + 1;
@@ -22,7 +22,7 @@ static int read_size(struct json_reader *r, int32_t i, void *context) {
 
 static int read_sizes(struct json_reader *r, struct zarr_parse *p, int64_t *out, int32_t *count) {
   p->sizes = 0;
-  int code = json_list_read(r, "a list of sizes", read_size, p);
+  int code = json_list_read(r, "a list of sizes", read_shape_size, p);
   memcpy(out, p->list, sizeof p->list);
   *count = p->sizes;
   return code;
@@ -256,7 +256,7 @@ static int read_grid(struct json_reader *r, struct zarr_parse *p) {
   return code < 0 ? code : read_settings(r, p);
 }
 
-static int read_encoding(struct json_reader *r, struct zarr_parse *p) {
+static int read_key_encoding(struct json_reader *r, struct zarr_parse *p) {
   int code = read_extension(r, p);
   if (code < 0) return code;
   p->out->prefix = strcmp(p->name, "default") == 0;
@@ -273,7 +273,7 @@ static int read_v3(struct json_reader *r, const char *key, void *context) {
   if (strcmp(key, "zarr_format") == 0) return json_number_read(r, "3", &p->format);
   if (strcmp(key, "shape") == 0) return read_sizes(r, p, p->out->shape, &p->shape_sizes);
   if (strcmp(key, "chunk_grid") == 0) return read_grid(r, p);
-  if (strcmp(key, "chunk_key_encoding") == 0) return read_encoding(r, p);
+  if (strcmp(key, "chunk_key_encoding") == 0) return read_key_encoding(r, p);
   if (strcmp(key, "fill_value") == 0) return read_fill(r, p);
   if (strcmp(key, "codecs") == 0) return codecs_list(r, p, &p->out->codecs);
   if (strcmp(key, "storage_transformers") == 0) return refuse_value(r, "storage_transformers");

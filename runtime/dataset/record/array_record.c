@@ -35,14 +35,14 @@ struct array_record {
 /* ---- records ----------------------------------------------------------------------------------------------------- */
 
 /* The place of a sample. */
-struct place {
+struct record_place {
   const struct array_record_file *file;
   int64_t chunk;
   int64_t row; /* in the chunk */
 };
 
 /* A chunk that a thread has decoded. */
-struct slot {
+struct decoded_slot {
   const struct array_record_file *file; /* NULL: none */
   int64_t chunk;
   int64_t used; /* when: the larger, the later */
@@ -52,27 +52,27 @@ struct slot {
 };
 
 /* What a thread keeps: records of one chunk are often read one after the other, and so are the fields of a record. */
-struct slots {
-  struct slot slots[SLOTS];
+struct decoded_slots {
+  struct decoded_slot slots[SLOTS];
   int64_t clock;
 };
 
 static void *make_slots(const void *owner) {
   (void)owner;
-  return alloc_zeros(1, sizeof(struct slots));
+  return alloc_zeros(1, sizeof(struct decoded_slots));
 }
 
 static void drop_slots(void *state) {
-  struct slots *self = state;
+  struct decoded_slots *self = state;
   for (int32_t i = 0; i < SLOTS; i++) alloc_free(self->slots[i].room);
   alloc_free(self);
 }
 
 /* The slot that holds a chunk, if *found, or the one that was used the longest time ago. */
-static struct slot *find_slot(struct slots *self, struct place p, bool *found) {
-  struct slot *oldest = &self->slots[0];
+static struct decoded_slot *find_slot(struct decoded_slots *self, struct record_place p, bool *found) {
+  struct decoded_slot *oldest = &self->slots[0];
   for (int32_t i = 0; i < SLOTS; i++) {
-    struct slot *slot = &self->slots[i];
+    struct decoded_slot *slot = &self->slots[i];
     if (slot->file == p.file && slot->chunk == p.chunk) {
       *found = true;
       slot->used = ++self->clock;
@@ -84,7 +84,7 @@ static struct slot *find_slot(struct slots *self, struct place p, bool *found) {
   return oldest;
 }
 
-static int grow_slot(struct slot *slot, size_t bytes) {
+static int grow_slot(struct decoded_slot *slot, size_t bytes) {
   if (slot->capacity >= bytes) return SHARDRT_OK;
   alloc_free(slot->room);
   slot->room = alloc_aligned(sizeof(uint64_t), bytes);
@@ -92,25 +92,25 @@ static int grow_slot(struct slot *slot, size_t bytes) {
   return slot->room != NULL ? SHARDRT_OK : ALLOC_FAILED;
 }
 
-static struct place find_record(const struct array_record *self, int64_t sample) {
+static struct record_place find_record(const struct array_record *self, int64_t sample) {
   assert(sample >= 0 && sample < self->base.count);
   const struct array_record_file *file =
       &self->files[search_part(&self->files->first, sizeof *self->files, self->nfiles, sample)];
   const int64_t record = sample - file->first;
   const int64_t chunk = search_part(&file->chunks->first, sizeof *file->chunks, file->nchunks, record);
-  return (struct place){.file = file, .chunk = chunk, .row = record - file->chunks[chunk].first};
+  return (struct record_place){.file = file, .chunk = chunk, .row = record - file->chunks[chunk].first};
 }
 
 /* Prefixes the message of a failure with the file, the record and where its chunk is. */
-static int blame_record(struct place p, int code) {
+static int blame_record(struct record_place p, int code) {
   const struct array_record_chunk *chunk = &p.file->chunks[p.chunk];
   return error_prefix(code, "%s: record %lld in the chunk at byte %zu", p.file->stored.title,
                       (long long)chunk->first + p.row, chunk->offset);
 }
 
 /* Decodes a chunk into its slot, or, where it need or should not be kept, into the arena. */
-static int decode_chunk(struct place p, const struct riegeli_chunk *chunk, struct slot *slot, struct reader *reader,
-                        struct riegeli_records *out, bool *kept) {
+static int decode_chunk(struct record_place p, const struct riegeli_chunk *chunk, struct decoded_slot *slot,
+                        struct reader *reader, struct riegeli_records *out, bool *kept) {
   size_t bytes;
   int code = riegeli_room(chunk, &bytes);
   if (code != SHARDRT_OK) return code;
@@ -135,12 +135,12 @@ static int decode_chunk(struct place p, const struct riegeli_chunk *chunk, struc
 }
 
 /* A record's bytes; *kept: they lie in a slot, and so do not stay. */
-static int get_record(const struct array_record *self, struct place p, struct reader *reader, const uint8_t **data,
-                      size_t *bytes, bool *kept) {
-  struct slots *slots = reader_state(reader, self, make_slots, drop_slots);
+static int get_record(const struct array_record *self, struct record_place p, struct reader *reader,
+                      const uint8_t **data, size_t *bytes, bool *kept) {
+  struct decoded_slots *slots = reader_state(reader, self, make_slots, drop_slots);
   if (slots == NULL) return ALLOC_FAILED;
   bool there;
-  struct slot *slot = find_slot(slots, p, &there);
+  struct decoded_slot *slot = find_slot(slots, p, &there);
   struct riegeli_records found = slot->found;
   *kept = true;
   if (!there) {
@@ -171,7 +171,7 @@ static int keep_value(struct value *value, const uint8_t *data, size_t bytes, st
 static int array_record_value(const shardrt_source *source, int32_t field, int64_t sample, struct reader *reader,
                               struct value *out, bool *handled) {
   const struct array_record *self = (const struct array_record *)source;
-  const struct place p = find_record(self, sample);
+  const struct record_place p = find_record(self, sample);
   const uint8_t *data;
   size_t bytes;
   bool kept;
@@ -187,7 +187,7 @@ static int array_record_value(const shardrt_source *source, int32_t field, int64
 
 /* ---- the source -------------------------------------------------------------------------------------------------- */
 
-static int open_file(struct array_record *self, const char *path, const shardrt_source_options *options) {
+static int open_record_file(struct array_record *self, const char *path, const shardrt_source_options *options) {
   struct array_record_file *f = &self->files[self->nfiles];
   int code = array_record_file_open(path, options, f);
   if (code != SHARDRT_OK) return code;
@@ -202,7 +202,7 @@ static int set_examples(struct array_record *self, int32_t nfields, const shardr
   if (self->base.count == 0)
     return error_set(SHARDRT_EFORMAT, "%s%s: holds no record, and so no field \"%s\"", self->files[0].stored.title,
                      self->nfiles > 1 ? ", and the files after it" : "", asked[0].name);
-  struct place p = find_record(self, 0);
+  struct record_place p = find_record(self, 0);
   struct reader arena = {0};
   const uint8_t *data;
   size_t bytes;
@@ -219,7 +219,7 @@ static int set_examples(struct array_record *self, int32_t nfields, const shardr
   return code;
 }
 
-static int set_fields(struct array_record *self, int32_t nfields, const shardrt_field *asked) {
+static int set_example_fields(struct array_record *self, int32_t nfields, const shardrt_field *asked) {
   if (nfields > 1 || (nfields == 1 && strcmp(asked[0].name, record_name) != 0))
     return set_examples(self, nfields, asked);
   self->base.fields = alloc_zeros(1, sizeof *self->base.fields);
@@ -246,8 +246,8 @@ static int open_array_record(int32_t npaths, const char *const *paths, int32_t n
   made->verify = guard_verify(options, GUARD_DEFAULT_RECORDS) != SHARDRT_VERIFY_NEVER;
   made->files = alloc_zeros((size_t)npaths, sizeof *made->files);
   int code = made->files != NULL ? SHARDRT_OK : ALLOC_FAILED;
-  for (int32_t i = 0; i < npaths && code == SHARDRT_OK; i++) code = open_file(made, paths[i], options);
-  if (code == SHARDRT_OK) code = set_fields(made, nfields, fields);
+  for (int32_t i = 0; i < npaths && code == SHARDRT_OK; i++) code = open_record_file(made, paths[i], options);
+  if (code == SHARDRT_OK) code = set_example_fields(made, nfields, fields);
   if (code != SHARDRT_OK) {
     shardrt_source_free(&made->base);
     return code;
@@ -263,7 +263,7 @@ static int array_record_extents(const shardrt_source *source, int32_t field, con
   (void)inner;
   int code = SHARDRT_OK;
   for (int64_t i = 0; i < n && code == SHARDRT_OK; i++) {
-    const struct place p = find_record((const struct array_record *)source, samples[i]);
+    const struct record_place p = find_record((const struct array_record *)source, samples[i]);
     const struct array_record_chunk *chunk = &p.file->chunks[p.chunk];
     if (chunk[1].offset > chunk->offset)
       code = extents_add(out, &p.file->stored.map, chunk->offset, chunk[1].offset - chunk->offset);

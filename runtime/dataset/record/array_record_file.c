@@ -18,14 +18,14 @@ enum {
 };
 
 /* The fields of a message that are numbers, or where its field 1 is bytes, these. */
-struct message {
+struct message_fields {
   uint64_t numbers[MESSAGE_FIELDS];
   bool is_there[MESSAGE_FIELDS];
   const uint8_t *bytes, *end;
 };
 
 /* Reads one field of a message in the wire format of https://protobuf.dev/programming-guides/encoding/. */
-static bool read_field(const uint8_t **at, const uint8_t *end, struct message *out) {
+static bool read_field(const uint8_t **at, const uint8_t *end, struct message_fields *out) {
   enum { NUMBER = 0, BYTES = 2, WIRE_BITS = 3 };
   uint64_t tag, value;
   if (!riegeli_varint(at, end, &tag) || !riegeli_varint(at, end, &value)) return false;
@@ -45,14 +45,14 @@ static bool read_field(const uint8_t **at, const uint8_t *end, struct message *o
   return true;
 }
 
-static bool read_message(const uint8_t *at, const uint8_t *end, struct message *out) {
-  *out = (struct message){0};
+static bool read_message(const uint8_t *at, const uint8_t *end, struct message_fields *out) {
+  *out = (struct message_fields){0};
   while (at < end)
     if (!read_field(&at, end, out)) return false;
   return true;
 }
 
-static bool read_record(const struct riegeli_records *list, int64_t i, struct message *out) {
+static bool read_record(const struct riegeli_records *list, int64_t i, struct message_fields *out) {
   if (i >= list->count) return false;
   return read_message(list->data + (i > 0 ? list->ends[i - 1] : 0), list->data + list->ends[i], out);
 }
@@ -87,7 +87,7 @@ static int check_signature(const struct array_record_file *f, struct reader *are
 
 static int find_footer(const struct array_record_file *f, struct reader *arena, size_t *out) {
   struct riegeli_records list = {0};
-  struct message postscript;
+  struct message_fields postscript;
   if (f->stored.bytes % RIEGELI_BLOCK != 0 || f->stored.bytes < 2 * RIEGELI_BLOCK)
     return error_set(SHARDRT_EFORMAT,
                      "%s: is cut off, or was never finished: it has %zu bytes, and an ArrayRecord file has a multiple "
@@ -107,7 +107,7 @@ static int find_footer(const struct array_record_file *f, struct reader *arena, 
 static int read_chunks(struct array_record_file *f, const struct riegeli_records *footer, size_t footer_offset) {
   int64_t count = 0;
   for (int64_t i = 0; i < f->nchunks; i++) {
-    struct message m;
+    struct message_fields m;
     if (!read_record(footer, i + 1, &m) || !m.is_there[1]) return bad_file(f, "its footer is malformed");
     if (m.numbers[1] >= footer_offset || m.numbers[3] > INT64_MAX - (uint64_t)count)
       return error_set(SHARDRT_EFORMAT, "%s: its footer says that chunk %lld lies outside of it", f->stored.title,
@@ -122,7 +122,7 @@ static int read_chunks(struct array_record_file *f, const struct riegeli_records
 static int read_footer(struct array_record_file *f, struct reader *arena) {
   size_t offset = 0;
   struct riegeli_records footer = {0};
-  struct message head, counts;
+  struct message_fields head, counts;
   int code = check_signature(f, arena);
   if (code == SHARDRT_OK) code = find_footer(f, arena, &offset);
   if (code != SHARDRT_OK) return code;

@@ -111,8 +111,8 @@ static int cifar_scan(const struct stored *file, struct reader *arena, struct in
   static const char *const name = "record";
   const struct layout *layout = &layouts[0];
   (void)context;
-  int code = find_layout(file, arena, index_skips(writer), &layout);
-  if (code == SHARDRT_OK) code = index_name(writer, 1, &name);
+  int code = find_layout(file, arena, index_writer_skips(writer), &layout);
+  if (code == SHARDRT_OK) code = index_writer_columns(writer, 1, &name);
   for (size_t at = 0; code == SHARDRT_OK && at < file->bytes; at += record_bytes(layout)) {
     const uint8_t *data = NULL;
     const struct reader_mark mark = reader_mark(arena);
@@ -121,7 +121,7 @@ static int cifar_scan(const struct stored *file, struct reader *arena, struct in
     struct index_entry entry = index_entry_of(at, data, record_bytes(layout));
     if (wrong_label(layout, data) >= 0) entry.note = INDEX_DAMAGED;
     reader_release(arena, mark);
-    code = index_add(writer, &entry);
+    code = index_writer_add(writer, &entry);
   }
   return code;
 }
@@ -139,7 +139,7 @@ static int check_asked(const struct cifar *self, const shardrt_field *asked, con
                    asked->name, self->layout->name);
 }
 
-static int add_field(struct cifar *self, const char *name, const shardrt_field *asked) {
+static int add_cifar_field(struct cifar *self, const char *name, const shardrt_field *asked) {
   const int32_t f = self->records.base.nfields, last = self->layout->labels;
   shardrt_field *field = &self->records.base.fields[f];
   int32_t place = 0;
@@ -160,7 +160,7 @@ static int add_field(struct cifar *self, const char *name, const shardrt_field *
   return asked != NULL ? check_asked(self, asked, field) : SHARDRT_OK;
 }
 
-static int set_fields(struct cifar *self, int32_t nfields, const shardrt_field *asked) {
+static int set_cifar_fields(struct cifar *self, int32_t nfields, const shardrt_field *asked) {
   const struct record_file *first = &self->records.files[0];
   for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++)
     if (first->index.rows > 0 && (size_t)first->index.entries[0].bytes == record_bytes(&layouts[i]))
@@ -178,7 +178,8 @@ static int set_fields(struct cifar *self, int32_t nfields, const shardrt_field *
   int code = SHARDRT_OK;
   for (int32_t f = 0; f < count && code == SHARDRT_OK; f++) {
     const int32_t sorted = self->layout->labels == 1 ? 1 - f : f; /* "image" stands before "label" */
-    code = nfields > 0 ? add_field(self, asked[f].name, &asked[f]) : add_field(self, self->layout->names[sorted], NULL);
+    code = nfields > 0 ? add_cifar_field(self, asked[f].name, &asked[f])
+                       : add_cifar_field(self, self->layout->names[sorted], NULL);
   }
   return code;
 }
@@ -189,7 +190,7 @@ static int open_cifar(int32_t npaths, const char *const *paths, int32_t nfields,
   int code =
       records_open(&cifar_format, sizeof(struct cifar), npaths, paths, options, "cifar", cifar_scan, NULL, &made);
   if (code != SHARDRT_OK) return code;
-  code = set_fields((struct cifar *)made, nfields, fields);
+  code = set_cifar_fields((struct cifar *)made, nfields, fields);
   if (code != SHARDRT_OK) {
     shardrt_source_free(&made->base);
     return code;

@@ -26,7 +26,7 @@ struct csv {
 /* ---- fields ----------------------------------------------------------------------------------------------------- */
 
 /* The first line of a file: the names of the columns, or (!named) a row like the others. */
-struct header {
+struct csv_header {
   const uint8_t *line;
   size_t bytes;
   int64_t columns;
@@ -34,9 +34,9 @@ struct header {
   bool named;
 };
 
-static int read_header(const struct csv *self, const struct record_file *file, bool named, struct reader *arena,
-                       struct header *out) {
-  *out = (struct header){.delimiter = self->delimiter, .named = named};
+static int read_csv_header(const struct csv *self, const struct record_file *file, bool named, struct reader *arena,
+                           struct csv_header *out) {
+  *out = (struct csv_header){.delimiter = self->delimiter, .named = named};
   int code = lines_first(&file->stored, arena, self->delimiter, &out->line, &out->bytes);
   if (code == 1 && self->records.verify) {
     const int checked = lines_check(&file->index, &file->stored, out->line, out->bytes);
@@ -47,7 +47,7 @@ static int read_header(const struct csv *self, const struct record_file *file, b
 }
 
 /* The text of a cell, without what quotes make of it. */
-static int plain(struct cell *cell, struct reader *arena) {
+static int unquote_cell(struct cell *cell, struct reader *arena) {
   if (!cell->mixed) return SHARDRT_OK;
   uint8_t *room = reader_room(arena, cell->bytes);
   if (room == NULL) return ALLOC_FAILED;
@@ -60,14 +60,14 @@ static bool same_text(const struct cell *cell, const char *text) {
 }
 
 /* The number of the column that has a name; -1: none has. EFORMAT: two have. */
-static int find_column(const struct header *h, const char *name, struct reader *arena, int64_t *out) {
+static int find_column(const struct csv_header *h, const char *name, struct reader *arena, int64_t *out) {
   struct cell cell;
   size_t at = 0;
   *out = -1;
   for (int64_t column = 0; cell_next(h->line, h->bytes, h->delimiter, &at, &cell); column++) {
     char number[24];
     snprintf(number, sizeof number, "%lld", (long long)column);
-    int code = plain(&cell, arena);
+    int code = unquote_cell(&cell, arena);
     if (code != SHARDRT_OK) return code;
     if (h->named ? !same_text(&cell, name) : strcmp(number, name) != 0) continue;
     if (*out >= 0) return error_set(SHARDRT_EFORMAT, "two columns are called \"%s\"", name);
@@ -84,7 +84,7 @@ static int get_cell(const uint8_t *line, size_t bytes, char delimiter, int64_t c
   for (int64_t i = 0; i <= column; i++)
     if (!cell_next(line, bytes, delimiter, &at, out))
       return error_set(SHARDRT_EFORMAT, "it has no column %lld (from 0 on)", (long long)column);
-  return plain(out, arena);
+  return unquote_cell(out, arena);
 }
 
 /* A sign and digits: a whole number, whether or not it fits in 64 bits. */
@@ -96,7 +96,7 @@ static bool is_whole(const struct cell *cell) {
 }
 
 /* What a column holds, by its first cell. */
-static void guess(const struct cell *cell, shardrt_field *out) {
+static void guess_field(const struct cell *cell, shardrt_field *out) {
   int64_t whole;
   double real;
   *out = (shardrt_field){.name = out->name, .dtype = SHARDRT_INT64};
@@ -113,7 +113,7 @@ static bool is_text(const shardrt_field *field) {
 
 /* The first line, and the first row, which tell what fields are. */
 struct samples {
-  struct header header;
+  struct csv_header header;
   const uint8_t *row;
   size_t row_bytes;
 };
@@ -129,7 +129,7 @@ static int set_asked(struct csv *self, int32_t f, const shardrt_field *asked, co
     code = error_set(SHARDRT_EINVAL, "no column is called \"%s\"", asked->name);
   if (code == SHARDRT_OK) code = get_cell(s->row, s->row_bytes, self->delimiter, self->columns[f], arena, &cell);
   if (code != SHARDRT_OK) return code;
-  guess(&cell, &found);
+  guess_field(&cell, &found);
   const char *name = field->name;
   *field = asked->dtype < 0 && asked->ndim < 0 ? found : *asked;
   field->name = name;
@@ -160,7 +160,7 @@ static int set_guessed(struct csv *self, int32_t f, const struct samples *s, str
   field->name =
       s->header.named ? alloc_text("%.*s", (int)name.bytes, (const char *)name.text) : alloc_text("%d", (int)f);
   if (field->name == NULL) return ALLOC_FAILED;
-  guess(&first, field);
+  guess_field(&first, field);
   self->texts[f] = is_text(field);
   for (int32_t g = 0; g < f; g++)
     if (strcmp(field->name, self->records.base.fields[g].name) == 0)
@@ -169,11 +169,11 @@ static int set_guessed(struct csv *self, int32_t f, const struct samples *s, str
 }
 
 /* A file's columns are those of the first one, in the same order. */
-static int check_columns(const struct csv *self, const struct header *first, const struct record_file *file,
+static int check_columns(const struct csv *self, const struct csv_header *first, const struct record_file *file,
                          struct reader *arena) {
-  struct header h;
+  struct csv_header h;
   const char *title = self->records.files[0].stored.title;
-  int code = read_header(self, file, first->named, arena, &h);
+  int code = read_csv_header(self, file, first->named, arena, &h);
   if (code <= 0) return code;
   if (h.columns != first->columns)
     return error_set(SHARDRT_EFORMAT, "has %lld columns, and %s %lld", (long long)h.columns, title,
@@ -183,8 +183,8 @@ static int check_columns(const struct csv *self, const struct header *first, con
   for (int64_t column = 0; first->named && column < h.columns; column++) {
     cell_next(h.line, h.bytes, h.delimiter, &at, &here);
     cell_next(first->line, first->bytes, h.delimiter, &at_first, &there);
-    code = plain(&here, arena);
-    if (code == SHARDRT_OK) code = plain(&there, arena);
+    code = unquote_cell(&here, arena);
+    if (code == SHARDRT_OK) code = unquote_cell(&there, arena);
     if (code != SHARDRT_OK) return code;
     if (here.bytes != there.bytes || memcmp(here.text, there.text, here.bytes) != 0)
       return error_set(SHARDRT_EFORMAT, "its column %lld (from 0 on) is called \"%.*s\", and in %s \"%.*s\"",
@@ -201,7 +201,7 @@ static int read_samples(const struct csv *self, bool named, struct reader *arena
   int code = 0;
   *out = (struct samples){0};
   for (; code == 0 && file < self->records.nfiles; file++)
-    code = read_header(self, &self->records.files[file], named, arena, &out->header);
+    code = read_csv_header(self, &self->records.files[file], named, arena, &out->header);
   for (; code >= 0 && file < self->records.nfiles; file++) {
     code = check_columns(self, &out->header, &self->records.files[file], arena);
     if (code < 0) return error_prefix(code, "%s", self->records.files[file].stored.title);
@@ -212,7 +212,8 @@ static int read_samples(const struct csv *self, bool named, struct reader *arena
   return records_first(&self->records, 0, arena, &sample, &out->row, &out->row_bytes);
 }
 
-static int set_fields(struct csv *self, int32_t nfields, const shardrt_field *asked, bool named, struct reader *arena) {
+static int set_csv_fields(struct csv *self, int32_t nfields, const shardrt_field *asked, bool named,
+                          struct reader *arena) {
   struct samples s;
   int code = read_samples(self, named, arena, &s);
   if (code != SHARDRT_OK) return code;
@@ -245,7 +246,7 @@ static int open_csv(int32_t npaths, const char *const *paths, int32_t nfields, c
   struct csv *self = (struct csv *)made;
   struct reader arena = {0};
   self->delimiter = delimiter;
-  code = set_fields(self, nfields, fields, rules.header, &arena);
+  code = set_csv_fields(self, nfields, fields, rules.header, &arena);
   reader_clear(&arena);
   if (code != SHARDRT_OK) {
     shardrt_source_free(&made->base);
@@ -257,8 +258,8 @@ static int open_csv(int32_t npaths, const char *const *paths, int32_t nfields, c
 
 /* ---- samples ---------------------------------------------------------------------------------------------------- */
 
-static int make_text(struct cell *cell, struct reader *reader, struct value *out) {
-  int code = plain(cell, reader);
+static int make_cell_text(struct cell *cell, struct reader *reader, struct value *out) {
+  int code = unquote_cell(cell, reader);
   if (code != SHARDRT_OK) return code;
   const int64_t length = (int64_t)cell->bytes;
   *out = value_whole(SHARDRT_UINT8, 1, &length);
@@ -279,7 +280,7 @@ static int make_numbers(const struct csv *self, int32_t f, const uint8_t *line, 
     const long long column = (long long)self->columns[f] + (long long)i;
     if (!cell_next(line, bytes, self->delimiter, &at, &cell))
       return error_set(SHARDRT_EFORMAT, "it has no column %lld (from 0 on)", column);
-    int code = plain(&cell, reader);
+    int code = unquote_cell(&cell, reader);
     if (code != SHARDRT_OK) return code;
     if (!lines_element(cell.text, cell.bytes, out->dtype, (char *)out->data + i * element))
       return error_set(SHARDRT_EFORMAT,
@@ -314,7 +315,7 @@ static int csv_value(const shardrt_source *source, int32_t field, int64_t sample
   if (!self->texts[field])
     code = make_numbers(self, field, line, bytes, at, reader, out);
   else if (cell_next(line, bytes, self->delimiter, &at, &cell))
-    code = make_text(&cell, reader, out);
+    code = make_cell_text(&cell, reader, out);
   else
     code = error_set(SHARDRT_EFORMAT, "it has no column %lld (from 0 on)", (long long)self->columns[field]);
   return code == SHARDRT_OK ? code : csv_error_context(source, field, sample, code);

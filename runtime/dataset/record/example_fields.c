@@ -29,8 +29,8 @@ static int check_strings(const char *name, int64_t count) {
 }
 
 /* What a field is, from the first record's feature and what was asked for. */
-static int set_field(const struct example_feature *feature, const shardrt_field *asked, shardrt_field *out,
-                     int32_t *out_kind) {
+static int set_feature_field(const struct example_feature *feature, const shardrt_field *asked, shardrt_field *out,
+                             int32_t *out_kind) {
   if (feature->name_bytes == 0 || feature->name_bytes > NAME_MOST ||
       memchr(feature->name, '\0', feature->name_bytes) != NULL)
     return error_set(SHARDRT_EFORMAT, "the name of a feature has %zu bytes, or a NUL; names have 1 to %d",
@@ -59,14 +59,14 @@ static int set_field(const struct example_feature *feature, const shardrt_field 
 }
 
 /* A field, and what its feature holds. */
-struct found {
+struct found_feature {
   shardrt_field field;
   int32_t kind;
 };
 
 /* By name: an example's features stand in no order. */
 static int compare_found(const void *a, const void *b) {
-  return strcmp(((const struct found *)a)->field.name, ((const struct found *)b)->field.name);
+  return strcmp(((const struct found_feature *)a)->field.name, ((const struct found_feature *)b)->field.name);
 }
 
 static int refuse_sequence(const uint8_t *data, size_t bytes) {
@@ -79,7 +79,7 @@ static int refuse_sequence(const uint8_t *data, size_t bytes) {
 
 /* Fills `found`, of which *count are made: their names are the caller's. */
 static int find_fields(int32_t nfields, const shardrt_field *asked, const uint8_t *data, size_t bytes, int32_t wanted,
-                       struct found *found, int32_t *count) {
+                       struct found_feature *found, int32_t *count) {
   struct example_feature feature = {0};
   size_t at = 0;
   int code = SHARDRT_OK;
@@ -89,7 +89,7 @@ static int find_fields(int32_t nfields, const shardrt_field *asked, const uint8_
     if (there < 0) return there;
     if (there == 0) return error_set(SHARDRT_EINVAL, "it has no feature \"%s\"", asked[f].name);
     ++*count;
-    code = set_field(&feature, nfields == 0 ? NULL : &asked[f], &found[f].field, &found[f].kind);
+    code = set_feature_field(&feature, nfields == 0 ? NULL : &asked[f], &found[f].field, &found[f].kind);
   }
   if (code != SHARDRT_OK || nfields > 0) return code;
   qsort(found, (size_t)wanted, sizeof *found, compare_found);
@@ -112,7 +112,7 @@ int example_fields(shardrt_source *source, int32_t nfields, const shardrt_field 
     if (more < 0) return more;
   }
   if (count == 0) return error_set(SHARDRT_EFORMAT, "an example without features");
-  struct found *found = alloc_zeros((size_t)count, sizeof *found);
+  struct found_feature *found = alloc_zeros((size_t)count, sizeof *found);
   source->fields = alloc_zeros((size_t)count, sizeof *source->fields);
   kinds->kinds = alloc_zeros((size_t)count, sizeof *kinds->kinds);
   if (found == NULL || source->fields == NULL || kinds->kinds == NULL) {

@@ -122,7 +122,7 @@ static int add_entry(const char *path, const struct dirent *entry, bool full, st
 
 /* Adds the names of the folders in `path` to `folders`, and those of the images to `images` (NULL: they are not
  * wanted), with the path before them where `full`. */
-static int list(const char *path, bool full, struct names *folders, struct names *images) {
+static int list_images(const char *path, bool full, struct names *folders, struct names *images) {
   DIR *directory = opendir(path);
   if (directory == NULL) return refuse_folder(path);
   int code = SHARDRT_OK;
@@ -135,13 +135,14 @@ static int list(const char *path, bool full, struct names *folders, struct names
 }
 
 /* Adds all images in a folder and those within it. */
-static int collect(const char *path, int32_t depth, struct names *images) {
+static int collect_images(const char *path, int32_t depth, struct names *images) {
   if (depth == DEEPEST)
     return error_set(SHARDRT_EIO, "the folder %s: folders within folders, more than %d deep: a link to a folder above?",
                      path, DEEPEST);
   struct names folders = {0};
-  int code = list(path, true, &folders, images);
-  for (int64_t i = 0; i < folders.count && code == SHARDRT_OK; i++) code = collect(folders.texts[i], depth + 1, images);
+  int code = list_images(path, true, &folders, images);
+  for (int64_t i = 0; i < folders.count && code == SHARDRT_OK; i++)
+    code = collect_images(folders.texts[i], depth + 1, images);
   names_clear(&folders);
   return code;
 }
@@ -151,7 +152,7 @@ static int add_class(struct image_folder *self, int32_t label) {
   char *path = alloc_text("%s/%s", self->path, self->classes.texts[label]);
   if (path == NULL) return ALLOC_FAILED;
   const int64_t first = self->files.count;
-  int code = collect(path, 0, &self->files);
+  int code = collect_images(path, 0, &self->files);
   if (code == SHARDRT_OK && self->files.count == first)
     code = error_set(SHARDRT_EFORMAT, "the folder %s: holds no image (.jpg, .jpeg, .png), so this class has no sample",
                      path);
@@ -172,7 +173,7 @@ static int set_labels(struct image_folder *self, const int64_t *firsts) {
 }
 
 static int find_samples(struct image_folder *self) {
-  int code = list(self->path, false, &self->classes, NULL);
+  int code = list_images(self->path, false, &self->classes, NULL);
   if (code != SHARDRT_OK) return code;
   if (self->classes.count == 0 || self->classes.count > INT32_MAX)
     return error_set(SHARDRT_EFORMAT, "%s: holds no folders; each class of images has one", self->title);
@@ -191,7 +192,7 @@ static int find_samples(struct image_folder *self) {
 
 /* ---- the source ------------------------------------------------------------------------------------------------- */
 
-static int set_fields(struct image_folder *self, int32_t nfields, const shardrt_field *asked) {
+static int set_folder_fields(struct image_folder *self, int32_t nfields, const shardrt_field *asked) {
   static const shardrt_field fields[FIELDS] = {
       [IMAGE] = {.name = "image", .dtype = SHARDRT_UINT8, .ndim = 1, .shape = {-1}},
       [LABEL] = {.name = "label", .dtype = SHARDRT_INT64},
@@ -227,7 +228,7 @@ static int open_image_folder(int32_t npaths, const char *const *paths, int32_t n
   if (made == NULL) return ALLOC_FAILED;
   made->path = alloc_text("%s", paths[0]);
   made->title = alloc_text("the folder %s", paths[0]);
-  int code = made->path != NULL && made->title != NULL ? set_fields(made, nfields, fields) : ALLOC_FAILED;
+  int code = made->path != NULL && made->title != NULL ? set_folder_fields(made, nfields, fields) : ALLOC_FAILED;
   if (code == SHARDRT_OK) code = find_samples(made);
   if (code == SHARDRT_OK) code = source_add_file(&made->base, made->title, NULL, hash_files(made));
   if (code != SHARDRT_OK) {
@@ -239,7 +240,7 @@ static int open_image_folder(int32_t npaths, const char *const *paths, int32_t n
 }
 
 /* A whole file, in the arena. */
-static int read_file(const char *path, struct reader *reader, uint8_t **out, int64_t *bytes) {
+static int read_image_file(const char *path, struct reader *reader, uint8_t **out, int64_t *bytes) {
   const int file = open(path, O_RDONLY | O_CLOEXEC);
   struct stat status = {0};
   if (file < 0 || fstat(file, &status) != 0) {
@@ -273,7 +274,7 @@ static int image_folder_value(const shardrt_source *source, int32_t field, int64
   if (field != IMAGE) return SHARDRT_OK;
   uint8_t *data = NULL;
   int64_t bytes = 0;
-  int code = read_file(self->files.texts[sample], reader, &data, &bytes);
+  int code = read_image_file(self->files.texts[sample], reader, &data, &bytes);
   if (code != SHARDRT_OK) return code;
   *out = value_whole(SHARDRT_UINT8, 1, &bytes);
   out->data = data;

@@ -53,7 +53,7 @@ static int open_line(const struct jsonl *self, int64_t sample, const char *title
 /* ---- fields ----------------------------------------------------------------------------------------------------- */
 
 /* Room for `count` fields. */
-static int grow(struct jsonl *self, int32_t count) {
+static int grow_fields(struct jsonl *self, int32_t count) {
   shardrt_source *base = &self->records.base;
   if (count <= self->capacity) return SHARDRT_OK;
   const int32_t capacity = count < 16 ? 16 : count + count / 2;
@@ -82,9 +82,9 @@ static int grow(struct jsonl *self, int32_t count) {
 }
 
 /* A field of that name, else zeroed. */
-static int add_field(struct jsonl *self, const char *name, shardrt_field **out) {
+static int add_jsonl_field(struct jsonl *self, const char *name, shardrt_field **out) {
   const int32_t f = self->records.base.nfields;
-  int code = grow(self, f + 1);
+  int code = grow_fields(self, f + 1);
   if (code != SHARDRT_OK) return code;
   *out = &self->records.base.fields[f];
   self->records.base.nfields++;
@@ -99,7 +99,7 @@ static int add_guessed(struct json_reader *line, const char *name, struct jsonl_
   for (int32_t f = 0; f < self->records.base.nfields; f++)
     if (strcmp(self->records.base.fields[f].name, name) == 0) return json_bad(line, "has two members \"%s\"", name);
   if (self->records.base.nfields == INT16_MAX) return json_bad(line, "has more than %d members", INT16_MAX);
-  int code = add_field(self, name, &field);
+  int code = add_jsonl_field(self, name, &field);
   if (code != SHARDRT_OK) return code;
   self->bytes[self->records.base.nfields - 1] = jsonl_bytes_of(value);
   line->path = self->titles[self->records.base.nfields - 1];
@@ -124,7 +124,7 @@ static int add_asked(struct jsonl *self, const shardrt_field *asked, struct read
   if (strlen(asked->name) >= JSONL_NAME_MOST)
     return error_set(SHARDRT_EINVAL, "the field \"%.40s…\" has a name of more than %d bytes", asked->name,
                      JSONL_NAME_MOST - 1);
-  int code = add_field(self, asked->name, &field);
+  int code = add_jsonl_field(self, asked->name, &field);
   if (code != SHARDRT_OK) return code;
   const char *name = field->name;
   *field = *asked;
@@ -164,7 +164,7 @@ static int find_first(struct jsonl *self, struct reader *arena) {
   return code == SHARDRT_EFORMAT ? SHARDRT_OK : code;
 }
 
-static int set_fields(struct jsonl *self, int32_t nfields, const shardrt_field *asked, struct reader *arena) {
+static int set_jsonl_fields(struct jsonl *self, int32_t nfields, const shardrt_field *asked, struct reader *arena) {
   if (self->records.base.count == 0)
     return error_set(SHARDRT_EFORMAT, "%s: holds no line", self->records.files[0].stored.title);
   int code = find_first(self, arena);
@@ -187,7 +187,7 @@ static int open_jsonl(int32_t npaths, const char *const *paths, int32_t nfields,
       records_open(&jsonl_format, sizeof(struct jsonl), npaths, paths, options, "jsonl", lines_scan, &rules, &made);
   if (code != SHARDRT_OK) return code;
   struct reader arena = {0};
-  code = set_fields((struct jsonl *)made, nfields, fields, &arena);
+  code = set_jsonl_fields((struct jsonl *)made, nfields, fields, &arena);
   reader_clear(&arena);
   if (code != SHARDRT_OK) {
     shardrt_source_free(&made->base);

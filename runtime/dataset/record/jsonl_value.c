@@ -10,7 +10,7 @@ static size_t offset_of(const struct json_reader *r) {
   return r->offset + (size_t)(r->at - r->begin);
 }
 
-static uint8_t peek(struct json_reader *r) {
+static uint8_t peek_value(struct json_reader *r) {
   while (r->at < r->end && (*r->at == ' ' || *r->at == '\t' || *r->at == '\r' || *r->at == '\n')) r->at++;
   return r->at < r->end ? *r->at : 0;
 }
@@ -53,10 +53,10 @@ static int find_key(struct json_reader *r, const char *name, struct jsonl_span *
     const char *rest = NULL;
     bool within;
     const bool found = is_member(&member, name, &rest, &within);
-    if (within && peek(r) == '{') {
+    if (within && peek_value(r) == '{') {
       code = find_key(r, rest, out);
     } else {
-      peek(r);
+      peek_value(r);
       const uint8_t *at = r->at;
       if (found && out->at != NULL) return json_bad(r, "stands twice, again at byte %zu of the file", offset_of(r));
       code = json_skip(r);
@@ -74,7 +74,8 @@ int jsonl_find(struct json_reader *r, const char *name, struct jsonl_span *out) 
   return json_bad(r, "is missing; where lines differ, `fields` says which fields are wanted");
 }
 
-static int members(struct json_reader *r, char name[JSONL_NAME_MOST], size_t used, jsonl_member *take, void *context) {
+static int take_members(struct json_reader *r, char name[JSONL_NAME_MOST], size_t used, jsonl_member *take,
+                        void *context) {
   bool more = true;
   if (!json_accept(r, '{')) return json_malformed(r, object);
   for (bool first = true;; first = false) {
@@ -87,9 +88,9 @@ static int members(struct json_reader *r, char name[JSONL_NAME_MOST], size_t use
                       "the name before byte %zu of the file is too long for a field's, or holds a zero byte; `fields` "
                       "says which are wanted",
                       offset_of(r));
-    if (peek(r) == '{') {
+    if (peek_value(r) == '{') {
       memcpy(name + length, ".", 2);
-      code = members(r, name, length + 1, take, context);
+      code = take_members(r, name, length + 1, take, context);
     } else {
       const uint8_t *at = r->at;
       code = json_skip(r);
@@ -101,7 +102,7 @@ static int members(struct json_reader *r, char name[JSONL_NAME_MOST], size_t use
 
 int jsonl_members(struct json_reader *r, jsonl_member *take, void *context) {
   char name[JSONL_NAME_MOST] = "";
-  int code = members(r, name, 0, take, context);
+  int code = take_members(r, name, 0, take, context);
   return code == SHARDRT_OK ? json_end(r, "nothing behind the object") : code;
 }
 
@@ -116,7 +117,7 @@ static struct json_reader reader_of(const struct json_reader *line, struct jsonl
 
 /* What stands here up to the next comma, bracket or space. */
 static struct jsonl_span next_word(struct json_reader *r) {
-  peek(r);
+  peek_value(r);
   struct jsonl_span word = {r->at, r->at};
   while (word.end < r->end && *word.end != '\0' && strchr(",]} \t\r\n", *word.end) == NULL) word.end++;
   r->at = word.end;
@@ -187,7 +188,7 @@ static int fill_elements(struct filling *f, struct json_reader *r, int32_t d) {
     f->dst += f->element;
     return code;
   }
-  peek(r);
+  peek_value(r);
   const size_t offset = offset_of(r);
   if (!json_accept(r, '[')) {
     const struct jsonl_span word = next_word(r);
@@ -228,7 +229,7 @@ static int make_numbers(struct json_reader *r, const shardrt_field *field, struc
 }
 
 /* The bytes of a text in UTF-8. */
-static int make_text(struct json_reader *r, const shardrt_field *field, struct reader *reader, struct value *out) {
+static int make_json_text(struct json_reader *r, const shardrt_field *field, struct reader *reader, struct value *out) {
   const size_t bytes = (size_t)(r->end - r->at);
   const uint8_t *data = r->at + 1;
   size_t length = bytes - 2;
@@ -257,7 +258,7 @@ int jsonl_value(const struct json_reader *line, struct jsonl_span value, const s
   if (expected != JSONL_UNTOLD && here != expected)
     return json_bad(&r, "at byte %zu of the file stands %s, and in the first line %s", offset_of(&r),
                     here == JSONL_TEXT ? "a text" : "no text", here == JSONL_TEXT ? "none" : "a text");
-  return here == JSONL_TEXT ? make_text(&r, field, reader, out) : make_numbers(&r, field, reader, out);
+  return here == JSONL_TEXT ? make_json_text(&r, field, reader, out) : make_numbers(&r, field, reader, out);
 }
 
 /* ---- guessing --------------------------------------------------------------------------------------------------- */
@@ -266,7 +267,7 @@ int jsonl_value(const struct json_reader *line, struct jsonl_span value, const s
 static int guess_words(struct json_reader *r, shardrt_field *out) {
   out->dtype = SHARDRT_INT64;
   for (;; json_accept(r, ',')) {
-    if (peek(r) == ']' || r->at == r->end) return SHARDRT_OK;
+    if (peek_value(r) == ']' || r->at == r->end) return SHARDRT_OK;
     const struct jsonl_span word = next_word(r);
     bool whole = false;
     if (is_word(word, "true") || is_word(word, "false"))
@@ -282,7 +283,7 @@ static int guess_words(struct json_reader *r, shardrt_field *out) {
 int jsonl_guess(const struct json_reader *line, struct jsonl_span value, shardrt_field *out) {
   struct json_reader r = reader_of(line, value);
   *out = (shardrt_field){.name = out->name};
-  if (peek(&r) == '"') {
+  if (peek_value(&r) == '"') {
     *out = (shardrt_field){.name = out->name, .dtype = SHARDRT_UINT8, .ndim = 1, .shape = {-1}};
     return SHARDRT_OK;
   }

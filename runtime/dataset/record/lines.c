@@ -124,10 +124,10 @@ static int add_line(const struct lines_walk *w, const struct line *line, int64_t
   struct index_entry entry = index_entry_of(line->offset, line->data, line->bytes);
   entry.note = line->number;
   if (line->cells != cells) {
-    if (!index_skips(writer)) return bad_cells(w, line, row, cells);
+    if (!index_writer_skips(writer)) return bad_cells(w, line, row, cells);
     entry.note = INDEX_DAMAGED;
   }
-  return index_add(writer, &entry);
+  return index_writer_add(writer, &entry);
 }
 
 /* Names the column, with the first line's checksum where that is none of the samples. */
@@ -139,10 +139,10 @@ static int name_column(const struct stored *file, struct reader *arena, const st
   size_t bytes;
   if (r->header && lines_first(file, arena, r->delimiter, &first, &bytes) == 1)
     snprintf(text, sizeof text, "line %08x", (unsigned)crc32c(0, first, bytes));
-  return index_name(writer, 1, &name);
+  return index_writer_columns(writer, 1, &name);
 }
 
-int lines_check(const struct index *index, const struct stored *file, const uint8_t *first, size_t bytes) {
+int lines_check(const struct index_file *index, const struct stored *file, const uint8_t *first, size_t bytes) {
   const char *sum = strchr(index->names[0], ' ');
   const uint32_t crc = crc32c(0, first, bytes);
   if (sum == NULL || strtoul(sum, NULL, 16) == crc) return SHARDRT_OK;
@@ -161,7 +161,7 @@ int lines_scan(const struct stored *file, struct reader *arena, struct index_wri
   while (code == SHARDRT_OK) {
     struct line line = {0};
     code = next_line(&w, &line);
-    if (code < 0) return index_lose_rest(writer, file, w.at, code);
+    if (code < 0) return index_writer_lose_rest(writer, file, w.at, code);
     if (code == 0) break;
     code = SHARDRT_OK;
     if (line.bytes == 0) continue;

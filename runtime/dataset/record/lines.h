@@ -2,7 +2,7 @@
 #ifndef SHARDRT_DATASET_RECORD_LINES_H
 #define SHARDRT_DATASET_RECORD_LINES_H
 
-#include "dataset/index.h"
+#include "dataset/index_file.h"
 
 /* How the lines of a file are told apart. */
 struct lines_rules {
@@ -18,7 +18,7 @@ struct lines_rules {
 int lines_scan(const struct stored *file, struct reader *arena, struct index_writer *writer, const void *rules);
 
 /* That the first line is what it was when the index was made. EFORMAT. */
-int lines_check(const struct index *index, const struct stored *file, const uint8_t *first, size_t bytes);
+int lines_check(const struct index_file *index, const struct stored *file, const uint8_t *first, size_t bytes);
 
 /* The first line of a file that is not empty, wherever it is: 1; 0: there is none. `delimiter` as in the rules. */
 int lines_first(const struct stored *file, struct reader *arena, char delimiter, const uint8_t **out, size_t *bytes);

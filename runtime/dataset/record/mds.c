@@ -21,11 +21,11 @@ enum { NDARRAY_NDIM_BITS = 2, DTYPE_ROOM = 16 };
 
 /* FIXED: elements of a dtype and shape; ARRAY…: the shape stands in the sample, and in ARRAY the dtype before it;
  * NUMBER: one in text, as which DIGITS can be asked for; TEXT: what is no elements. */
-enum kind { RAW, FIXED, ARRAY_OF_DTYPE, ARRAY, TEXT, DIGITS, NUMBER };
+enum mds_kind { RAW, FIXED, ARRAY_OF_DTYPE, ARRAY, TEXT, DIGITS, NUMBER };
 
 struct column {
   int32_t number; /* in the shards */
-  enum kind kind;
+  enum mds_kind kind;
 };
 
 struct mds {
@@ -49,7 +49,7 @@ static int32_t dtype_of_byte(uint8_t byte) {
 }
 
 /* Reads what stands before an array's elements into dtype (where it is there), ndim and shape; *head is its bytes. */
-static int read_array_head(enum kind kind, const uint8_t *data, size_t bytes, shardrt_field *out, size_t *head) {
+static int read_array_head(enum mds_kind kind, const uint8_t *data, size_t bytes, shardrt_field *out, size_t *head) {
   static const char malformed[] = "its array has a malformed dtype or shape";
   size_t at = 0;
   if (kind == ARRAY) {
@@ -76,8 +76,8 @@ static int read_array_head(enum kind kind, const uint8_t *data, size_t bytes, sh
   return SHARDRT_OK;
 }
 
-static int read_array(enum kind kind, const shardrt_field *field, const uint8_t *data, size_t bytes,
-                      struct reader *reader, struct value *out) {
+static int read_mds_array(enum mds_kind kind, const shardrt_field *field, const uint8_t *data, size_t bytes,
+                          struct reader *reader, struct value *out) {
   shardrt_field found = {.dtype = field->dtype};
   size_t head = 0;
   int code = read_array_head(kind, data, bytes, &found, &head);
@@ -117,7 +117,7 @@ static int32_t number_dtype(const char *name) {
 }
 
 /* "int16:2,3", what stands behind "ndarray:". */
-static bool read_static_array(const char *text, enum kind *kind, shardrt_field *out) {
+static bool read_static_array(const char *text, enum mds_kind *kind, shardrt_field *out) {
   char dtype[DTYPE_ROOM] = "";
   const size_t length = strcspn(text, ":");
   if (length >= sizeof dtype) return false;
@@ -138,10 +138,10 @@ static bool read_static_array(const char *text, enum kind *kind, shardrt_field *
 }
 
 /* What a column's encoding says of its field; where the samples say it, that is left. */
-static int read_encoding(const struct mds_column *column, enum kind *kind, shardrt_field *out) {
+static int read_mds_encoding(const struct mds_column *column, enum mds_kind *kind, shardrt_field *out) {
   static const struct {
     const char *name;
-    enum kind kind;
+    enum mds_kind kind;
   } bytes[] = {{"bytes", RAW}, {"str", TEXT},       {"jpeg", TEXT},        {"png", TEXT},
                {"json", TEXT}, {"str_int", DIGITS}, {"str_float", DIGITS}, {"str_decimal", DIGITS}};
   static const char array[] = "ndarray:";
@@ -186,12 +186,12 @@ static int read_first(const struct mds *self, const struct column *column, shard
 }
 
 /* Of numbers in text: where a dtype is asked for, and not bytes. */
-static bool is_number_asked(enum kind kind, const shardrt_field *asked) {
+static bool is_number_asked(enum mds_kind kind, const shardrt_field *asked) {
   return kind == DIGITS && asked->dtype >= 0 && asked->ndim <= 0;
 }
 
 /* Makes of the field that a column is what is asked for, which may not be what it is not. */
-static int set_asked(const struct mds_column *column, const shardrt_field *asked, enum kind *kind,
+static int set_asked(const struct mds_column *column, const shardrt_field *asked, enum mds_kind *kind,
                      shardrt_field *field) {
   bool fits = asked->ndim < 0 || *kind != FIXED || asked->ndim == field->ndim;
   if (is_number_asked(*kind, asked)) {
@@ -220,12 +220,13 @@ static int set_asked(const struct mds_column *column, const shardrt_field *asked
   return SHARDRT_OK;
 }
 
-static int set_field(struct mds *self, const struct mds_column *column, int32_t number, const shardrt_field *asked) {
+static int set_mds_field(struct mds *self, const struct mds_column *column, int32_t number,
+                         const shardrt_field *asked) {
   shardrt_field *field = &self->records.base.fields[self->records.base.nfields];
   struct column *out = &self->columns[self->records.base.nfields];
   shardrt_field found;
   out->number = number;
-  int code = read_encoding(column, &out->kind, &found);
+  int code = read_mds_encoding(column, &out->kind, &found);
   if (code != SHARDRT_OK) return code;
   found.name = alloc_text("%s", column->name);
   if (found.name == NULL) return ALLOC_FAILED;
@@ -235,7 +236,8 @@ static int set_field(struct mds *self, const struct mds_column *column, int32_t 
   return code == SHARDRT_OK && asked != NULL ? set_asked(column, asked, &out->kind, field) : code;
 }
 
-static int set_fields(struct mds *self, const struct mds_index *index, int32_t nfields, const shardrt_field *asked) {
+static int set_mds_fields(struct mds *self, const struct mds_index *index, int32_t nfields,
+                          const shardrt_field *asked) {
   const size_t count = (size_t)(nfields > 0 ? nfields : index->ncolumns);
   self->records.base.fields = alloc_zeros(count, sizeof *self->records.base.fields);
   if (self->records.base.fields == NULL) return ALLOC_FAILED;
@@ -243,12 +245,12 @@ static int set_fields(struct mds *self, const struct mds_index *index, int32_t n
   if (self->columns == NULL) return ALLOC_FAILED;
   int code = SHARDRT_OK;
   for (int32_t c = 0; nfields == 0 && c < index->ncolumns && code == SHARDRT_OK; c++)
-    code = set_field(self, &index->columns[c], c, NULL);
+    code = set_mds_field(self, &index->columns[c], c, NULL);
   for (int32_t f = 0; f < nfields && code == SHARDRT_OK; f++) {
     int32_t c = 0;
     while (c < index->ncolumns && strcmp(index->columns[c].name, asked[f].name) != 0) c++;
     if (c == index->ncolumns) return error_set(SHARDRT_EINVAL, "it has no column \"%s\"", asked[f].name);
-    code = set_field(self, &index->columns[c], c, &asked[f]);
+    code = set_mds_field(self, &index->columns[c], c, &asked[f]);
   }
   return code;
 }
@@ -301,7 +303,7 @@ static int open_mds(int32_t npaths, const char *const *paths, int32_t nfields, c
   int code = read_index(paths[0], options, &index);
   if (code == SHARDRT_OK) code = open_shards(made, paths[0], &index, options);
   if (code == SHARDRT_OK) {
-    code = set_fields(made, &index, nfields, fields);
+    code = set_mds_fields(made, &index, nfields, fields);
     if (code != SHARDRT_OK) error_prefix(code, "the folder %s", paths[0]);
   }
   mds_index_clear(&index);
@@ -325,7 +327,7 @@ static int mds_value(const shardrt_source *source, int32_t field, int64_t sample
   int code = records_get(&self->records, sample, column->number, reader, &data, &bytes);
   if (code != SHARDRT_OK) return code;
   if (column->kind == ARRAY || column->kind == ARRAY_OF_DTYPE)
-    code = read_array(column->kind, &source->fields[field], data, bytes, reader, out);
+    code = read_mds_array(column->kind, &source->fields[field], data, bytes, reader, out);
   else if (column->kind == NUMBER)
     code = read_number(&source->fields[field], data, bytes, reader, out);
   else

@@ -18,16 +18,13 @@
 #include "base/digest.h"
 #include "base/error.h"
 #include "base/hash.h"
+#include "base/little_endian.h"
 #include "codec/decompress.h"
 #include "storage/gunzip.h"
 #include "storage/local/url.h"
 #include "storage/write/cache.h"
 
 enum { OFFSET_BYTES = 4 };
-
-static uint32_t read_32(const uint8_t *bytes) {
-  return (uint32_t)bytes[0] | (uint32_t)bytes[1] << 8 | (uint32_t)bytes[2] << 16 | (uint32_t)bytes[3] << 24;
-}
 
 /* ---- a whole file's hashes --------------------------------------------------------------------------------------- */
 
@@ -58,17 +55,17 @@ static int check_file(const char *title, const struct mds_file *file, const uint
 /* ---- a compressed shard ------------------------------------------------------------------------------------------ */
 
 /* What is wanted of the cache. */
-struct contents {
+struct shard_contents {
   const struct stored *file;
   const struct mds_shard *shard;
   enum decompress_kind kind;
 };
 
-static bool fits(const struct mapping *cached, const void *context) {
-  return cached->bytes == (size_t)((const struct contents *)context)->shard->raw.bytes;
+static bool contents_fit(const struct mapping *cached, const void *context) {
+  return cached->bytes == (size_t)((const struct shard_contents *)context)->shard->raw.bytes;
 }
 
-static int write_contents(const struct contents *c, const uint8_t *data, struct newfile *out) {
+static int write_contents(const struct shard_contents *c, const uint8_t *data, struct newfile *out) {
   const size_t bytes = (size_t)c->shard->raw.bytes;
   int code = check_file(c->file->title, &c->shard->zip, data, c->file->bytes);
   if (code != SHARDRT_OK) return code;
@@ -84,7 +81,7 @@ static int write_contents(const struct contents *c, const uint8_t *data, struct 
 }
 
 static int make_unpacked(struct newfile *out, const void *context) {
-  const struct contents *c = context;
+  const struct shard_contents *c = context;
   struct reader reader = {0};
   const uint8_t *data = NULL;
   int code = stored_get(c->file, 0, c->file->bytes, &reader, &data);
@@ -113,12 +110,12 @@ static int map_gzipped(const struct stored *file, const struct mds_shard *shard,
 /* What the compressed file holds. Of one on a server nothing is read where the cache has it. */
 static int map_contents(const struct stored *file, const struct mds_shard *shard, const char *cache,
                         struct mapping *out) {
-  struct contents contents = {.file = file, .shard = shard};
+  struct shard_contents contents = {.file = file, .shard = shard};
   const struct cache_request request = {.path = file->path,
                                         .file = &file->map,
                                         .folder = cache,
                                         .work_bytes = (size_t)shard->raw.bytes,
-                                        .fits = fits,
+                                        .fits = contents_fit,
                                         .make = make_unpacked,
                                         .context = &contents};
   if (shard->raw.bytes > UINT32_MAX)
@@ -172,7 +169,7 @@ static int scan_sample(const struct scan *s, const struct stored *file, int64_t 
   for (int32_t c = 0; c < s->index->ncolumns; c++) {
     size_t size = (size_t)s->index->columns[c].size;
     if (size == 0) {
-      size = read_32(data + sizes);
+      size = little_endian_32(data + sizes);
       sizes += OFFSET_BYTES;
     }
     if (size > bytes - at) return bad_sample(file, sample, offset, "has columns that are larger than it is");
@@ -206,13 +203,13 @@ static int scan_samples(const struct scan *s, const struct stored *file, struct 
     const uint8_t *pair;
     code = stored_get(file, (size_t)(i + 1) * OFFSET_BYTES, 2 * OFFSET_BYTES, arena, &pair);
     if (code != SHARDRT_OK) return code;
-    const size_t begin = read_32(pair), end = read_32(pair + OFFSET_BYTES);
+    const size_t begin = little_endian_32(pair), end = little_endian_32(pair + OFFSET_BYTES);
     if (begin < head || end < begin || end > file->bytes)
       code = bad_sample(file, i, begin, "lies outside of the file, or ends before it begins");
     else
       code = scan_range(s, file, i, begin, end, arena, row);
-    if (code == SHARDRT_EFORMAT && index_skips(writer)) code = note_damage(s, begin, row);
-    if (code == SHARDRT_OK) code = index_add(writer, row);
+    if (code == SHARDRT_EFORMAT && index_writer_skips(writer)) code = note_damage(s, begin, row);
+    if (code == SHARDRT_OK) code = index_writer_add(writer, row);
     reader_release(arena, mark);
   }
   return code;
@@ -222,19 +219,19 @@ static int mds_scan(const struct stored *file, struct reader *arena, struct inde
   const struct scan *s = context;
   const char *names[MDS_COLUMNS_MOST];
   for (int32_t c = 0; c < s->index->ncolumns; c++) names[c] = s->index->columns[c].name;
-  int code = index_name(writer, s->index->ncolumns, names);
+  int code = index_writer_columns(writer, s->index->ncolumns, names);
   if (code != SHARDRT_OK) return code;
   const uint8_t *all;
   code = stored_get(file, 0, file->bytes, arena, &all);
   /* Of a shard that is cut off, the samples that are there can be told, unless it had a hash. */
-  const bool by_sample = index_skips(writer) && s->shard->raw.nhashes == 0;
+  const bool by_sample = index_writer_skips(writer) && s->shard->raw.nhashes == 0;
   if (code == SHARDRT_OK && !by_sample) code = check_file(file->title, &s->shard->raw, all, file->bytes);
-  if (code != SHARDRT_OK) return index_lose_rest(writer, file, 0, code);
+  if (code != SHARDRT_OK) return index_writer_lose_rest(writer, file, 0, code);
   if (file->bytes / OFFSET_BYTES < 2 || s->shard->samples > (int64_t)(file->bytes / OFFSET_BYTES) - 2 ||
-      read_32(all) != s->shard->samples) {
+      little_endian_32(all) != s->shard->samples) {
     code = error_set(SHARDRT_EFORMAT, "%s: is no MDS shard of %lld samples, as index.json tells", file->title,
                      (long long)s->shard->samples);
-    return index_lose_rest(writer, file, 0, code);
+    return index_writer_lose_rest(writer, file, 0, code);
   }
   struct index_entry *row = alloc_array((size_t)s->index->ncolumns, sizeof *row);
   if (row == NULL) return ALLOC_FAILED;
@@ -284,7 +281,7 @@ int mds_shard_open(const char *folder, const struct mds_index *index, const stru
     code = check_file(out->stored.title, &shard->raw, out->stored.map.data, out->stored.bytes);
   if (code == SHARDRT_OK) {
     snprintf(kind, sizeof kind, "mds %016" PRIx64, columns_hash(index, shard));
-    code = index_open(&out->stored, kind, options->cache, skips, mds_scan, &context, &out->index);
+    code = index_file_open(&out->stored, kind, options->cache, skips, mds_scan, &context, &out->index);
   }
   return skips ? code : index_tell_option(code);
 }

@@ -8,17 +8,17 @@
 #include "base/search.h"
 #include "base/size.h"
 
-static int open_file(struct records *self, const char *path, const shardrt_source_options *options, const char *kind,
-                     index_scan *scan, const void *context) {
+static int open_indexed_file(struct records *self, const char *path, const shardrt_source_options *options,
+                             const char *kind, index_scan *scan, const void *context) {
   struct record_file *file = &self->files[self->nfiles];
   int code = stored_open(path, options, &file->stored);
   if (code != SHARDRT_OK) return code;
   self->nfiles++;
   code = source_add_file(&self->base, file->stored.title, &file->stored, 0);
   if (code != SHARDRT_OK) return code;
-  code = index_open(&file->stored, kind, options->cache, self->skips, scan, context, &file->index);
+  code = index_file_open(&file->stored, kind, options->cache, self->skips, scan, context, &file->index);
   if (code != SHARDRT_OK) return code;
-  if (guard_verify(options, GUARD_DEFAULT_RECORDS) == SHARDRT_VERIFY_ONCE) code = index_once(&file->index);
+  if (guard_verify(options, GUARD_DEFAULT_RECORDS) == SHARDRT_VERIFY_ONCE) code = index_file_once(&file->index);
   if (code != SHARDRT_OK) return code;
   file->first = self->base.count;
   self->base.count += file->index.rows;
@@ -35,7 +35,7 @@ int records_open(const struct source_format *format, size_t bytes, int32_t npath
   made->files = alloc_zeros((size_t)npaths, sizeof *made->files);
   int code = made->files != NULL ? SHARDRT_OK : ALLOC_FAILED;
   for (int32_t i = 0; i < npaths && code == SHARDRT_OK; i++)
-    code = open_file(made, paths[i], options, kind, scan, context);
+    code = open_indexed_file(made, paths[i], options, kind, scan, context);
   if (code != SHARDRT_OK) {
     shardrt_source_free(&made->base);
     return code;
@@ -56,7 +56,7 @@ int records_get(const struct records *self, int64_t sample, int32_t column, stru
                 size_t *bytes) {
   int64_t row;
   const struct record_file *file = records_find(self, sample, &row);
-  return index_get(&file->index, &file->stored, row, column, self->verify, reader, out, bytes);
+  return index_file_get(&file->index, &file->stored, row, column, self->verify, reader, out, bytes);
 }
 
 int records_first(const struct records *self, int32_t column, struct reader *reader, int64_t *sample,
@@ -145,7 +145,7 @@ int records_source_error_context(const shardrt_source *source, int32_t field, in
 void records_close(shardrt_source *source) {
   struct records *self = (struct records *)source;
   for (int32_t i = 0; i < self->nfiles; i++) {
-    index_close(&self->files[i].index);
+    index_file_close(&self->files[i].index);
     stored_close(&self->files[i].stored);
   }
   alloc_free(self->files);

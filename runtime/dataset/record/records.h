@@ -3,12 +3,12 @@
 #ifndef SHARDRT_DATASET_RECORD_RECORDS_H
 #define SHARDRT_DATASET_RECORD_RECORDS_H
 
-#include "dataset/index.h"
+#include "dataset/index_file.h"
 #include "dataset/source.h"
 
 struct record_file {
   struct stored stored;
-  struct index index;
+  struct index_file index;
   int64_t first; /* the number of its first sample among those of all files */
 };
 

@@ -23,7 +23,7 @@
 
 enum { NAMES_MOST = 8, DIGITS_MOST = 24 }; /* names of one field: "jpg;jpeg;png"; of a number in text */
 
-enum kind { RAW, NUMBER, NPY };
+enum tar_kind { RAW, NUMBER, NPY };
 
 /* The columns that a field is in one file, in the order of its names; -1: the file has no such column. */
 struct places {
@@ -32,7 +32,7 @@ struct places {
 
 struct tar {
   struct records records;
-  enum kind *kinds;      /* of each field */
+  enum tar_kind *kinds;  /* of each field */
   struct places *places; /* of field f in file i: places[f * nfiles + i] */
 };
 
@@ -67,7 +67,7 @@ static enum content content_of_all(const char *names) {
 }
 
 /* How a field is made of its member's bytes. EINVAL: what is asked for would take them as what they are not. */
-static int set_kind(const char *name, const shardrt_field *asked, enum kind *out) {
+static int set_kind(const char *name, const shardrt_field *asked, enum tar_kind *out) {
   const enum content content = content_of_all(name);
   const bool as_found = asked == NULL || asked->dtype < 0;
   const bool bytes = !as_found && asked->dtype == SHARDRT_UINT8 && asked->ndim == 1 && asked->shape[0] < 0;
@@ -91,7 +91,7 @@ static int set_kind(const char *name, const shardrt_field *asked, enum kind *out
   return SHARDRT_OK;
 }
 
-static int32_t find_column(const struct index *index, const char *name, size_t length) {
+static int32_t find_column(const struct index_file *index, const char *name, size_t length) {
   for (int32_t c = 0; c < index->columns; c++)
     if (strlen(index->names[c]) == length && memcmp(index->names[c], name, length) == 0) return c;
   return -1;
@@ -161,7 +161,7 @@ static int set_npy(const struct tar *self, int32_t f, shardrt_field *field) {
   return SHARDRT_OK;
 }
 
-static int set_field(struct tar *self, const char *name, const shardrt_field *asked) {
+static int set_tar_field(struct tar *self, const char *name, const shardrt_field *asked) {
   const int32_t f = self->records.base.nfields;
   shardrt_field *field = &self->records.base.fields[f];
   field->name = alloc_text("%s", name);
@@ -191,16 +191,16 @@ static int compare_names(const void *a, const void *b) {
 
 /* All fields of the first file, by name. */
 static int set_all(struct tar *self) {
-  const struct index *index = &self->records.files[0].index;
+  const struct index_file *index = &self->records.files[0].index;
   const char *names[TAR_COLUMNS_MOST];
   for (int32_t c = 0; c < index->columns; c++) names[c] = index->names[c];
   qsort((void *)names, (size_t)index->columns, sizeof *names, compare_names);
   int code = SHARDRT_OK;
-  for (int32_t c = 0; c < index->columns && code == SHARDRT_OK; c++) code = set_field(self, names[c], NULL);
+  for (int32_t c = 0; c < index->columns && code == SHARDRT_OK; c++) code = set_tar_field(self, names[c], NULL);
   return code;
 }
 
-static int set_fields(struct tar *self, int32_t nfields, const shardrt_field *asked) {
+static int set_tar_fields(struct tar *self, int32_t nfields, const shardrt_field *asked) {
   const int32_t count = nfields > 0 ? nfields : self->records.files[0].index.columns;
   if (nfields == 0 && count > TAR_COLUMNS_MOST)
     return error_set(SHARDRT_EFORMAT, "%s: its index has %d columns, and an archive at most %d",
@@ -213,7 +213,7 @@ static int set_fields(struct tar *self, int32_t nfields, const shardrt_field *as
   if (self->places == NULL) return ALLOC_FAILED;
   if (nfields == 0) return set_all(self);
   int code = SHARDRT_OK;
-  for (int32_t f = 0; f < nfields && code == SHARDRT_OK; f++) code = set_field(self, asked[f].name, &asked[f]);
+  for (int32_t f = 0; f < nfields && code == SHARDRT_OK; f++) code = set_tar_field(self, asked[f].name, &asked[f]);
   return code;
 }
 
@@ -222,7 +222,7 @@ static int open_tar(int32_t npaths, const char *const *paths, int32_t nfields, c
   struct records *made;
   int code = records_open(&tar_format, sizeof(struct tar), npaths, paths, options, "tar", tar_index_scan, NULL, &made);
   if (code != SHARDRT_OK) return code;
-  code = set_fields((struct tar *)made, nfields, fields);
+  code = set_tar_fields((struct tar *)made, nfields, fields);
   if (code != SHARDRT_OK) {
     shardrt_source_free(&made->base);
     return code;
@@ -246,7 +246,7 @@ static int read_number_text(const char *name, const uint8_t *data, size_t bytes,
   return error_set(SHARDRT_EFORMAT, "its \"%s\" is no whole number; \"bytes\" in `fields` takes it as it is", name);
 }
 
-static int make_value(enum kind kind, const shardrt_field *field, const uint8_t *data, size_t bytes,
+static int make_value(enum tar_kind kind, const shardrt_field *field, const uint8_t *data, size_t bytes,
                       struct reader *reader, struct value *out) {
   *out = value_whole(field->dtype, field->ndim, field->shape);
   if (kind == NUMBER) {

@@ -66,7 +66,7 @@ static void clear_row(const struct grouping *g) {
 /* Ends the sample at hand, if there is one. */
 static int end_sample(struct grouping *g, struct index_writer *writer) {
   if (writer == NULL || g->key[0] == '\0') return SHARDRT_OK;
-  int code = index_add(writer, g->row);
+  int code = index_writer_add(writer, g->row);
   if (code == SHARDRT_OK) code = note_key(g, g->key);
   clear_row(g);
   return code;
@@ -102,7 +102,7 @@ static int lose_rest(struct grouping *g, struct index_writer *writer, int code) 
   if (writer == NULL) return code;
   const size_t from = g->key[0] != '\0' ? g->started : g->walk.at;
   g->key[0] = '\0';
-  return index_lose_rest(writer, g->file, from, code);
+  return index_writer_lose_rest(writer, g->file, from, code);
 }
 
 /* All members, from the archive's start. */
@@ -158,16 +158,16 @@ int tar_index_scan(const struct stored *file, struct reader *arena, struct index
   const struct input input = stored_input(file);
   g->file = file;
   g->walk = (struct tar_walk){.input = &input, .arena = arena};
-  code = pass_members(g, index_skips(writer), NULL);
+  code = pass_members(g, index_writer_skips(writer), NULL);
   if (code == SHARDRT_OK && g->columns == 0)
     code = error_set(SHARDRT_EFORMAT, "%s: holds no sample: none of its members is called name.field", file->title);
   if (code == SHARDRT_OK) {
     g->row = alloc_array((size_t)g->columns, sizeof *g->row);
-    code = g->row != NULL ? index_name(writer, g->columns, (const char *const *)g->names) : ALLOC_FAILED;
+    code = g->row != NULL ? index_writer_columns(writer, g->columns, (const char *const *)g->names) : ALLOC_FAILED;
   }
   if (code == SHARDRT_OK) {
     clear_row(g);
-    code = pass_members(g, index_skips(writer), writer);
+    code = pass_members(g, index_writer_skips(writer), writer);
   }
   if (code == SHARDRT_OK) code = check_keys(g);
   for (int32_t c = 0; c < g->columns; c++) alloc_free(g->names[c]);

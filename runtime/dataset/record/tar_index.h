@@ -2,7 +2,7 @@
 #ifndef SHARDRT_DATASET_RECORD_TAR_INDEX_H
 #define SHARDRT_DATASET_RECORD_TAR_INDEX_H
 
-#include "dataset/index.h"
+#include "dataset/index_file.h"
 
 enum { TAR_COLUMNS_MOST = 256 };
 

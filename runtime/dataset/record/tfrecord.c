@@ -5,6 +5,7 @@
  * where: the index does. Fields are features (example_fields.h). */
 #include "base/crc32c.h"
 #include "base/error.h"
+#include "base/little_endian.h"
 #include "dataset/formats.h"
 #include "dataset/record/example_fields.h"
 #include "dataset/record/records.h"
@@ -16,11 +17,7 @@ struct tfrecord {
   struct example_kinds kinds;
 };
 
-static uint32_t read_32(const uint8_t *bytes) {
-  return (uint32_t)bytes[0] | (uint32_t)bytes[1] << 8 | (uint32_t)bytes[2] << 16 | (uint32_t)bytes[3] << 24;
-}
-
-static uint32_t unmask(uint32_t masked) {
+static uint32_t unmask_crc(uint32_t masked) {
   const uint32_t rotated = masked - 0xa282ead8u;
   return rotated >> 17 | rotated << 15;
 }
@@ -36,7 +33,7 @@ static int refuse_compressed(const struct stored *file, struct reader *arena) {
   const uint8_t *head;
   if (file->bytes < HEAD_BYTES) return SHARDRT_OK;
   int code = stored_get(file, 0, HEAD_BYTES, arena, &head);
-  if (code != SHARDRT_OK || unmask(read_32(head + 8)) == crc32c(0, head, 8)) return code;
+  if (code != SHARDRT_OK || unmask_crc(little_endian_32(head + 8)) == crc32c(0, head, 8)) return code;
   if (head[0] == 0x1f && head[1] == 0x8b)
     return error_set(SHARDRT_EFORMAT, "%s: is gzipped, and so has no random access: `gunzip` it", file->title);
   const bool zlib = (head[0] & 0x0f) == 8 && (head[0] << 8 | head[1]) % 31 == 0;
@@ -55,8 +52,8 @@ static int scan_record(const struct stored *file, struct reader *arena, struct i
   if (file->bytes - start < HEAD_BYTES) return bad_record(file, record, start, "is cut off within its length");
   int code = stored_get(file, start, HEAD_BYTES, arena, &head);
   if (code != SHARDRT_OK) return code;
-  const uint64_t length = (uint64_t)read_32(head) | (uint64_t)read_32(head + 4) << 32;
-  if (unmask(read_32(head + 8)) != crc32c(0, head, 8))
+  const uint64_t length = little_endian_64(head);
+  if (unmask_crc(little_endian_32(head + 8)) != crc32c(0, head, 8))
     return bad_record(file, record, start,
                       record == 0 ? "is no TFRecord file, or its length is damaged (CRC-32C)"
                                   : "its length is damaged (CRC-32C)");
@@ -65,12 +62,12 @@ static int scan_record(const struct stored *file, struct reader *arena, struct i
   code = stored_get(file, start + HEAD_BYTES, (size_t)length + TAIL_BYTES, arena, &data);
   if (code != SHARDRT_OK) return code;
   struct index_entry entry = index_entry_of(start + HEAD_BYTES, data, (size_t)length);
-  if (entry.crc != unmask(read_32(data + length))) {
-    if (!index_skips(writer)) return bad_record(file, record, start, "its data is damaged (CRC-32C)");
+  if (entry.crc != unmask_crc(little_endian_32(data + length))) {
+    if (!index_writer_skips(writer)) return bad_record(file, record, start, "its data is damaged (CRC-32C)");
     entry.note = INDEX_DAMAGED;
   }
   *at += HEAD_BYTES + (size_t)length + TAIL_BYTES;
-  return index_add(writer, &entry);
+  return index_writer_add(writer, &entry);
 }
 
 static int tfrecord_scan(const struct stored *file, struct reader *arena, struct index_writer *writer,
@@ -78,12 +75,12 @@ static int tfrecord_scan(const struct stored *file, struct reader *arena, struct
   (void)context;
   static const char *const name = "record";
   int code = refuse_compressed(file, arena);
-  if (code == SHARDRT_OK) code = index_name(writer, 1, &name);
+  if (code == SHARDRT_OK) code = index_writer_columns(writer, 1, &name);
   size_t at = 0;
   for (int64_t record = 0; at < file->bytes && code == SHARDRT_OK; record++) {
     const struct reader_mark mark = reader_mark(arena);
     code = scan_record(file, arena, writer, record, &at);
-    if (code == SHARDRT_EFORMAT) return index_lose_rest(writer, file, at, code);
+    if (code == SHARDRT_EFORMAT) return index_writer_lose_rest(writer, file, at, code);
     reader_release(arena, mark);
   }
   return code;

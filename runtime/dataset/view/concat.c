@@ -9,7 +9,7 @@
 #include "base/search.h"
 
 /* The base that a sample is of; `likely` is looked at first. */
-static int32_t part_of(const struct concat_source *c, int64_t sample, int32_t likely) {
+static int32_t concat_part(const struct concat_source *c, int64_t sample, int32_t likely) {
   if (sample >= c->firsts[likely] && sample < c->firsts[likely + 1]) return likely;
   assert(sample >= 0 && sample < c->view.head.count);
   return (int32_t)search_part(c->firsts, sizeof *c->firsts, c->view.head.nbases, sample);
@@ -19,7 +19,7 @@ static int32_t part_of(const struct concat_source *c, int64_t sample, int32_t li
 int64_t concat_translate(const shardrt_source *source, const int64_t *samples, int64_t n, int32_t *base,
                          int64_t *translated) {
   const struct concat_source *c = (const struct concat_source *)source;
-  *base = part_of(c, samples[0], *base);
+  *base = concat_part(c, samples[0], *base);
   const int64_t first = c->firsts[*base], end = c->firsts[*base + 1];
   int64_t run = 0;
   for (; run < n && samples[run] >= first && samples[run] < end; run++) translated[run] = samples[run] - first;
@@ -29,7 +29,8 @@ int64_t concat_translate(const shardrt_source *source, const int64_t *samples, i
 void concat_compute(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n, void *dst) {
   (void)field;
   int32_t *labels = dst, part = 0;
-  for (int64_t i = 0; i < n; i++) labels[i] = part = part_of((const struct concat_source *)source, samples[i], part);
+  for (int64_t i = 0; i < n; i++)
+    labels[i] = part = concat_part((const struct concat_source *)source, samples[i], part);
 }
 
 uint64_t concat_fingerprint(const shardrt_source *source) {
@@ -150,14 +151,31 @@ int shardrt_source_concat(int32_t nparts, shardrt_source *const *parts, const ch
   return code;
 }
 
-int concat_files(concat_open *open, int32_t npaths, const char *const *paths, int32_t nfields,
-                 const shardrt_field *fields, const shardrt_source_options *options, shardrt_source **out) {
-  if (npaths == 1) return open(paths[0], nfields, fields, options, out);
+/* ---- files ------------------------------------------------------------------------------------------------------ */
+
+static int open_file_of(const struct source_format *format, size_t bytes, concat_open *open, const char *path,
+                        int32_t nfields, const shardrt_field *fields, const shardrt_source_options *options,
+                        shardrt_source **out) {
+  shardrt_source *made = source_new(format, bytes);
+  if (made == NULL) return ALLOC_FAILED;
+  int code = open(made, path, nfields, fields, options);
+  if (code < 0) {
+    shardrt_source_free(made);
+    return code;
+  }
+  *out = made;
+  return SHARDRT_OK;
+}
+
+int concat_files(const struct source_format *format, size_t bytes, concat_open *open, int32_t npaths,
+                 const char *const *paths, int32_t nfields, const shardrt_field *fields,
+                 const shardrt_source_options *options, shardrt_source **out) {
+  if (npaths == 1) return open_file_of(format, bytes, open, paths[0], nfields, fields, options, out);
   shardrt_source **opened = alloc_zeros((size_t)npaths, sizeof(shardrt_source *));
   if (opened == NULL) return ALLOC_FAILED;
   int code = SHARDRT_OK;
   for (int32_t i = 0; i < npaths && code == SHARDRT_OK; i++)
-    code = open(paths[i], nfields, fields, options, &opened[i]);
+    code = open_file_of(format, bytes, open, paths[i], nfields, fields, options, &opened[i]);
   if (code == SHARDRT_OK) code = shardrt_source_concat(npaths, opened, NULL, out);
   for (int32_t i = 0; i < npaths; i++) shardrt_source_free(opened[i]);
   alloc_free((void *)opened);

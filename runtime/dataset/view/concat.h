@@ -26,10 +26,13 @@ uint64_t concat_fingerprint(const shardrt_source *source);
 uint64_t concat_transform_hash(const shardrt_source *source);
 void concat_close(shardrt_source *source);
 
-/* The samples of one or more files, one file's after the other's, given how a format opens one: its open_files. */
-typedef int concat_open(const char *path, int32_t nfields, const shardrt_field *fields,
-                        const shardrt_source_options *options, shardrt_source **out);
-int concat_files(concat_open *open, int32_t npaths, const char *const *paths, int32_t nfields,
-                 const shardrt_field *fields, const shardrt_source_options *options, shardrt_source **out);
+/* Fills a new source of a format, whose samples are one file's; after a failure the caller frees it. */
+typedef int concat_open(shardrt_source *source, const char *path, int32_t nfields, const shardrt_field *fields,
+                        const shardrt_source_options *options);
+/* What a format's `open_files` does, given how it opens one file: one file's samples come after the other's. A source
+ * of one file has `bytes` bytes, the format's own struct. */
+int concat_files(const struct source_format *format, size_t bytes, concat_open *open, int32_t npaths,
+                 const char *const *paths, int32_t nfields, const shardrt_field *fields,
+                 const shardrt_source_options *options, shardrt_source **out);
 
 #endif

@@ -23,7 +23,7 @@ static int64_t words_of(int64_t samples) {
 }
 
 /* Which sample of the base is the k-th that counts; needs 0 <= k < count. */
-static int64_t sample_of(const struct filter *f, int64_t k) {
+static int64_t filtered_sample(const struct filter *f, int64_t k) {
   assert(k >= 0 && k < f->view.head.count);
   if (f->words == NULL) return k;
   const int64_t block = search_part(f->before, sizeof *f->before, f->nblocks, k);
@@ -38,7 +38,7 @@ static int64_t sample_of(const struct filter *f, int64_t k) {
 static int64_t filter_translate(const shardrt_source *source, const int64_t *samples, int64_t n, int32_t *base,
                                 int64_t *translated) {
   *base = 0;
-  for (int64_t i = 0; i < n; i++) translated[i] = sample_of((const struct filter *)source, samples[i]);
+  for (int64_t i = 0; i < n; i++) translated[i] = filtered_sample((const struct filter *)source, samples[i]);
   return n;
 }
 

@@ -85,7 +85,7 @@ static int32_t find_room(const struct fit *self, int32_t wanted) {
 }
 
 /* Ascending: the longest first, of equal ones the first. */
-static void sort(struct fit *self, const int32_t *lengths, int32_t n) {
+static void sort_lengths(struct fit *self, const int32_t *lengths, int32_t n) {
   assert(n <= self->most);
   for (int32_t i = 0; i < n; i++) self->sorted[i] = (int64_t)(self->capacity - lengths[i]) << 32 | i;
   qsort(self->sorted, (size_t)n, sizeof *self->sorted, compare_int64);
@@ -93,7 +93,7 @@ static void sort(struct fit *self, const int32_t *lengths, int32_t n) {
 
 int32_t fit_rows(struct fit *self, const int32_t *lengths, int32_t n, int32_t *rows) {
   int32_t count = 0;
-  sort(self, lengths, n);
+  sort_lengths(self, lengths, n);
   for (int32_t k = 0; k < n; k++) {
     const int32_t i = (int32_t)(self->sorted[k] & INT32_MAX);
     const int32_t room = find_room(self, lengths[i]);

@@ -97,7 +97,7 @@ static int check_weights(int32_t nparts, const double *weights, double *sum) {
 }
 
 /* Whether every part has a whole number of samples in `period` of them, as exactly as a double tells. */
-static bool fits(int32_t nparts, const double *weights, double sum, int32_t period) {
+static bool period_fits(int32_t nparts, const double *weights, double sum, int32_t period) {
   for (int32_t p = 0; p < nparts; p++) {
     const double samples = weights[p] / sum * period;
     if (samples < 0.5 || fabs(samples - nearbyint(samples)) > 1e-9 * period) return false;
@@ -140,8 +140,8 @@ static int set_weights(struct mix *self, const double *weights) {
   self->weights = alloc_zeros((size_t)n, sizeof *self->weights);
   if (self->weights == NULL) return ALLOC_FAILED;
   int32_t period = n;
-  while (period < PERIOD_MOST && !fits(n, weights, sum, period)) period++;
-  if (!fits(n, weights, sum, period)) {
+  while (period < PERIOD_MOST && !period_fits(n, weights, sum, period)) period++;
+  if (!period_fits(n, weights, sum, period)) {
     round_weights(self, weights, sum);
     return SHARDRT_OK;
   }

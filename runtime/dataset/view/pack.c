@@ -332,7 +332,7 @@ static int check_field(const shardrt_field *field) {
   return SHARDRT_OK;
 }
 
-static int set_fields(struct pack *p, shardrt_source *base, int32_t field) {
+static int set_packed_fields(struct pack *p, shardrt_source *base, int32_t field) {
   if (shardrt_source_field(base, field) == NULL)
     return error_set(SHARDRT_EINVAL, "field %d of a source of %d fields", (int)field, (int)base->nfields);
   const shardrt_field *tokens = &base->fields[field];
@@ -363,7 +363,7 @@ static int fill_pack(struct pack *p, shardrt_source *base, int32_t field, const 
   p->filled = 1;
   const int64_t words[] = {field, o->length, o->window, o->longer, o->shuffle, (int64_t)o->seed};
   p->hash = hash_bytes(0, words, sizeof words);
-  return set_fields(p, base, field);
+  return set_packed_fields(p, base, field);
 }
 
 /* All that needs the other processes. */

@@ -51,7 +51,7 @@ struct bad {
   const int64_t *samples; /* that were left out */
 };
 
-static int explain(const void *context, struct reader *reader, int64_t first, int64_t count, void *found) {
+static int explain_bad(const void *context, struct reader *reader, int64_t first, int64_t count, void *found) {
   const struct bad *bad = context;
   struct filter_reason *reasons = found;
   reader->thorough = true;
@@ -85,7 +85,7 @@ static int find_reasons(shardrt_job *job, struct filter *f, const shardrt_source
                                   .items = list_bad(f, samples),
                                   .item_bytes = sizeof *f->reasons,
                                   .chunk = 1,
-                                  .look = explain,
+                                  .look = explain_bad,
                                   .context = &bad};
     void *reasons = NULL;
     code = survey_run(&survey, &reasons);

@@ -15,7 +15,7 @@
 enum { PAUSE = 200 * 1000 /* ns */, MAX_THREADS = 256 };
 
 /* One process's share: items first … first + count - 1. */
-struct share {
+struct survey_share {
   const struct survey *survey;
   int64_t first, count;
   char *found;
@@ -28,14 +28,14 @@ struct share {
   char message[2048];
 };
 
-static struct reader *take_reader(struct share *self) {
+static struct reader *take_reader(struct survey_share *self) {
   pthread_mutex_lock(&self->lock);
   struct reader *reader = self->code == SHARDRT_OK ? self->idle[--self->nidle] : NULL;
   pthread_mutex_unlock(&self->lock);
   return reader;
 }
 
-static void give_reader(struct share *self, struct reader *reader, int64_t chunk, int code) {
+static void give_reader(struct survey_share *self, struct reader *reader, int64_t chunk, int code) {
   pthread_mutex_lock(&self->lock);
   self->idle[self->nidle++] = reader;
   if (code < 0 && (self->code == SHARDRT_OK || chunk < self->failed_chunk)) {
@@ -48,7 +48,7 @@ static void give_reader(struct share *self, struct reader *reader, int64_t chunk
 
 /* After a failure nothing more is begun. */
 static void look_at_chunk(void *context, int64_t chunk) {
-  struct share *self = context;
+  struct survey_share *self = context;
   const struct survey *survey = self->survey;
   const int64_t first = chunk * survey->chunk, left = self->count - first;
   struct reader *reader = left > 0 ? take_reader(self) : NULL;
@@ -74,7 +74,7 @@ static bool look_for(struct team *team, double seconds) {
 }
 
 /* Until all processes are done, or one of them failed: they meet more often than the job's timeout runs out. */
-static int look_together(struct share *self, struct team *team, shardrt_job *job) {
+static int look_together(struct survey_share *self, struct team *team, shardrt_job *job) {
   const shardrt_job_info *info = shardrt_job_info_get(job);
   struct progress {
     int32_t looking, failed;
@@ -99,7 +99,7 @@ static int look_together(struct share *self, struct team *team, shardrt_job *job
   return code;
 }
 
-static int look_at_share(struct share *self, struct team *team) {
+static int look_at_share(struct survey_share *self, struct team *team) {
   shardrt_job *job = self->survey->job;
   const int64_t chunks = self->count / self->survey->chunk + 1;    /* the last may be empty */
   team_spread(team, look_at_chunk, self, chunks < 2 ? 2 : chunks); /* for one, a team would wake no thread */
@@ -113,7 +113,7 @@ static int look_at_share(struct share *self, struct team *team) {
 }
 
 /* Makes what `threads` threads need, and room for what is found of `room` items. */
-static int prepare_share(struct share *self, int32_t threads, int64_t room, struct team **team) {
+static int prepare_share(struct survey_share *self, int32_t threads, int64_t room, struct team **team) {
   const size_t n = (size_t)threads;
   self->readers = alloc_zeros(n, sizeof *self->readers);
   if (self->readers == NULL) return ALLOC_FAILED;
@@ -132,7 +132,7 @@ static int prepare_share(struct share *self, int32_t threads, int64_t room, stru
 }
 
 /* What is found of items beyond the share's count, up to `room`, is zeros. */
-static int run_share(struct share *self, int64_t room) {
+static int run_survey_share(struct survey_share *self, int64_t room) {
   const int64_t chunks = self->count / self->survey->chunk + 1;
   int32_t threads = machine_cores();
   if (threads > chunks) threads = (int32_t)chunks;
@@ -155,10 +155,10 @@ int survey_run(const struct survey *survey, void **out) {
   const int64_t processes = info != NULL ? info->process_count : 1, index = info != NULL ? info->process_index : 0;
   const int64_t room = survey->items / processes + (survey->items % processes != 0); /* of each */
   const int64_t first = index * room < survey->items ? index * room : survey->items;
-  struct share share = {.survey = survey, .first = first};
+  struct survey_share share = {.survey = survey, .first = first};
   share.count = survey->items - first < room ? survey->items - first : room;
   pthread_mutex_init(&share.lock, NULL);
-  int code = run_share(&share, room);
+  int code = run_survey_share(&share, room);
   pthread_mutex_destroy(&share.lock);
   void *all = NULL;
   if (code == SHARDRT_OK && processes > 1) {

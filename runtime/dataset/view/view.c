@@ -55,14 +55,15 @@ void view_close(shardrt_source *source) {
 /* ---- reading ---------------------------------------------------------------------------------------------------- */
 
 /* Samples of a view that follow one another and are of one base. */
-struct run {
+struct view_run {
   int32_t base; /* which one; that of the run before where this is the next one's */
   int64_t samples[VIEW_CHUNK];
   int64_t count;
 };
 
 /* The run that the first of n samples begin. */
-static const shardrt_source *begin_run(const struct view *self, const int64_t *samples, int64_t n, struct run *run) {
+static const shardrt_source *begin_run(const struct view *self, const int64_t *samples, int64_t n,
+                                       struct view_run *run) {
   run->count =
       self->head.format->translate(&self->head, samples, n < VIEW_CHUNK ? n : VIEW_CHUNK, &run->base, run->samples);
   assert(run->count > 0 && run->count <= n && run->base >= 0 && run->base < self->head.nbases);
@@ -70,7 +71,8 @@ static const shardrt_source *begin_run(const struct view *self, const int64_t *s
 }
 
 /* One sample's base, and its number there. */
-static const shardrt_source *base_of(const shardrt_source *source, int64_t sample, int32_t *base, int64_t *translated) {
+static const shardrt_source *view_base(const shardrt_source *source, int64_t sample, int32_t *base,
+                                       int64_t *translated) {
   *base = 0;
   const int64_t found = source->format->translate(source, &sample, 1, base, translated);
   assert(found == 1 && *base >= 0 && *base < source->nbases);
@@ -94,7 +96,7 @@ int view_gather(const shardrt_source *source, int32_t field, const int64_t *samp
   const size_t bytes = source_box_bytes(&source->fields[field], inner);
   const int64_t *epochs = reader->epochs;
   const struct reader_mark mark = reader_mark(reader);
-  struct run run;
+  struct view_run run;
   run.base = 0;
   int code = SHARDRT_OK;
   for (int64_t done = 0; done < n && code == SHARDRT_OK; done += run.count) {
@@ -111,7 +113,7 @@ int view_gather(const shardrt_source *source, int32_t field, const int64_t *samp
 int view_extents(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
                  const shardrt_box *inner, struct extents *out) {
   const struct view *self = (const struct view *)source;
-  struct run run;
+  struct view_run run;
   run.base = 0;
   int code = SHARDRT_OK;
   for (int64_t done = 0; field < self->shared && done < n && code == SHARDRT_OK; done += run.count) {
@@ -127,7 +129,7 @@ int view_value(const shardrt_source *source, int32_t field, int64_t sample, stru
   if (field >= self->shared) return SHARDRT_OK;
   int32_t b;
   int64_t translated;
-  const shardrt_source *base = base_of(source, sample, &b, &translated);
+  const shardrt_source *base = view_base(source, sample, &b, &translated);
   if (base->format->value == NULL) return SHARDRT_OK;
   return base->format->value(base, base_field(self, b, field), translated, reader, out, handled);
 }
@@ -137,7 +139,7 @@ const void *view_find(const shardrt_source *source, int32_t field, int64_t sampl
   if (field >= self->shared) return NULL;
   int32_t b;
   int64_t translated;
-  const shardrt_source *base = base_of(source, sample, &b, &translated);
+  const shardrt_source *base = view_base(source, sample, &b, &translated);
   if (base->format->find == NULL) return NULL;
   return base->format->find(base, base_field(self, b, field), translated, first, bytes);
 }
@@ -147,7 +149,7 @@ int view_error_context(const shardrt_source *source, int32_t field, int64_t samp
   if (field >= self->shared) return code;
   int32_t b;
   int64_t translated;
-  const shardrt_source *base = base_of(source, sample, &b, &translated);
+  const shardrt_source *base = view_base(source, sample, &b, &translated);
   return source_error_context(base, base_field(self, b, field), translated, code);
 }
 
@@ -155,7 +157,7 @@ int64_t view_number(const shardrt_source *source, int64_t sample) {
   const struct view *self = (const struct view *)source;
   int32_t b;
   int64_t translated;
-  const shardrt_source *base = base_of(source, sample, &b, &translated);
+  const shardrt_source *base = view_base(source, sample, &b, &translated);
   return source_number(base, translated) + (self->numbers != NULL ? self->numbers[b] : 0);
 }
 

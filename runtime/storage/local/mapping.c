@@ -92,7 +92,7 @@ const char *mapping_path_at(const void *address) {
 
 /* ---- mapping ---- */
 
-static int map(const char *path, int fd, struct mapping *out) {
+static int map_file(const char *path, int fd, struct mapping *out) {
   struct stat status;
   if (fstat(fd, &status) != 0) return error_set(SHARDRT_EIO, "%s: %s", path, strerror(errno));
   if (!S_ISREG(status.st_mode))
@@ -126,7 +126,7 @@ int mapping_open(const char *path, struct mapping *out) {
   /* Not blocking: a pipe would wait for a writer. */
   int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) return error_set(SHARDRT_EIO, "%s: %s", path, strerror(errno));
-  int code = map(path, fd, out);
+  int code = map_file(path, fd, out);
   close(fd);
   return code;
 }

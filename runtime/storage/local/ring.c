@@ -59,7 +59,7 @@ static void count_taken(struct ring *self, unsigned taken) {
 }
 
 /* Gives the kernel what was held back, and waits until `least` reads have ended (fewer where there are fewer). */
-static void turn(struct ring *self, unsigned least) {
+static void turn_ring(struct ring *self, unsigned least) {
   if (self->broken) return;
   const int taken = io_uring_submit_and_wait(&self->uring, least);
   if (taken < 0)
@@ -70,18 +70,18 @@ static void turn(struct ring *self, unsigned least) {
 }
 
 void ring_read(struct ring *self, int file, size_t offset, size_t bytes, void *scratch) {
-  while (self->held + self->flying == self->depth && !self->broken) turn(self, TOGETHER);
+  while (self->held + self->flying == self->depth && !self->broken) turn_ring(self, TOGETHER);
   struct io_uring_sqe *entry = self->broken ? NULL : io_uring_get_sqe(&self->uring);
   if (entry == NULL) return;
   io_uring_prep_read(entry, file, scratch, (unsigned)bytes, offset);
   if (bytes >= LARGE) entry->flags |= IOSQE_ASYNC;
   assert(self->held + self->flying < self->depth);
   self->bytes[self->held++] = (unsigned)bytes;
-  if (self->held == TOGETHER) turn(self, 0);
+  if (self->held == TOGETHER) turn_ring(self, 0);
 }
 
 size_t ring_flush(struct ring *self) {
-  if (self->held > 0) turn(self, 0);
+  if (self->held > 0) turn_ring(self, 0);
   const size_t begun = self->begun;
   self->begun = 0;
   return begun;
@@ -89,7 +89,7 @@ size_t ring_flush(struct ring *self) {
 
 bool ring_free(struct ring *self) {
   if (self == NULL) return true;
-  while (self->held + self->flying > 0 && !self->broken) turn(self, self->held + self->flying);
+  while (self->held + self->flying > 0 && !self->broken) turn_ring(self, self->held + self->flying);
   for (int look = 0; look < LOOKS && self->flying > 0; look++) {
     nanosleep(&(struct timespec){.tv_nsec = PAUSE}, NULL);
     count_ended(self);

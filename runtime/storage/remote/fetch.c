@@ -117,7 +117,7 @@ int fetch_new(struct fetch **out) {
 }
 
 /* Takes an attempt away from the library. */
-static void stop(struct fetch *self, struct transfer *t) {
+static void stop_transfer(struct fetch *self, struct transfer *t) {
   if (t->running) curl_multi_remove_handle(self->multi, t->easy);
   t->running = false;
   curl_slist_free_all(t->headers);
@@ -227,7 +227,7 @@ static double seconds_in_all(const struct fetch *self, const struct fetch_reques
   return ALL_TRIES * limit_of(self->seconds, bytes);
 }
 
-static int start(struct fetch *self, struct transfer *t) {
+static int start_transfer(struct fetch *self, struct transfer *t) {
   struct fetch_request *r = t->request;
   int code = r->take != NULL ? r->take(r->context, NULL, 0) : SHARDRT_OK;
   if (code != SHARDRT_OK) return code;
@@ -256,7 +256,7 @@ static int take_up(struct fetch *self, struct transfer *t, struct fetch_request 
   t->request = request;
   t->tries = 0;
   t->begun = shardrt_clock();
-  return start(self, t);
+  return start_transfer(self, t);
 }
 
 /* ---- how it went ------------------------------------------------------------------------------------------------ */
@@ -284,7 +284,7 @@ static int give_up(const struct transfer *t, const char *why, const char *more) 
 }
 
 /* Has the attempt made again after a pause, if there is still one, and time for it. */
-static int again(struct fetch *self, struct transfer *t, int32_t tries, const char *why) {
+static int try_again(struct fetch *self, struct transfer *t, int32_t tries, const char *why) {
   const double now = shardrt_clock(), end = t->begun + seconds_in_all(self, t->request);
   const double asked = retry_after(t->easy);
   double most = FIRST_PAUSE;
@@ -299,11 +299,11 @@ static int again(struct fetch *self, struct transfer *t, int32_t tries, const ch
 }
 
 /* After the library has ended an attempt. */
-static int settle(struct fetch *self, struct transfer *t, CURLcode result, int32_t tries, bool *done) {
+static int settle_transfer(struct fetch *self, struct transfer *t, CURLcode result, int32_t tries, bool *done) {
   char why[CURL_ERROR_SIZE + 64];
   struct reply *reply = &t->reply;
   struct fetch_request *r = t->request;
-  stop(self, t);
+  stop_transfer(self, t);
   *done = false;
   if (reply->code != SHARDRT_OK) return error_set(reply->code, "%s", reply->message);
   if (reply->kind_known && (result == CURLE_OK || reply->stopped)) {
@@ -315,21 +315,21 @@ static int settle(struct fetch *self, struct transfer *t, CURLcode result, int32
       return SHARDRT_OK;
     }
     snprintf(why, sizeof why, "%zu bytes came, not %zu", reply->got, reply->promised);
-    return again(self, t, tries, why);
+    return try_again(self, t, tries, why);
   }
-  if (reply->wrong[0] != '\0') return again(self, t, tries, reply->wrong);
+  if (reply->wrong[0] != '\0') return try_again(self, t, tries, reply->wrong);
   if (result == CURLE_OK || (result == CURLE_WRITE_ERROR && !reply->accepted)) { /* by its status */
     const bool is_passing = reply->status == 408 || reply->status == 429 || reply->status >= 500;
     snprintf(why, sizeof why, "the server answers %ld%s", reply->status, reply_advice(reply->status));
-    return is_passing ? again(self, t, tries, why) : give_up(t, why, "");
+    return is_passing ? try_again(self, t, tries, why) : give_up(t, why, "");
   }
   snprintf(why, sizeof why, "%s", t->why[0] != '\0' ? t->why : curl_easy_strerror(result));
-  return is_final(result) ? give_up(t, why, "") : again(self, t, tries, why);
+  return is_final(result) ? give_up(t, why, "") : try_again(self, t, tries, why);
 }
 
 /* ---- all of them ------------------------------------------------------------------------------------------------ */
 
-struct run {
+struct fetch_round {
   struct fetch_request *requests;
   int64_t n, begun, done;
   int32_t tries;
@@ -338,7 +338,7 @@ struct run {
 };
 
 /* Gives every transfer that is free something to do; *pause: until the next one that waits, ms. */
-static int begin(struct fetch *self, struct run *run, int *pause) {
+static int begin_transfers(struct fetch *self, struct fetch_round *run, int *pause) {
   const double now = shardrt_clock();
   *pause = 1000;
   for (int32_t i = 0; i < IN_FLIGHT; i++) {
@@ -347,7 +347,7 @@ static int begin(struct fetch *self, struct run *run, int *pause) {
     if (t->request == NULL && run->begun < run->n)
       code = take_up(self, t, &run->requests[run->begun++]);
     else if (t->request != NULL && !t->running && t->next <= now)
-      code = start(self, t);
+      code = start_transfer(self, t);
     else if (t->request != NULL && !t->running && 1000 * (t->next - now) < *pause)
       *pause = (int)(1000 * (t->next - now)) + 1;
     if (code != SHARDRT_OK) return code;
@@ -355,7 +355,7 @@ static int begin(struct fetch *self, struct run *run, int *pause) {
   return SHARDRT_OK;
 }
 
-static int finish(struct fetch *self, struct run *run) {
+static int take_ended(struct fetch *self, struct fetch_round *run) {
   int left;
   for (CURLMsg *m = curl_multi_info_read(self->multi, &left); m != NULL; m = curl_multi_info_read(self->multi, &left)) {
     struct transfer *t = NULL;
@@ -363,7 +363,7 @@ static int finish(struct fetch *self, struct run *run) {
     const CURLcode result = m->data.result;
     curl_easy_getinfo(m->easy_handle, CURLINFO_PRIVATE, (char **)&t);
     bool done;
-    int code = settle(self, t, result, run->tries, &done);
+    int code = settle_transfer(self, t, result, run->tries, &done);
     if (code == SHARDRT_OK && done) {
       code = run->ended(run->context, t->request);
       t->request = NULL;
@@ -376,18 +376,18 @@ static int finish(struct fetch *self, struct run *run) {
 
 int fetch_run(struct fetch *self, struct fetch_request *requests, int64_t n, int32_t tries, fetch_ended *ended,
               void *context) {
-  struct run run = {.requests = requests, .n = n, .tries = tries, .ended = ended, .context = context};
+  struct fetch_round run = {.requests = requests, .n = n, .tries = tries, .ended = ended, .context = context};
   int code = set_seconds(self);
   while (run.done < n && code == SHARDRT_OK) {
     int running, pause;
-    code = begin(self, &run, &pause);
+    code = begin_transfers(self, &run, &pause);
     if (code != SHARDRT_OK) break;
     curl_multi_perform(self->multi, &running);
-    code = finish(self, &run);
+    code = take_ended(self, &run);
     if (code == SHARDRT_OK && run.done < n) curl_multi_poll(self->multi, NULL, 0, pause, NULL);
   }
   for (int32_t i = 0; i < IN_FLIGHT; i++) { /* after a failure some may still run */
-    stop(self, &self->transfers[i]);
+    stop_transfer(self, &self->transfers[i]);
     self->transfers[i].request = NULL;
   }
   return code;

@@ -139,22 +139,22 @@ bool rangecache_read(const struct rangecache *self, struct rangecache_block *blo
 
 /* ---- the limit -------------------------------------------------------------------------------------------------- */
 
-struct found {
+struct cached_file {
   struct timespec used;
   int64_t bytes;
   char name[NAME];
 };
 
-struct found_list {
-  struct found *list;
+struct cached_files {
+  struct cached_file *list;
   size_t count, capacity;
   int64_t bytes;
 };
 
-static int add_found(struct found_list *all, const struct found *one) {
+static int add_found(struct cached_files *all, const struct cached_file *one) {
   if (all->count == all->capacity) {
     const size_t capacity = all->capacity > 0 ? 2 * all->capacity : 1024;
-    struct found *larger = alloc_array(capacity, sizeof *larger);
+    struct cached_file *larger = alloc_array(capacity, sizeof *larger);
     if (larger == NULL) return ALLOC_FAILED;
     if (all->count > 0) memcpy(larger, all->list, all->count * sizeof *larger);
     alloc_free(all->list);
@@ -167,7 +167,7 @@ static int add_found(struct found_list *all, const struct found *one) {
 }
 
 /* Lists the blocks of one of the folders. */
-static int list_folder(int folder, int32_t number, struct found_list *all) {
+static int list_folder(int folder, int32_t number, struct cached_files *all) {
   char name[8];
   struct stat status;
   int code = SHARDRT_OK;
@@ -180,7 +180,7 @@ static int list_folder(int folder, int32_t number, struct found_list *all) {
     return SHARDRT_OK;
   }
   for (const struct dirent *e = readdir(names); e != NULL && code == SHARDRT_OK; e = readdir(names)) {
-    struct found one;
+    struct cached_file one;
     const size_t length = strlen(e->d_name);
     if (e->d_name[0] == '.' || length > NAME - 4 || fstatat(fd, e->d_name, &status, AT_SYMLINK_NOFOLLOW) != 0) continue;
     one.used = status.st_atim;
@@ -195,7 +195,7 @@ static int list_folder(int folder, int32_t number, struct found_list *all) {
 }
 
 static int by_use(const void *a, const void *b) {
-  const struct found *x = a, *y = b;
+  const struct cached_file *x = a, *y = b;
   if (x->used.tv_sec != y->used.tv_sec) return x->used.tv_sec < y->used.tv_sec ? -1 : 1;
   return (x->used.tv_nsec > y->used.tv_nsec) - (x->used.tv_nsec < y->used.tv_nsec);
 }
@@ -203,7 +203,7 @@ static int by_use(const void *a, const void *b) {
 /* Counts what is there, and removes what was not used for the longest time until `bytes` more are within `most`.
  * Locked. */
 static int make_place(int folder, int64_t bytes, int64_t most, int64_t *used) {
-  struct found_list all = {0};
+  struct cached_files all = {0};
   int code = SHARDRT_OK;
   for (int32_t i = 0; i < FOLDERS && code == SHARDRT_OK; i++) code = list_folder(folder, i, &all);
   if (code == SHARDRT_OK && all.count > 0) qsort(all.list, all.count, sizeof *all.list, by_use);

@@ -12,7 +12,7 @@ struct about {
   int32_t whole;
 };
 
-static struct rangecache_key key_of(const char *what, const char *url, const struct fetch_version *version) {
+static struct rangecache_key hashed_key(const char *what, const char *url, const struct fetch_version *version) {
   struct rangecache_key key;
   uint64_t *halves[] = {&key.a, &key.b};
   for (int64_t i = 0; i < 2; i++) {
@@ -26,7 +26,7 @@ static struct rangecache_key key_of(const char *what, const char *url, const str
 
 /* A file that the server says nothing of but its length is known by what it begins with, too. */
 static void set_key(struct remote *self, const struct fetch_request *request) {
-  self->key = key_of("file", self->url, &self->version);
+  self->key = hashed_key("file", self->url, &self->version);
   self->blocks = self->version.bytes / RANGECACHE_BLOCK + (self->version.bytes % RANGECACHE_BLOCK != 0);
   if (self->version.etag[0] == '\0' && self->version.modified[0] == '\0' && request->got > 0) {
     self->key.a = hash_bytes(self->key.a, request->data, request->got);
@@ -53,14 +53,14 @@ static int check_whole(const struct remote *self, const struct fetch_request *re
   return SHARDRT_OK;
 }
 
-struct opening {
+struct remote_opening {
   struct remote *remote;
   struct about known;
   bool there;
 };
 
-static int opened(void *context, struct fetch_request *request) {
-  struct opening *opening = context;
+static int take_opened(void *context, struct fetch_request *request) {
+  struct remote_opening *opening = context;
   struct remote *self = opening->remote;
   opening->there = request->kind != FETCH_MISSING;
   if (!opening->there) return SHARDRT_OK;
@@ -83,14 +83,14 @@ static bool read_about(const struct remote *self, const struct rangecache_key *k
 
 /* Asks the server for the first block, unless the file is the one that the cache knows. */
 static int ask_server(struct remote *self, struct fetch *fetch, bool *there) {
-  const struct rangecache_key key = key_of("about", self->url, NULL);
-  struct opening opening = {.remote = self};
+  const struct rangecache_key key = hashed_key("about", self->url, NULL);
+  struct remote_opening opening = {.remote = self};
   const bool known = read_about(self, &key, &opening.known);
   struct fetch_request request = {.url = self->url,
                                   .shown = self->shown,
                                   .bytes = RANGECACHE_BLOCK,
                                   .known = known ? &opening.known.version : NULL};
-  int code = fetch_run(fetch, &request, 1, FETCH_TRIES, opened, &opening);
+  int code = fetch_run(fetch, &request, 1, FETCH_TRIES, take_opened, &opening);
   *there = opening.there;
   if (code != SHARDRT_OK || !*there || request.kind == FETCH_SAME) return code;
   struct about about = {.version = self->version, .whole = self->whole};

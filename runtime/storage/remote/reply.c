@@ -86,12 +86,12 @@ static bool end_here(struct reply *self, int code) {
 }
 
 /* Not an answer to this request; an answer to the next one may be. */
-static bool mismatch(struct reply *self, const char *what) {
+static bool note_mismatch(struct reply *self, const char *what) {
   snprintf(self->wrong, sizeof self->wrong, "the server answers %ld, %s", self->status, what);
   return false;
 }
 
-static bool changed(struct reply *self, const char *what) {
+static bool refuse_changed(struct reply *self, const char *what) {
   return end_here(self, error_set(SHARDRT_EIO,
                                   "%s: the file on the server is another one since it was opened (its %s has changed); "
                                   "data of the two is never mixed: start again, with files that stay as they are",
@@ -111,9 +111,9 @@ static bool check_version(struct reply *self, int64_t bytes) {
                                     "to, and so its bytes cannot be counted: it must serve this file as it is",
                                     self->request->shown));
   if (wanted == NULL || fetch_version_same(wanted, found)) return true;
-  return changed(self, wanted->bytes != bytes                   ? "length"
-                       : strcmp(wanted->etag, found->etag) != 0 ? "ETag"
-                                                                : "Last-Modified");
+  return refuse_changed(self, wanted->bytes != bytes                   ? "length"
+                              : strcmp(wanted->etag, found->etag) != 0 ? "ETag"
+                                                                       : "Last-Modified");
 }
 
 static bool accept_body(struct reply *self, enum fetch_kind kind, size_t promised) {
@@ -124,7 +124,7 @@ static bool accept_body(struct reply *self, enum fetch_kind kind, size_t promise
 }
 
 /* Known without a body, of which no more is wanted. */
-static bool settle(struct reply *self, enum fetch_kind kind) {
+static bool settle_kind(struct reply *self, enum fetch_kind kind) {
   self->request->kind = kind;
   self->kind_known = self->stopped = true;
   return false;
@@ -133,11 +133,12 @@ static bool settle(struct reply *self, enum fetch_kind kind) {
 /* 206. */
 static bool judge_part(struct reply *self) {
   const struct fetch_request *r = self->request;
-  if (r->take != NULL || !self->has_part || self->total < 0) return mismatch(self, "and not which bytes these are");
+  if (r->take != NULL || !self->has_part || self->total < 0)
+    return note_mismatch(self, "and not which bytes these are");
   if (!check_version(self, self->total)) return false;
   const int64_t stop = (int64_t)(r->offset + r->bytes) < self->total ? (int64_t)(r->offset + r->bytes) : self->total;
   if (self->first != (int64_t)r->offset || self->last != stop - 1)
-    return mismatch(self, "with other bytes than asked for");
+    return note_mismatch(self, "with other bytes than asked for");
   return accept_body(self, FETCH_PART, (size_t)(stop - self->first));
 }
 
@@ -146,14 +147,14 @@ static bool judge_whole(struct reply *self) {
   const struct fetch_request *r = self->request;
   if (!check_version(self, self->length)) return false;
   if (r->take != NULL) return accept_body(self, FETCH_WHOLE, self->length < 0 ? SIZE_MAX : (size_t)self->length);
-  if (r->version != NULL) return mismatch(self, "the whole file, where a part of it was asked for");
+  if (r->version != NULL) return note_mismatch(self, "the whole file, where a part of it was asked for");
   if (self->length >= 0 && (size_t)self->length <= r->bytes)
     return accept_body(self, FETCH_WHOLE, (size_t)self->length);
-  return settle(self, FETCH_WHOLE);
+  return settle_kind(self, FETCH_WHOLE);
 }
 
 /* At the end of the headers. */
-static bool judge(struct reply *self) {
+static bool judge_headers(struct reply *self) {
   struct fetch_request *r = self->request;
   self->ended = true;
   switch (self->status) {
@@ -175,7 +176,7 @@ static bool judge(struct reply *self) {
     return true;
   case 416: /* nothing is there: the file is empty, or shorter than it was */
     if (!check_version(self, self->total)) return false;
-    if (self->total != 0) return mismatch(self, "that these bytes are not there");
+    if (self->total != 0) return note_mismatch(self, "that these bytes are not there");
     r->kind = FETCH_PART;
     self->kind_known = true;
     return true;
@@ -190,7 +191,7 @@ bool reply_header(struct reply *self, const char *line, size_t bytes) {
   snprintf(text, sizeof text, "%.*s", (int)(bytes < sizeof text ? bytes : sizeof text - 1), line);
   if (strncmp(text, "HTTP/", 5) == 0) read_status(self, text);
   if (self->ended) return true; /* trailers */
-  if (text[0] == '\r' || text[0] == '\n') return judge(self);
+  if (text[0] == '\r' || text[0] == '\n') return judge_headers(self);
   keep_value(self->etag, line, bytes, "ETag");
   keep_value(self->modified, line, bytes, "Last-Modified");
   const char *value = value_of(text, strlen(text), "Content-Length", &length);

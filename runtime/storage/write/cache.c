@@ -19,7 +19,7 @@
 /* ---- the folder ---- */
 
 /* The variable's value, or NULL where it is not set or empty. */
-static const char *variable(const char *name) {
+static const char *env_value(const char *name) {
   const char *value = getenv(name);
   return value != NULL && value[0] != '\0' ? value : NULL;
 }
@@ -28,9 +28,9 @@ static const char *variable(const char *name) {
 static char *folder_name(const char *asked, bool *shared) {
   *shared = false;
   if (asked != NULL && asked[0] != '\0') return alloc_text("%s", asked);
-  if (variable("SHARDRT_CACHE") != NULL) return alloc_text("%s", variable("SHARDRT_CACHE"));
-  if (variable("XDG_CACHE_HOME") != NULL) return alloc_text("%s/shardrt", variable("XDG_CACHE_HOME"));
-  const char *home = variable("HOME");
+  if (env_value("SHARDRT_CACHE") != NULL) return alloc_text("%s", env_value("SHARDRT_CACHE"));
+  if (env_value("XDG_CACHE_HOME") != NULL) return alloc_text("%s/shardrt", env_value("XDG_CACHE_HOME"));
+  const char *home = env_value("HOME");
   if (home != NULL && access(home, W_OK) == 0) return alloc_text("%s/.cache/shardrt", home);
   *shared = true;
   return alloc_text("/tmp/shardrt-%lu", (unsigned long)getuid());
@@ -65,7 +65,7 @@ static int check_owner(const char *folder) {
 
 /* What tells one file from another; the last block of a gzipped one holds checksum and length of the contents. An index
  * is found by its file's length and time alone: it is there to find that the contents changed. */
-static uint64_t key_of(const char *path, const struct mapping *file, bool by_contents) {
+static uint64_t cache_key(const char *path, const struct mapping *file, bool by_contents) {
   if (file->remote != NULL) return (uint64_t)file->changed;
   char real[PATH_MAX];
   const size_t block = file->bytes < STORAGE_HEAD ? file->bytes : STORAGE_HEAD;
@@ -106,9 +106,9 @@ static int target_in_cache(const struct cache_request *r, struct target *out) {
   if (path == NULL) return ALLOC_FAILED;
   const char *slash = strrchr(path, '/'), *name = slash != NULL ? slash + 1 : path;
   const size_t length = on_server ? strcspn(name, "?") : strlen(name);
-  out->path =
-      alloc_text("%s/%.*s-%016llx%s", out->folder, (int)(length < 100 ? length : 100), name,
-                 (unsigned long long)key_of(r->path, r->file, r->suffix == NULL), r->suffix != NULL ? r->suffix : "");
+  out->path = alloc_text("%s/%.*s-%016llx%s", out->folder, (int)(length < 100 ? length : 100), name,
+                         (unsigned long long)cache_key(r->path, r->file, r->suffix == NULL),
+                         r->suffix != NULL ? r->suffix : "");
   alloc_free(path);
   return out->path != NULL ? SHARDRT_OK : ALLOC_FAILED;
 }
@@ -157,7 +157,7 @@ static int make_cached(const struct cache_request *r, const struct target *t, st
 }
 
 /* How long to wait for another process that makes the file (seconds): more than a slow disk needs for it. */
-static double patience(const struct cache_request *r) {
+static double wait_seconds(const struct cache_request *r) {
   return 5 + (double)r->work_bytes / 10e6;
 }
 
@@ -167,7 +167,7 @@ static double patience(const struct cache_request *r) {
  * without it where it cannot be had: the holder may be stopped, or the file system (NFS) may not lock what is only
  * read. ENOMEM. */
 static int wait_for_lock(const struct cache_request *r, const struct target *t, int file, struct mapping *out) {
-  const double end = shardrt_clock() + patience(r);
+  const double end = shardrt_clock() + wait_seconds(r);
   long sleep = 500000; /* nanoseconds */
   while (flock(file, LOCK_EX | LOCK_NB) != 0 && (errno == EWOULDBLOCK || errno == EINTR) && shardrt_clock() < end) {
     nanosleep(&(struct timespec){.tv_nsec = sleep}, NULL);
@@ -273,7 +273,8 @@ static bool is_same(const struct cache_request *r) {
          (int64_t)status.st_mtim.tv_sec * 1000000000 + (int64_t)status.st_mtim.tv_nsec == r->file->changed;
 }
 
-static int update(const struct cache_request *r, const struct target *t, cache_write *write, const void *context) {
+static int update_cached(const struct cache_request *r, const struct target *t, cache_write *write,
+                         const void *context) {
   struct newfile file;
   struct mapping there = {0};
   int code = map_cached(r, t, &there);
@@ -293,7 +294,7 @@ int cache_update(const struct cache_request *r, cache_write *write, const void *
   struct target t = {0};
   int code = is_same(r) ? target_writable(r, &t) : SHARDRT_OK;
   if (code == SHARDRT_OK && t.path != NULL) {
-    const double end = shardrt_clock() + patience(r);
+    const double end = shardrt_clock() + wait_seconds(r);
     int file = open_for_lock(r, &t);
     long sleep = 50000; /* nanoseconds: a small table is written at once */
     while (file >= 0 && flock(file, LOCK_EX | LOCK_NB) != 0 && (errno == EWOULDBLOCK || errno == EINTR) &&
@@ -301,7 +302,7 @@ int cache_update(const struct cache_request *r, cache_write *write, const void *
       nanosleep(&(struct timespec){.tv_nsec = sleep}, NULL);
       if (sleep < 20000000) sleep *= 2;
     }
-    code = update(r, &t, write, context);
+    code = update_cached(r, &t, write, context);
     if (file >= 0) close(file);
   }
   target_clear(&t);

@@ -20,7 +20,7 @@ struct shardrt_folder {
   char *path; /* for messages */
 };
 
-static int failed(const char *folder, const char *name, const char *doing) {
+static int folder_failed(const char *folder, const char *name, const char *doing) {
   const char *slash = name[0] != '\0' ? "/" : "";
   return error_set(SHARDRT_EIO, "%s%s%s: cannot be %s: %s", folder, slash, name, doing, strerror(errno));
 }
@@ -34,7 +34,7 @@ static int make_one(const char *path) {
   const int fd = open(above, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   alloc_free(above);
   /* Some file systems cannot sync a folder (EINVAL), and some folders may be written and not read. */
-  int code = fd < 0 || fsync(fd) == 0 || errno == EINVAL ? SHARDRT_OK : failed(path, "", "brought to the disk");
+  int code = fd < 0 || fsync(fd) == 0 || errno == EINVAL ? SHARDRT_OK : folder_failed(path, "", "brought to the disk");
   if (fd >= 0) close(fd);
   return code;
 }
@@ -77,7 +77,7 @@ int shardrt_folder_open(const char *path, double seconds, shardrt_folder **out) 
   int code = folder->path != NULL ? make_path(path) : ALLOC_FAILED;
   if (code == SHARDRT_OK) {
     folder->fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    code = folder->fd >= 0 ? take_lock(folder, seconds) : failed(path, "", "opened");
+    code = folder->fd >= 0 ? take_lock(folder, seconds) : folder_failed(path, "", "opened");
   }
   if (code < 0)
     shardrt_folder_free(folder);
@@ -124,7 +124,7 @@ static size_t put_names(DIR *walk, char *names, size_t bytes) {
 
 int shardrt_folder_names(const shardrt_folder *folder, shardrt_buffer **out) {
   DIR *walk = open_within(folder->fd, ".");
-  if (walk == NULL) return failed(folder->path, "", "read");
+  if (walk == NULL) return folder_failed(folder->path, "", "read");
   shardrt_buffer *names = NULL;
   int code = SHARDRT_OK;
   /* Once more where names came in between. */
@@ -142,20 +142,20 @@ int shardrt_folder_names(const shardrt_folder *folder, shardrt_buffer **out) {
 }
 
 int shardrt_folder_make(const shardrt_folder *folder, const char *name) {
-  return mkdirat(folder->fd, name, 0777) == 0 ? SHARDRT_OK : failed(folder->path, name, "made");
+  return mkdirat(folder->fd, name, 0777) == 0 ? SHARDRT_OK : folder_failed(folder->path, name, "made");
 }
 
 int shardrt_folder_rename(const shardrt_folder *folder, const char *from, const char *to) {
-  if (renameat(folder->fd, from, folder->fd, to) != 0) return failed(folder->path, to, "named");
-  if (fsync(folder->fd) != 0 && errno != EINVAL) return failed(folder->path, "", "brought to the disk");
+  if (renameat(folder->fd, from, folder->fd, to) != 0) return folder_failed(folder->path, to, "named");
+  if (fsync(folder->fd) != 0 && errno != EINVAL) return folder_failed(folder->path, "", "brought to the disk");
   return SHARDRT_OK;
 }
 
 int shardrt_folder_remove(const shardrt_folder *folder, const char *name) {
   DIR *walk = open_within(folder->fd, name);
-  if (walk == NULL) return errno == ENOENT ? SHARDRT_OK : failed(folder->path, name, "removed");
+  if (walk == NULL) return errno == ENOENT ? SHARDRT_OK : folder_failed(folder->path, name, "removed");
   for (const struct dirent *entry; (entry = readdir(walk)) != NULL;)
     if (is_entry(entry)) unlinkat(dirfd(walk), entry->d_name, 0); /* what stays is told by the folder */
   closedir(walk);
-  return unlinkat(folder->fd, name, AT_REMOVEDIR) == 0 ? SHARDRT_OK : failed(folder->path, name, "removed");
+  return unlinkat(folder->fd, name, AT_REMOVEDIR) == 0 ? SHARDRT_OK : folder_failed(folder->path, name, "removed");
 }

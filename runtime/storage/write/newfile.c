@@ -19,7 +19,7 @@ char *newfile_folder(const char *path) {
   return slash == path ? alloc_text("/") : alloc_text("%.*s", (int)(slash - path), path);
 }
 
-static int create(struct newfile *file, const char *folder) {
+static int create_newfile(struct newfile *file, const char *folder) {
   /* Without /proc (a bare chroot) it could not get its name later. */
   const bool is_nameable = access("/proc/self/fd", X_OK) == 0;
   if (is_nameable) file->fd = open(folder, O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666);
@@ -41,7 +41,8 @@ int newfile_open(const char *path, struct newfile *out) {
                          .path = alloc_text("%s", path),
                          .temporary = alloc_text("%s.%016llx.tmp", path, (unsigned long long)random)};
   char *folder = newfile_folder(path);
-  int code = file.path != NULL && file.temporary != NULL && folder != NULL ? create(&file, folder) : ALLOC_FAILED;
+  int code =
+      file.path != NULL && file.temporary != NULL && folder != NULL ? create_newfile(&file, folder) : ALLOC_FAILED;
   alloc_free(folder);
   if (code < 0)
     newfile_drop(&file);

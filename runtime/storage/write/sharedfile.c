@@ -78,7 +78,7 @@ static int take_place(const struct sharedfile *file, size_t bytes) {
   return ftruncate(file->fd, (off_t)bytes) == 0 ? SHARDRT_OK : cannot_write(file->path);
 }
 
-static int create(struct sharedfile *file) {
+static int create_sharedfile(struct sharedfile *file) {
   struct stat status;
   if (stat(file->path, &status) == 0 && S_ISDIR(status.st_mode)) {
     errno = EISDIR;
@@ -100,7 +100,7 @@ int sharedfile_create(const char *path, uint64_t number, size_t bytes, struct sh
   struct sharedfile file;
   int code = set_names(path, number, &file);
   if (code == SHARDRT_OK) code = remove_left_behind(path);
-  if (code == SHARDRT_OK) code = create(&file);
+  if (code == SHARDRT_OK) code = create_sharedfile(&file);
   if (code == SHARDRT_OK) code = take_place(&file, bytes);
   if (code < 0)
     sharedfile_drop(&file);

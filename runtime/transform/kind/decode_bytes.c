@@ -11,7 +11,7 @@
 #include "base/size.h"
 #include "base/utf8.h"
 #include "codec/npy_header.h"
-#include "dataset/gather.h"
+#include "dataset/elements.h"
 #include "transform/kinds.h"
 #include "transform/number.h"
 
@@ -100,12 +100,12 @@ static int npy_measure(const shardrt_transform *self, struct reader *reader, con
 }
 
 /* Copies the box that `out` asks for from elements at `data`. */
-static int copy_box(const uint8_t *data, struct value *out) {
+static int copy_decoded_box(const uint8_t *data, struct value *out) {
   static const int64_t zero[SHARDRT_MAX_NDIM] = {0};
   out->reduce = 1;
   int code = shardrt_box_copy(out->ndim, shardrt_dtype_size(out->dtype), out->shape, out->data, out->shape, zero, data,
                               out->full, out->start);
-  if (code == SHARDRT_OK && out->dtype == SHARDRT_BOOL) gather_bools(out->data, value_bytes(out));
+  if (code == SHARDRT_OK && out->dtype == SHARDRT_BOOL) elements_make_bools(out->data, value_bytes(out));
   return code;
 }
 
@@ -118,7 +118,7 @@ static int elements_run(const shardrt_transform *self, struct reader *reader, co
     struct npy_header header = {0};
     *failed = i;
     if (self->kind == &decode_npy_kind) code = npy_header_parse("its bytes", in[i].data, value_bytes(&in[i]), &header);
-    if (code == SHARDRT_OK) code = copy_box((const uint8_t *)in[i].data + header.data_offset, &out[i]);
+    if (code == SHARDRT_OK) code = copy_decoded_box((const uint8_t *)in[i].data + header.data_offset, &out[i]);
   }
   return code;
 }

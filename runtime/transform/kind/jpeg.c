@@ -26,23 +26,23 @@ struct jpeg {
   char message[JMSG_LENGTH_MAX];
 };
 
-static void fail(j_common_ptr info) {
+static void jpeg_fail(j_common_ptr info) {
   struct jpeg *self = info->client_data;
   info->err->format_message(info, self->message);
   longjmp(self->failed, 1);
 }
 
-static void warn(j_common_ptr info, int level) {
+static void jpeg_warn(j_common_ptr info, int level) {
   const int code = info->err->msg_code;
   const bool harmless = code == JWRN_EXTRANEOUS_DATA || code == JWRN_ADOBE_XFORM || code == JWRN_JFIF_MAJOR;
-  if (level < 0 && !harmless) fail(info); /* trace messages have levels from 0 on */
+  if (level < 0 && !harmless) jpeg_fail(info); /* trace messages have levels from 0 on */
 }
 
 static void be_silent(j_common_ptr info) {
   (void)info;
 }
 
-static void watch(j_common_ptr info) {
+static void jpeg_watch(j_common_ptr info) {
   struct jpeg *self = info->client_data;
   if (self->info.input_scan_number <= MOST_SCANS) return;
   snprintf(self->message, sizeof self->message, "more than %d scans", MOST_SCANS);
@@ -50,18 +50,18 @@ static void watch(j_common_ptr info) {
 }
 
 /* To be called first; jpeg_destroy_decompress undoes it. */
-static void start(struct jpeg *self) {
+static void jpeg_start(struct jpeg *self) {
   memset(self, 0, sizeof *self);
   self->info.err = jpeg_std_error(&self->errors);
-  self->errors.error_exit = fail;
-  self->errors.emit_message = warn;
+  self->errors.error_exit = jpeg_fail;
+  self->errors.emit_message = jpeg_warn;
   self->errors.output_message = be_silent;
-  self->progress.progress_monitor = watch;
+  self->progress.progress_monitor = jpeg_watch;
   self->info.client_data = self;
 }
 
 /* Ends a failed one. */
-static int refuse(struct jpeg *self) {
+static int refuse_jpeg(struct jpeg *self) {
   jpeg_destroy_decompress(&self->info);
   return error_set(SHARDRT_EFORMAT, "a damaged JPEG: %s", self->message);
 }
@@ -70,7 +70,7 @@ static bool is_jpeg(const uint8_t *data, size_t bytes) {
   return bytes >= 3 && data[0] == 0xff && data[1] == 0xd8 && data[2] == 0xff;
 }
 
-static void read_header(struct jpeg *self, const uint8_t *data, size_t bytes) {
+static void read_jpeg_header(struct jpeg *self, const uint8_t *data, size_t bytes) {
   jpeg_create_decompress(&self->info);
   self->info.client_data = self;
   self->info.progress = &self->progress;
@@ -80,14 +80,14 @@ static void read_header(struct jpeg *self, const uint8_t *data, size_t bytes) {
 
 /* The functions that call setjmp have no variables of their own that change after it. */
 static int try_header(struct jpeg *self, const uint8_t *data, size_t bytes) {
-  if (setjmp(self->failed)) return refuse(self);
-  read_header(self, data, bytes);
+  if (setjmp(self->failed)) return refuse_jpeg(self);
+  read_jpeg_header(self, data, bytes);
   return SHARDRT_OK;
 }
 
 static int measure_jpeg(const uint8_t *data, size_t bytes, int64_t *height, int64_t *width) {
   struct jpeg self;
-  start(&self);
+  jpeg_start(&self);
   int code = try_header(&self, data, bytes);
   if (code != SHARDRT_OK) return code;
   *height = self.info.image_height;
@@ -197,7 +197,7 @@ static void read_rows(struct jpeg *self, int64_t skipped, uint8_t *line, const s
 
 /* Decodes `piece`, which is in units of what is made; the header has been read. */
 static int try_rows(struct jpeg *self, struct reader *reader, const struct value *piece) {
-  if (setjmp(self->failed)) return refuse(self);
+  if (setjmp(self->failed)) return refuse_jpeg(self);
   struct jpeg_decompress_struct *info = &self->info;
   const bool cmyk = info->jpeg_color_space == JCS_CMYK || info->jpeg_color_space == JCS_YCCK;
   const bool grey = info->jpeg_color_space == JCS_GRAYSCALE && piece->shape[2] == 1;
@@ -215,7 +215,7 @@ static int try_rows(struct jpeg *self, struct reader *reader, const struct value
 
 static int decode_jpeg(struct reader *reader, const uint8_t *data, size_t bytes, struct value *out) {
   struct jpeg self;
-  start(&self);
+  jpeg_start(&self);
   int code = try_header(&self, data, bytes);
   if (code != SHARDRT_OK) return code;
   reduce_value(out, choose_reduction(out->reduce));

@@ -37,12 +37,12 @@ struct lua_worker {
   shardrt_samples call; /* the chunk, where the state looks for it */
 };
 
-struct opening {
+struct lua_opening {
   const shardrt_transform *transform;
   struct lua_worker *worker;
 };
 
-static int fail(lua_State *L, int status) {
+static int lua_failed(lua_State *L, int status) {
   if (status == LUA_ERRMEM) return error_set(SHARDRT_ENOMEM, "a worker's Lua state is out of memory");
   const char *message = lua_tostring(L, -1);
   return error_set(SHARDRT_EINVAL, "%s", message != NULL ? message : "an error that is not a text");
@@ -50,7 +50,7 @@ static int fail(lua_State *L, int status) {
 
 /* Called by Lua, so that what it raises is caught. */
 static int open_libraries(lua_State *L) {
-  const struct opening *opening = lua_touserdata(L, 1);
+  const struct lua_opening *opening = lua_touserdata(L, 1);
   luaL_openlibs(L);
   lua_getglobal(L, "require");
   lua_pushliteral(L, "shardrt.data.worker.run");
@@ -69,10 +69,10 @@ static int open_libraries(lua_State *L) {
 static int worker_open(struct lua_worker *self, const shardrt_transform *transform) {
   lua_State *L = alloc_must_fail(STATE_BYTES) ? NULL : luaL_newstate();
   if (L == NULL) return error_set(SHARDRT_ENOMEM, "out of memory: cannot make a worker's Lua state");
-  struct opening opening = {.transform = transform, .worker = self};
+  struct lua_opening opening = {.transform = transform, .worker = self};
   int status = lua_cpcall(L, open_libraries, &opening);
   if (status != 0) {
-    int code = fail(L, status);
+    int code = lua_failed(L, status);
     lua_close(L);
     return code;
   }
@@ -118,7 +118,7 @@ static int recipe_form(const shardrt_transform *self, const struct form *in, str
   return SHARDRT_OK;
 }
 
-static double elements(const struct value *value) {
+static double element_count(const struct value *value) {
   double count = 1;
   for (int32_t d = 0; d < value->ndim; d++) count *= (double)value->shape[d];
   return count;
@@ -128,8 +128,8 @@ static shardrt_sample sample_of(const struct draw *draw, const struct value *in,
   shardrt_sample sample = {
       .data = in->data,
       .out = out->data,
-      .size = elements(in),
-      .out_size = elements(out),
+      .size = element_count(in),
+      .out_size = element_count(out),
       .index = (double)draw->number,
       .epoch = (double)draw->epoch,
       .random = {.seed = draw->seed, .epoch = draw->epoch, .number = draw->number, .place = draw->place},
@@ -158,7 +158,7 @@ static int recipe_run(const shardrt_transform *self, struct reader *reader, cons
   int status = lua_pcall(L, 0, 0, -2);
   if (status != 0) {
     *failed = worker->call.at;
-    code = fail(L, status);
+    code = lua_failed(L, status);
   }
   lua_settop(L, 0);
   return code;

@@ -14,21 +14,21 @@ enum { MOST_CHUNK = 1 << 26 }; /* bytes, of one chunk that is not image data */
 /* Whether memory ran out since an image was opened: libspng says other things of it where zlib asked. */
 static _Thread_local bool exhausted;
 
-static void *note(void *memory) {
+static void *note_memory(void *memory) {
   if (memory == NULL) exhausted = true;
   return memory;
 }
 
 static void *png_malloc(size_t bytes) {
-  return note(alloc_array(bytes, 1));
+  return note_memory(alloc_array(bytes, 1));
 }
 
 static void *png_calloc(size_t count, size_t bytes) {
-  return note(alloc_zeros(count, bytes));
+  return note_memory(alloc_zeros(count, bytes));
 }
 
 static void *png_realloc(void *memory, size_t bytes) {
-  return note(alloc_must_fail(bytes) ? NULL : realloc(memory, bytes));
+  return note_memory(alloc_must_fail(bytes) ? NULL : realloc(memory, bytes));
 }
 
 static bool is_png(const uint8_t *data, size_t bytes) {
@@ -36,7 +36,7 @@ static bool is_png(const uint8_t *data, size_t bytes) {
   return bytes >= sizeof signature && memcmp(data, signature, sizeof signature) == 0;
 }
 
-static int refuse(int problem) {
+static int refuse_png(int problem) {
   if (exhausted) return error_set(SHARDRT_ENOMEM, "out of memory while decoding a PNG");
   return error_set(SHARDRT_EFORMAT, "a damaged PNG: %s", spng_strerror(problem));
 }
@@ -53,7 +53,7 @@ static int open_image(const uint8_t *data, size_t bytes, spng_ctx **out, struct 
   if (problem == 0) problem = spng_get_ihdr(context, header);
   if (problem != 0) {
     spng_ctx_free(context);
-    return refuse(problem);
+    return refuse_png(problem);
   }
   *out = context;
   return SHARDRT_OK;
@@ -71,7 +71,7 @@ static int measure_png(const uint8_t *data, size_t bytes, int64_t *height, int64
 }
 
 /* Copies the box out of the image's pixels, which are red, green and blue. */
-static void copy_box(const uint8_t *pixels, const struct value *out) {
+static void copy_png_box(const uint8_t *pixels, const struct value *out) {
   uint8_t *row = out->data;
   const int64_t channels = out->shape[2];
   for (int64_t y = 0; y < out->shape[0]; y++, row += out->shape[1] * channels) {
@@ -96,9 +96,9 @@ static int decode_png(struct reader *reader, const uint8_t *data, size_t bytes, 
   if (problem == 0 && pixels != NULL) problem = spng_decode_chunks(context); /* also the last pixels' checksum */
   spng_ctx_free(context);
   if (pixels == NULL) return ALLOC_FAILED;
-  if (problem != 0) return refuse(problem);
+  if (problem != 0) return refuse_png(problem);
   out->reduce = 1;
-  if (!whole) copy_box(pixels, out);
+  if (!whole) copy_png_box(pixels, out);
   return SHARDRT_OK;
 }
 

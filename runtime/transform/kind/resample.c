@@ -53,7 +53,7 @@ static bool weighs_nothing(const struct scale *s, int64_t i, int64_t k) {
 
 /* The elements that output element i is a sum of: *first, and how many. Pillow may count one more, at the end, times 0:
  * of that, an infinity would be a NaN. */
-static int64_t bounds(const struct scale *s, int64_t i, int64_t *first) {
+static int64_t source_bounds(const struct scale *s, int64_t i, int64_t *first) {
   *first = i;
   if (s->same) return 1; /* the one that it is */
   const double center = center_of(s, i);
@@ -70,8 +70,8 @@ void resample_need(const struct resample_axis *axis, int64_t start, int64_t stop
   *in_start = *in_stop = 0;
   if (start == stop) return;
   int64_t last;
-  bounds(&scale, start, in_start);
-  *in_stop = bounds(&scale, stop - 1, &last);
+  source_bounds(&scale, start, in_start);
+  *in_stop = source_bounds(&scale, stop - 1, &last);
   *in_stop += last;
 }
 
@@ -114,7 +114,7 @@ int resample_sums_set(struct resample_sums *self, const struct resample_axis *ax
   for (int64_t i = 0; i < self->n; i++) {
     double *weights = self->weights + i * self->width;
     int32_t *fixed = self->fixed + i * self->width;
-    self->count[i] = bounds(&scale, start + i, &self->first[i]);
+    self->count[i] = source_bounds(&scale, start + i, &self->first[i]);
     set_weights(&scale, narrowed, start + i, self->first[i], self->count[i], weights);
     for (int64_t k = 0; k < self->count[i]; k++) fixed[k] = (int32_t)(0.5 + weights[k] * (1 << RESAMPLE_BITS));
     split_weights(fixed, self->count[i], RESAMPLE_FOURS(self->width),
@@ -127,7 +127,7 @@ int resample_sums_set(struct resample_sums *self, const struct resample_axis *ax
 
 enum { HALF = 1 << (RESAMPLE_BITS - 1), BLOCK = 512, PIXEL = 3 };
 
-static inline uint8_t clip(int32_t sum) {
+static inline uint8_t clip_value(int32_t sum) {
   const int32_t whole = sum >> RESAMPLE_BITS;
   return (uint8_t)(whole < 0 ? 0 : whole > UINT8_MAX ? UINT8_MAX : whole);
 }
@@ -142,7 +142,7 @@ SIMD_INLINE void across_u8(const struct resample_sums *sums, int64_t origin, con
     for (size_t c = 0; c < channels; c++) {
       int32_t sum = HALF;
       for (int64_t k = 0; k < count; k++) sum += weights[k] * from[(size_t)k * channels + c];
-      to[(size_t)i * channels + c] = clip(sum);
+      to[(size_t)i * channels + c] = clip_value(sum);
     }
   }
 }
@@ -321,7 +321,7 @@ SIMD_INLINE void down_u8(const int32_t *weights, int64_t count, size_t row, cons
   for (size_t i = 0; i < n; i++) sums[i] = HALF;
   for (int64_t k = 0; k < count; k++)
     for (size_t i = 0; i < n; i++) sums[i] += weights[k] * from[(size_t)k * row + i];
-  for (size_t i = 0; i < n; i++) to[i] = clip(sums[i]);
+  for (size_t i = 0; i < n; i++) to[i] = clip_value(sums[i]);
 }
 
 SIMD_INLINE void down_f32(const double *weights, int64_t count, size_t row, const float *restrict from,

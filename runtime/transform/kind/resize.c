@@ -63,7 +63,7 @@ static double draw_ratio(const shardrt_transform *self, const struct draw *draw,
 }
 
 /* The middle of the image, as much of it as the ratios allow: after TRIES that did not fit. */
-static struct region central(const shardrt_transform *self, int64_t height, int64_t width) {
+static struct region central_region(const shardrt_transform *self, int64_t height, int64_t width) {
   const double ratio = (double)width / (double)height;
   struct region r = {.height = height, .width = width};
   if (ratio < self->numbers[LEAST_RATIO]) r.height = (int64_t)nearbyint((double)width / self->numbers[LEAST_RATIO]);
@@ -89,7 +89,7 @@ static struct region random_region(const shardrt_transform *self, const struct d
     r.left = draw_below(draw, 4 * try + 3, width - r.width + 1);
     return r;
   }
-  return central(self, height, width);
+  return central_region(self, height, width);
 }
 
 static struct region region_of(const shardrt_transform *self, const struct draw *draw, const int64_t *full) {

@@ -1,9 +1,10 @@
-#include "dataset/fill.h"
+#include "dataset/array_fill.h"
 
 #include <string.h>
 
 #include "base/error.h"
-#include "dataset/gather.h"
+#include "dataset/box_runs.h"
+#include "dataset/elements.h"
 
 static int check_array(const char *name, const shardrt_field *whole, const shardrt_array *array) {
   const int32_t ndim = shardrt_array_ndim(array);
@@ -15,14 +16,14 @@ static int check_array(const char *name, const shardrt_field *whole, const shard
 }
 
 /* One box in a buffer of its own: the whole array is one sample. */
-static int read_box(const shardrt_field *whole, const uint8_t *data, const shardrt_box *box, size_t bytes,
+static int make_box(const shardrt_field *whole, const uint8_t *data, const shardrt_box *box, size_t bytes,
                     shardrt_buffer **out) {
   int code = shardrt_buffer_new(bytes, out);
   if (code < 0) return code;
   const int64_t only = 0;
-  const struct gather_plan plan = gather_plan_make(whole, box, shardrt_dtype_size(whole->dtype));
-  gather_run(&plan, data, &only, 1, false, shardrt_buffer_data(*out));
-  if (whole->dtype == SHARDRT_BOOL) gather_bools(shardrt_buffer_data(*out), bytes);
+  const struct box_runs runs = box_runs_of(whole, box, shardrt_dtype_size(whole->dtype));
+  box_runs_copy(&runs, data, &only, 1, false, shardrt_buffer_data(*out));
+  if (whole->dtype == SHARDRT_BOOL) elements_make_bools(shardrt_buffer_data(*out), bytes);
   return SHARDRT_OK;
 }
 
@@ -35,7 +36,7 @@ static int fill_shard(const shardrt_field *whole, const uint8_t *data, shardrt_a
       return shardrt_array_set_buffer(array, i, shardrt_array_buffer(array, j));
   shardrt_buffer *buffer;
   const size_t bytes = shardrt_array_shard_bytes(array);
-  int code = read_box(whole, data, &shard->box, bytes, &buffer);
+  int code = make_box(whole, data, &shard->box, bytes, &buffer);
   if (code < 0) return code;
   *bytes_read += (int64_t)bytes;
   code = shardrt_array_set_buffer(array, i, buffer);
@@ -43,7 +44,7 @@ static int fill_shard(const shardrt_field *whole, const uint8_t *data, shardrt_a
   return code;
 }
 
-int fill_array(const char *name, int32_t dtype, int32_t ndim, const int64_t *shape, const uint8_t *data,
+int array_fill(const char *name, int32_t dtype, int32_t ndim, const int64_t *shape, const uint8_t *data,
                shardrt_array *array, int64_t *bytes_read) {
   shardrt_field whole = {.dtype = dtype, .ndim = ndim};
   memcpy(whole.shape, shape, (size_t)ndim * sizeof *shape);

@@ -1,13 +1,14 @@
-/* fill.h - sharded arrays out of whole ones that lie in memory (mapped files), each process taking its own boxes. */
-#ifndef SHARDRT_DATASET_FILL_H
-#define SHARDRT_DATASET_FILL_H
+/* array_fill.h - sharded arrays out of whole ones that lie in memory (mapped files), each process taking its own
+ * boxes. */
+#ifndef SHARDRT_DATASET_ARRAY_FILL_H
+#define SHARDRT_DATASET_ARRAY_FILL_H
 
 #include "shardrt.h"
 
 /* Gives every shard of an array that is being made its buffer from `data`, all of an array of this dtype and shape,
  * C-contiguous; touches only this process's distinct boxes, each once, and adds their bytes to *bytes_read. `name` says
  * in messages what `data` is. EINVAL: the array has another dtype or shape. */
-int fill_array(const char *name, int32_t dtype, int32_t ndim, const int64_t *shape, const uint8_t *data,
+int array_fill(const char *name, int32_t dtype, int32_t ndim, const int64_t *shape, const uint8_t *data,
                shardrt_array *array, int64_t *bytes_read);
 
 #endif

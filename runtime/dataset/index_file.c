@@ -1,4 +1,4 @@
-#include "dataset/index.h"
+#include "dataset/index_file.h"
 
 #include <assert.h>
 #include <stdatomic.h>
@@ -47,13 +47,13 @@ static int write_out(struct index_writer *w, const void *data, size_t bytes) {
   return newfile_write(w->out, data, bytes);
 }
 
-static int flush(struct index_writer *w) {
+static int flush_entries(struct index_writer *w) {
   int code = write_out(w, w->buffer, (size_t)w->waiting * sizeof *w->buffer);
   w->waiting = 0;
   return code;
 }
 
-int index_name(struct index_writer *w, int32_t columns, const char *const *names) {
+int index_writer_columns(struct index_writer *w, int32_t columns, const char *const *names) {
   size_t bytes = 0;
   for (int32_t c = 0; c < columns; c++) bytes += strlen(names[c]) + 1;
   w->names = alloc_array(bytes, 1);
@@ -66,20 +66,20 @@ int index_name(struct index_writer *w, int32_t columns, const char *const *names
   return SHARDRT_OK;
 }
 
-int index_add(struct index_writer *w, const struct index_entry *row) {
+int index_writer_add(struct index_writer *w, const struct index_entry *row) {
   int code = SHARDRT_OK;
   bool damaged = false;
   for (int32_t c = 0; c < w->columns && code == SHARDRT_OK; c++) {
     damaged = damaged || row[c].note >= INDEX_NOTES;
     w->buffer[w->waiting++] = row[c];
-    if (w->waiting == BUFFER_ENTRIES) code = flush(w);
+    if (w->waiting == BUFFER_ENTRIES) code = flush_entries(w);
   }
   w->rows++;
   if (damaged && w->damaged < UINT32_MAX) w->damaged++;
   return code;
 }
 
-bool index_skips(const struct index_writer *w) {
+bool index_writer_skips(const struct index_writer *w) {
   return w->skips;
 }
 
@@ -89,7 +89,7 @@ int index_tell_option(int code) {
                    shardrt_error_message());
 }
 
-int index_lose_rest(struct index_writer *w, const struct stored *file, size_t offset, int code) {
+int index_writer_lose_rest(struct index_writer *w, const struct stored *file, size_t offset, int code) {
   if (code != SHARDRT_EFORMAT) return code;
   if (!w->skips) return offset > 0 ? index_tell_option(code) : code;
   struct index_entry *row = alloc_array((size_t)w->columns, sizeof *row);
@@ -97,7 +97,7 @@ int index_lose_rest(struct index_writer *w, const struct stored *file, size_t of
   for (int32_t c = 0; c < w->columns; c++)
     row[c] =
         (struct index_entry){.offset = (int64_t)offset, .bytes = (int64_t)(file->bytes - offset), .note = INDEX_LOST};
-  code = index_add(w, row);
+  code = index_writer_add(w, row);
   alloc_free(row);
   return code;
 }
@@ -115,8 +115,8 @@ struct wanted {
   const void *context;
 };
 
-static int finish(struct index_writer *w, const struct wanted *wanted) {
-  int code = flush(w);
+static int finish_index(struct index_writer *w, const struct wanted *wanted) {
+  int code = flush_entries(w);
   if (code == SHARDRT_OK) code = write_out(w, w->names, w->names_bytes);
   if (code != SHARDRT_OK) return code;
   struct index_footer footer = {.file_bytes = (int64_t)wanted->file->bytes,
@@ -131,13 +131,13 @@ static int finish(struct index_writer *w, const struct wanted *wanted) {
   return newfile_write(w->out, &footer, sizeof footer);
 }
 
-static int make_index(struct newfile *out, const void *context) {
+static int write_index(struct newfile *out, const void *context) {
   const struct wanted *wanted = context;
   struct reader arena = {0};
   struct index_writer w = {.out = out, .skips = wanted->skips};
   w.buffer = alloc_array(BUFFER_ENTRIES, sizeof *w.buffer);
   int code = w.buffer != NULL ? wanted->scan(wanted->file, &arena, &w, wanted->context) : ALLOC_FAILED;
-  if (code == SHARDRT_OK) code = finish(&w, wanted);
+  if (code == SHARDRT_OK) code = finish_index(&w, wanted);
   alloc_free(w.names);
   alloc_free(w.buffer);
   reader_clear(&arena);
@@ -161,7 +161,7 @@ static bool read_footer(const struct mapping *map, struct index_footer *out) {
   return out->crc == crc32c(crc32c(0, map->data, before), &unsigned_one, sizeof unsigned_one);
 }
 
-static bool fits(const struct mapping *cached, const void *context) {
+static bool index_fits(const struct mapping *cached, const void *context) {
   const struct wanted *wanted = context;
   struct index_footer footer;
   if (!read_footer(cached, &footer)) return false;
@@ -172,7 +172,7 @@ static bool fits(const struct mapping *cached, const void *context) {
 }
 
 /* Finds rows, columns and names in what is mapped, which was found to fit. */
-static int parse(struct index *self) {
+static int parse_index(struct index_file *self) {
   struct index_footer footer;
   if (!read_footer(&self->map, &footer)) return error_set(SHARDRT_EIO, "an index changed while it was opened");
   self->rows = footer.rows;
@@ -190,22 +190,22 @@ static int parse(struct index *self) {
   return SHARDRT_OK;
 }
 
-int index_open(const struct stored *file, const char *kind, const char *folder, bool skips, index_scan *scan,
-               const void *context, struct index *out) {
+int index_file_open(const struct stored *file, const char *kind, const char *folder, bool skips, index_scan *scan,
+                    const void *context, struct index_file *out) {
   const struct wanted wanted = {.file = file, .kind = kind, .skips = skips, .scan = scan, .context = context};
   const struct cache_request request = {.path = file->path,
                                         .file = &file->map,
                                         .folder = folder,
                                         .suffix = ".shardrt-index",
                                         .work_bytes = file->bytes,
-                                        .fits = fits,
-                                        .make = make_index,
+                                        .fits = index_fits,
+                                        .make = write_index,
                                         .context = &wanted};
-  struct index made = {0};
+  struct index_file made = {0};
   int code = cache_get(&request, &made.map);
-  if (code == SHARDRT_OK) code = parse(&made);
+  if (code == SHARDRT_OK) code = parse_index(&made);
   if (code != SHARDRT_OK) {
-    index_close(&made);
+    index_file_close(&made);
     return code;
   }
   *out = made;
@@ -219,31 +219,31 @@ static bool fits_any(const struct mapping *cached, const void *context) {
          footer.file_changed == file->changed;
 }
 
-int index_find(const struct stored *file, const char *folder, struct index *out, bool *there) {
+int index_file_find(const struct stored *file, const char *folder, struct index_file *out, bool *there) {
   const struct cache_request request = {.path = file->path,
                                         .file = &file->map,
                                         .folder = folder,
                                         .suffix = ".shardrt-index",
                                         .fits = fits_any,
                                         .context = file};
-  *out = (struct index){0};
+  *out = (struct index_file){0};
   int code = cache_find(&request, &out->map);
   *there = out->map.data != NULL;
-  if (code == SHARDRT_OK && *there) code = parse(out);
-  if (code < 0) index_close(out);
+  if (code == SHARDRT_OK && *there) code = parse_index(out);
+  if (code < 0) index_file_close(out);
   return code;
 }
 
-int index_once(struct index *self) {
+int index_file_once(struct index_file *self) {
   self->seen = alloc_zeros((size_t)(self->rows * self->columns) / WORD + 1, sizeof *self->seen);
   return self->seen != NULL ? SHARDRT_OK : ALLOC_FAILED;
 }
 
-void index_close(struct index *self) {
+void index_file_close(struct index_file *self) {
   alloc_free((void *)self->seen);
   alloc_free((void *)self->names);
   mapping_close(&self->map);
-  *self = (struct index){0};
+  *self = (struct index_file){0};
 }
 
 /* Of a part that the index notes as damaged. */
@@ -257,8 +257,8 @@ static int refuse_damaged(const struct stored *file, int64_t row, const struct i
                    (long long)entry->offset, (long long)entry->bytes);
 }
 
-int index_get(const struct index *self, const struct stored *file, int64_t row, int32_t column, bool verify,
-              struct reader *reader, const uint8_t **out, size_t *bytes) {
+int index_file_get(const struct index_file *self, const struct stored *file, int64_t row, int32_t column, bool verify,
+                   struct reader *reader, const uint8_t **out, size_t *bytes) {
   assert(row >= 0 && row < self->rows && column >= 0 && column < self->columns);
   const int64_t number = row * self->columns + column;
   const struct index_entry *entry = &self->entries[number];
