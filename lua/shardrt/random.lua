@@ -3,6 +3,7 @@
 local ffi = require "ffi"
 local C = require "shardrt.base.ffi"
 local array = require "shardrt.array.array"
+local buffers = require "shardrt.array.buffers"
 local class = require "shardrt.base.class"
 local current = require "shardrt.base.current"
 local device = require "shardrt.layout.device"
@@ -11,9 +12,11 @@ local dtype = require "shardrt.layout.dtype"
 local fail = require "shardrt.base.error"
 local list = require "shardrt.base.list"
 local memory_pressure = require "shardrt.base.memory_pressure"
+local numbering = require "shardrt.array.numbering"
 local plan = require "shardrt.layout.plan"
 local shape = require "shardrt.layout.shape"
 local sharding = require "shardrt.layout.sharding"
+local unplaced = require "shardrt.array.unplaced"
 fail.own()
 
 ---@class shardrt.random
@@ -78,7 +81,7 @@ end
 -- Every process must call it with the same key.
 local function make(caller, key, kind_name, sizes, to, call)
   local kind, detail = dtype.named(caller, kind_name), ("%s %s of %s"):format(caller, shape.text(sizes), tostring(key))
-  local x = to and array.new(caller, sharding.of(caller, to), kind, sizes) or array.unplaced(caller, kind, sizes)
+  local x = to and array.new(caller, sharding.of(caller, to), kind, sizes) or unplaced.new(caller, kind, sizes)
   local together = x.committed and not x.sharding.device -- what is on one device is its owner's alone
   if together then C.shardrt_job_step(current.job, detail) end
   if current.info.planning ~= 0 then
@@ -86,11 +89,11 @@ local function make(caller, key, kind_name, sizes, to, call)
   else
     call[#call + 1] = x.handle
     fail.check(memory_pressure.call(unpack(call)), caller)
-    array.tell_collector(x)
+    buffers.tell_collector(x)
   end
   if dispatch.observer then dispatch.observer(caller, x, {}) end
-  if together then return array.made_by_all(x) end
-  array.derived(x, detail)
+  if together then return numbering.made_by_all(x) end
+  numbering.derived(x, detail)
   return x
 end
 

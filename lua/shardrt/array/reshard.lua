@@ -3,6 +3,7 @@
 local ffi = require "ffi"
 local C = require "shardrt.base.ffi"
 local array = require "shardrt.array.array"
+local buffers = require "shardrt.array.buffers"
 local class = require "shardrt.base.class"
 local collective = require "shardrt.base.collective"
 local current = require "shardrt.base.current"
@@ -11,9 +12,11 @@ local dtype = require "shardrt.layout.dtype"
 local fail = require "shardrt.base.error"
 local list = require "shardrt.base.list"
 local memory_pressure = require "shardrt.base.memory_pressure"
+local numbering = require "shardrt.array.numbering"
 local plan = require "shardrt.layout.plan"
 local shape = require "shardrt.layout.shape"
 local sharding = require "shardrt.layout.sharding"
+local unplaced = require "shardrt.array.unplaced"
 fail.own()
 
 ---@class shardrt.reshard.words
@@ -206,7 +209,7 @@ local function stay(caller, x, to)
   local moved = array.new(caller, to, dtype.named(caller, x.dtype), x.shape)
   C.shardrt_array_set_number(moved.handle, C.shardrt_array_number(x.handle)) -- for it is the same value
   if x.is_fully_addressable then
-    array.set_buffer(caller, moved, 0, C.shardrt_array_buffer(x.handle, 0))
+    buffers.set(caller, moved, 0, C.shardrt_array_buffer(x.handle, 0))
   end
   return moved
 end
@@ -242,7 +245,7 @@ function reshard.array(caller, x, to, given, move)
     if options.donate ~= 0 then x:delete() end
     return finished
   end
-  if not x.committed then return array.place(caller, x, to) end
+  if not x.committed then return unplaced.place(caller, x, to) end
   if current.info.planning ~= 0 then return note(caller, x, to) end
   local moved
   if from.device and to.device and from.device.process_index == to.device.process_index then
@@ -250,8 +253,8 @@ function reshard.array(caller, x, to, given, move)
   else
     local out = ffi.new "shardrt_array *[1]"
     called_by_all(caller, move or C.shardrt_reshard, current.job, x.handle, to.handle, options, out)
-    moved = array.made_by_all(array.wrap(out[0], to))
-    array.tell_collector(moved)
+    moved = numbering.made_by_all(array.wrap(out[0], to))
+    buffers.tell_collector(moved)
   end
   if options.donate ~= 0 then x:delete() end
   return moved
@@ -279,7 +282,7 @@ function reshard.assemble(caller, out, arrays, starts)
   end
   if current.info.planning ~= 0 then return end
   called_by_all(caller, C.shardrt_assemble, current.job, #arrays, handles, by, out.handle)
-  array.tell_collector(out)
+  buffers.tell_collector(out)
 end
 
 local function given_array(caller, x)

@@ -3,18 +3,22 @@
 local ffi = require "ffi"
 local C = require "shardrt.base.ffi"
 local array = require "shardrt.array.array"
+local buffers = require "shardrt.array.buffers"
 local class = require "shardrt.base.class"
+local consistency = require "shardrt.array.consistency"
 local current = require "shardrt.base.current"
 local dtype = require "shardrt.layout.dtype"
 local fail = require "shardrt.base.error"
 local list = require "shardrt.base.list"
 local memory_pressure = require "shardrt.base.memory_pressure"
 local ndarray = require "shardrt.array.ndarray"
+local numbering = require "shardrt.array.numbering"
 local path_of = require "shardrt.base.path"
 local plan = require "shardrt.layout.plan"
 local shape = require "shardrt.layout.shape"
 local sharding = require "shardrt.layout.sharding"
 local tree = require "shardrt.array.tree"
+local unplaced = require "shardrt.array.unplaced"
 fail.own()
 
 ---@class shardrt.safetensors.words
@@ -80,7 +84,7 @@ local function value_of(caller, value)
   array.live(caller, value)
   if value.committed then return value end
   if current.info.planning ~= 0 then return { dtype = value.dtype, shape = value.shape } end
-  return array.unplaced_value(value)
+  return unplaced.value(value)
 end
 
 --- Writes arrays to one .safetensors file, which other programs read too; those in tables within the table by names
@@ -214,8 +218,8 @@ local function load_sharded(caller, file, entry, over)
   end
   local read = ffi.new "int64_t[1]"
   fail.check(memory_pressure.call(C.shardrt_safetensors_fill, file, entry.i, x.handle, read))
-  array.tell_collector(x)
-  return array.made_by_all(x), tonumber(read[0])
+  buffers.tell_collector(x)
+  return numbering.made_by_all(x), tonumber(read[0])
 end
 
 --- Reads arrays from a .safetensors file. Each process reads, by memory map, the parts that its own devices hold, each
@@ -246,7 +250,7 @@ function words.load(path, shardings)
   end
   for i, entry in ipairs(chosen) do
     if over[i] and current.info.planning == 0 then
-      array.check_replicas(("%s, %s"):format(caller, list.quote(entry.name)), made[entry.name])
+      consistency.on_replicas(("%s, %s"):format(caller, list.quote(entry.name)), made[entry.name])
     end
   end
   return made, total

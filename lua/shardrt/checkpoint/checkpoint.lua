@@ -22,6 +22,7 @@ local manifest = require "shardrt.checkpoint.manifest"
 local plan = require "shardrt.layout.plan"
 local safetensors = require "shardrt.array.safetensors"
 local tree = require "shardrt.array.tree"
+local unplaced = require "shardrt.array.unplaced"
 fail.own()
 
 ---@class shardrt.checkpoint.words
@@ -204,7 +205,7 @@ local function restore_arrays(self, caller, name, saved, leaves)
   for leaf_name, leaf in pairs(leaves) do
     local value = values[leaf_name]
     -- What nobody had placed nobody has placed now.
-    if array.is(leaf.value) and not array.is(value) then value = array.unplaced_from(caller, value) end
+    if array.is(leaf.value) and not array.is(value) then value = unplaced.of_host(caller, value) end
     leaf.tree[leaf.key] = value
   end
 end

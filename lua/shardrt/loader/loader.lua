@@ -14,6 +14,7 @@ local field_shardings = require "shardrt.loader.field_shardings"
 local lazy = require "shardrt.base.lazy"
 local list = require "shardrt.base.list"
 local memory_pressure = require "shardrt.base.memory_pressure"
+local numbering = require "shardrt.array.numbering"
 local pipeline = require "shardrt.loader.pipeline"
 local plan = require "shardrt.layout.plan"
 local progress = require "shardrt.loader.progress"
@@ -425,7 +426,7 @@ local function next_batch(self)
   progress.step(self)
   local batch = {}
   for i, name in ipairs(self.batch_names) do
-    batch[name] = array.made_by_all(array.wrap(self.arrays[i - 1], self.sharding[name]))
+    batch[name] = numbering.made_by_all(array.wrap(self.arrays[i - 1], self.sharding[name]))
   end
   setmetatable(batch, Batch)
   return self.batch_transform and transform_batch(self, batch) or batch

@@ -11,9 +11,11 @@ local expression = require "shardrt.ops.expression"
 local fail = require "shardrt.base.error"
 local list = require "shardrt.base.list"
 local ndarray = require "shardrt.array.ndarray"
+local numbering = require "shardrt.array.numbering"
 local promote = require "shardrt.ops.promote"
 local shape = require "shardrt.layout.shape"
 local sharding = require "shardrt.layout.sharding"
+local unplaced = require "shardrt.array.unplaced"
 fail.own()
 
 -- What `like` defines stands here for editors: of the shape and sharding of x, and its dtype if none is named.
@@ -53,7 +55,7 @@ local function filled(caller, sizes, value, name, to)
   local kind = dtype.named(caller, name)
   check_fill(caller, value, kind)
   local host = ndarray.full(shape.check(caller, sizes), value, kind.name)
-  local x = array.unplaced_from(caller, host)
+  local x = unplaced.of_host(caller, host)
   return placed(caller, dispatch.done(caller, x, {}, nil, tostring(value)), to)
 end
 
@@ -131,7 +133,7 @@ function words.arange(start, stop, step, name)
     if step % 1 ~= 0 then fail("%s: a step of %s in %s, of whole numbers", caller, list.show(step), kind.name) end
     check_number(caller, start + (count - 1) * step, kind)
   end
-  local out = array.unplaced(caller, kind, shape.check(caller, { count }))
+  local out = unplaced.new(caller, kind, shape.check(caller, { count }))
   dispatch.compute(caller, out, C.shardrt_iota, start, step, 0, out.handle)
   return dispatch.done(caller, out, {}, nil, ("%.17g by %.17g"):format(start, step))
 end
@@ -146,8 +148,8 @@ function words.array(value, name)
     return name and elementwise.words.astype(value, name) or elementwise.words.copy(value)
   end
   local host = device_put.to_host(caller, value, not ndarray.is(value) and name or nil)
-  local x = array.unplaced_from(caller, host)
-  dispatch.done(caller, x, {}, nil, array.name(x))
+  local x = unplaced.of_host(caller, host)
+  dispatch.done(caller, x, {}, nil, numbering.name(x))
   return name and x.dtype ~= name and elementwise.words.astype(x, name) or x
 end
 

@@ -3,6 +3,7 @@
 local ffi = require "ffi"
 local C = require "shardrt.base.ffi"
 local array = require "shardrt.array.array"
+local buffers = require "shardrt.array.buffers"
 local current = require "shardrt.base.current"
 local device_put = require "shardrt.array.device_put"
 local dtype = require "shardrt.layout.dtype"
@@ -10,12 +11,14 @@ local fail = require "shardrt.base.error"
 local list = require "shardrt.base.list"
 local memory_pressure = require "shardrt.base.memory_pressure"
 local ndarray = require "shardrt.array.ndarray"
+local numbering = require "shardrt.array.numbering"
 local placement = require "shardrt.ops.placement"
 local promote = require "shardrt.ops.promote"
 local propagate = require "shardrt.ops.propagate"
 local reshard = require "shardrt.array.reshard"
 local shape = require "shardrt.layout.shape"
 local tape = require "shardrt.ops.tape"
+local unplaced = require "shardrt.array.unplaced"
 fail.own()
 
 local dispatch = {}
@@ -43,9 +46,9 @@ function dispatch.array(caller, value, which)
     array.check(caller, value)
     return value
   end
-  if ndarray.is(value) then return array.unplaced_from(caller, value) end
+  if ndarray.is(value) then return unplaced.of_host(caller, value) end
   if type(value) == "number" or type(value) == "boolean" or type(value) == "cdata" then
-    return array.unplaced_from(caller, device_put.to_host(caller, value))
+    return unplaced.of_host(caller, device_put.to_host(caller, value))
   end
   return fail("%s: %s is %s; it takes arrays, host arrays and numbers%s", caller, which,
     type(value) == "table" and "a table" or list.show(value),
@@ -69,9 +72,9 @@ end
 ---@return shardrt.Array
 function dispatch.result(caller, at, dim_axes, name, sizes)
   local kind = dtype.named(caller, name)
-  if not at.committed then return array.unplaced(caller, kind, sizes) end
+  if not at.committed then return unplaced.new(caller, kind, sizes) end
   if at.single then return array.new(caller, at.single, kind, sizes) end -- what is on one device is its owner's alone
-  return array.made_by_all(array.new(caller, placement.sharding(at, dim_axes), kind, sizes))
+  return numbering.made_by_all(array.new(caller, placement.sharding(at, dim_axes), kind, sizes))
 end
 
 --- Calls C for a result that was just made; nothing under planning.
@@ -83,7 +86,7 @@ function dispatch.compute(caller, out, call, ...)
   local code = memory_pressure.call(call, ...)
   if code == C.SHARDRT_EDEVICE or code == C.SHARDRT_ENOMEM then caller = ("%s for %s"):format(caller, tostring(out)) end
   fail.check(code, caller)
-  array.tell_collector(out)
+  buffers.tell_collector(out)
 end
 
 local DONATE = { donate = true }
@@ -117,7 +120,7 @@ end
 function dispatch.to_layout(caller, x, at, dim_axes, donate)
   if not at.committed then return x end
   local to, held = placement.sharding(at, dim_axes), placement.dim_axes(at, x)
-  if held == nil then return array.place(caller, x, to) end
+  if held == nil then return unplaced.place(caller, x, to) end
   if held and propagate.equal(held, dim_axes) and (at.mesh == nil or x.sharding.mesh) then return x end
   if array.is_pending(x) then return dispatch.move(caller, x, to) end -- summed as it is needed
   if current.info.process_count == 1 or held and propagate.is_finer(held, dim_axes) then
@@ -141,7 +144,7 @@ end
 -- What is computed from what. Behind the first line's end stands what processes compare and messages do not show.
 local function described(caller, name, sizes, inputs, detail)
   local words = { ("%s: %s %s\n"):format(caller, name, shape.text(sizes)) }
-  for _, x in ipairs(inputs) do words[#words + 1] = array.name(x) end
+  for _, x in ipairs(inputs) do words[#words + 1] = numbering.name(x) end
   words[#words + 1] = type(detail) == "function" and detail() or detail
   return table.concat(words, ", ")
 end
@@ -153,7 +156,7 @@ local function agree(caller, out, inputs, detail)
   if out.committed and not out.sharding.device then
     C.shardrt_job_step(current.job, text)
   else
-    array.derived(out, text)
+    numbering.derived(out, text)
   end
 end
 

@@ -11,6 +11,7 @@ local elementwise = require "shardrt.ops.elementwise"
 local expression = require "shardrt.ops.expression"
 local fail = require "shardrt.base.error"
 local list = require "shardrt.base.list"
+local numbering = require "shardrt.array.numbering"
 local placement = require "shardrt.ops.placement"
 local promote = require "shardrt.ops.promote"
 local propagate = require "shardrt.ops.propagate"
@@ -494,7 +495,7 @@ function manipulation.take_add(caller, dy, indices, along, x)
     end
   end
   local from, by = dispatch.to_layout(name, dy, at, wanted), dispatch.to_layout(name, indices, at, kept)
-  local detail = "along " .. along .. " at " .. array.name(indices)
+  local detail = "along " .. along .. " at " .. numbering.name(indices)
   local out = dispatch.partial(name, {
     op = C.SHARDRT_SUM, at = at, dim_axes = made, partial = partial, dtype = dy.dtype, sizes = sizes,
     inputs = { dy }, detail = detail,

@@ -12,6 +12,7 @@ local mesh = require "shardrt.layout.mesh"
 local propagate = require "shardrt.ops.propagate"
 local sharding = require "shardrt.layout.sharding"
 local spec = require "shardrt.layout.spec"
+local unplaced = require "shardrt.array.unplaced"
 fail.own()
 
 local placement = {}
@@ -72,7 +73,7 @@ function placement.of(caller, arrays)
   end
   if named then return over_mesh(named) end
   if found then return { committed = true, axis_size = {}, single = found } end
-  nowhere = nowhere or { committed = false, axis_size = {}, single = array.home() }
+  nowhere = nowhere or { committed = false, axis_size = {}, single = unplaced.home() }
   return nowhere
 end
 
