@@ -130,7 +130,7 @@ end
 ---@param x shardrt.Operand
 ---@return shardrt.Array
 function words.stop_gradient(x)
-  return dispatch.stop_gradient(dispatch.array("stop_gradient", x, "the operand"))
+  return dispatch.stop_gradient(dispatch.array("stop_gradient", x))
 end
 
 return grad

@@ -87,7 +87,7 @@ end
 local function like(word, value)
   local caller = "np." .. word
   words[word] = function(x, ...)
-    x = dispatch.array(caller, x, "the operand")
+    x = dispatch.array(caller, x)
     local fill = value
     if fill == nil then fill = (...) end
     local name = select(value == nil and 2 or 1, ...)

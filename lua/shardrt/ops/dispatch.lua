@@ -39,7 +39,7 @@ function dispatch.is_planning() return current.info.planning ~= 0 end
 --- The array that an operand is: itself, or one that nobody placed, of a host array or number.
 ---@param caller string
 ---@param value any
----@param which string # "the first operand", for messages
+---@param which string? # "the first operand", for messages; left out: "the operand"
 ---@return shardrt.Array
 function dispatch.array(caller, value, which)
   if array.is(value) then
@@ -50,7 +50,7 @@ function dispatch.array(caller, value, which)
   if type(value) == "number" or type(value) == "boolean" or type(value) == "cdata" then
     return unplaced.of_host(caller, device_put.to_host(caller, value))
   end
-  return fail("%s: %s is %s; it takes arrays, host arrays and numbers%s", caller, which,
+  return fail("%s: %s is %s; it takes arrays, host arrays and numbers%s", caller, which or "the operand",
     type(value) == "table" and "a table" or list.show(value),
     list.length(value) and " (np.array{1, 2} makes an array of a list of numbers, np.stack{x, y} one of arrays)" or "")
 end
@@ -195,8 +195,8 @@ end
 ---@param vjp shardrt.tape.vjp
 ---@return shardrt.Array
 function dispatch.another(caller, x, vjp)
-  local at = placement.of(caller, { x })
-  local out = dispatch.alias(caller, x, at, placement.dim_axes(at, x) or propagate.whole(x.ndim), x.shape)
+  local at, dim_axes = placement.of_one(caller, x)
+  local out = dispatch.alias(caller, x, at, dim_axes, x.shape)
   return dispatch.done(caller, out, { x }, vjp)
 end
 

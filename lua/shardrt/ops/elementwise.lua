@@ -258,7 +258,7 @@ local function operands_of(caller, values, n)
     end
   end
   if #arrays == 0 then -- numbers alone
-    arrays[1] = dispatch.array(caller, values[1], "the operand")
+    arrays[1] = dispatch.array(caller, values[1])
     nodes[1], dtypes[1] = expression.input(1), arrays[1].dtype
     table.remove(numbers, 1)
   end
@@ -327,7 +327,7 @@ local function define_of_floats(name, op, otherwise)
   local caller = "np." .. name
   words[name] = function(...)
     if select("#", ...) ~= 1 then fail("%s: it takes 1 operand, and got %d", caller, select("#", ...)) end
-    local x = dispatch.array(caller, (...), "the operand")
+    local x = dispatch.array(caller, (...))
     local as = otherwise and "bool" or x.dtype
     local node = promote.is_float(x.dtype) and f[op](expression.input(1))
       or otherwise and f[otherwise](expression.input(1), expression.input(1)) or f.COPY(expression.input(1))
@@ -366,7 +366,7 @@ end
 function words.clip(x, low, high)
   if low ~= nil then x = words.maximum(x, low) end
   if high ~= nil then x = words.minimum(x, high) end
-  return dispatch.array("np.clip", x, "the operand")
+  return dispatch.array("np.clip", x)
 end
 
 --- The same elements as another dtype: whole numbers keep their lowest bits, floats go to the nearest (towards zero
@@ -377,7 +377,7 @@ end
 function words.astype(x, name)
   local caller = "np.astype"
   local to = dtype.named(caller, name).name
-  x = dispatch.array(caller, x, "the operand")
+  x = dispatch.array(caller, x)
   if x.dtype == to then return x end
   return elementwise.run(caller, { x }, expression.input(1), to, x.dtype)
 end
@@ -388,7 +388,7 @@ end
 ---@return shardrt.Array
 function words.broadcast_to(x, to)
   local caller = "np.broadcast_to"
-  x = dispatch.array(caller, x, "the operand")
+  x = dispatch.array(caller, x)
   local sizes = shape.check(caller, to)
   local full = elementwise.broadcast(caller, { x.shape, sizes })
   if not shape.equal(full, sizes) then

@@ -7,11 +7,11 @@ local dtype = require "shardrt.layout.dtype"
 local elementwise = require "shardrt.ops.elementwise"
 local fail = require "shardrt.base.error"
 local list = require "shardrt.base.list"
-local manipulation = require "shardrt.ops.manipulation"
 local placement = require "shardrt.ops.placement"
 local precision = require "shardrt.ops.precision"
 local promote = require "shardrt.ops.promote"
 local propagate = require "shardrt.ops.propagate"
+local reshape = require "shardrt.ops.reshape"
 local shape = require "shardrt.layout.shape"
 local sharding = require "shardrt.layout.sharding"
 fail.own()
@@ -151,7 +151,7 @@ local function of_bools(multiply, a, b, options)
   return elementwise.words.not_equal(multiply(whole(a, "int32"), whole(b, "int32"), options), 0)
 end
 
-local reshape_to = manipulation.words.reshape
+local reshape_to = reshape.words.reshape
 
 -- A product with vectors as matrices of one row or column; the dimension of 1 is then dropped.
 local function with_vectors(caller, a, b, accuracy, wanted)
@@ -235,7 +235,7 @@ local function products(caller, a, b, accuracy)
   for d = 1, inner do sizes[outer + d], order[outer + 1 + d] = 1, outer + d - 1 end
   sizes[outer + inner + 1], sizes[outer + inner + 2] = left[outer + 1], left[outer + 2]
   order[outer + 1], order[outer + inner + 2] = outer + inner, outer + inner + 1
-  return manipulation.words.transpose(matmul.matmul(caller, reshape_to(a, sizes), b, false, false, accuracy), order)
+  return reshape.words.transpose(matmul.matmul(caller, reshape_to(a, sizes), b, false, false, accuracy), order)
 end
 
 -- {…a, K} by {…b, K, N}: every row of the one by every matrix of the other.
@@ -249,7 +249,7 @@ local function all_by_all(caller, a, b, accuracy)
   for d = 0, b.ndim - 1 do
     if d ~= b.ndim - 2 then order[#order + 1] = d end
   end
-  local at, turned = placement.of(caller, { a, b }), b.ndim > 2 and manipulation.words.transpose(b, order) or b
+  local at, turned = placement.of(caller, { a, b }), b.ndim > 2 and reshape.words.transpose(b, order) or b
   local ways = matrices(at, a, turned)
   return ways and as_matrices(caller, at, a, turned, ways, accuracy) or products(caller, a, b, accuracy)
 end

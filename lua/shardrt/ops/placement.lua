@@ -120,6 +120,28 @@ function placement.dim_axes(at, x)
   return made
 end
 
+--- The place of an operation on one array, and how it lies there, whoever placed it.
+---@param caller string
+---@param x shardrt.Array
+---@return shardrt.placement
+---@return shardrt.DimAxes
+function placement.of_one(caller, x)
+  local at = placement.of(caller, { x })
+  return at, placement.dim_axes(at, x) or propagate.whole(x.ndim)
+end
+
+--- Whether any of some dimensions is cut there.
+---@param at shardrt.placement
+---@param dim_axes shardrt.DimAxes
+---@param dims integer[] # from 1
+---@return boolean
+function placement.is_cut(at, dim_axes, dims)
+  for _, d in ipairs(dims) do
+    if propagate.parts(dim_axes[d], at.axis_size) > 1 then return true end
+  end
+  return false
+end
+
 ---@class shardrt.placement.split # a place with axes split, such that some of the parts lie within processes
 ---@field at shardrt.placement
 ---@field outer string[] # the axes that are left between processes

@@ -6,10 +6,9 @@ local dispatch = require "shardrt.ops.dispatch"
 local elementwise = require "shardrt.ops.elementwise"
 local fail = require "shardrt.base.error"
 local list = require "shardrt.base.list"
-local manipulation = require "shardrt.ops.manipulation"
 local placement = require "shardrt.ops.placement"
 local promote = require "shardrt.ops.promote"
-local propagate = require "shardrt.ops.propagate"
+local reshape = require "shardrt.ops.reshape"
 local shape = require "shardrt.layout.shape"
 fail.own()
 
@@ -46,9 +45,7 @@ local function reduce_axes(caller, op, x, axes, keep, out_dtype, vjp)
   if keep ~= nil and type(keep) ~= "boolean" then
     fail("%s: keepdims = %s; it is true or false (several axes are a list: {0, 1})", caller, list.show(keep))
   end
-  local at = placement.of(caller, { x })
-  local dim_axes = placement.dim_axes(at, x)
-  dim_axes = dim_axes or propagate.whole(x.ndim)
+  local at, dim_axes = placement.of_one(caller, x)
   local partial = {}
   for _, axis in ipairs(axes) do
     for _, name in ipairs(dim_axes[axis + 1]) do partial[#partial + 1] = name end
@@ -71,10 +68,8 @@ end
 local function with_axes(g, x, axes)
   local sizes = x.shape
   for _, axis in ipairs(axes) do sizes[axis + 1] = 1 end
-  return manipulation.words.reshape(g, sizes)
+  return reshape.words.reshape(g, sizes)
 end
-
-local function operand(caller, x) return dispatch.array(caller, x, "the operand") end
 
 --- The sum over axes (all where none are named). Of whole numbers of less than 32 bits it has 32.
 ---@param x shardrt.Operand
@@ -83,7 +78,7 @@ local function operand(caller, x) return dispatch.array(caller, x, "the operand"
 ---@return shardrt.Array
 function words.sum(x, axis, keepdims)
   local caller = "np.sum"
-  x = operand(caller, x)
+  x = dispatch.array(caller, x)
   local axes = shape.axes(caller, axis, x.ndim)
   return reduce_axes(caller, C.SHARDRT_SUM, x, axes, keepdims, promote.summed(x.dtype), promote.is_float(x.dtype)
     and function(dy) return elementwise.words.broadcast_to(with_axes(dy, x, axes), x.shape) end or nil)
@@ -94,7 +89,7 @@ function reduce.sum_to(caller, x, axes, sizes)
   local sum = reduce_axes(caller, C.SHARDRT_SUM, x, axes, true, x.dtype, function(dy)
     return elementwise.words.broadcast_to(dy, x.shape)
   end)
-  return shape.equal(sum.shape, sizes) and sum or manipulation.words.reshape(sum, sizes)
+  return shape.equal(sum.shape, sizes) and sum or reshape.words.reshape(sum, sizes)
 end
 
 local function count_of(x, axes)
@@ -110,7 +105,7 @@ end
 ---@return shardrt.Array
 function words.mean(x, axis, keepdims)
   local caller = "np.mean"
-  x = operand(caller, x)
+  x = dispatch.array(caller, x)
   local own = promote.to_float(x.dtype)
   x = elementwise.words.astype(x, promote.computed(own)) -- in whose range the sum is, too
   local axes = shape.axes(caller, axis, x.ndim)
@@ -138,7 +133,7 @@ end
 ---@return shardrt.Array
 function words.prod(x, axis, keepdims)
   local caller = "np.prod"
-  x = operand(caller, x)
+  x = dispatch.array(caller, x)
   local axes = shape.axes(caller, axis, x.ndim)
   return reduce_axes(caller, C.SHARDRT_PROD, x, axes, keepdims, promote.summed(x.dtype), promote.is_float(x.dtype)
     and function(dy) return elementwise.words.astype(with_axes(dy, x, axes) * others(x, axes), x.dtype) end or nil)
@@ -148,7 +143,7 @@ end
 local function extreme(name, op)
   local caller = "np." .. name
   words[name] = function(x, axis, keepdims)
-    x = operand(caller, x)
+    x = dispatch.array(caller, x)
     local axes = shape.axes(caller, axis, x.ndim)
     if count_of(x, axes) == 0 then fail("%s: over no elements: the array has shape %s", caller, shape.text(x.shape)) end
     return reduce_axes(caller, op, x, axes, keepdims, x.dtype, promote.is_float(x.dtype) and function(dy, out)
@@ -163,7 +158,7 @@ extreme("min", C.SHARDRT_MIN)
 for name, op in pairs { any = C.SHARDRT_ANY, all = C.SHARDRT_ALL } do
   local caller = "np." .. name
   words[name] = function(x, axis, keepdims)
-    x = operand(caller, x)
+    x = dispatch.array(caller, x)
     return reduce_axes(caller, op, x, shape.axes(caller, axis, x.ndim), keepdims, "bool")
   end
 end
@@ -172,7 +167,7 @@ end
 local function index_of(name, op)
   local caller = "np." .. name
   words[name] = function(x, axis, keepdims)
-    x = operand(caller, x)
+    x = dispatch.array(caller, x)
     if type(axis) == "table" then fail("%s: it takes one axis, or none for the index in the whole array", caller) end
     local axes = shape.axes(caller, axis, x.ndim)
     if count_of(x, axes) == 0 then fail("%s: over no elements: the array has shape %s", caller, shape.text(x.shape)) end
@@ -192,7 +187,7 @@ index_of("argmin", C.SHARDRT_ARGMIN)
 -- ---- made of these ----
 
 local function float_operand(caller, x)
-  x = operand(caller, x)
+  x = dispatch.array(caller, x)
   return promote.is_float(x.dtype) and x or elementwise.words.astype(x, "float32")
 end
 
