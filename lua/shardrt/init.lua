@@ -6,7 +6,6 @@ local class = require "shardrt.base.class"
 local fail = require "shardrt.base.error"
 local foreign_names = require "shardrt.base.foreign_names"
 local lazy = require "shardrt.base.lazy"
-local ndarray = require "shardrt.array.ndarray"
 fail.own()
 
 -- For editors: each word is declared where it is written. What follows says whose words these are.
@@ -26,10 +25,7 @@ fail.own()
 ---@field numpy shardrt.numpy
 ---@field optimizer shardrt.optimizer.words
 local shardrt = {
-  ndarray = class.words("shardrt.ndarray", {
-    empty = ndarray.empty, zeros = ndarray.zeros, full = ndarray.full, arange = ndarray.arange,
-    from_table = ndarray.from_table, load = ndarray.load, is = ndarray.is,
-  }),
+  ndarray = class.words("shardrt.ndarray", require("shardrt.array.ndarray").words),
   source = class.words("shardrt.source", require "shardrt.data.source"),
   transform = class.words("shardrt.transform", require("shardrt.data.transform").words),
 }

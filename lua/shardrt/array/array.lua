@@ -274,7 +274,7 @@ end
 function array.gather(caller, x)
   local handle = array.live(caller, x)
   if current.info.planning ~= 0 then shards.no_data(caller) end
-  local host = ndarray.empty(x.shape, x.dtype)
+  local host = ndarray.words.empty(x.shape, x.dtype)
   fail.check(memory_pressure.call(C.shardrt_array_gather, handle, host.data), caller)
   return host
 end

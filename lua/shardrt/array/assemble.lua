@@ -135,7 +135,7 @@ function words.make_array_from_callback(global_shape, s, callback, dtype_name)
       local host = call_back(caller, callback, shard.box, kind and kind.name)
       kind = kind or dtype.named(caller, host.dtype)
       check_dtype(caller, host.dtype, kind)
-      local copy = ndarray.empty(host.shape, host.dtype)
+      local copy = ndarray.words.empty(host.shape, host.dtype)
       ffi.copy(copy.data, host.data, host.bytes)
       parts[next_block] = copy.buffer
       next_block = next_block + 1

@@ -15,7 +15,9 @@ local shape = require "shardrt.layout.shape"
 fail.own()
 
 ---@class shardrt.ndarray.words
-local ndarray = {}
+---@field is fun(value: any): boolean # whether a value is a host array
+local words = {}
+local ndarray = { words = words }
 
 ---@class shardrt.ndarray
 ---@field shape integer[]
@@ -125,14 +127,14 @@ end
 ---@param sizes integer|integer[]
 ---@param dtype_name string
 ---@return shardrt.ndarray
-function ndarray.empty(sizes, dtype_name)
+function words.empty(sizes, dtype_name)
   return (allocate("ndarray.empty", C.shardrt_buffer_new, shape.check("ndarray.empty", sizes), dtype_name))
 end
 
 ---@param sizes integer|integer[]
 ---@param dtype_name string? # float32
 ---@return shardrt.ndarray
-function ndarray.zeros(sizes, dtype_name)
+function words.zeros(sizes, dtype_name)
   sizes = shape.check("ndarray.zeros", sizes)
   return (allocate("ndarray.zeros", C.shardrt_buffer_zeros, sizes, dtype_name or "float32"))
 end
@@ -146,7 +148,7 @@ end
 ---@param value number|boolean|ffi.cdata*
 ---@param dtype_name string? # float32; bool, int64, uint64 for a value that is one
 ---@return shardrt.ndarray
-function ndarray.full(sizes, value, dtype_name)
+function words.full(sizes, value, dtype_name)
   sizes = shape.check("ndarray.full", sizes)
   local host, kind = allocate("ndarray.full", C.shardrt_buffer_new, sizes,
     dtype_name or dtype.of_value(value) or misfit("ndarray.full", value, dtype.named("ndarray.full", "float32")))
@@ -162,7 +164,7 @@ end
 ---@param count integer
 ---@param dtype_name string? # int32
 ---@return shardrt.ndarray
-function ndarray.arange(count, dtype_name)
+function words.arange(count, dtype_name)
   if not list.is_whole(count, 0) then
     fail("ndarray.arange: it takes how many numbers there are, a whole number from 0 on, not %s", list.show(count))
   end
@@ -190,9 +192,9 @@ end
 
 -- "[2][1]", as one would write it after the table's name.
 local function place(path, depth)
-  local words = {}
-  for i = 1, depth do words[i] = "[" .. path[i] .. "]" end
-  return #words > 0 and table.concat(words) or "its value"
+  local steps = {}
+  for i = 1, depth do steps[i] = "[" .. path[i] .. "]" end
+  return #steps > 0 and table.concat(steps) or "its value"
 end
 
 -- An array where numbers are expected is an error.
@@ -251,7 +253,7 @@ end
 ---@param value table|number|boolean|ffi.cdata*
 ---@param dtype_name string? # float32; bool, int64, uint64 where the first element is one
 ---@return shardrt.ndarray
-function ndarray.from_table(value, dtype_name) return ndarray.nested("ndarray.from_table", value, dtype_name) end
+function words.from_table(value, dtype_name) return ndarray.nested("ndarray.from_table", value, dtype_name) end
 
 --- The same for other words.
 ---@param caller string # the call, for messages
@@ -269,7 +271,7 @@ end
 --- Reads a .npy file.
 ---@param path string
 ---@return shardrt.ndarray
-function ndarray.load(path)
+function words.load(path)
   path_of.check("ndarray.load", path, ".npy")
   local code, ndim = ffi.new "int32_t[1]", ffi.new "int32_t[1]"
   local sizes, out = ffi.new("int64_t[?]", C.SHARDRT_MAX_NDIM), buffer_out()
@@ -281,6 +283,7 @@ end
 ---@param value any
 ---@return boolean
 function ndarray.is(value) return getmetatable(value) == Host end
+words.is = ndarray.is
 
 --- Whether a host array has memory: under `shardrt plan`, what would be read has none.
 ---@param host shardrt.ndarray
@@ -339,7 +342,7 @@ function methods:packed()
   if not ndarray.has_data(self) then return self end
   local begins = host_address(self.buffer) == ffi.cast(byte_pointer, self.data)
   if begins and C.shardrt_buffer_bytes(self.buffer) == self.bytes then return self end
-  local copy = ndarray.empty(self.shape, self.dtype)
+  local copy = words.empty(self.shape, self.dtype)
   ffi.copy(copy.data, self.data, self.bytes)
   return copy
 end
@@ -370,9 +373,9 @@ end
 local function value_text(value)
   if type(value) == "number" then return ("%.7g"):format(value) end
   if type(value) ~= "table" then return tostring(value) end
-  local words = {}
-  for i, entry in ipairs(value) do words[i] = value_text(entry) end
-  return "{" .. table.concat(words, ", ") .. "}"
+  local texts = {}
+  for i, entry in ipairs(value) do texts[i] = value_text(entry) end
+  return "{" .. table.concat(texts, ", ") .. "}"
 end
 
 function Host:__tostring()

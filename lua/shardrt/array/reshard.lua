@@ -36,13 +36,14 @@ local reshard = { words = words }
 ---@field shape integer[] # of the other one
 ---@field by integer[]
 
+local plan_fields = { dtype = true, from = true, to = true }
+function plan_fields.shape(inside) return list.copy(inside.shape) end
+
 ---@class shardrt.ReshardPlan # what every process does in a reshard
 ---@field shape integer[]
 ---@field dtype string
 ---@field from shardrt.Sharding
 ---@field to shardrt.Sharding
-local plan_fields = { dtype = true, from = true, to = true }
-function plan_fields.shape(inside) return list.copy(inside.shape) end
 local Plan = {}
 local PlanClass = class.define("a plan", "plan", plan_fields, Plan)
 

@@ -14,11 +14,26 @@ local shape = require "shardrt.layout.shape"
 local tree = require "shardrt.array.tree"
 fail.own()
 
-local optimizer = {}
+---@class shardrt.SgdOptions
+---@field learning_rate number
+
+---@class shardrt.MomentumOptions
+---@field learning_rate number
+---@field momentum number? # 0.9
+
+---@class shardrt.AdamOptions
+---@field learning_rate number? # 0.001
+---@field beta1 number? # 0.9
+---@field beta2 number? # 0.999
+---@field epsilon number? # 1e-8
 
 ---@class shardrt.optimizer.words
+---@field sgd fun(options: shardrt.SgdOptions): shardrt.Optimizer # params - learning_rate * gradient
+---@field momentum fun(options: shardrt.MomentumOptions): shardrt.Optimizer # the same with a velocity: momentum *
+---velocity + gradient
+---@field adam fun(options: shardrt.AdamOptions): shardrt.Optimizer # Adam
 local words = {}
-optimizer.words = words
+local optimizer = { words = words }
 
 ---@class shardrt.Optimizer # with the options that it was made with
 ---@field name string # "optimizer.adam"
@@ -217,17 +232,8 @@ local function define(name, defaults)
   end
 end
 
---- params - learning_rate * gradient.
----@type fun(options: {learning_rate: number}): shardrt.Optimizer
-words.sgd = nil
 define("sgd", { learning_rate = false })
---- The same with a velocity: momentum * velocity + gradient.
----@type fun(options: {learning_rate: number, momentum: number?}): shardrt.Optimizer
-words.momentum = nil
 define("momentum", { learning_rate = false, momentum = 0.9 })
---- Adam.
----@type fun(options: {learning_rate: number?, beta1: number?, beta2: number?, epsilon: number?}): shardrt.Optimizer
-words.adam = nil
 define("adam", { learning_rate = 1e-3, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8 })
 
 return optimizer

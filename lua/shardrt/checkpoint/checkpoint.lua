@@ -38,13 +38,6 @@ local checkpoint = { words = words }
 ---@field metadata table? # plain data, the same in every process: numbers, texts, booleans, tables; as `arrays`,
 ---but names that the checkpoint has not stay as they are
 
----@class shardrt.Checkpoint
----@field dir string
----@field every integer?
----@field keep integer?
----@field steps integer # that the job took, in this run and those before
----@field restored integer? # the step that this run went on from; nil: it began anew
-
 local KEYWORDS = { dir = true, every = true, keep = true, loader = true, arrays = true, metadata = true }
 local PATIENCE = 10 -- seconds, for the last process of a job that was killed to let the folder go
 local DEEPEST = 100 -- tables within tables
@@ -226,6 +219,12 @@ end
 
 -- ---- the word, and what it makes ----
 
+---@class shardrt.Checkpoint
+---@field dir string
+---@field every integer?
+---@field keep integer?
+---@field steps integer # that the job took, in this run and those before
+---@field restored integer? # the step that this run went on from; nil: it began anew
 local methods = {}
 local Checkpoint = class.define("a checkpoint", "checkpoint", {
   dir = true, every = true, keep = true, steps = true, restored = true,

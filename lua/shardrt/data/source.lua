@@ -290,7 +290,7 @@ local function packed_host(name, value)
   if type(value) ~= "table" or class.is(value) and not ndarray.is(value) then
     fail('source.array: the field "%s" is a host array or a nested table, not %s', name, list.show(value))
   end
-  if not ndarray.is(value) then return ndarray.from_table(value) end
+  if not ndarray.is(value) then return ndarray.words.from_table(value) end
   return value:packed()
 end
 
@@ -367,7 +367,7 @@ function Source:read(first, count)
     elseif is_ragged(field.shape) then
       values[name] = read_ragged(self, i - 1, field, first, count)
     else
-      local host = ndarray.empty(sizes, field.dtype)
+      local host = ndarray.words.empty(sizes, field.dtype)
       fail.check(C.shardrt_source_read(self, i - 1, first, count, host.data))
       values[name] = host
     end

@@ -76,7 +76,7 @@ local function join(caller, given)
     if not ndarray.is(value) and (type(value) ~= "table" or class.is(value)) then
       fail("%s: number %d of its list is %s; it takes host arrays and nested tables", caller, i, list.show(value))
     end
-    local host = ndarray.is(value) and value or ndarray.from_table(value)
+    local host = ndarray.is(value) and value or ndarray.words.from_table(value)
     local first = hosts[1] or host
     local same = host.ndim == first.ndim and host.ndim > 0 and host.dtype == first.dtype
     for d = 2, host.ndim do same = same and host.shape[d] == first.shape[d] end
@@ -89,7 +89,7 @@ local function join(caller, given)
   if #hosts == 0 then fail("%s: an empty list has no dtype and no shape", caller) end
   local sizes = hosts[1].shape
   sizes[1] = rows
-  local data, offsets = ndarray.empty(sizes, hosts[1].dtype), ndarray.empty({ #hosts + 1 }, "int64")
+  local data, offsets = ndarray.words.empty(sizes, hosts[1].dtype), ndarray.words.empty({ #hosts + 1 }, "int64")
   local bytes, row = ffi.cast("char *", data.data), 0
   for i, host in ipairs(hosts) do
     offsets.data[i - 1] = row

@@ -43,6 +43,9 @@ end
 
 local Mesh = class.define("a mesh", "mesh", fields, {})
 
+--- Whether a value is a mesh.
+---@param value any
+---@return boolean
 function mesh.is(value) return getmetatable(value) == Mesh end
 
 -- Whether a value is a list of devices, or of such lists, as JAX's Mesh takes first.

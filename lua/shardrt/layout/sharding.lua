@@ -29,6 +29,9 @@ local Sharding = class.define("a sharding", "s", {
   mesh = true, spec = true, device = true, is_fully_replicated = true, handle = true,
 }, methods)
 
+--- Whether a value is a sharding.
+---@param value any
+---@return boolean
 function sharding.is(value) return getmetatable(value) == Sharding end
 
 local function new(inside, handle)

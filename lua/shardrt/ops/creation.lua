@@ -54,7 +54,7 @@ local function filled(caller, sizes, value, name, to)
   check_dtype(caller, name)
   local kind = dtype.named(caller, name)
   check_fill(caller, value, kind)
-  local host = ndarray.full(shape.check(caller, sizes), value, kind.name)
+  local host = ndarray.words.full(shape.check(caller, sizes), value, kind.name)
   local x = unplaced.of_host(caller, host)
   return placed(caller, dispatch.done(caller, x, {}, nil, tostring(value)), to)
 end

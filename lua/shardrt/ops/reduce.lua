@@ -12,17 +12,17 @@ local reshape = require "shardrt.ops.reshape"
 local shape = require "shardrt.layout.shape"
 fail.own()
 
----@alias shardrt.Fold fun(x: shardrt.Operand, axis: (integer|integer[])?, keepdims: boolean?): shardrt.Array
----@alias shardrt.FoldIndex fun(x: shardrt.Operand, axis: integer?, keepdims: boolean?): shardrt.Array
+---@alias shardrt.Reduce fun(x: shardrt.Operand, axis: (integer|integer[])?, keepdims: boolean?): shardrt.Array
+---@alias shardrt.ReduceToIndex fun(x: shardrt.Operand, axis: integer?, keepdims: boolean?): shardrt.Array
 
 -- What loops below define stands here for editors.
 ---@class shardrt.reduce.words
----@field max shardrt.Fold # the largest over axes (all where none are named); NaN where one is
----@field min shardrt.Fold # the smallest
----@field any shardrt.Fold # bool: whether one is not 0
----@field all shardrt.Fold # bool: whether none is 0
----@field argmax shardrt.FoldIndex # int32: the place of the (first) largest along an axis, or in the whole array
----@field argmin shardrt.FoldIndex # int32: of the smallest
+---@field max shardrt.Reduce # the largest over axes (all where none are named); NaN where one is
+---@field min shardrt.Reduce # the smallest
+---@field any shardrt.Reduce # bool: whether one is not 0
+---@field all shardrt.Reduce # bool: whether none is 0
+---@field argmax shardrt.ReduceToIndex # int32: the place of the (first) largest along an axis, or in the whole array
+---@field argmin shardrt.ReduceToIndex # int32: of the smallest
 local words = {}
 local reduce = { words = words }
 
@@ -85,6 +85,11 @@ function words.sum(x, axis, keepdims)
 end
 
 --- For gradients: the sum over axes, reshaped.
+---@param caller string
+---@param x shardrt.Array
+---@param axes integer[] # from 0
+---@param sizes integer[]
+---@return shardrt.Array
 function reduce.sum_to(caller, x, axes, sizes)
   local sum = reduce_axes(caller, C.SHARDRT_SUM, x, axes, true, x.dtype, function(dy)
     return elementwise.words.broadcast_to(dy, x.shape)

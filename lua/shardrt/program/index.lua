@@ -176,6 +176,15 @@ end
 
 -- ---- progress -------------------------------------------------------------------------------------------------------
 
+---@class shardrt.index.Progress # the line that says how far the command is
+---@field on boolean # whether this process draws
+---@field is_terminal boolean
+---@field total number # bytes of all files
+---@field done number # of these, what was gone through, by whichever process
+---@field looked number # bytes that this process read
+---@field start number # by the clock
+---@field due number # when the line is drawn again, in seconds since the start
+---@field shown boolean? # whether it stands there now
 local Progress = {}
 Progress.__index = Progress
 
@@ -189,6 +198,8 @@ end
 
 local function bytes(number) return progress.short(number) .. "B" end
 
+--- Draws the line, where it is time to.
+---@param path string # the file that is gone through now
 function Progress:draw(path)
   local spent = C.shardrt_clock() - self.start
   if not self.on or spent < self.due then return end
@@ -204,6 +215,7 @@ function Progress:draw(path)
   self.shown = self.is_terminal
 end
 
+--- Takes the line away, before something else is printed.
 function Progress:clear()
   if self.shown then io.stderr:write "\r\27[K" end
   self.shown = false

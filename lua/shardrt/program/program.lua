@@ -75,6 +75,7 @@ end
 
 --- Runs busted with `arg` as its command line; ends by os.exit.
 ---@param handle userdata
+---@return string? # what went wrong
 function program.test(handle)
   current.set(handle)
   local found, runner = pcall(require, "busted.runner")
