@@ -85,7 +85,7 @@ local function make(caller, key, kind_name, sizes, to, call)
   local together = x.committed and not x.sharding.device -- what is on one device is its owner's alone
   if together then C.shardrt_job_step(current.job, detail) end
   if current.info.planning ~= 0 then
-    plan.array(caller, x)
+    plan.note_array(caller, x)
   else
     call[#call + 1] = x.handle
     fail.check(memory_pressure.call(unpack(call)), caller)

@@ -65,7 +65,7 @@ local function put_host(caller, host, to)
   if not to.device then consistency.on_array(caller, kind, host.shape, to) end
   local x = array.new(caller, to, kind, host.shape)
   if job.planning ~= 0 then
-    plan.array(caller, x)
+    plan.note_array(caller, x)
     return x
   end
   if not to.device and job.check ~= C.SHARDRT_CHECK_OFF then check_same(caller, host, x) end

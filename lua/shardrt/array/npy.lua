@@ -42,7 +42,7 @@ function words.load_npy(path, sharding)
   local kind, sizes, fingerprint = header(caller, path)
   local x = array.new(caller, sharding, kind, sizes)
   if job.planning ~= 0 then
-    plan.array(("%s %s"):format(caller, path), x)
+    plan.note_array(("%s %s"):format(caller, path), x)
     return x, 0
   end
   consistency.on_array(caller, kind, sizes, sharding)

@@ -177,7 +177,7 @@ end
 ---@param to shardrt.Sharding
 ---@param shift shardrt.Shift?
 ---@return shardrt.ReshardPlan
-function reshard.plan(caller, x, to, shift) return new_plan(caller, x.shape, x.dtype, x.sharding, to, shift) end
+function reshard.plan_of(caller, x, to, shift) return new_plan(caller, x.shape, x.dtype, x.sharding, to, shift) end
 
 -- ---- the move ----
 
@@ -219,7 +219,7 @@ end
 local function note(caller, x, to)
   local kind = dtype.named(caller, x.dtype)
   local moved = array.new(caller, to, kind, x.shape)
-  plan.reshard(caller, moved, reshard.plan(caller, x, to))
+  plan.note_reshard(caller, moved, reshard.plan_of(caller, x, to))
   return moved
 end
 
@@ -274,8 +274,8 @@ function reshard.assemble(caller, out, arrays, starts)
   local handles, by = Arrays(#arrays), Numbers(#arrays * ndim)
   for i, x in ipairs(arrays) do
     if current.info.planning ~= 0 then
-      plan.reshard(("%s at %s"):format(caller, shape.text(starts[i])), out,
-        reshard.plan(caller, x, out.sharding, { shape = out.shape, by = starts[i] }))
+      plan.note_reshard(("%s at %s"):format(caller, shape.text(starts[i])), out,
+        reshard.plan_of(caller, x, out.sharding, { shape = out.shape, by = starts[i] }))
     else
       handles[i - 1] = x.handle
       for d = 1, ndim do by[(i - 1) * ndim + d - 1] = starts[i][d] end

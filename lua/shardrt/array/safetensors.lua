@@ -107,7 +107,7 @@ function words.save(path, arrays)
   end
   table.sort(names)
   if current.info.planning ~= 0 then
-    plan.save(caller, names, values)
+    plan.note_save(caller, names, values)
     return 0
   end
   local entries, written = ffi.new("shardrt_saved[?]", math.max(1, #names)), ffi.new "int64_t[1]"
@@ -213,7 +213,7 @@ local function load_sharded(caller, file, entry, over)
   local job, named = current.info, caller .. ", " .. list.quote(entry.name)
   local x = array.new(named, over, entry.kind, entry.shape)
   if job.planning ~= 0 then
-    plan.array(named, x)
+    plan.note_array(named, x)
     return x, 0
   end
   local read = ffi.new "int64_t[1]"

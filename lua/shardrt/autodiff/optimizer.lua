@@ -3,13 +3,13 @@
 
 local array = require "shardrt.array.array"
 local class = require "shardrt.base.class"
+local common_mesh = require "shardrt.ops.common_mesh"
 local creation = require "shardrt.ops.creation"
 local dispatch = require "shardrt.ops.dispatch"
 local elementwise = require "shardrt.ops.elementwise"
 local expression = require "shardrt.ops.expression"
 local fail = require "shardrt.base.error"
 local list = require "shardrt.base.list"
-local placement = require "shardrt.ops.placement"
 local shape = require "shardrt.layout.shape"
 local tree = require "shardrt.array.tree"
 fail.own()
@@ -64,8 +64,8 @@ local function like(caller, x, parameter)
       shape.text(x.shape))
   end
   if not parameter.committed then return x end
-  local at = placement.of(caller, { parameter, x })
-  return dispatch.to_layout(caller, x, at, placement.dim_axes(at, parameter))
+  local at = common_mesh.of(caller, { parameter, x })
+  return dispatch.to_layout(caller, x, at, common_mesh.dim_axes(at, parameter))
 end
 
 -- The entries of trees that are alike, leaf by leaf: f(leaf, leaf, …) gives as many results as `count`.

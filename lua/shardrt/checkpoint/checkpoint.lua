@@ -329,7 +329,7 @@ function words.checkpoint(o)
     local names, values = {}, {}
     for name, leaf in pairs(leaves) do names[#names + 1], values[name] = name, leaf.value end
     table.sort(names)
-    if #names > 0 then plan.save(caller, names, values) end
+    if #names > 0 then plan.note_save(caller, names, values) end
     return class.new(Checkpoint, self)
   end
   C.shardrt_job_at(current.job, fail.where() or "?")

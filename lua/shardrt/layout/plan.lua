@@ -73,7 +73,7 @@ end
 --- Notes an array that a recipe made.
 ---@param call string # "device_put"
 ---@param x shardrt.Array
-function plan.array(call, x)
+function plan.note_array(call, x)
   add {
     where = fail.where() or "?", what = call,
     parts = { { dtype = x.dtype, shape = x.shape, sharding = x.sharding } },
@@ -84,7 +84,7 @@ end
 ---@param call string
 ---@param x shardrt.Array
 ---@param moves shardrt.ReshardPlan
-function plan.reshard(call, x, moves)
+function plan.note_reshard(call, x, moves)
   add {
     where = fail.where() or "?", what = ("%s from %s"):format(call, tostring(moves.from)), moves = moves,
     parts = { { dtype = x.dtype, shape = x.shape, sharding = x.sharding } },
@@ -95,7 +95,7 @@ end
 ---@param call string # "save w.safetensors"
 ---@param names string[]
 ---@param arrays table<string, shardrt.Array|shardrt.ndarray>
-function plan.save(call, names, arrays)
+function plan.note_save(call, names, arrays)
   local parts = {}
   for i, name in ipairs(names) do
     local x = arrays[name]
@@ -108,7 +108,7 @@ end
 ---@param made shardrt.Loader
 ---@param parts shardrt.plan.part[]
 ---@param note string? # what else there is to say
-function plan.loader(made, parts, note)
+function plan.note_loader(made, parts, note)
   add { where = fail.where() or "?", what = tostring(made), parts = parts, loader = made, note = note }
 end
 

@@ -152,7 +152,7 @@ function words.loader(o)
   self.batch_names[#names + 1] = self.sharding.mask and "mask" or nil
   self.arrays = ffi.new("shardrt_array *[?]", #self.batch_names)
   setmetatable(self, Loader)
-  if planning then plan.loader(self, parts_of(self, names), plan_note(self)) end
+  if planning then plan.note_loader(self, parts_of(self, names), plan_note(self)) end
   return public.wrap(self)
 end
 

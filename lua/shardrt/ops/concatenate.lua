@@ -3,13 +3,13 @@
 local ffi = require "ffi"
 local C = require "shardrt.base.ffi"
 local array = require "shardrt.array.array"
+local common_mesh = require "shardrt.ops.common_mesh"
 local device_put = require "shardrt.array.device_put"
 local dispatch = require "shardrt.ops.dispatch"
 local dtype = require "shardrt.layout.dtype"
 local elementwise = require "shardrt.ops.elementwise"
 local fail = require "shardrt.base.error"
 local list = require "shardrt.base.list"
-local placement = require "shardrt.ops.placement"
 local promote = require "shardrt.ops.promote"
 local propagate = require "shardrt.ops.propagate"
 local reshape = require "shardrt.ops.reshape"
@@ -73,16 +73,16 @@ function words.concatenate(arrays, axis)
     end
     if x.dtype ~= common then all[i] = elementwise.words.astype(x, common) end
   end
-  local at, operands, total = placement.of(caller, all), {}, 0
+  local at, operands, total = common_mesh.of(caller, all), {}, 0
   for i, x in ipairs(all) do
-    operands[i] = { dim_axes = placement.dim_axes(at, x), sizes = x.shape, bytes = dtype.named(caller, common).size }
+    operands[i] = { dim_axes = common_mesh.dim_axes(at, x), sizes = x.shape, bytes = dtype.named(caller, common).size }
     total = total + x.shape[along]
     starts[i + 1] = total
   end
   sizes[along] = total
   local dim_axes = propagate.concatenate(sizes, along, operands, at.axis_size)
   local out = dispatch.result(caller, at, dim_axes, common, sizes)
-  if placement.is_cut(at, dim_axes, { along }) then
+  if common_mesh.is_cut(at, dim_axes, { along }) then
     join_cut(caller, at, out, all, starts, along, dim_axes)
   else
     join_whole(caller, at, out, all, along, dim_axes)

@@ -1,9 +1,10 @@
--- What every operation on arrays does: find its place, bring its operands there, make the result, sum what is partial.
+-- What every operation on arrays does: find its mesh, bring its operands there, make the result, sum what is partial.
 
 local ffi = require "ffi"
 local C = require "shardrt.base.ffi"
 local array = require "shardrt.array.array"
 local buffers = require "shardrt.array.buffers"
+local common_mesh = require "shardrt.ops.common_mesh"
 local current = require "shardrt.base.current"
 local device_put = require "shardrt.array.device_put"
 local dtype = require "shardrt.layout.dtype"
@@ -12,7 +13,6 @@ local list = require "shardrt.base.list"
 local memory_pressure = require "shardrt.base.memory_pressure"
 local ndarray = require "shardrt.array.ndarray"
 local numbering = require "shardrt.array.numbering"
-local placement = require "shardrt.ops.placement"
 local promote = require "shardrt.ops.promote"
 local propagate = require "shardrt.ops.propagate"
 local reshard = require "shardrt.array.reshard"
@@ -65,7 +65,7 @@ end
 
 --- A new array there, without data; every process must call it alike.
 ---@param caller string
----@param at shardrt.placement
+---@param at shardrt.common_mesh
 ---@param dim_axes shardrt.DimAxes
 ---@param name string # its dtype
 ---@param sizes integer[]
@@ -74,7 +74,7 @@ function dispatch.result(caller, at, dim_axes, name, sizes)
   local kind = dtype.named(caller, name)
   if not at.committed then return unplaced.new(caller, kind, sizes) end
   if at.single then return array.new(caller, at.single, kind, sizes) end -- what is on one device is its owner's alone
-  return numbering.made_by_all(array.new(caller, placement.sharding(at, dim_axes), kind, sizes))
+  return numbering.made_by_all(array.new(caller, common_mesh.sharding(at, dim_axes), kind, sizes))
 end
 
 --- Calls C for a result that was just made; nothing under planning.
@@ -113,13 +113,13 @@ end
 --- The array in that layout. What only has to be cut further does not travel.
 ---@param caller string
 ---@param x shardrt.Array
----@param at shardrt.placement
+---@param at shardrt.common_mesh
 ---@param dim_axes shardrt.DimAxes
 ---@param donate boolean? # nobody needs x as it is any more
 ---@return shardrt.Array
 function dispatch.to_layout(caller, x, at, dim_axes, donate)
   if not at.committed then return x end
-  local to, held = placement.sharding(at, dim_axes), placement.dim_axes(at, x)
+  local to, held = common_mesh.sharding(at, dim_axes), common_mesh.dim_axes(at, x)
   if held == nil then return unplaced.place(caller, x, to) end
   if held and propagate.equal(held, dim_axes) and (at.mesh == nil or x.sharding.mesh) then return x end
   if array.is_pending(x) then return dispatch.move(caller, x, to) end -- summed as it is needed
@@ -179,7 +179,7 @@ end
 --- The result with other sizes and cuts but the same elements on each device; shares the memory.
 ---@param caller string
 ---@param x shardrt.Array
----@param at shardrt.placement
+---@param at shardrt.common_mesh
 ---@param dim_axes shardrt.DimAxes
 ---@param sizes integer[]
 ---@return shardrt.Array
@@ -195,7 +195,7 @@ end
 ---@param vjp shardrt.tape.vjp
 ---@return shardrt.Array
 function dispatch.another(caller, x, vjp)
-  local at, dim_axes = placement.of_one(caller, x)
+  local at, dim_axes = common_mesh.of_one(caller, x)
   local out = dispatch.alias(caller, x, at, dim_axes, x.shape)
   return dispatch.done(caller, out, { x }, vjp)
 end
@@ -240,7 +240,7 @@ local function settle(caller, op, parts, split, at, dim_axes, sizes, wanted)
     local sum = dispatch.alias(caller, parts, at, dim_axes, sizes)
     return propagate.equal(dim_axes, wanted) and sum or dispatch.to_layout(caller, sum, at, wanted, true)
   end
-  local fine, goal = placement.renamed(split, dim_axes), placement.renamed(split, wanted)
+  local fine, goal = common_mesh.renamed(split, dim_axes), common_mesh.renamed(split, wanted)
   local scattered
   if propagate.is_finer(fine, goal) and not propagate.equal(fine, goal) then
     scattered = goal -- reduce-scatter: each process sums what it will hold
@@ -251,13 +251,13 @@ local function settle(caller, op, parts, split, at, dim_axes, sizes, wanted)
   local gathered = dispatch.to_layout(caller, parts, split.at, prepend({}, scattered), true)
   local sum = reduce_first(caller, op, gathered, split.at, scattered, sizes)
   if propagate.equal(scattered, goal) then return dispatch.alias(caller, sum, at, wanted, sizes) end
-  local to = placement.sharding(at, wanted)
+  local to = common_mesh.sharding(at, wanted)
   return dispatch.move(caller, sum, to, DONATE)
 end
 
 -- The parts {count, …} of a sum, one in each process: each device's own, and of these what is in one process added up.
 local function own_parts(caller, o, dim_axes, sizes, split, compute)
-  local outer = prepend(split.outer, placement.renamed(split, dim_axes))
+  local outer = prepend(split.outer, common_mesh.renamed(split, dim_axes))
   if o.adds then
     local out = dispatch.result(caller, split.at, outer, o.dtype, prepend(split.count, sizes))
     if not dispatch.is_planning() then compute(out) end
@@ -275,7 +275,7 @@ end
 
 ---@class shardrt.dispatch.partial
 ---@field op integer
----@field at shardrt.placement
+---@field at shardrt.common_mesh
 ---@field dim_axes shardrt.DimAxes # of the result
 ---@field partial string[] # the axes over which it is to be summed
 ---@field dtype string
@@ -317,7 +317,7 @@ function dispatch.partial(caller, o, compute, wanted)
     if not dispatch.is_planning() then compute(out) end
     return wanted and dispatch.move(caller, out, wanted) or out
   end
-  local split = placement.split(at, o.partial, current.info.devices_per_process)
+  local split = common_mesh.split(at, o.partial, current.info.devices_per_process)
   -- Processes that compute different things find out before they add up each other's parts.
   if split.count > 1 then
     C.shardrt_job_step(current.job, "parts of " .. described(caller, o.dtype, o.sizes, o.inputs, o.detail))
@@ -330,7 +330,7 @@ function dispatch.partial(caller, o, compute, wanted)
     if made then return dispatch.move(who, made, to) end
     local goal
     if to.mesh == at.mesh and #part_sizes == #o.sizes then
-      goal = placement.dim_axes(at, { sharding = to, ndim = #o.sizes, committed = true })
+      goal = common_mesh.dim_axes(at, { sharding = to, ndim = #o.sizes, committed = true })
     end
     made = settle(who, o.op, parts, split, at, part_dim_axes, part_sizes, goal or part_dim_axes)
     parts = nil
@@ -339,7 +339,7 @@ function dispatch.partial(caller, o, compute, wanted)
     return dispatch.move(who, made, to)
   end
   if wanted then return finish(wanted) end
-  local own = placement.sharding(at, dim_axes)
+  local own = common_mesh.sharding(at, dim_axes)
   if not tape.is_within() then return finish(own) end
   return array.pending(own, o.dtype, o.sizes, finish)
 end

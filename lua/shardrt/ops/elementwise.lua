@@ -3,13 +3,13 @@
 local ffi = require "ffi"
 local C = require "shardrt.base.ffi"
 local array = require "shardrt.array.array"
+local common_mesh = require "shardrt.ops.common_mesh"
 local dispatch = require "shardrt.ops.dispatch"
 local dtype = require "shardrt.layout.dtype"
 local expression = require "shardrt.ops.expression"
 local fail = require "shardrt.base.error"
 local lazy = require "shardrt.base.lazy"
 local list = require "shardrt.base.list"
-local placement = require "shardrt.ops.placement"
 local promote = require "shardrt.ops.promote"
 local propagate = require "shardrt.ops.propagate"
 local shape = require "shardrt.layout.shape"
@@ -104,7 +104,7 @@ end
 local function laid_out(caller, at, arrays, sizes)
   local operands, ndim = {}, #sizes
   for i, x in ipairs(arrays) do
-    local dim_axes = placement.dim_axes(at, x)
+    local dim_axes = common_mesh.dim_axes(at, x)
     local own = padded(x.shape, ndim, 1)
     dim_axes = dim_axes and propagate.of_operand(padded(dim_axes, ndim, {}), own, sizes) or dim_axes
     operands[i] = { dim_axes = dim_axes, sizes = own, bytes = dtype.named(caller, x.dtype).size }
@@ -190,7 +190,7 @@ function elementwise.run(caller, arrays, root, out_dtype, in_dtype, sizes)
   local shapes, dtypes = { sizes }, {}
   for i, x in ipairs(arrays) do shapes[#shapes + 1], dtypes[i] = x.shape, x.dtype end
   local full = elementwise.broadcast(caller, shapes)
-  local at = placement.of(caller, arrays)
+  local at = common_mesh.of(caller, arrays)
   local dim_axes, brought = laid_out(caller, at, arrays, full)
   local out = dispatch.result(caller, at, dim_axes, out_dtype, full)
   if not dispatch.is_planning() then

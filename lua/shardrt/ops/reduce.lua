@@ -2,11 +2,11 @@
 
 local ffi = require "ffi"
 local C = require "shardrt.base.ffi"
+local common_mesh = require "shardrt.ops.common_mesh"
 local dispatch = require "shardrt.ops.dispatch"
 local elementwise = require "shardrt.ops.elementwise"
 local fail = require "shardrt.base.error"
 local list = require "shardrt.base.list"
-local placement = require "shardrt.ops.placement"
 local promote = require "shardrt.ops.promote"
 local reshape = require "shardrt.ops.reshape"
 local shape = require "shardrt.layout.shape"
@@ -45,7 +45,7 @@ local function reduce_axes(caller, op, x, axes, keep, out_dtype, vjp)
   if keep ~= nil and type(keep) ~= "boolean" then
     fail("%s: keepdims = %s; it is true or false (several axes are a list: {0, 1})", caller, list.show(keep))
   end
-  local at, dim_axes = placement.of_one(caller, x)
+  local at, dim_axes = common_mesh.of_one(caller, x)
   local partial = {}
   for _, axis in ipairs(axes) do
     for _, name in ipairs(dim_axes[axis + 1]) do partial[#partial + 1] = name end
@@ -176,8 +176,8 @@ local function index_of(name, op)
     if type(axis) == "table" then fail("%s: it takes one axis, or none for the index in the whole array", caller) end
     local axes = shape.axes(caller, axis, x.ndim)
     if count_of(x, axes) == 0 then fail("%s: over no elements: the array has shape %s", caller, shape.text(x.shape)) end
-    local at = placement.of(caller, { x })
-    local dim_axes = placement.dim_axes(at, x)
+    local at = common_mesh.of(caller, { x })
+    local dim_axes = common_mesh.dim_axes(at, x)
     if dim_axes then
       local whole = list.copy(dim_axes)
       for _, each in ipairs(axes) do whole[each + 1] = {} end

@@ -2,10 +2,10 @@
 
 local ffi = require "ffi"
 local C = require "shardrt.base.ffi"
+local common_mesh = require "shardrt.ops.common_mesh"
 local dispatch = require "shardrt.ops.dispatch"
 local fail = require "shardrt.base.error"
 local list = require "shardrt.base.list"
-local placement = require "shardrt.ops.placement"
 local propagate = require "shardrt.ops.propagate"
 local shape = require "shardrt.layout.shape"
 fail.own()
@@ -36,7 +36,7 @@ function words.reshape(x, to)
   if shape.elements(sizes) ~= x.size or open and sizes[open] % 1 ~= 0 then
     fail("%s: %d elements of shape %s do not fill %s", caller, x.size, shape.text(x.shape), list.show(to))
   end
-  local at, dim_axes = placement.of_one(caller, x)
+  local at, dim_axes = common_mesh.of_one(caller, x)
   local keep, made = propagate.reshape(dim_axes, x.shape, sizes, at.axis_size)
   local out = dispatch.alias(caller, dispatch.to_layout(caller, x, at, keep), at, made, sizes)
   return dispatch.done(caller, out, { x }, function(dy) return { words.reshape(dy, x.shape) } end)
@@ -57,7 +57,7 @@ function words.transpose(x, axes)
   else
     for d, axis in ipairs(axes) do order[d] = axis < 0 and axis + ndim or axis end
   end
-  local at, dim_axes = placement.of_one(caller, x)
+  local at, dim_axes = common_mesh.of_one(caller, x)
   local sizes, made, old = {}, {}, x.shape
   for d, axis in ipairs(order) do
     sizes[d], made[d], back[axis + 1] = old[axis + 1], dim_axes[axis + 1], d - 1

@@ -2,10 +2,10 @@
 
 local ffi = require "ffi"
 local C = require "shardrt.base.ffi"
+local common_mesh = require "shardrt.ops.common_mesh"
 local dispatch = require "shardrt.ops.dispatch"
 local fail = require "shardrt.base.error"
 local list = require "shardrt.base.list"
-local placement = require "shardrt.ops.placement"
 local propagate = require "shardrt.ops.propagate"
 local shape = require "shardrt.layout.shape"
 fail.own()
@@ -57,10 +57,10 @@ local function range_text(start, step) return table.concat(start, " ") .. " by "
 ---@param sizes integer[]
 ---@return shardrt.Array
 function slice.part(caller, x, start, step, sizes)
-  local at, dim_axes = placement.of_one(caller, x)
+  local at, dim_axes = common_mesh.of_one(caller, x)
   local old, from, first, by = x.shape, x, start, step
   local parts = changed(start, step, sizes, old)
-  if placement.is_cut(at, dim_axes, parts) then
+  if common_mesh.is_cut(at, dim_axes, parts) then
     local made, run = propagate.fitting(dim_axes, sizes, at.axis_size), run_of(start, step, sizes)
     for _, d in ipairs(parts) do
       if run.step[d] < 0 then made[d] = {} end
@@ -82,7 +82,7 @@ end
 
 -- How the gradient of a slice lies: where the slice was taken, as the array of which it is a slice; else as it does.
 local function pad_dim_axes(at, dim_axes, parts, like)
-  local wanted, made, used = placement.dim_axes(at, like) or dim_axes, list.copy(dim_axes), {}
+  local wanted, made, used = common_mesh.dim_axes(at, like) or dim_axes, list.copy(dim_axes), {}
   for _, d in ipairs(parts) do made[d] = {} end
   for _, axes in ipairs(made) do
     for _, axis in ipairs(axes) do used[axis] = true end
@@ -105,12 +105,12 @@ end
 ---@return shardrt.Array
 function slice.pad(caller, x, start, step, like)
   local name = "the gradient of " .. caller
-  local at, dim_axes = placement.of_one(name, x)
+  local at, dim_axes = common_mesh.of_one(name, x)
   local small, sizes = x.shape, like.shape
   local parts = changed(start, step, small, sizes)
   local made = pad_dim_axes(at, dim_axes, parts, like)
   local out = dispatch.result(name, at, made, x.dtype, sizes)
-  if placement.is_cut(at, dim_axes, parts) or placement.is_cut(at, made, parts) then
+  if common_mesh.is_cut(at, dim_axes, parts) or common_mesh.is_cut(at, made, parts) then
     local run, from = run_of(start, step, small), x
     if run.stepped then
       local held = list.copy(dim_axes)

@@ -1,6 +1,7 @@
 -- Words that go by index: elements at places, their gradients, and places as rows of 0 and 1.
 
 local C = require "shardrt.base.ffi"
+local common_mesh = require "shardrt.ops.common_mesh"
 local creation = require "shardrt.ops.creation"
 local dispatch = require "shardrt.ops.dispatch"
 local dtype = require "shardrt.layout.dtype"
@@ -9,7 +10,6 @@ local expression = require "shardrt.ops.expression"
 local fail = require "shardrt.base.error"
 local list = require "shardrt.base.list"
 local numbering = require "shardrt.array.numbering"
-local placement = require "shardrt.ops.placement"
 local promote = require "shardrt.ops.promote"
 local propagate = require "shardrt.ops.propagate"
 local reshape = require "shardrt.ops.reshape"
@@ -22,9 +22,9 @@ local take = { words = words }
 
 -- take and its gradient lie alike: along the axis whole, elsewhere as x; the indices' own dimensions as they are cut.
 local function take_layout(caller, x, indices, along)
-  local at = placement.of(caller, { x, indices })
-  local dim_axes = placement.dim_axes(at, x) or propagate.whole(x.ndim)
-  local index_dim_axes = placement.dim_axes(at, indices) or propagate.whole(indices.ndim)
+  local at = common_mesh.of(caller, { x, indices })
+  local dim_axes = common_mesh.dim_axes(at, x) or propagate.whole(x.ndim)
+  local index_dim_axes = common_mesh.dim_axes(at, indices) or propagate.whole(indices.ndim)
   local used, kept = {}, {}
   for d, axes in ipairs(dim_axes) do
     for _, axis in ipairs(d ~= along and axes or {}) do used[axis] = true end
@@ -86,8 +86,8 @@ end
 ---@return shardrt.Array
 function take.add_at(caller, dy, indices, along, x)
   local name, sizes = "the gradient of " .. caller, x.shape
-  local at = placement.of(name, { dy, indices })
-  local dim_axes = placement.dim_axes(at, dy) or propagate.whole(dy.ndim)
+  local at = common_mesh.of(name, { dy, indices })
+  local dim_axes = common_mesh.dim_axes(at, dy) or propagate.whole(dy.ndim)
   local wanted, partial, made, kept = list.copy(dim_axes), {}, propagate.whole(#sizes), propagate.whole(indices.ndim)
   for d = 1, dy.ndim do
     local e = d - along + 1

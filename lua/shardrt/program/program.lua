@@ -100,7 +100,7 @@ end
 ---@return string?
 function program.index(handle, _, _, shows_progress)
   current.set(handle)
-  local ok, problem = pcall(require("shardrt.program.index").run, arg, shows_progress)
+  local ok, problem = pcall(require("shardrt.program.index_files").run, arg, shows_progress)
   if not ok then return tostring(problem) end
 end
 
