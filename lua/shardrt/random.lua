@@ -174,7 +174,7 @@ function random.bits(key, shape_given, options)
   return make(caller, key, kind, sizes, given.sharding, { C.shardrt_key_bits, c })
 end
 
-local function number(caller, name, value, default)
+local function check_number(caller, name, value, default)
   if value == nil then return default end
   if type(value) ~= "number" then fail("%s: %s = %s; it is a number", caller, name, list.show(value)) end
   return value
@@ -189,7 +189,7 @@ function random.uniform(key, shape_given, options)
   local caller = "random.uniform"
   local c, sizes = c_of(caller, key), shape.check(caller, shape_given)
   local given = options_of(caller, options, { minval = true, maxval = true, sharding = true })
-  local low, high = number(caller, "minval", given.minval, 0), number(caller, "maxval", given.maxval, 1)
+  local low, high = check_number(caller, "minval", given.minval, 0), check_number(caller, "maxval", given.maxval, 1)
   if low >= high or low ~= low or high ~= high then
     fail("%s: minval = %s and maxval = %s; maxval must be the larger one", caller, list.show(low), list.show(high))
   end

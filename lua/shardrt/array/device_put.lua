@@ -145,7 +145,7 @@ local function allgather(caller, x)
 end
 
 -- Every process's host array, stacked.
-local function stack(host)
+local function stack_of_processes(host)
   local caller, job = "process_allgather", current.info
   if job.planning ~= 0 then plan.finish(caller) end
   local call = ("%s of %s %s"):format(caller, host.dtype, shape.text(host.shape))
@@ -168,7 +168,7 @@ function words.process_allgather(x)
     if not ndarray.is(leaf) and host.dtype == "float32" then
       host = device_put.to_host("process_allgather", leaf, "float64") -- which Lua's numbers are
     end
-    return stack(host)
+    return stack_of_processes(host)
   end)
 end
 

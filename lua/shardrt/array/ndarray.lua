@@ -56,7 +56,7 @@ local buffer_out = ffi.typeof "shardrt_buffer *[1]"
 local shown_elements = 64 -- tostring shows the values of an array that has at most so many
 
 -- A buffer that a C function wrote to an out-parameter, with its count given to Lua's collector.
-local function own(out)
+local function own_buffer(out)
   memory_pressure.made(tonumber(C.shardrt_buffer_bytes(out[0])))
   return ffi.gc(out[0], C.shardrt_buffer_free)
 end
@@ -69,7 +69,7 @@ local function host_address(buffer)
   return ffi.cast(byte_pointer, address[0])
 end
 
-local function around(buffer, dtype_name, sizes, offset, is_shared)
+local function wrap_buffer(buffer, dtype_name, sizes, offset, is_shared)
   local kind = dtype.named("ndarray", dtype_name)
   local size = shape.elements(sizes)
   return class.new(Host, {
@@ -91,7 +91,7 @@ end
 ---@param offset integer? # bytes from the buffer's beginning
 ---@return shardrt.ndarray
 function ndarray.wrap(buffer, dtype_name, sizes, offset)
-  return around(buffer, dtype_name, sizes, offset or 0, false)
+  return wrap_buffer(buffer, dtype_name, sizes, offset or 0, false)
 end
 
 --- The same around memory that others have, too, as the devices of an array: its .data is a pointer to const.
@@ -99,7 +99,7 @@ end
 ---@param dtype_name string
 ---@param sizes integer[] # kept
 ---@return shardrt.ndarray
-function ndarray.shared(buffer, dtype_name, sizes) return around(buffer, dtype_name, sizes, 0, true) end
+function ndarray.shared(buffer, dtype_name, sizes) return wrap_buffer(buffer, dtype_name, sizes, 0, true) end
 
 -- A host array in fresh memory: C.shardrt_buffer_new or C.shardrt_buffer_zeros.
 local function allocate(caller, allocator, sizes, dtype_name, for_all)
@@ -110,7 +110,7 @@ local function allocate(caller, allocator, sizes, dtype_name, for_all)
   local code = allocator(bytes, out)
   if code < 0 and for_all then code = C.shardrt_check_outcome(current.job, caller, code) end
   fail.check(code)
-  return ndarray.wrap(own(out), dtype_name, sizes), kind
+  return ndarray.wrap(own_buffer(out), dtype_name, sizes), kind
 end
 
 --- Room for what all processes are about to gather, each of them the same. One that has no memory for it tells the
@@ -191,7 +191,7 @@ local function nested_shape(caller, value)
 end
 
 -- "[2][1]", as one would write it after the table's name.
-local function place(path, depth)
+local function place_text(path, depth)
   local steps = {}
   for i = 1, depth do steps[i] = "[" .. path[i] .. "]" end
   return #steps > 0 and table.concat(steps) or "its value"
@@ -207,38 +207,38 @@ end
 -- What is wrong with a value that stands where a list of `count` is expected, and leads there by path[1 … depth].
 local function list_problem(value, count, path, depth)
   if type(value) ~= "table" or class.is(value) then
-    return ("%s is %s, where a list of %d is expected"):format(place(path, depth), list.show(value), count)
+    return ("%s is %s, where a list of %d is expected"):format(place_text(path, depth), list.show(value), count)
   end
   local entries, i = 0, 1
   for key in pairs(value) do
     if type(key) ~= "number" then
-      return ("%s has the name %s, where a list is expected"):format(place(path, depth), list.show(key))
+      return ("%s has the name %s, where a list is expected"):format(place_text(path, depth), list.show(key))
     end
     entries = entries + 1
   end
   while value[i] ~= nil do i = i + 1 end
   if i - 1 == entries then
-    return ("%s has %d %s, where a list of %d is expected"):format(place(path, depth), entries,
+    return ("%s has %d %s, where a list of %d is expected"):format(place_text(path, depth), entries,
       entries == 1 and "entry" or "entries", count)
   end
   path[depth + 1] = i
-  return ("%s is nil, although the list goes on behind it"):format(place(path, depth + 1))
+  return ("%s is nil, although the list goes on behind it"):format(place_text(path, depth + 1))
 end
 
 -- Writes a nested table that should be of `sizes` from element `at` on; returns the next one. `path` leads to it.
 local function write_nested(caller, host, kind, sizes, value, depth, path, at)
   if depth > #sizes then
     if type(value) == "table" and not class.is(value) then
-      fail("%s: the table is ragged: %s is a table, where a number is expected", caller, place(path, depth - 1))
+      fail("%s: the table is ragged: %s is a table, where a number is expected", caller, place_text(path, depth - 1))
     elseif not kind.write(host.data, at, value) then
-      check_no_array(caller, value, place(path, depth - 1))
-      misfit(caller .. ", " .. place(path, depth - 1), value, kind)
+      check_no_array(caller, value, place_text(path, depth - 1))
+      misfit(caller .. ", " .. place_text(path, depth - 1), value, kind)
     end
     return at + 1
   end
   local entries = not class.is(value) and list.length(value)
   if entries ~= sizes[depth] then
-    check_no_array(caller, value, place(path, depth - 1))
+    check_no_array(caller, value, place_text(path, depth - 1))
     fail("%s: the table is ragged: %s", caller, list_problem(value, sizes[depth], path, depth - 1))
   end
   for i = 1, entries do
@@ -276,7 +276,7 @@ function words.load(path)
   local code, ndim = ffi.new "int32_t[1]", ffi.new "int32_t[1]"
   local sizes, out = ffi.new("int64_t[?]", C.SHARDRT_MAX_NDIM), buffer_out()
   path_of.check_code("ndarray.load", path, C.shardrt_npy_load(path, code, ndim, sizes, out))
-  return ndarray.wrap(own(out), dtype.coded(code[0]).name, shape.from_c(ndim[0], sizes))
+  return ndarray.wrap(own_buffer(out), dtype.coded(code[0]).name, shape.from_c(ndim[0], sizes))
 end
 
 --- Whether a value is a host array.
@@ -304,7 +304,7 @@ end
 local function view(host, sizes, offset)
   if not ndarray.has_data(host) then return ndarray.wrap(nil, host.dtype, sizes) end
   local base = host_address(host.buffer)
-  return around(host.buffer, host.dtype, sizes, (ffi.cast(byte_pointer, host.data) - base) + offset,
+  return wrap_buffer(host.buffer, host.dtype, sizes, (ffi.cast(byte_pointer, host.data) - base) + offset,
     class.inside(host).is_shared)
 end
 

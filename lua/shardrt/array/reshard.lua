@@ -89,7 +89,7 @@ end
 
 local elements = ffi.typeof "int64_t[3]"
 
-local function bytes(self, caller, process, which)
+local function bytes_of(self, caller, process, which)
   local out = elements()
   C.shardrt_route_elements(route_of(self, caller, process), out, out + 1, out + 2)
   return tonumber(out[which]) * dtype.named(caller, self.dtype).size
@@ -98,17 +98,17 @@ end
 --- Bytes that a process receives from others: each element once, however many of its devices need it.
 ---@param process integer? # this process
 ---@return integer
-function Plan:bytes_received(process) return bytes(self, "bytes_received", process, 0) end
+function Plan:bytes_received(process) return bytes_of(self, "bytes_received", process, 0) end
 
 --- Bytes that a process sends to others.
 ---@param process integer? # this process
 ---@return integer
-function Plan:bytes_sent(process) return bytes(self, "bytes_sent", process, 1) end
+function Plan:bytes_sent(process) return bytes_of(self, "bytes_sent", process, 1) end
 
 --- Bytes that a process's new parts take from its own old ones (a part that stays as it is is shared, and not moved).
 ---@param process integer? # this process
 ---@return integer
-function Plan:bytes_copied(process) return bytes(self, "bytes_copied", process, 2) end
+function Plan:bytes_copied(process) return bytes_of(self, "bytes_copied", process, 2) end
 
 local KINDS = { { "copy", C.SHARDRT_COPIES }, { "receive", C.SHARDRT_RECEIVES }, { "send", C.SHARDRT_SENDS } }
 
@@ -206,7 +206,7 @@ end
 
 -- What these say begins with the call that each process made.
 -- From one device of a process to another of the same: no other process is asked, and in one memory nothing moves.
-local function stay(caller, x, to)
+local function stay_in_process(caller, x, to)
   local moved = array.new(caller, to, dtype.named(caller, x.dtype), x.shape)
   C.shardrt_array_set_number(moved.handle, C.shardrt_array_number(x.handle)) -- for it is the same value
   if x.is_fully_addressable then
@@ -216,7 +216,7 @@ local function stay(caller, x, to)
 end
 
 -- For a plan: the new array without data.
-local function note(caller, x, to)
+local function note_in_plan(caller, x, to)
   local kind = dtype.named(caller, x.dtype)
   local moved = array.new(caller, to, kind, x.shape)
   plan.note_reshard(caller, moved, reshard.plan_of(caller, x, to))
@@ -247,10 +247,10 @@ function reshard.array(caller, x, to, given, move)
     return finished
   end
   if not x.committed then return unplaced.place(caller, x, to) end
-  if current.info.planning ~= 0 then return note(caller, x, to) end
+  if current.info.planning ~= 0 then return note_in_plan(caller, x, to) end
   local moved
   if from.device and to.device and from.device.process_index == to.device.process_index then
-    moved = stay(caller, x, to)
+    moved = stay_in_process(caller, x, to)
   else
     local out = ffi.new "shardrt_array *[1]"
     called_by_all(caller, move or C.shardrt_reshard, current.job, x.handle, to.handle, options, out)

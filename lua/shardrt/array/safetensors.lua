@@ -135,7 +135,7 @@ local function first_other(caller, number)
 end
 
 -- Opens the file in every process, the same one in all: the handle, and its entries by name.
-local function open(caller, path)
+local function open_file(caller, path)
   local out = ffi.new "shardrt_safetensors *[1]"
   path_of.check_code(caller, path, C.shardrt_check_outcome(current.job, caller, C.shardrt_safetensors_open(path, out)))
   local file, entries = ffi.gc(out[0], C.shardrt_safetensors_free), {}
@@ -185,7 +185,7 @@ local function choose(caller, entries, wanted)
 end
 
 -- An error in every process unless all of them want the same.
-local function agree(caller, chosen, shardings)
+local function agree_on_request(caller, chosen, shardings)
   local parts = {}
   for i, entry in ipairs(chosen) do
     local over = shardings[i]
@@ -235,9 +235,9 @@ function words.load(path, shardings)
   check_path(caller, path)
   caller = caller .. " " .. path
   C.shardrt_job_at(current.job, fail.where())
-  local file, entries = open(caller, path)
+  local file, entries = open_file(caller, path)
   local chosen, over = choose(caller, entries, shardings)
-  agree(caller, chosen, over)
+  agree_on_request(caller, chosen, over)
   local made, total = {}, 0
   for i, entry in ipairs(chosen) do
     local value, bytes

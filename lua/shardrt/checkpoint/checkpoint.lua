@@ -76,7 +76,7 @@ local function from_json(value)
 end
 
 -- What all processes must save alike, except the arrays' data.
-local function describe(self, caller, leaves)
+local function content_of(self, caller, leaves)
   local content = { step = self.steps, loaders = {}, arrays = {} }
   for name, one in pairs(self.loaders) do content.loaders[name] = one:state() end
   for name, leaf in pairs(leaves) do
@@ -89,7 +89,7 @@ local function describe(self, caller, leaves)
 end
 
 -- Writes the temporary folder, and gives it its name.
-local function write(self, caller, leaves, content, temporary, name)
+local function write_files(self, caller, leaves, content, temporary, name)
   local path = ("%s/%s"):format(self.dir, temporary)
   if next(leaves) then
     local values = {}
@@ -112,7 +112,7 @@ local function save(self)
   if self.closed then fail("%s: it is closed", caller) end
   C.shardrt_job_at(current.job, fail.where() or "?")
   local leaves = leaves_of(self, caller)
-  local content = describe(self, caller, leaves)
+  local content = content_of(self, caller, leaves)
   local text = manifest.encode(caller, content)
   local subject = caller .. ": the states of loaders, the metadata or the arrays' names"
   fail.check(C.shardrt_check_same(current.job, subject, C.shardrt_fingerprint(text, #text)))
@@ -130,7 +130,7 @@ local function save(self)
   turn, number = collective.from_first(caller .. ": its name", turn, number)
   turn = tonumber(turn)
   local temporary = directory.temporary_name(self.steps, number)
-  local ok, problem = pcall(write, self, caller, leaves, content, temporary, directory.name(self.steps, turn))
+  local ok, problem = pcall(write_files, self, caller, leaves, content, temporary, directory.name(self.steps, turn))
   if not ok then
     if is_first() then C.shardrt_folder_remove(self.folder, temporary) end
     error(problem, 0)
@@ -143,7 +143,7 @@ end
 -- ---- what is restored ----
 
 -- The newest complete checkpoint's name and content; nil where there is none. Every process must call it.
-local function find(self, caller)
+local function find_folder(self, caller)
   local found, code, refused, _ = {}, 0, 0, nil
   if is_first() then found, _, code = directory.look(self.folder) end
   fail.check(C.shardrt_check_outcome(current.job, caller, code))
@@ -205,7 +205,7 @@ end
 
 -- Goes to where the newest complete checkpoint was taken.
 local function restore(self, caller, leaves)
-  local name, content = find(self, caller)
+  local name, content = find_folder(self, caller)
   if not name then return end
   caller = ("checkpoint %s/%s"):format(self.dir, name)
   match(caller, "loader", content.loaders, self.loaders)
@@ -261,7 +261,7 @@ function Checkpoint:__tostring()
     inside.steps == 1 and "" or "s")
 end
 
-local function count(o, name)
+local function check_count(o, name)
   if o[name] ~= nil and not list.is_whole(o[name], 1) then
     fail("checkpoint: %s = %s; it is a whole number from 1 on", name, list.show(o[name]))
   end
@@ -297,12 +297,12 @@ local function check_options(o)
     fail("checkpoint: dir = %s; it is the path of a folder", list.show(o.dir))
   end
   return {
-    dir = o.dir, every = count(o, "every"), keep = count(o, "keep"), loaders = check_loaders(o),
+    dir = o.dir, every = check_count(o, "every"), keep = check_count(o, "keep"), loaders = check_loaders(o),
     arrays = plain_table(o, "arrays", "arrays"), metadata = plain_table(o, "metadata", "plain data"), steps = 0,
   }
 end
 
-local function open(self, caller)
+local function open_folder(self, caller)
   local out, code = ffi.new "shardrt_folder *[1]", 0
   if is_first() then
     local patience = math.min(PATIENCE, current.info.timeout / 2) -- the others wait for this process
@@ -324,7 +324,7 @@ function words.checkpoint(o)
   local self = check_options(o)
   local caller = "checkpoint " .. self.dir
   local leaves = leaves_of(self, caller)
-  local content = describe(self, caller, leaves)
+  local content = content_of(self, caller, leaves)
   if planning() then
     local names, values = {}, {}
     for name, leaf in pairs(leaves) do names[#names + 1], values[name] = name, leaf.value end
@@ -336,7 +336,7 @@ function words.checkpoint(o)
   content.every, content.keep = self.every, self.keep
   local text = manifest.encode(caller, content)
   fail.check(C.shardrt_check_same(current.job, caller .. ": its options", C.shardrt_fingerprint(text, #text)))
-  open(self, caller)
+  open_folder(self, caller)
   local ok, problem = pcall(restore, self, caller, leaves)
   if not ok then
     methods.close(class.new(Checkpoint, self))

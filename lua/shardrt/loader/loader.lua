@@ -45,7 +45,7 @@ local ONE_CYCLE = 2 ^ 20 -- KiB: more than any heap has to mark and sweep
 Loader.__index = Loader -- public.lua says what a recipe is given of it
 
 -- From now on the batches go another way; which samples they are does not change.
-local function go(self, new_way, first_step)
+local function open_way(self, new_way, first_step)
   local measuring = self.auto and self.auto:is_measuring()
   self.handle = pipeline.open(self, new_way, first_step, measuring and 1 or self.prefetch or 0)
   self.way = new_way
@@ -146,7 +146,7 @@ function words.loader(o)
   tell_of_no_batch(self, o)
   self.before = {} -- what was done by ways that were left
   self.told = {} -- lines of the recipe that were told that no batch is left
-  go(self, first_way(self, names, load), 0)
+  open_way(self, first_way(self, names, load), 0)
   self.steps_per_epoch = tonumber(C.shardrt_loader_steps_per_epoch(self.handle))
   self.batch_names = { unpack(names) }
   self.batch_names[#names + 1] = self.sharding.mask and "mask" or nil
@@ -178,7 +178,7 @@ local function change_way(self)
     local old, at = self.handle, ffi.new "int64_t[2]"
     C.shardrt_loader_tell(old, at, at + 1)
     self.before = before
-    go(self, new_way, before.steps)
+    open_way(self, new_way, before.steps)
     fail.check(C.shardrt_loader_seek(self.handle, at[0], at[1]))
     C.shardrt_loader_free(ffi.gc(old, nil)) -- what it read ahead is dropped
   end

@@ -84,7 +84,7 @@ function words.full(sizes, value, name, to)
 end
 
 -- Of the shape, dtype and sharding of another array; placed where that one is.
-local function like(word, value)
+local function define_like(word, value)
   local caller = "np." .. word
   words[word] = function(x, ...)
     x = dispatch.array(caller, x)
@@ -102,9 +102,9 @@ local function like(word, value)
     return elementwise.run(caller, arrays, node, kind.name, kind.name)
   end
 end
-like("zeros_like", 0)
-like("ones_like", 1)
-like("full_like", nil)
+define_like("zeros_like", 0)
+define_like("ones_like", 1)
+define_like("full_like", nil)
 
 --- 0, 1, …, n - 1; or from start to before stop, by step.
 ---@param start number # or n, where nothing else is given

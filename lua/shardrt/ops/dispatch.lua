@@ -151,7 +151,7 @@ end
 
 -- Tells what a result was computed from: where processes compute it together, as a step that all must take alike; else
 -- it becomes the result's number, which is compared once the result meets what all have.
-local function agree(caller, out, inputs, detail)
+local function agree_on_step(caller, out, inputs, detail)
   local text = described(caller, out.dtype, out.shape, inputs, detail)
   if out.committed and not out.sharding.device then
     C.shardrt_job_step(current.job, text)
@@ -168,7 +168,7 @@ end
 ---@param detail (string|fun(): string)? # what else the result depends on: numbers, axes
 ---@return shardrt.Array out
 function dispatch.done(caller, out, inputs, vjp, detail)
-  if current.info.process_count > 1 then agree(caller, out, inputs, detail) end
+  if current.info.process_count > 1 then agree_on_step(caller, out, inputs, detail) end
   if tape.is_open() then
     tape.note { what = caller, where = fail.where(), out = out, inputs = inputs, vjp = vjp }
   end
@@ -223,7 +223,7 @@ local function reduce_first(caller, op, x, at, dim_axes, sizes)
 end
 
 -- A layout in which every process sums an equal part: the result's, with one dimension cut further; nil: none divides.
-local function spread(split, dim_axes, sizes)
+local function spread_over_processes(split, dim_axes, sizes)
   for d, size in ipairs(sizes) do
     if size > 0 and size % (propagate.parts(dim_axes[d], split.at.axis_size) * split.count) == 0 then
       local made = list.copy(dim_axes)
@@ -235,7 +235,7 @@ local function spread(split, dim_axes, sizes)
 end
 
 -- The parts {count, …} of a sum, added up over processes and laid out as it is wanted.
-local function settle(caller, op, parts, split, at, dim_axes, sizes, wanted)
+local function complete_sum(caller, op, parts, split, at, dim_axes, sizes, wanted)
   if split.count == 1 then
     local sum = dispatch.alias(caller, parts, at, dim_axes, sizes)
     return propagate.equal(dim_axes, wanted) and sum or dispatch.to_layout(caller, sum, at, wanted, true)
@@ -245,7 +245,7 @@ local function settle(caller, op, parts, split, at, dim_axes, sizes, wanted)
   if propagate.is_finer(fine, goal) and not propagate.equal(fine, goal) then
     scattered = goal -- reduce-scatter: each process sums what it will hold
   elseif shape.elements(sizes) * dtype.named(caller, parts.dtype).size > LITTLE then
-    scattered = spread(split, fine, sizes)
+    scattered = spread_over_processes(split, fine, sizes)
   end
   scattered = scattered or fine
   local gathered = dispatch.to_layout(caller, parts, split.at, prepend({}, scattered), true)
@@ -332,7 +332,7 @@ function dispatch.partial(caller, o, compute, wanted)
     if to.mesh == at.mesh and #part_sizes == #o.sizes then
       goal = common_mesh.dim_axes(at, { sharding = to, ndim = #o.sizes, committed = true })
     end
-    made = settle(who, o.op, parts, split, at, part_dim_axes, part_sizes, goal or part_dim_axes)
+    made = complete_sum(who, o.op, parts, split, at, part_dim_axes, part_sizes, goal or part_dim_axes)
     parts = nil
     if goal then return dispatch.alias(who, made, at, goal, o.sizes) end -- which may be deleted: this is kept
     made = dispatch.alias(who, made, at, dim_axes, o.sizes)
