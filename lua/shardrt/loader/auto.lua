@@ -289,7 +289,7 @@ function Auto:next_way(stats)
 end
 
 --- Prepares the choice for a loader, or makes it, where the bandwidths are known. Every process must call it.
----@param loader shardrt.Loader
+---@param loader shardrt.loader.Inside
 ---@param bandwidth shardrt.Bandwidth?
 ---@param load_sharding table<string, shardrt.Sharding>? # one more layout to read in
 ---@return shardrt.auto

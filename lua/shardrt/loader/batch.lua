@@ -25,7 +25,7 @@ local Batch = {
 function batch.wrap(arrays) return setmetatable(arrays, Batch) end
 
 --- What the recipe's own function makes of a batch.
----@param loader shardrt.Loader
+---@param loader shardrt.loader.Inside
 ---@param given table<string, shardrt.Array> # the batch
 ---@return table<string, shardrt.Array>
 function batch.transform(loader, given)

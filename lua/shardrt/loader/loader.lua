@@ -23,6 +23,27 @@ local stats = require "shardrt.loader.stats"
 local auto = lazy.module "shardrt.loader.auto"
 fail.own()
 
+---@class shardrt.loader.Inside: shardrt.Loader # what the files of this folder see of a loader
+---@field handle ffi.cdata* # shardrt_loader *
+---@field way shardrt.pipeline # that batches go now
+---@field auto shardrt.auto? # of pipeline = "auto"
+---@field bandwidth shardrt.Bandwidth? # as the recipe gave it; so, too, the next four
+---@field batch_transform (fun(batch: table<string, shardrt.Array>): table<string, shardrt.Array>)?
+---@field num_workers integer?
+---@field prefetch integer?
+---@field read_size integer?
+---@field batch_names string[] # of the fields, and "mask"
+---@field arrays ffi.cdata* # room for the handles of a batch's arrays
+---@field batch_bytes number # of this process's shards of one batch
+---@field slack number # bytes that batches which were let go may take before they are collected
+---@field held number # bytes of the batches that were really held after the last collection
+---@field collect_above number # bytes of batches handed out
+---@field before shardrt.LoaderStats|{} # what was done by ways that were left
+---@field told table<string, true> # lines of the recipe that were told that no batch is left
+---@field next_batch fun(self: shardrt.loader.Inside): table<string, shardrt.Array>? # nil: there are no more
+---@field gave boolean? # whether this pass gave a batch
+---@field never_gives boolean # whether there are no batches in any epoch
+
 ---@class shardrt.Loader
 ---@field source shardrt.source
 ---@field batch_size integer
@@ -127,35 +148,6 @@ local function tell_of_no_batch(self, o)
   collective.notice("%s: this loader gives no batch: %s", fail.where() or "?", problem)
 end
 
---- A loader, which a `for` asks for one global batch after another: `for batch in loader do … batch.image … end`. A
---- second `for` goes on from the next batch; after the last epoch it ends at once, and says so on stderr. Every process
---- makes it alike. One whose epochs have no batch says so on stderr; without end, that is an error. Asking a batch for
---- a name that is no field's is an error, too.
----@param o shardrt.LoaderOptions
----@return shardrt.Loader
-function words.loader(o)
-  local self = options.check(o)
-  local names = self.source.names
-  if #names == 0 then fail "loader: the source has no fields" end
-  local by = o.sharding
-  if by == nil then by = field_shardings.over_all_devices(spec.words.P "data") end
-  self.sharding = field_shardings.each("sharding", by, names)
-  if self.remainder == "pad" then self.sharding.mask = field_shardings.mask(self.sharding, names) end
-  local planning, load = current.info.planning ~= 0, load_layouts(o, names)
-  if not planning then options.agree(self, names, load) end
-  tell_of_no_batch(self, o)
-  self.before = {} -- what was done by ways that were left
-  self.told = {} -- lines of the recipe that were told that no batch is left
-  open_way(self, first_way(self, names, load), 0)
-  self.steps_per_epoch = tonumber(C.shardrt_loader_steps_per_epoch(self.handle))
-  self.batch_names = { unpack(names) }
-  self.batch_names[#names + 1] = self.sharding.mask and "mask" or nil
-  self.arrays = ffi.new("shardrt_array *[?]", #self.batch_names)
-  setmetatable(self, Loader)
-  if planning then plan.note_loader(self, parts_of(self, names), plan_note(self)) end
-  return public.wrap(self)
-end
-
 -- A batch that the recipe let go keeps its memory until Lua collects it, and Lua sees only small tables. So a full
 -- collection comes when the batches handed out take more than what was really held after the last one (or one batch,
 -- which the `for` holds while it asks for the next), and beyond that the slack, or as much as Lua's own heap: a
@@ -195,9 +187,8 @@ local function tell_of_end(self)
     where, count == 1 and "one epoch is" or ("%.0f epochs are"):format(count), count + 1)
 end
 
---- The next batch, or nil after the last.
----@return table<string, shardrt.Array>?
-function Loader:next_batch()
+-- The next batch, or nil after the last.
+local function next_batch(self)
   if current.info.planning ~= 0 then return nil end
   C.shardrt_job_at(current.job, fail.where() or "?")
   if self.auto and self.auto:is_measuring() then
@@ -221,6 +212,34 @@ function Loader:next_batch()
   end
   batch.wrap(made)
   return self.batch_transform and batch.transform(self, made) or made
+end
+
+--- A loader, which a `for` asks for one global batch after another: `for batch in loader do … batch.image … end`. A
+--- second `for` goes on from the next batch; after the last epoch it ends at once, and says so on stderr. Every process
+--- makes it alike. One whose epochs have no batch says so on stderr; without end, that is an error. Asking a batch for
+--- a name that is no field's is an error, too.
+---@param o shardrt.LoaderOptions
+---@return shardrt.Loader
+function words.loader(o)
+  local self = options.check(o)
+  local names = self.source.names
+  if #names == 0 then fail "loader: the source has no fields" end
+  local by = o.sharding
+  if by == nil then by = field_shardings.over_all_devices(spec.words.P "data") end
+  self.sharding = field_shardings.each("sharding", by, names)
+  if self.remainder == "pad" then self.sharding.mask = field_shardings.mask(self.sharding, names) end
+  local planning, load = current.info.planning ~= 0, load_layouts(o, names)
+  if not planning then options.agree(self, names, load) end
+  tell_of_no_batch(self, o)
+  self.before, self.told, self.next_batch = {}, {}, next_batch
+  open_way(self, first_way(self, names, load), 0)
+  self.steps_per_epoch = tonumber(C.shardrt_loader_steps_per_epoch(self.handle))
+  self.batch_names = { unpack(names) }
+  self.batch_names[#names + 1] = self.sharding.mask and "mask" or nil
+  self.arrays = ffi.new("shardrt_array *[?]", #self.batch_names)
+  setmetatable(self, Loader)
+  if planning then plan.note_loader(self, parts_of(self, names), plan_note(self)) end
+  return public.wrap(self)
 end
 
 --- Where the next batch stands, as a plain table that fits into JSON; the same in every process, and of use in a job of

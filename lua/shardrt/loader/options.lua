@@ -71,7 +71,7 @@ end
 
 --- The options as the loader keeps them, each checked.
 ---@param o shardrt.LoaderOptions
----@return table # of the fields of a loader, those that the recipe gave
+---@return shardrt.loader.Inside # of its fields, those that the recipe gives
 function options.check(o)
   if type(o) ~= "table" then fail("loader: it takes keywords, as in loader{source = …}, not %s", list.show(o)) end
   fail.keywords("loader", o, options.KEYWORDS)
@@ -109,7 +109,7 @@ function options.check(o)
 end
 
 --- Every process makes the same loader of the same data, or hears which one differs.
----@param self table # what `check` gave, and the fields' shardings
+---@param self shardrt.loader.Inside # what `check` gave, and the fields' shardings
 ---@param names string[] # of the fields
 ---@param load table<string, shardrt.Sharding>? # how the fields are laid out as they are read
 function options.agree(self, names, load)

@@ -159,7 +159,7 @@ local function check_code(code)
 end
 
 --- Opens a loader that goes this way.
----@param loader shardrt.Loader
+---@param loader shardrt.loader.Inside
 ---@param self shardrt.pipeline
 ---@param first_step integer # the number of its first batch
 ---@param prefetch integer # 0: chosen
@@ -173,7 +173,7 @@ function pipeline.open(loader, self, first_step, prefetch)
 end
 
 --- What a batch costs a process that goes this way, in bytes.
----@param loader shardrt.Loader
+---@param loader shardrt.loader.Inside
 ---@param self shardrt.pipeline
 ---@param process integer
 ---@return number read

@@ -72,7 +72,7 @@ function Public.__call(made) return debug.getfenv(made):next_batch() end
 function Public.__tostring(made) return tostring(debug.getfenv(made)) end
 
 --- What a recipe is given for a loader.
----@param self table # the loader within
+---@param self shardrt.loader.Inside
 ---@return shardrt.Loader
 function public.wrap(self) return debug.setfenv(newproxy(prototype), self) end
 

@@ -44,7 +44,7 @@ local stats = {}
 local STAGES = { "read", "decode", "transform", "scatter", "check", "wait", "move", "upload", "upload_wait" }
 
 --- What C counted, of the way that a loader goes now.
----@param loader shardrt.Loader
+---@param loader shardrt.loader.Inside
 ---@return ffi.cdata* # shardrt_loader_stats
 function stats.of_way(loader)
   local counted = ffi.new "shardrt_loader_stats"
@@ -53,7 +53,7 @@ function stats.of_way(loader)
 end
 
 --- What a loader did so far, in this process.
----@param loader shardrt.Loader
+---@param loader shardrt.loader.Inside
 ---@return shardrt.LoaderStats
 function stats.of(loader)
   local c, before = stats.of_way(loader), loader.before
