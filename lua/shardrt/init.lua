@@ -6,12 +6,11 @@ local class = require "shardrt.base.class"
 local fail = require "shardrt.base.error"
 local foreign_names = require "shardrt.base.foreign_names"
 local lazy = require "shardrt.base.lazy"
-local ndarray = require "shardrt.array.ndarray"
 fail.own()
 
 -- For editors: each word is declared where it is written. What follows says whose words these are.
 ---@class shardrt.words.layout: shardrt.device.words, shardrt.spec.words, shardrt.mesh.words, shardrt.sharding.words
----@class shardrt.words.arrays: shardrt.device_put.words, shardrt.assemble.words, shardrt.reshard.words
+---@class shardrt.words.arrays: shardrt.device_put.words, shardrt.make_array.words, shardrt.reshard.words
 ---@class shardrt.words.files: shardrt.npy.words, shardrt.safetensors.words, shardrt.checkpoint.words
 ---@class shardrt.words.data: shardrt.mix.words, shardrt.loader.words
 ---@class shardrt.words.computation: shardrt.constraint.words, shardrt.precision.words, shardrt.grad.words
@@ -26,10 +25,7 @@ fail.own()
 ---@field numpy shardrt.numpy
 ---@field optimizer shardrt.optimizer.words
 local shardrt = {
-  ndarray = class.words("shardrt.ndarray", {
-    empty = ndarray.empty, zeros = ndarray.zeros, full = ndarray.full, arange = ndarray.arange,
-    from_table = ndarray.from_table, load = ndarray.load, is = ndarray.is,
-  }),
+  ndarray = class.words("shardrt.ndarray", require("shardrt.array.ndarray").words),
   source = class.words("shardrt.source", require "shardrt.data.source"),
   transform = class.words("shardrt.transform", require("shardrt.data.transform").words),
 }
@@ -68,7 +64,7 @@ for _, name in ipairs { "sgd", "momentum", "adam" } do optimizer[name] = when_ca
 shardrt.optimizer = class.words("shardrt.optimizer", optimizer)
 
 for room, words in pairs {
-  ["array.assemble"] = {
+  ["array.make_array"] = {
     "make_array_from_process_local_data", "make_array_from_callback", "make_array_from_single_device_arrays",
   },
   ["array.npy"] = { "load_npy" }, ["array.safetensors"] = { "save", "load" },

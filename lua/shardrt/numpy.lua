@@ -8,9 +8,13 @@ local fail = require "shardrt.base.error"
 local foreign_names = require "shardrt.base.foreign_names"
 fail.own()
 
----@class shardrt.numpy.joined: shardrt.elementwise.words, shardrt.reduce.words, shardrt.matmul.words
----@class shardrt.numpy: shardrt.numpy.joined, shardrt.manipulation.words, shardrt.creation.words
+---@class shardrt.numpy.computed: shardrt.elementwise.words, shardrt.reduce.words, shardrt.matmul.words
+---@class shardrt.numpy.moved: shardrt.reshape.words, shardrt.slice.words, shardrt.concatenate.words, shardrt.take.words
+---@class shardrt.numpy: shardrt.numpy.computed, shardrt.numpy.moved, shardrt.creation.words
 local words = {}
+
+-- The files of ops/ that hold words.
+local ROOMS = { "elementwise", "reduce", "matmul", "reshape", "slice", "concatenate", "take", "creation" }
 
 -- A word that refuses arguments which it would not look at.
 local function bounded(name, word)
@@ -25,7 +29,7 @@ local function bounded(name, word)
   end
 end
 
-for _, room in ipairs { "elementwise", "reduce", "matmul", "manipulation", "creation" } do
+for _, room in ipairs(ROOMS) do
   for name, word in pairs(require("shardrt.ops." .. room).words) do words[name] = bounded(name, word) end
 end
 

@@ -3,6 +3,7 @@
 local ffi = require "ffi"
 local C = require "shardrt.base.ffi"
 local array = require "shardrt.array.array"
+local buffers = require "shardrt.array.buffers"
 local class = require "shardrt.base.class"
 local current = require "shardrt.base.current"
 local device = require "shardrt.layout.device"
@@ -11,9 +12,11 @@ local dtype = require "shardrt.layout.dtype"
 local fail = require "shardrt.base.error"
 local list = require "shardrt.base.list"
 local memory_pressure = require "shardrt.base.memory_pressure"
+local numbering = require "shardrt.array.numbering"
 local plan = require "shardrt.layout.plan"
 local shape = require "shardrt.layout.shape"
 local sharding = require "shardrt.layout.sharding"
+local unplaced = require "shardrt.array.unplaced"
 fail.own()
 
 ---@class shardrt.random
@@ -78,19 +81,19 @@ end
 -- Every process must call it with the same key.
 local function make(caller, key, kind_name, sizes, to, call)
   local kind, detail = dtype.named(caller, kind_name), ("%s %s of %s"):format(caller, shape.text(sizes), tostring(key))
-  local x = to and array.new(caller, sharding.of(caller, to), kind, sizes) or array.unplaced(caller, kind, sizes)
+  local x = to and array.new(caller, sharding.of(caller, to), kind, sizes) or unplaced.new(caller, kind, sizes)
   local together = x.committed and not x.sharding.device -- what is on one device is its owner's alone
   if together then C.shardrt_job_step(current.job, detail) end
   if current.info.planning ~= 0 then
-    plan.array(caller, x)
+    plan.note_array(caller, x)
   else
     call[#call + 1] = x.handle
     fail.check(memory_pressure.call(unpack(call)), caller)
-    array.tell_collector(x)
+    buffers.tell_collector(x)
   end
   if dispatch.observer then dispatch.observer(caller, x, {}) end
-  if together then return array.made_by_all(x) end
-  array.derived(x, detail)
+  if together then return numbering.made_by_all(x) end
+  numbering.derived(x, detail)
   return x
 end
 
@@ -171,7 +174,7 @@ function random.bits(key, shape_given, options)
   return make(caller, key, kind, sizes, given.sharding, { C.shardrt_key_bits, c })
 end
 
-local function number(caller, name, value, default)
+local function check_number(caller, name, value, default)
   if value == nil then return default end
   if type(value) ~= "number" then fail("%s: %s = %s; it is a number", caller, name, list.show(value)) end
   return value
@@ -186,7 +189,7 @@ function random.uniform(key, shape_given, options)
   local caller = "random.uniform"
   local c, sizes = c_of(caller, key), shape.check(caller, shape_given)
   local given = options_of(caller, options, { minval = true, maxval = true, sharding = true })
-  local low, high = number(caller, "minval", given.minval, 0), number(caller, "maxval", given.maxval, 1)
+  local low, high = check_number(caller, "minval", given.minval, 0), check_number(caller, "maxval", given.maxval, 1)
   if low >= high or low ~= low or high ~= high then
     fail("%s: minval = %s and maxval = %s; maxval must be the larger one", caller, list.show(low), list.show(high))
   end

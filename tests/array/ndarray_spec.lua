@@ -3,7 +3,7 @@
 local ffi = require "ffi"
 local C = require "shardrt.base.ffi"
 local mpi = require "tests.support.mpi"
-local ndarray = require "shardrt.array.ndarray"
+local ndarray = require("shardrt").ndarray
 local shardrt = require "shardrt"
 
 local integers = {

@@ -159,7 +159,7 @@ describe("on the devices of one process, resharding", function()
   it("of what nobody placed goes from device to device", function()
     run [[
       local value = moves.value({ 16, 8 }, "float32", 3)
-      local x = require("shardrt.array.array").unplaced_from("a spec", value)
+      local x = require("shardrt.array.unplaced").of_host("a spec", value)
       for _, to in ipairs { on "x", on(nil, "x"), on() } do
         moves.holds(shardrt.reshard(x, to), value, tostring(to))
       end

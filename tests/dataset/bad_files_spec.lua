@@ -3,7 +3,7 @@
 
 local ffi = require "ffi"
 local files = require "tests.support.files"
-local ndarray = require "shardrt.array.ndarray"
+local ndarray = require("shardrt").ndarray
 local source = require "shardrt.data.source"
 
 describe("a bad file", function()

@@ -5,7 +5,7 @@ local C = require "shardrt.base.ffi"
 local arrays = require "tests.support.arrays"
 local files = require "tests.support.files"
 local mpi = require "tests.support.mpi"
-local ndarray = require "shardrt.array.ndarray"
+local ndarray = require("shardrt").ndarray
 local source = require "shardrt.data.source"
 
 local descrs = {
@@ -134,7 +134,7 @@ describe(".npy files", function()
     ndarray.full({ 3 }, 7, "int32"):save(path)
     local old = files.slurp(path)
     local recipe = files.write(folder, "save.lua",
-      "require('shardrt.array.ndarray').zeros({1000000}, 'uint8'):save(arg[1])")
+      "require('shardrt').ndarray.zeros({1000000}, 'uint8'):save(arg[1])")
     -- A limit on the size of files stands for a disk that is full.
     local result = require("tests.support.mpi").shell(
       ("trap '' XFSZ; ulimit -f 100; %s %s %s"):format(require("tests.support.mpi").program(), recipe, path), 30)

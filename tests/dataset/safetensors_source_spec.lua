@@ -5,7 +5,7 @@ local bit = require "bit"
 local ffi = require "ffi"
 local boxes = require "tests.support.boxes"
 local files = require "tests.support.files"
-local ndarray = require "shardrt.array.ndarray"
+local ndarray = require("shardrt").ndarray
 local shardrt = require "shardrt"
 local source = require "shardrt.data.source"
 

@@ -5,7 +5,7 @@ local C = require "shardrt.base.ffi"
 local current = require "shardrt.base.current"
 local boxes = require "tests.support.boxes"
 local files = require "tests.support.files"
-local ndarray = require "shardrt.array.ndarray"
+local ndarray = require("shardrt").ndarray
 local source = require "shardrt.data.source"
 
 ffi.cdef [[

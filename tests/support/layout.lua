@@ -24,7 +24,7 @@ function layout.words(process, processes, devices_per_process)
     words[name:match "[^.]+$"] = module
     for word, value in pairs(module.words) do words[word] = value end
   end
-  words.plan_of = require("shardrt.array.reshard").plan -- also of what becomes a part of another array
+  words.plan_of = require("shardrt.array.reshard").plan_of -- also of what becomes a part of another array
   for _, name in ipairs(MODULES) do package.loaded[name] = before[name] end
   return words
 end

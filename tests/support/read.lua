@@ -3,7 +3,7 @@
 local ffi = require "ffi"
 local C = require "shardrt.base.ffi"
 local dtype = require "shardrt.layout.dtype"
-local ndarray = require "shardrt.array.ndarray"
+local ndarray = require("shardrt").ndarray
 
 ffi.cdef [[
 int source_gather(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,

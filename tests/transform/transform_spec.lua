@@ -4,7 +4,7 @@
 local ffi = require "ffi"
 local C = require "shardrt.base.ffi"
 local files = require "tests.support.files"
-local ndarray = require "shardrt.array.ndarray"
+local ndarray = require("shardrt").ndarray
 local oracle = require "tests.support.transforms"
 local read = require "tests.support.read"
 local shardrt = require "shardrt"

@@ -219,7 +219,7 @@ describe("a document's", function()
   end)
 
   it("options, variables and targets of make are there", function()
-    local manual = slurp "runtime/shardrt.1":gsub("\\%-", "-") .. slurp "lua/shardrt/program/index.lua"
+    local manual = slurp "runtime/shardrt.1":gsub("\\%-", "-") .. slurp "lua/shardrt/program/index_files.lua"
     local targets, variables = {}, {}
     for _, document in ipairs(shown) do
       for _, code in ipairs(documents.code(document)) do

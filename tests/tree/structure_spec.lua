@@ -163,7 +163,7 @@ describe("the Lua files", function()
 
   it("leave no loop to LuaJIT's own pairs: the first thing that a state runs replaces it", function()
     -- What C starts, in a recipe's state and in a worker's.
-    for _, name in ipairs { "program/program", "data/worker/run" } do
+    for _, name in ipairs { "program/program", "data/worker/worker" } do
       for line in io.lines("lua/shardrt/" .. name .. ".lua") do
         if not line:find "^%-%-" and line ~= "" then
           assert.equal('require("shardrt.base.sorted_pairs").install() -- before any other loop', line)
@@ -265,7 +265,7 @@ describe("the folders of Lua", function()
   -- Which files may compute the name of a module.
   local COMPUTED = {
     ["base/lazy"] = "its callers name them", init = "the last of all", numpy = "gathers words of ops/",
-    ["data/worker/closure"] = "Lua's own libraries", ["data/worker/run"] = "a module of the recipe's",
+    ["data/worker/closure"] = "Lua's own libraries", ["data/worker/worker"] = "a module of the recipe's",
   }
 
   -- A line without its comment, and with its strings by number; and the strings.
@@ -323,7 +323,7 @@ describe("the folders of Lua", function()
   it("are read as they are written", function()
     assert.is_true(count > 70)
     assert.is_truthy(graph["loader/loader"]["loader/auto"] and graph["layout/mesh"]["base/class"])
-    assert.is_truthy(graph["base/json"]["base/error"] and graph["program/program"]["program/index"])
+    assert.is_truthy(graph["base/json"]["base/error"] and graph["program/program"]["program/index_files"])
     assert.is_nil(graph["array/array"].numpy) -- a message
     for name in pairs(COMPUTED) do assert.is_truthy(graph[name], name) end
   end)

@@ -2,19 +2,20 @@
 
 local ffi = require "ffi"
 local C = require "shardrt.base.ffi"
+local buffers = require "shardrt.array.buffers"
 local class = require "shardrt.base.class"
 local comparison = require "shardrt.base.comparison"
 local current = require "shardrt.base.current"
-local device = require "shardrt.layout.device"
 local dtype = require "shardrt.layout.dtype"
 local fail = require "shardrt.base.error"
 local foreign_names = require "shardrt.base.foreign_names"
 local list = require "shardrt.base.list"
 local memory_pressure = require "shardrt.base.memory_pressure"
 local ndarray = require "shardrt.array.ndarray"
-local placing = require "shardrt.layout.sharding"
+local numbering = require "shardrt.array.numbering"
 local plan = require "shardrt.layout.plan"
 local shape = require "shardrt.layout.shape"
+local shards = require "shardrt.array.shards"
 fail.own()
 
 local array = {}
@@ -29,12 +30,6 @@ local array = {}
 --- What is computed with arrays. The files in ops/ stand below this one: each puts its own here when it is loaded.
 ---@type shardrt.array.ops
 array.ops = {}
-
----@class shardrt.Shard
----@field device shardrt.Device
----@field index shardrt.Index # what part of the array it is
----@field replica_id integer # how many devices before it, in mesh order, hold the same part
----@field data shardrt.ndarray # its .data is a pointer to const: devices with the same part share the memory
 
 ---@class shardrt.Array
 ---@field shape integer[]
@@ -115,6 +110,19 @@ function array.wrap(handle, sharding)
   return class.new(Array, { handle = ffi.gc(handle, C.shardrt_array_free), sharding = sharding })
 end
 
+--- A new array without buffers.
+---@param caller string
+---@param sharding shardrt.Sharding
+---@param kind shardrt.dtype
+---@param sizes integer[]
+---@return shardrt.Array
+function array.new(caller, sharding, kind, sizes)
+  local job, out = current.info, ffi.new "shardrt_array *[1]"
+  fail.check(C.shardrt_array_new(sharding.handle, kind.code, #sizes, shape.to_c(sizes), job.process_index,
+    job.devices_per_process, out), caller)
+  return array.wrap(out[0], sharding)
+end
+
 --- An array whose value is to be made by `finish(sharding)`, in that sharding or, where the recipe asks for another
 --- layout at once, in that. Every process must use it alike.
 ---@param to shardrt.Sharding
@@ -125,7 +133,7 @@ end
 function array.pending(to, name, sizes, finish)
   return class.new(Array, {
     sharding = to, dtype = name, shape = sizes, ndim = #sizes, size = shape.elements(sizes), finish = finish,
-    number = array.next_number(),
+    number = numbering.next(),
   })
 end
 
@@ -166,44 +174,14 @@ function array.check(caller, x)
   if class.inside(x).handle == false then fail("%s: the array %s was deleted", caller, describe(x)) end
 end
 
--- The handle, of an array that was not deleted.
-local function live(caller, x)
+--- The handle, of an array that was not deleted.
+---@param caller string
+---@param x shardrt.Array
+---@return ffi.cdata* # shardrt_array *
+function array.live(caller, x)
   array.check(caller, x)
   return x.handle
 end
-
--- Of a device's memory there will be a copy in the process's own.
-local function tell_of_copy(buffer)
-  if C.shardrt_buffer_device(buffer) >= 0 then memory_pressure.made(tonumber(C.shardrt_buffer_bytes(buffer))) end
-end
-
--- The buffer of a shard as a host array that shares its memory, and may only be read.
-local function shard_view(x, i, sizes)
-  local buffer = C.shardrt_array_buffer(x.handle, i)
-  tell_of_copy(buffer)
-  return ndarray.shared(ffi.gc(C.shardrt_buffer_retain(buffer), C.shardrt_buffer_free), x.dtype, sizes)
-end
-
-local function no_data(caller)
-  if current.info.planning ~= 0 then
-    fail("%s: the array has no data: `shardrt plan` runs a recipe without any", caller)
-  end
-  fail("%s: the array has no data", caller)
-end
-
--- A shard; of an array without data, asking for .data is an error, all else can be asked. What a device holds is
--- brought here when it is first asked for.
-local SHARD = { device = true, index = true, replica_id = true, data = true }
-local held = setmetatable({}, { __mode = "k" }) -- of shards: their buffers, dtypes and sizes
-local Shard = {
-  __index = function(self, key)
-    if key ~= "data" then return fail.no_field("a shard", key, SHARD) end
-    local its = held[self] or no_data "addressable_shards"
-    tell_of_copy(its.buffer)
-    self.data, held[self] = ndarray.shared(its.buffer, its.dtype, its.sizes), nil
-    return self.data
-  end,
-}
 
 function lazy.dtype(x) return dtype.coded(C.shardrt_array_dtype(x.handle)).name end
 function lazy.ndim(x) return tonumber(C.shardrt_array_ndim(x.handle)) end
@@ -221,24 +199,8 @@ function lazy.is_fully_addressable(x)
 end
 
 function lazy.addressable_shards(x)
-  local shards = {}
-  for i = 1, tonumber(C.shardrt_array_shard_count(live("addressable_shards", x))) do
-    local shard = C.shardrt_array_shard(x.handle, i - 1)
-    local made = {
-      device = device.get(shard.device),
-      index = shape.index_of(shard.box),
-      replica_id = tonumber(shard.replica_id),
-    }
-    shards[i] = setmetatable(made, Shard)
-    local buffer = C.shardrt_array_buffer(x.handle, i - 1)
-    if buffer ~= nil then
-      held[made] = {
-        buffer = ffi.gc(C.shardrt_buffer_retain(buffer), C.shardrt_buffer_free), dtype = x.dtype,
-        sizes = shape.extent_of(shard.box),
-      }
-    end
-  end
-  return shards
+  array.live("addressable_shards", x)
+  return shards.of(x)
 end
 
 function Array:__tostring()
@@ -254,20 +216,20 @@ end
 --- Waits until the data is there; returns the array.
 ---@return shardrt.Array
 function methods:block_until_ready()
-  fail.check(C.shardrt_array_wait(live("block_until_ready", self)), "block_until_ready")
+  fail.check(C.shardrt_array_wait(array.live("block_until_ready", self)), "block_until_ready")
   return self
 end
 
 --- Begins to bring what this process's devices hold to the host, and does not wait for it: asking for the value later
 --- then waits less. Nothing where it lies there anyway.
 function methods:copy_to_host_async()
-  local handle, count = live("copy_to_host_async", self), 0
+  local handle, count = array.live("copy_to_host_async", self), 0
   for i = 0, tonumber(C.shardrt_array_shard_count(handle)) - 1 do
     local buffer = C.shardrt_array_buffer(handle, i)
     local block = C.shardrt_array_shard(handle, i).block
     if buffer ~= nil and block == count then -- they are numbered by first appearance, and replicas hold the same
       fail.check(memory_pressure.call(C.shardrt_buffer_fetch, buffer), "copy_to_host_async")
-      tell_of_copy(buffer)
+      buffers.tell_of_copy(buffer)
       count = count + 1
     end
   end
@@ -305,210 +267,16 @@ function methods:delete()
   if handle then C.shardrt_array_free(ffi.gc(handle, nil)) end -- a sum that waited is never made
 end
 
---- A new array without buffers.
----@param caller string
----@param sharding shardrt.Sharding
----@param kind shardrt.dtype
----@param sizes integer[]
----@return shardrt.Array
-function array.new(caller, sharding, kind, sizes)
-  local job, out = current.info, ffi.new "shardrt_array *[1]"
-  fail.check(C.shardrt_array_new(sharding.handle, kind.code, #sizes, shape.to_c(sizes), job.process_index,
-    job.devices_per_process, out), caller)
-  return array.wrap(out[0], sharding)
-end
-
-local home ---@type shardrt.Sharding
-
---- Where arrays are that nobody placed: each process's own first device.
----@return shardrt.Sharding
-function array.home()
-  if not home then
-    local job = current.info
-    home = placing.words.SingleDeviceSharding(job.process_index * job.devices_per_process)
-  end
-  return home
-end
-
---- A new array that nobody placed, without buffers: every process makes the whole of it, and the same.
----@param caller string
----@param kind shardrt.dtype
----@param sizes integer[]
----@return shardrt.Array
-function array.unplaced(caller, kind, sizes)
-  local x = array.new(caller, array.home(), kind, sizes)
-  class.inside(x).unplaced = true
-  return x
-end
-
---- The same of a host value.
----@param caller string
----@param host shardrt.ndarray
----@return shardrt.Array
-function array.unplaced_from(caller, host)
-  local x, job = array.unplaced(caller, dtype.named(caller, host.dtype), host.shape), current.info
-  if job.planning == 0 then array.fill_global(caller, x, host) end
-  if job.process_count > 1 then C.shardrt_array_number_by_value(x.handle, host.data) end
-  return x
-end
-
---- The value of an array that nobody placed, as a host array that shares its memory.
----@param x shardrt.Array
----@return shardrt.ndarray
-function array.unplaced_value(x) return shard_view(x, 0, x.shape) end
-
-local numbered = 0
-
---- Numbers an array that all processes have just made together: the calls that make such arrays come in the same order
---- in every process, so the number is the same in all, and a call in which processes take different arrays is found.
----@param x shardrt.Array
----@return shardrt.Array
-function array.made_by_all(x)
-  C.shardrt_array_set_number(x.handle, array.next_number())
-  return x
-end
-
---- The number of the next array that all processes make together.
----@return integer
-function array.next_number()
-  numbered = numbered + 1
-  return numbered
-end
-
---- Which array it is, in words that are the same in every process where the array is: its number among those that all
---- made together, or what its value comes from.
----@param x shardrt.Array
----@return string
-function array.name(x)
-  local inside = class.inside(x)
-  if inside.number then return ("array %d"):format(inside.number) end
-  return inside.handle and "array " .. tostring(C.shardrt_array_number(inside.handle)):gsub("ULL", "") or "deleted"
-end
-
-local BY_VALUE = 0x8000000000000000ULL
-
---- Gives an array that processes make apart, each for itself, a number that comes from how it was made: it is the same
---- where that was the same.
----@param x shardrt.Array
----@param told string
-function array.derived(x, told)
-  C.shardrt_array_set_number(x.handle, bit.bor(C.shardrt_fingerprint(told, #told), BY_VALUE))
-end
-
---- Gives a shard its buffer; a device that has memory of its own, and not that buffer, a copy.
----@param caller string
----@param x shardrt.Array
----@param i integer # from 0
----@param buffer ffi.cdata* # which the caller holds
----@return ffi.cdata* # the one that the shard has now
-function array.set_buffer(caller, x, i, buffer)
-  fail.check(memory_pressure.call(C.shardrt_array_set_buffer, x.handle, i, buffer), caller)
-  local set = C.shardrt_array_buffer(x.handle, i)
-  if set ~= buffer then memory_pressure.made_on_devices(tonumber(C.shardrt_buffer_bytes(set))) end
-  return set
-end
-
---- Gives every shard of a block its buffer.
----@param caller string
----@param x shardrt.Array
----@param block integer
----@param buffer ffi.cdata*
-function array.set_block(caller, x, block, buffer)
-  for i = 0, tonumber(C.shardrt_array_shard_count(x.handle)) - 1 do
-    if C.shardrt_array_shard(x.handle, i).block == block then
-      buffer = array.set_buffer(caller, x, i, buffer) -- replicas on other devices are copied from there
-    end
-  end
-end
-
--- Bytes of the buffers of an array that was just filled: one for each distinct box, or, where each device has memory of
--- its own, for each shard.
-local function tell_collector(x)
-  local count, bytes = tonumber(C.shardrt_array_shard_count(x.handle)), tonumber(C.shardrt_array_shard_bytes(x.handle))
-  if count > 0 and C.shardrt_buffer_device(C.shardrt_array_buffer(x.handle, 0)) >= 0 then
-    return memory_pressure.made_on_devices(count * bytes)
-  end
-  local blocks = 0
-  for i = 0, count - 1 do blocks = math.max(blocks, C.shardrt_array_shard(x.handle, i).block + 1) end
-  memory_pressure.made(blocks * bytes)
-end
-
---- An array that nobody placed, placed: nothing travels, as every process has all of it.
----@param caller string
----@param x shardrt.Array
----@param to shardrt.Sharding
----@return shardrt.Array
-function array.place(caller, x, to)
-  local told = ("%s places an array\n%s"):format(caller, array.name(x))
-  if not to.device then C.shardrt_job_step(current.job, told) end
-  local made = array.new(caller, to, dtype.named(caller, x.dtype), x.shape)
-  if current.info.planning == 0 then
-    fail.check(memory_pressure.call(C.shardrt_array_fill_from, made.handle, live(caller, x)), caller)
-    tell_collector(made)
-  end
-  if not to.device then return array.made_by_all(made) end
-  array.derived(made, told) -- what is on one device is its owner's alone
-  return made
-end
-
---- Fills from the whole value.
----@param caller string
----@param x shardrt.Array
----@param host shardrt.ndarray
-function array.fill_global(caller, x, host)
-  fail.check(memory_pressure.call(C.shardrt_array_fill_global, x.handle, host.data), caller)
-  tell_collector(x)
-end
-
---- Fills from this process's part of the value.
----@param caller string
----@param x shardrt.Array
----@param host shardrt.ndarray
-function array.fill_local(caller, x, host)
-  fail.check(memory_pressure.call(C.shardrt_array_fill_local, x.handle, shape.to_c(host.shape), host.data), caller)
-  tell_collector(x)
-end
-
---- An error in every process where devices that hold the same part of an array hold other data; every process must call
---- it.
----@param name string # the array, for messages
----@param x shardrt.Array
-function array.check_replicas(name, x)
-  fail.check(memory_pressure.call(C.shardrt_check_array, current.job, name, x.handle))
-end
-
 --- The whole value of an array that is whole in this process.
 ---@param caller string
 ---@param x shardrt.Array
 ---@return shardrt.ndarray
 function array.gather(caller, x)
-  local handle = live(caller, x)
-  if current.info.planning ~= 0 then no_data(caller) end
-  local host = ndarray.empty(x.shape, x.dtype)
+  local handle = array.live(caller, x)
+  if current.info.planning ~= 0 then shards.no_data(caller) end
+  local host = ndarray.words.empty(x.shape, x.dtype)
   fail.check(memory_pressure.call(C.shardrt_array_gather, handle, host.data), caller)
   return host
 end
-
-local lost = {} -- values that a wait which did not end may still write to
-
---- The global value in every process; every process must call it.
----@param caller string
----@param x shardrt.Array
----@return shardrt.ndarray
-function array.allgather(caller, x)
-  local handle = live(caller, x)
-  if not x.committed then return array.gather(caller, x) end
-  if current.info.planning ~= 0 then no_data(caller) end
-  C.shardrt_job_at(current.job, fail.where())
-  local host = ndarray.for_all(caller, x.shape, x.dtype)
-  local code = memory_pressure.call(C.shardrt_process_allgather, current.job, handle, host.data)
-  if code == C.SHARDRT_ETIMEOUT or code == C.SHARDRT_ECOMM then lost[#lost + 1] = host end
-  fail.check(code)
-  return host
-end
-
-array.live = live
-array.tell_collector = tell_collector
-array.no_data = no_data
 
 return array

@@ -5,6 +5,7 @@ local C = require "shardrt.base.ffi"
 local current = require "shardrt.base.current"
 local dtype = require "shardrt.layout.dtype"
 local fail = require "shardrt.base.error"
+local memory_pressure = require "shardrt.base.memory_pressure"
 local shape = require "shardrt.layout.shape"
 fail.own()
 
@@ -80,6 +81,14 @@ function consistency.on_dtype(caller, kind)
     end
   end
   return first and dtype.coded(all[first])
+end
+
+--- An error in every process where devices that hold the same part of an array hold other data; every process must call
+--- it.
+---@param name string # the array, for messages
+---@param x shardrt.Array
+function consistency.on_replicas(name, x)
+  fail.check(memory_pressure.call(C.shardrt_check_array, current.job, name, x.handle))
 end
 
 return consistency

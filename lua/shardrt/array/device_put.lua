@@ -2,6 +2,7 @@
 
 local C = require "shardrt.base.ffi"
 local array = require "shardrt.array.array"
+local buffers = require "shardrt.array.buffers"
 local class = require "shardrt.base.class"
 local consistency = require "shardrt.array.consistency"
 local current = require "shardrt.base.current"
@@ -11,10 +12,13 @@ local fail = require "shardrt.base.error"
 local list = require "shardrt.base.list"
 local memory_pressure = require "shardrt.base.memory_pressure"
 local ndarray = require "shardrt.array.ndarray"
+local numbering = require "shardrt.array.numbering"
 local plan = require "shardrt.layout.plan"
 local shape = require "shardrt.layout.shape"
 local sharding = require "shardrt.layout.sharding"
+local shards = require "shardrt.array.shards"
 local tree = require "shardrt.array.tree"
+local unplaced = require "shardrt.array.unplaced"
 fail.own()
 
 ---@class shardrt.device_put.words
@@ -46,7 +50,7 @@ local function check_same(caller, host, x)
   if code >= 0 then return end
   local message = fail.message(code)
   if code == C.SHARDRT_EMISMATCH then -- then it is so in every process
-    array.fill_global(caller, x, host)
+    buffers.fill_global(caller, x, host)
     code = memory_pressure.call(C.shardrt_check_array, current.job, caller, x.handle)
     if code < 0 then message = message .. "; so " .. fail.message(code) end
   end
@@ -61,12 +65,12 @@ local function put_host(caller, host, to)
   if not to.device then consistency.on_array(caller, kind, host.shape, to) end
   local x = array.new(caller, to, kind, host.shape)
   if job.planning ~= 0 then
-    plan.array(caller, x)
+    plan.note_array(caller, x)
     return x
   end
   if not to.device and job.check ~= C.SHARDRT_CHECK_OFF then check_same(caller, host, x) end
-  array.fill_global(caller, x, host)
-  if not to.device then return array.made_by_all(x) end
+  buffers.fill_global(caller, x, host)
+  if not to.device then return numbering.made_by_all(x) end
   C.shardrt_array_number_by_value(x.handle, host.data)
   return x
 end
@@ -76,7 +80,7 @@ local function put_leaf(caller, value, to)
   if not array.is(value) then return put_host(caller, device_put.to_host(caller, value), to) end
   array.check(caller, value)
   if value.committed or current.info.planning ~= 0 then return array.ops.constrain(caller, value, to) end
-  return array.ops.placed(caller, value, put_host(caller, array.unplaced_value(value), to))
+  return array.ops.placed(caller, value, put_host(caller, unplaced.value(value), to))
 end
 
 -- Leaf by leaf. `to` is one sharding or device for all below, or a tree with the same keys.
@@ -125,8 +129,23 @@ function words.device_get(x)
   end)
 end
 
+local lost = {} -- values that a wait which did not end may still write to
+
+-- The global value of an array in every process; every process must call it.
+local function allgather(caller, x)
+  local handle = array.live(caller, x)
+  if not x.committed then return array.gather(caller, x) end
+  if current.info.planning ~= 0 then shards.no_data(caller) end
+  C.shardrt_job_at(current.job, fail.where())
+  local host = ndarray.for_all(caller, x.shape, x.dtype)
+  local code = memory_pressure.call(C.shardrt_process_allgather, current.job, handle, host.data)
+  if code == C.SHARDRT_ETIMEOUT or code == C.SHARDRT_ECOMM then lost[#lost + 1] = host end
+  fail.check(code)
+  return host
+end
+
 -- Every process's host array, stacked.
-local function stack(host)
+local function stack_of_processes(host)
   local caller, job = "process_allgather", current.info
   if job.planning ~= 0 then plan.finish(caller) end
   local call = ("%s of %s %s"):format(caller, host.dtype, shape.text(host.shape))
@@ -144,12 +163,12 @@ end
 ---@return shardrt.ndarray|table
 function words.process_allgather(x)
   return tree.map("process_allgather", x, function(leaf)
-    if array.is(leaf) then return array.allgather("process_allgather", leaf) end
+    if array.is(leaf) then return allgather("process_allgather", leaf) end
     local host = device_put.to_host("process_allgather", leaf)
     if not ndarray.is(leaf) and host.dtype == "float32" then
       host = device_put.to_host("process_allgather", leaf, "float64") -- which Lua's numbers are
     end
-    return stack(host)
+    return stack_of_processes(host)
   end)
 end
 

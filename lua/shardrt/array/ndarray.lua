@@ -15,7 +15,9 @@ local shape = require "shardrt.layout.shape"
 fail.own()
 
 ---@class shardrt.ndarray.words
-local ndarray = {}
+---@field is fun(value: any): boolean # whether a value is a host array
+local words = {}
+local ndarray = { words = words }
 
 ---@class shardrt.ndarray
 ---@field shape integer[]
@@ -54,7 +56,7 @@ local buffer_out = ffi.typeof "shardrt_buffer *[1]"
 local shown_elements = 64 -- tostring shows the values of an array that has at most so many
 
 -- A buffer that a C function wrote to an out-parameter, with its count given to Lua's collector.
-local function own(out)
+local function own_buffer(out)
   memory_pressure.made(tonumber(C.shardrt_buffer_bytes(out[0])))
   return ffi.gc(out[0], C.shardrt_buffer_free)
 end
@@ -67,7 +69,7 @@ local function host_address(buffer)
   return ffi.cast(byte_pointer, address[0])
 end
 
-local function around(buffer, dtype_name, sizes, offset, is_shared)
+local function wrap_buffer(buffer, dtype_name, sizes, offset, is_shared)
   local kind = dtype.named("ndarray", dtype_name)
   local size = shape.elements(sizes)
   return class.new(Host, {
@@ -89,7 +91,7 @@ end
 ---@param offset integer? # bytes from the buffer's beginning
 ---@return shardrt.ndarray
 function ndarray.wrap(buffer, dtype_name, sizes, offset)
-  return around(buffer, dtype_name, sizes, offset or 0, false)
+  return wrap_buffer(buffer, dtype_name, sizes, offset or 0, false)
 end
 
 --- The same around memory that others have, too, as the devices of an array: its .data is a pointer to const.
@@ -97,7 +99,7 @@ end
 ---@param dtype_name string
 ---@param sizes integer[] # kept
 ---@return shardrt.ndarray
-function ndarray.shared(buffer, dtype_name, sizes) return around(buffer, dtype_name, sizes, 0, true) end
+function ndarray.shared(buffer, dtype_name, sizes) return wrap_buffer(buffer, dtype_name, sizes, 0, true) end
 
 -- A host array in fresh memory: C.shardrt_buffer_new or C.shardrt_buffer_zeros.
 local function allocate(caller, allocator, sizes, dtype_name, for_all)
@@ -108,7 +110,7 @@ local function allocate(caller, allocator, sizes, dtype_name, for_all)
   local code = allocator(bytes, out)
   if code < 0 and for_all then code = C.shardrt_check_outcome(current.job, caller, code) end
   fail.check(code)
-  return ndarray.wrap(own(out), dtype_name, sizes), kind
+  return ndarray.wrap(own_buffer(out), dtype_name, sizes), kind
 end
 
 --- Room for what all processes are about to gather, each of them the same. One that has no memory for it tells the
@@ -125,14 +127,14 @@ end
 ---@param sizes integer|integer[]
 ---@param dtype_name string
 ---@return shardrt.ndarray
-function ndarray.empty(sizes, dtype_name)
+function words.empty(sizes, dtype_name)
   return (allocate("ndarray.empty", C.shardrt_buffer_new, shape.check("ndarray.empty", sizes), dtype_name))
 end
 
 ---@param sizes integer|integer[]
 ---@param dtype_name string? # float32
 ---@return shardrt.ndarray
-function ndarray.zeros(sizes, dtype_name)
+function words.zeros(sizes, dtype_name)
   sizes = shape.check("ndarray.zeros", sizes)
   return (allocate("ndarray.zeros", C.shardrt_buffer_zeros, sizes, dtype_name or "float32"))
 end
@@ -146,7 +148,7 @@ end
 ---@param value number|boolean|ffi.cdata*
 ---@param dtype_name string? # float32; bool, int64, uint64 for a value that is one
 ---@return shardrt.ndarray
-function ndarray.full(sizes, value, dtype_name)
+function words.full(sizes, value, dtype_name)
   sizes = shape.check("ndarray.full", sizes)
   local host, kind = allocate("ndarray.full", C.shardrt_buffer_new, sizes,
     dtype_name or dtype.of_value(value) or misfit("ndarray.full", value, dtype.named("ndarray.full", "float32")))
@@ -162,7 +164,7 @@ end
 ---@param count integer
 ---@param dtype_name string? # int32
 ---@return shardrt.ndarray
-function ndarray.arange(count, dtype_name)
+function words.arange(count, dtype_name)
   if not list.is_whole(count, 0) then
     fail("ndarray.arange: it takes how many numbers there are, a whole number from 0 on, not %s", list.show(count))
   end
@@ -189,10 +191,10 @@ local function nested_shape(caller, value)
 end
 
 -- "[2][1]", as one would write it after the table's name.
-local function place(path, depth)
-  local words = {}
-  for i = 1, depth do words[i] = "[" .. path[i] .. "]" end
-  return #words > 0 and table.concat(words) or "its value"
+local function place_text(path, depth)
+  local steps = {}
+  for i = 1, depth do steps[i] = "[" .. path[i] .. "]" end
+  return #steps > 0 and table.concat(steps) or "its value"
 end
 
 -- An array where numbers are expected is an error.
@@ -205,38 +207,38 @@ end
 -- What is wrong with a value that stands where a list of `count` is expected, and leads there by path[1 … depth].
 local function list_problem(value, count, path, depth)
   if type(value) ~= "table" or class.is(value) then
-    return ("%s is %s, where a list of %d is expected"):format(place(path, depth), list.show(value), count)
+    return ("%s is %s, where a list of %d is expected"):format(place_text(path, depth), list.show(value), count)
   end
   local entries, i = 0, 1
   for key in pairs(value) do
     if type(key) ~= "number" then
-      return ("%s has the name %s, where a list is expected"):format(place(path, depth), list.show(key))
+      return ("%s has the name %s, where a list is expected"):format(place_text(path, depth), list.show(key))
     end
     entries = entries + 1
   end
   while value[i] ~= nil do i = i + 1 end
   if i - 1 == entries then
-    return ("%s has %d %s, where a list of %d is expected"):format(place(path, depth), entries,
+    return ("%s has %d %s, where a list of %d is expected"):format(place_text(path, depth), entries,
       entries == 1 and "entry" or "entries", count)
   end
   path[depth + 1] = i
-  return ("%s is nil, although the list goes on behind it"):format(place(path, depth + 1))
+  return ("%s is nil, although the list goes on behind it"):format(place_text(path, depth + 1))
 end
 
 -- Writes a nested table that should be of `sizes` from element `at` on; returns the next one. `path` leads to it.
 local function write_nested(caller, host, kind, sizes, value, depth, path, at)
   if depth > #sizes then
     if type(value) == "table" and not class.is(value) then
-      fail("%s: the table is ragged: %s is a table, where a number is expected", caller, place(path, depth - 1))
+      fail("%s: the table is ragged: %s is a table, where a number is expected", caller, place_text(path, depth - 1))
     elseif not kind.write(host.data, at, value) then
-      check_no_array(caller, value, place(path, depth - 1))
-      misfit(caller .. ", " .. place(path, depth - 1), value, kind)
+      check_no_array(caller, value, place_text(path, depth - 1))
+      misfit(caller .. ", " .. place_text(path, depth - 1), value, kind)
     end
     return at + 1
   end
   local entries = not class.is(value) and list.length(value)
   if entries ~= sizes[depth] then
-    check_no_array(caller, value, place(path, depth - 1))
+    check_no_array(caller, value, place_text(path, depth - 1))
     fail("%s: the table is ragged: %s", caller, list_problem(value, sizes[depth], path, depth - 1))
   end
   for i = 1, entries do
@@ -251,7 +253,7 @@ end
 ---@param value table|number|boolean|ffi.cdata*
 ---@param dtype_name string? # float32; bool, int64, uint64 where the first element is one
 ---@return shardrt.ndarray
-function ndarray.from_table(value, dtype_name) return ndarray.nested("ndarray.from_table", value, dtype_name) end
+function words.from_table(value, dtype_name) return ndarray.nested("ndarray.from_table", value, dtype_name) end
 
 --- The same for other words.
 ---@param caller string # the call, for messages
@@ -269,18 +271,19 @@ end
 --- Reads a .npy file.
 ---@param path string
 ---@return shardrt.ndarray
-function ndarray.load(path)
+function words.load(path)
   path_of.check("ndarray.load", path, ".npy")
   local code, ndim = ffi.new "int32_t[1]", ffi.new "int32_t[1]"
   local sizes, out = ffi.new("int64_t[?]", C.SHARDRT_MAX_NDIM), buffer_out()
   path_of.check_code("ndarray.load", path, C.shardrt_npy_load(path, code, ndim, sizes, out))
-  return ndarray.wrap(own(out), dtype.coded(code[0]).name, shape.from_c(ndim[0], sizes))
+  return ndarray.wrap(own_buffer(out), dtype.coded(code[0]).name, shape.from_c(ndim[0], sizes))
 end
 
 --- Whether a value is a host array.
 ---@param value any
 ---@return boolean
 function ndarray.is(value) return getmetatable(value) == Host end
+words.is = ndarray.is
 
 --- Whether a host array has memory: under `shardrt plan`, what would be read has none.
 ---@param host shardrt.ndarray
@@ -301,7 +304,7 @@ end
 local function view(host, sizes, offset)
   if not ndarray.has_data(host) then return ndarray.wrap(nil, host.dtype, sizes) end
   local base = host_address(host.buffer)
-  return around(host.buffer, host.dtype, sizes, (ffi.cast(byte_pointer, host.data) - base) + offset,
+  return wrap_buffer(host.buffer, host.dtype, sizes, (ffi.cast(byte_pointer, host.data) - base) + offset,
     class.inside(host).is_shared)
 end
 
@@ -339,7 +342,7 @@ function methods:packed()
   if not ndarray.has_data(self) then return self end
   local begins = host_address(self.buffer) == ffi.cast(byte_pointer, self.data)
   if begins and C.shardrt_buffer_bytes(self.buffer) == self.bytes then return self end
-  local copy = ndarray.empty(self.shape, self.dtype)
+  local copy = words.empty(self.shape, self.dtype)
   ffi.copy(copy.data, self.data, self.bytes)
   return copy
 end
@@ -370,9 +373,9 @@ end
 local function value_text(value)
   if type(value) == "number" then return ("%.7g"):format(value) end
   if type(value) ~= "table" then return tostring(value) end
-  local words = {}
-  for i, entry in ipairs(value) do words[i] = value_text(entry) end
-  return "{" .. table.concat(words, ", ") .. "}"
+  local texts = {}
+  for i, entry in ipairs(value) do texts[i] = value_text(entry) end
+  return "{" .. table.concat(texts, ", ") .. "}"
 end
 
 function Host:__tostring()

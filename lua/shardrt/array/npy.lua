@@ -3,11 +3,13 @@
 local ffi = require "ffi"
 local C = require "shardrt.base.ffi"
 local array = require "shardrt.array.array"
+local buffers = require "shardrt.array.buffers"
 local consistency = require "shardrt.array.consistency"
 local current = require "shardrt.base.current"
 local dtype = require "shardrt.layout.dtype"
 local fail = require "shardrt.base.error"
 local memory_pressure = require "shardrt.base.memory_pressure"
+local numbering = require "shardrt.array.numbering"
 local path_of = require "shardrt.base.path"
 local plan = require "shardrt.layout.plan"
 local shape = require "shardrt.layout.shape"
@@ -40,7 +42,7 @@ function words.load_npy(path, sharding)
   local kind, sizes, fingerprint = header(caller, path)
   local x = array.new(caller, sharding, kind, sizes)
   if job.planning ~= 0 then
-    plan.array(("%s %s"):format(caller, path), x)
+    plan.note_array(("%s %s"):format(caller, path), x)
     return x, 0
   end
   consistency.on_array(caller, kind, sizes, sharding)
@@ -48,9 +50,9 @@ function words.load_npy(path, sharding)
   fail.check(C.shardrt_check_same(current.job, "the file " .. path, fingerprint))
   local read = ffi.new "int64_t[1]"
   fail.check(memory_pressure.call(C.shardrt_npy_fill, path, x.handle, read))
-  array.tell_collector(x)
-  if job.check ~= C.SHARDRT_CHECK_OFF then array.check_replicas("load_npy " .. path, x) end
-  return array.made_by_all(x), tonumber(read[0])
+  buffers.tell_collector(x)
+  if job.check ~= C.SHARDRT_CHECK_OFF then consistency.on_replicas("load_npy " .. path, x) end
+  return numbering.made_by_all(x), tonumber(read[0])
 end
 
 return npy

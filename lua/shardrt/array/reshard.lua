@@ -3,6 +3,7 @@
 local ffi = require "ffi"
 local C = require "shardrt.base.ffi"
 local array = require "shardrt.array.array"
+local buffers = require "shardrt.array.buffers"
 local class = require "shardrt.base.class"
 local collective = require "shardrt.base.collective"
 local current = require "shardrt.base.current"
@@ -11,9 +12,11 @@ local dtype = require "shardrt.layout.dtype"
 local fail = require "shardrt.base.error"
 local list = require "shardrt.base.list"
 local memory_pressure = require "shardrt.base.memory_pressure"
+local numbering = require "shardrt.array.numbering"
 local plan = require "shardrt.layout.plan"
 local shape = require "shardrt.layout.shape"
 local sharding = require "shardrt.layout.sharding"
+local unplaced = require "shardrt.array.unplaced"
 fail.own()
 
 ---@class shardrt.reshard.words
@@ -33,13 +36,14 @@ local reshard = { words = words }
 ---@field shape integer[] # of the other one
 ---@field by integer[]
 
+local plan_fields = { dtype = true, from = true, to = true }
+function plan_fields.shape(inside) return list.copy(inside.shape) end
+
 ---@class shardrt.ReshardPlan # what every process does in a reshard
 ---@field shape integer[]
 ---@field dtype string
 ---@field from shardrt.Sharding
 ---@field to shardrt.Sharding
-local plan_fields = { dtype = true, from = true, to = true }
-function plan_fields.shape(inside) return list.copy(inside.shape) end
 local Plan = {}
 local PlanClass = class.define("a plan", "plan", plan_fields, Plan)
 
@@ -85,7 +89,7 @@ end
 
 local elements = ffi.typeof "int64_t[3]"
 
-local function bytes(self, caller, process, which)
+local function bytes_of(self, caller, process, which)
   local out = elements()
   C.shardrt_route_elements(route_of(self, caller, process), out, out + 1, out + 2)
   return tonumber(out[which]) * dtype.named(caller, self.dtype).size
@@ -94,17 +98,17 @@ end
 --- Bytes that a process receives from others: each element once, however many of its devices need it.
 ---@param process integer? # this process
 ---@return integer
-function Plan:bytes_received(process) return bytes(self, "bytes_received", process, 0) end
+function Plan:bytes_received(process) return bytes_of(self, "bytes_received", process, 0) end
 
 --- Bytes that a process sends to others.
 ---@param process integer? # this process
 ---@return integer
-function Plan:bytes_sent(process) return bytes(self, "bytes_sent", process, 1) end
+function Plan:bytes_sent(process) return bytes_of(self, "bytes_sent", process, 1) end
 
 --- Bytes that a process's new parts take from its own old ones (a part that stays as it is is shared, and not moved).
 ---@param process integer? # this process
 ---@return integer
-function Plan:bytes_copied(process) return bytes(self, "bytes_copied", process, 2) end
+function Plan:bytes_copied(process) return bytes_of(self, "bytes_copied", process, 2) end
 
 local KINDS = { { "copy", C.SHARDRT_COPIES }, { "receive", C.SHARDRT_RECEIVES }, { "send", C.SHARDRT_SENDS } }
 
@@ -173,7 +177,7 @@ end
 ---@param to shardrt.Sharding
 ---@param shift shardrt.Shift?
 ---@return shardrt.ReshardPlan
-function reshard.plan(caller, x, to, shift) return new_plan(caller, x.shape, x.dtype, x.sharding, to, shift) end
+function reshard.plan_of(caller, x, to, shift) return new_plan(caller, x.shape, x.dtype, x.sharding, to, shift) end
 
 -- ---- the move ----
 
@@ -202,20 +206,20 @@ end
 
 -- What these say begins with the call that each process made.
 -- From one device of a process to another of the same: no other process is asked, and in one memory nothing moves.
-local function stay(caller, x, to)
+local function stay_in_process(caller, x, to)
   local moved = array.new(caller, to, dtype.named(caller, x.dtype), x.shape)
   C.shardrt_array_set_number(moved.handle, C.shardrt_array_number(x.handle)) -- for it is the same value
   if x.is_fully_addressable then
-    array.set_buffer(caller, moved, 0, C.shardrt_array_buffer(x.handle, 0))
+    buffers.set(caller, moved, 0, C.shardrt_array_buffer(x.handle, 0))
   end
   return moved
 end
 
 -- For a plan: the new array without data.
-local function note(caller, x, to)
+local function note_in_plan(caller, x, to)
   local kind = dtype.named(caller, x.dtype)
   local moved = array.new(caller, to, kind, x.shape)
-  plan.reshard(caller, moved, reshard.plan(caller, x, to))
+  plan.note_reshard(caller, moved, reshard.plan_of(caller, x, to))
   return moved
 end
 
@@ -242,16 +246,16 @@ function reshard.array(caller, x, to, given, move)
     if options.donate ~= 0 then x:delete() end
     return finished
   end
-  if not x.committed then return array.place(caller, x, to) end
-  if current.info.planning ~= 0 then return note(caller, x, to) end
+  if not x.committed then return unplaced.place(caller, x, to) end
+  if current.info.planning ~= 0 then return note_in_plan(caller, x, to) end
   local moved
   if from.device and to.device and from.device.process_index == to.device.process_index then
-    moved = stay(caller, x, to)
+    moved = stay_in_process(caller, x, to)
   else
     local out = ffi.new "shardrt_array *[1]"
     called_by_all(caller, move or C.shardrt_reshard, current.job, x.handle, to.handle, options, out)
-    moved = array.made_by_all(array.wrap(out[0], to))
-    array.tell_collector(moved)
+    moved = numbering.made_by_all(array.wrap(out[0], to))
+    buffers.tell_collector(moved)
   end
   if options.donate ~= 0 then x:delete() end
   return moved
@@ -270,8 +274,8 @@ function reshard.assemble(caller, out, arrays, starts)
   local handles, by = Arrays(#arrays), Numbers(#arrays * ndim)
   for i, x in ipairs(arrays) do
     if current.info.planning ~= 0 then
-      plan.reshard(("%s at %s"):format(caller, shape.text(starts[i])), out,
-        reshard.plan(caller, x, out.sharding, { shape = out.shape, by = starts[i] }))
+      plan.note_reshard(("%s at %s"):format(caller, shape.text(starts[i])), out,
+        reshard.plan_of(caller, x, out.sharding, { shape = out.shape, by = starts[i] }))
     else
       handles[i - 1] = x.handle
       for d = 1, ndim do by[(i - 1) * ndim + d - 1] = starts[i][d] end
@@ -279,7 +283,7 @@ function reshard.assemble(caller, out, arrays, starts)
   end
   if current.info.planning ~= 0 then return end
   called_by_all(caller, C.shardrt_assemble, current.job, #arrays, handles, by, out.handle)
-  array.tell_collector(out)
+  buffers.tell_collector(out)
 end
 
 local function given_array(caller, x)

@@ -3,18 +3,22 @@
 local ffi = require "ffi"
 local C = require "shardrt.base.ffi"
 local array = require "shardrt.array.array"
+local buffers = require "shardrt.array.buffers"
 local class = require "shardrt.base.class"
+local consistency = require "shardrt.array.consistency"
 local current = require "shardrt.base.current"
 local dtype = require "shardrt.layout.dtype"
 local fail = require "shardrt.base.error"
 local list = require "shardrt.base.list"
 local memory_pressure = require "shardrt.base.memory_pressure"
 local ndarray = require "shardrt.array.ndarray"
+local numbering = require "shardrt.array.numbering"
 local path_of = require "shardrt.base.path"
 local plan = require "shardrt.layout.plan"
 local shape = require "shardrt.layout.shape"
 local sharding = require "shardrt.layout.sharding"
 local tree = require "shardrt.array.tree"
+local unplaced = require "shardrt.array.unplaced"
 fail.own()
 
 ---@class shardrt.safetensors.words
@@ -80,7 +84,7 @@ local function value_of(caller, value)
   array.live(caller, value)
   if value.committed then return value end
   if current.info.planning ~= 0 then return { dtype = value.dtype, shape = value.shape } end
-  return array.unplaced_value(value)
+  return unplaced.value(value)
 end
 
 --- Writes arrays to one .safetensors file, which other programs read too; those in tables within the table by names
@@ -103,7 +107,7 @@ function words.save(path, arrays)
   end
   table.sort(names)
   if current.info.planning ~= 0 then
-    plan.save(caller, names, values)
+    plan.note_save(caller, names, values)
     return 0
   end
   local entries, written = ffi.new("shardrt_saved[?]", math.max(1, #names)), ffi.new "int64_t[1]"
@@ -131,7 +135,7 @@ local function first_other(caller, number)
 end
 
 -- Opens the file in every process, the same one in all: the handle, and its entries by name.
-local function open(caller, path)
+local function open_file(caller, path)
   local out = ffi.new "shardrt_safetensors *[1]"
   path_of.check_code(caller, path, C.shardrt_check_outcome(current.job, caller, C.shardrt_safetensors_open(path, out)))
   local file, entries = ffi.gc(out[0], C.shardrt_safetensors_free), {}
@@ -181,7 +185,7 @@ local function choose(caller, entries, wanted)
 end
 
 -- An error in every process unless all of them want the same.
-local function agree(caller, chosen, shardings)
+local function agree_on_request(caller, chosen, shardings)
   local parts = {}
   for i, entry in ipairs(chosen) do
     local over = shardings[i]
@@ -209,13 +213,13 @@ local function load_sharded(caller, file, entry, over)
   local job, named = current.info, caller .. ", " .. list.quote(entry.name)
   local x = array.new(named, over, entry.kind, entry.shape)
   if job.planning ~= 0 then
-    plan.array(named, x)
+    plan.note_array(named, x)
     return x, 0
   end
   local read = ffi.new "int64_t[1]"
   fail.check(memory_pressure.call(C.shardrt_safetensors_fill, file, entry.i, x.handle, read))
-  array.tell_collector(x)
-  return array.made_by_all(x), tonumber(read[0])
+  buffers.tell_collector(x)
+  return numbering.made_by_all(x), tonumber(read[0])
 end
 
 --- Reads arrays from a .safetensors file. Each process reads, by memory map, the parts that its own devices hold, each
@@ -231,9 +235,9 @@ function words.load(path, shardings)
   check_path(caller, path)
   caller = caller .. " " .. path
   C.shardrt_job_at(current.job, fail.where())
-  local file, entries = open(caller, path)
+  local file, entries = open_file(caller, path)
   local chosen, over = choose(caller, entries, shardings)
-  agree(caller, chosen, over)
+  agree_on_request(caller, chosen, over)
   local made, total = {}, 0
   for i, entry in ipairs(chosen) do
     local value, bytes
@@ -246,7 +250,7 @@ function words.load(path, shardings)
   end
   for i, entry in ipairs(chosen) do
     if over[i] and current.info.planning == 0 then
-      array.check_replicas(("%s, %s"):format(caller, list.quote(entry.name)), made[entry.name])
+      consistency.on_replicas(("%s, %s"):format(caller, list.quote(entry.name)), made[entry.name])
     end
   end
   return made, total

@@ -17,7 +17,7 @@ fail.own()
 local words = {}
 local grad = { words = words }
 
-local function add(a, b) return a and elementwise.words.add(a, b) or b end
+local function accumulated(a, b) return a and elementwise.words.add(a, b) or b end
 
 -- The gradients of `leaves`, by leaf, from that of the tape's last result.
 local function backward(caller, made, out, leaves)
@@ -35,7 +35,7 @@ local function backward(caller, made, out, leaves)
       end
       for k, g in pairs(entry.vjp(dy, wants)) do
         local x = entry.inputs[k]
-        if wants(x) then grads[x] = add(grads[x], g) end
+        if wants(x) then grads[x] = accumulated(grads[x], g) end
       end
     end
   end
@@ -75,7 +75,7 @@ local function check_value(caller, value)
 end
 
 -- f(params, …) and its gradients, as one: returns the value, the gradients, and what else f returned.
-local function run(caller, f, params, ...)
+local function value_and_gradients(caller, f, params, ...)
   local leaves, copy = leaves_of(caller, params)
   local made = tape.begin(leaves)
   local results, count = list.pack(pcall(f, copy, ...))
@@ -115,7 +115,7 @@ end
 ---@return fun(params: any, ...: any): shardrt.Array, any, ...
 function words.value_and_grad(f, ...)
   check_function("value_and_grad", f, ...)
-  return function(params, ...) return tape.within(run, "value_and_grad", f, params, ...) end
+  return function(params, ...) return tape.within(value_and_gradients, "value_and_grad", f, params, ...) end
 end
 
 --- A function that gives the gradients alone.
@@ -123,14 +123,14 @@ end
 ---@return fun(params: any, ...: any): any
 function words.grad(f, ...)
   check_function("grad", f, ...)
-  return function(params, ...) return (select(2, tape.within(run, "grad", f, params, ...))) end
+  return function(params, ...) return (select(2, tape.within(value_and_gradients, "grad", f, params, ...))) end
 end
 
 --- The same array, through which no gradient is taken.
 ---@param x shardrt.Operand
 ---@return shardrt.Array
 function words.stop_gradient(x)
-  return dispatch.stop_gradient(dispatch.array("stop_gradient", x, "the operand"))
+  return dispatch.stop_gradient(dispatch.array("stop_gradient", x))
 end
 
 return grad

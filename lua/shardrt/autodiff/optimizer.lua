@@ -3,22 +3,37 @@
 
 local array = require "shardrt.array.array"
 local class = require "shardrt.base.class"
+local common_mesh = require "shardrt.ops.common_mesh"
 local creation = require "shardrt.ops.creation"
 local dispatch = require "shardrt.ops.dispatch"
 local elementwise = require "shardrt.ops.elementwise"
 local expression = require "shardrt.ops.expression"
 local fail = require "shardrt.base.error"
 local list = require "shardrt.base.list"
-local placement = require "shardrt.ops.placement"
 local shape = require "shardrt.layout.shape"
 local tree = require "shardrt.array.tree"
 fail.own()
 
-local optimizer = {}
+---@class shardrt.SgdOptions
+---@field learning_rate number
+
+---@class shardrt.MomentumOptions
+---@field learning_rate number
+---@field momentum number? # 0.9
+
+---@class shardrt.AdamOptions
+---@field learning_rate number? # 0.001
+---@field beta1 number? # 0.9
+---@field beta2 number? # 0.999
+---@field epsilon number? # 1e-8
 
 ---@class shardrt.optimizer.words
+---@field sgd fun(options: shardrt.SgdOptions): shardrt.Optimizer # params - learning_rate * gradient
+---@field momentum fun(options: shardrt.MomentumOptions): shardrt.Optimizer # the same with a velocity: momentum *
+---velocity + gradient
+---@field adam fun(options: shardrt.AdamOptions): shardrt.Optimizer # Adam
 local words = {}
-optimizer.words = words
+local optimizer = { words = words }
 
 ---@class shardrt.Optimizer # with the options that it was made with
 ---@field name string # "optimizer.adam"
@@ -37,20 +52,20 @@ local Optimizer = class.define("an optimizer", "optimizer", fields, methods)
 local f, input = expression.f, expression.input
 
 -- One array from others of one layout, in one pass; the first says which dtype.
-local function pass(caller, root, ...)
+local function one_pass(caller, root, ...)
   local arrays = { ... }
   return elementwise.run(caller, arrays, root, arrays[1].dtype)
 end
 
 -- A parameter's gradient, and what is kept for it, have its shape, and are brought to where it lies.
-local function like(caller, x, parameter)
+local function laid_out_like(caller, x, parameter)
   if not shape.equal(x.shape, parameter.shape) then
     fail("%s: a parameter of shape %s, and its gradient or state of %s", caller, shape.text(parameter.shape),
       shape.text(x.shape))
   end
   if not parameter.committed then return x end
-  local at = placement.of(caller, { parameter, x })
-  return dispatch.to_layout(caller, x, at, placement.dim_axes(at, parameter))
+  local at = common_mesh.of(caller, { parameter, x })
+  return dispatch.to_layout(caller, x, at, common_mesh.dim_axes(at, parameter))
 end
 
 -- The entries of trees that are alike, leaf by leaf: f(leaf, leaf, …) gives as many results as `count`.
@@ -58,7 +73,7 @@ local function map(caller, count, apply, first, ...)
   local others, n, made = { ... }, select("#", ...), {}
   if not tree.is(caller, first) then
     local x = dispatch.array(caller, first, "a parameter")
-    for i = 1, n do others[i] = like(caller, dispatch.array(caller, others[i], "a gradient or state"), x) end
+    for i = 1, n do others[i] = laid_out_like(caller, dispatch.array(caller, others[i], "a gradient or state"), x) end
     return apply(x, unpack(others, 1, n))
   end
   for i = 1, count do made[i] = {} end
@@ -101,7 +116,7 @@ rules.sgd = {
   init = function() return {} end,
   update = function(caller, o, params, grads, state)
     return (map(caller, 1, function(p, g)
-      return pass(caller, input(1) - input(2) * o.learning_rate, p, g)
+      return one_pass(caller, input(1) - input(2) * o.learning_rate, p, g)
     end, params, grads)), state
   end,
 }
@@ -112,8 +127,8 @@ rules.momentum = {
   init = function(caller, params) return { velocity = zeros(caller, params) } end,
   update = function(caller, o, params, grads, state)
     local made, velocity = map(caller, 2, function(p, g, v)
-      local moved = pass(caller, input(1) * o.momentum + input(2), v, g)
-      return pass(caller, input(1) - input(2) * o.learning_rate, p, moved), moved
+      local moved = one_pass(caller, input(1) * o.momentum + input(2), v, g)
+      return one_pass(caller, input(1) - input(2) * o.learning_rate, p, moved), moved
     end, params, grads, state.velocity)
     return made, { velocity = velocity }
   end,
@@ -126,14 +141,14 @@ rules.adam = {
     return { step = creation.words.zeros({}, "float32"), mean = zeros(caller, params), square = zeros(caller, params) }
   end,
   update = function(caller, o, params, grads, state)
-    local step = pass(caller, input(1) + 1, dispatch.array(caller, state.step, "the state's step"))
+    local step = one_pass(caller, input(1) + 1, dispatch.array(caller, state.step, "the state's step"))
     local made, mean, square = map(caller, 3, function(p, g, m, v)
-      local new_m = pass(caller, input(1) * o.beta1 + input(2) * (1 - o.beta1), m, g)
-      local new_v = pass(caller, input(1) * o.beta2 + f.SQUARE(input(2)) * (1 - o.beta2), v, g)
+      local new_m = one_pass(caller, input(1) * o.beta1 + input(2) * (1 - o.beta1), m, g)
+      local new_v = one_pass(caller, input(1) * o.beta2 + f.SQUARE(input(2)) * (1 - o.beta2), v, g)
       -- 1 - beta^step, without what is lost where beta is near 1
       local m_hat = input(2) / -f.EXPM1(input(4) * math.log(o.beta1))
       local v_hat = input(3) / -f.EXPM1(input(4) * math.log(o.beta2))
-      return pass(caller, input(1) - m_hat * o.learning_rate / (f.SQRT(v_hat) + o.epsilon), p, new_m, new_v, step),
+      return one_pass(caller, input(1) - m_hat * o.learning_rate / (f.SQRT(v_hat) + o.epsilon), p, new_m, new_v, step),
         new_m, new_v
     end, params, grads, state.mean, state.square)
     return made, { step = step, mean = mean, square = square }
@@ -194,7 +209,7 @@ end
 local ALIASES = { lr = "learning_rate", b1 = "beta1", b2 = "beta2", eps = "epsilon" }
 
 -- A word that makes an optimiser from options: name → default (false: it must be given) and what it may be.
-local function define(name, defaults)
+local function define_optimizer(name, defaults)
   local caller, known = "optimizer." .. name, {}
   for option in pairs(defaults) do known[option] = true end
   words[name] = function(options)
@@ -217,17 +232,8 @@ local function define(name, defaults)
   end
 end
 
---- params - learning_rate * gradient.
----@type fun(options: {learning_rate: number}): shardrt.Optimizer
-words.sgd = nil
-define("sgd", { learning_rate = false })
---- The same with a velocity: momentum * velocity + gradient.
----@type fun(options: {learning_rate: number, momentum: number?}): shardrt.Optimizer
-words.momentum = nil
-define("momentum", { learning_rate = false, momentum = 0.9 })
---- Adam.
----@type fun(options: {learning_rate: number?, beta1: number?, beta2: number?, epsilon: number?}): shardrt.Optimizer
-words.adam = nil
-define("adam", { learning_rate = 1e-3, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8 })
+define_optimizer("sgd", { learning_rate = false })
+define_optimizer("momentum", { learning_rate = false, momentum = 0.9 })
+define_optimizer("adam", { learning_rate = 1e-3, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8 })
 
 return optimizer

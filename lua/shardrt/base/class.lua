@@ -108,4 +108,12 @@ function class.inside(self) return rawget(self, INSIDE) end
 ---@return boolean
 function class.is(value) return type(value) == "table" and rawget(value, INSIDE) ~= nil end
 
+--- Whether whoever asks an object for a name may do so of any object: shardrt's own code, which tells by that what it
+--- was given, and libraries, whose names begin with "_". For the function that is the object's __index.
+---@param key any
+---@return boolean
+function class.may_probe(key)
+  return type(key) == "string" and key:sub(1, 1) == "_" or fail.is_own(debug.getinfo(3, "S").source)
+end
+
 return class

@@ -22,6 +22,7 @@ local manifest = require "shardrt.checkpoint.manifest"
 local plan = require "shardrt.layout.plan"
 local safetensors = require "shardrt.array.safetensors"
 local tree = require "shardrt.array.tree"
+local unplaced = require "shardrt.array.unplaced"
 fail.own()
 
 ---@class shardrt.checkpoint.words
@@ -36,13 +37,6 @@ local checkpoint = { words = words }
 ---@field arrays table? # a table of arrays (tables in it, too): saved as it is then, and filled from a checkpoint
 ---@field metadata table? # plain data, the same in every process: numbers, texts, booleans, tables; as `arrays`,
 ---but names that the checkpoint has not stay as they are
-
----@class shardrt.Checkpoint
----@field dir string
----@field every integer?
----@field keep integer?
----@field steps integer # that the job took, in this run and those before
----@field restored integer? # the step that this run went on from; nil: it began anew
 
 local KEYWORDS = { dir = true, every = true, keep = true, loader = true, arrays = true, metadata = true }
 local PATIENCE = 10 -- seconds, for the last process of a job that was killed to let the folder go
@@ -82,7 +76,7 @@ local function from_json(value)
 end
 
 -- What all processes must save alike, except the arrays' data.
-local function describe(self, caller, leaves)
+local function content_of(self, caller, leaves)
   local content = { step = self.steps, loaders = {}, arrays = {} }
   for name, one in pairs(self.loaders) do content.loaders[name] = one:state() end
   for name, leaf in pairs(leaves) do
@@ -95,7 +89,7 @@ local function describe(self, caller, leaves)
 end
 
 -- Writes the temporary folder, and gives it its name.
-local function write(self, caller, leaves, content, temporary, name)
+local function write_files(self, caller, leaves, content, temporary, name)
   local path = ("%s/%s"):format(self.dir, temporary)
   if next(leaves) then
     local values = {}
@@ -118,7 +112,7 @@ local function save(self)
   if self.closed then fail("%s: it is closed", caller) end
   C.shardrt_job_at(current.job, fail.where() or "?")
   local leaves = leaves_of(self, caller)
-  local content = describe(self, caller, leaves)
+  local content = content_of(self, caller, leaves)
   local text = manifest.encode(caller, content)
   local subject = caller .. ": the states of loaders, the metadata or the arrays' names"
   fail.check(C.shardrt_check_same(current.job, subject, C.shardrt_fingerprint(text, #text)))
@@ -136,7 +130,7 @@ local function save(self)
   turn, number = collective.from_first(caller .. ": its name", turn, number)
   turn = tonumber(turn)
   local temporary = directory.temporary_name(self.steps, number)
-  local ok, problem = pcall(write, self, caller, leaves, content, temporary, directory.name(self.steps, turn))
+  local ok, problem = pcall(write_files, self, caller, leaves, content, temporary, directory.name(self.steps, turn))
   if not ok then
     if is_first() then C.shardrt_folder_remove(self.folder, temporary) end
     error(problem, 0)
@@ -149,7 +143,7 @@ end
 -- ---- what is restored ----
 
 -- The newest complete checkpoint's name and content; nil where there is none. Every process must call it.
-local function find(self, caller)
+local function find_folder(self, caller)
   local found, code, refused, _ = {}, 0, 0, nil
   if is_first() then found, _, code = directory.look(self.folder) end
   fail.check(C.shardrt_check_outcome(current.job, caller, code))
@@ -204,14 +198,14 @@ local function restore_arrays(self, caller, name, saved, leaves)
   for leaf_name, leaf in pairs(leaves) do
     local value = values[leaf_name]
     -- What nobody had placed nobody has placed now.
-    if array.is(leaf.value) and not array.is(value) then value = array.unplaced_from(caller, value) end
+    if array.is(leaf.value) and not array.is(value) then value = unplaced.of_host(caller, value) end
     leaf.tree[leaf.key] = value
   end
 end
 
 -- Goes to where the newest complete checkpoint was taken.
 local function restore(self, caller, leaves)
-  local name, content = find(self, caller)
+  local name, content = find_folder(self, caller)
   if not name then return end
   caller = ("checkpoint %s/%s"):format(self.dir, name)
   match(caller, "loader", content.loaders, self.loaders)
@@ -225,6 +219,12 @@ end
 
 -- ---- the word, and what it makes ----
 
+---@class shardrt.Checkpoint
+---@field dir string
+---@field every integer?
+---@field keep integer?
+---@field steps integer # that the job took, in this run and those before
+---@field restored integer? # the step that this run went on from; nil: it began anew
 local methods = {}
 local Checkpoint = class.define("a checkpoint", "checkpoint", {
   dir = true, every = true, keep = true, steps = true, restored = true,
@@ -261,7 +261,7 @@ function Checkpoint:__tostring()
     inside.steps == 1 and "" or "s")
 end
 
-local function count(o, name)
+local function check_count(o, name)
   if o[name] ~= nil and not list.is_whole(o[name], 1) then
     fail("checkpoint: %s = %s; it is a whole number from 1 on", name, list.show(o[name]))
   end
@@ -297,12 +297,12 @@ local function check_options(o)
     fail("checkpoint: dir = %s; it is the path of a folder", list.show(o.dir))
   end
   return {
-    dir = o.dir, every = count(o, "every"), keep = count(o, "keep"), loaders = check_loaders(o),
+    dir = o.dir, every = check_count(o, "every"), keep = check_count(o, "keep"), loaders = check_loaders(o),
     arrays = plain_table(o, "arrays", "arrays"), metadata = plain_table(o, "metadata", "plain data"), steps = 0,
   }
 end
 
-local function open(self, caller)
+local function open_folder(self, caller)
   local out, code = ffi.new "shardrt_folder *[1]", 0
   if is_first() then
     local patience = math.min(PATIENCE, current.info.timeout / 2) -- the others wait for this process
@@ -324,19 +324,19 @@ function words.checkpoint(o)
   local self = check_options(o)
   local caller = "checkpoint " .. self.dir
   local leaves = leaves_of(self, caller)
-  local content = describe(self, caller, leaves)
+  local content = content_of(self, caller, leaves)
   if planning() then
     local names, values = {}, {}
     for name, leaf in pairs(leaves) do names[#names + 1], values[name] = name, leaf.value end
     table.sort(names)
-    if #names > 0 then plan.save(caller, names, values) end
+    if #names > 0 then plan.note_save(caller, names, values) end
     return class.new(Checkpoint, self)
   end
   C.shardrt_job_at(current.job, fail.where() or "?")
   content.every, content.keep = self.every, self.keep
   local text = manifest.encode(caller, content)
   fail.check(C.shardrt_check_same(current.job, caller .. ": its options", C.shardrt_fingerprint(text, #text)))
-  open(self, caller)
+  open_folder(self, caller)
   local ok, problem = pcall(restore, self, caller, leaves)
   if not ok then
     methods.close(class.new(Checkpoint, self))

@@ -36,14 +36,14 @@ local function text_of(name, o)
   return ("%s{%s}"):format(name, table.concat(parts, ", "))
 end
 
-local function whole(caller, name, value, lowest)
+local function check_whole(caller, name, value, lowest)
   if not list.is_whole(value, lowest) then
     fail("%s, %s: a whole number from %d on, not %s", caller, name, lowest, list.show(value))
   end
   return value
 end
 
-local function number(caller, name, value)
+local function check_number(caller, name, value)
   if type(value) ~= "number" or value ~= value or math.abs(value) == math.huge then
     fail("%s, %s: a finite number, not %s", caller, name, list.show(value))
   end
@@ -64,7 +64,7 @@ end
 
 -- Lists of sizes, one for each dimension or for some of them.
 local function sizes_of(caller, name, value, lowest)
-  local sizes = list_of(caller, name, value, whole, lowest or 0)
+  local sizes = list_of(caller, name, value, check_whole, lowest or 0)
   if #sizes > C.SHARDRT_MAX_NDIM then
     fail("%s, %s: %d sizes; an array has at most %d dimensions", caller, name, #sizes, C.SHARDRT_MAX_NDIM)
   end
@@ -74,7 +74,7 @@ end
 -- An axis, counted from 0.
 local function axis_of(caller, name, value, default)
   if value == nil then return default end
-  whole(caller, name, value, 0)
+  check_whole(caller, name, value, 0)
   if value >= C.SHARDRT_MAX_NDIM then
     fail("%s, %s: axes count from 0 to %d; %d is none", caller, name, C.SHARDRT_MAX_NDIM - 1, value)
   end
@@ -87,7 +87,7 @@ local function append(numbers, values)
 end
 
 -- A list's values, or its only one `count` times.
-local function spread(values, count)
+local function repeated(values, count)
   if #values == count then return values end
   local all = {}
   for i = 1, count do all[i] = values[1] end
@@ -100,7 +100,7 @@ local function paired(caller, a_name, a, b_name, b)
   if math.min(#a, #b) ~= count and math.min(#a, #b) ~= 1 then
     fail("%s: %d numbers in %s, and %d in %s", caller, #a, a_name, #b, b_name)
   end
-  return spread(a, count), spread(b, count)
+  return repeated(a, count), repeated(b, count)
 end
 
 local new -- transform.new, which this file is given
@@ -128,8 +128,8 @@ end
 ---@return shardrt.Transform
 function words.scale(o)
   local caller = options("scale", o, { factor = true, offset = true, axis = true, dtype = true }, "scale{factor = 2}")
-  local factors = list_of(caller, "factor", o.factor == nil and 1 or o.factor, number, nil, true)
-  local offsets = list_of(caller, "offset", o.offset == nil and 0 or o.offset, number, nil, true)
+  local factors = list_of(caller, "factor", o.factor == nil and 1 or o.factor, check_number, nil, true)
+  local offsets = list_of(caller, "offset", o.offset == nil and 0 or o.offset, check_number, nil, true)
   factors, offsets = paired(caller, "factor", factors, "offset", offsets)
   local code = dtype.named(caller, o.dtype == nil and "float32" or o.dtype).code
   local numbers = { code, axis_of(caller, "axis", o.axis, -1), 1, #factors }
@@ -145,13 +145,13 @@ end
 function words.normalize(o)
   local known = { mean = true, std = true, max = true, axis = true, dtype = true }
   local caller = options("normalize", o, known, "normalize{mean = 0.5, std = 0.5}")
-  local means = list_of(caller, "mean", o.mean, number, nil, true)
-  local deviations = list_of(caller, "std", o.std, number, nil, true)
+  local means = list_of(caller, "mean", o.mean, check_number, nil, true)
+  local deviations = list_of(caller, "std", o.std, check_number, nil, true)
   for _, value in ipairs(deviations) do
     if value <= 0 then fail("%s, std: numbers above 0, not %s", caller, list.show(value)) end
   end
   means, deviations = paired(caller, "mean", means, "std", deviations)
-  local max = o.max == nil and 0 or number(caller, "max", o.max)
+  local max = o.max == nil and 0 or check_number(caller, "max", o.max)
   if o.max ~= nil and max <= 0 then fail("%s, max: a number above 0, not %s", caller, list.show(max)) end
   local code = dtype.named(caller, o.dtype == nil and "float32" or o.dtype).code
   local numbers = { code, axis_of(caller, "axis", o.axis, -1), max, #means }
@@ -163,7 +163,7 @@ end
 ---@return shardrt.Transform
 function words.one_hot(o)
   local caller = options("one_hot", o, { classes = true, dtype = true }, "one_hot{classes = 10}")
-  whole(caller, "classes", o.classes, 1)
+  check_whole(caller, "classes", o.classes, 1)
   return made("one_hot", o, { o.classes, dtype.named(caller, o.dtype == nil and "float32" or o.dtype).code })
 end
 
@@ -178,7 +178,7 @@ function words.pad(o)
   local sizes = sizes_of(caller, "size", o.size)
   local where = o.where == nil and "after" or o.where
   if not WHERE[where] then fail("%s, where: one of %s, not %s", caller, list.words(WHERE), list.show(where)) end
-  return made("pad", o, append({ WHERE[where], number(caller, "value", o.value == nil and 0 or o.value) }, sizes))
+  return made("pad", o, append({ WHERE[where], check_number(caller, "value", o.value == nil and 0 or o.value) }, sizes))
 end
 
 --- A box of every sample: `size` elements in each dimension from `axis` (0) on, from `start` on (0). Dimensions for
@@ -211,10 +211,10 @@ function words.random_crop(o)
   local known = { size = true, padding = true, value = true, axis = true }
   local caller = options("random_crop", o, known, "random_crop{size = {32, 32}, padding = 4}")
   local sizes = sizes_of(caller, "size", o.size)
-  local paddings = list_of(caller, "padding", o.padding == nil and 0 or o.padding, whole, 0, true)
+  local paddings = list_of(caller, "padding", o.padding == nil and 0 or o.padding, check_whole, 0, true)
   if #paddings > 1 and #paddings ~= #sizes then fail("%s: %d sizes, and %d paddings", caller, #sizes, #paddings) end
-  paddings = spread(paddings, #sizes)
-  local value = number(caller, "value", o.value == nil and 0 or o.value)
+  paddings = repeated(paddings, #sizes)
+  local value = check_number(caller, "value", o.value == nil and 0 or o.value)
   return made("random_crop", o, append(append({ axis_of(caller, "axis", o.axis, 0), value }, paddings), sizes))
 end
 
@@ -235,13 +235,13 @@ end
 function words.resize(o)
   local known = { height = true, width = true, filter = true, axis = true }
   local caller = options("resize", o, known, "resize{height = 224, width = 224}")
-  local height, width = whole(caller, "height", o.height, 1), whole(caller, "width", o.width, 1)
+  local height, width = check_whole(caller, "height", o.height, 1), check_whole(caller, "width", o.width, 1)
   return made("resize", o, size_numbers(caller, o, height, width))
 end
 
 -- Two numbers, the smaller one first.
 local function range_of(caller, name, value, default)
-  local range = value == nil and default or list_of(caller, name, value, number)
+  local range = value == nil and default or list_of(caller, name, value, check_number)
   if #range ~= 2 then fail("%s, %s: two numbers, the least and the most, not %s", caller, name, list.show(value)) end
   return range
 end
@@ -268,7 +268,7 @@ end
 function words.random_flip(o)
   if o == nil then o = {} end
   local caller = options("random_flip", o, { p = true, axis = true }, "random_flip{p = 0.5}")
-  local p = number(caller, "p", o.p == nil and 0.5 or o.p)
+  local p = check_number(caller, "p", o.p == nil and 0.5 or o.p)
   return made("random_flip", o, { p, axis_of(caller, "axis", o.axis, 1) })
 end
 
@@ -285,7 +285,7 @@ end
 local function elements(name, o)
   local example = ('%s{dtype = "float32", shape = {3, 4}}'):format(name)
   local caller = options(name, o, { dtype = true, shape = true }, example)
-  local shape = list_of(caller, "shape", o.shape, whole, -1)
+  local shape = list_of(caller, "shape", o.shape, check_whole, -1)
   if #shape > C.SHARDRT_MAX_NDIM then
     fail("%s, shape: %d sizes; an array has at most %d dimensions", caller, #shape, C.SHARDRT_MAX_NDIM)
   end
@@ -312,9 +312,9 @@ function words.decode_npy(o) return elements("decode_npy", o) end
 function words.decode_text(o)
   if o == nil then o = {} end
   local caller = options("decode_text", o, { size = true, value = true }, "decode_text{size = 80}")
-  local value = whole(caller, "value", o.value == nil and 0 or o.value, 0)
+  local value = check_whole(caller, "value", o.value == nil and 0 or o.value, 0)
   if value > 255 then fail("%s, value: a byte, from 0 to 255, not %s", caller, list.show(value)) end
-  return made("decode_text", o, { o.size == nil and -1 or whole(caller, "size", o.size, 0), value })
+  return made("decode_text", o, { o.size == nil and -1 or check_whole(caller, "size", o.size, 0), value })
 end
 
 local function name_of(caller, key, value, default)
@@ -334,11 +334,11 @@ end
 function words.window(o)
   local known = { from = true, inputs = true, targets = true, size = true, shift = true, dtype = true }
   local caller = options("window", o, known, 'window{from = "tokens"}')
-  local from, shift = name_of(caller, "from", o.from, "tokens"), whole(caller, "shift", o.shift or 1, 1)
+  local from, shift = name_of(caller, "from", o.from, "tokens"), check_whole(caller, "shift", o.shift or 1, 1)
   local fields = { [from] = false }
   local function part(name, index)
     local chain = { from = from }
-    if o.size ~= nil then chain[1] = words.crop { size = { whole(caller, "size", o.size, 1) + shift } } end
+    if o.size ~= nil then chain[1] = words.crop { size = { check_whole(caller, "size", o.size, 1) + shift } } end
     chain[#chain + 1] = made("window", { part = index, shift = shift }, { index, shift })
     if o.dtype ~= nil then chain[#chain + 1] = words.cast { dtype = dtype.named(caller, o.dtype).name } end
     fields[name] = chain

@@ -37,14 +37,14 @@ local function check_source(caller, i, value)
 end
 
 -- The name of the field that tells which part a sample is of, or nil.
-local function label(caller, name)
+local function check_part(caller, name)
   if name ~= nil and (type(name) ~= "string" or name:find("\0", 1, true)) then
     fail("%s: part = %s; it is the name of a field that tells where a sample is from", caller, list.show(name))
   end
   return name
 end
 
-local function own(out) return ffi.gc(out[0], C.shardrt_source_free) end
+local function own_source(out) return ffi.gc(out[0], C.shardrt_source_free) end
 
 --- Sources with equal fields as one, one after the other. `part` names a field more, int32: which of the sources a
 --- sample is from, counted from 0.
@@ -55,8 +55,8 @@ function words.concat(o)
   local handles = ffi.new("shardrt_source *[?]", #parts)
   for i, part in ipairs(parts) do handles[i - 1] = check_source("concat", i, part) end
   local out = handle_out()
-  fail.check(C.shardrt_source_concat(#parts, handles, label("concat", o.part), out))
-  return own(out)
+  fail.check(C.shardrt_source_concat(#parts, handles, check_part("concat", o.part), out))
+  return own_source(out)
 end
 
 --- Sources with equal fields in given proportions: {source, weight} for each. Of every N samples that follow one
@@ -92,8 +92,8 @@ function words.mix(o)
     end
   end
   local out = handle_out()
-  fail.check(C.shardrt_source_mix(#parts, handles, weights, samples, label("mix", o.part), out))
-  return own(out)
+  fail.check(C.shardrt_source_mix(#parts, handles, weights, samples, check_part("mix", o.part), out))
+  return own_source(out)
 end
 
 return mix

@@ -80,7 +80,7 @@ local function read_fields(self)
 end
 
 -- The source that a C function wrote to an out-parameter, with its count given to Lua's collector.
-local function own(out)
+local function own_source(out)
   return ffi.gc(out[0], C.shardrt_source_free)
 end
 
@@ -114,8 +114,8 @@ local function which_file(names, given, code)
   return ": " .. message
 end
 
---- A source of files of one of C's formats.
-local function open(format, given, options)
+-- A source of files of which each holds a field.
+local function open_fields(format, given, options)
   local caller = "source." .. format
   local names = sorted_names(caller, given)
   options = options or {}
@@ -140,7 +140,7 @@ local function open(format, given, options)
     local told = which_file(names, given, code)
     fail("%s%s%s", caller, told, format == "zarr" and file_patterns.zarr_note(names, given, fail.message(code)) or "")
   end
-  local made = own(out)
+  local made = own_source(out)
   return skips and bad_records.leave_out(caller, made, made) or made
 end
 
@@ -202,7 +202,7 @@ local function try_paths(caller, format, paths, fields, o, skips)
   local out = handle_out()
   local code = C.shardrt_source_files(format, #paths, c_paths, #names, c_fields, files_options(caller, o, skips), out)
   if code < 0 then return nil, code end
-  return own(out)
+  return own_source(out)
 end
 
 -- That a name alone is none of the files' fields, which are looked for.
@@ -255,7 +255,7 @@ local function open_paths(caller, format, paths, o, skips)
   fail("%s: %s%s", caller, message, path_of.note(code, paths[1]))
 end
 
---- A source of files of which each holds all fields.
+-- A source of files of which each holds all fields.
 local function open_files(format, given, o)
   local caller = "source." .. format
   o = o or {}
@@ -279,7 +279,7 @@ do
   local i = 0
   while C.shardrt_source_format(i) ~= nil do
     local format = ffi.string(C.shardrt_source_format(i))
-    local how = C.shardrt_source_format_has_files(format) and open_files or open
+    local how = C.shardrt_source_format_has_files(format) and open_files or open_fields
     source[format] = function(given, options) return how(format, given, options) end
     i = i + 1
   end
@@ -290,7 +290,7 @@ local function packed_host(name, value)
   if type(value) ~= "table" or class.is(value) and not ndarray.is(value) then
     fail('source.array: the field "%s" is a host array or a nested table, not %s', name, list.show(value))
   end
-  if not ndarray.is(value) then return ndarray.from_table(value) end
+  if not ndarray.is(value) then return ndarray.words.from_table(value) end
   return value:packed()
 end
 
@@ -316,7 +316,7 @@ function source.array(arrays)
   end
   local out = handle_out()
   fail.check(C.shardrt_source_array(#names, c_names, dtypes, ndims, shapes, buffers, out), "source.array")
-  return own(out)
+  return own_source(out)
 end
 
 --- Whether a value is a source.
@@ -324,7 +324,7 @@ end
 ---@return boolean
 function source.is(value) return ffi.istype(handle, value) end
 
-local function whole(caller, name, value)
+local function check_whole(caller, name, value)
   if not list.is_whole(value, -2 ^ 53) then fail("%s: %s is a whole number, not %s", caller, name, list.show(value)) end
 end
 
@@ -351,8 +351,8 @@ end
 ---@param count integer
 ---@return table<string, shardrt.ndarray|shardrt.ndarray[]>
 function Source:read(first, count)
-  whole("source:read", "the first sample", first)
-  whole("source:read", "the number of samples", count)
+  check_whole("source:read", "the first sample", first)
+  check_whole("source:read", "the number of samples", count)
   if first < 0 or count < 0 or first + count > #self then
     fail("source:read: %.0f samples from sample %.0f on; the source has %.0f samples, 0 to %.0f", count, first, #self,
       #self - 1)
@@ -367,7 +367,7 @@ function Source:read(first, count)
     elseif is_ragged(field.shape) then
       values[name] = read_ragged(self, i - 1, field, first, count)
     else
-      local host = ndarray.empty(sizes, field.dtype)
+      local host = ndarray.words.empty(sizes, field.dtype)
       fail.check(C.shardrt_source_read(self, i - 1, first, count, host.data))
       values[name] = host
     end
@@ -380,11 +380,11 @@ end
 ---@param index integer
 ---@return shardrt.source
 function Source:shard(num_shards, index)
-  whole("source:shard", "the number of shards", num_shards)
-  whole("source:shard", "the index", index)
+  check_whole("source:shard", "the number of shards", num_shards)
+  check_whole("source:shard", "the index", index)
   local out = handle_out()
   fail.check(C.shardrt_source_shard(self, num_shards, index, out))
-  return own(out)
+  return own_source(out)
 end
 
 --- The same source with one more field: int64, the sample's number in the files (also after a shard).
@@ -396,7 +396,7 @@ function Source:enumerate(name)
   end
   local out = handle_out()
   fail.check(C.shardrt_source_enumerate(self, name, out))
-  return own(out)
+  return own_source(out)
 end
 
 --- The same samples with other fields: each name's list of transforms is what its field goes through, or that of

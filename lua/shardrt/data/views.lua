@@ -54,13 +54,13 @@ local LONGER = { error = "SHARDRT_LONGER_ERROR", truncate = "SHARDRT_LONGER_TRUN
 -- Here in the recipe something is made by all processes together.
 local function together() C.shardrt_job_at(current.job, fail.where() or "?") end
 
-local function own(out) return ffi.gc(out[0], C.shardrt_source_free) end
+local function own_source(out) return ffi.gc(out[0], C.shardrt_source_free) end
 
 local function plain_table(caller, takes, value)
   if type(value) ~= "table" or class.is(value) then fail("%s: it takes %s, not %s", caller, takes, list.show(value)) end
 end
 
-local function whole(caller, name, value, lowest)
+local function check_whole(caller, name, value, lowest)
   if not list.is_whole(value, lowest) then
     fail("%s: %s = %s; it is a whole number from %d on", caller, name, list.show(value), lowest)
   end
@@ -70,13 +70,13 @@ end
 -- ---- ragged --------------------------------------------------------------------------------------------------------
 
 -- Host arrays one after the other as one, and where each begins and ends.
-local function join(caller, given)
+local function join_rows(caller, given)
   local hosts, rows = {}, 0
   for i, value in ipairs(given) do
     if not ndarray.is(value) and (type(value) ~= "table" or class.is(value)) then
       fail("%s: number %d of its list is %s; it takes host arrays and nested tables", caller, i, list.show(value))
     end
-    local host = ndarray.is(value) and value or ndarray.from_table(value)
+    local host = ndarray.is(value) and value or ndarray.words.from_table(value)
     local first = hosts[1] or host
     local same = host.ndim == first.ndim and host.ndim > 0 and host.dtype == first.dtype
     for d = 2, host.ndim do same = same and host.shape[d] == first.shape[d] end
@@ -89,7 +89,7 @@ local function join(caller, given)
   if #hosts == 0 then fail("%s: an empty list has no dtype and no shape", caller) end
   local sizes = hosts[1].shape
   sizes[1] = rows
-  local data, offsets = ndarray.empty(sizes, hosts[1].dtype), ndarray.empty({ #hosts + 1 }, "int64")
+  local data, offsets = ndarray.words.empty(sizes, hosts[1].dtype), ndarray.words.empty({ #hosts + 1 }, "int64")
   local bytes, row = ffi.cast("char *", data.data), 0
   for i, host in ipairs(hosts) do
     offsets.data[i - 1] = row
@@ -118,7 +118,7 @@ local function ragged_field(words, name, value, options)
       list.show(value))
   end
   if value.data == nil and value.offsets == nil then
-    local data, offsets = join(caller, value)
+    local data, offsets = join_rows(caller, value)
     return words.array { [name] = data }, words.array { [name] = offsets }
   end
   fail.keywords(caller, value, { data = true, offsets = true })
@@ -159,7 +159,7 @@ return function(words, methods, sorted_names, fields_of)
     local out = handle_out()
     fail.check(C.shardrt_source_ragged(n, c_names, data, offsets, out))
     assert(#keep >= n) -- C has its own counts now
-    local made = own(out)
+    local made = own_source(out)
     return skips and bad_records.leave_out("source.ragged", made, made) or made
   end
 
@@ -185,18 +185,18 @@ return function(words, methods, sorted_names, fields_of)
     c.files.cache, c.files.cache_bytes = cache, cache_bytes -- `cache` keeps the text
     c.files.headers_only = current.info.planning
     c.files.verify = bad_records.verify(caller, o.verify)
-    c.window = whole(caller, "window", o.window, 1)
-    c.stride = o.stride == nil and o.window or whole(caller, "stride", o.stride, 1)
+    c.window = check_whole(caller, "window", o.window, 1)
+    c.stride = o.stride == nil and o.window or check_whole(caller, "stride", o.stride, 1)
     c.dtype = o.dtype == nil and -1 or dtype.named(caller, o.dtype).code
     c.files.no_header = o.header == false and 1 or 0
     local parts, out = {}, handle_out()
     for i, one in ipairs(paths) do
       local code = C.shardrt_source_tokens(one, c, out)
       if code < 0 then fail("%s: %s%s", caller, fail.message(code), path_of.note(code, one)) end
-      parts[i] = own(out)
+      parts[i] = own_source(out)
     end
     if #parts > 1 then fail.check(C.shardrt_source_concat(#parts, handles(#parts, parts), nil, out), caller) end
-    local made = #parts > 1 and own(out) or parts[1]
+    local made = #parts > 1 and own_source(out) or parts[1]
     return skips and bad_records.leave_out(caller, made, made) or made
   end
 
@@ -221,7 +221,7 @@ return function(words, methods, sorted_names, fields_of)
     local said, out = field_map(self, "source:filter", verdict), handle_out()
     together()
     fail.check(C.shardrt_source_filter(current.job, self, said, out), "source:filter")
-    return own(out)
+    return own_source(out)
   end
 
   --- The samples that can be read: those of which no field is damaged, as checksums and parsing tell, or fails in a
@@ -263,12 +263,12 @@ return function(words, methods, sorted_names, fields_of)
         list.words(LONGER))
     end
     local c, out = ffi.new "shardrt_pack_options", handle_out()
-    c.length = whole(caller, "length", o.length, 1)
-    c.window = o.window == nil and WINDOW or whole(caller, "window", o.window, 1)
+    c.length = check_whole(caller, "length", o.length, 1)
+    c.window = o.window == nil and WINDOW or check_whole(caller, "window", o.window, 1)
     c.longer, c.shuffle = C[LONGER[longer]], o.seed ~= nil and 1 or 0
-    c.seed = ffi.cast("int64_t", o.seed ~= nil and whole(caller, "seed", o.seed, -2 ^ 53) or 0)
+    c.seed = ffi.cast("int64_t", o.seed ~= nil and check_whole(caller, "seed", o.seed, -2 ^ 53) or 0)
     together()
     fail.check(C.shardrt_source_pack(current.job, self, known.names[field], c, out), caller)
-    return own(out)
+    return own_source(out)
   end
 end

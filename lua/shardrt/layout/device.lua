@@ -21,6 +21,7 @@ local words = {}
 local device = { words = words }
 
 --- The job that this process belongs to (a const shardrt_job_info *). All of the layout's words ask here.
+---@return ffi.cdata*
 function device.job() return current.info end
 
 local known = {} -- by id: the same device is the same object
@@ -38,6 +39,9 @@ function device.get(id)
   return found
 end
 
+--- Whether a value is a device.
+---@param value any
+---@return boolean
 function device.is(value) return getmetatable(value) == Device end
 
 --- The id of a device that a recipe gave, or that it gave itself; nil: it is neither.

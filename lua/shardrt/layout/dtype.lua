@@ -114,7 +114,7 @@ local function bfloat16_read(data, i)
   return C.shardrt_bfloat16_to_double(data[i])
 end
 
-local function add(name, ctype, range, write, read)
+local function define(name, ctype, range, write, read)
   local code = C.shardrt_dtype_from_name(name)
   local entry = {
     name = name,
@@ -132,23 +132,23 @@ local function add(name, ctype, range, write, read)
 end
 
 local function add_integer(name, ctype, lowest, highest)
-  add(name, ctype, ("whole numbers from %d to %d"):format(lowest, highest), small_integer(lowest, highest))
+  define(name, ctype, ("whole numbers from %d to %d"):format(lowest, highest), small_integer(lowest, highest))
 end
 
 -- C's bool, so that `if mask.data[i] then` means what it says (a 0 would be true in Lua).
-add("bool", "bool", "true and false", write_bool)
+define("bool", "bool", "true and false", write_bool)
 add_integer("int8", "int8_t", -128, 127)
 add_integer("int16", "int16_t", -32768, 32767)
 add_integer("int32", "int32_t", -2147483648, 2147483647)
 add_integer("uint8", "uint8_t", 0, 255)
 add_integer("uint16", "uint16_t", 0, 65535)
 add_integer("uint32", "uint32_t", 0, 4294967295)
-add("int64", "int64_t", "whole numbers from -2^63 to 2^63 - 1", write_int64)
-add("uint64", "uint64_t", "whole numbers from 0 to 2^64 - 1", write_uint64)
-add("float16", "uint16_t", "numbers up to 65504", float(float16_store, float16_read), float16_read)
-add("bfloat16", "uint16_t", "numbers up to 3.39e38", float(bfloat16_store, bfloat16_read), bfloat16_read)
-add("float32", "float", "numbers up to 3.40e38", float(plain_store, float32_read), float32_read)
-add("float64", "double", "numbers", float(plain_store, float64_read), float64_read)
+define("int64", "int64_t", "whole numbers from -2^63 to 2^63 - 1", write_int64)
+define("uint64", "uint64_t", "whole numbers from 0 to 2^64 - 1", write_uint64)
+define("float16", "uint16_t", "numbers up to 65504", float(float16_store, float16_read), float16_read)
+define("bfloat16", "uint16_t", "numbers up to 3.39e38", float(bfloat16_store, bfloat16_read), bfloat16_read)
+define("float32", "float", "numbers up to 3.40e38", float(plain_store, float32_read), float32_read)
+define("float64", "double", "numbers", float(plain_store, float64_read), float64_read)
 
 --- The dtype of that name.
 ---@param caller string # the call, for messages

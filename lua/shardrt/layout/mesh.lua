@@ -43,6 +43,9 @@ end
 
 local Mesh = class.define("a mesh", "mesh", fields, {})
 
+--- Whether a value is a mesh.
+---@param value any
+---@return boolean
 function mesh.is(value) return getmetatable(value) == Mesh end
 
 -- Whether a value is a list of devices, or of such lists, as JAX's Mesh takes first.
@@ -107,7 +110,7 @@ local function ids_of(devices)
 end
 
 -- nids, ids: 0, nil for the job's first devices in order.
-local function new(word, shape, names, nids, ids)
+local function new_mesh(word, shape, names, nids, ids)
   local out = ffi.new "shardrt_mesh *[1]"
   fail.check(C.shardrt_mesh_new(#shape, ffi.new("int64_t[?]", #shape, shape), ffi.new("const char *[?]", #names, names),
     nids, ids, device.words.device_count(), out), word)
@@ -135,7 +138,7 @@ end
 function words.make_mesh(shape, axis_names)
   check_shape("make_mesh", shape)
   check_names("make_mesh", shape, axis_names)
-  return new("make_mesh", shape, axis_names, first_devices(shape))
+  return new_mesh("make_mesh", shape, axis_names, first_devices(shape))
 end
 
 --- A mesh over devices in an order of your own, also over some of them only.
@@ -147,7 +150,7 @@ function words.Mesh(shape, axis_names, devices)
   check_shape("Mesh", shape)
   check_names("Mesh", shape, axis_names)
   local ids = ids_of(devices)
-  return new("Mesh", shape, axis_names, #devices, ids)
+  return new_mesh("Mesh", shape, axis_names, #devices, ids)
 end
 
 function Mesh:__tostring() return ffi.string(C.shardrt_mesh_text(self.handle)) end

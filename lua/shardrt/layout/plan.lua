@@ -55,7 +55,7 @@ function plan.describe(part)
 end
 
 -- A line of the recipe that makes the same thing again (in a loop, say) is one entry.
-local function add(entry)
+local function add_entry(entry)
   local words = { entry.where, entry.what, entry.note }
   for _, part in ipairs(entry.parts) do
     words[#words + 1] = plan.describe(part)
@@ -73,8 +73,8 @@ end
 --- Notes an array that a recipe made.
 ---@param call string # "device_put"
 ---@param x shardrt.Array
-function plan.array(call, x)
-  add {
+function plan.note_array(call, x)
+  add_entry {
     where = fail.where() or "?", what = call,
     parts = { { dtype = x.dtype, shape = x.shape, sharding = x.sharding } },
   }
@@ -84,8 +84,8 @@ end
 ---@param call string
 ---@param x shardrt.Array
 ---@param moves shardrt.ReshardPlan
-function plan.reshard(call, x, moves)
-  add {
+function plan.note_reshard(call, x, moves)
+  add_entry {
     where = fail.where() or "?", what = ("%s from %s"):format(call, tostring(moves.from)), moves = moves,
     parts = { { dtype = x.dtype, shape = x.shape, sharding = x.sharding } },
   }
@@ -95,21 +95,21 @@ end
 ---@param call string # "save w.safetensors"
 ---@param names string[]
 ---@param arrays table<string, shardrt.Array|shardrt.ndarray>
-function plan.save(call, names, arrays)
+function plan.note_save(call, names, arrays)
   local parts = {}
   for i, name in ipairs(names) do
     local x = arrays[name]
     parts[i] = { name = name, dtype = x.dtype, shape = x.shape, sharding = x.sharding }
   end
-  add { where = fail.where() or "?", what = call, parts = parts, saved = true }
+  add_entry { where = fail.where() or "?", what = call, parts = parts, saved = true }
 end
 
 --- Notes a loader that a recipe made.
 ---@param made shardrt.Loader
 ---@param parts shardrt.plan.part[]
 ---@param note string? # what else there is to say
-function plan.loader(made, parts, note)
-  add { where = fail.where() or "?", what = tostring(made), parts = parts, loader = made, note = note }
+function plan.note_loader(made, parts, note)
+  add_entry { where = fail.where() or "?", what = tostring(made), parts = parts, loader = made, note = note }
 end
 
 return plan

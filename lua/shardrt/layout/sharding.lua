@@ -29,9 +29,12 @@ local Sharding = class.define("a sharding", "s", {
   mesh = true, spec = true, device = true, is_fully_replicated = true, handle = true,
 }, methods)
 
+--- Whether a value is a sharding.
+---@param value any
+---@return boolean
 function sharding.is(value) return getmetatable(value) == Sharding end
 
-local function new(inside, handle)
+local function new_sharding(inside, handle)
   inside.handle = ffi.gc(handle, C.shardrt_sharding_free)
   inside.is_fully_replicated = C.shardrt_sharding_is_fully_replicated(handle)
   return class.new(Sharding, inside)
@@ -62,7 +65,7 @@ function words.NamedSharding(over, by)
     fail("NamedSharding: %s%s", fail.message(code),
       #counts <= C.SHARDRT_MAX_NDIM and fail.suggestion(unknown, axes) or "")
   end
-  return new({ mesh = over, spec = by }, handle[0])
+  return new_sharding({ mesh = over, spec = by }, handle[0])
 end
 
 local function single(caller, on)
@@ -72,7 +75,7 @@ local function single(caller, on)
   end
   local handle = ffi.new "shardrt_sharding *[1]"
   fail.check(C.shardrt_sharding_single(id, handle), caller)
-  return new({ device = device.get(id) }, handle[0])
+  return new_sharding({ device = device.get(id) }, handle[0])
 end
 
 --- The sharding of an array that is whole on one device.

@@ -21,6 +21,9 @@ local spec = { words = words }
 ---@return string[][]
 function spec.entries(value) return contents[value] end
 
+--- Whether a value is a spec.
+---@param value any
+---@return boolean
 function spec.is(value) return type(value) == "userdata" and contents[value] ~= nil end
 
 local function check_name(name, dim)

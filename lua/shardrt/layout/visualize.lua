@@ -55,7 +55,7 @@ local function width_of(text) return select(2, text:gsub("[^\128-\191]", "")) en
 -- ---- the grid of cells ---------------------------------------------------------------------------------------------
 
 -- Which of `count` rows or columns are drawn: their numbers from 0, false for those left out.
-local function shown(count, most)
+local function picked_of(count, most)
   local picked = {}
   if count <= most then
     for i = 1, count do picked[i] = i - 1 end
@@ -111,7 +111,7 @@ end
 
 -- The labels of the cells that are drawn, labels[row][column] = {ids = "0,1", word = "devices "}; prefixes[row] stands
 -- before it. And how wide the widest is, with the word and without.
-local function label(s, shape, parts, o, rows, columns)
+local function label_cells(s, shape, parts, o, rows, columns)
   local ids, prefixes, is_shown = {}, {}, {}
   for _, row in ipairs(rows) do ids[row] = row and {} end
   for _, column in ipairs(columns) do is_shown[column] = column ~= false end
@@ -137,7 +137,7 @@ end
 
 -- The grid of blocks of an array, as rows of cells {text=, colour=}, and how wide the widest text is. A note stands
 -- above it, where there is one.
-local function draw(shape, s)
+local function draw_table(shape, s)
   local parts, blocks = {}, 1
   for d = 1, #shape do
     parts[d] = shape[d] == 0 and 1 or tonumber(C.shardrt_sharding_cuts(s.handle, d - 1))
@@ -145,13 +145,13 @@ local function draw(shape, s)
   end
   local o = orient(shape, parts)
   local row_count, column_count = o.blocks and blocks or parts[o.down] or 1, parts[o.across] or 1
-  local rows, columns = shown(row_count, MOST_ROWS), shown(column_count, COLUMNS / 2)
-  local labels, prefixes, width, width_bare = label(s, shape, parts, o, rows, columns)
+  local rows, columns = picked_of(row_count, MOST_ROWS), picked_of(column_count, COLUMNS / 2)
+  local labels, prefixes, width, width_bare = label_cells(s, shape, parts, o, rows, columns)
   -- The word "device" stands where there is room for it; where there is none without it, columns are left out.
   local function fits(wide) return #columns * (wide + 1) + 1 <= COLUMNS end
   local worded = fits(width)
   if not worded then width = width_bare end
-  if not fits(width) then columns = shown(column_count, math.max(3, math.floor((COLUMNS - 1) / (width + 1)))) end
+  if not fits(width) then columns = picked_of(column_count, math.max(3, math.floor((COLUMNS - 1) / (width + 1)))) end
   local cells = {}
   for i, row in ipairs(rows) do
     cells[i] = {}
@@ -212,7 +212,7 @@ end
 ---@param coloured boolean?
 ---@return string
 function visualize.text(shape, s, coloured)
-  local picture = draw(shape, s)
+  local picture = draw_table(shape, s)
   local width, height = cell_size(picture)
   local rows, columns = #picture.cells, #picture.cells[1]
   local lines = { picture.note }
@@ -236,7 +236,7 @@ local function escape(text) return (text:gsub("[&<>]", { ["&"] = "&amp;", ["<"] 
 ---@param s shardrt.Sharding
 ---@return string
 function visualize.svg(shape, s)
-  local picture = draw(shape, s)
+  local picture = draw_table(shape, s)
   local columns, lines = cell_size(picture)
   local width, height = (columns + 1) * CHARACTER_WIDTH, (lines + 1) * LINE_HEIGHT
   local note = picture.note or ""

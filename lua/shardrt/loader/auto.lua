@@ -12,15 +12,10 @@ local ffi = require "ffi"
 local C = require "shardrt.base.ffi"
 local current = require "shardrt.base.current"
 local fail = require "shardrt.base.error"
-local list = require "shardrt.base.list"
 local pipeline = require "shardrt.loader.pipeline"
 fail.own()
 
 local auto = {}
-
----@class shardrt.Bandwidth # bytes a second
----@field read number|table<string, number> # of one process while all read; or a number for each way by its name
----@field link number # of one process, in one direction
 
 ---@class shardrt.Prediction # what auto knows about one way
 ---@field name string # "per_process", "per_device", "global", "rows", "shares" or "load_sharding"
@@ -46,60 +41,6 @@ local TRIAL_STEPS = 2 -- after these are measured
 local HOPELESS = 8    -- a way that reads so many times the bytes of one that moves no more is not tried
 local PLANNED = 256   -- a plan knows the costs of all of so many processes; of larger jobs it takes some of them, the
 -- fewer the more others each may have to do with, and at least the first and the last
-
-local NAMES = {
-  per_process = true, per_device = true, global = true, rows = true, shares = true, load_sharding = true,
-}
-
--- ---- bandwidths ----
-
-local function is_bandwidth(value) return type(value) == "number" and value > 0 end
-
-local function check_reads(read)
-  if is_bandwidth(read) then return end
-  if type(read) ~= "table" or not next(read) then
-    fail("loader: bandwidth.read = %s; it is bytes a second, or a table with this for each way, by its name",
-      list.show(read))
-  end
-  fail.keywords("loader: bandwidth.read", read, NAMES)
-  for name, value in pairs(read) do
-    if not is_bandwidth(value) then
-      fail("loader: bandwidth.read.%s = %s; it is bytes a second", name, list.show(value))
-    end
-  end
-end
-
---- What a recipe gave.
----@param given any
----@return shardrt.Bandwidth?
-function auto.check_bandwidth(given)
-  if given == nil then return nil end
-  if type(given) ~= "table" then
-    fail("loader: bandwidth = %s; it is {read = …, link = …}, in bytes a second", list.show(given))
-  end
-  fail.keywords("loader: bandwidth", given, { read = true, link = true })
-  check_reads(given.read)
-  if not is_bandwidth(given.link) then
-    fail("loader: bandwidth.link = %s; it is bytes a second, what a process sends to others or receives from them",
-      list.show(given.link))
-  end
-  return { read = given.read, link = given.link }
-end
-
---- The same text for the same bandwidths.
----@param bandwidth shardrt.Bandwidth?
----@return string
-function auto.bandwidth_text(bandwidth)
-  if not bandwidth then return "measured" end
-  local words = { ("%.17g"):format(bandwidth.link) }
-  if type(bandwidth.read) == "number" then
-    words[2] = ("%.17g"):format(bandwidth.read)
-  else
-    for name, value in pairs(bandwidth.read) do words[#words + 1] = ("%s %.17g"):format(name, value) end
-    table.sort(words)
-  end
-  return table.concat(words, " ")
-end
 
 -- ---- candidates ----
 
@@ -348,7 +289,7 @@ function Auto:next_way(stats)
 end
 
 --- Prepares the choice for a loader, or makes it, where the bandwidths are known. Every process must call it.
----@param loader shardrt.Loader
+---@param loader shardrt.loader.Inside
 ---@param bandwidth shardrt.Bandwidth?
 ---@param load_sharding table<string, shardrt.Sharding>? # one more layout to read in
 ---@return shardrt.auto

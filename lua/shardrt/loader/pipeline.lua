@@ -154,12 +154,12 @@ local function options_of(loader, self, process, first_step, prefetch)
   return options, { wanted, load }
 end
 
-local function check(code)
+local function check_code(code)
   if code < 0 then fail("loader: %s", ffi.string(C.shardrt_error_message())) end
 end
 
 --- Opens a loader that goes this way.
----@param loader shardrt.Loader
+---@param loader shardrt.loader.Inside
 ---@param self shardrt.pipeline
 ---@param first_step integer # the number of its first batch
 ---@param prefetch integer # 0: chosen
@@ -167,13 +167,13 @@ end
 function pipeline.open(loader, self, first_step, prefetch)
   local options, borrowed = options_of(loader, self, current.info.process_index, first_step, prefetch)
   local out = ffi.new "shardrt_loader *[1]"
-  check(memory_pressure.call(C.shardrt_loader_new, options, out))
+  check_code(memory_pressure.call(C.shardrt_loader_new, options, out))
   borrowed[1] = nil -- the loader has counts of its own
   return ffi.gc(out[0], C.shardrt_loader_free)
 end
 
 --- What a batch costs a process that goes this way, in bytes.
----@param loader shardrt.Loader
+---@param loader shardrt.loader.Inside
 ---@param self shardrt.pipeline
 ---@param process integer
 ---@return number read
@@ -181,7 +181,7 @@ end
 function pipeline.cost(loader, self, process)
   local options, borrowed = options_of(loader, self, process, 0, loader.prefetch or 0)
   local cost = ffi.new "shardrt_loader_cost"
-  check(C.shardrt_loader_cost_of(options, cost))
+  check_code(C.shardrt_loader_cost_of(options, cost))
   borrowed[1] = nil
   return tonumber(cost.bytes_read), tonumber(math.max(tonumber(cost.bytes_received), tonumber(cost.bytes_sent)))
 end

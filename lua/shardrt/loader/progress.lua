@@ -101,7 +101,7 @@ end
 
 -- Over what stands there, in one piece, and back to the line's start: whoever prints next, of whatever process, begins
 -- there.
-local function draw(parts)
+local function draw_line(parts)
   if is_terminal then
     io.stderr:write("\r" .. progress.fit(parts, terminal.width() - 1) .. "\27[K\r")
     is_shown = true
@@ -140,7 +140,7 @@ function progress.step(loader)
   end
   if now - loop.first.time < silent or not is_fresh then return end
   due = now + every
-  draw(parts_of(loader, loop.old, mark))
+  draw_line(parts_of(loader, loop.old, mark))
   loop.drawn = true
   if now - loop.new.time >= WINDOW then loop.old, loop.new = loop.new, mark end
 end
@@ -152,7 +152,7 @@ function progress.ended(loader)
   if not loop then return end
   loops[loader] = nil
   if not loop.drawn and is_terminal then return end
-  draw(parts_of(loader, loop.first, mark_of(loader), true))
+  draw_line(parts_of(loader, loop.first, mark_of(loader), true))
   progress.finish()
 end
 

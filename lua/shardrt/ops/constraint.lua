@@ -52,7 +52,7 @@ function words.with_sharding_constraint(x, to)
     fail("%s: %s is no array", caller, type(x) == "table" and "a table" or list.show(x))
   end
   to = sharding.check(caller, to)
-  x = dispatch.array(caller, x, "the operand")
+  x = dispatch.array(caller, x)
   return constraint.array(caller, x, to)
 end
 

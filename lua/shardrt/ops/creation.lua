@@ -11,9 +11,11 @@ local expression = require "shardrt.ops.expression"
 local fail = require "shardrt.base.error"
 local list = require "shardrt.base.list"
 local ndarray = require "shardrt.array.ndarray"
+local numbering = require "shardrt.array.numbering"
 local promote = require "shardrt.ops.promote"
 local shape = require "shardrt.layout.shape"
 local sharding = require "shardrt.layout.sharding"
+local unplaced = require "shardrt.array.unplaced"
 fail.own()
 
 -- What `like` defines stands here for editors: of the shape and sharding of x, and its dtype if none is named.
@@ -52,8 +54,8 @@ local function filled(caller, sizes, value, name, to)
   check_dtype(caller, name)
   local kind = dtype.named(caller, name)
   check_fill(caller, value, kind)
-  local host = ndarray.full(shape.check(caller, sizes), value, kind.name)
-  local x = array.unplaced_from(caller, host)
+  local host = ndarray.words.full(shape.check(caller, sizes), value, kind.name)
+  local x = unplaced.of_host(caller, host)
   return placed(caller, dispatch.done(caller, x, {}, nil, tostring(value)), to)
 end
 
@@ -82,10 +84,10 @@ function words.full(sizes, value, name, to)
 end
 
 -- Of the shape, dtype and sharding of another array; placed where that one is.
-local function like(word, value)
+local function define_like(word, value)
   local caller = "np." .. word
   words[word] = function(x, ...)
-    x = dispatch.array(caller, x, "the operand")
+    x = dispatch.array(caller, x)
     local fill = value
     if fill == nil then fill = (...) end
     local name = select(value == nil and 2 or 1, ...)
@@ -100,9 +102,9 @@ local function like(word, value)
     return elementwise.run(caller, arrays, node, kind.name, kind.name)
   end
 end
-like("zeros_like", 0)
-like("ones_like", 1)
-like("full_like", nil)
+define_like("zeros_like", 0)
+define_like("ones_like", 1)
+define_like("full_like", nil)
 
 --- 0, 1, …, n - 1; or from start to before stop, by step.
 ---@param start number # or n, where nothing else is given
@@ -131,7 +133,7 @@ function words.arange(start, stop, step, name)
     if step % 1 ~= 0 then fail("%s: a step of %s in %s, of whole numbers", caller, list.show(step), kind.name) end
     check_number(caller, start + (count - 1) * step, kind)
   end
-  local out = array.unplaced(caller, kind, shape.check(caller, { count }))
+  local out = unplaced.new(caller, kind, shape.check(caller, { count }))
   dispatch.compute(caller, out, C.shardrt_iota, start, step, 0, out.handle)
   return dispatch.done(caller, out, {}, nil, ("%.17g by %.17g"):format(start, step))
 end
@@ -146,8 +148,8 @@ function words.array(value, name)
     return name and elementwise.words.astype(value, name) or elementwise.words.copy(value)
   end
   local host = device_put.to_host(caller, value, not ndarray.is(value) and name or nil)
-  local x = array.unplaced_from(caller, host)
-  dispatch.done(caller, x, {}, nil, array.name(x))
+  local x = unplaced.of_host(caller, host)
+  dispatch.done(caller, x, {}, nil, numbering.name(x))
   return name and x.dtype ~= name and elementwise.words.astype(x, name) or x
 end
 

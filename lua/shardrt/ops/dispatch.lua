@@ -1,8 +1,10 @@
--- What every operation on arrays does: find its place, bring its operands there, make the result, sum what is partial.
+-- What every operation on arrays does: find its mesh, bring its operands there, make the result, sum what is partial.
 
 local ffi = require "ffi"
 local C = require "shardrt.base.ffi"
 local array = require "shardrt.array.array"
+local buffers = require "shardrt.array.buffers"
+local common_mesh = require "shardrt.ops.common_mesh"
 local current = require "shardrt.base.current"
 local device_put = require "shardrt.array.device_put"
 local dtype = require "shardrt.layout.dtype"
@@ -10,12 +12,13 @@ local fail = require "shardrt.base.error"
 local list = require "shardrt.base.list"
 local memory_pressure = require "shardrt.base.memory_pressure"
 local ndarray = require "shardrt.array.ndarray"
-local placement = require "shardrt.ops.placement"
+local numbering = require "shardrt.array.numbering"
 local promote = require "shardrt.ops.promote"
 local propagate = require "shardrt.ops.propagate"
 local reshard = require "shardrt.array.reshard"
 local shape = require "shardrt.layout.shape"
 local tape = require "shardrt.ops.tape"
+local unplaced = require "shardrt.array.unplaced"
 fail.own()
 
 local dispatch = {}
@@ -36,18 +39,18 @@ function dispatch.is_planning() return current.info.planning ~= 0 end
 --- The array that an operand is: itself, or one that nobody placed, of a host array or number.
 ---@param caller string
 ---@param value any
----@param which string # "the first operand", for messages
+---@param which string? # "the first operand", for messages; left out: "the operand"
 ---@return shardrt.Array
 function dispatch.array(caller, value, which)
   if array.is(value) then
     array.check(caller, value)
     return value
   end
-  if ndarray.is(value) then return array.unplaced_from(caller, value) end
+  if ndarray.is(value) then return unplaced.of_host(caller, value) end
   if type(value) == "number" or type(value) == "boolean" or type(value) == "cdata" then
-    return array.unplaced_from(caller, device_put.to_host(caller, value))
+    return unplaced.of_host(caller, device_put.to_host(caller, value))
   end
-  return fail("%s: %s is %s; it takes arrays, host arrays and numbers%s", caller, which,
+  return fail("%s: %s is %s; it takes arrays, host arrays and numbers%s", caller, which or "the operand",
     type(value) == "table" and "a table" or list.show(value),
     list.length(value) and " (np.array{1, 2} makes an array of a list of numbers, np.stack{x, y} one of arrays)" or "")
 end
@@ -62,16 +65,16 @@ end
 
 --- A new array there, without data; every process must call it alike.
 ---@param caller string
----@param at shardrt.placement
+---@param at shardrt.common_mesh
 ---@param dim_axes shardrt.DimAxes
 ---@param name string # its dtype
 ---@param sizes integer[]
 ---@return shardrt.Array
 function dispatch.result(caller, at, dim_axes, name, sizes)
   local kind = dtype.named(caller, name)
-  if not at.committed then return array.unplaced(caller, kind, sizes) end
+  if not at.committed then return unplaced.new(caller, kind, sizes) end
   if at.single then return array.new(caller, at.single, kind, sizes) end -- what is on one device is its owner's alone
-  return array.made_by_all(array.new(caller, placement.sharding(at, dim_axes), kind, sizes))
+  return numbering.made_by_all(array.new(caller, common_mesh.sharding(at, dim_axes), kind, sizes))
 end
 
 --- Calls C for a result that was just made; nothing under planning.
@@ -83,7 +86,7 @@ function dispatch.compute(caller, out, call, ...)
   local code = memory_pressure.call(call, ...)
   if code == C.SHARDRT_EDEVICE or code == C.SHARDRT_ENOMEM then caller = ("%s for %s"):format(caller, tostring(out)) end
   fail.check(code, caller)
-  array.tell_collector(out)
+  buffers.tell_collector(out)
 end
 
 local DONATE = { donate = true }
@@ -110,14 +113,14 @@ end
 --- The array in that layout. What only has to be cut further does not travel.
 ---@param caller string
 ---@param x shardrt.Array
----@param at shardrt.placement
+---@param at shardrt.common_mesh
 ---@param dim_axes shardrt.DimAxes
 ---@param donate boolean? # nobody needs x as it is any more
 ---@return shardrt.Array
 function dispatch.to_layout(caller, x, at, dim_axes, donate)
   if not at.committed then return x end
-  local to, held = placement.sharding(at, dim_axes), placement.dim_axes(at, x)
-  if held == nil then return array.place(caller, x, to) end
+  local to, held = common_mesh.sharding(at, dim_axes), common_mesh.dim_axes(at, x)
+  if held == nil then return unplaced.place(caller, x, to) end
   if held and propagate.equal(held, dim_axes) and (at.mesh == nil or x.sharding.mesh) then return x end
   if array.is_pending(x) then return dispatch.move(caller, x, to) end -- summed as it is needed
   if current.info.process_count == 1 or held and propagate.is_finer(held, dim_axes) then
@@ -141,19 +144,19 @@ end
 -- What is computed from what. Behind the first line's end stands what processes compare and messages do not show.
 local function described(caller, name, sizes, inputs, detail)
   local words = { ("%s: %s %s\n"):format(caller, name, shape.text(sizes)) }
-  for _, x in ipairs(inputs) do words[#words + 1] = array.name(x) end
+  for _, x in ipairs(inputs) do words[#words + 1] = numbering.name(x) end
   words[#words + 1] = type(detail) == "function" and detail() or detail
   return table.concat(words, ", ")
 end
 
 -- Tells what a result was computed from: where processes compute it together, as a step that all must take alike; else
 -- it becomes the result's number, which is compared once the result meets what all have.
-local function agree(caller, out, inputs, detail)
+local function agree_on_step(caller, out, inputs, detail)
   local text = described(caller, out.dtype, out.shape, inputs, detail)
   if out.committed and not out.sharding.device then
     C.shardrt_job_step(current.job, text)
   else
-    array.derived(out, text)
+    numbering.derived(out, text)
   end
 end
 
@@ -165,7 +168,7 @@ end
 ---@param detail (string|fun(): string)? # what else the result depends on: numbers, axes
 ---@return shardrt.Array out
 function dispatch.done(caller, out, inputs, vjp, detail)
-  if current.info.process_count > 1 then agree(caller, out, inputs, detail) end
+  if current.info.process_count > 1 then agree_on_step(caller, out, inputs, detail) end
   if tape.is_open() then
     tape.note { what = caller, where = fail.where(), out = out, inputs = inputs, vjp = vjp }
   end
@@ -176,7 +179,7 @@ end
 --- The result with other sizes and cuts but the same elements on each device; shares the memory.
 ---@param caller string
 ---@param x shardrt.Array
----@param at shardrt.placement
+---@param at shardrt.common_mesh
 ---@param dim_axes shardrt.DimAxes
 ---@param sizes integer[]
 ---@return shardrt.Array
@@ -192,8 +195,8 @@ end
 ---@param vjp shardrt.tape.vjp
 ---@return shardrt.Array
 function dispatch.another(caller, x, vjp)
-  local at = placement.of(caller, { x })
-  local out = dispatch.alias(caller, x, at, placement.dim_axes(at, x) or propagate.whole(x.ndim), x.shape)
+  local at, dim_axes = common_mesh.of_one(caller, x)
+  local out = dispatch.alias(caller, x, at, dim_axes, x.shape)
   return dispatch.done(caller, out, { x }, vjp)
 end
 
@@ -220,7 +223,7 @@ local function reduce_first(caller, op, x, at, dim_axes, sizes)
 end
 
 -- A layout in which every process sums an equal part: the result's, with one dimension cut further; nil: none divides.
-local function spread(split, dim_axes, sizes)
+local function spread_over_processes(split, dim_axes, sizes)
   for d, size in ipairs(sizes) do
     if size > 0 and size % (propagate.parts(dim_axes[d], split.at.axis_size) * split.count) == 0 then
       local made = list.copy(dim_axes)
@@ -232,29 +235,29 @@ local function spread(split, dim_axes, sizes)
 end
 
 -- The parts {count, …} of a sum, added up over processes and laid out as it is wanted.
-local function settle(caller, op, parts, split, at, dim_axes, sizes, wanted)
+local function complete_sum(caller, op, parts, split, at, dim_axes, sizes, wanted)
   if split.count == 1 then
     local sum = dispatch.alias(caller, parts, at, dim_axes, sizes)
     return propagate.equal(dim_axes, wanted) and sum or dispatch.to_layout(caller, sum, at, wanted, true)
   end
-  local fine, goal = placement.renamed(split, dim_axes), placement.renamed(split, wanted)
+  local fine, goal = common_mesh.renamed(split, dim_axes), common_mesh.renamed(split, wanted)
   local scattered
   if propagate.is_finer(fine, goal) and not propagate.equal(fine, goal) then
     scattered = goal -- reduce-scatter: each process sums what it will hold
   elseif shape.elements(sizes) * dtype.named(caller, parts.dtype).size > LITTLE then
-    scattered = spread(split, fine, sizes)
+    scattered = spread_over_processes(split, fine, sizes)
   end
   scattered = scattered or fine
   local gathered = dispatch.to_layout(caller, parts, split.at, prepend({}, scattered), true)
   local sum = reduce_first(caller, op, gathered, split.at, scattered, sizes)
   if propagate.equal(scattered, goal) then return dispatch.alias(caller, sum, at, wanted, sizes) end
-  local to = placement.sharding(at, wanted)
+  local to = common_mesh.sharding(at, wanted)
   return dispatch.move(caller, sum, to, DONATE)
 end
 
 -- The parts {count, …} of a sum, one in each process: each device's own, and of these what is in one process added up.
 local function own_parts(caller, o, dim_axes, sizes, split, compute)
-  local outer = prepend(split.outer, placement.renamed(split, dim_axes))
+  local outer = prepend(split.outer, common_mesh.renamed(split, dim_axes))
   if o.adds then
     local out = dispatch.result(caller, split.at, outer, o.dtype, prepend(split.count, sizes))
     if not dispatch.is_planning() then compute(out) end
@@ -272,7 +275,7 @@ end
 
 ---@class shardrt.dispatch.partial
 ---@field op integer
----@field at shardrt.placement
+---@field at shardrt.common_mesh
 ---@field dim_axes shardrt.DimAxes # of the result
 ---@field partial string[] # the axes over which it is to be summed
 ---@field dtype string
@@ -314,7 +317,7 @@ function dispatch.partial(caller, o, compute, wanted)
     if not dispatch.is_planning() then compute(out) end
     return wanted and dispatch.move(caller, out, wanted) or out
   end
-  local split = placement.split(at, o.partial, current.info.devices_per_process)
+  local split = common_mesh.split(at, o.partial, current.info.devices_per_process)
   -- Processes that compute different things find out before they add up each other's parts.
   if split.count > 1 then
     C.shardrt_job_step(current.job, "parts of " .. described(caller, o.dtype, o.sizes, o.inputs, o.detail))
@@ -327,16 +330,16 @@ function dispatch.partial(caller, o, compute, wanted)
     if made then return dispatch.move(who, made, to) end
     local goal
     if to.mesh == at.mesh and #part_sizes == #o.sizes then
-      goal = placement.dim_axes(at, { sharding = to, ndim = #o.sizes, committed = true })
+      goal = common_mesh.dim_axes(at, { sharding = to, ndim = #o.sizes, committed = true })
     end
-    made = settle(who, o.op, parts, split, at, part_dim_axes, part_sizes, goal or part_dim_axes)
+    made = complete_sum(who, o.op, parts, split, at, part_dim_axes, part_sizes, goal or part_dim_axes)
     parts = nil
     if goal then return dispatch.alias(who, made, at, goal, o.sizes) end -- which may be deleted: this is kept
     made = dispatch.alias(who, made, at, dim_axes, o.sizes)
     return dispatch.move(who, made, to)
   end
   if wanted then return finish(wanted) end
-  local own = placement.sharding(at, dim_axes)
+  local own = common_mesh.sharding(at, dim_axes)
   if not tape.is_within() then return finish(own) end
   return array.pending(own, o.dtype, o.sizes, finish)
 end

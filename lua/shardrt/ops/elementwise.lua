@@ -3,13 +3,13 @@
 local ffi = require "ffi"
 local C = require "shardrt.base.ffi"
 local array = require "shardrt.array.array"
+local common_mesh = require "shardrt.ops.common_mesh"
 local dispatch = require "shardrt.ops.dispatch"
 local dtype = require "shardrt.layout.dtype"
 local expression = require "shardrt.ops.expression"
 local fail = require "shardrt.base.error"
 local lazy = require "shardrt.base.lazy"
 local list = require "shardrt.base.list"
-local placement = require "shardrt.ops.placement"
 local promote = require "shardrt.ops.promote"
 local propagate = require "shardrt.ops.propagate"
 local shape = require "shardrt.layout.shape"
@@ -104,7 +104,7 @@ end
 local function laid_out(caller, at, arrays, sizes)
   local operands, ndim = {}, #sizes
   for i, x in ipairs(arrays) do
-    local dim_axes = placement.dim_axes(at, x)
+    local dim_axes = common_mesh.dim_axes(at, x)
     local own = padded(x.shape, ndim, 1)
     dim_axes = dim_axes and propagate.of_operand(padded(dim_axes, ndim, {}), own, sizes) or dim_axes
     operands[i] = { dim_axes = dim_axes, sizes = own, bytes = dtype.named(caller, x.dtype).size }
@@ -190,7 +190,7 @@ function elementwise.run(caller, arrays, root, out_dtype, in_dtype, sizes)
   local shapes, dtypes = { sizes }, {}
   for i, x in ipairs(arrays) do shapes[#shapes + 1], dtypes[i] = x.shape, x.dtype end
   local full = elementwise.broadcast(caller, shapes)
-  local at = placement.of(caller, arrays)
+  local at = common_mesh.of(caller, arrays)
   local dim_axes, brought = laid_out(caller, at, arrays, full)
   local out = dispatch.result(caller, at, dim_axes, out_dtype, full)
   if not dispatch.is_planning() then
@@ -258,7 +258,7 @@ local function operands_of(caller, values, n)
     end
   end
   if #arrays == 0 then -- numbers alone
-    arrays[1] = dispatch.array(caller, values[1], "the operand")
+    arrays[1] = dispatch.array(caller, values[1])
     nodes[1], dtypes[1] = expression.input(1), arrays[1].dtype
     table.remove(numbers, 1)
   end
@@ -327,7 +327,7 @@ local function define_of_floats(name, op, otherwise)
   local caller = "np." .. name
   words[name] = function(...)
     if select("#", ...) ~= 1 then fail("%s: it takes 1 operand, and got %d", caller, select("#", ...)) end
-    local x = dispatch.array(caller, (...), "the operand")
+    local x = dispatch.array(caller, (...))
     local as = otherwise and "bool" or x.dtype
     local node = promote.is_float(x.dtype) and f[op](expression.input(1))
       or otherwise and f[otherwise](expression.input(1), expression.input(1)) or f.COPY(expression.input(1))
@@ -366,7 +366,7 @@ end
 function words.clip(x, low, high)
   if low ~= nil then x = words.maximum(x, low) end
   if high ~= nil then x = words.minimum(x, high) end
-  return dispatch.array("np.clip", x, "the operand")
+  return dispatch.array("np.clip", x)
 end
 
 --- The same elements as another dtype: whole numbers keep their lowest bits, floats go to the nearest (towards zero
@@ -377,7 +377,7 @@ end
 function words.astype(x, name)
   local caller = "np.astype"
   local to = dtype.named(caller, name).name
-  x = dispatch.array(caller, x, "the operand")
+  x = dispatch.array(caller, x)
   if x.dtype == to then return x end
   return elementwise.run(caller, { x }, expression.input(1), to, x.dtype)
 end
@@ -388,7 +388,7 @@ end
 ---@return shardrt.Array
 function words.broadcast_to(x, to)
   local caller = "np.broadcast_to"
-  x = dispatch.array(caller, x, "the operand")
+  x = dispatch.array(caller, x)
   local sizes = shape.check(caller, to)
   local full = elementwise.broadcast(caller, { x.shape, sizes })
   if not shape.equal(full, sizes) then

@@ -1,17 +1,17 @@
 -- Products of matrices.
 
 local C = require "shardrt.base.ffi"
+local common_mesh = require "shardrt.ops.common_mesh"
 local constraint = require "shardrt.ops.constraint"
 local dispatch = require "shardrt.ops.dispatch"
 local dtype = require "shardrt.layout.dtype"
 local elementwise = require "shardrt.ops.elementwise"
 local fail = require "shardrt.base.error"
 local list = require "shardrt.base.list"
-local manipulation = require "shardrt.ops.manipulation"
-local placement = require "shardrt.ops.placement"
 local precision = require "shardrt.ops.precision"
 local promote = require "shardrt.ops.promote"
 local propagate = require "shardrt.ops.propagate"
+local reshape = require "shardrt.ops.reshape"
 local shape = require "shardrt.layout.shape"
 local sharding = require "shardrt.layout.sharding"
 fail.own()
@@ -40,7 +40,7 @@ end
 
 -- An operand as the rules see it: not transposed, and with all batch dimensions.
 local function seen(caller, at, x, transpose, ndim)
-  local dim_axes = placement.dim_axes(at, x)
+  local dim_axes = common_mesh.dim_axes(at, x)
   return {
     dim_axes = dim_axes and fill(swapped(dim_axes, transpose), ndim, {}) or dim_axes,
     sizes = fill(swapped(x.shape, transpose), ndim, 1),
@@ -71,7 +71,7 @@ local gradient
 ---@param wanted shardrt.Sharding?
 ---@return shardrt.Array
 function matmul.matmul(caller, a, b, transpose_a, transpose_b, accuracy, wanted)
-  local at = placement.of(caller, { a, b })
+  local at = common_mesh.of(caller, { a, b })
   local ndim = math.max(a.ndim, b.ndim)
   local lhs, rhs = seen(caller, at, a, transpose_a, ndim), seen(caller, at, b, transpose_b, ndim)
   if lhs.sizes[ndim] ~= rhs.sizes[ndim - 1] then
@@ -151,7 +151,7 @@ local function of_bools(multiply, a, b, options)
   return elementwise.words.not_equal(multiply(whole(a, "int32"), whole(b, "int32"), options), 0)
 end
 
-local reshape_to = manipulation.words.reshape
+local reshape_to = reshape.words.reshape
 
 -- A product with vectors as matrices of one row or column; the dimension of 1 is then dropped.
 local function with_vectors(caller, a, b, accuracy, wanted)
@@ -199,7 +199,7 @@ end
 local function matrices(at, a, b)
   local made, used = {}, {}
   for i, x in ipairs { a, b } do
-    local dim_axes = placement.dim_axes(at, x)
+    local dim_axes = common_mesh.dim_axes(at, x)
     if dim_axes == false or x.size == 0 then return nil end
     dim_axes = dim_axes or propagate.whole(x.ndim)
     local flat, sizes = as_one(dim_axes, x.shape, i, i == 1 and x.ndim - 1 or x.ndim)
@@ -235,7 +235,7 @@ local function products(caller, a, b, accuracy)
   for d = 1, inner do sizes[outer + d], order[outer + 1 + d] = 1, outer + d - 1 end
   sizes[outer + inner + 1], sizes[outer + inner + 2] = left[outer + 1], left[outer + 2]
   order[outer + 1], order[outer + inner + 2] = outer + inner, outer + inner + 1
-  return manipulation.words.transpose(matmul.matmul(caller, reshape_to(a, sizes), b, false, false, accuracy), order)
+  return reshape.words.transpose(matmul.matmul(caller, reshape_to(a, sizes), b, false, false, accuracy), order)
 end
 
 -- {…a, K} by {…b, K, N}: every row of the one by every matrix of the other.
@@ -249,7 +249,7 @@ local function all_by_all(caller, a, b, accuracy)
   for d = 0, b.ndim - 1 do
     if d ~= b.ndim - 2 then order[#order + 1] = d end
   end
-  local at, turned = placement.of(caller, { a, b }), b.ndim > 2 and manipulation.words.transpose(b, order) or b
+  local at, turned = common_mesh.of(caller, { a, b }), b.ndim > 2 and reshape.words.transpose(b, order) or b
   local ways = matrices(at, a, turned)
   return ways and as_matrices(caller, at, a, turned, ways, accuracy) or products(caller, a, b, accuracy)
 end

@@ -16,7 +16,7 @@ local CODES = { float32 = C.SHARDRT_PRECISION_FLOAT32, tensorfloat32 = C.SHARDRT
 local default = "float32"
 
 -- The name, which is one of those above.
-local function check(caller, name)
+local function check_precision(caller, name)
   if type(name) ~= "string" or CODES[name] == nil then
     fail('%s: the precision is %s%s; there are "float32" and "tensorfloat32"', caller, list.show(name),
       fail.suggestion(name, CODES))
@@ -29,7 +29,7 @@ end
 ---@param name any
 ---@return shardrt.precision
 function precision.of(caller, name)
-  return name == nil and default or check(caller, name)
+  return name == nil and default or check_precision(caller, name)
 end
 
 --- What C calls it.
@@ -42,7 +42,7 @@ function precision.code(name) return CODES[name] end
 --- significant bits. Every process says the same.
 ---@param name shardrt.precision
 function words.default_matmul_precision(name)
-  default = check("shardrt.default_matmul_precision", name)
+  default = check_precision("shardrt.default_matmul_precision", name)
 end
 
 return precision

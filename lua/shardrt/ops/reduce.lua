@@ -2,28 +2,27 @@
 
 local ffi = require "ffi"
 local C = require "shardrt.base.ffi"
+local common_mesh = require "shardrt.ops.common_mesh"
 local dispatch = require "shardrt.ops.dispatch"
 local elementwise = require "shardrt.ops.elementwise"
 local fail = require "shardrt.base.error"
 local list = require "shardrt.base.list"
-local manipulation = require "shardrt.ops.manipulation"
-local placement = require "shardrt.ops.placement"
 local promote = require "shardrt.ops.promote"
-local propagate = require "shardrt.ops.propagate"
+local reshape = require "shardrt.ops.reshape"
 local shape = require "shardrt.layout.shape"
 fail.own()
 
----@alias shardrt.Fold fun(x: shardrt.Operand, axis: (integer|integer[])?, keepdims: boolean?): shardrt.Array
----@alias shardrt.FoldIndex fun(x: shardrt.Operand, axis: integer?, keepdims: boolean?): shardrt.Array
+---@alias shardrt.Reduce fun(x: shardrt.Operand, axis: (integer|integer[])?, keepdims: boolean?): shardrt.Array
+---@alias shardrt.ReduceToIndex fun(x: shardrt.Operand, axis: integer?, keepdims: boolean?): shardrt.Array
 
 -- What loops below define stands here for editors.
 ---@class shardrt.reduce.words
----@field max shardrt.Fold # the largest over axes (all where none are named); NaN where one is
----@field min shardrt.Fold # the smallest
----@field any shardrt.Fold # bool: whether one is not 0
----@field all shardrt.Fold # bool: whether none is 0
----@field argmax shardrt.FoldIndex # int32: the place of the (first) largest along an axis, or in the whole array
----@field argmin shardrt.FoldIndex # int32: of the smallest
+---@field max shardrt.Reduce # the largest over axes (all where none are named); NaN where one is
+---@field min shardrt.Reduce # the smallest
+---@field any shardrt.Reduce # bool: whether one is not 0
+---@field all shardrt.Reduce # bool: whether none is 0
+---@field argmax shardrt.ReduceToIndex # int32: the place of the (first) largest along an axis, or in the whole array
+---@field argmin shardrt.ReduceToIndex # int32: of the smallest
 local words = {}
 local reduce = { words = words }
 
@@ -46,9 +45,7 @@ local function reduce_axes(caller, op, x, axes, keep, out_dtype, vjp)
   if keep ~= nil and type(keep) ~= "boolean" then
     fail("%s: keepdims = %s; it is true or false (several axes are a list: {0, 1})", caller, list.show(keep))
   end
-  local at = placement.of(caller, { x })
-  local dim_axes = placement.dim_axes(at, x)
-  dim_axes = dim_axes or propagate.whole(x.ndim)
+  local at, dim_axes = common_mesh.of_one(caller, x)
   local partial = {}
   for _, axis in ipairs(axes) do
     for _, name in ipairs(dim_axes[axis + 1]) do partial[#partial + 1] = name end
@@ -71,10 +68,8 @@ end
 local function with_axes(g, x, axes)
   local sizes = x.shape
   for _, axis in ipairs(axes) do sizes[axis + 1] = 1 end
-  return manipulation.words.reshape(g, sizes)
+  return reshape.words.reshape(g, sizes)
 end
-
-local function operand(caller, x) return dispatch.array(caller, x, "the operand") end
 
 --- The sum over axes (all where none are named). Of whole numbers of less than 32 bits it has 32.
 ---@param x shardrt.Operand
@@ -83,18 +78,23 @@ local function operand(caller, x) return dispatch.array(caller, x, "the operand"
 ---@return shardrt.Array
 function words.sum(x, axis, keepdims)
   local caller = "np.sum"
-  x = operand(caller, x)
+  x = dispatch.array(caller, x)
   local axes = shape.axes(caller, axis, x.ndim)
   return reduce_axes(caller, C.SHARDRT_SUM, x, axes, keepdims, promote.summed(x.dtype), promote.is_float(x.dtype)
     and function(dy) return elementwise.words.broadcast_to(with_axes(dy, x, axes), x.shape) end or nil)
 end
 
 --- For gradients: the sum over axes, reshaped.
+---@param caller string
+---@param x shardrt.Array
+---@param axes integer[] # from 0
+---@param sizes integer[]
+---@return shardrt.Array
 function reduce.sum_to(caller, x, axes, sizes)
   local sum = reduce_axes(caller, C.SHARDRT_SUM, x, axes, true, x.dtype, function(dy)
     return elementwise.words.broadcast_to(dy, x.shape)
   end)
-  return shape.equal(sum.shape, sizes) and sum or manipulation.words.reshape(sum, sizes)
+  return shape.equal(sum.shape, sizes) and sum or reshape.words.reshape(sum, sizes)
 end
 
 local function count_of(x, axes)
@@ -110,7 +110,7 @@ end
 ---@return shardrt.Array
 function words.mean(x, axis, keepdims)
   local caller = "np.mean"
-  x = operand(caller, x)
+  x = dispatch.array(caller, x)
   local own = promote.to_float(x.dtype)
   x = elementwise.words.astype(x, promote.computed(own)) -- in whose range the sum is, too
   local axes = shape.axes(caller, axis, x.ndim)
@@ -138,7 +138,7 @@ end
 ---@return shardrt.Array
 function words.prod(x, axis, keepdims)
   local caller = "np.prod"
-  x = operand(caller, x)
+  x = dispatch.array(caller, x)
   local axes = shape.axes(caller, axis, x.ndim)
   return reduce_axes(caller, C.SHARDRT_PROD, x, axes, keepdims, promote.summed(x.dtype), promote.is_float(x.dtype)
     and function(dy) return elementwise.words.astype(with_axes(dy, x, axes) * others(x, axes), x.dtype) end or nil)
@@ -148,7 +148,7 @@ end
 local function extreme(name, op)
   local caller = "np." .. name
   words[name] = function(x, axis, keepdims)
-    x = operand(caller, x)
+    x = dispatch.array(caller, x)
     local axes = shape.axes(caller, axis, x.ndim)
     if count_of(x, axes) == 0 then fail("%s: over no elements: the array has shape %s", caller, shape.text(x.shape)) end
     return reduce_axes(caller, op, x, axes, keepdims, x.dtype, promote.is_float(x.dtype) and function(dy, out)
@@ -163,7 +163,7 @@ extreme("min", C.SHARDRT_MIN)
 for name, op in pairs { any = C.SHARDRT_ANY, all = C.SHARDRT_ALL } do
   local caller = "np." .. name
   words[name] = function(x, axis, keepdims)
-    x = operand(caller, x)
+    x = dispatch.array(caller, x)
     return reduce_axes(caller, op, x, shape.axes(caller, axis, x.ndim), keepdims, "bool")
   end
 end
@@ -172,12 +172,12 @@ end
 local function index_of(name, op)
   local caller = "np." .. name
   words[name] = function(x, axis, keepdims)
-    x = operand(caller, x)
+    x = dispatch.array(caller, x)
     if type(axis) == "table" then fail("%s: it takes one axis, or none for the index in the whole array", caller) end
     local axes = shape.axes(caller, axis, x.ndim)
     if count_of(x, axes) == 0 then fail("%s: over no elements: the array has shape %s", caller, shape.text(x.shape)) end
-    local at = placement.of(caller, { x })
-    local dim_axes = placement.dim_axes(at, x)
+    local at = common_mesh.of(caller, { x })
+    local dim_axes = common_mesh.dim_axes(at, x)
     if dim_axes then
       local whole = list.copy(dim_axes)
       for _, each in ipairs(axes) do whole[each + 1] = {} end
@@ -192,7 +192,7 @@ index_of("argmin", C.SHARDRT_ARGMIN)
 -- ---- made of these ----
 
 local function float_operand(caller, x)
-  x = operand(caller, x)
+  x = dispatch.array(caller, x)
   return promote.is_float(x.dtype) and x or elementwise.words.astype(x, "float32")
 end
 

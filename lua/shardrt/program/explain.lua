@@ -24,7 +24,7 @@ end
 -- Bytes that all processes together receive.
 local function moved(x, to, shift)
   if not x.committed then return 0 end
-  local plan, bytes = reshard.plan("explain", x, to, shift), 0
+  local plan, bytes = reshard.plan_of("explain", x, to, shift), 0
   for process = 0, current.info.process_count - 1 do bytes = bytes + plan:bytes_received(process) end
   return bytes
 end

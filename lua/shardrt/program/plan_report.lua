@@ -13,12 +13,14 @@ local SHOWN_PROCESSES, SHOWN_DEVICES = 16, 16 -- more than these are cut short t
 local SHORT = 3                               -- the first so many, and the last
 local SORTED_BOXES = 4096                     -- more than these are not put in order and joined: it would take long
 
-local function number(n)
+local function with_commas(n)
   local digits = ("%.0f"):format(n):reverse():gsub("(%d%d%d)", "%1,"):reverse()
   return (digits:gsub("^,", ""))
 end
 
-local function count_text(n, one, many) return ("%s %s"):format(number(n), n == 1 and one or many or one .. "s") end
+local function count_text(n, one, many)
+  return ("%s %s"):format(with_commas(n), n == 1 and one or many or one .. "s")
+end
 
 -- "[0:32, :, 8:16]": a box, with ":" where it is the whole dimension.
 local function box_text(box, sizes)
@@ -78,7 +80,7 @@ end
 
 -- Joins boxes, in ascending order, that touch along one dimension and are alike in all others; the last dimension
 -- first. They are copies.
-local function join(boxes)
+local function join_boxes(boxes)
   if #boxes > SORTED_BOXES then return boxes end
   for dim = boxes[1] and boxes[1].ndim - 1 or -1, 0, -1 do
     local joined, by_rest = {}, {}
@@ -104,7 +106,7 @@ local function list_text(list, show, separator)
     if count <= SHOWN_DEVICES or i <= SHORT or i == count then
       words[#words + 1] = show(list[i])
     elseif i == SHORT + 1 then
-      words[#words + 1] = ("… %s more …"):format(number(count - SHORT - 1))
+      words[#words + 1] = ("… %s more …"):format(with_commas(count - SHORT - 1))
     end
   end
   return table.concat(words, separator or " and ")
@@ -160,7 +162,7 @@ local function print_devices(write, part, shards, count)
       write("      device %d: %s%s", shards[i].device, box_text(shards[i].box, part.shape),
         shards[i].replica_id > 0 and (", replica %d"):format(tonumber(shards[i].replica_id)) or "")
     elseif i == SHORT then
-      write("      … %s more devices …", number(count - SHORT - 1))
+      write("      … %s more devices …", with_commas(count - SHORT - 1))
     end
   end
 end
@@ -219,8 +221,8 @@ local function print_saved(write, part, process)
   local shards, count = shards_of(written, process)
   local boxes = distinct(shards, count, true)
   if #boxes == 0 then return write("    %s: writes nothing%s", part.name, how) end
-  write("    %s: writes %s: %s%s", part.name, ranges_text(part, join(boxes)), count_text(bytes_of(boxes, part), "byte"),
-    how)
+  write("    %s: writes %s: %s%s", part.name, ranges_text(part, join_boxes(boxes)),
+    count_text(bytes_of(boxes, part), "byte"), how)
 end
 
 -- What a process reads of one part, and what then moves to and from it.
@@ -229,7 +231,7 @@ local function print_read(write, loader, part, name, process)
   local reads = loader.way.reads
   local boxes = boxes_read(reads, part, shards, count)
   local step, epoch = cost(loader, part, boxes)
-  local ranges = ranges_text(part, reads == "per_device" and boxes or join(boxes))
+  local ranges = ranges_text(part, reads == "per_device" and boxes or join_boxes(boxes))
   if #boxes == 0 then
     write("    %sreads nothing", name)
   elseif step.bytes == 0 and step.rows > 0 then
@@ -248,7 +250,7 @@ local function print_need(write, part, name, shards, count, blocks)
     if not counted[start] then rows = rows + tonumber(box.stop[0]) - start end
     counted[start] = true
   end
-  write("    %sneeds %s: %s%s, %s", name, ranges_text(part, join(boxes)),
+  write("    %sneeds %s: %s%s, %s", name, ranges_text(part, join_boxes(boxes)),
     #part.shape > 0 and count_text(rows, "row") .. ", " or "",
     count_text(bytes_of(boxes, part), "byte"), count_text(blocks, "distinct part"))
 end
@@ -292,14 +294,14 @@ end
 local function print_entry(write, entry, only, processes)
   write("")
   write("%s: %s%s", entry.where, entry.what,
-    entry.times > 1 and (" (made %s times)"):format(number(entry.times)) or "")
+    entry.times > 1 and (" (made %s times)"):format(with_commas(entry.times)) or "")
   if entry.note then write("  %s", entry.note) end
   for _, part in ipairs(entry.parts) do print_layout(write, part) end
   if only then return print_process(write, entry, only) end
   local all = processes <= SHOWN_PROCESSES
   for process = 0, (all and processes or SHORT) - 1 do print_process(write, entry, process) end
   if not all then
-    write("  … %s more processes (--process K shows process K) …", number(processes - SHORT - 1))
+    write("  … %s more processes (--process K shows process K) …", with_commas(processes - SHORT - 1))
     print_process(write, entry, processes - 1)
   end
 end

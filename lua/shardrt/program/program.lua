@@ -75,6 +75,7 @@ end
 
 --- Runs busted with `arg` as its command line; ends by os.exit.
 ---@param handle userdata
+---@return string? # what went wrong
 function program.test(handle)
   current.set(handle)
   local found, runner = pcall(require, "busted.runner")
@@ -99,7 +100,7 @@ end
 ---@return string?
 function program.index(handle, _, _, shows_progress)
   current.set(handle)
-  local ok, problem = pcall(require("shardrt.program.index").run, arg, shows_progress)
+  local ok, problem = pcall(require("shardrt.program.index_files").run, arg, shows_progress)
   if not ok then return tostring(problem) end
 end
 

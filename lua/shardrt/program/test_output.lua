@@ -8,7 +8,7 @@ fail.own()
 
 local DOTS = { success = "+", failure = "-", error = "*", pending = "." }
 
-local function write(text)
+local function write_out(text)
   io.stdout:write(text)
   io.stdout:flush()
 end
@@ -19,7 +19,7 @@ local function text_of(message)
 end
 
 -- One failure, error or pending test, with the process that has it.
-local function describe(kind, process, caller, is_verbose)
+local function failure_text(kind, process, caller, is_verbose)
   local trace = caller.element.trace
   local lines = { ("process %d: %s"):format(process, kind) }
   if trace and trace.short_src then
@@ -51,10 +51,10 @@ local function report(handler, process, options)
     parts[1] = ("\nprocess %d: %s\n"):format(process, count_text(handler))
   end
   for _, failure in ipairs(handler.failures) do
-    parts[#parts + 1] = describe("Failure", process, failure, options.verbose)
+    parts[#parts + 1] = failure_text("Failure", process, failure, options.verbose)
   end
   for _, problem in ipairs(handler.errors) do
-    parts[#parts + 1] = describe("Error", process, problem, options.verbose)
+    parts[#parts + 1] = failure_text("Error", process, problem, options.verbose)
   end
   return table.concat(parts)
 end
@@ -65,7 +65,7 @@ return function(options)
   local job = current.info
 
   local function dot(status)
-    if job.process_index == 0 and not options.deferPrint then write(DOTS[status] or "*") end
+    if job.process_index == 0 and not options.deferPrint then write_out(DOTS[status] or "*") end
     return nil, true
   end
   busted.subscribe({ "test", "end" }, function(_, _, status) return dot(status) end,
@@ -78,7 +78,7 @@ return function(options)
     -- In turn, and nobody leaves before all have spoken: a process with failures ends the job. One that does not come
     -- here is told of when this process leaves the job.
     for process = 0, job.process_count - 1 do
-      if process == job.process_index then write(report(handler, process, options)) end
+      if process == job.process_index then write_out(report(handler, process, options)) end
       if C.shardrt_barrier(current.job, "the end of the specs") < 0 then break end
     end
     return nil, true

@@ -1,7 +1,7 @@
 /* lua.c - the transform that a recipe wrote in Lua.
  *
  * Each worker thread runs it in a Lua state of its own, which its reader keeps, so that no two threads ever share one.
- * lua/shardrt/data/worker/run.lua, compiled into the program, is what that state runs: it unpacks the function and
+ * lua/shardrt/data/worker/worker.lua, compiled into the program, is what that state runs: it unpacks the function and
  * calls it for each sample of a chunk, so that LuaJIT compiles the user's function together with the loop around it,
  * and C is entered and left once for each chunk. What the function sees of a sample are pointers to where its bytes are
  * and to where the output is to be, both whole.
@@ -10,7 +10,7 @@
  *   not be cleared before, the dtype of the output (-1: the input's), its number of
  *   dimensions (-1: the input's shape) and its sizes.
  * bytes: IDENTITY of them tell one function from another in all processes; the rest is the function, as
- *   lua/shardrt/data/worker/run.lua takes it.
+ *   lua/shardrt/data/worker/worker.lua takes it.
  *
  * For other rooms that run a recipe's functions on workers (filters): lua/shardrt/data/transform.lua has `predicate`,
  * which makes a transform of one field to one bool. Map the source by it and gather the bools as any other field. */
@@ -53,7 +53,7 @@ static int open_libraries(lua_State *L) {
   const struct lua_opening *opening = lua_touserdata(L, 1);
   luaL_openlibs(L);
   lua_getglobal(L, "require");
-  lua_pushliteral(L, "shardrt.data.worker.run");
+  lua_pushliteral(L, "shardrt.data.worker.worker");
   lua_call(L, 1, 1);
   lua_getfield(L, -1, "open");
   lua_pushlstring(L, (const char *)opening->transform->bytes + IDENTITY, opening->transform->nbytes - IDENTITY);

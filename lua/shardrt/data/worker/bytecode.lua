@@ -69,7 +69,7 @@ function bytecode.line(source, line)
 end
 
 -- Where an instruction stands.
-local function place(proto, pc)
+local function instruction_place(proto, pc)
   local info = util.funcinfo(proto, pc)
   return bytecode.line(info.source, info.currentline)
 end
@@ -93,7 +93,7 @@ function bytecode.upvalue_place(f, i)
     local op, instruction = opcode(proto, pc)
     while op do
       if op == read_upvalue and util.funcuvname(proto, bit.rshift(instruction, 16)) == name then
-        return place(proto, pc)
+        return instruction_place(proto, pc)
       end
       pc = pc + 1
       op, instruction = opcode(proto, pc)
@@ -121,15 +121,15 @@ function bytecode.problem(f, globals)
         local name = util.funcuvname(proto, bit.band(bit.rshift(instruction, 8), 0xff))
         if proto == f or not name or outer[name] then -- of those inside, all but local variables of the function
           return ('%s: it assigns to "%s", a variable outside it; what a sample becomes may depend on nothing that '
-            .. "other samples leave behind"):format(place(proto, pc), name ~= "" and name or "?")
+            .. "other samples leave behind"):format(instruction_place(proto, pc), name ~= "" and name or "?")
         end
       elseif op == write_global or op == read_global then
         local name = util.funck(proto, -bit.rshift(instruction, 16) - 1)
         if op == write_global then
-          return ('%s: it writes the global "%s"; make it a local variable'):format(place(proto, pc), name)
+          return ('%s: it writes the global "%s"; make it a local variable'):format(instruction_place(proto, pc), name)
         elseif globals[name] == nil then
           return ('%s: it reads the global "%s", which is not there in a worker; make it a local variable before the '
-            .. "function"):format(place(proto, pc), name)
+            .. "function"):format(instruction_place(proto, pc), name)
         end
       end
       pc = pc + 1

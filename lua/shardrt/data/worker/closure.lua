@@ -100,7 +100,7 @@ local function refuse(self, origin, problem, prefix)
 end
 
 -- A value for a message, which may be a whole array.
-local function shown(value)
+local function shortened(value)
   local text = tostring(value)
   return #text > LONGEST and text:sub(1, LONGEST) .. "..." or text
 end
@@ -109,9 +109,11 @@ end
 local function foreign(self, value)
   local kind, name = type(value), names[value]
   if name then return REFUSED[name] and ("%s: %s"):format(name, REFUSED[name]) end
-  if kind == "userdata" or kind == "thread" or kind == "cdata" then return ("a %s, %s"):format(kind, shown(value)) end
+  if kind == "userdata" or kind == "thread" or kind == "cdata" then
+    return ("a %s, %s"):format(kind, shortened(value))
+  end
   if self.modules[value] then return ('the module "%s"'):format(self.modules[value]) end
-  if kind == "table" and not list.is_plain(value) then return "a table with a metatable, " .. shown(value) end
+  if kind == "table" and not list.is_plain(value) then return "a table with a metatable, " .. shortened(value) end
   if kind == "function" then
     local info = debug.getinfo(value, "S")
     if info.what == "C" then return "a function written in C" end

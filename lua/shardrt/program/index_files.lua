@@ -11,7 +11,7 @@ local progress = require "shardrt.loader.progress"
 local terminal = require "shardrt.base.terminal"
 fail.own()
 
-local index = {}
+local index_files = {}
 
 local HELP = [[
 usage: shardrt [options] index [--check] [--force] FILES...
@@ -133,32 +133,32 @@ local function is_array(folder)
   return text:find '"node_type"%s*:%s*"array"' ~= nil
 end
 
-local function add(o, out, path, kind) out[#out + 1] = { path = path, kind = o.format or kind } end
+local function add_file(o, out, path, kind) out[#out + 1] = { path = path, kind = o.format or kind } end
 
 -- All that is in a folder, and in those within.
 local function add_folder(o, out, folder)
-  if is_array(folder) then return add(o, out, folder, "zarr") end
+  if is_array(folder) then return add_file(o, out, folder, "zarr") end
   if exists(folder .. "/index.json") and head(folder .. "/index.json", 4096):find '"shards"' then
-    return add(o, out, folder, "mds")
+    return add_file(o, out, folder, "mds")
   end
   for _, path in ipairs(file_patterns.inside(folder, "*")) do
     if file_patterns.is_folder(path) then
       add_folder(o, out, path)
     elseif path:sub(-#file_patterns.INDEX) ~= file_patterns.INDEX then
       local kind = kind_of(path)
-      if kind then add(o, out, path, kind) end
+      if kind then add_file(o, out, path, kind) end
     end
   end
 end
 
-local function find(o)
+local function find_files(o)
   local out = {}
   for _, given in ipairs(o.given) do
     for _, path in ipairs(file_patterns.expand("shardrt index", given)) do
       if file_patterns.is_folder(path) then
         local before = #out
         path = path:gsub("(.)/+$", "%1")
-        if o.format == "mds" or o.format == "zarr" then add(o, out, path) else add_folder(o, out, path) end
+        if o.format == "mds" or o.format == "zarr" then add_file(o, out, path) else add_folder(o, out, path) end
         if #out == before then fail("shardrt index: the folder %s has no data files that are known by name", path) end
       else
         local kind = o.format or exists(path) and kind_of(path)
@@ -166,7 +166,7 @@ local function find(o)
         if exists(path) and not kind then
           fail('shardrt index: %s: what it is cannot be told by its name or first bytes; --format says so', path)
         end
-        add(o, out, path, kind or "plain") -- which says why it cannot be opened
+        add_file(o, out, path, kind or "plain") -- which says why it cannot be opened
       end
       ::skipped::
     end
@@ -176,6 +176,15 @@ end
 
 -- ---- progress -------------------------------------------------------------------------------------------------------
 
+---@class shardrt.index_files.Progress # the line that says how far the command is
+---@field on boolean # whether this process draws
+---@field is_terminal boolean
+---@field total number # bytes of all files
+---@field done number # of these, what was gone through, by whichever process
+---@field looked number # bytes that this process read
+---@field start number # by the clock
+---@field due number # when the line is drawn again, in seconds since the start
+---@field shown boolean? # whether it stands there now
 local Progress = {}
 Progress.__index = Progress
 
@@ -189,6 +198,8 @@ end
 
 local function bytes(number) return progress.short(number) .. "B" end
 
+--- Draws the line, where it is time to.
+---@param path string # the file that is gone through now
 function Progress:draw(path)
   local spent = C.shardrt_clock() - self.start
   if not self.on or spent < self.due then return end
@@ -204,6 +215,7 @@ function Progress:draw(path)
   self.shown = self.is_terminal
 end
 
+--- Takes the line away, before something else is printed.
 function Progress:clear()
   if self.shown then io.stderr:write "\r\27[K" end
   self.shown = false
@@ -330,7 +342,7 @@ local function forget(all, o)
   end
 end
 
-local function sum(numbers, processes, each, i)
+local function sum_of(numbers, processes, each, i)
   local all = 0
   for p = 0, processes - 1 do all = all + tonumber(numbers[p * each + i]) end
   return all
@@ -347,8 +359,8 @@ local function expand_shards(all)
   return out
 end
 
-local function run(o, shows_progress)
-  local all, total = find(o), 0
+local function go_through_all(o, shows_progress)
+  local all, total = find_files(o), 0
   if o.check then all = expand_shards(all) end
   for _, entry in ipairs(all) do
     entry.bytes = file_patterns.size(entry.path)
@@ -363,10 +375,10 @@ local function run(o, shows_progress)
   local failures = tell_failures(work, all)
   local mine = ffi.new("int64_t[3]", { work.damaged, work.unknown, work.progress.looked })
   local numbers = collective.gather("shardrt index", ffi.typeof "int64_t[?]", mine, 3)
-  local damaged, unknown = sum(numbers, processes, 3, 0), sum(numbers, processes, 3, 1)
+  local damaged, unknown = sum_of(numbers, processes, 3, 0), sum_of(numbers, processes, 3, 1)
   if collective.is_first() then
     io.stdout:write(("%d file%s, %s %s%s%s%s\n"):format(#all, #all == 1 and "" or "s",
-      bytes(sum(numbers, processes, 3, 2)), o.check and "compared" or "read",
+      bytes(sum_of(numbers, processes, 3, 2)), o.check and "compared" or "read",
       damaged > 0 and (", %d damaged range%s"):format(damaged, damaged == 1 and "" or "s") or "",
       failures > 0 and (", %d that could not be gone through"):format(failures) or "",
       o.check and unknown > 0 and (", %d parts without a checksum: `shardrt index` notes them"):format(unknown) or ""))
@@ -378,16 +390,16 @@ end
 --- `shardrt index` with the words behind it; returns nil, or ends the program with another status than 0.
 ---@param words string[]
 ---@param shows_progress boolean? # nil: on a terminal
-function index.run(words, shows_progress)
+function index_files.run(words, shows_progress)
   local o = parse(words)
   if o.help then
     if collective.is_first() then io.stdout:write(HELP) end
     return
   end
-  if not run(o, shows_progress) then
+  if not go_through_all(o, shows_progress) then
     fail.check(C.shardrt_barrier(current.job, "shardrt index")) -- so that all that is told is told
     os.exit(1)
   end
 end
 
-return index
+return index_files

@@ -3,6 +3,7 @@
 local ffi = require "ffi"
 local C = require "shardrt.base.ffi"
 local array = require "shardrt.array.array"
+local buffers = require "shardrt.array.buffers"
 local class = require "shardrt.base.class"
 local consistency = require "shardrt.array.consistency"
 local current = require "shardrt.base.current"
@@ -12,25 +13,26 @@ local dtype = require "shardrt.layout.dtype"
 local fail = require "shardrt.base.error"
 local list = require "shardrt.base.list"
 local ndarray = require "shardrt.array.ndarray"
+local numbering = require "shardrt.array.numbering"
 local plan = require "shardrt.layout.plan"
 local shape = require "shardrt.layout.shape"
 local sharding = require "shardrt.layout.sharding"
 fail.own()
 
----@class shardrt.assemble.words
+---@class shardrt.make_array.words
 local words = {}
-local assemble = { words = words }
+local make_array = { words = words }
 
 -- The last thing that each of the three does: compares what must be equal, or tells the plan.
 local function finish(caller, x)
   local job = current.info
   if job.planning ~= 0 then
-    plan.array(caller, x)
+    plan.note_array(caller, x)
   elseif job.check ~= C.SHARDRT_CHECK_OFF then
     C.shardrt_job_at(current.job, fail.where())
-    array.check_replicas(caller, x)
+    consistency.on_replicas(caller, x)
   end
-  return array.made_by_all(x)
+  return numbering.made_by_all(x)
 end
 
 -- The global shape of which every process has a part of `local_shape`: as many times its size as there are distinct
@@ -73,7 +75,7 @@ function words.make_array_from_process_local_data(s, value, global_shape)
   local origin = global_shape and "" or (", its shape following from %s here"):format(shape.text(host.shape))
   local x = array.new(caller .. origin, s, kind, sizes)
   consistency.on_array(caller, kind, sizes, s)
-  if current.info.planning == 0 then array.fill_local(caller, x, host) end
+  if current.info.planning == 0 then buffers.fill_local(caller, x, host) end
   return finish(caller, x)
 end
 
@@ -126,23 +128,23 @@ function words.make_array_from_callback(global_shape, s, callback, dtype_name)
   if current.info.planning ~= 0 then return plan_callback(caller, s, sizes, callback, kind) end
 
   local outline = array.new(caller, s, kind or dtype.named(caller, "bool"), sizes) -- for its boxes
-  local buffers, next_block = {}, 0
+  local parts, next_block = {}, 0
   for i = 0, tonumber(C.shardrt_array_shard_count(outline.handle)) - 1 do
     local shard = C.shardrt_array_shard(outline.handle, i)
     if shard.block == next_block then -- blocks are numbered by first appearance
       local host = call_back(caller, callback, shard.box, kind and kind.name)
       kind = kind or dtype.named(caller, host.dtype)
       check_dtype(caller, host.dtype, kind)
-      local copy = ndarray.empty(host.shape, host.dtype)
+      local copy = ndarray.words.empty(host.shape, host.dtype)
       ffi.copy(copy.data, host.data, host.bytes)
-      buffers[next_block] = copy.buffer
+      parts[next_block] = copy.buffer
       next_block = next_block + 1
     end
   end
   if not dtype_name then kind = consistency.on_dtype(caller, kind) end
   consistency.on_array(caller, kind, sizes, s)
   local x = array.new(caller, s, kind, sizes)
-  for block = 0, next_block - 1 do array.set_block(caller, x, block, buffers[block]) end
+  for block = 0, next_block - 1 do buffers.set_block(caller, x, block, parts[block]) end
   return finish(caller, x)
 end
 
@@ -241,11 +243,11 @@ function words.make_array_from_single_device_arrays(global_shape, s, arrays, dty
   local job = current.info
   if job.planning ~= 0 then return finish(caller, x) end
   for i, part in ipairs(ordered) do
-    array.set_buffer(caller, x, i - 1, C.shardrt_array_buffer(part.handle, 0))
+    buffers.set(caller, x, i - 1, C.shardrt_array_buffer(part.handle, 0))
   end
   finish(caller, x)
   if job.check ~= C.SHARDRT_CHECK_OFF then share_replicas(caller, x) end
   return x
 end
 
-return assemble
+return make_array

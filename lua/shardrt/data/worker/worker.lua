@@ -199,7 +199,7 @@ end
 -- ---- errors ---------------------------------------------------------------------------------------------------------
 
 -- The message of an error, with the calls of the user's that led to where it happened, as far as they are few.
-local function describe(problem)
+local function describe_error(problem)
   local words = { type(problem) == "string" and problem or ("an error that is a %s, not a text"):format(type(problem)) }
   local innermost = true
   for level = 2, MOST_CALLS do
@@ -242,7 +242,7 @@ end
 ---@param writes_all boolean
 ---@param address lightuserdata # of a shardrt_samples, where each chunk is found
 ---@return function run # transforms the chunk
----@return function describe # for lua_pcall
+---@return function describe_error # for lua_pcall
 function worker.open(bytes, is_predicate, writes_all, address)
   local path, cpath, kind, rest = bytes:match "^([^%z]*)%z([^%z]*)%z(.)(.*)$"
   package.path, package.cpath = path, cpath
@@ -266,7 +266,7 @@ function worker.open(bytes, is_predicate, writes_all, address)
     loop()
   end
   require("jit.opt").start "hotloop=56" -- its default; what ran until here counts for no loop of the function
-  return run, describe
+  return run, describe_error
 end
 
 return worker

@@ -1,4 +1,5 @@
--- Where an operation takes place: over which devices, in which mesh, and what cuts are called there.
+-- The mesh that an operation's operands have in common: over which devices it is computed, and what cuts are called
+-- there.
 --
 -- Arrays that somebody placed decide; they must be over the same devices in the same order, and never move to others by
 -- themselves. What nobody placed follows them, silently.
@@ -12,29 +13,30 @@ local mesh = require "shardrt.layout.mesh"
 local propagate = require "shardrt.ops.propagate"
 local sharding = require "shardrt.layout.sharding"
 local spec = require "shardrt.layout.spec"
+local unplaced = require "shardrt.array.unplaced"
 fail.own()
 
-local placement = {}
+local common_mesh = {}
 
----@class shardrt.placement
+---@class shardrt.common_mesh
 ---@field committed boolean # false: of arrays that nobody placed, in each process for itself
 ---@field mesh shardrt.Mesh? # nil: one device
 ---@field axis_size table<string, integer>
 ---@field single shardrt.Sharding? # where there is no mesh
 ---@field shardings table<string, shardrt.Sharding>
----@field splits table<string, shardrt.placement.split>
+---@field splits table<string, shardrt.common_mesh.split>
 
-local nowhere ---@type shardrt.placement
+local nowhere ---@type shardrt.common_mesh
 
--- A mesh holds its place: a table of them by mesh would keep every mesh, as each place holds its own.
+-- A mesh holds what is made here for it: a table by mesh would keep every mesh, as each entry holds its own.
 local function over_mesh(over)
   local inside = class.inside(over)
-  local found = inside.place
+  local found = inside.common_mesh
   if not found then
     local axis_size = {}
     for _, name in ipairs(over.axis_names) do axis_size[name] = rawget(over.shape, name) end
     found = { committed = true, mesh = over, axis_size = axis_size, shardings = {}, splits = {} }
-    inside.place = found
+    inside.common_mesh = found
   end
   return found
 end
@@ -48,12 +50,12 @@ local function ids_text(s)
   return "[" .. table.concat(ids, ", ") .. (size > SHOWN and (", … %d in all]"):format(size) or "]")
 end
 
---- The place of an operation on these arrays; an error where two of them were placed on different devices, or on the
+--- What these arrays have in common; an error where two of them were placed on different devices, or on the
 --- same in another order.
 ---@param caller string
 ---@param arrays shardrt.Array[]
----@return shardrt.placement
-function placement.of(caller, arrays)
+---@return shardrt.common_mesh
+function common_mesh.of(caller, arrays)
   local first, found, named
   for i, x in ipairs(arrays) do
     array.check(caller, x) -- a gradient may need what was deleted since
@@ -72,7 +74,7 @@ function placement.of(caller, arrays)
   end
   if named then return over_mesh(named) end
   if found then return { committed = true, axis_size = {}, single = found } end
-  nowhere = nowhere or { committed = false, axis_size = {}, single = array.home() }
+  nowhere = nowhere or { committed = false, axis_size = {}, single = unplaced.home() }
   return nowhere
 end
 
@@ -91,10 +93,10 @@ local function entries(dim_axes)
 end
 
 --- The sharding of that name there.
----@param at shardrt.placement
+---@param at shardrt.common_mesh
 ---@param dim_axes shardrt.DimAxes
 ---@return shardrt.Sharding
-function placement.sharding(at, dim_axes)
+function common_mesh.sharding(at, dim_axes)
   if at.single then return at.single end
   local key = #dim_axes .. key_of(dim_axes)
   local found = at.shardings[key]
@@ -107,10 +109,10 @@ function placement.sharding(at, dim_axes)
 end
 
 --- How an array lies there: its cuts; nil: nobody placed it; false: over the same devices, but not in this mesh.
----@param at shardrt.placement
+---@param at shardrt.common_mesh
 ---@param x shardrt.Array
 ---@return shardrt.DimAxes|false|nil
-function placement.dim_axes(at, x)
+function common_mesh.dim_axes(at, x)
   if not x.committed then return nil end
   local s, made = x.sharding, propagate.whole(x.ndim)
   if at.single or s.device then return made end
@@ -119,8 +121,30 @@ function placement.dim_axes(at, x)
   return made
 end
 
----@class shardrt.placement.split # a place with axes split, such that some of the parts lie within processes
----@field at shardrt.placement
+--- The same of one array, and how it lies there, whoever placed it.
+---@param caller string
+---@param x shardrt.Array
+---@return shardrt.common_mesh
+---@return shardrt.DimAxes
+function common_mesh.of_one(caller, x)
+  local at = common_mesh.of(caller, { x })
+  return at, common_mesh.dim_axes(at, x) or propagate.whole(x.ndim)
+end
+
+--- Whether any of some dimensions is cut there.
+---@param at shardrt.common_mesh
+---@param dim_axes shardrt.DimAxes
+---@param dims integer[] # from 1
+---@return boolean
+function common_mesh.is_cut(at, dim_axes, dims)
+  for _, d in ipairs(dims) do
+    if propagate.parts(dim_axes[d], at.axis_size) > 1 then return true end
+  end
+  return false
+end
+
+---@class shardrt.common_mesh.split # a mesh with axes split, such that some of the parts lie within processes
+---@field at shardrt.common_mesh
 ---@field outer string[] # the axes that are left between processes
 ---@field count integer # the product of their sizes
 ---@field rename table<string, string[]> # what an axis of the old mesh is called
@@ -165,11 +189,11 @@ end
 local OUTER = "/between processes"
 
 --- Splits what is partial over some axes into what a process adds up by itself and what is left between processes.
----@param at shardrt.placement
+---@param at shardrt.common_mesh
 ---@param axes string[]
 ---@param per_process integer # devices
----@return shardrt.placement.split
-function placement.split(at, axes, per_process)
+---@return shardrt.common_mesh.split
+function common_mesh.split(at, axes, per_process)
   local key = table.concat(axes, "\1")
   local found = at.splits[key]
   if found then return found end
@@ -208,10 +232,10 @@ function placement.split(at, axes, per_process)
 end
 
 --- Cuts of the old mesh as the split one says them.
----@param split shardrt.placement.split
+---@param split shardrt.common_mesh.split
 ---@param dim_axes shardrt.DimAxes
 ---@return shardrt.DimAxes
-function placement.renamed(split, dim_axes)
+function common_mesh.renamed(split, dim_axes)
   local made = {}
   for d, axes in ipairs(dim_axes) do
     made[d] = {}
@@ -222,4 +246,4 @@ function placement.renamed(split, dim_axes)
   return made
 end
 
-return placement
+return common_mesh
