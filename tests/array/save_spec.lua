@@ -1,3 +1,4 @@
+-- long: 55 s
 -- save and load in jobs: one file from any number of processes into any other; what goes wrong in one process; jobs
 -- that are killed in the middle.
 

@@ -1,3 +1,4 @@
+-- long: 30 s
 -- `shardrt run --restarts`: what becomes of a job that dies, and what is said of it.
 
 local files = require "tests.support.files"

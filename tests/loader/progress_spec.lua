@@ -1,3 +1,4 @@
+-- long: 30 s
 -- --progress: one line that is drawn again and again on a terminal, and makes way for whatever else is printed.
 
 local files = require "tests.support.files"

@@ -1,4 +1,4 @@
--- long: 45 s
+-- long: 20 s
 -- Resharding: the right content whatever the layouts, the least of memory and of moving, and every mistake found. What
 -- is planned is in reshard_plan_spec.lua.
 
