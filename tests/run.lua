@@ -6,7 +6,8 @@
 -- devices each. What else stands in the line are options of shardrt. A case passes where it does in all processes.
 --
 -- The longest specs start first: by their last times, kept beside the program, else by a line of the spec that begins
--- `-- long: SECONDS`. A spec with a line that begins `-- alone:` measures the machine, and runs after all others.
+-- `-- long: SECONDS`. A spec with a line that begins `-- alone:` measures the machine, and runs after all others. Specs
+-- with a line that begins `-- waits:` need little of a core: one of them at a time runs beside those that compute.
 --
 -- SHARDRT_TEST_JOBS says how many run at once (two for each core, as specs wait much of their time; on GPUs one,
 -- and one under sanitizers),
@@ -99,7 +100,8 @@ end
 ---@field name string the path and, of a job, its topology
 ---@field job {processes: string, devices: string, options: string}|false false: in one process
 ---@field topology string|false of the job
----@field alone boolean
+---@field place "alone"|"together"|"waiting"
+---@field list? table of run_all, which it is started from
 ---@field seconds number how long it takes, as far as that is known
 
 local times_path = build .. "test-times." .. platform
@@ -135,26 +137,28 @@ local function jobs_of(path, text)
   return #found > 0 and found or { false }
 end
 
----@return test_spec[] specs for the pool, the longest first
----@return test_spec[] specs that run alone
+---@return table<string, test_spec[]> by their place, the longest first
 local function sort_specs(paths, times)
-  local together, alone = {}, {}
+  local places = { alone = {}, together = {}, waiting = {} }
   for _, path in ipairs(paths) do
     local text = "\n" .. read_all(path)
     for _, job in ipairs(jobs_of(path, text)) do
       local topology = job and ("%s x %s%s"):format(job.processes, job.devices, job.options)
       local name = job and path .. " " .. topology or path
       local spec = { path = path, name = name, job = job, topology = topology }
-      spec.alone = text:find "\n%-%- alone:" ~= nil
+      spec.place = text:find "\n%-%- alone:" and "alone" or text:find "\n%-%- waits:" and jobs > 1 and "waiting"
+        or "together"
       spec.seconds = times[name] or tonumber(text:match "\n%-%- long: (%d+)") or 0
-      table.insert(spec.alone and alone or together, spec)
+      table.insert(places[spec.place], spec)
     end
   end
-  table.sort(together, function(a, b)
-    if a.seconds ~= b.seconds then return a.seconds > b.seconds end
-    return a.name < b.name
-  end)
-  return together, alone
+  for _, specs in pairs(places) do
+    table.sort(specs, function(a, b)
+      if a.seconds ~= b.seconds then return a.seconds > b.seconds end
+      return a.name < b.name
+    end)
+  end
+  return places
 end
 
 ---- a spec
@@ -273,19 +277,25 @@ local function finish(spec, status)
   io.stdout:flush()
 end
 
--- Runs all, as many at once as may be; notes how long each took.
-local function run_all(specs, at_once, times)
-  local running, count, next_one = {}, 0, 1
+-- Runs all, of each list as many at once as may be; notes how long each took.
+---@param lists {specs: test_spec[], at_once: integer}[]
+local function run_all(lists, times)
+  local running = {}
   local status, usage = ffi.new "int[1]", ffi.new "run_usage"
-  while count > 0 or next_one <= #specs do
-    while count < at_once and next_one <= #specs do
-      running[start(specs[next_one])] = specs[next_one]
-      count, next_one = count + 1, next_one + 1
+  for _, list in ipairs(lists) do list.running, list.started = 0, 0 end
+  while true do
+    for _, list in ipairs(lists) do
+      while list.running < list.at_once and list.started < #list.specs do
+        list.running, list.started = list.running + 1, list.started + 1
+        local spec = list.specs[list.started]
+        running[start(spec)], spec.list = spec, list
+      end
     end
+    if not next(running) then break end
     local pid = ffi.C.wait4(-1, status, 0, usage)
     local spec = running[pid]
     if spec then
-      running[pid], count = nil, count - 1
+      running[pid], spec.list.running = nil, spec.list.running - 1
       times[spec.name] = clock() - spec.began
       totals.cpu = totals.cpu + tonumber(usage.seconds + usage.system_seconds)
         + tonumber(usage.microseconds + usage.system_microseconds) / 1e6
@@ -296,13 +306,13 @@ local function run_all(specs, at_once, times)
 end
 
 local times, began = read_times(), clock()
-local together, alone = sort_specs(arg, times)
-run_all(together, jobs, times)
-run_all(alone, 1, times)
+local places = sort_specs(arg, times)
+run_all({ { specs = places.together, at_once = jobs }, { specs = places.waiting, at_once = 1 } }, times)
+run_all({ { specs = places.alone, at_once = 1 } }, times)
 write_times(times)
 
 print(("%d spec%s, %d at once and %d alone, in %.0f s: %.0f s of the cores' time"):format(#arg, #arg == 1 and "" or "s",
-  jobs, #alone, clock() - began, totals.cpu))
+  jobs, #places.alone, clock() - began, totals.cpu))
 for i, text in ipairs(failures) do print(("\n%d of %d that failed: %s"):format(i, #failures, text)) end
 if #failures > 0 then print "" end
 print(("%d passed, %d failed%s"):format(totals.passed, totals.failed,
