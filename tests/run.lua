@@ -2,8 +2,12 @@
 -- The last line is `N passed, N failed`, with `, N skipped` where some were; all failures stand before it once more. A
 -- spec that dies or says nothing counts as one failure.
 --
+-- A spec with lines that begin `-- processes: 4 x 2` runs inside jobs: once for each such line, in 4 processes with 2
+-- devices each. What else stands in the line are options of shardrt. A case passes where it does in all processes.
+--
 -- The longest specs start first: by their last times, kept beside the program, else by a line of the spec that begins
--- `-- long: SECONDS`. A spec with a line that begins `-- alone:` measures the machine, and runs after all others.
+-- `-- long: SECONDS`. A spec with a line that begins `-- alone:` measures the machine, and runs after all others. Specs
+-- with a line that begins `-- waits:` need little of a core: one of them at a time runs beside those that compute.
 --
 -- SHARDRT_TEST_JOBS says how many run at once (two for each core, as specs wait much of their time; on GPUs one,
 -- and one under sanitizers),
@@ -13,6 +17,7 @@
 
 local ffi = require "ffi"
 local clock = require("shardrt").clock
+local mpi = require "tests.support.mpi"
 
 ffi.cdef [[
 typedef struct run_usage { long seconds, microseconds, system_seconds, system_microseconds, others[64]; } run_usage;
@@ -23,6 +28,7 @@ extern char **environ;
 ]]
 
 local SHOWN_LINES = 24 -- of a failure's message, where it is told once more
+local PATIENCE = 60 -- seconds that processes of a job wait for one of them
 
 local function setting(name, default)
   local text = os.getenv(name) or ""
@@ -91,7 +97,11 @@ end
 
 ---@class test_spec
 ---@field path string
----@field alone boolean
+---@field name string the path and, of a job, its topology
+---@field job {processes: string, devices: string, options: string}|false false: in one process
+---@field topology string|false of the job
+---@field place "alone"|"together"|"waiting"
+---@field list? table of run_all, which it is started from
 ---@field seconds number how long it takes, as far as that is known
 
 local times_path = build .. "test-times." .. platform
@@ -100,37 +110,55 @@ local function read_times()
   local times, file = {}, io.open(times_path)
   if not file then return times end
   for line in file:lines() do
-    local seconds, path = line:match "^([%d.]+) (.+)$"
-    if path then times[path] = tonumber(seconds) end
+    local seconds, name = line:match "^([%d.]+) (.+)$"
+    if name then times[name] = tonumber(seconds) end
   end
   file:close()
   return times
 end
 
 local function write_times(times)
-  local paths, file = {}, io.open(times_path, "w")
+  local names, file = {}, io.open(times_path, "w")
   if not file then return end -- only the order is lost
-  for path in pairs(times) do paths[#paths + 1] = path end
-  table.sort(paths)
-  for _, path in ipairs(paths) do file:write(("%.1f %s\n"):format(times[path], path)) end
+  for name in pairs(times) do names[#names + 1] = name end
+  table.sort(names)
+  for _, name in ipairs(names) do file:write(("%.1f %s\n"):format(times[name], name)) end
   file:close()
 end
 
----@return test_spec[] specs for the pool, the longest first
----@return test_spec[] specs that run alone
+-- What a spec says of its topologies; one that says nothing runs once, in one process.
+local function jobs_of(path, text)
+  local found = {}
+  for line in text:gmatch "\n%-%- processes:([^\n]*)" do
+    local processes, devices, options = line:match "^ (%d+) x (%d+)(.*)$"
+    if not processes then error(("%s: processes:%s is not like processes: 4 x 2"):format(path, line), 0) end
+    found[#found + 1] = { processes = processes, devices = devices, options = options }
+  end
+  return #found > 0 and found or { false }
+end
+
+---@return table<string, test_spec[]> by their place, the longest first
 local function sort_specs(paths, times)
-  local together, alone = {}, {}
+  local places = { alone = {}, together = {}, waiting = {} }
   for _, path in ipairs(paths) do
     local text = "\n" .. read_all(path)
-    local spec = { path = path, alone = text:find "\n%-%- alone:" ~= nil }
-    spec.seconds = times[path] or tonumber(text:match "\n%-%- long: (%d+)") or 0
-    table.insert(spec.alone and alone or together, spec)
+    for _, job in ipairs(jobs_of(path, text)) do
+      local topology = job and ("%s x %s%s"):format(job.processes, job.devices, job.options)
+      local name = job and path .. " " .. topology or path
+      local spec = { path = path, name = name, job = job, topology = topology }
+      spec.place = text:find "\n%-%- alone:" and "alone" or text:find "\n%-%- waits:" and jobs > 1 and "waiting"
+        or "together"
+      spec.seconds = times[name] or tonumber(text:match "\n%-%- long: (%d+)") or 0
+      table.insert(places[spec.place], spec)
+    end
   end
-  table.sort(together, function(a, b)
-    if a.seconds ~= b.seconds then return a.seconds > b.seconds end
-    return a.path < b.path
-  end)
-  return together, alone
+  for _, specs in pairs(places) do
+    table.sort(specs, function(a, b)
+      if a.seconds ~= b.seconds then return a.seconds > b.seconds end
+      return a.name < b.name
+    end)
+  end
+  return places
 end
 
 ---- a spec
@@ -147,11 +175,16 @@ end
 local function start(spec)
   spec.folder = output_of("mktemp -d /tmp/shardrt-test-XXXXXX"):match "%S+"
   local temporary = jobs > 1 and "TMPDIR=" .. spec.folder or ""
+  local words = ("%s --devices 8"):format(program)
+  if spec.job then
+    words = ("env %s mpirun -n %s %s --timeout %d --devices %s%s"):format(mpi.environment, spec.job.processes, program,
+      PATIENCE, spec.job.devices, spec.job.options)
+  end
   local command = ("%s SHARDRT_TEST_SEED=%d SHARDRT_STANDIN=%s SHARDRT=%s OMPI_MCA_mpi_yield_when_idle=1 %s "
-    .. "exec setpriv --pdeathsig TERM timeout -k 10 %d %s --devices 8 test -o tests/support/output.lua %s >%s/log 2>&1 "
-    .. "</dev/null"):format(temporary, seed, plugin, program, environment, limit, program, spec.path, spec.folder)
-  local pid, words = ffi.new "int[1]", ffi.new("const char *[4]", { "sh", "-c", command })
-  assert(ffi.C.posix_spawnp(pid, "sh", nil, nil, words, ffi.C.environ) == 0, "sh does not start")
+    .. "exec setpriv --pdeathsig TERM timeout -k 10 %d %s test -o tests/support/output.lua %s >%s/log 2>&1 </dev/null")
+    :format(temporary, seed, plugin, program, environment, limit, words, spec.path, spec.folder)
+  local pid, arguments = ffi.new "int[1]", ffi.new("const char *[4]", { "sh", "-c", command })
+  assert(ffi.C.posix_spawnp(pid, "sh", nil, nil, arguments, ffi.C.environ) == 0, "sh does not start")
   spec.began = clock()
   return pid[0]
 end
@@ -175,20 +208,30 @@ local function last_lines(text)
   return table.concat(lines, "\n", math.max(1, #lines - SHOWN_LINES + 1))
 end
 
-local function fail(spec, text) failures[#failures + 1] = ("%s\n  again: %s"):format(text, command_of(spec)) end
+local function fail(spec, text)
+  local where = spec.job and (" (it was in %s)"):format(spec.topology) or ""
+  failures[#failures + 1] = ("%s\n  again: %s%s"):format(text, command_of(spec), where)
+end
 
 -- busted's descriptions of what failed stand behind its line of numbers.
 local function failed_cases(spec, text)
   local begun
+  local told = {} -- without the process: many can say the same
   local function finish()
-    if begun then fail(spec, first_lines(table.concat(begun, "\n"))) end
+    local description = begun and table.concat(begun, "\n")
+    local what = description and description:gsub("^process %d+: ", "")
+    if description and not told[what] then
+      told[what] = true
+      fail(spec, first_lines(description))
+    end
     begun = nil
   end
   for line in (text .. "\n"):gmatch "(.-)\n" do
-    if line:find "^Failure %-> " or line:find "^Error %-> " or line:find "^Pending %-> "
-      or line:find "^the same random cases again: " then
+    local headline = line:gsub("^process %d+: ", "")
+    if headline:find "^Failure %-> " or headline:find "^Error %-> " or headline:find "^Pending %-> "
+      or headline:find "^%d+ success" or line:find "^fails: " or line:find "^the same random cases again: " then
       finish()
-      if line:find "^[FE]" then begun = {} end
+      if headline:find "^[FE]" then begun = {} end
     end
     if begun then begun[#begun + 1] = line end
   end
@@ -197,43 +240,63 @@ end
 
 local function number(text, word) return tonumber(text:match("(%d+) " .. word)) end
 
+-- How many cases failed in other processes of a job only: process 0 counts its own.
+local function failed_elsewhere(text)
+  local seen, count = {}, 0
+  for name in text:gmatch "\nfails: process 0: ([^\n]*)" do seen[name] = true end
+  for name in text:gmatch "\nfails: process %d+: ([^\n]*)" do
+    if not seen[name] then
+      seen[name], count = true, count + 1
+    end
+  end
+  return count
+end
+
 local function finish(spec, status)
-  local text = read_all(spec.folder .. "/log")
+  local text = read_all(spec.folder .. "/log"):gsub("\r", "")
   os.execute(("rm -rf '%s'"):format(spec.folder))
-  local line = text:match "%d+ success[^\n]*pending[^\n]*" or ""
+  local line, after = ("\n" .. text):match "\n(%d+ success[^\n]*pending[^\n]*)(.*)"
+  line = line or ""
   local good, bad = number(line, "success"), (number(line, "failure") or 0) + (number(line, "error") or 0)
-  local pending = number(line, "pending") or 0
+  local pending, elsewhere = number(line, "pending") or 0, spec.job and failed_elsewhere(text) or 0
+  if good then good, bad = good - elsewhere, bad + elsewhere end
   if good and (status == 0) == (bad == 0) then
     totals.passed, totals.failed = totals.passed + good, totals.failed + bad
     totals.skipped = totals.skipped + pending
     local before = #failures
-    if bad > 0 then failed_cases(spec, text:match "%d+ success[^\n]*pending[^\n]*(.*)") end
-    if bad > 0 and #failures == before then fail(spec, spec.path .. "\n" .. last_lines(text)) end
+    if bad > 0 then failed_cases(spec, spec.job and text or after) end
+    if bad > 0 and #failures == before then fail(spec, spec.name .. "\n" .. last_lines(text)) end
   else
     totals.failed = totals.failed + 1
     line = (status == 124 or status == 137) and ("ran past its limit of %d s"):format(limit)
       or ("ended without a result (status %d)"):format(status)
-    fail(spec, ("%s %s; the last it said:\n%s"):format(spec.path, line, last_lines(text)))
+    fail(spec, ("%s %s; the last it said:\n%s"):format(spec.name, line, last_lines(text)))
   end
-  print(("%-42s %s"):format(spec.path, line))
+  print(("%-42s %s"):format(spec.name, line))
   if status ~= 0 or pending > 0 then print(text) end
   io.stdout:flush()
 end
 
--- Runs all, as many at once as may be; notes how long each took.
-local function run_all(specs, at_once, times)
-  local running, count, next_one = {}, 0, 1
+-- Runs all, of each list as many at once as may be; notes how long each took.
+---@param lists {specs: test_spec[], at_once: integer}[]
+local function run_all(lists, times)
+  local running = {}
   local status, usage = ffi.new "int[1]", ffi.new "run_usage"
-  while count > 0 or next_one <= #specs do
-    while count < at_once and next_one <= #specs do
-      running[start(specs[next_one])] = specs[next_one]
-      count, next_one = count + 1, next_one + 1
+  for _, list in ipairs(lists) do list.running, list.started = 0, 0 end
+  while true do
+    for _, list in ipairs(lists) do
+      while list.running < list.at_once and list.started < #list.specs do
+        list.running, list.started = list.running + 1, list.started + 1
+        local spec = list.specs[list.started]
+        running[start(spec)], spec.list = spec, list
+      end
     end
+    if not next(running) then break end
     local pid = ffi.C.wait4(-1, status, 0, usage)
     local spec = running[pid]
     if spec then
-      running[pid], count = nil, count - 1
-      times[spec.path] = clock() - spec.began
+      running[pid], spec.list.running = nil, spec.list.running - 1
+      times[spec.name] = clock() - spec.began
       totals.cpu = totals.cpu + tonumber(usage.seconds + usage.system_seconds)
         + tonumber(usage.microseconds + usage.system_microseconds) / 1e6
       local code, signal = bit.rshift(bit.band(status[0], 0xff00), 8), bit.band(status[0], 0x7f)
@@ -243,13 +306,13 @@ local function run_all(specs, at_once, times)
 end
 
 local times, began = read_times(), clock()
-local together, alone = sort_specs(arg, times)
-run_all(together, jobs, times)
-run_all(alone, 1, times)
+local places = sort_specs(arg, times)
+run_all({ { specs = places.together, at_once = jobs }, { specs = places.waiting, at_once = 1 } }, times)
+run_all({ { specs = places.alone, at_once = 1 } }, times)
 write_times(times)
 
 print(("%d spec%s, %d at once and %d alone, in %.0f s: %.0f s of the cores' time"):format(#arg, #arg == 1 and "" or "s",
-  jobs, #alone, clock() - began, totals.cpu))
+  jobs, #places.alone, clock() - began, totals.cpu))
 for i, text in ipairs(failures) do print(("\n%d of %d that failed: %s"):format(i, #failures, text)) end
 if #failures > 0 then print "" end
 print(("%d passed, %d failed%s"):format(totals.passed, totals.failed,

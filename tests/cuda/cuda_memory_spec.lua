@@ -1,3 +1,4 @@
+-- long: 35 s
 -- Where a GPU has no memory left, what a recipe does not need any more is given back, wherever that is found: on the
 -- stand-in of tests/standin, with little memory, or with allocations that are refused.
 

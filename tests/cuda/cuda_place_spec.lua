@@ -1,3 +1,4 @@
+-- long: 15 s
 -- Elements that change places on GPUs: the kernels of runtime/compute/cuda/{place,take,buckets}.cu and regroup, on the
 -- stand-in of tests/standin, beside what the host makes of the same.
 

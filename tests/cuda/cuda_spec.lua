@@ -1,4 +1,4 @@
--- long: 21 s
+-- long: 35 s
 -- The plug-in's own logic (runtime/device/cuda.c, pinned.c) on the stand-in of CUDA's runtime: which GPUs are whose,
 -- what comes before what, who holds memory, what is said when calls fail; and how shardrt takes what is there and what
 -- is not.

@@ -1,4 +1,4 @@
--- long: 26 s
+-- long: 45 s
 -- Reductions, products of matrices and moved elements, through C, against plain Lua: every shard of a result is worked
 -- out here from the same shard of the operands.
 

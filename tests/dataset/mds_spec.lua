@@ -1,4 +1,3 @@
--- long: 20 s
 -- Folders of MDS shards as MosaicML's Streaming writes them (tests/data/write_mds.py): read back column by column;
 -- damaged, cut and lying ones; compressed ones; many processes; running out of memory.
 

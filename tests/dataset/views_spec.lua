@@ -1,3 +1,4 @@
+-- long: 20 s
 -- Ragged fields, token files, and the views that choose samples: what they give, against plain Lua; what they refuse.
 
 local ffi = require "ffi"

@@ -1,4 +1,5 @@
 -- long: 48 s
+-- waits: for processes that do not come.
 -- How a job ends when something goes wrong in it: at once, in every process, with one message and a status.
 
 local mpi = require "tests.support.mpi"

@@ -1,4 +1,5 @@
--- long: 27 s
+-- long: 35 s
+-- waits: for launchers, more than it computes.
 -- What launchers leave in the environment: a process that should not be alone, one that may be, and its cores.
 
 local files = require "tests.support.files"

@@ -1,3 +1,5 @@
+-- long: 30 s
+-- waits: for jobs that are killed and begin anew.
 -- `shardrt run --restarts`: what becomes of a job that dies, and what is said of it.
 
 local files = require "tests.support.files"

@@ -1,4 +1,4 @@
--- long: 35 s
+-- long: 20 s
 -- `shardrt plan`: what every process of a job would read, without the job.
 
 local mpi = require "tests.support.mpi"

@@ -1,3 +1,4 @@
+-- long: 15 s
 -- The loader in one process with several devices: what it gives, against a plain Lua oracle; its words; its errors.
 
 local cjson = require "cjson"

@@ -1,3 +1,5 @@
+-- long: 30 s
+-- waits: for lines that come by the clock.
 -- --progress: one line that is drawn again and again on a terminal, and makes way for whatever else is printed.
 
 local files = require "tests.support.files"

@@ -1,3 +1,4 @@
+-- long: 15 s
 -- Mistakes with shardrt.numpy: each is an error that begins with the recipe's line and says what is so and what would
 -- work. Plans of recipes that compute. Processes that compute different things.
 

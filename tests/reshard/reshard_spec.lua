@@ -1,4 +1,4 @@
--- long: 45 s
+-- long: 20 s
 -- Resharding: the right content whatever the layouts, the least of memory and of moving, and every mistake found. What
 -- is planned is in reshard_plan_spec.lua.
 
@@ -267,26 +267,6 @@ describe("a reshard_plan", function()
 end)
 
 describe("between processes, resharding", function()
-  for _, topology in ipairs { { 2, 4 }, { 4, 2 }, { 8, 1 } } do
-    it(("%d x %d puts every element where it belongs, whatever the layouts"):format(unpack(topology)), function()
-      run(([[
-        local seed = %d
-        moves.random(seed, 60)
-        moves.random(seed + 1, 20, { staging_bytes = 16 }) -- two elements at a time, or one
-        moves.random(seed + 2, 20, { staging_bytes = 1000, donate = true })
-      ]]):format(require "tests.support.seed"), { processes = topology[1], devices = topology[2] })
-    end)
-  end
-
-  it("takes every dtype", function()
-    run [[
-      for _, dtype in ipairs(moves.dtypes) do
-        local value = moves.value({ 16, 8 }, dtype, 3)
-        moves.holds(shardrt.reshard(shardrt.device_put(value, on "x"), on(nil, "x")), value, dtype)
-      end
-    ]]
-  end)
-
   it("moves large arrays in pieces, with and without staging, on threads", function()
     run([[
       local value = moves.value({ 1024, 3 * 1024 }, "float32", 1) -- 12 MiB
@@ -307,16 +287,6 @@ describe("between processes, resharding", function()
     ]], { processes = 2, devices = 4 })
   end)
 
-  it("moves what the plan says", function()
-    run [[
-      local x = shardrt.device_put(moves.value({ 16, 8 }, "float32", 1), on "x")
-      local plan = shardrt.reshard_plan(x.shape, x.dtype, x.sharding, on(nil, "x"))
-      assert(plan:bytes_received() == 96 and plan:bytes_sent() == 96 and plan:bytes_copied() == 32)
-      for p = 0, 3 do assert(plan:bytes_received(p) == 96) end
-      assert(tostring(plan):find("process " .. me .. " receives 96 bytes, sends 96, copies 32", 1, true))
-    ]]
-  end)
-
   measures("needs the new shards and the staging, and no more", function()
     run([[
       local mib = 2 ^ 20
@@ -335,12 +305,10 @@ describe("between processes, resharding", function()
     ]], { processes = 2, devices = 4 })
   end)
 
-  it("is exact about who calls what: another shape, spec, array, word, or nothing", function()
+  it("says once for all who calls something else, or nothing", function() -- what else: reshard_processes_spec.lua
     local start = [[
       local x = shardrt.device_put(moves.value({ 16, 8 }, "int32", 1), on "x")
-      local twin = shardrt.device_put(moves.value({ 16, 8 }, "int32", 2), on "x")
       local wide = shardrt.device_put(moves.value({ 16, 16 }, "int32", 2), on "x")
-      local real = shardrt.device_put(moves.value({ 16, 8 }, "float32", 1), on "x")
       local result
       if me == 2 then
         %s
@@ -351,65 +319,38 @@ describe("between processes, resharding", function()
     ]]
     local others = {
       ['shardrt.reshard(wide, on(nil, "x"))'] = "process 2: reshard of int32 {16, 16}",
-      ['shardrt.reshard(real, on(nil, "x"))'] = "process 2: reshard of float32 {16, 8}",
-      ['shardrt.reshard(x, on())'] = "process 2: reshard of int32 {16, 8}",
-      ['shardrt.reshard(twin, on(nil, "x"))'] = "process 2: reshard of int32 {16, 8}, array 2",
-      ['shardrt.reshard(x, on(nil, "x"), { staging_bytes = 1000 })'] = "process 2: reshard of int32 {16, 8}",
-      ["shardrt.process_allgather(x)"] = "process 2: process_allgather of int32 {16, 8}",
-      ["shardrt.process_allgather(1)"] = "process 2: process_allgather of float64 {}",
-      ["shardrt.device_put(moves.value({ 16, 8 }, 'int32', 1), on 'x')"] = "process 2: ",
       ["return"] = "process 2: the end of the recipe",
     }
     for call, said in pairs(others) do
       for _, check in ipairs { "off", "all" } do
-        if check == "all" or not call:find("device_put", 1, true) then
-          local result = run(start:format("do " .. call .. " end"), { options = { "--check", check }, fails = true })
-          assert.equal(1, result.status, call)
-          contains(result.stderr, "all 4 processes: ")
-          contains(result.stderr, "the processes do different things")
-          contains(result.stderr, "processes 0, 1, 3: reshard of int32 {16, 8}, array 1, on NamedSharding")
-          contains(result.stderr, said)
-          contains(result.stderr, line(9):sub(1, -3))
-          if call ~= "return" then contains(result.stderr, line(7):sub(1, -3)) end
-          assert.equal(1, times(result.output, "different things"), result.output)
-        end
+        local result = run(start:format("do " .. call .. " end"), { options = { "--check", check }, fails = true })
+        assert.equal(1, result.status, call)
+        contains(result.stderr, "all 4 processes: ")
+        contains(result.stderr, "the processes do different things")
+        contains(result.stderr, "processes 0, 1, 3: reshard of int32 {16, 8}, array 1, on NamedSharding")
+        contains(result.stderr, said)
+        contains(result.stderr, line(7):sub(1, -3))
+        if call ~= "return" then contains(result.stderr, line(5):sub(1, -3)) end
+        assert.equal(1, times(result.output, "different things"), result.output)
       end
     end
-  end)
-
-  it("frees what it took when memory runs out, at every allocation", function()
-    run([[
-      local value = moves.value({ 16, 8 }, "int32", 1)
-      local x, to = shardrt.device_put(value, on "x"), on(nil, "x")
-      local out, n, code = ffi.new "shardrt_array *[1]", 0, nil
-      repeat
-        n = n + 1
-        C.shardrt_alloc_fail_at(n)
-        code = C.shardrt_reshard(current.job, x.handle, to.handle, nil, out)
-        C.shardrt_alloc_fail_at(0)
-        assert(code == 0 or code == C.SHARDRT_ENOMEM, ffi.string(C.shardrt_error_message()))
-        -- On devices, what fails once messages are on their way is final (cuda_reshard_spec.lua).
-      until code == 0 or n == 20 and shardrt.devices()[1].platform ~= "host"
-      assert(n > 10)
-      if code == 0 then C.shardrt_array_free(out[0]) end
-      moves.holds(shardrt.reshard(x, to), value, "after all")
-    ]], { processes = 2 })
   end)
 end)
 
 describe("JAX's cases", function()
-  -- With as many processes and devices as a case has; one job for all cases of a kind.
+  -- With as many processes and devices as a case has; one job for all cases of a kind. These run elsewhere:
+  local is_elsewhere = { ["4 x 2"] = true, ["2 x 4"] = true, ["8 x 1"] = true } -- in reshard_processes_spec.lua
   local kinds, list = {}, {}
   for _, case in ipairs(require("tests.support.golden").cases "reshard.json") do
     local kind = case.process_count .. " x " .. case.devices_per_process
     if not kinds[kind] then
-      kinds[kind] = { processes = case.process_count, devices = case.devices_per_process }
+      kinds[kind] = { processes = case.process_count > 1 and case.process_count, devices = case.devices_per_process }
       list[#list + 1] = kind
     end
   end
   assert(#list > 0)
   for _, kind in ipairs(list) do
-    if kinds[kind].processes <= 8 then
+    if (kinds[kind].processes or 1) <= 8 and not is_elsewhere[kind] then
       it("come out right with " .. kind, function()
         local result = run([[
           local layout = require "tests.support.layout"

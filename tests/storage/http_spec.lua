@@ -1,4 +1,5 @@
--- long: 120 s
+-- long: 130 s
+-- waits: for servers that fail to be given up.
 -- Files on servers: every format from nginx as from the file, by one process and by four that share a cache folder;
 -- the cache's limit, kills, damage in the cache; and a server that fails in every way that it can.
 

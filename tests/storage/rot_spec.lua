@@ -1,4 +1,4 @@
--- long: 40 s
+-- long: 15 s
 -- Bits that flip in files after their index was made, with the files' times as they were: under `verify = true` none of
 -- them is read without an error, in any format. What is noted on the way, and joined by jobs and processes; the command
 -- `shardrt index`.

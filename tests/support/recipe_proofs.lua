@@ -1,5 +1,5 @@
 -- What recipes promise, proved while they run: each proof is Lua text for one recipe that watches the words which it
--- calls, and looks at all that went through them once the recipe has ended. recipes_spec runs them in every topology.
+-- calls, and looks at all that went through them once the recipe has ended. recipe_proofs_spec.lua runs them in jobs.
 
 local proofs = {}
 

@@ -1,4 +1,4 @@
--- long: 50 s
+-- long: 25 s
 -- The network of the recipes mlp_data_parallel and mlp_tensor_parallel against JAX's figures (golden/mlp.json): what it
 -- begins with, the losses of 30 steps and the first gradient, in every layout, on one process or several.
 

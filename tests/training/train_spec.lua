@@ -1,3 +1,4 @@
+-- long: 20 s
 -- Training on Fashion-MNIST: the same losses on any number of processes and devices, also where a job stops in the
 -- middle and another goes on from its checkpoint.
 
