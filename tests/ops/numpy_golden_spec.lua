@@ -14,7 +14,8 @@ local function expected()
     end
   end
   local left_out = golden.own and 8 or 0
-  return ("looked at %d cases, of which %d have one layout in JAX; left out %d\n"):format(cases - left_out, agreed, left_out)
+  return ("looked at %d cases, of which %d have one layout in JAX; left out %d\n"):format(cases - left_out, agreed,
+    left_out)
 end
 
 describe("shardrt.numpy, as JAX", function()
