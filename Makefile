@@ -51,7 +51,7 @@ export PRTE_MCA_rmaps_default_mapping_policy=slot:oversubscribe
 
 include make/packages.mk make/cuda.mk tests/standin/standin.mk tests/fuzz/fuzz.mk tests/bench/bench.mk
 
-.PHONY: all demo test specs soak asan tsan lint install clean
+.PHONY: all demo test specs soak asan tsan lint install install-docs clean
 .DELETE_ON_ERROR:
 
 all: $(BUILD)/shardrt $(if $(CUDA_MISSING)$(SANITIZE),,$(BUILD)/shardrt-cuda.so)
@@ -135,7 +135,7 @@ lint: deps-lint
 	luacheck -q lua recipes tests
 
 # What was built, as it is: whoever installs, often root, may have another toolkit or none.
-install: $(BUILD)/shardrt $(BUILD)/include/shardrt.h $(if $(CUDA_MISSING)$(wildcard $(BUILD)/shardrt-cuda.so),,$(BUILD)/shardrt-cuda.so)
+install: install-docs $(BUILD)/shardrt $(BUILD)/include/shardrt.h $(if $(CUDA_MISSING)$(wildcard $(BUILD)/shardrt-cuda.so),,$(BUILD)/shardrt-cuda.so)
 	@[ ! -e $(BUILD)/shardrt-cuda.so ] || [ -z "$$(find $(PLUGIN) $(KERNELS) -newer $(BUILD)/shardrt-cuda.so)" ] || { \
 	  echo "$(BUILD)/shardrt-cuda.so is older than what it is made of: \`make cuda\` makes it anew"; exit 1; }
 	install -D -m 755 $(BUILD)/shardrt $(DESTDIR)$(PREFIX)/bin/shardrt
@@ -144,6 +144,11 @@ install: $(BUILD)/shardrt $(BUILD)/include/shardrt.h $(if $(CUDA_MISSING)$(wildc
 	install -D -m 644 $(BUILD)/include/shardrt.h $(DESTDIR)$(PREFIX)/include/shardrt.h
 	install -D -m 644 runtime/shardrt.1 $(DESTDIR)$(PREFIX)/share/man/man1/shardrt.1
 	cd lua && find shardrt -name '*.lua' -exec install -D -m 644 {} $(abspath $(DESTDIR)$(PREFIX))/share/shardrt/lua/{} \; # for editors
+# The documents lie to each other as in the tree, so that their links lead on.
+install-docs: $(BUILD)/include/shardrt.h
+	for file in README.md CONTRIBUTING.md LICENSE runtime/README.md $$(find docs recipes -type f); do \
+	  install -D -m 644 $$file $(DESTDIR)$(PREFIX)/share/doc/shardrt/$$file || exit 1; done
+	install -D -m 644 $< $(DESTDIR)$(PREFIX)/share/doc/shardrt/runtime/shardrt.h
 
 clean:
 	rm -rf $(BUILD) $(addprefix $(BUILD)-,test asan tsan fuzz lint)

@@ -1,11 +1,12 @@
--- JAX's reference answers: tests/golden/README.md says what stands in each file. SHARDRT_GOLDEN names another folder of
--- such files.
+-- JAX's reference answers: tests/golden/README.md describes each file. SHARDRT_GOLDEN names another folder of such
+-- files, for example one that tests/golden/make.py made.
 
 local cjson = require "cjson"
 
 local golden = {}
 
 golden.folder = os.getenv "SHARDRT_GOLDEN" or "tests/golden"
+golden.own = golden.folder == "tests/golden" -- the files of the tree: their cases are known
 
 --- The cases of one file, as a list (null is cjson.null).
 ---@param name string

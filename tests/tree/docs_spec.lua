@@ -151,6 +151,27 @@ describe("a document's", function()
     assert.is_true(count > 50)
   end)
 
+  it("links lead on where it is installed, with every document and recipe", function()
+    local prefix = mpi.folder()
+    local command = "env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL -u BUILD -u ASSERTS make install-docs PREFIX=/usr "
+      .. "BUILD=%s/build DESTDIR=%s >%s/log 2>&1"
+    assert.equal(0, os.execute(command:format(prefix, prefix, prefix)), slurp(prefix .. "/log"))
+    local there, count = prefix .. "/usr/share/doc/shardrt/", 0
+    for _, path in ipairs(lines_of "find README.md CONTRIBUTING.md LICENSE docs recipes -type f") do
+      assert.equal(slurp(path), slurp(there .. path))
+    end
+    for _, path in ipairs(lines_of("find " .. there .. " -name '*.md'")) do
+      local document = documents.read(path)
+      for _, target in ipairs(documents.links(document)) do
+        local file = target:match "^[^#]*"
+        assert.equal(0, os.execute(("test -e '%s'"):format(document.folder .. file)), path .. " links to " .. target)
+        count = count + 1
+      end
+    end
+    mpi.remove(prefix)
+    assert.is_true(count > 50)
+  end)
+
   it("paths of the tree are there", function()
     local folders = {}
     for _, path in ipairs(lines_of "ls -d */") do folders[path:sub(1, -2)] = "" end
