@@ -205,8 +205,8 @@ static void fingerprint_shards(const shardrt_array *array, uint64_t *out, int64_
 
 /* Each device works out those of its own memory, all at the same time. */
 static int fingerprint_devices(const char *name, const shardrt_array *array, uint64_t *pinned,
-                               accelerator_event **ends) {
-  const accelerator *a = accelerator_get();
+                               struct accelerator_event **ends) {
+  const struct accelerator *a = accelerator_get();
   const size_t bytes = shardrt_array_shard_bytes(array);
   const int64_t count = shardrt_array_shard_count(array), start = trace_begin();
   int code = SHARDRT_OK;
@@ -225,11 +225,11 @@ static int fingerprint_devices(const char *name, const shardrt_array *array, uin
 }
 
 static int fetch_fingerprints(const char *name, const shardrt_array *array, uint64_t *out) {
-  const accelerator *a = accelerator_get();
+  const struct accelerator *a = accelerator_get();
   const size_t count = (size_t)shardrt_array_shard_count(array);
   if (count == 0) return SHARDRT_OK;
   void *pinned = NULL;
-  accelerator_event **ends = alloc_zeros(count, sizeof(void *));
+  struct accelerator_event **ends = alloc_zeros(count, sizeof(void *));
   int code = ends == NULL ? ALLOC_FAILED : a->memory->allocate_pinned(count * sizeof *out, &pinned);
   if (code == SHARDRT_OK) code = fingerprint_devices(name, array, pinned, ends);
   if (code == SHARDRT_OK) { /* else what failed may still write there: it is given up */

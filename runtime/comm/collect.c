@@ -6,9 +6,9 @@
 
 /* One message at a time is under way. */
 struct collection {
-  const collect *c;
-  const comm_transport *transport;
-  comm_link *link;
+  const struct collect *c;
+  const struct comm_transport *transport;
+  struct comm_link *link;
   bool under_way;
   int32_t from;  /* process 0: the one that tells now, */
   int32_t count; /* of so many */
@@ -25,7 +25,7 @@ static int collect_end_message(struct collection *self, bool *ended) {
 
 static int collect_receive_step(void *context, bool *done, bool *moved) {
   struct collection *self = context;
-  collect_room *room = self->c->room;
+  struct collect_room *room = self->c->room;
   if (self->under_way) {
     int code = collect_end_message(self, moved);
     if (code < 0 || !*moved) return code;
@@ -42,7 +42,7 @@ static int collect_receive_step(void *context, bool *done, bool *moved) {
 
 static int collect_send_step(void *context, bool *done, bool *moved) {
   struct collection *self = context;
-  collect_room *room = self->c->room;
+  struct collect_room *room = self->c->room;
   if (self->under_way) {
     int code = collect_end_message(self, moved);
     if (code < 0 || !*moved) return code;
@@ -59,8 +59,8 @@ static void collect_awaits(const void *context, bool *processes) {
   processes[((const struct collection *)context)->from] = true; /* 0 in those that send */
 }
 
-int collect_run(shardrt_job *job, const collect *c, const char *what) {
-  collective *m = job_collective(job);
+int collect_run(shardrt_job *job, const struct collect *c, const char *what) {
+  struct collective *m = job_collective(job);
   struct collection self = {.c = c, .transport = m->transport, .link = m->link, .count = m->count};
   const bool receives = m->index == 0;
   if (receives) {
@@ -68,7 +68,7 @@ int collect_run(shardrt_job *job, const collect *c, const char *what) {
       c->take(c->context, c->room->piece, c->room->bytes);
     self.from = 1;
   }
-  const collective_work work = {
+  const struct collective_work work = {
       .step = receives ? collect_receive_step : collect_send_step, .awaits = collect_awaits, .context = &self};
   return collective_until(m, &work, what, sizeof *c->room);
 }

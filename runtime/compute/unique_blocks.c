@@ -79,7 +79,7 @@ static void zeros_task(void *context, int64_t block) {
 }
 
 int unique_blocks_zero(const struct unique_blocks *self, shardrt_array *out) {
-  const accelerator *a = accelerator_get();
+  const struct accelerator *a = accelerator_get();
   struct zeros zeros = {self, out};
   int code = SHARDRT_OK;
   if (a == NULL) work_spread(zeros_task, &zeros, self->count);

@@ -12,14 +12,14 @@ enum { SMALLEST = 12 /* 2^12 bytes */, STEPS = 4, SIZES = (48 - SMALLEST) * STEP
 #define KEPT ((size_t)1 << 30) /* at most so many bytes wait for reuse */
 
 /* In the memory of a block that waits. */
-typedef struct waiting {
+struct waiting {
   struct waiting *next;
-} waiting;
+};
 
 static struct {
   pthread_mutex_t lock;
   size_t bytes; /* that wait */
-  waiting *first[SIZES];
+  struct waiting *first[SIZES];
 } self = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static size_t bytes_of(int size) {
@@ -35,7 +35,7 @@ static int size_for(size_t bytes) {
 
 static void *take(int size) {
   pthread_mutex_lock(&self.lock);
-  waiting *block = self.first[size];
+  struct waiting *block = self.first[size];
   if (block != NULL) {
     self.first[size] = block->next;
     self.bytes -= bytes_of(size);
@@ -68,7 +68,7 @@ void pinned_free(void *data, size_t bytes) {
   pthread_mutex_lock(&self.lock);
   const bool keep = self.bytes + bytes_of(size) <= KEPT;
   if (keep) {
-    waiting *block = data;
+    struct waiting *block = data;
     block->next = self.first[size];
     self.first[size] = block;
     self.bytes += bytes_of(size);

@@ -90,7 +90,7 @@ static int set_upload_plan(struct upload_plan *self) {
 
 int upload_plan_new(const struct plan *plan, struct upload_plan **out) {
   *out = NULL;
-  const accelerator *a = accelerator_get();
+  const struct accelerator *a = accelerator_get();
   if (a == NULL) return SHARDRT_OK;
   struct upload_plan *made = alloc_zeros(1, sizeof *made);
   if (made == NULL) return ALLOC_FAILED;
@@ -133,7 +133,7 @@ int upload_set(struct upload *self, const struct upload_plan *plan) {
 }
 
 static void free_events(const struct upload_plan *plan, struct upload_line *line) {
-  accelerator_event **const events[] = {&line->begin, &line->copied, &line->ready, &line->asked, &line->given};
+  struct accelerator_event **const events[] = {&line->begin, &line->copied, &line->ready, &line->asked, &line->given};
   for (size_t i = 0; i < sizeof events / sizeof *events; i++) {
     plan->a->streams->event_free(*events[i]);
     *events[i] = NULL;
@@ -222,7 +222,7 @@ int upload_start(struct upload *self, shardrt_buffer *const *blocks, bool finger
 }
 
 /* When all that is on IN for this has ended; made only now, where starting it failed. */
-static int end_of(const struct upload *self, int32_t d, accelerator_event **out) {
+static int end_of(const struct upload *self, int32_t d, struct accelerator_event **out) {
   struct upload_line *line = &self->lines[d];
   int code = SHARDRT_OK;
   if (line->ready == NULL && line->copied == NULL)
@@ -232,9 +232,9 @@ static int end_of(const struct upload *self, int32_t d, accelerator_event **out)
 }
 
 static int hand_over_line(struct upload *self, int32_t d) {
-  const accelerator *a = self->plan->a;
+  const struct accelerator *a = self->plan->a;
   struct upload_line *line = &self->lines[d];
-  accelerator_event *end;
+  struct accelerator_event *end;
   int code = end_of(self, d, &end);
   if (code == SHARDRT_OK) code = a->streams->mark(d, ACCELERATOR_MAIN, &line->asked);
   if (code == SHARDRT_OK) code = a->streams->wait(d, ACCELERATOR_MAIN, end);
@@ -255,7 +255,7 @@ int upload_fingerprints(struct upload *self, int32_t f, uint64_t *out) {
   const struct upload_plan *plan = self->plan;
   const int64_t first = plan->first_shard[f], count = shardrt_array_shard_count(plan->plan->fields[f].like);
   for (int64_t i = 0; i < count; i++) {
-    accelerator_event *end;
+    struct accelerator_event *end;
     int code = end_of(self, plan->shards[first + i].device, &end);
     if (code == SHARDRT_OK) code = plan->a->streams->finish(end);
     if (code != SHARDRT_OK) return add_context(self, &plan->shards[first + i], code);
@@ -278,8 +278,8 @@ bool upload_is_under_way(const struct upload *self) {
 }
 
 static int land_line(struct upload *self, int32_t d, bool wait, bool *landed) {
-  const accelerator *a = self->plan->a;
-  accelerator_event *end = self->lines[d].given;
+  const struct accelerator *a = self->plan->a;
+  struct accelerator_event *end = self->lines[d].given;
   int code = end == NULL ? end_of(self, d, &end) : SHARDRT_OK;
   *landed = true;
   if (code == SHARDRT_OK) code = wait ? a->streams->finish(end) : a->streams->reached(end, landed);
@@ -288,7 +288,7 @@ static int land_line(struct upload *self, int32_t d, bool wait, bool *landed) {
 
 /* The longest of the devices' times. */
 static int add_times(const struct upload *self, struct upload_stats *stats) {
-  const accelerator *a = self->plan->a;
+  const struct accelerator *a = self->plan->a;
   double seconds = 0, waited = 0;
   for (int32_t d = 0; d < self->plan->ndevices; d++) {
     const struct upload_line *line = &self->lines[d];
@@ -338,7 +338,7 @@ int upload_land(struct upload *self, bool wait, struct upload_stats *stats, bool
 bool upload_end(struct upload *self) {
   int code = SHARDRT_OK;
   for (int32_t d = 0; self->plan != NULL && d < self->plan->ndevices && code == SHARDRT_OK; d++) {
-    accelerator_event *end;
+    struct accelerator_event *end;
     if (!self->lines[d].used) continue;
     code = end_of(self, d, &end);
     if (code == SHARDRT_OK) code = self->plan->a->streams->finish(end);

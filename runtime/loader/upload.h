@@ -23,7 +23,7 @@ struct upload_shard {
 
 /* What goes where, the same for all batches. */
 struct upload_plan {
-  const accelerator *a;
+  const struct accelerator *a;
   const struct plan *plan;
   int64_t nshards;
   struct upload_shard *shards; /* field after field, as the fields' arrays have them */
@@ -49,9 +49,9 @@ size_t upload_counted(const struct upload_plan *self);
  * that is NULL, `copied`) is reached; where both are NULL that is not known yet. */
 struct upload_line {
   bool used;
-  accelerator_event *begin, *copied; /* marks around the copies */
-  accelerator_event *ready;          /* fingerprints have been taken, too; NULL: none are */
-  accelerator_event *asked, *given;  /* marks on MAIN, around its waiting for that; NULL: not handed over */
+  struct accelerator_event *begin, *copied; /* marks around the copies */
+  struct accelerator_event *ready;          /* fingerprints have been taken, too; NULL: none are */
+  struct accelerator_event *asked, *given;  /* marks on MAIN, around its waiting for that; NULL: not handed over */
 };
 
 /* The upload of one batch. */

@@ -11,15 +11,15 @@
 
 /* Of the process: memory that its arrays have outlives no device, whichever job they are of. */
 static struct {
-  const accelerator *opened; /* NULL: the host's */
-  int32_t jobs;              /* that have opened it */
+  const struct accelerator *opened; /* NULL: the host's */
+  int32_t jobs;                     /* that have opened it */
   int32_t devices;
   size_t memory; /* of its devices' GPUs */
 } self;
 
 static _Thread_local void (*reclaim)(void);
 
-const accelerator *accelerator_get(void) {
+const struct accelerator *accelerator_get(void) {
   return self.opened;
 }
 
@@ -61,7 +61,7 @@ static int no_plugin(void) {
 }
 
 /* What the plug-in offers. NULL with the message set. It stays loaded. */
-static const accelerator *load_plugin(const char *path) {
+static const struct accelerator *load_plugin(const char *path) {
   void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   if (library == NULL) {
     error_set(SHARDRT_EINVAL, "the CUDA plug-in cannot be loaded: %s", dlerror());
@@ -69,7 +69,7 @@ static const accelerator *load_plugin(const char *path) {
   }
   accelerator_plugin *plugin;
   *(void **)&plugin = dlsym(library, "shardrt_accelerator"); /* as POSIX says for functions */
-  const accelerator *found = plugin == NULL ? NULL : plugin();
+  const struct accelerator *found = plugin == NULL ? NULL : plugin();
   if (found != NULL && found->version == ACCELERATOR_VERSION) return found;
   error_set(
       SHARDRT_EINVAL,
@@ -79,9 +79,9 @@ static const accelerator *load_plugin(const char *path) {
   return NULL;
 }
 
-int accelerator_find(const char *name, accelerator_finding *out) {
+int accelerator_find(const char *name, struct accelerator_finding *out) {
   const bool automatic = name == NULL || name[0] == '\0' || strcmp(name, "auto") == 0;
-  *out = (accelerator_finding){.found = NULL};
+  *out = (struct accelerator_finding){.found = NULL};
   if (!automatic && strcmp(name, "host") == 0) return SHARDRT_OK;
   if (!automatic && strcmp(name, "cuda") != 0)
     return error_set(SHARDRT_EINVAL, "there is no platform \"%s\"; it is host, cuda or auto", name);
@@ -92,7 +92,7 @@ int accelerator_find(const char *name, accelerator_finding *out) {
     snprintf(path, sizeof path, "%s%s", strchr(named, '/') == NULL ? "./" : "", named);
   else if (!find_plugin(path, sizeof path))
     return automatic ? SHARDRT_OK : no_plugin();
-  const accelerator *loaded = load_plugin(path);
+  const struct accelerator *loaded = load_plugin(path);
   if (loaded == NULL && is_named) return error_prefix(SHARDRT_EINVAL, "SHARDRT_CUDA_PLUGIN");
   if (loaded == NULL && !automatic) return SHARDRT_EINVAL;
   if (loaded == NULL)
@@ -108,7 +108,7 @@ int accelerator_find(const char *name, accelerator_finding *out) {
 }
 
 /* For a job that is opened while another is. */
-static int join_devices(const accelerator *found, const accelerator_wanted *wanted, int32_t *devices) {
+static int join_devices(const struct accelerator *found, const struct accelerator_wanted *wanted, int32_t *devices) {
   if (found != self.opened)
     return error_set(SHARDRT_EINVAL, "this process is in a job with devices of platform %s, and can have no others yet",
                      accelerator_name());
@@ -120,7 +120,7 @@ static int join_devices(const accelerator *found, const accelerator_wanted *want
   return SHARDRT_OK;
 }
 
-int accelerator_open(const accelerator *found, const accelerator_wanted *wanted, int32_t *devices) {
+int accelerator_open(const struct accelerator *found, const struct accelerator_wanted *wanted, int32_t *devices) {
   if (self.jobs > 0) return join_devices(found, wanted, devices);
   *devices = wanted->devices > 0 ? wanted->devices : 1;
   int code = found == NULL ? SHARDRT_OK : found->open(wanted, devices);
@@ -130,7 +130,7 @@ int accelerator_open(const accelerator *found, const accelerator_wanted *wanted,
   self.devices = *devices;
   self.memory = 0;
   for (int32_t d = 0; found != NULL && d < *devices; d++) {
-    accelerator_info info;
+    struct accelerator_info info;
     if (found->describe(d, &info) == SHARDRT_OK) self.memory += info.memory / (size_t)info.shared;
   }
   return SHARDRT_OK;

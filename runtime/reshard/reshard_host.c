@@ -14,15 +14,15 @@ enum { ALONE = 2 << 20 /* bytes up to which waking threads costs more than it sa
 
 /* The distinct blocks that this process holds of an array, which may have no buffers yet. What devices hold of it is
  * nowhere yet (borrow_blocks). */
-static int list_blocks(host_blocks *side, const shardrt_array *array, const struct block_grid *grid) {
+static int list_blocks(struct host_blocks *side, const shardrt_array *array, const struct block_grid *grid) {
   const int64_t shards = shardrt_array_shard_count(array);
-  *side = (host_blocks){.items = alloc_array((size_t)shards, sizeof *side->items)};
+  *side = (struct host_blocks){.items = alloc_array((size_t)shards, sizeof *side->items)};
   if (side->items == NULL) return ALLOC_FAILED;
   for (int64_t i = 0; i < shards; i++) {
     const shardrt_shard *shard = shardrt_array_shard(array, i);
     if (shard->block != side->count) continue; /* they are numbered by first appearance */
     const shardrt_buffer *buffer = shardrt_array_buffer(array, i);
-    side->items[side->count++] = (host_block){
+    side->items[side->count++] = (struct host_block){
         .number = sharding_block(shardrt_array_sharding(array), grid, shard->position, NULL),
         .local = shard->block,
         .data = buffer == NULL ? NULL : shardrt_buffer_data(buffer),
@@ -41,7 +41,7 @@ static shardrt_buffer *block_buffer(const shardrt_array *array, const struct blo
 }
 
 /* Brings what devices hold of an array's blocks to the host: all are on their way before the first is waited for. */
-static int borrow_blocks(host_blocks *side, const shardrt_array *array, const struct block_grid *grid,
+static int borrow_blocks(struct host_blocks *side, const shardrt_array *array, const struct block_grid *grid,
                          int64_t *borrowed) {
   int code = SHARDRT_OK;
   for (int64_t b = 0; b < side->count && code == SHARDRT_OK; b++) {
@@ -56,14 +56,14 @@ static int borrow_blocks(host_blocks *side, const shardrt_array *array, const st
   return code;
 }
 
-static void return_blocks(const host_blocks *side, const shardrt_array *array, const struct block_grid *grid,
+static void return_blocks(const struct host_blocks *side, const shardrt_array *array, const struct block_grid *grid,
                           int64_t borrowed) {
   for (int64_t b = 0; b < borrowed; b++) buffer_return(block_buffer(array, grid, side->items[b].number));
 }
 
 /* For each new block, by its local number, the old buffer that holds just the same, with a count; returns how many
  * of those wanted have none. */
-static int64_t share_blocks(const reshard *r, const host_blocks *wanted, shardrt_buffer **buffers) {
+static int64_t share_blocks(const struct reshard *r, const struct host_blocks *wanted, shardrt_buffer **buffers) {
   const shardrt_route *route = r->route;
   const struct route_moves *copies = &route->copies;
   int64_t missing = wanted->count;
@@ -80,7 +80,7 @@ static int64_t share_blocks(const reshard *r, const host_blocks *wanted, shardrt
 }
 
 /* Fresh buffers for new blocks, all or nothing. */
-static int allocate_blocks(const reshard *r, size_t bytes, int64_t count, shardrt_buffer **out) {
+static int allocate_blocks(const struct reshard *r, size_t bytes, int64_t count, shardrt_buffer **out) {
   const bool messages = r->route->sends.count + r->route->receives.count > 0;
   if (r->pool == NULL) return move_cache_blocks(r->cache, bytes, count, messages ? 0 : reshard_staging(r), out);
   int code = SHARDRT_OK;
@@ -95,7 +95,7 @@ static int allocate_blocks(const reshard *r, size_t bytes, int64_t count, shardr
 }
 
 /* Gives the new array its buffers, shared and fresh ones, and their places to `wanted`. */
-static int make_blocks(const reshard *r, shardrt_array *made, host_blocks *wanted) {
+static int make_blocks(const struct reshard *r, shardrt_array *made, struct host_blocks *wanted) {
   shardrt_buffer **fresh = alloc_zeros((size_t)wanted->count, 2 * sizeof(shardrt_buffer *));
   if (fresh == NULL) return ALLOC_FAILED;
   shardrt_buffer **buffers = fresh + wanted->count;
@@ -120,18 +120,18 @@ static void keep_blocks(const shardrt_array *array) {
 
 /* ---- moving ----------------------------------------------------------------------------------------------------- */
 
-typedef struct donation {
+struct donation {
   shardrt_array *x;
-  const host_blocks *old;
-} donation;
+  const struct host_blocks *old;
+};
 
 static void drop_block(void *context, int64_t index) {
-  const donation *d = context;
+  const struct donation *d = context;
   array_drop(d->x, d->old->items[index].local);
 }
 
-static int find_team(const reshard *r, struct team **out) {
-  move_cache *m = r->cache;
+static int find_team(const struct reshard *r, struct team **out) {
+  struct move_cache *m = r->cache;
   const int64_t elements = r->route->copies.elements + r->route->receives.elements + r->route->sends.elements;
   int32_t threads = m->team != NULL ? team_threads(m->team) : 0;
   if (r->options.num_threads > 0)
@@ -141,33 +141,33 @@ static int find_team(const reshard *r, struct team **out) {
   return move_cache_team(m, threads, out);
 }
 
-static int64_t received_bytes(const reshard *r) {
+static int64_t received_bytes(const struct reshard *r) {
   return r->route->receives.elements * (int64_t)shardrt_dtype_size(shardrt_array_dtype(r->x));
 }
 
-int reshard_host_run(reshard *r, const host_blocks *wanted) {
+int reshard_host_run(struct reshard *r, const struct host_blocks *wanted) {
   char what[1024];
   struct text text = {.bytes = what, .capacity = sizeof what};
   reshard_name(r, &text);
-  collective *m = job_collective(r->job);
-  host_blocks old;
+  struct collective *m = job_collective(r->job);
+  struct host_blocks old;
   int64_t borrowed = 0;
   int code = list_blocks(&old, r->x, &r->route->from);
   if (code < 0) return reshard_fail(r, code);
   const bool on_devices = accelerator_get() != NULL;
   if (on_devices) code = borrow_blocks(&old, r->x, &r->route->from, &borrowed);
-  donation given = {.x = r->x, .old = &old};
-  exchange_host_task task = {.route = r->route,
-                             .element = shardrt_dtype_size(shardrt_array_dtype(r->x)),
-                             .old = old,
-                             .new = *wanted,
-                             .staging = reshard_staging(r),
-                             .kept = &r->cache->staging,
-                             .transport = m->transport,
-                             .link = m->link,
-                             .used_up = r->options.donate ? drop_block : NULL,
-                             .context = &given};
-  exchange_host *t = NULL;
+  struct donation given = {.x = r->x, .old = &old};
+  struct exchange_host_task task = {.route = r->route,
+                                    .element = shardrt_dtype_size(shardrt_array_dtype(r->x)),
+                                    .old = old,
+                                    .new = *wanted,
+                                    .staging = reshard_staging(r),
+                                    .kept = &r->cache->staging,
+                                    .transport = m->transport,
+                                    .link = m->link,
+                                    .used_up = r->options.donate ? drop_block : NULL,
+                                    .context = &given};
+  struct exchange_host *t = NULL;
   if (code == SHARDRT_OK) code = find_team(r, &task.team);
   if (code == SHARDRT_OK) code = exchange_host_new(&task, &t);
   code = code < 0 ? reshard_fail(r, code) : collective_gather(m, what, NULL, 0, NULL);
@@ -187,9 +187,9 @@ int reshard_host_run(reshard *r, const host_blocks *wanted) {
   return code;
 }
 
-int reshard_host_new(reshard *r, shardrt_array **out) {
+int reshard_host_new(struct reshard *r, shardrt_array **out) {
   shardrt_array *made = NULL;
-  host_blocks wanted = {0};
+  struct host_blocks wanted = {0};
   int code = reshard_new_array(r, &made);
   if (code == SHARDRT_OK) code = list_blocks(&wanted, made, &r->route->to);
   if (code == SHARDRT_OK) code = make_blocks(r, made, &wanted);
@@ -205,8 +205,8 @@ int reshard_host_new(reshard *r, shardrt_array **out) {
   return code;
 }
 
-int reshard_host_into(reshard *r, shardrt_array *out) {
-  host_blocks wanted = {0};
+int reshard_host_into(struct reshard *r, shardrt_array *out) {
+  struct host_blocks wanted = {0};
   int code = list_blocks(&wanted, out, &r->route->to);
   code = code < 0 ? reshard_fail(r, code) : reshard_host_run(r, &wanted);
   if (r->stuck) keep_blocks(out);

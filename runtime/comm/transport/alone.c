@@ -16,15 +16,15 @@ enum { HEAD_START = 2 }; /* seconds that process 0 has to say what is wrong */
 #define FIRST_SPECIAL_STEP 0xfffffff0U /* Slurm's batch scripts and interactive shells are steps with such numbers */
 
 /* What a launcher says, the inner one first where one starts the other: mpirun starts its daemons by srun. */
-typedef struct launch {
+struct launch {
   const char *size; /* the variable that says how many it started */
   const char *rank; /* and which this one is: the output of all comes to where that of 0 does */
   const char *why;  /* they are alone */
-} launch;
+};
 
 static const char other_mpi[] = "the launcher is another MPI's than this program's; with this one's, use";
 
-static const launch launches[] = {
+static const struct launch launches[] = {
     {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", other_mpi}, /* OpenMPI */
     {"PMI_SIZE", "PMI_RANK", other_mpi},                         /* MPICH, Intel, Cray, and srun --mpi=pmi2 */
     {"MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_RANK", other_mpi},   /* MVAPICH */
@@ -56,7 +56,7 @@ bool alone_has_launcher(void) {
 
 /* ---- alone, and should not be ----------------------------------------------------------------------------------- */
 
-static void refuse_several(alone_finding *out, const char *size, const char *rank, const char *why) {
+static void refuse_several(struct alone_finding *out, const char *size, const char *rank, const char *why) {
   const size_t room = sizeof out->message;
   const int count = number_of(size);
   char use[128];
@@ -84,7 +84,7 @@ bool alone_has_pmix_server(void) {
 }
 
 /* PMIx has no variable for how many there are. */
-static void look_at_pmix(alone_finding *out, bool is_one) {
+static void look_at_pmix(struct alone_finding *out, bool is_one) {
   const int rank = number_of("PMIX_RANK");
   const bool is_named = is_set("PMIX_RANK") || is_set("PMIX_NAMESPACE");
   if (rank <= 0 && (!is_named || is_one || alone_has_pmix_server())) return;
@@ -96,8 +96,8 @@ static void look_at_pmix(alone_finding *out, bool is_one) {
            name, getenv(name)); /* NOLINT(concurrency-mt-unsafe): threads come later */
 }
 
-void alone_look(alone_finding *out) {
-  *out = (alone_finding){.waits = false};
+void alone_look(struct alone_finding *out) {
+  *out = (struct alone_finding){.waits = false};
   bool is_one = false; /* as a launcher says */
   for (int i = 0; i < LAUNCHES && !is_one; i++) {
     const int count = number_of(launches[i].size);
@@ -112,7 +112,7 @@ void alone_look(alone_finding *out) {
     refuse_several(out, TORCH, TORCH_RANK, NULL);
 }
 
-int alone_check(const alone_finding *looked) {
+int alone_check(const struct alone_finding *looked) {
   if (looked->message[0] == '\0') return SHARDRT_OK;
   if (looked->waits) nanosleep(&(struct timespec){.tv_sec = HEAD_START}, NULL);
   return error_set(SHARDRT_ECOMM, "%s", looked->is_quiet ? "" : looked->message);

@@ -21,17 +21,17 @@
 
 enum { NOTES_UNDER_WAY = 4, NOTE_TAG = 1 };
 
-typedef struct mpi_peer {
+struct mpi_peer {
   MPI_Request requests[NOTES_UNDER_WAY];
-  comm_note notes[NOTES_UNDER_WAY];
-} mpi_peer;
+  struct comm_note notes[NOTES_UNDER_WAY];
+};
 
 struct comm_link {
   MPI_Comm work, messages, notes;
   MPI_Request request; /* of the gathering under way */
   MPI_Datatype type;   /* what it receives, or MPI_DATATYPE_NULL */
   int count;
-  mpi_peer *peers;
+  struct mpi_peer *peers;
   int32_t *sent;    /* notes, to each process */
   int32_t received; /* notes, from all */
   /* By request. */
@@ -72,7 +72,7 @@ static int mpi_count_here(int *here) {
   return code;
 }
 
-static int mpi_join(comm_link *link, comm_place *place) {
+static int mpi_join(struct comm_link *link, struct comm_place *place) {
   int rank, size, here = 1;
   int code = MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   if (code == MPI_SUCCESS) code = MPI_Comm_size(MPI_COMM_WORLD, &size);
@@ -86,12 +86,12 @@ static int mpi_join(comm_link *link, comm_place *place) {
   MPI_Comm_set_errhandler(link->notes, MPI_ERRORS_RETURN);
   for (int i = 0; i < COMM_REQUESTS; i++) link->under_way[i] = MPI_REQUEST_NULL;
   link->count = size;
-  *place =
-      (comm_place){.index = rank, .count = size, .here = here, .is_bound_by_default = openmpi_is_bound_by_default()};
+  *place = (struct comm_place){
+      .index = rank, .count = size, .here = here, .is_bound_by_default = openmpi_is_bound_by_default()};
   return SHARDRT_OK;
 }
 
-static int mpi_without_notes(comm_link *link) {
+static int mpi_without_notes(struct comm_link *link) {
   alloc_free(link->peers);
   alloc_free(link->sent);
   link->peers = NULL;
@@ -125,7 +125,7 @@ static int mpi_begin(void) {
   return error_set(SHARDRT_ECOMM, "this MPI cannot be used by a program with threads (MPI_THREAD_FUNNELED)");
 }
 
-static int mpi_fill(comm_link *link, comm_place *place) {
+static int mpi_fill(struct comm_link *link, struct comm_place *place) {
   int code = mpi_join(link, place);
   if (code < 0) return code;
   size_t count = (size_t)link->count;
@@ -137,12 +137,12 @@ static int mpi_fill(comm_link *link, comm_place *place) {
   return SHARDRT_OK;
 }
 
-static int mpi_open(comm_place *place, comm_link **out) {
+static int mpi_open(struct comm_place *place, struct comm_link **out) {
   int code = mpi_begin();
   if (code < 0) return code;
-  comm_link *made = alloc_zeros(1, sizeof *made);
+  struct comm_link *made = alloc_zeros(1, sizeof *made);
   if (made == NULL) return ALLOC_FAILED;
-  *made = (comm_link){.request = MPI_REQUEST_NULL, .type = MPI_DATATYPE_NULL};
+  *made = (struct comm_link){.request = MPI_REQUEST_NULL, .type = MPI_DATATYPE_NULL};
   code = mpi_fill(made, place);
   if (code < 0) { /* its communicators stay: to free them takes all processes */
     process.is_lost = true;
@@ -155,7 +155,7 @@ static int mpi_open(comm_place *place, comm_link **out) {
 }
 
 /* `bytes` bytes that stand `stride` bytes apart, so that no count or place grows with the whole. */
-static int mpi_piece_type(comm_link *link, size_t bytes, size_t stride) {
+static int mpi_piece_type(struct comm_link *link, size_t bytes, size_t stride) {
   MPI_Datatype piece;
   int code = MPI_Type_contiguous((int)bytes, MPI_BYTE, &piece);
   if (code != MPI_SUCCESS) return code;
@@ -164,7 +164,7 @@ static int mpi_piece_type(comm_link *link, size_t bytes, size_t stride) {
   return code == MPI_SUCCESS ? MPI_Type_commit(&link->type) : code;
 }
 
-static int mpi_gather(comm_link *link, const void *mine, size_t bytes, void *all, size_t stride) {
+static int mpi_gather(struct comm_link *link, const void *mine, size_t bytes, void *all, size_t stride) {
   assert(link->request == MPI_REQUEST_NULL && bytes <= COMM_PIECE && stride >= bytes);
   int code;
   if (stride == bytes) {
@@ -177,7 +177,7 @@ static int mpi_gather(comm_link *link, const void *mine, size_t bytes, void *all
   return code == MPI_SUCCESS ? SHARDRT_OK : mpi_error("gathering", code);
 }
 
-static int mpi_test(comm_link *link, bool *done) {
+static int mpi_test(struct comm_link *link, bool *done) {
   int flag = 0;
   int code = MPI_Test(&link->request, &flag, MPI_STATUS_IGNORE);
   if (code != MPI_SUCCESS) return mpi_error("gathering", code);
@@ -187,7 +187,7 @@ static int mpi_test(comm_link *link, bool *done) {
 }
 
 /* A synchronous send: one that MPI could keep for the receiver would let a quick sender fill the receiver's memory. */
-static int mpi_isend(comm_link *link, int32_t request, int32_t to, int32_t tag, const void *data, size_t bytes) {
+static int mpi_isend(struct comm_link *link, int32_t request, int32_t to, int32_t tag, const void *data, size_t bytes) {
   assert(request >= 0 && request < COMM_REQUESTS && bytes > 0 && bytes <= COMM_PIECE);
   assert(link->under_way[request] == MPI_REQUEST_NULL);
   link->expected[request] = 0;
@@ -195,7 +195,7 @@ static int mpi_isend(comm_link *link, int32_t request, int32_t to, int32_t tag, 
   return code == MPI_SUCCESS ? SHARDRT_OK : mpi_error("sending", code);
 }
 
-static int mpi_irecv(comm_link *link, int32_t request, int32_t from, int32_t tag, void *data, size_t bytes) {
+static int mpi_irecv(struct comm_link *link, int32_t request, int32_t from, int32_t tag, void *data, size_t bytes) {
   assert(request >= 0 && request < COMM_REQUESTS && bytes > 0 && bytes <= COMM_PIECE);
   assert(link->under_way[request] == MPI_REQUEST_NULL);
   link->expected[request] = bytes;
@@ -203,7 +203,7 @@ static int mpi_irecv(comm_link *link, int32_t request, int32_t from, int32_t tag
   return code == MPI_SUCCESS ? SHARDRT_OK : mpi_error("receiving", code);
 }
 
-static int mpi_testsome(comm_link *link, int32_t *requests, int32_t *count) {
+static int mpi_testsome(struct comm_link *link, int32_t *requests, int32_t *count) {
   MPI_Status statuses[COMM_REQUESTS];
   int ended[COMM_REQUESTS], n = 0;
   int code = MPI_Testsome(COMM_REQUESTS, link->under_way, &n, ended, statuses);
@@ -222,9 +222,9 @@ static int mpi_testsome(comm_link *link, int32_t *requests, int32_t *count) {
   return code == MPI_SUCCESS ? SHARDRT_OK : mpi_error("messages", code);
 }
 
-static void mpi_send_note(comm_link *link, int32_t to, const comm_note *note) {
+static void mpi_send_note(struct comm_link *link, int32_t to, const struct comm_note *note) {
   if (link->peers == NULL) return;
-  mpi_peer *peer = &link->peers[to];
+  struct mpi_peer *peer = &link->peers[to];
   for (int i = 0; i < NOTES_UNDER_WAY; i++) {
     int sent = 0;
     if (MPI_Test(&peer->requests[i], &sent, MPI_STATUS_IGNORE) != MPI_SUCCESS || !sent) continue;
@@ -236,7 +236,7 @@ static void mpi_send_note(comm_link *link, int32_t to, const comm_note *note) {
   }
 }
 
-static bool mpi_receive_note(comm_link *link, int32_t *from, comm_note *note) {
+static bool mpi_receive_note(struct comm_link *link, int32_t *from, struct comm_note *note) {
   int there = 0;
   MPI_Status status;
   if (link->peers == NULL) return false;
@@ -249,7 +249,7 @@ static bool mpi_receive_note(comm_link *link, int32_t *from, comm_note *note) {
   return true;
 }
 
-static __attribute__((noreturn)) void mpi_kill(comm_link *link, int status) {
+static __attribute__((noreturn)) void mpi_kill(struct comm_link *link, int status) {
   (void)link;
   launcher_end();
   openmpi_end_quietly(status);
@@ -259,9 +259,9 @@ static __attribute__((noreturn)) void mpi_kill(comm_link *link, int status) {
 
 /* Takes the notes that are still on their way here, and waits for those that left: MPI must not end with any. Every
  * process is about to close, and sends none any more. */
-static int mpi_receive_last_notes(comm_link *link) {
+static int mpi_receive_last_notes(struct comm_link *link) {
   int32_t expected = 0, from;
-  comm_note note;
+  struct comm_note note;
   int code = MPI_Reduce_scatter_block(link->sent, &expected, 1, MPI_INT32_T, MPI_SUM, link->work);
   while (code == MPI_SUCCESS && link->received < expected)
     if (!mpi_receive_note(link, &from, &note)) sched_yield();
@@ -271,7 +271,7 @@ static int mpi_receive_last_notes(comm_link *link) {
   return code;
 }
 
-static int mpi_close(comm_link *link) {
+static int mpi_close(struct comm_link *link) {
   MPI_Comm *all[] = {&link->work, &link->messages, &link->notes};
   int code = link->count > 1 ? mpi_receive_last_notes(link) : MPI_SUCCESS;
   for (size_t i = 0; code == MPI_SUCCESS && i < sizeof all / sizeof *all; i++) code = MPI_Comm_free(all[i]);
@@ -286,13 +286,13 @@ static int mpi_close(comm_link *link) {
   return SHARDRT_OK;
 }
 
-static void mpi_abandon(comm_link *link) {
+static void mpi_abandon(struct comm_link *link) {
   (void)link; /* MPI may still use what it has */
   process.links--;
   process.is_lost = true;
 }
 
-const comm_transport comm_mpi = {
+const struct comm_transport comm_mpi = {
     .name = "mpi",
     .is_reachable = mpi_is_reachable,
     .open = mpi_open,

@@ -51,34 +51,34 @@ static struct {
 } nccl;
 
 /* A GPU of this process. */
-typedef struct nccl_link {
+struct nccl_link {
   int32_t device; /* the first that is it */
   int gpu;        /* CUDA's number */
   int32_t rank;
   ncclComm_t comm; /* NULL: not begun, or gone */
   cudaStream_t stream;
   cudaEvent_t event; /* that one stream has come to where another one waits for it; recorded again and again */
-} nccl_link;
+};
 
 /* Those of this process. */
-typedef struct nccl_group {
+struct nccl_group {
   int32_t count;
-  nccl_link links[];
-} nccl_group;
+  struct nccl_link links[];
+};
 
 static struct {
-  nccl_group *group; /* NULL: not joined */
-  int32_t ranks;     /* of the job */
-  bool broken;       /* a call failed, or all was aborted: nothing can be sent anymore */
-  const char *what;  /* was started last */
-  int32_t *after;    /* devices whose MAIN goes on after the messages that were started; NULL: none were, or they do */
-  int64_t waiting;   /* how many these are */
+  struct nccl_group *group; /* NULL: not joined */
+  int32_t ranks;            /* of the job */
+  bool broken;              /* a call failed, or all was aborted: nothing can be sent anymore */
+  const char *what;         /* was started last */
+  int32_t *after;  /* devices whose MAIN goes on after the messages that were started; NULL: none were, or they do */
+  int64_t waiting; /* how many these are */
 } self;
 
 /* ---- failures --------------------------------------------------------------------------------------------------- */
 
 /* What NCCL says about a call; `link` NULL: it concerns no GPU. */
-static int fail_call(ncclResult_t result, const char *call, const nccl_link *link) {
+static int fail_call(ncclResult_t result, const char *call, const struct nccl_link *link) {
   const int code = result == ncclUnhandledCudaError ? SHARDRT_EDEVICE : SHARDRT_ECOMM;
   const char *last = nccl.ncclGetLastError(link == NULL ? NULL : link->comm);
   char words[1024], detail[768] = "", number[64] = "";
@@ -91,11 +91,11 @@ static int fail_call(ncclResult_t result, const char *call, const nccl_link *lin
   return error_set(code, "%s: %s failed: %s", self.what, call, words);
 }
 
-static int check_nccl(ncclResult_t result, const char *call, const nccl_link *link) {
+static int check_nccl(ncclResult_t result, const char *call, const struct nccl_link *link) {
   return result == ncclSuccess || result == ncclInProgress ? SHARDRT_OK : fail_call(result, call, link);
 }
 
-static int check_cuda(cudaError_t problem, const char *call, const nccl_link *link) {
+static int check_cuda(cudaError_t problem, const char *call, const struct nccl_link *link) {
   const int code = cuda_check(problem, call, self.what, link->device);
   if (code < 0) self.broken = true;
   return code;
@@ -148,7 +148,7 @@ static int nccl_id(uint8_t id[ACCELERATOR_LINK_ID]) {
 
 /* ---- joining ---------------------------------------------------------------------------------------------------- */
 
-static int link_begin(nccl_link *link, const ncclUniqueId *id) {
+static int link_begin(struct nccl_link *link, const ncclUniqueId *id) {
   int code = cuda_use(self.what, link->device);
   if (code == SHARDRT_OK) code = check_cuda(cudaGetDevice(&link->gpu), "cudaGetDevice", link);
   if (code == SHARDRT_OK)
@@ -168,10 +168,10 @@ static int nccl_join(const uint8_t id[ACCELERATOR_LINK_ID], int32_t ranks, int32
   int code = nccl_open();
   if (code < 0) return code;
   if (self.broken) return refuse_broken();
-  nccl_group *group = alloc_zeros(1, sizeof *group + (size_t)own * sizeof *group->links);
+  struct nccl_group *group = alloc_zeros(1, sizeof *group + (size_t)own * sizeof *group->links);
   if (group == NULL) return ALLOC_FAILED;
   group->count = own;
-  for (int32_t i = 0; i < own; i++) group->links[i] = (nccl_link){.device = devices[i], .rank = own_ranks[i]};
+  for (int32_t i = 0; i < own; i++) group->links[i] = (struct nccl_link){.device = devices[i], .rank = own_ranks[i]};
   self.group = group;
   self.ranks = ranks;
   self.what = "joining the job's GPUs";
@@ -187,7 +187,7 @@ static int nccl_join(const uint8_t id[ACCELERATOR_LINK_ID], int32_t ranks, int32
 /* ---- messages --------------------------------------------------------------------------------------------------- */
 
 /* The link of a device's GPU; NULL with the message set for EDEVICE. */
-static nccl_link *find_link(int32_t device) {
+static struct nccl_link *find_link(int32_t device) {
   int gpu = -1;
   if (cuda_use(self.what, device) < 0 || cuda_check(cudaGetDevice(&gpu), "cudaGetDevice", self.what, device) < 0)
     return NULL;
@@ -204,7 +204,7 @@ static bool is_listed(int32_t device) {
 }
 
 /* The link goes on after what the device's MAIN has now. */
-static int link_follow(const nccl_link *link, int32_t device) {
+static int link_follow(const struct nccl_link *link, int32_t device) {
   int code = check_cuda(cudaEventRecord(link->event, cuda_stream(device, ACCELERATOR_MAIN)), "cudaEventRecord", link);
   if (code == SHARDRT_OK)
     code = check_cuda(cudaStreamWaitEvent(link->stream, link->event, 0), "cudaStreamWaitEvent", link);
@@ -212,7 +212,7 @@ static int link_follow(const nccl_link *link, int32_t device) {
 }
 
 /* The other way around. */
-static int link_lead(const nccl_link *link, int32_t device) {
+static int link_lead(const struct nccl_link *link, int32_t device) {
   int code = check_cuda(cudaEventRecord(link->event, link->stream), "cudaEventRecord", link);
   if (code == SHARDRT_OK)
     code = check_cuda(cudaStreamWaitEvent(cuda_stream(device, ACCELERATOR_MAIN), link->event, 0), "cudaStreamWaitEvent",
@@ -221,22 +221,22 @@ static int link_lead(const nccl_link *link, int32_t device) {
 }
 
 /* Lists the devices that have messages, each once, and has their links follow them. */
-static int gather_devices(int64_t count, const accelerator_message *messages) {
+static int gather_devices(int64_t count, const struct accelerator_message *messages) {
   self.after = alloc_array((size_t)count, sizeof *self.after);
   if (self.after == NULL) return ALLOC_FAILED;
   self.waiting = 0;
   int code = SHARDRT_OK;
   for (int64_t i = 0; i < count && code == SHARDRT_OK; i++) {
     if (messages[i].bytes == 0 || is_listed(messages[i].device)) continue;
-    const nccl_link *link = find_link(messages[i].device);
+    const struct nccl_link *link = find_link(messages[i].device);
     code = link == NULL ? SHARDRT_EDEVICE : link_follow(link, messages[i].device);
     self.after[self.waiting++] = messages[i].device;
   }
   return code;
 }
 
-static int put_message(const accelerator_message *m) {
-  const nccl_link *link = find_link(m->device);
+static int put_message(const struct accelerator_message *m) {
+  const struct nccl_link *link = find_link(m->device);
   if (link == NULL) return SHARDRT_EDEVICE;
   if (m->outgoing)
     return check_nccl(nccl.ncclSend(m->data, m->bytes, ncclUint8, m->rank, link->comm, link->stream), "ncclSend", link);
@@ -250,7 +250,7 @@ static void forget_devices(void) {
 }
 
 /* Messages of no bytes are left out, by both sides. */
-static int nccl_exchange(int64_t count, const accelerator_message *messages) {
+static int nccl_exchange(int64_t count, const struct accelerator_message *messages) {
   if (self.broken) return refuse_broken();
   if (self.after != NULL)
     return error_set(SHARDRT_EINVAL, "messages are being put on the way still: `state` says when that is done");
@@ -272,7 +272,7 @@ static int nccl_exchange(int64_t count, const accelerator_message *messages) {
 static int let_devices_go_on(void) {
   int code = SHARDRT_OK;
   for (int64_t i = 0; i < self.waiting && code == SHARDRT_OK; i++) {
-    const nccl_link *link = find_link(self.after[i]);
+    const struct nccl_link *link = find_link(self.after[i]);
     code = link == NULL ? SHARDRT_EDEVICE : link_lead(link, self.after[i]);
   }
   forget_devices();
@@ -284,7 +284,7 @@ static int nccl_state(bool *done) {
   if (self.broken) return refuse_broken();
   bool all = true;
   for (int32_t i = 0; self.group != NULL && i < self.group->count; i++) {
-    const nccl_link *link = &self.group->links[i];
+    const struct nccl_link *link = &self.group->links[i];
     ncclResult_t said = ncclSuccess;
     int code = check_nccl(nccl.ncclCommGetAsyncError(link->comm, &said), "ncclCommGetAsyncError", link);
     if (code == SHARDRT_OK) code = check_nccl(said, "ncclCommGetAsyncError", link);
@@ -298,19 +298,19 @@ static int nccl_state(bool *done) {
 /* ---- the end ---------------------------------------------------------------------------------------------------- */
 
 /* NCCL goes back to the GPU that the thread has chosen, which would become the first one, be that another process's. */
-static void choose_gpu(const nccl_group *group) {
+static void choose_gpu(const struct nccl_group *group) {
   (void)cuda_use("links between GPUs are ended", group->links[0].device);
 }
 
 static void *abort_all(void *context) {
-  const nccl_group *group = context;
+  const struct nccl_group *group = context;
   choose_gpu(group);
   for (int32_t i = 0; i < group->count; i++)
     if (group->links[i].comm != NULL) nccl.ncclCommAbort(group->links[i].comm);
   return NULL;
 }
 
-static ncclResult_t finish_link(const nccl_link *link) {
+static ncclResult_t finish_link(const struct nccl_link *link) {
   ncclResult_t said = ncclInProgress;
   while (said == ncclInProgress) {
     const ncclResult_t result = nccl.ncclCommGetAsyncError(link->comm, &said);
@@ -322,7 +322,7 @@ static ncclResult_t finish_link(const nccl_link *link) {
 
 /* All are finished before the first is destroyed, which would wait for the others. */
 static void *finish_all(void *context) {
-  const nccl_group *group = context;
+  const struct nccl_group *group = context;
   choose_gpu(group);
   bool failed = false;
   for (int32_t i = 0; i < group->count; i++) {
@@ -335,7 +335,7 @@ static void *finish_all(void *context) {
   return NULL;
 }
 
-static void group_free(nccl_group *group) {
+static void group_free(struct nccl_group *group) {
   for (int32_t i = 0; i < group->count; i++) {
     if (group->links[i].event != NULL) cudaEventDestroy(group->links[i].event);
     if (group->links[i].stream != NULL) cudaStreamDestroy(group->links[i].stream);
@@ -347,7 +347,7 @@ static void group_free(nccl_group *group) {
  * and then so do NCCL's calls (NVIDIA/nccl#549, #1013). What has not ended in time is left to the end of this process.
  */
 static void end_group(void *(*way)(void *)) {
-  nccl_group *group = self.group;
+  struct nccl_group *group = self.group;
   self.group = NULL;
   forget_devices();
   if (group == NULL) return;
@@ -376,7 +376,7 @@ static void nccl_close(void) {
   self.broken = false;
 }
 
-const accelerator_links nccl_links = {
+const struct accelerator_links nccl_links = {
     .open = nccl_open,
     .id = nccl_id,
     .join = nccl_join,

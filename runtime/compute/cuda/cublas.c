@@ -154,7 +154,7 @@ struct multiplication {
 };
 
 /* The leading dimensions, but for those of 1, where neighbours whose matrices lie evenly are one. */
-static void find_runs(struct multiplication *self, const accelerator_product *product) {
+static void find_runs(struct multiplication *self, const struct accelerator_product *product) {
   int64_t out = product->m * product->n;
   self->nruns = 0;
   for (int32_t d = product->nbatch - 1; d >= 0; d--) {
@@ -178,7 +178,7 @@ static void find_runs(struct multiplication *self, const accelerator_product *pr
   memmove(self->runs, self->runs + 1, (size_t)self->nruns * sizeof *self->runs);
 }
 
-static struct multiplication multiplication_of(const accelerator_product *product) {
+static struct multiplication multiplication_of(const struct accelerator_product *product) {
   struct multiplication self = {.m = (int)product->m, .n = (int)product->n, .k = (int)product->k, .add = product->add};
   self.a_as = product->transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N;
   self.b_as = product->transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N;
@@ -257,8 +257,8 @@ static int multiply_all(const struct multiplication *self, const char *a, const 
   return cuda_launched(self->what, self->device);
 }
 
-int cuda_product(const char *what, int32_t device, const accelerator_product *product, const void *a, const void *b,
-                 void *out) {
+int cuda_product(const char *what, int32_t device, const struct accelerator_product *product, const void *a,
+                 const void *b, void *out) {
   if (product->m == 0 || product->n == 0 || product->batches == 0) return SHARDRT_OK;
   if (product->dtype < SHARDRT_FLOAT16) return cuda_wrap(what, device, product, a, b, out);
   int code = cuda_use(what, device);

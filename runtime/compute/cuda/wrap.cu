@@ -16,7 +16,7 @@ struct lies {
 };
 
 struct wrapped {
-  accelerator_product product;
+  struct accelerator_product product;
   lies a, b;
   int64_t tiles_m, tiles_n, tiles; /* of one product, and of all */
 };
@@ -36,7 +36,7 @@ static __global__ void __launch_bounds__(THREADS, 2)
     multiply(wrapped self, const T *all_a, const T *all_b, T *all_out) {
   typedef typename lane<T>::type number;
   __shared__ number part_a[DEPTH][TILE + 1], part_b[DEPTH][TILE + 1];
-  const accelerator_product &product = self.product;
+  const struct accelerator_product &product = self.product;
   const int row = (int)threadIdx.x / STEP, column = (int)threadIdx.x % STEP;
   for (int64_t tile = blockIdx.x; tile < self.tiles; tile += gridDim.x) {
     const int64_t batch = tile / (self.tiles_m * self.tiles_n), within = tile % (self.tiles_m * self.tiles_n);
@@ -81,7 +81,7 @@ static int launch(const char *what, int32_t device, const wrapped &self, const v
   return cuda_launched(what, device);
 }
 
-int cuda_wrap(const char *what, int32_t device, const accelerator_product *product, const void *a, const void *b,
+int cuda_wrap(const char *what, int32_t device, const struct accelerator_product *product, const void *a, const void *b,
               void *out) {
   int code = cuda_use(what, device);
   if (code < 0) return code;

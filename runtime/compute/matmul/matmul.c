@@ -275,18 +275,18 @@ static int run_on_host(struct product *self, const shardrt_array *a, const shard
 
 /* ---- on devices with memory of their own ------------------------------------------------------------------------ */
 
-static int run_on_devices(const accelerator *platform, const struct product *self, int32_t precision,
+static int run_on_devices(const struct accelerator *platform, const struct product *self, int32_t precision,
                           const shardrt_array *a, const shardrt_array *b, shardrt_array *out) {
-  accelerator_product product = {.dtype = shardrt_array_dtype(a),
-                                 .out_dtype = shardrt_array_dtype(out),
-                                 .transpose_a = self->transpose_a,
-                                 .transpose_b = self->transpose_b,
-                                 .precision = precision,
-                                 .m = self->m,
-                                 .n = self->n,
-                                 .k = self->k,
-                                 .batches = self->batches,
-                                 .nbatch = self->nbatch};
+  struct accelerator_product product = {.dtype = shardrt_array_dtype(a),
+                                        .out_dtype = shardrt_array_dtype(out),
+                                        .transpose_a = self->transpose_a,
+                                        .transpose_b = self->transpose_b,
+                                        .precision = precision,
+                                        .m = self->m,
+                                        .n = self->n,
+                                        .k = self->k,
+                                        .batches = self->batches,
+                                        .nbatch = self->nbatch};
   memcpy(product.batch, self->batch, sizeof product.batch);
   memcpy(product.a_stride, self->a_stride, sizeof product.a_stride);
   memcpy(product.b_stride, self->b_stride, sizeof product.b_stride);
@@ -294,7 +294,7 @@ static int run_on_devices(const accelerator *platform, const struct product *sel
 }
 
 static int clear(const struct unique_blocks *blocks, shardrt_array *out) {
-  const accelerator *platform = accelerator_get();
+  const struct accelerator *platform = accelerator_get();
   const size_t bytes = shardrt_array_shard_bytes(out);
   int code = SHARDRT_OK;
   for (int64_t i = 0; i < blocks->count && code == SHARDRT_OK; i++)
@@ -319,7 +319,7 @@ int shardrt_matmul(const shardrt_array *a, const shardrt_array *b, int32_t trans
   code = unique_blocks_begin_parts("matmul", 2, (const shardrt_array *const[]){a, b}, out, &blocks);
   if (code != SHARDRT_OK) return code;
   self.blocks = &blocks;
-  const accelerator *platform = accelerator_get();
+  const struct accelerator *platform = accelerator_get();
   if (blocks.count == 0 || work_shard_elements(out) == 0)
     code = SHARDRT_OK;
   else if (self.k == 0)

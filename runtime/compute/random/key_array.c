@@ -115,20 +115,20 @@ static void run_task(void *context, int64_t number) {
   }
 }
 
-static int run_on_devices(const accelerator *a, const struct fill *self) {
-  accelerator_random random = {.kind = self->kind,
-                               .dtype = shardrt_array_dtype(self->out),
-                               .keys = {self->keys[0], self->keys[1]},
-                               .width = self->width,
-                               .low = self->low,
-                               .span = self->span,
-                               .probability = self->probability,
-                               .least = self->least,
-                               .count = self->count,
-                               .size = self->size,
-                               .elements = self->elements,
-                               .outer = self->runs.outer,
-                               .run = self->runs.run};
+static int run_on_devices(const struct accelerator *a, const struct fill *self) {
+  struct accelerator_random random = {.kind = self->kind,
+                                      .dtype = shardrt_array_dtype(self->out),
+                                      .keys = {self->keys[0], self->keys[1]},
+                                      .width = self->width,
+                                      .low = self->low,
+                                      .span = self->span,
+                                      .probability = self->probability,
+                                      .least = self->least,
+                                      .count = self->count,
+                                      .size = self->size,
+                                      .elements = self->elements,
+                                      .outer = self->runs.outer,
+                                      .run = self->runs.run};
   memcpy(random.extent, self->runs.extent, sizeof random.extent);
   memcpy(random.step, self->runs.step, sizeof random.step);
   int code = SHARDRT_OK;
@@ -150,7 +150,7 @@ static int run_fill(struct fill *self, shardrt_array *out) {
   self->elements = work_shard_elements(out);
   self->per_block = (self->elements + TASK - 1) / TASK;
   self->runs = runs_of(out);
-  const accelerator *a = accelerator_get();
+  const struct accelerator *a = accelerator_get();
   if (a != NULL)
     code = run_on_devices(a, self);
   else

@@ -35,7 +35,7 @@ static int64_t given(const shardrt_shift *shift) {
 }
 
 static int put(shardrt_job *job, shardrt_array *x, const shardrt_shift *shift, shardrt_array *out) {
-  reshard r = {
+  struct reshard r = {
       .job = job, .call = "assemble", .x = x, .to = shardrt_array_sharding(out), .shift = shift, .within = true};
   return reshard_into(&r, out);
 }
@@ -54,7 +54,7 @@ int shardrt_assemble(shardrt_job *job, int32_t n, shardrt_array *const *in, cons
   int code = unique_blocks_begin_parts("assemble", n, (const shardrt_array *const *)in, out, &blocks);
   if (code == SHARDRT_OK && left > 0) code = unique_blocks_zero(&blocks, out);
   unique_blocks_end(&blocks);
-  if (code < 0) return reshard_fail(&(reshard){.job = job, .call = "assemble"}, code);
+  if (code < 0) return reshard_fail(&(struct reshard){.job = job, .call = "assemble"}, code);
   for (int32_t k = 0; k < n && code == SHARDRT_OK; k++) {
     const shardrt_shift shift = shift_of(in[k], by + (int64_t)k * ndim, out);
     code = put(job, in[k], &shift, out);

@@ -48,7 +48,7 @@ struct shard_part {
 };
 
 struct regrouping {
-  const accelerator *a;
+  const struct accelerator *a;
   const shardrt_array *x;
   shardrt_array *out;
   struct shard_part *parts; /* room for each shard of x in each of the result */
@@ -85,9 +85,9 @@ static int find_parts(struct regrouping *self, int64_t j) {
 static int copy_device_part(const struct regrouping *self, const struct shard_part *part) {
   void *source = shardrt_buffer_data(shardrt_array_buffer(self->x, part->i));
   void *target = shardrt_buffer_data(shardrt_array_buffer(self->out, part->j));
-  const device_view from =
+  const struct device_view from =
       device_view_in_box(&shardrt_array_shard(self->x, part->i)->box, &part->box, part->from, source);
-  const device_view to =
+  const struct device_view to =
       device_view_in_box(&shardrt_array_shard(self->out, part->j)->box, &part->box, part->to, target);
   return device_copy_box("regroup", shardrt_dtype_size(shardrt_array_dtype(self->x)), &part->box, &to, &from,
                          DEVICE_COPY_STAGING);

@@ -91,18 +91,18 @@ static int check_indices(const char *what, const struct taking *self) {
 
 /* ---- on devices that have memory of their own ------------------------------------------------------------------- */
 
-static accelerator_taking device_taking(const struct taking *self) {
-  return (accelerator_taking){.dtype = self->dtype,
-                              .index_dtype = shardrt_array_dtype(self->indices),
-                              .outer = self->outer,
-                              .size = self->size,
-                              .inner = self->inner,
-                              .count = self->count};
+static struct accelerator_taking device_taking(const struct taking *self) {
+  return (struct accelerator_taking){.dtype = self->dtype,
+                                     .index_dtype = shardrt_array_dtype(self->indices),
+                                     .outer = self->outer,
+                                     .size = self->size,
+                                     .inner = self->inner,
+                                     .count = self->count};
 }
 
 /* Replicas of indices are looked at once: it means to wait for a device. */
 static int check_on_devices(const char *what, const struct taking *self) {
-  const accelerator_taking taking = device_taking(self);
+  const struct accelerator_taking taking = device_taking(self);
   int code = SHARDRT_OK;
   for (int64_t b = 0; b < self->blocks->count && self->outer * self->inner > 0 && code == SHARDRT_OK; b++) {
     const int64_t shard = self->blocks->shards[b];
@@ -115,8 +115,8 @@ static int check_on_devices(const char *what, const struct taking *self) {
 
 /* `add`: the way back. */
 static int take_on_devices(const char *what, const struct taking *self, bool add) {
-  const accelerator *a = accelerator_get();
-  const accelerator_taking taking = device_taking(self);
+  const struct accelerator *a = accelerator_get();
+  const struct accelerator_taking taking = device_taking(self);
   int code = check_on_devices(what, self);
   for (int64_t b = 0; b < self->blocks->count && code == SHARDRT_OK; b++)
     code = (add ? a->kernels->take_add : a->kernels->take)(

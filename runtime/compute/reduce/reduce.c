@@ -197,12 +197,12 @@ static int32_t lane_between(int32_t op, int32_t to) {
  */
 static int reduce_on_device(const struct unique_blocks *blocks, int64_t block, int32_t op, const shardrt_array *x,
                             const struct axes *axes, shardrt_array *out) {
-  const accelerator *a = accelerator_get();
+  const struct accelerator *a = accelerator_get();
   const int32_t device = unique_blocks_device(blocks, out, block), to = shardrt_array_dtype(out);
   const int32_t between = lane_between(op, to);
   struct axes left = *axes;
   const void *from = unique_blocks_data(blocks, x, block);
-  accelerator_reduction reduction = {.op = op, .from = shardrt_array_dtype(x)};
+  struct accelerator_reduction reduction = {.op = op, .from = shardrt_array_dtype(x)};
   shardrt_buffer *before = NULL;
   int code = SHARDRT_OK;
   bool done = false;
@@ -264,7 +264,7 @@ static void fill_identity(int32_t op, int32_t dtype, char *to, size_t n) {
 }
 
 static int fill_devices(const struct unique_blocks *blocks, int32_t op, shardrt_array *out, size_t n) {
-  const accelerator *a = accelerator_get();
+  const struct accelerator *a = accelerator_get();
   const size_t bytes = shardrt_array_shard_bytes(out);
   char *filled = alloc_array(1, bytes);
   if (filled == NULL) return ALLOC_FAILED;
