@@ -168,7 +168,7 @@ int shardrt_job_open(const shardrt_options *options, shardrt_job **out) {
 }
 
 /* Gives back all but what the processes have together. */
-static void clear(shardrt_job *job, bool is_abandoned) {
+static void job_clear(shardrt_job *job, bool is_abandoned) {
   if (job->moves.close != NULL) job->moves.close(job->moves.data, is_abandoned);
   alloc_free(job->order);
   if (job->has_devices) accelerator_close();
@@ -182,7 +182,7 @@ int shardrt_job_close(shardrt_job *job) {
   const struct comm_transport *transport = job->collective.transport;
   struct comm_link *link = job->collective.link;
   collective_close(&job->collective);
-  clear(job, false);
+  job_clear(job, false);
   return transport->close(link);
 }
 
@@ -190,7 +190,7 @@ void shardrt_job_abandon(shardrt_job *job) {
   if (job == NULL) return;
   job->collective.transport->abandon(job->collective.link);
   if (!job->collective.broken) collective_close(&job->collective); /* else what is under way still uses it */
-  clear(job, true);
+  job_clear(job, true);
 }
 
 void shardrt_job_abort(shardrt_job *job, int status, const char *message) {

@@ -37,7 +37,7 @@ static bool is_same_place(const struct sighting *a, const struct sighting *b) {
 
 /* "\n  processes 0, 2: waiting at recipe.lua:12 for up to 4.2 s", "\n  process 1: last seen at recipe.lua:9, in
  * barrier, 4.3 s ago". */
-static void add_group(struct text *text, const char *names, const struct sighting *s, bool several) {
+static void add_sighting(struct text *text, const char *names, const struct sighting *s, bool several) {
   text_add(text, "\n  %s: ", names);
   if (s->is_waiting) {
     text_add(text, "waiting at %.*s for %s%.1f s", COMM_WHERE - 1, s->where, several ? "up to " : "", s->seconds);
@@ -71,7 +71,7 @@ static void add_places(struct text *text, const struct collective *m, bool *told
     }
     char names[256];
     list_numbers(names, sizeof names, "process", "processes", group, m->count);
-    add_group(text, names, &all, count > 1);
+    add_sighting(text, names, &all, count > 1);
   }
   if (rest > 0) text_add(text, "\n  and %" PRId32 " processes elsewhere", rest);
 }

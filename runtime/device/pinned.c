@@ -20,7 +20,7 @@ static struct {
   pthread_mutex_t lock;
   size_t bytes; /* that wait */
   struct waiting *first[SIZES];
-} self = {.lock = PTHREAD_MUTEX_INITIALIZER};
+} kept_blocks = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static size_t bytes_of(int size) {
   return (size_t)(STEPS + size % STEPS) << (SMALLEST - 2 + size / STEPS);
@@ -34,13 +34,13 @@ static int size_for(size_t bytes) {
 }
 
 static void *take(int size) {
-  pthread_mutex_lock(&self.lock);
-  struct waiting *block = self.first[size];
+  pthread_mutex_lock(&kept_blocks.lock);
+  struct waiting *block = kept_blocks.first[size];
   if (block != NULL) {
-    self.first[size] = block->next;
-    self.bytes -= bytes_of(size);
+    kept_blocks.first[size] = block->next;
+    kept_blocks.bytes -= bytes_of(size);
   }
-  pthread_mutex_unlock(&self.lock);
+  pthread_mutex_unlock(&kept_blocks.lock);
   return block;
 }
 
@@ -65,15 +65,15 @@ int pinned_allocate(size_t bytes, void **out) {
 void pinned_free(void *data, size_t bytes) {
   if (data == NULL) return;
   const int size = size_for(bytes);
-  pthread_mutex_lock(&self.lock);
-  const bool keep = self.bytes + bytes_of(size) <= KEPT;
+  pthread_mutex_lock(&kept_blocks.lock);
+  const bool keep = kept_blocks.bytes + bytes_of(size) <= KEPT;
   if (keep) {
     struct waiting *block = data;
-    block->next = self.first[size];
-    self.first[size] = block;
-    self.bytes += bytes_of(size);
+    block->next = kept_blocks.first[size];
+    kept_blocks.first[size] = block;
+    kept_blocks.bytes += bytes_of(size);
   }
-  pthread_mutex_unlock(&self.lock);
+  pthread_mutex_unlock(&kept_blocks.lock);
   if (keep) return;
   (void)cudaFreeHost(data);
   (void)cudaGetLastError();

@@ -211,14 +211,14 @@ static int64_t first_served(int64_t replica, int64_t numbers, int64_t replicas) 
   return server_of(number, numbers, replicas) == replica ? number : numbers;
 }
 
-static int64_t number_of(const struct planner *p, const struct overlap *news, int64_t to,
-                         const struct local_blocks *receiver) {
+static int64_t receiver_number(const struct planner *p, const struct overlap *news, int64_t to,
+                               const struct local_blocks *receiver) {
   int64_t first = overlap_index(news, to) * p->to.replicas;
   return first + local_blocks_replica(receiver, to, first, news->count * p->to.replicas);
 }
 
 static int32_t sender_of(const struct planner *p, int64_t from, const struct overlap *news, int64_t to) {
-  const int64_t numbers = news->count * p->to.replicas, number = number_of(p, news, to, &p->new);
+  const int64_t numbers = news->count * p->to.replicas, number = receiver_number(p, news, to, &p->new);
   return placement_process(&p->from, from, (server_of(number, numbers, p->from.replicas) + from) % p->from.replicas);
 }
 
@@ -232,7 +232,7 @@ static int add_served(struct planner *p, int64_t from, const struct overlap *new
     int code = local_blocks_set(&p->peer_old, &p->from, receiver);
     if (code == SHARDRT_OK) code = local_blocks_set(&p->peer_new, &p->to, receiver);
     if (code != SHARDRT_OK) return code;
-    if (local_blocks_has(&p->peer_old, from) || number_of(p, news, to, &p->peer_new) != j) continue;
+    if (local_blocks_has(&p->peer_old, from) || receiver_number(p, news, to, &p->peer_new) != j) continue;
     code = add_whole(p, &p->route->sends, from, to, receiver);
     if (code != SHARDRT_OK) return code;
   }
@@ -298,7 +298,7 @@ void shift_none(int32_t ndim, const int64_t *shape, shardrt_shift *out) {
   memcpy(out->new_shape, shape, (size_t)ndim * sizeof *shape);
 }
 
-static int compare_blocks(const shardrt_move *x, const shardrt_move *y) {
+static int compare_moves(const shardrt_move *x, const shardrt_move *y) {
   if (x->from != y->from) return x->from < y->from ? -1 : 1;
   if (x->to != y->to) return x->to < y->to ? -1 : 1;
   for (int32_t d = 0; d < x->box.ndim; d++)
@@ -310,13 +310,13 @@ static int compare_blocks(const shardrt_move *x, const shardrt_move *y) {
 static int compare_sends(const void *a, const void *b, void *process) {
   const shardrt_move *x = a, *y = b;
   uint32_t me = *(const uint32_t *)process, up_x = (uint32_t)x->process - me, up_y = (uint32_t)y->process - me;
-  return up_x != up_y ? (up_x < up_y ? -1 : 1) : compare_blocks(x, y);
+  return up_x != up_y ? (up_x < up_y ? -1 : 1) : compare_moves(x, y);
 }
 
 static int compare_receives(const void *a, const void *b, void *process) {
   const shardrt_move *x = a, *y = b;
   uint32_t me = *(const uint32_t *)process, down_x = me - (uint32_t)x->process, down_y = me - (uint32_t)y->process;
-  return down_x != down_y ? (down_x < down_y ? -1 : 1) : compare_blocks(x, y);
+  return down_x != down_y ? (down_x < down_y ? -1 : 1) : compare_moves(x, y);
 }
 
 static void moves_sort(struct route_moves *moves, int (*compare)(const void *, const void *, void *), int32_t process) {

@@ -141,14 +141,14 @@ static void free_events(const struct upload_plan *plan, struct upload_line *line
 }
 
 /* What failed may still write to the fingerprints: then they are given up. */
-static void give_back(struct upload *self, const struct upload_plan *plan) {
+static void upload_give_back(struct upload *self, const struct upload_plan *plan) {
   if (self->fingerprints != NULL && !upload_is_under_way(self))
     plan->a->memory->free_pinned(self->fingerprints, (size_t)plan->nshards * sizeof *self->fingerprints);
   for (int32_t d = 0; d < plan->ndevices; d++) free_events(plan, &self->lines[d]);
 }
 
 void upload_clear(struct upload *self) {
-  if (self->plan != NULL) give_back(self, self->plan);
+  if (self->plan != NULL) upload_give_back(self, self->plan);
   alloc_free(self->lines);
   alloc_free((void *)self->buffers);
   *self = (struct upload){0};
@@ -168,7 +168,7 @@ static int add_batch_context(int code) {
 }
 
 /* Everything at once: what is under way when memory turns out to be missing would have to be waited for. */
-static int take_memory(struct upload *self) {
+static int upload_take_memory(struct upload *self) {
   const struct upload_plan *plan = self->plan;
   for (int64_t s = 0; s < plan->nshards; s++) {
     const struct upload_shard *shard = &plan->shards[s];
@@ -212,7 +212,7 @@ static int start_line(struct upload *self, int32_t d, shardrt_buffer *const *blo
 int upload_start(struct upload *self, shardrt_buffer *const *blocks, bool fingerprinted) {
   const struct upload_plan *plan = self->plan;
   self->is_fingerprinted = fingerprinted && self->fingerprints != NULL;
-  int code = take_memory(self);
+  int code = upload_take_memory(self);
   for (int32_t d = 0; d < plan->ndevices && code == SHARDRT_OK; d++) code = start_line(self, d, blocks);
   self->is_started = code == SHARDRT_OK;
   if (code == SHARDRT_OK) return code;

@@ -188,7 +188,7 @@ static int begin_mirror(shardrt_buffer *buffer, void *mirror, struct accelerator
   return code < 0 ? code : a->streams->record(buffer->device, ACCELERATOR_OUT, arriving);
 }
 
-static int fetch(shardrt_buffer *buffer) {
+static int fetch_to_host(shardrt_buffer *buffer) {
   if (buffer->device == BUFFER_HOST || buffer->mirror != NULL) return SHARDRT_OK;
   const struct accelerator *a = accelerator_get();
   void *mirror;
@@ -219,7 +219,7 @@ static int arrive(shardrt_buffer *buffer, void **out) {
 
 int shardrt_buffer_fetch(shardrt_buffer *buffer) {
   buffer->kept = true;
-  return fetch(buffer);
+  return fetch_to_host(buffer);
 }
 
 int shardrt_buffer_host(shardrt_buffer *buffer, void **out) {
@@ -228,7 +228,7 @@ int shardrt_buffer_host(shardrt_buffer *buffer, void **out) {
 }
 
 int buffer_borrow(shardrt_buffer *buffer) {
-  int code = fetch(buffer);
+  int code = fetch_to_host(buffer);
   if (code == SHARDRT_OK) buffer->borrowers++;
   return code;
 }

@@ -122,7 +122,7 @@ static inline bool idle_is_counted(const struct buffer_pool *pool) {
 }
 
 /* The block leaves the hands of its user: back to the idle list, or freed. */
-static void give_back(struct block *back) {
+static void block_give_back(struct block *back) {
   struct buffer_pool *pool = back->pool;
   pthread_mutex_lock(&pool->lock);
   assert(pool->count > 0 && pool->outstanding >= back->bytes);
@@ -143,7 +143,7 @@ static void give_back(struct block *back) {
 static void release_block(void *context, void *data, size_t bytes) {
   (void)data;
   (void)bytes;
-  give_back(context);
+  block_give_back(context);
 }
 
 /* An idle block of that size, out of the list; NULL: there is none. */
@@ -182,7 +182,7 @@ int buffer_pool_take(struct buffer_pool *pool, size_t bytes, shardrt_buffer **ou
   if (code == SHARDRT_OK) code = buffer_wrap(taken->data, bytes, release_block, taken, out);
   if (code == SHARDRT_OK) return code;
   if (taken != NULL) {
-    give_back(taken);
+    block_give_back(taken);
     return code;
   }
   pthread_mutex_lock(&pool->lock);

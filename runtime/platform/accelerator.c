@@ -15,16 +15,16 @@ static struct {
   int32_t jobs;                     /* that have opened it */
   int32_t devices;
   size_t memory; /* of its devices' GPUs */
-} self;
+} platform;
 
 static _Thread_local void (*reclaim)(void);
 
 const struct accelerator *accelerator_get(void) {
-  return self.opened;
+  return platform.opened;
 }
 
 const char *accelerator_name(void) {
-  return self.opened == NULL ? "host" : self.opened->name;
+  return platform.opened == NULL ? "host" : platform.opened->name;
 }
 
 /* ---- the plug-in ------------------------------------------------------------------------------------------------ */
@@ -109,41 +109,41 @@ int accelerator_find(const char *name, struct accelerator_finding *out) {
 
 /* For a job that is opened while another is. */
 static int join_devices(const struct accelerator *found, const struct accelerator_wanted *wanted, int32_t *devices) {
-  if (found != self.opened)
+  if (found != platform.opened)
     return error_set(SHARDRT_EINVAL, "this process is in a job with devices of platform %s, and can have no others yet",
                      accelerator_name());
-  if (wanted->devices > 0 && wanted->devices != self.devices)
+  if (wanted->devices > 0 && wanted->devices != platform.devices)
     return error_set(SHARDRT_EINVAL, "this process is in a job with %d devices, and cannot be in one with %d yet",
-                     (int)self.devices, (int)wanted->devices);
-  self.jobs++;
-  *devices = self.devices;
+                     (int)platform.devices, (int)wanted->devices);
+  platform.jobs++;
+  *devices = platform.devices;
   return SHARDRT_OK;
 }
 
 int accelerator_open(const struct accelerator *found, const struct accelerator_wanted *wanted, int32_t *devices) {
-  if (self.jobs > 0) return join_devices(found, wanted, devices);
+  if (platform.jobs > 0) return join_devices(found, wanted, devices);
   *devices = wanted->devices > 0 ? wanted->devices : 1;
   int code = found == NULL ? SHARDRT_OK : found->open(wanted, devices);
   if (code < 0) return code;
-  self.opened = found;
-  self.jobs = 1;
-  self.devices = *devices;
-  self.memory = 0;
+  platform.opened = found;
+  platform.jobs = 1;
+  platform.devices = *devices;
+  platform.memory = 0;
   for (int32_t d = 0; found != NULL && d < *devices; d++) {
     struct accelerator_info info;
-    if (found->describe(d, &info) == SHARDRT_OK) self.memory += info.memory / (size_t)info.shared;
+    if (found->describe(d, &info) == SHARDRT_OK) platform.memory += info.memory / (size_t)info.shared;
   }
   return SHARDRT_OK;
 }
 
 void accelerator_close(void) {
-  if (--self.jobs > 0) return;
-  if (self.opened != NULL) self.opened->close();
-  self.opened = NULL;
+  if (--platform.jobs > 0) return;
+  if (platform.opened != NULL) platform.opened->close();
+  platform.opened = NULL;
 }
 
 size_t shardrt_device_memory(void) {
-  return self.opened == NULL ? 0 : self.memory;
+  return platform.opened == NULL ? 0 : platform.memory;
 }
 
 void shardrt_device_reclaim(void (*given)(void)) {

@@ -122,7 +122,7 @@ static int32_t block_of(const struct device_move *f, const struct block_entry *o
 }
 
 /* How often each old block is needed; one more where it is sent, until everything has been. */
-static int count_uses(struct device_move *f) {
+static int count_buffer_uses(struct device_move *f) {
   f->uses = alloc_zeros((size_t)f->old.count, sizeof *f->uses);
   if (f->uses == NULL) return ALLOC_FAILED;
   for (int64_t i = 0; i < f->copies.count; i++) f->uses[block_of(f, f->copies.items[i].from)]++;
@@ -150,7 +150,7 @@ static int device_move_new(struct device_move *f) {
     code = device_channels_new(&f->in, f->r->route, false, from, f->r->to, f->r->info->devices_per_process);
   if (code == SHARDRT_OK) code = find_copy_parts(f);
   if (code == SHARDRT_OK) code = find_spread_parts(f);
-  if (code == SHARDRT_OK) code = count_uses(f);
+  if (code == SHARDRT_OK) code = count_buffer_uses(f);
   if (code == SHARDRT_OK && f->copies.count > 1)
     qsort(f->copies.items, (size_t)f->copies.count, sizeof *f->copies.items, compare_parts);
   return code;

@@ -73,7 +73,7 @@ static struct {
   const char *what;         /* was started last */
   int32_t *after;  /* devices whose MAIN goes on after the messages that were started; NULL: none were, or they do */
   int64_t waiting; /* how many these are */
-} self;
+} communicator;
 
 /* ---- failures --------------------------------------------------------------------------------------------------- */
 
@@ -83,12 +83,13 @@ static int fail_call(ncclResult_t result, const char *call, const struct nccl_li
   const char *last = nccl.ncclGetLastError(link == NULL ? NULL : link->comm);
   char words[1024], detail[768] = "", number[64] = "";
   if (last != NULL && last[0] != '\0') snprintf(detail, sizeof detail, " (%s)", last);
-  if (link != NULL) snprintf(number, sizeof number, " (it is number %d of the job's %d GPUs)", link->rank, self.ranks);
+  if (link != NULL)
+    snprintf(number, sizeof number, " (it is number %d of the job's %d GPUs)", link->rank, communicator.ranks);
   snprintf(words, sizeof words, "%s%s%s; NCCL_DEBUG=INFO has NCCL tell more", nccl.ncclGetErrorString(result), detail,
            number);
-  self.broken = true;
-  if (link != NULL) return cuda_failed(code, call, words, self.what, link->device);
-  return error_set(code, "%s: %s failed: %s", self.what, call, words);
+  communicator.broken = true;
+  if (link != NULL) return cuda_failed(code, call, words, communicator.what, link->device);
+  return error_set(code, "%s: %s failed: %s", communicator.what, call, words);
 }
 
 static int check_nccl(ncclResult_t result, const char *call, const struct nccl_link *link) {
@@ -96,8 +97,8 @@ static int check_nccl(ncclResult_t result, const char *call, const struct nccl_l
 }
 
 static int check_cuda(cudaError_t problem, const char *call, const struct nccl_link *link) {
-  const int code = cuda_check(problem, call, self.what, link->device);
-  if (code < 0) self.broken = true;
+  const int code = cuda_check(problem, call, communicator.what, link->device);
+  if (code < 0) communicator.broken = true;
   return code;
 }
 
@@ -109,7 +110,7 @@ static int refuse_broken(void) {
 
 static int check_version(void) {
   int version = 0;
-  self.what = "asking for its version";
+  communicator.what = "asking for its version";
   const int code = check_nccl(nccl.ncclGetVersion(&version), "ncclGetVersion", NULL);
   if (code < 0) return code;
   if (version >= OLDEST) return SHARDRT_OK;
@@ -140,7 +141,7 @@ static int nccl_id(uint8_t id[ACCELERATOR_LINK_ID]) {
   int code = nccl_open();
   if (code < 0) return code;
   ncclUniqueId made;
-  self.what = "making the id of the job's GPUs";
+  communicator.what = "making the id of the job's GPUs";
   code = check_nccl(nccl.ncclGetUniqueId(&made), "ncclGetUniqueId", NULL);
   if (code == SHARDRT_OK) memcpy(id, made.internal, ACCELERATOR_LINK_ID);
   return code;
@@ -149,7 +150,7 @@ static int nccl_id(uint8_t id[ACCELERATOR_LINK_ID]) {
 /* ---- joining ---------------------------------------------------------------------------------------------------- */
 
 static int link_begin(struct nccl_link *link, const ncclUniqueId *id) {
-  int code = cuda_use(self.what, link->device);
+  int code = cuda_use(communicator.what, link->device);
   if (code == SHARDRT_OK) code = check_cuda(cudaGetDevice(&link->gpu), "cudaGetDevice", link);
   if (code == SHARDRT_OK)
     code =
@@ -159,7 +160,7 @@ static int link_begin(struct nccl_link *link, const ncclUniqueId *id) {
   if (code < 0) return code;
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
-  return check_nccl(nccl.ncclCommInitRankConfig(&link->comm, self.ranks, *id, link->rank, &config),
+  return check_nccl(nccl.ncclCommInitRankConfig(&link->comm, communicator.ranks, *id, link->rank, &config),
                     "ncclCommInitRankConfig", link);
 }
 
@@ -167,14 +168,14 @@ static int nccl_join(const uint8_t id[ACCELERATOR_LINK_ID], int32_t ranks, int32
                      const int32_t *own_ranks) {
   int code = nccl_open();
   if (code < 0) return code;
-  if (self.broken) return refuse_broken();
+  if (communicator.broken) return refuse_broken();
   struct nccl_group *group = alloc_zeros(1, sizeof *group + (size_t)own * sizeof *group->links);
   if (group == NULL) return ALLOC_FAILED;
   group->count = own;
   for (int32_t i = 0; i < own; i++) group->links[i] = (struct nccl_link){.device = devices[i], .rank = own_ranks[i]};
-  self.group = group;
-  self.ranks = ranks;
-  self.what = "joining the job's GPUs";
+  communicator.group = group;
+  communicator.ranks = ranks;
+  communicator.what = "joining the job's GPUs";
   ncclUniqueId joined;
   memcpy(joined.internal, id, ACCELERATOR_LINK_ID);
   code = check_nccl(nccl.ncclGroupStart(), "ncclGroupStart", NULL);
@@ -189,17 +190,18 @@ static int nccl_join(const uint8_t id[ACCELERATOR_LINK_ID], int32_t ranks, int32
 /* The link of a device's GPU; NULL with the message set for EDEVICE. */
 static struct nccl_link *find_link(int32_t device) {
   int gpu = -1;
-  if (cuda_use(self.what, device) < 0 || cuda_check(cudaGetDevice(&gpu), "cudaGetDevice", self.what, device) < 0)
+  if (cuda_use(communicator.what, device) < 0 ||
+      cuda_check(cudaGetDevice(&gpu), "cudaGetDevice", communicator.what, device) < 0)
     return NULL;
-  for (int32_t i = 0; self.group != NULL && i < self.group->count; i++)
-    if (self.group->links[i].gpu == gpu) return &self.group->links[i];
+  for (int32_t i = 0; communicator.group != NULL && i < communicator.group->count; i++)
+    if (communicator.group->links[i].gpu == gpu) return &communicator.group->links[i];
   error_set(SHARDRT_EDEVICE, "the GPU of device %d has not joined those of the job", cuda_id(device));
   return NULL;
 }
 
 static bool is_listed(int32_t device) {
-  for (int64_t i = self.waiting; i-- > 0;)
-    if (self.after[i] == device) return true;
+  for (int64_t i = communicator.waiting; i-- > 0;)
+    if (communicator.after[i] == device) return true;
   return false;
 }
 
@@ -222,15 +224,15 @@ static int link_lead(const struct nccl_link *link, int32_t device) {
 
 /* Lists the devices that have messages, each once, and has their links follow them. */
 static int gather_devices(int64_t count, const struct accelerator_message *messages) {
-  self.after = alloc_array((size_t)count, sizeof *self.after);
-  if (self.after == NULL) return ALLOC_FAILED;
-  self.waiting = 0;
+  communicator.after = alloc_array((size_t)count, sizeof *communicator.after);
+  if (communicator.after == NULL) return ALLOC_FAILED;
+  communicator.waiting = 0;
   int code = SHARDRT_OK;
   for (int64_t i = 0; i < count && code == SHARDRT_OK; i++) {
     if (messages[i].bytes == 0 || is_listed(messages[i].device)) continue;
     const struct nccl_link *link = find_link(messages[i].device);
     code = link == NULL ? SHARDRT_EDEVICE : link_follow(link, messages[i].device);
-    self.after[self.waiting++] = messages[i].device;
+    communicator.after[communicator.waiting++] = messages[i].device;
   }
   return code;
 }
@@ -244,19 +246,19 @@ static int put_message(const struct accelerator_message *m) {
 }
 
 static void forget_devices(void) {
-  alloc_free(self.after);
-  self.after = NULL;
-  self.waiting = 0;
+  alloc_free(communicator.after);
+  communicator.after = NULL;
+  communicator.waiting = 0;
 }
 
 /* Messages of no bytes are left out, by both sides. */
 static int nccl_exchange(int64_t count, const struct accelerator_message *messages) {
-  if (self.broken) return refuse_broken();
-  if (self.after != NULL)
+  if (communicator.broken) return refuse_broken();
+  if (communicator.after != NULL)
     return error_set(SHARDRT_EINVAL, "messages are being put on the way still: `state` says when that is done");
-  self.what = "an exchange between GPUs";
+  communicator.what = "an exchange between GPUs";
   int code = count == 0 ? SHARDRT_OK : gather_devices(count, messages);
-  if (code == SHARDRT_OK && self.waiting > 0) {
+  if (code == SHARDRT_OK && communicator.waiting > 0) {
     code = check_nccl(nccl.ncclGroupStart(), "ncclGroupStart", NULL);
     if (code < 0) return code;
     for (int64_t i = 0; i < count && code == SHARDRT_OK; i++)
@@ -264,16 +266,16 @@ static int nccl_exchange(int64_t count, const struct accelerator_message *messag
     const ncclResult_t ended = nccl.ncclGroupEnd();
     if (code == SHARDRT_OK) code = check_nccl(ended, "ncclGroupEnd", NULL);
   }
-  if (code < 0) self.broken = true; /* the other side waits for what is not sent */
+  if (code < 0) communicator.broken = true; /* the other side waits for what is not sent */
   return code;
 }
 
 /* The group is on the links: MAIN of the devices goes on after it. */
 static int let_devices_go_on(void) {
   int code = SHARDRT_OK;
-  for (int64_t i = 0; i < self.waiting && code == SHARDRT_OK; i++) {
-    const struct nccl_link *link = find_link(self.after[i]);
-    code = link == NULL ? SHARDRT_EDEVICE : link_lead(link, self.after[i]);
+  for (int64_t i = 0; i < communicator.waiting && code == SHARDRT_OK; i++) {
+    const struct nccl_link *link = find_link(communicator.after[i]);
+    code = link == NULL ? SHARDRT_EDEVICE : link_lead(link, communicator.after[i]);
   }
   forget_devices();
   return code;
@@ -281,10 +283,10 @@ static int let_devices_go_on(void) {
 
 static int nccl_state(bool *done) {
   *done = false;
-  if (self.broken) return refuse_broken();
+  if (communicator.broken) return refuse_broken();
   bool all = true;
-  for (int32_t i = 0; self.group != NULL && i < self.group->count; i++) {
-    const struct nccl_link *link = &self.group->links[i];
+  for (int32_t i = 0; communicator.group != NULL && i < communicator.group->count; i++) {
+    const struct nccl_link *link = &communicator.group->links[i];
     ncclResult_t said = ncclSuccess;
     int code = check_nccl(nccl.ncclCommGetAsyncError(link->comm, &said), "ncclCommGetAsyncError", link);
     if (code == SHARDRT_OK) code = check_nccl(said, "ncclCommGetAsyncError", link);
@@ -347,8 +349,8 @@ static void group_free(struct nccl_group *group) {
  * and then so do NCCL's calls (NVIDIA/nccl#549, #1013). What has not ended in time is left to the end of this process.
  */
 static void end_group(void *(*way)(void *)) {
-  struct nccl_group *group = self.group;
-  self.group = NULL;
+  struct nccl_group *group = communicator.group;
+  communicator.group = NULL;
   forget_devices();
   if (group == NULL) return;
   pthread_t thread;
@@ -365,7 +367,7 @@ static void end_group(void *(*way)(void *)) {
 }
 
 static void nccl_abort(void) {
-  self.broken = true;
+  communicator.broken = true;
   end_group(abort_all);
 }
 
@@ -373,7 +375,7 @@ static void nccl_close(void) {
   bool done = false;
   const bool well = nccl_state(&done) == SHARDRT_OK && done;
   end_group(well ? finish_all : abort_all);
-  self.broken = false;
+  communicator.broken = false;
 }
 
 const struct accelerator_links nccl_links = {

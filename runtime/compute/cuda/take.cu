@@ -41,7 +41,7 @@ static __global__ void __launch_bounds__(THREADS) find_outside(const void *indic
   }
 }
 
-static int fetch(const char *what, int32_t device, void *to, const void *from, size_t bytes) {
+static int fetch_index(const char *what, int32_t device, void *to, const void *from, size_t bytes) {
   cudaStream_t stream = cuda_stream(device, ACCELERATOR_MAIN);
   int code =
       cuda_check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, stream), "cudaMemcpyAsync", what, device);
@@ -58,7 +58,7 @@ static int look_outside(const char *what, int32_t device, const struct accelerat
   KERNEL_LAUNCH(find_outside, blocks < most ? blocks : most, THREADS, stream, indices, is_wide(taking), taking->size,
                 taking->count, (unsigned long long *)first);
   code = cuda_launched(what, device);
-  return code < 0 ? code : fetch(what, device, at, first, sizeof *at);
+  return code < 0 ? code : fetch_index(what, device, at, first, sizeof *at);
 }
 
 int cuda_check_indices(const char *what, int32_t device, const struct accelerator_taking *taking, const void *indices) {
@@ -74,9 +74,9 @@ int cuda_check_indices(const char *what, int32_t device, const struct accelerato
   int64_t index = 0;
   int32_t narrow = 0;
   if (is_wide(taking))
-    code = fetch(what, device, &index, (const int64_t *)indices + at, sizeof index);
+    code = fetch_index(what, device, &index, (const int64_t *)indices + at, sizeof index);
   else
-    code = fetch(what, device, &narrow, (const int32_t *)indices + at, sizeof narrow);
+    code = fetch_index(what, device, &narrow, (const int32_t *)indices + at, sizeof narrow);
   if (code < 0) return code;
   return error_set(SHARDRT_EINVAL, "%s: index %" PRId64 " is outside an axis of %" PRId64, what,
                    is_wide(taking) ? index : narrow, taking->size);

@@ -41,8 +41,8 @@ static int place_box(const char *what, int32_t device, size_t element, const sha
   return accelerator_get()->copies->place(what, device, element, &place, to->data, from->data);
 }
 
-static int copy_run(size_t element, const shardrt_box *box, const struct device_view *to,
-                    const struct device_view *from) {
+static int copy_device_run(size_t element, const shardrt_box *box, const struct device_view *to,
+                           const struct device_view *from) {
   return accelerator_get()->copies->copy(to->device, to->data + (size_t)to->first * element, from->device,
                                          from->data + (size_t)from->first * element,
                                          (size_t)box_elements(box) * element);
@@ -70,7 +70,7 @@ static int pass_piece(const char *what, size_t element, const shardrt_box *box, 
   }
   if (unpacked != NULL) coming = device_view_packed(box, to->device, unpacked);
   if (code == SHARDRT_OK) code = a->streams->after(to->device, from->device);
-  if (code == SHARDRT_OK) code = copy_run(element, box, &coming, &leaving);
+  if (code == SHARDRT_OK) code = copy_device_run(element, box, &coming, &leaving);
   if (code == SHARDRT_OK && unpacked != NULL) code = place_box(what, to->device, element, box, to, &coming);
   const int after =
       a->streams->after(from->device, to->device); /* also where something failed: what was begun is under way */
@@ -104,7 +104,7 @@ static int pass_through(const char *what, size_t element, const shardrt_box *box
 int device_copy_box(const char *what, size_t element, const shardrt_box *box, const struct device_view *to,
                     const struct device_view *from, size_t staging) {
   if (box_is_empty(box)) return SHARDRT_OK;
-  if (to->is_run && from->is_run) return copy_run(element, box, to, from);
+  if (to->is_run && from->is_run) return copy_device_run(element, box, to, from);
   if (to->device == from->device || accelerator_get()->copies->reaches(to->device, from->device))
     return place_box(what, to->device, element, box, to, from);
   return pass_through(what, element, box, to, from, staging);

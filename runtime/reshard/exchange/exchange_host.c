@@ -223,7 +223,7 @@ static const struct exchange_backend host_backend = {
 /* ---- the whole -------------------------------------------------------------------------------------------------- */
 
 /* How often each old block is needed. */
-static void count_uses(struct exchange_host *h) {
+static void count_block_uses(struct exchange_host *h) {
   const struct route_moves *copies = &h->task.route->copies;
   for (int64_t i = 0; i < h->task.old.count; i++) atomic_init(&h->uses[i], 1); /* until exchange_host_run */
   for (int64_t i = 0; i < copies->count; i++)
@@ -277,7 +277,7 @@ static int set_sizes(struct exchange_host *h) {
   return SHARDRT_OK;
 }
 
-static int take_memory(struct exchange_host *h) {
+static int exchange_take_memory(struct exchange_host *h) {
   const shardrt_route *route = h->task.route;
   const int32_t slots = 2 * h->window.size;
   const size_t piece = (size_t)h->rules.piece * h->task.element;
@@ -302,7 +302,7 @@ int exchange_host_new(const struct exchange_host_task *task, struct exchange_hos
   if (h == NULL) return ALLOC_FAILED;
   h->task = *task;
   int code = set_sizes(h);
-  if (code == SHARDRT_OK) code = take_memory(h);
+  if (code == SHARDRT_OK) code = exchange_take_memory(h);
   if (code < 0) {
     exchange_host_free(h);
     return code;
@@ -315,7 +315,7 @@ int exchange_host_new(const struct exchange_host_task *task, struct exchange_hos
   h->exchange = (struct exchange){.backend = &host_backend, .context = h, .groups = 2, .size = h->window.size};
   count_copies(h);
   h->large = (size_t)task->route->copies.elements * task->element > CACHES;
-  if (h->uses != NULL) count_uses(h);
+  if (h->uses != NULL) count_block_uses(h);
   *out = h;
   return SHARDRT_OK;
 }
