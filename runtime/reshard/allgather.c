@@ -23,8 +23,8 @@ int shardrt_process_allgather(shardrt_job *job, const shardrt_array *array, void
   struct reshard r = {.job = job, .call = "process_allgather", .x = (shardrt_array *)array, .to = to};
   if (code == SHARDRT_OK) code = reshard_plan(&r);
   if (code < 0) error_prefix(code, "process_allgather");
-  struct host_block whole = {.number = 0, .data = value};
-  code = code < 0 ? reshard_fail(&r, code) : reshard_host_run(&r, &(struct host_blocks){.count = 1, .items = &whole});
+  struct block_entry whole = {.number = 0, .data = value};
+  code = code < 0 ? reshard_fail(&r, code) : reshard_host_run(&r, &(struct block_table){.count = 1, .items = &whole});
   shardrt_sharding_free(to);
   return code;
 }

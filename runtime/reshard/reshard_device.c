@@ -117,19 +117,14 @@ static int find_spread_parts(struct device_move *f) {
   return SHARDRT_OK;
 }
 
-static int32_t block_of(const struct device_move *f, const struct block_entry *old) {
-  return shardrt_array_shard(f->r->x, old->shard)->block;
-}
-
 /* How often each old block is needed; one more where it is sent, until everything has been. */
 static int count_buffer_uses(struct device_move *f) {
   f->uses = alloc_zeros((size_t)f->old.count, sizeof *f->uses);
   if (f->uses == NULL) return ALLOC_FAILED;
-  for (int64_t i = 0; i < f->copies.count; i++) f->uses[block_of(f, f->copies.items[i].from)]++;
+  for (int64_t i = 0; i < f->copies.count; i++) f->uses[f->copies.items[i].from->local]++;
   const struct route_moves *sends = &f->r->route->sends;
-  int64_t count;
   for (int64_t i = 0; i < sends->count; i++)
-    f->uses[block_of(f, block_table_find(&f->old, sends->items[i].from, &count))]++;
+    f->uses[f->old.items[block_table_index(&f->old, sends->items[i].from)].local]++;
   return SHARDRT_OK;
 }
 
@@ -141,8 +136,8 @@ static int compare_parts(const void *a, const void *b) {
 
 static int device_move_new(struct device_move *f) {
   const shardrt_sharding *from = shardrt_array_sharding(f->r->x);
-  int code = block_table_new(&f->old, f->r->x, &f->r->route->from);
-  if (code == SHARDRT_OK) code = block_table_new(&f->new, f->made, &f->r->route->to);
+  int code = block_table_shards(&f->old, f->r->x, &f->r->route->from);
+  if (code == SHARDRT_OK) code = block_table_shards(&f->new, f->made, &f->r->route->to);
   if (code == SHARDRT_OK) code = device_pairs_new(&f->pairs, f->r->info->devices_per_process);
   if (code == SHARDRT_OK)
     code = device_channels_new(&f->out, f->r->route, true, from, f->r->to, f->r->info->devices_per_process);
@@ -201,7 +196,7 @@ static int copy_device_parts(struct device_move *f, const struct part *items, in
 
 static void drop_unused(struct device_move *f) {
   for (int64_t i = 0; i < f->old.count; i++)
-    if (f->uses[block_of(f, &f->old.items[i])] == 0) array_drop(f->r->x, block_of(f, &f->old.items[i]));
+    if (f->uses[f->old.items[i].local] == 0) array_drop(f->r->x, f->old.items[i].local);
 }
 
 /* One new shard after the other, and each old block goes as soon as nobody needs it: its memory is used again for the
@@ -219,7 +214,7 @@ static int copy_and_drop(struct device_move *f) {
     while (end < all->count && all->items[end].to->shard == shard) end++;
     code = copy_device_parts(f, all->items + first, end - first);
     for (; first < end; first++) {
-      int64_t *uses = &f->uses[block_of(f, all->items[first].from)];
+      int64_t *uses = &f->uses[all->items[first].from->local];
       assert(*uses > 0);
       --*uses;
     }

@@ -2,7 +2,6 @@
 
 #include <assert.h>
 #include <stdatomic.h>
-#include <stdlib.h>
 
 #include "base/alloc.h"
 #include "base/error.h"
@@ -41,25 +40,8 @@ struct exchange_host {
 
 /* ---- boxes in blocks -------------------------------------------------------------------------------------------- */
 
-static int compare_blocks(const void *a, const void *b) {
-  const struct host_block *x = a, *y = b;
-  return (x->number > y->number) - (x->number < y->number);
-}
-
-void host_blocks_sort(struct host_blocks *blocks) {
-  qsort(blocks->items, (size_t)blocks->count, sizeof *blocks->items, compare_blocks);
-}
-
-static int64_t block_index(const struct host_blocks *blocks, int64_t number) {
-  const struct host_block wanted = {.number = number};
-  const struct host_block *found =
-      bsearch(&wanted, blocks->items, (size_t)blocks->count, sizeof wanted, compare_blocks);
-  assert(found != NULL);
-  return found - blocks->items;
-}
-
-static char *block_data(const struct host_blocks *blocks, int64_t number) {
-  return blocks->items[block_index(blocks, number)].data;
+static char *block_data(const struct block_table *blocks, int64_t number) {
+  return blocks->items[block_table_index(blocks, number)].data;
 }
 
 /* A box in a block of this process. */
@@ -69,7 +51,7 @@ struct host_view {
   shardrt_box box;      /* as the block sees it */
 };
 
-static struct host_view view_block(const struct host_blocks *blocks, const struct block_grid *grid, int64_t number,
+static struct host_view view_block(const struct block_table *blocks, const struct block_grid *grid, int64_t number,
                                    const shardrt_box *box) {
   const shardrt_box block = block_grid_box(grid, number);
   return (struct host_view){
@@ -104,7 +86,7 @@ static void copy_view(size_t element, copy_box *copy, const struct host_view *to
 /* `count` pieces less are to be taken from an old block. */
 static void use_block(struct exchange_host *h, int64_t from, int64_t count) {
   if (h->uses == NULL) return;
-  int64_t index = block_index(&h->task.old, from), before = atomic_fetch_sub(&h->uses[index], count);
+  int64_t index = block_table_index(&h->task.old, from), before = atomic_fetch_sub(&h->uses[index], count);
   assert(before >= count);
   if (before == count) h->task.used_up(h->task.context, index);
 }
@@ -227,12 +209,12 @@ static void count_block_uses(struct exchange_host *h) {
   const struct route_moves *copies = &h->task.route->copies;
   for (int64_t i = 0; i < h->task.old.count; i++) atomic_init(&h->uses[i], 1); /* until exchange_host_run */
   for (int64_t i = 0; i < copies->count; i++)
-    h->uses[block_index(&h->task.old, copies->items[i].from)] += h->copies_before[i + 1] - h->copies_before[i];
+    h->uses[block_table_index(&h->task.old, copies->items[i].from)] += h->copies_before[i + 1] - h->copies_before[i];
   for (int64_t i = 0; i < h->out.count; i++) {
     struct channel all = h->out.items[i];
     struct message m;
     while (channel_next(&h->rules, &all, &m))
-      for (int64_t k = 0; k < m.count; k++) h->uses[block_index(&h->task.old, m.moves[k]->from)]++;
+      for (int64_t k = 0; k < m.count; k++) h->uses[block_table_index(&h->task.old, m.moves[k]->from)]++;
   }
 }
 

@@ -8,20 +8,8 @@
 
 #include "comm/collective.h"
 #include "layout/route.h"
+#include "reshard/exchange/block_table.h"
 #include "system/team.h"
-
-/* One of the blocks that this process holds, and where. */
-struct host_block {
-  int64_t number; /* in its grid */
-  int32_t local;  /* the caller's own */
-  char *data;
-};
-
-/* All of them, each once, ascending by number. Blocks of both sides at one place are one: nothing is copied. */
-struct host_blocks {
-  int64_t count;
-  struct host_block *items;
-};
 
 /* Memory for messages, kept from one move to the next. */
 struct host_staging {
@@ -33,10 +21,10 @@ void host_staging_free(struct host_staging *kept);
 
 struct exchange_host_task {
   const shardrt_route *route;
-  size_t element; /* bytes */
-  struct host_blocks old, new;
-  size_t staging;            /* bytes at most */
-  struct host_staging *kept; /* the same memory as last time, if as much is wanted */
+  size_t element;              /* bytes */
+  struct block_table old, new; /* each block once; those of both at one place are one: nothing is copied */
+  size_t staging;              /* bytes at most */
+  struct host_staging *kept;   /* the same memory as last time, if as much is wanted */
   struct team *team;
   const struct comm_transport *transport;
   struct comm_link *link; /* of the transport */
@@ -48,7 +36,6 @@ struct exchange_host_task {
 
 struct exchange_host;
 
-void host_blocks_sort(struct host_blocks *blocks);
 /* EINVAL: less staging than two elements of so many bytes. */
 int exchange_check_staging(size_t staging, size_t element);
 /* Takes all the memory that the move needs. The task's parts are borrowed. Errors as exchange_check_staging. */
