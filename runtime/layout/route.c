@@ -7,7 +7,7 @@
 
 #include "base/alloc.h"
 #include "base/compare.h"
-#include "layout/placement.h"
+#include "layout/block_holders.h"
 
 /* Up to this many devices that hold or need parts of one block, senders are chosen by weighing all of them; beyond, by
  * arithmetic on replica numbers, which costs a process only its own moves. What one process alone holds comes from it,
@@ -74,7 +74,7 @@ static int64_t overlap_index(const struct overlap *o, int64_t block) {
 /* ---- the moves --------------------------------------------------------------------------------------------------- */
 
 struct planner {
-  struct placement from, to;
+  struct block_holders from, to;
   int32_t process;
   struct local_blocks old, new; /* of `process` */
   struct local_blocks peer_old, peer_new;
@@ -123,7 +123,7 @@ static bool spread_has(const struct spread *s, int32_t process) {
 static int64_t spread_pieces(struct planner *p, const struct spread *s) {
   int64_t parts = 0, pieces = 1;
   for (int64_t i = 0; i < s->news->count; i++) {
-    int64_t count = placement_processes(&p->to, overlap_block(s->news, i), s->receivers);
+    int64_t count = block_holders_processes(&p->to, overlap_block(s->news, i), s->receivers);
     for (int64_t r = 0; r < count; r++) parts += !spread_has(s, s->receivers[r]);
   }
   const int64_t holders = s->holder_count, most = holders < PIECES ? holders : PIECES;
@@ -145,7 +145,7 @@ static int64_t spread_next(const struct spread *s) {
 static int spread_block(struct planner *p, struct spread *s, int64_t to, int64_t pieces) {
   shardrt_box old = block_grid_box(&p->from.grid, s->from), new = block_grid_box(&p->to.grid, to), part;
   if (!box_intersect(&old, &new, &part)) return SHARDRT_OK;
-  int64_t count = placement_processes(&p->to, to, s->receivers), cut = box_part_count(&part, pieces);
+  int64_t count = block_holders_processes(&p->to, to, s->receivers), cut = box_part_count(&part, pieces);
   int code = SHARDRT_OK;
   for (int64_t r = 0; r < count; r++) {
     if (spread_has(s, s->receivers[r])) continue;
@@ -171,7 +171,7 @@ static int weigh(struct planner *p, int64_t from, const struct overlap *news) {
   s.load = alloc_zeros(replicas, sizeof *s.load);
   int code = s.holders != NULL && s.receivers != NULL && s.load != NULL ? SHARDRT_OK : ALLOC_FAILED;
   if (code == SHARDRT_OK) {
-    s.holder_count = placement_processes(&p->from, from, s.holders);
+    s.holder_count = block_holders_processes(&p->from, from, s.holders);
     assert(s.holder_count >= 1 && s.holder_count <= p->from.replicas);
     code = local_blocks_set(&p->peer_old, &p->from, s.holders[0]);
   }
@@ -219,7 +219,8 @@ static int64_t receiver_number(const struct planner *p, const struct overlap *ne
 
 static int32_t sender_of(const struct planner *p, int64_t from, const struct overlap *news, int64_t to) {
   const int64_t numbers = news->count * p->to.replicas, number = receiver_number(p, news, to, &p->new);
-  return placement_process(&p->from, from, (server_of(number, numbers, p->from.replicas) + from) % p->from.replicas);
+  return block_holders_process(&p->from, from,
+                               (server_of(number, numbers, p->from.replicas) + from) % p->from.replicas);
 }
 
 /* The other way round: whom the device with replica number `replica` of an old block serves. */
@@ -228,7 +229,7 @@ static int add_served(struct planner *p, int64_t from, const struct overlap *new
   const int64_t turn = ((replica - from) % replicas + replicas) % replicas;
   for (int64_t j = first_served(turn, numbers, replicas); j < numbers; j += replicas) {
     int64_t to = overlap_block(news, j / p->to.replicas);
-    int32_t receiver = placement_process(&p->to, to, j % p->to.replicas);
+    int32_t receiver = block_holders_process(&p->to, to, j % p->to.replicas);
     int code = local_blocks_set(&p->peer_old, &p->from, receiver);
     if (code == SHARDRT_OK) code = local_blocks_set(&p->peer_new, &p->to, receiver);
     if (code != SHARDRT_OK) return code;
@@ -269,7 +270,7 @@ static bool is_met_first(const struct planner *p, int64_t i, int64_t from) {
 static int add_arrival(struct planner *p, int64_t i, int64_t from) {
   const int64_t to = p->new.items[i].block;
   if (local_blocks_has(&p->old, from)) return add_whole(p, &p->route->copies, from, to, p->process);
-  const int32_t holder = placement_only_process(&p->from, from);
+  const int32_t holder = block_holders_only_process(&p->from, from);
   if (holder >= 0) return add_whole(p, &p->route->receives, from, to, holder);
   shardrt_box old = block_grid_box(&p->from.grid, from);
   struct overlap news = overlap_of(&p->to.grid, &old);
@@ -326,8 +327,8 @@ static void moves_sort(struct route_moves *moves, int (*compare)(const void *, c
 int shardrt_route_shifted(const shardrt_sharding *from, const shardrt_sharding *to, const shardrt_shift *shift,
                           int32_t process, int32_t devices_per_process, shardrt_route **out) {
   struct planner p = {.process = process};
-  int code = placement_set(&p.from, from, shift->ndim, shift->old_shape, devices_per_process);
-  if (code == SHARDRT_OK) code = placement_set(&p.to, to, shift->ndim, shift->new_shape, devices_per_process);
+  int code = block_holders_set(&p.from, from, shift->ndim, shift->old_shape, devices_per_process);
+  if (code == SHARDRT_OK) code = block_holders_set(&p.to, to, shift->ndim, shift->new_shape, devices_per_process);
   if (code != SHARDRT_OK) return code;
   memcpy(p.from.grid.origin, shift->by, (size_t)shift->ndim * sizeof *shift->by);
   p.route = alloc_zeros(1, sizeof *p.route);

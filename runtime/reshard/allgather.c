@@ -21,7 +21,7 @@ int shardrt_process_allgather(shardrt_job *job, const shardrt_array *array, void
   int code = sharding_everywhere(shardrt_job_info_get(job), &to);
   /* Nothing is donated, so the array stays as it is. */
   struct reshard r = {.job = job, .call = "process_allgather", .x = (shardrt_array *)array, .to = to};
-  if (code == SHARDRT_OK) code = reshard_plan(&r);
+  if (code == SHARDRT_OK) code = reshard_prepare(&r);
   if (code < 0) error_prefix(code, "process_allgather");
   struct block_entry whole = {.number = 0, .data = value};
   code = code < 0 ? reshard_fail(&r, code) : reshard_host_run(&r, &(struct block_table){.count = 1, .items = &whole});

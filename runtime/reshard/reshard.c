@@ -5,13 +5,13 @@
 #include "reshard/reshard_host.h"
 
 int reshard_array(struct reshard *r, shardrt_array **out) {
-  int code = r->code < 0 ? r->code : reshard_plan(r);
+  int code = r->code < 0 ? r->code : reshard_prepare(r);
   if (r->route == NULL) return reshard_fail(r, code);
   return accelerator_get() == NULL ? reshard_host_new(r, out) : reshard_device_new(r, out);
 }
 
 int reshard_into(struct reshard *r, shardrt_array *out) {
-  int code = reshard_plan(r);
+  int code = reshard_prepare(r);
   if (code < 0) return reshard_fail(r, code);
   return accelerator_get() == NULL ? reshard_host_into(r, out) : reshard_device_into(r, out);
 }

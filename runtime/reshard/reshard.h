@@ -2,7 +2,7 @@
 #ifndef SHARDRT_RESHARD_RESHARD_H
 #define SHARDRT_RESHARD_RESHARD_H
 
-#include "reshard/reshard_plan.h"
+#include "reshard/reshard_call.h"
 
 /* All of it: the new array, with a count for the caller. Errors as shardrt_reshard. */
 int reshard_array(struct reshard *r, shardrt_array **out);

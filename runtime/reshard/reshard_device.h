@@ -6,9 +6,9 @@
 #ifndef SHARDRT_RESHARD_RESHARD_DEVICE_H
 #define SHARDRT_RESHARD_RESHARD_DEVICE_H
 
-#include "reshard/reshard_plan.h"
+#include "reshard/reshard_call.h"
 
-/* Both after reshard_plan. Errors as shardrt_reshard; those of a device name the array. */
+/* Both after reshard_prepare. Errors as shardrt_reshard; those of a device name the array. */
 
 /* The new array, with a count for the caller. */
 int reshard_device_new(struct reshard *r, shardrt_array **out);

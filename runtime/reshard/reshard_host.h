@@ -3,9 +3,9 @@
 #define SHARDRT_RESHARD_RESHARD_HOST_H
 
 #include "reshard/exchange/exchange_host.h"
-#include "reshard/reshard_plan.h"
+#include "reshard/reshard_call.h"
 
-/* All after reshard_plan. Errors as shardrt_reshard. */
+/* All after reshard_prepare. Errors as shardrt_reshard. */
 
 /* Brings to blocks of this process, in the host's memory, all that they need; also what devices hold of the old ones.
  * EMISMATCH where processes differ in what they call. */

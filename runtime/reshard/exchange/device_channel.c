@@ -3,7 +3,7 @@
 #include <assert.h>
 
 #include "base/alloc.h"
-#include "layout/placement.h"
+#include "layout/block_holders.h"
 #include "reshard/exchange/device_copy.h"
 
 enum { DIRECT_FROM = 256 << 10 }; /* bytes of a run that goes by itself, without being packed */
@@ -21,7 +21,7 @@ struct message_rules device_channel_rules(const shardrt_route *route, size_t ele
 /* ---- which devices ---------------------------------------------------------------------------------------------- */
 
 /* The k-th, counted around, of the process's devices that hold a block, as one does: from 0 in the process. */
-static int32_t device_of(const struct placement *s, const struct local_blocks *h, int64_t block, int64_t k) {
+static int32_t device_of(const struct block_holders *s, const struct local_blocks *h, int64_t block, int64_t k) {
   int64_t first = 0, count = 1;
   while (first < h->count && h->items[first].block != block) first++;
   while (first + count < h->count && h->items[first + count].block == block) count++;
@@ -32,7 +32,7 @@ static int32_t device_of(const struct placement *s, const struct local_blocks *h
 
 /* The two ends of the moves of one direction. */
 struct ends {
-  struct placement from, to;
+  struct block_holders from, to;
   struct local_blocks mine, others;
   bool outgoing;
 };
@@ -46,9 +46,9 @@ static int ends_new(struct ends *e, const shardrt_route *route, bool outgoing, c
   *e = (struct ends){.outgoing = outgoing};
   int64_t shape[SHARDRT_MAX_NDIM];
   shape_of(&route->from, shape);
-  int code = placement_set(&e->from, from, route->from.ndim, shape, devices_per_process);
+  int code = block_holders_set(&e->from, from, route->from.ndim, shape, devices_per_process);
   shape_of(&route->to, shape);
-  if (code == SHARDRT_OK) code = placement_set(&e->to, to, route->to.ndim, shape, devices_per_process);
+  if (code == SHARDRT_OK) code = block_holders_set(&e->to, to, route->to.ndim, shape, devices_per_process);
   if (code == SHARDRT_OK) code = local_blocks_set(&e->mine, outgoing ? &e->from : &e->to, route->process);
   return code;
 }

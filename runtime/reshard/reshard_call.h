@@ -1,6 +1,7 @@
-/* reshard_plan.h - what a process is to do where an array goes to another sharding, before anything moves. */
-#ifndef SHARDRT_RESHARD_RESHARD_PLAN_H
-#define SHARDRT_RESHARD_RESHARD_PLAN_H
+/* reshard_call.h - a call that brings an array to another sharding: what is asked for, and what is found out before
+ * anything moves. */
+#ifndef SHARDRT_RESHARD_RESHARD_CALL_H
+#define SHARDRT_RESHARD_RESHARD_CALL_H
 
 #include "base/text.h"
 #include "reshard/move_cache.h"
@@ -14,7 +15,7 @@ struct reshard {
   shardrt_reshard_options options;
   const shardrt_shift *shift;   /* what of x becomes what of another array; NULL: all of x, which stays as it is */
   struct buffer_pool *pool;     /* where the blocks of the new array come from; NULL: the job's move cache */
-  const shardrt_job_info *info; /* of the job; set by reshard_plan */
+  const shardrt_job_info *info; /* of the job; set by reshard_prepare */
   const shardrt_route *route;   /* this, too; NULL after it failed */
   struct move_cache *cache;     /* and this: the job's */
   double seconds;               /* set by the executor: what moving took, once every process had come to it */
@@ -27,7 +28,7 @@ struct reshard {
 
 /* Checks what the call was given and finds its route. EINVAL: there is no job; the sharding does not fit the array, or
  * is of devices that the job does not have. EDATA: the array has no data, or the job is a planned one. */
-int reshard_plan(struct reshard *r);
+int reshard_prepare(struct reshard *r);
 /* The new array, whose shards have no buffers yet. */
 int reshard_new_array(const struct reshard *r, shardrt_array **out);
 /* What processes compare before anything moves; what is not shown stands behind a line's end (collective.h). */

@@ -1,4 +1,4 @@
-#include "reshard/reshard_plan.h"
+#include "reshard/reshard_call.h"
 
 #include <inttypes.h>
 
@@ -21,7 +21,7 @@ static int check_devices(const struct reshard *r, const shardrt_job_info *info) 
                    shardrt_sharding_text(r->to), last, count, count - 1);
 }
 
-int reshard_plan(struct reshard *r) {
+int reshard_prepare(struct reshard *r) {
   if (r->job == NULL) return error_set(SHARDRT_EINVAL, "there is no job");
   const shardrt_job_info *info = r->info = shardrt_job_info_get(r->job);
   if (info->planning) return error_set(SHARDRT_EDATA, "there is no data under `shardrt plan`");
