@@ -146,5 +146,5 @@ void abort_job(struct heartbeat *n, int status, const struct last_say *say) {
   else if (!q.is_unanimous || (say->before_end != NULL && n->count > 1))
     rest_for(LEAD);
   alloc_free(q.alike);
-  n->transport->kill(n->link, status);
+  n->transport->kill(n->endpoint, status);
 }

@@ -23,11 +23,11 @@
 enum { PASSED_ON = 2 * sizeof(struct collective_slot) };  /* bytes of a message that all processes get */
 enum { SHORTEST_SLEEP = 50000, LONGEST_SLEEP = 1000000 }; /* nanoseconds */
 
-int collective_open(struct collective *m, const struct comm_transport *transport, struct comm_link *link, int32_t index,
-                    int32_t count, double timeout) {
+int collective_open(struct collective *m, const struct comm_transport *transport, struct comm_endpoint *endpoint,
+                    int32_t index, int32_t count, double timeout) {
   assert(count >= 1 && index >= 0 && index < count && timeout > 0);
   struct heartbeat inbox = {0};
-  int code = heartbeat_open(&inbox, transport, link, index, count);
+  int code = heartbeat_open(&inbox, transport, endpoint, index, count);
   if (code < 0) return code;
   struct collective_slot *last = alloc_zeros((size_t)count, sizeof *last);
   struct collective_slot *next = last == NULL ? NULL : alloc_zeros((size_t)count, sizeof *next);
@@ -37,7 +37,7 @@ int collective_open(struct collective *m, const struct comm_transport *transport
     return ALLOC_FAILED;
   }
   *m = (struct collective){.transport = transport,
-                           .link = link,
+                           .endpoint = endpoint,
                            .index = index,
                            .count = count,
                            .timeout = timeout,
@@ -150,7 +150,7 @@ int collective_until(struct collective *m, const struct collective_work *work, c
 static int test_gathering(void *context, bool *done, bool *moved) {
   (void)moved;
   const struct collective *m = context;
-  return m->transport->test(m->link, done);
+  return m->transport->test(m->endpoint, done);
 }
 
 int collective_wait(struct collective *m, int started, const char *what, size_t bytes) {
@@ -234,7 +234,7 @@ static int gather_large(struct collective *m, const char *what, const char *mine
   assert(bytes > COLLECTIVE_INLINE);
   for (size_t at = 0; at < bytes; at += COMM_PIECE) {
     size_t piece = bytes - at < COMM_PIECE ? bytes - at : COMM_PIECE;
-    int code = collective_wait(m, m->transport->gather(m->link, mine + at, piece, all + at, bytes), what,
+    int code = collective_wait(m, m->transport->gather(m->endpoint, mine + at, piece, all + at, bytes), what,
                                piece * (size_t)m->count);
     if (code < 0) return code;
   }
@@ -271,7 +271,7 @@ static int pass_on_message(struct collective *m, const char message[PASSED_ON]) 
   bool alike = true;
   for (size_t at = 0; at < PASSED_ON; at += slot) {
     memcpy(m->words, message + at, slot);
-    int code = collective_wait(m, m->transport->gather(m->link, m->words, slot, m->next, slot), "a message",
+    int code = collective_wait(m, m->transport->gather(m->endpoint, m->words, slot, m->next, slot), "a message",
                                slot * (size_t)m->count);
     if (code < 0) return code;
     const char *said = (const char *)m->next; /* the places of slots serve for text */
@@ -304,7 +304,7 @@ int collective_join(struct collective *m, const char *what, int own, const void 
   if (small && bytes > 0 && own >= 0) memcpy(m->mine.payload, mine, bytes);
   size_t slot = sizeof(struct collective_slot);
   const int64_t start = trace_begin();
-  int code = collective_wait(m, m->transport->gather(m->link, &m->mine, slot, m->next, slot), m->mine.what,
+  int code = collective_wait(m, m->transport->gather(m->endpoint, &m->mine, slot, m->next, slot), m->mine.what,
                              slot * (size_t)m->count);
   if (code < 0) return code;
   trace_end(start, (struct trace_event){.kind = TRACE_MEET});

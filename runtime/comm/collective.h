@@ -34,7 +34,7 @@ struct collective_slot {
 
 struct collective {
   const struct comm_transport *transport;
-  struct comm_link *link; /* of the transport */
+  struct comm_endpoint *endpoint; /* of the transport */
   int32_t index, count;
   double timeout;                /* seconds */
   struct heartbeat heartbeat;    /* which says who else is waiting, once this takes long */
@@ -51,8 +51,8 @@ struct collective {
   struct collective_slot *last, *next;
 };
 
-int collective_open(struct collective *m, const struct comm_transport *transport, struct comm_link *link, int32_t index,
-                    int32_t count, double timeout);
+int collective_open(struct collective *m, const struct comm_transport *transport, struct comm_endpoint *endpoint,
+                    int32_t index, int32_t count, double timeout);
 void collective_close(struct collective *m);
 
 /* Where in the recipe this process is ("recipe.lua:12"), for the gatherings to come; NULL: nowhere in it. */

@@ -6,11 +6,11 @@
 #include "base/alloc.h"
 #include "shardrt.h"
 
-int heartbeat_open(struct heartbeat *n, const struct comm_transport *transport, struct comm_link *link, int32_t index,
-                   int32_t count) {
+int heartbeat_open(struct heartbeat *n, const struct comm_transport *transport, struct comm_endpoint *endpoint,
+                   int32_t index, int32_t count) {
   struct heartbeat_peer *peers = alloc_zeros((size_t)count, sizeof *peers);
   if (peers == NULL) return ALLOC_FAILED;
-  *n = (struct heartbeat){.transport = transport, .link = link, .index = index, .count = count, .peers = peers};
+  *n = (struct heartbeat){.transport = transport, .endpoint = endpoint, .index = index, .count = count, .peers = peers};
   return SHARDRT_OK;
 }
 
@@ -22,7 +22,7 @@ void heartbeat_close(struct heartbeat *n) {
 void heartbeat_receive(struct heartbeat *n) {
   int32_t from;
   struct comm_note note;
-  while (n->peers != NULL && n->transport->receive_note(n->link, &from, &note)) {
+  while (n->peers != NULL && n->transport->receive_note(n->endpoint, &from, &note)) {
     assert(from >= 0 && from < n->count && from != n->index);
     struct heartbeat_peer *peer = &n->peers[from];
     switch ((enum comm_note_kind)note.kind) {
@@ -51,5 +51,5 @@ void heartbeat_receive(struct heartbeat *n) {
 
 void heartbeat_send(const struct heartbeat *n, const struct comm_note *note) {
   for (int32_t p = 0; p < n->count; p++)
-    if (p != n->index) n->transport->send_note(n->link, p, note);
+    if (p != n->index) n->transport->send_note(n->endpoint, p, note);
 }

@@ -15,15 +15,15 @@ struct heartbeat_peer {
 
 struct heartbeat {
   const struct comm_transport *transport;
-  struct comm_link *link; /* of the transport */
+  struct comm_endpoint *endpoint; /* of the transport */
   int32_t index, count;
   struct heartbeat_peer *peers; /* [count] */
   uint64_t waiting;             /* the latest gathering that anybody said it was waiting in */
   uint64_t moves;               /* how often anybody said that it moves data */
 };
 
-int heartbeat_open(struct heartbeat *n, const struct comm_transport *transport, struct comm_link *link, int32_t index,
-                   int32_t count);
+int heartbeat_open(struct heartbeat *n, const struct comm_transport *transport, struct comm_endpoint *endpoint,
+                   int32_t index, int32_t count);
 void heartbeat_close(struct heartbeat *n);
 void heartbeat_receive(struct heartbeat *n);                                  /* takes every note that has come */
 void heartbeat_send(const struct heartbeat *n, const struct comm_note *note); /* all others */

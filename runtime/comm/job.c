@@ -125,14 +125,14 @@ static int find_others(shardrt_job *job, const shardrt_options *o) {
   struct alone_finding looked;
   alone_look(&looked);
   struct comm_place place;
-  struct comm_link *link;
-  int code = transport->open(&place, &link);
+  struct comm_endpoint *endpoint;
+  int code = transport->open(&place, &endpoint);
   if (code < 0) return code;
   if (is_asked && place.count == 1) code = alone_check(&looked);
   if (code == SHARDRT_OK)
-    code = collective_open(&job->collective, transport, link, place.index, place.count, o->timeout);
+    code = collective_open(&job->collective, transport, endpoint, place.index, place.count, o->timeout);
   if (code < 0) {
-    transport->abandon(link);
+    transport->abandon(endpoint);
     return code;
   }
   if (is_launched) machine_share(place.here, launcher_pid());
@@ -180,15 +180,15 @@ int shardrt_job_close(shardrt_job *job) {
   int code = job_join(job, "the end of the recipe", SHARDRT_OK, NULL, 0, NULL);
   if (code < 0) return code;
   const struct comm_transport *transport = job->collective.transport;
-  struct comm_link *link = job->collective.link;
+  struct comm_endpoint *endpoint = job->collective.endpoint;
   collective_close(&job->collective);
   job_clear(job, false);
-  return transport->close(link);
+  return transport->close(endpoint);
 }
 
 void shardrt_job_abandon(shardrt_job *job) {
   if (job == NULL) return;
-  job->collective.transport->abandon(job->collective.link);
+  job->collective.transport->abandon(job->collective.endpoint);
   if (!job->collective.broken) collective_close(&job->collective); /* else what is under way still uses it */
   job_clear(job, true);
 }

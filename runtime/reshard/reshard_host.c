@@ -142,7 +142,7 @@ int reshard_host_run(struct reshard *r, const struct block_table *wanted) {
                                     .staging = reshard_staging(r),
                                     .kept = &r->cache->staging,
                                     .transport = m->transport,
-                                    .link = m->link,
+                                    .endpoint = m->endpoint,
                                     .used_up = r->options.donate ? drop_block : NULL,
                                     .context = &given};
   struct exchange_host *t = NULL;

@@ -10,18 +10,18 @@
 
 /* The ring of one thread at a time, which alone writes to it: event i stands at i % TRACE_RING, and can be seen when
  * `count` is past it. */
-struct lane {
+struct track {
   char name[32];
   bool is_taken; /* by a thread; guarded by the lock */
   _Atomic int64_t count;
   struct trace_event *events; /* TRACE_RING of them */
 };
 
-/* Lanes and names are added under the lock, and stay until the process ends, as threads may use them until then. */
+/* Tracks and names are added under the lock, and stay until the process ends, as threads may use them until then. */
 static struct {
   pthread_mutex_t lock;
-  struct lane *lanes[TRACE_LANES];
-  _Atomic int32_t nlanes;
+  struct track *tracks[TRACE_TRACKS];
+  _Atomic int32_t ntracks;
   char names[TRACE_NAMES][TRACE_NAME];
   uint16_t nnames;
   uint16_t nloaders;
@@ -30,7 +30,7 @@ static struct {
   int64_t left; /* when the main thread left the last loader; its own */
 } recorder = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-static _Thread_local struct lane *mine;
+static _Thread_local struct track *mine;
 
 atomic_bool trace_is_on;
 
@@ -38,13 +38,13 @@ static bool is_on(void) {
   return atomic_load_explicit(&trace_is_on, memory_order_relaxed);
 }
 
-/* NULL: out of memory, or of lanes. The lock is held. */
-static struct lane *take_lane(const char *name) {
-  const int32_t count = atomic_load(&recorder.nlanes);
+/* NULL: out of memory, or of tracks. The lock is held. */
+static struct track *take_track(const char *name) {
+  const int32_t count = atomic_load(&recorder.ntracks);
   for (int32_t i = 0; i < count; i++)
-    if (!recorder.lanes[i]->is_taken && strcmp(recorder.lanes[i]->name, name) == 0) return recorder.lanes[i];
-  if (count == TRACE_LANES) return NULL;
-  struct lane *made = alloc_zeros(1, sizeof *made);
+    if (!recorder.tracks[i]->is_taken && strcmp(recorder.tracks[i]->name, name) == 0) return recorder.tracks[i];
+  if (count == TRACE_TRACKS) return NULL;
+  struct track *made = alloc_zeros(1, sizeof *made);
   if (made == NULL) return NULL;
   made->events = alloc_array(TRACE_RING, sizeof *made->events);
   if (made->events == NULL) {
@@ -52,14 +52,14 @@ static struct lane *take_lane(const char *name) {
     return NULL;
   }
   snprintf(made->name, sizeof made->name, "%s", name);
-  recorder.lanes[count] = made;
-  atomic_store(&recorder.nlanes, count + 1);
+  recorder.tracks[count] = made;
+  atomic_store(&recorder.ntracks, count + 1);
   return made;
 }
 
 static void record_thread(const char *name) {
   pthread_mutex_lock(&recorder.lock);
-  mine = take_lane(name);
+  mine = take_track(name);
   if (mine != NULL) mine->is_taken = true;
   pthread_mutex_unlock(&recorder.lock);
 }
@@ -135,8 +135,8 @@ void trace_leave(void) {
 
 /* ---- what was recorded ------------------------------------------------------------------------------------------ */
 
-int32_t trace_lanes(void) {
-  return atomic_load(&recorder.nlanes);
+int32_t trace_tracks(void) {
+  return atomic_load(&recorder.ntracks);
 }
 
 /* The oldest of a full ring may be overwritten just now. */
@@ -144,11 +144,11 @@ static int64_t first_kept(int64_t count) {
   return count < TRACE_RING ? 0 : count - TRACE_RING + 1;
 }
 
-struct trace_lane trace_lane(int32_t i) {
-  assert(i >= 0 && i < trace_lanes());
-  const struct lane *lane = recorder.lanes[i];
-  const int64_t count = atomic_load_explicit(&lane->count, memory_order_acquire);
-  return (struct trace_lane){.name = lane->name, .count = count, .dropped = first_kept(count)};
+struct trace_track trace_track(int32_t i) {
+  assert(i >= 0 && i < trace_tracks());
+  const struct track *track = recorder.tracks[i];
+  const int64_t count = atomic_load_explicit(&track->count, memory_order_acquire);
+  return (struct trace_track){.name = track->name, .count = count, .dropped = first_kept(count)};
 }
 
 static int compare_events(const void *a, const void *b) {
@@ -159,10 +159,10 @@ static int compare_events(const void *a, const void *b) {
 }
 
 int64_t trace_events(int32_t i, struct trace_event *out) {
-  const struct lane *lane = recorder.lanes[i];
-  const int64_t count = atomic_load_explicit(&lane->count, memory_order_acquire);
+  const struct track *track = recorder.tracks[i];
+  const int64_t count = atomic_load_explicit(&track->count, memory_order_acquire);
   int64_t n = 0;
-  for (int64_t event = first_kept(count); event < count; event++) out[n++] = lane->events[event % TRACE_RING];
+  for (int64_t event = first_kept(count); event < count; event++) out[n++] = track->events[event % TRACE_RING];
   qsort(out, (size_t)n, sizeof *out, compare_events);
   return n;
 }

@@ -290,7 +290,7 @@ int exchange_host_new(const struct exchange_host_task *task, struct exchange_hos
     return code;
   }
   h->window.transport = task->transport;
-  h->window.link = task->link;
+  h->window.endpoint = task->endpoint;
   h->window.rules = &h->rules;
   h->window.in.channels = &h->in;
   h->window.out.channels = &h->out;

@@ -27,7 +27,7 @@ struct exchange_host_task {
   struct host_staging *kept;   /* the same memory as last time, if as much is wanted */
   struct team *team;
   const struct comm_transport *transport;
-  struct comm_link *link; /* of the transport */
+  struct comm_endpoint *endpoint; /* of the transport */
   /* Called, on any thread, when nothing is left to be taken from an old block (the index is that in `old`); may be
    * NULL. */
   void (*used_up)(void *context, int64_t index);

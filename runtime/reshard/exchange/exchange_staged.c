@@ -92,7 +92,7 @@ int exchange_staged_run(const struct device_channel_args *args, struct channels 
   x->args = args;
   x->a = accelerator_get();
   x->window.transport = m->transport;
-  x->window.link = m->link;
+  x->window.endpoint = m->endpoint;
   x->window.rules = &args->rules;
   x->window.in.channels = in;
   x->window.out.channels = out;

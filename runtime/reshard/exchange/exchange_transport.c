@@ -19,14 +19,14 @@ int transport_post(void *window, int32_t slot) {
   const struct transport_slot *s = &w->slots[slot];
   const size_t bytes = s->message.bytes;
   assert(s->data != NULL && bytes <= COMM_PIECE && s->channel->outgoing == (slot >= w->size));
-  return s->channel->outgoing ? w->transport->isend(w->link, slot, s->channel->process, s->tag, s->data, bytes)
-                              : w->transport->irecv(w->link, slot, s->channel->process, s->tag, s->data, bytes);
+  return s->channel->outgoing ? w->transport->isend(w->endpoint, slot, s->channel->process, s->tag, s->data, bytes)
+                              : w->transport->irecv(w->endpoint, slot, s->channel->process, s->tag, s->data, bytes);
 }
 
 int transport_poll(void *window, int32_t *slots, int32_t *count, bool *moved) {
   (void)moved;
   const struct transport_window *w = window;
-  return w->transport->testsome(w->link, slots, count);
+  return w->transport->testsome(w->endpoint, slots, count);
 }
 
 void transport_awaits(const void *window, int32_t slot, bool *processes) {

@@ -19,7 +19,7 @@ struct transport_slot {
 /* A backend's context begins with it. */
 struct transport_window {
   const struct comm_transport *transport;
-  struct comm_link *link; /* of the transport */
+  struct comm_endpoint *endpoint; /* of the transport */
   const struct message_rules *rules;
   struct channel_cursor in, out;
   int32_t size;                                     /* slots in each direction */
