@@ -11,7 +11,7 @@ fail.own()
 
 -- For editors: each word is declared where it is written. What follows says whose words these are.
 ---@class shardrt.words.layout: shardrt.device.words, shardrt.spec.words, shardrt.mesh.words, shardrt.sharding.words
----@class shardrt.words.arrays: shardrt.device_put.words, shardrt.assemble.words, shardrt.reshard.words
+---@class shardrt.words.arrays: shardrt.device_put.words, shardrt.make_array.words, shardrt.reshard.words
 ---@class shardrt.words.files: shardrt.npy.words, shardrt.safetensors.words, shardrt.checkpoint.words
 ---@class shardrt.words.data: shardrt.mix.words, shardrt.loader.words
 ---@class shardrt.words.computation: shardrt.constraint.words, shardrt.precision.words, shardrt.grad.words
@@ -68,7 +68,7 @@ for _, name in ipairs { "sgd", "momentum", "adam" } do optimizer[name] = when_ca
 shardrt.optimizer = class.words("shardrt.optimizer", optimizer)
 
 for room, words in pairs {
-  ["array.assemble"] = {
+  ["array.make_array"] = {
     "make_array_from_process_local_data", "make_array_from_callback", "make_array_from_single_device_arrays",
   },
   ["array.npy"] = { "load_npy" }, ["array.safetensors"] = { "save", "load" },

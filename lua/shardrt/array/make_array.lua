@@ -17,9 +17,9 @@ local shape = require "shardrt.layout.shape"
 local sharding = require "shardrt.layout.sharding"
 fail.own()
 
----@class shardrt.assemble.words
+---@class shardrt.make_array.words
 local words = {}
-local assemble = { words = words }
+local make_array = { words = words }
 
 -- The last thing that each of the three does: compares what must be equal, or tells the plan.
 local function finish(caller, x)
@@ -248,4 +248,4 @@ function words.make_array_from_single_device_arrays(global_shape, s, arrays, dty
   return x
 end
 
-return assemble
+return make_array
