@@ -166,7 +166,7 @@ static bool choose(watch *w, int status, bool saved) {
 
 static bool goes_on(watch *w, int status) {
   if (status == 0 || status == WRONG_WORDS || w->stop != 0) return false;
-  const restart_info now = w->heard >= 0 ? restart_info_read(w->heard) : (restart_info){.step = -1};
+  const struct restart_info now = w->heard >= 0 ? restart_info_read(w->heard) : (struct restart_info){.step = -1};
   const bool saved = now.count > w->saved;
   w->saved = now.count;
   char why[128], from[64] = "its beginning: it has no checkpoint";

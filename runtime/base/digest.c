@@ -34,7 +34,7 @@ static const struct digest_name {
 };
 
 /* OpenSSL's hash of hashlib's name, to be freed; NULL: there is none. A system may have switched some off. */
-static EVP_MD *find(const char *name) {
+static EVP_MD *find_digest(const char *name) {
   for (size_t i = 0; i < sizeof names / sizeof *names; i++)
     if (strcmp(names[i].name, name) == 0) return EVP_MD_fetch(NULL, names[i].openssl, NULL);
   return NULL;
@@ -60,7 +60,7 @@ static bool xxh(const char *name, const uint8_t *data, size_t bytes, char *out, 
 bool digest_is_known(const char *name) {
   char digits[DIGEST_ROOM];
   if (xxh(name, (const uint8_t *)"", 0, digits, sizeof digits)) return true;
-  EVP_MD *md = find(name);
+  EVP_MD *md = find_digest(name);
   EVP_MD_free(md);
   return md != NULL;
 }
@@ -69,7 +69,7 @@ int digest_of(const char *name, const uint8_t *data, size_t bytes, char out[DIGE
   unsigned char hash[EVP_MAX_MD_SIZE];
   unsigned int length = 0;
   if (xxh(name, data, bytes, out, DIGEST_ROOM)) return SHARDRT_OK;
-  EVP_MD *md = find(name);
+  EVP_MD *md = find_digest(name);
   const bool done = md != NULL && EVP_Digest(data, bytes, hash, &length, md, NULL) == 1;
   EVP_MD_free(md);
   if (!done) return error_set(SHARDRT_ENOMEM, "the hash \"%s\" of %zu bytes: OpenSSL fails", name, bytes);

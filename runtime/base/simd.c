@@ -6,7 +6,7 @@
 
 static _Atomic int32_t most = SIMD_LEVELS - 1;
 
-static int32_t least(int32_t a, int32_t b) {
+static int32_t least_level(int32_t a, int32_t b) {
   return a < b ? a : b;
 }
 
@@ -29,7 +29,7 @@ bool simd_has_fma(void) {
 #endif
 
 int32_t simd_level(void) {
-  return least(supported(), atomic_load_explicit(&most, memory_order_relaxed));
+  return least_level(supported(), atomic_load_explicit(&most, memory_order_relaxed));
 }
 
 int32_t shardrt_simd_limit(int32_t level) {

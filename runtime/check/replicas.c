@@ -73,7 +73,7 @@ static int64_t find_difference(struct replicas *r, int64_t *seen) {
 }
 
 /* "devices 0, 1 (process 0) and device 4 (process 2)": the holders of a block that agree with position `like`. */
-static void add_group(struct replicas *r, struct text *text, int64_t block, int64_t like) {
+static void add_devices(struct replicas *r, struct text *text, int64_t block, int64_t like) {
   int64_t positions = shardrt_mesh_size(r->mesh), devices = r->info->devices_per_process;
   memset(r->devices, 0, (size_t)(devices * r->info->process_count) * sizeof *r->devices);
   for (int64_t i = like; i < positions; i++)
@@ -105,7 +105,7 @@ static int report(struct replicas *r, int64_t block) {
       others++;
     } else {
       if (groups++ > 0) text_add(&text, " against ");
-      add_group(r, &text, block, i);
+      add_devices(r, &text, block, i);
     }
   }
   if (others > 0) text_add(&text, " and %" PRId64 " more device%s", others, others == 1 ? "" : "s");
@@ -120,7 +120,7 @@ static int report(struct replicas *r, int64_t block) {
 }
 
 /* `code` is of what came before, in this process. */
-static int compare(struct replicas *r, const uint64_t *mine, int code) {
+static int compare_fingerprints(struct replicas *r, const uint64_t *mine, int code) {
   char what[512];
   struct text text = {.bytes = what, .capacity = sizeof what};
   text_add(&text, "%s, comparing replicas (layout %08" PRIx32 ") of ", r->name,
@@ -162,8 +162,8 @@ static int has_replicas(const shardrt_array *array, struct block_grid *grid, boo
 }
 
 /* Where there is nothing to compare, `code` goes back as it is. */
-static int check_replicas(shardrt_job *job, const char *name, const shardrt_array *array, const uint64_t *fingerprints,
-                          int code) {
+static int meet_replicas(shardrt_job *job, const char *name, const shardrt_array *array, const uint64_t *fingerprints,
+                         int code) {
   if (!is_checking(job)) return code;
   struct replicas r = {.name = name, .array = array, .job = job, .info = shardrt_job_info_get(job)};
   bool any = false;
@@ -171,12 +171,12 @@ static int check_replicas(shardrt_job *job, const char *name, const shardrt_arra
   if (found < 0 || !any) return code < 0 ? code : found;
   r.sharding = shardrt_array_sharding(array);
   r.mesh = shardrt_sharding_mesh(r.sharding);
-  return compare(&r, fingerprints, code);
+  return compare_fingerprints(&r, fingerprints, code);
 }
 
 int shardrt_check_replicas(shardrt_job *job, const char *name, const shardrt_array *array,
                            const uint64_t *fingerprints) {
-  return check_replicas(job, name, array, fingerprints, SHARDRT_OK);
+  return meet_replicas(job, name, array, fingerprints, SHARDRT_OK);
 }
 
 static int check_data(const char *name, const shardrt_array *array) {
@@ -205,8 +205,8 @@ static void fingerprint_shards(const shardrt_array *array, uint64_t *out, int64_
 
 /* Each device works out those of its own memory, all at the same time. */
 static int fingerprint_devices(const char *name, const shardrt_array *array, uint64_t *pinned,
-                               accelerator_event **ends) {
-  const accelerator *a = accelerator_get();
+                               struct accelerator_event **ends) {
+  const struct accelerator *a = accelerator_get();
   const size_t bytes = shardrt_array_shard_bytes(array);
   const int64_t count = shardrt_array_shard_count(array), start = trace_begin();
   int code = SHARDRT_OK;
@@ -225,11 +225,11 @@ static int fingerprint_devices(const char *name, const shardrt_array *array, uin
 }
 
 static int fetch_fingerprints(const char *name, const shardrt_array *array, uint64_t *out) {
-  const accelerator *a = accelerator_get();
+  const struct accelerator *a = accelerator_get();
   const size_t count = (size_t)shardrt_array_shard_count(array);
   if (count == 0) return SHARDRT_OK;
   void *pinned = NULL;
-  accelerator_event **ends = alloc_zeros(count, sizeof(void *));
+  struct accelerator_event **ends = alloc_zeros(count, sizeof(void *));
   int code = ends == NULL ? ALLOC_FAILED : a->memory->allocate_pinned(count * sizeof *out, &pinned);
   if (code == SHARDRT_OK) code = fingerprint_devices(name, array, pinned, ends);
   if (code == SHARDRT_OK) { /* else what failed may still write there: it is given up */
@@ -256,7 +256,7 @@ int shardrt_check_array(shardrt_job *job, const char *name, const shardrt_array 
     code = fetch_fingerprints(name, array, fingerprints);
   else if (code == SHARDRT_OK)
     fingerprint_shards(array, fingerprints, first);
-  code = check_replicas(job, name, array, fingerprints, code);
+  code = meet_replicas(job, name, array, fingerprints, code);
   alloc_free(first);
   alloc_free(fingerprints);
   return code;

@@ -6,7 +6,7 @@
 #include "comm/job.h"
 
 /* `given` is a number from each process, `others` has room for a mark for each. */
-static int compare(const char *subject, const uint64_t *given, bool *others, int32_t count, bool *differs) {
+static int compare_given(const char *subject, const uint64_t *given, bool *others, int32_t count, bool *differs) {
   bool any = false;
   for (int32_t p = 0; p < count; p++) {
     others[p] = given[p] != given[0];
@@ -27,7 +27,7 @@ int same_compare(shardrt_job *job, const char *what, const char *subject, uint64
   bool *others = given == NULL ? NULL : alloc_array((size_t)count, sizeof *others);
   int code = others == NULL ? ALLOC_FAILED : SHARDRT_OK;
   code = job_join(job, what, code, &fingerprint, sizeof fingerprint, given);
-  if (code == SHARDRT_OK && others != NULL) code = compare(subject, given, others, count, differs);
+  if (code == SHARDRT_OK && others != NULL) code = compare_given(subject, given, others, count, differs);
   alloc_free(others);
   alloc_free(given);
   return code;

@@ -45,19 +45,19 @@ static uint64_t message_hash(const char *message) {
   return hash_but_seconds(message);
 }
 
-typedef struct quorum {
+struct quorum {
   bool *alike;       /* [count] who fails with the same message; this process does */
   int32_t lowest;    /* of these */
   int32_t speaker;   /* the lowest of these that claims to print; -1: none */
   bool is_everyone;  /* all processes fail, with whatever message */
   bool is_unanimous; /* nobody fails with another message */
-} quorum;
+};
 
-static void hear_others(heartbeat *n, uint64_t hash, quorum *q) {
+static void hear_others(struct heartbeat *n, uint64_t hash, struct quorum *q) {
   heartbeat_receive(n);
-  *q = (quorum){.alike = q->alike, .lowest = -1, .speaker = -1, .is_everyone = true, .is_unanimous = true};
+  *q = (struct quorum){.alike = q->alike, .lowest = -1, .speaker = -1, .is_everyone = true, .is_unanimous = true};
   for (int32_t p = 0; p < n->count; p++) {
-    const heartbeat_peer *peer = &n->peers[p];
+    const struct heartbeat_peer *peer = &n->peers[p];
     q->alike[p] = p == n->index || (peer->has_failed && peer->failed == hash);
     if (q->alike[p] && q->lowest < 0) q->lowest = p;
     if (q->alike[p] && peer->has_spoken && q->speaker < 0) q->speaker = p;
@@ -68,7 +68,8 @@ static void hear_others(heartbeat *n, uint64_t hash, quorum *q) {
 
 /* Waits, hearing others. Ends early where a process below `below` claims to print, or where all have failed and
  * `or_everyone`. */
-static void listen_to_others(heartbeat *n, uint64_t hash, quorum *q, double seconds, int32_t below, bool or_everyone) {
+static void listen_to_others(struct heartbeat *n, uint64_t hash, struct quorum *q, double seconds, int32_t below,
+                             bool or_everyone) {
   double end = shardrt_clock() + seconds;
   do {
     nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
@@ -94,7 +95,7 @@ static void print_to_stderr(const char *text, size_t length) {
   }
 }
 
-static void print_message(const heartbeat *n, const bool *alike, const last_say *say) {
+static void print_message(const struct heartbeat *n, const bool *alike, const struct last_say *say) {
   const char *message = say->message;
   if (message[0] == '\0') return;
   char who[256] = "";
@@ -118,13 +119,13 @@ static void print_message(const heartbeat *n, const bool *alike, const last_say 
 }
 
 /* Agrees with the others that fail on who prints: whether it is this process. */
-static bool has_the_word(heartbeat *n, const char *message, quorum *q) {
+static bool has_the_word(struct heartbeat *n, const char *message, struct quorum *q) {
   uint64_t hash = message_hash(message);
-  heartbeat_send(n, &(comm_note){.kind = COMM_FAILED, .number = hash});
+  heartbeat_send(n, &(struct comm_note){.kind = COMM_FAILED, .number = hash});
   listen_to_others(n, hash, q, LISTEN, n->count, true);
   if (q->speaker < 0 && q->lowest < n->index) listen_to_others(n, hash, q, DEFER, n->count, false);
   if (q->speaker >= 0) return false;
-  heartbeat_send(n, &(comm_note){.kind = COMM_SPEAKING, .number = hash});
+  heartbeat_send(n, &(struct comm_note){.kind = COMM_SPEAKING, .number = hash});
   listen_to_others(n, hash, q, SETTLE, n->index, false);
   return q->speaker < 0 || q->speaker > n->index;
 }
@@ -134,9 +135,9 @@ static void rest_for(double seconds) {
   nanosleep(&(struct timespec){.tv_sec = whole, .tv_nsec = (long)((seconds - (double)whole) * 1e9)}, NULL);
 }
 
-void abort_job(heartbeat *n, int status, const last_say *say) {
+void abort_job(struct heartbeat *n, int status, const struct last_say *say) {
   fflush(NULL);
-  quorum q = {.alike = alloc_zeros((size_t)n->count, sizeof *q.alike), .is_unanimous = true};
+  struct quorum q = {.alike = alloc_zeros((size_t)n->count, sizeof *q.alike), .is_unanimous = true};
   const bool speaks = n->count == 1 || q.alike == NULL || has_the_word(n, say->message, &q);
   if (speaks) print_message(n, q.alike, say);
   if (say->before_end != NULL) say->before_end(say->context);
@@ -145,5 +146,5 @@ void abort_job(heartbeat *n, int status, const last_say *say) {
   else if (!q.is_unanimous || (say->before_end != NULL && n->count > 1))
     rest_for(LEAD);
   alloc_free(q.alike);
-  n->transport->kill(n->link, status);
+  n->transport->kill(n->endpoint, status);
 }

@@ -5,16 +5,16 @@
 #include "comm/heartbeat.h"
 
 /* What is said, and done before the end. */
-typedef struct last_say {
+struct last_say {
   const char *message;               /* "": nothing is said */
   const char *erase;                 /* printed before it */
   void (*before_end)(void *context); /* called when all is said; may be NULL */
   void *context;
-} last_say;
+};
 
 /* As shardrt_job_abort. Processes that fail within half a second of each other with the same message (whatever line of
  * the recipe it begins with, and whatever seconds it counts) print it once, the lowest of them; different messages are
  * printed once each. */
-void abort_job(heartbeat *n, int status, const last_say *say) __attribute__((noreturn));
+void abort_job(struct heartbeat *n, int status, const struct last_say *say) __attribute__((noreturn));
 
 #endif

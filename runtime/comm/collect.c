@@ -6,9 +6,9 @@
 
 /* One message at a time is under way. */
 struct collection {
-  const collect *c;
-  const comm_transport *transport;
-  comm_link *link;
+  const struct collect *c;
+  const struct comm_transport *transport;
+  struct comm_endpoint *endpoint;
   bool under_way;
   int32_t from;  /* process 0: the one that tells now, */
   int32_t count; /* of so many */
@@ -17,7 +17,7 @@ struct collection {
 /* Whether the message that was under way has ended. */
 static int collect_end_message(struct collection *self, bool *ended) {
   int32_t requests[COMM_REQUESTS], count = 0;
-  int code = self->transport->testsome(self->link, requests, &count);
+  int code = self->transport->testsome(self->endpoint, requests, &count);
   *ended = count > 0;
   if (count > 0) self->under_way = false;
   return code;
@@ -25,7 +25,7 @@ static int collect_end_message(struct collection *self, bool *ended) {
 
 static int collect_receive_step(void *context, bool *done, bool *moved) {
   struct collection *self = context;
-  collect_room *room = self->c->room;
+  struct collect_room *room = self->c->room;
   if (self->under_way) {
     int code = collect_end_message(self, moved);
     if (code < 0 || !*moved) return code;
@@ -37,12 +37,12 @@ static int collect_receive_step(void *context, bool *done, bool *moved) {
   *done = self->from == self->count;
   if (*done) return SHARDRT_OK;
   self->under_way = true;
-  return self->transport->irecv(self->link, 0, self->from, 0, room, sizeof *room);
+  return self->transport->irecv(self->endpoint, 0, self->from, 0, room, sizeof *room);
 }
 
 static int collect_send_step(void *context, bool *done, bool *moved) {
   struct collection *self = context;
-  collect_room *room = self->c->room;
+  struct collect_room *room = self->c->room;
   if (self->under_way) {
     int code = collect_end_message(self, moved);
     if (code < 0 || !*moved) return code;
@@ -52,23 +52,23 @@ static int collect_send_step(void *context, bool *done, bool *moved) {
   room->bytes = self->c->give(self->c->context, room->piece);
   assert(room->bytes <= COLLECT_PIECE);
   self->under_way = true;
-  return self->transport->isend(self->link, 0, 0, 0, room, sizeof *room);
+  return self->transport->isend(self->endpoint, 0, 0, 0, room, sizeof *room);
 }
 
 static void collect_awaits(const void *context, bool *processes) {
   processes[((const struct collection *)context)->from] = true; /* 0 in those that send */
 }
 
-int collect_run(shardrt_job *job, const collect *c, const char *what) {
-  collective *m = job_collective(job);
-  struct collection self = {.c = c, .transport = m->transport, .link = m->link, .count = m->count};
+int collect_run(shardrt_job *job, const struct collect *c, const char *what) {
+  struct collective *m = job_collective(job);
+  struct collection self = {.c = c, .transport = m->transport, .endpoint = m->endpoint, .count = m->count};
   const bool receives = m->index == 0;
   if (receives) {
     while ((c->room->bytes = c->give(c->context, c->room->piece)) > 0)
       c->take(c->context, c->room->piece, c->room->bytes);
     self.from = 1;
   }
-  const collective_work work = {
+  const struct collective_work work = {
       .step = receives ? collect_receive_step : collect_send_step, .awaits = collect_awaits, .context = &self};
   return collective_until(m, &work, what, sizeof *c->room);
 }

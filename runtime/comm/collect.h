@@ -7,22 +7,22 @@
 enum { COLLECT_PIECE = 256 << 10 }; /* bytes at most */
 
 /* What goes over a link: always of one size, so that the receiver knows it. */
-typedef struct collect_room {
+struct collect_room {
   uint64_t bytes; /* of the piece; 0: the sender has no more */
   char piece[COLLECT_PIECE];
-} collect_room;
+};
 
-typedef struct collect {
+struct collect {
   /* Writes the next piece of what this process tells; returns its bytes, 0: there is nothing more. */
   size_t (*give)(void *context, char *piece);
   /* In process 0: takes the next piece, of all that process 0 gives, then of process 1, …. */
   void (*take)(void *context, const char *piece, size_t bytes);
   void *context;
-  collect_room *room; /* the caller's; after a failure a message may still use it: it must never be freed */
-} collect;
+  struct collect_room *room; /* the caller's; after a failure a message may still use it: it must never be freed */
+};
 
 /* Every process must have said in a gathering that it does the same. `what` is for messages. Fails as collective_until
  * does. */
-int collect_run(shardrt_job *job, const collect *c, const char *what);
+int collect_run(shardrt_job *job, const struct collect *c, const char *what);
 
 #endif

@@ -20,52 +20,52 @@
 #define ANNOUNCE_SECONDS 1.0 /* after this long the others are told who waits, or moves; late ones answer at once */
 #define GRACE_SECONDS    0.3 /* after the deadline, for those answers */
 #define LONGEST_STEP     0.5 /* of the clock between two looks at it: this process was stopped, not waiting */
-enum { PASSED_ON = 2 * sizeof(collective_slot) };         /* bytes of a message that all processes get */
+enum { PASSED_ON = 2 * sizeof(struct collective_slot) };  /* bytes of a message that all processes get */
 enum { SHORTEST_SLEEP = 50000, LONGEST_SLEEP = 1000000 }; /* nanoseconds */
 
-int collective_open(collective *m, const comm_transport *transport, comm_link *link, int32_t index, int32_t count,
-                    double timeout) {
+int collective_open(struct collective *m, const struct comm_transport *transport, struct comm_endpoint *endpoint,
+                    int32_t index, int32_t count, double timeout) {
   assert(count >= 1 && index >= 0 && index < count && timeout > 0);
-  heartbeat inbox = {0};
-  int code = heartbeat_open(&inbox, transport, link, index, count);
+  struct heartbeat inbox = {0};
+  int code = heartbeat_open(&inbox, transport, endpoint, index, count);
   if (code < 0) return code;
-  collective_slot *last = alloc_zeros((size_t)count, sizeof *last);
-  collective_slot *next = last == NULL ? NULL : alloc_zeros((size_t)count, sizeof *next);
+  struct collective_slot *last = alloc_zeros((size_t)count, sizeof *last);
+  struct collective_slot *next = last == NULL ? NULL : alloc_zeros((size_t)count, sizeof *next);
   if (next == NULL) {
     alloc_free(last);
     heartbeat_close(&inbox);
     return ALLOC_FAILED;
   }
-  *m = (collective){.transport = transport,
-                    .link = link,
-                    .index = index,
-                    .count = count,
-                    .timeout = timeout,
-                    .heartbeat = inbox,
-                    .last = last,
-                    .next = next};
+  *m = (struct collective){.transport = transport,
+                           .endpoint = endpoint,
+                           .index = index,
+                           .count = count,
+                           .timeout = timeout,
+                           .heartbeat = inbox,
+                           .last = last,
+                           .next = next};
   return SHARDRT_OK;
 }
 
-void collective_close(collective *m) {
+void collective_close(struct collective *m) {
   heartbeat_close(&m->heartbeat);
   alloc_free(m->last);
   alloc_free(m->next);
-  *m = (collective){0};
+  *m = (struct collective){0};
 }
 
 /* One wait: how long it has taken, how much of that without news of others, how much is spent spinning, and how long
  * the next rest is. */
-typedef struct patience {
+struct patience {
   double looked, waited, quiet, spin;
   long sleep; /* nanoseconds */
-} patience;
+};
 
-static patience patience_begin(double spin) {
-  return (patience){.looked = shardrt_clock(), .spin = spin, .sleep = SHORTEST_SLEEP};
+static struct patience patience_begin(double spin) {
+  return (struct patience){.looked = shardrt_clock(), .spin = spin, .sleep = SHORTEST_SLEEP};
 }
 
-static void patience_rest(patience *p) {
+static void patience_rest(struct patience *p) {
   if (p->waited < p->spin) {
     sched_yield();
   } else {
@@ -81,38 +81,38 @@ static void patience_rest(patience *p) {
   p->looked = now;
 }
 
-void collective_at(collective *m, const char *where) {
+void collective_at(struct collective *m, const char *where) {
   const size_t length = where == NULL ? 0 : strlen(where);
   /* Of a path that is too long, the end says more. */
   const char *end = length < sizeof m->where ? where : where + length - (sizeof m->where - 1);
   snprintf(m->where, sizeof m->where, "%s", length == 0 ? "" : end);
 }
 
-const char *collective_place(const collective *m) {
+const char *collective_place(const struct collective *m) {
   return m->mine.where[0] != '\0' ? m->mine.where : m->mine.what;
 }
 
 /* Tells the others that this process waits, and where; or, by 0, that it goes on. */
-static void announce_wait(const collective *m, uint64_t sequence) {
-  comm_note note = {.kind = COMM_WAITING, .number = sequence, .seconds = shardrt_clock() - m->came};
+static void announce_wait(const struct collective *m, uint64_t sequence) {
+  struct comm_note note = {.kind = COMM_WAITING, .number = sequence, .seconds = shardrt_clock() - m->came};
   snprintf(note.where, sizeof note.where, "%.*s", COMM_WHERE - 1, collective_place(m));
   heartbeat_send(&m->heartbeat, &note);
 }
 
 /* Tells the others that this process moves data, so that they wait on, and hears what they said meanwhile. */
-static void announce_move(collective *m) {
-  heartbeat_send(&m->heartbeat, &(comm_note){.kind = COMM_MOVING, .number = m->sequence});
+static void announce_move(struct collective *m) {
+  heartbeat_send(&m->heartbeat, &(struct comm_note){.kind = COMM_MOVING, .number = m->sequence});
   heartbeat_receive(&m->heartbeat);
 }
 
-int collective_until(collective *m, const collective_work *work, const char *what, size_t bytes) {
+int collective_until(struct collective *m, const struct collective_work *work, const char *what, size_t bytes) {
   assert(!m->broken);
   m->sequence++;
   heartbeat_receive(&m->heartbeat);
   double patient = m->timeout / 4 < ANNOUNCE_SECONDS ? m->timeout / 4 : ANNOUNCE_SECONDS;
   bool announced = false, has_moved = false; /* one that moves waits only when that has ended for a while */
   const double spin = SPIN_SECONDS + (double)bytes / BYTES_PER_SECOND;
-  patience p = patience_begin(spin);
+  struct patience p = patience_begin(spin);
   double told = p.looked;
   uint64_t moves = m->heartbeat.moves;
   for (;;) {
@@ -149,19 +149,19 @@ int collective_until(collective *m, const collective_work *work, const char *wha
 
 static int test_gathering(void *context, bool *done, bool *moved) {
   (void)moved;
-  const collective *m = context;
-  return m->transport->test(m->link, done);
+  const struct collective *m = context;
+  return m->transport->test(m->endpoint, done);
 }
 
-int collective_wait(collective *m, int started, const char *what, size_t bytes) {
+int collective_wait(struct collective *m, int started, const char *what, size_t bytes) {
   if (started < 0) {
     m->broken = true;
     return started;
   }
-  return collective_until(m, &(collective_work){.step = test_gathering, .context = m}, what, bytes);
+  return collective_until(m, &(struct collective_work){.step = test_gathering, .context = m}, what, bytes);
 }
 
-static bool slot_equal(const collective_slot *a, const collective_slot *b) {
+static bool slot_equal(const struct collective_slot *a, const struct collective_slot *b) {
   return a->call == b->call && a->bytes == b->bytes && a->steps.hash == b->steps.hash;
 }
 
@@ -169,14 +169,14 @@ void collective_shorten(char *what) {
   what[strcspn(what, "\n")] = '\0';
 }
 
-static bool steps_differ(const collective *m) {
+static bool steps_differ(const struct collective *m) {
   for (int32_t p = 1; p < m->count; p++)
     if (m->last[p].steps.hash != m->last[0].steps.hash) return true;
   return false;
 }
 
 /* " after 3 steps (the last: step 2 of the loader)". */
-static void describe_steps(const collective_steps *steps, char *out, size_t size) {
+static void describe_steps(const struct collective_steps *steps, char *out, size_t size) {
   if (steps->count == 0)
     snprintf(out, size, " after no step of a loader");
   else
@@ -185,8 +185,8 @@ static void describe_steps(const collective_steps *steps, char *out, size_t size
 }
 
 /* Adds one group of processes that say the same to the message. */
-static size_t describe_group(const collective *m, int32_t first, const bool *group, char *out, size_t size) {
-  const collective_slot *slot = &m->last[first];
+static size_t describe_group(const struct collective *m, int32_t first, const bool *group, char *out, size_t size) {
+  const struct collective_slot *slot = &m->last[first];
   char names[256], bytes[64] = "", steps[COLLECTIVE_STEP + 64] = "";
   list_numbers(names, sizeof names, "process", "processes", group, m->count);
   for (int32_t p = 0; p < m->count; p++)
@@ -199,16 +199,16 @@ static size_t describe_group(const collective *m, int32_t first, const bool *gro
 }
 
 /* Whether what is shown of all is the same, as they differ in what is not. */
-static bool look_alike(const collective *m) {
+static bool look_alike(const struct collective *m) {
   for (int32_t p = 1; p < m->count; p++) {
-    const collective_slot *a = &m->last[0], *b = &m->last[p];
+    const struct collective_slot *a = &m->last[0], *b = &m->last[p];
     if (strcmp(a->what, b->what) != 0 || a->bytes != b->bytes || strcmp(a->where, b->where) != 0) return false;
     if (a->steps.count != b->steps.count || strcmp(a->steps.last, b->steps.last) != 0) return false;
   }
   return true;
 }
 
-static int report_mismatch(const collective *m) {
+static int report_mismatch(const struct collective *m) {
   bool *group = alloc_zeros((size_t)m->count, 2 * sizeof *group);
   if (group == NULL) return ALLOC_FAILED;
   bool *told = group + m->count;
@@ -230,25 +230,25 @@ static int report_mismatch(const collective *m) {
 }
 
 /* Where the bytes did not fit into the slots: in pieces, so that no count of the transport's can overflow. */
-static int gather_large(collective *m, const char *what, const char *mine, size_t bytes, char *all) {
+static int gather_large(struct collective *m, const char *what, const char *mine, size_t bytes, char *all) {
   assert(bytes > COLLECTIVE_INLINE);
   for (size_t at = 0; at < bytes; at += COMM_PIECE) {
     size_t piece = bytes - at < COMM_PIECE ? bytes - at : COMM_PIECE;
-    int code = collective_wait(m, m->transport->gather(m->link, mine + at, piece, all + at, bytes), what,
+    int code = collective_wait(m, m->transport->gather(m->endpoint, mine + at, piece, all + at, bytes), what,
                                piece * (size_t)m->count);
     if (code < 0) return code;
   }
   return SHARDRT_OK;
 }
 
-void collective_step(collective *m, const char *what) {
+void collective_step(struct collective *m, const char *what) {
   m->steps.count++;
   m->steps.hash = hash_text(m->steps.hash, what);
   snprintf(m->steps.last, sizeof m->steps.last, "%.*s", (int)strcspn(what, "\n"), what);
 }
 
 /* Whoever failed has said what it could; the others must call the same. Returns whether they do. */
-static bool check_slots(const collective *m, bool *any_failed) {
+static bool check_slots(const struct collective *m, bool *any_failed) {
   int32_t first = 0;
   while (first < m->count && m->last[first].code < 0) first++;
   *any_failed = first > 0;
@@ -262,8 +262,8 @@ static bool check_slots(const collective *m, bool *any_failed) {
 
 /* Gives every process the message of the first that failed; `message` is this one's, "" where it did not. It needs no
  * memory, which may be what is missing. */
-static int pass_on_message(collective *m, const char message[PASSED_ON]) {
-  const size_t slot = sizeof(collective_slot);
+static int pass_on_message(struct collective *m, const char message[PASSED_ON]) {
+  const size_t slot = sizeof(struct collective_slot);
   char first_said[PASSED_ON];
   int32_t first = 0;
   while (m->last[first].code >= 0) first++;
@@ -271,7 +271,7 @@ static int pass_on_message(collective *m, const char message[PASSED_ON]) {
   bool alike = true;
   for (size_t at = 0; at < PASSED_ON; at += slot) {
     memcpy(m->words, message + at, slot);
-    int code = collective_wait(m, m->transport->gather(m->link, m->words, slot, m->next, slot), "a message",
+    int code = collective_wait(m, m->transport->gather(m->endpoint, m->words, slot, m->next, slot), "a message",
                                slot * (size_t)m->count);
     if (code < 0) return code;
     const char *said = (const char *)m->next; /* the places of slots serve for text */
@@ -284,31 +284,32 @@ static int pass_on_message(collective *m, const char message[PASSED_ON]) {
   return alike ? code : error_prefix(code, "process %d", (int)first);
 }
 
-int collective_gather(collective *m, const char *what, const void *mine, size_t bytes, void *all) {
+int collective_gather(struct collective *m, const char *what, const void *mine, size_t bytes, void *all) {
   return collective_join(m, what, SHARDRT_OK, mine, bytes, all);
 }
 
-int collective_join(collective *m, const char *what, int own, const void *mine, size_t bytes, void *all) {
+int collective_join(struct collective *m, const char *what, int own, const void *mine, size_t bytes, void *all) {
   const int shown = (int)strcspn(what, "\n");
   if (own < 0 && (m->broken || m->count == 1)) return own;
   if (m->broken) return error_set(SHARDRT_ECOMM, "%.*s: the processes lost each other before", shown, what);
   char message[PASSED_ON] = "";
   if (own < 0) snprintf(message, sizeof message, "%s", shardrt_error_message());
   m->came = shardrt_clock();
-  m->mine = (collective_slot){.call = hash_text(0, what), .bytes = bytes, .steps = m->steps, .code = own < 0 ? own : 0};
+  m->mine = (struct collective_slot){
+      .call = hash_text(0, what), .bytes = bytes, .steps = m->steps, .code = own < 0 ? own : 0};
   snprintf(m->mine.what, sizeof m->mine.what, "%.*s", shown, what);
   snprintf(m->mine.where, sizeof m->mine.where, "%s", m->where);
   bool small = bytes <= COLLECTIVE_INLINE;
   assert(bytes == 0 || own < 0 || (mine != NULL && all != NULL));
   if (small && bytes > 0 && own >= 0) memcpy(m->mine.payload, mine, bytes);
-  size_t slot = sizeof(collective_slot);
+  size_t slot = sizeof(struct collective_slot);
   const int64_t start = trace_begin();
-  int code = collective_wait(m, m->transport->gather(m->link, &m->mine, slot, m->next, slot), m->mine.what,
+  int code = collective_wait(m, m->transport->gather(m->endpoint, &m->mine, slot, m->next, slot), m->mine.what,
                              slot * (size_t)m->count);
   if (code < 0) return code;
   trace_end(start, (struct trace_event){.kind = TRACE_MEET});
   assert(m->next != m->last);
-  collective_slot *said = m->next;
+  struct collective_slot *said = m->next;
   m->next = m->last;
   m->last = said;
   m->seen = shardrt_clock();

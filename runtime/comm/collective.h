@@ -16,85 +16,85 @@
 enum { COLLECTIVE_WHAT = 256, COLLECTIVE_WHERE = COMM_WHERE, COLLECTIVE_STEP = 96, COLLECTIVE_INLINE = 240 };
 
 /* The steps that a process took so far without meeting anybody. */
-typedef struct collective_steps {
+struct collective_steps {
   uint64_t count;
   uint64_t hash;              /* of all of them, in their order */
   char last[COLLECTIVE_STEP]; /* cut short where it is longer */
-} collective_steps;
+};
 
-typedef struct collective_slot {
+struct collective_slot {
   uint64_t call;  /* the hash of all of `what` */
   uint64_t bytes; /* how many each process gives */
   char what[COLLECTIVE_WHAT];
   char where[COLLECTIVE_WHERE];
-  collective_steps steps;
+  struct collective_steps steps;
   int32_t code;                             /* < 0: this process cannot take part, and only says so */
   unsigned char payload[COLLECTIVE_INLINE]; /* the bytes themselves where they fit */
-} collective_slot;
+};
 
-typedef struct collective {
-  const comm_transport *transport;
-  comm_link *link; /* of the transport */
+struct collective {
+  const struct comm_transport *transport;
+  struct comm_endpoint *endpoint; /* of the transport */
   int32_t index, count;
-  double timeout;               /* seconds */
-  heartbeat heartbeat;          /* which says who else is waiting, once this takes long */
-  char where[COLLECTIVE_WHERE]; /* "recipe.lua:12"; "": not in the recipe */
-  uint64_t sequence;            /* how many gatherings were started, the same in every process */
-  bool broken;                  /* one did not end: what is under way can neither be ended nor trusted */
-  collective_steps steps;       /* this process's */
-  collective_slot mine;
-  char words[sizeof(collective_slot)]; /* a part of the message that this process failed with */
-  double came;                         /* when this process came to the last gathering, by shardrt_clock */
-  double seen;                         /* when the last gathering was that all came to */
+  double timeout;                /* seconds */
+  struct heartbeat heartbeat;    /* which says who else is waiting, once this takes long */
+  char where[COLLECTIVE_WHERE];  /* "recipe.lua:12"; "": not in the recipe */
+  uint64_t sequence;             /* how many gatherings were started, the same in every process */
+  bool broken;                   /* one did not end: what is under way can neither be ended nor trusted */
+  struct collective_steps steps; /* this process's */
+  struct collective_slot mine;
+  char words[sizeof(struct collective_slot)]; /* a part of the message that this process failed with */
+  double came;                                /* when this process came to the last gathering, by shardrt_clock */
+  double seen;                                /* when the last gathering was that all came to */
   /* [count] each: what everyone said last, and what they said the time before; a gathering under way writes to the
    * second, and then they change places. */
-  collective_slot *last, *next;
-} collective;
+  struct collective_slot *last, *next;
+};
 
-int collective_open(collective *m, const comm_transport *transport, comm_link *link, int32_t index, int32_t count,
-                    double timeout);
-void collective_close(collective *m);
+int collective_open(struct collective *m, const struct comm_transport *transport, struct comm_endpoint *endpoint,
+                    int32_t index, int32_t count, double timeout);
+void collective_close(struct collective *m);
 
 /* Where in the recipe this process is ("recipe.lua:12"), for the gatherings to come; NULL: nowhere in it. */
-void collective_at(collective *m, const char *where);
+void collective_at(struct collective *m, const char *where);
 
 /* Of a text that says what is called, all is compared, and what stands before its first line's end is shown. */
 void collective_shorten(char *what);
 
 /* Notes a step that every process takes alike, for the gatherings to come. */
-void collective_step(collective *m, const char *what);
+void collective_step(struct collective *m, const char *what);
 
 /* Gives `bytes` bytes to all and gets those of all, `bytes` apart, in `all`. `what` says what is called ("barrier").
  * EMISMATCH: processes call different things, or took different steps before.
  * ETIMEOUT: one did not come. ECOMM: the transport failed, or a wait failed before. */
-int collective_gather(collective *m, const char *what, const void *mine, size_t bytes, void *all);
+int collective_gather(struct collective *m, const char *what, const void *mine, size_t bytes, void *all);
 
 /* As collective_gather, for a process that may have failed before it came: with what `own` says, and its message. If
  * any has, nothing is gathered and all return the code of the first of these, with its message, which names the process
  * unless all failed alike; `mine` and `all` may be NULL in one that failed. It is not compared with what others call,
  * so that nobody needs memory to fail in company. */
-int collective_join(collective *m, const char *what, int own, const void *mine, size_t bytes, void *all);
+int collective_join(struct collective *m, const char *what, int own, const void *mine, size_t bytes, void *all);
 
 /* Where in the recipe this process is, or what it does outside of it. */
-const char *collective_place(const collective *m);
+const char *collective_place(const struct collective *m);
 
 /* Something that all processes do at the same time and each ends by itself. */
-typedef struct collective_work {
+struct collective_work {
   /* Does what can be done now; never waits. *done: nothing is left; *moved: something went on. Returns a code. */
   int (*step)(void *context, bool *done, bool *moved);
   /* Marks the processes without which it does not go on. */
   void (*awaits)(const void *context, bool *processes);
   void *context;
-} collective_work;
+};
 
 /* Works until it is done. The time that counts against the timeout is that in which nothing went on, here or, by what
  * they say, in other processes: every move comes to an end, so that nobody waits forever. `bytes` is how much one step
  * of it moves at most, `what` is for the message. After a failure nothing that is under way can be ended, and memory
  * that it uses must never be given back. */
-int collective_until(collective *m, const collective_work *work, const char *what, size_t bytes);
+int collective_until(struct collective *m, const struct collective_work *work, const char *what, size_t bytes);
 
 /* Passes on the code that starting a gathering gave, or waits until that gathering is done; `bytes` is how much moves
  * through this process, `what` is for the message. */
-int collective_wait(collective *m, int started, const char *what, size_t bytes);
+int collective_wait(struct collective *m, int started, const char *what, size_t bytes);
 
 #endif

@@ -9,23 +9,23 @@
 
 static const char what[] = "how the devices are linked";
 
-enum { NAME = 256, UUID = sizeof((accelerator_info *)NULL)->uuid };
+enum { NAME = 256, UUID = sizeof((struct accelerator_info *)NULL)->uuid };
 
 /* What the processes told: each its host's name, and then which GPUs its devices are. */
-typedef struct device_order {
+struct device_order {
   int32_t processes, devices;
   size_t stride; /* bytes that one told */
   char *told;
   int32_t *first; /* of each process, the first one on its host */
-} device_order;
+};
 
-static int device_order_tell(device_order *l, collective *m) {
+static int device_order_tell(struct device_order *l, struct collective *m) {
   char *mine = alloc_zeros(1, l->stride);
   l->told = alloc_array((size_t)l->processes, l->stride);
   int code = mine == NULL || l->told == NULL ? ALLOC_FAILED : SHARDRT_OK;
   if (code == SHARDRT_OK) gethostname(mine, NAME - 1);
   for (int32_t d = 0; code == SHARDRT_OK && d < l->devices; d++) {
-    accelerator_info info;
+    struct accelerator_info info;
     code = accelerator_get()->describe(d, &info);
     if (code == SHARDRT_OK) memcpy(mine + NAME + (size_t)d * UUID, info.uuid, UUID);
   }
@@ -34,7 +34,7 @@ static int device_order_tell(device_order *l, collective *m) {
   return code;
 }
 
-static void find_hosts(const device_order *l) {
+static void find_hosts(const struct device_order *l) {
   for (int32_t p = 0; p < l->processes; p++) {
     int32_t q = 0;
     while (memcmp(l->told + (size_t)q * l->stride, l->told + (size_t)p * l->stride, NAME) != 0) q++;
@@ -43,7 +43,7 @@ static void find_hosts(const device_order *l) {
 }
 
 /* How many processes are on the host whose first one this is. */
-static int32_t count_host(const device_order *l, int32_t first) {
+static int32_t count_host(const struct device_order *l, int32_t first) {
   int32_t count = 0;
   for (int32_t p = first; p < l->processes; p++) count += l->first[p] == first;
   return count;
@@ -51,23 +51,23 @@ static int32_t count_host(const device_order *l, int32_t first) {
 
 /* ---- one host --------------------------------------------------------------------------------------------------- */
 
-typedef struct host {
+struct host {
   int32_t processes, devices; /* of each process */
   int32_t *ranks;             /* [processes] */
   uint8_t (*uuids)[UUID];     /* [processes * devices] */
   int32_t *links;             /* [processes * devices][processes * devices] */
   int64_t *worth;             /* room for one question */
   int32_t *order;             /* of the processes; behind it, of the devices of one */
-} host;
+};
 
-static int64_t link_worth(const host *h, int64_t i, int64_t k) {
+static int64_t link_worth(const struct host *h, int64_t i, int64_t k) {
   const int64_t count = (int64_t)h->processes * h->devices;
   const int64_t there = neighbours_worth(h->links[i * count + k]), back = neighbours_worth(h->links[k * count + i]);
   return there < back ? there : back;
 }
 
 /* Two processes are worth to each other what all their devices are. */
-static int order_processes(const host *h) {
+static int order_processes(const struct host *h) {
   const int32_t n = h->processes, devices = h->devices;
   memset(h->worth, 0, (size_t)n * (size_t)n * sizeof *h->worth);
   for (int64_t i = 0; i < (int64_t)n * devices; i++)
@@ -75,14 +75,14 @@ static int order_processes(const host *h) {
   return neighbours_order(n, h->worth, h->order);
 }
 
-static int order_devices(const host *h, int32_t process) {
+static int order_devices(const struct host *h, int32_t process) {
   const int64_t from = (int64_t)process * h->devices;
   for (int64_t i = 0; i < h->devices; i++)
     for (int64_t k = 0; k < h->devices; k++) h->worth[i * h->devices + k] = link_worth(h, from + i, from + k);
   return neighbours_order(h->devices, h->worth, h->order + h->processes);
 }
 
-static int host_order(const host *h, int32_t *ids) {
+static int host_order(const struct host *h, int32_t *ids) {
   int code = accelerator_get()->topology(h->processes * h->devices, (const uint8_t(*)[UUID])h->uuids, h->links);
   if (code == SHARDRT_OK) code = order_processes(h);
   for (int32_t place = 0; place < h->processes && code == SHARDRT_OK; place++) {
@@ -94,8 +94,8 @@ static int host_order(const host *h, int32_t *ids) {
 }
 
 /* Of the host whose first process this is. */
-static int order_host(const device_order *l, int32_t first, int32_t *ids) {
-  host h = {.processes = count_host(l, first), .devices = l->devices};
+static int order_host(const struct device_order *l, int32_t first, int32_t *ids) {
+  struct host h = {.processes = count_host(l, first), .devices = l->devices};
   const size_t count = (size_t)h.processes * (size_t)h.devices;
   const size_t more = (size_t)(h.processes > h.devices ? h.processes : h.devices);
   h.ranks = alloc_array((size_t)h.processes, sizeof *h.ranks);
@@ -122,7 +122,7 @@ static int order_host(const device_order *l, int32_t first, int32_t *ids) {
 /* ---- the job ---------------------------------------------------------------------------------------------------- */
 
 /* The first process of each host says its order: not all need to see all GPUs. */
-static int device_order_gather(const device_order *l, collective *m, int32_t *ids) {
+static int device_order_gather(const struct device_order *l, struct collective *m, int32_t *ids) {
   size_t most = 0;
   for (int32_t p = 0; p < l->processes; p++) {
     const size_t here = l->first[p] == p ? (size_t)count_host(l, p) * (size_t)l->devices : 0;
@@ -149,8 +149,8 @@ static bool is_counting(const int32_t *ids, int64_t count) {
   return true;
 }
 
-int device_order_settle(collective *m, int32_t devices, int32_t **ids) {
-  device_order l = {.processes = m->count, .devices = devices, .stride = NAME + (size_t)devices * UUID};
+int device_order_settle(struct collective *m, int32_t devices, int32_t **ids) {
+  struct device_order l = {.processes = m->count, .devices = devices, .stride = NAME + (size_t)devices * UUID};
   const size_t count = (size_t)l.processes * (size_t)devices;
   int32_t *found = alloc_array(count, sizeof *found);
   l.first = alloc_array((size_t)l.processes, sizeof *l.first);

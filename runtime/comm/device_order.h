@@ -8,6 +8,6 @@
  * process; a process's devices side by side; and among processes of a host, and devices of a process, those that are
  * linked best. NULL: that is 0, 1, 2, … All processes call it together, on a platform of GPUs; to be freed with
  * alloc_free. */
-int device_order_settle(collective *m, int32_t devices, int32_t **ids);
+int device_order_settle(struct collective *m, int32_t devices, int32_t **ids);
 
 #endif

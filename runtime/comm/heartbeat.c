@@ -6,25 +6,26 @@
 #include "base/alloc.h"
 #include "shardrt.h"
 
-int heartbeat_open(heartbeat *n, const comm_transport *transport, comm_link *link, int32_t index, int32_t count) {
-  heartbeat_peer *peers = alloc_zeros((size_t)count, sizeof *peers);
+int heartbeat_open(struct heartbeat *n, const struct comm_transport *transport, struct comm_endpoint *endpoint,
+                   int32_t index, int32_t count) {
+  struct heartbeat_peer *peers = alloc_zeros((size_t)count, sizeof *peers);
   if (peers == NULL) return ALLOC_FAILED;
-  *n = (heartbeat){.transport = transport, .link = link, .index = index, .count = count, .peers = peers};
+  *n = (struct heartbeat){.transport = transport, .endpoint = endpoint, .index = index, .count = count, .peers = peers};
   return SHARDRT_OK;
 }
 
-void heartbeat_close(heartbeat *n) {
+void heartbeat_close(struct heartbeat *n) {
   alloc_free(n->peers);
-  *n = (heartbeat){0};
+  *n = (struct heartbeat){0};
 }
 
-void heartbeat_receive(heartbeat *n) {
+void heartbeat_receive(struct heartbeat *n) {
   int32_t from;
-  comm_note note;
-  while (n->peers != NULL && n->transport->receive_note(n->link, &from, &note)) {
+  struct comm_note note;
+  while (n->peers != NULL && n->transport->receive_note(n->endpoint, &from, &note)) {
     assert(from >= 0 && from < n->count && from != n->index);
-    heartbeat_peer *peer = &n->peers[from];
-    switch ((comm_note_kind)note.kind) {
+    struct heartbeat_peer *peer = &n->peers[from];
+    switch ((enum comm_note_kind)note.kind) {
     case COMM_WAITING:
       peer->waiting = note.number;
       peer->since = shardrt_clock() - note.seconds;
@@ -48,7 +49,7 @@ void heartbeat_receive(heartbeat *n) {
   }
 }
 
-void heartbeat_send(const heartbeat *n, const comm_note *note) {
+void heartbeat_send(const struct heartbeat *n, const struct comm_note *note) {
   for (int32_t p = 0; p < n->count; p++)
-    if (p != n->index) n->transport->send_note(n->link, p, note);
+    if (p != n->index) n->transport->send_note(n->endpoint, p, note);
 }

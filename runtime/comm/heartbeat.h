@@ -4,27 +4,28 @@
 
 #include "platform/comm.h"
 
-typedef struct heartbeat_peer {
+struct heartbeat_peer {
   uint64_t waiting; /* the gathering it said it was waiting in; 0: none */
   double since;     /* when it came there, by shardrt_clock */
   char where[COMM_WHERE];
   uint64_t failed; /* the hash of the message it is ending with, if has_failed */
   bool has_failed;
   bool has_spoken; /* it prints that message */
-} heartbeat_peer;
+};
 
-typedef struct heartbeat {
-  const comm_transport *transport;
-  comm_link *link; /* of the transport */
+struct heartbeat {
+  const struct comm_transport *transport;
+  struct comm_endpoint *endpoint; /* of the transport */
   int32_t index, count;
-  heartbeat_peer *peers; /* [count] */
-  uint64_t waiting;      /* the latest gathering that anybody said it was waiting in */
-  uint64_t moves;        /* how often anybody said that it moves data */
-} heartbeat;
+  struct heartbeat_peer *peers; /* [count] */
+  uint64_t waiting;             /* the latest gathering that anybody said it was waiting in */
+  uint64_t moves;               /* how often anybody said that it moves data */
+};
 
-int heartbeat_open(heartbeat *n, const comm_transport *transport, comm_link *link, int32_t index, int32_t count);
-void heartbeat_close(heartbeat *n);
-void heartbeat_receive(heartbeat *n);                           /* takes every note that has come */
-void heartbeat_send(const heartbeat *n, const comm_note *note); /* all others */
+int heartbeat_open(struct heartbeat *n, const struct comm_transport *transport, struct comm_endpoint *endpoint,
+                   int32_t index, int32_t count);
+void heartbeat_close(struct heartbeat *n);
+void heartbeat_receive(struct heartbeat *n);                                  /* takes every note that has come */
+void heartbeat_send(const struct heartbeat *n, const struct comm_note *note); /* all others */
 
 #endif

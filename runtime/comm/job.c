@@ -19,12 +19,12 @@ struct shardrt_job {
   shardrt_job_info info;
   bool has_joined;  /* else opening it failed, and its processes can only be told so */
   bool has_devices; /* the process's platform is open for it */
-  collective collective;
-  job_part moves;
-  int32_t *order;                                        /* in which meshes take the devices; NULL: 0, 1, 2, … */
-  char notice[sizeof((accelerator_finding *)0)->notice]; /* of the platform; "": nothing, or it was told */
+  struct collective collective;
+  struct job_part moves;
+  int32_t *order; /* in which meshes take the devices; NULL: 0, 1, 2, … */
+  char notice[sizeof((struct accelerator_finding *)0)->notice]; /* of the platform; "": nothing, or it was told */
   bool is_told;
-  last_say last; /* what shardrt_job_abort does beside its message */
+  struct last_say last; /* what shardrt_job_abort does beside its message */
 };
 
 void shardrt_options_init(shardrt_options *options) {
@@ -32,17 +32,17 @@ void shardrt_options_init(shardrt_options *options) {
 }
 
 /* What must be the same in every process for it to be one job. */
-typedef struct terms {
+struct terms {
   int32_t devices_per_process;
   int32_t check;
   char platform[16];
-} terms;
+};
 
 static int agree_on_terms(shardrt_job *job) {
   static const char *const checks[] = {"off", "sample", "all"};
-  terms mine = {.devices_per_process = job->info.devices_per_process, .check = job->info.check};
+  struct terms mine = {.devices_per_process = job->info.devices_per_process, .check = job->info.check};
   memcpy(mine.platform, job->info.platform, sizeof mine.platform);
-  terms *all = alloc_zeros((size_t)job->info.process_count, sizeof *all);
+  struct terms *all = alloc_zeros((size_t)job->info.process_count, sizeof *all);
   if (all == NULL) return ALLOC_FAILED;
   int code = collective_gather(&job->collective, "the start of the job", &mine, sizeof mine, all);
   for (int32_t p = 1; code == SHARDRT_OK && p < job->info.process_count; p++) {
@@ -66,7 +66,7 @@ static int agree_on_terms(shardrt_job *job) {
 }
 
 /* Which of the job's processes that may use the same GPUs this one is, in order of their indices. */
-static int find_neighbours(collective *m, uint64_t which, accelerator_wanted *wanted) {
+static int find_neighbours(struct collective *m, uint64_t which, struct accelerator_wanted *wanted) {
   uint64_t *all = alloc_array((size_t)m->count, sizeof *all);
   if (all == NULL) return ALLOC_FAILED;
   int code = collective_gather(m, "which processes have the same GPUs", &which, sizeof which, all);
@@ -87,8 +87,9 @@ static int open_platform(shardrt_job *job, const char *name) {
   if (info->planning) {
     if (info->devices_per_process == 0) info->devices_per_process = 1;
   } else {
-    accelerator_wanted wanted = {.devices = info->devices_per_process, .process = info->process_index, .local_size = 1};
-    accelerator_finding finding;
+    struct accelerator_wanted wanted = {
+        .devices = info->devices_per_process, .process = info->process_index, .local_size = 1};
+    struct accelerator_finding finding;
     int code = accelerator_find(name, &finding);
     if (code == SHARDRT_OK && job->collective.count > 1)
       code = find_neighbours(&job->collective, finding.which, &wanted);
@@ -120,18 +121,18 @@ static int check_options(const shardrt_options *o) {
 static int find_others(shardrt_job *job, const shardrt_options *o) {
   const bool is_asked = !o->planning && o->transport == SHARDRT_TRANSPORT_AUTO;
   const bool is_launched = is_asked && alone_has_launcher() && comm_mpi.is_reachable();
-  const comm_transport *transport = is_launched ? &comm_mpi : &comm_solo;
-  alone_finding looked;
+  const struct comm_transport *transport = is_launched ? &comm_mpi : &comm_solo;
+  struct alone_finding looked;
   alone_look(&looked);
-  comm_place place;
-  comm_link *link;
-  int code = transport->open(&place, &link);
+  struct comm_place place;
+  struct comm_endpoint *endpoint;
+  int code = transport->open(&place, &endpoint);
   if (code < 0) return code;
   if (is_asked && place.count == 1) code = alone_check(&looked);
   if (code == SHARDRT_OK)
-    code = collective_open(&job->collective, transport, link, place.index, place.count, o->timeout);
+    code = collective_open(&job->collective, transport, endpoint, place.index, place.count, o->timeout);
   if (code < 0) {
-    transport->abandon(link);
+    transport->abandon(endpoint);
     return code;
   }
   if (is_launched) machine_share(place.here, launcher_pid());
@@ -167,7 +168,7 @@ int shardrt_job_open(const shardrt_options *options, shardrt_job **out) {
 }
 
 /* Gives back all but what the processes have together. */
-static void clear(shardrt_job *job, bool is_abandoned) {
+static void job_clear(shardrt_job *job, bool is_abandoned) {
   if (job->moves.close != NULL) job->moves.close(job->moves.data, is_abandoned);
   alloc_free(job->order);
   if (job->has_devices) accelerator_close();
@@ -178,23 +179,23 @@ int shardrt_job_close(shardrt_job *job) {
   collective_at(&job->collective, NULL);
   int code = job_join(job, "the end of the recipe", SHARDRT_OK, NULL, 0, NULL);
   if (code < 0) return code;
-  const comm_transport *transport = job->collective.transport;
-  comm_link *link = job->collective.link;
+  const struct comm_transport *transport = job->collective.transport;
+  struct comm_endpoint *endpoint = job->collective.endpoint;
   collective_close(&job->collective);
-  clear(job, false);
-  return transport->close(link);
+  job_clear(job, false);
+  return transport->close(endpoint);
 }
 
 void shardrt_job_abandon(shardrt_job *job) {
   if (job == NULL) return;
-  job->collective.transport->abandon(job->collective.link);
+  job->collective.transport->abandon(job->collective.endpoint);
   if (!job->collective.broken) collective_close(&job->collective); /* else what is under way still uses it */
-  clear(job, true);
+  job_clear(job, true);
 }
 
 void shardrt_job_abort(shardrt_job *job, int status, const char *message) {
   if (job != NULL) {
-    last_say say = job->last;
+    struct last_say say = job->last;
     say.message = message;
     abort_job(&job->collective.heartbeat, status, &say);
   }
@@ -255,11 +256,11 @@ int shardrt_barrier(shardrt_job *job, const char *what) {
   return job_join(job, what, SHARDRT_OK, NULL, 0, NULL);
 }
 
-collective *job_collective(shardrt_job *job) {
+struct collective *job_collective(shardrt_job *job) {
   return &job->collective;
 }
 
-job_part *job_moves(shardrt_job *job) {
+struct job_part *job_moves(shardrt_job *job) {
   return &job->moves;
 }
 

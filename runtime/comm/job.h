@@ -9,18 +9,18 @@
  * quick, as the others end meanwhile. NULL: nothing. */
 void job_at_abort(shardrt_job *job, void (*act)(void *context), void *context);
 
-collective *job_collective(shardrt_job *job); /* where its processes meet */
+struct collective *job_collective(shardrt_job *job); /* where its processes meet */
 
 /* What another room keeps from call to call, made when it is first needed. */
-typedef struct job_part {
+struct job_part {
   void *data; /* NULL: nothing yet */
   /* Called when the job ends, before its devices are closed. What is abandoned waits for no other process. */
   void (*close)(void *data, bool is_abandoned);
   const char *(*notice)(void *data); /* what the user should know, once; NULL: nothing */
-} job_part;
+};
 
 /* What is kept for moving data (reshard/move_cache.c). */
-job_part *job_moves(shardrt_job *job);
+struct job_part *job_moves(shardrt_job *job);
 
 /* As shardrt_allgather, for a process that may have failed before it came, as `own` says (collective_join). What one
  * process finds no memory for is an error in all then, and none waits for it. */

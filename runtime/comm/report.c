@@ -11,33 +11,33 @@
 enum { GROUPS = 16 }; /* of processes in the same place, at most; the rest are counted */
 
 /* What is known of one process. */
-typedef struct sighting {
+struct sighting {
   bool is_waiting;
   const char *where; /* "": not known */
   const char *what;  /* what it called there; of those that wait, NULL */
   double seconds;    /* it has been there for; or since it was seen there */
-} sighting;
+};
 
 /* One that waits is not missing, also where it waits in something that came before. */
-static bool is_silent(const collective *m, int32_t p) {
+static bool is_silent(const struct collective *m, int32_t p) {
   return p != m->index && m->heartbeat.peers[p].waiting == 0;
 }
 
-static sighting sight_process(const collective *m, int32_t p, double now) {
-  const heartbeat_peer *peer = &m->heartbeat.peers[p];
-  if (p == m->index) return (sighting){true, collective_place(m), NULL, now - m->came};
-  if (!is_silent(m, p)) return (sighting){true, peer->where, NULL, now - peer->since};
-  return (sighting){false, m->last[p].where, m->last[p].what, now - m->seen};
+static struct sighting sight_process(const struct collective *m, int32_t p, double now) {
+  const struct heartbeat_peer *peer = &m->heartbeat.peers[p];
+  if (p == m->index) return (struct sighting){true, collective_place(m), NULL, now - m->came};
+  if (!is_silent(m, p)) return (struct sighting){true, peer->where, NULL, now - peer->since};
+  return (struct sighting){false, m->last[p].where, m->last[p].what, now - m->seen};
 }
 
-static bool is_same_place(const sighting *a, const sighting *b) {
+static bool is_same_place(const struct sighting *a, const struct sighting *b) {
   return a->is_waiting == b->is_waiting && strncmp(a->where, b->where, COMM_WHERE - 1) == 0 &&
          (a->is_waiting || strcmp(a->what, b->what) == 0);
 }
 
 /* "\n  processes 0, 2: waiting at recipe.lua:12 for up to 4.2 s", "\n  process 1: last seen at recipe.lua:9, in
  * barrier, 4.3 s ago". */
-static void add_group(struct text *text, const char *names, const sighting *s, bool several) {
+static void add_sighting(struct text *text, const char *names, const struct sighting *s, bool several) {
   text_add(text, "\n  %s: ", names);
   if (s->is_waiting) {
     text_add(text, "waiting at %.*s for %s%.1f s", COMM_WHERE - 1, s->where, several ? "up to " : "", s->seconds);
@@ -50,7 +50,7 @@ static void add_group(struct text *text, const char *names, const sighting *s, b
 }
 
 /* `told` and `group` have room for all processes; `told` is clear. */
-static void add_places(struct text *text, const collective *m, bool *told, bool *group) {
+static void add_places(struct text *text, const struct collective *m, bool *told, bool *group) {
   const double now = shardrt_clock();
   int32_t groups = 0, rest = 0;
   for (int32_t first = 0; first < m->count; first++) {
@@ -59,10 +59,10 @@ static void add_places(struct text *text, const collective *m, bool *told, bool 
       rest++;
       continue;
     }
-    sighting all = sight_process(m, first, now);
+    struct sighting all = sight_process(m, first, now);
     int32_t count = 0;
     for (int32_t p = 0; p < m->count; p++) {
-      sighting one = sight_process(m, p, now);
+      struct sighting one = sight_process(m, p, now);
       group[p] = is_same_place(&all, &one);
       if (!group[p]) continue;
       told[p] = true;
@@ -71,14 +71,14 @@ static void add_places(struct text *text, const collective *m, bool *told, bool 
     }
     char names[256];
     list_numbers(names, sizeof names, "process", "processes", group, m->count);
-    add_group(text, names, &all, count > 1);
+    add_sighting(text, names, &all, count > 1);
   }
   if (rest > 0) text_add(text, "\n  and %" PRId32 " processes elsewhere", rest);
 }
 
 /* Leaves in `silent` those of the processes `awaited` that did not say they were waiting, too; all that are awaited if
  * every one of them did. Returns whether any is silent. */
-static bool find_silent(const collective *m, const bool *awaited, bool *silent) {
+static bool find_silent(const struct collective *m, const bool *awaited, bool *silent) {
   bool any = false;
   for (int32_t p = 0; p < m->count; p++) {
     silent[p] = awaited[p] && is_silent(m, p);
@@ -90,7 +90,7 @@ static bool find_silent(const collective *m, const bool *awaited, bool *silent) 
 
 /* Leaves in `early` those of the processes `awaited`, which all wait, that do so in something before. Returns whether
  * there are any. */
-static bool find_early(const collective *m, const bool *awaited, bool *early) {
+static bool find_early(const struct collective *m, const bool *awaited, bool *early) {
   bool any = false;
   for (int32_t p = 0; p < m->count; p++) {
     early[p] = awaited[p] && m->heartbeat.peers[p].waiting < m->sequence;
@@ -100,8 +100,8 @@ static bool find_early(const collective *m, const bool *awaited, bool *early) {
 }
 
 /* "process 1 did not come to barrier within 3 seconds". */
-static void add_missing(struct text *text, const collective *m, const collective_work *work, const char *what,
-                        bool *awaited, bool *silent) {
+static void add_missing(struct text *text, const struct collective *m, const struct collective_work *work,
+                        const char *what, bool *awaited, bool *silent) {
   for (int32_t p = 0; p < m->count && work->awaits == NULL; p++) awaited[p] = p != m->index;
   if (work->awaits != NULL) work->awaits(work->context, awaited);
   bool any = find_silent(m, awaited, silent);
@@ -119,7 +119,7 @@ static void add_missing(struct text *text, const collective *m, const collective
     text_add(text, "%s did not end within %g seconds: nothing came from, or got to, %s", what, m->timeout, names);
 }
 
-int report_timeout(const collective *m, const collective_work *work, const char *what) {
+int report_timeout(const struct collective *m, const struct collective_work *work, const char *what) {
   bool *processes = alloc_zeros((size_t)m->count, 3 * sizeof *processes);
   if (processes == NULL) return ALLOC_FAILED;
   char bytes[4096] = "";

@@ -8,6 +8,6 @@
  * then where in the recipe each process is, and for how long: those that say they wait, too, by what they said; others
  * by the last gathering that they came to. Processes in the same place are named together. All processes that wait get
  * the same message, but for numbers of seconds. */
-int report_timeout(const collective *m, const collective_work *work, const char *what);
+int report_timeout(const struct collective *m, const struct collective_work *work, const char *what);
 
 #endif

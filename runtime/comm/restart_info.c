@@ -23,7 +23,7 @@ int restart_info_open(void) {
   char name[32], text[TEXT];
   snprintf(name, sizeof name, "shardrt-%016" PRIx64, number);
   const int fd = memfd_create(name, MFD_CLOEXEC);
-  const restart_info none = {.step = -1};
+  const struct restart_info none = {.step = -1};
   if (fd >= 0 && pwrite(fd, &none, sizeof none, 0) == (ssize_t)sizeof none) {
     snprintf(text, sizeof text, "%d/fd/%d %s", (int)getpid(), fd, name);
     if (setenv(variable, text, 1) == 0) return fd;
@@ -32,9 +32,9 @@ int restart_info_open(void) {
   return -1;
 }
 
-restart_info restart_info_read(int fd) {
-  restart_info now;
-  return pread(fd, &now, sizeof now, 0) == (ssize_t)sizeof now ? now : (restart_info){.step = -1};
+struct restart_info restart_info_read(int fd) {
+  struct restart_info now;
+  return pread(fd, &now, sizeof now, 0) == (ssize_t)sizeof now ? now : (struct restart_info){.step = -1};
 }
 
 /* On another machine, or after the launcher's end, what has that number is something else: only the name tells. */
@@ -55,7 +55,7 @@ void shardrt_launcher_tell(int64_t step, bool saved) {
   if (!is_ours(path, space + 1)) return;
   const int fd = open(path, O_RDWR | O_CLOEXEC);
   if (fd < 0) return;
-  restart_info now = restart_info_read(fd);
+  struct restart_info now = restart_info_read(fd);
   now.step = step;
   if (saved) now.count++;
   /* The launcher reads it when the job is over. Where this fails, it does not hear of a checkpoint. */

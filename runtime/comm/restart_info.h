@@ -5,15 +5,15 @@
 
 #include <stdint.h>
 
-typedef struct restart_info {
+struct restart_info {
   int64_t count; /* checkpoints saved */
   int64_t step;  /* that the newest stands at, or the one that the job goes on from; -1: there is none */
-} restart_info;
+};
 
 /* The launcher's side: makes the memory and names it in the environment, for the processes that are started then on
  * this machine. Returns a file descriptor; -1: there is none to be had, and nothing will be heard. */
 int restart_info_open(void);
 /* What was told so far. */
-restart_info restart_info_read(int fd);
+struct restart_info restart_info_read(int fd);
 
 #endif

@@ -4,7 +4,7 @@
 
 int shardrt_reshard_operand(shardrt_job *job, shardrt_array *x, shardrt_sharding *to,
                             const shardrt_reshard_options *options, shardrt_array **out) {
-  reshard r = {.job = job, .call = "reshard", .x = x, .to = to, .within = true};
+  struct reshard r = {.job = job, .call = "reshard", .x = x, .to = to, .within = true};
   if (options != NULL) r.options = *options;
   r.code = work_pool(&r.pool);
   return reshard_array(&r, out);

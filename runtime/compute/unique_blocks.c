@@ -15,7 +15,8 @@ static int64_t block_of(const shardrt_array *array, int64_t i) {
 
 /* Shards of the result with one box are computed once: so what they are computed from must be one, too. (Boxes of
  * nothing are all the same.) */
-static int check_replicas(const char *what, int32_t nin, const shardrt_array *const *in, const shardrt_array *out) {
+static int check_same_replicas(const char *what, int32_t nin, const shardrt_array *const *in,
+                               const shardrt_array *out) {
   const int64_t count = work_shard_elements(out) > 0 ? shardrt_array_shard_count(out) : 0;
   for (int64_t i = 0; i < count; i++) {
     const int64_t first = work_replica(out, i);
@@ -32,7 +33,7 @@ int unique_blocks_begin(const char *what, int32_t nin, const shardrt_array *cons
                         struct unique_blocks *self) {
   *self = (struct unique_blocks){0};
   int code = work_check(what, nin, in, out);
-  if (code == SHARDRT_OK) code = check_replicas(what, nin, in, out);
+  if (code == SHARDRT_OK) code = check_same_replicas(what, nin, in, out);
   return code == SHARDRT_OK ? unique_blocks_begin_parts(what, nin, in, out, self) : code;
 }
 
@@ -79,7 +80,7 @@ static void zeros_task(void *context, int64_t block) {
 }
 
 int unique_blocks_zero(const struct unique_blocks *self, shardrt_array *out) {
-  const accelerator *a = accelerator_get();
+  const struct accelerator *a = accelerator_get();
   struct zeros zeros = {self, out};
   int code = SHARDRT_OK;
   if (a == NULL) work_spread(zeros_task, &zeros, self->count);

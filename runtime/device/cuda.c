@@ -15,7 +15,7 @@
 
 /* What a user, or the machine's nccl.conf, has set for other programs would be stronger than what comm/transport/nccl.c
  * says of its communicators. Now, as other threads may read the environment later. */
-static int open_all(const accelerator_wanted *wanted, int32_t *devices) {
+static int open_all(const struct accelerator_wanted *wanted, int32_t *devices) {
   setenv("NCCL_COMM_BLOCKING", "0", 1); /* NOLINT(concurrency-mt-unsafe) */
   return gpu_open(wanted, devices);
 }
@@ -41,14 +41,14 @@ static void free_pinned(void *data, size_t bytes) {
   pinned_free(data, bytes);
 }
 
-static const accelerator_memory cuda_memory = {
+static const struct accelerator_memory cuda_memory = {
     .allocate = cuda_alloc_take,
     .free = cuda_alloc_free,
     .allocate_pinned = allocate_pinned,
     .free_pinned = free_pinned,
 };
 
-static const accelerator_streams cuda_streams = {
+static const struct accelerator_streams cuda_streams = {
     .record = event_record,
     .wait = event_wait,
     .reached = event_reached,
@@ -59,7 +59,7 @@ static const accelerator_streams cuda_streams = {
     .after = event_after,
 };
 
-static const accelerator_copies cuda_copies = {
+static const struct accelerator_copies cuda_copies = {
     .upload = transfer_upload,
     .is_pinned = transfer_is_pinned,
     .download = transfer_download,
@@ -69,7 +69,7 @@ static const accelerator_copies cuda_copies = {
     .zero = transfer_zero,
 };
 
-static const accelerator_kernels cuda_kernels = {
+static const struct accelerator_kernels cuda_kernels = {
     .fingerprint = cuda_fingerprint,
     .elementwise = cuda_elementwise,
     .reduce = cuda_reduce,
@@ -81,7 +81,7 @@ static const accelerator_kernels cuda_kernels = {
     .random = cuda_random,
 };
 
-static const accelerator cuda = {
+static const struct accelerator cuda = {
     .version = ACCELERATOR_VERSION,
     .name = "cuda",
     .count = gpu_count,
@@ -98,6 +98,6 @@ static const accelerator cuda = {
 };
 
 accelerator_plugin shardrt_accelerator;
-const accelerator *shardrt_accelerator(void) {
+const struct accelerator *shardrt_accelerator(void) {
   return &cuda;
 }

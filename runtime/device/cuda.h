@@ -12,7 +12,7 @@ extern "C" {
 #endif
 
 /* All of it, as the plug-in exports it. */
-const accelerator *shardrt_accelerator(void);
+const struct accelerator *shardrt_accelerator(void);
 
 /* Makes the device's GPU the one that this thread's calls go to. */
 int cuda_use(const char *what, int32_t device);
@@ -46,36 +46,36 @@ void *cuda_function(const char *what, void *library, const char *name);
  * what the runtime tells of it. (What it calls a link's performance rank only compares links of one kind.) */
 int32_t cuda_peer_link(int gpu, int other);
 int cuda_topology(int32_t count, const uint8_t (*uuids)[16], int32_t *links); /* device/topology.c */
-int cuda_place(const char *what, int32_t device, size_t element, const accelerator_place *place, void *to,
+int cuda_place(const char *what, int32_t device, size_t element, const struct accelerator_place *place, void *to,
                const void *from); /* compute/cuda/place.cu */
 int cuda_fingerprint(int32_t device, int32_t stream, const void *data, size_t bytes,
                      uint64_t *out); /* check/fingerprint.cu */
-int cuda_elementwise(const char *what, int32_t device, const accelerator_program *program,
-                     const accelerator_operand *operands, int32_t out_dtype, void *out,
+int cuda_elementwise(const char *what, int32_t device, const struct accelerator_program *program,
+                     const struct accelerator_operand *operands, int32_t out_dtype, void *out,
                      int64_t elements); /* compute/cuda/elementwise.cu */
-int cuda_reduce(const char *what, int32_t device, const accelerator_reduction *reduction, const void *x,
+int cuda_reduce(const char *what, int32_t device, const struct accelerator_reduction *reduction, const void *x,
                 void *out); /* compute/cuda/reduce.cu */
-int cuda_product(const char *what, int32_t device, const accelerator_product *product, const void *a, const void *b,
-                 void *out); /* compute/cuda/cublas.c */
+int cuda_product(const char *what, int32_t device, const struct accelerator_product *product, const void *a,
+                 const void *b, void *out); /* compute/cuda/cublas.c */
 /* Whole numbers, which wrap: compute/cuda/wrap.cu, for cuda_product. */
-int cuda_wrap(const char *what, int32_t device, const accelerator_product *product, const void *a, const void *b,
+int cuda_wrap(const char *what, int32_t device, const struct accelerator_product *product, const void *a, const void *b,
               void *out);
-int cuda_check_indices(const char *what, int32_t device, const accelerator_taking *taking,
+int cuda_check_indices(const char *what, int32_t device, const struct accelerator_taking *taking,
                        const void *indices); /* compute/cuda/take.cu */
-int cuda_take(const char *what, int32_t device, const accelerator_taking *taking, const void *x, const void *indices,
-              void *out);
-int cuda_take_add(const char *what, int32_t device, const accelerator_taking *taking, const void *dy,
+int cuda_take(const char *what, int32_t device, const struct accelerator_taking *taking, const void *x,
+              const void *indices, void *out);
+int cuda_take_add(const char *what, int32_t device, const struct accelerator_taking *taking, const void *dy,
                   const void *indices, void *out);
 int cuda_count_along(const char *what, int32_t device, int32_t dtype, double start, double step, int64_t begin,
                      int64_t outer, int64_t n, int64_t inner, void *out); /* compute/cuda/iota.cu */
-int cuda_random(const char *what, int32_t device, const accelerator_random *random,
+int cuda_random(const char *what, int32_t device, const struct accelerator_random *random,
                 void *out); /* compute/cuda/random.cu */
 
 /* Gives back what these keep; cuda.c calls them when the platform is closed. */
 void cublas_close(void);
 
 /* comm/transport/nccl.c */
-extern const accelerator_links nccl_links;
+extern const struct accelerator_links nccl_links;
 
 #ifdef __cplusplus
 }

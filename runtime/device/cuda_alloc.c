@@ -13,7 +13,7 @@
 static int is_out_of_memory(int32_t number, int32_t holder, size_t bytes) {
   static const char *const holders[ACCELERATOR_HOLDERS] = {"arrays", "batches", "scratch memory"};
   const double gib = 1 << 30;
-  const gpu *g = gpu_of(number);
+  const struct gpu *g = gpu_of(number);
   size_t available = 0, total = g->memory, held[ACCELERATOR_HOLDERS] = {0}, own = 0, mine = 0;
   if (cudaMemGetInfo(&available, &total) != cudaSuccess) (void)cudaGetLastError();
   for (int32_t d = 0; d < gpu_devices(); d++)
@@ -51,7 +51,7 @@ bool cuda_alloc_reclaim(int32_t number) {
 
 /* What was in pieces is in one then, too. */
 void cuda_alloc_gather(const char *what, int32_t number) {
-  const gpu *g = gpu_of(number);
+  const struct gpu *g = gpu_of(number);
   if (cuda_use(what, number) < 0) return;
   for (int32_t d = 0; d < gpu_devices(); d++)
     for (int32_t s = 0; gpu_of(d) == g && s < ACCELERATOR_STREAMS; s++)

@@ -13,18 +13,18 @@ struct accelerator_event {
   int32_t gpu; /* this process's, from 0 */
   int32_t device;
   bool timed;
-  accelerator_event *next; /* unused ones of a GPU */
+  struct accelerator_event *next; /* unused ones of a GPU */
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static accelerator_event *unused[GPU_MOST][2]; /* to be used again; those in [1] tell the time; under `lock` */
+static struct accelerator_event *unused[GPU_MOST][2]; /* to be used again; those in [1] tell the time; under `lock` */
 
 /* An event of the GPU, a used one where there is one. */
-static int take_event(int32_t number, unsigned flags, accelerator_event **out) {
+static int take_event(int32_t number, unsigned flags, struct accelerator_event **out) {
   static const char what[] = "an event is recorded";
-  accelerator_event **used = &unused[gpu_of(number)->own][flags != cudaEventDisableTiming];
+  struct accelerator_event **used = &unused[gpu_of(number)->own][flags != cudaEventDisableTiming];
   pthread_mutex_lock(&lock);
-  accelerator_event *e = *used;
+  struct accelerator_event *e = *used;
   if (e != NULL) *used = e->next;
   pthread_mutex_unlock(&lock);
   if (e == NULL) {
@@ -43,24 +43,24 @@ static int take_event(int32_t number, unsigned flags, accelerator_event **out) {
   return SHARDRT_OK;
 }
 
-void event_free(accelerator_event *e) {
+void event_free(struct accelerator_event *e) {
   if (e == NULL) return;
   if (gpu_devices() == 0) { /* closed: CUDA has taken it back */
     alloc_free(e);
     return;
   }
-  accelerator_event **used = &unused[e->gpu][e->timed];
+  struct accelerator_event **used = &unused[e->gpu][e->timed];
   pthread_mutex_lock(&lock);
   e->next = *used;
   *used = e;
   pthread_mutex_unlock(&lock);
 }
 
-static int record_with(int32_t number, int32_t stream, unsigned flags, accelerator_event **out) {
+static int record_with(int32_t number, int32_t stream, unsigned flags, struct accelerator_event **out) {
   static const char what[] = "an event is recorded";
   int code = cuda_use(what, number);
   if (code < 0) return code;
-  accelerator_event *e;
+  struct accelerator_event *e;
   code = take_event(number, flags, &e);
   if (code < 0) return code;
   code = cuda_check(cudaEventRecord(e->event, cuda_stream(number, stream)), "cudaEventRecord", what, number);
@@ -71,15 +71,15 @@ static int record_with(int32_t number, int32_t stream, unsigned flags, accelerat
   return code;
 }
 
-int event_record(int32_t number, int32_t stream, accelerator_event **out) {
+int event_record(int32_t number, int32_t stream, struct accelerator_event **out) {
   return record_with(number, stream, cudaEventDisableTiming, out);
 }
 
-int event_mark(int32_t number, int32_t stream, accelerator_event **out) {
+int event_mark(int32_t number, int32_t stream, struct accelerator_event **out) {
   return record_with(number, stream, 0, out);
 }
 
-int event_elapsed(accelerator_event *from, accelerator_event *to, double *seconds) {
+int event_elapsed(struct accelerator_event *from, struct accelerator_event *to, double *seconds) {
   static const char what[] = "time is taken";
   float milliseconds = 0;
   int code = cuda_use(what, to->device);
@@ -90,7 +90,7 @@ int event_elapsed(accelerator_event *from, accelerator_event *to, double *second
   return code;
 }
 
-int event_wait(int32_t number, int32_t stream, accelerator_event *event) {
+int event_wait(int32_t number, int32_t stream, struct accelerator_event *event) {
   static const char what[] = "a stream waits for another one";
   int code = cuda_use(what, number);
   if (code < 0) return code;
@@ -98,7 +98,7 @@ int event_wait(int32_t number, int32_t stream, accelerator_event *event) {
                     number);
 }
 
-int event_reached(accelerator_event *event, bool *out) {
+int event_reached(struct accelerator_event *event, bool *out) {
   static const char what[] = "what was put on it runs";
   int code = cuda_use(what, event->device);
   *out = false;
@@ -110,7 +110,7 @@ int event_reached(accelerator_event *event, bool *out) {
   return SHARDRT_OK;
 }
 
-int event_finish(accelerator_event *event) {
+int event_finish(struct accelerator_event *event) {
   static const char what[] = "what was put on it is waited for";
   int code = cuda_use(what, event->device);
   return code < 0 ? code : cuda_check(cudaEventSynchronize(event->event), "cudaEventSynchronize", what, event->device);
@@ -118,7 +118,7 @@ int event_finish(accelerator_event *event) {
 
 int event_after(int32_t number, int32_t other) {
   if (number == other) return SHARDRT_OK;
-  accelerator_event *event;
+  struct accelerator_event *event;
   int code = event_record(other, ACCELERATOR_MAIN, &event);
   if (code < 0) return code;
   code = event_wait(number, ACCELERATOR_MAIN, event);
@@ -129,7 +129,7 @@ int event_after(int32_t number, int32_t other) {
 void event_close(void) {
   for (int32_t g = 0; g < GPU_MOST; g++)
     for (int32_t timed = 0; timed < 2; timed++)
-      for (accelerator_event *e = unused[g][timed]; e != NULL; e = unused[g][timed]) {
+      for (struct accelerator_event *e = unused[g][timed]; e != NULL; e = unused[g][timed]) {
         unused[g][timed] = e->next;
         (void)cudaEventDestroy(e->event);
         alloc_free(e);

@@ -5,14 +5,14 @@
 
 #include "platform/accelerator.h"
 
-int event_record(int32_t device, int32_t stream, accelerator_event **out);
-int event_mark(int32_t device, int32_t stream, accelerator_event **out);
-int event_elapsed(accelerator_event *from, accelerator_event *to, double *seconds);
-int event_wait(int32_t device, int32_t stream, accelerator_event *event);
-int event_reached(accelerator_event *event, bool *out);
-int event_finish(accelerator_event *event);
+int event_record(int32_t device, int32_t stream, struct accelerator_event **out);
+int event_mark(int32_t device, int32_t stream, struct accelerator_event **out);
+int event_elapsed(struct accelerator_event *from, struct accelerator_event *to, double *seconds);
+int event_wait(int32_t device, int32_t stream, struct accelerator_event *event);
+int event_reached(struct accelerator_event *event, bool *out);
+int event_finish(struct accelerator_event *event);
 int event_after(int32_t device, int32_t other);
-void event_free(accelerator_event *event);
+void event_free(struct accelerator_event *event);
 /* Gives back those that wait for reuse. */
 void event_close(void);
 

@@ -11,7 +11,7 @@
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of what devices keep */
 
 void gpu_note(const char *what, int32_t number) {
-  gpu_device *d = gpu_device_at(number);
+  struct gpu_device *d = gpu_device_at(number);
   pthread_mutex_lock(&lock);
   snprintf(d->last[d->noted++ % GPU_LAST], GPU_NOTE, "%s", what);
   pthread_mutex_unlock(&lock);
@@ -19,7 +19,7 @@ void gpu_note(const char *what, int32_t number) {
 
 /* "matmul, add and before it sin": the latest first. */
 static void list_last(int32_t number, char *text, size_t room) {
-  const gpu_device *d = gpu_device_at(number);
+  const struct gpu_device *d = gpu_device_at(number);
   size_t used = 0;
   text[0] = '\0';
   pthread_mutex_lock(&lock);
@@ -36,7 +36,7 @@ int gpu_failed(cudaError_t problem, const char *call, const char *what) {
 }
 
 int cuda_failed(int code, const char *call, const char *words, const char *what, int32_t number) {
-  const gpu *g = gpu_of(number);
+  const struct gpu *g = gpu_of(number);
   char last[GPU_LAST * (GPU_NOTE + 16)];
   list_last(number, last, sizeof last);
   return error_set(code, "%s: %s failed on device %d (GPU %d, %s): %s%s%s", what, call, cuda_id(number), g->number,

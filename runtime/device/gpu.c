@@ -12,20 +12,20 @@
 static struct {
   int32_t process; /* in the job */
   int32_t count;   /* of devices; 0: closed */
-  gpu_device *devices;
+  struct gpu_device *devices;
   int32_t gpu_count;
-  gpu gpus[GPU_MOST];
+  struct gpu gpus[GPU_MOST];
 } opened;
 
 int32_t gpu_devices(void) {
   return opened.count;
 }
 
-gpu_device *gpu_device_at(int32_t number) {
+struct gpu_device *gpu_device_at(int32_t number) {
   return &opened.devices[number];
 }
 
-gpu *gpu_of(int32_t number) {
+struct gpu *gpu_of(int32_t number) {
   return opened.devices[number].gpu;
 }
 
@@ -69,7 +69,7 @@ int32_t gpu_count(uint64_t *which) {
 
 /* Which GPUs are this process's: as many as processes or more, and each has its own, side by side; fewer, and
  * neighbours share one: make_mesh, which puts devices of one GPU side by side, then leaves the processes in order. */
-static void share(int32_t there, const accelerator_wanted *wanted, int32_t *first, int32_t *end) {
+static void share(int32_t there, const struct accelerator_wanted *wanted, int32_t *first, int32_t *end) {
   const int64_t rank = wanted->local_rank, size = wanted->local_size;
   *first = (int32_t)(there * rank / size);
   *end = (int32_t)(there * (rank + 1) / size);
@@ -81,7 +81,7 @@ static void share(int32_t there, const accelerator_wanted *wanted, int32_t *firs
 #endif
 
 /* How many of the processes have a GPU. */
-static int32_t count_processes(int32_t there, const accelerator_wanted *wanted, int32_t number) {
+static int32_t count_processes(int32_t there, const struct accelerator_wanted *wanted, int32_t number) {
   const int64_t size = wanted->local_size;
   if (there >= size) return 1;
   const int64_t first = (number * size + there - 1) / there, end = ((number + 1) * size + there - 1) / there;
@@ -91,14 +91,14 @@ static int32_t count_processes(int32_t there, const accelerator_wanted *wanted, 
 /* What the pool may keep of what was freed: this process's part of the GPU, less a sixteenth for what is not of the
  * pool, to which this is no free memory: contexts, kernels, what cuBLAS and NCCL take for themselves. More than that
  * goes back to the GPU when somebody waits for it. */
-static cudaError_t keep_freed(const gpu *g) {
+static cudaError_t keep_freed(const struct gpu *g) {
   unsigned long long keep = g->memory / 16 * 15 / (size_t)g->processes;
   return cudaMemPoolSetAttribute(g->pool, cudaMemPoolAttrReleaseThreshold, &keep);
 }
 
-static int open_gpu(gpu *g, int number, int32_t processes) {
+static int open_gpu(struct gpu *g, int number, int32_t processes) {
   static const char what[] = "the GPUs are opened";
-  *g = (gpu){.number = number, .processes = processes};
+  *g = (struct gpu){.number = number, .processes = processes};
   struct cudaDeviceProp properties;
   cudaError_t problem = cudaGetDeviceProperties(&properties, number);
   if (problem != cudaSuccess) return gpu_failed(problem, "cudaGetDeviceProperties", what);
@@ -128,7 +128,7 @@ static int open_gpu(gpu *g, int number, int32_t processes) {
 }
 
 /* Lets GPU `from` read and write the memory of `to`. Where that cannot be, copies go through the host. */
-static int open_peer(gpu *from, const gpu *to) {
+static int open_peer(struct gpu *from, const struct gpu *to) {
   static const char what[] = "GPUs are given access to each other's memory";
   int can = 0;
   cudaError_t problem = cudaDeviceCanAccessPeer(&can, from->number, to->number);
@@ -151,7 +151,7 @@ static int open_peer(gpu *from, const gpu *to) {
   return SHARDRT_OK;
 }
 
-static int open_gpus(int32_t first, int32_t end, int32_t there, const accelerator_wanted *wanted) {
+static int open_gpus(int32_t first, int32_t end, int32_t there, const struct accelerator_wanted *wanted) {
   int code = SHARDRT_OK;
   for (int32_t number = first; code == SHARDRT_OK && number < end; number++) {
     code = open_gpu(&opened.gpus[opened.gpu_count], number, count_processes(there, wanted, number));
@@ -166,7 +166,7 @@ static int open_gpus(int32_t first, int32_t end, int32_t there, const accelerato
   return code;
 }
 
-static int open_device(gpu_device *d, gpu *g) {
+static int open_device(struct gpu_device *d, struct gpu *g) {
   static const char what[] = "the devices are opened";
   d->gpu = g;
   g->shared++;
@@ -179,7 +179,7 @@ static int open_device(gpu_device *d, gpu *g) {
   return SHARDRT_OK;
 }
 
-int gpu_open(const accelerator_wanted *wanted, int32_t *devices) {
+int gpu_open(const struct accelerator_wanted *wanted, int32_t *devices) {
   uint64_t which;
   const int32_t there = gpu_count(&which);
   if (there == 0) return SHARDRT_EINVAL;
@@ -223,16 +223,16 @@ void gpu_close(void) {
   (void)cudaGetLastError();
 }
 
-int gpu_describe(int32_t number, accelerator_info *out) {
-  const gpu *g = gpu_of(number);
-  *out = (accelerator_info){.gpu = g->number, .shared = g->shared, .memory = g->memory / (size_t)g->processes};
+int gpu_describe(int32_t number, struct accelerator_info *out) {
+  const struct gpu *g = gpu_of(number);
+  *out = (struct accelerator_info){.gpu = g->number, .shared = g->shared, .memory = g->memory / (size_t)g->processes};
   memcpy(out->name, g->name, sizeof out->name);
   memcpy(out->uuid, g->uuid, sizeof out->uuid);
   return SHARDRT_OK;
 }
 
 int32_t gpu_link(int32_t number, int32_t other) {
-  const gpu *from = gpu_of(number), *to = gpu_of(other);
+  const struct gpu *from = gpu_of(number), *to = gpu_of(other);
   if (from == to) return ACCELERATOR_SAME;
   return from->reaches[to->own] ? cuda_peer_link(from->number, to->number) : ACCELERATOR_HOST_LINK;
 }

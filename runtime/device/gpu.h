@@ -8,7 +8,7 @@
 
 enum { GPU_MOST = 64, GPU_LAST = 4, GPU_NOTE = 40 };
 
-typedef struct gpu {
+struct gpu {
   int number;  /* CUDA's */
   int32_t own; /* this process's, from 0 */
   char name[64];
@@ -20,28 +20,28 @@ typedef struct gpu {
   int32_t processes;      /* of the job's that have it */
   cudaMemPool_t pool;     /* NULL: it has none */
   bool reaches[GPU_MOST]; /* the memory of another one of this process's */
-} gpu;
+};
 
-typedef struct gpu_device {
-  gpu *gpu;
+struct gpu_device {
+  struct gpu *gpu;
   cudaStream_t streams[ACCELERATOR_STREAMS];
   _Atomic size_t held[ACCELERATOR_HOLDERS]; /* bytes: device/cuda_alloc.c */
   char last[GPU_LAST][GPU_NOTE];            /* what was put on it, a ring: device/failure.c */
   uint32_t noted;
-} gpu_device;
+};
 
 /* As accelerator.h says of open, describe, link and reaches. */
-int gpu_open(const accelerator_wanted *wanted, int32_t *devices);
+int gpu_open(const struct accelerator_wanted *wanted, int32_t *devices);
 void gpu_synchronize(void); /* waits for all streams; after an error that stays, CUDA does not wait */
 void gpu_close(void);
 int32_t gpu_count(uint64_t *which);
-int gpu_describe(int32_t device, accelerator_info *out);
+int gpu_describe(int32_t device, struct accelerator_info *out);
 int32_t gpu_link(int32_t device, int32_t other);
 bool gpu_reaches(int32_t device, int32_t other);
 
 int32_t gpu_devices(void); /* how many there are; 0: closed, and CUDA has taken everything back */
-gpu_device *gpu_device_at(int32_t device);
-gpu *gpu_of(int32_t device);
+struct gpu_device *gpu_device_at(int32_t device);
+struct gpu *gpu_of(int32_t device);
 /* As a thread that has chosen no GPU makes a context on the first one, which need not be this process's, giving back
  * chooses one, too; nobody wants to hear what is wrong then. */
 void gpu_come_back(int32_t device);

@@ -1,5 +1,5 @@
 // build: plug-in
-/* pinned.c - blocks of pinned memory, in sizes of which there are four between a power of two and the next: a block
+/* pinned.c - pieces of pinned memory, in sizes of which there are four between a power of two and the next: a piece
  * fits all that rounds up to its size, and at most a fifth of it is unused. */
 #include "device/pinned.h"
 
@@ -11,16 +11,16 @@
 enum { SMALLEST = 12 /* 2^12 bytes */, STEPS = 4, SIZES = (48 - SMALLEST) * STEPS };
 #define KEPT ((size_t)1 << 30) /* at most so many bytes wait for reuse */
 
-/* In the memory of a block that waits. */
-typedef struct waiting {
+/* In the memory of a piece that waits. */
+struct waiting {
   struct waiting *next;
-} waiting;
+};
 
 static struct {
   pthread_mutex_t lock;
   size_t bytes; /* that wait */
-  waiting *first[SIZES];
-} self = {.lock = PTHREAD_MUTEX_INITIALIZER};
+  struct waiting *first[SIZES];
+} waiting_pinned = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static size_t bytes_of(int size) {
   return (size_t)(STEPS + size % STEPS) << (SMALLEST - 2 + size / STEPS);
@@ -34,14 +34,14 @@ static int size_for(size_t bytes) {
 }
 
 static void *take(int size) {
-  pthread_mutex_lock(&self.lock);
-  waiting *block = self.first[size];
-  if (block != NULL) {
-    self.first[size] = block->next;
-    self.bytes -= bytes_of(size);
+  pthread_mutex_lock(&waiting_pinned.lock);
+  struct waiting *found = waiting_pinned.first[size];
+  if (found != NULL) {
+    waiting_pinned.first[size] = found->next;
+    waiting_pinned.bytes -= bytes_of(size);
   }
-  pthread_mutex_unlock(&self.lock);
-  return block;
+  pthread_mutex_unlock(&waiting_pinned.lock);
+  return found;
 }
 
 int pinned_allocate(size_t bytes, void **out) {
@@ -65,15 +65,15 @@ int pinned_allocate(size_t bytes, void **out) {
 void pinned_free(void *data, size_t bytes) {
   if (data == NULL) return;
   const int size = size_for(bytes);
-  pthread_mutex_lock(&self.lock);
-  const bool keep = self.bytes + bytes_of(size) <= KEPT;
+  pthread_mutex_lock(&waiting_pinned.lock);
+  const bool keep = waiting_pinned.bytes + bytes_of(size) <= KEPT;
   if (keep) {
-    waiting *block = data;
-    block->next = self.first[size];
-    self.first[size] = block;
-    self.bytes += bytes_of(size);
+    struct waiting *found = data;
+    found->next = waiting_pinned.first[size];
+    waiting_pinned.first[size] = found;
+    waiting_pinned.bytes += bytes_of(size);
   }
-  pthread_mutex_unlock(&self.lock);
+  pthread_mutex_unlock(&waiting_pinned.lock);
   if (keep) return;
   (void)cudaFreeHost(data);
   (void)cudaGetLastError();

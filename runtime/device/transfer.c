@@ -68,7 +68,7 @@ int transfer_download(int32_t number, int32_t stream, void *to, const void *from
 
 int transfer_copy(int32_t number, void *to, int32_t other, const void *from, size_t bytes) {
   static const char what[] = "copy between devices";
-  const gpu *here = gpu_of(number), *there = gpu_of(other);
+  const struct gpu *here = gpu_of(number), *there = gpu_of(other);
   if (here == there) return transfer("copy", number, ACCELERATOR_MAIN, to, from, bytes, cudaMemcpyDeviceToDevice);
   if (bytes == 0) return SHARDRT_OK;
   int code = cuda_use(what, number);

@@ -7,7 +7,7 @@
 
 #include "base/alloc.h"
 #include "base/compare.h"
-#include "layout/placement.h"
+#include "layout/block_holders.h"
 
 /* Up to this many devices that hold or need parts of one block, senders are chosen by weighing all of them; beyond, by
  * arithmetic on replica numbers, which costs a process only its own moves. What one process alone holds comes from it,
@@ -74,7 +74,7 @@ static int64_t overlap_index(const struct overlap *o, int64_t block) {
 /* ---- the moves --------------------------------------------------------------------------------------------------- */
 
 struct planner {
-  struct placement from, to;
+  struct block_holders from, to;
   int32_t process;
   struct local_blocks old, new; /* of `process` */
   struct local_blocks peer_old, peer_new;
@@ -123,7 +123,7 @@ static bool spread_has(const struct spread *s, int32_t process) {
 static int64_t spread_pieces(struct planner *p, const struct spread *s) {
   int64_t parts = 0, pieces = 1;
   for (int64_t i = 0; i < s->news->count; i++) {
-    int64_t count = placement_processes(&p->to, overlap_block(s->news, i), s->receivers);
+    int64_t count = block_holders_processes(&p->to, overlap_block(s->news, i), s->receivers);
     for (int64_t r = 0; r < count; r++) parts += !spread_has(s, s->receivers[r]);
   }
   const int64_t holders = s->holder_count, most = holders < PIECES ? holders : PIECES;
@@ -145,7 +145,7 @@ static int64_t spread_next(const struct spread *s) {
 static int spread_block(struct planner *p, struct spread *s, int64_t to, int64_t pieces) {
   shardrt_box old = block_grid_box(&p->from.grid, s->from), new = block_grid_box(&p->to.grid, to), part;
   if (!box_intersect(&old, &new, &part)) return SHARDRT_OK;
-  int64_t count = placement_processes(&p->to, to, s->receivers), cut = box_part_count(&part, pieces);
+  int64_t count = block_holders_processes(&p->to, to, s->receivers), cut = box_part_count(&part, pieces);
   int code = SHARDRT_OK;
   for (int64_t r = 0; r < count; r++) {
     if (spread_has(s, s->receivers[r])) continue;
@@ -171,7 +171,7 @@ static int weigh(struct planner *p, int64_t from, const struct overlap *news) {
   s.load = alloc_zeros(replicas, sizeof *s.load);
   int code = s.holders != NULL && s.receivers != NULL && s.load != NULL ? SHARDRT_OK : ALLOC_FAILED;
   if (code == SHARDRT_OK) {
-    s.holder_count = placement_processes(&p->from, from, s.holders);
+    s.holder_count = block_holders_processes(&p->from, from, s.holders);
     assert(s.holder_count >= 1 && s.holder_count <= p->from.replicas);
     code = local_blocks_set(&p->peer_old, &p->from, s.holders[0]);
   }
@@ -211,15 +211,16 @@ static int64_t first_served(int64_t replica, int64_t numbers, int64_t replicas) 
   return server_of(number, numbers, replicas) == replica ? number : numbers;
 }
 
-static int64_t number_of(const struct planner *p, const struct overlap *news, int64_t to,
-                         const struct local_blocks *receiver) {
+static int64_t receiver_number(const struct planner *p, const struct overlap *news, int64_t to,
+                               const struct local_blocks *receiver) {
   int64_t first = overlap_index(news, to) * p->to.replicas;
   return first + local_blocks_replica(receiver, to, first, news->count * p->to.replicas);
 }
 
 static int32_t sender_of(const struct planner *p, int64_t from, const struct overlap *news, int64_t to) {
-  const int64_t numbers = news->count * p->to.replicas, number = number_of(p, news, to, &p->new);
-  return placement_process(&p->from, from, (server_of(number, numbers, p->from.replicas) + from) % p->from.replicas);
+  const int64_t numbers = news->count * p->to.replicas, number = receiver_number(p, news, to, &p->new);
+  return block_holders_process(&p->from, from,
+                               (server_of(number, numbers, p->from.replicas) + from) % p->from.replicas);
 }
 
 /* The other way round: whom the device with replica number `replica` of an old block serves. */
@@ -228,11 +229,11 @@ static int add_served(struct planner *p, int64_t from, const struct overlap *new
   const int64_t turn = ((replica - from) % replicas + replicas) % replicas;
   for (int64_t j = first_served(turn, numbers, replicas); j < numbers; j += replicas) {
     int64_t to = overlap_block(news, j / p->to.replicas);
-    int32_t receiver = placement_process(&p->to, to, j % p->to.replicas);
+    int32_t receiver = block_holders_process(&p->to, to, j % p->to.replicas);
     int code = local_blocks_set(&p->peer_old, &p->from, receiver);
     if (code == SHARDRT_OK) code = local_blocks_set(&p->peer_new, &p->to, receiver);
     if (code != SHARDRT_OK) return code;
-    if (local_blocks_has(&p->peer_old, from) || number_of(p, news, to, &p->peer_new) != j) continue;
+    if (local_blocks_has(&p->peer_old, from) || receiver_number(p, news, to, &p->peer_new) != j) continue;
     code = add_whole(p, &p->route->sends, from, to, receiver);
     if (code != SHARDRT_OK) return code;
   }
@@ -269,7 +270,7 @@ static bool is_met_first(const struct planner *p, int64_t i, int64_t from) {
 static int add_arrival(struct planner *p, int64_t i, int64_t from) {
   const int64_t to = p->new.items[i].block;
   if (local_blocks_has(&p->old, from)) return add_whole(p, &p->route->copies, from, to, p->process);
-  const int32_t holder = placement_only_process(&p->from, from);
+  const int32_t holder = block_holders_only_process(&p->from, from);
   if (holder >= 0) return add_whole(p, &p->route->receives, from, to, holder);
   shardrt_box old = block_grid_box(&p->from.grid, from);
   struct overlap news = overlap_of(&p->to.grid, &old);
@@ -298,7 +299,7 @@ void shift_none(int32_t ndim, const int64_t *shape, shardrt_shift *out) {
   memcpy(out->new_shape, shape, (size_t)ndim * sizeof *shape);
 }
 
-static int compare_blocks(const shardrt_move *x, const shardrt_move *y) {
+static int compare_moves(const shardrt_move *x, const shardrt_move *y) {
   if (x->from != y->from) return x->from < y->from ? -1 : 1;
   if (x->to != y->to) return x->to < y->to ? -1 : 1;
   for (int32_t d = 0; d < x->box.ndim; d++)
@@ -310,13 +311,13 @@ static int compare_blocks(const shardrt_move *x, const shardrt_move *y) {
 static int compare_sends(const void *a, const void *b, void *process) {
   const shardrt_move *x = a, *y = b;
   uint32_t me = *(const uint32_t *)process, up_x = (uint32_t)x->process - me, up_y = (uint32_t)y->process - me;
-  return up_x != up_y ? (up_x < up_y ? -1 : 1) : compare_blocks(x, y);
+  return up_x != up_y ? (up_x < up_y ? -1 : 1) : compare_moves(x, y);
 }
 
 static int compare_receives(const void *a, const void *b, void *process) {
   const shardrt_move *x = a, *y = b;
   uint32_t me = *(const uint32_t *)process, down_x = me - (uint32_t)x->process, down_y = me - (uint32_t)y->process;
-  return down_x != down_y ? (down_x < down_y ? -1 : 1) : compare_blocks(x, y);
+  return down_x != down_y ? (down_x < down_y ? -1 : 1) : compare_moves(x, y);
 }
 
 static void moves_sort(struct route_moves *moves, int (*compare)(const void *, const void *, void *), int32_t process) {
@@ -326,8 +327,8 @@ static void moves_sort(struct route_moves *moves, int (*compare)(const void *, c
 int shardrt_route_shifted(const shardrt_sharding *from, const shardrt_sharding *to, const shardrt_shift *shift,
                           int32_t process, int32_t devices_per_process, shardrt_route **out) {
   struct planner p = {.process = process};
-  int code = placement_set(&p.from, from, shift->ndim, shift->old_shape, devices_per_process);
-  if (code == SHARDRT_OK) code = placement_set(&p.to, to, shift->ndim, shift->new_shape, devices_per_process);
+  int code = block_holders_set(&p.from, from, shift->ndim, shift->old_shape, devices_per_process);
+  if (code == SHARDRT_OK) code = block_holders_set(&p.to, to, shift->ndim, shift->new_shape, devices_per_process);
   if (code != SHARDRT_OK) return code;
   memcpy(p.from.grid.origin, shift->by, (size_t)shift->ndim * sizeof *shift->by);
   p.route = alloc_zeros(1, sizeof *p.route);

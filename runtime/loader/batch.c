@@ -218,7 +218,7 @@ static int name_field(const shardrt_field *field, int code) {
   return error_prefix(code, "field \"%s\"", field->name);
 }
 
-static int run_task(struct batch *self, const struct plan *plan, int64_t number, struct batch_scratch *scratch) {
+static int run_batch_task(struct batch *self, const struct plan *plan, int64_t number, struct batch_scratch *scratch) {
   const struct plan_task task = plan->tasks[number];
   const struct plan_field *field = &plan->fields[task.field];
   int64_t n = self->rows - task.first; /* real rows of this task */
@@ -267,7 +267,7 @@ int batch_run(struct batch *self, const struct plan *plan, int64_t first, int64_
   const int64_t start = clock_now();
   start_figures(scratch);
   int code = SHARDRT_OK;
-  for (int64_t i = 0; i < count && code == SHARDRT_OK; i++) code = run_task(self, plan, first + i, scratch);
+  for (int64_t i = 0; i < count && code == SHARDRT_OK; i++) code = run_batch_task(self, plan, first + i, scratch);
   const int64_t end = clock_now();
   add_figures(self, scratch, end - start);
   if (trace_begin() != 0)

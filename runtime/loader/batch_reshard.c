@@ -91,7 +91,8 @@ int batch_reshard_array(const struct batch_reshard *self, int32_t f, const char 
   if (!field->moves) return SHARDRT_OK;
   char call[256]; /* a longer one is cut short */
   snprintf(call, sizeof call, "%s, field \"%s\": reshard", step, field->name);
-  reshard r = {.job = self->job, .call = call, .x = *array, .to = shardrt_array_sharding(field->like), .pool = pool};
+  struct reshard r = {
+      .job = self->job, .call = call, .x = *array, .to = shardrt_array_sharding(field->like), .pool = pool};
   shardrt_array *moved;
   int code = reshard_array(&r, &moved);
   if (code != SHARDRT_OK) return code;

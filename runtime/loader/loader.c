@@ -268,7 +268,7 @@ static void drop_ahead(shardrt_loader *self) {
 }
 
 /* Compares the replicas of all fields across the job. Whether there are any is the same in every process. */
-static int check_replicas(shardrt_loader *self, struct batch *made, const char *step) {
+static int check_batch_replicas(shardrt_loader *self, struct batch *made, const char *step) {
   if (!made->fingerprinted) return SHARDRT_OK;
   int code = SHARDRT_OK;
   int64_t compared = 0;
@@ -302,7 +302,7 @@ static int meet_others(shardrt_loader *self, struct batch *made) {
   for (int32_t f = 0; f < self->plan->nfields && code == SHARDRT_OK; f++)
     code = batch_reshard_array(self->reshard, f, step, self->uploads == NULL ? self->pool : NULL, &self->arrays[f],
                                &self->moved);
-  return code == SHARDRT_OK ? check_replicas(self, made, step) : code;
+  return code == SHARDRT_OK ? check_batch_replicas(self, made, step) : code;
 }
 
 /* The arrays of a batch whose tasks have run, checked, in self->arrays. */

@@ -90,7 +90,7 @@ static int set_upload_plan(struct upload_plan *self) {
 
 int upload_plan_new(const struct plan *plan, struct upload_plan **out) {
   *out = NULL;
-  const accelerator *a = accelerator_get();
+  const struct accelerator *a = accelerator_get();
   if (a == NULL) return SHARDRT_OK;
   struct upload_plan *made = alloc_zeros(1, sizeof *made);
   if (made == NULL) return ALLOC_FAILED;
@@ -122,8 +122,8 @@ int upload_set(struct upload *self, const struct upload_plan *plan) {
   if (plan == NULL) return SHARDRT_OK;
   self->buffers = alloc_zeros((size_t)plan->nshards, sizeof(shardrt_buffer *));
   if (self->buffers == NULL) return ALLOC_FAILED;
-  self->lines = alloc_zeros((size_t)plan->ndevices, sizeof *self->lines);
-  if (self->lines == NULL) return ALLOC_FAILED;
+  self->devices = alloc_zeros((size_t)plan->ndevices, sizeof *self->devices);
+  if (self->devices == NULL) return ALLOC_FAILED;
   self->plan = plan; /* from here on there is something to do */
   if (!plan->compares) return SHARDRT_OK;
   void *fingerprints;
@@ -132,8 +132,9 @@ int upload_set(struct upload *self, const struct upload_plan *plan) {
   return code;
 }
 
-static void free_events(const struct upload_plan *plan, struct upload_line *line) {
-  accelerator_event **const events[] = {&line->begin, &line->copied, &line->ready, &line->asked, &line->given};
+static void free_events(const struct upload_plan *plan, struct upload_device *device) {
+  struct accelerator_event **const events[] = {&device->begin, &device->copied, &device->ready, &device->asked,
+                                               &device->given};
   for (size_t i = 0; i < sizeof events / sizeof *events; i++) {
     plan->a->streams->event_free(*events[i]);
     *events[i] = NULL;
@@ -141,15 +142,15 @@ static void free_events(const struct upload_plan *plan, struct upload_line *line
 }
 
 /* What failed may still write to the fingerprints: then they are given up. */
-static void give_back(struct upload *self, const struct upload_plan *plan) {
+static void upload_give_back(struct upload *self, const struct upload_plan *plan) {
   if (self->fingerprints != NULL && !upload_is_under_way(self))
     plan->a->memory->free_pinned(self->fingerprints, (size_t)plan->nshards * sizeof *self->fingerprints);
-  for (int32_t d = 0; d < plan->ndevices; d++) free_events(plan, &self->lines[d]);
+  for (int32_t d = 0; d < plan->ndevices; d++) free_events(plan, &self->devices[d]);
 }
 
 void upload_clear(struct upload *self) {
-  if (self->plan != NULL) give_back(self, self->plan);
-  alloc_free(self->lines);
+  if (self->plan != NULL) upload_give_back(self, self->plan);
+  alloc_free(self->devices);
   alloc_free((void *)self->buffers);
   *self = (struct upload){0};
 }
@@ -168,7 +169,7 @@ static int add_batch_context(int code) {
 }
 
 /* Everything at once: what is under way when memory turns out to be missing would have to be waited for. */
-static int take_memory(struct upload *self) {
+static int upload_take_memory(struct upload *self) {
   const struct upload_plan *plan = self->plan;
   for (int64_t s = 0; s < plan->nshards; s++) {
     const struct upload_shard *shard = &plan->shards[s];
@@ -195,59 +196,59 @@ static int fingerprint_shard(const struct upload *self, int64_t s) {
 }
 
 /* The copies of one device between two marks, with nothing between them that is not copying; then the rest. */
-static int start_line(struct upload *self, int32_t d, shardrt_buffer *const *blocks) {
+static int start_device(struct upload *self, int32_t d, shardrt_buffer *const *blocks) {
   const struct upload_plan *plan = self->plan;
   const int64_t *shards = plan->by_device + plan->first_of[d], count = plan->first_of[d + 1] - plan->first_of[d];
-  struct upload_line *line = &self->lines[d];
+  struct upload_device *device = &self->devices[d];
   if (count == 0) return SHARDRT_OK;
-  int code = add_batch_context(plan->a->streams->mark(d, ACCELERATOR_IN, &line->begin));
-  line->used = line->used || code == SHARDRT_OK;
+  int code = add_batch_context(plan->a->streams->mark(d, ACCELERATOR_IN, &device->begin));
+  device->used = device->used || code == SHARDRT_OK;
   for (int64_t i = 0; i < count && code == SHARDRT_OK; i++) code = copy_shard(self, shards[i], blocks);
-  if (code == SHARDRT_OK) code = add_batch_context(plan->a->streams->mark(d, ACCELERATOR_IN, &line->copied));
+  if (code == SHARDRT_OK) code = add_batch_context(plan->a->streams->mark(d, ACCELERATOR_IN, &device->copied));
   if (!self->is_fingerprinted) return code;
   for (int64_t i = 0; i < count && code == SHARDRT_OK; i++) code = fingerprint_shard(self, shards[i]);
-  return code == SHARDRT_OK ? add_batch_context(plan->a->streams->record(d, ACCELERATOR_IN, &line->ready)) : code;
+  return code == SHARDRT_OK ? add_batch_context(plan->a->streams->record(d, ACCELERATOR_IN, &device->ready)) : code;
 }
 
 int upload_start(struct upload *self, shardrt_buffer *const *blocks, bool fingerprinted) {
   const struct upload_plan *plan = self->plan;
   self->is_fingerprinted = fingerprinted && self->fingerprints != NULL;
-  int code = take_memory(self);
-  for (int32_t d = 0; d < plan->ndevices && code == SHARDRT_OK; d++) code = start_line(self, d, blocks);
+  int code = upload_take_memory(self);
+  for (int32_t d = 0; d < plan->ndevices && code == SHARDRT_OK; d++) code = start_device(self, d, blocks);
   self->is_started = code == SHARDRT_OK;
   if (code == SHARDRT_OK) return code;
-  for (int32_t d = 0; d < plan->ndevices; d++) free_events(plan, &self->lines[d]);
+  for (int32_t d = 0; d < plan->ndevices; d++) free_events(plan, &self->devices[d]);
   upload_drop(self);
   return code;
 }
 
 /* When all that is on IN for this has ended; made only now, where starting it failed. */
-static int end_of(const struct upload *self, int32_t d, accelerator_event **out) {
-  struct upload_line *line = &self->lines[d];
+static int end_of(const struct upload *self, int32_t d, struct accelerator_event **out) {
+  struct upload_device *device = &self->devices[d];
   int code = SHARDRT_OK;
-  if (line->ready == NULL && line->copied == NULL)
-    code = self->plan->a->streams->record(d, ACCELERATOR_IN, &line->ready);
-  *out = line->ready != NULL ? line->ready : line->copied;
+  if (device->ready == NULL && device->copied == NULL)
+    code = self->plan->a->streams->record(d, ACCELERATOR_IN, &device->ready);
+  *out = device->ready != NULL ? device->ready : device->copied;
   return code;
 }
 
-static int hand_over_line(struct upload *self, int32_t d) {
-  const accelerator *a = self->plan->a;
-  struct upload_line *line = &self->lines[d];
-  accelerator_event *end;
+static int hand_over_device(struct upload *self, int32_t d) {
+  const struct accelerator *a = self->plan->a;
+  struct upload_device *device = &self->devices[d];
+  struct accelerator_event *end;
   int code = end_of(self, d, &end);
-  if (code == SHARDRT_OK) code = a->streams->mark(d, ACCELERATOR_MAIN, &line->asked);
+  if (code == SHARDRT_OK) code = a->streams->mark(d, ACCELERATOR_MAIN, &device->asked);
   if (code == SHARDRT_OK) code = a->streams->wait(d, ACCELERATOR_MAIN, end);
   if (code != SHARDRT_OK) return code;
   for (int64_t i = self->plan->first_of[d]; i < self->plan->first_of[d + 1]; i++)
     buffer_to_main(self->buffers[self->plan->by_device[i]]);
-  return a->streams->mark(d, ACCELERATOR_MAIN, &line->given);
+  return a->streams->mark(d, ACCELERATOR_MAIN, &device->given);
 }
 
 int upload_hand_over(struct upload *self) {
   int code = SHARDRT_OK;
   for (int32_t d = 0; d < self->plan->ndevices && code == SHARDRT_OK; d++)
-    if (self->lines[d].used) code = hand_over_line(self, d);
+    if (self->devices[d].used) code = hand_over_device(self, d);
   return add_batch_context(code);
 }
 
@@ -255,7 +256,7 @@ int upload_fingerprints(struct upload *self, int32_t f, uint64_t *out) {
   const struct upload_plan *plan = self->plan;
   const int64_t first = plan->first_shard[f], count = shardrt_array_shard_count(plan->plan->fields[f].like);
   for (int64_t i = 0; i < count; i++) {
-    accelerator_event *end;
+    struct accelerator_event *end;
     int code = end_of(self, plan->shards[first + i].device, &end);
     if (code == SHARDRT_OK) code = plan->a->streams->finish(end);
     if (code != SHARDRT_OK) return add_context(self, &plan->shards[first + i], code);
@@ -273,13 +274,13 @@ void upload_drop(struct upload *self) {
 
 bool upload_is_under_way(const struct upload *self) {
   for (int32_t d = 0; self->plan != NULL && d < self->plan->ndevices; d++)
-    if (self->lines[d].used) return true;
+    if (self->devices[d].used) return true;
   return false;
 }
 
-static int land_line(struct upload *self, int32_t d, bool wait, bool *landed) {
-  const accelerator *a = self->plan->a;
-  accelerator_event *end = self->lines[d].given;
+static int land_device(struct upload *self, int32_t d, bool wait, bool *landed) {
+  const struct accelerator *a = self->plan->a;
+  struct accelerator_event *end = self->devices[d].given;
   int code = end == NULL ? end_of(self, d, &end) : SHARDRT_OK;
   *landed = true;
   if (code == SHARDRT_OK) code = wait ? a->streams->finish(end) : a->streams->reached(end, landed);
@@ -288,16 +289,16 @@ static int land_line(struct upload *self, int32_t d, bool wait, bool *landed) {
 
 /* The longest of the devices' times. */
 static int add_times(const struct upload *self, struct upload_stats *stats) {
-  const accelerator *a = self->plan->a;
+  const struct accelerator *a = self->plan->a;
   double seconds = 0, waited = 0;
   for (int32_t d = 0; d < self->plan->ndevices; d++) {
-    const struct upload_line *line = &self->lines[d];
+    const struct upload_device *device = &self->devices[d];
     double took;
-    if (line->given == NULL) continue;
-    int code = a->streams->elapsed(line->begin, line->copied, &took);
+    if (device->given == NULL) continue;
+    int code = a->streams->elapsed(device->begin, device->copied, &took);
     if (code != SHARDRT_OK) return code;
     if (took > seconds) seconds = took;
-    code = a->streams->elapsed(line->asked, line->given, &took);
+    code = a->streams->elapsed(device->asked, device->given, &took);
     if (code != SHARDRT_OK) return code;
     if (took > waited) waited = took;
   }
@@ -309,8 +310,8 @@ static int add_times(const struct upload *self, struct upload_stats *stats) {
 /* Nothing is under way anymore. */
 static void forget(struct upload *self) {
   for (int32_t d = 0; self->plan != NULL && d < self->plan->ndevices; d++) {
-    free_events(self->plan, &self->lines[d]);
-    self->lines[d].used = false;
+    free_events(self->plan, &self->devices[d]);
+    self->devices[d].used = false;
   }
   self->is_started = false;
 }
@@ -321,9 +322,9 @@ int upload_land(struct upload *self, bool wait, struct upload_stats *stats, bool
   if (plan == NULL) return SHARDRT_OK;
   bool was_handed_over = false;
   for (int32_t d = 0; d < plan->ndevices && *landed; d++) {
-    if (!self->lines[d].used) continue;
-    was_handed_over = was_handed_over || self->lines[d].given != NULL;
-    int code = land_line(self, d, wait, landed);
+    if (!self->devices[d].used) continue;
+    was_handed_over = was_handed_over || self->devices[d].given != NULL;
+    int code = land_device(self, d, wait, landed);
     if (code == SHARDRT_OK) continue;
     *landed = false; /* as far as is known */
     return code;
@@ -338,8 +339,8 @@ int upload_land(struct upload *self, bool wait, struct upload_stats *stats, bool
 bool upload_end(struct upload *self) {
   int code = SHARDRT_OK;
   for (int32_t d = 0; self->plan != NULL && d < self->plan->ndevices && code == SHARDRT_OK; d++) {
-    accelerator_event *end;
-    if (!self->lines[d].used) continue;
+    struct accelerator_event *end;
+    if (!self->devices[d].used) continue;
     code = end_of(self, d, &end);
     if (code == SHARDRT_OK) code = self->plan->a->streams->finish(end);
   }

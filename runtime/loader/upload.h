@@ -23,7 +23,7 @@ struct upload_shard {
 
 /* What goes where, the same for all batches. */
 struct upload_plan {
-  const accelerator *a;
+  const struct accelerator *a;
   const struct plan *plan;
   int64_t nshards;
   struct upload_shard *shards; /* field after field, as the fields' arrays have them */
@@ -47,11 +47,11 @@ size_t upload_counted(const struct upload_plan *self);
 
 /* What happens on one device. Invariant: if `used`, something was put on IN, which has ended when `ready` (or, where
  * that is NULL, `copied`) is reached; where both are NULL that is not known yet. */
-struct upload_line {
+struct upload_device {
   bool used;
-  accelerator_event *begin, *copied; /* marks around the copies */
-  accelerator_event *ready;          /* fingerprints have been taken, too; NULL: none are */
-  accelerator_event *asked, *given;  /* marks on MAIN, around its waiting for that; NULL: not handed over */
+  struct accelerator_event *begin, *copied; /* marks around the copies */
+  struct accelerator_event *ready;          /* fingerprints have been taken, too; NULL: none are */
+  struct accelerator_event *asked, *given;  /* marks on MAIN, around its waiting for that; NULL: not handed over */
 };
 
 /* The upload of one batch. */
@@ -61,7 +61,7 @@ struct upload {
   bool is_fingerprinted;
   shardrt_buffer **buffers; /* of each of the plan's shards, between start and drop */
   uint64_t *fingerprints;   /* of each; pinned; NULL: no field has replicas */
-  struct upload_line *lines;
+  struct upload_device *devices;
 };
 
 /* Of uploads that were handed over and have landed. Several devices copy at the same time: a batch's seconds are those

@@ -374,11 +374,11 @@ int shardrt_array_gather(const shardrt_array *array, void *value) {
 }
 
 int shardrt_array_wait(const shardrt_array *array) {
-  const accelerator *a = accelerator_get();
+  const struct accelerator *a = accelerator_get();
   int code = SHARDRT_OK;
   for (int64_t i = 0; a != NULL && i < array->shard_count && code == SHARDRT_OK; i++) {
     if (array->buffers[i] == NULL) continue;
-    accelerator_event *made = NULL;
+    struct accelerator_event *made = NULL;
     code = a->streams->record(shardrt_buffer_device(array->buffers[i]), ACCELERATOR_MAIN, &made);
     if (code == SHARDRT_OK) code = a->streams->finish(made);
     a->streams->event_free(made);

@@ -24,7 +24,7 @@ struct shardrt_buffer {
   int32_t stream; /* in whose order it is given back */
   int32_t holder;
   void *mirror;
-  accelerator_event *arriving;
+  struct accelerator_event *arriving;
   bool kept;
   int32_t borrowers;
 };
@@ -74,7 +74,7 @@ int shardrt_buffer_zeros(size_t bytes, shardrt_buffer **out) {
 /* The device's memory goes once its own copy here is made, the copy when that has arrived. */
 static void release_on_device(shardrt_buffer *buffer) {
   assert(buffer->borrowers == 0);
-  const accelerator *a = accelerator_get();
+  const struct accelerator *a = accelerator_get();
   if (buffer->arriving != NULL) (void)a->streams->wait(buffer->device, buffer->stream, buffer->arriving);
   a->memory->free(buffer->device, buffer->stream, buffer->holder, buffer->data, buffer->bytes);
   if (buffer->arriving != NULL) (void)a->streams->finish(buffer->arriving);
@@ -112,7 +112,7 @@ int32_t shardrt_buffer_device(const shardrt_buffer *buffer) {
 /* ---- on devices that have memory of their own ------------------------------------------------------------------- */
 
 int buffer_on_device(int32_t device, int32_t stream, int32_t holder, size_t bytes, shardrt_buffer **out) {
-  const accelerator *a = accelerator_get();
+  const struct accelerator *a = accelerator_get();
   void *data;
   int code = a->memory->allocate(device, stream, holder, bytes, &data);
   if (code < 0) return code;
@@ -142,10 +142,10 @@ bool buffer_watch(shardrt_buffer *buffer, buffer_release *gone, void *context) {
 /* From memory that may be given back, or written to, as soon as this returns: what an array's data was brought to is
  * pinned, and a view of it may be what is uploaded. */
 static int upload(shardrt_buffer *made, const void *from) {
-  const accelerator *a = accelerator_get();
+  const struct accelerator *a = accelerator_get();
   int code = a->copies->upload(made->device, ACCELERATOR_MAIN, made->data, from, made->bytes);
   if (code < 0 || made->bytes == 0 || !a->copies->is_pinned(from)) return code;
-  accelerator_event *there = NULL;
+  struct accelerator_event *there = NULL;
   code = a->streams->record(made->device, ACCELERATOR_MAIN, &there);
   if (code == SHARDRT_OK) code = a->streams->finish(there);
   a->streams->event_free(there);
@@ -157,7 +157,7 @@ int buffer_to_device(shardrt_buffer *buffer, int32_t device, shardrt_buffer **ou
     *out = shardrt_buffer_retain(buffer);
     return SHARDRT_OK;
   }
-  const accelerator *a = accelerator_get();
+  const struct accelerator *a = accelerator_get();
   shardrt_buffer *made;
   int code = buffer_on_device(device, ACCELERATOR_MAIN, ACCELERATOR_ARRAYS, buffer->bytes, &made);
   if (code < 0) return code;
@@ -177,9 +177,9 @@ int buffer_to_device(shardrt_buffer *buffer, int32_t device, shardrt_buffer **ou
 }
 
 /* Downloads beside what the device goes on to compute. */
-static int begin_mirror(shardrt_buffer *buffer, void *mirror, accelerator_event **arriving) {
-  const accelerator *a = accelerator_get();
-  accelerator_event *made = NULL;
+static int begin_mirror(shardrt_buffer *buffer, void *mirror, struct accelerator_event **arriving) {
+  const struct accelerator *a = accelerator_get();
+  struct accelerator_event *made = NULL;
   int code = a->streams->record(buffer->device, ACCELERATOR_MAIN, &made);
   if (code == SHARDRT_OK) code = a->streams->wait(buffer->device, ACCELERATOR_OUT, made);
   a->streams->event_free(made);
@@ -188,9 +188,9 @@ static int begin_mirror(shardrt_buffer *buffer, void *mirror, accelerator_event 
   return code < 0 ? code : a->streams->record(buffer->device, ACCELERATOR_OUT, arriving);
 }
 
-static int fetch(shardrt_buffer *buffer) {
+static int fetch_to_host(shardrt_buffer *buffer) {
   if (buffer->device == BUFFER_HOST || buffer->mirror != NULL) return SHARDRT_OK;
-  const accelerator *a = accelerator_get();
+  const struct accelerator *a = accelerator_get();
   void *mirror;
   int code = a->memory->allocate_pinned(buffer->bytes, &mirror);
   if (code < 0) return code;
@@ -219,7 +219,7 @@ static int arrive(shardrt_buffer *buffer, void **out) {
 
 int shardrt_buffer_fetch(shardrt_buffer *buffer) {
   buffer->kept = true;
-  return fetch(buffer);
+  return fetch_to_host(buffer);
 }
 
 int shardrt_buffer_host(shardrt_buffer *buffer, void **out) {
@@ -228,7 +228,7 @@ int shardrt_buffer_host(shardrt_buffer *buffer, void **out) {
 }
 
 int buffer_borrow(shardrt_buffer *buffer) {
-  int code = fetch(buffer);
+  int code = fetch_to_host(buffer);
   if (code == SHARDRT_OK) buffer->borrowers++;
   return code;
 }
@@ -241,7 +241,7 @@ int buffer_borrowed(shardrt_buffer *buffer, void **out) {
 void buffer_return(shardrt_buffer *buffer) {
   assert(buffer->borrowers > 0);
   if (--buffer->borrowers > 0 || buffer->kept || buffer->mirror == NULL) return;
-  const accelerator *a = accelerator_get();
+  const struct accelerator *a = accelerator_get();
   if (buffer->arriving != NULL) (void)a->streams->finish(buffer->arriving);
   a->streams->event_free(buffer->arriving);
   a->memory->free_pinned(buffer->mirror, buffer->bytes);

@@ -38,16 +38,16 @@ static void free_pinned(void *memory, size_t bytes) {
 static const struct pool_memory pinned_memory = {allocate_pinned, free_pinned};
 
 /* One piece of memory: handed out, or in the idle list. */
-struct block {
-  struct block *next;
+struct allocation {
+  struct allocation *next;
   struct buffer_pool *pool;
   void *data;
   size_t bytes;
 };
 
-/* Invariant: `count` is 1 for the owner, until buffer_pool_free, and 1 for each block that is handed out; the pool goes
- * with the last. `idle_bytes` is the sum over the idle list, which what comes back may bring to `keep_bytes` and no
- * further; what came back last stands first. Buffers that are pooled have few different sizes, so the idle list is
+/* Invariant: `count` is 1 for the owner, until buffer_pool_free, and 1 for each allocation that is handed out; the pool
+ * goes with the last. `idle_bytes` is the sum over the idle list, which what comes back may bring to `keep_bytes` and
+ * no further; what came back last stands first. Buffers that are pooled have few different sizes, so the idle list is
  * short and searched from its beginning. */
 struct buffer_pool {
   const struct pool_memory *memory;
@@ -56,18 +56,18 @@ struct buffer_pool {
   size_t keep_bytes;
   size_t idle_bytes;
   size_t outstanding;
-  struct block *idle;
+  struct allocation *idle;
 };
 
-static void block_free(struct block *gone) {
+static void allocation_free(struct allocation *gone) {
   gone->pool->memory->free(gone->data, gone->bytes);
   alloc_free(gone);
 }
 
-static void block_free_list(struct block *list) {
+static void allocation_free_list(struct allocation *list) {
   while (list != NULL) {
-    struct block *next = list->next;
-    block_free(list);
+    struct allocation *next = list->next;
+    allocation_free(list);
     list = next;
   }
 }
@@ -103,26 +103,26 @@ int buffer_pool_new_pinned(size_t keep_bytes, struct buffer_pool **out) {
 void buffer_pool_free(struct buffer_pool *pool) {
   if (pool == NULL) return;
   pthread_mutex_lock(&pool->lock);
-  struct block *idle = pool->idle;
+  struct allocation *idle = pool->idle;
   pool->idle = NULL;
   pool->idle_bytes = 0;
   pool->keep_bytes = 0; /* what comes back from now on is freed */
   assert(pool->count > 0);
   bool last = --pool->count == 0;
   pthread_mutex_unlock(&pool->lock);
-  block_free_list(idle);
+  allocation_free_list(idle);
   if (last) destroy(pool);
 }
 
 /* Whether `idle_bytes` is the sum over the idle list. The lock is held. */
 static inline bool idle_is_counted(const struct buffer_pool *pool) {
   size_t bytes = 0;
-  for (const struct block *one = pool->idle; one != NULL; one = one->next) bytes += one->bytes;
+  for (const struct allocation *one = pool->idle; one != NULL; one = one->next) bytes += one->bytes;
   return bytes == pool->idle_bytes;
 }
 
-/* The block leaves the hands of its user: back to the idle list, or freed. */
-static void give_back(struct block *back) {
+/* The allocation leaves the hands of its user: back to the idle list, or freed. */
+static void allocation_give_back(struct allocation *back) {
   struct buffer_pool *pool = back->pool;
   pthread_mutex_lock(&pool->lock);
   assert(pool->count > 0 && pool->outstanding >= back->bytes);
@@ -136,21 +136,21 @@ static void give_back(struct block *back) {
   }
   bool last = --pool->count == 0;
   pthread_mutex_unlock(&pool->lock);
-  if (back != NULL) block_free(back);
+  if (back != NULL) allocation_free(back);
   if (last) destroy(pool);
 }
 
-static void release_block(void *context, void *data, size_t bytes) {
+static void release_allocation(void *context, void *data, size_t bytes) {
   (void)data;
   (void)bytes;
-  give_back(context);
+  allocation_give_back(context);
 }
 
-/* An idle block of that size, out of the list; NULL: there is none. */
-static struct block *take_idle(struct buffer_pool *pool, size_t bytes) {
-  for (struct block **link = &pool->idle; *link != NULL; link = &(*link)->next) {
+/* An idle allocation of that size, out of the list; NULL: there is none. */
+static struct allocation *take_idle(struct buffer_pool *pool, size_t bytes) {
+  for (struct allocation **link = &pool->idle; *link != NULL; link = &(*link)->next) {
     if ((*link)->bytes != bytes) continue;
-    struct block *found = *link;
+    struct allocation *found = *link;
     *link = found->next;
     assert(pool->idle_bytes >= bytes);
     pool->idle_bytes -= bytes;
@@ -159,10 +159,10 @@ static struct block *take_idle(struct buffer_pool *pool, size_t bytes) {
   return NULL;
 }
 
-static int block_new(struct buffer_pool *pool, size_t bytes, struct block **out) {
-  struct block *made = alloc_array(1, sizeof *made);
+static int allocation_new(struct buffer_pool *pool, size_t bytes, struct allocation **out) {
+  struct allocation *made = alloc_array(1, sizeof *made);
   if (made == NULL) return ALLOC_FAILED;
-  *made = (struct block){.pool = pool, .bytes = bytes};
+  *made = (struct allocation){.pool = pool, .bytes = bytes};
   int code = pool->memory->allocate(bytes, &made->data);
   if (code != SHARDRT_OK) {
     alloc_free(made);
@@ -174,15 +174,15 @@ static int block_new(struct buffer_pool *pool, size_t bytes, struct block **out)
 
 int buffer_pool_take(struct buffer_pool *pool, size_t bytes, shardrt_buffer **out) {
   pthread_mutex_lock(&pool->lock);
-  struct block *taken = take_idle(pool, bytes);
+  struct allocation *taken = take_idle(pool, bytes);
   pool->outstanding += bytes;
   pool->count++;
   pthread_mutex_unlock(&pool->lock);
-  int code = taken == NULL ? block_new(pool, bytes, &taken) : SHARDRT_OK;
-  if (code == SHARDRT_OK) code = buffer_wrap(taken->data, bytes, release_block, taken, out);
+  int code = taken == NULL ? allocation_new(pool, bytes, &taken) : SHARDRT_OK;
+  if (code == SHARDRT_OK) code = buffer_wrap(taken->data, bytes, release_allocation, taken, out);
   if (code == SHARDRT_OK) return code;
   if (taken != NULL) {
-    give_back(taken);
+    allocation_give_back(taken);
     return code;
   }
   pthread_mutex_lock(&pool->lock);
@@ -200,10 +200,10 @@ void buffer_pool_limit(struct buffer_pool *pool, size_t keep_bytes) {
 }
 
 void buffer_pool_trim(struct buffer_pool *pool, size_t bytes, int64_t count, size_t spare) {
-  struct block *gone = NULL;
+  struct allocation *gone = NULL;
   pthread_mutex_lock(&pool->lock);
-  for (struct block **link = &pool->idle; *link != NULL;) {
-    struct block *one = *link;
+  for (struct allocation **link = &pool->idle; *link != NULL;) {
+    struct allocation *one = *link;
     if (one->bytes == bytes && count > 0) {
       count--;
     } else if (one->bytes <= spare) {
@@ -219,7 +219,7 @@ void buffer_pool_trim(struct buffer_pool *pool, size_t bytes, int64_t count, siz
   }
   assert(idle_is_counted(pool));
   pthread_mutex_unlock(&pool->lock);
-  block_free_list(gone);
+  allocation_free_list(gone);
 }
 
 size_t buffer_pool_outstanding(const struct buffer_pool *pool) {

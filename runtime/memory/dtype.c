@@ -46,7 +46,7 @@ static int lowest_exponent(int fraction_bits) { /* of a normal number */
   return 2 - (1 << (exponent_bits - 1));
 }
 
-static double widen(uint16_t bits, int fraction_bits) {
+static double widen_bits(uint16_t bits, int fraction_bits) {
   int field = (bits & 0x7FFF) >> fraction_bits;
   int fraction = bits & ((1 << fraction_bits) - 1);
   int highest = (1 << (SIGN_BIT - fraction_bits)) - 1;
@@ -80,7 +80,7 @@ static uint16_t narrow(double value, int fraction_bits) {
 }
 
 double shardrt_float16_to_double(uint16_t bits) {
-  return widen(bits, HALF_FRACTION);
+  return widen_bits(bits, HALF_FRACTION);
 }
 
 uint16_t shardrt_float16_from_double(double value) {
@@ -88,7 +88,7 @@ uint16_t shardrt_float16_from_double(double value) {
 }
 
 double shardrt_bfloat16_to_double(uint16_t bits) {
-  return widen(bits, BRAIN_FRACTION);
+  return widen_bits(bits, BRAIN_FRACTION);
 }
 
 uint16_t shardrt_bfloat16_from_double(double value) {

@@ -11,20 +11,20 @@
 
 /* Of the process: memory that its arrays have outlives no device, whichever job they are of. */
 static struct {
-  const accelerator *opened; /* NULL: the host's */
-  int32_t jobs;              /* that have opened it */
+  const struct accelerator *opened; /* NULL: the host's */
+  int32_t jobs;                     /* that have opened it */
   int32_t devices;
   size_t memory; /* of its devices' GPUs */
-} self;
+} platform;
 
 static _Thread_local void (*reclaim)(void);
 
-const accelerator *accelerator_get(void) {
-  return self.opened;
+const struct accelerator *accelerator_get(void) {
+  return platform.opened;
 }
 
 const char *accelerator_name(void) {
-  return self.opened == NULL ? "host" : self.opened->name;
+  return platform.opened == NULL ? "host" : platform.opened->name;
 }
 
 /* ---- the plug-in ------------------------------------------------------------------------------------------------ */
@@ -61,7 +61,7 @@ static int no_plugin(void) {
 }
 
 /* What the plug-in offers. NULL with the message set. It stays loaded. */
-static const accelerator *load_plugin(const char *path) {
+static const struct accelerator *load_plugin(const char *path) {
   void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   if (library == NULL) {
     error_set(SHARDRT_EINVAL, "the CUDA plug-in cannot be loaded: %s", dlerror());
@@ -69,7 +69,7 @@ static const accelerator *load_plugin(const char *path) {
   }
   accelerator_plugin *plugin;
   *(void **)&plugin = dlsym(library, "shardrt_accelerator"); /* as POSIX says for functions */
-  const accelerator *found = plugin == NULL ? NULL : plugin();
+  const struct accelerator *found = plugin == NULL ? NULL : plugin();
   if (found != NULL && found->version == ACCELERATOR_VERSION) return found;
   error_set(
       SHARDRT_EINVAL,
@@ -79,9 +79,9 @@ static const accelerator *load_plugin(const char *path) {
   return NULL;
 }
 
-int accelerator_find(const char *name, accelerator_finding *out) {
+int accelerator_find(const char *name, struct accelerator_finding *out) {
   const bool automatic = name == NULL || name[0] == '\0' || strcmp(name, "auto") == 0;
-  *out = (accelerator_finding){.found = NULL};
+  *out = (struct accelerator_finding){.found = NULL};
   if (!automatic && strcmp(name, "host") == 0) return SHARDRT_OK;
   if (!automatic && strcmp(name, "cuda") != 0)
     return error_set(SHARDRT_EINVAL, "there is no platform \"%s\"; it is host, cuda or auto", name);
@@ -92,7 +92,7 @@ int accelerator_find(const char *name, accelerator_finding *out) {
     snprintf(path, sizeof path, "%s%s", strchr(named, '/') == NULL ? "./" : "", named);
   else if (!find_plugin(path, sizeof path))
     return automatic ? SHARDRT_OK : no_plugin();
-  const accelerator *loaded = load_plugin(path);
+  const struct accelerator *loaded = load_plugin(path);
   if (loaded == NULL && is_named) return error_prefix(SHARDRT_EINVAL, "SHARDRT_CUDA_PLUGIN");
   if (loaded == NULL && !automatic) return SHARDRT_EINVAL;
   if (loaded == NULL)
@@ -108,42 +108,42 @@ int accelerator_find(const char *name, accelerator_finding *out) {
 }
 
 /* For a job that is opened while another is. */
-static int join_devices(const accelerator *found, const accelerator_wanted *wanted, int32_t *devices) {
-  if (found != self.opened)
+static int join_devices(const struct accelerator *found, const struct accelerator_wanted *wanted, int32_t *devices) {
+  if (found != platform.opened)
     return error_set(SHARDRT_EINVAL, "this process is in a job with devices of platform %s, and can have no others yet",
                      accelerator_name());
-  if (wanted->devices > 0 && wanted->devices != self.devices)
+  if (wanted->devices > 0 && wanted->devices != platform.devices)
     return error_set(SHARDRT_EINVAL, "this process is in a job with %d devices, and cannot be in one with %d yet",
-                     (int)self.devices, (int)wanted->devices);
-  self.jobs++;
-  *devices = self.devices;
+                     (int)platform.devices, (int)wanted->devices);
+  platform.jobs++;
+  *devices = platform.devices;
   return SHARDRT_OK;
 }
 
-int accelerator_open(const accelerator *found, const accelerator_wanted *wanted, int32_t *devices) {
-  if (self.jobs > 0) return join_devices(found, wanted, devices);
+int accelerator_open(const struct accelerator *found, const struct accelerator_wanted *wanted, int32_t *devices) {
+  if (platform.jobs > 0) return join_devices(found, wanted, devices);
   *devices = wanted->devices > 0 ? wanted->devices : 1;
   int code = found == NULL ? SHARDRT_OK : found->open(wanted, devices);
   if (code < 0) return code;
-  self.opened = found;
-  self.jobs = 1;
-  self.devices = *devices;
-  self.memory = 0;
+  platform.opened = found;
+  platform.jobs = 1;
+  platform.devices = *devices;
+  platform.memory = 0;
   for (int32_t d = 0; found != NULL && d < *devices; d++) {
-    accelerator_info info;
-    if (found->describe(d, &info) == SHARDRT_OK) self.memory += info.memory / (size_t)info.shared;
+    struct accelerator_info info;
+    if (found->describe(d, &info) == SHARDRT_OK) platform.memory += info.memory / (size_t)info.shared;
   }
   return SHARDRT_OK;
 }
 
 void accelerator_close(void) {
-  if (--self.jobs > 0) return;
-  if (self.opened != NULL) self.opened->close();
-  self.opened = NULL;
+  if (--platform.jobs > 0) return;
+  if (platform.opened != NULL) platform.opened->close();
+  platform.opened = NULL;
 }
 
 size_t shardrt_device_memory(void) {
-  return self.opened == NULL ? 0 : self.memory;
+  return platform.opened == NULL ? 0 : platform.memory;
 }
 
 void shardrt_device_reclaim(void (*given)(void)) {

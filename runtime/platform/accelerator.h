@@ -34,62 +34,62 @@ enum { ACCELERATOR_MAIN, ACCELERATOR_IN, ACCELERATOR_OUT, ACCELERATOR_STREAMS };
 enum { ACCELERATOR_ARRAYS, ACCELERATOR_BATCHES, ACCELERATOR_SCRATCH, ACCELERATOR_HOLDERS };
 
 /* Something that a stream has come to. */
-typedef struct accelerator_event accelerator_event;
+struct accelerator_event;
 
-typedef struct accelerator_wanted {
+struct accelerator_wanted {
   int32_t devices;    /* how many the process is to have; 0: chosen from the machine; of the host, 1 */
   int32_t process;    /* its index in the job, for the numbers that recipes know devices by */
   int32_t local_rank; /* among the job's processes that may use the same GPUs, */
   int32_t local_size; /* of so many */
-} accelerator_wanted;
+};
 
 /* How two devices are linked, the better the larger. */
 enum { ACCELERATOR_FAR, ACCELERATOR_HOST_LINK, ACCELERATOR_PEER, ACCELERATOR_NVLINK, ACCELERATOR_SAME };
 
-typedef struct accelerator_info {
+struct accelerator_info {
   char name[64];    /* "NVIDIA H200" */
   uint8_t uuid[16]; /* of the GPU: devices that share one have the same */
   int32_t gpu;      /* its number in this process */
   int32_t shared;   /* how many of the process's devices it is */
   size_t memory;    /* bytes of the GPU; where processes share it (accelerator_wanted), this one's part */
-} accelerator_info;
+};
 
 /* A box of elements whose strides, in elements, may be any: element i (an index in each dimension) goes from
  * from[from_first + sum of i[d] * from_stride[d]] to the same of `to`. ndim 0: one element. */
-typedef struct accelerator_place {
+struct accelerator_place {
   int32_t ndim;
   int64_t extent[SHARDRT_MAX_NDIM];
   int64_t to_first, to_stride[SHARDRT_MAX_NDIM];
   int64_t from_first, from_stride[SHARDRT_MAX_NDIM];
-} accelerator_place;
+};
 
 /* An operand of an elementwise program: as struct operand of compute/elementwise/operand.h. The element at a row-major
  * position of the result is at the sum of strides[d] * (the position's index in dimension d), in dimensions of `sizes`
  * elements; ndim 0: one element for all. */
-typedef struct accelerator_operand {
+struct accelerator_operand {
   const void *data;
   int32_t dtype;
   int32_t ndim;
   int64_t sizes[SHARDRT_MAX_NDIM];
   int64_t strides[SHARDRT_MAX_NDIM];
-} accelerator_operand;
+};
 
-typedef struct accelerator_program {
+struct accelerator_program {
   const shardrt_step *steps; /* checked, as shardrt_elementwise says */
   int32_t nsteps;
   int32_t nin;
   int32_t dtype; /* in which it computes */
-} accelerator_program;
+};
 
 /* [outer, n, inner] becomes [outer, inner]. */
-typedef struct accelerator_reduction {
+struct accelerator_reduction {
   int32_t op;       /* SHARDRT_SUM, … */
   int32_t from, to; /* dtypes */
   int64_t outer, n, inner;
-} accelerator_reduction;
+};
 
 /* `batches` products of matrices. All are packed row-major; a transposed operand lies as its transposed. */
-typedef struct accelerator_product {
+struct accelerator_product {
   int32_t dtype;     /* of a and b */
   int32_t out_dtype; /* the same, or float32 of float16 and bfloat16 */
   bool transpose_a, transpose_b;
@@ -101,18 +101,18 @@ typedef struct accelerator_product {
    * lie from one to the next (0: broadcast). */
   int32_t nbatch;
   int64_t batch[SHARDRT_MAX_NDIM], a_stride[SHARDRT_MAX_NDIM], b_stride[SHARDRT_MAX_NDIM];
-} accelerator_product;
+};
 
 /* Elements of x, [outer, size, inner], at `count` indices. */
-typedef struct accelerator_taking {
+struct accelerator_taking {
   int32_t dtype;       /* of x and of what is taken */
   int32_t index_dtype; /* SHARDRT_INT32 or SHARDRT_INT64 */
   int64_t outer, size, inner, count;
-} accelerator_taking;
+};
 
 /* What random numbers are made of: compute/random/key_array.c says what the fields mean. */
 enum { ACCELERATOR_BITS, ACCELERATOR_UNIFORM, ACCELERATOR_NORMAL, ACCELERATOR_BERNOULLI, ACCELERATOR_RANDINT };
-typedef struct accelerator_random {
+struct accelerator_random {
   int32_t kind;
   int32_t dtype;
   shardrt_key keys[2];
@@ -126,25 +126,25 @@ typedef struct accelerator_random {
   int32_t outer;    /* runs of `run` elements, extent[0] * … * extent[outer - 1] of them, `step` elements apart */
   int64_t run;
   int64_t extent[SHARDRT_MAX_NDIM], step[SHARDRT_MAX_NDIM];
-} accelerator_random;
+};
 
 /* ---- links between processes ---- */
 
 /* A message to or from a device of another process. */
-typedef struct accelerator_message {
+struct accelerator_message {
   int32_t device; /* this process's */
   int32_t rank;   /* of the other one's GPU, among those of the job */
   bool outgoing;
   void *data; /* in the device's memory */
   size_t bytes;
-} accelerator_message;
+};
 
 enum { ACCELERATOR_LINK_ID = 128 };
 
 /* Between the GPUs of a job's processes. A GPU has one rank, however many devices it is; the processes have settled the
  * ranks, and that no two of them share a GPU, before. No call waits for another process: what was started is done when
  * `state` says so. All are called on the main thread. */
-typedef struct accelerator_links {
+struct accelerator_links {
   /* EINVAL: there is no library for it (libnccl), with what would do. */
   int (*open)(void);
   /* Makes the id of a group of GPUs, in one process; the others get it from there. */
@@ -156,42 +156,43 @@ typedef struct accelerator_links {
    * meet in their order, and none are between GPUs of one process. Messages of 0 bytes are left out, by both sides.
    * What is put on MAIN of these devices when `state` has said "done" comes after the messages; nothing may be put
    * there before. */
-  int (*exchange)(int64_t count, const accelerator_message *messages);
+  int (*exchange)(int64_t count, const struct accelerator_message *messages);
   /* Whether what was started is on its way (that messages have come, events on MAIN tell). EDEVICE, ECOMM: the links
    * failed, with NCCL's words, also after "done"; nothing else can be done with them then but `abort`. */
   int (*state)(bool *done);
   /* Ends what is under way, whatever the other side does. The streams go on; what was being received is undefined. */
   void (*abort)(void);
   void (*close)(void);
-} accelerator_links;
+};
 
 /* ---- what a platform offers ---- */
 
 /* Memory, 256-byte aligned. */
-typedef struct accelerator_memory {
+struct accelerator_memory {
   int (*allocate)(int32_t device, int32_t stream, int32_t holder, size_t bytes, void **out);
   void (*free)(int32_t device, int32_t stream, int32_t holder, void *data, size_t bytes);
   /* Host memory that devices copy from and to by themselves. Nothing may be under way with what is freed. */
   int (*allocate_pinned)(size_t bytes, void **out);
   void (*free_pinned)(void *data, size_t bytes);
-} accelerator_memory;
+};
 
 /* The order of what is put on streams. */
-typedef struct accelerator_streams {
-  int (*record)(int32_t device, int32_t stream, accelerator_event **out); /* when all that is on it now has run */
-  int (*wait)(int32_t device, int32_t stream, accelerator_event *event);  /* the stream goes on after the event */
-  int (*reached)(accelerator_event *event, bool *out);
-  int (*finish)(accelerator_event *event); /* this thread waits for it */
+struct accelerator_streams {
+  int (*record)(int32_t device, int32_t stream,
+                struct accelerator_event **out);                                /* when all that is on it now has run */
+  int (*wait)(int32_t device, int32_t stream, struct accelerator_event *event); /* the stream goes on after the event */
+  int (*reached)(struct accelerator_event *event, bool *out);
+  int (*finish)(struct accelerator_event *event); /* this thread waits for it */
   /* As record, and `elapsed` tells the seconds from one such event to a later one of the device; both were reached. */
-  int (*mark)(int32_t device, int32_t stream, accelerator_event **out);
-  int (*elapsed)(accelerator_event *from, accelerator_event *to, double *seconds);
-  void (*event_free)(accelerator_event *event); /* reached or not; NULL: nothing */
+  int (*mark)(int32_t device, int32_t stream, struct accelerator_event **out);
+  int (*elapsed)(struct accelerator_event *from, struct accelerator_event *to, double *seconds);
+  void (*event_free)(struct accelerator_event *event); /* reached or not; NULL: nothing */
   /* MAIN of `device` goes on after all that MAIN of `other` has now. Nothing where they are one. */
   int (*after)(int32_t device, int32_t other);
-} accelerator_streams;
+};
 
 /* Data on its way. */
-typedef struct accelerator_copies {
+struct accelerator_copies {
   /* From pageable memory, `from` may be used again when the call returns; from pinned memory when the stream is there.
    * What is downloaded is there when the stream is. */
   int (*upload)(int32_t device, int32_t stream, void *to, const void *from, size_t bytes);
@@ -202,35 +203,36 @@ typedef struct accelerator_copies {
   /* Whether what runs on `device` reads and writes the memory of `other` by itself. */
   bool (*reaches)(int32_t device, int32_t other);
   /* Strided boxes, all at once: of `element` bytes; `from` in memory that the device reaches. */
-  int (*place)(const char *what, int32_t device, size_t element, const accelerator_place *place, void *to,
+  int (*place)(const char *what, int32_t device, size_t element, const struct accelerator_place *place, void *to,
                const void *from);
   int (*zero)(int32_t device, void *to, size_t bytes);
-} accelerator_copies;
+};
 
 /* What is computed where the data lies; checked by the functions of shardrt.h, as which they compute. */
-typedef struct accelerator_kernels {
-  int (*elementwise)(const char *what, int32_t device, const accelerator_program *program,
-                     const accelerator_operand *operands, int32_t out_dtype, void *out, int64_t elements);
-  int (*reduce)(const char *what, int32_t device, const accelerator_reduction *reduction, const void *x, void *out);
-  int (*product)(const char *what, int32_t device, const accelerator_product *product, const void *a, const void *b,
-                 void *out);
+struct accelerator_kernels {
+  int (*elementwise)(const char *what, int32_t device, const struct accelerator_program *program,
+                     const struct accelerator_operand *operands, int32_t out_dtype, void *out, int64_t elements);
+  int (*reduce)(const char *what, int32_t device, const struct accelerator_reduction *reduction, const void *x,
+                void *out);
+  int (*product)(const char *what, int32_t device, const struct accelerator_product *product, const void *a,
+                 const void *b, void *out);
   /* EINVAL, after waiting: an index is outside of the axis; the message names it and the size. */
-  int (*check_indices)(const char *what, int32_t device, const accelerator_taking *taking, const void *indices);
-  int (*take)(const char *what, int32_t device, const accelerator_taking *taking, const void *x, const void *indices,
-              void *out);
+  int (*check_indices)(const char *what, int32_t device, const struct accelerator_taking *taking, const void *indices);
+  int (*take)(const char *what, int32_t device, const struct accelerator_taking *taking, const void *x,
+              const void *indices, void *out);
   /* out, [outer, size, inner], becomes zeros plus dy, [outer, count, inner], at the indices, in their order. */
-  int (*take_add)(const char *what, int32_t device, const accelerator_taking *taking, const void *dy,
+  int (*take_add)(const char *what, int32_t device, const struct accelerator_taking *taking, const void *dy,
                   const void *indices, void *out);
   /* out, [outer, n, inner]: start + step * (begin + the index along n), computed in float64. */
   int (*count_along)(const char *what, int32_t device, int32_t dtype, double start, double step, int64_t begin,
                      int64_t outer, int64_t n, int64_t inner, void *out);
-  int (*random)(const char *what, int32_t device, const accelerator_random *random, void *out);
+  int (*random)(const char *what, int32_t device, const struct accelerator_random *random, void *out);
   /* Of bytes in the device's memory: equal bytes have equal ones, on every device. On that stream; *out is in pinned
    * memory, and there when the stream is. */
   int (*fingerprint)(int32_t device, int32_t stream, const void *data, size_t bytes, uint64_t *out);
-} accelerator_kernels;
+};
 
-typedef struct accelerator {
+struct accelerator {
   uint32_t version; /* ACCELERATOR_VERSION */
   const char *name; /* what a recipe sees as device.platform */
 
@@ -238,44 +240,44 @@ typedef struct accelerator {
    * same number in all processes that may use the same ones, and in no others. */
   int32_t (*count)(uint64_t *which);
   /* Opens this process's devices and says how many they are. EINVAL: more are wanted than can be had. */
-  int (*open)(const accelerator_wanted *wanted, int32_t *devices);
+  int (*open)(const struct accelerator_wanted *wanted, int32_t *devices);
   /* Waits for all that was put on the streams, and gives everything back. */
   void (*close)(void);
-  int (*describe)(int32_t device, accelerator_info *out);
+  int (*describe)(int32_t device, struct accelerator_info *out);
   int32_t (*link)(int32_t device, int32_t other); /* ACCELERATOR_FAR … ACCELERATOR_SAME */
   /* How GPUs of this host are linked, each with each: links[i * count + k]. They may be other processes'; of those that
    * this one does not see nothing is known: ACCELERATOR_FAR. */
   int (*topology)(int32_t count, const uint8_t (*uuids)[16], int32_t *links);
 
-  const accelerator_memory *memory;
-  const accelerator_streams *streams;
-  const accelerator_copies *copies;
-  const accelerator_kernels *kernels;
-  const accelerator_links *links;
-} accelerator;
+  const struct accelerator_memory *memory;
+  const struct accelerator_streams *streams;
+  const struct accelerator_copies *copies;
+  const struct accelerator_kernels *kernels;
+  const struct accelerator_links *links;
+};
 
 enum { ACCELERATOR_VERSION = 5 };
 /* What a plug-in exports, under the name "shardrt_accelerator". */
-typedef const accelerator *accelerator_plugin(void);
+typedef const struct accelerator *accelerator_plugin(void);
 
 /* ---- the one of this process: platform/accelerator.c ---------------------------------------------------------------
  */
 
 /* NULL: the devices are the host's. */
-const accelerator *accelerator_get(void);
+const struct accelerator *accelerator_get(void);
 /* What was looked for. */
-typedef struct accelerator_finding {
-  const accelerator *found; /* NULL: the devices are the host's */
-  uint64_t which;           /* tells who shares its GPUs, as `count` does; 0: the host's */
-  char notice[1024];        /* for the user: that "auto" found a plug-in which cannot be used; "": nothing */
-} accelerator_finding;
+struct accelerator_finding {
+  const struct accelerator *found; /* NULL: the devices are the host's */
+  uint64_t which;                  /* tells who shares its GPUs, as `count` does; 0: the host's */
+  char notice[1024];               /* for the user: that "auto" found a plug-in which cannot be used; "": nothing */
+};
 /* Looks for a platform by its name ("host", "cuda"; NULL or "auto": cuda where the plug-in is and finds a GPU, else the
  * host). EINVAL: there is no such platform, it was not built, or there is no GPU, or the plug-in that
  * SHARDRT_CUDA_PLUGIN names is none: the message says what would do. */
-int accelerator_find(const char *name, accelerator_finding *out);
+int accelerator_find(const char *name, struct accelerator_finding *out);
 /* Opens what was found, NULL for the host; *devices becomes how many there are. It is the process's: a job that is
  * opened while another is has the same platform, and as many devices. EINVAL: it wants others. */
-int accelerator_open(const accelerator *found, const accelerator_wanted *wanted, int32_t *devices);
+int accelerator_open(const struct accelerator *found, const struct accelerator_wanted *wanted, int32_t *devices);
 /* For each accelerator_open; with the last one the devices are given back. */
 void accelerator_close(void);
 /* Whether SHARDRT_LINKS is "off", so that data between processes goes through the host; EINVAL: it is none of the words

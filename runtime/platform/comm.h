@@ -13,66 +13,67 @@
 #include <stdint.h>
 
 /* What processes tell each other outside of gatherings. */
-typedef enum comm_note_kind {
+enum comm_note_kind {
   COMM_WAITING, /* number: which gathering the sender is waiting in; 0: in none any more */
   COMM_MOVING,  /* number: in which one the sender moved data just now */
   COMM_FAILED,  /* number: the hash of the message that the sender is about to end with */
   COMM_SPEAKING /* number: the same; the sender prints that message */
-} comm_note_kind;
+};
 
 enum { COMM_WHERE = 96 };
 
-typedef struct comm_note {
+struct comm_note {
   uint64_t kind;
   uint64_t number;
   double seconds;         /* COMM_WAITING: how long the sender has been there already */
   char where[COMM_WHERE]; /* COMM_WAITING: "recipe.lua:12", or what it waits in */
-} comm_note;
+};
 
 /* A process's place in the job. */
-typedef struct comm_place {
+struct comm_place {
   int32_t index, count;
   int32_t here;             /* processes of the job on this host */
   bool is_bound_by_default; /* the launcher bound it to cores, and nobody had asked for that */
-} comm_place;
+};
 
 /* One process's part in one job, of whatever transport; a process may be in several jobs. */
-typedef struct comm_link comm_link;
+struct comm_endpoint;
 
-typedef struct comm_transport {
+struct comm_transport {
   const char *name;
   /* Whether what started this process speaks with this transport; where not, `open` may end the process. */
   bool (*is_reachable)(void);
-  /* Joins the job, and tells this process's place in it. *link is `close`'s or `abandon`'s to give back. */
-  int (*open)(comm_place *place, comm_link **link);
+  /* Joins the job, and tells this process's place in it. *endpoint is `close`'s or `abandon`'s to give back. */
+  int (*open)(struct comm_place *place, struct comm_endpoint **endpoint);
   /* Starts to gather `bytes` bytes (at most COMM_PIECE) from each process; those of process p land at all + p * stride,
    * where stride >= bytes. `mine` and `all` are left alone until it is done. */
-  int (*gather)(comm_link *link, const void *mine, size_t bytes, void *all, size_t stride);
+  int (*gather)(struct comm_endpoint *endpoint, const void *mine, size_t bytes, void *all, size_t stride);
   /* Whether what was started is done. */
-  int (*test)(comm_link *link, bool *done);
+  int (*test)(struct comm_endpoint *endpoint, bool *done);
   /* Begins to send or to receive one message of exactly `bytes` bytes, at most COMM_PIECE; `data` is left alone until
    * it has ended. Messages between the same two processes with the same `tag` (>= 0) meet in their order. A message
    * that was sent has ended only when its receiver has begun to take it. `request` < COMM_REQUESTS is a number for it
    * that none of those under way has. */
-  int (*isend)(comm_link *link, int32_t request, int32_t to, int32_t tag, const void *data, size_t bytes);
-  int (*irecv)(comm_link *link, int32_t request, int32_t from, int32_t tag, void *data, size_t bytes);
+  int (*isend)(struct comm_endpoint *endpoint, int32_t request, int32_t to, int32_t tag, const void *data,
+               size_t bytes);
+  int (*irecv)(struct comm_endpoint *endpoint, int32_t request, int32_t from, int32_t tag, void *data, size_t bytes);
   /* The requests that have ended since the last call. ECOMM: one failed, or had another size. */
-  int (*testsome)(comm_link *link, int32_t *requests, int32_t *count);
+  int (*testsome)(struct comm_endpoint *endpoint, int32_t *requests, int32_t *count);
   /* Hands over a short note; never waits, and drops the note where the receiver has not taken the last ones. */
-  void (*send_note)(comm_link *link, int32_t to, const comm_note *note);
+  void (*send_note)(struct comm_endpoint *endpoint, int32_t to, const struct comm_note *note);
   /* Takes the next note that has come; false where there is none. */
-  bool (*receive_note)(comm_link *link, int32_t *from, comm_note *note);
+  bool (*receive_note)(struct comm_endpoint *endpoint, int32_t *from, struct comm_note *note);
   /* Ends every process of the job at once; does not return. */
-  void (*kill)(comm_link *link, int status) __attribute__((noreturn));
-  /* Leaves the job, when nothing is under way; all its processes do. The link is gone, whatever it returns. */
-  int (*close)(comm_link *link);
+  void (*kill)(struct comm_endpoint *endpoint, int status) __attribute__((noreturn));
+  /* Leaves the job, when nothing is under way; all its processes do. The endpoint is gone, whatever it returns. */
+  int (*close)(struct comm_endpoint *endpoint);
   /* Leaves the job and waits for nobody. What is under way keeps its memory for good. */
-  void (*abandon)(comm_link *link);
-} comm_transport;
+  void (*abandon)(struct comm_endpoint *endpoint);
+};
 
 enum { COMM_PIECE = 1 << 24, COMM_REQUESTS = 64 };
 
-extern const comm_transport comm_solo; /* one process, which needs nobody */
-extern const comm_transport comm_mpi;
+extern const struct comm_transport comm_solo; /* one process, which needs nobody */
+extern const struct comm_transport comm_mpi;
 
 #endif

@@ -6,7 +6,7 @@
 
 #include <stddef.h>
 
-typedef struct device_platform {
+struct device_platform {
   const char *name; /* what a recipe sees as device.platform */
   /* `bytes` of memory, 64-byte aligned, contents undefined; NULL with the message set. */
   void *(*allocate)(size_t bytes);
@@ -15,9 +15,9 @@ typedef struct device_platform {
   void (*copy)(void *dst, size_t dst_pitch, const void *src, size_t src_pitch, size_t row_bytes, size_t rows);
   /* The same for a part of something so large that it will not be in the caches when it is used: goes past them. */
   void (*stream)(void *dst, size_t dst_pitch, const void *src, size_t src_pitch, size_t row_bytes, size_t rows);
-} device_platform;
+};
 
 /* Threads' own memory: every device of a process is a name for it, so replicas in one process are one buffer. */
-extern const device_platform device_host;
+extern const struct device_platform device_host;
 
 #endif

@@ -81,7 +81,7 @@ static void *host_allocate(size_t bytes) {
   return memory;
 }
 
-const device_platform device_host = {
+const struct device_platform device_host = {
     .name = "host",
     .allocate = host_allocate,
     .free = alloc_free,

@@ -20,11 +20,11 @@ int shardrt_process_allgather(shardrt_job *job, const shardrt_array *array, void
   shardrt_sharding *to = NULL;
   int code = sharding_everywhere(shardrt_job_info_get(job), &to);
   /* Nothing is donated, so the array stays as it is. */
-  reshard r = {.job = job, .call = "process_allgather", .x = (shardrt_array *)array, .to = to};
-  if (code == SHARDRT_OK) code = reshard_plan(&r);
+  struct reshard r = {.job = job, .call = "process_allgather", .x = (shardrt_array *)array, .to = to};
+  if (code == SHARDRT_OK) code = reshard_prepare(&r);
   if (code < 0) error_prefix(code, "process_allgather");
-  host_block whole = {.number = 0, .data = value};
-  code = code < 0 ? reshard_fail(&r, code) : reshard_host_run(&r, &(host_blocks){.count = 1, .items = &whole});
+  struct block_entry whole = {.number = 0, .data = value};
+  code = code < 0 ? reshard_fail(&r, code) : reshard_host_run(&r, &(struct block_table){.count = 1, .items = &whole});
   shardrt_sharding_free(to);
   return code;
 }

@@ -9,15 +9,15 @@
 /* Blocks of fewer bytes are not worth keeping: their pages stay with malloc anyway. */
 enum { KEPT_FROM = 256 << 10, KEPT_MOST = 512 << 20 };
 
-static void entry_clear(move_cache_entry *entry) {
+static void entry_clear(struct move_cache_entry *entry) {
   shardrt_sharding_free(entry->from);
   shardrt_sharding_free(entry->to);
   shardrt_route_free(entry->route);
-  *entry = (move_cache_entry){0};
+  *entry = (struct move_cache_entry){0};
 }
 
 static void move_cache_close(void *data, bool is_abandoned) {
-  move_cache *m = data;
+  struct move_cache *m = data;
   if (is_abandoned && m->peers.is_open) peer_transport_break(&m->peers);
   team_free(m->team);
   buffer_pool_free(m->pool);
@@ -28,22 +28,22 @@ static void move_cache_close(void *data, bool is_abandoned) {
 }
 
 static const char *move_cache_notice(void *data) {
-  return peer_transport_notice(&((move_cache *)data)->peers);
+  return peer_transport_notice(&((struct move_cache *)data)->peers);
 }
 
-int move_cache_get(shardrt_job *job, move_cache **out) {
+int move_cache_get(shardrt_job *job, struct move_cache **out) {
   assert(job != NULL);
-  job_part *part = job_moves(job);
+  struct job_part *part = job_moves(job);
   if (part->data == NULL) {
-    move_cache *made = alloc_zeros(1, sizeof *made);
+    struct move_cache *made = alloc_zeros(1, sizeof *made);
     if (made == NULL) return ALLOC_FAILED;
-    *part = (job_part){.data = made, .close = move_cache_close, .notice = move_cache_notice};
+    *part = (struct job_part){.data = made, .close = move_cache_close, .notice = move_cache_notice};
   }
   *out = part->data;
   return SHARDRT_OK;
 }
 
-int move_cache_team(move_cache *m, int32_t threads, struct team **out) {
+int move_cache_team(struct move_cache *m, int32_t threads, struct team **out) {
   if (m->team == NULL || team_threads(m->team) != threads) {
     struct team *made = NULL;
     int code = team_new(threads, &made);
@@ -61,15 +61,15 @@ static bool is_same_shift(const shardrt_shift *a, const shardrt_shift *b) {
          memcmp(a->new_shape, b->new_shape, bytes) == 0 && memcmp(a->by, b->by, bytes) == 0;
 }
 
-static bool entry_matches(const move_cache_entry *entry, const shardrt_sharding *from, const shardrt_sharding *to,
-                          const shardrt_shift *shift) {
+static bool entry_matches(const struct move_cache_entry *entry, const shardrt_sharding *from,
+                          const shardrt_sharding *to, const shardrt_shift *shift) {
   return entry->route != NULL && is_same_shift(&entry->shift, shift) && shardrt_sharding_equal(entry->from, from) &&
          shardrt_sharding_equal(entry->to, to);
 }
 
-int move_cache_route(move_cache *m, shardrt_sharding *from, shardrt_sharding *to, const shardrt_shift *shift,
+int move_cache_route(struct move_cache *m, shardrt_sharding *from, shardrt_sharding *to, const shardrt_shift *shift,
                      int32_t process, int32_t devices_per_process, const shardrt_route **out) {
-  move_cache_entry *entry = &m->routes[0];
+  struct move_cache_entry *entry = &m->routes[0];
   for (int i = 0; i < MOVE_CACHE_ROUTES; i++) {
     if (entry_matches(&m->routes[i], from, to, shift)) {
       m->routes[i].used = ++m->asked;
@@ -82,13 +82,13 @@ int move_cache_route(move_cache *m, shardrt_sharding *from, shardrt_sharding *to
   int code = shardrt_route_shifted(from, to, shift, process, devices_per_process, &route);
   if (code < 0) return code;
   entry_clear(entry);
-  *entry = (move_cache_entry){
+  *entry = (struct move_cache_entry){
       .from = sharding_retain(from), .to = sharding_retain(to), .shift = *shift, .route = route, .used = ++m->asked};
   *out = route;
   return SHARDRT_OK;
 }
 
-int move_cache_blocks(move_cache *m, size_t bytes, int64_t count, size_t spare, shardrt_buffer **out) {
+int move_cache_blocks(struct move_cache *m, size_t bytes, int64_t count, size_t spare, shardrt_buffer **out) {
   const bool pooled = bytes >= KEPT_FROM;
   int code = SHARDRT_OK;
   if (m->pool == NULL) code = buffer_pool_new(0, &m->pool);
@@ -105,6 +105,6 @@ int move_cache_blocks(move_cache *m, size_t bytes, int64_t count, size_t spare, 
   return code;
 }
 
-void move_cache_settle(move_cache *m, size_t bytes) {
+void move_cache_settle(struct move_cache *m, size_t bytes) {
   if (m->pool != NULL) buffer_pool_limit(m->pool, bytes < KEPT_MOST ? bytes : KEPT_MOST);
 }

@@ -11,39 +11,39 @@
 
 enum { MOVE_CACHE_ROUTES = 16 };
 
-typedef struct move_cache_entry {
+struct move_cache_entry {
   shardrt_sharding *from, *to; /* counted */
   shardrt_shift shift;
   shardrt_route *route; /* NULL: a free entry */
   uint64_t used;        /* when it was last asked for */
-} move_cache_entry;
+};
 
-typedef struct move_cache {
+struct move_cache {
   struct team *team;
   struct buffer_pool *pool;
-  host_staging staging;
-  move_cache_entry routes[MOVE_CACHE_ROUTES];
+  struct host_staging staging;
+  struct move_cache_entry routes[MOVE_CACHE_ROUTES];
   uint64_t asked; /* for routes */
-  peer_transport peers;
-} move_cache;
+  struct peer_transport peers;
+};
 
 /* That of the job; it ends with it. */
-int move_cache_get(shardrt_job *job, move_cache **out);
+int move_cache_get(shardrt_job *job, struct move_cache **out);
 
 /* A team of so many threads beside the calling one. It belongs to the cache. */
-int move_cache_team(move_cache *m, int32_t threads, struct team **out);
+int move_cache_team(struct move_cache *m, int32_t threads, struct team **out);
 
 /* The route, kept from an earlier call if it was among the last ones asked for. It belongs to the cache, until the next
  * call. Errors as shardrt_route_shifted. */
-int move_cache_route(move_cache *m, shardrt_sharding *from, shardrt_sharding *to, const shardrt_shift *shift,
+int move_cache_route(struct move_cache *m, shardrt_sharding *from, shardrt_sharding *to, const shardrt_shift *shift,
                      int32_t process, int32_t devices_per_process, const shardrt_route **out);
 
 /* Buffers for the blocks of a new array: `count` of `bytes` each, with a count for the caller. What other memory waits
  * for reuse is freed down to `spare` bytes before, and what comes back until move_cache_settle is freed beyond that.
  * All or nothing. */
-int move_cache_blocks(move_cache *m, size_t bytes, int64_t count, size_t spare, shardrt_buffer **out);
+int move_cache_blocks(struct move_cache *m, size_t bytes, int64_t count, size_t spare, shardrt_buffer **out);
 /* After a move whose new blocks have `bytes` in all: so much of what comes back waits for the next one like it, but at
  * most 512 MiB. */
-void move_cache_settle(move_cache *m, size_t bytes);
+void move_cache_settle(struct move_cache *m, size_t bytes);
 
 #endif

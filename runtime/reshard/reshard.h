@@ -2,11 +2,11 @@
 #ifndef SHARDRT_RESHARD_RESHARD_H
 #define SHARDRT_RESHARD_RESHARD_H
 
-#include "reshard/reshard_plan.h"
+#include "reshard/reshard_call.h"
 
 /* All of it: the new array, with a count for the caller. Errors as shardrt_reshard. */
-int reshard_array(reshard *r, shardrt_array **out);
+int reshard_array(struct reshard *r, shardrt_array **out);
 /* The same to the buffers that `out` has already, of all that x gives to it. */
-int reshard_into(reshard *r, shardrt_array *out);
+int reshard_into(struct reshard *r, shardrt_array *out);
 
 #endif

@@ -20,40 +20,40 @@
 enum { DIRECT = 128 << 20 /* bytes of a message that needs no memory on either side, at most */ };
 
 /* A part of a new shard that comes from another shard of this process. */
-typedef struct part {
+struct part {
   const shardrt_box *box;
-  const block_entry *to, *from;
+  const struct block_entry *to, *from;
   const struct block_grid *source; /* of `from` */
-} part;
+};
 
-typedef struct parts {
+struct parts {
   int64_t count;
-  part *items; /* those of one new shard in a row */
-} parts;
+  struct part *items; /* those of one new shard in a row */
+};
 
-typedef struct device_move {
-  reshard *r;
+struct device_move {
+  struct reshard *r;
   shardrt_array *made;
-  const accelerator *a;
+  const struct accelerator *a;
   size_t element; /* bytes */
   size_t staging; /* bytes in each direction */
-  block_table old, new;
-  parts copies; /* from old shards */
-  parts spread; /* from a new shard that was received to the others with that block */
-  channels out, in;
-  device_pairs pairs;
+  struct block_table old, new;
+  struct parts copies; /* from old shards */
+  struct parts spread; /* from a new shard that was received to the others with that block */
+  struct channels out, in;
+  struct device_pairs pairs;
   int64_t *uses; /* [shards of x] of each block, by its local number: what is yet to be taken from it */
-} device_move;
+};
 
 /* ---- what comes from where -------------------------------------------------------------------------------------- */
 
 /* Of those that hold a block the one that is linked best, which for equal ones depends on the device that asks. */
-static const block_entry *nearest_holder(const device_move *f, int64_t number, int32_t device) {
+static const struct block_entry *nearest_holder(const struct device_move *f, int64_t number, int32_t device) {
   int64_t count;
-  const block_entry *holders = block_table_find(&f->old, number, &count), *best = NULL;
+  const struct block_entry *holders = block_table_find(&f->old, number, &count), *best = NULL;
   int32_t best_link = -1;
   for (int64_t i = 0; i < count; i++) {
-    const block_entry *one = &holders[(i + device) % count];
+    const struct block_entry *one = &holders[(i + device) % count];
     const int32_t link = one->device == device ? INT32_MAX : f->a->link(device, one->device);
     if (link <= best_link) continue;
     best = one;
@@ -62,13 +62,13 @@ static const block_entry *nearest_holder(const device_move *f, int64_t number, i
   return best;
 }
 
-static bool is_whole_block(const device_move *f, const shardrt_move *move) {
+static bool is_whole_block(const struct device_move *f, const shardrt_move *move) {
   shardrt_box old = block_grid_box(&f->r->route->from, move->from), new = block_grid_box(&f->r->route->to, move->to);
   return box_equal(&old, &new);
 }
 
 /* Shares what stays where it is, and lists the copies of the rest. */
-static int find_copy_parts(device_move *f) {
+static int find_copy_parts(struct device_move *f) {
   const struct route_moves *moves = &f->r->route->copies;
   int64_t most = 0, count;
   for (int64_t i = 0; i < moves->count; i++) {
@@ -80,20 +80,20 @@ static int find_copy_parts(device_move *f) {
   int code = SHARDRT_OK;
   for (int64_t i = 0; i < moves->count && code == SHARDRT_OK; i++) {
     const shardrt_move *move = &moves->items[i];
-    const block_entry *to = block_table_find(&f->new, move->to, &count);
+    const struct block_entry *to = block_table_find(&f->new, move->to, &count);
     for (int64_t k = 0; k < count && code == SHARDRT_OK; k++) {
-      const block_entry *from = nearest_holder(f, move->from, to[k].device);
+      const struct block_entry *from = nearest_holder(f, move->from, to[k].device);
       if (from->device == to[k].device && is_whole_block(f, move) && to[k].data == NULL)
         code = shardrt_array_set_buffer(f->made, to[k].shard, shardrt_array_buffer(f->r->x, from->shard));
       else
         f->copies.items[f->copies.count++] =
-            (part){.box = &move->box, .to = &to[k], .from = from, .source = &f->r->route->from};
+            (struct part){.box = &move->box, .to = &to[k], .from = from, .source = &f->r->route->from};
     }
   }
   return code;
 }
 
-static int find_spread_parts(device_move *f) {
+static int find_spread_parts(struct device_move *f) {
   int64_t most = 0, count;
   for (int64_t i = 0; i < f->in.count; i++) {
     for (int64_t k = 0; k < f->in.items[i].count; k++) {
@@ -104,45 +104,40 @@ static int find_spread_parts(device_move *f) {
   f->spread.items = alloc_array((size_t)most, sizeof *f->spread.items);
   if (f->spread.items == NULL) return ALLOC_FAILED;
   for (int64_t i = 0; i < f->in.count; i++) {
-    const channel *l = &f->in.items[i];
+    const struct channel *l = &f->in.items[i];
     for (int64_t k = 0; k < l->count; k++) {
-      const block_entry *to = block_table_find(&f->new, l->moves[k]->to, &count);
-      const block_entry *from = block_table_on_device(&f->new, l->moves[k]->to, l->device);
+      const struct block_entry *to = block_table_find(&f->new, l->moves[k]->to, &count);
+      const struct block_entry *from = block_table_on_device(&f->new, l->moves[k]->to, l->device);
       for (int64_t j = 0; j < count; j++)
         if (&to[j] != from)
           f->spread.items[f->spread.count++] =
-              (part){.box = &l->moves[k]->box, .to = &to[j], .from = from, .source = &f->r->route->to};
+              (struct part){.box = &l->moves[k]->box, .to = &to[j], .from = from, .source = &f->r->route->to};
     }
   }
   return SHARDRT_OK;
 }
 
-static int32_t block_of(const device_move *f, const block_entry *old) {
-  return shardrt_array_shard(f->r->x, old->shard)->block;
-}
-
 /* How often each old block is needed; one more where it is sent, until everything has been. */
-static int count_uses(device_move *f) {
+static int count_buffer_uses(struct device_move *f) {
   f->uses = alloc_zeros((size_t)f->old.count, sizeof *f->uses);
   if (f->uses == NULL) return ALLOC_FAILED;
-  for (int64_t i = 0; i < f->copies.count; i++) f->uses[block_of(f, f->copies.items[i].from)]++;
+  for (int64_t i = 0; i < f->copies.count; i++) f->uses[f->copies.items[i].from->local]++;
   const struct route_moves *sends = &f->r->route->sends;
-  int64_t count;
   for (int64_t i = 0; i < sends->count; i++)
-    f->uses[block_of(f, block_table_find(&f->old, sends->items[i].from, &count))]++;
+    f->uses[f->old.items[block_table_index(&f->old, sends->items[i].from)].local]++;
   return SHARDRT_OK;
 }
 
 static int compare_parts(const void *a, const void *b) {
-  const part *x = a, *y = b;
+  const struct part *x = a, *y = b;
   if (x->to->shard != y->to->shard) return x->to->shard < y->to->shard ? -1 : 1;
   return (x->box > y->box) - (x->box < y->box);
 }
 
-static int device_move_new(device_move *f) {
+static int device_move_new(struct device_move *f) {
   const shardrt_sharding *from = shardrt_array_sharding(f->r->x);
-  int code = block_table_new(&f->old, f->r->x, &f->r->route->from);
-  if (code == SHARDRT_OK) code = block_table_new(&f->new, f->made, &f->r->route->to);
+  int code = block_table_shards(&f->old, f->r->x, &f->r->route->from);
+  if (code == SHARDRT_OK) code = block_table_shards(&f->new, f->made, &f->r->route->to);
   if (code == SHARDRT_OK) code = device_pairs_new(&f->pairs, f->r->info->devices_per_process);
   if (code == SHARDRT_OK)
     code = device_channels_new(&f->out, f->r->route, true, from, f->r->to, f->r->info->devices_per_process);
@@ -150,13 +145,13 @@ static int device_move_new(device_move *f) {
     code = device_channels_new(&f->in, f->r->route, false, from, f->r->to, f->r->info->devices_per_process);
   if (code == SHARDRT_OK) code = find_copy_parts(f);
   if (code == SHARDRT_OK) code = find_spread_parts(f);
-  if (code == SHARDRT_OK) code = count_uses(f);
+  if (code == SHARDRT_OK) code = count_buffer_uses(f);
   if (code == SHARDRT_OK && f->copies.count > 1)
     qsort(f->copies.items, (size_t)f->copies.count, sizeof *f->copies.items, compare_parts);
   return code;
 }
 
-static void device_move_free(device_move *f) {
+static void device_move_free(struct device_move *f) {
   alloc_free(f->uses);
   alloc_free(f->spread.items);
   alloc_free(f->copies.items);
@@ -169,7 +164,7 @@ static void device_move_free(device_move *f) {
 
 /* ---- in this process -------------------------------------------------------------------------------------------- */
 
-static int take_buffer(const device_move *f, int64_t shard) {
+static int take_buffer(const struct device_move *f, int64_t shard) {
   if (shardrt_array_buffer(f->made, shard) != NULL) return SHARDRT_OK; /* it is shared */
   shardrt_buffer *buffer;
   int code = buffer_on_device(array_local_device(f->made, shard), ACCELERATOR_MAIN, ACCELERATOR_ARRAYS,
@@ -181,31 +176,33 @@ static int take_buffer(const device_move *f, int64_t shard) {
 }
 
 /* Copies parts, which wait for what is on the devices that they come from, and these for them. */
-static int copy_device_parts(device_move *f, const part *items, int64_t count) {
-  device_pairs *pairs = &f->pairs;
+static int copy_device_parts(struct device_move *f, const struct part *items, int64_t count) {
+  struct device_pairs *pairs = &f->pairs;
   device_pairs_clear(pairs);
   for (int64_t i = 0; i < count; i++)
     pairs->takes[(size_t)items[i].to->device * (size_t)pairs->devices + (size_t)items[i].from->device] = true;
   int code = device_pairs_before(pairs);
   for (int64_t i = 0; i < count && code == SHARDRT_OK; i++) {
-    const part *p = &items[i];
-    const device_view to = device_view_in_block(&f->r->route->to, p->to->number, p->box, p->to->device, p->to->data);
-    const device_view from = device_view_in_block(p->source, p->from->number, p->box, p->from->device, p->from->data);
+    const struct part *p = &items[i];
+    const struct device_view to =
+        device_view_in_block(&f->r->route->to, p->to->number, p->box, p->to->device, p->to->data);
+    const struct device_view from =
+        device_view_in_block(p->source, p->from->number, p->box, p->from->device, p->from->data);
     code = device_copy_box("reshard", f->element, p->box, &to, &from, f->staging);
   }
   const int after = device_pairs_after(pairs); /* also where one could not be put on the way: others were */
   return code < 0 ? code : after;
 }
 
-static void drop_unused(device_move *f) {
+static void drop_unused(struct device_move *f) {
   for (int64_t i = 0; i < f->old.count; i++)
-    if (f->uses[block_of(f, &f->old.items[i])] == 0) array_drop(f->r->x, block_of(f, &f->old.items[i]));
+    if (f->uses[f->old.items[i].local] == 0) array_drop(f->r->x, f->old.items[i].local);
 }
 
 /* One new shard after the other, and each old block goes as soon as nobody needs it: its memory is used again for the
  * next shard on that device, as both are in its order. */
-static int copy_and_drop(device_move *f) {
-  const parts *all = &f->copies;
+static int copy_and_drop(struct device_move *f) {
+  const struct parts *all = &f->copies;
   int64_t first = 0;
   int code = SHARDRT_OK;
   drop_unused(f);
@@ -217,7 +214,7 @@ static int copy_and_drop(device_move *f) {
     while (end < all->count && all->items[end].to->shard == shard) end++;
     code = copy_device_parts(f, all->items + first, end - first);
     for (; first < end; first++) {
-      int64_t *uses = &f->uses[block_of(f, all->items[first].from)];
+      int64_t *uses = &f->uses[all->items[first].from->local];
       assert(*uses > 0);
       --*uses;
     }
@@ -226,11 +223,11 @@ static int copy_and_drop(device_move *f) {
   return code;
 }
 
-static int copy_all_parts(device_move *f) {
+static int copy_all_parts(struct device_move *f) {
   return copy_device_parts(f, f->copies.items, f->copies.count);
 }
 
-static int take_buffers(device_move *f) {
+static int take_buffers(struct device_move *f) {
   int code = SHARDRT_OK;
   for (int64_t shard = 0; shard < f->new.count &&code == SHARDRT_OK; shard++) code = take_buffer(f, shard);
   block_table_refresh(&f->new, f->made);
@@ -241,11 +238,11 @@ static int take_buffers(device_move *f) {
 
 /* Waits for what is on the devices, so that this process comes to the gathering only when it can send and receive:
  * whoever waits for a device that hangs is told of this process. */
-static int finish_devices(const device_move *f) {
+static int finish_devices(const struct device_move *f) {
   int code = SHARDRT_OK;
   if (f->out.count + f->in.count == 0) return code;
   for (int32_t d = 0; d < f->r->info->devices_per_process && code == SHARDRT_OK; d++) {
-    accelerator_event *now = NULL;
+    struct accelerator_event *now = NULL;
     code = f->a->streams->record(d, ACCELERATOR_MAIN, &now);
     if (code == SHARDRT_OK) code = f->a->streams->finish(now);
     if (now != NULL) f->a->streams->event_free(now);
@@ -254,7 +251,8 @@ static int finish_devices(const device_move *f) {
 }
 
 /* All processes say what they call, or that they failed before, and hear how many channels any of them has at most. */
-static int gather_call(const device_move *f, collective *m, const char *what, int code, int64_t *channels_at_most) {
+static int gather_call(const struct device_move *f, struct collective *m, const char *what, int code,
+                       int64_t *channels_at_most) {
   const int64_t mine = f->out.count > f->in.count ? f->out.count : f->in.count;
   int64_t *all = alloc_array((size_t)m->count, sizeof *all);
   if (code == SHARDRT_OK && all == NULL) code = ALLOC_FAILED;
@@ -266,14 +264,14 @@ static int gather_call(const device_move *f, collective *m, const char *what, in
   return code;
 }
 
-static int exchange_messages(device_move *f, collective *m, const char *what, int64_t channels_at_most) {
-  peer_transport *peers = &f->r->cache->peers;
+static int exchange_messages(struct device_move *f, struct collective *m, const char *what, int64_t channels_at_most) {
+  struct peer_transport *peers = &f->r->cache->peers;
   const bool by_host = peers->kind == PEERS_BY_HOST;
   int64_t piece =
       by_host ? exchange_staged_piece(f->staging, f->element) : (int64_t)(f->staging / f->element) / channels_at_most;
   if (piece < 1) piece = 1;
   const int64_t direct = by_host ? piece : (int64_t)(DIRECT / f->element);
-  const device_channel_args args = {
+  const struct device_channel_args args = {
       .rules = device_channel_rules(f->r->route, f->element, piece, direct), .old = &f->old, .new = &f->new};
   return by_host ? exchange_staged_run(&args, &f->out, &f->in, peers, m, what)
                  : exchange_nccl_run(&args, &f->out, &f->in, peers, m, what);
@@ -282,8 +280,8 @@ static int exchange_messages(device_move *f, collective *m, const char *what, in
 /* ---- the whole -------------------------------------------------------------------------------------------------- */
 
 /* `what` is shortened to what is shown of it. */
-static int move_device_parts(device_move *f, char *what) {
-  collective *m = job_collective(f->r->job);
+static int move_device_parts(struct device_move *f, char *what) {
+  struct collective *m = job_collective(f->r->job);
   int64_t channels_at_most = 0;
   const bool drops = f->r->options.donate != 0;
   int code = finish_devices(f);
@@ -305,7 +303,7 @@ static int move_device_parts(device_move *f, char *what) {
 }
 
 /* What a device or its memory fails at is said with the array. */
-static int name_array(const reshard *r, int code) {
+static int name_array(const struct reshard *r, int code) {
   if (code != SHARDRT_ENOMEM && code != SHARDRT_EDEVICE) return code;
   char bytes[1024];
   struct text text = {.bytes = bytes, .capacity = sizeof bytes};
@@ -317,15 +315,15 @@ static void drop_all(shardrt_array *x) {
   for (int64_t i = 0; i < shardrt_array_shard_count(x); i++) array_drop(x, shardrt_array_shard(x, i)->block);
 }
 
-int reshard_device_into(reshard *r, shardrt_array *made) {
+int reshard_device_into(struct reshard *r, shardrt_array *made) {
   char what[1024];
   struct text text = {.bytes = what, .capacity = sizeof what};
   reshard_name(r, &text);
-  device_move f = {.r = r,
-                   .made = made,
-                   .a = accelerator_get(),
-                   .element = shardrt_dtype_size(shardrt_array_dtype(r->x)),
-                   .staging = reshard_staging(r) / 2};
+  struct device_move f = {.r = r,
+                          .made = made,
+                          .a = accelerator_get(),
+                          .element = shardrt_dtype_size(shardrt_array_dtype(r->x)),
+                          .staging = reshard_staging(r) / 2};
   int code = exchange_check_staging(reshard_staging(r), f.element);
   if (code == SHARDRT_OK) code = device_move_new(&f);
   code = code < 0 ? reshard_fail(r, code) : move_device_parts(&f, what);
@@ -334,7 +332,7 @@ int reshard_device_into(reshard *r, shardrt_array *made) {
   return name_array(r, code);
 }
 
-int reshard_device_new(reshard *r, shardrt_array **out) {
+int reshard_device_new(struct reshard *r, shardrt_array **out) {
   shardrt_array *made = NULL;
   int code = reshard_new_array(r, &made);
   code = code < 0 ? reshard_fail(r, code) : reshard_device_into(r, made);
@@ -356,8 +354,8 @@ static int fill_shard_from(shardrt_array *array, int64_t i, const shardrt_array 
   if (device == other && bytes == shardrt_buffer_bytes(source)) return shardrt_array_set_buffer(array, i, source);
   int code = buffer_on_device(device, ACCELERATOR_MAIN, ACCELERATOR_ARRAYS, bytes, &made);
   if (code < 0) return code;
-  const device_view to = device_view_packed(box, device, shardrt_buffer_data(made));
-  const device_view from = device_view_in_block(all, 0, box, other, shardrt_buffer_data(source));
+  const struct device_view to = device_view_packed(box, device, shardrt_buffer_data(made));
+  const struct device_view from = device_view_in_block(all, 0, box, other, shardrt_buffer_data(source));
   code = accelerator_get()->streams->after(device, other);
   if (code == SHARDRT_OK)
     code = device_copy_box("reshard", shardrt_dtype_size(shardrt_array_dtype(array)), box, &to, &from,

@@ -6,13 +6,13 @@
 #ifndef SHARDRT_RESHARD_RESHARD_DEVICE_H
 #define SHARDRT_RESHARD_RESHARD_DEVICE_H
 
-#include "reshard/reshard_plan.h"
+#include "reshard/reshard_call.h"
 
-/* Both after reshard_plan. Errors as shardrt_reshard; those of a device name the array. */
+/* Both after reshard_prepare. Errors as shardrt_reshard; those of a device name the array. */
 
 /* The new array, with a count for the caller. */
-int reshard_device_new(reshard *r, shardrt_array **out);
+int reshard_device_new(struct reshard *r, shardrt_array **out);
 /* The same to the buffers that `made` has, and new ones where it has none yet, of all that x gives to it. */
-int reshard_device_into(reshard *r, shardrt_array *made);
+int reshard_device_into(struct reshard *r, shardrt_array *made);
 
 #endif

@@ -12,58 +12,34 @@ enum { ALONE = 2 << 20 /* bytes up to which waking threads costs more than it sa
 
 /* ---- blocks ----------------------------------------------------------------------------------------------------- */
 
-/* The distinct blocks that this process holds of an array, which may have no buffers yet. What devices hold of it is
- * nowhere yet (borrow_blocks). */
-static int list_blocks(host_blocks *side, const shardrt_array *array, const struct block_grid *grid) {
-  const int64_t shards = shardrt_array_shard_count(array);
-  *side = (host_blocks){.items = alloc_array((size_t)shards, sizeof *side->items)};
-  if (side->items == NULL) return ALLOC_FAILED;
-  for (int64_t i = 0; i < shards; i++) {
-    const shardrt_shard *shard = shardrt_array_shard(array, i);
-    if (shard->block != side->count) continue; /* they are numbered by first appearance */
-    const shardrt_buffer *buffer = shardrt_array_buffer(array, i);
-    side->items[side->count++] = (host_block){
-        .number = sharding_block(shardrt_array_sharding(array), grid, shard->position, NULL),
-        .local = shard->block,
-        .data = buffer == NULL ? NULL : shardrt_buffer_data(buffer),
-    };
-  }
-  host_blocks_sort(side);
-  return SHARDRT_OK;
-}
-
-/* The buffer of one block, by its number in the grid. */
-static shardrt_buffer *block_buffer(const shardrt_array *array, const struct block_grid *grid, int64_t number) {
-  for (int64_t i = 0; i < shardrt_array_shard_count(array); i++)
-    if (sharding_block(shardrt_array_sharding(array), grid, shardrt_array_shard(array, i)->position, NULL) == number)
-      return shardrt_array_buffer(array, i);
-  return NULL;
+/* The buffer that an entry of an array's table was made of. */
+static shardrt_buffer *block_buffer(const shardrt_array *array, const struct block_table *blocks, int64_t index) {
+  return shardrt_array_buffer(array, blocks->items[index].shard);
 }
 
 /* Brings what devices hold of an array's blocks to the host: all are on their way before the first is waited for. */
-static int borrow_blocks(host_blocks *side, const shardrt_array *array, const struct block_grid *grid,
-                         int64_t *borrowed) {
+static int borrow_blocks(struct block_table *blocks, const shardrt_array *array, int64_t *borrowed) {
   int code = SHARDRT_OK;
-  for (int64_t b = 0; b < side->count && code == SHARDRT_OK; b++) {
-    code = buffer_borrow(block_buffer(array, grid, side->items[b].number));
+  for (int64_t b = 0; b < blocks->count && code == SHARDRT_OK; b++) {
+    code = buffer_borrow(block_buffer(array, blocks, b));
     if (code == SHARDRT_OK) ++*borrowed;
   }
-  for (int64_t b = 0; b < side->count && code == SHARDRT_OK; b++) {
+  for (int64_t b = 0; b < blocks->count && code == SHARDRT_OK; b++) {
     void *data = NULL;
-    code = buffer_borrowed(block_buffer(array, grid, side->items[b].number), &data);
-    side->items[b].data = data;
+    code = buffer_borrowed(block_buffer(array, blocks, b), &data);
+    blocks->items[b].data = data;
   }
   return code;
 }
 
-static void return_blocks(const host_blocks *side, const shardrt_array *array, const struct block_grid *grid,
-                          int64_t borrowed) {
-  for (int64_t b = 0; b < borrowed; b++) buffer_return(block_buffer(array, grid, side->items[b].number));
+static void return_blocks(const struct block_table *blocks, const shardrt_array *array, int64_t borrowed) {
+  for (int64_t b = 0; b < borrowed; b++) buffer_return(block_buffer(array, blocks, b));
 }
 
 /* For each new block, by its local number, the old buffer that holds just the same, with a count; returns how many
  * of those wanted have none. */
-static int64_t share_blocks(const reshard *r, const host_blocks *wanted, shardrt_buffer **buffers) {
+static int64_t share_blocks(const struct reshard *r, const struct block_table *old, const struct block_table *wanted,
+                            shardrt_buffer **buffers) {
   const shardrt_route *route = r->route;
   const struct route_moves *copies = &route->copies;
   int64_t missing = wanted->count;
@@ -71,16 +47,15 @@ static int64_t share_blocks(const reshard *r, const host_blocks *wanted, shardrt
     const shardrt_move *move = &copies->items[i];
     shardrt_box old_box = block_grid_box(&route->from, move->from), new_box = block_grid_box(&route->to, move->to);
     if (!box_equal(&old_box, &new_box)) continue;
-    for (int64_t b = 0; b < wanted->count; b++)
-      if (wanted->items[b].number == move->to)
-        buffers[wanted->items[b].local] = shardrt_buffer_retain(block_buffer(r->x, &route->from, move->from));
+    const int32_t local = wanted->items[block_table_index(wanted, move->to)].local;
+    buffers[local] = shardrt_buffer_retain(block_buffer(r->x, old, block_table_index(old, move->from)));
     missing--;
   }
   return missing;
 }
 
 /* Fresh buffers for new blocks, all or nothing. */
-static int allocate_blocks(const reshard *r, size_t bytes, int64_t count, shardrt_buffer **out) {
+static int allocate_blocks(const struct reshard *r, size_t bytes, int64_t count, shardrt_buffer **out) {
   const bool messages = r->route->sends.count + r->route->receives.count > 0;
   if (r->pool == NULL) return move_cache_blocks(r->cache, bytes, count, messages ? 0 : reshard_staging(r), out);
   int code = SHARDRT_OK;
@@ -95,18 +70,21 @@ static int allocate_blocks(const reshard *r, size_t bytes, int64_t count, shardr
 }
 
 /* Gives the new array its buffers, shared and fresh ones, and their places to `wanted`. */
-static int make_blocks(const reshard *r, shardrt_array *made, host_blocks *wanted) {
+static int make_blocks(const struct reshard *r, shardrt_array *made, struct block_table *wanted) {
   shardrt_buffer **fresh = alloc_zeros((size_t)wanted->count, 2 * sizeof(shardrt_buffer *));
   if (fresh == NULL) return ALLOC_FAILED;
   shardrt_buffer **buffers = fresh + wanted->count;
-  int64_t missing = share_blocks(r, wanted, buffers);
-  int code = allocate_blocks(r, shardrt_array_shard_bytes(made), missing, fresh);
+  struct block_table old;
+  int64_t missing = 0;
+  int code = block_table_blocks(&old, r->x, &r->route->from);
+  if (code == SHARDRT_OK) missing = share_blocks(r, &old, wanted, buffers);
+  block_table_free(&old);
+  if (code == SHARDRT_OK) code = allocate_blocks(r, shardrt_array_shard_bytes(made), missing, fresh);
   for (int64_t b = 0; b < wanted->count && code == SHARDRT_OK; b++)
     if (buffers[b] == NULL) buffers[b] = fresh[--missing];
   for (int64_t i = 0; i < shardrt_array_shard_count(made) && code == SHARDRT_OK; i++)
     code = shardrt_array_set_buffer(made, i, buffers[shardrt_array_shard(made, i)->block]);
-  for (int64_t b = 0; b < wanted->count && code == SHARDRT_OK; b++)
-    wanted->items[b].data = shardrt_buffer_data(buffers[wanted->items[b].local]);
+  if (code == SHARDRT_OK) block_table_refresh(wanted, made);
   for (int64_t b = 0; b < wanted->count; b++) shardrt_buffer_free(buffers[b]);
   alloc_free((void *)fresh);
   return code;
@@ -120,18 +98,18 @@ static void keep_blocks(const shardrt_array *array) {
 
 /* ---- moving ----------------------------------------------------------------------------------------------------- */
 
-typedef struct donation {
+struct donation {
   shardrt_array *x;
-  const host_blocks *old;
-} donation;
+  const struct block_table *old;
+};
 
 static void drop_block(void *context, int64_t index) {
-  const donation *d = context;
+  const struct donation *d = context;
   array_drop(d->x, d->old->items[index].local);
 }
 
-static int find_team(const reshard *r, struct team **out) {
-  move_cache *m = r->cache;
+static int find_team(const struct reshard *r, struct team **out) {
+  struct move_cache *m = r->cache;
   const int64_t elements = r->route->copies.elements + r->route->receives.elements + r->route->sends.elements;
   int32_t threads = m->team != NULL ? team_threads(m->team) : 0;
   if (r->options.num_threads > 0)
@@ -141,33 +119,33 @@ static int find_team(const reshard *r, struct team **out) {
   return move_cache_team(m, threads, out);
 }
 
-static int64_t received_bytes(const reshard *r) {
+static int64_t received_bytes(const struct reshard *r) {
   return r->route->receives.elements * (int64_t)shardrt_dtype_size(shardrt_array_dtype(r->x));
 }
 
-int reshard_host_run(reshard *r, const host_blocks *wanted) {
+int reshard_host_run(struct reshard *r, const struct block_table *wanted) {
   char what[1024];
   struct text text = {.bytes = what, .capacity = sizeof what};
   reshard_name(r, &text);
-  collective *m = job_collective(r->job);
-  host_blocks old;
+  struct collective *m = job_collective(r->job);
+  struct block_table old;
   int64_t borrowed = 0;
-  int code = list_blocks(&old, r->x, &r->route->from);
+  int code = block_table_blocks(&old, r->x, &r->route->from);
   if (code < 0) return reshard_fail(r, code);
   const bool on_devices = accelerator_get() != NULL;
-  if (on_devices) code = borrow_blocks(&old, r->x, &r->route->from, &borrowed);
-  donation given = {.x = r->x, .old = &old};
-  exchange_host_task task = {.route = r->route,
-                             .element = shardrt_dtype_size(shardrt_array_dtype(r->x)),
-                             .old = old,
-                             .new = *wanted,
-                             .staging = reshard_staging(r),
-                             .kept = &r->cache->staging,
-                             .transport = m->transport,
-                             .link = m->link,
-                             .used_up = r->options.donate ? drop_block : NULL,
-                             .context = &given};
-  exchange_host *t = NULL;
+  if (on_devices) code = borrow_blocks(&old, r->x, &borrowed);
+  struct donation given = {.x = r->x, .old = &old};
+  struct exchange_host_task task = {.route = r->route,
+                                    .element = shardrt_dtype_size(shardrt_array_dtype(r->x)),
+                                    .old = old,
+                                    .new = *wanted,
+                                    .staging = reshard_staging(r),
+                                    .kept = &r->cache->staging,
+                                    .transport = m->transport,
+                                    .endpoint = m->endpoint,
+                                    .used_up = r->options.donate ? drop_block : NULL,
+                                    .context = &given};
+  struct exchange_host *t = NULL;
   if (code == SHARDRT_OK) code = find_team(r, &task.team);
   if (code == SHARDRT_OK) code = exchange_host_new(&task, &t);
   code = code < 0 ? reshard_fail(r, code) : collective_gather(m, what, NULL, 0, NULL);
@@ -182,22 +160,22 @@ int reshard_host_run(reshard *r, const host_blocks *wanted) {
     if (r->stuck) keep_blocks(r->x);
   }
   exchange_host_free(t);
-  if (on_devices && !r->stuck) return_blocks(&old, r->x, &r->route->from, borrowed);
-  alloc_free(old.items);
+  if (on_devices && !r->stuck) return_blocks(&old, r->x, borrowed);
+  block_table_free(&old);
   return code;
 }
 
-int reshard_host_new(reshard *r, shardrt_array **out) {
+int reshard_host_new(struct reshard *r, shardrt_array **out) {
   shardrt_array *made = NULL;
-  host_blocks wanted = {0};
+  struct block_table wanted = {0};
   int code = reshard_new_array(r, &made);
-  if (code == SHARDRT_OK) code = list_blocks(&wanted, made, &r->route->to);
+  if (code == SHARDRT_OK) code = block_table_blocks(&wanted, made, &r->route->to);
   if (code == SHARDRT_OK) code = make_blocks(r, made, &wanted);
   code = code < 0 ? reshard_fail(r, code) : reshard_host_run(r, &wanted);
   if (r->stuck) keep_blocks(made);
   if (r->pool == NULL)
     move_cache_settle(r->cache, (size_t)wanted.count * (made == NULL ? 0 : shardrt_array_shard_bytes(made)));
-  alloc_free(wanted.items);
+  block_table_free(&wanted);
   if (code < 0)
     shardrt_array_free(made);
   else
@@ -205,11 +183,11 @@ int reshard_host_new(reshard *r, shardrt_array **out) {
   return code;
 }
 
-int reshard_host_into(reshard *r, shardrt_array *out) {
-  host_blocks wanted = {0};
-  int code = list_blocks(&wanted, out, &r->route->to);
+int reshard_host_into(struct reshard *r, shardrt_array *out) {
+  struct block_table wanted = {0};
+  int code = block_table_blocks(&wanted, out, &r->route->to);
   code = code < 0 ? reshard_fail(r, code) : reshard_host_run(r, &wanted);
   if (r->stuck) keep_blocks(out);
-  alloc_free(wanted.items);
+  block_table_free(&wanted);
   return code;
 }

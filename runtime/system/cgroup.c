@@ -56,7 +56,7 @@ static double bytes_v1(const char *folder) {
 
 /* The least limit of a group and of those above it. Seen from inside a container, the group's path may not be there,
  * and then the root is the container's own group. */
-static double least(const char *root, const char *path, limit_in *limit) {
+static double least_limit(const char *root, const char *path, limit_in *limit) {
   char folder[PATH_MAX];
   if ((size_t)snprintf(folder, sizeof folder, "%s%s", root, path) >= sizeof folder) return INFINITY;
   double found = INFINITY;
@@ -91,10 +91,10 @@ static double limit_of(const char *root, const char *groups, const char *control
     names++;
     if (strcmp(path, "/") == 0) path = "";
     if (*names == 0) {
-      found = fmin(found, least(root, path, v2));
+      found = fmin(found, least_limit(root, path, v2));
     } else if (lists(names, controller) &&
                (size_t)snprintf(folder, sizeof folder, "%s/%s", root, controller) < sizeof folder) {
-      found = fmin(found, least(folder, path, v1));
+      found = fmin(found, least_limit(folder, path, v1));
     }
   }
   fclose(file);

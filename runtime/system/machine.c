@@ -15,11 +15,11 @@ static const char ROOT[] = "/sys/fs/cgroup", GROUPS[] = "/proc/self/cgroup";
 static struct {
   int32_t processes; /* of the job, on this host */
   pid_t launcher;    /* theirs; 0: none */
-} self = {.processes = 1};
+} sharing = {.processes = 1};
 
 void machine_share(int32_t processes, pid_t launcher) {
-  self.processes = processes < 1 ? 1 : processes;
-  self.launcher = launcher;
+  sharing.processes = processes < 1 ? 1 : processes;
+  sharing.launcher = launcher;
 }
 
 static long cores_of(pid_t pid) {
@@ -47,8 +47,8 @@ static void threads_of_core(int cpu, cpu_set_t *out) {
 
 bool machine_widen(void) {
   cpu_set_t own, all, core, both;
-  if (self.launcher == 0 || sched_getaffinity(0, sizeof own, &own) != 0 ||
-      sched_getaffinity(self.launcher, sizeof all, &all) != 0)
+  if (sharing.launcher == 0 || sched_getaffinity(0, sizeof own, &own) != 0 ||
+      sched_getaffinity(sharing.launcher, sizeof all, &all) != 0)
     return false;
   int first = 0;
   while (first < CPU_SETSIZE - 1 && !CPU_ISSET((size_t)first, &own)) first++;
@@ -63,7 +63,7 @@ bool machine_widen(void) {
 /* A launcher may bind each process to cores of its own, and then these are its share already; what they share is what
  * the launcher may use. */
 int32_t machine_cores(void) {
-  const long processes = self.processes, own = cores_of(0), all = processes > 1 ? cores_of(self.launcher) : own;
+  const long processes = sharing.processes, own = cores_of(0), all = processes > 1 ? cores_of(sharing.launcher) : own;
   double share = (double)(all > own ? all : own) / (double)processes;
   share = fmin(fmin(share, (double)own), ceil(cgroup_cores(ROOT, GROUPS)) / (double)processes);
   return share < 1 ? 1 : share > INT32_MAX ? INT32_MAX : (int32_t)share;
@@ -74,7 +74,7 @@ size_t machine_all_memory(void) {
 }
 
 size_t machine_memory(void) {
-  return (size_t)(fmin((double)machine_all_memory(), cgroup_bytes(ROOT, GROUPS)) / (double)self.processes);
+  return (size_t)(fmin((double)machine_all_memory(), cgroup_bytes(ROOT, GROUPS)) / (double)sharing.processes);
 }
 
 /* Linux counts it in KiB: "32768K". sysconf's figure is of all caches of the processor together, on some. */

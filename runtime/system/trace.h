@@ -11,7 +11,7 @@
 
 enum {
   TRACE_RING = 1 << 15, /* events of one thread; 1.25 MiB */
-  TRACE_LANES = 256,    /* threads at a time; what others do is only counted */
+  TRACE_TRACKS = 256,   /* threads at a time; what others do is only counted */
   TRACE_NAMES = 256,
   TRACE_NAME = 64 /* bytes of one, the NUL among them; a longer one is cut short */
 };
@@ -90,18 +90,18 @@ void trace_leave(void);
 
 /* ---- what was recorded, for who writes it down ------------------------------------------------------------------ */
 
-struct trace_lane {
+struct trace_track {
   const char *name; /* of the thread */
   int64_t count;    /* of its events */
   int64_t dropped;  /* of these, forgotten */
 };
 
-int32_t trace_lanes(void);
-struct trace_lane trace_lane(int32_t lane);
-/* Copies a lane's events, in the order of their starts, outer ones first; `out` has room for TRACE_RING. Returns how
+int32_t trace_tracks(void);
+struct trace_track trace_track(int32_t track);
+/* Copies a track's events, in the order of their starts, outer ones first; `out` has room for TRACE_RING. Returns how
  * many there are. Other threads may still be at their last one. */
-int64_t trace_events(int32_t lane, struct trace_event *out);
+int64_t trace_events(int32_t track, struct trace_event *out);
 const char *trace_name_text(uint16_t name); /* "" for 0 */
-int64_t trace_lost(void);                   /* events of threads beyond TRACE_LANES */
+int64_t trace_lost(void);                   /* events of threads beyond TRACE_TRACKS */
 
 #endif

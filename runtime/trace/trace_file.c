@@ -17,7 +17,7 @@ struct shardrt_trace {
   shardrt_job *job;
   const shardrt_job_info *info;
   char *path;
-  collect_room *room;
+  struct collect_room *room;
   struct trace_text text;
   struct newfile file; /* process 0's */
   int code;            /* of what was written to it so far */
@@ -180,7 +180,7 @@ static int agree_on_origin(shardrt_trace *self) {
 static int write_together(shardrt_trace *self) {
   const bool writes = self->info->process_index == 0;
   if (writes) put_head(self, self->path, "in order");
-  const collect c = {.give = give_piece, .take = take_piece, .context = self, .room = self->room};
+  const struct collect c = {.give = give_piece, .take = take_piece, .context = self, .room = self->room};
   int code = collect_run(self->job, &c, "the end of the trace");
   if (code < 0) { /* the room is lost */
     if (writes) newfile_drop(&self->file);

@@ -80,18 +80,18 @@ static void add_process(const struct trace_text *self, struct text *text) {
 
 /* What is to be known of a thread, whose events have been taken. Threads count from 1, as some viewers take 0 for a
  * processor that rests. */
-static void add_lane(const struct trace_text *self, struct text *text) {
-  const struct trace_lane lane = trace_lane(self->lane - 1);
-  add_head(self, text, "thread_name", "M", self->lane);
+static void add_track(const struct trace_text *self, struct text *text) {
+  const struct trace_track track = trace_track(self->track - 1);
+  add_head(self, text, "thread_name", "M", self->track);
   text_add(text, ",\"args\":{\"name\":");
-  add_json(text, lane.name);
+  add_json(text, track.name);
   text_add(text, "}}");
-  add_head(self, text, "thread_sort_index", "M", self->lane);
-  text_add(text, ",\"args\":{\"sort_index\":%" PRId32 "}}", self->lane);
-  if (lane.dropped == 0 || self->count == 0) return;
-  add_head(self, text, "earlier events were dropped", "i", self->lane);
+  add_head(self, text, "thread_sort_index", "M", self->track);
+  text_add(text, ",\"args\":{\"sort_index\":%" PRId32 "}}", self->track);
+  if (track.dropped == 0 || self->count == 0) return;
+  add_head(self, text, "earlier events were dropped", "i", self->track);
   add_time(text, "ts", self->events[0].start - self->origin);
-  text_add(text, ",\"s\":\"t\",\"args\":{\"dropped\":%" PRId64 "}}", lane.dropped);
+  text_add(text, ",\"s\":\"t\",\"args\":{\"dropped\":%" PRId64 "}}", track.dropped);
 }
 
 static void add_arguments(struct text *text, const struct trace_event *event) {
@@ -113,7 +113,7 @@ static void add_arguments(struct text *text, const struct trace_event *event) {
 
 static void add_event(const struct trace_text *self, struct text *text, const struct trace_event *event) {
   const bool counts = event->kind == TRACE_READY;
-  add_head(self, text, kinds[event->kind].name, counts ? "C" : "X", self->lane);
+  add_head(self, text, kinds[event->kind].name, counts ? "C" : "X", self->track);
   text_add(text, ",\"cat\":\"%s\"", kinds[event->kind].category);
   add_time(text, "ts", event->start - self->origin);
   if (counts) {
@@ -131,10 +131,10 @@ size_t trace_text_give(struct trace_text *self, char *bytes, size_t capacity) {
   while (text.length + EVENT_AT_MOST <= capacity) {
     if (self->at < self->count) {
       add_event(self, &text, &self->events[self->at++]);
-    } else if (self->lane < trace_lanes()) {
-      self->count = trace_events(self->lane++, self->events);
+    } else if (self->track < trace_tracks()) {
+      self->count = trace_events(self->track++, self->events);
       self->at = 0;
-      add_lane(self, &text);
+      add_track(self, &text);
     } else {
       break;
     }

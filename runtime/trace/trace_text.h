@@ -9,7 +9,7 @@ struct trace_text {
   int32_t process;
   int64_t origin;             /* what counts as time 0, in nanoseconds by clock_now */
   struct trace_event *events; /* room for TRACE_RING */
-  int32_t lane;               /* the next one; those before it have been given */
+  int32_t track;              /* the next one; those before it have been given */
   int64_t at, count;          /* of the events of the one before it */
   bool has_begun;
 };

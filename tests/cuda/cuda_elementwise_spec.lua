@@ -137,7 +137,7 @@ describe("on a GPU", function()
           sizes[d] = random(3) == 1 and 4 * random(1, 5) or random(1, 17)
           n = n * sizes[d]
         end
-        local operands, from = ffi.new "accelerator_operand[2]", {}
+        local operands, from = ffi.new "struct accelerator_operand[2]", {}
         for k = 0, 1 do
           from[k] = memory(TYPES[random(#TYPES)])
           local first, stride = random(0, 9), 1
@@ -154,11 +154,11 @@ describe("on a GPU", function()
         local steps = ffi.new("shardrt_step[2]", { { C.SHARDRT_OP_ADD, 0, 1 }, { C.SHARDRT_OP_ADD, 2, 2 } })
         local nsteps = random(2)
         local lane = ({ C.SHARDRT_INT32, C.SHARDRT_INT64, C.SHARDRT_FLOAT32, C.SHARDRT_FLOAT64 })[random(4)]
-        local program = ffi.new("accelerator_program", { steps, nsteps, 2, lane })
+        local program = ffi.new("struct accelerator_program", { steps, nsteps, 2, lane })
         check(a.kernels.elementwise("the spec", 0, program, operands, to.dtype, to.at + place, n))
         local got = ffi.new(to.c_type .. "[?]", ROOM)
         check(a.copies.download(0, C.ACCELERATOR_MAIN, got, to.at, to.bytes))
-        local event = ffi.new "accelerator_event *[1]"
+        local event = ffi.new "struct accelerator_event *[1]"
         check(a.streams.record(0, C.ACCELERATOR_MAIN, event))
         check(a.streams.finish(event[0]))
         a.streams.event_free(event[0])

@@ -97,7 +97,7 @@ describe("a box", function()
         check(a.copies.upload(device, 0, out[0], text, bytes))
         return out[0]
       end
-      local one, box = ffi.new "int64_t[1]", ffi.new "accelerator_place"
+      local one, box = ffi.new "int64_t[1]", ffi.new "struct accelerator_place"
       for _ = 1, 120 do
         local element, ndim, extent, n = ({ 1, 2, 3, 4, 5, 8, 12, 16, 24 })[random(9)], random(0, 6), {}, 1
         for d = 1, ndim do
@@ -125,7 +125,7 @@ describe("a box", function()
         a.memory.free(other, 0, 0, from, from_size * element)
         local got = ffi.new("uint8_t[?]", to_size * element)
         check(a.copies.download(0, 0, got, to, to_size * element))
-        local event = ffi.new "accelerator_event *[1]"
+        local event = ffi.new "struct accelerator_event *[1]"
         check(a.streams.record(0, 0, event))
         check(a.streams.finish(event[0]))
         a.streams.event_free(event[0])

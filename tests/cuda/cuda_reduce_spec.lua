@@ -59,7 +59,7 @@ end
 local function drop(memory) a.memory.free(memory.device, MAIN, SCRATCH, memory.at, memory.bytes) end
 
 local function wait(device, stream)
-  local event = ffi.new "accelerator_event *[1]"
+  local event = ffi.new "struct accelerator_event *[1]"
   check(a.streams.record(device, stream, event))
   check(a.streams.finish(event[0]))
   a.streams.event_free(event[0])
@@ -75,7 +75,8 @@ end
 local function fold(device, op, from, to, outer, n, inner, data)
   local x = device_memory(device, outer * n * inner * named(from).size, data)
   local out = device_memory(device, outer * inner * named(to).size)
-  local what = ffi.new("accelerator_reduction", C["SHARDRT_" .. op], named(from).code, named(to).code, outer, n, inner)
+  local reduction = { C["SHARDRT_" .. op], named(from).code, named(to).code, outer, n, inner }
+  local what = ffi.new("struct accelerator_reduction", reduction)
   check(a.kernels.reduce(op:lower(), device, what, x.at, out.at))
   drop(x)
   local got = fetch(out, named(to).element)

@@ -301,7 +301,7 @@ describe("what is put on streams", function()
       standin.reset {}
       standin.open(2)
       local data = assert(standin.allocate(0, MAIN, SCRATCH, 100))
-      local marks = ffi.new "accelerator_event *[2]"
+      local marks = ffi.new "struct accelerator_event *[2]"
       check(a.streams.mark(0, MAIN, marks))
       check(a.copies.zero(0, data, 100))
       check(a.streams.mark(0, MAIN, marks + 1))
@@ -396,7 +396,7 @@ describe("memory of a GPU", function()
       check(a.copies.upload(0, MAIN, x, ffi.new("float[1]", 3), 4))
       check(a.copies.upload(0, MAIN, y, ffi.new("float[1]", 5), 4))
       local C = require "shardrt.base.ffi"
-      local product = ffi.new("accelerator_product", { dtype = C.SHARDRT_FLOAT32, out_dtype = C.SHARDRT_FLOAT32,
+      local product = ffi.new("struct accelerator_product", { dtype = C.SHARDRT_FLOAT32, out_dtype = C.SHARDRT_FLOAT32,
         m = 1, n = 1, k = 1, batches = 1 })
       check(a.kernels.product("matmul", 0, product, x, y, z))
       local got = ffi.new "float[1]"
@@ -707,7 +707,7 @@ describe("a thread that did nothing on a GPU yet", function()
       end
       standin.reset { STANDIN_GPUS = 2 }
       assert(standin.open(1, 1, 2) == 1)
-      local marked = ffi.new "accelerator_event *[1]"
+      local marked = ffi.new "struct accelerator_event *[1]"
       check(a.streams.mark(0, MAIN, marked))
       there(a.streams.finish, marked[0])
       there(a.streams.event_free, marked[0])

@@ -7,7 +7,7 @@ local accelerator = require "tests.support.accelerator"
 
 local names = {}
 for d = 0, shardrt.local_device_count() - 1 do
-  local info = ffi.new "accelerator_info"
+  local info = ffi.new "struct accelerator_info"
   accelerator.check(accelerator.get().describe(d, info))
   names[d + 1] = ffi.string(info.name)
 end

@@ -53,7 +53,7 @@ function links.rank(devices)
   local a = accelerator.get()
   local own = {}
   for d = 0, devices - 1 do
-    local info = ffi.new "accelerator_info"
+    local info = ffi.new "struct accelerator_info"
     links.check(a.describe(d, info))
     own[#own + 1] = ffi.string(info.uuid, 16):gsub(".", function(c) return ("%02x"):format(c:byte()) end)
   end
@@ -108,7 +108,7 @@ end
 
 --- Messages, each {device=, rank=, outgoing=, data=, bytes=}, as one group.
 function links.exchange(messages)
-  local list = ffi.new("accelerator_message[?]", math.max(#messages, 1))
+  local list = ffi.new("struct accelerator_message[?]", math.max(#messages, 1))
   for i, m in ipairs(messages) do
     list[i - 1] = { device = m.device, rank = m.rank, outgoing = m.outgoing, data = m.data, bytes = m.bytes }
   end
@@ -127,7 +127,7 @@ end
 --- What is in it, after all that its MAIN has now.
 function links.read(device, data, bytes)
   local a = accelerator.get()
-  local text, event = ffi.new("char[?]", bytes), ffi.new "accelerator_event *[1]"
+  local text, event = ffi.new("char[?]", bytes), ffi.new "struct accelerator_event *[1]"
   links.check(a.copies.download(device, 0, text, data, bytes))
   links.check(a.streams.record(device, 0, event))
   links.check(a.streams.finish(event[0]))
@@ -137,7 +137,7 @@ end
 
 --- Whether all that MAIN of a device has now is done within so many milliseconds.
 function links.ends(device, milliseconds)
-  local a, event, reached = accelerator.get(), ffi.new "accelerator_event *[1]", ffi.new "bool[1]"
+  local a, event, reached = accelerator.get(), ffi.new "struct accelerator_event *[1]", ffi.new "bool[1]"
   links.check(a.streams.record(device, 0, event))
   for _ = 1, milliseconds do
     links.check(a.streams.reached(event[0], reached))

@@ -40,7 +40,8 @@ end
 
 --- Opens `devices` as one of `size` processes: how many there are, or nil and the message.
 function standin.open(devices, rank, size)
-  local wanted = ffi.new("accelerator_wanted", { devices = devices, local_rank = rank or 0, local_size = size or 1 })
+  local sizes = { devices = devices, local_rank = rank or 0, local_size = size or 1 }
+  local wanted = ffi.new("struct accelerator_wanted", sizes)
   local number = ffi.new "int32_t[1]"
   local code = a.open(wanted, number)
   if code < 0 then return nil, standin.message(), code end
@@ -62,7 +63,7 @@ function standin.held(gpu) return tonumber(runtime.standin_held(gpu)) end
 function standin.calls(name) return tonumber(runtime.standin_calls(name)) end
 
 function standin.describe(device)
-  local info = ffi.new "accelerator_info"
+  local info = ffi.new "struct accelerator_info"
   standin.check(a.describe(device, info))
   return {
     name = ffi.string(info.name), uuid = ffi.string(info.uuid, 16), gpu = info.gpu, shared = info.shared,
@@ -84,7 +85,7 @@ function standin.allocate(device, stream, holder, bytes)
   return out("void *", a.memory.allocate, device, stream, holder, bytes)
 end
 function standin.pinned(bytes) return out("void *", a.memory.allocate_pinned, bytes) end
-function standin.record(device, stream) return out("accelerator_event *", a.streams.record, device, stream) end
+function standin.record(device, stream) return out("struct accelerator_event *", a.streams.record, device, stream) end
 function standin.reached(event) return out("bool", a.streams.reached, event) end
 
 return standin

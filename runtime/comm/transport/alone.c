@@ -16,15 +16,15 @@ enum { HEAD_START = 2 }; /* seconds that process 0 has to say what is wrong */
 #define FIRST_SPECIAL_STEP 0xfffffff0U /* Slurm's batch scripts and interactive shells are steps with such numbers */
 
 /* What a launcher says, the inner one first where one starts the other: mpirun starts its daemons by srun. */
-typedef struct launch {
+struct launch {
   const char *size; /* the variable that says how many it started */
   const char *rank; /* and which this one is: the output of all comes to where that of 0 does */
   const char *why;  /* they are alone */
-} launch;
+};
 
 static const char other_mpi[] = "the launcher is another MPI's than this program's; with this one's, use";
 
-static const launch launches[] = {
+static const struct launch launches[] = {
     {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", other_mpi}, /* OpenMPI */
     {"PMI_SIZE", "PMI_RANK", other_mpi},                         /* MPICH, Intel, Cray, and srun --mpi=pmi2 */
     {"MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_RANK", other_mpi},   /* MVAPICH */
@@ -37,7 +37,7 @@ enum { LAUNCHES = sizeof launches / sizeof *launches };
 static const char STEP[] = "SLURM_STEP_NUM_TASKS", TORCH[] = "WORLD_SIZE", TORCH_RANK[] = "LOCAL_RANK";
 
 /* A whole number from the environment; -1: there is none. */
-static int number_of(const char *name) {
+static int number_in_environment(const char *name) {
   const char *text = getenv(name); /* NOLINT(concurrency-mt-unsafe): threads come later */
   char *end;
   const long number = text != NULL ? strtol(text, &end, 10) : -1;
@@ -50,15 +50,15 @@ static bool is_set(const char *name) {
 
 bool alone_has_launcher(void) {
   for (int i = 0; i < LAUNCHES; i++)
-    if (number_of(launches[i].size) > (strcmp(launches[i].size, STEP) == 0 ? 1 : 0)) return true;
+    if (number_in_environment(launches[i].size) > (strcmp(launches[i].size, STEP) == 0 ? 1 : 0)) return true;
   return is_set("PMIX_RANK") || is_set("PMI_RANK");
 }
 
 /* ---- alone, and should not be ----------------------------------------------------------------------------------- */
 
-static void refuse_several(alone_finding *out, const char *size, const char *rank, const char *why) {
+static void refuse_several(struct alone_finding *out, const char *size, const char *rank, const char *why) {
   const size_t room = sizeof out->message;
-  const int count = number_of(size);
+  const int count = number_in_environment(size);
   char use[128];
   snprintf(use, sizeof use, "mpirun -n %d shardrt recipe.lua, or shardrt run -n %d recipe.lua", count, count);
   const int used =
@@ -72,7 +72,7 @@ static void refuse_several(alone_finding *out, const char *size, const char *ran
              "srun did not join them; use srun --mpi=pmix -n %d shardrt recipe.lua, or, without srun, %s", count, use);
   else
     snprintf(out->message + used, room - (size_t)used, "%s %s", why, use);
-  out->waits = number_of(rank) > 0;
+  out->waits = number_in_environment(rank) > 0;
   out->is_quiet = out->waits && is_set(STEP);
 }
 
@@ -84,8 +84,8 @@ bool alone_has_pmix_server(void) {
 }
 
 /* PMIx has no variable for how many there are. */
-static void look_at_pmix(alone_finding *out, bool is_one) {
-  const int rank = number_of("PMIX_RANK");
+static void look_at_pmix(struct alone_finding *out, bool is_one) {
+  const int rank = number_in_environment("PMIX_RANK");
   const bool is_named = is_set("PMIX_RANK") || is_set("PMIX_NAMESPACE");
   if (rank <= 0 && (!is_named || is_one || alone_has_pmix_server())) return;
   const char *name = is_set("PMIX_RANK") ? "PMIX_RANK" : "PMIX_NAMESPACE";
@@ -96,11 +96,11 @@ static void look_at_pmix(alone_finding *out, bool is_one) {
            name, getenv(name)); /* NOLINT(concurrency-mt-unsafe): threads come later */
 }
 
-void alone_look(alone_finding *out) {
-  *out = (alone_finding){.waits = false};
+void alone_look(struct alone_finding *out) {
+  *out = (struct alone_finding){.waits = false};
   bool is_one = false; /* as a launcher says */
   for (int i = 0; i < LAUNCHES && !is_one; i++) {
-    const int count = number_of(launches[i].size);
+    const int count = number_in_environment(launches[i].size);
     is_one = count == 1;
     if (count <= 1) continue;
     refuse_several(out, launches[i].size, launches[i].rank, launches[i].why);
@@ -108,11 +108,11 @@ void alone_look(alone_finding *out) {
   }
   look_at_pmix(out, is_one);
   /* torchrun says both; the first alone may be left from something else, where a launcher says that this is one. */
-  if (out->message[0] == '\0' && number_of(TORCH) > 1 && (!is_one || is_set(TORCH_RANK)))
+  if (out->message[0] == '\0' && number_in_environment(TORCH) > 1 && (!is_one || is_set(TORCH_RANK)))
     refuse_several(out, TORCH, TORCH_RANK, NULL);
 }
 
-int alone_check(const alone_finding *looked) {
+int alone_check(const struct alone_finding *looked) {
   if (looked->message[0] == '\0') return SHARDRT_OK;
   if (looked->waits) nanosleep(&(struct timespec){.tv_sec = HEAD_START}, NULL);
   return error_set(SHARDRT_ECOMM, "%s", looked->is_quiet ? "" : looked->message);
@@ -128,8 +128,8 @@ static bool is_step(void) {
 
 const char *alone_notice(void) {
   static char line[256];
-  const char *name = number_of("SLURM_NTASKS") >= 0 ? "SLURM_NTASKS" : "SLURM_JOB_NUM_NODES";
-  const int count = number_of(name);
+  const char *name = number_in_environment("SLURM_NTASKS") >= 0 ? "SLURM_NTASKS" : "SLURM_JOB_NUM_NODES";
+  const int count = number_in_environment(name);
   if (!is_set("SLURM_JOB_ID") || count <= 1 || is_step() || alone_has_launcher()) return NULL;
   snprintf(line, sizeof line,
            "this is one process, though %s is %d; srun --mpi=pmix shardrt recipe.lua, mpirun shardrt recipe.lua or "

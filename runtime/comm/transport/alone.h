@@ -11,19 +11,19 @@ bool alone_has_launcher(void);
 bool alone_has_pmix_server(void);
 
 /* Why this process must not be alone. */
-typedef struct alone_finding {
+struct alone_finding {
   char message[512]; /* names the variable that says so and the command that works; "": it may be alone */
   bool waits;        /* process 0 says it first, whereupon most launchers end all */
   bool is_quiet;     /* process 0 alone says it: srun lets the others live, and shows what they say */
-} alone_finding;
+};
 
 /* Looks at the environment: before MPI does, which changes it. */
-void alone_look(alone_finding *out);
+void alone_look(struct alone_finding *out);
 
 /* For a process that no transport joined to others. ECOMM: a launcher started several. One that waits returns only when
  * process 0's message is surely out, as a launcher may end all with the first that ends; one that is quiet leaves an
  * empty message. */
-int alone_check(const alone_finding *looked);
+int alone_check(const struct alone_finding *looked);
 
 /* One line, static, for a process that nobody launched, in a batch job's allocation for several: what would use that.
  * NULL: there is nothing to say. */

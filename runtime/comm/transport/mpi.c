@@ -21,17 +21,17 @@
 
 enum { NOTES_UNDER_WAY = 4, NOTE_TAG = 1 };
 
-typedef struct mpi_peer {
+struct mpi_peer {
   MPI_Request requests[NOTES_UNDER_WAY];
-  comm_note notes[NOTES_UNDER_WAY];
-} mpi_peer;
+  struct comm_note notes[NOTES_UNDER_WAY];
+};
 
-struct comm_link {
+struct comm_endpoint {
   MPI_Comm work, messages, notes;
   MPI_Request request; /* of the gathering under way */
   MPI_Datatype type;   /* what it receives, or MPI_DATATYPE_NULL */
   int count;
-  mpi_peer *peers;
+  struct mpi_peer *peers;
   int32_t *sent;    /* notes, to each process */
   int32_t received; /* notes, from all */
   /* By request. */
@@ -41,8 +41,8 @@ struct comm_link {
 
 /* Of the process: MPI begins and ends once in it, whatever jobs there are meanwhile. */
 static struct {
-  int links;    /* that are open */
-  bool is_lost; /* one was abandoned: MPI's end would wait for what nobody does */
+  int endpoints; /* that are open */
+  bool is_lost;  /* one was abandoned: MPI's end would wait for what nobody does */
 } process;
 
 static int mpi_error(const char *doing, int code) {
@@ -72,36 +72,36 @@ static int mpi_count_here(int *here) {
   return code;
 }
 
-static int mpi_join(comm_link *link, comm_place *place) {
+static int mpi_join(struct comm_endpoint *endpoint, struct comm_place *place) {
   int rank, size, here = 1;
   int code = MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   if (code == MPI_SUCCESS) code = MPI_Comm_size(MPI_COMM_WORLD, &size);
-  if (code == MPI_SUCCESS) code = MPI_Comm_dup(MPI_COMM_WORLD, &link->work);
-  if (code == MPI_SUCCESS) code = MPI_Comm_dup(MPI_COMM_WORLD, &link->messages);
-  if (code == MPI_SUCCESS) code = MPI_Comm_dup(MPI_COMM_WORLD, &link->notes);
+  if (code == MPI_SUCCESS) code = MPI_Comm_dup(MPI_COMM_WORLD, &endpoint->work);
+  if (code == MPI_SUCCESS) code = MPI_Comm_dup(MPI_COMM_WORLD, &endpoint->messages);
+  if (code == MPI_SUCCESS) code = MPI_Comm_dup(MPI_COMM_WORLD, &endpoint->notes);
   if (code == MPI_SUCCESS) code = mpi_count_here(&here);
   if (code != MPI_SUCCESS) return mpi_error("joining the job", code);
-  MPI_Comm_set_errhandler(link->work, MPI_ERRORS_RETURN);
-  MPI_Comm_set_errhandler(link->messages, MPI_ERRORS_RETURN);
-  MPI_Comm_set_errhandler(link->notes, MPI_ERRORS_RETURN);
-  for (int i = 0; i < COMM_REQUESTS; i++) link->under_way[i] = MPI_REQUEST_NULL;
-  link->count = size;
-  *place =
-      (comm_place){.index = rank, .count = size, .here = here, .is_bound_by_default = openmpi_is_bound_by_default()};
+  MPI_Comm_set_errhandler(endpoint->work, MPI_ERRORS_RETURN);
+  MPI_Comm_set_errhandler(endpoint->messages, MPI_ERRORS_RETURN);
+  MPI_Comm_set_errhandler(endpoint->notes, MPI_ERRORS_RETURN);
+  for (int i = 0; i < COMM_REQUESTS; i++) endpoint->under_way[i] = MPI_REQUEST_NULL;
+  endpoint->count = size;
+  *place = (struct comm_place){
+      .index = rank, .count = size, .here = here, .is_bound_by_default = openmpi_is_bound_by_default()};
   return SHARDRT_OK;
 }
 
-static int mpi_without_notes(comm_link *link) {
-  alloc_free(link->peers);
-  alloc_free(link->sent);
-  link->peers = NULL;
-  link->sent = NULL;
+static int mpi_without_notes(struct comm_endpoint *endpoint) {
+  alloc_free(endpoint->peers);
+  alloc_free(endpoint->sent);
+  endpoint->peers = NULL;
+  endpoint->sent = NULL;
   return ALLOC_FAILED;
 }
 
 /* At the end of the program, where this process began MPI. */
 static void mpi_end(void) {
-  if (process.links == 0 && !process.is_lost) MPI_Finalize();
+  if (process.endpoints == 0 && !process.is_lost) MPI_Finalize();
 }
 
 /* Begins MPI, unless that was done in this process. */
@@ -125,94 +125,96 @@ static int mpi_begin(void) {
   return error_set(SHARDRT_ECOMM, "this MPI cannot be used by a program with threads (MPI_THREAD_FUNNELED)");
 }
 
-static int mpi_fill(comm_link *link, comm_place *place) {
-  int code = mpi_join(link, place);
+static int mpi_fill(struct comm_endpoint *endpoint, struct comm_place *place) {
+  int code = mpi_join(endpoint, place);
   if (code < 0) return code;
-  size_t count = (size_t)link->count;
-  link->peers = alloc_array(count, sizeof *link->peers);
-  link->sent = alloc_zeros(count, sizeof *link->sent);
-  if (link->peers == NULL || link->sent == NULL) return mpi_without_notes(link);
+  size_t count = (size_t)endpoint->count;
+  endpoint->peers = alloc_array(count, sizeof *endpoint->peers);
+  endpoint->sent = alloc_zeros(count, sizeof *endpoint->sent);
+  if (endpoint->peers == NULL || endpoint->sent == NULL) return mpi_without_notes(endpoint);
   for (size_t p = 0; p < count; p++)
-    for (int i = 0; i < NOTES_UNDER_WAY; i++) link->peers[p].requests[i] = MPI_REQUEST_NULL;
+    for (int i = 0; i < NOTES_UNDER_WAY; i++) endpoint->peers[p].requests[i] = MPI_REQUEST_NULL;
   return SHARDRT_OK;
 }
 
-static int mpi_open(comm_place *place, comm_link **out) {
+static int mpi_open(struct comm_place *place, struct comm_endpoint **out) {
   int code = mpi_begin();
   if (code < 0) return code;
-  comm_link *made = alloc_zeros(1, sizeof *made);
+  struct comm_endpoint *made = alloc_zeros(1, sizeof *made);
   if (made == NULL) return ALLOC_FAILED;
-  *made = (comm_link){.request = MPI_REQUEST_NULL, .type = MPI_DATATYPE_NULL};
+  *made = (struct comm_endpoint){.request = MPI_REQUEST_NULL, .type = MPI_DATATYPE_NULL};
   code = mpi_fill(made, place);
   if (code < 0) { /* its communicators stay: to free them takes all processes */
     process.is_lost = true;
     alloc_free(made);
     return code;
   }
-  process.links++;
+  process.endpoints++;
   *out = made;
   return SHARDRT_OK;
 }
 
 /* `bytes` bytes that stand `stride` bytes apart, so that no count or place grows with the whole. */
-static int mpi_piece_type(comm_link *link, size_t bytes, size_t stride) {
+static int mpi_piece_type(struct comm_endpoint *endpoint, size_t bytes, size_t stride) {
   MPI_Datatype piece;
   int code = MPI_Type_contiguous((int)bytes, MPI_BYTE, &piece);
   if (code != MPI_SUCCESS) return code;
-  code = MPI_Type_create_resized(piece, 0, (MPI_Aint)stride, &link->type);
+  code = MPI_Type_create_resized(piece, 0, (MPI_Aint)stride, &endpoint->type);
   MPI_Type_free(&piece);
-  return code == MPI_SUCCESS ? MPI_Type_commit(&link->type) : code;
+  return code == MPI_SUCCESS ? MPI_Type_commit(&endpoint->type) : code;
 }
 
-static int mpi_gather(comm_link *link, const void *mine, size_t bytes, void *all, size_t stride) {
-  assert(link->request == MPI_REQUEST_NULL && bytes <= COMM_PIECE && stride >= bytes);
+static int mpi_gather(struct comm_endpoint *endpoint, const void *mine, size_t bytes, void *all, size_t stride) {
+  assert(endpoint->request == MPI_REQUEST_NULL && bytes <= COMM_PIECE && stride >= bytes);
   int code;
   if (stride == bytes) {
-    code = MPI_Iallgather(mine, (int)bytes, MPI_BYTE, all, (int)bytes, MPI_BYTE, link->work, &link->request);
+    code = MPI_Iallgather(mine, (int)bytes, MPI_BYTE, all, (int)bytes, MPI_BYTE, endpoint->work, &endpoint->request);
   } else {
-    code = mpi_piece_type(link, bytes, stride);
+    code = mpi_piece_type(endpoint, bytes, stride);
     if (code == MPI_SUCCESS)
-      code = MPI_Iallgather(mine, (int)bytes, MPI_BYTE, all, 1, link->type, link->work, &link->request);
+      code = MPI_Iallgather(mine, (int)bytes, MPI_BYTE, all, 1, endpoint->type, endpoint->work, &endpoint->request);
   }
   return code == MPI_SUCCESS ? SHARDRT_OK : mpi_error("gathering", code);
 }
 
-static int mpi_test(comm_link *link, bool *done) {
+static int mpi_test(struct comm_endpoint *endpoint, bool *done) {
   int flag = 0;
-  int code = MPI_Test(&link->request, &flag, MPI_STATUS_IGNORE);
+  int code = MPI_Test(&endpoint->request, &flag, MPI_STATUS_IGNORE);
   if (code != MPI_SUCCESS) return mpi_error("gathering", code);
-  if (flag && link->type != MPI_DATATYPE_NULL) MPI_Type_free(&link->type);
+  if (flag && endpoint->type != MPI_DATATYPE_NULL) MPI_Type_free(&endpoint->type);
   *done = flag != 0;
   return SHARDRT_OK;
 }
 
 /* A synchronous send: one that MPI could keep for the receiver would let a quick sender fill the receiver's memory. */
-static int mpi_isend(comm_link *link, int32_t request, int32_t to, int32_t tag, const void *data, size_t bytes) {
+static int mpi_isend(struct comm_endpoint *endpoint, int32_t request, int32_t to, int32_t tag, const void *data,
+                     size_t bytes) {
   assert(request >= 0 && request < COMM_REQUESTS && bytes > 0 && bytes <= COMM_PIECE);
-  assert(link->under_way[request] == MPI_REQUEST_NULL);
-  link->expected[request] = 0;
-  int code = MPI_Issend(data, (int)bytes, MPI_BYTE, to, tag, link->messages, &link->under_way[request]);
+  assert(endpoint->under_way[request] == MPI_REQUEST_NULL);
+  endpoint->expected[request] = 0;
+  int code = MPI_Issend(data, (int)bytes, MPI_BYTE, to, tag, endpoint->messages, &endpoint->under_way[request]);
   return code == MPI_SUCCESS ? SHARDRT_OK : mpi_error("sending", code);
 }
 
-static int mpi_irecv(comm_link *link, int32_t request, int32_t from, int32_t tag, void *data, size_t bytes) {
+static int mpi_irecv(struct comm_endpoint *endpoint, int32_t request, int32_t from, int32_t tag, void *data,
+                     size_t bytes) {
   assert(request >= 0 && request < COMM_REQUESTS && bytes > 0 && bytes <= COMM_PIECE);
-  assert(link->under_way[request] == MPI_REQUEST_NULL);
-  link->expected[request] = bytes;
-  int code = MPI_Irecv(data, (int)bytes, MPI_BYTE, from, tag, link->messages, &link->under_way[request]);
+  assert(endpoint->under_way[request] == MPI_REQUEST_NULL);
+  endpoint->expected[request] = bytes;
+  int code = MPI_Irecv(data, (int)bytes, MPI_BYTE, from, tag, endpoint->messages, &endpoint->under_way[request]);
   return code == MPI_SUCCESS ? SHARDRT_OK : mpi_error("receiving", code);
 }
 
-static int mpi_testsome(comm_link *link, int32_t *requests, int32_t *count) {
+static int mpi_testsome(struct comm_endpoint *endpoint, int32_t *requests, int32_t *count) {
   MPI_Status statuses[COMM_REQUESTS];
   int ended[COMM_REQUESTS], n = 0;
-  int code = MPI_Testsome(COMM_REQUESTS, link->under_way, &n, ended, statuses);
+  int code = MPI_Testsome(COMM_REQUESTS, endpoint->under_way, &n, ended, statuses);
   *count = n == MPI_UNDEFINED ? 0 : n; /* none is under way */
   for (int i = 0; i < *count; i++) {
     if (code == MPI_ERR_IN_STATUS && statuses[i].MPI_ERROR != MPI_SUCCESS)
       return mpi_error("a message", statuses[i].MPI_ERROR);
     int bytes = 0;
-    size_t expected = link->expected[ended[i]];
+    size_t expected = endpoint->expected[ended[i]];
     if (expected != 0) MPI_Get_count(&statuses[i], MPI_BYTE, &bytes);
     if ((size_t)bytes != expected)
       return error_set(SHARDRT_ECOMM, "a message from process %d has %d bytes where %zu were expected",
@@ -222,35 +224,35 @@ static int mpi_testsome(comm_link *link, int32_t *requests, int32_t *count) {
   return code == MPI_SUCCESS ? SHARDRT_OK : mpi_error("messages", code);
 }
 
-static void mpi_send_note(comm_link *link, int32_t to, const comm_note *note) {
-  if (link->peers == NULL) return;
-  mpi_peer *peer = &link->peers[to];
+static void mpi_send_note(struct comm_endpoint *endpoint, int32_t to, const struct comm_note *note) {
+  if (endpoint->peers == NULL) return;
+  struct mpi_peer *peer = &endpoint->peers[to];
   for (int i = 0; i < NOTES_UNDER_WAY; i++) {
     int sent = 0;
     if (MPI_Test(&peer->requests[i], &sent, MPI_STATUS_IGNORE) != MPI_SUCCESS || !sent) continue;
     peer->notes[i] = *note;
-    if (MPI_Isend(&peer->notes[i], (int)sizeof *note, MPI_BYTE, to, NOTE_TAG, link->notes, &peer->requests[i]) ==
+    if (MPI_Isend(&peer->notes[i], (int)sizeof *note, MPI_BYTE, to, NOTE_TAG, endpoint->notes, &peer->requests[i]) ==
         MPI_SUCCESS)
-      link->sent[to]++;
+      endpoint->sent[to]++;
     return;
   }
 }
 
-static bool mpi_receive_note(comm_link *link, int32_t *from, comm_note *note) {
+static bool mpi_receive_note(struct comm_endpoint *endpoint, int32_t *from, struct comm_note *note) {
   int there = 0;
   MPI_Status status;
-  if (link->peers == NULL) return false;
-  if (MPI_Iprobe(MPI_ANY_SOURCE, NOTE_TAG, link->notes, &there, &status) != MPI_SUCCESS || !there) return false;
+  if (endpoint->peers == NULL) return false;
+  if (MPI_Iprobe(MPI_ANY_SOURCE, NOTE_TAG, endpoint->notes, &there, &status) != MPI_SUCCESS || !there) return false;
   *from = status.MPI_SOURCE;
-  if (MPI_Recv(note, (int)sizeof *note, MPI_BYTE, status.MPI_SOURCE, NOTE_TAG, link->notes, MPI_STATUS_IGNORE) !=
+  if (MPI_Recv(note, (int)sizeof *note, MPI_BYTE, status.MPI_SOURCE, NOTE_TAG, endpoint->notes, MPI_STATUS_IGNORE) !=
       MPI_SUCCESS)
     return false;
-  link->received++;
+  endpoint->received++;
   return true;
 }
 
-static __attribute__((noreturn)) void mpi_kill(comm_link *link, int status) {
-  (void)link;
+static __attribute__((noreturn)) void mpi_kill(struct comm_endpoint *endpoint, int status) {
+  (void)endpoint;
   launcher_end();
   openmpi_end_quietly(status);
   MPI_Abort(MPI_COMM_WORLD, status);
@@ -259,40 +261,40 @@ static __attribute__((noreturn)) void mpi_kill(comm_link *link, int status) {
 
 /* Takes the notes that are still on their way here, and waits for those that left: MPI must not end with any. Every
  * process is about to close, and sends none any more. */
-static int mpi_receive_last_notes(comm_link *link) {
+static int mpi_receive_last_notes(struct comm_endpoint *endpoint) {
   int32_t expected = 0, from;
-  comm_note note;
-  int code = MPI_Reduce_scatter_block(link->sent, &expected, 1, MPI_INT32_T, MPI_SUM, link->work);
-  while (code == MPI_SUCCESS && link->received < expected)
-    if (!mpi_receive_note(link, &from, &note)) sched_yield();
-  for (int p = 0; p < link->count; p++)
+  struct comm_note note;
+  int code = MPI_Reduce_scatter_block(endpoint->sent, &expected, 1, MPI_INT32_T, MPI_SUM, endpoint->work);
+  while (code == MPI_SUCCESS && endpoint->received < expected)
+    if (!mpi_receive_note(endpoint, &from, &note)) sched_yield();
+  for (int p = 0; p < endpoint->count; p++)
     for (int gone = 0; code == MPI_SUCCESS && !gone;)
-      code = MPI_Testall(NOTES_UNDER_WAY, link->peers[p].requests, &gone, MPI_STATUSES_IGNORE);
+      code = MPI_Testall(NOTES_UNDER_WAY, endpoint->peers[p].requests, &gone, MPI_STATUSES_IGNORE);
   return code;
 }
 
-static int mpi_close(comm_link *link) {
-  MPI_Comm *all[] = {&link->work, &link->messages, &link->notes};
-  int code = link->count > 1 ? mpi_receive_last_notes(link) : MPI_SUCCESS;
+static int mpi_close(struct comm_endpoint *endpoint) {
+  MPI_Comm *all[] = {&endpoint->work, &endpoint->messages, &endpoint->notes};
+  int code = endpoint->count > 1 ? mpi_receive_last_notes(endpoint) : MPI_SUCCESS;
   for (size_t i = 0; code == MPI_SUCCESS && i < sizeof all / sizeof *all; i++) code = MPI_Comm_free(all[i]);
-  process.links--;
+  process.endpoints--;
   if (code != MPI_SUCCESS) {
     process.is_lost = true; /* the notes, too: MPI may still use them */
     return mpi_error("leaving the job", code);
   }
-  alloc_free(link->peers);
-  alloc_free(link->sent);
-  alloc_free(link);
+  alloc_free(endpoint->peers);
+  alloc_free(endpoint->sent);
+  alloc_free(endpoint);
   return SHARDRT_OK;
 }
 
-static void mpi_abandon(comm_link *link) {
-  (void)link; /* MPI may still use what it has */
-  process.links--;
+static void mpi_abandon(struct comm_endpoint *endpoint) {
+  (void)endpoint; /* MPI may still use what it has */
+  process.endpoints--;
   process.is_lost = true;
 }
 
-const comm_transport comm_mpi = {
+const struct comm_transport comm_mpi = {
     .name = "mpi",
     .is_reachable = mpi_is_reachable,
     .open = mpi_open,

@@ -51,53 +51,54 @@ static struct {
 } nccl;
 
 /* A GPU of this process. */
-typedef struct nccl_link {
+struct nccl_link {
   int32_t device; /* the first that is it */
   int gpu;        /* CUDA's number */
   int32_t rank;
   ncclComm_t comm; /* NULL: not begun, or gone */
   cudaStream_t stream;
   cudaEvent_t event; /* that one stream has come to where another one waits for it; recorded again and again */
-} nccl_link;
+};
 
 /* Those of this process. */
-typedef struct nccl_group {
+struct nccl_group {
   int32_t count;
-  nccl_link links[];
-} nccl_group;
+  struct nccl_link links[];
+};
 
 static struct {
-  nccl_group *group; /* NULL: not joined */
-  int32_t ranks;     /* of the job */
-  bool broken;       /* a call failed, or all was aborted: nothing can be sent anymore */
-  const char *what;  /* was started last */
-  int32_t *after;    /* devices whose MAIN goes on after the messages that were started; NULL: none were, or they do */
-  int64_t waiting;   /* how many these are */
-} self;
+  struct nccl_group *group; /* NULL: not joined */
+  int32_t ranks;            /* of the job */
+  bool broken;              /* a call failed, or all was aborted: nothing can be sent anymore */
+  const char *what;         /* was started last */
+  int32_t *after;  /* devices whose MAIN goes on after the messages that were started; NULL: none were, or they do */
+  int64_t waiting; /* how many these are */
+} communicator;
 
 /* ---- failures --------------------------------------------------------------------------------------------------- */
 
 /* What NCCL says about a call; `link` NULL: it concerns no GPU. */
-static int fail_call(ncclResult_t result, const char *call, const nccl_link *link) {
+static int fail_call(ncclResult_t result, const char *call, const struct nccl_link *link) {
   const int code = result == ncclUnhandledCudaError ? SHARDRT_EDEVICE : SHARDRT_ECOMM;
   const char *last = nccl.ncclGetLastError(link == NULL ? NULL : link->comm);
   char words[1024], detail[768] = "", number[64] = "";
   if (last != NULL && last[0] != '\0') snprintf(detail, sizeof detail, " (%s)", last);
-  if (link != NULL) snprintf(number, sizeof number, " (it is number %d of the job's %d GPUs)", link->rank, self.ranks);
+  if (link != NULL)
+    snprintf(number, sizeof number, " (it is number %d of the job's %d GPUs)", link->rank, communicator.ranks);
   snprintf(words, sizeof words, "%s%s%s; NCCL_DEBUG=INFO has NCCL tell more", nccl.ncclGetErrorString(result), detail,
            number);
-  self.broken = true;
-  if (link != NULL) return cuda_failed(code, call, words, self.what, link->device);
-  return error_set(code, "%s: %s failed: %s", self.what, call, words);
+  communicator.broken = true;
+  if (link != NULL) return cuda_failed(code, call, words, communicator.what, link->device);
+  return error_set(code, "%s: %s failed: %s", communicator.what, call, words);
 }
 
-static int check_nccl(ncclResult_t result, const char *call, const nccl_link *link) {
+static int check_nccl(ncclResult_t result, const char *call, const struct nccl_link *link) {
   return result == ncclSuccess || result == ncclInProgress ? SHARDRT_OK : fail_call(result, call, link);
 }
 
-static int check_cuda(cudaError_t problem, const char *call, const nccl_link *link) {
-  const int code = cuda_check(problem, call, self.what, link->device);
-  if (code < 0) self.broken = true;
+static int check_cuda(cudaError_t problem, const char *call, const struct nccl_link *link) {
+  const int code = cuda_check(problem, call, communicator.what, link->device);
+  if (code < 0) communicator.broken = true;
   return code;
 }
 
@@ -109,7 +110,7 @@ static int refuse_broken(void) {
 
 static int check_version(void) {
   int version = 0;
-  self.what = "asking for its version";
+  communicator.what = "asking for its version";
   const int code = check_nccl(nccl.ncclGetVersion(&version), "ncclGetVersion", NULL);
   if (code < 0) return code;
   if (version >= OLDEST) return SHARDRT_OK;
@@ -140,7 +141,7 @@ static int nccl_id(uint8_t id[ACCELERATOR_LINK_ID]) {
   int code = nccl_open();
   if (code < 0) return code;
   ncclUniqueId made;
-  self.what = "making the id of the job's GPUs";
+  communicator.what = "making the id of the job's GPUs";
   code = check_nccl(nccl.ncclGetUniqueId(&made), "ncclGetUniqueId", NULL);
   if (code == SHARDRT_OK) memcpy(id, made.internal, ACCELERATOR_LINK_ID);
   return code;
@@ -148,8 +149,8 @@ static int nccl_id(uint8_t id[ACCELERATOR_LINK_ID]) {
 
 /* ---- joining ---------------------------------------------------------------------------------------------------- */
 
-static int link_begin(nccl_link *link, const ncclUniqueId *id) {
-  int code = cuda_use(self.what, link->device);
+static int link_begin(struct nccl_link *link, const ncclUniqueId *id) {
+  int code = cuda_use(communicator.what, link->device);
   if (code == SHARDRT_OK) code = check_cuda(cudaGetDevice(&link->gpu), "cudaGetDevice", link);
   if (code == SHARDRT_OK)
     code =
@@ -159,7 +160,7 @@ static int link_begin(nccl_link *link, const ncclUniqueId *id) {
   if (code < 0) return code;
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
-  return check_nccl(nccl.ncclCommInitRankConfig(&link->comm, self.ranks, *id, link->rank, &config),
+  return check_nccl(nccl.ncclCommInitRankConfig(&link->comm, communicator.ranks, *id, link->rank, &config),
                     "ncclCommInitRankConfig", link);
 }
 
@@ -167,14 +168,14 @@ static int nccl_join(const uint8_t id[ACCELERATOR_LINK_ID], int32_t ranks, int32
                      const int32_t *own_ranks) {
   int code = nccl_open();
   if (code < 0) return code;
-  if (self.broken) return refuse_broken();
-  nccl_group *group = alloc_zeros(1, sizeof *group + (size_t)own * sizeof *group->links);
+  if (communicator.broken) return refuse_broken();
+  struct nccl_group *group = alloc_zeros(1, sizeof *group + (size_t)own * sizeof *group->links);
   if (group == NULL) return ALLOC_FAILED;
   group->count = own;
-  for (int32_t i = 0; i < own; i++) group->links[i] = (nccl_link){.device = devices[i], .rank = own_ranks[i]};
-  self.group = group;
-  self.ranks = ranks;
-  self.what = "joining the job's GPUs";
+  for (int32_t i = 0; i < own; i++) group->links[i] = (struct nccl_link){.device = devices[i], .rank = own_ranks[i]};
+  communicator.group = group;
+  communicator.ranks = ranks;
+  communicator.what = "joining the job's GPUs";
   ncclUniqueId joined;
   memcpy(joined.internal, id, ACCELERATOR_LINK_ID);
   code = check_nccl(nccl.ncclGroupStart(), "ncclGroupStart", NULL);
@@ -187,24 +188,25 @@ static int nccl_join(const uint8_t id[ACCELERATOR_LINK_ID], int32_t ranks, int32
 /* ---- messages --------------------------------------------------------------------------------------------------- */
 
 /* The link of a device's GPU; NULL with the message set for EDEVICE. */
-static nccl_link *find_link(int32_t device) {
+static struct nccl_link *find_link(int32_t device) {
   int gpu = -1;
-  if (cuda_use(self.what, device) < 0 || cuda_check(cudaGetDevice(&gpu), "cudaGetDevice", self.what, device) < 0)
+  if (cuda_use(communicator.what, device) < 0 ||
+      cuda_check(cudaGetDevice(&gpu), "cudaGetDevice", communicator.what, device) < 0)
     return NULL;
-  for (int32_t i = 0; self.group != NULL && i < self.group->count; i++)
-    if (self.group->links[i].gpu == gpu) return &self.group->links[i];
+  for (int32_t i = 0; communicator.group != NULL && i < communicator.group->count; i++)
+    if (communicator.group->links[i].gpu == gpu) return &communicator.group->links[i];
   error_set(SHARDRT_EDEVICE, "the GPU of device %d has not joined those of the job", cuda_id(device));
   return NULL;
 }
 
 static bool is_listed(int32_t device) {
-  for (int64_t i = self.waiting; i-- > 0;)
-    if (self.after[i] == device) return true;
+  for (int64_t i = communicator.waiting; i-- > 0;)
+    if (communicator.after[i] == device) return true;
   return false;
 }
 
 /* The link goes on after what the device's MAIN has now. */
-static int link_follow(const nccl_link *link, int32_t device) {
+static int link_follow(const struct nccl_link *link, int32_t device) {
   int code = check_cuda(cudaEventRecord(link->event, cuda_stream(device, ACCELERATOR_MAIN)), "cudaEventRecord", link);
   if (code == SHARDRT_OK)
     code = check_cuda(cudaStreamWaitEvent(link->stream, link->event, 0), "cudaStreamWaitEvent", link);
@@ -212,7 +214,7 @@ static int link_follow(const nccl_link *link, int32_t device) {
 }
 
 /* The other way around. */
-static int link_lead(const nccl_link *link, int32_t device) {
+static int link_lead(const struct nccl_link *link, int32_t device) {
   int code = check_cuda(cudaEventRecord(link->event, link->stream), "cudaEventRecord", link);
   if (code == SHARDRT_OK)
     code = check_cuda(cudaStreamWaitEvent(cuda_stream(device, ACCELERATOR_MAIN), link->event, 0), "cudaStreamWaitEvent",
@@ -221,22 +223,22 @@ static int link_lead(const nccl_link *link, int32_t device) {
 }
 
 /* Lists the devices that have messages, each once, and has their links follow them. */
-static int gather_devices(int64_t count, const accelerator_message *messages) {
-  self.after = alloc_array((size_t)count, sizeof *self.after);
-  if (self.after == NULL) return ALLOC_FAILED;
-  self.waiting = 0;
+static int gather_devices(int64_t count, const struct accelerator_message *messages) {
+  communicator.after = alloc_array((size_t)count, sizeof *communicator.after);
+  if (communicator.after == NULL) return ALLOC_FAILED;
+  communicator.waiting = 0;
   int code = SHARDRT_OK;
   for (int64_t i = 0; i < count && code == SHARDRT_OK; i++) {
     if (messages[i].bytes == 0 || is_listed(messages[i].device)) continue;
-    const nccl_link *link = find_link(messages[i].device);
+    const struct nccl_link *link = find_link(messages[i].device);
     code = link == NULL ? SHARDRT_EDEVICE : link_follow(link, messages[i].device);
-    self.after[self.waiting++] = messages[i].device;
+    communicator.after[communicator.waiting++] = messages[i].device;
   }
   return code;
 }
 
-static int put_message(const accelerator_message *m) {
-  const nccl_link *link = find_link(m->device);
+static int put_message(const struct accelerator_message *m) {
+  const struct nccl_link *link = find_link(m->device);
   if (link == NULL) return SHARDRT_EDEVICE;
   if (m->outgoing)
     return check_nccl(nccl.ncclSend(m->data, m->bytes, ncclUint8, m->rank, link->comm, link->stream), "ncclSend", link);
@@ -244,19 +246,19 @@ static int put_message(const accelerator_message *m) {
 }
 
 static void forget_devices(void) {
-  alloc_free(self.after);
-  self.after = NULL;
-  self.waiting = 0;
+  alloc_free(communicator.after);
+  communicator.after = NULL;
+  communicator.waiting = 0;
 }
 
 /* Messages of no bytes are left out, by both sides. */
-static int nccl_exchange(int64_t count, const accelerator_message *messages) {
-  if (self.broken) return refuse_broken();
-  if (self.after != NULL)
+static int nccl_exchange(int64_t count, const struct accelerator_message *messages) {
+  if (communicator.broken) return refuse_broken();
+  if (communicator.after != NULL)
     return error_set(SHARDRT_EINVAL, "messages are being put on the way still: `state` says when that is done");
-  self.what = "an exchange between GPUs";
+  communicator.what = "an exchange between GPUs";
   int code = count == 0 ? SHARDRT_OK : gather_devices(count, messages);
-  if (code == SHARDRT_OK && self.waiting > 0) {
+  if (code == SHARDRT_OK && communicator.waiting > 0) {
     code = check_nccl(nccl.ncclGroupStart(), "ncclGroupStart", NULL);
     if (code < 0) return code;
     for (int64_t i = 0; i < count && code == SHARDRT_OK; i++)
@@ -264,16 +266,16 @@ static int nccl_exchange(int64_t count, const accelerator_message *messages) {
     const ncclResult_t ended = nccl.ncclGroupEnd();
     if (code == SHARDRT_OK) code = check_nccl(ended, "ncclGroupEnd", NULL);
   }
-  if (code < 0) self.broken = true; /* the other side waits for what is not sent */
+  if (code < 0) communicator.broken = true; /* the other side waits for what is not sent */
   return code;
 }
 
 /* The group is on the links: MAIN of the devices goes on after it. */
 static int let_devices_go_on(void) {
   int code = SHARDRT_OK;
-  for (int64_t i = 0; i < self.waiting && code == SHARDRT_OK; i++) {
-    const nccl_link *link = find_link(self.after[i]);
-    code = link == NULL ? SHARDRT_EDEVICE : link_lead(link, self.after[i]);
+  for (int64_t i = 0; i < communicator.waiting && code == SHARDRT_OK; i++) {
+    const struct nccl_link *link = find_link(communicator.after[i]);
+    code = link == NULL ? SHARDRT_EDEVICE : link_lead(link, communicator.after[i]);
   }
   forget_devices();
   return code;
@@ -281,10 +283,10 @@ static int let_devices_go_on(void) {
 
 static int nccl_state(bool *done) {
   *done = false;
-  if (self.broken) return refuse_broken();
+  if (communicator.broken) return refuse_broken();
   bool all = true;
-  for (int32_t i = 0; self.group != NULL && i < self.group->count; i++) {
-    const nccl_link *link = &self.group->links[i];
+  for (int32_t i = 0; communicator.group != NULL && i < communicator.group->count; i++) {
+    const struct nccl_link *link = &communicator.group->links[i];
     ncclResult_t said = ncclSuccess;
     int code = check_nccl(nccl.ncclCommGetAsyncError(link->comm, &said), "ncclCommGetAsyncError", link);
     if (code == SHARDRT_OK) code = check_nccl(said, "ncclCommGetAsyncError", link);
@@ -298,19 +300,19 @@ static int nccl_state(bool *done) {
 /* ---- the end ---------------------------------------------------------------------------------------------------- */
 
 /* NCCL goes back to the GPU that the thread has chosen, which would become the first one, be that another process's. */
-static void choose_gpu(const nccl_group *group) {
+static void choose_gpu(const struct nccl_group *group) {
   (void)cuda_use("links between GPUs are ended", group->links[0].device);
 }
 
 static void *abort_all(void *context) {
-  const nccl_group *group = context;
+  const struct nccl_group *group = context;
   choose_gpu(group);
   for (int32_t i = 0; i < group->count; i++)
     if (group->links[i].comm != NULL) nccl.ncclCommAbort(group->links[i].comm);
   return NULL;
 }
 
-static ncclResult_t finish_link(const nccl_link *link) {
+static ncclResult_t finish_link(const struct nccl_link *link) {
   ncclResult_t said = ncclInProgress;
   while (said == ncclInProgress) {
     const ncclResult_t result = nccl.ncclCommGetAsyncError(link->comm, &said);
@@ -322,7 +324,7 @@ static ncclResult_t finish_link(const nccl_link *link) {
 
 /* All are finished before the first is destroyed, which would wait for the others. */
 static void *finish_all(void *context) {
-  const nccl_group *group = context;
+  const struct nccl_group *group = context;
   choose_gpu(group);
   bool failed = false;
   for (int32_t i = 0; i < group->count; i++) {
@@ -335,7 +337,7 @@ static void *finish_all(void *context) {
   return NULL;
 }
 
-static void group_free(nccl_group *group) {
+static void group_free(struct nccl_group *group) {
   for (int32_t i = 0; i < group->count; i++) {
     if (group->links[i].event != NULL) cudaEventDestroy(group->links[i].event);
     if (group->links[i].stream != NULL) cudaStreamDestroy(group->links[i].stream);
@@ -347,8 +349,8 @@ static void group_free(nccl_group *group) {
  * and then so do NCCL's calls (NVIDIA/nccl#549, #1013). What has not ended in time is left to the end of this process.
  */
 static void end_group(void *(*way)(void *)) {
-  nccl_group *group = self.group;
-  self.group = NULL;
+  struct nccl_group *group = communicator.group;
+  communicator.group = NULL;
   forget_devices();
   if (group == NULL) return;
   pthread_t thread;
@@ -365,7 +367,7 @@ static void end_group(void *(*way)(void *)) {
 }
 
 static void nccl_abort(void) {
-  self.broken = true;
+  communicator.broken = true;
   end_group(abort_all);
 }
 
@@ -373,10 +375,10 @@ static void nccl_close(void) {
   bool done = false;
   const bool well = nccl_state(&done) == SHARDRT_OK && done;
   end_group(well ? finish_all : abort_all);
-  self.broken = false;
+  communicator.broken = false;
 }
 
-const accelerator_links nccl_links = {
+const struct accelerator_links nccl_links = {
     .open = nccl_open,
     .id = nccl_id,
     .join = nccl_join,

@@ -10,64 +10,66 @@ static bool solo_is_reachable(void) {
   return true;
 }
 
-static int solo_open(comm_place *place, comm_link **link) {
-  *link = NULL; /* there is nothing to know */
-  *place = (comm_place){.index = 0, .count = 1, .here = 1};
+static int solo_open(struct comm_place *place, struct comm_endpoint **endpoint) {
+  *endpoint = NULL; /* there is nothing to know */
+  *place = (struct comm_place){.index = 0, .count = 1, .here = 1};
   return SHARDRT_OK;
 }
 
-static int solo_gather(comm_link *link, const void *mine, size_t bytes, void *all, size_t stride) {
-  (void)link, (void)stride;
+static int solo_gather(struct comm_endpoint *endpoint, const void *mine, size_t bytes, void *all, size_t stride) {
+  (void)endpoint, (void)stride;
   if (bytes > 0) memcpy(all, mine, bytes);
   return SHARDRT_OK;
 }
 
-static int solo_test(comm_link *link, bool *done) {
-  (void)link;
+static int solo_test(struct comm_endpoint *endpoint, bool *done) {
+  (void)endpoint;
   *done = true;
   return SHARDRT_OK;
 }
 
-static int solo_isend(comm_link *link, int32_t request, int32_t to, int32_t tag, const void *data, size_t bytes) {
-  (void)link, (void)request, (void)tag, (void)data, (void)bytes;
+static int solo_isend(struct comm_endpoint *endpoint, int32_t request, int32_t to, int32_t tag, const void *data,
+                      size_t bytes) {
+  (void)endpoint, (void)request, (void)tag, (void)data, (void)bytes;
   return error_set(SHARDRT_ECOMM, "a message to process %d, but this process is alone", to);
 }
 
-static int solo_irecv(comm_link *link, int32_t request, int32_t from, int32_t tag, void *data, size_t bytes) {
-  (void)link, (void)request, (void)tag, (void)data, (void)bytes;
+static int solo_irecv(struct comm_endpoint *endpoint, int32_t request, int32_t from, int32_t tag, void *data,
+                      size_t bytes) {
+  (void)endpoint, (void)request, (void)tag, (void)data, (void)bytes;
   return error_set(SHARDRT_ECOMM, "a message from process %d, but this process is alone", from);
 }
 
-static int solo_testsome(comm_link *link, int32_t *requests, int32_t *count) {
-  (void)link, (void)requests;
+static int solo_testsome(struct comm_endpoint *endpoint, int32_t *requests, int32_t *count) {
+  (void)endpoint, (void)requests;
   *count = 0;
   return SHARDRT_OK;
 }
 
-static void solo_send_note(comm_link *link, int32_t to, const comm_note *note) {
-  (void)link, (void)to, (void)note;
+static void solo_send_note(struct comm_endpoint *endpoint, int32_t to, const struct comm_note *note) {
+  (void)endpoint, (void)to, (void)note;
 }
 
-static bool solo_receive_note(comm_link *link, int32_t *from, comm_note *note) {
-  (void)link, (void)from, (void)note;
+static bool solo_receive_note(struct comm_endpoint *endpoint, int32_t *from, struct comm_note *note) {
+  (void)endpoint, (void)from, (void)note;
   return false;
 }
 
-static __attribute__((noreturn)) void solo_kill(comm_link *link, int status) {
-  (void)link;
+static __attribute__((noreturn)) void solo_kill(struct comm_endpoint *endpoint, int status) {
+  (void)endpoint;
   _exit(status); /* threads of a loader may be at work on what exit() would take down */
 }
 
-static int solo_close(comm_link *link) {
-  (void)link;
+static int solo_close(struct comm_endpoint *endpoint) {
+  (void)endpoint;
   return SHARDRT_OK;
 }
 
-static void solo_abandon(comm_link *link) {
-  (void)link;
+static void solo_abandon(struct comm_endpoint *endpoint) {
+  (void)endpoint;
 }
 
-const comm_transport comm_solo = {
+const struct comm_transport comm_solo = {
     .name = "solo",
     .is_reachable = solo_is_reachable,
     .open = solo_open,

@@ -172,7 +172,7 @@ static int sum_counts(const char *what, int32_t device, Number *counts, size_t n
 }
 
 template <class Number>
-static int sort_all(const char *what, int32_t device, const accelerator_taking *taking, const void *indices,
+static int sort_all(const char *what, int32_t device, const struct accelerator_taking *taking, const void *indices,
                     struct buckets<Number> *out) {
   const size_t count = (size_t)taking->count, bits = bits_of(taking->size), passes = (bits + BITS - 1) / BITS;
   const size_t blocks = (count - 1) / SHARE + 1, counts = blocks > 1 ? DIGITS * blocks : 0;
@@ -211,12 +211,12 @@ static int sort_all(const char *what, int32_t device, const accelerator_taking *
   return code;
 }
 
-int buckets_make(const char *what, int32_t device, const accelerator_taking *taking, const void *indices,
+int buckets_make(const char *what, int32_t device, const struct accelerator_taking *taking, const void *indices,
                  struct buckets<uint32_t> *out) {
   return sort_all(what, device, taking, indices, out);
 }
 
-int buckets_make(const char *what, int32_t device, const accelerator_taking *taking, const void *indices,
+int buckets_make(const char *what, int32_t device, const struct accelerator_taking *taking, const void *indices,
                  struct buckets<uint64_t> *out) {
   return sort_all(what, device, taking, indices, out);
 }

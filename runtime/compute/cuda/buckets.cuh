@@ -15,9 +15,9 @@ template <class Number> struct buckets {
 
 /* Of taking->count >= 1 indices, which are within the axis: puts that on the device's MAIN stream. The memory is
  * given back by cuda_scratch_free(device, scratch, bytes). */
-int buckets_make(const char *what, int32_t device, const accelerator_taking *taking, const void *indices,
+int buckets_make(const char *what, int32_t device, const struct accelerator_taking *taking, const void *indices,
                  struct buckets<uint32_t> *out);
-int buckets_make(const char *what, int32_t device, const accelerator_taking *taking, const void *indices,
+int buckets_make(const char *what, int32_t device, const struct accelerator_taking *taking, const void *indices,
                  struct buckets<uint64_t> *out);
 
 static __device__ __forceinline__ int64_t bucket_index(const void *indices, bool wide, int64_t i) {

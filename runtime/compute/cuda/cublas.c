@@ -37,7 +37,7 @@ struct handle {
 };
 static struct handle *handles;
 
-static int check(cublasStatus_t status, const char *call, const char *what, int32_t device) {
+static int check_cublas(cublasStatus_t status, const char *call, const char *what, int32_t device) {
   if (status == CUBLAS_STATUS_SUCCESS) return SHARDRT_OK;
   char words[256];
   snprintf(words, sizeof words, "%s (%s)", cublas.status_text(status), cublas.status_name(status));
@@ -84,11 +84,12 @@ static int open_library(const char *what) {
 
 /* What a new handle computes with. */
 static int handle_set(const struct handle *self, const char *what) {
-  int code = check(cublas.set_stream(self->handle, cuda_stream(self->device, ACCELERATOR_MAIN)), "cublasSetStream",
-                   what, self->device);
+  int code = check_cublas(cublas.set_stream(self->handle, cuda_stream(self->device, ACCELERATOR_MAIN)),
+                          "cublasSetStream", what, self->device);
   const unsigned mode = (unsigned)CUBLAS_DEFAULT_MATH | (unsigned)CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION;
   if (code == SHARDRT_OK)
-    code = check(cublas.set_math_mode(self->handle, (cublasMath_t)mode), "cublasSetMathMode", what, self->device);
+    code =
+        check_cublas(cublas.set_math_mode(self->handle, (cublasMath_t)mode), "cublasSetMathMode", what, self->device);
   return code;
 }
 
@@ -109,7 +110,7 @@ static int handle_of(const char *what, int32_t device, struct handle **out) {
   *made = (struct handle){.device = device, .next = handles};
   cublasStatus_t status = cublas.create(&made->handle);
   if (lacks_memory(status, what, device)) status = cublas.create(&made->handle);
-  int code = check(status, "cublasCreate", what, device);
+  int code = check_cublas(status, "cublasCreate", what, device);
   if (code < 0) {
     alloc_free(made);
     return code;
@@ -154,7 +155,7 @@ struct multiplication {
 };
 
 /* The leading dimensions, but for those of 1, where neighbours whose matrices lie evenly are one. */
-static void find_runs(struct multiplication *self, const accelerator_product *product) {
+static void find_runs(struct multiplication *self, const struct accelerator_product *product) {
   int64_t out = product->m * product->n;
   self->nruns = 0;
   for (int32_t d = product->nbatch - 1; d >= 0; d--) {
@@ -178,7 +179,7 @@ static void find_runs(struct multiplication *self, const accelerator_product *pr
   memmove(self->runs, self->runs + 1, (size_t)self->nruns * sizeof *self->runs);
 }
 
-static struct multiplication multiplication_of(const accelerator_product *product) {
+static struct multiplication multiplication_of(const struct accelerator_product *product) {
   struct multiplication self = {.m = (int)product->m, .n = (int)product->n, .k = (int)product->k, .add = product->add};
   self.a_as = product->transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N;
   self.b_as = product->transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N;
@@ -215,10 +216,12 @@ static cublasStatus_t call(const struct multiplication *self, const struct run *
                              self->n, run->out, (int)run->count, self->compute, CUBLAS_GEMM_DEFAULT);
 }
 
-static int multiply(const struct multiplication *self, const struct run *run, const char *a, const char *b, char *out) {
+static int multiply_batch(const struct multiplication *self, const struct run *run, const char *a, const char *b,
+                          char *out) {
   cublasStatus_t status = call(self, run, a, b, out);
   if (lacks_memory(status, self->what, self->device)) status = call(self, run, a, b, out);
-  return check(status, run->count == 1 ? "cublasGemmEx" : "cublasGemmStridedBatchedEx", self->what, self->device);
+  return check_cublas(status, run->count == 1 ? "cublasGemmEx" : "cublasGemmStridedBatchedEx", self->what,
+                      self->device);
 }
 
 /* The longest run by calls of as many products as one may have, those around it one by one. */
@@ -248,17 +251,17 @@ static int multiply_all(const struct multiplication *self, const char *a, const 
     for (int64_t first = 0; first < longest.count && code == SHARDRT_OK; first += MOST_BATCHES) {
       struct run part = longest;
       part.count = longest.count - first < MOST_BATCHES ? longest.count - first : MOST_BATCHES;
-      code = multiply(self, &part, a + (size_t)(at_a + first * longest.a) * self->size,
-                      b + (size_t)(at_b + first * longest.b) * self->size,
-                      out + (size_t)(at_out + first * longest.out) * self->out_size);
+      code = multiply_batch(self, &part, a + (size_t)(at_a + first * longest.a) * self->size,
+                            b + (size_t)(at_b + first * longest.b) * self->size,
+                            out + (size_t)(at_out + first * longest.out) * self->out_size);
     }
     if (code < 0) return code;
   }
   return cuda_launched(self->what, self->device);
 }
 
-int cuda_product(const char *what, int32_t device, const accelerator_product *product, const void *a, const void *b,
-                 void *out) {
+int cuda_product(const char *what, int32_t device, const struct accelerator_product *product, const void *a,
+                 const void *b, void *out) {
   if (product->m == 0 || product->n == 0 || product->batches == 0) return SHARDRT_OK;
   if (product->dtype < SHARDRT_FLOAT16) return cuda_wrap(what, device, product, a, b, out);
   int code = cuda_use(what, device);

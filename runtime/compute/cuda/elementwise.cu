@@ -7,8 +7,8 @@
 
 /* While steps are made, they take values by the numbers of the steps that give them, or FUSED_CONSTANT + a number. */
 struct fusing {
-  const accelerator_program *given;
-  const accelerator_operand *operands;
+  const struct accelerator_program *given;
+  const struct accelerator_operand *operands;
   fused_long *out;
   bool needed[SHARDRT_MAX_REGISTERS];
   bool known[SHARDRT_MAX_REGISTERS];
@@ -41,7 +41,7 @@ static void mark_needed(fusing *self) {
 /* ---- operands --------------------------------------------------------------------------------------------------- */
 
 /* Whether four neighbours of the result take four aligned neighbours of it, or one element. */
-static bool takes_fours(const accelerator_operand *operand) {
+static bool takes_fours(const struct accelerator_operand *operand) {
   const int32_t inner = operand->ndim - 1;
   if (inner > 0 && operand->sizes[inner] % LANES_FOUR != 0) return false;
   if (operand->strides[inner] == 0) return inner > 0; /* along a row */
@@ -52,7 +52,7 @@ static bool takes_fours(const accelerator_operand *operand) {
   return true;
 }
 
-static uint16_t add_operand(fused_long *out, const accelerator_operand *operand) {
+static uint16_t add_operand(fused_long *out, const struct accelerator_operand *operand) {
   fused_operand *own = &out->operand[out->operands];
   own->data = operand->data;
   own->dtype = (uint8_t)operand->dtype;
@@ -192,8 +192,8 @@ static void find_single(fusing *self, fused_plan *plan) {
   memcpy(single->dimension, all->dimension, all->dimensions * sizeof *all->dimension);
 }
 
-int cuda_elementwise(const char *what, int32_t device, const accelerator_program *program,
-                     const accelerator_operand *operands, int32_t out_dtype, void *out, int64_t elements) {
+int cuda_elementwise(const char *what, int32_t device, const struct accelerator_program *program,
+                     const struct accelerator_operand *operands, int32_t out_dtype, void *out, int64_t elements) {
   if (elements == 0) return SHARDRT_OK;
   const int code = cuda_use(what, device);
   if (code != SHARDRT_OK) return code;

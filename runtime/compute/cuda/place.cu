@@ -411,7 +411,7 @@ static int run_boxes(const struct placing *self, const struct boxes *boxes) {
   return unit_choose(self, boxes, b >= 0 && boxes->extent[b] < NARROW ? b : -1);
 }
 
-int cuda_place(const char *what, int32_t device, size_t element, const accelerator_place *place, void *to,
+int cuda_place(const char *what, int32_t device, size_t element, const struct accelerator_place *place, void *to,
                const void *from) {
   const int64_t bytes = (int64_t)element;
   struct boxes boxes = {};

@@ -11,7 +11,7 @@ enum { THREADS = 256, BLOCKS_PER_MULTIPROCESSOR = 32 };
 
 /* What is asked for, and what follows from it for all elements. */
 struct made {
-  accelerator_random asked;
+  struct accelerator_random asked;
   uint32_t words;      /* of the older layout */
   uint32_t multiplier; /* of whole numbers */
   bool narrow;         /* 32 bits count the box's elements */
@@ -19,7 +19,7 @@ struct made {
 
 /* The place of a box's element in the whole array. */
 template <class Count>
-static __device__ __forceinline__ int64_t place_in_runs(const accelerator_random &asked, Count element) {
+static __device__ __forceinline__ int64_t place_in_runs(const struct accelerator_random &asked, Count element) {
   Count number = element / (Count)asked.run;
   int64_t at = asked.origin + (int64_t)(element - number * (Count)asked.run);
   for (int32_t d = asked.outer - 1; d > 0; d--) {
@@ -101,7 +101,7 @@ template <class Kind> static int launch(const char *what, int32_t device, const 
   return cuda_launched(what, device);
 }
 
-int cuda_random(const char *what, int32_t device, const accelerator_random *random, void *out) {
+int cuda_random(const char *what, int32_t device, const struct accelerator_random *random, void *out) {
   if (random->elements == 0) return SHARDRT_OK;
   int code = cuda_use(what, device);
   if (code < 0) return code;

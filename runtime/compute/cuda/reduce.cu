@@ -369,7 +369,8 @@ int reduce_place(const reduce_call &call) {
 
 } // namespace
 
-int cuda_reduce(const char *what, int32_t device, const accelerator_reduction *reduction, const void *x, void *out) {
+int cuda_reduce(const char *what, int32_t device, const struct accelerator_reduction *reduction, const void *x,
+                void *out) {
   if (reduction->outer == 0 || reduction->n == 0 || reduction->inner == 0) return SHARDRT_OK;
   reduce_call call = {what, device, reduction->outer, reduction->n, reduction->inner, {}};
   call.data.x = x;

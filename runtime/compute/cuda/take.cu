@@ -22,7 +22,7 @@ enum {
 
 static const int64_t LOOKED_THROUGH = (int64_t)1 << 26; /* or so many times one of them */
 
-static bool is_wide(const accelerator_taking *taking) {
+static bool is_wide(const struct accelerator_taking *taking) {
   return taking->index_dtype == SHARDRT_INT64;
 }
 
@@ -41,7 +41,7 @@ static __global__ void __launch_bounds__(THREADS) find_outside(const void *indic
   }
 }
 
-static int fetch(const char *what, int32_t device, void *to, const void *from, size_t bytes) {
+static int fetch_index(const char *what, int32_t device, void *to, const void *from, size_t bytes) {
   cudaStream_t stream = cuda_stream(device, ACCELERATOR_MAIN);
   int code =
       cuda_check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, stream), "cudaMemcpyAsync", what, device);
@@ -49,7 +49,7 @@ static int fetch(const char *what, int32_t device, void *to, const void *from, s
 }
 
 /* *at: where the first one stands that is outside; all bits set: there is none. */
-static int look_outside(const char *what, int32_t device, const accelerator_taking *taking, const void *indices,
+static int look_outside(const char *what, int32_t device, const struct accelerator_taking *taking, const void *indices,
                         void *first, uint64_t *at) {
   cudaStream_t stream = cuda_stream(device, ACCELERATOR_MAIN);
   int code = cuda_check(cudaMemsetAsync(first, 0xff, sizeof *at, stream), "cudaMemsetAsync", what, device);
@@ -58,10 +58,10 @@ static int look_outside(const char *what, int32_t device, const accelerator_taki
   KERNEL_LAUNCH(find_outside, blocks < most ? blocks : most, THREADS, stream, indices, is_wide(taking), taking->size,
                 taking->count, (unsigned long long *)first);
   code = cuda_launched(what, device);
-  return code < 0 ? code : fetch(what, device, at, first, sizeof *at);
+  return code < 0 ? code : fetch_index(what, device, at, first, sizeof *at);
 }
 
-int cuda_check_indices(const char *what, int32_t device, const accelerator_taking *taking, const void *indices) {
+int cuda_check_indices(const char *what, int32_t device, const struct accelerator_taking *taking, const void *indices) {
   if (taking->count == 0) return SHARDRT_OK;
   int code = cuda_use(what, device);
   void *first;
@@ -74,9 +74,9 @@ int cuda_check_indices(const char *what, int32_t device, const accelerator_takin
   int64_t index = 0;
   int32_t narrow = 0;
   if (is_wide(taking))
-    code = fetch(what, device, &index, (const int64_t *)indices + at, sizeof index);
+    code = fetch_index(what, device, &index, (const int64_t *)indices + at, sizeof index);
   else
-    code = fetch(what, device, &narrow, (const int32_t *)indices + at, sizeof narrow);
+    code = fetch_index(what, device, &narrow, (const int32_t *)indices + at, sizeof narrow);
   if (code < 0) return code;
   return error_set(SHARDRT_EINVAL, "%s: index %" PRId64 " is outside an axis of %" PRId64, what,
                    is_wide(taking) ? index : narrow, taking->size);
@@ -115,8 +115,8 @@ static __global__ void __launch_bounds__(THREADS) take_units(const take_loops<Nu
 }
 
 template <class Unit, class Number>
-static int take_run(const char *what, int32_t device, const accelerator_taking *taking, int64_t units, const void *x,
-                    const void *indices, void *out) {
+static int take_run(const char *what, int32_t device, const struct accelerator_taking *taking, int64_t units,
+                    const void *x, const void *indices, void *out) {
   take_loops<Number> loops = {};
   loops.units = divisor_for<Number>::of(units);
   loops.count = divisor_for<Number>::of(taking->count);
@@ -129,8 +129,8 @@ static int take_run(const char *what, int32_t device, const accelerator_taking *
 }
 
 template <class Unit>
-static int take_in(const char *what, int32_t device, const accelerator_taking *taking, int64_t bytes, const void *x,
-                   const void *indices, void *out) {
+static int take_in(const char *what, int32_t device, const struct accelerator_taking *taking, int64_t bytes,
+                   const void *x, const void *indices, void *out) {
   const int64_t units = bytes / (int64_t)sizeof(Unit);
   if (taking->outer * taking->count * units <= kernel_narrow())
     return take_run<Unit, uint32_t>(what, device, taking, units, x, indices, out);
@@ -142,8 +142,8 @@ static int64_t row_unit(int64_t bytes, const void *a, const void *b) {
   return unit_of((uint64_t)bytes | (uint64_t)(uintptr_t)a | (uint64_t)(uintptr_t)b);
 }
 
-int cuda_take(const char *what, int32_t device, const accelerator_taking *taking, const void *x, const void *indices,
-              void *out) {
+int cuda_take(const char *what, int32_t device, const struct accelerator_taking *taking, const void *x,
+              const void *indices, void *out) {
   if (taking->outer * taking->count * taking->inner == 0) return SHARDRT_OK;
   int code = cuda_use(what, device);
   if (code < 0) return code;
@@ -235,7 +235,7 @@ static __global__ void __launch_bounds__(THREADS)
 struct adding {
   const char *what;
   int32_t device;
-  const accelerator_taking *taking;
+  const struct accelerator_taking *taking;
   const void *dy, *indices;
   void *out;
 };
@@ -275,7 +275,7 @@ template <int32_t D, int V, class Number> static int sort_and_add(const struct a
 }
 
 template <int32_t D, int V> static int add_parts(const struct adding *self) {
-  const accelerator_taking *t = self->taking;
+  const struct accelerator_taking *t = self->taking;
   const int64_t parts = t->inner / V, sums = t->outer * t->size * parts;
   if (t->count > 0 && t->count <= FEW && sums <= LOOKED_THROUGH / t->count) return look_through<D, V>(self);
   const size_t bytes = (size_t)(t->outer * t->size * t->inner) * sizeof(lanes_type<D>);
@@ -292,7 +292,7 @@ template <int32_t D> static int add_all(const struct adding *self) {
   return row_unit(bytes, self->dy, self->out) == UNIT_WIDEST ? add_parts<D, V>(self) : add_parts<D, 1>(self);
 }
 
-int cuda_take_add(const char *what, int32_t device, const accelerator_taking *taking, const void *dy,
+int cuda_take_add(const char *what, int32_t device, const struct accelerator_taking *taking, const void *dy,
                   const void *indices, void *out) {
   if (taking->outer * taking->size * taking->inner == 0) return SHARDRT_OK;
   int code = cuda_use(what, device);

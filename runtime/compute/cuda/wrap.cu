@@ -16,7 +16,7 @@ struct lies {
 };
 
 struct wrapped {
-  accelerator_product product;
+  struct accelerator_product product;
   lies a, b;
   int64_t tiles_m, tiles_n, tiles; /* of one product, and of all */
 };
@@ -24,7 +24,7 @@ struct wrapped {
 /* Elements of an operand from one place on, as far as there are any: zeros beyond. Threads side by side take what lies
  * side by side. */
 template <class T, class Part>
-static __device__ __forceinline__ void load(Part &part, const T *from, lies at, int64_t depth, int64_t side) {
+static __device__ __forceinline__ void load_part(Part &part, const T *from, lies at, int64_t depth, int64_t side) {
   for (int i = (int)threadIdx.x; i < TILE * DEPTH; i += THREADS) {
     const int l = at.depth == 1 ? i % DEPTH : i / TILE, s = at.depth == 1 ? i / DEPTH : i % TILE;
     part[l][s] = l < depth && s < side ? from[l * at.depth + s * at.side] : 0;
@@ -36,7 +36,7 @@ static __global__ void __launch_bounds__(THREADS, 2)
     multiply(wrapped self, const T *all_a, const T *all_b, T *all_out) {
   typedef typename lane<T>::type number;
   __shared__ number part_a[DEPTH][TILE + 1], part_b[DEPTH][TILE + 1];
-  const accelerator_product &product = self.product;
+  const struct accelerator_product &product = self.product;
   const int row = (int)threadIdx.x / STEP, column = (int)threadIdx.x % STEP;
   for (int64_t tile = blockIdx.x; tile < self.tiles; tile += gridDim.x) {
     const int64_t batch = tile / (self.tiles_m * self.tiles_n), within = tile % (self.tiles_m * self.tiles_n);
@@ -52,8 +52,8 @@ static __global__ void __launch_bounds__(THREADS, 2)
     const T *b = all_b + b_at * product.k * product.n + j0 * self.b.side;
     number sums[EACH][EACH] = {};
     for (int64_t l0 = 0; l0 < product.k; l0 += DEPTH) {
-      load(part_a, a + l0 * self.a.depth, self.a, product.k - l0, product.m - i0);
-      load(part_b, b + l0 * self.b.depth, self.b, product.k - l0, product.n - j0);
+      load_part(part_a, a + l0 * self.a.depth, self.a, product.k - l0, product.m - i0);
+      load_part(part_b, b + l0 * self.b.depth, self.b, product.k - l0, product.n - j0);
       __syncthreads();
       for (int l = 0; l < DEPTH; l++)
         for (int r = 0; r < EACH; r++)
@@ -81,7 +81,7 @@ static int launch(const char *what, int32_t device, const wrapped &self, const v
   return cuda_launched(what, device);
 }
 
-int cuda_wrap(const char *what, int32_t device, const accelerator_product *product, const void *a, const void *b,
+int cuda_wrap(const char *what, int32_t device, const struct accelerator_product *product, const void *a, const void *b,
               void *out) {
   int code = cuda_use(what, device);
   if (code < 0) return code;

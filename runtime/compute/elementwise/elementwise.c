@@ -118,7 +118,7 @@ static void block_part_run(struct block_part *part, int64_t first, int64_t stop)
     block_part_tile(part, at, (size_t)(stop - at < tile ? stop - at : tile));
 }
 
-static void run_task(void *context, int64_t number) {
+static void run_elementwise_task(void *context, int64_t number) {
   const struct elementwise *self = context;
   char scratch[PROGRAM_SCRATCH] __attribute__((aligned(64)));
   struct block_part part = {.self = self, .raw = scratch, .slots = scratch + self->program.raw};
@@ -135,10 +135,10 @@ static void run_task(void *context, int64_t number) {
 
 /* ---- on devices with memory of their own ------------------------------------------------------------------------ */
 
-static int run_on_devices(const accelerator *platform, const struct elementwise *self) {
+static int compute_on_devices(const struct accelerator *platform, const struct elementwise *self) {
   const struct program *program = &self->program;
-  const accelerator_program given = {program->steps, program->nsteps, program->nin, program->dtype};
-  accelerator_operand operands[SHARDRT_MAX_REGISTERS];
+  const struct accelerator_program given = {program->steps, program->nsteps, program->nin, program->dtype};
+  struct accelerator_operand operands[SHARDRT_MAX_REGISTERS];
   for (int32_t k = 0; k < program->nin; k++) {
     const struct operand *operand = &self->operands[k];
     operands[k].dtype = operand->dtype;
@@ -195,11 +195,11 @@ int shardrt_elementwise(const shardrt_step *steps, int32_t nsteps, int32_t compu
     code = unique_blocks_begin("elementwise", nin, (const shardrt_array *const *)in, out, &self.blocks);
   if (code != SHARDRT_OK) return code;
   set_tasks(&self);
-  const accelerator *platform = accelerator_get();
+  const struct accelerator *platform = accelerator_get();
   if (platform != NULL)
-    code = run_on_devices(platform, &self);
+    code = compute_on_devices(platform, &self);
   else if (self.total > 0)
-    work_spread(run_task, &self, (self.total + self.task - 1) / self.task);
+    work_spread(run_elementwise_task, &self, (self.total + self.task - 1) / self.task);
   unique_blocks_end(&self.blocks);
   return code;
 }

@@ -38,7 +38,7 @@ static void count_task(void *context, int64_t number) {
   }
 }
 
-static int run_on_devices(const accelerator *platform, const struct counting *self) {
+static int count_on_devices(const struct accelerator *platform, const struct counting *self) {
   int code = SHARDRT_OK;
   for (int64_t block = 0; block < self->blocks->count && code == SHARDRT_OK; block++) {
     const int64_t begin = shardrt_array_shard(self->out, self->blocks->shards[block])->box.start[self->axis];
@@ -64,9 +64,9 @@ int shardrt_iota(double start, double step, int32_t axis, shardrt_array *out) {
   self.elements = work_shard_elements(out);
   for (int32_t d = axis + 1; d < ndim; d++) self.inner *= shape[d];
   self.tasks = (self.elements - 1) / WORTH + 1;
-  const accelerator *platform = accelerator_get();
+  const struct accelerator *platform = accelerator_get();
   if (self.elements > 0 && platform != NULL)
-    code = run_on_devices(platform, &self);
+    code = count_on_devices(platform, &self);
   else if (self.elements > 0)
     work_spread(count_task, &self, blocks.count * self.tasks);
   unique_blocks_end(&blocks);

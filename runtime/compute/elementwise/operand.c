@@ -69,7 +69,7 @@ bool operand_is_plain(const struct operand *operand) {
       for (int64_t i = 0; i < n; i++) target[i] = source[i];                                                           \
   } while (0)
 
-static void copy_run(size_t size, const void *restrict from, void *restrict to, int64_t n, bool same) {
+static void copy_operand_run(size_t size, const void *restrict from, void *restrict to, int64_t n, bool same) {
   switch (size) {
   case 1:
     COPY_RUN(simd_1);
@@ -99,8 +99,8 @@ const void *operand_gather(const struct operand *operand, const void *shard, int
     return (const char *)shard + (size_t)offset * size;
   for (int64_t done = 0; done < n;) {
     const int64_t rest = operand->sizes[inner] - at[inner], run = n - done < rest ? n - done : rest;
-    copy_run(size, (const char *)shard + (size_t)offset * size, (char *)room + (size_t)done * size, run,
-             operand->strides[inner] == 0);
+    copy_operand_run(size, (const char *)shard + (size_t)offset * size, (char *)room + (size_t)done * size, run,
+                     operand->strides[inner] == 0);
     done += run;
     /* On to the next run: `at` counts up, with carries. */
     offset -= at[inner] * operand->strides[inner];

@@ -86,7 +86,7 @@ struct vector {
 
 /* Zeros first, so that OpenBLAS adds to what is a number: some of its versions multiply by a beta of 0 what the memory
  * held before, and leave NaNs there. */
-static void clear(bool wide, int32_t n, void *out, int32_t step) {
+static void clear_vector(bool wide, int32_t n, void *out, int32_t step) {
   const size_t bytes = wide ? sizeof(double) : sizeof(float);
   if (step == 1) memset(out, 0, (size_t)n * bytes);
   for (int32_t i = 0; i < n && step != 1; i++) memset((char *)out + (size_t)i * (size_t)step * bytes, 0, bytes);
@@ -94,7 +94,7 @@ static void clear(bool wide, int32_t n, void *out, int32_t step) {
 
 static void multiply_vector(bool wide, bool add, const struct vector *v, void *out) {
   const int as = v->transposed ? TRANSPOSED : AS_IS, rows = v->rows, columns = v->columns;
-  if (!add) clear(wide, v->transposed ? columns : rows, out, v->out_step);
+  if (!add) clear_vector(wide, v->transposed ? columns : rows, out, v->out_step);
   if (wide)
     blas.dgemv(ROW_MAJOR, as, rows, columns, 1, v->matrix.data, v->matrix.pitch, v->data, v->step, 1, out, v->out_step);
   else

@@ -193,7 +193,7 @@ static void side_end(struct side *side) {
 
 /* ---- shapes ----------------------------------------------------------------------------------------------------- */
 
-static int check_dtypes(const shardrt_array *a, const shardrt_array *b, const shardrt_array *out) {
+static int check_product_dtypes(const shardrt_array *a, const shardrt_array *b, const shardrt_array *out) {
   const int32_t x = shardrt_array_dtype(a), y = shardrt_array_dtype(b), z = shardrt_array_dtype(out);
   const bool widened = z == SHARDRT_FLOAT32 && (x == SHARDRT_FLOAT16 || x == SHARDRT_BFLOAT16);
   if (x == y && (z == x || widened) && x != SHARDRT_BOOL) return SHARDRT_OK;
@@ -251,7 +251,7 @@ static int find_shapes(struct product *self, const shardrt_array *a, const shard
 
 /* ---- on the host ------------------------------------------------------------------------------------------------ */
 
-static int run_on_host(struct product *self, const shardrt_array *a, const shardrt_array *b, shardrt_array *out) {
+static int multiply_on_host(struct product *self, const shardrt_array *a, const shardrt_array *b, shardrt_array *out) {
   const struct partial_sums *terms = &self->terms;
   int code = self->lane < SHARDRT_FLOAT16 ? SHARDRT_OK : blas_open();
   if (code == SHARDRT_OK) code = partial_sums_begin(&self->terms, a, b, out);
@@ -275,26 +275,26 @@ static int run_on_host(struct product *self, const shardrt_array *a, const shard
 
 /* ---- on devices with memory of their own ------------------------------------------------------------------------ */
 
-static int run_on_devices(const accelerator *platform, const struct product *self, int32_t precision,
-                          const shardrt_array *a, const shardrt_array *b, shardrt_array *out) {
-  accelerator_product product = {.dtype = shardrt_array_dtype(a),
-                                 .out_dtype = shardrt_array_dtype(out),
-                                 .transpose_a = self->transpose_a,
-                                 .transpose_b = self->transpose_b,
-                                 .precision = precision,
-                                 .m = self->m,
-                                 .n = self->n,
-                                 .k = self->k,
-                                 .batches = self->batches,
-                                 .nbatch = self->nbatch};
+static int multiply_on_devices(const struct accelerator *platform, const struct product *self, int32_t precision,
+                               const shardrt_array *a, const shardrt_array *b, shardrt_array *out) {
+  struct accelerator_product product = {.dtype = shardrt_array_dtype(a),
+                                        .out_dtype = shardrt_array_dtype(out),
+                                        .transpose_a = self->transpose_a,
+                                        .transpose_b = self->transpose_b,
+                                        .precision = precision,
+                                        .m = self->m,
+                                        .n = self->n,
+                                        .k = self->k,
+                                        .batches = self->batches,
+                                        .nbatch = self->nbatch};
   memcpy(product.batch, self->batch, sizeof product.batch);
   memcpy(product.a_stride, self->a_stride, sizeof product.a_stride);
   memcpy(product.b_stride, self->b_stride, sizeof product.b_stride);
   return product_on_devices(platform, &product, self->blocks, a, b, out);
 }
 
-static int clear(const struct unique_blocks *blocks, shardrt_array *out) {
-  const accelerator *platform = accelerator_get();
+static int clear_product(const struct unique_blocks *blocks, shardrt_array *out) {
+  const struct accelerator *platform = accelerator_get();
   const size_t bytes = shardrt_array_shard_bytes(out);
   int code = SHARDRT_OK;
   for (int64_t i = 0; i < blocks->count && code == SHARDRT_OK; i++)
@@ -309,7 +309,7 @@ int shardrt_matmul(const shardrt_array *a, const shardrt_array *b, int32_t trans
                    int32_t precision, shardrt_array *out) {
   if (precision < 0 || precision >= SHARDRT_PRECISIONS)
     return error_set(SHARDRT_EINVAL, "a product in precision %d; there are %d", precision, SHARDRT_PRECISIONS);
-  int code = check_dtypes(a, b, out);
+  int code = check_product_dtypes(a, b, out);
   if (code != SHARDRT_OK) return code;
   struct product self = {.transpose_a = transpose_a != 0, .transpose_b = transpose_b != 0};
   self.lane = reduce_lane(shardrt_array_dtype(a));
@@ -319,13 +319,14 @@ int shardrt_matmul(const shardrt_array *a, const shardrt_array *b, int32_t trans
   code = unique_blocks_begin_parts("matmul", 2, (const shardrt_array *const[]){a, b}, out, &blocks);
   if (code != SHARDRT_OK) return code;
   self.blocks = &blocks;
-  const accelerator *platform = accelerator_get();
+  const struct accelerator *platform = accelerator_get();
   if (blocks.count == 0 || work_shard_elements(out) == 0)
     code = SHARDRT_OK;
   else if (self.k == 0)
-    code = clear(&blocks, out);
+    code = clear_product(&blocks, out);
   else
-    code = platform != NULL ? run_on_devices(platform, &self, precision, a, b, out) : run_on_host(&self, a, b, out);
+    code = platform != NULL ? multiply_on_devices(platform, &self, precision, a, b, out)
+                            : multiply_on_host(&self, a, b, out);
   unique_blocks_end(&blocks);
   return code;
 }

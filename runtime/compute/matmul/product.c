@@ -30,15 +30,15 @@ struct device_data {
 };
 
 struct sum {
-  const accelerator *platform;
+  const struct accelerator *platform;
   int32_t dtype, out_dtype; /* of the parts, and of the sum */
   int64_t elements;
   int64_t members; /* devices that get the sum, and where they have it */
   struct device_data *member;
   int64_t terms; /* parts: scratch memory on some of these devices */
   struct device_data *term;
-  accelerator_operand *operands; /* as many */
-  shardrt_step *steps;           /* one less */
+  struct accelerator_operand *operands; /* as many */
+  shardrt_step *steps;                  /* one less */
 };
 
 static size_t part_bytes(const struct sum *self) {
@@ -73,14 +73,14 @@ static int find_operands(const struct sum *self, int32_t device, int64_t first, 
       copies += room;
     }
     self->operands[t] =
-        (accelerator_operand){.data = data, .dtype = self->dtype, .ndim = 1, .sizes = {count}, .strides = {1}};
+        (struct accelerator_operand){.data = data, .dtype = self->dtype, .ndim = 1, .sizes = {count}, .strides = {1}};
   }
   return code;
 }
 
 /* On a member: elements first … first + count - 1 of the sum. */
 static int add_slice(const struct sum *self, const struct device_data *member, int64_t first, int64_t count) {
-  const accelerator *platform = self->platform;
+  const struct accelerator *platform = self->platform;
   const int32_t device = member->device;
   const size_t room = ((size_t)count * shardrt_dtype_size(self->dtype) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
   size_t away = 0; /* parts that the device does not reach */
@@ -90,10 +90,10 @@ static int add_slice(const struct sum *self, const struct device_data *member, i
   if (away > 0) code = platform->memory->allocate(device, ACCELERATOR_MAIN, ACCELERATOR_SCRATCH, away * room, &copies);
   if (code < 0) return code;
   code = find_operands(self, device, first, count, copies, room);
-  const accelerator_program program = {.steps = self->steps,
-                                       .nsteps = (int32_t)self->terms - 1,
-                                       .nin = (int32_t)self->terms,
-                                       .dtype = reduce_lane(self->dtype)};
+  const struct accelerator_program program = {.steps = self->steps,
+                                              .nsteps = (int32_t)self->terms - 1,
+                                              .nin = (int32_t)self->terms,
+                                              .dtype = reduce_lane(self->dtype)};
   char *to = member->data + (size_t)first * shardrt_dtype_size(self->out_dtype);
   if (code == SHARDRT_OK)
     code = platform->kernels->elementwise(WHAT, device, &program, self->operands, self->out_dtype, to, count);
@@ -146,8 +146,9 @@ static struct device_data device_data_of(const shardrt_array *array, const struc
 }
 
 /* (Each device has a block of its own: a block's number is the shard's.) */
-static int sum_begin(struct sum *self, const accelerator *platform, int64_t elements, const struct partial_sums *terms,
-                     int64_t box, const struct unique_blocks *blocks, const shardrt_array *out) {
+static int sum_begin(struct sum *self, const struct accelerator *platform, int64_t elements,
+                     const struct partial_sums *terms, int64_t box, const struct unique_blocks *blocks,
+                     const shardrt_array *out) {
   const int64_t begin = terms->begin[box], count = terms->begin[box + 1] - begin;
   *self = (struct sum){.platform = platform, .elements = elements, .out_dtype = shardrt_array_dtype(out)};
   const bool small = self->out_dtype == SHARDRT_FLOAT16 || self->out_dtype == SHARDRT_BFLOAT16;
@@ -182,16 +183,16 @@ static void sum_end(struct sum *self) {
   alloc_free(self->member);
 }
 
-static int sum_box(const accelerator *platform, const accelerator_product *product, const struct partial_sums *terms,
-                   int64_t box, const struct unique_blocks *blocks, const shardrt_array *a, const shardrt_array *b,
-                   shardrt_array *out) {
+static int sum_box(const struct accelerator *platform, const struct accelerator_product *product,
+                   const struct partial_sums *terms, int64_t box, const struct unique_blocks *blocks,
+                   const shardrt_array *a, const shardrt_array *b, shardrt_array *out) {
   const int64_t begin = terms->begin[box], count = terms->begin[box + 1] - begin;
   if (count > MOST_PARTS)
     return error_set(SHARDRT_EINVAL, "%s: a sum of %lld parts in one process; there may be %d", WHAT, (long long)count,
                      MOST_PARTS);
   struct sum self;
   int code = sum_begin(&self, platform, product->batches * product->m * product->n, terms, box, blocks, out);
-  accelerator_product part = *product;
+  struct accelerator_product part = *product;
   part.out_dtype = self.dtype;
   for (int64_t t = 0; t < self.terms && code == SHARDRT_OK; t++) {
     const int64_t shard = terms->shard[begin + t];
@@ -207,7 +208,7 @@ static int sum_box(const accelerator *platform, const accelerator_product *produ
   return code;
 }
 
-int product_on_devices(const accelerator *platform, const accelerator_product *product,
+int product_on_devices(const struct accelerator *platform, const struct accelerator_product *product,
                        const struct unique_blocks *blocks, const shardrt_array *a, const shardrt_array *b,
                        shardrt_array *out) {
   struct partial_sums terms;

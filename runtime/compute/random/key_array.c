@@ -96,7 +96,7 @@ static void places(const struct runs *runs, int64_t origin, int64_t first, int64
   }
 }
 
-static void run_task(void *context, int64_t number) {
+static void run_fill_task(void *context, int64_t number) {
   const struct fill *self = context;
   const int64_t block = number / self->per_block;
   const int64_t origin = place_of(self->out, &shardrt_array_shard(self->out, self->blocks.shards[block])->box);
@@ -115,20 +115,20 @@ static void run_task(void *context, int64_t number) {
   }
 }
 
-static int run_on_devices(const accelerator *a, const struct fill *self) {
-  accelerator_random random = {.kind = self->kind,
-                               .dtype = shardrt_array_dtype(self->out),
-                               .keys = {self->keys[0], self->keys[1]},
-                               .width = self->width,
-                               .low = self->low,
-                               .span = self->span,
-                               .probability = self->probability,
-                               .least = self->least,
-                               .count = self->count,
-                               .size = self->size,
-                               .elements = self->elements,
-                               .outer = self->runs.outer,
-                               .run = self->runs.run};
+static int fill_on_devices(const struct accelerator *a, const struct fill *self) {
+  struct accelerator_random random = {.kind = self->kind,
+                                      .dtype = shardrt_array_dtype(self->out),
+                                      .keys = {self->keys[0], self->keys[1]},
+                                      .width = self->width,
+                                      .low = self->low,
+                                      .span = self->span,
+                                      .probability = self->probability,
+                                      .least = self->least,
+                                      .count = self->count,
+                                      .size = self->size,
+                                      .elements = self->elements,
+                                      .outer = self->runs.outer,
+                                      .run = self->runs.run};
   memcpy(random.extent, self->runs.extent, sizeof random.extent);
   memcpy(random.step, self->runs.step, sizeof random.step);
   int code = SHARDRT_OK;
@@ -140,7 +140,7 @@ static int run_on_devices(const accelerator *a, const struct fill *self) {
   return code;
 }
 
-static int run_fill(struct fill *self, shardrt_array *out) {
+static int fill_array(struct fill *self, shardrt_array *out) {
   self->out = out;
   if (!size_elements(shardrt_array_ndim(out), shardrt_array_shape(out), &self->size))
     return error_set(SHARDRT_EOVERFLOW, "the elements of an array of random numbers");
@@ -150,11 +150,11 @@ static int run_fill(struct fill *self, shardrt_array *out) {
   self->elements = work_shard_elements(out);
   self->per_block = (self->elements + TASK - 1) / TASK;
   self->runs = runs_of(out);
-  const accelerator *a = accelerator_get();
+  const struct accelerator *a = accelerator_get();
   if (a != NULL)
-    code = run_on_devices(a, self);
+    code = fill_on_devices(a, self);
   else
-    work_spread(run_task, self, self->blocks.count * self->per_block);
+    work_spread(run_fill_task, self, self->blocks.count * self->per_block);
   unique_blocks_end(&self->blocks);
   return code;
 }
@@ -184,7 +184,7 @@ int shardrt_key_bits(const shardrt_key *key, shardrt_array *out) {
                       .width = 8 * (int32_t)shardrt_dtype_size(dtype),
                       .kind = ACCELERATOR_BITS,
                       .tile = tile_bits};
-  return run_fill(&fill, out);
+  return fill_array(&fill, out);
 }
 
 /* ---- floats ----------------------------------------------------------------------------------------------------- */
@@ -209,7 +209,7 @@ int shardrt_key_uniform(const shardrt_key *key, float minval, float maxval, shar
                       .tile = tile_uniform,
                       .low = minval,
                       .span = span};
-  return run_fill(&fill, out);
+  return fill_array(&fill, out);
 }
 
 static void tile_normal(const struct fill *self, const uint32_t bits[2][KEY_TILE], size_t n, void *to) {
@@ -221,7 +221,7 @@ int shardrt_key_normal(const shardrt_key *key, shardrt_array *out) {
   int code = check_dtype("normal numbers", SHARDRT_FLOAT32, out);
   if (code < 0) return code;
   struct fill fill = {.keys = {*key}, .nkeys = 1, .width = 32, .kind = ACCELERATOR_NORMAL, .tile = tile_normal};
-  return run_fill(&fill, out);
+  return fill_array(&fill, out);
 }
 
 /* ---- bool and int32 --------------------------------------------------------------------------------------------- */
@@ -241,7 +241,7 @@ int shardrt_key_bernoulli(const shardrt_key *key, float probability, shardrt_arr
                       .kind = ACCELERATOR_BERNOULLI,
                       .tile = tile_bernoulli,
                       .probability = probability};
-  return run_fill(&fill, out);
+  return fill_array(&fill, out);
 }
 
 static void tile_randint(const struct fill *self, const uint32_t bits[2][KEY_TILE], size_t n, void *to) {
@@ -265,5 +265,5 @@ int shardrt_key_randint(const shardrt_key *key, int64_t minval, int64_t maxval, 
                       .least = (int32_t)minval,
                       .count = (uint32_t)span};
   code = shardrt_key_split(key, 2, fill.keys);
-  return code < 0 ? code : run_fill(&fill, out);
+  return code < 0 ? code : fill_array(&fill, out);
 }

@@ -61,7 +61,7 @@ static const uint64_t *shuffle(shardrt_key key, uint64_t *entries, uint64_t *spa
   return entries;
 }
 
-static int check(const shardrt_key *key, const shardrt_array *out) {
+static int check_permutation(const shardrt_key *key, const shardrt_array *out) {
   const int64_t n = shardrt_array_ndim(out) == 1 ? shardrt_array_shape(out)[0] : -1;
   if (n < 0 || n > INT32_MAX || shardrt_array_dtype(out) != SHARDRT_INT32 ||
       !shardrt_sharding_is_fully_replicated(shardrt_array_sharding(out)))
@@ -99,7 +99,7 @@ static int write_to_devices(const shardrt_key *key, int64_t n, shardrt_array *ou
 }
 
 int shardrt_key_permutation(const shardrt_key *key, shardrt_array *out) {
-  int code = check(key, out);
+  int code = check_permutation(key, out);
   if (code < 0 || shardrt_array_shard_count(out) == 0) return code;
   const int64_t n = shardrt_array_shape(out)[0];
   if (accelerator_get() != NULL) return write_to_devices(key, n, out);

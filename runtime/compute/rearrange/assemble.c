@@ -4,7 +4,7 @@
 #include "compute/work.h"
 #include "reshard/reshard.h"
 
-static int check_one(int32_t number, const shardrt_array *x, const shardrt_array *out) {
+static int check_part(int32_t number, const shardrt_array *x, const shardrt_array *out) {
   if (shardrt_array_dtype(x) != shardrt_array_dtype(out))
     return error_set(SHARDRT_EINVAL, "assemble: array %d is %s, the result %s", number,
                      shardrt_dtype_name(shardrt_array_dtype(x)), shardrt_dtype_name(shardrt_array_dtype(out)));
@@ -34,8 +34,8 @@ static int64_t given(const shardrt_shift *shift) {
   return box_intersect(&old, &new, &shared) ? box_elements(&shared) : 0;
 }
 
-static int put(shardrt_job *job, shardrt_array *x, const shardrt_shift *shift, shardrt_array *out) {
-  reshard r = {
+static int put_part(shardrt_job *job, shardrt_array *x, const shardrt_shift *shift, shardrt_array *out) {
+  struct reshard r = {
       .job = job, .call = "assemble", .x = x, .to = shardrt_array_sharding(out), .shift = shift, .within = true};
   return reshard_into(&r, out);
 }
@@ -45,7 +45,7 @@ int shardrt_assemble(shardrt_job *job, int32_t n, shardrt_array *const *in, cons
   const shardrt_box whole = box_whole(ndim, shardrt_array_shape(out));
   int64_t left = box_elements(&whole);
   for (int32_t k = 0; k < n; k++) {
-    int code = check_one(k, in[k], out);
+    int code = check_part(k, in[k], out);
     if (code < 0) return code;
     const shardrt_shift shift = shift_of(in[k], by + (int64_t)k * ndim, out);
     left -= given(&shift);
@@ -54,10 +54,10 @@ int shardrt_assemble(shardrt_job *job, int32_t n, shardrt_array *const *in, cons
   int code = unique_blocks_begin_parts("assemble", n, (const shardrt_array *const *)in, out, &blocks);
   if (code == SHARDRT_OK && left > 0) code = unique_blocks_zero(&blocks, out);
   unique_blocks_end(&blocks);
-  if (code < 0) return reshard_fail(&(reshard){.job = job, .call = "assemble"}, code);
+  if (code < 0) return reshard_fail(&(struct reshard){.job = job, .call = "assemble"}, code);
   for (int32_t k = 0; k < n && code == SHARDRT_OK; k++) {
     const shardrt_shift shift = shift_of(in[k], by + (int64_t)k * ndim, out);
-    code = put(job, in[k], &shift, out);
+    code = put_part(job, in[k], &shift, out);
   }
   return code;
 }

@@ -6,7 +6,7 @@
 #include "compute/unique_blocks.h"
 #include "compute/work.h"
 
-static int check_one(int32_t number, const shardrt_array *x, int32_t axis, const shardrt_array *out) {
+static int check_concatenated(int32_t number, const shardrt_array *x, int32_t axis, const shardrt_array *out) {
   const int32_t ndim = shardrt_array_ndim(out);
   if (shardrt_array_dtype(x) != shardrt_array_dtype(out))
     return error_set(SHARDRT_EINVAL, "concatenate: array %d is %s, the result %s", number,
@@ -34,7 +34,7 @@ int shardrt_concatenate(int32_t n, shardrt_array *const *in, int32_t axis, shard
   work_shard_shape(out, wanted);
   for (int32_t i = 0; i < n; i++) {
     int64_t shape[SHARDRT_MAX_NDIM];
-    int code = check_one(i, in[i], axis, out);
+    int code = check_concatenated(i, in[i], axis, out);
     if (code != SHARDRT_OK) return code;
     work_shard_shape(in[i], shape);
     sum += shape[axis];

@@ -113,9 +113,9 @@ static void place_task(void *context, int64_t number) {
 
 static int place_on_devices(const char *what, const struct place *self, const struct unique_blocks *blocks,
                             const shardrt_array *x, shardrt_array *out) {
-  const accelerator *a = accelerator_get();
+  const struct accelerator *a = accelerator_get();
   const size_t element = shardrt_dtype_size(shardrt_array_dtype(out));
-  accelerator_place place = {.ndim = self->ndim, .to_first = self->to_first, .from_first = self->from_first};
+  struct accelerator_place place = {.ndim = self->ndim, .to_first = self->to_first, .from_first = self->from_first};
   for (int32_t d = 0; d < self->ndim; d++) {
     place.extent[d] = self->extent[d];
     place.to_stride[d] = self->to_stride[d];

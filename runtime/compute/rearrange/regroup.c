@@ -48,7 +48,7 @@ struct shard_part {
 };
 
 struct regrouping {
-  const accelerator *a;
+  const struct accelerator *a;
   const shardrt_array *x;
   shardrt_array *out;
   struct shard_part *parts; /* room for each shard of x in each of the result */
@@ -82,12 +82,12 @@ static int find_parts(struct regrouping *self, int64_t j) {
   return found == box_elements(wanted) ? work_output(self->out, j) : not_all(self->out, j);
 }
 
-static int copy_device_part(const struct regrouping *self, const struct shard_part *part) {
+static int regroup_device_part(const struct regrouping *self, const struct shard_part *part) {
   void *source = shardrt_buffer_data(shardrt_array_buffer(self->x, part->i));
   void *target = shardrt_buffer_data(shardrt_array_buffer(self->out, part->j));
-  const device_view from =
+  const struct device_view from =
       device_view_in_box(&shardrt_array_shard(self->x, part->i)->box, &part->box, part->from, source);
-  const device_view to =
+  const struct device_view to =
       device_view_in_box(&shardrt_array_shard(self->out, part->j)->box, &part->box, part->to, target);
   return device_copy_box("regroup", shardrt_dtype_size(shardrt_array_dtype(self->x)), &part->box, &to, &from,
                          DEVICE_COPY_STAGING);
@@ -95,11 +95,11 @@ static int copy_device_part(const struct regrouping *self, const struct shard_pa
 
 /* Every device waits for those that it takes from, takes all, and only then may those go on: so all of them move at the
  * same time. */
-static int copy_device_parts(const struct regrouping *self) {
+static int regroup_device_parts(const struct regrouping *self) {
   int code = SHARDRT_OK;
   for (int64_t k = 0; k < self->count && code == SHARDRT_OK; k++)
     code = self->a->streams->after(self->parts[k].to, self->parts[k].from);
-  for (int64_t k = 0; k < self->count && code == SHARDRT_OK; k++) code = copy_device_part(self, &self->parts[k]);
+  for (int64_t k = 0; k < self->count && code == SHARDRT_OK; k++) code = regroup_device_part(self, &self->parts[k]);
   for (int64_t k = 0; k < self->count; k++) { /* also where something failed: what was begun is under way */
     const int after = self->a->streams->after(self->parts[k].from, self->parts[k].to);
     if (code == SHARDRT_OK) code = after;
@@ -114,7 +114,7 @@ static int regroup_on_devices(const shardrt_array *x, shardrt_array *out) {
   if (self.parts == NULL) return ALLOC_FAILED;
   int code = SHARDRT_OK;
   for (int64_t j = 0; j < shards && code == SHARDRT_OK; j++) code = find_parts(&self, j);
-  if (code == SHARDRT_OK) code = copy_device_parts(&self);
+  if (code == SHARDRT_OK) code = regroup_device_parts(&self);
   alloc_free(self.parts);
   return code;
 }

@@ -30,7 +30,7 @@ struct taking {
   char *room;          /* for lanes, where they are not elements: those of all blocks */
 };
 
-static int check_dtypes(const char *what, int32_t whole, int32_t index, int32_t taken) {
+static int check_take_dtypes(const char *what, int32_t whole, int32_t index, int32_t taken) {
   if (whole != taken)
     return error_set(SHARDRT_EINVAL, "%s: %s and %s", what, shardrt_dtype_name(whole), shardrt_dtype_name(taken));
   if (index == SHARDRT_INT32 || index == SHARDRT_INT64) return SHARDRT_OK;
@@ -39,10 +39,11 @@ static int check_dtypes(const char *what, int32_t whole, int32_t index, int32_t 
 
 /* Whole and taken have the same axes but for `axis`, which has the indices' in its place; the whole may have sizes of 1
  * before them. */
-static int check(const char *what, const shardrt_array *whole, const shardrt_array *indices, int32_t axis,
-                 const shardrt_array *taken, struct taking *self) {
+static int check_take(const char *what, const shardrt_array *whole, const shardrt_array *indices, int32_t axis,
+                      const shardrt_array *taken, struct taking *self) {
   self->outer = self->count = self->inner = 1;
-  int code = check_dtypes(what, shardrt_array_dtype(whole), shardrt_array_dtype(indices), shardrt_array_dtype(taken));
+  int code =
+      check_take_dtypes(what, shardrt_array_dtype(whole), shardrt_array_dtype(indices), shardrt_array_dtype(taken));
   if (code != SHARDRT_OK) return code;
   const int32_t more = shardrt_array_ndim(indices), left = shardrt_array_ndim(taken), ndim = left - more + 1;
   const int32_t lead = shardrt_array_ndim(whole) - ndim;
@@ -91,18 +92,18 @@ static int check_indices(const char *what, const struct taking *self) {
 
 /* ---- on devices that have memory of their own ------------------------------------------------------------------- */
 
-static accelerator_taking device_taking(const struct taking *self) {
-  return (accelerator_taking){.dtype = self->dtype,
-                              .index_dtype = shardrt_array_dtype(self->indices),
-                              .outer = self->outer,
-                              .size = self->size,
-                              .inner = self->inner,
-                              .count = self->count};
+static struct accelerator_taking device_taking(const struct taking *self) {
+  return (struct accelerator_taking){.dtype = self->dtype,
+                                     .index_dtype = shardrt_array_dtype(self->indices),
+                                     .outer = self->outer,
+                                     .size = self->size,
+                                     .inner = self->inner,
+                                     .count = self->count};
 }
 
 /* Replicas of indices are looked at once: it means to wait for a device. */
 static int check_on_devices(const char *what, const struct taking *self) {
-  const accelerator_taking taking = device_taking(self);
+  const struct accelerator_taking taking = device_taking(self);
   int code = SHARDRT_OK;
   for (int64_t b = 0; b < self->blocks->count && self->outer * self->inner > 0 && code == SHARDRT_OK; b++) {
     const int64_t shard = self->blocks->shards[b];
@@ -115,8 +116,8 @@ static int check_on_devices(const char *what, const struct taking *self) {
 
 /* `add`: the way back. */
 static int take_on_devices(const char *what, const struct taking *self, bool add) {
-  const accelerator *a = accelerator_get();
-  const accelerator_taking taking = device_taking(self);
+  const struct accelerator *a = accelerator_get();
+  const struct accelerator_taking taking = device_taking(self);
   int code = check_on_devices(what, self);
   for (int64_t b = 0; b < self->blocks->count && code == SHARDRT_OK; b++)
     code = (add ? a->kernels->take_add : a->kernels->take)(
@@ -151,7 +152,7 @@ int shardrt_take(const shardrt_array *x, const shardrt_array *indices, int32_t a
   if (shardrt_array_ndim(x) + shardrt_array_ndim(indices) - 1 != shardrt_array_ndim(out))
     return error_set(SHARDRT_EINVAL, "take: indices of %d dimensions in place of one of %d do not make %d",
                      shardrt_array_ndim(indices), shardrt_array_ndim(x), shardrt_array_ndim(out));
-  int code = check("take", x, indices, axis, out, &self);
+  int code = check_take("take", x, indices, axis, out, &self);
   if (code != SHARDRT_OK) return code;
   struct unique_blocks blocks;
   code = unique_blocks_begin("take", 2, (const shardrt_array *const[]){x, indices}, out, &blocks);
@@ -214,7 +215,7 @@ int shardrt_take_add(const shardrt_array *dy, const shardrt_array *indices, int3
   const int32_t dtype = shardrt_array_dtype(out);
   struct taking self = {.x = dy, .indices = indices, .out = out, .dtype = dtype, .lane = reduce_lane(dtype)};
   if (dtype == SHARDRT_BOOL) return error_set(SHARDRT_EINVAL, "take_add: bools are not added");
-  int code = check("take_add", out, indices, axis, dy, &self);
+  int code = check_take("take_add", out, indices, axis, dy, &self);
   if (code != SHARDRT_OK) return code;
   struct unique_blocks blocks;
   code = unique_blocks_begin("take_add", 2, (const shardrt_array *const[]){dy, indices}, out, &blocks);

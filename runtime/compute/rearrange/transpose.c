@@ -78,7 +78,7 @@ static void transpose_tiles(struct transposing *self, const struct place *loops)
   work_spread(transpose_task, self, self->blocks->count * self->tasks);
 }
 
-static int check(const shardrt_array *x, const int32_t *permutation, const shardrt_array *out) {
+static int check_transpose(const shardrt_array *x, const int32_t *permutation, const shardrt_array *out) {
   const int32_t ndim = shardrt_array_ndim(x), a = shardrt_array_dtype(x), b = shardrt_array_dtype(out);
   if (a != b) return error_set(SHARDRT_EINVAL, "transpose of %s as %s", shardrt_dtype_name(a), shardrt_dtype_name(b));
   if (ndim != shardrt_array_ndim(out))
@@ -101,7 +101,7 @@ static int check(const shardrt_array *x, const int32_t *permutation, const shard
 }
 
 int shardrt_transpose(const shardrt_array *x, const int32_t *permutation, shardrt_array *out) {
-  int code = check(x, permutation, out);
+  int code = check_transpose(x, permutation, out);
   if (code != SHARDRT_OK) return code;
   struct unique_blocks blocks;
   code = unique_blocks_begin("transpose", 1, &x, out, &blocks);

@@ -20,7 +20,7 @@ struct search {
   int32_t *where; /* the same */
 };
 
-static const void *load_lanes(const struct search *self, const char *x, size_t first, size_t n, void *room) {
+static const void *load_search_lanes(const struct search *self, const char *x, size_t first, size_t n, void *room) {
   const char *from = x + first * shardrt_dtype_size(self->from);
   if (self->from == self->lane) return from;
   convert_elements(self->from, self->lane, from, room, n);
@@ -35,7 +35,7 @@ static void search_row(const struct search *self, const char *x, size_t at, size
   size_t best_top = top;
   for (size_t i = top; i < bottom; i += REDUCE_BLOCK) {
     const size_t n = bottom - i < REDUCE_BLOCK ? bottom - i : REDUCE_BLOCK;
-    reduce_groups(self->op, self->lane, load_lanes(self, x, at + i, n, room), &block_best, 1, n, 1);
+    reduce_groups(self->op, self->lane, load_search_lanes(self, x, at + i, n, room), &block_best, 1, n, 1);
     int32_t better = 0;
     if (i == top)
       memcpy(best, &block_best, self->lane_bytes);
@@ -44,7 +44,7 @@ static void search_row(const struct search *self, const char *x, size_t at, size
     if (better != 0) best_top = i;
   }
   const size_t n = bottom - best_top < REDUCE_BLOCK ? bottom - best_top : REDUCE_BLOCK;
-  *where = (int32_t)(best_top + reduce_find(self->lane, load_lanes(self, x, at + best_top, n, room), n, best));
+  *where = (int32_t)(best_top + reduce_find(self->lane, load_search_lanes(self, x, at + best_top, n, room), n, best));
 }
 
 /* `width` elements of each of some rows that lie `inner` apart. */
@@ -52,11 +52,11 @@ static void search_columns(const struct search *self, const char *x, size_t at, 
                            void *best, int32_t *where) {
   double room[REDUCE_BLOCK];
   const size_t inner = self->pass.inner;
-  memcpy(best, load_lanes(self, x, at + top * inner, width, room), width * self->lane_bytes);
+  memcpy(best, load_search_lanes(self, x, at + top * inner, width, room), width * self->lane_bytes);
   for (size_t k = 0; k < width; k++) where[k] = (int32_t)top;
   for (size_t i = top + 1; i < bottom; i++)
-    reduce_better(self->op, self->lane, best, where, load_lanes(self, x, at + i * inner, width, room), (int32_t)i,
-                  width);
+    reduce_better(self->op, self->lane, best, where, load_search_lanes(self, x, at + i * inner, width, room),
+                  (int32_t)i, width);
 }
 
 static void search_task(void *context, int64_t number) {

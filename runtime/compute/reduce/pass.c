@@ -10,7 +10,7 @@ static size_t at_least_one(size_t n) {
   return n > 0 ? n : 1;
 }
 
-static size_t least(size_t a, size_t b) {
+static size_t least_size(size_t a, size_t b) {
   return a < b ? a : b;
 }
 
@@ -31,7 +31,7 @@ struct pass pass_cut(size_t outer, size_t n, size_t inner) {
     self.chunks = ceiling(n, self.chunk);
   }
   if (self.spans == 1 && self.chunks == 1 && inner < WORTH / n) self.each = WORTH / (n * inner);
-  self.each = at_least_one(least(self.each, outer));
+  self.each = at_least_one(least_size(self.each, outer));
   self.tasks = (int64_t)(ceiling(outer, self.each) * self.spans * self.chunks);
   return self;
 }
@@ -40,10 +40,10 @@ struct pass_part pass_part(const struct pass *self, int64_t task) {
   const size_t chunk = (size_t)task % self->chunks, rest = (size_t)task / self->chunks;
   const size_t span = rest % self->spans, group = rest / self->spans;
   return (struct pass_part){.first = group * self->each,
-                            .last = least((group + 1) * self->each, self->outer),
+                            .last = least_size((group + 1) * self->each, self->outer),
                             .left = span * self->span,
-                            .right = least((span + 1) * self->span, self->inner),
+                            .right = least_size((span + 1) * self->span, self->inner),
                             .top = chunk * self->chunk,
-                            .bottom = least((chunk + 1) * self->chunk, self->n),
+                            .bottom = least_size((chunk + 1) * self->chunk, self->n),
                             .number = chunk};
 }

@@ -32,7 +32,7 @@ struct reduce_pass {
 };
 
 /* n elements of what the pass reads, at most REDUCE_BLOCK, in lanes: where they stand, or in `room`. */
-static const void *load_lanes(const struct reduce_pass *self, const char *x, size_t first, size_t n, void *room) {
+static const void *load_pass_lanes(const struct reduce_pass *self, const char *x, size_t first, size_t n, void *room) {
   const char *from = x + first * shardrt_dtype_size(self->from);
   if (self->truth) {
     uint8_t truths[REDUCE_BLOCK];
@@ -57,11 +57,11 @@ static void reduce_rows(const struct reduce_pass *self, const char *x, size_t at
     reduce_rows(self, x, at + above * inner, rows - above, width, room);
     reduce_into(self->op, self->lane, to, room, width);
   } else if (inner <= PASS_NARROW) {
-    reduce_groups(self->op, self->lane, load_lanes(self, x, at, rows * inner, room), to, 1, rows, inner);
+    reduce_groups(self->op, self->lane, load_pass_lanes(self, x, at, rows * inner, room), to, 1, rows, inner);
   } else {
-    memcpy(to, load_lanes(self, x, at, width, room), width * shardrt_dtype_size(self->lane));
+    memcpy(to, load_pass_lanes(self, x, at, width, room), width * shardrt_dtype_size(self->lane));
     for (size_t i = 1; i < rows; i++)
-      reduce_into(self->op, self->lane, to, load_lanes(self, x, at + i * inner, width, room), width);
+      reduce_into(self->op, self->lane, to, load_pass_lanes(self, x, at + i * inner, width, room), width);
   }
 }
 
@@ -71,7 +71,7 @@ static void reduce_small(const struct reduce_pass *self, const char *x, const st
   double room[REDUCE_BLOCK], reduced[REDUCE_BLOCK];
   for (size_t o = part->first; o < part->last;) {
     const size_t count = part->last - o < several ? part->last - o : several;
-    const void *lanes = load_lanes(self, x, o * n * inner, count * n * inner, room);
+    const void *lanes = load_pass_lanes(self, x, o * n * inner, count * n * inner, room);
     reduce_groups(self->op, self->lane, lanes, reduced, count, n, inner);
     convert_elements(self->lane, self->to, reduced, out + o * inner * shardrt_dtype_size(self->to), count * inner);
     o += count;
@@ -197,12 +197,12 @@ static int32_t lane_between(int32_t op, int32_t to) {
  */
 static int reduce_on_device(const struct unique_blocks *blocks, int64_t block, int32_t op, const shardrt_array *x,
                             const struct axes *axes, shardrt_array *out) {
-  const accelerator *a = accelerator_get();
+  const struct accelerator *a = accelerator_get();
   const int32_t device = unique_blocks_device(blocks, out, block), to = shardrt_array_dtype(out);
   const int32_t between = lane_between(op, to);
   struct axes left = *axes;
   const void *from = unique_blocks_data(blocks, x, block);
-  accelerator_reduction reduction = {.op = op, .from = shardrt_array_dtype(x)};
+  struct accelerator_reduction reduction = {.op = op, .from = shardrt_array_dtype(x)};
   shardrt_buffer *before = NULL;
   int code = SHARDRT_OK;
   bool done = false;
@@ -231,7 +231,7 @@ static bool is_float(int32_t dtype) {
   return dtype >= SHARDRT_FLOAT16;
 }
 
-static int check_dtypes(int32_t op, int32_t from, int32_t to) {
+static int check_reduce_dtypes(int32_t op, int32_t from, int32_t to) {
   const char *wanted = NULL;
   if (op == SHARDRT_SUM || op == SHARDRT_PROD)
     wanted = to == SHARDRT_BOOL || (is_float(from) && !is_float(to)) ? "a number, and a float of floats" : NULL;
@@ -264,7 +264,7 @@ static void fill_identity(int32_t op, int32_t dtype, char *to, size_t n) {
 }
 
 static int fill_devices(const struct unique_blocks *blocks, int32_t op, shardrt_array *out, size_t n) {
-  const accelerator *a = accelerator_get();
+  const struct accelerator *a = accelerator_get();
   const size_t bytes = shardrt_array_shard_bytes(out);
   char *filled = alloc_array(1, bytes);
   if (filled == NULL) return ALLOC_FAILED;
@@ -314,7 +314,7 @@ static int reduce_blocks(const struct unique_blocks *blocks, int32_t op, const s
 int shardrt_reduce(int32_t op, const shardrt_array *x, int32_t naxes, const int32_t *axes, shardrt_array *out) {
   if (op < 0 || op >= SHARDRT_REDUCE_COUNT) return error_set(SHARDRT_EINVAL, "there is no reduction number %d", op);
   bool vanishes[SHARDRT_MAX_NDIM] = {false};
-  int code = check_dtypes(op, shardrt_array_dtype(x), shardrt_array_dtype(out));
+  int code = check_reduce_dtypes(op, shardrt_array_dtype(x), shardrt_array_dtype(out));
   if (code == SHARDRT_OK) code = find_axes(names[op], x, naxes, axes, vanishes);
   if (code != SHARDRT_OK) return code;
   int64_t shape[SHARDRT_MAX_NDIM], kept = 1;

@@ -84,7 +84,7 @@ static void set_block(const struct plan *self, int32_t f, const shardrt_shard *s
   block->bytes = (size_t)block->rows * block->row_bytes;
 }
 
-static int make_blocks(struct plan *self) {
+static int list_plan_blocks(struct plan *self) {
   for (int32_t f = 0; f < self->nfields; f++) {
     self->fields[f].first_block = self->nblocks;
     self->nblocks += self->fields[f].nblocks;
@@ -184,7 +184,7 @@ static int set_plan(struct plan *self, const shardrt_loader_options *options) {
     if (code == SHARDRT_OK) code = map_shards(self, &self->fields[f]);
     if (code != SHARDRT_OK) return code;
   }
-  int code = make_blocks(self);
+  int code = list_plan_blocks(self);
   return code == SHARDRT_OK ? list_tasks(self, options->job) : code;
 }
 

@@ -7,8 +7,8 @@
 
 enum { TAGS = 1 << 15 /* what MPI grants at least */ };
 
-int channels_by_process(channels *c, const struct route_moves *moves, bool outgoing) {
-  *c = (channels){0};
+int channels_by_process(struct channels *c, const struct route_moves *moves, bool outgoing) {
+  *c = (struct channels){0};
   if (moves->count == 0) return SHARDRT_OK;
   int64_t processes = 0;
   for (int64_t i = 0; i < moves->count; i++)
@@ -22,17 +22,17 @@ int channels_by_process(channels *c, const struct route_moves *moves, bool outgo
   for (int64_t i = 0; i < moves->count; i++) {
     const shardrt_move *move = c->moves[i] = &moves->items[i];
     if (i == 0 || move->process != moves->items[i - 1].process)
-      c->items[c->count++] = (channel){.outgoing = outgoing, .process = move->process, .moves = c->moves + i};
+      c->items[c->count++] = (struct channel){.outgoing = outgoing, .process = move->process, .moves = c->moves + i};
     c->items[c->count - 1].count++;
   }
   assert(c->count == processes);
   return SHARDRT_OK;
 }
 
-void channels_free(channels *c) {
+void channels_free(struct channels *c) {
   alloc_free((void *)c->moves);
   alloc_free(c->items);
-  *c = (channels){0};
+  *c = (struct channels){0};
 }
 
 /* ---- messages --------------------------------------------------------------------------------------------------- */
@@ -43,22 +43,22 @@ static bool is_run_in_block(const struct block_grid *grid, int64_t number, const
 }
 
 /* Asks nothing but the grids and the box, so that both ends agree. */
-static bool is_direct_move(const message_rules *rules, const shardrt_move *move, int64_t elements) {
+static bool is_direct_move(const struct message_rules *rules, const shardrt_move *move, int64_t elements) {
   return elements >= rules->direct_from && is_run_in_block(rules->from, move->from, &move->box) &&
          is_run_in_block(rules->to, move->to, &move->box);
 }
 
 /* Whether a move may share its message with others. */
-static bool is_joined_move(const message_rules *rules, const shardrt_move *move, int64_t elements) {
+static bool is_joined_move(const struct message_rules *rules, const shardrt_move *move, int64_t elements) {
   return elements <= rules->joined && !is_direct_move(rules, move, elements);
 }
 
-bool channel_has_more(const channel *c) {
+bool channel_has_more(const struct channel *c) {
   return c->next < c->count;
 }
 
 /* As many moves as may go together, beginning with one that may; returns their elements. */
-static int64_t join_moves(const message_rules *rules, channel *c, message *out) {
+static int64_t join_moves(const struct message_rules *rules, struct channel *c, struct message *out) {
   int64_t elements = box_elements(&out->box);
   for (c->next++; c->next < c->count; c->next++, out->count++) {
     const int64_t more = box_elements(&c->moves[c->next]->box);
@@ -69,7 +69,7 @@ static int64_t join_moves(const message_rules *rules, channel *c, message *out) 
 }
 
 /* The next piece of a move; returns its elements. */
-static int64_t cut_move(const message_rules *rules, channel *c, message *out) {
+static int64_t cut_move(const struct message_rules *rules, struct channel *c, struct message *out) {
   const shardrt_box *whole = &c->moves[c->next]->box;
   const bool direct = is_direct_move(rules, c->moves[c->next], box_elements(whole));
   const int64_t limit = direct ? rules->direct : rules->piece;
@@ -81,11 +81,11 @@ static int64_t cut_move(const message_rules *rules, channel *c, message *out) {
   return box_elements(&out->box);
 }
 
-bool channel_next(const message_rules *rules, channel *c, message *out) {
+bool channel_next(const struct message_rules *rules, struct channel *c, struct message *out) {
   assert(rules->joined <= rules->piece);
   if (!channel_has_more(c)) return false;
   const shardrt_move *first = c->moves[c->next];
-  *out = (message){.moves = c->moves + c->next, .count = 1, .box = first->box};
+  *out = (struct message){.moves = c->moves + c->next, .count = 1, .box = first->box};
   const bool joined = is_joined_move(rules, first, box_elements(&first->box));
   const int64_t elements = joined ? join_moves(rules, c, out) : cut_move(rules, c, out);
   out->bytes = (size_t)elements * rules->element;
@@ -93,16 +93,16 @@ bool channel_next(const message_rules *rules, channel *c, message *out) {
   return true;
 }
 
-const shardrt_box *message_box(const message *m, int64_t i) {
+const shardrt_box *message_box(const struct message *m, int64_t i) {
   assert(i < m->count);
   return m->count == 1 ? &m->box : &m->moves[i]->box;
 }
 
-bool channel_cursor_next(channel_cursor *cursor, const message_rules *rules, const channel **its, message *out,
-                         int32_t *tag) {
-  const channels *all = cursor->channels;
+bool channel_cursor_next(struct channel_cursor *cursor, const struct message_rules *rules, const struct channel **its,
+                         struct message *out, int32_t *tag) {
+  const struct channels *all = cursor->channels;
   while (cursor->next < all->count) {
-    channel *c = &all->items[cursor->next];
+    struct channel *c = &all->items[cursor->next];
     if (channel_next(rules, c, out)) {
       *its = c;
       *tag = cursor->number++ % TAGS;

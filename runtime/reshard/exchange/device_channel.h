@@ -11,22 +11,23 @@
 #include "reshard/exchange/channel.h"
 
 /* What all channels have in common. */
-typedef struct device_channel_args {
-  message_rules rules;
-  const block_table *old, *new;
-} device_channel_args;
+struct device_channel_args {
+  struct message_rules rules;
+  const struct block_table *old, *new;
+};
 
 /* Rules for messages of `piece` elements, `direct` where they need no packing. */
-message_rules device_channel_rules(const shardrt_route *route, size_t element, int64_t piece, int64_t direct);
+struct message_rules device_channel_rules(const shardrt_route *route, size_t element, int64_t piece, int64_t direct);
 
 /* For channels_free. */
-int device_channels_new(channels *c, const shardrt_route *route, bool outgoing, const shardrt_sharding *from,
+int device_channels_new(struct channels *c, const shardrt_route *route, bool outgoing, const shardrt_sharding *from,
                         const shardrt_sharding *to, int32_t devices_per_process);
 
 /* Where in its block a message stands in one run; NULL: it does not. */
-char *device_channel_run(const device_channel_args *args, const channel *c, const message *m);
+char *device_channel_run(const struct device_channel_args *args, const struct channel *c, const struct message *m);
 /* Puts on the device's MAIN the copying between blocks and `packed`, of the message's bytes in the device's memory: out
  * of the blocks where the channel is outgoing, else into them. */
-int device_channel_pack(const device_channel_args *args, const channel *c, const message *m, char *packed);
+int device_channel_pack(const struct device_channel_args *args, const struct channel *c, const struct message *m,
+                        char *packed);
 
 #endif

@@ -7,39 +7,39 @@
 #include "layout/sharding.h"
 
 /* Where a box lies: in a block, or packed. */
-typedef struct device_view {
+struct device_view {
   int32_t device;
   char *data;    /* of the block, or of the packed box */
   int64_t first; /* elements before the box's first */
   int64_t stride[SHARDRT_MAX_NDIM];
   bool is_run; /* its elements follow each other, row-major */
-} device_view;
+};
 
 /* In a block that is `whole`, or one of a grid's; and as what is packed itself. */
-device_view device_view_in_box(const shardrt_box *whole, const shardrt_box *box, int32_t device, void *data);
-device_view device_view_in_block(const struct block_grid *grid, int64_t number, const shardrt_box *box, int32_t device,
-                                 void *data);
-device_view device_view_packed(const shardrt_box *box, int32_t device, void *data);
+struct device_view device_view_in_box(const shardrt_box *whole, const shardrt_box *box, int32_t device, void *data);
+struct device_view device_view_in_block(const struct block_grid *grid, int64_t number, const shardrt_box *box,
+                                        int32_t device, void *data);
+struct device_view device_view_packed(const shardrt_box *box, int32_t device, void *data);
 
 enum { DEVICE_COPY_STAGING = 32 << 20 /* bytes, where nobody says how many */ };
 
 /* Copies the box's elements, of `element` bytes each; `what` does it, for messages. Where the device does not reach the
  * other one's memory, and it is no run there, through memory of `staging` bytes at most (but one element) on both,
  * piece by piece, which are in order by themselves. In all other cases the caller makes the order. */
-int device_copy_box(const char *what, size_t element, const shardrt_box *box, const device_view *to,
-                    const device_view *from, size_t staging);
+int device_copy_box(const char *what, size_t element, const shardrt_box *box, const struct device_view *to,
+                    const struct device_view *from, size_t staging);
 
 /* Which devices take from which: [to * devices + from]. */
-typedef struct device_pairs {
+struct device_pairs {
   int32_t devices;
   bool *takes;
-} device_pairs;
+};
 
-int device_pairs_new(device_pairs *pairs, int32_t devices);
-void device_pairs_free(device_pairs *pairs);
-void device_pairs_clear(device_pairs *pairs);
+int device_pairs_new(struct device_pairs *pairs, int32_t devices);
+void device_pairs_free(struct device_pairs *pairs);
+void device_pairs_clear(struct device_pairs *pairs);
 /* What is put on those that take runs after all that those have from which is taken; and the other way round. */
-int device_pairs_before(const device_pairs *pairs);
-int device_pairs_after(const device_pairs *pairs);
+int device_pairs_before(const struct device_pairs *pairs);
+int device_pairs_after(const struct device_pairs *pairs);
 
 #endif

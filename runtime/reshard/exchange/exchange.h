@@ -11,7 +11,7 @@
 enum { EXCHANGE_SLOTS = 64 /* at most */ };
 
 /* None of these waits. Each returns a code, or is sure to succeed. */
-typedef struct exchange_backend {
+struct exchange_backend {
   /* Gives a free slot what goes next there; false: nothing does now, in any slot of its group. Where all slots are
    * free, that is the end. */
   bool (*take)(void *context, int32_t slot);
@@ -29,20 +29,20 @@ typedef struct exchange_backend {
   /* Called where nothing went on: does other work that belongs to it. False: there is none left. NULL: there is none.
    */
   bool (*help)(void *context, bool *moved);
-} exchange_backend;
+};
 
-typedef enum exchange_state { EXCHANGE_FREE, EXCHANGE_LOADING, EXCHANGE_POSTED, EXCHANGE_STORING } exchange_state;
+enum exchange_state { EXCHANGE_FREE, EXCHANGE_LOADING, EXCHANGE_POSTED, EXCHANGE_STORING };
 
-typedef struct exchange {
-  const exchange_backend *backend;
+struct exchange {
+  const struct exchange_backend *backend;
   void *context;
   int32_t groups, size; /* of slots, and slots in each: set by the caller, as are the two before */
   int32_t busy;         /* slots that are not free */
-  exchange_state states[EXCHANGE_SLOTS];
-} exchange;
+  enum exchange_state states[EXCHANGE_SLOTS];
+};
 
 /* Takes, and sees to, all that there is, and waits for it with the collective's limit (collective_until, which has
  * `what` and `bytes`). After a failure messages may be under way where slots are busy. */
-int exchange_run(exchange *x, collective *m, const char *what, size_t bytes);
+int exchange_run(struct exchange *x, struct collective *m, const char *what, size_t bytes);
 
 #endif

@@ -9,13 +9,13 @@
 
 enum { PIECE = 4 << 20 /* bytes of a message, at most */ };
 
-typedef struct exchange_staged {
-  transport_window window; /* first: exchange_transport.h */
-  exchange exchange;
-  const device_channel_args *args;
-  const accelerator *a;
-  accelerator_event *events[2 * EXCHANGE_WINDOW]; /* of the slots whose bytes are downloaded or uploaded */
-} exchange_staged;
+struct exchange_staged {
+  struct transport_window window; /* first: exchange_transport.h */
+  struct exchange exchange;
+  const struct device_channel_args *args;
+  const struct accelerator *a;
+  struct accelerator_event *events[2 * EXCHANGE_WINDOW]; /* of the slots whose bytes are downloaded or uploaded */
+};
 
 int64_t exchange_staged_piece(size_t staging, size_t element) {
   size_t bytes = staging / EXCHANGE_WINDOW;
@@ -25,9 +25,9 @@ int64_t exchange_staged_piece(size_t staging, size_t element) {
 
 /* Copies the message's bytes from the blocks to the pinned memory, or the other way round, and has an event tell when
  * that has been done. What is packed for it on the device is given back in its order. */
-static int copy_message(exchange_staged *x, int32_t slot) {
-  const transport_slot *s = &x->window.slots[slot];
-  const accelerator *a = x->a;
+static int copy_message(struct exchange_staged *x, int32_t slot) {
+  const struct transport_slot *s = &x->window.slots[slot];
+  const struct accelerator *a = x->a;
   const int32_t device = s->channel->device;
   const size_t bytes = s->message.bytes;
   const bool outgoing = s->channel->outgoing;
@@ -51,21 +51,21 @@ static int copy_message(exchange_staged *x, int32_t slot) {
 }
 
 static int exchange_staged_load(void *context, int32_t slot, bool *ended) {
-  exchange_staged *x = context;
-  transport_slot *s = &x->window.slots[slot];
+  struct exchange_staged *x = context;
+  struct transport_slot *s = &x->window.slots[slot];
   s->data = s->staging;
   *ended = !s->channel->outgoing;
   return s->channel->outgoing ? copy_message(x, slot) : SHARDRT_OK;
 }
 
 static int exchange_staged_store(void *context, int32_t slot, bool *ended) {
-  exchange_staged *x = context;
+  struct exchange_staged *x = context;
   *ended = x->window.slots[slot].channel->outgoing;
   return *ended ? SHARDRT_OK : copy_message(x, slot);
 }
 
 static int exchange_staged_ended(void *context, int32_t slot, bool *ended) {
-  exchange_staged *x = context;
+  struct exchange_staged *x = context;
   int code = x->a->streams->reached(x->events[slot], ended);
   if (code < 0 || !*ended) return code;
   x->a->streams->event_free(x->events[slot]);
@@ -73,7 +73,7 @@ static int exchange_staged_ended(void *context, int32_t slot, bool *ended) {
   return SHARDRT_OK;
 }
 
-static const exchange_backend staged_backend = {
+static const struct exchange_backend staged_backend = {
     .take = transport_take,
     .load = exchange_staged_load,
     .post = transport_post,
@@ -83,21 +83,21 @@ static const exchange_backend staged_backend = {
     .awaits = transport_awaits,
 };
 
-int exchange_staged_run(const device_channel_args *args, channels *out, channels *in, peer_transport *peers,
-                        collective *m, const char *what) {
+int exchange_staged_run(const struct device_channel_args *args, struct channels *out, struct channels *in,
+                        struct peer_transport *peers, struct collective *m, const char *what) {
   const int32_t slots = 2 * EXCHANGE_WINDOW;
   const size_t piece = (size_t)args->rules.piece * args->rules.element;
-  exchange_staged *x = alloc_zeros(1, sizeof *x);
+  struct exchange_staged *x = alloc_zeros(1, sizeof *x);
   if (x == NULL) return ALLOC_FAILED;
   x->args = args;
   x->a = accelerator_get();
   x->window.transport = m->transport;
-  x->window.link = m->link;
+  x->window.endpoint = m->endpoint;
   x->window.rules = &args->rules;
   x->window.in.channels = in;
   x->window.out.channels = out;
   x->window.size = EXCHANGE_WINDOW;
-  x->exchange = (exchange){.backend = &staged_backend, .context = x, .groups = 2, .size = EXCHANGE_WINDOW};
+  x->exchange = (struct exchange){.backend = &staged_backend, .context = x, .groups = 2, .size = EXCHANGE_WINDOW};
   int code = SHARDRT_OK;
   char *pinned = NULL;
   if (out->count + in->count > 0) code = peer_transport_pinned(peers, (size_t)slots * piece, &pinned);

@@ -13,7 +13,7 @@ int64_t exchange_staged_piece(size_t staging, size_t element);
 /* Exchanges all that the channels have, and waits, with the collective's limit, until it has been put on the devices.
  * The rules' `piece` is exchange_staged_piece's, as is `direct`. Every process must have said in a gathering that it
  * does the same. A failure is final. `what` is for messages. */
-int exchange_staged_run(const device_channel_args *args, channels *out, channels *in, peer_transport *peers,
-                        collective *m, const char *what);
+int exchange_staged_run(const struct device_channel_args *args, struct channels *out, struct channels *in,
+                        struct peer_transport *peers, struct collective *m, const char *what);
 
 #endif

@@ -9,26 +9,26 @@ _Static_assert((int)COMM_REQUESTS <= (int)EXCHANGE_SLOTS, "all requests that end
 _Static_assert((int)COMM_REQUESTS >= 2 * (int)EXCHANGE_WINDOW, "each slot has a request of its own");
 
 bool transport_take(void *window, int32_t slot) {
-  transport_window *w = window;
-  transport_slot *s = &w->slots[slot];
+  struct transport_window *w = window;
+  struct transport_slot *s = &w->slots[slot];
   return channel_cursor_next(slot < w->size ? &w->in : &w->out, w->rules, &s->channel, &s->message, &s->tag);
 }
 
 int transport_post(void *window, int32_t slot) {
-  const transport_window *w = window;
-  const transport_slot *s = &w->slots[slot];
+  const struct transport_window *w = window;
+  const struct transport_slot *s = &w->slots[slot];
   const size_t bytes = s->message.bytes;
   assert(s->data != NULL && bytes <= COMM_PIECE && s->channel->outgoing == (slot >= w->size));
-  return s->channel->outgoing ? w->transport->isend(w->link, slot, s->channel->process, s->tag, s->data, bytes)
-                              : w->transport->irecv(w->link, slot, s->channel->process, s->tag, s->data, bytes);
+  return s->channel->outgoing ? w->transport->isend(w->endpoint, slot, s->channel->process, s->tag, s->data, bytes)
+                              : w->transport->irecv(w->endpoint, slot, s->channel->process, s->tag, s->data, bytes);
 }
 
 int transport_poll(void *window, int32_t *slots, int32_t *count, bool *moved) {
   (void)moved;
-  const transport_window *w = window;
-  return w->transport->testsome(w->link, slots, count);
+  const struct transport_window *w = window;
+  return w->transport->testsome(w->endpoint, slots, count);
 }
 
 void transport_awaits(const void *window, int32_t slot, bool *processes) {
-  processes[((const transport_window *)window)->slots[slot].channel->process] = true;
+  processes[((const struct transport_window *)window)->slots[slot].channel->process] = true;
 }

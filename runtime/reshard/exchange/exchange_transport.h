@@ -8,23 +8,23 @@
 
 enum { EXCHANGE_WINDOW = 16 /* messages in each direction at most */ };
 
-typedef struct transport_slot {
-  const channel *channel;
-  message message;
+struct transport_slot {
+  const struct channel *channel;
+  struct message message;
   int32_t tag;
   char *staging; /* memory of a piece, the slot's own */
   char *data;    /* what is sent, or received into; set by the backend's load */
-} transport_slot;
+};
 
 /* A backend's context begins with it. */
-typedef struct transport_window {
-  const comm_transport *transport;
-  comm_link *link; /* of the transport */
-  const message_rules *rules;
-  channel_cursor in, out;
-  int32_t size;                              /* slots in each direction */
-  transport_slot slots[2 * EXCHANGE_WINDOW]; /* those that receive, then those that send: receivers come first */
-} transport_window;
+struct transport_window {
+  const struct comm_transport *transport;
+  struct comm_endpoint *endpoint; /* of the transport */
+  const struct message_rules *rules;
+  struct channel_cursor in, out;
+  int32_t size;                                     /* slots in each direction */
+  struct transport_slot slots[2 * EXCHANGE_WINDOW]; /* those that receive, then those that send: receivers come first */
+};
 
 /* Functions of an exchange_backend. */
 bool transport_take(void *window, int32_t slot);

@@ -12,41 +12,41 @@
 static const char what[] = "the links between the processes' GPUs";
 
 /* What a process tells of itself; the GPUs of its devices follow. */
-typedef struct terms {
+struct terms {
   int32_t is_off; /* SHARDRT_LINKS=off */
   int32_t code;   /* of opening the links here */
   char problem[224];
-} terms;
+};
 
-typedef struct gpu {
+struct gpu {
   uint8_t uuid[16];
-} gpu;
+};
 
 /* What all processes told: `stride` bytes of each. */
-typedef struct told {
+struct told {
   int32_t processes, devices;
   size_t stride;
   char *all;
-} told;
+};
 
-static const terms *terms_of(const told *t, int32_t process) {
-  return (const terms *)(t->all + (size_t)process * t->stride);
+static const struct terms *terms_of(const struct told *t, int32_t process) {
+  return (const struct terms *)(t->all + (size_t)process * t->stride);
 }
 
-static const gpu *gpu_of(const told *t, int64_t device) {
-  const char *its = t->all + (size_t)(device / t->devices) * t->stride + sizeof(terms);
-  return (const gpu *)its + device % t->devices;
+static const struct gpu *gpu_of(const struct told *t, int64_t device) {
+  const char *its = t->all + (size_t)(device / t->devices) * t->stride + sizeof(struct terms);
+  return (const struct gpu *)its + device % t->devices;
 }
 
 static int describe_self(char *mine, int32_t devices) {
-  terms *self = (terms *)mine;
+  struct terms *self = (struct terms *)mine;
   bool is_off;
   int code = accelerator_links_wish(&is_off);
   if (code < 0) return code;
-  *self = (terms){.is_off = is_off};
-  gpu *gpus = (gpu *)(self + 1);
+  *self = (struct terms){.is_off = is_off};
+  struct gpu *gpus = (struct gpu *)(self + 1);
   for (int32_t d = 0; d < devices; d++) {
-    accelerator_info info;
+    struct accelerator_info info;
     code = accelerator_get()->describe(d, &info);
     if (code < 0) return code;
     memcpy(gpus[d].uuid, info.uuid, sizeof gpus[d].uuid);
@@ -58,20 +58,20 @@ static int describe_self(char *mine, int32_t devices) {
 
 static int compare_gpus(const void *a, const void *b, void *context) {
   const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-  const int order = memcmp(gpu_of(context, x), gpu_of(context, y), sizeof(gpu));
+  const int order = memcmp(gpu_of(context, x), gpu_of(context, y), sizeof(struct gpu));
   return order != 0 ? order : (x > y) - (x < y);
 }
 
 /* Numbers the GPUs by their first device, into `ranks`; marks in `sharing` the processes that share one with others.
  * `order` has room for two numbers of each device. */
-static void rank_gpus(const told *t, int64_t *order, int32_t *ranks, bool *sharing) {
+static void rank_gpus(const struct told *t, int64_t *order, int32_t *ranks, bool *sharing) {
   const int64_t count = (int64_t)t->processes * t->devices;
   int64_t *first = order + count; /* of each device, the first one of its GPU */
   for (int64_t i = 0; i < count; i++) order[i] = i;
   qsort_r(order, (size_t)count, sizeof *order, compare_gpus, (void *)t);
   for (int64_t i = 0; i < count; i++) {
     const int64_t device = order[i], before = i == 0 ? device : first[order[i - 1]];
-    const bool is_same = i > 0 && memcmp(gpu_of(t, device), gpu_of(t, before), sizeof(gpu)) == 0;
+    const bool is_same = i > 0 && memcmp(gpu_of(t, device), gpu_of(t, before), sizeof(struct gpu)) == 0;
     first[device] = is_same ? before : device;
     if (first[device] / t->devices == device / t->devices) continue;
     sharing[device / t->devices] = sharing[first[device] / t->devices] = true;
@@ -82,12 +82,12 @@ static void rank_gpus(const told *t, int64_t *order, int32_t *ranks, bool *shari
 
 /* ---- which way -------------------------------------------------------------------------------------------------- */
 
-static void choose_host(peer_transport *c, int32_t process, const char *reason) {
+static void choose_host(struct peer_transport *c, int32_t process, const char *reason) {
   c->kind = PEERS_BY_HOST;
   if (process == 0) snprintf(c->notice, sizeof c->notice, "%s: data between processes goes through the host", reason);
 }
 
-static void choose_kind(peer_transport *c, const told *t, int32_t process, const bool *sharing) {
+static void choose_kind(struct peer_transport *c, const struct told *t, int32_t process, const bool *sharing) {
   char reason[160], names[128];
   bool any = false;
   int32_t off = 0;
@@ -116,12 +116,12 @@ static void choose_kind(peer_transport *c, const told *t, int32_t process, const
 /* ---- joining ---------------------------------------------------------------------------------------------------- */
 
 /* Process 0's id of the group, in every process. `code` is of what came before, in this one. */
-static int spread_id(collective *m, int code, uint8_t id[ACCELERATOR_LINK_ID]) {
-  typedef struct said {
+static int spread_id(struct collective *m, int code, uint8_t id[ACCELERATOR_LINK_ID]) {
+  struct said {
     int32_t code;
     uint8_t id[ACCELERATOR_LINK_ID];
-  } said;
-  said mine = {0}, *all = alloc_zeros((size_t)m->count, sizeof *all);
+  };
+  struct said mine = {0}, *all = alloc_zeros((size_t)m->count, sizeof *all);
   if (code == SHARDRT_OK && all == NULL) code = ALLOC_FAILED;
   if (code == SHARDRT_OK && m->index == 0) mine.code = accelerator_get()->links->id(mine.id);
   code = collective_join(m, what, code, &mine, sizeof mine, all);
@@ -133,23 +133,23 @@ static int spread_id(collective *m, int code, uint8_t id[ACCELERATOR_LINK_ID]) {
   return code;
 }
 
-typedef struct joining {
+struct joining {
   uint8_t id[ACCELERATOR_LINK_ID];
   int32_t all, own;   /* GPUs of the job, and of this process */
   int32_t *devices;   /* the first of each own one, */
   int32_t *own_ranks; /* and its rank */
   bool has_begun;
-} joining;
+};
 
 static int join_step(void *context, bool *done, bool *moved) {
-  joining *j = context;
-  const accelerator_links *links = accelerator_get()->links;
+  struct joining *j = context;
+  const struct accelerator_links *links = accelerator_get()->links;
   if (j->has_begun) return links->state(done);
   j->has_begun = *moved = true;
   return links->join(j->id, j->all, j->own, j->devices, j->own_ranks);
 }
 
-static void list_own(const peer_transport *c, const collective *m, joining *j) {
+static void list_own(const struct peer_transport *c, const struct collective *m, struct joining *j) {
   for (int64_t i = 0; i < (int64_t)m->count * c->devices; i++)
     if (c->ranks[i] >= j->all) j->all = c->ranks[i] + 1;
   for (int32_t d = 0; d < c->devices; d++) {
@@ -162,15 +162,15 @@ static void list_own(const peer_transport *c, const collective *m, joining *j) {
   }
 }
 
-static int join_links(peer_transport *c, collective *m) {
-  joining j = {.devices = alloc_array((size_t)c->devices, 2 * sizeof *j.devices)};
+static int join_links(struct peer_transport *c, struct collective *m) {
+  struct joining j = {.devices = alloc_array((size_t)c->devices, 2 * sizeof *j.devices)};
   if (j.devices != NULL) {
     j.own_ranks = j.devices + c->devices;
     list_own(c, m, &j);
   }
   int code = spread_id(m, j.devices == NULL ? ALLOC_FAILED : SHARDRT_OK, j.id);
   if (code == SHARDRT_OK) {
-    code = collective_until(m, &(collective_work){.step = join_step, .context = &j}, what, 0);
+    code = collective_until(m, &(struct collective_work){.step = join_step, .context = &j}, what, 0);
     if (code == SHARDRT_ECOMM || code == SHARDRT_EDEVICE) code = error_prefix(code, "%s", what);
     if (code < 0) peer_transport_break(c);
   }
@@ -181,31 +181,31 @@ static int join_links(peer_transport *c, collective *m) {
 /* ---- the whole -------------------------------------------------------------------------------------------------- */
 
 /* Whose the links of this process's devices are: one job's at a time. NULL: nobody's. */
-static const peer_transport *linked;
+static const struct peer_transport *linked;
 
-static int take_links(const peer_transport *c) {
+static int take_links(const struct peer_transport *c) {
   if (linked != NULL) return error_set(SHARDRT_EINVAL, "another job of this process has the links between its GPUs");
   int code = accelerator_get()->links->open();
   if (code == SHARDRT_OK) linked = c;
   return code;
 }
 
-static void give_links(peer_transport *c) {
+static void give_links(struct peer_transport *c) {
   if (c->is_open) accelerator_get()->links->close();
   if (linked == c) linked = NULL;
   c->is_open = false;
 }
 
 /* That they cannot be opened here is no failure. */
-static void open_links(peer_transport *c, terms *mine) {
+static void open_links(struct peer_transport *c, struct terms *mine) {
   mine->code = mine->is_off ? SHARDRT_OK : take_links(c);
   c->is_open = !mine->is_off && mine->code == SHARDRT_OK;
   if (mine->code < 0) snprintf(mine->problem, sizeof mine->problem, "%s", shardrt_error_message());
 }
 
-static int compare_selves(peer_transport *c, collective *m, told *t) {
+static int compare_selves(struct peer_transport *c, struct collective *m, struct told *t) {
   const size_t count = (size_t)t->processes * (size_t)t->devices;
-  terms *self = t->all == NULL ? NULL : (terms *)(t->all + (size_t)t->processes * t->stride);
+  struct terms *self = t->all == NULL ? NULL : (struct terms *)(t->all + (size_t)t->processes * t->stride);
   bool *sharing = alloc_zeros((size_t)t->processes, sizeof *sharing);
   int64_t *order = alloc_array(count, 2 * sizeof *order);
   c->ranks = alloc_array(count, sizeof *c->ranks);
@@ -220,10 +220,11 @@ static int compare_selves(peer_transport *c, collective *m, told *t) {
   return code;
 }
 
-int peer_transport_settle(peer_transport *c, collective *m, int32_t devices) {
+int peer_transport_settle(struct peer_transport *c, struct collective *m, int32_t devices) {
   if (c->is_broken) return error_set(SHARDRT_ECOMM, "%s were given up when something failed on them before", what);
   if (c->kind != PEERS_UNSETTLED) return SHARDRT_OK;
-  told t = {.processes = m->count, .devices = devices, .stride = sizeof(terms) + (size_t)devices * sizeof(gpu)};
+  struct told t = {
+      .processes = m->count, .devices = devices, .stride = sizeof(struct terms) + (size_t)devices * sizeof(struct gpu)};
   t.all = alloc_array((size_t)t.processes + 1, t.stride);
   c->devices = devices;
   int code = compare_selves(c, m, &t);
@@ -238,14 +239,14 @@ int peer_transport_settle(peer_transport *c, collective *m, int32_t devices) {
   return code;
 }
 
-void peer_transport_break(peer_transport *c) {
+void peer_transport_break(struct peer_transport *c) {
   if (c->is_broken) return;
   accelerator_get()->links->abort();
   c->is_broken = true;
 }
 
-int peer_transport_pinned(peer_transport *c, size_t bytes, char **out) {
-  const accelerator *a = accelerator_get();
+int peer_transport_pinned(struct peer_transport *c, size_t bytes, char **out) {
+  const struct accelerator *a = accelerator_get();
   if (c->pinned_bytes != bytes) {
     if (c->pinned != NULL) a->memory->free_pinned(c->pinned, c->pinned_bytes);
     c->pinned = NULL;
@@ -260,21 +261,21 @@ int peer_transport_pinned(peer_transport *c, size_t bytes, char **out) {
   return SHARDRT_OK;
 }
 
-void peer_transport_lose_pinned(peer_transport *c) {
+void peer_transport_lose_pinned(struct peer_transport *c) {
   c->pinned = NULL;
   c->pinned_bytes = 0;
 }
 
-const char *peer_transport_notice(peer_transport *c) {
+const char *peer_transport_notice(struct peer_transport *c) {
   if (c->notice[0] == '\0' || c->is_told) return NULL;
   c->is_told = true;
   return c->notice;
 }
 
-void peer_transport_close(peer_transport *c) {
-  const accelerator *a = accelerator_get();
+void peer_transport_close(struct peer_transport *c) {
+  const struct accelerator *a = accelerator_get();
   if (c->pinned != NULL) a->memory->free_pinned(c->pinned, c->pinned_bytes);
   give_links(c);
   alloc_free(c->ranks);
-  *c = (peer_transport){0};
+  *c = (struct peer_transport){0};
 }

@@ -5,10 +5,10 @@
 
 #include "comm/collective.h"
 
-typedef enum peer_transport_kind { PEERS_UNSETTLED, PEERS_LINKED, PEERS_BY_HOST } peer_transport_kind;
+enum peer_transport_kind { PEERS_UNSETTLED, PEERS_LINKED, PEERS_BY_HOST };
 
-typedef struct peer_transport {
-  peer_transport_kind kind;
+struct peer_transport {
+  enum peer_transport_kind kind;
   int32_t devices; /* of each process */
   int32_t *ranks;  /* links: [process * devices + device] of its GPU among those of the job */
   char *pinned;    /* what data goes through in the host's memory, as it was last asked for */
@@ -16,21 +16,21 @@ typedef struct peer_transport {
   bool is_open, is_broken; /* the links are open; something that went over them failed */
   char notice[320];        /* for the user, in process 0: why it goes through the host; "": nothing */
   bool is_told;            /* the user knows */
-} peer_transport;
+};
 
 /* Settles it, where it is not: every process calls it alike. The processes' GPUs are compared; where two processes
  * share one, where links cannot be opened or are another job's, or SHARDRT_LINKS is "off" in any, it is the host.
  * ECOMM, EDEVICE: the links could not be joined, or were broken before. */
-int peer_transport_settle(peer_transport *c, collective *m, int32_t devices);
+int peer_transport_settle(struct peer_transport *c, struct collective *m, int32_t devices);
 /* Ends what is under way on the links, which are of no use from then on. */
-void peer_transport_break(peer_transport *c);
+void peer_transport_break(struct peer_transport *c);
 /* Memory that devices copy to and from, the same as last time if as much is wanted. It belongs to the peer transport.
  */
-int peer_transport_pinned(peer_transport *c, size_t bytes, char **out);
+int peer_transport_pinned(struct peer_transport *c, size_t bytes, char **out);
 /* Messages under way use it for good: the next to ask gets another. */
-void peer_transport_lose_pinned(peer_transport *c);
+void peer_transport_lose_pinned(struct peer_transport *c);
 /* What the user should know, once; NULL: nothing. It belongs to the peer transport. */
-const char *peer_transport_notice(peer_transport *c);
-void peer_transport_close(peer_transport *c);
+const char *peer_transport_notice(struct peer_transport *c);
+void peer_transport_close(struct peer_transport *c);
 
 #endif

@@ -1,4 +1,4 @@
-#include "reshard/reshard_plan.h"
+#include "reshard/reshard_call.h"
 
 #include <inttypes.h>
 
@@ -12,7 +12,7 @@ enum {
   SHARDING_TEXT = 300 /* of a sharding, in the name of a call; its fingerprint is there in full */
 };
 
-static int check_devices(const reshard *r, const shardrt_job_info *info) {
+static int check_devices(const struct reshard *r, const shardrt_job_info *info) {
   const shardrt_mesh *mesh = shardrt_sharding_mesh(r->to);
   const int64_t count = (int64_t)info->process_count * info->devices_per_process;
   const int64_t last = mesh_rank_device(mesh, shardrt_mesh_size(mesh) - 1);
@@ -21,7 +21,7 @@ static int check_devices(const reshard *r, const shardrt_job_info *info) {
                    shardrt_sharding_text(r->to), last, count, count - 1);
 }
 
-int reshard_plan(reshard *r) {
+int reshard_prepare(struct reshard *r) {
   if (r->job == NULL) return error_set(SHARDRT_EINVAL, "there is no job");
   const shardrt_job_info *info = r->info = shardrt_job_info_get(r->job);
   if (info->planning) return error_set(SHARDRT_EDATA, "there is no data under `shardrt plan`");
@@ -37,21 +37,21 @@ int reshard_plan(reshard *r) {
                           info->process_index, info->devices_per_process, &r->route);
 }
 
-int reshard_new_array(const reshard *r, shardrt_array **out) {
+int reshard_new_array(const struct reshard *r, shardrt_array **out) {
   return shardrt_array_new(r->to, shardrt_array_dtype(r->x), shardrt_array_ndim(r->x), shardrt_array_shape(r->x),
                            r->info->process_index, r->info->devices_per_process, out);
 }
 
 /* Where the caller does not say: on devices that have memory of their own, so much for each. */
-static size_t usual_staging(const reshard *r) {
+static size_t usual_staging(const struct reshard *r) {
   return accelerator_get() == NULL ? STAGING : (size_t)STAGING * (size_t)r->info->devices_per_process;
 }
 
-size_t reshard_staging(const reshard *r) {
+size_t reshard_staging(const struct reshard *r) {
   return r->options.staging_bytes != 0 ? r->options.staging_bytes : usual_staging(r);
 }
 
-void reshard_name(const reshard *r, struct text *text) {
+void reshard_name(const struct reshard *r, struct text *text) {
   const shardrt_sharding *from = shardrt_array_sharding(r->x);
   text_add(text, "%s of %s ", r->call, shardrt_dtype_name(shardrt_array_dtype(r->x)));
   text_add_shape(text, shardrt_array_ndim(r->x), shardrt_array_shape(r->x));
@@ -71,7 +71,7 @@ void reshard_name(const reshard *r, struct text *text) {
 }
 
 /* What is wrong with the operands is wrong in every process. */
-int reshard_fail(const reshard *r, int code) {
+int reshard_fail(const struct reshard *r, int code) {
   if (code != SHARDRT_ENOMEM && code != SHARDRT_EDEVICE) return code;
   return job_join(r->job, r->call, code, NULL, 0, NULL);
 }

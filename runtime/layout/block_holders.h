@@ -1,11 +1,10 @@
-/* placement.h - one side of a move, old or new: an array of one shape in one sharding, and what processes hold of it.
- */
-#ifndef SHARDRT_LAYOUT_PLACEMENT_H
-#define SHARDRT_LAYOUT_PLACEMENT_H
+/* block_holders.h - who holds which blocks of an array of one shape in one sharding: one side of a move, old or new. */
+#ifndef SHARDRT_LAYOUT_BLOCK_HOLDERS_H
+#define SHARDRT_LAYOUT_BLOCK_HOLDERS_H
 
 #include "layout/sharding.h"
 
-struct placement {
+struct block_holders {
   const shardrt_sharding *sharding;
   struct block_grid grid;
   int64_t replicas; /* devices that hold each block */
@@ -13,17 +12,16 @@ struct placement {
 };
 
 /* Errors as shardrt_sharding_shard_shape. */
-int placement_set(struct placement *s, const shardrt_sharding *sharding, int32_t ndim, const int64_t *shape,
-                  int32_t devices_per_process);
+int block_holders_set(struct block_holders *s, const shardrt_sharding *sharding, int32_t ndim, const int64_t *shape,
+                      int32_t devices_per_process);
 /* The process that owns the device with a replica number of a block. */
-int32_t placement_process(const struct placement *s, int64_t block, int64_t replica);
+int32_t block_holders_process(const struct block_holders *s, int64_t block, int64_t replica);
 /* The process that holds a block, where only one does; else -1. Costs that process's devices, at most. */
-int32_t placement_only_process(const struct placement *s, int64_t block);
+int32_t block_holders_only_process(const struct block_holders *s, int64_t block);
 /* The processes that hold a block, ascending, each once; `out` has room for all replicas. Returns how many. */
-int64_t placement_processes(const struct placement *s, int64_t block, int32_t *out);
+int64_t block_holders_processes(const struct block_holders *s, int64_t block, int32_t *out);
 
-/* What one process holds of a placement: one item for each of its devices, ascending by block, then by replica number.
- */
+/* What one process holds: one item for each of its devices, ascending by block, then by replica number. */
 struct local_block {
   int64_t block;
   int64_t replica;
@@ -36,7 +34,7 @@ struct local_blocks {
 };
 
 /* Costs the number of the process's devices. `h` keeps its memory from call to call, for local_blocks_clear. */
-int local_blocks_set(struct local_blocks *h, const struct placement *s, int32_t process);
+int local_blocks_set(struct local_blocks *h, const struct block_holders *s, int32_t process);
 void local_blocks_clear(struct local_blocks *h);
 bool local_blocks_has(const struct local_blocks *h, int64_t block);
 /* Whether item i is the first one with its block. */

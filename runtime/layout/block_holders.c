@@ -1,4 +1,4 @@
-#include "layout/placement.h"
+#include "layout/block_holders.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -7,8 +7,8 @@
 #include "base/compare.h"
 #include "base/search.h"
 
-int placement_set(struct placement *s, const shardrt_sharding *sharding, int32_t ndim, const int64_t *shape,
-                  int32_t devices_per_process) {
+int block_holders_set(struct block_holders *s, const shardrt_sharding *sharding, int32_t ndim, const int64_t *shape,
+                      int32_t devices_per_process) {
   int code = sharding_grid(sharding, ndim, shape, &s->grid);
   if (code != SHARDRT_OK) return code;
   s->sharding = sharding;
@@ -18,21 +18,21 @@ int placement_set(struct placement *s, const shardrt_sharding *sharding, int32_t
   return SHARDRT_OK;
 }
 
-int32_t placement_process(const struct placement *s, int64_t block, int64_t replica) {
+int32_t block_holders_process(const struct block_holders *s, int64_t block, int64_t replica) {
   assert(block >= 0 && block < s->grid.blocks && replica >= 0 && replica < s->replicas);
   int64_t position = sharding_position(s->sharding, &s->grid, block, replica);
   return shardrt_mesh_device(s->sharding->mesh, position) / s->devices_per_process;
 }
 
-int32_t placement_only_process(const struct placement *s, int64_t block) {
-  int32_t process = placement_process(s, block, 0);
+int32_t block_holders_only_process(const struct block_holders *s, int64_t block) {
+  int32_t process = block_holders_process(s, block, 0);
   for (int64_t r = 1; r < s->replicas; r++)
-    if (placement_process(s, block, r) != process) return -1;
+    if (block_holders_process(s, block, r) != process) return -1;
   return process;
 }
 
-int64_t placement_processes(const struct placement *s, int64_t block, int32_t *out) {
-  for (int64_t r = 0; r < s->replicas; r++) out[r] = placement_process(s, block, r);
+int64_t block_holders_processes(const struct block_holders *s, int64_t block, int32_t *out) {
+  for (int64_t r = 0; r < s->replicas; r++) out[r] = block_holders_process(s, block, r);
   qsort(out, (size_t)s->replicas, sizeof *out, compare_int32);
   int64_t count = 0;
   for (int64_t r = 0; r < s->replicas; r++)
@@ -46,7 +46,7 @@ static int compare_local_blocks(const void *a, const void *b) {
   return (x->replica > y->replica) - (x->replica < y->replica);
 }
 
-int local_blocks_set(struct local_blocks *h, const struct placement *s, int32_t process) {
+int local_blocks_set(struct local_blocks *h, const struct block_holders *s, int32_t process) {
   int64_t begin, end;
   int code = mesh_owned(s->sharding->mesh, process, s->devices_per_process, &begin, &end);
   if (code != SHARDRT_OK) return code;
