@@ -51,12 +51,12 @@ export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 export OMPI_MCA_rmaps_base_oversubscribe=1
 export PRTE_MCA_rmaps_default_mapping_policy=slot:oversubscribe
 
-include make/packages.mk make/cuda.mk tests/standin/standin.mk tests/fuzz/fuzz.mk tests/bench/bench.mk
+include make/packages.mk make/cuda.mk make/library.mk tests/standin/standin.mk tests/fuzz/fuzz.mk tests/bench/bench.mk
 
-.PHONY: all demo test specs soak asan tsan lint install clean
+.PHONY: all library demo test specs soak asan tsan lint install clean
 .DELETE_ON_ERROR:
 
-all: $(BUILD)/shardrt $(if $(CUDA_MISSING)$(SANITIZE),,$(BUILD)/shardrt-cuda.so)
+all: $(BUILD)/shardrt library $(if $(CUDA_MISSING)$(SANITIZE),,$(BUILD)/shardrt-cuda.so)
 
 # Modules of Lua that are written in C see LuaJIT.
 $(BUILD)/shardrt $(BUILD)/users/shardrt: $(OBJECTS) $(LUA_OBJECTS) $(if $(SANITIZE),tests/support/dlclose.c)

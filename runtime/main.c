@@ -9,7 +9,7 @@
 #include <termios.h>
 #include <unistd.h>
 
-#include "bus.h"
+#include "recipe/bus.h"
 #include "comm/transport/alone.h"
 #include "lua/state.h"
 #include "run.h"

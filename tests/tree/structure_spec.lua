@@ -21,7 +21,7 @@ local ROOMS = {
   "dataset", "dataset/view", "dataset/array", "dataset/chunked", "dataset/record", "arrayfile",
   "transform", "transform/kind", "loader/plan", "loader",
   "compute", "compute/elementwise", "compute/reduce", "compute/rearrange", "compute/random", "compute/matmul",
-  "compute/cuda",
+  "compute/cuda", "recipe",
 }
 local PROGRAM = #ROOMS + 1 -- main.c and its own files, which stand in no folder
 local MOST_FILES = 25 -- of a folder
@@ -126,7 +126,7 @@ describe("the rooms", function()
 
   -- The program, and what ends a job for it.
   local ENDS_THE_JOB = {
-    main = true, bus = true, run = true, ["comm/job"] = true, ["comm/abort_job"] = true, ["comm/transport/mpi"] = true,
+    main = true, ["recipe/bus"] = true, run = true, ["comm/job"] = true, ["comm/abort_job"] = true, ["comm/transport/mpi"] = true,
     ["comm/transport/openmpi"] = true, ["comm/transport/solo"] = true, ["comm/transport/launcher"] = true,
   }
 

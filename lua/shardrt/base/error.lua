@@ -56,6 +56,13 @@ function fail.message(code)
   return message ~= "" and message or ffi.string(C.shardrt_error_text(code))
 end
 
+local last = { message = nil, code = 0 } -- of what C reported
+
+--- The code of an error that was raised here: that of the C function which failed, or EINVAL.
+---@param message any
+---@return integer
+function fail.code_of(message) return message == last.message and last.code or C.SHARDRT_EINVAL end
+
 --- Passes on what a C function returned, or raises its message.
 ---@param code integer
 ---@param caller string? # the call that a recipe made, to stand before the message
@@ -64,7 +71,9 @@ function fail.check(code, caller)
   if code >= 0 then return code end
   -- What differs between processes is told by all of them alike, whatever each of them called: so it is printed once.
   local told = caller and code ~= C.SHARDRT_EMISMATCH and caller .. ": " or ""
-  return raise(nil, "%s%s", told, fail.message(code))
+  local _, message = pcall(raise, nil, "%s%s", told, fail.message(code))
+  last.message, last.code = message, code
+  return error(message, 0)
 end
 
 local BETWEEN_PROCESSES = { [C.SHARDRT_EMISMATCH] = true, [C.SHARDRT_ETIMEOUT] = true, [C.SHARDRT_ECOMM] = true }
