@@ -118,17 +118,17 @@ static int join_devices(const accelerator *found, const accelerator_wanted *want
   if (found != self.opened)
     return error_set(SHARDRT_EINVAL, "this process is in a job with devices of platform %s, and can have no others yet",
                      accelerator_name());
-  if (wanted->devices > 0 && wanted->devices != self.devices)
+  if (found != NULL && wanted->devices > 0 && wanted->devices != self.devices)
     return error_set(SHARDRT_EINVAL, "this process is in a job with %d devices, and cannot be in one with %d yet",
                      (int)self.devices, (int)wanted->devices);
   self.jobs++;
-  *devices = self.devices;
+  if (found != NULL) *devices = self.devices;
   return SHARDRT_OK;
 }
 
 int accelerator_open(const accelerator *found, const accelerator_wanted *wanted, int32_t *devices) {
-  if (self.jobs > 0) return join_devices(found, wanted, devices);
   *devices = wanted->devices > 0 ? wanted->devices : 1;
+  if (self.jobs > 0) return join_devices(found, wanted, devices);
   int code = found == NULL ? SHARDRT_OK : found->open(wanted, devices);
   if (code < 0) return code;
   self.opened = found;

@@ -290,7 +290,8 @@ typedef struct accelerator_finding {
  * SHARDRT_CUDA_PLUGIN names is none: the message says what would do. */
 int accelerator_find(const char *name, accelerator_finding *out);
 /* Opens what was found, NULL for the host; *devices becomes how many there are. It is the process's: a job that is
- * opened while another is has the same platform, and as many devices. EINVAL: it wants others. */
+ * opened while another is has the same platform and, where that is not the host, as many devices. EINVAL: it wants
+ * others. */
 int accelerator_open(const accelerator *found, const accelerator_wanted *wanted, int32_t *devices);
 /* For each accelerator_open; with the last one the devices are given back. */
 void accelerator_close(void);

@@ -48,20 +48,24 @@ local function raise(_, format, ...)
   error(where and where .. ": " .. message or message, 0)
 end
 
+local last = { message = nil, code = 0 } -- of the C function that failed last
+
 --- The message of a C function that has just failed.
 ---@param code integer
 ---@return string
 function fail.message(code)
   local message = ffi.string(C.shardrt_error_message())
-  return message ~= "" and message or ffi.string(C.shardrt_error_text(code))
+  last.message, last.code = message ~= "" and message or ffi.string(C.shardrt_error_text(code)), code
+  return last.message
 end
 
-local last = { message = nil, code = 0 } -- of what C reported
-
---- The code of an error that was raised here: that of the C function which failed, or EINVAL.
----@param message any
+--- The code of an error: that of the C function which it is about, or EINVAL.
+---@param problem any # what was raised
 ---@return integer
-function fail.code_of(message) return message == last.message and last.code or C.SHARDRT_EINVAL end
+function fail.code_of(problem)
+  local is_about = last.message and type(problem) == "string" and problem:find(last.message, 1, true)
+  return is_about and last.code or C.SHARDRT_EINVAL
+end
 
 --- Passes on what a C function returned, or raises its message.
 ---@param code integer
@@ -71,9 +75,7 @@ function fail.check(code, caller)
   if code >= 0 then return code end
   -- What differs between processes is told by all of them alike, whatever each of them called: so it is printed once.
   local told = caller and code ~= C.SHARDRT_EMISMATCH and caller .. ": " or ""
-  local _, message = pcall(raise, nil, "%s%s", told, fail.message(code))
-  last.message, last.code = message, code
-  return error(message, 0)
+  return raise(nil, "%s%s", told, fail.message(code))
 end
 
 local BETWEEN_PROCESSES = { [C.SHARDRT_EMISMATCH] = true, [C.SHARDRT_ETIMEOUT] = true, [C.SHARDRT_ECOMM] = true }

@@ -25,7 +25,7 @@ local function keep(path, returned)
     names, loaders = { "" }, { returned }
     return
   end
-  local wanted = ("%s: a program that opens a recipe takes what it returns, a loader or a table of loaders by name"):format(path)
+  local wanted = path .. ": a program that opens a recipe takes what it returns, a loader or a table of loaders by name"
   if type(returned) ~= "table" then fail("%s; it returned %s", wanted, list.show(returned)) end
   for name, one in pairs(returned) do
     if type(name) ~= "string" or name == "" or not loader.is(one) then
@@ -43,7 +43,9 @@ end
 ---@param path string
 ---@return string[] # the loaders' names; "" is the name of one that was returned alone
 function library.open(handle, path)
-  os.exit = function() fail "os.exit: the program that opened the recipe is not the recipe's to end; error(…) ends it" end
+  rawset(os, "exit", function()
+    fail "os.exit: the program that opened the recipe is not the recipe's to end; error(…) ends the recipe"
+  end)
   progress.start(false)
   local ok, returned = recipe.run(handle, path)
   if not ok then error(returned, 0) end
