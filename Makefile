@@ -109,7 +109,7 @@ test: deps
 
 SPECS ?= $(sort $(shell find tests -name '*_spec.lua'))
 ifneq ($(ASSERTS)$(SANITIZE),)
-specs: $(BUILD)/shardrt $(BUILD)/fuzz/replay standin
+specs: $(BUILD)/shardrt library $(BUILD)/include/shardrt.h $(BUILD)/fuzz/replay standin
 	@SHARDRT=$(abspath $(BUILD)/shardrt) $(BUILD)/shardrt tests/run.lua $(SPECS)
 else
 specs:

@@ -22,3 +22,12 @@ $(BUILD)/shardrt.pc: make/library.mk make/packages.mk runtime/base/error.c
 	  'Description: meshes, shardings, loaders and transfers for distributed training' 'Version: $(VERSION)' \
 	  'Cflags: -I$${includedir}' 'Libs: -L$${libdir} -lshardrt' \
 	  'Libs.private: -Wl,--export-dynamic-symbol=shardrt_* $(PRIVATE)' > $@
+
+.PHONY: install-library
+install: install-library
+install-library: library
+	install -D -m 755 $(BUILD)/libshardrt.so.0 $(DESTDIR)$(PREFIX)/lib/libshardrt.so.0
+	ln -sf libshardrt.so.0 $(DESTDIR)$(PREFIX)/lib/libshardrt.so
+	install -D -m 644 $(BUILD)/libshardrt.a $(DESTDIR)$(PREFIX)/lib/libshardrt.a
+	@mkdir -p $(DESTDIR)$(PREFIX)/lib/pkgconfig
+	sed 's|^prefix=.*|prefix=$(PREFIX)|' $(BUILD)/shardrt.pc > $(DESTDIR)$(PREFIX)/lib/pkgconfig/shardrt.pc

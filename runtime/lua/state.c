@@ -52,12 +52,19 @@ static void add_searchers(lua_State *L) {
   lua_pop(L, 2);
 }
 
-/* For the FFI (lua/shardrt/base/ffi.lua): whether it finds this code's functions among all that the process sees, and
- * else in which file. */
+/* Whether this code's functions are those that the whole process sees. RTLD_DEFAULT would be what this library sees. */
+static bool is_seen(void) {
+  void *process = dlopen(NULL, RTLD_LAZY);
+  if (process == NULL) return false;
+  const bool is_found = dlsym(process, "shardrt_version") == (void *)shardrt_version;
+  dlclose(process);
+  return is_found;
+}
+
+/* For the FFI (lua/shardrt/base/ffi.lua), where that is not so: which file they are in. */
 static void note_library(lua_State *L) {
   char path[4096];
-  const bool is_seen = dlsym(RTLD_DEFAULT, "shardrt_version") == (void *)shardrt_version;
-  if (is_seen || !own_file_path(path, sizeof path)) return;
+  if (is_seen() || !own_file_path(path, sizeof path)) return;
   lua_pushstring(L, path);
   lua_setglobal(L, "shardrt_library");
 }

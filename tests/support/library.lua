@@ -16,7 +16,7 @@ function library.build(folder, source, flags)
   local made = folder .. "/" .. source:match "([^/]*)%.[^.]*$"
   local compiler = source:match "%.c$" and "cc -std=c11" or "c++ -std=c++17"
   local build = library.folder()
-  local command = "%s -Wall -Wextra -Werror -g -D_GNU_SOURCE -I%s/include -o %s %s -L%s -Wl,-rpath,%s -lshardrt %s"
+  local command = "%s -Wall -Wextra -Werror -g -D_GNU_SOURCE -I%s/include -o %s %s -L%s -Wl,-rpath,%s %s -lshardrt"
   local result = mpi.shell(command:format(compiler, build, made, source, build, build, flags or ""), 120)
   assert(result.status == 0, result.output)
   return made
