@@ -24,7 +24,7 @@ SOURCES  := $(sort $(shell grep -rLx --include='*.c' '// build: plug-in' runtime
 HEADERS  := $(sort $(shell find runtime -name '*.h'))
 LUA      := $(sort $(shell find lua -name '*.lua'))
 OBJECTS  := $(SOURCES:runtime/%.c=$(BUILD)/%.o)
-LUA_OBJECTS := $(LUA:lua/%.lua=$(BUILD)/lua/%.o) $(BUILD)/lua/shardrt/cdef.o
+LUA_OBJECTS := $(LUA:lua/%.lua=$(BUILD)/lua/%.o) $(BUILD)/lua/shardrt/cdef.o $(BUILD)/lua/modules.o
 RULES    := Makefile make/packages.mk
 
 SANITIZE ?=
@@ -34,9 +34,11 @@ ASSERTS  ?=
 WERROR   ?=
 ERRORS    = $(if $(WERROR),-Werror)
 WARNINGS  = -Wall -Wextra $(ERRORS) -Wshadow -Wvla -Wstrict-prototypes -Wmissing-prototypes
-C_FLAGS   = -std=c11 -D_GNU_SOURCE -Iruntime $(INCLUDES) $(OPTIMIZE) -g -pthread -fno-omit-frame-pointer $(WARNINGS) \
+C_FLAGS   = -std=c11 -D_GNU_SOURCE -Iruntime $(INCLUDES) $(OPTIMIZE) -g -fPIC -fno-semantic-interposition -pthread -fno-omit-frame-pointer $(WARNINGS) \
             $(if $(SANITIZE),-fsanitize=$(SANITIZE)) $(if $(ASSERTS)$(SANITIZE),,-DNDEBUG)
-LD_FLAGS  = -Wl,-E -pthread $(if $(SANITIZE),-fsanitize=$(SANITIZE))
+# Libraries that a recipe loads see shardrt_*, and nothing else of the program; specs look into it.
+SEEN      = $(if $(ASSERTS)$(SANITIZE),-Wl$(comma)-E,'-Wl$(comma)--export-dynamic-symbol=shardrt_*')
+LD_FLAGS  = -pthread $(if $(SANITIZE),-fsanitize=$(SANITIZE))
 # What a source itself asks for, in a line "// build: -O3 -fno-math-errno"; sanitizers slow -O3 down.
 own_flags = $(filter-out $(if $(SANITIZE),-O3),$(filter -%,$(shell sed -n 's|^// build: ||p' $<)))
 compile   = $(CC) $(C_FLAGS) $(1) $(own_flags) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c -o $@ $<
@@ -49,21 +51,25 @@ export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 export OMPI_MCA_rmaps_base_oversubscribe=1
 export PRTE_MCA_rmaps_default_mapping_policy=slot:oversubscribe
 
-include make/packages.mk make/cuda.mk tests/standin/standin.mk tests/fuzz/fuzz.mk tests/bench/bench.mk
+include make/packages.mk make/cuda.mk make/library.mk tests/standin/standin.mk tests/fuzz/fuzz.mk tests/bench/bench.mk
 
-.PHONY: all demo test specs soak asan tsan lint install install-docs clean
+.PHONY: all library demo test specs soak asan tsan lint install install-docs clean
 .DELETE_ON_ERROR:
 
-all: $(BUILD)/shardrt $(if $(CUDA_MISSING)$(SANITIZE),,$(BUILD)/shardrt-cuda.so)
+all: $(BUILD)/shardrt library $(if $(CUDA_MISSING)$(SANITIZE),,$(BUILD)/shardrt-cuda.so)
 
-$(BUILD)/shardrt: $(OBJECTS) $(LUA_OBJECTS) $(if $(SANITIZE),tests/support/dlclose.c)
-	$(call quiet,link )$(link)
+# Modules of Lua that are written in C see LuaJIT.
+$(BUILD)/shardrt $(BUILD)/users/shardrt: $(OBJECTS) $(LUA_OBJECTS) $(if $(SANITIZE),tests/support/dlclose.c)
+	@mkdir -p $(@D)
+	$(call quiet,link )$(call link,-Wl$(comma)--no-as-needed $(SEEN))
+# The program as users have it, from a build for specs.
+$(BUILD)/users/shardrt: SEEN = '-Wl,--export-dynamic-symbol=shardrt_*'
 $(OBJECTS): $(BUILD)/%.o: runtime/%.c $(RULES) | $(BUILD)/found
 	@mkdir -p $(@D)
 	$(call quiet,cc   )$(compile)
 -include $(OBJECTS:.o=.d)
 
-# Lua files become objects that `require` finds in the program itself (LuaJIT looks for luaJIT_BC_ symbols).
+# Lua files become objects, and a list of them, in which `require` finds them (runtime/lua/state.h).
 lua_module = $(patsubst %.init,%,$(subst /,.,$(patsubst lua/%.lua,%,$(1))))
 $(BUILD)/lua/%.o: lua/%.lua | $(BUILD)/found
 	@mkdir -p $(@D)
@@ -80,6 +86,15 @@ $(BUILD)/include/shardrt.h: runtime/shardrt.h $(filter %_api.h,$(HEADERS))
 	  /^#include "/ { part("runtime/" substr($$2, 2, length($$2) - 2)); next } !/clang-format/' $< > $@
 $(BUILD)/lua/shardrt/cdef.o: $(BUILD)/lua/shardrt/cdef.lua
 	$(call quiet,lua  )luajit -b -n shardrt.cdef $< $@
+lua_symbol = luaJIT_BC_$(subst .,_,$(1))
+LUA_MODULES := $(foreach file,$(LUA),$(call lua_module,$(file))) shardrt.cdef
+$(BUILD)/lua/modules.c: $(LUA) $(RULES) | $(BUILD)/found
+	@mkdir -p $(@D)
+	$(call quiet,list )printf '%s\n' '#include "lua/state.h"' \
+	  $(foreach module,$(LUA_MODULES),'extern const unsigned char $(call lua_symbol,$(module))[];') 'const struct lua_module lua_modules[] = {' \
+	  $(foreach module,$(LUA_MODULES),'  {"$(module)", $(call lua_symbol,$(module))},') '  {0, 0}};' > $@
+$(BUILD)/lua/modules.o: $(BUILD)/lua/modules.c
+	$(call quiet,cc   )$(compile)
 
 demo: deps
 	@$(MAKE) --no-print-directory all
@@ -94,7 +109,7 @@ test: deps
 
 SPECS ?= $(sort $(shell find tests -name '*_spec.lua'))
 ifneq ($(ASSERTS)$(SANITIZE),)
-specs: $(BUILD)/shardrt $(BUILD)/fuzz/replay standin
+specs: $(BUILD)/shardrt library $(BUILD)/include/shardrt.h $(BUILD)/fuzz/replay standin
 	@SHARDRT=$(abspath $(BUILD)/shardrt) $(BUILD)/shardrt tests/run.lua $(SPECS)
 else
 specs:

@@ -9,12 +9,9 @@
 #include <termios.h>
 #include <unistd.h>
 
-#include <lauxlib.h>
-#include <lua.h>
-#include <lualib.h>
-
-#include "bus.h"
+#include "recipe/bus.h"
 #include "comm/transport/alone.h"
+#include "lua/state.h"
 #include "run.h"
 #include "shardrt.h"
 
@@ -288,23 +285,6 @@ static void start(options *o, const char *self) {
            strerror(errno));
 }
 
-/* require's first place to look: SHARDRT_LUA_PATH, for modules named shardrt or shardrt.*; then come those in the
- * program. */
-static int search_override(lua_State *L) {
-  const char *folder = getenv("SHARDRT_LUA_PATH");
-  const char *name = luaL_checkstring(L, 1);
-  if (folder == NULL || folder[0] == '\0' || strncmp(name, "shardrt", 7) != 0) return 0;
-  const char *path = luaL_gsub(L, name, ".", "/");
-  static const char *const patterns[] = {"%s/%s.lua", "%s/%s/init.lua"};
-  for (size_t i = 0; i < sizeof patterns / sizeof *patterns; i++) {
-    const char *file = lua_pushfstring(L, patterns[i], folder, path);
-    if (access(file, R_OK) != 0) continue;
-    if (luaL_loadfile(L, file) != 0) return lua_error(L);
-    return 1;
-  }
-  return 0;
-}
-
 /* What runs. */
 typedef struct program {
   options options;
@@ -338,33 +318,14 @@ static int exit_job(lua_State *L) {
 
 static lua_State *new_state(program *p) {
   const options *o = &p->options;
-  lua_State *L = luaL_newstate();
-  if (L == NULL) return NULL;
-  luaL_openlibs(L);
-  lua_getglobal(L, "package");
-  lua_getfield(L, -1, "loaders");
-  for (int i = (int)lua_objlen(L, -1); i >= 1; i--) {
-    lua_rawgeti(L, -1, i);
-    lua_rawseti(L, -2, i + 1);
-  }
-  lua_pushcfunction(L, search_override);
-  lua_rawseti(L, -2, 1);
-  lua_pop(L, 2);
+  lua_State *L;
+  if (lua_state_new(&L) < 0) return NULL;
   lua_getglobal(L, "os");
   lua_pushlightuserdata(L, p);
   lua_pushcclosure(L, exit_job, 1);
   lua_setfield(L, -2, "exit");
   lua_pop(L, 1);
-  lua_createtable(L, o->argc, 1);
-  if (o->recipe != NULL) {
-    lua_pushstring(L, o->recipe);
-    lua_rawseti(L, -2, 0);
-  }
-  for (int i = 0; i < o->argc; i++) {
-    lua_pushstring(L, o->argv[i]);
-    lua_rawseti(L, -2, i + 1);
-  }
-  lua_setglobal(L, "arg");
+  lua_state_arguments(L, o->recipe, o->argc, (const char *const *)o->argv);
   return L;
 }
 
@@ -431,7 +392,7 @@ int main(int argc, char **argv) {
   if (o->trace != NULL && shardrt_trace_start(p.job, o->trace, &p.trace) < 0)
     shardrt_job_abort(p.job, EXIT_USAGE, shardrt_error_message());
   lua_State *L = new_state(&p);
-  if (L == NULL) shardrt_job_abort(p.job, 1, "out of memory: cannot make the Lua state");
+  if (L == NULL) shardrt_job_abort(p.job, 1, shardrt_error_message());
   const char *message = run_program(L, &p);
   if (message != NULL) shardrt_job_abort(p.job, 1, message);
   leave(&p, L);

@@ -105,7 +105,7 @@ int fingerprint_launch(int32_t device, cudaStream_t stream, const void *data, si
 } // namespace
 
 int cuda_fingerprint(int32_t device, int32_t stream, const void *data, size_t bytes, uint64_t *out) {
-  const struct accelerator *a = shardrt_accelerator();
+  const struct accelerator *a = &cuda_accelerator;
   const size_t room = (MOST_BLOCKS + 1) * sizeof(uint64_t);
   void *sums;
   int code = cuda_use("a fingerprint", device);

@@ -25,7 +25,7 @@ typedef struct shardrt_options {
 void shardrt_options_init(shardrt_options *options);
 
 /* What a process knows of a job that it belongs to. It may be in several, one after the other or at once, of one
- * platform and with as many devices in each. All calls that take a job are made on one thread, the one that opened it;
+ * platform; GPUs are the same in each. All calls that take a job are made on one thread, the one that opened it;
  * where other processes are in it, each makes the same ones in the same order. */
 typedef struct shardrt_job shardrt_job;
 typedef struct shardrt_job_info {

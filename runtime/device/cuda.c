@@ -10,6 +10,7 @@
 #include "device/cuda_alloc.h"
 #include "device/event.h"
 #include "device/gpu.h"
+#include "device/host.h"
 #include "device/pinned.h"
 #include "device/transfer.h"
 
@@ -81,7 +82,7 @@ static const struct accelerator_kernels cuda_kernels = {
     .random = cuda_random,
 };
 
-static const struct accelerator cuda = {
+const struct accelerator cuda_accelerator = {
     .version = ACCELERATOR_VERSION,
     .name = "cuda",
     .count = gpu_count,
@@ -97,7 +98,7 @@ static const struct accelerator cuda = {
     .links = &nccl_links,
 };
 
-accelerator_plugin shardrt_accelerator;
-const struct accelerator *shardrt_accelerator(void) {
-  return &cuda;
+const struct accelerator *shardrt_accelerator(const struct accelerator_host *host) {
+  host_is(host);
+  return &cuda_accelerator;
 }

@@ -11,8 +11,9 @@
 extern "C" {
 #endif
 
-/* All of it, as the plug-in exports it. */
-const struct accelerator *shardrt_accelerator(void);
+/* All of it, and how the plug-in exports it. */
+extern const struct accelerator cuda_accelerator;
+const struct accelerator *shardrt_accelerator(const struct accelerator_host *host);
 
 /* Makes the device's GPU the one that this thread's calls go to. */
 int cuda_use(const char *what, int32_t device);

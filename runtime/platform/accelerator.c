@@ -7,7 +7,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/alloc.h"
 #include "base/error.h"
+#include "base/hash.h"
+#include "system/own_file.h"
 
 /* Of the process: memory that its arrays have outlives no device, whichever job they are of. */
 static struct {
@@ -29,35 +32,38 @@ const char *accelerator_name(void) {
 
 /* ---- the plug-in ------------------------------------------------------------------------------------------------ */
 
-/* Beside the program or, where it is installed, in the library folder beside it. */
-static const char *const places[] = {"", "/../lib/shardrt"};
-
-/* The folder that the program is in; "" where that cannot be known. */
-static void find_folder(char *path, size_t room) {
-  const ssize_t length = readlink("/proc/self/exe", path, room - 1);
-  path[length > 0 ? length : 0] = '\0';
-  char *slash = strrchr(path, '/');
-  if (slash != NULL) *slash = '\0';
-}
+/* Beside this program or library; or, where that is installed, in the library folder beside it. */
+static const char *const places[] = {"shardrt-cuda.so", "../lib/shardrt/shardrt-cuda.so", "shardrt/shardrt-cuda.so"};
 
 /* Where the plug-in is; false: nowhere. */
 static bool find_plugin(char *path, size_t room) {
-  char folder[4096];
-  find_folder(folder, sizeof folder);
-  for (size_t i = 0; folder[0] != '\0' && i < sizeof places / sizeof *places; i++) {
-    const int written = snprintf(path, room, "%s%s/shardrt-cuda.so", folder, places[i]);
-    if (written > 0 && (size_t)written < room && access(path, R_OK) == 0) return true;
-  }
+  for (size_t i = 0; i < sizeof places / sizeof *places; i++)
+    if (own_file_beside(places[i], path, room)) return true;
   return false;
 }
 
 static int no_plugin(void) {
   char folder[4096];
-  find_folder(folder, sizeof folder);
+  if (!own_file_folder(folder, sizeof folder)) folder[0] = '\0';
   return error_set(SHARDRT_EINVAL,
-                   "there is no CUDA plug-in, shardrt-cuda.so, in %s or %s%s: `make cuda` builds it, where CUDA's "
-                   "toolkit is; SHARDRT_CUDA_PLUGIN names one; --platform host runs without",
-                   folder, folder, places[1]);
+                   "there is no CUDA plug-in, shardrt-cuda.so, in %s or %s/../lib/shardrt: `make cuda` builds it, where "
+                   "CUDA's toolkit is; SHARDRT_CUDA_PLUGIN names one; --platform host runs without",
+                   folder, folder);
+}
+
+static const struct accelerator_host host = {
+    .error_set = error_set,
+    .error_prefix = error_prefix,
+    .alloc_array = alloc_array,
+    .alloc_zeros = alloc_zeros,
+    .alloc_free = alloc_free,
+    .hash_bytes = hash_bytes,
+    .dtype_size = shardrt_dtype_size,
+    .reclaim = accelerator_reclaim,
+};
+
+const struct accelerator_host *shardrt_accelerator_host(void) {
+  return &host;
 }
 
 /* What the plug-in offers. NULL with the message set. It stays loaded. */
@@ -69,7 +75,7 @@ static const struct accelerator *load_plugin(const char *path) {
   }
   accelerator_plugin *plugin;
   *(void **)&plugin = dlsym(library, "shardrt_accelerator"); /* as POSIX says for functions */
-  const struct accelerator *found = plugin == NULL ? NULL : plugin();
+  const struct accelerator *found = plugin == NULL ? NULL : plugin(&host);
   if (found != NULL && found->version == ACCELERATOR_VERSION) return found;
   error_set(
       SHARDRT_EINVAL,
@@ -112,17 +118,17 @@ static int join_devices(const struct accelerator *found, const struct accelerato
   if (found != platform.opened)
     return error_set(SHARDRT_EINVAL, "this process is in a job with devices of platform %s, and can have no others yet",
                      accelerator_name());
-  if (wanted->devices > 0 && wanted->devices != platform.devices)
+  if (found != NULL && wanted->devices > 0 && wanted->devices != platform.devices)
     return error_set(SHARDRT_EINVAL, "this process is in a job with %d devices, and cannot be in one with %d yet",
                      (int)platform.devices, (int)wanted->devices);
   platform.jobs++;
-  *devices = platform.devices;
+  if (found != NULL) *devices = platform.devices;
   return SHARDRT_OK;
 }
 
 int accelerator_open(const struct accelerator *found, const struct accelerator_wanted *wanted, int32_t *devices) {
-  if (platform.jobs > 0) return join_devices(found, wanted, devices);
   *devices = wanted->devices > 0 ? wanted->devices : 1;
+  if (platform.jobs > 0) return join_devices(found, wanted, devices);
   int code = found == NULL ? SHARDRT_OK : found->open(wanted, devices);
   if (code < 0) return code;
   platform.opened = found;

@@ -48,12 +48,23 @@ local function raise(_, format, ...)
   error(where and where .. ": " .. message or message, 0)
 end
 
+local last = { message = nil, code = 0 } -- of the C function that failed last
+
 --- The message of a C function that has just failed.
 ---@param code integer
 ---@return string
 function fail.message(code)
   local message = ffi.string(C.shardrt_error_message())
-  return message ~= "" and message or ffi.string(C.shardrt_error_text(code))
+  last.message, last.code = message ~= "" and message or ffi.string(C.shardrt_error_text(code)), code
+  return last.message
+end
+
+--- The code of an error: that of the C function which it is about, or EINVAL.
+---@param problem any # what was raised
+---@return integer
+function fail.code_of(problem)
+  local is_about = last.message and type(problem) == "string" and problem:find(last.message, 1, true)
+  return is_about and last.code or C.SHARDRT_EINVAL
 end
 
 --- Passes on what a C function returned, or raises its message.

@@ -260,9 +260,8 @@ function Loader:restore(given)
   C.shardrt_job_at(current.job, fail.where() or "?")
   local subject = "the state that loader:restore goes to"
   fail.check(C.shardrt_check_same(current.job, subject, C.shardrt_fingerprint(place, #place)))
-  if C.shardrt_loader_seek(self.handle, given.epoch, given.row) < 0 then
-    fail("loader:restore: %s", ffi.string(C.shardrt_error_message()))
-  end
+  local code = C.shardrt_loader_seek(self.handle, given.epoch, given.row)
+  if code < 0 then fail("loader:restore: %s", fail.message(code)) end
 end
 
 --- What it did so far, in this process.

@@ -155,7 +155,7 @@ local function options_of(loader, self, process, first_step, prefetch)
 end
 
 local function check_code(code)
-  if code < 0 then fail("loader: %s", ffi.string(C.shardrt_error_message())) end
+  if code < 0 then fail("loader: %s", fail.message(code)) end
 end
 
 --- Opens a loader that goes this way.

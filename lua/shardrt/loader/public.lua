@@ -35,6 +35,17 @@ local ELSEWHERE = {
 ---@return boolean
 function public.is(value) return type(value) == "userdata" and debug.getmetatable(value) == Public end
 
+--- For the library: C's loader where it gives the batches by itself, from now on, and the names of their fields; nil
+--- where Lua has a part in each.
+---@param made shardrt.Loader
+---@return ffi.cdata*?
+---@return string[]?
+function public.direct(made)
+  local self = debug.getfenv(made)
+  if self.batch_transform or self.auto and self.auto:is_measuring() then return nil end
+  return self.handle, self.batch_names
+end
+
 local function copy(fields)
   local made = {}
   for name, value in pairs(fields) do made[name] = value end

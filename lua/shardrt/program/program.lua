@@ -2,25 +2,27 @@
 
 require("shardrt.base.sorted_pairs").install() -- before any other loop
 
-local comparison = require "shardrt.base.comparison"
+local collective = require "shardrt.base.collective"
 local current = require "shardrt.base.current"
 local fail = require "shardrt.base.error"
 local job = require "shardrt.program.job"
 local plan = require "shardrt.layout.plan"
 local progress = require "shardrt.loader.progress"
-local temporary_folder = require "shardrt.program.temporary_folder"
+local public = require "shardrt.loader.public"
+local recipe = require "shardrt.program.recipe"
 local terminal = require "shardrt.base.terminal"
 fail.own()
 
 local program = {}
 
--- What LuaJIT says of `source[1]` before any metamethod could: a source is a pointer to what Lua does not see.
-local INDEXED = "size of C type is unknown or too large"
-local AS_LIST = "a source is no list of samples: source:read(0, 1) reads the first one, #source counts them"
-
--- The folder of a file, for the module path.
-local function folder(path)
-  return path:match "^(.*)/[^/]*$" or "."
+-- Whether what a recipe returned is for another program: loaders, which nothing here takes batches of.
+local function is_for_programs(returned)
+  if public.is(returned) then return true end
+  if type(returned) ~= "table" or next(returned) == nil then return false end
+  for _, one in pairs(returned) do
+    if not public.is(one) then return false end
+  end
+  return true
 end
 
 --- Runs a recipe; returns nil, or the message of the error that ended it.
@@ -30,25 +32,16 @@ end
 ---@param shows_progress boolean? # nil: on a terminal
 ---@return string?
 function program.run(handle, path, _, shows_progress)
-  current.set(handle)
-  package.path = folder(path) .. "/?.lua;" .. folder(path) .. "/?/init.lua;" .. package.path
-  fail.recipe = path
-  local recipe, message = loadfile(path)
-  if not recipe then return message end
-  local function describe(problem)
-    if type(problem) == "string" then
-      return comparison.explained((problem:gsub(INDEXED .. "$", AS_LIST)))
-    end
-    local meta = getmetatable(problem)
-    if meta and meta.__tostring then return tostring(problem) end
-    return ("%s: an error that is a %s, not a text"):format(fail.where() or path, type(problem))
-  end
   progress.start(shows_progress)
-  local ok, problem = xpcall(recipe, describe, unpack(arg))
+  local ok, returned = recipe.run(handle, path)
   progress.finish()
-  local removed, why = pcall(temporary_folder.remove, ok)
-  if not ok then return problem end
+  local removed, why = recipe.clear(ok)
+  if not ok then return returned end
   if not removed then return why end
+  if is_for_programs(returned) and current.info.planning == 0 then
+    collective.notice("%s only returns loaders: a program of C, C++ or Python takes their batches (docs/c.md); "
+      .. "`shardrt plan %s` shows what they read", path, path)
+  end
 end
 
 --- Runs a recipe for its plan and prints it, of one process or of all; where the recipe failed, as far as it came, and

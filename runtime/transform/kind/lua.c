@@ -16,18 +16,15 @@
  * which makes a transform of one field to one bool. Map the source by it and gather the bools as any other field. */
 #include <string.h>
 
-#include <lauxlib.h>
-#include <lua.h>
-#include <lualib.h>
-
 #include "base/alloc.h"
 #include "base/error.h"
 #include "base/hash.h"
+#include "lua/state.h"
 #include "transform/kinds.h"
 
 enum { MODE_TRANSFORM, MODE_PREDICATE, MODES };
 enum { MODE, WRITES_ALL, DTYPE, NDIM, SIZES }; /* numbers */
-enum { IDENTITY = 16, STATE_BYTES = 64 * 1024 /* about what an empty state takes, for the message of a failure */ };
+enum { IDENTITY = 16 };
 
 /* What a reader keeps for one transform; L is NULL until the first chunk. */
 struct lua_worker {
@@ -49,9 +46,8 @@ static int lua_failed(lua_State *L, int status) {
 }
 
 /* Called by Lua, so that what it raises is caught. */
-static int open_libraries(lua_State *L) {
+static int load_function(lua_State *L) {
   const struct lua_opening *opening = lua_touserdata(L, 1);
-  luaL_openlibs(L);
   lua_getglobal(L, "require");
   lua_pushliteral(L, "shardrt.data.worker.worker");
   lua_call(L, 1, 1);
@@ -67,12 +63,13 @@ static int open_libraries(lua_State *L) {
 }
 
 static int worker_open(struct lua_worker *self, const shardrt_transform *transform) {
-  lua_State *L = alloc_must_fail(STATE_BYTES) ? NULL : luaL_newstate();
-  if (L == NULL) return error_set(SHARDRT_ENOMEM, "out of memory: cannot make a worker's Lua state");
+  lua_State *L;
+  int code = lua_state_new(&L);
+  if (code < 0) return error_prefix(code, "a worker");
   struct lua_opening opening = {.transform = transform, .worker = self};
-  int status = lua_cpcall(L, open_libraries, &opening);
+  int status = lua_cpcall(L, load_function, &opening);
   if (status != 0) {
-    int code = lua_failed(L, status);
+    code = lua_failed(L, status);
     lua_close(L);
     return code;
   }

@@ -1,5 +1,5 @@
 /* bus.c - who touches a mapped file that was cut short, or that the disk does not give, gets SIGBUS. */
-#include "bus.h"
+#include "recipe/bus.h"
 
 #include <errno.h>
 #include <poll.h>

@@ -1,0 +1,149 @@
+-- What the library calls for a program that takes batches from a recipe by itself (runtime/recipe/recipe.c). Every
+-- function returns a code, below 0 with a message, and a result. Loaders count from 1; 0 is all of them.
+
+require("shardrt.base.sorted_pairs").install() -- before any other loop
+
+local ffi = require "ffi"
+local C = require "shardrt.base.ffi"
+local array = require "shardrt.array.array"
+local fail = require "shardrt.base.error"
+local json = require "shardrt.base.json"
+local list = require "shardrt.base.list"
+local progress = require "shardrt.loader.progress"
+local public = require "shardrt.loader.public"
+local recipe = require "shardrt.program.recipe"
+fail.own()
+
+local library = {}
+
+local names, loaders = {}, {} ---@type string[], shardrt.Loader[]
+local batch ---@type shardrt.Array[] # of the last step that Lua took
+
+-- Checks what the recipe returned, and keeps it.
+local function keep(path, returned)
+  if public.is(returned) then
+    names, loaders = { "" }, { returned }
+    return
+  end
+  local wanted = path .. ": a program that opens a recipe takes what it returns, a loader or a table of loaders by name"
+  if type(returned) ~= "table" then fail("%s; it returned %s", wanted, list.show(returned)) end
+  for name, one in pairs(returned) do
+    if type(name) ~= "string" or name == "" or not public.is(one) then
+      fail("%s; in its table %s is %s", wanted, list.show(name), public.is(one) and "a loader" or list.show(one))
+    end
+    names[#names + 1] = name
+  end
+  table.sort(names)
+  for i, name in ipairs(names) do loaders[i] = returned[name] end
+  if #names == 0 then fail("%s; its table is empty", wanted) end
+end
+
+--- Runs the recipe.
+---@param handle userdata # of the job
+---@param path string
+---@return string[] # the loaders' names; "" is the name of one that was returned alone
+function library.open(handle, path)
+  rawset(os, "exit", function()
+    fail "os.exit: the program that opened the recipe is not the recipe's to end; error(…) ends the recipe"
+  end)
+  progress.start(false)
+  local ok, returned = recipe.run(handle, path)
+  if not ok then error(returned, 0) end
+  keep(path, returned)
+  return names
+end
+
+--- Ends it: all but what lua_close does.
+function library.close() recipe.clear(false) end
+
+---@param i integer
+---@return integer
+function library.steps_per_epoch(i) return loaders[i].steps_per_epoch end
+
+--- Gives C the loader whose batches need no Lua, if it has come to that.
+---@param i integer
+---@param out userdata # shardrt_loader **
+---@return string[]? # the names of its fields
+function library.direct(i, out)
+  local handle, fields = public.direct(loaders[i])
+  if handle then ffi.cast("shardrt_loader **", out)[0] = handle end
+  return fields
+end
+
+--- Takes a step in Lua.
+---@param i integer
+---@return string[]? # the names of the batch's fields; nil after the last one
+function library.next(i)
+  local made, fields = loaders[i](), {}
+  if not made then return nil end
+  batch = {}
+  for name in pairs(made) do fields[#fields + 1] = name end
+  for k, name in ipairs(fields) do batch[k] = made[name] end
+  return fields
+end
+
+--- Writes the arrays of that batch, which C shares before the next call.
+---@param out userdata # shardrt_array **
+function library.arrays(out)
+  local arrays = ffi.cast("shardrt_array **", out)
+  for k, one in ipairs(batch) do
+    array.check("batch_transform", one)
+    arrays[k - 1] = one.handle
+  end
+end
+
+-- Of one loader, or of all by their names.
+local function of(i, what)
+  if i > 0 then return what(loaders[i]) end
+  local made = {}
+  for k, name in ipairs(names) do made[name] = what(loaders[k]) end
+  return made
+end
+
+---@param i integer
+---@return string # JSON
+function library.state(i)
+  return json.encode(of(i, function(one) return one:state() end), "the state")
+end
+
+---@param i integer
+---@param text string # JSON
+function library.restore(i, text)
+  local state, problem = json.decode(text)
+  if state == nil then fail("shardrt_restore: the state is no JSON: %s", problem) end
+  if i > 0 then return loaders[i]:restore(state) end
+  if type(state) ~= "table" then fail("shardrt_restore: the state is %s, not an object", list.show(state)) end
+  local known = {}
+  for _, name in ipairs(names) do known[name] = true end
+  for name in pairs(state) do
+    if not known[name] then
+      fail("shardrt_restore: the state has a loader %s, which the recipe did not return", list.show(name))
+    end
+  end
+  for _, name in ipairs(names) do
+    if state[name] == nil then fail('shardrt_restore: the state has nothing of the loader "%s"', name) end
+  end
+  for k, name in ipairs(names) do loaders[k]:restore(state[name]) end
+end
+
+---@param i integer
+---@return string # JSON
+function library.stats(i)
+  return json.encode(of(i, function(one)
+    local stats = one:stats()
+    stats.held_bytes = tonumber(C.shardrt_loader_outstanding(one.handle))
+    return stats
+  end), "the stats")
+end
+
+local function guarded(call, is_step)
+  local function answer(ok, result)
+    if not ok then return fail.code_of(result), tostring(result) end
+    return is_step and result ~= nil and 1 or 0, result
+  end
+  return function(...) return answer(pcall(call, ...)) end
+end
+
+local calls = {}
+for name, call in pairs(library) do calls[name] = guarded(call, name == "next") end
+return calls

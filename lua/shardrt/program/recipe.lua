@@ -1,0 +1,48 @@
+-- A recipe as a file that is run, once in a Lua state.
+
+local comparison = require "shardrt.base.comparison"
+local current = require "shardrt.base.current"
+local fail = require "shardrt.base.error"
+local temporary_folder = require "shardrt.program.temporary_folder"
+fail.own()
+
+local recipe = {}
+
+-- What LuaJIT says of `source[1]` before any metamethod could: a source is a pointer to what Lua does not see.
+local INDEXED = "size of C type is unknown or too large"
+local AS_LIST = "a source is no list of samples: source:read(0, 1) reads the first one, #source counts them"
+
+-- The folder of a file, for the module path.
+local function folder(path)
+  return path:match "^(.*)/[^/]*$" or "."
+end
+
+--- Runs it with `arg` as its arguments.
+---@param handle userdata # of the job
+---@param path string
+---@return boolean
+---@return any # what it returned, or the message of the error that ended it
+function recipe.run(handle, path)
+  current.set(handle)
+  package.path = folder(path) .. "/?.lua;" .. folder(path) .. "/?/init.lua;" .. package.path
+  fail.recipe = path
+  local chunk, message = loadfile(path)
+  if not chunk then return false, message end
+  local function describe(problem)
+    if type(problem) == "string" then
+      return comparison.explained((problem:gsub(INDEXED .. "$", AS_LIST)))
+    end
+    local meta = getmetatable(problem)
+    if meta and meta.__tostring then return tostring(problem) end
+    return ("%s: an error that is a %s, not a text"):format(fail.where() or path, type(problem))
+  end
+  return xpcall(chunk, describe, unpack(arg))
+end
+
+--- Clears away what it left for as long as it runs.
+---@param is_well boolean # whether it ended without an error: else nobody waits for others
+---@return boolean
+---@return string? # the message, where that failed
+function recipe.clear(is_well) return pcall(temporary_folder.remove, is_well) end
+
+return recipe

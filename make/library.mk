@@ -1,0 +1,33 @@
+# The library: what the program is made of, without its command line. Only shardrt_* is seen of either form.
+#
+#   libshardrt.so.0  opens LuaJIT by itself, and stays loaded: its threads and MPI's end go on in it
+#   libshardrt.a     one object; `pkg-config --static --libs shardrt` has the program show shardrt_* to recipes
+
+VERSION := $(shell sed -n 's/^  return "\([0-9.]*\)";/\1/p' runtime/base/error.c)
+PARTS    = $(filter-out $(BUILD)/main.o $(BUILD)/run.o,$(OBJECTS)) $(LUA_OBJECTS)
+PRIVATE  = $(filter-out -lluajit%,$(LIBS)) -pthread
+
+# Sanitizers stand in the program; what they watch of the library is in libshardrt.a.
+library: $(if $(SANITIZE),,$(BUILD)/libshardrt.so) $(BUILD)/libshardrt.a $(BUILD)/shardrt.pc
+$(BUILD)/libshardrt.so.0: $(PARTS) make/library.map make/library.mk
+	$(call quiet,link )$(CC) -shared -Wl,-soname,libshardrt.so.0 -Wl,--version-script=make/library.map -Wl,-Bsymbolic \
+	  -Wl,-z,defs -Wl,-z,nodelete -Wl,--as-needed $(LDFLAGS) -o $@ $(PARTS) $(PRIVATE)
+$(BUILD)/libshardrt.so: $(BUILD)/libshardrt.so.0
+	ln -sf $(<F) $@
+$(BUILD)/libshardrt.a: $(PARTS) make/library.mk
+	$(call quiet,ar   )rm -f $@; $(LD) -r -o $(BUILD)/libshardrt.o $(PARTS) && \
+	  objcopy --wildcard --keep-global-symbol='shardrt_*' $(BUILD)/libshardrt.o && $(AR) rcs $@ $(BUILD)/libshardrt.o
+$(BUILD)/shardrt.pc: make/library.mk make/packages.mk runtime/base/error.c
+	$(call quiet,pc   )printf '%s\n' 'prefix=$(PREFIX)' 'libdir=$${prefix}/lib' 'includedir=$${prefix}/include' '' 'Name: shardrt' \
+	  'Description: meshes, shardings, loaders and transfers for distributed training' 'Version: $(VERSION)' \
+	  'Cflags: -I$${includedir}' 'Libs: -L$${libdir} -lshardrt' \
+	  'Libs.private: -Wl,--export-dynamic-symbol=shardrt_* $(PRIVATE)' > $@
+
+.PHONY: install-library
+install: install-library
+install-library: library
+	install -D -m 755 $(BUILD)/libshardrt.so.0 $(DESTDIR)$(PREFIX)/lib/libshardrt.so.0
+	ln -sf libshardrt.so.0 $(DESTDIR)$(PREFIX)/lib/libshardrt.so
+	install -D -m 644 $(BUILD)/libshardrt.a $(DESTDIR)$(PREFIX)/lib/libshardrt.a
+	@mkdir -p $(DESTDIR)$(PREFIX)/lib/pkgconfig
+	sed 's|^prefix=.*|prefix=$(PREFIX)|' $(BUILD)/shardrt.pc > $(DESTDIR)$(PREFIX)/lib/pkgconfig/shardrt.pc

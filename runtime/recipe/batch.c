@@ -1,0 +1,59 @@
+#include "recipe/batch.h"
+
+#include <stdatomic.h>
+#include <string.h>
+
+#include "base/alloc.h"
+
+struct shardrt_batch {
+  atomic_int owners;
+  int count;
+  shardrt_array **arrays;
+  const char **names; /* whose texts lie behind them */
+};
+
+int recipe_batch_new(int count, const char *const *names, shardrt_batch **out) {
+  size_t text = 0;
+  for (int i = 0; i < count; i++) text += strlen(names[i]) + 1;
+  const size_t each = sizeof(shardrt_array *) + sizeof(char *);
+  shardrt_batch *made = alloc_zeros(1, sizeof *made + (size_t)count * each + text);
+  if (made == NULL) return ALLOC_FAILED;
+  atomic_init(&made->owners, 1);
+  made->count = count;
+  made->arrays = (shardrt_array **)(made + 1);
+  made->names = (const char **)(made->arrays + count);
+  char *place = (char *)(made->names + count);
+  for (int i = 0; i < count; i++) {
+    const size_t length = strlen(names[i]) + 1;
+    made->names[i] = memcpy(place, names[i], length);
+    place += length;
+  }
+  *out = made;
+  return SHARDRT_OK;
+}
+
+shardrt_array **recipe_batch_arrays(shardrt_batch *batch) {
+  return batch->arrays;
+}
+
+void shardrt_batch_retain(shardrt_batch *batch) {
+  if (batch != NULL) atomic_fetch_add_explicit(&batch->owners, 1, memory_order_relaxed);
+}
+
+void shardrt_batch_free(shardrt_batch *batch) {
+  if (batch == NULL || atomic_fetch_sub_explicit(&batch->owners, 1, memory_order_acq_rel) != 1) return;
+  for (int i = 0; i < batch->count; i++) shardrt_array_free(batch->arrays[i]);
+  alloc_free(batch);
+}
+
+int shardrt_batch_fields(const shardrt_batch *batch) {
+  return batch->count;
+}
+
+const char *shardrt_batch_name(const shardrt_batch *batch, int field) {
+  return field >= 0 && field < batch->count ? batch->names[field] : NULL;
+}
+
+const shardrt_array *shardrt_batch_array(const shardrt_batch *batch, int field) {
+  return field >= 0 && field < batch->count ? batch->arrays[field] : NULL;
+}

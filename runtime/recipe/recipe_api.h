@@ -1,0 +1,82 @@
+/* recipe_api.h - a program of its own that takes batches from a recipe: a part of shardrt.h.
+ *
+ *     shardrt_options options;
+ *     shardrt_options_init(&options);
+ *     options.devices = 2;
+ *     shardrt_recipe *recipe;
+ *     shardrt_batch *batch;
+ *     if (shardrt_join(&options) < 0 || shardrt_open("data.lua", 0, NULL, &recipe) < 0) …shardrt_error_message()…
+ *     while ((code = shardrt_next(recipe, -1, &batch)) == 1) { …; shardrt_batch_free(batch); }
+ *     shardrt_close(recipe);
+ *     shardrt_leave();
+ *
+ * The process belongs to one job at a time here. One thread joins it and makes all calls below until it leaves; any
+ * thread may retain and free batches and look into them. Every process of the job makes the same calls in the same
+ * order, but for shardrt_abandon, shardrt_close and what is called on batches. EINVAL, beside what each function says:
+ * no job is joined, another thread calls, or a process that was forked from the one that joined. */
+#ifndef SHARDRT_RECIPE_RECIPE_API_H
+#define SHARDRT_RECIPE_RECIPE_API_H
+
+#include "loader/loader_api.h"
+
+/* Joins a job, or begins one alone, as shardrt_job_open; nothing of the options is kept. Where it fails, the process is
+ * in no job, and may try again. EINVAL: it is in one. */
+int shardrt_join(const shardrt_options *options);
+/* Leaves the job when all its processes have come here, and closes what is open. Whatever it returns, the process is
+ * out and may join again. EMISMATCH, ETIMEOUT, ECOMM: as shardrt_job_close. In no job: 0. */
+int shardrt_leave(void);
+/* Leaves the job and waits for nobody, after an error or an interrupt; closes what is open. */
+void shardrt_abandon(void);
+/* The job that was joined, for the functions that take one; NULL: none. */
+shardrt_job *shardrt_joined(void);
+
+/* A recipe that was run and returned its loaders, or one of these loaders. */
+typedef struct shardrt_recipe shardrt_recipe;
+/* Runs the recipe, whose `arg` and `...` are the arguments; it returns a loader, or a table of loaders by name. Several
+ * may be open: each has its own Lua state and loaders, and they share the job. EINVAL: the file cannot be read, or the
+ * recipe failed (the message begins with its file and line), or returned something else; other codes are those of what
+ * failed in it. *out is the caller's, who closes it. */
+int shardrt_open(const char *recipe, int argc, const char *const *argv, shardrt_recipe **out);
+/* The loader of that name, as a handle of its own, which the caller closes; "": the one of a recipe that returned one
+ * alone. All handles for one loader go on together. EINVAL: there is no such loader; the message lists the names. */
+int shardrt_recipe_loader(shardrt_recipe *recipe, const char *name, shardrt_recipe **out);
+/* The number of loaders that the recipe returned in a table, 0 where it returned one alone, and the name of one of them
+ * (in the order of their names; borrowed from the recipe; NULL: there are not so many). */
+int shardrt_recipe_count(const shardrt_recipe *recipe);
+const char *shardrt_recipe_name(const shardrt_recipe *recipe, int i);
+/* Gives the handle back; with the last one of a recipe its loaders end. Batches stay. NULL is allowed. */
+void shardrt_close(shardrt_recipe *recipe);
+
+/* The next global batch of a loader, in the same order in every process: 1 and *out, which the caller frees; 0 after
+ * the last one (the next call begins the next pass, where the loader has epochs left). Waits for at most `seconds`,
+ * without end where they are negative. SHARDRT_EAGAIN: they are over and nothing is lost: the next call goes on; until
+ * it has, nothing but shardrt_next of the same loader, shardrt_abandon and shardrt_close is called. ETIMEOUT: another
+ * process did not come in the job's timeout. No Lua runs, but for a loader that has a batch_transform, and for the first
+ * steps of pipeline = "auto".
+ *
+ * What is handed out stays the caller's until it is freed, and takes memory beyond the loader's budget: shardrt_stats
+ * tells how much ("held_bytes"). */
+typedef struct shardrt_batch shardrt_batch;
+int shardrt_next(shardrt_recipe *recipe, double seconds, shardrt_batch **out);
+/* Batches of an epoch; -1 for a recipe that returned a table. */
+int64_t shardrt_steps(const shardrt_recipe *recipe);
+
+/* Counts of owners; any thread. Batches outlive recipe and job. NULL is allowed. */
+void shardrt_batch_retain(shardrt_batch *batch);
+void shardrt_batch_free(shardrt_batch *batch);
+/* Its fields, in the order of their names; "mask" is the last, where the loader has one. What the functions return is
+ * borrowed from the batch; NULL: there is no such field. Shards are read only: replicas share them. */
+int shardrt_batch_fields(const shardrt_batch *batch);
+const char *shardrt_batch_name(const shardrt_batch *batch, int field);
+const shardrt_array *shardrt_batch_array(const shardrt_batch *batch, int field);
+
+/* Where the loader stands, or all loaders of the recipe, as JSON, the same in every process and of use in a job of any
+ * size; and back to there. The text is the caller's, for shardrt_text_free. Not collective, but restore is. */
+int shardrt_state(shardrt_recipe *recipe, char **json);
+int shardrt_restore(shardrt_recipe *recipe, const char *json);
+/* What the loader did in this process, as JSON: what loader:stats() gives, and held_bytes, the bytes of batches that
+ * were not freed. Of a recipe that returned a table, one such object for each name. */
+int shardrt_stats(shardrt_recipe *recipe, char **json);
+void shardrt_text_free(char *text); /* NULL is allowed */
+
+#endif

@@ -1,0 +1,63 @@
+-- What other code in the process sees of shardrt, and shardrt of it.
+
+local expect = require "tests.support.expect"
+local library = require "tests.support.library"
+local mpi = require "tests.support.mpi"
+
+local build = library.folder()
+
+-- The names that a file shows to others.
+local function shown(file)
+  local names = {}
+  for line in mpi.shell("nm -D --defined-only " .. file).stdout:gmatch "[^\n]+" do
+    names[#names + 1] = line:match "%S+$"
+  end
+  return names
+end
+
+local function only_public(file)
+  local names = shown(file)
+  assert.is_true(#names > 100, file)
+  for _, name in ipairs(names) do assert.truthy(name:match "^shardrt_", file .. " shows " .. name) end
+end
+
+describe("the names of shardrt", function()
+  local folder = mpi.folder()
+  teardown(function() mpi.remove(folder) end)
+
+  it("are all that its library shows", function()
+    only_public(build .. "/libshardrt.so.0")
+    local head = mpi.shell(("readelf -d %s/libshardrt.so"):format(build)).stdout
+    expect.contains(head, "soname: [libshardrt.so.0]")
+    assert.is_nil(head:find("luajit", 1, true)) -- which it opens by itself
+    local static = mpi.shell(("nm --defined-only --extern-only %s/libshardrt.a | awk 'NF == 3 { print $3 }'"):format(build))
+    local count = 0
+    for name in static.stdout:gmatch "%S+" do
+      assert.truthy(name:match "^shardrt_", name)
+      count = count + 1
+    end
+    assert.is_true(count > 100)
+  end)
+
+  it("are all that the program shows which users have", function()
+    local made = mpi.shell(("make --no-print-directory -s BUILD=%s ASSERTS=1 %s/users/shardrt"):format(build, build), 120)
+    assert.equal(0, made.status, made.output)
+    only_public(build .. "/users/shardrt")
+  end)
+
+  it("do not meet those of the program that opens the library for itself alone, or those of its Lua", function()
+    local recipe = folder .. "/recipe.lua"
+    local file = assert(io.open(recipe, "w"))
+    file:write [[
+      local shardrt = require "shardrt"
+      local source = shardrt.source.array { x = shardrt.ndarray.arange(64, "float32") }
+      return shardrt.loader { source = source, batch_size = 4, epochs = 1, num_workers = 2, transform = {
+        x = { shardrt.transform.lua(function(sample) return 2 * sample.data[0] end) } } }
+    ]]
+    file:close()
+    local program = library.build(folder, "tests/library/crowded.c", "-Wl,-E -Wl,--as-needed -ldl")
+    -- The library that the compiler was told of is not the one that the program opens.
+    local result = expect.well(library.run(("%s %s/libshardrt.so.0 %s"):format(program, build, recipe)))
+    assert.equal("16 batches\n", result.stdout)
+  end)
+end)

@@ -1,0 +1,283 @@
+-- shardrt_join, open, next and the others, as a program calls them: this one is in a job of its own beside the spec's.
+
+local ffi = require "ffi"
+local C = require "shardrt.base.ffi"
+local expect = require "tests.support.expect"
+local json = require "cjson"
+local mpi = require "tests.support.mpi"
+
+local HEAD = [[
+local shardrt = require "shardrt"
+local ndarray = shardrt.ndarray
+local source = shardrt.source.array { x = ndarray.arange(40, "float32"):reshape { 20, 2 } }
+local function loader(o)
+  o.source, o.batch_size = source, o.batch_size or 4
+  return shardrt.loader(o)
+end
+]]
+
+describe("a program with a recipe", function()
+  local folder = mpi.folder()
+  teardown(function() mpi.remove(folder) end)
+  after_each(function() C.shardrt_abandon() end)
+
+  local function write(body, name)
+    local path = folder .. "/" .. (name or "recipe.lua")
+    local file = assert(io.open(path, "w"))
+    file:write(HEAD, body)
+    file:close()
+    return path
+  end
+
+  local function join(devices)
+    local options = ffi.new "shardrt_options"
+    C.shardrt_options_init(options)
+    options.devices, options.transport, options.platform = devices or 2, C.SHARDRT_TRANSPORT_ALONE, "host"
+    return C.shardrt_join(options)
+  end
+
+  local function message() return ffi.string(C.shardrt_error_message()) end
+
+  local function open(path, ...)
+    local out, words = ffi.new "shardrt_recipe *[1]", { ... }
+    local argv = ffi.new("const char *[?]", #words + 1, words)
+    local code = C.shardrt_open(path, #words, argv, out)
+    return code == 0 and out[0] or nil, code
+  end
+
+  local function opened(path, ...) return (assert(open(path, ...), message())) end
+
+  local function pick(recipe, name)
+    local out = ffi.new "shardrt_recipe *[1]"
+    local code = C.shardrt_recipe_loader(recipe, name, out)
+    return code == 0 and out[0] or nil, code
+  end
+
+  local function next_batch(recipe)
+    local out = ffi.new "shardrt_batch *[1]"
+    local code = C.shardrt_next(recipe, -1, out)
+    return code == 1 and out[0] or nil, code
+  end
+
+  -- The numbers of a shard of a batch's field.
+  local function numbers(batch, field, shard)
+    local array = C.shardrt_batch_array(batch, field)
+    local data = ffi.cast("const float *", C.shardrt_buffer_data(C.shardrt_array_buffer(array, shard)))
+    local list = {}
+    for i = 1, tonumber(C.shardrt_array_shard_bytes(array)) / 4 do list[i] = data[i - 1] end
+    return list
+  end
+
+  local function text_of(call, recipe)
+    local out = ffi.new "char *[1]"
+    assert.equal(0, call(recipe, out), message())
+    local text = ffi.string(out[0])
+    C.shardrt_text_free(out[0])
+    return text
+  end
+
+  local function refuses(code, piece, expected)
+    assert.equal(expected or C.SHARDRT_EINVAL, code)
+    expect.contains(message(), piece)
+  end
+
+  it("is given batches in their order, and 0 after the last", function()
+    assert.equal(0, join())
+    local recipe = opened(write "return loader { epochs = 1 }")
+    assert.equal(5, tonumber(C.shardrt_steps(recipe)))
+    for step = 0, 4 do
+      local batch = next_batch(recipe)
+      assert.equal(1, C.shardrt_batch_fields(batch))
+      assert.equal("x", ffi.string(C.shardrt_batch_name(batch, 0)))
+      assert.is_true(C.shardrt_batch_name(batch, 1) == nil and C.shardrt_batch_array(batch, -1) == nil)
+      assert.same({ step * 8, step * 8 + 1, step * 8 + 2, step * 8 + 3 }, numbers(batch, 0, 0))
+      C.shardrt_batch_free(batch)
+    end
+    for _ = 1, 2 do
+      local _, code = next_batch(recipe)
+      assert.equal(0, code)
+    end
+    C.shardrt_close(recipe)
+    assert.equal(0, C.shardrt_leave())
+  end)
+
+  it("keeps a batch for as long as it likes, beyond loader, recipe and job", function()
+    assert.equal(0, join())
+    local recipe = opened(write "return loader { epochs = 3 }")
+    local kept = {}
+    for step = 1, 15 do
+      kept[step] = next_batch(recipe)
+      C.shardrt_batch_retain(kept[step])
+      C.shardrt_batch_free(kept[step])
+    end
+    C.shardrt_close(recipe)
+    assert.equal(0, C.shardrt_leave())
+    for step = 1, 15 do
+      local from = (step - 1) % 5 * 8
+      assert.same({ from + 4, from + 5, from + 6, from + 7 }, numbers(kept[step], 0, 1))
+      C.shardrt_batch_free(kept[step])
+    end
+  end)
+
+  it("picks loaders by name, and their handles go on together", function()
+    assert.equal(0, join())
+    local recipe = opened(write "return { train = loader {}, test = loader { batch_size = 20, epochs = 1 } }")
+    assert.equal(2, C.shardrt_recipe_count(recipe))
+    assert.equal("test", ffi.string(C.shardrt_recipe_name(recipe, 0)))
+    assert.is_true(C.shardrt_recipe_name(recipe, 2) == nil)
+    local _, code = next_batch(recipe)
+    refuses(code, '"test", "train"; shardrt_recipe_loader picks one')
+    _, code = pick(recipe, "valid")
+    refuses(code, 'no loader "valid"; the recipe returned "test", "train"')
+    local one, other = pick(recipe, "train"), pick(recipe, "train")
+    assert.equal(0, C.shardrt_recipe_count(one))
+    C.shardrt_close(recipe) -- the others hold it
+    C.shardrt_batch_free((next_batch(one)))
+    local batch = next_batch(other)
+    assert.equal(8, numbers(batch, 0, 0)[1])
+    C.shardrt_batch_free(batch)
+    C.shardrt_close(one)
+    C.shardrt_close(other)
+  end)
+
+  it("goes back to a state, of one loader and of all", function()
+    assert.equal(0, join())
+    local body = "return { a = loader { shuffle = true }, b = loader { batch_size = 2 } }"
+    local recipe = opened(write(body))
+    local a = pick(recipe, "a")
+    C.shardrt_batch_free((next_batch(a)))
+    local one, all = text_of(C.shardrt_state, a), text_of(C.shardrt_state, recipe)
+    assert.equal(json.encode(json.decode(one)), json.encode(json.decode(all).a))
+    local batch = next_batch(a)
+    local wanted = numbers(batch, 0, 0)
+    C.shardrt_batch_free(batch)
+    local again = opened(write(body))
+    local b = pick(again, "a")
+    for _, to in ipairs { { a, one }, { recipe, all }, { again, all } } do
+      assert.equal(0, C.shardrt_restore(to[1], to[2]), message())
+      batch = next_batch(to[1] == again and b or a)
+      assert.same(wanted, numbers(batch, 0, 0))
+      C.shardrt_batch_free(batch)
+    end
+    refuses(C.shardrt_restore(a, "{"), "JSON")
+    refuses(C.shardrt_restore(recipe, '{"a": {}}'), 'nothing of the loader "b"')
+    refuses(C.shardrt_restore(recipe, '{"c": {}}'), 'a loader "c", which the recipe did not return')
+    for _, each in ipairs { a, b, recipe, again } do C.shardrt_close(each) end
+  end)
+
+  it("learns what a loader did, and what it holds", function()
+    assert.equal(0, join())
+    local recipe = opened(write "return loader {}")
+    local batch = next_batch(recipe)
+    local stats = json.decode(text_of(C.shardrt_stats, recipe))
+    assert.equal(1, stats.steps)
+    assert.is_true(stats.held_bytes >= 32)
+    C.shardrt_batch_free(batch)
+    assert.equal(0, json.decode(text_of(C.shardrt_stats, recipe)).held_bytes)
+    C.shardrt_close(recipe)
+  end)
+
+  it("hands arguments over", function()
+    assert.equal(0, join())
+    local recipe = opened(
+      write "return loader { batch_size = tonumber(arg[1]), epochs = tonumber((select(2, ...))) }", "10", "1")
+    assert.equal(2, tonumber(C.shardrt_steps(recipe)))
+    C.shardrt_close(recipe)
+  end)
+
+  it("is told what a recipe does wrong, where", function()
+    assert.equal(0, join())
+    local function fails(body, ...)
+      local recipe, code = open(write(body))
+      assert.is_nil(recipe)
+      assert.equal(C.SHARDRT_EINVAL, code)
+      expect.contains(message(), ...)
+    end
+    fails("error 'no luck'", folder .. "/recipe.lua:8: no luck")
+    fails("return 7", "it returned 7")
+    fails("", "it returned nil")
+    fails("return {}", "its table is empty")
+    fails("return { train = loader {}, 3 }", "in its table 1 is 3")
+    fails("os.exit(0)", "recipe.lua:8: os.exit")
+    fails("x = = 1", "recipe.lua:8: ")
+    fails("return loader { batch_size = 0 }", "batch_size")
+    local _, code = open(folder .. "/none.lua")
+    refuses(code, "none.lua")
+    _, code = open(write "return shardrt.loader { source = shardrt.source.npy { x = 'none.npy' }, batch_size = 1 }")
+    refuses(code, "none.npy: No such file", C.SHARDRT_EIO)
+  end)
+
+  it("is refused what needs a job, or another", function()
+    local _, code = open(write "return loader {}")
+    refuses(code, "shardrt_open: this process is in no job; shardrt_join comes first")
+    assert.equal(0, C.shardrt_leave())
+    assert.equal(0, join())
+    refuses(join(), "shardrt_leave comes first")
+    local recipe = opened(write "return loader {}")
+    assert.equal(0, C.shardrt_leave()) -- which ends the recipe
+    assert.equal(0, join(4))
+    _, code = next_batch(recipe)
+    refuses(code, "the job that the recipe was opened in was left")
+    C.shardrt_close(recipe)
+    C.shardrt_abandon()
+    assert.equal(0, join(1))
+    recipe = opened(write "return loader {}")
+    assert.equal(1, tonumber(C.shardrt_array_shard_count(C.shardrt_batch_array(next_batch(recipe), 0))))
+  end)
+
+  it("finds no job in a process that was forked", function()
+    assert.equal(0, join())
+    local recipe = opened(write "return loader {}")
+    ffi.cdef "int fork(void); int waitpid(int, int *, int); void _exit(int);"
+    local child = ffi.C.fork()
+    if child == 0 then
+      local _, code = next_batch(recipe)
+      local said = message():find("num_workers=0: shardrt has its own threads", 1, true)
+      C.shardrt_close(recipe)
+      C.shardrt_abandon()
+      ffi.C._exit(code == C.SHARDRT_EINVAL and said and 7 or 1)
+    end
+    local status = ffi.new "int[1]"
+    ffi.C.waitpid(child, status, 0)
+    assert.equal(7 * 256, status[0])
+    C.shardrt_batch_free((next_batch(recipe)))
+    C.shardrt_close(recipe)
+  end)
+
+  it("has several recipes open, each with globals of its own", function()
+    assert.equal(0, join())
+    local one = opened(write("shared = (shared or 0) + 1; return loader { batch_size = 2 * shared }", "one.lua"))
+    local two = opened(write("shared = (shared or 0) + 1; return loader { batch_size = 4 * shared }", "two.lua"))
+    assert.equal(10, tonumber(C.shardrt_steps(one)))
+    assert.equal(5, tonumber(C.shardrt_steps(two)))
+    for _ = 1, 3 do
+      C.shardrt_batch_free((next_batch(one)))
+      C.shardrt_batch_free((next_batch(two)))
+    end
+    C.shardrt_close(one)
+    C.shardrt_batch_free((next_batch(two)))
+    C.shardrt_close(two)
+  end)
+
+  it("leaves nothing behind where memory ends on the way", function()
+    local path = write "return { train = loader { epochs = 1 }, test = loader { batch_size = 2 } }"
+    assert.equal(0, join())
+    C.shardrt_alloc_fail_at(0)
+    C.shardrt_close(opened(path))
+    local count = tonumber(C.shardrt_alloc_fail_at(0))
+    assert.is_true(count > 50)
+    local failed = 0
+    for n = 1, count, 3 do
+      C.shardrt_alloc_fail_at(n)
+      local recipe, code = open(path)
+      C.shardrt_alloc_fail_at(0)
+      if recipe then
+        C.shardrt_close(recipe)
+      else
+        assert.equal(C.SHARDRT_ENOMEM, code, message())
+        failed = failed + 1
+      end
+    end
+    assert.is_true(failed > 10)
+  end)
+end)
