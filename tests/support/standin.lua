@@ -7,7 +7,7 @@ local accelerator = require "tests.support.accelerator"
 ffi.cdef [[
   int setenv(const char *name, const char *value, int overwrite);
   int unsetenv(const char *name);
-  const accelerator *shardrt_accelerator(void);
+  const struct accelerator *shardrt_accelerator(void);
   void standin_reset(void);
   size_t standin_held(int gpu);
   long long standin_calls(const char *call);
