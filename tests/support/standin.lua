@@ -9,7 +9,7 @@ ffi.cdef [[
   int unsetenv(const char *name);
   struct accelerator_host;
   const struct accelerator_host *shardrt_accelerator_host(void);
-  const accelerator *shardrt_accelerator(const struct accelerator_host *host);
+  const struct accelerator *shardrt_accelerator(const struct accelerator_host *host);
   void standin_reset(void);
   size_t standin_held(int gpu);
   long long standin_calls(const char *call);
