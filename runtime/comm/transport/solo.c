@@ -4,13 +4,15 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/alloc.h"
 #include "base/error.h"
 
 static bool solo_is_reachable(void) {
   return true;
 }
 
-static int solo_open(comm_place *place, comm_link **link) {
+static int solo_open(const shardrt_options *options, comm_place *place, comm_link **link) {
+  (void)options;
   *link = NULL; /* there is nothing to know */
   *place = (comm_place){.index = 0, .count = 1, .here = 1};
   return SHARDRT_OK;
@@ -63,12 +65,14 @@ static int solo_close(comm_link *link) {
   return SHARDRT_OK;
 }
 
-static void solo_abandon(comm_link *link) {
+static void solo_abandon(comm_link *link, void *room) {
   (void)link;
+  alloc_free(room);
 }
 
 const comm_transport comm_solo = {
     .name = "solo",
+    .has_notes = true,
     .is_reachable = solo_is_reachable,
     .open = solo_open,
     .gather = solo_gather,
