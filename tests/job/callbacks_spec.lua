@@ -115,7 +115,8 @@ describe("a job over the program's all-gather", function()
       contains(all[p].stderr, "processes 0, 1, 3: a barrier; process 2: another barrier")
     end
     all = run([[
-      shardrt.loader { source = shardrt.source.array { y = shardrt.ndarray.arange(64, "int64") }, batch_size = 4 + 4 * rank }
+      local source = shardrt.source.array { y = shardrt.ndarray.arange(64, "int64") }
+      shardrt.loader { source = source, batch_size = 4 + 4 * rank }
     ]], 2)
     for p = 0, 1 do
       assert.equal(1, all[p].status)

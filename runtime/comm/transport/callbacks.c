@@ -5,7 +5,6 @@
 
 #include <assert.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/error.h"
@@ -123,7 +122,8 @@ static bool callbacks_receive_note(comm_link *link, int32_t *from, comm_note *no
 /* The others are the program's to end. */
 static __attribute__((noreturn)) void callbacks_kill(comm_link *link, int status) {
   (void)link;
-  _exit(status); /* threads of a loader may be at work on what exit() would take down */
+  comm_solo.kill(NULL, status);
+  __builtin_unreachable();
 }
 
 static int callbacks_close(comm_link *link) {
