@@ -128,7 +128,8 @@ describe("a job over the program's all-gather", function()
     local all = run([[
       local mesh = shardrt.make_mesh({ size }, { "d" })
       local source = shardrt.source.array { y = shardrt.ndarray.full({ 16 }, 5 + rank, "int64") }
-      for _ in shardrt.loader { source = source, batch_size = 4, sharding = shardrt.NamedSharding(mesh, shardrt.P()) } do end
+      local everywhere = shardrt.NamedSharding(mesh, shardrt.P())
+      for _ in shardrt.loader { source = source, batch_size = 4, sharding = everywhere } do end
     ]], 2)
     for p = 0, 1 do assert.equal(1, all[p].status, all[p].stderr) end
     contains(all[0].stderr .. all[1].stderr, "differ")

@@ -5,7 +5,7 @@ local mpi = require "tests.support.mpi"
 local function runs(what)
   local result = mpi.shell(mpi.program():gsub("[^/]*$", "") .. "job/slices " .. what, 60)
   assert.equal(0, result.status, result.output)
-  assert.equal("fine\n", result.output)
+  assert.equal("fine\n", result.stdout)
 end
 
 describe("a call in slices", function()
