@@ -6,5 +6,5 @@ $(JOB_PROGRAMS:=.o): $(BUILD)/job/%.o: tests/job/%.c $(RULES) tests/job/job.mk |
 	@mkdir -p $(@D)
 	$(call quiet,cc   )$(compile)
 -include $(JOB_PROGRAMS:=.d)
-$(JOB_PROGRAMS): $(BUILD)/job/%: $(BUILD)/job/%.o $(PARTS)
+$(JOB_PROGRAMS): $(BUILD)/job/%: $(BUILD)/job/%.o $(PARTS) $(if $(SANITIZE),tests/support/dlclose.c)
 	$(call quiet,link )$(link)
