@@ -290,7 +290,7 @@ static void test_late(double seconds, double away, double late, double timeout, 
   static const size_t sizes[] = {100, 100000, 1 << 20, 0};
   part p = {.meeting = share_memory()};
   const pid_t other = fork();
-  if (other == 0) run_other(p.meeting, late, 60, sizes);
+  if (other == 0) run_other(p.meeting, late, 20, sizes);
   call c = {.job = join(&p, timeout)};
   struct slice *slice;
   CHECK(slice_new(gather, &c, &slice) == SHARDRT_OK);
@@ -311,8 +311,8 @@ static void test_late(double seconds, double away, double late, double timeout, 
 static void run_twice(meeting *first, meeting *second) {
   static const size_t sizes[] = {1000, 0};
   part p = {.meeting = first, .rank = 1};
-  shardrt_job_abandon(join(&p, 60));
-  run_other(second, 0, 60, sizes);
+  shardrt_job_abandon(join(&p, 20));
+  run_other(second, 0, 20, sizes);
 }
 
 static void test_missing(bool is_abandoned) {
@@ -336,7 +336,7 @@ static void test_missing(bool is_abandoned) {
   }
   free(c.all);
   shardrt_job_abandon(c.job);
-  c = (call){.job = join(&again, 60), .bytes = 1000};
+  c = (call){.job = join(&again, 20), .bytes = 1000};
   while (!slice_go(slice, 0.001)) {
   }
   CHECK(is_right(&c));
