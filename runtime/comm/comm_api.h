@@ -85,9 +85,10 @@ int shardrt_job_close(shardrt_job *job);
  * the one that was abandoned gets into it. NULL is allowed.
  *
  * Over MPI three duplicated communicators are left for good, since freeing them takes all processes, and so is the
- * memory of what is under way, until MPI is done with it. Receives are cancelled; sends and gatherings cannot be. A
- * program's own MPI_Finalize ends all the same with OpenMPI and MPICH, once every process calls it. Where shardrt began
- * MPI it is ended at exit only if a job of all processes was closed since; the launcher may then say that it was not.
+ * memory of what is under way, until MPI is done with it. Receives are cancelled; sends and gatherings cannot be. The
+ * MPI standard does not say what becomes of these in the program's own MPI_Finalize: OpenMPI's ends all the same, once
+ * every process calls it. Where shardrt began MPI, it is ended at exit only if a job of all processes was closed after
+ * this one; else the launcher may say that it was not.
  */
 void shardrt_job_abandon(shardrt_job *job);
 /* Ends the whole job at once, and this process, with `message` on stderr ("shardrt: process 2 of 4: …"; nothing where

@@ -21,8 +21,8 @@ void slice_free(struct slice *slice);
  * after `seconds` (false; 0 or less: at the first wait). Always on the thread that began the call. A slice may go on
  * with another slice.
  *
- * The call has the floating-point state and the signal mask of slice_new; the caller's stay as they are. A call that
- * goes on finds its own errno and its own error message again. */
+ * The call has the floating-point state (rounding, what is masked) of slice_new; the caller's stays as it is. A call
+ * that goes on finds its own errno and its own error message again. Masks of signals belong to the thread. */
 bool slice_go(struct slice *slice, double seconds);
 
 /* Whether the time of the slice that runs here is over; false where none runs. */

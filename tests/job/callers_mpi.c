@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "comm/job.h"
+#include "system/slice.h"
 
 #define CHECK(fact)                                                                                                    \
   do {                                                                                                                 \
@@ -165,6 +166,26 @@ static void live_again(bool comes) {
   }
 }
 
+static void gather_some(void *context) {
+  gather(context, 100);
+  gather(context, 3000000);
+}
+
+/* Process 1 is late; the others do something else meanwhile, with MPI, too. */
+static void wait_in_slices(void) {
+  shardrt_job *job;
+  struct slice *slice;
+  if (own == MPI_COMM_NULL) return;
+  CHECK(join(&own, SHARDRT_TRANSPORT_AUTO, 60, &job) == SHARDRT_OK);
+  CHECK(slice_new(gather_some, job, &slice) == SHARDRT_OK);
+  if (rank == 1) rest(0.3);
+  int slices = 1, sum = 0, one = 1;
+  for (; !slice_go(slice, 0.01); slices++) MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_SELF);
+  CHECK(rank == 1 || (slices > 5 && sum == 1));
+  slice_free(slice);
+  CHECK(shardrt_job_close(job) == SHARDRT_OK);
+}
+
 static void refuse_single(void) {
   shardrt_job *job = NULL;
   MPI_Init(NULL, NULL);
@@ -211,6 +232,7 @@ int main(int argc, char **argv) {
     if (strcmp(what, "own") == 0) live();
     if (strcmp(what, "all") == 0) live_in_all(SHARDRT_TRANSPORT_AUTO);
     if (strcmp(what, "mpi") == 0) live_in_all(SHARDRT_TRANSPORT_MPI);
+    if (strcmp(what, "slices") == 0) wait_in_slices();
     if (strcmp(what, "late") == 0) live_again(true);
     if (strcmp(what, "missing") == 0) live_again(false);
     if (strcmp(what, "abort") == 0) {

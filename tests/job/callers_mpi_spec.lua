@@ -33,6 +33,10 @@ describe("a job in the program's MPI", function()
     fine "mpi"
   end)
 
+  it("is waited for in slices", function()
+    fine("slices", 3)
+  end)
+
   it("can be abandoned and opened again, whatever is under way, and MPI ends all the same", function()
     fine("missing", 3)
     fine("late", 3)
