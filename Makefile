@@ -51,7 +51,7 @@ export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 export OMPI_MCA_rmaps_base_oversubscribe=1
 export PRTE_MCA_rmaps_default_mapping_policy=slot:oversubscribe
 
-include make/packages.mk make/cuda.mk make/library.mk tests/standin/standin.mk tests/fuzz/fuzz.mk tests/bench/bench.mk
+include make/packages.mk make/cuda.mk make/library.mk tests/standin/standin.mk tests/fuzz/fuzz.mk tests/job/job.mk tests/bench/bench.mk
 
 .PHONY: all library demo test specs soak asan tsan lint install install-docs clean
 .DELETE_ON_ERROR:
@@ -109,7 +109,7 @@ test: deps
 
 SPECS ?= $(sort $(shell find tests -name '*_spec.lua'))
 ifneq ($(ASSERTS)$(SANITIZE),)
-specs: $(BUILD)/shardrt library $(BUILD)/include/shardrt.h $(BUILD)/fuzz/replay standin
+specs: $(BUILD)/shardrt library $(BUILD)/include/shardrt.h $(BUILD)/fuzz/replay $(JOB_PROGRAMS) standin
 	@SHARDRT=$(abspath $(BUILD)/shardrt) $(BUILD)/shardrt tests/run.lua $(SPECS)
 else
 specs:
@@ -140,10 +140,10 @@ TIDY_FLAGS = -std=c11 -D_GNU_SOURCE -Iruntime $(INCLUDES)
 tidy = @printf '%s\n' $(1) | xargs -P 2 -n 4 sh -c 'clang-tidy --quiet "$$@" -- $(TIDY_FLAGS) $(2) 2>&1 | \
   { ! grep -v "warnings\? generated"; }' tidy
 lint: deps-lint
-	@$(MAKE) --no-print-directory BUILD=$(BUILD)-lint WERROR=1 $(BUILD)-lint/shardrt $(BUILD)-lint/fuzz/replay standin
+	@$(MAKE) --no-print-directory BUILD=$(BUILD)-lint WERROR=1 $(BUILD)-lint/shardrt $(BUILD)-lint/fuzz/replay $(JOB_PROGRAMS:$(BUILD)/%=$(BUILD)-lint/%) standin
 	@$(MAKE) --no-print-directory $(BUILD)/lua/shardrt/cdef.lua
 	@clang-format --dry-run -Werror $(SOURCES) $(PLUGIN) $(KERNELS) $(HEADERS) $(sort $(shell find runtime -name '*.cuh')) \
-	  $(wildcard tests/bench/*.c tests/fuzz/*.[ch] tests/standin/*.c tests/standin/*.cc tests/standin/*.h \
+	  $(wildcard tests/bench/*.c tests/fuzz/*.[ch] tests/job/*.c tests/standin/*.c tests/standin/*.cc tests/standin/*.h \
 	  tests/standin/include/*)
 	$(call tidy,$(SOURCES))
 	$(call tidy,$(PLUGIN),-Itests -Itests/standin/include)

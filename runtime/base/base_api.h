@@ -19,7 +19,8 @@
   X(ETIMEOUT, -7, "timed out waiting for another process")                                                             \
   X(ECOMM, -8, "communication failed")                                                                                 \
   X(EDATA, -9, "array has no data here")                                                                               \
-  X(EDEVICE, -10, "a device failed")
+  X(EDEVICE, -10, "a device failed")                                                                                   \
+  X(EAGAIN, -11, "the slice is over")
 
 enum {
   SHARDRT_OK = 0,

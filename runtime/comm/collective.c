@@ -13,6 +13,7 @@
 #include "base/list.h"
 #include "comm/report.h"
 #include "shardrt.h"
+#include "system/slice.h"
 #include "system/trace.h"
 
 #define SPIN_SECONDS     50e-6
@@ -29,10 +30,8 @@ int collective_open(struct collective *m, const struct comm_transport *transport
   struct heartbeat inbox = {0};
   int code = heartbeat_open(&inbox, transport, endpoint, index, count);
   if (code < 0) return code;
-  struct collective_slot *last = alloc_zeros((size_t)count, sizeof *last);
-  struct collective_slot *next = last == NULL ? NULL : alloc_zeros((size_t)count, sizeof *next);
-  if (next == NULL) {
-    alloc_free(last);
+  struct collective_slot *room = alloc_zeros(2 + 2 * (size_t)count, sizeof *room);
+  if (room == NULL) {
     heartbeat_close(&inbox);
     return ALLOC_FAILED;
   }
@@ -42,16 +41,30 @@ int collective_open(struct collective *m, const struct comm_transport *transport
                            .count = count,
                            .timeout = timeout,
                            .heartbeat = inbox,
-                           .last = last,
-                           .next = next};
+                           .room = room,
+                           .mine = room,
+                           .words = (char *)(room + 1),
+                           .last = room + 2,
+                           .next = room + 2 + count};
   return SHARDRT_OK;
 }
 
 void collective_close(struct collective *m) {
   heartbeat_close(&m->heartbeat);
-  alloc_free(m->last);
-  alloc_free(m->next);
+  alloc_free(m->room);
   *m = (struct collective){0};
+}
+
+void collective_break(struct collective *m) {
+  m->is_abandoned = true;
+  m->broken = true;
+}
+
+void collective_abandon(struct collective *m) {
+  assert(m->waits == 0);
+  m->transport->abandon(m->endpoint, m->broken ? m->room : NULL);
+  if (m->broken) m->room = NULL; /* what is under way still uses it */
+  collective_close(m);
 }
 
 /* One wait: how long it has taken, how much of that without news of others, how much is spent spinning, and how long
@@ -89,7 +102,7 @@ void collective_at(struct collective *m, const char *where) {
 }
 
 const char *collective_place(const struct collective *m) {
-  return m->mine.where[0] != '\0' ? m->mine.where : m->mine.what;
+  return m->mine->where[0] != '\0' ? m->mine->where : m->mine->what;
 }
 
 /* Tells the others that this process waits, and where; or, by 0, that it goes on. */
@@ -105,8 +118,18 @@ static void announce_move(struct collective *m) {
   heartbeat_receive(&m->heartbeat);
 }
 
-int collective_until(struct collective *m, const struct collective_work *work, const char *what, size_t bytes) {
-  assert(!m->broken);
+static int refuse_abandoned(const char *what) {
+  return error_set(SHARDRT_ECOMM, "%.*s: the job was abandoned", (int)strcspn(what, "\n"), what);
+}
+
+/* Rests where the slice that runs here is over. Time away is not spent waiting. */
+static void give_way(struct patience *p) {
+  if (!slice_due()) return;
+  slice_rest();
+  p->looked = shardrt_clock();
+}
+
+static int work_until(struct collective *m, const struct collective_work *work, const char *what, size_t bytes) {
   m->sequence++;
   heartbeat_receive(&m->heartbeat);
   double patient = m->timeout / 4 < ANNOUNCE_SECONDS ? m->timeout / 4 : ANNOUNCE_SECONDS;
@@ -115,7 +138,8 @@ int collective_until(struct collective *m, const struct collective_work *work, c
   struct patience p = patience_begin(spin);
   double told = p.looked;
   uint64_t moves = m->heartbeat.moves;
-  for (;;) {
+  for (;; give_way(&p)) {
+    if (m->is_abandoned) return refuse_abandoned(what);
     bool done = false, moved = false;
     int code = work->step(work->context, &done, &moved);
     if (code < 0 || done) {
@@ -145,6 +169,14 @@ int collective_until(struct collective *m, const struct collective_work *work, c
     }
     patience_rest(&p);
   }
+}
+
+int collective_until(struct collective *m, const struct collective_work *work, const char *what, size_t bytes) {
+  assert(m->is_abandoned || !m->broken);
+  m->waits++;
+  const int code = work_until(m, work, what, bytes);
+  m->waits--;
+  return code;
 }
 
 static int test_gathering(void *context, bool *done, bool *moved) {
@@ -291,20 +323,21 @@ int collective_gather(struct collective *m, const char *what, const void *mine, 
 int collective_join(struct collective *m, const char *what, int own, const void *mine, size_t bytes, void *all) {
   const int shown = (int)strcspn(what, "\n");
   if (own < 0 && (m->broken || m->count == 1)) return own;
+  if (m->is_abandoned) return refuse_abandoned(what);
   if (m->broken) return error_set(SHARDRT_ECOMM, "%.*s: the processes lost each other before", shown, what);
   char message[PASSED_ON] = "";
   if (own < 0) snprintf(message, sizeof message, "%s", shardrt_error_message());
   m->came = shardrt_clock();
-  m->mine = (struct collective_slot){
+  *m->mine = (struct collective_slot){
       .call = hash_text(0, what), .bytes = bytes, .steps = m->steps, .code = own < 0 ? own : 0};
-  snprintf(m->mine.what, sizeof m->mine.what, "%.*s", shown, what);
-  snprintf(m->mine.where, sizeof m->mine.where, "%s", m->where);
+  snprintf(m->mine->what, sizeof m->mine->what, "%.*s", shown, what);
+  snprintf(m->mine->where, sizeof m->mine->where, "%s", m->where);
   bool small = bytes <= COLLECTIVE_INLINE;
   assert(bytes == 0 || own < 0 || (mine != NULL && all != NULL));
-  if (small && bytes > 0 && own >= 0) memcpy(m->mine.payload, mine, bytes);
+  if (small && bytes > 0 && own >= 0) memcpy(m->mine->payload, mine, bytes);
   size_t slot = sizeof(struct collective_slot);
   const int64_t start = trace_begin();
-  int code = collective_wait(m, m->transport->gather(m->endpoint, &m->mine, slot, m->next, slot), m->mine.what,
+  int code = collective_wait(m, m->transport->gather(m->endpoint, m->mine, slot, m->next, slot), m->mine->what,
                              slot * (size_t)m->count);
   if (code < 0) return code;
   trace_end(start, (struct trace_event){.kind = TRACE_MEET});
@@ -316,7 +349,7 @@ int collective_join(struct collective *m, const char *what, int own, const void 
   bool any_failed;
   if (!check_slots(m, &any_failed)) return report_mismatch(m);
   if (any_failed) return pass_on_message(m, message);
-  if (!small) return gather_large(m, m->mine.what, mine, bytes, all);
+  if (!small) return gather_large(m, m->mine->what, mine, bytes, all);
   for (int32_t p = 0; p < m->count && bytes > 0; p++) memcpy((char *)all + (size_t)p * bytes, said[p].payload, bytes);
   return SHARDRT_OK;
 }

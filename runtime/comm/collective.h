@@ -5,7 +5,8 @@
  * before anything can be mixed up, and all processes get the same message about it. The slot also says which steps the
  * process took that need no gathering by themselves (a loader's batches). Waiting is polite (a short spin,
  * then growing sleeps) and ends after `timeout` seconds in which no process moved any data: one that does says so now
- * and then, and whoever waits has new patience, as its turn may come after that.
+ * and then, and whoever waits has new patience, as its turn may come after that. A wait rests when the slice that it
+ * runs in is over (system/slice.h); the time until it goes on is not counted.
  */
 #ifndef SHARDRT_COMM_COLLECTIVE_H
 #define SHARDRT_COMM_COLLECTIVE_H
@@ -41,11 +42,14 @@ struct collective {
   char where[COLLECTIVE_WHERE];  /* "recipe.lua:12"; "": not in the recipe */
   uint64_t sequence;             /* how many gatherings were started, the same in every process */
   bool broken;                   /* one did not end: what is under way can neither be ended nor trusted */
+  bool is_abandoned;             /* by collective_break; broken, too */
+  int32_t waits;                 /* of collective_until that are under way */
   struct collective_steps steps; /* this process's */
-  struct collective_slot mine;
-  char words[sizeof(struct collective_slot)]; /* a part of the message that this process failed with */
-  double came;                                /* when this process came to the last gathering, by shardrt_clock */
-  double seen;                                /* when the last gathering was that all came to */
+  double came;                   /* when this process came to the last gathering, by shardrt_clock */
+  double seen;                   /* when the last gathering was that all came to */
+  struct collective_slot *room;  /* all that a gathering under way may use: mine, words, last, next */
+  struct collective_slot *mine;
+  char *words; /* [sizeof(collective_slot)] a part of the message that this process failed with */
   /* [count] each: what everyone said last, and what they said the time before; a gathering under way writes to the
    * second, and then they change places. */
   struct collective_slot *last, *next;
@@ -54,6 +58,10 @@ struct collective {
 int collective_open(struct collective *m, const struct comm_transport *transport, struct comm_endpoint *endpoint,
                     int32_t index, int32_t count, double timeout);
 void collective_close(struct collective *m);
+/* From now on whatever waits here, resting in a slice, and whatever would, fails: ECOMM "the job was abandoned". */
+void collective_break(struct collective *m);
+/* Leaves without the others, when no wait is under way; what the transport still uses is its own from now on. */
+void collective_abandon(struct collective *m);
 
 /* Where in the recipe this process is ("recipe.lua:12"), for the gatherings to come; NULL: nowhere in it. */
 void collective_at(struct collective *m, const char *where);

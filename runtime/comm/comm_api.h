@@ -6,20 +6,47 @@
 
 enum { SHARDRT_CHECK_OFF, SHARDRT_CHECK_SAMPLE, SHARDRT_CHECK_ALL };
 
-/* How the processes of a job find each other: by MPI where a launcher (mpirun, srun) started this one, alone
- * otherwise; or alone in any case. */
-enum { SHARDRT_TRANSPORT_AUTO, SHARDRT_TRANSPORT_ALONE };
+/* How the processes of a job find each other. */
+enum {
+  SHARDRT_TRANSPORT_AUTO,     /* by MPI on mpi_comm, else on all that a launcher (mpirun, srun) started; else alone */
+  SHARDRT_TRANSPORT_ALONE,    /* not at all: this process is the only one */
+  SHARDRT_TRANSPORT_MPI,      /* by MPI: on mpi_comm, if set, else on all processes that MPI has */
+  SHARDRT_TRANSPORT_CALLBACKS /* by an all-gather that the program brings */
+};
+
+/* An all-gather of the program's: enough for loaders whose pipeline moves nothing between processes, and for all that
+ * processes compare. What moves arrays between processes is ECOMM, and says so. Nobody hears of a process that waits,
+ * so a message about one that is missing tells where each was last, and not which it is.
+ *
+ * Both are called on the thread that opened the job, on that thread's own stack, while it is in a call that takes the
+ * job; they return 0, or a negative number where gathering failed (the call is ECOMM then, and the job can only be
+ * abandoned). They must not call shardrt, and must not wait: shardrt decides for how long. */
+typedef struct shardrt_transport {
+  void *context; /* given back to both */
+  /* Starts to gather `bytes` bytes (1 … 16 MiB, the same in every process) from each process; those of the process of
+   * rank p are to land at all + p * bytes. Both are left alone until it is done. One gathering at a time is under way.
+   * A job that is abandoned asks no more for the one that is, and keeps its memory for good; what comes of it must not
+   * be given to a job that is opened later. */
+  int (*allgather_start)(void *context, const void *mine, size_t bytes, void *all);
+  /* Sets *done: whether what was started is done. Called again and again until it is. */
+  int (*allgather_test)(void *context, bool *done);
+} shardrt_transport;
 
 /* How a job is opened. */
 typedef struct shardrt_options {
-  int32_t devices;      /* of each process; 0: 1 on the host, else this process's share of the machine's GPUs */
-  int32_t check;        /* SHARDRT_CHECK_… */
-  int32_t transport;    /* SHARDRT_TRANSPORT_… */
-  int32_t planning;     /* 1: no other process exists, nothing is read, nothing moves; this one plays process */
-  int32_t rank;         /* this one */
-  int32_t size;         /* of so many */
-  double timeout;       /* seconds that any wait may take in which no process moves data */
-  const char *platform; /* "host", "cuda"; NULL, "" or "auto": cuda where there is a GPU and the plug-in, else host */
+  int32_t devices;       /* of each process; 0: 1 on the host, else this process's share of the machine's GPUs */
+  int32_t check;         /* SHARDRT_CHECK_… */
+  int32_t transport;     /* SHARDRT_TRANSPORT_… */
+  int32_t planning;      /* 1: no other process exists, nothing is read, nothing moves; this one plays process */
+  int32_t rank;          /* this one, for planning and for callbacks, */
+  int32_t size;          /* of so many */
+  double timeout;        /* seconds that any wait may take in which no process moves data */
+  const char *platform;  /* "host", "cuda"; NULL, "" or "auto": cuda where there is a GPU and the plug-in, else host */
+  int32_t handle_sigbus; /* 1: a file that is cut short while it is mapped becomes a message (SIGBUS is handled) */
+  /* An MPI_Comm * of the program's, which has begun MPI with MPI_THREAD_FUNNELED or more; NULL: none. The communicator
+   * is duplicated, and not touched after shardrt_job_open; processes of the program may stand outside of it. */
+  const void *mpi_comm;
+  const shardrt_transport *callbacks; /* copied */
 } shardrt_options;
 /* One device or a share of GPUs, found by itself, with checks of samples and 300 seconds. */
 void shardrt_options_init(shardrt_options *options);
@@ -41,18 +68,33 @@ typedef struct shardrt_job_info {
 /* Joins a job, or begins one alone. Nothing of the options is kept. EINVAL: options that make no sense, a platform that
  * cannot be had, another than a job that is open has. EMISMATCH: processes with different options or platforms.
  * ETIMEOUT, ECOMM. After a failure *out is NULL, unless the other processes were found before: then it is a job that
- * only shardrt_job_abort and shardrt_job_abandon take. */
+ * only shardrt_job_abort and shardrt_job_abandon take.
+ *
+ * MPI: where the program began it, shardrt neither ends it nor changes it: error handlers are set on duplicates of the
+ * communicator only. An error in duplicating goes to the communicator's own handler. Joining waits for the other
+ * processes as MPI_Comm_dup does, without a limit. With MPI_THREAD_FUNNELED the job is opened on the thread that began
+ * MPI. Where shardrt began MPI, it is ended when the process exits. */
 int shardrt_job_open(const shardrt_options *options, shardrt_job **out);
 /* Leaves the job; every process must get here, and waits (with the job's timeout) for the others. The handle is gone:
  * what was made with it (loaders, traces) must be freed before; arrays on the host may stay. EMISMATCH, ETIMEOUT, ECOMM
  * where the others do not come to it: then the job is still there, for shardrt_job_abort or shardrt_job_abandon. Where
  * this process began MPI, that ends with the program, so that a job can be opened again. */
 int shardrt_job_close(shardrt_job *job);
-/* Leaves the job and waits for nobody; other processes wait for this one until their timeout. NULL is allowed. */
+/* Leaves the job and waits for nobody; other processes wait for this one until their timeout. What was made with it is
+ * freed before. The process can open a job again, also with the same processes, on the same communicator: nothing of
+ * the one that was abandoned gets into it. NULL is allowed.
+ *
+ * Over MPI three duplicated communicators are left for good, since freeing them takes all processes, and so is the
+ * memory of what is under way, until MPI is done with it. Receives are cancelled; sends and gatherings cannot be. The
+ * MPI standard does not say what becomes of these in the program's own MPI_Finalize: OpenMPI's ends all the same, once
+ * every process calls it. Where shardrt began MPI, it is ended at exit only if a job of all processes was closed after
+ * this one; else the launcher may say that it was not.
+ */
 void shardrt_job_abandon(shardrt_job *job);
 /* Ends the whole job at once, and this process, with `message` on stderr ("shardrt: process 2 of 4: …"; nothing where
  * it is empty), printed once where several processes fail alike. Never returns; the exit status is `status` (1…255).
- * For a program that is nothing but the job; others report an error and abandon it. NULL: this process alone ends. */
+ * For a program that is nothing but the job; others report an error and abandon it. This process alone ends where job
+ * is NULL, and where the others are the program's own: on mpi_comm, in MPI that the program began, with callbacks. */
 void shardrt_job_abort(shardrt_job *job, int status, const char *message);
 const shardrt_job_info *shardrt_job_info_get(const shardrt_job *job); /* borrowed from the job */
 /* The ids of the job's devices, all of them, in the order in which make_mesh takes them: those that are linked best
@@ -72,7 +114,8 @@ void shardrt_job_step(shardrt_job *job, const char *what); /* NULL: nothing */
 /* What every process of the job does together. `what` says what the call is and must be equal in every process, as
  * must `bytes`: a difference is EMISMATCH in every process, and the message says who called what, where; a process
  * that does not come within the job's timeout is ETIMEOUT, naming it. */
-/* `all` has room for process_count * bytes. */
+/* `all` has room for process_count * bytes. After ETIMEOUT and ECOMM both may still be in use where bytes > 240: they
+ * must then be kept. */
 int shardrt_allgather(shardrt_job *job, const char *what, const void *mine, size_t bytes, void *all);
 int shardrt_barrier(shardrt_job *job, const char *what);
 

@@ -107,36 +107,62 @@ static int check_options(const shardrt_options *o) {
   if (o->devices < 0) return error_set(SHARDRT_EINVAL, "a process needs at least 1 device, not %d", o->devices);
   if (o->check < SHARDRT_CHECK_OFF || o->check > SHARDRT_CHECK_ALL)
     return error_set(SHARDRT_EINVAL, "%d is no SHARDRT_CHECK_ value", o->check);
-  if (o->transport < SHARDRT_TRANSPORT_AUTO || o->transport > SHARDRT_TRANSPORT_ALONE)
+  if (o->transport < SHARDRT_TRANSPORT_AUTO || o->transport > SHARDRT_TRANSPORT_CALLBACKS)
     return error_set(SHARDRT_EINVAL, "%d is no SHARDRT_TRANSPORT_ value", o->transport);
+  const shardrt_transport *given = o->callbacks;
+  const bool has_callbacks = o->transport == SHARDRT_TRANSPORT_CALLBACKS && !o->planning;
+  if (has_callbacks && (given == NULL || given->allgather_start == NULL || given->allgather_test == NULL))
+    return error_set(SHARDRT_EINVAL, "SHARDRT_TRANSPORT_CALLBACKS needs callbacks: allgather_start and allgather_test");
   if (!(o->timeout > 0))
     return error_set(SHARDRT_EINVAL, "the timeout must be greater than 0 seconds, not %g", o->timeout);
-  if (o->planning && (o->size < 1 || o->rank < 0 || o->rank >= o->size))
-    return error_set(SHARDRT_EINVAL, "cannot plan as process %d of %d", o->rank, o->size);
+  if ((o->planning || has_callbacks) && (o->size < 1 || o->rank < 0 || o->rank >= o->size))
+    return error_set(SHARDRT_EINVAL, "cannot %s process %d of %d", o->planning ? "plan as" : "be", o->rank, o->size);
   bool is_off; /* asked again where links are made; a wrong word is to be said at once */
   return accelerator_links_wish(&is_off);
 }
 
+static const struct comm_transport *choose_transport(const shardrt_options *o) {
+  if (o->planning || o->transport == SHARDRT_TRANSPORT_ALONE) return &comm_solo;
+  if (o->transport == SHARDRT_TRANSPORT_CALLBACKS) return &comm_callbacks;
+  if (o->transport == SHARDRT_TRANSPORT_MPI || o->mpi_comm != NULL) return &comm_mpi;
+  return alone_has_launcher() && comm_mpi.is_reachable() ? &comm_mpi : &comm_solo;
+}
+
+/* How many processes are on this host, where the transport does not know. */
+static int count_here(struct collective *m, int32_t *here) {
+  const uint64_t host = machine_host();
+  uint64_t *all = alloc_array((size_t)m->count, sizeof *all);
+  if (all == NULL) return ALLOC_FAILED;
+  int code = collective_gather(m, "which processes share a host", &host, sizeof host, all);
+  for (int32_t p = 0; code == SHARDRT_OK && p < m->count; p++) *here += all[p] == host;
+  alloc_free(all);
+  return code;
+}
+
 /* Finds the other processes. Under planning they do not exist, so this one is alone, whatever index it plays. */
 static int find_others(shardrt_job *job, const shardrt_options *o) {
-  const bool is_asked = !o->planning && o->transport == SHARDRT_TRANSPORT_AUTO;
-  const bool is_launched = is_asked && alone_has_launcher() && comm_mpi.is_reachable();
-  const struct comm_transport *transport = is_launched ? &comm_mpi : &comm_solo;
+  const bool is_asked = !o->planning && o->transport == SHARDRT_TRANSPORT_AUTO && o->mpi_comm == NULL;
   struct alone_finding looked;
   alone_look(&looked);
+  const struct comm_transport *transport = choose_transport(o);
   struct comm_place place;
   struct comm_endpoint *endpoint;
-  int code = transport->open(&place, &endpoint);
+  int code = transport->open(o, &place, &endpoint);
   if (code < 0) return code;
   if (is_asked && place.count == 1) code = alone_check(&looked);
   if (code == SHARDRT_OK)
     code = collective_open(&job->collective, transport, endpoint, place.index, place.count, o->timeout);
   if (code < 0) {
-    transport->abandon(endpoint);
+    transport->abandon(endpoint, NULL);
     return code;
   }
-  if (is_launched) machine_share(place.here, launcher_pid());
-  if (is_launched && place.is_bound_by_default) machine_widen();
+  if (place.here == 0) code = count_here(&job->collective, &place.here);
+  if (code < 0) {
+    collective_abandon(&job->collective);
+    return code;
+  }
+  if (transport != &comm_solo) machine_share(place.here, launcher_pid());
+  if (place.is_bound_by_default) machine_widen();
   job->info.process_index = o->planning ? o->rank : place.index;
   job->info.process_count = o->planning ? o->size : place.count;
   return code;
@@ -188,9 +214,12 @@ int shardrt_job_close(shardrt_job *job) {
 
 void shardrt_job_abandon(shardrt_job *job) {
   if (job == NULL) return;
-  job->collective.transport->abandon(job->collective.endpoint);
-  if (!job->collective.broken) collective_close(&job->collective); /* else what is under way still uses it */
+  collective_abandon(&job->collective);
   job_clear(job, true);
+}
+
+void job_break(shardrt_job *job) {
+  collective_break(&job->collective);
 }
 
 void shardrt_job_abort(shardrt_job *job, int status, const char *message) {

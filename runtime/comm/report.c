@@ -104,6 +104,13 @@ static void add_missing(struct text *text, const struct collective *m, const str
                         const char *what, bool *awaited, bool *silent) {
   for (int32_t p = 0; p < m->count && work->awaits == NULL; p++) awaited[p] = p != m->index;
   if (work->awaits != NULL) work->awaits(work->context, awaited);
+  if (!m->transport->has_notes && m->count > 1) {
+    text_add(text,
+             "%s did not end within %g seconds: a process did not come to it (stuck, cut off, or in need of a longer "
+             "--timeout); this transport cannot tell which",
+             what, m->timeout);
+    return;
+  }
   bool any = find_silent(m, awaited, silent);
   char names[512] = "";
   list_numbers(names, sizeof names, "process", "processes", silent, m->count);

@@ -8,6 +8,7 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "system/slice.h"
 #include "system/thread.h"
 #include "system/trace.h"
 
@@ -47,7 +48,7 @@ struct worker_pool {
   pthread_mutex_t lock;
   pthread_cond_t work; /* limit was raised, or ending: for active workers */
   pthread_cond_t turn; /* active was raised, or ending: for the others, who are not woken for each round */
-  pthread_cond_t done; /* the awaited round's `left` came to 0 */
+  pthread_cond_t done; /* the awaited round's `left` came to 0; by CLOCK_MONOTONIC */
 };
 
 static struct round_state *round_at(struct worker_pool *self, int64_t round) {
@@ -129,6 +130,14 @@ static int start_workers(struct worker_pool *self, int32_t wanted) {
                    (int)self->nworkers + 1, (int)wanted, strerror(problem));
 }
 
+static void init_monotonic(pthread_cond_t *condition) {
+  pthread_condattr_t attributes;
+  pthread_condattr_init(&attributes);
+  pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+  pthread_cond_init(condition, &attributes);
+  pthread_condattr_destroy(&attributes);
+}
+
 int worker_pool_new(int32_t workers, int64_t tasks, int32_t depth, worker_pool_run *run, void *context,
                     struct worker_pool **out) {
   assert(workers >= 0 && tasks >= 0 && depth >= 1);
@@ -142,10 +151,10 @@ int worker_pool_new(int32_t workers, int64_t tasks, int32_t depth, worker_pool_r
   if (made->workers == NULL) goto fail_workers;
   made->rounds = alloc_zeros((size_t)depth, sizeof *made->rounds);
   if (made->rounds == NULL) goto fail_rounds;
-  pthread_mutex_init(&made->lock, NULL); /* these four cannot fail on Linux with default attributes */
+  pthread_mutex_init(&made->lock, NULL); /* these cannot fail on Linux with such attributes */
   pthread_cond_init(&made->work, NULL);
   pthread_cond_init(&made->turn, NULL);
-  pthread_cond_init(&made->done, NULL);
+  init_monotonic(&made->done);
   code = start_workers(made, workers);
   if (code != SHARDRT_OK) {
     worker_pool_free(made);
@@ -192,11 +201,15 @@ int64_t worker_pool_offer(struct worker_pool *self) {
   return round;
 }
 
-static void wait_for(struct worker_pool *self, struct round_state *state) {
+/* `until`, by CLOCK_MONOTONIC, may come before the round's end; NULL: it is waited for. */
+static void wait_for(struct worker_pool *self, struct round_state *state, const struct timespec *until) {
   if (atomic_load(&state->left) == 0) return;
+  int problem = 0;
   pthread_mutex_lock(&self->lock);
   self->awaited = state;
-  while (atomic_load(&state->left) != 0) pthread_cond_wait(&self->done, &self->lock);
+  while (atomic_load(&state->left) != 0 && problem == 0)
+    problem = until == NULL ? pthread_cond_wait(&self->done, &self->lock)
+                            : pthread_cond_timedwait(&self->done, &self->lock, until);
   self->awaited = NULL;
   pthread_mutex_unlock(&self->lock);
 }
@@ -204,9 +217,10 @@ static void wait_for(struct worker_pool *self, struct round_state *state) {
 int worker_pool_wait(struct worker_pool *self, int64_t round) {
   assert(round >= 0 && round < self->offered && self->offered - round <= self->depth);
   struct round_state *state = round_at(self, round);
-  while (atomic_load(&state->left) != 0 && run_next(self, self->owner)) {
+  while (atomic_load(&state->left) != 0) { /* each slice runs a task, if there is one */
+    if (!run_next(self, self->owner)) wait_for(self, state, slice_deadline());
+    if (atomic_load(&state->left) != 0 && slice_due()) slice_rest();
   }
-  wait_for(self, state);
   pthread_mutex_lock(&self->lock);
   int code = state->code == SHARDRT_OK ? SHARDRT_OK : error_set(state->code, "%s", state->message);
   pthread_mutex_unlock(&self->lock);
@@ -241,5 +255,5 @@ void worker_pool_cancel(struct worker_pool *self) {
     end_tasks(self, round_at(self, round), end - number);
     number = end;
   }
-  for (int32_t i = 0; i < self->depth; i++) wait_for(self, &self->rounds[i]);
+  for (int32_t i = 0; i < self->depth; i++) wait_for(self, &self->rounds[i], NULL);
 }

@@ -50,9 +50,7 @@
 /* clang-format on */
 
 #define LUA_POINTER(name) __typeof__(name) *(name);
-extern struct lua_interpreter {
-  LUA_FUNCTIONS(LUA_POINTER)
-} lua_interpreter;
+extern struct lua_interpreter { LUA_FUNCTIONS(LUA_POINTER) } lua_interpreter;
 #undef LUA_POINTER
 
 /* Opens it, unless that was done: the one that lies beside this program or library, else the system's. Any thread.

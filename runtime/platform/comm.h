@@ -2,8 +2,8 @@
  * for all.
  *
  * A transport is a const table of functions; a new one is one file that defines such a table. All are called on the
- * main thread only. One gathering at a time is under way: it is started, then asked for until it is done, so that
- * whoever waits decides how (collective.c waits politely and with a deadline).
+ * thread that opened the job only. One gathering at a time is under way: it is started, then asked for until it is
+ * done, so that whoever waits decides how (collective.c waits politely and with a deadline).
  */
 #ifndef SHARDRT_PLATFORM_COMM_H
 #define SHARDRT_PLATFORM_COMM_H
@@ -32,19 +32,23 @@ struct comm_note {
 /* A process's place in the job. */
 struct comm_place {
   int32_t index, count;
-  int32_t here;             /* processes of the job on this host */
+  int32_t here;             /* processes of the job on this host; 0: not known */
   bool is_bound_by_default; /* the launcher bound it to cores, and nobody had asked for that */
 };
+
+struct shardrt_options;
 
 /* One process's part in one job, of whatever transport; a process may be in several jobs. */
 struct comm_endpoint;
 
 struct comm_transport {
   const char *name;
+  bool has_notes; /* else none ever comes, and who is missing cannot be told */
   /* Whether what started this process speaks with this transport; where not, `open` may end the process. */
   bool (*is_reachable)(void);
-  /* Joins the job, and tells this process's place in it. *endpoint is `close`'s or `abandon`'s to give back. */
-  int (*open)(struct comm_place *place, struct comm_endpoint **endpoint);
+  /* Joins the job that the options ask for, and tells this process's place in it. *endpoint is `close`'s or `abandon`'s to
+   * give back. */
+  int (*open)(const struct shardrt_options *options, struct comm_place *place, struct comm_endpoint **endpoint);
   /* Starts to gather `bytes` bytes (at most COMM_PIECE) from each process; those of process p land at all + p * stride,
    * where stride >= bytes. `mine` and `all` are left alone until it is done. */
   int (*gather)(struct comm_endpoint *endpoint, const void *mine, size_t bytes, void *all, size_t stride);
@@ -63,17 +67,19 @@ struct comm_transport {
   void (*send_note)(struct comm_endpoint *endpoint, int32_t to, const struct comm_note *note);
   /* Takes the next note that has come; false where there is none. */
   bool (*receive_note)(struct comm_endpoint *endpoint, int32_t *from, struct comm_note *note);
-  /* Ends every process of the job at once; does not return. */
+  /* Ends every process of the job at once, or this one alone where the others are not ours to end; does not return. */
   void (*kill)(struct comm_endpoint *endpoint, int status) __attribute__((noreturn));
   /* Leaves the job, when nothing is under way; all its processes do. The endpoint is gone, whatever it returns. */
   int (*close)(struct comm_endpoint *endpoint);
-  /* Leaves the job and waits for nobody. What is under way keeps its memory for good. */
-  void (*abandon)(struct comm_endpoint *endpoint);
+  /* Leaves the job and waits for nobody. What is under way keeps its memory until it ends, if ever; `room`, of alloc's,
+   * is part of that, and freed by the transport then. NULL: none. */
+  void (*abandon)(struct comm_endpoint *endpoint, void *room);
 };
 
 enum { COMM_PIECE = 1 << 24, COMM_REQUESTS = 64 };
 
 extern const struct comm_transport comm_solo; /* one process, which needs nobody */
 extern const struct comm_transport comm_mpi;
+extern const struct comm_transport comm_callbacks; /* an all-gather that the program brings, and nothing else */
 
 #endif

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/hash.h"
 #include "system/cgroup.h"
 
 static const char ROOT[] = "/sys/fs/cgroup", GROUPS[] = "/proc/self/cgroup";
@@ -20,6 +21,15 @@ static struct {
 void machine_share(int32_t processes, pid_t launcher) {
   sharing.processes = processes < 1 ? 1 : processes;
   sharing.launcher = launcher;
+}
+
+uint64_t machine_host(void) {
+  char boot[64] = "", name[256] = "";
+  FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
+  if (file != NULL && fgets(boot, sizeof boot, file) == NULL) boot[0] = '\0';
+  if (file != NULL) fclose(file);
+  gethostname(name, sizeof name - 1);
+  return hash_text(hash_text(0, boot), name);
 }
 
 static long cores_of(pid_t pid) {

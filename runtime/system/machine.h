@@ -11,6 +11,9 @@
  * cores they share. Until then this process is the only one. */
 void machine_share(int32_t processes, pid_t launcher);
 
+/* A number that processes on the same host have in common, and, of containers, those in the same one. */
+uint64_t machine_host(void);
+
 /* Where this process may use one core only, lets it use all that its launcher may; threads float then. Returns whether
  * it did. For one that was bound though nobody had asked for it; threads that are there already stay where they are. */
 bool machine_widen(void);

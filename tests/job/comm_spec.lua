@@ -45,7 +45,7 @@ describe("a process alone", function()
 
   it("refuses options that make no sense, and leaves nothing behind", function()
     local options, out = ffi.new "shardrt_options", ffi.new "shardrt_job *[1]"
-    local wrong = { devices = -1, check = 3, transport = 2, timeout = 0, platform = "toaster", planning = 1 }
+    local wrong = { devices = -1, check = 3, transport = 4, timeout = 0, platform = "toaster", planning = 1 }
     for name, value in pairs(wrong) do
       C.shardrt_options_init(options)
       options[name], options.size = value, name == "planning" and 0 or 1

@@ -192,7 +192,8 @@ describe("the one declaration", function()
     local structures = {}
     for body, name in cdef:gmatch "typedef struct [%w_]+ (%b{}) ([%w_]+);" do
       local members = {}
-      for declaration in body:sub(2, -2):gmatch "([^;]+);" do
+      local plain = body:sub(2, -2):gsub("%(%*([%w_]+)%)%s*%b()", "%1") -- pointers to functions by their names alone
+      for declaration in plain:gmatch "([^;]+);" do
         for part in (declaration:gsub("^%s*[%w_ ]-([%w_]+%s*[,%[]?)", "%1") .. ","):gmatch "([^,]+)," do
           local member = part:gsub("%b[]", ""):match "([%w_]+)%s*$"
           if member then members[#members + 1] = member end

@@ -2,7 +2,11 @@
  *
  * Gatherings, messages and notes each go over a communicator of their own. A note is sent from memory that belongs to
  * its receiver's place in `peers`, and not touched until MPI has let go of it: a receiver that has stopped holds up its
- * own notes and nobody else. */
+ * own notes and nobody else.
+ *
+ * MPI may be the program's, and the communicator, too. Then nothing of it is changed: error handlers are set on our
+ * duplicates alone, MPI is not ended, and neither are other processes. A job that is abandoned leaves its duplicates
+ * for good, as to free them takes all of its processes, and what is under way on them comes into no other job's way. */
 #include "platform/comm.h"
 
 #include <assert.h>
@@ -16,6 +20,7 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "comm/transport/alone.h"
 #include "comm/transport/launcher.h"
 #include "comm/transport/openmpi.h"
 
@@ -31,18 +36,24 @@ struct comm_endpoint {
   MPI_Request request; /* of the gathering under way */
   MPI_Datatype type;   /* what it receives, or MPI_DATATYPE_NULL */
   int count;
+  bool is_ours; /* all processes that MPI has, which was begun here: they are ours to end */
   struct mpi_peer *peers;
   int32_t *sent;    /* notes, to each process */
   int32_t received; /* notes, from all */
   /* By request. */
   MPI_Request under_way[COMM_REQUESTS];
   size_t expected[COMM_REQUESTS]; /* bytes of a message that is to come; 0 where one is sent */
+  /* Of an abandoned job. */
+  void *room;
+  struct comm_endpoint *next; /* in process.left */
 };
 
 /* Of the process: MPI begins and ends once in it, whatever jobs there are meanwhile. */
 static struct {
+  bool is_ours;  /* MPI was begun here, and is ended here */
   int endpoints; /* that are open */
-  bool is_lost;  /* one was abandoned: MPI's end would wait for what nobody does */
+  bool is_lost;  /* one was abandoned, and all processes met nowhere since: MPI's end would wait for what nobody does */
+  struct comm_endpoint *left; /* those that were abandoned, with something under way */
 } process;
 
 static int mpi_error(const char *doing, int code) {
@@ -63,31 +74,36 @@ static bool mpi_is_reachable(void) {
 }
 
 /* How many processes of the job are on this host. */
-static int mpi_count_here(int *here) {
+static int mpi_count_here(const struct comm_endpoint *endpoint, int *here) {
   MPI_Comm host;
-  int code = MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host);
+  int code = MPI_Comm_split_type(endpoint->work, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host);
   if (code != MPI_SUCCESS) return code;
   code = MPI_Comm_size(host, here);
   MPI_Comm_free(&host);
   return code;
 }
 
-static int mpi_join(struct comm_endpoint *endpoint, struct comm_place *place) {
+/* Where duplicating fails, the error goes to the handler of the communicator; ours is on what comes of it. */
+static int mpi_duplicate(MPI_Comm all, MPI_Comm *out) {
+  int code = MPI_Comm_dup(all, out);
+  return code == MPI_SUCCESS ? MPI_Comm_set_errhandler(*out, MPI_ERRORS_RETURN) : code;
+}
+
+static int mpi_join(struct comm_endpoint *endpoint, MPI_Comm all, struct comm_place *place) {
   int rank, size, here = 1;
-  int code = MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  if (code == MPI_SUCCESS) code = MPI_Comm_size(MPI_COMM_WORLD, &size);
-  if (code == MPI_SUCCESS) code = MPI_Comm_dup(MPI_COMM_WORLD, &endpoint->work);
-  if (code == MPI_SUCCESS) code = MPI_Comm_dup(MPI_COMM_WORLD, &endpoint->messages);
-  if (code == MPI_SUCCESS) code = MPI_Comm_dup(MPI_COMM_WORLD, &endpoint->notes);
-  if (code == MPI_SUCCESS) code = mpi_count_here(&here);
+  int code = MPI_Comm_rank(all, &rank);
+  if (code == MPI_SUCCESS) code = MPI_Comm_size(all, &size);
+  if (code == MPI_SUCCESS) code = mpi_duplicate(all, &endpoint->work);
+  if (code == MPI_SUCCESS) code = mpi_duplicate(endpoint->work, &endpoint->messages);
+  if (code == MPI_SUCCESS) code = mpi_duplicate(endpoint->work, &endpoint->notes);
+  if (code == MPI_SUCCESS) code = mpi_count_here(endpoint, &here);
   if (code != MPI_SUCCESS) return mpi_error("joining the job", code);
-  MPI_Comm_set_errhandler(endpoint->work, MPI_ERRORS_RETURN);
-  MPI_Comm_set_errhandler(endpoint->messages, MPI_ERRORS_RETURN);
-  MPI_Comm_set_errhandler(endpoint->notes, MPI_ERRORS_RETURN);
   for (int i = 0; i < COMM_REQUESTS; i++) endpoint->under_way[i] = MPI_REQUEST_NULL;
   endpoint->count = size;
-  *place = (struct comm_place){
-      .index = rank, .count = size, .here = here, .is_bound_by_default = openmpi_is_bound_by_default()};
+  *place = (struct comm_place){.index = rank,
+                               .count = size,
+                               .here = here,
+                               .is_bound_by_default = process.is_ours && openmpi_is_bound_by_default()};
   return SHARDRT_OK;
 }
 
@@ -104,29 +120,65 @@ static void mpi_end(void) {
   if (process.endpoints == 0 && !process.is_lost) MPI_Finalize();
 }
 
-/* Begins MPI, unless that was done in this process. */
+static int mpi_init(int *provided) {
+  if (!alone_has_launcher() || !mpi_is_reachable())
+    return error_set(SHARDRT_ECOMM,
+                     "no launcher that this MPI speaks with started this process, and the program has not "
+                     "begun MPI; start it by mpirun, or by srun --mpi=pmix");
+  setenv("OMPI_MCA_mpi_yield_when_idle", "1", 0);
+  openmpi_choose_copies();
+  openmpi_choose_routes();
+  int code = MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, provided);
+  if (code != MPI_SUCCESS) return mpi_error("MPI_Init", code);
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+  process.is_ours = true;
+  atexit(mpi_end); /* where there is no room for it, MPI ends with the process */
+  return SHARDRT_OK;
+}
+
+/* Begins MPI, unless that was done in this process; and what it says of threads must do. */
 static int mpi_begin(void) {
-  int has_begun = 0, has_ended = 0, provided = MPI_THREAD_SINGLE;
+  int has_begun = 0, has_ended = 0, provided = MPI_THREAD_SINGLE, is_main = 0;
   MPI_Initialized(&has_begun);
   MPI_Finalized(&has_ended);
   if (has_ended) return error_set(SHARDRT_ECOMM, "MPI has ended in this process, and cannot begin again");
-  if (has_begun) {
-    MPI_Query_thread(&provided);
-  } else {
-    setenv("OMPI_MCA_mpi_yield_when_idle", "1", 0);
-    openmpi_choose_copies();
-    openmpi_choose_routes();
-    int code = MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &provided);
-    if (code != MPI_SUCCESS) return mpi_error("MPI_Init", code);
-    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
-    atexit(mpi_end); /* where there is no room for it, MPI ends with the process */
-  }
-  if (provided >= MPI_THREAD_FUNNELED) return SHARDRT_OK;
-  return error_set(SHARDRT_ECOMM, "this MPI cannot be used by a program with threads (MPI_THREAD_FUNNELED)");
+  int code = has_begun ? MPI_Query_thread(&provided) : mpi_init(&provided);
+  if (code != SHARDRT_OK) return code < 0 ? code : mpi_error("MPI_Query_thread", code);
+  if (provided < MPI_THREAD_FUNNELED && process.is_ours)
+    return error_set(SHARDRT_ECOMM, "this MPI cannot be used by a program with threads (MPI_THREAD_FUNNELED)");
+  if (provided < MPI_THREAD_FUNNELED)
+    return error_set(SHARDRT_ECOMM, "the program began MPI for a single thread (MPI_THREAD_SINGLE, as MPI_Init does), "
+                                    "and a loader has threads: MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, "
+                                    "&provided) allows them");
+  if (provided == MPI_THREAD_FUNNELED && MPI_Is_thread_main(&is_main) == MPI_SUCCESS && !is_main)
+    return error_set(SHARDRT_ECOMM,
+                     "MPI was begun with MPI_THREAD_FUNNELED on another thread: the job is that thread's to "
+                     "join, or any one's with MPI_THREAD_SERIALIZED");
+  return SHARDRT_OK;
 }
 
-static int mpi_fill(struct comm_endpoint *endpoint, struct comm_place *place) {
-  int code = mpi_join(endpoint, place);
+/* The communicator that the options ask for. */
+static int mpi_choose(const shardrt_options *o, MPI_Comm *out) {
+  *out = MPI_COMM_WORLD;
+  int has_begun = 0, is_inter = 0;
+  MPI_Initialized(&has_begun);
+  if (o->mpi_comm != NULL && !has_begun)
+    return error_set(SHARDRT_EINVAL, "mpi_comm is set, but the program has not begun MPI");
+  int code = mpi_begin();
+  if (code < 0 || o->mpi_comm == NULL) return code;
+  *out = *(const MPI_Comm *)o->mpi_comm;
+  if (*out == MPI_COMM_NULL)
+    return error_set(SHARDRT_EINVAL,
+                     "mpi_comm is MPI_COMM_NULL: this process is not in the communicator, and only those "
+                     "that are join the job");
+  code = MPI_Comm_test_inter(*out, &is_inter);
+  if (code != MPI_SUCCESS) return mpi_error("mpi_comm", code);
+  return is_inter ? error_set(SHARDRT_EINVAL, "mpi_comm is an intercommunicator; a job needs one group of processes")
+                  : SHARDRT_OK;
+}
+
+static int mpi_fill(struct comm_endpoint *endpoint, MPI_Comm all, struct comm_place *place) {
+  int code = mpi_join(endpoint, all, place);
   if (code < 0) return code;
   size_t count = (size_t)endpoint->count;
   endpoint->peers = alloc_array(count, sizeof *endpoint->peers);
@@ -137,13 +189,69 @@ static int mpi_fill(struct comm_endpoint *endpoint, struct comm_place *place) {
   return SHARDRT_OK;
 }
 
-static int mpi_open(struct comm_place *place, struct comm_endpoint **out) {
-  int code = mpi_begin();
+/* ---- what abandoned jobs left behind ------------------------------------------------------------------------------
+ */
+
+/* Whether MPI is done with all that was under way there. */
+static bool mpi_is_quiet(struct comm_endpoint *endpoint) {
+  int gone = 0;
+  bool is_quiet = MPI_Test(&endpoint->request, &gone, MPI_STATUS_IGNORE) == MPI_SUCCESS && gone;
+  is_quiet =
+      MPI_Testall(COMM_REQUESTS, endpoint->under_way, &gone, MPI_STATUSES_IGNORE) == MPI_SUCCESS && gone && is_quiet;
+  for (int p = 0; p < endpoint->count && is_quiet; p++)
+    is_quiet =
+        MPI_Testall(NOTES_UNDER_WAY, endpoint->peers[p].requests, &gone, MPI_STATUSES_IGNORE) == MPI_SUCCESS && gone;
+  return is_quiet;
+}
+
+static void mpi_free_endpoint(struct comm_endpoint *endpoint) {
+  if (endpoint->type != MPI_DATATYPE_NULL) MPI_Type_free(&endpoint->type);
+  alloc_free(endpoint->room);
+  alloc_free(endpoint->peers);
+  alloc_free(endpoint->sent);
+  alloc_free(endpoint);
+}
+
+/* Gives back the memory of what has ended since. */
+static void mpi_sweep(void) {
+  for (struct comm_endpoint **at = &process.left; *at != NULL;) {
+    struct comm_endpoint *endpoint = *at;
+    if (!mpi_is_quiet(endpoint)) {
+      at = &endpoint->next;
+      continue;
+    }
+    *at = endpoint->next;
+    mpi_free_endpoint(endpoint);
+  }
+}
+
+static void mpi_leave_behind(struct comm_endpoint *endpoint, void *room) {
+  int has_ended = 0;
+  MPI_Finalized(&has_ended);
+  process.endpoints--;
+  process.is_lost = true;
+  endpoint->room = room;
+  endpoint->next = process.left;
+  process.left = endpoint;
+  if (has_ended) return;                  /* MPI can be asked nothing any more */
+  for (int i = 0; i < COMM_REQUESTS; i++) /* sends cannot be cancelled */
+    if (endpoint->under_way[i] != MPI_REQUEST_NULL && endpoint->expected[i] != 0) MPI_Cancel(&endpoint->under_way[i]);
+  mpi_sweep();
+}
+
+/* ---- joining ------------------------------------------------------------------------------------------------------
+ */
+
+static int mpi_open(const shardrt_options *options, struct comm_place *place, struct comm_endpoint **out) {
+  MPI_Comm all;
+  int code = mpi_choose(options, &all);
   if (code < 0) return code;
+  mpi_sweep();
   struct comm_endpoint *made = alloc_zeros(1, sizeof *made);
   if (made == NULL) return ALLOC_FAILED;
-  *made = (struct comm_endpoint){.request = MPI_REQUEST_NULL, .type = MPI_DATATYPE_NULL};
-  code = mpi_fill(made, place);
+  *made = (struct comm_endpoint){
+      .request = MPI_REQUEST_NULL, .type = MPI_DATATYPE_NULL, .is_ours = process.is_ours && options->mpi_comm == NULL};
+  code = mpi_fill(made, all, place);
   if (code < 0) { /* its communicators stay: to free them takes all processes */
     process.is_lost = true;
     alloc_free(made);
@@ -252,7 +360,7 @@ static bool mpi_receive_note(struct comm_endpoint *endpoint, int32_t *from, stru
 }
 
 static __attribute__((noreturn)) void mpi_kill(struct comm_endpoint *endpoint, int status) {
-  (void)endpoint;
+  if (!endpoint->is_ours) _exit(status); /* the program's other processes are its own, and its launcher's */
   launcher_end();
   openmpi_end_quietly(status);
   MPI_Abort(MPI_COMM_WORLD, status);
@@ -277,25 +385,20 @@ static int mpi_close(struct comm_endpoint *endpoint) {
   MPI_Comm *all[] = {&endpoint->work, &endpoint->messages, &endpoint->notes};
   int code = endpoint->count > 1 ? mpi_receive_last_notes(endpoint) : MPI_SUCCESS;
   for (size_t i = 0; code == MPI_SUCCESS && i < sizeof all / sizeof *all; i++) code = MPI_Comm_free(all[i]);
-  process.endpoints--;
   if (code != MPI_SUCCESS) {
-    process.is_lost = true; /* the notes, too: MPI may still use them */
+    mpi_leave_behind(endpoint, NULL); /* MPI may still use what it has */
     return mpi_error("leaving the job", code);
   }
-  alloc_free(endpoint->peers);
-  alloc_free(endpoint->sent);
-  alloc_free(endpoint);
-  return SHARDRT_OK;
-}
-
-static void mpi_abandon(struct comm_endpoint *endpoint) {
-  (void)endpoint; /* MPI may still use what it has */
   process.endpoints--;
-  process.is_lost = true;
+  if (endpoint->is_ours) process.is_lost = false; /* all processes are there */
+  mpi_free_endpoint(endpoint);
+  mpi_sweep();
+  return SHARDRT_OK;
 }
 
 const struct comm_transport comm_mpi = {
     .name = "mpi",
+    .has_notes = true,
     .is_reachable = mpi_is_reachable,
     .open = mpi_open,
     .gather = mpi_gather,
@@ -307,5 +410,5 @@ const struct comm_transport comm_mpi = {
     .receive_note = mpi_receive_note,
     .kill = mpi_kill,
     .close = mpi_close,
-    .abandon = mpi_abandon,
+    .abandon = mpi_leave_behind,
 };

@@ -4,13 +4,15 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/alloc.h"
 #include "base/error.h"
 
 static bool solo_is_reachable(void) {
   return true;
 }
 
-static int solo_open(struct comm_place *place, struct comm_endpoint **endpoint) {
+static int solo_open(const shardrt_options *options, struct comm_place *place, struct comm_endpoint **endpoint) {
+  (void)options;
   *endpoint = NULL; /* there is nothing to know */
   *place = (struct comm_place){.index = 0, .count = 1, .here = 1};
   return SHARDRT_OK;
@@ -65,12 +67,14 @@ static int solo_close(struct comm_endpoint *endpoint) {
   return SHARDRT_OK;
 }
 
-static void solo_abandon(struct comm_endpoint *endpoint) {
+static void solo_abandon(struct comm_endpoint *endpoint, void *room) {
   (void)endpoint;
+  alloc_free(room);
 }
 
 const struct comm_transport comm_solo = {
     .name = "solo",
+    .has_notes = true,
     .is_reachable = solo_is_reachable,
     .open = solo_open,
     .gather = solo_gather,
