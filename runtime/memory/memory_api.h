@@ -32,11 +32,17 @@ uint16_t shardrt_float16_from_double(double value);
 double shardrt_bfloat16_to_double(uint16_t bits);
 uint16_t shardrt_bfloat16_from_double(double value);
 
-/* Counted memory, 64-byte aligned; what it holds never changes once it is shared. It is the process's own, or that of a
- * device which has memory of its own. */
+/* Counted memory, 64-byte aligned unless it was wrapped; what it holds never changes once it is shared. It is the
+ * process's own, or that of a device which has memory of its own. */
 typedef struct shardrt_buffer shardrt_buffer;
-int shardrt_buffer_new(size_t bytes, shardrt_buffer **out);    /* contents undefined; 0 bytes is allowed */
-int shardrt_buffer_zeros(size_t bytes, shardrt_buffer **out);  /* zeros; untouched pages cost nothing */
+int shardrt_buffer_new(size_t bytes, shardrt_buffer **out);   /* contents undefined; 0 bytes is allowed */
+int shardrt_buffer_zeros(size_t bytes, shardrt_buffer **out); /* zeros; untouched pages cost nothing */
+/* Around `bytes` bytes of the process's own memory that the caller has, at `data`, without a copy. They must be aligned
+ * as their elements are (8 bytes serve every dtype), and neither move nor change while a count is left. With the last
+ * count `release` is called once, with the other three, on whatever thread gave that count back. NULL: the caller keeps
+ * the memory for as long as any count is left. ENOMEM: nothing was taken, and `release` is not called. */
+int shardrt_buffer_wrap(void *data, size_t bytes, void (*release)(void *context, void *data, size_t bytes),
+                        void *context, shardrt_buffer **out);
 shardrt_buffer *shardrt_buffer_retain(shardrt_buffer *buffer); /* one count more; returns buffer */
 void shardrt_buffer_free(shardrt_buffer *buffer);              /* one count less; any thread */
 /* Its address, which is the host's where shardrt_buffer_device is -1, else the device's: not to be read here. */
