@@ -1,7 +1,9 @@
 /* accelerator.c - the platform of this process's devices, where they are not the host's: opened from its plug-in. */
 #include "platform/accelerator.h"
 
+#include <assert.h>
 #include <dlfcn.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,10 +14,11 @@
 /* Of the process: memory that its arrays have outlives no device, whichever job they are of. */
 static struct {
   const accelerator *opened; /* NULL: the host's */
-  int32_t jobs;              /* that have opened it */
+  int32_t users;             /* jobs, and tensors that other programs have */
   int32_t devices;
   size_t memory; /* of its devices' GPUs */
 } self;
+static pthread_mutex_t users_lock = PTHREAD_MUTEX_INITIALIZER; /* tensors go on any thread */
 
 static _Thread_local void (*reclaim)(void);
 
@@ -115,18 +118,18 @@ static int join_devices(const accelerator *found, const accelerator_wanted *want
   if (wanted->devices > 0 && wanted->devices != self.devices)
     return error_set(SHARDRT_EINVAL, "this process is in a job with %d devices, and cannot be in one with %d yet",
                      (int)self.devices, (int)wanted->devices);
-  self.jobs++;
+  self.users++;
   *devices = self.devices;
   return SHARDRT_OK;
 }
 
-int accelerator_open(const accelerator *found, const accelerator_wanted *wanted, int32_t *devices) {
-  if (self.jobs > 0) return join_devices(found, wanted, devices);
+static int open_devices(const accelerator *found, const accelerator_wanted *wanted, int32_t *devices) {
+  if (self.users > 0) return join_devices(found, wanted, devices);
   *devices = wanted->devices > 0 ? wanted->devices : 1;
   int code = found == NULL ? SHARDRT_OK : found->open(wanted, devices);
   if (code < 0) return code;
   self.opened = found;
-  self.jobs = 1;
+  self.users = 1;
   self.devices = *devices;
   self.memory = 0;
   for (int32_t d = 0; found != NULL && d < *devices; d++) {
@@ -136,10 +139,27 @@ int accelerator_open(const accelerator *found, const accelerator_wanted *wanted,
   return SHARDRT_OK;
 }
 
+int accelerator_open(const accelerator *found, const accelerator_wanted *wanted, int32_t *devices) {
+  pthread_mutex_lock(&users_lock);
+  int code = open_devices(found, wanted, devices);
+  pthread_mutex_unlock(&users_lock);
+  return code;
+}
+
+void accelerator_hold(void) {
+  pthread_mutex_lock(&users_lock);
+  assert(self.users > 0);
+  self.users++;
+  pthread_mutex_unlock(&users_lock);
+}
+
 void accelerator_close(void) {
-  if (--self.jobs > 0) return;
-  if (self.opened != NULL) self.opened->close();
-  self.opened = NULL;
+  pthread_mutex_lock(&users_lock);
+  if (--self.users == 0) {
+    if (self.opened != NULL) self.opened->close();
+    self.opened = NULL;
+  }
+  pthread_mutex_unlock(&users_lock);
 }
 
 size_t shardrt_device_memory(void) {

@@ -188,6 +188,11 @@ typedef struct accelerator_streams {
   void (*event_free)(accelerator_event *event); /* reached or not; NULL: nothing */
   /* MAIN of `device` goes on after all that MAIN of `other` has now. Nothing where they are one. */
   int (*after)(int32_t device, int32_t other);
+  /* With a stream of the program that shardrt is in, of the device's GPU: of CUDA a cudaStream_t, where NULL and 1 are
+   * the legacy default stream and 2 is the calling thread's. It goes on after all that MAIN has now; */
+  int (*lend)(int32_t device, void *stream);
+  /* and MAIN goes on after all that it has now. Where it cannot be asked, this thread waits for the GPU. */
+  void (*take_back)(int32_t device, void *stream);
 } accelerator_streams;
 
 /* Data on its way. */
@@ -254,7 +259,7 @@ typedef struct accelerator {
   const accelerator_links *links;
 } accelerator;
 
-enum { ACCELERATOR_VERSION = 5 };
+enum { ACCELERATOR_VERSION = 6 };
 /* What a plug-in exports, under the name "shardrt_accelerator". */
 typedef const accelerator *accelerator_plugin(void);
 
@@ -276,7 +281,9 @@ int accelerator_find(const char *name, accelerator_finding *out);
 /* Opens what was found, NULL for the host; *devices becomes how many there are. It is the process's: a job that is
  * opened while another is has the same platform, and as many devices. EINVAL: it wants others. */
 int accelerator_open(const accelerator *found, const accelerator_wanted *wanted, int32_t *devices);
-/* For each accelerator_open; with the last one the devices are given back. */
+/* For who has memory of the devices that may outlive every job: as accelerator_open, of what is open. Any thread. */
+void accelerator_hold(void);
+/* For each accelerator_open and accelerator_hold; with the last one the devices are given back. Any thread. */
 void accelerator_close(void);
 /* Whether SHARDRT_LINKS is "off", so that data between processes goes through the host; EINVAL: it is none of the words
  * that it may be. */
