@@ -28,7 +28,7 @@ fail.own()
 local shardrt = {
   ndarray = class.words("shardrt.ndarray", {
     empty = ndarray.empty, zeros = ndarray.zeros, full = ndarray.full, arange = ndarray.arange,
-    from_table = ndarray.from_table, load = ndarray.load, is = ndarray.is,
+    from_table = ndarray.from_table, from_pointer = ndarray.from_pointer, load = ndarray.load, is = ndarray.is,
   }),
   source = class.words("shardrt.source", require "shardrt.data.source"),
   transform = class.words("shardrt.transform", require("shardrt.data.transform").words),
