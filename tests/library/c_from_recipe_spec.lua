@@ -27,7 +27,14 @@ describe("a C library that a recipe loads", function()
     local processes = job.processes or 1
     local devices = job.devices * processes
     it(("reads shards after their batch is gone: %d x %d"):format(processes, job.devices), function()
-      job.recipe, job.args = "examples/c_library/means.lua", { library }
+      -- What the recipe let go is given back at once, so that the loader fills it again.
+      job.source, job.args = [[
+        local plain = assert
+        function assert(...)
+          collectgarbage()
+          return plain(...)
+        end
+        dofile "examples/c_library/means.lua"]], { library }
       local result = mpi.run(job)
       assert.equal(0, result.status, result.output)
       local told = 0
