@@ -296,14 +296,14 @@ describe("a GPU's shard as DLPack's tensor", function()
   it("outlives the job, and with the last one the GPU's memory is given back", function()
     local result = on_gpus [[
       local current = require "shardrt.base.current"
+      well(cuda.cudaSetDevice(1))
       local x, own = put(9, 2), streams()[1]
-      local first, second = lend(x, 0), lend(x, 0)
+      local first, second = lend(x, 0, own), lend(x, 0, own)
       C.shardrt_array_free(ffi.gc(x.handle, nil))
       ffi.C.shardrt_job_abandon(current.job)
       first.deleter(first)
       assert(C.shardrt_device_memory() > 0)
       well(cuda.cudaSetDevice(1))
-      own = streams()[1]
       well(cuda.cudaStreamSynchronize(read(second, own)))
       is(9)
       second.deleter(second)
