@@ -107,26 +107,24 @@ static void delete_legacy(DLManagedTensor *self) {
   give_back(self->manager_ctx);
 }
 
-static int lend_new(const shardrt_array *array, int64_t shard, void *stream, bool is_versioned, lent_shard **out) {
-  int code = check_shard(array, shard, stream);
-  if (code < 0) return code;
+/* NULL, and *code says why. */
+static lent_shard *lend_new(const shardrt_array *array, int64_t shard, void *stream, bool is_versioned, int *code) {
+  *code = check_shard(array, shard, stream);
+  if (*code < 0) return NULL;
   lent_shard *lent = alloc_zeros(1, sizeof *lent);
-  if (lent == NULL) return ALLOC_FAILED;
-  DLTensor *tensor = is_versioned ? &lent->tensor.versioned.dl_tensor : &lent->tensor.legacy.dl_tensor;
-  code = lend(array, shard, stream, tensor, lent);
-  if (code < 0) {
-    alloc_free(lent);
-    return error_prefix(code, "DLPack");
-  }
-  *out = lent;
-  return SHARDRT_OK;
+  *code = lent == NULL ? ALLOC_FAILED : SHARDRT_OK;
+  if (lent == NULL) return NULL;
+  *code = lend(array, shard, stream, is_versioned ? &lent->tensor.versioned.dl_tensor : &lent->tensor.legacy.dl_tensor,
+               lent);
+  if (*code == SHARDRT_OK) return lent;
+  alloc_free(lent);
+  return NULL;
 }
 
-int shardrt_array_dlpack(const shardrt_array *array, int64_t shard, void *stream,
-                         struct DLManagedTensorVersioned **out) {
-  lent_shard *lent = NULL;
-  int code = lend_new(array, shard, stream, true, &lent);
-  if (code < 0) return code;
+int shardrt_array_dlpack(const shardrt_array *array, int64_t i, void *stream, struct DLManagedTensorVersioned **out) {
+  int code;
+  lent_shard *lent = lend_new(array, i, stream, true, &code);
+  if (lent == NULL) return code;
   DLManagedTensorVersioned *made = &lent->tensor.versioned;
   made->version = (DLPackVersion){.major = DLPACK_MAJOR, .minor = DLPACK_MINOR};
   made->flags = DLPACK_READ_ONLY;
@@ -136,10 +134,10 @@ int shardrt_array_dlpack(const shardrt_array *array, int64_t shard, void *stream
   return SHARDRT_OK;
 }
 
-int shardrt_array_dlpack_legacy(const shardrt_array *array, int64_t shard, void *stream, struct DLManagedTensor **out) {
-  lent_shard *lent = NULL;
-  int code = lend_new(array, shard, stream, false, &lent);
-  if (code < 0) return code;
+int shardrt_array_dlpack_legacy(const shardrt_array *array, int64_t i, void *stream, struct DLManagedTensor **out) {
+  int code;
+  lent_shard *lent = lend_new(array, i, stream, false, &code);
+  if (lent == NULL) return code;
   DLManagedTensor *made = &lent->tensor.legacy;
   made->manager_ctx = lent;
   made->deleter = delete_legacy;

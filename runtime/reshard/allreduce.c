@@ -258,7 +258,7 @@ typedef struct allreduce {
   group group;
   const char **from; /* room for a place of each member */
   char *everyone;    /* where all is small, what every process of the job gave */
-  host_staging *staging;
+  host_staging *staging; /* for messages; NULL: there are none */
 } allreduce;
 
 static int check(const allreduce *a, const shardrt_mesh *mesh, const char *axis) {
@@ -357,7 +357,7 @@ int allreduce_run(shardrt_job *job, void *data, size_t n, int32_t dtype, const s
   if (!job_is_alone(job)) code = meet(&a, what, code);
   collective_shorten(what);
   if (code == SHARDRT_OK && a.from != NULL) {
-    if (is_small(&a))
+    if (a.staging == NULL)
       add_small(&a);
     else
       code = send_around(&a, what, stride);
