@@ -16,7 +16,11 @@
 #include "reshard/exchange/exchange.h"
 #include "reshard/move_cache.h"
 
-enum { WINDOW = 16 /* messages in each direction */, STAGING = 8 << 20 /* bytes */ };
+enum {
+  WINDOW = 16,        /* messages in each direction */
+  STAGING = 1 << 20,  /* bytes, which the nearest caches hold while they are added; */
+  SMALLEST = 16 << 10 /* but no smaller messages where there are many processes */
+};
 _Static_assert(2 * WINDOW <= (int)EXCHANGE_SLOTS && 2 * WINDOW <= (int)COMM_REQUESTS, "each slot has a request");
 
 /* The processes that add up one sum, ascending, and which of them this one is. */
@@ -89,9 +93,14 @@ static int group_find(group *g, const shardrt_job_info *job, const shardrt_mesh 
 
 /* ---- adding ------------------------------------------------------------------------------------------------------ */
 
+/* n sums; `to` may be where one of the two is. */
+typedef void add_run(void *to, const void *a, const void *b, size_t n);
+
 #define ADDING(name, type)                                                                                             \
-  static void name(type *restrict sum, const type *restrict x, size_t n) {                                             \
-    for (size_t i = 0; i < n; i++) sum[i] = (type)(sum[i] + x[i]);                                                     \
+  static void name(void *to, const void *a, const void *b, size_t n) {                                                 \
+    type *sums = to;                                                                                                   \
+    const type *x = a, *y = b;                                                                                         \
+    _Pragma("GCC ivdep") for (size_t i = 0; i < n; i++) sums[i] = (type)(x[i] + y[i]);                                 \
   }
 ADDING(add_8, uint8_t) /* signed ones have the same bits */
 ADDING(add_16, uint16_t)
@@ -100,40 +109,42 @@ ADDING(add_64, uint64_t)
 ADDING(add_float32, float)
 ADDING(add_float64, double)
 
-static void add(int32_t dtype, void *sum, const void *x, size_t n) {
-  if (dtype == SHARDRT_FLOAT32)
-    add_float32(sum, x, n);
-  else if (dtype == SHARDRT_FLOAT64)
-    add_float64(sum, x, n);
-  else if (shardrt_dtype_size(dtype) == 1)
-    add_8(sum, x, n);
-  else if (shardrt_dtype_size(dtype) == 2)
-    add_16(sum, x, n);
-  else if (shardrt_dtype_size(dtype) == 4)
-    add_32(sum, x, n);
-  else
-    add_64(sum, x, n);
+static add_run *const adders[SHARDRT_DTYPE_COUNT] = {
+    [SHARDRT_INT8] = add_8,          [SHARDRT_INT16] = add_16,  [SHARDRT_INT32] = add_32,
+    [SHARDRT_INT64] = add_64,        [SHARDRT_UINT8] = add_8,   [SHARDRT_UINT16] = add_16,
+    [SHARDRT_UINT32] = add_32,       [SHARDRT_UINT64] = add_64, [SHARDRT_FLOAT32] = add_float32,
+    [SHARDRT_FLOAT64] = add_float64,
+};
+
+/* A block of what `count` >= 2 processes gave. */
+static void add_block(int32_t dtype, const char *const *from, size_t at, int32_t count, char *to, size_t n) {
+  double sums[CONVERT_BLOCK]; /* of the widest */
+  const void *before = from[0] + at;
+  for (int32_t i = 1; i < count; i++) {
+    void *next = i == count - 1 ? (void *)to : sums;
+    adders[dtype](next, before, from[i] + at, n);
+    before = next;
+  }
 }
 
-/* In what a dtype is added. */
-static int32_t sum_dtype(int32_t dtype) {
-  return dtype == SHARDRT_FLOAT16 || dtype == SHARDRT_BFLOAT16 ? SHARDRT_FLOAT32 : dtype;
+/* The same of float16 and bfloat16. */
+static void add_widened(int32_t dtype, const char *const *from, size_t at, int32_t count, char *to, size_t n) {
+  float sums[CONVERT_BLOCK], more[CONVERT_BLOCK];
+  convert_elements(dtype, SHARDRT_FLOAT32, from[0] + at, sums, n);
+  for (int32_t i = 1; i < count; i++) {
+    convert_elements(dtype, SHARDRT_FLOAT32, from[i] + at, more, n);
+    add_float32(sums, sums, more, n);
+  }
+  convert_elements(SHARDRT_FLOAT32, dtype, sums, to, n);
 }
 
-/* What `count` processes gave, one after the other, added up at `to`, which may be where one of them lies. */
+/* What they gave, one after the other, added up at `to`, which may be where one of them lies. */
 static void add_all(int32_t dtype, const char *const *from, int32_t count, char *to, size_t n) {
-  const int32_t in = sum_dtype(dtype);
+  const bool is_narrow = dtype == SHARDRT_FLOAT16 || dtype == SHARDRT_BFLOAT16;
   const size_t element = shardrt_dtype_size(dtype);
-  double sums[CONVERT_BLOCK], wide[CONVERT_BLOCK]; /* of the widest */
-  for (size_t at = 0; at < n; at += CONVERT_BLOCK) {
-    const size_t block = n - at < CONVERT_BLOCK ? n - at : CONVERT_BLOCK;
-    convert_elements(dtype, in, from[0] + at * element, sums, block);
-    for (int32_t i = 1; i < count; i++) {
-      const void *x = from[i] + at * element;
-      if (in != dtype) convert_elements(dtype, in, x, wide, block);
-      add(in, sums, in != dtype ? wide : x, block);
-    }
-    convert_elements(in, dtype, sums, to + at * element, block);
+  for (size_t begin = 0; begin < n; begin += CONVERT_BLOCK) {
+    const size_t block = n - begin < CONVERT_BLOCK ? n - begin : CONVERT_BLOCK, at = begin * element;
+    (is_narrow ? add_widened : add_block)(dtype, from, at, count, to + at, block);
   }
 }
 
@@ -256,8 +267,8 @@ typedef struct allreduce {
   size_t n, bytes;
   int32_t dtype;
   group group;
-  const char **from; /* room for a place of each member */
-  char *everyone;    /* where all is small, what every process of the job gave */
+  const char **from;     /* room for a place of each member */
+  char *everyone;        /* where all is small, what every process of the job gave */
   host_staging *staging; /* for messages; NULL: there are none */
 } allreduce;
 
@@ -281,7 +292,7 @@ static bool is_small(const allreduce *a) {
 static int take_staging(allreduce *a, size_t *stride) {
   const size_t count = (size_t)a->group.count, part = (a->bytes / count + 128) / 64 * 64;
   *stride = STAGING / count / 64 * 64;
-  if (*stride < 64) *stride = 64;
+  if (*stride < SMALLEST) *stride = SMALLEST;
   if (part < *stride) *stride = part;
   move_cache *cache;
   int code = move_cache_get(a->job, &cache);

@@ -18,8 +18,8 @@
  * Whole numbers wrap; float16 and bfloat16 are added as float32, and rounded once. EINVAL: no job, no such axis,
  * devices that the job has not or that lead to different processes, bool, NULL. EMISMATCH: processes differ in what
  * they call. ETIMEOUT, ECOMM: a process stopped, and the message names it; what is at `data` is undefined, and MPI may
- * still write to it. ENOMEM, in all processes: one finds no memory for 8 MiB, or as much as its part of a smaller
- * buffer. */
+ * still write to it. ENOMEM, in all: one has no memory for messages, 1 MiB, or 16 KiB for each process
+ * where that is more. */
 int allreduce_run(shardrt_job *job, void *data, size_t n, int32_t dtype, const shardrt_mesh *mesh, const char *axis);
 
 #endif

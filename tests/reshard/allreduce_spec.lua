@@ -92,7 +92,7 @@ describe("an all-reduce", function()
 
   it("goes in rounds where it is large", function()
     well(run([[
-      local n = 3e6 + 5 -- 12 MB, and 8 MiB of other memory
+      local n = 3e6 + 5 -- 12 MB, in messages of 256 KiB
       local data = ffi.new("int32_t[?]", n)
       for i = 0, n - 1 do data[i] = i * (me + 1) end
       fail.check(reduce(data, n, "int32", row, "data"))
