@@ -58,6 +58,8 @@ static const struct accelerator_streams cuda_streams = {
     .elapsed = event_elapsed,
     .event_free = event_free,
     .after = event_after,
+    .lend = event_lend,
+    .take_back = event_take_back,
 };
 
 static const struct accelerator_copies cuda_copies = {

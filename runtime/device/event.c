@@ -56,14 +56,14 @@ void event_free(struct accelerator_event *e) {
   pthread_mutex_unlock(&lock);
 }
 
-static int record_with(int32_t number, int32_t stream, unsigned flags, struct accelerator_event **out) {
+static int record_on(int32_t number, cudaStream_t stream, unsigned flags, struct accelerator_event **out) {
   static const char what[] = "an event is recorded";
   int code = cuda_use(what, number);
   if (code < 0) return code;
   struct accelerator_event *e;
   code = take_event(number, flags, &e);
   if (code < 0) return code;
-  code = cuda_check(cudaEventRecord(e->event, cuda_stream(number, stream)), "cudaEventRecord", what, number);
+  code = cuda_check(cudaEventRecord(e->event, stream), "cudaEventRecord", what, number);
   if (code < 0)
     event_free(e);
   else
@@ -72,11 +72,11 @@ static int record_with(int32_t number, int32_t stream, unsigned flags, struct ac
 }
 
 int event_record(int32_t number, int32_t stream, struct accelerator_event **out) {
-  return record_with(number, stream, cudaEventDisableTiming, out);
+  return record_on(number, cuda_stream(number, stream), cudaEventDisableTiming, out);
 }
 
 int event_mark(int32_t number, int32_t stream, struct accelerator_event **out) {
-  return record_with(number, stream, 0, out);
+  return record_on(number, cuda_stream(number, stream), 0, out);
 }
 
 int event_elapsed(struct accelerator_event *from, struct accelerator_event *to, double *seconds) {
@@ -124,6 +124,36 @@ int event_after(int32_t number, int32_t other) {
   code = event_wait(number, ACCELERATOR_MAIN, event);
   event_free(event); /* whoever waits keeps to what was recorded */
   return code;
+}
+
+static cudaStream_t program_stream(void *stream) {
+  return stream == NULL ? cudaStreamLegacy : (cudaStream_t)stream;
+}
+
+int event_lend(int32_t number, void *stream) {
+  struct accelerator_event *event;
+  int code = event_record(number, ACCELERATOR_MAIN, &event);
+  if (code < 0) return code;
+  code = cuda_check(cudaStreamWaitEvent(program_stream(stream), event->event, 0), "cudaStreamWaitEvent",
+                    "a program's stream waits for an array", number);
+  event_free(event);
+  return code;
+}
+
+/* A thread's default stream is another one on another thread. */
+void event_take_back(int32_t number, void *stream) {
+  struct accelerator_event *event;
+  int code = SHARDRT_EDEVICE;
+  if (program_stream(stream) != cudaStreamPerThread)
+    code = record_on(number, program_stream(stream), cudaEventDisableTiming, &event);
+  if (code == SHARDRT_OK) {
+    code = event_wait(number, ACCELERATOR_MAIN, event);
+    event_free(event);
+  }
+  if (code == SHARDRT_OK) return;
+  gpu_come_back(number);
+  (void)cudaDeviceSynchronize();
+  (void)cudaGetLastError();
 }
 
 void event_close(void) {

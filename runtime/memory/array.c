@@ -256,7 +256,7 @@ static int part_of(const shardrt_array *array, const int64_t *value_shape, const
   }
   if (accelerator_get() != NULL && box_is_run(&box, value_shape)) {
     void *there = (char *)value + (size_t)offset * element; /* which is not written to */
-    return buffer_wrap(there, array->shard_bytes, NULL, NULL, out);
+    return shardrt_buffer_wrap(there, array->shard_bytes, NULL, NULL, out);
   }
   int code = shardrt_buffer_new(array->shard_bytes, out);
   if (code < 0) return code;

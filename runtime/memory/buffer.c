@@ -29,7 +29,7 @@ struct shardrt_buffer {
   int32_t borrowers;
 };
 
-int buffer_wrap(void *data, size_t bytes, buffer_release *release, void *context, shardrt_buffer **out) {
+int shardrt_buffer_wrap(void *data, size_t bytes, buffer_release *release, void *context, shardrt_buffer **out) {
   shardrt_buffer *buffer = alloc_array(1, sizeof *buffer);
   if (buffer == NULL) return ALLOC_FAILED;
   *buffer =
@@ -54,7 +54,7 @@ static void release_zeros(void *context, void *data, size_t bytes) {
 int shardrt_buffer_new(size_t bytes, shardrt_buffer **out) {
   void *data = device_host.allocate(bytes);
   if (data == NULL) return ALLOC_FAILED;
-  int code = buffer_wrap(data, bytes, release_device_memory, NULL, out);
+  int code = shardrt_buffer_wrap(data, bytes, release_device_memory, NULL, out);
   if (code < 0) device_host.free(data);
   return code;
 }
@@ -66,7 +66,7 @@ int shardrt_buffer_zeros(size_t bytes, shardrt_buffer **out) {
   char *memory = alloc_zeros(room, 1);
   if (memory == NULL) return ALLOC_FAILED;
   size_t past = (uintptr_t)memory % BUFFER_ALIGNMENT;
-  int code = buffer_wrap(memory + (past == 0 ? 0 : BUFFER_ALIGNMENT - past), bytes, release_zeros, memory, out);
+  int code = shardrt_buffer_wrap(memory + (past == 0 ? 0 : BUFFER_ALIGNMENT - past), bytes, release_zeros, memory, out);
   if (code < 0) alloc_free(memory);
   return code;
 }
@@ -116,7 +116,7 @@ int buffer_on_device(int32_t device, int32_t stream, int32_t holder, size_t byte
   void *data;
   int code = a->memory->allocate(device, stream, holder, bytes, &data);
   if (code < 0) return code;
-  code = buffer_wrap(data, bytes, NULL, NULL, out);
+  code = shardrt_buffer_wrap(data, bytes, NULL, NULL, out);
   if (code < 0) {
     a->memory->free(device, stream, holder, data, bytes);
     return code;

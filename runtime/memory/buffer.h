@@ -10,12 +10,8 @@
 
 enum { BUFFER_HOST = -1 }; /* as a device: the process's own memory */
 
-/* Takes back the memory of a wrapped buffer. It may be called on any thread. */
+/* Takes back the memory of a wrapped buffer (shardrt_buffer_wrap). It may be called on any thread. */
 typedef void buffer_release(void *context, void *data, size_t bytes);
-
-/* A buffer around memory that somebody else provides (a pool, a memory map). With the last count, `release` is called
- * with the other three; NULL: nothing is to be done. On ENOMEM nothing was taken and `release` is not called. */
-int buffer_wrap(void *data, size_t bytes, buffer_release *release, void *context, shardrt_buffer **out);
 
 /* Memory of one of this process's devices, which has memory of its own, contents undefined, to be used on the stream
  * (platform/accelerator.h), or on another one after that, and given back in that stream's order. `holder` is for

@@ -179,7 +179,7 @@ int buffer_pool_take(struct buffer_pool *pool, size_t bytes, shardrt_buffer **ou
   pool->count++;
   pthread_mutex_unlock(&pool->lock);
   int code = taken == NULL ? allocation_new(pool, bytes, &taken) : SHARDRT_OK;
-  if (code == SHARDRT_OK) code = buffer_wrap(taken->data, bytes, release_allocation, taken, out);
+  if (code == SHARDRT_OK) code = shardrt_buffer_wrap(taken->data, bytes, release_allocation, taken, out);
   if (code == SHARDRT_OK) return code;
   if (taken != NULL) {
     allocation_give_back(taken);

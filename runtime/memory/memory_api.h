@@ -32,11 +32,17 @@ uint16_t shardrt_float16_from_double(double value);
 double shardrt_bfloat16_to_double(uint16_t bits);
 uint16_t shardrt_bfloat16_from_double(double value);
 
-/* Counted memory, 64-byte aligned; what it holds never changes once it is shared. It is the process's own, or that of a
- * device which has memory of its own. */
+/* Counted memory, 64-byte aligned unless it was wrapped; what it holds never changes once it is shared. It is the
+ * process's own, or that of a device which has memory of its own. */
 typedef struct shardrt_buffer shardrt_buffer;
-int shardrt_buffer_new(size_t bytes, shardrt_buffer **out);    /* contents undefined; 0 bytes is allowed */
-int shardrt_buffer_zeros(size_t bytes, shardrt_buffer **out);  /* zeros; untouched pages cost nothing */
+int shardrt_buffer_new(size_t bytes, shardrt_buffer **out);   /* contents undefined; 0 bytes is allowed */
+int shardrt_buffer_zeros(size_t bytes, shardrt_buffer **out); /* zeros; untouched pages cost nothing */
+/* Around `bytes` bytes of the process's own memory that the caller has, at `data`, without a copy. They must be aligned
+ * as their elements are (8 bytes serve every dtype), and neither move nor change while a count is left. With the last
+ * count `release` is called once, with the other three, on whatever thread gave that count back. NULL: the caller keeps
+ * the memory for as long as any count is left. ENOMEM: nothing was taken, and `release` is not called. */
+int shardrt_buffer_wrap(void *data, size_t bytes, void (*release)(void *context, void *data, size_t bytes),
+                        void *context, shardrt_buffer **out);
 shardrt_buffer *shardrt_buffer_retain(shardrt_buffer *buffer); /* one count more; returns buffer */
 void shardrt_buffer_free(shardrt_buffer *buffer);              /* one count less; any thread */
 /* Its address, which is the host's where shardrt_buffer_device is -1, else the device's: not to be read here. */
@@ -98,6 +104,24 @@ int shardrt_array_fill_local(shardrt_array *array, const int64_t *local_shape, c
 int shardrt_array_fill_from(shardrt_array *array, const shardrt_array *whole);
 /* Writes this process's shards into `value`, C-contiguous, of the global shape. EDATA: its shards are not the whole. */
 int shardrt_array_gather(const shardrt_array *array, void *value);
+/* Shard i as a tensor of DLPack 1.0 (https://github.com/dmlc/dlpack, dlpack.h, which whoever uses it includes), without
+ * a copy: compact, row-major, read-only, as replicas may share it. It has a count of its own of the shard's buffer and
+ * may outlive array and job; whoever gets it calls its deleter once, on any thread.
+ *
+ * Data on a GPU stays there (kDLCUDA, by CUDA's number of the GPU in this process). `stream` is the consumer's, as a
+ * cudaStream_t: NULL (None in Python) and 1 the legacy default stream, 2 that of this thread. It waits for what
+ * computes the shard, and what takes the memory next waits for what the stream has when the deleter is called: so it
+ * must not be destroyed before. (void *)-1: neither waits; then the consumer has waited by itself
+ * (shardrt_array_wait), and its work has ended when it calls the deleter. Data in the host's memory is there already:
+ * `stream` is NULL.
+ *
+ * EINVAL: no such shard, a stream on the host. EDATA: the array has no data. ENOMEM, EDEVICE. */
+struct DLManagedTensorVersioned;
+int shardrt_array_dlpack(const shardrt_array *array, int64_t i, void *stream, struct DLManagedTensorVersioned **out);
+/* The same in the form that was before DLPack 1.0, for programs that know no other. It cannot say "read-only": nobody
+ * may write to it all the same. */
+struct DLManagedTensor;
+int shardrt_array_dlpack_legacy(const shardrt_array *array, int64_t i, void *stream, struct DLManagedTensor **out);
 /* Waits until what the array's shards here hold has been computed and copied. EDEVICE: something before has failed. */
 int shardrt_array_wait(const shardrt_array *array);
 

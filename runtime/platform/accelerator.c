@@ -1,7 +1,9 @@
 /* accelerator.c - the platform of this process's devices, where they are not the host's: opened from its plug-in. */
 #include "platform/accelerator.h"
 
+#include <assert.h>
 #include <dlfcn.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,10 +17,11 @@
 /* Of the process: memory that its arrays have outlives no device, whichever job they are of. */
 static struct {
   const struct accelerator *opened; /* NULL: the host's */
-  int32_t jobs;                     /* that have opened it */
+  int32_t users;                    /* jobs, and tensors that other programs have */
   int32_t devices;
   size_t memory; /* of its devices' GPUs */
 } platform;
+static pthread_mutex_t users_lock = PTHREAD_MUTEX_INITIALIZER; /* tensors go on any thread */
 
 static _Thread_local void (*reclaim)(void);
 
@@ -45,10 +48,11 @@ static bool find_plugin(char *path, size_t room) {
 static int no_plugin(void) {
   char folder[4096];
   if (!own_file_folder(folder, sizeof folder)) folder[0] = '\0';
-  return error_set(SHARDRT_EINVAL,
-                   "there is no CUDA plug-in, shardrt-cuda.so, in %s or %s/../lib/shardrt: `make cuda` builds it, where "
-                   "CUDA's toolkit is; SHARDRT_CUDA_PLUGIN names one; --platform host runs without",
-                   folder, folder);
+  return error_set(
+      SHARDRT_EINVAL,
+      "there is no CUDA plug-in, shardrt-cuda.so, in %s or %s/../lib/shardrt: `make cuda` builds it, where "
+      "CUDA's toolkit is; SHARDRT_CUDA_PLUGIN names one; --platform host runs without",
+      folder, folder);
 }
 
 static const struct accelerator_host host = {
@@ -121,18 +125,18 @@ static int join_devices(const struct accelerator *found, const struct accelerato
   if (found != NULL && wanted->devices > 0 && wanted->devices != platform.devices)
     return error_set(SHARDRT_EINVAL, "this process is in a job with %d devices, and cannot be in one with %d yet",
                      (int)platform.devices, (int)wanted->devices);
-  platform.jobs++;
+  platform.users++;
   if (found != NULL) *devices = platform.devices;
   return SHARDRT_OK;
 }
 
-int accelerator_open(const struct accelerator *found, const struct accelerator_wanted *wanted, int32_t *devices) {
+static int open_devices(const struct accelerator *found, const struct accelerator_wanted *wanted, int32_t *devices) {
   *devices = wanted->devices > 0 ? wanted->devices : 1;
-  if (platform.jobs > 0) return join_devices(found, wanted, devices);
+  if (platform.users > 0) return join_devices(found, wanted, devices);
   int code = found == NULL ? SHARDRT_OK : found->open(wanted, devices);
   if (code < 0) return code;
   platform.opened = found;
-  platform.jobs = 1;
+  platform.users = 1;
   platform.devices = *devices;
   platform.memory = 0;
   for (int32_t d = 0; found != NULL && d < *devices; d++) {
@@ -142,10 +146,27 @@ int accelerator_open(const struct accelerator *found, const struct accelerator_w
   return SHARDRT_OK;
 }
 
+int accelerator_open(const struct accelerator *found, const struct accelerator_wanted *wanted, int32_t *devices) {
+  pthread_mutex_lock(&users_lock);
+  int code = open_devices(found, wanted, devices);
+  pthread_mutex_unlock(&users_lock);
+  return code;
+}
+
+void accelerator_hold(void) {
+  pthread_mutex_lock(&users_lock);
+  assert(platform.users > 0);
+  platform.users++;
+  pthread_mutex_unlock(&users_lock);
+}
+
 void accelerator_close(void) {
-  if (--platform.jobs > 0) return;
-  if (platform.opened != NULL) platform.opened->close();
-  platform.opened = NULL;
+  pthread_mutex_lock(&users_lock);
+  if (--platform.users == 0) {
+    if (platform.opened != NULL) platform.opened->close();
+    platform.opened = NULL;
+  }
+  pthread_mutex_unlock(&users_lock);
 }
 
 size_t shardrt_device_memory(void) {

@@ -189,6 +189,11 @@ struct accelerator_streams {
   void (*event_free)(struct accelerator_event *event); /* reached or not; NULL: nothing */
   /* MAIN of `device` goes on after all that MAIN of `other` has now. Nothing where they are one. */
   int (*after)(int32_t device, int32_t other);
+  /* With a stream of the program that shardrt is in, of the device's GPU: of CUDA a cudaStream_t, where NULL and 1 are
+   * the legacy default stream and 2 is the calling thread's. It goes on after all that MAIN has now; */
+  int (*lend)(int32_t device, void *stream);
+  /* and MAIN goes on after all that it has now. Where it cannot be asked, this thread waits for the GPU. */
+  void (*take_back)(int32_t device, void *stream);
 };
 
 /* Data on its way. */
@@ -295,7 +300,9 @@ int accelerator_find(const char *name, struct accelerator_finding *out);
  * opened while another is has the same platform and, where that is not the host, as many devices. EINVAL: it wants
  * others. */
 int accelerator_open(const struct accelerator *found, const struct accelerator_wanted *wanted, int32_t *devices);
-/* For each accelerator_open; with the last one the devices are given back. */
+/* For who has memory of the devices that may outlive every job: as accelerator_open, of what is open. Any thread. */
+void accelerator_hold(void);
+/* For each accelerator_open and accelerator_hold; with the last one the devices are given back. Any thread. */
 void accelerator_close(void);
 /* Whether SHARDRT_LINKS is "off", so that data between processes goes through the host; EINVAL: it is none of the words
  * that it may be. */

@@ -46,8 +46,8 @@ struct comm_transport {
   bool has_notes; /* else none ever comes, and who is missing cannot be told */
   /* Whether what started this process speaks with this transport; where not, `open` may end the process. */
   bool (*is_reachable)(void);
-  /* Joins the job that the options ask for, and tells this process's place in it. *endpoint is `close`'s or `abandon`'s to
-   * give back. */
+  /* Joins the job that the options ask for, and tells this process's place in it. *endpoint is `close`'s or `abandon`'s
+   * to give back. */
   int (*open)(const struct shardrt_options *options, struct comm_place *place, struct comm_endpoint **endpoint);
   /* Starts to gather `bytes` bytes (at most COMM_PIECE) from each process; those of process p land at all + p * stride,
    * where stride >= bytes. `mine` and `all` are left alone until it is done. */

@@ -255,3 +255,125 @@ describe("the 16-bit floats", function()
     end)
   end
 end)
+
+describe("a host array over the caller's memory", function()
+  local from_pointer = shardrt.ndarray.from_pointer
+  local names = { bool = "bool", int8 = "int8_t", int16 = "int16_t", int32 = "int32_t", int64 = "int64_t",
+    uint8 = "uint8_t", uint16 = "uint16_t", uint32 = "uint32_t", uint64 = "uint64_t", float16 = "uint16_t",
+    bfloat16 = "uint16_t", float32 = "float", float64 = "double" }
+
+  it("is that memory, for every dtype", function()
+    for dtype, ctype in pairs(names) do
+      local memory = ffi.new(ctype .. "[6]")
+      for _, pointer in ipairs { memory, ffi.cast(ctype .. " *", memory), ffi.cast("void *", memory),
+        ffi.cast("char *", memory), ffi.cast("uint8_t *", memory) } do
+        local h = from_pointer(pointer, dtype, { 2, 3 }, { owner = memory })
+        assert.truthy(ffi.cast("void *", h.data) == ffi.cast("void *", memory))
+        assert.same({ 2, 3 }, h.shape)
+        assert.equal(dtype, h.dtype)
+        h.data[5] = 1
+        assert.is_true(memory[5] == (dtype == "bool" and true or 1))
+        memory[5] = 0
+        assert.equal(h.data[5], memory[5])
+        assert.truthy(ffi.cast("void *", h:rows(1, 1).data) == ffi.cast("void *", memory + 3))
+      end
+    end
+  end)
+
+  it("is const where the pointer is", function()
+    local memory = ffi.new("float[4]", 1, 2, 3, 4)
+    local h = from_pointer(ffi.cast("const float *", memory), "float32", 4, { owner = memory })
+    assert.same({ 1, 2, 3, 4 }, h:to_table())
+    assert.is_false(pcall(function() h.data[0] = 9 end))
+    assert.is_false(pcall(function() h:reshape({ 2, 2 }).data[0] = 9 end))
+  end)
+
+  it("may be empty, and then NULL", function()
+    assert.same({ 0, 3 }, from_pointer(ffi.cast("float *", nil), "float32", { 0, 3 }).shape)
+  end)
+
+  it("keeps its owner while it or a view is there, and no longer", function()
+    local memory = ffi.new "int32_t[4]"
+    local seen = setmetatable({}, { __mode = "v" })
+    local function make()
+      seen.owner = { memory }
+      return from_pointer(memory, "int32", 4, { owner = seen.owner })
+    end
+    local h = make()
+    collectgarbage() collectgarbage()
+    assert.is_true(seen.owner ~= nil)
+    local view = h:rows(2, 2)
+    h = nil -- luacheck: ignore
+    collectgarbage() collectgarbage()
+    assert.is_true(seen.owner ~= nil)
+    assert.equal(2, view.size)
+    view = nil -- luacheck: ignore
+    for _ = 1, 4 do collectgarbage() end
+    assert.is_true(seen.owner == nil)
+  end)
+
+  it("keeps an array of ffi.new by itself", function() -- apart: busted keeps what ffi.typeof is given
+    local result = mpi.run { source = [[
+      local ffi, shardrt = require "ffi", require "shardrt"
+      local seen, held = setmetatable({}, { __mode = "v" }), {}
+      local function make()
+        seen.memory = ffi.new("int32_t[4]", 1, 2, 3, 4)
+        held.h = shardrt.ndarray.from_pointer(seen.memory, "int32", 4)
+      end
+      make()
+      collectgarbage() collectgarbage()
+      assert(seen.memory ~= nil and held.h.data[3] == 4)
+      held.h = nil
+      for _ = 1, 4 do collectgarbage() end
+      assert(seen.memory == nil)
+    ]] }
+    assert.equal(0, result.status, result.output)
+  end)
+
+  it("is given back by a C function when nobody has a count of it", function()
+    local calls, memory = {}, ffi.new "int32_t[4]"
+    local context = ffi.new "int[1]"
+    local release = ffi.cast("void (*)(void *, void *, size_t)", function(...) calls[#calls + 1] = { ... } end)
+    local h = from_pointer(memory, "int32", 4, { release = release, context = context })
+    local buffer = C.shardrt_buffer_retain(h.buffer)
+    h = nil -- luacheck: ignore
+    for _ = 1, 4 do collectgarbage() end
+    assert.equal(0, #calls)
+    C.shardrt_buffer_free(buffer)
+    assert.equal(1, #calls)
+    assert.truthy(calls[1][1] == ffi.cast("void *", context) and calls[1][2] == ffi.cast("void *", memory))
+    assert.equal(16, tonumber(calls[1][3]))
+    release:free()
+  end)
+
+  it("is copied by device_put, and by sources, which live longer", function()
+    local memory = ffi.new("int32_t[6]", 1, 2, 3, 4, 5, 6)
+    local h = from_pointer(memory, "int32", { 3, 2 }, { owner = memory })
+    local x = shardrt.device_put(h, shardrt.devices()[1])
+    local source = shardrt.source.array { x = h }
+    memory[0], memory[5] = 77, 77
+    assert.same({ { 1, 2 }, { 3, 4 }, { 5, 6 } }, shardrt.device_get(x):to_table())
+    assert.same({ { 1, 2 }, { 3, 4 }, { 5, 6 } }, source:read(0, 3).x:to_table())
+    assert.same({ { 77, 2 }, { 3, 4 }, { 5, 77 } }, h:to_table())
+  end)
+
+  it("is refused with what would do", function()
+    local memory = ffi.new "float[4]"
+    local pointer, nil_pointer = ffi.cast("float *", memory), ffi.cast("float *", nil)
+    refuses("the pointer is NULL, and the shape takes 16 bytes", from_pointer, nil_pointer, "float32", 4)
+    refuses("dimension 1 is -2", from_pointer, pointer, "float32", { 2, -2 })
+    refuses("there is no dtype \"float\"", from_pointer, pointer, "float", 4)
+    refuses("the pointer is to float, and float64 is double; ffi.cast(\"double *\", pointer) would do", from_pointer,
+      pointer, "float64", 2)
+    refuses("the array has 16 bytes, and the shape takes 20", from_pointer, memory, "float32", 5)
+    refuses("float32 lies at a multiple of 4 bytes", from_pointer, ffi.cast("char *", memory) + 2, "float32", 1)
+    refuses("it takes a pointer or an array of the FFI", from_pointer, 4096, "float32", 1)
+    for _, wrong in ipairs { 4096LL, ffi.new "float *[1]", ffi.cast("void (*)(void)", memory),
+      ffi.cast("float (*)[2]", memory) } do
+      refuses("it takes a pointer or an array of the FFI", from_pointer, wrong, "float32", 1)
+    end
+    refuses("release is a C function", from_pointer, pointer, "float32", 4, { release = print })
+    refuses('there is no option "onwer" (did you mean "owner"?)', from_pointer, pointer, "float32", 4, { onwer = 1 })
+    refuses("its options are a table", from_pointer, pointer, "float32", 4, memory)
+  end)
+end)

@@ -3,7 +3,7 @@
 # JAX_PYTHON naming a Python that has JAX, as build/peers/bin/python does, reshards and computations are compared with
 # JAX's. What needs a GPU is left out where there is none, and said.
 
-BASELINES = $(addprefix $(BUILD)/bench/,gather gather-scalar pread meet copy alltoall jpeg gemm \
+BASELINES = $(addprefix $(BUILD)/bench/,gather gather-scalar pread meet copy alltoall allreduce jpeg gemm \
                                         $(if $(CUDA_MISSING),,upload))
 .PHONY: bench peers
 bench: deps

@@ -147,9 +147,9 @@ static void live_again(bool comes) {
   if (own == MPI_COMM_NULL) return;
   for (int turn = 0; turn < 3; turn++) {
     CHECK(join(&own, SHARDRT_TRANSPORT_AUTO, 0.5, &job) == SHARDRT_OK);
-    collective *m = job_collective(job);
-    CHECK(m->transport->irecv(m->link, 0, 1 - m->index, 5, room[0], sizeof room[0]) == SHARDRT_OK);
-    CHECK(m->transport->isend(m->link, 1, 1 - m->index, 6, room[1], sizeof room[1]) == SHARDRT_OK);
+    struct collective *m = job_collective(job);
+    CHECK(m->transport->irecv(m->endpoint, 0, 1 - m->index, 5, room[0], sizeof room[0]) == SHARDRT_OK);
+    CHECK(m->transport->isend(m->endpoint, 1, 1 - m->index, 6, room[1], sizeof room[1]) == SHARDRT_OK);
     if (rank == 2) {
       CHECK(shardrt_barrier(job, "late") == SHARDRT_ETIMEOUT && says("process 1 did not come to late"));
       CHECK(shardrt_barrier(job, "more") == SHARDRT_ECOMM);

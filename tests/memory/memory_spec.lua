@@ -91,6 +91,32 @@ describe("a buffer", function()
     C.shardrt_buffer_free(nil)
   end)
 
+  it("around the caller's memory is that memory, and gives it back once, with the last count", function()
+    local data, out = ffi.new "int32_t[4]", ffi.new "shardrt_buffer *[1]"
+    local context, calls = ffi.new "int[1]", {}
+    local release = ffi.cast("void (*)(void *, void *, size_t)", function(...) calls[#calls + 1] = { ... } end)
+    C.shardrt_alloc_fail_at(1)
+    assert.equal(C.SHARDRT_ENOMEM, C.shardrt_buffer_wrap(data, 16, release, context, out))
+    C.shardrt_alloc_fail_at(0)
+    assert.truthy(out[0] == nil)
+    check(C.shardrt_buffer_wrap(data, 16, release, context, out))
+    local buffer, seen = out[0], ffi.new "void *[1]"
+    assert.truthy(C.shardrt_buffer_data(buffer) == ffi.cast("void *", data))
+    check(C.shardrt_buffer_host(buffer, seen))
+    assert.truthy(seen[0] == ffi.cast("void *", data))
+    assert.equal(16, tonumber(C.shardrt_buffer_bytes(buffer)))
+    assert.equal(-1, C.shardrt_buffer_device(buffer))
+    C.shardrt_buffer_free(C.shardrt_buffer_retain(buffer))
+    assert.equal(0, #calls)
+    C.shardrt_buffer_free(buffer)
+    assert.equal(1, #calls)
+    assert.truthy(calls[1][1] == ffi.cast("void *", context) and calls[1][2] == ffi.cast("void *", data))
+    assert.equal(16, tonumber(calls[1][3]))
+    release:free()
+    check(C.shardrt_buffer_wrap(data, 16, nil, nil, out))
+    C.shardrt_buffer_free(out[0])
+  end)
+
   it("of an absurd size is an error", function()
     local out = ffi.new "shardrt_buffer *[1]"
     for _, bytes in ipairs { 0xffffffffffffffffULL, 0x7fffffffffffffffULL } do

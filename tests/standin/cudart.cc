@@ -87,7 +87,7 @@ struct CUstream_st {
   int gpu, number;
   uint64_t put, done;
   std::deque<work> queue;
-  bool destroyed;
+  bool destroyed, legacy;
 };
 
 struct CUevent_st {
@@ -314,7 +314,16 @@ cudaError_t enter(const char *call) {
     if (entered != cudaSuccess) return entered;                                                                        \
   }
 
+/* The current GPU's legacy default stream, which a program uses that names none. */
+CUstream_st *legacy_stream() {
+  for (CUstream_st *known : streams)
+    if (known->legacy && known->gpu == current_gpu) return known;
+  streams.push_back(new CUstream_st{current_gpu, (int)streams.size(), 0, 0, {}, false, true});
+  return streams.back();
+}
+
 CUstream_st *checked(cudaStream_t stream, const char *call) {
+  if (stream == cudaStreamLegacy) return legacy_stream();
   if (stream == NULL) standin_wrong("%s is called with the null stream, which the others do not wait for", call);
   for (CUstream_st *known : streams)
     if (known == stream) {
@@ -1090,7 +1099,7 @@ cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *attributes, c
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned int flags) {
   ENTER("cudaStreamCreateWithFlags");
   if (flags != cudaStreamNonBlocking) standin_wrong("a stream is created that waits for the null stream");
-  CUstream_st *made = new CUstream_st{current_gpu, (int)streams.size(), 0, 0, {}, false};
+  CUstream_st *made = new CUstream_st{current_gpu, (int)streams.size(), 0, 0, {}, false, false};
   streams.push_back(made);
   *stream = made;
   return cudaSuccess;
@@ -1105,7 +1114,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   ENTER("cudaStreamSynchronize");
-  checked(stream, "cudaStreamSynchronize");
+  stream = checked(stream, "cudaStreamSynchronize");
   return run_until(stream, stream->put);
 }
 
@@ -1120,7 +1129,7 @@ cudaError_t cudaStreamQuery(cudaStream_t stream) {
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned int flags) {
   ENTER("cudaStreamWaitEvent");
   if (flags != 0) return fails(cudaErrorInvalidValue);
-  checked(stream, "cudaStreamWaitEvent");
+  stream = checked(stream, "cudaStreamWaitEvent");
   checked(event, "cudaStreamWaitEvent");
   if (event->stream == NULL) standin_wrong("a stream is to wait for an event that was never recorded");
   stream->queue.push_back(work{"wait", nullptr, event->stream, event->at});
@@ -1145,7 +1154,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   ENTER("cudaEventRecord");
-  checked(stream, "cudaEventRecord");
+  stream = checked(stream, "cudaEventRecord");
   if (checked(event, "cudaEventRecord")->gpu != stream->gpu)
     standin_wrong("an event of GPU %d is recorded on a stream of GPU %d", event->gpu, stream->gpu);
   event->stream = stream;
@@ -1183,6 +1192,7 @@ cudaError_t cudaEventElapsedTime(float *milliseconds, cudaEvent_t from, cudaEven
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind, cudaStream_t stream) {
   ENTER("cudaMemcpyAsync");
   check_current(stream, "cudaMemcpyAsync");
+  stream = checked(stream, "cudaMemcpyAsync");
   return copy(rows{(char *)to, 0, (const char *)from, 0, bytes, 1}, kind, stream, "cudaMemcpyAsync");
 }
 

@@ -35,7 +35,7 @@ mkdir bin build build-test train
 ln -s "$PROGRAM" build/shardrt
 ln -s "$PROGRAM" build-test/shardrt
 ln -s "$PROGRAM" bin/shardrt
-for name in docs lua recipes runtime tests; do ln -s "$ROOT/$name" $name; done
+for name in docs examples lua recipes runtime tests; do ln -s "$ROOT/$name" $name; done
 cp tests/data/int32.npy train/a.npy
 cp tests/data/uint16.npy train/b.npy
 tar xzf tests/data/arrays.tar.gz data.h5 zarr/v2-big

@@ -52,6 +52,13 @@ local Host = class.define("a host array", "h", {
 comparison.refuse(Host)
 
 local byte_pointer = ffi.typeof "uint8_t *"
+local release_function = ffi.typeof "void (*)(void *, void *, size_t)"
+local any_element = { void = true, char = true, ["unsigned char"] = true } -- what a pointer to anything is to
+---@class shardrt.FromPointerOptions
+---@field owner any? # kept while the host array is there
+---@field release ffi.cdata*? # void (*)(void *context, void *data, size_t bytes)
+---@field context ffi.cdata*? # what release is given
+local POINTER_OPTIONS = { owner = true, release = true, context = true }
 local buffer_out = ffi.typeof "shardrt_buffer *[1]"
 local shown_elements = 64 -- tostring shows the values of an array that has at most so many
 
@@ -69,7 +76,7 @@ local function host_address(buffer)
   return ffi.cast(byte_pointer, address[0])
 end
 
-local function wrap_buffer(buffer, dtype_name, sizes, offset, is_shared)
+local function wrap_buffer(buffer, dtype_name, sizes, offset, is_shared, is_borrowed)
   local kind = dtype.named("ndarray", dtype_name)
   local size = shape.elements(sizes)
   return class.new(Host, {
@@ -81,6 +88,7 @@ local function wrap_buffer(buffer, dtype_name, sizes, offset, is_shared)
     data = buffer and ffi.cast(is_shared and kind.constant or kind.pointer, host_address(buffer) + offset),
     buffer = buffer,
     is_shared = is_shared,
+    is_borrowed = is_borrowed,
   })
 end
 
@@ -268,6 +276,80 @@ function ndarray.nested(caller, value, dtype_name)
   return host
 end
 
+-- What a cdata points to, as LuaJIT writes it, whether to const, and, of an array, its bytes; nil: it is no pointer.
+local function pointee_of(pointer)
+  if type(pointer) ~= "cdata" then return nil end
+  local text, constants = tostring(ffi.typeof(pointer)):match "^ctype<(.*)>$":gsub("^const ", "")
+  local pointee, rest = text:match "^([%w_ ]*[%w_]) ([%*%[].*)$"
+  if rest == "*" or rest == "*const" then return pointee, constants > 0 end
+  if pointee and rest:match "^%[[%d?]+%]$" then return pointee, constants > 0, ffi.sizeof(pointer) end
+  return nil
+end
+
+-- The caller's memory as an address, checked against what is said to lie there.
+local function check_pointer(caller, pointer, kind, bytes)
+  local pointee, is_constant, room = pointee_of(pointer)
+  if not pointee then
+    fail("%s: it takes a pointer or an array of the FFI, as ffi.new and C functions give them, not %s", caller,
+      list.show(pointer))
+  end
+  local element = tostring(ffi.typeof(kind.element)):match "^ctype<(.*)>$"
+  if pointee ~= element and not any_element[pointee] then
+    fail('%s: the pointer is to %s, and %s is %s; ffi.cast("%s *", pointer) would do where that is what lies there',
+      caller, pointee, kind.name, element, kind.element)
+  elseif room and room < bytes then
+    fail("%s: the array has %.0f bytes, and the shape takes %.0f", caller, room, bytes)
+  end
+  local start = ffi.cast("void *", pointer)
+  if start == nil and bytes > 0 then fail("%s: the pointer is NULL, and the shape takes %.0f bytes", caller, bytes) end
+  if ffi.cast("uintptr_t", start) % kind.size ~= 0 then
+    fail("%s: the pointer is %s; %s lies at a multiple of %d bytes (a copy by ffi.copy into ndarray.empty would)",
+      caller, tostring(start):match "0x%x+" or "NULL", kind.name, kind.size)
+  end
+  return start, is_constant
+end
+
+-- The C function that takes the memory back; nil: there is none.
+local function check_release(caller, release)
+  local is_function = release == nil or type(release) == "cdata" and pcall(ffi.cast, release_function, release)
+  if is_function then return release end
+  fail("%s: release is a C function, void (*)(void *context, void *data, size_t bytes), as it may be called on any "
+    .. "thread, not %s; owner keeps a value of Lua's for as long as the host array is there", caller,
+    list.show(release))
+end
+
+--- A host array over memory that the caller has, without a copy: of a C library, or of the FFI's own. It must not be
+--- freed or moved while the host array or one of its views is there: `owner` is any value, which is kept until then;
+--- an array of ffi.new is kept by itself. Or `release`, a C function, is called with `context`, the address and the
+--- bytes when nobody has a count of the buffer any more, on whatever thread. device_put and np's words copy it.
+---@param pointer ffi.cdata* # to the dtype's C type, void or bytes; to const: the host array's data is, too
+---@param dtype_name string
+---@param sizes integer|integer[] # C-contiguous
+---@param options shardrt.FromPointerOptions?
+---@return shardrt.ndarray
+function words.from_pointer(pointer, dtype_name, sizes, options)
+  local caller = "ndarray.from_pointer"
+  local kind = dtype.named(caller, dtype_name)
+  sizes = shape.check(caller, sizes)
+  local bytes = shape.elements(sizes) * kind.size
+  local start, is_constant = check_pointer(caller, pointer, kind, bytes)
+  if options ~= nil and type(options) ~= "table" then
+    fail("%s: its options are a table, as { owner = library }, not %s", caller, list.show(options))
+  end
+  local o = options or {}
+  for name in pairs(o) do
+    if not POINTER_OPTIONS[name] then
+      fail("%s: there is no option %s%s; there are %s", caller, list.show(name),
+        fail.suggestion(name, POINTER_OPTIONS), list.words(POINTER_OPTIONS))
+    end
+  end
+  local release, out = check_release(caller, o.release), buffer_out()
+  fail.check(C.shardrt_buffer_wrap(start, bytes, release, o.context, out), caller)
+  local kept = { pointer, o.owner, release } -- by the buffer's finalizer, for as long as that is to be called
+  local buffer = ffi.gc(out[0], function(gone) C.shardrt_buffer_free(kept and gone) end)
+  return wrap_buffer(buffer, dtype_name, sizes, 0, is_constant, release == nil)
+end
+
 --- Reads a .npy file.
 ---@param path string
 ---@return shardrt.ndarray
@@ -304,8 +386,9 @@ end
 local function view(host, sizes, offset)
   if not ndarray.has_data(host) then return ndarray.wrap(nil, host.dtype, sizes) end
   local base = host_address(host.buffer)
+  local inside = class.inside(host)
   return wrap_buffer(host.buffer, host.dtype, sizes, (ffi.cast(byte_pointer, host.data) - base) + offset,
-    class.inside(host).is_shared)
+    inside.is_shared, inside.is_borrowed)
 end
 
 --- The same elements in another shape, in the same memory.
@@ -336,12 +419,14 @@ function methods:rows(first, count)
   return view(self, sizes, first * row_bytes)
 end
 
---- This array, or a copy of it, such that its buffer holds exactly its elements (a view's may hold more).
+--- This array, or a copy of it, such that its buffer holds exactly its elements (a view's may hold more), and for as
+--- long as anybody has a count of it (memory that an owner keeps lives as long as Lua has the host array).
 ---@return shardrt.ndarray
 function methods:packed()
   if not ndarray.has_data(self) then return self end
   local begins = host_address(self.buffer) == ffi.cast(byte_pointer, self.data)
-  if begins and C.shardrt_buffer_bytes(self.buffer) == self.bytes then return self end
+  local lives = begins and not class.inside(self).is_borrowed
+  if lives and C.shardrt_buffer_bytes(self.buffer) == self.bytes then return self end
   local copy = words.empty(self.shape, self.dtype)
   ffi.copy(copy.data, self.data, self.bytes)
   return copy

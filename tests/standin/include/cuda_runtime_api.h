@@ -114,6 +114,8 @@ enum { STANDIN_FLAGS(STANDIN_VALUE) };
 #define CUDART_VERSION 13000
 
 typedef struct CUstream_st *cudaStream_t;
+#define cudaStreamLegacy    ((cudaStream_t)1)
+#define cudaStreamPerThread ((cudaStream_t)2)
 typedef struct CUevent_st *cudaEvent_t;
 typedef struct CUmemPoolHandle_st *cudaMemPool_t;
 
