@@ -4,7 +4,7 @@
 #   libshardrt.a     one object; `pkg-config --static --libs shardrt` has the program show shardrt_* to recipes
 
 VERSION := $(shell sed -n 's/^  return "\([0-9.]*\)";/\1/p' runtime/base/error.c)
-PARTS    = $(filter-out $(BUILD)/main.o $(BUILD)/run.o,$(OBJECTS)) $(LUA_OBJECTS)
+PARTS   := $(filter-out $(BUILD)/main.o $(BUILD)/run.o,$(OBJECTS)) $(LUA_OBJECTS)
 PRIVATE  = $(filter-out -lluajit%,$(LIBS)) -pthread
 
 # Sanitizers stand in the program; what they watch of the library is in libshardrt.a.

@@ -9,7 +9,7 @@
 #include <termios.h>
 #include <unistd.h>
 
-#include "recipe/bus.h"
+#include "recipe/sigbus.h"
 #include "comm/transport/alone.h"
 #include "lua/state.h"
 #include "run.h"
@@ -388,7 +388,7 @@ int main(int argc, char **argv) {
   if (code < 0) shardrt_job_abort(p.job, 1, shardrt_error_message());
   const shardrt_job_info *info = shardrt_job_info_get(p.job);
   if (!info->planning && info->process_count == 1) note_alone();
-  bus_watch(info);
+  sigbus_watch(info);
   if (o->trace != NULL && shardrt_trace_start(p.job, o->trace, &p.trace) < 0)
     shardrt_job_abort(p.job, EXIT_USAGE, shardrt_error_message());
   lua_State *L = new_state(&p);

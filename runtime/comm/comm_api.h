@@ -34,15 +34,16 @@ typedef struct shardrt_transport {
 
 /* How a job is opened. */
 typedef struct shardrt_options {
-  int32_t devices;       /* of each process; 0: 1 on the host, else this process's share of the machine's GPUs */
-  int32_t check;         /* SHARDRT_CHECK_… */
-  int32_t transport;     /* SHARDRT_TRANSPORT_… */
-  int32_t planning;      /* 1: no other process exists, nothing is read, nothing moves; this one plays process */
-  int32_t rank;          /* this one, for planning and for callbacks, */
-  int32_t size;          /* of so many */
-  double timeout;        /* seconds that any wait may take in which no process moves data */
-  const char *platform;  /* "host", "cuda"; NULL, "" or "auto": cuda where there is a GPU and the plug-in, else host */
-  int32_t handle_sigbus; /* 1: a file that is cut short while it is mapped becomes a message (SIGBUS is handled) */
+  int32_t devices;      /* of each process; 0: 1 on the host, else this process's share of the machine's GPUs */
+  int32_t check;        /* SHARDRT_CHECK_… */
+  int32_t transport;    /* SHARDRT_TRANSPORT_… */
+  int32_t planning;     /* 1: no other process exists, nothing is read, nothing moves; this one plays process */
+  int32_t rank;         /* this one, for planning and for callbacks, */
+  int32_t size;         /* of so many */
+  double timeout;       /* seconds that any wait may take in which no process moves data */
+  const char *platform; /* "host", "cuda"; NULL, "" or "auto": cuda where there is a GPU and the plug-in, else host */
+  int32_t
+      handle_sigbus; /* 1: shardrt_join handles SIGBUS: a mapped file that is cut short ends the process with a line */
   /* An MPI_Comm * of the program's, which has begun MPI with MPI_THREAD_FUNNELED or more; NULL: none. The communicator
    * is duplicated, and not touched after shardrt_job_open; processes of the program may stand outside of it. */
   const void *mpi_comm;

@@ -5,12 +5,15 @@
 #include <unistd.h>
 
 #include "base/error.h"
-#include "recipe/bus.h"
+#include "comm/job.h"
+#include "recipe/sigbus.h"
+#include "reshard/allreduce.h"
 
 static struct {
   shardrt_job *job; /* NULL: none */
   pthread_t thread; /* that joined it */
   pid_t process;    /* the same, which a fork is not */
+  bool has_sigbus;  /* SIGBUS is handled */
   struct membership_guest *guests;
 } membership;
 
@@ -60,6 +63,8 @@ int shardrt_join(const shardrt_options *options) {
   membership.job = job;
   membership.thread = pthread_self();
   membership.process = getpid();
+  if (options->handle_sigbus && !membership.has_sigbus) sigbus_watch(shardrt_job_info_get(job));
+  membership.has_sigbus = membership.has_sigbus || options->handle_sigbus;
   return SHARDRT_OK;
 }
 
@@ -86,6 +91,7 @@ int shardrt_leave(void) {
 void shardrt_abandon(void) {
   if (membership_check("shardrt_abandon") < 0) return;
   shardrt_job *job = membership.job;
+  job_break(job); /* what rests ends at once */
   say_farewell();
   membership.job = NULL;
   shardrt_job_abandon(job);
@@ -93,4 +99,9 @@ void shardrt_abandon(void) {
 
 shardrt_job *shardrt_joined(void) {
   return membership.job;
+}
+
+int shardrt_allreduce(void *data, size_t n, int32_t dtype, const shardrt_mesh *mesh, const char *axis) {
+  const int code = membership_check("shardrt_allreduce");
+  return code < 0 ? code : allreduce_run(membership.job, data, n, dtype, mesh, axis);
 }

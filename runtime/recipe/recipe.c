@@ -2,6 +2,7 @@
  *
  * Lua makes the loaders, and is asked for all but batches: where they stand, what they did. A batch comes from the
  * loader in C, unless Lua has a part in each (lua/shardrt/program/library.lua, whose loaders count from 1). */
+#include <math.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -13,6 +14,7 @@
 #include "memory/array.h"
 #include "recipe/batch.h"
 #include "recipe/membership.h"
+#include "system/slice.h"
 
 enum { WHERE = 256 };
 
@@ -34,7 +36,14 @@ struct opened {
   int library;  /* reference to shardrt.program.library */
   int count;
   struct part *parts;
+  struct slice *slice;  /* in which calls of shardrt_next are made that may rest; NULL: there was none */
+  int next_part;        /* of the call that is made there, */
+  int next_code;        /* and what came of it */
+  shardrt_batch *batch; /* NULL: none */
 };
+
+/* Whose call of shardrt_next rests. The processes' calls have one order, so nothing else is called meanwhile. */
+static struct opened *resting;
 
 struct shardrt_recipe {
   struct opened *opened;
@@ -147,9 +156,16 @@ static int run_recipe(struct opened *self, const char *recipe, int argc, const c
   return code < 0 ? code : make_parts(self, recipe);
 }
 
-/* The end of its loaders. */
+/* The end of its loaders. A call that rests is gone on with: where the job is abandoned, it fails at once. */
 static void end_recipe(struct opened *self) {
   if (self->L == NULL) return;
+  if (resting == self) {
+    slice_go(self->slice, INFINITY);
+    shardrt_batch_free(self->batch);
+    resting = NULL;
+  }
+  slice_free(self->slice);
+  self->slice = NULL;
   for (int p = 0; p < self->count; p++) self->parts[p].direct = NULL;
   if (self->library != 0) {
     begin_call(self, "close");
@@ -184,8 +200,16 @@ static int new_handle(struct opened *opened, int part, shardrt_recipe **out) {
   return SHARDRT_OK;
 }
 
+/* Where a call rests that it is not. */
+static int check_resting(const char *caller, const struct opened *self, int part) {
+  if (resting == NULL || (resting == self && self->next_part == part)) return SHARDRT_OK;
+  return error_set(SHARDRT_EINVAL, "%s: a call of shardrt_next has returned SHARDRT_EAGAIN; it is called again first",
+                   caller);
+}
+
 int shardrt_open(const char *recipe, int argc, const char *const *argv, shardrt_recipe **out) {
   int code = membership_check("shardrt_open");
+  if (code == SHARDRT_OK) code = check_resting("shardrt_open", NULL, -1);
   if (code < 0) return code;
   struct opened *made = alloc_zeros(1, sizeof *made);
   if (made == NULL) return ALLOC_FAILED;
@@ -248,13 +272,14 @@ static int check_call(const shardrt_recipe *recipe, const char *caller, bool tak
   const struct opened *self = recipe->opened;
   int code = membership_check(caller);
   if (code < 0) return code;
-  if (self->L == NULL)
-    return error_set(SHARDRT_EINVAL, "%s: the job that the recipe was opened in was left", caller);
+  if (self->L == NULL) return error_set(SHARDRT_EINVAL, "%s: the job that the recipe was opened in was left", caller);
   *part = is_alone(self) ? 0 : recipe->part;
-  if (*part >= 0 || takes_all) return SHARDRT_OK;
+  code = check_resting(caller, self, takes_all ? -1 : *part);
+  if (code < 0 || *part >= 0 || takes_all) return code;
   char names[512];
   list_names(self, names, sizeof names);
-  return error_set(SHARDRT_EINVAL, "%s: the recipe returned loaders %s; shardrt_recipe_loader picks one", caller, names);
+  return error_set(SHARDRT_EINVAL, "%s: the recipe returned loaders %s; shardrt_recipe_loader picks one", caller,
+                   names);
 }
 
 int64_t shardrt_steps(const shardrt_recipe *recipe) {
@@ -314,13 +339,35 @@ static int next_in_lua(struct opened *self, int p, shardrt_batch **out) {
   return 1;
 }
 
+static int next_batch(struct opened *self, int p, shardrt_batch **out) {
+  const struct part *part = &self->parts[p];
+  shardrt_job_at(shardrt_joined(), part->where);
+  return part->direct != NULL ? next_direct(part, out) : next_in_lua(self, p, out);
+}
+
+/* What runs in the slice. */
+static void next_in_slice(void *context) {
+  struct opened *self = context;
+  self->next_code = next_batch(self, self->next_part, &self->batch);
+}
+
 int shardrt_next(shardrt_recipe *recipe, double seconds, shardrt_batch **out) {
-  (void)seconds;
+  struct opened *self = recipe->opened;
   int p, code = check_call(recipe, "shardrt_next", false, &p);
   if (code < 0) return code;
-  const struct part *part = &recipe->opened->parts[p];
-  shardrt_job_at(shardrt_joined(), part->where);
-  return part->direct != NULL ? next_direct(part, out) : next_in_lua(recipe->opened, p, out);
+  const bool is_endless = seconds < 0 || isinf(seconds);
+  if (is_endless && resting == NULL) return next_batch(self, p, out);
+  if (self->slice == NULL) code = slice_new(next_in_slice, self, &self->slice);
+  if (code < 0) return code;
+  self->next_part = p;
+  if (!slice_go(self->slice, is_endless ? INFINITY : seconds)) {
+    resting = self;
+    return error_set(SHARDRT_EAGAIN, "the next batch is not there yet");
+  }
+  resting = NULL;
+  if (self->next_code == 1) *out = self->batch;
+  self->batch = NULL;
+  return self->next_code;
 }
 
 /* ---- what Lua is asked for -------------------------------------------------------------------------------------- */

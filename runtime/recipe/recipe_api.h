@@ -19,8 +19,8 @@
 
 #include "loader/loader_api.h"
 
-/* Joins a job, or begins one alone, as shardrt_job_open; nothing of the options is kept. Where it fails, the process is
- * in no job, and may try again. EINVAL: it is in one. */
+/* Joins a job, or begins one alone, as shardrt_job_open. Nothing of the options is kept but the callbacks' context.
+ * Where it fails, the process is in no job, and may try again. EINVAL: it is in one. */
 int shardrt_join(const shardrt_options *options);
 /* Leaves the job when all its processes have come here, and closes what is open. Whatever it returns, the process is
  * out and may join again. EMISMATCH, ETIMEOUT, ECOMM: as shardrt_job_close. In no job: 0. */
@@ -48,11 +48,11 @@ const char *shardrt_recipe_name(const shardrt_recipe *recipe, int i);
 void shardrt_close(shardrt_recipe *recipe);
 
 /* The next global batch of a loader, in the same order in every process: 1 and *out, which the caller frees; 0 after
- * the last one (the next call begins the next pass, where the loader has epochs left). Waits for at most `seconds`,
- * without end where they are negative. SHARDRT_EAGAIN: they are over and nothing is lost: the next call goes on; until
- * it has, nothing but shardrt_next of the same loader, shardrt_abandon and shardrt_close is called. ETIMEOUT: another
- * process did not come in the job's timeout. No Lua runs, but for a loader that has a batch_transform, and for the first
- * steps of pipeline = "auto".
+ * the last one of the last epoch. Waits for about `seconds`, without end where they are negative. SHARDRT_EAGAIN: they
+ * are over and nothing is lost: the next call of the same loader goes on; until it has returned something else, all
+ * other calls but shardrt_abandon, shardrt_close and shardrt_leave are EINVAL (these two wait for it). ETIMEOUT:
+ * another process did not come in the job's timeout, in which what the caller does between two slices does not count.
+ * No Lua runs, but for a loader that has a batch_transform, and for the first steps of pipeline = "auto".
  *
  * What is handed out stays the caller's until it is freed, and takes memory beyond the loader's budget: shardrt_stats
  * tells how much ("held_bytes"). */
@@ -78,5 +78,15 @@ int shardrt_restore(shardrt_recipe *recipe, const char *json);
  * were not freed. Of a recipe that returned a table, one such object for each name. */
 int shardrt_stats(shardrt_recipe *recipe, char **json);
 void shardrt_text_free(char *text); /* NULL is allowed */
+
+/* The sum of a buffer of the caller's over the processes that the mesh has along `axis`, in place: `n` elements of
+ * `dtype` (SHARDRT_FLOAT32, …) at `data`, in the process's own memory. Every process of the job calls it alike. A
+ * process gives one buffer, however many devices it has; all of these must lead to the same processes along the axis. A
+ * process without a device of the mesh, or with the axis for itself, keeps what it has, and may give NULL. The sums
+ * have the same bits in all processes and in every run of as many. Whole numbers wrap; float16 and bfloat16 are added
+ * as float32, and rounded once. EINVAL: no such axis, devices that the job has not or that lead to different processes,
+ * bool, NULL. EMISMATCH: processes differ in what they call. ETIMEOUT, ECOMM: what is at `data` is undefined, and MPI
+ * may still write to it. ENOMEM, in all. */
+int shardrt_allreduce(void *data, size_t n, int32_t dtype, const shardrt_mesh *mesh, const char *axis);
 
 #endif

@@ -126,7 +126,7 @@ describe("the rooms", function()
 
   -- The program, and what ends a job for it.
   local ENDS_THE_JOB = {
-    main = true, ["recipe/bus"] = true, run = true, ["comm/job"] = true, ["comm/abort_job"] = true,
+    main = true, ["recipe/sigbus"] = true, run = true, ["comm/job"] = true, ["comm/abort_job"] = true,
     ["comm/transport/mpi"] = true,
     ["comm/transport/openmpi"] = true, ["comm/transport/solo"] = true, ["comm/transport/launcher"] = true,
   }

@@ -1,5 +1,5 @@
-/* bus.c - who touches a mapped file that was cut short, or that the disk does not give, gets SIGBUS. */
-#include "recipe/bus.h"
+/* sigbus.c - who touches a mapped file that was cut short, or that the disk does not give, gets SIGBUS. */
+#include "recipe/sigbus.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -26,13 +26,13 @@ static struct {
 } bus;
 
 /* Copies as much of a text as there is room for; returns how much. */
-static size_t bus_add_text(char *line, size_t room, const char *text) {
+static size_t sigbus_add_text(char *line, size_t room, const char *text) {
   size_t length = 0;
   for (; length < room && text[length] != '\0'; length++) line[length] = text[length];
   return length;
 }
 
-static void bus_signal(int number, siginfo_t *info, void *context) {
+static void sigbus_signal(int number, siginfo_t *info, void *context) {
   (void)context;
   const int kept = errno;
   const char *path = info->si_code > 0 ? mapping_path_at(info->si_addr) : NULL;
@@ -52,13 +52,13 @@ static void bus_signal(int number, siginfo_t *info, void *context) {
   char line[1024];
   size_t used = 0;
   for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
-    used += bus_add_text(line + used, sizeof line - used, texts[i]);
+    used += sigbus_add_text(line + used, sizeof line - used, texts[i]);
   if (write(STDERR_FILENO, line, used) == (ssize_t)used && bus.has_others)
     poll(NULL, 0, 300); /* keeps the name while others get to the same file */
   _exit(1);
 }
 
-void bus_watch(const shardrt_job_info *info) {
+void sigbus_watch(const shardrt_job_info *info) {
   bus.has_others = info->process_count > 1 && !info->planning;
   snprintf(bus.head, sizeof bus.head, "shardrt: ");
   /* An abstract name (unix(7)), the same in the processes on this host that one launcher started. */
@@ -73,7 +73,7 @@ void bus_watch(const shardrt_job_info *info) {
   bus.name.sun_family = AF_UNIX;
   snprintf(bus.name.sun_path + 1, room, "shardrt-%s-%ld", launch != NULL ? launch : "job", starter);
   bus.name_length = offsetof(struct sockaddr_un, sun_path) + 1 + (socklen_t)strlen(bus.name.sun_path + 1);
-  struct sigaction action = {.sa_sigaction = bus_signal, .sa_flags = SA_SIGINFO | SA_RESTART};
+  struct sigaction action = {.sa_sigaction = sigbus_signal, .sa_flags = SA_SIGINFO | SA_RESTART};
   sigemptyset(&action.sa_mask);
   sigaction(SIGBUS, &action, &bus.before);
 }

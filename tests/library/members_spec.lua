@@ -1,0 +1,113 @@
+-- processes: 2 x 1
+-- Programs of several processes, as these are, which join a job of their own beside the specs'.
+
+local ffi = require "ffi"
+local C = require "shardrt.base.ffi"
+local current = require "shardrt.base.current"
+local expect = require "tests.support.expect"
+local shardrt = require "shardrt"
+
+ffi.cdef "int usleep(unsigned);"
+
+local RECIPE = [[
+local shardrt = require "shardrt"
+local source = shardrt.source.array { x = shardrt.ndarray.arange(64, "float32"):reshape { 16, 4 } }
+local mesh = shardrt.make_mesh({ shardrt.device_count() }, { "data" })
+return shardrt.loader { source = source, batch_size = 4, epochs = 1, pipeline = "reshard",
+  sharding = shardrt.NamedSharding(mesh, shardrt.P(nil, "data")) }
+]]
+
+describe("the processes of a program", function()
+  local own = current.info.process_index
+  local path = shardrt.temporary_folder() .. "/recipe.lua"
+  if own == 0 then
+    local file = assert(io.open(path, "w"))
+    file:write(RECIPE)
+    file:close()
+  end
+  shardrt.sync_global_devices "the recipe is written"
+  after_each(function() C.shardrt_abandon() end)
+
+  local function message() return ffi.string(C.shardrt_error_message()) end
+
+  local function join(timeout)
+    local options = ffi.new "shardrt_options"
+    C.shardrt_options_init(options)
+    options.devices, options.platform, options.timeout = 1, "host", timeout or 60
+    assert.equal(0, C.shardrt_join(options), message())
+  end
+
+  local function open()
+    local out = ffi.new "shardrt_recipe *[1]"
+    assert.equal(0, C.shardrt_open(path, 0, nil, out), message())
+    return out[0]
+  end
+
+  it("wait for each other in slices, also where batches move", function()
+    join()
+    local recipe, out, again = open(), ffi.new "shardrt_batch *[1]", 0
+    for step = 0, 3 do
+      if own == 1 then ffi.C.usleep(200000) end
+      local code
+      repeat
+        code = C.shardrt_next(recipe, own == 0 and 0.01 or -1, out)
+        if code == C.SHARDRT_EAGAIN then again = again + 1 end
+      until code ~= C.SHARDRT_EAGAIN
+      assert.equal(1, code, message())
+      local array = C.shardrt_batch_array(out[0], 0)
+      local data = ffi.cast("const float *", C.shardrt_buffer_data(C.shardrt_array_buffer(array, 0)))
+      for row = 0, 3 do
+        for column = 0, 1 do assert.equal(step * 16 + row * 4 + own * 2 + column, data[row * 2 + column]) end
+      end
+      C.shardrt_batch_free(out[0])
+    end
+    assert.equal(0, C.shardrt_next(recipe, 1, out))
+    assert.is_true(own == 1 or again > 4)
+    C.shardrt_close(recipe)
+    assert.equal(0, C.shardrt_leave(), message())
+  end)
+
+  it("hear of one that is missing, leave, and join again", function()
+    join(1)
+    local recipe, out = open(), ffi.new "shardrt_batch *[1]"
+    if own == 0 then
+      local code
+      repeat code = C.shardrt_next(recipe, 0.05, out) until code ~= C.SHARDRT_EAGAIN
+      assert.equal(C.SHARDRT_ETIMEOUT, code)
+      expect.contains(message(), "process 1")
+    end
+    C.shardrt_close(recipe)
+    C.shardrt_abandon()
+    shardrt.sync_global_devices "both have left"
+    join()
+    recipe = open()
+    assert.equal(1, C.shardrt_next(recipe, -1, out), message())
+    C.shardrt_batch_free(out[0])
+    C.shardrt_close(recipe)
+    assert.equal(0, C.shardrt_leave(), message())
+  end)
+
+  it("need not wait for the end of a call that rests", function()
+    join()
+    local recipe, out = open(), ffi.new "shardrt_batch *[1]"
+    if own == 0 then assert.equal(C.SHARDRT_EAGAIN, C.shardrt_next(recipe, 0.05, out)) end
+    local before = C.shardrt_clock()
+    C.shardrt_abandon()
+    assert.is_true(C.shardrt_clock() - before < 30) -- the job's timeout is 60
+    C.shardrt_close(recipe)
+  end)
+
+  it("add up buffers of their own", function()
+    join()
+    local names, sizes = ffi.new("const char *[1]", { "data" }), ffi.new("int64_t[1]", 2)
+    local mesh = ffi.new "shardrt_mesh *[1]"
+    assert.equal(0, C.shardrt_mesh_new(1, sizes, names, 0, nil, 2, mesh))
+    local values = ffi.new "float[1000]"
+    for i = 0, 999 do values[i] = (own + 1) * i end
+    assert.equal(0, C.shardrt_allreduce(values, 1000, C.SHARDRT_FLOAT32, mesh[0], "data"), message())
+    for i = 0, 999 do assert.equal(3 * i, values[i]) end
+    assert.equal(C.SHARDRT_EINVAL, C.shardrt_allreduce(values, 1, C.SHARDRT_FLOAT32, mesh[0], "rows"))
+    C.shardrt_mesh_free(mesh[0])
+    assert.equal(0, C.shardrt_leave(), message())
+  end)
+end)
