@@ -259,12 +259,16 @@ describe("a program with a recipe", function()
     C.shardrt_close(two)
   end)
 
+  -- Rows of 256 KiB, so that each device's part of a batch is a task of its own.
   local SLOW = [[
-return loader { batch_size = 20, epochs = 3, num_workers = 1, prefetch = 1, transform = { x = { shardrt.transform.lua(function(sample)
-  local until_then = os.clock() + 0.02
-  while os.clock() < until_then do end
-  sample.out[0], sample.out[1] = sample.data[0], sample.data[1]
-end) } } }]]
+source = shardrt.source.array { x = ndarray.arange(20 * 65536, "float32"):reshape { 20, 65536 } }
+return loader { batch_size = 20, epochs = 3, num_workers = 1, prefetch = 1, transform = {
+  x = { shardrt.transform.lua(function(sample)
+    local until_then = os.clock() + 0.02
+    while os.clock() < until_then do end
+    sample.out[0] = sample.data[0]
+  end) },
+} }]]
 
   it("waits in slices, and loses nothing between them", function()
     assert.equal(0, join(10)) -- as many tasks, of which a slice runs one
@@ -275,7 +279,7 @@ end) } } }]]
       local code = C.shardrt_next(recipe, 0.001, out)
       if code == 0 then break end
       if code == 1 then
-        assert.same({ 4, 5, 6, 7 }, numbers(out[0], 0, 1))
+        assert.equal(2 * 65536, numbers(out[0], 0, 1)[1])
         C.shardrt_batch_free(out[0])
         steps = steps + 1
       else
@@ -299,7 +303,7 @@ end) } } }]]
   it("may go while a call of its rests", function()
     for _, leave in ipairs { C.shardrt_abandon, C.shardrt_leave } do
       for _, closes in ipairs { true, false } do
-        assert.equal(0, join(10)) -- as many tasks, of which a slice runs one
+        assert.equal(0, join(10))
         local recipe, out = opened(write(SLOW)), ffi.new "shardrt_batch *[1]"
         assert.equal(C.SHARDRT_EAGAIN, C.shardrt_next(recipe, 0, out))
         if closes then C.shardrt_close(recipe) end
