@@ -109,7 +109,7 @@ test: deps
 
 SPECS ?= $(sort $(shell find tests -name '*_spec.lua'))
 ifneq ($(ASSERTS)$(SANITIZE),)
-specs: $(BUILD)/shardrt library $(BUILD)/include/shardrt.h $(BUILD)/fuzz/replay $(JOB_PROGRAMS) standin
+specs: $(BUILD)/shardrt library $(BUILD)/fuzz/replay $(JOB_PROGRAMS) standin
 	@SHARDRT=$(abspath $(BUILD)/shardrt) $(BUILD)/shardrt tests/run.lua $(SPECS)
 else
 specs:
@@ -147,7 +147,7 @@ lint: deps-lint
 	  tests/standin/include/*)
 	$(call tidy,$(SOURCES))
 	$(call tidy,$(PLUGIN),-Itests -Itests/standin/include)
-	luacheck -q lua recipes tests
+	luacheck -q lua recipes tests examples
 
 # What was built, as it is: whoever installs, often root, may have another toolkit or none.
 install: install-docs $(BUILD)/shardrt $(BUILD)/include/shardrt.h $(if $(CUDA_MISSING)$(wildcard $(BUILD)/shardrt-cuda.so),,$(BUILD)/shardrt-cuda.so)
@@ -161,7 +161,7 @@ install: install-docs $(BUILD)/shardrt $(BUILD)/include/shardrt.h $(if $(CUDA_MI
 	cd lua && find shardrt -name '*.lua' -exec install -D -m 644 {} $(abspath $(DESTDIR)$(PREFIX))/share/shardrt/lua/{} \; # for editors
 # The documents lie to each other as in the tree, so that their links lead on.
 install-docs: $(BUILD)/include/shardrt.h
-	for file in README.md CONTRIBUTING.md LICENSE runtime/README.md $$(find docs recipes -type f); do \
+	for file in README.md CONTRIBUTING.md LICENSE runtime/README.md $$(find docs examples recipes -type f); do \
 	  install -D -m 644 $$file $(DESTDIR)$(PREFIX)/share/doc/shardrt/$$file || exit 1; done
 	install -D -m 644 $< $(DESTDIR)$(PREFIX)/share/doc/shardrt/runtime/shardrt.h
 

@@ -4,18 +4,18 @@
 #   libshardrt.a     one object; `pkg-config --static --libs shardrt` has the program show shardrt_* to recipes
 
 VERSION := $(shell sed -n 's/^  return "\([0-9.]*\)";/\1/p' runtime/base/error.c)
-PARTS   := $(filter-out $(BUILD)/main.o $(BUILD)/run.o,$(OBJECTS)) $(LUA_OBJECTS)
-PRIVATE  = $(filter-out -lluajit%,$(LIBS)) -pthread
+LIBRARY_OBJECTS := $(filter-out $(BUILD)/main.o $(BUILD)/run.o,$(OBJECTS)) $(LUA_OBJECTS)
+PRIVATE = $(filter-out -lluajit%,$(LIBS)) -pthread
 
 # Sanitizers stand in the program; what they watch of the library is in libshardrt.a.
-library: $(if $(SANITIZE),,$(BUILD)/libshardrt.so) $(BUILD)/libshardrt.a $(BUILD)/shardrt.pc
-$(BUILD)/libshardrt.so.0: $(PARTS) make/library.map make/library.mk
+library: $(BUILD)/include/shardrt.h $(if $(SANITIZE),,$(BUILD)/libshardrt.so) $(BUILD)/libshardrt.a $(BUILD)/shardrt.pc
+$(BUILD)/libshardrt.so.0: $(LIBRARY_OBJECTS) make/library.map make/library.mk
 	$(call quiet,link )$(CC) -shared -Wl,-soname,libshardrt.so.0 -Wl,--version-script=make/library.map -Wl,-Bsymbolic \
-	  -Wl,-z,defs -Wl,-z,nodelete -Wl,--as-needed $(LDFLAGS) -o $@ $(PARTS) $(PRIVATE)
+	  -Wl,-z,defs -Wl,-z,nodelete -Wl,--as-needed $(LDFLAGS) -o $@ $(LIBRARY_OBJECTS) $(PRIVATE)
 $(BUILD)/libshardrt.so: $(BUILD)/libshardrt.so.0
 	ln -sf $(<F) $@
-$(BUILD)/libshardrt.a: $(PARTS) make/library.mk
-	$(call quiet,ar   )rm -f $@; $(LD) -r -o $(BUILD)/libshardrt.o $(PARTS) && \
+$(BUILD)/libshardrt.a: $(LIBRARY_OBJECTS) make/library.mk
+	$(call quiet,ar   )rm -f $@; $(LD) -r -o $(BUILD)/libshardrt.o $(LIBRARY_OBJECTS) && \
 	  objcopy --wildcard --keep-global-symbol='shardrt_*' $(BUILD)/libshardrt.o && $(AR) rcs $@ $(BUILD)/libshardrt.o
 $(BUILD)/shardrt.pc: make/library.mk make/packages.mk runtime/base/error.c
 	$(call quiet,pc   )printf '%s\n' 'prefix=$(PREFIX)' 'libdir=$${prefix}/lib' 'includedir=$${prefix}/include' '' 'Name: shardrt' \

@@ -9,9 +9,9 @@
 #include <termios.h>
 #include <unistd.h>
 
-#include "recipe/sigbus.h"
 #include "comm/transport/alone.h"
 #include "lua/state.h"
+#include "recipe/sigbus.h"
 #include "run.h"
 #include "shardrt.h"
 

@@ -1,7 +1,7 @@
 /* train.c - softmax regression in C: shardrt brings the batches, the program computes and adds up with its own MPI.
  *
- *     cc -O2 train.c -o train $(pkg-config --cflags --libs shardrt) $(pkg-config --cflags --libs ompi-c) -lm
- *     mpirun -n 2 ./train data.lua
+ *     cc -O2 -o softmax train.c $(pkg-config --cflags --libs shardrt) $(pkg-config --cflags --libs ompi-c) -lm
+ *     mpirun -n 2 ./softmax data.lua
  */
 #include <math.h>
 #include <stdio.h>

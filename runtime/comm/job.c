@@ -193,9 +193,14 @@ int shardrt_job_open(const shardrt_options *options, shardrt_job **out) {
   return code;
 }
 
+static void close_moves(shardrt_job *job, bool is_abandoned) {
+  if (job->moves.close != NULL) job->moves.close(job->moves.data, is_abandoned);
+  job->moves.close = NULL;
+}
+
 /* Gives back all but what the processes have together. */
 static void job_clear(shardrt_job *job, bool is_abandoned) {
-  if (job->moves.close != NULL) job->moves.close(job->moves.data, is_abandoned);
+  close_moves(job, is_abandoned);
   alloc_free(job->order);
   if (job->has_devices) accelerator_close();
   alloc_free(job);
@@ -207,14 +212,16 @@ int shardrt_job_close(shardrt_job *job) {
   if (code < 0) return code;
   const struct comm_transport *transport = job->collective.transport;
   struct comm_endpoint *endpoint = job->collective.endpoint;
-  collective_close(&job->collective);
-  job_clear(job, false);
-  return transport->close(endpoint);
+  collective_close(&job->collective); /* from here on the job has no transport */
+  close_moves(job, false);
+  code = transport->close(endpoint);
+  if (code == SHARDRT_OK) job_clear(job, false);
+  return code;
 }
 
 void shardrt_job_abandon(shardrt_job *job) {
   if (job == NULL) return;
-  collective_abandon(&job->collective);
+  if (job->collective.transport != NULL) collective_abandon(&job->collective);
   job_clear(job, true);
 }
 
@@ -223,12 +230,12 @@ void job_break(shardrt_job *job) {
 }
 
 void shardrt_job_abort(shardrt_job *job, int status, const char *message) {
-  if (job != NULL) {
+  if (job != NULL && job->collective.transport != NULL) {
     struct last_say say = job->last;
     say.message = message;
     abort_job(&job->collective.heartbeat, status, &say);
   }
-  /* In no job, or in one that could not be joined. */
+  /* In no job, or in one that has no transport any more. */
   fflush(NULL);
   if (message[0] != '\0') fprintf(stderr, "shardrt: %s\n", message);
   exit(status);

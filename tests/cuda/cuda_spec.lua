@@ -1030,10 +1030,14 @@ describe("the toolkit", function()
 
   it("need not be there where what it built is installed", function()
     local folder = mpi.folder()
-    os.execute(("mkdir %s/build && touch %s/build/shardrt"):format(folder, folder))
+    local built = {}
+    for i, name in ipairs { "shardrt", "libshardrt.so.0", "libshardrt.so", "libshardrt.a", "shardrt.pc" } do
+      built[i] = ("%s/build/%s"):format(folder, name)
+    end
+    os.execute(("mkdir %s/build && touch %s"):format(folder, table.concat(built, " ")))
     local function install(to)
-      return mpi.shell(("make install CUDA_HOME=/nowhere BUILD=%s/build DESTDIR=%s/%s -o %s/build/shardrt"):format(
-        folder, folder, to, folder), 60)
+      return mpi.shell(("make install CUDA_HOME=/nowhere BUILD=%s/build DESTDIR=%s/%s -o %s"):format(
+        folder, folder, to, table.concat(built, " -o ")), 60)
     end
     local function holds(path)
       local file = io.open(folder .. "/" .. path)
@@ -1042,6 +1046,8 @@ describe("the toolkit", function()
     local program = install "one"
     assert.equal(0, program.status, program.output)
     assert.is_true(holds "one/usr/local/bin/shardrt")
+    assert.is_true(holds "one/usr/local/lib/libshardrt.so")
+    assert.is_true(holds "one/usr/local/lib/pkgconfig/shardrt.pc")
     assert.is_true(holds "one/usr/local/share/shardrt/lua/shardrt/init.lua")
     assert.is_false(holds "one/usr/local/lib/shardrt/shardrt-cuda.so")
     os.execute(("touch %s/build/shardrt-cuda.so"):format(folder))

@@ -9,11 +9,11 @@
 
 #include <shardrt.h>
 
-#define OURS(name) \
-  void name(void); \
-  void name(void) { \
-    fprintf(stderr, "the library called the program's " #name "\n"); \
-    abort(); \
+#define OURS(name)                                                                                                     \
+  void name(void);                                                                                                     \
+  void name(void) {                                                                                                    \
+    fprintf(stderr, "the library called the program's " #name "\n");                                                   \
+    abort();                                                                                                           \
   }
 OURS(lua_pcall)
 OURS(lua_settop)

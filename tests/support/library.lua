@@ -7,17 +7,24 @@ local library = {}
 --- The folder of the library under test, which is the program's.
 function library.folder() return (mpi.program():gsub("/[^/]*$", "")) end
 
---- Compiles a program against the public header and the library; returns its path, which lies in `folder`.
+--- Compiles a program as its user does, with the flags that pkg-config has for the library in its folder; returns its
+--- path, which lies in `folder`. Under a sanitizer the library is the static one, which is watched, too.
 ---@param folder string
 ---@param source string # "tests/library/stream.c"
 ---@param flags string?
 ---@return string
 function library.build(folder, source, flags)
   local made = folder .. "/" .. source:match "([^/]*)%.[^.]*$"
+  local build, sanitizer = library.folder(), os.getenv "SHARDRT_SANITIZER"
+  local watched = sanitizer == "asan" and "-fsanitize=address,undefined" or sanitizer == "tsan" and "-fsanitize=thread"
   local compiler = source:match "%.c$" and "cc -std=c11" or "c++ -std=c++17"
-  local build = library.folder()
-  local command = "%s -Wall -Wextra -Werror -g -D_GNU_SOURCE -I%s/include -o %s %s -L%s -Wl,-rpath,%s %s -lshardrt"
-  local result = mpi.shell(command:format(compiler, build, made, source, build, build, flags or ""), 120)
+  local asks = ("PKG_CONFIG_PATH=%s pkg-config --define-variable=libdir=%s --define-variable=includedir=%s/include ")
+    :format(build, build, build)
+  if watched then
+    compiler, asks = compiler .. " " .. watched .. " tests/support/dlclose.c", asks .. "--static "
+  end
+  local command = "%s -Wall -Wextra -Werror -g -D_GNU_SOURCE -o %s %s %s -Wl,-rpath,%s $(%s --cflags --libs shardrt)"
+  local result = mpi.shell(command:format(compiler, made, source, flags or "", build, asks), 120)
   assert(result.status == 0, result.output)
   return made
 end

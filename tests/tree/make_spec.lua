@@ -48,7 +48,7 @@ describe("the flags of whoever builds", function()
       for file, line in pairs(files) do
         assert.truthy(line:find(" -std=c11 .* -O2 .* -DMINE .*-O1 %-Wmine "), file .. ": " .. line)
       end
-      assert.truthy(link:find " %-Wl,%-E .* %-Wl,%-%-mine .*%-lm ", link)
+      assert.truthy(link:find " '%-Wl,%-%-export%-dynamic%-symbol=shardrt_%*'.* %-Wl,%-%-mine .*%-lm ", link)
     end)
   end
 end)

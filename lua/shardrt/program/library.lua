@@ -6,6 +6,7 @@ require("shardrt.base.sorted_pairs").install() -- before any other loop
 local ffi = require "ffi"
 local C = require "shardrt.base.ffi"
 local array = require "shardrt.array.array"
+local current = require "shardrt.base.current"
 local fail = require "shardrt.base.error"
 local json = require "shardrt.base.json"
 local list = require "shardrt.base.list"
@@ -46,8 +47,9 @@ function library.open(handle, path)
   rawset(os, "exit", function()
     fail "os.exit: the program that opened the recipe is not the recipe's to end; error(…) ends the recipe"
   end)
+  current.set(handle)
   progress.start(false)
-  local ok, returned = recipe.run(handle, path)
+  local ok, returned = recipe.run(path)
   if not ok then error(returned, 0) end
   keep(path, returned)
   return names

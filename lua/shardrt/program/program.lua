@@ -32,8 +32,9 @@ end
 ---@param shows_progress boolean? # nil: on a terminal
 ---@return string?
 function program.run(handle, path, _, shows_progress)
+  current.set(handle)
   progress.start(shows_progress)
-  local ok, returned = recipe.run(handle, path)
+  local ok, returned = recipe.run(path)
   progress.finish()
   local removed, why = recipe.clear(ok)
   if not ok then return returned end

@@ -1,7 +1,6 @@
 -- A recipe as a file that is run, once in a Lua state.
 
 local comparison = require "shardrt.base.comparison"
-local current = require "shardrt.base.current"
 local fail = require "shardrt.base.error"
 local temporary_folder = require "shardrt.program.temporary_folder"
 fail.own()
@@ -17,13 +16,11 @@ local function folder(path)
   return path:match "^(.*)/[^/]*$" or "."
 end
 
---- Runs it with `arg` as its arguments.
----@param handle userdata # of the job
+--- Runs it with `arg` as its arguments, in the job that the state has.
 ---@param path string
 ---@return boolean
 ---@return any # what it returned, or the message of the error that ended it
-function recipe.run(handle, path)
-  current.set(handle)
+function recipe.run(path)
   package.path = folder(path) .. "/?.lua;" .. folder(path) .. "/?/init.lua;" .. package.path
   fail.recipe = path
   local chunk, message = loadfile(path)
