@@ -13,7 +13,7 @@
 #include "base/list.h"
 #include "comm/report.h"
 #include "shardrt.h"
-#include "system/slice.h"
+#include "system/time_slice.h"
 #include "system/trace.h"
 
 #define SPIN_SECONDS     50e-6
@@ -124,8 +124,8 @@ static int refuse_abandoned(const char *what) {
 
 /* Rests where the slice that runs here is over. Time away is not spent waiting. */
 static void give_way(struct patience *p) {
-  if (!slice_due()) return;
-  slice_rest();
+  if (!time_slice_due()) return;
+  time_slice_rest();
   p->looked = shardrt_clock();
 }
 

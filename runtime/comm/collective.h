@@ -6,7 +6,7 @@
  * process took that need no gathering by themselves (a loader's batches). Waiting is polite (a short spin,
  * then growing sleeps) and ends after `timeout` seconds in which no process moved any data: one that does says so now
  * and then, and whoever waits has new patience, as its turn may come after that. A wait rests when the slice that it
- * runs in is over (system/slice.h); the time until it goes on is not counted.
+ * runs in is over (system/time_slice.h); the time until it goes on is not counted.
  */
 #ifndef SHARDRT_COMM_COLLECTIVE_H
 #define SHARDRT_COMM_COLLECTIVE_H

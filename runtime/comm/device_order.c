@@ -4,7 +4,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
-#include "comm/neighbours.h"
+#include "layout/link_order.h"
 #include "platform/accelerator.h"
 
 static const char what[] = "how the devices are linked";
@@ -18,6 +18,14 @@ struct device_order {
   char *told;
   int32_t *first; /* of each process, the first one on its host */
 };
+
+int64_t device_order_worth(int32_t link) {
+  static const int64_t worths[] = {
+      [ACCELERATOR_FAR] = 0,     [ACCELERATOR_HOST_LINK] = 1, [ACCELERATOR_PEER] = 8,
+      [ACCELERATOR_NVLINK] = 64, [ACCELERATOR_SAME] = 512,
+  };
+  return worths[link];
+}
 
 static int device_order_tell(struct device_order *l, struct collective *m) {
   char *mine = alloc_zeros(1, l->stride);
@@ -62,7 +70,7 @@ struct host {
 
 static int64_t link_worth(const struct host *h, int64_t i, int64_t k) {
   const int64_t count = (int64_t)h->processes * h->devices;
-  const int64_t there = neighbours_worth(h->links[i * count + k]), back = neighbours_worth(h->links[k * count + i]);
+  const int64_t there = device_order_worth(h->links[i * count + k]), back = device_order_worth(h->links[k * count + i]);
   return there < back ? there : back;
 }
 
@@ -72,14 +80,14 @@ static int order_processes(const struct host *h) {
   memset(h->worth, 0, (size_t)n * (size_t)n * sizeof *h->worth);
   for (int64_t i = 0; i < (int64_t)n * devices; i++)
     for (int64_t k = 0; k < (int64_t)n * devices; k++) h->worth[i / devices * n + k / devices] += link_worth(h, i, k);
-  return neighbours_order(n, h->worth, h->order);
+  return link_order_find(n, h->worth, h->order);
 }
 
 static int order_devices(const struct host *h, int32_t process) {
   const int64_t from = (int64_t)process * h->devices;
   for (int64_t i = 0; i < h->devices; i++)
     for (int64_t k = 0; k < h->devices; k++) h->worth[i * h->devices + k] = link_worth(h, from + i, from + k);
-  return neighbours_order(h->devices, h->worth, h->order + h->processes);
+  return link_order_find(h->devices, h->worth, h->order + h->processes);
 }
 
 static int host_order(const struct host *h, int32_t *ids) {

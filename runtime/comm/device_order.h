@@ -10,4 +10,7 @@
  * alloc_free. */
 int device_order_settle(struct collective *m, int32_t devices, int32_t **ids);
 
+/* What a link of a class (ACCELERATOR_…) is worth: one is better than several of the class below. */
+int64_t device_order_worth(int32_t link);
+
 #endif

@@ -60,10 +60,6 @@ const char *shardrt_audit_bad(const shardrt_audit *self, int64_t i, int64_t *off
 /* Removes the index of a file or of a Zarr array. EIO. */
 int shardrt_audit_remove(const char *path, const char *folder);
 
-/* EFORMAT, once, where what this process noted of a file is not what another process or job read there: for the end of
- * a job, when all sources are freed. */
-int shardrt_verify_finish(void);
-
 /* One field from each file, all of one format; the first dimension counts the samples. Wherever a source takes a path
  * it takes an address, http:// or https://, too, but for "folder": see runtime/storage/remote/remote.h. Formats:
  *   "npy"  https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html; C order, little-endian
@@ -210,5 +206,9 @@ enum {
   SHARDRT_DATA_KINDS
 };
 void shardrt_source_data(const shardrt_source *source, uint64_t *hashes);
+
+/* The keyed permutation behind shuffle: which of `count` samples stands at `position` of `epoch`. O(1), no memory; a
+ * true permutation of [0, count) for every count, seed and epoch. */
+int64_t shardrt_order_index(uint64_t seed, int64_t epoch, int64_t count, int64_t position);
 
 #endif

@@ -10,7 +10,7 @@
 #include "device/cuda_alloc.h"
 #include "device/event.h"
 #include "device/gpu.h"
-#include "device/host.h"
+#include "device/opener.h"
 #include "device/pinned.h"
 #include "device/transfer.h"
 
@@ -101,6 +101,6 @@ const struct accelerator cuda_accelerator = {
 };
 
 const struct accelerator *shardrt_accelerator(const struct accelerator_host *host) {
-  host_is(host);
+  opener_set(host);
   return &cuda_accelerator;
 }

@@ -16,7 +16,7 @@
 #include "loader/worker_pool.h"
 #include "memory/array.h"
 #include "memory/buffer_pool.h"
-#include "system/slice.h"
+#include "system/time_slice.h"
 #include "system/trace.h"
 
 enum {
@@ -342,10 +342,11 @@ static struct trace_event trace_what(const shardrt_loader *self, enum trace_kind
 /* Waits for the next batch and makes its arrays. */
 static int take_batch(shardrt_loader *self, bool full) {
   struct batch *made = batch_at(self, self->handed);
-  const int64_t start = clock_now(), away = slice_away();
+  const int64_t start = clock_now(), away = time_slice_away();
   int code = worker_pool_wait(self->workers, self->handed);
   const int64_t end = clock_now();
-  const double waited = 1e-9 * (double)(end - start - (slice_away() - away)); /* between slices the caller worked */
+  const double waited =
+      1e-9 * (double)(end - start - (time_slice_away() - away)); /* between slices the caller worked */
   trace_span(start, end, trace_what(self, TRACE_WAIT, 0));
   self->stats.wait_seconds += waited;
   if (code == SHARDRT_OK) code = make_arrays(self, made);

@@ -103,8 +103,4 @@ int shardrt_loader_seek(shardrt_loader *loader, int64_t epoch, int64_t row);
 /* Bytes of buffers that arrays handed out by this loader still hold: lets a garbage collector keep pace. */
 size_t shardrt_loader_outstanding(const shardrt_loader *loader);
 
-/* The keyed permutation behind shuffle: which of `count` samples stands at `position` of `epoch`. O(1), no memory; a
- * true permutation of [0, count) for every count, seed and epoch. */
-int64_t shardrt_order_index(uint64_t seed, int64_t epoch, int64_t count, int64_t position);
-
 #endif

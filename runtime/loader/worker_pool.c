@@ -8,8 +8,8 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
-#include "system/slice.h"
 #include "system/thread.h"
+#include "system/time_slice.h"
 #include "system/trace.h"
 
 /* One round that was offered. `failed_task`, `code` and `message` are guarded by the pool's lock. */
@@ -218,8 +218,8 @@ int worker_pool_wait(struct worker_pool *self, int64_t round) {
   assert(round >= 0 && round < self->offered && self->offered - round <= self->depth);
   struct round_state *state = round_at(self, round);
   while (atomic_load(&state->left) != 0) { /* each slice runs a task, if there is one */
-    if (!run_next(self, self->owner)) wait_for(self, state, slice_deadline());
-    if (atomic_load(&state->left) != 0 && slice_due()) slice_rest();
+    if (!run_next(self, self->owner)) wait_for(self, state, time_slice_deadline());
+    if (atomic_load(&state->left) != 0 && time_slice_due()) time_slice_rest();
   }
   pthread_mutex_lock(&self->lock);
   int code = state->code == SHARDRT_OK ? SHARDRT_OK : error_set(state->code, "%s", state->message);

@@ -26,7 +26,7 @@ void worker_pool_free(struct worker_pool *self);
 /* Lets the workers go on with one more round; returns its number, from 0. */
 int64_t worker_pool_offer(struct worker_pool *self);
 /* Waits for a round, and helps with what is to be done meanwhile, of later ones, too; rests where the slice that runs
- * here (system/slice.h) is over, between tasks. Where tasks of it failed: the code and message of the one with the
+ * here (system/time_slice.h) is over, between tasks. Where tasks of it failed: the code and message of the one with the
  * lowest number. */
 int worker_pool_wait(struct worker_pool *self, int64_t round);
 /* Whether all rounds that were offered have ended. */

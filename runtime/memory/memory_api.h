@@ -99,9 +99,6 @@ int shardrt_array_fill_global(shardrt_array *array, const void *value);
  * the distinct ranges that this process's devices hold, ascending and packed (make_array_from_process_local_data).
  * EINVAL where a dimension is neither; the message names it and the sizes that would do. */
 int shardrt_array_fill_local(shardrt_array *array, const int64_t *local_shape, const void *value);
-/* The same from an array that is whole on one of this process's devices; where these have memory of their own, from
- * device to device, without waiting. EDATA: it has no data. */
-int shardrt_array_fill_from(shardrt_array *array, const shardrt_array *whole);
 /* Writes this process's shards into `value`, C-contiguous, of the global shape. EDATA: its shards are not the whole. */
 int shardrt_array_gather(const shardrt_array *array, void *value);
 /* Shard i as a tensor of DLPack 1.0 (https://github.com/dmlc/dlpack, dlpack.h, which whoever uses it includes), without

@@ -7,7 +7,7 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "base/hash.h"
-#include "comm/collect.h"
+#include "comm/gather_to_first.h"
 #include "comm/job.h"
 #include "storage/write/newfile.h"
 #include "trace/trace_text.h"
@@ -17,7 +17,7 @@ struct shardrt_trace {
   shardrt_job *job;
   const shardrt_job_info *info;
   char *path;
-  struct collect_room *room;
+  struct gather_to_first_room *room;
   struct trace_text text;
   struct newfile file; /* process 0's */
   int code;            /* of what was written to it so far */
@@ -140,7 +140,7 @@ int shardrt_trace_start(shardrt_job *job, const char *path, shardrt_trace **out)
 
 static size_t give_piece(void *context, char *piece) {
   shardrt_trace *self = context;
-  return trace_text_give(&self->text, piece, COLLECT_PIECE);
+  return trace_text_give(&self->text, piece, GATHER_TO_FIRST_PIECE);
 }
 
 static void take_piece(void *context, const char *piece, size_t bytes) {
@@ -180,8 +180,8 @@ static int agree_on_origin(shardrt_trace *self) {
 static int write_together(shardrt_trace *self) {
   const bool writes = self->info->process_index == 0;
   if (writes) put_head(self, self->path, "in order");
-  const struct collect c = {.give = give_piece, .take = take_piece, .context = self, .room = self->room};
-  int code = collect_run(self->job, &c, "the end of the trace");
+  const struct gather_to_first c = {.give = give_piece, .take = take_piece, .context = self, .room = self->room};
+  int code = gather_to_first_run(self->job, &c, "the end of the trace");
   if (code < 0) { /* the room is lost */
     if (writes) newfile_drop(&self->file);
     self->room = NULL;

@@ -6,8 +6,8 @@ local C = require "shardrt.base.ffi"
 local mpi = require "tests.support.mpi"
 
 ffi.cdef [[
-  int neighbours_order(int32_t count, const int64_t *worth, int32_t *order);
-  int64_t neighbours_worth(int32_t link);
+  int link_order_find(int32_t count, const int64_t *worth, int32_t *order);
+  int64_t device_order_worth(int32_t link);
 ]]
 
 local plugin = os.getenv "SHARDRT_STANDIN" or "build/standin/shardrt-cuda.so"
@@ -97,14 +97,14 @@ local machines = {
 local function worth_of(count, links)
   local worth = ffi.new("int64_t[?]", count * count)
   for i = 0, count - 1 do
-    for k = 0, count - 1 do worth[i * count + k] = C.neighbours_worth(links[i][k]) end
+    for k = 0, count - 1 do worth[i * count + k] = C.device_order_worth(links[i][k]) end
   end
   return worth
 end
 
 local function order_of(count, links)
   local order, list, seen = ffi.new("int32_t[?]", count), {}, {}
-  assert.equal(0, C.neighbours_order(count, worth_of(count, links), order))
+  assert.equal(0, C.link_order_find(count, worth_of(count, links), order))
   for i = 0, count - 1 do
     list[i + 1] = order[i]
     assert.is_true(order[i] >= 0 and order[i] < count and not seen[order[i]])
@@ -121,7 +121,7 @@ end
 
 describe("the order of devices", function()
   it("values a class of links above several of the class below", function()
-    for class = 0, 4 do assert.equal(worths[class], tonumber(C.neighbours_worth(class))) end
+    for class = 0, 4 do assert.equal(worths[class], tonumber(C.device_order_worth(class))) end
   end)
 
   for name, make in pairs(machines) do
@@ -177,7 +177,7 @@ describe("the order of devices", function()
     repeat
       n = n + 1
       C.shardrt_alloc_fail_at(n)
-      local code = C.neighbours_order(4, worth, order)
+      local code = C.link_order_find(4, worth, order)
       C.shardrt_alloc_fail_at(0)
       assert.truthy(code == 0 or code == -1 or ffi.string(C.shardrt_error_name(code)) == "ENOMEM")
     until code == 0

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "comm/job.h"
-#include "system/slice.h"
+#include "system/time_slice.h"
 
 #define CHECK(fact)                                                                                                    \
   do {                                                                                                                 \
@@ -174,15 +174,15 @@ static void gather_some(void *context) {
 /* Process 1 is late; the others do something else meanwhile, with MPI, too. */
 static void wait_in_slices(void) {
   shardrt_job *job;
-  struct slice *slice;
+  struct time_slice *slice;
   if (own == MPI_COMM_NULL) return;
   CHECK(join(&own, SHARDRT_TRANSPORT_AUTO, 60, &job) == SHARDRT_OK);
-  CHECK(slice_new(gather_some, job, &slice) == SHARDRT_OK);
+  CHECK(time_slice_new(gather_some, job, &slice) == SHARDRT_OK);
   if (rank == 1) rest(0.3);
   int slices = 1, sum = 0, one = 1;
-  for (; !slice_go(slice, 0.01); slices++) MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_SELF);
+  for (; !time_slice_go(slice, 0.01); slices++) MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_SELF);
   CHECK(rank == 1 || (slices > 5 && sum == 1));
-  slice_free(slice);
+  time_slice_free(slice);
   CHECK(shardrt_job_close(job) == SHARDRT_OK);
 }
 

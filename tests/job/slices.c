@@ -1,6 +1,6 @@
 /* slices.c - what tests/job/slice_spec.lua runs: calls in slices, on their stack, in a pool of workers, and in a job of
  * two processes that gather through memory they share. Ends with 0 and "fine", or says what is not so. */
-#include "system/slice.h"
+#include "system/time_slice.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -59,7 +59,7 @@ static void rest_three_times(void *context) {
   visit *v = context;
   v->calls++;
   note_place((void *)&v->inside);
-  slice_call(note_place, (void *)&v->outside);
+  time_slice_call(note_place, (void *)&v->outside);
   fesetround(FE_UPWARD);
   v->sum = 0;
   for (int i = 0; i < 3; i++) {
@@ -67,7 +67,7 @@ static void rest_three_times(void *context) {
     errno = 100 + i;
     error_set(SHARDRT_EIO, "turn %d", i);
     const double before = third();
-    slice_rest();
+    time_slice_rest();
     CHECK(errno == 100 + i);
     char expected[32];
     snprintf(expected, sizeof expected, "turn %d", i);
@@ -80,54 +80,54 @@ static void rest_three_times(void *context) {
 }
 
 static void go_on_with(void *context) {
-  struct slice *inner = context;
-  while (!slice_go(inner, 0)) slice_rest();
+  struct time_slice *inner = context;
+  while (!time_slice_go(inner, 0)) time_slice_rest();
 }
 
 static void test_stack(void) {
   visit v = {0};
-  struct slice *slice, *outer;
-  CHECK(!slice_due() && slice_deadline() == NULL && slice_away() == 0);
-  CHECK(slice_new(rest_three_times, &v, &slice) == SHARDRT_OK);
+  struct time_slice *slice, *outer;
+  CHECK(!time_slice_due() && time_slice_deadline() == NULL && time_slice_away() == 0);
+  CHECK(time_slice_new(rest_three_times, &v, &slice) == SHARDRT_OK);
   for (int call = 1; call <= 3; call++) { /* one stack, call after call */
     v.turns = 0;
     for (int i = 0; i < 3; i++) {
-      CHECK(!slice_go(slice, 0));
-      CHECK(v.turns == i + 1 && v.calls == call && !slice_due());
+      CHECK(!time_slice_go(slice, 0));
+      CHECK(v.turns == i + 1 && v.calls == call && !time_slice_due());
       CHECK(fegetround() == (i == 0 ? FE_TONEAREST : FE_DOWNWARD));
       fesetround(FE_DOWNWARD);
       errno = 7;
       error_set(SHARDRT_EINVAL, "the caller's");
     }
-    CHECK(slice_go(slice, 0));
+    CHECK(time_slice_go(slice, 0));
     CHECK(fegetround() == FE_DOWNWARD);
     fesetround(FE_TONEAREST);
   }
   const char *here;
   note_place((void *)&here);
   CHECK(llabs(v.outside - here) < 1 << 20 && llabs(v.inside - here) > 1 << 20);
-  CHECK(slice_new(go_on_with, slice, &outer) == SHARDRT_OK); /* one in another */
+  CHECK(time_slice_new(go_on_with, slice, &outer) == SHARDRT_OK); /* one in another */
   v = (visit){0};
   int turns = 0;
-  while (!slice_go(outer, 0)) turns++;
+  while (!time_slice_go(outer, 0)) turns++;
   CHECK(turns == 3 && v.turns == 3 && v.calls == 1);
-  slice_free(outer);
-  slice_free(slice);
-  slice_free(NULL);
+  time_slice_free(outer);
+  time_slice_free(slice);
+  time_slice_free(NULL);
 }
 
 static void test_memory(void) {
-  struct slice *slice = NULL;
+  struct time_slice *slice = NULL;
   int64_t n = 0;
   int code;
   do {
     shardrt_alloc_fail_at(++n);
-    code = slice_new(rest_three_times, NULL, &slice);
+    code = time_slice_new(rest_three_times, NULL, &slice);
     shardrt_alloc_fail_at(0);
     CHECK(code == SHARDRT_OK || code == SHARDRT_ENOMEM);
   } while (code != SHARDRT_OK);
   CHECK(n == 3);
-  slice_free(slice);
+  time_slice_free(slice);
 }
 
 /* ---- a pool of workers ------------------------------------------------------------------------------------------- */
@@ -152,21 +152,21 @@ static int run_task(void *context, int64_t round, int64_t task, int32_t worker) 
 
 static void wait_for_round(void *context) {
   pooled *p = context;
-  const int64_t away = slice_away();
+  const int64_t away = time_slice_away();
   p->code = worker_pool_wait(p->pool, p->round);
-  p->away = slice_away() - away;
+  p->away = time_slice_away() - away;
 }
 
 static void test_pool(int32_t workers) {
   pooled p = {0};
-  struct slice *slice;
+  struct time_slice *slice;
   CHECK(worker_pool_new(workers, TASKS, 2, run_task, &p, &p.pool) == SHARDRT_OK);
-  CHECK(slice_new(wait_for_round, &p, &slice) == SHARDRT_OK);
+  CHECK(time_slice_new(wait_for_round, &p, &slice) == SHARDRT_OK);
   for (p.round = 0; p.round < 3; p.round++) {
     const double seconds[] = {0, 0.004, INFINITY};
     int slices = 1;
     CHECK(worker_pool_offer(p.pool) == p.round);
-    for (; !slice_go(slice, seconds[p.round]); slices++) {
+    for (; !time_slice_go(slice, seconds[p.round]); slices++) {
       error_set(SHARDRT_EINVAL, "the caller's");
       rest(0.001);
     }
@@ -175,7 +175,7 @@ static void test_pool(int32_t workers) {
     CHECK(p.code == (p.round == 1 ? SHARDRT_EFORMAT : SHARDRT_OK));
     if (p.round == 1) CHECK(strcmp(shardrt_error_message(), "task 5 failed") == 0);
   }
-  slice_free(slice);
+  time_slice_free(slice);
   worker_pool_free(p.pool);
 }
 
@@ -292,16 +292,16 @@ static void test_late(double seconds, double away, double late, double timeout, 
   const pid_t other = fork();
   if (other == 0) run_other(p.meeting, late, 20, sizes);
   call c = {.job = join(&p, timeout)};
-  struct slice *slice;
-  CHECK(slice_new(gather, &c, &slice) == SHARDRT_OK);
+  struct time_slice *slice;
+  CHECK(time_slice_new(gather, &c, &slice) == SHARDRT_OK);
   for (int i = 0; sizes[i] > 0; i++) {
     c.bytes = sizes[i];
     int slices = 1;
-    for (; !slice_go(slice, seconds); slices++) rest(away);
+    for (; !time_slice_go(slice, seconds); slices++) rest(away);
     CHECK(is_right(&c) && slices >= fewest);
     free(c.all);
   }
-  slice_free(slice);
+  time_slice_free(slice);
   CHECK(shardrt_job_close(c.job) == SHARDRT_OK);
   end_other(other);
   munmap(p.meeting, sizeof *p.meeting);
@@ -320,14 +320,14 @@ static void test_missing(bool is_abandoned) {
   const pid_t other = fork();
   if (other == 0) run_twice(p.meeting, again.meeting);
   call c = {.job = join(&p, 0.5), .bytes = 100};
-  struct slice *slice;
-  CHECK(slice_new(gather, &c, &slice) == SHARDRT_OK);
+  struct time_slice *slice;
+  CHECK(time_slice_new(gather, &c, &slice) == SHARDRT_OK);
   const double start = shardrt_clock();
   int slices = 0;
-  while ((!is_abandoned || slices < 5) && !slice_go(slice, 0.02)) slices++;
+  while ((!is_abandoned || slices < 5) && !time_slice_go(slice, 0.02)) slices++;
   if (is_abandoned) {
     job_break(c.job);
-    CHECK(slice_go(slice, INFINITY) && c.code == SHARDRT_ECOMM);
+    CHECK(time_slice_go(slice, INFINITY) && c.code == SHARDRT_ECOMM);
     CHECK(strcmp(c.message, "letters: the job was abandoned") == 0);
     CHECK(shardrt_barrier(c.job, "more") == SHARDRT_ECOMM);
   } else {
@@ -337,11 +337,11 @@ static void test_missing(bool is_abandoned) {
   free(c.all);
   shardrt_job_abandon(c.job);
   c = (call){.job = join(&again, 20), .bytes = 1000};
-  while (!slice_go(slice, 0.001)) {
+  while (!time_slice_go(slice, 0.001)) {
   }
   CHECK(is_right(&c));
   free(c.all);
-  slice_free(slice);
+  time_slice_free(slice);
   CHECK(shardrt_job_close(c.job) == SHARDRT_OK);
   end_other(other);
   munmap(p.meeting, sizeof *p.meeting);

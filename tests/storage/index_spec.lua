@@ -167,3 +167,29 @@ describe("the index beside a file", function()
     os.execute("chmod 755 " .. folder .. "/read-only")
   end)
 end)
+
+describe("the formats that shardrt index knows", function()
+  local C = require "shardrt.base.ffi"
+
+  -- The words of a list, "a, b or c", without what stands in brackets.
+  local function set_of(text)
+    local set = {}
+    for word in text:gsub("%b()", ""):gsub("%f[%w]or%f[%W]", ""):gmatch "[%w_]+" do set[word] = true end
+    return set
+  end
+
+  it("are those of sources, in its help, its manual and its messages", function()
+    local known = { plain = true, tokens = true } -- which are no formats that are opened by their names
+    local i = 0
+    while C.shardrt_source_format(i) ~= nil do
+      known[ffi.string(C.shardrt_source_format(i))] = true
+      i = i + 1
+    end
+    assert.is_true(i >= 14)
+    known.folder = nil -- of images, which nothing checks
+    local function printed(words) return mpi.shell(("%s index %s"):format(mpi.program(), words)).output end
+    assert.same(known, set_of(printed "--help":match "%-%-format NAME.- do not: (.-)\n +%-%-"))
+    assert.same(known, set_of(printed "--format none x":match "there are (.-) %(shardrt"))
+    assert.same(known, set_of(files.slurp "runtime/shardrt.1":match '\n%.BI \\%-\\%-format.- not tell: (.-)%.\n'))
+  end)
+end)

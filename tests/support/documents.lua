@@ -82,7 +82,7 @@ end
 function documents.sentences(document)
   local list = {}
   local prose = document.prose:gsub("`[^`]+`", "Code"):gsub("%]%([^)]*%)", "]"):gsub("%*%*", "")
-  for paragraph in (prose:gsub("\n%- ", "\n\n"):gsub("\n%d+%. ", "\n\n") .. "\n\n"):gmatch "(.-)\n\n+" do
+  for paragraph in (prose:gsub("\n%s*%- ", "\n\n"):gsub("\n%d+%. ", "\n\n") .. "\n\n"):gmatch "(.-)\n\n+" do
     if not paragraph:match "^%s*[|#]" then
       paragraph = paragraph:gsub("%s+", " "):gsub("([.!?]%)?) (shardrt )", "%1\n%2")
       paragraph = paragraph:gsub("([.!?]%)?) ([%u([])", "%1\n%2")

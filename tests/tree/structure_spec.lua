@@ -12,6 +12,23 @@ local function lines_of(command)
   return list
 end
 
+local function slurp(path)
+  local file = assert(io.open(path, "rb"))
+  local text = file:read "*a"
+  file:close()
+  return text
+end
+
+-- What a table of runtime/README.md lists in its first column, which has that heading: folders without their "/".
+local function listed(heading)
+  local names = {}
+  local rows = slurp("runtime/README.md"):match("\n| " .. heading .. " | [^\n]+\n|[-|]+\n(.-)\n\n")
+  for row in (rows .. "\n"):gmatch "| (.-) | [^\n]+\n" do
+    for code in row:gmatch "`([^`]+)`" do names[#names + 1] = code:gsub("/$", "") end
+  end
+  return names
+end
+
 -- The rooms, in their order: a file includes files of its own room and of rooms before it. A file belongs to the room
 -- with the longest prefix of its path.
 local ROOMS = {
@@ -55,6 +72,13 @@ describe("the rooms", function()
       assert.is_true(folder == "." or rank[folder] ~= nil, folder .. " is no room")
     end
     for _, room in ipairs(ROOMS) do assert.is_truthy(counts[room], room .. " has no files") end
+  end)
+
+  it("are those of the table in runtime/README.md, in its order, and then the program's own files", function()
+    local names = {}
+    for i, room in ipairs(ROOMS) do names[i] = room end
+    for _, file in ipairs(lines_of "cd runtime && ls *.c") do names[#names + 1] = file end
+    assert.same(names, listed "room")
   end)
 
   it("include only rooms above them", function()
@@ -109,13 +133,14 @@ describe("the rooms", function()
         end
       end
     end
-    local symbols = table.concat(lines_of(("nm -D --defined-only %s"):format(require("tests.support.mpi").program())))
-    assert.truthy(symbols:find "shardrt_job_open")
+    local program = require("tests.support.mpi").program()
+    local symbols = table.concat(lines_of(("nm -D --defined-only %s"):format(program)), "\n") .. "\n"
+    assert.truthy(symbols:find " shardrt_job_open\n")
     for _, name in ipairs { "shardrt_accelerator", "cuda_check", "pinned_allocate", "nccl_links", "cudaMalloc" } do
-      assert.is_nil((symbols .. " "):find(" " .. name .. " ", 1, true), name .. " is in the program")
+      assert.is_nil(symbols:find((" %s\n"):format(name), 1, true), name .. " is in the program")
     end
     -- Else a library of the process that has a function of the same name, as libevent has, is called instead.
-    local standin = require("tests.support.mpi").program():gsub("[^/]*$", "standin/shardrt-cuda.so", 1)
+    local standin = program:gsub("[^/]*$", "standin/shardrt-cuda.so", 1)
     local shown = {}
     for _, line in ipairs(lines_of("nm -D --defined-only " .. standin)) do
       local name = line:match " [TBDR] ([%w_]+)$"
@@ -326,6 +351,12 @@ describe("the folders of Lua", function()
     error(name .. " lies in no folder of the list")
   end
 
+  it("are those of the table in runtime/README.md, in its order", function()
+    local names = listed "folder"
+    for i, name in ipairs(names) do names[i] = name:gsub("%.lua$", "") end
+    assert.same(FOLDERS, names)
+  end)
+
   it("are read as they are written", function()
     assert.is_true(count > 70)
     assert.is_truthy(graph["loader/loader"]["loader/auto"] and graph["layout/mesh"]["base/class"])
@@ -373,23 +404,98 @@ describe("the folders of Lua", function()
 end)
 
 describe("the trips in runtime/README.md", function()
+  local trips = slurp("runtime/README.md"):match "\n## Six trips\n(.-)\n## "
+
+  -- {path =, name =, text =, line =} of what a line names; nil: it names no function.
+  local function step_of(line)
+    local path, name = line:match "`([%w_/]+%.%a+): ([%w_.:]+)`"
+    if not path then return end
+    local source = (path:match "%.lua$" and "lua/shardrt/" or "runtime/") .. path
+    return { path = path, name = name, text = slurp(source), line = line }
+  end
+
+  -- Of a list, each entry with the one that it is indented under.
+  local steps, open = {}, {}
+  for line in trips:gmatch "[^\n]+" do
+    local indent = line:match "^(%s*)%- "
+    if indent then
+      local depth = #indent / 2
+      local step = assert(step_of(line), line)
+      step.caller = depth > 0 and open[depth - 1] or nil
+      assert(depth == 0 or step.caller, line)
+      steps[#steps + 1], open[depth] = step, step
+    end
+  end
+
+  -- A file without its comments and the heads of its functions: its calls are left.
+  local function calls_in(step)
+    if step.path:match "%.lua$" then
+      return (step.text:gsub("%-%-[^\n]*", ""):gsub("function%s+[%w_.:]+%(", "(")) -- which begin no call
+    end
+    return (("\n" .. step.text:gsub("/%*.-%*/", "")):gsub("\n%w[^\n]*", "\n")) -- those stand at the line's beginning
+  end
+
+  -- The names of a function in tables of functions: {name = {member = true}}.
+  local members = {}
+  local function add_member(name, member)
+    members[name] = members[name] or {}
+    members[name][member] = true
+  end
+  for _, file in ipairs(lines_of "find runtime -name '*.[ch]'") do
+    for member, name in slurp(file):gmatch "[%s{]%.([%w_]+) = ([%w_]+)[,}%s]" do add_member(name, member) end
+  end
+  for _, file in ipairs(lines_of "find lua/shardrt -name '*.lua'") do
+    for left, right in slurp(file):gmatch "\n(array%.ops%.[^\n=]+) = ([%w][^\n]+)" do
+      local values = right:gmatch "[%w_.]+"
+      for member in left:gmatch "array%.ops%.([%w_]+)" do add_member(values(), member) end
+    end
+  end
+
+  -- Whether the file of `caller` calls the function: by its name, through a table that has it, or by handing it to what
+  -- calls it. C calls Lua, and a method is called, by the last part of its name.
+  local function is_called(step, caller)
+    caller.calls = caller.calls or calls_in(caller)
+    local text = caller.calls
+    local name, last = step.name:gsub("%p", "%%%0"), step.name:match "[%w_]+$"
+    local from_lua, to_lua = caller.path:match "%.lua$", step.path:match "%.lua$"
+    if to_lua and not from_lua then return text:find('"' .. last .. '"', 1, true) ~= nil end
+    if from_lua and not to_lua then return text:find("C%." .. name .. "%f[^%w_]") ~= nil end
+    if step.name:find ":" and text:find(":" .. last .. "%(") then return true end
+    if text:find("%f[%w_]" .. name .. "%s*[({]") or text:find("[(,]%s*" .. name .. "%s*[,)]") then return true end
+    for member in pairs(members[step.name] or {}) do
+      if text:find("[.>]" .. member .. "%(") then return true end
+    end
+    return false
+  end
+
   it("go through files and functions that are there", function()
-    local file = assert(io.open "runtime/README.md")
-    local trips = file:read "*a":match "\n## Four trips\n(.-)\n## "
-    file:close()
+    for _, step in ipairs(steps) do
+      assert.truthy(step.text:find("%f[%w_]" .. step.name:gsub("%p", "%%%0") .. "%("), step.line)
+    end
+    assert.is_true(#steps >= 70)
+  end)
+
+  it("indent what the line above calls", function()
+    local missing = {}
     local count = 0
-    for code in trips:gmatch "`([^`\n]+)`" do
-      local path, name = code:match "^([%w_/]+%.%a+): ([%w_.:]+)$"
-      path = path or code:match "^([%w_]+/[%w_/]+%.%a+)$"
-      if path and not path:match "^tests/" then
-        local source = assert(io.open((path:match "%.lua$" and "lua/shardrt/" or "runtime/") .. path))
-        local text = source:read "*a"
-        source:close()
-        local called = name and name:gsub("%p", "%%%0")
-        assert.truthy(not name or text:find("%f[%w_]" .. called .. "%("), code)
+    for _, step in ipairs(steps) do
+      if step.caller then
+        if not is_called(step, step.caller) then missing[#missing + 1] = step.caller.path .. " calls " .. step.line end
         count = count + 1
       end
     end
-    assert.is_true(count >= 30)
+    assert.same({}, missing)
+    assert.is_true(count >= 50)
+  end)
+
+  it("would not take any two functions for caller and called", function()
+    local wrong, count = 0, 0
+    for _, caller in ipairs(steps) do
+      for _, step in ipairs(steps) do
+        count = count + 1
+        if is_called(step, caller) then wrong = wrong + 1 end
+      end
+    end
+    assert.is_true(wrong < count / 10, ("%d of %d pairs"):format(wrong, count))
   end)
 end)

@@ -8,7 +8,7 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
-#include "system/slice.h"
+#include "system/time_slice.h"
 
 struct comm_endpoint {
   shardrt_transport given;
@@ -58,7 +58,7 @@ static int callbacks_gather(struct comm_endpoint *endpoint, const void *mine, si
   endpoint->bytes = bytes;
   endpoint->stride = stride;
   struct start_call call = {.endpoint = endpoint};
-  slice_call(call_start, &call);
+  time_slice_call(call_start, &call);
   if (call.code >= 0) return SHARDRT_OK;
   return error_set(SHARDRT_ECOMM, "gathering: the program's allgather_start returned %d", call.code);
 }
@@ -76,7 +76,7 @@ static void call_test(void *argument) {
 
 static int callbacks_test(struct comm_endpoint *endpoint, bool *done) {
   struct test_call call = {.endpoint = endpoint};
-  slice_call(call_test, &call);
+  time_slice_call(call_test, &call);
   if (call.code < 0) return error_set(SHARDRT_ECOMM, "gathering: the program's allgather_test returned %d", call.code);
   *done = call.done;
   if (!call.done) return SHARDRT_OK;

@@ -1,6 +1,6 @@
 // build: plug-in
-/* host.c - what the plug-in's files know from base/ and memory/, which are in whoever opened it. */
-#include "device/host.h"
+/* opener.c - what the plug-in's files know from base/ and memory/, which are in whoever opened it. */
+#include "device/opener.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -11,10 +11,10 @@
 
 enum { MESSAGE_BYTES = 4096 }; /* as base/error.h says */
 
-static const struct accelerator_host *host;
+static const struct accelerator_host *opener;
 
-void host_is(const struct accelerator_host *given) {
-  host = given;
+void opener_set(const struct accelerator_host *given) {
+  opener = given;
 }
 
 int error_set(int code, const char *format, ...) {
@@ -23,7 +23,7 @@ int error_set(int code, const char *format, ...) {
   va_start(args, format);
   vsnprintf(text, sizeof text, format, args);
   va_end(args);
-  return host->error_set(code, "%s", text);
+  return opener->error_set(code, "%s", text);
 }
 
 int error_prefix(int code, const char *format, ...) {
@@ -32,29 +32,29 @@ int error_prefix(int code, const char *format, ...) {
   va_start(args, format);
   vsnprintf(text, sizeof text, format, args);
   va_end(args);
-  return host->error_prefix(code, "%s", text);
+  return opener->error_prefix(code, "%s", text);
 }
 
 void *alloc_array(size_t n, size_t size) {
-  return host->alloc_array(n, size);
+  return opener->alloc_array(n, size);
 }
 
 void *alloc_zeros(size_t n, size_t size) {
-  return host->alloc_zeros(n, size);
+  return opener->alloc_zeros(n, size);
 }
 
 void alloc_free(void *memory) {
-  host->alloc_free(memory);
+  opener->alloc_free(memory);
 }
 
 uint64_t hash_bytes(uint64_t seed, const void *data, size_t bytes) {
-  return host->hash_bytes(seed, data, bytes);
+  return opener->hash_bytes(seed, data, bytes);
 }
 
 size_t shardrt_dtype_size(int32_t dtype) {
-  return host->dtype_size(dtype);
+  return opener->dtype_size(dtype);
 }
 
 bool accelerator_reclaim(void) {
-  return host->reclaim();
+  return opener->reclaim();
 }

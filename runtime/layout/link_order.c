@@ -1,18 +1,9 @@
-#include "comm/neighbours.h"
+#include "layout/link_order.h"
 
 #include <string.h>
 
 #include "base/alloc.h"
 #include "base/error.h"
-#include "platform/accelerator.h"
-
-int64_t neighbours_worth(int32_t link) {
-  static const int64_t worths[] = {
-      [ACCELERATOR_FAR] = 0,     [ACCELERATOR_HOST_LINK] = 1, [ACCELERATOR_PEER] = 8,
-      [ACCELERATOR_NVLINK] = 64, [ACCELERATOR_SAME] = 512,
-  };
-  return worths[link];
-}
 
 struct search {
   int32_t count;
@@ -97,7 +88,7 @@ static void place_greedily(const struct search *s, int32_t first, int32_t *order
 }
 
 /* From each one's best neighbours, and from where all stand now: no start alone finds all that is best. */
-int neighbours_order(int32_t count, const int64_t *worth, int32_t *order) {
+int link_order_find(int32_t count, const int64_t *worth, int32_t *order) {
   struct search s = {.count = count, .worth = worth};
   s.near = alloc_array((size_t)count * (size_t)count, sizeof *s.near);
   int32_t *other = alloc_array((size_t)count, sizeof *other);

@@ -1,4 +1,4 @@
-#include "system/slice.h"
+#include "system/time_slice.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -64,7 +64,7 @@ static void begin_at(place *out, char *stack, size_t bytes, void (*begin)(void))
 }
 #endif
 
-struct slice {
+struct time_slice {
   void (*run)(void *context);
   void *context;
   bool is_begun; /* a call, which has not ended */
@@ -74,7 +74,7 @@ struct slice {
   struct timespec deadline;
   int64_t due; /* the same in nanoseconds */
   int64_t left, away;
-  struct slice *outer;              /* which ran when this one was gone on with */
+  struct time_slice *outer;         /* which ran when this one was gone on with */
   void (*function)(void *argument); /* to be called on the caller's stack; NULL: none */
   void *argument;
 #if defined(__SANITIZE_ADDRESS__)
@@ -87,59 +87,59 @@ struct slice {
 #endif
 };
 
-static _Thread_local struct slice *running;
+static _Thread_local struct time_slice *running;
 
 /* ---- switching, and telling the sanitizers ---------------------------------------------------------------------- */
 
 #if defined(__SANITIZE_ADDRESS__)
-static void enter(struct slice *self) {
+static void enter(struct time_slice *self) {
   void *fake_stack;
   __sanitizer_start_switch_fiber(&fake_stack, self->stack + self->page, STACK - self->page);
   slice_switch(&self->caller, &self->own);
   __sanitizer_finish_switch_fiber(fake_stack, NULL, NULL);
 }
 
-static void arrive(struct slice *self) {
+static void arrive(struct time_slice *self) {
   __sanitizer_finish_switch_fiber(self->fake_stack, &self->caller_stack, &self->caller_bytes);
 }
 
-static void leave(struct slice *self) {
+static void leave(struct time_slice *self) {
   __sanitizer_start_switch_fiber(&self->fake_stack, self->caller_stack, self->caller_bytes);
   slice_switch(&self->own, &self->caller);
   arrive(self);
 }
 #elif defined(__SANITIZE_THREAD__)
-static void enter(struct slice *self) {
+static void enter(struct time_slice *self) {
   self->caller_fiber = __tsan_get_current_fiber();
   __tsan_switch_to_fiber(self->fiber, 0);
   slice_switch(&self->caller, &self->own);
 }
 
-static void arrive(struct slice *self) {
+static void arrive(struct time_slice *self) {
   (void)self;
 }
 
-static void leave(struct slice *self) {
+static void leave(struct time_slice *self) {
   __tsan_switch_to_fiber(self->caller_fiber, 0);
   slice_switch(&self->own, &self->caller);
 }
 #else
-static void enter(struct slice *self) {
+static void enter(struct time_slice *self) {
   slice_switch(&self->caller, &self->own);
 }
 
-static void arrive(struct slice *self) {
+static void arrive(struct time_slice *self) {
   (void)self;
 }
 
-static void leave(struct slice *self) {
+static void leave(struct time_slice *self) {
   slice_switch(&self->own, &self->caller);
 }
 #endif
 
 /* All that happens on the stack: call after call. */
 static void run_calls(void) {
-  struct slice *self = running;
+  struct time_slice *self = running;
   arrive(self);
   for (;;) {
     self->run(self->context);
@@ -151,7 +151,7 @@ static void run_calls(void) {
 /* ---- one slice -------------------------------------------------------------------------------------------------- */
 
 /* Huge pages would make the first touch one of two megabytes. */
-static int take_stack(struct slice *self) {
+static int take_stack(struct time_slice *self) {
   self->page = (size_t)sysconf(_SC_PAGESIZE);
   if (alloc_must_fail(STACK)) return ALLOC_FAILED;
   char *stack =
@@ -167,8 +167,8 @@ static int take_stack(struct slice *self) {
   return SHARDRT_OK;
 }
 
-int slice_new(void (*run)(void *context), void *context, struct slice **out) {
-  struct slice *made = alloc_zeros(1, sizeof *made);
+int time_slice_new(void (*run)(void *context), void *context, struct time_slice **out) {
+  struct time_slice *made = alloc_zeros(1, sizeof *made);
   if (made == NULL) return ALLOC_FAILED;
   made->run = run;
   made->context = context;
@@ -185,7 +185,7 @@ int slice_new(void (*run)(void *context), void *context, struct slice **out) {
   return SHARDRT_OK;
 }
 
-void slice_free(struct slice *self) {
+void time_slice_free(struct time_slice *self) {
   if (self == NULL) return;
   assert(!self->is_begun);
 #if defined(__SANITIZE_THREAD__)
@@ -200,14 +200,14 @@ void slice_free(struct slice *self) {
 
 /* ---- from outside ----------------------------------------------------------------------------------------------- */
 
-static void set_deadline(struct slice *self, int64_t now, double seconds) {
+static void set_deadline(struct time_slice *self, int64_t now, double seconds) {
   const double most = (double)(INT64_MAX / 2) / SECOND; /* also what infinity is */
   self->due = now;
   if (seconds > 0) self->due += (int64_t)((seconds < most ? seconds : most) * SECOND);
   self->deadline = (struct timespec){.tv_sec = self->due / SECOND, .tv_nsec = self->due % SECOND};
 }
 
-bool slice_go(struct slice *self, double seconds) {
+bool time_slice_go(struct time_slice *self, double seconds) {
   assert(running != self && self->function == NULL);
   const int64_t now = clock_now();
   if (self->is_begun) self->away += now - self->left;
@@ -228,15 +228,15 @@ bool slice_go(struct slice *self, double seconds) {
 
 /* ---- from inside ------------------------------------------------------------------------------------------------ */
 
-bool slice_due(void) {
+bool time_slice_due(void) {
   return running != NULL && clock_now() >= running->due;
 }
 
-const struct timespec *slice_deadline(void) {
+const struct timespec *time_slice_deadline(void) {
   return running != NULL ? &running->deadline : NULL;
 }
 
-void slice_rest(void) {
+void time_slice_rest(void) {
   assert(running != NULL);
   char message[MESSAGE];
   const int number = errno;
@@ -246,11 +246,11 @@ void slice_rest(void) {
   errno = number;
 }
 
-int64_t slice_away(void) {
+int64_t time_slice_away(void) {
   return running != NULL ? running->away : 0;
 }
 
-void slice_call(void (*function)(void *argument), void *argument) {
+void time_slice_call(void (*function)(void *argument), void *argument) {
   if (running == NULL) {
     function(argument);
     return;

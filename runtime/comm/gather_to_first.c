@@ -1,12 +1,12 @@
-#include "comm/collect.h"
+#include "comm/gather_to_first.h"
 
 #include <assert.h>
 
 #include "comm/job.h"
 
 /* One message at a time is under way. */
-struct collection {
-  const struct collect *c;
+struct gather_state {
+  const struct gather_to_first *c;
   const struct comm_transport *transport;
   struct comm_endpoint *endpoint;
   bool under_way;
@@ -15,7 +15,7 @@ struct collection {
 };
 
 /* Whether the message that was under way has ended. */
-static int collect_end_message(struct collection *self, bool *ended) {
+static int gather_end_message(struct gather_state *self, bool *ended) {
   int32_t requests[COMM_REQUESTS], count = 0;
   int code = self->transport->testsome(self->endpoint, requests, &count);
   *ended = count > 0;
@@ -23,11 +23,11 @@ static int collect_end_message(struct collection *self, bool *ended) {
   return code;
 }
 
-static int collect_receive_step(void *context, bool *done, bool *moved) {
-  struct collection *self = context;
-  struct collect_room *room = self->c->room;
+static int gather_receive_step(void *context, bool *done, bool *moved) {
+  struct gather_state *self = context;
+  struct gather_to_first_room *room = self->c->room;
   if (self->under_way) {
-    int code = collect_end_message(self, moved);
+    int code = gather_end_message(self, moved);
     if (code < 0 || !*moved) return code;
     if (room->bytes > 0)
       self->c->take(self->c->context, room->piece, room->bytes);
@@ -40,28 +40,28 @@ static int collect_receive_step(void *context, bool *done, bool *moved) {
   return self->transport->irecv(self->endpoint, 0, self->from, 0, room, sizeof *room);
 }
 
-static int collect_send_step(void *context, bool *done, bool *moved) {
-  struct collection *self = context;
-  struct collect_room *room = self->c->room;
+static int gather_send_step(void *context, bool *done, bool *moved) {
+  struct gather_state *self = context;
+  struct gather_to_first_room *room = self->c->room;
   if (self->under_way) {
-    int code = collect_end_message(self, moved);
+    int code = gather_end_message(self, moved);
     if (code < 0 || !*moved) return code;
     *done = room->bytes == 0;
     if (*done) return SHARDRT_OK;
   }
   room->bytes = self->c->give(self->c->context, room->piece);
-  assert(room->bytes <= COLLECT_PIECE);
+  assert(room->bytes <= GATHER_TO_FIRST_PIECE);
   self->under_way = true;
   return self->transport->isend(self->endpoint, 0, 0, 0, room, sizeof *room);
 }
 
-static void collect_awaits(const void *context, bool *processes) {
-  processes[((const struct collection *)context)->from] = true; /* 0 in those that send */
+static void gather_awaits(const void *context, bool *processes) {
+  processes[((const struct gather_state *)context)->from] = true; /* 0 in those that send */
 }
 
-int collect_run(shardrt_job *job, const struct collect *c, const char *what) {
+int gather_to_first_run(shardrt_job *job, const struct gather_to_first *c, const char *what) {
   struct collective *m = job_collective(job);
-  struct collection self = {.c = c, .transport = m->transport, .endpoint = m->endpoint, .count = m->count};
+  struct gather_state self = {.c = c, .transport = m->transport, .endpoint = m->endpoint, .count = m->count};
   const bool receives = m->index == 0;
   if (receives) {
     while ((c->room->bytes = c->give(c->context, c->room->piece)) > 0)
@@ -69,6 +69,6 @@ int collect_run(shardrt_job *job, const struct collect *c, const char *what) {
     self.from = 1;
   }
   const struct collective_work work = {
-      .step = receives ? collect_receive_step : collect_send_step, .awaits = collect_awaits, .context = &self};
+      .step = receives ? gather_receive_step : gather_send_step, .awaits = gather_awaits, .context = &self};
   return collective_until(m, &work, what, sizeof *c->room);
 }

@@ -1,4 +1,5 @@
-/* ranges.c - what sets of ranges the processes of a job hold along one dimension (shardrt_sharding_process_shards).
+/* process_shards.c - what sets of ranges the processes of a job hold along one dimension
+ * (shardrt_sharding_process_shards).
  *
  * A process holds a set of parts of the dimension, counted from 0. A job is uniform where all these sets have one
  * size, and any two are equal or share nothing; the sets are then shards of the dimension, and a process's index is
