@@ -14,7 +14,7 @@
 #include "memory/array.h"
 #include "recipe/batch.h"
 #include "recipe/membership.h"
-#include "system/slice.h"
+#include "system/time_slice.h"
 
 enum { WHERE = 256 };
 
@@ -36,10 +36,10 @@ struct opened {
   int library;  /* reference to shardrt.program.library */
   int count;
   struct part *parts;
-  struct slice *slice;  /* in which calls of shardrt_next are made that may rest; NULL: there was none */
-  int next_part;        /* of the call that is made there, */
-  int next_code;        /* and what came of it */
-  shardrt_batch *batch; /* NULL: none */
+  struct time_slice *slice; /* in which calls of shardrt_next are made that may rest; NULL: there was none */
+  int next_part;            /* of the call that is made there, */
+  int next_code;            /* and what came of it */
+  shardrt_batch *batch;     /* NULL: none */
 };
 
 /* Whose call of shardrt_next rests. The processes' calls have one order, so nothing else is called meanwhile. */
@@ -160,11 +160,11 @@ static int run_recipe(struct opened *self, const char *recipe, int argc, const c
 static void end_recipe(struct opened *self) {
   if (self->L == NULL) return;
   if (resting == self) {
-    slice_go(self->slice, INFINITY);
+    time_slice_go(self->slice, INFINITY);
     shardrt_batch_free(self->batch);
     resting = NULL;
   }
-  slice_free(self->slice);
+  time_slice_free(self->slice);
   self->slice = NULL;
   for (int p = 0; p < self->count; p++) self->parts[p].direct = NULL;
   if (self->library != 0) {
@@ -357,10 +357,10 @@ int shardrt_next(shardrt_recipe *recipe, double seconds, shardrt_batch **out) {
   if (code < 0) return code;
   const bool is_endless = seconds < 0 || isinf(seconds);
   if (is_endless && resting == NULL) return next_batch(self, p, out);
-  if (self->slice == NULL) code = slice_new(next_in_slice, self, &self->slice);
+  if (self->slice == NULL) code = time_slice_new(next_in_slice, self, &self->slice);
   if (code < 0) return code;
   self->next_part = p;
-  if (!slice_go(self->slice, is_endless ? INFINITY : seconds)) {
+  if (!time_slice_go(self->slice, is_endless ? INFINITY : seconds)) {
     resting = self;
     return error_set(SHARDRT_EAGAIN, "the next batch is not there yet");
   }

@@ -26,8 +26,8 @@ int shardrt_reshard(shardrt_job *job, shardrt_array *x, shardrt_sharding *to, co
  * is sent by one process. */
 int shardrt_process_allgather(shardrt_job *job, const shardrt_array *array, void *value);
 
-/* As shardrt_array_fill_global, from an array that is whole on one of this process's devices; where these have memory of
- * their own, from device to device, without waiting. EDATA: it has no data. */
+/* As shardrt_array_fill_global, from an array that is whole on one of this process's devices; where these have memory
+ * of their own, from device to device, without waiting. EDATA: it has no data. */
 int shardrt_array_fill_from(shardrt_array *array, const shardrt_array *whole);
 
 #endif

@@ -156,6 +156,7 @@ describe("odd arguments", function()
     local good = {
       empty = { { 2 }, "int8" }, zeros = { { 2 }, "int8" }, full = { { 2 }, 1, "int8" }, arange = { 4, "int8" },
       from_table = { { 1, 2 }, "int8" }, load = { folder .. "/h.npy" }, is = { 1 },
+      from_pointer = { ffi.new "int8_t[4096]", "int8", { 2 }, {} },
     }
     for name, arguments in pairs(good) do
       assert(pcall(ndarray[name], unpack(arguments)), name)

@@ -336,7 +336,7 @@ function words.from_pointer(pointer, dtype_name, sizes, options)
   if options ~= nil and type(options) ~= "table" then
     fail("%s: its options are a table, as { owner = library }, not %s", caller, list.show(options))
   end
-  local o = options or {}
+  local o = type(options) == "table" and options or {} -- a pointer that is NULL equals nil, too
   for name in pairs(o) do
     if not POINTER_OPTIONS[name] then
       fail("%s: there is no option %s%s; there are %s", caller, list.show(name),
