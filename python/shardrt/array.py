@@ -130,7 +130,7 @@ class Shard:
         out = ctypes.c_void_p()
         check(library.buffer_host(self._buffer, ctypes.byref(out)))
         known = self.dtype.typestr or f"<u{self.dtype.itemsize}"
-        value: NDArray[Any] = numpy.asarray(_Memory(self, _interface(self.shape, known, out.value)))
+        value: Any = numpy.asarray(_Memory(self, _interface(self.shape, known, out.value)))
         if self.dtype.typestr is None:
             value = value.view(_of_numpy(self.dtype))
         return numpy.array(value, dtype, copy=True) if copy else numpy.asarray(value, dtype)
@@ -177,5 +177,5 @@ def _of_numpy(dtype: DType) -> DTypeLike:
     try:
         import ml_dtypes  # pyright: ignore
     except ImportError:
-        raise TypeError(f"numpy has no {dtype}: ml_dtypes brings it, and torch and JAX have it by from_dlpack") from None
+        raise TypeError(f"numpy has no {dtype}: ml_dtypes has; torch and JAX take it by from_dlpack") from None
     return getattr(ml_dtypes, dtype.name)  # pyright: ignore

@@ -52,12 +52,11 @@ class _Legacy(Structure):
 
 _Kind = type[_Versioned] | type[_Legacy]
 
-_capsule_new = pythonapi.PyCapsule_New
-_capsule_new.restype, _capsule_new.argtypes = py_object, (c_void_p, c_char_p, c_void_p)
-_capsule_is = pythonapi.PyCapsule_IsValid
-_capsule_is.restype, _capsule_is.argtypes = c_int, (c_void_p, c_char_p)
-_capsule_pointer = pythonapi.PyCapsule_GetPointer
-_capsule_pointer.restype, _capsule_pointer.argtypes = c_void_p, (c_void_p, c_char_p)
+# Functions of Python's own, declared apart from ctypes.pythonapi.NAME, which all of a program share.
+_capsule_new = PYFUNCTYPE(py_object, c_void_p, c_char_p, c_void_p)(("PyCapsule_New", pythonapi))
+_capsule_is = PYFUNCTYPE(c_int, c_void_p, c_char_p)(("PyCapsule_IsValid", pythonapi))
+_capsule_pointer = PYFUNCTYPE(c_void_p, c_void_p, c_char_p)(("PyCapsule_GetPointer", pythonapi))
+_keep = PYFUNCTYPE(None, py_object)(("Py_IncRef", pythonapi))
 
 
 def _managed(handle: int, shard: int, stream: int | None, kind: _Kind) -> int:
@@ -80,15 +79,16 @@ def device(handle: int, shard: int) -> tuple[int, int]:
 def _destructor(name: bytes, kind: _Kind) -> Any:
     """What a capsule calls that nobody consumed: who does gives it another name, and calls the deleter."""
 
-    # The capsule has no owner left, so it comes as an address; at the end of Python globals may be gone.
-    def free(capsule: int, name: bytes = name, is_named: Any = _capsule_is, get: Any = _capsule_pointer) -> None:
+    is_named, get = _capsule_is, _capsule_pointer  # at the end of Python globals may be gone
+
+    def free(capsule: int) -> None:  # which has no owner left, so that it comes as an address
         if is_named(capsule, name):
             address = get(capsule, name)
             kind.from_address(address).deleter(address)
 
     function = PYFUNCTYPE(None, c_void_p)(free)
-    pythonapi.Py_IncRef(py_object(function))  # capsules may be the last that Python frees
-    pythonapi.Py_IncRef(py_object(name))  # to which they point
+    _keep(function)  # capsules may be the last that Python frees
+    _keep(name)  # to which they point
     return function
 
 

@@ -51,13 +51,13 @@ class _Opened:
         return len(handles) > 0
 
     def __del__(self) -> None:
-        # Collected, and not closed: when is for the collector to say, so that nothing here may wait for other processes.
+        # Collected, and not closed: the collector says when, so that nothing here may wait for other processes.
         if self.__dict__.get("handles") and self.give_back():
             self.job.recipes -= 1
 
 
 class Loader:
-    """Batches of one loader, in the same order in every process. All of a recipe's are used on the thread that opened it."""
+    """Batches of one loader, in the same order in every process. The thread that opened the recipe takes them."""
 
     def __init__(self, opened: _Opened, name: str) -> None:
         self._opened = opened
