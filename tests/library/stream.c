@@ -30,6 +30,7 @@ static void print_batch(int64_t step, const shardrt_batch *batch) {
 }
 
 int main(int argc, char **argv) {
+  setvbuf(stdout, NULL, _IOLBF, 0);
   const char *loader = argc > 3 && strcmp(argv[3], "--") != 0 ? argv[3] : NULL;
   int first = 3;
   while (first < argc && strcmp(argv[first], "--") != 0) first++;

@@ -1,7 +1,4 @@
-"""Appends what a program is given of a recipe's batches to a file, in lines as stream.c prints them.
-
-    stream.py file devices recipe.lua loader
-"""
+"""Prints what a program is given of a recipe's batches, as stream.c does: stream.py devices recipe.lua loader"""
 
 import ctypes
 import os
@@ -12,8 +9,8 @@ import shardrt
 fingerprint = ctypes.CDLL(os.environ["SHARDRT_LIBRARY"]).shardrt_fingerprint
 fingerprint.restype, fingerprint.argtypes = ctypes.c_uint64, (ctypes.c_void_p, ctypes.c_size_t)
 
-path, devices, recipe, loader = sys.argv[1:]
-lines = open(path, "a", buffering=1)  # each whole, unlike those that mpirun collects
+sys.stdout.reconfigure(line_buffering=True)  # print would write the end of a line by itself
+devices, recipe, loader = sys.argv[1:]
 with shardrt.open(recipe, devices=int(devices), timeout=60) as data:
     for step, batch in enumerate(data[loader]):
         for name, array in batch.items():
@@ -22,4 +19,4 @@ with shardrt.open(recipe, devices=int(devices), timeout=60) as data:
                 for size in shard.shape:
                     count *= size
                 address = shard.__array_interface__["data"][0]
-                lines.write(f"{step} {name} {shard.device} {fingerprint(address, count):016x}\n")
+                sys.stdout.write(f"{step} {name} {shard.device} {fingerprint(address, count):016x}\n")
