@@ -441,4 +441,27 @@ os._exit(0)
 ]], { processes = 2 })
     expect.contains(result.stdout, "missing")
   end)
+
+  it("hears Ctrl-C within a second, while another process is waited for", function()
+    local result = run("loader { pipeline = 'reshard' }", [[
+import signal
+rank = int(os.environ["OMPI_COMM_WORLD_RANK"])
+try:
+    with shardrt.open(recipe, devices=2, timeout=20) as data:
+        for step, batch in enumerate(data):
+            if step == 3 and rank == 1:
+                time.sleep(6)
+                break
+            if step == 3:
+                threading.Timer(1, os.kill, (os.getpid(), signal.SIGINT)).start()
+                started = time.monotonic()
+        os._exit(0)
+except KeyboardInterrupt:
+    print("heard after", "%.1f" % (time.monotonic() - started), flush=True)
+    time.sleep(7)
+    os._exit(0)
+]], { processes = 2 })
+    local seconds = tonumber(result.stdout:match "heard after ([%d.]+)")
+    assert.is_true(seconds ~= nil and seconds >= 0.9 and seconds < 2, result.output)
+  end)
 end)
