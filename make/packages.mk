@@ -32,6 +32,7 @@ NEEDS += test:iproute2:-                                              # hosts of
 NEEDS += test:nginx-light:-                                           # an HTTP server
 NEEDS += test:openssl:-                                               # its certificates
 NEEDS += test:python3:-                                               # writes files in other projects' formats
+NEEDS += test:python3-numpy:-                                         # arrays that the Python package hands out
 # `make lint` wants those of Debian 12: other versions of clang-format lay the code out otherwise.
 NEEDS += lint:clang-format:-                                          # layout of C
 NEEDS += lint:clang-tidy:-                                            # static analysis of C

@@ -1,4 +1,4 @@
--- Programs of C and C++ that use the library under test, built once for each spec that asks.
+-- Programs of C, C++ and Python that use the library under test; those that are built, once for each spec that asks.
 
 local mpi = require "tests.support.mpi"
 
@@ -35,6 +35,17 @@ end
 function library.run(command, processes, limit)
   local launch = processes and ("mpirun -n %d "):format(processes) or ""
   return mpi.shell(("env %s %s%s"):format(mpi.environment, launch, command), limit or 120)
+end
+
+--- How Debian's Python is started that has the package and the library under test; nil where there is no shared
+--- library: with sanitizers.
+---@return string?
+function library.python()
+  local path = library.folder() .. "/libshardrt.so.0"
+  local file = io.open(path)
+  if not file then return nil end
+  file:close()
+  return ("env PYTHONPATH=python SHARDRT_LIBRARY=%s /usr/bin/python3 -B"):format(path)
 end
 
 return library

@@ -1,0 +1,108 @@
+"""The job of this process while recipes are open: joined with the first, left with the last."""
+
+import atexit
+import ctypes
+import os
+from dataclasses import asdict, dataclass
+
+from shardrt import library
+from shardrt.errors import Error, check
+
+_TRANSPORTS = {"auto": 0, "alone": 1}  # SHARDRT_TRANSPORT_…
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a job is joined; None: as the library chooses, or as the job that is joined has it."""
+
+    devices: int | None = None
+    timeout: float | None = None
+    platform: str | None = None
+    transport: str | None = None
+
+
+class Job:
+    """A job that was joined, until it is left."""
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+        self.recipes = 0  # that are open
+        _join(options)
+
+    def leave(self) -> None:
+        """Waits for the other processes, which leave, too. Whatever it raises, the process is out."""
+        if _forget(self):
+            check(library.leave())
+
+    def abandon(self) -> None:
+        """Waits for nobody."""
+        if _forget(self):
+            library.abandon()
+
+    def release(self) -> None:
+        """One recipe less; with the last one the job is left."""
+        self.recipes -= 1
+        if self.recipes == 0:
+            self.leave()
+
+
+_current: Job | None = None
+_process: int | None = None  # which joined: the library's threads are in no other
+
+
+def _join(options: Options) -> None:
+    wanted = library.Options()
+    library.options_init(ctypes.byref(wanted))
+    if options.devices is not None:
+        wanted.devices = options.devices
+    if options.timeout is not None:
+        wanted.timeout = options.timeout
+    if options.platform is not None:
+        wanted.platform = options.platform.encode()
+    if options.transport is not None:
+        if options.transport not in _TRANSPORTS:
+            raise Error(f'transport is "auto" or "alone", not {options.transport!r}')
+        wanted.transport = _TRANSPORTS[options.transport]
+    check(library.join(ctypes.byref(wanted)))
+
+
+def _forget(job: Job) -> bool:
+    """Whether it was the current one: another has ended before."""
+    global _current
+    if _current is not job:
+        return False
+    _current = None
+    return True
+
+
+def is_forked() -> bool:
+    return _process is not None and _process != os.getpid()
+
+
+def _check_options(job: Job, options: Options) -> None:
+    has = asdict(job.options)
+    for name, value in asdict(options).items():
+        if value is not None and value != has[name]:
+            raise Error(f"{name}={value!r}: another recipe is open in a job with {name}={has[name]!r}; close it first")
+
+
+def enter(options: Options) -> Job:
+    """The current job, or a new one, with one recipe more."""
+    global _current, _process
+    if is_forked():
+        raise Error("this process was forked from one that opened a recipe; num_workers=0: shardrt has its own threads")
+    if _current is not None and _current.recipes == 0:  # they were collected, and not closed
+        _current.leave()
+    if _current is None:
+        _current = Job(options)
+        _process = os.getpid()
+    else:
+        _check_options(_current, options)
+    _current.recipes += 1
+    return _current
+
+
+@atexit.register
+def _end() -> None:
+    if _current is not None:
+        _current.abandon()

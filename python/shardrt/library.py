@@ -1,0 +1,134 @@
+"""libshardrt: where it is, and the functions of shardrt.h that are called here."""
+
+import ctypes
+import os
+from ctypes import POINTER, Structure, c_char_p, c_double, c_int, c_int32, c_int64, c_size_t, c_void_p
+from pathlib import Path
+from typing import Any, Callable
+
+NAME = "libshardrt.so.0"
+MAX_NDIM = 8
+EINVAL, EAGAIN = -2, -11
+
+
+class Options(Structure):
+    """shardrt_options."""
+
+    _fields_ = [
+        ("devices", c_int32),
+        ("check", c_int32),
+        ("transport", c_int32),
+        ("planning", c_int32),
+        ("rank", c_int32),
+        ("size", c_int32),
+        ("timeout", c_double),
+        ("platform", c_char_p),
+        ("handle_sigbus", c_int32),
+        ("mpi_comm", c_void_p),
+        ("callbacks", c_void_p),
+    ]
+
+
+class Box(Structure):
+    """shardrt_box."""
+
+    _fields_ = [("ndim", c_int32), ("start", c_int64 * MAX_NDIM), ("stop", c_int64 * MAX_NDIM)]
+
+
+class ShardOf(Structure):
+    """shardrt_shard."""
+
+    _fields_ = [
+        ("position", c_int64),
+        ("device", c_int32),
+        ("process", c_int32),
+        ("replica_id", c_int64),
+        ("block", c_int32),
+        ("box", Box),
+    ]
+
+
+def _places() -> list[str]:
+    """Where the library may be, the first of them first."""
+    chosen = os.environ.get("SHARDRT_LIBRARY")
+    if chosen:
+        return [chosen]
+    package = Path(__file__).resolve().parent
+    beside = sorted(package.parent.glob("shardrt.libs/libshardrt*.so*"))  # of a wheel
+    inside = [package / NAME, package.parent.parent / "build" / NAME]  # the last: of the tree
+    return [str(path) for path in [*beside, *inside] if path.is_file()] + [NAME]
+
+
+def _load() -> ctypes.CDLL:
+    place = _places()[0]
+    try:
+        return ctypes.CDLL(place, mode=ctypes.RTLD_LOCAL)
+    except OSError as problem:
+        raise ImportError(f"shardrt: {problem}; SHARDRT_LIBRARY=/path/to/{NAME} says where it is") from problem
+
+
+_library = _load()
+
+
+def _function(name: str, result: Any, *arguments: Any) -> Callable[..., Any]:
+    function = getattr(_library, name)
+    function.restype, function.argtypes = result, arguments
+    return function
+
+
+_out = POINTER(c_void_p)  # of a handle
+
+_version = _function("shardrt_version", c_char_p)
+_error_name = _function("shardrt_error_name", c_char_p, c_int)
+_error_message = _function("shardrt_error_message", c_char_p)
+
+options_init = _function("shardrt_options_init", None, POINTER(Options))
+join = _function("shardrt_join", c_int, POINTER(Options))
+leave = _function("shardrt_leave", c_int)
+abandon = _function("shardrt_abandon", None)
+
+recipe_open = _function("shardrt_open", c_int, c_char_p, c_int, POINTER(c_char_p), _out)
+recipe_loader = _function("shardrt_recipe_loader", c_int, c_void_p, c_char_p, _out)
+recipe_count = _function("shardrt_recipe_count", c_int, c_void_p)
+recipe_name = _function("shardrt_recipe_name", c_char_p, c_void_p, c_int)
+recipe_next = _function("shardrt_next", c_int, c_void_p, c_double, _out)
+recipe_steps = _function("shardrt_steps", c_int64, c_void_p)
+recipe_state = _function("shardrt_state", c_int, c_void_p, _out)
+recipe_stats = _function("shardrt_stats", c_int, c_void_p, _out)
+recipe_restore = _function("shardrt_restore", c_int, c_void_p, c_char_p)
+recipe_close = _function("shardrt_close", None, c_void_p)
+text_free = _function("shardrt_text_free", None, c_void_p)
+
+batch_free = _function("shardrt_batch_free", None, c_void_p)
+batch_fields = _function("shardrt_batch_fields", c_int, c_void_p)
+batch_name = _function("shardrt_batch_name", c_char_p, c_void_p, c_int)
+batch_array = _function("shardrt_batch_array", c_void_p, c_void_p, c_int)
+
+array_dtype = _function("shardrt_array_dtype", c_int32, c_void_p)
+array_ndim = _function("shardrt_array_ndim", c_int32, c_void_p)
+array_shape = _function("shardrt_array_shape", POINTER(c_int64), c_void_p)
+array_sharding = _function("shardrt_array_sharding", c_void_p, c_void_p)
+array_shard_count = _function("shardrt_array_shard_count", c_int64, c_void_p)
+array_shard = _function("shardrt_array_shard", POINTER(ShardOf), c_void_p, c_int64)
+array_buffer = _function("shardrt_array_buffer", c_void_p, c_void_p, c_int64)
+array_gather = _function("shardrt_array_gather", c_int, c_void_p, c_void_p)
+array_dlpack = _function("shardrt_array_dlpack", c_int, c_void_p, c_int64, c_void_p, _out)
+array_dlpack_legacy = _function("shardrt_array_dlpack_legacy", c_int, c_void_p, c_int64, c_void_p, _out)
+sharding_text = _function("shardrt_sharding_text", c_char_p, c_void_p)
+buffer_data = _function("shardrt_buffer_data", c_void_p, c_void_p)
+buffer_device = _function("shardrt_buffer_device", c_int32, c_void_p)
+buffer_host = _function("shardrt_buffer_host", c_int, c_void_p, _out)
+dtype_name = _function("shardrt_dtype_name", c_char_p, c_int32)
+dtype_size = _function("shardrt_dtype_size", c_size_t, c_int32)
+
+
+def version() -> str:
+    return _version().decode()
+
+
+def name_of_error(code: int) -> str:
+    return _error_name(code).decode()
+
+
+def message_of_error() -> str:
+    return _error_message().decode(errors="replace")

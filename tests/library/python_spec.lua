@@ -1,0 +1,467 @@
+-- The Python package, as programs use it: scripts that check what they are given, and how they end.
+
+local expect = require "tests.support.expect"
+local library = require "tests.support.library"
+local mpi = require "tests.support.mpi"
+
+local RECIPE = [[
+local shardrt = require "shardrt"
+local P, ndarray = shardrt.P, shardrt.ndarray
+local count = shardrt.device_count()
+local mesh = shardrt.make_mesh({ count }, { "data" })
+local source = shardrt.source.array {
+  x = ndarray.arange(96 * 6, "float32"):reshape { 96, 6 }, label = ndarray.arange(96, "int32"),
+}
+local function loader(o)
+  o.source, o.batch_size = source, o.batch_size or 8
+  o.sharding = o.sharding or shardrt.NamedSharding(mesh, P "data")
+  return shardrt.loader(o)
+end
+]]
+
+local HEAD = [[
+import gc, json, os, pickle, sys, threading, time
+import numpy as np
+import shardrt
+
+def refused(kind, piece, call):
+    try:
+        call()
+    except kind as problem:
+        assert piece in str(problem), str(problem)
+        return problem
+    raise AssertionError(f"no {kind.__name__}: {piece}")
+
+]]
+
+local PYTHON = library.python()
+
+describe("the Python package", function()
+  if not PYTHON then
+    pending "no shared library is built with sanitizers"
+    return
+  end
+  local folder = mpi.folder()
+  teardown(function() mpi.remove(folder) end)
+
+  local function write(name, ...)
+    local file = assert(io.open(folder .. "/" .. name, "w"))
+    file:write(...)
+    file:close()
+    return folder .. "/" .. name
+  end
+
+  -- Runs Python, for which r.lua returns what `returns` says, o.processes times (nil: once, alone).
+  local function run(returns, body, o)
+    o = o or {}
+    write("r.lua", RECIPE, "return ", returns, "\n")
+    local script = write("script.py", HEAD, ("recipe = %q\n"):format(folder .. "/r.lua"), body)
+    return library.run(("%s %s %s"):format(PYTHON, script, o.args or ""), o.processes, o.limit or 60)
+  end
+
+  local function well(returns, body, o)
+    local result = expect.well(run(returns, body, o))
+    assert.equal("", result.stderr)
+    return result
+  end
+
+  it("hands out global arrays, and their shards without a copy, read-only", function()
+    well("loader { batch_size = 16, epochs = 1 }", [[
+with shardrt.open(recipe, devices=4) as data:
+    assert len(data) == 6 and data and data.names == ()
+    batch = next(iter(data))
+    assert list(batch) == ["label", "x"] and len(batch) == 2 and "y" not in batch
+    refused(KeyError, "the batch has label, x", lambda: batch["y"])
+    x = batch["x"]
+    assert x.shape == (16, 6) and x.ndim == 2 and np.dtype(str(x.dtype)) == np.float32 and x.dtype.itemsize == 4
+    assert x.sharding == 'NamedSharding(Mesh("data": 4), P("data"))', x.sharding
+    whole = np.arange(96 * 6, dtype="float32").reshape(96, 6)[:16]
+    assert len(x.shards) == 4
+    for i, shard in enumerate(x.shards):
+        assert shard.index == (slice(4 * i, 4 * i + 4), slice(0, 6)) and shard.shape == (4, 6)
+        assert shard.device == i and shard.replica_id == 0 and shard.__dlpack_device__() == (1, 0)
+        array = np.asarray(shard)
+        assert (array == whole[shard.index]).all() and array.dtype == np.float32
+        address = array.ctypes.data
+        assert address == np.asarray(shard).ctypes.data == np.from_dlpack(shard).ctypes.data == \
+            np.asarray(shard.__array__()).ctypes.data and address % 64 == 0
+        for one in (array, np.from_dlpack(shard), shard.__array__()):
+            assert (one == array).all() and not one.flags.writeable
+        copy = shard.__array__(copy=True)
+        assert copy.ctypes.data != address and copy.flags.writeable
+        assert np.asarray(shard, dtype="float64").dtype == np.float64
+    assert (np.asarray(x) == whole).all()
+    refused(ValueError, "put together", lambda: x.__array__(copy=False))
+    assert "Shard([0:4], dtype=int32, device=0)" in repr(batch["label"].shards) and "shape=(16, 6)" in repr(batch)
+]])
+  end)
+
+  it("says which shards are replicas, of one memory, and knows a whole one", function()
+    local own = "{ x = shardrt.NamedSharding(mesh, P()), label = shardrt.NamedSharding(mesh, P \"data\") }"
+    well("loader { sharding = " .. own .. " }", [[
+with shardrt.open(recipe, devices=2) as data:
+    x = next(iter(data))["x"]
+    one, two = (np.asarray(shard) for shard in x.shards)
+    assert [shard.replica_id for shard in x.shards] == [0, 1]
+    assert one.ctypes.data == two.ctypes.data == np.asarray(x).ctypes.data
+]])
+  end)
+
+  it("has dtypes that numpy has by name, and bfloat16 in DLPack", function()
+    local cast = "{ shardrt.transform.cast '%s' }"
+    well(("loader { transform = { x = %s, label = %s } }"):format(cast:format "bfloat16", cast:format "bool"), [[
+import ctypes
+from shardrt import dlpack
+with shardrt.open(recipe, devices=1) as data:
+    batch = next(iter(data))
+    assert np.asarray(batch["label"]).dtype == bool and str(batch["label"].dtype) == "bool"
+    x = batch["x"]
+    assert str(x.dtype) == "bfloat16" and x.dtype.itemsize == 2 and x.dtype.typestr is None
+    shard = x.shards[0]
+    assert not hasattr(shard, "__array_interface__")
+    refused(TypeError, "ml_dtypes", lambda: np.asarray(shard))
+    capsule = shard.__dlpack__(max_version=(1, 0))
+    get = ctypes.pythonapi.PyCapsule_GetPointer
+    get.restype, get.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
+    managed = dlpack._Versioned.from_address(get(capsule, b"dltensor_versioned"))
+    assert managed.major == 1 and managed.flags == 1
+    assert (managed.tensor.code, managed.tensor.bits, managed.tensor.lanes) == (4, 16, 1)
+]])
+  end)
+
+  it("makes DLPack's capsules, of both kinds, which free what nobody took", function()
+    well("loader {}", [[
+with shardrt.open(recipe, devices=2) as data:
+    batch = next(iter(data))
+    shard = batch["x"].shards[1]
+    assert '"dltensor_versioned"' in repr(shard.__dlpack__(max_version=(1, 2), dl_device=(1, 0), copy=False))
+    assert '"dltensor"' in repr(shard.__dlpack__()) and '"dltensor"' in repr(shard.__dlpack__(max_version=(0, 8)))
+    refused(BufferError, "without a copy", lambda: shard.__dlpack__(copy=True))
+    refused(BufferError, "not on (2, 0)", lambda: shard.__dlpack__(dl_device=(2, 0)))
+    refused(shardrt.Error, "None in Python", lambda: shard.__dlpack__(stream=1))
+    held = lambda: data.stats()["held_bytes"]
+    full = held()
+    capsules = [shard.__dlpack__(), shard.__dlpack__(max_version=(1, 0))]
+    arrays = [np.from_dlpack(shard)]
+    del batch, shard
+    assert 0 < held() < full
+    del capsules
+    assert held() > 0 and (arrays[0][0] == np.arange(24, 30)).all()
+    del arrays
+    assert held() == 0
+]])
+  end)
+
+  it("keeps the memory of arrays as long as they are there, also after the job, for any thread", function()
+    well("loader { shuffle = true, seed = 3, epochs = 4 }", [[
+kept, copies = [], []
+with shardrt.open(recipe, devices=2) as data:
+    for batch in data:
+        for shard in batch["x"].shards:
+            kept.append(np.from_dlpack(shard) if len(kept) % 4 == 0 else np.asarray(shard))
+            copies.append(kept[-1].copy())
+    assert len(kept) == 96 and data.stats()["held_bytes"] >= 96 * 96
+del data, batch, shard
+gc.collect()
+def compare():
+    assert all((one == other).all() for one, other in zip(kept, copies))
+    kept.clear()
+thread = threading.Thread(target=compare)
+thread.start()
+thread.join()
+assert not kept
+]])
+  end)
+
+  it("gives memory back to the loader on whatever thread", function()
+    well("loader { epochs = 20 }", [[
+import queue
+batches = queue.Queue(4)
+def use():
+    while (batch := batches.get()) is not None:
+        assert np.asarray(batch["x"]).shape == (8, 6)
+thread = threading.Thread(target=use)
+thread.start()
+with shardrt.open(recipe, devices=1) as data:
+    for batch in data:
+        batches.put(batch)
+    batches.put(None)
+    thread.join()
+    del batch
+    assert data.stats()["held_bytes"] == 0, data.stats()
+]])
+  end)
+
+  it("has ten thousand batches in flat memory", function()
+    well("loader { epochs = 1000 }", [[
+def resident():
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * 4096
+total, count = 0.0, 0
+with shardrt.open(recipe, devices=2) as data:
+    for batch in data:
+        for array in batch.values():
+            for shard in array.shards:
+                total += float(np.asarray(shard)[0].sum()) + np.from_dlpack(shard).size
+                shard.__dlpack__(max_version=(1, 0)), shard.__dlpack__()
+        count += 1
+        if count == 2000:
+            before = resident()
+    assert count == 12000
+    grown = resident() - before
+    assert grown < 1 << 20, grown
+]], { limit = 120 })
+  end)
+
+  it("picks loaders by name, and lists the names", function()
+    well("{ train = loader {}, test = loader { epochs = 1, batch_size = 48 } }", [[
+with shardrt.open(recipe, devices=1) as data:
+    assert data.names == ("test", "train")
+    assert len(data["train"]) == 12 and len(list(data["test"])) == 2
+    refused(TypeError, 'data["test"]', lambda: len(data))
+    refused(TypeError, 'data["test"]', lambda: iter(data))
+    missing = refused(KeyError, 'no loader "valid"; the recipe returned "test", "train"', lambda: data["valid"])
+    assert isinstance(missing, shardrt.Error) and missing.name == "EINVAL"
+    stats, state = data.stats(), data.state_dict()
+    assert stats["test"]["steps"] == 2 and stats["train"]["steps"] == 0 and set(state) == {"test", "train"}
+train = shardrt.open(recipe)["train"]
+gc.collect()
+assert next(iter(train))["label"].shape == (8,)
+]])
+  end)
+
+  it("goes on from a state that went through JSON, in a job of another size", function()
+    local body = "loader { shuffle = true, seed = 5, epochs = 3 }"
+    well(body, ([[
+with shardrt.open(recipe, devices=4) as data:
+    batches = iter(data)
+    for _ in range(17):
+        next(batches)
+    state = data.state_dict()
+    rest = [np.asarray(batch["label"]).tolist() for batch in batches]
+    assert len(rest) == 19
+    data.load_state_dict(json.loads(json.dumps(state)))
+    assert [np.asarray(batch["label"]).tolist() for batch in data] == rest
+    refused(shardrt.Error, "", lambda: data.load_state_dict({"epoch": 1}))
+with open("%s/state", "w") as file:
+    json.dump([state, rest], file)
+]]):format(folder))
+    well(body, ([[
+with open("%s/state") as file:
+    state, rest = json.load(file)
+with shardrt.open(recipe, devices=1, timeout=20) as data:
+    data.load_state_dict(state)
+    for batch, labels in zip(data, rest, strict=True):
+        for shard in batch["label"].shards:
+            rows, = shard.index
+            assert np.asarray(shard).tolist() == labels[rows]
+]]):format(folder), { processes = 2 })
+  end)
+
+  it("raises errors with code, name, file and line", function()
+    write("wrong.lua", "local x = 1\nerror 'no luck'\n")
+    write("number.lua", "return 7")
+    well("loader { epochs = 1, batch_size = tonumber(arg[1]) }", ([[
+folder = "%s/"
+problem = refused(shardrt.Error, folder + "wrong.lua:2: no luck", lambda: shardrt.open(folder + "wrong.lua"))
+assert (problem.code, problem.name) == (-2, "EINVAL")
+again = pickle.loads(pickle.dumps(problem))
+assert (type(again), str(again), again.code) == (type(problem), str(problem), -2)
+refused(shardrt.Error, "it returned 7", lambda: shardrt.open(folder + "number.lua"))
+refused(shardrt.Error, "none.lua", lambda: shardrt.open(folder + "none.lua"))
+refused(shardrt.Error, "r.lua: loader: batch_size = 7.5", lambda: shardrt.open(recipe, ["7.5"]))
+refused(shardrt.Error, "platform", lambda: shardrt.open(recipe, ["8"], platform="abacus"))
+refused(shardrt.Error, '"auto" or "alone"', lambda: shardrt.open(recipe, ["8"], transport="pigeon"))
+with shardrt.open(recipe, args=["48"], devices=1) as data:
+    assert len(data) == 2
+    with shardrt.open(recipe, ["24"]) as other:
+        assert len(other) == 4 and len(list(other)) == 4
+    refused(shardrt.Error, "devices=1", lambda: shardrt.open(recipe, ["48"], devices=2))
+    assert len(list(data)) == 2
+    def elsewhere():
+        refused(shardrt.Error, "another thread", lambda: next(iter(data)))
+    thread = threading.Thread(target=elsewhere)
+    thread.start()
+    thread.join()
+for call in (data.stats, data.state_dict, lambda: len(data), lambda: next(iter(data))):
+    refused(shardrt.Error, "the recipe was closed", call)
+data.close()
+with shardrt.open(recipe, ["48"], devices=2, transport="alone", platform="host") as data: # a job after the other
+    assert len(next(iter(data))["x"].shards) == 2
+]]):format(folder))
+    well([[shardrt.loader { source = shardrt.source.npy { x = "/none.npy" }, batch_size = 1 }]], [[
+problem = refused(OSError, "/none.npy: No such file", lambda: shardrt.open(recipe))
+assert isinstance(problem, shardrt.Error) and problem.name == "EIO"
+]])
+  end)
+
+  it("says where it looks for the library", function()
+    local elsewhere = PYTHON:gsub("SHARDRT_LIBRARY=%S+", "SHARDRT_LIBRARY=/none/lib.so")
+    local result = library.run(elsewhere .. " -c 'import shardrt'")
+    assert.equal(1, result.status)
+    expect.contains(result.stderr, "ImportError", "/none/lib.so", "SHARDRT_LIBRARY=")
+  end)
+
+  it("raises an error in a process that was forked", function()
+    for _, processes in ipairs { false, 2 } do
+      well("loader {}", [[
+with shardrt.open(recipe, devices=1) as data:
+    batch = next(iter(data))
+    child = os.fork()
+    if child == 0:
+        words = "num_workers=0: shardrt has its own threads"
+        for call in (lambda: next(iter(data)), data.stats, data.state_dict, lambda: shardrt.open(recipe)):
+            refused(shardrt.Error, words, call)
+        assert np.asarray(batch["label"].shards[0]).size
+        del batch
+        sys.stdout.flush()
+        os._exit(7)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+    next(iter(data))
+child = os.fork()
+if child == 0:
+    refused(shardrt.Error, "num_workers=0", lambda: shardrt.open(recipe))
+    os._exit(8)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 8
+]], { processes = processes or nil })
+    end
+  end)
+
+  -- However a program ends, it does so at once, with its own status, and prints nothing but its own traceback.
+  local ENDINGS = {
+    { "without close", [[
+data = shardrt.open(recipe, devices=2)
+batches = iter(data)
+held = next(batches)["x"].shards[0]
+]] },
+    { "with arrays and capsules in globals", [[
+with shardrt.open(recipe, devices=2) as data:
+    shard = next(iter(data))["x"].shards[0]
+    kept = [np.asarray(shard), np.from_dlpack(shard), shard.__dlpack__(), shard.__dlpack__(max_version=(1, 0))]
+]] },
+    { "in a circle", [[
+data = shardrt.open(recipe, devices=2)
+circle = [data, next(iter(data))]
+circle.append(circle)
+del data
+]] },
+    { "by an exception in with", [[
+with shardrt.open(recipe, devices=2) as data:
+    for batch in data:
+        raise LookupError("mine")
+]], 1, "LookupError: mine" },
+    { "by an exception without with", [[
+for batch in shardrt.open(recipe, devices=2):
+    raise LookupError("mine")
+]], 1, "LookupError: mine" },
+    { "by sys.exit in the loop", [[
+with shardrt.open(recipe, devices=2) as data:
+    for batch in data:
+        sys.exit(5)
+]], 5 },
+    { "by sys.exit without with", [[
+for batch in shardrt.open(recipe, devices=2):
+    sys.exit(5)
+]], 5 },
+    { "by os._exit", [[
+data = shardrt.open(recipe, devices=2)
+batch = next(iter(data))
+os._exit(6)
+]], 6 },
+    { "while a thread holds a batch", [[
+data = shardrt.open(recipe, devices=2)
+def hold(batch):
+    while True:
+        np.asarray(batch["x"].shards[0]).sum()
+threading.Thread(target=hold, args=(next(iter(data)),), daemon=True).start()
+]] },
+    { "after a thread that opened it", [[
+def work():
+    global data
+    data = shardrt.open(recipe, devices=2)
+    next(iter(data))
+thread = threading.Thread(target=work)
+thread.start()
+thread.join()
+]] },
+    { "by sys.exit in a forked process", [[
+with shardrt.open(recipe, devices=2) as data:
+    batch = next(iter(data))
+    child = os.fork()
+    if child == 0:
+        sys.exit(9)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
+]] },
+  }
+  for _, ending in ipairs(ENDINGS) do
+    local name, body, status, says = unpack(ending, 1, 4)
+    it("ends " .. name, function()
+      local result = run("loader {}", body, { limit = 20 })
+      assert.equal(status or 0, result.status, result.output)
+      if says then
+        expect.contains(result.stderr, says)
+        assert.is_nil(result.stderr:find "Exception ignored")
+      else
+        assert.equal("", result.stderr)
+      end
+    end)
+  end
+
+  it("ends in several processes, by an exception in one of them, too", function()
+    local body = [[
+with shardrt.open(recipe, devices=1, timeout=30) as data:
+    for step, batch in enumerate(data):
+        if step == 20 and os.environ["OMPI_COMM_WORLD_RANK"] in sys.argv:
+            raise LookupError("mine")
+]]
+    assert.equal("", expect.well(run("loader { epochs = 2 }", body, { processes = 2 })).stderr)
+    for _, who in ipairs { "1", "0 1" } do
+      local result = run("loader { epochs = 2 }", body, { processes = 2, args = who, limit = 20 })
+      assert.equal(1, result.status, result.output)
+      expect.contains(result.stderr, "LookupError: mine")
+    end
+  end)
+
+  it("tells of a process that does not come, as a TimeoutError", function()
+    local result = run("loader { epochs = 1 }", [[
+rank = int(os.environ["OMPI_COMM_WORLD_RANK"])
+try:
+    with shardrt.open(recipe, devices=1, timeout=1.5) as data:
+        for batch in data:
+            if rank == 1:
+                raise LookupError
+except LookupError:
+    time.sleep(4)
+except TimeoutError as problem:
+    assert isinstance(problem, shardrt.Error) and problem.name == "ETIMEOUT", problem
+    assert "process 1" in str(problem), problem
+    print("missing")
+sys.stdout.flush()
+os._exit(0)
+]], { processes = 2 })
+    expect.contains(result.stdout, "missing")
+  end)
+
+  it("hears Ctrl-C within a second, while another process is waited for", function()
+    local result = run("loader { pipeline = 'reshard' }", [[
+import signal
+rank = int(os.environ["OMPI_COMM_WORLD_RANK"])
+try:
+    with shardrt.open(recipe, devices=2, timeout=20) as data:
+        for step, batch in enumerate(data):
+            if step == 3 and rank == 1:
+                time.sleep(6)
+                break
+            if step == 3:
+                threading.Timer(1, os.kill, (os.getpid(), signal.SIGINT)).start()
+                started = time.monotonic()
+        os._exit(0)
+except KeyboardInterrupt:
+    print("heard after", "%.1f" % (time.monotonic() - started), flush=True)
+    time.sleep(7)
+    os._exit(0)
+]], { processes = 2 })
+    local seconds = tonumber(result.stdout:match "heard after ([%d.]+)")
+    assert.is_true(seconds ~= nil and seconds >= 0.9 and seconds < 2, result.output)
+  end)
+end)
