@@ -45,7 +45,7 @@ void membership_add(struct membership_guest *guest) {
 void membership_remove(struct membership_guest *guest) {
   struct membership_guest **place = &membership.guests;
   while (*place != NULL && *place != guest) place = &(*place)->next;
-  if (*place == guest) *place = guest->next;
+  if (*place != NULL) *place = (*place)->next;
 }
 
 int shardrt_join(const shardrt_options *options) {

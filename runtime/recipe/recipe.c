@@ -353,7 +353,7 @@ static void next_in_slice(void *context) {
 
 int shardrt_next(shardrt_recipe *recipe, double seconds, shardrt_batch **out) {
   struct opened *self = recipe->opened;
-  int p, code = check_call(recipe, "shardrt_next", false, &p);
+  int p = 0, code = check_call(recipe, "shardrt_next", false, &p);
   if (code < 0) return code;
   const bool is_endless = seconds < 0 || isinf(seconds);
   if (is_endless && resting == NULL) return next_batch(self, p, out);
@@ -374,7 +374,7 @@ int shardrt_next(shardrt_recipe *recipe, double seconds, shardrt_batch **out) {
 
 /* A text that a function of the library returns for a loader, or, by 0, for all. */
 static int ask(shardrt_recipe *recipe, const char *caller, const char *function, char **out) {
-  int p, code = check_call(recipe, caller, true, &p);
+  int p = 0, code = check_call(recipe, caller, true, &p);
   if (code < 0) return code;
   const struct opened *self = recipe->opened;
   begin_call(self, function);
@@ -396,7 +396,7 @@ int shardrt_stats(shardrt_recipe *recipe, char **json) {
 }
 
 int shardrt_restore(shardrt_recipe *recipe, const char *json) {
-  int p, code = check_call(recipe, "shardrt_restore", true, &p);
+  int p = 0, code = check_call(recipe, "shardrt_restore", true, &p);
   if (code < 0) return code;
   begin_call(recipe->opened, "restore");
   lua_pushinteger(recipe->opened->L, p + 1);
