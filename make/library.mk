@@ -21,7 +21,7 @@ $(BUILD)/shardrt.pc: make/library.mk make/packages.mk runtime/base/error.c
 	$(call quiet,pc   )printf '%s\n' 'prefix=$(PREFIX)' 'libdir=$${prefix}/lib' 'includedir=$${prefix}/include' '' 'Name: shardrt' \
 	  'Description: meshes, shardings, loaders and transfers for distributed training' 'Version: $(VERSION)' \
 	  'Cflags: -I$${includedir}' 'Libs: -L$${libdir} -lshardrt' \
-	  'Libs.private: -Wl,--export-dynamic-symbol=shardrt_* $(PRIVATE)' > $@
+	  'Libs.private: -rdynamic $(PRIVATE)' > $@
 
 .PHONY: install-library
 install: install-library

@@ -30,9 +30,14 @@ class Job:
         _join(options)
 
     def leave(self) -> None:
-        """Waits for the other processes, which leave, too. Whatever it raises, the process is out."""
-        if _forget(self):
-            check(library.leave())
+        """Waits for the other processes, which leave, too. Whatever it raises, the process is out; but on another
+        thread than the one that joined, it is still in."""
+        if _current is not self:
+            return
+        code = library.leave()
+        if code != library.EINVAL:
+            _forget(self)
+        check(code)
 
     def abandon(self) -> None:
         """Waits for nobody."""

@@ -18,10 +18,12 @@ class _Opened:
     """The library's handles for a recipe and its loaders, which are given back together."""
 
     def __init__(self, path: str | os.PathLike[str], arguments: Sequence[str], options: job.Options) -> None:
-        self.job = job.enter(options)
-        out = ctypes.c_void_p()
+        file = os.fsencode(path)
         words = (ctypes.c_char_p * len(arguments))(*(os.fsencode(word) for word in arguments))
-        code = library.recipe_open(os.fsencode(path), len(words), words, ctypes.byref(out))
+        out = ctypes.c_void_p()
+        self.rests = False  # a call of shardrt_next was left between two slices
+        self.job = job.enter(options)
+        code = library.recipe_open(file, len(words), words, ctypes.byref(out))
         self.handles: dict[str, int | None] = {"": out.value}
         if code < 0:
             problem = failure(code)
@@ -52,7 +54,11 @@ class _Opened:
 
     def __del__(self) -> None:
         # Collected, and not closed: the collector says when, so that nothing here may wait for other processes.
-        if self.__dict__.get("handles") and self.give_back():
+        if not self.__dict__.get("handles"):
+            return
+        if self.rests:
+            self.job.abandon()
+        if self.give_back():
             self.job.recipes -= 1
 
 
@@ -71,7 +77,9 @@ class Loader:
         handle = self._opened.get(self._name)
         out = ctypes.c_void_p()
         while True:
+            self._opened.rests = True
             code = library.recipe_next(handle, _SLICE, ctypes.byref(out))
+            self._opened.rests = code == library.EAGAIN
             if code == 1:
                 return Batch(out.value)
             if code == 0:

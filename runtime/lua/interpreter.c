@@ -13,19 +13,19 @@
 struct lua_interpreter lua_interpreter;
 
 /* What it calls of itself is to be its own, also where the program has functions of those names. Sanitizers, which
- * stand in front of every library, refuse that. */
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-enum { HOW = RTLD_NOW | RTLD_LOCAL };
-#else
-enum { HOW = RTLD_NOW | RTLD_LOCAL | RTLD_DEEPBIND };
-#endif
+ * stand in front of every library, refuse that; the program may have one though this library has none. */
+static int how_to_open(void) {
+  const bool is_watched = dlsym(RTLD_DEFAULT, "__asan_init") != NULL || dlsym(RTLD_DEFAULT, "__tsan_init") != NULL;
+  return RTLD_NOW | RTLD_LOCAL | (is_watched ? 0 : RTLD_DEEPBIND);
+}
 
 static char problem[512]; /* "": it is open */
 
 static void *interpreter_library(void) {
   char path[4096];
-  void *library = own_file_beside(SONAME, path, sizeof path) ? dlopen(path, HOW) : NULL;
-  return library != NULL ? library : dlopen(SONAME, HOW);
+  const int how = how_to_open();
+  void *library = own_file_beside(SONAME, path, sizeof path) ? dlopen(path, how) : NULL;
+  return library != NULL ? library : dlopen(SONAME, how);
 }
 
 static void interpreter_load(void) {

@@ -4,10 +4,12 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "platform/accelerator.h"
 
 struct shardrt_batch {
   atomic_int owners;
   int count;
+  bool holds_devices; /* it outlives the job that has them */
   shardrt_array **arrays;
   const char **names; /* whose texts lie behind them */
 };
@@ -28,6 +30,8 @@ int recipe_batch_new(int count, const char *const *names, shardrt_batch **out) {
     made->names[i] = memcpy(place, names[i], length);
     place += length;
   }
+  made->holds_devices = accelerator_get() != NULL;
+  if (made->holds_devices) accelerator_hold();
   *out = made;
   return SHARDRT_OK;
 }
@@ -43,6 +47,7 @@ void shardrt_batch_retain(shardrt_batch *batch) {
 void shardrt_batch_free(shardrt_batch *batch) {
   if (batch == NULL || atomic_fetch_sub_explicit(&batch->owners, 1, memory_order_acq_rel) != 1) return;
   for (int i = 0; i < batch->count; i++) shardrt_array_free(batch->arrays[i]);
+  if (batch->holds_devices) accelerator_close();
   alloc_free(batch);
 }
 

@@ -7,7 +7,6 @@
 #include "base/error.h"
 #include "comm/job.h"
 #include "recipe/sigbus.h"
-#include "reshard/allreduce.h"
 
 static struct {
   shardrt_job *job; /* NULL: none */
@@ -99,9 +98,4 @@ void shardrt_abandon(void) {
 
 shardrt_job *shardrt_joined(void) {
   return membership.job;
-}
-
-int shardrt_allreduce(void *data, size_t n, int32_t dtype, const shardrt_mesh *mesh, const char *axis) {
-  const int code = membership_check("shardrt_allreduce");
-  return code < 0 ? code : allreduce_run(membership.job, data, n, dtype, mesh, axis);
 }

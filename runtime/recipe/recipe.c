@@ -2,6 +2,7 @@
  *
  * Lua makes the loaders, and is asked for all but batches: where they stand, what they did. A batch comes from the
  * loader in C, unless Lua has a part in each (lua/shardrt/program/library.lua, whose loaders count from 1). */
+#include <assert.h>
 #include <math.h>
 #include <stdatomic.h>
 #include <stdint.h>
@@ -14,6 +15,7 @@
 #include "memory/array.h"
 #include "recipe/batch.h"
 #include "recipe/membership.h"
+#include "reshard/allreduce.h"
 #include "system/time_slice.h"
 
 enum { WHERE = 256 };
@@ -381,7 +383,9 @@ static int ask(shardrt_recipe *recipe, const char *caller, const char *function,
   lua_pushinteger(self->L, p + 1);
   code = end_call(self, 1);
   if (code < 0) return code;
-  char *text = alloc_text("%s", lua_tostring(self->L, RESULT));
+  const char *found = lua_tostring(self->L, RESULT);
+  assert(found != NULL);
+  char *text = alloc_text("%s", found);
   if (text == NULL) return ALLOC_FAILED;
   *out = text;
   return SHARDRT_OK;
@@ -406,4 +410,10 @@ int shardrt_restore(shardrt_recipe *recipe, const char *json) {
 
 void shardrt_text_free(char *text) {
   alloc_free(text);
+}
+
+int shardrt_allreduce(void *data, size_t n, int32_t dtype, const shardrt_mesh *mesh, const char *axis) {
+  int code = membership_check("shardrt_allreduce");
+  if (code == SHARDRT_OK) code = check_resting("shardrt_allreduce", NULL, -1);
+  return code < 0 ? code : allreduce_run(shardrt_joined(), data, n, dtype, mesh, axis);
 }

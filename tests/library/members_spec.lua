@@ -87,6 +87,18 @@ describe("the processes of a program", function()
     assert.equal(0, C.shardrt_leave(), message())
   end)
 
+  it("leave one after the other's patience has ended, and join again at once", function()
+    join(1)
+    if own == 1 then ffi.C.usleep(2500000) end
+    assert.equal(C.SHARDRT_ETIMEOUT, C.shardrt_leave(), message())
+    join()
+    local recipe, out = open(), ffi.new "shardrt_batch *[1]"
+    assert.equal(1, C.shardrt_next(recipe, -1, out), message())
+    C.shardrt_batch_free(out[0])
+    assert.equal(0, C.shardrt_leave(), message())
+    C.shardrt_close(recipe)
+  end)
+
   it("need not wait for the end of a call that rests", function()
     join()
     local recipe, out = open(), ffi.new "shardrt_batch *[1]"

@@ -224,7 +224,8 @@ with shardrt.open(recipe, devices=1) as data:
     assert isinstance(missing, shardrt.Error) and missing.name == "EINVAL"
     stats, state = data.stats(), data.state_dict()
     assert stats["test"]["steps"] == 2 and stats["train"]["steps"] == 0 and set(state) == {"test", "train"}
-train = shardrt.open(recipe)["train"]
+refused(TypeError, "", lambda: shardrt.open(recipe, args=[48])) # and no job is left behind
+train = shardrt.open(recipe, devices=2)["train"]
 gc.collect()
 assert next(iter(train))["label"].shape == (8,)
 ]])

@@ -81,6 +81,30 @@ describe("a program with a recipe", function()
     expect.contains(message(), piece)
   end
 
+  it("is given the mask last, whoever makes the batch", function()
+    local body = [[
+local two = shardrt.source.array { z = ndarray.arange(6, "float32"), a = ndarray.arange(6, "float32") }
+local function of(transform)
+  return shardrt.loader { source = two, batch_size = 4, remainder = "pad", epochs = 1, batch_transform = transform }
+end
+return { direct = of(nil), changed = of(function(batch) return batch end) }]]
+    assert.equal(0, join())
+    local recipe = opened(write(body))
+    for _, name in ipairs { "direct", "changed" } do
+      local loader, count = pick(recipe, name), 0
+      for batch in function() return (next_batch(loader)) end do
+        local fields = {}
+        for i = 1, C.shardrt_batch_fields(batch) do fields[i] = ffi.string(C.shardrt_batch_name(batch, i - 1)) end
+        assert.same({ "a", "z", "mask" }, fields)
+        C.shardrt_batch_free(batch)
+        count = count + 1
+      end
+      assert.equal(2, count)
+      C.shardrt_close(loader)
+    end
+    C.shardrt_close(recipe)
+  end)
+
   it("is given batches in their order, and 0 after the last", function()
     assert.equal(0, join())
     local recipe = opened(write "return loader { epochs = 1 }")
@@ -198,6 +222,7 @@ describe("a program with a recipe", function()
     fails("", "it returned nil")
     fails("return {}", "its table is empty")
     fails("return { train = loader {}, 3 }", "in its table 1 is 3")
+    fails("return { ['a\\0b'] = loader {} }", "in its table")
     fails("os.exit(0)", "recipe.lua:8: os.exit")
     fails("x = = 1", "recipe.lua:8: ")
     fails("return loader { batch_size = 0 }", "batch_size")
@@ -288,6 +313,7 @@ return loader { batch_size = 20, epochs = 3, num_workers = 1, prefetch = 1, tran
         for _, call in ipairs {
           function() return C.shardrt_next(other, -1, out) end, function() return C.shardrt_state(recipe, text) end,
           function() return C.shardrt_open(folder .. "/other.lua", 0, nil, ffi.new "shardrt_recipe *[1]") end,
+          function() return C.shardrt_allreduce(nil, 0, C.SHARDRT_FLOAT32, nil, "data") end,
         } do
           refuses(call(), "has returned SHARDRT_EAGAIN; it is called again first")
         end

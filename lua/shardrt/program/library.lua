@@ -29,7 +29,7 @@ local function keep(path, returned)
   local wanted = path .. ": a program that opens a recipe takes what it returns, a loader or a table of loaders by name"
   if type(returned) ~= "table" then fail("%s; it returned %s", wanted, list.show(returned)) end
   for name, one in pairs(returned) do
-    if type(name) ~= "string" or name == "" or not public.is(one) then
+    if type(name) ~= "string" or name == "" or name:find("%z") or not public.is(one) then
       fail("%s; in its table %s is %s", wanted, list.show(name), public.is(one) and "a loader" or list.show(one))
     end
     names[#names + 1] = name
@@ -79,7 +79,11 @@ function library.next(i)
   local made, fields = loaders[i](), {}
   if not made then return nil end
   batch = {}
-  for name in pairs(made) do fields[#fields + 1] = name end
+  for name in pairs(made) do
+    if name:find("%z") then fail("batch_transform: the field %s has a zero byte in its name", list.show(name)) end
+    if name ~= "mask" then fields[#fields + 1] = name end
+  end
+  fields[#fields + 1] = rawget(made, "mask") and "mask" or nil -- the last, as C has it
   for k, name in ipairs(fields) do batch[k] = made[name] end
   return fields
 end
@@ -102,10 +106,16 @@ local function of(i, what)
   return made
 end
 
+local function encoded(value, name)
+  local text, problem = json.encode(value, name)
+  if not text then fail("%s", problem) end
+  return text
+end
+
 ---@param i integer
 ---@return string # JSON
 function library.state(i)
-  return json.encode(of(i, function(one) return one:state() end), "the state")
+  return encoded(of(i, function(one) return one:state() end), "the state")
 end
 
 ---@param i integer
@@ -131,7 +141,7 @@ end
 ---@param i integer
 ---@return string # JSON
 function library.stats(i)
-  return json.encode(of(i, function(one)
+  return encoded(of(i, function(one)
     local stats = one:stats()
     stats.held_bytes = tonumber(C.shardrt_loader_outstanding(one.handle))
     return stats

@@ -39,7 +39,9 @@ struct comm_endpoint {
   bool is_ours; /* all processes that MPI has, which was begun here: they are ours to end */
   struct mpi_peer *peers;
   int32_t *sent;    /* notes, to each process */
-  int32_t received; /* notes, from all */
+  int32_t received; /* notes, from all, */
+  int32_t to_come;  /* and how many these will have been when the job is closed */
+  double timeout;   /* seconds that the others have to come to that end */
   /* By request. */
   MPI_Request under_way[COMM_REQUESTS];
   size_t expected[COMM_REQUESTS]; /* bytes of a message that is to come; 0 where one is sent */
@@ -50,7 +52,8 @@ struct comm_endpoint {
 
 /* Of the process: MPI begins and ends once in it, whatever jobs there are meanwhile. */
 static struct {
-  bool is_ours;  /* MPI was begun here, and is ended here */
+  bool is_ours;  /* MPI was begun here, and is ended here, */
+  pid_t process; /* in this process, which a fork is not */
   int endpoints; /* that are open */
   bool is_lost;  /* one was abandoned, and all processes met nowhere since: MPI's end would wait for what nobody does */
   struct comm_endpoint *left; /* those that were abandoned, with something under way */
@@ -115,8 +118,14 @@ static int mpi_without_notes(struct comm_endpoint *endpoint) {
   return ALLOC_FAILED;
 }
 
+static bool mpi_has_ended(void) {
+  int has_ended = 0;
+  return MPI_Finalized(&has_ended) == MPI_SUCCESS && has_ended;
+}
+
 /* At the end of the program, where this process began MPI. */
 static void mpi_end(void) {
+  if (process.process != getpid() || mpi_has_ended()) return; /* a fork; or the program ended it */
   if (process.endpoints == 0 && !process.is_lost) MPI_Finalize();
 }
 
@@ -132,6 +141,7 @@ static int mpi_init(int *provided) {
   if (code != MPI_SUCCESS) return mpi_error("MPI_Init", code);
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   process.is_ours = true;
+  process.process = getpid();
   atexit(mpi_end); /* where there is no room for it, MPI ends with the process */
   return SHARDRT_OK;
 }
@@ -226,14 +236,12 @@ static void mpi_sweep(void) {
 }
 
 static void mpi_leave_behind(struct comm_endpoint *endpoint, void *room) {
-  int has_ended = 0;
-  MPI_Finalized(&has_ended);
   process.endpoints--;
   process.is_lost = true;
   endpoint->room = room;
   endpoint->next = process.left;
   process.left = endpoint;
-  if (has_ended) return;                  /* MPI can be asked nothing any more */
+  if (mpi_has_ended()) return;            /* MPI can be asked nothing any more */
   for (int i = 0; i < COMM_REQUESTS; i++) /* sends cannot be cancelled */
     if (endpoint->under_way[i] != MPI_REQUEST_NULL && endpoint->expected[i] != 0) MPI_Cancel(&endpoint->under_way[i]);
   mpi_sweep();
@@ -249,8 +257,10 @@ static int mpi_open(const shardrt_options *options, struct comm_place *place, st
   mpi_sweep();
   struct comm_endpoint *made = alloc_zeros(1, sizeof *made);
   if (made == NULL) return ALLOC_FAILED;
-  *made = (struct comm_endpoint){
-      .request = MPI_REQUEST_NULL, .type = MPI_DATATYPE_NULL, .is_ours = process.is_ours && options->mpi_comm == NULL};
+  *made = (struct comm_endpoint){.request = MPI_REQUEST_NULL,
+                                 .type = MPI_DATATYPE_NULL,
+                                 .is_ours = process.is_ours && options->mpi_comm == NULL,
+                                 .timeout = options->timeout};
   code = mpi_fill(made, all, place);
   if (code < 0) { /* its communicators stay: to free them takes all processes */
     process.is_lost = true;
@@ -274,6 +284,7 @@ static int mpi_piece_type(struct comm_endpoint *endpoint, size_t bytes, size_t s
 
 static int mpi_gather(struct comm_endpoint *endpoint, const void *mine, size_t bytes, void *all, size_t stride) {
   assert(endpoint->request == MPI_REQUEST_NULL && bytes <= COMM_PIECE && stride >= bytes);
+  if (mpi_has_ended()) return error_set(SHARDRT_ECOMM, "the program ended MPI before it left the job");
   int code;
   if (stride == bytes) {
     code = MPI_Iallgather(mine, (int)bytes, MPI_BYTE, all, (int)bytes, MPI_BYTE, endpoint->work, &endpoint->request);
@@ -370,24 +381,36 @@ static __attribute__((noreturn)) void mpi_kill(struct comm_endpoint *endpoint, i
 /* Takes the notes that are still on their way here, and waits for those that left: MPI must not end with any. Every
  * process is about to close, and sends none any more. */
 static int mpi_receive_last_notes(struct comm_endpoint *endpoint) {
-  int32_t expected = 0, from;
+  const double end = shardrt_clock() + endpoint->timeout;
+  int32_t from;
   struct comm_note note;
-  int code = MPI_Reduce_scatter_block(endpoint->sent, &expected, 1, MPI_INT32_T, MPI_SUM, endpoint->work);
-  while (code == MPI_SUCCESS && endpoint->received < expected)
+  int gone = 0;
+  int code = MPI_Ireduce_scatter_block(endpoint->sent, &endpoint->to_come, 1, MPI_INT32_T, MPI_SUM, endpoint->work,
+                                       &endpoint->request);
+  while (code == MPI_SUCCESS && !gone && shardrt_clock() < end) {
+    code = MPI_Test(&endpoint->request, &gone, MPI_STATUS_IGNORE);
+    if (!gone) sched_yield();
+  }
+  while (code == MPI_SUCCESS && gone && endpoint->received < endpoint->to_come && shardrt_clock() < end)
     if (!mpi_receive_note(endpoint, &from, &note)) sched_yield();
-  for (int p = 0; p < endpoint->count; p++)
-    for (int gone = 0; code == MPI_SUCCESS && !gone;)
+  for (int p = 0; p < endpoint->count && gone; p++)
+    for (gone = 0; code == MPI_SUCCESS && !gone && shardrt_clock() < end;)
       code = MPI_Testall(NOTES_UNDER_WAY, endpoint->peers[p].requests, &gone, MPI_STATUSES_IGNORE);
-  return code;
+  if (code != MPI_SUCCESS) return mpi_error("leaving the job", code);
+  if (gone && endpoint->received >= endpoint->to_come) return SHARDRT_OK;
+  return error_set(SHARDRT_ETIMEOUT, "leaving the job: a process that came to its end went on with something else");
 }
 
 static int mpi_close(struct comm_endpoint *endpoint) {
   MPI_Comm *all[] = {&endpoint->work, &endpoint->messages, &endpoint->notes};
-  int code = endpoint->count > 1 ? mpi_receive_last_notes(endpoint) : MPI_SUCCESS;
-  for (size_t i = 0; code == MPI_SUCCESS && i < sizeof all / sizeof *all; i++) code = MPI_Comm_free(all[i]);
-  if (code != MPI_SUCCESS) {
+  int code = endpoint->count > 1 ? mpi_receive_last_notes(endpoint) : SHARDRT_OK;
+  for (size_t i = 0; code == SHARDRT_OK && i < sizeof all / sizeof *all; i++) {
+    const int freed = MPI_Comm_free(all[i]);
+    if (freed != MPI_SUCCESS) code = mpi_error("leaving the job", freed);
+  }
+  if (code < 0) {
     mpi_leave_behind(endpoint, NULL); /* MPI may still use what it has */
-    return mpi_error("leaving the job", code);
+    return code;
   }
   process.endpoints--;
   if (endpoint->is_ours) process.is_lost = false; /* all processes are there */
