@@ -247,7 +247,10 @@ return { direct = of(nil), changed = of(function(batch) return batch end) }]]
     C.shardrt_abandon()
     assert.equal(0, join(1))
     recipe = opened(write "return loader {}")
-    assert.equal(1, tonumber(C.shardrt_array_shard_count(C.shardrt_batch_array(next_batch(recipe), 0))))
+    local batch = next_batch(recipe)
+    assert.equal(1, tonumber(C.shardrt_array_shard_count(C.shardrt_batch_array(batch, 0))))
+    C.shardrt_batch_free(batch)
+    C.shardrt_close(recipe)
   end)
 
   it("finds no job in a process that was forked", function()
