@@ -20,7 +20,6 @@
   DO(luaL_openlibs) \
   DO(luaL_optinteger) \
   DO(luaL_ref) \
-  DO(luaL_unref) \
   DO(luaL_where) \
   DO(lua_call) \
   DO(lua_close) \
@@ -67,7 +66,6 @@ int lua_interpreter_open(void);
 #define luaL_openlibs          lua_interpreter.luaL_openlibs
 #define luaL_optinteger        lua_interpreter.luaL_optinteger
 #define luaL_ref               lua_interpreter.luaL_ref
-#define luaL_unref             lua_interpreter.luaL_unref
 #define luaL_where             lua_interpreter.luaL_where
 #define lua_call               lua_interpreter.lua_call
 #define lua_close              lua_interpreter.lua_close

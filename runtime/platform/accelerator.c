@@ -17,11 +17,11 @@
 /* Of the process: memory that its arrays have outlives no device, whichever job they are of. */
 static struct {
   const struct accelerator *opened; /* NULL: the host's */
-  int32_t users;                    /* jobs, and tensors that other programs have */
+  int32_t users;                    /* jobs, and tensors and batches that other programs have */
   int32_t devices;
   size_t memory; /* of its devices' GPUs */
 } platform;
-static pthread_mutex_t users_lock = PTHREAD_MUTEX_INITIALIZER; /* tensors go on any thread */
+static pthread_mutex_t users_lock = PTHREAD_MUTEX_INITIALIZER; /* these go on any thread */
 
 static _Thread_local void (*reclaim)(void);
 

@@ -4,6 +4,7 @@
 local ffi = require "ffi"
 local C = require "shardrt.base.ffi"
 local current = require "shardrt.base.current"
+local boxes = require "tests.support.boxes"
 local files = require "tests.support.files"
 local mpi = require "tests.support.mpi"
 local shardrt = require "shardrt"
@@ -69,24 +70,10 @@ local function host_of(dtype, shape, payload)
   return host
 end
 
--- The bytes of a box (an index) of an array, element by element.
-local function box_bytes(payload, shape, size, index)
-  local words = {}
-  local function walk(d, at)
-    if d > #shape then
-      words[#words + 1] = payload:sub(at * size + 1, (at + 1) * size)
-      return
-    end
-    for i = index[d][1], index[d][2] - 1 do walk(d + 1, at * shape[d] + i) end
-  end
-  walk(1, 0)
-  return table.concat(words)
-end
-
 local function assert_shards(x, payload)
   assert.equal(8, #x.addressable_shards)
   for _, shard in ipairs(x.addressable_shards) do
-    assert.equal(box_bytes(payload, x.shape, size_of(x.dtype), shard.index), bytes_of(shard.data))
+    assert.equal(boxes.cut(payload, x.shape, shard.index, size_of(x.dtype)), bytes_of(shard.data))
   end
 end
 

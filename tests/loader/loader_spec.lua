@@ -5,6 +5,7 @@ local cjson = require "cjson"
 local ffi = require "ffi"
 local C = require "shardrt.base.ffi"
 local shardrt = require "shardrt"
+local boxes = require "tests.support.boxes"
 local expect = require "tests.support.expect"
 local files = require "tests.support.files"
 local mpi = require "tests.support.mpi"
@@ -46,25 +47,11 @@ local function batch_bytes(host, batch)
   return table.concat(words)
 end
 
--- The bytes of a box of an array: element by element.
-local function box_bytes(whole, sizes, element, index)
-  local words = {}
-  local function walk(dim, at)
-    if dim > #sizes then
-      words[#words + 1] = whole:sub(at * element + 1, (at + 1) * element)
-      return
-    end
-    for i = index[dim][1], index[dim][2] - 1 do walk(dim + 1, at * sizes[dim] + i) end
-  end
-  walk(1, 0)
-  return table.concat(words)
-end
-
 local function check_array(x, expected, what)
   assert.equal(expected, bytes_of(shardrt.device_get(x)), what)
   local element = #expected / x.size
   for _, shard in ipairs(x.addressable_shards) do
-    assert.equal(box_bytes(expected, x.shape, element, shard.index), bytes_of(shard.data),
+    assert.equal(boxes.cut(expected, x.shape, shard.index, element), bytes_of(shard.data),
       what .. ", " .. tostring(shard.device))
   end
 end
@@ -709,7 +696,7 @@ describe("a loader that fails", function()
           for batch in made do
             step = step + 1
             local first = batch.x.addressable_shards[1]
-            assert.equal(box_bytes(batch_bytes(hosts.x, expected[step]), batch.x.shape, 4, first.index),
+            assert.equal(boxes.cut(batch_bytes(hosts.x, expected[step]), batch.x.shape, first.index, 4),
               bytes_of(first.data))
           end
         end)
