@@ -9,8 +9,8 @@
 -- `-- long: SECONDS`. A spec with a line that begins `-- alone:` measures the machine, and runs after all others. Specs
 -- with a line that begins `-- waits:` need little of a core: one of them at a time runs beside those that compute.
 --
--- SHARDRT_TEST_JOBS says how many run at once (two for each core, as specs wait much of their time; on GPUs one,
--- and one under sanitizers),
+-- SHARDRT_TEST_JOBS says how many run at once (two for each core, as specs wait much of their time; on GPUs one, and
+-- under sanitizers one for each core),
 -- SHARDRT_TEST_LIMIT how many seconds each may take, SHARDRT_TEST_SEED where random cases begin (the time).
 -- SHARDRT_TEST_PLATFORM says on what devices: host (the default), cuda (the GPUs of this machine; without one, every
 -- spec is skipped), or standin (the plug-in for GPUs on what tests/standin puts in the place of CUDA).
@@ -53,8 +53,8 @@ local limit, seed = setting("SHARDRT_TEST_LIMIT", 900), setting("SHARDRT_TEST_SE
 local program = os.getenv "SHARDRT" or "build/shardrt"
 local platform = os.getenv "SHARDRT_TEST_PLATFORM" or ""
 if platform == "" then platform = "host" end
-local one_at_once = platform == "cuda" or os.getenv "SHARDRT_SANITIZER"
-local jobs = setting("SHARDRT_TEST_JOBS", one_at_once and 1 or 2 * tonumber(output_of "nproc"))
+local each_core = os.getenv "SHARDRT_SANITIZER" and 1 or 2
+local jobs = setting("SHARDRT_TEST_JOBS", platform == "cuda" and 1 or each_core * tonumber(output_of "nproc"))
 if jobs < 1 then error("SHARDRT_TEST_JOBS is below 1", 0) end
 
 local build = program:match "^(.*/)" or ""
@@ -170,8 +170,7 @@ local function command_of(spec)
 end
 
 -- Its processes end with this one: the kernel tells `timeout`, and that tells them. Where several run at once, each has
--- its own folder for temporary files: OpenMPI's jobs, which end at any time, would remove one from under another. (With
--- such a folder LeakSanitizer's own thread dies at the end of many jobs: "Tracer caught signal 11".)
+-- its own folder for temporary files: OpenMPI's jobs, which end at any time, would remove one from under another.
 local function start(spec)
   spec.folder = output_of("mktemp -d /tmp/shardrt-test-XXXXXX"):match "%S+"
   local temporary = jobs > 1 and "TMPDIR=" .. spec.folder or ""
