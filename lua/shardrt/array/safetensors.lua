@@ -137,8 +137,9 @@ end
 -- Opens the file in every process, the same one in all: the handle, and its entries by name.
 local function open_file(caller, path)
   local out = ffi.new "shardrt_safetensors *[1]"
-  path_of.check_code(caller, path, C.shardrt_check_outcome(current.job, caller, C.shardrt_safetensors_open(path, out)))
-  local file, entries = ffi.gc(out[0], C.shardrt_safetensors_free), {}
+  local code, entries = C.shardrt_safetensors_open(path, out), {}
+  local file = ffi.gc(out[0], C.shardrt_safetensors_free) -- also where it is open here, and not in another process
+  path_of.check_code(caller, path, C.shardrt_check_outcome(current.job, caller, code))
   local other = first_other(caller .. ": the file", C.shardrt_safetensors_fingerprint(file))
   if other then
     fail("%s: process %d sees another file of that name than process 0; it must be the same in all", caller, other)
