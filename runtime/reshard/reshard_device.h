@@ -12,7 +12,8 @@
 
 /* The new array, with a count for the caller. */
 int reshard_device_new(struct reshard *r, shardrt_array **out);
-/* The same to the buffers that `made` has, and new ones where it has none yet, of all that x gives to it. */
+/* The same, but it fills the buffers that `made` has, and new ones where it has none yet. Elements that x does not give
+ * stay as they are. */
 int reshard_device_into(struct reshard *r, shardrt_array *made);
 
 #endif

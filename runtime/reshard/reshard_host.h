@@ -12,7 +12,7 @@
 int reshard_host_run(struct reshard *r, const struct block_table *wanted);
 /* The new array, with a count for the caller. */
 int reshard_host_new(struct reshard *r, shardrt_array **out);
-/* The same to the buffers that `out` has already, of all that x gives to it. */
+/* The same, but it fills buffers that `out` already has. Elements that x does not give stay as they are. */
 int reshard_host_into(struct reshard *r, shardrt_array *out);
 
 #endif
