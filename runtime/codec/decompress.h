@@ -1,4 +1,4 @@
-/* decompress.h - pieces of known size, decompressed in memory: by libzstd, libbrotlidec, libsnappy and zlib. */
+/* decompress.h - pieces of known size, decompressed in memory: by libzstd, libbrotlidec and libsnappy. */
 #ifndef SHARDRT_CODEC_DECOMPRESS_H
 #define SHARDRT_CODEC_DECOMPRESS_H
 

@@ -3,10 +3,10 @@
  * In a gathering every process gives a slot of fixed size that says what it calls, with how many bytes, and where in
  * the recipe it is. Only when all say the same does anything else happen, so a process that took another way is found
  * before anything can be mixed up, and all processes get the same message about it. The slot also says which steps the
- * process took that need no gathering by themselves (a loader's batches). Waiting is polite (a short spin,
- * then growing sleeps) and ends after `timeout` seconds in which no process moved any data: one that does says so now
- * and then, and whoever waits has new patience, as its turn may come after that. A wait rests when the slice that it
- * runs in is over (system/time_slice.h); the time until it goes on is not counted.
+ * process took that need no gathering by themselves (a loader's batches). Whoever waits spins for a
+ * moment, then sleeps longer and longer. Waiting ends after `timeout` seconds in which no process moved data. A process
+ * that moves says so, which restarts the others' clocks. A wait rests when the slice that it runs in is over
+ * (system/time_slice.h); the time until it goes on is not counted.
  */
 #ifndef SHARDRT_COMM_COLLECTIVE_H
 #define SHARDRT_COMM_COLLECTIVE_H

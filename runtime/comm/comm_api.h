@@ -25,8 +25,8 @@ typedef struct shardrt_transport {
   void *context; /* given back to both */
   /* Starts to gather `bytes` bytes (1 … 16 MiB, the same in every process) from each process; those of the process of
    * rank p are to land at all + p * bytes. Both are left alone until it is done. One gathering at a time is under way.
-   * A job that is abandoned asks no more for the one that is, and keeps its memory for good; what comes of it must not
-   * be given to a job that is opened later. */
+   * After an abandon, no one asks about a gathering under way. Its memory is kept; a later job must not receive its
+   * result. */
   int (*allgather_start)(void *context, const void *mine, size_t bytes, void *all);
   /* Sets *done: whether what was started is done. Called again and again until it is. */
   int (*allgather_test)(void *context, bool *done);

@@ -1,5 +1,5 @@
 /* magic.h - formats that are told by their first bytes, for readers of what has no header to be told by: bare tokens,
- * lines of text. */
+ * lines of text, TFRecords. */
 #ifndef SHARDRT_DATASET_MAGIC_H
 #define SHARDRT_DATASET_MAGIC_H
 

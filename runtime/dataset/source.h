@@ -63,9 +63,8 @@ struct source_format {
                  const shardrt_box *inner, struct extents *out);
   /* As source_bytes; NULL: what the box holds, as far as its size is known. */
   size_t (*bytes)(const shardrt_source *source, int32_t field, const shardrt_box *inner);
-  /* Of a view (view/view.h): which samples of which of its bases those are that begin `samples`. Writes the numbers of
-   * as many, n at most, as are of one base, which it writes to *base; there stands the base of the samples before, 0 if
-   * there are none. Returns how many, at least 1. */
+  /* Of a view (view/view.h). Maps the first samples, n at most, that lie in one base. Writes their numbers there and
+   * the base; returns how many, at least 1. On entry *base is the previous samples' base, or 0. */
   int64_t (*translate)(const shardrt_source *source, const int64_t *samples, int64_t n, int32_t *base,
                        int64_t *translated);
   /* As `gather`, of a field that a view has and its bases have not. */

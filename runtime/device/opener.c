@@ -1,5 +1,5 @@
 // build: plug-in
-/* opener.c - what the plug-in's files know from base/ and memory/, which are in whoever opened it. */
+/* opener.c - what the plug-in's files know from base/, system/ and memory/, which are in whoever opened it. */
 #include "device/opener.h"
 
 #include <stdarg.h>
@@ -8,6 +8,7 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "base/hash.h"
+#include "system/thread.h"
 
 enum { MESSAGE_BYTES = 4096 }; /* as base/error.h says */
 
@@ -57,4 +58,8 @@ size_t shardrt_dtype_size(int32_t dtype) {
 
 bool accelerator_reclaim(void) {
   return opener->reclaim();
+}
+
+int thread_start(pthread_t *out, void *(*run)(void *argument), void *argument) {
+  return opener->thread_start(out, run, argument);
 }

@@ -87,7 +87,7 @@ int shardrt_loader_cost_of(const shardrt_loader_options *options, shardrt_loader
 /* A loader that moves its batches (load_shardings) makes collective calls in shardrt_loader_next. */
 int shardrt_loader_new(const shardrt_loader_options *options, shardrt_loader **out);
 void shardrt_loader_free(shardrt_loader *loader); /* joins the workers; arrays already handed out stay valid */
-/* The next global batch: writes one array for each field (then the mask, with PAD), each with a count for the caller.
+/* The next global batch: writes one array for each field (then the mask, with PAD), which are the caller's.
  * Returns 1, or 0 after the last one, or an error. Compares the replicas of the fields (EMISMATCH), with the job's
  * check `sample` in the first ten steps and then one in a hundred; the mask is computed alike everywhere, and not
  * compared. Every process must call it alike: the number of steps was fixed by shardrt_loader_new, and every step is

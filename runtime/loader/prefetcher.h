@@ -9,8 +9,8 @@
 
 struct prefetcher;
 
-/* Where the loader is: batch number `first` of those it ever began is the oldest that is not done with and stands at
- * `place`; the workers were set on those before `end`, which stands at `end_place`. */
+/* Where the loader is. `first` is the number of the oldest batch still in use; it begins at `place`. Workers were given
+ * those before `end`, which begins at `end_place`. */
 struct prefetcher_view {
   int64_t first;
   int64_t end;

@@ -2,10 +2,10 @@
  * that the tasks filled to memory of each shard on its device, by the devices' IN streams, beside what they compute.
  *
  * An upload is started once the blocks are full, on any thread; handed over, on the main one, by telling the devices'
- * MAIN streams to wait for it, which no thread does; and has landed when these have come to that and gone on. (That the
- * blocks are not used again before keeps a recipe from being ahead of its devices by as many batches as their memory
- * holds.) One that is not handed over is dropped: its memory is given back in the order of the IN streams, and it has
- * landed when nothing is under way from the blocks any more. */
+ * MAIN streams to wait for it, where no thread waits; and has landed when these have come to that and gone on. (That
+ * the blocks are not used again before keeps a recipe from being ahead of its devices by as many batches as their
+ * memory holds.) One that is not handed over is dropped: its device memory is freed in the order of the IN streams. It
+ * has landed when nothing reads its blocks any more. */
 #ifndef SHARDRT_LOADER_UPLOAD_H
 #define SHARDRT_LOADER_UPLOAD_H
 

@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "system/own_file.h"
+#include "system/thread.h"
 
 /* Of the process: memory that its arrays have outlives no device, whichever job they are of. */
 static struct {
@@ -64,6 +65,7 @@ static const struct accelerator_host host = {
     .hash_bytes = hash_bytes,
     .dtype_size = shardrt_dtype_size,
     .reclaim = accelerator_reclaim,
+    .thread_start = thread_start,
 };
 
 const struct accelerator_host *shardrt_accelerator_host(void) {

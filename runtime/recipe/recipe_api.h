@@ -52,7 +52,8 @@ void shardrt_close(shardrt_recipe *recipe);
  * are over and nothing is lost: the next call of the same loader goes on; until it has returned something else, all
  * other calls but shardrt_abandon, shardrt_close and shardrt_leave are EINVAL (these two wait for it). ETIMEOUT:
  * another process did not come in the job's timeout, in which what the caller does between two slices does not count.
- * No Lua runs, but for a loader that has a batch_transform, and for the first steps of pipeline = "auto".
+ * The recipe's own Lua state does not run, but for a loader that has a batch_transform, and for the first steps of
+ * pipeline = "auto". Its Lua transforms run in states of their own.
  *
  * What is handed out stays the caller's until it is freed, and takes memory beyond the loader's budget: shardrt_stats
  * tells how much ("held_bytes"). */

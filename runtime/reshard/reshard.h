@@ -4,9 +4,9 @@
 
 #include "reshard/reshard_call.h"
 
-/* All of it: the new array, with a count for the caller. Errors as shardrt_reshard. */
+/* All of it: the new array, which is the caller's. Errors as shardrt_reshard. */
 int reshard_array(struct reshard *r, shardrt_array **out);
-/* The same to the buffers that `out` has already, of all that x gives to it. */
+/* The same, but it fills buffers that `out` already has. Elements that x does not give stay as they are. */
 int reshard_into(struct reshard *r, shardrt_array *out);
 
 #endif

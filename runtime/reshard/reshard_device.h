@@ -10,9 +10,10 @@
 
 /* Both after reshard_prepare. Errors as shardrt_reshard; those of a device name the array. */
 
-/* The new array, with a count for the caller. */
+/* The new array, which is the caller's. */
 int reshard_device_new(struct reshard *r, shardrt_array **out);
-/* The same to the buffers that `made` has, and new ones where it has none yet, of all that x gives to it. */
+/* The same, but it fills the buffers that `made` has, and new ones where it has none yet. Elements that x does not give
+ * stay as they are. */
 int reshard_device_into(struct reshard *r, shardrt_array *made);
 
 #endif

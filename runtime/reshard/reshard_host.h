@@ -10,9 +10,9 @@
 /* Brings to blocks of this process, in the host's memory, all that they need; also what devices hold of the old ones.
  * EMISMATCH where processes differ in what they call. */
 int reshard_host_run(struct reshard *r, const struct block_table *wanted);
-/* The new array, with a count for the caller. */
+/* The new array, which is the caller's. */
 int reshard_host_new(struct reshard *r, shardrt_array **out);
-/* The same to the buffers that `out` has already, of all that x gives to it. */
+/* The same, but it fills buffers that `out` already has. Elements that x does not give stay as they are. */
 int reshard_host_into(struct reshard *r, shardrt_array *out);
 
 #endif

@@ -12,7 +12,7 @@
 
 static const char ROOT[] = "/sys/fs/cgroup", GROUPS[] = "/proc/self/cgroup";
 
-/* Written once, before there are threads. */
+/* Of the job that was opened last: written as it opens, by the thread that opens it. */
 static struct {
   int32_t processes; /* of the job, on this host */
   pid_t launcher;    /* theirs; 0: none */

@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* Says, before there are threads, how many processes of the job are on this host, and the launcher (0: none) whose
+/* Says, as a job is opened, how many of its processes are on this host, and the launcher (0: none) whose
  * cores they share. Until then this process is the only one. */
 void machine_share(int32_t processes, pid_t launcher);
 

@@ -1,7 +1,7 @@
 /* transform.h - what happens to samples on their way from the storage to a batch.
  *
  * A transform takes one value to another. A kind of transform is one const table of functions in a file of its own, and
- * one line in the list in transform.c. Transforms stand in chains (map.h), which pass values from one to the next. They
+ * one line in the list in kinds.h. Transforms stand in chains (chain.h), which pass values from one to the next. They
  * never change after they are made, and are used by many threads at once. */
 #ifndef SHARDRT_TRANSFORM_TRANSFORM_H
 #define SHARDRT_TRANSFORM_TRANSFORM_H

@@ -192,9 +192,16 @@ describe("source.tfrecord", function()
     refused(one, "not the shape of the others", { fields = { x = { "int64", { -1, 2 ^ 40, 2 ^ 40, 0 } } } })
   end)
 
-  it("refuses compressed files with advice, and takes a length that looks like one", function()
+  it("refuses compressed files and other formats with advice, and takes a length that looks like one", function()
+    for path, pattern in pairs {
+      ["zstd/shard.00000.mds.zstd"] = "made%.tfrecord: is compressed by zstd, and no TFRecord file: `zstd %-d` it",
+      ["bz2/shard.00000.mds.bz2"] = "made%.tfrecord: is compressed by bzip2, and no TFRecord file: `bunzip2` it",
+    } do
+      refused(files.slurp("tests/data/mds/" .. path), pattern)
+    end
+    refused(files.slurp(FOLDER .. "ustar.tar"), "is a tar archive, and no TFRecord file: source%.tar reads its samples")
     for name, pattern in pairs {
-      ["gzip.tfrecord"] = "gzip%.tfrecord: is gzipped, and so has no random access: `gunzip` it",
+      ["gzip.tfrecord"] = "gzip%.tfrecord: is gzipped, and no TFRecord file: `gunzip` it",
       ["zlib.tfrecord"] = "is compressed by zlib %(TFRecordOptions%(\"ZLIB\"%)%), and so has no random access",
     } do
       assert.truthy(files.message(shardrt.source.tfrecord, copy(name)):find(pattern))

@@ -1,4 +1,4 @@
--- What JAX answers where numbers, dtypes and edges meet (tests/data/arithmetic.py): dtypes, shapes and values.
+-- What JAX answers where numbers, dtypes and edges meet (tests/golden/arithmetic.py): dtypes, shapes and values.
 
 local cjson = require "cjson"
 local ffi = require "ffi"
@@ -103,7 +103,7 @@ end
 describe("numbers, dtypes and edges", function()
   it("give what JAX answers", function()
     local looked, problems = 0, {}
-    for line in io.lines "tests/data/arithmetic.json" do
+    for line in io.lines "tests/golden/arithmetic.json" do
       local case = cjson.decode(line)
       local good, text = pcall(problem, case)
       if text then problems[#problems + 1] = described(case) .. (good and ": " or " fails: ") .. tostring(text) end

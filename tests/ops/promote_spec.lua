@@ -4,7 +4,7 @@
 --     for b in NAMES:
 --       with jax.enable_x64("64" in a + b): print(jnp.promote_types(a, b))
 --
--- so that it is that of JAX without x64 where neither has 64 bits. (tests/data/arithmetic.py asks arrays of them.)
+-- so that it is that of JAX without x64 where neither has 64 bits. (tests/golden/arithmetic.py asks arrays of them.)
 
 local promote = require "shardrt.ops.promote"
 

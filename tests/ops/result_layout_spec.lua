@@ -1,6 +1,6 @@
 -- long: 20 s
--- How results of words that join, cut and multiply lie: as in JAX (tests/data/layouts.txt), unless operands contradict
--- each other or a slice goes backwards; and that nothing travels for it but what a process does not hold.
+-- How results of words that join, cut and multiply lie: as in JAX (tests/golden/layouts.txt), unless operands
+-- contradict each other or a slice goes backwards; and that nothing travels for it but what a process does not hold.
 
 local mpi = require "tests.support.mpi"
 

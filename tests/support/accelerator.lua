@@ -4,7 +4,7 @@
 local ffi = require "ffi"
 local C = require "shardrt.base.ffi"
 
-local lines = {}
+local lines = { "typedef unsigned long pthread_t;" }
 for line in io.lines "runtime/platform/accelerator.h" do
   lines[#lines + 1] = line:match "^%s*#" and "" or line
 end

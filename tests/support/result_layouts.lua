@@ -1,4 +1,4 @@
--- A recipe for result_layout_spec: every line of tests/data/layouts.txt, on any topology of 8 devices. Prints what is
+-- A recipe for result_layout_spec: every line of tests/golden/layouts.txt, on any topology of 8 devices. Prints what is
 -- wrong, and of each word how many lines were looked at and how many of them have operands that contradict each other.
 
 package.path = "./?.lua;" .. package.path
@@ -161,7 +161,7 @@ local function try(line, word, name, how, arrays, rights)
   end
 end
 
-for line in io.lines "tests/data/layouts.txt" do
+for line in io.lines "tests/golden/layouts.txt" do
   local word, name, how, rest = line:match "^(%S+) (%S+) (%S+) (.*)$"
   local arrays, rights, after = {}, {}, false
   for text in rest:gmatch "%S+" do

@@ -96,6 +96,39 @@ describe("the rooms", function()
     end
   end)
 
+  -- Who calls or names what lies below its room, which it has no header of.
+  local NAMES_BELOW = {
+    ["dataset/formats"] = "_format$", ["transform/transform"] = "_kind$", -- lists: formats.h, kinds.h
+    ["dataset/audit"] = "^zarr_audit$", ["platform/accelerator"] = "^shardrt_dtype_size$",
+  }
+
+  it("call only rooms above them, also what shardrt.h or a declaration of their own names", function()
+    local folder = require("tests.support.mpi").program():gsub("[^/]*$", "")
+    local defined, used, seen = {}, {}, {}
+    for _, line in ipairs(lines_of(("find %s -name '*.o' | sort | xargs nm -A"):format(folder))) do
+      local own, kind, name = line:match "([^:]*)%.o:%s*%x*%s(%a) ([^%s@]+)"
+      own = own and own:sub(#folder + 1)
+      if own and seen[own] == nil then
+        local file = io.open("runtime/" .. own .. ".c")
+        seen[own] = file ~= nil
+        if file then file:close() end
+      end
+      if own and seen[own] and kind == "U" then used[#used + 1] = { own = own, name = name } end
+      if own and seen[own] and kind:match "[TDBRV]" then defined[name] = own end
+    end
+    local calls, below = 0, {}
+    for _, use in ipairs(used) do
+      local other = defined[use.name]
+      if other then calls = calls + 1 end
+      if other and place(other .. ".c") > place(use.own .. ".c") then
+        assert.truthy(use.name:find(NAMES_BELOW[use.own] or "%z"), use.own .. " calls " .. use.name .. " of " .. other)
+        below[use.own] = true
+      end
+    end
+    assert.is_true(calls > 1000)
+    for name in pairs(NAMES_BELOW) do assert.is_true(below[name], name .. " names nothing below any more") end
+  end)
+
   it("keep mpi.h, lua.h, cuda and nccl where they belong", function()
     for _, file in ipairs(files) do
       for line in io.lines(file) do
@@ -189,7 +222,7 @@ describe("the Lua files", function()
 
   it("leave no loop to LuaJIT's own pairs: the first thing that a state runs replaces it", function()
     -- What C starts, in a recipe's state and in a worker's.
-    for _, name in ipairs { "program/program", "data/worker/worker" } do
+    for _, name in ipairs { "program/program", "program/library", "data/worker/worker" } do
       for line in io.lines("lua/shardrt/" .. name .. ".lua") do
         if not line:find "^%-%-" and line ~= "" then
           assert.equal('require("shardrt.base.sorted_pairs").install() -- before any other loop', line)
@@ -404,7 +437,7 @@ describe("the folders of Lua", function()
 end)
 
 describe("the trips in runtime/README.md", function()
-  local trips = slurp("runtime/README.md"):match "\n## Six trips\n(.-)\n## "
+  local trips = slurp("runtime/README.md"):match "\n## Trips\n(.-)\n## "
 
   -- {path =, name =, text =, line =} of what a line names; nil: it names no function.
   local function step_of(line)

@@ -204,7 +204,6 @@ local function options_of(caller, given)
   return options
 end
 
--- What these say begins with the call that each process made.
 -- From one device of a process to another of the same: no other process is asked, and in one memory nothing moves.
 local function stay_in_process(caller, x, to)
   local moved = array.new(caller, to, dtype.named(caller, x.dtype), x.shape)
@@ -223,6 +222,7 @@ local function note_in_plan(caller, x, to)
   return moved
 end
 
+-- Calls what all processes call. What they say of each other begins with the call that each made.
 local function called_by_all(caller, call, ...)
   C.shardrt_job_at(current.job, fail.where())
   local code = memory_pressure.call(call, ...)

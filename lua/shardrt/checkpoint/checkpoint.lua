@@ -3,7 +3,7 @@
 -- A folder holds the checkpoints of one job, each a folder "step-0000000100" (".1" and so on, where a step is saved
 -- again) with checkpoint.json and, where there are arrays, arrays.safetensors. It is written under a temporary name,
 -- brought to the disk and renamed: under that name it is complete. checkpoint.json has a checksum of itself and
--- fingerprints of the other file, so that what is cut or damaged later is found and not used.
+-- checksums of the other file, so that what is cut or damaged later is found and not used.
 --
 -- Process 0 keeps the folder and decides; the others look at the same files and check that they see what it sees.
 

@@ -1,5 +1,5 @@
 -- checkpoint.json, which says what a checkpoint holds, and by which it is known to be whole: one object in one line.
--- Its second entry is a checksum of the third, which has fingerprints of the file with the arrays.
+-- Its second entry is a checksum of the third, which has checksums of the file with the arrays.
 
 local bit = require "bit"
 local ffi = require "ffi"
@@ -14,7 +14,7 @@ fail.own()
 local manifest = { ARRAYS = "arrays.safetensors" }
 
 local VERSION = 1
-local PIECE = 8 * 2 ^ 20 -- bytes that have a fingerprint
+local PIECE = 8 * 2 ^ 20 -- bytes that have a checksum
 local MANIFEST, ARRAYS = "checkpoint.json", manifest.ARRAYS
 local HEAD = '{"shardrt_checkpoint":%d,"xxh3":"%s","content":'
 
@@ -27,8 +27,8 @@ local function size_of(path)
   return bytes
 end
 
--- The fingerprints of a file's pieces, each taken by one process; or nil and the reason why it cannot be read.
-local function fingerprints(caller, path, bytes)
+-- The checksums of a file's pieces, each taken by one process; or nil and the reason why it cannot be read.
+local function checksums(caller, path, bytes)
   local job = current.info
   local count, me, n = math.ceil(bytes / PIECE), job.process_index, job.process_count
   local share, code = math.ceil(count / n), 0
@@ -64,7 +64,7 @@ end
 function manifest.describe_arrays(caller, path)
   path = ("%s/%s"):format(path, ARRAYS)
   local bytes = tonumber((collective.from_first(caller .. ": the size of the file", size_of(path), 0)))
-  local pieces, problem = fingerprints(caller, path, bytes)
+  local pieces, problem = checksums(caller, path, bytes)
   if not pieces then fail("%s: what was written cannot be read back: %s", caller, problem) end
   return { bytes = bytes, piece = PIECE, pieces = pieces }
 end
@@ -141,7 +141,7 @@ function manifest.read(caller, path)
   if bytes ~= content.file.bytes then
     return nil, ("%s: it has %.0f bytes; %.0f were saved"):format(path, bytes, content.file.bytes)
   end
-  local pieces, problem = fingerprints(caller, path, bytes)
+  local pieces, problem = checksums(caller, path, bytes)
   if not pieces then return nil, problem end
   for i, piece in ipairs(pieces) do
     if piece ~= content.file.pieces[i] then

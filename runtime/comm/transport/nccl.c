@@ -19,6 +19,7 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "device/cuda.h"
+#include "system/thread.h"
 
 enum {
   OLDEST = NCCL_VERSION(2, 19, 0), /* the first where what one thread began can be aborted on another */
@@ -357,7 +358,7 @@ static void end_group(void *(*way)(void *)) {
   struct timespec until;
   clock_gettime(CLOCK_MONOTONIC, &until);
   until.tv_sec += ENDING;
-  if (pthread_create(&thread, NULL, way, group) != 0) {
+  if (thread_start(&thread, way, group) != 0) {
     way(group);
   } else if (pthread_clockjoin_np(thread, NULL, CLOCK_MONOTONIC, &until) != 0) {
     pthread_detach(thread);

@@ -1,5 +1,5 @@
-/* partial_sums.h - what a product's result is the sum of. Shards of it with one box whose operands differ are parts of
- * one sum, in the shards' order, each pair of boxes of operands once. */
+/* partial_sums.h - lists the terms of each result block of a product: pairs of operand blocks whose products this
+ * process adds up, in the shards' order, each pair once. */
 #ifndef SHARDRT_COMPUTE_REDUCE_PARTIAL_SUMS_H
 #define SHARDRT_COMPUTE_REDUCE_PARTIAL_SUMS_H
 

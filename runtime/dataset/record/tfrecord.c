@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/little_endian.h"
 #include "dataset/formats.h"
+#include "dataset/magic.h"
 #include "dataset/record/example_fields.h"
 #include "dataset/record/records.h"
 
@@ -28,14 +29,16 @@ static int bad_record(const struct stored *file, int64_t record, size_t offset, 
   return error_set(SHARDRT_EFORMAT, "%s: record %lld at byte %zu: %s", file->title, (long long)record, offset, what);
 }
 
-/* A length may begin with the same two bytes as a compressed stream: its checksum tells. */
-static int refuse_compressed(const struct stored *file, struct reader *arena) {
+/* A length may begin with the bytes of another format (magic.h), or of a stream of zlib's: its checksum tells. */
+static int refuse_other(const struct stored *file, struct reader *arena) {
+  const size_t bytes = file->bytes < MAGIC_BYTES ? file->bytes : MAGIC_BYTES;
   const uint8_t *head;
-  if (file->bytes < HEAD_BYTES) return SHARDRT_OK;
-  int code = stored_get(file, 0, HEAD_BYTES, arena, &head);
+  if (bytes < HEAD_BYTES) return SHARDRT_OK;
+  int code = stored_get(file, 0, bytes, arena, &head);
   if (code != SHARDRT_OK || unmask_crc(little_endian_32(head + 8)) == crc32c(0, head, 8)) return code;
-  if (head[0] == 0x1f && head[1] == 0x8b)
-    return error_set(SHARDRT_EFORMAT, "%s: is gzipped, and so has no random access: `gunzip` it", file->title);
+  const struct magic *magic = magic_find(head, bytes, file->bytes);
+  if (magic != NULL)
+    return error_set(SHARDRT_EFORMAT, "%s: is %s, and no TFRecord file: %s", file->title, magic->what, magic->advice);
   const bool zlib = (head[0] & 0x0f) == 8 && (head[0] << 8 | head[1]) % 31 == 0;
   if (!zlib) return SHARDRT_OK;
   return error_set(SHARDRT_EFORMAT,
@@ -74,7 +77,7 @@ static int tfrecord_scan(const struct stored *file, struct reader *arena, struct
                          const void *context) {
   (void)context;
   static const char *const name = "record";
-  int code = refuse_compressed(file, arena);
+  int code = refuse_other(file, arena);
   if (code == SHARDRT_OK) code = index_writer_columns(writer, 1, &name);
   size_t at = 0;
   for (int64_t record = 0; at < file->bytes && code == SHARDRT_OK; record++) {

@@ -1,6 +1,6 @@
 /* exchange.h - messages on their way, a few at a time: one machine, over what loads, posts, and stores them.
  *
- * A slot has one message, or what else goes at once, at a time. It is taken, loaded (brought where it can be posted
+ * A slot carries one message, or one group of messages, at a time. It is taken, loaded (brought where it can be posted
  * from), posted, and, once it has arrived, stored (brought where it belongs). Slots are given work in their order,
  * whenever one is free; a backend that takes messages in the route's order cannot end in a circle (layout/route.h). */
 #ifndef SHARDRT_RESHARD_EXCHANGE_EXCHANGE_H
