@@ -53,7 +53,7 @@ export PRTE_MCA_rmaps_default_mapping_policy=slot:oversubscribe
 
 include make/packages.mk make/cuda.mk make/library.mk tests/standin/standin.mk tests/fuzz/fuzz.mk tests/job/job.mk tests/bench/bench.mk
 
-.PHONY: all library demo test specs soak asan tsan lint install install-docs clean
+.PHONY: all library demo test test-slurm specs soak asan tsan lint install install-docs clean
 .DELETE_ON_ERROR:
 
 all: $(BUILD)/shardrt library $(if $(CUDA_MISSING)$(SANITIZE),,$(BUILD)/shardrt-cuda.so)
@@ -121,6 +121,11 @@ soak: deps
 	@$(MAKE) $(CHECKED) all
 	SHARDRT=$(abspath $(TESTED)/shardrt) SHARDRT_KILLS=$(KILLS) $(TESTED)/shardrt --devices 8 test tests/loader/fault_spec.lua
 KILLS ?= 120
+
+# What starts daemons, which a machine may not want: a Slurm of its own.
+test-slurm: deps
+	$(call install_for,slurm)
+	@$(MAKE) $(CHECKED) specs SPECS=tests/job/slurm_spec.lua
 
 # The same specs with every access (asan) or every race between threads (tsan) watched; suppressed are OpenMPI's and
 # LuaJIT's own internals only.

@@ -33,6 +33,11 @@ NEEDS += test:nginx-light:-                                           # an HTTP 
 NEEDS += test:openssl:-                                               # its certificates
 NEEDS += test:python3:-                                               # writes files in other projects' formats
 NEEDS += test:python3-numpy:-                                         # arrays that the Python package hands out
+NEEDS += slurm:slurmctld:-                                            # a cluster on this machine, for its spec
+NEEDS += slurm:slurmd:-                                               # its nodes
+NEEDS += slurm:slurm-client:-                                         # srun, sbatch, scontrol
+NEEDS += slurm:munge:-                                                # how its daemons trust each other
+NEEDS += slurm:libpmix2:-                                             # srun --mpi=pmix
 # `make lint` wants those of Debian 12: other versions of clang-format lay the code out otherwise.
 NEEDS += lint:clang-format:-                                          # layout of C
 NEEDS += lint:clang-tidy:-                                            # static analysis of C

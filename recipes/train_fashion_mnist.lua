@@ -1,5 +1,5 @@
 -- Training from the loader: a small network on Fashion-MNIST, its batches cut over all devices, to over 85 %
--- of the test images named rightly. The losses are the same on any number of processes and devices.
+-- of the test images named rightly. The losses are the same on any number of processes and devices, but for rounding.
 --
 --   mpirun -n 4 build/shardrt --devices 2 recipes/train_fashion_mnist.lua [folder [steps]]
 --

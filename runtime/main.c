@@ -1,6 +1,7 @@
 /* main.c - the command: options, the job, one Lua state, the recipe. */
 #include <errno.h>
 #include <getopt.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,7 +10,9 @@
 #include <termios.h>
 #include <unistd.h>
 
+#include "comm/stop_request.h"
 #include "comm/transport/alone.h"
+#include "comm/transport/launcher.h"
 #include "lua/state.h"
 #include "recipe/sigbus.h"
 #include "run.h"
@@ -44,6 +47,8 @@ static const char help[] =
     "                         also SHARDRT_DEVICES)\n"
     "  --check off|sample|all compare replicas: never; of arrays made by hand and of some loaded batches (default);\n"
     "                         of every batch\n"
+    "  --signal NAME          end in an orderly way at this signal, too (USR2), as at TERM and USR1: the next\n"
+    "                         checkpoint:step() saves, and the status is 85\n"
     "  --timeout SECONDS      give up waiting for another process after so long (default 300)\n"
     "  --trace FILE           write where the time goes, for https://ui.perfetto.dev (Chrome's trace-event JSON)\n"
     "  --progress, --no-progress\n"
@@ -63,6 +68,7 @@ typedef struct options {
   int restarts;       /* run: -1 where the option was not given */
   int fewest;         /* run: processes to go on with; 0 where the option was not given */
   int only_process;   /* plan: -1 for all */
+  int stop;           /* --signal: its number; 0: none */
   const char *trace;  /* NULL: none */
   int progress;       /* 1: --progress; -1: --no-progress; 0: neither */
   const char *recipe; /* NULL for test; run: "test" where it starts that */
@@ -109,6 +115,20 @@ static int parse_check(options *o, const char *text) {
   return SHARDRT_CHECK_SAMPLE;
 }
 
+/* "USR2", "SIGUSR2" or "12". */
+static int parse_signal(options *o, const char *text) {
+  const char *name = strncasecmp(text, "SIG", 3) == 0 ? text + 3 : text;
+  for (int number = 1; number < SIGRTMIN; number++) {
+    char digits[16];
+    snprintf(digits, sizeof digits, "%d", number);
+    const char *abbreviated = sigabbrev_np(number);
+    if (number == SIGKILL || number == SIGSTOP || abbreviated == NULL) continue;
+    if (strcmp(digits, text) == 0 || strcasecmp(abbreviated, name) == 0) return number;
+  }
+  complain(o, "--signal wants the name of a signal that can be caught, as USR2, not \"%s\"", text);
+  return 0;
+}
+
 static void parse_platform(options *o, const char *what, const char *text) {
   static const char *const names[] = {"auto", "host", "cuda"};
   for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
@@ -130,14 +150,21 @@ static command parse_command(const char *word) {
 }
 
 static void parse_options(options *o, int argc, char **argv) {
-  static const struct option longs[] = {
-      {"devices", required_argument, NULL, 'd'},   {"platform", required_argument, NULL, 'a'},
-      {"check", required_argument, NULL, 'c'},     {"timeout", required_argument, NULL, 't'},
-      {"processes", required_argument, NULL, 'n'}, {"process", required_argument, NULL, 'k'},
-      {"restarts", required_argument, NULL, 'r'},  {"min", required_argument, NULL, 'm'},
-      {"trace", required_argument, NULL, 'f'},     {"progress", no_argument, NULL, 'p'},
-      {"no-progress", no_argument, NULL, 'q'},     {"help", no_argument, NULL, 'h'},
-      {"version", no_argument, NULL, 'v'},         {NULL, 0, NULL, 0}};
+  static const struct option longs[] = {{"devices", required_argument, NULL, 'd'},
+                                        {"platform", required_argument, NULL, 'a'},
+                                        {"check", required_argument, NULL, 'c'},
+                                        {"timeout", required_argument, NULL, 't'},
+                                        {"processes", required_argument, NULL, 'n'},
+                                        {"process", required_argument, NULL, 'k'},
+                                        {"signal", required_argument, NULL, 's'},
+                                        {"restarts", required_argument, NULL, 'r'},
+                                        {"min", required_argument, NULL, 'm'},
+                                        {"trace", required_argument, NULL, 'f'},
+                                        {"progress", no_argument, NULL, 'p'},
+                                        {"no-progress", no_argument, NULL, 'q'},
+                                        {"help", no_argument, NULL, 'h'},
+                                        {"version", no_argument, NULL, 'v'},
+                                        {NULL, 0, NULL, 0}};
   opterr = 0;
   int option, word = optind > 0 ? optind : 1; /* where getopt looks next */
   /* "+": stop at the first word that is no option: it is the command or the recipe, and what follows is its own. */
@@ -151,6 +178,9 @@ static void parse_options(options *o, int argc, char **argv) {
       break;
     case 'c':
       o->job.check = parse_check(o, optarg);
+      break;
+    case 's':
+      o->stop = parse_signal(o, optarg);
       break;
     case 't':
       o->job.timeout = parse_seconds(o, optarg);
@@ -274,6 +304,7 @@ static void start(options *o, const char *self) {
                  .processes = o->processes,
                  .restarts = o->restarts > 0 ? o->restarts : 0,
                  .fewest = o->fewest > 0 ? o->fewest : o->processes,
+                 .stop = o->stop,
                  .trace = o->trace,
                  .progress = o->progress,
                  .recipe = o->recipe,
@@ -316,6 +347,22 @@ static int exit_job(lua_State *L) {
   exit(0);
 }
 
+/* The orderly end that a signal asked for, after the checkpoint is saved: leaves the job in all processes, with a status
+ * that says it. mpirun would explain a status other than 0 at length, unless the job is ended as one. */
+static int stop_job(lua_State *L) {
+  program *p = lua_touserdata(L, lua_upvalueindex(1));
+  stop_request_ignore();
+  if (!launcher_is_openmpi()) {
+    leave(p, L);
+    exit(STOP_STATUS);
+  }
+  lua_close(L);
+  if (shardrt_trace_finish(p->trace) < 0 || shardrt_verify_finish() < 0 || shardrt_barrier(p->job, "the end") < 0)
+    shardrt_job_abort(p->job, 1, shardrt_error_message());
+  shardrt_job_abort(p->job, STOP_STATUS, "");
+  return 0; /* not reached */
+}
+
 static lua_State *new_state(program *p) {
   const options *o = &p->options;
   lua_State *L;
@@ -351,7 +398,9 @@ static const char *run_program(lua_State *L, const program *p) {
     lua_pushboolean(L, o->progress > 0);
   else
     lua_pushnil(L);
-  if (lua_pcall(L, 4, 1, 0) != 0 || !lua_isnil(L, -1)) {
+  lua_pushlightuserdata(L, (void *)p);
+  lua_pushcclosure(L, stop_job, 1);
+  if (lua_pcall(L, 5, 1, 0) != 0 || !lua_isnil(L, -1)) {
     const char *message = lua_tostring(L, -1);
     return message != NULL ? message : "error that is not a text";
   }
@@ -389,6 +438,7 @@ int main(int argc, char **argv) {
   const shardrt_job_info *info = shardrt_job_info_get(p.job);
   if (!info->planning && info->process_count == 1) note_alone();
   sigbus_watch(info);
+  if (o->command == COMMAND_RECIPE) stop_request_watch(info, o->stop);
   if (o->trace != NULL && shardrt_trace_start(p.job, o->trace, &p.trace) < 0)
     shardrt_job_abort(p.job, EXIT_USAGE, shardrt_error_message());
   lua_State *L = new_state(&p);

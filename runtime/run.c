@@ -1,11 +1,15 @@
 /* run.c - starts mpirun, and starts it again.
  *
+ * mpirun's own way to end is a second between SIGTERM and SIGKILL, too little to save in. So SIGTERM goes on to it as
+ * SIGUSR1 first, which it hands to the processes and lives; they end in an orderly way, with STOP_STATUS.
+ *
  * What becomes of a job that died:
  *   - by a signal (a process was killed): it goes on with one process fewer, if it may.
  *   - by an error, after it had saved a checkpoint: it goes on with as many.
  *   - by an error, without having saved one: as many try once more; where these (or fewer than before, as over which a
  *     batch may not divide) fail in the same way, one fewer, if it may; and if not, this would go on for ever: it ends.
- * A job that ends well, that was stopped by a signal to the launcher, or whose command line is wrong is over. */
+ * A job that ends well, that was stopped (by a signal to the launcher or to its processes), or whose command line is
+ * wrong is over. */
 #include "run.h"
 
 #include <errno.h>
@@ -21,9 +25,10 @@
 #include <unistd.h>
 
 #include "comm/restart_info.h"
+#include "comm/stop_request.h"
 
 enum { BY_SIGNAL = 128, WRONG_WORDS = 2 }; /* exit statuses: above it, the number of a signal; of a command line */
-enum { MORE_WORDS = 8 };                   /* of mpirun's command line: options that may be there, and the recipe */
+enum { MORE_WORDS = 10 };                  /* of mpirun's command line: options that may be there, and the recipe */
 enum { BOUND_TO_CORES = 2 };               /* so many processes, at most, are bound to cores where nothing is said */
 
 /* How the launcher sees the job. */
@@ -36,6 +41,7 @@ typedef struct watch {
   int heard;     /* file descriptor of what the job tells; -1: none */
   int64_t saved; /* checkpoints, before this run */
   int stop;      /* the signal by which the launcher was told to end; 0: none */
+  bool keeps_terminal;
 } watch;
 
 /* OpenMPI binds each process of one or two to a core, where a loader's threads would stand in each other's way. More
@@ -61,7 +67,7 @@ static void allow_all(void) {
 
 /* mpirun's command line. */
 static char **words_new(const run *r, int processes) {
-  static char count[16], devices[16], timeout[32], program[4096];
+  static char count[16], devices[16], timeout[32], signal_number[16], program[4096];
   static const char *const checks[] = {"off", "sample", "all"};
   snprintf(count, sizeof count, "%d", processes);
   snprintf(devices, sizeof devices, "%d", r->options.devices);
@@ -86,6 +92,11 @@ static char **words_new(const run *r, int processes) {
     words[count_of_words++] = "--devices";
     words[count_of_words++] = devices;
   }
+  if (r->stop != 0) {
+    snprintf(signal_number, sizeof signal_number, "%d", r->stop);
+    words[count_of_words++] = "--signal";
+    words[count_of_words++] = signal_number;
+  }
   if (r->trace != NULL) {
     words[count_of_words++] = "--trace";
     words[count_of_words++] = (char *)r->trace;
@@ -100,14 +111,19 @@ static char **words_new(const run *r, int processes) {
 
 /* ---- one run ---- */
 
-/* In the child. A group of its own, so that Ctrl-C on a terminal comes to the launcher, which passes it on once: of
- * two, mpirun would leave its processes alone. So it cannot read the terminal, and what it read would be gone at a
- * restart. */
-static void become_mpirun(char **words, pid_t launcher, const sigset_t *unblocked, int failure) {
+/* A group of its own, so that Ctrl-C on a terminal comes to the launcher, which passes it on once: of two, mpirun would
+ * leave its processes alone. So it cannot read the terminal, and what it read would be gone at a restart. */
+static void leave_terminal(void) {
   setpgid(0, 0);
-  prctl(PR_SET_PDEATHSIG, SIGTERM);
   const int nothing = open("/dev/null", O_RDONLY);
   if (nothing >= 0) dup2(nothing, STDIN_FILENO);
+}
+
+/* In the child. A job that is not started again keeps the terminal, whose signals then come to it without the launcher.
+ */
+static void become_mpirun(char **words, bool keeps_terminal, pid_t launcher, const sigset_t *unblocked, int failure) {
+  if (!keeps_terminal) leave_terminal();
+  prctl(PR_SET_PDEATHSIG, SIGTERM);
   sigprocmask(SIG_SETMASK, unblocked, NULL);
   if (getppid() == launcher) execvp(words[0], words);
   const int problem = errno;
@@ -116,11 +132,11 @@ static void become_mpirun(char **words, pid_t launcher, const sigset_t *unblocke
 }
 
 /* The child, or -1 with errno. */
-static pid_t start(char **words, const sigset_t *unblocked) {
+static pid_t start(char **words, bool keeps_terminal, const sigset_t *unblocked) {
   int failure[2], problem = 0; /* closed by a good exec */
   if (pipe2(failure, O_CLOEXEC) != 0) return -1;
   const pid_t launcher = getpid(), child = fork();
-  if (child == 0) become_mpirun(words, launcher, unblocked, failure[1]);
+  if (child == 0) become_mpirun(words, keeps_terminal, launcher, unblocked, failure[1]);
   if (child < 0) problem = errno;
   close(failure[1]);
   if (child > 0 && read(failure[0], &problem, sizeof problem) > 0) waitpid(child, NULL, 0);
@@ -129,17 +145,25 @@ static pid_t start(char **words, const sigset_t *unblocked) {
   return problem == 0 ? child : -1;
 }
 
+/* To mpirun: the first request for an end as one that it hands on. */
+static void pass_on(watch *w, pid_t child, const siginfo_t *info) {
+  const bool is_of_terminal = w->keeps_terminal && info->si_code > 0; /* mpirun has it from there, too */
+  const bool asks = info->si_signo == SIGTERM && w->stop == 0;
+  w->stop = info->si_signo;
+  if (!is_of_terminal) kill(child, asks ? SIGUSR1 : info->si_signo);
+}
+
 /* The exit status of mpirun. Passes signals on to it. */
 static int await(watch *w, pid_t child, const sigset_t *watched) {
   for (;;) {
-    const int number = sigwaitinfo(watched, NULL);
-    if (number > 0 && number != SIGCHLD) {
-      w->stop = number;
-      kill(child, number);
-    }
+    siginfo_t info;
+    const int number = sigwaitinfo(watched, &info);
+    if (number > 0 && number != SIGCHLD) pass_on(w, child, &info);
     int status;
     if (waitpid(child, &status, WNOHANG) != child) continue;
-    return WIFEXITED(status) ? WEXITSTATUS(status) : BY_SIGNAL + WTERMSIG(status);
+    if (WIFSIGNALED(status)) return BY_SIGNAL + WTERMSIG(status);
+    const bool asked_otherwise = w->stop == SIGTERM && WEXITSTATUS(status) == BY_SIGNAL + SIGUSR1;
+    return asked_otherwise ? BY_SIGNAL + SIGTERM : WEXITSTATUS(status);
   }
 }
 
@@ -165,12 +189,13 @@ static bool choose(watch *w, int status, bool saved) {
 }
 
 static bool goes_on(watch *w, int status) {
-  if (status == 0 || status == WRONG_WORDS || w->stop != 0) return false;
+  if (status == 0 || status == STOP_STATUS || status == WRONG_WORDS || w->stop != 0) return false;
   const struct restart_info now = w->heard >= 0 ? restart_info_read(w->heard) : (struct restart_info){.step = -1};
   const bool saved = now.count > w->saved;
   w->saved = now.count;
   char why[128], from[64] = "its beginning: it has no checkpoint";
   describe(status, why, sizeof why);
+  if (w->options->restarts == 0) return false;
   if (w->started == w->options->restarts) {
     fprintf(stderr, "shardrt run: %s, after %d restart%s: this was the last\n", why, w->started,
             w->started == 1 ? "" : "s");
@@ -187,29 +212,22 @@ static bool goes_on(watch *w, int status) {
   return true;
 }
 
-static int run_again(const run *r) {
+int run_job(const run *r) {
   sigset_t watched, before;
   sigemptyset(&watched);
-  static const int numbers[] = {SIGCHLD, SIGINT, SIGTERM, SIGHUP};
+  static const int numbers[] = {SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2};
   for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) sigaddset(&watched, numbers[i]);
   signal(SIGCHLD, SIG_DFL);
   sigprocmask(SIG_BLOCK, &watched, &before);
-  watch w = {.options = r, .processes = r->processes, .heard = restart_info_open()};
+  const bool is_once = r->restarts == 0;
+  watch w = {
+      .options = r, .processes = r->processes, .keeps_terminal = is_once, .heard = is_once ? -1 : restart_info_open()};
   int status;
   do {
     char **words = words_new(r, w.processes);
-    const pid_t child = words != NULL ? start(words, &before) : -1;
+    const pid_t child = words != NULL ? start(words, is_once, &before) : -1;
     free((void *)words);
     status = child > 0 ? await(&w, child, &watched) : -1;
   } while (status >= 0 && goes_on(&w, status));
   return status;
-}
-
-int run_job(const run *r) {
-  if (r->restarts > 0) return run_again(r);
-  char **words = words_new(r, r->processes); /* until exec */
-  if (words == NULL) return -1;
-  execvp(words[0], words);
-  free((void *)words);
-  return -1;
 }

@@ -10,6 +10,7 @@ typedef struct run {
   int processes;
   int restarts;      /* how often a job that died is started again; 0: never */
   int fewest;        /* processes that it may go on with */
+  int stop;          /* a signal that asks for an orderly end beside SIGTERM and SIGUSR1; 0: none */
   const char *trace; /* the file of --trace; NULL: none */
   int progress;      /* 1: --progress; -1: --no-progress; 0: neither */
   const char *recipe;
@@ -17,8 +18,8 @@ typedef struct run {
   char **argv;
 } run;
 
-/* Becomes mpirun where there are no restarts. Otherwise waits for the job and starts it again from its last checkpoint,
- * and returns the exit status of the last run. -1, with errno: mpirun cannot be started. */
+/* Waits for the job, starts it again from its last checkpoint where there are restarts, and returns the exit status of
+ * the last run. SIGTERM and SIGUSR1 ask the job for an orderly end. -1, with errno: mpirun cannot be started. */
 int run_job(const run *r);
 
 #endif

@@ -125,6 +125,13 @@ int shardrt_barrier(shardrt_job *job, const char *what);
  * ends; NULL: there is nothing, or nothing more. */
 const char *shardrt_job_notice(shardrt_job *job);
 
+/* Whether a signal asked this process for an orderly end (SIGTERM, SIGUSR1): its number, or 0. It is asked of the
+ * others, too, but not at the same time: processes agree before they act on it. Only the command watches signals. */
+int32_t shardrt_stop_asked(void);
+/* Somebody begins (true) or ends (false) to look at that. While nobody does, such a signal ends the process at once. On
+ * the thread of the job. */
+void shardrt_stop_listen(bool listens);
+
 /* `shardrt run --restarts` hears of every checkpoint: that the step's was `saved`, or that the job goes on from it.
  * Nothing where this process was not started by it. */
 void shardrt_launcher_tell(int64_t step, bool saved);

@@ -185,7 +185,7 @@ describe("the rooms", function()
   -- The program, and what ends a job for it.
   local ENDS_THE_JOB = {
     main = true, ["recipe/sigbus"] = true, run = true, ["comm/job"] = true, ["comm/abort_job"] = true,
-    ["comm/transport/mpi"] = true,
+    ["comm/transport/mpi"] = true, ["comm/stop_request"] = true,
     ["comm/transport/openmpi"] = true, ["comm/transport/solo"] = true, ["comm/transport/launcher"] = true,
   }
 

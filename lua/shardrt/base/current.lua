@@ -7,6 +7,7 @@ require("shardrt.base.error").own()
 ---@class shardrt.current
 ---@field job ffi.cdata* # shardrt_job *
 ---@field info ffi.cdata* # const shardrt_job_info *
+---@field stop fun()? # ends the job in an orderly way, before the recipe's end; nil: it is for a program to end
 local current = {}
 
 --- Before anything else is done with the job, once.

@@ -21,6 +21,7 @@ local loader = require "shardrt.loader.loader"
 local manifest = require "shardrt.checkpoint.manifest"
 local plan = require "shardrt.layout.plan"
 local safetensors = require "shardrt.array.safetensors"
+local stop = require "shardrt.checkpoint.stop"
 local tree = require "shardrt.array.tree"
 local unplaced = require "shardrt.array.unplaced"
 fail.own()
@@ -230,20 +231,45 @@ local Checkpoint = class.define("a checkpoint", "checkpoint", {
   dir = true, every = true, keep = true, steps = true, restored = true,
 }, methods)
 
+-- Saves where it is due, or where the job ends; and ends it there, unless the recipe asks whether to end, or another
+-- checkpoint must save, too. Whether it saved.
+local function save_here(inside, is_due)
+  local ends = inside.watch ~= nil and stop.is_here(inside.watch, "checkpoint " .. inside.dir, is_due)
+  if is_due or ends then save(inside) end
+  if not ends then return is_due end
+  local is_last = stop.saved(inside.watch)
+  collective.notice("%s: the job was stopped by %s at step %.0f, which is saved in %s; the same command goes on from there",
+    fail.where() or "?", stop.name(), inside.steps, inside.dir)
+  if is_last and not inside.asks then stop.finish() end
+  return true
+end
+
 --- Tells that a step was taken: after every `every`-th, the loaders' states and the arrays as they are then are saved.
 --- Every process must call it alike.
+---
+--- Where SIGTERM or SIGUSR1 asked the job to end, it saves at a step that all processes agree on, within a second or a
+--- step, and ends the job with status 85; it returns only where the recipe has called stopping().
 ---@return boolean # whether it saved
 function methods:step()
   local inside = class.inside(self)
   inside.steps = inside.steps + 1
-  if not inside.every or inside.steps % inside.every ~= 0 or planning() then return false end
-  save(inside)
-  return true
+  if planning() then return false end
+  return save_here(inside, inside.every ~= nil and inside.steps % inside.every == 0)
 end
 
---- Saves now. When it returns, the checkpoint is complete and on the disk. Every process must call it alike.
+--- Saves now. When it returns, the checkpoint is complete and on the disk. Every process must call it alike. Where the
+--- job was asked to end, it does so here, as by step().
 function methods:save()
-  if not planning() then save(class.inside(self)) end
+  if not planning() then save_here(class.inside(self), true) end
+end
+
+--- Whether the job is to end: the last step() has saved, and the recipe is to come to its end by itself, as it asks.
+--- The job then ends with status 85. The same in every process; a recipe asks before the first step, or ever after.
+---@return boolean
+function methods:stopping()
+  local inside = class.inside(self)
+  inside.asks = true
+  return inside.watch ~= nil and inside.watch.has_saved
 end
 
 --- Lets the folder go, for another checkpoint; the end of the recipe does so, too.
@@ -252,6 +278,7 @@ function methods:close()
   inside.closed = true
   if inside.folder then C.shardrt_folder_free(ffi.gc(inside.folder, nil)) end
   inside.folder = nil
+  if inside.watch then stop.close(inside.watch) end
 end
 
 function Checkpoint:__tostring()
@@ -342,6 +369,7 @@ function words.checkpoint(o)
     methods.close(class.new(Checkpoint, self))
     error(problem, 0)
   end
+  self.watch = stop.watch()
   return class.new(Checkpoint, self)
 end
 

@@ -10,6 +10,7 @@ local plan = require "shardrt.layout.plan"
 local progress = require "shardrt.loader.progress"
 local public = require "shardrt.loader.public"
 local recipe = require "shardrt.program.recipe"
+local stop = require "shardrt.checkpoint.stop"
 local terminal = require "shardrt.base.terminal"
 fail.own()
 
@@ -30,15 +31,27 @@ end
 ---@param path string
 ---@param _ integer?
 ---@param shows_progress boolean? # nil: on a terminal
+---@param stop_job function? # ends the job in every process, with the status that says it was stopped
 ---@return string?
-function program.run(handle, path, _, shows_progress)
+function program.run(handle, path, _, shows_progress, stop_job)
   current.set(handle)
   progress.start(shows_progress)
+  local function clear(is_well)
+    progress.finish()
+    return recipe.clear(is_well)
+  end
+  if stop_job then
+    function current.stop()
+      local removed, why = clear(true)
+      if not removed then error(why, 0) end
+      stop_job()
+    end
+  end
   local ok, returned = recipe.run(path)
-  progress.finish()
-  local removed, why = recipe.clear(ok)
+  local removed, why = clear(ok)
   if not ok then return returned end
   if not removed then return why end
+  if stop.name() and stop_job then stop_job() end -- the recipe had asked whether to stop, and ended by itself
   if is_for_programs(returned) and current.info.planning == 0 then
     collective.notice("%s only returns loaders: a program of C, C++ or Python takes their batches (docs/c.md); "
       .. "`shardrt plan %s` shows what they read", path, path)

@@ -2,7 +2,6 @@
 
 #include <poll.h>
 #include <signal.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -52,6 +51,10 @@ pid_t launcher_pid(void) {
   for (int i = 0; i < ANCESTORS && pid > 1; i++, pid = parent_of(pid))
     if (is_launcher(pid)) return pid;
   return parent;
+}
+
+bool launcher_is_openmpi(void) {
+  return is_openmpi(launcher_pid());
 }
 
 /* In a process of its own, which the launcher cannot reach when it ends those of the job, and which keeps none of

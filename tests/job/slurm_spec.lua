@@ -1,0 +1,90 @@
+-- waits: for jobs that Slurm preempts.
+-- The script of docs/slurm.md under a Slurm of its own: two slurmd, preempted three times by jobs that come first.
+
+local files = require "tests.support.files"
+local mpi = require "tests.support.mpi"
+
+local CLUSTER = "tests/support/slurm.sh"
+local PROGRAMS = { "munged", "slurmctld", "slurmd", "srun", "sbatch" }
+
+-- What is not there for a cluster; nil: nothing.
+local function missing()
+  for _, program in ipairs(PROGRAMS) do
+    if mpi.shell(("PATH=$PATH:/usr/sbin; command -v %s"):format(program)).status ~= 0 then return program end
+  end
+  if mpi.shell("id -u").stdout:match "%d+" ~= "0" then return "root" end
+end
+
+describe("under Slurm", function()
+  local lacking = missing()
+  if lacking then
+    pending(("no %s here"):format(lacking))
+    return
+  end
+
+  local folder, conf
+  setup(function()
+    folder = files.folder()
+    local started = mpi.shell(("PATH=$PATH:/usr/sbin %s start %s"):format(CLUSTER, folder), 90)
+    assert.equal(0, started.status, started.output)
+    conf = started.stdout:match "%S+"
+  end)
+  teardown(function()
+    mpi.shell(("%s stop %s"):format(CLUSTER, folder), 30)
+    files.remove(folder)
+  end)
+
+  local function slurm(command, limit)
+    local path = ("$(realpath $(dirname %s))"):format(mpi.program())
+    return mpi.shell(("export SLURM_CONF=%s PATH=%s:$PATH; %s"):format(conf, path, command), limit or 60)
+  end
+
+  -- Losses by step, and how often each step was printed.
+  local function losses(text)
+    local found = {}
+    for step, loss in text:gmatch "step +(%d+): loss ([%d.]+)" do
+      assert.is_nil(found[step], "step " .. step .. " came twice")
+      found[step] = loss
+    end
+    return found
+  end
+
+  local function submit(words)
+    local result = slurm("sbatch --parsable " .. words)
+    assert.equal(0, result.status, result.output)
+    return result.stdout:match "%d+"
+  end
+
+  -- Waits until the output of a job has as many lines that match. Slurm begins a requeued job after two minutes, unless
+  -- it is told to begin now.
+  local function wait_for(job, path, pattern, count)
+    local text
+    for _ = 1, 300 do
+      text = mpi.shell(("cat %s 2>/dev/null"):format(path)).stdout
+      local _, found = text:gsub(pattern, "")
+      if found >= count then return end
+      slurm(("sleep 0.3; scontrol update JobId=%s StartTime=now 2>/dev/null"):format(job))
+    end
+    error(("%d times %q did not come in:\n%s"):format(count, pattern, text))
+  end
+
+  it("gives way three times and ends as if nothing had been", function()
+    local script = files.slurp("docs/slurm.md"):match "under a Slurm of its own %-%->\n```sh\n(.-)\n```"
+    local path = files.write(folder, "train.sbatch", (script:gsub(" checkpoints\n", (" %s/checkpoints\n"):format(folder))))
+    local out = folder .. "/out"
+    local job = submit(("-o %s %s"):format(out, path))
+    for turn = 1, 3 do
+      wait_for(job, out, "step +%d+: loss", 2 * turn)
+      submit("-p high -N 2 --exclusive -o /dev/null --wrap 'sleep 1'")
+      wait_for(job, out, "the job was stopped by SIGTERM", turn)
+    end
+    wait_for(job, out, "of the test images are named rightly", 1)
+    local text = files.slurp(out)
+    local undisturbed = mpi.shell(("%s run -n 4 --devices 2 recipes/train_fashion_mnist.lua"):format(mpi.program()), 120)
+    assert.equal(0, undisturbed.status, undisturbed.output)
+    assert.same(losses(undisturbed.stdout), losses(text))
+    local _, began_again = text:gsub("goes on from step %d+", "")
+    assert.equal(3, began_again)
+    assert.truthy(slurm("scontrol show job " .. job).stdout:find("JobState=COMPLETED", 1, true))
+  end)
+end)
