@@ -2,7 +2,7 @@
 
 import ctypes
 import os
-from ctypes import POINTER, Structure, c_char_p, c_double, c_int, c_int32, c_int64, c_size_t, c_void_p
+from ctypes import POINTER, Structure, c_char_p, c_double, c_int, c_int32, c_int64, c_size_t, c_uint64, c_void_p
 from pathlib import Path
 from typing import Any, Callable
 
@@ -102,21 +102,21 @@ text_free = _function("shardrt_text_free", None, c_void_p)
 batch_free = _function("shardrt_batch_free", None, c_void_p)
 batch_fields = _function("shardrt_batch_fields", c_int, c_void_p)
 batch_name = _function("shardrt_batch_name", c_char_p, c_void_p, c_int)
-batch_array = _function("shardrt_batch_array", c_void_p, c_void_p, c_int)
+batch_find = _function("shardrt_batch_find", c_void_p, c_void_p, c_char_p)
 
 array_dtype = _function("shardrt_array_dtype", c_int32, c_void_p)
 array_ndim = _function("shardrt_array_ndim", c_int32, c_void_p)
 array_shape = _function("shardrt_array_shape", POINTER(c_int64), c_void_p)
 array_sharding = _function("shardrt_array_sharding", c_void_p, c_void_p)
+array_layout = _function("shardrt_array_layout", c_uint64, c_void_p)
 array_shard_count = _function("shardrt_array_shard_count", c_int64, c_void_p)
 array_shard = _function("shardrt_array_shard", POINTER(ShardOf), c_void_p, c_int64)
 array_buffer = _function("shardrt_array_buffer", c_void_p, c_void_p, c_int64)
+array_host_data = _function("shardrt_array_host_data", c_void_p, c_void_p, c_int64)
 array_gather = _function("shardrt_array_gather", c_int, c_void_p, c_void_p)
 array_dlpack = _function("shardrt_array_dlpack", c_int, c_void_p, c_int64, c_void_p, _out)
 array_dlpack_legacy = _function("shardrt_array_dlpack_legacy", c_int, c_void_p, c_int64, c_void_p, _out)
 sharding_text = _function("shardrt_sharding_text", c_char_p, c_void_p)
-buffer_data = _function("shardrt_buffer_data", c_void_p, c_void_p)
-buffer_device = _function("shardrt_buffer_device", c_int32, c_void_p)
 buffer_host = _function("shardrt_buffer_host", c_int, c_void_p, _out)
 dtype_name = _function("shardrt_dtype_name", c_char_p, c_int32)
 dtype_size = _function("shardrt_dtype_size", c_size_t, c_int32)
