@@ -1,5 +1,5 @@
 # Speed, as ratios taken in one run; the C programs beside it are the baselines. PEERS=1: then other loaders, too, on the
-# same files in the same run; PARTS="loader cold transforms formats start reshard compute gpu peers" chooses. With
+# same files in the same run; PARTS="loader cold transforms formats start library reshard compute gpu peers" chooses. With
 # JAX_PYTHON naming a Python that has JAX, as build/peers/bin/python does, reshards and computations are compared with
 # JAX's. What needs a GPU is left out where there is none, and said.
 
@@ -10,7 +10,7 @@ bench: deps
 	@$(MAKE) --no-print-directory all $(BASELINES)
 	@$(if $(PEERS),$(MAKE) --no-print-directory peers)
 	@SHARDRT=$(abspath $(BUILD)/shardrt) $(BUILD)/shardrt tests/bench/run.lua $(BUILD) \
-	  $(or $(PARTS),loader cold transforms formats start reshard compute gpu $(if $(PEERS),peers))
+	  $(or $(PARTS),loader cold transforms formats start library reshard compute gpu $(if $(PEERS),peers))
 # The other loaders, in a Python environment that is kept; without what FFCV is built from, or what SPDL loads, these are
 # left out.
 peers:
