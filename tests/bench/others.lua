@@ -47,7 +47,8 @@ return function(bench)
       return assert(tonumber(text), text)
     end
     for _, pair in ipairs(all) do
-      local a, b, ratio = bench.alternate(function() return rate(pair.ours) end, function() return rate(pair.theirs) end)
+      local a, b, ratio =
+        bench.alternate(function() return rate(pair.ours) end, function() return rate(pair.theirs) end)
       bench.report(("%s, %s"):format(pair.title, what == "take" and "taken" or "copied"), ratio, AIM,
         ("%.0f and %.0f records/s"):format(a, b))
     end
