@@ -28,8 +28,8 @@ seen = np.zeros(ROWS, np.uint8)
 
 def check(batch):
     for image, label in zip(batch["image"].shards, batch["label"].shards, strict=True):
-        numbers = np.array(take(image)[:, :4]).view("<u4")[:, 0]
-        assert (np.array(take(label)) == numbers % 251).all()
+        numbers = np.asarray(take(image)[:, :4]).copy().view("<u4")[:, 0]
+        assert (np.asarray(take(label)) == numbers % 251).all()
         seen[numbers] += 1
 
 

@@ -1,9 +1,10 @@
 """library_loop.py with another loader in shardrt's place, over the same files: KIND WORKERS FOLDER WHAT SECONDS.
 
-`torch`: DataLoader with batched fetch (`__getitems__`, given a whole batch of row numbers). Worker processes each have a
-ring of batches in shared memory, so that only a batch's place in it is sent; without workers the loop gathers itself.
-`grain`: its own shuffle over the row numbers, a batch gathered at once in batch_fn, read ahead by threads. Both gather by
-np.take from mapped files into memory that is used again: a batch stands until some later one is asked for."""
+`torch`: DataLoader with batched fetch (`__getitems__`) and a sampler of whole batches of row numbers. Worker processes
+each have a ring of batches in shared memory, so that only a batch's place in it is sent; without workers the loop gathers
+itself.
+`grain`: its own shuffle over the row numbers, a batch gathered at once in batch_fn, read ahead by threads (its worker
+processes, by mp_prefetch, bring about as much: what it does for each row number takes the most). Both gather by np.take from mapped files into memory that is used again: a batch stands until some later one is asked for."""
 
 import sys
 import time
@@ -28,7 +29,7 @@ def gather(ids, out):
 
 def batches_of_torch():
     import torch
-    from torch.utils.data import BatchSampler, DataLoader, Dataset, RandomSampler, get_worker_info
+    from torch.utils.data import DataLoader, Dataset, Sampler, get_worker_info
 
     torch.set_num_threads(1)
 
@@ -46,13 +47,20 @@ def batches_of_torch():
         def __getitems__(self, ids):
             worker, self.turn = get_worker_info(), (self.turn + 1) % RING
             at = (worker.id if worker else 0, self.turn)
-            gather(np.array(ids), [part.numpy() for part in self.rings[at[0]][at[1]]])
+            gather(ids, [part.numpy() for part in self.rings[at[0]][at[1]]])
             return at
+
+    class Batches(Sampler):
+        def __iter__(self):
+            yield from np.random.permutation(ROWS).reshape(-1, BATCH)
+
+        def __len__(self):
+            return ROWS // BATCH
 
     rows = Rows()
     loader = DataLoader(
-        rows, batch_sampler=BatchSampler(RandomSampler(rows), BATCH, drop_last=True), collate_fn=lambda at: at,
-        num_workers=workers, persistent_workers=workers > 0, prefetch_factor=2 if workers else None)  # fmt: skip
+        rows, batch_sampler=Batches(), collate_fn=lambda at: at, num_workers=workers, persistent_workers=workers > 0,
+        prefetch_factor=2 if workers else None)  # fmt: skip
     while True:
         for worker, turn in loader:
             yield rows.rings[worker][turn]
@@ -76,8 +84,8 @@ steps, start = ROWS // BATCH, 0.0
 own, seen = None, np.zeros(ROWS, np.uint8)
 for step, batch in zip(count(1), stream):
     if step <= steps:
-        numbers = np.array(batch[0][:, :4]).view("<u4")[:, 0]
-        assert (np.array(batch[1]) == numbers % 251).all()
+        numbers = np.asarray(batch[0][:, :4]).copy().view("<u4")[:, 0]
+        assert (np.asarray(batch[1]) == numbers % 251).all()
         seen[numbers] += 1
     elif what == "copy":
         own = own or [part.clone() if kind == "torch" else part.copy() for part in batch]
