@@ -1,10 +1,14 @@
 """library_loop.py with another loader in shardrt's place, over the same files: KIND WORKERS FOLDER WHAT SECONDS.
 
 `torch`: DataLoader with batched fetch (`__getitems__`) and a sampler of whole batches of row numbers. Worker processes
-each have a ring of batches in shared memory, so that only a batch's place in it is sent; without workers the loop gathers
-itself.
+each have a ring of batches in shared memory, so that only a batch's place in it is sent; without workers the loop
+gathers itself.
+
 `grain`: its own shuffle over the row numbers, a batch gathered at once in batch_fn, read ahead by threads (its worker
-processes, by mp_prefetch, bring about as much: what it does for each row number takes the most). Both gather by np.take from mapped files into memory that is used again: a batch stands until some later one is asked for."""
+processes, by mp_prefetch, bring about as much: what it does for each row number takes the most).
+
+Both gather by np.take from mapped files into memory that is used again: a batch stands until some later one is asked
+for."""
 
 import sys
 import time
