@@ -1,4 +1,4 @@
-"""library_loop.lua as a program of Python: KIND DEVICES RECIPE FOLDER WHAT SECONDS, where KIND is `numpy` or `torch`."""
+"""library_loop.lua as a program of Python: KIND DEVICES RECIPE FOLDER WHAT SECONDS; KIND is `numpy` or `torch`."""
 
 import sys
 import time
