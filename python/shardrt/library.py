@@ -2,7 +2,7 @@
 
 import ctypes
 import os
-from ctypes import POINTER, Structure, c_char_p, c_double, c_int, c_int32, c_int64, c_size_t, c_uint64, c_void_p
+from ctypes import POINTER, Structure, c_char_p, c_double, c_int, c_int32, c_int64, c_size_t, c_void_p
 from pathlib import Path
 from typing import Any, Callable
 
@@ -108,7 +108,7 @@ array_dtype = _function("shardrt_array_dtype", c_int32, c_void_p)
 array_ndim = _function("shardrt_array_ndim", c_int32, c_void_p)
 array_shape = _function("shardrt_array_shape", POINTER(c_int64), c_void_p)
 array_sharding = _function("shardrt_array_sharding", c_void_p, c_void_p)
-array_layout = _function("shardrt_array_layout", c_uint64, c_void_p)
+array_layout = _function("shardrt_array_layout", ctypes.c_uint64, c_void_p)
 array_shard_count = _function("shardrt_array_shard_count", c_int64, c_void_p)
 array_shard = _function("shardrt_array_shard", POINTER(ShardOf), c_void_p, c_int64)
 array_buffer = _function("shardrt_array_buffer", c_void_p, c_void_p, c_int64)

@@ -13,6 +13,10 @@ bench: deps
 	@$(if $(filter others,$(PARTS)),$(MAKE) --no-print-directory few-peers)
 	@SHARDRT=$(abspath $(BUILD)/shardrt) $(BUILD)/shardrt tests/bench/run.lua $(BUILD) \
 	  $(or $(PARTS),loader cold transforms formats start library reshard compute gpu $(if $(PEERS),peers))
+# What PARTS=others is compared with: two of the other loaders.
+few-peers:
+	$(call install_for,peers)
+	-@/usr/bin/python3 -B tests/bench/peers/install.py $(BUILD)/peers torch grain
 # The other loaders, in a Python environment that is kept; without what FFCV is built from, or what SPDL loads, these are
 # left out.
 peers:
@@ -20,10 +24,6 @@ peers:
 	-@$(MAKE) --no-print-directory deps-ffcv
 	-@$(MAKE) --no-print-directory deps-spdl
 	@/usr/bin/python3 -B tests/bench/peers/install.py $(BUILD)/peers
-# Those of PARTS=others.
-few-peers:
-	$(call install_for,peers)
-	-@/usr/bin/python3 -B tests/bench/peers/install.py $(BUILD)/peers torch grain
 $(BUILD)/bench/gather-scalar: tests/bench/gather.c
 	@mkdir -p $(@D)
 	$(CC) -std=c11 -D_GNU_SOURCE -O2 -fno-tree-vectorize -pthread -o $@ $<
