@@ -38,10 +38,51 @@ def _dtype(number: int) -> DType:
     return DType(library.dtype_name(number).decode(), library.dtype_size(number))
 
 
+class _Place:
+    """Where a shard lies: what Shard says of it."""
+
+    __slots__ = ("device", "dtype", "index", "replica_id", "shape", "typestr")
+
+    def __init__(self, handle: int, i: int, dtype: DType) -> None:
+        self.dtype = dtype
+        self.typestr = dtype.typestr
+        shard = library.array_shard(handle, i).contents
+        self.device: int = shard.device
+        self.replica_id: int = shard.replica_id
+        box = shard.box
+        self.index = tuple(slice(box.start[d], box.stop[d]) for d in range(box.ndim))
+        self.shape = tuple(along.stop - along.start for along in self.index)
+
+
+class _Layout:
+    """What is alike in the arrays of one field, batch after batch."""
+
+    __slots__ = ("dtype", "places", "shape")
+
+    def __init__(self, handle: int) -> None:
+        self.shape: tuple[int, ...] = tuple(library.array_shape(handle)[: library.array_ndim(handle)])
+        self.dtype = _dtype(library.array_dtype(handle))
+        self.places = [_Place(handle, i, self.dtype) for i in range(library.array_shard_count(handle))]
+
+
+_layouts: dict[int, _Layout] = {}  # by the library's numbers, of which none comes again
+_MOST_LAYOUTS = 256
+
+
+def _layout(handle: int) -> _Layout:
+    number = library.array_layout(handle)
+    found = _layouts.get(number)
+    if found is None:
+        if len(_layouts) >= _MOST_LAYOUTS:
+            _layouts.clear()
+        found = _layouts[number] = _Layout(handle)
+    return found
+
+
 class Array:
     """A global array."""
 
-    __slots__ = ("_handle", "_owner", "dtype", "shape")
+    __slots__ = ("_handle", "_layout", "_owner", "dtype", "shape")
 
     shape: tuple[int, ...]  # the global one
     dtype: DType
@@ -49,8 +90,9 @@ class Array:
     def __init__(self, owner: object, handle: int) -> None:
         self._owner = owner  # of the handle
         self._handle = handle
-        self.shape = tuple(library.array_shape(handle)[: library.array_ndim(handle)])
-        self.dtype = _dtype(library.array_dtype(handle))
+        self._layout = layout = _layout(handle)
+        self.shape = layout.shape
+        self.dtype = layout.dtype
 
     @property
     def ndim(self) -> int:
@@ -64,7 +106,7 @@ class Array:
     @property
     def shards(self) -> tuple[Shard, ...]:
         """Those on this process's devices, in the mesh's order."""
-        return tuple(Shard(self, self._handle, i) for i in range(library.array_shard_count(self._handle)))
+        return tuple([Shard(self, self._handle, i, place) for i, place in enumerate(self._layout.places)])
 
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
         """The whole value, where this process has it all: a shard that is whole as it is, others put together."""
@@ -86,49 +128,52 @@ class Array:
 class Shard:
     """What one device holds of an array: read-only, as replicas share it, and compact in row-major order."""
 
-    __slots__ = ("__weakref__", "_array", "_handle", "_i", "device", "index", "replica_id")
+    __slots__ = ("__weakref__", "_array", "_handle", "_i", "_place")
 
-    index: tuple[slice, ...]  # where it lies in the array, from … to
-    device: int  # its id among those of the job
-    replica_id: int  # how many devices before it hold the same
+    def __init__(self, array: Array, handle: int, i: int, place: _Place) -> None:
+        self._array, self._handle, self._i, self._place = array, handle, i, place
 
-    def __init__(self, array: Array, handle: int, i: int) -> None:
-        self._array, self._handle, self._i = array, handle, i
-        shard = library.array_shard(handle, i).contents
-        self.device = shard.device
-        self.replica_id = shard.replica_id
-        box = shard.box
-        self.index = tuple(slice(box.start[d], box.stop[d]) for d in range(box.ndim))
+    @property
+    def index(self) -> tuple[slice, ...]:
+        """Where it lies in the array, from … to."""
+        return self._place.index
+
+    @property
+    def device(self) -> int:
+        """Its id among those of the job."""
+        return self._place.device
+
+    @property
+    def replica_id(self) -> int:
+        """How many devices before it hold the same."""
+        return self._place.replica_id
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return tuple(along.stop - along.start for along in self.index)
+        return self._place.shape
 
     @property
     def dtype(self) -> DType:
-        return self._array.dtype
+        return self._place.dtype
 
     @property
-    def _buffer(self) -> int:
-        return library.array_buffer(self._handle, self._i)
-
-    @property
-    def _is_on_host(self) -> bool:
-        return library.buffer_device(self._buffer) < 0
+    def _address(self) -> int | None:
+        """None: on a GPU."""
+        return library.array_host_data(self._handle, self._i)
 
     @property
     def __array_interface__(self) -> dict[str, Any]:
-        typestr = self.dtype.typestr
-        if typestr is None or not self._is_on_host:
+        typestr, address = self._place.typestr, self._address
+        if typestr is None or address is None:
             raise AttributeError(f"{self!r} is not memory that numpy knows; from_dlpack gives it to torch and JAX")
-        return _interface(self.shape, typestr, library.buffer_data(self._buffer))
+        return _interface(self._place.shape, typestr, address)
 
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
         """It as it is; a shard on a GPU is copied to the host, and bfloat16 takes ml_dtypes."""
         import numpy
 
         out = ctypes.c_void_p()
-        check(library.buffer_host(self._buffer, ctypes.byref(out)))
+        check(library.buffer_host(library.array_buffer(self._handle, self._i), ctypes.byref(out)))
         known = self.dtype.typestr or f"<u{self.dtype.itemsize}"
         value: Any = numpy.asarray(_Memory(self, _interface(self.shape, known, out.value)))
         if self.dtype.typestr is None:
@@ -152,7 +197,7 @@ class Shard:
         return dlpack.capsule(self._handle, self._i, stream, versioned)
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        return dlpack.CPU if self._is_on_host else dlpack.device(self._handle, self._i)
+        return dlpack.CPU if self._address is not None else dlpack.device(self._handle, self._i)
 
     def __repr__(self) -> str:
         where = ", ".join(f"{along.start}:{along.stop}" for along in self.index)

@@ -16,10 +16,13 @@ class Batch(Mapping[str, Array]):
         self._handle = handle
 
     def __getitem__(self, name: str) -> Array:
-        for i in range(len(self)):
-            if library.batch_name(self._handle, i).decode() == name:
-                return Array(self, library.batch_array(self._handle, i))
-        raise KeyError(f"{name}: the batch has {', '.join(self)}")
+        found = None
+        is_name = isinstance(name, str)  # pyright: ignore[reportUnnecessaryIsInstance]
+        if is_name and "\0" not in name:  # where a text of C would end
+            found = library.batch_find(self._handle, name.encode(errors="surrogateescape"))
+        if found is None:
+            raise KeyError(f"{name}: the batch has {', '.join(self)}")
+        return Array(self, found)
 
     def __iter__(self) -> Iterator[str]:
         return (library.batch_name(self._handle, i).decode() for i in range(len(self)))

@@ -8,7 +8,7 @@ enum { LEAST_LANDING = 2 };
 
 /* A few batches, so that a collection is not needed for each, but of small ones more, and of large ones less. */
 static size_t slack_of(size_t batch_bytes) {
-  enum { BATCHES = 4, LEAST = 8 << 20, MOST = 12 << 20 };
+  enum { BATCHES = 4, LEAST = 6 << 20, MOST = 12 << 20 };
   return batch_bytes < LEAST / BATCHES ? LEAST : batch_bytes > MOST / BATCHES ? MOST : BATCHES * batch_bytes;
 }
 

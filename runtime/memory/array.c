@@ -1,6 +1,7 @@
 /* array.c - global arrays as one process sees them: its own shards and their buffers. */
 #include <assert.h>
 #include <inttypes.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,12 +31,15 @@ struct shardrt_array {
   size_t shard_bytes; /* of one shard */
   int32_t process;
   int32_t devices_per_process;
+  uint64_t layout;
   uint64_t number; /* among the arrays that all processes made together, or of the value */
   int64_t shard_count;
   int64_t block_count;
   shardrt_shard *shards;
   shardrt_buffer **buffers;
 };
+
+static _Atomic uint64_t layouts; /* that there were */
 
 enum { FEW_SHARDS = 16 }; /* of one process: so many are found at the first attempt */
 
@@ -83,6 +87,7 @@ int shardrt_array_new(shardrt_sharding *sharding, int32_t dtype, int32_t ndim, c
   if (code < 0) return code;
   shardrt_array *array = alloc_zeros(1, sizeof *array);
   if (array == NULL) return ALLOC_FAILED;
+  array->layout = 1 + atomic_fetch_add_explicit(&layouts, 1, memory_order_relaxed);
   array->sharding = sharding_retain(sharding);
   array->dtype = dtype;
   array->ndim = ndim;
@@ -148,6 +153,10 @@ shardrt_sharding *shardrt_array_sharding(const shardrt_array *array) {
   return array->sharding;
 }
 
+uint64_t shardrt_array_layout(const shardrt_array *array) {
+  return array->layout;
+}
+
 int64_t shardrt_array_shard_count(const shardrt_array *array) {
   return array->shard_count;
 }
@@ -178,6 +187,11 @@ size_t shardrt_array_shard_bytes(const shardrt_array *array) {
 shardrt_buffer *shardrt_array_buffer(const shardrt_array *array, int64_t i) {
   assert(i >= 0 && i < array->shard_count);
   return array->buffers[i];
+}
+
+const void *shardrt_array_host_data(const shardrt_array *array, int64_t i) {
+  const shardrt_buffer *buffer = shardrt_array_buffer(array, i);
+  return buffer != NULL && shardrt_buffer_device(buffer) < 0 ? shardrt_buffer_data(buffer) : NULL;
 }
 
 int32_t array_local_device(const shardrt_array *array, int64_t i) {

@@ -86,10 +86,17 @@ int32_t shardrt_array_dtype(const shardrt_array *array);              /* SHARDRT
 int32_t shardrt_array_ndim(const shardrt_array *array);               /* at most SHARDRT_MAX_NDIM */
 const int64_t *shardrt_array_shape(const shardrt_array *array);       /* the global shape; borrowed */
 shardrt_sharding *shardrt_array_sharding(const shardrt_array *array); /* borrowed */
+/* A number that two arrays share where dtype, shape, sharding and shards are the same: those of one field in a loader's
+ * batches do. Arrays that were made apart have others; none comes again in a process. What was learnt of one array's
+ * layout thus holds for all. */
+uint64_t shardrt_array_layout(const shardrt_array *array);
 int64_t shardrt_array_shard_count(const shardrt_array *array);
 const shardrt_shard *shardrt_array_shard(const shardrt_array *array, int64_t i); /* borrowed */
 size_t shardrt_array_shard_bytes(const shardrt_array *array);                    /* of one shard */
 shardrt_buffer *shardrt_array_buffer(const shardrt_array *array, int64_t i);     /* borrowed; NULL: no data */
+/* Where shard i's elements lie in this process's memory, compact and row-major, to be read as long as the array is
+ * there; NULL: on a GPU, or there are none. */
+const void *shardrt_array_host_data(const shardrt_array *array, int64_t i);
 /* Gives shard i (of an array that is being made) its buffer, in place of the one it may have; takes a count. One that
  * does not lie in the memory of the shard's device is copied there. EINVAL: another size. */
 int shardrt_array_set_buffer(shardrt_array *array, int64_t i, shardrt_buffer *buffer);

@@ -62,3 +62,9 @@ const char *shardrt_batch_name(const shardrt_batch *batch, int field) {
 const shardrt_array *shardrt_batch_array(const shardrt_batch *batch, int field) {
   return field >= 0 && field < batch->count ? batch->arrays[field] : NULL;
 }
+
+const shardrt_array *shardrt_batch_find(const shardrt_batch *batch, const char *name) {
+  for (int i = 0; i < batch->count; i++)
+    if (strcmp(batch->names[i], name) == 0) return batch->arrays[i];
+  return NULL;
+}

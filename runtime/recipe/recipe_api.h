@@ -70,6 +70,7 @@ void shardrt_batch_free(shardrt_batch *batch);
 int shardrt_batch_fields(const shardrt_batch *batch);
 const char *shardrt_batch_name(const shardrt_batch *batch, int field);
 const shardrt_array *shardrt_batch_array(const shardrt_batch *batch, int field);
+const shardrt_array *shardrt_batch_find(const shardrt_batch *batch, const char *name);
 
 /* Where the loader stands, or all loaders of the recipe, as JSON, the same in every process and of use in a job of any
  * size; and back to there. The text is the caller's, for shardrt_text_free. Not collective, but restore is. */

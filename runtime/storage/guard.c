@@ -25,6 +25,7 @@ struct guard {
   bool notes;  /* what is not known yet */
   bool asked;  /* to note it, however new it is */
   _Atomic uint64_t *seen;
+  _Atomic int64_t unseen; /* parts that are not */
 };
 
 int32_t guard_verify(const shardrt_source_options *options, int32_t otherwise) {
@@ -48,6 +49,7 @@ int guard_open(const struct sums_of *of, int32_t verify, struct guard **out) {
   own.file = &self->file;
   self->always = verify == SHARDRT_VERIFY_ALWAYS;
   self->notes = !is_young(of->file->changed) && of->count <= TABLE_MOST / of->width;
+  atomic_init(&self->unseen, of->count);
   self->seen = alloc_zeros((size_t)(of->count / WORD + 1), sizeof *self->seen);
   int code = self->seen != NULL ? sums_open(&own, &self->sums) : ALLOC_FAILED;
   if (code < 0) {
@@ -106,6 +108,10 @@ static bool was_seen(const struct guard *self, int64_t part) {
   return (atomic_load_explicit(&self->seen[part / WORD], memory_order_relaxed) >> part % WORD & 1) != 0;
 }
 
+bool guard_is_done(const struct guard *self) {
+  return !self->always && atomic_load_explicit(&self->unseen, memory_order_relaxed) == 0;
+}
+
 /* The rest of a sentence about a part. */
 static int refuse_block(const struct guard *self, uint32_t found, uint64_t known) {
   char date[32] = "";
@@ -138,7 +144,9 @@ int guard_look(struct guard *self, int64_t part, uint32_t version, const uint8_t
     if (code < 0) return code;
     if (is_new) sums_save_due(self->sums);
   }
-  atomic_fetch_or_explicit(&self->seen[part / WORD], UINT64_C(1) << part % WORD, memory_order_relaxed);
+  const uint64_t bit = UINT64_C(1) << part % WORD;
+  const uint64_t before = atomic_fetch_or_explicit(&self->seen[part / WORD], bit, memory_order_relaxed);
+  if ((before & bit) == 0) atomic_fetch_sub_explicit(&self->unseen, 1, memory_order_relaxed);
   return SHARDRT_OK;
 }
 

@@ -43,6 +43,9 @@ int guard_look(struct guard *self, int64_t part, uint32_t version, const uint8_t
  * EFORMAT. Any thread. */
 int guard_check(struct guard *self, const char *title, size_t offset, size_t bytes);
 
+/* Whether every part was looked at, and that was to be done once: then all looks are answered. Any thread. */
+bool guard_is_done(const struct guard *self);
+
 /* How options->verify counts for a format whose checksums are its own index's, or such a table's: the defaults. */
 enum { GUARD_DEFAULT_RECORDS = SHARDRT_VERIFY_ALWAYS, GUARD_DEFAULT_PLAIN = SHARDRT_VERIFY_ONCE };
 int32_t guard_verify(const shardrt_source_options *options, int32_t otherwise);

@@ -1,16 +1,22 @@
 # Speed, as ratios taken in one run; the C programs beside it are the baselines. PEERS=1: then other loaders, too, on the
-# same files in the same run; PARTS="loader cold transforms formats start reshard compute gpu peers" chooses. With
-# JAX_PYTHON naming a Python that has JAX, as build/peers/bin/python does, reshards and computations are compared with
-# JAX's. What needs a GPU is left out where there is none, and said.
+# same files in the same run; PARTS="loader cold transforms formats start library others reshard compute gpu peers"
+# chooses. `others`, the library beside PyTorch and Grain, is run only where it is named. With JAX_PYTHON naming a Python
+# that has JAX, as build/peers/bin/python does, reshards and computations are compared with JAX's. What needs a GPU is
+# left out where there is none, and said.
 
 BASELINES = $(addprefix $(BUILD)/bench/,gather gather-scalar pread meet copy alltoall allreduce jpeg gemm \
                                         $(if $(CUDA_MISSING),,upload))
-.PHONY: bench peers
+.PHONY: bench peers few-peers
 bench: deps
 	@$(MAKE) --no-print-directory all $(BASELINES)
 	@$(if $(PEERS),$(MAKE) --no-print-directory peers)
+	@$(if $(filter others,$(PARTS)),$(MAKE) --no-print-directory few-peers)
 	@SHARDRT=$(abspath $(BUILD)/shardrt) $(BUILD)/shardrt tests/bench/run.lua $(BUILD) \
-	  $(or $(PARTS),loader cold transforms formats start reshard compute gpu $(if $(PEERS),peers))
+	  $(or $(PARTS),loader cold transforms formats start library reshard compute gpu $(if $(PEERS),peers))
+# What PARTS=others is compared with: two of the other loaders.
+few-peers:
+	$(call install_for,peers)
+	-@/usr/bin/python3 -B tests/bench/peers/install.py $(BUILD)/peers torch grain
 # The other loaders, in a Python environment that is kept; without what FFCV is built from, or what SPDL loads, these are
 # left out.
 peers:

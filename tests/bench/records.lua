@@ -6,16 +6,16 @@ local mpi = require "tests.support.mpi"
 
 local records = { BATCH = 256, SEED = 42, SECONDS = 1.0 }
 
--- A .npy file of o.rows records of o.bytes; returns where its data begins. o.descr ("|u1") and o.shape ("3072") say
--- what a record is.
-local function write(path, o)
+-- A .npy file of o.rows records of o.bytes, each of which `fill` makes; returns where its data begins. o.descr ("|u1")
+-- and o.shape ("3072") say what a record is.
+local function write(path, o, fill)
   local header = ("{'descr': '%s', 'fortran_order': False, 'shape': (%d, %s), }"):format(o.descr, o.rows, o.shape)
   header = header .. (" "):rep(127 - 10 - #header) .. "\n"
   local file = assert(io.open(path, "wb"))
   file:write("\147NUMPY\1\0", string.char(#header, 0), header)
   local record = ffi.new("uint8_t[?]", o.bytes)
   for row = 0, o.rows - 1 do
-    for i = 0, o.bytes - 1, 64 do record[i] = (row * 31 + i) % 251 end
+    fill(record, row)
     file:write(ffi.string(record, o.bytes))
   end
   file:close()
@@ -38,8 +38,26 @@ function records.make(o)
   o.batch = o.batch or records.BATCH
   o.folder = mpi.folder()
   o.path, o.order = o.folder .. "/records.npy", o.folder .. "/order"
-  o.offset = write(o.path, o)
+  o.offset = write(o.path, o, function(record, row)
+    for i = 0, o.bytes - 1, 64 do record[i] = (row * 31 + i) % 251 end
+  end)
   write_order(o.order, o.rows, o.batch)
+  return o
+end
+
+--- Makes o.rows images of o.bytes, image.npy, and label.npy in a folder of their own: an image begins with its row's
+--- number in four bytes, its label is that modulo 251.
+function records.make_labelled(o)
+  o.folder = mpi.folder()
+  local number = ffi.new "uint32_t[1]"
+  write(o.folder .. "/image.npy", { bytes = o.bytes, rows = o.rows, descr = "|u1", shape = tostring(o.bytes) },
+    function(record, row)
+      for i = 4, o.bytes - 1, 64 do record[i] = (row * 31 + i) % 251 end
+      number[0] = row
+      ffi.copy(record, number, 4)
+    end)
+  write(o.folder .. "/label.npy", { bytes = 1, rows = o.rows, descr = "|u1", shape = "" },
+    function(record, row) record[0] = row % 251 end)
   return o
 end
 

@@ -71,7 +71,9 @@ with shardrt.open(recipe, devices=4) as data:
     assert len(data) == 6 and data and data.names == ()
     batch = next(iter(data))
     assert list(batch) == ["label", "x"] and len(batch) == 2 and "y" not in batch
-    refused(KeyError, "the batch has label, x", lambda: batch["y"])
+    for name in ("y", "x\0y", "\udcff", 0):
+        refused(KeyError, "the batch has label, x", lambda: batch[name])
+        assert name not in batch
     x = batch["x"]
     assert x.shape == (16, 6) and x.ndim == 2 and np.dtype(str(x.dtype)) == np.float32 and x.dtype.itemsize == 4
     assert x.sharding == 'NamedSharding(Mesh("data": 4), P("data"))', x.sharding
@@ -189,6 +191,27 @@ with shardrt.open(recipe, devices=1) as data:
     thread.join()
     del batch
     assert data.stats()["held_bytes"] == 0, data.stats()
+]])
+  end)
+
+  it("says of each batch how it lies, where a recipe's own function changes that", function()
+    well([[loader { batch_size = 8, epochs = 50, batch_transform = (function()
+  local step = 0
+  return function(batch)
+    step = step + 1
+    local rows = 1 + step % 7
+    return { x = shardrt.device_put(ndarray.full({ rows, 2 }, step, step % 2 == 0 and "int32" or "float64"),
+      shardrt.NamedSharding(mesh, P(nil, "data"))) }
+  end
+end)() }]], [[
+from shardrt import array
+with shardrt.open(recipe, devices=2) as data:
+    for step, batch in enumerate(data, 1):
+        x, shape = batch["x"], (1 + step % 7, 2)
+        assert x.shape == shape and str(x.dtype) == ("int32" if step % 2 == 0 else "float64"), x
+        assert [shard.index for shard in x.shards] == [(slice(0, shape[0]), slice(i, i + 1)) for i in range(2)]
+        assert (np.asarray(x) == step).all()
+    assert step == 600 and len(array._layouts) <= 256
 ]])
   end)
 

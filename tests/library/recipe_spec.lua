@@ -109,12 +109,18 @@ return { direct = of(nil), changed = of(function(batch) return batch end) }]]
     assert.equal(0, join())
     local recipe = opened(write "return loader { epochs = 1 }")
     assert.equal(5, tonumber(C.shardrt_steps(recipe)))
+    local layout
     for step = 0, 4 do
       local batch = next_batch(recipe)
       assert.equal(1, C.shardrt_batch_fields(batch))
       assert.equal("x", ffi.string(C.shardrt_batch_name(batch, 0)))
       assert.is_true(C.shardrt_batch_name(batch, 1) == nil and C.shardrt_batch_array(batch, -1) == nil)
       assert.same({ step * 8, step * 8 + 1, step * 8 + 2, step * 8 + 3 }, numbers(batch, 0, 0))
+      local x = C.shardrt_batch_array(batch, 0)
+      assert.is_true(C.shardrt_batch_find(batch, "x") == x and C.shardrt_batch_find(batch, "xx") == nil)
+      assert.is_true(C.shardrt_array_host_data(x, 1) == C.shardrt_buffer_data(C.shardrt_array_buffer(x, 1)))
+      layout = layout or C.shardrt_array_layout(x)
+      assert.is_true(C.shardrt_array_layout(x) == layout)
       C.shardrt_batch_free(batch)
     end
     for _ = 1, 2 do

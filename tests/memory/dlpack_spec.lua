@@ -72,6 +72,8 @@ describe("a shard as DLPack's tensor", function()
     assert.same({ 1, 0 }, { managed.version.major, managed.version.minor })
     assert.equal(1, tonumber(managed.flags)) -- DLPACK_FLAG_BITMASK_READ_ONLY
     assert.truthy(tensor.data == C.shardrt_buffer_data(C.shardrt_array_buffer(x, 0)))
+    assert.truthy(tensor.data == C.shardrt_array_host_data(x, 0))
+    assert.falsy(C.shardrt_array_layout(x) == C.shardrt_array_layout(arrays.global(one, "int32", { 2, 3, 4 }, whole)))
     assert.same({ 1, 0, 3, 0 }, { tonumber(tensor.device.device_type), tensor.device.device_id, tensor.ndim,
       tonumber(tensor.byte_offset) })
     assert.same({ 2, 3, 4 }, list(tensor.shape, 3))
@@ -236,6 +238,7 @@ describe("a GPU's shard as DLPack's tensor", function()
         local tensor = lend(x, 0)
         assert(tensor.dl_tensor.device.device_type == 2 and tensor.dl_tensor.device.device_id == device - 1)
         assert(tensor.dl_tensor.data == C.shardrt_buffer_data(C.shardrt_array_buffer(x.handle, 0)))
+        assert(C.shardrt_array_host_data(x.handle, 0) == nil)
         assert(tonumber(tensor.flags) == 1)
         tensor.deleter(tensor)
       end

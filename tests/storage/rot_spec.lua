@@ -327,6 +327,22 @@ describe("blocks of a file", function()
     assert.truthy(files.message(row, npy(path), 8):find "damaged")
   end)
 
+  it("are looked at to the last one, and no more when each was", function()
+    assert.equal(0, (index(path)))
+    local once, always = npy(path, "once"), npy(path, true)
+    local last = place(path, 64, 63) + ROW - 1
+    local first_of_last = math.floor((last - last % 4096 - place(path, 64, 0)) / ROW) -- whose end lies in the last block
+    once:read(0, first_of_last)
+    always:read(0, 64)
+    flip(path, last, 1)
+    for _, s in ipairs { once, always } do assert.truthy(files.message(row, s, 63):find "damaged") end
+    flip(path, last, 1)
+    local good = boxes.bytes_of(once:read(0, 64).x)
+    flip(path, last, 1)
+    assert.not_equal(good, boxes.bytes_of(once:read(0, 64).x))
+    assert.truthy(files.message(row, always, 63):find "damaged")
+  end)
+
   it("are looked at in a header, which is read when a source is opened", function()
     assert.equal(0, (index(path)))
     local at = assert(files.slurp(path):find("|u1", 1, true))

@@ -1,4 +1,5 @@
-"""install.py FOLDER: a Python environment with the peers, by pip; kept, and added to only where a version changed.
+"""install.py FOLDER [PEER…]: a Python environment with the peers, by pip; kept, and added to only where a version
+changed. Without names all of them.
 
 A peer that cannot be installed is left out, and the table says so. Needs the network the first time; and for FFCV,
 which comes as source, Debian's python3-dev, g++, libopencv-dev and libturbojpeg0-dev, for SPDL its FFmpeg."""
@@ -59,8 +60,8 @@ def install(folder, peer):
     return None
 
 
-def main(folder):
-    missing = [peer for peer in PEERS if not installed(folder, peer)]
+def main(folder, *wanted):
+    missing = [peer for peer in wanted or PEERS if not installed(folder, peer)]
     if not missing:
         return
     print(f"installing by pip into {folder}: {', '.join(PEERS[peer][0] for peer in missing)}", flush=True)
@@ -77,4 +78,4 @@ def main(folder):
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])
