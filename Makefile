@@ -143,8 +143,8 @@ lint: deps-lint
 	@$(MAKE) --no-print-directory BUILD=$(BUILD)-lint WERROR=1 $(BUILD)-lint/shardrt $(BUILD)-lint/fuzz/replay $(JOB_PROGRAMS:$(BUILD)/%=$(BUILD)-lint/%) standin
 	@$(MAKE) --no-print-directory $(BUILD)/lua/shardrt/cdef.lua
 	@clang-format --dry-run -Werror $(SOURCES) $(PLUGIN) $(KERNELS) $(HEADERS) $(sort $(shell find runtime -name '*.cuh')) \
-	  $(wildcard tests/bench/*.c tests/fuzz/*.[ch] tests/job/*.c tests/standin/*.c tests/standin/*.cc tests/standin/*.h \
-	  tests/standin/include/*)
+	  $(wildcard tests/bench/*.c tests/fuzz/*.[ch] tests/fuzz/targets/*.c tests/job/*.c tests/standin/*.c tests/standin/*.cc \
+	  tests/standin/*.h tests/standin/include/*)
 	$(call tidy,$(SOURCES))
 	$(call tidy,$(PLUGIN),-Itests -Itests/standin/include)
 	luacheck -q lua recipes tests examples

@@ -28,8 +28,8 @@ local function run(o)
   for name, text in pairs(o.files or {}) do write(folder .. "/" .. name, text) end
   write(folder .. "/recipe.lua", ([[
     local folder = %q
-    local links = require "tests.support.links"
-    local a = require("tests.support.accelerator").get()
+    local links = require "tests.support.cuda.links"
+    local a = require("tests.support.cuda.accelerator").get()
   ]]):format(folder):gsub("\n", " ") .. o.source)
   local lines = {}
   for p, process in ipairs(o.processes) do

@@ -1,12 +1,13 @@
 -- long: 15 s
--- The built-in transforms against plain Lua (tests/support/transforms.lua) and Pillow, and in all that can go wrong.
+-- The built-in transforms against plain Lua (tests/support/transform/transforms.lua) and Pillow, and in all that can go
+-- wrong.
 
 local ffi = require "ffi"
 local C = require "shardrt.base.ffi"
 local files = require "tests.support.files"
 local ndarray = require("shardrt").ndarray
-local oracle = require "tests.support.transforms"
-local read = require "tests.support.read"
+local oracle = require "tests.support.transform.transforms"
+local read = require "tests.support.transform.read"
 local shardrt = require "shardrt"
 
 local T = shardrt.transform

@@ -200,6 +200,50 @@ describe("the Lua files", function()
   end)
 end)
 
+describe("the tests", function()
+  local BENCH = "tests/bench" -- a program for each thing that is measured
+  local files = lines_of "find tests -type f | grep -E '\\.(lua|c|cc|h|py|sh)$' | sort"
+
+  it("have at most 25 files in a folder", function()
+    local counts = {}
+    for _, file in ipairs(files) do
+      local folder = file:match "^(.*)/"
+      counts[folder] = (counts[folder] or 0) + 1
+      assert.is_true(folder == BENCH or counts[folder] <= MOST_FILES, folder)
+    end
+    assert.is_true(counts["tests/support"] > 10)
+  end)
+
+  it("share what lies in tests/support; what one folder of them alone uses lies in a folder there", function()
+    local users = {} -- of a file: {folder = true}; a support file's users are those of its folder
+    for _, file in ipairs(files) do
+      local folder = file:match "^tests/support/(.*)/" or file:match "^tests/([^/]*)/" or "."
+      local text = slurp(file)
+      local function note(name)
+        users[name] = users[name] or {}
+        users[name][folder] = true
+      end
+      for name in text:gmatch "tests%.support%.([%w_.]+)" do note((name:gsub("%.", "/"))) end
+      for name in text:gmatch "tests/support/([%w_/]+)%.%l" do note(name) end
+    end
+    local count = 0
+    for _, file in ipairs(files) do
+      local name = file:match "^tests/support/(.*)%.lua$"
+      local room = name and name:match "^(.*)/"
+      if name then
+        count = count + 1
+        assert(users[name], name .. " is used by nobody")
+        local list = {}
+        for folder in pairs(users[name]) do list[#list + 1] = folder end
+        table.sort(list)
+        local said = name .. " is used by " .. table.concat(list, ", ")
+        if room then assert(#list == 1 and list[1] == room, said) else assert(#list > 1 or list[1] == ".", said) end
+      end
+    end
+    assert.is_true(count > 30)
+  end)
+end)
+
 describe("the one declaration", function()
   it("resolves every function of the header", function()
     local count = 0
