@@ -27,8 +27,8 @@ enum { MORE_WORDS = 8 };                   /* of mpirun's command line: options 
 enum { BOUND_TO_CORES = 2 };               /* so many processes, at most, are bound to cores where nothing is said */
 
 /* How the launcher sees the job. */
-typedef struct watch {
-  const run *options;
+struct watch {
+  const struct run *options;
   int processes; /* of this run */
   int started;   /* runs, beyond the first */
   bool fewer;    /* than in the run before */
@@ -36,7 +36,7 @@ typedef struct watch {
   int heard;     /* file descriptor of what the job tells; -1: none */
   int64_t saved; /* checkpoints, before this run */
   int stop;      /* the signal by which the launcher was told to end; 0: none */
-} watch;
+};
 
 /* OpenMPI binds each process of one or two to a core, where a loader's threads would stand in each other's way. More
  * are bound to a NUMA node each, or not at all, and have cores enough. What the user has set holds. */
@@ -60,7 +60,7 @@ static void allow_all(void) {
 }
 
 /* mpirun's command line. */
-static char **words_new(const run *r, int processes) {
+static char **words_new(const struct run *r, int processes) {
   static char count[16], devices[16], timeout[32], program[4096];
   static const char *const checks[] = {"off", "sample", "all"};
   snprintf(count, sizeof count, "%d", processes);
@@ -130,7 +130,7 @@ static pid_t start(char **words, const sigset_t *unblocked) {
 }
 
 /* The exit status of mpirun. Passes signals on to it. */
-static int await(watch *w, pid_t child, const sigset_t *watched) {
+static int await(struct watch *w, pid_t child, const sigset_t *watched) {
   for (;;) {
     const int number = sigwaitinfo(watched, NULL);
     if (number > 0 && number != SIGCHLD) {
@@ -153,7 +153,7 @@ static void describe(int status, char *text, size_t bytes) {
 }
 
 /* Whether the job shall go on, and with how many. */
-static bool choose(watch *w, int status, bool saved) {
+static bool choose(struct watch *w, int status, bool saved) {
   const bool killed = status > BY_SIGNAL, failed = !killed && !saved;
   const bool lower = killed || (failed && (w->failed || w->fewer));
   const bool may = w->processes > w->options->fewest;
@@ -164,7 +164,7 @@ static bool choose(watch *w, int status, bool saved) {
   return true;
 }
 
-static bool goes_on(watch *w, int status) {
+static bool goes_on(struct watch *w, int status) {
   if (status == 0 || status == WRONG_WORDS || w->stop != 0) return false;
   const struct restart_info now = w->heard >= 0 ? restart_info_read(w->heard) : (struct restart_info){.step = -1};
   const bool saved = now.count > w->saved;
@@ -187,14 +187,14 @@ static bool goes_on(watch *w, int status) {
   return true;
 }
 
-static int run_again(const run *r) {
+static int run_again(const struct run *r) {
   sigset_t watched, before;
   sigemptyset(&watched);
   static const int numbers[] = {SIGCHLD, SIGINT, SIGTERM, SIGHUP};
   for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) sigaddset(&watched, numbers[i]);
   signal(SIGCHLD, SIG_DFL);
   sigprocmask(SIG_BLOCK, &watched, &before);
-  watch w = {.options = r, .processes = r->processes, .heard = restart_info_open()};
+  struct watch w = {.options = r, .processes = r->processes, .heard = restart_info_open()};
   int status;
   do {
     char **words = words_new(r, w.processes);
@@ -205,7 +205,7 @@ static int run_again(const run *r) {
   return status;
 }
 
-int run_job(const run *r) {
+int run_job(const struct run *r) {
   if (r->restarts > 0) return run_again(r);
   char **words = words_new(r, r->processes); /* until exec */
   if (words == NULL) return -1;

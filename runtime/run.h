@@ -4,7 +4,7 @@
 
 #include "shardrt.h"
 
-typedef struct run {
+struct run {
   const char *self;        /* how this program was called */
   shardrt_options options; /* for each process */
   int processes;
@@ -15,10 +15,10 @@ typedef struct run {
   const char *recipe;
   int argc; /* the recipe's arguments */
   char **argv;
-} run;
+};
 
 /* Becomes mpirun where there are no restarts. Otherwise waits for the job and starts it again from its last checkpoint,
  * and returns the exit status of the last run. -1, with errno: mpirun cannot be started. */
-int run_job(const run *r);
+int run_job(const struct run *r);
 
 #endif

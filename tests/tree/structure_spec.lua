@@ -172,6 +172,40 @@ describe("the rooms", function()
   end)
 end)
 
+describe("structures of C", function()
+  local DLPACK = "runtime/memory/dlpack.h" -- the names of its standard
+  -- One handle in all files of its kind, each of which fills it with its own.
+  local HANDLES = { comm_endpoint = "a transport's end" }
+
+  local places = {} -- {name = {file, …}}
+  for _, file in ipairs(lines_of "find runtime -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' | sort") do
+    if not file:find "_api%.h$" and file ~= DLPACK then
+      for line in slurp(file):gsub("/%*.-%*/", ""):gmatch "[^\n]+" do
+        assert.is_nil(line:match "^%s*typedef struct [%w_]*%s*{" or line:match "^%s*typedef enum", file .. ": " .. line)
+        for kind, name in line:gmatch "%f[%w_](%l+) ([%a_][%w_]*) {" do
+          if kind == "struct" or kind == "enum" or kind == "union" then
+            places[name] = places[name] or {}
+            table.insert(places[name], file)
+          end
+        end
+      end
+    end
+  end
+
+  it("have names of their own, written bare: struct name", function()
+    local count = 0
+    for name, files in pairs(places) do
+      count = count + 1
+      -- Two stand in one file where what is built decides.
+      for i = 2, HANDLES[name] and 0 or #files do
+        assert.equal(files[1], files[i], "struct " .. name .. " has two meanings")
+      end
+    end
+    assert.is_true(count > 250, count)
+    for name in pairs(HANDLES) do assert.is_true(#places[name] > 1, name) end
+  end)
+end)
+
 describe("the Lua files", function()
   it("are known as shardrt's own, so that errors name the recipe's line", function()
     local files = lines_of "find lua/shardrt -name '*.lua' | sort"
