@@ -9,7 +9,7 @@
 #   make cuda       builds the plug-in for GPUs, too (as `make` does where CUDA's toolkit is), or says what is missing
 #   make install PREFIX=/usr/local                  make clean                   V=1 shows the commands
 #
-# CPPFLAGS, CFLAGS and LDFLAGS, from the environment or the command line, stand behind the project's own flags.
+# CPPFLAGS, CFLAGS, CXXFLAGS and LDFLAGS, from the environment or the command line, stand behind the project's own flags.
 # `make` builds without asserts (-DNDEBUG), for users, the demo and `make bench`. Specs run with asserts on, in a program of
 # their own in build-test: half a minute more on two cores, once; the kernels for GPUs, which take minutes, are shared. The
 # sanitizers and `make fuzz` have asserts, too. `make CPPFLAGS=-UNDEBUG` builds build/shardrt with them.
@@ -40,7 +40,8 @@ C_FLAGS   = -std=c11 -D_GNU_SOURCE -Iruntime $(INCLUDES) $(OPTIMIZE) -g -fPIC -f
 SEEN      = $(if $(ASSERTS)$(SANITIZE),-Wl$(comma)-E,'-Wl$(comma)--export-dynamic-symbol=shardrt_*')
 LD_FLAGS  = -pthread $(if $(SANITIZE),-fsanitize=$(SANITIZE))
 # What a source itself asks for, in a line "// build: -O3 -fno-math-errno"; sanitizers slow -O3 down.
-own_flags = $(filter-out $(if $(SANITIZE),-O3),$(filter -%,$(shell sed -n 's|^// build: ||p' $<)))
+asked_flags = $(filter -%,$(shell sed -n 's|^// build: ||p' $<))
+own_flags = $(filter-out $(if $(SANITIZE),-O3),$(asked_flags))
 compile   = $(CC) $(C_FLAGS) $(1) $(own_flags) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c -o $@ $<
 link      = $(CC) $(LD_FLAGS) $(1) $(LDFLAGS) -o $@ $^ $(LIBS)
 quiet     = $(if $(V),,@echo "  $(1)  $@";)

@@ -9,8 +9,8 @@ local CLEAN = "env -u MAKEFLAGS -u CFLAGS -u CPPFLAGS -u LDFLAGS -u ASSERTS -u S
 -- do.
 local function commands(words, before)
   local folder = mpi.folder()
-  local result = mpi.shell(("%s %s make -n %s V=1 CUDA_HOME=/nowhere BUILD=%s/build"):format(CLEAN, before or "", words,
-    folder), 120)
+  local result = mpi.shell(("%s %s make -n V=1 CUDA_HOME=/nowhere BUILD=%s/build %s"):format(CLEAN, before or "",
+    folder, words:gsub("BUILD/", folder .. "/build/")), 120)
   mpi.remove(folder)
   assert.equal(0, result.status, result.output)
   local list = {}
@@ -53,6 +53,40 @@ describe("the flags of whoever builds", function()
   end
 end)
 
+describe("the flags of whoever builds", function()
+  it("come to every other compiler, too: of benchmarks, of kernels, of the stand-in", function()
+    local home = mpi.folder() -- looks like CUDA's toolkit
+    for _, name in ipairs {
+      "bin/nvcc", "include/cuda_runtime_api.h", "include/nv/target", "include/cublas_v2.h", "include/nccl.h",
+      "lib64/libcudart_static.a",
+    } do
+      assert.equal(0, os.execute(("mkdir -p %s/%s && touch %s/%s"):format(home, name:match "^(.*)/", home, name)))
+    end
+    local words = "all standin BUILD/bench/gather BUILD/bench/gather-scalar BUILD/bench/upload BUILD/fuzz/replay "
+      .. "BUILD/job/slices "
+      .. "CFLAGS=-Wmine CXXFLAGS=-Wmine CPPFLAGS='-DMINE -Wdate-time' LDFLAGS=-Wl,--mine CUDA_HOME=" .. home
+    local seen = {}
+    local function note(kind, line, pattern)
+      assert.truthy(line:find(pattern), line)
+      seen[kind] = (seen[kind] or 0) + 1
+    end
+    for _, line in ipairs(commands(words)) do
+      if line:find("^%S*nvcc ") or line:find("/bin/nvcc ", 1, true) then
+        note("kernel", line, " %-DMINE %-Xcompiler %-Wdate%-time %-Xcompiler %-Wmine .*%.cu$")
+      elseif line:find "^g[c+][c+] .* %-c " then
+        note(line:match "^g..", line, " %-DMINE %-Wdate%-time .*%-Wmine ")
+      elseif line:find "^gcc .*tests/bench/" then
+        note("bench", line, " %-DMINE %-Wdate%-time %-Wmine %-Wl,%-%-mine ")
+      elseif line:find "^g[c+][c+] .* %-o " then
+        note("link", line, " %-Wl,%-%-mine ")
+      end
+    end
+    mpi.remove(home)
+    assert.is_true(seen.kernel >= 10 and seen.gcc > 200 and seen["g++"] >= 14)
+    assert.is_true(seen.bench == 3 and seen.link >= 6)
+  end)
+end)
+
 describe("the flags of one source", function()
   local files = compiled "all"
 
@@ -75,7 +109,7 @@ describe("the flags of one source", function()
   end)
 
   it("are written in one way", function()
-    assert.same({}, lines_of([[grep -rniE '^ *(/[/*]|\*) *build *:' runtime | ]]
+    assert.same({}, lines_of([[grep -rniE '^ *(/[/*]|\*) *build *:' runtime tests/standin | ]]
       .. [[grep -vE ':1:// build: (plug-in|-[-a-zA-Z0-9= ]+)$']]))
   end)
 end)
