@@ -180,7 +180,8 @@ static int join_links(struct peer_transport *c, struct collective *m) {
 
 /* ---- the whole -------------------------------------------------------------------------------------------------- */
 
-/* Whose the links of this process's devices are: one job's at a time. NULL: nobody's. */
+/* Whose the links of this process's devices are: one job's at a time. NULL: nobody's. The devices are the process's
+ * (platform/accelerator.h), and so is what links them; a second job learns from this that they are taken. */
 static const struct peer_transport *linked;
 
 static int take_links(const struct peer_transport *c) {
