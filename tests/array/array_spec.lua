@@ -256,6 +256,7 @@ describe("make_array_from_single_device_arrays", function()
 
   it("joins them in any order; equal replicas then share one buffer", function()
     local h = arange(8, 4)
+    math.randomseed(require "tests.support.seed")
     for _, s in ipairs { named("a", "b"), named("b"), named() } do
       local list = parts_of(s, h:to_table(), { 8, 4 })
       for i = #list, 2, -1 do

@@ -172,6 +172,26 @@ describe("the rooms", function()
   end)
 end)
 
+describe("random cases", function()
+  -- Why a spec begins its own elsewhere.
+  local FIXED = { ["tests/cuda/cuda_mesh_spec.lua"] = "a heuristic, held to how good it is in known cases" }
+
+  it("begin at tests/support/seed.lua, so that what failed can be seen again", function()
+    local count = 0
+    for _, file in ipairs(lines_of "grep -rlE --include='*_spec.lua' 'math[.]random' tests | sort") do
+      if file ~= "tests/tree/structure_spec.lua" then
+        local text = slurp(file)
+        assert.truthy(text:find("math.randomseed(", 1, true), file)
+        assert.equal(not FIXED[file], text:find("tests.support.seed", 1, true) ~= nil, file)
+        count = count + 1
+      end
+    end
+    assert.is_true(count > 30)
+    local seeds = lines_of "grep -rlE --include='*.lua' 'os[.]time' tests | sort"
+    assert.same({ "tests/run.lua", "tests/support/seed.lua" }, seeds)
+  end)
+end)
+
 describe("structures of C", function()
   local DLPACK = "runtime/memory/dlpack.h" -- the names of its standard
   -- One handle in all files of its kind, each of which fills it with its own.
