@@ -3,8 +3,8 @@
 local cjson = require "cjson"
 local golden = require "tests.support.golden"
 local mpi = require "tests.support.mpi"
+local no_memory = require "tests.support.no_memory"
 local shardrt = require "shardrt"
-local C = require "shardrt.base.ffi"
 local P, ndarray = shardrt.P, shardrt.ndarray
 
 local devices = shardrt.devices()
@@ -319,18 +319,7 @@ describe("arrays without memory", function()
       local_data = function() return shardrt.make_array_from_process_local_data(s, h) end,
       parts = function() return shardrt.make_array_from_single_device_arrays({ 2 }, named(), parts) end,
     } do
-      C.shardrt_alloc_fail_at(0)
-      make()
-      local allocations = tonumber(C.shardrt_alloc_fail_at(0))
-      assert.truthy(allocations >= 2, name)
-      for n = 1, allocations do
-        C.shardrt_alloc_fail_at(n)
-        local ok, message = pcall(make)
-        C.shardrt_alloc_fail_at(0)
-        assert.is_false(ok, name)
-        assert.truthy(message:find "out of memory", message)
-      end
-      assert.truthy(make())
+      assert.truthy(no_memory.each(make) >= 2, name)
     end
   end)
 end)
