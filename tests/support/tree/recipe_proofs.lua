@@ -182,9 +182,30 @@ if shardrt.device_count() > 1 then
 end
 ]]
 
+-- With a third argument, process 0 notes there what each step was given: a line "step: id id …".
+proofs.elastic = [[
+arg[2] = arg[2] or shardrt.temporary_folder() .. "/saved"
+local log, checkpoint = arg[3] and shardrt.process_index() == 0 and assert(io.open(arg[3], "a")), nil
+watch_loaders(function(batch, stream)
+  if not log then return end
+  local rows = batch.id.shape[1]
+  log:write(checkpoint.steps + 1, ":")
+  for i = #stream.ids - rows + 1, #stream.ids do log:write(" ", stream.ids[i]) end
+  log:write "\n"
+  log:flush() -- the process may be killed
+end)
+watch("checkpoint", function(results) checkpoint = results[1] end)
+run_recipe()
+if arg[3] then return end -- what several runs were given is looked at together
+each_once(streams[1], 1)
+for i, id in ipairs(streams[1].ids) do assert(id == tonumber(C.shardrt_order_index(7, 0, 3840, i - 1))) end
+]]
+
 proofs.full_replication = [[
 watch("device_put", function(results)
+  assert(results[1].is_fully_replicated)
   for _, shard in ipairs(results[1].addressable_shards) do
+    assert(shard.index[1][2] == 64 and shard.index[2][2] == 128, "the whole array")
     each_element(shard, function(row, column, at) assert(shard.data.data[at] == row * 128 + column) end)
   end
 end)
@@ -203,6 +224,23 @@ watch_loaders(function(batch)
 end)
 run_recipe()
 each_once(streams[1], 2)
+]]
+
+proofs.images_and_labels = [[
+watch_loaders(function(batch, stream) -- every image shows its label
+  if not stream.options.sharding.image then return end -- features
+  for i, shard in ipairs(batch.image.addressable_shards) do
+    local own = batch.label.addressable_shards[i].data
+    for row = 0, own.size - 1 do assert(shard.data.data[row * 8 * 8 * 3] == own.data[row] % 256) end
+  end
+end, function(o)
+  if not o.sharding.image then return false end
+  local by = o.sharding
+  o.sharding = { image = by.image, label = by.label, number = shardrt.NamedSharding(by.image.mesh, P()) }
+end)
+run_recipe()
+each_once(streams[1], 1)
+each_once(streams[2], 1)
 ]]
 
 proofs.independent_streams = [[
