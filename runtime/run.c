@@ -8,6 +8,7 @@
  * A job that ends well, that was stopped by a signal to the launcher, or whose command line is wrong is over. */
 #include "run.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -161,6 +162,7 @@ static bool choose(struct watch *w, int status, bool saved) {
   w->failed = failed;
   w->fewer = lower && may;
   if (w->fewer) w->processes--;
+  assert(w->processes > 0 && w->processes <= w->options->processes);
   return true;
 }
 

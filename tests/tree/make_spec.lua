@@ -128,7 +128,44 @@ describe("asserts", function()
   end
 end)
 
+describe("make install", function()
+  it("puts what was built, and what is to be read, under the prefix, where it works", function()
+    if os.getenv "SHARDRT_SANITIZER" then
+      pending "a sanitizer's build has no shared library"
+      return
+    end
+    local build, folder = mpi.program():match "^(.*)/", mpi.folder()
+    local command = "%s make install BUILD=%s ASSERTS=1 CUDA_HOME=/nowhere DESTDIR=%s PREFIX=/opt"
+    local made = mpi.shell(command:format(CLEAN, build, folder), 180)
+    assert.equal(0, made.status, made.output)
+    for _, name in ipairs {
+      "include/shardrt.h", "lib/libshardrt.so", "lib/libshardrt.a", "lib/pkgconfig/shardrt.pc",
+      "share/man/man1/shardrt.1", "share/shardrt/lua/shardrt/init.lua", "share/doc/shardrt/README.md",
+      "share/doc/shardrt/docs/data.md", "share/doc/shardrt/recipes/layouts.lua", "share/doc/shardrt/runtime/shardrt.h",
+    } do
+      assert(io.open(folder .. "/opt/" .. name, "rb"), name .. " is not there"):close()
+    end
+    local runs = "cd %s/opt && bin/shardrt --devices 8 share/doc/shardrt/recipes/layouts.lua"
+    local result = mpi.shell(runs:format(folder))
+    assert.equal(0, result.status, result.output)
+    local version = mpi.shell(folder .. "/opt/bin/shardrt --version").stdout:match "%d+%.%d+[.%d]*"
+    assert.truthy(version)
+    local pc = mpi.shell(("grep -h . %s/opt/lib/pkgconfig/shardrt.pc"):format(folder)).stdout
+    assert.truthy(pc:find("prefix=/opt\n", 1, true) and pc:find("Version: " .. version .. "\n", 1, true), pc)
+    mpi.remove(folder)
+  end)
+end)
+
 describe("make clean", function()
+  it("leaves nothing of a build", function()
+    local folder = mpi.folder()
+    local command = "cd %s && mkdir -p build/job build-test other && cd - && %s make clean BUILD=%s/build && ls %s"
+    local result = mpi.shell(command:format(folder, CLEAN, folder, folder))
+    assert.equal(0, result.status, result.output)
+    assert.truthy(result.stdout:find "\nother\n$" and not result.stdout:find "\nbuild", result.stdout)
+    mpi.remove(folder)
+  end)
+
   it("removes the folder that was built in, and those beside it that other targets build in", function()
     for _, build in ipairs { "/nowhere/else", "build" } do
       local command = lines_of("make -n clean BUILD=" .. build)[1]

@@ -7,6 +7,7 @@
  * has a handle of its own, and so cuBLAS's workspace is never that of two streams: its documentation wants this for
  * results whose bits are the same each time. */
 #include <cublas_v2.h>
+#include <assert.h>
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
@@ -180,6 +181,7 @@ static void find_runs(struct multiplication *self, const struct accelerator_prod
 }
 
 static struct multiplication multiplication_of(const struct accelerator_product *product) {
+  assert(product->m <= INT_MAX && product->n <= INT_MAX && product->k <= INT_MAX);
   struct multiplication self = {.m = (int)product->m, .n = (int)product->n, .k = (int)product->k, .add = product->add};
   self.a_as = product->transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N;
   self.b_as = product->transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N;
