@@ -1,7 +1,7 @@
 /* mds_index.h - index.json of a folder of MDS shards: what they are called, how many samples they have, what columns.
  */
-#ifndef SHARDRT_CODEC_MDS_INDEX_H
-#define SHARDRT_CODEC_MDS_INDEX_H
+#ifndef SHARDRT_DATASET_RECORD_MDS_INDEX_H
+#define SHARDRT_DATASET_RECORD_MDS_INDEX_H
 
 #include "shardrt.h"
 

@@ -1,5 +1,5 @@
 /* mds_index.c - https://github.com/mosaicml/streaming/tree/main/streaming/base/format (index.json, version 2). */
-#include "codec/mds_index.h"
+#include "dataset/record/mds_index.h"
 
 #include <string.h>
 
