@@ -6,8 +6,8 @@
  * Those of float16 and bfloat16 are added up in float32, wherever cuBLAS splits the sum, and rounded once. Each device
  * has a handle of its own, and so cuBLAS's workspace is never that of two streams: its documentation wants this for
  * results whose bits are the same each time. */
-#include <cublas_v2.h>
 #include <assert.h>
+#include <cublas_v2.h>
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
