@@ -9,7 +9,7 @@
 #   make cuda       builds the plug-in for GPUs, too (as `make` does where CUDA's toolkit is), or says what is missing
 #   make install PREFIX=/usr/local                  make clean                   V=1 shows the commands
 #
-# CPPFLAGS, CFLAGS and LDFLAGS, from the environment or the command line, stand behind the project's own flags.
+# CPPFLAGS, CFLAGS, CXXFLAGS and LDFLAGS, from the environment or the command line, stand behind the project's own flags.
 # `make` builds without asserts (-DNDEBUG), for users, the demo and `make bench`. Specs run with asserts on, in a program of
 # their own in build-test: half a minute more on two cores, once; the kernels for GPUs, which take minutes, are shared. The
 # sanitizers and `make fuzz` have asserts, too. `make CPPFLAGS=-UNDEBUG` builds build/shardrt with them.
@@ -40,7 +40,8 @@ C_FLAGS   = -std=c11 -D_GNU_SOURCE -Iruntime $(INCLUDES) $(OPTIMIZE) -g -fPIC -f
 SEEN      = $(if $(ASSERTS)$(SANITIZE),-Wl$(comma)-E,'-Wl$(comma)--export-dynamic-symbol=shardrt_*')
 LD_FLAGS  = -pthread $(if $(SANITIZE),-fsanitize=$(SANITIZE))
 # What a source itself asks for, in a line "// build: -O3 -fno-math-errno"; sanitizers slow -O3 down.
-own_flags = $(filter-out $(if $(SANITIZE),-O3),$(filter -%,$(shell sed -n 's|^// build: ||p' $<)))
+asked_flags = $(filter -%,$(shell sed -n 's|^// build: ||p' $<))
+own_flags = $(filter-out $(if $(SANITIZE),-O3),$(asked_flags))
 compile   = $(CC) $(C_FLAGS) $(1) $(own_flags) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c -o $@ $<
 link      = $(CC) $(LD_FLAGS) $(1) $(LDFLAGS) -o $@ $^ $(LIBS)
 quiet     = $(if $(V),,@echo "  $(1)  $@";)
@@ -150,8 +151,8 @@ lint: deps-lint
 	@$(MAKE) --no-print-directory BUILD=$(BUILD)-lint WERROR=1 $(BUILD)-lint/shardrt $(BUILD)-lint/fuzz/replay $(JOB_PROGRAMS:$(BUILD)/%=$(BUILD)-lint/%) standin
 	@$(MAKE) --no-print-directory $(BUILD)/lua/shardrt/cdef.lua
 	@clang-format --dry-run -Werror $(SOURCES) $(PLUGIN) $(KERNELS) $(HEADERS) $(sort $(shell find runtime -name '*.cuh')) \
-	  $(wildcard tests/bench/*.c tests/fuzz/*.[ch] tests/job/*.c tests/standin/*.c tests/standin/*.cc tests/standin/*.h \
-	  tests/standin/include/*)
+	  $(wildcard tests/bench/*.c tests/fuzz/*.[ch] tests/fuzz/targets/*.c tests/job/*.c tests/standin/*.c tests/standin/*.cc \
+	  tests/standin/*.h tests/standin/include/*)
 	$(call tidy,$(SOURCES))
 	$(call tidy,$(PLUGIN),-Itests -Itests/standin/include)
 	luacheck -q lua recipes tests examples

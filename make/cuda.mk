@@ -51,6 +51,9 @@ NVCC_FLAGS  = -std=c++17 -O3 -fmad=false $(if $(WERROR),-Werror all-warnings -Xc
               -Xcompiler -fPIC,-Wall,-Wextra,-fno-exceptions -t 2 \
               $(foreach arch,$(ARCHS),-gencode arch=compute_$(arch),code=sm_$(arch)) \
               -gencode arch=compute_$(lastword $(ARCHS)),code=compute_$(lastword $(ARCHS))
+# The user's: nvcc itself takes only the preprocessor's; what else there is goes to the host's compiler.
+NVCC_TAKES = -D% -U% -I%
+NVCC_USERS = $(filter $(NVCC_TAKES),$(CPPFLAGS)) $(addprefix -Xcompiler ,$(filter-out $(NVCC_TAKES),$(CPPFLAGS)) $(CXXFLAGS))
 # Kernels have no asserts and take minutes: other builds share them.
 CUDA_KERNELS ?= $(BUILD)/cuda
 CUDA_OBJECTS := $(PLUGIN:runtime/%=$(BUILD)/cuda/%.o) $(KERNELS:runtime/%=$(CUDA_KERNELS)/%.o)
@@ -71,7 +74,7 @@ $(BUILD)/cuda/%.c.o: runtime/%.c
 	  -DCUDA_LIBRARIES='"$(CUDA_FOLDERS)"')
 $(CUDA_KERNELS)/%.cu.o: runtime/%.cu
 	@mkdir -p $(@D)
-	$(call quiet,nvcc )$(CUDA_TOOLKIT)/bin/nvcc $(NVCC_FLAGS) $(CUDA_FLAGS) -MMD -MP -c -o $@ $<
+	$(call quiet,nvcc )$(CUDA_TOOLKIT)/bin/nvcc $(NVCC_FLAGS) $(CUDA_FLAGS) $(NVCC_USERS) -MMD -MP -c -o $@ $<
 EXPORTS := $(shell find runtime -name exports.map)
 $(BUILD)/shardrt-cuda.so: $(CUDA_OBJECTS) $(EXPORTS)
 	$(call quiet,link )$(CC) -shared -pthread -Wl,--version-script=$(EXPORTS) $(LDFLAGS) -o $@ \

@@ -41,4 +41,4 @@ for _, one in ipairs {
 end
 say("ones_like(x) is %s", tostring(np.ones_like(x))) -- where the array is that it is like
 say("zeros + arange is %s", tostring(np.zeros { 4 } + np.arange(4))) -- nobody placed either
-say("the sum of x + arange is %d", np.sum(x + np.arange(4 * n)):item())
+say("the sum of x + arange is %d", np.sum(x + np.arange(4 * n)))

@@ -27,4 +27,4 @@ local loader = shardrt.loader {
 
 local sum = np.zeros({}, "int64")
 for batch in loader do sum = sum + np.sum(np.where(batch.mask, batch.cls, 0)) end
-say("two epochs: %d samples; their classes come to %d", loader:stats().samples, sum:item())
+say("two epochs: %d samples; their classes come to %d", loader:stats().samples, sum)

@@ -29,4 +29,4 @@ for batch in loader do
   if loader:stats().steps == 1 then say("the first batch: %s", tostring(batch.image)) end
   images = images + np.sum(batch.mask)
 end
-say("2 epochs: %d images", images:item())
+say("2 epochs: %d images", images)

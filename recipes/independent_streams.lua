@@ -27,5 +27,5 @@ for shift = 0, 1 do -- each time one epoch
     local x = shardrt.make_array_from_process_local_data(sharding, own)
     sum = sum + np.sum(x)
   end
-  shardrt.say("process 0 takes stream %d of %d: all that the job was given comes to %d", mine, streams, sum:item())
+  shardrt.say("process 0 takes stream %d of %d: all that the job was given comes to %d", mine, streams, sum)
 end

@@ -29,7 +29,7 @@ local function count(stream)
       counts[i] = counts[i] + np.sum(np.logical_and(batch.mask, np.equal(batch.corpus, i - 1)))
     end
   end
-  for i, name in ipairs(names) do say("  %4d of %s", counts[i]:item(), name) end
+  for i, name in ipairs(names) do say("  %4d of %s", counts[i], name) end
 end
 
 local batch_size = 10 * shardrt.device_count()

@@ -39,4 +39,4 @@ job(all, BATCH, 12)
 local weight, steps = job(half, 2 * BATCH)
 local everywhere = shardrt.NamedSharding(shardrt.make_mesh({ all }, { "data" }), P())
 say("%d steps, and as many are in the weights: their mean is %.0f", steps,
-  shardrt.device_put(np.mean(weight), everywhere):item())
+  shardrt.device_put(np.mean(weight), everywhere))

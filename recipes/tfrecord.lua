@@ -18,4 +18,4 @@ local loader = shardrt.loader {
 
 local sum = np.zeros({}, "int64")
 for batch in loader do sum = sum + np.sum(np.where(batch.mask, batch.label, 0)) end
-say("%d records; their labels come to %d", loader:stats().samples, sum:item())
+say("%d records; their labels come to %d", loader:stats().samples, sum)

@@ -37,7 +37,7 @@ for batch in shardrt.loader {
 } do
   targets = targets + np.sum(batch.mask) * batch.targets.shape[2] -- targets[i] is the letter that follows inputs[i]
 end
-say("%d windows of %d letters: %d letters were a target", #windows, SIZE, targets:item())
+say("%d windows of %d letters: %d letters were a target", #windows, SIZE, targets)
 
 -- ---- packing: sequences of different length in rows of 128 ----
 

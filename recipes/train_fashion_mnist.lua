@@ -68,7 +68,7 @@ for batch in loader do
   local loss, gradients = step_of(model.params, batch)
   model.params, model.state = adam:update(model.params, gradients, model.state)
   step = step + 1
-  if step % 25 == 0 then say("step %3d: loss %.6f", step, loss:item()) end
+  if step % 25 == 0 then say("step %3d: loss %.6f", step, loss) end
   if checkpoint then checkpoint:step() end
   if step >= last_step then break end
 end

@@ -15,7 +15,7 @@ for _, remainder in ipairs { "pad", "drop" } do
   say('remainder = "%s": %d samples in batches of %d are %d steps', remainder, count, batch_size,
     loader.steps_per_epoch)
   for batch in loader do
-    if batch.mask then say("  %d of %d rows are real", np.sum(batch.mask):item(), batch_size) end
+    if batch.mask then say("  %d of %d rows are real", np.sum(batch.mask), batch_size) end
   end
 end
 

@@ -58,10 +58,10 @@ static const char help[] =
     "SHARDRT_CACHE names the folder of decompressed files and of parts of servers' files (default ~/.cache/shardrt).\n"
     "SHARDRT_LUA_PATH names a folder of Lua files that take the place of those compiled into the program.\n";
 
-typedef enum command { COMMAND_RECIPE, COMMAND_PLAN, COMMAND_TEST, COMMAND_INDEX, COMMAND_RUN } command;
+enum command { COMMAND_RECIPE, COMMAND_PLAN, COMMAND_TEST, COMMAND_INDEX, COMMAND_RUN };
 
-typedef struct options {
-  command command;
+struct options {
+  enum command command;
   shardrt_options job;
   int processes;      /* run: how many to start */
   bool is_counted;    /* their number was given */
@@ -75,16 +75,16 @@ typedef struct options {
   int argc;           /* what follows the recipe (for test: the command) */
   char **argv;
   char problem[512]; /* what is wrong with the command line; empty if nothing is */
-} options;
+};
 
-static void complain(options *o, const char *format, const char *word) {
+static void complain(struct options *o, const char *format, const char *word) {
   if (o->problem[0] != '\0') return;
   int used = snprintf(o->problem, sizeof o->problem, format, word);
   if (used > 0 && (size_t)used < sizeof o->problem)
     snprintf(o->problem + used, sizeof o->problem - (size_t)used, " (shardrt --help lists the options)");
 }
 
-static int parse_count(options *o, const char *what, const char *text, int lowest) {
+static int parse_count(struct options *o, const char *what, const char *text, int lowest) {
   char *end;
   errno = 0;
   long value = strtol(text, &end, 10);
@@ -97,7 +97,7 @@ static int parse_count(options *o, const char *what, const char *text, int lowes
   return (int)value;
 }
 
-static double parse_seconds(options *o, const char *text) {
+static double parse_seconds(struct options *o, const char *text) {
   char *end;
   double value = strtod(text, &end);
   if (end == text || *end != '\0' || !(value > 0 && value <= 1e9)) {
@@ -107,7 +107,7 @@ static double parse_seconds(options *o, const char *text) {
   return value;
 }
 
-static int parse_check(options *o, const char *text) {
+static int parse_check(struct options *o, const char *text) {
   if (strcmp(text, "off") == 0) return SHARDRT_CHECK_OFF;
   if (strcmp(text, "sample") == 0) return SHARDRT_CHECK_SAMPLE;
   if (strcmp(text, "all") == 0) return SHARDRT_CHECK_ALL;
@@ -116,7 +116,7 @@ static int parse_check(options *o, const char *text) {
 }
 
 /* "USR2", "SIGUSR2" or "12". */
-static int parse_signal(options *o, const char *text) {
+static int parse_signal(struct options *o, const char *text) {
   const char *name = strncasecmp(text, "SIG", 3) == 0 ? text + 3 : text;
   for (int number = 1; number < SIGRTMIN; number++) {
     char digits[16];
@@ -129,7 +129,7 @@ static int parse_signal(options *o, const char *text) {
   return 0;
 }
 
-static void parse_platform(options *o, const char *what, const char *text) {
+static void parse_platform(struct options *o, const char *what, const char *text) {
   static const char *const names[] = {"auto", "host", "cuda"};
   for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
     if (strcmp(text, names[i]) != 0) continue;
@@ -141,7 +141,7 @@ static void parse_platform(options *o, const char *what, const char *text) {
   complain(o, format, text);
 }
 
-static command parse_command(const char *word) {
+static enum command parse_command(const char *word) {
   if (strcmp(word, "plan") == 0) return COMMAND_PLAN;
   if (strcmp(word, "test") == 0) return COMMAND_TEST;
   if (strcmp(word, "index") == 0) return COMMAND_INDEX;
@@ -149,7 +149,7 @@ static command parse_command(const char *word) {
   return COMMAND_RECIPE;
 }
 
-static void parse_options(options *o, int argc, char **argv) {
+static void parse_options(struct options *o, int argc, char **argv) {
   static const struct option longs[] = {{"devices", required_argument, NULL, 'd'},
                                         {"platform", required_argument, NULL, 'a'},
                                         {"check", required_argument, NULL, 'c'},
@@ -226,14 +226,14 @@ static void parse_options(options *o, int argc, char **argv) {
 }
 
 /* --restarts and --min: whether they make sense beside the rest. */
-static void check_restarts(options *o) {
+static void check_restarts(struct options *o) {
   if (o->command != COMMAND_RUN && o->restarts >= 0) complain(o, "%s belongs to `shardrt run`", "--restarts");
   if (o->restarts < 0 && o->fewest > 0) complain(o, "%s belongs to `shardrt run --restarts`", "--min");
   if (o->fewest > o->processes) complain(o, "%s is beyond the job's processes", "--min");
 }
 
-static options parse(int argc, char **argv) {
-  options o = {.command = COMMAND_RECIPE, .processes = 1, .restarts = -1, .only_process = -1};
+static struct options parse(int argc, char **argv) {
+  struct options o = {.command = COMMAND_RECIPE, .processes = 1, .restarts = -1, .only_process = -1};
   shardrt_options_init(&o.job);
   const char *devices = getenv("SHARDRT_DEVICES"), *platform = getenv("SHARDRT_PLATFORM");
   if (platform != NULL && platform[0] != '\0') parse_platform(&o, "SHARDRT_PLATFORM", platform);
@@ -266,7 +266,7 @@ static options parse(int argc, char **argv) {
   o.recipe = argv[optind];
   o.argc = argc - optind - 1;
   o.argv = argv + optind + 1;
-  const command started = parse_command(o.recipe);
+  const enum command started = parse_command(o.recipe);
   if (o.command == COMMAND_RUN && (started == COMMAND_TEST || started == COMMAND_INDEX)) {
     if (o.restarts >= 0) complain(&o, "%s is for recipes: nothing else has checkpoints", "--restarts");
     return o;
@@ -297,19 +297,19 @@ static void note_alone(void) {
 }
 
 /* `shardrt run`. Does not return where mpirun could be started. */
-static void start(options *o, const char *self) {
+static void start(struct options *o, const char *self) {
   if (!o->is_counted) note_alone();
-  const run r = {.self = self,
-                 .options = o->job,
-                 .processes = o->processes,
-                 .restarts = o->restarts > 0 ? o->restarts : 0,
-                 .fewest = o->fewest > 0 ? o->fewest : o->processes,
-                 .stop = o->stop,
-                 .trace = o->trace,
-                 .progress = o->progress,
-                 .recipe = o->recipe,
-                 .argc = o->argc,
-                 .argv = o->argv};
+  const struct run r = {.self = self,
+                        .options = o->job,
+                        .processes = o->processes,
+                        .restarts = o->restarts > 0 ? o->restarts : 0,
+                        .fewest = o->fewest > 0 ? o->fewest : o->processes,
+                        .stop = o->stop,
+                        .trace = o->trace,
+                        .progress = o->progress,
+                        .recipe = o->recipe,
+                        .argc = o->argc,
+                        .argv = o->argv};
   const int status = run_job(&r);
   if (status >= 0) exit(status);
   snprintf(o->problem, sizeof o->problem, "cannot start mpirun: %s (Debian's package openmpi-bin holds it)",
@@ -317,14 +317,14 @@ static void start(options *o, const char *self) {
 }
 
 /* What runs. */
-typedef struct program {
-  options options;
+struct invocation {
+  struct options options;
   shardrt_job *job;
   shardrt_trace *trace; /* NULL: none is recorded */
-} program;
+};
 
 /* The end of the job: loaders end their threads with the state, before what these recorded is written. */
-static void leave(program *p, lua_State *L) {
+static void leave(struct invocation *p, lua_State *L) {
   lua_close(L);
   if (shardrt_trace_finish(p->trace) < 0 || shardrt_verify_finish() < 0 || shardrt_job_close(p->job) < 0)
     shardrt_job_abort(p->job, 1, shardrt_error_message());
@@ -333,7 +333,7 @@ static void leave(program *p, lua_State *L) {
 /* os.exit: leaves the job as the end of the recipe does; a status other than 0 ends the whole job, which the other
  * processes should be able to understand. `shardrt test` and `index` have said what they have to say. */
 static int exit_job(lua_State *L) {
-  program *p = lua_touserdata(L, lua_upvalueindex(1));
+  struct invocation *p = lua_touserdata(L, lua_upvalueindex(1));
   int status = lua_isboolean(L, 1) ? !lua_toboolean(L, 1) : luaL_optint(L, 1, 0);
   if (status != 0) {
     status = status & 0xff ? status & 0xff : 1;
@@ -347,10 +347,10 @@ static int exit_job(lua_State *L) {
   exit(0);
 }
 
-/* The orderly end that a signal asked for, after the checkpoint is saved: leaves the job in all processes, with a status
- * that says it. mpirun would explain a status other than 0 at length, unless the job is ended as one. */
+/* The orderly end that a signal asked for, after the checkpoint is saved: leaves the job in all processes, with a
+ * status that says it. mpirun would explain a status other than 0 at length, unless the job is ended as one. */
 static int stop_job(lua_State *L) {
-  program *p = lua_touserdata(L, lua_upvalueindex(1));
+  struct invocation *p = lua_touserdata(L, lua_upvalueindex(1));
   stop_request_ignore();
   if (!launcher_is_openmpi()) {
     leave(p, L);
@@ -363,8 +363,8 @@ static int stop_job(lua_State *L) {
   return 0; /* not reached */
 }
 
-static lua_State *new_state(program *p) {
-  const options *o = &p->options;
+static lua_State *new_state(struct invocation *p) {
+  const struct options *o = &p->options;
   lua_State *L;
   if (lua_state_new(&L) < 0) return NULL;
   lua_getglobal(L, "os");
@@ -378,8 +378,8 @@ static lua_State *new_state(program *p) {
 
 /* Calls one function of lua/shardrt/program/program.lua. Returns NULL, or the message of the error that ended it, which
  * lives as long as the state. */
-static const char *run_program(lua_State *L, const program *p) {
-  const options *o = &p->options;
+static const char *run_program(lua_State *L, const struct invocation *p) {
+  const struct options *o = &p->options;
   static const char *const functions[] = {"run", "plan", "test", "index"};
   lua_getglobal(L, "require");
   lua_pushliteral(L, "shardrt.program.program");
@@ -421,8 +421,8 @@ static void whole_lines(void) {
 
 int main(int argc, char **argv) {
   whole_lines();
-  program p = {.options = parse(argc, argv)};
-  options *o = &p.options;
+  struct invocation p = {.options = parse(argc, argv)};
+  struct options *o = &p.options;
   if (o->problem[0] == '\0' && o->command == COMMAND_RUN) start(o, argv[0]);
   /* A wrong command line is wrong in every process: only the whole job can say so once. */
   shardrt_options plain;

@@ -12,6 +12,7 @@
  * wrong is over. */
 #include "run.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -32,8 +33,8 @@ enum { MORE_WORDS = 10 };                  /* of mpirun's command line: options 
 enum { BOUND_TO_CORES = 2 };               /* so many processes, at most, are bound to cores where nothing is said */
 
 /* How the launcher sees the job. */
-typedef struct watch {
-  const run *options;
+struct watch {
+  const struct run *options;
   int processes; /* of this run */
   int started;   /* runs, beyond the first */
   bool fewer;    /* than in the run before */
@@ -42,7 +43,7 @@ typedef struct watch {
   int64_t saved; /* checkpoints, before this run */
   int stop;      /* the signal by which the launcher was told to end; 0: none */
   bool keeps_terminal;
-} watch;
+};
 
 /* OpenMPI binds each process of one or two to a core, where a loader's threads would stand in each other's way. More
  * are bound to a NUMA node each, or not at all, and have cores enough. What the user has set holds. */
@@ -66,7 +67,7 @@ static void allow_all(void) {
 }
 
 /* mpirun's command line. */
-static char **words_new(const run *r, int processes) {
+static char **words_new(const struct run *r, int processes) {
   static char count[16], devices[16], timeout[32], signal_number[16], program[4096];
   static const char *const checks[] = {"off", "sample", "all"};
   snprintf(count, sizeof count, "%d", processes);
@@ -146,7 +147,7 @@ static pid_t start(char **words, bool keeps_terminal, const sigset_t *unblocked)
 }
 
 /* To mpirun: the first request for an end as one that it hands on. */
-static void pass_on(watch *w, pid_t child, const siginfo_t *info) {
+static void pass_on(struct watch *w, pid_t child, const siginfo_t *info) {
   const bool is_of_terminal = w->keeps_terminal && info->si_code > 0; /* mpirun has it from there, too */
   const bool asks = info->si_signo == SIGTERM && w->stop == 0;
   w->stop = info->si_signo;
@@ -154,7 +155,7 @@ static void pass_on(watch *w, pid_t child, const siginfo_t *info) {
 }
 
 /* The exit status of mpirun. Passes signals on to it. */
-static int await(watch *w, pid_t child, const sigset_t *watched) {
+static int await(struct watch *w, pid_t child, const sigset_t *watched) {
   for (;;) {
     siginfo_t info;
     const int number = sigwaitinfo(watched, &info);
@@ -177,7 +178,7 @@ static void describe(int status, char *text, size_t bytes) {
 }
 
 /* Whether the job shall go on, and with how many. */
-static bool choose(watch *w, int status, bool saved) {
+static bool choose(struct watch *w, int status, bool saved) {
   const bool killed = status > BY_SIGNAL, failed = !killed && !saved;
   const bool lower = killed || (failed && (w->failed || w->fewer));
   const bool may = w->processes > w->options->fewest;
@@ -185,10 +186,12 @@ static bool choose(watch *w, int status, bool saved) {
   w->failed = failed;
   w->fewer = lower && may;
   if (w->fewer) w->processes--;
+  assert(w->processes > 0 && w->processes <= w->options->processes);
+  assert(w->processes > 0 && w->processes <= w->options->processes);
   return true;
 }
 
-static bool goes_on(watch *w, int status) {
+static bool goes_on(struct watch *w, int status) {
   if (status == 0 || status == STOP_STATUS || status == WRONG_WORDS || w->stop != 0) return false;
   const struct restart_info now = w->heard >= 0 ? restart_info_read(w->heard) : (struct restart_info){.step = -1};
   const bool saved = now.count > w->saved;
@@ -212,7 +215,7 @@ static bool goes_on(watch *w, int status) {
   return true;
 }
 
-int run_job(const run *r) {
+int run_job(const struct run *r) {
   sigset_t watched, before;
   sigemptyset(&watched);
   static const int numbers[] = {SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2};
@@ -220,7 +223,7 @@ int run_job(const run *r) {
   signal(SIGCHLD, SIG_DFL);
   sigprocmask(SIG_BLOCK, &watched, &before);
   const bool is_once = r->restarts == 0;
-  watch w = {
+  struct watch w = {
       .options = r, .processes = r->processes, .keeps_terminal = is_once, .heard = is_once ? -1 : restart_info_open()};
   int status;
   do {

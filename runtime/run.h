@@ -4,7 +4,7 @@
 
 #include "shardrt.h"
 
-typedef struct run {
+struct run {
   const char *self;        /* how this program was called */
   shardrt_options options; /* for each process */
   int processes;
@@ -16,10 +16,10 @@ typedef struct run {
   const char *recipe;
   int argc; /* the recipe's arguments */
   char **argv;
-} run;
+};
 
 /* Waits for the job, starts it again from its last checkpoint where there are restarts, and returns the exit status of
  * the last run. SIGTERM and SIGUSR1 ask the job for an orderly end. -1, with errno: mpirun cannot be started. */
-int run_job(const run *r);
+int run_job(const struct run *r);
 
 #endif

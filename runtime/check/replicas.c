@@ -3,6 +3,7 @@
  * Only fingerprints travel: every process gives those of its shards to all, and each comes to the same finding, with
  * the same words, by walking the whole mesh. Where no two devices hold one box, every process knows so from the
  * sharding, and nothing travels at all. */
+#include <assert.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -61,6 +62,7 @@ static int64_t find_difference(struct replicas *r, int64_t *seen) {
   for (int64_t b = 0; b < r->grid.blocks; b++) r->first[b] = -1;
   for (int64_t i = 0; i < positions; i++) {
     int64_t process = shardrt_mesh_device(r->mesh, i) / devices, block = block_at(r, i);
+    assert(seen[process] < devices && block >= 0 && block < r->grid.blocks);
     r->found[i] = r->given[process * devices + seen[process]++];
     if (r->first[block] < 0)
       r->first[block] = i;
@@ -194,7 +196,9 @@ static void fingerprint_shards(const shardrt_array *array, uint64_t *out, int64_
   const int64_t start = trace_begin();
   for (int64_t i = 0; i < shardrt_array_shard_count(array); i++) {
     const shardrt_buffer *buffer = shardrt_array_buffer(array, i);
-    int64_t *like = &first[shardrt_array_shard(array, i)->block];
+    const int64_t block = shardrt_array_shard(array, i)->block;
+    assert(block >= 0 && block <= i); /* numbered as they first appear */
+    int64_t *like = &first[block];
     if (*like < 0) *like = i;
     const bool is_known = *like < i && shardrt_array_buffer(array, *like) == buffer;
     out[i] = is_known ? out[*like] : shardrt_fingerprint(shardrt_buffer_data(buffer), bytes);

@@ -1,5 +1,6 @@
 #include "codec/riegeli.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include <highwayhash/c_bindings.h>
@@ -76,6 +77,7 @@ static int take_pieces(struct riegeli_place *p, size_t bytes, struct reader *rea
 }
 
 static int take_bytes(struct riegeli_place *p, size_t bytes, struct reader *reader, const uint8_t **out) {
+  assert(p->begin <= p->at && p->at <= p->file->bytes);
   if (p->at % RIEGELI_BLOCK == 0 && bytes > 0) {
     int code = skip_block_header(p, reader);
     if (code != SHARDRT_OK) return code;
@@ -184,6 +186,7 @@ int riegeli_decode(const struct riegeli_chunk *chunk, void *room, struct reader 
   const uint8_t *at = chunk->data, *end = chunk->data + chunk->bytes;
   enum decompress_kind kind;
   uint64_t sizes_bytes, size;
+  assert((uintptr_t)room % sizeof(size_t) == 0);
   if (at == end || !find_kind(*at, &kind))
     return error_set(SHARDRT_EFORMAT,
                      "is compressed in a way that shardrt does not know (it knows brotli, zstd, snappy)");

@@ -32,17 +32,17 @@ void shardrt_options_init(shardrt_options *options) {
 }
 
 /* What must be the same in every process for it to be one job. */
-struct terms {
+struct job_settings {
   int32_t devices_per_process;
   int32_t check;
   char platform[16];
 };
 
-static int agree_on_terms(shardrt_job *job) {
+static int agree_on_settings(shardrt_job *job) {
   static const char *const checks[] = {"off", "sample", "all"};
-  struct terms mine = {.devices_per_process = job->info.devices_per_process, .check = job->info.check};
+  struct job_settings mine = {.devices_per_process = job->info.devices_per_process, .check = job->info.check};
   memcpy(mine.platform, job->info.platform, sizeof mine.platform);
-  struct terms *all = alloc_zeros((size_t)job->info.process_count, sizeof *all);
+  struct job_settings *all = alloc_zeros((size_t)job->info.process_count, sizeof *all);
   if (all == NULL) return ALLOC_FAILED;
   int code = collective_gather(&job->collective, "the start of the job", &mine, sizeof mine, all);
   for (int32_t p = 1; code == SHARDRT_OK && p < job->info.process_count; p++) {
@@ -185,7 +185,7 @@ int shardrt_job_open(const shardrt_options *options, shardrt_job **out) {
     return code;
   }
   code = open_platform(made, options->platform);
-  if (code == SHARDRT_OK && made->collective.count > 1) code = agree_on_terms(made);
+  if (code == SHARDRT_OK && made->collective.count > 1) code = agree_on_settings(made);
   if (code == SHARDRT_OK && made->has_devices && accelerator_get() != NULL)
     code = device_order_settle(&made->collective, made->info.devices_per_process, &made->order);
   made->has_joined = code == SHARDRT_OK;

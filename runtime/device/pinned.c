@@ -3,6 +3,7 @@
  * fits all that rounds up to its size, and at most a fifth of it is unused. */
 #include "device/pinned.h"
 
+#include <assert.h>
 #include <pthread.h>
 
 #include "base/error.h"
@@ -34,6 +35,7 @@ static int size_for(size_t bytes) {
 }
 
 static void *take(int size) {
+  assert(size >= 0 && size < SIZES);
   pthread_mutex_lock(&waiting_pinned.lock);
   struct waiting *found = waiting_pinned.first[size];
   if (found != NULL) {
@@ -65,6 +67,7 @@ int pinned_allocate(size_t bytes, void **out) {
 void pinned_free(void *data, size_t bytes) {
   if (data == NULL) return;
   const int size = size_for(bytes);
+  assert(size < SIZES); /* as when it was allocated */
   pthread_mutex_lock(&waiting_pinned.lock);
   const bool keep = waiting_pinned.bytes + bytes_of(size) <= KEPT;
   if (keep) {

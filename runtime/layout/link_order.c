@@ -5,7 +5,7 @@
 #include "base/alloc.h"
 #include "base/error.h"
 
-struct search {
+struct order_search {
   int32_t count;
   const int64_t *worth;
   int64_t *near; /* [place][place]: in how many ways two places are close */
@@ -13,7 +13,7 @@ struct search {
 
 /* Two places are in one line of each length that divides the count and holds both; and side by side, also where there
  * is no such line. */
-static void measure_closeness(const struct search *s) {
+static void measure_closeness(const struct order_search *s) {
   for (int32_t i = 0; i < s->count; i++)
     for (int32_t k = 0; k < s->count; k++) {
       int64_t near = i - k == 1 || k - i == 1;
@@ -25,7 +25,7 @@ static void measure_closeness(const struct search *s) {
 
 /* What it is worth that `one` stands at a place, beside those that stand at the first `places` ones; `without`: not
  * counting what stands there. */
-static int64_t worth_at(const struct search *s, const int32_t *order, int32_t places, int32_t place, int32_t one,
+static int64_t worth_at(const struct order_search *s, const int32_t *order, int32_t places, int32_t place, int32_t one,
                         int32_t without) {
   int64_t sum = 0;
   for (int32_t k = 0; k < places; k++)
@@ -34,21 +34,21 @@ static int64_t worth_at(const struct search *s, const int32_t *order, int32_t pl
   return sum;
 }
 
-static int64_t worth_of(const struct search *s, const int32_t *order) {
+static int64_t worth_of(const struct order_search *s, const int32_t *order) {
   int64_t sum = 0; /* each two twice */
   for (int32_t i = 0; i < s->count; i++) sum += worth_at(s, order, s->count, i, order[i], i);
   return sum;
 }
 
 /* How much more all is worth once two have changed places: what they are worth to each other stays. */
-static int64_t swap_gain(const struct search *s, const int32_t *order, int32_t i, int32_t k) {
+static int64_t swap_gain(const struct order_search *s, const int32_t *order, int32_t i, int32_t k) {
   const int32_t n = s->count;
   return worth_at(s, order, n, i, order[k], k) + worth_at(s, order, n, k, order[i], i) -
          worth_at(s, order, n, i, order[i], k) - worth_at(s, order, n, k, order[k], i);
 }
 
 /* Exchanges two, the best ones first, until nothing is better for it. */
-static void improve_order(const struct search *s, int32_t *order) {
+static void improve_order(const struct order_search *s, int32_t *order) {
   for (;;) {
     int64_t best = 0;
     int32_t first = 0, second = 0;
@@ -68,7 +68,7 @@ static void improve_order(const struct search *s, int32_t *order) {
 }
 
 /* Place after place, the one that is worth most there; of those the one with the least number. */
-static void place_greedily(const struct search *s, int32_t first, int32_t *order) {
+static void place_greedily(const struct order_search *s, int32_t first, int32_t *order) {
   for (int32_t i = 0; i < s->count; i++) order[i] = i;
   order[0] = first;
   order[first] = 0;
@@ -89,7 +89,7 @@ static void place_greedily(const struct search *s, int32_t first, int32_t *order
 
 /* From each one's best neighbours, and from where all stand now: no start alone finds all that is best. */
 int link_order_find(int32_t count, const int64_t *worth, int32_t *order) {
-  struct search s = {.count = count, .worth = worth};
+  struct order_search s = {.count = count, .worth = worth};
   s.near = alloc_array((size_t)count * (size_t)count, sizeof *s.near);
   int32_t *other = alloc_array((size_t)count, sizeof *other);
   if (s.near == NULL || other == NULL) {

@@ -153,7 +153,7 @@ static void add_all(int32_t dtype, const char *const *from, int32_t count, char 
 /* In rounds of so many elements of each process's part, of which each has two ends: the parts go to who adds them up,
  * and the sums to all. In step i a member sends to the i-th after it, and receives from the i-th before it: the
  * messages of one step meet, so that the first step that has not ended always goes on. */
-struct ring {
+struct ring_allreduce {
   const struct comm_transport *transport;
   struct comm_endpoint *endpoint;
   const struct group *group;
@@ -168,7 +168,7 @@ struct ring {
 };
 
 /* What of a member's part, an even one of the buffer, is in this round. */
-static char *ring_part(const struct ring *r, int32_t member, size_t *bytes) {
+static char *ring_part(const struct ring_allreduce *r, int32_t member, size_t *bytes) {
   const size_t count = (size_t)r->group->count, rest = r->n % count, m = (size_t)member;
   const size_t first = m * (r->n / count) + (m < rest ? m : rest), size = r->n / count + (m < rest);
   const size_t left = size > r->begin ? size - r->begin : 0;
@@ -177,7 +177,7 @@ static char *ring_part(const struct ring *r, int32_t member, size_t *bytes) {
 }
 
 /* Where a slot's message is, and its size. */
-static char *ring_message(const struct ring *r, int32_t slot, size_t *bytes) {
+static char *ring_message(const struct ring_allreduce *r, int32_t slot, size_t *bytes) {
   const bool outgoing = slot >= WINDOW;
   const int32_t peer = r->peers[slot], own = r->group->own;
   char *part = ring_part(r, outgoing == r->is_gathering ? own : peer, bytes);
@@ -185,7 +185,7 @@ static char *ring_message(const struct ring *r, int32_t slot, size_t *bytes) {
 }
 
 static bool ring_take(void *context, int32_t slot) {
-  struct ring *r = context;
+  struct ring_allreduce *r = context;
   const int32_t count = r->group->count, way = slot >= WINDOW;
   while (r->next[way] < count) {
     const int32_t step = r->next[way]++;
@@ -205,7 +205,7 @@ static int ring_ready(void *context, int32_t slot, bool *ended) {
 }
 
 static int ring_post(void *context, int32_t slot) {
-  const struct ring *r = context;
+  const struct ring_allreduce *r = context;
   size_t bytes;
   char *data = ring_message(r, slot, &bytes);
   const int32_t peer = r->group->members[r->peers[slot]], tag = r->is_gathering;
@@ -215,12 +215,12 @@ static int ring_post(void *context, int32_t slot) {
 
 static int ring_poll(void *context, int32_t *slots, int32_t *count, bool *moved) {
   (void)moved;
-  const struct ring *r = context;
+  const struct ring_allreduce *r = context;
   return r->transport->testsome(r->endpoint, slots, count);
 }
 
 static void ring_awaits(const void *context, int32_t slot, bool *processes) {
-  const struct ring *r = context;
+  const struct ring_allreduce *r = context;
   processes[r->group->members[r->peers[slot]]] = true;
 }
 
@@ -233,21 +233,22 @@ static const struct exchange_backend ring_backend = {
     .awaits = ring_awaits,
 };
 
-static int ring_half(struct ring *r, struct collective *m, const char *what, bool is_gathering) {
+static int ring_half(struct ring_allreduce *r, struct collective *m, const char *what, bool is_gathering) {
   r->is_gathering = is_gathering;
   r->next[0] = r->next[1] = 1;
   struct exchange x = {.backend = &ring_backend, .context = r, .groups = 2, .size = WINDOW};
   return exchange_run(&x, m, what, 2 * r->round * r->element * (size_t)r->group->count);
 }
 
-static void ring_add(const struct ring *r, int32_t dtype, const char **from) {
+static void ring_add(const struct ring_allreduce *r, int32_t dtype, const char **from) {
   size_t bytes;
   char *own = ring_part(r, r->group->own, &bytes);
   for (int32_t i = 0; i < r->group->count; i++) from[i] = i == r->group->own ? own : r->staging + (size_t)i * r->stride;
   add_all(dtype, from, r->group->count, own, bytes / r->element);
 }
 
-static int ring_run(struct ring *r, struct collective *m, const char *what, int32_t dtype, const char **from) {
+static int ring_run(struct ring_allreduce *r, struct collective *m, const char *what, int32_t dtype,
+                    const char **from) {
   const size_t count = (size_t)r->group->count, largest = (r->n + count - 1) / count;
   int code = SHARDRT_OK;
   for (r->begin = 0; r->begin < largest && code == SHARDRT_OK; r->begin += r->round) {
@@ -340,15 +341,15 @@ static void add_small(const struct allreduce *a) {
 static int send_around(const struct allreduce *a, const char *what, size_t stride) {
   struct collective *m = job_collective(a->job);
   const size_t element = shardrt_dtype_size(a->dtype);
-  struct ring r = {.transport = m->transport,
-                   .endpoint = m->endpoint,
-                   .group = &a->group,
-                   .data = a->data,
-                   .staging = a->staging->data,
-                   .stride = stride,
-                   .element = element,
-                   .n = a->n,
-                   .round = stride / element};
+  struct ring_allreduce r = {.transport = m->transport,
+                             .endpoint = m->endpoint,
+                             .group = &a->group,
+                             .data = a->data,
+                             .staging = a->staging->data,
+                             .stride = stride,
+                             .element = element,
+                             .n = a->n,
+                             .round = stride / element};
   int code = ring_run(&r, m, what, a->dtype, a->from);
   if (code < 0) *a->staging = (struct host_staging){0}; /* the transport may still write to it */
   return code;

@@ -20,15 +20,15 @@
 enum { DIRECT = 128 << 20 /* bytes of a message that needs no memory on either side, at most */ };
 
 /* A part of a new shard that comes from another shard of this process. */
-struct part {
+struct local_copy {
   const shardrt_box *box;
   const struct block_entry *to, *from;
   const struct block_grid *source; /* of `from` */
 };
 
-struct parts {
+struct local_copies {
   int64_t count;
-  struct part *items; /* those of one new shard in a row */
+  struct local_copy *items; /* those of one new shard in a row */
 };
 
 struct device_move {
@@ -38,8 +38,8 @@ struct device_move {
   size_t element; /* bytes */
   size_t staging; /* bytes in each direction */
   struct block_table old, new;
-  struct parts copies; /* from old shards */
-  struct parts spread; /* from a new shard that was received to the others with that block */
+  struct local_copies copies; /* from old shards */
+  struct local_copies spread; /* from a new shard that was received to the others with that block */
   struct channels out, in;
   struct device_pairs pairs;
   int64_t *uses; /* [shards of x] of each block, by its local number: what is yet to be taken from it */
@@ -87,7 +87,7 @@ static int find_copy_parts(struct device_move *f) {
         code = shardrt_array_set_buffer(f->made, to[k].shard, shardrt_array_buffer(f->r->x, from->shard));
       else
         f->copies.items[f->copies.count++] =
-            (struct part){.box = &move->box, .to = &to[k], .from = from, .source = &f->r->route->from};
+            (struct local_copy){.box = &move->box, .to = &to[k], .from = from, .source = &f->r->route->from};
     }
   }
   return code;
@@ -111,7 +111,7 @@ static int find_spread_parts(struct device_move *f) {
       for (int64_t j = 0; j < count; j++)
         if (&to[j] != from)
           f->spread.items[f->spread.count++] =
-              (struct part){.box = &l->moves[k]->box, .to = &to[j], .from = from, .source = &f->r->route->to};
+              (struct local_copy){.box = &l->moves[k]->box, .to = &to[j], .from = from, .source = &f->r->route->to};
     }
   }
   return SHARDRT_OK;
@@ -129,7 +129,7 @@ static int count_buffer_uses(struct device_move *f) {
 }
 
 static int compare_parts(const void *a, const void *b) {
-  const struct part *x = a, *y = b;
+  const struct local_copy *x = a, *y = b;
   if (x->to->shard != y->to->shard) return x->to->shard < y->to->shard ? -1 : 1;
   return (x->box > y->box) - (x->box < y->box);
 }
@@ -176,14 +176,14 @@ static int take_buffer(const struct device_move *f, int64_t shard) {
 }
 
 /* Copies parts, which wait for what is on the devices that they come from, and these for them. */
-static int copy_device_parts(struct device_move *f, const struct part *items, int64_t count) {
+static int copy_device_parts(struct device_move *f, const struct local_copy *items, int64_t count) {
   struct device_pairs *pairs = &f->pairs;
   device_pairs_clear(pairs);
   for (int64_t i = 0; i < count; i++)
     pairs->takes[(size_t)items[i].to->device * (size_t)pairs->devices + (size_t)items[i].from->device] = true;
   int code = device_pairs_before(pairs);
   for (int64_t i = 0; i < count && code == SHARDRT_OK; i++) {
-    const struct part *p = &items[i];
+    const struct local_copy *p = &items[i];
     const struct device_view to =
         device_view_in_block(&f->r->route->to, p->to->number, p->box, p->to->device, p->to->data);
     const struct device_view from =
@@ -202,7 +202,7 @@ static void drop_unused(struct device_move *f) {
 /* One new shard after the other, and each old block goes as soon as nobody needs it: its memory is used again for the
  * next shard on that device, as both are in its order. */
 static int copy_and_drop(struct device_move *f) {
-  const struct parts *all = &f->copies;
+  const struct local_copies *all = &f->copies;
   int64_t first = 0;
   int code = SHARDRT_OK;
   drop_unused(f);

@@ -1,5 +1,6 @@
 #include "storage/guard.h"
 
+#include <assert.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <sys/stat.h>
@@ -161,6 +162,7 @@ static int blame_block(const struct guard *self, const char *title, size_t first
 
 int guard_check(struct guard *self, const char *title, size_t offset, size_t bytes) {
   if (bytes == 0) return SHARDRT_OK;
+  assert(bytes <= self->file.bytes && offset <= self->file.bytes - bytes);
   const int64_t stop = (int64_t)((offset + bytes - 1) / GUARD_BLOCK) + 1;
   for (int64_t b = (int64_t)(offset / GUARD_BLOCK); b < stop; b++) {
     if (!self->always && was_seen(self, b)) continue;

@@ -1,5 +1,6 @@
 #include "storage/readahead.h"
 
+#include <assert.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
 #include <sys/uio.h>
@@ -80,6 +81,7 @@ const char *ahead_way(const struct ahead *self) {
  * within the next `bytes` bytes: moves *offset there. 0: all are there. */
 static size_t missing_pages(const struct ahead *self, const struct mapping *file, size_t *offset, size_t bytes) {
   unsigned char pages[PIECE_BYTES / PAGE_BYTES_LEAST];
+  assert(*offset % self->page == 0 && bytes <= PIECE_BYTES && self->page >= PAGE_BYTES_LEAST);
   if (!mapping_tells(file) || mincore((void *)(file->data + *offset), bytes, pages) != 0) return bytes;
   size_t first = 0, end = (bytes + self->page - 1) / self->page;
   while (first < end && (pages[first] & 1) != 0) first++;

@@ -1,5 +1,6 @@
 #include "trace/trace_text.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -129,6 +130,7 @@ size_t trace_text_give(struct trace_text *self, char *bytes, size_t capacity) {
   if (!self->has_begun) add_process(self, &text);
   self->has_begun = true;
   while (text.length + EVENT_AT_MOST <= capacity) {
+    const size_t before = text.length;
     if (self->at < self->count) {
       add_event(self, &text, &self->events[self->at++]);
     } else if (self->track < trace_tracks()) {
@@ -138,6 +140,8 @@ size_t trace_text_give(struct trace_text *self, char *bytes, size_t capacity) {
     } else {
       break;
     }
+    assert(text.length - before < EVENT_AT_MOST);
+    (void)before;
   }
   return text.length;
 }

@@ -4,7 +4,7 @@ local mpi = require "tests.support.mpi"
 
 local prelude = [[
 package.path = "./?.lua;" .. package.path
-local held = require "tests.support.held"
+local held = require "tests.support.array.held"
 local refused = require("tests.support.expect").refused
 local shardrt = require "shardrt"
 local P, ndarray = shardrt.P, shardrt.ndarray

@@ -2,7 +2,7 @@
 -- Global arrays in several processes: who holds what, what each gives, and mistakes found in every process. (What takes
 -- other jobs is in array_jobs_spec.lua.)
 
-local held = require "tests.support.held"
+local held = require "tests.support.array.held"
 local refused = require("tests.support.expect").refused
 local shardrt = require "shardrt"
 local P, ndarray = shardrt.P, shardrt.ndarray

@@ -24,13 +24,16 @@ peers:
 	-@$(MAKE) --no-print-directory deps-ffcv
 	-@$(MAKE) --no-print-directory deps-spdl
 	@/usr/bin/python3 -B tests/bench/peers/install.py $(BUILD)/peers
+# What whoever builds asks for.
+bench_users = $(CPPFLAGS) $(CFLAGS) $(LDFLAGS)
 $(BUILD)/bench/gather-scalar: tests/bench/gather.c
 	@mkdir -p $(@D)
-	$(CC) -std=c11 -D_GNU_SOURCE -O2 -fno-tree-vectorize -pthread -o $@ $<
+	$(CC) -std=c11 -D_GNU_SOURCE -O2 -fno-tree-vectorize -pthread $(bench_users) -o $@ $<
 $(BUILD)/bench/upload: tests/bench/upload.c
 	@mkdir -p $(@D)
-	$(CC) -std=c11 -O2 -Wall -Wextra $(ERRORS) -isystem $(CUDA_TOOLKIT)/include -pthread -o $@ $< -L$(CUDA_LIBRARIES) \
-	  -lcudart_static -lrt -ldl
+	$(CC) -std=c11 -O2 -Wall -Wextra $(ERRORS) -isystem $(CUDA_TOOLKIT)/include -pthread $(bench_users) -o $@ $< \
+	  -L$(CUDA_LIBRARIES) -lcudart_static -lrt -ldl
 $(BUILD)/bench/%: tests/bench/%.c
 	@mkdir -p $(@D)
-	$(CC) -std=c11 -D_GNU_SOURCE -O3 -march=native -pthread $(INCLUDES) -o $@ $< $(shell pkg-config --libs ompi-c libjpeg)
+	$(CC) -std=c11 -D_GNU_SOURCE -O3 -march=native -pthread $(INCLUDES) $(bench_users) -o $@ $< \
+	  $(shell pkg-config --libs ompi-c libjpeg)

@@ -13,10 +13,10 @@ local seed = require "tests.support.seed"
 local env = not real and { SHARDRT_CUDA_PLUGIN = os.getenv "SHARDRT_STANDIN" or "build/standin/shardrt-cuda.so",
   STANDIN_NARROW = 1100, STANDIN_SEED = seed % 1000 } or {}
 
--- What tests/support/elementwise_cases.lua finds on a platform: a list of {label=, dtype=, library=, data=}.
+-- What tests/support/cuda/elementwise_cases.lua finds on a platform: a list of {label=, dtype=, library=, data=}.
 local function results_of(platform)
   local folder = mpi.folder()
-  local result = mpi.run { recipe = "tests/support/elementwise_cases.lua", devices = 2, limit = 120,
+  local result = mpi.run { recipe = "tests/support/cuda/elementwise_cases.lua", devices = 2, limit = 120,
     options = { "--platform", platform }, args = { seed, folder .. "/results" }, env = env }
   assert(result.status == 0, result.output)
   local list, file = {}, assert(io.open(folder .. "/results", "rb"))
@@ -111,7 +111,7 @@ describe("on a GPU", function()
   it("operands and results that lie anywhere, and with any strides, are read and written where they are", function()
     local result = mpi.run { env = env, options = { "--platform", "cuda" }, source = [[
       local ffi = require "ffi"
-      local accelerator = require "tests.support.accelerator"
+      local accelerator = require "tests.support.cuda.accelerator"
       local a, C, check = accelerator.get(), accelerator.C, accelerator.check
       math.randomseed(]] .. seed .. [[)
       local random = math.random

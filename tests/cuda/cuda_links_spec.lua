@@ -28,8 +28,8 @@ local function run(o)
   for name, text in pairs(o.files or {}) do write(folder .. "/" .. name, text) end
   write(folder .. "/recipe.lua", ([[
     local folder = %q
-    local links = require "tests.support.links"
-    local a = require("tests.support.accelerator").get()
+    local links = require "tests.support.cuda.links"
+    local a = require("tests.support.cuda.accelerator").get()
   ]]):format(folder):gsub("\n", " ") .. o.source)
   local lines = {}
   for p, process in ipairs(o.processes) do
@@ -201,8 +201,9 @@ describe("links between GPUs", function()
     a.links.close()
   ]==]
 
-  for seed = 1, 6 do
-    it("carry messages in groups that an oracle says, and to where they are meant, seed " .. seed, function()
+  for number = 1, 6 do
+    it("carry messages in groups that an oracle says, and to where they are meant, " .. number, function()
+      local seed = require "tests.support.seed" + number
       math.randomseed(seed)
       local job = random_job(math.random)
       local files = { ["rounds.lua"] = literal(job.rounds) }

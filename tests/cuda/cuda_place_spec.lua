@@ -3,7 +3,7 @@
 -- stand-in of tests/standin, beside what the host makes of the same.
 
 local mpi = require "tests.support.mpi"
-local places = require "tests.support.places"
+local places = require "tests.support.cuda.places"
 
 local seed = require "tests.support.seed"
 
@@ -27,7 +27,7 @@ local well = require("tests.support.expect").well
 -- The same cases on both. More than some thousand elements are counted as 2^31 and more are.
 local function compare(kind, count, gpus, env)
   local folder = mpi.folder()
-  local source = ([[require("tests.support.places").write(%q, %q, %d, %d)]])
+  local source = ([[require("tests.support.cuda.places").write(%q, %q, %d, %d)]])
   well(host(source:format(folder .. "/host", kind, seed, count)))
   local all = { STANDIN_NARROW = kind:match "^take" and 3000 or 20000 }
   for name, value in pairs(env or {}) do all[name] = value end
@@ -67,7 +67,7 @@ describe("a box", function()
   it("of elements of any size is copied between any places, another GPU's among them", function()
     well(standin(([[
       local ffi = require "ffi"
-      local accelerator = require "tests.support.accelerator"
+      local accelerator = require "tests.support.cuda.accelerator"
       local a, check = accelerator.get(), accelerator.check
       math.randomseed(%d)
       local random = math.random

@@ -9,7 +9,7 @@ local mpi = require "tests.support.mpi"
 
 local plugin = os.getenv "SHARDRT_STANDIN" or "build/standin/shardrt-cuda.so"
 local seed = require "tests.support.seed"
-local own_accelerator = require "tests.support.accelerator"
+local own_accelerator = require "tests.support.cuda.accelerator"
 local a = C.accelerator_get()
 
 if a == nil then

@@ -14,7 +14,7 @@ local function alone(source, limit)
     source = 'package.path = "./?.lua;" .. package.path\nlocal ffi = require "ffi"\nlocal seed = ' .. seed .. [[
 
       math.randomseed(seed)
-      local standin = require "tests.support.standin"
+      local standin = require "tests.support.cuda.standin"
       local a, check = standin.a, standin.check
       local MAIN, IN, OUT, ARRAYS, BATCHES, SCRATCH = 0, 1, 2, 0, 1, 2
     ]] .. source }
@@ -104,7 +104,7 @@ describe("a process's devices", function()
     -- As with a launcher that gives each process two of four GPUs: both are its own.
     local job = ([[export %s STANDIN_GPUS=4 SHARDRT_CUDA_PLUGIN=%s
       mpirun -n 2 sh -c 'own=$((OMPI_COMM_WORLD_RANK * 2)); export CUDA_VISIBLE_DEVICES=$own,$((own + 1))
-        exec %s --platform cuda tests/support/gpus.lua']]):format(mpi.environment, plugin, mpi.program())
+        exec %s --platform cuda tests/support/cuda/gpus.lua']]):format(mpi.environment, plugin, mpi.program())
     local result = well(mpi.shell(job, 60))
     assert.truthy(result.stdout:find("0\t4\tStand-in 0, Stand-in 1\n", 1, true), result.output)
     assert.truthy(result.stdout:find("1\t4\tStand-in 2, Stand-in 3\n", 1, true), result.output)

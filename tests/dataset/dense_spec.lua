@@ -7,6 +7,7 @@ local C = require "shardrt.base.ffi"
 local arrays = require "tests.support.arrays"
 local dtype = require "shardrt.layout.dtype"
 local mpi = require "tests.support.mpi"
+local no_memory = require "tests.support.no_memory"
 local P = arrays.P
 
 local seed = require "tests.support.seed"
@@ -942,18 +943,7 @@ describe("a computation of this kind", function()
     for name, call in pairs(calls) do
       ok(call())
       collectgarbage()
-      C.shardrt_alloc_fail_at(0)
-      local failed = 0
-      for n = 1, 100 do
-        C.shardrt_alloc_fail_at(n)
-        local made, code = pcall(call)
-        C.shardrt_alloc_fail_at(0)
-        if made and code == 0 then break end
-        failed = failed + 1
-        assert.is_true(not made or code == C.SHARDRT_ENOMEM, name .. ": " .. message())
-        assert.is_true(n < 100)
-      end
-      assert.is_true(failed >= 3, name)
+      assert.is_true(no_memory.each(call) >= 3, name)
       ok(call())
     end
   end)

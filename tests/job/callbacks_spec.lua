@@ -1,11 +1,11 @@
--- Jobs over an all-gather that the program brings (here: files, tests/support/callbacks.lua), without MPI.
+-- Jobs over an all-gather that the program brings (here: files, tests/support/job/callbacks.lua), without MPI.
 
 local mpi = require "tests.support.mpi"
 local contains = require("tests.support.expect").contains
 
 local head = [[
 package.path = "./?.lua;" .. package.path
-local callbacks = require "tests.support.callbacks"
+local callbacks = require "tests.support.job.callbacks"
 local ffi = require "ffi"
 local C = require "shardrt.base.ffi"
 local current = require "shardrt.base.current"

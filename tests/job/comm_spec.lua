@@ -8,18 +8,7 @@ local mpi = require "tests.support.mpi"
 
 local P = arrays.P
 
-local head = [[
-package.path = "./?.lua;" .. package.path
-local ffi = require "ffi"
-local C = require "shardrt.base.ffi"
-local current = require "shardrt.base.current"
-local fail = require "shardrt.base.error"
-local arrays = require "tests.support.arrays"
-local P = arrays.P
-local job = current.info
-]]
-
-local run = mpi.runner(head)
+local run = mpi.runner(arrays.head)
 
 local contains = require("tests.support.expect").contains
 

@@ -246,6 +246,32 @@ describe("the words of the job", function()
     assert.truthy(result.stderr:match "recipe%.lua:2: sync_global_devices: it takes a name, not nil", result.output)
   end)
 
+  it("say the number of an array where a number is wanted, and leave such a line out of a plan", function()
+    local has = require("tests.support.expect").contains
+    local source = [[
+      local shardrt = require "shardrt"
+      local np = require "shardrt.numpy"
+      local mesh = shardrt.make_mesh({ 3 }, { "x" })
+      local rows = shardrt.NamedSharding(mesh, shardrt.P "x")
+      local x = shardrt.device_put(shardrt.ndarray.arange(6, "float32"), rows)
+      local last = shardrt.device_put(7, shardrt.devices()[1])
+      shardrt.say("step %d: %5.2f of 100%% and %d, %s", 3, np.sum(x), last, x)
+      shardrt.say("%s is %q", last, "it")
+      print(pcall(shardrt.say, "%d", x))
+      shardrt.say "the end"]]
+    local result = mpi.run { processes = 3, source = source }
+    has(result.stdout, "step 3: 15.00 of 100% and 7, Array(float32 {6}, ")
+    has(result.stdout, '\nArray(float32 {}, SingleDeviceSharding(device 0)) is "it"\n')
+    assert.equal(3, count(result.stdout, ": item: an array of shape {6}; it is of one number"), result.output)
+    has(result.stdout, "the end\n")
+    result = mpi.run { options = { "plan", "--processes", "3" }, source = source }
+    assert.equal(0, result.status, result.output)
+    assert.is_nil(result.stdout:find("step 3", 1, true), result.output)
+    has(result.stdout, "the end\n")
+    has(result.stdout, ": item: an array of shape {6}; it is of one number")
+    has(result.stdout, "recipe.lua:5: device_put")
+  end)
+
   it("that meet at different places are an error that names them", function()
     local result = mpi.run { processes = 2, source = [[
       local shardrt = require "shardrt"

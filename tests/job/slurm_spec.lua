@@ -4,7 +4,7 @@
 local files = require "tests.support.files"
 local mpi = require "tests.support.mpi"
 
-local CLUSTER = "tests/support/slurm.sh"
+local CLUSTER = "tests/support/job/slurm.sh"
 local PROGRAMS = { "munged", "slurmctld", "slurmd", "srun", "sbatch" }
 
 -- What is not there for a cluster; nil: nothing.

@@ -4,7 +4,7 @@ local cjson = require "cjson"
 local files = require "tests.support.files"
 local mpi = require "tests.support.mpi"
 local shardrt = require "shardrt"
-local trace = require "tests.support.trace"
+local trace = require "tests.support.job.trace"
 
 local folder
 before_each(function() folder = files.folder() end)

@@ -4,6 +4,7 @@
 local ffi = require "ffi"
 local C = require "shardrt.base.ffi"
 local layout = require "tests.support.layout"
+local no_memory = require "tests.support.no_memory"
 
 ffi.cdef [[
 struct layout_mallinfo {
@@ -169,41 +170,23 @@ describe("a mesh of 2^20 devices", function()
 end)
 
 describe("an allocation that fails", function()
-  -- Lets the n-th allocation of `call` fail, for every n until none is left; `call` returns a code.
-  local function each_failure(call)
-    local n = 0
-    repeat
-      n = n + 1
-      C.shardrt_alloc_fail_at(n)
-      local code = call()
-      local met = tonumber(C.shardrt_alloc_fail_at(0)) >= n
-      if met then
-        assert.equal(C.SHARDRT_ENOMEM, code)
-        assert.truthy(ffi.string(C.shardrt_error_message()):find "out of memory")
-      else
-        assert.equal(0, code)
-      end
-    until not met
-    return n - 1
-  end
-
   -- What failed is freed as NULL, which does nothing.
   it("ends a mesh, a sharding and a single device's sharding", function()
-    assert.is_true(each_failure(function()
+    assert.is_true(no_memory.each(function()
       local code, mesh = new_mesh({ 2, 2 }, { "a", "b" }, { 3, 0, 1, 2 })
       assert.equal(code ~= 0, mesh == nil)
       C.shardrt_mesh_free(mesh)
       return code
     end) >= 7)
     local _, mesh = new_mesh({ 2, 2 }, { "a", "b" })
-    assert.is_true(each_failure(function()
+    assert.is_true(no_memory.each(function()
       local code, sharding = new_sharding(mesh, { { "a", "b" }, {} })
       assert.equal(code ~= 0, sharding == nil)
       C.shardrt_sharding_free(sharding)
       return code
     end) >= 4)
     C.shardrt_mesh_free(mesh)
-    assert.is_true(each_failure(function()
+    assert.is_true(no_memory.each(function()
       local out = ffi.new "shardrt_sharding *[1]"
       local code = C.shardrt_sharding_single(3, out)
       assert.equal(code ~= 0, out[0] == nil)
@@ -226,10 +209,10 @@ describe("an allocation that fails", function()
         return code
       end
     end
-    assert.is_true(each_failure(asking(function()
+    assert.is_true(no_memory.each(asking(function()
       return C.shardrt_sharding_shards(sharding, 1, shape, 0, 2, shards, 2, numbers, numbers + 1)
     end)) >= 3)
-    assert.is_true(each_failure(asking(function()
+    assert.is_true(no_memory.each(asking(function()
       return C.shardrt_sharding_process_shards(sharding, 1, shape, 0, 0, 4, numbers, numbers + 1)
     end)) >= 1)
     C.shardrt_sharding_free(sharding)

@@ -156,30 +156,22 @@ describe("shardrt plan", function()
     has(plan({ "--processes", 1, "--devices", 2 ^ 20 }, { limit = 480, cpu = 60 }), "… 1,048,572 more devices …")
   end)
 
-  it("is an error where data is asked for", function()
-    local result = mpi.run {
-      source = 'local s = require "shardrt"\nlocal x = s.device_put(1, s.devices()[1])\nprint(s.device_get(x))',
-      options = { "plan", "--processes", "2" },
-    }
-    assert.not_equal(0, result.status)
-    assert.truthy(result.stderr:find("recipe.lua:3", 1, true), result.output)
-    assert.truthy(result.stderr:find("no data", 1, true), result.output)
-  end)
-
-  it("ends well where a number is asked for that only a run can tell, and says where", function()
-    for what, call in pairs {
-      item = "print(x:item())", process_allgather = "print(s.process_allgather(2):to_table())",
-    } do
+  for what, call in pairs {
+    item = "print(x:item())", process_allgather = "print(s.process_allgather(2):to_table())",
+    device_get = "print(s.device_get(x))", to_table = "print(x:to_table())",
+    addressable_shards = "print(x.addressable_shards[1].data)",
+  } do
+    it("ends well where data is asked for that only a run has, by " .. what .. ", and says where", function()
       local result = mpi.run {
         source = 'local s = require "shardrt"\nlocal x = s.device_put(1, s.devices()[1])\n' .. call .. '\nerror "on"',
-        options = { "plan", "--processes", "2", "--process", "1" },
+        options = { "plan", "--processes", "2" },
       }
       assert.equal(0, result.status, result.output)
       has(result.stdout, "recipe.lua:2: device_put")
       has(result.stderr, "recipe.lua:3: " .. what .. ": there are no values in a plan, and it ends here")
       assert.is_nil(result.output:find("recipe.lua:4", 1, true), result.output)
-    end
-  end)
+    end)
+  end
 
   it("goes on where a recipe catches that", function()
     local text = plan({ "--processes", 2 }, { recipe = [[

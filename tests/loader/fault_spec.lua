@@ -2,7 +2,7 @@
 -- The order survives: whatever is killed, and whatever goes on in its place, every epoch gives each sample once,
 -- in the order of an undisturbed run. `make soak` kills more often.
 
-local fault = require "tests.support.fault"
+local fault = require "tests.support.loader.fault"
 
 describe("a job that is killed at random moments", function()
   it("is given each sample once, in the same order, by whatever processes and devices go on", function()

@@ -12,6 +12,7 @@ size_t buffer_pool_outstanding(const struct buffer_pool *pool);
 ]]
 
 local seed = require "tests.support.seed"
+local no_memory = require "tests.support.no_memory"
 math.randomseed(seed)
 local random = math.random
 
@@ -365,16 +366,7 @@ describe("an array", function()
       if code < 0 then return code end
       return C.shardrt_array_fill_local(array, numbers(shape), value)
     end
-    C.shardrt_alloc_fail_at(0)
-    check(make())
-    local allocations = tonumber(C.shardrt_alloc_fail_at(0))
-    assert.truthy(allocations >= 6)
-    for n = 1, allocations do
-      C.shardrt_alloc_fail_at(n)
-      assert.equal(C.SHARDRT_ENOMEM, make())
-    end
-    C.shardrt_alloc_fail_at(0)
-    check(make())
+    assert.truthy(no_memory.each(make) >= 6)
   end)
 end)
 
@@ -437,15 +429,6 @@ describe("the pool", function()
       C.buffer_pool_free(out[0])
       return code
     end
-    C.shardrt_alloc_fail_at(0)
-    check(run())
-    local allocations = tonumber(C.shardrt_alloc_fail_at(0))
-    assert.truthy(allocations >= 5)
-    for n = 1, allocations do
-      C.shardrt_alloc_fail_at(n)
-      assert.equal(C.SHARDRT_ENOMEM, run())
-    end
-    C.shardrt_alloc_fail_at(0)
-    check(run())
+    assert.truthy(no_memory.each(run) >= 5)
   end)
 end)

@@ -1,7 +1,7 @@
 -- Every word of shardrt.numpy, called at random on arrays that lie anyhow, against a plain evaluation of one device in
 -- Lua: shapes, dtypes (a table of JAX's), values on every device, and whether the result is placed.
 
-local cases = require "tests.support.numpy_cases"
+local cases = require "tests.support.ops.numpy_cases"
 local mpi = require "tests.support.mpi"
 local np = require "shardrt.numpy"
 
@@ -33,7 +33,7 @@ describe("shardrt.numpy's words, at random,", function()
         source = [[
           package.path = "./?.lua;" .. package.path
           local shardrt = require "shardrt"
-          local looked, wrong = require("tests.support.numpy_cases").run(tonumber(arg[1]), tonumber(arg[2]))
+          local looked, wrong = require("tests.support.ops.numpy_cases").run(tonumber(arg[1]), tonumber(arg[2]))
           for _, text in ipairs(wrong) do print(text) end
           shardrt.say("looked at %d", looked)
         ]],

@@ -21,7 +21,7 @@ describe("a result", function()
   for _, topology in ipairs { { 1, 8 }, { 2, 4 } } do
     it(("lies as in JAX, with the same values, on %d x %d"):format(topology[1], topology[2]), function()
       local result = mpi.run {
-        recipe = "tests/support/result_layouts.lua", processes = topology[1], devices = topology[2], limit = 240,
+        recipe = "tests/support/ops/result_layouts.lua", processes = topology[1], devices = topology[2], limit = 240,
       }
       assert.equal(0, result.status, result.output)
       assert.equal(LOOKED, result.stdout)
@@ -31,7 +31,7 @@ describe("a result", function()
   for _, topology in ipairs(TOPOLOGIES) do
     it(("takes only what a process does not hold, on %d x %d"):format(topology[1], topology[2]), function()
       local result = mpi.run {
-        recipe = "tests/support/result_bytes.lua", processes = topology[1], devices = topology[2], limit = 240,
+        recipe = "tests/support/ops/result_bytes.lua", processes = topology[1], devices = topology[2], limit = 240,
         args = { seed, 80 },
       }
       assert.equal(0, result.status, result.output)

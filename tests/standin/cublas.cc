@@ -1,3 +1,4 @@
+// build: -O3
 /* cublas.cc - a stand-in for cuBLAS, which only the tests use: products of column-major matrices, computed plainly when
  * the handle's stream runs. It is as strict as cuBLAS may be: a handle is used on the GPU on which it was made,
  * matrices lie in that GPU's memory whole, a handle puts its products on one stream only (two would share

@@ -5,13 +5,9 @@ STANDIN = $(BUILD)/standin
 STANDIN_RULES := $(RULES) make/cuda.mk tests/standin/standin.mk
 STANDIN_FLAGS = -D_GNU_SOURCE -Itests/standin/include -Iruntime -Itests $(OPTIMIZE) -g -fPIC -pthread -Wall -Wextra \
                 $(ERRORS) -fno-omit-frame-pointer -ffp-contract=off $(if $(SANITIZE),-fsanitize=$(SANITIZE)) -MMD -MP
-STANDIN_SOURCES := $(filter-out $(if $(wildcard tests/standin/include/nccl.h),,%/nccl.c) \
-                     $(if $(wildcard tests/standin/include/cublas_v2.h),,%/cublas.c),$(PLUGIN))
-STANDIN_PLUGIN := $(STANDIN_SOURCES:runtime/%=$(STANDIN)/plugin/%.o) $(KERNELS:runtime/%=$(STANDIN)/plugin/%.o)
-STANDIN_LIBRARIES := $(if $(wildcard tests/standin/nccl.c*),$(STANDIN)/libnccl.so.2) \
-                     $(if $(wildcard tests/standin/cublas.c*),$(STANDIN)/libcublas.so.13)
+STANDIN_PLUGIN := $(PLUGIN:runtime/%=$(STANDIN)/plugin/%.o) $(KERNELS:runtime/%=$(STANDIN)/plugin/%.o)
 .PHONY: standin
-standin: $(STANDIN)/shardrt-cuda.so $(STANDIN_LIBRARIES)
+standin: $(STANDIN)/shardrt-cuda.so $(STANDIN)/libnccl.so.2 $(STANDIN)/libcublas.so.13
 $(STANDIN)/plugin/%.c.o: runtime/%.c $(STANDIN_RULES)
 	@mkdir -p $(@D)
 	$(call quiet,cc   )$(CC) -std=c11 $(STANDIN_FLAGS) $(CPPFLAGS) $(CFLAGS) -c -o $@ $<
@@ -22,13 +18,9 @@ STANDIN_CHECKS = -fsanitize=alignment,shift,signed-integer-overflow,float-cast-o
 $(STANDIN)/plugin/%.cu.o: runtime/%.cu $(STANDIN_RULES)
 	@mkdir -p $(@D)
 	$(call quiet,c++  )g++ -std=c++17 $(STANDIN_FLAGS) $(STANDIN_CHECKS) $(CPPFLAGS) $(CXXFLAGS) -x c++ -c -o $@ $<
-$(STANDIN)/%.c.o: tests/standin/%.c $(STANDIN_RULES)
-	@mkdir -p $(@D)
-	$(call quiet,cc   )$(CC) -std=c11 $(STANDIN_FLAGS) $(CPPFLAGS) $(CFLAGS) -c -o $@ $<
 $(STANDIN)/%.cc.o: tests/standin/%.cc $(STANDIN_RULES)
 	@mkdir -p $(@D)
-	$(call quiet,c++  )g++ -std=c++17 $(STANDIN_FLAGS) $(CPPFLAGS) $(CXXFLAGS) -c -o $@ $<
-$(STANDIN)/cublas.cc.o: OPTIMIZE = -O3 # recipes that train spend much of their time in its loops
+	$(call quiet,c++  )g++ -std=c++17 $(STANDIN_FLAGS) $(asked_flags) $(CPPFLAGS) $(CXXFLAGS) -c -o $@ $<
 # Each finds the others beside it; whoever was there stays, as its handler of signals does.
 STANDIN_LINK = g++ -shared -pthread $(if $(SANITIZE),-fsanitize=$(SANITIZE)) $(STANDIN_CHECKS) \
                -Wl,-z,nodelete '-Wl,-rpath,$$ORIGIN' -Wl,-soname,$(@F) $(LDFLAGS) -o $@ $(filter-out %.map,$^) \
@@ -37,8 +29,8 @@ $(STANDIN)/libstandin.so: $(STANDIN)/cudart.cc.o $(STANDIN)/launch.cc.o
 	$(call quiet,link )$(STANDIN_LINK)
 $(STANDIN)/shardrt-cuda.so: $(STANDIN_PLUGIN) $(STANDIN)/libstandin.so $(EXPORTS)
 	$(call quiet,link )$(STANDIN_LINK)
-$(STANDIN)/libnccl.so.2: $(patsubst tests/standin/%,$(STANDIN)/%.o,$(wildcard tests/standin/nccl.c*)) $(STANDIN)/libstandin.so
+$(STANDIN)/libnccl.so.2: $(STANDIN)/nccl.cc.o $(STANDIN)/libstandin.so
 	$(call quiet,link )$(STANDIN_LINK)
-$(STANDIN)/libcublas.so.13: $(patsubst tests/standin/%,$(STANDIN)/%.o,$(wildcard tests/standin/cublas.c*)) $(STANDIN)/libstandin.so
+$(STANDIN)/libcublas.so.13: $(STANDIN)/cublas.cc.o $(STANDIN)/libstandin.so
 	$(call quiet,link )$(STANDIN_LINK)
 -include $(STANDIN_PLUGIN:.o=.d) $(wildcard $(STANDIN)/*.d)

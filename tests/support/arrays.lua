@@ -10,6 +10,18 @@ local sharding = require("shardrt.layout.sharding").words
 
 local arrays = { P = require("shardrt.layout.spec").words.P }
 
+--- How recipes begin that call C with such arrays: Lua text.
+arrays.head = [[
+package.path = "./?.lua;" .. package.path
+local ffi = require "ffi"
+local C = require "shardrt.base.ffi"
+local current = require "shardrt.base.current"
+local fail = require "shardrt.base.error"
+local arrays = require "tests.support.arrays"
+local P = arrays.P
+local job = current.info
+]]
+
 --- A named sharding: axis sizes, axis names, spec, device ids (nil: in order).
 function arrays.sharding(sizes, names, spec, ids)
   return sharding.NamedSharding(ids and mesh.Mesh(sizes, names, ids) or mesh.make_mesh(sizes, names), spec)

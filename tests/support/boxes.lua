@@ -5,6 +5,7 @@ local ffi = require "ffi"
 local C = require "shardrt.base.ffi"
 local files = require "tests.support.files"
 local mpi = require "tests.support.mpi"
+local no_memory = require "tests.support.no_memory"
 
 ffi.cdef [[
 int source_gather(const shardrt_source *source, int32_t field, const int64_t *samples, int64_t n,
@@ -83,20 +84,10 @@ end
 
 --- Opens and reads all samples with the n-th allocation failing, for every n: each failure says so. `make` opens.
 function boxes.check_memory(make)
-  local n = 0
-  repeat
-    n = n + 1
-    C.shardrt_alloc_fail_at(n)
-    local ok, message = pcall(function()
-      local s = make()
-      return s:read(0, #s)
-    end)
-    local met = tonumber(C.shardrt_alloc_fail_at(0)) >= n
-    assert(ok or tostring(message):find("out of memory", 1, true), message)
-    assert(ok ~= met, "an allocation failed, and nobody said so")
-    collectgarbage()
-  until not met
-  return n - 1
+  return no_memory.each(function()
+    local s = make()
+    return s:read(0, #s)
+  end)
 end
 
 --- Whether two sources (texts in Lua) of a field x of three dimensions give the same batches to a loader with many

@@ -22,6 +22,20 @@ function files.slurp(path)
   return text
 end
 
+--- Calls f with a folder that is a disk of its own, of 40 MB, which is soon full. False: there can be none here.
+---@param folder string in which it is made
+---@param f fun(disk: string)
+---@return boolean
+function files.on_small_disk(folder, f)
+  local disk = folder .. "/disk"
+  local mount = ("mkdir %s && mount -t tmpfs -o size=40m none %s 2>/dev/null"):format(disk, disk)
+  if os.execute(mount) ~= 0 then return false end
+  local ok, message = pcall(f, disk)
+  os.execute("umount " .. disk)
+  assert(ok, message)
+  return true
+end
+
 --- The names in a folder, sorted.
 function files.list(folder)
   local names = {}

@@ -2,7 +2,7 @@
 -- Gradients: against finite differences for every word in every sharding; trees, second derivatives, sums that wait for
 -- their next use, and mistakes.
 
-local gradients = require "tests.support.gradients"
+local gradients = require "tests.support.training.gradients"
 local mpi = require "tests.support.mpi"
 local shardrt = require "shardrt"
 local np = require "shardrt.numpy"
@@ -202,7 +202,7 @@ describe("between processes,", function()
       source = [[
         package.path = "./?.lua;" .. package.path
         local shardrt = require "shardrt"
-        local gradients = require "tests.support.gradients"
+        local gradients = require "tests.support.training.gradients"
         local names = {}
         for name in pairs(gradients.list) do names[#names + 1] = name end
         table.sort(names)

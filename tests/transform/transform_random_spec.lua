@@ -5,8 +5,8 @@ local bit = require "bit"
 local C = require "shardrt.base.ffi"
 local cjson = require "cjson"
 local mpi = require "tests.support.mpi"
-local oracle = require "tests.support.transforms"
-local read = require "tests.support.read"
+local oracle = require "tests.support.transform.transforms"
+local read = require "tests.support.transform.read"
 local shardrt = require "shardrt"
 
 local T = shardrt.transform

@@ -1,12 +1,14 @@
 -- long: 15 s
--- The built-in transforms against plain Lua (tests/support/transforms.lua) and Pillow, and in all that can go wrong.
+-- The built-in transforms against plain Lua (tests/support/transform/transforms.lua) and Pillow, and in all that can go
+-- wrong.
 
 local ffi = require "ffi"
 local C = require "shardrt.base.ffi"
 local files = require "tests.support.files"
 local ndarray = require("shardrt").ndarray
-local oracle = require "tests.support.transforms"
-local read = require "tests.support.read"
+local oracle = require "tests.support.transform.transforms"
+local read = require "tests.support.transform.read"
+local no_memory = require "tests.support.no_memory"
 local shardrt = require "shardrt"
 
 local T = shardrt.transform
@@ -649,18 +651,6 @@ describe("mistakes", function()
 end)
 
 describe("when memory is short", function()
-  -- Calls f with the first allocation failing, then the second, …, until it goes well; how often it failed.
-  local function fail_each(f)
-    for n = 1, 500 do
-      C.shardrt_alloc_fail_at(n)
-      local code = f()
-      C.shardrt_alloc_fail_at(0)
-      if code == 0 then return n - 1 end
-      assert.equal(C.SHARDRT_ENOMEM, code, ffi.string(C.shardrt_error_message()))
-    end
-    error "it never goes well"
-  end
-
   it("a transform fails to be made, and leaves nothing", function()
     local out = ffi.new "shardrt_transform *[1]"
     for kind, given in pairs {
@@ -669,7 +659,7 @@ describe("when memory is short", function()
       resize = { 0, 0, 2, 2 }, random_resized_crop = { 0, 0, 2, 2, 0.5, 1, 1, 2 }, random_flip = { 0.5, 0 },
       transpose = { 1, 0 }, window = { 0, 1 },
     } do
-      local failures = fail_each(function()
+      local failures = no_memory.each(function()
         local code = C.shardrt_transform_new(kind, #given, ffi.new("double[?]", #given, given), 0, nil, out)
         if code == 0 then C.shardrt_transform_free(out[0]) end
         return code
@@ -710,9 +700,9 @@ describe("when memory is short", function()
         mapped[0] = { name = "x", field = 0, count = #chain - 1, transforms = handles }
         return C.shardrt_source_map(chain[1], 1, mapped, out)
       end
-      assert.is_true(fail_each(map) >= 5)
+      assert.is_true(no_memory.each(map) >= 5)
       local made = ffi.gc(out[0], C.shardrt_source_free)
-      local failures = fail_each(function() return (read.bytes(made, "x", { 0, 1, 0, 1 })) end)
+      local failures = no_memory.each(function() return (read.bytes(made, "x", { 0, 1, 0, 1 })) end)
       assert.is_true(failures >= 1, "chain " .. number)
       assert.equal(0, (read.bytes(made, "x", { 1, 0 })))
     end

@@ -1,7 +1,7 @@
 -- long: 30 s
 -- What the documents show runs, and what they name is there: commands, Lua, links, headings, files, words, options.
 
-local documents = require "tests.support.documents"
+local documents = require "tests.support.tree.documents"
 local library = require "tests.support.library"
 local mpi = require "tests.support.mpi"
 local shardrt = require "shardrt"

@@ -9,8 +9,8 @@ local CLEAN = "env -u MAKEFLAGS -u CFLAGS -u CPPFLAGS -u LDFLAGS -u ASSERTS -u S
 -- do.
 local function commands(words, before)
   local folder = mpi.folder()
-  local result = mpi.shell(("%s %s make -n %s V=1 CUDA_HOME=/nowhere BUILD=%s/build"):format(CLEAN, before or "", words,
-    folder), 120)
+  local result = mpi.shell(("%s %s make -n V=1 CUDA_HOME=/nowhere BUILD=%s/build %s"):format(CLEAN, before or "",
+    folder, words:gsub("BUILD/", folder .. "/build/")), 120)
   mpi.remove(folder)
   assert.equal(0, result.status, result.output)
   local list = {}
@@ -53,6 +53,40 @@ describe("the flags of whoever builds", function()
   end
 end)
 
+describe("the flags of whoever builds", function()
+  it("come to every other compiler, too: of benchmarks, of kernels, of the stand-in", function()
+    local home = mpi.folder() -- looks like CUDA's toolkit
+    for _, name in ipairs {
+      "bin/nvcc", "include/cuda_runtime_api.h", "include/nv/target", "include/cublas_v2.h", "include/nccl.h",
+      "lib64/libcudart_static.a",
+    } do
+      assert.equal(0, os.execute(("mkdir -p %s/%s && touch %s/%s"):format(home, name:match "^(.*)/", home, name)))
+    end
+    local words = "all standin BUILD/bench/gather BUILD/bench/gather-scalar BUILD/bench/upload BUILD/fuzz/replay "
+      .. "BUILD/job/slices "
+      .. "CFLAGS=-Wmine CXXFLAGS=-Wmine CPPFLAGS='-DMINE -Wdate-time' LDFLAGS=-Wl,--mine CUDA_HOME=" .. home
+    local seen = {}
+    local function note(kind, line, pattern)
+      assert.truthy(line:find(pattern), line)
+      seen[kind] = (seen[kind] or 0) + 1
+    end
+    for _, line in ipairs(commands(words)) do
+      if line:find("^%S*nvcc ") or line:find("/bin/nvcc ", 1, true) then
+        note("kernel", line, " %-DMINE %-Xcompiler %-Wdate%-time %-Xcompiler %-Wmine .*%.cu$")
+      elseif line:find "^g[c+][c+] .* %-c " then
+        note(line:match "^g..", line, " %-DMINE %-Wdate%-time .*%-Wmine ")
+      elseif line:find "^gcc .*tests/bench/" then
+        note("bench", line, " %-DMINE %-Wdate%-time %-Wmine %-Wl,%-%-mine ")
+      elseif line:find "^g[c+][c+] .* %-o " then
+        note("link", line, " %-Wl,%-%-mine ")
+      end
+    end
+    mpi.remove(home)
+    assert.is_true(seen.kernel >= 10 and seen.gcc > 200 and seen["g++"] >= 14)
+    assert.is_true(seen.bench == 3 and seen.link >= 6)
+  end)
+end)
+
 describe("the flags of one source", function()
   local files = compiled "all"
 
@@ -75,7 +109,7 @@ describe("the flags of one source", function()
   end)
 
   it("are written in one way", function()
-    assert.same({}, lines_of([[grep -rniE '^ *(/[/*]|\*) *build *:' runtime | ]]
+    assert.same({}, lines_of([[grep -rniE '^ *(/[/*]|\*) *build *:' runtime tests/standin | ]]
       .. [[grep -vE ':1:// build: (plug-in|-[-a-zA-Z0-9= ]+)$']]))
   end)
 end)
@@ -94,7 +128,44 @@ describe("asserts", function()
   end
 end)
 
+describe("make install", function()
+  it("puts what was built, and what is to be read, under the prefix, where it works", function()
+    if os.getenv "SHARDRT_SANITIZER" then
+      pending "a sanitizer's build has no shared library"
+      return
+    end
+    local build, folder = mpi.program():match "^(.*)/", mpi.folder()
+    local command = "%s make install BUILD=%s ASSERTS=1 CUDA_HOME=/nowhere DESTDIR=%s PREFIX=/opt"
+    local made = mpi.shell(command:format(CLEAN, build, folder), 180)
+    assert.equal(0, made.status, made.output)
+    for _, name in ipairs {
+      "include/shardrt.h", "lib/libshardrt.so", "lib/libshardrt.a", "lib/pkgconfig/shardrt.pc",
+      "share/man/man1/shardrt.1", "share/shardrt/lua/shardrt/init.lua", "share/doc/shardrt/README.md",
+      "share/doc/shardrt/docs/data.md", "share/doc/shardrt/recipes/layouts.lua", "share/doc/shardrt/runtime/shardrt.h",
+    } do
+      assert(io.open(folder .. "/opt/" .. name, "rb"), name .. " is not there"):close()
+    end
+    local runs = "cd %s/opt && bin/shardrt --devices 8 share/doc/shardrt/recipes/layouts.lua"
+    local result = mpi.shell(runs:format(folder))
+    assert.equal(0, result.status, result.output)
+    local version = mpi.shell(folder .. "/opt/bin/shardrt --version").stdout:match "%d+%.%d+[.%d]*"
+    assert.truthy(version)
+    local pc = mpi.shell(("grep -h . %s/opt/lib/pkgconfig/shardrt.pc"):format(folder)).stdout
+    assert.truthy(pc:find("prefix=/opt\n", 1, true) and pc:find("Version: " .. version .. "\n", 1, true), pc)
+    mpi.remove(folder)
+  end)
+end)
+
 describe("make clean", function()
+  it("leaves nothing of a build", function()
+    local folder = mpi.folder()
+    local command = "cd %s && mkdir -p build/job build-test other && cd - && %s make clean BUILD=%s/build && ls %s"
+    local result = mpi.shell(command:format(folder, CLEAN, folder, folder))
+    assert.equal(0, result.status, result.output)
+    assert.truthy(result.stdout:find "\nother\n$" and not result.stdout:find "\nbuild", result.stdout)
+    mpi.remove(folder)
+  end)
+
   it("removes the folder that was built in, and those beside it that other targets build in", function()
     for _, build in ipairs { "/nowhere/else", "build" } do
       local command = lines_of("make -n clean BUILD=" .. build)[1]

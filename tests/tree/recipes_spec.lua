@@ -2,10 +2,11 @@
 -- Every recipe runs alone and with 4 processes x 2 devices, makes its claim with numbers that it worked out, can be
 -- planned, and begins with a comment that says what it shows. (docs_spec looks whether recipes/README.md lists it.)
 
+local C = require "shardrt.base.ffi"
 local mpi = require "tests.support.mpi"
 local nginx = require "tests.support.nginx"
 local platform = require "tests.support.platform"
-local recipe_proofs = require "tests.support.recipe_proofs"
+local recipe_proofs = require "tests.support.tree.recipe_proofs"
 
 local function read(path)
   local file = assert(io.open(path, "rb"))
@@ -38,7 +39,7 @@ local claims = {
     "ones_like%(x%) is Array%(float32 {32}, NamedSharding%(Mesh%(\"x\": 8%), P%(\"x\"%)%)%)\n",
     "zeros %+ arange is Array%(float32 {4}, not placed%)\n", "the sum of x %+ arange is 992\n",
   },
-  elastic = { "4 processes, from step 0 on\n", "3840 samples, each once, in the order of an undisturbed run\n" },
+  elastic = { "4 processes, from step 0 on\n", "3840 samples in 40 steps\n" },
   full_replication = {
     "process 3: 2 copies of 32768 bytes in meaning, " .. (platform.host and 1 or 2) .. " in memory\n", "devices 0%-7",
   },
@@ -50,8 +51,8 @@ local claims = {
     "\nthe first batch: Array%(float32 {16, 3, 224, 224}, ", "\n2 epochs: 20 images\n",
   },
   images_and_labels = {
-    "1%-D mesh\nimage {256, 8, 8, 3}, on each device {64, 8, 8, 3}\n", "process 0 found 256 images beside",
-    "2%-D mesh\nimage {256, 8, 8, 3}, on each device {128, 8, 8, 3}\n", "process 0 found 512 images beside",
+    "1%-D mesh\nimage {256, 8, 8, 3}, on each device {64, 8, 8, 3}\n", "process 0 has had 256 images",
+    "2%-D mesh\nimage {256, 8, 8, 3}, on each device {128, 8, 8, 3}\n", "process 0 has had 512 images",
     "features {256, 4, 4, 32}, on each device {256, 4, 4, 16}\n", "process 0 read 524288 of 1048576 bytes",
   },
   independent_streams = { -- each of 0 to 99 fills 16 x 3 numbers
@@ -266,11 +267,31 @@ describe("recipe", function()
   end)
 
   it("elastic loses a process, and goes on with fewer", function()
-    local result = mpi.shell(mpi.program() .. " run -n 4 --devices 2 --restarts 3 --min 2 recipes/elastic.lua 12", 120)
+    local folder = mpi.folder()
+    local proof, log = folder .. "/proof.lua", folder .. "/log"
+    local file = assert(io.open(proof, "w"))
+    file:write(recipe_proofs.program "elastic")
+    file:close()
+    local command = "%s run -n 4 --devices 2 --restarts 3 --min 2 %s 12 %s/saved %s"
+    local result = mpi.shell(command:format(mpi.program(), proof, folder, log), 120)
     assert.equal(0, result.status, result.output)
     has(result.stderr, "\nshardrt run: a process was ended by signal 9 %(Killed%); restart 1 of 3, with 3 processes, "
       .. "from its checkpoint of step 10\n")
-    has(result.stdout, "4 processes, from step 0 on\r?\n3 processes, from step 10 on\r?\n3840 samples, each once")
+    has(result.stdout, "4 processes, from step 0 on\r?\n3 processes, from step 10 on\r?\n3840 samples in 40 steps")
+    local at, steps = 0, {} -- every sample once, in the order of an undisturbed run
+    for line in io.lines(log) do
+      local step, ids = line:match "^(%d+):(.*)$"
+      steps[tonumber(step)] = ids -- 11 and 12 were done twice
+    end
+    assert.equal(40, #steps)
+    for _, ids in ipairs(steps) do
+      for id in ids:gmatch "%d+" do
+        assert.equal(tonumber(C.shardrt_order_index(7, 0, 3840, at)), tonumber(id))
+        at = at + 1
+      end
+    end
+    assert.equal(3840, at)
+    mpi.remove(folder)
   end)
 
   it("that shows a refusal says so where nothing is checked", function()

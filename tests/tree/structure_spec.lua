@@ -205,6 +205,60 @@ describe("the rooms", function()
   end)
 end)
 
+describe("random cases", function()
+  -- Why a spec begins its own elsewhere.
+  local FIXED = { ["tests/cuda/cuda_mesh_spec.lua"] = "a heuristic, held to how good it is in known cases" }
+
+  it("begin at tests/support/seed.lua, so that what failed can be seen again", function()
+    local count = 0
+    for _, file in ipairs(lines_of "grep -rlE --include='*_spec.lua' 'math[.]random' tests | sort") do
+      if file ~= "tests/tree/structure_spec.lua" then
+        local text = slurp(file)
+        assert.truthy(text:find("math.randomseed(", 1, true), file)
+        assert.equal(not FIXED[file], text:find("tests.support.seed", 1, true) ~= nil, file)
+        count = count + 1
+      end
+    end
+    assert.is_true(count > 30)
+    local seeds = lines_of "grep -rlE --include='*.lua' 'os[.]time' tests | sort"
+    assert.same({ "tests/run.lua", "tests/support/seed.lua" }, seeds)
+  end)
+end)
+
+describe("structures of C", function()
+  local DLPACK = "runtime/memory/dlpack.h" -- the names of its standard
+  -- One handle in all files of its kind, each of which fills it with its own.
+  local HANDLES = { comm_endpoint = "a transport's end" }
+
+  local places = {} -- {name = {file, …}}
+  for _, file in ipairs(lines_of "find runtime -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' | sort") do
+    if not file:find "_api%.h$" and file ~= DLPACK then
+      for line in slurp(file):gsub("/%*.-%*/", ""):gmatch "[^\n]+" do
+        assert.is_nil(line:match "^%s*typedef struct [%w_]*%s*{" or line:match "^%s*typedef enum", file .. ": " .. line)
+        for kind, name in line:gmatch "%f[%w_](%l+) ([%a_][%w_]*) {" do
+          if kind == "struct" or kind == "enum" or kind == "union" then
+            places[name] = places[name] or {}
+            table.insert(places[name], file)
+          end
+        end
+      end
+    end
+  end
+
+  it("have names of their own, written bare: struct name", function()
+    local count = 0
+    for name, files in pairs(places) do
+      count = count + 1
+      -- Two stand in one file where what is built decides.
+      for i = 2, HANDLES[name] and 0 or #files do
+        assert.equal(files[1], files[i], "struct " .. name .. " has two meanings")
+      end
+    end
+    assert.is_true(count > 250, count)
+    for name in pairs(HANDLES) do assert.is_true(#places[name] > 1, name) end
+  end)
+end)
+
 describe("the Lua files", function()
   it("are known as shardrt's own, so that errors name the recipe's line", function()
     local files = lines_of "find lua/shardrt -name '*.lua' | sort"
@@ -230,6 +284,50 @@ describe("the Lua files", function()
         end
       end
     end
+  end)
+end)
+
+describe("the tests", function()
+  local BENCH = "tests/bench" -- a program for each thing that is measured
+  local files = lines_of "find tests -type f | grep -E '\\.(lua|c|cc|h|py|sh)$' | sort"
+
+  it("have at most 25 files in a folder", function()
+    local counts = {}
+    for _, file in ipairs(files) do
+      local folder = file:match "^(.*)/"
+      counts[folder] = (counts[folder] or 0) + 1
+      assert.is_true(folder == BENCH or counts[folder] <= MOST_FILES, folder)
+    end
+    assert.is_true(counts["tests/support"] > 10)
+  end)
+
+  it("share what lies in tests/support; what one folder of them alone uses lies in a folder there", function()
+    local users = {} -- of a file: {folder = true}; a support file's users are those of its folder
+    for _, file in ipairs(files) do
+      local folder = file:match "^tests/support/(.*)/" or file:match "^tests/([^/]*)/" or "."
+      local text = slurp(file)
+      local function note(name)
+        users[name] = users[name] or {}
+        users[name][folder] = true
+      end
+      for name in text:gmatch "tests%.support%.([%w_.]+)" do note((name:gsub("%.", "/"))) end
+      for name in text:gmatch "tests/support/([%w_/]+)%.%l" do note(name) end
+    end
+    local count = 0
+    for _, file in ipairs(files) do
+      local name = file:match "^tests/support/(.*)%.lua$"
+      local room = name and name:match "^(.*)/"
+      if name then
+        count = count + 1
+        assert(users[name], name .. " is used by nobody")
+        local list = {}
+        for folder in pairs(users[name]) do list[#list + 1] = folder end
+        table.sort(list)
+        local said = name .. " is used by " .. table.concat(list, ", ")
+        if room then assert(#list == 1 and list[1] == room, said) else assert(#list > 1 or list[1] == ".", said) end
+      end
+    end
+    assert.is_true(count > 30)
   end)
 end)
 

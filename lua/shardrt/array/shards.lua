@@ -7,6 +7,7 @@ local current = require "shardrt.base.current"
 local device = require "shardrt.layout.device"
 local fail = require "shardrt.base.error"
 local ndarray = require "shardrt.array.ndarray"
+local plan = require "shardrt.layout.plan"
 local shape = require "shardrt.layout.shape"
 fail.own()
 
@@ -18,12 +19,10 @@ local shards = {}
 ---@field replica_id integer # how many devices before it, in mesh order, hold the same part
 ---@field data shardrt.ndarray # its .data is a pointer to const: devices with the same part share the memory
 
---- Says that an array has no data.
+--- Says that an array has no data; ends a plan, where none has.
 ---@param caller string
 function shards.no_data(caller)
-  if current.info.planning ~= 0 then
-    fail("%s: the array has no data: `shardrt plan` runs a recipe without any", caller)
-  end
+  if current.info.planning ~= 0 then plan.finish(caller) end
   fail("%s: the array has no data", caller)
 end
 

@@ -12,7 +12,7 @@ local plan = {}
 ---@type string? # the message of the last call that asked for what only a job that runs can tell
 plan.ended = nil
 
---- Ends a plan where the recipe reports what only a job that runs can tell: a number of an array, or of each process.
+--- Ends a plan where the recipe asks for what only a job that runs has: data of an array, a number of each process.
 --- It raises an error, as such a call has no answer; where nobody catches it, the plan is complete and succeeds.
 ---@param call string # "item"
 function plan.finish(call)

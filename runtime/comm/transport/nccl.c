@@ -67,6 +67,10 @@ struct nccl_group {
   struct nccl_link links[];
 };
 
+/* One for the process, as the GPUs and their streams are, not one for each job: of two communicators of a GPU whose
+ * messages are under way at once, every process must start them in one order (NCCL's User Guide, "Using multiple NCCL
+ * communicators concurrently"), and two jobs have no order in common. reshard/exchange/peer_transport.c says whose it
+ * is. */
 static struct {
   struct nccl_group *group; /* NULL: not joined */
   int32_t ranks;            /* of the job */

@@ -6,6 +6,7 @@
  * Those of float16 and bfloat16 are added up in float32, wherever cuBLAS splits the sum, and rounded once. Each device
  * has a handle of its own, and so cuBLAS's workspace is never that of two streams: its documentation wants this for
  * results whose bits are the same each time. */
+#include <assert.h>
 #include <cublas_v2.h>
 #include <limits.h>
 #include <stdio.h>
@@ -135,7 +136,7 @@ void cublas_close(void) {
 /* ---- a product -------------------------------------------------------------------------------------------------- */
 
 /* `count` products whose matrices lie so many elements apart. */
-struct run {
+struct strided_batch {
   int64_t count, a, b, out;
 };
 
@@ -151,7 +152,7 @@ struct multiplication {
   cublasComputeType_t compute;
   bool add;
   int32_t nruns; /* one within the other, the innermost first */
-  struct run runs[SHARDRT_MAX_NDIM];
+  struct strided_batch runs[SHARDRT_MAX_NDIM];
 };
 
 /* The leading dimensions, but for those of 1, where neighbours whose matrices lie evenly are one. */
@@ -160,17 +161,17 @@ static void find_runs(struct multiplication *self, const struct accelerator_prod
   self->nruns = 0;
   for (int32_t d = product->nbatch - 1; d >= 0; d--) {
     if (product->batch[d] == 1) continue;
-    const struct run run = {product->batch[d], product->a_stride[d] * product->m * product->k,
-                            product->b_stride[d] * product->k * product->n, out};
+    const struct strided_batch run = {product->batch[d], product->a_stride[d] * product->m * product->k,
+                                      product->b_stride[d] * product->k * product->n, out};
     out *= run.count;
-    struct run *inner = self->nruns == 0 ? NULL : &self->runs[self->nruns - 1];
+    struct strided_batch *inner = self->nruns == 0 ? NULL : &self->runs[self->nruns - 1];
     if (inner != NULL && run.a == inner->a * inner->count && run.b == inner->b * inner->count)
       inner->count *= run.count;
     else
       self->runs[self->nruns++] = run;
   }
   /* The rows of all left matrices with the same right one are those of one matrix. */
-  const struct run *first = self->runs;
+  const struct strided_batch *first = self->runs;
   if (self->nruns == 0 || product->transpose_a || first->b != 0 || first->a != product->m * product->k ||
       first->count > INT_MAX / product->m)
     return;
@@ -180,6 +181,7 @@ static void find_runs(struct multiplication *self, const struct accelerator_prod
 }
 
 static struct multiplication multiplication_of(const struct accelerator_product *product) {
+  assert(product->m <= INT_MAX && product->n <= INT_MAX && product->k <= INT_MAX);
   struct multiplication self = {.m = (int)product->m, .n = (int)product->n, .k = (int)product->k, .add = product->add};
   self.a_as = product->transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N;
   self.b_as = product->transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N;
@@ -200,8 +202,8 @@ static struct multiplication multiplication_of(const struct accelerator_product 
 }
 
 /* cuBLAS's matrices are column-major: a row-major one is its transposed there, and (a b)' is b' a'. */
-static cublasStatus_t call(const struct multiplication *self, const struct run *run, const char *a, const char *b,
-                           char *out) {
+static cublasStatus_t call(const struct multiplication *self, const struct strided_batch *run, const char *a,
+                           const char *b, char *out) {
   const float one = 1, beta = self->add ? 1 : 0;
   const double wide_one = 1, wide_beta = beta;
   const bool wide = self->compute == CUBLAS_COMPUTE_64F;
@@ -216,8 +218,8 @@ static cublasStatus_t call(const struct multiplication *self, const struct run *
                              self->n, run->out, (int)run->count, self->compute, CUBLAS_GEMM_DEFAULT);
 }
 
-static int multiply_batch(const struct multiplication *self, const struct run *run, const char *a, const char *b,
-                          char *out) {
+static int multiply_batch(const struct multiplication *self, const struct strided_batch *run, const char *a,
+                          const char *b, char *out) {
   cublasStatus_t status = call(self, run, a, b, out);
   if (lacks_memory(status, self->what, self->device)) status = call(self, run, a, b, out);
   return check_cublas(status, run->count == 1 ? "cublasGemmEx" : "cublasGemmStridedBatchedEx", self->what,
@@ -226,7 +228,7 @@ static int multiply_batch(const struct multiplication *self, const struct run *r
 
 /* The longest run by calls of as many products as one may have, those around it one by one. */
 static int multiply_all(const struct multiplication *self, const char *a, const char *b, char *out) {
-  struct run longest = {.count = 1};
+  struct strided_batch longest = {.count = 1};
   int32_t chosen = -1;
   int64_t others = 1;
   for (int32_t r = 0; r < self->nruns; r++) {
@@ -241,7 +243,7 @@ static int multiply_all(const struct multiplication *self, const char *a, const 
     int64_t rest = number, at_a = 0, at_b = 0, at_out = 0;
     for (int32_t r = 0; r < self->nruns; r++) {
       if (r == chosen) continue;
-      const struct run *run = &self->runs[r];
+      const struct strided_batch *run = &self->runs[r];
       const int64_t index = rest % run->count;
       rest /= run->count;
       at_a += index * run->a;
@@ -249,7 +251,7 @@ static int multiply_all(const struct multiplication *self, const char *a, const 
       at_out += index * run->out;
     }
     for (int64_t first = 0; first < longest.count && code == SHARDRT_OK; first += MOST_BATCHES) {
-      struct run part = longest;
+      struct strided_batch part = longest;
       part.count = longest.count - first < MOST_BATCHES ? longest.count - first : MOST_BATCHES;
       code = multiply_batch(self, &part, a + (size_t)(at_a + first * longest.a) * self->size,
                             b + (size_t)(at_b + first * longest.b) * self->size,

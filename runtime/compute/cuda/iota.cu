@@ -4,7 +4,7 @@
 
 enum { IOTA_THREADS = 256, IOTA_BLOCKS = 32 /* of a multiprocessor */ };
 
-template <class Number> struct counting {
+template <class Number> struct iota_arguments {
   double start, step;
   int64_t begin;
   Number elements;
@@ -14,7 +14,8 @@ template <class Number> struct counting {
 };
 
 /* Numbers are of 32 bits where the elements are so few. */
-template <class Number> static __global__ void __launch_bounds__(IOTA_THREADS) iota_kernel(counting<Number> self) {
+template <class Number>
+static __global__ void __launch_bounds__(IOTA_THREADS) iota_kernel(iota_arguments<Number> self) {
   const Number threads = (Number)gridDim.x * IOTA_THREADS;
   for (Number i = (Number)blockIdx.x * IOTA_THREADS + threadIdx.x; i < self.elements; i += threads) {
     Number along = i;
@@ -28,7 +29,7 @@ template <class Number> static __global__ void __launch_bounds__(IOTA_THREADS) i
 template <class Number>
 static int count_along(const char *what, int32_t device, int32_t dtype, double start, double step, int64_t begin,
                        int64_t outer, int64_t n, int64_t inner, void *out) {
-  counting<Number> self = {
+  iota_arguments<Number> self = {
       start, step, begin, (Number)(outer * n * inner), divisor_for<Number>::of(inner), divisor_for<Number>::of(n),
       dtype, out};
   int64_t blocks = (outer * n * inner - 1) / IOTA_THREADS + 1;

@@ -31,7 +31,7 @@ struct boxes {
   const char *from;
 };
 
-struct placing {
+struct place_launch {
   const char *what;
   int32_t device;
   cudaStream_t stream;
@@ -198,7 +198,7 @@ static __global__ void __launch_bounds__(THREADS)
     }
 }
 
-template <class Unit> static int units_run(const struct placing *self, const struct boxes *boxes) {
+template <class Unit> static int units_run(const struct place_launch *self, const struct boxes *boxes) {
   place_loops loops;
   const uint32_t count = loops_without(boxes, -1, -1, &loops);
   const uint32_t blocks = (count - 1) / (THREADS * BATCH) + 1;
@@ -207,7 +207,7 @@ template <class Unit> static int units_run(const struct placing *self, const str
   return cuda_launched(self->what, self->device);
 }
 
-template <class Unit> static int columns_run(const struct placing *self, const struct boxes *boxes, int32_t run) {
+template <class Unit> static int columns_run(const struct place_launch *self, const struct boxes *boxes, int32_t run) {
   const int32_t inner = boxes->ndim - 1;
   place_columns columns = {};
   columns.row_count = loops_without(boxes, inner, run, &columns.rows);
@@ -286,7 +286,8 @@ static __global__ void __launch_bounds__(THREADS)
   }
 }
 
-template <class Word, int N> static int tiles_run(const struct placing *self, const struct boxes *boxes, int32_t b) {
+template <class Word, int N>
+static int tiles_run(const struct place_launch *self, const struct boxes *boxes, int32_t b) {
   const int32_t a = boxes->ndim - 1;
   place_planes planes = {};
   uint32_t blocks = loops_without(boxes, a, b, &planes.outer);
@@ -332,7 +333,7 @@ static bool makes_words(const struct boxes *self, int64_t unit, int32_t b, int64
   return all % (uint64_t)n == 0;
 }
 
-static int tiles_choose(const struct placing *self, const struct boxes *boxes, int32_t b) {
+static int tiles_choose(const struct place_launch *self, const struct boxes *boxes, int32_t b) {
   switch (self->unit) {
   case 1:
     return makes_words(boxes, 1, b, 4) ? tiles_run<uint32_t, 4>(self, boxes, b) : tiles_run<uint8_t, 1>(self, boxes, b);
@@ -350,12 +351,12 @@ static int tiles_choose(const struct placing *self, const struct boxes *boxes, i
 
 /* ---- the way ---------------------------------------------------------------------------------------------------- */
 
-template <class Unit> static int unit_run(const struct placing *self, const struct boxes *boxes, int32_t run) {
+template <class Unit> static int unit_run(const struct place_launch *self, const struct boxes *boxes, int32_t run) {
   if (boxes->extent[boxes->ndim - 1] >= WIDE) return columns_run<Unit>(self, boxes, run);
   return units_run<Unit>(self, boxes);
 }
 
-static int unit_choose(const struct placing *self, const struct boxes *boxes, int32_t run) {
+static int unit_choose(const struct place_launch *self, const struct boxes *boxes, int32_t run) {
   switch (self->unit) {
   case 1:
     return unit_run<uint8_t>(self, boxes, run);
@@ -377,7 +378,7 @@ static bool is_rows(const struct boxes *self, int64_t unit) {
          self->to_stride[0] <= INT32_MAX / unit;
 }
 
-static int rows_copy(const struct placing *self, const struct boxes *boxes) {
+static int rows_copy(const struct place_launch *self, const struct boxes *boxes) {
   const size_t unit = (size_t)self->unit;
   cudaError_t problem = cudaMemcpy2DAsync(boxes->to, (size_t)boxes->to_stride[0] * unit, boxes->from,
                                           (size_t)boxes->from_stride[0] * unit, (size_t)boxes->extent[1] * unit,
@@ -386,7 +387,7 @@ static int rows_copy(const struct placing *self, const struct boxes *boxes) {
 }
 
 /* Boxes that are simple, but for their number of units. */
-static int run_boxes(const struct placing *self, const struct boxes *boxes) {
+static int run_boxes(const struct place_launch *self, const struct boxes *boxes) {
   const int64_t units = units_of(boxes);
   if (boxes->ndim == 0 || (boxes->ndim == 1 && has_runs(boxes))) {
     const size_t bytes = (size_t)(units * self->unit);
@@ -425,6 +426,6 @@ int cuda_place(const char *what, int32_t device, size_t element, const struct ac
   merge_loops(&boxes);
   int code = cuda_use(what, device);
   if (code < 0) return code;
-  const struct placing self = {what, device, cuda_stream(device, ACCELERATOR_MAIN), widen(&boxes)};
+  const struct place_launch self = {what, device, cuda_stream(device, ACCELERATOR_MAIN), widen(&boxes)};
   return run_boxes(&self, &boxes);
 }

@@ -8,7 +8,7 @@
 enum { WORTH = 64 << 10 }; /* elements that are worth a task */
 
 /* A block is [outer, n, inner], and what it counts along n begins where its box does. */
-struct counting {
+struct iota {
   const struct unique_blocks *blocks;
   shardrt_array *out;
   int32_t axis, dtype;
@@ -18,7 +18,7 @@ struct counting {
 };
 
 static void count_task(void *context, int64_t number) {
-  const struct counting *self = context;
+  const struct iota *self = context;
   const int64_t block = number / self->tasks, first = number % self->tasks * WORTH;
   const int64_t last = self->elements - first < WORTH ? self->elements : first + WORTH;
   const int64_t begin = shardrt_array_shard(self->out, self->blocks->shards[block])->box.start[self->axis];
@@ -38,7 +38,7 @@ static void count_task(void *context, int64_t number) {
   }
 }
 
-static int count_on_devices(const struct accelerator *platform, const struct counting *self) {
+static int count_on_devices(const struct accelerator *platform, const struct iota *self) {
   int code = SHARDRT_OK;
   for (int64_t block = 0; block < self->blocks->count && code == SHARDRT_OK; block++) {
     const int64_t begin = shardrt_array_shard(self->out, self->blocks->shards[block])->box.start[self->axis];
@@ -58,7 +58,7 @@ int shardrt_iota(double start, double step, int32_t axis, shardrt_array *out) {
   if (code != SHARDRT_OK) return code;
   int64_t shape[SHARDRT_MAX_NDIM];
   work_shard_shape(out, shape);
-  struct counting self = {.blocks = &blocks, .out = out, .axis = axis, .dtype = dtype, .n = shape[axis], .inner = 1};
+  struct iota self = {.blocks = &blocks, .out = out, .axis = axis, .dtype = dtype, .n = shape[axis], .inner = 1};
   self.start = start;
   self.step = step;
   self.elements = work_shard_elements(out);

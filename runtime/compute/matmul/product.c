@@ -6,6 +6,7 @@
  */
 #include "compute/matmul/product.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -49,6 +50,7 @@ static size_t part_bytes(const struct sum *self) {
 
 /* What any of the devices does from now on comes after all that any has been given so far. */
 static int meet(const struct sum *self) {
+  assert(self->members > 0);
   const int32_t hub = self->member[0].device;
   int code = SHARDRT_OK;
   for (int64_t i = 1; i < self->members && code == SHARDRT_OK; i++)
@@ -170,6 +172,7 @@ static int sum_begin(struct sum *self, const struct accelerator *platform, int64
     if (code < 0) return code;
     self->term[self->terms++] = (struct device_data){device, data};
   }
+  assert(self->terms == count && count > 1 && count <= MOST_PARTS);
   return SHARDRT_OK;
 }
 

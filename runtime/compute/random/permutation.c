@@ -1,6 +1,7 @@
 /* permutation.c - whole numbers in random order, as JAX's (jax/_src/random/core.py, _shuffle): sorted by random words
  * of 32 bits, stable, and again until equal words are unlikely to have mattered. It is sorted on the host, also where
  * devices have memory of their own: an order is made once an epoch, and each device gets a copy of it. */
+#include <assert.h>
 #include <math.h>
 
 #include "base/alloc.h"
@@ -26,6 +27,7 @@ static void draw_words(const shardrt_key *key, uint64_t *entries, int64_t n) {
     const int64_t count = n - first < KEY_TILE ? n - first : KEY_TILE;
     for (int64_t i = 0; i < count; i++) at[i] = first + i;
     key_bits(key, n, 32, at, (size_t)count, bits);
+    for (int64_t i = 0; i < count; i++) assert((uint32_t)entries[first + i] < (uint64_t)n);
     for (int64_t i = 0; i < count; i++)
       entries[first + i] = (uint64_t)bits[i] << VALUE_BITS | (uint32_t)entries[first + i];
   }

@@ -60,7 +60,7 @@ static run_loop *run_for(size_t bytes) {
   return bytes == 1 ? run_simd_1 : bytes == 2 ? run_simd_2 : bytes == 4 ? run_simd_4 : run_simd_8;
 }
 
-struct placing {
+struct place_call {
   struct place place;
   const struct unique_blocks *blocks;
   const shardrt_array *x;
@@ -72,7 +72,7 @@ struct placing {
 };
 
 /* Elements first … last - 1 of the loops, counted in their order. */
-static void place_range(const struct placing *self, const char *from, char *to, int64_t first, int64_t last) {
+static void place_range(const struct place_call *self, const char *from, char *to, int64_t first, int64_t last) {
   const struct place *place = &self->place;
   const int64_t size = (int64_t)self->bytes;
   const int32_t inner = place->ndim - 1;
@@ -104,7 +104,7 @@ static void place_range(const struct placing *self, const char *from, char *to, 
 }
 
 static void place_task(void *context, int64_t number) {
-  const struct placing *self = context;
+  const struct place_call *self = context;
   const int64_t block = number / self->tasks, first = number % self->tasks * WORTH;
   const int64_t last = self->n - first < WORTH ? self->n : first + WORTH;
   place_range(self, unique_blocks_data(self->blocks, self->x, block),
@@ -131,12 +131,12 @@ static int place_on_devices(const char *what, const struct place *self, const st
 int place_run(const char *what, const struct place *self, const struct unique_blocks *blocks, const shardrt_array *x,
               shardrt_array *out) {
   if (accelerator_get() != NULL) return place_on_devices(what, self, blocks, x, out);
-  struct placing placing = {.place = place_merged(self), .blocks = blocks, .x = x, .out = out, .n = 1};
-  placing.bytes = shardrt_dtype_size(shardrt_array_dtype(out));
-  for (int32_t d = 0; d < self->ndim; d++) placing.n *= self->extent[d];
-  if (placing.n == 0) return SHARDRT_OK;
-  placing.tasks = (placing.n - 1) / WORTH + 1;
-  placing.loop = run_for(placing.bytes);
-  work_spread(place_task, &placing, blocks->count * placing.tasks);
+  struct place_call call = {.place = place_merged(self), .blocks = blocks, .x = x, .out = out, .n = 1};
+  call.bytes = shardrt_dtype_size(shardrt_array_dtype(out));
+  for (int32_t d = 0; d < self->ndim; d++) call.n *= self->extent[d];
+  if (call.n == 0) return SHARDRT_OK;
+  call.tasks = (call.n - 1) / WORTH + 1;
+  call.loop = run_for(call.bytes);
+  work_spread(place_task, &call, blocks->count * call.tasks);
   return SHARDRT_OK;
 }

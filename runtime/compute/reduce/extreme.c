@@ -7,7 +7,7 @@
 #include "memory/convert.h"
 
 /* One pass over all blocks. Each chunk leaves the best value of its rows, in lanes, and where it stands. */
-struct search {
+struct extreme_search {
   struct pass pass;
   int32_t op;
   int32_t from;
@@ -20,7 +20,8 @@ struct search {
   int32_t *where; /* the same */
 };
 
-static const void *load_search_lanes(const struct search *self, const char *x, size_t first, size_t n, void *room) {
+static const void *load_search_lanes(const struct extreme_search *self, const char *x, size_t first, size_t n,
+                                     void *room) {
   const char *from = x + first * shardrt_dtype_size(self->from);
   if (self->from == self->lane) return from;
   convert_elements(self->from, self->lane, from, room, n);
@@ -29,8 +30,8 @@ static const void *load_search_lanes(const struct search *self, const char *x, s
 
 /* Elements one behind the other, some of a row: the best of each block by the loops for the best, and then where it
  * stands in the first block that has it. */
-static void search_row(const struct search *self, const char *x, size_t at, size_t top, size_t bottom, void *best,
-                       int32_t *where) {
+static void search_row(const struct extreme_search *self, const char *x, size_t at, size_t top, size_t bottom,
+                       void *best, int32_t *where) {
   double room[REDUCE_BLOCK], block_best;
   size_t best_top = top;
   for (size_t i = top; i < bottom; i += REDUCE_BLOCK) {
@@ -48,8 +49,8 @@ static void search_row(const struct search *self, const char *x, size_t at, size
 }
 
 /* `width` elements of each of some rows that lie `inner` apart. */
-static void search_columns(const struct search *self, const char *x, size_t at, size_t top, size_t bottom, size_t width,
-                           void *best, int32_t *where) {
+static void search_columns(const struct extreme_search *self, const char *x, size_t at, size_t top, size_t bottom,
+                           size_t width, void *best, int32_t *where) {
   double room[REDUCE_BLOCK];
   const size_t inner = self->pass.inner;
   memcpy(best, load_search_lanes(self, x, at + top * inner, width, room), width * self->lane_bytes);
@@ -60,7 +61,7 @@ static void search_columns(const struct search *self, const char *x, size_t at, 
 }
 
 static void search_task(void *context, int64_t number) {
-  const struct search *self = context;
+  const struct extreme_search *self = context;
   const struct pass *pass = &self->pass;
   const int64_t block = number / pass->tasks;
   const struct pass_part part = pass_part(pass, number % pass->tasks);
@@ -83,7 +84,7 @@ static void search_task(void *context, int64_t number) {
 
 /* The best of all chunks of one row. */
 static void search_end(void *context, int64_t row) {
-  const struct search *self = context;
+  const struct extreme_search *self = context;
   const size_t inner = self->pass.inner, chunks = self->pass.chunks, outer = self->pass.outer;
   const size_t first = (size_t)row * chunks * inner;
   int32_t *out = unique_blocks_data(self->blocks, self->out, row / (int64_t)outer);
@@ -99,7 +100,8 @@ static void search_end(void *context, int64_t row) {
 int extreme_run(int32_t op, const struct pass *pass, const struct unique_blocks *blocks, const shardrt_array *x,
                 shardrt_array *out) {
   const int32_t from = shardrt_array_dtype(x), lane = reduce_lane(from);
-  struct search self = {.pass = *pass, .op = op, .from = from, .lane = lane, .blocks = blocks, .x = x, .out = out};
+  struct extreme_search self = {
+      .pass = *pass, .op = op, .from = from, .lane = lane, .blocks = blocks, .x = x, .out = out};
   self.lane_bytes = shardrt_dtype_size(lane);
   const size_t rows = (size_t)blocks->count * pass->outer,
                kept = pass->chunks > 1 ? rows * pass->chunks * pass->inner : 0;

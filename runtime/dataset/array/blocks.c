@@ -1,5 +1,6 @@
 #include "dataset/array/blocks.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -111,6 +112,7 @@ int blocks_gather(const struct blocks *self, const struct blocks_part *part, con
   struct box_runs runs = box_runs_of(field, inner, shardrt_dtype_size(field->dtype));
   if (runs.box_bytes == 0) return SHARDRT_OK;
   const size_t span = span_of(&runs), offset = runs.offset;
+  assert(offset + span <= runs.sample_bytes);
   int64_t known = -1;
   runs.offset = 0; /* what is got begins with the box */
   for (int64_t i = 0; i < n; i++) {

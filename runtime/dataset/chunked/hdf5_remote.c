@@ -13,7 +13,7 @@ struct properties {
 };
 
 /* One that the library has open. */
-struct opened {
+struct hdf5_driver_file {
   H5FD_t base; /* first: the library's part */
   const struct stored *file;
   haddr_t end; /* of what the library has given out, which is its business */
@@ -37,7 +37,7 @@ static H5FD_t *remote_driver_open(const char *name, unsigned flags, hid_t list, 
     keep_failure(error_set(SHARDRT_EFORMAT, "it leads into another file, %s; that file is to be named", name));
     return NULL;
   }
-  struct opened *made = alloc_zeros(1, sizeof *made);
+  struct hdf5_driver_file *made = alloc_zeros(1, sizeof *made);
   if (made == NULL) {
     keep_failure(ALLOC_FAILED);
     return NULL;
@@ -47,7 +47,7 @@ static H5FD_t *remote_driver_open(const char *name, unsigned flags, hid_t list, 
 }
 
 static herr_t close_file(H5FD_t *file) {
-  struct opened *self = (struct opened *)file;
+  struct hdf5_driver_file *self = (struct hdf5_driver_file *)file;
   reader_clear(&self->reader);
   alloc_free(self);
   return 0;
@@ -55,24 +55,24 @@ static herr_t close_file(H5FD_t *file) {
 
 static haddr_t get_eoa(const H5FD_t *file, H5FD_mem_t type) {
   (void)type;
-  return ((const struct opened *)file)->end;
+  return ((const struct hdf5_driver_file *)file)->end;
 }
 
 static herr_t set_eoa(H5FD_t *file, H5FD_mem_t type, haddr_t end) {
   (void)type;
-  ((struct opened *)file)->end = end;
+  ((struct hdf5_driver_file *)file)->end = end;
   return 0;
 }
 
 static haddr_t get_eof(const H5FD_t *file, H5FD_mem_t type) {
   (void)type;
-  return ((const struct opened *)file)->file->bytes;
+  return ((const struct hdf5_driver_file *)file)->file->bytes;
 }
 
 static herr_t remote_driver_read(H5FD_t *file, H5FD_mem_t type, hid_t list, haddr_t offset, size_t bytes, void *dst) {
   (void)type;
   (void)list;
-  struct opened *self = (struct opened *)file;
+  struct hdf5_driver_file *self = (struct hdf5_driver_file *)file;
   const size_t all = self->file->bytes, left = offset < all ? all - (size_t)offset : 0;
   const size_t n = bytes < left ? bytes : left;
   int code = n > 0 ? stored_read(self->file, (size_t)offset, n, &self->reader, dst) : SHARDRT_OK;

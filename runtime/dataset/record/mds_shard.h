@@ -2,7 +2,7 @@
 #ifndef SHARDRT_DATASET_RECORD_MDS_SHARD_H
 #define SHARDRT_DATASET_RECORD_MDS_SHARD_H
 
-#include "codec/mds_index.h"
+#include "dataset/record/mds_index.h"
 #include "dataset/record/records.h"
 
 /* Opens a shard of `folder`, and its side-car index, whose columns are those of MDS. EFORMAT: it is not what index.json

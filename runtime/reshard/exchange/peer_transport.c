@@ -12,13 +12,13 @@
 static const char what[] = "the links between the processes' GPUs";
 
 /* What a process tells of itself; the GPUs of its devices follow. */
-struct terms {
+struct link_report {
   int32_t is_off; /* SHARDRT_LINKS=off */
   int32_t code;   /* of opening the links here */
   char problem[224];
 };
 
-struct gpu {
+struct gpu_identity {
   uint8_t uuid[16];
 };
 
@@ -29,22 +29,22 @@ struct told {
   char *all;
 };
 
-static const struct terms *terms_of(const struct told *t, int32_t process) {
-  return (const struct terms *)(t->all + (size_t)process * t->stride);
+static const struct link_report *report_of(const struct told *t, int32_t process) {
+  return (const struct link_report *)(t->all + (size_t)process * t->stride);
 }
 
-static const struct gpu *gpu_of(const struct told *t, int64_t device) {
-  const char *its = t->all + (size_t)(device / t->devices) * t->stride + sizeof(struct terms);
-  return (const struct gpu *)its + device % t->devices;
+static const struct gpu_identity *gpu_of(const struct told *t, int64_t device) {
+  const char *its = t->all + (size_t)(device / t->devices) * t->stride + sizeof(struct link_report);
+  return (const struct gpu_identity *)its + device % t->devices;
 }
 
 static int describe_self(char *mine, int32_t devices) {
-  struct terms *self = (struct terms *)mine;
+  struct link_report *self = (struct link_report *)mine;
   bool is_off;
   int code = accelerator_links_wish(&is_off);
   if (code < 0) return code;
-  *self = (struct terms){.is_off = is_off};
-  struct gpu *gpus = (struct gpu *)(self + 1);
+  *self = (struct link_report){.is_off = is_off};
+  struct gpu_identity *gpus = (struct gpu_identity *)(self + 1);
   for (int32_t d = 0; d < devices; d++) {
     struct accelerator_info info;
     code = accelerator_get()->describe(d, &info);
@@ -58,7 +58,7 @@ static int describe_self(char *mine, int32_t devices) {
 
 static int compare_gpus(const void *a, const void *b, void *context) {
   const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-  const int order = memcmp(gpu_of(context, x), gpu_of(context, y), sizeof(struct gpu));
+  const int order = memcmp(gpu_of(context, x), gpu_of(context, y), sizeof(struct gpu_identity));
   return order != 0 ? order : (x > y) - (x < y);
 }
 
@@ -71,7 +71,7 @@ static void rank_gpus(const struct told *t, int64_t *order, int32_t *ranks, bool
   qsort_r(order, (size_t)count, sizeof *order, compare_gpus, (void *)t);
   for (int64_t i = 0; i < count; i++) {
     const int64_t device = order[i], before = i == 0 ? device : first[order[i - 1]];
-    const bool is_same = i > 0 && memcmp(gpu_of(t, device), gpu_of(t, before), sizeof(struct gpu)) == 0;
+    const bool is_same = i > 0 && memcmp(gpu_of(t, device), gpu_of(t, before), sizeof(struct gpu_identity)) == 0;
     first[device] = is_same ? before : device;
     if (first[device] / t->devices == device / t->devices) continue;
     sharing[device / t->devices] = sharing[first[device] / t->devices] = true;
@@ -93,7 +93,7 @@ static void choose_kind(struct peer_transport *c, const struct told *t, int32_t 
   int32_t off = 0;
   for (int32_t p = 0; p < t->processes; p++) {
     any = any || sharing[p];
-    off += terms_of(t, p)->is_off;
+    off += report_of(t, p)->is_off;
   }
   c->kind = off > 0 ? PEERS_BY_HOST : PEERS_LINKED;
   if (off == t->processes) return; /* as was asked for: that is no news */
@@ -108,8 +108,8 @@ static void choose_kind(struct peer_transport *c, const struct told *t, int32_t 
     choose_host(c, process, reason);
   }
   for (int32_t p = 0; p < t->processes && c->kind == PEERS_LINKED; p++) {
-    if (terms_of(t, p)->code == SHARDRT_OK) continue;
-    choose_host(c, process, terms_of(t, p)->problem);
+    if (report_of(t, p)->code == SHARDRT_OK) continue;
+    choose_host(c, process, report_of(t, p)->problem);
   }
 }
 
@@ -180,7 +180,8 @@ static int join_links(struct peer_transport *c, struct collective *m) {
 
 /* ---- the whole -------------------------------------------------------------------------------------------------- */
 
-/* Whose the links of this process's devices are: one job's at a time. NULL: nobody's. */
+/* Whose the links of this process's devices are: one job's at a time. NULL: nobody's. The devices are the process's
+ * (platform/accelerator.h), and so is what links them; a second job learns from this that they are taken. */
 static const struct peer_transport *linked;
 
 static int take_links(const struct peer_transport *c) {
@@ -197,7 +198,7 @@ static void give_links(struct peer_transport *c) {
 }
 
 /* That they cannot be opened here is no failure. */
-static void open_links(struct peer_transport *c, struct terms *mine) {
+static void open_links(struct peer_transport *c, struct link_report *mine) {
   mine->code = mine->is_off ? SHARDRT_OK : take_links(c);
   c->is_open = !mine->is_off && mine->code == SHARDRT_OK;
   if (mine->code < 0) snprintf(mine->problem, sizeof mine->problem, "%s", shardrt_error_message());
@@ -205,7 +206,7 @@ static void open_links(struct peer_transport *c, struct terms *mine) {
 
 static int compare_selves(struct peer_transport *c, struct collective *m, struct told *t) {
   const size_t count = (size_t)t->processes * (size_t)t->devices;
-  struct terms *self = t->all == NULL ? NULL : (struct terms *)(t->all + (size_t)t->processes * t->stride);
+  struct link_report *self = t->all == NULL ? NULL : (struct link_report *)(t->all + (size_t)t->processes * t->stride);
   bool *sharing = alloc_zeros((size_t)t->processes, sizeof *sharing);
   int64_t *order = alloc_array(count, 2 * sizeof *order);
   c->ranks = alloc_array(count, sizeof *c->ranks);
@@ -223,8 +224,9 @@ static int compare_selves(struct peer_transport *c, struct collective *m, struct
 int peer_transport_settle(struct peer_transport *c, struct collective *m, int32_t devices) {
   if (c->is_broken) return error_set(SHARDRT_ECOMM, "%s were given up when something failed on them before", what);
   if (c->kind != PEERS_UNSETTLED) return SHARDRT_OK;
-  struct told t = {
-      .processes = m->count, .devices = devices, .stride = sizeof(struct terms) + (size_t)devices * sizeof(struct gpu)};
+  struct told t = {.processes = m->count,
+                   .devices = devices,
+                   .stride = sizeof(struct link_report) + (size_t)devices * sizeof(struct gpu_identity)};
   t.all = alloc_array((size_t)t.processes + 1, t.stride);
   c->devices = devices;
   int code = compare_selves(c, m, &t);

@@ -1,5 +1,6 @@
 #include "storage/remote/rangecache.h"
 
+#include <assert.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -292,6 +293,7 @@ int rangecache_put(const struct rangecache *self, const struct rangecache_key *k
                    size_t bytes) {
   char name[NAME];
   struct rangecache_footer footer = {.key = *key, .number = number, .bytes = (uint32_t)bytes};
+  assert(bytes > 0 && bytes <= (size_t)RANGECACHE_PAGE * RANGECACHE_PAGES);
   memcpy(footer.magic, magic, sizeof magic);
   for (size_t at = 0; at < bytes; at += RANGECACHE_PAGE)
     footer.pages[at / RANGECACHE_PAGE] =

@@ -1,5 +1,6 @@
 #include "storage/write/sharedfile.h"
 
+#include <assert.h>
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
@@ -130,6 +131,7 @@ int sharedfile_join(const char *path, uint64_t number, struct sharedfile *out) {
 /* ---- writing ---- */
 
 int sharedfile_write(const struct sharedfile *file, size_t offset, const void *data, size_t bytes) {
+  assert(file->fd >= 0);
   for (const char *at = data; bytes > 0;) {
     ssize_t written = pwrite(file->fd, at, bytes < WRITE_AT_MOST ? bytes : WRITE_AT_MOST, (off_t)offset);
     if (written < 0 && errno == EINTR) continue;
@@ -166,6 +168,7 @@ static int sync_folder(const char *path) {
 }
 
 int sharedfile_commit(struct sharedfile *file) {
+  assert(file->mine);
   if (rename(file->temporary, file->path) != 0) return cannot_write(file->path);
   file->mine = false;
   return sync_folder(file->path);

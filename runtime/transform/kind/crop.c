@@ -8,6 +8,7 @@
  * pad          where (PAD_AFTER, _BEFORE, _BOTH), the value, then the size of every axis: samples stand first, last,
  *              or in the middle with at most one element more behind them
  * window       0 or 1, then a shift: of axis 0 all but the last, or all but the first elements, as many as the shift */
+#include <assert.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -72,6 +73,8 @@ static int place_alike(const shardrt_transform *self, struct reader *reader, con
     extent[d] = stop > start ? stop - start : 0;
     from_start[d] = start - in->start[d];
     to_start[d] = start - first;
+    assert(extent[d] == 0 || (from_start[d] >= 0 && from_start[d] + extent[d] <= in->shape[d] && to_start[d] >= 0 &&
+                              to_start[d] + extent[d] <= out->shape[d]));
     filled = filled || extent[d] < out->shape[d];
     empty = empty || extent[d] == 0;
   }
@@ -214,6 +217,7 @@ static void random_origin(const shardrt_transform *self, const struct draw *draw
   for (int32_t i = 0; i < axes; i++) {
     const int64_t padding = (int64_t)self->numbers[RANDOM_NUMBERS + i];
     const int64_t size = (int64_t)self->numbers[RANDOM_NUMBERS + axes + i];
+    assert(full[axis + i] + 2 * padding >= size); /* random_form saw to it */
     origin[axis + i] = draw_below(draw, (uint32_t)i, full[axis + i] + 2 * padding - size + 1) - padding;
   }
 }
