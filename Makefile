@@ -20,7 +20,7 @@ DESTDIR ?=
 CC       = gcc
 .DEFAULT_GOAL := all
 
-SOURCES  := $(sort $(shell grep -rLx --include='*.c' '// build: plug-in' runtime))
+SOURCES  := $(sort $(shell grep -rLxE --include='*.c' '// build: (MPI )?plug-in' runtime))
 HEADERS  := $(sort $(shell find runtime -name '*.h'))
 LUA      := $(sort $(shell find lua -name '*.lua'))
 OBJECTS  := $(SOURCES:runtime/%.c=$(BUILD)/%.o)
@@ -51,7 +51,7 @@ export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 export OMPI_MCA_rmaps_base_oversubscribe=1
 export PRTE_MCA_rmaps_default_mapping_policy=slot:oversubscribe
 
-include make/packages.mk make/cuda.mk make/library.mk tests/standin/standin.mk tests/fuzz/fuzz.mk tests/job/job.mk tests/bench/bench.mk
+include make/packages.mk make/cuda.mk make/mpi.mk make/library.mk tests/standin/standin.mk tests/fuzz/fuzz.mk tests/job/job.mk tests/bench/bench.mk
 
 .PHONY: all library demo test specs soak asan tsan lint install install-docs clean
 .DELETE_ON_ERROR:
@@ -142,10 +142,11 @@ tidy = @printf '%s\n' $(1) | xargs -P 2 -n 4 sh -c 'clang-tidy --quiet "$$@" -- 
 lint: deps-lint
 	@$(MAKE) --no-print-directory BUILD=$(BUILD)-lint WERROR=1 $(BUILD)-lint/shardrt $(BUILD)-lint/fuzz/replay $(JOB_PROGRAMS:$(BUILD)/%=$(BUILD)-lint/%) standin
 	@$(MAKE) --no-print-directory $(BUILD)/lua/shardrt/cdef.lua
-	@clang-format --dry-run -Werror $(SOURCES) $(PLUGIN) $(KERNELS) $(HEADERS) $(sort $(shell find runtime -name '*.cuh')) \
+	@clang-format --dry-run -Werror $(SOURCES) $(MPI_SOURCES) $(PLUGIN) $(KERNELS) $(HEADERS) $(sort $(shell find runtime -name '*.cuh')) \
 	  $(wildcard tests/bench/*.c tests/fuzz/*.[ch] tests/job/*.c tests/standin/*.c tests/standin/*.cc tests/standin/*.h \
 	  tests/standin/include/*)
 	$(call tidy,$(SOURCES))
+	$(call tidy,$(MPI_SOURCES),$(or $(OPENMPI_FLAGS),$(MPICH_FLAGS)))
 	$(call tidy,$(PLUGIN),-Itests -Itests/standin/include)
 	luacheck -q lua recipes tests examples
 

@@ -27,4 +27,5 @@ $(BUILD)/bench/upload: tests/bench/upload.c
 	  -lcudart_static -lrt -ldl
 $(BUILD)/bench/%: tests/bench/%.c
 	@mkdir -p $(@D)
-	$(CC) -std=c11 -D_GNU_SOURCE -O3 -march=native -pthread $(INCLUDES) -o $@ $< $(shell pkg-config --libs ompi-c libjpeg)
+	$(CC) -std=c11 -D_GNU_SOURCE -O3 -march=native -pthread $(INCLUDES) -o $@ $< $(shell pkg-config --libs libjpeg) \
+	  $(OPENMPI_FLAGS) -lmpi
