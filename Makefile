@@ -6,6 +6,7 @@
 #   make soak       kills a job more than a hundred times
 #   make fuzz       each reader a minute of bad input (FUZZ_SECONDS=, FUZZ="npy tar")
 #   make asan|tsan  the specs under sanitizers      make bench    speed, as ratios in one run (PEERS=1: beside others)
+#   make wheel      a wheel for pip, in dist/       make test-wheel   and tries it as a user would
 #   make cuda       builds the plug-in for GPUs, too (as `make` does where CUDA's toolkit is), or says what is missing
 #   make install PREFIX=/usr/local                  make clean                   V=1 shows the commands
 #
@@ -51,7 +52,7 @@ export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 export OMPI_MCA_rmaps_base_oversubscribe=1
 export PRTE_MCA_rmaps_default_mapping_policy=slot:oversubscribe
 
-include make/packages.mk make/cuda.mk make/mpi.mk make/library.mk tests/standin/standin.mk tests/fuzz/fuzz.mk tests/job/job.mk tests/bench/bench.mk
+include make/packages.mk make/cuda.mk make/mpi.mk make/library.mk make/wheel.mk tests/standin/standin.mk tests/fuzz/fuzz.mk tests/job/job.mk tests/bench/bench.mk
 
 .PHONY: all library demo test specs soak asan tsan lint install install-docs clean
 .DELETE_ON_ERROR:

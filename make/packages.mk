@@ -26,7 +26,7 @@ NEEDS += build:libhighwayhash-dev:-lhighwayhash:highwayhash/c_bindings.h # check
 NEEDS += build:librandom123-dev:header:Random123/philox.h             # random numbers by position
 NEEDS += build:libopenblas0-pthread:-                                 # products of matrices; opened when first needed
 NEEDS += test+cuda+ffcv:g++:-                                         # kernels on the stand-in; CUDA's compiler; FFCV
-NEEDS += test:libmpich-dev:-                                          # another MPI, beside the default one
+NEEDS += test+wheel:libmpich-dev:-                                    # another MPI, beside the default one
 NEEDS += test:lua-busted:-                                            # runs specs
 NEEDS += test:lua-cjson:-                                             # reads JSON in specs
 NEEDS += test:dataset-fashion-mnist:-                                 # real data, for the demo, too
@@ -41,7 +41,8 @@ NEEDS += lint:clang-tidy:-                                            # static a
 NEEDS += lint:lua-check:-                                             # static analysis of Lua
 NEEDS += fuzz:clang:-                                                 # libFuzzer is clang's
 NEEDS += fuzz:libclang-rt-dev:-                                       # libFuzzer and the sanitizers
-NEEDS += peers:python3-venv:-                                         # other loaders, in an environment of their own
+NEEDS += peers+wheel:python3-venv:-                                   # other loaders, and what makes wheels, apart from all else
+NEEDS += wheel:libopenmpi-dev:-                                       # a wheel serves both MPIs
 NEEDS += ffcv:python3-dev:-                                           # builds FFCV
 NEEDS += ffcv:libopencv-dev:-                                         # builds FFCV
 NEEDS += ffcv:libturbojpeg0-dev:-                                     # builds FFCV
@@ -78,10 +79,12 @@ if [ -n "$$missing" ]; then \
   $(SUDO) apt-get update -qq && DEBIAN_FRONTEND=noninteractive $(SUDO) apt-get install -y -qq --no-install-recommends $$missing; fi
 endef
 
-.PHONY: deps deps-cuda deps-ffcv deps-spdl deps-lint
+.PHONY: deps deps-cuda deps-ffcv deps-spdl deps-lint deps-wheel
 deps:
 	$(call install_for,build test)
 deps-cuda deps-ffcv deps-spdl:
 	$(call install_for,$(@:deps-%=%))
+deps-wheel:
+	$(call install_for,build wheel)
 deps-lint: deps
 	$(call install_for,lint)

@@ -215,8 +215,8 @@ own.MPI_Finalize()
       local source = shardrt.source.array { x = shardrt.ndarray.arange(64, "float32") }
       return shardrt.loader { source = source, batch_size = 4 }]])
     local command = "cc -Wall -Werror -o %s/static %s %s/libshardrt.a $(PKG_CONFIG_PATH=%s pkg-config "
-      .. "--define-variable=libdir=%s/prefix/lib --define-variable=includedir=%s/include --static --cflags --libs shardrt "
-      .. "| sed s/-lshardrt//)"
+      .. "--define-variable=libdir=%s/prefix/lib --define-variable=includedir=%s/include --static --cflags --libs "
+      .. "shardrt | sed s/-lshardrt//)"
     local result = mpi.shell(command:format(folder, source, build, build, folder, build))
     assert.equal(0, result.status, result.output)
     joins(mpi.shell(("export %s; %s %s/static %s"):format(mpi.environment, OPENMPI, folder, told)),
