@@ -147,7 +147,7 @@ lint: deps-lint
 	  $(wildcard tests/bench/*.c tests/fuzz/*.[ch] tests/job/*.c tests/standin/*.c tests/standin/*.cc tests/standin/*.h \
 	  tests/standin/include/*)
 	$(call tidy,$(SOURCES))
-	$(call tidy,$(MPI_SOURCES),$(or $(OPENMPI_FLAGS),$(MPICH_FLAGS)))
+	$(call tidy,$(MPI_SOURCES),$(filter -I%,$(or $(OPENMPI_FLAGS),$(MPICH_FLAGS))))
 	$(call tidy,$(PLUGIN),-Itests -Itests/standin/include)
 	luacheck -q lua recipes tests examples
 

@@ -7,14 +7,14 @@
 
 PYTHON ?= /usr/bin/python3
 WHEEL_TOOLS = $(BUILD)/wheel/tools
-WHEEL_PLUGINS = $(MPI_PLUGINS) $(wildcard $(BUILD)/shardrt-cuda.so)
+WHEEL_PLUGINS = $(MPI_PLUGINS) $(if $(CUDA_MISSING),,$(BUILD)/shardrt-cuda.so)
 
 .PHONY: wheel wheel-only test-wheel
 wheel: deps-wheel
 	@$(MAKE) --no-print-directory all
 	@$(MAKE) --no-print-directory wheel-only
 # Where the plug-in for a second MPI cannot be built, the wheel would lack it without a word.
-wheel-only: library $(WHEEL_TOOLS)/installed
+wheel-only: library $(WHEEL_PLUGINS) $(WHEEL_TOOLS)/installed
 	@[ -n "$(OPENMPI_PLUGINS)" ] && [ -n "$(MPICH_PLUGINS)" ] || { \
 	  echo "a wheel serves OpenMPI and MPICH, and mpi.h of one is missing; \`make deps-wheel\` installs both"; exit 1; }
 	@$(WHEEL_TOOLS)/bin/python -B make/wheel.py $(BUILD) $(VERSION) $(WHEEL_PLUGINS)
