@@ -6,6 +6,7 @@
 #   make soak       kills a job more than a hundred times
 #   make fuzz       each reader a minute of bad input (FUZZ_SECONDS=, FUZZ="npy tar")
 #   make asan|tsan  the specs under sanitizers      make bench    speed, as ratios in one run (PEERS=1: beside others)
+#   make wheel      a wheel for pip, in dist/       make test-wheel   and tries it as a user would
 #   make cuda       builds the plug-in for GPUs, too (as `make` does where CUDA's toolkit is), or says what is missing
 #   make install PREFIX=/usr/local                  make clean                   V=1 shows the commands
 #
@@ -20,7 +21,7 @@ DESTDIR ?=
 CC       = gcc
 .DEFAULT_GOAL := all
 
-SOURCES  := $(sort $(shell grep -rLx --include='*.c' '// build: plug-in' runtime))
+SOURCES  := $(sort $(shell grep -rLxE --include='*.c' '// build: (MPI )?plug-in' runtime))
 HEADERS  := $(sort $(shell find runtime -name '*.h'))
 LUA      := $(sort $(shell find lua -name '*.lua'))
 OBJECTS  := $(SOURCES:runtime/%.c=$(BUILD)/%.o)
@@ -52,7 +53,7 @@ export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 export OMPI_MCA_rmaps_base_oversubscribe=1
 export PRTE_MCA_rmaps_default_mapping_policy=slot:oversubscribe
 
-include make/packages.mk make/cuda.mk make/library.mk tests/standin/standin.mk tests/fuzz/fuzz.mk tests/job/job.mk tests/bench/bench.mk
+include make/packages.mk make/cuda.mk make/mpi.mk make/library.mk make/wheel.mk tests/standin/standin.mk tests/fuzz/fuzz.mk tests/job/job.mk tests/bench/bench.mk
 
 .PHONY: all library demo test test-slurm specs soak asan tsan lint install install-docs clean
 .DELETE_ON_ERROR:
@@ -150,10 +151,12 @@ tidy = @printf '%s\n' $(1) | xargs -P 2 -n 4 sh -c 'clang-tidy --quiet "$$@" -- 
 lint: deps-lint
 	@$(MAKE) --no-print-directory BUILD=$(BUILD)-lint WERROR=1 $(BUILD)-lint/shardrt $(BUILD)-lint/fuzz/replay $(JOB_PROGRAMS:$(BUILD)/%=$(BUILD)-lint/%) standin
 	@$(MAKE) --no-print-directory $(BUILD)/lua/shardrt/cdef.lua
-	@clang-format --dry-run -Werror $(SOURCES) $(PLUGIN) $(KERNELS) $(HEADERS) $(sort $(shell find runtime -name '*.cuh')) \
+	@clang-format --dry-run -Werror $(SOURCES) $(MPI_SOURCES) $(PLUGIN) $(KERNELS) $(HEADERS) \
+	  $(sort $(shell find runtime -name '*.cuh')) \
 	  $(wildcard tests/bench/*.c tests/fuzz/*.[ch] tests/fuzz/targets/*.c tests/job/*.c tests/standin/*.c tests/standin/*.cc \
 	  tests/standin/*.h tests/standin/include/*)
 	$(call tidy,$(SOURCES))
+	$(call tidy,$(MPI_SOURCES),$(filter -I%,$(or $(OPENMPI_FLAGS),$(MPICH_FLAGS))))
 	$(call tidy,$(PLUGIN),-Itests -Itests/standin/include)
 	luacheck -q lua recipes tests examples
 

@@ -1,7 +1,8 @@
 # The library: what the program is made of, without its command line. Only shardrt_* is seen of either form.
 #
 #   libshardrt.so.0  opens LuaJIT by itself, and stays loaded: its threads and MPI's end go on in it
-#   libshardrt.a     one object; `pkg-config --static --libs shardrt` has the program show shardrt_* to recipes
+#   libshardrt.a     one object; `pkg-config --static --libs shardrt` has the program show shardrt_* to recipes, and find the
+#                    plug-ins where they are installed
 
 VERSION := $(shell sed -n 's/^  return "\([0-9.]*\)";/\1/p' runtime/base/error.c)
 LIBRARY_OBJECTS := $(filter-out $(BUILD)/main.o $(BUILD)/run.o,$(OBJECTS)) $(LUA_OBJECTS)
@@ -21,7 +22,7 @@ $(BUILD)/shardrt.pc: make/library.mk make/packages.mk runtime/base/error.c
 	$(call quiet,pc   )printf '%s\n' 'prefix=$(PREFIX)' 'libdir=$${prefix}/lib' 'includedir=$${prefix}/include' '' 'Name: shardrt' \
 	  'Description: meshes, shardings, loaders and transfers for distributed training' 'Version: $(VERSION)' \
 	  'Cflags: -I$${includedir}' 'Libs: -L$${libdir} -lshardrt' \
-	  'Libs.private: -rdynamic $(PRIVATE)' > $@
+	  'Libs.private: -rdynamic -Wl,-rpath,$${libdir}/shardrt $(PRIVATE)' > $@
 
 .PHONY: install-library
 install: install-library

@@ -1,12 +1,13 @@
 # What the project needs from Debian: the one table. A row says who needs the package, its name, how `make` looks for it, and
 # the program or header whose absence it reports; behind it stands what the package is for. `make` looks for a program, or asks
-# pkg-config for a name, or tries to include a header (-lNAME: with a library that pkg-config does not know); "-": it does not.
+# pkg-config for a name, or tries to include a header (-lNAME: with a library that pkg-config does not know), or looks for an
+# MPI, whichever it is; "-": it does not.
 NEEDS += build:gcc:program:$(firstword $(CC))                         # the compiler
 NEEDS += build:libc6-dev:-                                            # the C library
 NEEDS += build:pkgconf:program:pkg-config                             # where the other libraries are
 NEEDS += build:openmpi-bin:program:mpirun                             # starts the processes of a job
 NEEDS += build:luajit:program:luajit                                  # compiles the Lua files
-NEEDS += build:libopenmpi-dev:ompi-c:mpi.h                            # messages between processes
+NEEDS += build:libopenmpi-dev:mpi:mpi.h                               # messages between processes
 NEEDS += build:libluajit-5.1-dev:luajit:luajit.h                      # runs recipes
 NEEDS += build:zlib1g-dev:zlib:zlib.h                                 # gzip, zip and PNG
 NEEDS += build:libisal-dev:libisal:isa-l/crc.h                        # CRC-32C, and inflate where all of a file is read
@@ -25,6 +26,7 @@ NEEDS += build:libhighwayhash-dev:-lhighwayhash:highwayhash/c_bindings.h # check
 NEEDS += build:librandom123-dev:header:Random123/philox.h             # random numbers by position
 NEEDS += build:libopenblas0-pthread:-                                 # products of matrices; opened when first needed
 NEEDS += test+cuda+ffcv:g++:-                                         # kernels on the stand-in; CUDA's compiler; FFCV
+NEEDS += test+wheel:libmpich-dev:-                                    # another MPI, beside the default one
 NEEDS += test:lua-busted:-                                            # runs specs
 NEEDS += test:lua-cjson:-                                             # reads JSON in specs
 NEEDS += test:dataset-fashion-mnist:-                                 # real data, for the demo, too
@@ -44,7 +46,8 @@ NEEDS += lint:clang-tidy:-                                            # static a
 NEEDS += lint:lua-check:-                                             # static analysis of Lua
 NEEDS += fuzz:clang:-                                                 # libFuzzer is clang's
 NEEDS += fuzz:libclang-rt-dev:-                                       # libFuzzer and the sanitizers
-NEEDS += peers:python3-venv:-                                         # other loaders, in an environment of their own
+NEEDS += peers+wheel:python3-venv:-                                   # other loaders, and what makes wheels, apart from all else
+NEEDS += wheel:libopenmpi-dev:-                                       # a wheel serves both MPIs
 NEEDS += ffcv:python3-dev:-                                           # builds FFCV
 NEEDS += ffcv:libopencv-dev:-                                         # builds FFCV
 NEEDS += ffcv:libturbojpeg0-dev:-                                     # builds FFCV
@@ -54,7 +57,7 @@ NEEDS += spdl:libavdevice59:-                                         # SPDL loa
 column = $(foreach row,$(NEEDS),$(if $(filter $(2),$(subst +, ,$(firstword $(subst :, ,$(row))))),$(word $(1),$(subst :, ,$(row)))))
 
 LOOKED_FOR := $(call column,3,build)
-PKG_CONFIG := $(filter-out - program header -l%,$(LOOKED_FOR))
+PKG_CONFIG := $(filter-out - program header mpi -l%,$(LOOKED_FOR))
 # `make deps` works before pkg-config is there; $(BUILD)/found reports what is missing.
 INCLUDES := $(strip $(shell pkg-config --cflags $(PKG_CONFIG) 2>/dev/null))
 LIBS = $(shell pkg-config --libs $(PKG_CONFIG)) $(filter -l%,$(LOOKED_FOR)) -lm -ldl
@@ -64,6 +67,7 @@ $(BUILD)/found: make/packages.mk
 	@mkdir -p $(@D); missing=; for row in $(filter build:%,$(NEEDS)); do IFS=:; set -- $$row; unset IFS; \
 	  case $$3 in \
 	    -) ;; \
+	    mpi) [ -n "$(OPENMPI_FLAGS)$(MPICH_FLAGS)" ] ;; \
 	    program) command -v "$$4" >/dev/null ;; \
 	    header | -l*) echo "#include <$$4>" | $(CC) $(CPPFLAGS) $(CFLAGS) -E -o /dev/null - 2>/dev/null ;; \
 	    *) pkg-config --exists "$$3" 2>/dev/null ;; \
@@ -80,10 +84,12 @@ if [ -n "$$missing" ]; then \
   $(SUDO) apt-get update -qq && DEBIAN_FRONTEND=noninteractive $(SUDO) apt-get install -y -qq --no-install-recommends $$missing; fi
 endef
 
-.PHONY: deps deps-cuda deps-ffcv deps-spdl deps-lint
+.PHONY: deps deps-cuda deps-ffcv deps-spdl deps-lint deps-wheel
 deps:
 	$(call install_for,build test)
 deps-cuda deps-ffcv deps-spdl:
 	$(call install_for,$(@:deps-%=%))
+deps-wheel:
+	$(call install_for,build wheel)
 deps-lint: deps
 	$(call install_for,lint)

@@ -74,7 +74,9 @@ typedef struct shardrt_job_info {
  * MPI: where the program began it, shardrt neither ends it nor changes it: error handlers are set on duplicates of the
  * communicator only. An error in duplicating goes to the communicator's own handler. Joining waits for the other
  * processes as MPI_Comm_dup does, without a limit. With MPI_THREAD_FUNNELED the job is opened on the thread that began
- * MPI. Where shardrt began MPI, it is ended when the process exits. */
+ * MPI. Where shardrt began MPI, it is ended when the process exits. Which MPI: the one that was begun in the process;
+ * else that whose launcher started it. It is opened then, by a plug-in, as a shared library: libmpi.so.40 (OpenMPI),
+ * libmpi.so.12 or libmpich.so.12 (MPICH). Of the program it may be loaded RTLD_LOCAL. A process alone loads none. */
 int shardrt_job_open(const shardrt_options *options, shardrt_job **out);
 /* Leaves the job; every process must get here, and waits (with the job's timeout) for the others. The handle is gone:
  * what was made with it (loaders, traces) must be freed before; arrays on the host may stay. EMISMATCH, ETIMEOUT, ECOMM

@@ -11,6 +11,7 @@
 #include "comm/device_order.h"
 #include "comm/transport/alone.h"
 #include "comm/transport/launcher.h"
+#include "comm/transport/mpi_choice.h"
 #include "platform/accelerator.h"
 #include "platform/comm.h"
 #include "system/machine.h"
@@ -121,11 +122,12 @@ static int check_options(const shardrt_options *o) {
   return accelerator_links_wish(&is_off);
 }
 
-static const struct comm_transport *choose_transport(const shardrt_options *o) {
-  if (o->planning || o->transport == SHARDRT_TRANSPORT_ALONE) return &comm_solo;
-  if (o->transport == SHARDRT_TRANSPORT_CALLBACKS) return &comm_callbacks;
-  if (o->transport == SHARDRT_TRANSPORT_MPI || o->mpi_comm != NULL) return &comm_mpi;
-  return alone_has_launcher() && comm_mpi.is_reachable() ? &comm_mpi : &comm_solo;
+/* A process alone does not even load MPI. */
+static int choose_transport(const shardrt_options *o, struct alone_finding *looked, const struct comm_transport **out) {
+  *out = o->transport == SHARDRT_TRANSPORT_CALLBACKS && !o->planning ? &comm_callbacks : &comm_solo;
+  if (o->planning || o->transport == SHARDRT_TRANSPORT_ALONE || *out == &comm_callbacks) return SHARDRT_OK;
+  const bool is_asked = o->transport == SHARDRT_TRANSPORT_MPI || o->mpi_comm != NULL;
+  return is_asked || alone_has_launcher() ? mpi_choice(o, looked, out) : SHARDRT_OK;
 }
 
 /* How many processes are on this host, where the transport does not know. */
@@ -144,10 +146,11 @@ static int find_others(shardrt_job *job, const shardrt_options *o) {
   const bool is_asked = !o->planning && o->transport == SHARDRT_TRANSPORT_AUTO && o->mpi_comm == NULL;
   struct alone_finding looked;
   alone_look(&looked);
-  const struct comm_transport *transport = choose_transport(o);
-  struct comm_place place;
-  struct comm_endpoint *endpoint;
-  int code = transport->open(o, &place, &endpoint);
+  const struct comm_transport *transport;
+  struct comm_place place = {.count = 0};
+  struct comm_endpoint *endpoint = NULL;
+  int code = choose_transport(o, &looked, &transport);
+  if (code == SHARDRT_OK) code = transport->open(o, &place, &endpoint);
   if (code < 0) return code;
   if (is_asked && place.count == 1) code = alone_check(&looked);
   if (code == SHARDRT_OK)

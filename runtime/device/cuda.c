@@ -10,9 +10,9 @@
 #include "device/cuda_alloc.h"
 #include "device/event.h"
 #include "device/gpu.h"
-#include "device/opener.h"
 #include "device/pinned.h"
 #include "device/transfer.h"
+#include "platform/opener.h"
 
 /* What a user, or the machine's nccl.conf, has set for other programs would be stronger than what comm/transport/nccl.c
  * says of its communicators. Now, as other threads may read the environment later. */
@@ -100,7 +100,7 @@ const struct accelerator cuda_accelerator = {
     .links = &nccl_links,
 };
 
-const struct accelerator *shardrt_accelerator(const struct accelerator_host *host) {
+const void *shardrt_accelerator(const struct plugin_host *host) {
   opener_set(host);
   return &cuda_accelerator;
 }

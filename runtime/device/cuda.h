@@ -6,6 +6,7 @@
 #include <cuda_runtime_api.h>
 
 #include "platform/accelerator.h"
+#include "platform/plugin.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -13,7 +14,7 @@ extern "C" {
 
 /* All of it, and how the plug-in exports it. */
 extern const struct accelerator cuda_accelerator;
-const struct accelerator *shardrt_accelerator(const struct accelerator_host *host);
+const void *shardrt_accelerator(const struct plugin_host *host);
 
 /* Makes the device's GPU the one that this thread's calls go to. */
 int cuda_use(const char *what, int32_t device);

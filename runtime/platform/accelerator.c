@@ -2,18 +2,13 @@
 #include "platform/accelerator.h"
 
 #include <assert.h>
-#include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "base/alloc.h"
 #include "base/error.h"
-#include "base/hash.h"
-#include "system/own_file.h"
-#include "system/thread.h"
+#include "platform/plugin.h"
 
 /* Of the process: memory that its arrays have outlives no device, whichever job they are of. */
 static struct {
@@ -36,60 +31,17 @@ const char *accelerator_name(void) {
 
 /* ---- the plug-in ------------------------------------------------------------------------------------------------ */
 
-/* Beside this program or library; or, where that is installed, in the library folder beside it. */
-static const char *const places[] = {"shardrt-cuda.so", "../lib/shardrt/shardrt-cuda.so", "shardrt/shardrt-cuda.so"};
-
-/* Where the plug-in is; false: nowhere. */
-static bool find_plugin(char *path, size_t room) {
-  for (size_t i = 0; i < sizeof places / sizeof *places; i++)
-    if (own_file_beside(places[i], path, room)) return true;
-  return false;
-}
-
-static int no_plugin(void) {
-  char folder[4096];
-  if (!own_file_folder(folder, sizeof folder)) folder[0] = '\0';
-  return error_set(
-      SHARDRT_EINVAL,
-      "there is no CUDA plug-in, shardrt-cuda.so, in %s or %s/../lib/shardrt: `make cuda` builds it, where "
-      "CUDA's toolkit is; SHARDRT_CUDA_PLUGIN names one; --platform host runs without",
-      folder, folder);
-}
-
-static const struct accelerator_host host = {
-    .error_set = error_set,
-    .error_prefix = error_prefix,
-    .alloc_array = alloc_array,
-    .alloc_zeros = alloc_zeros,
-    .alloc_free = alloc_free,
-    .hash_bytes = hash_bytes,
-    .dtype_size = shardrt_dtype_size,
-    .reclaim = accelerator_reclaim,
-    .thread_start = thread_start,
+static const struct plugin_kind kind = {
+    .name = "CUDA",
+    .file = "shardrt-cuda.so",
+    .variable = "SHARDRT_CUDA_PLUGIN",
+    .entry = "shardrt_accelerator",
+    .version = ACCELERATOR_VERSION,
+    .absent = "`make cuda` builds it, where CUDA's toolkit is; SHARDRT_CUDA_PLUGIN names one; --platform host runs "
+              "without",
+    .broken = "",
+    .stale = "`make cuda` builds both alike, with the toolkit's Python environment active where it is in one",
 };
-
-const struct accelerator_host *shardrt_accelerator_host(void) {
-  return &host;
-}
-
-/* What the plug-in offers. NULL with the message set. It stays loaded. */
-static const struct accelerator *load_plugin(const char *path) {
-  void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-  if (library == NULL) {
-    error_set(SHARDRT_EINVAL, "the CUDA plug-in cannot be loaded: %s", dlerror());
-    return NULL;
-  }
-  accelerator_plugin *plugin;
-  *(void **)&plugin = dlsym(library, "shardrt_accelerator"); /* as POSIX says for functions */
-  const struct accelerator *found = plugin == NULL ? NULL : plugin(&host);
-  if (found != NULL && found->version == ACCELERATOR_VERSION) return found;
-  error_set(
-      SHARDRT_EINVAL,
-      "%s is no plug-in of this shardrt; `make cuda` builds both alike, with the toolkit's Python environment active "
-      "where it is in one",
-      path);
-  return NULL;
-}
 
 int accelerator_find(const char *name, struct accelerator_finding *out) {
   const bool automatic = name == NULL || name[0] == '\0' || strcmp(name, "auto") == 0;
@@ -97,16 +49,13 @@ int accelerator_find(const char *name, struct accelerator_finding *out) {
   if (!automatic && strcmp(name, "host") == 0) return SHARDRT_OK;
   if (!automatic && strcmp(name, "cuda") != 0)
     return error_set(SHARDRT_EINVAL, "there is no platform \"%s\"; it is host, cuda or auto", name);
-  const char *named = getenv("SHARDRT_CUDA_PLUGIN");
+  const char *named = getenv(kind.variable); /* NOLINT(concurrency-mt-unsafe): nothing sets it */
   const bool is_named = named != NULL && named[0] != '\0';
-  char path[4160];
-  if (is_named) /* a file's name, not one that the system looks up */
-    snprintf(path, sizeof path, "%s%s", strchr(named, '/') == NULL ? "./" : "", named);
-  else if (!find_plugin(path, sizeof path))
-    return automatic ? SHARDRT_OK : no_plugin();
-  const struct accelerator *loaded = load_plugin(path);
-  if (loaded == NULL && is_named) return error_prefix(SHARDRT_EINVAL, "SHARDRT_CUDA_PLUGIN");
-  if (loaded == NULL && !automatic) return SHARDRT_EINVAL;
+  const void *table;
+  const int code = plugin_open(&kind, &table);
+  if (code < 0 && (is_named || !automatic)) return code;
+  if (code == SHARDRT_OK && table == NULL) return automatic ? SHARDRT_OK : plugin_missing(&kind);
+  const struct accelerator *loaded = table;
   if (loaded == NULL)
     snprintf(out->notice, sizeof out->notice, "%s: devices are the host's, as --platform host asks for",
              shardrt_error_message());

@@ -26,8 +26,6 @@
 #ifndef SHARDRT_PLATFORM_ACCELERATOR_H
 #define SHARDRT_PLATFORM_ACCELERATOR_H
 
-#include <pthread.h>
-
 #include "shardrt.h"
 
 enum { ACCELERATOR_MAIN, ACCELERATOR_IN, ACCELERATOR_OUT, ACCELERATOR_STREAMS };
@@ -263,29 +261,10 @@ struct accelerator {
   const struct accelerator_links *links;
 };
 
-/* What a plug-in calls of whoever opened it: it sees none of its names. As in base/error.h, base/alloc.h, base/hash.h,
- * system/thread.h, memory_api.h and below. */
-struct accelerator_host {
-  int (*error_set)(int code, const char *format, ...) __attribute__((format(printf, 2, 3)));
-  int (*error_prefix)(int code, const char *format, ...) __attribute__((format(printf, 2, 3)));
-  void *(*alloc_array)(size_t n, size_t size);
-  void *(*alloc_zeros)(size_t n, size_t size);
-  void (*alloc_free)(void *memory);
-  uint64_t (*hash_bytes)(uint64_t seed, const void *data, size_t bytes);
-  size_t (*dtype_size)(int32_t dtype);
-  bool (*reclaim)(void);
-  int (*thread_start)(pthread_t *out, void *(*run)(void *argument), void *argument);
-};
-
 enum { ACCELERATOR_VERSION = 7 };
-/* What a plug-in exports, under the name "shardrt_accelerator". `host` stays where it is. */
-typedef const struct accelerator *accelerator_plugin(const struct accelerator_host *host);
 
 /* ---- the one of this process: platform/accelerator.c ---------------------------------------------------------------
  */
-
-/* What is handed to plug-ins; for specs, too, which open them by themselves. */
-const struct accelerator_host *shardrt_accelerator_host(void);
 
 /* NULL: the devices are the host's. */
 const struct accelerator *accelerator_get(void);

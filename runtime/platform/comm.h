@@ -42,9 +42,11 @@ struct shardrt_options;
 struct comm_endpoint;
 
 struct comm_transport {
+  uint32_t version; /* of a plug-in's: COMM_VERSION */
   const char *name;
   bool has_notes; /* else none ever comes, and who is missing cannot be told */
-  /* Whether what started this process speaks with this transport; where not, `open` may end the process. */
+  /* Whether what started this process speaks with this transport; where not, `open` may end the process. NULL: it
+   * always does. */
   bool (*is_reachable)(void);
   /* Joins the job that the options ask for, and tells this process's place in it. *endpoint is `close`'s or `abandon`'s
    * to give back. */
@@ -77,9 +79,11 @@ struct comm_transport {
 };
 
 enum { COMM_PIECE = 1 << 24, COMM_REQUESTS = 64 };
+/* Grows with each change of what stands here or in shardrt_options. MPI's transport is a plug-in
+ * (comm/transport/mpi.c), which exports "shardrt_mpi"; comm/transport/mpi_choice.h opens it. */
+enum { COMM_VERSION = 1 };
 
-extern const struct comm_transport comm_solo; /* one process, which needs nobody */
-extern const struct comm_transport comm_mpi;
+extern const struct comm_transport comm_solo;      /* one process, which needs nobody */
 extern const struct comm_transport comm_callbacks; /* an all-gather that the program brings, and nothing else */
 
 #endif

@@ -36,4 +36,4 @@ $(BUILD)/bench/upload: tests/bench/upload.c
 $(BUILD)/bench/%: tests/bench/%.c
 	@mkdir -p $(@D)
 	$(CC) -std=c11 -D_GNU_SOURCE -O3 -march=native -pthread $(INCLUDES) $(bench_users) -o $@ $< \
-	  $(shell pkg-config --libs ompi-c libjpeg)
+	  $(shell pkg-config --libs libjpeg) $(OPENMPI_FLAGS) -lmpi

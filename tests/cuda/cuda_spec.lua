@@ -874,6 +874,7 @@ describe("--platform", function()
     local file = assert(io.open(folder .. "/recipe.lua", "w"))
     file:write(source)
     file:close()
+    assert(os.execute(("cp %sshardrt-openmpi.so %s"):format(mpi.program():match "^.*/", folder)) == 0)
     local command = "env -u SHARDRT_CUDA_PLUGIN -u SHARDRT_PLATFORM %s/shardrt run -n 2 %s %s/recipe.lua"
     local automatic = mpi.shell(command:format(folder, "", folder))
     local host = mpi.shell(command:format(folder, "--platform host", folder))

@@ -468,7 +468,7 @@ describe("the end of a job", function()
     local file = assert(io.open(folder .. "/shim.c", "w"))
     file:write(shim)
     file:close()
-    local compile = "cd %s && gcc -shared -fPIC $(pkg-config --cflags ompi-c) -o shim.so shim.c"
+    local compile = "cd %s && gcc -shared -fPIC -o shim.so shim.c $(pkg-config --cflags --libs ompi-c)"
     local made = mpi.shell(compile:format(folder))
     assert.equal(0, made.status, made.output)
     file = assert(io.open(folder .. "/recipe.lua", "w"))

@@ -40,6 +40,27 @@ describe("the names of shardrt", function()
     assert.is_true(count > 100)
   end)
 
+  -- What each needs of others: an MPI's library is needed by its plug-in alone.
+  shared("need no MPI: a plug-in does, of which each shows one", function()
+    local function needed(file)
+      return mpi.shell(("readelf -d %s/%s"):format(build, file)).stdout:gsub("[^\n]*%(SONAME%)[^\n]*", "")
+    end
+    for _, file in ipairs { "shardrt", "libshardrt.so.0" } do
+      local text = needed(file)
+      expect.contains(text, "Shared library: [libc.so.6]")
+      assert.is_nil(text:find "mpi", text)
+    end
+    local plugins = mpi.shell(("cd %s && ls shardrt-*mpi*.so"):format(build)).stdout
+    assert.truthy(plugins:find "shardrt%-%w+%.so", plugins)
+    for file in plugins:gmatch "%S+" do
+      assert.same({ "shardrt_mpi" }, shown(build .. "/" .. file))
+      local mpis = {}
+      for name in needed(file):gmatch "Shared library: %[(libmpi[^%]]*)%]" do mpis[#mpis + 1] = name end
+      local names = { openmpi = "libmpi.so.40", mpich = "libmpi.so.12", libmpich = "libmpich.so.12" }
+      assert.same({ names[file:match "^shardrt%-(%w+)"] }, mpis, file)
+    end
+  end)
+
   shared("are all that the program shows which users have", function()
     local command = "make --no-print-directory -s BUILD=%s ASSERTS=1 %s/users/shardrt"
     local made = mpi.shell(command:format(build, build), 120)

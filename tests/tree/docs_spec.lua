@@ -37,7 +37,9 @@ ln -s "$PROGRAM" build/shardrt
 ln -s "$PROGRAM" build-test/shardrt
 ln -s "$PROGRAM" bin/shardrt
 ln -s /usr/bin/python3 bin/python3
-for name in libshardrt.so libshardrt.so.0 include; do ln -s "$(dirname "$PROGRAM")/$name" build/$name; done
+for file in "$(dirname "$PROGRAM")"/*.so "$(dirname "$PROGRAM")"/libshardrt.so.0 "$(dirname "$PROGRAM")"/include; do
+  ln -s "$file" build/
+done
 for name in docs examples lua python recipes runtime tests; do ln -s "$ROOT/$name" $name; done
 cp tests/data/int32.npy train/a.npy
 cp tests/data/uint16.npy train/b.npy

@@ -186,7 +186,8 @@ describe("the rooms", function()
   local ENDS_THE_JOB = {
     main = true, ["recipe/sigbus"] = true, run = true, ["comm/job"] = true, ["comm/abort_job"] = true,
     ["comm/transport/mpi"] = true, ["comm/stop_request"] = true,
-    ["comm/transport/openmpi"] = true, ["comm/transport/solo"] = true, ["comm/transport/launcher"] = true,
+    ["comm/transport/openmpi"] = true, ["comm/transport/mpich"] = true, ["comm/transport/solo"] = true,
+    ["comm/transport/launcher"] = true,
   }
 
   it("never print and never exit", function()

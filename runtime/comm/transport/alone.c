@@ -22,7 +22,7 @@ struct launch {
   const char *why;  /* they are alone */
 };
 
-static const char other_mpi[] = "the launcher is another MPI's than this program's; with this one's, use";
+static const char other_mpi[] = "no MPI that this program can open speaks with the launcher";
 
 static const struct launch launches[] = {
     {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", other_mpi}, /* OpenMPI */
@@ -54,6 +54,13 @@ bool alone_has_launcher(void) {
   return is_set("PMIX_RANK") || is_set("PMI_RANK");
 }
 
+enum alone_launcher alone_launcher(void) {
+  const bool is_pmi = is_set("PMI_RANK") || is_set("PMI_SIZE") || is_set("MV2_COMM_WORLD_SIZE");
+  const bool is_pmix = is_set("PMIX_RANK") || is_set("PMIX_NAMESPACE");
+  if (is_set("OMPI_COMM_WORLD_SIZE")) return ALONE_OPENMPI;
+  return is_pmi && !is_pmix ? ALONE_PMI : ALONE_UNKNOWN;
+}
+
 /* ---- alone, and should not be ----------------------------------------------------------------------------------- */
 
 static void refuse_several(struct alone_finding *out, const char *size, const char *rank, const char *why) {
@@ -64,6 +71,7 @@ static void refuse_several(struct alone_finding *out, const char *size, const ch
   const int used =
       snprintf(out->message, room, "the launcher started %d processes, but each finds itself alone: %s is %d, and ",
                count, size, count);
+  if (why != NULL && !is_set(STEP)) out->reason = used;
   if (strcmp(size, TORCH) == 0)
     snprintf(out->message + used, room - (size_t)used,
              "what sets it, as torchrun, joins nobody to an MPI job; use %s (where it is left over: unset it)", use);
@@ -71,7 +79,7 @@ static void refuse_several(struct alone_finding *out, const char *size, const ch
     snprintf(out->message + used, room - (size_t)used,
              "srun did not join them; use srun --mpi=pmix -n %d shardrt recipe.lua, or, without srun, %s", count, use);
   else
-    snprintf(out->message + used, room - (size_t)used, "%s %s", why, use);
+    snprintf(out->message + used, room - (size_t)used, "%s; with another, use %s", why, use);
   out->waits = number_in_environment(rank) > 0;
   out->is_quiet = out->waits && is_set(STEP);
 }
@@ -83,33 +91,51 @@ bool alone_has_pmix_server(void) {
   return false;
 }
 
-/* PMIx has no variable for how many there are. */
-static void look_at_pmix(struct alone_finding *out, bool is_one) {
-  const int rank = number_in_environment("PMIX_RANK");
-  const bool is_named = is_set("PMIX_RANK") || is_set("PMIX_NAMESPACE");
-  if (rank <= 0 && (!is_named || is_one || alone_has_pmix_server())) return;
+static bool is_of_pmix(void) {
+  return is_set("PMIX_RANK") || is_set("PMIX_NAMESPACE");
+}
+
+static void refuse_pmix(struct alone_finding *out, const char *why) {
   const char *name = is_set("PMIX_RANK") ? "PMIX_RANK" : "PMIX_NAMESPACE";
-  snprintf(out->message, sizeof out->message,
-           "a launcher started this process by PMIx (%s is %s), but it finds itself alone: no PMIx server that this "
-           "program's MPI speaks with answers; use srun --mpi=pmix -n N shardrt recipe.lua, mpirun -n N shardrt "
-           "recipe.lua, or shardrt run -n N recipe.lua",
-           name, getenv(name)); /* NOLINT(concurrency-mt-unsafe): threads come later */
+  snprintf(
+      out->message, sizeof out->message,
+      "a launcher started this process by PMIx (%s is %s), but it finds itself alone: %s; use srun --mpi=pmix -n N "
+      "shardrt recipe.lua, mpirun -n N shardrt recipe.lua, or shardrt run -n N recipe.lua",
+      name, getenv(name), why); /* NOLINT(concurrency-mt-unsafe): threads come later */
+  out->is_by_pmix = true;
+}
+
+/* PMIx has no variable for how many there are. */
+static void look_at_pmix(struct alone_finding *out) {
+  if (number_in_environment("PMIX_RANK") > 0 || (is_of_pmix() && !out->is_one && !alone_has_pmix_server()))
+    refuse_pmix(out, "no PMIx server that an MPI speaks with answers");
 }
 
 void alone_look(struct alone_finding *out) {
   *out = (struct alone_finding){.waits = false};
-  bool is_one = false; /* as a launcher says */
-  for (int i = 0; i < LAUNCHES && !is_one; i++) {
+  for (int i = 0; i < LAUNCHES && !out->is_one; i++) {
     const int count = number_in_environment(launches[i].size);
-    is_one = count == 1;
+    out->is_one = count == 1;
     if (count <= 1) continue;
     refuse_several(out, launches[i].size, launches[i].rank, launches[i].why);
     return;
   }
-  look_at_pmix(out, is_one);
+  look_at_pmix(out);
   /* torchrun says both; the first alone may be left from something else, where a launcher says that this is one. */
-  if (out->message[0] == '\0' && number_in_environment(TORCH) > 1 && (!is_one || is_set(TORCH_RANK)))
+  if (out->message[0] == '\0' && number_in_environment(TORCH) > 1 && (!out->is_one || is_set(TORCH_RANK)))
     refuse_several(out, TORCH, TORCH_RANK, NULL);
+}
+
+void alone_blame(struct alone_finding *looked, const char *reason) {
+  if (looked->reason == 0) { /* what started them joins nobody, or perhaps did not start several */
+    if (is_of_pmix() && !looked->is_one && (looked->message[0] == '\0' || looked->is_by_pmix))
+      refuse_pmix(looked, reason);
+    return;
+  }
+  char rest[256];
+  char *at = looked->message + looked->reason;
+  snprintf(rest, sizeof rest, "%s", strchr(at, ';'));
+  snprintf(at, sizeof looked->message - (size_t)looked->reason, "%s%s", reason, rest);
 }
 
 int alone_check(const struct alone_finding *looked) {

@@ -7,18 +7,29 @@
 /* Whether a launcher of MPI programs started this process, so that MPI is asked for the others. */
 bool alone_has_launcher(void);
 
+/* Which MPI's launcher it is, as far as the environment says: OpenMPI's own; one that speaks PMI, as MPICH's does; any
+ * other, or one that says both, or nothing. */
+enum alone_launcher { ALONE_UNKNOWN, ALONE_OPENMPI, ALONE_PMI };
+enum alone_launcher alone_launcher(void);
+
 /* Whether the environment says where a PMIx server is: those that PMIx launchers start are told. */
 bool alone_has_pmix_server(void);
 
 /* Why this process must not be alone. */
 struct alone_finding {
-  char message[512]; /* names the variable that says so and the command that works; "": it may be alone */
-  bool waits;        /* process 0 says it first, whereupon most launchers end all */
-  bool is_quiet;     /* process 0 alone says it: srun lets the others live, and shows what they say */
+  char message[1024]; /* names the variable that says so and the command that works; "": it may be alone */
+  int reason;         /* where in it stands, before a ";", that no MPI joined them; 0: nowhere */
+  bool waits;         /* process 0 says it first, whereupon most launchers end all */
+  bool is_one;        /* a launcher says that it started one */
+  bool is_by_pmix;    /* it is PMIx's variables that say it */
+  bool is_quiet;      /* process 0 alone says it: srun lets the others live, and shows what they say */
 };
 
 /* Looks at the environment: before MPI does, which changes it. */
 void alone_look(struct alone_finding *out);
+
+/* Puts another reason in place of that: what is wrong with the MPI that would have joined them, as it is known. */
+void alone_blame(struct alone_finding *looked, const char *reason);
 
 /* For a process that no transport joined to others. ECOMM: a launcher started several. One that waits returns only when
  * process 0's message is surely out, as a launcher may end all with the first that ends; one that is quiet leaves an

@@ -22,10 +22,6 @@ struct comm_endpoint {
 /* What was abandoned with a gathering under way: nobody can say when the program's functions leave its memory alone. */
 static struct comm_endpoint *kept;
 
-static bool callbacks_is_reachable(void) {
-  return true;
-}
-
 static int callbacks_open(const shardrt_options *o, struct comm_place *place, struct comm_endpoint **out) {
   struct comm_endpoint *made = alloc_zeros(1, sizeof *made);
   if (made == NULL) return ALLOC_FAILED;
@@ -148,7 +144,6 @@ static void callbacks_abandon(struct comm_endpoint *endpoint, void *room) {
 
 const struct comm_transport comm_callbacks = {
     .name = "callbacks",
-    .is_reachable = callbacks_is_reachable,
     .open = callbacks_open,
     .gather = callbacks_gather,
     .test = callbacks_test,

@@ -1,4 +1,8 @@
+// build: MPI plug-in
 /* mpi.c - the job of many processes, over MPI. The one file that includes mpi.h.
+ *
+ * It is compiled for each MPI whose headers are there, into a plug-in of that MPI's own: with openmpi.c for OpenMPI,
+ * with mpich.c for MPICH and all that share its binary interface.
  *
  * Gatherings, messages and notes each go over a communicator of their own. A note is sent from memory that belongs to
  * its receiver's place in `peers`, and not touched until MPI has let go of it: a receiver that has stopped holds up its
@@ -20,9 +24,9 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
-#include "comm/transport/alone.h"
 #include "comm/transport/launcher.h"
-#include "comm/transport/openmpi.h"
+#include "comm/transport/mpi_library.h"
+#include "platform/opener.h"
 
 enum { NOTES_UNDER_WAY = 4, NOTE_TAG = 1 };
 
@@ -66,14 +70,18 @@ static int mpi_error(const char *doing, int code) {
   return error_set(SHARDRT_ECOMM, "%s: %s", doing, text);
 }
 
-static bool mpi_is_openmpi(void) {
+/* What the names of MPI are bound to is what comes first in the process: another MPI than this was compiled for, where
+ * the program has that. */
+static bool mpi_is_another(void) {
   char version[MPI_MAX_LIBRARY_VERSION_STRING] = "";
   int length = 0;
-  return MPI_Get_library_version(version, &length) == MPI_SUCCESS && strncmp(version, "Open MPI", 8) == 0;
+  const bool is_openmpi =
+      MPI_Get_library_version(version, &length) == MPI_SUCCESS && strncmp(version, "Open MPI", 8) == 0;
+  return is_openmpi != mpi_library.is_openmpi;
 }
 
 static bool mpi_is_reachable(void) {
-  return !mpi_is_openmpi() || openmpi_is_reachable();
+  return !mpi_is_another() && mpi_library.is_reachable();
 }
 
 /* How many processes of the job are on this host. */
@@ -106,7 +114,7 @@ static int mpi_join(struct comm_endpoint *endpoint, MPI_Comm all, struct comm_pl
   *place = (struct comm_place){.index = rank,
                                .count = size,
                                .here = here,
-                               .is_bound_by_default = process.is_ours && openmpi_is_bound_by_default()};
+                               .is_bound_by_default = process.is_ours && mpi_library.is_bound_by_default()};
   return SHARDRT_OK;
 }
 
@@ -130,13 +138,7 @@ static void mpi_end(void) {
 }
 
 static int mpi_init(int *provided) {
-  if (!alone_has_launcher() || !mpi_is_reachable())
-    return error_set(SHARDRT_ECOMM,
-                     "no launcher that this MPI speaks with started this process, and the program has not "
-                     "begun MPI; start it by mpirun, or by srun --mpi=pmix");
-  setenv("OMPI_MCA_mpi_yield_when_idle", "1", 0);
-  openmpi_choose_copies();
-  openmpi_choose_routes();
+  mpi_library.prepare();
   int code = MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, provided);
   if (code != MPI_SUCCESS) return mpi_error("MPI_Init", code);
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
@@ -168,9 +170,12 @@ static int mpi_begin(void) {
 }
 
 /* The communicator that the options ask for. */
-static int mpi_choose(const shardrt_options *o, MPI_Comm *out) {
+static int mpi_communicator(const shardrt_options *o, MPI_Comm *out) {
   *out = MPI_COMM_WORLD;
   int has_begun = 0, is_inter = 0;
+  if (mpi_is_another())
+    return error_set(SHARDRT_ECOMM, "this process has two MPIs, OpenMPI and another, whose functions have the same "
+                                    "names; a program can be linked with one of them");
   MPI_Initialized(&has_begun);
   if (o->mpi_comm != NULL && !has_begun)
     return error_set(SHARDRT_EINVAL, "mpi_comm is set, but the program has not begun MPI");
@@ -252,7 +257,7 @@ static void mpi_leave_behind(struct comm_endpoint *endpoint, void *room) {
 
 static int mpi_open(const shardrt_options *options, struct comm_place *place, struct comm_endpoint **out) {
   MPI_Comm all;
-  int code = mpi_choose(options, &all);
+  int code = mpi_communicator(options, &all);
   if (code < 0) return code;
   mpi_sweep();
   struct comm_endpoint *made = alloc_zeros(1, sizeof *made);
@@ -373,7 +378,7 @@ static bool mpi_receive_note(struct comm_endpoint *endpoint, int32_t *from, stru
 static __attribute__((noreturn)) void mpi_kill(struct comm_endpoint *endpoint, int status) {
   if (!endpoint->is_ours) _exit(status); /* the program's other processes are its own, and its launcher's */
   launcher_end();
-  openmpi_end_quietly(status);
+  mpi_library.end_quietly(status);
   MPI_Abort(MPI_COMM_WORLD, status);
   _exit(status);
 }
@@ -419,7 +424,8 @@ static int mpi_close(struct comm_endpoint *endpoint) {
   return SHARDRT_OK;
 }
 
-const struct comm_transport comm_mpi = {
+static const struct comm_transport comm_mpi = {
+    .version = COMM_VERSION,
     .name = "mpi",
     .has_notes = true,
     .is_reachable = mpi_is_reachable,
@@ -435,3 +441,8 @@ const struct comm_transport comm_mpi = {
     .close = mpi_close,
     .abandon = mpi_leave_behind,
 };
+
+const void *shardrt_mpi(const struct plugin_host *host) {
+  opener_set(host);
+  return &comm_mpi;
+}

@@ -1,6 +1,7 @@
+// build: MPI plug-in
 /* openmpi.c - what OpenMPI, PRRTE and PMIx say in the environment and in memory. Nothing here includes mpi.h: what is
  * looked for by name may be there or not. */
-#include "comm/transport/openmpi.h"
+#include "comm/transport/mpi_library.h"
 
 #include <dlfcn.h>
 #include <limits.h>
@@ -23,7 +24,7 @@ static bool is_any_set(const char *const *names) {
 
 /* A container may forbid the system call by which OpenMPI copies between processes, and OpenMPI then complains at every
  * large message; it is asked to go without where the call does not even work on ourselves. */
-void openmpi_choose_copies(void) {
+static void openmpi_choose_copies(void) {
   char from = 1, to = 0;
   struct iovec here = {&to, 1}, there = {&from, 1};
   if (process_vm_readv(getpid(), &here, 1, &there, 1, 0) == 1) return;
@@ -33,9 +34,15 @@ void openmpi_choose_copies(void) {
 
 /* OpenMPI 5.0 looks up routes from a host's addresses to themselves, and where there is IPv6, too, each process prints
  * that there are none. On one host nothing takes these routes; so they are guessed, as OpenMPI 4 did. */
-void openmpi_choose_routes(void) {
+static void openmpi_choose_routes(void) {
   const char *here = getenv("OMPI_COMM_WORLD_LOCAL_SIZE"), *all = getenv("OMPI_COMM_WORLD_SIZE");
   if (here != NULL && all != NULL && strcmp(here, all) == 0) setenv("OMPI_MCA_reachable", "weighted", 0);
+}
+
+static void openmpi_prepare(void) {
+  setenv("OMPI_MCA_mpi_yield_when_idle", "1", 0);
+  openmpi_choose_copies();
+  openmpi_choose_routes();
 }
 
 /* Some OpenMPI 4 can, besides PMIx, do what Slurm's and Cray's launchers did before: by components beside the library,
@@ -60,7 +67,7 @@ static bool has_older_ways(void) {
 }
 
 /* Below srun without PMIx, OpenMPI's MPI_Init would end the process, with half a hundred lines of its own. */
-bool openmpi_is_reachable(void) {
+static bool openmpi_is_reachable(void) {
   static const char *const ways[] = {"OMPI_MCA_orte_hnp_uri", "FLUX_JOB_ID", NULL};
   return alone_has_pmix_server() || is_any_set(ways) || has_older_ways();
 }
@@ -110,7 +117,7 @@ static bool is_bound_by_prrte(void) {
 
 /* OpenMPI 4 says that it bound this process. What somebody asked for is in the environment, too, or, by a file of
  * parameters, in a variable of its own that knows whether it was given. */
-bool openmpi_is_bound_by_default(void) {
+static bool openmpi_is_bound_by_default(void) {
   static const char *const bound[] = {"OMPI_MCA_orte_bound_at_launch", NULL};
   static const char *const asked[] = {"OMPI_MCA_hwloc_base_binding_policy", "OMPI_MCA_hwloc_base_bind_to_core",
                                       "OMPI_MCA_hwloc_base_bind_to_socket", "OMPI_MCA_hwloc_base_cpu_set",
@@ -129,7 +136,7 @@ bool openmpi_is_bound_by_default(void) {
 /* OpenMPI explains MPI_Abort at length on stderr, below what we had to say. OpenMPI 4's own switch for that can be set
  * by the environment only, and would then hide also what is said when MPI_Init fails; so it is turned here, where it is
  * found. OpenMPI 5 has none; there the call by which MPI_Abort tells the launcher is made directly. */
-void openmpi_end_quietly(int status) {
+static void openmpi_end_quietly(int status) {
   bool *quiet = dlsym(RTLD_DEFAULT, "orte_execute_quiet");
   int (*end)(int, const char *, void *, size_t) = NULL;
   if (quiet != NULL)
@@ -138,3 +145,11 @@ void openmpi_end_quietly(int status) {
     *(void **)&end = dlsym(RTLD_DEFAULT, "PMIx_Abort");
   if (end != NULL && end(status, NULL, NULL, 0) == 0) _exit(status);
 }
+
+const struct mpi_library mpi_library = {
+    .is_openmpi = true,
+    .prepare = openmpi_prepare,
+    .is_reachable = openmpi_is_reachable,
+    .is_bound_by_default = openmpi_is_bound_by_default,
+    .end_quietly = openmpi_end_quietly,
+};

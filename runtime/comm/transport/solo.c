@@ -7,10 +7,6 @@
 #include "base/alloc.h"
 #include "base/error.h"
 
-static bool solo_is_reachable(void) {
-  return true;
-}
-
 static int solo_open(const shardrt_options *options, struct comm_place *place, struct comm_endpoint **endpoint) {
   (void)options;
   *endpoint = NULL; /* there is nothing to know */
@@ -75,7 +71,6 @@ static void solo_abandon(struct comm_endpoint *endpoint, void *room) {
 const struct comm_transport comm_solo = {
     .name = "solo",
     .has_notes = true,
-    .is_reachable = solo_is_reachable,
     .open = solo_open,
     .gather = solo_gather,
     .test = solo_test,

@@ -7,9 +7,9 @@ local accelerator = require "tests.support.cuda.accelerator"
 ffi.cdef [[
   int setenv(const char *name, const char *value, int overwrite);
   int unsetenv(const char *name);
-  struct accelerator_host;
-  const struct accelerator_host *shardrt_accelerator_host(void);
-  const struct accelerator *shardrt_accelerator(const struct accelerator_host *host);
+  struct plugin_host;
+  const struct plugin_host *shardrt_plugin_host(void);
+  const struct accelerator *shardrt_accelerator(const struct plugin_host *host);
   void standin_reset(void);
   size_t standin_held(int gpu);
   long long standin_calls(const char *call);
@@ -18,7 +18,7 @@ ffi.cdef [[
 local plugin = os.getenv "SHARDRT_STANDIN" or "build/standin/shardrt-cuda.so"
 local runtime = ffi.load((plugin:gsub("[^/]*$", "", 1)) .. "libstandin.so")
 local library = ffi.load(plugin)
-local a = library.shardrt_accelerator(ffi.C.shardrt_accelerator_host())
+local a = library.shardrt_accelerator(ffi.C.shardrt_plugin_host())
 
 local standin = { a = a, runtime = runtime, library = library, -- which goes when nobody holds it
   check = accelerator.check, MAIN = 0, IN = 1, OUT = 2, ARRAYS = 0, BATCHES = 1, SCRATCH = 2 }

@@ -1,6 +1,6 @@
 // build: plug-in
-/* opener.c - what the plug-in's files know from base/, system/ and memory/, which are in whoever opened it. */
-#include "device/opener.h"
+/* opener.c - what a plug-in's files know from rooms that are in whoever opened it. */
+#include "platform/opener.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -8,13 +8,14 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "base/hash.h"
+#include "platform/accelerator.h"
 #include "system/thread.h"
 
 enum { MESSAGE_BYTES = 4096 }; /* as base/error.h says */
 
-static const struct accelerator_host *opener;
+static const struct plugin_host *opener;
 
-void opener_set(const struct accelerator_host *given) {
+void opener_set(const struct plugin_host *given) {
   opener = given;
 }
 
@@ -58,6 +59,10 @@ size_t shardrt_dtype_size(int32_t dtype) {
 
 bool accelerator_reclaim(void) {
   return opener->reclaim();
+}
+
+double shardrt_clock(void) {
+  return opener->clock();
 }
 
 int thread_start(pthread_t *out, void *(*run)(void *argument), void *argument) {

@@ -1,0 +1,57 @@
+# The plug-ins for MPI: nothing else of shardrt needs an MPI's library. One for each MPI whose mpi.h is found, made of the
+# C files that say "// build: MPI plug-in"; the program opens the one that it is to use (runtime/comm/transport/mpi_choice.h).
+#
+#   shardrt-openmpi.so   OpenMPI 3 to 5: libmpi.so.40
+#   shardrt-mpich.so     MPICH, and what has its binary interface, as Intel's and Cray's: libmpi.so.12
+#   shardrt-libmpich.so  the same, by the name that Debian gives the library: libmpich.so.12
+
+MPI_SOURCES := $(sort $(shell grep -rlx --include='*.c' '// build: MPI plug-in' runtime))
+
+# Where an MPI is, as pkg-config says ($(1)), or a compiler of its own ($(2)), the first of whose mpi.h says $(3).
+find_mpi = $(shell for flags in "`pkg-config --cflags --libs $(1) 2>/dev/null`" $(foreach cc,$(2),"`$(cc) -show 2>/dev/null`"); do \
+  flags=`printf '%s\n' $$flags | grep '^-[IL]'`; [ -n "$$flags" ] || continue; \
+  ! $(CC) $$flags -E -dM -include mpi.h -x c /dev/null 2>/dev/null | grep -q '^.define $(3) ' || { echo $$flags; break; }; done)
+ifndef OPENMPI_FLAGS
+  OPENMPI_FLAGS := $(call find_mpi,ompi-c,mpicc mpicc.openmpi,OPEN_MPI)
+endif
+ifndef MPICH_FLAGS
+  MPICH_FLAGS := $(call find_mpi,mpich,mpicc mpicc.mpich,MPICH_VERSION)
+endif
+
+OPENMPI_PLUGINS := $(if $(OPENMPI_FLAGS),$(BUILD)/shardrt-openmpi.so)
+MPICH_PLUGINS := $(if $(MPICH_FLAGS),$(BUILD)/shardrt-mpich.so $(BUILD)/shardrt-libmpich.so)
+MPI_PLUGINS := $(OPENMPI_PLUGINS) $(MPICH_PLUGINS)
+mpi_objects = $(addprefix $(BUILD)/mpi/$(1)/,comm/transport/mpi.o comm/transport/$(1).o platform/opener.o) \
+              $(BUILD)/comm/transport/alone.o $(BUILD)/comm/transport/launcher.o
+# An MPI that lies where the system does not look is found where its headers were.
+mpi_rpath = $(patsubst -L%,-Wl$(comma)-rpath$(comma)%,$(filter-out -L/usr/lib%,$(filter -L%,$(1))))
+
+$(BUILD)/mpi/openmpi/%.o: runtime/%.c $(RULES) make/mpi.mk | $(BUILD)/found
+	@mkdir -p $(@D)
+	$(call quiet,cc   )$(call compile,$(filter -I%,$(OPENMPI_FLAGS)))
+$(BUILD)/mpi/mpich/%.o: runtime/%.c $(RULES) make/mpi.mk | $(BUILD)/found
+	@mkdir -p $(@D)
+	$(call quiet,cc   )$(call compile,$(filter -I%,$(MPICH_FLAGS)) -Wno-stringop-overflow)
+# (Its MPI_STATUSES_IGNORE is an address, 1, which GCC takes for an array that is too small.) Of the library itself only the
+# name is needed.
+$(BUILD)/mpi/libmpi.so.40 $(BUILD)/mpi/libmpi.so.12 $(BUILD)/mpi/libmpich.so.12: make/mpi.mk
+	@mkdir -p $(@D)
+	$(call quiet,link )$(firstword $(filter-out ccache,$(CC))) -shared -nostdlib -Wl,-soname,$(@F) -o $@ -x c /dev/null
+mpi_link = $(CC) -shared $(LD_FLAGS) -Wl,--version-script=$(EXPORTS) -Wl,--no-as-needed $(call mpi_rpath,$(1)) $(LDFLAGS) \
+           -o $@ $(filter %.o,$^) $(filter $(BUILD)/mpi/lib%,$^)
+$(BUILD)/shardrt-openmpi.so: $(call mpi_objects,openmpi) $(BUILD)/mpi/libmpi.so.40 $(EXPORTS)
+	$(call quiet,link )$(call mpi_link,$(OPENMPI_FLAGS))
+$(BUILD)/shardrt-mpich.so: $(call mpi_objects,mpich) $(BUILD)/mpi/libmpi.so.12 $(EXPORTS)
+	$(call quiet,link )$(call mpi_link,$(MPICH_FLAGS))
+$(BUILD)/shardrt-libmpich.so: $(call mpi_objects,mpich) $(BUILD)/mpi/libmpich.so.12 $(EXPORTS)
+	$(call quiet,link )$(call mpi_link,$(MPICH_FLAGS))
+-include $(patsubst %.o,%.d,$(filter $(BUILD)/mpi/%,$(call mpi_objects,openmpi) $(call mpi_objects,mpich)))
+# Both are opened by what is built beside them.
+$(BUILD)/shardrt: | $(MPI_PLUGINS)
+library: $(MPI_PLUGINS)
+
+.PHONY: install-mpi
+install: install-mpi
+install-mpi: $(MPI_PLUGINS)
+	for file in $(MPI_PLUGINS); do \
+	  install -D -m 755 $$file $(DESTDIR)$(PREFIX)/lib/shardrt/$${file##*/} || exit 1; done

@@ -1,0 +1,13 @@
+/* mpi_choice.h - which MPI this process uses, if any: it is opened when a job is joined over it, by a plug-in. */
+#ifndef SHARDRT_COMM_TRANSPORT_MPI_CHOICE_H
+#define SHARDRT_COMM_TRANSPORT_MPI_CHOICE_H
+
+#include "comm/transport/alone.h"
+#include "platform/comm.h"
+
+/* For options that ask for MPI, or leave the choice to what started this process. *out is the MPI that was begun in the
+ * process; else that which the launcher speaks with; else, where MPI is not asked for, comm_solo. An MPI that the
+ * launcher wants and that cannot be opened is noted in `looked`. EINVAL, ECOMM: MPI is asked for, and there is none. */
+int mpi_choice(const struct shardrt_options *options, struct alone_finding *looked, const struct comm_transport **out);
+
+#endif
