@@ -31,6 +31,7 @@ NEEDS += test:dataset-fashion-mnist:-                                 # real dat
 NEEDS += test:iproute2:-                                              # hosts of a network that one machine plays
 NEEDS += test:nginx-light:-                                           # an HTTP server
 NEEDS += test:openssl:-                                               # its certificates
+NEEDS += test:locales:-                                               # a language that writes 1,5
 NEEDS += test:valgrind:-                                              # programs that use the library, looked at as they run
 NEEDS += test:python3:-                                               # writes files in other projects' formats
 NEEDS += test:python3-numpy:-                                         # arrays that the Python package hands out

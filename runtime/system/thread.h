@@ -1,4 +1,4 @@
-/* thread.h - threads that leave signals to the main one. */
+/* thread.h - threads that leave signals to the main one, and compute as C does by default (numeric_state.h). */
 #ifndef SHARDRT_SYSTEM_THREAD_H
 #define SHARDRT_SYSTEM_THREAD_H
 
