@@ -6,9 +6,15 @@
 
 #include <fenv.h>
 #include <locale.h>
+#include <stdint.h>
 
 struct numeric_state {
+#if defined(__x86_64__)
+  uint32_t sse;                     /* control and status, MXCSR */
+  uint16_t x87_control, x87_status; /* glibc reads and prints numbers as x87's rounding says */
+#else
   fenv_t floating;
+#endif
   locale_t locale;
 };
 
