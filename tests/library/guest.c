@@ -80,13 +80,27 @@ static void same(const char *call) {
   look(&now);
   now.flags = flags;
 #define SAME(part)                                                                                                     \
-  if (memcmp(&now.part, &before.part, sizeof now.part) != 0) {                                                         \
-    fprintf(stderr, "%s changed the program's " #part "\n", call);                                                     \
-    exit(3);                                                                                                           \
-  }
-  SAME(actions)
-  SAME(mask) SAME(stack) SAME(cores) SAME(limits) SAME(rounding) SAME(traps) SAME(flags) SAME(control) SAME(priority)
-      SAME(umask) SAME(locale) SAME(locales) SAME(folder) SAME(environment)
+  do {                                                                                                                 \
+    if (memcmp(&now.part, &before.part, sizeof now.part) != 0) {                                                       \
+      fprintf(stderr, "%s changed the program's " #part "\n", call);                                                   \
+      exit(3);                                                                                                         \
+    }                                                                                                                  \
+  } while (0)
+  SAME(actions);
+  SAME(mask);
+  SAME(stack);
+  SAME(cores);
+  SAME(limits);
+  SAME(rounding);
+  SAME(traps);
+  SAME(flags);
+  SAME(control);
+  SAME(priority);
+  SAME(umask);
+  SAME(locale);
+  SAME(locales);
+  SAME(folder);
+  SAME(environment);
 }
 
 static void must(const char *call, int code) {
