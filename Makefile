@@ -144,7 +144,7 @@ lint: deps-lint
 	@$(MAKE) --no-print-directory $(BUILD)/lua/shardrt/cdef.lua
 	@clang-format --dry-run -Werror $(SOURCES) $(PLUGIN) $(KERNELS) $(HEADERS) $(sort $(shell find runtime -name '*.cuh')) \
 	  $(wildcard tests/bench/*.c tests/fuzz/*.[ch] tests/job/*.c tests/standin/*.c tests/standin/*.cc tests/standin/*.h \
-	  tests/standin/include/* tests/library/*.c tests/library/*.cpp examples/*/*.c examples/*/*.cpp examples/*/*.hpp)
+	  tests/standin/include/* tests/library/*.c tests/library/*.cpp examples/*/*.c examples/*/*.cpp examples/*/*.hpp examples/*/*.cu)
 	$(call tidy,$(SOURCES))
 	$(call tidy,$(PLUGIN),-Itests -Itests/standin/include)
 	luacheck -q lua recipes tests examples
