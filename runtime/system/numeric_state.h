@@ -18,7 +18,7 @@ struct numeric_state {
   locale_t locale;
 };
 
-/* This thread has C's defaults from here on; returns what it had. */
+/* This thread has C's defaults from here on, for good where it is one of shardrt's; returns what it had. */
 struct numeric_state numeric_state_enter(void);
 void numeric_state_leave(const struct numeric_state *before);
 
