@@ -154,7 +154,8 @@ lint: deps-lint
 	@clang-format --dry-run -Werror $(SOURCES) $(MPI_SOURCES) $(PLUGIN) $(KERNELS) $(HEADERS) \
 	  $(sort $(shell find runtime -name '*.cuh')) \
 	  $(wildcard tests/bench/*.c tests/fuzz/*.[ch] tests/fuzz/targets/*.c tests/job/*.c tests/standin/*.c tests/standin/*.cc \
-	  tests/standin/*.h tests/standin/include/*)
+	  tests/standin/*.h tests/standin/include/* tests/library/*.c tests/library/*.cpp \
+	  examples/*/*.c examples/*/*.cpp examples/*/*.hpp examples/*/*.cu)
 	$(call tidy,$(SOURCES))
 	$(call tidy,$(MPI_SOURCES),$(filter -I%,$(or $(OPENMPI_FLAGS),$(MPICH_FLAGS))))
 	$(call tidy,$(PLUGIN),-Itests -Itests/standin/include)

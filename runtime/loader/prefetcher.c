@@ -10,6 +10,7 @@
 #include "dataset/epoch_order.h"
 #include "dataset/source.h"
 #include "storage/readahead.h"
+#include "system/numeric_state.h"
 #include "system/thread.h"
 
 enum {
@@ -143,6 +144,7 @@ static void note_found(struct prefetcher *self, bool found) {
 }
 
 static void *run_prefetcher(void *argument) {
+  numeric_state_enter();
   struct prefetcher *self = argument;
   pthread_mutex_lock(&self->lock);
   while (!self->ending) {

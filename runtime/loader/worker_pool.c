@@ -8,6 +8,7 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "system/numeric_state.h"
 #include "system/thread.h"
 #include "system/time_slice.h"
 #include "system/trace.h"
@@ -103,6 +104,7 @@ static bool run_next(struct worker_pool *self, int32_t worker) {
 }
 
 static void *run_worker(void *argument) {
+  numeric_state_enter();
   const struct worker *me = argument;
   struct worker_pool *self = me->pool;
   char name[32];

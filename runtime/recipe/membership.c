@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "comm/job.h"
 #include "recipe/sigbus.h"
+#include "system/numeric_state.h"
 
 static struct {
   shardrt_job *job; /* NULL: none */
@@ -48,6 +49,7 @@ void membership_remove(struct membership_guest *guest) {
 }
 
 int shardrt_join(const shardrt_options *options) {
+  NUMERIC_STATE_OF_C;
   if (is_forked()) return refuse_fork("shardrt_join");
   if (membership.job != NULL)
     return error_set(SHARDRT_EINVAL, "shardrt_join: this process is in a job; shardrt_leave comes first");
@@ -76,6 +78,7 @@ static void say_farewell(void) {
 }
 
 int shardrt_leave(void) {
+  NUMERIC_STATE_OF_C;
   if (membership.job == NULL) return SHARDRT_OK;
   int code = membership_check("shardrt_leave");
   if (code < 0) return code;
@@ -88,6 +91,7 @@ int shardrt_leave(void) {
 }
 
 void shardrt_abandon(void) {
+  NUMERIC_STATE_OF_C;
   if (membership_check("shardrt_abandon") < 0) return;
   shardrt_job *job = membership.job;
   job_break(job); /* what rests ends at once */

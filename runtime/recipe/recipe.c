@@ -16,6 +16,7 @@
 #include "recipe/batch.h"
 #include "recipe/membership.h"
 #include "reshard/allreduce.h"
+#include "system/numeric_state.h"
 #include "system/time_slice.h"
 
 enum { WHERE = 256 };
@@ -178,6 +179,7 @@ static void end_recipe(struct opened *self) {
 }
 
 static void opened_free(struct opened *self) {
+  NUMERIC_STATE_OF_C;
   end_recipe(self);
   for (int p = 0; p < self->count; p++) {
     texts_free(self->parts[p].names, self->parts[p].fields);
@@ -210,6 +212,7 @@ static int check_resting(const char *caller, const struct opened *self, int part
 }
 
 int shardrt_open(const char *recipe, int argc, const char *const *argv, shardrt_recipe **out) {
+  NUMERIC_STATE_OF_C;
   int code = membership_check("shardrt_open");
   if (code == SHARDRT_OK) code = check_resting("shardrt_open", NULL, -1);
   if (code < 0) return code;
@@ -354,6 +357,7 @@ static void next_in_slice(void *context) {
 }
 
 int shardrt_next(shardrt_recipe *recipe, double seconds, shardrt_batch **out) {
+  NUMERIC_STATE_OF_C;
   struct opened *self = recipe->opened;
   int p = 0, code = check_call(recipe, "shardrt_next", false, &p);
   if (code < 0) return code;
@@ -376,6 +380,7 @@ int shardrt_next(shardrt_recipe *recipe, double seconds, shardrt_batch **out) {
 
 /* A text that a function of the library returns for a loader, or, by 0, for all. */
 static int ask(shardrt_recipe *recipe, const char *caller, const char *function, char **out) {
+  NUMERIC_STATE_OF_C;
   int p = 0, code = check_call(recipe, caller, true, &p);
   if (code < 0) return code;
   const struct opened *self = recipe->opened;
@@ -400,6 +405,7 @@ int shardrt_stats(shardrt_recipe *recipe, char **json) {
 }
 
 int shardrt_restore(shardrt_recipe *recipe, const char *json) {
+  NUMERIC_STATE_OF_C;
   int p = 0, code = check_call(recipe, "shardrt_restore", true, &p);
   if (code < 0) return code;
   begin_call(recipe->opened, "restore");
@@ -413,6 +419,7 @@ void shardrt_text_free(char *text) {
 }
 
 int shardrt_allreduce(void *data, size_t n, int32_t dtype, const shardrt_mesh *mesh, const char *axis) {
+  NUMERIC_STATE_OF_C;
   int code = membership_check("shardrt_allreduce");
   if (code == SHARDRT_OK) code = check_resting("shardrt_allreduce", NULL, -1);
   return code < 0 ? code : allreduce_run(shardrt_joined(), data, n, dtype, mesh, axis);

@@ -6,6 +6,7 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "system/numeric_state.h"
 #include "system/thread.h"
 #include "system/trace.h"
 
@@ -53,6 +54,7 @@ static bool run_one(struct team *self) {
 }
 
 static void *run_helper(void *argument) {
+  numeric_state_enter();
   struct team *self = argument;
   trace_thread("helper");
   pthread_mutex_lock(&self->lock);

@@ -120,11 +120,56 @@ describe("a recipe's error", function()
     assert.truthy(result.stderr:match "recipe%.lua:3: ")
   end)
 
+  it("has the line of a call that the recipe ends with, where that is the only one", function()
+    local head = "local shardrt = require 'shardrt'\n"
+    local function told(body) return mpi.run({ source = head .. body }).stderr:match "recipe%.lua(:?%d*): loader: " end
+    assert.equal(":3", told "\nreturn shardrt.loader {\n  sauce = 1,\n}")
+    assert.equal(":3", told "\nreturn shardrt.loader(unpack {\n  1 })")
+    assert.equal("", told "if arg[1] then return shardrt.loader {} end\nreturn shardrt.loader { sauce = 1 }")
+    assert.equal(":2", told "if not arg[1] then shardrt.loader {} end\nreturn shardrt.loader { sauce = 1 }")
+  end)
+
   it("keeps the status of os.exit", function()
     assert.equal(0, mpi.run { source = "os.exit(0)" }.status)
     assert.equal(0, mpi.run { source = "os.exit(true)" }.status)
     assert.equal(7, mpi.run { source = "os.exit(7)" }.status)
     assert.equal(1, mpi.run { source = "os.exit(false)" }.status)
+  end)
+end)
+
+describe("a recipe for another program", function()
+  local head = [[
+local shardrt = require "shardrt"
+local source = shardrt.source.array { x = shardrt.ndarray.arange(40, "float32") }
+local function loader(size) return shardrt.loader { source = source, batch_size = size, epochs = 1 } end
+]]
+  local only_returns = "only returns loaders: a program of C, C++ or Python takes their batches (docs/c.md)"
+
+  it("says in one line, once, that it only returns loaders", function()
+    for _, returned in ipairs { "return loader(4)", "return { train = loader(4), test = loader(8) }" } do
+      for _, processes in ipairs { false, 2 } do
+        local result = mpi.run { source = head .. returned, processes = processes or nil }
+        assert.equal(0, result.status, result.output)
+        assert.equal(1, count(result.output, "\n"), result.output)
+        assert.truthy(result.stderr:find(only_returns, 1, true), result.stderr)
+      end
+    end
+    for _, other in ipairs { "for _ in loader(4) do end", "return 7", "return {}", "return { loader(4), 7 }" } do
+      assert.equal("", mpi.run({ source = head .. other }).output)
+    end
+  end)
+
+  it("is planned as any other", function()
+    local folder = mpi.folder()
+    local file = assert(io.open(folder .. "/recipe.lua", "w"))
+    file:write(head, "return { train = loader(4), test = loader(8) }")
+    file:close()
+    local result = mpi.shell(("%s plan --processes 2 --devices 2 %s/recipe.lua"):format(mpi.program(), folder))
+    mpi.remove(folder)
+    assert.equal(0, result.status, result.output)
+    assert.truthy(result.stdout:find("recipe.lua:4: loader of 40 samples in batches of 4", 1, true), result.stdout)
+    assert.truthy(result.stdout:find("recipe.lua:4: loader of 40 samples in batches of 8", 1, true), result.stdout)
+    assert.equal("", result.stderr)
   end)
 end)
 

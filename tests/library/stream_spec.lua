@@ -52,11 +52,12 @@ local TOPOLOGIES = { { devices = 8 }, { processes = 2, devices = 4 }, { processe
 describe("a program that takes batches from a recipe", function()
   local folder = mpi.folder()
   local written = folder .. "/written" -- by all processes, whole lines: those that mpirun collects may be torn
-  local recipe, looping, stream
+  local recipe, looping, stream, stream_in_cpp
   setup(function()
     recipe = files.write(folder, "recipe.lua", RECIPE .. "return loaders\n")
     looping = files.write(folder, "looping.lua", RECIPE .. LOOP)
     stream = library.build(folder, "tests/library/stream.c")
+    stream_in_cpp = library.build(folder, "tests/library/stream.cpp", "-Iexamples/cpp")
   end)
   teardown(function() mpi.remove(folder) end)
 
@@ -77,6 +78,7 @@ describe("a program that takes batches from a recipe", function()
         local wanted = lines_of(mpi.program(), "--devices", devices, looping, name)
         assert.is_true(#wanted > 30)
         assert.same(wanted, lines_of(stream, devices, recipe, name))
+        assert.same(wanted, lines_of(stream_in_cpp, devices, recipe, name))
         if PYTHON then assert.same(wanted, lines_of(PYTHON, "tests/library/stream.py", devices, recipe, name)) end
         first = first or wanted
         assert.same(first, wanted)

@@ -440,7 +440,7 @@ describe("a recipe", function()
   it("whose last word is a tail call, is named in the error", function()
     local result = mpi.run { source = 'local shardrt = require "shardrt"\nreturn shardrt.make_mesh({99}, {"a"})' }
     assert.equal(1, result.status)
-    assert.truthy(result.stderr:find "^shardrt: [^:\n]*recipe%.lua: make_mesh: ", result.stderr)
+    assert.truthy(result.stderr:find "^shardrt: [^:\n]*recipe%.lua:2: make_mesh: ", result.stderr)
   end)
 
   it("that fails alike in all processes says so once", function()

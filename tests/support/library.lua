@@ -8,13 +8,14 @@ local library = {}
 function library.folder() return (mpi.program():gsub("/[^/]*$", "")) end
 
 --- Compiles a program as its user does, with the flags that pkg-config has for the library in its folder; returns its
---- path, which lies in `folder`. Under a sanitizer the library is the static one, which is watched, too.
+--- path, which lies in `folder`: "stream.c" becomes "stream", "stream.cpp" becomes "stream_cpp". Under a sanitizer the
+--- library is the static one, which is watched, too.
 ---@param folder string
 ---@param source string # "tests/library/stream.c"
 ---@param flags string?
 ---@return string
 function library.build(folder, source, flags)
-  local made = folder .. "/" .. source:match "([^/]*)%.[^.]*$"
+  local made = folder .. "/" .. source:match "([^/]*)$":gsub("%.c$", ""):gsub("%.", "_")
   local build, sanitizer = library.folder(), os.getenv "SHARDRT_SANITIZER"
   local watched = sanitizer == "asan" and "-fsanitize=address,undefined" or sanitizer == "tsan" and "-fsanitize=thread"
   local compiler = source:match "%.c$" and "cc -std=c11" or "c++ -std=c++17"

@@ -139,13 +139,35 @@ describe("a document's", function()
   end
 
   it("code blocks say what they are", function()
-    local languages = { sh = true, console = true, lua = true, python = true, c = true, text = true, make = true }
+    local languages = {
+      sh = true, console = true, lua = true, python = true, c = true, cpp = true, text = true, make = true,
+    }
     for _, document in ipairs(shown) do
       for _, block in ipairs(document.blocks) do
         assert.is_true(languages[block.language], ("%s:%d is %q"):format(document.path, block.line, block.language))
       end
       assert.same({}, document.indented, document.path .. ": code without a fence")
     end
+  end)
+
+  -- The examples are built and run by specs of their own: tests/library, tests/cuda.
+  it("C and C++ are lines of the examples", function()
+    local examples, count = {}, 0
+    for _, path in ipairs(lines_of "find examples -name '*.[ch]' -o -name '*.[ch]pp' -o -name '*.cu'") do
+      examples[#examples + 1] = slurp(path)
+    end
+    local text = table.concat(examples, "\n"):gsub("%s+", " ")
+    for _, document in ipairs(shown) do
+      for _, block in ipairs(document.blocks) do
+        local is_code = block.language == "c" or block.language == "cpp"
+        for line in (is_code and block.text or ""):gmatch "[^\n]+" do
+          local code = line:gsub("%s*/%*.-%*/", ""):gsub("%s*//.*", ""):gsub("^%s+", ""):gsub("%s+", " ")
+          assert.truthy(text:find(code, 1, true), ("%s:%d: %s"):format(document.path, block.line, line))
+          count = count + 1
+        end
+      end
+    end
+    assert.is_true(count > 20)
   end)
 
   it("sentences have at most 25 words", function()

@@ -1,5 +1,6 @@
 -- Errors as a recipe's user sees them: they begin with the recipe's own file and line.
 
+local bit = require "bit"
 local ffi = require "ffi"
 local C = require "shardrt.base.ffi"
 
@@ -8,6 +9,8 @@ local fail = {}
 
 ---@type string? # the path of the recipe that runs
 fail.recipe = nil
+---@type function? # the recipe itself, for as long as it runs
+fail.chunk = nil
 
 local own = {} -- sources of shardrt's own modules, which a user did not write
 
@@ -22,13 +25,46 @@ own[debug.getinfo(1, "S").source] = true
 ---@return boolean
 function fail.is_own(source) return own[source] ~= nil end
 
+-- The operations of a function's bytecode, in their order, with the register that each begins with and its line.
+local function operations(chunk)
+  local util, list = require "jit.util", {}
+  for pc = 1, math.huge do
+    local code = util.funcbc(chunk, pc)
+    if not code then return list end
+    list[pc] = { name = bit.band(code, 0xff), register = bit.band(bit.rshift(code, 8), 0xff),
+      line = util.funcinfo(chunk, pc).currentline }
+  end
+end
+
+-- The line of a recipe's `return f(…)`, if it has one alone outside of its functions: it leaves no frame of the recipe
+-- on the stack. The call's own line is the last one of its arguments: it begins where its register is given f.
+local function tail_call(chunk)
+  local is_tail, list, found = {}, operations(chunk), nil
+  for _, text in ipairs { "return f()", "return f(...)" } do
+    local sample = operations(assert(loadstring(text)))
+    is_tail[sample[#sample].name] = true
+  end
+  for pc, one in ipairs(list) do
+    if is_tail[one.name] then
+      if found then return nil end
+      found = pc
+    end
+  end
+  for pc = (found or 0) - 1, 1, -1 do
+    if list[pc].register == list[found].register then return list[pc].line end
+  end
+end
+
 --- Where the recipe is: the innermost frame on the stack that is not shardrt's own.
----@return string? # "recipe.lua:12"; "recipe.lua" where a tail call (`return f(…)`) left no frame of it
+---@return string? # "recipe.lua:12"; "recipe.lua" where it has several calls `return f(…)`, one of which left no frame
 function fail.where()
   local level = 2
   while true do
     local info = debug.getinfo(level, "Sl")
-    if not info then return fail.recipe end
+    if not info then
+      local line = fail.chunk and not coroutine.running() and tail_call(fail.chunk)
+      return line and fail.recipe .. ":" .. line or fail.recipe
+    end
     if info.what ~= "C" and info.currentline >= 0 and not own[info.source] then
       return (info.source:gsub("^[@=]", "")) .. ":" .. info.currentline
     end

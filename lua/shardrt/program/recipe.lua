@@ -33,7 +33,12 @@ function recipe.run(path)
     if meta and meta.__tostring then return tostring(problem) end
     return ("%s: an error that is a %s, not a text"):format(fail.where() or path, type(problem))
   end
-  return xpcall(chunk, describe, unpack(arg))
+  fail.chunk = chunk
+  local function ended(...)
+    fail.chunk = nil
+    return ...
+  end
+  return ended(xpcall(chunk, describe, unpack(arg)))
 end
 
 --- Clears away what it left for as long as it runs.

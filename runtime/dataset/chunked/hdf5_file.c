@@ -12,14 +12,18 @@
 
 /* Debian's library is built to be called by many threads, others are not. */
 static pthread_mutex_t library = PTHREAD_MUTEX_INITIALIZER;
+static H5E_auto2_t print;   /* what the library calls where something fails, outside of our calls, */
+static void *print_context; /* and what it hands over: a program may use the library, too */
 
 /* Before the library is asked: it prints what fails, if it is let. */
 static void library_enter(void) {
   pthread_mutex_lock(&library);
+  H5Eget_auto2(H5E_DEFAULT, &print, &print_context);
   H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
 }
 
 static void library_leave(void) {
+  H5Eset_auto2(H5E_DEFAULT, print, print_context);
   pthread_mutex_unlock(&library);
 }
 
