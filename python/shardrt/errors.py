@@ -68,7 +68,7 @@ def failure(code: int) -> BaseException:
     if cause is not None and not isinstance(cause, Exception):
         return cause  # Ctrl-C
     if cause is not None:
-        message = f"{message}: {type(cause).__name__}: {cause}"
+        message = f"{message}: {type(cause).__name__}: {str(cause).partition(chr(10))[0]}"
     error = _CLASSES.get(library.name_of_error(code), Error)(message, code)
     error.__cause__ = cause
     return error
