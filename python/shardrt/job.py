@@ -54,9 +54,8 @@ class Job:
             self._leave_transport()
 
     def _leave_transport(self) -> None:
-        if isinstance(self.options.transport, Transport):
-            errors.raised = None
-            self.options.transport.leave()
+        if self._calls is not None:
+            self._calls.end()
 
     def release(self) -> None:
         """One recipe less; with the last one the job is left."""
@@ -83,7 +82,8 @@ def _join(options: Options) -> Calls | None:
     if not isinstance(transport, Transport):
         if transport not in _TRANSPORTS:
             raise Error(
-                f'transport is "auto", "alone", shardrt.torch.transport() or shardrt.jax.transport(), not {transport!r}'
+                'transport is "auto" or "alone", shardrt.torch.transport(), shardrt.jax.transport() or another '
+                f"shardrt.Transport, not {transport!r}"
             )
         wanted.transport = _TRANSPORTS[transport]
         check(library.join(ctypes.byref(wanted)))
@@ -97,7 +97,7 @@ def _join(options: Options) -> Calls | None:
     code = library.join(ctypes.byref(wanted))
     if code < 0:
         problem = errors.failure(code)
-        transport.leave()
+        calls.end()
         raise problem
     return calls
 

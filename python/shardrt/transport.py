@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+import sys
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -39,13 +40,23 @@ class Transport(ABC):
 
 
 class Calls:
-    """A transport as the library calls it. What its functions raise ends the library's call, and is raised there."""
+    """A transport as the library calls it, until end(). What its functions raise ends the library's call, and is raised
+    there. Ctrl-C may come where no handler stands yet, at the first step of a function that the library calls: ctypes
+    then only reports it, to sys.unraisablehook."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
         self._all: int = 0  # where what is gathered goes
         # Memory that the library borrows as long as the job lasts.
         self.table = library.Transport(None, library.ALLGATHER_START(self._start), library.ALLGATHER_TEST(self._test))
+        self._others = sys.unraisablehook
+        sys.unraisablehook = self._catch
+
+    def end(self) -> None:
+        errors.raised = None
+        if sys.unraisablehook == self._catch:
+            sys.unraisablehook = self._others
+        self._transport.leave()
 
     def _start(self, _context: int, mine: int, size: int, everything: int) -> int:
         self._all = everything
@@ -62,11 +73,17 @@ class Calls:
 
     def _guard(self, call: Callable[[], None]) -> int:
         try:
-            call()
+            if errors.raised is None:  # else something was caught below, and what the library was told then is chance
+                call()
         except BaseException as problem:  # Ctrl-C, too
             errors.raised = problem
-            return library.ECOMM
-        return 0
+        return 0 if errors.raised is None else library.ECOMM
+
+    def _catch(self, report: Any) -> None:
+        if report.object in (self._start, self._test):
+            errors.raised = report.exc_value
+        else:
+            self._others(report)
 
 
 class Store(Protocol):
