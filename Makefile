@@ -2,6 +2,7 @@
 #
 #   make            builds build/shardrt            make demo     the main job on real data
 #   make test       runs every spec                 make lint     format, static analysis, luacheck
+#   make test-python  the Python package with PyTorch and JAX, which it installs
 #   make specs SPECS=tests/dataset/tar_spec.lua             runs one, and installs nothing
 #   make soak       kills a job more than a hundred times
 #   make fuzz       each reader a minute of bad input (FUZZ_SECONDS=, FUZZ="npy tar")
@@ -53,7 +54,8 @@ export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 export OMPI_MCA_rmaps_base_oversubscribe=1
 export PRTE_MCA_rmaps_default_mapping_policy=slot:oversubscribe
 
-include make/packages.mk make/cuda.mk make/mpi.mk make/library.mk make/wheel.mk tests/standin/standin.mk tests/fuzz/fuzz.mk tests/job/job.mk tests/bench/bench.mk
+include make/packages.mk make/cuda.mk make/mpi.mk make/library.mk make/wheel.mk make/python.mk \
+        tests/standin/standin.mk tests/fuzz/fuzz.mk tests/job/job.mk tests/bench/bench.mk
 
 .PHONY: all library demo test test-slurm specs soak asan tsan lint install install-docs clean
 .DELETE_ON_ERROR:

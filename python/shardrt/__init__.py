@@ -11,6 +11,7 @@ from shardrt.batch import Batch
 from shardrt.errors import Error
 from shardrt.library import version
 from shardrt.recipe import Loader, Recipe, open  # noqa: A004 (shardrt.open, as io.open)
+from shardrt.transport import Transport
 
 __version__ = version()
-__all__ = ["Array", "Batch", "DType", "Error", "Loader", "Recipe", "Shard", "open"]
+__all__ = ["Array", "Batch", "DType", "Error", "Loader", "Recipe", "Shard", "Transport", "open"]

@@ -56,10 +56,22 @@ _CLASSES: dict[str, type[Error]] = {
 }
 
 
-def failure(code: int) -> Error:
-    """The error of the library's last call on this thread, which returned `code`."""
-    message = library.message_of_error()
-    return _CLASSES.get(library.name_of_error(code), Error)(message, code)
+# What a transport's function raised, until the call of the library that it ended is known to have failed.
+raised: BaseException | None = None
+
+
+def failure(code: int) -> BaseException:
+    """The error of the library's last call on this thread, which returned `code`; or what interrupted that."""
+    global raised
+    message, cause = library.message_of_error(), raised
+    raised = None
+    if cause is not None and not isinstance(cause, Exception):
+        return cause  # Ctrl-C
+    if cause is not None:
+        message = f"{message}: {type(cause).__name__}: {str(cause).partition(chr(10))[0]}"
+    error = _CLASSES.get(library.name_of_error(code), Error)(message, code)
+    error.__cause__ = cause
+    return error
 
 
 def check(code: int) -> int:

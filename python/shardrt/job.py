@@ -3,12 +3,16 @@
 import atexit
 import ctypes
 import os
-from dataclasses import asdict, dataclass
+import sys
+from dataclasses import dataclass, fields
+from typing import Any
 
-from shardrt import library
+from shardrt import errors, library
 from shardrt.errors import Error, check
+from shardrt.transport import Calls, Transport
 
 _TRANSPORTS = {"auto": 0, "alone": 1}  # SHARDRT_TRANSPORT_…
+_CALLBACKS = 3
 
 
 @dataclass(frozen=True)
@@ -18,7 +22,7 @@ class Options:
     devices: int | None = None
     timeout: float | None = None
     platform: str | None = None
-    transport: str | None = None
+    transport: str | Transport | None = None
 
 
 class Job:
@@ -27,7 +31,7 @@ class Job:
     def __init__(self, options: Options) -> None:
         self.options = options
         self.recipes = 0  # that are open
-        _join(options)
+        self._calls = _join(options)  # which are made as long as it lasts
 
     def leave(self) -> None:
         """Waits for the other processes, which leave, too. Whatever it raises, the process is out; but on another
@@ -35,14 +39,23 @@ class Job:
         if _current is not self:
             return
         code = library.leave()
-        if code != library.EINVAL:
-            _forget(self)
-        check(code)
+        if code == library.EINVAL:
+            check(code)
+        _forget(self)
+        try:
+            check(code)
+        finally:
+            self._leave_transport()
 
     def abandon(self) -> None:
         """Waits for nobody."""
         if _forget(self):
             library.abandon()
+            self._leave_transport()
+
+    def _leave_transport(self) -> None:
+        if self._calls is not None:
+            self._calls.end()
 
     def release(self) -> None:
         """One recipe less; with the last one the job is left."""
@@ -55,7 +68,8 @@ _current: Job | None = None
 _process: int | None = None  # which joined: the library's threads are in no other
 
 
-def _join(options: Options) -> None:
+def _join(options: Options) -> Calls | None:
+    """What keeps the callbacks, if any."""
     wanted = library.Options()
     library.options_init(ctypes.byref(wanted))
     if options.devices is not None:
@@ -64,11 +78,49 @@ def _join(options: Options) -> None:
         wanted.timeout = options.timeout
     if options.platform is not None:
         wanted.platform = options.platform.encode()
-    if options.transport is not None:
-        if options.transport not in _TRANSPORTS:
-            raise Error(f'transport is "auto" or "alone", not {options.transport!r}')
-        wanted.transport = _TRANSPORTS[options.transport]
-    check(library.join(ctypes.byref(wanted)))
+    transport = options.transport or "auto"
+    if not isinstance(transport, Transport):
+        if transport not in _TRANSPORTS:
+            raise Error(
+                'transport is "auto" or "alone", shardrt.torch.transport(), shardrt.jax.transport() or another '
+                f"shardrt.Transport, not {transport!r}"
+            )
+        wanted.transport = _TRANSPORTS[transport]
+        check(library.join(ctypes.byref(wanted)))
+        if transport == "auto":
+            _check_others()
+        return None
+    wanted.rank, wanted.size = transport.join(wanted.timeout)
+    calls = Calls(transport)
+    wanted.transport = _CALLBACKS
+    wanted.callbacks = ctypes.cast(ctypes.pointer(calls.table), ctypes.c_void_p)
+    code = library.join(ctypes.byref(wanted))
+    if code < 0:
+        problem = errors.failure(code)
+        calls.end()
+        raise problem
+    return calls
+
+
+def _others() -> tuple[str, int]:
+    """How many processes the program's own torch.distributed or JAX has, and which of them."""
+    torch: Any = sys.modules.get("torch.distributed")
+    if torch is not None and torch.is_available() and torch.is_initialized() and torch.get_world_size() > 1:
+        return "torch", torch.get_world_size()
+    jax: Any = sys.modules.get("jax._src.distributed")
+    return "jax", (jax.global_state.num_processes or 1 if jax is not None else 1)
+
+
+def _check_others() -> None:
+    """A job of one process, in a program of several, would give each of them the same rows."""
+    name, count = _others()
+    if count > 1 and library.job_info(library.joined()).contents.process_count == 1:
+        library.abandon()
+        raise Error(
+            f"{name}.distributed has {count} processes, but shardrt finds this one alone; use shardrt.open(…, "
+            f'transport=shardrt.{name}.transport()), or transport="alone" for all rows in each',
+            library.ECOMM,
+        )
 
 
 def _forget(job: Job) -> bool:
@@ -85,10 +137,10 @@ def is_forked() -> bool:
 
 
 def _check_options(job: Job, options: Options) -> None:
-    has = asdict(job.options)
-    for name, value in asdict(options).items():
-        if value is not None and value != has[name]:
-            raise Error(f"{name}={value!r}: another recipe is open in a job with {name}={has[name]!r}; close it first")
+    for name in (field.name for field in fields(options)):
+        value, has = getattr(options, name), getattr(job.options, name)
+        if value is not None and value != has:
+            raise Error(f"{name}={value!r}: another recipe is open in a job with {name}={has!r}; close it first")
 
 
 def enter(options: Options) -> Job:

@@ -2,13 +2,13 @@
 
 import ctypes
 import os
-from ctypes import POINTER, Structure, c_char_p, c_double, c_int, c_int32, c_int64, c_size_t, c_void_p
+from ctypes import CFUNCTYPE, POINTER, Structure, c_bool, c_char_p, c_double, c_int, c_int32, c_int64, c_size_t, c_void_p
 from pathlib import Path
 from typing import Any, Callable
 
 NAME = "libshardrt.so.0"
 MAX_NDIM = 8
-EINVAL, EAGAIN = -2, -11
+EINVAL, ETIMEOUT, ECOMM, EAGAIN = -2, -7, -8, -11
 
 
 class Options(Structure):
@@ -27,6 +27,22 @@ class Options(Structure):
         ("mpi_comm", c_void_p),
         ("callbacks", c_void_p),
     ]
+
+
+ALLGATHER_START = CFUNCTYPE(c_int, c_void_p, c_void_p, c_size_t, c_void_p)
+ALLGATHER_TEST = CFUNCTYPE(c_int, c_void_p, POINTER(c_bool))
+
+
+class Transport(Structure):
+    """shardrt_transport."""
+
+    _fields_ = [("context", c_void_p), ("allgather_start", ALLGATHER_START), ("allgather_test", ALLGATHER_TEST)]
+
+
+class JobInfo(Structure):
+    """The beginning of shardrt_job_info."""
+
+    _fields_ = [("process_index", c_int32), ("process_count", c_int32)]
 
 
 class Box(Structure):
@@ -86,6 +102,8 @@ options_init = _function("shardrt_options_init", None, POINTER(Options))
 join = _function("shardrt_join", c_int, POINTER(Options))
 leave = _function("shardrt_leave", c_int)
 abandon = _function("shardrt_abandon", None)
+joined = _function("shardrt_joined", c_void_p)
+job_info = _function("shardrt_job_info_get", POINTER(JobInfo), c_void_p)
 
 recipe_open = _function("shardrt_open", c_int, c_char_p, c_int, POINTER(c_char_p), _out)
 recipe_loader = _function("shardrt_recipe_loader", c_int, c_void_p, c_char_p, _out)

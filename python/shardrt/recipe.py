@@ -10,6 +10,7 @@ from typing import Any
 from shardrt import job, library
 from shardrt.batch import Batch
 from shardrt.errors import Error, UnknownLoader, check, failure
+from shardrt.transport import Transport
 
 _SLICE = 0.2  # seconds in the library, between which Ctrl-C is heard
 
@@ -168,11 +169,12 @@ def open(  # noqa: A001
     devices: int | None = None,
     timeout: float | None = None,
     platform: str | None = None,
-    transport: str | None = None,
+    transport: str | Transport | None = None,
 ) -> Recipe:
     """Runs a recipe that returns a loader, or a table of loaders by name. Every process of a job does.
 
     args: the recipe's `arg`. devices: of each process. timeout: seconds that another process is waited for.
-    platform: "host" or "cuda". transport: "alone" for a job of this process only, also under mpirun.
+    platform: "host" or "cuda". transport: how its processes find each other, by MPI where mpirun or srun started them;
+    "alone" for a job of this process only; shardrt.torch.transport(), shardrt.jax.transport() or one of your own.
     """
     return Recipe(_Opened(recipe, args, job.Options(devices, timeout, platform, transport)))

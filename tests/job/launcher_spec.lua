@@ -64,7 +64,7 @@ describe("a launcher", function()
 
   it("that started several which are alone is an error that names its variable and what works", function()
     for _, case in ipairs {
-      { "WORLD_SIZE=3 RANK=0 LOCAL_RANK=0", "WORLD_SIZE is 3", "torchrun" },
+      { "WORLD_SIZE=3 RANK=0 LOCAL_RANK=0", "WORLD_SIZE is 3", "torchrun", "transport=shardrt.torch.transport()" },
       { "WORLD_SIZE=3 RANK=2 LOCAL_RANK=0", "WORLD_SIZE is 3" }, -- the first on another host
       { "WORLD_SIZE=3", "WORLD_SIZE is 3", "unset" },
       { "WORLD_SIZE=3 LOCAL_RANK=0 SLURM_STEP_NUM_TASKS=1 SLURM_STEP_ID=0 SLURM_PROCID=0", "WORLD_SIZE is 3" },

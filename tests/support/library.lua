@@ -38,6 +38,26 @@ function library.run(command, processes, limit)
   return mpi.shell(("env %s %s%s"):format(mpi.environment, launch, command), limit or 120)
 end
 
+--- A port of this machine on which nobody listens.
+---@return string
+function library.port()
+  local asks = [[import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])]]
+  return assert(mpi.shell("/usr/bin/python3 -c '" .. asks .. "'").stdout:match "%d+")
+end
+
+--- Runs a command in `processes` processes as torchrun starts them, and as programs with JAX are started by hand: each
+--- is told its rank, how many there are, and where the first one listens.
+---@param command string
+---@param processes integer
+function library.launch(command, processes, limit)
+  return mpi.shell(([[
+    export WORLD_SIZE=%d MASTER_ADDR=127.0.0.1 MASTER_PORT=%s OMP_NUM_THREADS=1
+    first=0
+    for rank in $(seq 0 %d); do RANK=$rank LOCAL_RANK=$rank %s & processes="$processes $!"; done
+    for process in $processes; do wait $process || first=$?; done
+    exit $first]]):format(processes, library.port(), processes - 1, command), limit or 120)
+end
+
 --- How Debian's Python is started that has the package and the library under test; nil where there is no shared
 --- library: with sanitizers.
 ---@return string?
@@ -47,6 +67,29 @@ function library.python()
   if not file then return nil end
   file:close()
   return ("env PYTHONPATH=python SHARDRT_LIBRARY=%s /usr/bin/python3 -B"):format(path)
+end
+
+-- How a Python that has `module` is started, as library.python(); nil, and why not. `make test-python` needs it.
+local function python_with(module, path, missing)
+  local python = library.python()
+  if not python then return nil, "no shared library is built with sanitizers" end
+  python = python:gsub("/usr/bin/python3", path)
+  if mpi.shell(("%s -c 'import importlib.util as u, sys; sys.exit(u.find_spec(\"%s\") is None)'"):format(python,
+    module)).status == 0 then return python end
+  assert(not os.getenv "SHARDRT_TEST_PYTHON", missing)
+  return nil, missing
+end
+
+--- Debian's Python, where it has PyTorch.
+---@return string?, string?
+function library.torch()
+  return python_with("torch", "/usr/bin/python3", "Debian's package python3-torch is not installed: make test-python")
+end
+
+--- The Python with JAX that `make test-python` made.
+---@return string?, string?
+function library.jax()
+  return python_with("jax", "build/python/bin/python3", "there is no JAX in build/python: make test-python")
 end
 
 return library

@@ -37,6 +37,10 @@ ln -s "$PROGRAM" build/shardrt
 ln -s "$PROGRAM" build-test/shardrt
 ln -s "$PROGRAM" bin/shardrt
 ln -s /usr/bin/python3 bin/python3
+# Debian 12's PyTorch, whose torchrun fails with Debian 12's Python unless it sends output on.
+echo 'exec python3 -m torch.distributed.run -r 1 -t 1 "$@"' >bin/torchrun
+chmod +x bin/torchrun
+ln -s "$ROOT/build/python" build/python
 for file in "$(dirname "$PROGRAM")"/*.so "$(dirname "$PROGRAM")"/libshardrt.so.0 "$(dirname "$PROGRAM")"/include; do
   ln -s "$file" build/
 done
@@ -72,10 +76,14 @@ describe("a document's", function()
   end)
   teardown(function() mpi.remove(folder) end)
 
-  local function runs(command)
+  -- What puts a Python with JAX before Debian's, for what is about JAX.
+  local function with_framework(block) return block.framework == "jax" and "PATH=build/python/bin:$PATH; " or "" end
+
+  local function runs(command, block)
     local text = command.text
     local is_make = text:match "^make%f[%s%z]" or text:match "^[%u_]+=%S+ make%f[%s%z]" -- with a variable
-    local result = mpi.shell(environment .. (is_make and of_make(text, command.output) or text), 180)
+    local words = is_make and of_make(text, command.output) or with_framework(block) .. text
+    local result = mpi.shell(environment .. words, 180)
     assert.equal(0, result.status, text .. "\n" .. result.output)
     if command.output and command.output ~= "" then
       local output = result.output:gsub("\r", "")
@@ -96,15 +104,21 @@ describe("a document's", function()
     local file = assert(io.open(folder .. "/shown.py", "wb"))
     file:write(block.before or "", "\n", block.text)
     file:close()
-    local command = environment .. "PYTHONPATH=python SHARDRT_LIBRARY=build/libshardrt.so.0 python3 -B shown.py"
+    local command = environment .. with_framework(block) .. "PYTHONPATH=python SHARDRT_LIBRARY=build/libshardrt.so.0 python3 -B shown.py"
     local result = mpi.shell(command, 180)
     assert.equal(0, result.status, result.output)
   end
 
   for _, document in ipairs(shown) do
     for _, block in ipairs(document.blocks) do
-      if block.text:find "%f[%w]python3 " or block.language == "python" then
+      if block.text:find "%f[%w]python3 " or block.text:find "%f[%w]torchrun " or block.language == "python" then
         block.skip = block.skip or not library.python() and "no shared library is built with sanitizers" or nil
+        for _, framework in ipairs { "torch", "jax" } do
+          if block.text:find("shardrt." .. framework, 1, true) or block.text:find("train_" .. framework, 1, true) then
+            local python, missing = library[framework]()
+            block.framework, block.skip = framework, block.skip or not python and missing or nil
+          end
+        end
       end
       local name = ("%s:%d"):format(document.path, block.line)
       if block.language == "sh" or block.language == "console" then
@@ -119,7 +133,7 @@ describe("a document's", function()
         else
           it("commands run: " .. name, function()
             assert.is_true(#commands > 0)
-            for _, command in ipairs(commands) do runs(command) end
+            for _, command in ipairs(commands) do runs(command, block) end
           end)
         end
       elseif block.language == "lua" then

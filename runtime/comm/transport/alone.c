@@ -74,7 +74,9 @@ static void refuse_several(struct alone_finding *out, const char *size, const ch
   if (why != NULL && !is_set(STEP)) out->reason = used;
   if (strcmp(size, TORCH) == 0)
     snprintf(out->message + used, room - (size_t)used,
-             "what sets it, as torchrun, joins nobody to an MPI job; use %s (where it is left over: unset it)", use);
+             "what sets it, as torchrun, joins nobody to an MPI job; in Python use shardrt.open(…, "
+             "transport=shardrt.torch.transport()), else %s (where it is left over: unset it)",
+             use);
   else if (why == NULL || is_set(STEP))
     snprintf(out->message + used, room - (size_t)used,
              "srun did not join them; use srun --mpi=pmix -n %d shardrt recipe.lua, or, without srun, %s", count, use);

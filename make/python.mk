@@ -1,0 +1,22 @@
+# The Python package beside PyTorch (Debian's) and JAX (of PyPI, in an environment under build/): their specs, which
+# `make test` runs where it finds them, and the package's types, as who has neither sees them, too.
+
+PYTHON_SPECS := $(sort $(wildcard tests/library/python*_spec.lua tests/library/stream*_spec.lua) tests/tree/docs_spec.lua)
+
+.PHONY: test-python
+test-python: deps $(BUILD)/python/made $(BUILD)/python-types/made
+	$(call install_for,python)
+	@$(MAKE) $(CHECKED) all
+	cd python && $(abspath $(BUILD))/python-types/bin/basedpyright --pythonpath $(abspath $(BUILD))/python-types/bin/python
+	cd python && $(abspath $(BUILD))/python-types/bin/basedpyright --pythonpath $(abspath $(BUILD))/python/bin/python
+	cd python && $(abspath $(BUILD))/python-types/bin/basedpyright --pythonpath /usr/bin/python3
+	SHARDRT_TEST_PYTHON=1 $(MAKE) $(CHECKED) specs SPECS="$(PYTHON_SPECS)"
+
+$(BUILD)/python/made: PACKAGES = 'jax[cpu]'
+$(BUILD)/python-types/made: PACKAGES = basedpyright numpy
+$(BUILD)/python/made $(BUILD)/python-types/made: make/python.mk
+	$(call install_for,python)
+	rm -rf $(@D)
+	/usr/bin/python3 -m venv $(@D)
+	$(@D)/bin/pip install --quiet $(PACKAGES)
+	touch $@

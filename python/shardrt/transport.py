@@ -1,0 +1,142 @@
+"""Transports: how the processes of a job gather what they compare, over what their program has already."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import sys
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from shardrt import errors, library
+
+_PAUSES = 0.001, 0.05  # seconds between two looks for others: the first and the longest
+
+
+class Transport(ABC):
+    """An all-gather of bytes among processes, for shardrt.open(…, transport=). shardrt.torch and shardrt.jax have one
+    each; a program may bring its own. The thread that opens the recipe calls it, and it calls nothing of shardrt."""
+
+    @abstractmethod
+    def join(self, timeout: float) -> tuple[int, int]:
+        """Finds the other processes in so many seconds, and returns this one's rank and how many there are."""
+
+    @abstractmethod
+    def start(self, mine: bytes) -> None:
+        """Starts to gather `mine`, which is as long in every process. It does not wait. One gathering at a time is
+        under way."""
+
+    @abstractmethod
+    def test(self) -> bytes | None:
+        """What all processes gave, in the order of their ranks, one behind the other; None: not yet. It does not
+        wait: shardrt decides for how long."""
+
+    @abstractmethod
+    def leave(self) -> None:
+        """The job has ended, maybe with a gathering under way, which must not get into a later one. Waits for
+        nobody."""
+
+
+class Calls:
+    """A transport as the library calls it, until end(). What its functions raise ends the library's call, and is raised
+    there. Ctrl-C may come where no handler stands yet, at the first step of a function that the library calls: ctypes
+    then only reports it, to sys.unraisablehook."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+        self._all: int = 0  # where what is gathered goes
+        # Memory that the library borrows as long as the job lasts.
+        self.table = library.Transport(None, library.ALLGATHER_START(self._start), library.ALLGATHER_TEST(self._test))
+        self._others = sys.unraisablehook
+        sys.unraisablehook = self._catch
+
+    def end(self) -> None:
+        errors.raised = None
+        if sys.unraisablehook == self._catch:
+            sys.unraisablehook = self._others
+        self._transport.leave()
+
+    def _start(self, _context: int, mine: int, size: int, everything: int) -> int:
+        self._all = everything
+        return self._guard(lambda: self._transport.start(ctypes.string_at(mine, size)))
+
+    def _test(self, _context: int, done: Any) -> int:
+        def test() -> None:
+            gathered = self._transport.test()
+            if gathered is not None:
+                ctypes.memmove(self._all, gathered, len(gathered))
+            done[0] = gathered is not None
+
+        return self._guard(test)
+
+    def _guard(self, call: Callable[[], None]) -> int:
+        try:
+            if errors.raised is None:  # else something was caught below, and what the library was told then is chance
+                call()
+        except BaseException as problem:  # Ctrl-C, too
+            errors.raised = problem
+        return 0 if errors.raised is None else library.ECOMM
+
+    def _catch(self, report: Any) -> None:
+        if report.object in (self._start, self._test):
+            errors.raised = report.exc_value
+        else:
+            self._others(report)
+
+
+class Store(Protocol):
+    """Values by key, which all processes see. None of its functions waits for another process."""
+
+    def add(self, key: str, count: int) -> int:
+        """Adds to a number, which is 0 at first, and returns it."""
+        ...
+
+    def set(self, key: str, value: bytes) -> None: ...
+
+    def get(self, key: str) -> bytes:
+        """Of a key that was set."""
+        ...
+
+
+def meet(store: Store, rank: int, size: int, timeout: float) -> int:
+    """Waits until all processes are here, and returns the number of this meeting: the same in all, and of no other.
+
+    Each counts how often it came. Process 0 waits until all have come since the last meeting, and writes the counts
+    down. A process whose count is among them has met the others; one that gave up before and came again has not."""
+    came = store.add(f"came/{rank}", 1)
+
+    def last() -> tuple[int, list[int]]:
+        return json.loads(store.get("met")) if store.add("meetings", 0) > 0 else (0, [0] * size)
+
+    def counts() -> list[int]:
+        return [store.add(f"came/{process}", 0) for process in range(size)]
+
+    before, start = last(), time.monotonic()
+    pause = _PAUSES[0]
+    while True:
+        if rank == 0:
+            number, now = before[0] + 1, counts()
+            if all(count > old for count, old in zip(now, before[1])):
+                store.set("met", json.dumps((number, now)).encode())
+                store.add("meetings", 1)
+                return number
+        else:
+            number, met = last()
+            if met[rank] == came:
+                return number
+        if time.monotonic() - start > timeout:
+            missing = [p for p, (count, old) in enumerate(zip(counts(), last()[1])) if count <= old]
+            raise _timeout(missing, size, timeout)
+        time.sleep(pause)
+        pause = min(2 * pause, _PAUSES[1])
+
+
+def _timeout(missing: list[int], size: int, timeout: float) -> errors.Timeout:
+    names = ", ".join(map(str, missing[:16])) + (", …" if len(missing) > 16 else "")
+    who = f"process{'es' if len(missing) > 1 else ''} {names} of {size}" if missing else "process 0"
+    return errors.Timeout(
+        f"{who} did not come to shardrt.open within {timeout:g} seconds (stuck, cut off, or in need of a longer timeout=)",
+        library.ETIMEOUT,
+    )
