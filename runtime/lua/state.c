@@ -77,11 +77,26 @@ static int state_fill(lua_State *L) {
   return 0;
 }
 
+/* For tests: what a state allocates may be made to fail. What it has is LuaJIT's own, and the same for all states. */
+static lua_Alloc lua_allocates;
+
+static void *allocate_counted(void *arena, void *memory, size_t old_bytes, size_t bytes) {
+  if (bytes > old_bytes && alloc_must_fail(bytes)) return NULL;
+  return lua_allocates(arena, memory, old_bytes, bytes);
+}
+
+static void count_allocations(lua_State *L) {
+  void *arena;
+  lua_allocates = lua_getallocf(L, &arena);
+  lua_setallocf(L, allocate_counted, arena);
+}
+
 int lua_state_new(lua_State **out) {
   int code = lua_interpreter_open();
   if (code < 0) return code;
   lua_State *made = alloc_must_fail(STATE_BYTES) ? NULL : luaL_newstate();
   if (made == NULL) return error_set(SHARDRT_ENOMEM, "out of memory: cannot make a Lua state");
+  if (alloc_will_fail()) count_allocations(made);
   if (lua_cpcall(made, state_fill, NULL) != 0) {
     const char *message = lua_tostring(made, -1);
     code = error_set(SHARDRT_ENOMEM, "a Lua state cannot be made: %s", message != NULL ? message : "no memory");
@@ -90,6 +105,19 @@ int lua_state_new(lua_State **out) {
   }
   *out = made;
   return SHARDRT_OK;
+}
+
+/* LuaJIT's words, also where a module could not be loaded for it and the error is one of another kind. */
+static bool is_out_of_memory(const char *message) {
+  static const char words[] = "not enough memory";
+  const size_t length = strlen(message), wanted = sizeof words - 1;
+  return length >= wanted && strcmp(message + length - wanted, words) == 0;
+}
+
+int lua_state_failed(lua_State *L, int status, const char *whose) {
+  const char *message = lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : "an error that is not a text";
+  if (status == LUA_ERRMEM || is_out_of_memory(message)) return error_set(SHARDRT_ENOMEM, "%s is out of memory", whose);
+  return error_set(SHARDRT_EINVAL, "%s", message);
 }
 
 void lua_state_arguments(lua_State *L, const char *recipe, int argc, const char *const *argv) {

@@ -50,9 +50,9 @@ static int no_plugin(void) {
   if (!own_file_folder(folder, sizeof folder)) folder[0] = '\0';
   return error_set(
       SHARDRT_EINVAL,
-      "there is no CUDA plug-in, shardrt-cuda.so, in %s or %s/../lib/shardrt: `make cuda` builds it, where "
+      "there is no CUDA plug-in, shardrt-cuda.so, in %s, %s/../lib/shardrt or %s/shardrt: `make cuda` builds it, where "
       "CUDA's toolkit is; SHARDRT_CUDA_PLUGIN names one; --platform host runs without",
-      folder, folder);
+      folder, folder, folder);
 }
 
 static const struct accelerator_host host = {
