@@ -1,6 +1,7 @@
 """A batch: arrays by the names of its fields."""
 
-from collections.abc import Iterator, Mapping
+import ctypes
+from collections.abc import Callable, Iterator, Mapping
 
 from shardrt import job, library
 from shardrt.array import Array
@@ -10,22 +11,22 @@ class Batch(Mapping[str, Array]):
     """A global batch, of which this process has its shards. It, its arrays and what is made of them without a copy keep
     the memory, also after the job; any thread may let go of them."""
 
-    __slots__ = ("__weakref__", "_handle")
+    __slots__ = ("__weakref__", "handle")
 
-    def __init__(self, handle: int | None) -> None:
-        self._handle = handle
+    def __init__(self) -> None:
+        self.handle = ctypes.c_void_p()  # the library's, which writes it here: so it is never without an owner
 
     def __getitem__(self, name: str) -> Array:
         for i in range(len(self)):
-            if library.batch_name(self._handle, i).decode() == name:
-                return Array(self, library.batch_array(self._handle, i))
+            if library.batch_name(self.handle, i).decode() == name:
+                return Array(self, library.batch_array(self.handle, i))
         raise KeyError(f"{name}: the batch has {', '.join(self)}")
 
     def __iter__(self) -> Iterator[str]:
-        return (library.batch_name(self._handle, i).decode() for i in range(len(self)))
+        return (library.batch_name(self.handle, i).decode() for i in range(len(self)))
 
     def __len__(self) -> int:
-        return library.batch_fields(self._handle)
+        return library.batch_fields(self.handle)
 
     def __eq__(self, other: object) -> bool:
         return self is other
@@ -36,6 +37,8 @@ class Batch(Mapping[str, Array]):
     def __repr__(self) -> str:
         return f"Batch({', '.join(repr(array) for array in self.values())})"
 
-    def __del__(self) -> None:
-        if not job.is_forked():  # whose memory is the other process's
-            library.batch_free(self._handle)
+    def __del__(
+        self, is_forked: Callable[[], bool] = job.is_forked, free: Callable[..., None] = library.batch_free
+    ) -> None:  # at the end of Python the modules may be empty
+        if not is_forked():  # whose memory is the other process's
+            free(getattr(self, "handle", None))  # None: Ctrl-C came while it was made

@@ -3,6 +3,8 @@
 import atexit
 import ctypes
 import os
+import threading
+import weakref
 from dataclasses import asdict, dataclass
 
 from shardrt import library
@@ -22,12 +24,16 @@ class Options:
 
 
 class Job:
-    """A job that was joined, until it is left."""
+    """A job that is joined, until it is left."""
 
     def __init__(self, options: Options) -> None:
         self.options = options
-        self.recipes = 0  # that are open
-        _join(options)
+        self.recipes: weakref.WeakSet[object] = weakref.WeakSet()  # that are open
+        self.thread = threading.get_ident()  # which joins it, and makes all its calls
+
+    def is_elsewhere(self) -> bool:
+        """Whether the job goes on, on another thread than this one."""
+        return _current is self and self.thread != threading.get_ident()
 
     def leave(self) -> None:
         """Waits for the other processes, which leave, too. Whatever it raises, the process is out; but on another
@@ -40,15 +46,21 @@ class Job:
         check(code)
 
     def abandon(self) -> None:
-        """Waits for nobody."""
-        if _forget(self):
+        """Waits for nobody; on another thread than the one that joined it does nothing."""
+        if not self.is_elsewhere() and _forget(self):
             library.abandon()
 
-    def release(self) -> None:
+    def release(self, recipe: object) -> None:
         """One recipe less; with the last one the job is left."""
-        self.recipes -= 1
-        if self.recipes == 0:
+        self.recipes.discard(recipe)
+        if not self.recipes:
             self.leave()
+
+    def give_up(self, recipe: object) -> None:
+        """One recipe less, by an error; with the last one the job is abandoned."""
+        self.recipes.discard(recipe)
+        if not self.recipes:
+            self.abandon()
 
 
 _current: Job | None = None
@@ -91,19 +103,24 @@ def _check_options(job: Job, options: Options) -> None:
             raise Error(f"{name}={value!r}: another recipe is open in a job with {name}={has[name]!r}; close it first")
 
 
-def enter(options: Options) -> Job:
+def enter(options: Options, recipe: object) -> Job:
     """The current job, or a new one, with one recipe more."""
     global _current, _process
     if is_forked():
         raise Error("this process was forked from one that opened a recipe; num_workers=0: shardrt has its own threads")
-    if _current is not None and _current.recipes == 0:  # they were collected, and not closed
+    if _current is not None and not _current.recipes:  # they were collected, and not closed
         _current.leave()
     if _current is None:
-        _current = Job(options)
         _process = os.getpid()
+        _current = made = Job(options)  # before it is joined: Ctrl-C may come right after that
+        try:
+            _join(options)
+        except BaseException:
+            made.abandon()
+            raise
     else:
         _check_options(_current, options)
-    _current.recipes += 1
+    _current.recipes.add(recipe)
     return _current
 
 
