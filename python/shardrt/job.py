@@ -31,9 +31,13 @@ class Job:
         self.recipes: weakref.WeakSet[object] = weakref.WeakSet()  # that are open
         self.thread = threading.get_ident()  # which joins it, and makes all its calls
 
+    def is_on(self) -> bool:
+        """Whether it was not left yet."""
+        return _current is self
+
     def is_elsewhere(self) -> bool:
-        """Whether the job goes on, on another thread than this one."""
-        return _current is self and self.thread != threading.get_ident()
+        """Whether it is on, and another thread's."""
+        return self.is_on() and self.thread != threading.get_ident()
 
     def leave(self) -> None:
         """Waits for the other processes, which leave, too. Whatever it raises, the process is out; but on another

@@ -25,7 +25,7 @@ class _Opened:
         self.handles: dict[str, ctypes.c_void_p] = {"": out}
         self.batches: dict[str, Batch | None] = {}  # of each loader the one that was asked for and has not arrived yet
         self.resting: str | None = None  # the loader whose call of shardrt_next may rest between two slices
-        self.itself = weakref.ref(self)
+        self.itself: weakref.ref[_Opened] = weakref.ref(self)
         _finish()
         self.job = job.enter(options, self)
         try:
@@ -96,7 +96,8 @@ def _finish(opened: _Opened | None = None, name: str = "") -> None:
     other = _resting() if _resting is not None else None
     if other is None or other.resting is None or (other is opened and other.resting == name):
         return
-    other.take(other.resting)
+    if other.job.is_on():
+        other.take(other.resting)
 
 
 class _Batches(Iterator[Batch]):
@@ -146,12 +147,17 @@ class Loader:
         """Goes on from there, in a job of any size. Every process calls it."""
         handle = self._opened.get(self._name)
         _finish()
-        check(library.recipe_restore(handle, json.dumps(state).encode()))
-        self._drop()
+        text = json.dumps(state).encode()
+        unwanted = self._drop()
+        try:
+            check(library.recipe_restore(handle, text))
+        except Error:
+            self._opened.batches.update(unwanted)
+            raise
 
-    def _drop(self) -> None:
-        """What was asked for before is not wanted any more."""
-        self._opened.batches[self._name] = None
+    def _drop(self) -> dict[str, Batch | None]:
+        """Gives what was asked for and has not arrived."""
+        return {self._name: self._opened.batches.pop(self._name, None)}
 
     def stats(self) -> dict[str, Any]:
         """What it did in this process; "held_bytes" are those of batches that are still held."""
@@ -194,8 +200,10 @@ class Recipe(Loader):
         """Where it stands, or its loaders do, by their names."""
         return {name: self[name].state_dict() for name in self.names} if self.names else super().state_dict()
 
-    def _drop(self) -> None:
+    def _drop(self) -> dict[str, Batch | None]:
+        batches = dict(self._opened.batches)
         self._opened.batches.clear()
+        return batches
 
     def _check_alone(self) -> None:
         if self.names:

@@ -444,6 +444,19 @@ thread.join()
 with shardrt.open(recipe, devices=1) as data: # the job of those is left
     assert len(next(iter(data))["x"].shards) == 1
 ]] },
+    { "after an exception in one recipe while a call of another rests", [[
+kept = shardrt.open(recipe, devices=2)
+try:
+    with shardrt.open(recipe):
+        kept._opened.resting = "" # as Ctrl-C leaves it
+        shardrt.recipe._resting = kept._opened.itself
+        raise LookupError
+except LookupError:
+    pass
+with shardrt.open(recipe, devices=1) as data:
+    next(iter(data))
+    refused(shardrt.Error, "was left", lambda: next(iter(kept)))
+]] },
     { "where another thread would close", [[
 data = shardrt.open(recipe, devices=2)
 def close():
