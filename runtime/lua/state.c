@@ -71,9 +71,15 @@ static void note_library(lua_State *L) {
 
 /* Called by Lua, so that what it raises is caught. */
 static int state_fill(lua_State *L) {
+  bool *is_in_ffi = lua_touserdata(L, 1);
   luaL_openlibs(L);
   add_searchers(L);
   note_library(L);
+  *is_in_ffi = true;
+  lua_getglobal(L, "require");
+  lua_pushliteral(L, "ffi");
+  lua_call(L, 1, 0);
+  *is_in_ffi = false;
   return 0;
 }
 
@@ -97,10 +103,10 @@ int lua_state_new(lua_State **out) {
   lua_State *made = alloc_must_fail(STATE_BYTES) ? NULL : luaL_newstate();
   if (made == NULL) return error_set(SHARDRT_ENOMEM, "out of memory: cannot make a Lua state");
   if (alloc_will_fail()) count_allocations(made);
-  if (lua_cpcall(made, state_fill, NULL) != 0) {
-    const char *message = lua_tostring(made, -1);
-    code = error_set(SHARDRT_ENOMEM, "a Lua state cannot be made: %s", message != NULL ? message : "no memory");
-    lua_close(made);
+  bool is_in_ffi = false;
+  if (lua_cpcall(made, state_fill, &is_in_ffi) != 0) {
+    code = error_prefix(lua_state_failed(made, LUA_ERRMEM, "LuaJIT"), "a Lua state cannot be made");
+    if (!is_in_ffi) lua_close(made); /* else LuaJIT would crash on an FFI that it did not finish: the state stays */
     return code;
   }
   *out = made;
