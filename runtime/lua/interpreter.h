@@ -8,10 +8,12 @@
 
 #include <lauxlib.h>
 #include <lua.h>
+#include <luajit.h>
 #include <lualib.h>
 
 /* clang-format off */
 #define LUA_FUNCTIONS(DO) \
+  DO(luaJIT_setmode) \
   DO(luaL_checklstring) \
   DO(luaL_gsub) \
   DO(luaL_loadbuffer) \
@@ -60,6 +62,7 @@ int lua_interpreter_open(void);
 
 #ifndef LUA_INTERPRETER_PLAIN /* interpreter.c, to which they are names */
 /* clang-format off */
+#define luaJIT_setmode         lua_interpreter.luaJIT_setmode
 #define luaL_checklstring      lua_interpreter.luaL_checklstring
 #define luaL_gsub              lua_interpreter.luaL_gsub
 #define luaL_loadbuffer        lua_interpreter.luaL_loadbuffer

@@ -102,13 +102,16 @@ int lua_state_new(lua_State **out) {
   if (code < 0) return code;
   lua_State *made = alloc_must_fail(STATE_BYTES) ? NULL : luaL_newstate();
   if (made == NULL) return error_set(SHARDRT_ENOMEM, "out of memory: cannot make a Lua state");
-  if (alloc_will_fail()) count_allocations(made);
+  const bool is_counted = alloc_will_fail();
+  if (is_counted) count_allocations(made);
   bool is_in_ffi = false;
   if (lua_cpcall(made, state_fill, &is_in_ffi) != 0) {
     code = error_prefix(lua_state_failed(made, LUA_ERRMEM, "LuaJIT"), "a Lua state cannot be made");
     if (!is_in_ffi) lua_close(made); /* else LuaJIT would crash on an FFI that it did not finish: the state stays */
     return code;
   }
+  /* LuaJITs of 2022, as Debian 12's, crash where memory ends in compiled code. */
+  if (is_counted) luaJIT_setmode(made, 0, LUAJIT_MODE_ENGINE | LUAJIT_MODE_OFF);
   *out = made;
   return SHARDRT_OK;
 }
