@@ -304,6 +304,17 @@ static int gather_large(struct collective *m, const char *what, const char *mine
   return SHARDRT_OK;
 }
 
+/* In pieces, so that no count of the transport's can overflow. */
+static int gather_direct(struct collective *m, const char *what, const char *mine, size_t bytes, char *all) {
+  for (size_t at = 0; at < bytes; at += COMM_PIECE) {
+    const size_t piece = bytes - at < COMM_PIECE ? bytes - at : COMM_PIECE;
+    int code = collective_wait(m, m->transport->gather(m->endpoint, mine + at, piece, all + at, bytes), what,
+                               piece * (size_t)m->count);
+    if (code < 0) return code;
+  }
+  return SHARDRT_OK;
+}
+
 void collective_step(struct collective *m, const char *what) {
   m->steps.count++;
   m->steps.hash = hash_text(m->steps.hash, what);
@@ -351,13 +362,14 @@ int collective_gather(struct collective *m, const char *what, const void *mine, 
   return collective_join(m, what, SHARDRT_OK, mine, bytes, all);
 }
 
-int collective_join(struct collective *m, const char *what, int own, const void *mine, size_t bytes, void *all) {
+static int join(struct collective *m, const char *what, int own, const void *mine, size_t bytes, void *all,
+                bool is_direct) {
   const int shown = (int)strcspn(what, "\n");
   if (own < 0 && (m->broken || m->count == 1)) return own;
   if (m->is_abandoned) return refuse_abandoned(what);
   if (m->broken) return error_set(SHARDRT_ECOMM, "%.*s: the processes lost each other before", shown, what);
   const bool small = bytes <= COLLECTIVE_INLINE;
-  if (own >= 0 && !small) own = reserve_rounds(m, bytes);
+  if (own >= 0 && !small && !is_direct) own = reserve_rounds(m, bytes);
   if (own < 0 && m->count == 1) return own;
   char message[PASSED_ON] = "";
   if (own < 0) snprintf(message, sizeof message, "%s", shardrt_error_message());
@@ -382,7 +394,15 @@ int collective_join(struct collective *m, const char *what, int own, const void 
   bool any_failed;
   if (!check_slots(m, &any_failed)) return report_mismatch(m);
   if (any_failed) return pass_on_message(m, message);
-  if (!small) return gather_large(m, m->mine->what, mine, bytes, all);
+  if (!small) return (is_direct ? gather_direct : gather_large)(m, m->mine->what, mine, bytes, all);
   for (int32_t p = 0; p < m->count && bytes > 0; p++) memcpy((char *)all + (size_t)p * bytes, said[p].payload, bytes);
   return SHARDRT_OK;
+}
+
+int collective_join(struct collective *m, const char *what, int own, const void *mine, size_t bytes, void *all) {
+  return join(m, what, own, mine, bytes, all, false);
+}
+
+int collective_gather_direct(struct collective *m, const char *what, const void *mine, size_t bytes, void *all) {
+  return join(m, what, SHARDRT_OK, mine, bytes, all, true);
 }

@@ -81,6 +81,10 @@ void collective_step(struct collective *m, const char *what);
  * `all` are the caller's again. ENOMEM, in all. */
 int collective_gather(struct collective *m, const char *what, const void *mine, size_t bytes, void *all);
 
+/* As collective_gather, without copies between. After ETIMEOUT and ECOMM the transport may still be at work on `mine`
+ * and `all`, for good: these must then be kept. */
+int collective_gather_direct(struct collective *m, const char *what, const void *mine, size_t bytes, void *all);
+
 /* As collective_gather, for a process that may have failed before it came: with what `own` says, and its message. If
  * any has, nothing is gathered and all return the code of the first of these, with its message, which names the process
  * unless all failed alike; `mine` and `all` may be NULL in one that failed. It is not compared with what others call,

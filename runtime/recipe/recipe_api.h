@@ -15,7 +15,8 @@
  * handles. A handle is one thread's at a time. Every process of the job makes the same calls in the same order, but for
  * shardrt_abandon, shardrt_close, shardrt_state, shardrt_stats and what is called on batches. EINVAL, beside what each
  * function says: no job is joined, another thread calls, or a process that was forked from the one that joined. ENOMEM:
- * here or in the recipe's Lua no memory is left; the process goes on. */
+ * here or in the recipe's Lua no memory is left; the process goes on (but LuaJITs of 2022 crash where memory ends just
+ * in code that they compiled). */
 #ifndef SHARDRT_RECIPE_RECIPE_API_H
 #define SHARDRT_RECIPE_RECIPE_API_H
 

@@ -141,6 +141,21 @@ static void check_lost(int64_t which) {
   alloc_free(e.left);
 }
 
+/* Without copies: the transport is given the caller's memory, whole. */
+static void check_direct(void) {
+  enum { BYTES = 5 << 20 };
+  struct comm_endpoint e = {.most = INT64_MAX};
+  struct collective m;
+  CHECK(collective_open(&m, &fake, &e, OWN, PROCESSES, 5) == SHARDRT_OK);
+  char *memory = malloc((size_t)(PROCESSES + 1) * BYTES), *all = memory + BYTES;
+  fill(memory, BYTES);
+  CHECK(collective_gather_direct(&m, "a direct gathering", memory, BYTES, all) == SHARDRT_OK);
+  CHECK(e.started == 2 && e.all == all && e.stride == BYTES);
+  CHECK(memcmp(all + (size_t)OWN * BYTES, memory, BYTES) == 0 && all[2 * BYTES] == (char)(memory[0] + 2));
+  free(memory);
+  collective_abandon(&m);
+}
+
 static void check_memory(void) {
   struct comm_endpoint e = {.most = INT64_MAX};
   struct collective m;
@@ -158,6 +173,7 @@ int main(void) {
   check_values();
   for (int64_t which = 1; which <= 4; which++) check_lost(which);
   check_memory();
+  check_direct();
   printf("fine\n");
   return 0;
 }

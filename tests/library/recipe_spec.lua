@@ -211,6 +211,23 @@ return { direct = of(nil), changed = of(function(batch) return batch end) }]]
     for _, each in ipairs { a, b, recipe } do C.shardrt_close(each) end
   end)
 
+  it("has Lua asked once whether it has a part in the batches", function()
+    assert.equal(0, join())
+    local recipe = opened(write [[
+local library, asked = require "shardrt.program.library", 0
+local direct = library.direct
+function library.direct(...)
+  asked = asked + 1
+  return direct(...)
+end
+return loader { epochs = 1, batch_transform = function(batch)
+  assert(asked == 1, "asked again")
+  return batch
+end }]])
+    for _ = 1, 5 do C.shardrt_batch_free((assert(next_batch(recipe), message()))) end
+    C.shardrt_close(recipe)
+  end)
+
   it("learns what it holds of batches that Lua made", function()
     assert.equal(0, join())
     local body = [[
