@@ -4,10 +4,12 @@ import atexit
 import ctypes
 import os
 import sys
+import threading
+import weakref
 from dataclasses import dataclass, fields
 from typing import Any
 
-from shardrt import errors, library
+from shardrt import library
 from shardrt.errors import Error, check
 from shardrt.transport import Calls, Transport
 
@@ -26,12 +28,21 @@ class Options:
 
 
 class Job:
-    """A job that was joined, until it is left."""
+    """A job that is joined, until it is left."""
 
     def __init__(self, options: Options) -> None:
         self.options = options
-        self.recipes = 0  # that are open
-        self._calls = _join(options)  # which are made as long as it lasts
+        self.recipes: weakref.WeakSet[object] = weakref.WeakSet()  # that are open
+        self.thread = threading.get_ident()  # which joins it, and makes all its calls
+        self.calls: Calls | None = None  # of a transport, made as long as it lasts
+
+    def is_on(self) -> bool:
+        """Whether it was not left yet."""
+        return _current is self
+
+    def is_elsewhere(self) -> bool:
+        """Whether it is on, and another thread's."""
+        return self.is_on() and self.thread != threading.get_ident()
 
     def leave(self) -> None:
         """Waits for the other processes, which leave, too. Whatever it raises, the process is out; but on another
@@ -48,28 +59,34 @@ class Job:
             self._leave_transport()
 
     def abandon(self) -> None:
-        """Waits for nobody."""
-        if _forget(self):
+        """Waits for nobody; on another thread than the one that joined it does nothing."""
+        if not self.is_elsewhere() and _forget(self):
             library.abandon()
             self._leave_transport()
 
     def _leave_transport(self) -> None:
-        if self._calls is not None:
-            self._calls.end()
+        if self.calls is not None:
+            self.calls.end()
 
-    def release(self) -> None:
+    def release(self, recipe: object) -> None:
         """One recipe less; with the last one the job is left."""
-        self.recipes -= 1
-        if self.recipes == 0:
+        self.recipes.discard(recipe)
+        if not self.recipes:
             self.leave()
+
+    def give_up(self, recipe: object) -> None:
+        """One recipe less, by an error; with the last one the job is abandoned."""
+        self.recipes.discard(recipe)
+        if not self.recipes:
+            self.abandon()
 
 
 _current: Job | None = None
 _process: int | None = None  # which joined: the library's threads are in no other
 
 
-def _join(options: Options) -> Calls | None:
-    """What keeps the callbacks, if any."""
+def _join(job: Job) -> None:
+    options = job.options
     wanted = library.Options()
     library.options_init(ctypes.byref(wanted))
     if options.devices is not None:
@@ -89,17 +106,12 @@ def _join(options: Options) -> Calls | None:
         check(library.join(ctypes.byref(wanted)))
         if transport == "auto":
             _check_others()
-        return None
+        return
     wanted.rank, wanted.size = transport.join(wanted.timeout)
-    calls = Calls(transport)
+    job.calls = calls = Calls(transport)
     wanted.transport = _CALLBACKS
     wanted.callbacks = ctypes.cast(ctypes.pointer(calls.table), ctypes.c_void_p)
-    code = library.join(ctypes.byref(wanted))
-    if code < 0:
-        problem = errors.failure(code)
-        calls.end()
-        raise problem
-    return calls
+    check(library.join(ctypes.byref(wanted)))
 
 
 def _others() -> tuple[str, int]:
@@ -143,19 +155,24 @@ def _check_options(job: Job, options: Options) -> None:
             raise Error(f"{name}={value!r}: another recipe is open in a job with {name}={has!r}; close it first")
 
 
-def enter(options: Options) -> Job:
+def enter(options: Options, recipe: object) -> Job:
     """The current job, or a new one, with one recipe more."""
     global _current, _process
     if is_forked():
         raise Error("this process was forked from one that opened a recipe; num_workers=0: shardrt has its own threads")
-    if _current is not None and _current.recipes == 0:  # they were collected, and not closed
+    if _current is not None and not _current.recipes:  # they were collected, and not closed
         _current.leave()
     if _current is None:
-        _current = Job(options)
         _process = os.getpid()
+        _current = made = Job(options)  # before it is joined: Ctrl-C may come right after that
+        try:
+            _join(made)
+        except BaseException:
+            made.abandon()
+            raise
     else:
         _check_options(_current, options)
-    _current.recipes += 1
+    _current.recipes.add(recipe)
     return _current
 
 

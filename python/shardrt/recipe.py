@@ -3,13 +3,14 @@
 import ctypes
 import json
 import os
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 from typing import Any
 
 from shardrt import job, library
 from shardrt.batch import Batch
-from shardrt.errors import Error, UnknownLoader, check, failure
+from shardrt.errors import Error, UnknownLoader, check
 from shardrt.transport import Transport
 
 _SLICE = 0.2  # seconds in the library, between which Ctrl-C is heard
@@ -22,45 +23,100 @@ class _Opened:
         file = os.fsencode(path)
         words = (ctypes.c_char_p * len(arguments))(*(os.fsencode(word) for word in arguments))
         out = ctypes.c_void_p()
-        self.rests = False  # a call of shardrt_next was left between two slices
-        self.job = job.enter(options)
-        code = library.recipe_open(file, len(words), words, ctypes.byref(out))
-        self.handles: dict[str, int | None] = {"": out.value}
-        if code < 0:
-            problem = failure(code)
-            self.job.recipes -= 1
-            if self.job.recipes == 0:
-                self.job.abandon()
-            raise problem
+        self.handles: dict[str, ctypes.c_void_p] = {"": out}
+        self.batches: dict[str, Batch | None] = {}  # of each loader the one that was asked for and has not arrived yet
+        self.resting: str | None = None  # the loader whose call of shardrt_next may rest between two slices
+        self.itself: weakref.ref[_Opened] = weakref.ref(self)
+        _finish()
+        self.job = job.enter(options, self)
+        try:
+            check(library.recipe_open(file, len(words), words, ctypes.byref(out)))
+        except BaseException:
+            self.job.give_up(self)
+            raise
 
-    def get(self, name: str) -> int:
+    def get(self, name: str) -> ctypes.c_void_p:
         if not self.handles:
             raise Error("the recipe was closed")
-        if name not in self.handles:
-            out = ctypes.c_void_p()
+        out = self.handles.get(name)
+        if out is None or out.value is None:
+            out = self.handles[name] = ctypes.c_void_p()
             code = library.recipe_loader(self.handles[""], name.encode(), ctypes.byref(out))
             if code < 0:
+                del self.handles[name]
                 raise UnknownLoader(library.message_of_error(), code)
-            self.handles[name] = out.value
-        handle = self.handles[name]
-        assert handle is not None
-        return handle
+        return out
+
+    def take(self, name: str) -> Batch | None:
+        """The next batch, which stays in `batches` until it is taken from there; None after the last one."""
+        global _resting
+        handle = self.get(name)
+        _finish(self, name)
+        batch = self.batches.get(name)
+        if batch is None:
+            batch = self.batches[name] = Batch()
+        while batch.handle.value is None:
+            _resting, self.resting = self.itself, name
+            code = library.recipe_next(handle, _SLICE, ctypes.byref(batch.handle))
+            if code == library.EAGAIN:
+                continue
+            self.resting = None
+            if code <= 0:
+                self.batches[name] = None
+                check(code)
+                return None
+        self.resting = None
+        return batch
 
     def give_back(self) -> bool:
         """Whether there was anything to give back."""
         handles, self.handles = self.handles, {}
+        self.batches.clear()
+        self.resting = None
         for handle in handles.values():
             library.recipe_close(handle)
         return len(handles) > 0
 
     def __del__(self) -> None:
-        # Collected, and not closed: the collector says when, so that nothing here may wait for other processes.
-        if not self.__dict__.get("handles"):
+        # Collected, and not closed: the collector says when and on which thread, so that nothing here may wait for
+        # other processes. Without a job it was never opened.
+        if "job" not in self.__dict__ or not self.handles:
             return
-        if self.rests:
+        if self.resting is not None:
             self.job.abandon()
-        if self.give_back():
-            self.job.recipes -= 1
+        self.job.recipes.discard(self)
+        self.give_back()
+
+
+_resting: "weakref.ref[_Opened] | None" = None  # whose call may rest: the job has one at a time
+
+
+def _finish(opened: _Opened | None = None, name: str = "") -> None:
+    """Brings a call to its end that Ctrl-C left between two slices, unless it is this loader's. Its batch waits for
+    whoever asks that loader next."""
+    other = _resting() if _resting is not None else None
+    if other is None or other.resting is None or (other is opened and other.resting == name):
+        return
+    if other.job.is_on():
+        other.take(other.resting)
+
+
+class _Batches(Iterator[Batch]):
+    """The batches of a loader, from where it stands to the end of its epochs."""
+
+    __slots__ = ("_name", "_opened")
+
+    def __init__(self, opened: _Opened, name: str) -> None:
+        self._opened, self._name = opened, name
+
+    def __next__(self) -> Batch:
+        """Ctrl-C at any place loses no batch: until this function returns, the recipe has it."""
+        batches, name = self._opened.batches, self._name
+        batch = self._opened.take(name)
+        if batch is None:
+            raise StopIteration
+        batches[name] = None  # here and at what follows Python hears no signal
+        return batch
 
 
 class Loader:
@@ -72,21 +128,7 @@ class Loader:
 
     def __iter__(self) -> Iterator[Batch]:
         """The batches from where the loader stands to the end of its epochs."""
-        return iter(self._next, None)
-
-    def _next(self) -> Batch | None:
-        handle = self._opened.get(self._name)
-        out = ctypes.c_void_p()
-        while True:
-            self._opened.rests = True
-            code = library.recipe_next(handle, _SLICE, ctypes.byref(out))
-            self._opened.rests = code == library.EAGAIN
-            if code == 1:
-                return Batch(out.value)
-            if code == 0:
-                return None
-            if code != library.EAGAIN:
-                raise failure(code)
+        return _Batches(self._opened, self._name)
 
     def __len__(self) -> int:
         """Batches of an epoch."""
@@ -96,12 +138,27 @@ class Loader:
         return True
 
     def state_dict(self) -> dict[str, Any]:
-        """Where it stands: numbers and texts, which JSON keeps, the same in every process."""
-        return self._ask(library.recipe_state)
+        """Where it stands: numbers and texts, which JSON keeps, the same in every process. A batch that Ctrl-C kept
+        from arriving is the next one."""
+        batch = self._opened.batches.get(self._name)
+        has_arrived = batch is None or batch.handle.value is None
+        return self._ask(library.recipe_state if has_arrived else library.recipe_state_before)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Goes on from there, in a job of any size. Every process calls it."""
-        check(library.recipe_restore(self._opened.get(self._name), json.dumps(state).encode()))
+        handle = self._opened.get(self._name)
+        _finish()
+        text = json.dumps(state).encode()
+        unwanted = self._drop()
+        try:
+            check(library.recipe_restore(handle, text))
+        except Error:
+            self._opened.batches.update(unwanted)
+            raise
+
+    def _drop(self) -> dict[str, Batch | None]:
+        """Gives what was asked for and has not arrived."""
+        return {self._name: self._opened.batches.pop(self._name, None)}
 
     def stats(self) -> dict[str, Any]:
         """What it did in this process; "held_bytes" are those of batches that are still held."""
@@ -109,11 +166,12 @@ class Loader:
 
     def _ask(self, function: Callable[..., int]) -> dict[str, Any]:
         out = ctypes.c_void_p()
-        check(function(self._opened.get(self._name), ctypes.byref(out)))
-        assert out.value is not None
-        text = ctypes.string_at(out.value)
-        library.text_free(out)
-        return json.loads(text)
+        try:
+            check(function(self._opened.get(self._name), ctypes.byref(out)))
+            assert out.value is not None
+            return json.loads(ctypes.string_at(out.value))
+        finally:
+            library.text_free(out)
 
 
 class Recipe(Loader):
@@ -139,14 +197,40 @@ class Recipe(Loader):
         self._check_alone()
         return super().__len__()
 
+    def state_dict(self) -> dict[str, Any]:
+        """Where it stands, or its loaders do, by their names."""
+        return {name: self[name].state_dict() for name in self.names} if self.names else super().state_dict()
+
+    def _drop(self) -> dict[str, Batch | None]:
+        batches = dict(self._opened.batches)
+        self._opened.batches.clear()
+        return batches
+
     def _check_alone(self) -> None:
         if self.names:
             raise TypeError(f'the recipe returned loaders {self.names}: pick one, as data["{self.names[0]}"]')
 
     def close(self) -> None:
         """Ends its loaders; batches stay. With the last recipe the job is left: every process must come here."""
-        if self._opened.give_back():
-            self._opened.job.release()
+        opened = self._opened
+        if opened.job.is_elsewhere():
+            raise Error("close: another thread opened the recipe; the one that did closes it")
+        if not opened.handles:
+            return
+        try:
+            _finish()
+        except BaseException:
+            self._abandon()
+            raise
+        opened.give_back()
+        opened.job.release(opened)
+
+    def _abandon(self) -> None:
+        """Waits for nobody."""
+        opened = self._opened
+        opened.job.abandon()
+        opened.job.recipes.discard(opened)
+        opened.give_back()
 
     def __enter__(self) -> "Recipe":
         return self
@@ -158,8 +242,7 @@ class Recipe(Loader):
         if kind is None:
             self.close()
         else:
-            self._opened.job.abandon()
-            self._opened.give_back()
+            self._abandon()
 
 
 def open(  # noqa: A001

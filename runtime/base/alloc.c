@@ -25,6 +25,10 @@ bool alloc_must_fail(size_t bytes) {
   return true;
 }
 
+bool alloc_will_fail(void) {
+  return atomic_load_explicit(&countdown, memory_order_relaxed) > 0;
+}
+
 static void *checked(void *memory, size_t bytes) {
   if (memory == NULL) error_set(SHARDRT_ENOMEM, "out of memory: %zu bytes", bytes);
   return memory;

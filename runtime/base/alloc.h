@@ -17,5 +17,7 @@ void alloc_free(void *memory);
 
 /* True where this allocation must fail; for code that gets memory in other ways (mmap). Sets the message. */
 bool alloc_must_fail(size_t bytes);
+/* Whether one is to fail yet: then a Lua state that is made has all its allocations counted, too. */
+bool alloc_will_fail(void);
 
 #endif

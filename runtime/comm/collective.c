@@ -23,6 +23,8 @@
 #define LONGEST_STEP     0.5 /* of the clock between two looks at it: this process was stopped, not waiting */
 enum { PASSED_ON = 2 * sizeof(struct collective_slot) };  /* bytes of a message that all processes get */
 enum { SHORTEST_SLEEP = 50000, LONGEST_SLEEP = 1000000 }; /* nanoseconds */
+/* Bytes of a round of a large gathering: of all processes, as fits into caches, or of each, where these are many. */
+enum { ROUND = 1 << 22, LEAST_OF_EACH = 1 << 12 };
 
 int collective_open(struct collective *m, const struct comm_transport *transport, struct comm_endpoint *endpoint,
                     int32_t index, int32_t count, double timeout) {
@@ -42,6 +44,7 @@ int collective_open(struct collective *m, const struct comm_transport *transport
                            .timeout = timeout,
                            .heartbeat = inbox,
                            .room = room,
+                           .in_use = room,
                            .mine = room,
                            .words = (char *)(room + 1),
                            .last = room + 2,
@@ -51,6 +54,7 @@ int collective_open(struct collective *m, const struct comm_transport *transport
 
 void collective_close(struct collective *m) {
   heartbeat_close(&m->heartbeat);
+  alloc_free(m->rounds);
   alloc_free(m->room);
   *m = (struct collective){0};
 }
@@ -62,8 +66,10 @@ void collective_break(struct collective *m) {
 
 void collective_abandon(struct collective *m) {
   assert(m->waits == 0);
-  m->transport->abandon(m->endpoint, m->broken ? m->room : NULL);
-  if (m->broken) m->room = NULL; /* what is under way still uses it */
+  void *const kept = m->broken ? m->in_use : NULL; /* what is under way still uses it */
+  m->transport->abandon(m->endpoint, kept);
+  if (kept == m->rounds) m->rounds = NULL;
+  if (kept == m->room) m->room = NULL;
   collective_close(m);
 }
 
@@ -261,11 +267,47 @@ static int report_mismatch(const struct collective *m) {
                    look_alike(m) ? "; they differ in numbers, operands or layouts of this or of a step before" : "");
 }
 
-/* Where the bytes did not fit into the slots: in pieces, so that no count of the transport's can overflow. */
+/* What each process gives in a round of a large gathering. */
+static size_t round_bytes(const struct collective *m, size_t bytes) {
+  size_t most = ROUND / (size_t)m->count;
+  if (most < LEAST_OF_EACH) most = LEAST_OF_EACH;
+  return bytes < most ? bytes : most;
+}
+
+static int reserve_rounds(struct collective *m, size_t bytes) {
+  const size_t each = round_bytes(m, bytes);
+  if (each <= m->rounds_each) return SHARDRT_OK;
+  alloc_free(m->rounds);
+  m->rounds_each = 0;
+  m->rounds = alloc_array((size_t)m->count + 1, each);
+  if (m->rounds == NULL) return ALLOC_FAILED;
+  m->rounds_each = each;
+  return SHARDRT_OK;
+}
+
+/* Where the bytes did not fit into the slots. The transport is given memory of ours: a gathering that fails has no end,
+ * and what the caller gave is the caller's again. */
 static int gather_large(struct collective *m, const char *what, const char *mine, size_t bytes, char *all) {
-  assert(bytes > COLLECTIVE_INLINE);
+  assert(bytes > COLLECTIVE_INLINE && m->rounds_each >= round_bytes(m, bytes));
+  const size_t most = round_bytes(m, bytes);
+  m->in_use = m->rounds;
+  for (size_t at = 0; at < bytes; at += most) {
+    const size_t piece = bytes - at < most ? bytes - at : most;
+    char *said = m->rounds + piece;
+    memcpy(m->rounds, mine + at, piece);
+    int code = collective_wait(m, m->transport->gather(m->endpoint, m->rounds, piece, said, piece), what,
+                               piece * (size_t)m->count);
+    if (code < 0) return code;
+    for (size_t p = 0; p < (size_t)m->count; p++) memcpy(all + p * bytes + at, said + p * piece, piece);
+  }
+  m->in_use = m->room;
+  return SHARDRT_OK;
+}
+
+/* In pieces, so that no count of the transport's can overflow. */
+static int gather_direct(struct collective *m, const char *what, const char *mine, size_t bytes, char *all) {
   for (size_t at = 0; at < bytes; at += COMM_PIECE) {
-    size_t piece = bytes - at < COMM_PIECE ? bytes - at : COMM_PIECE;
+    const size_t piece = bytes - at < COMM_PIECE ? bytes - at : COMM_PIECE;
     int code = collective_wait(m, m->transport->gather(m->endpoint, mine + at, piece, all + at, bytes), what,
                                piece * (size_t)m->count);
     if (code < 0) return code;
@@ -320,11 +362,15 @@ int collective_gather(struct collective *m, const char *what, const void *mine, 
   return collective_join(m, what, SHARDRT_OK, mine, bytes, all);
 }
 
-int collective_join(struct collective *m, const char *what, int own, const void *mine, size_t bytes, void *all) {
+static int join(struct collective *m, const char *what, int own, const void *mine, size_t bytes, void *all,
+                bool is_direct) {
   const int shown = (int)strcspn(what, "\n");
   if (own < 0 && (m->broken || m->count == 1)) return own;
   if (m->is_abandoned) return refuse_abandoned(what);
   if (m->broken) return error_set(SHARDRT_ECOMM, "%.*s: the processes lost each other before", shown, what);
+  const bool small = bytes <= COLLECTIVE_INLINE;
+  if (own >= 0 && !small && !is_direct) own = reserve_rounds(m, bytes);
+  if (own < 0 && m->count == 1) return own;
   char message[PASSED_ON] = "";
   if (own < 0) snprintf(message, sizeof message, "%s", shardrt_error_message());
   m->came = shardrt_clock();
@@ -332,7 +378,6 @@ int collective_join(struct collective *m, const char *what, int own, const void 
       .call = hash_text(0, what), .bytes = bytes, .steps = m->steps, .code = own < 0 ? own : 0};
   snprintf(m->mine->what, sizeof m->mine->what, "%.*s", shown, what);
   snprintf(m->mine->where, sizeof m->mine->where, "%s", m->where);
-  bool small = bytes <= COLLECTIVE_INLINE;
   assert(bytes == 0 || own < 0 || (mine != NULL && all != NULL));
   if (small && bytes > 0 && own >= 0) memcpy(m->mine->payload, mine, bytes);
   size_t slot = sizeof(struct collective_slot);
@@ -349,7 +394,15 @@ int collective_join(struct collective *m, const char *what, int own, const void 
   bool any_failed;
   if (!check_slots(m, &any_failed)) return report_mismatch(m);
   if (any_failed) return pass_on_message(m, message);
-  if (!small) return gather_large(m, m->mine->what, mine, bytes, all);
+  if (!small) return (is_direct ? gather_direct : gather_large)(m, m->mine->what, mine, bytes, all);
   for (int32_t p = 0; p < m->count && bytes > 0; p++) memcpy((char *)all + (size_t)p * bytes, said[p].payload, bytes);
   return SHARDRT_OK;
+}
+
+int collective_join(struct collective *m, const char *what, int own, const void *mine, size_t bytes, void *all) {
+  return join(m, what, own, mine, bytes, all, false);
+}
+
+int collective_gather_direct(struct collective *m, const char *what, const void *mine, size_t bytes, void *all) {
+  return join(m, what, SHARDRT_OK, mine, bytes, all, true);
 }

@@ -47,7 +47,10 @@ struct collective {
   struct collective_steps steps; /* this process's */
   double came;                   /* when this process came to the last gathering, by shardrt_clock */
   double seen;                   /* when the last gathering was that all came to */
-  struct collective_slot *room;  /* all that a gathering under way may use: mine, words, last, next */
+  struct collective_slot *room;  /* mine, words, last, next */
+  char *rounds;                  /* NULL, or [1 + count] pieces of a large gathering: what is given, and by all, */
+  size_t rounds_each;            /* of so many bytes */
+  void *in_use;                  /* room or rounds: all that a gathering under way may use */
   struct collective_slot *mine;
   char *words; /* [sizeof(collective_slot)] a part of the message that this process failed with */
   /* [count] each: what everyone said last, and what they said the time before; a gathering under way writes to the
@@ -74,8 +77,13 @@ void collective_step(struct collective *m, const char *what);
 
 /* Gives `bytes` bytes to all and gets those of all, `bytes` apart, in `all`. `what` says what is called ("barrier").
  * EMISMATCH: processes call different things, or took different steps before.
- * ETIMEOUT: one did not come. ECOMM: the transport failed, or a wait failed before. */
+ * ETIMEOUT: one did not come. ECOMM: the transport failed, or a wait failed before. Whatever it returns, `mine` and
+ * `all` are the caller's again. ENOMEM, in all. */
 int collective_gather(struct collective *m, const char *what, const void *mine, size_t bytes, void *all);
+
+/* As collective_gather, without copies between. After ETIMEOUT and ECOMM the transport may still be at work on `mine`
+ * and `all`, for good: these must then be kept. */
+int collective_gather_direct(struct collective *m, const char *what, const void *mine, size_t bytes, void *all);
 
 /* As collective_gather, for a process that may have failed before it came: with what `own` says, and its message. If
  * any has, nothing is gathered and all return the code of the first of these, with its message, which names the process

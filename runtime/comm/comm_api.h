@@ -42,8 +42,10 @@ typedef struct shardrt_options {
   int32_t size;         /* of so many */
   double timeout;       /* seconds that any wait may take in which no process moves data */
   const char *platform; /* "host", "cuda"; NULL, "" or "auto": cuda where there is a GPU and the plug-in, else host */
-  int32_t
-      handle_sigbus; /* 1: shardrt_join handles SIGBUS: a mapped file that is cut short ends the process with a line */
+  /* 1: from shardrt_join until the job is left SIGBUS is handled: a mapped file that is cut short ends the process with
+   * a line. Any other SIGBUS goes to the handler that there was before, which is back afterwards. A handler that the
+   * program sets meanwhile stays. */
+  int32_t handle_sigbus;
   /* An MPI_Comm * of the program's, which has begun MPI with MPI_THREAD_FUNNELED or more; NULL: none. The communicator
    * is duplicated, and not touched after shardrt_job_open; processes of the program may stand outside of it. */
   const void *mpi_comm;
@@ -76,7 +78,10 @@ typedef struct shardrt_job_info {
  * processes as MPI_Comm_dup does, without a limit. With MPI_THREAD_FUNNELED the job is opened on the thread that began
  * MPI. Where shardrt began MPI, it is ended when the process exits. Which MPI: the one that was begun in the process;
  * else that whose launcher started it. It is opened then, by a plug-in, as a shared library: libmpi.so.40 (OpenMPI),
- * libmpi.so.12 or libmpich.so.12 (MPICH). Of the program it may be loaded RTLD_LOCAL. A process alone loads none. */
+ * libmpi.so.12 or libmpich.so.12 (MPICH). Of the program it may be loaded RTLD_LOCAL. A process alone loads none. Before
+ * shardrt begins MPI, it sets OpenMPI's variables of the environment that the user did not:
+ * OMPI_MCA_mpi_yield_when_idle=1, so that processes which wait leave the cores to those that read, and what lets OpenMPI
+ * start where it would complain. Programs that this one starts inherit them. */
 int shardrt_job_open(const shardrt_options *options, shardrt_job **out);
 /* Leaves the job; every process must get here, and waits (with the job's timeout) for the others. The handle is gone:
  * what was made with it (loaders, traces) must be freed before; arrays on the host may stay. EMISMATCH, ETIMEOUT, ECOMM
@@ -117,8 +122,7 @@ void shardrt_job_step(shardrt_job *job, const char *what); /* NULL: nothing */
 /* What every process of the job does together. `what` says what the call is and must be equal in every process, as
  * must `bytes`: a difference is EMISMATCH in every process, and the message says who called what, where; a process
  * that does not come within the job's timeout is ETIMEOUT, naming it. */
-/* `all` has room for process_count * bytes. After ETIMEOUT and ECOMM both may still be in use where bytes > 240: they
- * must then be kept. */
+/* `all` has room for process_count * bytes. Whatever it returns, both are the caller's again. ENOMEM, in all. */
 int shardrt_allgather(shardrt_job *job, const char *what, const void *mine, size_t bytes, void *all);
 int shardrt_barrier(shardrt_job *job, const char *what);
 

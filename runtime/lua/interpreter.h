@@ -8,10 +8,12 @@
 
 #include <lauxlib.h>
 #include <lua.h>
+#include <luajit.h>
 #include <lualib.h>
 
 /* clang-format off */
 #define LUA_FUNCTIONS(DO) \
+  DO(luaJIT_setmode) \
   DO(luaL_checklstring) \
   DO(luaL_gsub) \
   DO(luaL_loadbuffer) \
@@ -26,6 +28,7 @@
   DO(lua_cpcall) \
   DO(lua_createtable) \
   DO(lua_error) \
+  DO(lua_getallocf) \
   DO(lua_getfield) \
   DO(lua_objlen) \
   DO(lua_pcall) \
@@ -39,6 +42,7 @@
   DO(lua_pushstring) \
   DO(lua_rawgeti) \
   DO(lua_rawseti) \
+  DO(lua_setallocf) \
   DO(lua_setfield) \
   DO(lua_settop) \
   DO(lua_toboolean) \
@@ -58,6 +62,7 @@ int lua_interpreter_open(void);
 
 #ifndef LUA_INTERPRETER_PLAIN /* interpreter.c, to which they are names */
 /* clang-format off */
+#define luaJIT_setmode         lua_interpreter.luaJIT_setmode
 #define luaL_checklstring      lua_interpreter.luaL_checklstring
 #define luaL_gsub              lua_interpreter.luaL_gsub
 #define luaL_loadbuffer        lua_interpreter.luaL_loadbuffer
@@ -72,6 +77,7 @@ int lua_interpreter_open(void);
 #define lua_cpcall             lua_interpreter.lua_cpcall
 #define lua_createtable        lua_interpreter.lua_createtable
 #define lua_error              lua_interpreter.lua_error
+#define lua_getallocf          lua_interpreter.lua_getallocf
 #define lua_getfield           lua_interpreter.lua_getfield
 #define lua_objlen             lua_interpreter.lua_objlen
 #define lua_pcall              lua_interpreter.lua_pcall
@@ -85,6 +91,7 @@ int lua_interpreter_open(void);
 #define lua_pushstring         lua_interpreter.lua_pushstring
 #define lua_rawgeti            lua_interpreter.lua_rawgeti
 #define lua_rawseti            lua_interpreter.lua_rawseti
+#define lua_setallocf          lua_interpreter.lua_setallocf
 #define lua_setfield           lua_interpreter.lua_setfield
 #define lua_settop             lua_interpreter.lua_settop
 #define lua_toboolean          lua_interpreter.lua_toboolean

@@ -71,10 +71,30 @@ static void note_library(lua_State *L) {
 
 /* Called by Lua, so that what it raises is caught. */
 static int state_fill(lua_State *L) {
+  bool *is_in_ffi = lua_touserdata(L, 1);
   luaL_openlibs(L);
   add_searchers(L);
   note_library(L);
+  *is_in_ffi = true;
+  lua_getglobal(L, "require");
+  lua_pushliteral(L, "ffi");
+  lua_call(L, 1, 0);
+  *is_in_ffi = false;
   return 0;
+}
+
+/* For tests: what a state allocates may be made to fail. What it has is LuaJIT's own, and the same for all states. */
+static lua_Alloc lua_allocates;
+
+static void *allocate_counted(void *arena, void *memory, size_t old_bytes, size_t bytes) {
+  if (bytes > old_bytes && alloc_must_fail(bytes)) return NULL;
+  return lua_allocates(arena, memory, old_bytes, bytes);
+}
+
+static void count_allocations(lua_State *L) {
+  void *arena;
+  lua_allocates = lua_getallocf(L, &arena);
+  lua_setallocf(L, allocate_counted, arena);
 }
 
 int lua_state_new(lua_State **out) {
@@ -82,14 +102,31 @@ int lua_state_new(lua_State **out) {
   if (code < 0) return code;
   lua_State *made = alloc_must_fail(STATE_BYTES) ? NULL : luaL_newstate();
   if (made == NULL) return error_set(SHARDRT_ENOMEM, "out of memory: cannot make a Lua state");
-  if (lua_cpcall(made, state_fill, NULL) != 0) {
-    const char *message = lua_tostring(made, -1);
-    code = error_set(SHARDRT_ENOMEM, "a Lua state cannot be made: %s", message != NULL ? message : "no memory");
-    lua_close(made);
+  const bool is_counted = alloc_will_fail();
+  if (is_counted) count_allocations(made);
+  bool is_in_ffi = false;
+  if (lua_cpcall(made, state_fill, &is_in_ffi) != 0) {
+    code = error_prefix(lua_state_failed(made, LUA_ERRMEM, "LuaJIT"), "a Lua state cannot be made");
+    if (!is_in_ffi) lua_close(made); /* else LuaJIT would crash on an FFI that it did not finish: the state stays */
     return code;
   }
+  /* LuaJITs of 2022, as Debian 12's, crash where memory ends in compiled code. */
+  if (is_counted) luaJIT_setmode(made, 0, LUAJIT_MODE_ENGINE | LUAJIT_MODE_OFF);
   *out = made;
   return SHARDRT_OK;
+}
+
+/* LuaJIT's words, also where a module could not be loaded for it and the error is one of another kind. */
+static bool is_out_of_memory(const char *message) {
+  static const char words[] = "not enough memory";
+  const size_t length = strlen(message), wanted = sizeof words - 1;
+  return length >= wanted && strcmp(message + length - wanted, words) == 0;
+}
+
+int lua_state_failed(lua_State *L, int status, const char *whose) {
+  const char *message = lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : "an error that is not a text";
+  if (status == LUA_ERRMEM || is_out_of_memory(message)) return error_set(SHARDRT_ENOMEM, "%s is out of memory", whose);
+  return error_set(SHARDRT_EINVAL, "%s", message);
 }
 
 void lua_state_arguments(lua_State *L, const char *recipe, int argc, const char *const *argv) {

@@ -16,6 +16,10 @@ extern const struct lua_module lua_modules[];
  * SHARDRT_LUA_PATH names, else those in this program or library. lua_close gives it back. ENOMEM, EINVAL. */
 int lua_state_new(lua_State **out);
 
+/* The error that a protected call left on the stack's top becomes this thread's message; returns its code: EINVAL or,
+ * with "`whose` is out of memory", ENOMEM. */
+int lua_state_failed(lua_State *L, int status, const char *whose);
+
 /* Sets `arg`: the recipe at 0, NULL: none, and its arguments from 1 on. */
 void lua_state_arguments(lua_State *L, const char *recipe, int argc, const char *const *argv);
 

@@ -145,3 +145,28 @@ int shardrt_array_dlpack_legacy(const shardrt_array *array, int64_t i, void *str
   *out = made;
   return SHARDRT_OK;
 }
+
+/* ---- Python's capsules ------------------------------------------------------------------------------------------- */
+
+static struct {
+  int (*is_valid)(void *capsule, const char *name);
+  void *(*pointer)(void *capsule, const char *name);
+} python;
+
+void shardrt_dlpack_python(int (*is_valid)(void *capsule, const char *name),
+                           void *(*pointer)(void *capsule, const char *name)) {
+  python.is_valid = is_valid;
+  python.pointer = pointer;
+}
+
+/* Whoever consumes a capsule gives it another name, and calls the deleter. */
+void shardrt_dlpack_capsule_free(void *capsule) {
+  static const char versioned[] = "dltensor_versioned", legacy[] = "dltensor";
+  if (python.is_valid(capsule, versioned)) {
+    DLManagedTensorVersioned *tensor = python.pointer(capsule, versioned);
+    tensor->deleter(tensor);
+  } else if (python.is_valid(capsule, legacy)) {
+    DLManagedTensor *tensor = python.pointer(capsule, legacy);
+    tensor->deleter(tensor);
+  }
+}

@@ -126,6 +126,12 @@ int shardrt_array_dlpack(const shardrt_array *array, int64_t i, void *stream, st
  * may write to it all the same. */
 struct DLManagedTensor;
 int shardrt_array_dlpack_legacy(const shardrt_array *array, int64_t i, void *stream, struct DLManagedTensor **out);
+/* For Python: the destructor of a capsule "dltensor" or "dltensor_versioned", which calls the deleter where nobody
+ * consumed it. As no Python runs in it, it may come while an exception is on its way, and when the interpreter ends.
+ * Before the first capsule it is told where PyCapsule_IsValid and PyCapsule_GetPointer are. */
+void shardrt_dlpack_capsule_free(void *capsule);
+void shardrt_dlpack_python(int (*is_valid)(void *capsule, const char *name),
+                           void *(*pointer)(void *capsule, const char *name));
 /* Waits until what the array's shards here hold has been computed and copied. EDEVICE: something before has failed. */
 int shardrt_array_wait(const shardrt_array *array);
 

@@ -43,8 +43,8 @@ static bool find_file(const char *file, char *path, size_t room) {
 int plugin_missing(const struct plugin_kind *kind) {
   char folder[4096];
   if (!own_file_folder(folder, sizeof folder)) folder[0] = '\0';
-  return error_set(SHARDRT_EINVAL, "there is no %s plug-in, %s, in %s or %s/../lib/shardrt: %s", kind->name, kind->file,
-                   folder, folder, kind->absent);
+  return error_set(SHARDRT_EINVAL, "there is no %s plug-in, %s, in %s, %s/../lib/shardrt or %s/shardrt: %s", kind->name,
+                   kind->file, folder, folder, folder, kind->absent);
 }
 
 /* `is_sought`: the path is a bare name, which the system looks for. */

@@ -6,13 +6,59 @@
 #include "base/alloc.h"
 #include "platform/accelerator.h"
 
+struct held_bytes {
+  atomic_int owners; /* a loader, and batches */
+  _Atomic int64_t bytes;
+};
+
 struct shardrt_batch {
   atomic_int owners;
+  struct held_bytes *held; /* in which it counts; NULL: none */
+  int64_t bytes;
   int count;
   bool holds_devices; /* it outlives the job that has them */
   shardrt_array **arrays;
   const char **names; /* whose texts lie behind them */
 };
+
+/* ---- what is held ------------------------------------------------------------------------------------------------ */
+
+int held_bytes_new(struct held_bytes **out) {
+  struct held_bytes *made = alloc_zeros(1, sizeof *made);
+  if (made == NULL) return ALLOC_FAILED;
+  atomic_init(&made->owners, 1);
+  *out = made;
+  return SHARDRT_OK;
+}
+
+void held_bytes_free(struct held_bytes *self) {
+  if (self != NULL && atomic_fetch_sub_explicit(&self->owners, 1, memory_order_acq_rel) == 1) alloc_free(self);
+}
+
+int64_t held_bytes_get(const struct held_bytes *self) {
+  return atomic_load(&self->bytes);
+}
+
+/* Replicas mostly share a buffer. */
+static int64_t count_bytes(const shardrt_array *array) {
+  int64_t bytes = 0;
+  for (int64_t i = 0; i < shardrt_array_shard_count(array); i++) {
+    const shardrt_buffer *buffer = shardrt_array_buffer(array, i);
+    int64_t like = 0;
+    while (shardrt_array_buffer(array, like) != buffer) like++;
+    if (like == i && buffer != NULL) bytes += (int64_t)shardrt_buffer_bytes(buffer);
+  }
+  return bytes;
+}
+
+void recipe_batch_hold(shardrt_batch *batch, struct held_bytes *held) {
+  for (int i = 0; i < batch->count; i++) batch->bytes += count_bytes(batch->arrays[i]);
+  batch->held = held;
+  atomic_fetch_add(&held->owners, 1);
+  atomic_fetch_add(&held->bytes, batch->bytes);
+}
+
+/* ---- a batch ----------------------------------------------------------------------------------------------------- */
 
 int recipe_batch_new(int count, const char *const *names, shardrt_batch **out) {
   size_t text = 0;
@@ -48,6 +94,8 @@ void shardrt_batch_free(shardrt_batch *batch) {
   if (batch == NULL || atomic_fetch_sub_explicit(&batch->owners, 1, memory_order_acq_rel) != 1) return;
   for (int i = 0; i < batch->count; i++) shardrt_array_free(batch->arrays[i]);
   if (batch->holds_devices) accelerator_close();
+  if (batch->held != NULL) atomic_fetch_sub(&batch->held->bytes, batch->bytes);
+  held_bytes_free(batch->held);
   alloc_free(batch);
 }
 

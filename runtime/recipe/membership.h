@@ -7,12 +7,19 @@
 /* Whether `caller` ("shardrt_next") may be called here and now: a job is joined, by this thread of this process. */
 int membership_check(const char *caller);
 
+/* The same, without a message. */
+bool membership_is_here(void);
+
 /* Who is to hear that the job is being left, before it is: closes what belongs to it. */
 struct membership_guest {
   void (*leave)(struct membership_guest *guest);
   struct membership_guest *next;
 };
+/* On the thread that joined. */
 void membership_add(struct membership_guest *guest);
-void membership_remove(struct membership_guest *guest); /* one that was not added or has left is allowed */
+bool membership_remove(struct membership_guest *guest); /* false: it was not added, or has left */
+
+/* Removes the folder, with all that is in it, once the job is left; takes the path, of alloc's. NULL is allowed. */
+void membership_remove_later(char *path);
 
 #endif

@@ -11,9 +11,9 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
-#include "lua/state.h"
 #include "memory/array.h"
 #include "recipe/batch.h"
+#include "recipe/library_call.h"
 #include "recipe/membership.h"
 #include "reshard/allreduce.h"
 #include "system/numeric_state.h"
@@ -21,28 +21,40 @@
 
 enum { WHERE = 256 };
 
-/* A loader that a recipe returned. */
-struct part {
-  char *name;             /* "" where it is alone */
-  shardrt_loader *direct; /* which gives the batches; NULL: Lua does, now or always */
-  int fields;             /* of the direct one's batches, */
-  char **names;           /* and what they are called */
-  int64_t steps;          /* of an epoch */
-  char where[WHERE];      /* for reports about processes that wait for each other */
+/* Where a loader stands: its next batch begins at a row of an epoch. The first member, for Lua, says which loader; they
+ * count from 1. */
+struct standing {
+  int64_t loader, epoch, row;
 };
 
-/* A recipe that was run. Its handles own it together. */
+/* A loader that a recipe returned. */
+struct part {
+  char *name;              /* "" where it is alone */
+  shardrt_loader *loader;  /* C's; until it is settled, the one that the last look found */
+  bool is_direct;          /* it gives the batches by itself; else Lua does */
+  bool is_settled;         /* and who gives them does not change any more */
+  int fields;              /* of the direct one's batches, */
+  char **names;            /* and what they are called */
+  int64_t steps;           /* of an epoch */
+  struct held_bytes *held; /* what the program holds of the batches that Lua gave */
+  struct standing before;  /* its last batch; its loader is 0 where it had none since it was opened or restored */
+  char where[WHERE];       /* for reports about processes that wait for each other */
+};
+
+/* A recipe that was run. Its handles own it together, and the job does until it is left: so only the thread that joined
+ * ends it, and whoever is the last gives back its memory. */
 struct opened {
   struct membership_guest guest; /* of the job; the first member */
   atomic_int owners;
-  lua_State *L; /* NULL: its job was left */
-  int library;  /* reference to shardrt.program.library */
+  struct library library; /* has no state where the job was left */
   int count;
   struct part *parts;
   struct time_slice *slice; /* in which calls of shardrt_next are made that may rest; NULL: there was none */
   int next_part;            /* of the call that is made there, */
   int next_code;            /* and what came of it */
   shardrt_batch *batch;     /* NULL: none */
+  bool is_kept;             /* it has come to its end, and waits for the next shardrt_next */
+  char *message;            /* with which it failed then; NULL: none */
 };
 
 /* Whose call of shardrt_next rests. The processes' calls have one order, so nothing else is called meanwhile. */
@@ -53,146 +65,101 @@ struct shardrt_recipe {
   int part; /* -1: all of them */
 };
 
-/* ---- calls of Lua ----------------------------------------------------------------------------------------------- */
-
-enum { LIBRARY = 1, CODE, RESULT }; /* where values lie on the stack; nothing lies there between calls */
-
-static void begin_call(const struct opened *self, const char *function) {
-  lua_settop(self->L, 0);
-  lua_rawgeti(self->L, LUA_REGISTRYINDEX, self->library);
-  lua_getfield(self->L, LIBRARY, function);
-}
-
-/* What the function returns beside its code lies at RESULT then. */
-static int end_call(const struct opened *self, int given) {
-  if (lua_pcall(self->L, given, 2, 0) != 0) {
-    const char *message = lua_tostring(self->L, -1);
-    return error_set(SHARDRT_ENOMEM, "%s", message != NULL ? message : "out of memory");
-  }
-  const int code = (int)lua_tonumber(self->L, CODE);
-  if (code >= 0) return code;
-  const char *message = lua_tostring(self->L, RESULT);
-  return error_set(code, "%s", message != NULL ? message : "an error that is not a text");
-}
-
 /* ---- a recipe that is run --------------------------------------------------------------------------------------- */
 
-static void texts_free(char **texts, int count) {
-  for (int i = 0; texts != NULL && i < count; i++) alloc_free(texts[i]);
-  alloc_free(texts);
+static int call_of(const struct opened *self, const char *function, int number, void *pointer,
+                   struct library_answer *out) {
+  const struct library_arguments given = {.number = number, .has_number = true, .pointer = pointer};
+  return library_call(&self->library, function, &given, out);
 }
 
-/* Copies of the list of texts at RESULT. */
-static int copy_texts(lua_State *L, char ***out, int *count) {
-  const int n = (int)lua_objlen(L, RESULT);
-  char **made = alloc_zeros((size_t)n, sizeof *made);
-  if (made == NULL) return ALLOC_FAILED;
-  for (int i = 0; i < n; i++) {
-    lua_rawgeti(L, RESULT, i + 1);
-    made[i] = alloc_text("%s", lua_tostring(L, -1));
-    lua_settop(L, RESULT);
-    if (made[i] == NULL) {
-      texts_free(made, i);
-      return ALLOC_FAILED;
-    }
-  }
-  *out = made;
-  *count = n;
-  return SHARDRT_OK;
-}
-
-/* Looks whether from now on C's loader gives the batches by itself. */
+/* Looks whether C's loader gives the batches by itself, until that is settled. */
 static int find_direct(struct opened *self, int p) {
   struct part *part = &self->parts[p];
+  if (part->is_settled) return SHARDRT_OK;
   shardrt_loader *loader = NULL;
-  begin_call(self, "direct");
-  lua_pushinteger(self->L, p + 1);
-  lua_pushlightuserdata(self->L, &loader);
-  int code = end_call(self, 2);
-  if (code == SHARDRT_OK && loader != NULL) code = copy_texts(self->L, &part->names, &part->fields);
-  if (code == SHARDRT_OK) part->direct = loader;
-  return code;
+  struct library_answer answer;
+  const int code = call_of(self, "direct", p + 1, &loader, &answer);
+  if (code < 0) return code;
+  part->loader = loader;
+  part->is_direct = answer.texts != NULL;
+  part->is_settled = part->is_direct || answer.is_false;
+  part->names = answer.texts;
+  part->fields = answer.count;
+  return SHARDRT_OK;
 }
 
 static int fill_part(struct opened *self, int p, const char *recipe) {
   struct part *part = &self->parts[p];
-  begin_call(self, "steps_per_epoch");
-  lua_pushinteger(self->L, p + 1);
-  int code = end_call(self, 1);
+  struct library_answer answer;
+  const int code = call_of(self, "steps_per_epoch", p + 1, NULL, &answer);
   if (code < 0) return code;
-  part->steps = (int64_t)lua_tonumber(self->L, RESULT);
+  part->steps = (int64_t)answer.number;
   snprintf(part->where, sizeof part->where, "shardrt_next of %s%s%s", recipe, part->name[0] != '\0' ? ", " : "",
            part->name);
-  return find_direct(self, p);
+  return held_bytes_new(&part->held);
 }
 
-/* The parts, from the list of names that opening returned. */
-static int make_parts(struct opened *self, const char *recipe) {
-  char **names;
-  int count, code = copy_texts(self->L, &names, &count);
-  if (code < 0) return code;
-  self->parts = alloc_zeros((size_t)count, sizeof *self->parts);
+/* The parts, from the list of names that opening returned, which they take. */
+static int make_parts(struct opened *self, const char *recipe, const struct library_answer *names) {
+  self->parts = alloc_zeros((size_t)names->count, sizeof *self->parts);
   if (self->parts == NULL) {
-    texts_free(names, count);
+    library_texts_free(names->texts, names->count);
     return ALLOC_FAILED;
   }
-  self->count = count;
-  for (int p = 0; p < count; p++) self->parts[p].name = names[p];
-  alloc_free(names);
-  for (int p = 0; p < count && code == SHARDRT_OK; p++) code = fill_part(self, p, recipe);
+  self->count = names->count;
+  for (int p = 0; p < self->count; p++) self->parts[p].name = names->texts[p];
+  alloc_free(names->texts);
+  int code = SHARDRT_OK;
+  for (int p = 0; p < self->count && code == SHARDRT_OK; p++) code = fill_part(self, p, recipe);
   return code;
 }
 
 static int run_recipe(struct opened *self, const char *recipe, int argc, const char *const *argv) {
-  int code = lua_state_new(&self->L);
+  int code = library_new(recipe, argc, argv, &self->library);
   if (code < 0) return code;
-  lua_State *L = self->L;
-  lua_state_arguments(L, recipe, argc, argv);
-  lua_getglobal(L, "require");
-  lua_pushliteral(L, "shardrt.program.library");
-  if (lua_pcall(L, 1, 1, 0) != 0) return error_set(SHARDRT_EINVAL, "%s", lua_tostring(L, -1));
-  self->library = luaL_ref(L, LUA_REGISTRYINDEX);
-  begin_call(self, "open");
-  lua_pushlightuserdata(L, shardrt_joined());
-  lua_pushstring(L, recipe);
-  code = end_call(self, 2);
-  return code < 0 ? code : make_parts(self, recipe);
+  const struct library_arguments given = {.pointer = shardrt_joined(), .text = recipe};
+  struct library_answer names;
+  code = library_call(&self->library, "open", &given, &names);
+  return code < 0 ? code : make_parts(self, recipe, &names);
+}
+
+/* The folder that it made for the job goes when all processes have left: others may be reading there. */
+static void end_library(struct opened *self) {
+  struct library_answer folder = {0};
+  if (self->library.functions != 0 && library_call(&self->library, "close", NULL, &folder) == SHARDRT_OK)
+    membership_remove_later(folder.text);
+  library_free(&self->library);
 }
 
 /* The end of its loaders. A call that rests is gone on with: where the job is abandoned, it fails at once. */
 static void end_recipe(struct opened *self) {
-  if (self->L == NULL) return;
   if (resting == self) {
-    time_slice_go(self->slice, INFINITY);
+    if (!self->is_kept) time_slice_go(self->slice, INFINITY);
     shardrt_batch_free(self->batch);
     resting = NULL;
   }
   time_slice_free(self->slice);
   self->slice = NULL;
-  for (int p = 0; p < self->count; p++) self->parts[p].direct = NULL;
-  if (self->library != 0) {
-    begin_call(self, "close");
-    end_call(self, 0);
-  }
-  lua_close(self->L);
-  self->L = NULL;
+  end_library(self);
 }
 
+/* Of one that has ended. */
 static void opened_free(struct opened *self) {
-  NUMERIC_STATE_OF_C;
-  end_recipe(self);
   for (int p = 0; p < self->count; p++) {
-    texts_free(self->parts[p].names, self->parts[p].fields);
+    library_texts_free(self->parts[p].names, self->parts[p].fields);
+    held_bytes_free(self->parts[p].held);
     alloc_free(self->parts[p].name);
   }
   alloc_free(self->parts);
+  alloc_free(self->message);
   alloc_free(self);
 }
 
 static void leave_job(struct membership_guest *guest) {
   struct opened *self = (struct opened *)guest;
   end_recipe(self);
-  if (atomic_load(&self->owners) == 0) opened_free(self); /* its handles were closed on another thread */
+  if (atomic_fetch_sub(&self->owners, 1) == 1) opened_free(self); /* its handles were closed on another thread */
 }
 
 static int new_handle(struct opened *opened, int part, shardrt_recipe **out) {
@@ -211,6 +178,14 @@ static int check_resting(const char *caller, const struct opened *self, int part
                    caller);
 }
 
+/* Brings a call that rests in this recipe's Lua to its end, so that Lua can be asked; what came of it is kept. */
+static void free_lua(struct opened *self) {
+  if (resting != self || self->is_kept || self->parts[self->next_part].is_direct) return;
+  time_slice_go(self->slice, INFINITY);
+  self->is_kept = true;
+  if (self->next_code < 0) self->message = alloc_text("%s", shardrt_error_message());
+}
+
 int shardrt_open(const char *recipe, int argc, const char *const *argv, shardrt_recipe **out) {
   NUMERIC_STATE_OF_C;
   int code = membership_check("shardrt_open");
@@ -219,24 +194,34 @@ int shardrt_open(const char *recipe, int argc, const char *const *argv, shardrt_
   struct opened *made = alloc_zeros(1, sizeof *made);
   if (made == NULL) return ALLOC_FAILED;
   made->guest.leave = leave_job;
+  atomic_init(&made->owners, 1); /* the job */
   code = run_recipe(made, recipe, argc, argv);
   if (code == SHARDRT_OK) code = new_handle(made, -1, out);
-  if (code < 0)
-    opened_free(made);
-  else
+  if (code == SHARDRT_OK) {
     membership_add(&made->guest);
+    return code;
+  }
+  char *message = alloc_text("%s", shardrt_error_message()); /* what ends may set another */
+  end_recipe(made);
+  opened_free(made);
+  if (message != NULL) error_set(code, "%s", message);
+  alloc_free(message);
   return code;
 }
 
 void shardrt_close(shardrt_recipe *recipe) {
+  NUMERIC_STATE_OF_C;
   if (recipe == NULL) return;
   struct opened *self = recipe->opened;
   alloc_free(recipe);
-  if (atomic_fetch_sub(&self->owners, 1) != 1) return;
-  /* On another thread it goes when the job is left; a forked process never ran it. */
-  if (self->L != NULL && membership_check("shardrt_close") < 0) return;
-  membership_remove(&self->guest);
-  opened_free(self);
+  const int left = atomic_fetch_sub(&self->owners, 1) - 1;
+  /* The last handle: only the job has it now, and on another thread than the one that joined it does until it is left.
+   */
+  if (left == 1 && membership_is_here() && membership_remove(&self->guest)) {
+    leave_job(&self->guest);
+    return;
+  }
+  if (left == 0) opened_free(self); /* the job was left */
 }
 
 /* ---- its loaders ------------------------------------------------------------------------------------------------ */
@@ -277,10 +262,10 @@ static int check_call(const shardrt_recipe *recipe, const char *caller, bool tak
   const struct opened *self = recipe->opened;
   int code = membership_check(caller);
   if (code < 0) return code;
-  if (self->L == NULL) return error_set(SHARDRT_EINVAL, "%s: the job that the recipe was opened in was left", caller);
+  if (self->library.L == NULL)
+    return error_set(SHARDRT_EINVAL, "%s: the job that the recipe was opened in was left", caller);
   *part = is_alone(self) ? 0 : recipe->part;
-  code = check_resting(caller, self, takes_all ? -1 : *part);
-  if (code < 0 || *part >= 0 || takes_all) return code;
+  if (*part >= 0 || takes_all) return SHARDRT_OK;
   char names[512];
   list_names(self, names, sizeof names);
   return error_set(SHARDRT_EINVAL, "%s: the recipe returned loaders %s; shardrt_recipe_loader picks one", caller,
@@ -298,7 +283,7 @@ static int next_direct(const struct part *part, shardrt_batch **out) {
   shardrt_batch *made;
   int code = recipe_batch_new(part->fields, (const char *const *)part->names, &made);
   if (code < 0) return code;
-  code = shardrt_loader_next(part->direct, recipe_batch_arrays(made));
+  code = shardrt_loader_next(part->loader, recipe_batch_arrays(made));
   if (code == 1)
     *out = made;
   else
@@ -309,10 +294,9 @@ static int next_direct(const struct part *part, shardrt_batch **out) {
 /* Arrays of their own, over the same buffers, of the batch that Lua holds. */
 static int share_arrays(const struct opened *self, shardrt_batch *batch) {
   shardrt_array **arrays = recipe_batch_arrays(batch);
+  const struct library_arguments given = {.pointer = arrays};
   const int count = shardrt_batch_fields(batch);
-  begin_call(self, "arrays");
-  lua_pushlightuserdata(self->L, arrays);
-  int code = end_call(self, 1), shared = 0;
+  int code = library_call(&self->library, "arrays", &given, NULL), shared = 0;
   while (code == SHARDRT_OK && shared < count) {
     code = array_like(arrays[shared], &arrays[shared]);
     if (code == SHARDRT_OK) shared++;
@@ -321,33 +305,28 @@ static int share_arrays(const struct opened *self, shardrt_batch *batch) {
   return code;
 }
 
-static int next_in_lua(struct opened *self, int p, shardrt_batch **out) {
-  begin_call(self, "next");
-  lua_pushinteger(self->L, p + 1);
-  int code = end_call(self, 1);
+static int next_in_lua(const struct opened *self, int p, shardrt_batch **out) {
+  struct library_answer names;
+  int code = call_of(self, "next", p + 1, NULL, &names);
   if (code != 1) return code;
-  char **names;
-  int count;
-  code = copy_texts(self->L, &names, &count);
-  if (code < 0) return code;
   shardrt_batch *made;
-  code = recipe_batch_new(count, (const char *const *)names, &made);
-  texts_free(names, count);
+  code = recipe_batch_new(names.count, (const char *const *)names.texts, &made);
+  library_texts_free(names.texts, names.count);
   if (code < 0) return code;
   code = share_arrays(self, made);
-  if (code == SHARDRT_OK) code = find_direct(self, p);
   if (code < 0) {
     shardrt_batch_free(made);
     return code;
   }
+  recipe_batch_hold(made, self->parts[p].held);
   *out = made;
   return 1;
 }
 
-static int next_batch(struct opened *self, int p, shardrt_batch **out) {
+static int next_batch(const struct opened *self, int p, shardrt_batch **out) {
   const struct part *part = &self->parts[p];
   shardrt_job_at(shardrt_joined(), part->where);
-  return part->direct != NULL ? next_direct(part, out) : next_in_lua(self, p, out);
+  return part->is_direct ? next_direct(part, out) : next_in_lua(self, p, out);
 }
 
 /* What runs in the slice. */
@@ -356,62 +335,102 @@ static void next_in_slice(void *context) {
   self->next_code = next_batch(self, self->next_part, &self->batch);
 }
 
+/* Before a call that begins: who gives its batch, and where the loader stands. */
+static int begin_next(struct opened *self, int p) {
+  const int code = find_direct(self, p);
+  if (code < 0) return code;
+  struct standing *before = &self->parts[p].before;
+  before->loader = p + 1;
+  shardrt_loader_tell(self->parts[p].loader, &before->epoch, &before->row);
+  return SHARDRT_OK;
+}
+
+/* What came of a call that has ended. */
+static int end_next(struct opened *self, shardrt_batch **out) {
+  int code = self->next_code;
+  if (code == 1) *out = self->batch;
+  if (code < 0 && self->message != NULL) code = error_set(code, "%s", self->message);
+  alloc_free(self->message);
+  self->message = NULL;
+  self->batch = NULL;
+  self->is_kept = false;
+  resting = NULL;
+  return code;
+}
+
 int shardrt_next(shardrt_recipe *recipe, double seconds, shardrt_batch **out) {
   NUMERIC_STATE_OF_C;
   struct opened *self = recipe->opened;
   int p = 0, code = check_call(recipe, "shardrt_next", false, &p);
+  if (code == SHARDRT_OK) code = check_resting("shardrt_next", self, p);
+  if (code == SHARDRT_OK && resting == NULL) code = begin_next(self, p);
   if (code < 0) return code;
   const bool is_endless = seconds < 0 || isinf(seconds);
   if (is_endless && resting == NULL) return next_batch(self, p, out);
   if (self->slice == NULL) code = time_slice_new(next_in_slice, self, &self->slice);
   if (code < 0) return code;
   self->next_part = p;
-  if (!time_slice_go(self->slice, is_endless ? INFINITY : seconds)) {
+  if (!self->is_kept && !time_slice_go(self->slice, is_endless ? INFINITY : seconds)) {
     resting = self;
     return error_set(SHARDRT_EAGAIN, "the next batch is not there yet");
   }
-  resting = NULL;
-  if (self->next_code == 1) *out = self->batch;
-  self->batch = NULL;
-  return self->next_code;
+  return end_next(self, out);
 }
 
 /* ---- what Lua is asked for -------------------------------------------------------------------------------------- */
 
-/* A text that a function of the library returns for a loader, or, by 0, for all. */
-static int ask(shardrt_recipe *recipe, const char *caller, const char *function, char **out) {
-  NUMERIC_STATE_OF_C;
-  int p = 0, code = check_call(recipe, caller, true, &p);
+/* A text that a function of the library returns for a loader, or, by 0, for all. Also while a call rests. */
+static int ask(struct opened *self, int p, const char *function, void *given, char **out) {
+  free_lua(self);
+  struct library_answer answer;
+  const int code = call_of(self, function, p + 1, given, &answer);
   if (code < 0) return code;
-  const struct opened *self = recipe->opened;
-  begin_call(self, function);
-  lua_pushinteger(self->L, p + 1);
-  code = end_call(self, 1);
-  if (code < 0) return code;
-  const char *found = lua_tostring(self->L, RESULT);
-  assert(found != NULL);
-  char *text = alloc_text("%s", found);
-  if (text == NULL) return ALLOC_FAILED;
-  *out = text;
+  assert(answer.text != NULL);
+  *out = answer.text;
   return SHARDRT_OK;
 }
 
+/* Of a call that rests, nothing has been handed out. */
 int shardrt_state(shardrt_recipe *recipe, char **json) {
-  return ask(recipe, "shardrt_state", "state", json);
+  NUMERIC_STATE_OF_C;
+  int p = 0, code = check_call(recipe, "shardrt_state", true, &p);
+  if (code < 0) return code;
+  struct opened *self = recipe->opened;
+  return ask(self, p, "state", resting == self ? &self->parts[self->next_part].before : NULL, json);
+}
+
+int shardrt_state_before(shardrt_recipe *recipe, char **json) {
+  NUMERIC_STATE_OF_C;
+  int p = 0, code = check_call(recipe, "shardrt_state_before", false, &p);
+  if (code < 0) return code;
+  struct standing *before = &recipe->opened->parts[p].before;
+  return ask(recipe->opened, p, "state", before->loader != 0 ? before : NULL, json);
 }
 
 int shardrt_stats(shardrt_recipe *recipe, char **json) {
-  return ask(recipe, "shardrt_stats", "stats", json);
+  NUMERIC_STATE_OF_C;
+  int p = 0, code = check_call(recipe, "shardrt_stats", true, &p);
+  if (code < 0) return code;
+  struct opened *self = recipe->opened;
+  int64_t *held = alloc_array((size_t)self->count, sizeof *held);
+  if (held == NULL) return ALLOC_FAILED;
+  for (int i = 0; i < self->count; i++) held[i] = held_bytes_get(self->parts[i].held);
+  code = ask(self, p, "stats", held, json);
+  alloc_free(held);
+  return code;
 }
 
 int shardrt_restore(shardrt_recipe *recipe, const char *json) {
   NUMERIC_STATE_OF_C;
   int p = 0, code = check_call(recipe, "shardrt_restore", true, &p);
+  if (code == SHARDRT_OK) code = check_resting("shardrt_restore", NULL, -1);
   if (code < 0) return code;
-  begin_call(recipe->opened, "restore");
-  lua_pushinteger(recipe->opened->L, p + 1);
-  lua_pushstring(recipe->opened->L, json);
-  return end_call(recipe->opened, 2);
+  struct opened *self = recipe->opened;
+  const struct library_arguments given = {.number = p + 1, .has_number = true, .text = json};
+  code = library_call(&self->library, "restore", &given, NULL);
+  for (int i = 0; i < self->count && code == SHARDRT_OK; i++)
+    if (p < 0 || i == p) self->parts[i].before.loader = 0;
+  return code;
 }
 
 void shardrt_text_free(char *text) {

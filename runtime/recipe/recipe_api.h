@@ -10,10 +10,13 @@
  *     shardrt_close(recipe);
  *     shardrt_leave();
  *
- * The process belongs to one job at a time here. One thread joins it and makes all calls below until it leaves; any
- * thread may retain and free batches and look into them. Every process of the job makes the same calls in the same
- * order, but for shardrt_abandon, shardrt_close and what is called on batches. EINVAL, beside what each function says:
- * no job is joined, another thread calls, or a process that was forked from the one that joined. */
+ * The process belongs to one job at a time here. One thread joins it and makes all calls below until it leaves. Any
+ * thread may retain and free batches and look into them, ask a recipe for its loaders, their names and steps, and close
+ * handles. A handle is one thread's at a time. Every process of the job makes the same calls in the same order, but for
+ * shardrt_abandon, shardrt_close, shardrt_state, shardrt_stats and what is called on batches. EINVAL, beside what each
+ * function says: no job is joined, another thread calls, or a process that was forked from the one that joined. ENOMEM:
+ * here or in the recipe's Lua no memory is left; the process goes on (but LuaJITs of 2022 crash where memory ends just
+ * in code that they compiled). */
 #ifndef SHARDRT_RECIPE_RECIPE_API_H
 #define SHARDRT_RECIPE_RECIPE_API_H
 
@@ -44,19 +47,21 @@ int shardrt_recipe_loader(shardrt_recipe *recipe, const char *name, shardrt_reci
  * (in the order of their names; borrowed from the recipe; NULL: there are not so many). */
 int shardrt_recipe_count(const shardrt_recipe *recipe);
 const char *shardrt_recipe_name(const shardrt_recipe *recipe, int i);
-/* Gives the handle back; with the last one of a recipe its loaders end. Batches stay. NULL is allowed. */
+/* Gives the handle back; with the last one of a recipe its loaders end: on the thread that joined at once, else when
+ * the job is left. The recipe's shardrt.temporary_folder goes when the job is left. Batches stay. NULL is allowed. */
 void shardrt_close(shardrt_recipe *recipe);
 
 /* The next global batch of a loader, in the same order in every process: 1 and *out, which the caller frees; 0 after
  * the last one of the last epoch. Waits for about `seconds`, without end where they are negative. SHARDRT_EAGAIN: they
- * are over and nothing is lost: the next call of the same loader goes on; until it has returned something else, all
- * other calls but shardrt_abandon, shardrt_close and shardrt_leave are EINVAL (these two wait for it). ETIMEOUT:
+ * are over and nothing is lost: the next call of the same loader goes on. Until it has returned something else,
+ * shardrt_state and shardrt_stats answer, shardrt_close and shardrt_leave wait for it, shardrt_abandon ends it, and all
+ * other calls that belong to the thread which joined are EINVAL. ETIMEOUT:
  * another process did not come in the job's timeout, in which what the caller does between two slices does not count.
  * The recipe's own Lua state does not run, but for a loader that has a batch_transform, and for the first steps of
  * pipeline = "auto". Its Lua transforms run in states of their own.
  *
- * What is handed out stays the caller's until it is freed, and takes memory beyond the loader's budget: shardrt_stats
- * tells how much ("held_bytes"). */
+ * What is handed out stays the caller's until it is freed, and takes memory beyond the loader's budget, without a
+ * limit: shardrt_stats tells how much ("held_bytes"). */
 typedef struct shardrt_batch shardrt_batch;
 int shardrt_next(shardrt_recipe *recipe, double seconds, shardrt_batch **out);
 /* Batches of an epoch; -1 for a recipe that returned a table. */
@@ -73,11 +78,18 @@ const shardrt_array *shardrt_batch_array(const shardrt_batch *batch, int field);
 const shardrt_array *shardrt_batch_find(const shardrt_batch *batch, const char *name);
 
 /* Where the loader stands, or all loaders of the recipe, as JSON, the same in every process and of use in a job of any
- * size; and back to there. The text is the caller's, for shardrt_text_free. Not collective, but restore is. */
+ * size; and back to there. The text is the caller's, for shardrt_text_free. Not collective, but restore is; it moves
+ * all loaders or, where it fails, none. While a call of shardrt_next rests, its batch counts as not handed out; of a
+ * loader that has a batch_transform, both this and shardrt_stats wait for that batch, which the next call gives. */
 int shardrt_state(shardrt_recipe *recipe, char **json);
 int shardrt_restore(shardrt_recipe *recipe, const char *json);
-/* What the loader did in this process, as JSON: what loader:stats() gives, and held_bytes, the bytes of batches that
- * were not freed. Of a recipe that returned a table, one such object for each name. */
+/* Where one loader stood before its last batch, for a program that is interrupted after it took a batch and before it
+ * used it; before the first one, and right after restoring: where it stands. */
+int shardrt_state_before(shardrt_recipe *recipe, char **json);
+/* What the loader did in this process, as JSON: what loader:stats() gives, and held_bytes. That is the memory of all
+ * that is held of its batches: of them, of their arrays, of tensors that DLPack lent. Where it has a batch_transform,
+ * held_bytes are those of batches that were not freed; memory that only DLPack's tensors still hold is not among them.
+ * Of a recipe that returned a table, one such object for each name. */
 int shardrt_stats(shardrt_recipe *recipe, char **json);
 void shardrt_text_free(char *text); /* NULL is allowed */
 

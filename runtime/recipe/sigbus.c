@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -18,7 +19,9 @@
 
 /* The handler calls only what signal-safety(7) lists; what else it needs is made before. */
 static struct {
-  struct sigaction before; /* OpenMPI's, a sanitizer's, or the default */
+  atomic_bool is_watching; /* else all is for who came before us */
+  bool is_left;            /* the program set its own handler over ours, which that one may call: ours stays under it */
+  struct sigaction before; /* the program's, OpenMPI's, a sanitizer's, or the default */
   char head[64];           /* of the line that it prints */
   bool has_others;         /* processes */
   struct sockaddr_un name; /* who binds it speaks for the job on this host; it is gone with its process */
@@ -32,13 +35,23 @@ static size_t sigbus_add_text(char *line, size_t room, const char *text) {
   return length;
 }
 
-static void sigbus_signal(int number, siginfo_t *info, void *context) {
-  (void)context;
-  const int kept = errno;
-  const char *path = info->si_code > 0 ? mapping_path_at(info->si_addr) : NULL;
-  if (path == NULL) { /* nothing of ours: it is for who came before us, when it happens again */
+/* Nothing of ours: it is for who came before us. Where that is no function, it happens again, or is sent again. */
+static void sigbus_pass_on(int number, siginfo_t *info, void *context) {
+  if ((bus.before.sa_flags & SA_SIGINFO) != 0) {
+    bus.before.sa_sigaction(number, info, context);
+  } else if (bus.before.sa_handler != SIG_DFL && bus.before.sa_handler != SIG_IGN) {
+    bus.before.sa_handler(number);
+  } else {
     sigaction(number, &bus.before, NULL);
-    if (info->si_code <= 0) raise(number); /* somebody sent it */
+    if (info->si_code <= 0) raise(number);
+  }
+}
+
+static void sigbus_signal(int number, siginfo_t *info, void *context) {
+  const int kept = errno;
+  const char *path = bus.is_watching && info->si_code > 0 ? mapping_path_at(info->si_addr) : NULL;
+  if (path == NULL) {
+    sigbus_pass_on(number, info, context);
     errno = kept;
     return;
   }
@@ -73,7 +86,19 @@ void sigbus_watch(const shardrt_job_info *info) {
   bus.name.sun_family = AF_UNIX;
   snprintf(bus.name.sun_path + 1, room, "shardrt-%s-%ld", launch != NULL ? launch : "job", starter);
   bus.name_length = offsetof(struct sockaddr_un, sun_path) + 1 + (socklen_t)strlen(bus.name.sun_path + 1);
+  bus.is_watching = true;
+  if (bus.is_left) return;
   struct sigaction action = {.sa_sigaction = sigbus_signal, .sa_flags = SA_SIGINFO | SA_RESTART};
   sigemptyset(&action.sa_mask);
   sigaction(SIGBUS, &action, &bus.before);
+}
+
+void sigbus_unwatch(void) {
+  bus.is_watching = false;
+  struct sigaction now;
+  sigaction(SIGBUS, NULL, &now);
+  if ((now.sa_flags & SA_SIGINFO) != 0 && now.sa_sigaction == sigbus_signal)
+    sigaction(SIGBUS, &bus.before, NULL);
+  else
+    bus.is_left = true;
 }

@@ -1,6 +1,7 @@
 /* allgather.c - the global value of an array in every process: its way to a sharding by which every device of the job
  * holds everything, into the caller's memory. */
 #include "base/error.h"
+#include "comm/collective.h"
 #include "comm/job.h"
 #include "reshard/reshard_host.h"
 
@@ -26,5 +27,16 @@ int shardrt_process_allgather(shardrt_job *job, const shardrt_array *array, void
   struct block_entry whole = {.number = 0, .data = value};
   code = code < 0 ? reshard_fail(&r, code) : reshard_host_run(&r, &(struct block_table){.count = 1, .items = &whole});
   shardrt_sharding_free(to);
+  return code;
+}
+
+int shardrt_allgather_buffers(shardrt_job *job, const char *what, shardrt_buffer *from, const void *mine, size_t bytes,
+                              shardrt_buffer *to, void *all) {
+  if (job_is_alone(job)) return shardrt_allgather(job, what, mine, bytes, all);
+  const int code = collective_gather_direct(job_collective(job), what, mine, bytes, all);
+  if (code == SHARDRT_ETIMEOUT || code == SHARDRT_ECOMM) {
+    shardrt_buffer_retain(from);
+    shardrt_buffer_retain(to);
+  }
   return code;
 }

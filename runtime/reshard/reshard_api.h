@@ -25,6 +25,10 @@ int shardrt_reshard(shardrt_job *job, shardrt_array *x, shardrt_sharding *to, co
 /* The global value of an array in every process: `value` is C-contiguous and of the global shape. Every distinct box
  * is sent by one process. */
 int shardrt_process_allgather(shardrt_job *job, const shardrt_array *array, void *value);
+/* As shardrt_allgather, of much: without a copy. `mine` lies in `from`, and `all` in `to`, buffers of the process's own
+ * memory. After ETIMEOUT and ECOMM MPI may still be at work there, so that a count of each is kept for good. */
+int shardrt_allgather_buffers(shardrt_job *job, const char *what, shardrt_buffer *from, const void *mine, size_t bytes,
+                              shardrt_buffer *to, void *all);
 
 /* As shardrt_array_fill_global, from an array that is whole on one of this process's devices; where these have memory
  * of their own, from device to device, without waiting. EDATA: it has no data. */

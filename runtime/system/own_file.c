@@ -1,17 +1,30 @@
 #include "system/own_file.h"
 
 #include <dlfcn.h>
+#include <limits.h>
 #include <link.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
-bool own_file_path(char *path, size_t room) {
+static char library[PATH_MAX]; /* "": it is the program, or cannot be known */
+
+/* A library may have been found by a path that is relative to a folder which the program leaves: so this is asked when
+ * it is loaded. */
+__attribute__((constructor)) static void note_library(void) {
   Dl_info info;
   struct link_map *map;
-  const int found = dladdr1((const void *)own_file_path, &info, (void **)&map, RTLD_DL_LINKMAP);
-  if (found != 0 && map->l_name[0] != '\0') { /* a library */
-    const int length = snprintf(path, room, "%s", map->l_name);
+  if (dladdr1((const void *)own_file_path, &info, (void **)&map, RTLD_DL_LINKMAP) == 0) return;
+  if (map->l_name[0] == '\0') return;
+  char folder[PATH_MAX] = "";
+  if (map->l_name[0] != '/' && getcwd(folder, sizeof folder) == NULL) return;
+  const int length = snprintf(library, sizeof library, "%s%s%s", folder, folder[0] != '\0' ? "/" : "", map->l_name);
+  if (length < 0 || (size_t)length >= sizeof library) library[0] = '\0';
+}
+
+bool own_file_path(char *path, size_t room) {
+  if (library[0] != '\0') {
+    const int length = snprintf(path, room, "%s", library);
     return (size_t)length < room;
   }
   const ssize_t length = readlink("/proc/self/exe", path, room);

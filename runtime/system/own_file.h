@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Its path; false: it cannot be known, or is longer than `room`. */
+/* Its path, absolute, as it was when it was loaded; false: it cannot be known, or is longer than `room`. */
 bool own_file_path(char *path, size_t room);
 /* The folder that it is in. */
 bool own_file_folder(char *path, size_t room);

@@ -851,8 +851,8 @@ describe("--platform", function()
     local result, automatic, host = there "--platform cuda", there "", there "--platform host"
     mpi.remove(folder)
     assert.equal(1, result.status)
-    local where = ("there is no CUDA plug-in, shardrt-cuda.so, in %s or %s/../lib/shardrt: `make cuda`"):format(folder,
-      folder)
+    local where = ("there is no CUDA plug-in, shardrt-cuda.so, in %s, %s/../lib/shardrt or %s/shardrt: `make cuda`")
+      :format(folder, folder, folder)
     assert.truthy(result.stderr:find(where, 1, true), result.output)
     assert.equal("host\t1\n", well(automatic).stdout)
     assert.equal("host\t1\n", well(host).stdout)

@@ -109,6 +109,33 @@ describe("the processes of a program", function()
     C.shardrt_close(recipe)
   end)
 
+  it("read in the recipe's temporary folder until all have left", function()
+    local lending = shardrt.temporary_folder() .. "/lending.lua"
+    if own == 0 then
+      local file = assert(io.open(lending, "w"))
+      file:write([[local shardrt = require "shardrt"
+        if shardrt.process_index() == 0 then
+          assert(io.open(shardrt.temporary_folder() .. "/one", "w")):close()
+          os.execute("mkdir " .. shardrt.temporary_folder() .. "/more")
+          assert(io.open(shardrt.temporary_folder() .. "/more/two", "w")):close()
+        end
+        error(shardrt.temporary_folder())]])
+      file:close()
+    end
+    shardrt.sync_global_devices "the lending recipe is written"
+    join()
+    local out = ffi.new "shardrt_recipe *[1]"
+    assert.equal(C.SHARDRT_EINVAL, C.shardrt_open(lending, 0, nil, out))
+    local folder = message():match "(/%S+/shardrt%-%w+)$"
+    assert.is_truthy(folder, message())
+    shardrt.sync_global_devices "process 0 has ended its recipe"
+    for _, name in ipairs { "one", "more/two" } do assert(io.open(folder .. "/" .. name)):close() end
+    shardrt.sync_global_devices "both have looked"
+    assert.equal(0, C.shardrt_leave(), message())
+    shardrt.sync_global_devices "both have left"
+    assert.is_nil(io.open(folder))
+  end)
+
   it("add up buffers of their own", function()
     join()
     local names, sizes = ffi.new("const char *[1]", { "data" }), ffi.new("int64_t[1]", 2)

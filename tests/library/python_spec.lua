@@ -154,6 +154,31 @@ with shardrt.open(recipe, devices=2) as data:
 ]])
   end)
 
+  it("frees a capsule that its consumer refuses by an exception", function()
+    well("loader { transform = { x = { shardrt.transform.cast 'bfloat16' } } }", [[
+class Refused(Exception):
+    pass
+def refuse(capsule): # as C code does: the capsule goes while the exception is on its way
+    raise Refused
+def hand_over(shard, **options):
+    refuse(shard.__dlpack__(**options))
+with shardrt.open(recipe, devices=2) as data:
+    batch = next(iter(data))
+    shard = batch["x"].shards[0]
+    for _ in range(3):
+        problem = refused((RuntimeError, BufferError, TypeError), "", lambda: np.from_dlpack(shard)) # has no bfloat16
+        assert not isinstance(problem, SystemError) and problem.__cause__ is None, problem
+        for options in ({}, {"max_version": (1, 0)}):
+            try:
+                hand_over(shard, **options)
+            except Refused:
+                pass
+    del batch, shard, problem
+    gc.collect()
+    assert data.stats()["held_bytes"] == 0, data.stats()
+]])
+  end)
+
   it("keeps the memory of arrays as long as they are there, also after the job, for any thread", function()
     well("loader { shuffle = true, seed = 3, epochs = 4 }", [[
 kept, copies = [], []
@@ -326,6 +351,25 @@ assert isinstance(problem, shardrt.Error) and problem.name == "EIO"
     expect.contains(result.stderr, "ImportError", "/none/lib.so", "SHARDRT_LIBRARY=")
   end)
 
+  it("finds the library's files again when the program has left the folder that it was found from", function()
+    write("r.lua", RECIPE, "return loader { transform = { x = { shardrt.transform.scale { factor = 2 } } } }\n")
+    local script = write("script.py", HEAD, ([[
+os.chdir("/")
+with shardrt.open("%s/r.lua", devices=2) as data:
+    assert np.asarray(next(iter(data))["x"].shards[0])[0][1] == 2
+try:
+    shardrt.open("%s/r.lua", platform="cuda")
+except shardrt.Error as problem:
+    places = str(problem)
+    assert places.count(sys.argv[1]) == 3 or "shardrt-cuda.so" not in places, places
+]]):format(folder, folder))
+    local command = ("here=$PWD; cd %s && env -u SHARDRT_CUDA_PLUGIN PYTHONPATH=$here/python "
+      .. "SHARDRT_LIBRARY=./libshardrt.so.0 /usr/bin/python3 -B %s $PWD"):format(library.folder(), script)
+    local result = mpi.shell(command, 60)
+    assert.equal(0, result.status, result.output)
+    assert.equal("", result.stderr)
+  end)
+
   it("raises an error in a process that was forked", function()
     for _, processes in ipairs { false, 2 } do
       well("loader {}", [[
@@ -408,6 +452,64 @@ thread = threading.Thread(target=work)
 thread.start()
 thread.join()
 ]] },
+    { "with a recipe that another thread forgot", [[
+kept = [shardrt.open(recipe, devices=2), shardrt.open(recipe)]
+batches = iter(kept[0])
+next(batches)
+def forget():
+    global batches
+    del batches
+    kept.clear()
+    gc.collect()
+thread = threading.Thread(target=forget)
+thread.start()
+thread.join()
+with shardrt.open(recipe, devices=1) as data: # the job of those is left
+    assert len(next(iter(data))["x"].shards) == 1
+]] },
+    { "after an exception in one recipe while a call of another rests", [[
+kept = shardrt.open(recipe, devices=2)
+try:
+    with shardrt.open(recipe):
+        kept._opened.resting = "" # as Ctrl-C leaves it
+        shardrt.recipe._resting = kept._opened.itself
+        raise LookupError
+except LookupError:
+    pass
+with shardrt.open(recipe, devices=1) as data:
+    next(iter(data))
+    refused(shardrt.Error, "was left", lambda: next(iter(kept)))
+]] },
+    { "where another thread would close", [[
+data = shardrt.open(recipe, devices=2)
+def close():
+    refused(shardrt.Error, "another thread opened the recipe", data.close)
+    try:
+        with data:
+            raise LookupError
+    except LookupError:
+        pass
+thread = threading.Thread(target=close)
+thread.start()
+thread.join()
+refused(shardrt.Error, "closed", lambda: next(iter(data)))
+data.close()
+with shardrt.open(recipe, devices=1) as data:
+    next(iter(data))
+]] },
+    { "with batches in a module that came before the package's", [[
+import types
+early = types.ModuleType("early")
+sys.modules = {"early": early, **sys.modules}
+sys.modules["early"] = early
+data = early.data = shardrt.open(recipe, devices=2)
+early.batches = iter(data)
+early.batch = next(early.batches)
+early.arrays = [early.batch["x"].shards[0].__dlpack__(), np.asarray(early.batch["x"].shards[1])]
+early.circle = [early]
+sys.circle = early.circle
+del data
+]] },
     { "by sys.exit in a forked process", [[
 with shardrt.open(recipe, devices=2) as data:
     batch = next(iter(data))
@@ -464,6 +566,117 @@ sys.stdout.flush()
 os._exit(0)
 ]], { processes = 2 })
     expect.contains(result.stdout, "missing")
+  end)
+
+  -- A signal's exception at every place of the package's code that Python hears signals at: as Ctrl-C would come there.
+  it("loses no batch by Ctrl-C, wherever it comes, and knows its state", function()
+    for _, changed in ipairs { "", ", batch_transform = function(b) return { label = b.label, x = b.x } end" } do
+      well("{ a = loader { shuffle = true, seed = 2, epochs = 3" .. changed .. " }, b = loader { epochs = 1 } }", [=[
+def labels(batch):
+    return np.asarray(batch["label"]).tolist()
+import linecache
+with shardrt.open(recipe, devices=2) as data:
+    wanted = [labels(batch) for batch in data["a"]]
+assert len(wanted) == 36
+class Interrupt(Exception):
+    pass
+countdown = 0
+def trace(frame, event, argument):
+    global countdown
+    code = frame.f_code
+    if "/shardrt/" not in code.co_filename or code.co_name == "__del__": # whose exceptions Python ignores
+        return None
+    if code.co_name == "__next__" and (event == "return" or "return batch" in linecache.getline(code.co_filename,
+                                                                                                frame.f_lineno)):
+        return trace # between a store and a return Python hears no signal
+    countdown -= 1
+    if countdown == 0:
+        raise Interrupt
+    return trace
+with shardrt.open(recipe, devices=2) as data:
+    start = data.state_dict()
+    place, ended = 1, False
+    while not ended: # once more for each place in one step
+        data.load_state_dict(start)
+        batches, got = iter(data["a"]), []
+        got.append(labels(next(batches)))
+        countdown = place
+        sys.settrace(trace)
+        try:
+            batch = next(batches)
+            sys.settrace(None)
+            ended = countdown > 0
+            got.append(labels(batch))
+        except Interrupt:
+            sys.settrace(None)
+            state = json.loads(json.dumps(data["a"].state_dict()))
+            assert data.state_dict()["a"] == state
+            if place % 3 == 0:
+                assert len(list(data["b"])) == 12
+                data["b"].load_state_dict(start["b"])
+        rest = got + [labels(batch) for batch in batches]
+        assert rest == wanted, (place, len(rest))
+        if len(got) == 1:
+            data["a"].load_state_dict(state)
+            assert [labels(batch) for batch in data["a"]] == wanted[1:], place
+        place += 1
+    assert place > 10, place
+    del batch, rest
+    gc.collect()
+    assert data.stats()["a"]["held_bytes"] == 0, data.stats()
+]=])
+    end
+  end)
+
+  it("saves where it stands, and goes on, after Ctrl-C while a batch is made", function()
+    for _, changed in ipairs { "", ", batch_transform = function(b) return { label = b.label, x = b.x } end" } do
+      local slow = [[
+loader { batch_size = 96, epochs = 3, num_workers = 1, prefetch = 1, transform = { x = { shardrt.transform.lua(
+  function(sample)
+    local until_then = os.clock() + 0.015
+    while os.clock() < until_then do end
+    sample.out[0] = sample.data[0]
+  end) } }]] .. changed .. " }"
+      well("{ slow = " .. slow .. ", other = loader { epochs = 1 } }", [[
+import signal
+def interrupt():
+    os.kill(os.getpid(), signal.SIGINT)
+with shardrt.open(recipe, devices=8) as data:
+    slow = data["slow"]
+    start = slow.state_dict()
+    batches = iter(slow)
+    for call in (slow.stats, slow.state_dict, data.state_dict, lambda: next(iter(data["other"])), None):
+        threading.Timer(0.3, interrupt).start()
+        try:
+            next(batches)
+            raise AssertionError("no Ctrl-C")
+        except KeyboardInterrupt:
+            pass
+        assert slow.state_dict() == start
+        if call is not None:
+            call()
+        assert slow.state_dict() == start
+        batch = next(batches)
+        assert np.asarray(batch["label"]).tolist() == list(range(96))
+        assert slow.state_dict() != start
+        slow.load_state_dict(start)
+    threading.Timer(0.3, interrupt).start()
+    try:
+        next(batches)
+        raise AssertionError("no Ctrl-C")
+    except KeyboardInterrupt:
+        pass
+    slow.load_state_dict(start)
+    assert len(list(batches)) == 3
+    slow.load_state_dict(start)
+    threading.Timer(0.3, interrupt).start()
+    try:
+        next(batches)
+        raise AssertionError("no Ctrl-C")
+    except KeyboardInterrupt:
+        data.close()
+]], { limit = 120 })
+    end
   end)
 
   it("hears Ctrl-C within a second, while another process is waited for", function()

@@ -195,6 +195,63 @@ return { direct = of(nil), changed = of(function(batch) return batch end) }]]
     for _, each in ipairs { a, b, recipe, again } do C.shardrt_close(each) end
   end)
 
+  it("moves all loaders to a state or none", function()
+    assert.equal(0, join())
+    local recipe = opened(write "return { a = loader {}, b = loader { batch_size = 2 } }")
+    local a, b = pick(recipe, "a"), pick(recipe, "b")
+    local function first(loader)
+      local batch = assert(next_batch(loader), message())
+      local value = numbers(batch, 0, 0)[1]
+      C.shardrt_batch_free(batch)
+      return value
+    end
+    local start = text_of(C.shardrt_state, recipe)
+    assert.same({ 0, 8, 0 }, { first(a), first(a), first(b) })
+    local damaged = json.decode(start)
+    damaged.b.row = 2
+    refuses(C.shardrt_restore(recipe, json.encode(damaged)), "checksum")
+    assert.same({ 16, 4 }, { first(a), first(b) })
+    assert.equal(0, C.shardrt_restore(recipe, start), message())
+    assert.same(json.decode(start).a, json.decode(text_of(C.shardrt_state_before, a)))
+    assert.same({ 0, 0 }, { first(a), first(b) })
+    for _, each in ipairs { a, b, recipe } do C.shardrt_close(each) end
+  end)
+
+  it("has Lua asked once whether it has a part in the batches", function()
+    assert.equal(0, join())
+    local recipe = opened(write [[
+local library, asked = require "shardrt.program.library", 0
+local direct = library.direct
+function library.direct(...)
+  asked = asked + 1
+  return direct(...)
+end
+return loader { epochs = 1, batch_transform = function(batch)
+  assert(asked == 1, "asked again")
+  return batch
+end }]])
+    for _ = 1, 5 do C.shardrt_batch_free((assert(next_batch(recipe), message()))) end
+    C.shardrt_close(recipe)
+  end)
+
+  it("learns what it holds of batches that Lua made", function()
+    assert.equal(0, join())
+    local body = [[
+local np = require "shardrt.numpy"
+return loader { batch_transform = function(b) return { x = b.x, twice = np.concatenate({ b.x, b.x }, 1) } end }]]
+    local recipe, held = opened(write(body)), {}
+    local function held_bytes() return json.decode(text_of(C.shardrt_stats, recipe)).held_bytes end
+    for step = 1, 3 do
+      held[step] = assert(next_batch(recipe), message())
+      assert.equal(step * 3 * 4 * 2 * 4, held_bytes())
+    end
+    C.shardrt_batch_retain(held[1])
+    for step = 1, 3 do C.shardrt_batch_free(held[step]) end
+    assert.equal(3 * 4 * 2 * 4, held_bytes())
+    C.shardrt_close(recipe)
+    C.shardrt_batch_free(held[1]) -- which outlives the recipe
+  end)
+
   it("learns what a loader did, and what it holds", function()
     assert.equal(0, join())
     local recipe = opened(write "return loader {}")
@@ -310,7 +367,6 @@ return loader { batch_size = 20, epochs = 3, num_workers = 1, prefetch = 1, tran
     assert.equal(0, join(10)) -- as many tasks, of which a slice runs one
     local recipe, other = opened(write(SLOW)), opened(write("return loader { batch_size = 10 }", "other.lua"))
     local out, again, steps = ffi.new "shardrt_batch *[1]", 0, 0
-    local text = ffi.new "char *[1]"
     while true do
       local code = C.shardrt_next(recipe, 0.001, out)
       if code == 0 then break end
@@ -322,7 +378,8 @@ return loader { batch_size = 20, epochs = 3, num_workers = 1, prefetch = 1, tran
         assert.equal(C.SHARDRT_EAGAIN, code, message())
         again = again + 1
         for _, call in ipairs {
-          function() return C.shardrt_next(other, -1, out) end, function() return C.shardrt_state(recipe, text) end,
+          function() return C.shardrt_next(other, -1, out) end,
+          function() return C.shardrt_restore(recipe, "{}") end,
           function() return C.shardrt_open(folder .. "/other.lua", 0, nil, ffi.new "shardrt_recipe *[1]") end,
           function() return C.shardrt_allreduce(nil, 0, C.SHARDRT_FLOAT32, nil, "data") end,
         } do
@@ -335,6 +392,38 @@ return loader { batch_size = 20, epochs = 3, num_workers = 1, prefetch = 1, tran
     C.shardrt_batch_free((next_batch(other)))
     C.shardrt_close(other)
     C.shardrt_close(recipe)
+  end)
+
+  it("answers where it stands while a call rests, as before that call", function()
+    local in_lua = SLOW:gsub("batch_size", "batch_transform = function(b) return b end, %0")
+    for kind, body in pairs { direct = SLOW, lua = in_lua } do
+      assert.equal(0, join(10))
+      local recipe, out = opened(write(body)), ffi.new "shardrt_batch *[1]"
+      for step = 1, 3 do
+        local before, again, code = text_of(C.shardrt_state, recipe), 0
+        repeat
+          code = C.shardrt_next(recipe, 0.001, out)
+          if code == C.SHARDRT_EAGAIN then
+            again = again + 1
+            assert.same(json.decode(before), json.decode(text_of(C.shardrt_state, recipe)), kind)
+            assert.equal(step - 1, json.decode(text_of(C.shardrt_stats, recipe)).steps - (kind == "lua" and 1 or 0))
+            if kind == "lua" then -- the batch is there, and waits to be taken
+              code = C.shardrt_next(recipe, 0, out)
+              assert.equal(1, code)
+            end
+          end
+        until code ~= C.SHARDRT_EAGAIN
+        assert.equal(1, code, message())
+        assert.is_true(again > 0, kind)
+        assert.equal(2 * 65536, numbers(out[0], 0, 1)[1])
+        C.shardrt_batch_free(out[0])
+        assert.same(json.decode(before), json.decode(text_of(C.shardrt_state_before, recipe)))
+        assert.is_true(before ~= text_of(C.shardrt_state, recipe))
+      end
+      assert.equal(0, C.shardrt_next(recipe, -1, out))
+      C.shardrt_close(recipe)
+      assert.equal(0, C.shardrt_leave(), message())
+    end
   end)
 
   it("may go while a call of its rests", function()
@@ -370,5 +459,66 @@ return loader { batch_size = 20, epochs = 3, num_workers = 1, prefetch = 1, tran
       end
     end
     assert.is_true(failed > 10)
+  end)
+
+  -- Whatever the n-th allocation of a call is, of Lua's or of C's: it fails, and the next call does not.
+  local ARMED = 2 ^ 52 -- of a state that is made meanwhile, Lua's allocations are counted
+
+  local function walk(what, call, most)
+    C.shardrt_alloc_fail_at(ARMED)
+    assert.equal(0, call(), message())
+    local count = tonumber(C.shardrt_alloc_fail_at(0))
+    assert.is_true(count > 0)
+    local failed, stride = 0, math.max(1, math.floor(count / most))
+    for n = 1, count, stride do
+      C.shardrt_alloc_fail_at(n)
+      local code = call()
+      C.shardrt_alloc_fail_at(0)
+      if code ~= 0 then
+        assert.equal(C.SHARDRT_ENOMEM, code, what .. ": " .. message())
+        failed = failed + 1
+      end
+    end
+    assert.is_true(failed > 0, what)
+    assert.equal(0, call(), message())
+  end
+
+  it("goes on where Lua had no memory", function()
+    local path = write [[
+return { plain = loader {}, changed = loader { batch_transform = function(batch) return { x = batch.x } end } }]]
+    assert.equal(0, join())
+    local function open_and_close()
+      local recipe, code = open(path)
+      C.shardrt_close(recipe)
+      return code or 0
+    end
+    walk("open", open_and_close, 150)
+    C.shardrt_alloc_fail_at(ARMED)
+    local recipe = opened(path)
+    C.shardrt_alloc_fail_at(0)
+    local plain, changed = pick(recipe, "plain"), pick(recipe, "changed")
+    local text, out = ffi.new "char *[1]", ffi.new "shardrt_batch *[1]"
+    local function asks(call)
+      return function()
+        local code = call(recipe, text)
+        if code == 0 then C.shardrt_text_free(text[0]) end
+        return code
+      end
+    end
+    local function steps(loader)
+      return function()
+        local code = C.shardrt_next(loader, -1, out)
+        if code == 1 then C.shardrt_batch_free(out[0]) end
+        return code == 1 and 0 or code
+      end
+    end
+    walk("state", asks(C.shardrt_state), 100)
+    walk("stats", asks(C.shardrt_stats), 100)
+    local state = text_of(C.shardrt_state, recipe)
+    walk("restore", function() return C.shardrt_restore(recipe, state) end, 100)
+    walk("next", steps(plain), 100)
+    walk("next in Lua", steps(changed), 100)
+    for _, each in ipairs { plain, changed, recipe } do C.shardrt_close(each) end
+    assert.equal(0, C.shardrt_leave(), message())
   end)
 end)

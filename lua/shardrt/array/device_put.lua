@@ -129,8 +129,6 @@ function words.device_get(x)
   end)
 end
 
-local lost = {} -- values that a wait which did not end may still write to
-
 -- The global value of an array in every process; every process must call it.
 local function allgather(caller, x)
   local handle = array.live(caller, x)
@@ -139,7 +137,7 @@ local function allgather(caller, x)
   C.shardrt_job_at(current.job, fail.where())
   local host = ndarray.for_all(caller, x.shape, x.dtype)
   local code = memory_pressure.call(C.shardrt_process_allgather, current.job, handle, host.data)
-  if code == C.SHARDRT_ETIMEOUT or code == C.SHARDRT_ECOMM then lost[#lost + 1] = host end
+  if code == C.SHARDRT_ETIMEOUT or code == C.SHARDRT_ECOMM then C.shardrt_buffer_retain(host.buffer) end -- MPI has it
   fail.check(code)
   return host
 end
@@ -151,7 +149,8 @@ local function stack_of_processes(host)
   local call = ("%s of %s %s"):format(caller, host.dtype, shape.text(host.shape))
   C.shardrt_job_at(current.job, fail.where())
   local stacked = ndarray.for_all(caller, { job.process_count, unpack(host.shape) }, host.dtype)
-  fail.check(C.shardrt_allgather(current.job, call, host.data, host.bytes, stacked.data))
+  fail.check(C.shardrt_allgather_buffers(current.job, call, host.buffer, host.data, host.bytes, stacked.buffer,
+    stacked.data))
   return stacked
 end
 

@@ -99,6 +99,7 @@ end
 ---@param problem any # what was raised
 ---@return integer
 function fail.code_of(problem)
+  if type(problem) == "string" and problem:find "not enough memory$" then return C.SHARDRT_ENOMEM end -- LuaJIT's words
   local is_about = last.message and type(problem) == "string" and problem:find(last.message, 1, true)
   return is_about and last.code or C.SHARDRT_EINVAL
 end

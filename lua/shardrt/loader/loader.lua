@@ -251,18 +251,39 @@ function Loader:state()
   return state.of(self, tonumber(at[0]), tonumber(at[1]))
 end
 
---- Goes to where a state was taken, at no cost: the next batch is the one that would have followed. Every process goes
---- to the same place.
----@param given shardrt.LoaderState
-function Loader:restore(given)
-  state.check(given, self:state())
-  local place = ("%.0f %.0f"):format(given.epoch, given.row)
+-- Goes to a place in the epochs.
+local function seek(self, epoch, row)
+  local code = C.shardrt_loader_seek(self.handle, epoch, row)
+  if code < 0 then return fail.message(code) end
+end
+
+--- Brings loaders to where states were taken: all of them or, where one cannot go there, none.
+---@param loaders shardrt.loader.Inside[]
+---@param states any[] # one for each
+function loader.restore(loaders, states)
+  local places, before = {}, {}
+  for i, self in ipairs(loaders) do
+    local given, now = states[i], Loader.state(self)
+    state.check(given, now)
+    places[i], before[i] = ("%.0f %.0f"):format(given.epoch, given.row), now
+  end
+  local place = table.concat(places, ", ")
   C.shardrt_job_at(current.job, fail.where() or "?")
   local subject = "the state that loader:restore goes to"
   fail.check(C.shardrt_check_same(current.job, subject, C.shardrt_fingerprint(place, #place)))
-  local code = C.shardrt_loader_seek(self.handle, given.epoch, given.row)
-  if code < 0 then fail("loader:restore: %s", fail.message(code)) end
+  for i, self in ipairs(loaders) do
+    local problem = seek(self, states[i].epoch, states[i].row)
+    if problem then
+      for k = 1, i - 1 do seek(loaders[k], before[k].epoch, before[k].row) end
+      fail("loader:restore: %s", problem)
+    end
+  end
 end
+
+--- Goes to where a state was taken, at no cost: the next batch is the one that would have followed. Every process goes
+--- to the same place.
+---@param given shardrt.LoaderState
+function Loader:restore(given) loader.restore({ self }, { given }) end
 
 --- What it did so far, in this process.
 ---@return shardrt.LoaderStats

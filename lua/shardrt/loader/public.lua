@@ -35,15 +35,20 @@ local ELSEWHERE = {
 ---@return boolean
 function public.is(value) return type(value) == "userdata" and debug.getmetatable(value) == Public end
 
---- For the library: C's loader where it gives the batches by itself, from now on, and the names of their fields; nil
---- where Lua has a part in each.
+--- What a recipe does not see of a loader.
 ---@param made shardrt.Loader
----@return ffi.cdata*?
----@return string[]?
+---@return shardrt.loader.Inside
+function public.inside(made) return debug.getfenv(made) end
+
+--- For the library: C's loader as it is now, and the names of its fields where it gives the batches by itself.
+---@param made shardrt.Loader
+---@return ffi.cdata*
+---@return string[]? # nil where Lua has a part in each
+---@return boolean # whether all that stays so
 function public.direct(made)
-  local self = debug.getfenv(made)
-  if self.batch_transform or self.auto and self.auto:is_measuring() then return nil end
-  return self.handle, self.batch_names
+  local self = public.inside(made)
+  if self.auto and self.auto:is_measuring() then return self.handle, nil, false end
+  return self.handle, not self.batch_transform and self.batch_names or nil, true
 end
 
 local function copy(fields)

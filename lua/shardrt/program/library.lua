@@ -10,9 +10,12 @@ local current = require "shardrt.base.current"
 local fail = require "shardrt.base.error"
 local json = require "shardrt.base.json"
 local list = require "shardrt.base.list"
+local loader = require "shardrt.loader.loader"
+local loader_state = require "shardrt.loader.state"
 local progress = require "shardrt.loader.progress"
 local public = require "shardrt.loader.public"
 local recipe = require "shardrt.program.recipe"
+local temporary_folder = require "shardrt.program.temporary_folder"
 fail.own()
 
 local library = {}
@@ -56,20 +59,22 @@ function library.open(handle, path)
 end
 
 --- Ends it: all but what lua_close does.
-function library.close() recipe.clear(false) end
+---@return string? # a folder that this process removes once the job was left
+function library.close() return temporary_folder.give_up() end
 
 ---@param i integer
 ---@return integer
 function library.steps_per_epoch(i) return loaders[i].steps_per_epoch end
 
---- Gives C the loader whose batches need no Lua, if it has come to that.
+--- Gives C the loader, and says whether its batches need no Lua.
 ---@param i integer
 ---@param out userdata # shardrt_loader **
----@return string[]? # the names of its fields
+---@return string[]|false? # the names of its fields; false: Lua always has a part in them; nil: that may change
 function library.direct(i, out)
-  local handle, fields = public.direct(loaders[i])
-  if handle then ffi.cast("shardrt_loader **", out)[0] = handle end
-  return fields
+  local handle, fields, stays = public.direct(loaders[i])
+  ffi.cast("shardrt_loader **", out)[0] = handle
+  if not stays then return nil end
+  return fields or false
 end
 
 --- Takes a step in Lua.
@@ -100,9 +105,9 @@ end
 
 -- Of one loader, or of all by their names.
 local function of(i, what)
-  if i > 0 then return what(loaders[i]) end
+  if i > 0 then return what(loaders[i], i) end
   local made = {}
-  for k, name in ipairs(names) do made[name] = what(loaders[k]) end
+  for k, name in ipairs(names) do made[name] = what(loaders[k], k) end
   return made
 end
 
@@ -113,9 +118,15 @@ local function encoded(value, name)
 end
 
 ---@param i integer
+---@param before userdata? # const int64_t [3]: which loader's state is that of an earlier place, with its epoch and row
 ---@return string # JSON
-function library.state(i)
-  return encoded(of(i, function(one) return one:state() end), "the state")
+function library.state(i, before)
+  local at = before and ffi.cast("const int64_t *", before)
+  local earlier = at and loaders[tonumber(at[0])]
+  return encoded(of(i, function(one)
+    if one ~= earlier then return one:state() end
+    return loader_state.of(public.inside(one), tonumber(at[1]), tonumber(at[2]))
+  end), "the state")
 end
 
 ---@param i integer
@@ -132,20 +143,26 @@ function library.restore(i, text)
       fail("shardrt_restore: the state has a loader %s, which the recipe did not return", list.show(name))
     end
   end
-  for _, name in ipairs(names) do
+  local all, states = {}, {}
+  for k, name in ipairs(names) do
     if state[name] == nil then fail('shardrt_restore: the state has nothing of the loader "%s"', name) end
+    all[k], states[k] = public.inside(loaders[k]), state[name]
   end
-  for k, name in ipairs(names) do loaders[k]:restore(state[name]) end
+  loader.restore(all, states)
 end
 
 ---@param i integer
+---@param held userdata # const int64_t *: bytes that the program holds of what Lua gave, for each loader
 ---@return string # JSON
-function library.stats(i)
-  return encoded(of(i, function(one)
+function library.stats(i, held)
+  local bytes = ffi.cast("const int64_t *", held)
+  local function stats_of(one, k)
     local stats = one:stats()
-    stats.held_bytes = tonumber(C.shardrt_loader_outstanding(one.handle))
+    local is_given = public.inside(one).batch_transform
+    stats.held_bytes = is_given and tonumber(bytes[k - 1]) or tonumber(C.shardrt_loader_outstanding(one.handle))
     return stats
-  end), "the stats")
+  end
+  return encoded(of(i, stats_of), "the stats")
 end
 
 local function guarded(call, is_step)

@@ -45,6 +45,14 @@ function words.temporary_folder()
   return path
 end
 
+--- Gives the folder up, if there is one: its path in the process that is to remove it once the job was left.
+---@return string?
+function temporary_folder.give_up()
+  local mine = path and makes_it() and path or nil
+  path = nil
+  return mine
+end
+
 --- Removes the folder, if there is one: after a recipe that ended well, once all processes are through with it.
 ---@param is_well boolean # whether the recipe ended without an error: else nobody waits for others
 function temporary_folder.remove(is_well)

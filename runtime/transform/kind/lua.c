@@ -40,9 +40,7 @@ struct lua_opening {
 };
 
 static int lua_failed(lua_State *L, int status) {
-  if (status == LUA_ERRMEM) return error_set(SHARDRT_ENOMEM, "a worker's Lua state is out of memory");
-  const char *message = lua_tostring(L, -1);
-  return error_set(SHARDRT_EINVAL, "%s", message != NULL ? message : "an error that is not a text");
+  return lua_state_failed(L, status, "a worker's Lua state");
 }
 
 /* Called by Lua, so that what it raises is caught. */
